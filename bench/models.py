@@ -1,0 +1,199 @@
+#!/usr/bin/python3
+"""Times training steps of larger models, ddptrain and PyTorch on this machine in interleaved rounds, and prints tables of medians for
+docs/performance.md:
+
+    bench/models.py [--only cnn,resnet18] [--rounds N] [--threads 1,2] [--nproc 1,2] [--ours] [--set KEY=VALUE]
+
+--threads: one process with that many threads; --nproc: processes of one thread each (1 adds nothing to --threads). A round runs both
+programs for a few seconds; of a run's steps the median without the first ones counts, of the rounds the median again. Data are made up
+(noise with labels, random text), lie in memory, and are the same for both in size and kind. PyTorch is at its best, as in bench/run.py,
+from which its settings come; its memory is that of a run without them, since they keep freed memory. --ours leaves PyTorch out."""
+import argparse, json, os, platform, random, shutil, statistics, subprocess, sys, tempfile
+from dataclasses import dataclass
+
+from run import SOURCE, strong_environment
+
+PYTORCH = os.path.join(SOURCE, "bench", "pytorch", "models.py")
+VOCABULARY = 65
+
+
+@dataclass
+class Workload:
+    title: str
+    config: str
+    gflop: float        # of a step: 2 x multiply-adds, x 3 for training, without the gradient of the inputs
+    steps: int          # in a run
+    text_tokens: int = 0
+
+
+def layers_of(path):
+    """The model of a config that comes with ddptrain, as text."""
+    lines = open(os.path.join(SOURCE, "configs", path)).read().split("\n")
+    first = lines.index(next(l for l in lines if l.startswith("model:")))
+    last = next(i for i in range(first + 1, len(lines)) if lines[i] and not lines[i].startswith((" ", "#")))
+    return "\n".join(lines[first:last]) + "\n"
+
+
+def images(shape, rows):
+    return f"dataset: {{format: synthetic, synthetic: {{kind: classes, rows: {rows}, classes: 10, inputs: {shape}}}}}\n"
+
+
+def gpt(layers, heads, width, tokens, batch):
+    return f"""dataset: {{path: FOLDER/text.txt, text: {{block_size: {tokens}}}}}
+sampler: {{batch_size: {batch}}}
+model:
+  init: [gpt2]
+  layers:
+    - embedding: {{embedding_dim: {width}, name: wte}}
+    - positional_embedding: {{name: wpe}}
+    - repeat:
+        times: {layers}
+        name: h
+        layers:
+          - residual: [layer_norm, {{linear: {3 * width}}}, {{scaled_dot_product_attention: {{heads: {heads}, causal: true}}}}, {{linear: {{out: {width}, name: c_proj}}}}]
+          - residual: [layer_norm, {{linear: {4 * width}}}, gelu, {{linear: {{out: {width}, name: c_proj}}}}]
+    - layer_norm: {{name: ln_f}}
+    - linear: {{out: {VOCABULARY}, bias: false, tie: wte.weight}}
+loss: cross_entropy
+optimizer: {{type: adamw, lr: 1.0e-3, betas: [0.9, 0.99], weight_decay: 0.1, decay: matrices}}
+train: {{steps: STEPS, clip_grad_norm: 1.0}}
+"""
+
+
+def gpt_gflop(layers, width, tokens, batch):
+    return batch * tokens * (6 * (layers * 12 * width**2 + VOCABULARY * width) + 12 * layers * tokens * width) * 1e-9
+
+
+CNN = images([1, 28, 28], 4096) + "sampler: {batch_size: 64}\n" + layers_of("mnist_cnn.yaml") + """
+loss: cross_entropy
+optimizer: {type: sgd, lr: 0.01, momentum: 0.9}
+train: {steps: STEPS}
+"""
+RESNET = images([3, 32, 32], 512) + "sampler: {batch_size: 32}\n" + layers_of("cifar_resnet18.yaml") + """
+loss: cross_entropy
+optimizer: {type: sgd, lr: 0.05, momentum: 0.9, weight_decay: 5.0e-4}
+train: {steps: STEPS}
+"""
+MLP = """dataset: {format: synthetic, synthetic: {kind: uniform, rows: 1024, inputs: [1024], targets: 1024}}
+sampler: {batch_size: 256}
+model: {layers: [{linear: 4096}, relu, {linear: 4096}, relu, {linear: 1024}]}
+loss: mse
+optimizer: {type: sgd, lr: 0.01, momentum: 0.9}
+train: {steps: STEPS}
+"""
+WORKLOADS = {
+    "cnn": Workload("MNIST CNN, batch 64", CNN, 64 * 2e-9 * (2 * 26 * 26 * 32 * 9 + 3 * (24 * 24 * 64 * 288 + 9216 * 128 + 1280)), 40),
+    "resnet18": Workload("CIFAR ResNet-18, batch 32", RESNET, 32 * 6e-9 * 555.4e6, 6),
+    "gpt_baby": Workload("baby GPT 4 x 128, block 64, batch 12", gpt(4, 4, 128, 64, 12), gpt_gflop(4, 128, 64, 12), 60, 64),
+    "gpt_medium": Workload("medium GPT 6 x 384, block 256, batch 8", gpt(6, 6, 384, 256, 8), gpt_gflop(6, 384, 256, 8), 5, 256),
+    "wide_mlp": Workload("wide MLP 1024-4096-4096-1024, batch 256", MLP, 256 * 2e-9 * (2 * 1024 * 4096 + 3 * (4096 * 4096 + 4096 * 1024)), 10),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    nproc: int
+    threads: int
+
+    def __str__(self):
+        return f"{self.nproc} processes" if self.nproc > 1 else f"1 process, {self.threads} thread{'s' if self.threads > 1 else ''}"
+
+
+def steady(milliseconds):
+    """The median without the first steps, in which memory is touched and DDP finds its buckets."""
+    return statistics.median(milliseconds[max(2, len(milliseconds) // 5):])
+
+
+class Bench:
+    def __init__(self, options):
+        self.options = options
+        self.folder = tempfile.mkdtemp(prefix="ddptrain-bench-")
+        draw, letters = random.Random(1), [chr(c) for c in range(33, 33 + VOCABULARY)]
+        with open(os.path.join(self.folder, "text.txt"), "w") as f:
+            f.write("".join(letters) + "".join(draw.choices(letters, k=1_000_000 - VOCABULARY)))
+
+    def ours(self, workload, setting):
+        """(ms of a step, peak MiB of a process)"""
+        run, config = os.path.join(self.folder, "run"), os.path.join(self.folder, "config.yaml")
+        shutil.rmtree(run, ignore_errors=True)
+        with open(config, "w") as f:
+            f.write("name: bench\n" + workload.config.replace("STEPS", str(workload.steps)).replace("FOLDER", self.folder))
+        command = [self.options.binary, config, "--run-dir", run, "--quiet", "--nproc", str(setting.nproc), "checkpoint.save_every=1000000",
+                   *self.options.set]
+        p = subprocess.Popen(command, cwd=SOURCE, env=dict(os.environ, OMP_NUM_THREADS=str(setting.threads)))
+        _, code, usage = os.wait4(p.pid, 0)
+        p.returncode = code
+        if code:
+            sys.exit(f"failed: {command}")
+        lines = map(json.loads, open(os.path.join(run, "metrics.jsonl")))
+        return steady([1e3 * l["seconds"] for l in lines if l["event"] == "step"]), usage.ru_maxrss / 1024
+
+    def theirs(self, *arguments, threads, environment=None):
+        environment = dict(environment or strong_environment(), OMP_NUM_THREADS=str(threads))
+        p = subprocess.run(["/usr/bin/python3", PYTORCH, *arguments, "--threads", str(threads)], env=environment, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True)
+        if p.returncode:
+            sys.exit(f"failed: {arguments}\n{p.stdout}{p.stderr}")
+        return json.loads([line for line in p.stdout.splitlines() if line.startswith("{")][-1])
+
+    def theirs_steps(self, name, setting):
+        out = self.theirs(name, "--steps", str(WORKLOADS[name].steps), "--nproc", str(setting.nproc), threads=setting.threads)
+        return steady(out["milliseconds"])
+
+    def theirs_memory(self, name):
+        plain = {k: v for k, v in strong_environment().items() if not k.startswith("MALLOC_")}
+        return self.theirs(name, "--steps", "3", threads=1, environment=plain)["rss_mb"]
+
+
+def show(values):
+    return f"{statistics.median(values):.4g} [{min(values):.4g} - {max(values):.4g}]"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default=",".join(WORKLOADS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--nproc", default="1,2")
+    parser.add_argument("--ours", action="store_true")
+    parser.add_argument("--set", action="append", default=[], help="a key of the config for ddptrain")
+    parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))
+    options = parser.parse_args()
+    numbers = lambda text: [int(n) for n in text.split(",") if n]
+    names, b = options.only.split(","), Bench(options)
+    if unknown := set(names) - set(WORKLOADS):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(WORKLOADS)}")
+    settings = [Setting(1, t) for t in numbers(options.threads)] + [Setting(n, 1) for n in numbers(options.nproc) if n > 1]
+    peaks, rows, memory = {}, {}, {}
+    for r in range(options.rounds):
+        for setting in settings:
+            if not options.ours and setting.nproc == 1:
+                peaks.setdefault(setting, []).append(b.theirs("--peak", threads=setting.threads)["gflops"])
+            for name in names:
+                ours, theirs = rows.setdefault((name, setting), ([], []))
+                milliseconds, mb = b.ours(WORKLOADS[name], setting)
+                ours.append(milliseconds)
+                if setting == settings[0]:
+                    memory.setdefault(name, []).append(mb)
+                if not options.ours:
+                    theirs.append(b.theirs_steps(name, setting))
+        print(f"round {r + 1} of {options.rounds}", file=sys.stderr)
+    model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
+    print(f"{model}, {os.cpu_count()} cores; medians of {options.rounds} interleaved rounds [least - most]\n")
+    if peaks:
+        print("float32 product of 2048: " + "; ".join(f"{s} {show(v)} GFLOP/s" for s, v in peaks.items()) + "\n")
+    print("| model | | ddptrain, ms a step | PyTorch, ms a step | ratio | GFLOP/s a process |\n|---|---|---|---|---|---|")
+    for (name, setting), (ours, theirs) in rows.items():
+        ratio = f"{statistics.median(theirs) / statistics.median(ours):.2f}x" if theirs else ""
+        print(f"| {WORKLOADS[name].title} | {setting} | {show(ours)} | {show(theirs) if theirs else ''} | {ratio} | "
+              f"{WORKLOADS[name].gflop / statistics.median(ours) * 1e3:.0f} |")
+    print(f"\n| peak resident memory of a process, {settings[0]}: MiB | ddptrain | PyTorch | share |\n|---|---|---|---|")
+    for name, ours in memory.items():
+        theirs = None if options.ours else b.theirs_memory(name)
+        print(f"| {WORKLOADS[name].title} | {statistics.median(ours):.0f} | " +
+              (f"{theirs:.0f} | {100 * statistics.median(ours) / theirs:.0f} % |" if theirs else "| |"))
+    shutil.rmtree(b.folder)
+
+
+if __name__ == "__main__":
+    main()

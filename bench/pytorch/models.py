@@ -1,0 +1,192 @@
+"""The models of bench/models.py in PyTorch, written for speed: channels-last images where that is faster, rows indexed in memory, no
+DataLoader, gradients as views of DDP's buckets. Prints one JSON line: milliseconds of each step, peak memory. --peak: the machine's own
+limit instead, a matrix product of 2048."""
+import argparse, json, math, os, resource, socket, statistics, time
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+
+def cnn():
+    return nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                         nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+class ResidualBlock(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1, self.norm1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs)
+        self.conv2, self.norm2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs)
+        self.shortcut = nn.Identity() if stride == 1 and inputs == outputs else nn.Sequential(
+            nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = F.relu(self.norm1(self.conv1(x)), inplace=True)
+        return F.relu(self.norm2(self.conv2(y)) + self.shortcut(x), inplace=True)
+
+
+def resnet18():
+    layers, inputs = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True)], 64
+    for outputs, stride in (64, 1), (128, 2), (256, 2), (512, 2):
+        layers += [ResidualBlock(inputs, outputs, stride), ResidualBlock(outputs, outputs, 1)]
+        inputs = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+class TransformerBlock(nn.Module):
+    def __init__(self, width, heads, tokens):
+        super().__init__()
+        self.heads, self.norm1, self.norm2 = heads, nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.projection = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.register_buffer("mask", torch.full((tokens, tokens), float("-inf")).triu(1))
+
+    def forward(self, x):
+        rows, tokens, width = x.shape
+        split = lambda t: t.view(rows, tokens, self.heads, width // self.heads).transpose(1, 2)
+        q, k, v = map(split, self.qkv(self.norm1(x)).split(width, 2))
+        if hasattr(F, "scaled_dot_product_attention"):
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            y = F.softmax(q @ k.transpose(-2, -1) / math.sqrt(width // self.heads) + self.mask, -1) @ v
+        x = x + self.projection(y.transpose(1, 2).reshape(rows, tokens, width))
+        return x + self.narrow(F.gelu(self.widen(self.norm2(x))))
+
+
+class GPT(nn.Module):
+    def __init__(self, layers, heads, width, tokens, vocabulary=65):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(tokens, width)
+        self.blocks = nn.Sequential(*[TransformerBlock(width, heads, tokens) for _ in range(layers)])
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.wte.weight
+        for name, p in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(p)
+            elif p.dim() == 2:
+                nn.init.normal_(p, 0, 0.02 / (math.sqrt(2 * layers) if "projection" in name or "narrow" in name else 1))
+        self.register_buffer("positions", torch.arange(tokens))
+
+    def forward(self, tokens):
+        x = self.blocks(self.wte(tokens) + self.wpe(self.positions))
+        return self.head(self.norm(x)).view(-1, self.wte.num_embeddings)
+
+
+def wide_mlp():
+    return nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 1024))
+
+
+def sgd(model, lr, weight_decay=0.0):
+    return torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, weight_decay=weight_decay)
+
+
+def adamw(model):
+    matrices, rest = [p for p in model.parameters() if p.dim() >= 2], [p for p in model.parameters() if p.dim() < 2]
+    return torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}], lr=1e-3, betas=(0.9, 0.99))
+
+
+def images(shape, rows, batch, generator):
+    x, y = torch.randn(rows, *shape, generator=generator), torch.randint(0, 10, (rows,), generator=generator)
+    x = x.to(memory_format=torch.channels_last)
+
+    def draw():
+        index = torch.randint(0, rows, (batch,), generator=generator)
+        return x[index], y[index]
+    return draw
+
+
+def text(tokens, batch, generator):
+    data, offsets = torch.randint(0, 65, (1_000_000,), generator=generator), torch.arange(tokens + 1)
+
+    def draw():
+        rows = data[torch.randint(0, len(data) - tokens, (batch, 1), generator=generator) + offsets]
+        return rows[:, :-1], rows[:, 1:].reshape(-1)
+    return draw
+
+
+def vectors(batch, generator):
+    x, y = torch.rand(1024, 1024, generator=generator), torch.rand(1024, 1024, generator=generator)
+
+    def draw():
+        index = torch.randint(0, 1024, (batch,), generator=generator)
+        return x[index], y[index]
+    return draw
+
+
+# model, optimizer, loss, draw of a batch, largest norm of the gradient
+MODELS = {
+    "cnn": (cnn, lambda m: sgd(m, 0.01), F.cross_entropy, lambda g: images((1, 28, 28), 4096, 64, g), None),
+    "resnet18": (resnet18, lambda m: sgd(m, 0.05, 5e-4), F.cross_entropy, lambda g: images((3, 32, 32), 512, 32, g), None),
+    "gpt_baby": (lambda: GPT(4, 4, 128, 64), adamw, F.cross_entropy, lambda g: text(64, 12, g), 1.0),
+    "gpt_medium": (lambda: GPT(6, 6, 384, 256), adamw, F.cross_entropy, lambda g: text(256, 8, g), 1.0),
+    "wide_mlp": (wide_mlp, lambda m: sgd(m, 0.01), F.mse_loss, lambda g: vectors(256, g), None),
+}
+IMAGES = {"cnn", "resnet18"}
+
+
+def train(rank, world, options):
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(42)
+    if world > 1:
+        dist.init_process_group("gloo", rank=rank, world_size=world)
+    build, make_optimizer, loss_function, data, clip = MODELS[options.model]
+    module = build()
+    if options.model in IMAGES:
+        module = module.to(memory_format=torch.channels_last)
+    model = nn.parallel.DistributedDataParallel(module, gradient_as_bucket_view=True) if world > 1 else module
+    optimizer, draw, seconds = make_optimizer(module), data(torch.Generator().manual_seed(rank)), []
+    for _ in range(options.steps):
+        start = time.perf_counter()
+        inputs, targets = draw()
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_function(model(inputs), targets)
+        loss.backward()
+        if clip:
+            nn.utils.clip_grad_norm_(module.parameters(), clip)
+        optimizer.step()
+        loss.item()
+        seconds.append(time.perf_counter() - start)
+    if rank == 0:
+        print(json.dumps({"milliseconds": [1e3 * s for s in seconds], "loss": loss.item(),
+                          "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}), flush=True)
+    if world > 1:
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+def spawned(rank, world, options, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    train(rank, world, options)
+
+
+def peak(threads):
+    """GFLOP/s of the best library call there is for a float32 product."""
+    torch.set_num_threads(threads)
+    a, b = torch.rand(2048, 2048), torch.rand(2048, 2048)
+    seconds = []
+    for _ in range(8):
+        start = time.perf_counter()
+        torch.mm(a, b)
+        seconds.append(time.perf_counter() - start)
+    print(json.dumps({"gflops": 2 * 2048**3 / statistics.median(seconds[2:]) * 1e-9}), flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", choices=MODELS, nargs="?")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--nproc", type=int, default=1)
+    parser.add_argument("--peak", action="store_true")
+    options = parser.parse_args()
+    if options.peak:
+        peak(options.threads)
+    elif options.nproc == 1:
+        train(0, 1, options)
+    else:
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        torch.multiprocessing.spawn(spawned, (options.nproc, options, port), nprocs=options.nproc)

@@ -1,0 +1,26 @@
+# src/device/cpu/sets: every file there is compiled once per instruction set and the set is chosen at start. Element-wise loops write
+# their fused multiply-adds as fmaf, so each set gives the same bits; only products (gemm.c, winograd.c) let the compiler fuse.
+file(GLOB cpu_sources CONFIGURE_DEPENDS src/device/cpu/*.c src/device/cpu/bf16/support.c)
+file(GLOB set_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/*.c)
+target_sources(device PRIVATE ${cpu_sources})
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/gemm.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/winograd.c PROPERTIES COMPILE_OPTIONS -ffp-contract=fast)
+
+function(kernel_set name lanes)
+  add_library(kernels_${name} OBJECT ${set_sources})
+  target_compile_definitions(kernels_${name} PRIVATE KERNELS_SET=${name} KERNELS_LANES=${lanes})
+  target_compile_options(kernels_${name} PRIVATE -O3 ${ARGN})
+  target_sources(device PRIVATE $<TARGET_OBJECTS:kernels_${name}>)
+endfunction()
+
+kernel_set(baseline 4)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  kernel_set(avx2 8 -mavx2 -mfma)
+  kernel_set(avx512 16 -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512)
+  target_compile_definitions(device PRIVATE DDPTRAIN_X86_KERNELS)
+  # Products in bfloat16: for processors with its instructions only, chosen by train.precision.
+  add_library(kernels_bf16 OBJECT ${CMAKE_SOURCE_DIR}/src/device/cpu/bf16/product.c)
+  target_compile_definitions(kernels_bf16 PRIVATE KERNELS_SET=bf16 KERNELS_LANES=16)
+  target_compile_options(kernels_bf16 PRIVATE -O3 -mavx512f -mavx512vl -mavx512dq -mavx512bw -mavx512bf16 -mfma
+                                              -mprefer-vector-width=512)
+  target_sources(device PRIVATE $<TARGET_OBJECTS:kernels_bf16>)
+endif()

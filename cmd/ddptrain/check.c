@@ -1,0 +1,18 @@
+/* check: the config and the head of the dataset, without a device or a run folder. */
+#include <stdio.h>
+
+#include "command.h"
+#include "train/plan.h"
+
+status verb_check(const struct command_line *line) {
+    struct config_file *config;
+    struct text out = {0};
+    int nproc;
+    TRY(command_nproc(line, &nproc));
+    TRY(config_load(line->config, line->overrides, line->override_count, &config));
+    status s = plan_describe(config_of(config), nproc * line->nnodes, nproc, &out);
+    if (!s) fputs(text_string(&out), stdout);
+    text_free(&out);
+    config_free(config);
+    return s;
+}

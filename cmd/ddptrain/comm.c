@@ -1,0 +1,146 @@
+/* comm: does communication work here, and how fast is it? Every collective against a serial reference, then a table of
+ * times by size. Without a config, started like a training. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "command.h"
+#include "dist/comm_check.h"
+#include "dist/comm_measure.h"
+
+#define TIMEOUT 60.0 /* seconds: to start, and of a call */
+#define MOST_SIZES 32
+#define LARGEST ((size_t)1 << 30)
+#define DEFAULT_SIZES "1K,4K,16K,64K,256K,1M,4M,16M,64M"
+
+struct sizes {
+    size_t bytes[MOST_SIZES];
+    int count;
+};
+
+/* "64K": a number and K, M, G or nothing. */
+static bool parse_size(const char *word, size_t *bytes) {
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(word, &end, 10);
+    int shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+    if (shift) end++;
+    *bytes = (size_t)number << shift;
+    return errno == 0 && end != word && word[0] != '-' && *end == 0 && number <= LARGEST >> shift && *bytes >= 4;
+}
+
+static status parse_sizes(const char *list, struct sizes *sizes) {
+    char *copy = strdup(list), *rest = NULL;
+    status failure = copy ? OK : status_new(STATUS_IO, "no memory");
+    sizes->count = 0;
+    for (char *word = strtok_r(copy, ",", &rest); word && !failure; word = strtok_r(NULL, ",", &rest)) {
+        if (sizes->count == MOST_SIZES)
+            failure = status_new(STATUS_USAGE, "--sizes: more than %d sizes", MOST_SIZES);
+        else if (!parse_size(word, &sizes->bytes[sizes->count++]))
+            failure = status_new(STATUS_USAGE, "--sizes: expected sizes from 4 to 1G as in 1K,64K,1M, got '%s'", word);
+    }
+    if (!failure && sizes->count == 0) failure = status_new(STATUS_USAGE, "--sizes: no size is given");
+    free(copy);
+    return failure;
+}
+
+static const char *sizes_of(const struct command_line *line) { return line->sizes ? line->sizes : DEFAULT_SIZES; }
+
+/* ---- what is said ---- */
+
+static void say_progress(void *context, const char *part, size_t done, size_t total) {
+    char text[100];
+    snprintf(text, sizeof text, "checking %zu/%zu: %s", done + 1, total, part);
+    log_progress(context, text);
+}
+
+static void print_bytes(size_t bytes) {
+    if (bytes >= 1 << 20 && bytes % (1 << 20) == 0)
+        printf("%8zu MiB", bytes >> 20);
+    else if (bytes >= 1 << 10 && bytes % (1 << 10) == 0)
+        printf("%8zu KiB", bytes >> 10);
+    else
+        printf("%8zu B  ", bytes);
+}
+
+static void print_row(enum comm_measure measure, size_t bytes, double seconds, int world) {
+    double rate = (double)bytes / seconds * 1e-9;
+    print_bytes(bytes);
+    printf(" %14.2f %14.3f %14.3f\n", seconds * 1e6, rate, rate * comm_measure_factor(measure, world));
+    fflush(stdout);
+}
+
+/* ---- the work of a rank ---- */
+
+static status check(struct comm *comm, struct log *log) {
+    double start = clock_seconds();
+    size_t checks;
+    TRY(comm_check(comm, log ? say_progress : NULL, log, &checks));
+    log_progress(log, NULL);
+    int world = comm_world_size(comm);
+    if (comm_rank(comm) != 0) return OK;
+    printf("%d process%s, %s\n", world, world == 1 ? "" : "es", comm_describe(comm));
+    printf("%zu calls of every collective, type and operation: all right, %.2f s\n", checks, clock_seconds() - start);
+    fflush(stdout);
+    return OK;
+}
+
+static status measure(struct comm *comm, const struct sizes *sizes, struct log *log) {
+    struct comm_measurer *measurer;
+    int rank = comm_rank(comm), world = comm_world_size(comm);
+    size_t most = 0;
+    for (int i = 0; i < sizes->count; i++)
+        if (sizes->bytes[i] > most) most = sizes->bytes[i];
+    TRY(comm_measurer_create(comm, most, &measurer));
+    status failure = OK;
+    for (int m = 0; m < COMM_MEASURE_COUNT && !failure; m++) {
+        if (rank == 0)
+            printf("\n%s, float32%s\n%12s %14s %14s %14s\n", comm_measure_name((enum comm_measure)m),
+                   m <= MEASURE_REDUCE_SCATTER ? ", sum" : "", "size", "time us", "algbw GB/s", "busbw GB/s");
+        for (int i = 0; i < sizes->count && !failure; i++) {
+            char text[100];
+            double seconds;
+            snprintf(text, sizeof text, "measuring %d/%d: %s, %zu bytes", m + 1, COMM_MEASURE_COUNT,
+                     comm_measure_name((enum comm_measure)m), sizes->bytes[i]);
+            log_progress(log, text);
+            failure = comm_measurer_run(measurer, (enum comm_measure)m, sizes->bytes[i], &seconds);
+            log_progress(log, NULL);
+            if (!failure && rank == 0) print_row((enum comm_measure)m, sizes->bytes[i], seconds, world);
+        }
+    }
+    comm_measurer_destroy(measurer);
+    return failure;
+}
+
+static status run(const struct command_line *line, const struct config *config, const struct dist_env *env,
+                  struct log *log) {
+    (void)config;
+    struct store *store = NULL;
+    struct comm *comm = NULL;
+    struct sizes sizes;
+    TRY(parse_sizes(sizes_of(line), &sizes));
+    if (env->rank != 0) log = NULL;
+    if (env->world_size > 1) TRY(store_open(env, TIMEOUT, &store));
+    status failure = comm_create(line->backend ? line->backend : "auto", env, store, TIMEOUT, &comm);
+    if (!failure) failure = check(comm, log);
+    if (!failure && env->world_size > 1) failure = measure(comm, &sizes, log);
+    if (!failure) failure = comm_barrier(comm); /* nobody leaves while another still works */
+    if (failure && store) store_report(store, failure);
+    comm_destroy(comm);
+    store_close(store);
+    return failure;
+}
+
+status verb_comm(const struct command_line *line) {
+    struct sizes sizes;
+    const char *backend = line->backend;
+    if (line->config)
+        return status_new(STATUS_USAGE, "comm takes no config, got '%s'; see ddptrain --help", line->config);
+    if (backend && strcmp(backend, "auto") != 0 && strcmp(backend, "shm") != 0 && strcmp(backend, "gloo") != 0)
+        return status_new(STATUS_USAGE, "--backend: expected auto, shm or gloo, got '%s'", backend);
+    TRY(parse_sizes(sizes_of(line), &sizes)); /* before any process is started */
+    return command_on_ranks_without_config(line, run);
+}

@@ -1,0 +1,60 @@
+/* command: what the verbs share: options, and how a failure reaches the user. Each verb is one file with one function.
+ */
+#ifndef CMD_COMMAND_H
+#define CMD_COMMAND_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "dist/env.h"
+#include "train/config.h"
+
+struct command_line {
+    const char *program;
+    char *const *argv;  /* as main got it, for starting ranks */
+    const char *config; /* the first word that is neither option nor KEY=VALUE; NULL: none */
+    char **overrides;   /* KEY=VALUE words (override_count) */
+    size_t override_count;
+    const char *nproc;     /* --nproc: a number, "gpu" or "auto"; NULL: not given */
+    int nnodes, node_rank; /* 1, 0 */
+    const char *master_addr;
+    int master_port;
+    const char *run_dir, *out, *checkpoint, *part; /* --run-dir, ...; NULL: not given */
+    const char *backend, *sizes;                   /* comm */
+    const char *prompt;                            /* generate */
+    int characters, top_k, seed;
+    double grace, temperature;
+    bool is_fresh, is_quiet, has_no_progress, is_standalone;
+    int max_restarts;
+    volatile sig_atomic_t *stop_fd;    /* store_options' */
+    double started;                    /* clock_seconds() at the start of main */
+    const volatile sig_atomic_t *stop; /* set by SIGINT, SIGTERM, SIGHUP and SIGUSR1 */
+    volatile sig_atomic_t
+        *can_save; /* to be set when these must wait for a save; before, they end the process at once */
+};
+
+/* A verb. The failure it returns is printed by main. */
+typedef status verb(const struct command_line *line);
+verb verb_train, verb_check, verb_eval, verb_predict, verb_generate, verb_inspect, verb_export, verb_comm;
+
+/* `--help-config [SECTION]` and its machine-readable forms. */
+status help_config(const char *section);
+status help_schema(void);
+status help_markdown(void);
+
+/* What a verb does on each rank. [log] speaks on rank 0. */
+typedef status rank_function(const struct command_line *line, const struct config *config, const struct dist_env *env,
+                             struct log *log);
+
+/* Loads the config and runs [run] in this process, when it is a rank or the only one, or starts the ranks. */
+status command_on_ranks(const struct command_line *line, rank_function *run);
+/* The same for a verb that has no config: it gets NULL. */
+status command_on_ranks_without_config(const struct command_line *line, rank_function *run);
+
+/* --nproc as a number, by the default rule: one per visible GPU, else 1. */
+status command_nproc(const struct command_line *line, int *nproc);
+
+#endif

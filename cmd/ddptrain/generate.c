@@ -1,0 +1,31 @@
+/* generate: text from a trained character model, on standard output as it comes. */
+#include "train/generate.h"
+
+#include <stdio.h>
+
+#include "command.h"
+
+static void print(void *context, const char *text) {
+    (void)context;
+    fputs(text, stdout);
+    fflush(stdout);
+}
+
+status verb_generate(const struct command_line *line) {
+    struct config_file *config;
+    if (!line->prompt) return status_new(STATUS_USAGE, "generate needs --prompt TEXT");
+    TRY(config_load(line->config, line->overrides, line->override_count, &config));
+    struct generate_options options = {.folder = line->run_dir,
+                                       .checkpoint = line->checkpoint,
+                                       .prompt = line->prompt,
+                                       .characters = line->characters,
+                                       .temperature = line->temperature,
+                                       .top_k = line->top_k,
+                                       .seed = line->seed};
+    struct log *log = log_create(line->is_quiet, false);
+    status s = generate_text(config_of(config), &options, log, print, NULL);
+    if (!s) putchar('\n');
+    log_destroy(log);
+    config_free(config);
+    return s;
+}

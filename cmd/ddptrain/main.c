@@ -1,0 +1,283 @@
+/* ddptrain: words on the command line -> one call. */
+#include <errno.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/schema.h"
+#include "base/signals.h"
+#include "command.h"
+#include "dist/launch.h"
+
+static const struct {
+    const char *name;
+    verb *run;
+} verbs[] = {
+    {"train", verb_train},       {"check", verb_check},     {"eval", verb_eval},     {"predict", verb_predict},
+    {"generate", verb_generate}, {"inspect", verb_inspect}, {"export", verb_export}, {"comm", verb_comm},
+};
+
+/* A signal handler can reach nothing else. */
+static volatile sig_atomic_t stop_requested, can_save, is_rank, stop_fd = -1;
+
+/* While there is something to save, the loop sees the request after its step. Before that, and in verbs that save
+ * nothing, the process ends here, or the store ends it after it has told the other ranks: it may be waiting for them,
+ * and nothing would be lost. AddressSanitizer would allocate before an _exit on this stack, which a handler must not.
+ */
+__attribute__((no_sanitize("address"))) static void request_stop(int signal_number) {
+    static const char sentence[] = "ddptrain: stopped on request before training began; nothing was to be saved\n";
+    (void)signal_number;
+    stop_requested = 1;
+    if (can_save) return;
+    uint64_t one = 1;
+    int fd = stop_fd;
+    if (fd >= 0 && write(fd, &one, sizeof one) == sizeof one) return; /* the other ranks shall know why */
+    ssize_t written = is_rank ? 0 : write(STDERR_FILENO, sentence, sizeof sentence - 1);
+    (void)written;
+    _exit(STATUS_STOPPED);
+}
+
+static const char usage[] =
+    "usage: ddptrain CONFIG [KEY=VALUE ...] [options]     train (ddptrain train CONFIG is the same)\n"
+    "       ddptrain check CONFIG [KEY=VALUE ...]         validate; print shapes, memory, buckets; touch no device\n"
+    "       ddptrain eval CONFIG                          loss and metrics of the newest checkpoint, exact on any "
+    "number of ranks\n"
+    "       ddptrain predict CONFIG --out FILE.csv|.h5    the model's outputs, in the order of the rows\n"
+    "       ddptrain generate CONFIG --prompt TEXT        text from a trained character model\n"
+    "       ddptrain inspect FILE                         what is in a checkpoint, dataset or safetensors file\n"
+    "       ddptrain export RUN|FILE --out FILE.safetensors   the weights of a run's newest checkpoint, for PyTorch\n"
+    "       ddptrain comm --nproc N                       check every collective; print a table of times by size\n"
+    "       ddptrain --help-config [SECTION]              every key of a config\n"
+    "       ddptrain --schema                             JSON schema of a config, for editors\n"
+    "       ddptrain --help | --version\n"
+    "\n"
+    "options\n"
+    "  --nproc N|gpu|auto   processes on this node; default one per visible GPU, else 1\n"
+    "  --standalone         one node, a free port (the default)\n"
+    "  --nnodes N --node-rank R --master-addr HOST --master-port PORT\n"
+    "                       several nodes without a scheduler; run the same command on each with its R\n"
+    "  --run-dir DIR        where the run keeps its files; default runs/<name>\n"
+    "  --fresh              move an existing run folder aside and start over\n"
+    "  --checkpoint FILE    eval, predict: this one instead of the run folder's newest\n"
+    "  --part train|validation\n"
+    "                       eval, predict: which rows; default validation where there are any\n"
+    "  --characters N --temperature T --top-k K --seed S\n"
+    "                       generate: how many (500), how bold (1; 0: always the likeliest), among how many (all)\n"
+    "  --max-restarts N     start all processes again from the newest checkpoint after a failure, at most N times in\n"
+    "                       a row without a new checkpoint; default 0\n"
+    "  --backend auto|shm|gloo --sizes 1K,64K,1M\n"
+    "                       comm: by which way, and which sizes in bytes; default auto, 1K to 64M\n"
+    "  --grace SECONDS      time a process has to save after a request to stop; default 30\n"
+    "  --quiet              nothing on the terminal but failures\n"
+    "  --no-progress        no progress bar\n"
+    "\n"
+    "KEY=VALUE overrides a key of the config by its dotted path: optimizer.lr=0.01 train.epochs=5\n"
+    "Running the same command again continues an unfinished run.\n"
+    "\n"
+    "exit codes\n";
+
+static int print_usage(void) {
+    fputs(usage, stdout);
+#define X(name, code, text) printf("  %2d  %s\n", code, text);
+    STATUS_CODES(X)
+#undef X
+    return 0;
+}
+
+/* Options with a value: "--name VALUE" or "--name=VALUE". */
+struct option {
+    const char *name;
+    const char **text;
+    int *number;
+    double *real;
+    bool *flag;
+};
+
+static status parse_value(const struct option *option, const char *value) {
+    char *end;
+    errno = 0;
+    if (option->text) {
+        if (strncmp(value, "--", 2) == 0)
+            return status_new(STATUS_USAGE, "%s needs a value, got the option '%s'", option->name, value);
+        *option->text = value;
+    } else if (option->number) {
+        long number = strtol(value, &end, 10);
+        if (errno || *end || end == value || number < 0 || number > INT_MAX)
+            return status_new(STATUS_USAGE, "%s: expected a number, got '%s'", option->name, value);
+        *option->number = (int)number;
+    } else {
+        *option->real = strtod(value, &end);
+        if (errno || *end || end == value || !(*option->real >= 0 && *option->real < 1e9))
+            return status_new(STATUS_USAGE, "%s: expected a number >= 0, got '%s'", option->name, value);
+    }
+    return OK;
+}
+
+static status unknown_option(const char *word, const struct option *options, size_t count) {
+    const char *known[32] = {NULL};
+    for (size_t i = 0; i < count; i++) known[i] = options[i].name;
+    const char *nearest = schema_nearest(word, known);
+    return status_new(STATUS_USAGE, "unknown option '%s'%s%s%s (see ddptrain --help)", word,
+                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+static status parse_option(char **argv, int argc, int *at, const struct option *options, size_t count) {
+    const char *word = argv[*at], *equals = strchr(word, '=');
+    size_t length = equals ? (size_t)(equals - word) : strlen(word);
+    for (size_t i = 0; i < count; i++) {
+        if (strlen(options[i].name) != length || strncmp(options[i].name, word, length) != 0) continue;
+        if (options[i].flag) {
+            if (equals) return status_new(STATUS_USAGE, "%s takes no value", options[i].name);
+            *options[i].flag = true;
+            return OK;
+        }
+        if (equals) return parse_value(&options[i], equals + 1);
+        if (*at + 1 >= argc) return status_new(STATUS_USAGE, "%s needs a value", word);
+        return parse_value(&options[i], argv[++*at]);
+    }
+    return unknown_option(word, options, count);
+}
+
+static status parse(int argc, char **argv, int first, struct command_line *line) {
+    const struct option options[] = {
+        {.name = "--nproc", .text = &line->nproc},
+        {.name = "--nproc_per_node", .text = &line->nproc}, /* torchrun's spellings */
+        {.name = "--nproc-per-node", .text = &line->nproc},
+        {.name = "--nnodes", .number = &line->nnodes},
+        {.name = "--node-rank", .number = &line->node_rank},
+        {.name = "--node_rank", .number = &line->node_rank},
+        {.name = "--master-addr", .text = &line->master_addr},
+        {.name = "--master_addr", .text = &line->master_addr},
+        {.name = "--master-port", .number = &line->master_port},
+        {.name = "--master_port", .number = &line->master_port},
+        {.name = "--run-dir", .text = &line->run_dir},
+        {.name = "--out", .text = &line->out},
+        {.name = "--checkpoint", .text = &line->checkpoint},
+        {.name = "--part", .text = &line->part},
+        {.name = "--backend", .text = &line->backend},
+        {.name = "--sizes", .text = &line->sizes},
+        {.name = "--prompt", .text = &line->prompt},
+        {.name = "--characters", .number = &line->characters},
+        {.name = "--temperature", .real = &line->temperature},
+        {.name = "--top-k", .number = &line->top_k},
+        {.name = "--seed", .number = &line->seed},
+        {.name = "--max-restarts", .number = &line->max_restarts},
+        {.name = "--max_restarts", .number = &line->max_restarts},
+        {.name = "--grace", .real = &line->grace},
+        {.name = "--fresh", .flag = &line->is_fresh},
+        {.name = "--quiet", .flag = &line->is_quiet},
+        {.name = "--no-progress", .flag = &line->has_no_progress},
+        {.name = "--standalone", .flag = &line->is_standalone},
+    };
+    for (int i = first; i < argc; i++) {
+        if (argv[i][0] == '-' && argv[i][1])
+            TRY(parse_option(argv, argc, &i, options, sizeof options / sizeof *options));
+        else if (strchr(argv[i], '='))
+            line->overrides[line->override_count++] = argv[i];
+        else if (!line->config)
+            line->config = argv[i];
+        else
+            return status_new(STATUS_USAGE, "unexpected word '%s' after '%s'; overrides are KEY=VALUE", argv[i],
+                              line->config);
+    }
+    return OK;
+}
+
+/* The verb named by the first word; `train` when it names none. */
+static verb *find_verb(const char *word, int *first) {
+    for (size_t i = 0; word && i < sizeof verbs / sizeof *verbs; i++)
+        if (strcmp(word, verbs[i].name) == 0) {
+            *first = 2;
+            return verbs[i].run;
+        }
+    *first = 1;
+    return verb_train;
+}
+
+/* A first word that is no file, but nearly a verb: what was meant is not a config of that name. */
+static status check_verb(const char *word) {
+    const char *names[sizeof verbs / sizeof *verbs + 1] = {NULL};
+    if (!word || word[0] == '-' || strpbrk(word, "./=") || access(word, F_OK) == 0) return OK;
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) names[i] = verbs[i].name;
+    for (size_t i = 0; names[i]; i++)
+        if (strcmp(word, names[i]) == 0) return OK;
+    const char *nearest = schema_nearest(word, names);
+    if (!nearest) return OK;
+    return status_new(STATUS_USAGE, "unknown command '%s'; did you mean '%s'? (see ddptrain --help)", word, nearest);
+}
+
+static status run(int argc, char **argv, struct command_line *line) {
+    int first;
+    verb *run_verb = find_verb(argc > 1 ? argv[1] : NULL, &first);
+    TRY(check_verb(argc > 1 ? argv[1] : NULL));
+    TRY(parse(argc, argv, first, line));
+    if (!line->config && run_verb != verb_comm)
+        return status_new(STATUS_USAGE, "no %s given; see ddptrain --help",
+                          run_verb == verb_inspect || run_verb == verb_export ? "file" : "config");
+    if (line->nnodes < 1) return status_new(STATUS_USAGE, "--nnodes must be at least 1");
+    if (line->is_standalone && line->nnodes > 1)
+        return status_new(STATUS_USAGE, "--standalone is for one node; leave it out with --nnodes %d", line->nnodes);
+    return run_verb(line);
+}
+
+/* Words that print something and end. -1: not one of them. */
+static int run_help(int argc, char **argv) {
+    if (argc < 2) return -1;
+    status s = OK;
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
+        return print_usage();
+    if (strcmp(argv[1], "--version") == 0)
+        printf("ddptrain %s\n", DDPTRAIN_VERSION);
+    else if (strcmp(argv[1], "--help-config") == 0)
+        s = help_config(argc > 2 ? argv[2] : NULL);
+    else if (strcmp(argv[1], "--schema") == 0)
+        s = help_schema();
+    else if (strcmp(argv[1], "--reference") == 0)
+        s = help_markdown();
+    else
+        return -1;
+    int code = status_code(s);
+    if (s) fprintf(stderr, "ddptrain: %s\n", status_message(s));
+    status_free(s);
+    return code;
+}
+
+/* Whether a sentence begins with its place, "file:line:column: ", as editors read it. */
+static bool starts_with_place(const char *sentence) {
+    int end = 0;
+    sscanf(sentence, "%*[^:\n]:%*d:%*d: %n", &end);
+    return end > 0;
+}
+
+static void print_failure(status s) {
+    fprintf(stderr, "%s%s\n", starts_with_place(status_message(s)) ? "" : "ddptrain: ", status_message(s));
+}
+
+int main(int argc, char **argv) {
+    struct command_line line = {.program = argv[0],
+                                .argv = argv,
+                                .nnodes = 1,
+                                .grace = 30,
+                                .characters = 500,
+                                .temperature = 1,
+                                .started = clock_seconds(),
+                                .stop = &stop_requested,
+                                .can_save = &can_save,
+                                .stop_fd = &stop_fd};
+    is_rank = getenv("RANK") != NULL; /* the starter speaks for its ranks */
+    signals_on_stop(request_stop);
+    int code = run_help(argc, argv);
+    if (code >= 0) return code;
+    line.overrides = calloc((size_t)argc, sizeof *line.overrides);
+    if (!line.overrides) return STATUS_BUG;
+    status s = run(argc, argv, &line);
+    if (s && !launch_report(s)) print_failure(s);
+    code = status_code(s);
+    status_free(s);
+    free(line.overrides);
+    return code;
+}

@@ -1,0 +1,79 @@
+/* ranks: how a verb that needs several processes gets them. This process is one rank when a launcher says so; else it
+ * is the agent that starts the ranks, or, alone, the only rank. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "dist/launch.h"
+
+/* One process per GPU is the default; this build has the CPU only. */
+status command_nproc(const struct command_line *line, int *nproc) {
+    *nproc = 1;
+    if (!line->nproc || strcmp(line->nproc, "auto") == 0) return OK;
+    if (strcmp(line->nproc, "gpu") == 0)
+        return status_new(STATUS_USAGE, "--nproc gpu: this build has the CPU only; give a number of processes");
+    char *end;
+    errno = 0;
+    long number = strtol(line->nproc, &end, 10);
+    if (errno || *end || end == line->nproc || number < 1 || number > 4096)
+        return status_new(STATUS_USAGE, "--nproc: expected 1 to 4096, gpu or auto, got '%s'", line->nproc);
+    *nproc = (int)number;
+    return OK;
+}
+
+static status start_ranks(const struct command_line *line, int nproc, struct log *log) {
+    struct launch_config launch = {.nproc = nproc,
+                                   .nnodes = line->nnodes,
+                                   .node_rank = line->node_rank,
+                                   .master_addr = line->master_addr,
+                                   .master_port = line->master_port,
+                                   .grace = line->grace,
+                                   .max_restarts = line->max_restarts};
+    if (line->nnodes > 1 && (!line->master_addr || !line->master_port))
+        return status_new(STATUS_USAGE, "--nnodes %d needs --master-addr and --master-port: where rank 0 listens",
+                          line->nnodes);
+    if (line->node_rank >= line->nnodes)
+        return status_new(STATUS_USAGE, "--node-rank must be below --nnodes %d, got %d", line->nnodes, line->node_rank);
+    return launch_run(&launch, line->argv, log);
+}
+
+/* A launcher that started this process as one rank has decided how many there are. */
+static status check_launcher(const struct command_line *line, const struct dist_env *env, int nproc) {
+    if (env->launcher == LAUNCHER_NONE || env->launcher == LAUNCHER_AGENT) return OK;
+    if (nproc == 1 && line->nnodes == 1) return OK;
+    return status_new(STATUS_USAGE,
+                      "%s %d: this process is already rank %d of %d (%s); leave the option out, or unset RANK and "
+                      "WORLD_SIZE to start the processes here",
+                      nproc > 1 ? "--nproc" : "--nnodes", nproc > 1 ? nproc : line->nnodes, env->rank, env->world_size,
+                      dist_launcher_name(env->launcher));
+}
+
+/* [config]: NULL for verbs without one. */
+static status on_ranks(const struct command_line *line, const struct config *config, rank_function *run) {
+    struct dist_env env;
+    int nproc;
+    struct log *log = log_create(line->is_quiet, !line->has_no_progress);
+    status s = dist_env_detect(&env);
+    if (!s) s = command_nproc(line, &nproc);
+    if (!s) s = check_launcher(line, &env, nproc);
+    if (!s && env.launcher == LAUNCHER_NONE && (nproc > 1 || line->nnodes > 1 || line->max_restarts > 0))
+        s = start_ranks(line, nproc, log);
+    else if (!s)
+        s = run(line, config, &env, log);
+    log_destroy(log);
+    return s;
+}
+
+status command_on_ranks(const struct command_line *line, rank_function *run) {
+    struct config_file *config;
+    /* checked before any process is started, so that a wrong config is said once */
+    TRY(config_load(line->config, line->overrides, line->override_count, &config));
+    status s = on_ranks(line, config_of(config), run);
+    config_free(config);
+    return s;
+}
+
+status command_on_ranks_without_config(const struct command_line *line, rank_function *run) {
+    return on_ranks(line, NULL, run);
+}

@@ -1,0 +1,43 @@
+/* train: one rank's run. */
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "command.h"
+#include "dist/launch.h"
+#include "train/run.h"
+
+/* This rank hangs, or cannot be reached by what ends it in peace; what is on disk is complete. */
+static void end_overdue(enum status_code code, const char *why) {
+    status failure = status_new(code, "%s", why);
+    if (!launch_report(failure)) fprintf(stderr, "ddptrain: %s\n", why);
+    _exit((int)code);
+}
+
+/* Slurm's clock: this process asks itself to stop in time to save, whatever signals the job script arranges for. */
+static void stop_before(double ends_at, double grace, struct log *log) {
+    double left = ends_at - clock_unix(), margin = 2 * grace < left / 10 ? 2 * grace : left / 10;
+    char when[32] = "?";
+    struct tm parts;
+    time_t end = (time_t)ends_at;
+    if (ends_at <= 0 || left > 1e9) return;
+    if (localtime_r(&end, &parts)) strftime(when, sizeof when, "%F %T", &parts);
+    log_line(log, "the allocation ends at %s; this run stops and saves %.0f s before", when, margin > 0 ? margin : 0);
+    alarm(left - margin > 1 ? (unsigned)(left - margin) : 1);
+}
+
+static status train(const struct command_line *line, const struct config *config, const struct dist_env *env,
+                    struct log *log) {
+    struct run_options options = {.folder = line->run_dir,
+                                  .is_fresh = line->is_fresh,
+                                  .stop = line->stop,
+                                  .can_save = line->can_save,
+                                  .stop_fd = line->stop_fd,
+                                  .overdue = end_overdue,
+                                  .started = line->started};
+    stop_before(env->ends_at, line->grace, env->rank == 0 ? log : NULL);
+    return run_train(config, env, &options, log);
+}
+
+status verb_train(const struct command_line *line) { return command_on_ranks(line, train); }

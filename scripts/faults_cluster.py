@@ -1,0 +1,296 @@
+"""The promises of faults.py that need several hosts, a scheduler or another launcher: network namespaces joined by a veth
+pair (root), a real slurmctld with two slurmd on this machine (root), mpirun and torchrun where they are installed."""
+import collections, itertools, os, random, re, shutil, signal, subprocess, sys, time
+
+import faults
+from faults import check
+
+# ---- two hosts on one machine ----
+
+
+numbers = itertools.count()
+
+
+class Hosts:
+    """Two network namespaces, 10.231.7.1 and .2, joined by a veth pair; gone at the end."""
+
+    def __init__(self):
+        self.names = [f"ddptrain-{os.getpid()}-{next(numbers)}" for _ in range(2)]
+
+    def __enter__(self):
+        a, b = self.names
+        for name in self.names:
+            self.ip("netns", "add", name)
+        self.ip("link", "add", "veth0", "netns", a, "type", "veth", "peer", "name", "veth0", "netns", b)
+        for number, name in enumerate(self.names, 1):
+            self.ip("-n", name, "address", "add", f"10.231.7.{number}/24", "dev", "veth0")
+            self.ip("-n", name, "link", "set", "veth0", "up")
+            self.ip("-n", name, "link", "set", "lo", "up")
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], check=False)
+
+    def ip(self, *words):
+        subprocess.run(["ip", *words], check=True, stdout=subprocess.DEVNULL)
+
+    def cut(self, host=1):
+        self.ip("-n", self.names[host], "link", "set", "veth0", "down")
+
+    def start(self, place, config, nproc, *arguments, run):
+        """The two agents; only the first has the run folder's lock and writes."""
+        return [place.start(config, "--nnodes", 2, "--node-rank", node, "--master-addr", "10.231.7.1", "--master-port", 29511,
+                            "--nproc", nproc, *arguments, prefix=("ip", "netns", "exec", name), run=run)
+                for node, name in enumerate(self.names)]
+
+
+def link(place, rng):
+    """G8: a cut link between two hosts is named on both within 5 s"""
+    shutil.rmtree(place.path("runs/link"), ignore_errors=True)
+    with Hosts() as hosts:
+        nproc = rng.choice((1, 2))
+        nodes = hosts.start(place, "endless.yaml", nproc, "train.log_every=0", run="runs/link")
+        place.wait(lambda: place.size("runs/link", "metrics.jsonl") > 0 or nodes[0].poll() is not None, "the first step")
+        time.sleep(rng.uniform(0, 1))
+        begin = time.monotonic()
+        hosts.cut(rng.randrange(2))
+        ends = [0, 0]
+        while not all(ends) and time.monotonic() < begin + 20 * faults.SLOW:
+            for i, p in enumerate(nodes):
+                ends[i] = ends[i] or (time.monotonic() if p.poll() is not None else 0)
+            time.sleep(0.01)
+        for node, p in enumerate(nodes):
+            code, err = place.finish(p)
+            check(code == 69, code, err)
+            check(re.search(r"rank \d \(.*\) is out of reach: its host has not answered", err), "node", node, err)
+        seconds = max(ends) - begin
+        check(seconds < 5.5 * faults.SLOW, "took", seconds, "s")
+        place.nothing_left()
+        return {"seconds": seconds}
+
+
+def nodes(place, rng):
+    """G19, G7: a rank of one node is killed: the agents of both start again together, to the same bits"""
+    expected = place.undisturbed(2)
+    shutil.rmtree(place.path("runs/nodes"), ignore_errors=True)
+    with Hosts() as hosts:
+        agents = hosts.start(place, "short.yaml", 1, "--max-restarts", 3, run="runs/nodes")
+        time.sleep(rng.uniform(0.1, place.seconds))
+        agent = rng.choice(agents)
+        found = list(place.ranks(agent).values()) if agent.poll() is None else []
+        for pid in found:
+            faults.send(pid, signal.SIGKILL)
+        for p in agents:
+            code, err = place.finish(p)
+            check(code == 0, code, err)
+        check(place.sha("runs/nodes") == expected, "other bits")
+        return {"kills": len(found)}
+
+
+# ---- memory ----
+
+GROUPS = "/sys/fs/cgroup/memory" if os.path.isdir("/sys/fs/cgroup/memory") else "/sys/fs/cgroup"
+GROUP_LIMIT = "memory.limit_in_bytes" if GROUPS.endswith("memory") else "memory.max"
+HUNGRY = """
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 2000000, inputs: 40, classes: 4, seed: 3}}
+sampler: {batch_size: 8}
+model: {layers: [{linear: {out: 4}}]}
+loss: cross_entropy
+optimizer: {type: sgd, lr: 0.1}
+train: {epochs: 1}
+"""
+
+
+def memory(place, rng):
+    """G7: a rank that the kernel kills for lack of memory: the limit and what it had used are said"""
+    limit, group = rng.choice((150, 200, 250)), f"{GROUPS}/ddptrain-{os.getpid()}-{next(numbers)}"
+    with open(place.path("hungry.yaml"), "w") as f:
+        f.write(HUNGRY)
+    os.mkdir(group)
+    try:
+        with open(f"{group}/{GROUP_LIMIT}", "w") as f:
+            f.write(str(limit << 20))
+        p = place.start("hungry.yaml", "--nproc", 2, prefix=("sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"), run="runs/hungry")
+        code, err = place.finish(p)
+        check(code == 69, code, err)
+        check(re.search(rf"rank \d \(host \S+, pid \d+\) was killed by SIGKILL; probably out of memory: limit {limit / 1024:.1f} GiB, peak of "
+                        r"this rank 0\.\d GiB", err), err)
+    finally:
+        place.clean_up()
+        time.sleep(0.2)
+        os.rmdir(group)
+
+
+def has_groups():
+    group = f"{GROUPS}/ddptrain-{os.getpid()}"
+    try:
+        os.mkdir(group)
+        has_limit = os.path.exists(f"{group}/{GROUP_LIMIT}")
+        os.rmdir(group)
+        return has_limit
+    except OSError:
+        return False
+
+
+# ---- Slurm ----
+
+
+class Slurm:
+    """munged, slurmctld and two slurmd of our own, in a folder of their own."""
+
+    CONF = """ClusterName=t
+SlurmctldHost={host}(127.0.0.1)
+AuthType=auth/munge
+AuthInfo=socket={d}/munge.sock,cred_expire=5
+CredType=cred/munge
+SlurmUser=root
+SlurmdUser=root
+SlurmctldPort={p}0
+StateSaveLocation={d}/state
+SlurmdSpoolDir={d}/spool.%n
+SlurmctldPidFile={d}/slurmctld.pid
+SlurmdPidFile={d}/%n.pid
+SlurmctldLogFile={d}/slurmctld.log
+SlurmdLogFile={d}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=0
+SlurmdParameters=config_overrides
+ReturnToService=2
+MpiDefault=none
+NodeName=n1 NodeAddr=127.0.0.1 NodeHostname={host} Port={p}1 CPUs=2
+NodeName=n2 NodeAddr=127.0.0.1 NodeHostname={host} Port={p}2 CPUs=2
+PartitionName=p Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+"""
+
+    def __init__(self, folder):
+        self.d = os.path.join(folder, "slurm")
+        for name in ("", "state", "spool.n1", "spool.n2"):
+            os.makedirs(os.path.join(self.d, name), exist_ok=True)
+        os.chmod(self.d, 0o755)
+        self.env = {**{k: v for k, v in os.environ.items() if not k.startswith("SLURM_")}, "SLURM_CONF": f"{self.d}/slurm.conf"}
+        with open(f"{self.d}/key", "wb") as f:
+            f.write(os.urandom(128))
+        os.chmod(f"{self.d}/key", 0o600)
+        for name, text in (("slurm.conf", self.CONF.format(host=os.uname().nodename, d=self.d, p=random.randrange(1100, 1900))), ("cgroup.conf", "CgroupPlugin=cgroup/v1\n")):
+            with open(f"{self.d}/{name}", "w") as f:
+                f.write(text)
+        self.run("munged", "--force", f"--key-file={self.d}/key", f"--socket={self.d}/munge.sock", f"--pid-file={self.d}/munged.pid",
+                 f"--log-file={self.d}/munged.log", f"--seed-file={self.d}/seed")
+        self.run("slurmctld")
+        for node in ("n1", "n2"):
+            self.run("slurmd", "-N", node)
+        end = time.monotonic() + 20
+        while self.run("sinfo", "--noheader", "--format", "%t", "--states", "idle").strip() != "idle" and time.monotonic() < end:
+            time.sleep(0.2)
+
+    def run(self, *words):
+        return subprocess.run(words, env=self.env, check=True, capture_output=True, text=True, cwd=self.d, timeout=60).stdout
+
+    def stop(self):
+        for name in ("n1", "n2", "slurmctld", "munged"):
+            try:
+                with open(f"{self.d}/{name}.pid") as f:
+                    os.kill(int(f.read()), signal.SIGTERM)
+            except (OSError, ValueError):
+                pass
+        time.sleep(1)
+
+
+def state_of(cluster, job):
+    return dict(re.findall(r"(\w+)=(\S+)", cluster.run("scontrol", "show", "job", job)))
+
+
+def slurm(place, rng):
+    """G21: asked to stop at any phase under a real Slurm: saved, 75 within 30 s, requeued, the same bits in the end"""
+    place.write("slurm.yaml", 400, 2000)
+    code, err = place.finish(place.start("slurm.yaml", "--nproc", 2, "--fresh", run="runs/slurm-reference"))
+    check(code == 0, err)
+    expected = place.sha("runs/slurm-reference")
+    shutil.rmtree(place.path("runs/slurm"), ignore_errors=True)
+    cluster = Slurm(place.folder)
+    try:
+        log = place.path("slurm.log")
+        if os.path.exists(log):
+            os.remove(log)
+        script = os.path.join(faults.ROOT, "scripts", "slurm_train.sbatch")
+        words = ["sbatch", "--parsable", f"--nodes={rng.choice((1, 2))}", "--ntasks=2", "--ntasks-per-node=2", "--time=10", f"--chdir={place.folder}",
+                 f"--output={log}", f"--export=ALL,DDPTRAIN={place.binary},MASTER_ADDR=127.0.0.1", script, "slurm.yaml", "--run-dir", "runs/slurm"]
+        words = [w for w in words if not w.startswith("--ntasks-per-node")] if "--nodes=2" in words else words
+        job = cluster.run(*words).strip()
+        place.wait(lambda: state_of(cluster, job)["JobState"] == "RUNNING", "the job to run", 30)
+        time.sleep(rng.uniform(0.2, 1.5))
+        begin = time.monotonic()
+        subprocess.run(["scancel", f"--signal={rng.choice(('TERM', 'USR1'))}", job], env=cluster.env, check=False, capture_output=True)
+        place.wait(lambda: state_of(cluster, job)["JobState"] != "RUNNING", "the end of the job step", 40)
+        seconds = time.monotonic() - begin
+        requeued = state_of(cluster, job)["Restarts"] != "0"
+        with open(log) as f:
+            text = f.read()
+        check(requeued == ("saved; back into the queue" in text), text)
+        if requeued:
+            place.wait(lambda: state_of(cluster, job)["JobState"] in ("COMPLETED", "FAILED"), "the requeued job", 180)
+        check(state_of(cluster, job)["JobState"] == "COMPLETED", state_of(cluster, job)["JobState"], text)
+        check(place.sha("runs/slurm") == expected, "other bits")
+        check(seconds < 30 * faults.SLOW, "took", seconds, "s")
+        return {"seconds": seconds, "requeued": int(requeued)}
+    finally:
+        cluster.stop()
+
+
+# ---- other launchers ----
+
+
+def launcher(place, *words):
+    expected = place.undisturbed(2)
+    shutil.rmtree(place.path("runs/other"), ignore_errors=True)
+    p = subprocess.run([*words, place.binary, "short.yaml", "--run-dir", "runs/other"], cwd=place.folder, env=place.environment(),
+                       stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120 * faults.SLOW, check=False)
+    check(p.returncode == 0, p.stderr)
+    check(place.sha("runs/other") == expected, "other bits")
+
+
+def openmpi(place, _rng):
+    """Open MPI's mpirun"""
+    launcher(place, "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2")
+
+
+def mpich(place, _rng):
+    """MPICH's mpirun"""
+    launcher(place, "mpirun.mpich", "-n", "2")
+
+
+def torchrun(place, rng):
+    """torchrun, standalone or with the static rendezvous"""
+    how = rng.choice((["--standalone"], ["--nnodes=1", "--master_addr=127.0.0.1", f"--master_port={faults.free_port()}"]))
+    launcher(place, "torchrun", *how, "-r", "1", "-t", "1", "--no_python", "--nproc_per_node=2")
+
+
+def has_namespaces():
+    name = f"ddptrain-{os.getpid()}"
+    made = shutil.which("ip") and subprocess.run(["ip", "netns", "add", name], check=False, capture_output=True).returncode == 0
+    if made:
+        subprocess.run(["ip", "netns", "del", name], check=False)
+    return made
+
+
+def promises():
+    """Those that this machine can try."""
+    is_root = os.geteuid() == 0
+    found = collections.OrderedDict()
+    for function, tools, needs_root in ((link, ("ip",), True), (nodes, ("ip",), True), (memory, (), True), (openmpi, ("mpirun.openmpi",), False),
+                                        (mpich, ("mpirun.mpich",), False), (torchrun, ("torchrun",), False),
+                                        (slurm, ("munged", "slurmctld", "slurmd", "sbatch"), True)):
+        lacking = [t for t in tools if not shutil.which(t)] + (["root"] if needs_root and not is_root else [])
+        if tools == ("ip",) and not lacking and not has_namespaces():
+            lacking = ["right to make network namespaces"]
+        if function is memory and not lacking and not has_groups():
+            lacking = ["control group for memory that may be divided"]
+        if lacking:
+            print(f"{function.__name__}: not tried, there is no {', '.join(lacking)}", file=sys.stderr)
+        else:
+            found[function.__name__] = function
+    return found

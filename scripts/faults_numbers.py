@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Tries, often, what docs/resume-and-faults.md promises about numbers, memory and rows.
+
+    scripts/faults_numbers.py                         all three, a hundred trials each
+    scripts/faults_numbers.py flips --trials 10000    a bit of one rank's parameters flips: found, named, never saved
+    scripts/faults_numbers.py nonfinite --seed 7 --trials 1
+    scripts/faults_numbers.py rows                    each row exactly once: every world, every stop (about ten minutes)
+
+Prints a table; each failure comes with its seed, and `--seed` repeats it. Needs a built program (--binary).
+"""
+import argparse, glob, json, os, random, re, shutil, subprocess, sys, tempfile, time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+DIVERGED, NOT_FINITE = 71, 76
+WEIGHTS = [("0.weight", 64 * 13), ("0.bias", 64), ("2.weight", 3 * 64), ("2.bias", 3)]
+WINE = """
+dataset: {path: datasets/wine.h5, inputs: x, targets: y, scale: standard, split: {test: 0.2, seed: 42}}
+sampler: {batch_size: 16, shuffle: true}
+model: {layers: [{linear: {out: 64}}, relu, {linear: {out: 3}}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.001}
+train: {epochs: 70, evaluate_every: 0}
+checkpoint: {save_every: {steps: 37}, keep: 0}
+"""
+ROWS = """
+dataset: {path: data.csv, inputs: [a, b, c], targets: y}
+sampler: {global_batch_size: 12, shuffle: true}
+model: {layers: [{linear: {out: 24}}, relu, {linear: {out: 1}}]}
+loss: mse
+optimizer: {type: adam, lr: 0.01}
+train: {epochs: 4}
+checkpoint: {save_every: {steps: 3}, keep: 0}
+"""
+
+
+class Failed(Exception):
+    """A promise was broken."""
+
+
+def check(condition, *what):
+    if not condition:
+        raise Failed(" ".join(str(w) for w in what))
+
+
+class Place:
+    absorbed = 0  # flips that were rounded away before a comparison
+
+    def __init__(self, binary):
+        self.binary = binary
+        self.folder = tempfile.mkdtemp(prefix="ddptrain-numbers-")
+        os.symlink(os.path.join(ROOT, "datasets"), self.path("datasets"))
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def write(self, name, text):
+        with open(self.path(name), "w") as f:
+            f.write(text)
+
+    def run(self, config, *arguments, env=None):
+        self.write("test.yaml", config)
+        shutil.rmtree(self.path("runs"), ignore_errors=True)
+        e = {k: v for k, v in os.environ.items() if not k.startswith(("DDPTRAIN_", "SLURM_", "OMPI_", "PMI_"))}
+        done = subprocess.run([self.binary, "test.yaml", "--no-progress", *map(str, arguments)], cwd=self.folder, env={**e, **(env or {})},
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stdout + done.stderr
+
+    def events(self, event):
+        with open(self.path("runs/test/metrics.jsonl")) as f:
+            return [m for m in map(json.loads, f) if m["event"] == event]
+
+    def must_be_finite(self):
+        for path in glob.glob(self.path("runs/test/checkpoints/*.h5")):
+            text = subprocess.run([self.binary, "inspect", path], capture_output=True, text=True, check=True).stdout
+            check("not finite" not in text, path, "holds numbers that are not finite")
+
+
+def flips(place, draw):
+    """A flipped bit in one rank's parameters is found within 100 steps and before any save, and the rank is named"""
+    world, steps = draw.choice((3, 4, 5)), 70 * 2
+    rank, step = draw.randrange(world), draw.randrange(steps)
+    tensor = draw.choices(range(4), [count for _, count in WEIGHTS])[0]
+    bit = 32 * (sum(count for _, count in WEIGHTS[:tensor]) + draw.randrange(WEIGHTS[tensor][1])) + draw.randrange(32)
+    fault = {"DDPTRAIN_FAULT_FLIP": f"{rank}:{step}:{bit}"}
+    code, text = place.run(WINE, "--nproc", world, env=fault)
+    if code == 0 and bit % 32 < 4:  # the last bits: the next updates may have rounded it away, so that all ranks agree again
+        code, text = place.run(WINE, "--nproc", world, "train.check_state_every=1", env=fault)
+        place.absorbed += 1
+    check(code == DIVERGED, f"exit code {code} with a flip of bit {bit} on rank {rank} of {world} at step {step}:", text)
+    found = re.search(r"differ after epoch \d+, step (\d+): rank (\d+) ", text)
+    check(found and int(found.group(2)) == rank and WEIGHTS[tensor][0] in text, "the wrong rank or tensor is named:", text)
+    check(int(found.group(1)) - step <= 100, "found after", int(found.group(1)) - step, "steps")
+    check(all(m["step"] <= step for m in place.events("checkpoint")), "a save after the flip")
+
+
+def nonfinite(place, draw):
+    """A row that breaks numbers: all ranks do the same in the same step, and it is named"""
+    bad, world = draw.randrange(48), draw.choice((1, 2, 3, 4))
+    policy, huge = draw.choice(("stop", "skip", "rollback")), draw.choice((3e38, -3e38))
+    lines = [",".join(f"{huge if row == bad and column < 3 else draw.uniform(-1, 1):.9g}" for column in range(4)) for row in range(48)]
+    place.write("data.csv", "a,b,c,y\n" + "\n".join(lines) + "\n")
+    code, text = place.run(ROWS, "--nproc", world, f"train.on_nonfinite={policy}")
+    check(code == (NOT_FINITE if policy == "stop" else 0), "exit code", code, text)
+    check(f"row {bad} of the training data" in text, "the row is not named:", text)
+    if policy == "skip":
+        check(len(place.events("skipped")) == 4 and len(place.events("step")) == 12, "one step an epoch is skipped")
+    place.must_be_finite()
+
+
+def rows(place, _):
+    """Each row exactly once an epoch: sizes 1 to 10,000, worlds 1 to 8, every stop, on every other world with shards"""
+    test = os.path.join(os.path.dirname(place.binary), "data_exactly_once")
+    done = subprocess.run([test], env={**os.environ, "DDPTRAIN_EXHAUSTIVE": "1", "CK_DEFAULT_TIMEOUT": "7200", "CK_TIMEOUT_MULTIPLIER": "60"},
+                          capture_output=True, text=True)
+    check(done.returncode == 0, done.stdout, done.stderr)
+
+
+def main():
+    promises = {"flips": flips, "nonfinite": nonfinite, "rows": rows}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="|".join(promises), help="default: all")
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1000)
+    parser.add_argument("--binary", default=os.path.join(ROOT, "build/release/bin/ddptrain"))
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(promises)
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}")
+    place, total = Place(os.path.abspath(arguments.binary)), 0
+    try:
+        for name in arguments.names or promises:
+            trials = 1 if name == "rows" else arguments.trials
+            failed, begin = 0, time.monotonic()
+            for seed in range(arguments.seed, arguments.seed + trials):
+                try:
+                    promises[name](place, random.Random(f"{name} {seed}"))
+                except (Failed, subprocess.SubprocessError, OSError) as e:
+                    failed += 1
+                    print(f"FAILED {name} --seed {seed} --trials 1: {e}", file=sys.stderr)
+            total += failed
+            print(f"{name:10} {trials:6} trials {failed:4} failed {time.monotonic() - begin:7.1f} s  {promises[name].__doc__}"
+                  + (f" ({place.absorbed} rounded away before)" if name == "flips" and place.absorbed else ""), flush=True)
+    finally:
+        shutil.rmtree(place.folder, ignore_errors=True)
+    return total != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,296 @@
+"""The model of a ddptrain config as a torch.nn.Module, with the same names of parameters and buffers.
+
+    from pytorch_model import load_config, read_safetensors, Model
+    model = Model(load_config("config.yaml")["model"], shape=(13,))      # tokens: shape=(64,), vocabulary=65
+    model.load_state_dict(read_safetensors("wine.safetensors"))
+
+An independent second opinion: every layer is PyTorch's own module where PyTorch has one. Needs torch, numpy, yaml.
+"""
+import fnmatch
+import json
+import re
+import struct
+
+import numpy as np
+import torch
+import yaml
+from torch import nn
+from torch.nn import functional
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 reads 1e-08 as a string; a config means the number."""
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+                              list("-+.0123456789"))
+
+
+def parse_yaml(text):
+    return yaml.load(text, Loader=_Loader)
+
+
+def load_config(path):
+    with open(path, encoding="utf-8") as file:
+        return parse_yaml(file)
+
+
+def read_safetensors(path):
+    types = {"F32": torch.float32, "F64": torch.float64, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64}
+    with open(path, "rb") as file:
+        data = file.read()
+    length, = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    tensors = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        raw = torch.from_numpy(np.frombuffer(data[8 + length + begin:8 + length + end], np.uint8).copy())
+        tensors[name] = raw.view(types[entry["dtype"]]).reshape(entry["shape"])
+    return tensors
+
+
+class RMSNorm(nn.Module):  # torch.nn.RMSNorm came with PyTorch 2.4
+    def __init__(self, width, eps, affine):
+        super().__init__()
+        self.eps = torch.finfo(torch.float32).eps if eps is None else eps
+        self.weight = nn.Parameter(torch.ones(width)) if affine else None
+
+    def forward(self, x):
+        y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
+        return y if self.weight is None else y * self.weight
+
+
+class LayerNorm(nn.Module):  # torch.nn.LayerNorm; its bias=False came with PyTorch 2.1
+    def __init__(self, width, eps, affine, bias):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(width)) if affine else None
+        self.bias = nn.Parameter(torch.zeros(width)) if affine and bias else None
+
+    def forward(self, x):
+        return functional.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.eps)
+
+
+class Positions(nn.Embedding):
+    def forward(self, x):
+        return x + self.weight[:x.shape[1]]
+
+
+def causal_mask(positions, like):
+    return torch.full((positions, positions), float("-inf"), dtype=like.dtype).triu(1)
+
+
+class Attention(nn.MultiheadAttention):
+    def __init__(self, width, heads, causal, bias):
+        super().__init__(width, heads, bias=bias, batch_first=True)
+        self.causal = causal
+
+    def forward(self, x):
+        mask = causal_mask(x.shape[1], x) if self.causal else None
+        return super().forward(x, x, x, need_weights=False, attn_mask=mask)[0]
+
+
+class DotProductAttention(nn.Module):
+    """torch.nn.functional.scaled_dot_product_attention of q, k and v that stand side by side."""
+
+    def __init__(self, heads, causal):
+        super().__init__()
+        self.heads, self.causal = heads, causal
+
+    def forward(self, x):
+        rows, positions, width = x.shape
+        q, k, v = (t.reshape(rows, positions, self.heads, -1).transpose(1, 2) for t in x.split(width // 3, 2))
+        scores = q @ k.transpose(2, 3) / q.shape[-1] ** 0.5
+        if self.causal:
+            scores = scores + causal_mask(positions, x)
+        return (scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, positions, -1)
+
+
+class Reshape(nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        self.shape = shape
+
+    def forward(self, x):
+        return x.reshape(x.shape[0], *self.shape)
+
+
+def _sizes(value):
+    """One number or one per dimension, as PyTorch takes them."""
+    if isinstance(value, list):
+        return value[0] if len(value) == 1 else tuple(value)
+    return value
+
+
+def _list_of(value):
+    """Of a key that takes one value or several."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _convolution(kind, channels, c):
+    return kind(channels, c["out"], _sizes(c["kernel_size"]), _sizes(c.get("stride", 1)), _sizes(c.get("padding", 0)),
+                _sizes(c.get("dilation", 1)), c.get("groups", 1), c.get("bias", True))
+
+
+def _window(c):
+    stride = c.get("stride")
+    options = {"stride": _sizes(stride) if stride else None, "padding": _sizes(c.get("padding", 0))}
+    return [_sizes(c["kernel_size"])], dict(options, ceil_mode=c.get("ceil_mode", False))
+
+
+def _average(c):
+    sizes, options = _window(c)
+    return nn.AvgPool2d(*sizes, count_include_pad=c.get("count_include_pad", True), **options)
+
+
+def _maximum(c):
+    sizes, options = _window(c)
+    return nn.MaxPool2d(*sizes, **options)
+
+
+def _batch_norm(shape, c):
+    kind = nn.BatchNorm2d if len(shape) == 3 else nn.BatchNorm1d
+    return kind(shape[0], c.get("eps", 1e-5), c.get("momentum", 0.1), c.get("affine", True),
+                c.get("track_running_stats", True))
+
+
+# type: (module of a row's shape and the keys, the key that stands for a value alone)
+LEAVES = {
+    "linear": (lambda s, c, v: nn.Linear(s[-1], c["out"], c.get("bias", True)), "out"),
+    "conv1d": (lambda s, c, v: _convolution(nn.Conv1d, s[0], c), None),
+    "conv2d": (lambda s, c, v: _convolution(nn.Conv2d, s[0], c), None),
+    "max_pool2d": (lambda s, c, v: _maximum(c), "kernel_size"),
+    "avg_pool2d": (lambda s, c, v: _average(c), "kernel_size"),
+    "adaptive_avg_pool2d": (lambda s, c, v: nn.AdaptiveAvgPool2d(_sizes(c["output_size"])), "output_size"),
+    "batch_norm": (lambda s, c, v: _batch_norm(s, c), None),
+    "group_norm": (lambda s, c, v: nn.GroupNorm(c["num_groups"], s[0], c.get("eps", 1e-5), c.get("affine", True)),
+                   "num_groups"),
+    "layer_norm": (lambda s, c, v: LayerNorm(s[-1], c.get("eps", 1e-5), c.get("elementwise_affine", True),
+                                             c.get("bias", True)), None),
+    "rms_norm": (lambda s, c, v: RMSNorm(s[-1], c.get("eps"), c.get("elementwise_affine", True)), None),
+    "embedding": (lambda s, c, v: nn.Embedding(c.get("num_embeddings") or v, c["embedding_dim"]), "embedding_dim"),
+    "positional_embedding": (lambda s, c, v: Positions(c.get("num_embeddings") or s[0], s[1]), None),
+    "attention": (lambda s, c, v: Attention(s[1], c["heads"], c.get("causal", False), c.get("bias", True)), None),
+    "scaled_dot_product_attention": (lambda s, c, v: DotProductAttention(c["heads"], c.get("causal", False)), None),
+    "relu": (lambda s, c, v: nn.ReLU(), None),
+    "tanh": (lambda s, c, v: nn.Tanh(), None),
+    "sigmoid": (lambda s, c, v: nn.Sigmoid(), None),
+    "silu": (lambda s, c, v: nn.SiLU(), None),
+    "gelu": (lambda s, c, v: nn.GELU(c.get("approximate", "none")), None),
+    "leaky_relu": (lambda s, c, v: nn.LeakyReLU(c.get("negative_slope", 0.01)), "negative_slope"),
+    "softmax": (lambda s, c, v: nn.Softmax(-1), None),
+    "dropout": (lambda s, c, v: nn.Dropout(c.get("p", 0.5)), "p"),
+    "flatten": (lambda s, c, v: nn.Flatten(), None),
+    "reshape": (lambda s, c, v: Reshape(_list_of(c["shape"])), "shape"),
+}
+COMPOSITES = {"sequential": "layers", "repeat": None, "residual": "layers"}
+
+
+def parse_layer(entry):
+    """(type, keys) of an entry of a list of layers: `relu`, `linear: 3` or `linear: {out: 3}`."""
+    kind, value = (entry, {}) if isinstance(entry, str) else next(iter(entry.items()))
+    shorthand = COMPOSITES[kind] if kind in COMPOSITES else LEAVES[kind][1]
+    if not isinstance(value, dict):
+        value = {} if value is None else {shorthand: value}
+    return kind, value
+
+
+class Model(nn.Module):
+    """[config]: the `model:` of a config; [shape]: of one row, without the batch."""
+
+    def __init__(self, config, shape, vocabulary=None):
+        super().__init__()
+        self.vocabulary = vocabulary
+        self.out_shape, self.apply_layers = self._list(config["layers"], "", tuple(shape))
+        for name, parameter in self.named_parameters():
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in _list_of(config.get("freeze"))):
+                parameter.requires_grad_(False)
+
+    def forward(self, x):
+        return self.apply_layers(x)
+
+    def _put(self, name, module):
+        """Registers [module] under a dotted name."""
+        *levels, last = name.split(".")
+        at = self
+        for level in levels:
+            if level not in at._modules:
+                at.add_module(level, nn.Module())
+            at = at._modules[level]
+        at.add_module(last, module)
+
+    def _leaf(self, kind, keys, name, shape):
+        module = LEAVES[kind][0](shape, keys, self.vocabulary)
+        module.eval()  # so that this first pass moves no running statistics
+        row = torch.zeros(2, *shape, dtype=torch.long if kind == "embedding" else torch.float32)
+        out = tuple(module(row).shape[1:])
+        if keys.get("tie"):
+            module.weight = dict(self.named_parameters())[keys["tie"]]
+        self._put(name, module.train())
+        return out, module
+
+    def _residual(self, keys, name, shape):
+        before = name + "." if name else ""
+        out, branch = self._list(keys["layers"], before, shape)
+        shortcut = self._list(keys.get("shortcut") or [], before + "shortcut.", shape)[1]
+        return out, lambda x: branch(x) + shortcut(x)
+
+    def _repeat(self, keys, name, shape):
+        before, copies = name + "." if name else "", []
+        for i in range(keys["times"]):
+            shape, run = self._list(keys["layers"], f"{before}{i}.", shape)
+            copies.append(run)
+        return shape, lambda x: _chain(copies, x)
+
+    def _list(self, layers, before, shape):
+        runs = []
+        for i, entry in enumerate(layers):
+            kind, keys = parse_layer(entry)
+            own = keys.get("name")
+            name = before + (str(i) if own is None else own)
+            if own == "":
+                name = before[:-1]
+            if kind == "sequential":
+                shape, run = self._list(keys["layers"], name + "." if name else "", shape)
+            elif kind == "repeat":
+                shape, run = self._repeat(keys, name, shape)
+            elif kind == "residual":
+                shape, run = self._residual(keys, name, shape)
+            else:
+                shape, run = self._leaf(kind, keys, name, shape)
+            runs.append(run)
+        return shape, lambda x: _chain(runs, x)
+
+
+def _chain(runs, x):
+    for run in runs:
+        x = run(x)
+    return x
+
+
+def loss_function(config):
+    """The `loss:` of a config, as a function of outputs (rows, ...) and targets."""
+    kind, keys = (config, {}) if isinstance(config, str) else (config["type"], config)
+
+    def optional(key):
+        value = keys.get(key)
+        return None if value is None else torch.tensor(value, dtype=torch.float64)
+
+    if kind == "cross_entropy":
+        module = nn.CrossEntropyLoss(optional("weight"), ignore_index=keys.get("ignore_index", -100),
+                                     label_smoothing=keys.get("label_smoothing", 0))
+        # PyTorch has the classes of a sequence in the second dimension
+        return lambda y, t: module(y.transpose(1, 2) if y.dim() == 3 else y, t)
+    if kind == "mse":
+        return nn.MSELoss()
+    if kind == "l1":
+        return nn.L1Loss()
+    if kind == "smooth_l1":
+        return nn.SmoothL1Loss(beta=keys.get("beta", 1))
+    if kind == "bce_with_logits":
+        return nn.BCEWithLogitsLoss(pos_weight=optional("pos_weight"))
+    if kind == "kl_div":
+        return nn.KLDivLoss(reduction=keys.get("reduction", "mean"), log_target=keys.get("log_target", False))
+    raise ValueError(f"there is no loss '{kind}' here")

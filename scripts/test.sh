@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds and runs the tests.
+#
+#     scripts/test.sh                    what CI runs: ci
+#     scripts/test.sh release            the tests on the optimised build, the quickest useful run
+#     scripts/test.sh asan ubsan         one or more builds: release debug clang asan ubsan tsan
+#     scripts/test.sh style tidy         clang-format and shellcheck; clang-tidy
+#     scripts/test.sh all                every build with every test, style and tidy
+#
+# A build is tested in build/<name>; the presets are those of CMakePresets.json. In `ci` asan runs everything; the
+# other sanitizers leave out the tests with the label fault, which kill processes, and clang runs the unit tests.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+jobs=$(nproc)
+
+ci=(style release clang-unit asan ubsan-quick tsan-quick tidy)
+all=(style release debug clang asan ubsan tsan tidy)
+
+say() { printf '\n== %s\n' "$*"; }
+
+# Builds a preset and runs its tests; further words go to ctest.
+run_tests() { # preset [ctest option ...]
+    local preset=$1
+    shift
+    say "$preset: build"
+    cmake --preset "$preset" -DDDPTRAIN_TESTS=ON >"build/$preset.log" 2>&1 || {
+        cat "build/$preset.log"
+        return 1
+    }
+    cmake --build --preset "$preset" --parallel "$jobs" >"build/$preset.log" 2>&1 || {
+        cat "build/$preset.log"
+        return 1
+    }
+    say "$preset: tests"
+    ctest --preset "$preset" --parallel "$jobs" --no-tests=error "$@" </dev/null
+}
+
+# ThreadSanitizer of gcc 12 cannot live with the address layout that some kernels choose.
+run_tsan() { # [ctest option ...]
+    if [ -z "${FIXED_LAYOUT:-}" ] && [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 28)" -gt 28 ] &&
+        setarch -R true 2>/dev/null; then
+        FIXED_LAYOUT=yes exec setarch -R "$BASH" "$root/scripts/test.sh" --only "$word"
+    fi
+    run_tests tsan "$@"
+}
+
+tracked() { git ls-files -- "$@"; }
+
+check_style() {
+    say "style: clang-format"
+    tracked '*.c' '*.h' '*.cc' '*.hpp' '*.cu' | xargs --no-run-if-empty --max-args=20 --max-procs="$jobs" clang-format --dry-run -Werror
+    say "style: shellcheck"
+    # shellcheck disable=SC2046 # our own file names hold no blanks
+    shellcheck $(tracked '*.sh') .ci/run
+}
+
+check_tidy() {
+    say "tidy: clang-tidy"
+    cmake --preset clang -DDDPTRAIN_TESTS=ON >build/tidy.log 2>&1 || {
+        cat build/tidy.log
+        return 1
+    }
+    tracked 'src/*.c' 'cmd/*.c' 'src/dist/*.cc' |
+        xargs --max-args=4 --max-procs="$jobs" clang-tidy -p build/clang --quiet >build/tidy.log 2>&1 || {
+        grep -v 'warnings generated' build/tidy.log
+        return 1
+    }
+    echo "no findings"
+}
+
+run() { # word
+    case "$1" in
+        release | debug | clang | asan | ubsan) run_tests "$1" ;;
+        clang-unit) run_tests clang --label-regex unit ;;
+        ubsan-quick) run_tests ubsan --label-exclude fault ;;
+        tsan) run_tsan ;;
+        tsan-quick) run_tsan --label-exclude fault ;;
+        style) check_style ;;
+        tidy) check_tidy ;;
+    esac
+}
+
+mkdir -p build
+if [ "${1:-}" = --only ]; then # one word in a process of its own, so that its first failure ends it
+    word=$2
+    run "$word"
+    exit
+fi
+
+[ $# -gt 0 ] || set -- ci
+words=()
+for word in "$@"; do
+    case "$word" in
+        ci) words+=("${ci[@]}") ;;
+        all) words+=("${all[@]}") ;;
+        release | debug | clang | asan | ubsan | tsan | style | tidy) words+=("$word") ;;
+        *)
+            echo "test: unknown word '$word'; known: ci all release debug clang asan ubsan tsan style tidy" >&2
+            exit 64
+            ;;
+    esac
+done
+
+packages="test"
+for word in "${words[@]}"; do
+    case "$word" in
+        clang | clang-unit | style | tidy) packages="check" ;;
+    esac
+done
+scripts/install-deps.sh "$packages"
+
+begin=$SECONDS
+failed=()
+for word in "${words[@]}"; do
+    at=$SECONDS
+    if "$BASH" "$root/scripts/test.sh" --only "$word"; then verdict="passed"; else verdict="FAILED" && failed+=("$word"); fi
+    echo "$word: $verdict, $((SECONDS - at)) s"
+done
+if [ ${#failed[@]} -gt 0 ]; then
+    say "FAILED after $((SECONDS - begin)) s: ${failed[*]}"
+    exit 1
+fi
+say "all passed in $((SECONDS - begin)) s: ${words[*]}"

@@ -1,0 +1,46 @@
+/* Blocks come from calloc, so that the kernel's fresh zero pages are not written a second time, and are touched first
+ * by who uses them. What is larger than the machine's memory is refused at once, because Linux would promise it and
+ * kill the process when it is touched. The word before a block is the address that free wants. */
+#include "base/buffer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+#define HUGE_PAGE (2 * MIB)
+
+static size_t machine_bytes(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : SIZE_MAX;
+}
+
+status buffer_new(size_t bytes, const char *what, void **out) {
+    *out = NULL;
+    size_t machine = machine_bytes();
+    if (bytes > machine)
+        return status_new(STATUS_USAGE, "%s: %zu MiB of memory are needed, and this machine has %zu MiB", what,
+                          bytes / MIB, machine / MIB);
+    bool is_large = bytes >= 2 * HUGE_PAGE;
+    size_t alignment = is_large ? HUGE_PAGE : BUFFER_ALIGNMENT;
+    char *block = calloc(1, sizeof(void *) + alignment - 1 + bytes);
+    if (!block)
+        return status_new(STATUS_USAGE, "%s: %zu MiB of memory are needed, and the system does not give them", what,
+                          (bytes + MIB - 1) / MIB);
+    char *start = block + sizeof(void *) + alignment - 1;
+    start -= (uintptr_t)start % alignment;
+    memcpy(start - sizeof(void *), &block, sizeof block);
+    if (is_large) madvise(start, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* only advice: may fail */
+    *out = start;
+    return OK;
+}
+
+void buffer_free(void *buffer) {
+    if (!buffer) return;
+    char *block;
+    memcpy(&block, (char *)buffer - sizeof(void *), sizeof block);
+    free(block);
+}

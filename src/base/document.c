@@ -1,0 +1,81 @@
+/* A document is an arena and the root of its tree; reading is in document_parse.c, overrides in
+ * document_override.c. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/document_internal.h"
+
+static struct node *empty_mapping(struct arena *arena, struct place place) {
+    struct node *node = arena_alloc(arena, sizeof *node);
+    node->kind = NODE_MAPPING;
+    node->place = place;
+    return node;
+}
+
+status document_parse(const char *name, const char *bytes, size_t size, struct problems *problems,
+                      struct document **out) {
+    *out = NULL;
+    struct arena *arena = arena_create();
+    struct place place = {arena_copy(arena, name), 1, 1};
+    struct node *root = document_parse_tree(bytes, size, place, false, 0, arena, problems);
+    if (root && node_is_null(root)) root = empty_mapping(arena, place);
+    if (root && root->kind != NODE_MAPPING) {
+        problems_add(problems, root->place, NULL,
+                     "expected a mapping of sections (such as `sampler: {batch_size: 32}`), got %s",
+                     root->kind == NODE_SEQUENCE ? "a list" : "a single value");
+        root = NULL;
+    }
+    if (!root) {
+        arena_destroy(arena);
+        return OK;
+    }
+    struct document *document = arena_alloc(arena, sizeof *document);
+    *document = (struct document){.arena = arena, .root = root};
+    *out = document;
+    return OK;
+}
+
+status document_read(const char *path, struct problems *problems, struct document **out) {
+    *out = NULL;
+    FILE *file = fopen(path, "rbe");
+    if (!file) return status_errno(STATUS_USAGE, errno, "cannot read config '%s'", path);
+    char *bytes = malloc(DOCUMENT_MAX_BYTES + 1); /* one more, to notice a larger file */
+    size_t size = bytes ? fread(bytes, 1, DOCUMENT_MAX_BYTES + 1, file) : 0;
+    int error = !bytes ? ENOMEM : ferror(file) ? errno : 0;
+    fclose(file);
+    status s = error ? status_errno(STATUS_USAGE, error, "cannot read config '%s'", path)
+                     : document_parse(path, bytes, size, problems, out);
+    free(bytes);
+    return s;
+}
+
+const struct node *document_root(const struct document *document) { return document->root; }
+
+struct arena *document_arena(struct document *document) {
+    return document->arena;
+}
+
+void document_destroy(struct document *document) {
+    if (document) arena_destroy(document->arena);
+}
+
+const struct node *node_get(const struct node *mapping, const char *key) {
+    if (!mapping || mapping->kind != NODE_MAPPING) return NULL;
+    for (size_t i = 0; i < mapping->count; i++)
+        if (strcmp(mapping->keys[i], key) == 0) return mapping->items[i];
+    return NULL;
+}
+
+bool node_is_null(const struct node *node) {
+    static const char *const nulls[] = {"", "~", "null", "Null", "NULL"};
+    if (node->kind != NODE_SCALAR || node->is_quoted) return false;
+    for (size_t i = 0; i < sizeof nulls / sizeof *nulls; i++)
+        if (strcmp(node->text, nulls[i]) == 0) return true;
+    return false;
+}
+
+struct node *node_parse(const char *text, struct place place, struct arena *arena, struct problems *problems) {
+    return document_parse_tree(text, strlen(text), place, true, 0, arena, problems);
+}

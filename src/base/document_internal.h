@@ -1,0 +1,25 @@
+/* What the files of document and schema share. */
+#ifndef BASE_DOCUMENT_INTERNAL_H
+#define BASE_DOCUMENT_INTERNAL_H
+
+#include "base/document.h"
+#include "base/utf8.h"
+
+struct document {
+    struct arena *arena;
+    struct node *root;
+};
+
+/* Parses [bytes] to a tree in [arena]. Every node gets its line and column in place.file or, when [is_one_place],
+ * [place] itself. [depth]: levels that already stand above the tree. NULL when nothing can be read or the tree would
+ * lack something; an empty text gives a null scalar. */
+struct node *document_parse_tree(const char *bytes, size_t size, struct place place, bool is_one_place, int depth,
+                                 struct arena *arena, struct problems *problems);
+
+/* [text] cut to a length that fits a sentence: use short_text(x).s within one expression. */
+struct short_text {
+    char s[68];
+};
+struct short_text short_text(const char *text);
+
+#endif

@@ -1,0 +1,420 @@
+/* libyaml's events become a tree. libyaml accepts far more than a config needs and is quadratic in nesting and in runs
+ * of blanks, so the bytes are looked through once before it sees them, and it is stopped at the first level or
+ * value too many. After a mistake that leaves the tree whole (a duplicate key) reading goes on to find the next. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "base/document_internal.h"
+
+struct reader {
+    yaml_parser_t yaml;
+    struct place place; /* the file; when is_one_place, the place of every node */
+    bool is_one_place;
+    struct arena *arena;
+    struct problems *problems;
+    int depth;
+    size_t nodes;
+    bool is_lacking; /* something was refused that the tree now lacks */
+    bool is_over;    /* nothing more can be read */
+};
+
+/* ---- before libyaml ---- */
+
+static struct place place_at(const struct reader *reader, size_t line, size_t column) {
+    if (reader->is_one_place) return reader->place;
+    return (struct place){reader->place.file, (int)line, (int)column};
+}
+
+/* The line breaks of YAML 1.1, which libyaml follows. */
+static bool is_break(unsigned code) {
+    return code == '\n' || code == '\r' || code == 0x85 || code == 0x2028 || code == 0x2029;
+}
+
+/* What libyaml accepts as a character. */
+static bool is_printable(unsigned code) {
+    return code == '\t' || is_break(code) || (code >= 0x20 && code < 0x7f) || (code >= 0xa0 && code < 0xfeff) ||
+           (code > 0xfeff && code < 0xfffe) || code > 0xffff;
+}
+
+/* What makes the character [code] wrong after [blanks] blank ones; NULL when it is right. */
+static const char *fault_of(unsigned code, size_t column, size_t blanks) {
+    if (code == 0) return "a NUL character; a config is plain text";
+    if (!is_printable(code)) return "a control character; a config is plain text";
+    if (code == '%' && column == 1) return "a YAML directive ('%'), which is not accepted; remove the line";
+    if (blanks > DOCUMENT_MAX_BLANKS) return "more than 1024 spaces or empty lines in a row";
+    return NULL;
+}
+
+/* Reports the first character that cannot be in a config. */
+static bool has_sound_bytes(const struct reader *reader, const char *bytes, size_t size) {
+    size_t line = 1, column = 1;
+    size_t blanks = 0;
+    for (size_t i = 0, length; i < size; i += length) {
+        unsigned code = 0;
+        length = utf8_decode(bytes + i, size - i, &code);
+        blanks = code == ' ' || code == '\t' || is_break(code) ? blanks + 1 : 0;
+        const char *fault = length == 0 ? "not valid UTF-8; save the file as UTF-8" : fault_of(code, column, blanks);
+        if (fault) {
+            problems_add(reader->problems, place_at(reader, line, column), NULL, "%s", fault);
+            return false;
+        }
+        bool is_first_of_two = code == '\r' && i + 1 < size && bytes[i + 1] == '\n';
+        bool is_new_line = is_break(code) && !is_first_of_two;
+        line += is_new_line;
+        column = is_new_line ? 1 : column + 1;
+    }
+    return true;
+}
+
+/* ---- libyaml's errors ---- */
+
+static const struct {
+    const char *problem, *sentence;
+} yaml_sentences[] = {
+    {"mapping values are not allowed in this context",
+     "a ':' that cannot stand here; check the indentation, or put a text that holds ': ' in quotes"},
+    {"could not find expected ':'", "a ':' is missing after this key"},
+    {"did not find expected key", "expected a key here; check the indentation and the quotes of the lines above"},
+    {"did not find expected node content", "expected a value here"},
+    {"did not find expected '-' indicator", "expected '- ' here; check the indentation of this list"},
+    {"did not find expected ',' or ']'", "expected ',' or ']' here; a '[' is not closed"},
+    {"did not find expected ',' or '}'", "expected ',' or '}' here; a '{' is not closed"},
+    {"found unexpected end of stream", "the quotes of a text are not closed"},
+    {"block sequence entries are not allowed in this context",
+     "a list cannot start here; put '- ' on a line of its own"},
+    {"mapping keys are not allowed in this context", "a '?' cannot stand here; put a text that holds it in quotes"},
+    {"found unknown escape character", "an unknown escape; in \"...\" write \\\\ for a backslash, or use '...'"},
+};
+
+static void add_yaml_problem(struct reader *reader) {
+    const yaml_parser_t *yaml = &reader->yaml;
+    const char *problem = yaml->problem ? yaml->problem : "out of memory";
+    struct place place = place_at(reader, yaml->problem_mark.line + 1, yaml->problem_mark.column + 1);
+    if (strcmp(problem, "found character that cannot start any token") == 0) {
+        int c = yaml->buffer.pointer < yaml->buffer.last ? *yaml->buffer.pointer : 0;
+        if (c == '\t')
+            problems_add(reader->problems, place, NULL, "a tab; YAML is indented with spaces only");
+        else
+            problems_add(reader->problems, place, NULL, "a value cannot start with '%c'; put it in quotes", c);
+        return;
+    }
+    for (size_t i = 0; i < sizeof yaml_sentences / sizeof *yaml_sentences; i++) {
+        if (strcmp(problem, yaml_sentences[i].problem) == 0) {
+            problems_add(reader->problems, place, NULL, "%s", yaml_sentences[i].sentence);
+            return;
+        }
+    }
+    problems_add(reader->problems, place, NULL, "%s%s%s", problem, yaml->context ? " " : "",
+                 yaml->context ? yaml->context : "");
+}
+
+/* ---- events ---- */
+
+static struct place place_of(const struct reader *reader, const yaml_event_t *event) {
+    return place_at(reader, event->start_mark.line + 1, event->start_mark.column + 1);
+}
+
+/* False when there is no next event; the problem is reported. */
+static bool next_event(struct reader *reader, yaml_event_t *event) {
+    if (!reader->is_over && yaml_parser_parse(&reader->yaml, event)) return true;
+    if (!reader->is_over) add_yaml_problem(reader);
+    reader->is_over = true;
+    return false;
+}
+
+static void refuse(struct reader *reader, const yaml_event_t *event, const char *sentence) {
+    problems_add(reader->problems, place_of(reader, event), NULL, "%s", sentence);
+    reader->is_lacking = true;
+}
+
+static const char *tag_of(const yaml_event_t *event) {
+    return (const char *)(event->type == YAML_SCALAR_EVENT           ? event->data.scalar.tag
+                          : event->type == YAML_SEQUENCE_START_EVENT ? event->data.sequence_start.tag
+                          : event->type == YAML_MAPPING_START_EVENT  ? event->data.mapping_start.tag
+                                                                     : NULL);
+}
+
+static const char *anchor_of(const yaml_event_t *event) {
+    return (const char *)(event->type == YAML_SCALAR_EVENT           ? event->data.scalar.anchor
+                          : event->type == YAML_SEQUENCE_START_EVENT ? event->data.sequence_start.anchor
+                          : event->type == YAML_MAPPING_START_EVENT  ? event->data.mapping_start.anchor
+                                                                     : NULL);
+}
+
+/* Counts the node and its level; reports what no node may have. False: stop. */
+static bool admit(struct reader *reader, const yaml_event_t *event) {
+    bool is_nested = event->type == YAML_SEQUENCE_START_EVENT || event->type == YAML_MAPPING_START_EVENT;
+    if (is_nested && reader->depth >= DOCUMENT_MAX_DEPTH) {
+        problems_add(reader->problems, place_of(reader, event), NULL, "nested deeper than %d levels",
+                     DOCUMENT_MAX_DEPTH);
+        reader->is_over = true;
+    } else if (++reader->nodes > DOCUMENT_MAX_NODES) {
+        problems_add(reader->problems, place_of(reader, event), NULL, "more than %d keys and values",
+                     DOCUMENT_MAX_NODES);
+        reader->is_over = true;
+    } else if (event->type == YAML_ALIAS_EVENT) {
+        refuse(reader, event, "an alias ('*'), which is not accepted; write the value out");
+    } else if (tag_of(event)) {
+        refuse(reader, event, "a tag ('!'), which is not accepted; put a text that starts with '!' in quotes");
+    } else if (anchor_of(event)) {
+        problems_add(reader->problems, place_of(reader, event), NULL,
+                     "an anchor ('&'), which is not accepted; put a text that starts with '&' in quotes");
+    }
+    return !reader->is_over;
+}
+
+static bool is_start(const yaml_event_t *event) {
+    return event->type == YAML_SEQUENCE_START_EVENT || event->type == YAML_MAPPING_START_EVENT;
+}
+
+/* Passes over the node that starts with [event], which is deleted. */
+static void skip_node(struct reader *reader, yaml_event_t *event) {
+    int open = 0;
+    for (;;) {
+        bool is_end = event->type == YAML_SEQUENCE_END_EVENT || event->type == YAML_MAPPING_END_EVENT;
+        if (is_start(event)) {
+            open++;
+            if (reader->depth + open > DOCUMENT_MAX_DEPTH) {
+                problems_add(reader->problems, place_of(reader, event), NULL, "nested deeper than %d levels",
+                             DOCUMENT_MAX_DEPTH);
+                reader->is_over = true;
+            }
+        }
+        if (is_end) open--;
+        yaml_event_delete(event);
+        if (open == 0 || !next_event(reader, event)) return;
+    }
+}
+
+/* ---- tree ---- */
+
+/* The children of a collection while it is read. */
+struct children {
+    struct node **items;
+    const char **keys;
+    struct place *key_places;
+    size_t count, capacity;
+};
+
+static void *grown(void *block, size_t count, size_t size) {
+    block = realloc(block, count * size);
+    if (!block) {
+        fputs("ddptrain: out of memory\n", stderr);
+        _Exit(STATUS_BUG);
+    }
+    return block;
+}
+
+static void children_add(struct children *c, struct node *item, const char *key, struct place key_place) {
+    if (c->count == c->capacity) {
+        c->capacity = c->capacity ? c->capacity * 2 : 8;
+        c->items = grown(c->items, c->capacity, sizeof(struct node *));
+        c->keys = grown(c->keys, c->capacity, sizeof *c->keys);
+        c->key_places = grown(c->key_places, c->capacity, sizeof *c->key_places);
+    }
+    c->items[c->count] = item;
+    c->keys[c->count] = key;
+    c->key_places[c->count++] = key_place;
+}
+
+static int compare_keys(const void *left, const void *right, void *context) {
+    const struct children *c = context;
+    size_t a = *(const size_t *)left, b = *(const size_t *)right;
+    int order = strcmp(c->keys[a], c->keys[b]);
+    return order ? order : (a > b) - (a < b);
+}
+
+/* Reports keys that stand twice and keeps the first of each. */
+static void drop_duplicates(struct reader *reader, struct children *c) {
+    if (c->count < 2) return;
+    size_t *order = grown(NULL, c->count, sizeof *order);
+    for (size_t i = 0; i < c->count; i++) order[i] = i;
+    qsort_r(order, c->count, sizeof *order, compare_keys, c);
+    for (size_t i = 1, first = order[0]; i < c->count; i++) {
+        if (strcmp(c->keys[order[i]], c->keys[first]) != 0) {
+            first = order[i];
+            continue;
+        }
+        struct place earlier = c->key_places[first];
+        if (!reader->is_one_place)
+            problems_add(reader->problems, c->key_places[order[i]], NULL, "duplicate key '%s'; it is also in line %d",
+                         short_text(c->keys[first]).s, earlier.line);
+        else
+            problems_add(reader->problems, earlier, NULL, "duplicate key '%s'", short_text(c->keys[first]).s);
+        c->items[order[i]] = NULL;
+    }
+    free(order);
+    size_t kept = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        if (!c->items[i]) continue;
+        c->items[kept] = c->items[i];
+        c->keys[kept] = c->keys[i];
+        c->key_places[kept++] = c->key_places[i];
+    }
+    c->count = kept;
+}
+
+static void *arena_array(struct arena *arena, const void *from, size_t count, size_t size) {
+    void *to = arena_alloc(arena, count * size);
+    if (count > 0) memcpy(to, from, count * size);
+    return to;
+}
+
+static void children_move(struct reader *reader, struct children *c, struct node *node) {
+    node->count = c->count;
+    node->items = arena_array(reader->arena, c->items, c->count, sizeof(struct node *));
+    if (node->kind == NODE_MAPPING) {
+        node->keys = arena_array(reader->arena, c->keys, c->count, sizeof *c->keys);
+        node->key_places = arena_array(reader->arena, c->key_places, c->count, sizeof *c->key_places);
+    }
+}
+
+static const char *scalar_text(struct reader *reader, const yaml_event_t *event) {
+    size_t length = event->data.scalar.length;
+    const char *value = (const char *)event->data.scalar.value;
+    if (memchr(value, 0, length)) refuse(reader, event, "a text with a NUL character");
+    char *text = arena_alloc(reader->arena, length + 1);
+    memcpy(text, value, length);
+    return text;
+}
+
+/* The key that [event] (deleted here) is; NULL when it is none, and what is wrong is reported. */
+static const char *read_key(struct reader *reader, yaml_event_t *event) {
+    const char *key = NULL;
+    if (is_start(event)) {
+        refuse(reader, event,
+               "a key must be a word, not a list or mapping; put a text that starts with '[' or '{' in "
+               "quotes");
+        skip_node(reader, event);
+        return NULL;
+    }
+    bool is_admitted = admit(reader, event);
+    if (is_admitted && event->type == YAML_SCALAR_EVENT) {
+        bool is_plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+        key = scalar_text(reader, event);
+        if (is_plain && strcmp(key, "<<") == 0) {
+            refuse(reader, event, "a merge key ('<<'), which is not accepted; write the keys out");
+            key = NULL;
+        } else if (!*key) {
+            refuse(reader, event, "a key is empty");
+            key = NULL;
+        }
+    }
+    yaml_event_delete(event);
+    return key;
+}
+
+static struct node *read_node(struct reader *reader, yaml_event_t *event);
+
+static void read_children(struct reader *reader, struct node *node, struct children *c) {
+    yaml_event_t event;
+    while (next_event(reader, &event)) {
+        if (event.type == YAML_SEQUENCE_END_EVENT || event.type == YAML_MAPPING_END_EVENT) {
+            yaml_event_delete(&event);
+            return;
+        }
+        const char *key = NULL;
+        struct place key_place = place_of(reader, &event);
+        if (node->kind == NODE_MAPPING) {
+            key = read_key(reader, &event);
+            if (!next_event(reader, &event)) return;
+            if (!key) {
+                skip_node(reader, &event);
+                continue;
+            }
+        }
+        struct node *item = read_node(reader, &event);
+        if (item) children_add(c, item, key, key_place);
+    }
+}
+
+/* The node that starts with [event], which is deleted. NULL when it was refused or reading is over. */
+static struct node *read_node(struct reader *reader, yaml_event_t *event) {
+    if (!admit(reader, event) || event->type == YAML_ALIAS_EVENT) {
+        yaml_event_delete(event);
+        return NULL;
+    }
+    struct node *node = arena_alloc(reader->arena, sizeof *node);
+    node->place = place_of(reader, event);
+    if (event->type == YAML_SCALAR_EVENT) {
+        node->kind = NODE_SCALAR;
+        node->text = scalar_text(reader, event);
+        node->is_quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
+        yaml_event_delete(event);
+        return node;
+    }
+    node->kind = event->type == YAML_SEQUENCE_START_EVENT ? NODE_SEQUENCE : NODE_MAPPING;
+    yaml_event_delete(event);
+
+    struct children children = {0};
+    reader->depth++;
+    read_children(reader, node, &children);
+    reader->depth--;
+    if (!reader->is_over) {
+        if (node->kind == NODE_MAPPING) drop_duplicates(reader, &children);
+        children_move(reader, &children, node);
+    }
+    free(children.items);
+    free(children.keys);
+    free(children.key_places);
+    return reader->is_over ? NULL : node;
+}
+
+static struct node *null_node(struct reader *reader) {
+    struct node *node = arena_alloc(reader->arena, sizeof *node);
+    node->kind = NODE_SCALAR;
+    node->place = place_at(reader, 1, 1);
+    node->text = "";
+    return node;
+}
+
+/* stream start, [document start, node, document end], stream end */
+static struct node *read_stream(struct reader *reader) {
+    struct node *root = NULL;
+    yaml_event_t event;
+    while (next_event(reader, &event)) {
+        yaml_event_type_t type = event.type;
+        if (type == YAML_STREAM_START_EVENT || type == YAML_DOCUMENT_END_EVENT) {
+            yaml_event_delete(&event);
+        } else if (type == YAML_STREAM_END_EVENT) {
+            yaml_event_delete(&event);
+            return root || reader->is_lacking ? root : null_node(reader);
+        } else if (type == YAML_DOCUMENT_START_EVENT) {
+            if (root) {
+                refuse(reader, &event, "a second document ('---'); a config is one document");
+                reader->is_over = true;
+            }
+            yaml_event_delete(&event);
+        } else {
+            root = read_node(reader, &event);
+        }
+    }
+    return NULL;
+}
+
+struct node *document_parse_tree(const char *bytes, size_t size, struct place place, bool is_one_place, int depth,
+                                 struct arena *arena, struct problems *problems) {
+    struct reader reader = {
+        .place = place, .is_one_place = is_one_place, .arena = arena, .problems = problems, .depth = depth};
+    if (size > DOCUMENT_MAX_BYTES) {
+        problems_add(problems, (struct place){place.file, 0, 0}, NULL, "larger than 1 MiB, which no config is");
+        return NULL;
+    }
+    if (size >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) { /* the byte order mark of Windows editors */
+        bytes += 3;
+        size -= 3;
+    }
+    if (!has_sound_bytes(&reader, bytes, size)) return NULL;
+    if (!yaml_parser_initialize(&reader.yaml)) {
+        problems_add(problems, place, NULL, "out of memory");
+        return NULL;
+    }
+    yaml_parser_set_encoding(&reader.yaml, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&reader.yaml, (const unsigned char *)bytes, size);
+    struct node *root = read_stream(&reader);
+    yaml_parser_delete(&reader.yaml);
+    return reader.is_over || reader.is_lacking ? NULL : root;
+}

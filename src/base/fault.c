@@ -1,0 +1,114 @@
+/* The fault stands in one static struct: set once from the environment, or by a test; the count is atomic, because the
+ * saver and the trainer write at the same time. */
+#include "base/fault.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_bool is_armed = true; /* true until the environment was read */
+static _Atomic int64_t calls;
+static struct fault current;
+
+#define BIT(kind) (1u << (kind))
+#define SPACE BIT(FAULT_ENOSPC)
+#define DEVICE BIT(FAULT_EIO)
+#define SIGNAL BIT(FAULT_EINTR)
+
+/* Which faults a call can have. All can be killed. */
+static const unsigned can_suffer[CALLS] = {
+    [CALL_OPEN] = DEVICE | SIGNAL,
+    [CALL_CREATE] = SPACE | DEVICE | SIGNAL,
+    [CALL_READ] = DEVICE | SIGNAL | BIT(FAULT_SHORT),
+    [CALL_WRITE] = SPACE | DEVICE | SIGNAL | BIT(FAULT_SHORT),
+    [CALL_SYNC] = SPACE | DEVICE | SIGNAL,
+    [CALL_RESERVE] = SPACE | DEVICE | SIGNAL,
+    [CALL_TRUNCATE] = DEVICE | SIGNAL,
+    [CALL_RENAME] = SPACE | DEVICE,
+    [CALL_REMOVE] = DEVICE,
+    [CALL_CLOSE] = SPACE | DEVICE | SIGNAL, /* network file systems report late */
+    [CALL_STAT] = DEVICE,
+    [CALL_MKDIR] = SPACE | DEVICE,
+    [CALL_LIST] = DEVICE,
+    [CALL_LOCK] = DEVICE | SIGNAL,
+};
+
+static const char *const kind_names[] = {
+    [FAULT_ENOSPC] = "enospc", [FAULT_EIO] = "eio",   [FAULT_EINTR] = "eintr",
+    [FAULT_SHORT] = "short",   [FAULT_KILL] = "kill",
+};
+
+/* "<n>:<kind>[:once|ever]" */
+static bool parse(const char *text, struct fault *fault) {
+    char *end;
+    long long at = strtoll(text, &end, 10);
+    if (end == text || *end != ':' || at < 1) return false;
+    const char *kind = end + 1;
+    size_t length = strcspn(kind, ":");
+    for (int k = FAULT_ENOSPC; k <= FAULT_KILL; k++) {
+        if (strlen(kind_names[k]) != length || strncmp(kind, kind_names[k], length) != 0) continue;
+        const char *how = kind + length;
+        bool is_for_ever = strcmp(how, ":ever") == 0;
+        if (*how && !is_for_ever && strcmp(how, ":once") != 0) return false;
+        *fault = (struct fault){.kind = (enum fault_kind)k, .at = at, .is_for_ever = is_for_ever};
+        return true;
+    }
+    return false;
+}
+
+static void read_environment(void) {
+    const char *text = getenv("DDPTRAIN_FAULT");
+    if (!text || !*text) {
+        atomic_store(&is_armed, false);
+        return;
+    }
+    if (!parse(text, &current)) current = (struct fault){.kind = FAULT_EINVAL, .at = 1, .is_for_ever = true};
+    const char *filter = getenv("DDPTRAIN_FAULT_FILTER");
+    if (filter && *filter) current.filter = filter;
+}
+
+void fault_set(const struct fault *fault) {
+    pthread_once(&once, read_environment); /* the environment must not come later and win */
+    current = fault ? *fault : (struct fault){.kind = FAULT_NONE};
+    atomic_store(&calls, 0);
+    atomic_store(&is_armed, fault != NULL);
+}
+
+bool fault_flip_read(struct fault_flip *flip) {
+    const char *text = getenv("DDPTRAIN_FAULT_FLIP");
+    char *end;
+    *flip = (struct fault_flip){0};
+    if (!text || !*text) return true;
+    flip->rank = (int)strtol(text, &end, 10);
+    if (*end != ':') return false;
+    flip->step = strtoll(end + 1, &end, 10);
+    if (*end != ':') return false;
+    flip->bit = strtoull(end + 1, &end, 10);
+    flip->is_set = *end == 0;
+    return flip->is_set;
+}
+
+int64_t fault_calls(void) { return atomic_load(&calls); }
+
+void fault_kill(void) {
+    kill(getpid(), SIGKILL);
+    for (;;) pause(); /* until the signal is delivered */
+}
+
+enum fault_kind fault_next(enum fault_call call, const char *path) {
+    if (!atomic_load_explicit(&is_armed, memory_order_relaxed)) return FAULT_NONE;
+    pthread_once(&once, read_environment);
+    if (!atomic_load(&is_armed)) return FAULT_NONE;
+    if (current.kind == FAULT_EINVAL) return FAULT_EINVAL;
+    if (current.filter && !strstr(path, current.filter)) return FAULT_NONE;
+    int64_t number = atomic_fetch_add(&calls, 1) + 1;
+    if (current.watch) current.watch(current.context, call, path);
+    bool is_due = current.at > 0 && (number == current.at || (current.is_for_ever && number > current.at));
+    if (!is_due) return FAULT_NONE;
+    if (current.kind == FAULT_KILL && call != CALL_WRITE) fault_kill();
+    return current.kind == FAULT_KILL || (can_suffer[call] & BIT(current.kind)) ? current.kind : FAULT_NONE;
+}

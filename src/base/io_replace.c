@@ -1,0 +1,98 @@
+/* The safe way to put a file in place. Apart from the plain wrappers because the order of its steps is the promise:
+ * nothing is renamed that is not on disk and was not read back equal, and the rename itself is brought to disk. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/io.h"
+#include "base/text.h"
+
+#define TEMPORARY_MARK ".tmp-"
+#define COMPARE_AT_ONCE ((size_t)1 << 20)
+
+char *io_folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    struct text folder = {0};
+    if (!slash)
+        text_add(&folder, ".");
+    else
+        text_add_bytes(&folder, path, slash == path ? 1 : (size_t)(slash - path));
+    return folder.data;
+}
+
+status io_sync_folder_of(const char *path) {
+    char *folder = io_folder_of(path);
+    int fd;
+    status s = io_open(folder, &fd);
+    if (s == OK) {
+        s = io_sync(fd, folder);
+        s = status_first(s, io_close(fd, folder));
+    }
+    free(folder);
+    return s;
+}
+
+bool io_is_temporary(const char *name) {
+    const char *mark = NULL;
+    for (const char *next = name; (next = strstr(next, TEMPORARY_MARK)); next++) mark = next;
+    if (!mark || mark == name) return false;
+    const char *pid = mark + strlen(TEMPORARY_MARK);
+    return *pid && pid[strspn(pid, "0123456789")] == 0;
+}
+
+/* Compares the file from its start with [parts], [room] (COMPARE_AT_ONCE) by room. */
+static status compare(int fd, const char *path, const struct io_part *parts, size_t count, void *room) {
+    uint64_t offset = 0;
+    for (size_t p = 0; p < count; p++)
+        for (size_t done = 0; done < parts[p].size;) {
+            size_t size = parts[p].size - done < COMPARE_AT_ONCE ? parts[p].size - done : COMPARE_AT_ONCE;
+            TRY(io_read_at(fd, path, room, size, offset, NULL));
+            if (memcmp(room, (const char *)parts[p].bytes + done, size) != 0)
+                return status_new(STATUS_IO,
+                                  "'%s' reads back different from what was written: the disk or the memory "
+                                  "of this machine is failing",
+                                  path);
+            done += size;
+            offset += size;
+        }
+    return OK;
+}
+
+static status read_back(int fd, const char *path, const struct io_part *parts, size_t count) {
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* advice: read from the disk, not from memory */
+    void *room;
+    TRY(buffer_new(COMPARE_AT_ONCE, "reading back a saved file", &room));
+    status s = compare(fd, path, parts, count, room);
+    buffer_free(room);
+    return s;
+}
+
+static status write_temporary(int fd, const char *path, const struct io_part *parts, size_t count) {
+    uint64_t size = 0;
+    for (size_t p = 0; p < count; p++) size += parts[p].size;
+    TRY(io_reserve(fd, path, size));
+    for (size_t p = 0; p < count; p++) TRY(io_write(fd, path, parts[p].bytes, parts[p].size));
+    TRY(io_sync(fd, path));
+    return read_back(fd, path, parts, count);
+}
+
+status io_replace(const char *path, const struct io_part *parts, size_t count) {
+    struct text temporary = {0};
+    text_printf(&temporary, "%s%s%ld", path, TEMPORARY_MARK, (long)getpid());
+    int fd = -1;
+    /* A killed process of the same number may have left one. */
+    status s = io_remove(temporary.data);
+    if (s == OK) s = io_create(temporary.data, &fd);
+    if (s == OK) {
+        s = write_temporary(fd, temporary.data, parts, count);
+        s = status_first(s, io_close(fd, temporary.data));
+        if (s == OK) s = io_rename(temporary.data, path);
+        if (s != OK) status_free(io_remove(temporary.data)); /* the first failure is the one to tell */
+        if (s == OK) s = io_sync_folder_of(path);
+    }
+    text_free(&temporary);
+    return s;
+}

@@ -1,0 +1,41 @@
+/* rng: PyTorch's CPU generator (at::mt19937) and the draws made from it, bit for bit; and NumPy's legacy shuffle,
+ * which scikit-learn's splits use. Facts and vectors: docs/determinism.md, tests/vectors/{rng,randperm,split}.json. */
+#ifndef BASE_RNG_H
+#define BASE_RNG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rng {
+    uint32_t state[624];
+    int next; /* index of the next word; 624: refill first */
+    bool has_normal;
+    double normal; /* the second value of the last pair drawn by the short normal path */
+};
+
+/* torch.manual_seed: the low 32 bits of [seed] count. */
+void rng_seed(struct rng *rng, uint64_t seed);
+
+uint32_t rng_u32(struct rng *rng); /* one tempered output */
+uint64_t rng_u64(struct rng *rng); /* the first draw is the high half */
+
+/* torch.empty((), dtype=int64).random_(): 0 .. 2^63-1 */
+int64_t rng_int64(struct rng *rng);
+
+/* torch.rand(1, dtype=float64): 53 bits */
+double rng_uniform53(struct rng *rng);
+
+/* tensor.uniform_(from, to) in float32: values (count) */
+void rng_uniform(struct rng *rng, float *values, size_t count, double from, double to);
+
+/* tensor.normal_(mean, std) in float32: values (count) */
+void rng_normal(struct rng *rng, float *values, size_t count, double mean, double std);
+
+/* torch.randperm(count): permutation (count) of 0 .. count-1 */
+void rng_permutation(struct rng *rng, int64_t *permutation, size_t count);
+
+/* numpy.random.RandomState(seed).permutation(count), the generator seeded by rng_seed(seed) */
+void rng_numpy_permutation(struct rng *rng, int64_t *permutation, size_t count);
+
+#endif

@@ -1,0 +1,532 @@
+/* Binds a tree to a struct, row by row: the key's value, or else its default, goes through the same function of its
+ * type. What is wrong is noted and binding goes on, so that one run names every mistake. Recursion follows the tree,
+ * whose depth is limited. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/schema_internal.h"
+
+struct binder {
+    const struct schema *root;
+    struct arena *arena;
+    struct problems *problems;
+};
+
+/* The way to a value, on the stack; written out only for a problem. */
+struct path {
+    const struct path *parent;
+    const char *key; /* NULL: an entry of a list */
+    size_t index;
+};
+
+static void add_path(const struct path *path, struct text *out) {
+    if (path->parent) add_path(path->parent, out);
+    if (path->key && !*path->key) return;
+    if (out->length > 0) text_add(out, ".");
+    if (path->key && path->parent)
+        text_add(out, short_text(path->key).s);
+    else if (path->key)
+        text_add(out, path->key);
+    else
+        text_printf(out, "%zu", path->index);
+}
+
+/* Further problems need not be looked into. */
+static bool is_full(struct binder *b) {
+    if (b->problems->count < PROBLEMS_MAX) return false;
+    b->problems->left_out++;
+    return true;
+}
+
+static void complain_text(struct binder *b, struct place place, const struct path *path, const struct text *sentence) {
+    struct text key = {0};
+    add_path(path, &key);
+    problems_add(b->problems, place, text_string(&key), "%s", text_string(sentence));
+    text_free(&key);
+}
+
+static void complain(struct binder *b, struct place place, const struct path *path, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static void complain(struct binder *b, struct place place, const struct path *path, const char *format, ...) {
+    if (is_full(b)) return;
+    va_list arguments;
+    va_start(arguments, format);
+    struct text sentence = {0};
+    char *formatted = NULL;
+    if (vasprintf(&formatted, format, arguments) >= 0) text_add(&sentence, formatted);
+    va_end(arguments);
+    complain_text(b, place, path, &sentence);
+    free(formatted);
+    text_free(&sentence);
+}
+
+static size_t problem_count(const struct binder *b) { return b->problems->count + b->problems->left_out; }
+
+/* "expected an integer, got 'abc'; hint" */
+static void complain_type(struct binder *b, const struct schema_row *row, const struct node *node,
+                          const struct path *path, const char *hint) {
+    if (is_full(b)) return;
+    struct text sentence = {0};
+    text_add(&sentence, "expected ");
+    row_add_expected(row, &sentence);
+    if (node->kind == NODE_SCALAR)
+        text_printf(&sentence, ", got '%s'", short_text(node->text).s);
+    else
+        text_add(&sentence, node->kind == NODE_SEQUENCE ? ", got a list" : ", got a mapping");
+    if (hint) text_printf(&sentence, "; %s", hint);
+    complain_text(b, node->place, path, &sentence);
+    text_free(&sentence);
+}
+
+static void complain_null(struct binder *b, const struct schema_row *row, const struct node *node,
+                          const struct path *path) {
+    if (is_full(b)) return;
+    struct text sentence = {0};
+    text_add(&sentence, "null is not allowed; expected ");
+    row_add_expected(row, &sentence);
+    if (row->type == SCHEMA_SECTION)
+        text_add(&sentence, " (leave the key out for the defaults)");
+    else if (row->fallback)
+        text_printf(&sentence, " (leave the key out for the default, %s)", row->fallback);
+    complain_text(b, node->place, path, &sentence);
+    text_free(&sentence);
+}
+
+static void check_limits(struct binder *b, const struct schema_row *row, double value, const struct node *node,
+                         const struct path *path) {
+    if (row_admits(row, value) || is_full(b)) return;
+    struct text sentence = {0};
+    text_add(&sentence, "must be ");
+    row_add_limits(row, &sentence);
+    text_printf(&sentence, ", got %s", short_text(node->text).s);
+    complain_text(b, node->place, path, &sentence);
+    text_free(&sentence);
+}
+
+/* ---- scalars ---- */
+
+typedef void bind_function(struct binder *b, const struct schema_row *row, const struct node *node,
+                           const struct path *path, void *field);
+
+/* A scalar that is not a text; a number in quotes is a mistake with a hint. */
+static bool is_plain(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
+                     bool would_fit) {
+    if (node->kind == NODE_SCALAR && !node->is_quoted) return true;
+    complain_type(b, row, node, path, node->kind == NODE_SCALAR && would_fit ? "remove the quotes" : NULL);
+    return false;
+}
+
+static void bind_bool(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
+                      void *field) {
+    bool value = false;
+    const char *hint = NULL;
+    bool fits = node->kind == NODE_SCALAR && value_parse_bool(node->text, &value, &hint);
+    if (!is_plain(b, row, node, path, fits)) return;
+    if (!fits) complain_type(b, row, node, path, hint);
+    *(bool *)field = value;
+}
+
+static void bind_int(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
+                     void *field) {
+    int64_t value = 0;
+    const char *hint = NULL;
+    bool fits = node->kind == NODE_SCALAR && value_parse_int(node->text, &value, &hint);
+    if (!is_plain(b, row, node, path, fits)) return;
+    if (fits)
+        check_limits(b, row, (double)value, node, path);
+    else
+        complain_type(b, row, node, path, hint);
+    *(int64_t *)field = value;
+}
+
+static void bind_real(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
+                      void *field) {
+    double value = 0;
+    const char *hint = NULL;
+    bool fits = node->kind == NODE_SCALAR && value_parse_real(node->text, &value, &hint);
+    if (!is_plain(b, row, node, path, fits)) return;
+    if (fits)
+        check_limits(b, row, value, node, path);
+    else
+        complain_type(b, row, node, path, hint);
+    *(double *)field = value;
+}
+
+static void bind_string(struct binder *b, const struct schema_row *row, const struct node *node,
+                        const struct path *path, void *field) {
+    if (node->kind == NODE_SCALAR)
+        *(const char **)field = arena_copy(b->arena, node->text);
+    else
+        complain_type(b, row, node, path, NULL);
+}
+
+static void bind_choice(struct binder *b, const struct schema_row *row, const struct node *node,
+                        const struct path *path, void *field) {
+    for (int i = 0; node->kind == NODE_SCALAR && row->choices[i]; i++) {
+        if (strcmp(node->text, row->choices[i]) != 0) continue;
+        *(int *)field = i;
+        return;
+    }
+    const char *nearest = node->kind == NODE_SCALAR ? schema_nearest(node->text, row->choices) : NULL;
+    struct text hint = {0};
+    if (nearest) text_printf(&hint, "did you mean '%s'?", nearest);
+    complain_type(b, row, node, path, nearest ? text_string(&hint) : NULL);
+    text_free(&hint);
+}
+
+/* ---- lists ---- */
+
+/* Lays out *list as struct int_list and its sisters: items, count. */
+static void bind_list(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
+                      size_t item_size, enum schema_type item_type, bind_function *bind_item, void **items,
+                      size_t *count) {
+    if (node->kind == NODE_MAPPING) {
+        complain_type(b, row, node, path, NULL);
+        return;
+    }
+    struct schema_row item_row = *row;
+    item_row.type = item_type;
+    bool is_list = node->kind == NODE_SEQUENCE;
+    *count = is_list ? node->count : 1;
+    *items = arena_alloc(b->arena, *count ? *count * item_size : 1);
+    for (size_t i = 0; i < *count; i++) {
+        const struct node *item = is_list ? node->items[i] : node;
+        struct path item_path = {path, NULL, i};
+        const struct path *where = is_list ? &item_path : path;
+        if (node_is_null(item))
+            complain(b, item->place, where, "null is not allowed in a list");
+        else
+            bind_item(b, &item_row, item, where, (char *)*items + i * item_size);
+    }
+}
+
+static void bind_int_list(struct binder *b, const struct schema_row *row, const struct node *node,
+                          const struct path *path, void *field) {
+    struct int_list *list = field;
+    void *items = NULL;
+    bind_list(b, row, node, path, sizeof *list->items, SCHEMA_INT, bind_int, &items, &list->count);
+    list->items = items;
+}
+
+static void bind_real_list(struct binder *b, const struct schema_row *row, const struct node *node,
+                           const struct path *path, void *field) {
+    struct real_list *list = field;
+    void *items = NULL;
+    bind_list(b, row, node, path, sizeof *list->items, SCHEMA_REAL, bind_real, &items, &list->count);
+    list->items = items;
+}
+
+static void bind_string_list(struct binder *b, const struct schema_row *row, const struct node *node,
+                             const struct path *path, void *field) {
+    struct string_list *list = field;
+    void *items = NULL;
+    bind_list(b, row, node, path, sizeof *list->items, SCHEMA_STRING, bind_string, &items, &list->count);
+    list->items = items;
+}
+
+/* ---- mappings ---- */
+
+/* A mapping (or NULL) whose keys are bound to one struct or, for a type with common keys, to two. */
+struct target {
+    struct key_scope scope;     /* path is filled in for a problem */
+    void *own, *common;         /* the structs of scope.own and scope.common */
+    const struct node *mapping; /* NULL: all defaults */
+    struct place place;         /* of missing keys */
+    const struct path *path;
+};
+
+static void bind_row(struct binder *b, const struct schema_row *row, const struct target *target, void *config);
+
+static void complain_unknown(struct binder *b, const struct target *target, size_t index) {
+    if (is_full(b)) return;
+    struct text sentence = {0}, path = {0};
+    add_path(target->path, &path);
+    struct key_scope scope = target->scope;
+    scope.path = text_string(&path);
+    const char *key = target->mapping->keys[index];
+    struct path key_path = {target->path, key, 0};
+    suggest_key(key, &scope, b->root, &sentence);
+    complain_text(b, target->mapping->key_places[index], &key_path, &sentence);
+    text_free(&sentence);
+    text_free(&path);
+}
+
+static void check_keys(struct binder *b, const struct target *target) {
+    const struct key_scope *scope = &target->scope;
+    bool may_have_type = scope->variants && !scope->variants->is_keyed;
+    for (size_t i = 0; target->mapping && i < target->mapping->count; i++) {
+        const char *key = target->mapping->keys[i];
+        if (may_have_type && strcmp(key, "type") == 0) continue;
+        if (!schema_row(scope->own, key) && !schema_row(scope->common, key)) complain_unknown(b, target, i);
+    }
+}
+
+static void run_check(struct binder *b, const struct schema *schema, void *config, const struct target *target) {
+    if (!schema || !schema->check) return;
+    struct text path = {0};
+    add_path(target->path, &path);
+    struct node absent = {.kind = NODE_MAPPING, .place = target->place};
+    schema->check(config, target->mapping ? target->mapping : &absent, text_string(&path), b->problems);
+    text_free(&path);
+}
+
+static void bind_target(struct binder *b, const struct target *target) {
+    size_t problems_before = problem_count(b);
+    check_keys(b, target);
+    const struct schema *own = target->scope.own, *common = target->scope.common;
+    for (size_t i = 0; own && own->rows[i].key; i++) bind_row(b, &own->rows[i], target, target->own);
+    for (size_t i = 0; common && common->rows[i].key; i++) bind_row(b, &common->rows[i], target, target->common);
+    if (problem_count(b) != problems_before) return;
+    run_check(b, own, target->own, target);
+    run_check(b, common, target->common, target);
+}
+
+/* The mapping {[key]: [value]} that a shorthand stands for. */
+static const struct node *mapping_of(struct binder *b, const char *key, const struct node *value) {
+    struct node *mapping = arena_alloc(b->arena, sizeof *mapping);
+    struct node **items = arena_alloc(b->arena, sizeof(struct node *));
+    const char **keys = arena_alloc(b->arena, sizeof *keys);
+    struct place *places = arena_alloc(b->arena, sizeof *places);
+    *items = (struct node *)value;
+    *keys = key;
+    *places = value->place;
+    *mapping = (struct node){
+        .kind = NODE_MAPPING, .place = value->place, .count = 1, .items = items, .keys = keys, .key_places = places};
+    return mapping;
+}
+
+static void bind_section(struct binder *b, const struct schema_row *row, const struct node *node,
+                         const struct path *path, void *field) {
+    const char *shorthand = row->section->shorthand;
+    if (node->kind != NODE_MAPPING && shorthand) node = mapping_of(b, shorthand, node);
+    if (node->kind != NODE_MAPPING) {
+        complain_type(b, row, node, path, NULL);
+        return;
+    }
+    struct target target = {
+        .scope = {.own = row->section}, .own = field, .mapping = node, .place = node->place, .path = path};
+    bind_target(b, &target);
+}
+
+static void bind_section_list(struct binder *b, const struct schema_row *row, const struct node *node,
+                              const struct path *path, void *field) {
+    struct section_list *list = field;
+    if (node->kind != NODE_SEQUENCE) {
+        complain_type(b, row, node, path, "start each entry with '- '");
+        return;
+    }
+    struct schema_row entry = *row;
+    entry.type = SCHEMA_SECTION;
+    list->count = node->count;
+    list->items = arena_alloc(b->arena, node->count ? node->count * row->section->size : 1);
+    for (size_t i = 0; i < node->count; i++) {
+        struct path item_path = {path, NULL, i};
+        if (node_is_null(node->items[i]))
+            complain_null(b, &entry, node->items[i], &item_path);
+        else
+            bind_section(b, &entry, node->items[i], &item_path, (char *)list->items + i * row->section->size);
+    }
+}
+
+/* ---- types ---- */
+
+/* Makes *variant of the type [name] with the keys of [mapping] (NULL: defaults). */
+static void bind_type(struct binder *b, const struct schema_variants *variants, const char *name,
+                      const struct node *name_node, const struct node *mapping, const struct path *path,
+                      struct variant *variant) {
+    int index = -1;
+    const struct schema_variant *type = variants_find(variants, name, &index);
+    if (!type) {
+        if (is_full(b)) return;
+        struct text sentence = {0};
+        suggest_type(name, variants, &sentence);
+        complain_text(b, name_node->place, path, &sentence);
+        text_free(&sentence);
+        return;
+    }
+    variant->index = index;
+    variant->name = type->name;
+    variant->config = type->schema ? arena_alloc(b->arena, type->schema->size) : NULL;
+    variant->common = variants->common ? arena_alloc(b->arena, variants->common->size) : NULL;
+    struct target target = {
+        .scope = {.own = type->schema, .common = variants->common, .variants = variants, .type = type->name},
+        .own = variant->config,
+        .common = variant->common,
+        .mapping = mapping,
+        .place = mapping ? mapping->place : name_node->place,
+        .path = path,
+    };
+    bind_target(b, &target);
+}
+
+/* Without a type no other key is known; those that look like a slip of the pen for it are named. */
+static void complain_no_type(struct binder *b, const struct node *node, const struct path *path, const char *what) {
+    static const char *const known[] = {"type", NULL};
+    size_t slips = 0;
+    for (size_t i = 0; i < node->count; i++) {
+        if (!schema_nearest(node->keys[i], known)) continue;
+        struct path key_path = {path, node->keys[i], 0};
+        complain(b, node->key_places[i], &key_path, "unknown key; did you mean 'type'?");
+        slips++;
+    }
+    struct path type_path = {path, "type", 0};
+    if (!slips) complain(b, node->place, &type_path, "missing; the name of the %s", what);
+}
+
+/* `adam`, or {type: adam, lr: 0.1}, or {lr: 0.1} when the default names a type. */
+static void bind_typed(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
+                       struct variant *variant) {
+    if (node->kind == NODE_SCALAR) {
+        bind_type(b, row->variants, node->text, node, NULL, path, variant);
+        return;
+    }
+    if (node->kind == NODE_SEQUENCE) {
+        complain_type(b, row, node, path, NULL);
+        return;
+    }
+    const struct node *type = node_get(node, "type");
+    if (!type && row->fallback) {
+        const struct node *fallback = row_fallback(row, node->place, b->arena);
+        type = fallback && fallback->kind == NODE_MAPPING ? node_get(fallback, "type") : fallback;
+    }
+    struct path type_path = {path, "type", 0};
+    if (!type) {
+        complain_no_type(b, node, path, row->variants->what);
+        return;
+    }
+    if (node_is_null(type)) {
+        complain(b, type->place, &type_path, "missing; the name of the %s", row->variants->what);
+        return;
+    }
+    if (type->kind != NODE_SCALAR) {
+        complain(b, type->place, &type_path, "expected the name of the %s, got %s", row->variants->what,
+                 type->kind == NODE_SEQUENCE ? "a list" : "a mapping");
+        return;
+    }
+    bind_type(b, row->variants, type->text, type, node, path, variant);
+}
+
+/* `relu`, or {linear: {out: 3}}. */
+static void bind_keyed(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
+                       struct variant *variant) {
+    const char *what = row->variants->what;
+    if (node->kind == NODE_SCALAR && !node_is_null(node)) {
+        bind_type(b, row->variants, node->text, node, NULL, path, variant);
+        return;
+    }
+    if (node->kind != NODE_MAPPING) {
+        complain(b, node->place, path, "expected %s %s, got %s", article(what), what,
+                 node->kind == NODE_SEQUENCE ? "a list" : "null");
+        return;
+    }
+    if (node->count != 1) {
+        struct text keys = {0};
+        for (size_t i = 0; i < node->count && i < 5; i++)
+            text_printf(&keys, "%s%s", i ? ", " : "", short_text(node->keys[i]).s);
+        complain(b, node->place, path,
+                 "expected one key, the type of the %s, got %zu%s%s%s; its options go inside it: %s: {...}", what,
+                 node->count, node->count ? " (" : "", text_string(&keys), node->count ? ")" : "",
+                 node->count ? short_text(node->keys[0]).s : "TYPE");
+        text_free(&keys);
+        return;
+    }
+    int index;
+    const struct schema_variant *type = variants_find(row->variants, node->keys[0], &index);
+    const struct node *options = node_is_null(node->items[0]) ? NULL : node->items[0];
+    struct node name = {.kind = NODE_SCALAR, .place = node->key_places[0], .text = node->keys[0]};
+    struct path type_path = {path, node->keys[0], 0};
+    if (type && options && options->kind != NODE_MAPPING) {
+        if (!type->schema || !type->schema->shorthand) {
+            complain(b, options->place, &type_path, "expected a mapping with the options of the %s, got %s", what,
+                     options->kind == NODE_SEQUENCE ? "a list" : "a single value");
+            return;
+        }
+        options = mapping_of(b, type->schema->shorthand, options);
+    }
+    bind_type(b, row->variants, name.text, &name, options, type ? &type_path : path, variant);
+}
+
+static void bind_variant(struct binder *b, const struct schema_row *row, const struct node *node,
+                         const struct path *path, void *field) {
+    struct variant *variant = field;
+    *variant = (struct variant){.index = -1, .place = node->place};
+    (row->variants->is_keyed ? bind_keyed : bind_typed)(b, row, node, path, variant);
+}
+
+static void bind_variant_list(struct binder *b, const struct schema_row *row, const struct node *node,
+                              const struct path *path, void *field) {
+    struct variant_list *list = field;
+    if (node->kind != NODE_SEQUENCE) {
+        complain_type(b, row, node, path, "start each entry with '- '");
+        return;
+    }
+    struct schema_row entry = *row;
+    entry.type = SCHEMA_VARIANT;
+    entry.fallback = NULL;
+    list->count = node->count;
+    list->items = arena_alloc(b->arena, node->count ? node->count * sizeof *list->items : 1);
+    for (size_t i = 0; i < node->count; i++) {
+        struct path item_path = {path, NULL, i};
+        bind_variant(b, &entry, node->items[i], &item_path, &list->items[i]);
+    }
+}
+
+/* ---- rows ---- */
+
+static bind_function *const bind_functions[] = {
+    [SCHEMA_BOOL] = bind_bool,           [SCHEMA_INT] = bind_int,
+    [SCHEMA_REAL] = bind_real,           [SCHEMA_STRING] = bind_string,
+    [SCHEMA_CHOICE] = bind_choice,       [SCHEMA_INT_LIST] = bind_int_list,
+    [SCHEMA_REAL_LIST] = bind_real_list, [SCHEMA_STRING_LIST] = bind_string_list,
+    [SCHEMA_SECTION] = bind_section,     [SCHEMA_SECTION_LIST] = bind_section_list,
+    [SCHEMA_VARIANT] = bind_variant,     [SCHEMA_VARIANT_LIST] = bind_variant_list,
+};
+
+static void set_null(const struct schema_row *row, void *field, struct place place) {
+    if (row->type == SCHEMA_INT) *(int64_t *)field = SCHEMA_NO_INT;
+    if (row->type == SCHEMA_REAL) *(double *)field = NAN;
+    if (row->type == SCHEMA_CHOICE) *(int *)field = -1;
+    if (row->type == SCHEMA_VARIANT) *(struct variant *)field = (struct variant){.index = -1, .place = place};
+}
+
+static void bind_row(struct binder *b, const struct schema_row *row, const struct target *target, void *config) {
+    const struct node *node = node_get(target->mapping, row->key);
+    struct path path = {target->path, row->key, 0};
+    void *field = (char *)config + row->offset;
+    bool is_section = row->type == SCHEMA_SECTION;
+    bool is_null = node && node_is_null(node);
+    if (row->present_offset) *(bool *)((char *)config + row->present_offset) = node && !(is_section && is_null);
+
+    if (!node && (row->flags & SCHEMA_REQUIRED)) {
+        complain(b, target->place, &path, "missing; %s", row->doc);
+        return;
+    }
+    if (is_null && !row_is_nullable(row)) {
+        complain_null(b, row, node, &path);
+        return;
+    }
+    if (is_section && (!node || is_null)) {
+        struct target section = {.scope = {.own = row->section}, .own = field, .place = target->place, .path = &path};
+        bind_target(b, &section);
+        return;
+    }
+    if (!node) node = row_fallback(row, target->place, b->arena);
+    if (!node || node_is_null(node))
+        set_null(row, field, target->place);
+    else
+        bind_functions[row->type](b, row, node, &path, field);
+}
+
+void schema_bind(const struct schema *schema, const struct node *mapping, const char *path, const struct schema *root,
+                 void *config, struct arena *arena, struct problems *problems) {
+    memset(config, 0, schema->size);
+    struct binder b = {.root = root, .arena = arena, .problems = problems};
+    struct path base = {.key = path};
+    struct schema_row row = {.key = path, .type = SCHEMA_SECTION, .section = schema};
+    struct target target = {.scope = {.own = schema}, .own = config, .path = &base};
+    if (mapping)
+        bind_section(&b, &row, mapping, &base, config);
+    else
+        bind_target(&b, &target);
+}

@@ -1,0 +1,183 @@
+/* The trailer is looked at first (it says how much to read), then the image is read into the buffer that the caller
+ * gets and hashed there: what is proved is what is used. */
+#include "base/sealed.h"
+
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/io.h"
+
+#define MAGIC "ddptrain sealed\n"
+#define MAGIC_SIZE (sizeof MAGIC - 1)
+#define VERSION 1
+#define AT_VERSION 16
+#define AT_SIZE 20
+#define AT_IMAGE_SIZE 24
+#define AT_IMAGE_HASH 32
+#define AT_ORDER 64
+#define AT_OWN_HASH 96
+#define VERIFY_AT_ONCE ((size_t)1 << 20)
+
+static void put(uint8_t *at, uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; i++) at[i] = (uint8_t)(value >> (8 * i));
+}
+
+static uint64_t get(const uint8_t *at, int bytes) {
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++) value |= (uint64_t)at[i] << (8 * i);
+    return value;
+}
+
+void sealed_trailer(const void *image, size_t size, uint64_t order, uint8_t trailer[SEALED_TRAILER_SIZE]) {
+    memset(trailer, 0, SEALED_TRAILER_SIZE);
+    memcpy(trailer, MAGIC, MAGIC_SIZE);
+    put(trailer + AT_VERSION, VERSION, 4);
+    put(trailer + AT_SIZE, SEALED_TRAILER_SIZE, 4);
+    put(trailer + AT_IMAGE_SIZE, size, 8);
+    digest_of(image, size, trailer + AT_IMAGE_HASH);
+    put(trailer + AT_ORDER, order, 8);
+    digest_of(trailer, AT_OWN_HASH, trailer + AT_OWN_HASH);
+}
+
+status sealed_write(const char *path, const void *image, size_t size, uint64_t order) {
+    uint8_t trailer[SEALED_TRAILER_SIZE];
+    sealed_trailer(image, size, order, trailer);
+    struct io_part parts[] = {{image, size}, {trailer, sizeof trailer}};
+    return io_replace(path, parts, 2);
+}
+
+static bool has_magic(const uint8_t *trailer) { return memcmp(trailer, MAGIC, MAGIC_SIZE) == 0; }
+
+static status truncated(const char *name) {
+    return status_new(STATUS_DATA, "%s: no seal at its end: the file is truncated, damaged or not one of ddptrain's",
+                      name);
+}
+
+/* Verifies the trailer of a file of [file_size] bytes by itself. */
+static status parse_trailer(const char *name, const uint8_t trailer[SEALED_TRAILER_SIZE], uint64_t file_size,
+                            struct seal *seal) {
+    if (!has_magic(trailer)) return truncated(name);
+    uint8_t own[DIGEST_SIZE];
+    digest_of(trailer, AT_OWN_HASH, own);
+    if (memcmp(own, trailer + AT_OWN_HASH, DIGEST_SIZE) != 0)
+        return status_new(STATUS_DATA, "%s: damaged: its seal does not match itself", name);
+    uint64_t version = get(trailer + AT_VERSION, 4);
+    if (version != VERSION)
+        return status_new(STATUS_DATA, "%s: sealed by a newer ddptrain (seal %llu; this one reads %d)", name,
+                          (unsigned long long)version, VERSION);
+    uint64_t image_size = get(trailer + AT_IMAGE_SIZE, 8);
+    if (get(trailer + AT_SIZE, 4) != SEALED_TRAILER_SIZE || image_size != file_size - SEALED_TRAILER_SIZE)
+        return status_new(STATUS_DATA, "%s: damaged: %llu bytes before its seal, which says %llu", name,
+                          (unsigned long long)file_size - SEALED_TRAILER_SIZE, (unsigned long long)image_size);
+    seal->image_size = image_size;
+    seal->order = get(trailer + AT_ORDER, 8);
+    memcpy(seal->sha256, trailer + AT_IMAGE_HASH, DIGEST_SIZE);
+    return OK;
+}
+
+static status compare_hash(const char *name, const uint8_t hash[DIGEST_SIZE], const struct seal *seal) {
+    if (memcmp(hash, seal->sha256, DIGEST_SIZE) == 0) return OK;
+    char found[DIGEST_HEX_SIZE], expected[DIGEST_HEX_SIZE];
+    digest_hex(hash, found);
+    digest_hex(seal->sha256, expected);
+    return status_new(STATUS_DATA, "%s: damaged: its SHA-256 is %.16s... where its seal says %.16s...", name, found,
+                      expected);
+}
+
+status sealed_check(const char *name, const void *bytes, size_t size, struct seal *seal) {
+    if (size < SEALED_TRAILER_SIZE) return truncated(name);
+    TRY(parse_trailer(name, (const uint8_t *)bytes + size - SEALED_TRAILER_SIZE, size, seal));
+    uint8_t hash[DIGEST_SIZE];
+    digest_of(bytes, seal->image_size, hash);
+    return compare_hash(name, hash, seal);
+}
+
+/* Reads the last bytes of the file; *size is the file's. A file that is too short has no mark. */
+static status read_trailer(int fd, const char *path, uint8_t trailer[SEALED_TRAILER_SIZE], uint64_t *size) {
+    struct io_info info;
+    memset(trailer, 0, SEALED_TRAILER_SIZE);
+    TRY(io_stat_fd(fd, path, &info));
+    if (!info.is_file) return status_new(STATUS_DATA, "%s: not a file", path);
+    *size = info.size;
+    if (info.size < SEALED_TRAILER_SIZE) return OK;
+    size_t got;
+    return io_read_at(fd, path, trailer, SEALED_TRAILER_SIZE, info.size - SEALED_TRAILER_SIZE, &got);
+}
+
+static status read_seal(int fd, const char *path, struct seal *seal) {
+    uint8_t trailer[SEALED_TRAILER_SIZE];
+    uint64_t size = 0;
+    TRY(read_trailer(fd, path, trailer, &size));
+    return parse_trailer(path, trailer, size, seal);
+}
+
+/* Reads the image behind [fd] into [image]. */
+static status read_image(int fd, const char *path, const struct seal *seal, void *image) {
+    size_t got;
+    TRY(io_read_at(fd, path, image, seal->image_size, 0, &got));
+    if (got != seal->image_size) return truncated(path);
+    uint8_t hash[DIGEST_SIZE];
+    digest_of(image, seal->image_size, hash);
+    return compare_hash(path, hash, seal);
+}
+
+/* Hashes the image piece by piece in [room] (VERIFY_AT_ONCE). */
+static status hash_image(int fd, const char *path, const struct seal *seal, void *room) {
+    struct digest digest;
+    digest_start(&digest);
+    for (uint64_t done = 0; done < seal->image_size;) {
+        uint64_t left = seal->image_size - done;
+        size_t size = left < VERIFY_AT_ONCE ? (size_t)left : VERIFY_AT_ONCE, got;
+        TRY(io_read_at(fd, path, room, size, done, &got));
+        if (got != size) return truncated(path);
+        digest_add(&digest, room, size);
+        done += size;
+    }
+    uint8_t hash[DIGEST_SIZE];
+    digest_finish(&digest, hash);
+    return compare_hash(path, hash, seal);
+}
+
+status sealed_read(const char *path, void **image, struct seal *seal) {
+    *image = NULL;
+    int fd;
+    TRY(io_open(path, &fd));
+    status s = read_seal(fd, path, seal);
+    if (s == OK) s = buffer_new(seal->image_size, path, image);
+    if (s == OK) s = read_image(fd, path, seal, *image);
+    s = status_first(s, io_close(fd, path));
+    if (s != OK) {
+        buffer_free(*image);
+        *image = NULL;
+    }
+    return s;
+}
+
+status sealed_verify(const char *path, struct seal *seal) {
+    int fd;
+    void *room = NULL;
+    TRY(io_open(path, &fd));
+    status s = read_seal(fd, path, seal);
+    if (s == OK) s = buffer_new(VERIFY_AT_ONCE, "verifying a file", &room);
+    if (s == OK) s = hash_image(fd, path, seal, room);
+    buffer_free(room);
+    return status_first(s, io_close(fd, path));
+}
+
+status sealed_read_seal(const char *path, struct seal *seal) {
+    int fd;
+    TRY(io_open(path, &fd));
+    status s = read_seal(fd, path, seal);
+    return status_first(s, io_close(fd, path));
+}
+
+status sealed_is_marked(const char *path, bool *is_marked) {
+    *is_marked = false;
+    int fd;
+    TRY(io_open(path, &fd));
+    uint8_t trailer[SEALED_TRAILER_SIZE];
+    uint64_t size = 0;
+    status s = read_trailer(fd, path, trailer, &size);
+    if (s == OK) *is_marked = has_magic(trailer);
+    return status_first(s, io_close(fd, path));
+}

@@ -1,0 +1,77 @@
+/* A failure is one allocation: the code and the sentence behind it. */
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct failure {
+    enum status_code code;
+    bool is_constant; /* not allocated: must not be freed */
+    char message[];
+};
+
+static struct {
+    enum status_code code;
+    bool is_constant;
+    char message[32];
+} out_of_memory = {STATUS_BUG, true, "out of memory"};
+
+status status_newv(enum status_code code, const char *format, va_list arguments) {
+    va_list again;
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    struct failure *s = length < 0 ? NULL : malloc(sizeof *s + (size_t)length + 1);
+    if (!s) return (status)(void *)&out_of_memory;
+    s->code = code;
+    s->is_constant = false;
+    vsnprintf(s->message, (size_t)length + 1, format, arguments);
+    return s;
+}
+
+status status_new(enum status_code code, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    status s = status_newv(code, format, arguments);
+    va_end(arguments);
+    return s;
+}
+
+status status_errno(enum status_code code, int error_number, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    status inner = status_newv(code, format, arguments);
+    va_end(arguments);
+    char text[128];
+    status s = status_new(code, "%s: %s", inner->message, strerror_r(error_number, text, sizeof text));
+    status_free(inner);
+    return s;
+}
+
+status status_prefix(status inner, const char *format, ...) {
+    if (!inner) return OK;
+    va_list arguments;
+    va_start(arguments, format);
+    status prefix = status_newv(inner->code, format, arguments);
+    va_end(arguments);
+    status s = status_new(inner->code, "%s: %s", prefix->message, inner->message);
+    status_free(prefix);
+    status_free(inner);
+    return s;
+}
+
+enum status_code status_code(status s) { return s ? s->code : STATUS_OK; }
+
+const char *status_message(status s) { return s ? s->message : ""; }
+
+void status_free(status s) {
+    if (s && !s->is_constant) free(s); /* NOLINT(clang-analyzer-unix.Malloc): not the constant one */
+}
+
+status status_first(status first, status second) {
+    if (!first) return second;
+    status_free(second);
+    return first;
+}

@@ -1,0 +1,37 @@
+/* augment: training images changed at random, anew in each epoch. What happens to an image depends only on the seed,
+ * the epoch and the place of its row, so it is the same on any number of ranks, in any order, and after a resume. */
+#ifndef DATA_AUGMENT_H
+#define DATA_AUGMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/schema.h"
+#include "base/status.h"
+
+struct random_crop_config {
+    int64_t padding; /* pixels on each side; 0: no crop */
+};
+
+/* `augment:` */
+struct augment_config {
+    struct random_crop_config random_crop;
+    double horizontal_flip; /* probability; 0: never */
+    int64_t seed;
+};
+extern const struct schema augment_schema;
+
+struct augment {
+    struct augment_config config;
+    size_t channels, height, width;
+    float *fill; /* (channels) what is around an image: a black pixel as the model gets it */
+};
+
+bool augment_is_on(const struct augment_config *config);
+
+/* image (channels, height, width) of row [row] in [epoch], in place; [scratch] as large. torchvision's
+ * RandomCrop((height, width), padding), then RandomHorizontalFlip(p), with numbers of our own. */
+void augment_image(const struct augment *augment, int64_t epoch, int64_t row, float *image, float *scratch);
+
+#endif

@@ -1,0 +1,115 @@
+/* One pass over the text; a field that is quoted is moved together over its quotes. */
+#include "data/csv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+status csv_start(struct csv_reader *reader, const char *path, char *text, size_t size) {
+    *reader = (struct csv_reader){.path = path, .at = text, .end = text + size, .line = 1};
+    text[size] = 0;
+    if (memchr(text, 0, size))
+        return status_new(STATUS_DATA, "%s: this is no text in UTF-8 (it has a zero byte)", path);
+    if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) reader->at += 3;
+    return OK;
+}
+
+void csv_free(struct csv_reader *reader) {
+    free(reader->fields);
+    *reader = (struct csv_reader){0};
+}
+
+static status add_field(struct csv_reader *reader, const char *text, bool is_quoted) {
+    if (reader->count == reader->capacity) {
+        size_t capacity = reader->capacity ? reader->capacity * 2 : 32;
+        struct csv_field *fields = realloc(reader->fields, capacity * sizeof *fields);
+        if (!fields) return status_new(STATUS_DATA, "%s: no memory for %zu fields", reader->path, capacity);
+        reader->fields = fields;
+        reader->capacity = capacity;
+    }
+    reader->fields[reader->count++] = (struct csv_field){text, is_quoted};
+    return OK;
+}
+
+static bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+static bool ends_field(const struct csv_reader *reader, const char *at) {
+    return at == reader->end || *at == ',' || *at == '\n' || *at == '\r';
+}
+
+/* From the opening quote to the character after the closing one; the field's bytes are moved to where it starts. */
+static status unquote(struct csv_reader *reader, char **field_end) {
+    char *to = reader->at, *from = reader->at + 1;
+    size_t opened = reader->line;
+    for (;; from++) {
+        if (from == reader->end)
+            return status_new(STATUS_DATA, "%s:row %zu: a quoted field is not closed", reader->path, opened);
+        if (*from == '"' && from[1] != '"') break;
+        if (*from == '"') from++;
+        if (*from == '\n' || (*from == '\r' && from[1] != '\n')) reader->line++;
+        *to++ = *from;
+    }
+    *field_end = to;
+    for (from++; is_blank(*from); from++) {
+    }
+    reader->at = from;
+    if (ends_field(reader, from)) return OK;
+    return status_new(STATUS_DATA,
+                      "%s:row %zu: text after the closing quote of a field (a quote inside is written "
+                      "twice)",
+                      reader->path, reader->line);
+}
+
+static void take_plain(struct csv_reader *reader, char **field_end) {
+    while (!ends_field(reader, reader->at)) reader->at++;
+    *field_end = reader->at;
+}
+
+static bool is_at_line_end(const struct csv_reader *reader) {
+    return reader->at < reader->end && (*reader->at == '\n' || *reader->at == '\r');
+}
+
+static void skip_line_end(struct csv_reader *reader) {
+    if (!is_at_line_end(reader)) return;
+    if (*reader->at == '\r' && reader->at[1] == '\n') reader->at++;
+    reader->at++;
+    reader->line++;
+}
+
+static bool is_rest_empty(const struct csv_reader *reader) {
+    for (const char *c = reader->at; c < reader->end; c++)
+        if (*c != '\n' && *c != '\r' && !is_blank(*c)) return false;
+    return true;
+}
+
+status csv_next(struct csv_reader *reader, bool *has_record) {
+    reader->count = 0;
+    reader->record_line = reader->line;
+    bool may_be_over = reader->at == reader->end || is_at_line_end(reader) || is_blank(*reader->at);
+    *has_record = !(may_be_over && is_rest_empty(reader));
+    for (bool is_over = !*has_record; !is_over;) {
+        char *field_end = reader->at;
+        while (is_blank(*reader->at)) reader->at++;
+        char *field = reader->at;
+        bool is_quoted = *field == '"';
+        if (is_quoted)
+            TRY(unquote(reader, &field_end));
+        else
+            take_plain(reader, &field_end);
+        is_over = *reader->at != ','; /* at the end stands a NUL */
+        if (is_over)
+            skip_line_end(reader);
+        else
+            reader->at++;
+        while (!is_quoted && field_end > field && is_blank(field_end[-1])) field_end--;
+        *field_end = 0; /* on a quote, a blank, the comma or the line end, all of which are behind us */
+        TRY(add_field(reader, field, is_quoted));
+    }
+    return OK;
+}
+
+bool csv_number(const char *text, double *value) {
+    if (*text == 0 || text[strspn(text, "+-.0123456789eE")] != 0) return false;
+    char *end;
+    *value = strtod(text, &end);
+    return *end == 0;
+}

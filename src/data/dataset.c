@@ -1,0 +1,379 @@
+/* What a dataset is: one or two tables of rows, which rows are for training and which for validation, and the scaler
+ * that the training rows fitted. */
+#include "data/dataset.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "data/internal.h"
+
+#define MOST_LEVELS 4096
+
+struct part {
+    struct table *table;
+    struct selection rows;
+};
+
+struct dataset {
+    struct dataset_info info;
+    struct table tables[2]; /* the rows; with validation.path, those of the validation file */
+    int n_tables;
+    struct part parts[2]; /* by enum dataset_part */
+    int64_t *order;       /* of the split; NULL: none */
+    struct scaler scaler;
+    struct augment augment; /* fill NULL: none */
+    struct arena *arena;    /* of the labels */
+    struct string_list labels;
+    pthread_mutex_t reading; /* one at a time from a file */
+    bool is_in_memory, is_metadata;
+};
+
+status file_check(const char *path, uint64_t *bytes) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    if (info.is_file && access(path, R_OK) == 0) {
+        *bytes = info.size;
+        return OK;
+    }
+    char *folder = getcwd(NULL, 0);
+    const char *reason = info.is_folder  ? "it is a folder"
+                         : !info.exists  ? strerror(ENOENT)
+                         : !info.is_file ? "it is no regular file"
+                                         : strerror(errno);
+    status s = status_new(STATUS_DATA, "cannot read the dataset '%s' (working directory %s): %s", path,
+                          folder ? folder : "unknown", reason);
+    free(folder);
+    return s;
+}
+
+status file_read(const char *path, char **text, size_t *size) {
+    int fd;
+    struct io_info info;
+    void *bytes = NULL;
+    *text = NULL;
+    *size = 0;
+    TRY(io_open(path, &fd));
+    status s = io_stat_fd(fd, path, &info);
+    if (s == OK) s = rows_alloc((size_t)info.size + 1, 1, path, &bytes);
+    if (s == OK) s = io_read(fd, path, bytes, (size_t)info.size, size);
+    *text = bytes;
+    return status_first(s, io_close(fd, path));
+}
+
+/* ---- opening ---- */
+
+static status open_source(const struct dataset_config *config, const char *path, bool wants_classes,
+                          const struct source *like, struct source **out) {
+    const struct dataset_format *format = dataset_format_of(config, path);
+    if (!format) {
+        struct text names = {0};
+        dataset_format_names(&names);
+        status s = status_new(STATUS_USAGE, "the extension of '%s' names no format; set dataset.format to one of: %s",
+                              path ? path : "", text_string(&names));
+        text_free(&names);
+        return s;
+    }
+    uint64_t bytes = 0;
+    if (format->extensions) TRY(file_check(path, &bytes));
+    TRY(format->open(config, path, wants_classes, like, out));
+    struct source *source = *out;
+    source->file_bytes = bytes;
+    if (!isnan(config->divide)) source->divide = config->divide;
+    if (source->divide == 0) source->divide = 1;
+    return OK;
+}
+
+static void describe_target(const struct source *source, struct text *out) {
+    source->format->describe(source, true, 0, 0, out);
+}
+
+/* Checks and takes [source] as the next table. */
+static status add_table(struct dataset *dataset, struct source *source, bool wants_classes) {
+    enum target_kind kind = wants_classes ? TARGET_CLASS : TARGET_VALUES;
+    TRY(table_create(source, kind, &dataset->scaler, &dataset->tables[dataset->n_tables++]));
+    if (source->input_kind == INPUT_TOKENS && !wants_classes)
+        return status_new(STATUS_USAGE, "dataset: the target of a token is the next token, a class; use loss: "
+                                        "cross_entropy");
+    if (!wants_classes || source->target_size == 1 || source->input_kind == INPUT_TOKENS) return OK;
+    struct text place = {0};
+    describe_target(source, &place);
+    status s = status_new(STATUS_DATA,
+                          "%s: a target has %zu values, but the loss takes one class, a whole number, per row (for "
+                          "one-hot targets store the index of the 1)",
+                          text_string(&place), source->target_size);
+    text_free(&place);
+    return s;
+}
+
+static void add_shape(const struct source *source, struct text *out) {
+    for (int i = 0; i < source->input_dims; i++)
+        text_printf(out, "%s%lld", i ? "x" : "", (long long)source->input_shape[i]);
+}
+
+static status check_alike(const struct dataset_config *config, const struct source *train,
+                          const struct source *validation) {
+    if (train->input_dims == validation->input_dims && train->target_size == validation->target_size &&
+        memcmp(train->input_shape, validation->input_shape, sizeof train->input_shape) == 0)
+        return OK;
+    struct text shapes = {0};
+    add_shape(train, &shapes);
+    text_printf(&shapes, " and %zu target values, those of '%s' ", train->target_size, config->validation.path);
+    add_shape(validation, &shapes);
+    status s = status_new(STATUS_DATA, "rows of '%s' have shape %s and %zu", config->path, text_string(&shapes),
+                          validation->target_size);
+    text_free(&shapes);
+    return s;
+}
+
+static status open_tables(struct dataset *dataset, const struct dataset_config *config, bool wants_classes) {
+    struct source *train = NULL, *validation = NULL;
+    TRY(open_source(config, config->path, wants_classes, NULL, &train));
+    TRY(add_table(dataset, train, wants_classes));
+    if (!config->validation.path) return OK;
+    TRY(open_source(config, config->validation.path, wants_classes, train, &validation));
+    TRY(add_table(dataset, validation, wants_classes));
+    return check_alike(config, train, validation);
+}
+
+/* Which rows are for what. */
+static status divide(struct dataset *dataset, const struct dataset_config *config) {
+    struct table *table = &dataset->tables[0];
+    struct dataset_info *info = &dataset->info;
+    const char *name = config->path ? config->path : "synthetic dataset";
+    if (table->rows == 0) return status_new(STATUS_DATA, "%s: there are no rows to train on", name);
+    dataset->parts[DATASET_TRAIN].table = table;
+    dataset->parts[DATASET_VALIDATION].table = &dataset->tables[dataset->n_tables - 1];
+    info->train_rows = table->rows;
+    if (dataset->n_tables == 2) {
+        info->validation_rows = dataset->tables[1].rows;
+        if (info->validation_rows > 0) return OK;
+        return status_new(STATUS_DATA, "%s: there are no rows to validate on", config->validation.path);
+    }
+    if (!split_is_given(&config->split)) return OK;
+    split_sizes(&config->split, table->rows, &info->train_rows, &info->validation_rows);
+    bool is_torch = config->split.train > 0;
+    if (info->train_rows == 0)
+        return status_new(STATUS_DATA, "%s: split.%s %g of %zu rows leaves none to train on", name,
+                          is_torch ? "train" : "test", is_torch ? config->split.train : config->split.test,
+                          table->rows);
+    if (config->split.shuffle) {
+        void *order;
+        TRY(rows_alloc(table->rows, sizeof(int64_t), "the split", &order));
+        dataset->order = order;
+    }
+    struct selection *train = &dataset->parts[DATASET_TRAIN].rows;
+    struct selection *validation = &dataset->parts[DATASET_VALIDATION].rows;
+    split_rows(&config->split, table->rows, dataset->order, &train->first, &validation->first);
+    train->order = validation->order = dataset->order;
+    return OK;
+}
+
+/* A source may be closed before the dataset. */
+static void copy_labels(struct dataset *dataset) {
+    const struct source *source = dataset->tables[0].source;
+    struct string_list labels = source->format->labels ? source->format->labels(source) : (struct string_list){0};
+    dataset->arena = arena_create();
+    dataset->labels.items = arena_alloc(dataset->arena, (labels.count + 1) * sizeof *labels.items);
+    dataset->labels.count = labels.count;
+    for (size_t i = 0; i < labels.count; i++) dataset->labels.items[i] = arena_copy(dataset->arena, labels.items[i]);
+}
+
+static status describe(struct dataset *dataset, bool wants_classes) {
+    const struct source *source = dataset->tables[0].source;
+    struct dataset_info *info = &dataset->info;
+    info->input_kind = source->input_kind;
+    info->vocabulary = source->vocabulary;
+    info->input_dims = source->input_dims;
+    memcpy(info->input_shape, source->input_shape, sizeof info->input_shape);
+    info->input_size = source->input_size;
+    info->target_size = source->target_size;
+    info->target_kind = wants_classes ? TARGET_CLASS : TARGET_VALUES;
+    for (int i = 0; i < dataset->n_tables && wants_classes; i++) {
+        int64_t classes = dataset->tables[i].source->classes;
+        if (classes == 0) TRY(table_count_classes(&dataset->tables[i], &classes));
+        if (classes > info->classes) info->classes = classes;
+    }
+    return OK;
+}
+
+/* A pixel of 0 once it is scaled. */
+static float black(const struct source *source, const struct scaler *scaler, size_t channel) {
+    size_t feature = scaler->features > 1 ? channel : 0;
+    if (source->is_bytes) return levels_value(scaler, feature, source->divide, 0);
+    return scaler->features ? (float)((0 - scaler->mean[feature]) / scaler->scale[feature]) : 0;
+}
+
+/* After the scaler was fitted, while the source is there. */
+static status prepare_augment(struct dataset *dataset, const struct augment_config *config) {
+    const struct source *source = dataset->tables[0].source;
+    struct augment *augment = &dataset->augment;
+    if (!augment_is_on(config)) return OK;
+    if (source->input_dims != 3 || source->input_kind == INPUT_TOKENS) {
+        struct text shape = {0};
+        add_shape(source, &shape);
+        status s = status_new(STATUS_USAGE, "dataset.augment is for images, (channels, height, width), but a row is %s",
+                              text_string(&shape));
+        text_free(&shape);
+        return s;
+    }
+    void *fill;
+    TRY(rows_alloc((size_t)source->input_shape[0], sizeof(float), "the augmentation", &fill));
+    *augment = (struct augment){.config = *config,
+                                .channels = (size_t)source->input_shape[0],
+                                .height = (size_t)source->input_shape[1],
+                                .width = (size_t)source->input_shape[2],
+                                .fill = fill};
+    for (size_t c = 0; c < augment->channels; c++) augment->fill[c] = black(source, &dataset->scaler, c);
+    return OK;
+}
+
+/* ---- the rows ---- */
+
+static bool fits_in_memory(const struct dataset *dataset, const struct dataset_config *config) {
+    double bytes = 0;
+    bool is_small = true, has_tokens = false;
+    for (int i = 0; i < dataset->n_tables; i++) {
+        bytes += table_bytes(&dataset->tables[i]);
+        is_small = is_small && dataset->tables[i].source->is_small;
+        has_tokens = has_tokens || dataset->tables[i].source->input_kind == INPUT_TOKENS;
+    }
+    if (has_tokens) return is_small;
+    return is_small || bytes <= (double)config->cache_mb * 1048576;
+}
+
+/* Reads one table and adds it to [digest], which must not depend on what is kept in memory. */
+static status load_table(struct dataset *dataset, struct table *table, bool needs_fit, struct digest *digest) {
+    uint64_t shape[4] = {table->rows, table->target_size, table->target_kind, table->source->is_float32};
+    digest_add(digest, shape, sizeof shape);
+    if (table->source->input_kind == INPUT_TOKENS) return table->source->format->digest(table->source, digest);
+    bool takes_all = table_bytes(table) <= MOST_DIGESTED;
+    if (!takes_all) TRY(table_sample(table, digest));
+    if (dataset->is_in_memory) return table_load(table, needs_fit, takes_all ? digest : NULL);
+    return takes_all ? table_digest(table, digest) : OK;
+}
+
+/* Reads, fingerprints and scales. */
+static status load(struct dataset *dataset, const struct dataset_config *config) {
+    struct dataset_info *info = &dataset->info;
+    bool needs_fit = config->scale.mean.count == 0 && config->scale.type != SCALE_NONE;
+    struct digest digest;
+    digest_start(&digest);
+    digest_add(&digest, info->input_shape, sizeof info->input_shape);
+    dataset->is_in_memory = fits_in_memory(dataset, config);
+    for (int i = 0; i < dataset->n_tables; i++) TRY(load_table(dataset, &dataset->tables[i], needs_fit, &digest));
+    uint8_t hash[DIGEST_SIZE];
+    digest_finish(&digest, hash);
+    digest_hex(hash, info->fingerprint);
+
+    const struct part *train = &dataset->parts[DATASET_TRAIN];
+    if (needs_fit)
+        TRY(status_prefix(
+            scaler_fit(&dataset->scaler, config->scale.type, train->table, &train->rows, info->train_rows), "%s",
+            config->path ? config->path : "synthetic dataset"));
+    TRY(prepare_augment(dataset, &config->augment));
+    for (int i = 0; i < dataset->n_tables; i++) TRY(table_finish(&dataset->tables[i]));
+    return OK;
+}
+
+static status open_all(struct dataset *dataset, const struct dataset_config *config, bool wants_classes) {
+    TRY(open_tables(dataset, config, wants_classes));
+    TRY(divide(dataset, config));
+    TRY(describe(dataset, wants_classes));
+    copy_labels(dataset);
+    TRY(scaler_create(&config->scale, dataset->tables[0].source, &dataset->scaler));
+    for (int i = 0; i < dataset->n_tables; i++) /* a table of 256 numbers for each would not stay small */
+        if (dataset->scaler.features > MOST_LEVELS) dataset->tables[i].source->is_bytes = false;
+    return dataset->is_metadata ? prepare_augment(dataset, &config->augment) : load(dataset, config);
+}
+
+status dataset_open(const struct dataset_config *config, bool wants_classes, bool metadata_only, struct dataset **out) {
+    *out = NULL;
+    struct dataset *dataset = calloc(1, sizeof *dataset);
+    if (!dataset) return status_new(STATUS_BUG, "out of memory");
+    pthread_mutex_init(&dataset->reading, NULL);
+    dataset->is_metadata = metadata_only;
+    status s = open_all(dataset, config, wants_classes);
+    if (s == OK)
+        *out = dataset;
+    else
+        dataset_close(dataset);
+    return s;
+}
+
+void dataset_close(struct dataset *dataset) {
+    if (!dataset) return;
+    for (int i = 0; i < 2; i++) table_free(&dataset->tables[i]);
+    scaler_free(&dataset->scaler);
+    buffer_free(dataset->augment.fill);
+    buffer_free(dataset->order);
+    arena_destroy(dataset->arena);
+    pthread_mutex_destroy(&dataset->reading);
+    free(dataset);
+}
+
+/* ---- using ---- */
+
+const struct dataset_info *dataset_info(const struct dataset *dataset) { return &dataset->info; }
+
+bool dataset_is_in_memory(const struct dataset *dataset) { return dataset->is_in_memory; }
+
+void dataset_scaler(const struct dataset *dataset, const double **mean, const double **scale, size_t *features) {
+    *mean = dataset->scaler.mean;
+    *scale = dataset->scaler.scale;
+    *features = dataset->scaler.features;
+}
+
+const char *dataset_vocabulary(const struct dataset *dataset) {
+    const struct source *source = dataset->tables[0].source;
+    return source && source->format->vocabulary ? source->format->vocabulary(source) : NULL;
+}
+
+struct string_list dataset_labels(const struct dataset *dataset) {
+    return dataset->labels;
+}
+
+int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position) {
+    return (int64_t)selection_row(&dataset->parts[part].rows, (size_t)position);
+}
+
+status dataset_train_classes(struct dataset *dataset, int64_t *classes) {
+    const struct part *train = &dataset->parts[DATASET_TRAIN];
+    void *memory;
+    TRY(rows_alloc(train->table->rows, sizeof(int64_t), "the classes", &memory));
+    int64_t *all = memory;
+    pthread_mutex_lock(&dataset->reading);
+    status s = table_classes(train->table, all);
+    pthread_mutex_unlock(&dataset->reading);
+    for (size_t i = 0; s == OK && i < dataset->info.train_rows; i++) classes[i] = all[selection_row(&train->rows, i)];
+    buffer_free(memory);
+    return s;
+}
+
+bool dataset_augments(const struct dataset *dataset) { return dataset->augment.fill != NULL; }
+
+void dataset_augment(const struct dataset *dataset, int64_t epoch, const int64_t *positions, size_t count,
+                     float *inputs, float *scratch) {
+    for (size_t i = 0; i < count; i++)
+        augment_image(&dataset->augment, epoch, positions[i], inputs + i * dataset->info.input_size, scratch);
+}
+
+size_t dataset_target_bytes(const struct dataset_info *info) {
+    return info->target_size * (info->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float));
+}
+
+status dataset_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
+                    void *inputs, void *targets) {
+    assert(!dataset->is_metadata);
+    const struct part *from = &dataset->parts[part];
+    bool takes_turns = !dataset->is_in_memory && dataset->info.input_kind != INPUT_TOKENS;
+    if (takes_turns) pthread_mutex_lock(&dataset->reading);
+    status s = table_read(from->table, &from->rows, positions, count, inputs, targets);
+    if (takes_turns) pthread_mutex_unlock(&dataset->reading);
+    return s;
+}

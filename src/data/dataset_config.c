@@ -1,0 +1,410 @@
+/* The `dataset:` section of the config. */
+#include <stdio.h>
+
+#include "data/internal.h"
+
+static const char *const format_choices[] = {"auto",
+#define X(name) #name,
+                                             DATASET_FORMATS(X)
+#undef X
+                                                 NULL};
+
+static const char *const scale_choices[] = {"none", "standard", "minmax", NULL};
+
+static const struct schema_row scale_rows[] = {
+    {.key = "type",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct scale_config, type),
+     .fallback = "none",
+     .choices = scale_choices,
+     .doc = "Fitted on the training rows: standard is scikit-learn's StandardScaler, minmax its MinMaxScaler to 0..1; "
+            "per feature for vectors, one pair for all elements of N-D rows."},
+    {.key = "mean",
+     .type = SCHEMA_REAL_LIST,
+     .offset = FIELD(struct scale_config, mean),
+     .fallback = "[]",
+     .doc =
+         "Given instead of type, with std: x' = (x - mean) / std, as torchvision's Normalize. One number, or one per "
+         "feature (vectors) or per channel (the first dimension of N-D rows)."},
+    {.key = "std",
+     .type = SCHEMA_REAL_LIST,
+     .offset = FIELD(struct scale_config, std),
+     .fallback = "[]",
+     .least = 0,
+     .most = 1e300,
+     .excludes_least = true,
+     .doc = "See mean."},
+    {0},
+};
+
+static struct place place_of(const struct node *where, const char *key) {
+    const struct node *value = node_get(where, key);
+    return value ? value->place : where ? where->place : (struct place){0};
+}
+
+static void check_scale(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct scale_config *scale = config;
+    struct place place = where ? where->place : (struct place){0};
+    if (!scale->mean.count != !scale->std.count)
+        problems_add(problems, place, path, "mean and std are given together");
+    else if (scale->mean.count && scale->type != SCALE_NONE)
+        problems_add(problems, place, path, "type is fitted to the rows, mean and std are given numbers; choose one");
+}
+
+static const struct schema scale_schema = {.name = "dataset.scale",
+                                           .size = sizeof(struct scale_config),
+                                           .rows = scale_rows,
+                                           .shorthand = "type",
+                                           .check = check_scale};
+
+static const struct schema_row split_rows_table[] = {
+    {.key = "test",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct split_config, test),
+     .fallback = "0",
+     .least = 0,
+     .most = 1,
+     .excludes_most = true,
+     .doc = "Part of the rows that is kept for validation (train_test_split's test_size), rounded up; 0: no split."},
+    {.key = "train",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct split_config, train),
+     .fallback = "0",
+     .least = 0,
+     .most = 1,
+     .excludes_most = true,
+     .doc = "Instead of test: part of the rows that is kept for training, rounded down, chosen as torch's "
+            "random_split([int(train * rows), rest], torch.Generator().manual_seed(seed)); 0: not used."},
+    {.key = "seed",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct split_config, seed),
+     .fallback = "0",
+     .least = 0,
+     .most = 4294967295.0,
+     .doc = "train_test_split's random_state: the same rows as scikit-learn chooses; with train the seed of "
+            "random_split's generator."},
+    {.key = "shuffle",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct split_config, shuffle),
+     .fallback = "true",
+     .doc = "false: the last rows of the file are the validation rows."},
+    {0},
+};
+
+static void check_split(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct split_config *split = config;
+    if (split->test > 0 && split->train > 0)
+        problems_add(problems, where ? where->place : (struct place){0}, path,
+                     "test (as scikit-learn) and train (as torch) exclude each other; give one");
+}
+
+static const struct schema split_schema = {.name = "dataset.split",
+                                           .size = sizeof(struct split_config),
+                                           .rows = split_rows_table,
+                                           .shorthand = "test",
+                                           .check = check_split};
+
+static const struct schema_row validation_rows[] = {
+    {.key = "path",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct validation_config, path),
+     .fallback = "null",
+     .doc = "File of the validation rows, with the same columns or datasets as dataset.path; instead of split."},
+    {.key = "targets",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct validation_config, targets),
+     .fallback = "null",
+     .doc = "IDX: file of their labels; when null by the name of path (images -> labels)."},
+    {0},
+};
+
+static const struct schema validation_schema = {.name = "dataset.validation",
+                                                .size = sizeof(struct validation_config),
+                                                .rows = validation_rows,
+                                                .shorthand = "path"};
+
+static const struct schema_row text_rows[] = {
+    {.key = "block_size",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct text_config, block_size),
+     .fallback = "128",
+     .least = 1,
+     .most = 1e6,
+     .doc = "Characters of a row; the targets are the same characters one place later."},
+    {.key = "stride",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct text_config, stride),
+     .fallback = "1",
+     .least = 1,
+     .most = 1e9,
+     .doc = "Characters between the starts of two rows: 1 makes a row of every place of the text (the minGPT "
+            "tutorial), block_size uses each character once per epoch."},
+    {.key = "truncate",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct text_config, truncate),
+     .fallback = "1",
+     .least = 0,
+     .most = 1,
+     .excludes_least = true,
+     .doc = "First part of the file that is used."},
+    {0},
+};
+
+static const struct schema text_schema = {
+    .name = "dataset.text", .size = sizeof(struct text_config), .rows = text_rows};
+
+static const char *const token_types[] = {"uint16", "uint32", NULL};
+
+static const struct schema_row tokens_rows[] = {
+    {.key = "dtype",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct tokens_config, type),
+     .fallback = "uint16",
+     .choices = token_types,
+     .doc = "Type of a token in the file, little-endian."},
+    {.key = "vocabulary",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct tokens_config, vocabulary),
+     .fallback = "null",
+     .least = 1,
+     .most = INT32_MAX,
+     .doc = "How many tokens there are (50257 for GPT-2); null: the largest of the file + 1, for which it is read "
+            "once."},
+    {.key = "block_size",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct tokens_config, block_size),
+     .fallback = "1024",
+     .least = 1,
+     .most = 1e6,
+     .doc = "Tokens of a row; the targets are the same tokens one place later."},
+    {.key = "stride",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct tokens_config, stride),
+     .fallback = "null",
+     .least = 1,
+     .most = 1e9,
+     .doc = "Tokens between the starts of two rows; null: block_size, so that an epoch sees each token once."},
+    {0},
+};
+
+static const struct schema tokens_schema = {
+    .name = "dataset.tokens", .size = sizeof(struct tokens_config), .rows = tokens_rows};
+
+static const char *const kind_choices[] = {"uniform", "linear", "classes", NULL};
+
+static const struct schema_row synthetic_rows[] = {
+    {.key = "kind",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct synthetic_config, kind),
+     .fallback = "uniform",
+     .choices = kind_choices,
+     .doc = "uniform: each row is (torch.rand(inputs), torch.rand(targets)), as the PyTorch tutorial's toy data; "
+            "linear: targets are a linear function of the inputs plus noise; classes: one normal cloud per class."},
+    {.key = "rows",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct synthetic_config, rows),
+     .fallback = "2048",
+     .least = 1,
+     .most = 1e12,
+     .doc = "How many rows are made."},
+    {.key = "inputs",
+     .type = SCHEMA_INT_LIST,
+     .offset = FIELD(struct synthetic_config, inputs),
+     .fallback = "20",
+     .least = 1,
+     .most = 1e9,
+     .doc = "Shape of one input row: 20 for a vector, [3, 32, 32] for an image."},
+    {.key = "targets",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct synthetic_config, targets),
+     .fallback = "1",
+     .least = 1,
+     .most = 1e9,
+     .doc = "Values of one target row (uniform, linear)."},
+    {.key = "classes",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct synthetic_config, classes),
+     .fallback = "3",
+     .least = 2,
+     .most = 1e6,
+     .doc = "How many classes (classes)."},
+    {.key = "noise",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct synthetic_config, noise),
+     .fallback = "0.1",
+     .least = 0,
+     .most = 1e6,
+     .doc = "Standard deviation of the targets around the line (linear), or of a class's cloud (classes)."},
+    {.key = "seed",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct synthetic_config, seed),
+     .fallback = "0",
+     .doc = "The rows are drawn from PyTorch's generator with this seed (torch.manual_seed)."},
+    {0},
+};
+
+static void check_synthetic(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct synthetic_config *synthetic = config;
+    if (synthetic->inputs.count < 1 || synthetic->inputs.count > DATA_MAX_DIMS)
+        problems_add(problems, place_of(where, "inputs"), path, "inputs is a shape of 1 to %d numbers", DATA_MAX_DIMS);
+}
+
+static const struct schema synthetic_schema = {.name = "dataset.synthetic",
+                                               .size = sizeof(struct synthetic_config),
+                                               .rows = synthetic_rows,
+                                               .check = check_synthetic};
+
+static const char *const layouts[] = {"nchw", "nhwc", NULL};
+
+static const struct schema_row dataset_rows[] = {
+    {.key = "path",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct dataset_config, path),
+     .fallback = "null",
+     .doc = "File of the rows, relative to the working directory."},
+    {.key = "format",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct dataset_config, format),
+     .fallback = "auto",
+     .choices = format_choices,
+     .doc = "auto: by the extension of path (.h5 .hdf5 .hdf: hdf5, .csv: csv, -ubyte -ubyte.gz .idx .idx.gz: idx, "
+            ".txt: text, .bin: "
+            "tokens)."},
+    {.key = "inputs",
+     .type = SCHEMA_STRING_LIST,
+     .offset = FIELD(struct dataset_config, inputs),
+     .fallback = "[]",
+     .doc =
+         "HDF5: names of datasets (x when empty; several vectors are joined); CSV: columns (all but the targets when "
+         "empty)."},
+    {.key = "targets",
+     .type = SCHEMA_STRING_LIST,
+     .offset = FIELD(struct dataset_config, targets),
+     .fallback = "[]",
+     .doc = "HDF5: names of datasets (y when empty); CSV: columns (the last one when empty); IDX: file of the labels "
+            "(when empty by the name of path: images -> labels)."},
+    {.key = "layout",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct dataset_config, layout),
+     .fallback = "nchw",
+     .choices = layouts,
+     .doc = "HDF5: order of the dimensions of images in the file: nchw is (rows, channels, height, width), nhwc (rows, "
+            "height, width, channels). The model always gets (channels, height, width)."},
+    {.key = "divide",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct dataset_config, divide),
+     .fallback = "null",
+     .least = 0,
+     .most = 1e300,
+     .excludes_least = true,
+     .doc = "Inputs are divided by this before they are scaled; null: 255 for IDX images of unsigned bytes (as "
+            "torchvision's ToTensor), else 1."},
+    {.key = "scale",
+     .type = SCHEMA_SECTION,
+     .offset = FIELD(struct dataset_config, scale),
+     .section = &scale_schema,
+     .doc = "How inputs are scaled: none, standard, minmax, or {mean: .., std: ..}."},
+    {.key = "augment",
+     .type = SCHEMA_SECTION,
+     .offset = FIELD(struct dataset_config, augment),
+     .section = &augment_schema,
+     .doc = "Random changes of the training images, anew in each epoch."},
+    {.key = "split",
+     .type = SCHEMA_SECTION,
+     .offset = FIELD(struct dataset_config, split),
+     .section = &split_schema,
+     .doc = "Cuts the rows into training and validation rows as scikit-learn's train_test_split, or (train:) as "
+            "torch's random_split."},
+    {.key = "validation",
+     .type = SCHEMA_SECTION,
+     .offset = FIELD(struct dataset_config, validation),
+     .section = &validation_schema,
+     .doc = "A file of its own for validation, instead of split."},
+    {.key = "text",
+     .type = SCHEMA_SECTION,
+     .offset = FIELD(struct dataset_config, text),
+     .section = &text_schema,
+     .doc = "With format: text, how the text becomes rows."},
+    {.key = "tokens",
+     .type = SCHEMA_SECTION,
+     .offset = FIELD(struct dataset_config, tokens),
+     .section = &tokens_schema,
+     .doc = "With format: tokens, what the file holds and how it becomes rows."},
+    {.key = "synthetic",
+     .type = SCHEMA_SECTION,
+     .offset = FIELD(struct dataset_config, synthetic),
+     .section = &synthetic_schema,
+     .doc = "With format: synthetic, the rows that are made up."},
+    {.key = "prefetch",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct dataset_config, prefetch),
+     .fallback = "-1",
+     .flags = SCHEMA_EXTENDS,
+     .least = -1,
+     .most = 1024,
+     .doc = "Batches that a thread reads ahead; 0: none; -1: 2 for rows that stay in the file, none for rows in "
+            "memory."},
+    {.key = "cache_mb",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct dataset_config, cache_mb),
+     .fallback = "1024",
+     .flags = SCHEMA_EXTENDS,
+     .least = 0,
+     .most = 1e9,
+     .doc =
+         "Rows are kept in memory, as float32 or, images of bytes, as bytes, when all of them fit in so many MiB per "
+         "rank; else they are read from the file when needed. CSV, text and synthetic rows are always kept."},
+    {0},
+};
+
+static void check_format(const struct dataset_config *dataset, const char *path, struct place place, const char *key,
+                         struct problems *problems) {
+    if (!path || dataset_format_of(dataset, path)) return;
+    struct text names = {0};
+    dataset_format_names(&names);
+    problems_add(problems, place, key, "the extension of '%s' names no format; set dataset.format to one of: %s", path,
+                 text_string(&names));
+    text_free(&names);
+}
+
+static void check_validation(const struct dataset_config *dataset, bool is_made_up, const struct node *where,
+                             const char *path, struct problems *problems) {
+    const char *file = dataset->validation.path;
+    if (!file) return;
+    char key[256];
+    snprintf(key, sizeof key, "%s.validation", path);
+    struct place place = place_of(where, "validation");
+    if (is_made_up) {
+        problems_add(problems, place, key, "format synthetic has no validation file; use split");
+        return;
+    }
+    check_format(dataset, file, place, key, problems);
+    const struct dataset_format *format = dataset_format_of(dataset, dataset->path);
+    const struct dataset_format *other = dataset_format_of(dataset, file);
+    if (format && other && format != other)
+        problems_add(problems, place, key, "'%s' is of format %s and '%s' of format %s; both take one format",
+                     dataset->path, format->name, file, other->name);
+    if (split_is_given(&dataset->split))
+        problems_add(problems, place, key, "split and validation exclude each other; give one");
+}
+
+static void check_dataset(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct dataset_config *dataset = config;
+    char key[256];
+    snprintf(key, sizeof key, "%s.path", path);
+    bool is_made_up = dataset->format > 0 && !dataset_format_of(dataset, NULL)->extensions;
+    if (is_made_up && dataset->path)
+        problems_add(problems, place_of(where, "path"), key, "format synthetic makes its rows up and takes no path");
+    else if (!is_made_up && !dataset->path)
+        problems_add(problems, where ? where->place : (struct place){0}, key,
+                     "is missing: give the file of the rows, or format: synthetic");
+    check_format(dataset, dataset->path, place_of(where, "path"), key, problems);
+    check_validation(dataset, is_made_up, where, path, problems);
+    const struct dataset_format *format = dataset_format_of(dataset, dataset->path);
+    snprintf(key, sizeof key, "%s.layout", path);
+    if (format && dataset->layout == LAYOUT_NHWC && !format->has_layout)
+        problems_add(problems, place_of(where, "layout"), key, "nhwc is for format hdf5, not %s", format->name);
+}
+
+const struct schema dataset_schema = {
+    .name = "dataset", .size = sizeof(struct dataset_config), .rows = dataset_rows, .check = check_dataset};

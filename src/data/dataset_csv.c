@@ -1,0 +1,379 @@
+/* CSV files: a header line with the columns' names, then one row per line, all numbers; the class column may be text.
+ * The file is read once and kept as doubles until the rows are scaled. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/io.h"
+#include "base/utf8.h"
+#include "data/csv.h"
+#include "data/internal.h"
+
+#define NOT_USED SIZE_MAX
+
+struct role {
+    bool is_target;
+    size_t at; /* among the inputs or the targets; NOT_USED */
+};
+
+struct csv {
+    struct source base;
+    struct arena *arena;
+    const char *path;
+    char *text; /* the file; labels and fields point into it */
+    struct csv_reader reader;
+
+    size_t n_columns;
+    const char **names;                     /* (n_columns) */
+    struct role *roles;                     /* (n_columns) */
+    size_t *input_columns, *target_columns; /* (input_size), (target_size): column of each value */
+
+    double *values;       /* (rows, input_size + target_size) */
+    size_t *lines;        /* (rows) */
+    const char **labels;  /* (rows) text of the class column; NULL: it holds numbers */
+    size_t capacity;      /* rows that fit */
+    const char **classes; /* (n_classes) sorted, unique labels */
+    size_t n_classes;
+    bool has_given_classes; /* those of a checkpoint, in the arena */
+    bool is_kind_known;     /* whether the class column holds labels was said by another file */
+};
+
+/* ---- columns ---- */
+
+static void list_columns(const struct csv *csv, struct text *out) {
+    for (size_t i = 0; i < csv->n_columns && out->length < 200; i++)
+        text_printf(out, "%s%s", i ? ", " : "", csv->names[i]);
+    if (out->length >= 200) text_add(out, ", ...");
+}
+
+static status read_header(struct csv *csv) {
+    bool has_record;
+    TRY(csv_next(&csv->reader, &has_record));
+    if (!has_record) return status_new(STATUS_DATA, "%s: the file is empty", csv->path);
+    size_t n = csv->n_columns = csv->reader.count;
+    csv->names = arena_alloc(csv->arena, (n + 1) * sizeof *csv->names); /* ends with NULL */
+    csv->roles = arena_alloc(csv->arena, n * sizeof *csv->roles);
+    csv->input_columns = arena_alloc(csv->arena, n * sizeof *csv->input_columns);
+    csv->target_columns = arena_alloc(csv->arena, n * sizeof *csv->target_columns);
+    for (size_t i = 0; i < n; i++) {
+        csv->names[i] = arena_copy(csv->arena, csv->reader.fields[i].text);
+        csv->roles[i].at = NOT_USED;
+        if (csv->names[i][0] == 0)
+            return status_new(STATUS_DATA,
+                              "%s:row 1: column %zu has no name (pandas writes such an index column unless "
+                              "told index=False)",
+                              csv->path, i + 1);
+    }
+    if (n == 1 && strpbrk(csv->names[0], ";\t"))
+        return status_new(STATUS_DATA, "%s:row 1: the fields seem to be separated by '%s'; only commas are read",
+                          csv->path, strchr(csv->names[0], ';') ? ";" : "tab");
+    return OK;
+}
+
+/* Whether the names are those of columns that are numbered from 0 or 1, or rising (wavelengths, years). */
+static bool are_rising(const double *numbers, size_t count) {
+    bool is_counted = numbers[0] == 0 || numbers[0] == 1, is_rising = count >= 5;
+    for (size_t i = 1; i < count; i++) {
+        is_counted = is_counted && numbers[i] == numbers[0] + (double)i;
+        is_rising = is_rising && numbers[i] > numbers[i - 1];
+    }
+    return is_counted || is_rising;
+}
+
+/* A file without a header would lose its first row: where the config names no column, a first line of numbers, but for
+ * one label at most, is taken for a row. */
+static status check_header(const struct csv *csv, const struct dataset_config *config) {
+    double *numbers = arena_alloc(csv->arena, (csv->n_columns + 1) * sizeof *numbers);
+    size_t count = 0;
+    for (size_t i = 0; i < csv->n_columns; i++) count += csv_number(csv->names[i], &numbers[count]);
+    bool is_named = config->inputs.count || config->targets.count;
+    if (is_named || count == 0 || count + 1 < csv->n_columns || are_rising(numbers, count)) return OK;
+    return status_new(STATUS_DATA,
+                      "%s:row 1: the header must hold the columns' names, but this is a row of numbers ('%.20s', ...); "
+                      "put a line with names before it",
+                      csv->path, csv->names[0]);
+}
+
+static int by_name(const void *left, const void *right) {
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+static status check_unique(const struct csv *csv) {
+    const char **sorted = arena_alloc(csv->arena, csv->n_columns * sizeof *sorted);
+    memcpy(sorted, csv->names, csv->n_columns * sizeof *sorted);
+    qsort(sorted, csv->n_columns, sizeof *sorted, by_name);
+    for (size_t i = 1; i < csv->n_columns; i++)
+        if (strcmp(sorted[i], sorted[i - 1]) == 0)
+            return status_new(STATUS_DATA, "%s:row 1: column '%s' is there twice", csv->path, sorted[i]);
+    return OK;
+}
+
+static status find_column(const struct csv *csv, const char *name, size_t *column) {
+    for (*column = 0; *column < csv->n_columns; (*column)++)
+        if (strcmp(csv->names[*column], name) == 0) return OK;
+    const char *nearest = schema_nearest(name, csv->names);
+    struct text columns = {0};
+    list_columns(csv, &columns);
+    status s = status_new(STATUS_DATA, "%s: there is no column '%s'%s%s%s; the columns are: %s", csv->path, name,
+                          nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "",
+                          text_string(&columns));
+    text_free(&columns);
+    return s;
+}
+
+static status use_column(struct csv *csv, size_t column, bool is_target) {
+    struct role *role = &csv->roles[column];
+    if (role->at != NOT_USED)
+        return status_new(STATUS_DATA, "%s: column '%s' is used twice, as %s; see dataset.inputs and dataset.targets",
+                          csv->path, csv->names[column],
+                          role->is_target != is_target ? "input and as target"
+                          : is_target                  ? "target"
+                                                       : "input");
+    size_t *count = is_target ? &csv->base.target_size : &csv->base.input_size;
+    (is_target ? csv->target_columns : csv->input_columns)[*count] = column;
+    *role = (struct role){is_target, (*count)++};
+    return OK;
+}
+
+static status use_columns(struct csv *csv, const struct string_list *names, bool is_target) {
+    for (size_t i = 0; i < names->count; i++) {
+        size_t column;
+        TRY(find_column(csv, names->items[i], &column));
+        TRY(use_column(csv, column, is_target));
+    }
+    return OK;
+}
+
+static status use_same_columns(struct csv *csv, const struct csv *like) {
+    for (size_t i = 0, column; i < like->base.input_size; i++) {
+        TRY(find_column(csv, like->names[like->input_columns[i]], &column));
+        TRY(use_column(csv, column, false));
+    }
+    for (size_t i = 0, column; i < like->base.target_size; i++) {
+        TRY(find_column(csv, like->names[like->target_columns[i]], &column));
+        TRY(use_column(csv, column, true));
+    }
+    return OK;
+}
+
+static status choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *like) {
+    if (like) return use_same_columns(csv, like);
+    TRY(use_columns(csv, &config->targets, true));
+    if (config->targets.count == 0) TRY(use_column(csv, csv->n_columns - 1, true));
+    TRY(use_columns(csv, &config->inputs, false));
+    for (size_t i = 0; i < csv->n_columns && config->inputs.count == 0; i++)
+        if (csv->roles[i].at == NOT_USED) TRY(use_column(csv, i, false));
+    if (csv->base.input_size > 0) return OK;
+    return status_new(STATUS_DATA, "%s: no column is left for the inputs; the file has only: %s", csv->path,
+                      csv->names[0]);
+}
+
+/* ---- rows ---- */
+
+static status grow(struct csv *csv) {
+    if (csv->base.rows < csv->capacity) return OK;
+    size_t capacity = csv->capacity ? csv->capacity * 2 : 256;
+    size_t row = (csv->base.input_size + csv->base.target_size) * sizeof(double);
+    double *values = capacity > PTRDIFF_MAX / row ? NULL : realloc(csv->values, capacity * row);
+    if (values) csv->values = values;
+    size_t *lines = realloc(csv->lines, capacity * sizeof *lines);
+    if (lines) csv->lines = lines;
+    const char **labels = realloc(csv->labels, capacity * sizeof *labels);
+    if (labels) csv->labels = labels;
+    if (!values || !lines || !labels)
+        return status_new(STATUS_DATA, "%s: no memory for more than %zu rows", csv->path, csv->base.rows);
+    csv->capacity = capacity;
+    return OK;
+}
+
+static status refuse_value(const struct csv *csv, size_t column, const char *text) {
+    size_t line = csv->reader.record_line;
+    if (*text == 0)
+        return status_new(STATUS_DATA, "%s:row %zu: column '%s': there is no value", csv->path, line,
+                          csv->names[column]);
+    return status_new(STATUS_DATA, "%s:row %zu: column '%s': '%.40s' is no number", csv->path, line, csv->names[column],
+                      text);
+}
+
+static status take_row(struct csv *csv, bool *is_text) {
+    TRY(grow(csv));
+    size_t row = csv->base.rows, size = csv->base.input_size, total = size + csv->base.target_size;
+    double *values = csv->values + row * total;
+    csv->lines[row] = csv->reader.record_line;
+    csv->labels[row] = NULL;
+    for (size_t i = 0; i < csv->n_columns; i++) {
+        const struct role *role = &csv->roles[i];
+        const char *text = csv->reader.fields[i].text;
+        if (role->at == NOT_USED) continue;
+        double *value = &values[role->at + (role->is_target ? size : 0)];
+        bool may_be_label = role->is_target && *is_text && *text;
+        bool is_number = csv_number(text, value);
+        if (role->is_target && row == 0 && !csv->is_kind_known) *is_text = may_be_label = may_be_label && !is_number;
+        if (may_be_label)
+            csv->labels[row] = text;
+        else if (!is_number)
+            return refuse_value(csv, i, text);
+    }
+    csv->base.rows++;
+    return OK;
+}
+
+/* [may_be_text]: the target is one class column. Whether it holds labels or numbers, its first value says, or the
+ * training file. */
+static status read_rows(struct csv *csv, bool may_be_text, const struct csv *like) {
+    bool is_text = like ? like->n_classes > 0 : csv->has_given_classes || may_be_text;
+    for (bool has_record;;) {
+        TRY(csv_next(&csv->reader, &has_record));
+        if (!has_record) break;
+        if (csv->reader.count != csv->n_columns)
+            return status_new(STATUS_DATA, "%s:row %zu: there are %zu fields, but the header has %zu", csv->path,
+                              csv->reader.record_line, csv->reader.count, csv->n_columns);
+        TRY(take_row(csv, &is_text));
+    }
+    if (is_text && csv->base.rows > 0) return OK;
+    free(csv->labels);
+    csv->labels = NULL;
+    return OK;
+}
+
+/* ---- labels ---- */
+
+static bool is_utf8(const char *text) {
+    size_t left = strlen(text);
+    uint32_t code;
+    for (size_t bytes; left > 0; text += bytes, left -= bytes)
+        if ((bytes = utf8_decode(text, left, &code)) == 0) return false;
+    return true;
+}
+
+static status check_labels(const struct csv *csv) {
+    for (size_t row = 0; row < csv->base.rows; row++)
+        if (!is_utf8(csv->labels[row]))
+            return status_new(STATUS_DATA, "%s:row %zu: column '%s': the label is no text in UTF-8", csv->path,
+                              csv->lines[row], csv->names[csv->target_columns[0]]);
+    return OK;
+}
+
+static void take_classes(struct csv *csv, const struct string_list *classes) {
+    csv->classes = arena_alloc(csv->arena, classes->count * sizeof *csv->classes);
+    for (size_t i = 0; i < classes->count; i++) csv->classes[i] = arena_copy(csv->arena, classes->items[i]);
+    csv->n_classes = classes->count;
+    csv->has_given_classes = true;
+}
+
+static status collect_classes(struct csv *csv) {
+    void *sorted;
+    TRY(rows_alloc(csv->base.rows, sizeof *csv->classes, "labels", &sorted));
+    csv->classes = sorted;
+    memcpy(csv->classes, csv->labels, csv->base.rows * sizeof *csv->classes);
+    qsort(csv->classes, csv->base.rows, sizeof *csv->classes, by_name);
+    for (size_t i = 0; i < csv->base.rows; i++)
+        if (i == 0 || strcmp(csv->classes[i], csv->classes[csv->n_classes - 1]) != 0)
+            csv->classes[csv->n_classes++] = csv->classes[i];
+    return OK;
+}
+
+/* Labels become their place among the sorted labels of the training file. */
+static status number_labels(struct csv *csv, const struct csv *like) {
+    if (!csv->labels) return OK;
+    TRY(check_labels(csv));
+    if (!like && !csv->has_given_classes) TRY(collect_classes(csv));
+    const struct csv *known = like ? like : csv;
+    size_t total = csv->base.input_size + 1;
+    for (size_t row = 0; row < csv->base.rows; row++) {
+        const char **found =
+            bsearch(&csv->labels[row], known->classes, known->n_classes, sizeof *known->classes, by_name);
+        if (!found)
+            return status_new(STATUS_DATA, "%s:row %zu: column '%s': class '%.40s' is not in %s%s%s", csv->path,
+                              csv->lines[row], csv->names[csv->target_columns[0]], csv->labels[row],
+                              known->has_given_classes ? "the data that the model was trained with" : "'",
+                              known->has_given_classes ? "" : known->path, known->has_given_classes ? "" : "'");
+        csv->values[row * total + total - 1] = (double)(found - known->classes);
+    }
+    csv->base.classes = (int64_t)known->n_classes;
+    return OK;
+}
+
+/* ---- the source ---- */
+
+static status read_text(struct csv *csv) {
+    size_t size;
+    TRY(file_read(csv->path, &csv->text, &size));
+    return csv_start(&csv->reader, csv->path, csv->text, size);
+}
+
+static status open_all(struct csv *csv, const struct dataset_config *config, bool wants_classes,
+                       const struct csv *like) {
+    TRY(read_text(csv));
+    TRY(read_header(csv));
+    TRY(check_unique(csv));
+    if (!like) TRY(check_header(csv, config));
+    TRY(choose_columns(csv, config, like));
+    if (!like && wants_classes && config->classes.count) take_classes(csv, &config->classes);
+    csv->is_kind_known = like || csv->has_given_classes;
+    TRY(read_rows(csv, wants_classes && csv->base.target_size == 1, like));
+    TRY(number_labels(csv, like));
+    csv->base.input_dims = 1;
+    csv->base.input_shape[0] = (int64_t)csv->base.input_size;
+    return OK;
+}
+
+static void close_csv(struct source *source) {
+    struct csv *csv = (struct csv *)source;
+    csv_free(&csv->reader);
+    buffer_free(csv->text);
+    free(csv->values);
+    free(csv->lines);
+    free(csv->labels);
+    if (!csv->has_given_classes) buffer_free(csv->classes);
+    arena_destroy(csv->arena);
+    free(csv);
+}
+
+static status open_csv(const struct dataset_config *config, const char *path, bool wants_classes,
+                       const struct source *like, struct source **out) {
+    struct csv *csv = calloc(1, sizeof *csv);
+    if (!csv) return status_new(STATUS_BUG, "out of memory");
+    csv->base.format = &dataset_csv;
+    csv->base.is_small = true;
+    csv->arena = arena_create();
+    csv->path = arena_copy(csv->arena, path);
+    bool is_like = like && like->format == &dataset_csv;
+    status s = open_all(csv, config, wants_classes, is_like ? (const struct csv *)like : NULL);
+    if (s == OK)
+        *out = &csv->base;
+    else
+        close_csv(&csv->base);
+    return s;
+}
+
+static status read_csv(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
+    const struct csv *csv = (struct csv *)source;
+    size_t size = source->input_size, total = size + source->target_size;
+    for (size_t i = 0; i < count; i++) {
+        const double *values = csv->values + (first + i) * total;
+        if (inputs) memcpy(inputs + i * size, values, size * sizeof *values);
+        if (targets) memcpy(targets + i * (total - size), values + size, (total - size) * sizeof *values);
+    }
+    return OK;
+}
+
+static void describe_csv(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
+    const struct csv *csv = (const struct csv *)source;
+    text_printf(out, "%s:row %zu: column '%s'", csv->path, csv->lines[row],
+                csv->names[(is_target ? csv->target_columns : csv->input_columns)[element]]);
+}
+
+static struct string_list labels_of(const struct source *source) {
+    const struct csv *csv = (const struct csv *)source;
+    return (struct string_list){.items = csv->classes, .count = csv->n_classes};
+}
+
+static const char *const extensions[] = {".csv", NULL};
+const struct dataset_format dataset_csv = {.name = "csv",
+                                           .extensions = extensions,
+                                           .open = open_csv,
+                                           .read = read_csv,
+                                           .describe = describe_csv,
+                                           .labels = labels_of,
+                                           .close = close_csv};

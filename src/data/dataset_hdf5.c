@@ -1,0 +1,387 @@
+/* HDF5 files, as h5py writes them: one dataset for the inputs (or several vectors that are joined) and one for the
+ * targets. Files come from anywhere, so nothing outside the file is followed, no filter plugin is loaded, and
+ * each dataset is checked (hdf5_check.h) before a value of it is read. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/io.h"
+#include "data/hdf5_check.h"
+#include "data/internal.h"
+
+#define CHUNK_CACHE_BYTES ((size_t)64 << 20)
+#define CHUNK_CACHE_SLOTS 65537 /* a prime, so that neighbouring chunks do not push each other out */
+
+struct column {
+    const char *name;
+    hid_t dataset; /* -1: not open */
+    struct hdf5_shape of;
+};
+
+struct hdf5 {
+    struct source base;
+    struct arena *arena;
+    const char *path;
+    hid_t file; /* -1: not open */
+    int descriptor;
+    uint64_t bytes; /* of the file when it was opened */
+    size_t n_inputs, n_targets;
+    struct column *inputs, *targets;
+    bool is_nhwc; /* rows are (height, width, channels) in the file */
+    void *image;  /* (input_size) doubles: with is_nhwc, a row while its values change places */
+};
+
+/* libhdf5 is one library-wide state; Debian's build guards it by a lock of its own, others may not. */
+static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
+
+/* Each thread has its own error stack, which prints unless told not to. */
+static void library_enter(void) {
+    pthread_mutex_lock(&library);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+}
+
+static void library_leave(void) { pthread_mutex_unlock(&library); }
+
+/* ---- opening ---- */
+
+/* libhdf5 reads zeros where a file has become shorter than it was. */
+static status check_length(const struct hdf5 *h) {
+    struct io_info info;
+    TRY(io_stat_fd(h->descriptor, h->path, &info));
+    if (info.size >= h->bytes) return OK;
+    return status_new(STATUS_DATA, "%s: the file has become shorter since it was opened (%llu bytes of %llu)", h->path,
+                      (unsigned long long)info.size, (unsigned long long)h->bytes);
+}
+
+/* The system's file behind the open one. */
+static status find_descriptor(struct hdf5 *h) {
+    struct io_info info;
+    void *handle;
+    if (H5Fget_vfd_handle(h->file, H5P_DEFAULT, &handle) < 0)
+        return hdf5_failure(h->path, "the file cannot be examined");
+    h->descriptor = *(int *)handle;
+    TRY(io_stat_fd(h->descriptor, h->path, &info));
+    h->bytes = info.size;
+    return OK;
+}
+
+static status open_file(struct hdf5 *h) {
+    H5PLset_loading_state(0); /* no plugins */
+    htri_t is_hdf5 = H5Fis_hdf5(h->path);
+    if (is_hdf5 == 0) return status_new(STATUS_DATA, "%s: this is no HDF5 file", h->path);
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+#if H5_VERSION_GE(1, 10, 7) && !(H5_VERS_MAJOR == 1 && H5_VERS_MINOR == 12 && H5_VERS_RELEASE == 0)
+    H5Pset_file_locking(access, 0, 1); /* locks fail on NFS and Lustre, and readers need none */
+#endif
+    h->file = H5Fopen(h->path, H5F_ACC_RDONLY, access);
+    status s = h->file < 0 ? hdf5_failure(h->path, "cannot be opened as HDF5 file") : OK;
+    H5Pclose(access);
+    return s == OK ? find_descriptor(h) : s;
+}
+
+static herr_t add_name(hid_t group, const char *name, const H5L_info_t *info, void *context) {
+    (void)group, (void)info;
+    struct text *names = context;
+    if (names->length > 200) {
+        text_add(names, ", ...");
+        return 1;
+    }
+    text_printf(names, "%s%s", names->length ? ", " : "", name);
+    return 0;
+}
+
+static status missing(const struct hdf5 *h, const char *name) {
+    struct text names = {0};
+    H5Literate(h->file, H5_INDEX_NAME, H5_ITER_INC, NULL, add_name, &names);
+    status s = status_new(STATUS_DATA, "%s: there is no dataset '%s'; the file has: %s (see dataset.inputs, targets)",
+                          h->path, name, names.length ? text_string(&names) : "nothing");
+    text_free(&names);
+    return s;
+}
+
+/* Called before an external link is followed, also one behind a soft link. The type is libhdf5's. */
+/* NOLINTBEGIN(readability-non-const-parameter) */
+static herr_t refuse_link(const char *parent_file, const char *parent_group, const char *child_file,
+                          const char *child_object, unsigned *access_flags, hid_t access, void *context) {
+    (void)parent_file, (void)parent_group, (void)child_file, (void)child_object, (void)access_flags, (void)access;
+    (void)context;
+    return -1;
+}
+/* NOLINTEND(readability-non-const-parameter) */
+
+/* Each step of "a/b/c" must be a link inside this file. */
+static status check_links(const struct hdf5 *h, const char *name, hid_t access) {
+    char step[1024];
+    size_t length = strlen(name);
+    if (length >= sizeof step) return missing(h, name);
+    for (size_t i = 1; i <= length; i++) {
+        if ((name[i] != '/' && name[i] != 0) || name[i - 1] == '/') continue;
+        memcpy(step, name, i);
+        step[i] = 0;
+        H5L_info_t link;
+        if (H5Lexists(h->file, step, access) <= 0) return missing(h, name);
+        if (H5Lget_info(h->file, step, &link, access) < 0) return hdf5_failure(h->path, "'%s' cannot be found", step);
+        if (link.type != H5L_TYPE_HARD && link.type != H5L_TYPE_SOFT)
+            return status_new(STATUS_DATA, "%s: '%s' is a link to another file, which is not followed", h->path, step);
+    }
+    return OK;
+}
+
+static status open_dataset(const struct hdf5 *h, struct column *column) {
+    hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
+    H5Pset_elink_cb(access, refuse_link, NULL);
+    H5Pset_chunk_cache(access, CHUNK_CACHE_SLOTS, CHUNK_CACHE_BYTES, H5D_CHUNK_CACHE_W0_DEFAULT);
+    status s = check_links(h, column->name, access);
+    hid_t object = s == OK ? H5Oopen(h->file, column->name, access) : -1;
+    if (s != OK)
+        ;
+    else if (object < 0)
+        s = hdf5_failure(h->path, "'%s' cannot be opened", column->name);
+    else if (H5Iget_type(object) != H5I_DATASET)
+        s = status_new(STATUS_DATA, "%s: '%s' is a group, not a dataset; name a dataset in it, such as '%s/x'", h->path,
+                       column->name, column->name);
+    else
+        column->dataset = H5Dopen2(h->file, column->name, access);
+    if (s == OK && column->dataset < 0) s = hdf5_failure(h->path, "'%s' cannot be opened", column->name);
+    if (object >= 0) H5Oclose(object);
+    H5Pclose(access);
+    return s;
+}
+
+static status open_column(const struct hdf5 *h, struct column *column) {
+    TRY(open_dataset(h, column));
+    return hdf5_check(column->dataset, h->path, column->name, h->bytes, &column->of);
+}
+
+/* ---- the source ---- */
+
+static struct column *make_columns(struct hdf5 *h, const struct string_list *names, const char *fallback,
+                                   size_t *count) {
+    *count = names->count ? names->count : 1;
+    struct column *columns = arena_alloc(h->arena, *count * sizeof *columns);
+    for (size_t i = 0; i < *count; i++) {
+        columns[i].name = arena_copy(h->arena, names->count ? names->items[i] : fallback);
+        columns[i].dataset = -1;
+    }
+    return columns;
+}
+
+/* Opens all of one kind; *size: values of a row over all of them. */
+static status open_columns(const struct hdf5 *h, struct column *columns, size_t count, size_t *size) {
+    *size = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct column *column = &columns[i];
+        if (column->name[0] == 0) return status_new(STATUS_USAGE, "%s: the name of a dataset is empty", h->path);
+        TRY(open_column(h, column));
+        if (count > 1 && column->of.dims > 2)
+            return status_new(STATUS_DATA, "%s: dataset '%s' has rows of %d dimensions; only vectors can be joined",
+                              h->path, column->name, column->of.dims - 1);
+        if (column->of.shape[0] != h->inputs[0].of.shape[0])
+            return status_new(STATUS_DATA, "%s: dataset '%s' has %llu rows, but '%s' has %llu", h->path,
+                              h->inputs[0].name, (unsigned long long)h->inputs[0].of.shape[0], column->name,
+                              (unsigned long long)column->of.shape[0]);
+        *size += column->of.size;
+    }
+    return OK;
+}
+
+/* The same dataset twice is a slip of the pen; only values may be their own target (an autoencoder's). */
+static status check_names(const struct hdf5 *h, bool wants_classes) {
+    const struct column *all[] = {h->inputs, h->targets};
+    size_t counts[] = {h->n_inputs, h->n_targets};
+    for (size_t i = 0; i < h->n_inputs + h->n_targets; i++)
+        for (size_t j = i + 1; j < h->n_inputs + h->n_targets; j++) {
+            bool first = i >= counts[0], second = j >= counts[0];
+            const char *name = all[first][first ? i - counts[0] : i].name;
+            if (strcmp(name, all[second][second ? j - counts[0] : j].name) != 0) continue;
+            if (first != second && !wants_classes) continue;
+            return status_new(STATUS_DATA,
+                              "%s: dataset '%s' is used twice, as %s; see dataset.inputs and "
+                              "dataset.targets",
+                              h->path, name,
+                              first != second ? "input and as target"
+                              : first         ? "target"
+                                              : "input");
+        }
+    return OK;
+}
+
+static status open_all(struct hdf5 *h, const struct dataset_config *config, bool wants_classes) {
+    struct source *base = &h->base;
+    h->inputs = make_columns(h, &config->inputs, "x", &h->n_inputs);
+    h->targets = make_columns(h, &config->targets, "y", &h->n_targets);
+    TRY(check_names(h, wants_classes));
+    TRY(open_file(h));
+    TRY(open_columns(h, h->inputs, h->n_inputs, &base->input_size));
+    TRY(open_columns(h, h->targets, h->n_targets, &base->target_size));
+    base->rows = (size_t)h->inputs[0].of.shape[0];
+    base->input_dims = 1;
+    base->input_shape[0] = (int64_t)base->input_size;
+    base->is_float32 = true;
+    for (size_t i = 0; i < h->n_inputs; i++) base->is_float32 = base->is_float32 && h->inputs[i].of.is_float32;
+    if (h->n_inputs > 1 || h->inputs[0].of.dims == 1) return OK;
+    base->input_dims = h->inputs[0].of.dims - 1;
+    for (int i = 0; i < base->input_dims; i++) base->input_shape[i] = (int64_t)h->inputs[0].of.shape[i + 1];
+    base->is_bytes = h->inputs[0].of.is_bytes;
+    return OK;
+}
+
+/* The model sees (channels, height, width). */
+static status set_layout(struct hdf5 *h, const struct dataset_config *config) {
+    struct source *base = &h->base;
+    if (config->layout != LAYOUT_NHWC) return OK;
+    if (base->input_dims != 3)
+        return status_new(STATUS_USAGE,
+                          "dataset.layout: nhwc is for images, (rows, height, width, channels), but dataset '%s' of "
+                          "%s has %d dimension%s",
+                          h->inputs[0].name, h->path, h->inputs[0].of.dims, h->inputs[0].of.dims == 1 ? "" : "s");
+    int64_t height = base->input_shape[0], width = base->input_shape[1], channels = base->input_shape[2];
+    base->input_shape[0] = channels;
+    base->input_shape[1] = height;
+    base->input_shape[2] = width;
+    h->is_nhwc = true;
+    return rows_alloc(base->input_size, sizeof(double), "an image", &h->image);
+}
+
+static void close_hdf5(struct source *source) {
+    struct hdf5 *h = (struct hdf5 *)source;
+    library_enter();
+    for (size_t i = 0; i < h->n_inputs; i++)
+        if (h->inputs[i].dataset >= 0) H5Dclose(h->inputs[i].dataset);
+    for (size_t i = 0; i < h->n_targets; i++)
+        if (h->targets[i].dataset >= 0) H5Dclose(h->targets[i].dataset);
+    if (h->file >= 0) H5Fclose(h->file);
+    library_leave();
+    buffer_free(h->image);
+    arena_destroy(h->arena);
+    free(h);
+}
+
+static status open_hdf5(const struct dataset_config *config, const char *path, bool wants_classes,
+                        const struct source *like, struct source **out) {
+    (void)like;
+    struct hdf5 *h = calloc(1, sizeof *h);
+    if (!h) return status_new(STATUS_BUG, "out of memory");
+    h->base.format = &dataset_hdf5;
+    h->arena = arena_create();
+    h->path = arena_copy(h->arena, path);
+    h->file = -1;
+    library_enter();
+    status s = open_all(h, config, wants_classes);
+    library_leave();
+    if (s == OK) s = set_layout(h, config);
+    if (s == OK)
+        *out = &h->base;
+    else
+        close_hdf5(&h->base);
+    return s;
+}
+
+/* ---- reading ---- */
+
+/* The part of out (count, total) that a dataset with rows of shape extent[1..] fills; below 0 on failure. A dataset
+ * that fills it alone keeps its own number of dimensions: libhdf5 is many times faster then. */
+static hid_t memory_space(const struct column *column, const hsize_t *extent, size_t offset, size_t total) {
+    if (column->of.size == total) return H5Screate_simple(column->of.dims, extent, NULL);
+    const hsize_t shape[2] = {extent[0], total}, start[2] = {0, offset}, part[2] = {extent[0], column->of.size};
+    hid_t space = H5Screate_simple(2, shape, NULL);
+    if (space >= 0) H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, part, NULL);
+    return space;
+}
+
+/* Rows of one dataset to columns offset .. offset + size - 1 of out (count, total). */
+static status read_column(const struct hdf5 *h, const struct column *column, size_t first, size_t count, hid_t type,
+                          void *out, size_t offset, size_t total) {
+    hsize_t start[DATA_MAX_DIMS + 1] = {first}, extent[DATA_MAX_DIMS + 1];
+    memcpy(extent, column->of.shape, sizeof extent);
+    extent[0] = count;
+    hid_t space = H5Dget_space(column->dataset), memory = memory_space(column, extent, offset, total);
+    bool is_read = space >= 0 && memory >= 0 &&
+                   H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, extent, NULL) >= 0 &&
+                   H5Dread(column->dataset, type, memory, space, H5P_DEFAULT, out) >= 0;
+    status s = is_read ? OK
+                       : hdf5_failure(h->path, "rows %zu to %zu of dataset '%s' cannot be read", first,
+                                      first + count - 1, column->name);
+    if (space >= 0) H5Sclose(space);
+    if (memory >= 0) H5Sclose(memory);
+    return s;
+}
+
+static status read_columns(const struct hdf5 *h, const struct column *columns, size_t n, size_t first, size_t count,
+                           double *out, size_t total) {
+    size_t offset = 0;
+    for (size_t i = 0; i < n; i++) {
+        TRY(read_column(h, &columns[i], first, count, H5T_NATIVE_DOUBLE, out, offset, total));
+        offset += columns[i].of.size;
+    }
+    return OK;
+}
+
+/* One row of values of [bytes] bytes: (height, width, channels) -> (channels, height, width) */
+static void turn_image(const struct hdf5 *h, char *row, size_t bytes) {
+    size_t channels = (size_t)h->base.input_shape[0], pixels = h->base.input_size / channels;
+    memcpy(h->image, row, h->base.input_size * bytes);
+    for (size_t c = 0; c < channels; c++)
+        for (size_t p = 0; p < pixels; p++)
+            memcpy(row + (c * pixels + p) * bytes, (char *)h->image + (p * channels + c) * bytes, bytes);
+}
+
+static void turn_images(const struct hdf5 *h, void *rows, size_t count, size_t bytes) {
+    for (size_t i = 0; h->is_nhwc && i < count; i++)
+        turn_image(h, (char *)rows + i * h->base.input_size * bytes, bytes);
+}
+
+static status read_hdf5(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
+    const struct hdf5 *h = (struct hdf5 *)source;
+    library_enter();
+    status s = check_length(h);
+    if (s == OK && inputs) s = read_columns(h, h->inputs, h->n_inputs, first, count, inputs, source->input_size);
+    if (s == OK && targets) s = read_columns(h, h->targets, h->n_targets, first, count, targets, source->target_size);
+    library_leave();
+    if (s == OK && inputs) turn_images(h, inputs, count, sizeof *inputs);
+    return s;
+}
+
+static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
+    const struct hdf5 *h = (struct hdf5 *)source;
+    library_enter();
+    status s = check_length(h);
+    if (s == OK) s = read_column(h, h->inputs, first, count, H5T_NATIVE_UINT8, inputs, 0, source->input_size);
+    library_leave();
+    if (s == OK) turn_images(h, inputs, count, 1);
+    return s;
+}
+
+/* The place in the file of an element of a row as it is handed out. */
+static size_t element_in_file(const struct hdf5 *h, size_t element) {
+    size_t channels = (size_t)h->base.input_shape[0], pixels = h->base.input_size / channels;
+    return h->is_nhwc ? element % pixels * channels + element / pixels : element;
+}
+
+static void describe_hdf5(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
+    const struct hdf5 *h = (const struct hdf5 *)source;
+    const struct column *column = is_target ? h->targets : h->inputs;
+    if (!is_target) element = element_in_file(h, element);
+    for (; element >= column->of.size; column++) element -= column->of.size;
+    text_printf(out, "%s: dataset '%s', row %zu", h->path, column->name, row);
+    if (column->of.dims == 2) text_printf(out, ", column %zu", element);
+    if (column->of.dims <= 2) return;
+    size_t block = column->of.size;
+    for (int i = 1; i < column->of.dims; i++) {
+        block /= (size_t)column->of.shape[i];
+        text_printf(out, "%s%zu", i == 1 ? ", element [" : ", ", element / block);
+        element %= block;
+    }
+    text_add(out, "]");
+}
+
+static const char *const extensions[] = {".h5", ".hdf5", ".hdf", NULL};
+const struct dataset_format dataset_hdf5 = {.name = "hdf5",
+                                            .extensions = extensions,
+                                            .has_layout = true,
+                                            .open = open_hdf5,
+                                            .read = read_hdf5,
+                                            .read_bytes = read_bytes,
+                                            .describe = describe_hdf5,
+                                            .close = close_hdf5};

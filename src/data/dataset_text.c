@@ -1,0 +1,168 @@
+/* Text files for character-level models. The vocabulary is the characters of the training text; the text is kept as
+ * one id of 1, 2 or 4 bytes per character, and a row is a view of it, so that nothing is expanded in memory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "data/internal.h"
+#include "data/vocabulary.h"
+
+struct text_source {
+    struct source base;
+    char *path;
+    char *file; /* (size) UTF-8, until its characters are numbered */
+    size_t size;
+    size_t count;             /* characters that are used */
+    struct text characters;   /* the vocabulary as a string */
+    struct vocabulary *known; /* the same, for a validation file */
+    int width;                /* bytes of an id: 1, 2 or 4 */
+    void *ids;                /* (count) */
+};
+
+/* "<path>: line <n>: <sentence>" for the character at byte [at]. */
+static status refuse(const struct text_source *t, size_t at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static status refuse(const struct text_source *t, size_t at, const char *format, ...) {
+    size_t line = 1;
+    for (size_t i = 0; i < at; i++) line += t->file[i] == '\n';
+    va_list arguments;
+    va_start(arguments, format);
+    status s = status_newv(STATUS_DATA, format, arguments);
+    va_end(arguments);
+    return status_prefix(s, "%s: line %zu", t->path, line);
+}
+
+/* *count: characters of the file. Each must be one. */
+static status count_characters(const struct text_source *t, size_t *count) {
+    *count = 0;
+    for (size_t at = 0, length; at < t->size; at += length, ++*count) {
+        uint32_t code;
+        length = utf8_decode(t->file + at, t->size - at, &code);
+        if (length == 0)
+            return refuse(t, at, "byte %zu of the file is no UTF-8; convert the file (iconv -f latin1 -t utf-8)",
+                          at + 1);
+        if (code == 0) return refuse(t, at, "byte %zu of the file is 0; this is no text", at + 1);
+    }
+    return OK;
+}
+
+static uint32_t next_code(const struct text_source *t, size_t *at) {
+    uint32_t code = 0;
+    *at += utf8_decode(t->file + *at, t->size - *at, &code);
+    return code;
+}
+
+/* sorted(set(text)) */
+static status collect_vocabulary(struct text_source *t) {
+    bool *is_there = calloc(UTF8_CODES, sizeof *is_there);
+    if (!is_there) return status_new(STATUS_BUG, "out of memory");
+    for (size_t i = 0, at = 0; i < t->count; i++) is_there[next_code(t, &at)] = true;
+    for (uint32_t code = 0; code < UTF8_CODES; code++) {
+        char bytes[4];
+        if (is_there[code]) text_add_bytes(&t->characters, bytes, utf8_encode(code, bytes));
+    }
+    free(is_there);
+    return vocabulary_create(text_string(&t->characters), &t->known);
+}
+
+static void store_id(const struct text_source *t, size_t i, uint32_t id) {
+    if (t->width == 1) ((uint8_t *)t->ids)[i] = (uint8_t)id;
+    if (t->width == 2) ((uint16_t *)t->ids)[i] = (uint16_t)id;
+    if (t->width == 4) ((uint32_t *)t->ids)[i] = id;
+}
+
+static status number_characters(struct text_source *t, const struct text_source *like) {
+    const struct vocabulary *known = like ? like->known : t->known;
+    size_t vocabulary = vocabulary_size(known);
+    t->width = vocabulary <= 0x100 ? 1 : vocabulary <= 0x10000 ? 2 : 4;
+    t->base.vocabulary = t->base.classes = (int64_t)vocabulary;
+    TRY(rows_alloc(t->count, (size_t)t->width, "the text", &t->ids));
+    for (size_t i = 0, at = 0; i < t->count; i++) {
+        size_t before = at;
+        int64_t id = vocabulary_find(known, next_code(t, &at));
+        if (id < 0)
+            return refuse(t, before, "the character '%.*s' is not in '%s', so the model has no token for it",
+                          (int)(at - before), t->file + before, like->path);
+        store_id(t, i, (uint32_t)id);
+    }
+    return OK;
+}
+
+static status open_all(struct text_source *t, const struct text_config *config, const struct text_source *like) {
+    size_t all;
+    TRY(file_read(t->path, &t->file, &t->size));
+    TRY(count_characters(t, &all));
+    t->count = like ? all : (size_t)(config->truncate * (double)all);
+    TRY(tokens_shape(&t->base, t->count, config->block_size, config->stride, t->path, "characters"));
+    if (!like) TRY(collect_vocabulary(t));
+    TRY(number_characters(t, like));
+    buffer_free(t->file);
+    t->file = NULL;
+    return OK;
+}
+
+static void close_text(struct source *source) {
+    struct text_source *t = (struct text_source *)source;
+    buffer_free(t->file);
+    buffer_free(t->ids);
+    text_free(&t->characters);
+    vocabulary_destroy(t->known);
+    free(t->path);
+    free(t);
+}
+
+static status open_text(const struct dataset_config *config, const char *path, bool wants_classes,
+                        const struct source *like, struct source **out) {
+    (void)wants_classes;
+    struct text_source *t = calloc(1, sizeof *t);
+    if (!t) return status_new(STATUS_BUG, "out of memory");
+    t->base.format = &dataset_text;
+    t->base.is_small = true;
+    t->path = strdup(path);
+    status s = t->path ? open_all(t, &config->text, (const struct text_source *)like)
+                       : status_new(STATUS_BUG, "out of memory");
+    if (s == OK)
+        *out = &t->base;
+    else
+        close_text(&t->base);
+    return s;
+}
+
+static status read_text(const struct source *source, size_t row, int32_t *inputs, int64_t *targets) {
+    const struct text_source *t = (const struct text_source *)source;
+    size_t first = row * source->stride, size = source->input_size;
+    if (t->width == 1)
+        for (size_t i = 0; i < size; i++) inputs[i] = ((const uint8_t *)t->ids + first)[i];
+    else if (t->width == 2)
+        for (size_t i = 0; i < size; i++) inputs[i] = ((const uint16_t *)t->ids + first)[i];
+    else
+        for (size_t i = 0; i < size; i++) inputs[i] = (int32_t)((const uint32_t *)t->ids + first)[i];
+    size_t last = first + size;
+    for (size_t i = 0; i + 1 < size; i++) targets[i] = inputs[i + 1];
+    targets[size - 1] = t->width == 1   ? ((const uint8_t *)t->ids)[last]
+                        : t->width == 2 ? ((const uint16_t *)t->ids)[last]
+                                        : ((const uint32_t *)t->ids)[last];
+    return OK;
+}
+
+static status digest_text(const struct source *source, struct digest *digest) {
+    const struct text_source *t = (const struct text_source *)source;
+    uint64_t shape[] = {source->stride, (uint64_t)t->width, t->count};
+    digest_add(digest, shape, sizeof shape);
+    digest_add(digest, text_string(&t->characters), t->characters.length);
+    digest_add(digest, t->ids, t->count * (size_t)t->width);
+    return OK;
+}
+
+static const char *vocabulary_of(const struct source *source) {
+    return text_string(&((const struct text_source *)source)->characters);
+}
+
+static const char *const extensions[] = {".txt", NULL};
+const struct dataset_format dataset_text = {.name = "text",
+                                            .extensions = extensions,
+                                            .open = open_text,
+                                            .read_tokens = read_text,
+                                            .digest = digest_text,
+                                            .vocabulary = vocabulary_of,
+                                            .close = close_text};

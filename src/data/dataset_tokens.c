@@ -1,0 +1,180 @@
+/* Files of token ids, as nanoGPT writes them: little-endian uint16 or uint32, one after the other, nothing else. Each
+ * row is one read at its place, so a file may be larger than the memory and may shrink without killing the process,
+ * as it would if it were mapped. */
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "data/internal.h"
+
+#define PIECE ((size_t)1 << 20) /* bytes */
+#define SAMPLES 64
+
+struct tokens {
+    struct source base;
+    char *path;
+    int fd; /* -1: not open */
+    size_t width, count;
+};
+
+status tokens_shape(struct source *source, size_t count, int64_t block_size, int64_t stride, const char *path,
+                    const char *what) {
+    size_t block = (size_t)block_size;
+    if (count <= block)
+        return status_new(STATUS_DATA,
+                          "%s: %zu %s are used, but a row and its targets take block_size + 1 = %zu; use a smaller "
+                          "block_size or a larger part of the file",
+                          path, count, what, block + 1);
+    source->input_kind = INPUT_TOKENS;
+    source->stride = (size_t)stride;
+    source->rows = (count - block - 1) / source->stride + 1;
+    source->input_dims = 1;
+    source->input_shape[0] = block_size;
+    source->input_size = source->target_size = block;
+    return OK;
+}
+
+static uint32_t token_at(const struct tokens *t, const void *bytes, size_t i) {
+    uint16_t narrow;
+    uint32_t wide;
+    if (t->width == sizeof narrow) {
+        memcpy(&narrow, (const char *)bytes + i * sizeof narrow, sizeof narrow);
+        return le16toh(narrow);
+    }
+    memcpy(&wide, (const char *)bytes + i * sizeof wide, sizeof wide);
+    return le32toh(wide);
+}
+
+/* Tokens first .. first + count - 1 as the file has them. */
+static status read_raw(const struct tokens *t, size_t first, size_t count, void *bytes) {
+    size_t got;
+    TRY(io_read_at(t->fd, t->path, bytes, count * t->width, first * t->width, &got));
+    if (got == count * t->width) return OK;
+    return status_new(STATUS_DATA, "%s: the file has become shorter since it was opened", t->path);
+}
+
+/* Calls visit(context, bytes (count tokens), count) with all of the file, in order. */
+static status each_piece(const struct tokens *t, void (*visit)(const struct tokens *, void *, const void *, size_t),
+                         void *context) {
+    void *piece = malloc(PIECE);
+    if (!piece) return status_new(STATUS_BUG, "out of memory");
+    status s = OK;
+    for (size_t first = 0, most = PIECE / t->width, n; s == OK && first < t->count; first += n) {
+        n = t->count - first < most ? t->count - first : most;
+        s = read_raw(t, first, n, piece);
+        if (s == OK) visit(t, context, piece, n);
+    }
+    free(piece);
+    return s;
+}
+
+static void visit_largest(const struct tokens *t, void *context, const void *bytes, size_t count) {
+    uint32_t *largest = context;
+    for (size_t i = 0; i < count; i++)
+        if (token_at(t, bytes, i) > *largest) *largest = token_at(t, bytes, i);
+}
+
+static status find_vocabulary(struct tokens *t, const struct tokens_config *config, const struct source *like) {
+    int64_t *vocabulary = &t->base.vocabulary;
+    if (config->vocabulary != SCHEMA_NO_INT || like) {
+        *vocabulary = like ? like->vocabulary : config->vocabulary;
+    } else {
+        uint32_t largest = 0;
+        TRY(each_piece(t, visit_largest, &largest));
+        if (largest >= INT32_MAX)
+            return status_new(STATUS_DATA,
+                              "%s: there is a token %u, which is too large; is dataset.tokens.dtype right?", t->path,
+                              largest);
+        *vocabulary = (int64_t)largest + 1;
+    }
+    t->base.classes = *vocabulary;
+    return OK;
+}
+
+static status open_all(struct tokens *t, const struct tokens_config *config, const struct source *like) {
+    struct io_info info;
+    TRY(io_open(t->path, &t->fd));
+    TRY(io_stat_fd(t->fd, t->path, &info));
+    if (info.size % t->width != 0)
+        return status_new(STATUS_DATA, "%s: its size, %llu bytes, is no multiple of %zu: it holds no tokens of type %s",
+                          t->path, (unsigned long long)info.size, t->width, t->width == 2 ? "uint16" : "uint32");
+    t->count = (size_t)(info.size / t->width);
+    int64_t stride = config->stride == SCHEMA_NO_INT ? config->block_size : config->stride;
+    TRY(tokens_shape(&t->base, t->count, config->block_size, stride, t->path, "tokens"));
+    return find_vocabulary(t, config, like);
+}
+
+static void close_tokens(struct source *source) {
+    struct tokens *t = (struct tokens *)source;
+    if (t->fd >= 0) status_free(io_close(t->fd, t->path)); /* nothing was written that could be lost */
+    free(t->path);
+    free(t);
+}
+
+static status open_tokens(const struct dataset_config *config, const char *path, bool wants_classes,
+                          const struct source *like, struct source **out) {
+    (void)wants_classes;
+    struct tokens *t = calloc(1, sizeof *t);
+    if (!t) return status_new(STATUS_BUG, "out of memory");
+    t->base.format = &dataset_tokens;
+    t->fd = -1;
+    t->width = config->tokens.type == TOKEN_UINT16 ? sizeof(uint16_t) : sizeof(uint32_t);
+    t->path = strdup(path);
+    status s = t->path ? open_all(t, &config->tokens, like) : status_new(STATUS_BUG, "out of memory");
+    if (s == OK)
+        *out = &t->base;
+    else
+        close_tokens(&t->base);
+    return s;
+}
+
+static status take(const struct tokens *t, size_t at, uint32_t token, int32_t *out) {
+    if (token >= (uint64_t)t->base.vocabulary)
+        return status_new(STATUS_DATA,
+                          "%s: token number %zu is %u, but the vocabulary has %lld (dataset.tokens.vocabulary); is "
+                          "dataset.tokens.dtype right?",
+                          t->path, at, token, (long long)t->base.vocabulary);
+    *out = (int32_t)token;
+    return OK;
+}
+
+/* The raw tokens are read to where the targets go: 8 bytes per token there, and at most 4 for one more token. */
+static status read_tokens(const struct source *source, size_t row, int32_t *inputs, int64_t *targets) {
+    const struct tokens *t = (const struct tokens *)source;
+    size_t first = row * source->stride, size = source->input_size;
+    int32_t last = 0;
+    TRY(read_raw(t, first, size + 1, targets));
+    for (size_t i = 0; i < size; i++) TRY(take(t, first + i, token_at(t, targets, i), &inputs[i]));
+    TRY(take(t, first + size, token_at(t, targets, size), &last));
+    for (size_t i = 0; i + 1 < size; i++) targets[i] = inputs[i + 1];
+    targets[size - 1] = last;
+    return OK;
+}
+
+static void visit_digest(const struct tokens *t, void *context, const void *bytes, size_t count) {
+    digest_add(context, bytes, count * t->width);
+}
+
+/* All tokens, or of a large file its size and pieces of it, evenly spaced. */
+static status digest_tokens(const struct source *source, struct digest *digest) {
+    const struct tokens *t = (const struct tokens *)source;
+    uint64_t shape[] = {source->stride, t->width, t->count, (uint64_t)source->vocabulary};
+    digest_add(digest, shape, sizeof shape);
+    if ((double)t->count * (double)t->width <= MOST_DIGESTED) return each_piece(t, visit_digest, digest);
+    char piece[4096];
+    size_t n = sizeof piece / t->width;
+    for (size_t i = 0; i < SAMPLES; i++) {
+        TRY(read_raw(t, (t->count - n) / (SAMPLES - 1) * i, n, piece));
+        digest_add(digest, piece, sizeof piece);
+    }
+    return OK;
+}
+
+static const char *const extensions[] = {".bin", NULL};
+const struct dataset_format dataset_tokens = {.name = "tokens",
+                                              .extensions = extensions,
+                                              .open = open_tokens,
+                                              .read_tokens = read_tokens,
+                                              .digest = digest_tokens,
+                                              .close = close_tokens};

@@ -1,0 +1,36 @@
+/* The table of dataset formats. */
+#include <string.h>
+#include <strings.h>
+
+#include "data/internal.h"
+
+static const struct dataset_format *const formats[] = {
+#define X(name) &dataset_##name,
+    DATASET_FORMATS(X)
+#undef X
+};
+
+#define X(name) +1
+enum { N_FORMATS = DATASET_FORMATS(X) };
+#undef X
+
+const struct dataset_format *dataset_format_at(size_t index) { return index < N_FORMATS ? formats[index] : NULL; }
+
+static bool ends_with(const char *path, const char *extension) {
+    size_t length = strlen(path), tail = strlen(extension);
+    return length > tail && strcasecmp(path + length - tail, extension) == 0;
+}
+
+const struct dataset_format *dataset_format_of(const struct dataset_config *config, const char *path) {
+    if (config->format > 0) return dataset_format_at((size_t)config->format - 1);
+    for (size_t i = 0; path && dataset_format_at(i); i++) {
+        const char *const *extension = formats[i]->extensions;
+        for (; extension && *extension; extension++)
+            if (ends_with(path, *extension)) return formats[i];
+    }
+    return NULL;
+}
+
+void dataset_format_names(struct text *out) {
+    for (size_t i = 0; dataset_format_at(i); i++) text_printf(out, "%s%s", i ? ", " : "", formats[i]->name);
+}

@@ -1,0 +1,175 @@
+/* Each check is there because libhdf5 1.10 does without: sizes that do not fit the file, chunks that do not tile the
+ * dataset (their bytes are then copied from beyond a buffer), values that were never written. */
+#include "data/hdf5_check.h"
+
+#include <limits.h>
+#include <stdio.h>
+
+#include "base/hdf5.h"
+
+#define MOST_CHUNK_BYTES 1073741824.0 /* a larger chunk is no honest file's */
+#define MOST_CHUNKS_LOOKED_AT 64      /* finding the n-th costs n steps */
+
+struct check {
+    hid_t dataset, space, plan; /* plan: the creation properties */
+    const char *path, *name;
+    uint64_t file_bytes;
+    size_t value_bytes;
+    hsize_t chunk[DATA_MAX_DIMS + 1];
+};
+
+status hdf5_failure(const char *path, const char *format, ...) {
+    char reason[160];
+    hdf5_reason(reason, sizeof reason, "libhdf5 gives no reason");
+    va_list arguments;
+    va_start(arguments, format);
+    status what = status_newv(STATUS_DATA, format, arguments);
+    va_end(arguments);
+    status s = status_new(STATUS_DATA, "%s: %s: %s", path, status_message(what), reason);
+    status_free(what);
+    return s;
+}
+
+/* "<path>: dataset '<name>' <sentence>" */
+static status refuse(const struct check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static status refuse(const struct check *c, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    status what = status_newv(STATUS_DATA, format, arguments);
+    va_end(arguments);
+    status s = status_new(STATUS_DATA, "%s: dataset '%s' %s", c->path, c->name, status_message(what));
+    status_free(what);
+    return s;
+}
+
+static status check_type(struct check *c, struct hdf5_shape *out) {
+    static const char *const names[] = {"integer",  "float",     "time",        "string", "bit field", "opaque",
+                                        "compound", "reference", "enumeration", "vlen",   "array"};
+    hid_t type = H5Dget_type(c->dataset);
+    H5T_class_t class = type < 0 ? H5T_NO_CLASS : H5Tget_class(type);
+    size_t bytes = c->value_bytes = type < 0 ? 0 : H5Tget_size(type);
+    out->is_bytes = class == H5T_INTEGER && bytes == 1 && H5Tget_sign(type) == H5T_SGN_NONE;
+    if (type >= 0) H5Tclose(type);
+    out->is_float32 = bytes <= (class == H5T_FLOAT ? 4 : 2);
+    if (class == H5T_ENUM)
+        return refuse(c, "is of an enumeration type (h5py's way to store bool); save it with .astype('uint8')");
+    if (class != H5T_INTEGER && class != H5T_FLOAT)
+        return refuse(c, "is of type %s; only integers and floats can be read",
+                      class >= 0 && class < H5T_NCLASSES ? names[class] : "unknown");
+    if (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || (class == H5T_FLOAT && bytes == 16)) return OK;
+    return refuse(c, "has numbers of %zu bytes, which no program writes; the file may be damaged", bytes);
+}
+
+static status check_shape(const struct check *c, struct hdf5_shape *out) {
+    int dims = out->dims = H5Sget_simple_extent_ndims(c->space);
+    bool is_good = dims >= 1 && dims <= DATA_MAX_DIMS + 1 && H5Sis_simple(c->space) > 0 &&
+                   H5Sget_simple_extent_dims(c->space, out->shape, NULL) == dims;
+    if (!is_good) return refuse(c, "has %d dimensions; rows need 1 to %d", dims, DATA_MAX_DIMS + 1);
+    out->size = 1;
+    for (int i = 1; i < dims; i++) {
+        if (out->shape[i] == 0) return refuse(c, "has rows of 0 values");
+        if (out->shape[i] > (hsize_t)INT_MAX / out->size) return refuse(c, "has rows of more than %d values", INT_MAX);
+        out->size *= (size_t)out->shape[i];
+    }
+    if (out->shape[0] > PTRDIFF_MAX / 16 / out->size)
+        return refuse(c, "says it has %llu rows; the file may be damaged", (unsigned long long)out->shape[0]);
+    return OK;
+}
+
+static status check_filters(const struct check *c) {
+    int filters = H5Pget_nfilters(c->plan);
+    for (int i = 0; i < filters; i++) {
+        unsigned flags, values[32], config;
+        size_t n_values = 32;
+        char name[64] = "";
+        H5Z_filter_t filter =
+            H5Pget_filter2(c->plan, (unsigned)i, &flags, &n_values, values, sizeof name, name, &config);
+        if (filter >= 0 && H5Zfilter_avail(filter) > 0) continue;
+        return refuse(c,
+                      "is compressed by filter %d (%s), which is not built in; write it again with compression='gzip' "
+                      "or none",
+                      (int)filter, name[0] ? name : "no name");
+    }
+    return OK;
+}
+
+static status does_not_fit(const struct check *c) {
+    return refuse(c, "and its values do not fit together; the file is damaged or was not copied to its end");
+}
+
+/* One piece, as long as the shape says, inside the file (compact: in the dataset's header). */
+static status check_piece(const struct check *c, const struct hdf5_shape *shape, bool is_compact) {
+    hsize_t stored = H5Dget_storage_size(c->dataset);
+    haddr_t at = is_compact ? 0 : H5Dget_offset(c->dataset);
+    double expected = (double)shape->shape[0] * (double)shape->size * (double)c->value_bytes;
+    if ((double)stored != expected || stored > c->file_bytes || at > c->file_bytes - stored) return does_not_fit(c);
+    return OK;
+}
+
+/* The first chunks start where a chunk may start. */
+static status check_places(const struct check *c, const struct hdf5_shape *shape, hsize_t chunks) {
+    for (hsize_t i = 0; i < chunks && i < MOST_CHUNKS_LOOKED_AT; i++) {
+        hsize_t start[DATA_MAX_DIMS + 1] = {0}, bytes;
+        unsigned mask;
+        haddr_t at;
+        if (H5Dget_chunk_info(c->dataset, c->space, i, start, &mask, &at, &bytes) < 0)
+            return hdf5_failure(c->path, "dataset '%s' cannot be read", c->name);
+        if (bytes > c->file_bytes || at > c->file_bytes - bytes) return does_not_fit(c);
+        for (int d = 0; d < shape->dims; d++)
+            if (start[d] >= shape->shape[d] || start[d] % c->chunk[d] != 0) return does_not_fit(c);
+    }
+    return OK;
+}
+
+/* As many chunks as tile the shape; without filters, as many bytes as they hold. */
+static status check_chunks(struct check *c, const struct hdf5_shape *shape) {
+    double bytes = (double)c->value_bytes, expected = 1;
+    int dims = H5Pget_chunk(c->plan, DATA_MAX_DIMS + 1, c->chunk);
+    if (dims != shape->dims) return does_not_fit(c);
+    for (int i = 0; i < dims; i++) {
+        if (c->chunk[i] == 0) return does_not_fit(c);
+        bytes *= (double)c->chunk[i];
+        hsize_t tiles = shape->shape[i] / c->chunk[i] + (shape->shape[i] % c->chunk[i] != 0);
+        expected *= (double)tiles;
+    }
+    if (bytes > MOST_CHUNK_BYTES) return refuse(c, "has chunks of %g bytes; at most 1 GiB is read", bytes);
+    hsize_t chunks, stored = H5Dget_storage_size(c->dataset);
+    if (H5Dget_num_chunks(c->dataset, c->space, &chunks) < 0)
+        return hdf5_failure(c->path, "dataset '%s' cannot be read", c->name);
+    if ((double)chunks < expected)
+        return refuse(c, "has %llu chunks of %g: its other values were never written", (unsigned long long)chunks,
+                      expected);
+    if ((double)chunks > expected || stored > c->file_bytes) return does_not_fit(c);
+    if (H5Pget_nfilters(c->plan) == 0 && (double)stored != (double)chunks * bytes) return does_not_fit(c);
+    return check_places(c, shape, chunks);
+}
+
+static status check_layout(struct check *c, const struct hdf5_shape *shape) {
+    H5D_layout_t layout = H5Pget_layout(c->plan);
+    H5D_space_status_t allocated;
+    TRY(check_filters(c));
+    if (layout == H5D_VIRTUAL || H5Pget_external_count(c->plan) != 0)
+        return refuse(c, "has its values in other files, which are not followed");
+    if (shape->shape[0] == 0) return OK;
+    if (H5Dget_space_status(c->dataset, &allocated) < 0)
+        return hdf5_failure(c->path, "dataset '%s' cannot be read", c->name);
+    if (allocated == H5D_SPACE_STATUS_NOT_ALLOCATED) return refuse(c, "was created but its values were never written");
+    return layout == H5D_CHUNKED ? check_chunks(c, shape) : check_piece(c, shape, layout == H5D_COMPACT);
+}
+
+static status check_all(struct check *c, struct hdf5_shape *shape) {
+    if (c->space < 0 || c->plan < 0) return hdf5_failure(c->path, "dataset '%s' cannot be read", c->name);
+    TRY(check_type(c, shape));
+    TRY(check_shape(c, shape));
+    return check_layout(c, shape);
+}
+
+status hdf5_check(hid_t dataset, const char *path, const char *name, uint64_t file_bytes, struct hdf5_shape *shape) {
+    struct check c = {.dataset = dataset, .path = path, .name = name, .file_bytes = file_bytes};
+    c.space = H5Dget_space(dataset);
+    c.plan = H5Dget_create_plist(dataset);
+    status s = check_all(&c, shape);
+    if (c.space >= 0) H5Sclose(c.space);
+    if (c.plan >= 0) H5Pclose(c.plan);
+    return s;
+}

@@ -1,0 +1,345 @@
+/* A ring of batches. Without a thread it has one slot, filled in loader_next. With one, the thread fills slots ahead
+ * while the caller holds the slot it was given last; batches are numbered from the start of the epoch, and batch b lies
+ * in slot b mod slots. */
+#include "data/loader.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "data/internal.h"
+
+#define AUTOMATIC_PREFETCH 2
+
+struct loader {
+    struct dataset *dataset;
+    enum dataset_part part;
+    struct sampler_config sampler; /* training */
+    int rank, world_size;
+    size_t part_rows, length;                  /* rows of the part; rows this rank draws in an epoch */
+    size_t first_row;                          /* evaluation: of this rank's range */
+    size_t batch_rows, n_batches, own_batches; /* own: this rank's; n_batches: the most of any rank */
+    int64_t *indices, *scratch;                /* (length) the epoch's rows; (part_rows) */
+    double *cumulative;                        /* (part_rows) for a weighted sampler */
+    int64_t epoch;
+    float *image; /* (input_size) for dataset_augment; NULL: nothing is augmented */
+
+    size_t slots;
+    char **inputs, **targets; /* (slots): a batch each */
+
+    bool has_thread;
+    pthread_t thread;
+    pthread_mutex_t mutex; /* guards what follows, and the thread's use of indices */
+    pthread_cond_t changed;
+    size_t filled, taken; /* batches of this epoch that were read; that were handed out */
+    size_t in_use;        /* batches from this one on may be in the caller's hands or the ring */
+    bool is_reading, is_paused, is_stopping;
+    status failure; /* of reading batch [filled]; the thread rests */
+};
+
+/* ---- reading ---- */
+
+/* Where a batch lies in the epoch's indices. */
+struct span {
+    size_t first, rows;
+};
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+static struct span span_of(const struct loader *loader, size_t batch) {
+    const struct sampler_config *sampler = &loader->sampler;
+    if (sampler->shards) { /* the shards of this rank, of a batch of all ranks */
+        size_t global = (size_t)sampler->global_batch_size, first = batch * global;
+        size_t rows = least(loader->length - first, global), world = (size_t)loader->world_size;
+        size_t begin = sampler_shard(sampler->shards, world, (size_t)loader->rank);
+        size_t end = sampler_shard(sampler->shards, world, (size_t)loader->rank + 1);
+        begin = sampler_shard(rows, sampler->shards, begin);
+        end = sampler_shard(rows, sampler->shards, end);
+        return (struct span){first + begin, end - begin};
+    }
+    size_t first = least(batch * loader->batch_rows, loader->length);
+    return (struct span){first, least(loader->length - first, loader->batch_rows)};
+}
+
+static status read_batch(struct loader *loader, size_t batch) {
+    size_t slot = batch % loader->slots;
+    struct span span = span_of(loader, batch);
+    size_t rows = span.rows;
+    const int64_t *positions = loader->indices + span.first;
+    if (rows == 0) return OK;
+    TRY(dataset_read(loader->dataset, loader->part, positions, rows, loader->inputs[slot], loader->targets[slot]));
+    if (loader->image)
+        dataset_augment(loader->dataset, loader->epoch, positions, rows, (float *)(void *)loader->inputs[slot],
+                        loader->image);
+    return OK;
+}
+
+static bool can_read(const struct loader *loader) {
+    return !loader->is_paused && !loader->failure && loader->filled < loader->own_batches &&
+           loader->filled - loader->in_use < loader->slots;
+}
+
+static void *read_ahead(void *context) {
+    struct loader *loader = context;
+    pthread_mutex_lock(&loader->mutex);
+    while (!loader->is_stopping) {
+        if (!can_read(loader)) {
+            pthread_cond_wait(&loader->changed, &loader->mutex);
+            continue;
+        }
+        size_t batch = loader->filled;
+        loader->is_reading = true;
+        pthread_mutex_unlock(&loader->mutex);
+        status s = read_batch(loader, batch);
+        pthread_mutex_lock(&loader->mutex);
+        loader->is_reading = false;
+        loader->failure = s;
+        if (s == OK) loader->filled++;
+        pthread_cond_broadcast(&loader->changed);
+    }
+    pthread_mutex_unlock(&loader->mutex);
+    return NULL;
+}
+
+/* Signals are for the main thread. */
+static status start_thread(struct loader *loader) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&loader->thread, NULL, read_ahead, loader);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) return status_errno(STATUS_IO, error, "cannot start the thread that reads batches ahead");
+    loader->has_thread = true;
+    return OK;
+}
+
+/* ---- making ---- */
+
+static status allocate(struct loader *loader, size_t slots) {
+    const struct dataset_info *info = dataset_info(loader->dataset);
+    size_t target_bytes = dataset_target_bytes(info);
+    void *block;
+    TRY(rows_alloc(loader->length, sizeof(int64_t), "the order of the rows", &block));
+    loader->indices = block;
+    bool is_weighted = loader->sampler.type == SAMPLER_WEIGHTED, is_training = loader->part == DATASET_TRAIN;
+    if (is_training && dataset_augments(loader->dataset)) {
+        TRY(rows_alloc(info->input_size, sizeof(float), "an image", &block));
+        loader->image = block;
+    }
+    if (is_training && (loader->sampler.shuffle || is_weighted)) {
+        TRY(rows_alloc(loader->part_rows, sizeof(int64_t), "the order of the rows", &block));
+        loader->scratch = block;
+    }
+    loader->inputs = calloc(slots, sizeof *loader->inputs);
+    loader->targets = calloc(slots, sizeof *loader->targets);
+    if (!loader->inputs || !loader->targets) return status_new(STATUS_BUG, "out of memory");
+    loader->slots = slots;
+    for (size_t i = 0; i < slots; i++) {
+        TRY(rows_alloc(loader->batch_rows, info->input_size * sizeof(float), "the inputs of a batch", &block));
+        loader->inputs[i] = block;
+        TRY(rows_alloc(loader->batch_rows, target_bytes, "the targets of a batch", &block));
+        loader->targets[i] = block;
+    }
+    return OK;
+}
+
+/* The weights of a weighted sampler, before its first epoch is drawn. */
+static status weigh(struct loader *loader) {
+    const struct dataset_info *info = dataset_info(loader->dataset);
+    void *classes, *cumulative;
+    if (loader->part != DATASET_TRAIN || loader->sampler.type != SAMPLER_WEIGHTED) return OK;
+    if (info->target_kind != TARGET_CLASS || info->input_kind == INPUT_TOKENS)
+        return status_new(STATUS_USAGE,
+                          "sampler.type weighted draws each class equally often, but the targets are not one class "
+                          "per row");
+    TRY(rows_alloc(loader->part_rows, sizeof(double), "the weights of the rows", &cumulative));
+    loader->cumulative = cumulative;
+    loader->sampler.cumulative = cumulative;
+    TRY(rows_alloc(loader->part_rows, sizeof(int64_t), "the classes of the rows", &classes));
+    status s = dataset_train_classes(loader->dataset, classes);
+    if (s == OK) s = sampler_weigh(classes, loader->part_rows, info->classes, cumulative);
+    buffer_free(classes);
+    return s;
+}
+
+/* Batches of [length] rows. */
+static size_t batches_of(const struct loader *loader, size_t length, size_t batch) {
+    bool drops = loader->part == DATASET_TRAIN && loader->sampler.drop_last_batch;
+    return length / batch + (!drops && length % batch != 0);
+}
+
+static status finish(struct loader *loader, int64_t prefetch, struct loader **out) {
+    if (prefetch < 0) prefetch = dataset_is_in_memory(loader->dataset) ? 0 : AUTOMATIC_PREFETCH;
+    if ((size_t)prefetch > loader->n_batches) prefetch = (int64_t)loader->n_batches;
+    status s = allocate(loader, (size_t)prefetch + 1);
+    if (s == OK) s = weigh(loader);
+    if (s == OK) s = loader_seek(loader, 0, 0);
+    if (s == OK && prefetch > 0) s = start_thread(loader);
+    if (s == OK)
+        *out = loader;
+    else
+        loader_destroy(loader);
+    return s;
+}
+
+static struct loader *new_loader(struct dataset *dataset, enum dataset_part part, size_t batch, int rank,
+                                 int world_size) {
+    struct loader *loader = calloc(1, sizeof *loader);
+    if (!loader) return NULL;
+    const struct dataset_info *info = dataset_info(dataset);
+    loader->dataset = dataset;
+    loader->part = part;
+    loader->part_rows = part == DATASET_TRAIN ? info->train_rows : info->validation_rows;
+    loader->batch_rows = batch;
+    loader->rank = rank;
+    loader->world_size = world_size;
+    pthread_mutex_init(&loader->mutex, NULL);
+    pthread_cond_init(&loader->changed, NULL);
+    return loader;
+}
+
+/* A batch is never larger than what a rank draws, so that a large batch_size costs no memory. */
+static void limit_batch(struct loader *loader, size_t most) {
+    if (loader->batch_rows > most) loader->batch_rows = most ? most : 1;
+}
+
+/* All ranks draw the order of one process and cut its batches. */
+static void shape_shards(struct loader *loader) {
+    const struct sampler_config *sampler = &loader->sampler;
+    size_t global = (size_t)sampler->global_batch_size, world = (size_t)loader->world_size;
+    size_t shards = sampler_shard(sampler->shards, world, (size_t)loader->rank + 1) -
+                    sampler_shard(sampler->shards, world, (size_t)loader->rank);
+    loader->length = sampler_length(sampler, loader->part_rows, 1);
+    loader->n_batches = batches_of(loader, loader->length, global);
+    loader->batch_rows = (least(global, loader->length) * shards + sampler->shards - 1) / sampler->shards;
+    if (loader->batch_rows == 0) loader->batch_rows = 1;
+}
+
+status loader_create(struct dataset *dataset, const struct sampler_config *sampler, size_t batch, int rank,
+                     int world_size, int64_t prefetch, struct loader **out) {
+    *out = NULL;
+    struct loader *loader = new_loader(dataset, DATASET_TRAIN, batch, rank, world_size);
+    if (!loader) return status_new(STATUS_BUG, "out of memory");
+    loader->sampler = *sampler;
+    if (sampler->shards)
+        shape_shards(loader);
+    else {
+        size_t most = sampler_length(sampler, loader->part_rows, world_size);
+        loader->length = sampler_own_length(sampler, loader->part_rows, rank, world_size);
+        loader->n_batches = batches_of(loader, most, batch);
+        limit_batch(loader, most);
+    }
+    loader->own_batches = loader->n_batches;
+    status s = sampler_check_rows(sampler, loader->part_rows, world_size, batch);
+    if (s) {
+        loader_destroy(loader);
+        return s;
+    }
+    return finish(loader, prefetch, out);
+}
+
+status loader_create_evaluation(struct dataset *dataset, size_t batch, int rank, int world_size, struct loader **out) {
+    *out = NULL;
+    struct loader *loader = new_loader(dataset, DATASET_VALIDATION, batch, rank, world_size);
+    if (!loader) return status_new(STATUS_BUG, "out of memory");
+    size_t first, most;
+    sampler_evaluation_range(loader->part_rows, 0, world_size, &first, &most);
+    sampler_evaluation_range(loader->part_rows, rank, world_size, &loader->first_row, &loader->length);
+    loader->n_batches = batches_of(loader, most, batch);
+    loader->own_batches = batches_of(loader, loader->length, batch);
+    limit_batch(loader, most);
+    return finish(loader, -1, out);
+}
+
+void loader_destroy(struct loader *loader) {
+    if (!loader) return;
+    if (loader->has_thread) {
+        pthread_mutex_lock(&loader->mutex);
+        loader->is_stopping = true;
+        pthread_cond_broadcast(&loader->changed);
+        pthread_mutex_unlock(&loader->mutex);
+        pthread_join(loader->thread, NULL);
+    }
+    for (size_t i = 0; i < loader->slots; i++) {
+        buffer_free(loader->inputs[i]);
+        buffer_free(loader->targets[i]);
+    }
+    free(loader->inputs);
+    free(loader->targets);
+    buffer_free(loader->indices);
+    buffer_free(loader->scratch);
+    buffer_free(loader->cumulative);
+    buffer_free(loader->image);
+    status_free(loader->failure);
+    pthread_cond_destroy(&loader->changed);
+    pthread_mutex_destroy(&loader->mutex);
+    free(loader);
+}
+
+/* ---- using ---- */
+
+size_t loader_batches(const struct loader *loader) { return loader->n_batches; }
+
+void loader_batch_rows(const struct loader *loader, size_t *first, size_t *last) {
+    *first = loader->own_batches ? span_of(loader, 0).rows : 0;
+    *last = loader->own_batches ? span_of(loader, loader->own_batches - 1).rows : 0;
+}
+
+static void draw_order(struct loader *loader, int64_t epoch) {
+    if (loader->part == DATASET_TRAIN)
+        sampler_indices(&loader->sampler, loader->part_rows, epoch, loader->sampler.shards ? 0 : loader->rank,
+                        loader->sampler.shards ? 1 : loader->world_size, loader->scratch, loader->indices);
+    else
+        for (size_t i = 0; i < loader->length; i++) loader->indices[i] = (int64_t)(loader->first_row + i);
+}
+
+status loader_seek(struct loader *loader, int64_t epoch, size_t first) {
+    if (first > loader->n_batches)
+        return status_new(STATUS_BUG, "batch %zu of an epoch of %zu batches", first, loader->n_batches);
+    pthread_mutex_lock(&loader->mutex);
+    loader->is_paused = true;
+    while (loader->is_reading) pthread_cond_wait(&loader->changed, &loader->mutex);
+    pthread_mutex_unlock(&loader->mutex);
+
+    loader->epoch = epoch; /* the thread is paused */
+    draw_order(loader, epoch);
+
+    pthread_mutex_lock(&loader->mutex);
+    loader->filled = loader->taken = loader->in_use = first;
+    status_free(loader->failure);
+    loader->failure = OK;
+    loader->is_paused = false;
+    pthread_cond_broadcast(&loader->changed);
+    pthread_mutex_unlock(&loader->mutex);
+    return OK;
+}
+
+/* Waits until batch [taken] is there; the failure when it cannot be read. */
+static status await_batch(struct loader *loader) {
+    pthread_mutex_lock(&loader->mutex);
+    loader->in_use = loader->taken; /* the caller is done with the one before */
+    pthread_cond_broadcast(&loader->changed);
+    while (loader->filled == loader->taken && !loader->failure) pthread_cond_wait(&loader->changed, &loader->mutex);
+    status s = OK;
+    if (loader->filled == loader->taken) {
+        s = loader->failure;
+        loader->failure = OK; /* the next call tries again */
+    }
+    pthread_mutex_unlock(&loader->mutex);
+    return s;
+}
+
+status loader_next(struct loader *loader, struct batch *out) {
+    *out = (struct batch){0};
+    if (loader->taken >= loader->own_batches) return OK;
+    TRY(loader->has_thread ? await_batch(loader) : read_batch(loader, loader->taken));
+    size_t slot = loader->taken % loader->slots;
+    struct span span = span_of(loader, loader->taken);
+    *out = (struct batch){.rows = span.rows,
+                          .inputs = (const float *)(const void *)loader->inputs[slot],
+                          .targets = loader->targets[slot],
+                          .positions = loader->indices + span.first};
+    loader->taken++;
+    return OK;
+}

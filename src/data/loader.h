@@ -1,0 +1,44 @@
+/* loader: batches of one rank's rows, in the sampler's order, read ahead by a thread where reading costs more than a
+ * copy. Nothing is allocated after loader_create. It can start anywhere in an epoch, which is what a resume needs. */
+#ifndef DATA_LOADER_H
+#define DATA_LOADER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "data/dataset.h"
+#include "data/sampler.h"
+
+struct batch {
+    size_t rows;              /* of this batch; the last of an epoch may be short */
+    const float *inputs;      /* (rows, input_size); INPUT_TOKENS: int32_t, cast */
+    const void *targets;      /* (rows, target_size): int64_t classes or float values */
+    const int64_t *positions; /* (rows) of the part: see dataset_row */
+};
+
+struct loader;
+
+/* [batch] rows per batch (sampler_batch); with sampler->shards a batch is what this rank's shards have of a batch of
+ * all ranks. [prefetch]: batches read ahead by a thread; 0: read in loader_next; -1: automatic. */
+status loader_create(struct dataset *dataset, const struct sampler_config *sampler, size_t batch, int rank,
+                     int world_size, int64_t prefetch, struct loader **out);
+void loader_destroy(struct loader *loader); /* takes NULL */
+
+/* Batches of an epoch, the same on every rank. */
+size_t loader_batches(const struct loader *loader);
+
+/* Rows of this rank's first batch of an epoch, which all but the last have, and of the last. */
+void loader_batch_rows(const struct loader *loader, size_t *first, size_t *last);
+
+/* Positions the loader at batch [first] (0: the start) of [epoch]. */
+status loader_seek(struct loader *loader, int64_t epoch, size_t first);
+
+/* The next batch of the epoch, valid until the next call. rows == 0: the epoch is over, or this rank has no rows of a
+ * batch that others have rows of (uneven, shards): count with loader_batches. */
+status loader_next(struct loader *loader, struct batch *out);
+
+/* Validation: this rank's share, each row once over all ranks, in order. Call loader_seek(l, 0, 0) before each pass. */
+status loader_create_evaluation(struct dataset *dataset, size_t batch, int rank, int world_size, struct loader **out);
+
+#endif

@@ -1,0 +1,125 @@
+/* The scaler: numbers given in the config, or scikit-learn's StandardScaler and MinMaxScaler fitted to the training
+ * rows, all in double, so that the float32 inputs are scikit-learn's. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "data/internal.h"
+
+static status take_numbers(const struct real_list *list, const char *name, const struct source *source, double *out,
+                           size_t features) {
+    if (list->count != 1 && list->count != features)
+        return status_new(STATUS_USAGE, "dataset.scale.%s has %zu numbers; rows with %zu %s take 1 or %zu", name,
+                          list->count, features, source->input_dims == 1 ? "features" : "channels", features);
+    for (size_t f = 0; f < features; f++) out[f] = list->items[list->count == 1 ? 0 : f];
+    return OK;
+}
+
+status scaler_create(const struct scale_config *config, const struct source *source, struct scaler *scaler) {
+    *scaler = (struct scaler){0};
+    bool is_given = config->mean.count > 0, is_vector = source->input_dims == 1;
+    if (!is_given && config->type == SCALE_NONE) return OK;
+    if (source->input_kind == INPUT_TOKENS)
+        return status_new(STATUS_USAGE, "dataset.scale: tokens are numbers of words or characters and are not scaled");
+    bool per_channel = is_given && (config->mean.count > 1 || config->std.count > 1);
+    size_t features = is_vector ? source->input_size : per_channel ? (size_t)source->input_shape[0] : 1;
+    void *pairs;
+    TRY(rows_alloc(features, 2 * sizeof(double), "the scaler", &pairs));
+    *scaler = (struct scaler){.is_given = is_given, .features = features, .block = source->input_size / features};
+    scaler->mean = pairs;
+    scaler->scale = scaler->mean + features;
+    for (size_t f = 0; f < features; f++) scaler->scale[f] = 1;
+    if (!is_given) return OK;
+    TRY(take_numbers(&config->mean, "mean", source, scaler->mean, features));
+    return take_numbers(&config->std, "std", source, scaler->scale, features);
+}
+
+void scaler_free(struct scaler *scaler) {
+    buffer_free(scaler->mean);
+    *scaler = (struct scaler){0};
+}
+
+void scaler_apply(const struct scaler *scaler, const double *rows, size_t count, size_t size, float *out) {
+    if (scaler->features == 0) {
+        for (size_t i = 0; i < count * size; i++) out[i] = (float)rows[i];
+        return;
+    }
+    for (size_t row = 0; row < count; row++)
+        for (size_t f = 0; f < scaler->features; f++) {
+            double mean = scaler->mean[f], scale = scaler->scale[f];
+            size_t first = row * size + f * scaler->block;
+            for (size_t i = first; i < first + scaler->block; i++) out[i] = (float)((rows[i] - mean) / scale);
+        }
+}
+
+struct fit {
+    const struct scaler *scaler;
+    double *sum, *low, *high;       /* (features), first pass */
+    double *correction, *deviation; /* (features), second pass: sum of d and of d*d, d = x - mean */
+};
+
+static void visit_sum(void *context, const double *row) {
+    struct fit *fit = context;
+    for (size_t f = 0; f < fit->scaler->features; f++, row += fit->scaler->block)
+        for (size_t i = 0; i < fit->scaler->block; i++) {
+            fit->sum[f] += row[i];
+            if (row[i] < fit->low[f]) fit->low[f] = row[i];
+            if (row[i] > fit->high[f]) fit->high[f] = row[i];
+        }
+}
+
+static void visit_deviation(void *context, const double *row) {
+    struct fit *fit = context;
+    for (size_t f = 0; f < fit->scaler->features; f++, row += fit->scaler->block)
+        for (size_t i = 0; i < fit->scaler->block; i++) {
+            double d = row[i] - fit->scaler->mean[f];
+            fit->correction[f] += d;
+            fit->deviation[f] += d * d;
+        }
+}
+
+/* x' = (x - low) / (high - low) */
+static void take_range(const struct fit *fit, double *mean, double *scale) {
+    for (size_t f = 0; f < fit->scaler->features; f++) {
+        double range = fit->high[f] - fit->low[f];
+        mean[f] = fit->low[f];
+        scale[f] = range < 10 * DBL_EPSILON ? 1 : range; /* scikit-learn's rule for a constant feature */
+    }
+}
+
+/* var = (sum d^2 - (sum d)^2 / n) / n; scale = sqrt(var), 1 for a constant feature */
+static void take_deviation(const struct fit *fit, double n, double *scale) {
+    for (size_t f = 0; f < fit->scaler->features; f++) {
+        double mean = fit->scaler->mean[f];
+        double var = (fit->deviation[f] - fit->correction[f] * fit->correction[f] / n) / n;
+        double rounding = n * mean * DBL_EPSILON;
+        scale[f] = var <= n * DBL_EPSILON * var + rounding * rounding ? 1 : sqrt(var);
+    }
+}
+
+static status check_fit(const struct scaler *scaler) {
+    for (size_t f = 0; f < scaler->features; f++)
+        if (!isfinite(scaler->mean[f]) || !isfinite(scaler->scale[f]))
+            return status_new(STATUS_DATA, "the values of input feature %zu are too large to be scaled", f);
+    return OK;
+}
+
+status scaler_fit(struct scaler *scaler, enum scale_type type, struct table *table, const struct selection *rows,
+                  size_t count) {
+    size_t features = scaler->features;
+    void *sums;
+    TRY(rows_alloc(features, 5 * sizeof(double), "the scaler", &sums));
+    double *at = sums;
+    struct fit fit = {scaler, at, at + features, at + 2 * features, at + 3 * features, at + 4 * features};
+    for (size_t f = 0; f < features; f++) fit.low[f] = INFINITY, fit.high[f] = -INFINITY;
+    status s = table_each(table, rows, count, visit_sum, &fit);
+    if (s == OK && type == SCALE_MINMAX) take_range(&fit, scaler->mean, scaler->scale);
+    if (s == OK && type == SCALE_STANDARD) {
+        double n = (double)count * (double)scaler->block;
+        for (size_t f = 0; f < features; f++) scaler->mean[f] = fit.sum[f] / n;
+        s = table_each(table, rows, count, visit_deviation, &fit);
+        if (s == OK) take_deviation(&fit, n, scaler->scale);
+    }
+    buffer_free(sums);
+    return s == OK ? check_fit(scaler) : s;
+}

@@ -1,0 +1,430 @@
+/* Rows that fit into memory are read once, in large pieces, and then only copied; others are read when a batch asks
+ * for them, sorted, so that the file is read forwards and neighbouring rows in one piece. Every value passes the same
+ * checks on its way from a format's doubles to float32 and int64. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/internal.h"
+
+#define CHUNK_BYTES ((size_t)4 << 20)
+#define SAMPLED_ROWS 64
+#define MOST_CLASSES 2147483647.0
+
+struct pick {
+    int64_t row;  /* of the file */
+    size_t place; /* in the batch */
+};
+
+status rows_alloc(size_t count, size_t size, const char *what, void **out) {
+    *out = NULL;
+    if (size != 0 && count > PTRDIFF_MAX / size)
+        return status_new(STATUS_DATA, "%s: %zu times %zu bytes are more than any memory holds", what, count, size);
+    return buffer_new(count * size, what, out);
+}
+
+static size_t target_bytes(const struct table *table) {
+    return table->target_size * (table->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float));
+}
+
+status table_create(struct source *source, enum target_kind target_kind, const struct scaler *scaler,
+                    struct table *table) {
+    size_t widest = source->input_size > source->target_size ? source->input_size : source->target_size;
+    *table = (struct table){.source = source,
+                            .scaler = scaler,
+                            .rows = source->rows,
+                            .input_size = source->input_size,
+                            .target_size = source->target_size,
+                            .target_kind = target_kind};
+    if (source->input_kind == INPUT_TOKENS) return OK;
+    table->chunk_rows = CHUNK_BYTES / sizeof(double) / widest;
+    if (table->chunk_rows < 1) table->chunk_rows = 1;
+    if (table->chunk_rows > table->rows)
+        table->chunk_rows = table->rows; /* none: no size that a header claims counts */
+    void *chunk;
+    TRY(rows_alloc(table->chunk_rows * widest, sizeof(double), "rows of the dataset", &chunk));
+    table->chunk = chunk;
+    return OK;
+}
+
+static void release_source(struct table *table) {
+    if (table->source) table->source->format->close(table->source);
+    buffer_free(table->chunk);
+    table->source = NULL;
+    table->chunk = NULL;
+}
+
+void table_free(struct table *table) {
+    release_source(table);
+    buffer_free(table->inputs);
+    buffer_free(table->exact);
+    buffer_free(table->bytes);
+    buffer_free(table->targets);
+    levels_free(&table->levels);
+    free(table->order);
+    *table = (struct table){0};
+}
+
+double table_bytes(const struct table *table) {
+    double size = table->source->is_bytes ? 1 : sizeof(float);
+    return (double)table->rows * ((double)table->input_size * size + (double)target_bytes(table));
+}
+
+/* Rows of the piece that starts at [row]. */
+static size_t chunk_at(const struct table *table, size_t row) {
+    return table->rows - row < table->chunk_rows ? table->rows - row : table->chunk_rows;
+}
+
+/* ---- checks ---- */
+
+/* "<place>: <value><sentence>" */
+static status refuse(const struct table *table, bool is_target, size_t row, size_t element, double value,
+                     const char *sentence) {
+    struct text place = {0};
+    table->source->format->describe(table->source, is_target, row, element, &place);
+    text_add(&place, ": ");
+    if (isfinite(value))
+        text_add_double(&place, value);
+    else
+        text_add(&place, isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf");
+    status s = status_new(STATUS_DATA, "%s %s", text_string(&place), sentence);
+    text_free(&place);
+    return s;
+}
+
+static status check_finite(const struct table *table, bool is_target, size_t first, size_t count, size_t size) {
+    for (size_t i = 0; i < count * size; i++)
+        if (!isfinite(table->chunk[i]))
+            return refuse(table, is_target, first + i / size, i % size, table->chunk[i],
+                          "is no number to train with; remove the row or replace the value");
+    return OK;
+}
+
+/* The rows first .. first + count - 1 in table->chunk. */
+static status read_inputs(struct table *table, size_t first, size_t count) {
+    double divide = table->source->divide;
+    TRY(table->source->format->read(table->source, first, count, table->chunk, NULL));
+    for (size_t i = 0; divide != 1 && i < count * table->input_size; i++) table->chunk[i] /= divide;
+    return check_finite(table, false, first, count, table->input_size);
+}
+
+/* out (count, input_size) = scaled rows (count, input_size); they are rows first .. of the file. */
+static status scale_inputs(const struct table *table, size_t first, const double *rows, size_t count, float *out) {
+    size_t size = table->input_size;
+    scaler_apply(table->scaler, rows, count, size, out);
+    for (size_t i = 0; i < count * size; i++)
+        if (!isfinite(out[i]))
+            return refuse(table, false, first + i / size, i % size, rows[i],
+                          table->scaler->features ? "is too large for float32 once scaled"
+                                                  : "is too large for float32");
+    return OK;
+}
+
+static status read_targets(struct table *table, size_t first, size_t count) {
+    TRY(table->source->format->read(table->source, first, count, NULL, table->chunk));
+    return check_finite(table, true, first, count, table->target_size);
+}
+
+static status check_class(const struct table *table, size_t row, double value) {
+    if (value >= 0 && value == floor(value) && value <= MOST_CLASSES) return OK;
+    return refuse(table, true, row, 0, value, "is no class; classes are whole numbers from 0");
+}
+
+/* out = targets (count, target_size), those of rows first .. of the file, as they are handed out. */
+static status convert_targets(const struct table *table, size_t first, const double *targets, size_t count, void *out) {
+    size_t size = table->target_size;
+    int64_t *classes = out;
+    float *values = out;
+    for (size_t i = 0; i < count * size; i++) {
+        if (table->target_kind == TARGET_CLASS) {
+            TRY(check_class(table, first + i, targets[i]));
+            classes[i] = (int64_t)targets[i];
+        } else {
+            values[i] = (float)targets[i];
+            if (!isfinite(values[i]))
+                return refuse(table, true, first + i / size, i % size, targets[i], "is too large for float32");
+        }
+    }
+    return OK;
+}
+
+/* ---- fingerprint ---- */
+
+static bool is_float32(const struct source *source) { return source->is_float32 && source->divide == 1; }
+
+/* Exactly as much as the file knows: floats of float32 files, doubles of others. */
+static void digest_chunk(const struct table *table, size_t values, struct digest *digest) {
+    if (!is_float32(table->source)) {
+        digest_add(digest, table->chunk, values * sizeof(double));
+        return;
+    }
+    float narrow[1024];
+    for (size_t i = 0; i < values;) {
+        size_t n = 0;
+        while (n < 1024 && i < values) narrow[n++] = (float)table->chunk[i++];
+        digest_add(digest, narrow, n * sizeof(float));
+    }
+}
+
+/* The inputs of rows first .. first + count - 1, bytes as bytes. */
+static status digest_inputs(struct table *table, size_t first, size_t count, struct digest *digest) {
+    struct source *source = table->source;
+    if (source->is_bytes) {
+        TRY(source->format->read_bytes(source, first, count, (uint8_t *)table->chunk));
+        digest_add(digest, table->chunk, count * table->input_size);
+        return OK;
+    }
+    TRY(read_inputs(table, first, count));
+    digest_chunk(table, count * table->input_size, digest);
+    return OK;
+}
+
+status table_sample(struct table *table, struct digest *digest) {
+    size_t samples = table->rows < SAMPLED_ROWS ? table->rows : SAMPLED_ROWS;
+    digest_add(digest, &table->source->file_bytes, sizeof table->source->file_bytes);
+    for (size_t i = 0; i < samples; i++) {
+        size_t row = samples == 1 ? 0 : (size_t)((double)(table->rows - 1) * (double)i / (double)(samples - 1));
+        TRY(digest_inputs(table, row, 1, digest));
+        TRY(read_targets(table, row, 1));
+        digest_add(digest, table->chunk, table->target_size * sizeof(double));
+    }
+    return OK;
+}
+
+status table_digest(struct table *table, struct digest *digest) {
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = chunk_at(table, row);
+        TRY(digest_inputs(table, row, count, digest));
+    }
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = chunk_at(table, row);
+        TRY(read_targets(table, row, count));
+        digest_add(digest, table->chunk, count * table->target_size * sizeof(double));
+    }
+    return OK;
+}
+
+/* ---- in memory ---- */
+
+status table_count_classes(struct table *table, int64_t *classes) {
+    *classes = 0;
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = chunk_at(table, row);
+        TRY(read_targets(table, row, count));
+        for (size_t i = 0; i < count; i++) {
+            TRY(check_class(table, row + i, table->chunk[i]));
+            if ((int64_t)table->chunk[i] >= *classes) *classes = (int64_t)table->chunk[i] + 1;
+        }
+    }
+    return OK;
+}
+
+status table_classes(struct table *table, int64_t *classes) {
+    if (table->targets) {
+        memcpy(classes, table->targets, table->rows * sizeof *classes);
+        return OK;
+    }
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = chunk_at(table, row);
+        TRY(read_targets(table, row, count));
+        TRY(convert_targets(table, row, table->chunk, count, classes + row));
+    }
+    return OK;
+}
+
+static status load_bytes(struct table *table, struct digest *digest) {
+    size_t size = table->input_size;
+    void *memory;
+    TRY(rows_alloc(table->rows, size, "the inputs of the dataset", &memory));
+    table->bytes = memory;
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = chunk_at(table, row);
+        TRY(table->source->format->read_bytes(table->source, row, count, table->bytes + row * size));
+        if (digest) digest_add(digest, table->bytes + row * size, count * size);
+    }
+    return OK;
+}
+
+static status load_inputs(struct table *table, struct digest *digest) {
+    bool is_exact = table->is_raw && !is_float32(table->source);
+    void *memory;
+    if (table->source->is_bytes) return load_bytes(table, digest);
+    TRY(rows_alloc(table->rows, table->input_size * (is_exact ? sizeof(double) : sizeof(float)),
+                   "the inputs of the dataset", &memory));
+    assert(memory);
+    if (is_exact)
+        table->exact = memory;
+    else
+        table->inputs = memory;
+    size_t size = table->input_size;
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = chunk_at(table, row);
+        TRY(read_inputs(table, row, count));
+        if (digest) digest_chunk(table, count * size, digest);
+        if (is_exact)
+            memcpy(table->exact + row * size, table->chunk, count * size * sizeof(double));
+        else if (table->is_raw)
+            for (size_t i = 0; i < count * size; i++) table->inputs[row * size + i] = (float)table->chunk[i];
+        else
+            TRY(scale_inputs(table, row, table->chunk, count, table->inputs + row * size));
+    }
+    return OK;
+}
+
+status table_load(struct table *table, bool waits_for_fit, struct digest *digest) {
+    table->is_raw = waits_for_fit;
+    TRY(load_inputs(table, digest));
+    TRY(rows_alloc(table->rows, target_bytes(table), "the targets of the dataset", &table->targets));
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = chunk_at(table, row);
+        TRY(read_targets(table, row, count));
+        if (digest) digest_add(digest, table->chunk, count * table->target_size * sizeof(double));
+        TRY(convert_targets(table, row, table->chunk, count, (char *)table->targets + row * target_bytes(table)));
+    }
+    return OK;
+}
+
+status table_finish(struct table *table) {
+    const struct source *source = table->source;
+    size_t size = table->input_size;
+    if (source->is_bytes) TRY(levels_create(table->scaler, source->divide, size, &table->levels));
+    if (!table->targets) return OK;
+    if (table->exact) {
+        void *inputs;
+        TRY(rows_alloc(table->rows, size * sizeof(float), "the inputs of the dataset", &inputs));
+        table->inputs = inputs;
+    }
+    for (size_t row = 0; row < table->rows && table->is_raw && !table->bytes; row++) {
+        const double *values = table->exact ? table->exact + row * size : table->chunk;
+        for (size_t i = 0; i < size && !table->exact; i++) table->chunk[i] = (double)table->inputs[row * size + i];
+        TRY(scale_inputs(table, row, values, 1, table->inputs + row * size));
+    }
+    table->is_raw = false;
+    buffer_free(table->exact);
+    table->exact = NULL;
+    release_source(table);
+    return OK;
+}
+
+/* ---- reading ---- */
+
+static int by_row(const void *left, const void *right) {
+    const struct pick *a = left, *b = right;
+    if (a->row != b->row) return a->row < b->row ? -1 : 1;
+    return a->place < b->place ? -1 : 1;
+}
+
+/* table->order = the rows of a batch, sorted. */
+static status sort_rows(struct table *table, const struct selection *rows, const int64_t *positions, size_t count) {
+    if (count > table->order_capacity) {
+        struct pick *order = realloc(table->order, count * sizeof *order);
+        if (!order) return status_new(STATUS_DATA, "no memory for the order of %zu rows", count);
+        table->order = order;
+        table->order_capacity = count;
+    }
+    for (size_t i = 0; i < count; i++)
+        table->order[i] = (struct pick){(int64_t)selection_row(rows, positions ? (size_t)positions[i] : i), i};
+    qsort(table->order, count, sizeof *table->order, by_row);
+    return OK;
+}
+
+/* How many entries of order from [at] on lie in one piece of the file that a chunk holds; *rows of that piece. */
+static size_t run_at(const struct table *table, size_t at, size_t count, size_t *rows) {
+    const struct pick *order = table->order;
+    size_t end = at + 1;
+    while (end < count && order[end].row - order[end - 1].row <= 1 &&
+           (size_t)(order[end].row - order[at].row) < table->chunk_rows)
+        end++;
+    *rows = (size_t)(order[end - 1].row - order[at].row) + 1;
+    return end - at;
+}
+
+/* A row in memory, not yet scaled, as doubles. */
+static const double *raw_row(const struct table *table, size_t row) {
+    size_t size = table->input_size, first = row * size;
+    if (table->exact) return table->exact + first;
+    double divide = table->source->divide;
+    for (size_t i = 0; i < size; i++)
+        table->chunk[i] = table->bytes ? (double)table->bytes[first + i] / divide : (double)table->inputs[first + i];
+    return table->chunk;
+}
+
+status table_each(struct table *table, const struct selection *rows, size_t count,
+                  void (*visit)(void *, const double *), void *context) {
+    size_t size = table->input_size;
+    if (table->targets) {
+        for (size_t i = 0; i < count; i++) visit(context, raw_row(table, selection_row(rows, i)));
+        return OK;
+    }
+    TRY(sort_rows(table, rows, NULL, count));
+    for (size_t i = 0, run, piece; i < count; i += run) {
+        run = run_at(table, i, count, &piece);
+        TRY(read_inputs(table, (size_t)table->order[i].row, piece));
+        for (size_t k = i; k < i + run; k++)
+            visit(context, table->chunk + (size_t)(table->order[k].row - table->order[i].row) * size);
+    }
+    free(table->order); /* a whole epoch's; batches need less */
+    table->order = NULL;
+    table->order_capacity = 0;
+    return OK;
+}
+
+/* One piece of the file that holds order[0 .. run - 1]. */
+static status read_piece(struct table *table, const struct pick *order, size_t run, size_t rows, float *inputs,
+                         void *targets) {
+    size_t first = (size_t)order[0].row, size = table->input_size, bytes = target_bytes(table);
+    struct source *source = table->source;
+    const uint8_t *images = (const uint8_t *)table->chunk;
+    TRY(source->is_bytes ? source->format->read_bytes(source, first, rows, (uint8_t *)table->chunk)
+                         : read_inputs(table, first, rows));
+    for (size_t k = 0; k < run; k++) {
+        size_t row = (size_t)order[k].row;
+        float *out = inputs + order[k].place * size;
+        if (source->is_bytes)
+            levels_apply(&table->levels, images + (row - first) * size, out);
+        else
+            TRY(scale_inputs(table, row, table->chunk + (row - first) * size, 1, out));
+    }
+    TRY(read_targets(table, first, rows));
+    for (size_t k = 0; k < run; k++) {
+        size_t row = (size_t)order[k].row;
+        const double *values = table->chunk + (row - first) * table->target_size;
+        TRY(convert_targets(table, row, values, 1, (char *)targets + order[k].place * bytes));
+    }
+    return OK;
+}
+
+static void copy_row(const struct table *table, size_t row, void *inputs, void *targets) {
+    size_t input_bytes = table->input_size * sizeof(float), bytes = target_bytes(table);
+    if (table->bytes)
+        levels_apply(&table->levels, table->bytes + row * table->input_size, inputs);
+    else
+        memcpy(inputs, (const char *)table->inputs + row * input_bytes, input_bytes);
+    memcpy(targets, (const char *)table->targets + row * bytes, bytes);
+}
+
+/* One row to its place in the batch. */
+static status read_row(const struct table *table, size_t row, void *inputs, void *targets) {
+    assert(row < table->rows);
+    if (!table->targets) return table->source->format->read_tokens(table->source, row, inputs, targets);
+    copy_row(table, row, inputs, targets);
+    return OK;
+}
+
+status table_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count,
+                  void *inputs, void *targets) {
+    if (table->targets || table->source->input_kind == INPUT_TOKENS) {
+        for (size_t i = 0; i < count; i++)
+            TRY(read_row(table, selection_row(rows, (size_t)positions[i]),
+                         (char *)inputs + i * table->input_size * sizeof(float),
+                         (char *)targets + i * target_bytes(table)));
+        return OK;
+    }
+    TRY(sort_rows(table, rows, positions, count));
+    for (size_t i = 0, run, piece; i < count; i += run) {
+        run = run_at(table, i, count, &piece);
+        TRY(read_piece(table, table->order + i, run, piece, inputs, targets));
+    }
+    return OK;
+}

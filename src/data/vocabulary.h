@@ -1,0 +1,30 @@
+/* vocabulary: the characters a character-level model knows; the id of a character is its place. A checkpoint keeps them
+ * as one string (dataset_vocabulary, "data/vocabulary"), so that text can be generated without the training text. */
+#ifndef DATA_VOCABULARY_H
+#define DATA_VOCABULARY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/text.h"
+
+struct vocabulary;
+
+/* [characters]: UTF-8, each once, in increasing order of code points. STATUS_DATA when it is not that. */
+status vocabulary_create(const char *characters, struct vocabulary **out);
+void vocabulary_destroy(struct vocabulary *vocabulary); /* takes NULL */
+
+size_t vocabulary_size(const struct vocabulary *vocabulary);
+
+/* The id of a code point; -1: not in the vocabulary. */
+int64_t vocabulary_find(const struct vocabulary *vocabulary, uint32_t code);
+
+/* The ids of the characters of [text]: *ids (count), released with free. STATUS_USAGE names the first character that is
+ * not in the vocabulary, or the byte that is no UTF-8. */
+status vocabulary_encode(const struct vocabulary *vocabulary, const char *text, int32_t **ids, size_t *count);
+
+/* Adds the characters of ids (count), each below vocabulary_size, as UTF-8. */
+void vocabulary_decode(const struct vocabulary *vocabulary, const int32_t *ids, size_t count, struct text *out);
+
+#endif

@@ -1,0 +1,120 @@
+/* Matrix product in bfloat16 (../sets/tiles.h). Operands lie in memory as float32; they are rounded while they are
+ * packed, two steps of k to a word, so a product costs no pass over memory and no second copy of the weights. */
+#include <assert.h>
+#include <immintrin.h>
+#include <string.h>
+
+#include "device/cpu/bf16/product.h"
+
+#define MULTIPLY_ADD(sum, b, x) ((lanes)_mm512_dpbf16_ps((__m512)(sum), (__m512bh)(b), (__m512bh)_mm512_set1_ps(x)))
+#include "device/cpu/sets/tiles.h"
+
+#define BLOCK_K (2 * PANEL_K) /* steps of k of a panel */
+
+/* The first [count] of 16 floats, zeros after them. */
+static inline __m512 load(const float *x, size_t count) {
+    return count >= LANES ? _mm512_loadu_ps(x) : _mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), x);
+}
+
+/* (x0, y0), (x1, y1), ... rounded */
+static inline lanes pairs_of(__m512 x, __m512 y) {
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return (lanes)_mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(y, x));
+}
+
+/* (x0, x1), (x2, x3), ... rounded: the first [count] > 0 of 32 floats, zeros after them */
+static inline lanes neighbours(const float *x, size_t count) {
+    __m512 high = count > LANES ? load(x + LANES, count - LANES) : _mm512_setzero_ps();
+    return (lanes)_mm512_cvtne2ps_pbh(high, load(x, count));
+}
+
+/* to ((k + 1) / 2 words, and up to 15 zeros) = one row of k floats */
+static void pack_row(float *to, const float *from, size_t k) {
+    for (size_t i = 0; i < k; i += 2 * LANES, to += LANES) *(lanes *)to = neighbours(from + i, k - i);
+}
+
+/* strip: for each tile of rows ((k + 1) / 2, TILE_ROWS) from columns of a; zeros past the end */
+static void pack_columns(float *strip, const float *a, size_t acs, size_t k, size_t m) {
+    size_t pairs = (k + 1) / 2;
+    for (size_t i = 0; i < m; i += 2 * TILE_ROWS, strip += 2 * pairs * TILE_ROWS)
+        for (size_t p = 0; p < pairs; p++) {
+            const float *from = a + i + 2 * p * acs;
+            __m512 odd = 2 * p + 1 < k ? load(from + acs, m - i) : _mm512_setzero_ps();
+            lanes words = pairs_of(load(from, m - i), odd);
+            memcpy(strip + p * TILE_ROWS, &words, TILE_ROWS * sizeof *strip);
+            memcpy(strip + (pairs + p) * TILE_ROWS, (const float *)&words + TILE_ROWS, TILE_ROWS * sizeof *strip);
+        }
+}
+
+/* panel ((k + 1) / 2, LANES * vectors): columns of b, zeros beyond n; rows of b are contiguous */
+static void pack_panel(float *panel, size_t vectors, const float *b, size_t brs, size_t k, size_t n) {
+    for (size_t p = 0; p < (k + 1) / 2; p++)
+        for (size_t v = 0; v < vectors; v++) {
+            const float *from = b + 2 * p * brs + v * LANES;
+            __m512 odd = 2 * p + 1 < k ? load(from + brs, n - v * LANES) : _mm512_setzero_ps();
+            *(lanes *)(panel + (p * vectors + v) * LANES) = pairs_of(load(from, n - v * LANES), odd);
+        }
+}
+
+/* The same where columns of b are contiguous. */
+static void pack_transposed(float *panel, size_t vectors, const float *b, size_t bcs, size_t k, size_t n) {
+    size_t pairs = (k + 1) / 2;
+    for (size_t v = 0; v < vectors; v++)
+        for (size_t p = 0; p < pairs; p += LANES) {
+            lanes square[LANES] = {0};
+            for (size_t l = 0; l < LANES && v * LANES + l < n; l++)
+                square[l] = neighbours(b + (v * LANES + l) * bcs + 2 * p, k - 2 * p);
+            transpose(square);
+            for (size_t l = 0; l < LANES && p + l < pairs; l++)
+                *(lanes *)(panel + ((p + l) * vectors + v) * LANES) = square[l];
+        }
+}
+
+/* One block of [depth] steps of k, of rows of a that are packed: all panels of b, one after the other. */
+static void rows_product(const struct product *p, struct block *block, const float *b, size_t i, size_t depth,
+                         float *panel) {
+    for (size_t j = 0; j < p->n; j += PANEL_WIDTH) {
+        size_t left = p->n - j, columns = left < PANEL_WIDTH ? left : PANEL_WIDTH, next = left - columns;
+        size_t vectors = (columns + LANES - 1) / LANES;
+        if (p->bcs == 1)
+            pack_panel(panel, vectors, b + j, p->brs, depth, columns);
+        else
+            pack_transposed(panel, vectors, b + j * p->bcs, p->bcs, depth, columns);
+        if (p->m * p->n * p->k >= LARGE)
+            look_ahead(p, block, b + (j + columns) * p->bcs, depth, next < PANEL_WIDTH ? next : PANEL_WIDTH);
+        block->columns = columns;
+        block->panel = panel;
+        block->row = p->row + j;
+        block->c = p->c + i * p->ldc + j;
+        panel_product(block, p->acs != 1);
+    }
+}
+
+void product_bf16(const struct product *p) {
+    _Alignas(64) float panel[PANEL_K * PANEL_WIDTH], strip[STRIP_STRIDE * STRIP_ROWS];
+    bool is_transposed = p->acs != 1;
+    size_t blocks = (p->k + BLOCK_K - 1) / BLOCK_K;
+    assert((p->acs == 1 || p->ars == 1) && (p->bcs == 1 || p->brs == 1));
+    for (size_t first = 0, n = 0; n < blocks; n++) {
+        size_t left = p->k - first, even = (left / (blocks - n) + 1) / 2 * 2, depth = n + 1 < blocks ? even : left;
+        size_t pairs = (depth + 1) / 2;
+        for (size_t i = 0; i < p->m; i += STRIP_ROWS) {
+            size_t rows = p->m - i < STRIP_ROWS ? p->m - i : STRIP_ROWS;
+            const float *from = p->a + i * p->ars + first * p->acs;
+            struct block block = {.a = strip,
+                                  .a_step = TILE_ROWS * (is_transposed ? pairs : STRIP_STRIDE),
+                                  .ars = STRIP_STRIDE,
+                                  .depth = pairs,
+                                  .ldc = p->ldc,
+                                  .rows = rows,
+                                  .start = first ? PRODUCT_ADD : p->start,
+                                  .has_relu = p->has_relu && n + 1 == blocks};
+            if (is_transposed) pack_columns(strip, from, p->acs, depth, rows);
+            for (size_t r = 0; !is_transposed && r < rows; r++)
+                pack_row(strip + r * STRIP_STRIDE, from + r * p->ars, depth);
+            rows_product(p, &block, p->b + first * p->brs, i, depth, panel);
+        }
+        first += depth;
+    }
+}

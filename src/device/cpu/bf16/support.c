@@ -1,0 +1,16 @@
+/* In a file of its own, compiled for any processor. */
+#include "device/cpu/bf16/product.h"
+
+bool product_bf16_is_supported(void) {
+#ifdef DDPTRAIN_X86_KERNELS
+    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("fma");
+#else
+    return false;
+#endif
+}
+
+#ifndef DDPTRAIN_X86_KERNELS
+void product_bf16(const struct product *p) { (void)p; }
+#endif

@@ -1,0 +1,100 @@
+/* Which implementation runs a convolution is decided once, when it is created. */
+#include "device/cpu/convolution.h"
+
+#include <stdlib.h>
+
+#include "base/module.h"
+#include "device/cpu/kernels.h"
+
+struct device_convolution {
+    const struct convolution_ops *ops;
+    struct device_convolution *inner; /* of ops */
+    /* Of the bias, when ops leaves its gradient to us (Winograd, and oneDNN, whose own is slow on channels-last
+     * memory). NULL: it does not. */
+    void (*bias_gradient)(const float *dy, float *dbias, size_t rows, size_t positions, size_t channels);
+    size_t positions, channels;
+};
+
+/* Convolutions with at least this many multiply-adds in a forward pass go to oneDNN: making its primitives takes
+ * milliseconds, and below this the own ones are as fast. */
+#define LARGE_CONVOLUTION (1u << 22)
+
+static size_t multiply_adds(const struct convolution *c, size_t rows) {
+    return rows * c->out.height * c->out.width * c->out.channels * (c->in.channels / c->groups) * c->window.kernel[0] *
+           c->window.kernel[1];
+}
+
+/* Winograd's algorithm takes a quarter of the multiplications, and some more time for moving numbers, which few
+ * channels or tiles that stick out of small images would not earn back. */
+static bool is_for_winograd(const struct convolution *c) {
+    const struct window *w = &c->window;
+    size_t covered = (c->out.height + 3) / 4 * ((c->out.width + 3) / 4) * 16;
+    return w->kernel[0] == 3 && w->kernel[1] == 3 && w->stride[0] == 1 && w->stride[1] == 1 && w->dilation[0] == 1 &&
+           w->dilation[1] == 1 && c->groups == 1 && c->in.channels % 16 == 0 && c->out.channels % 16 == 0 &&
+           c->in.channels >= 32 && c->out.channels >= 32 && 2 * c->out.height * c->out.width > covered;
+}
+
+/* NULL where the module is not installed or the library refuses. */
+static const struct convolution_ops *onednn_ops(void) {
+    void *address;
+    status s = module_open("onednn", "ddptrain_onednn_convolution", &address);
+    if (!s) return address;
+    status_free(s);
+    return NULL;
+}
+
+static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {
+    struct device_convolution *d = calloc(1, sizeof *d);
+    if (!d) return status_new(STATUS_BUG, "out of memory");
+    bool is_large = multiply_adds(c, rows) >= LARGE_CONVOLUTION, has_winograd = is_large && is_for_winograd(c);
+    status s = OK;
+    if (is_large) d->ops = has_winograd ? cpu_kernels_of(device)->winograd : onednn_ops();
+    if (d->ops) {
+        d->bias_gradient = cpu_kernels_of(device)->bias_gradient;
+        d->positions = c->out.height * c->out.width;
+        d->channels = c->out.channels;
+        s = d->ops->create(device, c, rows, &d->inner);
+    }
+    if (s && !has_winograd) {
+        d->ops = NULL;
+        status_free(s);
+        s = OK;
+    }
+    if (!d->ops) {
+        d->ops = cpu_kernels_of(device)->convolution;
+        d->bias_gradient = NULL;
+        s = d->ops->create(device, c, rows, &d->inner);
+    }
+    if (s)
+        free(d);
+    else
+        *out = d;
+    return s;
+}
+
+static void destroy(struct device_convolution *d) {
+    if (!d) return;
+    d->ops->destroy(d->inner);
+    free(d);
+}
+
+static status prepare(struct device_convolution *d, size_t rows, bool is_training) {
+    return d->ops->prepare ? d->ops->prepare(d->inner, rows, is_training) : OK;
+}
+
+static void forward(struct device_convolution *d, const float *x, const float *w, const float *bias, float *y,
+                    size_t rows) {
+    d->ops->forward(d->inner, x, w, bias, y, rows);
+}
+
+static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
+                     float *dw, float *dbias, size_t rows) {
+    if (dbias && d->bias_gradient) {
+        d->bias_gradient(dy, dbias, rows, d->positions, d->channels);
+        dbias = NULL;
+    }
+    d->ops->backward(d->inner, x, w, dy, dx, dw, dbias, rows);
+}
+
+const struct convolution_ops cpu_convolution_ops = {
+    .create = create, .destroy = destroy, .prepare = prepare, .forward = forward, .backward = backward};

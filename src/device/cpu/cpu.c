@@ -1,0 +1,125 @@
+/* The CPU device: picks the kernels for this machine and puts the operators together from them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "device/cpu/bf16/product.h"
+#include "device/cpu/convolution.h"
+#include "device/cpu/elementwise.h"
+#include "device/cpu/kernels.h"
+#include "device/cpu/linear.h"
+#include "device/cpu/losses.h"
+#include "device/cpu/workspace.h"
+#include "device/internal.h"
+
+struct cpu_device {
+    struct device base;
+    const struct cpu_kernels *kernels;
+    void (*product)(const struct product *p); /* in the precision that was asked for */
+    struct device_ops ops;                    /* cpu_ops, with the groups of this instruction set */
+    void *workspace;                          /* (workspace_bytes) */
+    size_t workspace_bytes;
+};
+
+static const struct cpu_kernels *kernels_of(struct device *device) { return ((struct cpu_device *)device)->kernels; }
+
+const struct cpu_kernels *cpu_kernels_of(struct device *device) { return kernels_of(device); }
+
+void cpu_product(struct device *device, const struct product *p) { ((struct cpu_device *)device)->product(p); }
+
+status workspace_reserve(struct device *device, size_t bytes, const char *what) {
+    struct cpu_device *cpu = (struct cpu_device *)device;
+    if (bytes <= cpu->workspace_bytes) return OK;
+    buffer_free(cpu->workspace);
+    cpu->workspace_bytes = 0;
+    TRY(buffer_new(bytes, what, &cpu->workspace));
+    cpu->workspace_bytes = bytes;
+    return OK;
+}
+
+void *workspace_of(struct device *device) { return ((struct cpu_device *)device)->workspace; }
+
+static void at_end(struct device *device) { buffer_free(((struct cpu_device *)device)->workspace); }
+
+static void dropout(struct device *device, const struct draw_key *key, float p, const float *x, float *y, size_t rows,
+                    size_t size) {
+    kernels_of(device)->dropout(key, p, x, y, rows, size);
+}
+
+static float norm(struct device *device, const float *x, size_t count) { return kernels_of(device)->norm(x, count); }
+
+static bool is_finite(struct device *device, const float *x, size_t count) {
+    return kernels_of(device)->is_finite(x, count);
+}
+
+static const struct device_ops cpu_ops = {
+    .linear_forward = linear_forward,
+    .linear_backward_input = linear_backward_input,
+    .linear_backward_weight = linear_backward_weight,
+    .add = elementwise_add,
+    .activation_forward = elementwise_activation_forward,
+    .activation_backward = elementwise_activation_backward,
+    .dropout = dropout,
+    .losses = &cpu_losses,
+    .norm = norm,
+    .is_finite = is_finite,
+    .leaky_relu_forward = elementwise_leaky_relu_forward,
+    .leaky_relu_backward = elementwise_leaky_relu_backward,
+    .copy = elementwise_copy,
+    .optimizers = &elementwise_optimizer_ops,
+};
+
+/* Only beside the kernels for AVX-512: a device made with a smaller set is a processor without it. */
+static status set_precision(struct device *base, enum precision precision) {
+    struct cpu_device *device = (struct cpu_device *)base;
+    device->product = device->kernels->product;
+    if (precision == PRECISION_FLOAT32) return OK;
+    if (!device->kernels->is_avx512 || !product_bf16_is_supported())
+        return status_new(STATUS_USAGE,
+                          "train.precision: bfloat16 needs a processor with the instructions AVX-512 BF16, which this "
+                          "one has not: use float32");
+    device->product = product_bf16;
+    device->base.description = "cpu (avx512, bfloat16)";
+    return OK;
+}
+
+struct kernel_set {
+    const char *name, *description;
+    const struct cpu_kernels *kernels;
+    bool is_supported;
+};
+
+#ifdef DDPTRAIN_X86_KERNELS
+static bool has_avx512(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("fma");
+}
+static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+#endif
+
+status cpu_device_create(const char *set, struct device **out) {
+    const struct kernel_set sets[] = {
+    /* the best first */
+#ifdef DDPTRAIN_X86_KERNELS
+        {"avx512", "cpu (avx512)", &cpu_kernels_avx512, has_avx512()},
+        {"avx2", "cpu (avx2)", &cpu_kernels_avx2, has_avx2()},
+#endif
+        {"baseline", "cpu", &cpu_kernels_baseline, true},
+    };
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        if (!sets[i].is_supported || (set && strcmp(set, sets[i].name) != 0)) continue;
+        struct cpu_device *device = calloc(1, sizeof *device);
+        if (!device) return status_new(STATUS_BUG, "out of memory");
+        device->kernels = sets[i].kernels;
+        device->ops = cpu_ops;
+        device->ops.image = device->kernels->image;
+        device->ops.convolution = &cpu_convolution_ops;
+        device->ops.norm_layers = device->kernels->norm_layers;
+        device->ops.sequence = device->kernels->sequence;
+        device->base = (struct device){&device->ops, sets[i].description, at_end, set_precision};
+        device->product = device->kernels->product;
+        *out = &device->base;
+        return OK;
+    }
+    return status_new(STATUS_USAGE, "this CPU does not have the instruction set '%s'", set);
+}

@@ -1,0 +1,19 @@
+/* elementwise: operators whose elements do not depend on each other, cut into ranges for the threads; the loops are
+ * those of the device's instruction set. Arguments as in device.h and optimizers.h. */
+#ifndef DEVICE_CPU_ELEMENTWISE_H
+#define DEVICE_CPU_ELEMENTWISE_H
+
+#include "device/device.h"
+
+void elementwise_add(struct device *device, const float *a, const float *b, float *y, size_t count);
+void elementwise_copy(struct device *device, const float *x, float *y, size_t count);
+void elementwise_activation_forward(struct device *device, enum activation f, const float *x, float *y, size_t count);
+void elementwise_activation_backward(struct device *device, enum activation f, const float *x, const float *y,
+                                     const float *dy, float *dx, size_t count);
+void elementwise_leaky_relu_forward(struct device *device, float slope, const float *x, float *y, size_t count);
+void elementwise_leaky_relu_backward(struct device *device, float slope, const float *x, const float *dy, float *dx,
+                                     size_t count);
+
+extern const struct optimizer_ops elementwise_optimizer_ops;
+
+#endif

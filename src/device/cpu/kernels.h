@@ -1,0 +1,61 @@
+/* The CPU's loops, compiled once per instruction set (cmake/CpuKernels.cmake). Shapes as in device.h. */
+#ifndef DEVICE_CPU_KERNELS_H
+#define DEVICE_CPU_KERNELS_H
+
+#include "device/device.h"
+
+/* What c holds before a product adds to it. */
+enum product_start {
+    PRODUCT_ADD,  /* what is there */
+    PRODUCT_ZERO, /* 0 */
+    PRODUCT_ROW   /* [row] in every row */
+};
+
+/* c (m, n; row stride ldc) = start + a b, with a(i, k) = a[i * ars + k * acs] and b(k, j) = b[k * brs + j * bcs] */
+struct product {
+    size_t m, n, k;
+    const float *a, *b;
+    size_t ars, acs, brs, bcs;
+    float *c;
+    size_t ldc;
+    enum product_start start;
+    const float *row; /* (n), of PRODUCT_ROW */
+    bool has_relu;    /* c = max(0, it) */
+};
+
+struct cpu_kernels {
+    bool is_avx512;
+    void (*product)(const struct product *p);
+    /* sum (size) += each row of x (rows, size; [stride] between rows) */
+    void (*add_rows)(float *sum, const float *x, size_t rows, size_t size, size_t stride);
+    /* e (count) = exp(x - the largest of x), which is *most; returns their sum */
+    float (*exponentials)(const float *x, float *e, float *most, size_t count);
+    void (*add)(const float *a, const float *b, float *y, size_t count);
+    void (*activation_forward)(enum activation f, const float *x, float *y, size_t count);
+    void (*activation_backward)(enum activation f, const float *x, const float *y, const float *dy, float *dx,
+                                size_t count);
+    void (*dropout)(const struct draw_key *key, float p, const float *x, float *y, size_t rows, size_t size);
+    const struct optimizer_ops *optimizers; /* as they are in the device's table */
+    const struct image_ops *image;
+    const struct convolution_ops *convolution;
+    /* For 3 x 3 taps, stride 1, one group, channels in multiples of 16; the bias' gradient is left to the caller. */
+    const struct convolution_ops *winograd;
+    /* dbias (channels) += sums of dy (rows, positions, channels) */
+    void (*bias_gradient)(const float *dy, float *dbias, size_t rows, size_t positions, size_t channels);
+    float (*norm)(const float *x, size_t count);
+    bool (*is_finite)(const float *x, size_t count);
+    void (*leaky_relu_forward)(float slope, const float *x, float *y, size_t count);
+    void (*leaky_relu_backward)(float slope, const float *x, const float *dy, float *dx, size_t count);
+    const struct norm_ops *norm_layers;
+    const struct sequence_ops *sequence;
+};
+
+/* Of a CPU device. */
+const struct cpu_kernels *cpu_kernels_of(struct device *device);
+
+/* In the precision of the device, on the caller's thread. */
+void cpu_product(struct device *device, const struct product *p);
+
+extern const struct cpu_kernels cpu_kernels_baseline, cpu_kernels_avx2, cpu_kernels_avx512;
+
+#endif

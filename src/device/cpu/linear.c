@@ -1,0 +1,110 @@
+/* A linear layer is three products. What is cut for the threads is what need not be brought into order twice: columns
+ * where there are many, since each panel of them is packed by its own thread, else rows. */
+#include "device/cpu/linear.h"
+
+#include "device/cpu/parallel.h"
+
+#define UNIT 48                      /* rows or columns that stay together: a multiple of the kernels' tiles */
+#define MANY_UNITS 16                /* of columns: then an uneven cut costs little */
+#define LEAST_WORK ((size_t)1 << 20) /* multiply-adds of a thread: 20 us */
+
+struct cut {
+    const struct product *whole;
+    struct device *device;
+    bool by_columns;
+};
+
+static void run_part(void *context, size_t first, size_t last) {
+    const struct cut *cut = context;
+    struct product p = *cut->whole;
+    size_t all = cut->by_columns ? p.n : p.m, from = first * UNIT, to = last * UNIT < all ? last * UNIT : all;
+    if (cut->by_columns) {
+        p.n = to - from;
+        p.b += from * p.bcs;
+        p.c += from;
+        if (p.row) p.row += from;
+    } else {
+        p.m = to - from;
+        p.a += from * p.ars;
+        p.c += from * p.ldc;
+    }
+    cpu_product(cut->device, &p);
+}
+
+static void run_product(struct device *device, const struct product *p) {
+    struct cut cut = {p, device, p->acs == 1 && p->n >= MANY_UNITS * UNIT};
+    size_t units = ((cut.by_columns ? p->n : p->m) + UNIT - 1) / UNIT, work = p->m * p->n * p->k;
+    if (work < 2 * LEAST_WORK)
+        cpu_product(device, p);
+    else
+        parallel_for(units, 1 + units * LEAST_WORK / work, run_part, &cut);
+}
+
+void linear_forward(struct device *device, const float *x, const float *w, const float *bias, bool has_relu, float *y,
+                    size_t rows, size_t in, size_t out) {
+    struct product p = {.m = rows,
+                        .n = out,
+                        .k = in,
+                        .a = x,
+                        .ars = in,
+                        .acs = 1,
+                        .b = w,
+                        .brs = 1,
+                        .bcs = in,
+                        .c = y,
+                        .ldc = out,
+                        .start = bias ? PRODUCT_ROW : PRODUCT_ZERO,
+                        .row = bias,
+                        .has_relu = has_relu};
+    run_product(device, &p);
+}
+
+void linear_backward_input(struct device *device, const float *dy, const float *w, float *dx, size_t rows, size_t in,
+                           size_t out) {
+    struct product p = {.m = rows,
+                        .n = in,
+                        .k = out,
+                        .a = dy,
+                        .ars = out,
+                        .acs = 1,
+                        .b = w,
+                        .brs = in,
+                        .bcs = 1,
+                        .c = dx,
+                        .ldc = in,
+                        .start = PRODUCT_ZERO};
+    run_product(device, &p);
+}
+
+struct columns {
+    void (*add_rows)(float *sum, const float *x, size_t rows, size_t size, size_t stride);
+    const float *x;
+    float *sum;
+    size_t rows, size;
+};
+
+static void sum_columns(void *context, size_t first, size_t last) {
+    const struct columns *c = context;
+    size_t from = first * UNIT, to = last * UNIT < c->size ? last * UNIT : c->size;
+    c->add_rows(c->sum + from, c->x + from, c->rows, to - from, c->size);
+}
+
+void linear_backward_weight(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
+                            size_t rows, size_t in, size_t out) {
+    struct product p = {.m = out,
+                        .n = in,
+                        .k = rows,
+                        .a = dy,
+                        .ars = 1,
+                        .acs = out,
+                        .b = x,
+                        .brs = in,
+                        .bcs = 1,
+                        .c = dw,
+                        .ldc = in,
+                        .start = PRODUCT_ADD};
+    run_product(device, &p);
+    if (!dbias) return;
+    struct columns c = {cpu_kernels_of(device)->add_rows, dy, dbias, rows, out};
+    parallel_for((out + UNIT - 1) / UNIT, parallel_items(rows * UNIT), sum_columns, &c);
+}

@@ -1,0 +1,170 @@
+/* Losses on the CPU: sums in double, in parts that do not depend on the number of threads. */
+#include "device/losses.h"
+
+#include <math.h>
+
+#include "device/cpu/kernels.h"
+#include "device/cpu/losses.h"
+#include "device/cpu/parallel.h"
+
+/* What the positions of a batch share. */
+struct batch {
+    const struct cpu_kernels *kernels;
+    const struct cross_entropy_options *options;
+    const float *logits;
+    const int64_t *targets;
+    size_t positions, classes;
+    float factor, *dlogits; /* dlogits NULL: no gradient wanted */
+};
+
+static float weight_of(const struct cross_entropy_options *o, int64_t target) {
+    if (target == o->ignored) return 0;
+    return o->weight ? (float)o->weight[target] : 1;
+}
+
+/* Without a gradient, the exponentials go here, a piece at a time. */
+#define PIECE 256
+
+static float sum_of_exponentials(const struct batch *b, const float *z, float *dz, float *most) {
+    float piece[PIECE], sum = 0;
+    if (dz) return b->kernels->exponentials(z, dz, most, b->classes);
+    if (b->classes <= PIECE) return b->kernels->exponentials(z, piece, most, b->classes);
+    *most = z[0];
+    for (size_t c = 1; c < b->classes; c++) *most = z[c] > *most ? z[c] : *most;
+    for (size_t c = 0; c < b->classes; c++) sum += expf(z[c] - *most);
+    return sum;
+}
+
+/* log_softmax = z - max - log(sum exp(z - max)); with smoothing e and weights w the loss is
+ * (1 - e) w_t (-logp_t) + e / C sum_c w_c (-logp_c). Adds it; dz: its derivative times the factor. */
+static void cross_entropy_row(const struct batch *b, const float *z, size_t target, float *dz, struct loss_sums *sums) {
+    const double *weight = b->options->weight;
+    float smoothing = b->options->label_smoothing, own_weight = weight_of(b->options, (int64_t)target), most;
+    size_t classes = b->classes, best = 0;
+    float sum = sum_of_exponentials(b, z, dz, &most);
+    while (best + 1 < classes && z[best] != most) best++;
+    double shifted = 0, weights = 0; /* sum of w (z - max), sum of w */
+    for (size_t c = 0; smoothing != 0 && c < classes; c++) {
+        double w = weight ? weight[c] : 1;
+        shifted += w * (double)(z[c] - most);
+        weights += w;
+    }
+    float log_sum = logf(sum), spread = smoothing / (float)classes;
+    double loss = (1 - (double)smoothing) * (double)own_weight * -(double)(z[target] - most - log_sum);
+    if (smoothing != 0) loss -= (double)spread * (shifted - weights * (double)log_sum);
+    sums->loss += loss;
+    sums->correct += best == target;
+    sums->scored++;
+    if (!dz) return;
+    float own = (1 - smoothing) * own_weight, whole = own + spread * (float)weights, target_share = dz[target] / sum;
+    float target_spread = smoothing == 0 ? 0 : spread * (weight ? (float)weight[target] : 1);
+    if (smoothing == 0)
+        for (size_t c = 0; c < classes; c++) dz[c] = dz[c] / sum * whole * b->factor;
+    else
+        for (size_t c = 0; c < classes; c++)
+            dz[c] = (dz[c] / sum * whole - spread * (weight ? (float)weight[c] : 1)) * b->factor;
+    dz[target] = (target_share * whole - (own + target_spread)) * b->factor;
+}
+
+/* Sums of the loss are taken in so many parts, so that they do not depend on the number of threads. */
+#define PARTS 32
+
+struct parts {
+    const struct batch *batch;
+    struct loss_sums sums[PARTS];
+};
+
+static void cross_entropy_parts(void *context, size_t first, size_t last) {
+    struct parts *p = context;
+    const struct batch *b = p->batch;
+    for (size_t part = first; part < last; part++)
+        for (size_t i = b->positions * part / PARTS; i < b->positions * (part + 1) / PARTS; i++) {
+            float *dz = b->dlogits ? b->dlogits + i * b->classes : NULL;
+            if (b->targets[i] != b->options->ignored)
+                cross_entropy_row(b, b->logits + i * b->classes, (size_t)b->targets[i], dz, &p->sums[part]);
+            else
+                for (size_t c = 0; dz && c < b->classes; c++) dz[c] = 0;
+        }
+}
+
+static void cross_entropy(struct device *device, const struct cross_entropy_options *o, const float *logits,
+                          const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
+                          struct loss_sums *sums) {
+    double count = 0;
+    for (size_t i = 0; i < positions; i++) count += (double)weight_of(o, targets[i]);
+    struct batch batch = {
+        cpu_kernels_of(device), o, logits, targets, positions, classes, count > 0 ? scale / (float)count : 0, dlogits};
+    struct parts parts = {.batch = &batch};
+    parallel_for(PARTS, 1 + PARTS * (PARALLEL_FLOATS / 4) / (positions * classes + 1), cross_entropy_parts, &parts);
+    for (size_t i = 0; i < PARTS; i++) {
+        sums->loss += parts.sums[i].loss;
+        sums->correct += parts.sums[i].correct;
+        sums->scored += parts.sums[i].scored;
+    }
+    sums->count += count;
+}
+
+struct slope {
+    float loss, derivative;
+};
+
+static inline struct slope mse(float x, float t) { return (struct slope){(x - t) * (x - t), 2 * (x - t)}; }
+
+static inline struct slope l1(float x, float t) {
+    float d = x - t;
+    return (struct slope){fabsf(d), d > 0 ? 1.0f : d < 0 ? -1.0f : 0.0f};
+}
+
+static inline struct slope smooth_l1(float x, float t, float beta) {
+    float d = x - t;
+    if (fabsf(d) < beta) return (struct slope){0.5f * d * d / beta, d / beta};
+    struct slope s = l1(x, t);
+    s.loss -= 0.5f * beta;
+    return s;
+}
+
+/* derivative: 1 - t - w (1 - sigmoid(x)), 1 - sigmoid(x) = 1 / (1 + exp(x)) */
+static inline struct slope bce_with_logits(float x, float t, float pos_weight) {
+    float w = (pos_weight - 1) * t + 1, e = expf(-fabsf(x));
+    float not_positive = x > 0 ? e / (1 + e) : 1 / (1 + e);
+    return (struct slope){(1 - t) * x + w * (log1pf(e) + fmaxf(-x, 0)), 1 - t - w * not_positive};
+}
+
+static inline struct slope kl_div(float x, float t) {
+    return (struct slope){(t > 0 ? t * logf(t) : t == 0 ? 0 : NAN) - t * x, -t};
+}
+
+static inline struct slope kl_div_log(float x, float t) {
+    float p = expf(t);
+    return (struct slope){p * (t - x), -p};
+}
+
+static struct slope slope_of(const struct elementwise_options *o, float x, float t, size_t i) {
+    switch (o->loss) {
+    case LOSS_MSE:
+        return mse(x, t);
+    case LOSS_L1:
+        return l1(x, t);
+    case LOSS_SMOOTH_L1:
+        return smooth_l1(x, t, o->beta);
+    case LOSS_BCE_WITH_LOGITS:
+        return bce_with_logits(x, t, o->pos_weights ? (float)o->pos_weight[i % o->pos_weights] : 1);
+    case LOSS_KL_DIV:
+        return kl_div(x, t);
+    case LOSS_KL_DIV_LOG:
+        return kl_div_log(x, t);
+    }
+    return (struct slope){0};
+}
+
+static void elementwise(struct device *device, const struct elementwise_options *o, const float *outputs,
+                        const float *targets, size_t count, float factor, float *doutputs, struct loss_sums *sums) {
+    (void)device;
+    for (size_t i = 0; i < count; i++) {
+        struct slope s = slope_of(o, outputs[i], targets[i], i);
+        sums->loss += (double)s.loss;
+        if (doutputs) doutputs[i] = s.derivative * factor;
+    }
+}
+
+const struct loss_ops cpu_losses = {.cross_entropy = cross_entropy, .elementwise = elementwise};

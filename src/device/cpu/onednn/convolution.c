@@ -1,0 +1,282 @@
+/* Convolutions by oneDNN 2, as a module of the program: linking the library would cost every start 20 ms, and a machine
+ * may not have it. Images stay channels last; weights are brought into the order that each primitive likes best. A
+ * primitive takes milliseconds to make and fits one number of rows, so they are made before the loop (prepare) and
+ * kept; weights in a primitive's order live in the device's workspace while an operator runs. The gradient of the bias
+ * is left to the caller (../convolution.c). */
+#include <dnnl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cpu/workspace.h"
+#include "device/image.h"
+
+#define MAX_ARGUMENTS 4
+#define MAX_PLANS 4 /* numbers of rows: full and last batches of training and evaluation */
+
+struct primitive {
+    dnnl_primitive_t primitive;
+    dnnl_exec_arg_t arguments[MAX_ARGUMENTS];
+    int count;
+};
+
+/* Everything for one number of rows. */
+struct plan {
+    size_t rows; /* 0: not made */
+    bool has_backward;
+    struct primitive forward, backward_data, backward_weights;
+    struct primitive reorder_forward, reorder_data, reorder_gradients;
+};
+
+struct device_convolution {
+    struct device *device;
+    struct convolution c;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    struct plan plans[MAX_PLANS];
+};
+
+#define MUST(call)                                                                                                     \
+    do {                                                                                                               \
+        if ((call) != dnnl_success) goto fail;                                                                         \
+    } while (0)
+
+static void primitive_destroy(struct primitive *p) {
+    for (int i = 0; i < p->count; i++) dnnl_memory_destroy(p->arguments[i].memory);
+    if (p->primitive) dnnl_primitive_destroy(p->primitive);
+    *p = (struct primitive){0};
+}
+
+static void plan_destroy(struct plan *plan) {
+    struct primitive *all[] = {&plan->forward,         &plan->backward_data, &plan->backward_weights,
+                               &plan->reorder_forward, &plan->reorder_data,  &plan->reorder_gradients};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) primitive_destroy(all[i]);
+    plan->rows = 0;
+}
+
+static void destroy(struct device_convolution *d) {
+    if (!d) return;
+    for (size_t i = 0; i < MAX_PLANS; i++) plan_destroy(&d->plans[i]);
+    if (d->stream) dnnl_stream_destroy(d->stream);
+    if (d->engine) dnnl_engine_destroy(d->engine);
+    free(d);
+}
+
+/* An argument whose address is given at each run. */
+static bool add_argument(struct device_convolution *d, struct primitive *p, int name, const dnnl_memory_desc_t *md) {
+    dnnl_memory_t memory;
+    if (dnnl_memory_create(&memory, md, d->engine, DNNL_MEMORY_NONE) != dnnl_success) return false;
+    p->arguments[p->count++] = (dnnl_exec_arg_t){name, memory};
+    return true;
+}
+
+/* Room in the workspace for weights in a primitive's order. */
+static bool reserve(struct device_convolution *d, const dnnl_memory_desc_t *weights) {
+    status s = workspace_reserve(d->device, dnnl_memory_desc_get_size(weights), "a convolution");
+    bool is_there = s == OK;
+    status_free(s);
+    return is_there;
+}
+
+static bool run(struct device_convolution *d, struct primitive *p, int count, void *const *addresses) {
+    for (int i = 0; i < count; i++) dnnl_memory_set_data_handle(p->arguments[i].memory, addresses[i]);
+    return dnnl_primitive_execute(p->primitive, d->stream, p->count, p->arguments) == dnnl_success;
+}
+
+struct descriptions {
+    dnnl_memory_desc_t source, target, weights, plain_weights, bias;
+    dnnl_dims_t strides, dilations, padding;
+};
+
+static bool describe(const struct convolution *c, size_t rows, struct descriptions *m) {
+    const struct window *w = &c->window;
+    dnnl_dims_t source = {(int64_t)rows, (int64_t)c->in.channels, (int64_t)c->in.height, (int64_t)c->in.width};
+    dnnl_dims_t target = {(int64_t)rows, (int64_t)c->out.channels, (int64_t)c->out.height, (int64_t)c->out.width};
+    dnnl_dims_t grouped = {(int64_t)c->groups, (int64_t)(c->out.channels / c->groups),
+                           (int64_t)(c->in.channels / c->groups), (int64_t)w->kernel[0], (int64_t)w->kernel[1]};
+    dnnl_dims_t bias = {(int64_t)c->out.channels};
+    bool has_groups = c->groups > 1;
+    const int64_t *weights = has_groups ? grouped : grouped + 1;
+    for (int i = 0; i < 2; i++) {
+        m->strides[i] = (int64_t)w->stride[i];
+        m->dilations[i] = (int64_t)w->dilation[i] - 1;
+        m->padding[i] = (int64_t)w->padding[i];
+    }
+    MUST(dnnl_memory_desc_init_by_tag(&m->source, 4, source, dnnl_f32, dnnl_nhwc));
+    MUST(dnnl_memory_desc_init_by_tag(&m->target, 4, target, dnnl_f32, dnnl_nhwc));
+    MUST(dnnl_memory_desc_init_by_tag(&m->weights, 4 + has_groups, weights, dnnl_f32, dnnl_format_tag_any));
+    MUST(dnnl_memory_desc_init_by_tag(&m->plain_weights, 4 + has_groups, weights, dnnl_f32,
+                                      has_groups ? dnnl_goihw : dnnl_oihw));
+    MUST(dnnl_memory_desc_init_by_tag(&m->bias, 1, bias, dnnl_f32, dnnl_a));
+    return true;
+fail:
+    return false;
+}
+
+static bool make_reorder(struct device_convolution *d, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                         bool adds, struct primitive *out) {
+    dnnl_primitive_attr_t attributes = NULL;
+    dnnl_post_ops_t after = NULL;
+    dnnl_primitive_desc_t description = NULL;
+    bool is_made = false;
+    if (adds) {
+        MUST(dnnl_primitive_attr_create(&attributes));
+        MUST(dnnl_post_ops_create(&after));
+        MUST(dnnl_post_ops_append_sum(after, 1));
+        MUST(dnnl_primitive_attr_set_post_ops(attributes, after));
+    }
+    MUST(dnnl_reorder_primitive_desc_create(&description, from, d->engine, to, d->engine, attributes));
+    MUST(dnnl_primitive_create(&out->primitive, description));
+    is_made = add_argument(d, out, DNNL_ARG_FROM, from) && add_argument(d, out, DNNL_ARG_TO, to);
+fail:
+    if (description) dnnl_primitive_desc_destroy(description);
+    if (after) dnnl_post_ops_destroy(after);
+    if (attributes) dnnl_primitive_attr_destroy(attributes);
+    return is_made;
+}
+
+static bool make_forward(struct device_convolution *d, const struct descriptions *m, struct plan *plan,
+                         dnnl_primitive_desc_t *hint) {
+    dnnl_convolution_desc_t description;
+    dnnl_primitive_attr_t attributes = NULL;
+    dnnl_post_ops_t after = NULL;
+    struct primitive *p = &plan->forward;
+    bool is_made = false;
+    MUST(dnnl_dilated_convolution_forward_desc_init(&description, dnnl_forward_training, dnnl_convolution_direct,
+                                                    &m->source, &m->weights, d->c.has_bias ? &m->bias : NULL,
+                                                    &m->target, m->strides, m->dilations, m->padding, m->padding));
+    MUST(dnnl_primitive_attr_create(&attributes));
+    if (d->c.has_relu) {
+        MUST(dnnl_post_ops_create(&after));
+        MUST(dnnl_post_ops_append_eltwise(after, 1, dnnl_eltwise_relu, 0, 0));
+        MUST(dnnl_primitive_attr_set_post_ops(attributes, after));
+    }
+    MUST(dnnl_primitive_desc_create(hint, &description, attributes, d->engine, NULL));
+    MUST(dnnl_primitive_create(&p->primitive, *hint));
+    const dnnl_memory_desc_t *weights = dnnl_primitive_desc_query_md(*hint, dnnl_query_weights_md, 0);
+    is_made = add_argument(d, p, DNNL_ARG_SRC, &m->source) && add_argument(d, p, DNNL_ARG_DST, &m->target) &&
+              add_argument(d, p, DNNL_ARG_WEIGHTS, weights) && reserve(d, weights) &&
+              (!d->c.has_bias || add_argument(d, p, DNNL_ARG_BIAS, &m->bias)) &&
+              make_reorder(d, &m->plain_weights, weights, false, &plan->reorder_forward);
+fail:
+    if (after) dnnl_post_ops_destroy(after);
+    if (attributes) dnnl_primitive_attr_destroy(attributes);
+    return is_made;
+}
+
+static bool make_backward_data(struct device_convolution *d, const struct descriptions *m, struct plan *plan,
+                               dnnl_primitive_desc_t hint) {
+    dnnl_convolution_desc_t description;
+    dnnl_primitive_desc_t made = NULL;
+    struct primitive *p = &plan->backward_data;
+    bool is_made = false;
+    MUST(dnnl_dilated_convolution_backward_data_desc_init(&description, dnnl_convolution_direct, &m->source,
+                                                          &m->weights, &m->target, m->strides, m->dilations, m->padding,
+                                                          m->padding));
+    MUST(dnnl_primitive_desc_create(&made, &description, NULL, d->engine, hint));
+    MUST(dnnl_primitive_create(&p->primitive, made));
+    const dnnl_memory_desc_t *weights = dnnl_primitive_desc_query_md(made, dnnl_query_weights_md, 0);
+    is_made = add_argument(d, p, DNNL_ARG_DIFF_SRC, &m->source) && add_argument(d, p, DNNL_ARG_DIFF_DST, &m->target) &&
+              add_argument(d, p, DNNL_ARG_WEIGHTS, weights) && reserve(d, weights) &&
+              make_reorder(d, &m->plain_weights, weights, false, &plan->reorder_data);
+fail:
+    if (made) dnnl_primitive_desc_destroy(made);
+    return is_made;
+}
+
+static bool make_backward_weights(struct device_convolution *d, const struct descriptions *m, struct plan *plan,
+                                  dnnl_primitive_desc_t hint) {
+    dnnl_convolution_desc_t description;
+    dnnl_primitive_desc_t made = NULL;
+    struct primitive *p = &plan->backward_weights;
+    bool is_made = false;
+    MUST(dnnl_dilated_convolution_backward_weights_desc_init(&description, dnnl_convolution_direct, &m->source,
+                                                             &m->weights, NULL, &m->target, m->strides, m->dilations,
+                                                             m->padding, m->padding));
+    MUST(dnnl_primitive_desc_create(&made, &description, NULL, d->engine, hint));
+    MUST(dnnl_primitive_create(&p->primitive, made));
+    const dnnl_memory_desc_t *weights = dnnl_primitive_desc_query_md(made, dnnl_query_diff_weights_md, 0);
+    is_made = add_argument(d, p, DNNL_ARG_SRC, &m->source) && add_argument(d, p, DNNL_ARG_DIFF_DST, &m->target) &&
+              add_argument(d, p, DNNL_ARG_DIFF_WEIGHTS, weights) && reserve(d, weights) &&
+              make_reorder(d, weights, &m->plain_weights, true, &plan->reorder_gradients);
+fail:
+    if (made) dnnl_primitive_desc_destroy(made);
+    return is_made;
+}
+
+static bool make_plan(struct device_convolution *d, size_t rows, bool has_backward, struct plan *plan) {
+    struct descriptions m;
+    dnnl_primitive_desc_t hint = NULL;
+    plan_destroy(plan);
+    bool is_made =
+        describe(&d->c, rows, &m) && make_forward(d, &m, plan, &hint) &&
+        (!has_backward || (make_backward_data(d, &m, plan, hint) && make_backward_weights(d, &m, plan, hint)));
+    if (hint) dnnl_primitive_desc_destroy(hint);
+    if (is_made) {
+        plan->rows = rows;
+        plan->has_backward = has_backward;
+    } else {
+        plan_destroy(plan);
+    }
+    return is_made;
+}
+
+/* The plan for [rows], made now if need be in the first free place, else in the last one. NULL: out of memory. */
+static struct plan *plan_for(struct device_convolution *d, size_t rows, bool has_backward) {
+    for (size_t i = 0; i < MAX_PLANS; i++) {
+        struct plan *plan = &d->plans[i];
+        bool is_there = plan->rows == rows;
+        if (is_there && (plan->has_backward || !has_backward)) return plan;
+        if (!is_there && plan->rows && i + 1 < MAX_PLANS) continue;
+        return make_plan(d, rows, has_backward, plan) ? plan : NULL;
+    }
+    return NULL;
+}
+
+static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {
+    struct device_convolution *d = calloc(1, sizeof *d);
+    if (!d) return status_new(STATUS_BUG, "out of memory");
+    d->device = device;
+    d->c = *c;
+    if (dnnl_engine_create(&d->engine, dnnl_cpu, 0) != dnnl_success ||
+        dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags) != dnnl_success ||
+        !plan_for(d, rows, true)) {
+        destroy(d);
+        return status_new(STATUS_BUG, "oneDNN cannot make this convolution");
+    }
+    *out = d;
+    return OK;
+}
+
+static status prepare(struct device_convolution *d, size_t rows, bool is_training) {
+    if (plan_for(d, rows, is_training)) return OK;
+    return status_new(STATUS_BUG, "oneDNN cannot make this convolution for %zu rows", rows);
+}
+
+static void forward(struct device_convolution *d, const float *x, const float *w, const float *bias, float *y,
+                    size_t rows) {
+    struct plan *plan = plan_for(d, rows, false);
+    void *weights = workspace_of(d->device);
+    void *const reorder[] = {(float *)w, weights}, *const all[] = {(float *)x, y, weights, (float *)bias};
+    if (plan && run(d, &plan->reorder_forward, 2, reorder) && run(d, &plan->forward, plan->forward.count, all)) return;
+    size_t count = rows * d->c.out.height * d->c.out.width * d->c.out.channels;
+    for (size_t i = 0; i < count; i++) y[i] = NAN; /* out of memory: the run ends, its loss is not finite */
+}
+
+static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
+                     float *dw, float *dbias, size_t rows) {
+    (void)dbias; /* the caller's */
+    struct plan *plan = plan_for(d, rows, true);
+    void *weights = workspace_of(d->device);
+    if (!plan) return;
+    void *const gradients[] = {(float *)x, (float *)dy, weights}, *const sums[] = {weights, dw};
+    void *const reorder[] = {(float *)w, weights}, *const data[] = {dx, (float *)dy, weights};
+    run(d, &plan->backward_weights, 3, gradients);
+    run(d, &plan->reorder_gradients, 2, sums);
+    if (!dx) return;
+    run(d, &plan->reorder_data, 2, reorder);
+    run(d, &plan->backward_data, 3, data);
+}
+
+const struct convolution_ops ddptrain_onednn_convolution = {
+    .create = create, .destroy = destroy, .prepare = prepare, .forward = forward, .backward = backward};

@@ -1,0 +1,63 @@
+/* OpenMP's library is called by the names that GCC's compiled loops call (its stable interface), so that the program
+ * starts without it. The handle is process-wide on purpose: a shared library is, too. */
+#include "device/cpu/parallel.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+static struct {
+    void (*run)(void (*function)(void *), void *context, unsigned threads, unsigned flags); /* NULL: not there */
+    int (*number)(void), (*count)(void); /* of the calling thread; of threads in this loop */
+    size_t threads;
+} openmp;
+
+static void open_library(void) {
+    openmp.threads = 1;
+    void *library = dlopen("libgomp.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library) return;
+    int (*most)(void) = (int (*)(void))dlsym(library, "omp_get_max_threads");
+    void (*run)(void (*)(void *), void *, unsigned, unsigned) =
+        (void (*)(void (*)(void *), void *, unsigned, unsigned))dlsym(library, "GOMP_parallel");
+    openmp.number = (int (*)(void))dlsym(library, "omp_get_thread_num");
+    openmp.count = (int (*)(void))dlsym(library, "omp_get_num_threads");
+    if (!most || !run || !openmp.number || !openmp.count || most() < 2) return;
+    openmp.threads = (size_t)most();
+    openmp.run = run;
+}
+
+struct loop {
+    size_t count, parts;
+    parallel_part *part;
+    void *context;
+    atomic_int started, ended; /* what OpenMP's barriers do already, in words that ThreadSanitizer understands */
+};
+
+/* One thread: its part, and those of threads that the library did not give. */
+static void work(void *context) {
+    struct loop *l = context;
+    (void)atomic_load_explicit(&l->started, memory_order_acquire);
+    size_t threads = (size_t)openmp.count();
+    for (size_t i = (size_t)openmp.number(); i < l->parts; i += threads)
+        l->part(l->context, l->count * i / l->parts, l->count * (i + 1) / l->parts);
+    atomic_fetch_add_explicit(&l->ended, 1, memory_order_release);
+}
+
+size_t parallel_threads(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, open_library);
+    return openmp.threads;
+}
+
+void parallel_for(size_t count, size_t least, parallel_part *part, void *context) {
+    size_t parts = count / least;
+    if (parts > 1 && parts > parallel_threads()) parts = parallel_threads();
+    if (parts <= 1) {
+        if (count > 0) part(context, 0, count);
+        return;
+    }
+    struct loop l = {.count = count, .parts = parts, .part = part, .context = context};
+    atomic_store_explicit(&l.started, 1, memory_order_release);
+    openmp.run(work, &l, (unsigned)parts, 0);
+    (void)atomic_load_explicit(&l.ended, memory_order_acquire);
+}

@@ -1,0 +1,118 @@
+/* Matrix product (tiles.h). b is packed into panels as wide as a tile and a, where its rows are not contiguous, into
+ * strips as high as one, so that every operand, a transposed one included, is read in order. Compiled once per
+ * instruction set, and the one file in which the compiler may fuse a product and a sum. Each c(i, j) is summed over k
+ * in order, whatever the tile, so results do not depend on m, n or the position in the matrix. */
+#include <string.h>
+
+#include "device/cpu/sets/set.h"
+#include "device/cpu/sets/tiles.h"
+
+/* panel (k, width): columns of b, zeros beyond n */
+static void pack_panel(float *panel, size_t width, const float *b, size_t brs, size_t bcs, size_t k, size_t n) {
+    if (brs == 1 && bcs != 1) {
+        size_t whole_k = k / LANES * LANES, whole_n = n / LANES * LANES;
+        for (size_t j = 0; j < whole_n; j += LANES)
+            for (size_t i = 0; i < whole_k; i += LANES) {
+                lanes square[LANES];
+                for (size_t l = 0; l < LANES; l++) square[l] = *(const lanes *)(b + (j + l) * bcs + i);
+                transpose(square);
+                for (size_t l = 0; l < LANES; l++) *(lanes *)(panel + (i + l) * width + j) = square[l];
+            }
+        for (size_t i = 0; i < k; i++)
+            for (size_t j = i < whole_k ? whole_n : 0; j < width; j++)
+                panel[i * width + j] = j < n ? b[i + j * bcs] : 0;
+        return;
+    }
+    for (size_t i = 0; i < k; i++) {
+        float *row = panel + i * width;
+        if (n == PANEL_WIDTH && bcs == 1) {
+            for (size_t v = 0; v < TILE_VECTORS; v++)
+                *(lanes *)(row + LANES * v) = *(const lanes *)(b + i * brs + LANES * v);
+            continue;
+        }
+        for (size_t j = 0; j < n; j++) row[j] = b[i * brs + j * bcs];
+        for (size_t j = n; j < width; j++) row[j] = 0;
+    }
+}
+
+/* strip: for each tile of rows (k, TILE_ROWS); rows past the end repeat the last one */
+static void pack_columns(float *strip, const float *a, size_t acs, size_t k, size_t m) {
+    for (size_t i = 0; i < m; i += TILE_ROWS, strip += k * TILE_ROWS) {
+        size_t rows = m - i < TILE_ROWS ? m - i : TILE_ROWS;
+        for (size_t p = 0; p < k; p++) {
+            const float *from = a + i + p * acs;
+            float *to = strip + p * TILE_ROWS;
+            if (rows == TILE_ROWS)
+                memcpy(to, from, TILE_ROWS * sizeof *to);
+            else
+                for (size_t r = 0; r < TILE_ROWS; r++) to[r] = from[r < rows ? r : rows - 1];
+        }
+    }
+}
+
+/* One block of k, of rows of a that are in order: all panels of b, one after the other. */
+static void rows_product(const struct product *p, struct block *block, const float *b, size_t i, bool is_packed,
+                         float *panel) {
+    for (size_t j = 0; j < p->n; j += PANEL_WIDTH) {
+        size_t left = p->n - j, columns = left < PANEL_WIDTH ? left : PANEL_WIDTH, next = left - columns;
+        pack_panel(panel, (columns + LANES - 1) / LANES * LANES, b + j * p->bcs, p->brs, p->bcs, block->depth, columns);
+        if (p->m * p->n * p->k >= LARGE)
+            look_ahead(p, block, b + (j + columns) * p->bcs, block->depth, next < PANEL_WIDTH ? next : PANEL_WIDTH);
+        block->columns = columns;
+        block->panel = panel;
+        block->row = p->row + j;
+        block->c = p->c + i * p->ldc + j;
+        panel_product(block, is_packed);
+    }
+}
+
+/* How the rows of a come to the tiles. */
+enum order {
+    AS_THEY_ARE,
+    COPIED,    /* they would share a few sets of the cache */
+    BY_COLUMNS /* a is transposed */
+};
+
+static enum order order_of(const struct product *p) {
+    if (p->acs != 1) return BY_COLUMNS;
+    return p->ars % 1024 == 0 && p->n > 2 * PANEL_WIDTH ? COPIED : AS_THEY_ARE;
+}
+
+/* The rows of a block, at [from], in [strip] where they have to be in order. */
+static void order_rows(const struct product *p, struct block *block, enum order order, const float *from,
+                       float *strip) {
+    block->a = order == AS_THEY_ARE ? from : strip;
+    block->ars = order == COPIED ? STRIP_STRIDE : p->ars;
+    block->a_step = TILE_ROWS * (order == BY_COLUMNS ? block->depth : block->ars);
+    if (order == BY_COLUMNS) pack_columns(strip, from, p->acs, block->depth, block->rows);
+    for (size_t r = 0; order == COPIED && r < block->rows; r++)
+        memcpy(strip + r * STRIP_STRIDE, from + r * p->ars, block->depth * sizeof *strip);
+}
+
+void IN_SET(product)(const struct product *p) {
+    _Alignas(64) float panel[PANEL_K * PANEL_WIDTH], strip[STRIP_STRIDE * STRIP_ROWS];
+    enum order order = order_of(p);
+    size_t blocks = (p->k + PANEL_K - 1) / PANEL_K;
+    for (size_t first = 0, n = 0; n < blocks; n++) {
+        size_t depth = (p->k - first) / (blocks - n);
+        size_t most_rows = order == AS_THEY_ARE && depth ? STRIP_ROWS * (PANEL_K / depth) : STRIP_ROWS;
+        for (size_t i = 0; i < p->m; i += most_rows) {
+            size_t rows = p->m - i < most_rows ? p->m - i : most_rows;
+            struct block block = {.depth = depth,
+                                  .ldc = p->ldc,
+                                  .rows = rows,
+                                  .start = first ? PRODUCT_ADD : p->start,
+                                  .has_relu = p->has_relu && n + 1 == blocks};
+            order_rows(p, &block, order, p->a + i * p->ars + first * p->acs, strip);
+            rows_product(p, &block, p->b + first * p->brs, i, order == BY_COLUMNS, panel);
+        }
+        first += depth;
+    }
+}
+
+void IN_SET(gemm)(size_t m, size_t n, size_t k, const float *a, size_t ars, size_t acs, const float *b, size_t brs,
+                  size_t bcs, float *c, size_t ldc) {
+    struct product p = {
+        .m = m, .n = n, .k = k, .a = a, .ars = ars, .acs = acs, .b = b, .brs = brs, .bcs = bcs, .c = c, .ldc = ldc};
+    IN_SET(product)(&p);
+}

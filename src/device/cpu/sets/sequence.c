@@ -1,0 +1,75 @@
+/* Embedding, softmax and the broadcast rows of positions. Attention is in attention.c. */
+#include "device/sequence.h"
+
+#include <string.h>
+
+#include "device/cpu/sets/math.h"
+#include "device/cpu/sets/set.h"
+#include "device/cpu/sets/sums.h"
+
+static void embedding_forward(struct device *device, const int32_t *tokens, const float *weight, float *y, size_t count,
+                              size_t size) {
+    (void)device;
+    for (size_t i = 0; i < count; i++) memcpy(y + i * size, weight + (size_t)tokens[i] * size, size * sizeof *y);
+}
+
+static void embedding_backward(struct device *device, const int32_t *tokens, const float *restrict dy,
+                               float *restrict dweight, size_t count, size_t size) {
+    (void)device;
+    for (size_t i = 0; i < count; i++) {
+        float *to = dweight + (size_t)tokens[i] * size;
+        for (size_t j = 0; j < size; j++) to[j] += dy[i * size + j];
+    }
+}
+
+static void add_row(struct device *device, const float *restrict x, const float *restrict row, float *restrict y,
+                    size_t rows, size_t size) {
+    (void)device;
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < size; j++) y[i * size + j] = x[i * size + j] + row[j];
+}
+
+static void sum_rows(struct device *device, const float *restrict x, float *restrict sum, size_t rows, size_t size) {
+    (void)device;
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < size; j++) sum[j] += x[i * size + j];
+}
+
+float IN_SET(exponentials)(const float *restrict x, float *restrict e, float *most, size_t count) {
+    float largest = *most = largest_of(x, count), sums[SUMS] = {0};
+    for (size_t j = 0; j < count; j++) e[j] = math_exp(x[j] - largest);
+    SUM_INTO(sums, count, j, e[j]);
+    return sums_total(sums);
+}
+
+static void softmax_forward(struct device *device, const float *restrict x, float *restrict y, size_t rows,
+                            size_t size) {
+    (void)device;
+    for (size_t i = 0; i < rows; i++, x += size, y += size) {
+        float most, scale = 1 / IN_SET(exponentials)(x, y, &most, size);
+        for (size_t j = 0; j < size; j++) y[j] *= scale;
+    }
+}
+
+/* dx = y (dy - sum(y dy)) */
+static void softmax_backward(struct device *device, const float *restrict y, const float *restrict dy,
+                             float *restrict dx, size_t rows, size_t size) {
+    (void)device;
+    for (size_t i = 0; i < rows; i++, y += size, dy += size, dx += size) {
+        float sums[SUMS] = {0};
+        SUM_INTO(sums, size, j, y[j] * dy[j]);
+        float total = sums_total(sums);
+        for (size_t j = 0; j < size; j++) dx[j] = y[j] * (dy[j] - total);
+    }
+}
+
+const struct sequence_ops IN_SET(sequence_ops) = {
+    .embedding_forward = embedding_forward,
+    .embedding_backward = embedding_backward,
+    .add_row = add_row,
+    .sum_rows = sum_rows,
+    .softmax_forward = softmax_forward,
+    .softmax_backward = softmax_backward,
+    .attention_forward = IN_SET(attention_forward),
+    .attention_backward = IN_SET(attention_backward),
+};

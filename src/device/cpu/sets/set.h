@@ -1,0 +1,50 @@
+/* set: names of what is compiled once per instruction set. IN_SET(gemm) is gemm_avx512 in one object, gemm_baseline in
+ * another. KERNELS_SET and KERNELS_LANES (floats of one vector) come from cmake/CpuKernels.cmake. */
+#ifndef DEVICE_CPU_SETS_SET_H
+#define DEVICE_CPU_SETS_SET_H
+
+#include "device/cpu/kernels.h"
+
+#define IN_SET_PASTED(name, set) name##_##set
+#define IN_SET_EXPANDED(name, set) IN_SET_PASTED(name, set)
+#define IN_SET(name) IN_SET_EXPANDED(name, KERNELS_SET)
+
+/* optimizers.c */
+extern const struct optimizer_ops IN_SET(optimizer_ops);
+
+/* image.c, image_norm.c, convolution.c, winograd.c */
+extern const struct image_ops IN_SET(image_ops);
+extern const struct convolution_ops IN_SET(convolution_ops), IN_SET(winograd_ops);
+void IN_SET(bias_gradient)(const float *dy, float *dbias, size_t rows, size_t positions, size_t channels);
+void IN_SET(batch_norm_forward)(struct device *device, const struct batch_norm *norm, const float *x,
+                                const float *weight, const float *bias, float *running_mean, float *running_var,
+                                float *work, float *y, size_t count);
+void IN_SET(batch_norm_backward)(struct device *device, const struct batch_norm *norm, const float *x, const float *dy,
+                                 float *work, float *dx, float *dweight, float *dbias, size_t count);
+void IN_SET(group_norm_forward)(struct device *device, const struct group_norm *norm, const float *x,
+                                const float *weight, const float *bias, float *saved, float *y, size_t rows);
+void IN_SET(group_norm_backward)(struct device *device, const struct group_norm *norm, const float *x,
+                                 const float *weight, const float *saved, const float *dy, float *dx, float *dweight,
+                                 float *dbias, size_t rows);
+/* activations.c */
+void IN_SET(activation_forward)(enum activation f, const float *x, float *y, size_t count);
+void IN_SET(activation_backward)(enum activation f, const float *x, const float *y, const float *dy, float *dx,
+                                 size_t count);
+void IN_SET(leaky_relu_forward)(float slope, const float *x, float *y, size_t count);
+void IN_SET(leaky_relu_backward)(float slope, const float *x, const float *dy, float *dx, size_t count);
+
+/* norm.c, sequence.c, attention.c */
+float IN_SET(exponentials)(const float *x, float *e, float *most, size_t count);
+extern const struct norm_ops IN_SET(norm_ops);
+extern const struct sequence_ops IN_SET(sequence_ops);
+void IN_SET(attention_forward)(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
+                               float *log_sums);
+void IN_SET(attention_backward)(struct device *device, const struct attention_shape *shape, const float *qkv,
+                                const float *y, const float *log_sums, const float *dy, float *dqkv);
+
+/* gemm.c */
+void IN_SET(product)(const struct product *p);
+void IN_SET(gemm)(size_t m, size_t n, size_t k, const float *a, size_t ars, size_t acs, const float *b, size_t brs,
+                  size_t bcs, float *c, size_t ldc);
+
+#endif

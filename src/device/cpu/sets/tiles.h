@@ -1,0 +1,195 @@
+/* tiles: what the matrix products of float32 (gemm.c) and of bfloat16 (../bf16/product.c) share: tiles of results (8
+ * rows x 3 vectors with 32 registers, 4 x 3 with 16) stay in registers while k runs over a packed panel of b. A step of
+ * k is a word of 32 bits: one float or two bfloat16. */
+#ifndef DEVICE_CPU_SETS_TILES_H
+#define DEVICE_CPU_SETS_TILES_H
+
+#include <string.h>
+
+#include "device/cpu/kernels.h"
+
+/* sum (lanes) + b (lanes of words) times x (a word, as a float): of float32, unless the file that includes this has
+ * defined another one */
+#ifndef MULTIPLY_ADD
+#define MULTIPLY_ADD(sum, b, x) ((sum) + (b) * (x))
+#endif
+#ifndef KERNELS_LANES
+#define KERNELS_LANES 4
+#endif
+
+/* KERNELS_LANES: floats of one vector of the instruction set (16, 8 or 4) */
+#define LANES KERNELS_LANES
+#define TILE_ROWS (LANES == 16 ? 8 : 4)
+#define TILE_VECTORS 3
+#define PANEL_WIDTH (TILE_VECTORS * LANES)
+#define PANEL_K 384
+#define STRIP_ROWS 256 /* rows of a that are packed together: half of the second-level cache */
+#define STRIP_STRIDE                                                                                                   \
+    (PANEL_K + LANES) /* between packed rows: not a power of two, which would share few sets of the cache */
+
+typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4)));
+
+/* Swapping blocks of w off the diagonal for w = 1, 2, 4, ... transposes a square of LANES x LANES. */
+#define LOW(i, w) ((i) & (w) ? LANES + (i) - (w) : (i))
+#define HIGH(i, w) ((i) & (w) ? LANES + (i) : (i) + (w))
+#define FOUR(f, i, w) f(i, w), f(i + 1, w), f(i + 2, w), f(i + 3, w)
+#if LANES == 16
+#define EACH_LANE(f, w) FOUR(f, 0, w), FOUR(f, 4, w), FOUR(f, 8, w), FOUR(f, 12, w)
+#elif LANES == 8
+#define EACH_LANE(f, w) FOUR(f, 0, w), FOUR(f, 4, w)
+#else
+#define EACH_LANE(f, w) FOUR(f, 0, w)
+#endif
+#define SWAP_BLOCKS(rows, w)                                                                                           \
+    for (size_t i_ = 0; i_ < LANES; i_++)                                                                              \
+        if (!(i_ & (w))) {                                                                                             \
+            lanes one_ = (rows)[i_], other_ = (rows)[i_ + (w)];                                                        \
+            (rows)[i_] = __builtin_shufflevector(one_, other_, EACH_LANE(LOW, w));                                     \
+            (rows)[i_ + (w)] = __builtin_shufflevector(one_, other_, EACH_LANE(HIGH, w));                              \
+        }
+
+/* square (LANES vectors) becomes its transpose */
+static inline void transpose(lanes square[LANES]) {
+    SWAP_BLOCKS(square, 1)
+    SWAP_BLOCKS(square, 2)
+#if LANES > 4
+    SWAP_BLOCKS(square, 4)
+#endif
+#if LANES > 8
+    SWAP_BLOCKS(square, 8)
+#endif
+}
+
+#define LINE 16  /* floats of a line of the cache */
+#define PULSE 16 /* steps of k between two fetches */
+
+/* A matrix that is fetched into the cache a few lines at a time, while tiles are at work: what comes all at once would
+ * have to be waited for. */
+struct fetch {
+    const float *at;
+    size_t stride, rows, lines, line, pace; /* pace: lines in a pulse */
+};
+
+static inline __attribute__((always_inline)) void fetch(struct fetch *f) {
+    for (size_t i = 0; i < f->pace && f->rows; i++) {
+        __builtin_prefetch(f->at + f->line * LINE);
+        if (++f->line < f->lines) continue;
+        f->line = 0, f->at += f->stride, f->rows--;
+    }
+}
+
+/* What the tiles of one panel share. */
+struct block {
+    const float *a;
+    size_t a_step, ars; /* a_step: from one tile of rows to the next; ars: between rows, of a that is not packed */
+    const float *panel;
+    size_t depth;
+    float *c;
+    size_t ldc, rows, columns;
+    enum product_start start;
+    const float *row; /* of PRODUCT_ROW, at the first column */
+    bool has_relu;
+    struct fetch source; /* what the next panel is made of */
+};
+
+/* c (TILE_ROWS, vectors; [ldc]) = from ([stride] between rows) + a panel */
+static inline __attribute__((always_inline)) void tile(size_t vectors, bool is_packed, const float *a, size_t ars,
+                                                       const float *panel, size_t k, const float *from, size_t stride,
+                                                       float *c, size_t ldc, struct fetch *source) {
+    lanes sum[TILE_ROWS][TILE_VECTORS];
+    const float *row[TILE_ROWS];
+    for (size_t i = 0; i < TILE_ROWS; i++) {
+        row[i] = a + i * ars;
+        for (size_t v = 0; v < vectors; v++) sum[i][v] = *(const lanes *)(from + i * stride + LANES * v);
+    }
+    for (size_t p = 0, end; p < k; p = end) {
+        float *next = c + (TILE_ROWS + p / PULSE % TILE_ROWS) * ldc;
+        for (size_t v = 0; v <= vectors; v += LINE / LANES) __builtin_prefetch(next + v * LANES, 1);
+        fetch(source);
+        end = k - p < PULSE ? k : p + PULSE;
+        for (; p < end; p++) {
+            lanes b[TILE_VECTORS];
+            for (size_t v = 0; v < vectors; v++) b[v] = *(const lanes *)(panel + (p * vectors + v) * LANES);
+            for (size_t i = 0; i < TILE_ROWS; i++) {
+                float x = is_packed ? a[p * TILE_ROWS + i] : row[i][p];
+                for (size_t v = 0; v < vectors; v++) sum[i][v] = MULTIPLY_ADD(sum[i][v], b[v], x);
+            }
+        }
+    }
+    for (size_t i = 0; i < TILE_ROWS; i++)
+        for (size_t v = 0; v < vectors; v++) *(lanes *)(c + i * ldc + LANES * v) = sum[i][v];
+}
+
+typedef void tile_function(const float *a, size_t ars, const float *panel, size_t k, const float *from, size_t stride,
+                           float *c, size_t ldc, struct fetch *source);
+
+/* Functions of their own, so that the registers are theirs. */
+#define TILE(name, vectors, is_packed)                                                                                 \
+    static __attribute__((noinline)) void name(const float *a, size_t ars, const float *panel, size_t k,               \
+                                               const float *from, size_t stride, float *c, size_t ldc,                 \
+                                               struct fetch *source) {                                                 \
+        tile(vectors, is_packed, a, ars, panel, k, from, stride, c, ldc, source);                                      \
+    }
+TILE(tile_1, 1, false)
+TILE(tile_2, 2, false)
+TILE(tile_3, 3, false)
+TILE(packed_tile_1, 1, true)
+TILE(packed_tile_2, 2, true)
+TILE(packed_tile_3, 3, true)
+
+/* A tile at the edge: it works on a copy, its missing rows are those of the last one. */
+static void edge_tile(struct block *block, tile_function *run, bool is_packed, const float *a, float *c, size_t rows) {
+    float edge[TILE_ROWS * PANEL_WIDTH] = {0}, strip[TILE_ROWS * PANEL_K];
+    size_t columns = block->columns, ars = block->ars;
+    for (size_t i = 0; i < rows && block->start != PRODUCT_ZERO; i++)
+        memcpy(edge + i * PANEL_WIDTH, block->start == PRODUCT_ROW ? block->row : c + i * block->ldc,
+               columns * sizeof *c);
+    if (!is_packed && rows < TILE_ROWS) {
+        for (size_t i = 0; i < TILE_ROWS; i++)
+            memcpy(strip + i * PANEL_K, a + (i < rows ? i : rows - 1) * ars, block->depth * sizeof *a);
+        a = strip;
+        ars = PANEL_K;
+    }
+    run(a, ars, block->panel, block->depth, edge, PANEL_WIDTH, edge, PANEL_WIDTH, &block->source);
+    for (size_t i = 0; i < rows; i++) memcpy(c + i * block->ldc, edge + i * PANEL_WIDTH, columns * sizeof *c);
+}
+
+/* max(x, 0); NaN stays NaN */
+static void relu(float *c, size_t ldc, size_t rows, size_t columns) {
+    for (size_t i = 0; i < rows; i++, c += ldc)
+        for (size_t j = 0; j < columns; j++) c[j] = c[j] > 0 ? c[j] : c[j] != c[j] ? c[j] : 0;
+}
+
+static void panel_product(struct block *block, bool is_packed) {
+    static tile_function *const functions[2][TILE_VECTORS] = {{tile_1, tile_2, tile_3},
+                                                              {packed_tile_1, packed_tile_2, packed_tile_3}};
+    static const float zeros[PANEL_WIDTH];
+    size_t vectors = (block->columns + LANES - 1) / LANES, stride = block->start == PRODUCT_ADD ? block->ldc : 0;
+    if (vectors < 1 || vectors > TILE_VECTORS) return; /* a panel has columns, and at most PANEL_WIDTH */
+    tile_function *run = functions[is_packed][vectors - 1];
+    const float *a = block->a;
+    for (size_t i = 0; i < block->rows; i += TILE_ROWS, a += block->a_step) {
+        size_t rows = block->rows - i < TILE_ROWS ? block->rows - i : TILE_ROWS;
+        float *c = block->c + i * block->ldc;
+        const float *from = block->start == PRODUCT_ADD ? c : block->start == PRODUCT_ROW ? block->row : zeros;
+        if (rows == TILE_ROWS && block->columns == vectors * LANES)
+            run(a, block->ars, block->panel, block->depth, from, stride, c, block->ldc, &block->source);
+        else
+            edge_tile(block, run, is_packed, a, c, rows);
+        if (block->has_relu) relu(c, block->ldc, rows, block->columns);
+    }
+}
+
+#define LARGE ((size_t)1 << 20) /* multiply-adds: from here on memory is worth looking after */
+
+/* The [next] columns of b, of which [depth] rows are wanted, and how fast to fetch them. */
+static void look_ahead(const struct product *p, struct block *block, const float *b, size_t depth, size_t next) {
+    bool is_transposed = p->brs == 1 && p->bcs != 1;
+    size_t rows = is_transposed ? next : next ? depth : 0, width = is_transposed ? depth : next;
+    size_t pulses = ((block->rows + TILE_ROWS - 1) / TILE_ROWS) * ((block->depth + PULSE - 1) / PULSE);
+    size_t lines = width / LINE + 1;
+    block->source =
+        (struct fetch){b, is_transposed ? p->bcs : p->brs, rows, lines, 0, pulses ? 1 + rows * lines / pulses : 1};
+}
+
+#endif

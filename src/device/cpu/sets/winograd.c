@@ -1,0 +1,548 @@
+/* Convolutions of 3 x 3 taps and stride 1 by Winograd's algorithm (winograd.h): a quarter of the multiplications, in
+ * [POINTS] matrix products over (tiles, channels), on channels-last memory. The gradients are the exact adjoint of the
+ * forward pass, so that forward and both gradients share the points of the weights, the inputs and the outputs.
+ *
+ * Small weights: their points are made once a pass and stay in the cache; threads share out tiles, or images. Large
+ * weights: tiles are few, so all tiles' points stay in the cache and the weights' are made piece by piece where they
+ * are used; threads share out panels of channels. Every sum has one order, whatever the number of threads. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "device/cpu/parallel.h"
+#include "device/cpu/sets/set.h"
+#include "device/cpu/sets/winograd.h"
+#include "device/cpu/workspace.h"
+#include "device/image.h"
+
+#define PANEL 64 /* channels of the weights that stand side by side */
+#define DEPTH 64 /* channels whose products are summed at a time where weights are large */
+#define MOST_VECTORS (LANES == 16 ? 4 : 2)
+#define MOST_ROWS 6
+#define PARTS 4 /* ranges of images whose weights' gradients are summed apart, on any number of threads */
+#define SMALL_WEIGHTS ((size_t)3 << 20) /* bytes of points */
+#define SMALL_BLOCK ((size_t)600 << 10) /* bytes of the points of a block of tiles: half of the second-level cache */
+#define LARGE_BLOCK ((size_t)5 << 20)   /* of the third */
+
+struct device_convolution {
+    struct device *device;
+    struct convolution c;
+    size_t across, down, image_tiles; /* tiles of an image */
+    size_t in, out;                   /* channels */
+    bool has_small_weights;
+    size_t block; /* tiles at a time */
+    float *zeros; /* (in or out channels): what padding reads */
+};
+
+/* ---- products ---- */
+
+/* c (rows, LANES * vectors; row stride ldc) = or += a b, with a(i, k) = a[i * ars + k * acs] */
+INLINE void multiply_rows(size_t vectors, size_t rows, size_t depth, const float *a, size_t ars, size_t acs,
+                          const float *b, size_t ldb, float *c, size_t ldc, bool adds) {
+    lanes sum[MOST_ROWS][MOST_VECTORS];
+    const float *row[MOST_ROWS];
+    for (size_t i = 0; i < rows; i++) {
+        row[i] = a + i * ars;
+        for (size_t v = 0; v < vectors; v++) sum[i][v] = adds ? load(c + i * ldc + v * LANES) : (lanes){0};
+    }
+    for (size_t k = 0, at = 0; k < depth; k++, at += acs, b += ldb) {
+        lanes right[MOST_VECTORS];
+        for (size_t v = 0; v < vectors; v++) right[v] = load(b + v * LANES);
+        for (size_t i = 0; i < rows; i++) {
+            float left = row[i][at];
+            for (size_t v = 0; v < vectors; v++) sum[i][v] += right[v] * left;
+        }
+    }
+    for (size_t i = 0; i < rows; i++)
+        for (size_t v = 0; v < vectors; v++) store(c + i * ldc + v * LANES, sum[i][v]);
+}
+
+INLINE void multiply_columns(size_t vectors, size_t m, size_t depth, const float *a, size_t ars, size_t acs,
+                             const float *b, size_t ldb, float *c, size_t ldc, bool adds) {
+    size_t blocks = (m + MOST_ROWS - 1) / MOST_ROWS;
+    for (size_t n = 0; n < blocks; n++) {
+        size_t i = m * n / blocks, rows = m * (n + 1) / blocks - i;
+        const float *from = a + i * ars;
+        float *to = c + i * ldc;
+        switch (rows) {
+#define ROWS(count)                                                                                                    \
+    case count:                                                                                                        \
+        multiply_rows(vectors, count, depth, from, ars, acs, b, ldb, to, ldc, adds);                                   \
+        break;
+            ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6) default : break;
+        }
+    }
+}
+
+static void multiply_wide(size_t m, size_t depth, const float *a, size_t ars, size_t acs, const float *b, size_t ldb,
+                          float *c, size_t ldc, bool adds) {
+    multiply_columns(MOST_VECTORS, m, depth, a, ars, acs, b, ldb, c, ldc, adds);
+}
+
+static void multiply_narrow(size_t m, size_t depth, const float *a, size_t ars, size_t acs, const float *b, size_t ldb,
+                            float *c, size_t ldc, bool adds) {
+    multiply_columns(1, m, depth, a, ars, acs, b, ldb, c, ldc, adds);
+}
+
+#if LANES == 16
+static void multiply_half(size_t m, size_t depth, const float *a, size_t ars, size_t acs, const float *b, size_t ldb,
+                          float *c, size_t ldc, bool adds) {
+    multiply_columns(2, m, depth, a, ars, acs, b, ldb, c, ldc, adds);
+}
+#endif
+
+/* c (m, n) = or += a b; n a multiple of LANES */
+static void multiply(size_t m, size_t n, size_t depth, const float *a, size_t ars, size_t acs, const float *b,
+                     size_t ldb, float *c, size_t ldc, bool adds) {
+    size_t j = 0;
+    for (; j + MOST_VECTORS * LANES <= n; j += MOST_VECTORS * LANES)
+        multiply_wide(m, depth, a, ars, acs, b + j, ldb, c + j, ldc, adds);
+#if LANES == 16
+    for (; j + 2 * LANES <= n; j += 2 * LANES) multiply_half(m, depth, a, ars, acs, b + j, ldb, c + j, ldc, adds);
+#endif
+    for (; j < n; j += LANES) multiply_narrow(m, depth, a, ars, acs, b + j, ldb, c + j, ldc, adds);
+}
+
+/* ---- points of tiles ---- */
+
+/* Points of [tiles] x [channels]: point p begins at p * stride. The stride keeps them off the same sets of the caches.
+ */
+static size_t stride_of(size_t tiles, size_t channels) { return tiles * channels + 16; }
+
+struct place {
+    size_t image;
+    ptrdiff_t y, x; /* of the first output */
+};
+
+static struct place place_of(const struct device_convolution *d, size_t tile) {
+    size_t in_image = tile % d->image_tiles;
+    return (struct place){tile / d->image_tiles, (ptrdiff_t)(in_image / d->across * TILE),
+                          (ptrdiff_t)(in_image % d->across * TILE)};
+}
+
+/* Where the n x n pixels from (y, x) are; [elsewhere]: those outside of the image. */
+INLINE void look_at(const float *image, const struct image *size, ptrdiff_t y, ptrdiff_t x, ptrdiff_t n,
+                    const float *elsewhere, const float **pixels) {
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (ptrdiff_t j = 0; j < n; j++) {
+            bool is_inside =
+                y + i >= 0 && y + i < (ptrdiff_t)size->height && x + j >= 0 && x + j < (ptrdiff_t)size->width;
+            pixels[i * n + j] =
+                is_inside ? image + ((size_t)(y + i) * size->width + (size_t)(x + j)) * size->channels : elsewhere;
+        }
+}
+
+static const float *image_at(const float *x, const struct image *size, size_t n) {
+    return x + n * size->height * size->width * size->channels;
+}
+
+/* points (POINTS, tiles, in channels) of the inputs of tiles [first, last); point (0, first) is at [to] */
+static void input_points(const struct device_convolution *d, const float *x, size_t first, size_t last, float *to,
+                         size_t stride) {
+    const float *pixels[POINTS];
+    for (size_t t = first; t < last; t++, to += d->in) {
+        struct place at = place_of(d, t);
+        look_at(image_at(x, &d->c.in, at.image), &d->c.in, at.y - (ptrdiff_t)d->c.window.padding[0],
+                at.x - (ptrdiff_t)d->c.window.padding[1], SPAN, d->zeros, pixels);
+        for (size_t c = 0; c < d->in; c += LANES) {
+            lanes from[POINTS], points[POINTS];
+            for (size_t i = 0; i < POINTS; i++) from[i] = load(pixels[i] + c);
+            TRANSFORM_2D(inputs_to_points, SPAN, SPAN, from, points);
+            for (size_t i = 0; i < POINTS; i++) store(to + i * stride + c, points[i]);
+        }
+    }
+}
+
+/* the same of the outputs' gradients, (POINTS, tiles, out channels) */
+static void gradient_points(const struct device_convolution *d, const float *dy, size_t first, size_t last, float *to,
+                            size_t stride) {
+    const float *pixels[TILE * TILE];
+    for (size_t t = first; t < last; t++, to += d->out) {
+        struct place at = place_of(d, t);
+        look_at(image_at(dy, &d->c.out, at.image), &d->c.out, at.y, at.x, TILE, d->zeros, pixels);
+        for (size_t c = 0; c < d->out; c += LANES) {
+            lanes from[TILE * TILE], points[POINTS];
+            for (size_t i = 0; i < TILE * TILE; i++) from[i] = load(pixels[i] + c);
+            TRANSFORM_2D(outputs_to_points, TILE, SPAN, from, points);
+            for (size_t i = 0; i < POINTS; i++) store(to + i * stride + c, points[i]);
+        }
+    }
+}
+
+/* max(v, 0); NaN stays */
+INLINE lanes relu(lanes v) { return (lanes)(~(v <= 0) & (ints)v); }
+
+/* y at channels [channel, channel + width) of tiles [first, last) from points (POINTS, tiles, width) */
+static void outputs(const struct device_convolution *d, const float *points, size_t stride, size_t first, size_t last,
+                    size_t channel, size_t width, const float *bias, float *y) {
+    const struct image *size = &d->c.out;
+    for (size_t t = first; t < last; t++, points += width) {
+        struct place at = place_of(d, t);
+        float *to = y + ((at.image * size->height + (size_t)at.y) * size->width + (size_t)at.x) * d->out + channel;
+        size_t rows = size->height - (size_t)at.y < TILE ? size->height - (size_t)at.y : TILE;
+        size_t columns = size->width - (size_t)at.x < TILE ? size->width - (size_t)at.x : TILE;
+        for (size_t c = 0; c < width; c += LANES) {
+            lanes from[POINTS], pixels[TILE * TILE], shift = bias ? load(bias + channel + c) : (lanes){0};
+            for (size_t i = 0; i < POINTS; i++) from[i] = load(points + i * stride + c);
+            TRANSFORM_2D(points_to_outputs, SPAN, TILE, from, pixels);
+            for (size_t i = 0; i < rows; i++)
+                for (size_t j = 0; j < columns; j++) {
+                    lanes value = pixels[i * TILE + j] + shift;
+                    if (d->c.has_relu) value = relu(value);
+                    store(to + (i * size->width + j) * d->out + c, value);
+                }
+        }
+    }
+}
+
+/* dx += at channels [channel, channel + width) of tiles [first, last), which overlap, one after the other */
+static void add_inputs(const struct device_convolution *d, const float *points, size_t stride, size_t first,
+                       size_t last, size_t channel, size_t width, float *dx) {
+    const float *pixels[POINTS];
+    for (size_t t = first; t < last; t++, points += width) {
+        struct place at = place_of(d, t);
+        look_at(image_at(dx, &d->c.in, at.image), &d->c.in, at.y - (ptrdiff_t)d->c.window.padding[0],
+                at.x - (ptrdiff_t)d->c.window.padding[1], SPAN, NULL, pixels);
+        for (size_t c = 0; c < width; c += LANES) {
+            lanes from[POINTS], parts[POINTS];
+            for (size_t i = 0; i < POINTS; i++) from[i] = load(points + i * stride + c);
+            TRANSFORM_2D(points_to_inputs, SPAN, SPAN, from, parts);
+            for (size_t i = 0; i < POINTS; i++) {
+                if (!pixels[i]) continue;
+                float *to = (float *)pixels[i] + channel + c;
+                store(to, load(to) + parts[i]);
+            }
+        }
+    }
+}
+
+/* ---- points of weights ---- */
+
+INLINE lanes gather(const float *from, size_t stride) {
+    lanes v;
+    for (size_t l = 0; l < LANES; l++) v[l] = from[l * stride];
+    return v;
+}
+
+/* points (POINTS, depth, width) of the weights from (side, deep) on; [side] are the channels side by side, [deep] those
+ * that products are summed over; strides of w between them */
+static void weight_points(const float *w, size_t side_stride, size_t deep_stride, size_t width, size_t depth, float *to,
+                          size_t stride) {
+    for (size_t c = 0; c < width; c += LANES)
+        for (size_t k = 0; k < depth; k++) {
+            lanes taps[9], points[POINTS];
+            for (size_t i = 0; i < 9; i++) taps[i] = gather(w + c * side_stride + k * deep_stride + i, side_stride);
+            TRANSFORM_2D(taps_to_points, 3, SPAN, taps, points);
+            for (size_t i = 0; i < POINTS; i++) store(to + i * stride + k * width + c, points[i]);
+        }
+}
+
+/* dw (out, in, 3, 3) += of the points (POINTS, depth input channels, width output channels; row stride ld) of its
+ * gradient, [parts] of which are added up first */
+static void add_weights(const float *points, size_t parts, size_t part_stride, size_t stride, size_t ld, size_t in,
+                        size_t width, size_t depth, float *dw) {
+    for (size_t c = 0; c < width; c += LANES)
+        for (size_t k = 0; k < depth; k++) {
+            lanes from[POINTS], taps[9];
+            for (size_t i = 0; i < POINTS; i++) {
+                from[i] = load(points + i * stride + k * ld + c);
+                for (size_t p = 1; p < parts; p++) from[i] += load(points + p * part_stride + i * stride + k * ld + c);
+            }
+            TRANSFORM_2D(points_to_taps, SPAN, 3, from, taps);
+            for (size_t i = 0; i < 9; i++)
+                for (size_t l = 0; l < LANES; l++) dw[((c + l) * in + k) * 9 + i] += taps[i][l];
+        }
+}
+
+/* ---- passes ---- */
+
+/* One call of forward or backward, and its places in the workspace. */
+struct job {
+    const struct device_convolution *d;
+    const float *x, *w, *bias, *dy;
+    float *y, *dx, *dw;
+    size_t tiles, first, last, parts, slots; /* of all rows; a block's; ranges of images; ranges of work */
+    float *weights, *sums;                   /* small weights: points of all; of their gradient (parts) */
+    float *inputs, *gradients;               /* points of a block (small weights: for each slot) */
+    float *products, *piece;                 /* for each slot: points of a panel; large weights: of a piece of them */
+};
+
+static size_t floats_of(size_t tiles, size_t channels) { return POINTS * stride_of(tiles, channels) + 16; }
+static size_t least_of(size_t a, size_t b) { return a < b ? a : b; }
+static size_t panels_of(size_t channels) { return (channels + PANEL - 1) / PANEL; }
+static size_t images_of(const struct job *job) { return job->tiles / job->d->image_tiles; }
+
+/* Places everything from [at] on; returns its floats. */
+static size_t place(const struct device_convolution *d, size_t slots, float *at, struct job *job) {
+    size_t most = d->in > d->out ? d->in : d->out, copies = d->has_small_weights ? slots : 1, used = 0;
+    job->slots = slots;
+#define PLACE(member, floats) job->member = at ? at + used : NULL, used += (floats)
+    PLACE(inputs, copies * floats_of(d->block, d->in));
+    PLACE(gradients, copies * floats_of(d->block, d->out));
+    PLACE(products, slots * floats_of(d->block, PANEL));
+    if (d->has_small_weights) {
+        PLACE(weights, panels_of(most) * floats_of(most, PANEL));
+        PLACE(sums, PARTS * floats_of(d->in, d->out));
+    } else {
+        PLACE(piece, slots * floats_of(DEPTH, PANEL));
+    }
+#undef PLACE
+    return used;
+}
+
+static struct job new_job(const struct device_convolution *d, size_t rows) {
+    struct job job = {.d = d, .tiles = rows * d->image_tiles, .parts = least_of(PARTS, rows)};
+    place(d, parallel_threads(), workspace_of(d->device), &job);
+    return job;
+}
+
+/* The points of small weights: panels of output channels over input channels, or the other way round. */
+static void all_weights(const struct job *job, bool is_forward) {
+    const struct device_convolution *d = job->d;
+    size_t side = is_forward ? d->out : d->in, depth = is_forward ? d->in : d->out;
+    size_t out_stride = 9 * d->in, stride = stride_of(depth, PANEL);
+    for (size_t j = 0; j < side; j += PANEL)
+        weight_points(job->w + j * (is_forward ? out_stride : 9), is_forward ? out_stride : 9,
+                      is_forward ? 9 : out_stride, least_of(PANEL, side - j), depth,
+                      job->weights + j / PANEL * floats_of(depth, PANEL), stride);
+}
+
+/* products (POINTS, tiles, panel) = points (POINTS, tiles, depth) weights (POINTS, depth, panel); [from]: of the depth
+ */
+static void multiply_panel(size_t tiles, size_t width, size_t depth, const float *points, size_t stride,
+                           size_t channels, const float *weights, size_t weights_stride, float *products,
+                           size_t products_stride, bool adds) {
+    for (size_t p = 0; p < POINTS; p++)
+        multiply(tiles, width, depth, points + p * stride, channels, 1, weights + p * weights_stride, width,
+                 products + p * products_stride, width, adds);
+}
+
+/* ---- small weights ---- */
+
+static void forward_blocks(void *context, size_t first_slot, size_t last_slot) {
+    const struct job *job = context;
+    const struct device_convolution *d = job->d;
+    size_t blocks = (job->tiles + d->block - 1) / d->block, stride = stride_of(d->block, d->in);
+    size_t products_stride = stride_of(d->block, PANEL);
+    for (size_t slot = first_slot; slot < last_slot; slot++) {
+        float *inputs = job->inputs + slot * floats_of(d->block, d->in);
+        float *products = job->products + slot * floats_of(d->block, PANEL);
+        for (size_t b = blocks * slot / job->slots; b < blocks * (slot + 1) / job->slots; b++) {
+            size_t first = b * d->block, last = least_of(first + d->block, job->tiles);
+            input_points(d, job->x, first, last, inputs, stride);
+            for (size_t j = 0; j < d->out; j += PANEL) {
+                size_t width = least_of(PANEL, d->out - j);
+                multiply_panel(last - first, width, d->in, inputs, stride, d->in,
+                               job->weights + j / PANEL * floats_of(d->in, PANEL), stride_of(d->in, PANEL), products,
+                               products_stride, false);
+                outputs(d, products, products_stride, first, last, j, width, job->bias, job->y);
+            }
+        }
+    }
+}
+
+/* The gradient of the inputs of a block of tiles. Images that begin in it are cleared first. */
+static void back_to_inputs(const struct job *job, const float *gradients, float *products, size_t first, size_t last) {
+    const struct device_convolution *d = job->d;
+    size_t image = d->c.in.height * d->c.in.width * d->in, stride = stride_of(d->block, PANEL);
+    for (size_t i = (first + d->image_tiles - 1) / d->image_tiles; i * d->image_tiles < last; i++)
+        memset(job->dx + i * image, 0, image * sizeof(float));
+    for (size_t j = 0; j < d->in; j += PANEL) {
+        size_t width = least_of(PANEL, d->in - j);
+        multiply_panel(last - first, width, d->out, gradients, stride_of(d->block, d->out), d->out,
+                       job->weights + j / PANEL * floats_of(d->out, PANEL), stride_of(d->out, PANEL), products, stride,
+                       false);
+        add_inputs(d, products, stride, first, last, j, width, job->dx);
+    }
+}
+
+static void backward_part(const struct job *job, size_t part, size_t slot) {
+    const struct device_convolution *d = job->d;
+    size_t stride = stride_of(d->block, d->in), gradients_stride = stride_of(d->block, d->out);
+    float *inputs = job->inputs + slot * floats_of(d->block, d->in);
+    float *gradients = job->gradients + slot * floats_of(d->block, d->out);
+    float *sums = job->sums + part * floats_of(d->in, d->out);
+    size_t begin = images_of(job) * part / job->parts * d->image_tiles;
+    size_t end = images_of(job) * (part + 1) / job->parts * d->image_tiles;
+    for (size_t first = begin; first < end; first += d->block) {
+        size_t last = least_of(first + d->block, end);
+        input_points(d, job->x, first, last, inputs, stride);
+        gradient_points(d, job->dy, first, last, gradients, gradients_stride);
+        for (size_t p = 0; p < POINTS; p++)
+            multiply(d->in, d->out, last - first, inputs + p * stride, 1, d->in, gradients + p * gradients_stride,
+                     d->out, sums + p * stride_of(d->in, d->out), d->out, first > begin);
+        if (job->dx) back_to_inputs(job, gradients, job->products + slot * floats_of(d->block, PANEL), first, last);
+    }
+}
+
+static void backward_parts(void *context, size_t first_slot, size_t last_slot) {
+    const struct job *job = context;
+    for (size_t slot = first_slot; slot < last_slot; slot++)
+        for (size_t part = job->parts * slot / job->slots; part < job->parts * (slot + 1) / job->slots; part++)
+            backward_part(job, part, slot);
+}
+
+static void add_all_weights(void *context, size_t first, size_t last) {
+    const struct job *job = context;
+    const struct device_convolution *d = job->d;
+    add_weights(job->sums + first * LANES, job->parts, floats_of(d->in, d->out), stride_of(d->in, d->out), d->out,
+                d->in, (last - first) * LANES, d->in, job->dw + first * LANES * d->in * 9);
+}
+
+/* ---- large weights ---- */
+
+static void block_inputs(void *context, size_t first, size_t last) {
+    const struct job *job = context;
+    const struct device_convolution *d = job->d;
+    input_points(d, job->x, job->first + first, job->first + last, job->inputs + first * d->in,
+                 stride_of(d->block, d->in));
+}
+
+static void block_gradients(void *context, size_t first, size_t last) {
+    const struct job *job = context;
+    const struct device_convolution *d = job->d;
+    gradient_points(d, job->dy, job->first + first, job->first + last, job->gradients + first * d->out,
+                    stride_of(d->block, d->out));
+}
+
+/* The products of a block's tiles with panel [j], the weights' points being made piece by piece. */
+static float *multiply_pieces(const struct job *job, bool is_forward, size_t slot, size_t j, size_t width) {
+    const struct device_convolution *d = job->d;
+    size_t deep = is_forward ? d->in : d->out, out_stride = 9 * d->in;
+    size_t side_stride = is_forward ? out_stride : 9, deep_stride = is_forward ? 9 : out_stride;
+    float *products = job->products + slot * floats_of(d->block, PANEL);
+    float *piece = job->piece + slot * floats_of(DEPTH, PANEL);
+    for (size_t k = 0; k < deep; k += DEPTH) {
+        size_t depth = least_of(DEPTH, deep - k);
+        weight_points(job->w + j * side_stride + k * deep_stride, side_stride, deep_stride, width, depth, piece,
+                      stride_of(DEPTH, PANEL));
+        multiply_panel(job->last - job->first, width, depth, (is_forward ? job->inputs : job->gradients) + k,
+                       stride_of(d->block, deep), deep, piece, stride_of(DEPTH, PANEL), products,
+                       stride_of(d->block, PANEL), k > 0);
+    }
+    return products;
+}
+
+static void forward_panels(void *context, size_t first, size_t last) {
+    const struct job *job = context;
+    const struct device_convolution *d = job->d;
+    size_t panels = panels_of(d->out);
+    for (size_t slot = first; slot < last; slot++)
+        for (size_t panel = panels * slot / job->slots; panel < panels * (slot + 1) / job->slots; panel++) {
+            size_t j = panel * PANEL, width = least_of(PANEL, d->out - j);
+            outputs(d, multiply_pieces(job, true, slot, j, width), stride_of(d->block, PANEL), job->first, job->last, j,
+                    width, job->bias, job->y);
+        }
+}
+
+static void input_panels(void *context, size_t first, size_t last) {
+    const struct job *job = context;
+    const struct device_convolution *d = job->d;
+    size_t panels = panels_of(d->in);
+    for (size_t slot = first; slot < last; slot++)
+        for (size_t panel = panels * slot / job->slots; panel < panels * (slot + 1) / job->slots; panel++) {
+            size_t j = panel * PANEL, width = least_of(PANEL, d->in - j);
+            add_inputs(d, multiply_pieces(job, false, slot, j, width), stride_of(d->block, PANEL), job->first,
+                       job->last, j, width, job->dx);
+        }
+}
+
+static void weight_panels(void *context, size_t first, size_t last) {
+    const struct job *job = context;
+    const struct device_convolution *d = job->d;
+    size_t panels = panels_of(d->out), stride = stride_of(DEPTH, PANEL), tiles = job->last - job->first;
+    for (size_t slot = first; slot < last; slot++)
+        for (size_t panel = panels * slot / job->slots; panel < panels * (slot + 1) / job->slots; panel++) {
+            size_t j = panel * PANEL, width = least_of(PANEL, d->out - j);
+            float *piece = job->piece + slot * floats_of(DEPTH, PANEL);
+            for (size_t k = 0; k < d->in; k += DEPTH) {
+                size_t depth = least_of(DEPTH, d->in - k);
+                for (size_t p = 0; p < POINTS; p++)
+                    multiply(depth, width, tiles, job->inputs + p * stride_of(d->block, d->in) + k, 1, d->in,
+                             job->gradients + p * stride_of(d->block, d->out) + j, d->out, piece + p * stride, width,
+                             false);
+                add_weights(piece, 1, 0, stride, width, d->in, width, depth, job->dw + (j * d->in + k) * 9);
+            }
+        }
+}
+
+/* ---- the operators ---- */
+
+#define LEAST_TILES 4 /* whose points are worth a thread */
+
+static void forward(struct device_convolution *d, const float *x, const float *w, const float *bias, float *y,
+                    size_t rows) {
+    struct job job = new_job(d, rows);
+    job.x = x, job.w = w, job.bias = bias, job.y = y;
+    if (d->has_small_weights) {
+        all_weights(&job, true);
+        parallel_for(job.slots, 1, forward_blocks, &job);
+        return;
+    }
+    for (; job.first < job.tiles; job.first = job.last) {
+        job.last = least_of(job.first + d->block, job.tiles);
+        parallel_for(job.last - job.first, LEAST_TILES, block_inputs, &job);
+        parallel_for(job.slots, 1, forward_panels, &job);
+    }
+}
+
+static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
+                     float *dw, float *dbias, size_t rows) {
+    (void)dbias; /* the caller's */
+    struct job job = new_job(d, rows);
+    job.x = x, job.w = w, job.dy = dy, job.dx = dx, job.dw = dw;
+    if (d->has_small_weights) {
+        if (dx) all_weights(&job, false);
+        parallel_for(job.slots, 1, backward_parts, &job);
+        parallel_for(d->out / LANES, 1, add_all_weights, &job);
+        return;
+    }
+    if (dx) memset(dx, 0, rows * d->c.in.height * d->c.in.width * d->in * sizeof *dx);
+    for (; job.first < job.tiles; job.first = job.last) {
+        job.last = least_of(job.first + d->block, job.tiles);
+        parallel_for(job.last - job.first, LEAST_TILES, block_inputs, &job);
+        parallel_for(job.last - job.first, LEAST_TILES, block_gradients, &job);
+        parallel_for(job.slots, 1, weight_panels, &job);
+        if (dx) parallel_for(job.slots, 1, input_panels, &job);
+    }
+}
+
+static void destroy(struct device_convolution *d) {
+    if (!d) return;
+    buffer_free(d->zeros);
+    free(d);
+}
+
+static size_t block_of(const struct device_convolution *d, size_t rows) {
+    size_t most = d->in > d->out ? d->in : d->out, tiles = rows * d->image_tiles;
+    size_t fit = (d->has_small_weights ? SMALL_BLOCK : LARGE_BLOCK) / (POINTS * most * sizeof(float));
+    if (fit >= d->image_tiles) fit -= fit % d->image_tiles;
+    if (fit < MOST_ROWS) fit = MOST_ROWS;
+    return least_of(fit, tiles);
+}
+
+static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {
+    struct device_convolution *d = calloc(1, sizeof *d);
+    struct job job;
+    if (!d) return status_new(STATUS_BUG, "out of memory");
+    d->device = device;
+    d->c = *c;
+    d->in = c->in.channels;
+    d->out = c->out.channels;
+    d->across = (c->out.width + TILE - 1) / TILE;
+    d->down = (c->out.height + TILE - 1) / TILE;
+    d->image_tiles = d->across * d->down;
+    d->has_small_weights = POINTS * d->in * d->out * sizeof(float) <= SMALL_WEIGHTS;
+    d->block = block_of(d, rows);
+    size_t bytes = place(d, parallel_threads(), NULL, &job) * sizeof(float);
+    status s = workspace_reserve(device, bytes, "a convolution");
+    if (!s) s = buffer_new((d->in > d->out ? d->in : d->out) * sizeof(float), "a convolution", (void **)&d->zeros);
+    if (s)
+        destroy(d);
+    else
+        *out = d;
+    return s;
+}
+
+const struct convolution_ops IN_SET(winograd_ops) = {
+    .create = create, .destroy = destroy, .forward = forward, .backward = backward};

@@ -1,0 +1,108 @@
+/* device: where tensors live and operators run. The model, the losses and the optimizers know only this table; the CPU
+ * fills it in src/device/cpu. Tensors are float32, row-major and contiguous; a batch is the first dimension.
+ *
+ * Numbers: element-wise operators follow PyTorch's CPU kernels to the bit (every fused multiply-add is written as
+ * fmaf); sums of a matrix product run over k in order for each element, so a result does not depend on the blocking or
+ * the instruction set. */
+#ifndef DEVICE_DEVICE_H
+#define DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "device/image.h"
+#include "device/losses.h"
+#include "device/norm.h"
+#include "device/optimizers.h"
+#include "device/sequence.h"
+
+enum activation {
+    ACTIVATION_RELU,
+    ACTIVATION_TANH,
+    ACTIVATION_SIGMOID,
+    ACTIVATION_GELU,
+    ACTIVATION_GELU_TANH,
+    ACTIVATION_SILU
+};
+
+/* Where random numbers of a pass come from: a counter-based generator (Philox 4x32-10), so that a number depends only
+ * on what it is for, not on what was drawn before: (seed, stream, step, row of the global batch, element). */
+struct draw_key {
+    uint64_t seed;
+    uint32_t stream;     /* one per layer */
+    uint64_t step;       /* of the run, micro-batches counted */
+    uint64_t first_row;  /* global row of local row 0 */
+    uint64_t row_stride; /* between local rows: the world size */
+};
+
+struct device;
+
+struct device_ops {
+    /* y (rows, out) = x (rows, in) w^T + bias, with [has_relu] max(0, it); w (out, in); bias (out) or NULL */
+    void (*linear_forward)(struct device *, const float *x, const float *w, const float *bias, bool has_relu, float *y,
+                           size_t rows, size_t in, size_t out);
+    /* dx (rows, in) = dy (rows, out) w */
+    void (*linear_backward_input)(struct device *, const float *dy, const float *w, float *dx, size_t rows, size_t in,
+                                  size_t out);
+    /* dw (out, in) += dy^T x; dbias (out) += column sums of dy; dbias may be NULL */
+    void (*linear_backward_weight)(struct device *, const float *dy, const float *x, float *dw, float *dbias,
+                                   size_t rows, size_t in, size_t out);
+    /* y (count) = a + b; y may be one of them */
+    void (*add)(struct device *, const float *a, const float *b, float *y, size_t count);
+    /* y (count) = f(x) */
+    void (*activation_forward)(struct device *, enum activation f, const float *x, float *y, size_t count);
+    /* dx (count) = dy f'(x), from x or y as f needs */
+    void (*activation_backward)(struct device *, enum activation f, const float *x, const float *y, const float *dy,
+                                float *dx, size_t count);
+    /* y (rows, size) = x * mask / (1 - p); the same call with dy gives dx, since the mask is drawn again from the key
+     */
+    void (*dropout)(struct device *, const struct draw_key *key, float p, const float *x, float *y, size_t rows,
+                    size_t size);
+
+    const struct loss_ops *losses;
+    const struct optimizer_ops *optimizers;
+    /* Euclidean norm (float32, as torch's norm of one tensor up to rounding) */
+    float (*norm)(struct device *, const float *x, size_t count);
+    const struct image_ops *image;
+    const struct convolution_ops *convolution;
+    /* Whether every element is finite. */
+    bool (*is_finite)(struct device *, const float *x, size_t count);
+
+    /* y (count) = x > 0 ? x : slope x;  dx = x > 0 ? dy : slope dy */
+    void (*leaky_relu_forward)(struct device *, float slope, const float *x, float *y, size_t count);
+    void (*leaky_relu_backward)(struct device *, float slope, const float *x, const float *dy, float *dx, size_t count);
+    /* y (count) = x */
+    void (*copy)(struct device *, const float *x, float *y, size_t count);
+
+    const struct norm_ops *norm_layers;
+    const struct sequence_ops *sequence;
+};
+
+/* [name]: "cpu", "cuda" or "auto" (a GPU when there is one, else the CPU). "cuda" where this build or machine has none:
+ * STATUS_USAGE saying which of the two. */
+/* Whether device_create could open [name], without touching the device. */
+status device_check(const char *name);
+
+status device_create(const char *name, struct device **out);
+void device_destroy(struct device *device); /* takes NULL */
+
+enum precision {
+    PRECISION_FLOAT32,
+    PRECISION_BFLOAT16 /* factors of matrix products are rounded to bfloat16; all that is stored or summed is float32 */
+};
+
+/* The arithmetic of linear_forward and the two linear_backward from now on. STATUS_USAGE where the device has not the
+ * instructions, naming what it lacks. */
+status device_set_precision(struct device *device, enum precision precision);
+
+const struct device_ops *device_ops(const struct device *device);
+/* "cpu (avx512)": for the log */
+const char *device_describe(const struct device *device);
+
+/* Zeroed memory on the device, 64-byte aligned; [what] for the message when there is not enough. */
+status device_alloc(struct device *device, size_t bytes, const char *what, void **out);
+void device_free(struct device *device, void *memory); /* takes NULL */
+
+#endif

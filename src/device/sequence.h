@@ -1,0 +1,40 @@
+/* sequence: what models over sequences of tokens need: embedding, softmax, attention. */
+#ifndef DEVICE_SEQUENCE_H
+#define DEVICE_SEQUENCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct device;
+
+struct attention_shape {
+    size_t rows, tokens, heads, head_size;
+    bool is_causal; /* token t sees tokens 0 to t */
+};
+
+struct sequence_ops {
+    /* y (count, size): row tokens[i] of weight (any, size) */
+    void (*embedding_forward)(struct device *, const int32_t *tokens, const float *weight, float *y, size_t count,
+                              size_t size);
+    /* dweight: row tokens[i] += row i of dy */
+    void (*embedding_backward)(struct device *, const int32_t *tokens, const float *dy, float *dweight, size_t count,
+                               size_t size);
+    /* y (rows, size) = x + row in every row */
+    void (*add_row)(struct device *, const float *x, const float *row, float *y, size_t rows, size_t size);
+    /* sum (size) += each row of x (rows, size) */
+    void (*sum_rows)(struct device *, const float *x, float *sum, size_t rows, size_t size);
+    /* y (rows, size) = softmax of each row */
+    void (*softmax_forward)(struct device *, const float *x, float *y, size_t rows, size_t size);
+    void (*softmax_backward)(struct device *, const float *y, const float *dy, float *dx, size_t rows, size_t size);
+    /* y (rows, tokens, C) = softmax(q k^T / sqrt(head_size)) v per head, C = heads * head_size; qkv (rows, tokens, 3C):
+     * q, k, v of all heads side by side. The scores exist only block by block; log_sums (rows, heads, tokens) keeps
+     * the logarithm of each softmax's denominator for backward. */
+    void (*attention_forward)(struct device *, const struct attention_shape *, const float *qkv, float *y,
+                              float *log_sums);
+    /* dqkv (rows, tokens, 3C) = ; the scores are computed again from the blocks */
+    void (*attention_backward)(struct device *, const struct attention_shape *, const float *qkv, const float *y,
+                               const float *log_sums, const float *dy, float *dqkv);
+};
+
+#endif

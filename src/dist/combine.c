@@ -1,0 +1,208 @@
+/* Blocks of a few KiB are accumulated in the first cache, so an array is read once however many ranks there are. Sums
+ * of float32 and bfloat16, which carry the gradients, are compiled for wider vectors too; the roundings are the same.
+ */
+#include "dist/combine.h"
+
+#include <math.h>
+#include <string.h>
+
+#define BLOCK 1024 /* elements */
+
+/* ---- 16-bit floats ---- */
+
+static inline float from_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t to_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float from_bfloat16(uint16_t half) { return from_bits((uint32_t)half << 16); }
+
+static inline uint16_t to_bfloat16(float value) {
+    uint32_t bits = to_bits(value);
+    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16) | 0x40 : rounded); /* a NaN stays one */
+}
+
+/* Exponent and fraction are moved into place and the difference of the biases (112) is multiplied away, which also
+ * normalises subnormal numbers. */
+static inline float from_float16(uint16_t half) {
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = (uint32_t)(half & 0x7fff) << 13;
+    uint32_t bits = to_bits(from_bits(rest) * 0x1p112f);
+    return from_bits(sign | (rest >= 0x0f800000 ? rest | 0x7f800000 : bits)); /* infinite or NaN */
+}
+
+static inline uint16_t to_float16(float value) {
+    uint32_t bits = to_bits(value), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;
+    /* below 2^-14: adding 0.5 lets the processor round at 2^-24; else rounded by hand, with the bias taken off */
+    uint32_t small = to_bits(from_bits(rest) + 0.5f) - 0x3f000000;
+    uint32_t normal = (rest + 0xfff + ((rest >> 13) & 1) - 0x38000000) >> 13;
+    uint32_t half = rest < 0x38800000 ? small : normal;
+    half = rest >= 0x477ff000 ? 0x7c00 : half; /* 65520 and more */
+    half = rest > 0x7f800000 ? 0x7e00 : half;
+    return (uint16_t)(sign | half);
+}
+
+void combine_widen(float *out, const uint16_t *in, size_t count, enum comm_type type) {
+    if (type == COMM_BFLOAT16)
+        for (size_t i = 0; i < count; i++) out[i] = from_bfloat16(in[i]);
+    else
+        for (size_t i = 0; i < count; i++) out[i] = from_float16(in[i]);
+}
+
+void combine_narrow(uint16_t *out, const float *in, size_t count, enum comm_type type) {
+    if (type == COMM_BFLOAT16)
+        for (size_t i = 0; i < count; i++) out[i] = to_bfloat16(in[i]);
+    else
+        for (size_t i = 0; i < count; i++) out[i] = to_float16(in[i]);
+}
+
+/* ---- one block, one more rank: acc = acc op in ---- */
+
+#define FLOAT_SUM(a, b) ((a) + (b))
+#define FLOAT_PRODUCT(a, b) ((a) * (b))
+#define FLOAT_MIN(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
+#define FLOAT_MAX(a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
+#define INT_SUM(a, b) ((uint64_t)(a) + (uint64_t)(b))
+#define INT_PRODUCT(a, b) ((uint64_t)(a) * (uint64_t)(b))
+#define INT_MIN_OF(a, b) ((b) < (a) ? (b) : (a))
+#define INT_MAX_OF(a, b) ((b) > (a) ? (b) : (a))
+
+#define STEP(name, type, expression)                                                                                   \
+    static void name(void *to, const void *from, size_t count) {                                                       \
+        type *restrict acc = to;                                                                                       \
+        const type *restrict in = from;                                                                                \
+        for (size_t i = 0; i < count; i++) acc[i] = (type)expression(acc[i], in[i]);                                   \
+    }
+#define FLOAT_STEPS(type)                                                                                              \
+    STEP(sum_##type, type, FLOAT_SUM)                                                                                  \
+    STEP(min_##type, type, FLOAT_MIN)                                                                                  \
+    STEP(max_##type, type, FLOAT_MAX)                                                                                  \
+    STEP(product_##type, type, FLOAT_PRODUCT)
+#define INT_STEPS(type)                                                                                                \
+    STEP(sum_##type, type, INT_SUM)                                                                                    \
+    STEP(min_##type, type, INT_MIN_OF)                                                                                 \
+    STEP(max_##type, type, INT_MAX_OF)                                                                                 \
+    STEP(product_##type, type, INT_PRODUCT)
+
+FLOAT_STEPS(float)
+FLOAT_STEPS(double)
+INT_STEPS(int32_t)
+INT_STEPS(int64_t)
+INT_STEPS(uint8_t)
+
+typedef void step_function(void *acc, const void *in, size_t count);
+#define STEPS_OF(type)                                                                                                 \
+    {                                                                                                                  \
+        [COMM_SUM] = sum_##type, [COMM_AVG] = sum_##type, [COMM_MIN] = min_##type, [COMM_MAX] = max_##type,            \
+        [COMM_PRODUCT] = product_##type                                                                                \
+    }
+
+/* 16-bit floats are accumulated as float. */
+static const struct {
+    size_t size;
+    step_function *steps[COMM_OPS];
+} types[COMM_TYPES] = {[COMM_FLOAT32] = {4, STEPS_OF(float)},  [COMM_FLOAT64] = {8, STEPS_OF(double)},
+                       [COMM_BFLOAT16] = {2, STEPS_OF(float)}, [COMM_FLOAT16] = {2, STEPS_OF(float)},
+                       [COMM_INT32] = {4, STEPS_OF(int32_t)},  [COMM_INT64] = {8, STEPS_OF(int64_t)},
+                       [COMM_UINT8] = {1, STEPS_OF(uint8_t)}};
+
+size_t comm_type_size(enum comm_type type) { return types[type].size; }
+
+static bool is_half(enum comm_type type) { return type == COMM_BFLOAT16 || type == COMM_FLOAT16; }
+
+/* ---- sums for wider vectors ---- */
+
+typedef void sum_function(float *out, const float *a, const float *b, size_t count);
+
+#define SUM_TWO(name, attribute)                                                                                       \
+    attribute static void name(float *out, const float *a, const float *b, size_t count) {                             \
+        for (size_t i = 0; i < count; i++) out[i] = a[i] + b[i];                                                       \
+    }
+SUM_TWO(sum_two_plain, )
+#if defined __x86_64__
+SUM_TWO(sum_two_avx2, __attribute__((target("avx2"))))
+SUM_TWO(sum_two_avx512, __attribute__((target("avx512f"))))
+
+static sum_function *sum_two(void) {
+    return __builtin_cpu_supports("avx512f") ? sum_two_avx512
+           : __builtin_cpu_supports("avx2")  ? sum_two_avx2
+                                             : sum_two_plain;
+}
+#else
+static sum_function *sum_two(void) { return sum_two_plain; }
+#endif
+
+/* ---- all ranks ---- */
+
+static void load(void *acc, const void *in, size_t count, enum comm_type type) {
+    if (is_half(type))
+        combine_widen(acc, in, count, type);
+    else
+        memcpy(acc, in, count * types[type].size);
+}
+
+static void store(void *out, const void *acc, size_t count, enum comm_type type) {
+    if (is_half(type))
+        combine_narrow(out, acc, count, type);
+    else
+        memcpy(out, acc, count * types[type].size);
+}
+
+/* acc /= divisor; of the type that is accumulated. */
+static void divide(void *acc, int divisor, size_t count, enum comm_type type) {
+    switch (type) {
+    case COMM_FLOAT64:
+        for (size_t i = 0; i < count; i++) ((double *)acc)[i] /= divisor;
+        break;
+    case COMM_INT32:
+        for (size_t i = 0; i < count; i++) ((int32_t *)acc)[i] /= divisor;
+        break;
+    case COMM_INT64:
+        for (size_t i = 0; i < count; i++) ((int64_t *)acc)[i] /= divisor;
+        break;
+    case COMM_UINT8:
+        for (size_t i = 0; i < count; i++) ((uint8_t *)acc)[i] = (uint8_t)(((uint8_t *)acc)[i] / divisor);
+        break;
+    default:
+        for (size_t i = 0; i < count; i++) ((float *)acc)[i] /= (float)divisor;
+    }
+}
+
+void combine(void *out, const void *const *in, int ranks, size_t count, enum comm_type type, enum comm_op op) {
+    size_t size = types[type].size;
+    step_function *step = types[type].steps[op];
+    if (type == COMM_FLOAT32 && op == COMM_SUM && ranks == 2) {
+        sum_two()(out, in[0], in[1], count);
+        return;
+    }
+    for (size_t i = 0; i < count; i += BLOCK) {
+        _Alignas(64) char acc[BLOCK * sizeof(double)], wide[BLOCK * sizeof(float)];
+        size_t n = count - i < BLOCK ? count - i : BLOCK;
+        load(acc, (const char *)in[0] + i * size, n, type);
+        for (int r = 1; r < ranks; r++) {
+            const void *next = (const char *)in[r] + i * size;
+            if (is_half(type)) combine_widen((float *)wide, next, n, type);
+            step(acc, is_half(type) ? wide : next, n);
+        }
+        if (op == COMM_AVG) divide(acc, ranks, n, type);
+        store((char *)out + i * size, acc, n, type);
+    }
+}
+
+void combine_divide(void *data, int divisor, size_t count, enum comm_type type) {
+    size_t size = types[type].size;
+    for (size_t i = 0; i < count; i += BLOCK) {
+        _Alignas(64) char acc[BLOCK * sizeof(double)];
+        size_t n = count - i < BLOCK ? count - i : BLOCK;
+        load(acc, (char *)data + i * size, n, type);
+        divide(acc, divisor, n, type);
+        store((char *)data + i * size, acc, n, type);
+    }
+}

@@ -1,0 +1,79 @@
+/* The rows of the `dist:` section. */
+#include "dist/dist_config.h"
+
+static const char *const backends[] = {
+    [BACKEND_AUTO] = "auto", [BACKEND_SHM] = "shm", [BACKEND_GLOO] = "gloo", [BACKEND_NCCL] = "nccl", NULL};
+
+const char *dist_backend_name(int backend) { return backends[backend]; }
+
+static const struct schema_row rows[] = {
+    {.key = "backend",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct dist_config, backend),
+     .fallback = "auto",
+     .choices = backends,
+     .doc = "Communication between ranks. auto takes shared memory (shm) between ranks of one host and gloo between "
+            "hosts; "
+            "shm and gloo take nothing else; nccl needs a build with CUDA."},
+    {.key = "bucket_cap_mb",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct dist_config, bucket_cap_mb),
+     .fallback = "25",
+     .least = 0,
+     .most = 1e6,
+     .excludes_least = true,
+     .doc = "Gradients are averaged in buckets of about this many MiB while backward goes on, as in PyTorch's DDP."},
+    {.key = "first_bucket_mb",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct dist_config, first_bucket_mb),
+     .fallback = "1",
+     .least = 0,
+     .most = 1e6,
+     .excludes_least = true,
+     .doc = "Size of the first bucket in MiB; small, so that communication starts early."},
+    {.key = "find_unused_parameters",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct dist_config, find_unused_parameters),
+     .fallback = "false",
+     .doc = "Accepted for PyTorch's sake. Unused parameters are found before the first step in any case."},
+    {.key = "zero_stage",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct dist_config, zero_stage),
+     .fallback = "0",
+     .flags = SCHEMA_EXTENDS,
+     .least = 0,
+     .most = 1,
+     .doc =
+         "1: each rank keeps the optimizer's state of its share of the parameters only (ZeRO stage 1; PyTorch's "
+         "ZeroRedundancyOptimizer). Gradients are reduce-scattered, updated parameters gathered; the numbers stay the "
+         "same, and checkpoints hold the whole state."},
+    {.key = "timeout",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct dist_config, timeout),
+     .fallback = "600",
+     .least = 0,
+     .most = 1e6,
+     .excludes_least = true,
+     .doc = "Seconds a collective call, and the start of all ranks, may take."},
+    {.key = "hang_timeout",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct dist_config, hang_timeout),
+     .fallback = "8",
+     .least = 0,
+     .most = 1e6,
+     .doc =
+         "A rank hangs when others wait for it and nothing moves for this many seconds, or 20 median steps if that is "
+         "longer; the job then ends and names it. 0: only dist.timeout counts."},
+    {0},
+};
+
+static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct dist_config *dist = config;
+    const struct node *backend = node_get(where, "backend");
+    (void)path;
+    if (dist->backend == BACKEND_NCCL)
+        problems_add(problems, backend ? backend->place : (struct place){0}, "dist.backend",
+                     "nccl is not in this build (it has no CUDA); use auto");
+}
+
+const struct schema dist_schema = {.name = "dist", .size = sizeof(struct dist_config), .rows = rows, .check = check};

@@ -1,0 +1,25 @@
+/* dist_config: the `dist:` section of a config. */
+#ifndef DIST_DIST_CONFIG_H
+#define DIST_DIST_CONFIG_H
+
+#include <stdbool.h>
+
+#include "base/schema.h"
+
+enum dist_backend { BACKEND_AUTO, BACKEND_SHM, BACKEND_GLOO, BACKEND_NCCL };
+
+struct dist_config {
+    int backend; /* enum dist_backend; never BACKEND_NCCL after schema_bind in a build without CUDA */
+    double bucket_cap_mb, first_bucket_mb;
+    bool find_unused_parameters;
+    int64_t zero_stage;  /* 0, 1 */
+    double timeout;      /* seconds */
+    double hang_timeout; /* seconds; 0: off */
+};
+
+extern const struct schema dist_schema;
+
+/* "auto", "shm", "gloo", "nccl": what comm_create takes. */
+const char *dist_backend_name(int backend);
+
+#endif

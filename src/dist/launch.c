@@ -1,0 +1,87 @@
+/* Starts, and starts again. Whether a failure may be an accident is decided by its code; whether the job gets anywhere
+ * by the newest checkpoint, of which every agent hears. */
+#include "dist/launch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "dist/launch_internal.h"
+
+#define DEFAULT_GRACE 30.0
+#define FIRST_PAUSE 0.5
+#define LONGEST_PAUSE 30.0
+
+static status check_config(const struct launch_config *c) {
+    if (c->nproc < 1 || c->nnodes < 1 || c->node_rank < 0 || c->node_rank >= c->nnodes)
+        return status_new(STATUS_USAGE, "%d processes on node %d of %d nodes is not possible", c->nproc, c->node_rank,
+                          c->nnodes);
+    return OK;
+}
+
+static bool may_be_an_accident(status failure) {
+    enum status_code code = status_code(failure);
+    return code == STATUS_PEER || code == STATUS_BUG || code == STATUS_IO || code == STATUS_DIVERGED;
+}
+
+static double pause_before(int tries) {
+    double seconds = FIRST_PAUSE;
+    for (int i = 1; i < tries && seconds < LONGEST_PAUSE; i++) seconds *= 2;
+    return seconds < LONGEST_PAUSE ? seconds : LONGEST_PAUSE;
+}
+
+/* Consumes [failure]. */
+static status give_up(status failure, int tries) {
+    status final =
+        status_new(status_code(failure), "%s\n%d restart%s without a new checkpoint in between: it ends here",
+                   status_message(failure), tries, tries == 1 ? "" : "s");
+    status_free(failure);
+    return final;
+}
+
+static status run(struct launch_start *start) {
+    int most = start->job->config->max_restarts, tries = 0;
+    for (int64_t before = 0;; before = start->checkpoint) {
+        start->incarnation = -1;
+        status failure = launch_once(start);
+        if (!failure || most == 0 || start->stop != STOP_NONE || !may_be_an_accident(failure)) return failure;
+        start->job->has_begun = start->has_begun;
+        if (start->incarnation >= 0) { /* our ranks came too late, or too early */
+            start->job->incarnation = (int)start->incarnation;
+        } else {
+            if (start->checkpoint > before) tries = 0;
+            if (tries++ == most) return give_up(failure, most);
+            start->job->incarnation++;
+        }
+        double seconds = pause_before(tries);
+        log_line(start->log, "%s", status_message(failure));
+        log_line(start->log, "starting all ranks again in %g s (restart %d, %d of at most %d without a new checkpoint)",
+                 seconds, start->job->incarnation, tries, most);
+        status_free(failure);
+        if (launch_pause(start, seconds))
+            return status_new(STATUS_STOPPED, "stopped on request between two starts; run the same command again to "
+                                              "continue");
+    }
+}
+
+status launch_run(const struct launch_config *config, char *const argv[], struct log *log) {
+    TRY(check_config(config));
+    struct launch_job job = {.config = config, .argv = argv};
+    struct launch_start start = {.job = &job, .log = log, .grace = config->grace > 0 ? config->grace : DEFAULT_GRACE};
+    static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD};
+    sigset_t set, before;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) sigaddset(&set, watched[i]);
+    sigprocmask(SIG_BLOCK, &set, &before);
+    start.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    status failure =
+        start.signals < 0 ? status_errno(STATUS_IO, errno, "cannot start %d ranks", config->nproc) : run(&start);
+    static const struct timespec at_once = {0};
+    while (sigtimedwait(&set, NULL, &at_once) > 0) { /* a request that came too late must not kill the agent */
+    }
+    if (start.signals >= 0) close(start.signals);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return failure;
+}

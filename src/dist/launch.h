@@ -1,0 +1,60 @@
+/* launch: the agent, parent of the ranks of one node. It starts the program itself once per rank, before anything heavy
+ * happens, and stays single-threaded, because the kernel's "kill me when my parent dies" is tied to the parent's
+ * thread. It passes signals on, ends all when one fails, names the first cause and leaves no process behind. */
+#ifndef DIST_LAUNCH_H
+#define DIST_LAUNCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/log.h"
+#include "base/status.h"
+
+struct launch_config {
+    int nproc;               /* ranks on this node */
+    int nnodes, node_rank;   /* 1, 0 for one node */
+    const char *master_addr; /* with nnodes > 1: host of rank 0; NULL otherwise */
+    int master_port;         /* with nnodes > 1: port of rank 0 */
+    double grace;            /* seconds a rank has between a request to stop and SIGKILL; 0: 30 */
+    int max_restarts;        /* how often in a row all ranks are started again without progress; 0: never */
+};
+
+/* Starts config->nproc ranks, each /proc/self/exe with [argv] and the variables that dist_env_detect reads, and waits
+ * for all of them. Rank 0 inherits the standard streams; what others print appears on standard error behind "[rank 3] "
+ * and in logs/rank-3.txt of the run folder. SIGINT, SIGTERM, SIGHUP and SIGUSR1 reach the ranks as SIGTERM (they
+ * save and exit with STATUS_STOPPED); a second SIGINT, or a second SIGTERM or SIGHUP at least a second later, ends
+ * them at once. When a rank fails, the others get SIGTERM, then, after at most 5 s, SIGKILL.
+ *
+ * OK: all ranks ended with 0. STATUS_STOPPED: all ended with 0 or 75, one at least with 75. Otherwise the failure of
+ * the rank that failed first, "rank 1 (host n1, pid 71): <its sentence>"; ranks that only lost a peer (STATUS_PEER) are
+ * named when there is no other cause. A rank that was killed is STATUS_PEER with the signal's name.
+ *
+ * A failure that may be an accident (a lost rank, a crash, failing I/O) starts all ranks again, which go on from the
+ * newest checkpoint, with pauses of 0.5, 1, 2 ... 30 s, until config->max_restarts starts in a row have brought no new
+ * checkpoint. On several nodes every agent does so, because a failure of one rank is a failure of all; the agent whose
+ * ranks are refused for their incarnation takes over that of rank 0.
+ *
+ * For a single-threaded process; its signal mask is restored at the end. */
+status launch_run(const struct launch_config *config, char *const argv[], struct log *log);
+
+/* In a rank, just before it exits: tells the agent the failure (NULL: nothing to tell). true: an agent has it and will
+ * print it, so this rank should not. false when the program was not started by an agent. */
+bool launch_report(status failure);
+
+/* What a rank tells its agent while it runs; without an agent nothing happens. From any thread. */
+enum launch_message {
+    TELL_FAILURE,     /* launch_report's */
+    TELL_NEWS,        /* the failure that ends the job: code, number: the rank, text: the sentence */
+    TELL_INCARNATION, /* number: the incarnation of the store, which refused this rank */
+    TELL_RESUMED,     /* number: the step at which this start goes on; text: the run folder */
+    TELL_SAVED,       /* number: the step of a complete checkpoint */
+    TELL_DEATH        /* the agent's: number: a rank of this node, text: how it died, " was killed by SIGKILL" */
+};
+void launch_tell(enum launch_message message, int code, int64_t number, const char *text);
+
+/* The agent's news of how another rank of this node died. false: none now. */
+bool launch_hear_death(int *rank, char *fate, size_t size);
+int launch_news_fd(void); /* readable when there are some; -1 without an agent */
+
+#endif

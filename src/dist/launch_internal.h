@@ -1,0 +1,115 @@
+/* launch_internal: what the agent's files share: the ranks, how they end, and which of their ends explains the rest. */
+#ifndef DIST_LAUNCH_INTERNAL_H
+#define DIST_LAUNCH_INTERNAL_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/text.h"
+#include "dist/launch.h"
+
+#define LAUNCH_MAX_REPORT 2048
+
+/* What ranks and agent tell each other: one packet. */
+struct launch_packet {
+    int32_t message, code; /* enum launch_message */
+    int64_t number;
+    char sentence[LAUNCH_MAX_REPORT];
+};
+
+struct launched_rank {
+    int rank;
+    pid_t pid;         /* 0: not started */
+    int report;        /* our end of its socket; -1 */
+    int news;          /* our end of the socket on which it hears of others' deaths; -1 */
+    int output;        /* our end of the pipe that is its standard output and error; -1 for rank 0 */
+    int log;           /* logs/rank-N.txt; -1: not open */
+    struct text line;  /* printed, but without a newline yet */
+    struct text early; /* printed before the log was open */
+    bool is_over;      /* ended and reaped */
+    int wait_status;
+    long peak_kib;        /* largest resident memory */
+    bool was_ended_by_us; /* it was still running when we sent a signal */
+    int order;            /* of its end, from 1; a report counts as the end */
+    bool has_report;
+    int code; /* reported */
+    char sentence[LAUNCH_MAX_REPORT];
+};
+
+/* launch_spawn.c: what all ranks of this node share. */
+struct launch_job {
+    const struct launch_config *config;
+    char *const *argv;
+    char job_id[128];
+    int incarnation;
+    bool has_begun; /* an earlier start has opened the run folder: it goes on, also with --fresh */
+    char master_addr[256];
+    int master_port;
+    int listener; /* for rank 0's store; -1: rank 0 makes its own */
+    int secret;   /* a file in memory; -1: the user's variable */
+};
+
+status launch_prepare(struct launch_job *job);
+void launch_forget(struct launch_job *job); /* the agent's copies of what the ranks inherited */
+status launch_spawn(const struct launch_job *job, int local_rank, struct launched_rank *rank);
+
+/* launch_output.c: what ranks print. */
+void output_read(struct launched_rank *rank); /* what is there now; -1 in rank->output after the end */
+void output_open(struct launched_rank *rank, const char *run_folder);
+void output_note(struct launched_rank *rank, const char *sentence); /* to its log only */
+void output_close(struct launched_rank *rank);                      /* also what has no newline */
+
+/* The first failure of the job, told by a rank that is still there: the only way to know what happened on other nodes.
+ */
+struct launch_news {
+    bool is_known;
+    int code, rank;
+    double at; /* of clock_seconds() */
+    char sentence[LAUNCH_MAX_REPORT];
+};
+
+/* Signs of a lack of memory. */
+struct launch_memory {
+    bool has_oom;     /* the kernel's out-of-memory killer has struck while the ranks ran */
+    double limit_gib; /* of this control group, or of the machine; 0: not known */
+};
+
+/* launch_blame.c: the result of ranks (count) that have all ended. [stop]: what the user asked for. Pure. */
+enum launch_stop { STOP_NONE, STOP_ASKED, STOP_AT_ONCE };
+struct launch_circumstances {
+    const char *host;
+    struct launch_memory memory;
+    struct launch_news news;
+    enum launch_stop stop;
+    double grace;
+};
+status launch_result(const struct launched_rank *ranks, int count, const struct launch_circumstances *around);
+/* Whether a rank failed: neither 0 nor STATUS_STOPPED; and whether it merely lost a peer. */
+bool launch_has_failed(const struct launched_rank *rank);
+bool launch_is_victim(const struct launched_rank *rank);
+/* How a rank ended that said nothing itself: " was killed by SIGKILL"; "" when it has reported. */
+void launch_describe_end(const struct launched_rank *rank, const struct launch_memory *memory, struct text *out);
+
+/* launch_memory.c */
+long launch_oom_kills(void);      /* how often the out-of-memory killer has struck here; -1: unknown */
+double launch_memory_limit(void); /* GiB; 0: unknown */
+
+/* launch_watch.c: starts the ranks and waits for their end. */
+struct launch_start {
+    struct launch_job *job;
+    struct log *log;
+    int signals; /* signalfd */
+    double grace;
+    /* results */
+    enum launch_stop stop;
+    int64_t checkpoint;  /* the newest step known to be saved: grows over starts */
+    bool has_begun;      /* a rank has opened the run folder */
+    int64_t incarnation; /* of the store that refused our ranks; -1: none did */
+};
+status launch_once(struct launch_start *start);
+/* For restarts: waits up to [seconds]; true when a request to stop came. */
+bool launch_pause(struct launch_start *start, double seconds);
+
+#endif

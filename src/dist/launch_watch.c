@@ -1,0 +1,329 @@
+/* One start of all ranks of this node: one poll loop over a signalfd and what the ranks say and print. States: running;
+ * collecting (a rank lost a peer: 0.3 s for the cause to show); stopping (SIGTERM sent); killing (SIGKILL sent). */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "dist/internal.h"
+#include "dist/launch_internal.h"
+
+#define FAILURE_GRACE 5.0   /* others of a failed job: their checkpoints are complete or absent anyway */
+#define HANGING_SECONDS 0.5 /* for a rank that was only slow to end by itself */
+#define COLLECT_SECONDS 0.3
+#define KILL_SECONDS 5.0 /* for the kernel to end what got SIGKILL */
+#define SECOND_SECONDS 1.0
+
+enum phase { RUNNING, COLLECTING, STOPPING, KILLING, GIVING_UP };
+
+struct agent {
+    struct launched_rank *ranks; /* (count) */
+    int count, alive, order;
+    enum phase phase;
+    double phase_ends; /* not for RUNNING */
+    double asked_at;
+    struct launch_start *start;
+    struct launch_memory memory;
+    long oom_before;
+    struct launch_news news;
+    struct pollfd *polls; /* (1 + 2 count) */
+};
+
+/* ---- ends of ranks ---- */
+
+static void on_failure(struct agent *a, struct launched_rank *r, const struct launch_packet *packet) {
+    if (r->has_report) return;
+    r->has_report = true;
+    r->code = packet->code;
+    memcpy(r->sentence, packet->sentence, sizeof r->sentence);
+    output_note(r, r->sentence);
+    if (!r->order) r->order = ++a->order;
+}
+
+static void on_news(struct agent *a, const struct launch_packet *packet) {
+    if (a->news.is_known) return;
+    a->news = (struct launch_news){
+        .is_known = true, .code = packet->code, .rank = (int)packet->number, .at = clock_seconds()};
+    memcpy(a->news.sentence, packet->sentence, sizeof a->news.sentence);
+}
+
+static void on_packet(struct agent *a, struct launched_rank *r, struct launch_packet *packet) {
+    struct launch_start *start = a->start;
+    packet->sentence[sizeof packet->sentence - 1] = 0;
+    switch (packet->message) {
+    case TELL_FAILURE:
+        on_failure(a, r, packet);
+        break;
+    case TELL_NEWS:
+        on_news(a, packet);
+        break;
+    case TELL_INCARNATION:
+        start->incarnation = packet->number;
+        break;
+    case TELL_RESUMED:
+        start->has_begun = true;
+        output_open(r, packet->sentence);
+        if (packet->number > start->checkpoint) start->checkpoint = packet->number;
+        break;
+    case TELL_SAVED:
+        if (packet->number > start->checkpoint) start->checkpoint = packet->number;
+        break;
+    default:
+        break;
+    }
+}
+
+static void read_report(struct agent *a, struct launched_rank *r) {
+    struct launch_packet packet;
+    while (r->report >= 0) {
+        ssize_t got = recv(r->report, &packet, sizeof packet, MSG_DONTWAIT);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && errno == EAGAIN) return;
+        if (got != sizeof packet) { /* closed, or not ours */
+            close(r->report);
+            r->report = -1;
+            return;
+        }
+        on_packet(a, r, &packet);
+    }
+}
+
+/* Only a parent knows the signal that killed a rank; the others tell it to the store. */
+static void tell_death(struct agent *a, const struct launched_rank *dead) {
+    struct text fate = {0};
+    a->memory.has_oom = a->oom_before >= 0 && launch_oom_kills() > a->oom_before;
+    if (a->phase < STOPPING && launch_has_failed(dead)) launch_describe_end(dead, &a->memory, &fate);
+    if (fate.length > 0) {
+        struct launch_packet packet = {.message = TELL_DEATH, .number = dead->rank};
+        snprintf(packet.sentence, sizeof packet.sentence, "%s", fate.data);
+        for (int i = 0; i < a->count; i++)
+            if (a->ranks[i].news >= 0) send(a->ranks[i].news, &packet, sizeof packet, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    text_free(&fate);
+}
+
+/* Before the rank is reaped its process group cannot be anyone else's: what it left behind there ends now. */
+static void reap(struct agent *a, struct launched_rank *r) {
+    siginfo_t info = {0};
+    struct rusage usage = {0};
+    if (r->is_over || !r->pid || waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid == 0)
+        return;
+    kill(-r->pid, SIGKILL);
+    while (wait4(r->pid, &r->wait_status, 0, &usage) < 0 && errno == EINTR) {
+    }
+    r->peak_kib = usage.ru_maxrss;
+    read_report(a, r);
+    if (r->report >= 0) close(r->report);
+    if (r->news >= 0) close(r->news);
+    r->report = r->news = -1;
+    r->is_over = true;
+    if (!r->order) r->order = ++a->order;
+    a->alive--;
+    tell_death(a, r);
+    output_read(r);
+}
+
+/* ---- the ladder ---- */
+
+static void signal_all(struct agent *a, int number) {
+    for (int i = 0; i < a->count; i++) {
+        struct launched_rank *r = &a->ranks[i];
+        if (r->is_over || !r->pid) continue;
+        r->was_ended_by_us = true;
+        kill(number == SIGKILL ? -r->pid : r->pid, number);
+        kill(r->pid, SIGCONT); /* a stopped rank cannot answer SIGTERM */
+    }
+}
+
+static void enter(struct agent *a, enum phase phase, double seconds) {
+    a->phase = phase;
+    a->phase_ends = clock_seconds() + seconds;
+}
+
+static void begin_stopping(struct agent *a, double grace) {
+    if (a->phase >= STOPPING) return;
+    signal_all(a, SIGTERM);
+    enter(a, STOPPING, grace);
+}
+
+static void begin_killing(struct agent *a) {
+    if (a->phase >= KILLING) return;
+    signal_all(a, SIGKILL);
+    enter(a, KILLING, KILL_SECONDS);
+}
+
+static double failure_grace(const struct agent *a) {
+    return a->start->grace < FAILURE_GRACE ? a->start->grace : FAILURE_GRACE;
+}
+
+/* A failure starts the ladder: at once when it is a cause; a victim waits for the cause first. */
+static void look_for_failures(struct agent *a) {
+    bool has_cause = false, has_victim = false;
+    for (int i = 0; i < a->count; i++) {
+        if (!launch_has_failed(&a->ranks[i])) continue;
+        if (launch_is_victim(&a->ranks[i]))
+            has_victim = true;
+        else
+            has_cause = true;
+    }
+    if (has_cause) {
+        double now = clock_seconds(), grace = failure_grace(a);
+        bool is_waiting_for_save = a->phase == STOPPING && a->phase_ends > now + grace;
+        if (is_waiting_for_save) a->phase_ends = now + grace; /* with a rank less they cannot save */
+        begin_stopping(a, grace);
+    } else if (has_victim && a->phase == RUNNING) {
+        enter(a, COLLECTING, COLLECT_SECONDS);
+    }
+}
+
+/* A rank that the others found hanging cannot save, and its connections may be all that they wait for. */
+static void end_hanging(struct agent *a) {
+    bool is_time = a->news.is_known && a->news.code == STATUS_PEER && clock_seconds() >= a->news.at + HANGING_SECONDS;
+    for (int i = 0; is_time && i < a->count; i++) {
+        struct launched_rank *r = &a->ranks[i];
+        if (r->rank != a->news.rank || r->is_over || !r->pid || r->has_report) continue;
+        r->was_ended_by_us = true;
+        kill(-r->pid, SIGKILL);
+    }
+}
+
+static void next_phase(struct agent *a) {
+    if (a->phase == RUNNING || clock_seconds() < a->phase_ends) return;
+    if (a->phase == COLLECTING)
+        begin_stopping(a, failure_grace(a));
+    else if (a->phase == STOPPING)
+        begin_killing(a);
+    else
+        a->phase = GIVING_UP;
+}
+
+/* ---- signals to the agent ---- */
+
+static void on_request(struct agent *a, int number) {
+    double now = clock_seconds();
+    if (a->start->stop == STOP_NONE) {
+        a->start->stop = STOP_ASKED;
+        a->asked_at = now;
+        log_line(a->start->log, "stopping after this step (SIG%s); %s", sigabbrev_np(number),
+                 number == SIGINT ? "press Ctrl-C again to end at once" : "waiting for the ranks to save");
+        begin_stopping(a, a->start->grace);
+        return;
+    }
+    /* schedulers and closing terminals send several signals in a row; only a person's second one is meant so */
+    bool is_meant = number == SIGINT || (number != SIGUSR1 && now - a->asked_at >= SECOND_SECONDS);
+    if (!is_meant) return;
+    a->start->stop = STOP_AT_ONCE;
+    begin_killing(a);
+}
+
+static void read_signals(struct agent *a) {
+    struct signalfd_siginfo info;
+    while (read(a->start->signals, &info, sizeof info) == sizeof info)
+        if (info.ssi_signo != SIGCHLD) on_request(a, (int)info.ssi_signo);
+}
+
+/* ---- the loop ---- */
+
+static void poll_once(struct agent *a) {
+    int timeout = a->news.is_known ? (int)(HANGING_SECONDS * 1000) : -1;
+    if (a->phase != RUNNING) {
+        double left = a->phase_ends - clock_seconds();
+        int more = left <= 0 ? 0 : (int)(left * 1000) + 1;
+        if (timeout < 0 || more < timeout) timeout = more;
+    }
+    a->polls[0] = (struct pollfd){.fd = a->start->signals, .events = POLLIN};
+    for (int i = 0; i < a->count; i++) {
+        a->polls[1 + 2 * i] = (struct pollfd){.fd = a->ranks[i].report, .events = POLLIN};
+        a->polls[2 + 2 * i] = (struct pollfd){.fd = a->ranks[i].output, .events = POLLIN};
+    }
+    if (poll(a->polls, 2 * (nfds_t)a->count + 1, timeout) < 0 && errno != EINTR) return;
+}
+
+static void watch(struct agent *a) {
+    while (a->alive > 0 && a->phase != GIVING_UP) {
+        poll_once(a);
+        read_signals(a);
+        for (int i = 0; i < a->count; i++) {
+            read_report(a, &a->ranks[i]);
+            output_read(&a->ranks[i]);
+            reap(a, &a->ranks[i]);
+        }
+        look_for_failures(a);
+        end_hanging(a);
+        next_phase(a);
+    }
+}
+
+static status start_ranks(struct agent *a) {
+    struct launch_job *job = a->start->job;
+    status failure = launch_prepare(job);
+    for (int i = 0; i < a->count && !failure; i++) {
+        failure = launch_spawn(job, i, &a->ranks[i]);
+        if (!failure) a->alive++;
+    }
+    launch_forget(job);
+    return failure;
+}
+
+static status result_of(struct agent *a) {
+    char host[256];
+    host_name(host, sizeof host);
+    for (int i = 0; i < a->count; i++)
+        if (!a->ranks[i].is_over)
+            return status_new(STATUS_PEER, "rank %d (host %s, pid %ld) cannot be ended: it hangs in the kernel",
+                              a->ranks[i].rank, host, (long)a->ranks[i].pid);
+    a->memory.has_oom = a->oom_before >= 0 && launch_oom_kills() > a->oom_before;
+    struct launch_circumstances around = {
+        .host = host, .memory = a->memory, .news = a->news, .stop = a->start->stop, .grace = a->start->grace};
+    return launch_result(a->ranks, a->count, &around);
+}
+
+static void release(struct agent *a) {
+    for (int i = 0; a->ranks && i < a->count; i++) {
+        struct launched_rank *r = &a->ranks[i];
+        if (r->report >= 0) close(r->report);
+        if (r->news >= 0) close(r->news);
+        output_close(r);
+    }
+    free(a->ranks);
+    free(a->polls);
+}
+
+status launch_once(struct launch_start *start) {
+    struct agent a = {.count = start->job->config->nproc,
+                      .start = start,
+                      .oom_before = launch_oom_kills(),
+                      .memory = {.limit_gib = launch_memory_limit()}};
+    a.ranks = calloc((size_t)a.count, sizeof *a.ranks);
+    a.polls = calloc(2 * (size_t)a.count + 1, sizeof *a.polls);
+    for (int i = 0; a.ranks && i < a.count; i++)
+        a.ranks[i].report = a.ranks[i].news = a.ranks[i].output = a.ranks[i].log = -1;
+    status failure =
+        a.ranks && a.polls ? start_ranks(&a) : status_new(STATUS_IO, "cannot start %d ranks: out of memory", a.count);
+    if (failure) begin_killing(&a);
+    watch(&a);
+    if (!failure) failure = result_of(&a);
+    release(&a);
+    return failure;
+}
+
+bool launch_pause(struct launch_start *start, double seconds) {
+    double until = clock_seconds() + seconds, left;
+    while ((left = until - clock_seconds()) > 0 && start->stop == STOP_NONE) {
+        struct pollfd signals = {.fd = start->signals, .events = POLLIN};
+        struct signalfd_siginfo info;
+        if (poll(&signals, 1, (int)(left * 1000) + 1) <= 0) continue;
+        while (read(start->signals, &info, sizeof info) == sizeof info)
+            if (info.ssi_signo != SIGCHLD) start->stop = STOP_ASKED;
+    }
+    return start->stop != STOP_NONE;
+}

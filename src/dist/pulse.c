@@ -1,0 +1,114 @@
+/* Relaxed atomics: a reader may see a phase with the step before it, which the next reading corrects. */
+#include "dist/pulse.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define STEPS 31 /* the newest durations, of which the median is taken */
+
+struct lane {
+    atomic_uint_fast64_t entered, left;
+    _Atomic(const char *) call;
+};
+
+struct pulse {
+    atomic_int phase, newest_lane;
+    atomic_int_fast64_t step, saved;
+    atomic_uint_fast64_t ticks;
+    struct lane lanes[PULSE_LANES];
+    _Atomic(float) seconds[STEPS]; /* 0: none yet */
+};
+
+static const struct {
+    const char *words;
+    bool is_slow;
+} phases[] = {
+#define X(name, words, is_slow) {words, is_slow},
+    PULSE_PHASES(X)
+#undef X
+};
+
+const char *pulse_phase_name(int phase) { return phase >= 0 && phase < PULSE_PHASE_COUNT ? phases[phase].words : "?"; }
+
+bool pulse_phase_is_slow(int phase) { return phase < 0 || phase >= PULSE_PHASE_COUNT || phases[phase].is_slow; }
+
+struct pulse *pulse_create(void) {
+    return calloc(1, sizeof(struct pulse));
+}
+
+void pulse_destroy(struct pulse *pulse) { free(pulse); }
+
+static void tick(struct pulse *p) { atomic_fetch_add_explicit(&p->ticks, 1, memory_order_relaxed); }
+
+void pulse_phase(struct pulse *p, enum pulse_phase phase) {
+    if (!p) return;
+    atomic_store_explicit(&p->phase, (int)phase, memory_order_relaxed);
+    tick(p);
+}
+
+void pulse_step(struct pulse *p, int64_t step, double seconds) {
+    if (!p) return;
+    atomic_store_explicit(&p->step, step, memory_order_relaxed);
+    atomic_store_explicit(&p->seconds[(uint64_t)step % STEPS], (float)seconds, memory_order_relaxed);
+    tick(p);
+}
+
+void pulse_saved(struct pulse *p, int64_t step) {
+    if (p) atomic_store_explicit(&p->saved, step, memory_order_relaxed);
+}
+
+void pulse_enter(struct pulse *p, int lane, const char *call) {
+    if (!p || lane < 0 || lane >= PULSE_LANES) return;
+    atomic_store_explicit(&p->lanes[lane].call, call, memory_order_relaxed);
+    atomic_store_explicit(&p->newest_lane, lane, memory_order_relaxed);
+    atomic_fetch_add_explicit(&p->lanes[lane].entered, 1, memory_order_relaxed);
+    tick(p);
+}
+
+void pulse_leave(struct pulse *p, int lane) {
+    if (!p || lane < 0 || lane >= PULSE_LANES) return;
+    atomic_fetch_add_explicit(&p->lanes[lane].left, 1, memory_order_relaxed);
+    tick(p);
+}
+
+static int by_size(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const struct pulse *p) {
+    float seconds[STEPS];
+    size_t count = 0;
+    for (size_t i = 0; i < STEPS; i++) {
+        float s = atomic_load_explicit(&p->seconds[i], memory_order_relaxed);
+        if (s > 0) seconds[count++] = s;
+    }
+    qsort(seconds, count, sizeof *seconds, by_size);
+    return count ? (double)seconds[count / 2] : 0;
+}
+
+void pulse_read(const struct pulse *p, struct pulse_reading *r) {
+    struct timespec cpu = {0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    *r = (struct pulse_reading){.phase = (enum pulse_phase)atomic_load_explicit(&p->phase, memory_order_relaxed),
+                                .step = atomic_load_explicit(&p->step, memory_order_relaxed),
+                                .saved = atomic_load_explicit(&p->saved, memory_order_relaxed),
+                                .ticks = atomic_load_explicit(&p->ticks, memory_order_relaxed),
+                                .median_step = median(p),
+                                .cpu = (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9};
+    int newest = atomic_load_explicit(&p->newest_lane, memory_order_relaxed);
+    for (int i = 0; i < PULSE_LANES; i++) { /* what a lane waits in explains more than what another has ended */
+        const struct lane *lane = &p->lanes[i];
+        uint64_t left = atomic_load_explicit(&lane->left, memory_order_relaxed);
+        uint64_t entered = atomic_load_explicit(&lane->entered, memory_order_relaxed);
+        if (entered <= left) continue;
+        newest = r->is_in_collective ? newest : i;
+        r->is_in_collective = true;
+    }
+    const char *call = atomic_load_explicit(&p->lanes[newest].call, memory_order_relaxed);
+    r->number = atomic_load_explicit(&p->lanes[newest].entered, memory_order_relaxed);
+    if (call) snprintf(r->call, sizeof r->call, "%s", call);
+}

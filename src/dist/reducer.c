@@ -1,0 +1,265 @@
+/* Backward counts down a bucket's pending ranges; a bucket that is complete, and whose predecessors are, goes to the
+ * communication thread by raising one number. The thread works on lane 1 in order of buckets, so all ranks agree on
+ * the order whatever theirs was; the last bucket is the caller's, on lane 0, at the same time. */
+#include "dist/reducer.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "dist/buckets.h"
+
+struct bucket {
+    size_t begin, end; /* of the flat buffer, in elements */
+    size_t count;      /* ranges */
+    size_t pending;    /* of them not ready in this step */
+};
+
+struct reducer {
+    struct reducer_range *ranges; /* (count) */
+    size_t *bucket_of;            /* (count) */
+    bool *is_ready;               /* (count) */
+    size_t count;
+    struct bucket *buckets; /* (bucket_count) */
+    size_t bucket_count;
+    size_t complete; /* buckets 0..complete-1 have all their gradients */
+    float *gradients;
+    struct comm *comm;
+    bool is_scattered;
+    double waited;
+
+    bool has_thread;
+    pthread_t thread;
+    pthread_mutex_t mutex; /* guards what follows */
+    pthread_cond_t work, done;
+    size_t given;   /* buckets handed to the thread in this step */
+    size_t reduced; /* of them finished, also in vain */
+    bool is_ending;
+    status failure; /* the first of the thread's */
+    double communication;
+};
+
+/* ---- the plan ---- */
+
+static size_t to_bytes(double mebibytes) {
+    double bytes = mebibytes * 1048576.0;
+    return bytes < 1 ? 1 : bytes >= 9e18 ? (size_t)9e18 : (size_t)bytes;
+}
+
+size_t reducer_plan(const struct reducer_range *ranges, size_t count, const struct reducer_config *config,
+                    size_t *bucket_of) {
+    /* [bucket_of] holds the sizes in reverse order, then the answer in reverse order: the rule reads a size before it
+     * writes there */
+    size_t limits[] = {to_bytes(config->first_bucket_mb), to_bytes(config->bucket_cap_mb)};
+    for (size_t i = 0; i < count; i++) bucket_of[count - 1 - i] = ranges[i].count * sizeof(float);
+    size_t buckets = buckets_assign(bucket_of, count, limits, 2, bucket_of);
+    for (size_t i = 0; i < count / 2; i++) {
+        size_t swap = bucket_of[i];
+        bucket_of[i] = bucket_of[count - 1 - i];
+        bucket_of[count - 1 - i] = swap;
+    }
+    return buckets;
+}
+
+/* ---- one bucket ---- */
+
+#define CUT_ALIGNMENT 16 /* floats: a cache line */
+
+static struct reducer_cut cut_of(const struct bucket *b, int world_size) {
+    size_t share = (b->end - b->begin) / (size_t)world_size / CUT_ALIGNMENT * CUT_ALIGNMENT;
+    return (struct reducer_cut){b->begin, share, b->end};
+}
+
+/* The rank's own cut, and what all own. */
+static status scatter(struct comm *comm, const struct bucket *b, float *g) {
+    struct reducer_cut cut = cut_of(b, comm_world_size(comm));
+    size_t shared = (size_t)comm_world_size(comm) * cut.share;
+    TRY(comm_reduce_scatter(comm, g, cut.share, COMM_FLOAT32, COMM_SUM, g + (size_t)comm_rank(comm) * cut.share));
+    return comm_all_reduce(comm, g + shared, cut.end - cut.begin - shared, COMM_FLOAT32, COMM_SUM);
+}
+
+/* DDP's arithmetic: g = g * (float)(1 / world), then the sum over ranks. */
+static status average(const struct reducer *r, const struct bucket *b, int lane) {
+    float factor = (float)(1.0 / comm_world_size(r->comm));
+    float *g = r->gradients + b->begin; /* (b->end - b->begin) */
+    for (size_t i = 0; i < b->end - b->begin; i++) g[i] *= factor;
+    if (r->is_scattered) return scatter(comm_lane(r->comm, lane), b, g);
+    return comm_all_reduce(comm_lane(r->comm, lane), g, b->end - b->begin, COMM_FLOAT32, COMM_SUM);
+}
+
+static void *communicate(void *argument) {
+    struct reducer *r = argument;
+    pthread_mutex_lock(&r->mutex);
+    for (;;) {
+        while (r->reduced == r->given && !r->is_ending) pthread_cond_wait(&r->work, &r->mutex);
+        if (r->is_ending) break;
+        size_t index = r->reduced;
+        bool has_failed = r->failure != OK;
+        pthread_mutex_unlock(&r->mutex);
+
+        double start = clock_seconds();
+        status failure = has_failed ? OK : average(r, &r->buckets[index], 1);
+        double seconds = clock_seconds() - start;
+
+        pthread_mutex_lock(&r->mutex);
+        r->failure = status_first(r->failure, failure);
+        r->communication += seconds;
+        r->reduced++;
+        pthread_cond_signal(&r->done);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return NULL;
+}
+
+/* ---- life ---- */
+
+static void fill_buckets(const struct reducer_range *ranges, size_t count, const size_t *bucket_of,
+                         struct bucket *buckets) {
+    for (size_t i = count; i-- > 0;) { /* buckets hold ranges in reverse order */
+        struct bucket *b = &buckets[bucket_of[i]];
+        if (b->count++ == 0) b->end = ranges[i].offset + ranges[i].count;
+        b->begin = ranges[i].offset;
+    }
+}
+
+status reducer_cuts(const struct reducer_range *ranges, size_t count, const struct reducer_config *config,
+                    int world_size, struct reducer_cut *cuts, size_t *cut_count) {
+    size_t *bucket_of = calloc(count + 1, sizeof *bucket_of);
+    struct bucket *buckets = calloc(count + 1, sizeof *buckets);
+    bool is_there = bucket_of && buckets;
+    if (is_there) {
+        *cut_count = reducer_plan(ranges, count, config, bucket_of);
+        fill_buckets(ranges, count, bucket_of, buckets);
+        for (size_t b = 0; b < *cut_count; b++) cuts[b] = cut_of(&buckets[*cut_count - 1 - b], world_size);
+    }
+    free(bucket_of);
+    free(buckets);
+    return is_there ? OK : status_new(STATUS_IO, "no memory for the reducer");
+}
+
+static status start_thread(struct reducer *r) {
+    sigset_t all, before; /* signals are the main thread's */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&r->thread, NULL, communicate, r);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    r->has_thread = error == 0;
+    return error ? status_errno(STATUS_IO, error, "cannot start the communication thread") : OK;
+}
+
+status reducer_create(const struct reducer_config *config, const struct reducer_range *ranges, size_t count,
+                      float *gradients, struct comm *comm, struct reducer **out) {
+    *out = NULL;
+    struct reducer *r = calloc(1, sizeof *r);
+    if (!r) return status_new(STATUS_IO, "no memory for the reducer");
+    pthread_mutex_init(&r->mutex, NULL);
+    pthread_cond_init(&r->work, NULL);
+    pthread_cond_init(&r->done, NULL);
+    r->count = count;
+    r->gradients = gradients;
+    r->comm = comm;
+    r->is_scattered = config->is_scattered;
+    r->ranges = malloc((count + 1) * sizeof *r->ranges);
+    r->bucket_of = calloc(count + 1, sizeof *r->bucket_of);
+    r->is_ready = calloc(count + 1, sizeof *r->is_ready);
+    r->buckets = calloc(count + 1, sizeof *r->buckets);
+    status failure = OK;
+    if (!r->ranges || !r->bucket_of || !r->is_ready || !r->buckets) {
+        failure = status_new(STATUS_IO, "no memory for the reducer");
+    } else {
+        if (count) memcpy(r->ranges, ranges, count * sizeof *ranges);
+        r->bucket_count = reducer_plan(ranges, count, config, r->bucket_of);
+        fill_buckets(r->ranges, count, r->bucket_of, r->buckets);
+        if (r->bucket_count > 1 && comm_world_size(comm) > 1) failure = start_thread(r);
+    }
+    if (failure) {
+        reducer_destroy(r);
+        return failure;
+    }
+    *out = r;
+    return OK;
+}
+
+void reducer_destroy(struct reducer *r) {
+    if (!r) return;
+    if (r->has_thread) {
+        pthread_mutex_lock(&r->mutex);
+        r->is_ending = true;
+        pthread_cond_signal(&r->work);
+        pthread_mutex_unlock(&r->mutex);
+        pthread_join(r->thread, NULL);
+    }
+    status_free(r->failure);
+    pthread_cond_destroy(&r->work);
+    pthread_cond_destroy(&r->done);
+    pthread_mutex_destroy(&r->mutex);
+    free(r->ranges);
+    free(r->bucket_of);
+    free(r->is_ready);
+    free(r->buckets);
+    free(r);
+}
+
+/* ---- a step ---- */
+
+void reducer_start(struct reducer *r) {
+    for (size_t i = 0; i < r->count; i++) r->is_ready[i] = false;
+    for (size_t b = 0; b < r->bucket_count; b++) r->buckets[b].pending = r->buckets[b].count;
+    r->complete = 0;
+    pthread_mutex_lock(&r->mutex);
+    r->given = r->reduced = 0;
+    pthread_mutex_unlock(&r->mutex);
+}
+
+void reducer_ready(struct reducer *r, size_t index) {
+    if (r->is_ready[index]) return;
+    r->is_ready[index] = true;
+    r->buckets[r->bucket_of[index]].pending--;
+    size_t before = r->complete;
+    while (r->complete < r->bucket_count && r->buckets[r->complete].pending == 0) r->complete++;
+    if (r->complete == before || !r->has_thread) return;
+    pthread_mutex_lock(&r->mutex);
+    r->given = r->complete < r->bucket_count ? r->complete : r->bucket_count - 1; /* the last is the caller's */
+    pthread_cond_signal(&r->work);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+static status check_all_ready(const struct reducer *r) {
+    for (size_t i = 0; i < r->count; i++)
+        if (!r->is_ready[i])
+            return status_new(STATUS_BUG, "the gradient of parameter '%s' never became ready in this step",
+                              r->ranges[i].name);
+    return OK;
+}
+
+static status wait_for_thread(struct reducer *r) {
+    pthread_mutex_lock(&r->mutex);
+    while (r->reduced < r->given) pthread_cond_wait(&r->done, &r->mutex);
+    status failure = r->failure;
+    r->failure = OK;
+    pthread_mutex_unlock(&r->mutex);
+    return failure;
+}
+
+status reducer_finish(struct reducer *r) {
+    status missing = check_all_ready(r);
+    /* what was handed over is finished on all ranks, or others would wait for us in vain */
+    if (missing) return r->has_thread ? status_first(missing, wait_for_thread(r)) : missing;
+    if (comm_world_size(r->comm) == 1 || r->bucket_count == 0) return OK;
+    double start = clock_seconds();
+    status failure = average(r, &r->buckets[r->bucket_count - 1], 0);
+    double own = clock_seconds() - start;
+    if (r->has_thread) failure = status_first(failure, wait_for_thread(r));
+    r->waited += clock_seconds() - start;
+    pthread_mutex_lock(&r->mutex);
+    r->communication += own;
+    pthread_mutex_unlock(&r->mutex);
+    return failure;
+}
+
+/* After reducer_finish the thread is idle, so nothing is written meanwhile. */
+struct reducer_times reducer_times(const struct reducer *r) {
+    return (struct reducer_times){.communication = r->communication, .waited = r->waited};
+}

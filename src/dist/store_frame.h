@@ -1,0 +1,117 @@
+/* store_frame: the bytes that the store's client and server exchange. Every function here is pure, so strangers' bytes
+ * can be tried on it without a network.
+ *
+ * A frame is a header of STORE_HEADER bytes, little-endian, and a body:
+ *   0 magic "DDPS" | 4 version | 5 type | 6 two zeros | 8 length of the body u32 | 12 rank u32 | 16 job u64
+ * Joining:   client HELLO -> server CHALLENGE -> client PROOF -> server WELCOME, or REFUSE with a sentence. Both sides
+ * prove that they know the job's secret by an HMAC over both nonces; nothing else is answered before. A rank of another
+ * incarnation gets OTHER instead of CHALLENGE. Then the client asks, one request at a time: READY, SET, GET, CAUSE are
+ * answered by DONE, VALUE or FAIL; REPORT and BYE are not. A rank's second connection, its watch, asks nothing: the
+ * rank sends BEATs and DEATHs, the server TICKs, at last NEWS of the failure or BYE. */
+#ifndef DIST_STORE_FRAME_H
+#define DIST_STORE_FRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dist/pulse.h"
+#include "dist/store.h"
+
+#define STORE_HEADER 24
+#define STORE_NONCE 32
+#define STORE_PROOF 32
+#define STORE_HELLO (STORE_NONCE + 12)
+#define STORE_BEAT (4 + 6 * 8 + PULSE_CALL_NAME)
+#define STORE_MAX_WHO 160     /* "host n1, pid 71" */
+#define STORE_MAX_REPORT 2048 /* the sentence of a failure */
+/* The longest body: of a stranger, and of a rank that has joined. */
+#define STORE_MAX_JOINING 256
+#define STORE_MAX_BODY (STORE_MAX_VALUE + STORE_MAX_KEY + 8)
+
+enum store_type {
+    FRAME_HELLO = 1, /* nonce, u32 world size, u32 incarnation, u32 1 for a watch, else 0 */
+    FRAME_CHALLENGE, /* nonce */
+    FRAME_PROOF,     /* proof, who: text */
+    FRAME_WELCOME,   /* proof */
+    FRAME_REFUSE,    /* text */
+    FRAME_READY,     /* u32 milliseconds; DONE when all ranks have joined */
+    FRAME_SET,       /* u8 length of the key, key, value; DONE */
+    FRAME_GET,       /* u32 milliseconds, key; VALUE */
+    FRAME_CAUSE,     /* u32 milliseconds; VALUE: the rank that left and its reason */
+    FRAME_REPORT,    /* u32 status code, text: why this rank will leave */
+    FRAME_BYE,       /* nothing: leaving in peace */
+    FRAME_DONE,      /* nothing */
+    FRAME_VALUE,     /* bytes */
+    FRAME_FAIL,      /* u32 status code, text */
+    FRAME_OTHER,     /* u32 incarnation of the server, u32 1 while it waits for ranks, else 0 */
+    FRAME_BEAT,      /* a pulse_reading */
+    FRAME_DEATH,     /* u32 rank, text: how another rank of this host died */
+    FRAME_TICK,      /* u64 the step of the newest checkpoint, rank 0's pulse_reading, its who: text */
+    FRAME_NEWS,      /* u32 status code, u32 rank, text: the failure that ends the job */
+    FRAME_TYPES
+};
+
+struct store_frame {
+    enum store_type type;
+    uint32_t rank;
+    uint64_t job;
+    const uint8_t *body; /* inside the bytes that were parsed */
+    uint32_t length;
+};
+
+enum store_parsed { PARSED_FRAME, PARSED_MORE, PARSED_BAD };
+
+/* Looks at the first frame of bytes (size). PARSED_MORE: its beginning is right, bytes are missing; with STORE_HEADER
+ * bytes or more *frame is filled but for the body. PARSED_BAD: no frame of ours, or a body longer than [limit]. *used
+ * is its length in bytes with PARSED_FRAME. */
+enum store_parsed store_frame_parse(const uint8_t *bytes, size_t size, size_t limit, struct store_frame *frame,
+                                    size_t *used);
+
+void store_frame_header(const struct store_frame *frame, uint8_t header[STORE_HEADER]);
+
+/* The parts of a body, of the frame types above; false when the body is not of that form. */
+struct store_hello {
+    const uint8_t *nonce; /* (STORE_NONCE), inside the frame */
+    uint32_t world, incarnation, is_watch;
+};
+bool store_parse_hello(const struct store_frame *frame, struct store_hello *hello);
+void store_write_hello(const struct store_hello *hello, uint8_t body[STORE_HELLO]);
+bool store_parse_other(const struct store_frame *frame, uint32_t *incarnation, uint32_t *is_gathering);
+bool store_parse_beat(const struct store_frame *frame, struct pulse_reading *reading);
+void store_write_beat(const struct pulse_reading *reading, uint8_t body[STORE_BEAT]);
+bool store_parse_tick(const struct store_frame *frame, int64_t *saved, struct pulse_reading *reading,
+                      char who[STORE_MAX_WHO]);
+#define STORE_MAX_TICK (8 + STORE_BEAT + STORE_MAX_WHO)
+/* DEATH: the rank and the text; NEWS: also the code. */
+bool store_parse_death(const struct store_frame *frame, uint32_t *rank, char text[STORE_MAX_REPORT]);
+bool store_parse_news(const struct store_frame *frame, uint32_t *code, uint32_t *rank, char text[STORE_MAX_REPORT]);
+bool store_parse_proof(const struct store_frame *frame, const uint8_t **proof, char who[STORE_MAX_WHO]);
+bool store_parse_set(const struct store_frame *frame, char key[STORE_MAX_KEY + 1], const uint8_t **value, size_t *size);
+bool store_parse_get(const struct store_frame *frame, uint32_t *milliseconds, char key[STORE_MAX_KEY + 1]);
+bool store_parse_wait(const struct store_frame *frame, uint32_t *milliseconds); /* READY, CAUSE */
+bool store_parse_failure(const struct store_frame *frame, uint32_t *code,
+                         char text[STORE_MAX_REPORT]); /* REPORT, FAIL */
+/* Text of a frame without control characters other than newline and tab, cut to fit. */
+void store_parse_text(const uint8_t *bytes, size_t length, char *text, size_t size);
+
+uint32_t store_read_u32(const uint8_t *bytes);
+void store_write_u32(uint8_t *bytes, uint32_t value);
+uint64_t store_read_u64(const uint8_t *bytes);
+void store_write_u64(uint8_t *bytes, uint64_t value);
+
+/* Who proves what: the words differ, so that a proof cannot be played back to its sender. */
+struct store_handshake {
+    uint8_t client_nonce[STORE_NONCE], server_nonce[STORE_NONCE];
+    uint64_t job;
+    uint32_t rank, world, incarnation, is_watch;
+};
+void store_proof(const uint8_t secret[32], const char *side, const struct store_handshake *shake,
+                 uint8_t proof[STORE_PROOF]);
+void store_hmac(const uint8_t secret[32], const void *message, size_t size, uint8_t proof[STORE_PROOF]);
+bool store_proof_equal(const uint8_t *a, const uint8_t *b); /* in constant time */
+
+/* 64 bits of SHA-256 of the job id. */
+uint64_t store_job_hash(const char *job_id);
+
+#endif

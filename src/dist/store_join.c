@@ -1,0 +1,187 @@
+/* A client's way into the store: connect, prove, be welcomed; again and again while rank 0 may still be starting. */
+#include "dist/store_join.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "dist/internal.h"
+
+#define HANDSHAKE_SECONDS 5.0
+#define OLDER_SECONDS 5.0
+#define FIRST_WAITING_SECONDS 3.0
+#define WAITING_SECONDS 5.0
+#define REFUSED_SECONDS 3.0 /* for so long a refusal may come from a job that is just ending on this port */
+
+bool store_send_frame(int fd, const struct store_frame *frame, double deadline) {
+    uint8_t bytes[STORE_HEADER + STORE_MAX_BODY];
+    store_frame_header(frame, bytes);
+    if (frame->length) memcpy(bytes + STORE_HEADER, frame->body, frame->length);
+    return net_send(fd, bytes, STORE_HEADER + (size_t)frame->length, deadline);
+}
+
+bool store_receive_frame(int fd, size_t limit, struct store_frame *frame, uint8_t *body, double deadline) {
+    uint8_t header[STORE_HEADER];
+    size_t used;
+    if (!net_receive(fd, header, sizeof header, deadline)) return false;
+    if (store_frame_parse(header, sizeof header, limit, frame, &used) == PARSED_BAD) {
+        errno = EPROTO;
+        return false;
+    }
+    frame->body = body;
+    return net_receive(fd, body, frame->length, deadline);
+}
+
+/* How one attempt ended. */
+enum outcome { IS_WELCOME, TRY_AGAIN, IS_REFUSED, IS_STRANGE, IS_OTHER };
+
+struct attempt {
+    const struct store_join *join;
+    struct store_handshake shake;
+    uint8_t body[STORE_MAX_JOINING];
+    char why[STORE_MAX_JOINING + 1]; /* the last attempt's reason */
+    uint32_t incarnation;            /* the store's, with IS_OTHER */
+    double older_since;              /* since when the store is of an older incarnation and waits; 0: it is not */
+};
+
+static void because_of_errno(struct attempt *a) {
+    if (errno == ETIMEDOUT)
+        snprintf(a->why, sizeof a->why, "something accepts the connection but says nothing");
+    else if (errno == 0)
+        snprintf(a->why, sizeof a->why, "the connection was closed");
+    else
+        snprintf(a->why, sizeof a->why, "%s", strerror(errno));
+}
+
+static bool say(struct attempt *a, int fd, enum store_type type, const void *body, size_t size, double deadline) {
+    struct store_frame frame = {
+        .type = type, .rank = (uint32_t)a->join->rank, .job = a->join->job, .body = body, .length = (uint32_t)size};
+    return store_send_frame(fd, &frame, deadline);
+}
+
+/* A newer one has replaced this rank. An older one is usually just ending; but one that goes on waiting for its ranks
+ * was started anew on rank 0's host. */
+static enum outcome compare_incarnations(struct attempt *a, const struct store_frame *frame) {
+    uint32_t is_gathering;
+    if (!store_parse_other(frame, &a->incarnation, &is_gathering)) return IS_STRANGE;
+    snprintf(a->why, sizeof a->why, "it is of start %u, this rank of start %u", a->incarnation, a->join->incarnation);
+    if (a->incarnation > a->join->incarnation) return IS_OTHER;
+    double now = clock_seconds();
+    if (!is_gathering) a->older_since = 0;
+    if (is_gathering && a->older_since == 0) a->older_since = now;
+    return a->older_since > 0 && now - a->older_since > OLDER_SECONDS ? IS_OTHER : TRY_AGAIN;
+}
+
+/* The server's next frame, which should be of [type] with [size] bytes in a->body. */
+static enum outcome hear(struct attempt *a, int fd, enum store_type type, size_t size, double deadline) {
+    struct store_frame frame;
+    if (!store_receive_frame(fd, sizeof a->body, &frame, a->body, deadline)) {
+        because_of_errno(a);
+        return errno == EPROTO ? IS_STRANGE : TRY_AGAIN;
+    }
+    if (frame.type == FRAME_REFUSE) {
+        store_parse_text(frame.body, frame.length, a->why, sizeof a->why);
+        return IS_REFUSED;
+    }
+    if (frame.type == FRAME_OTHER) return compare_incarnations(a, &frame);
+    return frame.type == type && frame.length == size ? IS_WELCOME : IS_STRANGE;
+}
+
+static enum outcome shake_hands(struct attempt *a, int fd, double deadline) {
+    uint8_t hello[STORE_HELLO], proof[STORE_PROOF + STORE_MAX_WHO], expected[STORE_PROOF];
+    struct store_hello words = {.nonce = a->shake.client_nonce,
+                                .world = a->shake.world,
+                                .incarnation = a->shake.incarnation,
+                                .is_watch = a->shake.is_watch};
+    store_write_hello(&words, hello);
+    errno = 0;
+    if (!say(a, fd, FRAME_HELLO, hello, sizeof hello, deadline)) {
+        because_of_errno(a);
+        return TRY_AGAIN;
+    }
+    enum outcome outcome = hear(a, fd, FRAME_CHALLENGE, STORE_NONCE, deadline);
+    if (outcome != IS_WELCOME) return outcome;
+    memcpy(a->shake.server_nonce, a->body, STORE_NONCE);
+
+    store_proof(a->join->secret, "client", &a->shake, proof);
+    size_t length = strnlen(a->join->who, STORE_MAX_WHO - 1);
+    memcpy(proof + STORE_PROOF, a->join->who, length);
+    if (!say(a, fd, FRAME_PROOF, proof, STORE_PROOF + length, deadline)) {
+        because_of_errno(a);
+        return TRY_AGAIN;
+    }
+    outcome = hear(a, fd, FRAME_WELCOME, STORE_PROOF, deadline);
+    if (outcome != IS_WELCOME) return outcome;
+    store_proof(a->join->secret, "server", &a->shake, expected);
+    return store_proof_equal(a->body, expected) ? IS_WELCOME : IS_STRANGE;
+}
+
+static enum outcome attempt_once(struct attempt *a, double deadline, int *fd, status *failure) {
+    double until = clock_seconds() + HANDSHAKE_SECONDS;
+    if (until > deadline) until = deadline;
+    bool is_final = false;
+    status problem = net_connect(a->join->host, a->join->port, until, fd, &is_final);
+    if (problem && is_final) {
+        *failure = problem;
+        return IS_REFUSED;
+    }
+    if (problem) {
+        const char *reason = strrchr(status_message(problem), ':'); /* the place is said anyway */
+        snprintf(a->why, sizeof a->why, "%s", reason ? reason + 2 : status_message(problem));
+        status_free(problem);
+        return TRY_AGAIN;
+    }
+    if (getrandom(a->shake.client_nonce, STORE_NONCE, 0) != STORE_NONCE) {
+        snprintf(a->why, sizeof a->why, "no random numbers");
+        close(*fd);
+        return TRY_AGAIN;
+    }
+    enum outcome outcome = shake_hands(a, *fd, until);
+    if (outcome != IS_WELCOME) close(*fd);
+    return outcome;
+}
+
+status store_join(const struct store_join *join, int *fd, uint32_t *incarnation) {
+    struct attempt a = {.join = join,
+                        .shake = {.job = join->job,
+                                  .rank = (uint32_t)join->rank,
+                                  .world = (uint32_t)join->world_size,
+                                  .incarnation = join->incarnation,
+                                  .is_watch = join->is_watch},
+                        .why = "nothing listens there"};
+    double start = clock_seconds(), pause = 0.01, say_at = start + FIRST_WAITING_SECONDS;
+    for (;;) {
+        status failure = OK;
+        enum outcome outcome = attempt_once(&a, join->deadline, fd, &failure);
+        if (outcome == IS_WELCOME) return OK;
+        *fd = -1;
+        if (failure) return failure;
+        double now = clock_seconds();
+        if (outcome == IS_OTHER) {
+            *incarnation = a.incarnation;
+            return status_new(STATUS_PEER, "rank 0 at %s:%d refused rank %d: %s", join->host, join->port, join->rank,
+                              a.why);
+        }
+        if (outcome == IS_STRANGE)
+            return status_new(STATUS_USAGE,
+                              "what answers at %s:%d is not rank 0 of this job; is MASTER_PORT in use by "
+                              "another program?",
+                              join->host, join->port);
+        if (outcome == IS_REFUSED && (now - start > REFUSED_SECONDS || now + pause > join->deadline))
+            return status_new(STATUS_USAGE, "rank 0 at %s:%d refused rank %d: %s", join->host, join->port, join->rank,
+                              a.why);
+        if (now + pause > join->deadline)
+            return status_new(STATUS_PEER, "rank 0 did not answer at %s:%d within %.3g s (%s)", join->host, join->port,
+                              now - start, a.why);
+        if (now >= say_at) {
+            log_line(join->log, "waiting for rank 0 at %s:%d (%s)", join->host, join->port, a.why);
+            say_at = now + WAITING_SECONDS;
+        }
+        clock_sleep(pause);
+        if (pause < 0.2) pause *= 1.5;
+    }
+}

@@ -1,0 +1,33 @@
+/* store_join: how a rank connects to the store of rank 0, and frames over a socket. */
+#ifndef DIST_STORE_JOIN_H
+#define DIST_STORE_JOIN_H
+
+#include <stdbool.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "dist/store_frame.h"
+
+struct store_join {
+    const char *host;
+    int port, rank, world_size;
+    uint64_t job;
+    const uint8_t *secret; /* (32) */
+    const char *who;       /* this rank's "host n1, pid 71" */
+    double deadline;       /* of clock_seconds() */
+    uint32_t incarnation;
+    bool is_watch;   /* the second connection of a rank that has joined */
+    struct log *log; /* for "waiting for rank 0"; NULL: silent */
+};
+
+/* Retries while nobody listens, or rank 0 is still of an older incarnation. *fd is the connection of a rank that has
+ * joined; -1 on a failure: STATUS_PEER when rank 0 did not answer, STATUS_USAGE when it refused or is somebody else.
+ * *incarnation is that of the store when it is another than ours and this rank must not join (STATUS_PEER); else it
+ * stays. */
+status store_join(const struct store_join *join, int *fd, uint32_t *incarnation);
+
+/* One frame; false with errno as net_send and net_receive, EPROTO for bytes that are no frame. body (limit). */
+bool store_send_frame(int fd, const struct store_frame *frame, double deadline);
+bool store_receive_frame(int fd, size_t limit, struct store_frame *frame, uint8_t *body, double deadline);
+
+#endif

@@ -1,0 +1,348 @@
+/* A rule walks over the layers in order, and in each over its parameters. With `layers:` it is torch's Module.apply: it
+ * comes to a tied weight once more through the layer that tied it (the draws count, and the last ones stay). Without,
+ * it is a loop over named_parameters: each once. */
+#include "model/init_rules.h"
+
+#include <fnmatch.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/text.h"
+
+/* Which parameters: keys of every rule. */
+struct target {
+    struct string_list match, layers;
+};
+
+struct normal_config {
+    double std, mean;
+};
+struct uniform_config {
+    double from, to;
+};
+struct xavier_config {
+    double gain;
+};
+struct kaiming_config {
+    double a;
+    int mode; /* index into modes */
+};
+struct constant_config {
+    double value;
+};
+struct gpt2_config {
+    struct string_list residual;
+};
+
+static const char *const modes[] = {"fan_in", "fan_out", NULL};
+
+#define REAL(type_, key_, fallback_, doc_)                                                                             \
+    {                                                                                                                  \
+        .key = #key_, .type = SCHEMA_REAL, .offset = offsetof(struct type_, key_), .fallback = fallback_,              \
+        .least = -INFINITY, .most = INFINITY, .doc = doc_                                                              \
+    }
+
+static const struct schema_row target_rows[] = {
+    {.key = "match",
+     .type = SCHEMA_STRING_LIST,
+     .offset = offsetof(struct target, match),
+     .fallback = "null",
+     .doc = "Names of parameters, as patterns of the shell (`*.weight`); null: all."},
+    {.key = "layers",
+     .type = SCHEMA_STRING_LIST,
+     .offset = offsetof(struct target, layers),
+     .fallback = "null",
+     .doc = "Types of layers (`[linear, embedding]`); null: all."},
+    {0},
+};
+static const struct schema_row normal_rows[] = {
+    {.key = "std",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct normal_config, std),
+     .fallback = "1",
+     .least = 0,
+     .most = INFINITY,
+     .doc = "Standard deviation."},
+    REAL(normal_config, mean, "0", "Mean."),
+    {0},
+};
+static const struct schema_row uniform_rows[] = {
+    REAL(uniform_config, from, "0", "Lower bound (PyTorch's a)."),
+    REAL(uniform_config, to, "1", "Upper bound (PyTorch's b)."),
+    {0},
+};
+static const struct schema_row xavier_rows[] = {
+    REAL(xavier_config, gain, "1", "Factor."),
+    {0},
+};
+static const struct schema_row kaiming_rows[] = {
+    REAL(kaiming_config, a, "0", "Negative slope of the leaky_relu that follows; 0: a relu."),
+    {.key = "mode",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct kaiming_config, mode),
+     .fallback = "fan_in",
+     .choices = modes,
+     .doc = "Keep the variance forward (`fan_in`) or backward (`fan_out`)."},
+    {0},
+};
+static const struct schema_row constant_rows[] = {
+    REAL(constant_config, value, "0", "The value."),
+    {0},
+};
+static const struct schema_row gpt2_rows[] = {
+    {.key = "residual",
+     .type = SCHEMA_STRING_LIST,
+     .offset = offsetof(struct gpt2_config, residual),
+     .fallback = "['*c_proj.weight', '*out_proj.weight']",
+     .doc = "The weights at the end of residual branches, drawn with 0.02 / sqrt(their number)."},
+    {0},
+};
+
+static const struct schema target_schema = {.name = "model.init", .size = sizeof(struct target), .rows = target_rows};
+static const struct schema normal_schema = {
+    .name = "model.init.normal", .size = sizeof(struct normal_config), .rows = normal_rows, .shorthand = "std"};
+static const struct schema uniform_schema = {
+    .name = "model.init.uniform", .size = sizeof(struct uniform_config), .rows = uniform_rows};
+static const struct schema xavier_schema = {
+    .name = "model.init.xavier", .size = sizeof(struct xavier_config), .rows = xavier_rows, .shorthand = "gain"};
+static const struct schema kaiming_schema = {
+    .name = "model.init.kaiming", .size = sizeof(struct kaiming_config), .rows = kaiming_rows, .shorthand = "a"};
+static const struct schema constant_schema = {
+    .name = "model.init.constant", .size = sizeof(struct constant_config), .rows = constant_rows, .shorthand = "value"};
+static const struct schema gpt2_schema = {
+    .name = "model.init.gpt2", .size = sizeof(struct gpt2_config), .rows = gpt2_rows};
+
+static void fill(struct rng *rng, float value, float *values, size_t count) {
+    (void)rng;
+    for (size_t i = 0; i < count; i++) values[i] = value;
+}
+
+/* torch's _calculate_fan_in_and_fan_out */
+static void fans(const struct param *p, double *in, double *out) {
+    size_t field = p->count / (size_t)(p->shape[0] * p->shape[1]);
+    *in = (double)((size_t)p->shape[1] * field);
+    *out = (double)((size_t)p->shape[0] * field);
+}
+
+static void normal(const void *config, const struct param *p, float *values, struct rng *rng) {
+    const struct normal_config *c = config;
+    rng_normal(rng, values, p->count, c->mean, c->std);
+}
+
+static void uniform(const void *config, const struct param *p, float *values, struct rng *rng) {
+    const struct uniform_config *c = config;
+    rng_uniform(rng, values, p->count, c->from, c->to);
+}
+
+static double xavier_std(const void *config, const struct param *p) {
+    double in, out;
+    fans(p, &in, &out);
+    return ((const struct xavier_config *)config)->gain * sqrt(2.0 / (in + out));
+}
+
+static void xavier_uniform(const void *config, const struct param *p, float *values, struct rng *rng) {
+    double bound = sqrt(3.0) * xavier_std(config, p);
+    rng_uniform(rng, values, p->count, -bound, bound);
+}
+
+static void xavier_normal(const void *config, const struct param *p, float *values, struct rng *rng) {
+    rng_normal(rng, values, p->count, 0, xavier_std(config, p));
+}
+
+static double kaiming_std(const void *config, const struct param *p) {
+    const struct kaiming_config *c = config;
+    double in, out;
+    fans(p, &in, &out);
+    return sqrt(2.0 / (1 + c->a * c->a)) / sqrt(c->mode == 0 ? in : out);
+}
+
+static void kaiming_uniform(const void *config, const struct param *p, float *values, struct rng *rng) {
+    double bound = sqrt(3.0) * kaiming_std(config, p);
+    rng_uniform(rng, values, p->count, -bound, bound);
+}
+
+static void kaiming_normal(const void *config, const struct param *p, float *values, struct rng *rng) {
+    rng_normal(rng, values, p->count, 0, kaiming_std(config, p));
+}
+
+static void constant(const void *config, const struct param *p, float *values, struct rng *rng) {
+    fill(rng, (float)((const struct constant_config *)config)->value, values, p->count);
+}
+
+static void zeros(const void *config, const struct param *p, float *values, struct rng *rng) {
+    (void)config;
+    fill(rng, 0, values, p->count);
+}
+
+static void ones(const void *config, const struct param *p, float *values, struct rng *rng) {
+    (void)config;
+    fill(rng, 1, values, p->count);
+}
+
+static const struct rule_type {
+    struct schema_variant variant;
+    bool wants_matrices; /* two or more dimensions */
+    /* Fills the parameter's values. NULL: gpt2, which is several rules. */
+    void (*draw)(const void *config, const struct param *param, float *values, struct rng *rng);
+} types[] = {
+    {.variant = {"normal", &normal_schema, "Normal distribution (torch.nn.init.normal_)."}, .draw = normal},
+    {.variant = {"uniform", &uniform_schema, "Uniform distribution (uniform_)."}, .draw = uniform},
+    {.variant = {"xavier_uniform", &xavier_schema, "Glorot and Bengio, uniform (xavier_uniform_)."},
+     .wants_matrices = true,
+     .draw = xavier_uniform},
+    {.variant = {"xavier_normal", &xavier_schema, "Glorot and Bengio, normal (xavier_normal_)."},
+     .wants_matrices = true,
+     .draw = xavier_normal},
+    {.variant = {"kaiming_uniform", &kaiming_schema, "He et al., uniform (kaiming_uniform_)."},
+     .wants_matrices = true,
+     .draw = kaiming_uniform},
+    {.variant = {"kaiming_normal", &kaiming_schema, "He et al., normal (kaiming_normal_)."},
+     .wants_matrices = true,
+     .draw = kaiming_normal},
+    {.variant = {"constant", &constant_schema, "One value (constant_)."}, .draw = constant},
+    {.variant = {"zeros", NULL, "0 (zeros_)."}, .draw = zeros},
+    {.variant = {"ones", NULL, "1 (ones_)."}, .draw = ones},
+    {.variant = {"gpt2", &gpt2_schema,
+                 "As GPT-2 and nanoGPT: weights of linear, embedding and attention layers normal(0, 0.02), biases 0, "
+                 "then the ends of residual branches again with a smaller deviation."}},
+};
+
+static const struct schema_variant *variant_at(size_t index) {
+    return index < sizeof types / sizeof *types ? &types[index].variant : NULL;
+}
+
+const struct schema_variants init_variants = {
+    .what = "init", .at = variant_at, .common = &target_schema, .is_keyed = true};
+
+static bool is_in(const struct string_list *list, const char *name) {
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], name) == 0) return true;
+    return false;
+}
+
+static bool fits(const struct string_list *patterns, const char *name) {
+    for (size_t i = 0; i < patterns->count; i++)
+        if (fnmatch(patterns->items[i], name, 0) == 0) return true;
+    return patterns->count == 0;
+}
+
+typedef void visitor(void *user, const struct param *param, size_t index);
+
+/* Every parameter of the target, in the order of the rule. */
+static void visit(const struct model *model, const struct target *target, visitor *call, void *user) {
+    const struct params *params = &model->params;
+    for (size_t l = 0; l < model->layer_count; l++) {
+        const struct layer *layer = &model->layers[l];
+        if (target->layers.count && !is_in(&target->layers, layer->type->variant.name)) continue;
+        if (target->layers.count && layer->tied_count) {
+            struct text own = {0};
+            text_printf(&own, "%s.weight", layer->name);
+            if (fits(&target->match, text_string(&own))) call(user, &params->items[layer->tied], layer->tied);
+            text_free(&own);
+        }
+        for (size_t i = layer->first_param; i < layer->first_param + layer->param_count; i++)
+            if (fits(&target->match, params->items[i].name)) call(user, &params->items[i], i);
+    }
+}
+
+struct drawing {
+    const struct rule_type *type;
+    const void *config;
+    const struct params *params;
+    struct rng *rng;
+};
+
+static void draw(void *user, const struct param *param, size_t index) {
+    struct drawing *d = user;
+    d->type->draw(d->config, param, params_value(d->params, index), d->rng);
+}
+
+/* Weights of the layers that GPT-2 draws: matrices normal, vectors of the same layers are biases. */
+static void draw_gpt2(void *user, const struct param *param, size_t index) {
+    struct drawing *d = user;
+    float *values = params_value(d->params, index);
+    if (param->dims >= 2)
+        rng_normal(d->rng, values, param->count, 0, 0.02);
+    else
+        fill(d->rng, 0, values, param->count);
+}
+
+static void count_one(void *user, const struct param *param, size_t index) {
+    (void)param;
+    (void)index;
+    ++*(size_t *)user;
+}
+
+static void apply_gpt2(const struct model *model, const struct gpt2_config *config, struct drawing *d) {
+    static const char *drawn[] = {"linear", "embedding", "positional_embedding", "attention"};
+    const struct target base = {.layers = {drawn, sizeof drawn / sizeof *drawn}}, ends = {.match = config->residual};
+    size_t count = 0;
+    visit(model, &base, draw_gpt2, d);
+    if (config->residual.count == 0) return;
+    visit(model, &ends, count_one, &count);
+    struct normal_config smaller = {.std = 0.02 / sqrt((double)count)};
+    d->type = &types[0];
+    d->config = &smaller;
+    visit(model, &ends, draw, d);
+}
+
+void init_rules_apply(const struct model *model, const struct variant_list *rules, struct rng *rng) {
+    for (size_t i = 0; i < rules->count; i++) {
+        const struct variant *rule = &rules->items[i];
+        struct drawing d = {&types[rule->index], rule->config, &model->params, rng};
+        if (d.type->draw)
+            visit(model, rule->common, draw, &d);
+        else
+            apply_gpt2(model, rule->config, &d);
+    }
+}
+
+struct check {
+    size_t count;
+    const struct param *vector; /* one with fewer than two dimensions; NULL: none */
+};
+
+static void look_at(void *user, const struct param *param, size_t index) {
+    (void)index;
+    struct check *c = user;
+    c->count++;
+    if (param->dims < 2) c->vector = param;
+}
+
+static status check_layers(const struct string_list *layers) {
+    for (size_t i = 0; i < layers->count; i++) {
+        size_t t = 0;
+        while (layer_type_at(t) && strcmp(layer_type_at(t)->variant.name, layers->items[i]) != 0) t++;
+        if (!layer_type_at(t)) return status_new(STATUS_USAGE, "there is no type of layer '%s'", layers->items[i]);
+    }
+    return OK;
+}
+
+static status check_rule(const struct model *model, const struct variant *rule) {
+    const struct rule_type *type = &types[rule->index];
+    struct target target = *(const struct target *)rule->common;
+    struct check found = {0};
+    if (!type->draw && (target.match.count || target.layers.count))
+        return status_new(STATUS_USAGE, "gpt2 chooses its parameters itself: leave out match and layers");
+    TRY(check_layers(&target.layers));
+    if (!type->draw) target.match = ((const struct gpt2_config *)rule->config)->residual;
+    visit(model, &target, look_at, &found);
+    if (found.count == 0)
+        return params_no_match(&model->params, type->draw ? "it fits no parameter"
+                                                          : "no parameter is at the end of a residual branch "
+                                                            "by `residual`");
+    if (type->wants_matrices && found.vector)
+        return status_new(STATUS_USAGE, "'%s' has fewer than two dimensions: leave it out with match",
+                          found.vector->name);
+    return OK;
+}
+
+status init_rules_check(const struct model *model, const struct variant_list *rules) {
+    for (size_t i = 0; i < rules->count; i++) {
+        const struct variant *rule = &rules->items[i];
+        TRY(status_prefix(check_rule(model, rule), "%s:%d:%d: model.init.%zu.%s",
+                          rule->place.file ? rule->place.file : "config", rule->place.line, rule->place.column, i,
+                          rule->name));
+    }
+    return OK;
+}

@@ -1,0 +1,134 @@
+/* layer: one step of a model. A type of layer is a row of the table in layer.c and a file in layers/; how to add one:
+ * docs/adding.md. A layer says its keys, its output shape and parameters (plan), its initial weights, and how it runs.
+ */
+#ifndef MODEL_LAYER_H
+#define MODEL_LAYER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/rng.h"
+#include "base/schema.h"
+#include "device/device.h"
+#include "device/image.h"
+#include "model/params.h"
+
+/* The shape of one row: without the batch dimension. */
+struct shape {
+    int dims;
+    int64_t size[MODEL_MAX_DIMS];
+    bool is_channels_last; /* (channels, height, width) or (channels, length) with the channels innermost in memory */
+    bool is_tokens;        /* int32_t token ids instead of floats: only a model's inputs */
+    int64_t vocabulary;    /* with is_tokens: ids are below */
+};
+
+size_t shape_elements(const struct shape *shape);
+/* "13" or "(1, 28, 28)" */
+void shape_print(const struct shape *shape, struct text *out);
+
+/* Keys that every layer takes. */
+struct layer_common {
+    const char *name; /* replaces the index in parameter names; NULL: the index */
+};
+
+/* What a pass over one batch needs to know. The caller sets the first part, the model the second. */
+struct pass {
+    struct device *device;
+    size_t rows;
+    bool is_training;
+    struct draw_key draws; /* stream is set per layer */
+    /* For layers that look at the rows of all processes; NULL: this one is alone. All processes make the same passes.
+     */
+    const struct all_sum *all_sum;
+
+    const struct params *params;  /* of the model */
+    const struct params *buffers; /* state that is saved but not learned (running statistics); no gradients */
+};
+
+struct layer;
+
+/* What a layer declares itself into. */
+struct planning {
+    struct params *params, *buffers;
+    struct arena *arena;
+};
+
+struct builder;
+
+/* The order in memory that a layer wants of rows with several dimensions; build.c reorders where neighbours differ. */
+enum memory_order {
+    ORDER_PLAIN,         /* row-major, as the shape is written */
+    ORDER_ANY,           /* either; the output is as the input */
+    ORDER_CHANNELS_LAST, /* struct shape's is_channels_last */
+};
+
+/* How a layer can take over a relu beside it (layer->has_relu), which saves passes over memory. */
+enum relu_place {
+    RELU_NONE,
+    RELU_AFTER,  /* forward applies it; the model takes it off dy before backward */
+    RELU_INSIDE, /* after it; forward and backward apply it */
+    RELU_BEFORE, /* before it; forward and backward apply it */
+};
+
+struct layer_type {
+    struct schema_variant variant;
+    /* Not NULL: a composite. It builds the layers inside it instead of being one; nothing below is used. Tensors are
+     * named by index (model.h); [path] and [name] as in struct layer. */
+    status (*expand)(struct builder *builder, const struct variant *variant, const char *path, const char *name,
+                     size_t in, size_t *out);
+    /* The output is the input: no memory of its own, forward and backward are not called (flatten). */
+    bool is_view;
+    enum memory_order order;
+    enum relu_place relu;
+    /* backward can add its dx to what is there (layer->adds_to_dx) instead of setting it. */
+    bool can_add_to_dx;
+    /* Its input may be token ids; others are refused them. */
+    bool takes_tokens;
+    /* Sets layer->out from layer->in, declares parameters and buffers, sets saved_size. Errors say what does not fit;
+     * the caller adds the place. */
+    status (*plan)(struct layer *layer, struct planning *planning);
+    /* Makes layer->runtime for passes of up to [batch] rows, and takes it away. NULL: nothing to make. */
+    status (*alloc)(struct layer *layer, struct device *device, size_t batch);
+    void (*release)(struct layer *layer, struct device *device);
+    /* Makes the runtime ready for passes of exactly [rows] rows, so that they allocate nothing. NULL: it always is. */
+    status (*prepare)(struct layer *layer, struct device *device, size_t rows, bool is_training);
+    /* Fills the parameters with PyTorch's default initial weights, drawing in its order. NULL: no parameters. */
+    void (*init)(const struct layer *layer, const struct params *params, struct rng *rng);
+    /* Buffers that do not start at 0 (running_var). NULL: all do. */
+    void (*init_buffers)(const struct layer *layer, const struct params *buffers);
+    /* y (rows, out) from x (rows, in); may leave what backward needs in layer->saved */
+    void (*forward)(const struct layer *layer, const struct pass *pass, const float *x, float *y);
+    /* Parameter gradients += ; dx (rows, in), unless NULL (nothing before it needs it), = or += dL/dx */
+    void (*backward)(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                     const float *dy, float *dx);
+    /* Whether a pass in training calls pass->all_sum, so that all ranks must be in it. NULL: never. */
+    bool (*sums_over_ranks)(const struct layer *layer);
+    /* Multiply-adds of one row forward; NULL: none worth counting. */
+    size_t (*multiply_adds)(const struct layer *layer);
+};
+
+struct layer {
+    const struct layer_type *type;
+    const void *config; /* the type's own struct */
+    struct place place; /* in the config file */
+    const char *path;   /* "model.layers.2.linear": for messages */
+    const char *name;   /* prefix of its parameters: "0", its name:, dotted inside composites: "h.0.ln_1" */
+    uint32_t stream;    /* of its random numbers: its index */
+    struct shape in, out;
+    size_t in_size, out_size;          /* elements of one row */
+    size_t first_param, param_count;   /* in params */
+    size_t tied, tied_count;           /* parameters of a layer before it that it uses, too: 0 or 1 from [tied] */
+    size_t first_buffer, buffer_count; /* in buffers */
+    size_t saved_size;                 /* floats of one row that forward keeps for backward */
+    float *saved;                      /* (batch, saved_size); NULL before model_alloc or when saved_size is 0 */
+    bool adds_to_dx;
+    bool has_relu; /* type->relu says where */
+    void *runtime; /* the type's own, from alloc to release */
+};
+
+/* The table; NULL past its end. For schema rows of `layers:`. */
+extern const struct schema_variants layer_variants;
+const struct layer_type *layer_type_at(size_t index);
+
+#endif

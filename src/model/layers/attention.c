@@ -1,0 +1,208 @@
+/* attention: multi-head self-attention (torch.nn.MultiheadAttention with one input), and its core alone for models that
+ * write the projections as linear layers. The scores are never kept: device/sequence.h. */
+#include "base/text.h"
+#include "device/sequence.h"
+#include "model/init.h"
+#include "model/layers/layers.h"
+
+struct attention_config {
+    int64_t heads;
+    bool is_causal;
+    bool bias; /* of the projections; not in the core */
+};
+
+#define HEADS                                                                                                          \
+    {                                                                                                                  \
+        .key = "heads", .type = SCHEMA_INT, .offset = offsetof(struct attention_config, heads),                        \
+        .flags = SCHEMA_REQUIRED, .least = 1, .most = 1 << 16,                                                         \
+        .doc = "Number of heads (PyTorch's num_heads); must divide the features."                                      \
+    }
+#define CAUSAL                                                                                                         \
+    {                                                                                                                  \
+        .key = "causal", .type = SCHEMA_BOOL, .offset = offsetof(struct attention_config, is_causal),                  \
+        .fallback = "false", .doc = "Whether a position sees only itself and those before it."                         \
+    }
+
+static const struct schema_row attention_rows[] = {
+    HEADS,
+    CAUSAL,
+    {.key = "bias",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct attention_config, bias),
+     .fallback = "true",
+     .doc = "Whether the projections have biases."},
+    {0},
+};
+static const struct schema_row core_rows[] = {HEADS, CAUSAL, {0}};
+static const struct schema attention_schema = {
+    .name = "model.layers.attention", .size = sizeof(struct attention_config), .rows = attention_rows};
+static const struct schema core_schema = {
+    .name = "model.layers.scaled_dot_product_attention", .size = sizeof(struct attention_config), .rows = core_rows};
+
+static const struct attention_config *config_of(const struct layer *layer) { return layer->config; }
+static size_t tokens_of(const struct layer *layer) { return (size_t)layer->out.size[0]; }
+static size_t features_of(const struct layer *layer) { return (size_t)layer->out.size[1]; }
+
+static struct attention_shape shape_of(const struct layer *layer, size_t rows) {
+    size_t heads = (size_t)config_of(layer)->heads;
+    return (struct attention_shape){.rows = rows,
+                                    .tokens = tokens_of(layer),
+                                    .heads = heads,
+                                    .head_size = features_of(layer) / heads,
+                                    .is_causal = config_of(layer)->is_causal};
+}
+
+/* Sets layer->out from an input of (T, parts * C). */
+static status plan_shape(struct layer *layer, int64_t parts) {
+    struct text shape = {0};
+    shape_print(&layer->in, &shape);
+    status s = OK;
+    int64_t heads = config_of(layer)->heads;
+    if (layer->in.dims != 2)
+        s = status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", text_string(&shape));
+    else if (layer->in.size[1] % (heads * parts) != 0)
+        s = status_new(STATUS_USAGE,
+                       parts == 1 ? "its input is %s: heads (%lld) must divide the features"
+                                  : "its input is %s: it must hold q, k and v side by side, each a multiple of heads "
+                                    "(%lld) wide",
+                       text_string(&shape), (long long)heads);
+    text_free(&shape);
+    TRY(s);
+    layer->out = layer->in;
+    layer->out.size[1] /= parts;
+    return OK;
+}
+
+/* Of one row: scores and sum of values. A causal mask hides half. */
+static size_t core_multiply_adds(const struct layer *layer) {
+    size_t whole = 2 * tokens_of(layer) * tokens_of(layer) * features_of(layer);
+    return config_of(layer)->is_causal ? whole / 2 : whole;
+}
+
+static status core_plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
+    TRY(plan_shape(layer, 3));
+    layer->saved_size = (size_t)config_of(layer)->heads * tokens_of(layer);
+    return OK;
+}
+
+static void core_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    struct attention_shape shape = shape_of(layer, pass->rows);
+    device_ops(pass->device)->sequence->attention_forward(pass->device, &shape, x, y, layer->saved);
+}
+
+static void core_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                          const float *dy, float *dx) {
+    struct attention_shape shape = shape_of(layer, pass->rows);
+    if (dx) device_ops(pass->device)->sequence->attention_backward(pass->device, &shape, x, y, layer->saved, dy, dx);
+}
+
+/* What forward keeps in layer->saved, each for the whole batch: qkv, the heads' outputs, the denominators; then the two
+ * gradients of backward. */
+struct kept {
+    float *qkv, *mixed, *log_sums, *dqkv, *dmixed;
+};
+
+static struct kept kept_of(const struct layer *layer, size_t rows) {
+    size_t values = rows * layer->out_size;
+    struct kept k = {.qkv = layer->saved};
+    k.mixed = k.qkv + 3 * values;
+    k.dqkv = k.mixed + values;
+    k.dmixed = k.dqkv + 3 * values;
+    k.log_sums = k.dmixed + values;
+    return k;
+}
+
+enum { IN_WEIGHT, IN_BIAS, OUT_WEIGHT, OUT_BIAS };
+
+/* Index of the parameter in params; without biases the two weights are neighbours. */
+static size_t index_of(const struct layer *layer, int which) {
+    return layer->first_param + (config_of(layer)->bias ? (size_t)which : (size_t)which / 2);
+}
+
+static const float *value_of(const struct layer *layer, const struct params *params, int which) {
+    bool is_bias = which == IN_BIAS || which == OUT_BIAS;
+    return is_bias && !config_of(layer)->bias ? NULL : params_value(params, index_of(layer, which));
+}
+
+static float *gradient_of(const struct layer *layer, const struct params *params, int which) {
+    bool is_bias = which == IN_BIAS || which == OUT_BIAS;
+    return is_bias && !config_of(layer)->bias ? NULL : params_gradient(params, index_of(layer, which));
+}
+
+static status attention_plan(struct layer *layer, struct planning *planning) {
+    static const char *const names[] = {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"};
+    TRY(plan_shape(layer, 1));
+    int64_t c = layer->out.size[1];
+    const int64_t shapes[][2] = {{3 * c, c}, {3 * c, 0}, {c, c}, {c, 0}};
+    for (int i = 0; i < 4; i++)
+        if (i % 2 == 0 || config_of(layer)->bias)
+            params_declare(planning->params, planning->arena,
+                           arena_printf(planning->arena, "%s.%s", layer->name, names[i]), i % 2 == 0 ? 2 : 1,
+                           shapes[i]);
+    layer->saved_size = (8 * features_of(layer) + (size_t)config_of(layer)->heads) * tokens_of(layer);
+    return OK;
+}
+
+/* MultiheadAttention makes out_proj first, then in_proj by xavier_uniform; biases are 0 (out_proj's after its draw). */
+static void attention_init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    size_t c = features_of(layer);
+    init_kaiming_uniform(rng, params_value(params, index_of(layer, OUT_WEIGHT)), c * c, c);
+    if (config_of(layer)->bias) init_fan_in_uniform(rng, params_value(params, index_of(layer, OUT_BIAS)), c, c);
+    init_xavier_uniform(rng, params_value(params, index_of(layer, IN_WEIGHT)), 3 * c * c, c, 3 * c);
+    for (int i = IN_BIAS; config_of(layer)->bias && i <= OUT_BIAS; i += 2) {
+        const struct param *p = &params->items[index_of(layer, i)];
+        for (size_t j = 0; j < p->count; j++) params->values[p->offset + j] = 0;
+    }
+}
+
+static void attention_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    const struct device_ops *ops = device_ops(pass->device);
+    struct attention_shape shape = shape_of(layer, pass->rows);
+    struct kept k = kept_of(layer, pass->rows);
+    size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
+    ops->linear_forward(pass->device, x, value_of(layer, pass->params, IN_WEIGHT),
+                        value_of(layer, pass->params, IN_BIAS), false, k.qkv, n, c, 3 * c);
+    ops->sequence->attention_forward(pass->device, &shape, k.qkv, k.mixed, k.log_sums);
+    ops->linear_forward(pass->device, k.mixed, value_of(layer, pass->params, OUT_WEIGHT),
+                        value_of(layer, pass->params, OUT_BIAS), false, y, n, c, c);
+}
+
+static void attention_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                               const float *dy, float *dx) {
+    (void)y;
+    const struct device_ops *ops = device_ops(pass->device);
+    struct attention_shape shape = shape_of(layer, pass->rows);
+    struct kept k = kept_of(layer, pass->rows);
+    size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
+    ops->linear_backward_weight(pass->device, dy, k.mixed, gradient_of(layer, pass->params, OUT_WEIGHT),
+                                gradient_of(layer, pass->params, OUT_BIAS), n, c, c);
+    ops->linear_backward_input(pass->device, dy, value_of(layer, pass->params, OUT_WEIGHT), k.dmixed, n, c, c);
+    ops->sequence->attention_backward(pass->device, &shape, k.qkv, k.mixed, k.log_sums, k.dmixed, k.dqkv);
+    ops->linear_backward_weight(pass->device, k.dqkv, x, gradient_of(layer, pass->params, IN_WEIGHT),
+                                gradient_of(layer, pass->params, IN_BIAS), n, c, 3 * c);
+    if (dx) ops->linear_backward_input(pass->device, k.dqkv, value_of(layer, pass->params, IN_WEIGHT), dx, n, c, 3 * c);
+}
+
+static size_t attention_multiply_adds(const struct layer *layer) {
+    return 4 * tokens_of(layer) * features_of(layer) * features_of(layer) + core_multiply_adds(layer);
+}
+
+const struct layer_type layer_attention = {
+    .variant = {"attention", &attention_schema,
+                "Multi-head self-attention over (positions, features) (torch.nn.MultiheadAttention; no dropout)."},
+    .plan = attention_plan,
+    .init = attention_init,
+    .forward = attention_forward,
+    .backward = attention_backward,
+    .multiply_adds = attention_multiply_adds,
+};
+const struct layer_type layer_scaled_dot_product_attention = {
+    .variant =
+        {"scaled_dot_product_attention", &core_schema,
+         "The core of attention alone: (positions, 3C), queries, keys and values side by side, to (positions, C)."},
+    .plan = core_plan,
+    .forward = core_forward,
+    .backward = core_backward,
+    .multiply_adds = core_multiply_adds,
+};

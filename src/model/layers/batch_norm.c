@@ -1,0 +1,149 @@
+/* batch_norm: torch.nn.BatchNorm1d and BatchNorm2d by the input's dimensions; the first dimension of a row is the
+ * channels. Training normalises by the batch's statistics and moves the running ones; evaluation uses the running
+ * ones, which are saved with the parameters. */
+#include "model/layers/images.h"
+#include "model/layers/layers.h"
+
+struct batch_norm_config {
+    double momentum, eps;
+    bool affine, track_running_stats, sync;
+};
+
+static const struct schema_row rows[] = {
+    {.key = "momentum",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct batch_norm_config, momentum),
+     .fallback = "0.1",
+     .least = 0,
+     .most = 1,
+     .doc = "Weight of a new batch in the running statistics."},
+    {.key = "eps",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct batch_norm_config, eps),
+     .fallback = "1.0e-5",
+     .least = 0,
+     .most = 1,
+     .excludes_least = true,
+     .doc = "Added to the variance."},
+    {.key = "affine",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct batch_norm_config, affine),
+     .fallback = "true",
+     .doc = "Whether a learned weight and bias per channel follow."},
+    {.key = "track_running_stats",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct batch_norm_config, track_running_stats),
+     .fallback = "true",
+     .doc = "Whether running statistics are kept for evaluation; false: evaluation uses each batch's own."},
+    {.key = "sync",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct batch_norm_config, sync),
+     .fallback = "false",
+     .doc = "Whether the statistics of training are those of all processes' rows (torch.nn.SyncBatchNorm), not of each "
+            "process's own."},
+    {0},
+};
+
+static const struct schema schema = {
+    .name = "model.layers.batch_norm", .size = sizeof(struct batch_norm_config), .rows = rows};
+
+static const struct batch_norm_config *config_of(const struct layer *layer) { return layer->config; }
+
+static status plan(struct layer *layer, struct planning *planning) {
+    const struct batch_norm_config *c = config_of(layer);
+    layer->out = layer->in;
+    const struct {
+        struct params *into;
+        bool is_wanted;
+        const char *name;
+    } tensors[] = {{planning->params, c->affine, "weight"},
+                   {planning->params, c->affine, "bias"},
+                   {planning->buffers, c->track_running_stats, "running_mean"},
+                   {planning->buffers, c->track_running_stats, "running_var"}};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        if (tensors[i].is_wanted)
+            params_declare(tensors[i].into, planning->arena,
+                           arena_printf(planning->arena, "%s.%s", layer->name, tensors[i].name), 1, layer->in.size);
+    return OK;
+}
+
+static void fill(float *values, size_t count, float value) {
+    for (size_t i = 0; i < count; i++) values[i] = value;
+}
+
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    (void)rng;
+    if (!config_of(layer)->affine) return;
+    size_t first = layer->first_param, channels = (size_t)layer->in.size[0];
+    fill(params_value(params, first), channels, 1);
+    fill(params_value(params, first + 1), channels, 0);
+}
+
+static void init_buffers(const struct layer *layer, const struct params *buffers) {
+    if (!config_of(layer)->track_running_stats) return;
+    fill(params_value(buffers, layer->first_buffer + 1), (size_t)layer->in.size[0], 1);
+}
+
+static status alloc(struct layer *layer, struct device *device, size_t batch) {
+    (void)batch;
+    return device_alloc(device, BATCH_NORM_WORK((size_t)layer->in.size[0]) * sizeof(float), layer->path,
+                        &layer->runtime);
+}
+
+static void release(struct layer *layer, struct device *device) { device_free(device, layer->runtime); }
+
+static struct batch_norm norm_of(const struct layer *layer, const struct pass *pass) {
+    const struct batch_norm_config *c = config_of(layer);
+    return (struct batch_norm){.channels = (size_t)layer->in.size[0],
+                               .eps = (float)c->eps,
+                               .momentum = (float)c->momentum,
+                               .uses_batch = pass->is_training || !c->track_running_stats,
+                               .has_relu = layer->has_relu,
+                               .sync = c->sync && pass->is_training ? pass->all_sum : NULL};
+}
+
+static size_t positions(const struct layer *layer, const struct pass *pass) {
+    return pass->rows * (layer->in_size / (size_t)layer->in.size[0]);
+}
+
+static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    const struct batch_norm_config *c = config_of(layer);
+    struct batch_norm norm = norm_of(layer, pass);
+    size_t p = layer->first_param, b = layer->first_buffer;
+    device_ops(pass->device)
+        ->image->batch_norm_forward(pass->device, &norm, x, c->affine ? params_value(pass->params, p) : NULL,
+                                    c->affine ? params_value(pass->params, p + 1) : NULL,
+                                    c->track_running_stats ? params_value(pass->buffers, b) : NULL,
+                                    c->track_running_stats ? params_value(pass->buffers, b + 1) : NULL, layer->runtime,
+                                    y, positions(layer, pass));
+}
+
+static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                     const float *dy, float *dx) {
+    (void)y;
+    bool affine = config_of(layer)->affine;
+    struct batch_norm norm = norm_of(layer, pass);
+    size_t p = layer->first_param;
+    device_ops(pass->device)
+        ->image->batch_norm_backward(pass->device, &norm, x, dy, layer->runtime, dx,
+                                     affine ? params_gradient(pass->params, p) : NULL,
+                                     affine ? params_gradient(pass->params, p + 1) : NULL, positions(layer, pass));
+}
+
+static bool sums_over_ranks(const struct layer *layer) { return config_of(layer)->sync; }
+
+const struct layer_type layer_batch_norm = {
+    .variant = {"batch_norm", &schema,
+                "Normalises each channel over the batch of one process (torch.nn.BatchNorm1d, BatchNorm2d), or of all "
+                "(`sync`). The running statistics are those of rank 0, as in DistributedDataParallel."},
+    .order = ORDER_CHANNELS_LAST,
+    .relu = RELU_INSIDE,
+    .plan = plan,
+    .alloc = alloc,
+    .release = release,
+    .init = init,
+    .init_buffers = init_buffers,
+    .forward = forward,
+    .backward = backward,
+    .sums_over_ranks = sums_over_ranks,
+};

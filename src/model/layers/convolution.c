@@ -1,0 +1,183 @@
+/* conv2d, conv1d: torch.nn.Conv2d and Conv1d, zero padding. A signal is an image of height 1. The device prepares each
+ * convolution once, when memory is allocated. */
+#include "model/init.h"
+#include "model/layers/images.h"
+#include "model/layers/layers.h"
+
+struct convolution_config {
+    int64_t out, groups;
+    struct int_list kernel_size, stride, padding, dilation;
+    bool bias;
+};
+
+#define SIZES(key_, least_, doc_, ...)                                                                                 \
+    {                                                                                                                  \
+        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct convolution_config, key_), .least = least_,   \
+        .most = 4096, .doc = doc_, __VA_ARGS__                                                                         \
+    }
+
+static const struct schema_row rows[] = {
+    {.key = "out",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct convolution_config, out),
+     .flags = SCHEMA_REQUIRED,
+     .least = 1,
+     .most = 1 << 20,
+     .doc = "Output channels (PyTorch's out_channels); the input's are inferred."},
+    SIZES(kernel_size, 1, "Size of the kernel: one number, or [height, width].", .flags = SCHEMA_REQUIRED),
+    SIZES(stride, 1, "Step of the kernel: one number, or [height, width].", .fallback = "1"),
+    SIZES(padding, 0, "Zeros around the input: one number, or [height, width].", .fallback = "0"),
+    SIZES(dilation, 1, "Distance between kernel elements: one number, or [height, width].", .fallback = "1"),
+    {.key = "groups",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct convolution_config, groups),
+     .fallback = "1",
+     .least = 1,
+     .most = 1 << 20,
+     .doc = "Groups of channels that do not see each other; must divide the input's and the output's channels."},
+    {.key = "bias",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct convolution_config, bias),
+     .fallback = "true",
+     .doc = "Whether a bias is added."},
+    {0},
+};
+
+static void check(const struct convolution_config *c, int most, const struct node *where, const char *path,
+                  struct problems *problems) {
+    pair_check(&c->kernel_size, "kernel_size", most, where, path, problems);
+    pair_check(&c->stride, "stride", most, where, path, problems);
+    pair_check(&c->padding, "padding", most, where, path, problems);
+    pair_check(&c->dilation, "dilation", most, where, path, problems);
+    if (c->out % c->groups != 0) {
+        struct text full = {0};
+        text_printf(&full, "%s.groups", path);
+        problems_add(problems, where->place, text_string(&full), "must divide out (%lld), got %lld", (long long)c->out,
+                     (long long)c->groups);
+        text_free(&full);
+    }
+}
+
+static void check_conv2d(void *config, const struct node *where, const char *path, struct problems *problems) {
+    check(config, 2, where, path, problems);
+}
+static void check_conv1d(void *config, const struct node *where, const char *path, struct problems *problems) {
+    check(config, 1, where, path, problems);
+}
+
+static const struct schema conv2d_schema = {
+    .name = "model.layers.conv2d", .size = sizeof(struct convolution_config), .rows = rows, .check = check_conv2d};
+static const struct schema conv1d_schema = {
+    .name = "model.layers.conv1d", .size = sizeof(struct convolution_config), .rows = rows, .check = check_conv1d};
+
+static const struct convolution_config *config_of(const struct layer *layer) { return layer->config; }
+
+static struct convolution convolution_of(const struct layer *layer) {
+    const struct convolution_config *c = config_of(layer);
+    struct convolution v = {
+        .in = image_of(&layer->in), .groups = (size_t)c->groups, .has_bias = c->bias, .has_relu = layer->has_relu};
+    int dims = layer->in.dims;
+    pair_of(&c->kernel_size, dims, 1, v.window.kernel);
+    pair_of(&c->stride, dims, 1, v.window.stride);
+    pair_of(&c->padding, dims, 0, v.window.padding);
+    pair_of(&c->dilation, dims, 1, v.window.dilation);
+    v.out =
+        (struct image){window_count(&v.window, 0, v.in.height), window_count(&v.window, 1, v.in.width), (size_t)c->out};
+    return v;
+}
+
+/* Inputs of one output element. */
+static size_t fan_in(const struct convolution *c) {
+    return c->in.channels / c->groups * c->window.kernel[0] * c->window.kernel[1];
+}
+
+static status plan(struct layer *layer, struct planning *planning) {
+    TRY(image_check(layer, layer->type == &layer_conv2d ? 3 : 2));
+    struct convolution c = convolution_of(layer);
+    if (c.in.channels % c.groups != 0)
+        return status_new(STATUS_USAGE, "groups must divide the input's channels (%zu), got %zu", c.in.channels,
+                          c.groups);
+    if (c.out.height == 0 || c.out.width == 0)
+        return status_new(STATUS_USAGE, "the kernel is larger than the padded input (%zu x %zu)",
+                          c.in.height + 2 * c.window.padding[0], c.in.width + 2 * c.window.padding[1]);
+    layer->out = image_shape(layer->in.dims, c.out.channels, c.out.height, c.out.width);
+    int64_t shape[4] = {(int64_t)c.out.channels, (int64_t)(c.in.channels / c.groups), (int64_t)c.window.kernel[0],
+                        (int64_t)c.window.kernel[1]};
+    if (layer->in.dims == 2) shape[2] = shape[3];
+    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name),
+                   layer->in.dims + 1, shape);
+    if (c.has_bias)
+        params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.bias", layer->name), 1,
+                       shape);
+    return OK;
+}
+
+static status alloc(struct layer *layer, struct device *device, size_t batch) {
+    struct convolution c = convolution_of(layer);
+    return device_ops(device)->convolution->create(device, &c, batch, (struct device_convolution **)&layer->runtime);
+}
+
+static void release(struct layer *layer, struct device *device) {
+    device_ops(device)->convolution->destroy(layer->runtime);
+}
+
+static status prepare(struct layer *layer, struct device *device, size_t batch, bool is_training) {
+    const struct convolution_ops *ops = device_ops(device)->convolution;
+    return ops->prepare ? ops->prepare(layer->runtime, batch, is_training) : OK;
+}
+
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    struct convolution c = convolution_of(layer);
+    size_t first = layer->first_param;
+    init_kaiming_uniform(rng, params_value(params, first), params->items[first].count, fan_in(&c));
+    if (c.has_bias) init_fan_in_uniform(rng, params_value(params, first + 1), c.out.channels, fan_in(&c));
+}
+
+static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    size_t first = layer->first_param;
+    device_ops(pass->device)
+        ->convolution->forward(layer->runtime, x, params_value(pass->params, first),
+                               config_of(layer)->bias ? params_value(pass->params, first + 1) : NULL, y, pass->rows);
+}
+
+static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                     const float *dy, float *dx) {
+    (void)y;
+    size_t first = layer->first_param;
+    device_ops(pass->device)
+        ->convolution->backward(layer->runtime, x, params_value(pass->params, first), dy, dx,
+                                params_gradient(pass->params, first),
+                                config_of(layer)->bias ? params_gradient(pass->params, first + 1) : NULL, pass->rows);
+}
+
+static size_t multiply_adds(const struct layer *layer) {
+    struct convolution c = convolution_of(layer);
+    return c.out.height * c.out.width * c.out.channels * fan_in(&c);
+}
+
+const struct layer_type layer_conv2d = {
+    .variant = {"conv2d", &conv2d_schema, "Convolution over (channels, height, width) (torch.nn.Conv2d)."},
+    .order = ORDER_CHANNELS_LAST,
+    .relu = RELU_AFTER,
+    .plan = plan,
+    .alloc = alloc,
+    .release = release,
+    .prepare = prepare,
+    .init = init,
+    .forward = forward,
+    .backward = backward,
+    .multiply_adds = multiply_adds,
+};
+const struct layer_type layer_conv1d = {
+    .variant = {"conv1d", &conv1d_schema, "Convolution over (channels, length) (torch.nn.Conv1d)."},
+    .order = ORDER_CHANNELS_LAST,
+    .relu = RELU_AFTER,
+    .plan = plan,
+    .alloc = alloc,
+    .release = release,
+    .prepare = prepare,
+    .init = init,
+    .forward = forward,
+    .backward = backward,
+    .multiply_adds = multiply_adds,
+};

@@ -1,0 +1,147 @@
+/* embedding: token ids to learned vectors (torch.nn.Embedding), and learned positions that are added to them (the
+ * `wte(i) + wpe(arange(T))` of GPT models). */
+#include "base/text.h"
+#include "model/layers/layers.h"
+
+struct embedding_config {
+    int64_t embedding_dim, num_embeddings;
+};
+
+struct positional_config {
+    int64_t num_embeddings;
+};
+
+static const struct schema_row embedding_rows[] = {
+    {.key = "embedding_dim",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct embedding_config, embedding_dim),
+     .flags = SCHEMA_REQUIRED,
+     .least = 1,
+     .most = 1 << 24,
+     .doc = "Size of a vector."},
+    {.key = "num_embeddings",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct embedding_config, num_embeddings),
+     .fallback = "null",
+     .least = 1,
+     .most = 1 << 30,
+     .doc = "Number of vectors; null: the dataset's vocabulary."},
+    {0},
+};
+static const struct schema_row positional_rows[] = {
+    {.key = "num_embeddings",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct positional_config, num_embeddings),
+     .fallback = "null",
+     .least = 1,
+     .most = 1 << 30,
+     .doc = "Number of positions; null: the length of the input."},
+    {0},
+};
+
+static const struct schema embedding_schema = {.name = "model.layers.embedding",
+                                               .size = sizeof(struct embedding_config),
+                                               .rows = embedding_rows,
+                                               .shorthand = "embedding_dim"};
+static const struct schema positional_schema = {
+    .name = "model.layers.positional_embedding", .size = sizeof(struct positional_config), .rows = positional_rows};
+
+static size_t width(const struct layer *layer) { return (size_t)layer->out.size[layer->out.dims - 1]; }
+
+static void declare(const struct layer *layer, struct planning *planning, int64_t count) {
+    int64_t shape[2] = {count, (int64_t)width(layer)};
+    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 2,
+                   shape);
+}
+
+/* torch.nn.Embedding: normal(0, 1) */
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    rng_normal(rng, params_value(params, layer->first_param), params->items[layer->first_param].count, 0, 1);
+}
+
+static status embedding_plan(struct layer *layer, struct planning *planning) {
+    const struct embedding_config *c = layer->config;
+    if (!layer->in.is_tokens)
+        return status_new(STATUS_USAGE,
+                          "its input must be the dataset's tokens; here it is the values of a layer or of "
+                          "a dataset that is no text");
+    int64_t count = c->num_embeddings == SCHEMA_NO_INT ? layer->in.vocabulary : c->num_embeddings;
+    if (count < layer->in.vocabulary)
+        return status_new(STATUS_USAGE, "num_embeddings is %lld, but the dataset's vocabulary has %lld tokens",
+                          (long long)count, (long long)layer->in.vocabulary);
+    if (layer->in.dims >= MODEL_MAX_DIMS) return status_new(STATUS_USAGE, "its input has too many dimensions");
+    layer->out = (struct shape){.dims = layer->in.dims + 1};
+    for (int d = 0; d < layer->in.dims; d++) layer->out.size[d] = layer->in.size[d];
+    layer->out.size[layer->in.dims] = c->embedding_dim;
+    declare(layer, planning, count);
+    return OK;
+}
+
+static void embedding_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    device_ops(pass->device)
+        ->sequence->embedding_forward(pass->device, (const int32_t *)(const void *)x,
+                                      params_value(pass->params, layer->first_param), y, pass->rows * layer->in_size,
+                                      width(layer));
+}
+
+static void embedding_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                               const float *dy, float *dx) {
+    (void)y;
+    (void)dx; /* tokens have no gradient */
+    device_ops(pass->device)
+        ->sequence->embedding_backward(pass->device, (const int32_t *)(const void *)x, dy,
+                                       params_gradient(pass->params, layer->first_param), pass->rows * layer->in_size,
+                                       width(layer));
+}
+
+static status positional_plan(struct layer *layer, struct planning *planning) {
+    const struct positional_config *c = layer->config;
+    if (layer->in.dims != 2) {
+        struct text shape = {0};
+        shape_print(&layer->in, &shape);
+        status s = status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", text_string(&shape));
+        text_free(&shape);
+        return s;
+    }
+    int64_t count = c->num_embeddings == SCHEMA_NO_INT ? layer->in.size[0] : c->num_embeddings;
+    if (count < layer->in.size[0])
+        return status_new(STATUS_USAGE, "num_embeddings is %lld, but the input has %lld positions", (long long)count,
+                          (long long)layer->in.size[0]);
+    layer->out = layer->in;
+    declare(layer, planning, count);
+    return OK;
+}
+
+/* y[t] = x[t] + weight[t]: the first T rows of weight are one row of the batch */
+static void positional_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    device_ops(pass->device)
+        ->sequence->add_row(pass->device, x, params_value(pass->params, layer->first_param), y, pass->rows,
+                            layer->in_size);
+}
+
+static void positional_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                                const float *dy, float *dx) {
+    (void)x;
+    (void)y;
+    const struct device_ops *ops = device_ops(pass->device);
+    ops->sequence->sum_rows(pass->device, dy, params_gradient(pass->params, layer->first_param), pass->rows,
+                            layer->in_size);
+    if (dx) ops->copy(pass->device, dy, dx, pass->rows * layer->in_size);
+}
+
+const struct layer_type layer_embedding = {
+    .variant = {"embedding", &embedding_schema, "A learned vector for each token (torch.nn.Embedding)."},
+    .takes_tokens = true,
+    .plan = embedding_plan,
+    .init = init,
+    .forward = embedding_forward,
+    .backward = embedding_backward,
+};
+const struct layer_type layer_positional_embedding = {
+    .variant = {"positional_embedding", &positional_schema,
+                "Adds a learned vector to each position: x + weight[0:T], the weight a torch.nn.Embedding."},
+    .plan = positional_plan,
+    .init = init,
+    .forward = positional_forward,
+    .backward = positional_backward,
+};

@@ -1,0 +1,14 @@
+/* flatten: all dimensions of a row become one (torch.nn.Flatten). Memory is contiguous, so nothing moves. */
+#include "model/layers/layers.h"
+
+static status plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
+    layer->out = (struct shape){.dims = 1, .size = {(int64_t)shape_elements(&layer->in)}};
+    return OK;
+}
+
+const struct layer_type layer_flatten = {
+    .variant = {"flatten", NULL, "All dimensions of a row become one (torch.nn.Flatten)."},
+    .is_view = true,
+    .plan = plan,
+};

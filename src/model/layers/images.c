@@ -1,0 +1,49 @@
+/* See images.h. */
+#include "model/layers/images.h"
+
+struct image image_of(const struct shape *shape) {
+    struct image image = {1, 1, (size_t)shape->size[0]};
+    for (int d = 1; d + 1 < shape->dims; d++) image.height *= (size_t)shape->size[d];
+    if (shape->dims > 1) image.width = (size_t)shape->size[shape->dims - 1];
+    return image;
+}
+
+struct shape image_shape(int dims, size_t channels, size_t height, size_t width) {
+    struct shape shape = {.dims = dims, .is_channels_last = true, .size = {(int64_t)channels}};
+    if (dims > 2) shape.size[1] = (int64_t)height;
+    shape.size[dims - 1] = (int64_t)width;
+    return shape;
+}
+
+status image_check(const struct layer *layer, int dims) {
+    if (layer->in.dims == dims) return OK;
+    struct text shape = {0};
+    shape_print(&layer->in, &shape);
+    status s = status_new(STATUS_USAGE, "needs an input of shape (%s), got %s",
+                          dims == 3 ? "channels, height, width" : "channels, length", text_string(&shape));
+    text_free(&shape);
+    return s;
+}
+
+void pair_check(const struct int_list *list, const char *key, int most, const struct node *where, const char *path,
+                struct problems *problems) {
+    struct text full = {0};
+    if (!list->items || list->count == 1 || list->count == (size_t)most) return;
+    text_printf(&full, "%s.%s", path, key);
+    if (most == 1)
+        problems_add(problems, where->place, text_string(&full), "expected one number, got %zu", list->count);
+    else
+        problems_add(problems, where->place, text_string(&full), "expected one number or two (height, width), got %zu",
+                     list->count);
+    text_free(&full);
+}
+
+void pair_of(const struct int_list *list, int dims, size_t height, size_t to[2]) {
+    to[0] = dims == 2 ? height : (size_t)list->items[0];
+    to[1] = (size_t)list->items[list->count - 1];
+}
+
+size_t window_count(const struct window *window, int d, size_t in) {
+    size_t room = in + 2 * window->padding[d], need = window->dilation[d] * (window->kernel[d] - 1) + 1;
+    return room < need ? 0 : (room - need) / window->stride[d] + 1;
+}

@@ -1,0 +1,136 @@
+/* linear: y = x W^T + b, torch.nn.Linear. Applied to the last dimension. */
+#include <string.h>
+
+#include "base/text.h"
+#include "model/init.h"
+#include "model/layers/layers.h"
+
+struct linear_config {
+    int64_t out;
+    bool bias;
+    const char *tie; /* name of a parameter; NULL: a weight of its own */
+};
+
+static const struct schema_row rows[] = {
+    {.key = "out",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct linear_config, out),
+     .flags = SCHEMA_REQUIRED,
+     .least = 1,
+     .most = 1 << 24,
+     .doc = "Output features (PyTorch's out_features); the input's are inferred."},
+    {.key = "bias",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct linear_config, bias),
+     .fallback = "true",
+     .doc = "Whether a bias is added."},
+    {.key = "tie",
+     .type = SCHEMA_STRING,
+     .offset = offsetof(struct linear_config, tie),
+     .fallback = "null",
+     .doc = "The weight is this parameter of a layer before (`wte.weight`): one tensor, trained by both."},
+    {0},
+};
+
+static const struct schema schema = {
+    .name = "model.layers.linear", .size = sizeof(struct linear_config), .rows = rows, .shorthand = "out"};
+
+static int64_t features(const struct layer *layer) { return layer->in.size[layer->in.dims - 1]; }
+static const struct linear_config *config_of(const struct layer *layer) { return layer->config; }
+
+/* Rows of the matrix product: a row of the batch may hold several vectors. */
+static size_t vectors(const struct layer *layer, size_t rows_of_batch) {
+    return rows_of_batch * (layer->in_size / (size_t)features(layer));
+}
+
+static size_t weight_of(const struct layer *layer) { return layer->tied_count ? layer->tied : layer->first_param; }
+static size_t bias_of(const struct layer *layer) { return layer->first_param + (layer->tied_count ? 0 : 1); }
+
+/* Finds the parameter that is the weight, too. */
+static status tie(struct layer *layer, const struct params *params, const int64_t *shape) {
+    const char *name = config_of(layer)->tie;
+    size_t i = 0;
+    while (i < params->count && strcmp(params->items[i].name, name) != 0) i++;
+    if (i == params->count) {
+        struct text what = {0};
+        text_printf(&what, "tie: no layer before it has a parameter '%s'", name);
+        status s = params_no_match(params, text_string(&what));
+        text_free(&what);
+        return s;
+    }
+    const struct param *p = &params->items[i];
+    struct shape theirs = {.dims = p->dims}, ours = {.dims = 2, .size = {shape[0], shape[1]}};
+    memcpy(theirs.size, p->shape, sizeof theirs.size);
+    if (theirs.dims != 2 || theirs.size[0] != shape[0] || theirs.size[1] != shape[1]) {
+        struct text one = {0}, other = {0};
+        shape_print(&ours, &one);
+        shape_print(&theirs, &other);
+        status s = status_new(STATUS_USAGE, "tie: the weight is %s, but '%s' is %s", text_string(&one), name,
+                              text_string(&other));
+        text_free(&one);
+        text_free(&other);
+        return s;
+    }
+    layer->tied = i;
+    layer->tied_count = 1;
+    return OK;
+}
+
+static status plan(struct layer *layer, struct planning *planning) {
+    const struct linear_config *c = config_of(layer);
+    layer->out = layer->in;
+    layer->out.size[layer->out.dims - 1] = c->out;
+    int64_t shape[2] = {c->out, features(layer)};
+    if (c->tie)
+        TRY(tie(layer, planning->params, shape));
+    else
+        params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 2,
+                       shape);
+    if (c->bias)
+        params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.bias", layer->name), 1,
+                       shape);
+    return OK;
+}
+
+/* A tied weight keeps its values; its draws are made all the same, as PyTorch makes the layer before it ties it. */
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    const struct linear_config *c = config_of(layer);
+    size_t in = (size_t)features(layer), out = (size_t)c->out;
+    float unused;
+    if (layer->tied_count)
+        for (size_t i = 0; i < out * in; i++) rng_uniform(rng, &unused, 1, 0, 1);
+    else
+        init_kaiming_uniform(rng, params_value(params, layer->first_param), out * in, in);
+    if (c->bias) init_fan_in_uniform(rng, params_value(params, bias_of(layer)), out, in);
+}
+
+static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    const struct linear_config *c = config_of(layer);
+    device_ops(pass->device)
+        ->linear_forward(pass->device, x, params_value(pass->params, weight_of(layer)),
+                         c->bias ? params_value(pass->params, bias_of(layer)) : NULL, layer->has_relu, y,
+                         vectors(layer, pass->rows), (size_t)features(layer), (size_t)c->out);
+}
+
+static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                     const float *dy, float *dx) {
+    (void)y;
+    const struct linear_config *c = config_of(layer);
+    const struct device_ops *ops = device_ops(pass->device);
+    size_t weight = weight_of(layer), n = vectors(layer, pass->rows), in = (size_t)features(layer);
+    ops->linear_backward_weight(pass->device, dy, x, params_gradient(pass->params, weight),
+                                c->bias ? params_gradient(pass->params, bias_of(layer)) : NULL, n, in, (size_t)c->out);
+    if (dx) ops->linear_backward_input(pass->device, dy, params_value(pass->params, weight), dx, n, in, (size_t)c->out);
+}
+
+static size_t multiply_adds(const struct layer *layer) { return layer->in_size * (size_t)config_of(layer)->out; }
+
+const struct layer_type layer_linear = {
+    .variant = {"linear", &schema, "Affine map of the last dimension: y = x W^T + b (torch.nn.Linear)."},
+    .relu = RELU_AFTER,
+    .plan = plan,
+    .init = init,
+    .forward = forward,
+    .backward = backward,
+    .multiply_adds = multiply_adds,
+};

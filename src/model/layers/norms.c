@@ -1,0 +1,132 @@
+/* layer_norm and rms_norm: over the last dimension (torch.nn.LayerNorm, torch.nn.RMSNorm). */
+#include "device/norm.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "model/layers/layers.h"
+
+struct norm_config {
+    double eps; /* NAN: RMSNorm's default, the spacing of float32 at 1 */
+    bool elementwise_affine, bias;
+};
+
+#define EPS(fallback_, doc_)                                                                                           \
+    {                                                                                                                  \
+        .key = "eps", .type = SCHEMA_REAL, .offset = offsetof(struct norm_config, eps), .fallback = fallback_,         \
+        .least = 0, .most = 1, .doc = doc_                                                                             \
+    }
+#define AFFINE                                                                                                         \
+    {                                                                                                                  \
+        .key = "elementwise_affine", .type = SCHEMA_BOOL, .offset = offsetof(struct norm_config, elementwise_affine),  \
+        .fallback = "true", .doc = "Whether the result is multiplied by a learned weight."                             \
+    }
+
+static const struct schema_row layer_norm_rows[] = {
+    EPS("1e-5", "Added to the variance."),
+    AFFINE,
+    {.key = "bias",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct norm_config, bias),
+     .fallback = "true",
+     .doc = "Whether a learned bias is added (only with elementwise_affine)."},
+    {0},
+};
+static const struct schema_row rms_norm_rows[] = {
+    EPS("null", "Added to the mean square; null: 1.19e-7, as PyTorch's default."),
+    AFFINE,
+    {0},
+};
+static const struct schema layer_norm_schema = {
+    .name = "model.layers.layer_norm", .size = sizeof(struct norm_config), .rows = layer_norm_rows};
+static const struct schema rms_norm_schema = {
+    .name = "model.layers.rms_norm", .size = sizeof(struct norm_config), .rows = rms_norm_rows};
+
+static const struct norm_config *config_of(const struct layer *layer) { return layer->config; }
+static bool has_weight(const struct layer *layer) { return config_of(layer)->elementwise_affine; }
+static bool has_bias(const struct layer *layer) {
+    return has_weight(layer) && layer->type == &layer_layer_norm && config_of(layer)->bias;
+}
+static size_t width(const struct layer *layer) { return (size_t)layer->in.size[layer->in.dims - 1]; }
+
+/* Vectors of the last dimension in [rows] rows of the batch. */
+static size_t vectors(const struct layer *layer, size_t rows) { return rows * (layer->in_size / width(layer)); }
+
+static status plan(struct layer *layer, struct planning *planning) {
+    layer->out = layer->in;
+    int64_t shape[1] = {(int64_t)width(layer)};
+    struct arena *arena = planning->arena;
+    if (has_weight(layer))
+        params_declare(planning->params, arena, arena_printf(arena, "%s.weight", layer->name), 1, shape);
+    if (has_bias(layer)) params_declare(planning->params, arena, arena_printf(arena, "%s.bias", layer->name), 1, shape);
+    layer->saved_size = layer->in_size / width(layer) * (layer->type == &layer_layer_norm ? 2 : 1);
+    return OK;
+}
+
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    (void)rng;
+    if (!has_weight(layer)) return;
+    for (size_t i = 0; i < width(layer); i++) params_value(params, layer->first_param)[i] = 1;
+    if (!has_bias(layer)) return;
+    for (size_t i = 0; i < width(layer); i++) params_value(params, layer->first_param + 1)[i] = 0;
+}
+
+static void layer_norm_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    device_ops(pass->device)
+        ->norm_layers->layer_norm_forward(
+            pass->device, x, has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,
+            has_bias(layer) ? params_value(pass->params, layer->first_param + 1) : NULL, (float)config_of(layer)->eps,
+            y, layer->saved, vectors(layer, pass->rows), width(layer));
+}
+
+static void layer_norm_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                                const float *dy, float *dx) {
+    (void)y;
+    device_ops(pass->device)
+        ->norm_layers->layer_norm_backward(
+            pass->device, x, has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL, layer->saved,
+            dy, dx, layer->adds_to_dx, has_weight(layer) ? params_gradient(pass->params, layer->first_param) : NULL,
+            has_bias(layer) ? params_gradient(pass->params, layer->first_param + 1) : NULL, vectors(layer, pass->rows),
+            width(layer));
+}
+
+static float rms_eps(const struct layer *layer) {
+    double eps = config_of(layer)->eps;
+    return isnan(eps) ? FLT_EPSILON : (float)eps;
+}
+
+static void rms_norm_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    device_ops(pass->device)
+        ->norm_layers->rms_norm_forward(pass->device, x,
+                                        has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,
+                                        rms_eps(layer), y, layer->saved, vectors(layer, pass->rows), width(layer));
+}
+
+static void rms_norm_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                              const float *dy, float *dx) {
+    (void)y;
+    device_ops(pass->device)
+        ->norm_layers->rms_norm_backward(
+            pass->device, x, has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL, layer->saved,
+            dy, dx, layer->adds_to_dx, has_weight(layer) ? params_gradient(pass->params, layer->first_param) : NULL,
+            vectors(layer, pass->rows), width(layer));
+}
+
+const struct layer_type layer_layer_norm = {
+    .variant = {"layer_norm", &layer_norm_schema,
+                "Mean 0 and variance 1 over the last dimension, then weight and bias (torch.nn.LayerNorm)."},
+    .can_add_to_dx = true,
+    .plan = plan,
+    .init = init,
+    .forward = layer_norm_forward,
+    .backward = layer_norm_backward,
+};
+const struct layer_type layer_rms_norm = {
+    .variant = {"rms_norm", &rms_norm_schema,
+                "Mean square 1 over the last dimension, then a weight (torch.nn.RMSNorm)."},
+    .can_add_to_dx = true,
+    .plan = plan,
+    .init = init,
+    .forward = rms_norm_forward,
+    .backward = rms_norm_backward,
+};

@@ -1,0 +1,159 @@
+/* max_pool2d, avg_pool2d, adaptive_avg_pool2d: torch.nn's. A maximum remembers where it stood, so that backward needs
+ * neither the input nor a search. */
+#include "model/layers/images.h"
+#include "model/layers/layers.h"
+
+struct pool_config {
+    struct int_list kernel_size, stride, padding;
+    bool count_include_pad;
+};
+
+struct adaptive_config {
+    struct int_list output_size;
+};
+
+#define SIZES(key_, least_, doc_, ...)                                                                                 \
+    {                                                                                                                  \
+        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct pool_config, key_), .least = least_,          \
+        .most = 4096, .doc = doc_, __VA_ARGS__                                                                         \
+    }
+#define WINDOW_ROWS                                                                                                    \
+    SIZES(kernel_size, 1, "Size of the window: one number, or [height, width].", .flags = SCHEMA_REQUIRED),            \
+        SIZES(stride, 1, "Step of the window; null: its size.", .fallback = "null"),                                   \
+        SIZES(padding, 0, "Padding around the input, at most half the window.", .fallback = "0")
+
+static const struct schema_row max_rows[] = {WINDOW_ROWS, {0}};
+static const struct schema_row avg_rows[] = {
+    WINDOW_ROWS,
+    {.key = "count_include_pad",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct pool_config, count_include_pad),
+     .fallback = "true",
+     .doc = "Whether padded zeros count in the average."},
+    {0},
+};
+static const struct schema_row adaptive_rows[] = {
+    {.key = "output_size",
+     .type = SCHEMA_INT_LIST,
+     .offset = offsetof(struct adaptive_config, output_size),
+     .flags = SCHEMA_REQUIRED,
+     .least = 1,
+     .most = 4096,
+     .doc = "Size of the output: one number, or [height, width]."},
+    {0},
+};
+
+static void check_window(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct pool_config *c = config;
+    pair_check(&c->kernel_size, "kernel_size", 2, where, path, problems);
+    pair_check(&c->stride, "stride", 2, where, path, problems);
+    pair_check(&c->padding, "padding", 2, where, path, problems);
+}
+
+static void check_output(void *config, const struct node *where, const char *path, struct problems *problems) {
+    pair_check(&((const struct adaptive_config *)config)->output_size, "output_size", 2, where, path, problems);
+}
+
+#define POOL(name_, rows_)                                                                                             \
+    {                                                                                                                  \
+        .name = name_, .size = sizeof(struct pool_config), .rows = rows_, .shorthand = "kernel_size",                  \
+        .check = check_window                                                                                          \
+    }
+static const struct schema max_schema = POOL("model.layers.max_pool2d", max_rows);
+static const struct schema avg_schema = POOL("model.layers.avg_pool2d", avg_rows);
+static const struct schema adaptive_schema = {.name = "model.layers.adaptive_avg_pool2d",
+                                              .size = sizeof(struct adaptive_config),
+                                              .rows = adaptive_rows,
+                                              .shorthand = "output_size",
+                                              .check = check_output};
+
+static bool is_max(const struct layer *layer) { return layer->type == &layer_max_pool2d; }
+
+static struct pooling pooling_of(const struct layer *layer) {
+    struct pooling p = {.in = image_of(&layer->in), .has_relu = layer->has_relu};
+    size_t out[2];
+    if (layer->type == &layer_adaptive_avg_pool2d) {
+        p.is_adaptive = true;
+        pair_of(&((const struct adaptive_config *)layer->config)->output_size, 3, 0, out);
+    } else {
+        const struct pool_config *c = layer->config;
+        p.excludes_padding = !is_max(layer) && !c->count_include_pad;
+        pair_of(&c->kernel_size, 3, 0, p.window.kernel);
+        pair_of(c->stride.items ? &c->stride : &c->kernel_size, 3, 0, p.window.stride);
+        pair_of(&c->padding, 3, 0, p.window.padding);
+        p.window.dilation[0] = p.window.dilation[1] = 1;
+        out[0] = window_count(&p.window, 0, p.in.height);
+        out[1] = window_count(&p.window, 1, p.in.width);
+    }
+    p.out = (struct image){out[0], out[1], p.in.channels};
+    return p;
+}
+
+static status check_pooling(const struct layer *layer, const struct pooling *p) {
+    const struct window *w = &p->window;
+    if (p->is_adaptive) return OK;
+    if (p->out.height == 0 || p->out.width == 0)
+        return status_new(STATUS_USAGE, "the window is larger than the padded input (%zu x %zu)",
+                          p->in.height + 2 * w->padding[0], p->in.width + 2 * w->padding[1]);
+    if (2 * w->padding[0] > w->kernel[0] || 2 * w->padding[1] > w->kernel[1])
+        return status_new(STATUS_USAGE, "padding must be at most half the window");
+    if (is_max(layer) && w->kernel[0] * w->kernel[1] > POOLING_MAX_WINDOW)
+        return status_new(STATUS_USAGE, "a window may have at most %d elements, this one has %zu", POOLING_MAX_WINDOW,
+                          w->kernel[0] * w->kernel[1]);
+    return OK;
+}
+
+static status plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
+    TRY(image_check(layer, 3));
+    struct pooling p = pooling_of(layer);
+    TRY(check_pooling(layer, &p));
+    layer->out = image_shape(3, p.out.channels, p.out.height, p.out.width);
+    if (is_max(layer)) layer->saved_size = (shape_elements(&layer->out) + sizeof(float) - 1) / sizeof(float);
+    return OK;
+}
+
+static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    const struct image_ops *ops = device_ops(pass->device)->image;
+    struct pooling p = pooling_of(layer);
+    if (is_max(layer))
+        ops->max_pool_forward(pass->device, &p, x, y, (uint8_t *)layer->saved, pass->rows);
+    else
+        ops->avg_pool_forward(pass->device, &p, x, y, pass->rows);
+}
+
+static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                     const float *dy, float *dx) {
+    const struct image_ops *ops = device_ops(pass->device)->image;
+    struct pooling p = pooling_of(layer);
+    (void)x;
+    if (!dx) return;
+    if (is_max(layer))
+        ops->max_pool_backward(pass->device, &p, y, (const uint8_t *)layer->saved, dy, dx, pass->rows);
+    else
+        ops->avg_pool_backward(pass->device, &p, dy, dx, pass->rows);
+}
+
+const struct layer_type layer_max_pool2d = {
+    .variant = {"max_pool2d", &max_schema, "Maximum of each window (torch.nn.MaxPool2d)."},
+    .order = ORDER_CHANNELS_LAST,
+    .relu = RELU_BEFORE,
+    .plan = plan,
+    .forward = forward,
+    .backward = backward,
+};
+const struct layer_type layer_avg_pool2d = {
+    .variant = {"avg_pool2d", &avg_schema, "Average of each window (torch.nn.AvgPool2d)."},
+    .order = ORDER_CHANNELS_LAST,
+    .plan = plan,
+    .forward = forward,
+    .backward = backward,
+};
+const struct layer_type layer_adaptive_avg_pool2d = {
+    .variant = {"adaptive_avg_pool2d", &adaptive_schema,
+                "Averages that make an output of the given size (torch.nn.AdaptiveAvgPool2d); 1: one per channel."},
+    .order = ORDER_CHANNELS_LAST,
+    .plan = plan,
+    .forward = forward,
+    .backward = backward,
+};

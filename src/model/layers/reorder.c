@@ -1,0 +1,38 @@
+/* reorder: between channels-first and channels-last memory. No type of the config: build.c puts it where two layers
+ * that follow each other want different orders. */
+#include "model/layers/images.h"
+#include "model/layers/layers.h"
+
+static status plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
+    layer->out = layer->in;
+    layer->out.is_channels_last = !layer->in.is_channels_last;
+    return OK;
+}
+
+/* [from]: the order of the source, (height, width) of the matrices that are transposed */
+static void move(const struct layer *layer, const struct pass *pass, const float *source, float *target,
+                 bool is_channels_last) {
+    size_t channels = (size_t)layer->in.size[0], positions = layer->in_size / channels;
+    device_ops(pass->device)
+        ->image->transpose(pass->device, source, target, pass->rows, is_channels_last ? positions : channels,
+                           is_channels_last ? channels : positions);
+}
+
+static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    move(layer, pass, x, y, layer->in.is_channels_last);
+}
+
+static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                     const float *dy, float *dx) {
+    (void)x;
+    (void)y;
+    if (dx) move(layer, pass, dy, dx, layer->out.is_channels_last);
+}
+
+const struct layer_type layer_reorder = {
+    .variant = {"reorder", NULL, "Changes the order in memory."},
+    .plan = plan,
+    .forward = forward,
+    .backward = backward,
+};

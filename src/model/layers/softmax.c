@@ -1,0 +1,34 @@
+/* softmax: over the last dimension (torch.nn.Softmax(dim=-1)). */
+#include "device/sequence.h"
+#include "model/layers/layers.h"
+
+static size_t width(const struct layer *layer) { return (size_t)layer->in.size[layer->in.dims - 1]; }
+
+static status plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
+    layer->out = layer->in;
+    return OK;
+}
+
+static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    device_ops(pass->device)
+        ->sequence->softmax_forward(pass->device, x, y, pass->rows * (layer->in_size / width(layer)), width(layer));
+}
+
+static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                     const float *dy, float *dx) {
+    (void)x;
+    if (dx)
+        device_ops(pass->device)
+            ->sequence->softmax_backward(pass->device, y, dy, dx, pass->rows * (layer->in_size / width(layer)),
+                                         width(layer));
+}
+
+const struct layer_type layer_softmax = {
+    .variant = {"softmax", NULL,
+                "exp(x) / sum(exp(x)) over the last dimension (torch.nn.Softmax(dim=-1)); not before cross_entropy, "
+                "which has its own."},
+    .plan = plan,
+    .forward = forward,
+    .backward = backward,
+};

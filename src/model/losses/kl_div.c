@@ -1,0 +1,48 @@
+/* kl_div: torch.nn.KLDivLoss. The model's output are log-probabilities, the targets probabilities or their logs. */
+#include "model/losses/losses.h"
+
+struct kl_div_config {
+    int reduction;
+    bool log_target;
+};
+
+enum { REDUCTION_MEAN, REDUCTION_BATCHMEAN };
+static const char *const reductions[] = {"mean", "batchmean", NULL};
+
+static const struct schema_row rows[] = {
+    {.key = "reduction",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct kl_div_config, reduction),
+     .fallback = "mean",
+     .choices = reductions,
+     .doc = "`batchmean`: the mean over rows, which is the divergence; `mean`: over all elements."},
+    {.key = "log_target",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct kl_div_config, log_target),
+     .fallback = "false",
+     .doc = "The targets are logs, too."},
+    {0},
+};
+static const struct schema schema = {.name = "loss.kl_div", .size = sizeof(struct kl_div_config), .rows = rows};
+
+static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
+    (void)config;
+    (void)classes;
+    return loss_check_values(output, target_size);
+}
+
+static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
+                const void *targets, size_t count, float scale, float *gradient, struct loss_sums *sums) {
+    const struct kl_div_config *c = config;
+    struct elementwise_options options = {.loss = c->log_target ? LOSS_KL_DIV_LOG : LOSS_KL_DIV};
+    size_t elements = count * shape_elements(output_shape), over = c->reduction == REDUCTION_MEAN ? elements : count;
+    device_ops(device)->losses->elementwise(device, &options, output, targets, elements, scale / (float)over, gradient,
+                                            sums);
+    sums->count += (double)over;
+}
+
+const struct loss_type loss_kl_div = {
+    .variant = {"kl_div", &schema, "Kullback-Leibler divergence of log-probabilities (torch.nn.KLDivLoss)."},
+    .check = check,
+    .run = run,
+};

@@ -1,0 +1,48 @@
+/* mse, l1, smooth_l1: torch.nn.MSELoss, L1Loss and SmoothL1Loss, means over all elements. */
+#include "model/losses/losses.h"
+
+struct smooth_l1_config {
+    double beta;
+};
+
+static const struct schema_row smooth_l1_rows[] = {
+    {.key = "beta",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct smooth_l1_config, beta),
+     .fallback = "1",
+     .least = 0,
+     .most = INFINITY,
+     .doc = "Where the square becomes a line; 0: l1."},
+    {0},
+};
+static const struct schema smooth_l1_schema = {
+    .name = "loss.smooth_l1", .size = sizeof(struct smooth_l1_config), .rows = smooth_l1_rows};
+
+static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
+    (void)config;
+    (void)classes;
+    return loss_check_values(output, target_size);
+}
+
+#define MEAN(name_, loss_, beta_)                                                                                      \
+    static void name_(const void *config, struct device *device, const struct shape *output_shape,                     \
+                      const float *output, const void *targets, size_t rows, float scale, float *gradient,             \
+                      struct loss_sums *sums) {                                                                        \
+        struct elementwise_options options = {.loss = loss_, .beta = beta_};                                           \
+        (void)config;                                                                                                  \
+        loss_mean_of_elements(&options, device, output_shape, output, targets, rows, scale, gradient, sums);           \
+    }
+MEAN(mse, LOSS_MSE, 0)
+MEAN(l1, LOSS_L1, 0)
+MEAN(smooth_l1, LOSS_SMOOTH_L1, (float)((const struct smooth_l1_config *)config)->beta)
+
+const struct loss_type loss_mse = {
+    .variant = {"mse", NULL, "Squared error, mean over all elements (torch.nn.MSELoss)."}, .check = check, .run = mse};
+const struct loss_type loss_l1 = {
+    .variant = {"l1", NULL, "Absolute error, mean over all elements (torch.nn.L1Loss)."}, .check = check, .run = l1};
+const struct loss_type loss_smooth_l1 = {
+    .variant = {"smooth_l1", &smooth_l1_schema,
+                "Squared error below beta, absolute error above (torch.nn.SmoothL1Loss)."},
+    .check = check,
+    .run = smooth_l1,
+};

@@ -1,0 +1,245 @@
+/* Planning is in build.c; here the steps run, forward and back. */
+#include "model/model.h"
+
+#include <string.h>
+
+#include "model/build.h"
+#include "model/init_rules.h"
+
+static const struct schema_row rows[] = {
+    {.key = "layers",
+     .type = SCHEMA_VARIANT_LIST,
+     .offset = offsetof(struct model_config, layers),
+     .flags = SCHEMA_REQUIRED,
+     .variants = &layer_variants,
+     .doc = "The layers in order; parameters are named as in torch.nn.Sequential (`0.weight`, `0.bias`, `2.weight`)."},
+    {.key = "freeze",
+     .type = SCHEMA_STRING_LIST,
+     .offset = offsetof(struct model_config, freeze),
+     .fallback = "null",
+     .doc =
+         "Parameters that keep their values, as patterns of the shell on their names (`0.*`); what stands before them "
+         "is not gone back through when it is frozen, too."},
+    {.key = "init",
+     .type = SCHEMA_VARIANT_LIST,
+     .offset = offsetof(struct model_config, init),
+     .fallback = "[]",
+     .variants = &init_variants,
+     .doc = "Rules for the initial weights, applied in order after PyTorch's defaults (torch.nn.init); `[gpt2]` is "
+            "GPT-2's."},
+    {.key = "init_from",
+     .type = SCHEMA_STRING,
+     .offset = offsetof(struct model_config, init_from),
+     .fallback = "null",
+     .doc =
+         "Start from the weights of this file (.safetensors, or a checkpoint of ddptrain) instead of new ones; "
+         "every name and shape "
+         "must match. DistributedDataParallel's `module.` and torch.compile's `_orig_mod.` before the names are taken "
+         "off."},
+    {0},
+};
+
+static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct model_config *c = config;
+    (void)path;
+    if (c->layers.count == 0) problems_add(problems, where->place, "model.layers", "must have at least one layer");
+}
+
+const struct schema model_schema = {.name = "model", .size = sizeof(struct model_config), .rows = rows, .check = check};
+
+status model_plan(const struct model_config *config, const struct shape *input, struct model **out) {
+    struct arena *arena = arena_create();
+    struct model *model = arena_alloc(arena, sizeof *model);
+    model->arena = arena;
+    model->in = *input;
+    model->init = config->init;
+    status s = build_model(model, config);
+    if (!s) s = init_rules_check(model, &model->init);
+    if (s) {
+        model_destroy(model);
+        return s;
+    }
+    *out = model;
+    return OK;
+}
+
+status model_check_used(const struct model *model) {
+    struct text names = {0};
+    for (size_t i = 0; i < model->step_count; i++) {
+        const struct step *s = &model->steps[i];
+        for (size_t p = 0; s->layer && s->dy == SIZE_MAX && p < s->layer->param_count; p++) {
+            const struct param *param = &model->params.items[s->layer->first_param + p];
+            if (!param->is_frozen) text_printf(&names, "%s%s", names.length ? ", " : "", param->name);
+        }
+    }
+    if (!names.length) return OK;
+    status s = status_new(STATUS_USAGE, "model: these parameters do not reach the loss, so they would never learn: %s",
+                          text_string(&names));
+    text_free(&names);
+    return s;
+}
+
+status model_check_apart(const struct model *model, const char *why) {
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        if (layer->type->sums_over_ranks && layer->type->sums_over_ranks(layer))
+            return status_new(STATUS_USAGE, "%s: its statistics over all ranks (sync) do not go with %s", layer->path,
+                              why);
+    }
+    return OK;
+}
+
+/* Tensors with memory of their own: neither the inputs nor views. */
+static bool has_memory(const struct model *model, size_t tensor) {
+    return tensor > 0 && model->tensors[tensor].alias == NO_TENSOR;
+}
+
+void model_destroy(struct model *model) {
+    if (!model) return;
+    if (model->device) {
+        params_free(&model->params, model->device);
+        params_free(&model->buffers, model->device);
+        for (size_t t = 0; t < model->tensor_count; t++)
+            if (has_memory(model, t)) device_free(model->device, model->tensors[t].value);
+        for (size_t i = 0; i < model->layer_count; i++) {
+            struct layer *layer = &model->layers[i];
+            device_free(model->device, layer->saved);
+            if (layer->runtime) layer->type->release(layer, model->device);
+        }
+        for (size_t i = 0; model->gradients && i < model->slot_count; i++)
+            device_free(model->device, model->gradients[i]);
+    }
+    arena_destroy(model->arena);
+}
+
+void model_memory(const struct model *model, size_t batch, size_t *parameters, size_t *activations) {
+    size_t floats = 0;
+    *parameters = (2 * model->params.total + model->buffers.total) * sizeof(float);
+    for (size_t t = 0; t < model->tensor_count; t++)
+        if (has_memory(model, t)) floats += model->tensors[t].size;
+    for (size_t i = 0; i < model->layer_count; i++) floats += model->layers[i].saved_size;
+    for (size_t i = 0; i < model->slot_count; i++) floats += model->slots[i];
+    *activations = batch * floats * sizeof(float);
+}
+
+status model_alloc(struct model *model, struct device *device, size_t batch) {
+    model->device = device;
+    model->batch = batch;
+    TRY(params_alloc(&model->params, device, true));
+    TRY(params_alloc(&model->buffers, device, false));
+    for (size_t t = 0; t < model->tensor_count; t++)
+        if (has_memory(model, t))
+            TRY(device_alloc(device, batch * model->tensors[t].size * sizeof(float), "the activations",
+                             (void **)&model->tensors[t].value));
+    for (size_t i = 0; i < model->layer_count; i++) {
+        struct layer *layer = &model->layers[i];
+        if (layer->saved_size)
+            TRY(device_alloc(device, batch * layer->saved_size * sizeof(float), layer->path, (void **)&layer->saved));
+        if (layer->type->alloc) TRY(layer->type->alloc(layer, device, batch));
+    }
+    model->gradients = arena_alloc(model->arena, (model->slot_count + 1) * sizeof *model->gradients);
+    for (size_t i = 0; i < model->slot_count; i++)
+        TRY(device_alloc(device, batch * model->slots[i] * sizeof(float), "the gradients of activations",
+                         (void **)&model->gradients[i]));
+    return OK;
+}
+
+status model_prepare(struct model *model, size_t batch, bool is_training) {
+    for (size_t i = 0; batch > 0 && i < model->layer_count; i++) {
+        struct layer *layer = &model->layers[i];
+        if (layer->type->prepare) TRY(layer->type->prepare(layer, model->device, batch, is_training));
+    }
+    return OK;
+}
+
+void model_init(struct model *model, struct rng *rng) {
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        if (layer->type->init) layer->type->init(layer, &model->params, rng);
+        if (layer->type->init_buffers) layer->type->init_buffers(layer, &model->buffers);
+    }
+    init_rules_apply(model, &model->init, rng);
+}
+
+static const float *value_of(const struct model *model, size_t tensor, const float *inputs) {
+    const struct tensor *t = &model->tensors[tensor];
+    size_t root = t->alias == NO_TENSOR ? tensor : t->alias;
+    return root == 0 ? inputs : model->tensors[root].value;
+}
+
+static struct pass complete(const struct model *model, const struct pass *pass) {
+    struct pass own = *pass;
+    own.params = &model->params;
+    own.buffers = &model->buffers;
+    return own;
+}
+
+static void sum(const struct model *model, const struct step *s, const struct pass *pass, const float *a,
+                const float *b, float *y) {
+    const struct device_ops *ops = device_ops(pass->device);
+    size_t count = pass->rows * model->tensors[s->out].size;
+    if (s->has_relu)
+        ops->image->add_relu(pass->device, a, b, y, count);
+    else
+        ops->add(pass->device, a, b, y, count);
+}
+
+static void run_step(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
+    const float *x = value_of(model, s->in, inputs);
+    float *y = model->tensors[s->out].value;
+    if (s->layer)
+        s->layer->type->forward(s->layer, pass, x, y);
+    else
+        sum(model, s, pass, x, value_of(model, s->other, inputs), y);
+}
+
+const float *model_forward(struct model *model, const struct pass *pass, const float *inputs) {
+    struct pass own = complete(model, pass);
+    for (size_t i = 0; i < model->step_count; i++) run_step(model, &model->steps[i], &own, inputs);
+    return value_of(model, model->output, inputs);
+}
+
+const float *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
+                                   output_visitor *visit, void *user) {
+    struct pass own = complete(model, pass);
+    const struct layer *layer = model->layers;
+    for (size_t i = 0; i < model->step_count; i++) {
+        const struct step *s = &model->steps[i];
+        run_step(model, s, &own, inputs);
+        if (s->layer) layer = s->layer;
+        if (!visit(user, layer, model->tensors[s->out].value, model->tensors[s->out].size)) return NULL;
+    }
+    return value_of(model, model->output, inputs);
+}
+
+float *model_output_gradient(struct model *model) { return model->gradients[model->output_slot]; }
+
+/* A parameter is ready when every layer that uses it has added its part. */
+static void tell_ready(struct model *model, const struct layer *layer, gradient_ready *ready, void *user) {
+    for (size_t p = layer->first_param + layer->param_count; p-- > layer->first_param;)
+        if (--model->waiting[p] == 0 && !model->params.items[p].is_frozen) ready(user, p);
+    for (size_t p = layer->tied + layer->tied_count; p-- > layer->tied;)
+        if (--model->waiting[p] == 0 && !model->params.items[p].is_frozen) ready(user, p);
+}
+
+void model_backward(struct model *model, const struct pass *pass, const float *inputs, gradient_ready *ready,
+                    void *user) {
+    struct pass own = complete(model, pass);
+    memcpy(model->waiting, model->users, model->params.count * sizeof *model->waiting);
+    for (size_t i = model->step_count; i-- > 0;) {
+        const struct step *s = &model->steps[i];
+        if (s->dy == SIZE_MAX) continue;
+        if (s->raw != SIZE_MAX)
+            device_ops(own.device)
+                ->image->relu_backward(own.device, model->tensors[s->out].value, model->gradients[s->raw],
+                                       model->gradients[s->dy], own.rows * model->tensors[s->out].size);
+        if (s->layer)
+            s->layer->type->backward(s->layer, &own, value_of(model, s->in, inputs), model->tensors[s->out].value,
+                                     model->gradients[s->dy], s->dx == SIZE_MAX ? NULL : model->gradients[s->dx]);
+        for (size_t a = 0; a < s->add_count; a++)
+            device_ops(own.device)
+                ->add(own.device, model->gradients[s->adds[a].a], model->gradients[s->adds[a].b],
+                      model->gradients[s->adds[a].to], own.rows * model->tensors[s->in].size);
+        if (s->layer && ready) tell_ready(model, s->layer, ready, user);
+    }
+}

@@ -1,0 +1,122 @@
+/* model: the layers of a config flattened into steps over tensors, its parameters and its activations. Planned once
+ * (shapes, names, memory), allocated once, then run any number of times.
+ *
+ * A step applies a layer to one tensor, or adds two (a residual connection). Every tensor's value is kept from forward
+ * to backward; gradients of tensors live in a few slots that are used again as soon as they are free. */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include "base/schema.h"
+#include "model/layer.h"
+#include "model/loss.h"
+#include "model/params.h"
+
+/* `model:` of the config. */
+struct model_config {
+    struct variant_list layers;
+    struct string_list freeze; /* patterns of names */
+    const char *init_from;     /* a file of weights to start from; NULL: none */
+    struct variant_list init;  /* rules after the default draws */
+};
+extern const struct schema model_schema;
+
+#define NO_TENSOR SIZE_MAX
+
+struct tensor {
+    struct shape shape;
+    size_t size;         /* elements of one row */
+    size_t alias;        /* a view: the tensor whose memory it shares; NO_TENSOR: its own */
+    bool needs_gradient; /* something with parameters stands before it */
+    size_t slot;         /* of its gradient while the way back is planned; SIZE_MAX: none */
+    float *value;        /* (batch, size); the inputs' and views' are set by each pass */
+};
+
+struct slot_add {
+    size_t to, a, b; /* gradient slots: to = a + b */
+};
+
+struct step {
+    struct layer *layer;     /* NULL: out = in + other */
+    bool has_relu;           /* of a sum: out = max(in + other, 0) */
+    size_t raw;              /* gradient slot behind a relu that the step took over (RELU_AFTER): dy is made from it;
+                                SIZE_MAX: dy is the gradient itself */
+    size_t in, other, out;   /* tensors; other NO_TENSOR for a layer */
+    size_t dy, dx;           /* gradient slots; dy SIZE_MAX: nothing to do on the way back, dx SIZE_MAX: not needed */
+    struct slot_add adds[2]; /* (add_count) after the layer's backward */
+    size_t add_count;
+};
+
+struct model {
+    struct layer *layers; /* in the order they run */
+    size_t layer_count;
+    struct tensor *tensors; /* 0: the inputs */
+    size_t tensor_count;
+    struct step *steps;
+    size_t step_count;
+    size_t *slots; /* (slot_count) elements of one row that a gradient slot must hold */
+    size_t slot_count;
+    struct params params, buffers;
+    size_t *users;              /* (params.count) layers that use a parameter */
+    size_t *waiting;            /* (params.count) of them, how many have not yet added to its gradient in this pass */
+    size_t output, output_slot; /* the last tensor, and the slot of its gradient */
+    struct variant_list init;   /* of the config */
+    struct shape in, out;
+    size_t out_size;      /* elements of one output row */
+    size_t multiply_adds; /* of one row forward; backward takes about twice as many */
+
+    struct arena *arena;
+    struct device *device; /* NULL before model_alloc */
+    size_t batch;          /* most rows of a pass */
+    float **gradients;     /* (slot_count): (batch, slots[i]) */
+};
+
+/* Shapes, names and parameters, without memory for numbers. What does not fit is STATUS_USAGE with file:line:column and
+ * the layer ("config.yaml:12:7: model.layers.2.linear: ..."). */
+status model_plan(const struct model_config *config, const struct shape *input, struct model **out);
+void model_destroy(struct model *model); /* takes NULL */
+
+/* STATUS_USAGE naming the parameters that cannot reach the loss (DDP's "unused parameters"); known before the first
+ * step, since the steps are. */
+status model_check_used(const struct model *model);
+
+/* STATUS_USAGE naming a layer whose passes need all ranks at once, for runs in which [why] a rank may be without rows
+ * or its passes are its own. */
+status model_check_apart(const struct model *model, const char *why);
+
+/* Bytes that model_alloc will take for [batch] rows: parameters and gradients; activations. */
+void model_memory(const struct model *model, size_t batch, size_t *parameters, size_t *activations);
+
+/* Allocates for up to [batch] rows. */
+status model_alloc(struct model *model, struct device *device, size_t batch);
+
+/* Makes ready for passes of exactly [batch] rows (0: none), forward and, [is_training], back; those then allocate
+ * nothing. After model_alloc, for up to as many rows. */
+status model_prepare(struct model *model, size_t batch, bool is_training);
+
+/* Draws PyTorch's default initial weights from [rng] (rng_seed is torch.manual_seed), module after module; then the
+ * rules of `init:`. */
+void model_init(struct model *model, struct rng *rng);
+
+/* Output (rows, out_size) for inputs (rows, in); valid until the next pass. */
+const float *model_forward(struct model *model, const struct pass *pass, const float *inputs);
+
+/* Called after each step with its output (rows, size); [layer]: the one that made it, for a sum the last one before it.
+ * false ends the pass. */
+typedef bool output_visitor(void *user, const struct layer *layer, const float *output, size_t size);
+
+/* model_forward that shows every step's output, for finding out where numbers break. NULL when the visitor ended it. */
+const float *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
+                                   output_visitor *visit, void *user);
+
+/* Where the gradient of the loss with respect to the output goes before model_backward: (batch, out_size). */
+float *model_output_gradient(struct model *model);
+
+/* Called when the gradient of parameter [index] is complete: once per parameter that is not frozen, roughly last to
+ * first. */
+typedef void gradient_ready(void *user, size_t index);
+
+/* Gradients of all parameters +=. [inputs] as in the forward pass before. [ready] may be NULL. */
+void model_backward(struct model *model, const struct pass *pass, const float *inputs, gradient_ready *ready,
+                    void *user);
+
+#endif

@@ -1,0 +1,70 @@
+/* Ranges are laid out as they are declared. */
+#include "model/params.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+#define ALIGNMENT 16 /* floats: one cache line, one AVX-512 register */
+
+size_t params_declare(struct params *params, struct arena *arena, const char *name, int dims, const int64_t *shape) {
+    if (params->count == params->capacity) {
+        size_t capacity = params->capacity ? params->capacity * 2 : 16;
+        struct param *items = arena_alloc(arena, capacity * sizeof *items);
+        if (params->count) memcpy(items, params->items, params->count * sizeof *items);
+        params->items = items;
+        params->capacity = capacity;
+    }
+    struct param *p = &params->items[params->count];
+    *p = (struct param){.name = arena_copy(arena, name), .dims = dims, .offset = params->total, .count = 1};
+    for (int d = 0; d < dims; d++) {
+        p->shape[d] = shape[d];
+        p->count *= (size_t)shape[d];
+    }
+    params->elements += p->count;
+    params->total += (p->count + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return params->count++;
+}
+
+status params_alloc(struct params *params, struct device *device, bool has_gradients) {
+    TRY(device_alloc(device, params->total * sizeof(float), "the parameters", (void **)&params->values));
+    if (!has_gradients) return OK;
+    return device_alloc(device, params->total * sizeof(float), "the gradients", (void **)&params->gradients);
+}
+
+void params_use_gradients(struct params *params, struct device *device, float *gradients) {
+    device_ops(device)->copy(device, params->gradients, gradients, params->total);
+    device_free(device, params->gradients);
+    params->gradients = gradients;
+    params->borrows_gradients = true;
+}
+
+void params_free(struct params *params, struct device *device) {
+    device_free(device, params->values);
+    if (!params->borrows_gradients) device_free(device, params->gradients);
+    params->values = params->gradients = NULL;
+}
+
+void params_zero_gradients(struct params *params) {
+    memset(params->gradients, 0, params->total * sizeof *params->gradients);
+}
+
+size_t params_match(const struct params *params, const char *pattern) {
+    size_t count = 0;
+    for (size_t i = 0; i < params->count; i++) count += fnmatch(pattern, params->items[i].name, 0) == 0;
+    return count;
+}
+
+#define NAMES_SHOWN 8
+
+status params_no_match(const struct params *params, const char *what) {
+    struct text names = {0};
+    for (size_t i = 0; i < params->count && i < NAMES_SHOWN; i++)
+        text_printf(&names, "%s%s", i ? ", " : "", params->items[i].name);
+    if (params->count > NAMES_SHOWN) text_printf(&names, " and %zu more", params->count - NAMES_SHOWN);
+    status s = status_new(STATUS_USAGE, "%s; the parameters are %s", what, text_string(&names));
+    text_free(&names);
+    return s;
+}

@@ -1,0 +1,57 @@
+/* params: all parameters of a model as ranges of one flat buffer of values and one of gradients, in forward order. So a
+ * gradient bucket is a range, the optimizer is one loop, a checkpoint is one pass, and sharding later is a cut. Each
+ * range starts at a multiple of 16 floats; the gaps hold zeros and stay zero. */
+#ifndef MODEL_PARAMS_H
+#define MODEL_PARAMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "device/device.h"
+
+#define MODEL_MAX_DIMS 8
+
+struct param {
+    const char *name; /* PyTorch's state_dict name: "0.weight" */
+    int dims;
+    int64_t shape[MODEL_MAX_DIMS];
+    size_t offset, count; /* in elements of the flat buffers */
+    bool is_frozen;       /* no update, no gradient for others to see */
+};
+
+struct params {
+    struct param *items; /* in forward order, offsets ascending */
+    size_t count, capacity;
+    size_t total;    /* elements of a flat buffer, gaps included */
+    size_t elements; /* elements of all parameters, gaps left out: what people call the number of parameters */
+    float *values, *gradients; /* (total), on the device; NULL before params_alloc */
+    bool borrows_gradients;    /* params_use_gradients */
+};
+
+/* Adds a parameter; returns its index. [name] is copied into [arena]. */
+size_t params_declare(struct params *params, struct arena *arena, const char *name, int dims, const int64_t *shape);
+
+/* Allocates the values and, unless [has_gradients] is false, the gradients, zeroed. */
+status params_alloc(struct params *params, struct device *device, bool has_gradients);
+/* Takes [gradients] (total), of somebody who outlives the use of them, instead of its own; their content is copied. */
+void params_use_gradients(struct params *params, struct device *device, float *gradients);
+void params_free(struct params *params, struct device *device);
+
+void params_zero_gradients(struct params *params);
+
+/* How many names fit [pattern], one of the shell's (fnmatch). */
+size_t params_match(const struct params *params, const char *pattern);
+/* STATUS_USAGE: "<what>; the parameters are 0.weight, 0.bias, ..." */
+status params_no_match(const struct params *params, const char *what);
+
+static inline float *params_value(const struct params *params, size_t index) {
+    return params->values + params->items[index].offset;
+}
+static inline float *params_gradient(const struct params *params, size_t index) {
+    return params->gradients + params->items[index].offset;
+}
+
+#endif

@@ -1,0 +1,35 @@
+/* checkpoint_image: the HDF5 file of a state, in memory. libhdf5 makes the file's skeleton once, with a place for every
+ * dataset; filling it is then a copy to known offsets. So a running job's second save calls no libhdf5, allocates
+ * nothing, and the image is also the snapshot that the background thread writes. */
+#ifndef TRAIN_CHECKPOINT_IMAGE_H
+#define TRAIN_CHECKPOINT_IMAGE_H
+
+#include "train/checkpoint.h"
+
+struct image {
+    unsigned char *bytes; /* (size): the whole file; buffer_new */
+    size_t size;
+    uint64_t order; /* state/step of the last fill; 0 without one */
+    size_t count;
+    struct place_of_entry {
+        char *path;
+        enum entry_type type;
+        int dims;
+        int64_t shape[ENTRY_MAX_DIMS];
+        size_t size;     /* bytes of the data; of a text: its length */
+        uint64_t offset; /* in bytes */
+    } * places;          /* (count), in the order of the entries */
+};
+
+/* Makes the skeleton for [entries]; image_fill puts the data in. */
+status image_create(const struct entry *entries, size_t count, struct image **out);
+
+/* Whether [entries] have the paths, types and shapes (and lengths of text) that the image was made for. */
+bool image_fits(const struct image *image, const struct entry *entries, size_t count);
+
+/* Copies the data of [entries], which must fit. */
+void image_fill(struct image *image, const struct entry *entries, size_t count);
+
+void image_destroy(struct image *image); /* takes NULL */
+
+#endif

@@ -1,0 +1,420 @@
+/* Rows of the run's own sections, and the composition of all the others. */
+#include "train/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/evaluation.h"
+
+static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
+static const char *const precisions[] = {"float32", "bfloat16", "float16", NULL};
+static const char *const weightings[] = {"torch", "samples", NULL};
+static const char *const modes[] = {"torch", "elastic", NULL};
+
+static const struct schema_row train_rows[] = {
+    {.key = "epochs",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct train_config, epochs),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS,
+     .least = 1,
+     .most = INFINITY,
+     .doc = "Passes over the training rows; or give `steps`."},
+    {.key = "steps",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct train_config, steps),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS,
+     .least = 1,
+     .most = INFINITY,
+     .doc = "Optimizer updates of the whole run; or give `epochs`."},
+    {.key = "device",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct train_config, device),
+     .fallback = "auto",
+     .choices = devices,
+     .doc = "Where the model runs; `auto`: a GPU when there is one."},
+    {.key = "precision",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct train_config, precision),
+     .fallback = "float32",
+     .choices = precisions,
+     .doc =
+         "Arithmetic of matrix products (linear, the projections of attention): `bfloat16` rounds their factors and "
+         "keeps "
+         "weights, gradients and all sums in float32; it needs a processor with AVX-512 BF16. `float16` needs a GPU."},
+    {.key = "accumulate",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct train_config, accumulate),
+     .fallback = "1",
+     .least = 1,
+     .most = 1 << 20,
+     .doc = "Micro-batches per optimizer update, without communication in between (DDP's no_sync)."},
+    {.key = "accumulate_weighting",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct train_config, accumulate_weighting),
+     .fallback = "torch",
+     .choices = weightings,
+     .doc = "`torch`: each micro-batch counts 1/accumulate, as the usual PyTorch loop divides its loss; `samples`: "
+            "each counts "
+            "by its rows, so that a short last group has the right mean."},
+    {.key = "clip_grad_norm",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct train_config, clip_grad_norm),
+     .fallback = "0",
+     .least = 0,
+     .most = INFINITY,
+     .doc = "Gradients are scaled so that their norm is at most this (clip_grad_norm_); 0: off."},
+    {.key = "clip_grad_value",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct train_config, clip_grad_value),
+     .fallback = "0",
+     .least = 0,
+     .most = INFINITY,
+     .doc = "Instead, each element of the gradients is brought into [-value, value] (clip_grad_value_); 0: off."},
+    {.key = "ema",
+     .type = SCHEMA_SECTION,
+     .offset = offsetof(struct train_config, ema),
+     .section = &ema_schema,
+     .doc = "A moving average of the weights, kept beside them and saved as `ema/`."},
+    {.key = "on_nonfinite",
+     .type = SCHEMA_SECTION,
+     .offset = offsetof(struct train_config, on_nonfinite),
+     .section = &guard_schema,
+     .doc = "What happens when the loss or a gradient is not finite on any rank; all ranks do it in the same step."},
+    {.key = "check_state_every",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct train_config, check_state_every),
+     .fallback = "100",
+     .flags = SCHEMA_EXTENDS,
+     .least = 0,
+     .most = INFINITY,
+     .doc = "Steps after which a hash of parameters and optimizer state is compared between the ranks; a rank that "
+            "differs is named and the run ends with 71. Before each save it is compared in any case; 0: only then."},
+    {.key = "metrics",
+     .type = SCHEMA_STRING_LIST,
+     .offset = offsetof(struct train_config, metrics),
+     .fallback = "[]",
+     .flags = SCHEMA_EXTENDS,
+     .doc = "What is measured on the validation rows besides the loss: accuracy, top5, perplexity, confusion_matrix, "
+            "precision, recall, f1, auc, mae, r2 (docs/metrics.md)."},
+    {.key = "evaluate_every",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct train_config, evaluate_every),
+     .fallback = "1",
+     .flags = SCHEMA_EXTENDS,
+     .least = 0,
+     .most = INFINITY,
+     .doc = "Epochs between evaluations on the validation rows; 0: only after the last."},
+    {.key = "log_every",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct train_config, log_every),
+     .fallback = "1",
+     .flags = SCHEMA_EXTENDS,
+     .least = 0,
+     .most = INFINITY,
+     .doc = "Steps between `step` lines of metrics.jsonl; 0: none."},
+    {0},
+};
+
+#define LONGEST_NAME 240 /* file names end at 255; --fresh adds ".N" */
+
+static struct place place_of(const struct node *where) { return where ? where->place : (struct place){0}; }
+
+static void check_train(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct train_config *c = config;
+    if (c->epochs == SCHEMA_NO_INT && c->steps == SCHEMA_NO_INT)
+        problems_add(problems, place_of(where), path, "needs epochs or steps (train: {epochs: 10})");
+    else if (c->epochs != SCHEMA_NO_INT && c->steps != SCHEMA_NO_INT)
+        problems_add(problems, place_of(where), path, "give epochs or steps, not both");
+    if (c->precision == TRAIN_FLOAT16) {
+        const struct node *own = where ? node_get(where, "precision") : NULL;
+        problems_add(problems, place_of(own ? own : where), "train.precision",
+                     "float16 needs a GPU, and this version runs on CPUs: use bfloat16 or float32");
+    }
+    if (c->clip_grad_norm > 0 && c->clip_grad_value > 0)
+        problems_add(problems, place_of(where), path, "give clip_grad_norm or clip_grad_value, not both");
+}
+
+static const struct schema train_schema = {
+    .name = "train", .size = sizeof(struct train_config), .rows = train_rows, .check = check_train};
+
+static const struct schema_row save_every_rows[] = {
+    {.key = "epochs",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct save_every, epochs),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS,
+     .least = 1,
+     .most = INFINITY,
+     .doc = "Save after every so many epochs."},
+    {.key = "steps",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct save_every, steps),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS,
+     .least = 1,
+     .most = INFINITY,
+     .doc = "Save after every so many optimizer updates."},
+    {0},
+};
+static const struct schema save_every_schema = {
+    .name = "checkpoint.save_every", .size = sizeof(struct save_every), .rows = save_every_rows, .shorthand = "epochs"};
+
+static const struct schema_row checkpoint_rows[] = {
+    {.key = "save_every",
+     .type = SCHEMA_SECTION,
+     .offset = offsetof(struct checkpoint_config, save_every),
+     .section = &save_every_schema,
+     .doc = "How often a checkpoint is written, in epochs or steps; one is always written at the end and on a request "
+            "to stop."},
+    {.key = "keep",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct checkpoint_config, keep),
+     .fallback = "3",
+     .flags = SCHEMA_EXTENDS,
+     .least = 0,
+     .most = INFINITY,
+     .doc =
+         "Newest checkpoints that are kept; 0: all. 2 or more lets a damaged newest file fall back to the one before."},
+    {.key = "resume",
+     .type = SCHEMA_STRING,
+     .offset = offsetof(struct checkpoint_config, resume),
+     .fallback = "auto",
+     .flags = SCHEMA_EXTENDS,
+     .doc = "`auto`: continue from the newest checkpoint of the run folder; `never`: refuse a run folder that has one; "
+            "a file: "
+            "start from it when the run folder has none."},
+    {0},
+};
+static const struct schema checkpoint_schema = {
+    .name = "checkpoint", .size = sizeof(struct checkpoint_config), .rows = checkpoint_rows};
+
+static const struct schema_row determinism_rows[] = {
+    {.key = "mode",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct determinism_config, mode),
+     .fallback = "torch",
+     .choices = modes,
+     .doc =
+         "`torch`: PyTorch's arithmetic; the same bits again on the same number of ranks. `elastic`: the same bits on "
+         "any number of ranks, also when it changes in the middle of an epoch; needs `shards` and "
+         "sampler.global_batch_size (docs/determinism.md)."},
+    {.key = "shards",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct determinism_config, shards),
+     .fallback = "null",
+     .least = 1,
+     .most = 65536,
+     .doc =
+         "elastic: parts of each batch whose gradients are computed apart and summed in one fixed tree; as many as the "
+         "most ranks the run may ever have, best a power of two."},
+    {0},
+};
+
+static void check_determinism(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct determinism_config *c = config;
+    bool is_elastic = c->mode == DETERMINISM_ELASTIC, has_shards = c->shards != SCHEMA_NO_INT;
+    if (is_elastic && !has_shards)
+        problems_add(problems, place_of(where), path, "elastic needs shards (determinism: {mode: elastic, shards: 8})");
+    if (!is_elastic && has_shards) problems_add(problems, place_of(where), path, "shards is for mode elastic");
+}
+
+static const struct schema determinism_schema = {.name = "determinism",
+                                                 .size = sizeof(struct determinism_config),
+                                                 .rows = determinism_rows,
+                                                 .shorthand = "mode",
+                                                 .check = check_determinism};
+
+#define SECTION(field_, schema_, doc_)                                                                                 \
+    {                                                                                                                  \
+        .key = #field_, .type = SCHEMA_SECTION, .offset = offsetof(struct config, field_), .section = &(schema_),      \
+        .doc = doc_                                                                                                    \
+    }
+
+static const struct schema_row config_rows[] = {
+    {.key = "name",
+     .type = SCHEMA_STRING,
+     .offset = offsetof(struct config, name),
+     .fallback = "null",
+     .doc = "Of the run: its folder is runs/<name>. Default: the file's name."},
+    {.key = "seed",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct config, seed),
+     .fallback = "42",
+     .doc = "Initial weights and every random draw of the model (torch.manual_seed)."},
+    SECTION(dataset, dataset_schema, "Where the rows come from, how they are split and scaled."),
+    SECTION(sampler, sampler_schema, "Which rows a rank sees in which order (DistributedSampler)."),
+    SECTION(model, model_schema, "The layers."),
+    {.key = "loss",
+     .type = SCHEMA_VARIANT,
+     .offset = offsetof(struct config, loss),
+     .flags = SCHEMA_REQUIRED,
+     .variants = &loss_variants,
+     .doc = "What training makes small, such as `cross_entropy` or `mse`."},
+    {.key = "optimizer",
+     .type = SCHEMA_VARIANT,
+     .offset = offsetof(struct config, optimizer),
+     .fallback = "adam",
+     .variants = &optimizer_variants,
+     .doc = "The update rule."},
+    {.key = "schedule",
+     .type = SCHEMA_VARIANT,
+     .offset = offsetof(struct config, schedule),
+     .fallback = "constant",
+     .variants = &schedule_variants,
+     .doc = "The learning rate over time."},
+    SECTION(train, train_schema, "How long and on what."),
+    SECTION(checkpoint, checkpoint_schema, "What is saved and when."),
+    SECTION(dist, dist_schema, "Processes and communication."),
+    SECTION(determinism, determinism_schema, "What repeats bit for bit."),
+    {0},
+};
+
+static void check_name(const struct config *c, const struct node *where, struct problems *problems) {
+    if (c->name && (strchr(c->name, '/') || !*c->name || strcmp(c->name, ".") == 0 || strcmp(c->name, "..") == 0))
+        problems_add(problems, place_of(node_get(where, "name")), "name", "must be a file name without '/', got '%s'",
+                     c->name);
+    else if (c->name && strlen(c->name) > LONGEST_NAME)
+        problems_add(problems, place_of(node_get(where, "name")), "name",
+                     "names the run's folder, so it must have at most %d bytes, got %zu", LONGEST_NAME,
+                     strlen(c->name));
+}
+
+static void check_resume(const struct config *c, const struct node *where, struct problems *problems) {
+    const struct node *section = node_get(where, "checkpoint");
+    const struct node *resume = section && section->kind == NODE_MAPPING ? node_get(section, "resume") : NULL;
+    if (c->checkpoint.resume && !*c->checkpoint.resume)
+        problems_add(problems, place_of(resume), "checkpoint.resume", "must be auto, never or a file, got ''");
+}
+
+/* Shards are cut from the batches of one process, and are what accumulation would be. */
+static void check_elastic(struct config *c, const struct node *where, struct problems *problems) {
+    struct place place = place_of(node_get(where, "determinism"));
+    if (c->determinism.mode != DETERMINISM_ELASTIC || c->determinism.shards == SCHEMA_NO_INT) return;
+    c->sampler.shards = (size_t)c->determinism.shards;
+    if (c->sampler.global_batch_size == SCHEMA_NO_INT)
+        problems_add(problems, place, "determinism", "elastic needs sampler.global_batch_size, the rows of all ranks");
+    else if (c->determinism.shards > c->sampler.global_batch_size)
+        problems_add(problems, place, "determinism.shards", "must be at most sampler.global_batch_size, %lld",
+                     (long long)c->sampler.global_batch_size);
+    if (c->train.accumulate > 1)
+        problems_add(problems, place, "determinism",
+                     "elastic computes each shard by itself, so train.accumulate saves nothing; raise shards instead");
+}
+
+/* Sections that do not go together. */
+static void check_config(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct config *c = config;
+    const struct loss_type *loss = loss_type_at((size_t)c->loss.index);
+    check_elastic(config, where, problems);
+    struct place place = place_of(node_get(where, "schedule"));
+    (void)path;
+    check_name(c, where, problems);
+    check_resume(c, where, problems);
+    if (schedule_moves_momentum(&c->schedule) && isnan(optimizer_settings(&c->optimizer).momentum))
+        problems_add(
+            problems, place, "schedule",
+            "one_cycle moves the momentum, and this optimizer has none; give it one, or cycle_momentum: false");
+    status metrics = evaluation_check(&c->train.metrics, loss);
+    if (metrics) {
+        const struct node *train = node_get(where, "train");
+        const struct node *list = train && train->kind == NODE_MAPPING ? node_get(train, "metrics") : NULL;
+        problems_add(problems, place_of(list ? list : train), "train.metrics", "%s", status_message(metrics));
+        status_free(metrics);
+    }
+    enum schedule_monitor monitor = schedule_monitor(&c->schedule);
+    if (monitor == MONITOR_VAL_ACCURACY && !loss->wants_classes)
+        problems_add(problems, place, "schedule.monitor", "the loss '%s' has no accuracy", c->loss.name);
+    bool wants_validation = monitor == MONITOR_VAL_LOSS || monitor == MONITOR_VAL_ACCURACY;
+    if (wants_validation && c->dataset.split.test == 0 && c->dataset.split.train == 0 && !c->dataset.validation.path)
+        problems_add(problems, place, "schedule.monitor",
+                     "there are no validation rows (dataset.split or dataset.validation); use monitor: train_loss");
+}
+
+const struct schema config_schema = {
+    .name = "config", .size = sizeof(struct config), .rows = config_rows, .check = check_config};
+
+struct config_file {
+    struct document *document;
+    struct config config;
+};
+
+/* "configs/wine_mlp.yaml" -> "wine_mlp" */
+static const char *name_of_file(const char *path, struct arena *arena) {
+    const char *slash = strrchr(path, '/');
+    char *name = arena_copy(arena, slash ? slash + 1 : path);
+    char *dot = strrchr(name, '.');
+    if (dot && dot != name) *dot = 0;
+    return name;
+}
+
+/* Takes [document]. */
+static status bind(struct document *document, const char *path, struct problems *problems, struct config_file **out) {
+    struct config_file *file = calloc(1, sizeof *file);
+    if (!file) {
+        document_destroy(document);
+        return status_new(STATUS_BUG, "out of memory");
+    }
+    file->document = document;
+    if (document)
+        schema_bind(&config_schema, document_root(document), "", &config_schema, &file->config,
+                    document_arena(document), problems);
+    status s = problems_status(problems, STATUS_USAGE);
+    if (s) {
+        config_free(file);
+        return s;
+    }
+    if (!file->config.name) file->config.name = name_of_file(path, document_arena(document));
+    *out = file;
+    return OK;
+}
+
+status config_load(const char *path, char *const *overrides, size_t count, struct config_file **out) {
+    struct problems problems = {0};
+    struct document *document = NULL;
+    *out = NULL;
+    status s = document_read(path, &problems, &document);
+    for (size_t i = 0; !s && document && i < count; i++) document_override(document, overrides[i], &problems);
+    if (!s) s = bind(document, path, &problems, out);
+    problems_free(&problems);
+    return s;
+}
+
+status config_parse(const char *name, const char *text, struct config_file **out) {
+    struct problems problems = {0};
+    struct document *document = NULL;
+    *out = NULL;
+    status s = document_parse(name, text, strlen(text), &problems, &document);
+    if (!s) s = bind(document, name, &problems, out);
+    problems_free(&problems);
+    return s;
+}
+
+void config_free(struct config_file *file) {
+    if (!file) return;
+    document_destroy(file->document);
+    free(file);
+}
+
+const struct config *config_of(const struct config_file *file) { return &file->config; }
+
+status config_check_model(const struct config *config, const struct model *model) {
+    if (config->determinism.mode == DETERMINISM_ELASTIC) return model_check_apart(model, "determinism.mode: elastic");
+    return config->sampler.uneven ? model_check_apart(model, "sampler.uneven") : OK;
+}
+
+const char *config_device_name(const struct config *config) { return devices[config->train.device]; }
+
+status config_create_device(const struct config *config, struct device **out) {
+    TRY(device_create(config_device_name(config), out));
+    return device_set_precision(*out,
+                                config->train.precision == TRAIN_BFLOAT16 ? PRECISION_BFLOAT16 : PRECISION_FLOAT32);
+}
+
+struct shape dataset_shape(const struct dataset_info *info) {
+    struct shape shape = {
+        .dims = info->input_dims, .is_tokens = info->input_kind == INPUT_TOKENS, .vocabulary = info->vocabulary};
+    memcpy(shape.size, info->input_shape, (size_t)info->input_dims * sizeof *shape.size);
+    return shape;
+}

@@ -1,0 +1,93 @@
+/* config: the whole config of a run, composed of what each module declares, and the few sections that belong to the run
+ * itself. */
+#ifndef TRAIN_CONFIG_H
+#define TRAIN_CONFIG_H
+
+#include "base/schema.h"
+#include "data/dataset.h"
+#include "data/sampler.h"
+#include "dist/dist_config.h"
+#include "model/model.h"
+#include "train/ema.h"
+#include "train/guard.h"
+#include "train/optimizer.h"
+#include "train/schedule.h"
+
+enum train_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+enum train_precision { TRAIN_FLOAT32, TRAIN_BFLOAT16, TRAIN_FLOAT16 };
+enum accumulate_weighting { WEIGHTING_TORCH, WEIGHTING_SAMPLES };
+
+struct train_config {
+    int64_t epochs, steps; /* one of them is SCHEMA_NO_INT */
+    int device;            /* enum train_device */
+    int precision;         /* enum train_precision */
+    int64_t accumulate;
+    int accumulate_weighting; /* enum train_precision { TRAIN_FLOAT32, TRAIN_BFLOAT16, TRAIN_FLOAT16 };
+enum accumulate_weighting */
+    double clip_grad_norm;    /* 0: off */
+    double clip_grad_value;   /* 0: off */
+    struct ema_config ema;
+    struct guard_config on_nonfinite;
+    int64_t check_state_every;  /* steps between comparisons of the ranks' states; 0: only before saves */
+    struct string_list metrics; /* of the validation rows */
+    int64_t evaluate_every;     /* epochs; 0: only at the end */
+    int64_t log_every;          /* steps between "step" lines of metrics.jsonl; 0: none */
+};
+
+struct save_every {
+    int64_t epochs, steps; /* SCHEMA_NO_INT: not by this */
+};
+
+struct checkpoint_config {
+    struct save_every save_every;
+    int64_t keep;
+    const char *resume; /* "auto", "never" or a file */
+};
+
+enum determinism_mode { DETERMINISM_TORCH, DETERMINISM_ELASTIC };
+
+struct determinism_config {
+    int mode;       /* enum determinism_mode */
+    int64_t shards; /* SCHEMA_NO_INT unless the mode is elastic */
+};
+
+struct config {
+    const char *name;
+    int64_t seed;
+    struct dataset_config dataset;
+    struct sampler_config sampler;
+    struct model_config model;
+    struct variant loss, optimizer, schedule;
+    struct train_config train;
+    struct checkpoint_config checkpoint;
+    struct dist_config dist;
+    struct determinism_config determinism;
+};
+
+/* The schema of a config file. */
+extern const struct schema config_schema;
+
+struct config_file;
+
+/* Reads [path] and applies the [overrides] (count) "KEY=VALUE". A wrong config is one STATUS_USAGE failure that lists
+ * every problem, one a line, as file:line:column: key: sentence. */
+status config_load(const char *path, char *const *overrides, size_t count, struct config_file **out);
+/* The same from memory: the resolved config kept in a run folder or a checkpoint. */
+status config_parse(const char *name, const char *text, struct config_file **out);
+void config_free(struct config_file *file); /* takes NULL */
+
+const struct config *config_of(const struct config_file *file);
+
+/* The model's input shape for rows of this dataset. */
+struct shape dataset_shape(const struct dataset_info *info);
+
+/* STATUS_USAGE for a model that does not go with the rest of the config. */
+status config_check_model(const struct config *config, const struct model *model);
+
+/* "cpu": what device_create takes. */
+const char *config_device_name(const struct config *config);
+
+/* The device of the config, in its precision; *out is to be destroyed also after an error, unless it is NULL. */
+status config_create_device(const struct config *config, struct device **out);
+
+#endif

@@ -1,0 +1,85 @@
+/* A few numbers beside the trainer's; nothing here talks to other ranks. */
+#include "train/guard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const policies[] = {"stop", "skip", "rollback", NULL};
+
+static const struct schema_row rows[] = {
+    {.key = "policy",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct guard_config, policy),
+     .fallback = "stop",
+     .flags = SCHEMA_EXTENDS,
+     .choices = policies,
+     .doc = "`stop`: the run ends with 76; `skip`: the step is not applied (as torch.amp.GradScaler does); `rollback`: "
+            "the newest checkpoint is loaded again and the batches of that step are left out."},
+    {.key = "max",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct guard_config, max),
+     .fallback = "10",
+     .flags = SCHEMA_EXTENDS,
+     .least = 1,
+     .most = 1 << 20,
+     .doc = "Steps in a row that may be skipped, or roll-backs since the newest checkpoint; one more ends the run with "
+            "76."},
+    {0},
+};
+const struct schema guard_schema = {
+    .name = "train.on_nonfinite", .size = sizeof(struct guard_config), .rows = rows, .shorthand = "policy"};
+
+status guard_create(const struct guard_config *config, const struct params *buffers, struct guard **out) {
+    *out = NULL;
+    struct guard *guard = calloc(1, sizeof *guard);
+    if (!guard) return status_new(STATUS_BUG, "out of memory");
+    guard->config = config;
+    bool skips = config->policy == NONFINITE_SKIP, rolls_back = config->policy == NONFINITE_ROLLBACK;
+    if (skips) guard->buffers = malloc((buffers->total + 1) * sizeof *guard->buffers);
+    if (rolls_back) guard->left = calloc((size_t)config->max, sizeof *guard->left);
+    if ((skips && !guard->buffers) || (rolls_back && !guard->left)) {
+        guard_destroy(guard);
+        return status_new(STATUS_BUG, "out of memory");
+    }
+    *out = guard;
+    return OK;
+}
+
+void guard_destroy(struct guard *guard) {
+    if (!guard) return;
+    free(guard->buffers);
+    free(guard->left);
+    free(guard);
+}
+
+void guard_keep_buffers(struct guard *guard, const struct params *buffers) {
+    if (guard->buffers && buffers->total)
+        memcpy(guard->buffers, buffers->values, buffers->total * sizeof *guard->buffers);
+}
+
+void guard_restore_buffers(const struct guard *guard, struct params *buffers) {
+    if (guard->buffers && buffers->total)
+        memcpy(buffers->values, guard->buffers, buffers->total * sizeof *guard->buffers);
+}
+
+bool guard_leaves_out(const struct guard *guard, struct guard_place place) {
+    for (size_t i = 0; i < guard->left_count; i++)
+        if (guard->left[i].epoch == place.epoch && guard->left[i].batch == place.batch) return true;
+    return false;
+}
+
+bool guard_leave_out(struct guard *guard, struct guard_place place) {
+    if ((int64_t)guard->left_count >= guard->config->max) return false;
+    guard->left[guard->left_count++] = place;
+    return true;
+}
+
+void guard_forget(struct guard *guard, struct guard_place place) {
+    size_t kept = 0;
+    for (size_t i = 0; i < guard->left_count; i++) {
+        struct guard_place g = guard->left[i];
+        bool is_before = g.epoch < place.epoch || (g.epoch == place.epoch && g.batch < place.batch);
+        if (!is_before) guard->left[kept++] = g;
+    }
+    guard->left_count = kept;
+}

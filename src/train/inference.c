@@ -1,0 +1,255 @@
+/* One set-up serves both: every rank reads the checkpoint itself (there is nothing to agree on but the file), takes its
+ * share of the rows and adds up or hands over what it found. */
+#include "train/inference.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "data/loader.h"
+#include "dist/comm.h"
+#include "train/evaluation.h"
+#include "train/labels.h"
+#include "train/predictions.h"
+#include "train/weights.h"
+
+struct inference {
+    const struct config *config;
+    const struct dist_env *env;
+    struct log *log; /* of every rank */
+    struct arena *arena;
+    struct store *store;
+    struct comm *comm;
+    struct device *device;
+    struct dataset *dataset;
+    struct model *model;
+    const struct loss_type *loss;
+    enum dataset_part part;
+    size_t rows, first, count; /* of the part; this rank's share of it */
+    size_t batch;
+    float *inputs; /* (batch, input_size) */
+    void *targets; /* (batch) int64_t or (batch, target_size) float */
+};
+
+static const char *part_name(const struct inference *inf) {
+    return inf->part == DATASET_VALIDATION ? "validation" : "train";
+}
+
+/* The scaler was fitted to the training rows once; here its numbers are given, so that no row of the new data moves
+ * them. */
+static status use_scaler(struct inference *inf, struct checkpoint *checkpoint, struct dataset_config *dataset) {
+    struct entry mean = {.path = "scaler/mean"}, scale = {.path = "scaler/scale"};
+    bool has_mean, has_scale;
+    TRY(checkpoint_find(checkpoint, &mean, &has_mean));
+    TRY(checkpoint_find(checkpoint, &scale, &has_scale));
+    if (!has_mean || !has_scale || mean.dims != 1) return OK;
+    mean.data = arena_alloc(inf->arena, (size_t)mean.shape[0] * sizeof(double));
+    scale.data = arena_alloc(inf->arena, (size_t)mean.shape[0] * sizeof(double));
+    struct entry entries[] = {mean, scale};
+    TRY(checkpoint_read(checkpoint, entries, 2, NULL));
+    dataset->scale.mean = (struct real_list){mean.data, (size_t)mean.shape[0]};
+    dataset->scale.std = (struct real_list){scale.data, (size_t)mean.shape[0]};
+    return OK;
+}
+
+/* Labels get the numbers that training gave them. */
+static status use_labels(struct inference *inf, struct checkpoint *checkpoint, struct dataset_config *dataset) {
+    char *text = NULL;
+    struct entry entry = {.path = "data/labels", .type = ENTRY_TEXT, .data = &text, .is_optional = true};
+    status s = checkpoint_read(checkpoint, &entry, 1, NULL);
+    if (!s && text) s = labels_read(inf->arena, text, &dataset->classes);
+    free(text);
+    return s;
+}
+
+/* A model that learned numbers has no labels to compare with. */
+static status check_labels(const struct inference *inf, const struct dataset_config *dataset) {
+    struct string_list labels = dataset_labels(inf->dataset);
+    if (labels.count == 0 || dataset->classes.count) return OK;
+    return status_new(STATUS_DATA,
+                      "%s: the classes are labels ('%.40s', ...), but the model was trained with numbers; write the "
+                      "numbers of the classes",
+                      dataset->path, labels.items[0]);
+}
+
+static status choose_part(struct inference *inf, const struct inference_options *options) {
+    const struct dataset_info *info = dataset_info(inf->dataset);
+    if (options->part && strcmp(options->part, "validation") != 0 && strcmp(options->part, "train") != 0)
+        return status_new(STATUS_USAGE, "--part: expected validation or train, got '%s'", options->part);
+    bool wants_train = options->part && strcmp(options->part, "train") == 0;
+    if (options->part && !wants_train && info->validation_rows == 0)
+        return status_new(STATUS_USAGE,
+                          "--part validation: the config has neither dataset.split nor dataset.validation");
+    inf->part = wants_train || info->validation_rows == 0 ? DATASET_TRAIN : DATASET_VALIDATION;
+    inf->rows = inf->part == DATASET_TRAIN ? info->train_rows : info->validation_rows;
+    sampler_evaluation_range(inf->rows, inf->env->rank, inf->env->world_size, &inf->first, &inf->count);
+    return OK;
+}
+
+static status open_dataset(struct inference *inf, struct checkpoint *checkpoint) {
+    struct dataset_config dataset = inf->config->dataset;
+    inf->loss = loss_type_at((size_t)inf->config->loss.index);
+    TRY(use_scaler(inf, checkpoint, &dataset));
+    TRY(use_labels(inf, checkpoint, &dataset));
+    TRY(dataset_open(&dataset, inf->loss->wants_classes, false, &inf->dataset));
+    return check_labels(inf, &dataset);
+}
+
+static status open_model(struct inference *inf) {
+    const struct dataset_info *info = dataset_info(inf->dataset);
+    TRY(config_create_device(inf->config, &inf->device));
+    struct shape input = dataset_shape(info);
+    TRY(model_plan(&inf->config->model, &input, &inf->model));
+    TRY(status_prefix(inf->loss->check(inf->config->loss.config, &inf->model->out, info->target_size, info->classes),
+                      "loss"));
+    TRY(sampler_batch(&inf->config->sampler, inf->env->world_size, &inf->batch));
+    TRY(model_alloc(inf->model, inf->device, inf->batch));
+    size_t target_bytes = info->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float);
+    TRY(buffer_new(inf->batch * info->input_size * sizeof(float), "a batch", (void **)&inf->inputs));
+    return buffer_new(inf->batch * info->target_size * target_bytes, "a batch", &inf->targets);
+}
+
+static status join(struct inference *inf) {
+    const struct dist_config *d = &inf->config->dist;
+    struct store_options options = {.timeout = d->timeout, .hang = d->hang_timeout, .log = inf->log};
+    if (inf->env->world_size > 1) TRY(store_open_with(inf->env, &options, &inf->store));
+    return comm_create(dist_backend_name(d->backend), inf->env, inf->store, d->timeout, &inf->comm);
+}
+
+static status set_up(struct inference *inf, const struct inference_options *options, struct log *log) {
+    struct checkpoint *checkpoint = NULL;
+    status s = weights_open(inf->config, options->folder, options->checkpoint, log, &checkpoint);
+    if (!s) s = open_dataset(inf, checkpoint);
+    if (!s) s = choose_part(inf, options);
+    if (!s) s = open_model(inf);
+    if (!s) s = weights_load(inf->model, checkpoint, ema_is_used(&inf->config->train.ema));
+    checkpoint_close(checkpoint);
+    if (!s) log_line(log, "%zu %s rows", inf->rows, part_name(inf));
+    return s ? s : join(inf);
+}
+
+static void tear_down(struct inference *inf, status failure) {
+    if (inf->store && failure) store_report(inf->store, failure);
+    comm_destroy(inf->comm);
+    store_close(inf->store);
+    buffer_free(inf->inputs);
+    buffer_free(inf->targets);
+    model_destroy(inf->model);
+    dataset_close(inf->dataset);
+    device_destroy(inf->device);
+    arena_destroy(inf->arena);
+}
+
+/* The model's output for [rows] rows from position [at] of the part; the targets are left in inf->targets. */
+static status forward(struct inference *inf, size_t at, size_t rows, int64_t *positions, const float **output) {
+    for (size_t i = 0; i < rows; i++) positions[i] = (int64_t)(at + i);
+    TRY(dataset_read(inf->dataset, inf->part, positions, rows, inf->inputs, inf->targets));
+    struct pass pass = {.device = inf->device, .rows = rows};
+    *output = model_forward(inf->model, &pass, inf->inputs);
+    return OK;
+}
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+static void add_json(const struct inference *inf, const struct evaluation_result *r, struct text *out) {
+    text_printf(out, "{\"event\":\"eval\",\"part\":\"%s\",\"rows\":%lld,\"loss\":%.17g", part_name(inf),
+                (long long)r->rows, r->loss);
+    if (r->has_accuracy) text_printf(out, ",\"accuracy\":%.17g", r->accuracy);
+    for (size_t i = 0; i < r->metric_count; i++) {
+        text_printf(out, ",\"%s\":", r->metrics[i].name);
+        text_add_double(out, r->metrics[i].value);
+    }
+    for (size_t i = 0; r->confusion && i < r->classes * r->classes; i++)
+        text_printf(out, "%s%.0f%s",
+                    i == 0                ? ",\"confusion_matrix\":[["
+                    : i % r->classes == 0 ? "],["
+                                          : ",",
+                    r->confusion[i], i + 1 == r->classes * r->classes ? "]]" : "");
+    text_add(out, "}\n");
+}
+
+static status evaluate(struct inference *inf, struct text *out) {
+    struct evaluation_options options = {.metrics = &inf->config->train.metrics,
+                                         .loss = inf->loss,
+                                         .loss_config = inf->config->loss.config,
+                                         .info = dataset_info(inf->dataset),
+                                         .device = inf->device,
+                                         .comm = inf->comm,
+                                         .output = &inf->model->out,
+                                         .rows = inf->count};
+    struct evaluation *evaluation;
+    struct evaluation_result result;
+    int64_t *positions = arena_alloc(inf->arena, inf->batch * sizeof *positions);
+    TRY(evaluation_create(&options, &evaluation));
+    status s = OK;
+    evaluation_start(evaluation);
+    for (size_t done = 0; !s && done < inf->count;) {
+        size_t rows = least(inf->batch, inf->count - done);
+        const float *output;
+        s = forward(inf, inf->first + done, rows, positions, &output);
+        if (!s) evaluation_add(evaluation, output, inf->targets, rows);
+        done += rows;
+    }
+    if (!s) s = evaluation_finish(evaluation, &result);
+    if (!s) add_json(inf, &result, out);
+    evaluation_destroy(evaluation);
+    return s ? s : comm_barrier(inf->comm);
+}
+
+/* Shares differ by at most one row, so every rank sends the largest share; rank 0 keeps what is real. */
+static status gather(struct inference *inf, const float *own, float **all) {
+    size_t first, most, out_size = inf->model->out_size;
+    sampler_evaluation_range(inf->rows, 0, inf->env->world_size, &first, &most);
+    float *padded;
+    TRY(buffer_new((size_t)inf->env->world_size * most * out_size * sizeof *padded, "the predictions",
+                   (void **)&padded));
+    status s = comm_all_gather(inf->comm, own, most * out_size, COMM_FLOAT32, padded);
+    for (int rank = 0; !s && rank < inf->env->world_size; rank++) {
+        size_t count;
+        sampler_evaluation_range(inf->rows, rank, inf->env->world_size, &first, &count);
+        memmove(padded + first * out_size, padded + (size_t)rank * most * out_size, count * out_size * sizeof *padded);
+    }
+    *all = padded;
+    return s;
+}
+
+static status predict(struct inference *inf, const char *out) {
+    size_t first, most, out_size = inf->model->out_size;
+    int64_t *positions = arena_alloc(inf->arena, inf->batch * sizeof *positions);
+    float *own = NULL, *all = NULL;
+    sampler_evaluation_range(inf->rows, 0, inf->env->world_size, &first, &most);
+    status s = buffer_new(most * out_size * sizeof *own, "the predictions", (void **)&own);
+    for (size_t done = 0; !s && done < inf->count;) {
+        size_t rows = least(inf->batch, inf->count - done);
+        const float *output;
+        s = forward(inf, inf->first + done, rows, positions, &output);
+        if (!s) memcpy(own + done * out_size, output, rows * out_size * sizeof *own);
+        done += rows;
+    }
+    if (!s) s = gather(inf, own, &all);
+    if (!s && inf->env->rank == 0) s = predictions_write(out, all, inf->rows, out_size, inf->loss->wants_classes);
+    if (!s) s = comm_barrier(inf->comm);
+    buffer_free(own);
+    buffer_free(all);
+    return s;
+}
+
+status inference_evaluate(const struct config *config, const struct dist_env *env,
+                          const struct inference_options *options, struct log *log, struct text *out) {
+    struct inference inf = {.config = config, .env = env, .log = log, .arena = arena_create()};
+    status s = set_up(&inf, options, env->rank == 0 ? log : NULL);
+    if (!s) s = evaluate(&inf, out);
+    tear_down(&inf, s);
+    return s;
+}
+
+status inference_predict(const struct config *config, const struct dist_env *env,
+                         const struct inference_options *options, struct log *log) {
+    TRY(predictions_check_name(options->out));
+    struct inference inf = {.config = config, .env = env, .log = log, .arena = arena_create()};
+    status s = set_up(&inf, options, env->rank == 0 ? log : NULL);
+    if (!s) s = predict(&inf, options->out);
+    if (!s) log_line(env->rank == 0 ? log : NULL, "%s: %zu rows", options->out, inf.rows);
+    tear_down(&inf, s);
+    return s;
+}

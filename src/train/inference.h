@@ -1,0 +1,31 @@
+/* inference: a trained model on rows: evaluation and prediction, exact on any number of ranks. The weights, the running
+ * statistics and the scaler are those of a checkpoint; the rows are those of the config, so new data is a matter of
+ * dataset.path=FILE. Nothing is written into the run folder. */
+#ifndef TRAIN_INFERENCE_H
+#define TRAIN_INFERENCE_H
+
+#include "base/log.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "dist/env.h"
+#include "train/config.h"
+
+struct inference_options {
+    const char *folder;     /* --run-dir; NULL: runs/<name> */
+    const char *checkpoint; /* a file; NULL: the newest of the run folder */
+    const char *part;       /* "validation" or "train"; NULL: validation, or train when there is no validation part */
+    const char *out;        /* predict: .csv or .h5 */
+};
+
+/* The loss, accuracy and metrics over all rows of the part, each once, as a line of JSON: {"event":"eval","part":..,
+ * "rows":..,"loss":..}. The same on every rank. All ranks. */
+status inference_evaluate(const struct config *config, const struct dist_env *env,
+                          const struct inference_options *options, struct log *log, struct text *out);
+
+/* Writes the model's outputs for all rows of the part, in their order, to options->out. CSV: a column per output, for
+ * classes `prediction` first; HDF5: dataset `outputs` (rows, outputs) and for classes `prediction` (rows). Rank 0
+ * writes. All ranks. */
+status inference_predict(const struct config *config, const struct dist_env *env,
+                         const struct inference_options *options, struct log *log);
+
+#endif

@@ -1,0 +1,33 @@
+/* JSON keeps whatever a quoted field of a CSV file may hold, line ends too. */
+#include "train/labels.h"
+
+#include <jansson.h>
+
+#include "base/text.h"
+
+char *labels_write(struct arena *arena, const struct string_list *labels) {
+    struct text json = {0};
+    text_add(&json, "[");
+    for (size_t i = 0; i < labels->count; i++) {
+        if (i) text_add(&json, ", ");
+        text_add_json(&json, labels->items[i]);
+    }
+    text_add(&json, "]");
+    char *copy = arena_copy(arena, text_string(&json));
+    text_free(&json);
+    return copy;
+}
+
+status labels_read(struct arena *arena, const char *text, struct string_list *out) {
+    json_t *list = json_loads(text, 0, NULL);
+    size_t count = json_array_size(list);
+    bool is_good = json_is_array(list);
+    *out = (struct string_list){.items = arena_alloc(arena, (count + 1) * sizeof *out->items), .count = count};
+    for (size_t i = 0; is_good && i < count; i++) {
+        const char *label = json_string_value(json_array_get(list, i));
+        is_good = label != NULL;
+        if (label) out->items[i] = arena_copy(arena, label);
+    }
+    json_decref(list);
+    return is_good ? OK : status_new(STATUS_DATA, "the checkpoint's labels (data/labels) are no list of texts");
+}

@@ -1,0 +1,166 @@
+/* A text buffer in front of a descriptor. */
+#include "train/metrics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/io.h"
+
+#define FLUSH_SECONDS 1.0
+#define FLUSH_BYTES (1 << 16)
+
+struct metrics {
+    char *path;
+    int fd;
+    int64_t bytes;      /* in the file */
+    struct text buffer; /* not yet in the file */
+    double flushed;     /* monotonic time of the last flush */
+    char lr_text[32];   /* the last real named lr, formatted: it rarely changes */
+    double lr;
+};
+
+status metrics_open(const char *path, int64_t bytes, struct metrics **out) {
+    struct metrics *m = calloc(1, sizeof *m);
+    if (!m) return status_new(STATUS_BUG, "out of memory");
+    m->fd = -1;
+    m->path = strdup(path);
+    m->flushed = clock_seconds();
+    m->lr = NAN;
+    struct io_info info;
+    status s = m->path ? io_open_append(path, &m->fd) : status_new(STATUS_BUG, "out of memory");
+    if (!s) s = io_stat_fd(m->fd, path, &info);
+    if (!s) {
+        m->bytes = (int64_t)info.size < bytes ? (int64_t)info.size : bytes;
+        s = io_truncate(m->fd, path, (uint64_t)m->bytes);
+    }
+    if (s) {
+        status_free(metrics_close(m));
+        return s;
+    }
+    *out = m;
+    return OK;
+}
+
+static status flush(struct metrics *m) {
+    m->flushed = clock_seconds();
+    if (m->buffer.length == 0) return OK;
+    TRY(io_write(m->fd, m->path, m->buffer.data, m->buffer.length));
+    m->bytes += (int64_t)m->buffer.length;
+    text_clear(&m->buffer);
+    return OK;
+}
+
+status metrics_rewind(struct metrics *metrics, int64_t bytes) {
+    text_clear(&metrics->buffer);
+    if (bytes < metrics->bytes) metrics->bytes = bytes;
+    return io_truncate(metrics->fd, metrics->path, (uint64_t)metrics->bytes);
+}
+
+status metrics_close(struct metrics *metrics) {
+    if (!metrics) return OK;
+    status s = OK;
+    if (metrics->fd >= 0) {
+        s = flush(metrics);
+        s = status_first(s, io_close(metrics->fd, metrics->path));
+    }
+    text_free(&metrics->buffer);
+    free(metrics->path);
+    free(metrics);
+    return s;
+}
+
+#define TAIL 4096 /* longer than any line */
+
+status metrics_ends_with(const char *path, const char *event, bool *out) {
+    char tail[TAIL + 1], start[64];
+    struct io_info info;
+    size_t got = 0;
+    int fd;
+    *out = false;
+    TRY(io_stat(path, &info));
+    if (!info.exists) return OK;
+    TRY(io_open(path, &fd));
+    uint64_t offset = info.size > TAIL ? info.size - TAIL : 0;
+    status s = io_read_at(fd, path, tail, TAIL, offset, &got);
+    TRY(status_first(s, io_close(fd, path)));
+    if (got == 0 || tail[got - 1] != '\n') return OK;
+    tail[got - 1] = 0;
+    const char *newline = strrchr(tail, '\n'), *line = newline ? newline + 1 : tail;
+    int length = snprintf(start, sizeof start, "{\"event\":\"%s\"", event);
+    *out = strncmp(line, start, (size_t)length) == 0;
+    return OK;
+}
+
+void metrics_begin(struct metrics *metrics, const char *event) {
+    if (!metrics) return;
+    text_add(&metrics->buffer, "{\"event\":\"");
+    text_add(&metrics->buffer, event);
+    text_add(&metrics->buffer, "\"");
+}
+
+static void add_name(struct metrics *metrics, const char *name) {
+    text_add(&metrics->buffer, ",\"");
+    text_add(&metrics->buffer, name);
+    text_add(&metrics->buffer, "\":");
+}
+
+void metrics_int(struct metrics *metrics, const char *name, int64_t value) {
+    if (!metrics) return;
+    add_name(metrics, name);
+    char digits[24];
+    text_add_bytes(&metrics->buffer, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)value));
+}
+
+void metrics_real(struct metrics *metrics, const char *name, double value) {
+    if (!metrics) return;
+    add_name(metrics, name);
+    char digits[32];
+    if (!isfinite(value)) {
+        text_add(&metrics->buffer, "null");
+    } else if (strcmp(name, "lr") == 0) {
+        if (value == metrics->lr) {
+            text_add(&metrics->buffer, metrics->lr_text);
+            return;
+        }
+        size_t start = metrics->buffer.length;
+        text_add_double(&metrics->buffer, value);
+        snprintf(metrics->lr_text, sizeof metrics->lr_text, "%s", metrics->buffer.data + start);
+        metrics->lr = value;
+    } else {
+        text_add_bytes(&metrics->buffer, digits, (size_t)snprintf(digits, sizeof digits, "%.17g", value));
+    }
+}
+
+void metrics_matrix(struct metrics *metrics, const char *name, const double *values, size_t rows, size_t columns) {
+    if (!metrics) return;
+    add_name(metrics, name);
+    for (size_t i = 0; i < rows; i++) {
+        text_add(&metrics->buffer, i ? ",[" : "[[");
+        for (size_t j = 0; j < columns; j++)
+            text_printf(&metrics->buffer, "%s%.0f", j ? "," : "", values[i * columns + j]);
+        text_add(&metrics->buffer, "]");
+    }
+    text_add(&metrics->buffer, "]");
+}
+
+void metrics_text(struct metrics *metrics, const char *name, const char *value) {
+    if (!metrics) return;
+    add_name(metrics, name);
+    text_add_json(&metrics->buffer, value);
+}
+
+status metrics_end(struct metrics *metrics) {
+    if (!metrics) return OK;
+    text_add(&metrics->buffer, "}\n");
+    if (metrics->buffer.length < FLUSH_BYTES && clock_seconds() - metrics->flushed < FLUSH_SECONDS) return OK;
+    return flush(metrics);
+}
+
+status metrics_sync(struct metrics *metrics, int64_t *bytes) {
+    TRY(flush(metrics));
+    *bytes = metrics->bytes;
+    return io_sync(metrics->fd, metrics->path);
+}

@@ -1,0 +1,41 @@
+/* metrics: metrics.jsonl, one JSON object a line, numbers with all their digits. Lines are buffered and reach the file
+ * at least once a second and before every checkpoint; a checkpoint remembers the file's size, and a resume cuts the
+ * file back to it, so that it continues without a gap or a duplicate step. Rank 0. */
+#ifndef TRAIN_METRICS_H
+#define TRAIN_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/text.h"
+
+struct metrics;
+
+/* Opens [path] for appending after cutting it to [bytes] (0: a new run). A file shorter than that (lost with the
+ * machine) is continued at its end. */
+status metrics_open(const char *path, int64_t bytes, struct metrics **out);
+/* Flushes. Takes NULL. */
+status metrics_close(struct metrics *metrics);
+
+/* Whether the last line of [path] is an [event]; false when there is no such file. */
+status metrics_ends_with(const char *path, const char *event, bool *out);
+
+/* A line is begun, given its fields in order, and ended. Names are literals. NULL [metrics]: nothing happens. */
+void metrics_begin(struct metrics *metrics, const char *event);
+void metrics_int(struct metrics *metrics, const char *name, int64_t value);
+void metrics_real(struct metrics *metrics, const char *name, double value); /* 17 digits; not finite: null */
+/* Whole numbers, as a list of rows. values (rows, columns) */
+void metrics_matrix(struct metrics *metrics, const char *name, const double *values, size_t rows, size_t columns);
+void metrics_text(struct metrics *metrics, const char *name, const char *value);
+/* Flushes when a second has passed since the last time. */
+status metrics_end(struct metrics *metrics);
+
+/* Cuts the file to [bytes], a size that metrics_sync gave: the lines after it are of a part of the run that is done
+ * again. */
+status metrics_rewind(struct metrics *metrics, int64_t bytes);
+
+/* Everything so far is in the file, on disk; *bytes its size. */
+status metrics_sync(struct metrics *metrics, int64_t *bytes);
+
+#endif

@@ -1,0 +1,119 @@
+/* The table of optimizers, and the state that all of them keep the same way. */
+#include "train/optimizer.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "train/optimizer_groups.h"
+#include "train/optimizers.h"
+
+static const struct optimizer_type *const types[] = {&optimizer_sgd,     &optimizer_adam,    &optimizer_adamw,
+                                                     &optimizer_adagrad, &optimizer_rmsprop, &optimizer_lion};
+
+const struct optimizer_type *optimizer_type_at(size_t index) {
+    return index < sizeof types / sizeof *types ? types[index] : NULL;
+}
+
+static const struct schema_variant *variant_at(size_t index) {
+    const struct optimizer_type *type = optimizer_type_at(index);
+    return type ? &type->variant : NULL;
+}
+
+const struct schema_variants optimizer_variants = {.what = "optimizer", .at = variant_at, .common = &optimizer_common};
+
+static bool uses_buffer(const struct optimizer_type *type, const void *config, size_t index) {
+    return type->buffers[index] && (!type->uses_buffer || type->uses_buffer(config, index));
+}
+
+size_t optimizer_memory(const struct variant *config, const struct params *params) {
+    const struct optimizer_type *type = optimizer_type_at((size_t)config->index);
+    size_t count = 0;
+    for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) count += uses_buffer(type, config->config, i);
+    return count * params->total * sizeof(float);
+}
+
+struct optimizer_settings optimizer_settings(const struct variant *config) {
+    return optimizer_type_at((size_t)config->index)->settings(config->config);
+}
+
+static status allocate(struct optimizer *o, const struct params *params) {
+    for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) {
+        if (!uses_buffer(o->type, o->config, i)) continue;
+        float **buffer = &o->buffers[o->buffer_count];
+        size_t total = o->shard ? o->shard->total : params->total;
+        TRY(device_alloc(o->device, total * sizeof(float), "the optimizer's state", (void **)buffer));
+        o->buffer_names[o->buffer_count++] = o->type->buffers[i];
+        float start = o->type->start ? o->type->start(o->config) : 0;
+        if (start != 0)
+            for (size_t e = 0; e < total; e++) (*buffer)[e] = start;
+    }
+    return OK;
+}
+
+status optimizer_create(const struct variant *config, const struct params *params, struct device *device,
+                        struct optimizer **out) {
+    return optimizer_create_shard(config, params, device, NULL, out);
+}
+
+status optimizer_create_shard(const struct variant *config, const struct params *params, struct device *device,
+                              const struct optimizer_shard *shard, struct optimizer **out) {
+    struct optimizer *o = calloc(1, sizeof *o);
+    if (!o) return status_new(STATUS_BUG, "out of memory");
+    o->type = optimizer_type_at((size_t)config->index);
+    o->config = config->config;
+    o->device = device;
+    o->shard = shard;
+    status s = optimizer_plan_create(config, params, &o->plan);
+    if (!s) s = allocate(o, params);
+    if (s) {
+        optimizer_destroy(o);
+        return s;
+    }
+    *out = o;
+    return OK;
+}
+
+void optimizer_destroy(struct optimizer *optimizer) {
+    if (!optimizer) return;
+    for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) device_free(optimizer->device, optimizer->buffers[i]);
+    optimizer_plan_destroy(optimizer->plan);
+    free(optimizer);
+}
+
+/* Elements [begin, end), whose state begins at [at]. */
+static void step_range(struct optimizer *o, struct params *params, size_t begin, size_t end, size_t at,
+                       struct optimizer_update *update) {
+    update->values = params->values + begin;
+    update->gradients = params->gradients + begin;
+    update->count = end - begin;
+    for (size_t i = 0, used = 0; i < OPTIMIZER_MAX_BUFFERS; i++)
+        update->buffers[i] = uses_buffer(o->type, o->config, i) ? o->buffers[used++] + at : NULL;
+    o->type->step(o->config, o->device, update);
+}
+
+static void step_run(struct optimizer *o, struct params *params, const struct optimizer_run *run,
+                     struct optimizer_update *update) {
+    if (!o->shard) step_range(o, params, run->begin, run->end, run->begin, update);
+    for (size_t i = 0; o->shard && i < o->shard->count; i++) {
+        const struct optimizer_part *part = &o->shard->parts[i];
+        size_t begin = part->begin > run->begin ? part->begin : run->begin;
+        size_t end = part->end < run->end ? part->end : run->end;
+        if (begin < end) step_range(o, params, begin, end, part->at + (begin - part->begin), update);
+    }
+}
+
+void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, optimizer_rate *rate,
+                    const void *schedule, double momentum, float clip) {
+    const struct optimizer_plan *plan = optimizer->plan;
+    struct optimizer_update update = {.t = t, .clip = clip};
+    double own = optimizer->type->settings(optimizer->config).momentum;
+    for (size_t r = 0; r < plan->run_count; r++) {
+        const struct optimizer_setting *setting = &plan->settings[plan->runs[r].setting];
+        update.settings = (struct optimizer_settings){
+            .lr = rate ? rate(schedule, setting->lr) : setting->lr,
+            .weight_decay = setting->weight_decay,
+            .momentum = isnan(momentum) ? own : momentum,
+        };
+        step_run(optimizer, params, &plan->runs[r], &update);
+    }
+}

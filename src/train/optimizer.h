@@ -1,0 +1,91 @@
+/* optimizer: PyTorch's update rules over the flat buffers, with its roundings (tests/vectors/optim.json), in one pass
+ * per run of neighbouring parameters with equal settings (optimizer_groups.h). A new one is a file optimizer_<type>.c
+ * and a row in optimizer.c. */
+#ifndef TRAIN_OPTIMIZER_H
+#define TRAIN_OPTIMIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/schema.h"
+#include "device/device.h"
+#include "model/params.h"
+
+#define OPTIMIZER_MAX_BUFFERS 3
+
+/* What a schedule or a group may change. */
+struct optimizer_settings {
+    double lr, weight_decay;
+    double momentum; /* or its first beta: what one_cycle moves; NAN: the rule has none */
+};
+
+/* One update of one run of parameters. */
+struct optimizer_update {
+    int64_t t; /* its number, from 1 */
+    struct optimizer_settings settings;
+    float clip; /* gradients are multiplied by it first */
+    float *values;
+    const float *gradients;
+    float *buffers[OPTIMIZER_MAX_BUFFERS]; /* by the type's index; NULL when not used */
+    size_t count;                          /* elements of each */
+};
+
+struct optimizer_type {
+    struct schema_variant variant;
+    const char *buffers[OPTIMIZER_MAX_BUFFERS]; /* PyTorch's names of its state: "exp_avg"; NULL: fewer */
+    struct optimizer_settings (*settings)(const void *config);
+    /* Whether this config needs buffer [index] (SGD without momentum does not). NULL: always. */
+    bool (*uses_buffer)(const void *config, size_t index);
+    /* What the elements of its buffers start with. NULL: 0. */
+    float (*start)(const void *config);
+    void (*step)(const void *config, struct device *device, const struct optimizer_update *update);
+};
+
+extern const struct schema_variants optimizer_variants;
+const struct optimizer_type *optimizer_type_at(size_t index);
+
+struct optimizer_plan;
+
+/* What one rank updates: parts of the flat buffers, ascending, and where their state stands in this rank's buffers. */
+struct optimizer_part {
+    size_t begin, end, at;
+};
+struct optimizer_shard {
+    struct optimizer_part *parts; /* (count) */
+    size_t count, total;          /* total: elements of a buffer */
+};
+
+struct optimizer {
+    const struct optimizer_type *type;
+    const void *config;
+    struct device *device;
+    struct optimizer_plan *plan;
+    const struct optimizer_shard *shard;   /* NULL: it updates everything */
+    float *buffers[OPTIMIZER_MAX_BUFFERS]; /* (params->total, or shard->total) each, those that are used */
+    const char *buffer_names[OPTIMIZER_MAX_BUFFERS];
+    size_t buffer_count;
+};
+
+/* Bytes of state for [params]: for `check`. */
+size_t optimizer_memory(const struct variant *config, const struct params *params);
+
+/* STATUS_USAGE with file:line:column for a group that matches no parameter. */
+status optimizer_create(const struct variant *config, const struct params *params, struct device *device,
+                        struct optimizer **out);
+/* Of what [shard] (borrowed; NULL: everything) says only. */
+status optimizer_create_shard(const struct variant *config, const struct params *params, struct device *device,
+                              const struct optimizer_shard *shard, struct optimizer **out);
+void optimizer_destroy(struct optimizer *optimizer); /* takes NULL */
+
+/* The settings of the config, before groups and any schedule. */
+struct optimizer_settings optimizer_settings(const struct variant *config);
+
+/* What the schedule makes of a group's [base_lr] now. */
+typedef double optimizer_rate(const void *schedule, double base_lr);
+
+/* Update number [t] (from 1) of all parameters that are not frozen. [rate] is asked once per group with other settings;
+ * NULL: the rates stay as configured. [momentum]: NAN: the config's. */
+void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, optimizer_rate *rate,
+                    const void *schedule, double momentum, float clip);
+
+#endif

@@ -1,0 +1,44 @@
+/* adagrad: torch.optim.Adagrad. */
+#include "train/optimizers.h"
+
+struct adagrad_config {
+    double lr, lr_decay, weight_decay, initial_accumulator_value, eps;
+};
+
+static const struct schema_row rows[] = {
+    OPTIMIZER_REAL(adagrad_config, lr, "0.01", "Learning rate."),
+    OPTIMIZER_REAL(adagrad_config, lr_decay, "0", "The rate of update t is lr / (1 + (t - 1) * lr_decay)."),
+    OPTIMIZER_REAL(adagrad_config, weight_decay, "0", "L2 penalty, added to the gradient."),
+    OPTIMIZER_REAL(adagrad_config, initial_accumulator_value, "0", "Where the sums of squares start."),
+    OPTIMIZER_REAL(adagrad_config, eps, "1e-10", "Added to the denominator."),
+    {0},
+};
+static const struct schema schema = {.name = "optimizer.adagrad", .size = sizeof(struct adagrad_config), .rows = rows};
+
+static struct optimizer_settings settings(const void *config) {
+    const struct adagrad_config *c = config;
+    return (struct optimizer_settings){c->lr, c->weight_decay, NAN};
+}
+
+static float start(const void *config) {
+    return (float)((const struct adagrad_config *)config)->initial_accumulator_value;
+}
+
+static void step(const void *config, struct device *device, const struct optimizer_update *u) {
+    const struct adagrad_config *c = config;
+    struct adagrad_step s = {
+        .minus_lr = (float)-(u->settings.lr / (1 + (double)(u->t - 1) * c->lr_decay)),
+        .eps = (float)c->eps,
+        .weight_decay = (float)u->settings.weight_decay,
+        .has_weight_decay = u->settings.weight_decay != 0,
+    };
+    device_ops(device)->optimizers->adagrad(device, &s, u->clip, u->values, u->gradients, u->buffers[0], u->count);
+}
+
+const struct optimizer_type optimizer_adagrad = {
+    .variant = {"adagrad", &schema, "Adagrad (torch.optim.Adagrad)."},
+    .buffers = {"sum"},
+    .settings = settings,
+    .start = start,
+    .step = step,
+};

@@ -1,0 +1,34 @@
+/* optimizer groups: which parameters are updated with which learning rate and weight decay. The first group that
+ * matches a parameter wins, the others keep the optimizer's own values; neighbours with equal values are updated
+ * together. */
+#ifndef TRAIN_OPTIMIZER_GROUPS_H
+#define TRAIN_OPTIMIZER_GROUPS_H
+
+#include "train/optimizer.h"
+
+/* Keys of every optimizer. */
+extern const struct schema optimizer_common;
+
+/* One pair of values, and how many parameters have it. */
+struct optimizer_setting {
+    double lr, weight_decay;
+    size_t tensors, elements;
+};
+
+/* Parameters [begin, end) of the flat buffers. */
+struct optimizer_run {
+    size_t begin, end;
+    size_t setting;
+};
+
+struct optimizer_plan {
+    struct optimizer_setting *settings;
+    struct optimizer_run *runs; /* in order, without frozen parameters */
+    size_t setting_count, run_count;
+};
+
+/* STATUS_USAGE with file:line:column for a group, or one of its patterns, that matches no parameter. */
+status optimizer_plan_create(const struct variant *config, const struct params *params, struct optimizer_plan **out);
+void optimizer_plan_destroy(struct optimizer_plan *plan); /* takes NULL */
+
+#endif

@@ -1,0 +1,59 @@
+/* rmsprop: torch.optim.RMSprop. */
+#include "train/optimizers.h"
+
+struct rmsprop_config {
+    double lr, alpha, eps, weight_decay, momentum;
+    bool centered;
+};
+
+enum { SQUARE_AVG, GRAD_AVG, MOMENTUM };
+
+static const struct schema_row rows[] = {
+    OPTIMIZER_REAL(rmsprop_config, lr, "0.01", "Learning rate."),
+    {.key = "alpha",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct rmsprop_config, alpha),
+     .fallback = "0.99",
+     .least = 0,
+     .most = 1,
+     .doc = "Decay of the running mean of the gradient's square."},
+    OPTIMIZER_REAL(rmsprop_config, eps, "1e-08", "Added to the denominator."),
+    OPTIMIZER_REAL(rmsprop_config, weight_decay, "0", "L2 penalty, added to the gradient."),
+    OPTIMIZER_REAL(rmsprop_config, momentum, "0", "Momentum factor; 0: none."),
+    OPTIMIZER_BOOL(rmsprop_config, centered, "Divide by the gradient's standard deviation instead of its mean square."),
+    {0},
+};
+static const struct schema schema = {.name = "optimizer.rmsprop", .size = sizeof(struct rmsprop_config), .rows = rows};
+
+static struct optimizer_settings settings(const void *config) {
+    const struct rmsprop_config *c = config;
+    return (struct optimizer_settings){c->lr, c->weight_decay, c->momentum != 0 ? c->momentum : NAN};
+}
+
+static bool uses_buffer(const void *config, size_t index) {
+    const struct rmsprop_config *c = config;
+    return index == SQUARE_AVG || (index == GRAD_AVG && c->centered) || (index == MOMENTUM && c->momentum != 0);
+}
+
+static void step(const void *config, struct device *device, const struct optimizer_update *u) {
+    const struct rmsprop_config *c = config;
+    struct rmsprop_step s = {
+        .minus_lr = (float)-u->settings.lr,
+        .alpha = (float)c->alpha,
+        .one_minus_alpha = (float)(1 - c->alpha),
+        .eps = (float)c->eps,
+        .momentum = (float)u->settings.momentum,
+        .weight_decay = (float)u->settings.weight_decay,
+        .has_weight_decay = u->settings.weight_decay != 0,
+    };
+    device_ops(device)->optimizers->rmsprop(device, &s, u->clip, u->values, u->gradients, u->buffers[SQUARE_AVG],
+                                            u->buffers[GRAD_AVG], u->buffers[MOMENTUM], u->count);
+}
+
+const struct optimizer_type optimizer_rmsprop = {
+    .variant = {"rmsprop", &schema, "RMSprop (torch.optim.RMSprop)."},
+    .buffers = {"square_avg", "grad_avg", "momentum_buffer"},
+    .settings = settings,
+    .uses_buffer = uses_buffer,
+    .step = step,
+};

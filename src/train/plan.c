@@ -1,0 +1,194 @@
+/* Everything here is asked of the same functions that training uses. */
+#include "train/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "data/loader.h"
+#include "dist/shard_tree.h"
+#include "train/checkpoint.h"
+#include "train/optimizer_groups.h"
+#include "train/ranges.h"
+#include "train/trainer.h"
+#include "train/zero.h"
+
+#define MIB (1024.0 * 1024.0)
+
+static void describe_layers(const struct model *model, struct text *out) {
+    text_printf(out, "\n%-5s %-12s %-18s %-18s %12s\n", "layer", "type", "input", "output", "parameters");
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        struct text in = {0}, shape = {0};
+        size_t elements = 0;
+        for (size_t p = 0; p < layer->param_count; p++) elements += model->params.items[layer->first_param + p].count;
+        shape_print(&layer->in, &in);
+        shape_print(&layer->out, &shape);
+        text_printf(out, "%-5s %-12s %-18s %-18s %12zu\n", layer->name, layer->type->variant.name, text_string(&in),
+                    text_string(&shape), elements);
+        text_free(&in);
+        text_free(&shape);
+    }
+    text_printf(out, "%zu parameters in %zu tensors\n", model->params.elements, model->params.count);
+}
+
+/* A line per pair of learning rate and weight decay, and one for what is frozen. */
+static status describe_optimizer(const struct config *config, const struct params *params, struct text *out) {
+    struct optimizer_plan *plan;
+    size_t frozen = 0, elements = 0;
+    TRY(optimizer_plan_create(&config->optimizer, params, &plan));
+    for (size_t i = 0; i < plan->setting_count; i++) {
+        const struct optimizer_setting *s = &plan->settings[i];
+        text_printf(out, "%-14s %s: lr %g, weight_decay %g for %zu parameters in %zu tensors\n", i ? "" : "optimizer",
+                    config->optimizer.name, s->lr, s->weight_decay, s->elements, s->tensors);
+    }
+    for (size_t i = 0; i < params->count; i++) {
+        if (!params->items[i].is_frozen) continue;
+        frozen++;
+        elements += params->items[i].count;
+    }
+    if (frozen) text_printf(out, "frozen         %zu parameters in %zu tensors\n", elements, frozen);
+    optimizer_plan_destroy(plan);
+    return OK;
+}
+
+static status describe_buckets(const struct config *config, const struct params *params, int world_size,
+                               struct text *out) {
+    struct ranges ranges;
+    TRY(ranges_create(params, &ranges));
+    size_t *bucket_of = calloc(ranges.count + 1, sizeof *bucket_of), elements = 0;
+    if (!bucket_of) {
+        ranges_free(&ranges);
+        return status_new(STATUS_BUG, "out of memory");
+    }
+    for (size_t i = 0; i < ranges.count; i++) elements += ranges.ranges[i].count;
+    struct reducer_config buckets = {.bucket_cap_mb = config->dist.bucket_cap_mb,
+                                     .first_bucket_mb = config->dist.first_bucket_mb};
+    size_t count = reducer_plan(ranges.ranges, ranges.count, &buckets, bucket_of);
+    double bytes = (double)elements * sizeof(float);
+    text_printf(out, "gradients      %.2f MiB in %zu bucket%s", bytes / MIB, count, count == 1 ? "" : "s");
+    if (world_size > 1)
+        text_printf(out, ", about %.2f MiB sent by each of %d processes in a step",
+                    2 * bytes * (world_size - 1) / world_size / MIB, world_size);
+    text_add(out, "\n");
+    ranges_free(&ranges);
+    free(bucket_of);
+    return OK;
+}
+
+/* Instead of buckets. */
+static void describe_shards(const struct config *config, const struct model *model, int world_size, struct text *out) {
+    size_t kept, sent, floats = model->params.total + model->buffers.total, shards = config->sampler.shards;
+    double vector = (double)floats * sizeof(float) / MIB;
+    shard_tree_cost(shards, world_size, &kept, &sent);
+    text_printf(out, "gradients      %.2f MiB for each of %zu shards, up to %zu of a batch on a process\n", vector,
+                shards, (shards + (size_t)world_size - 1) / (size_t)world_size);
+    text_printf(out, "sums           %.2f MiB on each process", (double)kept * vector);
+    if (world_size > 1)
+        text_printf(out, ", about %.2f MiB sent by each of %d processes in a step", (double)sent * vector, world_size);
+    text_add(out, "\n");
+}
+
+/* Bytes of the rows that a rank keeps in memory, as float32. */
+static double row_memory(const struct config *config, const struct dataset_info *info) {
+    double rows = (double)info->train_rows + (double)info->validation_rows;
+    double bytes = rows * (double)(info->input_size + info->target_size) * sizeof(float);
+    return info->input_kind == INPUT_TOKENS || bytes > (double)config->dataset.cache_mb * MIB ? 0 : bytes;
+}
+
+/* [bytes] of one rank against what the machine, or the control group, has left. */
+static void warn_of_memory(double bytes, int local_size, struct text *out) {
+    uint64_t left = memory_available();
+    if (left == UINT64_MAX || bytes * local_size <= (double)left) return;
+    text_printf(out, "warning        %d process%s of at least %.0f MiB each, but %.0f MiB of memory are free here\n",
+                local_size, local_size == 1 ? "" : "es", bytes / MIB, (double)left / MIB);
+}
+
+static status describe(const struct config *config, int world_size, int local_size, const struct dataset *dataset,
+                       const struct model *model, size_t batch, struct text *out) {
+    const struct dataset_info *info = dataset_info(dataset);
+    size_t shards = config->sampler.shards, whole = shards ? (size_t)config->sampler.global_batch_size : batch;
+    size_t parameters, activations,
+        length = sampler_length(&config->sampler, info->train_rows, shards ? 1 : world_size);
+    size_t batches = config->sampler.drop_last_batch ? length / whole : (length + whole - 1) / whole;
+    size_t group = (size_t)config->train.accumulate, steps = (batches + group - 1) / group;
+    size_t whole_state = optimizer_memory(&config->optimizer, &model->params);
+    double state = (double)zero_memory(&config->dist, &model->params, world_size, whole_state);
+    model_memory(model, batch, &parameters, &activations);
+    text_printf(out, "%s: %zu training rows, %zu validation rows, ", config->name, info->train_rows,
+                info->validation_rows);
+    if (info->target_kind == TARGET_CLASS)
+        text_printf(out, "%lld classes\n", (long long)info->classes);
+    else
+        text_printf(out, "%zu target value%s a row\n", info->target_size, info->target_size == 1 ? "" : "s");
+    describe_layers(model, out);
+    text_printf(out, "\nprocesses      %d, %zu rows per %s", world_size, batch, shards ? "shard" : "batch and process");
+    if (group > 1) text_printf(out, ", %zu batches per step", group);
+    text_printf(out, "\nepoch          %zu batches, %zu steps\n", batches, steps);
+    if (config->train.epochs != SCHEMA_NO_INT)
+        text_printf(out, "run            %lld epochs, %lld steps\n", (long long)config->train.epochs,
+                    (long long)config->train.epochs * (long long)steps);
+    else
+        text_printf(out, "run            %lld steps\n", (long long)config->train.steps);
+    text_printf(out, "memory         %.2f MiB parameters and gradients, %.2f MiB optimizer, %.2f MiB activations\n",
+                (double)parameters / MIB, state / MIB, (double)activations / MIB);
+    if (config->dist.zero_stage > 0)
+        text_printf(out, "shared         %.2f MiB of optimizer state over %d processes: %.2f MiB less on each\n",
+                    (double)whole_state / MIB, world_size, ((double)whole_state - state) / MIB);
+    warn_of_memory((double)parameters + state + (double)activations + row_memory(config, info), local_size, out);
+    text_printf(out, "step           %.3f GFLOP per process (forward and backward)\n",
+                2e-9 * 3 * (double)model->multiply_adds * (double)(shards ? whole / (size_t)world_size : batch) *
+                    (double)group);
+    TRY(describe_optimizer(config, &model->params, out));
+    if (shards) {
+        describe_shards(config, model, world_size, out);
+        return OK;
+    }
+    return describe_buckets(config, &model->params, world_size, out);
+}
+
+/* A file to resume from is read and verified, as the run would. */
+static status check_resume(const char *resume) {
+    struct checkpoint *checkpoint;
+    if (strcmp(resume, "auto") == 0 || strcmp(resume, "never") == 0) return OK;
+    TRY(status_prefix(checkpoint_open(resume, &checkpoint), "checkpoint.resume"));
+    checkpoint_close(checkpoint);
+    return OK;
+}
+
+/* Whether this machine can do what is asked beyond float32. */
+static status check_precision(const struct config *config) {
+    struct device *device = NULL;
+    if (config->train.precision == TRAIN_FLOAT32) return OK;
+    status s = config_create_device(config, &device);
+    device_destroy(device);
+    return s;
+}
+
+status plan_describe(const struct config *config, int world_size, int local_size, struct text *out) {
+    const struct loss_type *loss = loss_type_at((size_t)config->loss.index);
+    struct dataset *dataset = NULL;
+    struct model *model = NULL;
+    size_t batch;
+    status s = device_check(config_device_name(config));
+    if (!s) s = check_precision(config);
+    if (!s) s = check_resume(config->checkpoint.resume);
+    if (!s) s = dataset_open(&config->dataset, loss->wants_classes, true, &dataset);
+    if (!s) {
+        const struct dataset_info *info = dataset_info(dataset);
+        struct shape input = dataset_shape(info);
+        s = model_plan(&config->model, &input, &model);
+        if (!s) s = model_check_used(model);
+        if (!s) s = config_check_model(config, model);
+    }
+    if (!s)
+        s = status_prefix(loss->check(config->loss.config, &model->out, dataset_info(dataset)->target_size,
+                                      dataset_info(dataset)->classes),
+                          "loss");
+    if (!s) s = sampler_batch(&config->sampler, world_size, &batch);
+    if (!s) s = sampler_check_rows(&config->sampler, dataset_info(dataset)->train_rows, world_size, batch);
+    if (!s) s = describe(config, world_size, local_size, dataset, model, batch, out);
+    model_destroy(model);
+    dataset_close(dataset);
+    return s;
+}

@@ -1,0 +1,14 @@
+/* plan: what `ddptrain check` prints: shapes, parameters, memory, buckets and bytes per step, from the config and the
+ * head of the dataset, without a device. */
+#ifndef TRAIN_PLAN_H
+#define TRAIN_PLAN_H
+
+#include "base/status.h"
+#include "base/text.h"
+#include "train/config.h"
+
+/* [world_size] ranks share the work, [local_size] of them on this machine, whose free memory a warning compares. The
+ * same failures as training would give before its first step. */
+status plan_describe(const struct config *config, int world_size, int local_size, struct text *out);
+
+#endif

@@ -1,0 +1,17 @@
+/* predictions: a table of outputs as a CSV or HDF5 file, written the safe way. */
+#ifndef TRAIN_PREDICTIONS_H
+#define TRAIN_PREDICTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+/* [path] must end in .csv, .h5 or .hdf5; else STATUS_USAGE. */
+status predictions_check_name(const char *path);
+
+/* outputs (rows, size). [has_classes]: the index of each row's largest output is written too, as `prediction`. CSV
+ * numbers have all digits of a float32. */
+status predictions_write(const char *path, const float *outputs, size_t rows, size_t size, bool has_classes);
+
+#endif

@@ -1,0 +1,186 @@
+/* What one rank finds is gathered by all, so that every rank has the same sentence, whichever is asked first. */
+#include "train/recovery.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "train/diagnosis.h"
+
+#define HOST_SIZE 64
+
+/* What one rank found; fixed-size, so that it can be gathered as bytes. */
+struct finding {
+    bool is_found;
+    char host[HOST_SIZE];
+    char what[DIAGNOSIS_SIZE];
+};
+
+/* [part]: NULL, or the shard that [batch] is. */
+static bool run(const struct trainer *t, const struct diagnosis *diagnosis, const struct batch *batch,
+                const struct elastic_part *part, char *what) {
+    struct pass pass = trainer_pass(t, batch->rows, true);
+    if (part) pass.draws.first_row = part->first;
+    if (part) pass.draws.row_stride = 1;
+    return diagnosis_run(diagnosis, batch, &pass, what);
+}
+
+static void search_shards(const struct trainer *t, const struct diagnosis *diagnosis, const struct batch *batch,
+                          struct finding *finding) {
+    size_t number = (size_t)t->state->counters.batch;
+    for (size_t i = 0; i < elastic_parts(t->elastic) && !finding->is_found; i++) {
+        struct elastic_part part = elastic_part(t->elastic, batch, number, i);
+        if (part.batch.rows) finding->is_found = run(t, diagnosis, &part.batch, &part, finding->what);
+    }
+}
+
+/* Runs the step's micro-batches again until one of them shows where the numbers break. */
+static status search(struct trainer *t, const struct bad_step *bad, struct finding *finding) {
+    struct diagnosis diagnosis = {
+        .model = t->model, .loss = t->loss, .loss_config = t->config->loss.config, .dataset = t->dataset};
+    struct counters *c = &t->state->counters;
+    int64_t after = c->batch;
+    status s = loader_seek(t->loader, bad->first.epoch, (size_t)bad->first.batch);
+    for (size_t i = 0; !s && i < bad->batches && !finding->is_found; i++) {
+        struct batch batch;
+        c->batch = bad->first.batch + (int64_t)i;
+        s = loader_next(t->loader, &batch);
+        if (!s && t->elastic)
+            search_shards(t, &diagnosis, &batch, finding);
+        else if (!s && batch.rows > 0)
+            finding->is_found = run(t, &diagnosis, &batch, NULL, finding->what);
+    }
+    c->batch = after;
+    return status_first(s, loader_seek(t->loader, c->epoch, (size_t)c->batch));
+}
+
+/* "on rank 1 (host b): the output of layer 2 (linear) for row 17 of the training data" of the first rank that found
+ * something; empty when none did. All ranks. */
+static status share(struct trainer *t, const struct finding *own, struct text *out) {
+    size_t world = (size_t)comm_world_size(t->comm);
+    struct finding *all = calloc(world, sizeof *all);
+    if (!all) return status_new(STATUS_BUG, "out of memory");
+    status s = comm_all_gather(t->comm, own, sizeof *own, COMM_UINT8, all);
+    for (size_t r = 0; !s && r < world && !out->length; r++) {
+        if (!all[r].is_found) continue;
+        if (world > 1) text_printf(out, "on rank %zu (host %s): ", r, all[r].host);
+        text_add(out, all[r].what);
+    }
+    free(all);
+    return s;
+}
+
+/* Where it came from, the same sentence on all ranks. */
+static status explain(struct trainer *t, const struct bad_step *bad, struct text *out) {
+    struct finding own = {0};
+    const char *averaged = diagnosis_gradient(t->model, t->device);
+    gethostname(own.host, sizeof own.host - 1);
+    TRY(search(t, bad, &own));
+    TRY(share(t, &own, out));
+    if (!out->length && averaged)
+        text_printf(out, "the average of the gradients of %s, while those of each rank are finite", averaged);
+    return OK;
+}
+
+static void warn(struct trainer *t, const char *event, const char *what, const char *then) {
+    const struct counters *c = &t->state->counters;
+    log_warning(t->log, "%s; %s", what, then);
+    metrics_begin(t->metrics, event);
+    metrics_int(t->metrics, "epoch", c->epoch);
+    metrics_int(t->metrics, "batch", c->batch);
+    metrics_int(t->metrics, "step", c->step);
+    metrics_text(t->metrics, "reason", what);
+}
+
+static status stop(const char *what, const char *why) {
+    return status_new(STATUS_NOT_FINITE,
+                      "%s; %snothing was saved after it. Try a smaller optimizer.lr or train.clip_grad_norm, and look "
+                      "for extreme values in the data",
+                      what, why);
+}
+
+static status skip(struct trainer *t, const char *what) {
+    struct counters *c = &t->state->counters;
+    char why[96];
+    if (c->skipped_in_row >= t->config->train.on_nonfinite.max) {
+        snprintf(why, sizeof why, "%lld steps in a row were skipped before; ", (long long)c->skipped_in_row);
+        return stop(what, why);
+    }
+    guard_restore_buffers(t->guard, &t->model->buffers);
+    c->skipped++;
+    c->skipped_in_row++;
+    if (!t->metrics) return OK;
+    warn(t, "skipped", what, "the step is skipped");
+    return metrics_end(t->metrics);
+}
+
+static status reload(struct trainer *t) {
+    struct checkpoint *checkpoint;
+    char *path;
+    TRY(saver_wait(t->saver));
+    TRY(checkpoint_open_newest(t->checkpoint_folder, t->log, &checkpoint, &path));
+    if (!checkpoint) return status_new(STATUS_NOT_FINITE, "there is no checkpoint to roll back to");
+    int64_t world_size = t->state->counters.world_size;
+    status s = state_load(t->state, checkpoint, path);
+    t->state->counters.world_size = world_size;
+    checkpoint_close(checkpoint);
+    free(path);
+    return s ? s : metrics_rewind(t->metrics, t->state->counters.metrics_bytes);
+}
+
+static status roll_back(struct trainer *t, const char *what, struct guard_place place) {
+    struct counters *c = &t->state->counters;
+    char why[96];
+    if (!guard_leave_out(t->guard, place)) {
+        snprintf(why, sizeof why, "%lld roll-backs to the newest checkpoint did not help; ",
+                 (long long)t->config->train.on_nonfinite.max);
+        return stop(what, why);
+    }
+    TRY(zero_gather(t->zero, t->state, t->comm));
+    if (t->saver) TRY(reload(t));
+    TRY(trainer_share_state(t));
+    t->saved_step = trainer_moves(c);
+    TRY(loader_seek(t->loader, c->epoch, (size_t)c->batch));
+    if (!t->metrics) return OK;
+    char then[96];
+    snprintf(then, sizeof then, "back to epoch %lld, step %lld; its batches are left out", (long long)c->epoch + 1,
+             (long long)c->step);
+    warn(t, "rollback", what, then);
+    return metrics_end(t->metrics);
+}
+
+status recovery_run(struct trainer *t, const struct bad_step *bad) {
+    const struct counters *c = &t->state->counters;
+    struct text what = {0}, where = {0};
+    TRY(agreement_check(t->state, false, t->comm)); /* a rank that differs is the cause, not the numbers */
+    text_printf(&what, "%s not finite in epoch %lld, step %lld", bad->what, (long long)bad->first.epoch + 1,
+                (long long)c->step + 1);
+    status s = explain(t, bad, &where);
+    if (where.length) text_printf(&what, " (first %s)", text_string(&where));
+    text_free(&where);
+    switch (t->config->train.on_nonfinite.policy) {
+    case NONFINITE_SKIP:
+        s = s ? s : skip(t, text_string(&what));
+        break;
+    case NONFINITE_ROLLBACK:
+        s = s ? s : roll_back(t, text_string(&what), bad->first);
+        break;
+    default:
+        s = s ? s : stop(text_string(&what), "");
+        break;
+    }
+    text_free(&what);
+    return s;
+}
+
+status recovery_of_parameter(struct trainer *t, const char *parameter, struct guard_place last) {
+    const struct counters *c = &t->state->counters;
+    struct text what = {0};
+    text_printf(&what, "the parameter %s is not finite after epoch %lld, step %lld", parameter, (long long)c->epoch,
+                (long long)c->step);
+    bool rolls_back = t->config->train.on_nonfinite.policy == NONFINITE_ROLLBACK;
+    status s = rolls_back ? roll_back(t, text_string(&what), last) : stop(text_string(&what), "");
+    text_free(&what);
+    return s;
+}

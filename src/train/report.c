@@ -1,0 +1,99 @@
+/* Formatting only; nothing here is needed for training. */
+#include "train/report.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+
+#define BAR_WIDTH 24
+#define EPOCH_LINES 20 /* about so many lines in a batch log, and one every 10 s */
+
+void report_duration(double seconds, char text[32]) {
+    if (!isfinite(seconds) || seconds < 0) seconds = 0;
+    if (seconds < 1)
+        snprintf(text, 32, "%.2f s", seconds);
+    else if (seconds < 60)
+        snprintf(text, 32, "%.1f s", seconds);
+    else if (seconds < 3600)
+        snprintf(text, 32, "%d min %d s", (int)seconds / 60, (int)seconds % 60);
+    else if (seconds < 1e8)
+        snprintf(text, 32, "%d h %d min", (int)(seconds / 3600), (int)(seconds / 60) % 60);
+    else
+        snprintf(text, 32, "years");
+}
+
+void report_start(struct report *report, double fraction) {
+    report->started = report->shown = report->printed = clock_seconds();
+    report->fraction_at_start = fraction;
+}
+
+void report_step(struct report *report, double fraction, int64_t epoch, int64_t step, double loss,
+                 double samples_per_second) {
+    if (!log_has_progress(report->log)) return;
+    double now = clock_seconds();
+    if (now - report->shown < 0.1) return;
+    report->shown = now;
+    double done = fraction - report->fraction_at_start;
+    char left[32];
+    report_duration(done > 0 ? (now - report->started) * (1 - fraction) / done : 0, left);
+    struct text line = {0};
+    int filled = (int)(fraction * BAR_WIDTH);
+    text_printf(&line, "%3d %% [", (int)(fraction * 100));
+    for (int i = 0; i < BAR_WIDTH; i++) text_add(&line, i < filled ? "=" : i == filled ? ">" : " ");
+    text_printf(&line, "] epoch %lld  step %lld  loss %.4f  %.0f samples/s  %s left", (long long)epoch, (long long)step,
+                loss, samples_per_second, left);
+    log_progress(report->log, text_string(&line));
+    text_free(&line);
+}
+
+/* Four decimals, or four digits where the number is huge. */
+static void add_loss(struct text *line, double loss) { text_printf(line, fabs(loss) < 1e5 ? "%.4f" : "%.4g", loss); }
+
+static bool is_due(const struct report *report, const struct epoch_report *epoch, bool is_last) {
+    int64_t every = report->counts_steps ? 1 : (report->total + EPOCH_LINES - 1) / EPOCH_LINES;
+    return is_last || epoch->epoch == 1 || epoch->epoch % every == 0 || clock_seconds() - report->printed > 10;
+}
+
+void report_epoch(struct report *report, const struct epoch_report *epoch, bool is_last) {
+    if (!report->log || !is_due(report, epoch, is_last)) return;
+    report->printed = clock_seconds();
+    struct text line = {0};
+    text_printf(&line, "epoch %lld", (long long)epoch->epoch);
+    if (!report->counts_steps) text_printf(&line, "/%lld", (long long)report->total);
+    text_add(&line, "  train loss ");
+    add_loss(&line, epoch->train_loss);
+    if (epoch->has_train_accuracy) text_printf(&line, " accuracy %.2f %%", 100 * epoch->train_accuracy);
+    if (epoch->has_validation) {
+        text_add(&line, "  validation loss ");
+        add_loss(&line, epoch->validation_loss);
+        if (report->has_accuracy) text_printf(&line, " accuracy %.2f %%", 100 * epoch->validation_accuracy);
+        text_printf(&line, " (%lld rows)", (long long)epoch->validation_rows);
+    }
+    text_printf(&line, "  lr %g  %.0f samples/s", epoch->lr, epoch->samples_per_second);
+    log_line(report->log, "%s", text_string(&line));
+    text_free(&line);
+}
+
+#define MATRIX_MOST 20 /* classes of a matrix that is shown */
+
+static void report_matrix(struct log *log, const double *counts, size_t classes) {
+    struct text line = {0};
+    log_line(log, "confusion matrix (rows: targets, columns: predictions):");
+    for (size_t i = 0; i < classes; i++) {
+        text_clear(&line);
+        for (size_t j = 0; j < classes; j++) text_printf(&line, " %7.0f", counts[i * classes + j]);
+        log_line(log, "%s", text_string(&line));
+    }
+    text_free(&line);
+}
+
+void report_metrics(struct log *log, const struct evaluation_result *result) {
+    struct text line = {0};
+    for (size_t i = 0; i < result->metric_count; i++)
+        text_printf(&line, "%s%s %.4f", i ? ", " : "metrics: ", result->metrics[i].name, result->metrics[i].value);
+    if (result->metric_count) log_line(log, "%s", text_string(&line));
+    text_free(&line);
+    if (result->confusion && result->classes <= MATRIX_MOST) report_matrix(log, result->confusion, result->classes);
+}

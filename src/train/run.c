@@ -1,0 +1,468 @@
+/* Each step of the set-up is a function that fills its part of struct run; tear_down releases whatever is there. The
+ * order matters: what can fail because of the user comes first, and the run folder is touched last. */
+#include "train/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/io.h"
+#include "dist/launch.h"
+#include "train/run_folder.h"
+#include "train/trainer.h"
+
+struct run {
+    const struct config *config;
+    const struct dist_env *env;
+    const struct run_options *options;
+    struct log *log; /* NULL except on rank 0 */
+    struct log *any_log;
+    struct store *store;
+    struct comm *alone; /* for evaluations that are not shared; NULL: they are */
+    struct run_folder *folder;
+    char *folder_path;
+    struct text config_text;
+    struct rng rng; /* PyTorch's default generator: seeded, then used to build the model */
+    struct trainer trainer;
+    bool is_resumed, is_complete; /* known on all ranks after resume */
+};
+
+static bool is_elastic(const struct run *run) { return run->config->determinism.mode == DETERMINISM_ELASTIC; }
+
+static bool is_first_rank(const struct run *run) { return run->env->rank == 0; }
+
+/* Large ones may be oneDNN's, which sums in an order that depends on the number of threads. */
+static bool has_convolution(const struct model *model) {
+    for (size_t i = 0; i < model->layer_count; i++)
+        if (strncmp(model->layers[i].type->variant.name, "conv", 4) == 0) return true;
+    return false;
+}
+
+/* Who shares an evaluation: all ranks; with determinism elastic each does all of it by itself, since the sums of
+ * shares would depend on how many there are. */
+static struct dist_env evaluation_env(const struct run *run) {
+    struct dist_env env = *run->env;
+    if (is_elastic(run)) env = (struct dist_env){.rank = 0, .world_size = 1, .local_world_size = 1};
+    return env;
+}
+
+/* For the numbers of rows that batches will have, so that the loop allocates nothing. */
+static status prepare_model(const struct run *run) {
+    const struct trainer *t = &run->trainer;
+    size_t first, last;
+    loader_batch_rows(t->loader, &first, &last);
+    if (is_elastic(run)) { /* shards go through the model, of two sizes but for a short last batch */
+        first = t->batch;
+        last = (size_t)run->config->sampler.global_batch_size / run->config->sampler.shards;
+    }
+    if (first) TRY(model_prepare(t->model, first, true));
+    if (last) TRY(model_prepare(t->model, last, true));
+    if (!t->validation) return OK;
+    loader_batch_rows(t->validation, &first, &last);
+    TRY(model_prepare(t->model, first, false));
+    return model_prepare(t->model, last, false);
+}
+
+static status open_data_and_model(struct run *run) {
+    struct trainer *t = &run->trainer;
+    t->last_epoch_loss = NAN;
+    const struct config *c = run->config;
+    t->loss = loss_type_at((size_t)c->loss.index);
+    TRY(config_create_device(c, &t->device));
+    TRY(dataset_open(&c->dataset, t->loss->wants_classes, false, &t->dataset));
+    const struct dataset_info *info = dataset_info(t->dataset);
+    struct shape input = dataset_shape(info);
+    TRY(model_plan(&c->model, &input, &t->model));
+    TRY(model_check_used(t->model));
+    TRY(config_check_model(c, t->model));
+    /* the library of threads reads this when it is opened, at the first large operation */
+    if (is_elastic(run) && has_convolution(t->model)) setenv("OMP_NUM_THREADS", "1", 0);
+    if (t->model->params.count == 0)
+        return status_new(STATUS_USAGE, "model.layers: no layer has parameters, so there is nothing to train");
+    TRY(status_prefix(t->loss->check(c->loss.config, &t->model->out, info->target_size, info->classes), "loss"));
+    TRY(sampler_batch(&c->sampler, run->env->world_size, &t->batch));
+    TRY(model_alloc(t->model, t->device, t->batch));
+    rng_seed(&run->rng, (uint64_t)c->seed);
+    model_init(t->model, &run->rng);
+    struct sampler_config sampler = c->sampler;
+    sampler.generator = &run->rng;
+    TRY(loader_create(t->dataset, &sampler, t->batch, run->env->rank, run->env->world_size, c->dataset.prefetch,
+                      &t->loader));
+    if (loader_batches(t->loader) == 0)
+        return status_new(
+            STATUS_USAGE,
+            "sampler: an epoch has no batch: %zu training rows, %d process%s, drop_last or drop_last_batch "
+            "leave nothing",
+            info->train_rows, run->env->world_size, run->env->world_size == 1 ? "" : "es");
+    if (info->validation_rows)
+        TRY(loader_create_evaluation(t->dataset, t->batch, evaluation_env(run).rank, evaluation_env(run).world_size,
+                                     &t->validation));
+    TRY(prepare_model(run));
+    TRY(zero_create(&c->dist, &t->model->params, run->env->rank, run->env->world_size, &t->zero));
+    TRY(optimizer_create_shard(&c->optimizer, &t->model->params, t->device, zero_shard(t->zero), &t->optimizer));
+    TRY(ema_create(&c->train.ema, &t->model->params, t->device, &t->ema));
+    return state_create(t->model, t->optimizer, t->ema, t->dataset, text_string(&run->config_text), &t->state);
+}
+
+/* What every rank must believe alike, one line each, so that a difference shows as a line. */
+static void describe_beliefs(const struct run *run, struct text *out) {
+    const struct params *params = &run->trainer.model->params;
+    text_add(out, text_string(&run->config_text));
+    text_printf(out, "dataset fingerprint: %s\n", dataset_info(run->trainer.dataset)->fingerprint);
+    for (size_t i = 0; i < params->count; i++) {
+        text_printf(out, "parameter %s:", params->items[i].name);
+        for (int d = 0; d < params->items[i].dims; d++) text_printf(out, " %lld", (long long)params->items[i].shape[d]);
+        text_add(out, "\n");
+    }
+}
+
+static status open_evaluation(struct run *run) {
+    struct trainer *t = &run->trainer;
+    const struct dataset_info *info = dataset_info(t->dataset);
+    size_t first, rows;
+    if (!t->validation) return OK;
+    struct dist_env env = evaluation_env(run);
+    if (is_elastic(run)) TRY(comm_create("auto", &env, NULL, run->config->dist.timeout, &run->alone));
+    sampler_evaluation_range(info->validation_rows, env.rank, env.world_size, &first, &rows);
+    struct evaluation_options options = {.metrics = &run->config->train.metrics,
+                                         .loss = t->loss,
+                                         .loss_config = run->config->loss.config,
+                                         .info = info,
+                                         .device = t->device,
+                                         .comm = run->alone ? run->alone : t->comm,
+                                         .output = &t->model->out,
+                                         .rows = rows};
+    return evaluation_create(&options, &t->evaluation);
+}
+
+static status open_elastic(struct run *run) {
+    struct trainer *t = &run->trainer;
+    const struct dataset_info *info = dataset_info(t->dataset);
+    struct elastic_options options = {.shards = run->config->sampler.shards,
+                                      .batch = (size_t)run->config->sampler.global_batch_size,
+                                      .rows = sampler_length(&run->config->sampler, info->train_rows, 1),
+                                      .model = t->model,
+                                      .loss = t->loss,
+                                      .loss_config = run->config->loss.config,
+                                      .input_size = info->input_size,
+                                      .target_bytes = dataset_target_bytes(info),
+                                      .comm = t->comm};
+    return elastic_create(&options, &t->elastic);
+}
+
+static status join_group(struct run *run) {
+    struct trainer *t = &run->trainer;
+    const struct dist_config *d = &run->config->dist;
+    if (run->env->world_size > 1) {
+        struct text beliefs = {0};
+        struct store_options options = {.timeout = d->timeout,
+                                        .hang = d->hang_timeout,
+                                        .log = run->any_log,
+                                        .overdue = run->options->overdue,
+                                        .stop_fd = run->options->stop_fd};
+        TRY(store_open_with(run->env, &options, &run->store));
+        t->pulse = store_pulse(run->store);
+        describe_beliefs(run, &beliefs);
+        status s = store_agree(run->store, "the config, the data or the model", text_string(&beliefs), d->timeout);
+        text_free(&beliefs);
+        TRY(s);
+    }
+    TRY(comm_create(dist_backend_name(d->backend), run->env, run->store, d->timeout, &t->comm));
+    struct params *params = &t->model->params;
+    TRY(ranges_create(params, &t->ranges));
+    if (run->env->world_size > 1) { /* where ranks share memory, nothing is copied to average */
+        void *gradients;
+        TRY(comm_alloc(t->comm, params->total * sizeof(float), &gradients));
+        params_use_gradients(params, t->device, gradients);
+    }
+    struct reducer_config buckets = {
+        .bucket_cap_mb = d->bucket_cap_mb, .first_bucket_mb = d->first_bucket_mb, .is_scattered = t->zero != NULL};
+    TRY(open_evaluation(run));
+    if (is_elastic(run)) return open_elastic(run);
+    return reducer_create(&buckets, t->ranges.ranges, t->ranges.count, params->gradients, t->comm, &t->reducer);
+}
+
+/* Mid-epoch, the place in the data depends on the number of ranks. */
+static status check_world_size(const struct run *run, const struct counters *c, const char *path) {
+    if (c->batch == 0 || c->world_size == run->env->world_size || is_elastic(run)) return OK;
+    return status_new(
+        STATUS_USAGE, "%s was saved in the middle of an epoch by %lld process%s; continue with --nproc %lld (now %d)",
+        path, (long long)c->world_size, c->world_size == 1 ? "" : "es", (long long)c->world_size, run->env->world_size);
+}
+
+static status load(struct run *run, struct checkpoint *checkpoint, const char *path) {
+    TRY(state_load(run->trainer.state, checkpoint, path));
+    TRY(check_world_size(run, &run->trainer.state->counters, path));
+    run->is_resumed = true;
+    return OK;
+}
+
+/* The newest checkpoint of the run folder, else the file that the config names, else none. Rank 0. */
+static status find_and_load(struct run *run) {
+    const char *resume = run->config->checkpoint.resume;
+    struct checkpoint *checkpoint = NULL;
+    char *path = NULL;
+    TRY(checkpoint_open_newest(run_folder_checkpoints(run->folder), run->log, &checkpoint, &path));
+    status s = OK;
+    if (checkpoint && strcmp(resume, "never") == 0) {
+        s = status_new(
+            STATUS_USAGE,
+            "%s has checkpoints and checkpoint.resume is never; use --fresh (the old folder is kept) or another "
+            "--run-dir",
+            run->folder_path);
+    } else if (checkpoint) {
+        s = load(run, checkpoint, path);
+    } else if (strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0) {
+        free(path);
+        path = strdup(resume);
+        s = checkpoint_open(resume, &checkpoint);
+        if (!s) s = load(run, checkpoint, resume);
+        run->trainer.state->counters.metrics_bytes = 0; /* another folder's file */
+    }
+    checkpoint_close(checkpoint);
+    const struct counters *c = &run->trainer.state->counters;
+    if (!s && run->is_resumed && !trainer_is_complete(run->config, c))
+        log_line(run->log, "resuming from %s: epoch %lld, step %lld", path, (long long)c->epoch, (long long)c->step);
+    free(path);
+    return s;
+}
+
+/* --fresh moves the old folder away, so what the new run starts from is read before: it may be missing, or lie in that
+ * folder. Rank 0. */
+static status load_before_fresh(struct run *run) {
+    const char *resume = run->config->checkpoint.resume;
+    if (strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0) {
+        struct checkpoint *checkpoint;
+        TRY(checkpoint_open(resume, &checkpoint));
+        status s = load(run, checkpoint, resume);
+        checkpoint_close(checkpoint);
+        run->trainer.state->counters.metrics_bytes = 0; /* another folder's file */
+        if (!s) log_line(run->log, "starting from %s", resume);
+        return s;
+    }
+    return run->config->model.init_from ? state_init_from(run->trainer.state, run->config->model.init_from) : OK;
+}
+
+/* Rank 0 opens the folder and loads; the state reaches the others by broadcast, so that only rank 0 needs the file. */
+static status resume(struct run *run) {
+    struct trainer *t = &run->trainer;
+    TRY(zero_gather(t->zero, t->state, t->comm)); /* what a checkpoint is read over */
+    if (is_first_rank(run)) {
+        bool is_fresh = run->options->is_fresh && !run->env->has_begun;
+        if (is_fresh) TRY(load_before_fresh(run));
+        TRY(run_folder_open(run->folder_path, is_fresh, run->config, run->log, &run->folder));
+        if (!is_fresh) TRY(find_and_load(run));
+        if (!is_fresh && !run->is_resumed && run->config->model.init_from)
+            TRY(state_init_from(t->state, run->config->model.init_from));
+        run->is_complete = run->is_resumed && trainer_is_complete(run->config, &t->state->counters);
+    }
+    struct counters *c = &t->state->counters;
+    c->world_size = run->env->world_size;
+    uint8_t flags[] = {run->is_resumed, run->is_complete};
+    TRY(comm_broadcast(t->comm, flags, sizeof flags, COMM_UINT8, 0));
+    run->is_resumed = flags[0];
+    run->is_complete = flags[1];
+    TRY(trainer_share_state(t));
+    launch_tell(TELL_RESUMED, 0, c->step, run->folder_path);
+    return OK;
+}
+
+static void log_start(struct run *run) {
+    const struct trainer *t = &run->trainer;
+    const struct dataset_info *info = dataset_info(t->dataset);
+    const char *backend = comm_describe(t->comm);
+    log_line(run->log, "%s: %zu parameters, %zu training rows, %zu validation rows", run->config->name,
+             t->model->params.elements, info->train_rows, info->validation_rows);
+    if (is_elastic(run))
+        log_line(run->log, "elastic: batches of %lld rows in %zu shards; the same bits on any number of processes",
+                 (long long)run->config->sampler.global_batch_size, run->config->sampler.shards);
+    log_line(run->log, "%d process%s on %s%s%s, %zu rows per batch and process, %zu batches per epoch",
+             run->env->world_size, run->env->world_size == 1 ? "" : "es", device_describe(t->device),
+             run->env->world_size > 1 ? ", gradients averaged by " : "", run->env->world_size > 1 ? backend : "",
+             t->batch, loader_batches(t->loader));
+}
+
+static status log_start_metrics(struct run *run) {
+    struct trainer *t = &run->trainer;
+    const struct counters *c = &t->state->counters;
+    const struct dataset_info *info = dataset_info(t->dataset);
+    metrics_begin(t->metrics, c->metrics_bytes ? "resume" : "start");
+    metrics_text(t->metrics, "name", run->config->name);
+    metrics_int(t->metrics, "world_size", run->env->world_size);
+    metrics_int(t->metrics, "parameters", (int64_t)t->model->params.elements);
+    metrics_int(t->metrics, "seed", run->config->seed);
+    metrics_int(t->metrics, "train_rows", (int64_t)info->train_rows);
+    metrics_int(t->metrics, "val_rows", (int64_t)info->validation_rows);
+    metrics_int(t->metrics, "batch_size", (int64_t)t->batch);
+    metrics_text(t->metrics, "device", device_describe(t->device));
+    metrics_text(t->metrics, "backend", comm_backend(t->comm));
+    metrics_text(t->metrics, "dataset_fingerprint", info->fingerprint);
+    metrics_int(t->metrics, "epoch", c->epoch);
+    metrics_int(t->metrics, "first_step", c->step + 1);
+    metrics_real(t->metrics, "startup_seconds", clock_seconds() - run->options->started);
+    return metrics_end(t->metrics);
+}
+
+/* The agents count restarts by it. Called by the saver's thread. */
+static void checkpoint_is_complete(void *pulse, int64_t step) {
+    pulse_saved(pulse, step);
+    launch_tell(TELL_SAVED, 0, step, "");
+}
+
+/* From here on the run folder belongs to this run. Rank 0. */
+static status open_outputs(struct run *run) {
+    struct trainer *t = &run->trainer;
+    const struct config *c = run->config;
+    TRY(run_folder_write_config(run->folder, text_string(&run->config_text)));
+    TRY(log_open_file(run->log, run_folder_log(run->folder)));
+    struct io_info metrics;
+    TRY(io_stat(run_folder_metrics(run->folder), &metrics));
+    if ((int64_t)metrics.size < t->state->counters.metrics_bytes)
+        log_warning(run->log,
+                    "%s is shorter than at the last save: lines of earlier steps are lost; the training itself is not",
+                    run_folder_metrics(run->folder));
+    TRY(metrics_open(run_folder_metrics(run->folder), t->state->counters.metrics_bytes, &t->metrics));
+    TRY(saver_create(run_folder_checkpoints(run->folder), c->checkpoint.keep, &t->saver));
+    saver_tell(t->saver, checkpoint_is_complete, t->pulse);
+    t->checkpoint_folder = run_folder_checkpoints(run->folder);
+    t->log = run->log;
+    t->report = (struct report){.log = run->log,
+                                .counts_steps = c->train.steps != SCHEMA_NO_INT,
+                                .total = c->train.steps != SCHEMA_NO_INT ? c->train.steps : c->train.epochs,
+                                .has_accuracy = t->loss->wants_classes};
+    log_start(run);
+    return log_start_metrics(run);
+}
+
+/* Rank 0. [failure]: of the run so far (a stop request is an end, too). */
+static status log_end(struct run *run, enum status_code code) {
+    struct trainer *t = &run->trainer;
+    const struct counters *c = &t->state->counters;
+    char hex[DIGEST_HEX_SIZE], duration[32];
+    state_sha256(t->state, hex);
+    metrics_begin(t->metrics, code == STATUS_STOPPED ? "stopped" : "end");
+    metrics_int(t->metrics, "epoch", c->epoch);
+    metrics_int(t->metrics, "step", c->step);
+    metrics_int(t->metrics, "samples", c->samples);
+    metrics_real(t->metrics, "seconds", c->seconds);
+    metrics_int(t->metrics, "best_epoch", c->best_epoch);
+    metrics_real(t->metrics, "best_value", c->best_value);
+    metrics_text(t->metrics, "state_sha256", hex);
+    TRY(metrics_end(t->metrics));
+    if (code == STATUS_STOPPED) return OK;
+    report_duration(c->seconds, duration);
+    const struct dataset_info *info = dataset_info(t->dataset);
+    bool has_accuracy = t->loss->wants_classes && info->validation_rows;
+    log_line(run->log, "done: %lld epochs, %lld steps in %s of training, %.0f samples/s", (long long)c->epoch,
+             (long long)c->step, duration, (double)c->samples / (c->seconds > 0 ? c->seconds : 1e-9));
+    if (t->result.rows > 0) {
+        struct text line = {0};
+        text_printf(&line, "validation: loss %.4f", t->result.loss);
+        if (has_accuracy) text_printf(&line, ", accuracy %.2f %%", 100 * t->result.accuracy);
+        text_printf(&line, " on %zu rows; best epoch %lld: ", info->validation_rows, (long long)c->best_epoch);
+        if (has_accuracy)
+            text_printf(&line, "accuracy %.2f %%", 100 * c->best_value);
+        else
+            text_printf(&line, "loss %.4f", c->best_value);
+        log_line(run->log, "%s", text_string(&line));
+        text_free(&line);
+        report_metrics(run->log, &t->result);
+    }
+    log_line(run->log, "checkpoint: the newest in %s; state sha256 %.16s", run_folder_checkpoints(run->folder), hex);
+    return OK;
+}
+
+static status train(struct run *run) {
+    struct trainer *t = &run->trainer;
+    if (is_first_rank(run)) TRY(open_outputs(run));
+    if (run->options->can_save) *run->options->can_save = 1;
+    status s = trainer_run(t);
+    log_progress(run->log, NULL);
+    if (!s || status_code(s) == STATUS_STOPPED) s = status_first(s, zero_gather(t->zero, t->state, t->comm));
+    if (t->metrics && (!s || status_code(s) == STATUS_STOPPED)) s = status_first(s, log_end(run, status_code(s)));
+    /* nobody leaves while another still needs an answer from it */
+    if (!s || status_code(s) == STATUS_STOPPED) s = status_first(s, comm_barrier(t->comm));
+    return s;
+}
+
+/* A finished run: nothing to train. If the process ended between its last checkpoint and its last line, that line is
+ * written now. */
+static status conclude(struct run *run) {
+    struct trainer *t = &run->trainer;
+    bool has_end;
+    TRY(zero_gather(t->zero, t->state, t->comm));
+    if (!is_first_rank(run)) return OK;
+    const struct counters *c = &t->state->counters;
+    TRY(metrics_ends_with(run_folder_metrics(run->folder), "end", &has_end));
+    if (!has_end) {
+        TRY(open_outputs(run));
+        TRY(log_end(run, STATUS_OK));
+    }
+    log_line(run->log,
+             "%s: complete (epoch %lld, step %lld); raise train.epochs or train.steps to go on, or use --fresh to "
+             "start over",
+             run->folder_path, (long long)c->epoch, (long long)c->step);
+    return OK;
+}
+
+static void tear_down(struct run *run, status *result) {
+    struct trainer *t = &run->trainer;
+    /* so that the others can name the cause when this rank's connections close */
+    if (run->store && *result && status_code(*result) != STATUS_STOPPED) store_report(run->store, *result);
+    reducer_destroy(t->reducer);
+    elastic_destroy(t->elastic);
+    ranges_free(&t->ranges);
+    comm_destroy(run->alone);
+    comm_destroy(t->comm);
+    saver_destroy(t->saver); /* its thread uses the store's pulse */
+    store_close(run->store);
+    *result = status_first(*result, metrics_close(t->metrics));
+    state_destroy(t->state);
+    optimizer_destroy(t->optimizer);
+    zero_destroy(t->zero);
+    loader_destroy(t->loader);
+    loader_destroy(t->validation);
+    evaluation_destroy(t->evaluation);
+    ema_destroy(t->ema);
+    model_destroy(t->model);
+    dataset_close(t->dataset);
+    device_destroy(t->device);
+    run_folder_close(run->folder);
+    text_free(&run->config_text);
+    free(run->folder_path);
+}
+
+static char *folder_path(const struct config *config, const struct run_options *options) {
+    struct text path = {0};
+    if (options->folder)
+        text_add(&path, options->folder);
+    else
+        text_printf(&path, "runs/%s", config->name);
+    while (path.length > 1 && path.data[path.length - 1] == '/') path.data[--path.length] = 0;
+    return path.data;
+}
+
+status run_train(const struct config *config, const struct dist_env *env, const struct run_options *options,
+                 struct log *log) {
+    struct run run = {.config = config,
+                      .env = env,
+                      .options = options,
+                      .log = env->rank == 0 ? log : NULL,
+                      .any_log = log,
+                      .folder_path = folder_path(config, options),
+                      .trainer = {.config = config, .stop = options->stop, .saved_step = -1}};
+    schema_write_yaml(&config_schema, config, &run.config_text);
+    status s = open_data_and_model(&run);
+    if (!s) s = join_group(&run);
+    if (!s) s = resume(&run);
+    if (!s && run.is_complete) {
+        s = conclude(&run);
+    } else if (!s) {
+        if (run.is_resumed) run.trainer.saved_step = trainer_moves(&run.trainer.state->counters);
+        s = train(&run);
+    }
+    tear_down(&run, &s);
+    return s;
+}

@@ -1,0 +1,151 @@
+/* The header of a safetensors file: its length, JSON (jansson: duplicates refused, depth bounded), then each tensor's
+ * type, shape and range. */
+#include "train/safetensors_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/io.h"
+
+#define MOST_HEADER_BYTES (100u << 20) /* as the reference implementation */
+
+static void from_f32(const unsigned char *from, float *to, size_t count) { memcpy(to, from, count * sizeof *to); }
+
+static void from_f64(const unsigned char *from, float *to, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        double value;
+        memcpy(&value, from + i * sizeof value, sizeof value);
+        to[i] = (float)value;
+    }
+}
+
+static void from_bf16(const unsigned char *from, float *to, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = (uint32_t)from[2 * i] << 16 | (uint32_t)from[2 * i + 1] << 24;
+        memcpy(&to[i], &bits, sizeof bits);
+    }
+}
+
+/* IEEE half: 5 bits of exponent, 10 of fraction */
+static float half(uint32_t h) {
+    uint32_t sign = (h & 0x8000u) << 16, exponent = h >> 10 & 31, fraction = h & 0x3ffu, bits;
+    float value;
+    if (exponent == 0) {
+        value = (float)fraction * 0x1p-24f;
+        return sign ? -value : value;
+    }
+    bits = sign | (exponent == 31 ? 255u : exponent + 112) << 23 | fraction << 13;
+    memcpy(&value, &bits, sizeof bits);
+    return value;
+}
+
+static void from_f16(const unsigned char *from, float *to, size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] = half((uint32_t)from[2 * i] | (uint32_t)from[2 * i + 1] << 8);
+}
+
+static const struct safetensors_dtype dtypes[] = {
+    {"F32", 4, from_f32}, {"F64", 8, from_f64}, {"F16", 2, from_f16}, {"BF16", 2, from_bf16}, {"I64", 8, NULL},
+    {"I32", 4, NULL},     {"I16", 2, NULL},     {"I8", 1, NULL},      {"U8", 1, NULL},        {"BOOL", 1, NULL},
+};
+
+status safetensors_bad(const struct safetensors *file, const char *name, const char *what) {
+    return status_new(STATUS_DATA, "%s: tensor '%s': %s", file->path, name, what);
+}
+
+static status read_shape(const struct safetensors *file, const char *name, const json_t *shape,
+                         struct safetensors_entry *out) {
+    out->dims = (int)json_array_size(shape);
+    out->count = 1;
+    if (!json_is_array(shape) || json_array_size(shape) > MODEL_MAX_DIMS)
+        return safetensors_bad(file, name, "its shape is not a list of at most 8 numbers");
+    for (int d = 0; d < out->dims; d++) {
+        const json_t *size = json_array_get(shape, (size_t)d);
+        out->shape[d] = json_integer_value(size);
+        if (!json_is_integer(size) || out->shape[d] < 0 || out->shape[d] > INT64_C(1) << 40)
+            return safetensors_bad(file, name, "its shape is not sensible");
+        if (__builtin_mul_overflow(out->count, (size_t)out->shape[d], &out->count))
+            return safetensors_bad(file, name, "its shape is not sensible");
+    }
+    return OK;
+}
+
+status safetensors_entry(const struct safetensors *file, const char *name, const json_t *entry,
+                         struct safetensors_entry *out) {
+    const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+    const json_t *offsets = json_object_get(entry, "data_offsets");
+    size_t bytes;
+    *out = (struct safetensors_entry){0};
+    for (size_t i = 0; dtype && i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(dtype, dtypes[i].name) == 0) out->dtype = &dtypes[i];
+    if (!out->dtype) return safetensors_bad(file, name, "its dtype is none of F32, F64, F16, BF16 or an integer type");
+    TRY(read_shape(file, name, json_object_get(entry, "shape"), out));
+    const json_t *from = json_array_get(offsets, 0), *to = json_array_get(offsets, 1);
+    if (json_array_size(offsets) != 2 || !json_is_integer(from) || !json_is_integer(to))
+        return safetensors_bad(file, name, "it has no data_offsets");
+    if (json_integer_value(from) < 0 || json_integer_value(to) < json_integer_value(from) ||
+        (uint64_t)json_integer_value(to) > file->data_size)
+        return safetensors_bad(file, name, "its numbers lie outside the file (is the file truncated?)");
+    out->offset = (size_t)json_integer_value(from);
+    if (__builtin_mul_overflow(out->count, out->dtype->bytes, &bytes) ||
+        bytes != (size_t)json_integer_value(to) - out->offset)
+        return safetensors_bad(file, name, "its data_offsets do not fit its shape");
+    return OK;
+}
+
+bool safetensors_is_tensor(const char *name) { return strcmp(name, "__metadata__") != 0; }
+
+static status check_tensors(const struct safetensors *file) {
+    const char *name;
+    json_t *entry;
+    json_object_foreach(file->header, name, entry) {
+        struct safetensors_entry found;
+        if (safetensors_is_tensor(name)) TRY(safetensors_entry(file, name, entry, &found));
+    }
+    return OK;
+}
+
+status safetensors_take(const char *name, const void *bytes, size_t size, struct safetensors *file) {
+    *file = (struct safetensors){.path = name};
+    uint64_t length;
+    if (size < sizeof length) return status_new(STATUS_DATA, "%s: not a safetensors file (too short)", name);
+    memcpy(&length, bytes, sizeof length);
+    if (length > size - sizeof length || length > MOST_HEADER_BYTES)
+        return status_new(STATUS_DATA,
+                          "%s: not a safetensors file, or truncated (its header would be longer than the file)", name);
+    json_error_t error;
+    file->header = json_loadb((const char *)bytes + sizeof length, (size_t)length, JSON_REJECT_DUPLICATES, &error);
+    if (!json_is_object(file->header))
+        return status_new(STATUS_DATA, "%s: its header is not JSON: %s", name, error.text);
+    file->data = (const unsigned char *)bytes + sizeof length + length;
+    file->data_size = size - sizeof length - (size_t)length;
+    return check_tensors(file);
+}
+
+static status read_bytes(const char *path, void **bytes, size_t *size) {
+    struct io_info info;
+    int fd;
+    TRY(io_stat(path, &info));
+    if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such file", path);
+    TRY(io_open(path, &fd));
+    status s = buffer_new((size_t)info.size, path, bytes);
+    if (!s) s = io_read(fd, path, *bytes, (size_t)info.size, NULL);
+    *size = (size_t)info.size;
+    return status_first(s, io_close(fd, path));
+}
+
+status safetensors_read(const char *path, struct safetensors *file) {
+    void *bytes = NULL;
+    size_t size = 0;
+    *file = (struct safetensors){.path = path};
+    status s = read_bytes(path, &bytes, &size);
+    if (!s) s = safetensors_take(path, bytes, size, file);
+    file->bytes = bytes;
+    return s;
+}
+
+void safetensors_close(struct safetensors *file) {
+    json_decref(file->header);
+    buffer_free(file->bytes);
+    *file = (struct safetensors){0};
+}

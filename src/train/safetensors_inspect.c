@@ -1,0 +1,65 @@
+/* What `ddptrain inspect` prints of a safetensors file. Tensors stand in the order of the file. */
+#include <math.h>
+
+#include "train/range.h"
+#include "train/safetensors.h"
+#include "train/safetensors_file.h"
+
+#define PIECE 4096 /* values converted at a time */
+
+static struct range range_of(const struct safetensors *file, const struct safetensors_entry *tensor) {
+    struct range range = RANGE_NONE;
+    float values[PIECE];
+    for (size_t i = 0; i < tensor->count; i += PIECE) {
+        size_t count = tensor->count - i < PIECE ? tensor->count - i : PIECE;
+        tensor->dtype->convert(file->data + tensor->offset + i * tensor->dtype->bytes, values, count);
+        for (size_t j = 0; j < count; j++) range_add(&range, (double)values[j]);
+    }
+    return range;
+}
+
+static void print_metadata(json_t *metadata, struct text *out) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(metadata, name, value) if (json_is_string(value))
+        text_printf(out, "%s  %s\n", name, json_string_value(value));
+}
+
+static status print_tensors(const struct safetensors *file, struct text *out) {
+    const char *name;
+    json_t *value;
+    size_t tensors = 0, values = 0;
+    text_add(out, "\n");
+    json_object_foreach(file->header, name, value) {
+        struct safetensors_entry tensor;
+        struct text kind = {0};
+        if (!safetensors_is_tensor(name)) continue;
+        TRY(safetensors_entry(file, name, value, &tensor));
+        text_printf(&kind, "%s (", tensor.dtype->name);
+        for (int d = 0; d < tensor.dims; d++) text_printf(&kind, "%s%lld", d ? ", " : "", (long long)tensor.shape[d]);
+        text_add(&kind, ")");
+        text_printf(out, "  %-28s %-22s", name, kind.data);
+        text_free(&kind);
+        if (tensor.dtype->convert) {
+            struct range range = range_of(file, &tensor);
+            range_print(&range, out);
+        }
+        text_add(out, "\n");
+        tensors++;
+        values += tensor.count;
+    }
+    text_printf(out, "\n%zu tensors, %zu values\n", tensors, values);
+    return OK;
+}
+
+status safetensors_inspect(const char *path, struct text *out) {
+    struct safetensors file;
+    status s = safetensors_read(path, &file);
+    if (!s) {
+        text_printf(out, "file    %s\nformat  safetensors\n", path);
+        print_metadata(json_object_get(file.header, "__metadata__"), out);
+        s = print_tensors(&file, out);
+    }
+    safetensors_close(&file);
+    return s;
+}

@@ -1,0 +1,236 @@
+/* One list of entries serves saving, loading and comparing. */
+#include "train/state.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/labels.h"
+#include "train/safetensors.h"
+#include "train/weights.h"
+
+static void add(struct state *state, struct entry entry) { state->entries[state->entry_count++] = entry; }
+
+static void add_tensors(struct state *state, const struct params *params, const char *group, float *flat) {
+    for (size_t i = 0; i < params->count; i++) {
+        const struct param *p = &params->items[i];
+        struct entry e = {.path = arena_printf(state->arena, "%s/%s", group, p->name),
+                          .type = ENTRY_FLOAT32,
+                          .dims = p->dims,
+                          .data = flat ? flat + p->offset : NULL};
+        memcpy(e.shape, p->shape, (size_t)p->dims * sizeof *e.shape);
+        add(state, e);
+    }
+}
+
+/* Counters that the first checkpoints do not have. */
+static bool is_newer(const char *name) {
+    return strncmp(name, "plateau_", 8) == 0 || strncmp(name, "skipped", 7) == 0 || strcmp(name, "epoch_scored") == 0;
+}
+
+static void add_counters(struct state *state) {
+    struct counters *c = &state->counters;
+    const struct {
+        const char *name;
+        int64_t *value;
+    } integers[] = {{"epoch", &c->epoch},
+                    {"batch", &c->batch},
+                    {"step", &c->step},
+                    {"samples", &c->samples},
+                    {"skipped", &c->skipped},
+                    {"skipped_in_row", &c->skipped_in_row},
+                    {"world_size", &c->world_size},
+                    {"metrics_bytes", &c->metrics_bytes},
+                    {"best_epoch", &c->best_epoch},
+                    {"plateau_bad_epochs", &c->plateau.bad_epochs},
+                    {"plateau_cooldown", &c->plateau.cooldown},
+                    {"plateau_reductions", &c->plateau.reductions}};
+    const struct {
+        const char *name;
+        double *value;
+    } reals[] = {
+        {"epoch_loss", &c->epoch_loss},     {"epoch_count", &c->epoch_count},     {"epoch_correct", &c->epoch_correct},
+        {"epoch_scored", &c->epoch_scored}, {"epoch_samples", &c->epoch_samples}, {"epoch_seconds", &c->epoch_seconds},
+        {"seconds", &c->seconds},           {"best_value", &c->best_value},       {"plateau_best", &c->plateau.best}};
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+        add(state, (struct entry){.path = arena_printf(state->arena, "state/%s", integers[i].name),
+                                  .type = ENTRY_INT64,
+                                  .data = integers[i].value,
+                                  .is_optional = is_newer(integers[i].name)});
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        add(state, (struct entry){.path = arena_printf(state->arena, "state/%s", reals[i].name),
+                                  .type = ENTRY_FLOAT64,
+                                  .data = reals[i].value,
+                                  .is_optional = is_newer(reals[i].name)});
+}
+
+/* The scaler is a fact about the data, kept for whoever uses the model later; a resume fits it again from the same
+ * rows. */
+static void add_scaler(struct state *state, const struct dataset *dataset) {
+    const double *mean, *scale;
+    size_t features;
+    dataset_scaler(dataset, &mean, &scale, &features);
+    if (features == 0) return;
+    const double *values[] = {mean, scale};
+    static const char *const paths[] = {"scaler/mean", "scaler/scale"};
+    for (int i = 0; i < 2; i++) {
+        double *copy = arena_alloc(state->arena, features * sizeof *copy);
+        memcpy(copy, values[i], features * sizeof *copy);
+        add(state, (struct entry){
+                       .path = paths[i], .type = ENTRY_FLOAT64, .dims = 1, .shape = {(int64_t)features}, .data = copy});
+    }
+}
+
+status state_create(struct model *model, struct optimizer *optimizer, const struct ema *ema,
+                    const struct dataset *dataset, const char *config_text, struct state **out) {
+    struct arena *arena = arena_create();
+    struct state *s = arena_alloc(arena, sizeof *s);
+    s->arena = arena;
+    s->model = model;
+    s->optimizer = optimizer;
+    s->ema = ema;
+    s->counters.best_value = s->counters.plateau.best = NAN;
+    s->entries = arena_alloc(arena, (model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + 32) *
+                                        sizeof *s->entries);
+    add_tensors(s, &model->params, "model", model->params.values);
+    add_tensors(s, &model->buffers, "model", model->buffers.values);
+    for (size_t i = 0; i < optimizer->buffer_count; i++) {
+        s->optimizer_first[i] = s->entry_count;
+        s->optimizer_whole[i] = optimizer->shard ? NULL : optimizer->buffers[i];
+        add_tensors(s, &model->params, arena_printf(arena, "optimizer/%s", optimizer->buffer_names[i]),
+                    s->optimizer_whole[i]);
+    }
+    if (ema) add_tensors(s, &model->params, "ema", ema->values);
+    add_counters(s);
+    add_scaler(s, dataset);
+    add(s, (struct entry){.path = "data/fingerprint",
+                          .type = ENTRY_TEXT,
+                          .data = arena_copy(arena, dataset_info(dataset)->fingerprint)});
+    const char *vocabulary = dataset_vocabulary(dataset);
+    if (vocabulary)
+        add(s, (struct entry){.path = "data/vocabulary", .type = ENTRY_TEXT, .data = arena_copy(arena, vocabulary)});
+    struct string_list labels = dataset_labels(dataset);
+    if (labels.count)
+        add(s,
+            (struct entry){
+                .path = "data/labels", .type = ENTRY_TEXT, .data = labels_write(arena, &labels), .is_optional = true});
+    add(s, (struct entry){.path = "config", .type = ENTRY_TEXT, .data = arena_copy(arena, config_text)});
+    *out = s;
+    return OK;
+}
+
+static void forget_loaded(struct state *state) {
+    free(state->loaded_config);
+    free(state->loaded_fingerprint);
+    free(state->loaded_vocabulary);
+    free(state->loaded_labels);
+    state->loaded_config = state->loaded_fingerprint = state->loaded_vocabulary = state->loaded_labels = NULL;
+}
+
+void state_destroy(struct state *state) {
+    if (!state) return;
+    forget_loaded(state);
+    arena_destroy(state->arena);
+}
+
+void state_set_optimizer(struct state *state, size_t index, float *whole) {
+    const struct params *params = &state->model->params;
+    state->optimizer_whole[index] = whole;
+    for (size_t i = 0; i < params->count; i++)
+        state->entries[state->optimizer_first[index] + i].data = whole ? whole + params->items[i].offset : NULL;
+}
+
+static bool is(const struct entry *entry, const char *path) { return strcmp(entry->path, path) == 0; }
+
+/* Text and scaler are read beside the state, not over it. */
+static struct entry *entries_for_loading(struct state *state) {
+    struct entry *entries = arena_alloc(state->arena, state->entry_count * sizeof *entries);
+    memcpy(entries, state->entries, state->entry_count * sizeof *entries);
+    for (size_t i = 0; i < state->entry_count; i++) {
+        struct entry *e = &entries[i];
+        if (is(e, "config"))
+            e->data = &state->loaded_config;
+        else if (is(e, "data/fingerprint"))
+            e->data = &state->loaded_fingerprint;
+        else if (is(e, "data/vocabulary"))
+            e->data = &state->loaded_vocabulary;
+        else if (is(e, "data/labels"))
+            e->data = &state->loaded_labels;
+        else if (strncmp(e->path, "scaler/", 7) == 0)
+            e->data = arena_alloc(state->arena, (size_t)e->shape[0] * sizeof(double));
+    }
+    return entries;
+}
+
+static status check_fingerprint(const struct state *state, struct checkpoint *checkpoint, const char *path) {
+    char *before = NULL, *now = NULL;
+    for (size_t i = 0; i < state->entry_count; i++)
+        if (is(&state->entries[i], "data/fingerprint")) now = state->entries[i].data;
+    struct entry wanted = {.path = "data/fingerprint", .type = ENTRY_TEXT, .data = &before};
+    TRY(checkpoint_read(checkpoint, &wanted, 1, NULL));
+    status s = OK;
+    if (strcmp(before, now) != 0)
+        s = status_new(
+            STATUS_DATA,
+            "%s: it was trained on other data (fingerprint %.12s..., now %.12s...); use the same dataset, or "
+            "--fresh to start over",
+            path, before, now);
+    free(before);
+    return s;
+}
+
+status state_load(struct state *state, struct checkpoint *checkpoint, const char *path) {
+    static const char *const complete[] = {"model", "optimizer", "ema", NULL};
+    TRY(check_fingerprint(state, checkpoint, path));
+    forget_loaded(state);
+    struct entry *entries = entries_for_loading(state);
+    return checkpoint_read(checkpoint, entries, state->entry_count, complete);
+}
+
+static status init_from_checkpoint(struct state *state, const char *path) {
+    struct checkpoint *checkpoint;
+    TRY(checkpoint_open(path, &checkpoint));
+    status s = weights_load(state->model, checkpoint, false);
+    checkpoint_close(checkpoint);
+    return s;
+}
+
+/* A tied weight has a name in each layer that uses it. */
+static status init_from_safetensors(struct state *state, const char *path) {
+    const struct model *model = state->model;
+    const struct params *sets[] = {&model->params, &model->buffers};
+    struct safetensors_alias *aliases = arena_alloc(state->arena, (model->layer_count + 1) * sizeof *aliases);
+    struct safetensors_target target = {.sets = sets, .set_count = 2, .aliases = aliases};
+    for (size_t i = 0; i < model->layer_count; i++)
+        if (model->layers[i].tied_count)
+            aliases[target.alias_count++] =
+                (struct safetensors_alias){arena_printf(state->arena, "%s.weight", model->layers[i].name),
+                                           model->params.items[model->layers[i].tied].name};
+    return safetensors_load(path, &target);
+}
+
+status state_init_from(struct state *state, const char *path) {
+    const char *dot = strrchr(path, '.');
+    bool is_safetensors = dot && strcmp(dot, ".safetensors") == 0;
+    return is_safetensors ? init_from_safetensors(state, path) : init_from_checkpoint(state, path);
+}
+
+static void add_params(struct digest *digest, const struct params *params, const float *flat) {
+    for (size_t i = 0; i < params->count; i++)
+        digest_add(digest, flat + params->items[i].offset, params->items[i].count * sizeof *flat);
+}
+
+void state_sha256(const struct state *state, char hex[DIGEST_HEX_SIZE]) {
+    struct digest digest;
+    uint8_t hash[DIGEST_SIZE];
+    const struct params *params = &state->model->params;
+    const struct counters *c = &state->counters;
+    int64_t counts[] = {c->epoch, c->batch, c->step, c->samples};
+    digest_start(&digest);
+    add_params(&digest, params, params->values);
+    add_params(&digest, &state->model->buffers, state->model->buffers.values);
+    for (size_t i = 0; i < state->optimizer->buffer_count; i++) add_params(&digest, params, state->optimizer_whole[i]);
+    digest_add(&digest, counts, sizeof counts);
+    digest_finish(&digest, hash);
+    digest_hex(hash, hex);
+}

@@ -1,0 +1,68 @@
+/* state: everything a run is besides its config: parameters, buffers, optimizer state and counters. What a checkpoint
+ * holds, what a resume restores, what state_sha256 covers. */
+#ifndef TRAIN_STATE_H
+#define TRAIN_STATE_H
+
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/digest.h"
+#include "data/dataset.h"
+#include "model/model.h"
+#include "train/checkpoint.h"
+#include "train/ema.h"
+#include "train/optimizer.h"
+#include "train/schedule.h"
+
+/* Fixed-size, so that rank 0 can broadcast it as bytes. */
+struct counters {
+    int64_t epoch;                   /* epochs finished */
+    int64_t batch;                   /* micro-batches done in the current epoch */
+    int64_t step;                    /* optimizer updates done */
+    int64_t samples;                 /* rows seen by all ranks */
+    int64_t skipped, skipped_in_row; /* steps that were not applied because numbers were not finite */
+    int64_t world_size;
+    int64_t metrics_bytes; /* size of metrics.jsonl at the save */
+    /* the current epoch so far */
+    double epoch_loss, epoch_count, epoch_correct, epoch_scored, epoch_samples, epoch_seconds;
+    /* the run so far */
+    double seconds;
+    double best_value; /* of the validation accuracy or loss (training loss without validation rows); NAN: none yet */
+    int64_t best_epoch;
+    struct plateau plateau;
+};
+
+struct state {
+    struct counters counters;
+    struct model *model;
+    struct optimizer *optimizer;
+    const struct ema *ema;                         /* NULL: none */
+    float *optimizer_whole[OPTIMIZER_MAX_BUFFERS]; /* its buffers, (params->total) each; NULL: they are shared out */
+    size_t optimizer_first[OPTIMIZER_MAX_BUFFERS]; /* their first entries */
+    struct entry *entries; /* for checkpoint_write and checkpoint_read; they point into the objects above */
+    size_t entry_count;
+    char *loaded_config, *loaded_fingerprint, *loaded_vocabulary, *loaded_labels; /* filled by state_load */
+    struct arena *arena;
+};
+
+/* Names every part of the state. [config_text]: the resolved config; [dataset]: its scaler, fingerprint and
+ * vocabulary (of a text: "data/vocabulary", as data/vocabulary.h reads it) are kept too. */
+status state_create(struct model *model, struct optimizer *optimizer, const struct ema *ema,
+                    const struct dataset *dataset, const char *config_text, struct state **out);
+void state_destroy(struct state *state); /* takes NULL */
+
+/* Where the optimizer's buffer [index] stands as a whole, for a state whose ranks share it; NULL: nowhere. */
+void state_set_optimizer(struct state *state, size_t index, float *whole);
+
+/* Restores parameters, optimizer state and counters, or changes nothing: a checkpoint of another model, optimizer or
+ * dataset is STATUS_DATA with every difference. [path] for messages. */
+status state_load(struct state *state, struct checkpoint *checkpoint, const char *path);
+
+/* Replaces the parameters (and buffers) by those of [path], a .safetensors file or a checkpoint, or changes nothing:
+ * every name and shape that differs is a line of the STATUS_DATA failure. */
+status state_init_from(struct state *state, const char *path);
+
+/* SHA-256 (hex) of parameters, buffers, optimizer state and the counters epoch, batch, step and samples. */
+void state_sha256(const struct state *state, char hex[DIGEST_HEX_SIZE]);
+
+#endif

@@ -1,0 +1,632 @@
+/* A step reads as it happens: zero, load, forward, backward, reduce, clip, update. Everything was allocated before. */
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "train/recovery.h"
+
+/* What one optimizer update saw; after share_sums the same on all ranks. */
+struct update {
+    struct loss_sums sums;
+    double rows;
+    double stops; /* ranks that were asked to stop */
+    /* ranks that found a loss, an averaged gradient or a running statistic that is not finite */
+    double bad_losses, bad_gradients, bad_statistics;
+    double seconds;
+    size_t batches; /* micro-batches taken from the loader */
+};
+
+bool trainer_is_complete(const struct config *config, const struct counters *counters) {
+    if (config->train.epochs != SCHEMA_NO_INT) return counters->epoch >= config->train.epochs;
+    return counters->step >= config->train.steps;
+}
+
+static int64_t steps_per_epoch(const struct trainer *t) {
+    int64_t batches = (int64_t)loader_batches(t->loader), group = t->config->train.accumulate;
+    return (batches + group - 1) / group;
+}
+
+static int64_t total_steps(const struct trainer *t) {
+    const struct train_config *c = &t->config->train;
+    return c->steps != SCHEMA_NO_INT ? c->steps : c->epochs * steps_per_epoch(t);
+}
+
+static int64_t total_epochs(const struct trainer *t) {
+    const struct train_config *c = &t->config->train;
+    return c->epochs != SCHEMA_NO_INT ? c->epochs : (c->steps + steps_per_epoch(t) - 1) / steps_per_epoch(t);
+}
+
+static struct schedule_progress progress_of(const struct trainer *t) {
+    const struct counters *c = &t->state->counters;
+    return (struct schedule_progress){.epoch = c->epoch,
+                                      .steps = c->step,
+                                      .total_epochs = total_epochs(t),
+                                      .total_steps = total_steps(t),
+                                      .reductions = c->plateau.reductions};
+}
+
+static double scheduled_lr(const void *trainer, double base_lr) {
+    const struct trainer *t = trainer;
+    struct schedule_progress progress = progress_of(t);
+    return schedule_lr(&t->config->schedule, base_lr, &progress);
+}
+
+/* The optimizer's own rate, for the log. */
+static double current_lr(const struct trainer *t) {
+    return scheduled_lr(t, optimizer_settings(&t->config->optimizer).lr);
+}
+
+static bool is_accuracy_known(const struct trainer *t) { return t->loss->wants_classes; }
+
+/* The random numbers of a pass are named by its place in the run, not drawn in order. */
+struct pass trainer_pass(const struct trainer *t, size_t rows, bool is_training) {
+    const struct counters *c = &t->state->counters;
+    return (struct pass){.device = t->device,
+                         .rows = rows,
+                         .is_training = is_training,
+                         .draws = {.seed = (uint64_t)t->config->seed,
+                                   .step = (uint64_t)(c->epoch * (int64_t)loader_batches(t->loader) + c->batch),
+                                   .first_row = (uint64_t)comm_rank(t->comm),
+                                   .row_stride = (uint64_t)comm_world_size(t->comm)}};
+}
+
+/* Micro-batches of the update that starts now: accumulate, fewer at the end of an epoch. */
+static size_t group_size(const struct trainer *t) {
+    size_t left = loader_batches(t->loader) - (size_t)t->state->counters.batch;
+    size_t group = (size_t)t->config->train.accumulate;
+    return left < group ? left : group;
+}
+
+/* Rows of batch number [index] of an epoch on [rank]. */
+static size_t rows_of_batch(const struct trainer *t, size_t index, int rank) {
+    size_t rows = dataset_info(t->dataset)->train_rows, first = index * t->batch;
+    size_t length = sampler_own_length(&t->config->sampler, rows, rank, comm_world_size(t->comm));
+    size_t left = length > first ? length - first : 0;
+    return left < t->batch ? left : t->batch;
+}
+
+/* The mean over ranks of their rows in batch number [index]. */
+static double mean_rows(const struct trainer *t, size_t index) {
+    int world = comm_world_size(t->comm);
+    size_t rows = 0;
+    if (!t->config->sampler.uneven) return (double)rows_of_batch(t, index, 0);
+    for (int r = 0; r < world; r++) rows += rows_of_batch(t, index, r);
+    return (double)rows / world;
+}
+
+/* What a micro-batch of [rows] counts in its update; gradients are averaged over ranks afterwards. `samples`, and ranks
+ * with unequal rows, need the rows of all: only the last batch of an epoch may be short. */
+static float batch_weight(const struct trainer *t, size_t rows, double group_rows) {
+    const struct train_config *c = &t->config->train;
+    if (c->accumulate_weighting == WEIGHTING_SAMPLES) return (float)((double)rows / group_rows);
+    if (!t->config->sampler.uneven) return 1.0f / (float)c->accumulate;
+    return (float)((double)rows / (mean_rows(t, (size_t)t->state->counters.batch) * (double)c->accumulate));
+}
+
+static void gradient_is_ready(void *trainer, size_t param) {
+    struct trainer *t = trainer;
+    reducer_ready(t->reducer, t->ranges.index_of[param]);
+}
+
+/* What layers ask for in the middle of a pass; the failure waits until the pass is over. */
+static void sum_over_ranks(void *trainer, double *values, size_t count) {
+    struct trainer *t = trainer;
+    if (!t->all_sum_failure) t->all_sum_failure = comm_all_reduce(t->comm, values, count, COMM_FLOAT64, COMM_SUM);
+}
+
+static status take_failure(struct trainer *t) {
+    status failure = t->all_sum_failure;
+    t->all_sum_failure = OK;
+    return failure;
+}
+
+/* A rank without rows of this batch takes part with zeros. */
+static void sit_out(struct trainer *t) {
+    for (size_t i = t->ranges.count; i-- > 0;) reducer_ready(t->reducer, i);
+}
+
+/* load, forward, loss, backward of one micro-batch; the last one of a group reduces while it goes back */
+static status micro_batch(struct trainer *t, struct update *update, double group_rows, bool is_last) {
+    struct batch batch;
+    pulse_phase(t->pulse, PULSE_LOADING);
+    TRY(loader_next(t->loader, &batch));
+    if (batch.rows == 0 && !t->config->sampler.uneven)
+        return status_new(STATUS_BUG, "the loader ended an epoch before its time");
+    if (batch.rows > 0) {
+        struct pass pass = trainer_pass(t, batch.rows, true);
+        pass.all_sum = comm_world_size(t->comm) > 1 ? &t->all_sum : NULL;
+        pulse_phase(t->pulse, PULSE_FORWARD);
+        const float *output = model_forward(t->model, &pass, batch.inputs);
+        TRY(take_failure(t));
+        t->loss->run(t->config->loss.config, t->device, &t->model->out, output, batch.targets, batch.rows,
+                     batch_weight(t, batch.rows, group_rows), model_output_gradient(t->model), &update->sums);
+        pulse_phase(t->pulse, PULSE_BACKWARD);
+        model_backward(t->model, &pass, batch.inputs, is_last ? gradient_is_ready : NULL, t);
+        TRY(take_failure(t));
+    } else if (is_last) {
+        sit_out(t);
+    }
+    update->rows += (double)batch.rows;
+    t->state->counters.batch++;
+    return OK;
+}
+
+static status forward_backward(struct trainer *t, struct update *update) {
+    size_t first = (size_t)t->state->counters.batch;
+    double group_rows = 0;
+    update->batches = group_size(t);
+    for (size_t i = 0; i < update->batches; i++) group_rows += mean_rows(t, first + i);
+    params_zero_gradients(&t->model->params);
+    reducer_start(t->reducer);
+    for (size_t i = 0; i < update->batches; i++) TRY(micro_batch(t, update, group_rows, i + 1 == update->batches));
+    return reducer_finish(t->reducer);
+}
+
+/* The same in shards: one batch, since accumulation is what shards are. */
+static status forward_backward_shards(struct trainer *t, struct update *update) {
+    size_t number = (size_t)t->state->counters.batch;
+    struct batch batch;
+    pulse_phase(t->pulse, PULSE_LOADING);
+    TRY(loader_next(t->loader, &batch));
+    pulse_phase(t->pulse, PULSE_FORWARD);
+    struct pass pass = trainer_pass(t, batch.rows, true);
+    TRY(elastic_run(t->elastic, &batch, number, &pass));
+    update->batches = 1;
+    update->rows = (double)batch.rows;
+    t->state->counters.batch++;
+    return OK;
+}
+
+static bool are_finite(const struct trainer *t, const struct params *params) {
+    return device_ops(t->device)->is_finite(t->device, params->values, params->total);
+}
+
+static bool is_state_check_due(const struct trainer *t) {
+    int64_t every = t->config->train.check_state_every;
+    return every > 0 && t->state->counters.step % every == 0 && comm_world_size(t->comm) > 1;
+}
+
+#define COUNTS 5
+
+/* One small word rides with every step, so that all ranks decide the same in the same step. */
+static status share_sums(struct trainer *t, struct update *update) {
+    enum { SUMS = sizeof update->sums / sizeof(double), MOST = SUMS + COUNTS + AGREEMENT_WORD };
+    bool checks_state = is_state_check_due(t);
+    double word[MOST], *counts = word + SUMS, *hash = counts + COUNTS;
+    size_t count = COUNTS + (checks_state ? AGREEMENT_WORD : 0);
+    memcpy(word, &update->sums, sizeof update->sums);
+    counts[0] = update->rows;
+    counts[1] = t->stop && *t->stop ? 1 : 0;
+    counts[2] = isfinite(update->sums.loss) ? 0 : 1;
+    counts[3] = update->bad_gradients;
+    counts[4] = are_finite(t, &t->model->buffers) ? 0 : 1;
+    if (checks_state) agreement_put(agreement_hash(t->state, false), hash);
+    if (t->elastic)
+        TRY(elastic_share(t->elastic, &update->sums, counts, count));
+    else
+        TRY(comm_all_reduce(t->comm, word, SUMS + count, COMM_FLOAT64, COMM_SUM));
+    if (!t->elastic) memcpy(&update->sums, word, sizeof update->sums);
+    update->rows = counts[0];
+    update->stops = counts[1];
+    update->bad_losses = counts[2] + (isfinite(update->sums.loss) ? 0 : 1);
+    update->bad_gradients = counts[3];
+    update->bad_statistics = counts[4];
+    if (!checks_state || agreement_holds(hash, comm_world_size(t->comm))) return OK;
+    return agreement_check(t->state, false, t->comm);
+}
+
+/* The same on all ranks: the averaged gradients are. */
+static bool is_norm_needed(const struct trainer *t) {
+    int64_t every = t->config->train.log_every;
+    return t->config->train.clip_grad_norm > 0 || (every > 0 && (t->state->counters.step + 1) % every == 0);
+}
+
+/* Each rank has only its cuts of the averaged gradients. */
+static bool are_gradients_shared(const struct trainer *t) { return t->zero && !t->elastic; }
+
+/* This rank's share of looking whether the averaged gradients are finite, where no norm would show it. */
+static bool is_share_finite(const struct trainer *t) {
+    const struct params *params = &t->model->params;
+    size_t world = (size_t)comm_world_size(t->comm), rank = (size_t)comm_rank(t->comm);
+    if (are_gradients_shared(t)) return zero_is_finite(t->zero, t->device, params->gradients);
+    size_t begin = params->total * rank / world, end = params->total * (rank + 1) / world;
+    return device_ops(t->device)->is_finite(t->device, params->gradients + begin, end - begin);
+}
+
+/* The squared norm of the parameters' norms, as clip_grad_norm_ takes it. */
+static status squared_norm(const struct trainer *t, double *squares) {
+    const struct params *params = &t->model->params;
+    if (are_gradients_shared(t)) return zero_squared_norm(t->zero, params, t->comm, squares);
+    *squares = 0;
+    for (size_t i = 0; i < params->count; i++) {
+        if (params->items[i].is_frozen) continue;
+        double norm =
+            (double)device_ops(t->device)->norm(t->device, params_gradient(params, i), params->items[i].count);
+        *squares += norm * norm;
+    }
+    return OK;
+}
+
+/* clip_grad_norm_: the coefficient is max / (norm + 1e-6), at most 1. Without clipping the norm is taken only where it
+ * is logged, on rank 0. clip_grad_value_ comes first, so that the norm is that of what is used. Whatever the norm is
+ * needed for, it also shows whether the gradients are finite. */
+static status measure_gradients(struct trainer *t, struct update *update) {
+    const struct params *params = &t->model->params;
+    double limit = t->config->train.clip_grad_value, most = t->config->train.clip_grad_norm;
+    t->clip = 1;
+    t->grad_norm = NAN;
+    if (limit > 0) device_ops(t->device)->optimizers->clamp(t->device, (float)limit, params->gradients, params->total);
+    if (!is_norm_needed(t)) {
+        update->bad_gradients = is_share_finite(t) ? 0 : 1;
+        return OK;
+    }
+    if (most <= 0 && !t->metrics && !are_gradients_shared(t)) return OK;
+    double squares;
+    TRY(squared_norm(t, &squares));
+    float norm = (float)sqrt(squares);
+    update->bad_gradients = isfinite(norm) ? 0 : 1;
+    t->grad_norm = (double)norm;
+    if (most <= 0) return OK;
+    float coefficient = (float)most / (norm + 1e-6f);
+    t->clip = coefficient < 1 ? coefficient : 1;
+    return OK;
+}
+
+static status log_step(struct trainer *t, const struct update *update, double lr) {
+    const struct counters *c = &t->state->counters;
+    if (t->metrics) pulse_phase(t->pulse, PULSE_LOGGING);
+    double loss = update->sums.loss / update->sums.count;
+    double elapsed = c->epoch_seconds > 0 ? c->epoch_seconds : update->seconds;
+    double done = (double)c->step / (double)total_steps(t);
+    report_step(&t->report, done, c->epoch + 1, c->step, loss, c->epoch_samples / elapsed);
+    int64_t every = t->config->train.log_every;
+    if (!t->metrics || every == 0 || c->step % every != 0) return OK;
+    metrics_begin(t->metrics, "step");
+    metrics_int(t->metrics, "epoch", c->epoch);
+    metrics_int(t->metrics, "step", c->step);
+    metrics_real(t->metrics, "loss", loss);
+    metrics_real(t->metrics, "lr", lr);
+    metrics_real(t->metrics, "grad_norm", t->grad_norm);
+    metrics_int(t->metrics, "samples", (int64_t)update->rows);
+    metrics_real(t->metrics, "seconds", update->seconds);
+    return metrics_end(t->metrics);
+}
+
+static void count_step(struct trainer *t, const struct update *update) {
+    struct counters *c = &t->state->counters;
+    c->step++;
+    c->skipped_in_row = 0;
+    c->samples += (int64_t)update->rows;
+    c->epoch_loss += update->sums.loss;
+    c->epoch_count += update->sums.count;
+    c->epoch_correct += update->sums.correct;
+    c->epoch_scored += update->sums.scored;
+    c->epoch_samples += update->rows;
+    c->epoch_seconds += update->seconds;
+    c->seconds += update->seconds;
+}
+
+static struct guard_place place_of_group(const struct trainer *t) {
+    return (struct guard_place){t->state->counters.epoch, t->state->counters.batch};
+}
+
+/* A group that a roll-back leaves out. */
+static status pass_over(struct trainer *t) {
+    t->state->counters.batch += (int64_t)group_size(t);
+    t->state->counters.skipped++;
+    return loader_seek(t->loader, t->state->counters.epoch, (size_t)t->state->counters.batch);
+}
+
+/* NULL: all is finite. */
+static const char *what_is_bad(const struct update *update) {
+    if (update->bad_losses > 0) return "the loss is";
+    if (update->bad_gradients > 0) return "gradients are";
+    return update->bad_statistics > 0 ? "running statistics are" : NULL;
+}
+
+static status train_step(struct trainer *t, bool *must_stop) {
+    struct update update = {0};
+    struct schedule_progress progress = progress_of(t);
+    double momentum = schedule_momentum(&t->config->schedule, &progress);
+    double start = clock_seconds(), lr = current_lr(t);
+    t->last_group = place_of_group(t);
+    agreement_fault(&t->flip, t->state, comm_rank(t->comm));
+    guard_keep_buffers(t->guard, &t->model->buffers);
+    TRY(t->elastic ? forward_backward_shards(t, &update) : forward_backward(t, &update));
+    TRY(measure_gradients(t, &update));
+    TRY(share_sums(t, &update));
+    *must_stop = update.stops > 0;
+    const char *bad = what_is_bad(&update);
+    if (bad) pulse_phase(t->pulse, PULSE_LOADING); /* it may read a checkpoint */
+    if (bad) return recovery_run(t, &(struct bad_step){t->last_group, update.batches, bad});
+    pulse_phase(t->pulse, PULSE_UPDATING);
+    optimizer_step(t->optimizer, &t->model->params, t->state->counters.step + 1, scheduled_lr, t, momentum, t->clip);
+    TRY(zero_share_values(t->zero, &t->model->params, t->comm));
+    ema_update(t->ema, &t->model->params, t->state->counters.step + 1);
+    update.seconds = clock_seconds() - start;
+    count_step(t, &update);
+    pulse_step(t->pulse, t->state->counters.step, update.seconds);
+    return log_step(t, &update, lr);
+}
+
+int64_t trainer_moves(const struct counters *c) { return c->step + c->skipped; }
+
+status trainer_share_state(struct trainer *t) {
+    const struct params *params = &t->model->params;
+    TRY(comm_broadcast(t->comm, &t->state->counters, sizeof t->state->counters, COMM_UINT8, 0));
+    TRY(comm_broadcast(t->comm, params->values, params->total, COMM_FLOAT32, 0));
+    TRY(trainer_share_buffers(t));
+    if (t->ema) TRY(comm_broadcast(t->comm, t->ema->values, params->total, COMM_FLOAT32, 0));
+    if (t->zero) return zero_scatter(t->zero, t->state, t->comm);
+    for (size_t i = 0; i < t->optimizer->buffer_count; i++)
+        TRY(comm_broadcast(t->comm, t->optimizer->buffers[i], params->total, COMM_FLOAT32, 0));
+    return OK;
+}
+
+status trainer_share_buffers(struct trainer *t) {
+    const struct params *buffers = &t->model->buffers;
+    return buffers->total ? comm_broadcast(t->comm, buffers->values, buffers->total, COMM_FLOAT32, 0) : OK;
+}
+
+/* The validation rows, each once over all ranks; with the average of the weights where that is asked for. */
+static status evaluate(struct trainer *t, struct evaluation_result *result) {
+    struct batch batch;
+    pulse_phase(t->pulse, PULSE_EVALUATING);
+    TRY(trainer_share_buffers(t));
+    status s = loader_seek(t->validation, 0, 0);
+    evaluation_start(t->evaluation);
+    ema_swap(t->ema, &t->model->params);
+    while (!s && !(s = loader_next(t->validation, &batch)) && batch.rows > 0) {
+        struct pass pass = trainer_pass(t, batch.rows, false);
+        pulse_phase(t->pulse, PULSE_EVALUATING);
+        evaluation_add(t->evaluation, model_forward(t->model, &pass, batch.inputs), batch.targets, batch.rows);
+    }
+    ema_swap(t->ema, &t->model->params);
+    return s ? s : evaluation_finish(t->evaluation, result);
+}
+
+/* The best epoch is that of the highest validation accuracy, else the lowest validation loss, else the lowest training
+ * loss. */
+static void remember_best(struct trainer *t, const struct epoch_report *e) {
+    struct counters *c = &t->state->counters;
+    bool by_accuracy = e->has_validation && is_accuracy_known(t);
+    double value = by_accuracy ? e->validation_accuracy : e->has_validation ? e->validation_loss : e->train_loss;
+    bool is_better = by_accuracy ? value > c->best_value : value < c->best_value;
+    if (isnan(value) || (!isnan(c->best_value) && !is_better)) return;
+    c->best_value = value;
+    c->best_epoch = e->epoch;
+}
+
+/* Shows the schedule the number that it watches, if this epoch has it. The same on every rank; an evaluation that is
+ * there only because the run ends does not count, so that a longer run would be the same until here. */
+static void observe(struct trainer *t, const struct epoch_report *e, bool is_whole) {
+    const struct variant *schedule = &t->config->schedule;
+    struct plateau *plateau = &t->state->counters.plateau;
+    enum schedule_monitor monitor = schedule_monitor(schedule);
+    int64_t every = t->config->train.evaluate_every;
+    if (!is_whole || isnan(e->train_loss)) return; /* NAN: every step of the epoch was skipped */
+    if (monitor == MONITOR_TRAIN_LOSS) schedule_observe(schedule, plateau, e->train_loss);
+    if (!e->has_validation || every == 0 || e->epoch % every != 0) return;
+    if (monitor == MONITOR_VAL_LOSS) schedule_observe(schedule, plateau, e->validation_loss);
+    if (monitor == MONITOR_VAL_ACCURACY) schedule_observe(schedule, plateau, e->validation_accuracy);
+}
+
+/* "val_f1" and its like */
+static void log_evaluation(struct trainer *t) {
+    const struct evaluation_result *r = &t->result;
+    char name[64];
+    for (size_t i = 0; i < r->metric_count; i++) {
+        snprintf(name, sizeof name, "val_%s", r->metrics[i].name);
+        metrics_real(t->metrics, name, r->metrics[i].value);
+    }
+    if (r->confusion) metrics_matrix(t->metrics, "val_confusion_matrix", r->confusion, r->classes, r->classes);
+}
+
+static status log_epoch(struct trainer *t, const struct epoch_report *e) {
+    if (!t->metrics) return OK;
+    pulse_phase(t->pulse, PULSE_LOGGING);
+    metrics_begin(t->metrics, "epoch");
+    metrics_int(t->metrics, "epoch", e->epoch - 1);
+    metrics_real(t->metrics, "train_loss", e->train_loss);
+    if (e->has_train_accuracy) metrics_real(t->metrics, "train_accuracy", e->train_accuracy);
+    if (e->has_validation) {
+        metrics_real(t->metrics, "val_loss", e->validation_loss);
+        if (is_accuracy_known(t)) metrics_real(t->metrics, "val_accuracy", e->validation_accuracy);
+        metrics_int(t->metrics, "val_rows", e->validation_rows);
+        log_evaluation(t);
+    }
+    metrics_real(t->metrics, "lr", e->lr);
+    metrics_real(t->metrics, "samples_per_second", e->samples_per_second);
+    return metrics_end(t->metrics);
+}
+
+static bool is_evaluation_due(const struct trainer *t, bool is_last) {
+    int64_t every = t->config->train.evaluate_every;
+    return t->validation && (is_last || (every > 0 && (t->state->counters.epoch + 1) % every == 0));
+}
+
+/* Evaluates, reports and starts the counters of the next epoch. [is_whole]: all its batches were seen (a run by steps
+ * may end within an epoch). */
+static status finish_epoch(struct trainer *t, bool is_whole, bool is_last) {
+    struct counters *c = &t->state->counters;
+    struct epoch_report e = {.epoch = c->epoch + 1,
+                             .train_loss = c->epoch_loss / c->epoch_count,
+                             .has_train_accuracy = is_accuracy_known(t),
+                             .train_accuracy = c->epoch_correct / c->epoch_scored,
+                             .has_validation = is_evaluation_due(t, is_last),
+                             .samples_per_second = c->epoch_samples / (c->epoch_seconds > 0 ? c->epoch_seconds : 1e-9),
+                             .lr = current_lr(t)};
+    if (e.has_validation) {
+        TRY(evaluate(t, &t->result));
+        e.validation_rows = t->result.rows;
+        e.validation_loss = t->result.loss;
+        e.validation_accuracy = t->result.accuracy;
+        if (!isfinite(e.validation_loss))
+            return status_new(
+                STATUS_NOT_FINITE,
+                "the validation loss is not finite after epoch %lld; nothing was saved after it. Try a smaller "
+                "optimizer.lr or train.clip_grad_norm",
+                (long long)c->epoch + 1);
+    }
+    t->last_epoch_loss = e.train_loss;
+    if (e.has_validation || !t->validation) remember_best(t, &e);
+    observe(t, &e, is_whole);
+    report_epoch(&t->report, &e, is_last);
+    TRY(log_epoch(t, &e));
+    if (!is_whole) return OK;
+    c->epoch++;
+    c->batch = 0;
+    c->epoch_loss = c->epoch_count = c->epoch_correct = c->epoch_scored = c->epoch_samples = c->epoch_seconds = 0;
+    return OK;
+}
+
+/* A failed save does not end the run: the checkpoints before it stay, and the next save tries again. Rank 0. */
+static status note_failed_save(struct trainer *t, status failure) {
+    if (!failure) return OK;
+    if (status_code(failure) != STATUS_IO) return failure;
+    t->save_failed = true;
+    log_warning(t->log, "a checkpoint could not be saved, the run goes on: %s", status_message(failure));
+    metrics_begin(t->metrics, "checkpoint_failed");
+    metrics_text(t->metrics, "error", status_message(failure));
+    status_free(failure);
+    return metrics_end(t->metrics);
+}
+
+/* Rank 0 copies the state and goes on; a thread writes it. The name says whether the state stands between epochs. */
+static status write_state(struct trainer *t) {
+    struct counters *c = &t->state->counters;
+    TRY(note_failed_save(t, saver_wait(t->saver)));
+    char name[64], path[4096];
+    if (c->batch == 0)
+        snprintf(name, sizeof name, "epoch-%04lld", (long long)c->epoch);
+    else
+        snprintf(name, sizeof name, "step-%08lld", (long long)c->step);
+    snprintf(path, sizeof path, "%s/%s.h5", t->checkpoint_folder, name);
+    metrics_begin(t->metrics, "checkpoint");
+    metrics_text(t->metrics, "path", path);
+    metrics_int(t->metrics, "step", c->step);
+    TRY(metrics_end(t->metrics));
+    TRY(metrics_sync(t->metrics, &c->metrics_bytes));
+    t->save_failed = false;
+    saver_mark(t->saver, c->step);
+    return note_failed_save(t, saver_save(t->saver, name, t->state->entries, t->state->entry_count));
+}
+
+/* All ranks. */
+static status save(struct trainer *t) {
+    TRY(zero_gather(t->zero, t->state, t->comm));
+    status s = t->saver ? write_state(t) : OK;
+    zero_release(t->zero, t->state);
+    return s;
+}
+
+/* The name of a range that is not finite; NULL: all are. */
+static const char *bad_range(const struct trainer *t, const struct params *params) {
+    if (are_finite(t, params)) return NULL;
+    for (size_t i = 0; i < params->count; i++)
+        if (!device_ops(t->device)->is_finite(t->device, params_value(params, i), params->items[i].count))
+            return params->items[i].name;
+    return "(padding)";
+}
+
+/* Saves what is worth it: parameters that are not finite never are; then the run may go on from an older state
+ * (*has_moved). All ranks. */
+static status save_if_good(struct trainer *t, bool *has_moved) {
+    const struct counters *c = &t->state->counters;
+    *has_moved = false;
+    if (t->saved_step == trainer_moves(c)) return OK;
+    pulse_phase(t->pulse, PULSE_SAVING);
+    TRY(trainer_share_buffers(t)); /* rank 0's are saved */
+    TRY(agreement_check(t->state, true, t->comm));
+    const char *bad = bad_range(t, &t->model->params);
+    if (!bad) bad = bad_range(t, &t->model->buffers);
+    if (bad) {
+        *has_moved = true;
+        return recovery_of_parameter(t, bad, t->last_group);
+    }
+    TRY(save(t));
+    t->saved_step = trainer_moves(c);
+    guard_forget(t->guard, (struct guard_place){c->epoch, c->batch});
+    return OK;
+}
+
+static bool is_save_due(const struct trainer *t, bool is_epoch_end, bool is_applied) {
+    const struct save_every *every = &t->config->checkpoint.save_every;
+    const struct counters *c = &t->state->counters;
+    if (is_applied && every->steps != SCHEMA_NO_INT && c->step % every->steps == 0) return true;
+    return is_epoch_end && every->epochs != SCHEMA_NO_INT && c->epoch % every->epochs == 0;
+}
+
+/* The last state must be on disk before the run may say that it is done. All ranks. */
+static status save_last(struct trainer *t, bool *has_moved) {
+    TRY(save_if_good(t, has_moved));
+    if (*has_moved) return OK;
+    if (t->saver) TRY(saver_wait(t->saver));
+    uint8_t has_failed = t->saver && t->save_failed;
+    if (t->zero) TRY(comm_broadcast(t->comm, &has_failed, 1, COMM_UINT8, 0));
+    if (!has_failed) return OK;
+    TRY(save(t)); /* the background save failed earlier and was reported: once more, and now it counts */
+    return t->saver ? saver_wait(t->saver) : OK;
+}
+
+static status stop_on_request(struct trainer *t) {
+    bool has_moved;
+    TRY(save_last(t, &has_moved));
+    return status_new(STATUS_STOPPED,
+                      "stopped on request after step %lld; the state is saved, run the same command again to continue",
+                      (long long)t->state->counters.step);
+}
+
+/* One step, and what is due after it. *is_done: the run is complete and saved. */
+static status advance(struct trainer *t, bool *is_done) {
+    struct counters *c = &t->state->counters;
+    int64_t epoch = c->epoch, batch = c->batch, step = c->step;
+    bool must_stop = false, has_moved = false;
+    TRY(guard_leaves_out(t->guard, place_of_group(t)) ? pass_over(t) : train_step(t, &must_stop));
+    if (c->epoch != epoch || c->batch <= batch) return must_stop ? stop_on_request(t) : OK; /* rolled back */
+    bool is_epoch_end = (size_t)c->batch == loader_batches(t->loader);
+    bool is_last = t->config->train.epochs != SCHEMA_NO_INT ? is_epoch_end && c->epoch + 1 == t->config->train.epochs
+                                                            : c->step == t->config->train.steps;
+    if (is_epoch_end || is_last) TRY(finish_epoch(t, is_epoch_end, is_last));
+    if (is_save_due(t, is_epoch_end, c->step > step)) TRY(save_if_good(t, &has_moved));
+    if (is_last && !has_moved) {
+        TRY(save_last(t, &has_moved));
+        *is_done = !has_moved;
+    }
+    if (*is_done) return OK;
+    if (must_stop) return stop_on_request(t);
+    return is_epoch_end && !has_moved ? loader_seek(t->loader, c->epoch, 0) : OK;
+}
+
+/* A roll-back needs something to go back to. */
+static status save_first(struct trainer *t) {
+    bool has_moved;
+    bool is_own = t->state->counters.metrics_bytes > 0; /* resumed from this folder */
+    if (t->config->train.on_nonfinite.policy != NONFINITE_ROLLBACK || is_own) return OK;
+    t->saved_step = -1;
+    return save_if_good(t, &has_moved);
+}
+
+static status run_all(struct trainer *t) {
+    const struct counters *c = &t->state->counters;
+    bool is_done = trainer_is_complete(t->config, c), has_moved;
+    TRY(save_first(t));
+    TRY(loader_seek(t->loader, c->epoch, (size_t)c->batch));
+    if (is_done) return save_last(t, &has_moved);
+    while (!is_done) TRY(advance(t, &is_done));
+    return OK;
+}
+
+status trainer_run(struct trainer *t) {
+    report_start(&t->report, (double)t->state->counters.step / (double)total_steps(t));
+    if (!fault_flip_read(&t->flip)) return status_new(STATUS_USAGE, "DDPTRAIN_FAULT_FLIP: expected RANK:STEP:BIT");
+    t->all_sum = (struct all_sum){sum_over_ranks, t};
+    TRY(guard_create(&t->config->train.on_nonfinite, &t->model->buffers, &t->guard));
+    status s = run_all(t);
+    guard_destroy(t->guard);
+    t->guard = NULL;
+    return s;
+}

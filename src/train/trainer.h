@@ -1,0 +1,87 @@
+/* trainer: the loop. run.c puts its parts together; here they move. All ranks do the same calls in the same order; what
+ * is only rank 0's (metrics, saver, report) is NULL or silent elsewhere. */
+#ifndef TRAIN_TRAINER_H
+#define TRAIN_TRAINER_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+#include "data/loader.h"
+#include "dist/comm.h"
+#include "dist/pulse.h"
+#include "dist/reducer.h"
+#include "train/agreement.h"
+#include "train/config.h"
+#include "train/elastic.h"
+#include "train/evaluation.h"
+#include "train/guard.h"
+#include "train/metrics.h"
+#include "train/ranges.h"
+#include "train/report.h"
+#include "train/state.h"
+#include "train/zero.h"
+
+struct trainer {
+    const struct config *config;
+    const volatile sig_atomic_t *stop; /* set by a signal: stop after this step; NULL: never */
+    struct comm *comm;
+    struct pulse *pulse; /* tells the others what this rank does; NULL: a world of one */
+    struct device *device;
+    struct dataset *dataset;
+    struct loader *loader, *validation; /* validation NULL: no validation rows */
+    struct evaluation *evaluation;      /* of the validation rows */
+    struct ema *ema;                    /* NULL: none */
+    struct model *model;
+    const struct loss_type *loss;
+    struct optimizer *optimizer;
+    struct zero *zero; /* NULL: every rank has the whole optimizer */
+    struct reducer *reducer;
+    struct elastic *elastic; /* NULL: the reducer averages */
+    struct ranges ranges;    /* what the reducer was made for */
+    struct all_sum all_sum;  /* over all ranks, for layers */
+    status all_sum_failure;  /* of all_sum in this step */
+    struct state *state;
+    size_t batch; /* rows of a micro-batch on this rank */
+
+    /* rank 0; NULL elsewhere */
+    struct log *log;
+    struct metrics *metrics;
+    struct saver *saver;
+    const char *checkpoint_folder;
+    struct report report;
+
+    /* of the loop */
+    struct guard *guard;             /* while trainer_run runs */
+    struct fault_flip flip;          /* of a test */
+    struct guard_place last_group;   /* where the micro-batches of the last step began */
+    int64_t saved_step;              /* trainer_moves of the last state that was saved; -1: none */
+    bool save_failed;                /* the newest save did not reach the disk */
+    float clip;                      /* factor of this step's gradients */
+    double grad_norm;                /* NAN when it was not needed */
+    double last_epoch_loss;          /* NAN: none */
+    struct evaluation_result result; /* of the newest evaluation; rows 0: none yet */
+};
+
+/* Trains from where the state stands to the end of the run and saves the last state. STATUS_STOPPED after a stop
+ * request, saved; STATUS_NOT_FINITE, on all ranks in the same step, when the loss or a gradient is not finite and
+ * train.on_nonfinite does not let the run go on; STATUS_DIVERGED when the states of the ranks differ; then nothing is
+ * saved after the last good checkpoint. All ranks. */
+status trainer_run(struct trainer *trainer);
+
+/* Rank 0's running statistics become everyone's, as DistributedDataParallel's broadcast_buffers: before evaluation (a
+ * training pass does not read them, and rank 0 is the one that saves). All ranks. */
+status trainer_share_buffers(struct trainer *trainer);
+
+/* Rank 0's state becomes everyone's: counters, parameters, running statistics, optimizer, average. All ranks. */
+status trainer_share_state(struct trainer *trainer);
+
+/* Steps that were applied or skipped: tells apart the states of one run. */
+int64_t trainer_moves(const struct counters *counters);
+
+/* A pass over [rows] rows of the current micro-batch; its random numbers are named by the place in the run. */
+struct pass trainer_pass(const struct trainer *trainer, size_t rows, bool is_training);
+
+/* Whether the state is that of a finished run. */
+bool trainer_is_complete(const struct config *config, const struct counters *counters);
+
+#endif

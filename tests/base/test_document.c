@@ -1,0 +1,474 @@
+/* document: what is wrong with the form of a file is said in one sentence at its place; overrides change the tree; no
+ * input, however strange, takes long, takes much memory or crashes. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "base/document.h"
+#include "files.h"
+
+/* The problems of [bytes] as one text, malloc'ed; "" when there are none. */
+static char *problems_of(const char *bytes, size_t size, bool *has_tree) {
+    struct problems problems = {0};
+    struct document *document = NULL;
+    ck_assert_ptr_null(document_parse("a.yaml", bytes, size, &problems, &document));
+    *has_tree = document != NULL;
+    status s = problems_status(&problems, STATUS_USAGE);
+    char *text = strdup(status_message(s));
+    status_free(s);
+    problems_free(&problems);
+    document_destroy(document);
+    return text;
+}
+
+static const struct {
+    const char *yaml, *expected;
+    bool has_tree;
+} mistakes[] = {
+    {"a: 1\na: 2\n", "a.yaml:2:1: duplicate key 'a'; it is also in line 1", true},
+    {"a: {b: 1, c: 2, b: 3}\n", "a.yaml:1:17: duplicate key 'b'; it is also in line 1", true},
+    {"a: &x 1\n", "a.yaml:1:4: an anchor ('&'), which is not accepted; put a text that starts with '&' in quotes",
+     true},
+    {"a: 1\nb: *x\n", "a.yaml:2:4: an alias ('*'), which is not accepted; write the value out", false},
+    {"a: !!int 3\n", "a.yaml:1:4: a tag ('!'), which is not accepted; put a text that starts with '!' in quotes",
+     false},
+    {"a: !x [1]\n", "a.yaml:1:4: a tag ('!'), which is not accepted; put a text that starts with '!' in quotes", false},
+    {"a:\n  <<: {b: 1}\n", "a.yaml:2:3: a merge key ('<<'), which is not accepted; write the keys out", false},
+    {"a: 1\n---\nb: 2\n", "a.yaml:2:1: a second document ('---'); a config is one document", false},
+    {"[a, b]: 1\n",
+     "a.yaml:1:1: a key must be a word, not a list or mapping; put a text that starts with '[' or '{' in quotes",
+     false},
+    {"a: {{b}}\n",
+     "a.yaml:1:5: a key must be a word, not a list or mapping; put a text that starts with '[' or '{' in quotes",
+     false},
+    {"? \n: 1\n", "a.yaml:1:2: a key is empty", false},
+    {"a: \"x\\0y\"\n", "a.yaml:1:4: a text with a NUL character", false},
+    {"a:\n\tb: 1\n", "a.yaml:2:1: a tab; YAML is indented with spaces only", false},
+    {"a: @b\n", "a.yaml:1:4: a value cannot start with '@'; put it in quotes", false},
+    {"a: b: c\n",
+     "a.yaml:1:5: a ':' that cannot stand here; check the indentation, or put a text that holds ': ' in quotes", false},
+    {"a: [1, 2\nb: 3\n", "a.yaml:2:2: expected ',' or ']' here; a '[' is not closed", false},
+    {"a: {b: 1\n", "a.yaml:2:1: expected ',' or '}' here; a '{' is not closed", false},
+    {"a: 'b\n", "a.yaml:2:1: the quotes of a text are not closed", false},
+    {"a:\n  b: 1\n c: 2\n", "a.yaml:3:2: expected a key here; check the indentation and the quotes of the lines above",
+     false},
+    {"a: 1\nb\n", "a.yaml:3:1: a ':' is missing after this key", false},
+    {"a: \"\\d\"\n", "a.yaml:1:5: an unknown escape; in \"...\" write \\\\ for a backslash, or use '...'", false},
+    {"%YAML 1.1\n---\na: 1\n", "a.yaml:1:1: a YAML directive ('%'), which is not accepted; remove the line", false},
+    {"a: \xff\n", "a.yaml:1:4: not valid UTF-8; save the file as UTF-8", false},
+    {"a: \xc0\xaf\n", "a.yaml:1:4: not valid UTF-8; save the file as UTF-8", false},
+    {"# \xc3\xa4\na: \xc3\xa4\xed\xa0\x80\n", "a.yaml:2:5: not valid UTF-8; save the file as UTF-8", false},
+    {"a: 1\nb: \x01\n", "a.yaml:2:4: a control character; a config is plain text", false},
+    {"- 1\n", "a.yaml:1:1: expected a mapping of sections (such as `sampler: {batch_size: 32}`), got a list", false},
+    {"hello\n", "a.yaml:1:1: expected a mapping of sections (such as `sampler: {batch_size: 32}`), got a single value",
+     false},
+    {"a: &x 1\nb: !t 2\na: 3\n",
+     "a.yaml:1:4: an anchor ('&'), which is not accepted; put a text that starts with '&' in quotes\n"
+     "a.yaml:2:4: a tag ('!'), which is not accepted; put a text that starts with '!' in quotes\n"
+     "a.yaml:3:1: duplicate key 'a'; it is also in line 1",
+     false},
+};
+
+START_TEST(mistakes_are_named_at_their_place) {
+    bool has_tree;
+    char *text = problems_of(mistakes[_i].yaml, strlen(mistakes[_i].yaml), &has_tree);
+    ck_assert_str_eq(text, mistakes[_i].expected);
+    ck_assert_int_eq(has_tree, mistakes[_i].has_tree);
+    free(text);
+}
+END_TEST
+
+START_TEST(nul_bytes_are_refused) {
+    bool has_tree;
+    char *text = problems_of("a: 1\0b: 2\n", 10, &has_tree);
+    ck_assert_str_eq(text, "a.yaml:1:5: a NUL character; a config is plain text");
+    free(text);
+}
+END_TEST
+
+START_TEST(an_empty_file_is_an_empty_mapping) {
+    static const char *const empty[] = {"", "\n", "# nothing\n", "---\n", "~\n", "\xef\xbb\xbf"};
+    for (size_t i = 0; i < sizeof empty / sizeof *empty; i++) {
+        struct problems problems = {0};
+        struct document *document;
+        ck_assert_ptr_null(document_parse("a.yaml", empty[i], strlen(empty[i]), &problems, &document));
+        ck_assert_uint_eq(problems.count, 0);
+        ck_assert_int_eq(document_root(document)->kind, NODE_MAPPING);
+        ck_assert_uint_eq(document_root(document)->count, 0);
+        ck_assert_str_eq(document_root(document)->place.file, "a.yaml");
+        document_destroy(document);
+    }
+    document_destroy(NULL);
+}
+END_TEST
+
+START_TEST(nodes_know_their_place) {
+    static const char yaml[] =
+        "\xef\xbb\xbf# \xc3\xa4\na: 1\nb:\n  - \"2\"\n  - {c: ~, \xc3\xa4: |\n      text\n    }\r\nd: null\n";
+    struct problems problems = {0};
+    struct document *document;
+    ck_assert_ptr_null(document_parse("a.yaml", yaml, sizeof yaml - 1, &problems, &document));
+    ck_assert_ptr_null(document); /* a block text cannot stand in braces */
+    problems_free(&problems);
+
+    static const char good[] =
+        "# \xc3\xa4\na: 1\nb:\n  - \"2\"\n  - {\xc3\xa4: ~, c: x}\nd: null\ne: ''\nf: |\n  text\n";
+    ck_assert_ptr_null(document_parse("a.yaml", good, sizeof good - 1, &problems, &document));
+    ck_assert_uint_eq(problems.count, 0);
+    const struct node *root = document_root(document), *b = node_get(root, "b");
+    ck_assert_uint_eq(root->count, 5);
+    ck_assert_int_eq(root->key_places[1].line, 3);
+    ck_assert_int_eq(root->key_places[1].column, 1);
+    ck_assert_int_eq(node_get(root, "a")->place.column, 4);
+    ck_assert(!node_get(root, "a")->is_quoted);
+    ck_assert_int_eq(b->kind, NODE_SEQUENCE);
+    ck_assert(b->items[0]->is_quoted);
+    ck_assert_int_eq(b->items[1]->key_places[1].line, 5);
+    ck_assert_int_eq(b->items[1]->key_places[1].column, 12);
+    ck_assert(node_is_null(node_get(b->items[1], "\xc3\xa4")));
+    ck_assert(node_is_null(node_get(root, "d")));
+    ck_assert(!node_is_null(node_get(root, "e")));
+    ck_assert_str_eq(node_get(root, "f")->text, "text\n");
+    ck_assert(node_get(root, "f")->is_quoted);
+    ck_assert_ptr_null(node_get(root, "g"));
+    ck_assert_ptr_null(node_get(NULL, "g"));
+    document_destroy(document);
+}
+END_TEST
+
+/* ---- overrides ---- */
+
+static void add_tree(const struct node *node, struct text *out) {
+    if (node->kind == NODE_SCALAR) {
+        text_add(out, node->text);
+        return;
+    }
+    text_add(out, node->kind == NODE_MAPPING ? "{" : "[");
+    for (size_t i = 0; i < node->count; i++) {
+        text_printf(out, "%s", i ? ", " : "");
+        if (node->kind == NODE_MAPPING) text_printf(out, "%s: ", node->keys[i]);
+        add_tree(node->items[i], out);
+    }
+    text_add(out, node->kind == NODE_MAPPING ? "}" : "]");
+}
+
+static const struct {
+    const char *yaml, *assignment, *expected; /* the tree, or the problem */
+} overrides[] = {
+    {"a: 1", "a=2", "{a: 2}"},
+    {"a: 1", "b=2", "{a: 1, b: 2}"},
+    {"", "a.b.c=0.1", "{a: {b: {c: 0.1}}}"},
+    {"a: {b: 1}", "a.c=[1, {x: 2}]", "{a: {b: 1, c: [1, {x: 2}]}}"},
+    {"a:", "a.b=1", "{a: {b: 1}}"},
+    {"loss: mse", "loss.smoothing=0.1", "{loss: {type: mse, smoothing: 0.1}}"},
+    {"loss: mse", "loss.type=l1", "{loss: {type: l1}}"},
+    {"l: [{linear: {out: 3}}, relu]", "l.0.linear.out=9", "{l: [{linear: {out: 9}}, relu]}"},
+    {"l: [linear]", "l.0.linear.out=9", "{l: [{linear: {out: 9}}]}"},
+    {"l: [1, 2]", "l.1={a: b}", "{l: [1, {a: b}]}"},
+    {"a: 1", "a=x=y", "{a: x=y}"},
+    {"a: 1", "a=", "{a: }"},
+    {"a: 1", "a", "argument 'a': expected KEY=VALUE, such as optimizer.lr=0.01"},
+    {"a: 1", "=1", "argument '=1': expected KEY=VALUE with a dotted key, such as optimizer.lr=0.01"},
+    {"a: 1", "a..b=1", "argument 'a..b=1': expected KEY=VALUE with a dotted key, such as optimizer.lr=0.01"},
+    {"a: 1", "a.b=1", "argument 'a.b=1': 'a' is the value '1', which has no keys; write a={b: ...}"},
+    {"a: true", "a.b=1", "argument 'a.b=1': 'a' is the value 'true', which has no keys; write a={b: ...}"},
+    {"l: [1, 2]", "l.2=1", "argument 'l.2=1': 'l' is a list with the entries 0 to 1; '2' is none of them"},
+    {"l: [1, 2]", "l.x=1", "argument 'l.x=1': 'l' is a list with the entries 0 to 1; 'x' is none of them"},
+    {"l: []", "l.0=1", "argument 'l.0=1': 'l' is an empty list"},
+    {"a: 1", "a={b", "argument 'a={b': expected ',' or '}' here; a '{' is not closed"},
+    {"a: 1", "a={b: 1, b: 2}", "argument 'a={b: 1, b: 2}': duplicate key 'b'"},
+    {"a: 1", "a=*x", "argument 'a=*x': an alias ('*'), which is not accepted; write the value out"},
+    {"a: 1", "a=\x1b[31m", "argument 'a=\\x1b[31m': a control character; a config is plain text"},
+    {"a: 1", "a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a=1",
+     "argument 'a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a....': the key has more than 32 steps"},
+};
+
+START_TEST(overrides_change_the_tree) {
+    struct problems problems = {0};
+    struct document *document;
+    ck_assert_ptr_null(document_parse("a.yaml", overrides[_i].yaml, strlen(overrides[_i].yaml), &problems, &document));
+    document_override(document, overrides[_i].assignment, &problems);
+    struct text text = {0};
+    status s = problems_status(&problems, STATUS_USAGE);
+    if (s)
+        text_add(&text, status_message(s));
+    else
+        add_tree(document_root(document), &text);
+    ck_assert_str_eq(text_string(&text), overrides[_i].expected);
+    text_free(&text);
+    status_free(s);
+    problems_free(&problems);
+    document_destroy(document);
+}
+END_TEST
+
+START_TEST(overridden_nodes_have_the_arguments_place) {
+    struct problems problems = {0};
+    struct document *document;
+    ck_assert_ptr_null(document_parse("a.yaml", "a: 1", 4, &problems, &document));
+    document_override(document, "b.c=[1]", &problems);
+    const struct node *root = document_root(document), *c = node_get(node_get(root, "b"), "c");
+    ck_assert_str_eq(root->key_places[1].file, "argument 'b.c=[1]'");
+    ck_assert_int_eq(root->key_places[1].line, 0);
+    ck_assert_str_eq(c->items[0]->place.file, "argument 'b.c=[1]'");
+    ck_assert_int_eq(c->items[0]->place.line, 0);
+    document_destroy(document);
+}
+END_TEST
+
+/* ---- problems ---- */
+
+START_TEST(problems_are_sorted_and_bounded) {
+    struct problems problems = {0};
+    ck_assert_ptr_null(problems_status(&problems, STATUS_USAGE));
+    problems_add(&problems, (struct place){"argument 'x=1'", 0, 0}, "x", "fourth");
+    problems_add(&problems, (struct place){"a", 2, 1}, "k", "third");
+    problems_add(&problems, (struct place){"a", 1, 9}, NULL, "second");
+    problems_add(&problems, (struct place){"a", 1, 2}, "", "first %d", 1);
+    problems_add(&problems, (struct place){"argument 'a=1'", 0, 0}, "x", "fif\nth");
+    problems_add(&problems, (struct place){"a", 0, 0}, NULL, "zeroth");
+    status s = problems_status(&problems, STATUS_DATA);
+    ck_assert_str_eq(status_message(s), "a: zeroth\na:1:2: first 1\na:1:9: second\na:2:1: k: third\n"
+                                        "argument 'x=1': x: fourth\nargument 'a=1': x: fif\\x0ath");
+    ck_assert_int_eq(status_code(s), STATUS_DATA);
+    status_free(s);
+    for (int i = 0; i < 200; i++) problems_add(&problems, (struct place){"a", 3, 1}, NULL, "more");
+    s = problems_status(&problems, STATUS_USAGE);
+    ck_assert_ptr_nonnull(strstr(status_message(s), "\n... and 106 more"));
+    status_free(s);
+    problems_free(&problems);
+    ck_assert_uint_eq(problems.count, 0);
+}
+END_TEST
+
+/* ---- files ---- */
+
+START_TEST(files_are_read) {
+    char *folder = make_folder(), *path = path_in(folder, "c.yaml"), *missing = path_in(folder, "missing.yaml");
+    struct problems problems = {0};
+    struct document *document;
+    spill(path, "a: 1\n", 5);
+    ck_assert_ptr_null(document_read(path, &problems, &document));
+    ck_assert_str_eq(node_get(document_root(document), "a")->text, "1");
+    ck_assert_str_eq(document_root(document)->place.file, path);
+    document_destroy(document);
+
+    char *unreadable[] = {missing, folder};
+    static const char *const reasons[] = {"No such file or directory", "Is a directory"};
+    for (int i = 0; i < 2; i++) {
+        status s = document_read(unreadable[i], &problems, &document);
+        ck_assert_int_eq(status_code(s), STATUS_USAGE);
+        ck_assert_ptr_nonnull(strstr(status_message(s), unreadable[i]));
+        ck_assert_ptr_nonnull(strstr(status_message(s), reasons[i]));
+        ck_assert_ptr_null(document);
+        status_free(s);
+    }
+    ck_assert_uint_eq(problems.count, 0);
+    ck_assert_ptr_null(document_read("/dev/zero", &problems, &document)); /* endless */
+    status s = problems_status(&problems, STATUS_USAGE);
+    ck_assert_str_eq(status_message(s), "/dev/zero: larger than 1 MiB, which no config is");
+    status_free(s);
+    problems_free(&problems);
+    free(missing);
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+/* ---- strange input ---- */
+
+/* [head] once, [body] as often as it fits into [size] bytes before [tail]. */
+static char *repeated(const char *head, const char *body, const char *tail, size_t size) {
+    char *bytes = malloc(size + 1);
+    size_t used = strlen(head), end = strlen(tail), step = strlen(body);
+    memcpy(bytes, head, used);
+    for (; used + step + end <= size; used += step) memcpy(bytes + used, body, step);
+    memcpy(bytes + used, tail, end + 1);
+    return bytes;
+}
+
+static char *blanks_between(const char *head, char blank, size_t count, const char *body, const char *tail) {
+    struct text start = {0};
+    text_add(&start, head);
+    for (size_t i = 0; i < count; i++) text_add_bytes(&start, &blank, 1);
+    char *bytes = repeated(text_string(&start), body, tail, DOCUMENT_MAX_BYTES);
+    text_free(&start);
+    return bytes;
+}
+
+#define TOO_DEEP "nested deeper than 32 levels"
+#define TOO_MANY "more than 65536 keys and values"
+#define TOO_BLANK "more than 1024 spaces or empty lines in a row"
+
+static const struct {
+    const char *head, *body, *tail, *expected; /* expected: part of the problems; "": none */
+    char blank;                                /* after head, [blanks] of them */
+    size_t blanks;
+} monsters[] = {
+    {"", "[", "", "a.yaml:1:33: " TOO_DEEP, 0, 0},
+    {"", "{a: ", "", "a.yaml:1:129: " TOO_DEEP, 0, 0},
+    {"", "{", "", "a key must be a word", 0, 0},
+    {"a: ", "[\n", "", TOO_DEEP, 0, 0},
+    {"", "- ", "", "a.yaml:1:65: " TOO_DEEP, 0, 0},
+    {"", "? ", "", "a key must be a word", 0, 0},
+    {"? ", "[", "", TOO_DEEP, 0, 0},
+    {"<<: ", "[", "", TOO_DEEP, 0, 0},
+    {"a: [", "a,", "]", TOO_MANY, 0, 0},
+    {"a: [", "{},", "]", TOO_MANY, 0, 0},
+    {"a: {", "? ,", "}", "a key is empty", 0, 0},
+    {"a: 1\n", "a: 1\n", "", TOO_MANY, 0, 0},
+    {"a: 1\n", "%TAG !a! b\n", "", "a YAML directive", 0, 0},
+    {"a: 1\n...\n", "%TAG !a! b\n", "", "a YAML directive", 0, 0},
+    {"a: ", "&a ", "", "an anchor", 0, 0},
+    {"a: ", "!a ", "", "a tag", 0, 0},
+    {"a: [", "*a,", "]", "an alias", 0, 0},
+    {"a: \"", "\\n", "\"", "", 0, 0},
+    {"a: \"", "x ", "\"", "", 0, 0},
+    {"a: \"", "x \n ", "\"", "", 0, 0},
+    {"a: '", "''", "'", "", 0, 0},
+    {"a: ", "x ", "", "", 0, 0},
+    {"a: ", "x\n\n ", "", "", 0, 0},
+    {"a: |\n", " x\n\n", "", "", 0, 0},
+    {"a: >\n", " x\n\n", "", "", 0, 0},
+    {"", "#\n", "", "", 0, 0},
+    {"", "---\n", "", "a second document", 0, 0},
+    {"", "...\n", "", "expected a value here", 0, 0},
+    {"", "\xc2\x85", "", TOO_BLANK, 0, 0},
+    {"", "\r", "", TOO_BLANK, 0, 0},
+    {"", "a", "", "got a single value", 0, 0},
+    {"", "\"a\": ", "", "a ':' that cannot stand here", 0, 0},
+    {"", "a: ", "", "a ':' that cannot stand here", 0, 0},
+    {"a: x", "y ", "", "", ' ', 1000},
+    {"a: x", "y ", "", TOO_BLANK, ' ', 2000},
+    {"a: x", " y\n", "", "", '\n', 1000},
+    {"a: x", " y\n", "", TOO_BLANK, '\n', 2000},
+    {"a: |", " y\n", "", "", '\n', 1000},
+    {"a: >", " y\n", "", "", '\n', 1000},
+    {"a: \"", "y ", "\"", "", ' ', 1000},
+};
+
+/* KiB */
+static long peak_memory(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+}
+
+/* Seconds of processor time of this process: another load on the machine does not count. */
+static double processor_seconds(void) {
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
+}
+
+/* Any 1 MiB is handled at once: libyaml alone takes minutes for some of these. */
+START_TEST(a_megabyte_of_anything_is_handled_at_once) {
+    char *bytes = monsters[_i].blanks
+                      ? blanks_between(monsters[_i].head, monsters[_i].blank, monsters[_i].blanks, monsters[_i].body,
+                                       monsters[_i].tail)
+                      : repeated(monsters[_i].head, monsters[_i].body, monsters[_i].tail, DOCUMENT_MAX_BYTES);
+    bool has_tree;
+    long memory = peak_memory();
+    double start = processor_seconds();
+    char *text = problems_of(bytes, strlen(bytes), &has_tree);
+    double seconds = processor_seconds() - start;
+    memory = peak_memory() - memory;
+    if (*monsters[_i].expected || !has_tree)
+        ck_assert_msg(*monsters[_i].expected && strstr(text, monsters[_i].expected), "monster %d: %.300s", _i, text);
+    else
+        ck_assert_str_eq(text, "");
+    const char *sanitizer = getenv("DDPTRAIN_SANITIZER"); /* they multiply time and memory */
+    bool is_sanitized = sanitizer && *sanitizer;
+    ck_assert_msg(seconds < (is_sanitized ? 5 : 0.5), "monster %d took %g s", _i, seconds);
+    if (!is_sanitized) ck_assert_msg(memory <= 16 << 10, "monster %d took %ld KiB", _i, memory);
+    free(text);
+    free(bytes);
+}
+END_TEST
+
+START_TEST(more_than_a_megabyte_is_not_parsed) {
+    char *bytes = repeated("", "a", "", DOCUMENT_MAX_BYTES + 1);
+    bool has_tree;
+    char *text = problems_of(bytes, strlen(bytes), &has_tree);
+    ck_assert_str_eq(text, "a.yaml: larger than 1 MiB, which no config is");
+    free(text);
+    free(bytes);
+}
+END_TEST
+
+START_TEST(thirty_two_levels_are_fine) {
+    char yaml[200] = "";
+    for (int i = 0; i < DOCUMENT_MAX_DEPTH; i++) strcat(yaml, "{a: ");
+    strcat(yaml, "1");
+    for (int i = 0; i < DOCUMENT_MAX_DEPTH; i++) strcat(yaml, "}");
+    bool has_tree;
+    char *text = problems_of(yaml, strlen(yaml), &has_tree);
+    ck_assert_str_eq(text, "");
+    ck_assert(has_tree);
+    free(text);
+}
+END_TEST
+
+static uint64_t next_random(uint64_t *state) {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+/* Every sentence is one line that starts with the file's name. */
+static void check_sentences(const char *text) {
+    for (const char *line = text; line && *line;) {
+        ck_assert_msg(strncmp(line, "a.yaml:", 7) == 0 || strncmp(line, "... and ", 8) == 0, "%s", text);
+        line = strchr(line, '\n');
+        if (line) line++;
+    }
+}
+
+START_TEST(random_bytes_do_no_harm) {
+    static const char alphabet[] = "{}[]:,-?!&*|>'\"%@`# \n\n\t\r~<=abc019._\\xu\x85\xc2\xe2";
+    uint64_t state = 42;
+    double start = clock_seconds();
+    for (int round = 0; round < 6000; round++) {
+        char bytes[256];
+        size_t size = next_random(&state) % sizeof bytes;
+        for (size_t i = 0; i < size; i++) {
+            uint64_t r = next_random(&state);
+            bytes[i] = round % 3 == 0 ? (char)(r >> 8) : alphabet[(r >> 8) % (sizeof alphabet - 1)];
+        }
+        bool has_tree;
+        char *text = problems_of(bytes, size, &has_tree);
+        ck_assert(has_tree || *text);
+        check_sentences(text);
+        free(text);
+    }
+    ck_assert(clock_seconds() - start < 30);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("document");
+    TCase *tests = tcase_create("document");
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, mistakes_are_named_at_their_place, 0, sizeof mistakes / sizeof *mistakes);
+    tcase_add_test(tests, nul_bytes_are_refused);
+    tcase_add_test(tests, an_empty_file_is_an_empty_mapping);
+    tcase_add_test(tests, nodes_know_their_place);
+    tcase_add_loop_test(tests, overrides_change_the_tree, 0, sizeof overrides / sizeof *overrides);
+    tcase_add_test(tests, overridden_nodes_have_the_arguments_place);
+    tcase_add_test(tests, problems_are_sorted_and_bounded);
+    tcase_add_test(tests, files_are_read);
+    tcase_add_loop_test(tests, a_megabyte_of_anything_is_handled_at_once, 0, sizeof monsters / sizeof *monsters);
+    tcase_add_test(tests, more_than_a_megabyte_is_not_parsed);
+    tcase_add_test(tests, thirty_two_levels_are_fine);
+    tcase_add_test(tests, random_bytes_do_no_harm);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

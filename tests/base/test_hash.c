@@ -1,0 +1,60 @@
+/* The fast hash: every single flipped bit shows, wherever it is and whatever the size. */
+#include "check_main.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+#define MOST 300
+
+static void fill(unsigned char *bytes, size_t size, uint64_t seed) {
+    for (size_t i = 0; i < size; i++) bytes[i] = (unsigned char)((seed = seed * 6364136223846793005u + 1) >> 56);
+}
+
+START_TEST(every_flip_shows) {
+    unsigned char bytes[MOST];
+    for (size_t size = 1; size <= MOST; size += size < 140 ? 1 : 37) {
+        fill(bytes, size, size);
+        uint64_t before = hash_add(7, bytes, size);
+        for (size_t bit = 0; bit < 8 * size; bit++) {
+            bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+            ck_assert_uint_ne(hash_add(7, bytes, size), before);
+            bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        }
+        ck_assert_uint_eq(hash_add(7, bytes, size), before);
+    }
+}
+END_TEST
+
+START_TEST(size_seed_and_order_count) {
+    unsigned char bytes[MOST] = {0};
+    for (size_t a = 0; a < MOST; a++)
+        for (size_t b = a + 1; b < MOST; b += 17) ck_assert_uint_ne(hash_add(0, bytes, a), hash_add(0, bytes, b));
+    fill(bytes, MOST, 3);
+    ck_assert_uint_ne(hash_add(0, bytes, 64), hash_add(1, bytes, 64));
+    ck_assert_uint_ne(hash_add(hash_add(0, bytes, 64), bytes + 64, 64),
+                      hash_add(hash_add(0, bytes + 64, 64), bytes, 64));
+}
+END_TEST
+
+/* The low 54 bits are what ranks compare: no two of many similar inputs share them. */
+static int by_value(const void *left, const void *right) {
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+START_TEST(low_bits_are_mixed) {
+    static uint64_t hashes[200000];
+    float value[32] = {0};
+    size_t count = sizeof hashes / sizeof *hashes;
+    for (size_t i = 0; i < count; i++) {
+        value[i % 32] = (float)i;
+        hashes[i] = hash_add(0, value, sizeof value) & ((1ull << 54) - 1);
+    }
+    qsort(hashes, count, sizeof *hashes, by_value);
+    for (size_t i = 1; i < count; i++) ck_assert_uint_ne(hashes[i], hashes[i - 1]);
+}
+END_TEST
+
+TESTS("hash", every_flip_shows, size_seed_and_order_count, low_bits_are_mixed)

@@ -1,0 +1,275 @@
+/* io: each wrapper does its work and names the path when it cannot; io_replace leaves the old or the new file whatever
+ * call fails; faults strike where they are told to. ctest-labels: unit fault */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/buffer.h"
+#include "base/fault.h"
+#include "base/io.h"
+#include "files.h"
+
+START_TEST(buffers_are_aligned_and_zeroed) {
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 1 << 20, 5 << 20};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        void *buffer;
+        ck_ok(buffer_new(sizes[i], "a test", &buffer));
+        ck_assert_uint_eq((uintptr_t)buffer % BUFFER_ALIGNMENT, 0);
+        const char *bytes = buffer;
+        ck_assert(sizes[i] == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, sizes[i] - 1) == 0));
+        memset(buffer, 255, sizes[i]);
+        buffer_free(buffer);
+    }
+    buffer_free(NULL);
+}
+END_TEST
+
+START_TEST(too_large_a_buffer_is_an_answer) {
+    void *buffer = &buffer;
+    ck_failure(buffer_new(SIZE_MAX / 4, "the gradients", &buffer), STATUS_USAGE, "the gradients: ");
+    ck_assert_ptr_null(buffer);
+}
+END_TEST
+
+START_TEST(writes_and_reads) {
+    char *folder = make_folder(), path[512], bytes[16];
+    snprintf(path, sizeof path, "%s/file", folder);
+    int fd;
+    size_t got;
+    ck_ok(io_create(path, &fd));
+    ck_ok(io_reserve(fd, path, 10));
+    ck_ok(io_write(fd, path, "0123456789", 10));
+    ck_ok(io_sync(fd, path));
+    ck_ok(io_close(fd, path));
+    ck_failure(io_create(path, &fd), STATUS_IO, path);
+    ck_assert_int_eq(fd, -1);
+    ck_ok(io_close(fd, path));
+
+    ck_ok(io_open(path, &fd));
+    ck_ok(io_read(fd, path, bytes, 4, NULL));
+    ck_assert_mem_eq(bytes, "0123", 4);
+    ck_ok(io_read(fd, path, bytes, sizeof bytes, &got));
+    ck_assert_uint_eq(got, 6);
+    ck_ok(io_read_at(fd, path, bytes, 3, 7, NULL));
+    ck_assert_mem_eq(bytes, "789", 3);
+    ck_failure(io_read_at(fd, path, bytes, 5, 7, NULL), STATUS_IO, "ends 2 bytes early");
+    ck_failure(io_write(fd, path, "x", 1), STATUS_IO, path);
+    ck_ok(io_close(fd, path));
+
+    ck_ok(io_open_append(path, &fd));
+    ck_ok(io_write(fd, path, "ab", 2));
+    struct io_info info;
+    ck_ok(io_stat(path, &info));
+    ck_assert(info.exists && info.is_file && !info.is_folder && info.size == 12);
+    ck_ok(io_truncate(fd, path, 3));
+    ck_ok(io_stat_fd(fd, path, &info));
+    ck_assert_uint_eq(info.size, 3);
+    ck_ok(io_close(fd, path));
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(makes_and_lists_folders) {
+    char *folder = make_folder(), path[512], other[600];
+    snprintf(path, sizeof path, "%s/a//b/c/", folder);
+    ck_ok(io_make_folders(path));
+    ck_ok(io_make_folders(path));
+    ck_ok(io_make_folders("."));
+    struct io_info info;
+    ck_ok(io_stat(path, &info));
+    ck_assert(info.exists && info.is_folder);
+
+    snprintf(path, sizeof path, "%s/a/2", folder);
+    spill(path, "x", 1);
+    snprintf(other, sizeof other, "%s/under", path);
+    ck_failure(io_make_folders(other), STATUS_IO, path);
+    ck_ok(io_stat(other, &info));
+    ck_assert(!info.exists);
+    snprintf(path, sizeof path, "%s/a/10", folder);
+    spill(path, "x", 1);
+    snprintf(path, sizeof path, "%s/a", folder);
+    struct io_names names;
+    ck_ok(io_list(path, &names));
+    ck_assert_uint_eq(names.count, 3);
+    ck_assert_str_eq(names.items[0], "10");
+    ck_assert_str_eq(names.items[1], "2");
+    ck_assert_str_eq(names.items[2], "b");
+    io_names_free(&names);
+    ck_failure(io_list("/nowhere/at/all", &names), STATUS_IO, "/nowhere/at/all");
+
+    snprintf(path, sizeof path, "%s/a/10", folder);
+    snprintf(other, sizeof other, "%s/a/11", folder);
+    ck_ok(io_rename(path, other));
+    ck_failure(io_rename(path, other), STATUS_IO, path);
+    ck_ok(io_remove(other));
+    ck_ok(io_remove(other));
+    ck_failure(io_remove(folder), STATUS_IO, folder);
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(a_lock_has_one_owner) {
+    char *folder = make_folder(), path[512];
+    snprintf(path, sizeof path, "%s/lock", folder);
+    int first, second;
+    bool is_mine;
+    ck_ok(io_open_append(path, &first));
+    ck_ok(io_open_append(path, &second));
+    ck_ok(io_lock(first, path, &is_mine));
+    ck_assert(is_mine);
+    ck_ok(io_lock(second, path, &is_mine));
+    ck_assert(!is_mine);
+    ck_ok(io_close(first, path));
+    ck_ok(io_lock(second, path, &is_mine));
+    ck_assert(is_mine);
+    ck_ok(io_close(second, path));
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(names_of_files) {
+    static const char *const folders[][2] = {{"a/b/c", "a/b"}, {"c", "."}, {"/c", "/"}, {"/a/c", "/a"}};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        char *folder = io_folder_of(folders[i][0]);
+        ck_assert_str_eq(folder, folders[i][1]);
+        free(folder);
+    }
+    ck_assert(io_is_temporary("epoch-0001.h5.tmp-17"));
+    ck_assert(io_is_temporary("a.tmp-x.tmp-1"));
+    ck_assert(!io_is_temporary("epoch-0001.h5"));
+    ck_assert(!io_is_temporary("epoch-0001.h5.tmp-"));
+    ck_assert(!io_is_temporary("epoch-0001.h5.tmp-1a"));
+    ck_assert(!io_is_temporary(".tmp-17"));
+}
+END_TEST
+
+static status replace(const char *path) {
+    struct io_part parts[] = {{"new ", 4}, {"", 0}, {"content", 7}};
+    return io_replace(path, parts, 3);
+}
+
+START_TEST(replaces_a_file) {
+    char *folder = make_folder(), path[512];
+    size_t size;
+    snprintf(path, sizeof path, "%s/file", folder);
+    for (int i = 0; i < 2; i++) {
+        ck_ok(replace(path));
+        char *bytes = slurp(path, &size);
+        ck_assert_str_eq(bytes, "new content");
+        free(bytes);
+        ck_assert_uint_eq(temporaries(folder), 0);
+    }
+    remove_folder(folder);
+    ck_failure(replace("/nowhere/at/all"), STATUS_IO, "/nowhere/at/all");
+}
+END_TEST
+
+/* One io_replace of "old" with [fault]; whether it was the last call of it that the fault could reach. */
+static void replace_with(const char *folder, struct fault fault) {
+    char path[512];
+    size_t size;
+    snprintf(path, sizeof path, "%s/file", folder);
+    spill(path, "old", 3);
+    fault_set(&fault);
+    status s = replace(path);
+    fault_set(NULL);
+    char *bytes = slurp(path, &size);
+    bool is_new = strcmp(bytes, "new content") == 0;
+    ck_assert_msg(is_new || strcmp(bytes, "old") == 0, "'%s' after call %d", bytes, (int)fault.at);
+    ck_assert_msg(s != OK || is_new, "success without the new content, call %d", (int)fault.at);
+    if (s) ck_assert_msg(status_code(s) == STATUS_IO && strstr(status_message(s), folder), "%s", status_message(s));
+    /* Only who cannot remove a file leaves one. */
+    bool cannot_remove = fault.kind == FAULT_EIO && fault.is_for_ever;
+    ck_assert_msg(temporaries(folder) == 0 || cannot_remove, "a temporary file after call %d", (int)fault.at);
+    if (fault.kind == FAULT_SHORT || (fault.kind == FAULT_EINTR && !fault.is_for_ever)) ck_ok(s);
+    status_free(s);
+    free(bytes);
+    empty_folder(folder);
+}
+
+START_TEST(any_failing_call_leaves_old_or_new) {
+    char *folder = make_folder(), path[512];
+    snprintf(path, sizeof path, "%s/file", folder);
+    fault_set(&(struct fault){.kind = FAULT_NONE});
+    ck_ok(replace(path));
+    int64_t calls = fault_calls();
+    ck_assert_int_gt(calls, 10);
+    for (enum fault_kind kind = FAULT_ENOSPC; kind <= FAULT_SHORT; kind++)
+        for (int64_t at = 1; at <= calls + 1; at++)
+            for (int ever = 0; ever < 2; ever++)
+                replace_with(folder, (struct fault){.kind = kind, .at = at, .is_for_ever = ever});
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(a_kill_at_any_call_leaves_old_or_new) {
+    char *folder = make_folder(), path[512];
+    snprintf(path, sizeof path, "%s/file", folder);
+    bool is_over = false;
+    for (int64_t at = 1; !is_over; at++) {
+        ck_assert_int_lt(at, 100);
+        spill(path, "old", 3);
+        pid_t child = fork();
+        if (child == 0) {
+            fault_set(&(struct fault){.kind = FAULT_KILL, .at = at});
+            _exit(replace(path) != OK);
+        }
+        int how;
+        size_t size;
+        waitpid(child, &how, 0);
+        is_over = WIFEXITED(how) && WEXITSTATUS(how) == 0;
+        ck_assert(is_over || (WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL));
+        char *bytes = slurp(path, &size);
+        ck_assert_msg(strcmp(bytes, "new content") == 0 || (!is_over && strcmp(bytes, "old") == 0), "%s", bytes);
+        free(bytes);
+        empty_folder(folder);
+    }
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(the_environment_sets_a_fault) {
+    setenv("DDPTRAIN_FAULT", "2:eio:once", 1);
+    setenv("DDPTRAIN_FAULT_FILTER", "chosen", 1);
+    struct io_info info;
+    ck_ok(io_stat("/other", &info));
+    ck_ok(io_stat("/other", &info));
+    ck_ok(io_stat("/chosen", &info));
+    ck_failure(io_stat("/chosen", &info), STATUS_IO, "'/chosen': Input/output error");
+    ck_ok(io_stat("/chosen", &info));
+    ck_assert_int_eq(fault_calls(), 3);
+}
+END_TEST
+
+START_TEST(a_malformed_environment_fails_every_call) {
+    static const char *const wrong[] = {"eio", "0:eio", "1:", "1:eioo", "1:eio:often", "1:eio:", "1 eio"};
+    setenv("DDPTRAIN_FAULT", wrong[_i], 1);
+    struct io_info info;
+    ck_failure(io_stat("/", &info), STATUS_IO, "Invalid argument");
+    ck_failure(io_stat("/", &info), STATUS_IO, "Invalid argument");
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("io");
+    TCase *tests = tcase_create("io");
+    tcase_add_test(tests, buffers_are_aligned_and_zeroed);
+    tcase_add_test(tests, too_large_a_buffer_is_an_answer);
+    tcase_add_test(tests, writes_and_reads);
+    tcase_add_test(tests, makes_and_lists_folders);
+    tcase_add_test(tests, a_lock_has_one_owner);
+    tcase_add_test(tests, names_of_files);
+    tcase_add_test(tests, replaces_a_file);
+    tcase_add_test(tests, any_failing_call_leaves_old_or_new);
+    tcase_add_test(tests, a_kill_at_any_call_leaves_old_or_new);
+    tcase_add_test(tests, the_environment_sets_a_fault);
+    tcase_add_loop_test(tests, a_malformed_environment_fails_every_call, 0, 7);
+    tcase_set_timeout(tests, 60);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,120 @@
+/* The generator against PyTorch's and NumPy's own numbers. ctest-labels: unit */
+#include "base/rng.h"
+
+#include <nettle/sha2.h>
+
+#include "check_main.h"
+#include "vectors.h"
+
+static void hash_equal(const void *bytes, size_t size, const char *expected) {
+    struct sha256_ctx hash;
+    uint8_t digest[32];
+    char hex[65];
+    sha256_init(&hash);
+    sha256_update(&hash, size, bytes);
+    sha256_digest(&hash, sizeof digest, digest);
+    for (int i = 0; i < 32; i++) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    ck_assert_str_eq(hex, expected);
+}
+
+static int64_t draw31(struct rng *rng) { return rng_u32(rng) % 0x80000000u; }
+
+START_TEST(engine_and_uniform) {
+    json_t *root = vectors_load("rng"), *c;
+    size_t i;
+    json_array_foreach(json_object_get(root, "cases"), i, c) {
+        uint64_t seed = (uint64_t)json_integer_value(json_object_get(c, "seed"));
+        struct rng rng;
+        json_t *words = json_object_get(c, "u32_mod_2p31");
+        rng_seed(&rng, seed);
+        for (int k = 0; k < 704; k++) {
+            int64_t value = draw31(&rng);
+            if (k < 8) ck_assert_int_eq(value, json_integer_value(json_array_get(words, (size_t)k)));
+            if (k >= 700) ck_assert_int_eq(value, json_integer_value(json_array_get(words, (size_t)(k - 691))));
+        }
+        rng_seed(&rng, seed);
+        for (size_t k = 0; k < 4; k++)
+            ck_assert_int_eq(rng_int64(&rng),
+                             json_integer_value(json_array_get(json_object_get(c, "random_int64"), k)));
+        float values[64];
+        rng_seed(&rng, seed);
+        rng_uniform(&rng, values, 12, 0, 1);
+        vectors_equal(json_object_get(c, "uniform01_f32"), values, "uniform01");
+        rng_seed(&rng, seed);
+        rng_uniform(&rng, values, 24, -0.27735, 0.27735);
+        vectors_equal(json_object_get(c, "uniform_f32_-0.27735_0.27735"), values, "uniform");
+        json_t *doubles = json_object_get(c, "uniform01_f64");
+        rng_seed(&rng, seed);
+        for (size_t k = 0; k < 6; k++) {
+            double value = rng_uniform53(&rng);
+            uint64_t bits;
+            memcpy(&bits, &value, sizeof bits);
+            ck_assert_uint_eq(bits, strtoull(json_string_value(json_array_get(doubles, k)), NULL, 16));
+        }
+        rng_seed(&rng, seed);
+        for (size_t k = 0; k < 40; k++)
+            ck_assert_int_eq(rng_uniform53(&rng) < 0.9,
+                             json_integer_value(json_array_get(json_object_get(c, "bernoulli_p0.9_40"), k)));
+    }
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(normal) {
+    json_t *root = vectors_load("rng"), *c;
+    size_t i;
+    float *many = malloc(100003 * sizeof *many);
+    json_array_foreach(json_object_get(root, "cases"), i, c) {
+        uint64_t seed = (uint64_t)json_integer_value(json_object_get(c, "seed"));
+        struct rng rng;
+        float values[64];
+        rng_seed(&rng, seed);
+        rng_normal(&rng, values, 7, 0, 1);
+        rng_normal(&rng, values + 7, 6, 0.5, 2);
+        rng_normal(&rng, values + 13, 3, 0, 1);
+        vectors_equal(json_object_get(c, "normal_7_then_6_then_3"), values, "short normal");
+        static const char *const names[] = {"normal_16", "normal_17", "normal_33"};
+        static const char *const nexts[] = {"next_r31_after_normal_16", "next_r31_after_normal_17",
+                                            "next_r31_after_normal_33"};
+        static const size_t counts[] = {16, 17, 33};
+        for (int k = 0; k < 3; k++) {
+            rng_seed(&rng, seed);
+            rng_normal(&rng, values, counts[k], 0, 1);
+            vectors_equal(json_object_get(c, names[k]), values, names[k]);
+            ck_assert_int_eq(draw31(&rng), json_integer_value(json_object_get(c, nexts[k])));
+        }
+        rng_seed(&rng, seed);
+        rng_normal(&rng, values, 64, 0, 0.02);
+        vectors_equal(json_object_get(c, "normal_std0.02_64"), values, "std 0.02");
+        rng_seed(&rng, seed);
+        rng_normal(&rng, many, 100003, 0, 1);
+        hash_equal(many, 100003 * sizeof *many, json_string_value(json_object_get(c, "normal_100003_sha256")));
+    }
+    free(many);
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(permutation) {
+    json_t *root = vectors_load("randperm"), *c;
+    size_t i;
+    int64_t *p = malloc(60000 * sizeof *p);
+    json_array_foreach(json_object_get(root, "cases"), i, c) {
+        struct rng rng;
+        size_t n = (size_t)json_integer_value(json_object_get(c, "n"));
+        rng_seed(&rng, (uint64_t)json_integer_value(json_object_get(c, "seed")));
+        rng_permutation(&rng, p, n);
+        json_t *perm = json_object_get(c, "perm");
+        for (size_t k = 0; k < json_array_size(perm); k++)
+            ck_assert_int_eq(p[k], json_integer_value(json_array_get(perm, k)));
+        if (json_object_get(c, "next_r31"))
+            ck_assert_int_eq(draw31(&rng), json_integer_value(json_object_get(c, "next_r31")));
+        if (json_object_get(c, "sha256_int64"))
+            hash_equal(p, n * sizeof *p, json_string_value(json_object_get(c, "sha256_int64")));
+    }
+    free(p);
+    json_decref(root);
+}
+END_TEST
+
+TESTS("rng", engine_and_uniform, normal, permutation)

@@ -1,0 +1,179 @@
+/* A list of sections: bound entry by entry, written, compared and explained like any other key. ctest-labels: unit */
+#include <jansson.h>
+
+#include "base/schema.h"
+#include "check_main.h"
+
+struct group {
+    struct string_list match;
+    double lr;
+};
+struct every {
+    int64_t count;
+    struct section_list groups;
+};
+struct config {
+    struct variant optimizer;
+};
+
+static const struct schema_row group_rows[] = {
+    {.key = "match",
+     .type = SCHEMA_STRING_LIST,
+     .offset = FIELD(struct group, match),
+     .flags = SCHEMA_REQUIRED,
+     .doc = "Patterns."},
+    {.key = "lr",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct group, lr),
+     .fallback = "null",
+     .most = 1,
+     .doc = "Rate."},
+    {0},
+};
+static void check_group(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct group *g = config;
+    if (g->match.count == 0) problems_add(problems, where->place, path, "matches nothing");
+}
+static const struct schema group_schema = {
+    .name = "group", .size = sizeof(struct group), .rows = group_rows, .check = check_group};
+
+static const struct schema_row every_rows[] = {
+    {.key = "count", .type = SCHEMA_INT, .offset = FIELD(struct every, count), .fallback = "1", .doc = "Number."},
+    {.key = "groups",
+     .type = SCHEMA_SECTION_LIST,
+     .offset = FIELD(struct every, groups),
+     .fallback = "[]",
+     .section = &group_schema,
+     .doc = "Groups."},
+    {0},
+};
+static const struct schema every_schema = {.name = "every", .size = sizeof(struct every), .rows = every_rows};
+
+static const struct schema_variant *type_at(size_t index) {
+    static const struct schema_variant adam = {"adam", NULL, "Adam."};
+    return index == 0 ? &adam : NULL;
+}
+static const struct schema_variants optimizers = {.what = "optimizer", .at = type_at, .common = &every_schema};
+static const struct schema_row rows[] = {
+    {.key = "optimizer",
+     .type = SCHEMA_VARIANT,
+     .offset = FIELD(struct config, optimizer),
+     .fallback = "adam",
+     .variants = &optimizers,
+     .doc = "Rule."},
+    {0},
+};
+static const struct schema schema = {.name = "config", .size = sizeof(struct config), .rows = rows};
+
+/* The failure's sentence, or NULL with *out filled; free it. */
+static char *bind(const char *yaml, struct document **document, struct config *out) {
+    struct problems problems = {0};
+    status s = document_parse("t", yaml, strlen(yaml), &problems, document);
+    ck_assert(!s);
+    if (*document)
+        schema_bind(&schema, document_root(*document), "", &schema, out, document_arena(*document), &problems);
+    s = problems_status(&problems, STATUS_USAGE);
+    problems_free(&problems);
+    char *message = s ? strdup(status_message(s)) : NULL;
+    status_free(s);
+    return message;
+}
+
+static void accepts(const char *yaml, const char *written) {
+    struct document *document = NULL, *again = NULL;
+    struct config config, second;
+    struct text text = {0}, difference = {0};
+    char *message = bind(yaml, &document, &config);
+    ck_assert_msg(!message, "%s", message);
+    schema_write_yaml(&schema, &config, &text);
+    ck_assert_str_eq(text_string(&text), written);
+    message = bind(written, &again, &second);
+    ck_assert_msg(!message, "%s", message);
+    ck_assert_uint_eq(schema_diff(&schema, &config, &second, &difference), 0);
+    text_free(&text);
+    document_destroy(document);
+    document_destroy(again);
+}
+
+static void refuses(const char *yaml, const char *sentence) {
+    struct document *document = NULL;
+    struct config config;
+    char *message = bind(yaml, &document, &config);
+    ck_assert_msg(message && strstr(message, sentence), "%s: %s", yaml, message ? message : "accepted");
+    free(message);
+    document_destroy(document);
+}
+
+START_TEST(entries_are_bound_and_written) {
+    accepts("{}", "optimizer: {type: adam, count: 1, groups: []}\n");
+    accepts("optimizer: {groups: [{match: '*.bias', lr: 0.5}, {match: [a, b]}]}",
+            "optimizer:\n  type: adam\n  count: 1\n  groups:\n    - {match: [\"*.bias\"], lr: 0.5}\n"
+            "    - {match: [a, b], lr: null}\n");
+    struct document *document = NULL;
+    struct config config;
+    ck_assert_ptr_null(bind("optimizer: {groups: [{match: x}, {match: [a, b], lr: 0.25}]}", &document, &config));
+    const struct every *every = config.optimizer.common;
+    const struct group *groups = every->groups.items;
+    ck_assert_uint_eq(every->groups.count, 2);
+    ck_assert_str_eq(groups[0].match.items[0], "x");
+    ck_assert_str_eq(groups[1].match.items[1], "b");
+    ck_assert(isnan(groups[0].lr) && groups[1].lr == 0.25);
+    document_destroy(document);
+}
+END_TEST
+
+START_TEST(problems_have_their_place) {
+    refuses("optimizer: {groups: [{match: a}, {match: a, lr: 2}]}", "t:1:49: optimizer.groups.1.lr: must be");
+    refuses("optimizer: {groups: [{match: a, rate: 2}]}", "optimizer.groups.0.rate: unknown key");
+    refuses("optimizer: {groups: [{lr: 1}]}", "optimizer.groups.0.match: missing");
+    refuses("optimizer: {groups: [{match: []}]}", "optimizer.groups.0: matches nothing");
+    refuses("optimizer: {groups: [a]}", "optimizer.groups.0: expected a mapping with the keys match, lr");
+    refuses("optimizer: {groups: [null]}", "optimizer.groups.0: null is not allowed");
+    refuses("optimizer: {groups: {match: a}}", "optimizer.groups: expected a list of mappings, got a mapping");
+    refuses("optimizer: {groups: null}", "null is not allowed; expected a list of mappings");
+    refuses("match: a", "it belongs in 'optimizer.groups'");
+}
+END_TEST
+
+START_TEST(differences_are_listed) {
+    struct document *a = NULL, *b = NULL;
+    struct config before, after;
+    struct text out = {0};
+    ck_assert_ptr_null(bind("optimizer: {groups: [{match: a, lr: 0.5}]}", &a, &before));
+    ck_assert_ptr_null(bind("optimizer: {groups: [{match: a, lr: 0.25}, {match: b}]}", &b, &after));
+    ck_assert_uint_eq(schema_diff(&schema, &before, &after, &out), 2);
+    ck_assert_str_eq(text_string(&out),
+                     "  optimizer.groups.0.lr: 0.5 -> 0.25\n  optimizer.groups.1: (none) -> (given)\n");
+    text_clear(&out);
+    ck_assert_uint_eq(schema_diff(&schema, &after, &before, &out), 2);
+    text_free(&out);
+    document_destroy(a);
+    document_destroy(b);
+}
+END_TEST
+
+START_TEST(reference_explains_it) {
+    static const char *const asked[] = {"optimizer.groups", "optimizer.groups.match", "optimizer.adam.groups.lr",
+                                        "optimizer.groups.0.match"};
+    struct text out = {0};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        text_clear(&out);
+        ck_assert_msg(!schema_help(&schema, asked[i], &out), "%s", asked[i]);
+    }
+    ck_assert(strstr(text_string(&out), "Patterns."));
+    text_clear(&out);
+    schema_write_markdown(&schema, &out);
+    ck_assert(strstr(text_string(&out), "[list of sections](#optimizer.groups) | `[]`"));
+    ck_assert(strstr(text_string(&out), "## `optimizer.groups`"));
+    text_clear(&out);
+    schema_write_json(&schema, &out);
+    json_t *root = json_loads(text_string(&out), 0, NULL);
+    ck_assert_ptr_nonnull(root);
+    ck_assert(strstr(text_string(&out), "\"type\": \"array\""));
+    json_decref(root);
+    text_free(&out);
+}
+END_TEST
+
+TESTS("schema lists", entries_are_bound_and_written, problems_have_their_place, differences_are_listed,
+      reference_explains_it)

@@ -1,0 +1,52 @@
+/* Requests to stop run on a stack of their own, wherever the stack pointer is. ctest-labels: unit */
+#include "base/signals.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include "check_main.h"
+
+static volatile sig_atomic_t calls;
+static volatile uintptr_t frame;
+
+static void handle(int signal_number) {
+    (void)signal_number;
+    frame = (uintptr_t)__builtin_frame_address(0);
+    calls++;
+}
+
+static bool is_inside(uintptr_t address, const stack_t *stack) {
+    return address >= (uintptr_t)stack->ss_sp && address < (uintptr_t)stack->ss_sp + stack->ss_size;
+}
+
+START_TEST(every_stop_has_its_own_stack) {
+    static const int stops[] = {SIGINT, SIGTERM, SIGUSR1, SIGALRM, SIGHUP};
+    signal(SIGHUP, SIG_DFL);
+    signals_on_stop(handle);
+    stack_t stack;
+    ck_assert_int_eq(sigaltstack(NULL, &stack), 0);
+    ck_assert_int_eq(stack.ss_flags & SS_DISABLE, 0);
+    for (int i = 0; i < 5; i++) {
+        struct sigaction action;
+        frame = 0;
+        raise(stops[i]);
+        ck_assert_int_eq(calls, i + 1);
+        ck_assert_int_eq(sigaction(stops[i], NULL, &action), 0);
+        ck_assert(action.sa_flags & SA_ONSTACK);
+        ck_assert(is_inside(frame, &stack));
+    }
+}
+END_TEST
+
+START_TEST(nohup_and_broken_pipes) {
+    signal(SIGHUP, SIG_IGN);
+    signals_on_stop(handle);
+    raise(SIGHUP);
+    raise(SIGPIPE);
+    ck_assert_int_eq(calls, 0);
+}
+END_TEST
+
+TESTS("signals", every_stop_has_its_own_stack, nohup_and_broken_pipes)

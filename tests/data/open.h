@@ -1,0 +1,83 @@
+/* Opens datasets from a config in YAML, as a run would. For tests only. */
+#ifndef TESTS_DATA_OPEN_H
+#define TESTS_DATA_OPEN_H
+
+#include <math.h>
+
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "data/sampler.h"
+#include "files.h"
+#include "vectors.h"
+
+/* Binds [yaml] with [schema]; what is wrong with it as one failure. document_destroy(*document) when done with
+ * config. */
+static inline status bind_yaml(const struct schema *schema, const char *yaml, void *config,
+                               struct document **document) {
+    struct problems problems = {0};
+    status s = document_parse("c.yaml", yaml, strlen(yaml), &problems, document);
+    if (s == OK && *document)
+        schema_bind(schema, document_root(*document), schema->name, schema, config, document_arena(*document),
+                    &problems);
+    if (s == OK) s = problems_status(&problems, STATUS_USAGE);
+    problems_free(&problems);
+    return s;
+}
+
+static inline status open_yaml_as(const char *yaml, bool wants_classes, bool metadata_only, struct dataset **out) {
+    struct dataset_config config;
+    struct document *document = NULL;
+    *out = NULL;
+    status s = bind_yaml(&dataset_schema, yaml, &config, &document);
+    if (s == OK) s = dataset_open(&config, wants_classes, metadata_only, out);
+    document_destroy(document);
+    return s;
+}
+
+/* printf the config, then open */
+static inline status open_yaml(struct dataset **out, bool wants_classes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static inline status open_yaml(struct dataset **out, bool wants_classes, const char *format, ...) {
+    char *yaml;
+    va_list arguments;
+    va_start(arguments, format);
+    ck_assert_int_ge(vasprintf(&yaml, format, arguments), 0);
+    va_end(arguments);
+    status s = open_yaml_as(yaml, wants_classes, false, out);
+    free(yaml);
+    return s;
+}
+
+/* All rows of a part in its order: inputs (rows, input_size), targets. Free both. */
+static inline void read_part(struct dataset *dataset, enum dataset_part part, float **inputs, void **targets) {
+    const struct dataset_info *info = dataset_info(dataset);
+    size_t rows = part == DATASET_TRAIN ? info->train_rows : info->validation_rows;
+    *inputs = calloc(rows * info->input_size + 1, sizeof **inputs);
+    *targets = calloc(rows * info->target_size + 1, 8);
+    int64_t *positions = calloc(rows + 1, sizeof *positions);
+    for (size_t i = 0; i < rows; i++) positions[i] = (int64_t)i;
+    ck_ok(dataset_read(dataset, part, positions, rows, *inputs, *targets));
+    free(positions);
+}
+
+/* Runs the suite of one file; 0 when all passed. */
+static inline int run_tests(const char *name, const TTest *const *tests, size_t count) {
+    Suite *suite = suite_create(name);
+    TCase *cases = tcase_create(name);
+    for (size_t i = 0; i < count; i++) tcase_add_test(cases, tests[i]);
+    tcase_set_timeout(cases, 120);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
+
+#define RUN_TESTS(name, ...)                                                                                           \
+    int main(void) {                                                                                                   \
+        const TTest *const tests[] = {__VA_ARGS__};                                                                    \
+        return run_tests(name, tests, sizeof tests / sizeof *tests);                                                   \
+    }
+
+#endif

@@ -1,0 +1,242 @@
+/* Augmented images and weighted rows, as the loader hands them out. ctest-labels: unit */
+#include "data/augment.h"
+
+#include "hdf5_files.h"
+#include "open.h"
+
+enum { ROWS = 40, CHANNELS = 2, HEIGHT = 4, WIDTH = 5, SIZE = CHANNELS * HEIGHT * WIDTH };
+
+static char *folder, *path;
+
+/* x[n][c][y][x] = 1 + n + 50 c + 4 (WIDTH y + x); classes: one row in eight is of class 1 */
+static void setup(void) {
+    folder = make_folder();
+    path = path_in(folder, "t.h5");
+    int64_t *x = calloc((size_t)ROWS * SIZE, sizeof *x), y[ROWS];
+    for (int n = 0; n < ROWS; n++) {
+        for (int i = 0; i < SIZE; i++) x[n * SIZE + i] = 1 + n + 50 * (i / 20) + 4 * (i % 20);
+        y[n] = n % 8 == 0;
+    }
+    hid_t file = create_file(path);
+    write_values(file, "x", 4, (hsize_t[]){ROWS, CHANNELS, HEIGHT, WIDTH}, H5T_STD_U8LE, H5P_DEFAULT, H5T_NATIVE_INT64,
+                 x);
+    write_integers(file, "y", 1, (hsize_t[]){ROWS}, y);
+    H5Fclose(file);
+    free(x);
+}
+
+static void teardown(void) {
+    remove_folder(folder);
+    free(path);
+}
+
+/* Pixel (y, x) of channel c of a row when the image lies on black. */
+static float pixel(const float *image, int c, int y, int x, float black) {
+    return y >= 0 && y < HEIGHT && x >= 0 && x < WIDTH ? image[(c * HEIGHT + y) * WIDTH + x] : black;
+}
+
+static bool is_change(const float *from, const float *to, int down, int across, bool is_flipped, float black) {
+    for (int c = 0; c < CHANNELS; c++)
+        for (int y = 0; y < HEIGHT; y++)
+            for (int x = 0; x < WIDTH; x++) {
+                int column = is_flipped ? WIDTH - 1 - x : x;
+                if (pixel(to, c, y, x, 0) != pixel(from, c, y + down, column + across, black)) return false;
+            }
+    return true;
+}
+
+/* The image is one of the (2 * padding + 1)^2 * 2 that there may be; *which of them. */
+static void check_image(const float *from, const float *to, int padding, bool flips, float black, int *which) {
+    *which = -1;
+    int number = 0;
+    for (int down = -padding; down <= padding; down++)
+        for (int across = -padding; across <= padding; across++)
+            for (int flip = 0; flip <= flips; flip++, number++)
+                if (is_change(from, to, down, across, flip, black)) *which = number;
+    ck_assert_int_ge(*which, 0);
+}
+
+/* Every change comes about, each nearly as often as any other. */
+START_TEST(draws_every_change) {
+    enum { PADDING = 2, CHANGES = (2 * PADDING + 1) * (2 * PADDING + 1) * 2, DRAWS = 20000 };
+    float fill[CHANNELS] = {-1, -1}, scratch[SIZE], from[SIZE], to[SIZE];
+    for (int i = 0; i < SIZE; i++) from[i] = (float)i;
+    const struct augment augment = {
+        .config = {.random_crop = {PADDING}, .horizontal_flip = 0.5, .seed = 9}, CHANNELS, HEIGHT, WIDTH, fill};
+    int counts[CHANGES] = {0}, which;
+    for (int64_t i = 0; i < DRAWS; i++) {
+        memcpy(to, from, sizeof to);
+        augment_image(&augment, i % 7, i / 7, to, scratch);
+        check_image(from, to, PADDING, true, -1, &which);
+        counts[which]++;
+    }
+    for (int i = 0; i < CHANGES; i++)
+        ck_assert_msg(abs(counts[i] - 400) < 100, "change %d came %d times", i, counts[i]);
+}
+END_TEST
+
+START_TEST(flip_alone_and_nothing) {
+    float fill[CHANNELS] = {0}, scratch[SIZE], from[SIZE], to[SIZE];
+    struct augment augment = {.config = {.horizontal_flip = 1}, CHANNELS, HEIGHT, WIDTH, fill};
+    for (int i = 0; i < SIZE; i++) to[i] = from[i] = (float)i;
+    augment_image(&augment, 0, 0, to, scratch);
+    ck_assert(is_change(from, to, 0, 0, true, 0));
+    augment_image(&augment, 0, 0, to, scratch);
+    ck_assert_mem_eq(from, to, sizeof from);
+    augment.config.horizontal_flip = 0.25;
+    int flips = 0;
+    for (int64_t row = 0; row < 10000; row++) {
+        memcpy(to, from, sizeof to);
+        augment_image(&augment, 3, row, to, scratch);
+        flips += memcmp(from, to, sizeof from) != 0;
+    }
+    ck_assert_int_lt(abs(flips - 2500), 200);
+}
+END_TEST
+
+static struct dataset *open_images(const char *keys) {
+    struct dataset *dataset;
+    ck_ok(open_yaml(&dataset, true, "{path: %s, %s}", path, keys));
+    return dataset;
+}
+
+#define CHANGED "augment: {random_crop: {padding: 1}, horizontal_flip: 0.5, seed: 4}, scale: {mean: [10, 20], std: 2}"
+
+static const struct sampler_config shuffled = {
+    .batch_size = 4, .global_batch_size = SCHEMA_NO_INT, .shuffle = true, .seed = 2};
+
+/* Reads an epoch from batch [first] on as [world] ranks would; out (ROWS, SIZE) by the row's own number. */
+static void read_epoch(struct dataset *dataset, int64_t epoch, size_t first, int world, int64_t prefetch, float *out) {
+    int64_t scratch[ROWS], indices[ROWS];
+    for (int rank = 0; rank < world; rank++) {
+        struct loader *loader;
+        struct batch batch;
+        ck_ok(loader_create(dataset, &shuffled, 4, rank, world, prefetch, &loader));
+        ck_ok(loader_seek(loader, epoch, first));
+        sampler_indices(&shuffled, dataset_info(dataset)->train_rows, epoch, rank, world, scratch, indices);
+        for (size_t at = first * 4;; at += batch.rows) {
+            ck_ok(loader_next(loader, &batch));
+            if (batch.rows == 0) break;
+            for (size_t i = 0; i < batch.rows; i++)
+                memcpy(out + indices[at + i] * SIZE, batch.inputs + i * SIZE, SIZE * sizeof *out);
+        }
+        loader_destroy(loader);
+    }
+}
+
+/* The same images on 1, 2 and 5 ranks, with a thread and without, in memory and from the file, and from the middle of
+ * an epoch on; others in another epoch. */
+START_TEST(depends_on_epoch_and_row_only) {
+    setup();
+    float *expected = calloc((size_t)3 * ROWS * SIZE, sizeof *expected), *got = expected + ROWS * SIZE,
+          *other = got + ROWS * SIZE;
+    struct dataset *plain = open_images("scale: {mean: [10, 20], std: 2}"), *dataset = open_images(CHANGED);
+    read_epoch(dataset, 6, 0, 1, 0, expected);
+    read_epoch(plain, 6, 0, 1, 0, other);
+    int seen[18] = {0}, which, n_seen = 0;
+    for (int n = 0; n < ROWS; n++) {
+        float *from = other + n * SIZE, *to = expected + n * SIZE;
+        for (int i = 0; i < SIZE; i++) { /* as if both channels had the same black */
+            if (i >= SIZE / 2) from[i] += 5, to[i] += 5;
+        }
+        check_image(from, to, 1, true, -5, &which);
+        n_seen += seen[which]++ == 0;
+        for (int i = SIZE / 2; i < SIZE; i++) to[i] -= 5;
+    }
+    ck_assert_int_gt(n_seen, 9);
+    for (int world = 1; world <= 5; world += world == 1 ? 1 : 3)
+        for (int64_t prefetch = 0; prefetch <= 2; prefetch += 2) {
+            memset(got, 0, ROWS * SIZE * sizeof *got);
+            read_epoch(dataset, 6, 0, world, prefetch, got);
+            ck_assert_mem_eq(got, expected, ROWS * SIZE * sizeof *got);
+        }
+    memcpy(got, expected, ROWS * SIZE * sizeof *got);
+    read_epoch(dataset, 6, 3, 1, 2, got); /* the rows it reads are the same */
+    ck_assert_mem_eq(got, expected, ROWS * SIZE * sizeof *got);
+    read_epoch(dataset, 7, 0, 1, 0, got);
+    int differ = 0;
+    for (int n = 0; n < ROWS; n++) differ += memcmp(got + n * SIZE, expected + n * SIZE, SIZE * sizeof *got) != 0;
+    ck_assert_int_gt(differ, ROWS / 2);
+    dataset_close(dataset);
+    dataset = open_images("cache_mb: 0, " CHANGED);
+    read_epoch(dataset, 6, 0, 2, -1, got);
+    ck_assert_mem_eq(got, expected, ROWS * SIZE * sizeof *got);
+    dataset_close(dataset);
+    dataset_close(plain);
+    free(expected);
+    teardown();
+}
+END_TEST
+
+START_TEST(validation_rows_stay) {
+    setup();
+    struct dataset *dataset = open_images("split: {test: 0.5, shuffle: false}, " CHANGED);
+    struct loader *loader;
+    struct batch batch;
+    ck_ok(loader_create_evaluation(dataset, 20, 0, 1, &loader));
+    ck_ok(loader_next(loader, &batch));
+    for (int n = 0; n < 20; n++) ck_assert_float_eq(batch.inputs[n * SIZE + 1], (float)(1 + 20 + n + 4 - 10) / 2);
+    loader_destroy(loader);
+    dataset_close(dataset);
+    teardown();
+}
+END_TEST
+
+START_TEST(is_for_images) {
+    setup();
+    struct dataset *dataset;
+    char *table = path_in(folder, "t.csv"), *text = path_in(folder, "t.txt");
+    spill(table, "a,b,y\n1,2,0\n3,4,1\n", 18);
+    spill(text, "hello", 5);
+    ck_failure(open_yaml(&dataset, true, "{path: %s, augment: {horizontal_flip: 0.5}}", table), STATUS_USAGE,
+               "dataset.augment is for images, (channels, height, width), but a row is 2");
+    ck_failure(open_yaml_as("{format: synthetic, augment: {random_crop: 4}}", false, true, &dataset), STATUS_USAGE,
+               "but a row is 20");
+    ck_failure(open_yaml(&dataset, true, "{path: %s, text: {block_size: 3}, augment: {random_crop: 4}}", text),
+               STATUS_USAGE, "but a row is 3");
+    free(table), free(text);
+    teardown();
+}
+END_TEST
+
+/* One row in eight is of class 1; it is drawn every second time. */
+START_TEST(weighted_rows) {
+    setup();
+    for (int cache = 0; cache < 2; cache++) {
+        struct dataset *dataset = open_images(cache ? "split: {test: 0.1}" : "cache_mb: 0, split: {test: 0.1}");
+        const struct sampler_config config = {
+            .type = SAMPLER_WEIGHTED, .batch_size = 4, .global_batch_size = SCHEMA_NO_INT};
+        struct loader *loader;
+        struct batch batch;
+        int rare = 0, all = 0;
+        ck_ok(loader_create(dataset, &config, 4, 0, 1, 0, &loader));
+        for (int64_t epoch = 0; epoch < 50; epoch++) {
+            ck_ok(loader_seek(loader, epoch, 0));
+            for (;;) {
+                ck_ok(loader_next(loader, &batch));
+                if (batch.rows == 0) break;
+                for (size_t i = 0; i < batch.rows; i++, all++) {
+                    int64_t class = ((const int64_t *)batch.targets)[i];
+                    ck_assert_int_eq(class, ((int)batch.inputs[i * SIZE] - 1) % 8 == 0);
+                    rare += (int)class;
+                }
+            }
+        }
+        ck_assert_int_eq(all, 50 * 36);
+        ck_assert_int_lt(abs(rare - 900), 120);
+        loader_destroy(loader);
+        dataset_close(dataset);
+    }
+    struct dataset *dataset;
+    struct loader *loader;
+    const struct sampler_config config = {.type = SAMPLER_WEIGHTED, .batch_size = 4};
+    ck_ok(open_yaml(&dataset, false, "format: synthetic"));
+    ck_failure(loader_create(dataset, &config, 4, 0, 1, 0, &loader), STATUS_USAGE,
+               "sampler.type weighted draws each class equally often, but the targets are not one class per row");
+    dataset_close(dataset);
+    teardown();
+}
+END_TEST
+
+RUN_TESTS("augment", draws_every_change, flip_alone_and_nothing, depends_on_epoch_and_row_only, validation_rows_stay,
+          is_for_images, weighted_rows)

@@ -1,0 +1,237 @@
+/* CSV: what is read, and the sentence for each thing that is not. ctest-labels: unit */
+#include "open.h"
+
+static char *folder, *path;
+
+static void write_csv(const char *text) { spill(path, text, strlen(text)); }
+
+static void setup(void) {
+    folder = make_folder();
+    path = path_in(folder, "t.csv");
+}
+
+static void teardown(void) {
+    remove_folder(folder);
+    free(path);
+}
+
+/* Opens [text] with further keys of the config and compares all rows. */
+static void check_values(const char *text, const char *keys, size_t size, const float *inputs, size_t rows,
+                         const float *targets) {
+    write_csv(text);
+    struct dataset *dataset;
+    ck_ok(open_yaml(&dataset, false, "{path: %s, %s}", path, keys));
+    const struct dataset_info *info = dataset_info(dataset);
+    ck_assert_uint_eq(info->train_rows, rows);
+    ck_assert_uint_eq(info->input_size, size);
+    float *x;
+    void *y;
+    read_part(dataset, DATASET_TRAIN, &x, &y);
+    for (size_t i = 0; i < rows * size; i++) ck_assert_msg(x[i] == inputs[i], "%s: input %zu is %g", text, i, x[i]);
+    for (size_t i = 0; i < rows * info->target_size; i++)
+        ck_assert_msg(((float *)y)[i] == targets[i], "%s: target %zu is %g", text, i, ((float *)y)[i]);
+    free(x), free(y);
+    dataset_close(dataset);
+}
+
+START_TEST(reads_values) {
+    setup();
+    const float x[] = {1, 2, 4, 5}, y[] = {3, 6};
+    check_values("a,b,y\n1,2,3\n4,5,6\n", "", 2, x, 2, y);
+    check_values("a,b,y\n1,2,3\n4,5,6", "", 2, x, 2, y);
+    check_values("\xef\xbb\xbf"
+                 "a,b,y\r\n1,2,3\r\n4,5,6\r\n\r\n  \r\n\n",
+                 "", 2, x, 2, y);
+    check_values("a,b,y\r1,2,3\r4,5,6\r", "", 2, x, 2, y);
+    check_values(" a ,\tb, \"y\" \n 1 , \"2\",3 \n+4.0,5e0,.6E1\n", "", 2, x, 2, y);
+    check_values("y,b,a,other\n3,2,1,text\n6,5,4,\n", "inputs: [a, b], targets: y", 2, x, 2, y);
+    check_values("y,a,b\n3,1,2\n6,4,5\n", "targets: y", 2, x, 2, y);
+    check_values("\"a, \"\"first\"\"\nline\",b,y\n1,2,3\n4,5,6\n", "inputs: [\"a, \\\"first\\\"\\nline\", b]", 2, x, 2,
+                 y);
+    const float two_targets[] = {1, 2, 4, 5}, one_input[] = {3, 6};
+    check_values("a,b,y\n1,2,3\n4,5,6\n", "inputs: y, targets: [a, b]", 1, one_input, 2, two_targets);
+    teardown();
+}
+END_TEST
+
+START_TEST(text_classes) {
+    setup();
+    write_csv("a,species\n1,virginica\n2,setosa\n3,\"two\nlines\"\n4,setosa\n5,7\n");
+    struct dataset *dataset;
+    ck_ok(open_yaml(&dataset, true, "path: %s", path));
+    ck_assert_int_eq(dataset_info(dataset)->classes, 4);
+    float *x;
+    void *y;
+    read_part(dataset, DATASET_TRAIN, &x, &y);
+    static const int64_t expected[] = {3, 1, 2, 1, 0};
+    ck_assert_mem_eq(y, expected, sizeof expected);
+    free(x), free(y);
+    dataset_close(dataset);
+
+    /* the validation file takes the numbers of the training file, whatever its columns' order */
+    char *second = path_in(folder, "v.csv");
+    spill(second, "species,a\nsetosa,9\n", 18);
+    ck_ok(open_yaml(&dataset, true, "{path: %s, validation: %s}", path, second));
+    ck_assert_int_eq(dataset_info(dataset)->classes, 4);
+    ck_assert_uint_eq(dataset_info(dataset)->validation_rows, 1);
+    read_part(dataset, DATASET_VALIDATION, &x, &y);
+    ck_assert_int_eq(((int64_t *)y)[0], 1);
+    ck_assert(x[0] == 9);
+    free(x), free(y);
+    dataset_close(dataset);
+    spill(second, "species,a\n\"setosa\",9\nrose,8\n", 28);
+    ck_failure(open_yaml(&dataset, true, "{path: %s, validation: %s}", path, second), STATUS_DATA,
+               "v.csv:row 3: column 'species': class 'rose' is not in '");
+    spill(second, "kind,a\nsetosa,9\n", 16);
+    ck_failure(open_yaml(&dataset, true, "{path: %s, validation: %s}", path, second), STATUS_DATA,
+               "v.csv: there is no column 'species'; the columns are: kind, a");
+    spill(second, "a,species\n", 10);
+    ck_failure(open_yaml(&dataset, true, "{path: %s, validation: %s}", path, second), STATUS_DATA,
+               "v.csv: there are no rows to validate on");
+    free(second);
+    teardown();
+}
+END_TEST
+
+START_TEST(iris) {
+    struct dataset *dataset;
+    ck_ok(open_yaml(&dataset, true, "{path: %s/datasets/iris.csv, split: {test: 0.2, seed: 1}}", SOURCE_DIR));
+    const struct dataset_info *info = dataset_info(dataset);
+    ck_assert_uint_eq(info->train_rows + info->validation_rows, 150);
+    ck_assert_uint_eq(info->input_size, 4);
+    ck_assert_int_eq(info->classes, 3);
+    dataset_close(dataset);
+}
+END_TEST
+
+struct wrong {
+    bool wants_classes;
+    const char *text, *keys, *sentence;
+};
+
+static const struct wrong wrongs[] = {
+    {false, "", "", "t.csv: the file is empty"},
+    {false, "\n\n", "", "t.csv: the file is empty"},
+    {false, "a,y\n", "", "t.csv: there are no rows to train on"},
+    {false, "y\n1\n", "", "t.csv: no column is left for the inputs; the file has only: y"},
+    {false, "a;y\n1;2\n", "", "t.csv:row 1: the fields seem to be separated by ';'; only commas are read"},
+    {false, ",a,y\n0,1,2\n", "", "t.csv:row 1: column 1 has no name (pandas writes such an index column"},
+    {false, "a,b,a\n1,2,3\n", "", "t.csv:row 1: column 'a' is there twice"},
+    {false, "a,y\n1,2\n3\n", "", "t.csv:row 3: there are 1 fields, but the header has 2"},
+    {false, "a,y\n1,2\n3,4,5\n", "", "t.csv:row 3: there are 3 fields, but the header has 2"},
+    {false, "a,y\n\n1,2\n", "", "t.csv:row 2: there are 1 fields, but the header has 2"},
+    {false, "a,y\n1,2\n,4\n", "", "t.csv:row 3: column 'a': there is no value"},
+    {false, "a,y\n1,2\n3,\n", "", "t.csv:row 3: column 'y': there is no value"},
+    {false, "a,y\n1,2\nNA,4\n", "", "t.csv:row 3: column 'a': 'NA' is no number"},
+    {false, "a,y\n1,2\nnan,4\n", "", "t.csv:row 3: column 'a': 'nan' is no number"},
+    {false, "a,y\n1,2\n0x10,4\n", "", "t.csv:row 3: column 'a': '0x10' is no number"},
+    {false, "a,y\n1,2\n1.5.2,4\n", "", "t.csv:row 3: column 'a': '1.5.2' is no number"},
+    {false, "a,y\n1,2\n1 5,4\n", "", "t.csv:row 3: column 'a': '1 5' is no number"},
+    {false, "a,y\n1,2\n1e999,4\n", "", "t.csv:row 3: column 'a': Inf is no number to train with"},
+    {false, "a,y\n1,2\n1e39,4\n", "", "t.csv:row 3: column 'a': 1e+39 is too large for float32"},
+    {false, "a,y\n1,2\n1,-1e39\n", "", "t.csv:row 3: column 'y': -1e+39 is too large for float32"},
+    {false, "a,y\n1,red\n", "", "t.csv:row 2: column 'y': 'red' is no number"},
+    {true, "a,y\n1,0\n2,red\n", "", "t.csv:row 3: column 'y': 'red' is no number"},
+    {true, "a,y\n1,red\n2,\n", "", "t.csv:row 3: column 'y': there is no value"},
+    {true, "a,y\n1,0\n2,1.5\n", "", "t.csv:row 3: column 'y': 1.5 is no class; classes are whole numbers from 0"},
+    {true, "a,y\n1,0\n2,-1\n", "", "t.csv:row 3: column 'y': -1 is no class"},
+    {true, "a,y\n1,0\n2,1e12\n", "", "t.csv:row 3: column 'y': 1e+12 is no class"},
+    {true, "a,y,z\n1,0,1\n", "targets: [y, z]", "column 'y': a target has 2 values, but the loss takes one class"},
+    {false, "a,y\n1,\"2\n3,4\n", "", "t.csv:row 2: a quoted field is not closed"},
+    {false, "a,y\n1,\"2\"3\n", "", "t.csv:row 2: text after the closing quote of a field"},
+    {false, "alpha,beta,y\n1,2,3\n", "inputs: [alpha, betta]",
+     "t.csv: there is no column 'betta'; did you mean 'beta'; the columns are: alpha, beta, y"},
+    {false, "a,y\n1,2\n", "inputs: [a, a]", "t.csv: column 'a' is used twice, as input"},
+    {false, "a,y\n1,2\n", "inputs: y", "t.csv: column 'y' is used twice, as input and as target"},
+    {false, "a,y\n1,2\n", "split: 0.9", "t.csv: split.test 0.9 of 1 rows leaves none to train on"},
+};
+
+START_TEST(refuses) {
+    setup();
+    for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
+        struct dataset *dataset;
+        write_csv(wrongs[i].text);
+        ck_failure(open_yaml(&dataset, wrongs[i].wants_classes, "{path: %s, %s}", path, wrongs[i].keys), STATUS_DATA,
+                   wrongs[i].sentence);
+        ck_assert_ptr_null(dataset);
+    }
+    spill(path, "a,y\n1,\0\n", 8);
+    struct dataset *dataset;
+    ck_failure(open_yaml(&dataset, false, "path: %s", path), STATUS_DATA, "t.csv: this is no text in UTF-8");
+    teardown();
+}
+END_TEST
+
+START_TEST(missing_files) {
+    setup();
+    struct dataset *dataset;
+    char here[4096], *sentence = NULL;
+    ck_assert_ptr_nonnull(getcwd(here, sizeof here));
+    ck_assert_int_gt(asprintf(&sentence, "(working directory %s): No such file or directory", here), 0);
+    ck_failure(open_yaml(&dataset, false, "path: nowhere/x.csv"), STATUS_DATA,
+               "cannot read the dataset 'nowhere/x.csv' ");
+    ck_failure(open_yaml(&dataset, false, "path: nowhere/x.csv"), STATUS_DATA, sentence);
+    ck_failure(open_yaml(&dataset, false, "{path: %s, format: csv}", folder), STATUS_DATA, "it is a folder");
+    ck_failure(open_yaml(&dataset, false, "{path: /dev/null, format: csv}"), STATUS_DATA, "it is no regular file");
+    free(sentence);
+    teardown();
+}
+END_TEST
+
+/* Metadata without rows read; the same shape. */
+START_TEST(metadata_only) {
+    struct dataset *dataset;
+    ck_ok(open_yaml_as("{path: " SOURCE_DIR "/datasets/wine.csv, split: {test: 0.2, seed: 42}}", true, true, &dataset));
+    ck_assert_uint_eq(dataset_info(dataset)->train_rows, 142);
+    ck_assert_int_eq(dataset_info(dataset)->classes, 3);
+    ck_assert_str_eq(dataset_info(dataset)->fingerprint, "");
+    dataset_close(dataset);
+}
+END_TEST
+
+/* Each single value changes the fingerprint; the order of rows too; the split does not. */
+START_TEST(fingerprint) {
+    setup();
+    static const char *const texts[] = {"a,b,y\n1,2,0\n3,4,1\n", "a,b,y\n1,2,0\n3,4,0\n", "a,b,y\n1,2,0\n3,4.5,1\n",
+                                        "a,b,y\n3,4,1\n1,2,0\n", "a,b,y\n1,2,0\n",        "a,b,y\n1.0,2,0\n3,4,1\n"};
+    char hashes[6][65];
+    for (int i = 0; i < 6; i++) {
+        struct dataset *dataset;
+        write_csv(texts[i]);
+        ck_ok(open_yaml(&dataset, true, "{path: %s, split: %s}", path, i == 5 ? "0.5" : "0"));
+        strcpy(hashes[i], dataset_info(dataset)->fingerprint);
+        dataset_close(dataset);
+        for (int k = 0; k < i && i < 5; k++) ck_assert_str_ne(hashes[k], hashes[i]);
+    }
+    ck_assert_str_eq(hashes[0], hashes[5]);
+    teardown();
+}
+END_TEST
+
+/* Every prefix and many flipped bytes of a file: an answer, never a crash. */
+START_TEST(damaged_files) {
+    setup();
+    static const char text[] = "a,\"b \"\"x\"\"\",y\r\n1,\"2\",red\n-3.5e2,4,\"gre\"\"en\"\r\n5,6,red\n";
+    size_t size = sizeof text - 1;
+    unsigned state = 1;
+    for (size_t i = 0; i < size * 20; i++) {
+        char bytes[sizeof text];
+        memcpy(bytes, text, sizeof text);
+        size_t length = i < size ? i : size;
+        for (int k = 0; i >= size && k < 3; k++) {
+            state = state * 1664525u + 1013904223u;
+            bytes[(state >> 8) % size] = "\",\n\r 0-e.x;\xff"[(state >> 24) % 12];
+        }
+        spill(path, bytes, length);
+        struct dataset *dataset;
+        status s = open_yaml(&dataset, true, "path: %s", path);
+        ck_assert((s == OK) == (dataset != NULL));
+        if (s != OK) ck_assert_int_eq(status_code(s), STATUS_DATA);
+        status_free(s);
+        dataset_close(dataset);
+    }
+    teardown();
+}
+END_TEST
+
+RUN_TESTS("csv", reads_values, text_classes, iris, refuses, missing_files, metadata_only, fingerprint, damaged_files)

@@ -1,0 +1,199 @@
+/* The sampler against PyTorch's DistributedSampler, and each row exactly once. ctest-labels: unit */
+#include "base/digest.h"
+#include "data/sampler.h"
+
+#include "open.h"
+
+static struct sampler_config config_of(bool shuffle, bool drop_last, int64_t seed) {
+    return (struct sampler_config){
+        .batch_size = 32, .global_batch_size = SCHEMA_NO_INT, .shuffle = shuffle, .drop_last = drop_last, .seed = seed};
+}
+
+static int64_t integer(const json_t *object, const char *key) {
+    return json_integer_value(json_object_get(object, key));
+}
+
+START_TEST(equals_distributed_sampler) {
+    json_t *root = vectors_load("sampler"), *c, *rank_indices;
+    size_t i, rank, k, compared = 0;
+    json_array_foreach(json_object_get(root, "distributed"), i, c) {
+        struct sampler_config config =
+            config_of(true, json_is_true(json_object_get(c, "drop_last")), integer(c, "seed"));
+        size_t rows = (size_t)integer(c, "n");
+        int world = (int)integer(c, "world");
+        json_array_foreach(json_object_get(c, "ranks"), rank, rank_indices) {
+            int64_t scratch[256], indices[256];
+            size_t length = sampler_length(&config, rows, world);
+            ck_assert_uint_eq(length, json_array_size(rank_indices));
+            sampler_indices(&config, rows, integer(c, "epoch"), (int)rank, world, scratch, indices);
+            for (k = 0; k < length; k++)
+                ck_assert_int_eq(indices[k], json_integer_value(json_array_get(rank_indices, k)));
+            compared += length;
+        }
+    }
+    ck_assert_uint_eq(i, 25);
+    ck_assert_uint_gt(compared, 3000);
+    json_decref(root);
+}
+END_TEST
+
+/* The tutorial's question: N = 10, 3 ranks. */
+START_TEST(pads_with_the_first_rows) {
+    static const int64_t expected[3][4] = {{0, 3, 6, 9}, {1, 4, 7, 0}, {2, 5, 8, 1}};
+    struct sampler_config config = config_of(false, false, 0);
+    for (int rank = 0; rank < 3; rank++) {
+        int64_t indices[4];
+        ck_assert_uint_eq(sampler_length(&config, 10, 3), 4);
+        sampler_indices(&config, 10, 7, rank, 3, NULL, indices);
+        for (int k = 0; k < 4; k++) ck_assert_int_eq(indices[k], expected[rank][k]);
+    }
+}
+END_TEST
+
+/* Together the ranks see each row once; those that DistributedSampler repeats, as often as it does. */
+static void check_cover(size_t rows, int world, bool shuffle, bool drop_last) {
+    struct sampler_config config = config_of(shuffle, drop_last, 5);
+    size_t length = sampler_length(&config, rows, world), total = length * (size_t)world;
+    ck_assert_uint_eq(total % (size_t)world, 0);
+    if (drop_last)
+        ck_assert(total <= rows && rows - total < (size_t)world);
+    else
+        ck_assert(total >= rows && total - rows < (size_t)world);
+    int64_t *scratch = calloc(rows + 1, sizeof *scratch), *indices = calloc(length + 1, sizeof *indices);
+    int64_t *order = calloc(total + 1, sizeof *order);
+    int *seen = calloc(rows + 1, sizeof *seen);
+    for (int rank = 0; rank < world; rank++) {
+        sampler_indices(&config, rows, 3, rank, world, scratch, indices);
+        for (size_t k = 0; k < length; k++) order[(size_t)rank + k * (size_t)world] = indices[k];
+    }
+    for (size_t i = 0; i < total; i++) {
+        ck_assert(order[i] >= 0 && order[i] < (int64_t)rows);
+        if (i >= rows) ck_assert_int_eq(order[i], order[i % rows]);
+        if (i < rows) seen[order[i]]++;
+    }
+    for (size_t i = 0, missed = 0; i < rows; i++) {
+        ck_assert_int_le(seen[i], 1);
+        missed += seen[i] == 0;
+        ck_assert_uint_le(missed, total < rows ? rows - total : 0);
+    }
+    free(scratch), free(indices), free(order), free(seen);
+}
+
+START_TEST(each_row_once) {
+    for (int world = 1; world <= 8; world++) {
+        const size_t sizes[] = {0, 1, (size_t)world - 1, 2, 3, 7, 13, 97, 997, 10000};
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int flags = 0; flags < 4; flags++) check_cover(sizes[i], world, flags & 1, flags & 2);
+    }
+}
+END_TEST
+
+START_TEST(epochs_differ_and_repeat) {
+    struct sampler_config config = config_of(true, false, 0);
+    int64_t scratch[100], a[100], b[100], c[100];
+    sampler_indices(&config, 100, 0, 0, 1, scratch, a);
+    sampler_indices(&config, 100, 1, 0, 1, scratch, b);
+    sampler_indices(&config, 100, 0, 0, 1, scratch, c);
+    ck_assert_int_ne(memcmp(a, b, sizeof a), 0);
+    ck_assert_int_eq(memcmp(a, c, sizeof a), 0);
+    config.seed = 1; /* seed + epoch is what counts */
+    sampler_indices(&config, 100, 0, 0, 1, scratch, c);
+    ck_assert_int_eq(memcmp(b, c, sizeof b), 0);
+}
+END_TEST
+
+START_TEST(evaluation_covers_each_row_once) {
+    for (int world = 1; world <= 8; world++)
+        for (size_t rows = 0; rows < 50; rows++) {
+            size_t next = 0, first, count, least = rows, most = 0;
+            for (int rank = 0; rank < world; rank++) {
+                sampler_evaluation_range(rows, rank, world, &first, &count);
+                ck_assert_uint_eq(first, next);
+                next += count;
+                least = count < least ? count : least;
+                most = count > most ? count : most;
+            }
+            ck_assert_uint_eq(next, rows);
+            ck_assert_uint_le(most - least, 1);
+        }
+}
+END_TEST
+
+START_TEST(batch_of_a_rank) {
+    struct sampler_config config = config_of(true, false, 0);
+    size_t batch;
+    ck_ok(sampler_batch(&config, 3, &batch));
+    ck_assert_uint_eq(batch, 32);
+    config.batch_size = SCHEMA_NO_INT;
+    config.global_batch_size = 96;
+    ck_ok(sampler_batch(&config, 3, &batch));
+    ck_assert_uint_eq(batch, 32);
+    ck_failure(sampler_batch(&config, 5, &batch), STATUS_USAGE,
+               "sampler.global_batch_size 96 does not divide by the 5 ranks");
+}
+END_TEST
+
+START_TEST(config_binds) {
+    struct sampler_config config;
+    struct document *document;
+    ck_ok(bind_yaml(&sampler_schema, "{}", &config, &document));
+    ck_assert_int_eq(config.batch_size, 32);
+    ck_assert_int_eq(config.global_batch_size, SCHEMA_NO_INT);
+    ck_assert(config.shuffle && !config.drop_last && !config.drop_last_batch);
+    ck_assert_int_eq(config.seed, 0);
+    document_destroy(document);
+    ck_ok(bind_yaml(&sampler_schema, "{global_batch_size: 64, drop_last: true, seed: 3}", &config, &document));
+    ck_assert_int_eq(config.batch_size, SCHEMA_NO_INT);
+    ck_assert_int_eq(config.global_batch_size, 64);
+    document_destroy(document);
+    ck_failure(bind_yaml(&sampler_schema, "batch_size: 8\nglobal_batch_size: 64\n", &config, &document), STATUS_USAGE,
+               "batch_size (per rank) and global_batch_size (of all ranks) exclude each other; give one");
+    document_destroy(document);
+    ck_failure(bind_yaml(&sampler_schema, "batch_size: 0\n", &config, &document), STATUS_USAGE, "c.yaml:1:13: ");
+    document_destroy(document);
+}
+END_TEST
+
+/* list(WeightedRandomSampler([1 / count[c] for c in classes], 12, True, torch.Generator().manual_seed(seed + epoch))),
+ * dealt to the ranks. */
+START_TEST(equals_weighted_random_sampler) {
+    static const int64_t classes[12] = {0, 0, 0, 0, 0, 0, 1, 1, 2, 0, 0, 1};
+    static const int64_t expected[] = {8, 6, 6, 6, 6, 10, 8, 8, 10, 7, 6, 6};
+    double cumulative[12];
+    int64_t scratch[12], indices[12];
+    ck_ok(sampler_weigh(classes, 12, 3, cumulative));
+    struct sampler_config config = {.type = SAMPLER_WEIGHTED, .seed = 3, .cumulative = cumulative};
+    sampler_indices(&config, 12, 2, 0, 1, scratch, indices);
+    ck_assert_mem_eq(indices, expected, sizeof expected);
+    for (int world = 2; world <= 5; world++)
+        for (int rank = 0; rank < world; rank++) {
+            size_t length = sampler_length(&config, 12, world);
+            sampler_indices(&config, 12, 2, rank, world, scratch, indices);
+            for (size_t i = 0; i < length; i++)
+                ck_assert_int_eq(indices[i], expected[((size_t)rank + i * (size_t)world) % 12]);
+        }
+}
+END_TEST
+
+START_TEST(equals_weighted_random_sampler_on_many_rows) {
+    enum { N = 5000 };
+    int64_t *memory = calloc(3 * N, sizeof *memory), *classes = memory, *scratch = memory + N,
+            *indices = memory + (size_t)2 * N;
+    double *cumulative = calloc(N, sizeof *cumulative);
+    uint8_t hash[DIGEST_SIZE];
+    char hex[DIGEST_HEX_SIZE];
+    for (int64_t i = 0; i < N; i++) classes[i] = i * i % 7;
+    ck_ok(sampler_weigh(classes, N, 7, cumulative));
+    const struct sampler_config config = {.type = SAMPLER_WEIGHTED, .seed = 123, .cumulative = cumulative};
+    sampler_indices(&config, N, 0, 0, 1, scratch, indices);
+    digest_of(indices, N * sizeof *indices, hash);
+    digest_hex(hash, hex);
+    ck_assert_str_eq(hex, "92b2106dadaa0a542221eb387bcbfd0528707b0fa6cf3bd83e96947d45115736");
+    free(memory);
+    free(cumulative);
+}
+END_TEST
+
+RUN_TESTS("sampler", equals_weighted_random_sampler, equals_weighted_random_sampler_on_many_rows,
+          equals_distributed_sampler, pads_with_the_first_rows, each_row_once, epochs_differ_and_repeat,
+          evaluation_covers_each_row_once, batch_of_a_rank, config_binds)

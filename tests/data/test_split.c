@@ -1,0 +1,228 @@
+/* Split and scalers against scikit-learn's own numbers. ctest-labels: unit */
+#include "base/digest.h"
+#include "data/internal.h"
+#include "open.h"
+
+static void equal_rows(const json_t *expected, const int64_t *rows, size_t count) {
+    ck_assert_uint_eq(json_array_size(expected), count);
+    for (size_t i = 0; i < count; i++) ck_assert_int_eq(rows[i], json_integer_value(json_array_get(expected, i)));
+}
+
+START_TEST(equals_train_test_split) {
+    json_t *root = vectors_load("split"), *c = json_object_get(root, "n178_test0.2_seed42");
+    int64_t order[1797];
+    size_t n_train, n_validation, train, validation;
+    split_sizes(&(struct split_config){.test = 0.2}, 178, &n_train, &n_validation);
+    split_rows(&(struct split_config){.test = 0.2, .seed = 42, .shuffle = true}, 178, order, &train, &validation);
+    ck_assert_uint_eq(validation, 0);
+    ck_assert_uint_eq(train, n_validation);
+    equal_rows(json_object_get(c, "test"), order, n_validation);
+    equal_rows(json_object_get(c, "train"), order + n_validation, n_train);
+
+    c = json_object_get(root, "n1797_test0.25_seed0");
+    split_sizes(&(struct split_config){.test = 0.25}, 1797, &n_train, &n_validation);
+    ck_assert_uint_eq(n_train, (size_t)json_integer_value(json_object_get(c, "n_train")));
+    ck_assert_uint_eq(n_validation, (size_t)json_integer_value(json_object_get(c, "n_test")));
+    split_rows(&(struct split_config){.test = 0.25, .seed = 0, .shuffle = true}, 1797, order, &train, &validation);
+    equal_rows(json_object_get(c, "test_first"), order, 20);
+    equal_rows(json_object_get(c, "train_first"), order + n_validation, 20);
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(without_shuffle_the_last_rows_validate) {
+    size_t n_train, n_validation, train, validation;
+    const struct split_config by_test = {.test = 0.25}, by_train = {.train = 0.75};
+    split_sizes(&by_test, 10, &n_train, &n_validation);
+    ck_assert_uint_eq(n_train, 7);
+    ck_assert_uint_eq(n_validation, 3);
+    split_rows(&by_test, 10, NULL, &train, &validation);
+    ck_assert_uint_eq(train, 0);
+    ck_assert_uint_eq(validation, 7);
+    split_sizes(&by_train, 11, &n_train, &n_validation);
+    ck_assert_uint_eq(n_train, 8);
+    ck_assert_uint_eq(n_validation, 3);
+    split_rows(&by_train, 11, NULL, &train, &validation);
+    ck_assert_uint_eq(train, 0);
+    ck_assert_uint_eq(validation, 8);
+}
+END_TEST
+
+/* a, b = random_split(range(10), [int(0.75 * 10), 3], torch.Generator().manual_seed(7)); a.indices, b.indices */
+START_TEST(equals_random_split) {
+    int64_t order[10];
+    size_t n_train, n_validation, train, validation;
+    const struct split_config config = {.train = 0.75, .seed = 7, .shuffle = true};
+    split_sizes(&config, 10, &n_train, &n_validation);
+    ck_assert_uint_eq(n_train, 7);
+    split_rows(&config, 10, order, &train, &validation);
+    ck_assert_uint_eq(train, 0);
+    ck_assert_uint_eq(validation, 7);
+    static const int64_t expected[] = {5, 0, 3, 4, 1, 7, 9, 6, 8, 2};
+    ck_assert_mem_eq(order, expected, sizeof expected);
+}
+END_TEST
+
+/* The float32 cells of scikit-learn, also when the rows stay in the file and when they come from CSV. */
+static void check_wine(const char *path, const char *names, int cache_mb, char fingerprint[65]) {
+    json_t *wine = vectors_load("loss_wine"), *split = vectors_load("split"), *data = json_object_get(wine, "data");
+    struct dataset *dataset;
+    ck_ok(open_yaml(&dataset, true,
+                    "{path: %s/datasets/%s, %s scale: standard, split: {test: 0.2, seed: 42}, cache_mb: %d}",
+                    SOURCE_DIR, path, names, cache_mb));
+    const struct dataset_info *info = dataset_info(dataset);
+    ck_assert_uint_eq(info->train_rows, 142);
+    ck_assert_uint_eq(info->validation_rows, 36);
+    ck_assert_int_eq(info->input_dims, 1);
+    ck_assert_int_eq(info->input_shape[0], 13);
+    ck_assert_int_eq(info->classes, 3);
+    strcpy(fingerprint, info->fingerprint);
+
+    float *inputs;
+    void *targets;
+    uint8_t hash[DIGEST_SIZE];
+    char hex[DIGEST_HEX_SIZE];
+    read_part(dataset, DATASET_TRAIN, &inputs, &targets);
+    vectors_equal(json_object_get(data, "X_first_row"), inputs, "X_first_row");
+    digest_of(inputs, 142 * 13 * sizeof *inputs, hash);
+    digest_hex(hash, hex);
+    ck_assert_str_eq(hex, json_string_value(json_object_get(data, "X_train_h32_sha256")));
+    equal_rows(json_object_get(data, "y_train"), targets, 142);
+    free(inputs), free(targets);
+    read_part(dataset, DATASET_VALIDATION, &inputs, &targets);
+    vectors_equal(json_object_get(data, "X_test_first_row"), inputs, "X_test_first_row");
+    free(inputs), free(targets);
+
+    const double *mean, *scale;
+    size_t features;
+    dataset_scaler(dataset, &mean, &scale, &features);
+    ck_assert_uint_eq(features, 13);
+    json_t *scaler = json_object_get(split, "scaler_wine_train");
+    for (size_t f = 0; f < 13; f++) {
+        double m = json_real_value(json_array_get(json_object_get(scaler, "mean"), f));
+        double s = json_real_value(json_array_get(json_object_get(scaler, "scale"), f));
+        ck_assert_double_le(fabs(m - mean[f]), cache_mb ? 0 : 1e-14 * fabs(m));
+        ck_assert_double_le(fabs(s - scale[f]), cache_mb ? 0 : 1e-14 * s);
+    }
+    dataset_close(dataset);
+    json_decref(wine);
+    json_decref(split);
+}
+
+START_TEST(scaled_wine_equals_scikit_learn) {
+    char memory[65], streamed[65], csv[65];
+    check_wine("wine.h5", "inputs: x, targets: y,", 1024, memory);
+    check_wine("wine.h5", "", 0, streamed);
+    check_wine("wine.csv", "", 1024, csv);
+    ck_assert_uint_eq(strlen(memory), 64);
+    ck_assert_str_eq(memory, streamed);
+    ck_assert_str_eq(memory, csv); /* of the rows, not of the file */
+}
+END_TEST
+
+static const char table[] = "a,b,c,y\n1,5,-2,0\n2,5,0,1\n4,5,6,2\n";
+
+START_TEST(minmax_and_constant_features) {
+    char *folder = make_folder(), *path = path_in(folder, "t.csv");
+    spill(path, table, strlen(table));
+    struct dataset *dataset;
+    float *inputs;
+    void *targets;
+    ck_ok(open_yaml(&dataset, false, "{path: %s, scale: minmax}", path));
+    read_part(dataset, DATASET_TRAIN, &inputs, &targets);
+    const float minmax[] = {0, 0, 0, (float)(1.0 / 3), 0, 0.25f, 1, 0, 1};
+    for (int i = 0; i < 9; i++) ck_assert(inputs[i] == minmax[i]);
+    for (int i = 0; i < 3; i++) ck_assert(((float *)targets)[i] == (float)i);
+    free(inputs), free(targets);
+    dataset_close(dataset);
+
+    ck_ok(open_yaml(&dataset, false, "{path: %s, scale: standard}", path));
+    read_part(dataset, DATASET_TRAIN, &inputs, &targets);
+    for (int i = 0; i < 3; i++) ck_assert(inputs[3 * i + 1] == 0); /* (5 - 5) / 1 */
+    double mean = 7.0 / 3, sd = sqrt((16.0 + 1 + 25) / 27);
+    ck_assert(inputs[0] == (float)((1 - mean) / sd));
+    free(inputs), free(targets);
+    dataset_close(dataset);
+    remove_folder(folder);
+    free(path);
+}
+END_TEST
+
+START_TEST(given_numbers) {
+    char *folder = make_folder(), *path = path_in(folder, "t.csv");
+    spill(path, table, strlen(table));
+    struct dataset *dataset;
+    float *inputs;
+    void *targets;
+    ck_ok(open_yaml(&dataset, false, "{path: %s, scale: {mean: [1, 2, 3], std: 2}}", path));
+    read_part(dataset, DATASET_TRAIN, &inputs, &targets);
+    const float expected[] = {0, 1.5f, -2.5f, 0.5f, 1.5f, -1.5f, 1.5f, 1.5f, 1.5f};
+    for (int i = 0; i < 9; i++) ck_assert(inputs[i] == expected[i]);
+    free(inputs), free(targets);
+    dataset_close(dataset);
+    ck_failure(open_yaml(&dataset, false, "{path: %s, scale: {mean: [1, 2], std: 2}}", path), STATUS_USAGE,
+               "dataset.scale.mean has 2 numbers; rows with 3 features take 1 or 3");
+    ck_failure(open_yaml(&dataset, false, "{path: %s, scale: {mean: 0, std: 1.0e-300}}", path), STATUS_DATA,
+               "t.csv:row 2: column 'a': 1 is too large for float32 once scaled");
+    remove_folder(folder);
+    free(path);
+}
+END_TEST
+
+START_TEST(wrong_configs) {
+    static const char *const cases[][2] = {
+        {"{}", "dataset.path: is missing: give the file of the rows, or format: synthetic"},
+        {"path: a.xyz", "c.yaml:1:7: dataset.path: the extension of 'a.xyz' names no format; set dataset.format to one "
+                        "of: hdf5, csv, idx, text, tokens, synthetic"},
+        {"path: a.csv\nformat: parquet", "c.yaml:2:9: "},
+        {"path: a.csv\nscale: {mean: 1}", "dataset.scale: mean and std are given together"},
+        {"path: a.csv\nscale: {type: minmax, mean: 1, std: 1}",
+         "dataset.scale: type is fitted to the rows, mean and std are given numbers; choose one"},
+        {"path: a.csv\nscale: {mean: 1, std: 0}", "c.yaml:2:23: "},
+        {"path: a.csv\nscale: strong", "c.yaml:2:8: "},
+        {"path: a.csv\nsplit: {test: 1}", "c.yaml:2:15: "},
+        {"path: a.csv\nsplit: {test: 0.5, train: 0.5}",
+         "dataset.split: test (as scikit-learn) and train (as torch) exclude each other; give one"},
+        {"path: a.csv\nvalidation: b.h5",
+         "dataset.validation: 'a.csv' is of format csv and 'b.h5' of format hdf5; both "
+         "take one format"},
+        {"path: a.csv\nsplit: 0.5\nvalidation: b.csv",
+         "c.yaml:3:13: dataset.validation: split and validation exclude each other; give one"},
+        {"path: a.csv\nvalidation: {path: b.xyz}", "dataset.validation: the extension of 'b.xyz' names no format"},
+        {"format: synthetic\npath: a.csv", "dataset.path: format synthetic makes its rows up and takes no path"},
+        {"format: synthetic\nvalidation: a.csv", "format synthetic has no validation file; use split"},
+        {"format: synthetic\nsynthetic: {inputs: []}", "dataset.synthetic: inputs is a shape of 1 to 8 numbers"},
+        {"format: synthetic\nsynthetic: {rows: 0}", "c.yaml:2:19: "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct dataset *dataset;
+        ck_failure(open_yaml_as(cases[i][0], false, false, &dataset), STATUS_USAGE, cases[i][1]);
+    }
+}
+END_TEST
+
+/* What the resolved config says binds to the same config. */
+START_TEST(resolved_config) {
+    struct dataset_config config, again;
+    struct document *document, *second;
+    ck_ok(bind_yaml(&dataset_schema, "{path: a.h5, scale: {mean: 0.13, std: 0.3}, split: 0.2, inputs: [x, z]}", &config,
+                    &document));
+    ck_assert_double_eq(config.split.test, 0.2);
+    ck_assert_uint_eq(config.inputs.count, 2);
+    struct text yaml = {0}, difference = {0};
+    schema_write_yaml(&dataset_schema, &config, &yaml);
+    ck_ok(bind_yaml(&dataset_schema, text_string(&yaml), &again, &second));
+    ck_assert_uint_eq(schema_diff(&dataset_schema, &config, &again, &difference), 0);
+    again.cache_mb = 1;
+    ck_assert_uint_eq(schema_diff(&dataset_schema, &config, &again, &difference), 0);
+    again.split.seed = 1;
+    ck_assert_uint_eq(schema_diff(&dataset_schema, &config, &again, &difference), 1);
+    text_free(&yaml);
+    text_free(&difference);
+    document_destroy(document);
+    document_destroy(second);
+}
+END_TEST
+
+RUN_TESTS("split", equals_train_test_split, without_shuffle_the_last_rows_validate, equals_random_split,
+          scaled_wine_equals_scikit_learn, minmax_and_constant_features, given_numbers, wrong_configs, resolved_config)

@@ -1,0 +1,115 @@
+/* Made-up rows: the PyTorch tutorial's toy data bit for bit, and kinds that can be learnt. ctest-labels: unit */
+#include "base/digest.h"
+#include "open.h"
+
+static void check_hash(const void *bytes, size_t size, const char *expected) {
+    uint8_t hash[DIGEST_SIZE];
+    char hex[DIGEST_HEX_SIZE];
+    digest_of(bytes, size, hash);
+    digest_hex(hash, hex);
+    ck_assert_str_eq(hex, expected);
+}
+
+/* torch.manual_seed(0); [(torch.rand(20), torch.rand(1)) for _ in range(2048)], stacked */
+START_TEST(equals_the_tutorial) {
+    struct dataset *dataset;
+    ck_ok(open_yaml(&dataset, false, "format: synthetic"));
+    const struct dataset_info *info = dataset_info(dataset);
+    ck_assert_uint_eq(info->train_rows, 2048);
+    ck_assert_uint_eq(info->input_size, 20);
+    ck_assert_uint_eq(info->target_size, 1);
+    float *inputs;
+    void *targets;
+    read_part(dataset, DATASET_TRAIN, &inputs, &targets);
+    check_hash(inputs, 2048 * 20 * sizeof *inputs, "fca4c15761b6d688ff17bdfc169530f34525fbbed55fba7006913d22526dca2a");
+    check_hash(targets, 2048 * sizeof *inputs, "2f207353cadcec5786b27dafa51503bce521734d5a6d7f20cbefe8aadd0982f1");
+    free(inputs), free(targets);
+    dataset_close(dataset);
+}
+END_TEST
+
+/* Without noise the targets are W x / sqrt(n) + b: n + 1 rows tell W and b, all others must follow. Here n = 1. */
+START_TEST(linear_is_linear) {
+    struct dataset *dataset;
+    ck_ok(open_yaml(&dataset, false,
+                    "{format: synthetic, synthetic: {kind: linear, rows: 50, inputs: 1, targets: 2, noise: 0}}"));
+    float *x, *y;
+    void *targets;
+    read_part(dataset, DATASET_TRAIN, &x, &targets);
+    y = targets;
+    for (int t = 0; t < 2; t++) {
+        double w = (y[2 + t] - y[t]) / (x[1] - x[0]), b = y[t] - w * x[0];
+        for (int i = 0; i < 50; i++) ck_assert_double_le(fabs(y[2 * i + t] - (w * x[i] + b)), 1e-4);
+    }
+    free(x), free(targets);
+    dataset_close(dataset);
+}
+END_TEST
+
+/* Rows of a class lie around its centre, with the noise asked for. */
+START_TEST(classes_are_clouds) {
+    struct dataset *dataset;
+    ck_ok(
+        open_yaml(&dataset, true,
+                  "{format: synthetic, split: 0.25, synthetic: {kind: classes, rows: 4000, inputs: [2, 3, 4], classes: "
+                  "5, noise: 0.5, seed: 3}}"));
+    const struct dataset_info *info = dataset_info(dataset);
+    ck_assert_int_eq(info->classes, 5);
+    ck_assert_int_eq(info->input_dims, 3);
+    ck_assert_int_eq(info->input_shape[1], 3);
+    ck_assert_uint_eq(info->input_size, 24);
+    ck_assert_uint_eq(info->validation_rows, 1000);
+    float *x;
+    void *targets;
+    read_part(dataset, DATASET_TRAIN, &x, &targets);
+    const int64_t *y = targets;
+    double mean[5] = {0}, square[5] = {0}, count[5] = {0};
+    for (int i = 0; i < 3000; i++) mean[y[i]] += x[24 * i + 7], count[y[i]]++;
+    for (int i = 0; i < 3000; i++) square[y[i]] += pow(x[24 * i + 7] - mean[y[i]] / count[y[i]], 2);
+    for (int c = 0; c < 5; c++) {
+        ck_assert_double_ge(count[c], 500);
+        ck_assert_double_le(fabs(sqrt(square[c] / count[c]) - 0.5), 0.06);
+        for (int d = 0; d < c; d++) ck_assert_double_ge(fabs(mean[c] / count[c] - mean[d] / count[d]), 0.01);
+    }
+    free(x), free(targets);
+    dataset_close(dataset);
+}
+END_TEST
+
+static char *fingerprint_of(const char *synthetic) {
+    struct dataset *dataset;
+    ck_ok(open_yaml(&dataset, false, "{format: synthetic, synthetic: {%s}}", synthetic));
+    char *fingerprint = strdup(dataset_info(dataset)->fingerprint);
+    dataset_close(dataset);
+    return fingerprint;
+}
+
+START_TEST(seed_decides) {
+    char *a = fingerprint_of("seed: 1"), *b = fingerprint_of("seed: 1"), *c = fingerprint_of("seed: 2");
+    ck_assert_str_eq(a, b);
+    ck_assert_str_ne(a, c);
+    free(a), free(b), free(c);
+}
+END_TEST
+
+START_TEST(refuses) {
+    struct dataset *dataset;
+    ck_failure(open_yaml(&dataset, true, "format: synthetic"), STATUS_USAGE,
+               "dataset.synthetic: the loss takes classes, which only kind: classes makes");
+    ck_failure(open_yaml(&dataset, false, "{format: synthetic, synthetic: {inputs: [100000, 100000]}}"), STATUS_USAGE,
+               "dataset.synthetic.inputs: a row of 1e+10 values is too large");
+}
+END_TEST
+
+/* `check` draws nothing: a dataset that no memory holds is described at once. */
+START_TEST(metadata_draws_nothing) {
+    struct dataset *dataset;
+    ck_ok(open_yaml_as("{format: synthetic, synthetic: {kind: classes, rows: 1000000000000, inputs: 1000}}", true, true,
+                       &dataset));
+    ck_assert_int_eq(dataset_info(dataset)->classes, 3);
+    dataset_close(dataset);
+}
+END_TEST
+
+RUN_TESTS("synthetic", equals_the_tutorial, linear_is_linear, classes_are_clouds, seed_decides, refuses,
+          metadata_draws_nothing)

@@ -1,0 +1,196 @@
+/* Large convolutions (oneDNN's, where its module is built) against the own implementation, which the gradient checks of
+ * the model's tests hold to the definition; the own one on every instruction set. ctest-labels: unit */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "check_main.h"
+#include "device/cpu/convolution.h"
+#include "device/cpu/kernels.h"
+#include "device/internal.h"
+
+static const struct convolution cases[] = {
+    {.in = {13, 14, 16},
+     .out = {13, 14, 32},
+     .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}},
+     .groups = 1,
+     .has_bias = true},
+    {.in = {28, 28, 1},
+     .out = {26, 26, 48},
+     .window = {{3, 3}, {1, 1}, {0, 0}, {1, 1}},
+     .groups = 1,
+     .has_bias = true,
+     .has_relu = true},
+    {.in = {15, 16, 3}, .out = {8, 8, 48}, .window = {{3, 3}, {2, 2}, {1, 1}, {1, 1}}, .groups = 1},
+    {.in = {16, 16, 32}, .out = {8, 8, 64}, .window = {{1, 1}, {2, 2}, {0, 0}, {1, 1}}, .groups = 1},
+    {.in = {17, 12, 20},
+     .out = {15, 16, 40},
+     .window = {{3, 2}, {1, 1}, {1, 3}, {2, 2}},
+     .groups = 2,
+     .has_bias = true},
+    {.in = {1, 200, 24},
+     .out = {1, 100, 24},
+     .window = {{1, 5}, {1, 2}, {0, 2}, {1, 1}},
+     .groups = 24,
+     .has_bias = true},
+    /* Winograd: tiles that stick out, several panels of channels; then weights that are made piece by piece */
+    {.in = {11, 14, 32},
+     .out = {9, 12, 80},
+     .window = {{3, 3}, {1, 1}, {0, 0}, {1, 1}},
+     .groups = 1,
+     .has_bias = true,
+     .has_relu = true},
+    {.in = {7, 5, 144}, .out = {9, 7, 48}, .window = {{3, 3}, {1, 1}, {2, 2}, {1, 1}}, .groups = 1},
+    {.in = {4, 5, 208}, .out = {4, 5, 176}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1, .has_bias = true},
+};
+
+/* The fewest rows, but three at least, with which it counts as large. */
+static size_t rows_of(const struct convolution *c) {
+    size_t row = c->out.height * c->out.width * c->out.channels * c->in.channels / c->groups * c->window.kernel[0] *
+                 c->window.kernel[1];
+    size_t rows = ((size_t)1 << 22) / row + 1;
+    return rows < 3 ? 3 : rows;
+}
+
+struct tensors {
+    float *x, *w, *bias, *dy, *y, *dx, *dw, *dbias;
+    size_t in, out, weights;
+};
+
+static float *numbers(struct rng *rng, size_t count) {
+    float *values = malloc(count * sizeof *values);
+    if (rng)
+        for (size_t i = 0; i < count; i++) values[i] = (float)(rng_u32(rng) % 2001) / 1000 - 1;
+    else
+        memset(values, 0, count * sizeof *values);
+    return values;
+}
+
+/* The same inputs each time; one gradient is there before. */
+static struct tensors run(struct device *device, const struct convolution_ops *ops, const struct convolution *c,
+                          size_t most, size_t rows) {
+    struct rng rng;
+    rng_seed(&rng, 3);
+    struct tensors t = {.in = most * c->in.height * c->in.width * c->in.channels,
+                        .out = most * c->out.height * c->out.width * c->out.channels,
+                        .weights =
+                            c->out.channels * c->in.channels / c->groups * c->window.kernel[0] * c->window.kernel[1]};
+    t.x = numbers(&rng, t.in);
+    t.w = numbers(&rng, t.weights);
+    t.bias = numbers(&rng, c->out.channels);
+    t.dy = numbers(&rng, t.out);
+    t.dw = numbers(&rng, t.weights);
+    t.dbias = numbers(&rng, c->out.channels);
+    t.y = numbers(NULL, t.out);
+    t.dx = numbers(NULL, t.in);
+    struct device_convolution *d;
+    ck_assert(!ops->create(device, c, most, &d));
+    ops->forward(d, t.x, t.w, c->has_bias ? t.bias : NULL, t.y, rows);
+    ops->backward(d, t.x, t.w, t.dy, t.dx, t.dw, c->has_bias ? t.dbias : NULL, rows);
+    ops->destroy(d);
+    return t;
+}
+
+static void free_tensors(struct tensors *t) {
+    free(t->x), free(t->w), free(t->bias), free(t->dy), free(t->y), free(t->dx), free(t->dw), free(t->dbias);
+}
+
+static void equal(const float *a, const float *b, size_t count, const char *what, size_t which) {
+    double largest = 1e-6, worst = 0;
+    for (size_t i = 0; i < count; i++) {
+        largest = fmax(largest, fabs((double)b[i]));
+        worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
+    }
+    ck_assert_msg(worst <= 5e-6 * largest, "case %zu, %s: %g of %g", which, what, worst, largest);
+}
+
+static void compare(const struct tensors *a, const struct tensors *b, const struct convolution *c, size_t which) {
+    equal(a->y, b->y, a->out, "y", which);
+    equal(a->dx, b->dx, a->in, "dx", which);
+    equal(a->dw, b->dw, a->weights, "dw", which);
+    equal(a->dbias, b->dbias, c->out.channels, "dbias", which);
+}
+
+START_TEST(every_implementation) {
+    static const char *const sets[] = {"baseline", "avx2", "avx512"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct device *device;
+        ck_assert(!cpu_device_create("baseline", &device));
+        struct tensors expected =
+            run(device, cpu_kernels_of(device)->convolution, &cases[i], rows_of(&cases[i]), rows_of(&cases[i]));
+        struct tensors large =
+            run(device, device_ops(device)->convolution, &cases[i], rows_of(&cases[i]), rows_of(&cases[i]));
+        compare(&large, &expected, &cases[i], i);
+        free_tensors(&large);
+        device_destroy(device);
+        for (size_t s = 0; s < sizeof sets / sizeof *sets; s++) {
+            status refused = cpu_device_create(sets[s], &device);
+            bool is_missing = refused != OK;
+            status_free(refused);
+            if (is_missing) continue;
+            struct tensors own =
+                run(device, cpu_kernels_of(device)->convolution, &cases[i], rows_of(&cases[i]), rows_of(&cases[i]));
+            compare(&own, &expected, &cases[i], i);
+            free_tensors(&own);
+            device_destroy(device);
+        }
+        free_tensors(&expected);
+    }
+}
+END_TEST
+
+/* A last batch that is shorter than the others. */
+START_TEST(fewer_rows) {
+    struct device *device;
+    ck_assert(!cpu_device_create(NULL, &device));
+    struct tensors expected = run(device, cpu_kernels_of(device)->convolution, &cases[0], 16, 5);
+    struct tensors large = run(device, device_ops(device)->convolution, &cases[0], 16, 5);
+    compare(&large, &expected, &cases[0], 0);
+    free_tensors(&large), free_tensors(&expected);
+    device_destroy(device);
+}
+END_TEST
+
+/* A sum of all bits of what [which] gives in a process of its own, with that many threads. */
+static uint64_t bits_of(size_t which, const char *threads) {
+    int ends[2];
+    uint64_t sum = 0;
+    ck_assert(pipe(ends) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("OMP_NUM_THREADS", threads, 1);
+        setenv("OMP_WAIT_POLICY", "passive", 1);
+        struct device *device;
+        if (cpu_device_create(NULL, &device)) _exit(1);
+        const struct convolution *c = &cases[which];
+        struct tensors t = run(device, cpu_kernels_of(device)->winograd, c, rows_of(c), rows_of(c));
+        const float *all[] = {t.y, t.dx, t.dw};
+        const size_t counts[] = {t.out, t.in, t.weights};
+        for (size_t a = 0; a < 3; a++)
+            for (size_t i = 0; i < counts[a]; i++) {
+                uint32_t word;
+                memcpy(&word, all[a] + i, sizeof word);
+                sum = sum * 31 + word;
+            }
+        _exit(write(ends[1], &sum, sizeof sum) != sizeof sum);
+    }
+    close(ends[1]);
+    ck_assert(read(ends[0], &sum, sizeof sum) == sizeof sum);
+    close(ends[0]);
+    waitpid(child, NULL, 0);
+    return sum;
+}
+
+START_TEST(the_same_bits_on_any_number_of_threads) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (cases[i].in.channels < 32 || cases[i].window.kernel[0] != 3) continue;
+        uint64_t one = bits_of(i, "1");
+        ck_assert(bits_of(i, "3") == one);
+    }
+}
+END_TEST
+
+TESTS("convolution", every_implementation, fewer_rows, the_same_bits_on_any_number_of_threads)

@@ -1,0 +1,266 @@
+/* Every instruction set gives the same bits as the baseline element by element, and products that agree with a plain
+ * double loop; sums do not depend on where in the matrix an element stands. ctest-labels: unit */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "check_main.h"
+#include "device/internal.h"
+
+static const char *const sets[] = {"baseline", "avx2", "avx512"};
+
+/* The set's device, NULL where this machine does not have it. */
+static struct device *open_set(const char *set) {
+    struct device *device = NULL;
+    status s = cpu_device_create(set, &device);
+    if (s) printf("not on this machine: %s\n", status_message(s));
+    status_free(s);
+    return device;
+}
+
+static float *random_values(size_t count, uint64_t seed) {
+    struct rng rng;
+    float *values = malloc((count + 1) * sizeof *values);
+    rng_seed(&rng, seed);
+    rng_normal(&rng, values, count, 0, 1);
+    return values;
+}
+
+static void product_agrees(struct device *device, size_t rows, size_t in, size_t out) {
+    const struct device_ops *ops = device_ops(device);
+    float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
+    float *y = malloc(rows * out * sizeof *y), *dx = malloc(rows * in * sizeof *dx);
+    float *dw = calloc(out * in, sizeof *dw), *db = calloc(out, sizeof *db);
+    ops->linear_forward(device, x, w, bias, false, y, rows, in, out);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t o = 0; o < out; o++) {
+            double sum = (double)bias[o], size = 1;
+            for (size_t k = 0; k < in; k++)
+                sum += (double)x[i * in + k] * (double)w[o * in + k],
+                    size += fabs((double)x[i * in + k] * (double)w[o * in + k]);
+            ck_assert_msg(fabs(sum - (double)y[i * out + o]) < 1e-6 * size, "y(%zu, %zu) of %zu x %zu x %zu", i, o,
+                          rows, in, out);
+        }
+    ops->linear_backward_input(device, y, w, dx, rows, in, out);
+    ops->linear_backward_weight(device, y, x, dw, db, rows, in, out);
+    ops->linear_backward_weight(device, y, x, dw, db, rows, in, out); /* gradients add up */
+    for (size_t i = 0; i < rows; i++)
+        for (size_t k = 0; k < in; k++) {
+            double sum = 0, size = 1;
+            for (size_t o = 0; o < out; o++)
+                sum += (double)y[i * out + o] * (double)w[o * in + k],
+                    size += fabs((double)y[i * out + o] * (double)w[o * in + k]);
+            ck_assert(fabs(sum - (double)dx[i * in + k]) < 1e-6 * size);
+        }
+    for (size_t o = 0; o < out; o++) {
+        double bias_sum = 0;
+        for (size_t i = 0; i < rows; i++) bias_sum += 2 * (double)y[i * out + o];
+        ck_assert(fabs(bias_sum - (double)db[o]) < 1e-4 * (1 + fabs(bias_sum)));
+        for (size_t k = 0; k < in; k++) {
+            double sum = 0, size = 1;
+            for (size_t i = 0; i < rows; i++)
+                sum += 2 * (double)y[i * out + o] * (double)x[i * in + k],
+                    size += fabs((double)y[i * out + o] * (double)x[i * in + k]);
+            ck_assert(fabs(sum - (double)dw[o * in + k]) < 1e-5 * size);
+        }
+    }
+    free(x), free(w), free(bias), free(y), free(dx), free(dw), free(db);
+}
+
+START_TEST(products) {
+    static const size_t shapes[][3] = {{1, 1, 1},    {32, 13, 64}, {32, 64, 3},  {7, 5, 17},     {8, 16, 32},
+                                       {9, 300, 33}, {3, 513, 31}, {65, 2, 100}, {128, 256, 128}};
+    for (size_t s = 0; s < 3; s++) {
+        struct device *device = open_set(sets[s]);
+        if (!device) continue;
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            product_agrees(device, shapes[i][0], shapes[i][1], shapes[i][2]);
+        device_destroy(device);
+    }
+}
+END_TEST
+
+/* A row's result is the same whether it comes alone or in a batch: what makes 2 ranks x 16 agree with 1 rank x 32. */
+START_TEST(rows_are_independent) {
+    for (size_t s = 0; s < 3; s++) {
+        struct device *device = open_set(sets[s]);
+        if (!device) continue;
+        const struct device_ops *ops = device_ops(device);
+        float *x = random_values(32 * 13, 1), *w = random_values(64 * 13, 2), *bias = random_values(64, 3);
+        float whole[32 * 64], row[64];
+        ops->linear_forward(device, x, w, bias, false, whole, 32, 13, 64);
+        for (size_t i = 0; i < 32; i++) {
+            ops->linear_forward(device, x + i * 13, w, bias, false, row, 1, 13, 64);
+            ck_assert_mem_eq(row, whole + i * 64, sizeof row);
+        }
+        free(x), free(w), free(bias);
+        device_destroy(device);
+    }
+}
+END_TEST
+
+#define N 1003
+
+/* The bits that every set must give. */
+struct results {
+    float forward[5][N], backward[5][N], dropout[N], sgd[N], momentum[N], adam[N], exp_avg[N], exp_avg_sq[N], norm;
+    float amsgrad[N], max_exp_avg_sq[N], adagrad[N], sum[N], rmsprop[2][N], square_avg[N], grad_avg[N], buffer[N];
+    float lion[N], lion_avg[N], average[N], clamped[N];
+};
+
+static void compute_other_rules(struct device *device, struct results *r, const float *p, const float *g) {
+    const struct optimizer_ops *ops = device_ops(device)->optimizers;
+    struct adam_step adam = {.beta1 = 0.9f,
+                             .one_minus_beta1 = 0.1f,
+                             .beta2 = 0.99f,
+                             .one_minus_beta2 = 0.01f,
+                             .eps = 1e-8f,
+                             .minus_step_size = -0.01f,
+                             .sqrt_correction2 = 0.1f,
+                             .decay_factor = 1,
+                             .weight_decay = 0.1f,
+                             .has_weight_decay = true};
+    struct adagrad_step adagrad = {.minus_lr = -0.1f, .eps = 1e-10f, .weight_decay = 0.1f, .has_weight_decay = true};
+    struct rmsprop_step rmsprop = {
+        .minus_lr = -0.1f, .alpha = 0.9f, .one_minus_alpha = 0.1f, .eps = 1e-8f, .momentum = 0.9f};
+    struct lion_step lion = {.minus_lr = -0.1f,
+                             .beta1 = 0.9f,
+                             .one_minus_beta1 = 0.1f,
+                             .beta2 = 0.99f,
+                             .one_minus_beta2 = 0.01f,
+                             .decay_factor = 0.99f};
+    float *const starts[] = {r->amsgrad, r->adagrad, r->rmsprop[0], r->rmsprop[1], r->lion, r->clamped};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) memcpy(starts[i], p, N * sizeof *p);
+    memcpy(r->average, g, N * sizeof *g);
+    float *exp_avg = calloc(2 * N, sizeof *exp_avg);
+    for (int t = 0; t < 3; t++) {
+        ops->adam(device, &adam, 0.7f, r->amsgrad, g, exp_avg, exp_avg + N, r->max_exp_avg_sq, N);
+        ops->adagrad(device, &adagrad, 0.7f, r->adagrad, g, r->sum, N);
+        ops->rmsprop(device, &rmsprop, 0.7f, r->rmsprop[0], g, r->square_avg, r->grad_avg, r->buffer, N);
+        ops->rmsprop(device, &rmsprop, 0.7f, r->rmsprop[1], g, r->square_avg, NULL, NULL, N);
+        ops->lion(device, &lion, 0.7f, r->lion, g, r->lion_avg, N);
+        ops->average(device, 0.01f, p, r->average, N);
+    }
+    ops->clamp(device, 0.5f, r->clamped, N);
+    free(exp_avg);
+}
+
+static void compute(struct device *device, struct results *r) {
+    const struct device_ops *ops = device_ops(device);
+    float *x = random_values(N, 7), *g = random_values(N, 8), *p = random_values(N, 9);
+    memset(r, 0, sizeof *r);
+    for (int f = 0; f < 5; f++) {
+        ops->activation_forward(device, (enum activation)f, x, r->forward[f], N);
+        ops->activation_backward(device, (enum activation)f, x, r->forward[f], g, r->backward[f], N);
+    }
+    struct draw_key key = {.seed = 42, .stream = 3, .step = 17, .first_row = 5, .row_stride = 2};
+    ops->dropout(device, &key, 0.3f, x, r->dropout, 17, 59);
+    struct sgd_step sgd = {.minus_lr = -0.1f,
+                           .momentum = 0.9f,
+                           .one_minus_dampening = 1,
+                           .weight_decay = 5e-4f,
+                           .has_momentum = true,
+                           .has_weight_decay = true,
+                           .is_nesterov = true};
+    struct adam_step adam = {.beta1 = 0.9f,
+                             .one_minus_beta1 = 0.1f,
+                             .beta2 = 0.999f,
+                             .one_minus_beta2 = 0.001f,
+                             .eps = 1e-8f,
+                             .minus_step_size = -0.01f,
+                             .sqrt_correction2 = 0.03f,
+                             .decay_factor = 1,
+                             .uses_lerp = true};
+    memcpy(r->sgd, p, N * sizeof *p);
+    memcpy(r->momentum, g, N * sizeof *p);
+    memcpy(r->adam, p, N * sizeof *p);
+    ops->optimizers->sgd(device, &sgd, 0.7f, r->sgd, g, r->momentum, N);
+    ops->optimizers->adam(device, &adam, 0.7f, r->adam, g, r->exp_avg, r->exp_avg_sq, NULL, N);
+    r->norm = ops->norm(device, x, N);
+    compute_other_rules(device, r, p, g);
+    free(x), free(g), free(p);
+}
+
+START_TEST(sets_give_equal_bits) {
+    struct results *first = malloc(sizeof *first), *other = malloc(sizeof *other);
+    struct device *device = open_set("baseline");
+    ck_assert_ptr_nonnull(device);
+    compute(device, first);
+    device_destroy(device);
+    for (size_t s = 1; s < 3; s++) {
+        if (!(device = open_set(sets[s]))) continue;
+        compute(device, other);
+        ck_assert_msg(memcmp(first, other, sizeof *first) == 0, "%s differs from the baseline", sets[s]);
+        device_destroy(device);
+    }
+    free(first), free(other);
+}
+END_TEST
+
+START_TEST(dropout_depends_on_the_row_only) {
+    struct device *device = open_set("baseline");
+    float ones[8 * 10], whole[8 * 10], half[4 * 10];
+    for (int i = 0; i < 80; i++) ones[i] = 1;
+    struct draw_key all = {.seed = 1, .stream = 2, .step = 3, .first_row = 0, .row_stride = 1};
+    device_ops(device)->dropout(device, &all, 0.5f, ones, whole, 8, 10);
+    int kept = 0;
+    for (int i = 0; i < 80; i++) {
+        ck_assert(whole[i] == 0 || whole[i] == 2);
+        kept += whole[i] != 0;
+    }
+    ck_assert_int_gt(kept, 20);
+    ck_assert_int_lt(kept, 60);
+    for (uint64_t rank = 0; rank < 2; rank++) { /* rank r of 2 has the rows r, r + 2, ... */
+        struct draw_key own = {.seed = 1, .stream = 2, .step = 3, .first_row = rank, .row_stride = 2};
+        device_ops(device)->dropout(device, &own, 0.5f, ones, half, 4, 10);
+        for (size_t i = 0; i < 4; i++) ck_assert_mem_eq(half + i * 10, whole + (2 * i + rank) * 10, 10 * sizeof *half);
+    }
+    struct draw_key next = all;
+    next.step++;
+    float other[80];
+    device_ops(device)->dropout(device, &next, 0.5f, ones, other, 8, 10);
+    ck_assert(memcmp(other, whole, sizeof other) != 0);
+    device_ops(device)->dropout(device, &all, 0, ones, other, 8, 10);
+    ck_assert_mem_eq(other, ones, sizeof ones);
+    device_ops(device)->dropout(device, &all, 1, ones, other, 8, 10);
+    for (int i = 0; i < 80; i++) ck_assert(other[i] == 0);
+    device_destroy(device);
+}
+END_TEST
+
+START_TEST(finite_or_not) {
+    for (size_t s = 0; s < 3; s++) {
+        struct device *device = open_set(sets[s]);
+        if (!device) continue;
+        float *x = random_values(100, 1);
+        ck_assert(device_ops(device)->is_finite(device, x, 100));
+        for (size_t i = 0; i < 100; i += 33) {
+            float keep = x[i], bad[] = {INFINITY, -INFINITY, NAN};
+            for (int b = 0; b < 3; b++) {
+                x[i] = bad[b];
+                ck_assert(!device_ops(device)->is_finite(device, x, 100));
+            }
+            x[i] = keep;
+        }
+        free(x);
+        device_destroy(device);
+    }
+}
+END_TEST
+
+START_TEST(refusals) {
+    struct device *device = NULL;
+    status s = cpu_device_create("mmx", &device);
+    ck_assert_str_eq(status_message(s), "this CPU does not have the instruction set 'mmx'");
+    status_free(s);
+    s = device_create("cuda", &device);
+    ck_assert_int_eq(status_code(s), STATUS_USAGE);
+    ck_assert_ptr_nonnull(strstr(status_message(s), "needs a build with CUDA"));
+    status_free(s);
+}
+END_TEST
+
+TESTS("kernels", products, rows_are_independent, sets_give_equal_bits, dropout_depends_on_the_row_only, finite_or_not,
+      refusals)

@@ -1,0 +1,210 @@
+/* Products of sizes that take every way through the kernel: several blocks of k, of rows and of columns, tiles at the
+ * edges, rows that are copied first; and the same bits on one and several threads. ctest-labels: unit */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "check_main.h"
+#include "device/internal.h"
+
+static const char *const sets[] = {"baseline", "avx2", "avx512"};
+
+static float *random_values(size_t count, uint64_t seed) {
+    struct rng rng;
+    float *values = malloc((count + 1) * sizeof *values);
+    rng_seed(&rng, seed);
+    rng_normal(&rng, values, count, 0, 1);
+    return values;
+}
+
+struct results {
+    float *y, *positive, *dx, *dw, *dbias;
+};
+
+static struct results compute(struct device *device, size_t rows, size_t in, size_t out) {
+    const struct device_ops *ops = device_ops(device);
+    float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
+    struct results r = {malloc(rows * out * sizeof(float)), malloc(rows * out * sizeof(float)),
+                        malloc(rows * in * sizeof(float)), random_values(out * in, 4), random_values(out, 5)};
+    ops->linear_forward(device, x, w, bias, false, r.y, rows, in, out);
+    ops->linear_forward(device, x, w, NULL, true, r.positive, rows, in, out);
+    ops->linear_backward_input(device, r.y, w, r.dx, rows, in, out);
+    ops->linear_backward_weight(device, r.y, x, r.dw, r.dbias, rows, in, out);
+    free(x), free(w), free(bias);
+    return r;
+}
+
+static void release(struct results *r) { free(r->y), free(r->positive), free(r->dx), free(r->dw), free(r->dbias); }
+
+/* |value - sum of a(i) b(i)| is small beside the sum of the sizes of its terms. */
+static void check(float value, float start, const float *a, size_t a_step, const float *b, size_t b_step, size_t count,
+                  const char *what) {
+    double sum = (double)start, size = 1 + fabs(sum);
+    for (size_t i = 0; i < count; i++) {
+        double term = (double)a[i * a_step] * (double)b[i * b_step];
+        sum += term;
+        size += fabs(term);
+    }
+    ck_assert_msg(fabs(sum - (double)value) < 1e-6 * size, "%s: %g, not %g", what, (double)value, sum);
+}
+
+/* To the nearest bfloat16, ties to even. */
+static void round_bf16(float *x, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+        memcpy(&x[i], &bits, sizeof bits);
+    }
+}
+
+/* Of each result, elements of the corners and some between. [is_bf16]: of factors that were rounded. */
+static void check_all(const struct results *r, size_t rows, size_t in, size_t out, bool is_bf16) {
+    float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
+    float *dw = random_values(out * in, 4), *dbias = random_values(out, 5), one = 1;
+    float *dy = memcpy(malloc(rows * out * sizeof *dy), r->y, rows * out * sizeof *dy);
+    if (is_bf16) round_bf16(x, rows * in), round_bf16(w, out * in), round_bf16(dy, rows * out);
+    for (size_t i = 0; i < rows; i += i + 8 < rows ? 7 : 1)
+        for (size_t o = 0; o < out; o += o + 8 < out ? 7 : 1) {
+            check(r->y[i * out + o], bias[o], x + i * in, 1, w + o * in, 1, in, "y");
+            float plain = r->positive[i * out + o];
+            ck_assert(plain >= 0);
+            if (plain > 0) check(plain, 0, x + i * in, 1, w + o * in, 1, in, "y with relu");
+            if (plain == 0) ck_assert_double_lt((double)(r->y[i * out + o] - bias[o]), 1e-3);
+        }
+    for (size_t j = 0; j < in; j += j + 8 < in ? 7 : 1) {
+        for (size_t i = 0; i < rows; i += i + 8 < rows ? 7 : 1)
+            check(r->dx[i * in + j], 0, dy + i * out, 1, w + j, in, out, "dx");
+        for (size_t o = 0; o < out; o += o + 8 < out ? 7 : 1)
+            check(r->dw[o * in + j], dw[o * in + j], dy + o, out, x + j, in, rows, "dw");
+    }
+    for (size_t o = 0; o < out; o++) check(r->dbias[o], dbias[o], r->y + o, out, &one, 0, rows, "dbias");
+    free(x), free(w), free(bias), free(dw), free(dbias), free(dy);
+}
+
+static const size_t shapes[][3] = {{1, 1, 1},     {40, 1024, 101}, {33, 401, 270},
+                                   {300, 17, 49}, {2, 2048, 5},    {65, 130, 1000}};
+
+START_TEST(products_agree) {
+    for (size_t s = 0; s < 3; s++) {
+        struct device *device = NULL;
+        status none = cpu_device_create(sets[s], &device);
+        status_free(none);
+        if (none) continue;
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            struct results r = compute(device, shapes[i][0], shapes[i][1], shapes[i][2]);
+            check_all(&r, shapes[i][0], shapes[i][1], shapes[i][2], false);
+            release(&r);
+        }
+        device_destroy(device);
+    }
+}
+END_TEST
+
+START_TEST(bfloat16_rounds_the_factors_only) {
+    struct device *device;
+    ck_assert_ptr_null(cpu_device_create(NULL, &device));
+    status s = device_set_precision(device, PRECISION_BFLOAT16);
+    if (s) {
+        ck_assert_ptr_nonnull(strstr(status_message(s), "AVX-512 BF16"));
+        status_free(s);
+    } else {
+        ck_assert_str_eq(device_describe(device), "cpu (avx512, bfloat16)");
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            struct results r = compute(device, shapes[i][0], shapes[i][1], shapes[i][2]);
+            check_all(&r, shapes[i][0], shapes[i][1], shapes[i][2], true);
+            release(&r);
+        }
+    }
+    device_destroy(device);
+}
+END_TEST
+
+START_TEST(bfloat16_is_refused_without_the_instructions) {
+    for (size_t i = 0; i < 2; i++) { /* smaller sets: what a processor without AVX-512 gets */
+        struct device *device;
+        status s = cpu_device_create(sets[i], &device);
+        if (!s) {
+            s = device_set_precision(device, PRECISION_BFLOAT16);
+            ck_assert_int_eq(status_code(s), STATUS_USAGE);
+            ck_assert_str_eq(status_message(s), "train.precision: bfloat16 needs a processor with the instructions "
+                                                "AVX-512 BF16, which this one has not: use float32");
+            struct results r = compute(device, 3, 5, 7); /* it goes on in float32 */
+            check_all(&r, 3, 5, 7, false);
+            release(&r);
+            device_destroy(device);
+        }
+        status_free(s);
+    }
+}
+END_TEST
+
+START_TEST(a_relu_keeps_nan) {
+    struct device *device;
+    ck_assert_ptr_null(cpu_device_create(NULL, &device));
+    float x[20], w[20], y;
+    for (int i = 0; i < 20; i++) x[i] = w[i] = 1;
+    w[3] = NAN;
+    device_ops(device)->linear_forward(device, x, w, NULL, true, &y, 1, 20, 1);
+    ck_assert(isnan(y));
+    w[3] = -100;
+    device_ops(device)->linear_forward(device, x, w, NULL, true, &y, 1, 20, 1);
+    ck_assert(y == 0 && !signbit(y));
+    device_destroy(device);
+}
+END_TEST
+
+/* Writes the bits of all results to [to]; in a process of its own, since a process keeps its number of threads. */
+static void with_threads(const char *threads, int to) {
+    setenv("OMP_NUM_THREADS", threads, 1);
+    struct device *device;
+    if (cpu_device_create(NULL, &device)) _exit(1);
+    static const size_t large[][3] = {{300, 384, 200}, {96, 200, 1000}};
+    for (int i = 0; i < 2; i++) {
+        size_t rows = large[i][0], in = large[i][1], out = large[i][2];
+        struct results r = compute(device, rows, in, out);
+        const float *all[] = {r.y, r.positive, r.dx, r.dw, r.dbias};
+        const size_t counts[] = {rows * out, rows * out, rows * in, out * in, out};
+        for (int p = 0; p < 5; p++)
+            for (size_t done = 0, bytes = counts[p] * sizeof(float); done < bytes;) {
+                ssize_t n = write(to, (const char *)all[p] + done, bytes - done);
+                if (n <= 0) _exit(1);
+                done += (size_t)n;
+            }
+        release(&r);
+    }
+    device_destroy(device);
+    _exit(0);
+}
+
+static size_t bits_with(const char *threads, char *bits, size_t most) {
+    int ends[2], code;
+    size_t count = 0;
+    ssize_t n;
+    ck_assert_int_eq(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) with_threads(threads, ends[1]);
+    close(ends[1]);
+    while ((n = read(ends[0], bits + count, most - count)) > 0) count += (size_t)n;
+    close(ends[0]);
+    ck_assert_int_eq(waitpid(child, &code, 0), child);
+    ck_assert_int_eq(code, 0);
+    return count;
+}
+
+START_TEST(threads_do_not_change_bits) {
+    size_t most = 4 * 1024 * 1024;
+    char *one = malloc(most), *several = malloc(most);
+    size_t count = bits_with("1", one, most);
+    ck_assert_uint_gt(count, 1000000);
+    ck_assert_uint_eq(bits_with("3", several, most), count);
+    ck_assert_mem_eq(one, several, count);
+    free(one), free(several);
+}
+END_TEST
+
+TESTS("linear", products_agree, bfloat16_rounds_the_factors_only, bfloat16_is_refused_without_the_instructions,
+      a_relu_keeps_nan, threads_do_not_change_bits)

@@ -1,0 +1,133 @@
+/* A loop over threads does every item once, in ranges, also with more threads than processors; operators give the same
+ * bits on any number of them. ctest-labels: unit */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/digest.h"
+#include "base/rng.h"
+#include "check_main.h"
+#include "device/cpu/parallel.h"
+#include "device/internal.h"
+
+#define MOST 1000
+
+struct visits {
+    atomic_int items[MOST], ranges;
+    pthread_t caller;
+    size_t least;
+    atomic_int others; /* ranges that other threads did */
+};
+
+static void visit(void *context, size_t first, size_t last) {
+    struct visits *v = context;
+    v->ranges++;
+    if (!pthread_equal(pthread_self(), v->caller)) v->others++;
+    for (size_t i = first; i < last; i++) v->items[i]++;
+}
+
+static void run(size_t count, size_t least, struct visits *v) {
+    *v = (struct visits){.caller = pthread_self()};
+    parallel_for(count, least, visit, v);
+    for (size_t i = 0; i < MOST; i++) ck_assert_int_eq(v->items[i], i < count);
+}
+
+START_TEST(every_item_is_done_once) {
+    setenv("OMP_NUM_THREADS", "3", 1);
+    struct visits v;
+    for (size_t count = 0; count <= MOST; count = count * 2 + 1)
+        for (size_t least = 1; least <= MOST; least *= 10) {
+            run(count, least, &v);
+            size_t most = count / least > 1 ? count / least : 1;
+            ck_assert(v.ranges == (int)(count == 0 ? 0 : most < 3 ? most : 3) || v.others == 0);
+        }
+}
+END_TEST
+
+START_TEST(a_small_loop_stays_on_its_thread) {
+    setenv("OMP_NUM_THREADS", "3", 1);
+    struct visits v;
+    run(199, 100, &v);
+    ck_assert_int_eq(v.ranges, 1);
+    ck_assert_int_eq(v.others, 0);
+}
+END_TEST
+
+START_TEST(one_thread_is_the_caller) {
+    setenv("OMP_NUM_THREADS", "1", 1);
+    struct visits v;
+    run(MOST, 1, &v);
+    ck_assert_int_eq(v.ranges, 1);
+    ck_assert_int_eq(v.others, 0);
+}
+END_TEST
+
+#define ROWS 24
+#define SIDE 20
+#define CHANNELS 72
+#define COUNT ((size_t)ROWS * SIDE * SIDE * CHANNELS)
+
+/* Runs operators over a batch of images that is large enough for threads, each on the output of the one before. */
+static void run_operators(struct device *device, float *x, float *y, float *dx) {
+    static float work[BATCH_NORM_WORK(CHANNELS)], gradients[2 * CHANNELS];
+    static uint8_t index[COUNT];
+    const struct device_ops *ops = device_ops(device);
+    struct batch_norm norm = {.channels = CHANNELS, .eps = 1e-5f, .uses_batch = true, .has_relu = true};
+    struct image image = {SIDE, SIDE, CHANNELS}, half = {SIDE / 2, SIDE / 2, CHANNELS};
+    struct pooling pool = {.in = image, .out = half, .window = {{3, 3}, {2, 2}, {1, 1}, {1, 1}}};
+    struct sgd_step step = {.minus_lr = -0.1f, .has_weight_decay = true, .weight_decay = 0.01f};
+    ops->image->batch_norm_forward(device, &norm, x, NULL, NULL, NULL, NULL, work, y, COUNT / CHANNELS);
+    ops->image->batch_norm_backward(device, &norm, x, y, work, dx, gradients, gradients + CHANNELS, COUNT / CHANNELS);
+    ops->add(device, x, dx, x, COUNT);
+    ops->activation_forward(device, ACTIVATION_GELU, x, y, COUNT);
+    ops->activation_backward(device, ACTIVATION_GELU, x, y, x, dx, COUNT);
+    ops->image->max_pool_forward(device, &pool, dx, y, index, ROWS);
+    ops->image->max_pool_backward(device, &pool, y, index, y, x, ROWS);
+    ops->image->avg_pool_forward(device, &pool, x, y, ROWS);
+    ops->image->avg_pool_backward(device, &pool, y, dx, ROWS);
+    ops->optimizers->sgd(device, &step, 1, x, dx, NULL, COUNT);
+    ops->image->transpose(device, x, y, ROWS, (size_t)SIDE * SIDE, CHANNELS);
+    ops->image->relu_backward(device, dx, y, x, COUNT);
+    ops->image->add_relu(device, x, y, y, COUNT);
+    ops->copy(device, gradients, y, 2 * (size_t)CHANNELS);
+}
+
+/* Of what comes out in a process of its own with that many threads. */
+static void digest_with(const char *threads, char *hex) {
+    int ends[2];
+    ck_assert(pipe(ends) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("OMP_NUM_THREADS", threads, 1);
+        setenv("OMP_WAIT_POLICY", "passive", 1);
+        struct device *device;
+        struct rng rng;
+        float *all = calloc(3 * COUNT, sizeof *all);
+        if (!all || cpu_device_create(NULL, &device)) _exit(1);
+        rng_seed(&rng, 5);
+        rng_normal(&rng, all, COUNT, 0, 1);
+        run_operators(device, all, all + COUNT, all + 2 * COUNT);
+        uint8_t hash[DIGEST_SIZE];
+        digest_of(all, 3 * COUNT * sizeof *all, hash);
+        digest_hex(hash, hex);
+        _exit(write(ends[1], hex, DIGEST_HEX_SIZE) != DIGEST_HEX_SIZE);
+    }
+    close(ends[1]);
+    ck_assert(read(ends[0], hex, DIGEST_HEX_SIZE) == DIGEST_HEX_SIZE);
+    close(ends[0]);
+    waitpid(child, NULL, 0);
+}
+
+START_TEST(the_same_bits_on_any_number_of_threads) {
+    char one[DIGEST_HEX_SIZE], three[DIGEST_HEX_SIZE];
+    digest_with("1", one);
+    digest_with("3", three);
+    ck_assert_str_eq(one, three);
+}
+END_TEST
+
+TESTS("parallel", every_item_is_done_once, a_small_loop_stays_on_its_thread, one_thread_is_the_caller,
+      the_same_bits_on_any_number_of_threads)

@@ -1,0 +1,180 @@
+/* Every collective and type on 1 to 4 ranks against the same arithmetic done alone. ctest-labels: dist */
+#include "ranks.h"
+
+#include <math.h>
+
+#include "dist/comm_check.h"
+
+/* A loop index chooses the backend: gloo, shm, then both with ranks that pretend to be on hosts. */
+#define EVERY 11
+static void choose(int backend) {
+    setenv("TEST_BACKEND", backend == 0 ? "gloo" : "auto", 1);
+    setenv("TEST_HOSTS", backend == 2 ? "2" : backend == 3 ? "3" : "0", 1);
+}
+static const char *const expected_backends[] = {"gloo", "shm", "shm+gloo", "shm+gloo"};
+
+static void all_body(const struct dist_env *env, void *argument) {
+    struct rank_group g = rank_join(env, 20);
+    size_t checks;
+    rank_must(comm_check(g.comm, NULL, NULL, &checks));
+    RANK_CHECK(checks > 400);
+    RANK_CHECK(strcmp(comm_backend(g.comm), env->world_size > 1 ? (const char *)argument : "self") == 0);
+    rank_must(comm_all_reduce(g.comm, NULL, 0, COMM_FLOAT32, COMM_SUM));
+    rank_leave(&g);
+}
+
+START_TEST(every_collective) {
+    static const struct {
+        int backend, world;
+    } cases[] = {{0, 1}, {0, 2}, {0, 3}, {0, 5}, {1, 2}, {1, 3}, {1, 4}, {1, 5}, {2, 3}, {2, 5}, {3, 4}};
+    ck_assert_uint_eq(sizeof cases / sizeof *cases, EVERY);
+    choose(cases[_i].backend);
+    ranks_run(cases[_i].world, all_body, (void *)expected_backends[cases[_i].backend]);
+}
+END_TEST
+
+/* Sums of floats whose order matters: the same bits on all ranks and again. */
+static void bits_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct rank_group g = rank_join(env, 20);
+    enum { COUNT = 20011 };
+    static float first[COUNT], second[COUNT], all[4 * COUNT];
+    for (size_t c = 100; c <= COUNT; c += COUNT - 100) {
+        for (size_t i = 0; i < c; i++) first[i] = second[i] = sinf((float)i + 0.1f * (float)env->rank) * 1e3f;
+        rank_must(comm_all_reduce(g.comm, first, c, COMM_FLOAT32, COMM_SUM));
+        rank_must(comm_all_reduce(g.comm, second, c, COMM_FLOAT32, COMM_SUM));
+        RANK_CHECK(memcmp(first, second, c * sizeof *first) == 0);
+        for (size_t i = 0; i < c; i++) { /* in order of rank */
+            float sum = sinf((float)i) * 1e3f;
+            for (int r = 1; r < env->world_size; r++) sum += sinf((float)i + 0.1f * (float)r) * 1e3f;
+            RANK_CHECK(sum == first[i]);
+        }
+        rank_must(comm_all_gather(g.comm, first, c, COMM_FLOAT32, all));
+        for (int r = 0; r < env->world_size; r++)
+            RANK_CHECK(memcmp(first, all + (size_t)r * c, c * sizeof *first) == 0);
+    }
+    float extreme[3] = {env->rank == 1 ? NAN : 1.0f, INFINITY, -1.0f};
+    rank_must(comm_all_reduce(g.comm, extreme, 3, COMM_FLOAT32, COMM_MAX));
+    RANK_CHECK(isnan(extreme[0]) && isinf(extreme[1]) && extreme[2] == -1.0f);
+    rank_leave(&g);
+}
+
+START_TEST(same_bits_everywhere) {
+    choose(_i / 3);
+    ranks_run(2 + _i % 3, bits_body, NULL);
+}
+END_TEST
+
+/* The barrier waits for the last. */
+static void barrier_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct rank_group g = rank_join(env, 20);
+    rank_must(comm_barrier(g.comm));
+    double start = clock_seconds();
+    if (env->rank == env->world_size - 1) clock_sleep(0.3);
+    rank_must(comm_barrier(g.comm));
+    RANK_CHECK(clock_seconds() - start > 0.1);
+    rank_leave(&g);
+}
+
+START_TEST(barrier_waits) {
+    choose(_i);
+    ranks_run(3, barrier_body, NULL);
+}
+END_TEST
+
+/* A rank that fails reports why; the others' failure quotes it. */
+static void report_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct rank_group g = rank_join(env, 20);
+    rank_must(comm_barrier(g.comm));
+    if (env->rank == 0) {
+        status s = status_new(STATUS_DATA, "the file x.h5 is damaged");
+        store_report(g.store, s);
+        status_free(s);
+        rank_leave(&g);
+        return;
+    }
+    status s = comm_barrier(g.comm);
+    RANK_CHECK(status_code(s) == STATUS_PEER && strstr(status_message(s), "the file x.h5 is damaged"));
+    status_free(s);
+    rank_leave(&g);
+}
+
+START_TEST(reason_is_quoted) {
+    choose(_i);
+    ranks_run(2, report_body, NULL);
+}
+END_TEST
+
+/* A stopped rank ends the others' wait at the timeout of the call. */
+static void timeout_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct rank_group g = rank_join(env, 1);
+    rank_must(comm_barrier(g.comm));
+    if (env->rank == 1) {
+        clock_sleep(3.5);
+        _exit(0);
+    }
+    double start = clock_seconds();
+    static float data[100000];
+    status s = comm_all_reduce(g.comm, data, env->world_size == 2 ? 100000 : 10, COMM_FLOAT32, COMM_SUM);
+    double seconds = clock_seconds() - start;
+    RANK_CHECK(status_code(s) == STATUS_PEER && seconds > 0.8 && seconds < 3);
+    status_free(s);
+    rank_leave(&g);
+}
+
+START_TEST(calls_end_in_time) {
+    choose(_i);
+    ranks_run(3, timeout_body, NULL);
+}
+END_TEST
+
+/* Ranks that are not in the same call are told, instead of hanging or mixing data. */
+static void mismatch_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct rank_group g = rank_join(env, 5);
+    float data[4] = {0};
+    status s = comm_all_reduce(g.comm, data, env->rank == 0 ? 3 : 4, COMM_FLOAT32, COMM_SUM);
+    RANK_CHECK(status_code(s) == STATUS_PEER);
+    if (env->rank == 0) clock_sleep(1); /* both report their own sentence, not that the other left */
+    status_free(s);
+    rank_leave(&g);
+}
+
+START_TEST(mismatch_is_told) {
+    choose(_i);
+    ranks_run(2, mismatch_body, NULL);
+}
+END_TEST
+
+START_TEST(unknown_backend) {
+    struct comm *comm;
+    struct dist_env env = {.rank = 0, .world_size = 2};
+    status s = comm_create("mpi", &env, NULL, 1, &comm);
+    ck_assert_int_eq(status_code(s), STATUS_USAGE);
+    ck_assert_ptr_nonnull(strstr(status_message(s), "it has: auto, shm, gloo"));
+    ck_assert_ptr_null(comm);
+    status_free(s);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("comm");
+    TCase *tests = tcase_create("comm");
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, every_collective, 0, EVERY);
+    tcase_add_loop_test(tests, same_bits_everywhere, 0, 6);
+    tcase_add_loop_test(tests, barrier_waits, 0, 2);
+    tcase_add_loop_test(tests, reason_is_quoted, 0, 2);
+    tcase_add_loop_test(tests, calls_end_in_time, 0, 2);
+    tcase_add_loop_test(tests, mismatch_is_told, 0, 2);
+    tcase_add_test(tests, unknown_backend);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,217 @@
+/* Ranks that die in the middle of each call, jobs side by side, and hosts that cannot share memory. ctest-labels: dist
+ * fault */
+#include "ranks.h"
+
+#include <math.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+#include "base/text.h"
+
+#define LARGE 100000
+
+/* One call that needs rank 1; rank 0 is its root. */
+static status call_once(struct comm *c, int how, float *data, float *more) {
+    switch (how) {
+    case 0:
+        return comm_barrier(c);
+    case 1:
+        return comm_all_reduce(c, data, 10, COMM_FLOAT32, COMM_SUM);
+    case 2:
+        return comm_all_reduce(c, data, LARGE, COMM_FLOAT32, COMM_SUM);
+    case 3:
+        return comm_reduce(c, data, LARGE, COMM_FLOAT32, COMM_SUM, 0);
+    case 4:
+        return comm_reduce_scatter(c, data, LARGE / 4, COMM_FLOAT32, COMM_SUM, more);
+    case 5:
+        return comm_broadcast(c, data, LARGE, COMM_FLOAT32, 1);
+    case 6:
+        return comm_all_gather(c, data, LARGE / 4, COMM_FLOAT32, more);
+    case 7:
+        return comm_gather(c, data, LARGE / 4, COMM_FLOAT32, more, 0);
+    case 8:
+        return comm_scatter(c, data, LARGE / 4, COMM_FLOAT32, more, 1);
+    case 9:
+        return comm_send(c, data, LARGE, COMM_FLOAT32, 1);
+    case 10:
+        return comm_recv(c, data, LARGE, COMM_FLOAT32, 1);
+    default:
+        return comm_all_reduce(comm_lane(c, 1), data, LARGE, COMM_FLOAT32, COMM_SUM);
+    }
+}
+#define CALLS 12
+
+/* Rank 1 is killed; the others' calls end soon and say who it was. */
+static void death_body(const struct dist_env *env, void *argument) {
+    int how = *(int *)argument;
+    struct rank_group g = rank_join(env, 20);
+    static float data[LARGE], more[LARGE];
+    rank_must(comm_barrier(g.comm));
+    if (env->rank == 1) raise(SIGKILL);
+    double start = clock_seconds();
+    status s = OK;
+    while (!s) s = call_once(g.comm, how, data, more);
+    RANK_CHECK(status_code(s) == STATUS_PEER);
+    RANK_CHECK(clock_seconds() - start < 5);
+    if (!strstr(status_message(s), "rank 1 (host ") || !strstr(status_message(s), "left without a word")) rank_must(s);
+    status_free(s);
+    s = comm_barrier(g.comm); /* the group is dead */
+    RANK_CHECK(status_code(s) == STATUS_PEER && strstr(status_message(s), "rank 1 (host "));
+    status_free(s);
+    rank_leave(&g);
+}
+
+START_TEST(death_is_named) {
+    struct ranks ranks;
+    static const int between_hosts[] = {2, 5, 10};
+    int how = _i < 2 * CALLS ? _i % CALLS : between_hosts[_i - 2 * CALLS];
+    setenv("TEST_BACKEND", _i < CALLS ? "gloo" : "auto", 1);
+    setenv("TEST_HOSTS", _i < 2 * CALLS ? "0" : "2", 1);
+    ranks_prepare(&ranks, 3);
+    ranks_start(&ranks, death_body, &how);
+    ranks_wait(&ranks);
+    ck_assert_int_eq(ranks.codes[0], 0);
+    ck_assert_int_eq(ranks.codes[1], 128 + SIGKILL);
+    ck_assert_int_eq(ranks.codes[2], 0);
+}
+END_TEST
+
+/* Two jobs of one name at the same time. */
+static void job_body(const struct dist_env *env, void *argument) {
+    struct rank_group g = rank_join(env, 20);
+    static float data[20000];
+    for (int n = 0; n < 200; n++) {
+        size_t count = n % 2 ? 20000 : 10;
+        for (size_t i = 0; i < count; i++) data[i] = *(float *)argument + (float)i;
+        rank_must(comm_all_reduce(g.comm, data, count, COMM_FLOAT32, COMM_SUM));
+        for (size_t i = 0; i < count; i++)
+            RANK_CHECK(data[i] == (*(float *)argument + (float)i) * (float)env->world_size);
+    }
+    rank_leave(&g);
+}
+
+START_TEST(two_jobs_do_not_mix) {
+    struct ranks ranks[2];
+    float values[] = {1000, 2};
+    for (int job = 0; job < 2; job++) {
+        ranks_prepare(&ranks[job], 2);
+        ranks_start(&ranks[job], job_body, &values[job]);
+    }
+    for (int job = 0; job < 2; job++) {
+        ranks_wait(&ranks[job]);
+        for (int r = 0; r < 2; r++) ck_assert_int_eq(ranks[job].codes[r], 0);
+    }
+}
+END_TEST
+
+/* Nothing needs /dev/shm: here it has room for nothing. */
+static void tiny_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0)
+        RANK_CHECK(mount("tiny", "/dev/shm", "tmpfs", 0, "size=4096") == 0);
+    struct rank_group g = rank_join(env, 20);
+    void *buffer;
+    RANK_CHECK(strcmp(comm_backend(g.comm), "shm") == 0);
+    rank_must(comm_alloc(g.comm, 4 << 20, &buffer));
+    float *data = buffer;
+    for (size_t i = 0; i < 1 << 20; i++) data[i] = (float)env->rank;
+    rank_must(comm_all_reduce(g.comm, data, 1 << 20, COMM_FLOAT32, COMM_SUM));
+    for (size_t i = 0; i < 1 << 20; i++) RANK_CHECK(data[i] == 3);
+    rank_leave(&g);
+}
+
+START_TEST(tiny_dev_shm) { ranks_run(3, tiny_body, NULL); }
+END_TEST
+
+/* Memory of comm_alloc beside memory of one's own, and parts of it. */
+static void alloc_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    enum { COUNT = 50000 };
+    struct rank_group g = rank_join(env, 20);
+    static float own[COUNT];
+    void *buffer;
+    rank_must(comm_alloc(g.comm, COUNT * sizeof(float), &buffer));
+    float *shared = buffer;
+    for (size_t i = 0; i < COUNT; i++) RANK_CHECK(shared[i] == 0);
+    for (int turn = 0; turn < 30; turn++) {
+        size_t begin = (size_t)turn * 333, count = COUNT - begin - (size_t)turn;
+        /* now and then one rank comes with other memory, or from another place */
+        float *data =
+            turn % 3 == 1 && env->rank == 0 ? own : shared + (turn % 3 == 2 && env->rank == 1 ? begin / 2 : begin);
+        for (size_t i = 0; i < count; i++) data[i] = sinf((float)i + 0.1f * (float)env->rank);
+        rank_must(comm_all_reduce(comm_lane(g.comm, turn % 2), data, count, COMM_FLOAT32, COMM_SUM));
+        for (size_t i = 0; i < count; i++) {
+            float sum = sinf((float)i);
+            for (int r = 1; r < env->world_size; r++) sum += sinf((float)i + 0.1f * (float)r);
+            RANK_CHECK(data[i] == sum);
+        }
+    }
+    rank_leave(&g);
+}
+
+START_TEST(allocated_memory) {
+    setenv("TEST_BACKEND", _i == 0 ? "gloo" : "auto", 1);
+    ranks_run(_i + 1, alloc_body, NULL);
+}
+END_TEST
+
+/* A host that gives rank 0 no memory to share: all ranks take the next best, or say why not. */
+static void refused_body(const struct dist_env *env, void *argument) {
+    struct comm *comm;
+    struct store *store;
+    struct rlimit limit = {4096, 4096};
+    signal(SIGXFSZ, SIG_IGN);
+    if (env->rank == 0) RANK_CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    rank_must(store_open(env, 20, &store));
+    status s = comm_create(argument, env, store, 20, &comm);
+    if (strcmp(argument, "shm") == 0) {
+        RANK_CHECK(status_code(s) == STATUS_IO && strstr(status_message(s), "File too large"));
+        status_free(s);
+    } else {
+        rank_must(s);
+        RANK_CHECK(strcmp(comm_backend(comm), "gloo") == 0);
+        RANK_CHECK(strcmp(comm_describe(comm), "gloo (no shared memory: File too large)") == 0);
+        rank_must(comm_barrier(comm));
+    }
+    comm_destroy(comm);
+    store_close(store);
+}
+
+START_TEST(no_shared_memory) { ranks_run(3, refused_body, _i ? "shm" : "auto"); }
+END_TEST
+
+/* shm is for one host. */
+static void apart_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct comm *comm;
+    struct store *store;
+    setenv("TEST_HOSTS", "2", 1);
+    rank_pretend(env);
+    rank_must(store_open(env, 20, &store));
+    status s = comm_create("shm", env, store, 20, &comm);
+    RANK_CHECK(status_code(s) == STATUS_USAGE && strstr(status_message(s), "on 2 hosts"));
+    status_free(s);
+    store_close(store);
+}
+
+START_TEST(shm_needs_one_host) { ranks_run(3, apart_body, NULL); }
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("comm_faults");
+    TCase *tests = tcase_create("comm_faults");
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, death_is_named, 0, 2 * CALLS + 3);
+    tcase_add_test(tests, two_jobs_do_not_mix);
+    tcase_add_test(tests, tiny_dev_shm);
+    tcase_add_loop_test(tests, allocated_memory, 0, 4);
+    tcase_add_loop_test(tests, no_shared_memory, 0, 2);
+    tcase_add_test(tests, shm_needs_one_host);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

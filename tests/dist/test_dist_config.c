@@ -1,0 +1,72 @@
+/* The `dist:` section: defaults, ranges, and backends this build does not have. ctest-labels: unit */
+#include "dist/dist_config.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/document.h"
+
+/* Binds the section's text; the sentence of what is wrong, "" for nothing. */
+static struct dist_config bind(const char *yaml, char *sentence, size_t size) {
+    struct problems problems = {0};
+    struct document *document = NULL;
+    struct dist_config config;
+    ck_assert(document_parse("test.yaml", yaml, strlen(yaml), &problems, &document) == OK);
+    ck_assert_ptr_nonnull(document);
+    schema_bind(&dist_schema, document_root(document), "dist", &dist_schema, &config, document_arena(document),
+                &problems);
+    status s = problems_status(&problems, STATUS_USAGE);
+    snprintf(sentence, size, "%s", status_message(s));
+    status_free(s);
+    problems_free(&problems);
+    document_destroy(document);
+    return config;
+}
+
+START_TEST(defaults_are_pytorchs) {
+    char sentence[500];
+    struct dist_config config = bind("", sentence, sizeof sentence);
+    ck_assert_str_eq(sentence, "");
+    ck_assert_str_eq(dist_backend_name(config.backend), "auto");
+    ck_assert_double_eq(config.bucket_cap_mb, 25);
+    ck_assert_double_eq(config.first_bucket_mb, 1);
+    ck_assert_double_eq(config.timeout, 600);
+    ck_assert(!config.find_unused_parameters);
+    config = bind("backend: gloo\nbucket_cap_mb: 0.5\n", sentence, sizeof sentence);
+    ck_assert_str_eq(sentence, "");
+    ck_assert_str_eq(dist_backend_name(config.backend), "gloo");
+    ck_assert_double_eq(config.bucket_cap_mb, 0.5);
+}
+END_TEST
+
+static const struct {
+    const char *yaml, *expected;
+} wrong[] = {
+    {"backend: nccl\n", "test.yaml:1:10: dist.backend: nccl is not in this build"},
+    {"backend: mpi\n", "gloo"},
+    {"bucket_cap_mb: 0\n", "bucket_cap_mb"},
+    {"timeout: -1\n", "timeout"},
+    {"bucket_cap: 3\n", "bucket_cap_mb"},
+};
+
+START_TEST(mistakes_are_told) {
+    char sentence[1000];
+    bind(wrong[_i].yaml, sentence, sizeof sentence);
+    ck_assert_msg(strstr(sentence, wrong[_i].expected), "%s: '%s'", wrong[_i].yaml, sentence);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("dist_config");
+    TCase *tests = tcase_create("section");
+    tcase_add_test(tests, defaults_are_pytorchs);
+    tcase_add_loop_test(tests, mistakes_are_told, 0, (int)(sizeof wrong / sizeof *wrong));
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,249 @@
+/* A table of environments, as the launchers make them, and what a process is in each. ctest-labels: unit */
+#include "dist/env.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dist/internal.h"
+
+static const char *const known[] = {"RANK",
+                                    "WORLD_SIZE",
+                                    "LOCAL_RANK",
+                                    "LOCAL_WORLD_SIZE",
+                                    "MASTER_ADDR",
+                                    "MASTER_PORT",
+                                    "DDPTRAIN_AGENT",
+                                    "DDPTRAIN_JOB_ID",
+                                    "TORCHELASTIC_RUN_ID",
+                                    "TORCHELASTIC_USE_AGENT_STORE",
+                                    "TORCHELASTIC_RESTART_COUNT",
+                                    "SLURM_PROCID",
+                                    "SLURM_NTASKS",
+                                    "SLURM_STEP_NUM_TASKS",
+                                    "SLURM_LOCALID",
+                                    "SLURM_NODEID",
+                                    "SLURM_STEP_ID",
+                                    "SLURM_STEP_NODELIST",
+                                    "SLURM_NODELIST",
+                                    "SLURM_JOB_NODELIST",
+                                    "SLURM_NTASKS_PER_NODE",
+                                    "SLURM_TASKS_PER_NODE",
+                                    "SLURM_STEP_TASKS_PER_NODE",
+                                    "SLURM_JOB_ID",
+                                    "SLURM_JOBID",
+                                    "SLURM_RESTART_COUNT",
+                                    "OMPI_COMM_WORLD_RANK",
+                                    "OMPI_COMM_WORLD_SIZE",
+                                    "OMPI_COMM_WORLD_LOCAL_RANK",
+                                    "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                    "OMPI_MCA_ess_base_jobid",
+                                    "PMIX_NAMESPACE",
+                                    "PMI_RANK",
+                                    "PMI_SIZE",
+                                    "MPI_LOCALRANKID",
+                                    "MPI_LOCALNRANKS"};
+
+/* Sets exactly the variables of "A=1 B=2". PARENT stands for the parent's pid. */
+static void set_environment(const char *assignments) {
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) unsetenv(known[i]);
+    char copy[1024], *save = NULL;
+    snprintf(copy, sizeof copy, "%s", assignments);
+    for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+        char *equals = strchr(word, '='), parent[32];
+        ck_assert_ptr_nonnull(equals);
+        *equals = 0;
+        snprintf(parent, sizeof parent, "%ld", (long)getppid());
+        setenv(word, strcmp(equals + 1, "PARENT") == 0 ? parent : equals + 1, 1);
+    }
+}
+
+#define SLURM2                                                                                                         \
+    "SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_TASKS_PER_NODE=2(x2) SLURM_STEP_ID=0 "         \
+    "SLURM_JOB_ID=77 SLURM_STEP_NODELIST="
+
+static const struct {
+    const char *environment;
+    enum dist_launcher launcher;
+    int rank, world, local_rank, local_world;
+    const char *master; /* "host:port"; a port of 0 stands for a derived one */
+    const char *job;    /* id/incarnation, or id; NULL: any */
+} good[] = {
+    {"", LAUNCHER_NONE, 0, 1, 0, 1, ":", ""},
+    {"MASTER_ADDR=n1 MASTER_PORT=1", LAUNCHER_NONE, 0, 1, 0, 1, ":", NULL},
+    {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 "
+     "DDPTRAIN_AGENT=PARENT DDPTRAIN_JOB_ID=j1 DDPTRAIN_INCARNATION=3 DDPTRAIN_BEGUN=1",
+     LAUNCHER_AGENT, 1, 2, 1, 2, "127.0.0.1:29500", "j1/3"},
+    {"RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 DDPTRAIN_AGENT=1234567", LAUNCHER_ENVIRONMENT, 1, 2,
+     1, 2, "127.0.0.1:29500", "port-29500"},
+    {"RANK=0 WORLD_SIZE=1", LAUNCHER_ENVIRONMENT, 0, 1, 0, 1, ":", NULL},
+    {"RANK=3 WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=29500", LAUNCHER_ENVIRONMENT, 3, 4, 0, 1, "n1:29500", NULL},
+    {"RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 MASTER_ADDR=n1 MASTER_PORT=29500", LAUNCHER_ENVIRONMENT, 3, 4, 1, 2, "n1:29500",
+     NULL},
+    {"RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=29500 TORCHELASTIC_RUN_ID=none",
+     LAUNCHER_TORCHRUN, 5, 8, 1, 4, "n1:29500", "none/0"},
+    {"RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=29500 TORCHELASTIC_RUN_ID=x "
+     "TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RESTART_COUNT=2",
+     LAUNCHER_TORCHRUN, 5, 8, 1, 4, "n1:29501", "x/2"},
+    {"RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=29500 TORCHELASTIC_RUN_ID=x "
+     "TORCHELASTIC_USE_AGENT_STORE=False",
+     LAUNCHER_TORCHRUN, 5, 8, 1, 4, "n1:29500", NULL},
+    {SLURM2 "n[1-2,5],m7", LAUNCHER_SLURM, 3, 4, 1, 2, "n1:0", "slurm-77.0/0"},
+    {SLURM2 "n7 SLURM_RESTART_COUNT=1", LAUNCHER_SLURM, 3, 4, 1, 4, "127.0.0.1:0", "slurm-77.0/1"},
+    {SLURM2 "n[01-02] MASTER_ADDR=head MASTER_PORT=4000", LAUNCHER_SLURM, 3, 4, 1, 2, "head:4000", NULL},
+    {SLURM2 "n[01-02]-ib MASTER_PORT=4000", LAUNCHER_SLURM, 3, 4, 1, 2, "n01-ib:4000", NULL},
+    {SLURM2 "n7", LAUNCHER_SLURM, 3, 4, 1, 4, "127.0.0.1:0", NULL},
+    {SLURM2 "n7 SLURM_STEP_NUM_TASKS=5", LAUNCHER_SLURM, 3, 5, 1, 5, "127.0.0.1:0", NULL},
+    /* the batch script, an interactive shell of one task, a job without a step */
+    {"SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_JOB_ID=77 SLURM_STEP_ID=batch SLURM_NODELIST=n[1-2]", LAUNCHER_NONE, 0, 1, 0,
+     1, ":", NULL},
+    {"SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_JOB_ID=77 SLURM_STEP_ID=0 SLURM_NODELIST=n1", LAUNCHER_NONE, 0, 1, 0, 1, ":",
+     NULL},
+    {"SLURM_NTASKS=4 SLURM_JOB_ID=77 SLURM_NODELIST=n1", LAUNCHER_NONE, 0, 1, 0, 1, ":", NULL},
+    /* torchrun inside a Slurm step */
+    {SLURM2 "n[1-2] RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500 "
+            "TORCHELASTIC_RUN_ID=r",
+     LAUNCHER_TORCHRUN, 0, 2, 0, 2, "localhost:29500", NULL},
+    {"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
+     "OMPI_MCA_ess_base_jobid=99",
+     LAUNCHER_OPENMPI, 1, 2, 1, 2, "127.0.0.1:0", "openmpi-99"},
+    {"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 "
+     "MASTER_ADDR=n1 MASTER_PORT=5000",
+     LAUNCHER_OPENMPI, 1, 2, 0, 1, "n1:5000", NULL},
+    {"PMI_RANK=2 PMI_SIZE=3 MPI_LOCALRANKID=2 MPI_LOCALNRANKS=3", LAUNCHER_MPICH, 2, 3, 2, 3, "127.0.0.1:0", NULL},
+    {"PMI_RANK=0 PMI_SIZE=1", LAUNCHER_MPICH, 0, 1, 0, 1, ":", NULL},
+    /* MPICH's helpers were started by srun: two helpers, four ranks */
+    {"PMI_RANK=2 PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0 "
+     "SLURM_JOB_ID=7 SLURM_STEP_NODELIST=n[1-2] MASTER_ADDR=n1",
+     LAUNCHER_MPICH, 2, 4, 0, 2, "n1:0", NULL},
+};
+
+START_TEST(who_am_i) {
+    struct dist_env env;
+    set_environment(good[_i].environment);
+    status s = dist_env_detect(&env);
+    ck_assert_msg(s == OK, "%s: %s", good[_i].environment, status_message(s));
+    ck_assert_msg(env.launcher == good[_i].launcher, "%s: %s", good[_i].environment, dist_launcher_name(env.launcher));
+    ck_assert_int_eq(env.rank, good[_i].rank);
+    ck_assert_int_eq(env.world_size, good[_i].world);
+    ck_assert_int_eq(env.local_rank, good[_i].local_rank);
+    ck_assert_int_eq(env.local_world_size, good[_i].local_world);
+    const char *colon = strchr(good[_i].master, ':');
+    ck_assert_int_eq(strncmp(env.master_addr, good[_i].master, (size_t)(colon - good[_i].master)), 0);
+    ck_assert_uint_eq(strlen(env.master_addr), (size_t)(colon - good[_i].master));
+    int port = colon[1] ? atoi(colon + 1) : 0;
+    if (colon[1] && port == 0)
+        ck_assert(env.master_port == derived_port(env.job_id) && env.master_port > 1024 && env.master_port < 32768);
+    else
+        ck_assert_int_eq(env.master_port, port);
+    if (!good[_i].job) return;
+    char job[160];
+    bool has_incarnation = strchr(good[_i].job, '/') != NULL;
+    if (has_incarnation)
+        snprintf(job, sizeof job, "%s/%d", env.job_id, env.incarnation);
+    else
+        snprintf(job, sizeof job, "%s", env.job_id);
+    ck_assert_str_eq(job, good[_i].job);
+    ck_assert_int_eq(env.has_begun, env.incarnation > 0);
+}
+END_TEST
+
+static const struct {
+    const char *environment, *expected; /* in the sentence */
+} bad[] = {
+    {"RANK=1", "WORLD_SIZE is not set"},
+    {"WORLD_SIZE=2", "RANK is not set"},
+    {"RANK=2 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "rank 2 does not exist in a world of 2"},
+    {"RANK=-1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "RANK is '-1'"},
+    {"RANK=1x WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "RANK is '1x'"},
+    {"RANK=1 WORLD_SIZE=two MASTER_ADDR=a MASTER_PORT=1", "WORLD_SIZE is 'two'"},
+    {"RANK=1 WORLD_SIZE=99999999999 MASTER_ADDR=a MASTER_PORT=1", "WORLD_SIZE is '99999999999'"},
+    {"RANK=1 WORLD_SIZE=2 MASTER_PORT=1", "MASTER_ADDR"},
+    {"RANK=1 WORLD_SIZE=2 MASTER_ADDR=a", "MASTER_PORT is not set"},
+    {"RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=http", "MASTER_PORT is 'http'"},
+    {"RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=65536", "MASTER_PORT is '65536'"},
+    {"RANK=0 WORLD_SIZE=2 LOCAL_RANK=3 LOCAL_WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "local rank 3 does not exist"},
+    {"RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=3 MASTER_ADDR=a MASTER_PORT=1", "3 local ranks are more"},
+    {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=65535 TORCHELASTIC_RUN_ID=x TORCHELASTIC_USE_AGENT_STORE=True",
+     "65535"},
+    {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE is not set"},
+    {"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0",
+     "set MASTER_ADDR"},
+    {"PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1", "set MASTER_ADDR"},
+    {SLURM2 "n[1-", "no list of nodes"},
+    {"SLURM_PROCID=0 SLURM_NTASKS=many SLURM_STEP_ID=0", "SLURM_NTASKS is 'many'"},
+};
+
+START_TEST(contradictions) {
+    struct dist_env env;
+    set_environment(bad[_i].environment);
+    status s = dist_env_detect(&env);
+    ck_assert_msg(status_code(s) == STATUS_USAGE, "%s", bad[_i].environment);
+    ck_assert_msg(strstr(status_message(s), bad[_i].expected), "%s: %s", bad[_i].environment, status_message(s));
+    status_free(s);
+}
+END_TEST
+
+static const struct {
+    const char *list, *hosts; /* "" : not a list */
+} lists[] = {
+    {"n1", "n1"},
+    {"n[1-3]", "n1 n2 n3"},
+    {"n[1-2,5],m7", "n1 n2 n5 m7"},
+    {"gpu[008-011]x", "gpu008x gpu009x gpu010x gpu011x"},
+    {"a,b-[9-10],c", "a b-9 b-10 c"},
+    {"[1-2]", "1 2"},
+    {"", ""},
+    {",a", ""},
+    {"a,", ""},
+    {"n[", ""},
+    {"n[]", ""},
+    {"n[2-1]", ""},
+    {"n[1-]", ""},
+    {"n[a]", ""},
+    {"n]", ""},
+    {"n[1][2]", ""},
+    {"n[1-99999999999999999999]", ""},
+};
+
+START_TEST(node_lists) {
+    char all[256] = "", host[64];
+    int count = slurm_host_count(lists[_i].list);
+    for (int i = 0; i < count; i++) {
+        ck_assert(slurm_host(lists[_i].list, i, host, sizeof host));
+        if (i) strcat(all, " ");
+        strcat(all, host);
+    }
+    ck_assert_str_eq(all, lists[_i].hosts);
+    ck_assert(!slurm_host(lists[_i].list, count, host, sizeof host));
+}
+END_TEST
+
+START_TEST(counts_per_node) {
+    ck_assert_int_eq(slurm_count("2(x3),1", 0), 2);
+    ck_assert_int_eq(slurm_count("2(x3),1", 2), 2);
+    ck_assert_int_eq(slurm_count("2(x3),1", 3), 1);
+    ck_assert_int_eq(slurm_count("2(x3),1", 4), 0);
+    ck_assert_int_eq(slurm_count("4", 0), 4);
+    ck_assert_int_eq(slurm_count("", 0), 0);
+    ck_assert_int_eq(slurm_count("2(x", 0), 0);
+    ck_assert_int_eq(slurm_count("x", 0), 0);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("env");
+    TCase *tests = tcase_create("environments");
+    tcase_add_loop_test(tests, who_am_i, 0, (int)(sizeof good / sizeof *good));
+    tcase_add_loop_test(tests, contradictions, 0, (int)(sizeof bad / sizeof *bad));
+    tcase_add_loop_test(tests, node_lists, 0, (int)(sizeof lists / sizeof *lists));
+    tcase_add_test(tests, counts_per_node);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

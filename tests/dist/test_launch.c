@@ -1,0 +1,538 @@
+/* The agent, with this program itself as the ranks: `test_launch role NAME FOLDER`. ctest-labels: dist fault */
+#include "dist/launch.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "dist/env.h"
+#include "dist/internal.h"
+#include "dist/launch_internal.h"
+#include "dist/store.h"
+
+/* ---- roles: what a rank does ---- */
+
+struct role_context {
+    struct dist_env env;
+    const char *folder;
+};
+
+static volatile sig_atomic_t is_asked;
+
+static void on_term(int number) {
+    (void)number;
+    is_asked = 1;
+}
+
+static int end_with(status failure) {
+    int code = status_code(failure);
+    if (!launch_report(failure)) return 1;
+    status_free(failure);
+    return code;
+}
+
+static void wait_long(void) { clock_sleep(60); }
+
+/* "NAME.RANK" in the folder: something has happened. */
+static void mark(const struct role_context *c, const char *name, long value) {
+    char path[512], ready[600];
+    snprintf(path, sizeof path, "%s/.%s.%d", c->folder, name, c->env.rank);
+    snprintf(ready, sizeof ready, "%s/%s.%d", c->folder, name, c->env.rank);
+    FILE *file = fopen(path, "w");
+    if (!file) _exit(99);
+    fprintf(file, "%ld", value);
+    fclose(file);
+    if (rename(path, ready) != 0) _exit(99);
+}
+
+static int role_join(const struct role_context *c) {
+    struct store *store;
+    const char *threads = getenv("OMP_NUM_THREADS");
+    char text[64];
+    if (c->env.launcher != LAUNCHER_AGENT || c->env.local_rank != c->env.rank) return 2;
+    if (c->env.world_size > 1 && (!threads || strcmp(threads, "1") != 0)) return 3;
+    if (getpgid(0) != getpid()) return 4;
+    if (c->env.rank != 0 && getenv(STORE_FD_VARIABLE)) return 5;
+    status s = store_open(&c->env, 20, &store);
+    snprintf(text, sizeof text, "world %d", c->env.world_size);
+    if (!s) s = store_agree(store, "text", text, 20);
+    if (s) return end_with(s);
+    store_close(store);
+    mark(c, "joined", 1);
+    return 0;
+}
+
+static int role_fail(const struct role_context *c) {
+    if (c->env.rank != 1) wait_long();
+    return end_with(status_new(STATUS_DATA, "x.h5 is damaged"));
+}
+
+/* Rank 0 loses a peer first; why, rank 1 says later. */
+static int role_victim_first(const struct role_context *c) {
+    if (c->env.rank == 0) return end_with(status_new(STATUS_PEER, "lost somebody"));
+    if (c->env.rank == 2) wait_long();
+    clock_sleep(0.15);
+    return end_with(status_new(STATUS_NOT_FINITE, "the loss is nan"));
+}
+
+static int role_only_victims(const struct role_context *c) {
+    if (c->env.rank == 0) clock_sleep(0.1);
+    return end_with(status_new(STATUS_PEER, "lost somebody, says %d", c->env.rank));
+}
+
+static int role_killed(const struct role_context *c) {
+    if (c->env.rank == 1) raise(SIGKILL);
+    if (c->env.rank == 0) return end_with(status_new(STATUS_PEER, "lost rank 1"));
+    wait_long();
+    return 0;
+}
+
+static int role_crash(const struct role_context *c) {
+    signal(SIGSEGV, SIG_DFL);
+    if (c->env.rank == 1) raise(SIGSEGV);
+    wait_long();
+    return 0;
+}
+
+static int role_silent_1(const struct role_context *c) {
+    if (c->env.rank == 1) return 1;
+    wait_long();
+    return 0;
+}
+
+static int role_silent_65(const struct role_context *c) {
+    if (c->env.rank == 0) return 65;
+    wait_long();
+    return 0;
+}
+
+/* Saves at SIGTERM, which takes a moment. */
+static int role_saves(const struct role_context *c) {
+    signal(SIGTERM, on_term);
+    mark(c, "up", getpid());
+    while (!is_asked) clock_sleep(0.01);
+    clock_sleep(0.2);
+    mark(c, "saved", 1);
+    return STATUS_STOPPED;
+}
+
+/* Rank 0 has nothing left to do when it is asked. */
+static int role_mixed(const struct role_context *c) {
+    role_saves(c);
+    return c->env.rank == 0 ? 0 : STATUS_STOPPED;
+}
+
+static int role_stubborn(const struct role_context *c) {
+    signal(SIGTERM, SIG_IGN);
+    mark(c, "up", getpid());
+    wait_long();
+    return 0;
+}
+
+/* Rank 0 is stopped by someone; rank 1 fails. */
+static int role_stopped_and_fail(const struct role_context *c) {
+    mark(c, "up", getpid());
+    if (c->env.rank == 0) raise(SIGSTOP);
+    if (c->env.rank == 0) wait_long();
+    clock_sleep(0.2);
+    return end_with(status_new(STATUS_IO, "the disk is full"));
+}
+
+/* For the death of the agent: rank 0 plain, rank 1 stopped, rank 2 without its death signal, rank 3 deaf. */
+static int role_orphan(const struct role_context *c) {
+    if (c->env.rank == 2) prctl(PR_SET_PDEATHSIG, 0);
+    if (c->env.rank == 3)
+        for (int i = 1; i < 32; i++) signal(i, SIG_IGN);
+    mark(c, "up", getpid());
+    if (c->env.rank == 1) raise(SIGSTOP);
+    wait_long();
+    return 0;
+}
+
+/* Leaves a child of its own behind. */
+static int role_litter(const struct role_context *c) {
+    pid_t child = fork();
+    if (child == 0) {
+        wait_long();
+        _exit(0);
+    }
+    mark(c, "up", child);
+    return 0;
+}
+
+static int role_late_report(const struct role_context *c) {
+    if (c->env.rank == 1) { /* reports and then cannot end by itself */
+        signal(SIGTERM, SIG_IGN);
+        end_with(status_new(STATUS_USAGE, "no such key"));
+    }
+    wait_long();
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(const struct role_context *c);
+} roles[] = {
+    {"join", role_join},
+    {"fail", role_fail},
+    {"victim_first", role_victim_first},
+    {"only_victims", role_only_victims},
+    {"killed", role_killed},
+    {"crash", role_crash},
+    {"silent_1", role_silent_1},
+    {"silent_65", role_silent_65},
+    {"saves", role_saves},
+    {"mixed", role_mixed},
+    {"stubborn", role_stubborn},
+    {"stopped_and_fail", role_stopped_and_fail},
+    {"orphan", role_orphan},
+    {"litter", role_litter},
+    {"late_report", role_late_report},
+};
+
+static int run_role(const char *name, const char *folder) {
+    struct role_context c = {.folder = folder};
+    status s = dist_env_detect(&c.env);
+    if (s) return 98;
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (strcmp(roles[i].name, name) == 0) return roles[i].run(&c);
+    return 97;
+}
+
+/* ---- the agent in a process of its own ---- */
+
+struct agent {
+    pid_t pid;
+    int out; /* its sentence */
+    char folder[64];
+};
+
+struct answer {
+    int code;
+    char sentence[1024];
+    double seconds;
+};
+
+static struct agent agent_start(const char *role, int nproc, double grace) {
+    struct agent agent;
+    int ends[2];
+    snprintf(agent.folder, sizeof agent.folder, "/tmp/test_launch.XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(agent.folder));
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    fflush(NULL);
+    agent.pid = fork();
+    ck_assert_int_ge(agent.pid, 0);
+    if (agent.pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        static const int plain[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+        for (size_t i = 0; i < 4; i++) signal(plain[i], SIG_DFL);
+        unsetenv("OMP_NUM_THREADS");
+        char *argv[] = {"test_launch", "role", (char *)role, agent.folder, NULL};
+        struct launch_config config = {.nproc = nproc, .nnodes = 1, .grace = grace};
+        status s = launch_run(&config, argv, NULL);
+        ssize_t length = (ssize_t)strlen(status_message(s));
+        if (write(ends[1], status_message(s), (size_t)length) != length) _exit(96);
+        int code = status_code(s);
+        status_free(s);
+        exit(code);
+    }
+    close(ends[1]);
+    agent.out = ends[0];
+    return agent;
+}
+
+static struct answer agent_wait(struct agent *agent) {
+    struct answer answer = {0};
+    int how;
+    double start = clock_seconds();
+    ck_assert_int_eq(waitpid(agent->pid, &how, 0), agent->pid);
+    answer.seconds = clock_seconds() - start;
+    answer.code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+    ssize_t got = read(agent->out, answer.sentence, sizeof answer.sentence - 1);
+    answer.sentence[got > 0 ? got : 0] = 0;
+    close(agent->out);
+    return answer;
+}
+
+/* What a rank has marked; waits until it has. */
+static long marked(const struct agent *agent, const char *name, int rank) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s.%d", agent->folder, name, rank);
+    for (double start = clock_seconds(); clock_seconds() - start < 20; clock_sleep(0.01)) {
+        FILE *file = fopen(path, "r");
+        long value = -1;
+        if (!file) continue;
+        ck_assert_int_eq(fscanf(file, "%ld", &value), 1);
+        fclose(file);
+        return value;
+    }
+    ck_abort_msg("%s never came", path);
+    return -1;
+}
+
+static void clean(const struct agent *agent) {
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", agent->folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static bool is_running(long pid) {
+    char path[64], line[256];
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (!file) return false;
+    bool has_line = fgets(line, sizeof line, file) != NULL;
+    fclose(file);
+    const char *state = has_line ? strrchr(line, ')') : NULL;
+    return state && state[2] != 'Z' && state[2] != 'X';
+}
+
+static void gone_within(long pid, double seconds) {
+    double start = clock_seconds();
+    while (is_running(pid)) {
+        ck_assert_msg(clock_seconds() - start < seconds, "process %ld is still there", pid);
+        clock_sleep(0.01);
+    }
+}
+
+/* ---- tests ---- */
+
+START_TEST(ranks_find_each_other) {
+    struct agent agent = agent_start("join", _i, 0);
+    struct answer answer = agent_wait(&agent);
+    ck_assert_msg(answer.code == 0, "%d: %s", answer.code, answer.sentence);
+    for (int r = 0; r < _i; r++) marked(&agent, "joined", r);
+    clean(&agent);
+}
+END_TEST
+
+static const struct {
+    const char *role;
+    int nproc, code;
+    const char *expected[2]; /* words of the sentence */
+    double within;           /* seconds */
+} endings[] = {
+    {"fail", 3, 65, {"rank 1 (host ", "): x.h5 is damaged"}, 4},
+    {"victim_first", 3, 76, {"rank 1 (host ", "): the loss is nan"}, 4},
+    {"only_victims", 3, 69, {"rank ", "): lost somebody, says "}, 4},
+    {"killed", 3, 69, {"rank 1 (host ", "was killed by SIGKILL"}, 4},
+    {"crash", 2, 69, {"rank 1 (host ", "was killed by SIGSEGV"}, 4},
+    {"silent_1", 2, 70, {"rank 1 (host ", "ended with exit code 1 and gave no reason"}, 4},
+    {"silent_65", 2, 65, {"rank 0 (host ", "ended with exit code 65"}, 4},
+    {"stopped_and_fail", 2, 74, {"rank 1 (host ", "): the disk is full"}, 8},
+    {"late_report", 2, 64, {"rank 1 (host ", "): no such key"}, 8},
+};
+
+START_TEST(first_cause_is_named) {
+    struct agent agent = agent_start(endings[_i].role, endings[_i].nproc, 1);
+    struct answer answer = agent_wait(&agent);
+    ck_assert_msg(answer.code == endings[_i].code, "%s: %d %s", endings[_i].role, answer.code, answer.sentence);
+    for (int i = 0; i < 2; i++)
+        ck_assert_msg(strstr(answer.sentence, endings[_i].expected[i]), "%s: %s", endings[_i].role, answer.sentence);
+    ck_assert_msg(!strstr(answer.sentence, "memory"), "%s", answer.sentence); /* nobody ran out of it */
+    ck_assert_double_lt(answer.seconds, endings[_i].within);
+    clean(&agent);
+}
+END_TEST
+
+static const int requests[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+
+START_TEST(requests_reach_the_ranks) {
+    struct agent agent = agent_start("saves", 2, 10);
+    for (int r = 0; r < 2; r++) marked(&agent, "up", r);
+    kill(agent.pid, requests[_i]);
+    if (requests[_i] != SIGINT) kill(agent.pid, requests[_i]); /* a scheduler may repeat itself */
+    struct answer answer = agent_wait(&agent);
+    ck_assert_msg(answer.code == 75, "%d: %s", answer.code, answer.sentence);
+    for (int r = 0; r < 2; r++) marked(&agent, "saved", r);
+    ck_assert_double_lt(answer.seconds, 5);
+    clean(&agent);
+}
+END_TEST
+
+START_TEST(done_and_stopped_is_stopped) {
+    struct agent agent = agent_start("mixed", 3, 10);
+    for (int r = 0; r < 3; r++) marked(&agent, "up", r);
+    kill(agent.pid, SIGTERM);
+    struct answer answer = agent_wait(&agent);
+    ck_assert_int_eq(answer.code, 75);
+    clean(&agent);
+}
+END_TEST
+
+START_TEST(grace_has_an_end) {
+    struct agent agent = agent_start("stubborn", 2, 0.5);
+    long pids[2] = {marked(&agent, "up", 0), marked(&agent, "up", 1)};
+    kill(agent.pid, SIGTERM);
+    struct answer answer = agent_wait(&agent);
+    ck_assert_int_eq(answer.code, 69);
+    ck_assert_msg(strstr(answer.sentence, "did not stop within 0.5 s"), "%s", answer.sentence);
+    ck_assert(answer.seconds > 0.4 && answer.seconds < 4);
+    for (int r = 0; r < 2; r++) ck_assert(!is_running(pids[r]));
+    clean(&agent);
+}
+END_TEST
+
+START_TEST(second_ctrl_c_ends_at_once) {
+    struct agent agent = agent_start("stubborn", 2, 30);
+    for (int r = 0; r < 2; r++) marked(&agent, "up", r);
+    kill(agent.pid, SIGINT);
+    clock_sleep(0.2);
+    kill(agent.pid, SIGINT);
+    struct answer answer = agent_wait(&agent);
+    ck_assert_int_eq(answer.code, 69);
+    ck_assert_msg(strstr(answer.sentence, "second signal"), "%s", answer.sentence);
+    ck_assert_double_lt(answer.seconds, 3);
+    clean(&agent);
+}
+END_TEST
+
+START_TEST(no_orphans) {
+    struct agent agent = agent_start("orphan", 4, 30);
+    long pids[4];
+    for (int r = 0; r < 4; r++) pids[r] = marked(&agent, "up", r);
+    clock_sleep(0.1);
+    kill(agent.pid, SIGKILL);
+    ck_assert_int_eq(agent_wait(&agent).code, 128 + SIGKILL);
+    for (int r = 0; r < 4; r++) gone_within(pids[r], 2);
+    clean(&agent);
+}
+END_TEST
+
+START_TEST(no_litter) {
+    struct agent agent = agent_start("litter", 2, 30);
+    long pids[2] = {marked(&agent, "up", 0), marked(&agent, "up", 1)};
+    ck_assert_int_eq(agent_wait(&agent).code, 0);
+    for (int r = 0; r < 2; r++) gone_within(pids[r], 2);
+    clean(&agent);
+}
+END_TEST
+
+/* ---- pure parts ---- */
+
+static struct launched_rank ended(int rank, int order, int wait_status, int reported) {
+    struct launched_rank r = {
+        .rank = rank, .pid = 100 + rank, .is_over = true, .order = order, .wait_status = wait_status};
+    r.has_report = reported != 0;
+    r.code = reported;
+    snprintf(r.sentence, sizeof r.sentence, "sentence %d", rank);
+    return r;
+}
+
+static const struct launch_circumstances calm = {.host = "h", .grace = 30};
+
+START_TEST(out_of_memory_needs_evidence) {
+    struct launched_rank ranks[] = {ended(0, 2, STATUS_PEER << 8, STATUS_PEER), ended(1, 1, SIGKILL, 0)};
+    struct launch_circumstances oom = calm;
+    oom.memory = (struct launch_memory){.has_oom = true, .limit_gib = 2};
+    ranks[1].peak_kib = 3 << 19;
+    status s = launch_result(ranks, 2, &oom);
+    ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101) was killed by SIGKILL; probably out of memory: limit "
+                                        "2.0 GiB, peak of this rank 1.5 GiB");
+    status_free(s);
+    s = launch_result(ranks, 2, &calm);
+    ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101) was killed by SIGKILL");
+    status_free(s);
+    ranks[1].wait_status = SIGTERM;
+    s = launch_result(ranks, 2, &oom);
+    ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101) was killed by SIGTERM");
+    status_free(s);
+}
+END_TEST
+
+START_TEST(order_of_causes) {
+    /* the earliest own failure wins over earlier victims and later failures */
+    struct launched_rank ranks[] = {ended(0, 1, STATUS_PEER << 8, STATUS_PEER), ended(1, 3, STATUS_IO << 8, STATUS_IO),
+                                    ended(2, 2, STATUS_DATA << 8, STATUS_DATA)};
+    status s = launch_result(ranks, 3, &calm);
+    ck_assert_int_eq(status_code(s), STATUS_DATA);
+    ck_assert_str_eq(status_message(s), "rank 2 (host h, pid 102): sentence 2");
+    status_free(s);
+    /* whom we killed is not the cause */
+    ranks[2] = ended(2, 1, SIGKILL, 0);
+    ranks[2].was_ended_by_us = true;
+    ranks[0] = ended(0, 2, SIGTERM, 0);
+    ranks[0].was_ended_by_us = true;
+    s = launch_result(ranks, 3, &calm);
+    ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101): sentence 1");
+    status_free(s);
+    /* ... but a crash after our SIGTERM is */
+    ranks[1] = ended(1, 3, SIGBUS, 0);
+    ranks[1].was_ended_by_us = true;
+    s = launch_result(ranks, 3, &calm);
+    ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101) was killed by SIGBUS");
+    status_free(s);
+}
+END_TEST
+
+/* A rank of another node is the cause; here are only victims. */
+START_TEST(news_explain_victims) {
+    struct launched_rank ranks[] = {ended(0, 1, STATUS_PEER << 8, STATUS_PEER), ended(1, 2, SIGKILL, 0)};
+    struct launch_circumstances around = calm;
+    around.news = (struct launch_news){.is_known = true, .code = STATUS_DATA, .sentence = "rank 2 (host b): bad data"};
+    ranks[1].was_ended_by_us = true;
+    status s = launch_result(ranks, 2, &around);
+    ck_assert_int_eq(status_code(s), STATUS_DATA);
+    ck_assert_str_eq(status_message(s), "rank 2 (host b): bad data");
+    status_free(s);
+    ranks[1].was_ended_by_us = false; /* but what was seen here with own eyes counts more */
+    s = launch_result(ranks, 2, &around);
+    ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101) was killed by SIGKILL");
+    status_free(s);
+}
+END_TEST
+
+START_TEST(impossible_configs) {
+    static const struct launch_config configs[] = {
+        {.nproc = 0, .nnodes = 1},
+        {.nproc = 1, .nnodes = 2, .node_rank = 2, .master_addr = "n1", .master_port = 1},
+        {.nproc = 1, .nnodes = 2, .master_port = 29500},
+        {.nproc = 1, .nnodes = 2, .master_addr = "n1"},
+        {.nproc = 1, .nnodes = 2, .master_addr = "n1", .master_port = 70000},
+    };
+    char *argv[] = {"x", NULL};
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        status s = launch_run(&configs[i], argv, NULL);
+        ck_assert_int_eq(status_code(s), STATUS_USAGE);
+        status_free(s);
+    }
+    status s = status_new(STATUS_IO, "x");
+    ck_assert(!launch_report(s)); /* this process has no agent */
+    ck_assert(!launch_report(OK));
+    status_free(s);
+}
+END_TEST
+
+int main(int argc, char **argv) {
+    if (argc == 4 && strcmp(argv[1], "role") == 0) return run_role(argv[2], argv[3]);
+    Suite *suite = suite_create("launch");
+    TCase *tests = tcase_create("agent");
+    tcase_set_timeout(tests, 60);
+    tcase_add_loop_test(tests, ranks_find_each_other, 1, 5);
+    tcase_add_loop_test(tests, first_cause_is_named, 0, (int)(sizeof endings / sizeof *endings));
+    tcase_add_loop_test(tests, requests_reach_the_ranks, 0, 4);
+    tcase_add_test(tests, done_and_stopped_is_stopped);
+    tcase_add_test(tests, grace_has_an_end);
+    tcase_add_test(tests, second_ctrl_c_ends_at_once);
+    tcase_add_test(tests, no_orphans);
+    tcase_add_test(tests, no_litter);
+    tcase_add_test(tests, out_of_memory_needs_evidence);
+    tcase_add_test(tests, order_of_causes);
+    tcase_add_test(tests, news_explain_victims);
+    tcase_add_test(tests, impossible_configs);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,197 @@
+/* Buckets as PyTorch cuts them, and averages over ranks as done alone. ctest-labels: dist */
+#include "ranks.h"
+
+#include <jansson.h>
+#include <math.h>
+
+#include "dist/buckets.h"
+#include "dist/reducer.h"
+#include "vectors.h"
+
+static size_t read_sizes(const json_t *list, size_t *sizes, size_t scale) {
+    for (size_t i = 0; i < json_array_size(list); i++)
+        sizes[i] = (size_t)json_integer_value(json_array_get(list, i)) * scale;
+    return json_array_size(list);
+}
+
+START_TEST(buckets_as_pytorch) {
+    json_t *root = vectors_load("ddp_buckets"), *c;
+    size_t n;
+    ck_assert_uint_gt(json_array_size(json_object_get(root, "cases")), 3);
+    json_array_foreach(json_object_get(root, "cases"), n, c) {
+        size_t sizes[200], limits[4], bucket_of[200], seen = 0;
+        size_t count = read_sizes(json_object_get(c, "numel_f32"), sizes, 4);
+        size_t limit_count = read_sizes(json_object_get(c, "limits"), limits, 1);
+        json_t *expected = json_object_get(c, "buckets");
+        ck_assert_uint_eq(buckets_assign(sizes, count, limits, limit_count, bucket_of), json_array_size(expected));
+        for (size_t b = 0; b < json_array_size(expected); b++)
+            for (size_t i = 0; i < json_array_size(json_array_get(expected, b)); i++, seen++)
+                ck_assert_uint_eq(bucket_of[(size_t)json_integer_value(json_array_get(json_array_get(expected, b), i))],
+                                  b);
+        ck_assert_uint_eq(seen, count);
+
+        /* reducer_plan is the same rule from the last parameter to the first */
+        struct reducer_range ranges[200];
+        size_t plan[200], offset = 0;
+        for (size_t i = 0; i < count; i++) {
+            size_t numel = sizes[count - 1 - i] / 4;
+            ranges[i] = (struct reducer_range){.name = "w", .offset = offset, .count = numel};
+            offset += numel;
+        }
+        struct reducer_config config = {.first_bucket_mb = (double)limits[0] / 1048576,
+                                        .bucket_cap_mb = (double)limits[1] / 1048576};
+        ck_assert_uint_eq(reducer_plan(ranges, count, &config, plan), json_array_size(expected));
+        for (size_t i = 0; i < count; i++) ck_assert_uint_eq(plan[count - 1 - i], bucket_of[i]);
+    }
+    json_decref(root);
+}
+END_TEST
+
+#define PARAMETERS 9
+static const size_t numels[PARAMETERS] = {832, 64, 192, 3, 50000, 1, 7000, 31, 4096};
+
+static float gradient_of(int rank, int step, size_t i) {
+    return sinf((float)(i % 1000) * 0.37f + (float)rank) * (float)(step + 1);
+}
+
+struct reducer_case {
+    double first_kib, cap_kib;
+    bool is_permuted; /* gradients become ready in another order on every rank */
+};
+
+/* With gaps between ranges, as an aligned flat buffer has. */
+static size_t lay_out(struct reducer_range *ranges) {
+    size_t offset = 0;
+    for (size_t i = 0; i < PARAMETERS; i++) {
+        ranges[i] = (struct reducer_range){.name = "p", .offset = offset, .count = numels[i]};
+        offset += (numels[i] + 15) / 16 * 16;
+    }
+    return offset;
+}
+
+static void average_body(const struct dist_env *env, void *argument) {
+    const struct reducer_case *c = argument;
+    struct rank_group g = rank_join(env, 20);
+    struct reducer_range ranges[PARAMETERS];
+    size_t total = lay_out(ranges);
+    float *gradients = calloc(total, sizeof *gradients);
+    struct reducer_config config = {.first_bucket_mb = c->first_kib / 1024, .bucket_cap_mb = c->cap_kib / 1024};
+    struct reducer *reducer;
+    rank_must(reducer_create(&config, ranges, PARAMETERS, gradients, g.comm, &reducer));
+    int world = env->world_size;
+    for (int step = 0; step < 10; step++) {
+        reducer_start(reducer);
+        for (size_t k = 0; k < PARAMETERS; k++) {
+            size_t p = PARAMETERS - 1 - (c->is_permuted ? (k * 4 + (size_t)env->rank) % PARAMETERS : k);
+            for (size_t i = 0; i < numels[p]; i++)
+                gradients[ranges[p].offset + i] = gradient_of(env->rank, step, ranges[p].offset + i);
+            reducer_ready(reducer, p);
+        }
+        rank_must(reducer_finish(reducer));
+        float factor = (float)(1.0 / world);
+        for (size_t p = 0; p < PARAMETERS; p++)
+            for (size_t i = ranges[p].offset; i < ranges[p].offset + numels[p]; i++) {
+                double sum = 0, size = 0;
+                for (int r = 0; r < world; r++) {
+                    double term = world == 1 ? gradient_of(r, step, i) : gradient_of(r, step, i) * factor;
+                    sum += term;
+                    size += fabs(term);
+                }
+                if (world <= 2) RANK_CHECK(gradients[i] == (float)sum); /* one addition: exact */
+                RANK_CHECK(fabs(gradients[i] - sum) <= 3e-7 * size);
+            }
+    }
+    struct reducer_times times = reducer_times(reducer);
+    RANK_CHECK(world == 1 ? times.communication == 0 : times.communication > 0 && times.waited > 0);
+    reducer_destroy(reducer);
+    free(gradients);
+    rank_leave(&g);
+}
+
+static const struct reducer_case cases[] = {
+    {1024, 25600, false}, /* one bucket */
+    {1, 4, false},        /* nearly one per parameter */
+    {0.001, 0.001, true}, /* one per parameter, ready in any order */
+    {16, 100, true},      {300, 1, false},
+};
+#define CASES ((int)(sizeof cases / sizeof *cases))
+
+START_TEST(average_is_serial) {
+    struct reducer_case c = cases[_i % CASES];
+    ranks_run(1 + _i / CASES, average_body, &c);
+}
+END_TEST
+
+static void missing_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct rank_group g = rank_join(env, 5);
+    static float gradients[20];
+    struct reducer_range ranges[] = {{"0.weight", 0, 10}, {"0.bias", 10, 10}};
+    struct reducer_config config = {.first_bucket_mb = 1e-6, .bucket_cap_mb = 1e-6};
+    struct reducer *reducer;
+    rank_must(reducer_create(&config, ranges, 2, gradients, g.comm, &reducer));
+    reducer_start(reducer);
+    reducer_ready(reducer, 1);
+    reducer_ready(reducer, 1); /* twice counts once */
+    status s = reducer_finish(reducer);
+    RANK_CHECK(status_code(s) == STATUS_BUG && strstr(status_message(s), "'0.weight'"));
+    status_free(s);
+    reducer_destroy(reducer);
+    rank_must(comm_barrier(g.comm));
+    rank_leave(&g);
+}
+
+START_TEST(missing_gradient_is_named) { ranks_run(_i, missing_body, NULL); }
+END_TEST
+
+/* A rank that dies in the middle of a step fails the others' finish, and their destroy does not hang. */
+static void death_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct rank_group g = rank_join(env, 10);
+    static float gradients[400000];
+    struct reducer_range ranges[] = {{"a", 0, 100000}, {"b", 100000, 100000}, {"c", 200000, 200000}};
+    struct reducer_config config = {.first_bucket_mb = 0.1, .bucket_cap_mb = 0.1};
+    struct reducer *reducer;
+    rank_must(reducer_create(&config, ranges, 3, gradients, g.comm, &reducer));
+    double start = clock_seconds();
+    status s = OK;
+    for (int step = 0; step < 1000 && !s; step++) {
+        reducer_start(reducer);
+        for (size_t p = 3; p-- > 0;) {
+            reducer_ready(reducer, p);
+            if (env->rank == 1 && step == 3 && p == 1) raise(SIGKILL);
+        }
+        s = reducer_finish(reducer);
+    }
+    RANK_CHECK(status_code(s) == STATUS_PEER && strstr(status_message(s), "rank 1"));
+    RANK_CHECK(clock_seconds() - start < 5);
+    status_free(s);
+    reducer_destroy(reducer);
+    rank_leave(&g);
+}
+
+START_TEST(death_in_a_step) {
+    struct ranks ranks;
+    ranks_prepare(&ranks, 2);
+    ranks_start(&ranks, death_body, NULL);
+    ranks_wait(&ranks);
+    ck_assert_int_eq(ranks.codes[0], 0);
+    ck_assert_int_eq(ranks.codes[1], 128 + SIGKILL);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("reducer");
+    TCase *tests = tcase_create("buckets");
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, buckets_as_pytorch);
+    tcase_add_loop_test(tests, average_is_serial, 0, 4 * CASES);
+    tcase_add_loop_test(tests, missing_gradient_is_named, 1, 3);
+    tcase_add_test(tests, death_in_a_step);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,613 @@
+/* The store between processes, its failures, and strangers on its port. ctest-labels: dist fault */
+#include "ranks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+
+#include "base/text.h"
+#include "dist/store_frame.h"
+#include "dist/store_join.h"
+#include "dist/store_secret.h"
+
+static struct store *join_store(const struct dist_env *env, double timeout) {
+    struct store *store;
+    rank_must(store_open(env, timeout, &store));
+    return store;
+}
+
+/* A failure with these words; consumed. */
+static void rank_expect(status s, enum status_code code, const char *words) {
+    if (status_code(s) == code && strstr(status_message(s), words)) {
+        status_free(s);
+        return;
+    }
+    fprintf(stderr, "rank fails: expected %d '%s', got %d '%s'\n", code, words, status_code(s), status_message(s));
+    _exit(1);
+}
+
+/* ---- keys ---- */
+
+static void keys_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct store *store = join_store(env, 20);
+    char key[300], *value;
+    size_t size;
+    for (int i = 0; i < 50; i++) {
+        snprintf(key, sizeof key, "k/%d/%d", env->rank, i);
+        rank_must(store_set(store, key, key, strlen(key)));
+    }
+    for (int r = 0; r < env->world_size; r++)
+        for (int i = 49; i >= 0; i--) {
+            snprintf(key, sizeof key, "k/%d/%d", r, i);
+            rank_must(store_get(store, key, 20, (void **)&value, &size));
+            RANK_CHECK(size == strlen(key) && strcmp(value, key) == 0);
+            free(value);
+        }
+    /* the largest, an empty one, one that comes late and is replaced */
+    static char large[STORE_MAX_VALUE + 1];
+    memset(large, env->rank + 1, sizeof large);
+    snprintf(key, sizeof key, "large/%d", env->rank);
+    rank_must(store_set(store, key, large, STORE_MAX_VALUE));
+    rank_must(store_get(store, key, 5, (void **)&value, &size));
+    RANK_CHECK(size == STORE_MAX_VALUE && memcmp(value, large, size) == 0);
+    free(value);
+    memset(key, 'k', STORE_MAX_KEY);
+    key[STORE_MAX_KEY] = 0;
+    key[0] = (char)('0' + env->rank);
+    rank_must(store_set(store, key, NULL, 0));
+    rank_must(store_get(store, key, 5, (void **)&value, &size));
+    RANK_CHECK(size == 0 && *value == 0);
+    free(value);
+    if (env->rank == 0) {
+        clock_sleep(0.2);
+        rank_must(store_set(store, "late", "1", 1));
+        rank_must(store_set(store, "late", "22", 2));
+        rank_must(store_set(store, "late done", NULL, 0));
+    }
+    rank_must(store_get(store, "late done", 5, (void **)&value, NULL));
+    free(value);
+    rank_must(store_get(store, "late", 5, (void **)&value, &size));
+    RANK_CHECK(size == 2 && strcmp(value, "22") == 0);
+    free(value);
+    double start = clock_seconds();
+    rank_expect(store_get(store, "never", 0.2, (void **)&value, &size), STATUS_PEER, "'never'");
+    RANK_CHECK(value == NULL && clock_seconds() - start < 5);
+    rank_expect(store_set(store, "", "x", 1), STATUS_BUG, "store_set");
+    rank_expect(store_set(store, "x", large, STORE_MAX_VALUE + 1), STATUS_BUG, "store_set");
+    char long_key[STORE_MAX_KEY + 2];
+    memset(long_key, 'x', sizeof long_key - 1);
+    long_key[sizeof long_key - 1] = 0;
+    rank_expect(store_get(store, long_key, 1, (void **)&value, &size), STATUS_BUG, "store_get");
+    /* everybody is done before anybody leaves */
+    snprintf(key, sizeof key, "done/%d", env->rank);
+    rank_must(store_set(store, key, NULL, 0));
+    for (int r = 0; r < env->world_size; r++) {
+        snprintf(key, sizeof key, "done/%d", r);
+        rank_must(store_get(store, key, 20, (void **)&value, NULL));
+        free(value);
+    }
+    store_close(store);
+}
+
+START_TEST(keys) { ranks_run(_i, keys_body, NULL); }
+END_TEST
+
+START_TEST(world_of_one) {
+    struct dist_env env = {.world_size = 1, .local_world_size = 1};
+    struct store *store;
+    void *value;
+    size_t size;
+    char address[64];
+    ck_assert(store_open(&env, 1, &store) == OK);
+    ck_assert(store_set(store, "a", "1", 2) == OK);
+    ck_assert(store_get(store, "a", 1, &value, &size) == OK);
+    ck_assert_str_eq(value, "1");
+    free(value);
+    status s = store_get(store, "b", 100, &value, &size);
+    ck_assert_int_eq(status_code(s), STATUS_PEER);
+    store_report(store, s);
+    status_free(s);
+    ck_assert(store_agree(store, "config", "x", 1) == OK);
+    ck_assert(store_address(store, 1, address) == OK);
+    ck_assert_str_eq(address, "127.0.0.1");
+    struct text text = {0};
+    ck_assert(!store_cause(store, 0, &text));
+    store_close(store);
+    store_close(NULL);
+}
+END_TEST
+
+struct hammer {
+    struct store *store;
+    int thread, rank;
+};
+
+static void *hammer(void *argument) {
+    struct hammer *h = argument;
+    for (int i = 0; i < 100; i++) {
+        char key[64], *value;
+        snprintf(key, sizeof key, "t/%d/%d/%d", h->rank, h->thread, i);
+        rank_must(store_set(h->store, key, key, strlen(key)));
+        rank_must(store_get(h->store, key, 5, (void **)&value, NULL));
+        RANK_CHECK(strcmp(value, key) == 0);
+        free(value);
+    }
+    return NULL;
+}
+
+static void threads_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct store *store = join_store(env, 20);
+    pthread_t threads[4];
+    struct hammer hammers[4];
+    for (int i = 0; i < 4; i++) {
+        hammers[i] = (struct hammer){store, i, env->rank};
+        RANK_CHECK(pthread_create(&threads[i], NULL, hammer, &hammers[i]) == 0);
+    }
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    store_close(store);
+}
+
+START_TEST(several_threads) { ranks_run(2, threads_body, NULL); }
+END_TEST
+
+/* ---- agreement ---- */
+
+static void agree_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct store *store = join_store(env, 20);
+    rank_must(store_agree(store, "the config", "a: 1\nb: 2\n", 10));
+    rank_expect(store_agree(store, "the config", env->rank == 1 ? "a: 1\nb: 3\nc: 4\n" : "a: 1\nb: 2\nc: 4\n", 10),
+                STATUS_USAGE,
+                "the config is not the same on all ranks: rank 1 differs from rank 0\n  rank 0: b: 2\n  "
+                "rank 1: b: 3");
+    struct text text = {0};
+    for (int i = 0; i < 20000; i++) text_printf(&text, "line %d\n", i);
+    if (env->rank == 2) text.data[text.length - 2] = 'x';
+    status s = store_agree(store, "the model", text.data, 10);
+    if (env->world_size > 2)
+        rank_expect(s, STATUS_USAGE, "rank 2: line 1999x");
+    else
+        rank_must(s);
+    text_free(&text);
+    rank_expect(store_agree(store, "the data", env->rank ? "x" : "x\n", 10), STATUS_USAGE, "newline at the end");
+    store_close(store);
+}
+
+START_TEST(agreement) { ranks_run(_i, agree_body, NULL); }
+END_TEST
+
+/* ---- ranks that do not come, or leave ---- */
+
+static void missing_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct store *store;
+    if (env->rank >= 2) return;
+    double start = clock_seconds();
+    rank_expect(store_open(env, 0.7, &store), STATUS_PEER, "ranks 2, 3 of 4 did not join");
+    RANK_CHECK(clock_seconds() - start < 5);
+}
+
+START_TEST(missing_ranks_are_named) { ranks_run(4, missing_body, NULL); }
+END_TEST
+
+START_TEST(no_rank_0) {
+    struct ranks ranks;
+    ranks_prepare(&ranks, 2);
+    close(ranks.listener); /* nobody listens there any more */
+    struct dist_env env = ranks_env(&ranks, 1);
+    struct store *store;
+    double start = clock_seconds();
+    status s = store_open(&env, 0.5, &store);
+    ck_assert_int_eq(status_code(s), STATUS_PEER);
+    ck_assert_msg(strstr(status_message(s), "rank 0 did not answer at 127.0.0.1:") &&
+                      strstr(status_message(s), "Connection refused"),
+                  "%s", status_message(s));
+    ck_assert_double_lt(clock_seconds() - start, 3);
+    status_free(s);
+    snprintf(env.master_addr, sizeof env.master_addr, "no-such-host.invalid");
+    s = store_open(&env, 0.5, &store);
+    ck_assert_ptr_nonnull(strstr(status_message(s), "no-such-host.invalid"));
+    status_free(s);
+}
+END_TEST
+
+static void late_server_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    if (env->rank == 0) clock_sleep(0.7);
+    struct store *store = join_store(env, 20);
+    store_close(store);
+}
+
+START_TEST(rank_0_comes_late) { ranks_run(2, late_server_body, NULL); }
+END_TEST
+
+/* What rank 2 does before it is gone, and what the others, waiting for a key, hear. */
+static void leave_body(const struct dist_env *env, void *argument) {
+    int how = *(int *)argument;
+    struct store *store = join_store(env, 20);
+    char *value;
+    if (env->rank == 2) {
+        clock_sleep(0.2);
+        if (how == 0) raise(SIGKILL);
+        if (how == 1) {
+            status s = status_new(STATUS_DATA, "cannot read x.h5");
+            store_report(store, s);
+            status_free(s);
+        }
+        store_close(store);
+        return;
+    }
+    double start = clock_seconds();
+    status s = store_get(store, "never", 3, (void **)&value, NULL);
+    double seconds = clock_seconds() - start;
+    if (how == 0) rank_expect(s, STATUS_PEER, "left without a word");
+    if (how == 1) rank_expect(s, STATUS_PEER, "): cannot read x.h5");
+    if (how == 2) rank_expect(s, STATUS_PEER, "'never'"); /* leaving in peace fails nobody */
+    RANK_CHECK(how == 2 ? seconds > 2.5 : seconds < 2);
+    struct text who = {0};
+    RANK_CHECK(store_cause(store, 0.1, &who) == (how != 2));
+    RANK_CHECK(how == 2 || strncmp(who.data, "rank 2 (host ", 13) == 0);
+    text_free(&who);
+    store_close(store);
+}
+
+START_TEST(leaving_ends_waits) {
+    struct ranks ranks;
+    int how = _i;
+    ranks_prepare(&ranks, 3);
+    ranks_start(&ranks, leave_body, &how);
+    ranks_wait(&ranks);
+    ck_assert_int_eq(ranks.codes[0], 0);
+    ck_assert_int_eq(ranks.codes[1], 0);
+    ck_assert_int_eq(ranks.codes[2], how == 0 ? 128 + SIGKILL : 0);
+}
+END_TEST
+
+/* A rank that only lost a peer is not the cause when one with an own failure is known. */
+static void victim_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct store *store = join_store(env, 20);
+    struct text who = {0};
+    if (env->rank == 1) {
+        status s = status_new(STATUS_PEER, "lost somebody");
+        store_report(store, s);
+        status_free(s);
+    } else if (env->rank == 2) {
+        clock_sleep(0.1);
+        status s = status_new(STATUS_NOT_FINITE, "the loss is nan");
+        store_report(store, s);
+        status_free(s);
+    } else {
+        clock_sleep(0.05);
+        RANK_CHECK(store_cause(store, 2, &who) && strstr(who.data, "rank 2") && strstr(who.data, "the loss is nan"));
+        text_free(&who);
+    }
+    clock_sleep(0.3);
+    store_close(store);
+}
+
+START_TEST(cause_before_victim) { ranks_run(3, victim_body, NULL); }
+END_TEST
+
+static void rank_0_dies_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct store *store = join_store(env, 20);
+    char *value;
+    if (env->rank == 0) {
+        clock_sleep(0.2);
+        raise(SIGKILL);
+    }
+    double start = clock_seconds();
+    rank_expect(store_get(store, "never", 20, (void **)&value, NULL), STATUS_PEER, "rank 0 at 127.0.0.1:");
+    RANK_CHECK(clock_seconds() - start < 2);
+    rank_expect(store_get(store, "never", 20, (void **)&value, NULL), STATUS_PEER, "is gone");
+    store_close(store);
+}
+
+START_TEST(rank_0_dies) {
+    struct ranks ranks;
+    ranks_prepare(&ranks, 2);
+    ranks_start(&ranks, rank_0_dies_body, NULL);
+    ranks_wait(&ranks);
+    ck_assert_int_eq(ranks.codes[0], 128 + SIGKILL);
+    ck_assert_int_eq(ranks.codes[1], 0);
+}
+END_TEST
+
+/* ---- those who do not belong here ---- */
+
+struct impostor {
+    const char *secret, *job;
+    int rank, world;
+    const char *expected;
+};
+
+static const struct impostor impostors[] = {
+    {"other", "test", 1, 2, "the secrets differ"},
+    {"right", "another", 1, 2, "another job"},
+    {"right", "test", 1, 3, "WORLD_SIZE must be the same"},
+    {"right", "test", 0, 2, "rank 0 has joined already (host "},
+    {"right", "test", 2, 2, "no rank 2"},
+};
+
+static void impostor_body(const struct dist_env *env, void *argument) {
+    const struct impostor *impostor = argument;
+    setenv(SECRET_VARIABLE, "right", 1);
+    if (env->rank == 0) {
+        store_close(join_store(env, 30));
+        return;
+    }
+    setenv(SECRET_VARIABLE, impostor->secret, 1);
+    struct dist_env wrong = *env;
+    snprintf(wrong.job_id, sizeof wrong.job_id, "%s", impostor->job);
+    wrong.rank = impostor->rank;
+    wrong.world_size = impostor->world;
+    struct store *store;
+    if (wrong.rank != 0) { /* through store_open; it insists for 3 s */
+        rank_expect(store_open(&wrong, 2, &store), STATUS_USAGE, impostor->expected);
+    } else {
+        uint8_t secret[32];
+        rank_must(store_secret_find(&wrong, secret));
+        struct store_join join = {.host = "127.0.0.1",
+                                  .port = wrong.master_port,
+                                  .rank = wrong.rank,
+                                  .world_size = wrong.world_size,
+                                  .job = store_job_hash(wrong.job_id),
+                                  .secret = secret,
+                                  .who = "an impostor",
+                                  .deadline = clock_seconds() + 2};
+        int fd;
+        uint32_t incarnation = 0;
+        rank_expect(store_join(&join, &fd, &incarnation), STATUS_USAGE, impostor->expected);
+        RANK_CHECK(fd == -1);
+    }
+    setenv(SECRET_VARIABLE, "right", 1); /* the real one still gets in */
+    store_close(join_store(env, 20));
+}
+
+START_TEST(impostors_are_refused) {
+    struct impostor impostor = impostors[_i];
+    ranks_run(2, impostor_body, &impostor);
+}
+END_TEST
+
+static int knock(int port) {
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+/* Bothers the port until it is killed. */
+static _Noreturn void bother(int port) {
+    static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    static const char tls[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+    int slow[64];
+    unsigned seed = 1;
+    signal(SIGPIPE, SIG_IGN);
+    for (int i = 0; i < 64; i++) slow[i] = -1;
+    for (unsigned n = 0;; n++) {
+        uint8_t bytes[512];
+        struct store_frame frame = {.type = FRAME_HELLO, .rank = 1, .length = n % 3 == 0 ? 0xfffffff0u : 64 << 10};
+        int fd = knock(port);
+        if (fd < 0) {
+            clock_sleep(0.001);
+            continue;
+        }
+        ssize_t sent = 0; /* whether it arrives does not matter */
+        switch (n % 8) {
+        case 0:
+            sent = send(fd, http, sizeof http - 1, 0);
+            break;
+        case 1:
+            sent = send(fd, tls, sizeof tls - 1, 0);
+            break;
+        case 2:
+            for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)rand_r(&seed);
+            sent = send(fd, bytes, sizeof bytes, 0);
+            break;
+        case 3: /* a length that must not be believed */
+            store_frame_header(&frame, bytes);
+            sent = send(fd, bytes, STORE_HEADER, 0);
+            break;
+        case 4: /* a request without joining */
+            frame.type = FRAME_BYE;
+            frame.length = 0;
+            store_frame_header(&frame, bytes);
+            sent = send(fd, bytes, STORE_HEADER, 0);
+            break;
+        case 5:
+            sent = send(fd, "DDPS", 4, 0);
+            break;
+        default:
+            break; /* says nothing and stays */
+        }
+        if (n % 8 >= 5 && sent >= 0) {
+            if (slow[n % 64] >= 0) close(slow[n % 64]);
+            slow[n % 64] = fd;
+        } else {
+            close(fd);
+        }
+    }
+}
+
+static long resident_kib(void) {
+    FILE *file = fopen("/proc/self/statm", "r");
+    long size, resident;
+    RANK_CHECK(file && fscanf(file, "%ld %ld", &size, &resident) == 2);
+    fclose(file);
+    return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static void bothered_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    if (env->rank == 1) clock_sleep(0.5); /* joins when all places are taken by strangers */
+    struct store *store = join_store(env, 30);
+    long before = resident_kib();
+    for (int i = 0; i < 300; i++) {
+        char key[64], *value;
+        snprintf(key, sizeof key, "k/%d/%d", env->rank, i);
+        rank_must(store_set(store, key, "v", 1));
+        snprintf(key, sizeof key, "k/%d/%d", !env->rank, i);
+        rank_must(store_get(store, key, 20, (void **)&value, NULL));
+        free(value);
+    }
+    if (!getenv("DDPTRAIN_SANITIZER") || !*getenv("DDPTRAIN_SANITIZER")) RANK_CHECK(resident_kib() - before < 4096);
+    store_close(store);
+}
+
+START_TEST(strangers) {
+    struct ranks ranks;
+    ranks_prepare(&ranks, 2);
+    pid_t pids[3];
+    fflush(NULL);
+    for (int i = 0; i < 3; i++)
+        if ((pids[i] = fork()) == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            close(ranks.listener);
+            bother(ranks.port);
+        }
+    ranks_start(&ranks, bothered_body, NULL);
+    ranks_wait(&ranks);
+    for (int i = 0; i < 3; i++) {
+        kill(pids[i], SIGKILL);
+        waitpid(pids[i], NULL, 0);
+    }
+    ck_assert_int_eq(ranks.codes[0], 0);
+    ck_assert_int_eq(ranks.codes[1], 0);
+}
+END_TEST
+
+/* A rank that finds another program on the port says so. */
+static void *http_server(void *argument) {
+    int fd = accept(*(int *)argument, NULL, NULL);
+    char bytes[100];
+    if (recv(fd, bytes, sizeof bytes, 0) > 0) send(fd, "HTTP/1.1 400 Bad Request\r\n\r\n", 28, MSG_NOSIGNAL);
+    close(fd);
+    return NULL;
+}
+
+START_TEST(another_program_on_the_port) {
+    struct ranks ranks;
+    ranks_prepare(&ranks, 2);
+    fcntl(ranks.listener, F_SETFL, 0); /* blocking */
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, http_server, &ranks.listener), 0);
+    struct dist_env env = ranks_env(&ranks, 1);
+    struct store *store;
+    status s = store_open(&env, 5, &store);
+    pthread_join(thread, NULL);
+    ck_assert_msg(status_code(s) == STATUS_USAGE && strstr(status_message(s), "another program"), "%s",
+                  status_message(s));
+    status_free(s);
+}
+END_TEST
+
+/* ---- where it listens ---- */
+
+START_TEST(listening_addresses) {
+    int fd, second;
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    char text[64];
+    ck_assert(net_listen("localhost", 0, true, &fd) == OK);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    ck_assert(net_is_loopback(&address));
+    status s = net_listen("127.0.0.1", net_port(&address), true, &second);
+    if (address.ss_family == AF_INET) {
+        ck_assert_int_eq(status_code(s), STATUS_USAGE);
+        ck_assert_ptr_nonnull(strstr(status_message(s), "MASTER_PORT"));
+    }
+    status_free(s);
+    close(fd);
+    /* over several hosts a name that means loopback here must be reachable from there */
+    ck_assert(net_listen("127.0.0.1", 0, false, &fd) == OK);
+    size = sizeof address;
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    net_address_text(&address, text);
+    ck_assert_str_eq(text, "0.0.0.0");
+    close(fd);
+}
+END_TEST
+
+/* ---- frames ---- */
+
+START_TEST(frames_round_trip) {
+    uint8_t bytes[STORE_HEADER + 100];
+    for (uint32_t length = 0; length <= 100; length += 25) {
+        struct store_frame out = {.type = FRAME_SET, .rank = 7, .job = 0x1122334455667788u, .length = length}, in;
+        store_frame_header(&out, bytes);
+        memset(bytes + STORE_HEADER, 0xab, length);
+        size_t used = 0, full = STORE_HEADER + length;
+        for (size_t size = 0; size < full; size++)
+            ck_assert_int_eq(store_frame_parse(bytes, size, 100, &in, &used), PARSED_MORE);
+        ck_assert_int_eq(store_frame_parse(bytes, full, 100, &in, &used), PARSED_FRAME);
+        ck_assert_uint_eq(used, full);
+        ck_assert(in.type == FRAME_SET && in.rank == 7 && in.job == out.job && in.length == length);
+        if (length) ck_assert_int_eq(store_frame_parse(bytes, full, length - 1, &in, &used), PARSED_BAD);
+        for (size_t i = 0; i < 8; i++) { /* magic, version, type, zeros */
+            uint8_t before = bytes[i];
+            bytes[i] ^= 0xf0;
+            ck_assert_int_eq(store_frame_parse(bytes, full, 100, &in, &used), PARSED_BAD);
+            bytes[i] = before;
+        }
+    }
+}
+END_TEST
+
+START_TEST(bodies_are_checked) {
+    char key[STORE_MAX_KEY + 1];
+    const uint8_t *value;
+    size_t size;
+    struct store_frame set = {.type = FRAME_SET, .body = (const uint8_t *)"\3abcdef", .length = 7};
+    ck_assert(store_parse_set(&set, key, &value, &size) && size == 3 && memcmp(value, "def", 3) == 0);
+    ck_assert_str_eq(key, "abc");
+    set.length = 4;
+    ck_assert(store_parse_set(&set, key, &value, &size) && size == 0);
+    set.length = 3;
+    ck_assert(!store_parse_set(&set, key, &value, &size));
+    set.length = 0;
+    ck_assert(!store_parse_set(&set, key, &value, &size));
+    set = (struct store_frame){.type = FRAME_SET, .body = (const uint8_t *)"\2a\0x", .length = 4};
+    ck_assert(!store_parse_set(&set, key, &value, &size)); /* a NUL in the key */
+    set = (struct store_frame){.type = FRAME_SET, .body = (const uint8_t *)"\0x", .length = 2};
+    ck_assert(!store_parse_set(&set, key, &value, &size)); /* no key */
+    char text[8];
+    store_parse_text((const uint8_t *)"a\033[1mbcdef", 10, text, sizeof text);
+    ck_assert_str_eq(text, "a?[1mbc");
+}
+END_TEST
+
+int main(void) {
+    signal(SIGPIPE, SIG_IGN);
+    Suite *suite = suite_create("store");
+    TCase *tests = tcase_create("store");
+    tcase_set_timeout(tests, 60);
+    tcase_add_loop_test(tests, keys, 1, 5);
+    tcase_add_test(tests, world_of_one);
+    tcase_add_test(tests, several_threads);
+    tcase_add_loop_test(tests, agreement, 2, 5);
+    tcase_add_test(tests, missing_ranks_are_named);
+    tcase_add_test(tests, no_rank_0);
+    tcase_add_test(tests, rank_0_comes_late);
+    tcase_add_loop_test(tests, leaving_ends_waits, 0, 3);
+    tcase_add_test(tests, cause_before_victim);
+    tcase_add_test(tests, rank_0_dies);
+    tcase_add_loop_test(tests, impostors_are_refused, 0, (int)(sizeof impostors / sizeof *impostors));
+    tcase_add_test(tests, strangers);
+    tcase_add_test(tests, another_program_on_the_port);
+    tcase_add_test(tests, listening_addresses);
+    tcase_add_test(tests, frames_round_trip);
+    tcase_add_test(tests, bodies_are_checked);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,253 @@
+/* Who is lost, who hangs, who is to blame: on a clock of its own. */
+#include "dist/store_members.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double link_ages[8];
+
+static double link_age(void *data, int rank) {
+    (void)data;
+    return link_ages[rank];
+}
+
+static struct members *all_here(int world, double hang) {
+    struct members *m = members_create(world, world, (struct members_limits){.hang = hang, .slow = 600}, 0);
+    memset(link_ages, 0, sizeof link_ages);
+    for (int r = 0; r < world; r++) {
+        char who[64];
+        snprintf(who, sizeof who, "host n%d, pid %d", r, 70 + r);
+        members_join(m, r, who, 0);
+    }
+    return m;
+}
+
+/* A beat of [rank]: [ticks] says how far it is. */
+static void beat(struct members *m, int rank, enum pulse_phase phase, uint64_t ticks, bool is_waiting, double median,
+                 double now) {
+    struct pulse_reading r = {.phase = phase,
+                              .step = 7,
+                              .ticks = ticks,
+                              .is_in_collective = is_waiting,
+                              .call = "all_reduce",
+                              .number = is_waiting ? 18 : 17,
+                              .median_step = median,
+                              .cpu = now};
+    members_beat(m, rank, &r, now);
+}
+
+static void expect(struct members *m, int rank, const char *words) {
+    struct text text = {0};
+    members_describe(m, rank, &text);
+    ck_assert_msg(strstr(text.data, words), "%s", text.data);
+    text_free(&text);
+}
+
+/* Beats five times a second; rank 1 works in [phase] without moving, the others wait for it. The time of the verdict;
+ * 0: none until [end]. */
+static double hang_at(struct members *m, int world, enum pulse_phase phase, double median, double end) {
+    for (int i = 1; i * 0.2 < end; i++) {
+        double now = i * 0.2;
+        for (int r = 0; r < world; r++)
+            beat(m, r, r == 1 ? phase : PULSE_BACKWARD, r == 1 ? 40 : 41, r != 1, median, now);
+        members_judge(m, now, link_age, NULL);
+        if (members_verdict(m, now) >= 0) return now;
+    }
+    return 0;
+}
+
+static const struct {
+    enum pulse_phase phase;
+    double median, hang, least, most; /* most 0: never */
+} hangs[] = {
+    {PULSE_FORWARD, 0.01, 10, 10, 10.5},    {PULSE_BACKWARD, 0.01, 10, 10, 10.5}, {PULSE_UPDATING, 0.01, 3, 3, 3.5},
+    {PULSE_FORWARD, 2, 10, 40, 40.5},                                            /* long steps: 20 of them */
+    {PULSE_EVALUATING, 0.01, 10, 60, 60.5}, {PULSE_LOADING, 0.01, 10, 600, 601}, /* disks may be slow, and the first
+                                                                                    step */
+    {PULSE_SAVING, 0.01, 10, 600, 601},     {PULSE_LOGGING, 0.01, 10, 600, 601},  {PULSE_STARTING, 0, 10, 600, 601},
+    {PULSE_FORWARD, 0, 10, 600, 601},       {PULSE_FORWARD, 0.01, 0, 0, 0}, /* switched off */
+};
+
+START_TEST(a_hang_is_named_at_its_limit) {
+    struct members *m = all_here(3, hangs[_i].hang);
+    double at = hang_at(m, 3, hangs[_i].phase, hangs[_i].median, 700);
+    ck_assert_msg(at >= hangs[_i].least && at <= hangs[_i].most, "%g", at);
+    if (hangs[_i].most > 0) {
+        ck_assert_int_eq(members_verdict(m, at), 1);
+        expect(m, 1, "rank 1 (host n1, pid 71) hangs in ");
+        expect(m, 1, pulse_phase_name((int)hangs[_i].phase));
+        expect(m, 1, "of step 8, after all_reduce #17");
+        expect(m, 1, "2 of 3 wait in all_reduce #18");
+    }
+    members_destroy(m);
+}
+END_TEST
+
+/* A slow rank that moves is no hang, nor is a job in which nobody waits. */
+START_TEST(progress_is_no_hang) {
+    struct members *m = all_here(2, 10);
+    for (int i = 1; i < 500; i++) {
+        double now = i * 0.2;
+        beat(m, 0, PULSE_BACKWARD, 41, true, 0.01, now);
+        beat(m, 1, PULSE_EVALUATING, 40 + (uint64_t)(i / 40), false, 0.01, now); /* a batch every 8 s */
+        members_judge(m, now, link_age, NULL);
+    }
+    for (int i = 500; i < 1000; i++) {
+        double now = i * 0.2;
+        for (int r = 0; r < 2; r++) beat(m, r, PULSE_FORWARD, 50, false, 0.01, now);
+        members_judge(m, now, link_age, NULL);
+    }
+    ck_assert_int_eq(members_verdict(m, 200), -1);
+    members_destroy(m);
+}
+END_TEST
+
+/* Both wait, but rank 1 in the step before: it never left that collective. */
+START_TEST(who_is_behind_is_named) {
+    struct members *m = all_here(2, 10);
+    double now = 0;
+    for (int i = 1; i < 100 && members_verdict(m, now) < 0; i++) {
+        now = i * 0.2;
+        for (int r = 0; r < 2; r++) {
+            struct pulse_reading reading = {.phase = PULSE_BACKWARD,
+                                            .step = 7,
+                                            .ticks = 40,
+                                            .is_in_collective = true,
+                                            .call = "all_reduce",
+                                            .number = r == 1 ? 17 : 18,
+                                            .median_step = 0.01};
+            members_beat(m, r, &reading, now);
+        }
+        members_judge(m, now, link_age, NULL);
+    }
+    ck_assert_int_eq(members_verdict(m, now), 1);
+    members_destroy(m);
+}
+END_TEST
+
+START_TEST(all_wait_for_each_other) {
+    struct members *m = all_here(2, 10);
+    double now = 0;
+    for (int i = 1; i < 100 && members_verdict(m, now) < 0; i++) {
+        now = i * 0.2;
+        for (int r = 0; r < 2; r++) beat(m, r, PULSE_BACKWARD, 41, true, 0.01, now);
+        members_judge(m, now, link_age, NULL);
+    }
+    ck_assert(now >= 10 && now < 11);
+    expect(m, members_verdict(m, now), "hangs after backward of step 8, in all_reduce #18");
+    members_destroy(m);
+}
+END_TEST
+
+/* Rank 1 falls silent at 1 s. */
+static double silent_at(struct members *m, bool has_link) {
+    for (int i = 1; i < 100; i++) {
+        double now = i * 0.2;
+        beat(m, 0, PULSE_FORWARD, (uint64_t)i, false, 0.01, now);
+        if (now <= 1) beat(m, 1, PULSE_SAVING, (uint64_t)i, false, 0.01, now);
+        link_ages[1] = has_link || now < 1 ? 0.1 : now - 1;
+        members_judge(m, now, link_age, NULL);
+        if (members_verdict(m, now) >= 0) return now;
+    }
+    return 0;
+}
+
+START_TEST(a_cut_link_and_a_stopped_process_differ) {
+    struct members *m = all_here(2, 10);
+    double at = silent_at(m, false);
+    ck_assert(at > 4.4 && at < 5);
+    expect(m, 1, "is out of reach: its host has not answered for 3.");
+    expect(m, 1, "last seen in saving of step 8, after all_reduce #17");
+    members_destroy(m);
+    m = all_here(2, 10);
+    at = silent_at(m, true);
+    ck_assert(at > 8.9 && at < 9.5);
+    expect(m, 1, "hangs: its process has not run for 8.");
+    members_destroy(m);
+}
+END_TEST
+
+/* This process itself stood still for a minute (a suspended machine). */
+START_TEST(a_pause_of_the_judge_blames_nobody) {
+    struct members *m = all_here(2, 10);
+    for (int i = 1; i < 100; i++) {
+        double now = i < 50 ? i * 0.2 : 60 + i * 0.2;
+        if (i != 50) /* the beats arrive after the judgement */
+            for (int r = 0; r < 2; r++) beat(m, r, PULSE_FORWARD, 5 + (uint64_t)i, r == 0, 0.01, now);
+        members_judge(m, now, link_age, NULL);
+        if (i <= 50) ck_assert_int_eq(members_verdict(m, now), -1);
+    }
+    members_destroy(m);
+}
+END_TEST
+
+START_TEST(the_first_cause_wins) {
+    struct members *m = all_here(4, 10);
+    members_leave(m, 0, LEFT_AS_VICTIM, STATUS_PEER, ": lost a peer", 1.0);
+    ck_assert_int_eq(members_verdict(m, 1.1), -1); /* a better explanation may come */
+    members_leave(m, 2, LEFT_AS_CAUSE, STATUS_PEER, NULL, 1.2);
+    ck_assert_int_eq(members_verdict(m, 1.25), -1);
+    members_died(m, 2, " was killed by SIGKILL", 1.27);
+    ck_assert_int_eq(members_verdict(m, 1.28), 2);
+    expect(m, 2, "rank 2 (host n2, pid 72) was killed by SIGKILL");
+    members_leave(m, 1, LEFT_AS_CAUSE, STATUS_DATA, ": bad data", 1.29); /* too late */
+    ck_assert_int_eq(members_verdict(m, 2), 2);
+    members_destroy(m);
+
+    m = all_here(2, 10); /* nobody explains it: the victim stands */
+    members_leave(m, 1, LEFT_AS_VICTIM, STATUS_PEER, ": lost a peer", 1.0);
+    ck_assert(members_verdict_time(m, 99) < 1.31);
+    ck_assert_int_eq(members_verdict(m, 1.31), 1);
+    members_destroy(m);
+
+    m = all_here(3, 10); /* the agent is faster than the connection's end */
+    members_died(m, 1, " was killed by SIGSEGV", 1.0);
+    members_leave(m, 1, LEFT_AS_CAUSE, STATUS_PEER, NULL, 1.1);
+    ck_assert_int_eq(members_verdict(m, 1.1), 1);
+    expect(m, 1, "SIGSEGV");
+    members_leave(m, 0, LEFT_IN_PEACE, STATUS_OK, NULL, 1.2);
+    members_destroy(m);
+
+    m = all_here(3, 10); /* peace is no failure */
+    for (int r = 1; r < 3; r++) members_leave(m, r, LEFT_IN_PEACE, STATUS_OK, NULL, 1.0);
+    ck_assert_int_eq(members_verdict(m, 5), -1);
+    ck_assert(members_is_alone(m, 0));
+    members_destroy(m);
+}
+END_TEST
+
+START_TEST(the_missing_are_listed) {
+    struct members *m = members_create(4, 2, (struct members_limits){.slow = 600}, 0);
+    struct text text = {0};
+    members_join(m, 0, "host a, pid 1", 0);
+    members_join(m, 1, "host a, pid 2", 0);
+    members_awaited(m, &text);
+    ck_assert_str_eq(text.data, "2 of 4 ranks: 2 (node 1), 3 (node 1)");
+    text_clear(&text);
+    members_missing(m, &text);
+    ck_assert_str_eq(text.data, "ranks 2, 3");
+    text_free(&text);
+    members_destroy(m);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("store_members");
+    TCase *tests = tcase_create("members");
+    tcase_add_loop_test(tests, a_hang_is_named_at_its_limit, 0, (int)(sizeof hangs / sizeof *hangs));
+    tcase_add_test(tests, progress_is_no_hang);
+    tcase_add_test(tests, who_is_behind_is_named);
+    tcase_add_test(tests, all_wait_for_each_other);
+    tcase_add_test(tests, a_cut_link_and_a_stopped_process_differ);
+    tcase_add_test(tests, a_pause_of_the_judge_blames_nobody);
+    tcase_add_test(tests, the_first_cause_wins);
+    tcase_add_test(tests, the_missing_are_listed);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,83 @@
+/* Any bytes as frames of the store: parsed with the limit of a stranger and of a rank, the parts stay inside the bytes,
+ * and what is parsed is written back as it was. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dist/internal.h"
+#include "dist/store_frame.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+static void must(bool condition) {
+    if (!condition) abort();
+}
+
+static bool is_inside(const uint8_t *part, size_t length, const struct store_frame *frame) {
+    return part >= frame->body && part + length <= frame->body + frame->length;
+}
+
+static void read_body(const struct store_frame *frame) {
+    char key[STORE_MAX_KEY + 1], who[STORE_MAX_WHO], text[STORE_MAX_REPORT];
+    const uint8_t *part;
+    uint32_t number;
+    size_t size;
+    struct store_hello hello;
+    struct pulse_reading reading;
+    uint32_t other;
+    if (store_parse_hello(frame, &hello)) must(is_inside(hello.nonce, STORE_NONCE, frame) && hello.is_watch <= 1);
+    if (store_parse_beat(frame, &reading)) must(strlen(reading.call) < sizeof reading.call && reading.step >= 0);
+    if (store_parse_death(frame, &number, text)) must(strlen(text) < sizeof text);
+    if (store_parse_news(frame, &number, &other, text)) must(strlen(text) < sizeof text);
+    int64_t saved;
+    if (store_parse_tick(frame, &saved, &reading, who)) must(saved >= 0 && strlen(who) < sizeof who);
+    store_parse_other(frame, &number, &other);
+    if (store_parse_proof(frame, &part, who)) must(is_inside(part, STORE_PROOF, frame) && strlen(who) < sizeof who);
+    if (store_parse_set(frame, key, &part, &size)) {
+        must(is_inside(part, size, frame) && size <= STORE_MAX_VALUE);
+        must(*key && strlen(key) <= STORE_MAX_KEY);
+    }
+    if (store_parse_get(frame, &number, key)) must(*key && strlen(key) <= STORE_MAX_KEY);
+    if (store_parse_failure(frame, &number, text)) must(strlen(text) < sizeof text);
+    store_parse_wait(frame, &number);
+}
+
+static void parse_all(const uint8_t *bytes, size_t size, size_t limit) {
+    struct store_frame frame;
+    size_t used = 0;
+    while (store_frame_parse(bytes, size, limit, &frame, &used) == PARSED_FRAME) {
+        uint8_t header[STORE_HEADER];
+        must(used <= size && used == STORE_HEADER + (size_t)frame.length && frame.length <= limit);
+        store_frame_header(&frame, header);
+        must(memcmp(header, bytes, STORE_HEADER) == 0);
+        read_body(&frame);
+        bytes += used;
+        size -= used;
+    }
+}
+
+/* Slurm's lists come from outside as well. */
+static void read_lists(const uint8_t *bytes, size_t size) {
+    char host[64], *list = strndup((const char *)bytes, size < 256 ? size : 256);
+    must(list != NULL);
+    int count = slurm_host_count(list);
+    must(count >= 0 && (count == 0 || !slurm_host(list, count, host, sizeof host)));
+    slurm_count(list, 3);
+    free(list);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+    uint8_t *copy = malloc(size ? size : 1); /* exact, so that the sanitizer sees a byte too far */
+    must(copy != NULL);
+    memcpy(copy, bytes, size);
+    parse_all(copy, size, STORE_MAX_JOINING);
+    parse_all(copy, size, STORE_MAX_BODY);
+    if (size) { /* the body of any type */
+        struct store_frame frame = {
+            .type = (enum store_type)(copy[0] % FRAME_TYPES), .body = copy + 1, .length = (uint32_t)(size - 1)};
+        read_body(&frame);
+    }
+    free(copy);
+    read_lists(bytes, size);
+    return 0;
+}

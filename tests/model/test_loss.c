@@ -1,0 +1,133 @@
+/* Losses and their gradients against PyTorch's (tests/vectors/make_losses.py), and what they refuse. The gradients by
+ * differences are in test_model.c. ctest-labels: unit */
+#include "model/loss.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "check_main.h"
+#include "vectors.h"
+
+static const struct schema_row rows[] = {
+    {.key = "loss", .type = SCHEMA_VARIANT, .variants = &loss_variants, .doc = "."}, {0}};
+static const struct schema schema = {.name = "test", .size = sizeof(struct variant), .rows = rows};
+
+static struct document *bind(const char *yaml, struct variant *out) {
+    char text[256];
+    struct problems problems = {0};
+    struct document *document;
+    snprintf(text, sizeof text, "loss: %s\n", yaml);
+    ck_assert(!document_parse("test.yaml", text, strlen(text), &problems, &document));
+    schema_bind(&schema, document_root(document), "", &schema, out, document_arena(document), &problems);
+    ck_assert_msg(problems.count == 0, "%s", yaml);
+    return document;
+}
+
+static void run_case(const json_t *vector) {
+    struct device *device;
+    struct variant loss;
+    struct loss_sums sums = {0};
+    const char *config = json_string_value(json_object_get(vector, "config"));
+    struct document *document = bind(config, &loss);
+    const struct loss_type *type = loss_type_at((size_t)loss.index);
+    const json_t *outputs = json_object_get(vector, "outputs"), *targets = json_object_get(vector, "targets");
+    const json_t *sizes = json_object_get(vector, "shape"), *expected = json_object_get(vector, "gradient");
+    struct shape shape = {.dims = (int)json_array_size(sizes)};
+    for (int d = 0; d < shape.dims; d++) shape.size[d] = json_integer_value(json_array_get(sizes, (size_t)d));
+    size_t count = json_array_size(outputs), target_count = json_array_size(targets);
+    float *x = malloc(count * sizeof *x), *gradient = malloc(count * sizeof *gradient);
+    void *t = malloc(target_count * sizeof(int64_t));
+    for (size_t i = 0; i < count; i++) x[i] = (float)json_number_value(json_array_get(outputs, i));
+    for (size_t i = 0; i < target_count; i++) {
+        const json_t *value = json_array_get(targets, i);
+        if (type->wants_classes)
+            ((int64_t *)t)[i] = json_integer_value(value);
+        else
+            ((float *)t)[i] = (float)json_number_value(value);
+    }
+    ck_assert(!device_create("cpu", &device));
+    type->run(loss.config, device, &shape, x, t, count / shape_elements(&shape), 0.5f, gradient, &sums);
+    double mean = json_number_value(json_object_get(vector, "loss"));
+    ck_assert_msg(fabs(sums.loss / sums.count - mean) < 2e-7 * (1 + fabs(mean)), "%s: expected %.9g, got %.9g", config,
+                  mean, sums.loss / sums.count);
+    for (size_t i = 0; i < count; i++) {
+        double g = json_number_value(json_array_get(expected, i)) / 2;
+        ck_assert_msg(fabs((double)gradient[i] - g) < 1e-7, "%s: gradient[%zu]: expected %.9g, got %.9g", config, i, g,
+                      (double)gradient[i]);
+    }
+    struct loss_sums again = {0};
+    type->run(loss.config, device, &shape, x, t, count / shape_elements(&shape), 1, NULL, &again);
+    ck_assert(again.loss == sums.loss && again.count == sums.count && again.correct == sums.correct);
+    device_destroy(device);
+    document_destroy(document);
+    free(x), free(gradient), free(t);
+}
+
+START_TEST(losses_are_pytorchs) {
+    json_t *root = vectors_load("losses"), *vector;
+    size_t i;
+    ck_assert_uint_ge(json_array_size(root), 17);
+    json_array_foreach(root, i, vector) run_case(vector);
+    json_decref(root);
+}
+END_TEST
+
+/* Two batches add up to the mean over both; ignored positions count nowhere. */
+START_TEST(sums_add_up) {
+    struct device *device;
+    struct variant loss;
+    struct document *document = bind("{type: cross_entropy, weight: [1, 3], ignore_index: -1}", &loss);
+    const struct loss_type *type = loss_type_at((size_t)loss.index);
+    struct shape shape = {.dims = 1, .size = {2}};
+    const float logits[] = {1, 2, 3, 1, 0, 0, 5, -5}, gradient_of_ignored[] = {0, 0};
+    const int64_t classes[] = {1, 1, -1, 0};
+    float gradient[8];
+    struct loss_sums parts = {0}, whole = {0};
+    ck_assert(!device_create("cpu", &device));
+    type->run(loss.config, device, &shape, logits, classes, 1, 1, NULL, &parts);
+    type->run(loss.config, device, &shape, logits + 2, classes + 1, 3, 1, NULL, &parts);
+    type->run(loss.config, device, &shape, logits, classes, 4, 1, gradient, &whole);
+    ck_assert(fabs(parts.loss - whole.loss) < 1e-12);
+    ck_assert(parts.count == 7 && whole.count == 7 && parts.correct == 2 && parts.scored == 3);
+    ck_assert_mem_eq(gradient + 4, gradient_of_ignored, sizeof gradient_of_ignored);
+    ck_assert_int_eq(type->ignored(loss.config), -1);
+
+    const int64_t nothing[] = {-1, -1};
+    struct loss_sums none = {0};
+    type->run(loss.config, device, &shape, logits, nothing, 2, 1, gradient, &none);
+    ck_assert(none.loss == 0 && none.count == 0 && gradient[0] == 0 && gradient[3] == 0);
+    device_destroy(device);
+    document_destroy(document);
+}
+END_TEST
+
+static void refused(const char *config, struct shape output, size_t target_size, int64_t classes,
+                    const char *sentence) {
+    struct variant loss;
+    struct document *document = bind(config, &loss);
+    status s = loss_type_at((size_t)loss.index)->check(loss.config, &output, target_size, classes);
+    ck_assert_msg((s != OK) == (sentence != NULL), "%s", config);
+    if (s) ck_assert_str_eq(status_message(s), sentence);
+    status_free(s);
+    document_destroy(document);
+}
+
+START_TEST(shapes_are_checked) {
+    struct shape three = {.dims = 1, .size = {3}}, sequence = {.dims = 2, .size = {4, 3}};
+    refused(
+        "cross_entropy", three, 1, 4,
+        "the model's output is 3, but the targets have 4 classes (0 to 3): cross_entropy needs one output per class");
+    refused("cross_entropy", three, 1, 3, NULL);
+    refused("cross_entropy", sequence, 4, 3, NULL);
+    refused("cross_entropy", sequence, 5, 3,
+            "the model's output is (4, 3), but a target row has 5 classes: cross_entropy needs an output (5, 3)");
+    refused("{type: cross_entropy, weight: [1, 2]}", three, 1, 3, "weight has 2 numbers, but the model has 3 classes");
+    refused("mse", three, 1, 0, "the model's output is 3, but a target row has 1 value");
+    refused("mse", three, 3, 0, NULL);
+    refused("kl_div", three, 2, 0, "the model's output is 3, but a target row has 2 values");
+    refused("{type: bce_with_logits, pos_weight: [1, 2]}", three, 3, 0,
+            "pos_weight has 2 numbers, but the model has 3 outputs");
+}
+END_TEST
+
+TESTS("loss", losses_are_pytorchs, sums_add_up, shapes_are_checked)

@@ -1,0 +1,138 @@
+"""What the program tests share: run the built ddptrain as a user would, in a folder of its own."""
+import contextlib, glob, json, os, shutil, signal, subprocess, sys, tempfile, time, unittest
+
+BINARY = os.environ["DDPTRAIN"]
+SOURCE = os.environ["DDPTRAIN_SOURCE"]
+SANITIZER = os.environ.get("DDPTRAIN_SANITIZER", "")
+SLOW = 8 if SANITIZER else 1  # factor for deadlines
+VECTORS = os.path.join(SOURCE, "tests", "vectors")
+
+OK, USAGE, DATA, PEER, DIVERGED, IO, STOPPED, NOT_FINITE = 0, 64, 65, 69, 71, 74, 75, 76
+
+
+def vectors(name):
+    with open(os.path.join(VECTORS, name + ".json")) as f:
+        return json.load(f)
+
+
+class Case(unittest.TestCase):
+    """A test with a temporary working folder that sees the project's datasets."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="ddptrain-test-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        os.symlink(os.path.join(SOURCE, "datasets"), os.path.join(self.folder, "datasets"))
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def write(self, name, text):
+        with open(self.path(name), "w") as f:
+            f.write(text)
+        return name
+
+    def read(self, name):
+        with open(self.path(name)) as f:
+            return f.read()
+
+    def environment(self, extra=None):
+        e = {k: v for k, v in os.environ.items() if not k.startswith(("DDPTRAIN_", "SLURM_", "OMPI_", "PMI_"))}
+        for k in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+            e.pop(k, None)
+        e.update(extra or {})
+        return e
+
+    def start(self, *arguments, env=None, **options):
+        options.setdefault("stdout", subprocess.PIPE)
+        options.setdefault("stderr", subprocess.PIPE)
+        return subprocess.Popen([BINARY, *map(str, arguments)], cwd=self.folder, env=self.environment(env), text=True,
+                                stdin=subprocess.DEVNULL, **options)
+
+    def run_program(self, *arguments, code=OK, env=None, timeout=60):
+        """Runs to the end; the exit code must be [code] (None: any). Returns (stdout, stderr)."""
+        p = self.start(*arguments, env=env)
+        try:
+            out, err = p.communicate(timeout=timeout * SLOW)
+        except subprocess.TimeoutExpired:
+            p.kill()
+            out, err = p.communicate()
+            self.fail(f"no end after {timeout * SLOW} s: {arguments}\n{out}{err}")
+        if code is not None:
+            self.assertEqual(p.returncode, code, f"{arguments}\n{out}{err}")
+        self.code = p.returncode
+        return out, err
+
+    def metrics(self, run="runs/test"):
+        with open(self.path(run, "metrics.jsonl")) as f:
+            return [json.loads(line) for line in f]
+
+    def events(self, event, run="runs/test"):
+        return [m for m in self.metrics(run) if m["event"] == event]
+
+    def losses(self, run="runs/test"):
+        steps = self.events("step", run)
+        self.assertEqual([s["step"] for s in steps], list(range(1, len(steps) + 1)), "steps have a gap or a duplicate")
+        return [s["loss"] for s in steps]
+
+    def sha(self, run="runs/test"):
+        return self.events("end", run)[-1]["state_sha256"]
+
+    def checkpoints(self, run="runs/test"):
+        return sorted(glob.glob(self.path(run, "checkpoints", "*.h5")))
+
+    def leftovers(self):
+        """Processes whose working folder is this test's."""
+        found = []
+        for p in os.listdir("/proc"):
+            if not p.isdigit() or int(p) == os.getpid():
+                continue
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{p}/cwd") == os.path.realpath(self.folder):
+                    with open(f"/proc/{p}/stat") as f:
+                        if f.read().rsplit(")", 1)[1].split()[0] != "Z":
+                            found.append(int(p))
+        return found
+
+    def assert_no_leftovers(self, seconds=2.0):
+        end = time.monotonic() + seconds * SLOW
+        while self.leftovers() and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertEqual(self.leftovers(), [], f"processes left after {seconds} s")
+
+    def wait_for(self, condition, seconds=20, what="the condition"):
+        end = time.monotonic() + seconds * SLOW
+        while not condition():
+            self.assertLess(time.monotonic(), end, f"waited too long for {what}")
+            time.sleep(0.005)
+
+    def assert_close(self, got, expected, tolerance, what=""):
+        self.assertEqual(len(got), len(expected), what)
+        worst = max(abs(a - b) for a, b in zip(got, expected))
+        self.assertLessEqual(worst, tolerance, f"{what}: largest difference {worst}")
+
+
+WINE = """
+dataset: {path: datasets/wine.h5, inputs: x, targets: y, scale: standard, split: {test: 0.2, seed: 42}}
+sampler: {batch_size: 32, shuffle: true, seed: 42}
+model: {layers: [{linear: {out: 64}}, relu, {linear: {out: 3}}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.001}
+train: {epochs: 10}
+checkpoint: {save_every: 5}
+"""
+
+# Long enough to be interrupted, with everything that has state: momentum, dropout, a schedule, validation rows.
+LONG = """
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 3000, inputs: 20, classes: 4, seed: 3}, split: {test: 0.2, seed: 1}}
+sampler: {batch_size: 8, shuffle: true}
+model: {layers: [{linear: {out: 48}}, gelu, {dropout: {p: 0.2}}, {linear: {out: 4}}]}
+loss: cross_entropy
+optimizer: {type: adamw, lr: 0.002}
+schedule: {type: cosine, interval: step, warmup: 50}
+train: {epochs: 12, clip_grad_norm: 1.0}
+checkpoint: {save_every: {steps: 200}, keep: 3}
+"""
+
+
+def main():
+    unittest.main(verbosity=2)

@@ -1,0 +1,271 @@
+"""A table of bad configs, arguments and files, each with its exit code and the sentence it must get. ctest-labels: unit"""
+import os
+
+import program
+from program import DATA, IO, NOT_FINITE, USAGE
+
+# (what is replaced in the wine config, by what, the sentence)
+WRONG = [
+    ("sampler:", "samplr:", "test.yaml:3:1: samplr: unknown key; did you mean 'sampler'?"),
+    ("shuffle:", "shufle:", "test.yaml:3:27: sampler.shufle: unknown key; did you mean 'shuffle'?"),
+    ("lr: 0.001", "lr: fast", "test.yaml:6:29: optimizer.lr: expected a number, got 'fast'"),
+    ("lr: 0.001", "lr: -1", "test.yaml:6:29: optimizer.lr: must be >= 0"),
+    ("type: adam", "type: adamm", "unknown optimizer 'adamm'; did you mean 'adam'?"),
+    ("relu", "rellu", "unknown layer 'rellu'; did you mean 'relu'?"),
+    ("out: 64", "out: 0", "model.layers.0.linear.out: must be >= 1"),
+    ("out: 64", "out: 64, out: 3", "test.yaml:4:37: duplicate key 'out'; it is also in line 4"),
+    ("{out: 64}", "{}", "model.layers.0.linear.out: missing"),
+    ("loss: cross_entropy", "", "loss: missing"),
+    ("loss: cross_entropy", "loss: {type: cross_entropy, smoothing: 0.1}", "test.yaml:5:29: loss.smoothing: unknown key (keys here: type, label_smoothing, weight, ignore_index)"),
+    ("shuffle: true", "shuffle: yes", "sampler.shuffle: expected true or false, got 'yes'"),
+    ("epochs: 10", "epochs: 1.5", "train.epochs: expected an integer, got '1.5'"),
+    ("epochs: 10", "epochs: 10, steps: 5", "train: give epochs or steps, not both"),
+    ("train: {epochs: 10}", "train: {}", "train: needs epochs or steps"),
+    ("batch_size: 32", "batch_size: 32, global_batch_size: 32", "batch_size (per rank) and global_batch_size (of all ranks) exclude each other"),
+    ("batch_size: 32", "batch_size: 32, uneven: true, drop_last: true", "uneven (each row once) and drop_last (the tail is left out) exclude"),
+    ("scale: standard", "scale: standart", "dataset.scale"),
+    ("epochs: 10", "epochs: 10, device: gpu", "train.device: expected one of auto, cpu, cuda, got 'gpu'"),
+    ("epochs: 10", "epochs: 10, precision: float16", "train.precision: float16 needs a GPU, and this version runs on CPUs: use bfloat16 or float32"),
+    ("{type: adam, lr: 0.001}", "{type: adam, betas: [0.9]}", "optimizer: betas must be two numbers, got 1"),
+    ("{type: adam, lr: 0.001}", "{type: sgd, nesterov: true}", "optimizer: nesterov needs momentum > 0 and dampening 0"),
+    ("checkpoint:", "schedule: {type: one_cycle, pct_start: 5}\ncheckpoint:", "schedule.pct_start: must be >= 0 and <= 1, got 5"),
+    ("checkpoint:", "schedule: {type: one_cycle, div_factor: 0}\ncheckpoint:", "schedule.div_factor: must be > 0, got 0"),
+    ("batch_size: 32", "batch_size: 1000, drop_last_batch: true", "142 training rows give no batch of 1000 rows"),
+    ("checkpoint:", "dist: {backend: mpi}\ncheckpoint:", "dist.backend: expected one of auto, shm, gloo, nccl, got 'mpi'"),
+    ("checkpoint:", "dist: {backend: nccl}\ncheckpoint:", "dist.backend"),
+    ("checkpoint:", "name: a/b\ncheckpoint:", "name: must be a file name without '/', got 'a/b'"),
+    ("checkpoint:", "x: &a 1\ncheckpoint:", "test.yaml:8:4: an anchor ('&'), which is not accepted"),
+    ("checkpoint:", "determinism: {mode: elastik}\ncheckpoint:", "determinism.mode: expected one of torch, elastic, got 'elastik'"),
+    ("checkpoint:", "train.on_nonfinite: skip\ncheckpoint:", "train.on_nonfinite: unknown key"),
+    ("epochs: 10", "epochs: 10, on_nonfinite: {policy: ignore}", "train.on_nonfinite.policy: expected one of stop, skip, rollback, got 'ignore'"),
+    ("epochs: 10", "epochs: 10, on_nonfinite: {max: 0}", "train.on_nonfinite.max: must be >= 1"),
+    ("epochs: 10", "epochs: 10, check_state_every: -1", "train.check_state_every: must be >= 0"),
+    ("checkpoint:", "name: " + 300 * "x" + "\ncheckpoint:", "name: names the run's folder, so it must have at most 240 bytes, got 300"),
+    ("checkpoint: {save_every: 5}", "checkpoint: {resume: ''}", "checkpoint.resume: must be auto, never or a file, got ''"),
+    ("{type: adam, lr: 0.001}", "{type: {a: b}}", "optimizer.type: expected the name of the optimizer, got a mapping"),
+    ("{type: adam, lr: 0.001}", "{type: [adam]}", "optimizer.type: expected the name of the optimizer, got a list"),
+    ("{type: adam, lr: 0.001}", "{type: null}", "optimizer.type: missing"),
+    ("checkpoint:", "seed: -9223372036854775808\ncheckpoint:", "seed: expected an integer, got '-9223372036854775808'; the least is -9223372036854775807"),
+    ("epochs: 10", "epochs: 10, device: cuda", "train.device: cuda needs a build with CUDA"),
+    ("]}", "]", "test.yaml:"),
+]
+
+
+class Config(program.Case):
+    def test_table(self):
+        for old, new, sentence in WRONG:
+            with self.subTest(new):
+                self.assertIn(old, program.WINE)
+                self.write("test.yaml", program.WINE.replace(old, new, 1))
+                for command in ([], ["check"]):
+                    out, err = self.run_program(*command, "test.yaml", code=USAGE)
+                    self.assertIn(sentence, err)
+                self.assertFalse(os.path.exists(self.path("runs")), "a failed start made a run folder")
+
+    def test_all_errors_at_once(self):
+        text = program.WINE
+        for old, new, _ in WRONG[1:3] + WRONG[5:7] + WRONG[12:13]:
+            text = text.replace(old, new, 1)
+        self.write("test.yaml", text)
+        _, err = self.run_program("test.yaml", code=USAGE)
+        self.assertEqual(len(err.strip().splitlines()), 5, err)
+        for line in err.splitlines():
+            self.assertRegex(line, r"^test\.yaml:\d+:\d+: ")
+
+    def test_said_once_by_many_ranks(self):
+        self.write("test.yaml", program.WINE.replace("relu", "rellu"))
+        _, err = self.run_program("test.yaml", "--nproc", 3, code=USAGE)
+        self.assertEqual(err.count("unknown layer"), 1)
+
+    def test_overrides_are_checked_the_same_way(self):
+        self.write("test.yaml", program.WINE)
+        for override, sentence in (("optimizer.lrr=1", "argument 'optimizer.lrr=1': optimizer.lrr: unknown key; did you mean 'lr'?"),
+                                   ("train.epochs=0", "train.epochs: must be >= 1"),
+                                   ("train.epochs=[", "argument 'train.epochs=['"),
+                                   ("=3", "argument '=3'"),
+                                   ("model.layers.7.linear.out=3", "argument 'model.layers.7.linear.out=3'")):
+            with self.subTest(override):
+                _, err = self.run_program("test.yaml", override, code=USAGE)
+                self.assertIn(sentence, err)
+        self.run_program("test.yaml", "optimizer.lr=1e-2", "model.layers.0.linear.out=8", "loss.label_smoothing=0.1", "train.epochs=1")
+        self.assertIn("label_smoothing: 0.1", self.read("runs/test/config.yaml"))
+
+
+class Model(program.Case):
+    def test_shapes(self):
+        for old, new, sentence in (
+                ("{linear: {out: 3}}", "{linear: {out: 2}}", "the model's output is 2, but the targets have 3 classes (0 to 2)"),
+                ("loss: cross_entropy", "loss: mse", "the model's output is 3, but a target row has 1 value"),
+                ("relu", "{repeat: {times: 10000, layers: [{repeat: {times: 10000, layers: [relu]}}]}}", "more than 10000 layers in all"),
+                ("relu", "{repeat: {times: 10000, layers: [{repeat: {times: 10000, layers: []}}]}}", "more than 10000 layers in all"),
+                ("[{linear: {out: 64}}, relu, {linear: {out: 3}}]", "[relu]", "no layer has parameters"),
+                ("{linear: {out: 64}}", "{linear: {out: 64, name: a}}, {linear: {out: 64, name: a}}", "test.yaml:4:48: model.layers.1.linear: the name 'a' is already")):
+            with self.subTest(new):
+                self.write("test.yaml", program.WINE.replace(old, new))
+                for nproc in (1, 2):
+                    _, err = self.run_program("test.yaml", "--nproc", nproc, code=USAGE)
+                    self.assertIn(sentence, err)
+                    self.assertEqual(err.count(sentence), 1, err)
+                self.assertFalse(os.path.exists(self.path("runs")))
+
+
+class CommandLine(program.Case):
+    def test_a_launcher_and_an_own_number_of_processes(self):
+        self.write("test.yaml", program.WINE)
+        ranks = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+        _, err = self.run_program("test.yaml", "--nproc", 2, env=ranks, code=USAGE)
+        self.assertIn("--nproc 2: this process is already rank 0 of 2", err)
+        _, err = self.run_program("test.yaml", "--nnodes", 2, "--master-addr", "localhost", "--master-port", 1, env=ranks, code=USAGE)
+        self.assertIn("--nnodes 2: this process is already rank 0 of 2", err)
+
+    def test_a_config_may_be_called_as_nearly_a_verb(self):
+        self.write("chekc", program.WINE)
+        self.run_program("chekc", "train.epochs=1")
+
+    def test_words(self):
+        self.write("test.yaml", program.WINE)
+        for arguments, code, sentence in (
+                ([], USAGE, "no config given; see ddptrain --help"),
+                (["missing.yaml"], USAGE, "missing.yaml"),
+                (["chekc", "test.yaml"], USAGE, "unknown command 'chekc'; did you mean 'check'?"),
+                (["evall", "test.yaml"], USAGE, "unknown command 'evall'; did you mean 'eval'?"),
+                (["test.yaml", "other.yaml"], USAGE, "unexpected word 'other.yaml'"),
+                (["test.yaml", "--nprocs", "2"], USAGE, "unknown option '--nprocs'; did you mean '--nproc'?"),
+                (["test.yaml", "--run-dir", "--quiet"], USAGE, "--run-dir needs a value, got the option '--quiet'"),
+                (["test.yaml", "--nproc"], USAGE, "--nproc needs a value"),
+                (["test.yaml", "--nproc", "two"], USAGE, "--nproc: expected 1 to 4096, gpu or auto, got 'two'"),
+                (["test.yaml", "--nproc", "0"], USAGE, "--nproc: expected 1 to 4096"),
+                (["test.yaml", "--nproc", "gpu"], USAGE, "--nproc gpu: this build has the CPU only"),
+                (["test.yaml", "--nnodes", "2"], USAGE, "--nnodes 2 needs --master-addr and --master-port"),
+                (["test.yaml", "--nnodes", "2", "--standalone"], USAGE, "--standalone is for one node"),
+                (["test.yaml", "--nnodes=2", "--node-rank=2", "--master-addr=localhost", "--master-port=1"], USAGE, "--node-rank must be below --nnodes 2, got 2"),
+                (["test.yaml", "--quiet=1"], USAGE, "--quiet takes no value"),
+                (["test.yaml", "train.device=cuda"], USAGE, "train.device: cuda needs a build with CUDA"),
+                (["inspect"], USAGE, "no file given"),
+                (["inspect", "missing.h5"], None, "missing.h5"),
+                (["inspect", "test.yaml"], DATA, "test.yaml"),
+                (["--help-config", "nothing"], USAGE, "nothing")):
+            with self.subTest(arguments):
+                out, err = self.run_program(*arguments, code=code)
+                self.assertNotEqual(self.code, 0)
+                self.assertIn(sentence, err)
+        for arguments in (["--help"], ["--version"], ["--help-config"], ["--help-config", "optimizer"], ["--schema"], ["--reference"]):
+            out, err = self.run_program(*arguments)
+            self.assertTrue(out and not err)
+
+    def test_ranks_environment(self):
+        self.write("test.yaml", program.WINE)
+        for env, sentence in (({"RANK": "0"}, "WORLD_SIZE"), ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK"),
+                              ({"RANK": "x", "WORLD_SIZE": "2"}, "RANK")):
+            with self.subTest(env):
+                _, err = self.run_program("test.yaml", code=USAGE, env=env)
+                self.assertIn(sentence, err)
+
+
+class Data(program.Case):
+    def test_files(self):
+        for old, new, sentence in (
+                ("datasets/wine.h5", "datasets/none.h5", "datasets/none.h5"),
+                ("inputs: x", "inputs: xx", "xx"),
+                ("targets: y", "targets: z", "z"),
+                ("inputs: x, targets: y", "inputs: y, targets: y", "dataset 'y' is used twice, as input and as target"),
+                ("inputs: x", "inputs: [x, x]", "dataset 'x' is used twice, as input"),
+                ("path: datasets/wine.h5", "path: test.yaml, format: hdf5", "test.yaml")):
+            with self.subTest(new):
+                self.write("test.yaml", program.WINE.replace(old, new))
+                for nproc in (1, 2):
+                    _, err = self.run_program("test.yaml", "--nproc", nproc, code=DATA)
+                    self.assertIn(sentence, err)
+                self.run_program("check", "test.yaml", code=DATA)
+                self.assertFalse(os.path.exists(self.path("runs")))
+
+    def test_rows(self):
+        config = program.WINE.replace("path: datasets/wine.h5, inputs: x, targets: y", "path: data.csv")
+        for rows, sentence in (("1,2,0\n3,,1\n", "data.csv:row 3: column 'b': there is no value"), ("1,2,0\n3,x,1\n", "data.csv:row 3: column 'b': 'x' is no number"),
+                               ("1,2,0\n3,4\n", "data.csv:row 3: there are 2 fields, but the header has 3"), ("", "data.csv")):
+            with self.subTest(rows):
+                self.write("data.csv", "a,b,c\n" + rows)
+                self.write("test.yaml", config)
+                _, err = self.run_program("test.yaml", code=DATA)
+                self.assertIn(sentence, err)
+
+
+    def test_csv_without_header(self):
+        """Its first row would be taken for names."""
+        config = program.WINE.replace("path: datasets/wine.h5, inputs: x, targets: y", "path: data.csv").replace("test: 0.2", "test: 0")
+        rows = "".join(f"{i * 0.5},{7 - i},{i % 3}\n" for i in range(4, 40))
+        self.write("test.yaml", config)
+        for first, code in (("", DATA), ("a,b,c\n", 0), ("0,1,2\n", 0), ("1,2,kind\n", 0), ("5.1,3.5,setosa\n", DATA)):
+            with self.subTest(first):
+                self.write("data.csv", first + rows)
+                _, err = self.run_program("test.yaml", "--fresh", code=code)
+                if code:
+                    self.assertIn("data.csv:row 1: the header must hold the columns' names, but this is a row of numbers", err)
+        self.write("data.csv", "5,3,1\n" + rows)
+        self.write("test.yaml", config.replace("data.csv", "data.csv, targets: '1'"))
+        self.run_program("test.yaml", "--fresh")
+
+    def test_csv_labels_in_utf8(self):
+        self.write("test.yaml", program.WINE.replace("path: datasets/wine.h5, inputs: x, targets: y", "path: data.csv"))
+        for label, code in (("café".encode(), 0), (b"caf\xe9", DATA)):
+            with open(self.path("data.csv"), "wb") as f:
+                f.write(b"a,b,kind\n" + b"".join(b"%d,%d,%s\n" % (i, 7 - i, label if i % 2 else b"tea") for i in range(40)))
+            _, err = self.run_program("test.yaml", "--fresh", code=code)
+            if code:
+                self.assertIn("data.csv:row 3: column 'kind': the label is no text in UTF-8", err)
+
+    def test_check_reads_what_a_run_resumes_from(self):
+        self.write("test.yaml", program.WINE)
+        _, err = self.run_program("check", "test.yaml", "checkpoint.resume=none.h5", code=DATA)
+        self.assertIn("checkpoint.resume: none.h5: there is no such checkpoint", err)
+
+    def test_check_compares_the_memory(self):
+        self.write("test.yaml", program.WINE.replace("out: 64", "out: 1000000"))
+        out, _ = self.run_program("check", "test.yaml")
+        self.assertNotIn("warning", out)
+        self.write("test.yaml", program.WINE.replace("{linear: {out: 64}}", "{linear: {out: 200000}}, {linear: {out: 200000}}"))
+        out, _ = self.run_program("check", "test.yaml")
+        self.assertRegex(out, r"warning +1 process of at least \d+ MiB each, but \d+ MiB of memory are free here")
+
+
+class Numbers(program.Case):
+    def test_not_finite(self):
+        self.write("test.yaml", program.WINE.replace("lr: 0.001", "lr: 1.0e+9").replace("type: adam", "type: sgd"))
+        for nproc in (1, 2):
+            _, err = self.run_program("test.yaml", "--nproc", nproc, "--fresh", code=NOT_FINITE)
+            self.assertRegex(err, r"loss is not finite (in epoch \d+, step \d+|after epoch \d+)")
+            self.assertNotIn("loss nan", err)
+            self.assertEqual(err.count("not finite"), 1)
+            self.assertEqual(self.checkpoints(), [])
+            self.assert_no_leftovers()
+
+
+class Folder(program.Case):
+    def test_not_writable(self):
+        self.write("test.yaml", program.WINE)
+        self.write("file", "")
+        _, err = self.run_program("test.yaml", "--run-dir", "file", code=USAGE)
+        self.assertIn("file: is not a folder", err)
+        _, err = self.run_program("test.yaml", "--run-dir", "/proc/nothing/here", code=IO)
+        self.assertIn("/proc/nothing", err)
+
+    def test_a_failed_start_leaves_no_folder(self):
+        self.write("test.yaml", program.WINE)
+        for nproc in (1, 2):
+            self.run_program("test.yaml", "model.init_from=none.h5", "--nproc", nproc, code=DATA)
+            self.assertFalse(os.path.exists(self.path("runs/test")))
+        os.makedirs(self.path("runs/test/mine"))
+        self.run_program("test.yaml", "model.init_from=none.h5", code=DATA)
+        self.assertTrue(os.path.exists(self.path("runs/test/mine")))
+
+    def test_foreign_config(self):
+        self.write("test.yaml", program.WINE)
+        os.makedirs(self.path("runs/test"))
+        self.write("runs/test/config.yaml", "something: else\n")
+        _, err = self.run_program("test.yaml", code=USAGE)
+        self.assertIn("the run folder's config cannot be read by this version", err)
+        self.assertEqual(self.read("runs/test/config.yaml"), "something: else\n")
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,103 @@
+"""Every shipped config runs, from the project's folder layout, on one and two processes; check and the resolved config agree.
+ctest-labels: dist"""
+import glob, os
+
+import program
+
+# What makes the long ones short and stands in for data that is not shipped.
+OVERRIDES = {
+    "char_gpt": ["train.epochs=null", "train.steps=1", "sampler.batch_size=1", "dataset.text.truncate=0.001", "model.layers.2.repeat.times=1",
+                 "model.layers.4.linear.out=65"],
+    "char_gpt_small": ["train.epochs=null", "train.steps=4", "dataset.text.truncate=0.01"],
+    "wide_mlp": ["train.epochs=1", "dataset.synthetic.rows=512", "dataset.synthetic.inputs=64", "model.layers.0.linear.out=96",
+                 "model.layers.2.linear.out=96"],
+    "mnist_cnn": ["train.epochs=null", "train.steps=3", "dataset.split.test=0.02"],
+    "cifar_resnet18": ["train.epochs=1", "sampler.batch_size=8", "dataset.path=images.h5", "dataset.validation=images.h5"],
+}
+
+
+class Shipped(program.Case):
+    def setUp(self):
+        super().setUp()
+        import h5py
+        import numpy as np
+        rng = np.random.default_rng(0)
+        with h5py.File(self.path("images.h5"), "w") as f:
+            f["x"] = rng.integers(0, 256, (32, 3, 32, 32), dtype=np.uint8)
+            f["y"] = np.arange(32) % 10
+
+    def test_every_config(self):
+        files = sorted(glob.glob(os.path.join(program.SOURCE, "configs", "*.yaml")))
+        self.assertGreaterEqual(len(files), 4)
+        for file in files:
+            name = os.path.splitext(os.path.basename(file))[0]
+            for nproc in (1, 2):
+                with self.subTest(name, nproc=nproc):
+                    run = f"runs/{name}-{nproc}"
+                    overrides = OVERRIDES.get(name, [])
+                    out, _ = self.run_program("check", file, *overrides)
+                    self.assertIn("parameters in", out)
+                    self.run_program(file, *overrides, "--nproc", nproc, "--run-dir", run)
+                    if "train.epochs=null" not in overrides:
+                        end = self.events("end", run)[-1]
+                        self.assertEqual(end["epoch"], self.events("epoch", run)[-1]["epoch"] + 1)
+                    self.assertTrue(self.checkpoints(run))
+                    with open(self.path(run, "log.txt")) as f:
+                        self.assertIn("done: ", f.read())
+                    # the resolved config is a config, and means the same run
+                    _, err = self.run_program(os.path.join(run, "config.yaml"), "--nproc", nproc, "--run-dir", run)
+                    self.assertIn("complete", err)
+
+    def test_threads_agree(self):
+        config = os.path.join(program.SOURCE, "configs", "mnist_cnn.yaml")
+        losses = []
+        for threads in ("1", "2", "3"):
+            run = f"runs/threads-{threads}"
+            self.run_program(config, "train.epochs=null", "train.steps=4", "dataset.split.test=0.02", "--run-dir", run,
+                             env={"OMP_NUM_THREADS": threads})
+            losses.append(self.losses(run))
+        self.assert_close(losses[1], losses[0], 1e-4, "two threads")
+        self.assert_close(losses[2], losses[0], 1e-4, "three threads")
+
+    def test_wine_learns(self):
+        self.run_program(os.path.join(program.SOURCE, "configs", "wine_mlp.yaml"))
+        last = self.events("epoch", "runs/wine_mlp")[-1]
+        self.assertEqual(last["val_accuracy"], 1.0)
+        self.assertEqual(last["val_rows"], 36)
+        self.assertEqual([os.path.basename(c) for c in self.checkpoints("runs/wine_mlp")], ["epoch-0050.h5", "epoch-0100.h5"])
+
+    def test_a_small_gpt_learns_resumes_and_writes(self):
+        config = os.path.join(program.SOURCE, "configs", "char_gpt_small.yaml")
+        few = ["train.epochs=null", "dataset.text.truncate=0.01", "schedule.t_max=30", "schedule.warmup=5", "model.layers.2.repeat.times=1"]
+        self.run_program(config, *few, "train.steps=30", "--run-dir", "runs/whole")
+        self.run_program(config, *few, "train.steps=11", "--run-dir", "runs/part")
+        self.run_program(config, *few, "train.steps=30", "--run-dir", "runs/part")
+        self.assertEqual(self.sha("runs/part"), self.sha("runs/whole"))
+        losses = self.losses("runs/whole")
+        self.assertAlmostEqual(losses[0], 4.17, delta=0.15)  # about log of the vocabulary
+        self.assertLess(losses[-1], losses[0] - 0.5)
+        generate = ["generate", config, *few, "train.steps=30", "--run-dir", "runs/whole", "--prompt", "First "]
+        text, _ = self.run_program(*generate, "--characters", 90, "--seed", 3)
+        self.assertTrue(text.startswith("First "))
+        self.assertEqual(len(text), len("First ") + 90 + 1)  # more than a block
+        self.assertEqual(self.run_program(*generate, "--characters", 90, "--seed", 3)[0], text)
+        self.assertNotEqual(self.run_program(*generate, "--characters", 90, "--seed", 4)[0], text)
+        likeliest = self.run_program(*generate, "--characters", 20, "--temperature", 0)[0]
+        self.assertEqual(self.run_program(*generate, "--characters", 20, "--top-k", 1, "--seed", 9)[0], likeliest)
+        for arguments, sentence in ((["--prompt", ""], "at least one character"), (["--prompt", "\u20ac"], "--prompt: ")):
+            _, err = self.run_program(*generate[:-2], *arguments, code=program.USAGE)
+            self.assertIn(sentence, err)
+        wine = os.path.join(program.SOURCE, "configs", "wine_mlp.yaml")
+        self.run_program(wine, "train.epochs=1", "--run-dir", "runs/wine")
+        _, err = self.run_program("generate", wine, "--run-dir", "runs/wine", "--prompt", "x", code=program.USAGE)
+        self.assertIn("this checkpoint has no vocabulary", err)
+
+    def test_toy_is_two_ranks_of_32(self):
+        self.run_program(os.path.join(program.SOURCE, "configs", "toy_linear.yaml"), "--nproc", 2)
+        steps = self.events("step", "runs/toy_linear")
+        self.assertEqual(len(steps), 320)
+        self.assertEqual({s["samples"] for s in steps}, {64})
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,111 @@
+"""determinism elastic: the same bits on any number of ranks, also when it changes in the middle of an epoch. ctest-labels: dist"""
+import program
+from program import DATA, NOT_FINITE, USAGE
+
+WINE = program.WINE.replace("batch_size: 32", "global_batch_size: 30").replace("epochs: 10", "epochs: 4") \
+    + "determinism: {mode: elastic, shards: 8}\n"
+# everything whose numbers could depend on who computes them
+ALL = """
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 203, inputs: 12, classes: 3, seed: 5}, split: {test: 0.2, seed: 1}}
+sampler: {global_batch_size: 24, shuffle: true}
+model: {layers: [{linear: {out: 32}}, batch_norm, tanh, {dropout: {p: 0.25}}, {linear: {out: 3}}]}
+loss: cross_entropy
+optimizer: {type: adamw, lr: 0.01}
+schedule: {type: reduce_on_plateau, monitor: val_loss, patience: 0}
+train: {epochs: 4, clip_grad_norm: 0.5, ema: 0.9, metrics: [auc, f1]}
+checkpoint: {save_every: {steps: 2}, keep: 0}
+determinism: {mode: elastic, shards: 8}
+"""
+
+
+class Elastic(program.Case):
+    def numbers(self, run):
+        keys = ("step", "epoch", "train_loss", "val_loss", "val_auc", "val_f1", "loss", "grad_norm", "lr", "samples")
+        return [[m.get(k) for k in keys] for m in self.metrics(run) if m["event"] in ("step", "epoch")]
+
+    def assert_same(self, run, other):
+        self.assertEqual(self.sha(run), self.sha(other), run)
+        self.assertEqual(self.numbers(run), self.numbers(other), run)
+
+    def test_wine_on_1_2_3_4_8(self):
+        self.write("test.yaml", WINE)
+        for world in (1, 2, 3, 4, 8):
+            self.run_program("test.yaml", "--nproc", world, "--run-dir", f"runs/{world}")
+            self.assert_same(f"runs/{world}", "runs/1")
+        self.run_program("test.yaml", "--run-dir", "runs/torch", "determinism=torch")
+        self.assert_close(self.losses("runs/8"), self.losses("runs/torch"), 2e-6, "the mean over the same rows")
+
+    def test_everything(self):
+        """Dropout, batch norm, a schedule that watches the validation loss, clipping, an average, metrics; 5 shards on 2, 3
+        and 8 ranks: uneven shares, and ranks without any."""
+        self.write("test.yaml", ALL)
+        for shards, worlds in ((8, (1, 3, 8)), (5, (1, 2, 8))):
+            for world in worlds:
+                self.run_program("test.yaml", "--nproc", world, "--run-dir", f"runs/{shards}-{world}", f"determinism.shards={shards}")
+                self.assert_same(f"runs/{shards}-{world}", f"runs/{shards}-1")
+        self.assertNotEqual(self.sha("runs/5-1"), self.sha("runs/8-1"))
+
+    def test_one_shard_is_one_process(self):
+        self.write("test.yaml", ALL)
+        self.run_program("test.yaml", "determinism.shards=1", "--nproc", 2, "--run-dir", "runs/elastic")
+        self.run_program("test.yaml", "determinism=torch", "--run-dir", "runs/torch")
+        self.assert_same("runs/elastic", "runs/torch")
+
+    def test_convolutions(self):
+        self.write("test.yaml", """
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 30, inputs: [3, 8, 8], classes: 3, seed: 5}}
+sampler: {global_batch_size: 14}
+model: {layers: [{conv2d: {out: 32, kernel_size: 3, padding: 1}}, batch_norm, relu, {conv2d: {out: 32, kernel_size: 3, padding: 1}}, {max_pool2d: 2}, flatten, {linear: {out: 3}}]}
+loss: cross_entropy
+train: {epochs: 1}
+determinism: {mode: elastic, shards: 4}
+""")
+        for world in (1, 3):
+            self.run_program("test.yaml", "--nproc", world, "--run-dir", f"runs/{world}")
+        self.assert_same("runs/3", "runs/1")
+
+    def test_killed_and_resumed_on_another_world(self):
+        self.write("test.yaml", ALL)
+        self.run_program("test.yaml", "--run-dir", "runs/whole")
+        worlds = [1, 3, 2, 4, 1]
+        for i, world in enumerate(worlds):  # killed within a save, in the middle of epochs, four times
+            fault = {"DDPTRAIN_FAULT": f"{35 + 7 * i}:kill", "DDPTRAIN_FAULT_FILTER": "runs/"} if i + 1 < len(worlds) else {}
+            self.run_program("test.yaml", "--nproc", world, code=None, env=fault)
+            self.assertEqual(self.code == 0, not fault)
+        self.assertNotEqual({m["epoch"] for m in self.events("resume")}, set())
+        self.assert_same("runs/test", "runs/whole")
+
+    def test_not_finite(self):
+        """A bad row: the same steps are skipped on any number of ranks, and its shard names it."""
+        rows = "\n".join(f"{i % 7},{3e38 if i == 17 else i % 5},{i % 3}" for i in range(50))
+        self.write("data.csv", "a,b,y\n" + rows + "\n")
+        self.write("test.yaml", "dataset: {path: data.csv, inputs: [a, b], targets: y}\nsampler: {global_batch_size: 10}\n"
+                   "model: {layers: [{linear: {out: 64}}, relu, {linear: {out: 1}}]}\nloss: mse\ntrain: {epochs: 3}\n"
+                   "determinism: {mode: elastic, shards: 4}\n")
+        for world in (1, 3):
+            _, err = self.run_program("test.yaml", "--nproc", world, "--fresh", code=NOT_FINITE)
+            self.assertIn("row 17 of the training data", err)
+            self.run_program("test.yaml", "--nproc", world, "--run-dir", f"runs/{world}", "train.on_nonfinite=skip")
+        self.assertEqual(len(self.events("skipped", "runs/3")), 3)
+        self.assert_same("runs/3", "runs/1")
+
+    def test_wrong_configs(self):
+        for old, new, sentence in (
+                (", shards: 8", "", "determinism: elastic needs shards"),
+                ("mode: elastic", "mode: torch", "determinism: shards is for mode elastic"),
+                ("global_batch_size: 30", "batch_size: 30", "determinism: elastic needs sampler.global_batch_size"),
+                ("shards: 8", "shards: 31", "determinism.shards: must be at most sampler.global_batch_size, 30"),
+                ("relu", "{batch_norm: {sync: true}}", "do not go with determinism.mode: elastic"),
+                ("epochs: 4", "epochs: 4, accumulate: 2", "train.accumulate saves nothing")):
+            with self.subTest(new):
+                self.write("test.yaml", WINE.replace(old, new))
+                self.assertIn(sentence, self.run_program("test.yaml", code=USAGE)[1])
+
+    def test_other_shards_are_another_run(self):
+        self.write("test.yaml", WINE)
+        self.run_program("test.yaml", "train.epochs=1")
+        self.assertIn("determinism.shards: 8 -> 4", self.run_program("test.yaml", "determinism.shards=4", code=USAGE)[1])
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,44 @@
+"""A sample of scripts/faults.py with fixed seeds; the full figures are in docs/reliability.md. ctest-labels: dist fault"""
+import concurrent.futures, os, sys, unittest
+
+import program
+
+os.environ["FAULTS_SLOW"] = str(3 * program.SLOW)
+sys.path.insert(0, os.path.join(program.SOURCE, "scripts"))
+import faults
+
+faults.load_more()
+
+# Those that mostly wait run beside each other.
+QUICK = {"kill": 2, "orphans": 2, "death": 2, "restart": 1, "stale": 1, "give_up": 1, "pairs": 1, "strangers": 1}
+PATIENT = {"stop": 1, "hang": 1, "slow": 1, "missing": 1, "link": 1, "nodes": 1, "memory": 1, "openmpi": 1, "mpich": 1, "slurm": 1,
+           "torchrun": 1}
+SEED = 1
+
+
+def sample(names):
+    lines = []
+
+    def run(name, trials):
+        return faults.run(program.BINARY, [name], trials, SEED, lines.append)[1] if name in faults.PROMISES else 0
+    if len(names) == 1:
+        return run(*names[0]), lines
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        return sum(pool.map(lambda pair: run(*pair), names)), lines
+
+
+class Faults(unittest.TestCase):
+    def check(self, names):
+        failures, lines = sample(names)
+        self.assertEqual(failures, 0, "\n".join(lines))
+
+    def test_patient(self):
+        chosen = [pair for pair in PATIENT.items() if not (program.SANITIZER and pair[0] in ("hang", "torchrun", "slurm"))]
+        self.check(chosen)
+
+
+for quick in QUICK.items():
+    setattr(Faults, "test_" + quick[0], lambda self, pair=quick: self.check([pair]))
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,69 @@
+"""Classes that are text in a CSV file keep the numbers that training gave them. ctest-labels: unit"""
+import csv
+import json
+
+import numpy as np
+
+import program
+from program import DATA
+
+CONFIG = """
+dataset: {path: train.csv}
+sampler: {batch_size: 8}
+model: {layers: [{linear: 16}, tanh, {linear: 3}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.05}
+train: {epochs: 40}
+"""
+NAMES = ["b\nlue", "green", "red"]  # a quoted field may hold a line end
+
+
+class Labels(program.Case):
+    def rows(self, name, labels, seed):
+        r = np.random.default_rng(seed)
+        with open(self.path(name), "w", newline="") as f:
+            writer = csv.writer(f)
+            writer.writerow(["u", "v", "kind"])
+            for label in labels:
+                at = NAMES.index(label) if label in NAMES else 0
+                writer.writerow([r.normal(3 * at, 0.3), r.normal(-2 * at, 0.3), label])
+        return name
+
+    def setUp(self):
+        super().setUp()
+        self.write("test.yaml", CONFIG)
+        self.rows("train.csv", NAMES * 16, 1)
+        self.run_program("test.yaml")
+
+    def test_other_files(self):
+        for nproc in (1, 2):
+            for labels in (["red"] * 9, ["green", "red"] * 5, NAMES * 3):
+                self.rows("other.csv", labels, 2)
+                out, _ = self.run_program("eval", "test.yaml", "dataset.path=other.csv", "--nproc", nproc)
+                self.assertEqual(json.loads(out)["accuracy"], 1.0, labels)
+        self.run_program("predict", "test.yaml", "dataset.path=other.csv", "--out", "out.csv")
+        predicted = [int(line.split(",")[0]) for line in self.read("out.csv").splitlines()[1:]]
+        self.assertEqual(predicted, [0, 1, 2] * 3)
+
+    def test_unknown_label(self):
+        self.rows("other.csv", ["red", "violet"], 2)
+        _, err = self.run_program("eval", "test.yaml", "dataset.path=other.csv", code=DATA)
+        self.assertIn("other.csv:row 3: column 'kind': class 'violet' is not in the data that the model was trained with", err)
+
+    def test_trained_with_numbers(self):
+        self.write("numbers.csv", "u,v,kind\n" + "".join(f"{i},{-i},{i % 3}\n" for i in range(24)))
+        self.run_program("test.yaml", "dataset.path=numbers.csv", "--fresh")
+        _, err = self.run_program("eval", "test.yaml", "dataset.path=train.csv", code=DATA)
+        self.assertIn("but the model was trained with numbers", err)
+
+    def test_labels_that_look_like_numbers(self):
+        """The first label of another file is no number because it looks like one."""
+        self.write("train.csv", "u,v,kind\n" + "".join(f"{i % 3},{-(i % 3)},{['a', '1', '2'][i % 3]}\n" for i in range(48)))
+        self.run_program("test.yaml", "--fresh")
+        self.write("other.csv", "u,v,kind\n2,-2,2\n1,-1,1\n0,0,a\n")
+        out, _ = self.run_program("eval", "test.yaml", "dataset.path=other.csv")
+        self.assertEqual(json.loads(out)["accuracy"], 1.0)
+
+
+if __name__ == "__main__":
+    program.main()

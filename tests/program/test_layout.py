@@ -1,0 +1,182 @@
+# ctest-labels: unit
+"""The shape of the house: which floor may include which, what stays out of the lower floors, how long a file may be, and that
+the generated pages are those of this program. Everything is read from the tracked files, so a broken rule fails here and
+names the line."""
+
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+
+SOURCE = os.environ.get("DDPTRAIN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PROGRAM = os.environ.get("DDPTRAIN") or os.path.join(SOURCE, "build", "release", "bin", "ddptrain")
+
+# A file of a floor may include its own floor and these.
+BELOW = {
+    "base": set(),
+    "device": {"base"},
+    "model": {"base", "device"},
+    "data": {"base", "device"},
+    "dist": {"base", "device"},
+    "train": {"base", "device", "model", "data", "dist"},
+}
+MAX_LINES = 700
+CPP_FILES = re.compile(r"^src/dist/comm_gloo\.cc$|^src/dist/gloo/|^src/device/cuda/")
+MACHINE_PATHS = re.compile(r"(?<![\w.$}/])/(?:home|Users|work|opt|mnt|data|scratch)/\w|/tmp/(?:build|bash|claude)")
+
+
+def tracked():
+    listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-z"], cwd=SOURCE, capture_output=True)
+    if listed.returncode == 0:
+        names = listed.stdout.decode().split("\0")[:-1]
+    else:  # a tarball
+        names = [os.path.relpath(os.path.join(folder, name), SOURCE)
+                 for top in ("cmd", "src", "tests", "configs", "docs", "scripts", "cmake")
+                 for folder, _, found in os.walk(os.path.join(SOURCE, top)) for name in found]
+    return sorted(name for name in names if os.path.isfile(os.path.join(SOURCE, name)))
+
+
+def read(name):
+    with open(os.path.join(SOURCE, name), encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def without_comments(code):
+    """Comments and the insides of strings become blanks; lines stay where they are."""
+    def blank(match):
+        text = match.group(0)
+        return re.sub(r"[^\n]", " ", text) if text.startswith("/") else '""'
+    return re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', blank, code, flags=re.S)
+
+
+def c_files(top):
+    return [name for name in FILES if name.startswith(top) and name.endswith((".c", ".h", ".cc", ".cu", ".cuh"))]
+
+
+def lines_with(pattern, text):
+    return [text.count("\n", 0, match.start()) + 1 for match in re.finditer(pattern, text)]
+
+
+FILES = tracked()
+
+
+class Layout(unittest.TestCase):
+    def fail_with(self, problems):
+        if problems:
+            self.fail("\n" + "\n".join(problems))
+
+    def test_every_config_is_explained(self):
+        page = read("docs/examples.md")
+        for name in FILES:
+            if name.startswith("configs/") and name.endswith(".yaml"):
+                self.assertIn(f"](../{name})", page, f"docs/examples.md does not explain {name}")
+
+    def test_floors_include_only_what_lies_below(self):
+        problems, includes = [], 0
+        for name in c_files("src/"):
+            floor = name.split("/")[1]
+            self.assertIn(floor, BELOW, f"{name}: a floor that docs/architecture.md does not know")
+            for match in re.finditer(r'^\s*#\s*include\s+"([^"]+)"', read(name), re.M):
+                includes += 1
+                path = match.group(1)
+                target = path.split("/")[0]
+                if target != floor and target not in BELOW[floor]:
+                    line = read(name).count("\n", 0, match.start()) + 1
+                    problems.append(f'{name}:{line}: src/{floor} must not include "{path}"')
+        self.assertGreater(includes, 100)
+        self.fail_with(problems)
+
+    def test_nobody_includes_a_command(self):
+        commands = {os.path.basename(name) for name in c_files("cmd/") if name.endswith(".h")}
+        problems = [f"{name}: includes {header}" for name in c_files("src/") for header in commands
+                    if f'"{header}"' in read(name) or f'"cmd/' in read(name)]
+        self.fail_with(problems)
+
+    def test_headers_stand_alone(self):
+        headers = [name for name in c_files("src/") + c_files("cmd/") if name.endswith(".h")]
+        compiler = os.environ.get("CC", "cc")
+        flags = subprocess.run(["pkg-config", "--cflags", "hdf5-serial"], capture_output=True, text=True).stdout.split()
+        problems = []
+        with tempfile.TemporaryDirectory() as folder:
+            for header in headers:
+                if header.startswith("src/device/cuda/"):
+                    continue
+                probe = os.path.join(folder, "probe.c")
+                with open(probe, "w", encoding="utf-8") as file:  # twice: the guard is tested too
+                    file.write(f'#include "{header}"\n#include "{header}"\n')
+                done = subprocess.run([compiler, "-std=gnu17", "-D_GNU_SOURCE", "-fsyntax-only", "-Wall", "-Werror",
+                                       "-I", SOURCE, "-I", os.path.join(SOURCE, "src"),
+                                       "-I", os.path.join(SOURCE, "cmd/ddptrain"), *flags, probe],
+                                      capture_output=True, text=True)
+                if done.returncode:
+                    problems.append(f"{header} does not compile alone:\n{done.stderr}")
+        self.assertGreater(len(headers), 20)
+        self.fail_with(problems)
+
+    def test_files_are_short(self):
+        problems = []
+        for name in c_files("src/") + c_files("cmd/") + c_files("tests/"):
+            lines = read(name).count("\n")
+            if lines > MAX_LINES:
+                problems.append(f"{name}: {lines} lines; more than {MAX_LINES} are two subjects")
+        self.fail_with(problems)
+
+    def test_cpp_stays_where_it_must(self):
+        problems = [f"{name}: C++ outside of its folders" for name in FILES
+                    if name.endswith((".cc", ".cpp", ".cxx", ".hpp", ".cu", ".cuh")) and not CPP_FILES.search(name)]
+        self.fail_with(problems)
+
+    def test_only_commands_exit_and_print(self):
+        forbidden = r"(?<![\w.>])(?:exit|printf|puts|putchar|vprintf)\s*\(|\bstdout\b"
+        problems = []
+        for name in c_files("src/"):
+            code = without_comments(read(name))
+            problems += [f"{name}:{line}: below cmd/ nothing exits or prints; return a status, use the log"
+                         for line in lines_with(forbidden, code)]
+        self.fail_with(problems)
+
+    def test_files_open_with_what_they_are(self):
+        problems = [f"{name}: opens without a comment that says what it is" for name in c_files("src/") + c_files("cmd/")
+                    if not read(name).lstrip().startswith(("/*", "//"))]
+        self.fail_with(problems)
+
+    def test_no_paths_of_a_machine(self):
+        problems = []
+        for name in FILES:
+            if name.endswith((".h5", ".gz", ".json", ".png")) or name == "tests/program/test_layout.py":
+                continue
+            text = read(name)
+            problems += [f"{name}:{line}: a path of one machine" for line in lines_with(MACHINE_PATHS, text)]
+        self.fail_with(problems)
+
+    def test_links_of_the_docs_lead_somewhere(self):
+        problems = []
+        for name in FILES:
+            if not name.endswith(".md"):
+                continue
+            for match in re.finditer(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", read(name)):
+                target = match.group(1)
+                if "://" in target or target.startswith("mailto:"):
+                    continue
+                if not os.path.exists(os.path.join(SOURCE, os.path.dirname(name), target)):
+                    problems.append(f"{name}: a link to {target}, which is not there")
+        self.fail_with(problems)
+
+
+@unittest.skipUnless(os.access(PROGRAM, os.X_OK), f"{PROGRAM} is not built")
+class Generated(unittest.TestCase):
+    def check_page(self, name, option):
+        made = subprocess.run([PROGRAM, option], capture_output=True, text=True, check=True).stdout
+        self.assertTrue(made)
+        self.assertTrue(read(name) == made, f"{name} is not what `ddptrain {option}` prints; run scripts/generate-docs.sh")
+
+    def test_config_reference(self):
+        self.check_page("docs/config.md", "--reference")
+
+    def test_config_schema(self):
+        self.check_page("docs/config.schema.json", "--schema")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

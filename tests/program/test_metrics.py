@@ -1,0 +1,233 @@
+"""Metrics of the validation rows against their definitions, computed here from the outputs of `predict`, and the same on
+any number of ranks; the moving average of the weights. ctest-labels: dist"""
+import csv, json, math, random
+
+import program
+from program import USAGE
+
+
+def ratio(a, b):
+    return a / b if b else 0.0
+
+
+def area(scores, labels):
+    """The share of pairs (positive, negative) in the right order, equal ones counted half."""
+    positive = [s for s, l in zip(scores, labels) if l]
+    negative = [s for s, l in zip(scores, labels) if not l]
+    return sum((p > n) + 0.5 * (p == n) for p in positive for n in negative) / (len(positive) * len(negative))
+
+
+def of_classes(outputs, targets, classes):
+    predicted = [row.index(max(row)) for row in outputs]
+    matrix = [[sum(t == i and p == j for t, p in zip(targets, predicted)) for j in range(classes)] for i in range(classes)]
+    present = [c for c in range(classes) if c in targets or c in predicted]
+    right = {c: matrix[c][c] for c in present}
+    says = {c: predicted.count(c) for c in present}
+    is_ = {c: targets.count(c) for c in present}
+    probabilities = [[math.exp(v) / sum(map(math.exp, row)) for v in row] for row in outputs]
+    mean = lambda values: sum(values) / len(present)
+    return {
+        "confusion_matrix": matrix,
+        "top5": sum(sum(v > row[t] for v in row) < 5 for row, t in zip(outputs, targets)) / len(targets),
+        "precision": mean([ratio(right[c], says[c]) for c in present]),
+        "recall": mean([ratio(right[c], is_[c]) for c in present]),
+        "f1": mean([ratio(2 * right[c], says[c] + is_[c]) for c in present]),
+        "auc": mean([area([p[c] for p in probabilities], [t == c for t in targets]) for c in range(classes)]),
+    }
+
+
+class Metrics(program.Case):
+    def data(self, rows, inputs, target):
+        """train.csv and validation.csv with made-up inputs and target(x, noise) in the last columns."""
+        generator = random.Random(3)
+        for name, count in (("train", 200), ("validation", rows)):
+            with open(self.path(name + ".csv"), "w") as f:
+                table = [[generator.gauss(0, 1) for _ in range(inputs)] for _ in range(count)]
+                full = [x + target(x, generator) for x in table]
+                f.write(",".join([f"x{i}" for i in range(inputs)] + [f"y{i}" for i in range(len(full[0]) - inputs)]) + "\n")
+                f.writelines(",".join(map(repr, row)) + "\n" for row in full)
+        return [row[inputs:] for row in full]
+
+    def check(self, config, metrics, expected):
+        """Trains, evaluates on 1, 2 and 3 ranks and compares with [expected](outputs)."""
+        self.write("test.yaml", config % ", ".join(metrics))
+        self.run_program("test.yaml")
+        self.run_program("predict", "test.yaml", "--out", "p.csv")
+        with open(self.path("p.csv")) as f:
+            rows = list(csv.reader(f))
+        first = rows[0].index("output_0")
+        wanted = expected([[float(v) for v in row[first:]] for row in rows[1:]])
+        last = self.events("epoch")[-1]
+        for world in (1, 2, 3):
+            out, _ = self.run_program("eval", "test.yaml", "--nproc", world)
+            result = json.loads(out)
+            for name in metrics:
+                with self.subTest(name, world=world):
+                    if name == "perplexity":
+                        self.assertAlmostEqual(result[name], math.exp(result["loss"]), places=12)
+                    elif name == "confusion_matrix":
+                        self.assertEqual(result[name], wanted[name])
+                    elif name in wanted:
+                        self.assertAlmostEqual(result[name], wanted[name], places=6)
+                    if name == "confusion_matrix":
+                        self.assertEqual(result[name], last["val_" + name])
+                    else:
+                        self.assertAlmostEqual(result[name], last["val_" + name], places=12)
+        return last
+
+    CLASSES = """
+dataset: {path: train.csv, targets: y0, validation: {path: validation.csv}}
+sampler: {batch_size: 16}
+model: {layers: [{linear: {out: 7}}]}
+loss: cross_entropy
+optimizer: {type: adagrad, lr: 0.05}
+train: {epochs: 3, metrics: [%s]}
+"""
+    ALL = ["accuracy", "top5", "perplexity", "confusion_matrix", "precision", "recall", "f1", "auc"]
+
+    def test_classes(self):
+        targets = self.data(61, 4, lambda x, g: [max(0, min(6, round(3 + x[0] + x[1] + g.gauss(0, 0.7))))])
+        targets = [int(row[0]) for row in targets]
+        self.assertEqual(len(set(targets)), 7)
+        self.check(self.CLASSES, self.ALL, lambda outputs: of_classes(outputs, targets, 7))
+
+    def test_two_classes(self):
+        targets = [int(row[0]) for row in self.data(40, 3, lambda x, g: [int(x[0] + g.gauss(0, 1) > 0)])]
+        self.check(self.CLASSES.replace("out: 7", "out: 2"), self.ALL, lambda outputs: of_classes(outputs, targets, 2))
+
+    def test_binary(self):
+        targets = [int(row[0]) for row in self.data(37, 3, lambda x, g: [int(x[0] + g.gauss(0, 1) > 0.5)])]
+
+        def expected(outputs):
+            pairs = [(t, int(row[0] > 0)) for row, t in zip(outputs, targets)]
+            tn, fp, fn, tp = (pairs.count(p) for p in ((0, 0), (0, 1), (1, 0), (1, 1)))
+            return {"confusion_matrix": [[tn, fp], [fn, tp]], "accuracy": (tp + tn) / 37, "precision": ratio(tp, tp + fp),
+                    "recall": ratio(tp, tp + fn), "f1": ratio(2 * tp, 2 * tp + fp + fn),
+                    "auc": area([row[0] for row in outputs], targets)}
+
+        self.check(self.CLASSES.replace("out: 7", "out: 1").replace("cross_entropy", "bce_with_logits"),
+                   ["accuracy", "confusion_matrix", "precision", "recall", "f1", "auc"], expected)
+
+    def test_values(self):
+        targets = self.data(29, 3, lambda x, g: [3 + x[0] + g.gauss(0, 0.2), x[1] - x[2]])
+
+        def expected(outputs):
+            columns = list(zip(zip(*outputs), zip(*targets)))
+            r2 = []
+            for xs, ts in columns:
+                mean = sum(ts) / len(ts)
+                r2.append(1 - sum((x - t) ** 2 for x, t in zip(xs, ts)) / sum((t - mean) ** 2 for t in ts))
+            errors = [abs(x - t) for xs, ts in columns for x, t in zip(xs, ts)]
+            return {"mae": sum(errors) / len(errors), "r2": sum(r2) / 2}
+
+        config = self.CLASSES.replace("out: 7", "out: 2").replace("targets: y0", "targets: [y0, y1]")
+        config = config.replace("cross_entropy", "{type: smooth_l1, beta: 0.5}").replace("lr: 0.05", "lr: 0.5")
+        last = self.check(config, ["mae", "r2"], expected)
+        self.assertGreater(last["val_r2"], 0.5)
+
+    def test_mistakes(self):
+        self.data(5, 3, lambda x, g: [0])
+        for metrics, loss, sentence in (
+                ("f2", "cross_entropy", "unknown metric 'f2'; did you mean 'f1'? (known: accuracy, top5,"),
+                ("r2", "cross_entropy", "the metric 'r2' does not fit the loss 'cross_entropy', which is one of classes"),
+                ("auc", "mse", "the metric 'auc' does not fit the loss 'mse', which is one of values"),
+                ("f1, f1", "cross_entropy", "the metric 'f1' is given twice")):
+            self.write("test.yaml", self.CLASSES.replace("cross_entropy", loss) % metrics)
+            _, err = self.run_program("test.yaml", code=USAGE)
+            self.assertIn(sentence, err)
+            self.assertIn("test.yaml:7:29: train.metrics:", err)
+
+
+class Average(program.Case):
+    CONFIG = program.WINE.replace("{epochs: 10}", "{epochs: 4, ema: %s}").replace("save_every: 5", "save_every: 2, keep: 0")
+
+    def test_is_the_average_of_all_updates(self):
+        """Against the weights saved after every step."""
+        import h5py
+        self.write("test.yaml", self.CONFIG.replace("save_every: 2", "save_every: {steps: 1}") % "0.9")
+        self.run_program("test.yaml", "train.epochs=2")
+        average = None
+        states = {}
+        for path in self.checkpoints():
+            with h5py.File(path) as f:
+                states[int(f["state/step"][()])] = f["model/0.weight"][:].astype("f8"), f["ema/0.weight"][:].astype("f8")
+        self.assertEqual(sorted(states), list(range(1, 11)))
+        for step in range(1, 11):
+            weights, kept = states[step]
+            average = weights if step == 1 else average + 0.1 * (weights - average)
+            self.assertLess(abs(average - kept).max(), 1e-6)
+        self.assertGreater(abs(average - weights).max(), 1e-4)
+
+    def test_evaluations_use_it(self):
+        for evaluate, ranks in (("true", 1), ("true", 2), ("false", 1)):
+            self.write("test.yaml", self.CONFIG % ("{decay: 0.95, evaluate: %s}" % evaluate))
+            self.run_program("test.yaml", "--fresh", "--nproc", ranks)
+            last = self.events("epoch")[-1]
+            own = json.loads(self.run_program("eval", "test.yaml")[0])["loss"]
+            other = json.loads(self.run_program("eval", "test.yaml", "train.ema.evaluate="
+                                                + ("false" if evaluate == "true" else "true"))[0])["loss"]
+            self.assertAlmostEqual(own, last["val_loss"], places=12)
+            self.assertGreater(abs(own - other), 1e-3)
+
+    def test_resume_is_exact(self):
+        self.write("test.yaml", self.CONFIG % "0.95")
+        self.run_program("test.yaml", "--run-dir", "a")
+        self.run_program("test.yaml", "--run-dir", "b", "train.epochs=2", "--nproc", 1)
+        self.run_program("test.yaml", "--run-dir", "b")
+        self.assertEqual(self.sha("a"), self.sha("b"))
+
+
+class Optimizers(program.Case):
+    def test_resume_with_a_plateau_groups_and_frozen_parameters(self):
+        """A rate that has fallen, and is about to fall, goes on falling at the same steps after a resume."""
+        config = program.WINE.replace("{epochs: 10}", "{epochs: 12}").replace("save_every: 5", "save_every: 1, keep: 0")
+        config = config.replace("model: {", "model: {freeze: 0.bias, ").replace("{type: adam, lr: 0.001}", (
+            "{type: adamw, amsgrad: true, lr: 0.01, decay: matrices, groups: [{match: '2.*', lr_factor: 0.5}]}"))
+        config += "schedule: {type: reduce_on_plateau, mode: max, factor: 0.7, patience: 1, cooldown: 1}\n"
+        self.write("test.yaml", config)
+        for ranks in (1, 2):
+            self.run_program("test.yaml", "--run-dir", f"a{ranks}", "--nproc", ranks)
+            rates = [e["lr"] for e in self.events("epoch", f"a{ranks}")]
+            self.assertGreater(len(set(rates)), 2)
+            for epochs in (3, 4, 5):
+                folder = f"b{ranks}{epochs}"
+                self.run_program("test.yaml", "--run-dir", folder, f"train.epochs={epochs}", "--nproc", ranks)
+                self.run_program("test.yaml", "--run-dir", folder, "--nproc", ranks)
+                self.assertEqual(self.sha(folder), self.sha(f"a{ranks}"))
+                self.assertEqual([e["lr"] for e in self.events("epoch", folder)], rates)
+        import h5py
+        with h5py.File(self.checkpoints("a1")[0]) as first, h5py.File(self.checkpoints("a1")[-1]) as last:
+            self.assertTrue((first["model/0.bias"][:] == last["model/0.bias"][:]).all())
+            self.assertFalse((first["model/2.bias"][:] == last["model/2.bias"][:]).all())
+            self.assertFalse(last["optimizer/exp_avg/0.bias"][:].any())
+            self.assertIn("max_exp_avg_sq", last["optimizer"])
+
+    def test_clip_grad_value(self):
+        """One step of plain SGD moves no weight by more than lr * limit."""
+        import h5py
+        config = program.WINE.replace("{epochs: 10}", "{steps: 2, clip_grad_value: 0.003}").replace("save_every: 5", (
+            "save_every: {steps: 1}")).replace("{type: adam, lr: 0.001}", "{type: sgd, lr: 1}")
+        self.write("test.yaml", config)
+        self.run_program("test.yaml", "--nproc", 2)
+        a, b = self.checkpoints()
+        with h5py.File(a) as first, h5py.File(b) as last:
+            moved = abs(first["model/0.weight"][:].astype("f8") - last["model/0.weight"][:])
+        self.assertLess(moved.max(), 0.0030001)
+        self.assertGreater((moved > 0.00299).sum(), 10)
+
+    def test_mistakes(self):
+        for change, sentence in (
+                ("schedule={type: one_cycle}", None),
+                ("optimizer={type: adagrad}", "one_cycle moves the momentum, and this optimizer has none"),
+                ("model.freeze=nothing", "model.freeze: no parameter matches 'nothing'"),
+                ("optimizer.groups=[{match: 9.*, lr: 1}]", "optimizer.groups.0: no parameter matches '9.*'"),
+                ("train.clip_grad_norm=1", "give clip_grad_norm or clip_grad_value, not both")):
+            self.write("test.yaml", program.WINE.replace("{epochs: 10}", "{epochs: 1, clip_grad_value: 1}")
+                       + "schedule: {type: one_cycle}\n")
+            _, err = self.run_program("check", "test.yaml", change, code=None if sentence is None else USAGE)
+            if sentence:
+                self.assertIn(sentence, err)
+
+
+if __name__ == "__main__":
+    program.main()

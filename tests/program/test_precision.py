@@ -1,0 +1,72 @@
+"""train.precision: bfloat16 learns what float32 learns, resumes bit for bit and serves every verb; where the processor cannot, it is refused."""
+import os
+
+import program
+
+SMALL = ["train.epochs=null", "train.steps=12", "dataset.text.truncate=0.01", "schedule.t_max=12", "schedule.warmup=5",
+         "model.layers.2.repeat.times=1", "checkpoint.save_every={steps: 5}"]
+BF16 = "train.precision=bfloat16"
+MLP = """
+dataset: {format: synthetic, synthetic: {kind: linear, rows: 128, inputs: 40, targets: 3}, split: {test: 0.25}}
+sampler: {batch_size: 32}
+model: {layers: [{linear: 101}, relu, {linear: {out: 64, bias: false}}, relu, {linear: 3}]}
+loss: mse
+optimizer: {type: adam, lr: 0.003}
+train: {epochs: 20}
+"""
+
+
+class Precision(program.Case):
+    def setUp(self):
+        super().setUp()
+        with open(self.path("mlp.yaml"), "w") as f:
+            f.write("name: mlp\n" + MLP)
+        with open("/proc/cpuinfo") as f:
+            self.can = "avx512_bf16" in f.read()
+        self.gpt = os.path.join(program.SOURCE, "configs", "char_gpt_small.yaml")
+
+    def test_refused_where_the_processor_cannot(self):
+        out, err = self.run_program("check", "mlp.yaml", BF16, code=0 if self.can else program.USAGE)
+        if not self.can:
+            self.assertIn("bfloat16 needs a processor with the instructions AVX-512 BF16", err)
+            _, err = self.run_program("mlp.yaml", BF16, code=program.USAGE)
+            self.assertIn("use float32", err)
+
+    def test_mlp_learns_the_same(self):
+        if not self.can:
+            return
+        self.run_program("mlp.yaml", "--run-dir", "runs/f32")
+        self.run_program("mlp.yaml", BF16, "--run-dir", "runs/bf16")
+        with open(self.path("runs/bf16/log.txt")) as f:
+            self.assertIn("cpu (avx512, bfloat16)", f.read())
+        one, other = self.losses("runs/f32"), self.losses("runs/bf16")
+        self.assertNotEqual(one, other)
+        for a, b in zip(one, other):
+            self.assertAlmostEqual(a, b, delta=0.02 * one[0])
+        self.assertLess(other[-1], 0.3 * other[0])
+        f32, bf16 = (self.run_program("eval", "mlp.yaml", *more)[0] for more in (["--run-dir", "runs/f32"], [BF16, "--run-dir", "runs/bf16"]))
+        self.assertTrue(f32 and bf16)
+        self.run_program("predict", "mlp.yaml", BF16, "--run-dir", "runs/bf16", "--out", "out.csv")
+        with open(self.path("out.csv")) as f:
+            self.assertGreaterEqual(len(f.readlines()), 32)
+        _, err = self.run_program("mlp.yaml", "train.epochs=21", "--run-dir", "runs/bf16", code=program.USAGE)
+        self.assertIn("precision", err)  # a run keeps its precision
+
+    def test_gpt_learns_resumes_and_writes(self):
+        if not self.can:
+            return
+        self.run_program(self.gpt, *SMALL, "--run-dir", "runs/f32")
+        self.run_program(self.gpt, *SMALL, BF16, "--run-dir", "runs/whole")
+        self.run_program(self.gpt, *SMALL, BF16, "train.steps=7", "--run-dir", "runs/part")
+        self.run_program(self.gpt, *SMALL, BF16, "--run-dir", "runs/part")
+        self.assertEqual(self.sha("runs/part"), self.sha("runs/whole"))
+        one, other = self.losses("runs/f32"), self.losses("runs/whole")
+        self.assertNotEqual(one, other)
+        for a, b in zip(one, other):
+            self.assertAlmostEqual(a, b, delta=0.01)
+        generate = ["generate", self.gpt, *SMALL, BF16, "--run-dir", "runs/whole", "--prompt", "First ", "--characters", 20]
+        self.assertTrue(self.run_program(*generate)[0].startswith("First "))
+
+
+if __name__ == "__main__":
+    program.main()

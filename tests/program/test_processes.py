@@ -1,0 +1,231 @@
+"""Real processes and signals: who is blamed, who is left, and every way to start. ctest-labels: dist fault"""
+import os, shutil, signal, socket, subprocess, time, unittest
+
+import program
+from program import OK, PEER, STOPPED, USAGE
+
+ENDLESS = program.LONG.replace("epochs: 12", "epochs: 100000").replace("steps: 200", "steps: 1000000")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Processes(program.Case):
+    def setUp(self):
+        super().setUp()
+        self.write("test.yaml", program.WINE)
+        self.write("endless.yaml", ENDLESS)
+
+    def start_endless(self, *arguments, **options):
+        shutil.rmtree(self.path("runs"), ignore_errors=True)
+        p = self.start("endless.yaml", *arguments, **options)
+        self.addCleanup(self.finish, p)
+        self.wait_for(lambda: os.path.exists(self.path("runs/endless/metrics.jsonl")), what="the first step")
+        return p
+
+    def finish(self, p):
+        for pid in self.leftovers():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        p.wait()
+        for stream in (p.stdout, p.stderr):
+            if stream:
+                stream.close()
+
+    def ranks(self, p):
+        """pid of each rank of agent [p], by rank."""
+        found = {}
+        for pid in self.leftovers():
+            if pid == p.pid:
+                continue
+            with open(f"/proc/{pid}/environ") as f:
+                e = dict(v.split("=", 1) for v in f.read().split("\0") if "=" in v)
+            found[int(e["RANK"])] = pid
+        return found
+
+    def test_a_killed_rank_is_named_and_the_others_end(self):
+        for victim in (0, 1, 2):
+            with self.subTest(victim=victim):
+                p = self.start_endless("--nproc", 3)
+                pid = self.ranks(p)[victim]
+                os.kill(pid, signal.SIGKILL)
+                killed = time.monotonic()
+                _, err = p.communicate(timeout=20 * program.SLOW)
+                self.assertEqual(p.returncode, PEER, err)
+                self.assertLess(time.monotonic() - killed, 5 * program.SLOW)
+                self.assertRegex(err, rf"rank {victim} \(host \S+, pid {pid}\).*SIGKILL")
+                for other in {0, 1, 2} - {victim}:
+                    self.assertNotRegex(err, rf"ddptrain: rank {other} ")
+                self.assert_no_leftovers()
+
+    def test_nothing_is_left_after_the_agent_is_killed(self):
+        p = self.start_endless("--nproc", 3)
+        self.assertEqual(len(self.leftovers()), 4)
+        p.kill()
+        p.wait()
+        self.assert_no_leftovers(2.0)
+
+    def test_nothing_is_left_after_a_stopped_rank(self):
+        p = self.start_endless("--nproc", 2)
+        os.kill(self.ranks(p)[1], signal.SIGSTOP)
+        p.kill()
+        p.wait()
+        self.assert_no_leftovers(2.0)
+
+    def test_signals_to_the_agent(self):
+        for sent in (signal.SIGINT, signal.SIGTERM):
+            p = self.start_endless("--nproc", 2)
+            time.sleep(0.05)
+            p.send_signal(sent)
+            _, err = p.communicate(timeout=20 * program.SLOW)
+            self.assertEqual(p.returncode, STOPPED, err)
+            self.assertEqual(err.count("stopped on request"), 1, err)
+            self.assertTrue(self.checkpoints("runs/endless"))
+            self.assert_no_leftovers()
+
+    def test_a_second_interrupt_does_not_wait(self):
+        p = self.start_endless("--nproc", 2)
+        os.kill(self.ranks(p)[1], signal.SIGSTOP)  # so that a polite end cannot come
+        p.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        p.send_signal(signal.SIGINT)
+        p.communicate(timeout=20 * program.SLOW)
+        self.assertNotEqual(p.returncode, OK)
+        self.assert_no_leftovers()
+
+    def test_a_stop_while_joining_ends_at_once(self):
+        """Rank 0 waits for a rank that never comes, with and without an agent."""
+        for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            for arguments, env in ((["--nnodes", 2, "--node-rank", 0, "--master-addr", "127.0.0.1", "--master-port", free_port()], None),
+                                   ([], self.environment_of(0, 2, free_port()))):
+                with self.subTest(signal=sent, arguments=arguments):
+                    p = self.start("test.yaml", *arguments, env=env)
+                    time.sleep(0.5 * program.SLOW)
+                    begin = time.monotonic()
+                    p.send_signal(sent)
+                    p.communicate(timeout=20 * program.SLOW)
+                    self.assertEqual(p.returncode, STOPPED)
+                    self.assertLess(time.monotonic() - begin, 5 * program.SLOW)
+                    self.assert_no_leftovers()
+                    self.assertFalse(os.path.exists(self.path("runs")))
+
+    def catches(self, pid, number):
+        """Whether the process has a handler for the signal, or waits for it as the starter does."""
+        with open(f"/proc/{pid}/status") as f:
+            masks = dict(line.split(":\t") for line in f if line.startswith(("SigCgt", "SigBlk")))
+        return any(int(m, 16) >> (number - 1) & 1 for m in masks.values())
+
+    def test_a_stop_at_any_moment_of_the_start_is_75(self):
+        for trial in range(12):
+            p = self.start("endless.yaml", "--nproc", 2, "--run-dir", f"runs/{trial}")
+            self.wait_for(lambda: self.catches(p.pid, signal.SIGTERM), what="the program's first instructions")
+            time.sleep(0.008 * trial)
+            p.send_signal(signal.SIGTERM)
+            _, err = p.communicate(timeout=20 * program.SLOW)
+            self.assertEqual(p.returncode, STOPPED, err)
+            self.assert_no_leftovers()
+
+    def test_a_closed_terminal_saves(self):
+        for nproc in (1, 2):
+            p = self.start_endless("--nproc", nproc)
+            time.sleep(0.05)
+            p.send_signal(signal.SIGHUP)
+            _, err = p.communicate(timeout=20 * program.SLOW)
+            self.assertEqual(p.returncode, STOPPED, err)
+            self.assertTrue(self.checkpoints("runs/endless"))
+
+    def test_one_process_needs_no_agent(self):
+        p = self.start_endless()
+        self.assertEqual(self.leftovers(), [p.pid])
+        p.send_signal(signal.SIGTERM)
+        p.communicate(timeout=20 * program.SLOW)
+        self.assertEqual(p.returncode, STOPPED)
+
+    def test_two_jobs_at_once_do_not_meet(self):
+        jobs = [self.start("test.yaml", "--nproc", 2, "--run-dir", f"runs/{i}") for i in range(4)]
+        for j in jobs:
+            _, err = j.communicate(timeout=60 * program.SLOW)
+            self.assertEqual(j.returncode, OK, err)
+        self.assertEqual(len({self.sha(f"runs/{i}") for i in range(4)}), 1)
+
+    def environment_of(self, rank, world, port):
+        return {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(world),
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+    def test_started_by_hand(self):
+        """The variables of torchrun's contract, set by someone else."""
+        self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/reference")
+        port = free_port()
+        ranks = [self.start("test.yaml", env=self.environment_of(r, 2, port)) for r in (1, 0)]
+        for p in ranks:
+            _, err = p.communicate(timeout=60 * program.SLOW)
+            self.assertEqual(p.returncode, OK, err)
+        self.assertEqual(self.sha(), self.sha("runs/reference"))
+
+    def test_ranks_that_disagree_end_with_the_difference(self):
+        self.write("other.yaml", program.WINE.replace("lr: 0.001", "lr: 0.002").replace("checkpoint:", "name: test\ncheckpoint:"))
+        port = free_port()
+        ranks = [self.start("test.yaml", env=self.environment_of(0, 2, port)),
+                 self.start("other.yaml", env=self.environment_of(1, 2, port))]
+        for p in ranks:
+            _, err = p.communicate(timeout=60 * program.SLOW)
+            self.assertEqual(p.returncode, USAGE, err)
+            self.assertIn("lr: 0.001", err)
+            self.assertIn("lr: 0.002", err)
+        self.assertFalse(os.path.exists(self.path("runs")))
+
+    def test_a_rank_that_never_comes_is_named(self):
+        _, err = self.run_program("test.yaml", "dist.timeout=1", code=PEER, env=self.environment_of(0, 2, free_port()))
+        self.assertRegex(err, r"rank 1|1 of 2")
+
+    def test_mpirun(self):
+        mpirun = shutil.which("mpirun")
+        if not mpirun:
+            raise unittest.SkipTest("mpirun (openmpi-bin) is not installed")
+        self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/reference")
+        p = subprocess.run([mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "2", program.BINARY, "test.yaml"], cwd=self.folder,
+                           env=self.environment(), capture_output=True, text=True, timeout=60 * program.SLOW, stdin=subprocess.DEVNULL)
+        self.assertEqual(p.returncode, OK, p.stderr)
+        self.assertEqual(self.sha(), self.sha("runs/reference"))
+
+
+class Terminal(program.Case):
+    def test_progress_bar_on_a_terminal_and_plain_lines_elsewhere(self):
+        self.write("test.yaml", program.LONG.replace("epochs: 12", "epochs: 40"))
+        _, err = self.run_program("test.yaml")
+        self.assertNotIn("\r", err)
+        self.assertNotIn("\033", err)
+        shutil.rmtree(self.path("runs"))
+        main, side = os.openpty()
+        p = subprocess.Popen([program.BINARY, "test.yaml"], cwd=self.folder, env=self.environment({"TERM": "xterm"}), stderr=side, stdin=subprocess.DEVNULL)
+        os.close(side)
+        text = b""
+        while True:
+            try:
+                part = os.read(main, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            text += part
+        os.close(main)
+        self.assertEqual(p.wait(), OK)
+        self.assertRegex(text.decode(), r"\d+ % \[[=> ]{24}\] epoch \d+  step \d+  loss [\d.]+  \d+ samples/s  .* left")
+        self.assertTrue(text.decode().strip().splitlines()[-1].startswith("checkpoint:"))
+        self.assertNotIn("%  [", self.read("runs/test/log.txt"))
+        self.assertNotIn("\r", self.read("runs/test/log.txt"))
+
+    def test_quiet(self):
+        self.write("test.yaml", program.WINE)
+        out, err = self.run_program("test.yaml", "--quiet")
+        self.assertEqual((out, err), ("", ""))
+        self.assertIn("done: ", self.read("runs/test/log.txt"))
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,211 @@
+"""Whatever interrupts a run, the same command continues it and ends with the same bits. ctest-labels: fault"""
+import os, random, re, shutil, signal, time
+
+import program
+from program import DATA, IO, OK, STOPPED, USAGE
+
+
+class Resume(program.Case):
+    def setUp(self):
+        super().setUp()
+        self.write("test.yaml", program.LONG)
+
+    def reference(self, *arguments):
+        self.run_program("test.yaml", *arguments, "--run-dir", "runs/reference")
+        self.expected_sha, self.expected_losses = self.sha("runs/reference"), self.losses("runs/reference")
+
+    def check_same_run(self, *arguments):
+        self.run_program("test.yaml", *arguments)
+        self.assertEqual(self.sha(), self.expected_sha)
+        self.assertEqual(self.losses(), self.expected_losses)
+        self.assertEqual([e["epoch"] for e in self.events("epoch")], list(range(12)))
+
+    def kill_everything(self, process):
+        for pid in self.leftovers():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+    def test_kill_at_random_moments(self):
+        for nproc, trials in ((1, 6), (2, 4)):
+            self.reference("--nproc", nproc, "--fresh")
+            seconds = self.events("end", "runs/reference")[-1]["seconds"]
+            for trial in range(trials):
+                random.seed(trial)
+                with self.subTest(nproc=nproc, trial=trial):
+                    shutil.rmtree(self.path("runs/test"), ignore_errors=True)
+                    for _ in range(3):  # killed three times before it may end
+                        p = self.start("test.yaml", "--nproc", nproc)
+                        time.sleep(random.random() * (0.05 * nproc + seconds / 2))
+                        self.kill_everything(p)
+                    self.check_same_run("--nproc", nproc)
+
+    def test_stop_request_saves_and_continues(self):
+        for nproc in (1, 2):
+            for sent in (signal.SIGTERM, signal.SIGINT):
+                with self.subTest(nproc=nproc, signal=sent):
+                    self.reference("--nproc", nproc, "--fresh")
+                    shutil.rmtree(self.path("runs/test"), ignore_errors=True)
+                    p = self.start("test.yaml", "--nproc", nproc)
+                    self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")), what="the first step")
+                    time.sleep(0.02)
+                    p.send_signal(sent)
+                    out, err = p.communicate(timeout=30 * program.SLOW)
+                    if p.returncode == OK:
+                        continue  # it ended before the signal came
+                    self.assertEqual(p.returncode, STOPPED, err)
+                    self.assertIn("run the same command again to continue", err)
+                    self.assertTrue(self.checkpoints())
+                    self.assertEqual(self.metrics()[-1]["event"], "stopped")
+                    self.assert_no_leftovers()
+                    self.check_same_run("--nproc", nproc)
+
+    def test_killed_at_every_io_call_of_the_first_saves(self):
+        self.reference()
+        killed = 0
+        for n in list(range(1, 60)) + list(range(60, 200, 20)):
+            shutil.rmtree(self.path("runs/test"), ignore_errors=True)
+            self.run_program("test.yaml", code=None, env={"DDPTRAIN_FAULT": f"{n}:kill"})
+            if self.code == OK:
+                break
+            self.assertEqual(self.code, -signal.SIGKILL)
+            killed += 1
+            self.check_same_run()
+        self.assertGreater(killed, 30)
+
+    def test_damaged_newest_falls_back(self):
+        self.reference()
+        self.run_program("test.yaml", "train.epochs=8")
+        before = self.checkpoints()
+        with open(self.path("runs/test/checkpoints/epoch-0008.h5"), "r+b") as f:  # the newest
+            data = bytearray(f.read())
+            data[len(data) // 2] ^= 0x10
+            f.seek(0)
+            f.write(data)
+        _, err = self.run_program("test.yaml", "train.epochs=8")
+        self.assertIn("warning: ", err)
+        self.assertIn("epoch-0008.h5", err)
+        self.assertIn("resuming from runs/test/checkpoints/step-", err)
+        self.assertGreater(len(before), 1)
+
+    def test_every_checkpoint_damaged_is_refused_and_nothing_is_lost(self):
+        self.run_program("test.yaml", "train.epochs=2", "checkpoint.keep=2")
+        for c in self.checkpoints():
+            os.truncate(c, 1000)
+        before = {c: os.path.getsize(c) for c in self.checkpoints()}
+        _, err = self.run_program("test.yaml", "train.epochs=3", code=DATA)
+        self.assertIn("runs/test/checkpoints", err)
+        self.assertEqual(before, {c: os.path.getsize(c) for c in self.checkpoints()})
+
+    def test_complete_says_so_and_can_be_extended(self):
+        self.reference()
+        self.run_program("test.yaml", "train.epochs=8", "schedule.t_max=1750")
+        metrics = self.metrics()
+        _, err = self.run_program("test.yaml", "train.epochs=8", "schedule.t_max=1750")
+        self.assertIn("complete (epoch 8", err)
+        self.assertEqual(self.metrics(), metrics)
+        self.run_program("test.yaml", "schedule.t_max=1750")
+        self.run_program("test.yaml", "schedule.t_max=1750", "--run-dir", "runs/whole")
+        self.assertEqual(self.sha(), self.sha("runs/whole"))
+        self.assertEqual(self.losses(), self.losses("runs/whole"))
+
+    def test_another_config_is_refused_with_a_diff(self):
+        self.run_program("test.yaml", "train.epochs=1")
+        before = self.metrics(), self.checkpoints(), self.read("runs/test/config.yaml")
+        _, err = self.run_program("test.yaml", "train.epochs=2", "optimizer.lr=0.1", "model.layers.0.linear.out=50", code=USAGE)
+        self.assertIn("optimizer.lr: 0.002 -> 0.1", err)
+        self.assertRegex(err, r"model\.layers\.0.*48 -> 50|out: 48 -> 50")
+        self.assertNotIn("train.epochs", err)
+        self.assertEqual(before, (self.metrics(), self.checkpoints(), self.read("runs/test/config.yaml")))
+        self.run_program("test.yaml", "train.epochs=1", "optimizer.lr=0.1", "--fresh")
+        self.assertTrue(os.path.exists(self.path("runs/test.1/metrics.jsonl")))
+
+    def test_other_data_is_refused(self):
+        shutil.copy(os.path.realpath(self.path("datasets/iris.csv")), self.path("data.csv"))
+        self.write("test.yaml", program.WINE.replace("path: datasets/wine.h5, inputs: x, targets: y", "path: data.csv"))
+        self.run_program("test.yaml")
+        text = self.read("data.csv")
+        self.write("data.csv", text.replace("5.1", "5.2", 1))
+        _, err = self.run_program("test.yaml", "train.epochs=11", code=DATA)
+        self.assertIn("it was trained on other data", err)
+
+    def test_middle_of_an_epoch_needs_the_same_world(self):
+        self.run_program("test.yaml", "--nproc", 2, code=None, env={"DDPTRAIN_FAULT": "90:kill"})
+        if not any("step-" in c for c in self.checkpoints()):
+            self.skipTest("the run was not interrupted in the middle of an epoch")
+        _, err = self.run_program("test.yaml", "--nproc", 3, code=USAGE)
+        self.assertIn("continue with --nproc 2", err)
+        self.run_program("test.yaml", "--nproc", 2)
+
+    def test_resume_never_and_from_a_file(self):
+        self.run_program("test.yaml", "train.epochs=2")
+        _, err = self.run_program("test.yaml", "train.epochs=3", "checkpoint.resume=never", code=USAGE)
+        self.assertIn("checkpoint.resume is never", err)
+        start = self.path("runs/test/checkpoints/epoch-0002.h5")
+        _, err = self.run_program("test.yaml", "train.epochs=3", f"checkpoint.resume={start}", "--run-dir", "runs/b")
+        self.assertIn("resuming from " + start, err)
+        self.assertEqual(self.events("step", "runs/b")[0]["step"], 601)
+        _, err = self.run_program("test.yaml", "checkpoint.resume=missing.h5", "--run-dir", "runs/c", code=None)
+        self.assertIn(self.code, (DATA, IO))
+        self.assertIn("missing.h5", err)
+
+    def test_a_failed_fresh_start_moves_nothing(self):
+        self.run_program("test.yaml", "train.epochs=1")
+        before = self.metrics()
+        for override in ("checkpoint.resume=none.h5", "model.init_from=none.safetensors"):
+            self.run_program("test.yaml", "train.epochs=1", "--fresh", override, code=DATA)
+            self.assertEqual(self.metrics(), before)
+            self.assertEqual(os.listdir(self.path("runs")), ["test"])
+
+    def test_fresh_may_start_from_the_folder_it_moves(self):
+        self.run_program("test.yaml", "train.epochs=1")
+        _, err = self.run_program("test.yaml", "train.epochs=2", "--fresh", "--run-dir", "runs/test/", "checkpoint.resume=runs/test/checkpoints/epoch-0001.h5")
+        self.assertIn("moved the earlier run aside: runs/test.1", err)
+        self.assertEqual(self.events("step")[0]["step"], 301)
+
+    def test_lost_metrics_are_told(self):
+        self.run_program("test.yaml", "train.epochs=1")
+        self.write("runs/test/metrics.jsonl", "")
+        _, err = self.run_program("test.yaml", "train.epochs=2")
+        self.assertIn("warning: runs/test/metrics.jsonl is shorter than at the last save", err)
+
+    def test_another_model_in_the_checkpoint_is_refused(self):
+        self.run_program("test.yaml", "train.epochs=1")
+        file = self.checkpoints()[0]
+        _, err = self.run_program("test.yaml", "model.layers.0.linear.out=50", f"checkpoint.resume={file}", "--run-dir", "runs/b", code=DATA)
+        self.assertRegex(err, r"model/0\.weight: \(48, 20\) in the file, \(50, 20\) in the config")
+        self.assertRegex(err, r"optimizer/exp_avg/0\.bias")
+
+    def test_a_folder_in_use_is_refused(self):
+        p = self.start("test.yaml", "train.epochs=1000000")
+        self.addCleanup(self.kill_everything, p)
+        self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")), what="the first run")
+        for extra in ([], ["--fresh"]):
+            _, err = self.run_program("test.yaml", "train.epochs=1000000", *extra, code=USAGE)
+            self.assertIn("another ddptrain is training in this folder", err)
+        self.assertIsNone(p.poll())
+
+
+class FailingDisk(program.Case):
+    def test_every_failing_call_leaves_a_good_folder(self):
+        self.write("test.yaml", program.WINE)
+        self.run_program("test.yaml", "--run-dir", "runs/reference")
+        failed = 0
+        for kind in ("enospc", "eio"):
+            for n in range(1, 120, 1 if not program.SANITIZER else 7):
+                shutil.rmtree(self.path("runs/test"), ignore_errors=True)
+                self.run_program("test.yaml", code=None, env={"DDPTRAIN_FAULT": f"{n}:{kind}", "DDPTRAIN_FAULT_FILTER": "runs/"})
+                self.assertIn(self.code, (OK, IO, DATA), f"call {n} {kind}")
+                failed += self.code != OK
+                self.run_program("test.yaml")
+                self.assertEqual(self.sha(), self.sha("runs/reference"), f"call {n} {kind}")
+                self.assertFalse([f for f in os.listdir(self.path("runs/test/checkpoints")) if ".tmp" in f])
+        self.assertGreater(failed, 10)
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,20 @@
+"""A typo in any key of the config is refused at its place with the right suggestion: a sample of scripts/typos.py.
+ctest-labels: unit"""
+import os
+import subprocess
+import sys
+import unittest
+
+import program
+
+
+class Typos(unittest.TestCase):
+    def test_sample(self):
+        script = os.path.join(program.SOURCE, "scripts", "typos.py")
+        p = subprocess.run([sys.executable, script, "--ddptrain", program.BINARY, "--sample", "2"], capture_output=True, text=True)
+        self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
+        self.assertIn(" 0 failures", p.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,174 @@
+"""Weights move both ways between ddptrain and PyTorch: export, init_from. ctest-labels: unit"""
+import json, struct
+
+import numpy as np
+
+import program
+from program import DATA, USAGE
+
+
+def read_safetensors(path):
+    with open(path, "rb") as f:
+        data = f.read()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__", None)
+    return {name: np.frombuffer(data[8 + length:][slice(*t["data_offsets"])], "<f4").reshape(t["shape"]) for name, t in header.items()}
+
+
+def write_safetensors(path, tensors, prefix="", **changes):
+    header, body = {}, b""
+    for name, (dtype, array) in tensors.items():
+        raw = array.tobytes()
+        header[prefix + name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [len(body), len(body) + len(raw)]}
+        body += raw
+    for name, change in changes.items():
+        header[name.replace("__", ".")].update(change)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + body)
+
+
+class Weights(program.Case):
+    def setUp(self):
+        super().setUp()
+        self.write("test.yaml", program.WINE)
+
+    def weights(self, run):
+        import h5py
+        with h5py.File(self.checkpoints(run)[-1]) as f:
+            return {name: f["model"][name][:] for name in f["model"]}
+
+    def start_from(self, file, code=0):
+        """The weights a run begins with, seen after one step with learning rate 0."""
+        _, err = self.run_program("test.yaml", f"model.init_from={file}", "optimizer.lr=0", "train.epochs=1", "--fresh", "--run-dir", "runs/b", code=code)
+        return err if code else self.weights("runs/b")
+
+    def test_there_and_back(self):
+        self.run_program("test.yaml")
+        for source in ("runs/test", "runs/test/checkpoints", self.checkpoints()[-1]):
+            self.run_program("export", source, "--out", "w.safetensors")
+            exported, saved = read_safetensors(self.path("w.safetensors")), self.weights("runs/test")
+            self.assertEqual(set(exported), {"0.weight", "0.bias", "2.weight", "2.bias"})
+            for name in saved:
+                np.testing.assert_array_equal(exported[name], saved[name])
+        for file in ("w.safetensors", self.checkpoints()[-1]):
+            begun = self.start_from(file)
+            for name in saved:
+                np.testing.assert_array_equal(begun[name], saved[name])
+
+    def test_other_types_and_module(self):
+        r = np.random.default_rng(0)
+        shapes = {"0.weight": (64, 13), "0.bias": (64,), "2.weight": (3, 64), "2.bias": (3,)}
+        values = {n: r.normal(size=s).astype("<f4").astype("<f2").astype("<f4") for n, s in shapes.items()}
+        values["2.bias"][:] = [0.0, 6e-8, -65504.0]  # zero, a subnormal half, the largest
+        values["2.bias"] = values["2.bias"].astype("<f2").astype("<f4")
+        bf16 = {n: (v.view("<u4") >> 16).astype("<u2") for n, v in values.items()}
+        back = {n: (b.astype("<u4") << 16).view("<f4") for n, b in bf16.items()}
+        for dtype, arrays, expected in (("F32", values, values), ("F64", {n: v.astype("<f8") for n, v in values.items()}, values),
+                                        ("F16", {n: v.astype("<f2") for n, v in values.items()}, values), ("BF16", bf16, back)):
+            for prefix in ("", "module.", "_orig_mod.", "module._orig_mod."):
+                write_safetensors(self.path("w.safetensors"), {n: (dtype, a) for n, a in arrays.items()}, prefix)
+                begun = self.start_from("w.safetensors")
+                for n in shapes:
+                    np.testing.assert_array_equal(begun[n], expected[n], f"{dtype} {prefix}{n}")
+
+    def test_refused(self):
+        good = {"0.weight": ("F32", np.zeros((64, 13), "<f4")), "0.bias": ("F32", np.zeros(64, "<f4")),
+                "2.weight": ("F32", np.zeros((3, 64), "<f4")), "2.bias": ("F32", np.zeros(3, "<f4"))}
+        path = self.path("w.safetensors")
+        less = {k: v for k, v in good.items() if k != "0.bias"}
+        for tensors, changes, sentences in (
+                (dict(less, extra=good["0.bias"]), {}, ["0.bias: (64,) in the model, not in the file", "extra: in the file, not in the model"]),
+                (dict(good, **{"2.bias": ("F32", np.zeros(4, "<f4"))}), {}, ["2.bias: (4,) in the file, (3,) in the model"]),
+                (good, {"0__bias": {"dtype": "C64"}}, ["tensor '0.bias': its dtype is none of"]),
+                (good, {"0__bias": {"dtype": "I32"}}, ["tensor '0.bias': its dtype is none of F32, F64, F16, BF16"]),
+                (good, {"0__bias": {"shape": [63]}}, ["tensor '0.bias': its data_offsets do not fit its shape"]),
+                (good, {"0__bias": {"shape": [2 ** 40, 2 ** 40]}}, ["tensor '0.bias': its shape is not sensible"]),
+                (good, {"0__bias": {"shape": "x"}}, ["tensor '0.bias': its shape is not a list"]),
+                (good, {"0__bias": {"data_offsets": [0, 10 ** 15]}}, ["tensor '0.bias': its numbers lie outside the file"]),
+                (good, {"0__bias": {"data_offsets": [-4, 252]}}, ["tensor '0.bias': its numbers lie outside the file"]),
+                (good, {"0__bias": {"data_offsets": None}}, ["tensor '0.bias': it has no data_offsets"])):
+            with self.subTest(sentences):
+                write_safetensors(path, tensors, **changes)
+                err = self.start_from("w.safetensors", code=DATA)
+                for s in sentences:
+                    self.assertIn(s, err)
+        write_safetensors(path, good)
+        with open(path, "rb") as f:
+            whole = f.read()
+        for bytes_, sentence in ((b"", "too short"), (whole[:100], "truncated"), (whole[:-4], "outside the file"),
+                                 (struct.pack("<Q", 5) + b"{]  }", "its header is not JSON")):
+            with open(path, "wb") as f:
+                f.write(bytes_)
+            self.assertIn(sentence, self.start_from("w.safetensors", code=DATA))
+        self.assertIn("there is no such file", self.start_from("none.safetensors", code=DATA))
+        self.assertIn("there is no such checkpoint", self.start_from("none.h5", code=DATA))
+
+    def test_batch_counters_are_passed_over(self):
+        """state_dict of nn.BatchNorm1d has an integer that no computation reads."""
+        self.write("test.yaml", program.WINE.replace("relu,", "batch_norm,"))
+        values = np.random.default_rng(0)
+        good = {n: ("F32", values.random(size=s).astype("<f4")) for n, s in (
+            ("0.weight", (64, 13)), ("0.bias", 64), ("1.weight", 64), ("1.bias", 64), ("1.running_mean", 64),
+            ("1.running_var", 64), ("2.weight", (3, 64)), ("2.bias", 3))}
+        good["1.num_batches_tracked"] = ("I64", np.array(7, "<i8"))
+        for prefix in ("", "module."):
+            write_safetensors(self.path("w.safetensors"), good, prefix)
+            np.testing.assert_array_equal(self.start_from("w.safetensors")["1.weight"], good["1.weight"][1])
+
+    def test_tied(self):
+        """A tied weight may be in the file under its other name, too, or only; but with the same numbers."""
+        self.write("text.txt", "abcd" * 50)
+        self.write("test.yaml", """
+dataset: {path: text.txt, text: {block_size: 4}}
+sampler: {batch_size: 8}
+model: {layers: [{embedding: {embedding_dim: 3, name: wte}}, {linear: {out: 4, bias: false, tie: wte.weight, name: lm_head}}]}
+loss: cross_entropy
+optimizer: sgd
+train: {epochs: 1}
+""")
+        weight, other = np.arange(12, dtype="<f4").reshape(4, 3), np.arange(12, dtype="<f4").reshape(4, 3) + 1
+        path = self.path("w.safetensors")
+        for names in (["wte.weight"], ["wte.weight", "lm_head.weight"], ["lm_head.weight"]):
+            write_safetensors(path, {name: ("F32", weight) for name in names})
+            np.testing.assert_array_equal(self.start_from("w.safetensors")["wte.weight"], weight)
+        write_safetensors(path, {"wte.weight": ("F32", weight), "lm_head.weight": ("F32", other)}, "module.")
+        err = self.start_from("w.safetensors", code=DATA)
+        self.assertIn("lm_head.weight: differs from wte.weight, to which the model ties it", err)
+        write_safetensors(path, {"wte.weight": ("F32", weight), "lm_head.weight": ("F32", weight[:2])})
+        self.assertIn("lm_head.weight: differs from", self.start_from("w.safetensors", code=DATA))
+
+    def test_inspect(self):
+        values = np.array([[1, 2], [3, np.inf]], "<f4")
+        write_safetensors(self.path("w.safetensors"), {"0.weight": ("F32", values), "half": ("F16", np.array([0.5], "<f2")),
+                                                       "1.num_batches_tracked": ("I64", np.array(7, "<i8"))})
+        out, _ = self.run_program("inspect", "w.safetensors")
+        self.assertRegex(out, r"0\.weight +F32 \(2, 2\) +min 1  max 3  mean 2  not finite: 1\n")
+        self.assertRegex(out, r"half +F16 \(1\) +min 0\.5  max 0\.5")
+        self.assertRegex(out, r"num_batches_tracked +I64 \(\) *\n")
+        self.assertIn("3 tensors, 6 values", out)
+        with open(self.path("w.safetensors"), "r+b") as f:
+            f.truncate(100)
+        self.run_program("inspect", "w.safetensors", code=DATA)
+        self.run_program("inspect", "none.safetensors", code=DATA)
+
+    def test_a_resume_keeps_its_own_weights(self):
+        self.run_program("test.yaml", "train.epochs=5")
+        self.run_program("export", "runs/test", "--out", "w.safetensors")
+        self.run_program("test.yaml", "train.epochs=2", "model.init_from=w.safetensors", "--run-dir", "runs/b")
+        self.run_program("test.yaml", "train.epochs=4", "model.init_from=w.safetensors", "--run-dir", "runs/b")
+        self.run_program("test.yaml", "train.epochs=4", "model.init_from=w.safetensors", "--run-dir", "runs/c", "--nproc", 1)
+        self.assertEqual(self.sha("runs/b"), self.sha("runs/c"))
+
+    def test_export_words(self):
+        for arguments, code, sentence in ((["export"], USAGE, "no file given"), (["export", "runs/test"], USAGE, "export needs --out"),
+                                          (["export", "x", "--out", "x.npz"], USAGE, "the only format is .safetensors"),
+                                          (["export", "none", "--out", "x.safetensors"], DATA, "none: there is no such checkpoint"),
+                                          (["export", ".", "--out", "x.safetensors"], DATA, "there is no checkpoint in it")):
+            _, err = self.run_program(*arguments, code=code)
+            self.assertIn(sentence, err)
+
+
+if __name__ == "__main__":
+    program.main()

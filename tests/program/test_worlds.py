@@ -1,0 +1,107 @@
+"""The same rows give the same numbers on any number of ranks, and no evaluation counts a row twice. ctest-labels: dist"""
+import program
+from program import USAGE
+
+
+class Worlds(program.Case):
+    CONFIG = """
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 480, inputs: 12, classes: 3, seed: 5}, split: {test: 97, seed: 1}}
+sampler: {global_batch_size: 24, shuffle: true, drop_last: true}
+model: {layers: [{linear: {out: 32}}, tanh, {dropout: {p: 0.25}}, {linear: {out: 3}}]}
+loss: cross_entropy
+optimizer: {type: sgd, lr: 0.05, momentum: 0.9}
+train: {epochs: 3}
+"""
+
+    def test_ranks_times_batch(self):
+        """1 x 24, 2 x 12, 3 x 8, 4 x 6 rows: the same global batches, so the same losses, also with dropout."""
+        # 383 rows would be padded or cut differently by each world: take a split that all worlds divide
+        self.write("test.yaml", self.CONFIG.replace("test: 97", "test: 0.2"))
+        for world in (1, 2, 3, 4):
+            self.run_program("test.yaml", "--nproc", world, "--run-dir", f"runs/{world}")
+            self.assert_close(self.losses(f"runs/{world}"), self.losses("runs/1"), 2e-6, f"world {world}")
+            self.assertEqual({s["samples"] for s in self.events("step", f"runs/{world}")}, {24})
+
+    def test_evaluation_counts_each_row_once(self):
+        """97 validation rows divide by none of the worlds; with the weights frozen (lr 0) the sums must agree."""
+        self.write("test.yaml", self.CONFIG.replace("test: 97", "test: 0.2021").replace("lr: 0.05, momentum: 0.9", "lr: 0.0")
+                   .replace("global_batch_size: 24", "batch_size: 8"))
+        results = []
+        for world in (1, 2, 3, 4):
+            self.run_program("test.yaml", "train.epochs=1", "--nproc", world, "--run-dir", f"runs/{world}")
+            epoch = self.events("epoch", f"runs/{world}")[-1]
+            self.assertEqual(epoch["val_rows"], 98)
+            results.append((epoch["val_loss"], epoch["val_accuracy"]))
+        for loss, accuracy in results:
+            self.assertAlmostEqual(loss, results[0][0], places=6)
+            self.assertEqual(accuracy, results[0][1])
+
+    def test_equal_again(self):
+        self.write("test.yaml", self.CONFIG.replace("test: 97", "test: 0.2"))
+        for run in ("a", "b"):
+            self.run_program("test.yaml", "--nproc", 3, "--run-dir", f"runs/{run}")
+        self.assertEqual(self.sha("runs/a"), self.sha("runs/b"))
+
+    def test_buckets_change_nothing(self):
+        """Many small buckets, reduced while backward goes on, give the bits of one bucket on two ranks."""
+        wide = self.CONFIG.replace("test: 97", "test: 0.2").replace("out: 32", "out: 700")
+        self.write("test.yaml", wide)
+        self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/one")
+        self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/many", "dist.first_bucket_mb=0.001", "dist.bucket_cap_mb=0.001")
+        self.assertEqual(self.losses("runs/one"), self.losses("runs/many"))
+
+    def test_accumulation(self):
+        """4 micro-batches of 6 are one batch of 24 (mean of equal means)."""
+        self.write("test.yaml", self.CONFIG.replace("test: 97", "test: 0.2").replace(", {dropout: {p: 0.25}}", ""))
+        self.run_program("test.yaml", "--run-dir", "runs/whole")
+        for weighting in ("torch", "samples"):
+            for world in (1, 2):
+                run = f"runs/{weighting}{world}"
+                self.run_program("test.yaml", "--nproc", world, "--run-dir", run, "sampler.global_batch_size=6",
+                                 "train.accumulate=4", f"train.accumulate_weighting={weighting}")
+                self.assert_close(self.losses(run), self.losses("runs/whole"), 2e-6, run)
+
+    def test_short_group_is_weighted_by_rows(self):
+        """20 rows in batches of 6 and groups of 2: rows 12 and 6 + 2. `samples` equals batches of 12 and 8."""
+        config = self.CONFIG.replace("rows: 480", "rows: 20").replace(", split: {test: 97, seed: 1}", "") \
+            .replace(", {dropout: {p: 0.25}}", "").replace("global_batch_size: 24", "batch_size: 6")
+        self.write("test.yaml", config)
+        self.run_program("test.yaml", "sampler.batch_size=12", "--run-dir", "runs/whole")
+        self.run_program("test.yaml", "train.accumulate=2", "train.accumulate_weighting=samples", "--run-dir", "runs/samples")
+        self.run_program("test.yaml", "train.accumulate=2", "--run-dir", "runs/torch")
+        self.assert_close(self.losses("runs/samples"), self.losses("runs/whole"), 2e-6)
+        self.assertGreater(max(abs(a - b) for a, b in zip(self.losses("runs/torch"), self.losses("runs/whole"))), 1e-4)
+
+    def test_uneven_inputs(self):
+        """45 rows: each once an epoch, also in batches that some ranks have no row of; the losses of one process."""
+        config = self.CONFIG.replace("rows: 480", "rows: 45").replace(", split: {test: 97, seed: 1}", "") \
+            .replace("global_batch_size: 24, shuffle: true, drop_last: true", "batch_size: 1, shuffle: true, uneven: true")
+        self.write("test.yaml", config)
+        for world, batch, accumulate in ((2, 4, 1), (4, 2, 1), (3, 3, 1), (4, 1, 1), (7, 6, 1), (4, 2, 2)):
+            group = world * batch * accumulate
+            self.run_program("test.yaml", f"sampler.batch_size={group}", "--run-dir", f"runs/one{group}", "--fresh",
+                             *(["model.layers.2.dropout.p=0"] if accumulate > 1 else []))
+            run = f"runs/{world}-{batch}-{accumulate}"
+            self.run_program("test.yaml", f"sampler.batch_size={batch}", "--nproc", world, "--run-dir", run, f"train.accumulate={accumulate}",
+                             *(["model.layers.2.dropout.p=0", "train.accumulate_weighting=samples"] if accumulate > 1 else []))
+            self.assert_close(self.losses(run), self.losses(f"runs/one{group}"), 3e-6, run)
+            self.assertEqual([s["samples"] for s in self.events("step", run)],
+                             [s["samples"] for s in self.events("step", f"runs/one{group}")])
+            self.assertEqual(self.events("end", run)[-1]["samples"], 3 * 45)
+
+    def test_more_ranks_than_rows(self):
+        """3 rows on 5 ranks: two of them only take part."""
+        self.write("test.yaml", self.CONFIG.replace("rows: 480", "rows: 3").replace(", split: {test: 97, seed: 1}", "")
+                   .replace("global_batch_size: 24, shuffle: true, drop_last: true", "batch_size: 4, uneven: true"))
+        self.run_program("test.yaml", "--run-dir", "runs/1")
+        self.run_program("test.yaml", "--nproc", 5, "--run-dir", "runs/5")
+        self.assert_close(self.losses("runs/5"), self.losses("runs/1"), 2e-6)
+
+    def test_indivisible_global_batch(self):
+        self.write("test.yaml", self.CONFIG.replace("test: 97", "test: 0.2"))
+        _, err = self.run_program("test.yaml", "--nproc", 5, code=USAGE)
+        self.assertIn("sampler.global_batch_size 24 does not divide by the 5 ranks", err)
+
+
+if __name__ == "__main__":
+    program.main()

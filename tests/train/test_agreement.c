@@ -1,0 +1,38 @@
+/* Sums over ranks that are equal only when the hashes are. */
+#include "check_main.h"
+
+#include "train/agreement.h"
+
+static bool holds(const uint64_t *hashes, int world) {
+    double sums[AGREEMENT_WORD] = {0}, word[AGREEMENT_WORD];
+    for (int r = 0; r < world; r++) {
+        agreement_put(hashes[r], word);
+        for (int i = 0; i < AGREEMENT_WORD; i++) sums[i] += word[i];
+    }
+    return agreement_holds(sums, world);
+}
+
+START_TEST(equal_hashes_hold) {
+    static uint64_t hashes[4096];
+    for (uint64_t h = 1; h != 0; h <<= 1)
+        for (int world = 1; world <= 4096; world *= 4) {
+            for (int r = 0; r < world; r++) hashes[r] = h - 1;
+            ck_assert(holds(hashes, world));
+        }
+}
+END_TEST
+
+START_TEST(any_difference_shows) {
+    static uint64_t hashes[4096];
+    for (int world = 2; world <= 4096; world *= 2)
+        for (int bit = 0; bit < 54; bit++) {
+            for (int r = 0; r < world; r++) hashes[r] = 0x123456789abcdefull;
+            hashes[bit % world] ^= 1ull << bit;
+            ck_assert(!holds(hashes, world));
+        }
+    ck_assert(!holds((uint64_t[]){1, 2, 3}, 3)); /* the sum alone is 3 x 2 */
+    ck_assert(!holds((uint64_t[]){0, 0, 4, 4}, 4));
+}
+END_TEST
+
+TESTS("agreement", equal_hashes_hold, any_difference_shows)

@@ -1,0 +1,169 @@
+"""Writes layers.json: small models in PyTorch, their outputs, gradients and 20 steps of SGD with momentum, in float64. Every
+layer type and every key of one stands in some case (tests/model/test_layers.c fails otherwise).
+
+Inputs, targets and initial weights are not stored: both sides compute them from `fraction`, whose values float32 holds exactly."""
+import json
+import os
+import sys
+
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
+from pytorch_model import Model, loss_function, parse_layer, parse_yaml  # noqa: E402
+
+STEPS, LR, MOMENTUM = 20, 0.02, 0.9
+
+# layers, shape of a row; a vocabulary: the rows are tokens and the loss is cross_entropy, else mse on all outputs
+CASES = [
+    ("[{linear: {out: 5}}, {linear: {out: 3, bias: false}}]", [6]),
+    ("[{linear: {out: 5, name: fc1}}, tanh, {linear: {out: 3, name: fc2}}]", [4, 6]),
+    ("[{linear: 7}, relu, {linear: 3}]", [6]),
+    ("[{linear: 7}, sigmoid, {linear: 3}, tanh]", [6]),
+    ("[{linear: 7}, gelu, {linear: 3}]", [6]),
+    ("[{linear: 7}, {gelu: {approximate: tanh}}, {linear: 3}]", [6]),
+    ("[{linear: 7}, silu, {linear: 3}]", [6]),
+    ("[{linear: 7}, leaky_relu, {linear: 5}, {leaky_relu: {negative_slope: 0.2}}, {linear: 3}]", [6]),
+    ("[{linear: 7}, softmax, {linear: 3}]", [4, 6]),
+    ("[{linear: 7}, {dropout: {p: 0}}, {linear: 3}]", [6]),
+    ("[flatten, {linear: 5}, flatten]", [2, 3, 2]),
+    ("[{linear: 8}, {reshape: [2, -1, 2]}, {linear: 3}, tanh, {reshape: {shape: 12}}]", [6]),
+    ("[{sequential: {layers: [{linear: 5}, tanh, {sequential: [{linear: 4}]}]}}, {linear: 3}]", [6]),
+    ("[{repeat: {times: 3, layers: [{linear: 6}, tanh]}}, {linear: 3}]", [6]),
+    ("[{linear: 6}, {residual: [{linear: 6}, tanh, {linear: 6}]}, {linear: 3}]", [6]),
+    ("[{linear: 6}, {residual: {layers: [{linear: 4}, gelu], shortcut: [{linear: 4}]}}, relu, {linear: 3}]", [6]),
+    ("[{residual: [{linear: 6}, {residual: [tanh, {residual: [{linear: 6}]}, tanh]}]}, {linear: 3}]", [6]),
+    ("[{linear: {out: 4, name: first}}, {repeat: {times: 2, name: h, layers: [{residual: {name: '', layers: [{layer_norm: "
+     "{name: ln}}, {sequential: {name: mlp, layers: [{linear: {out: 5, name: fc}}, gelu, {linear: {out: 4, name: proj}}]}}]}}]}}, "
+     "{linear: 3}]", [3, 6]),
+    # convolutions
+    ("[{conv2d: {out: 3, kernel_size: 3}}, relu, {conv2d: {out: 2, kernel_size: 2}}]", [2, 6, 5]),
+    ("[{conv2d: {out: 4, kernel_size: [3, 2], stride: [2, 1], padding: [1, 0], dilation: [1, 2]}}, tanh, "
+     "{conv2d: {out: 2, kernel_size: 3, groups: 2, padding: 1, bias: false}}]", [3, 7, 6]),
+    ("[{conv2d: {out: 4, kernel_size: 3, padding: 2, stride: 2}}, tanh, {conv2d: {out: 4, kernel_size: 3, groups: 4, dilation: 2, "
+     "padding: 2}}, flatten, {linear: 3}]", [1, 5, 7]),
+    ("[{conv2d: {out: 16, kernel_size: 3, stride: 3, padding: 1}}, relu, {conv2d: {out: 3, kernel_size: 1}}]", [1, 8, 7]),
+    ("[{conv1d: {out: 4, kernel_size: 3, padding: 1}}, tanh, {conv1d: {out: 6, kernel_size: 2, stride: 2, groups: 2}}, "
+     "{conv1d: {out: 2, kernel_size: 2, dilation: 2, bias: false}}]", [2, 9]),
+    ("[{conv1d: {out: 4, kernel_size: [4], padding: 3, dilation: 2}}, relu, flatten, {linear: 3}]", [3, 6]),
+    # pools
+    ("[{conv2d: {out: 3, kernel_size: 1}}, {max_pool2d: {kernel_size: [2, 3], stride: 1, padding: [1, 1]}}]", [2, 3, 4]),
+    ("[{conv2d: {out: 2, kernel_size: 1}}, relu, {max_pool2d: 2}, {linear: 2}]", [2, 5, 4]),
+    ("[{conv2d: {out: 3, kernel_size: 3}}, {avg_pool2d: 2}, {conv2d: {out: 2, kernel_size: 1}}]", [2, 7, 6]),
+    ("[{conv2d: {out: 2, kernel_size: 1}}, {avg_pool2d: {kernel_size: 3, stride: 2, padding: 1}}, tanh, {avg_pool2d: {kernel_size: "
+     "[2, 3], stride: [1, 2], padding: [1, 1], count_include_pad: false}}]", [2, 7, 6]),
+    ("[{conv2d: {out: 3, kernel_size: 2}}, {adaptive_avg_pool2d: {output_size: [2, 3]}}, tanh, {adaptive_avg_pool2d: 1}, flatten, "
+     "{linear: 3}]", [2, 6, 5]),
+    ("[{conv2d: {out: 2, kernel_size: 1}}, {adaptive_avg_pool2d: [4, 5]}]", [2, 3, 4]),
+    # normalizations
+    ("[{conv2d: {out: 5, kernel_size: 3, bias: false}}, batch_norm, tanh, {conv2d: {out: 3, kernel_size: 1}}, "
+     "{batch_norm: {affine: false}}]", [2, 5, 4]),
+    ("[{linear: {out: 7, bias: false}}, {batch_norm: {momentum: 0.3, eps: 0.01, sync: true}}, relu, {linear: 3}]", [6]),
+    ("[{conv1d: {out: 4, kernel_size: 3, bias: false}}, {batch_norm: {track_running_stats: false}}, flatten, {linear: 3}]", [2, 7]),
+    ("[{conv2d: {out: 6, kernel_size: 3}}, {group_norm: {num_groups: 3}}, tanh, {conv2d: {out: 4, kernel_size: 1}}, {group_norm: "
+     "{num_groups: 1, affine: false}}, {conv2d: {out: 2, kernel_size: 1}}, {group_norm: {num_groups: 2, eps: 0.1}}]", [2, 4, 4]),
+    ("[{linear: 9}, layer_norm, {linear: 3}]", [4, 6]),
+    ("[{linear: 6}, {residual: [{layer_norm: {elementwise_affine: false}}, {linear: 6}]}, {layer_norm: {eps: 0.01, bias: false}}]",
+     [6]),
+    ("[{linear: 9}, rms_norm, {linear: 3}]", [4, 6]),
+    ("[{linear: 8}, {residual: [{rms_norm: {eps: 0.1}}, {linear: 8}]}, {residual: [{rms_norm: {elementwise_affine: false}}, "
+     "{linear: 8}]}, {linear: 2}]", [6]),
+    # sequences
+    ("[{embedding: 5}, {linear: 7}]", [4], 7),
+    ("[{embedding: {embedding_dim: 5, num_embeddings: 9, name: wte}}, {positional_embedding: {num_embeddings: 6, name: wpe}}, tanh, "
+     "{linear: 7}]", [4], 7),
+    ("[{embedding: {embedding_dim: 5, name: wte}}, positional_embedding, {linear: 5}, tanh, {linear: {out: 7, tie: wte.weight}}]",
+     [4], 7),
+    ("[{embedding: {embedding_dim: 5, name: wte}}, {linear: {out: 7, bias: false, tie: wte.weight}}]", [4], 7),
+    ("[{linear: 5}, positional_embedding, tanh, {linear: 3}]", [4, 6]),
+    ("[{attention: {heads: 2}}, {linear: 3}]", [5, 6]),
+    ("[{linear: 6}, {residual: [{attention: {heads: 3, causal: true, bias: false}}]}, {linear: 3}]", [5, 6]),
+    ("[{linear: 18}, {scaled_dot_product_attention: {heads: 3, causal: true}}, {linear: 3}]", [5, 6]),
+    ("[{linear: 12}, {scaled_dot_product_attention: {heads: 2}}, {linear: 3}]", [5, 6]),
+    # frozen parameters
+    ("[{linear: 5}, tanh, {linear: 4}, tanh, {linear: 3}]", [6], None, ["0.*", "2.bias"]),
+    ("[{conv2d: {out: 3, kernel_size: 2}}, batch_norm, relu, {conv2d: {out: 2, kernel_size: 2}}]", [2, 4, 4], None, ["1.weight"]),
+]
+
+
+def fraction(index, salt):
+    """A number of [-1, 1) in steps of 2^-15, the same in tests/model/test_layers.c."""
+    h = (index * 2654435761 + salt * 40503 + 12345) & 0xffffffff
+    h ^= h >> 15
+    h = h * 2246822519 & 0xffffffff
+    h ^= h >> 13
+    return (h >> 16) / 32768 - 1
+
+
+def fractions(salt, *shape):
+    count = torch.Size(shape).numel()
+    return torch.tensor([fraction(i, salt) for i in range(count)], dtype=torch.float64).reshape(shape)
+
+
+def start(parameter, salt):
+    """Matrices around 0, vectors (biases, weights of norms) around 1, so that none is in its usual place."""
+    with torch.no_grad():
+        values = fractions(salt, *parameter.shape)
+        parameter.copy_(0.5 * values if parameter.dim() > 1 else 1 + 0.5 * values)
+
+
+def keys_of(layers):
+    """"type" and "type.key" for every layer and key that is written in the list."""
+    for entry in layers:
+        kind, keys = parse_layer(entry)
+        yield kind
+        yield from (f"{kind}.{key}" for key in keys)
+        for inner in ("layers", "shortcut"):
+            yield from keys_of(keys.get(inner) or [])
+
+
+def tensors(named):
+    return {name: [float(f"{v:.9g}") for v in t.detach().flatten().tolist()] for name, t in named}
+
+
+def case(layers, shape, vocabulary=None, freeze=()):
+    parsed = parse_yaml(layers)
+    rows = 5
+    model = Model({"layers": parsed, "freeze": list(freeze)}, shape, vocabulary).double()
+    named = list(model.named_parameters())
+    for salt, (_, parameter) in enumerate(named):
+        start(parameter, 100 + salt)
+    if vocabulary:
+        tokens = ((fractions(1, rows, *shape) + 1) / 2 * vocabulary).long()
+        targets = ((fractions(2, rows, *shape) + 1) / 2 * vocabulary).long()
+        inputs, loss, loss_name = tokens, loss_function("cross_entropy"), "cross_entropy"
+    else:
+        inputs, loss, loss_name = fractions(1, rows, *shape), loss_function("mse"), "mse"
+        targets = fractions(2, rows, *model.out_shape)
+    trained = [p for _, p in named if p.requires_grad]
+    optimizer = torch.optim.SGD(trained, lr=LR, momentum=MOMENTUM)
+    record = {"layers": layers, "freeze": list(freeze), "shape": shape, "vocabulary": vocabulary or 0, "rows": rows,
+              "loss": loss_name, "keys": sorted(set(keys_of(parsed))), "losses": []}
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        outputs = model(inputs)
+        value = loss(outputs, targets)
+        value.backward()
+        record["losses"].append(float(f"{value.item():.9g}"))
+        if step == 0:
+            record["outputs"] = tensors([("", outputs)])[""]
+            record["gradients"] = tensors((n, p.grad) for n, p in named if p.requires_grad)
+        optimizer.step()
+    if not record["losses"][-1] < record["losses"][0]:
+        raise ValueError(f"{layers}: does not learn: {record['losses']}")
+    record["weights"] = tensors(named)
+    record["buffers"] = tensors((n, b) for n, b in model.named_buffers() if not n.endswith("num_batches_tracked"))
+    record["evaluated"] = tensors([("", model.eval()(inputs))])[""]
+    return record
+
+
+def main():
+    torch.set_num_threads(1)
+    cases = [case(*c) for c in CASES]
+    with open(os.path.join(HERE, "layers.json"), "w", encoding="utf-8") as file:
+        lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)
+        file.write(f'{{"by":"PyTorch {torch.__version__}","lr":{LR},"momentum":{MOMENTUM},"cases":[\n{lines}\n]}}\n')
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Writes losses.json: PyTorch's losses and their gradients, in float64 from float32 inputs."""
+import json, os
+
+import torch
+from torch import nn
+
+torch.manual_seed(5)
+ROWS, OUT = 7, 5
+
+
+def case(config, module, outputs, targets):
+    x = outputs.double().requires_grad_()
+    t = targets if targets.dtype == torch.int64 else targets.double()
+    # PyTorch has the classes of a sequence in the second dimension
+    loss = module(x.transpose(1, 2) if x.dim() == 3 else x, t)
+    loss.backward()
+    return {"config": config, "shape": list(outputs.shape[1:]), "outputs": outputs.flatten().tolist(),
+            "targets": targets.flatten().tolist(), "loss": loss.item(), "gradient": x.grad.flatten().tolist()}
+
+
+def double(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+logits = 2 * torch.randn(ROWS, OUT)
+sequence = torch.randn(3, 4, OUT)
+classes, tokens = torch.randint(0, OUT, (ROWS,)), torch.randint(0, OUT, (3, 4))
+ignored = tokens.clone()
+ignored[0, 1] = ignored[2, 3] = -100
+values, yes = torch.randn(ROWS, OUT), torch.rand(ROWS, OUT)
+yes[0] = torch.tensor([0., 1, 1, 0, 1])
+logs, other = torch.log_softmax(logits, 1), torch.log_softmax(values, 1)
+shares = other.exp()
+shares[0, 0] = 0
+WEIGHT = "[0.5, 1, 2, 0, 1.5]"
+weight = double(0.5, 1, 2, 0, 1.5)
+
+cases = [
+    case("cross_entropy", nn.CrossEntropyLoss(), logits, classes),
+    case("{type: cross_entropy, label_smoothing: 0.1}", nn.CrossEntropyLoss(label_smoothing=0.1), logits, classes),
+    case("{type: cross_entropy, weight: %s}" % WEIGHT, nn.CrossEntropyLoss(weight=weight), logits, classes),
+    case("{type: cross_entropy, ignore_index: %d}" % classes[0], nn.CrossEntropyLoss(ignore_index=int(classes[0])),
+         logits, classes),
+    case("cross_entropy", nn.CrossEntropyLoss(), sequence, tokens),
+    case("{type: cross_entropy, weight: %s, label_smoothing: 0.2}" % WEIGHT,
+         nn.CrossEntropyLoss(weight=weight, label_smoothing=0.2), sequence, ignored),
+    case("mse", nn.MSELoss(), logits, values),
+    case("l1", nn.L1Loss(), logits, values),
+    case("smooth_l1", nn.SmoothL1Loss(), logits, values),
+    case("{type: smooth_l1, beta: 0.3}", nn.SmoothL1Loss(beta=0.3), logits, values),
+    case("{type: smooth_l1, beta: 0}", nn.SmoothL1Loss(beta=0), logits, values),
+    case("bce_with_logits", nn.BCEWithLogitsLoss(), 4 * logits, yes),
+    case("{type: bce_with_logits, pos_weight: 3}", nn.BCEWithLogitsLoss(pos_weight=double(3)), logits, yes),
+    case("{type: bce_with_logits, pos_weight: [1, 2, 3, 0.5, 0]}",
+         nn.BCEWithLogitsLoss(pos_weight=double(1, 2, 3, 0.5, 0)), logits, yes),
+    case("kl_div", nn.KLDivLoss(reduction="mean"), logs, shares),
+    case("{type: kl_div, reduction: batchmean}", nn.KLDivLoss(reduction="batchmean"), logs, shares),
+    case("{type: kl_div, reduction: batchmean, log_target: true}",
+         nn.KLDivLoss(reduction="batchmean", log_target=True), logs, other),
+]
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "losses.json"), "w") as f:
+    json.dump(cases, f, separators=(",", ":"))
+    f.write("\n")
