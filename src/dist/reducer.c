@@ -3,6 +3,7 @@
  * the order whatever theirs was; the last bucket is the caller's, on lane 0, at the same time. */
 #include "dist/reducer.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -38,7 +39,8 @@ struct reducer {
     size_t reduced; /* of them finished, also in vain */
     bool is_ending;
     status failure; /* the first of the thread's */
-    double communication;
+    int running;    /* buckets that are being reduced now */
+    double running_since, communication;
 };
 
 /* ---- the plan ---- */
@@ -89,6 +91,15 @@ static status average(const struct reducer *r, const struct bucket *b, int lane)
     return comm_all_reduce(comm_lane(r->comm, lane), g, b->end - b->begin, COMM_FLOAT32, COMM_SUM);
 }
 
+/* Around each average, with the mutex held. */
+static void begin(struct reducer *r, double now) {
+    if (r->running++ == 0) r->running_since = now;
+}
+
+static void end(struct reducer *r, double now) {
+    if (--r->running == 0) r->communication += now - r->running_since;
+}
+
 static void *communicate(void *argument) {
     struct reducer *r = argument;
     pthread_mutex_lock(&r->mutex);
@@ -97,15 +108,14 @@ static void *communicate(void *argument) {
         if (r->is_ending) break;
         size_t index = r->reduced;
         bool has_failed = r->failure != OK;
+        begin(r, clock_seconds());
         pthread_mutex_unlock(&r->mutex);
 
-        double start = clock_seconds();
         status failure = has_failed ? OK : average(r, &r->buckets[index], 1);
-        double seconds = clock_seconds() - start;
 
         pthread_mutex_lock(&r->mutex);
+        end(r, clock_seconds());
         r->failure = status_first(r->failure, failure);
-        r->communication += seconds;
         r->reduced++;
         pthread_cond_signal(&r->done);
     }
@@ -249,17 +259,30 @@ status reducer_finish(struct reducer *r) {
     if (missing) return r->has_thread ? status_first(missing, wait_for_thread(r)) : missing;
     if (comm_world_size(r->comm) == 1 || r->bucket_count == 0) return OK;
     double start = clock_seconds();
-    status failure = average(r, &r->buckets[r->bucket_count - 1], 0);
-    double own = clock_seconds() - start;
-    if (r->has_thread) failure = status_first(failure, wait_for_thread(r));
-    r->waited += clock_seconds() - start;
     pthread_mutex_lock(&r->mutex);
-    r->communication += own;
+    begin(r, start);
     pthread_mutex_unlock(&r->mutex);
+    status failure = average(r, &r->buckets[r->bucket_count - 1], 0);
+    double now = clock_seconds();
+    pthread_mutex_lock(&r->mutex);
+    end(r, now);
+    pthread_mutex_unlock(&r->mutex);
+    if (r->has_thread) {
+        failure = status_first(failure, wait_for_thread(r));
+        now = clock_seconds();
+    }
+    r->waited += now - start;
     return failure;
 }
 
 /* After reducer_finish the thread is idle, so nothing is written meanwhile. */
 struct reducer_times reducer_times(const struct reducer *r) {
     return (struct reducer_times){.communication = r->communication, .waited = r->waited};
+}
+
+/* The thread is woken a moment after the last bucket, so there may seem to be more waiting than communication. */
+double reducer_hidden(struct reducer_times before, struct reducer_times after) {
+    double communication = after.communication - before.communication, waited = after.waited - before.waited;
+    if (!(communication > 0)) return NAN;
+    return waited < communication ? 1 - waited / communication : 0;
 }

@@ -35,12 +35,15 @@ struct reducer_cut {
     size_t begin, share, end;
 };
 
-/* What communication cost since reducer_create, in seconds: 1 - waited / communication of it was hidden behind
- * backward. */
+/* What this rank's averaging cost since reducer_create, in seconds. Waiting for a slower rank counts in both. */
 struct reducer_times {
-    double communication; /* in all-reduces and their scaling, all buckets added */
-    double waited;        /* in reducer_finish */
+    double communication; /* at least one bucket was being reduced; two at once count once */
+    double waited;        /* from the end of backward, which is where reducer_finish begins, to its end */
 };
+
+/* The share of communication between [before] and [after] that was hidden behind backward: 1 - waited / communication,
+ * 0 with a single bucket. NAN when there was no communication. Pure. */
+double reducer_hidden(struct reducer_times before, struct reducer_times after);
 
 struct reducer;
 

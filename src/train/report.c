@@ -72,6 +72,7 @@ void report_epoch(struct report *report, const struct epoch_report *epoch, bool 
         text_printf(&line, " (%lld rows)", (long long)epoch->validation_rows);
     }
     text_printf(&line, "  lr %g  %.0f samples/s", epoch->lr, epoch->samples_per_second);
+    if (!isnan(epoch->comm_hidden)) text_printf(&line, "  comm hidden %.0f %%", 100 * epoch->comm_hidden);
     log_line(report->log, "%s", text_string(&line));
     text_free(&line);
 }

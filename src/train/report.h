@@ -27,6 +27,7 @@ struct epoch_report {
     double train_accuracy, validation_loss, validation_accuracy;
     int64_t validation_rows;
     double samples_per_second, lr;
+    double comm_hidden; /* reducer_hidden's share, on rank 0; NAN: nothing to show */
 };
 
 /* [fraction]: of the run that is done already (a resume). */

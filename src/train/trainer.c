@@ -440,12 +440,21 @@ static status log_epoch(struct trainer *t, const struct epoch_report *e) {
     }
     metrics_real(t->metrics, "lr", e->lr);
     metrics_real(t->metrics, "samples_per_second", e->samples_per_second);
+    if (!isnan(e->comm_hidden)) metrics_real(t->metrics, "comm_hidden", e->comm_hidden);
     return metrics_end(t->metrics);
 }
 
 static bool is_evaluation_due(const struct trainer *t, bool is_last) {
     int64_t every = t->config->train.evaluate_every;
     return t->validation && (is_last || (every > 0 && (t->state->counters.epoch + 1) % every == 0));
+}
+
+/* Of the epoch, or what of it this process did; NAN: there was none, or elastic determinism sums up after backward. */
+static double share_of_hidden_comm(struct trainer *t) {
+    if (!t->reducer) return NAN;
+    struct reducer_times before = t->averaging;
+    t->averaging = reducer_times(t->reducer);
+    return reducer_hidden(before, t->averaging);
 }
 
 /* Evaluates, reports and starts the counters of the next epoch. [is_whole]: all its batches were seen (a run by steps
@@ -458,7 +467,8 @@ static status finish_epoch(struct trainer *t, bool is_whole, bool is_last) {
                              .train_accuracy = c->epoch_correct / c->epoch_scored,
                              .has_validation = is_evaluation_due(t, is_last),
                              .samples_per_second = c->epoch_samples / (c->epoch_seconds > 0 ? c->epoch_seconds : 1e-9),
-                             .lr = current_lr(t)};
+                             .lr = current_lr(t),
+                             .comm_hidden = share_of_hidden_comm(t)};
     if (e.has_validation) {
         TRY(evaluate(t, &t->result));
         e.validation_rows = t->result.rows;

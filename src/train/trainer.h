@@ -59,6 +59,7 @@ struct trainer {
     float clip;                      /* factor of this step's gradients */
     double grad_norm;                /* NAN when it was not needed */
     double last_epoch_loss;          /* NAN: none */
+    struct reducer_times averaging;  /* at the start of the epoch, or of this process */
     struct evaluation_result result; /* of the newest evaluation; rows 0: none yet */
 };
 

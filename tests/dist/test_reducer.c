@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <time.h>
 
 #include "dist/buckets.h"
 #include "dist/reducer.h"
@@ -103,6 +104,9 @@ static void average_body(const struct dist_env *env, void *argument) {
     }
     struct reducer_times times = reducer_times(reducer);
     RANK_CHECK(world == 1 ? times.communication == 0 : times.communication > 0 && times.waited > 0);
+    double hidden = reducer_hidden((struct reducer_times){0}, times);
+    RANK_CHECK(world == 1 ? isnan(hidden) : hidden >= 0 && hidden < 1);
+    if (world > 1 && c->first_kib == 1024) RANK_CHECK(hidden == 0);
     reducer_destroy(reducer);
     free(gradients);
     rank_leave(&g);
@@ -119,6 +123,46 @@ static const struct reducer_case cases[] = {
 START_TEST(average_is_serial) {
     struct reducer_case c = cases[_i % CASES];
     ranks_run(1 + _i / CASES, average_body, &c);
+}
+END_TEST
+
+static void pause_for(double seconds) {
+    struct timespec time = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - floor(seconds)) * 1e9)};
+    nanosleep(&time, NULL);
+}
+
+/* Rank 0's first bucket waits for rank 1's while its backward goes on: that is hidden. */
+static void overlap_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct rank_group g = rank_join(env, 20);
+    static float gradients[64];
+    struct reducer_range ranges[] = {{"a", 0, 32}, {"b", 32, 32}};
+    struct reducer_config config = {.first_bucket_mb = 1e-6, .bucket_cap_mb = 1e-6};
+    struct reducer *reducer;
+    rank_must(reducer_create(&config, ranges, 2, gradients, g.comm, &reducer));
+    rank_must(comm_barrier(g.comm));
+    reducer_start(reducer);
+    if (env->rank == 1) pause_for(0.2);
+    reducer_ready(reducer, 1);
+    if (env->rank == 0) pause_for(0.4);
+    reducer_ready(reducer, 0);
+    rank_must(reducer_finish(reducer));
+    struct reducer_times times = reducer_times(reducer);
+    double hidden = reducer_hidden((struct reducer_times){0}, times);
+    RANK_CHECK(hidden >= 0 && hidden < 1);
+    if (env->rank == 0) RANK_CHECK(hidden > 0 && times.communication > times.waited + 0.05);
+    reducer_destroy(reducer);
+    rank_leave(&g);
+}
+
+START_TEST(overlap_is_measured) { ranks_run(2, overlap_body, NULL); }
+END_TEST
+
+START_TEST(hidden_share) {
+    struct reducer_times before = {1, 2}, idle = before, half = {3, 3}, late = {2, 3.01};
+    ck_assert(isnan(reducer_hidden(before, idle)));
+    ck_assert(reducer_hidden(before, half) == 0.5);
+    ck_assert(reducer_hidden(before, late) == 0);
 }
 END_TEST
 
@@ -186,6 +230,8 @@ int main(void) {
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, buckets_as_pytorch);
     tcase_add_loop_test(tests, average_is_serial, 0, 4 * CASES);
+    tcase_add_test(tests, overlap_is_measured);
+    tcase_add_test(tests, hidden_share);
     tcase_add_loop_test(tests, missing_gradient_is_named, 1, 3);
     tcase_add_test(tests, death_in_a_step);
     suite_add_tcase(suite, tests);

@@ -46,9 +46,22 @@ train: {epochs: 3}
         """Many small buckets, reduced while backward goes on, give the bits of one bucket on two ranks."""
         wide = self.CONFIG.replace("test: 97", "test: 0.2").replace("out: 32", "out: 700")
         self.write("test.yaml", wide)
-        self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/one")
+        err = self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/one")[1]
+        self.assertRegex(err, r"samples/s  comm hidden 0 %\n")  # nothing goes on beside the only bucket
+        self.assertEqual([e["comm_hidden"] for e in self.events("epoch", "runs/one")], [0, 0, 0])
         self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/many", "dist.first_bucket_mb=0.001", "dist.bucket_cap_mb=0.001")
         self.assertEqual(self.losses("runs/one"), self.losses("runs/many"))
+        for e in self.events("epoch", "runs/many"):
+            self.assertTrue(0 <= e["comm_hidden"] < 1, e)
+
+    def test_nothing_to_hide(self):
+        """One process has no communication; elastic determinism has none beside backward."""
+        self.write("test.yaml", self.CONFIG.replace("test: 97", "test: 0.2"))
+        for run, *arguments in (("runs/alone",), ("runs/elastic", "--nproc", 2, "determinism={mode: elastic, shards: 4}")):
+            err = self.run_program("test.yaml", "train.epochs=1", "--run-dir", run, *arguments)[1]
+            self.assertIn("samples/s", err)
+            self.assertNotIn("comm hidden", err)
+            self.assertNotIn("comm_hidden", self.events("epoch", run)[0])
 
     def test_accumulation(self):
         """4 micro-batches of 6 are one batch of 24 (mean of equal means)."""
