@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "train/recovery.h"
+#include "train/save.h"
 
 /* What one optimizer update saw; after share_sums the same on all ranks. */
 struct update {
@@ -180,8 +181,9 @@ static status forward_backward_shards(struct trainer *t, struct update *update) 
     return OK;
 }
 
-static bool are_finite(const struct trainer *t, const struct params *params) {
-    return device_ops(t->device)->is_finite(t->device, params->values, params->total);
+static bool are_buffers_finite(const struct trainer *t) {
+    const struct params *buffers = &t->model->buffers;
+    return device_ops(t->device)->is_finite(t->device, buffers->values, buffers->total);
 }
 
 static bool is_state_check_due(const struct trainer *t) {
@@ -202,7 +204,7 @@ static status share_sums(struct trainer *t, struct update *update) {
     counts[1] = t->stop && *t->stop ? 1 : 0;
     counts[2] = isfinite(update->sums.loss) ? 0 : 1;
     counts[3] = update->bad_gradients;
-    counts[4] = are_finite(t, &t->model->buffers) ? 0 : 1;
+    counts[4] = are_buffers_finite(t) ? 0 : 1;
     if (checks_state) agreement_put(agreement_hash(t->state, false), hash);
     if (t->elastic)
         TRY(elastic_share(t->elastic, &update->sums, counts, count));
@@ -493,95 +495,6 @@ static status finish_epoch(struct trainer *t, bool is_whole, bool is_last) {
     return OK;
 }
 
-/* A failed save does not end the run: the checkpoints before it stay, and the next save tries again. Rank 0. */
-static status note_failed_save(struct trainer *t, status failure) {
-    if (!failure) return OK;
-    if (status_code(failure) != STATUS_IO) return failure;
-    t->save_failed = true;
-    log_warning(t->log, "a checkpoint could not be saved, the run goes on: %s", status_message(failure));
-    metrics_begin(t->metrics, "checkpoint_failed");
-    metrics_text(t->metrics, "error", status_message(failure));
-    status_free(failure);
-    return metrics_end(t->metrics);
-}
-
-/* Rank 0 copies the state and goes on; a thread writes it. The name says whether the state stands between epochs. */
-static status write_state(struct trainer *t) {
-    struct counters *c = &t->state->counters;
-    TRY(note_failed_save(t, saver_wait(t->saver)));
-    char name[64], path[4096];
-    if (c->batch == 0)
-        snprintf(name, sizeof name, "epoch-%04lld", (long long)c->epoch);
-    else
-        snprintf(name, sizeof name, "step-%08lld", (long long)c->step);
-    snprintf(path, sizeof path, "%s/%s.h5", t->checkpoint_folder, name);
-    metrics_begin(t->metrics, "checkpoint");
-    metrics_text(t->metrics, "path", path);
-    metrics_int(t->metrics, "step", c->step);
-    TRY(metrics_end(t->metrics));
-    TRY(metrics_sync(t->metrics, &c->metrics_bytes));
-    t->save_failed = false;
-    saver_mark(t->saver, c->step);
-    return note_failed_save(t, saver_save(t->saver, name, t->state->entries, t->state->entry_count));
-}
-
-/* All ranks. */
-static status save(struct trainer *t) {
-    TRY(zero_gather(t->zero, t->state, t->comm));
-    status s = t->saver ? write_state(t) : OK;
-    zero_release(t->zero, t->state);
-    return s;
-}
-
-/* The name of a range that is not finite; NULL: all are. */
-static const char *bad_range(const struct trainer *t, const struct params *params) {
-    if (are_finite(t, params)) return NULL;
-    for (size_t i = 0; i < params->count; i++)
-        if (!device_ops(t->device)->is_finite(t->device, params_value(params, i), params->items[i].count))
-            return params->items[i].name;
-    return "(padding)";
-}
-
-/* Saves what is worth it: parameters that are not finite never are; then the run may go on from an older state
- * (*has_moved). All ranks. */
-static status save_if_good(struct trainer *t, bool *has_moved) {
-    const struct counters *c = &t->state->counters;
-    *has_moved = false;
-    if (t->saved_step == trainer_moves(c)) return OK;
-    pulse_phase(t->pulse, PULSE_SAVING);
-    TRY(trainer_share_buffers(t)); /* rank 0's are saved */
-    TRY(agreement_check(t->state, true, t->comm));
-    const char *bad = bad_range(t, &t->model->params);
-    if (!bad) bad = bad_range(t, &t->model->buffers);
-    if (bad) {
-        *has_moved = true;
-        return recovery_of_parameter(t, bad, t->last_group);
-    }
-    TRY(save(t));
-    t->saved_step = trainer_moves(c);
-    guard_forget(t->guard, (struct guard_place){c->epoch, c->batch});
-    return OK;
-}
-
-static bool is_save_due(const struct trainer *t, bool is_epoch_end, bool is_applied) {
-    const struct save_every *every = &t->config->checkpoint.save_every;
-    const struct counters *c = &t->state->counters;
-    if (is_applied && every->steps != SCHEMA_NO_INT && c->step % every->steps == 0) return true;
-    return is_epoch_end && every->epochs != SCHEMA_NO_INT && c->epoch % every->epochs == 0;
-}
-
-/* The last state must be on disk before the run may say that it is done. All ranks. */
-static status save_last(struct trainer *t, bool *has_moved) {
-    TRY(save_if_good(t, has_moved));
-    if (*has_moved) return OK;
-    if (t->saver) TRY(saver_wait(t->saver));
-    uint8_t has_failed = t->saver && t->save_failed;
-    if (t->zero) TRY(comm_broadcast(t->comm, &has_failed, 1, COMM_UINT8, 0));
-    if (!has_failed) return OK;
-    TRY(save(t)); /* the background save failed earlier and was reported: once more, and now it counts */
-    return t->saver ? saver_wait(t->saver) : OK;
-}
-
 static status stop_on_request(struct trainer *t) {
     bool has_moved;
     TRY(save_last(t, &has_moved));
@@ -601,7 +514,7 @@ static status advance(struct trainer *t, bool *is_done) {
     bool is_last = t->config->train.epochs != SCHEMA_NO_INT ? is_epoch_end && c->epoch + 1 == t->config->train.epochs
                                                             : c->step == t->config->train.steps;
     if (is_epoch_end || is_last) TRY(finish_epoch(t, is_epoch_end, is_last));
-    if (is_save_due(t, is_epoch_end, c->step > step)) TRY(save_if_good(t, &has_moved));
+    if (save_is_due(t, is_epoch_end, c->step > step)) TRY(save_if_good(t, &has_moved));
     if (is_last && !has_moved) {
         TRY(save_last(t, &has_moved));
         *is_done = !has_moved;
@@ -609,15 +522,6 @@ static status advance(struct trainer *t, bool *is_done) {
     if (*is_done) return OK;
     if (must_stop) return stop_on_request(t);
     return is_epoch_end && !has_moved ? loader_seek(t->loader, c->epoch, 0) : OK;
-}
-
-/* A roll-back needs something to go back to. */
-static status save_first(struct trainer *t) {
-    bool has_moved;
-    bool is_own = t->state->counters.metrics_bytes > 0; /* resumed from this folder */
-    if (t->config->train.on_nonfinite.policy != NONFINITE_ROLLBACK || is_own) return OK;
-    t->saved_step = -1;
-    return save_if_good(t, &has_moved);
 }
 
 static status run_all(struct trainer *t) {
