@@ -6,7 +6,8 @@
 #include <jansson.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "base/bits.h"
 
 static inline json_t *vectors_load(const char *name) {
     char path[1024];
@@ -19,16 +20,7 @@ static inline json_t *vectors_load(const char *name) {
 
 /* "3e592248" -> the float with these bits */
 static inline float vectors_float(const json_t *hex) {
-    uint32_t bits = (uint32_t)strtoul(json_string_value(hex), NULL, 16);
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline uint32_t float_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
+    return bits_to_float((uint32_t)strtoul(json_string_value(hex), NULL, 16));
 }
 
 /* values (json_array_size(hex)) have exactly these bits */
@@ -36,7 +28,7 @@ static inline void vectors_equal(const json_t *hex, const float *values, const c
     ck_assert_msg(json_array_size(hex) > 0, "%s: no values in the vector", what);
     for (size_t i = 0; i < json_array_size(hex); i++) {
         float expected = vectors_float(json_array_get(hex, i));
-        ck_assert_msg(float_bits(expected) == float_bits(values[i]), "%s[%zu]: expected %a, got %a", what, i,
+        ck_assert_msg(bits_of_float(expected) == bits_of_float(values[i]), "%s[%zu]: expected %a, got %a", what, i,
                       (double)expected, (double)values[i]);
     }
 }

@@ -4,7 +4,8 @@
 #include "base/rng.h"
 
 #include <math.h>
-#include <string.h>
+
+#include "base/bits.h"
 
 void rng_seed(struct rng *rng, uint64_t seed) {
     rng->state[0] = (uint32_t)seed;
@@ -56,12 +57,8 @@ void rng_uniform(struct rng *rng, float *values, size_t count, double from, doub
 /* Cephes' logf for x > 0, rounded as PyTorch's AVX2 build rounds it. */
 static float block_log(float x) {
     if (x < 1.17549435e-38f) x = 1.17549435e-38f;
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    float e = (float)((int)(bits >> 23) - 126);
-    bits = (bits & 0x007fffffu) | 0x3f000000u;
-    float m;
-    memcpy(&m, &bits, sizeof m);
+    uint32_t bits = bits_of_float(x);
+    float e = (float)((int)(bits >> 23) - 126), m = bits_to_float((bits & 0x007fffffu) | 0x3f000000u);
     if (m < 0.707106781186547524f) {
         e -= 1;
         m = (m - 1) + m;

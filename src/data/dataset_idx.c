@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/io.h"
 #include "data/gzip.h"
 #include "data/internal.h"
@@ -28,19 +29,8 @@ static uint32_t word_at(const uint8_t *b) {
 
 static double of_int32(const uint8_t *b) { return (double)(int32_t)word_at(b); }
 
-static double of_float(const uint8_t *b) {
-    uint32_t bits = word_at(b);
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return (double)value;
-}
-
-static double of_double(const uint8_t *b) {
-    uint64_t bits = (uint64_t)word_at(b) << 32 | word_at(b + 4);
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
+static double of_float(const uint8_t *b) { return (double)bits_to_float(word_at(b)); }
+static double of_double(const uint8_t *b) { return bits_to_double((uint64_t)word_at(b) << 32 | word_at(b + 4)); }
 
 static const struct idx_type types[] = {
     {0x08, 1, true, of_uint8},  {0x09, 1, true, of_int8},  {0x0b, 2, true, of_int16},

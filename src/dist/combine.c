@@ -6,42 +6,22 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/bits.h"
+
 #define BLOCK 1024 /* elements */
 
 /* ---- 16-bit floats ---- */
 
-static inline float from_bits(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline uint32_t to_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static inline float from_bfloat16(uint16_t half) { return from_bits((uint32_t)half << 16); }
-
 static inline uint16_t to_bfloat16(float value) {
-    uint32_t bits = to_bits(value);
+    uint32_t bits = bits_of_float(value);
     uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16) | 0x40 : rounded); /* a NaN stays one */
 }
 
-/* Exponent and fraction are moved into place and the difference of the biases (112) is multiplied away, which also
- * normalises subnormal numbers. */
-static inline float from_float16(uint16_t half) {
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = (uint32_t)(half & 0x7fff) << 13;
-    uint32_t bits = to_bits(from_bits(rest) * 0x1p112f);
-    return from_bits(sign | (rest >= 0x0f800000 ? rest | 0x7f800000 : bits)); /* infinite or NaN */
-}
-
 static inline uint16_t to_float16(float value) {
-    uint32_t bits = to_bits(value), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;
+    uint32_t bits = bits_of_float(value), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;
     /* below 2^-14: adding 0.5 lets the processor round at 2^-24; else rounded by hand, with the bias taken off */
-    uint32_t small = to_bits(from_bits(rest) + 0.5f) - 0x3f000000;
+    uint32_t small = bits_of_float(bits_to_float(rest) + 0.5f) - 0x3f000000;
     uint32_t normal = (rest + 0xfff + ((rest >> 13) & 1) - 0x38000000) >> 13;
     uint32_t half = rest < 0x38800000 ? small : normal;
     half = rest >= 0x477ff000 ? 0x7c00 : half; /* 65520 and more */
@@ -51,9 +31,9 @@ static inline uint16_t to_float16(float value) {
 
 void combine_widen(float *out, const uint16_t *in, size_t count, enum comm_type type) {
     if (type == COMM_BFLOAT16)
-        for (size_t i = 0; i < count; i++) out[i] = from_bfloat16(in[i]);
+        for (size_t i = 0; i < count; i++) out[i] = bits_from_bfloat16(in[i]);
     else
-        for (size_t i = 0; i < count; i++) out[i] = from_float16(in[i]);
+        for (size_t i = 0; i < count; i++) out[i] = bits_from_float16(in[i]);
 }
 
 void combine_narrow(uint16_t *out, const float *in, size_t count, enum comm_type type) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/buffer.h"
 #include "base/io.h"
 
@@ -20,28 +21,14 @@ static void from_f64(const unsigned char *from, float *to, size_t count) {
     }
 }
 
-static void from_bf16(const unsigned char *from, float *to, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits = (uint32_t)from[2 * i] << 16 | (uint32_t)from[2 * i + 1] << 24;
-        memcpy(&to[i], &bits, sizeof bits);
-    }
-}
+static uint16_t half_at(const unsigned char *bytes) { return (uint16_t)(bytes[0] | bytes[1] << 8); }
 
-/* IEEE half: 5 bits of exponent, 10 of fraction */
-static float half(uint32_t h) {
-    uint32_t sign = (h & 0x8000u) << 16, exponent = h >> 10 & 31, fraction = h & 0x3ffu, bits;
-    float value;
-    if (exponent == 0) {
-        value = (float)fraction * 0x1p-24f;
-        return sign ? -value : value;
-    }
-    bits = sign | (exponent == 31 ? 255u : exponent + 112) << 23 | fraction << 13;
-    memcpy(&value, &bits, sizeof bits);
-    return value;
+static void from_bf16(const unsigned char *from, float *to, size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] = bits_from_bfloat16(half_at(from + 2 * i));
 }
 
 static void from_f16(const unsigned char *from, float *to, size_t count) {
-    for (size_t i = 0; i < count; i++) to[i] = half((uint32_t)from[2 * i] | (uint32_t)from[2 * i + 1] << 8);
+    for (size_t i = 0; i < count; i++) to[i] = bits_from_float16(half_at(from + 2 * i));
 }
 
 static const struct safetensors_dtype dtypes[] = {

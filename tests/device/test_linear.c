@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "base/rng.h"
 #include "check_main.h"
 #include "device/internal.h"
@@ -54,10 +55,8 @@ static void check(float value, float start, const float *a, size_t a_step, const
 /* To the nearest bfloat16, ties to even. */
 static void round_bf16(float *x, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
-        memcpy(&x[i], &bits, sizeof bits);
+        uint32_t bits = bits_of_float(x[i]);
+        x[i] = bits_to_float((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u);
     }
 }
 

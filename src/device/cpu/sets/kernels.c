@@ -4,8 +4,8 @@
 #include "device/cpu/sets/set.h"
 
 #include <math.h>
-#include <string.h>
 
+#include "base/bits.h"
 #include "base/philox.h"
 
 /* Four rows at a time, added in order, so that the sum is read and written less often. */
@@ -56,11 +56,7 @@ static float norm(const float *x, size_t count) {
 /* an exponent of all ones is an infinity or a NaN */
 static bool is_finite(const float *x, size_t count) {
     uint32_t bad = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        bad |= (bits & 0x7f800000u) == 0x7f800000u;
-    }
+    for (size_t i = 0; i < count; i++) bad |= (bits_of_float(x[i]) & 0x7f800000u) == 0x7f800000u;
     return bad == 0;
 }
 

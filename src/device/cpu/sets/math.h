@@ -5,23 +5,12 @@
 
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
 
-static inline float math_of_bits(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline uint32_t math_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
+#include "base/bits.h"
 
 /* |x| with the sign of [sign] */
 static inline float math_with_sign(float x, float sign) {
-    return math_of_bits((math_bits(x) & 0x7fffffffu) | (math_bits(sign) & 0x80000000u));
+    return bits_to_float((bits_of_float(x) & 0x7fffffffu) | (bits_of_float(sign) & 0x80000000u));
 }
 
 /* e^x = 2^n e^r with |r| <= ln(2) / 2. n comes from the bits of x / ln(2) + 1.5 * 2^23; 2^n is applied in two halves,
@@ -37,8 +26,8 @@ static inline float math_exp(float x) {
     p = fmaf(p, r, 4.99999851e-1f);
     p = fmaf(p, r, 1);
     p = fmaf(p, r, 1);
-    int32_t power = (int32_t)(math_bits(shifted) - 0x4b400000u), half = power >> 1;
-    return p * math_of_bits((uint32_t)(half + 127) << 23) * math_of_bits((uint32_t)(power - half + 127) << 23);
+    int32_t power = (int32_t)(bits_of_float(shifted) - 0x4b400000u), half = power >> 1;
+    return p * bits_to_float((uint32_t)(half + 127) << 23) * bits_to_float((uint32_t)(power - half + 127) << 23);
 }
 
 /* Cephes' tanhf: a polynomial below 0.625, 1 - 2 / (e^2x + 1) above */
