@@ -15,6 +15,8 @@
 #define MOST_SIZES 32
 #define LARGEST ((size_t)1 << 30)
 #define DEFAULT_SIZES "1K,4K,16K,64K,256K,1M,4M,16M,64M"
+#define SHOWN_SECONDS 0.1  /* between two progress lines on a terminal */
+#define LINES_SECONDS 10.0 /* between two lines where there is none: many processes need minutes */
 
 struct sizes {
     size_t bytes[MOST_SIZES];
@@ -51,10 +53,22 @@ static const char *sizes_of(const struct command_line *line) { return line->size
 
 /* ---- what is said ---- */
 
-static void say_progress(void *context, const char *part, size_t done, size_t total) {
+struct progress {
+    struct log *log;
+    double said; /* clock_seconds() */
+};
+
+static void say_progress(void *context, const char *part, size_t done, size_t total, size_t checks) {
+    struct progress *progress = context;
+    double now = clock_seconds(), pause = log_has_progress(progress->log) ? SHOWN_SECONDS : LINES_SECONDS;
     char text[100];
-    snprintf(text, sizeof text, "checking %zu/%zu: %s", done + 1, total, part);
-    log_progress(context, text);
+    if (now < progress->said + pause) return;
+    progress->said = now;
+    snprintf(text, sizeof text, "checking %zu/%zu: %s, %zu calls so far", done + 1, total, part, checks);
+    if (log_has_progress(progress->log))
+        log_progress(progress->log, text);
+    else
+        log_line(progress->log, "%s", text);
 }
 
 static void print_bytes(size_t bytes) {
@@ -77,12 +91,14 @@ static void print_row(enum comm_measure measure, size_t bytes, double seconds, i
 
 static status check(struct comm *comm, struct log *log) {
     double start = clock_seconds();
-    size_t checks;
-    TRY(comm_check(comm, log ? say_progress : NULL, log, &checks));
-    log_progress(log, NULL);
+    struct progress progress = {.log = log, .said = start};
     int world = comm_world_size(comm);
+    size_t checks;
+    if (comm_rank(comm) == 0) printf("%d process%s, %s\n", world, world == 1 ? "" : "es", comm_describe(comm));
+    fflush(stdout);
+    TRY(comm_check(comm, log ? say_progress : NULL, &progress, &checks));
+    log_progress(log, NULL);
     if (comm_rank(comm) != 0) return OK;
-    printf("%d process%s, %s\n", world, world == 1 ? "" : "es", comm_describe(comm));
     printf("%zu calls of every collective, type and operation: all right, %.2f s\n", checks, clock_seconds() - start);
     fflush(stdout);
     return OK;

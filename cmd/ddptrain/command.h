@@ -27,6 +27,7 @@ struct command_line {
     const char *prompt;                            /* generate */
     int characters, top_k, seed;
     double grace, temperature;
+    bool saves; /* the verb trains: it saves before it stops */
     bool is_fresh, is_quiet, has_no_progress, is_standalone;
     int max_restarts;
     volatile sig_atomic_t *stop_fd;    /* store_options' */

@@ -22,7 +22,7 @@ static const struct {
 };
 
 /* A signal handler can reach nothing else. */
-static volatile sig_atomic_t stop_requested, can_save, is_rank, stop_fd = -1;
+static volatile sig_atomic_t stop_requested, can_save, is_rank, saves_nothing, stop_fd = -1;
 
 /* While there is something to save, the loop sees the request after its step. Before that, and in verbs that save
  * nothing, the process ends here, or the store ends it after it has told the other ranks: it may be waiting for them,
@@ -30,13 +30,16 @@ static volatile sig_atomic_t stop_requested, can_save, is_rank, stop_fd = -1;
  */
 __attribute__((no_sanitize("address"))) static void request_stop(int signal_number) {
     static const char sentence[] = "ddptrain: stopped on request before training began; nothing was to be saved\n";
+    static const char no_training[] = "ddptrain: stopped on request\n";
     (void)signal_number;
     stop_requested = 1;
     if (can_save) return;
     uint64_t one = 1;
     int fd = stop_fd;
     if (fd >= 0 && write(fd, &one, sizeof one) == sizeof one) return; /* the other ranks shall know why */
-    ssize_t written = is_rank ? 0 : write(STDERR_FILENO, sentence, sizeof sentence - 1);
+    ssize_t written = 0;
+    if (!is_rank && saves_nothing) written = write(STDERR_FILENO, no_training, sizeof no_training - 1);
+    if (!is_rank && !saves_nothing) written = write(STDERR_FILENO, sentence, sizeof sentence - 1);
     (void)written;
     _exit(STATUS_STOPPED);
 }
@@ -88,14 +91,29 @@ static int print_usage(void) {
     return 0;
 }
 
-/* Options with a value: "--name VALUE" or "--name=VALUE". */
+/* Options with a value: "--name VALUE" or "--name=VALUE", once, under whichever of its names. */
 struct option {
     const char *name;
     const char **text;
     int *number;
     double *real;
     bool *flag;
+    bool is_given;
 };
+
+static bool is_same(const struct option *a, const struct option *b) {
+    return a->text == b->text && a->number == b->number && a->real == b->real;
+}
+
+/* Two values for one thing are a slip that would silently go one way; a flag may be repeated. */
+static status check_given(const struct option *option, const struct option *options, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (options[i].is_given && is_same(option, &options[i]))
+            return option == &options[i] ? status_new(STATUS_USAGE, "%s is given twice", option->name)
+                                         : status_new(STATUS_USAGE, "%s and %s are the same option; give it once",
+                                                      options[i].name, option->name);
+    return OK;
+}
 
 static status parse_value(const struct option *option, const char *value) {
     char *end;
@@ -125,7 +143,7 @@ static status unknown_option(const char *word, const struct option *options, siz
                       nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
-static status parse_option(char **argv, int argc, int *at, const struct option *options, size_t count) {
+static status parse_option(char **argv, int argc, int *at, struct option *options, size_t count) {
     const char *word = argv[*at], *equals = strchr(word, '=');
     size_t length = equals ? (size_t)(equals - word) : strlen(word);
     for (size_t i = 0; i < count; i++) {
@@ -135,6 +153,8 @@ static status parse_option(char **argv, int argc, int *at, const struct option *
             *options[i].flag = true;
             return OK;
         }
+        TRY(check_given(&options[i], options, count));
+        options[i].is_given = true;
         if (equals) return parse_value(&options[i], equals + 1);
         if (*at + 1 >= argc) return status_new(STATUS_USAGE, "%s needs a value", word);
         return parse_value(&options[i], argv[++*at]);
@@ -143,7 +163,7 @@ static status parse_option(char **argv, int argc, int *at, const struct option *
 }
 
 static status parse(int argc, char **argv, int first, struct command_line *line) {
-    const struct option options[] = {
+    struct option options[] = {
         {.name = "--nproc", .text = &line->nproc},
         {.name = "--nproc_per_node", .text = &line->nproc}, /* torchrun's spellings */
         {.name = "--nproc-per-node", .text = &line->nproc},
@@ -213,6 +233,8 @@ static status check_verb(const char *word) {
 static status run(int argc, char **argv, struct command_line *line) {
     int first;
     verb *run_verb = find_verb(argc > 1 ? argv[1] : NULL, &first);
+    line->saves = run_verb == verb_train;
+    saves_nothing = !line->saves;
     TRY(check_verb(argc > 1 ? argv[1] : NULL));
     TRY(parse(argc, argv, first, line));
     if (!line->config && run_verb != verb_comm)

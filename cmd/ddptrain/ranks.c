@@ -29,7 +29,8 @@ static status start_ranks(const struct command_line *line, int nproc, struct log
                                    .master_addr = line->master_addr,
                                    .master_port = line->master_port,
                                    .grace = line->grace,
-                                   .max_restarts = line->max_restarts};
+                                   .max_restarts = line->max_restarts,
+                                   .saves = line->saves};
     if (line->nnodes > 1 && (!line->master_addr || !line->master_port))
         return status_new(STATUS_USAGE, "--nnodes %d needs --master-addr and --master-port: where rank 0 listens",
                           line->nnodes);

@@ -29,7 +29,15 @@ struct check {
     char *a, *b;   /* (MOST) elements of 8 bytes each */
     size_t *sizes; /* (world) */
     size_t checks;
+    comm_check_told *told; /* NULL: nobody asks */
+    void *context;
+    const char *part;
+    size_t done, total; /* parts */
 };
+
+static void tell(const struct check *c) {
+    if (c->told) c->told(c->context, c->part, c->done, c->total, c->checks);
+}
 
 /* ---- values ---- */
 
@@ -313,6 +321,7 @@ static status check_reductions(struct check *c) {
     for (int type = 0; type < COMM_TYPES; type++)
         for (int op = 0; op < COMM_OPS; op++)
             for (size_t i = (size_t)(type + op) % 3; i < COUNTS; i += 3) {
+                tell(c);
                 struct what w = {.count = counts[i], .type = (enum comm_type)type, .op = (enum comm_op)op};
                 TRY(check_all_reduce(c, w));
                 TRY(check_reduce(c, w));
@@ -324,6 +333,7 @@ static status check_reductions(struct check *c) {
 static status check_moves(struct check *c) {
     for (int type = 0; type < COMM_TYPES; type++)
         for (size_t i = (size_t)type % 3; i < COUNTS; i += 3) {
+            tell(c);
             struct what w = {.count = counts[i], .type = (enum comm_type)type, .op = COMM_OPS};
             TRY(check_broadcast(c, w));
             TRY(check_all_gather(c, w));
@@ -337,6 +347,7 @@ static status check_moves(struct check *c) {
 
 static status check_all_bytes(struct check *c) {
     for (size_t i = 0; i < COUNTS; i++) {
+        tell(c);
         struct what w = {.count = counts[i], .type = COMM_UINT8, .op = COMM_OPS};
         TRY(check_bytes(c, w, -1));
         TRY(check_bytes(c, w, (int)(counts[i] % (size_t)c->world)));
@@ -384,13 +395,20 @@ static const struct part {
 #define PARTS (sizeof parts / sizeof *parts)
 
 static status check_parts(struct comm *comm, comm_check_told *told, void *context, size_t *checks) {
-    struct check c = {.comm = comm, .rank = comm_rank(comm), .world = comm_world_size(comm)};
+    struct check c = {.comm = comm,
+                      .rank = comm_rank(comm),
+                      .world = comm_world_size(comm),
+                      .told = told,
+                      .context = context,
+                      .total = PARTS + 1};
     c.a = malloc((size_t)MOST * 8);
     c.b = malloc((size_t)MOST * 8);
     c.sizes = malloc((size_t)c.world * sizeof *c.sizes);
     status failure = c.a && c.b && c.sizes ? OK : status_new(STATUS_IO, "no memory to check the collectives");
     for (size_t i = 0; i < PARTS && !failure; i++) {
-        if (told) told(context, parts[i].name, i, PARTS + 1);
+        c.part = parts[i].name;
+        c.done = i;
+        tell(&c);
         failure = parts[i].run(&c);
     }
     free(c.a);
@@ -440,6 +458,6 @@ static status check_split(struct comm *comm, size_t *checks) {
 status comm_check(struct comm *comm, comm_check_told *told, void *context, size_t *checks) {
     *checks = 0;
     TRY(check_parts(comm, told, context, checks));
-    if (told) told(context, "groups", PARTS, PARTS + 1);
+    if (told) told(context, "groups", PARTS, PARTS + 1, *checks);
     return check_split(comm, checks);
 }

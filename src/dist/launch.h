@@ -18,6 +18,7 @@ struct launch_config {
     int master_port;         /* with nnodes > 1: port of rank 0 */
     double grace;            /* seconds a rank has between a request to stop and SIGKILL; 0: 30 */
     int max_restarts;        /* how often in a row all ranks are started again without progress; 0: never */
+    bool saves;              /* ranks that are asked to stop save first: what is said to the user */
 };
 
 /* Starts config->nproc ranks, each /proc/self/exe with [argv] and the variables that dist_env_detect reads, and waits

@@ -105,19 +105,20 @@ static status result_of_ladder(const struct launched_rank *ranks, int count,
                                const struct launch_circumstances *around) {
     const struct launched_rank *killed = first_killed_by_us(ranks, count);
     if (killed && around->stop == STOP_AT_ONCE)
-        return status_new(STATUS_PEER, "ended at once by a second signal: what was done since the last checkpoint is "
-                                       "lost");
+        return status_new(STATUS_PEER, "ended at once by a second signal%s",
+                          around->saves ? ": what was done since the last checkpoint is lost" : "");
     if (killed && WTERMSIG(killed->wait_status) == SIGTERM) /* it had not yet begun to listen */
-        return status_new(STATUS_STOPPED, "stopped on request before training began; nothing was to be saved");
+        return status_new(STATUS_STOPPED, "stopped on request%s",
+                          around->saves ? " before training began; nothing was to be saved" : "");
     if (killed)
         return status_new(STATUS_PEER, "rank %d (host %s, pid %ld) did not stop within %g s and was killed",
                           killed->rank, around->host, (long)killed->pid, around->grace);
     for (int i = 0; i < count; i++)
         if (code_of(&ranks[i]) == STATUS_STOPPED)
             return status_new(STATUS_STOPPED, "%s",
-                              ranks[i].has_report && *ranks[i].sentence
-                                  ? ranks[i].sentence
-                                  : "stopped on request; run the same command again to go on");
+                              ranks[i].has_report && *ranks[i].sentence ? ranks[i].sentence
+                              : around->saves ? "stopped on request; run the same command again to go on"
+                                              : "stopped on request");
     return OK;
 }
 

@@ -84,6 +84,7 @@ struct launch_circumstances {
     struct launch_news news;
     enum launch_stop stop;
     double grace;
+    bool saves; /* launch_config's */
 };
 status launch_result(const struct launched_rank *ranks, int count, const struct launch_circumstances *around);
 /* Whether a rank failed: neither 0 nor STATUS_STOPPED; and whether it merely lost a peer. */

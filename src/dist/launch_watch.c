@@ -213,8 +213,11 @@ static void on_request(struct agent *a, int number) {
     if (a->start->stop == STOP_NONE) {
         a->start->stop = STOP_ASKED;
         a->asked_at = now;
-        log_line(a->start->log, "stopping after this step (SIG%s); %s", sigabbrev_np(number),
-                 number == SIGINT ? "press Ctrl-C again to end at once" : "waiting for the ranks to save");
+        bool saves = a->start->job->config->saves;
+        log_line(a->start->log, "stopping%s (SIG%s)%s", saves ? " after this step" : "", sigabbrev_np(number),
+                 number == SIGINT ? "; press Ctrl-C again to end at once"
+                 : saves          ? "; waiting for the ranks to save"
+                                  : "");
         begin_stopping(a, a->start->grace);
         return;
     }
@@ -282,8 +285,12 @@ static status result_of(struct agent *a) {
             return status_new(STATUS_PEER, "rank %d (host %s, pid %ld) cannot be ended: it hangs in the kernel",
                               a->ranks[i].rank, host, (long)a->ranks[i].pid);
     a->memory.has_oom = a->oom_before >= 0 && launch_oom_kills() > a->oom_before;
-    struct launch_circumstances around = {
-        .host = host, .memory = a->memory, .news = a->news, .stop = a->start->stop, .grace = a->start->grace};
+    struct launch_circumstances around = {.host = host,
+                                          .memory = a->memory,
+                                          .news = a->news,
+                                          .stop = a->start->stop,
+                                          .grace = a->start->grace,
+                                          .saves = a->start->job->config->saves};
     return launch_result(a->ranks, a->count, &around);
 }
 

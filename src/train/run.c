@@ -199,14 +199,15 @@ static status load(struct run *run, struct checkpoint *checkpoint, const char *p
     return OK;
 }
 
-/* The newest checkpoint of the run folder, else the file that the config names, else none. Rank 0. */
+/* The newest checkpoint of the run folder, else the file that the config names, else none. What a job that was started
+ * again finds there is its own, which `never` does not mean. Rank 0. */
 static status find_and_load(struct run *run) {
     const char *resume = run->config->checkpoint.resume;
     struct checkpoint *checkpoint = NULL;
     char *path = NULL;
     TRY(checkpoint_open_newest(run_folder_checkpoints(run->folder), run->log, &checkpoint, &path));
     status s = OK;
-    if (checkpoint && strcmp(resume, "never") == 0) {
+    if (checkpoint && strcmp(resume, "never") == 0 && !run->env->has_begun) {
         s = status_new(
             STATUS_USAGE,
             "%s has checkpoints and checkpoint.resume is never; use --fresh (the old folder is kept) or another "

@@ -230,6 +230,7 @@ void state_sha256(const struct state *state, char hex[DIGEST_HEX_SIZE]) {
     add_params(&digest, params, params->values);
     add_params(&digest, &state->model->buffers, state->model->buffers.values);
     for (size_t i = 0; i < state->optimizer->buffer_count; i++) add_params(&digest, params, state->optimizer_whole[i]);
+    if (state->ema) add_params(&digest, params, state->ema->values);
     digest_add(&digest, counts, sizeof counts);
     digest_finish(&digest, hash);
     digest_hex(hash, hex);

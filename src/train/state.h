@@ -62,7 +62,8 @@ status state_load(struct state *state, struct checkpoint *checkpoint, const char
  * every name and shape that differs is a line of the STATUS_DATA failure. */
 status state_init_from(struct state *state, const char *path);
 
-/* SHA-256 (hex) of parameters, buffers, optimizer state and the counters epoch, batch, step and samples. */
+/* SHA-256 (hex) of parameters, buffers, optimizer state, the moving average of the weights and the counters epoch,
+ * batch, step and samples. */
 void state_sha256(const struct state *state, char hex[DIGEST_HEX_SIZE]);
 
 #endif

@@ -428,7 +428,7 @@ static struct launched_rank ended(int rank, int order, int wait_status, int repo
     return r;
 }
 
-static const struct launch_circumstances calm = {.host = "h", .grace = 30};
+static const struct launch_circumstances calm = {.host = "h", .grace = 30, .saves = true};
 
 START_TEST(out_of_memory_needs_evidence) {
     struct launched_rank ranks[] = {ended(0, 2, STATUS_PEER << 8, STATUS_PEER), ended(1, 1, SIGKILL, 0)};

@@ -139,6 +139,8 @@ class CommandLine(program.Case):
                 (["test.yaml", "--nnodes", "2"], USAGE, "--nnodes 2 needs --master-addr and --master-port"),
                 (["test.yaml", "--nnodes", "2", "--standalone"], USAGE, "--standalone is for one node"),
                 (["test.yaml", "--nnodes=2", "--node-rank=2", "--master-addr=localhost", "--master-port=1"], USAGE, "--node-rank must be below --nnodes 2, got 2"),
+                (["test.yaml", "--nproc", "2", "--nproc=3"], USAGE, "--nproc is given twice"),
+                (["test.yaml", "--nproc", "2", "--nproc_per_node=2"], USAGE, "--nproc and --nproc_per_node are the same option; give it once"),
                 (["test.yaml", "--quiet=1"], USAGE, "--quiet takes no value"),
                 (["test.yaml", "train.device=cuda"], USAGE, "train.device: cuda needs a build with CUDA"),
                 (["inspect"], USAGE, "no file given"),

@@ -2,7 +2,7 @@
 import os, re, signal, subprocess, time, unittest
 
 import program
-from program import OK, PEER, USAGE
+from program import OK, PEER, STOPPED, USAGE
 from test_processes import free_port
 
 PARTS = ["all_reduce", "all_reduce, any memory", "reduce_scatter", "all_gather", "broadcast", "send, recv"]
@@ -27,7 +27,7 @@ class Comm(program.Case):
             with self.subTest(world=world, options=options):
                 out, err = self.run_program("comm", "--nproc", world, "--sizes", "4,1000,256K", *options)
                 self.check_output(out, world, backend, ["4 B", "1000 B", "256 KiB"])
-                self.assertNotIn("checking", err, "progress is for terminals")
+                self.assertNotIn("\r", err, "a progress bar is for terminals")
         self.assert_no_leftovers()
 
     def test_mistakes(self):
@@ -54,6 +54,19 @@ class Comm(program.Case):
     def test_by_the_variables_of_torchrun(self):
         self.check_output(self.started_by_a_launcher(["", ""]), 2, "shared memory", ["1 KiB"])
         self.check_output(self.started_by_a_launcher(["a", "b"]), 2, "gloo", ["1 KiB"])
+
+    def test_stopped(self):
+        """Nothing was to be saved, and nothing is said of it."""
+        for nproc in (1, 2):
+            p = self.start("comm", "--nproc", nproc, "--sizes", ",".join(["64M"] * 32))
+            self.assertIn("process", p.stdout.readline())
+            p.send_signal(signal.SIGTERM)
+            _, err = p.communicate(timeout=60 * program.SLOW)
+            if p.returncode == OK and nproc == 1:
+                continue  # it ended before the signal came
+            self.assertEqual(p.returncode, STOPPED, err)
+            self.assertIn("ddptrain: stopped on request\n", err)
+            self.assertNotIn("sav", err)
 
     def test_a_killed_rank(self):
         """While it measures: the exit code is that of a lost rank, and nothing stays."""

@@ -169,6 +169,16 @@ class Average(program.Case):
             self.assertAlmostEqual(own, last["val_loss"], places=12)
             self.assertGreater(abs(own - other), 1e-3)
 
+    def test_state_has_it(self):
+        """Runs that differ in nothing but the average have different states."""
+        states = []
+        for decay in ("0.9", "0.95"):
+            self.write("test.yaml", self.CONFIG % ("{decay: %s, evaluate: false}" % decay))
+            self.run_program("test.yaml", "--fresh", "train.epochs=1")
+            states.append((self.losses(), self.sha()))
+        self.assertEqual(states[0][0], states[1][0])
+        self.assertNotEqual(states[0][1], states[1][1])
+
     def test_resume_is_exact(self):
         self.write("test.yaml", self.CONFIG % "0.95")
         self.run_program("test.yaml", "--run-dir", "a")

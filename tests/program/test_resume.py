@@ -153,6 +153,18 @@ class Resume(program.Case):
         self.assertIn(self.code, (DATA, IO))
         self.assertIn("missing.h5", err)
 
+    def test_never_means_checkpoints_of_earlier_jobs(self):
+        """A job that starts again by itself goes on from its own."""
+        self.write("test.yaml", program.WINE.replace("save_every: 5", "save_every: 1"))
+        self.run_program("test.yaml", "--run-dir", "runs/whole")
+        _, err = self.run_program("test.yaml", "checkpoint.resume=never", "--max-restarts", 2,
+                                  env={"DDPTRAIN_FAULT": "90:kill", "DDPTRAIN_FAULT_FILTER": "checkpoints"})
+        self.assertIn("starting all ranks again", err)
+        self.assertIn("resuming from runs/test/checkpoints/epoch-", err)
+        self.assertEqual(self.sha(), self.sha("runs/whole"))
+        _, err = self.run_program("test.yaml", "checkpoint.resume=never", "train.epochs=11", code=USAGE)
+        self.assertIn("checkpoint.resume is never", err)
+
     def test_a_failed_fresh_start_moves_nothing(self):
         self.run_program("test.yaml", "train.epochs=1")
         before = self.metrics()
