@@ -1,6 +1,5 @@
 /* document: what is wrong with the form of a file is said in one sentence at its place; overrides change the tree; no
  * input, however strange, takes long, takes much memory or crashes. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/document.h"
+#include "check_main.h"
 #include "files.h"
 
 /* The problems of [bytes] as one text, malloc'ed; "" when there are none. */
@@ -449,26 +449,9 @@ START_TEST(random_bytes_do_no_harm) {
 }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("document");
-    TCase *tests = tcase_create("document");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, mistakes_are_named_at_their_place, 0, sizeof mistakes / sizeof *mistakes);
-    tcase_add_test(tests, nul_bytes_are_refused);
-    tcase_add_test(tests, an_empty_file_is_an_empty_mapping);
-    tcase_add_test(tests, nodes_know_their_place);
-    tcase_add_loop_test(tests, overrides_change_the_tree, 0, sizeof overrides / sizeof *overrides);
-    tcase_add_test(tests, overridden_nodes_have_the_arguments_place);
-    tcase_add_test(tests, problems_are_sorted_and_bounded);
-    tcase_add_test(tests, files_are_read);
-    tcase_add_loop_test(tests, a_megabyte_of_anything_is_handled_at_once, 0, sizeof monsters / sizeof *monsters);
-    tcase_add_test(tests, more_than_a_megabyte_is_not_parsed);
-    tcase_add_test(tests, thirty_two_levels_are_fine);
-    tcase_add_test(tests, random_bytes_do_no_harm);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+LOOP_TESTS("document", EACH(mistakes_are_named_at_their_place, mistakes), ONCE(nul_bytes_are_refused),
+           ONCE(an_empty_file_is_an_empty_mapping), ONCE(nodes_know_their_place),
+           EACH(overrides_change_the_tree, overrides), ONCE(overridden_nodes_have_the_arguments_place),
+           ONCE(problems_are_sorted_and_bounded), ONCE(files_are_read),
+           EACH(a_megabyte_of_anything_is_handled_at_once, monsters), ONCE(more_than_a_megabyte_is_not_parsed),
+           ONCE(thirty_two_levels_are_fine), ONCE(random_bytes_do_no_harm))

@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "base/fault.h"
 #include "base/io.h"
+#include "check_main.h"
 #include "files.h"
 
 START_TEST(buffers_are_aligned_and_zeroed) {
@@ -251,25 +252,7 @@ START_TEST(a_malformed_environment_fails_every_call) {
 }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("io");
-    TCase *tests = tcase_create("io");
-    tcase_add_test(tests, buffers_are_aligned_and_zeroed);
-    tcase_add_test(tests, too_large_a_buffer_is_an_answer);
-    tcase_add_test(tests, writes_and_reads);
-    tcase_add_test(tests, makes_and_lists_folders);
-    tcase_add_test(tests, a_lock_has_one_owner);
-    tcase_add_test(tests, names_of_files);
-    tcase_add_test(tests, replaces_a_file);
-    tcase_add_test(tests, any_failing_call_leaves_old_or_new);
-    tcase_add_test(tests, a_kill_at_any_call_leaves_old_or_new);
-    tcase_add_test(tests, the_environment_sets_a_fault);
-    tcase_add_loop_test(tests, a_malformed_environment_fails_every_call, 0, 7);
-    tcase_set_timeout(tests, 60);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
-}
+LOOP_TESTS("io", ONCE(buffers_are_aligned_and_zeroed), ONCE(too_large_a_buffer_is_an_answer), ONCE(writes_and_reads),
+           ONCE(makes_and_lists_folders), ONCE(a_lock_has_one_owner), ONCE(names_of_files), ONCE(replaces_a_file),
+           ONCE(any_failing_call_leaves_old_or_new), ONCE(a_kill_at_any_call_leaves_old_or_new),
+           ONCE(the_environment_sets_a_fault), LOOP(a_malformed_environment_fails_every_call, 0, 7))

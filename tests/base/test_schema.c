@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "check_main.h"
 #include "schema_bound.h"
 
 /* ---- values ---- */
@@ -396,22 +397,7 @@ START_TEST(a_megabyte_of_mistakes_is_handled_at_once) {
 }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("schema");
-    TCase *tests = tcase_create("schema");
-    tcase_set_timeout(tests, 120);
-    tcase_add_test(tests, defaults_are_bound);
-    tcase_add_test(tests, every_spelling_of_a_value_is_bound);
-    tcase_add_test(tests, no_mapping_means_all_defaults);
-    tcase_add_loop_test(tests, mistakes_have_their_sentence, 0, sizeof mistakes / sizeof *mistakes);
-    tcase_add_test(tests, overrides_are_checked_like_the_file);
-    tcase_add_test(tests, the_nearest_word_is_suggested);
-    tcase_add_test(tests, typos_of_every_key_are_refused);
-    tcase_add_test(tests, a_megabyte_of_mistakes_is_handled_at_once);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+LOOP_TESTS("schema", ONCE(defaults_are_bound), ONCE(every_spelling_of_a_value_is_bound),
+           ONCE(no_mapping_means_all_defaults), EACH(mistakes_have_their_sentence, mistakes),
+           ONCE(overrides_are_checked_like_the_file), ONCE(the_nearest_word_is_suggested),
+           ONCE(typos_of_every_key_are_refused), ONCE(a_megabyte_of_mistakes_is_handled_at_once))

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check_main.h"
 #include "schema_bound.h"
 
 /* ---- help and reference ---- */
@@ -279,20 +280,6 @@ START_TEST(the_json_schema_accepts_what_binding_accepts) {
 }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("schema_reference");
-    TCase *tests = tcase_create("schema_reference");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, help_explains_every_section, 0, sizeof helps / sizeof *helps);
-    tcase_add_test(tests, help_is_wrapped);
-    tcase_add_test(tests, help_for_nothing_known_lists_the_sections);
-    tcase_add_test(tests, the_reference_page_is_complete);
-    tcase_add_test(tests, the_reference_page_shows_text_as_it_is);
-    tcase_add_test(tests, the_json_schema_accepts_what_binding_accepts);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+LOOP_TESTS("schema_reference", EACH(help_explains_every_section, helps), ONCE(help_is_wrapped),
+           ONCE(help_for_nothing_known_lists_the_sections), ONCE(the_reference_page_is_complete),
+           ONCE(the_reference_page_shows_text_as_it_is), ONCE(the_json_schema_accepts_what_binding_accepts))

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "check_main.h"
 #include "schema_bound.h"
 
 /* ---- round trip ---- */
@@ -315,18 +316,5 @@ START_TEST(differences_are_listed) {
 }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("schema_write");
-    TCase *tests = tcase_create("schema_write");
-    tcase_set_timeout(tests, 120);
-    tcase_add_test(tests, a_config_is_written_readably);
-    tcase_add_test(tests, random_configs_survive_the_round_trip);
-    tcase_add_test(tests, mutated_configs_do_no_harm);
-    tcase_add_loop_test(tests, differences_are_listed, 0, sizeof differences / sizeof *differences);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+LOOP_TESTS("schema_write", ONCE(a_config_is_written_readably), ONCE(random_configs_survive_the_round_trip),
+           ONCE(mutated_configs_do_no_harm), EACH(differences_are_listed, differences))

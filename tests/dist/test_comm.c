@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "check_main.h"
 #include "dist/comm_check.h"
 
 /* A loop index chooses the backend: gloo, shm, then both with ranks that pretend to be on hosts. */
@@ -160,21 +161,6 @@ START_TEST(unknown_backend) {
 }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("comm");
-    TCase *tests = tcase_create("comm");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, every_collective, 0, EVERY);
-    tcase_add_loop_test(tests, same_bits_everywhere, 0, 6);
-    tcase_add_loop_test(tests, barrier_waits, 0, 2);
-    tcase_add_loop_test(tests, reason_is_quoted, 0, 2);
-    tcase_add_loop_test(tests, calls_end_in_time, 0, 2);
-    tcase_add_loop_test(tests, mismatch_is_told, 0, 2);
-    tcase_add_test(tests, unknown_backend);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
-}
+LOOP_TESTS("comm", LOOP(every_collective, 0, EVERY), LOOP(same_bits_everywhere, 0, 6), LOOP(barrier_waits, 0, 2),
+           LOOP(reason_is_quoted, 0, 2), LOOP(calls_end_in_time, 0, 2), LOOP(mismatch_is_told, 0, 2),
+           ONCE(unknown_backend))

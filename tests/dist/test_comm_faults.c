@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "base/text.h"
+#include "check_main.h"
 
 #define LARGE 100000
 
@@ -198,20 +199,5 @@ static void apart_body(const struct dist_env *env, void *argument) {
 START_TEST(shm_needs_one_host) { ranks_run(3, apart_body, NULL); }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("comm_faults");
-    TCase *tests = tcase_create("comm_faults");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, death_is_named, 0, 2 * CALLS + 3);
-    tcase_add_test(tests, two_jobs_do_not_mix);
-    tcase_add_test(tests, tiny_dev_shm);
-    tcase_add_loop_test(tests, allocated_memory, 0, 4);
-    tcase_add_loop_test(tests, no_shared_memory, 0, 2);
-    tcase_add_test(tests, shm_needs_one_host);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
-}
+LOOP_TESTS("comm_faults", LOOP(death_is_named, 0, 2 * CALLS + 3), ONCE(two_jobs_do_not_mix), ONCE(tiny_dev_shm),
+           LOOP(allocated_memory, 0, 4), LOOP(no_shared_memory, 0, 2), ONCE(shm_needs_one_host))

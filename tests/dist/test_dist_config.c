@@ -1,12 +1,12 @@
 /* The `dist:` section: defaults, ranges, and backends this build does not have. ctest-labels: unit */
 #include "dist/dist_config.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/document.h"
+#include "check_main.h"
 
 /* Binds the section's text; the sentence of what is wrong, "" for nothing. */
 static struct dist_config bind(const char *yaml, char *sentence, size_t size) {
@@ -58,15 +58,4 @@ START_TEST(mistakes_are_told) {
 }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("dist_config");
-    TCase *tests = tcase_create("section");
-    tcase_add_test(tests, defaults_are_pytorchs);
-    tcase_add_loop_test(tests, mistakes_are_told, 0, (int)(sizeof wrong / sizeof *wrong));
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
-}
+LOOP_TESTS("dist_config", ONCE(defaults_are_pytorchs), EACH(mistakes_are_told, wrong))

@@ -1,12 +1,12 @@
 /* A table of environments, as the launchers make them, and what a process is in each. ctest-labels: unit */
 #include "dist/env.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "check_main.h"
 #include "dist/internal.h"
 
 static const char *const known[] = {"RANK",
@@ -233,17 +233,4 @@ START_TEST(counts_per_node) {
 }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("env");
-    TCase *tests = tcase_create("environments");
-    tcase_add_loop_test(tests, who_am_i, 0, (int)(sizeof good / sizeof *good));
-    tcase_add_loop_test(tests, contradictions, 0, (int)(sizeof bad / sizeof *bad));
-    tcase_add_loop_test(tests, node_lists, 0, (int)(sizeof lists / sizeof *lists));
-    tcase_add_test(tests, counts_per_node);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
-}
+LOOP_TESTS("env", EACH(who_am_i, good), EACH(contradictions, bad), EACH(node_lists, lists), ONCE(counts_per_node))

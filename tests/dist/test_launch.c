@@ -1,7 +1,6 @@
 /* The agent, with this program itself as the ranks: `test_launch role NAME FOLDER`. ctest-labels: dist fault */
 #include "dist/launch.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "check_main.h"
 #include "dist/env.h"
 #include "dist/internal.h"
 #include "dist/launch_internal.h"
@@ -514,25 +514,17 @@ END_TEST
 
 int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "role") == 0) return run_role(argv[2], argv[3]);
-    Suite *suite = suite_create("launch");
-    TCase *tests = tcase_create("agent");
-    tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, ranks_find_each_other, 1, 5);
-    tcase_add_loop_test(tests, first_cause_is_named, 0, (int)(sizeof endings / sizeof *endings));
-    tcase_add_loop_test(tests, requests_reach_the_ranks, 0, 4);
-    tcase_add_test(tests, done_and_stopped_is_stopped);
-    tcase_add_test(tests, grace_has_an_end);
-    tcase_add_test(tests, second_ctrl_c_ends_at_once);
-    tcase_add_test(tests, no_orphans);
-    tcase_add_test(tests, no_litter);
-    tcase_add_test(tests, out_of_memory_needs_evidence);
-    tcase_add_test(tests, order_of_causes);
-    tcase_add_test(tests, news_explain_victims);
-    tcase_add_test(tests, impossible_configs);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    const struct check_loop loops[] = {LOOP(ranks_find_each_other, 1, 5),
+                                       EACH(first_cause_is_named, endings),
+                                       LOOP(requests_reach_the_ranks, 0, 4),
+                                       ONCE(done_and_stopped_is_stopped),
+                                       ONCE(grace_has_an_end),
+                                       ONCE(second_ctrl_c_ends_at_once),
+                                       ONCE(no_orphans),
+                                       ONCE(no_litter),
+                                       ONCE(out_of_memory_needs_evidence),
+                                       ONCE(order_of_causes),
+                                       ONCE(news_explain_victims),
+                                       ONCE(impossible_configs)};
+    return check_run("launch", loops, sizeof loops / sizeof *loops);
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <time.h>
 
+#include "check_main.h"
 #include "dist/buckets.h"
 #include "dist/reducer.h"
 #include "vectors.h"
@@ -224,20 +225,5 @@ START_TEST(death_in_a_step) {
 }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("reducer");
-    TCase *tests = tcase_create("buckets");
-    tcase_set_timeout(tests, 120);
-    tcase_add_test(tests, buckets_as_pytorch);
-    tcase_add_loop_test(tests, average_is_serial, 0, 4 * CASES);
-    tcase_add_test(tests, overlap_is_measured);
-    tcase_add_test(tests, hidden_share);
-    tcase_add_loop_test(tests, missing_gradient_is_named, 1, 3);
-    tcase_add_test(tests, death_in_a_step);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
-}
+LOOP_TESTS("reducer", ONCE(buckets_as_pytorch), LOOP(average_is_serial, 0, 4 * CASES), ONCE(overlap_is_measured),
+           ONCE(hidden_share), LOOP(missing_gradient_is_named, 1, 3), ONCE(death_in_a_step))

@@ -1,6 +1,7 @@
 /* Sums over shards: the same bits on any number of ranks, those of the tree done by hand. ctest-labels: dist */
 #include "ranks.h"
 
+#include "check_main.h"
 #include "dist/shard_tree.h"
 
 #define COUNT 700
@@ -82,17 +83,4 @@ START_TEST(words_as_by_hand) {
 }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("shard tree");
-    TCase *tests = tcase_create("shard tree");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, sums_as_by_hand, 1, 6);
-    tcase_add_test(tests, shares_and_cost);
-    tcase_add_test(tests, words_as_by_hand);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
-}
+LOOP_TESTS("shard tree", LOOP(sums_as_by_hand, 1, 6), ONCE(shares_and_cost), ONCE(words_as_by_hand))

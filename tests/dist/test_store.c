@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "base/text.h"
+#include "check_main.h"
 #include "dist/store_frame.h"
 #include "dist/store_join.h"
 #include "dist/store_secret.h"
@@ -585,29 +586,21 @@ END_TEST
 
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
-    Suite *suite = suite_create("store");
-    TCase *tests = tcase_create("store");
-    tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, keys, 1, 5);
-    tcase_add_test(tests, world_of_one);
-    tcase_add_test(tests, several_threads);
-    tcase_add_loop_test(tests, agreement, 2, 5);
-    tcase_add_test(tests, missing_ranks_are_named);
-    tcase_add_test(tests, no_rank_0);
-    tcase_add_test(tests, rank_0_comes_late);
-    tcase_add_loop_test(tests, leaving_ends_waits, 0, 3);
-    tcase_add_test(tests, cause_before_victim);
-    tcase_add_test(tests, rank_0_dies);
-    tcase_add_loop_test(tests, impostors_are_refused, 0, (int)(sizeof impostors / sizeof *impostors));
-    tcase_add_test(tests, strangers);
-    tcase_add_test(tests, another_program_on_the_port);
-    tcase_add_test(tests, listening_addresses);
-    tcase_add_test(tests, frames_round_trip);
-    tcase_add_test(tests, bodies_are_checked);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    const struct check_loop loops[] = {LOOP(keys, 1, 5),
+                                       ONCE(world_of_one),
+                                       ONCE(several_threads),
+                                       LOOP(agreement, 2, 5),
+                                       ONCE(missing_ranks_are_named),
+                                       ONCE(no_rank_0),
+                                       ONCE(rank_0_comes_late),
+                                       LOOP(leaving_ends_waits, 0, 3),
+                                       ONCE(cause_before_victim),
+                                       ONCE(rank_0_dies),
+                                       EACH(impostors_are_refused, impostors),
+                                       ONCE(strangers),
+                                       ONCE(another_program_on_the_port),
+                                       ONCE(listening_addresses),
+                                       ONCE(frames_round_trip),
+                                       ONCE(bodies_are_checked)};
+    return check_run("store", loops, sizeof loops / sizeof *loops);
 }

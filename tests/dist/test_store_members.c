@@ -1,10 +1,11 @@
 /* Who is lost, who hangs, who is to blame: on a clock of its own. */
 #include "dist/store_members.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "check_main.h"
 
 static double link_ages[8];
 
@@ -233,21 +234,6 @@ START_TEST(the_missing_are_listed) {
 }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("store_members");
-    TCase *tests = tcase_create("members");
-    tcase_add_loop_test(tests, a_hang_is_named_at_its_limit, 0, (int)(sizeof hangs / sizeof *hangs));
-    tcase_add_test(tests, progress_is_no_hang);
-    tcase_add_test(tests, who_is_behind_is_named);
-    tcase_add_test(tests, all_wait_for_each_other);
-    tcase_add_test(tests, a_cut_link_and_a_stopped_process_differ);
-    tcase_add_test(tests, a_pause_of_the_judge_blames_nobody);
-    tcase_add_test(tests, the_first_cause_wins);
-    tcase_add_test(tests, the_missing_are_listed);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
-}
+LOOP_TESTS("store_members", EACH(a_hang_is_named_at_its_limit, hangs), ONCE(progress_is_no_hang),
+           ONCE(who_is_behind_is_named), ONCE(all_wait_for_each_other), ONCE(a_cut_link_and_a_stopped_process_differ),
+           ONCE(a_pause_of_the_judge_blames_nobody), ONCE(the_first_cause_wins), ONCE(the_missing_are_listed))
