@@ -28,22 +28,39 @@ static uint64_t get(const uint8_t *at, int bytes) {
     return value;
 }
 
-void sealed_trailer(const void *image, size_t size, uint64_t order, uint8_t trailer[SEALED_TRAILER_SIZE]) {
+static void make_trailer(const struct io_part *parts, size_t count, uint64_t order,
+                         uint8_t trailer[SEALED_TRAILER_SIZE]) {
+    struct digest digest;
+    uint64_t size = 0;
+    digest_start(&digest);
+    for (size_t p = 0; p < count; p++) {
+        digest_add(&digest, parts[p].bytes, parts[p].size);
+        size += parts[p].size;
+    }
     memset(trailer, 0, SEALED_TRAILER_SIZE);
     memcpy(trailer, MAGIC, MAGIC_SIZE);
     put(trailer + AT_VERSION, VERSION, 4);
     put(trailer + AT_SIZE, SEALED_TRAILER_SIZE, 4);
     put(trailer + AT_IMAGE_SIZE, size, 8);
-    digest_of(image, size, trailer + AT_IMAGE_HASH);
+    digest_finish(&digest, trailer + AT_IMAGE_HASH);
     put(trailer + AT_ORDER, order, 8);
     digest_of(trailer, AT_OWN_HASH, trailer + AT_OWN_HASH);
 }
 
+void sealed_trailer(const void *image, size_t size, uint64_t order, uint8_t trailer[SEALED_TRAILER_SIZE]) {
+    make_trailer(&(struct io_part){image, size}, 1, order, trailer);
+}
+
 status sealed_write(const char *path, const void *image, size_t size, uint64_t order) {
+    struct io_part parts[2] = {{image, size}};
+    return sealed_write_parts(path, parts, 1, order);
+}
+
+status sealed_write_parts(const char *path, struct io_part *parts, size_t count, uint64_t order) {
     uint8_t trailer[SEALED_TRAILER_SIZE];
-    sealed_trailer(image, size, order, trailer);
-    struct io_part parts[] = {{image, size}, {trailer, sizeof trailer}};
-    return io_replace(path, parts, 2);
+    make_trailer(parts, count, order, trailer);
+    parts[count] = (struct io_part){trailer, sizeof trailer};
+    return io_replace(path, parts, count + 1);
 }
 
 static bool has_magic(const uint8_t *trailer) { return memcmp(trailer, MAGIC, MAGIC_SIZE) == 0; }

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/digest.h"
+#include "base/io.h"
 #include "base/status.h"
 
 #define SEALED_TRAILER_SIZE 128
@@ -31,6 +32,9 @@ struct seal {
 
 /* Writes [image] (size) and its seal to [path] by io_replace. */
 status sealed_write(const char *path, const void *image, size_t size, uint64_t order);
+
+/* The same of an image in [count] pieces, one after the other; the array has room for one more, which it uses. */
+status sealed_write_parts(const char *path, struct io_part *parts, size_t count, uint64_t order);
 
 /* Reads and verifies all of [path]: *image (seal->image_size) is the caller's (buffer_free). STATUS_DATA naming the
  * file and what is wrong; STATUS_IO when it cannot be read. */

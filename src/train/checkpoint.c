@@ -25,7 +25,7 @@ struct checkpoint {
 status checkpoint_write(const char *dir, const char *name, const struct entry *entries, size_t count) {
     struct image *image;
     TRY(image_create(entries, count, &image));
-    image_fill(image, entries, count);
+    image_borrow(image, entries, count);
     status s = folder_add(dir, name, image);
     image_destroy(image);
     return s;

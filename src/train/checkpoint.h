@@ -71,6 +71,9 @@ status saver_create(const char *dir, int64_t keep, struct saver **out);
  * background. The failure of an earlier save is returned here; then nothing is saved, and another call tries again.
  * The memory for the copy stays with the saver and is used again while paths, types and shapes stay the same. */
 status saver_save(struct saver *saver, const char *name, const struct entry *entries, size_t count);
+/* The same without a copy of what is large, for a state that changes no more: [entries] and what they point to must
+ * stay as they are until saver_wait. */
+status saver_save_in_place(struct saver *saver, const char *name, const struct entry *entries, size_t count);
 /* From now on [is_saved] is called with [data] and the newest number of saver_mark whenever a checkpoint is complete on
  * disk; by the saver's thread. */
 void saver_tell(struct saver *saver, void (*is_saved)(void *data, int64_t step), void *data);

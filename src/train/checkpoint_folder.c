@@ -55,7 +55,9 @@ status folder_add(const char *dir, const char *name, const struct image *image) 
     status_free(remove_left_overs(dir, &names)); /* a file that will not go does not keep the new one from coming */
     io_names_free(&names);
     char *path = join(dir, name, CHECKPOINT_ENDING);
-    status s = sealed_write(path, image->bytes, image->size, image->order);
+    size_t count;
+    struct io_part *parts = image_parts(image, &count);
+    status s = sealed_write_parts(path, parts, count, image->order);
     free(path);
     return s;
 }

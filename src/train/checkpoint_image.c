@@ -94,11 +94,21 @@ static herr_t front_leave(void *data) {
     return 0;
 }
 
-/* Room for the metadata at the front; when it is too small, more of it stands behind the data, which costs memory only
- * here. */
+/* Groups in the path of place [i] that the one before does not stand in. */
+static size_t new_groups(const struct image *image, size_t i) {
+    const char *path = image->places[i].path, *before = i ? image->places[i - 1].path : "";
+    size_t same = 0, count = 0;
+    while (path[same] && path[same] == before[same]) same++;
+    for (const char *c = path + same; *c; c++) count += *c == '/';
+    return count;
+}
+
+/* Room for the metadata at the front: headers, heaps of names and nodes of trees. When it is too small, more of it
+ * stands behind the data, and the library's memory reaches over all of them. */
 static hsize_t metadata_room(const struct image *image) {
     hsize_t room = 2048;
-    for (size_t i = 0; i < image->count; i++) room += 384 + 2 * strlen(image->places[i].path);
+    for (size_t i = 0; i < image->count; i++)
+        room += 512 + 4 * strlen(image->places[i].path) + 1536 * new_groups(image, i);
     return room;
 }
 
@@ -170,6 +180,21 @@ static status copy_places(struct image *image, const struct entry *entries, size
     return OK;
 }
 
+/* Insertion sort: the library places entries nearly in their order. */
+static status sort_places(struct image *image) {
+    image->by_offset = calloc(image->count + 1, sizeof *image->by_offset);
+    image->parts = calloc(2 * image->count + 2, sizeof *image->parts);
+    if (!image->by_offset || !image->parts)
+        return status_new(STATUS_USAGE, "checkpoint: no memory for %zu entries", image->count);
+    for (size_t i = 0; i < image->count; i++) {
+        size_t at = i;
+        for (; at > 0 && image->places[image->by_offset[at - 1]].offset > image->places[i].offset; at--)
+            image->by_offset[at] = image->by_offset[at - 1];
+        image->by_offset[at] = i;
+    }
+    return OK;
+}
+
 status image_create(const struct entry *entries, size_t count, struct image **out) {
     *out = NULL;
     struct hdf5_silence silence;
@@ -181,6 +206,7 @@ status image_create(const struct entry *entries, size_t count, struct image **ou
         s = make_skeleton(image);
         hdf5_end(&silence);
     }
+    if (s == OK) s = sort_places(image);
     if (s != OK) {
         image_destroy(image);
         return s;
@@ -201,22 +227,46 @@ bool image_fits(const struct image *image, const struct entry *entries, size_t c
     return true;
 }
 
-void image_fill(struct image *image, const struct entry *entries, size_t count) {
+static void take(struct image *image, const struct entry *entries, size_t count, bool is_copy) {
     assert(image_fits(image, entries, count));
     image->order = 0;
     for (size_t i = 0; i < count; i++) {
-        const struct place_of_entry *place = &image->places[i];
-        if (place->size) memcpy(image->bytes + place->offset, entries[i].data, place->size);
+        struct place_of_entry *place = &image->places[i];
+        place->data = is_copy || !place->size ? NULL : entries[i].data;
+        if (place->size && is_copy) memcpy(image->bytes + place->offset, entries[i].data, place->size);
         bool is_step = place->type == ENTRY_INT64 && place->dims == 0 && strcmp(place->path, "state/step") == 0;
         if (is_step && *(const int64_t *)entries[i].data > 0)
             image->order = (uint64_t) * (const int64_t *)entries[i].data;
     }
 }
 
+void image_fill(struct image *image, const struct entry *entries, size_t count) { take(image, entries, count, true); }
+
+void image_borrow(struct image *image, const struct entry *entries, size_t count) {
+    take(image, entries, count, image->size <= IMAGE_BORROWS);
+}
+
+struct io_part *image_parts(const struct image *image, size_t *count) {
+    size_t done = 0;
+    *count = 0;
+    for (size_t i = 0; i < image->count; i++) {
+        const struct place_of_entry *place = &image->places[image->by_offset[i]];
+        if (!place->data) continue;
+        if (place->offset > done)
+            image->parts[(*count)++] = (struct io_part){image->bytes + done, place->offset - done};
+        image->parts[(*count)++] = (struct io_part){place->data, place->size};
+        done = place->offset + place->size;
+    }
+    if (done < image->size) image->parts[(*count)++] = (struct io_part){image->bytes + done, image->size - done};
+    return image->parts;
+}
+
 void image_destroy(struct image *image) {
     if (!image) return;
     for (size_t i = 0; image->places && i < image->count; i++) free(image->places[i].path);
     free(image->places);
+    free(image->by_offset);
+    free(image->parts);
     buffer_free(image->bytes);
     free(image);
 }

@@ -1,9 +1,11 @@
 /* checkpoint_image: the HDF5 file of a state, in memory. libhdf5 makes the file's skeleton once, with a place for every
  * dataset; filling it is then a copy to known offsets. So a running job's second save calls no libhdf5, allocates
- * nothing, and the image is also the snapshot that the background thread writes. */
+ * nothing, and the image is also the snapshot that the background thread writes. Of a state that changes no more large
+ * entries need not be copied: the file is then written from pieces, some of the image and some of the state. */
 #ifndef TRAIN_CHECKPOINT_IMAGE_H
 #define TRAIN_CHECKPOINT_IMAGE_H
 
+#include "base/io.h"
 #include "train/checkpoint.h"
 
 struct image {
@@ -16,9 +18,12 @@ struct image {
         enum entry_type type;
         int dims;
         int64_t shape[ENTRY_MAX_DIMS];
-        size_t size;     /* bytes of the data; of a text: its length */
-        uint64_t offset; /* in bytes */
-    } * places;          /* (count), in the order of the entries */
+        size_t size;       /* bytes of the data; of a text: its length */
+        uint64_t offset;   /* in bytes */
+        const void *data;  /* where it stands, of a place that was not copied; else NULL */
+    } * places;            /* (count), in the order of the entries */
+    size_t *by_offset;     /* (count) places in the order of the file */
+    struct io_part *parts; /* (2 count + 2), for image_parts */
 };
 
 /* Makes the skeleton for [entries]; image_fill puts the data in. */
@@ -29,6 +34,14 @@ bool image_fits(const struct image *image, const struct entry *entries, size_t c
 
 /* Copies the data of [entries], which must fit. */
 void image_fill(struct image *image, const struct entry *entries, size_t count);
+
+/* The same, but an image of more than IMAGE_BORROWS bytes only remembers where the data stand: they must stay as they
+ * are while the image is used. The memory that they would fill is not touched, so it costs none. */
+#define IMAGE_BORROWS ((size_t)1 << 20)
+void image_borrow(struct image *image, const struct entry *entries, size_t count);
+
+/* The file in pieces, in order; *count of them, with room for one more (sealed_write_parts). */
+struct io_part *image_parts(const struct image *image, size_t *count);
 
 void image_destroy(struct image *image); /* takes NULL */
 

@@ -17,8 +17,9 @@ static status note_failed_save(struct trainer *t, status failure) {
     return metrics_end(t->metrics);
 }
 
-/* Rank 0 copies the state and goes on; a thread writes it. The name says whether the state stands between epochs. */
-static status write_state(struct trainer *t) {
+/* Rank 0 copies the state and goes on; a thread writes it. [is_last]: the state changes no more, so it is not copied,
+ * and the caller waits. The name says whether the state stands between epochs. */
+static status write_state(struct trainer *t, bool is_last) {
     struct counters *c = &t->state->counters;
     TRY(note_failed_save(t, saver_wait(t->saver)));
     char name[64], path[4096];
@@ -34,14 +35,15 @@ static status write_state(struct trainer *t) {
     TRY(metrics_sync(t->metrics, &c->metrics_bytes));
     t->save_failed = false;
     saver_mark(t->saver, c->step);
-    return note_failed_save(t, saver_save(t->saver, name, t->state->entries, t->state->entry_count));
+    return note_failed_save(
+        t, (is_last ? saver_save_in_place : saver_save)(t->saver, name, t->state->entries, t->state->entry_count));
 }
 
-/* All ranks. */
-static status save(struct trainer *t) {
+/* All ranks. What is gathered for the last one stays until the run ends. */
+static status save(struct trainer *t, bool is_last) {
     TRY(zero_gather(t->zero, t->state, t->comm));
-    status s = t->saver ? write_state(t) : OK;
-    zero_release(t->zero, t->state);
+    status s = t->saver ? write_state(t, is_last) : OK;
+    if (!is_last) zero_release(t->zero, t->state);
     return s;
 }
 
@@ -57,7 +59,7 @@ static const char *bad_range(const struct trainer *t, const struct params *param
     return "(padding)";
 }
 
-status save_if_good(struct trainer *t, bool *has_moved) {
+static status save_what_is_good(struct trainer *t, bool is_last, bool *has_moved) {
     const struct counters *c = &t->state->counters;
     *has_moved = false;
     if (t->saved_step == trainer_moves(c)) return OK;
@@ -70,11 +72,13 @@ status save_if_good(struct trainer *t, bool *has_moved) {
         *has_moved = true;
         return recovery_of_parameter(t, bad, t->last_group);
     }
-    TRY(save(t));
+    TRY(save(t, is_last));
     t->saved_step = trainer_moves(c);
     guard_forget(t->guard, (struct guard_place){c->epoch, c->batch});
     return OK;
 }
+
+status save_if_good(struct trainer *t, bool *has_moved) { return save_what_is_good(t, false, has_moved); }
 
 bool save_is_due(const struct trainer *t, bool is_epoch_end, bool is_applied) {
     const struct save_every *every = &t->config->checkpoint.save_every;
@@ -84,13 +88,13 @@ bool save_is_due(const struct trainer *t, bool is_epoch_end, bool is_applied) {
 }
 
 status save_last(struct trainer *t, bool *has_moved) {
-    TRY(save_if_good(t, has_moved));
+    TRY(save_what_is_good(t, true, has_moved));
     if (*has_moved) return OK;
     if (t->saver) TRY(saver_wait(t->saver));
     uint8_t has_failed = t->saver && t->save_failed;
     if (t->zero) TRY(comm_broadcast(t->comm, &has_failed, 1, COMM_UINT8, 0));
     if (!has_failed) return OK;
-    TRY(save(t)); /* the background save failed earlier and was reported: once more, and now it counts */
+    TRY(save(t, true)); /* the background save failed earlier and was reported: once more, and now it counts */
     return t->saver ? saver_wait(t->saver) : OK;
 }
 

@@ -17,8 +17,8 @@ bool save_is_due(const struct trainer *trainer, bool is_epoch_end, bool is_appli
  * (*has_moved) or ends as recovery_of_parameter says. A save that fails is a warning. All ranks. */
 status save_if_good(struct trainer *trainer, bool *has_moved);
 
-/* The same, and the state is on disk when it returns OK, unless *has_moved: before the run may say that it is done. All
- * ranks. */
+/* The same, and the state is on disk when it returns OK, unless *has_moved: before the run may say that it is done, and
+ * nothing may change it meanwhile. All ranks. */
 status save_last(struct trainer *trainer, bool *has_moved);
 
 #endif

@@ -100,27 +100,37 @@ status saver_wait(struct saver *saver) {
 }
 
 /* Brings the image and the name up to date; the thread is idle. */
-static status prepare(struct saver *saver, const char *name, const struct entry *entries, size_t count) {
+static status prepare(struct saver *saver, const char *name, const struct entry *entries, size_t count,
+                      bool is_in_place) {
     if (!saver->image || !image_fits(saver->image, entries, count)) {
         image_destroy(saver->image);
         saver->image = NULL;
         TRY(image_create(entries, count, &saver->image));
     }
-    image_fill(saver->image, entries, count);
+    (is_in_place ? image_borrow : image_fill)(saver->image, entries, count);
     free(saver->name);
     saver->name = strdup(name);
     saver->step = saver->next_step;
     return saver->name ? OK : status_new(STATUS_USAGE, "checkpoints: no memory");
 }
 
-status saver_save(struct saver *saver, const char *name, const struct entry *entries, size_t count) {
+static status start(struct saver *saver, const char *name, const struct entry *entries, size_t count,
+                    bool is_in_place) {
     TRY(saver_wait(saver));
-    TRY(prepare(saver, name, entries, count));
+    TRY(prepare(saver, name, entries, count, is_in_place));
     pthread_mutex_lock(&saver->mutex);
     saver->is_busy = true;
     pthread_cond_broadcast(&saver->changed);
     pthread_mutex_unlock(&saver->mutex);
     return OK;
+}
+
+status saver_save(struct saver *saver, const char *name, const struct entry *entries, size_t count) {
+    return start(saver, name, entries, count, false);
+}
+
+status saver_save_in_place(struct saver *saver, const char *name, const struct entry *entries, size_t count) {
+    return start(saver, name, entries, count, true);
 }
 
 void saver_destroy(struct saver *saver) {

@@ -514,7 +514,8 @@ static status advance(struct trainer *t, bool *is_done) {
     bool is_last = t->config->train.epochs != SCHEMA_NO_INT ? is_epoch_end && c->epoch + 1 == t->config->train.epochs
                                                             : c->step == t->config->train.steps;
     if (is_epoch_end || is_last) TRY(finish_epoch(t, is_epoch_end, is_last));
-    if (save_is_due(t, is_epoch_end, c->step > step)) TRY(save_if_good(t, &has_moved));
+    bool is_due = save_is_due(t, is_epoch_end, c->step > step);
+    if (is_due && !is_last && !must_stop) TRY(save_if_good(t, &has_moved));
     if (is_last && !has_moved) {
         TRY(save_last(t, &has_moved));
         *is_done = !has_moved;

@@ -1,11 +1,14 @@
 /* saver: the caller's memory is free again when saver_save returns, saves come in order, a failure comes back once at
  * the next call, and nothing is lost at the end. ctest-labels: unit */
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
 #include "check_main.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_image.h"
 #include "train/states.h"
 
 static status save(struct saver *saver, int64_t step) {
@@ -65,6 +68,78 @@ START_TEST(writes_the_same_bytes_as_checkpoint_write) {
     free(a);
     free(b);
     remove_folder(folder);
+}
+END_TEST
+
+#define TENSORS 40
+#define LARGE ((size_t)1 << 20) /* floats of the middle one */
+
+struct tensors {
+    float *values; /* (LARGE) */
+    int64_t step;
+    char paths[TENSORS][32];
+    struct entry entries[TENSORS + 1];
+};
+
+/* Small tensors around a large one. */
+static void make_tensors(struct tensors *t) {
+    t->values = calloc(LARGE, sizeof *t->values);
+    for (size_t i = 0; i < LARGE; i++) t->values[i] = (float)(i % 1013);
+    t->step = 9;
+    for (size_t i = 0; i < TENSORS; i++) {
+        snprintf(t->paths[i], sizeof t->paths[i], "model/%zu.weight", i);
+        int64_t size = i == TENSORS / 2 ? (int64_t)LARGE : 5;
+        t->entries[i] = (struct entry){t->paths[i], ENTRY_FLOAT32, 1, {size}, t->values + i, false};
+    }
+    t->entries[TENSORS / 2].data = t->values;
+    t->entries[TENSORS] = (struct entry){"state/step", ENTRY_INT64, 0, {0}, &t->step, false};
+}
+
+START_TEST(in_place_writes_the_same_bytes) {
+    char *folder = make_folder(), *a = path_in(folder, "a.h5"), *b = path_in(folder, "b.h5");
+    struct saver *saver;
+    static struct tensors t;
+    make_tensors(&t);
+    ck_ok(saver_create(folder, 0, &saver));
+    ck_ok(saver_save(saver, "a", t.entries, TENSORS + 1));
+    ck_ok(saver_save_in_place(saver, "b", t.entries, TENSORS + 1));
+    ck_ok(saver_wait(saver));
+    size_t size_a, size_b;
+    char *bytes_a = slurp(a, &size_a), *bytes_b = slurp(b, &size_b);
+    ck_assert_uint_eq(size_a, size_b);
+    ck_assert(memcmp(bytes_a, bytes_b, size_a) == 0);
+    for (size_t i = 0; i < LARGE; i++) t.values[i] = -1; /* the first saw a copy, the next must, too */
+    ck_ok(saver_save(saver, "b", t.entries, TENSORS + 1));
+    for (size_t i = 0; i < LARGE; i++) t.values[i] = 1;
+    ck_ok(saver_wait(saver));
+    struct checkpoint *checkpoint;
+    ck_ok(checkpoint_open(b, &checkpoint));
+    ck_ok(checkpoint_read(checkpoint, t.entries, TENSORS + 1, NULL));
+    ck_assert(t.values[LARGE - 1] == -1);
+    checkpoint_close(checkpoint);
+    saver_destroy(saver);
+    free(bytes_a);
+    free(bytes_b);
+    free(t.values);
+    free(a);
+    free(b);
+    remove_folder(folder);
+}
+END_TEST
+
+/* The pages that the large tensor would fill are never touched. */
+START_TEST(in_place_takes_no_memory) {
+    static struct tensors t;
+    struct image *image;
+    make_tensors(&t);
+    ck_ok(image_create(t.entries, TENSORS + 1, &image));
+    image_borrow(image, t.entries, TENSORS + 1);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), middle = (image->size - LARGE) / page * page;
+    unsigned char is_there = 1, *at = image->bytes + middle;
+    ck_assert_int_eq(mincore(at - (uintptr_t)at % page, page, &is_there), 0);
+    ck_assert_uint_eq(is_there & 1, 0);
+    image_destroy(image);
+    free(t.values);
 }
 END_TEST
 
@@ -174,5 +249,6 @@ START_TEST(readers_beside_the_saver) {
 }
 END_TEST
 
-TESTS("saver", saves_and_prunes, writes_the_same_bytes_as_checkpoint_write, the_state_may_change_its_shape,
-      a_failure_comes_back_once, training_does_not_wait_for_the_disk, readers_beside_the_saver)
+TESTS("saver", saves_and_prunes, writes_the_same_bytes_as_checkpoint_write, in_place_writes_the_same_bytes,
+      in_place_takes_no_memory, the_state_may_change_its_shape, a_failure_comes_back_once,
+      training_does_not_wait_for_the_disk, readers_beside_the_saver)
