@@ -338,6 +338,7 @@ status build_model(struct model *model, const struct model_config *config) {
     size_t input = add_tensor(&b, &model->in, NO_TENSOR, false);
     TRY(build_list(&b, &config->layers, "model.layers", "", input, &model->output));
     TRY(check_freeze(model, &config->freeze));
+    params_part_frozen(&model->params);
     model->output = ordered(&b, model->output, false, "model.layers");
     model->out = model->tensors[model->output].shape;
     model->out_size = shape_elements(&model->out);

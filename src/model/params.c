@@ -1,4 +1,4 @@
-/* Ranges are laid out as they are declared. */
+/* Ranges are laid out as they are declared, and again when it is known which are frozen. */
 #include "model/params.h"
 
 #include <fnmatch.h>
@@ -8,6 +8,8 @@
 #include "base/text.h"
 
 #define ALIGNMENT 16 /* floats: one cache line, one AVX-512 register */
+
+static size_t padded(size_t count) { return (count + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
 size_t params_declare(struct params *params, struct arena *arena, const char *name, int dims, const int64_t *shape) {
     if (params->count == params->capacity) {
@@ -24,8 +26,23 @@ size_t params_declare(struct params *params, struct arena *arena, const char *na
         p->count *= (size_t)shape[d];
     }
     params->elements += p->count;
-    params->total += (p->count + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    params->trained = params->total += padded(p->count);
     return params->count++;
+}
+
+static size_t place(struct params *params, bool is_frozen, size_t offset) {
+    for (size_t i = 0; i < params->count; i++) {
+        struct param *p = &params->items[i];
+        if (p->is_frozen != is_frozen) continue;
+        p->offset = offset;
+        offset += padded(p->count);
+    }
+    return offset;
+}
+
+void params_part_frozen(struct params *params) {
+    params->trained = place(params, false, 0);
+    place(params, true, params->trained);
 }
 
 status params_alloc(struct params *params, struct device *device, bool has_gradients) {

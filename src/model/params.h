@@ -1,6 +1,8 @@
-/* params: all parameters of a model as ranges of one flat buffer of values and one of gradients, in forward order. So a
- * gradient bucket is a range, the optimizer is one loop, a checkpoint is one pass, and sharding later is a cut. Each
- * range starts at a multiple of 16 floats; the gaps hold zeros and stay zero. */
+/* params: all parameters of a model as ranges of one flat buffer of values and one of gradients, in forward order,
+ * those that are frozen after all others. So a gradient bucket is a range, the optimizer is one loop, a checkpoint is
+ * one pass, and sharding later is a cut. Each range starts at a multiple of 16 floats; the gaps hold zeros and stay
+ * zero.
+ */
 #ifndef MODEL_PARAMS_H
 #define MODEL_PARAMS_H
 
@@ -23,9 +25,10 @@ struct param {
 };
 
 struct params {
-    struct param *items; /* in forward order, offsets ascending */
+    struct param *items; /* in forward order; offsets ascend among those that are trained, and among those frozen */
     size_t count, capacity;
     size_t total;    /* elements of a flat buffer, gaps included */
+    size_t trained;  /* of them those that are not frozen, from the first on: what is reduced and has optimizer state */
     size_t elements; /* elements of all parameters, gaps left out: what people call the number of parameters */
     float *values, *gradients; /* (total), on the device; NULL before params_alloc */
     bool borrows_gradients;    /* params_use_gradients */
@@ -33,6 +36,9 @@ struct params {
 
 /* Adds a parameter; returns its index. [name] is copied into [arena]. */
 size_t params_declare(struct params *params, struct arena *arena, const char *name, int dims, const int64_t *shape);
+
+/* When all are declared and marked: moves the frozen ones' ranges behind the others'. Before params_alloc. */
+void params_part_frozen(struct params *params);
 
 /* Allocates the values and, unless [has_gradients] is false, the gradients, zeroed. */
 status params_alloc(struct params *params, struct device *device, bool has_gradients);

@@ -23,7 +23,7 @@ uint64_t agreement_hash(const struct state *state, bool with_buffers) {
     uint64_t hash = hash_add(0, counts, sizeof counts);
     hash = add_floats(hash, params->values, params->total);
     for (size_t i = 0; !state->optimizer->shard && i < state->optimizer->buffer_count; i++)
-        hash = add_floats(hash, state->optimizer->buffers[i], params->total);
+        hash = add_floats(hash, state->optimizer->buffers[i], params->trained);
     if (state->ema) hash = add_floats(hash, state->ema->values, params->total);
     return with_buffers ? add_floats(hash, buffers->values, buffers->total) : hash;
 }

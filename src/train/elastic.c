@@ -35,7 +35,7 @@ status elastic_create(const struct elastic_options *options, struct elastic **ou
     e->all = calloc(world * record(e), sizeof *e->all);
     e->leaves = calloc(options->shards * SUMS, sizeof *e->leaves);
     status s = e->before && e->mine && e->all && e->leaves ? OK : status_new(STATUS_BUG, "out of memory");
-    if (!s) s = shard_tree_create(options->shards, params->total + buffers->total, options->comm, &e->tree);
+    if (!s) s = shard_tree_create(options->shards, params->trained + buffers->total, options->comm, &e->tree);
     if (s)
         elastic_destroy(e);
     else
@@ -102,15 +102,15 @@ status elastic_run(struct elastic *e, const struct batch *batch, size_t number, 
         copy(buffers->values, e->before, buffers->total);
         if (part.batch.rows) sums = run_part(e, &part, pass);
         float *leaf = shard_tree_leaf(e->tree);
-        copy(leaf, params->gradients, params->total);
-        for (size_t b = 0; b < buffers->total; b++) leaf[params->total + b] = buffers->values[b] * part.weight;
+        copy(leaf, params->gradients, params->trained);
+        for (size_t b = 0; b < buffers->total; b++) leaf[params->trained + b] = buffers->values[b] * part.weight;
         shard_tree_push(e->tree);
         memcpy(e->mine + i * SUMS, &sums, sizeof sums);
     }
     const float *sum;
     TRY(shard_tree_finish(e->tree, &sum));
-    copy(params->gradients, sum, params->total);
-    copy(buffers->values, sum + params->total, buffers->total);
+    copy(params->gradients, sum, params->trained);
+    copy(buffers->values, sum + params->trained, buffers->total);
     return OK;
 }
 

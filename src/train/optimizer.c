@@ -29,7 +29,7 @@ size_t optimizer_memory(const struct variant *config, const struct params *param
     const struct optimizer_type *type = optimizer_type_at((size_t)config->index);
     size_t count = 0;
     for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) count += uses_buffer(type, config->config, i);
-    return count * params->total * sizeof(float);
+    return count * params->trained * sizeof(float);
 }
 
 struct optimizer_settings optimizer_settings(const struct variant *config) {
@@ -40,7 +40,7 @@ static status allocate(struct optimizer *o, const struct params *params) {
     for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) {
         if (!uses_buffer(o->type, o->config, i)) continue;
         float **buffer = &o->buffers[o->buffer_count];
-        size_t total = o->shard ? o->shard->total : params->total;
+        size_t total = o->shard ? o->shard->total : params->trained;
         TRY(device_alloc(o->device, total * sizeof(float), "the optimizer's state", (void **)buffer));
         o->buffer_names[o->buffer_count++] = o->type->buffers[i];
         float start = o->type->start ? o->type->start(o->config) : 0;

@@ -61,7 +61,7 @@ struct optimizer {
     struct device *device;
     struct optimizer_plan *plan;
     const struct optimizer_shard *shard;   /* NULL: it updates everything */
-    float *buffers[OPTIMIZER_MAX_BUFFERS]; /* (params->total, or shard->total) each, those that are used */
+    float *buffers[OPTIMIZER_MAX_BUFFERS]; /* (params->trained, or shard->total) each, those that are used */
     const char *buffer_names[OPTIMIZER_MAX_BUFFERS];
     size_t buffer_count;
 };

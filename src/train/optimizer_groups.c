@@ -155,6 +155,12 @@ static size_t find_or_add(struct optimizer_plan *plan, struct optimizer_setting 
     return plan->setting_count++;
 }
 
+static const struct param *next_trained(const struct params *params, size_t index) {
+    while (++index < params->count)
+        if (!params->items[index].is_frozen) return &params->items[index];
+    return NULL;
+}
+
 /* A run reaches to the next parameter's start: the gap between them holds zeros and stays so. */
 static void add_runs(struct optimizer_plan *plan, const struct common *common, const struct optimizer_settings *own,
                      const struct params *params) {
@@ -162,7 +168,8 @@ static void add_runs(struct optimizer_plan *plan, const struct common *common, c
         const struct param *p = &params->items[i];
         if (p->is_frozen) continue;
         size_t setting = find_or_add(plan, setting_of(common, own, p));
-        size_t end = i + 1 < params->count ? params->items[i + 1].offset : params->total;
+        const struct param *next = next_trained(params, i);
+        size_t end = next ? next->offset : params->trained;
         plan->settings[setting].tensors++;
         plan->settings[setting].elements += p->count;
         struct optimizer_run *last = plan->run_count ? &plan->runs[plan->run_count - 1] : NULL;

@@ -78,7 +78,7 @@ static status describe_buckets(const struct config *config, const struct params 
 
 /* Instead of buckets. */
 static void describe_shards(const struct config *config, const struct model *model, int world_size, struct text *out) {
-    size_t kept, sent, floats = model->params.total + model->buffers.total, shards = config->sampler.shards;
+    size_t kept, sent, floats = model->params.trained + model->buffers.total, shards = config->sampler.shards;
     double vector = (double)floats * sizeof(float) / MIB;
     shard_tree_cost(shards, world_size, &kept, &sent);
     text_printf(out, "gradients      %.2f MiB for each of %zu shards, up to %zu of a batch on a process\n", vector,

@@ -11,16 +11,30 @@
 
 static void add(struct state *state, struct entry entry) { state->entries[state->entry_count++] = entry; }
 
+static struct entry tensor(struct arena *arena, const char *group, const struct param *p, float *data) {
+    struct entry e = {
+        .path = arena_printf(arena, "%s/%s", group, p->name), .type = ENTRY_FLOAT32, .dims = p->dims, .data = data};
+    memcpy(e.shape, p->shape, (size_t)p->dims * sizeof *e.shape);
+    return e;
+}
+
 static void add_tensors(struct state *state, const struct params *params, const char *group, float *flat) {
-    for (size_t i = 0; i < params->count; i++) {
-        const struct param *p = &params->items[i];
-        struct entry e = {.path = arena_printf(state->arena, "%s/%s", group, p->name),
-                          .type = ENTRY_FLOAT32,
-                          .dims = p->dims,
-                          .data = flat ? flat + p->offset : NULL};
-        memcpy(e.shape, p->shape, (size_t)p->dims * sizeof *e.shape);
-        add(state, e);
-    }
+    for (size_t i = 0; i < params->count; i++)
+        add(state, tensor(state->arena, group, &params->items[i], flat + params->items[i].offset));
+}
+
+static const char *optimizer_group(const struct state *state, size_t index) {
+    return arena_printf(state->arena, "optimizer/%s", state->optimizer->buffer_names[index]);
+}
+
+/* What is frozen has no state. */
+static void add_optimizer(struct state *state, size_t index) {
+    const struct params *params = &state->model->params;
+    state->optimizer_first[index] = state->entry_count;
+    for (size_t i = 0; i < params->count; i++)
+        if (!params->items[i].is_frozen)
+            add(state, tensor(state->arena, optimizer_group(state, index), &params->items[i], NULL));
+    state_set_optimizer(state, index, state->optimizer->shard ? NULL : state->optimizer->buffers[index]);
 }
 
 /* Counters that the first checkpoints do not have. */
@@ -94,12 +108,7 @@ status state_create(struct model *model, struct optimizer *optimizer, const stru
                                         sizeof *s->entries);
     add_tensors(s, &model->params, "model", model->params.values);
     add_tensors(s, &model->buffers, "model", model->buffers.values);
-    for (size_t i = 0; i < optimizer->buffer_count; i++) {
-        s->optimizer_first[i] = s->entry_count;
-        s->optimizer_whole[i] = optimizer->shard ? NULL : optimizer->buffers[i];
-        add_tensors(s, &model->params, arena_printf(arena, "optimizer/%s", optimizer->buffer_names[i]),
-                    s->optimizer_whole[i]);
-    }
+    for (size_t i = 0; i < optimizer->buffer_count; i++) add_optimizer(s, i);
     if (ema) add_tensors(s, &model->params, "ema", ema->values);
     add_counters(s);
     add_scaler(s, dataset);
@@ -136,16 +145,33 @@ void state_destroy(struct state *state) {
 void state_set_optimizer(struct state *state, size_t index, float *whole) {
     const struct params *params = &state->model->params;
     state->optimizer_whole[index] = whole;
+    struct entry *entry = &state->entries[state->optimizer_first[index]];
     for (size_t i = 0; i < params->count; i++)
-        state->entries[state->optimizer_first[index] + i].data = whole ? whole + params->items[i].offset : NULL;
+        if (!params->items[i].is_frozen) entry++->data = whole ? whole + params->items[i].offset : NULL;
 }
 
 static bool is(const struct entry *entry, const char *path) { return strcmp(entry->path, path) == 0; }
 
+/* State of what was trained and is frozen now is read, and forgotten: it is no reason to refuse a file. */
+static size_t add_forgotten(struct state *state, struct entry *entries) {
+    const struct params *params = &state->model->params;
+    size_t count = 0;
+    for (size_t b = 0; b < state->optimizer->buffer_count; b++)
+        for (size_t i = 0; i < params->count; i++) {
+            if (!params->items[i].is_frozen) continue;
+            float *data = arena_alloc(state->arena, params->items[i].count * sizeof *data);
+            entries[count] = tensor(state->arena, optimizer_group(state, b), &params->items[i], data);
+            entries[count++].is_optional = true;
+        }
+    return count;
+}
+
 /* Text and scaler are read beside the state, not over it. */
-static struct entry *entries_for_loading(struct state *state) {
-    struct entry *entries = arena_alloc(state->arena, state->entry_count * sizeof *entries);
+static struct entry *entries_for_loading(struct state *state, size_t *count) {
+    size_t most = state->entry_count + state->optimizer->buffer_count * state->model->params.count;
+    struct entry *entries = arena_alloc(state->arena, most * sizeof *entries);
     memcpy(entries, state->entries, state->entry_count * sizeof *entries);
+    *count = state->entry_count + add_forgotten(state, entries + state->entry_count);
     for (size_t i = 0; i < state->entry_count; i++) {
         struct entry *e = &entries[i];
         if (is(e, "config"))
@@ -183,8 +209,9 @@ status state_load(struct state *state, struct checkpoint *checkpoint, const char
     static const char *const complete[] = {"model", "optimizer", "ema", NULL};
     TRY(check_fingerprint(state, checkpoint, path));
     forget_loaded(state);
-    struct entry *entries = entries_for_loading(state);
-    return checkpoint_read(checkpoint, entries, state->entry_count, complete);
+    size_t count;
+    struct entry *entries = entries_for_loading(state, &count);
+    return checkpoint_read(checkpoint, entries, count, complete);
 }
 
 static status init_from_checkpoint(struct state *state, const char *path) {
@@ -215,9 +242,12 @@ status state_init_from(struct state *state, const char *path) {
     return is_safetensors ? init_from_safetensors(state, path) : init_from_checkpoint(state, path);
 }
 
+static void add_param(struct digest *digest, const struct param *p, const float *flat) {
+    digest_add(digest, flat + p->offset, p->count * sizeof *flat);
+}
+
 static void add_params(struct digest *digest, const struct params *params, const float *flat) {
-    for (size_t i = 0; i < params->count; i++)
-        digest_add(digest, flat + params->items[i].offset, params->items[i].count * sizeof *flat);
+    for (size_t i = 0; i < params->count; i++) add_param(digest, &params->items[i], flat);
 }
 
 void state_sha256(const struct state *state, char hex[DIGEST_HEX_SIZE]) {
@@ -229,7 +259,9 @@ void state_sha256(const struct state *state, char hex[DIGEST_HEX_SIZE]) {
     digest_start(&digest);
     add_params(&digest, params, params->values);
     add_params(&digest, &state->model->buffers, state->model->buffers.values);
-    for (size_t i = 0; i < state->optimizer->buffer_count; i++) add_params(&digest, params, state->optimizer_whole[i]);
+    for (size_t b = 0; b < state->optimizer->buffer_count; b++)
+        for (size_t i = 0; i < params->count; i++)
+            if (!params->items[i].is_frozen) add_param(&digest, &params->items[i], state->optimizer_whole[b]);
     if (state->ema) add_params(&digest, params, state->ema->values);
     digest_add(&digest, counts, sizeof counts);
     digest_finish(&digest, hash);

@@ -37,8 +37,8 @@ struct state {
     struct model *model;
     struct optimizer *optimizer;
     const struct ema *ema;                         /* NULL: none */
-    float *optimizer_whole[OPTIMIZER_MAX_BUFFERS]; /* its buffers, (params->total) each; NULL: they are shared out */
-    size_t optimizer_first[OPTIMIZER_MAX_BUFFERS]; /* their first entries */
+    float *optimizer_whole[OPTIMIZER_MAX_BUFFERS]; /* its buffers, (params->trained) each; NULL: they are shared out */
+    size_t optimizer_first[OPTIMIZER_MAX_BUFFERS]; /* their first entries, one for each trained parameter */
     struct entry *entries; /* for checkpoint_write and checkpoint_read; they point into the objects above */
     size_t entry_count;
     char *loaded_config, *loaded_fingerprint, *loaded_vocabulary, *loaded_labels; /* filled by state_load */

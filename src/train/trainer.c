@@ -234,7 +234,7 @@ static bool is_share_finite(const struct trainer *t) {
     const struct params *params = &t->model->params;
     size_t world = (size_t)comm_world_size(t->comm), rank = (size_t)comm_rank(t->comm);
     if (are_gradients_shared(t)) return zero_is_finite(t->zero, t->device, params->gradients);
-    size_t begin = params->total * rank / world, end = params->total * (rank + 1) / world;
+    size_t begin = params->trained * rank / world, end = params->trained * (rank + 1) / world;
     return device_ops(t->device)->is_finite(t->device, params->gradients + begin, end - begin);
 }
 
@@ -260,7 +260,8 @@ static status measure_gradients(struct trainer *t, struct update *update) {
     double limit = t->config->train.clip_grad_value, most = t->config->train.clip_grad_norm;
     t->clip = 1;
     t->grad_norm = NAN;
-    if (limit > 0) device_ops(t->device)->optimizers->clamp(t->device, (float)limit, params->gradients, params->total);
+    if (limit > 0)
+        device_ops(t->device)->optimizers->clamp(t->device, (float)limit, params->gradients, params->trained);
     if (!is_norm_needed(t)) {
         update->bad_gradients = is_share_finite(t) ? 0 : 1;
         return OK;
@@ -364,7 +365,7 @@ status trainer_share_state(struct trainer *t) {
     if (t->ema) TRY(comm_broadcast(t->comm, t->ema->values, params->total, COMM_FLOAT32, 0));
     if (t->zero) return zero_scatter(t->zero, t->state, t->comm);
     for (size_t i = 0; i < t->optimizer->buffer_count; i++)
-        TRY(comm_broadcast(t->comm, t->optimizer->buffers[i], params->total, COMM_FLOAT32, 0));
+        TRY(comm_broadcast(t->comm, t->optimizer->buffers[i], params->trained, COMM_FLOAT32, 0));
     return OK;
 }
 

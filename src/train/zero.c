@@ -14,8 +14,8 @@ struct zero {
     struct reducer_cut *cuts; /* (cut_count), ascending */
     size_t cut_count;
     struct optimizer_shard shard;
-    float *whole[OPTIMIZER_MAX_BUFFERS]; /* (params->total) on rank 0 from gather to release */
-    size_t total;                        /* params->total */
+    float *whole[OPTIMIZER_MAX_BUFFERS]; /* (params->trained) on rank 0 from gather to release */
+    size_t total;                        /* params->trained */
     double *squares;                     /* (params->count) */
 };
 
@@ -51,7 +51,7 @@ status zero_create(const struct dist_config *config, const struct params *params
     if (!z) return no_memory();
     z->rank = rank;
     z->world = world_size;
-    z->total = params->total;
+    z->total = params->trained;
     status s = cut(config, params, world_size, &z->cuts, &z->cut_count);
     if (!s) z->shard.parts = calloc(2 * z->cut_count + 1, sizeof *z->shard.parts);
     if (!s) z->squares = calloc(params->count + 1, sizeof *z->squares);
@@ -83,7 +83,7 @@ const struct optimizer_shard *zero_shard(const struct zero *z) { return z ? &z->
 size_t zero_memory(const struct dist_config *config, const struct params *params, int world_size, size_t whole) {
     struct zero *z;
     status s = zero_create(config, params, 0, world_size, &z);
-    size_t bytes = !s && z && params->total ? whole / params->total * z->shard.total : whole;
+    size_t bytes = !s && z && params->trained ? whole / params->trained * z->shard.total : whole;
     status_free(s);
     zero_destroy(z);
     return bytes;
@@ -107,14 +107,17 @@ static double squares_within(const struct param *p, const float *x, size_t begin
     return sum;
 }
 
+static bool is_before(const struct param *p, size_t begin) { return p->is_frozen || p->offset + p->count <= begin; }
+
 /* squares (params->count): this rank's part of each parameter's. */
 static void add_squares(const struct zero *z, const struct params *params, double *squares) {
     memset(squares, 0, params->count * sizeof *squares);
     for (size_t c = 0, p = 0; c < z->cut_count; c++) {
         const struct reducer_cut *cut = &z->cuts[c];
-        while (p < params->count && params->items[p].offset + params->items[p].count <= cut->begin) p++;
-        for (size_t i = p; i < params->count && params->items[i].offset < cut->end; i++) {
+        while (p < params->count && is_before(&params->items[p], cut->begin)) p++;
+        for (size_t i = p; i < params->count; i++) {
             if (params->items[i].is_frozen) continue;
+            if (params->items[i].offset >= cut->end) break;
             squares[i] += squares_within(&params->items[i], params->gradients, share_begin(cut, z->rank),
                                          share_begin(cut, z->rank + 1));
             if (z->rank == 0) /* what all own counts once */

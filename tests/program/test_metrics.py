@@ -209,8 +209,21 @@ class Optimizers(program.Case):
         with h5py.File(self.checkpoints("a1")[0]) as first, h5py.File(self.checkpoints("a1")[-1]) as last:
             self.assertTrue((first["model/0.bias"][:] == last["model/0.bias"][:]).all())
             self.assertFalse((first["model/2.bias"][:] == last["model/2.bias"][:]).all())
-            self.assertFalse(last["optimizer/exp_avg/0.bias"][:].any())
+            self.assertNotIn("0.bias", first["optimizer/exp_avg"])
             self.assertIn("max_exp_avg_sq", last["optimizer"])
+
+    def test_frozen_later(self):
+        """A checkpoint's state of what is frozen now is left; what was frozen has none to go on with."""
+        self.write("test.yaml", program.WINE)
+        self.run_program("test.yaml", "train.epochs=1", "--run-dir", "all")
+        self.run_program("test.yaml", "train.epochs=2", "--run-dir", "some", "model.freeze=0.*", f"checkpoint.resume={self.checkpoints('all')[0]}")
+        import h5py
+        with h5py.File(self.checkpoints("all")[0]) as before, h5py.File(self.checkpoints("some")[-1]) as after:
+            self.assertTrue((before["model/0.weight"][:] == after["model/0.weight"][:]).all())
+            self.assertFalse((before["model/2.weight"][:] == after["model/2.weight"][:]).all())
+            self.assertEqual(sorted(after["optimizer/exp_avg"]), ["2.bias", "2.weight"])
+        err = self.run_program("test.yaml", "--run-dir", "again", f"checkpoint.resume={self.checkpoints('some')[-1]}", code=program.DATA)[1]
+        self.assertIn("optimizer/exp_avg/0.weight: float32 (64, 13) in the config, not in the file", err)
 
     def test_clip_grad_value(self):
         """One step of plain SGD moves no weight by more than lr * limit."""

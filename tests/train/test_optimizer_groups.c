@@ -7,6 +7,7 @@
 #include "check_main.h"
 #include "train/config.h"
 #include "train/optimizer_groups.h"
+#include "train/ranges.h"
 
 static char text[2048];
 
@@ -151,6 +152,37 @@ START_TEST(frozen_parameters_stay) {
 }
 END_TEST
 
+/* Only what is trained lies in a bucket, also where frozen parameters stand in between, and has optimizer state. */
+START_TEST(frozen_parameters_cost_nothing) {
+    static const char layers[] =
+        "[{linear: {out: 7, name: a}}, {linear: {out: 900, name: b}}, {linear: {out: 3, name: c}}]";
+    struct fixture f;
+    struct ranges ranges;
+    struct reducer_cut cuts[6];
+    size_t count, sent = 0, trained = 0, frozen = 0, padding = 0;
+    ck_assert(!plan(&f, layers, "adam", "['b.*', a.bias]"));
+    const struct params *params = &f.model->params;
+    ck_assert(!ranges_create(params, &ranges));
+    ck_assert_uint_eq(ranges.count, 3);
+    ck_assert(!reducer_cuts(ranges.ranges, ranges.count,
+                            &(struct reducer_config){.first_bucket_mb = 1, .bucket_cap_mb = 25}, 2, cuts, &count));
+    for (size_t i = 0; i < count; i++) sent += cuts[i].end - cuts[i].begin;
+    for (size_t i = 0; i < params->count; i++) {
+        const struct param *p = &params->items[i];
+        *(p->is_frozen ? &frozen : &trained) += p->count;
+        if (!p->is_frozen) padding += 15;
+        ck_assert(p->is_frozen ? p->offset >= params->trained : p->offset + p->count <= params->trained);
+    }
+    ck_assert_uint_eq(frozen, 7 + 900 * 7 + 900);
+    ck_assert(sent >= trained && sent <= trained + padding);
+    ck_assert(params->total >= params->trained + frozen);
+    ck_assert_uint_eq(optimizer_memory(&config_of(f.file)->optimizer, params), 2 * params->trained * sizeof(float));
+    ck_assert(params->trained <= trained + padding);
+    ranges_free(&ranges);
+    close_fixture(&f);
+}
+END_TEST
+
 /* Nothing before a trained parameter needs a gradient: the way back ends there, and only it is told to be ready. */
 static void note_ready(void *user, size_t index) {
     size_t *seen = user;
@@ -171,7 +203,8 @@ START_TEST(the_way_back_ends_at_frozen_layers) {
     model_backward(f.model, &pass, inputs, note_ready, seen);
     ck_assert_uint_eq(seen[0], 2);
     ck_assert(seen[1] == 3 && seen[2] == 2);
-    for (size_t i = 0; i < params->items[2].offset; i++) ck_assert(params->gradients[i] == 0);
+    for (size_t p = 0; p < 2; p++)
+        for (size_t i = 0; i < params->items[p].count; i++) ck_assert(params_gradient(params, p)[i] == 0);
     for (size_t i = 0; i < params->items[2].count; i++) sum += fabsf(params_gradient(params, 2)[i]);
     ck_assert(sum > 0);
     close_fixture(&f);
@@ -243,5 +276,5 @@ START_TEST(bad_groups) {
 END_TEST
 
 TESTS("optimizer groups", each_group_is_an_optimizer_of_its_own, decay_of_matrices, neighbours_are_merged,
-      schedules_see_each_groups_rate, frozen_parameters_stay, the_way_back_ends_at_frozen_layers, lion_is_the_papers,
-      what_matches_nothing_is_an_error, bad_groups)
+      schedules_see_each_groups_rate, frozen_parameters_stay, frozen_parameters_cost_nothing,
+      the_way_back_ends_at_frozen_layers, lion_is_the_papers, what_matches_nothing_is_an_error, bad_groups)
