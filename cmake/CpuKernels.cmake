@@ -8,7 +8,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/gemm.c ${CMA
 function(kernel_set name lanes)
   add_library(kernels_${name} OBJECT ${set_sources})
   target_compile_definitions(kernels_${name} PRIVATE KERNELS_SET=${name} KERNELS_LANES=${lanes})
-  target_compile_options(kernels_${name} PRIVATE -O3 ${ARGN})
+  target_compile_options(kernels_${name} PRIVATE -O3 -fopenmp-simd ${ARGN})
   target_sources(device PRIVATE $<TARGET_OBJECTS:kernels_${name}>)
 endfunction()
 
