@@ -64,11 +64,6 @@ status comm_all_reduce(struct comm *comm, void *data, size_t count, enum comm_ty
     return finish(comm, "all_reduce", g->backend->reduce(g->group, comm->lane, data, count, type, op, COMM_ALL));
 }
 
-status comm_all_reduce_lane(struct comm *comm, int lane, void *data, size_t count, enum comm_type type,
-                            enum comm_op op) {
-    return comm_all_reduce(comm_lane(comm, lane), data, count, type, op);
-}
-
 status comm_reduce(struct comm *comm, void *data, size_t count, enum comm_type type, enum comm_op op, int root) {
     TRY(check_rank(comm, "reduce", root));
     if (is_alone(comm) || count == 0) return OK;

@@ -67,9 +67,6 @@ status comm_alloc(struct comm *comm, size_t size, void **out);
 
 /* data (count): every rank ends with the element-wise result. */
 status comm_all_reduce(struct comm *comm, void *data, size_t count, enum comm_type type, enum comm_op op);
-/* The same on a lane: comm_all_reduce(comm_lane(comm, lane), ...). */
-status comm_all_reduce_lane(struct comm *comm, int lane, void *data, size_t count, enum comm_type type,
-                            enum comm_op op);
 /* data (world, count), out (count): rank r ends with the result of part r, the same bits as comm_all_reduce gives.
  * [out] may be rank r's own part of [data]; the rest of [data] stays. */
 status comm_reduce_scatter(struct comm *comm, const void *data, size_t count, enum comm_type type, enum comm_op op,
