@@ -65,38 +65,43 @@ static void prove(const struct comm_setup *setup, const char *socket_name, size_
     text_free(&message);
 }
 
-static bool send_descriptor(int to, int fd) {
-    char byte = 0;
-    struct iovec part = {&byte, 1};
+/* A message of one byte, with room for a descriptor beside it. */
+struct parcel {
+    char byte;
+    struct iovec part;
     union {
         char bytes[CMSG_SPACE(sizeof(int))];
         struct cmsghdr alignment;
-    } control = {0};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    } control;
+    struct msghdr message;
+};
+
+static void prepare(struct parcel *p) {
+    *p = (struct parcel){.part = {&p->byte, 1}};
+    p->message = (struct msghdr){
+        .msg_iov = &p->part, .msg_iovlen = 1, .msg_control = &p->control, .msg_controllen = sizeof p->control};
+}
+
+static bool send_descriptor(int to, int fd) {
+    struct parcel parcel;
+    prepare(&parcel);
+    struct cmsghdr *header = CMSG_FIRSTHDR(&parcel.message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(sizeof fd);
     memcpy(CMSG_DATA(header), &fd, sizeof fd);
-    return sendmsg(to, &message, MSG_NOSIGNAL) == 1;
+    return sendmsg(to, &parcel.message, MSG_NOSIGNAL) == 1;
 }
 
 static int receive_descriptor(int from, double deadline) {
-    char byte;
+    struct parcel parcel;
     int fd = -1;
-    struct iovec part = {&byte, 1};
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr alignment;
-    } control = {0};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    prepare(&parcel);
     struct pollfd ready = {.fd = from, .events = POLLIN};
     double left = deadline - clock_seconds();
     if (poll(&ready, 1, left > 0 ? (int)(left * 1000) : 0) != 1) return -1;
-    if (recvmsg(from, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (recvmsg(from, &parcel.message, MSG_CMSG_CLOEXEC) != 1) return -1;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&parcel.message);
     if (header && header->cmsg_type == SCM_RIGHTS) memcpy(&fd, CMSG_DATA(header), sizeof fd);
     return fd;
 }
