@@ -423,47 +423,54 @@ static float *multiply_pieces(const struct job *job, bool is_forward, size_t slo
     return products;
 }
 
+typedef void panel_work(const struct job *job, size_t slot, size_t j, size_t width);
+
+/* Of a side of [size] channels, the panels of the slots [first] to [last] - 1. */
+static void each_panel(const struct job *job, size_t first, size_t last, size_t size, panel_work *work) {
+    size_t panels = panels_of(size);
+    for (size_t slot = first; slot < last; slot++)
+        for (size_t panel = panels * slot / job->slots; panel < panels * (slot + 1) / job->slots; panel++)
+            work(job, slot, panel * PANEL, least_of(PANEL, size - panel * PANEL));
+}
+
+static void forward_panel(const struct job *job, size_t slot, size_t j, size_t width) {
+    const struct device_convolution *d = job->d;
+    outputs(d, multiply_pieces(job, true, slot, j, width), stride_of(d->block, PANEL), job->first, job->last, j, width,
+            job->bias, job->y);
+}
+
 static void forward_panels(void *context, size_t first, size_t last) {
     const struct job *job = context;
+    each_panel(job, first, last, job->d->out, forward_panel);
+}
+
+static void input_panel(const struct job *job, size_t slot, size_t j, size_t width) {
     const struct device_convolution *d = job->d;
-    size_t panels = panels_of(d->out);
-    for (size_t slot = first; slot < last; slot++)
-        for (size_t panel = panels * slot / job->slots; panel < panels * (slot + 1) / job->slots; panel++) {
-            size_t j = panel * PANEL, width = least_of(PANEL, d->out - j);
-            outputs(d, multiply_pieces(job, true, slot, j, width), stride_of(d->block, PANEL), job->first, job->last, j,
-                    width, job->bias, job->y);
-        }
+    add_inputs(d, multiply_pieces(job, false, slot, j, width), stride_of(d->block, PANEL), job->first, job->last, j,
+               width, job->dx);
 }
 
 static void input_panels(void *context, size_t first, size_t last) {
     const struct job *job = context;
+    each_panel(job, first, last, job->d->in, input_panel);
+}
+
+static void weight_panel(const struct job *job, size_t slot, size_t j, size_t width) {
     const struct device_convolution *d = job->d;
-    size_t panels = panels_of(d->in);
-    for (size_t slot = first; slot < last; slot++)
-        for (size_t panel = panels * slot / job->slots; panel < panels * (slot + 1) / job->slots; panel++) {
-            size_t j = panel * PANEL, width = least_of(PANEL, d->in - j);
-            add_inputs(d, multiply_pieces(job, false, slot, j, width), stride_of(d->block, PANEL), job->first,
-                       job->last, j, width, job->dx);
-        }
+    size_t stride = stride_of(DEPTH, PANEL), tiles = job->last - job->first;
+    float *piece = job->piece + slot * floats_of(DEPTH, PANEL);
+    for (size_t k = 0; k < d->in; k += DEPTH) {
+        size_t depth = least_of(DEPTH, d->in - k);
+        for (size_t p = 0; p < POINTS; p++)
+            multiply(depth, width, tiles, job->inputs + p * stride_of(d->block, d->in) + k, 1, d->in,
+                     job->gradients + p * stride_of(d->block, d->out) + j, d->out, piece + p * stride, width, false);
+        add_weights(piece, 1, 0, stride, width, d->in, width, depth, job->dw + (j * d->in + k) * 9);
+    }
 }
 
 static void weight_panels(void *context, size_t first, size_t last) {
     const struct job *job = context;
-    const struct device_convolution *d = job->d;
-    size_t panels = panels_of(d->out), stride = stride_of(DEPTH, PANEL), tiles = job->last - job->first;
-    for (size_t slot = first; slot < last; slot++)
-        for (size_t panel = panels * slot / job->slots; panel < panels * (slot + 1) / job->slots; panel++) {
-            size_t j = panel * PANEL, width = least_of(PANEL, d->out - j);
-            float *piece = job->piece + slot * floats_of(DEPTH, PANEL);
-            for (size_t k = 0; k < d->in; k += DEPTH) {
-                size_t depth = least_of(DEPTH, d->in - k);
-                for (size_t p = 0; p < POINTS; p++)
-                    multiply(depth, width, tiles, job->inputs + p * stride_of(d->block, d->in) + k, 1, d->in,
-                             job->gradients + p * stride_of(d->block, d->out) + j, d->out, piece + p * stride, width,
-                             false);
-                add_weights(piece, 1, 0, stride, width, d->in, width, depth, job->dw + (j * d->in + k) * 9);
-            }
-        }
+    each_panel(job, first, last, job->d->out, weight_panel);
 }
 
 /* ---- the operators ---- */
