@@ -25,18 +25,36 @@ static struct members *all_here(int world, double hang) {
     return m;
 }
 
-/* A beat of [rank]: [ticks] says how far it is. */
+/* Of a rank in step 7: [ticks] says how far it is. */
+static struct pulse_reading reading_of(enum pulse_phase phase, uint64_t ticks, bool is_waiting, double median) {
+    return (struct pulse_reading){.phase = phase,
+                                  .step = 7,
+                                  .ticks = ticks,
+                                  .is_in_collective = is_waiting,
+                                  .call = "all_reduce",
+                                  .number = is_waiting ? 18 : 17,
+                                  .median_step = median};
+}
+
 static void beat(struct members *m, int rank, enum pulse_phase phase, uint64_t ticks, bool is_waiting, double median,
                  double now) {
-    struct pulse_reading r = {.phase = phase,
-                              .step = 7,
-                              .ticks = ticks,
-                              .is_in_collective = is_waiting,
-                              .call = "all_reduce",
-                              .number = is_waiting ? 18 : 17,
-                              .median_step = median,
-                              .cpu = now};
+    struct pulse_reading r = reading_of(phase, ticks, is_waiting, median);
+    r.cpu = now;
     members_beat(m, rank, &r, now);
+}
+
+/* Every rank sends the same reading five times a second. The time of the verdict; 0: none until [end]. */
+static double judged_at(struct members *m, int world, struct pulse_reading *readings, double end) {
+    for (int i = 1; i * 0.2 < end; i++) {
+        double now = i * 0.2;
+        for (int r = 0; r < world; r++) {
+            readings[r].cpu = now;
+            members_beat(m, r, &readings[r], now);
+        }
+        members_judge(m, now, link_age, NULL);
+        if (members_verdict(m, now) >= 0) return now;
+    }
+    return 0;
 }
 
 static void expect(struct members *m, int rank, const char *words) {
@@ -44,19 +62,6 @@ static void expect(struct members *m, int rank, const char *words) {
     members_describe(m, rank, &text);
     ck_assert_msg(strstr(text.data, words), "%s", text.data);
     text_free(&text);
-}
-
-/* Beats five times a second; rank 1 works in [phase] without moving, the others wait for it. The time of the verdict;
- * 0: none until [end]. */
-static double hang_at(struct members *m, int world, enum pulse_phase phase, double median, double end) {
-    for (int i = 1; i * 0.2 < end; i++) {
-        double now = i * 0.2;
-        for (int r = 0; r < world; r++)
-            beat(m, r, r == 1 ? phase : PULSE_BACKWARD, r == 1 ? 40 : 41, r != 1, median, now);
-        members_judge(m, now, link_age, NULL);
-        if (members_verdict(m, now) >= 0) return now;
-    }
-    return 0;
 }
 
 static const struct {
@@ -73,7 +78,9 @@ static const struct {
 
 START_TEST(a_hang_is_named_at_its_limit) {
     struct members *m = all_here(3, hangs[_i].hang);
-    double at = hang_at(m, 3, hangs[_i].phase, hangs[_i].median, 700);
+    struct pulse_reading waiting = reading_of(PULSE_BACKWARD, 41, true, hangs[_i].median);
+    struct pulse_reading readings[] = {waiting, reading_of(hangs[_i].phase, 40, false, hangs[_i].median), waiting};
+    double at = judged_at(m, 3, readings, 700);
     ck_assert_msg(at >= hangs[_i].least && at <= hangs[_i].most, "%g", at);
     if (hangs[_i].most > 0) {
         ck_assert_int_eq(members_verdict(m, at), 1);
@@ -108,36 +115,19 @@ END_TEST
 /* Both wait, but rank 1 in the step before: it never left that collective. */
 START_TEST(who_is_behind_is_named) {
     struct members *m = all_here(2, 10);
-    double now = 0;
-    for (int i = 1; i < 100 && members_verdict(m, now) < 0; i++) {
-        now = i * 0.2;
-        for (int r = 0; r < 2; r++) {
-            struct pulse_reading reading = {.phase = PULSE_BACKWARD,
-                                            .step = 7,
-                                            .ticks = 40,
-                                            .is_in_collective = true,
-                                            .call = "all_reduce",
-                                            .number = r == 1 ? 17 : 18,
-                                            .median_step = 0.01};
-            members_beat(m, r, &reading, now);
-        }
-        members_judge(m, now, link_age, NULL);
-    }
-    ck_assert_int_eq(members_verdict(m, now), 1);
+    struct pulse_reading waiting = reading_of(PULSE_BACKWARD, 40, true, 0.01), readings[] = {waiting, waiting};
+    readings[1].number = 17;
+    ck_assert_int_eq(members_verdict(m, judged_at(m, 2, readings, 20)), 1);
     members_destroy(m);
 }
 END_TEST
 
 START_TEST(all_wait_for_each_other) {
     struct members *m = all_here(2, 10);
-    double now = 0;
-    for (int i = 1; i < 100 && members_verdict(m, now) < 0; i++) {
-        now = i * 0.2;
-        for (int r = 0; r < 2; r++) beat(m, r, PULSE_BACKWARD, 41, true, 0.01, now);
-        members_judge(m, now, link_age, NULL);
-    }
-    ck_assert(now >= 10 && now < 11);
-    expect(m, members_verdict(m, now), "hangs after backward of step 8, in all_reduce #18");
+    struct pulse_reading waiting = reading_of(PULSE_BACKWARD, 41, true, 0.01), readings[] = {waiting, waiting};
+    double at = judged_at(m, 2, readings, 20);
+    ck_assert(at >= 10 && at < 11);
+    expect(m, members_verdict(m, at), "hangs after backward of step 8, in all_reduce #18");
     members_destroy(m);
 }
 END_TEST
