@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
 #include "check_main.h"
 #include "device/internal.h"
+#include "device_work.h"
 
 static const char *const sets[] = {"baseline", "avx2", "avx512"};
 
@@ -18,14 +18,6 @@ static struct device *open_set(const char *set) {
     if (s) printf("not on this machine: %s\n", status_message(s));
     status_free(s);
     return device;
-}
-
-static float *random_values(size_t count, uint64_t seed) {
-    struct rng rng;
-    float *values = malloc((count + 1) * sizeof *values);
-    rng_seed(&rng, seed);
-    rng_normal(&rng, values, count, 0, 1);
-    return values;
 }
 
 static void product_agrees(struct device *device, size_t rows, size_t in, size_t out) {

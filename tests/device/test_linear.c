@@ -3,23 +3,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/bits.h"
-#include "base/rng.h"
 #include "check_main.h"
 #include "device/internal.h"
+#include "device_work.h"
 
 static const char *const sets[] = {"baseline", "avx2", "avx512"};
-
-static float *random_values(size_t count, uint64_t seed) {
-    struct rng rng;
-    float *values = malloc((count + 1) * sizeof *values);
-    rng_seed(&rng, seed);
-    rng_normal(&rng, values, count, 0, 1);
-    return values;
-}
 
 struct results {
     float *y, *positive, *dx, *dw, *dbias;
@@ -156,53 +146,20 @@ START_TEST(a_relu_keeps_nan) {
 }
 END_TEST
 
-/* Writes the bits of all results to [to]; in a process of its own, since a process keeps its number of threads. */
-static void with_threads(const char *threads, int to) {
-    setenv("OMP_NUM_THREADS", threads, 1);
-    struct device *device;
-    if (cpu_device_create(NULL, &device)) _exit(1);
+static void run_large(struct device *device, const void *context, struct digest *digest) {
     static const size_t large[][3] = {{300, 384, 200}, {96, 200, 1000}};
+    (void)context;
     for (int i = 0; i < 2; i++) {
         size_t rows = large[i][0], in = large[i][1], out = large[i][2];
         struct results r = compute(device, rows, in, out);
         const float *all[] = {r.y, r.positive, r.dx, r.dw, r.dbias};
         const size_t counts[] = {rows * out, rows * out, rows * in, out * in, out};
-        for (int p = 0; p < 5; p++)
-            for (size_t done = 0, bytes = counts[p] * sizeof(float); done < bytes;) {
-                ssize_t n = write(to, (const char *)all[p] + done, bytes - done);
-                if (n <= 0) _exit(1);
-                done += (size_t)n;
-            }
+        for (int p = 0; p < 5; p++) digest_add(digest, all[p], counts[p] * sizeof(float));
         release(&r);
     }
-    device_destroy(device);
-    _exit(0);
 }
 
-static size_t bits_with(const char *threads, char *bits, size_t most) {
-    int ends[2], code;
-    size_t count = 0;
-    ssize_t n;
-    ck_assert_int_eq(pipe(ends), 0);
-    pid_t child = fork();
-    if (child == 0) with_threads(threads, ends[1]);
-    close(ends[1]);
-    while ((n = read(ends[0], bits + count, most - count)) > 0) count += (size_t)n;
-    close(ends[0]);
-    ck_assert_int_eq(waitpid(child, &code, 0), child);
-    ck_assert_int_eq(code, 0);
-    return count;
-}
-
-START_TEST(threads_do_not_change_bits) {
-    size_t most = 4 * 1024 * 1024;
-    char *one = malloc(most), *several = malloc(most);
-    size_t count = bits_with("1", one, most);
-    ck_assert_uint_gt(count, 1000000);
-    ck_assert_uint_eq(bits_with("3", several, most), count);
-    ck_assert_mem_eq(one, several, count);
-    free(one), free(several);
-}
+START_TEST(threads_do_not_change_bits) { threads_agree(run_large, NULL); }
 END_TEST
 
 TESTS("linear", products_agree, bfloat16_rounds_the_factors_only, bfloat16_is_refused_without_the_instructions,

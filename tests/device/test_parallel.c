@@ -4,14 +4,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/digest.h"
-#include "base/rng.h"
 #include "check_main.h"
 #include "device/cpu/parallel.h"
 #include "device/internal.h"
+#include "device_work.h"
 
 #define MOST 1000
 
@@ -95,38 +92,16 @@ static void run_operators(struct device *device, float *x, float *y, float *dx) 
     ops->copy(device, gradients, y, 2 * (size_t)CHANNELS);
 }
 
-/* Of what comes out in a process of its own with that many threads. */
-static void digest_with(const char *threads, char *hex) {
-    int ends[2];
-    ck_assert(pipe(ends) == 0);
-    pid_t child = fork();
-    if (child == 0) {
-        setenv("OMP_NUM_THREADS", threads, 1);
-        setenv("OMP_WAIT_POLICY", "passive", 1);
-        struct device *device;
-        struct rng rng;
-        float *all = calloc(3 * COUNT, sizeof *all);
-        if (!all || cpu_device_create(NULL, &device)) _exit(1);
-        rng_seed(&rng, 5);
-        rng_normal(&rng, all, COUNT, 0, 1);
-        run_operators(device, all, all + COUNT, all + 2 * COUNT);
-        uint8_t hash[DIGEST_SIZE];
-        digest_of(all, 3 * COUNT * sizeof *all, hash);
-        digest_hex(hash, hex);
-        _exit(write(ends[1], hex, DIGEST_HEX_SIZE) != DIGEST_HEX_SIZE);
-    }
-    close(ends[1]);
-    ck_assert(read(ends[0], hex, DIGEST_HEX_SIZE) == DIGEST_HEX_SIZE);
-    close(ends[0]);
-    waitpid(child, NULL, 0);
+static void run_all(struct device *device, const void *context, struct digest *digest) {
+    (void)context;
+    float *all = calloc(3 * COUNT, sizeof *all), *values = random_values(COUNT, 5);
+    memcpy(all, values, COUNT * sizeof *all);
+    run_operators(device, all, all + COUNT, all + 2 * COUNT);
+    digest_add(digest, all, 3 * COUNT * sizeof *all);
+    free(values), free(all);
 }
 
-START_TEST(the_same_bits_on_any_number_of_threads) {
-    char one[DIGEST_HEX_SIZE], three[DIGEST_HEX_SIZE];
-    digest_with("1", one);
-    digest_with("3", three);
-    ck_assert_str_eq(one, three);
-}
+START_TEST(the_same_bits_on_any_number_of_threads) { threads_agree(run_all, NULL); }
 END_TEST
 
 TESTS("parallel", every_item_is_done_once, a_small_loop_stays_on_its_thread, one_thread_is_the_caller,

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
 #include "check_main.h"
 #include "device/internal.h"
+#include "device_work.h"
 
 static const char *const sets[] = {"baseline", "avx2", "avx512"};
 
@@ -15,14 +15,6 @@ static struct device *open_set(const char *set) {
     struct device *device = NULL;
     status_free(cpu_device_create(set, &device));
     return device;
-}
-
-static float *random_values(size_t count, uint64_t seed) {
-    struct rng rng;
-    float *values = malloc(count * sizeof *values);
-    rng_seed(&rng, seed);
-    rng_normal(&rng, values, count, 0, 1);
-    return values;
 }
 
 /* One head of one row by the formulas: p = softmax(q k^T / sqrt(d)), y = p v, and the derivatives. */

@@ -1,0 +1,61 @@
+/* What tests of operators share: values, and the same work on other numbers of threads. For tests only. */
+#ifndef TESTS_DEVICE_WORK_H
+#define TESTS_DEVICE_WORK_H
+
+#include <check.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/digest.h"
+#include "base/rng.h"
+#include "device/internal.h"
+
+/* (count), of a normal distribution; free() them. */
+static inline float *random_values(size_t count, uint64_t seed) {
+    struct rng rng;
+    float *values = malloc((count + 1) * sizeof *values);
+    ck_assert_ptr_nonnull(values);
+    rng_seed(&rng, seed);
+    rng_normal(&rng, values, count, 0, 1);
+    return values;
+}
+
+/* Computes something and adds it to the digest. */
+typedef void device_work(struct device *device, const void *context, struct digest *digest);
+
+/* In a process of its own, since a process keeps its number of threads. */
+static inline void digest_with(const char *threads, device_work *work, const void *context, char hex[DIGEST_HEX_SIZE]) {
+    int ends[2], code;
+    ck_assert_int_eq(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("OMP_NUM_THREADS", threads, 1);
+        setenv("OMP_WAIT_POLICY", "passive", 1);
+        struct device *device;
+        struct digest digest;
+        uint8_t hash[DIGEST_SIZE];
+        if (cpu_device_create(NULL, &device)) _exit(1);
+        digest_start(&digest);
+        work(device, context, &digest);
+        digest_finish(&digest, hash);
+        digest_hex(hash, hex);
+        device_destroy(device);
+        _exit(write(ends[1], hex, DIGEST_HEX_SIZE) != DIGEST_HEX_SIZE);
+    }
+    close(ends[1]);
+    ck_assert_int_eq(read(ends[0], hex, DIGEST_HEX_SIZE), DIGEST_HEX_SIZE);
+    close(ends[0]);
+    ck_assert_int_eq(waitpid(child, &code, 0), child);
+    ck_assert_int_eq(code, 0);
+}
+
+/* One thread and three give the same bits. */
+static inline void threads_agree(device_work *work, const void *context) {
+    char one[DIGEST_HEX_SIZE], three[DIGEST_HEX_SIZE];
+    digest_with("1", work, context, one);
+    digest_with("3", work, context, three);
+    ck_assert_str_eq(one, three);
+}
+
+#endif
