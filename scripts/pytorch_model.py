@@ -142,7 +142,8 @@ def _window(c):
 
 def _average(c):
     sizes, options = _window(c)
-    return nn.AvgPool2d(*sizes, count_include_pad=c.get("count_include_pad", True), **options)
+    return nn.AvgPool2d(*sizes, count_include_pad=c.get("count_include_pad", True), divisor_override=c.get("divisor_override"),
+                        **options)
 
 
 def _maximum(c):

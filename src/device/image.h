@@ -51,7 +51,8 @@ struct pooling {
     struct image in, out;
     struct window window;  /* dilation is 1 */
     bool is_adaptive;      /* the windows follow from the sizes: from floor(o in / out) to ceil((o + 1) in / out) */
-    bool excludes_padding; /* an average is over the real elements only */
+    bool excludes_padding; /* an average is over the real elements only, else over those of the padded image */
+    size_t divisor;        /* what a sum is divided by instead; 0: as above */
     bool has_relu;         /* maximum: y = max(maximum, 0) */
 };
 #define POOLING_MAX_WINDOW 256 /* elements of a maximum's window: a position is kept in one byte */

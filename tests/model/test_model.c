@@ -253,6 +253,16 @@ static const struct {
      "{kernel_size: 3, stride: 2, padding: 1, count_include_pad: false}}, flatten, {linear: {out: 3}}]",
      3,
      {2, 8, 6}},
+    {"max_pool2d",
+     "[{conv2d: {out: 3, kernel_size: 1}}, {max_pool2d: {kernel_size: 2, ceil_mode: true}}, flatten, {linear: {out: "
+     "3}}]",
+     3,
+     {2, 3, 3}},
+    {"avg_pool2d",
+     "[{conv2d: {out: 3, kernel_size: 1}}, {avg_pool2d: {kernel_size: 3, stride: 2, padding: 1, ceil_mode: true}}, "
+     "{avg_pool2d: {kernel_size: 2, ceil_mode: true, divisor_override: 3}}, flatten, {linear: {out: 3}}]",
+     3,
+     {2, 6, 4}},
     {"adaptive_avg_pool2d",
      "[{conv2d: {out: 5, kernel_size: 2}}, {adaptive_avg_pool2d: [2, 3]}, {conv2d: {out: 3, kernel_size: 1}}, "
      "{adaptive_avg_pool2d: 1}, flatten, {linear: {out: 3}}]",

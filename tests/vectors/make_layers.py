@@ -52,6 +52,16 @@ CASES = [
     ("[{conv2d: {out: 3, kernel_size: 3}}, {avg_pool2d: 2}, {conv2d: {out: 2, kernel_size: 1}}]", [2, 7, 6]),
     ("[{conv2d: {out: 2, kernel_size: 1}}, {avg_pool2d: {kernel_size: 3, stride: 2, padding: 1}}, tanh, {avg_pool2d: {kernel_size: "
      "[2, 3], stride: [1, 2], padding: [1, 1], count_include_pad: false}}]", [2, 7, 6]),
+    ("[{conv2d: {out: 3, kernel_size: 1}}, {max_pool2d: {kernel_size: 2, ceil_mode: true}}, tanh, {max_pool2d: {kernel_size: [3, 2], "
+     "stride: 2, padding: 1, ceil_mode: true}}]", [2, 7, 5]),
+    ("[{conv2d: {out: 18, kernel_size: 1}}, relu, {max_pool2d: {kernel_size: 3, stride: 2, ceil_mode: true}}, {linear: 2}]", [2, 6, 8]),
+    ("[{conv2d: {out: 3, kernel_size: 1}}, {avg_pool2d: {kernel_size: 3, stride: 2, padding: 1, ceil_mode: true}}, tanh, {avg_pool2d: "
+     "{kernel_size: 2, ceil_mode: true, count_include_pad: false}}]", [2, 8, 6]),
+    # windows beyond the padding, one dropped because it would start there, and one larger than the image
+    ("[{conv2d: {out: 2, kernel_size: 1}}, {avg_pool2d: {kernel_size: 4, stride: 3, padding: 2, ceil_mode: true}}, {avg_pool2d: "
+     "{kernel_size: [3, 2], stride: [3, 4], ceil_mode: true}}, {avg_pool2d: {kernel_size: 2, ceil_mode: true}}]", [2, 9, 10]),
+    ("[{conv2d: {out: 2, kernel_size: 1}}, {avg_pool2d: {kernel_size: [2, 3], stride: 2, padding: [0, 1], ceil_mode: true, "
+     "divisor_override: 5}}]", [2, 7, 5]),
     ("[{conv2d: {out: 3, kernel_size: 2}}, {adaptive_avg_pool2d: {output_size: [2, 3]}}, tanh, {adaptive_avg_pool2d: 1}, flatten, "
      "{linear: 3}]", [2, 6, 5]),
     ("[{conv2d: {out: 2, kernel_size: 1}}, {adaptive_avg_pool2d: [4, 5]}]", [2, 3, 4]),

@@ -47,3 +47,11 @@ size_t window_count(const struct window *window, int d, size_t in) {
     size_t room = in + 2 * window->padding[d], need = window->dilation[d] * (window->kernel[d] - 1) + 1;
     return room < need ? 0 : (room - need) / window->stride[d] + 1;
 }
+
+size_t window_count_up(const struct window *window, int d, size_t in) {
+    size_t room = in + 2 * window->padding[d] + window->stride[d] - 1;
+    size_t need = window->dilation[d] * (window->kernel[d] - 1) + 1;
+    if (room < need) return 0;
+    size_t count = (room - need) / window->stride[d] + 1;
+    return (count - 1) * window->stride[d] >= in + window->padding[d] ? count - 1 : count;
+}

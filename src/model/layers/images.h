@@ -24,4 +24,8 @@ void pair_of(const struct int_list *list, int dims, size_t height, size_t to[2])
  * it is larger than the image. */
 size_t window_count(const struct window *window, int d, size_t in);
 
+/* The same rounded up: one more window may reach out of the padded image, if it starts inside of the image or the
+ * padding before it (PyTorch's ceil_mode). */
+size_t window_count_up(const struct window *window, int d, size_t in);
+
 #endif

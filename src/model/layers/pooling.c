@@ -5,7 +5,8 @@
 
 struct pool_config {
     struct int_list kernel_size, stride, padding;
-    bool count_include_pad;
+    bool ceil_mode, count_include_pad;
+    int64_t divisor_override; /* SCHEMA_NO_INT: none */
 };
 
 struct adaptive_config {
@@ -20,7 +21,12 @@ struct adaptive_config {
 #define WINDOW_ROWS                                                                                                    \
     SIZES(kernel_size, 1, "Size of the window: one number, or [height, width].", .flags = SCHEMA_REQUIRED),            \
         SIZES(stride, 1, "Step of the window; null: its size.", .fallback = "null"),                                   \
-        SIZES(padding, 0, "Padding around the input, at most half the window.", .fallback = "0")
+        SIZES(padding, 0, "Padding around the input, at most half the window.", .fallback = "0"), {                    \
+        .key = "ceil_mode", .type = SCHEMA_BOOL, .offset = offsetof(struct pool_config, ceil_mode),                    \
+        .fallback = "false",                                                                                           \
+        .doc = "Whether the size of the output is rounded up: a last window may reach out of the padded input, if it " \
+               "starts in the input or the padding before it."                                                         \
+    }
 
 static const struct schema_row max_rows[] = {WINDOW_ROWS, {0}};
 static const struct schema_row avg_rows[] = {
@@ -29,7 +35,14 @@ static const struct schema_row avg_rows[] = {
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct pool_config, count_include_pad),
      .fallback = "true",
-     .doc = "Whether padded zeros count in the average."},
+     .doc = "Whether padded zeros count in the average; what is beyond the padding (ceil_mode) never does."},
+    {.key = "divisor_override",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct pool_config, divisor_override),
+     .fallback = "null",
+     .least = 1,
+     .most = 1 << 24,
+     .doc = "What the sum of a window is divided by; null: the number of its elements."},
     {0},
 };
 static const struct schema_row adaptive_rows[] = {
@@ -78,12 +91,14 @@ static struct pooling pooling_of(const struct layer *layer) {
     } else {
         const struct pool_config *c = layer->config;
         p.excludes_padding = !is_max(layer) && !c->count_include_pad;
+        if (!is_max(layer) && c->divisor_override != SCHEMA_NO_INT) p.divisor = (size_t)c->divisor_override;
         pair_of(&c->kernel_size, 3, 0, p.window.kernel);
         pair_of(c->stride.items ? &c->stride : &c->kernel_size, 3, 0, p.window.stride);
         pair_of(&c->padding, 3, 0, p.window.padding);
         p.window.dilation[0] = p.window.dilation[1] = 1;
-        out[0] = window_count(&p.window, 0, p.in.height);
-        out[1] = window_count(&p.window, 1, p.in.width);
+        size_t (*count)(const struct window *, int, size_t) = c->ceil_mode ? window_count_up : window_count;
+        out[0] = count(&p.window, 0, p.in.height);
+        out[1] = count(&p.window, 1, p.in.width);
     }
     p.out = (struct image){out[0], out[1], p.in.channels};
     return p;

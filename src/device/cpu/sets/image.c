@@ -79,16 +79,19 @@ static void relu_backward(struct device *device, const float *y, const float *dy
     parallel_for(count, PARALLEL_FLOATS, relu_backward_part, &(struct elements){y, dy, dx});
 }
 
-/* The real elements of a window along one dimension; [skipped]: how many padded ones stand before them. */
+/* The real elements of a window along one dimension; [skipped]: how many padded ones stand before them; [padded]: all
+ * of its elements on the padded image, which the last window may reach out of. */
 struct span {
-    size_t from, to, skipped;
+    size_t from, to, skipped, padded;
 };
 
 INLINE struct span span_of(const struct pooling *p, int d, size_t in, size_t out, size_t o) {
-    if (p->is_adaptive) return (struct span){o * in / out, ((o + 1) * in + out - 1) / out, 0};
+    if (p->is_adaptive) return (struct span){o * in / out, ((o + 1) * in + out - 1) / out, 0, 0};
     size_t start = o * p->window.stride[d], end = start + p->window.kernel[d], padding = p->window.padding[d];
-    size_t skipped = start < padding ? padding - start : 0;
-    return (struct span){start + skipped - padding, (end < in + padding ? end : in + padding) - padding, skipped};
+    size_t skipped = start < padding ? padding - start : 0,
+           padded_end = end < in + 2 * padding ? end : in + 2 * padding;
+    return (struct span){start + skipped - padding, (end < in + padding ? end : in + padding) - padding, skipped,
+                         padded_end - start};
 }
 
 /* What a window reads: addresses relative to the image, and their positions in the window. */
@@ -247,7 +250,8 @@ static void max_pool_backward(struct device *device, const struct pooling *p, co
 
 /* 1 / elements of the window */
 INLINE float share(const struct pooling *p, struct span v, struct span h) {
-    size_t real = (v.to - v.from) * (h.to - h.from), all = p->window.kernel[0] * p->window.kernel[1];
+    size_t real = (v.to - v.from) * (h.to - h.from), all = v.padded * h.padded;
+    if (p->divisor) return 1 / (float)p->divisor;
     return 1 / (float)(p->is_adaptive || p->excludes_padding ? real : all);
 }
 
