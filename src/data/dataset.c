@@ -141,6 +141,27 @@ static status open_tables(struct dataset *dataset, const struct dataset_config *
     return check_alike(config, train, validation);
 }
 
+/* Reads the classes, which the split needs before anything else. */
+static status stratify(struct dataset *dataset, const struct dataset_config *config) {
+    struct table *table = &dataset->tables[0];
+    void *classes = NULL;
+    if (table->target_kind != TARGET_CLASS)
+        return status_new(STATUS_USAGE, "dataset.split.stratify: the targets are no classes for this loss; only the "
+                                        "rows of classes can keep their shares");
+    if (table->target_size != 1)
+        return status_new(STATUS_USAGE,
+                          "dataset.split.stratify: a row has %zu targets; only rows of one class each can "
+                          "keep their shares",
+                          table->target_size);
+    TRY(rows_alloc(table->rows, sizeof(int64_t), "the classes", &classes));
+    status s = table_classes(table, classes);
+    if (!s)
+        s = status_prefix(split_rows_stratified(&config->split, classes, table->rows, dataset->order),
+                          "%s: dataset.split.stratify", config->path ? config->path : "synthetic dataset");
+    buffer_free(classes);
+    return s;
+}
+
 /* Which rows are for what. */
 static status divide(struct dataset *dataset, const struct dataset_config *config) {
     struct table *table = &dataset->tables[0];
@@ -169,7 +190,12 @@ static status divide(struct dataset *dataset, const struct dataset_config *confi
     }
     struct selection *train = &dataset->parts[DATASET_TRAIN].rows;
     struct selection *validation = &dataset->parts[DATASET_VALIDATION].rows;
-    split_rows(&config->split, table->rows, dataset->order, &train->first, &validation->first);
+    if (config->split.stratify) {
+        TRY(stratify(dataset, config));
+        train->first = info->validation_rows;
+    } else {
+        split_rows(&config->split, table->rows, dataset->order, &train->first, &validation->first);
+    }
     train->order = validation->order = dataset->order;
     return OK;
 }

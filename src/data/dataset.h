@@ -27,6 +27,7 @@ struct split_config {
     double train; /* instead, part of the rows that is for training; 0: not given */
     int64_t seed; /* random_state, or the generator's manual_seed */
     bool shuffle;
+    bool stratify; /* each class keeps its share in both parts; only with test and shuffle */
 };
 
 /* `validation:`, a file of its own instead of a split. */

@@ -88,6 +88,12 @@ static const struct schema_row split_rows_table[] = {
      .offset = FIELD(struct split_config, shuffle),
      .fallback = "true",
      .doc = "false: the last rows of the file are the validation rows."},
+    {.key = "stratify",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct split_config, stratify),
+     .fallback = "false",
+     .doc = "Whether each class keeps its share in both parts (train_test_split's stratify=y), for targets that are "
+            "classes; only with test and shuffle."},
     {0},
 };
 
@@ -96,6 +102,9 @@ static void check_split(void *config, const struct node *where, const char *path
     if (split->test > 0 && split->train > 0)
         problems_add(problems, where ? where->place : (struct place){0}, path,
                      "test (as scikit-learn) and train (as torch) exclude each other; give one");
+    if (split->stratify && (split->test <= 0 || !split->shuffle))
+        problems_add(problems, place_of(where, "stratify"), path,
+                     "stratify goes with test and shuffle, as in train_test_split");
 }
 
 static const struct schema split_schema = {.name = "dataset.split",

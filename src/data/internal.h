@@ -117,6 +117,10 @@ void split_sizes(const struct split_config *config, size_t rows, size_t *n_train
 void split_rows(const struct split_config *config, size_t rows, int64_t *order, size_t *first_train,
                 size_t *first_validation);
 
+/* The same with train_test_split's stratify=classes (rows), which must be >= 0: order (rows) holds the validation rows
+ * and then the training rows. STATUS_DATA for classes that are too small, or too many for a part. */
+status split_rows_stratified(const struct split_config *config, const int64_t *classes, size_t rows, int64_t *order);
+
 /* ---- scaler ---- */
 
 struct scaler {

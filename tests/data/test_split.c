@@ -30,6 +30,62 @@ START_TEST(equals_train_test_split) {
 }
 END_TEST
 
+START_TEST(equals_stratified_train_test_split) {
+    json_t *root = vectors_load("stratified"), *c;
+    size_t i;
+    json_array_foreach(json_object_get(root, "cases"), i, c) {
+        int64_t classes[256], order[256];
+        const json_t *given = json_object_get(c, "classes");
+        size_t rows = json_array_size(given), n_train, n_validation;
+        struct split_config config = {.test = json_real_value(json_object_get(c, "part")),
+                                      .seed = json_integer_value(json_object_get(c, "seed")),
+                                      .shuffle = true,
+                                      .stratify = true};
+        for (size_t r = 0; r < rows; r++) classes[r] = 3 * json_integer_value(json_array_get(given, r)); /* gaps */
+        split_sizes(&config, rows, &n_train, &n_validation);
+        ck_ok(split_rows_stratified(&config, classes, rows, order));
+        equal_rows(json_object_get(c, "test"), order, n_validation);
+        equal_rows(json_object_get(c, "train"), order + n_validation, n_train);
+    }
+    ck_assert_uint_eq(i, 7);
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(stratified_rows_of_a_dataset) {
+    struct dataset *dataset;
+    float *inputs;
+    void *targets;
+    size_t counts[2][3] = {{0}};
+    ck_ok(open_yaml(&dataset, true, "{path: %s/datasets/wine.h5, split: {test: 0.2, seed: 1, stratify: true}}",
+                    SOURCE_DIR));
+    for (int part = DATASET_TRAIN; part <= DATASET_VALIDATION; part++) {
+        const struct dataset_info *info = dataset_info(dataset);
+        read_part(dataset, part, &inputs, &targets);
+        size_t rows = part == DATASET_TRAIN ? info->train_rows : info->validation_rows;
+        for (size_t i = 0; i < rows; i++) counts[part == DATASET_VALIDATION][((int64_t *)targets)[i]]++;
+        free(inputs), free(targets);
+    }
+    static const size_t expected[2][3] = {{47, 57, 38}, {12, 14, 10}}; /* of 59, 71, 48 */
+    ck_assert_mem_eq(counts, expected, sizeof expected);
+    dataset_close(dataset);
+
+    char *folder = make_folder(), *path = path_in(folder, "t.csv");
+    static const char rows[] = "a,y\n1,0\n2,1\n3,0\n4,2\n5,1\n";
+    spill(path, rows, strlen(rows));
+    ck_failure(open_yaml(&dataset, true, "{path: %s, split: {test: 0.4, stratify: true}}", path), STATUS_DATA,
+               "dataset.split.stratify: class 2 has one row, and each class needs two");
+    ck_failure(open_yaml(&dataset, false, "{path: %s, split: {test: 0.4, stratify: true}}", path), STATUS_USAGE,
+               "dataset.split.stratify: the targets are no classes for this loss");
+    static const char few[] = "a,y\n1,0\n2,1\n3,0\n4,1\n";
+    spill(path, few, strlen(few));
+    ck_failure(open_yaml(&dataset, true, "{path: %s, split: {test: 0.2, stratify: true}}", path), STATUS_DATA,
+               "3 training and 1 validation rows cannot both hold each of 2 classes");
+    remove_folder(folder);
+    free(path);
+}
+END_TEST
+
 START_TEST(without_shuffle_the_last_rows_validate) {
     size_t n_train, n_validation, train, validation;
     const struct split_config by_test = {.test = 0.25}, by_train = {.train = 0.75};
@@ -183,6 +239,10 @@ START_TEST(wrong_configs) {
         {"path: a.csv\nsplit: {test: 1}", "c.yaml:2:15: "},
         {"path: a.csv\nsplit: {test: 0.5, train: 0.5}",
          "dataset.split: test (as scikit-learn) and train (as torch) exclude each other; give one"},
+        {"path: a.csv\nsplit: {train: 0.5, stratify: true}",
+         "c.yaml:2:31: dataset.split: stratify goes with test and shuffle, as in train_test_split"},
+        {"path: a.csv\nsplit: {test: 0.5, shuffle: false, stratify: true}",
+         "dataset.split: stratify goes with test and shuffle"},
         {"path: a.csv\nvalidation: b.h5",
          "dataset.validation: 'a.csv' is of format csv and 'b.h5' of format hdf5; both "
          "take one format"},
@@ -224,5 +284,6 @@ START_TEST(resolved_config) {
 }
 END_TEST
 
-RUN_TESTS("split", equals_train_test_split, without_shuffle_the_last_rows_validate, equals_random_split,
-          scaled_wine_equals_scikit_learn, minmax_and_constant_features, given_numbers, wrong_configs, resolved_config)
+RUN_TESTS("split", equals_train_test_split, equals_stratified_train_test_split, stratified_rows_of_a_dataset,
+          without_shuffle_the_last_rows_validate, equals_random_split, scaled_wine_equals_scikit_learn,
+          minmax_and_constant_features, given_numbers, wrong_configs, resolved_config)
