@@ -60,7 +60,9 @@ status sealed_write_parts(const char *path, struct io_part *parts, size_t count,
     uint8_t trailer[SEALED_TRAILER_SIZE];
     make_trailer(parts, count, order, trailer);
     parts[count] = (struct io_part){trailer, sizeof trailer};
-    return io_replace(path, parts, count + 1);
+    status s = io_replace(path, parts, count + 1);
+    parts[count] = (struct io_part){0};
+    return s;
 }
 
 static bool has_magic(const uint8_t *trailer) { return memcmp(trailer, MAGIC, MAGIC_SIZE) == 0; }

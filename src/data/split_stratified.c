@@ -56,7 +56,7 @@ static bool strata_create(const int64_t *classes, size_t rows, struct strata *s)
 
 /* _approximate_mode: [draws] rows shared out as the [sizes] are, rounded down, then up where most is left, ties by lot.
  */
-static void share_out(struct strata *s, const size_t *sizes, size_t draws, struct rng *rng, size_t *shares) {
+static void share_out(const struct strata *s, const size_t *sizes, size_t draws, struct rng *rng, size_t *shares) {
     size_t sum = 0, missing = draws;
     double last = INFINITY;
     for (size_t i = 0; i < s->count; i++) sum += sizes[i];
@@ -80,7 +80,7 @@ static void share_out(struct strata *s, const size_t *sizes, size_t draws, struc
 }
 
 /* Shuffles rows (count). */
-static void shuffle(struct strata *s, struct rng *rng, int64_t *rows, size_t count) {
+static void shuffle(const struct strata *s, struct rng *rng, int64_t *rows, size_t count) {
     rng_numpy_permutation(rng, s->picked, count);
     for (size_t i = 0; i < count; i++) s->ties[i] = rows[s->picked[i]];
     for (size_t i = 0; i < count; i++) rows[i] = s->ties[i];
@@ -97,7 +97,8 @@ static status check_sizes(const struct strata *s, size_t n_train, size_t n_test)
                       n_test, s->count);
 }
 
-static void draw(struct strata *s, const struct split_config *config, size_t n_train, size_t n_test, int64_t *order) {
+static void draw(const struct strata *s, const struct split_config *config, size_t n_train, size_t n_test,
+                 int64_t *order) {
     struct rng rng;
     rng_seed(&rng, (uint64_t)config->seed);
     share_out(s, s->sizes, n_train, &rng, s->train);
