@@ -2,6 +2,7 @@
  * saver and the trainer write at the same time. */
 #include "base/fault.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -99,12 +100,28 @@ void fault_kill(void) {
     for (;;) pause(); /* until the signal is delivered */
 }
 
+/* The filter is about names; a path through a descriptor ("/proc/self/fd/7/x") has that of its folder. */
+static bool passes_filter(const char *path) {
+    static const char held[] = "/proc/self/fd/";
+    char link[32], name[PATH_MAX];
+    if (!current.filter || strstr(path, current.filter)) return true;
+    if (strncmp(path, held, sizeof held - 1) != 0) return false;
+    size_t length = sizeof held - 1 + strspn(path + sizeof held - 1, "0123456789");
+    if (length >= sizeof link) return false;
+    memcpy(link, path, length);
+    link[length] = 0;
+    ssize_t got = readlink(link, name, sizeof name);
+    if (got < 0 || (size_t)got + strlen(path + length) >= sizeof name) return false;
+    strcpy(name + got, path + length);
+    return strstr(name, current.filter) != NULL;
+}
+
 enum fault_kind fault_next(enum fault_call call, const char *path) {
     if (!atomic_load_explicit(&is_armed, memory_order_relaxed)) return FAULT_NONE;
     pthread_once(&once, read_environment);
     if (!atomic_load(&is_armed)) return FAULT_NONE;
     if (current.kind == FAULT_EINVAL) return FAULT_EINVAL;
-    if (current.filter && !strstr(path, current.filter)) return FAULT_NONE;
+    if (!passes_filter(path)) return FAULT_NONE;
     int64_t number = atomic_fetch_add(&calls, 1) + 1;
     if (current.watch) current.watch(current.context, call, path);
     bool is_due = current.at > 0 && (number == current.at || (current.is_for_ever && number > current.at));

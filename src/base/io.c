@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,7 +185,9 @@ static status stat_answer(int result, const struct stat *st, const char *path, s
     *info = (struct io_info){.exists = true,
                              .is_file = S_ISREG(st->st_mode),
                              .is_folder = S_ISDIR(st->st_mode),
-                             .size = (uint64_t)st->st_size};
+                             .size = (uint64_t)st->st_size,
+                             .device = (uint64_t)st->st_dev,
+                             .inode = (uint64_t)st->st_ino};
     return OK;
 }
 
@@ -198,6 +201,19 @@ status io_stat_fd(int fd, const char *path, struct io_info *info) {
     struct stat st;
     int result = is_struck(CALL_STAT, path) ? -1 : fstat(fd, &st);
     return stat_answer(result, &st, path, info);
+}
+
+bool io_is_same(const struct io_info *a, const struct io_info *b) {
+    return a->exists && b->exists && a->device == b->device && a->inode == b->inode;
+}
+
+char *io_path_of(int fd) {
+    char link[64], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length <= 0 || path[0] != '/') return NULL;
+    path[length] = 0;
+    return strdup(path);
 }
 
 status io_rename(const char *from, const char *to) {

@@ -45,10 +45,16 @@ status io_lock(int fd, const char *path, bool *is_mine);
 struct io_info {
     bool exists, is_file, is_folder; /* links are followed */
     uint64_t size;
+    uint64_t device, inode; /* together the same for one file under all its names */
 };
 /* Absent is no failure. */
 status io_stat(const char *path, struct io_info *info);
 status io_stat_fd(int fd, const char *path, struct io_info *info);
+
+/* Where the open file or folder stands now, also after it was moved: absolute, malloc'ed. NULL: the system does not
+ * tell. Of a file that was deleted it is a name that is not there, or another file's: compare with io_is_same. */
+char *io_path_of(int fd);
+bool io_is_same(const struct io_info *a, const struct io_info *b);
 
 status io_rename(const char *from, const char *to);
 status io_remove(const char *path); /* a file; absent is no failure */

@@ -81,6 +81,8 @@ void saver_tell(struct saver *saver, void (*is_saved)(void *data, int64_t step),
 void saver_mark(struct saver *saver, int64_t step);
 /* Waits for the save under way and returns its failure. */
 status saver_wait(struct saver *saver);
+/* Writes into [dir] from the next saver_save on; failures call it [name]. No save is under way. */
+status saver_move(struct saver *saver, const char *dir, const char *name);
 void saver_destroy(struct saver *saver); /* waits; takes NULL */
 
 #endif

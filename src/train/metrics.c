@@ -72,6 +72,44 @@ status metrics_close(struct metrics *metrics) {
     return s;
 }
 
+/* A file that was deleted can be read as long as it is open, by the name that the system gives the descriptor. */
+static status copy_lines(struct metrics *m, const char *path, int to) {
+    char held[64], bytes[1 << 14];
+    int from;
+    size_t got;
+    snprintf(held, sizeof held, "/proc/self/fd/%d", m->fd);
+    m->bytes = 0;
+    status s = io_open(held, &from);
+    if (s) { /* what was there is lost */
+        status_free(s);
+        return OK;
+    }
+    do {
+        s = io_read(from, held, bytes, sizeof bytes, &got);
+        if (!s) s = io_write(to, path, bytes, got);
+        if (!s) m->bytes += (int64_t)got;
+    } while (!s && got == sizeof bytes);
+    return status_first(s, io_close(from, held));
+}
+
+status metrics_move(struct metrics *m, const char *path) {
+    int to;
+    char *name = strdup(path);
+    if (!name) return status_new(STATUS_BUG, "out of memory");
+    status s = flush(m);
+    if (!s) s = io_open_append(path, &to);
+    if (!s) s = copy_lines(m, path, to);
+    if (s) {
+        free(name);
+        return s;
+    }
+    status_free(io_close(m->fd, m->path));
+    free(m->path);
+    m->path = name;
+    m->fd = to;
+    return OK;
+}
+
 #define TAIL 4096 /* longer than any line */
 
 status metrics_ends_with(const char *path, const char *event, bool *out) {

@@ -35,6 +35,10 @@ status metrics_end(struct metrics *metrics);
  * again. */
 status metrics_rewind(struct metrics *metrics, int64_t bytes);
 
+/* The file was deleted, or is no longer this run's: it goes on as [path], which does not exist, with what is in it, if
+ * the system still gives that; else from here on. */
+status metrics_move(struct metrics *metrics, const char *path);
+
 /* Everything so far is in the file, on disk; *bytes its size. */
 status metrics_sync(struct metrics *metrics, int64_t *bytes);
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "train/diagnosis.h"
+#include "train/save.h"
 
 #define HOST_SIZE 64
 
@@ -119,7 +120,8 @@ static status reload(struct trainer *t) {
     struct checkpoint *checkpoint;
     char *path;
     TRY(saver_wait(t->saver));
-    TRY(checkpoint_open_newest(t->checkpoint_folder, t->log, &checkpoint, &path));
+    TRY(save_follow_folder(t));
+    TRY(checkpoint_open_newest(run_folder_checkpoints(t->folder), t->log, &checkpoint, &path));
     if (!checkpoint) return status_new(STATUS_NOT_FINITE, "there is no checkpoint to roll back to");
     int64_t world_size = t->state->counters.world_size;
     status s = state_load(t->state, checkpoint, path);

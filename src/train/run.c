@@ -246,6 +246,12 @@ static status load_before_fresh(struct run *run) {
     return run->config->model.init_from ? state_init_from(run->trainer.state, run->config->model.init_from) : OK;
 }
 
+/* The starter knows that the folder was made; other launchers only that this is not the first start. */
+static enum run_folder_start folder_start(const struct run *run, bool is_fresh) {
+    bool is_ours = run->env->has_begun && run->env->launcher == LAUNCHER_AGENT;
+    return is_fresh ? RUN_FOLDER_FRESH : is_ours ? RUN_FOLDER_OURS : RUN_FOLDER_ANY;
+}
+
 /* Rank 0 opens the folder and loads; the state reaches the others by broadcast, so that only rank 0 needs the file. */
 static status resume(struct run *run) {
     struct trainer *t = &run->trainer;
@@ -253,7 +259,7 @@ static status resume(struct run *run) {
     if (is_first_rank(run)) {
         bool is_fresh = run->options->is_fresh && !run->env->has_begun;
         if (is_fresh) TRY(load_before_fresh(run));
-        TRY(run_folder_open(run->folder_path, is_fresh, run->config, run->log, &run->folder));
+        TRY(run_folder_open(run->folder_path, folder_start(run, is_fresh), run->config, run->log, &run->folder));
         if (!is_fresh) TRY(find_and_load(run));
         if (!is_fresh && !run->is_resumed && run->config->model.init_from)
             TRY(state_init_from(t->state, run->config->model.init_from));
@@ -326,8 +332,9 @@ static status open_outputs(struct run *run) {
                     run_folder_metrics(run->folder));
     TRY(metrics_open(run_folder_metrics(run->folder), t->state->counters.metrics_bytes, &t->metrics));
     TRY(saver_create(run_folder_checkpoints(run->folder), c->checkpoint.keep, &t->saver));
+    TRY(saver_move(t->saver, run_folder_checkpoints_held(run->folder), run_folder_checkpoints(run->folder)));
     saver_tell(t->saver, checkpoint_is_complete, t->pulse);
-    t->checkpoint_folder = run_folder_checkpoints(run->folder);
+    t->folder = run->folder;
     t->log = run->log;
     t->report = (struct report){.log = run->log,
                                 .counts_steps = c->train.steps != SCHEMA_NO_INT,

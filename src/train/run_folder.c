@@ -1,4 +1,5 @@
-/* The lock is an advisory one on "<path>/.lock": it ends with the process, however that ends. */
+/* The lock is an advisory one on "<path>/.lock": it ends with the process, however that ends. What is locked is that
+ * file and not a name, so before each save the name is looked up again. */
 #include "train/run_folder.h"
 
 #include <stdio.h>
@@ -11,8 +12,9 @@
 
 struct run_folder {
     struct arena *arena;
-    const char *path, *config, *metrics, *log, *checkpoints, *lock;
-    int lock_fd;
+    const char *path, *config, *metrics, *log, *checkpoints, *checkpoints_held, *lock;
+    int fd, lock_fd; /* of the folder and of the lock; -1: not open */
+    struct io_info held, locked;
     bool is_new;       /* made by this run, which has not written into it yet */
     char *config_text; /* what config.yaml holds; NULL: no such file */
 };
@@ -20,16 +22,37 @@ struct run_folder {
 /* A process that was killed holds its lock until the system has taken it apart, and the same command may come at once.
  */
 #define DYING_SECONDS 2.0
+#define SAY_SECONDS 1.0
 
-static status take_lock(struct run_folder *f) {
-    bool is_mine = false;
-    double until = clock_seconds() + DYING_SECONDS;
-    TRY(io_open_append(f->lock, &f->lock_fd));
+static void set_path(struct run_folder *f, const char *path) {
+    f->path = arena_copy(f->arena, path);
+    f->config = arena_printf(f->arena, "%s/config.yaml", path);
+    f->metrics = arena_printf(f->arena, "%s/metrics.jsonl", path);
+    f->log = arena_printf(f->arena, "%s/log.txt", path);
+    f->checkpoints = arena_printf(f->arena, "%s/checkpoints", path);
+    f->checkpoints_held = f->checkpoints;
+    f->lock = arena_printf(f->arena, "%s/.lock", path);
+}
+
+/* One try. */
+static status try_lock(struct run_folder *f, bool *is_mine) {
+    if (f->lock_fd < 0) TRY(io_open_append(f->lock, &f->lock_fd));
+    return io_lock(f->lock_fd, f->lock, is_mine);
+}
+
+static status take_lock(struct run_folder *f, struct log *log) {
+    bool is_mine = false, is_said = false;
+    double start = clock_seconds(), now = start;
     do {
-        TRY(io_lock(f->lock_fd, f->lock, &is_mine));
+        TRY(try_lock(f, &is_mine));
         if (is_mine) return OK;
         clock_sleep(0.02);
-    } while (clock_seconds() < until);
+        now = clock_seconds();
+        if (!is_said && now > start + SAY_SECONDS) {
+            log_line(log, "waiting for %s: another ddptrain has locked it", f->lock);
+            is_said = true;
+        }
+    } while (now < start + DYING_SECONDS);
     return status_new(
         STATUS_USAGE,
         "%s: another ddptrain is training in this folder; wait for it, or give this run its own --run-dir", f->path);
@@ -41,6 +64,30 @@ static status release_lock(struct run_folder *f) {
     return fd >= 0 ? io_close(fd, f->lock) : OK;
 }
 
+/* Linux's name of an open folder; elsewhere the plain path has to do. */
+static void hold_checkpoints(struct run_folder *f) {
+    struct io_info there;
+    const char *link = arena_printf(f->arena, "/proc/self/fd/%d", f->fd);
+    status s = io_stat(link, &there);
+    if (!s && io_is_same(&there, &f->held)) f->checkpoints_held = arena_printf(f->arena, "%s/checkpoints", link);
+    status_free(s);
+}
+
+/* Remembers what is locked. */
+static status hold(struct run_folder *f) {
+    if (f->fd < 0) TRY(io_open(f->path, &f->fd));
+    TRY(io_stat_fd(f->fd, f->path, &f->held));
+    hold_checkpoints(f);
+    return io_stat_fd(f->lock_fd, f->lock, &f->locked);
+}
+
+static status let_go(struct run_folder *f) {
+    int fd = f->fd;
+    f->fd = -1;
+    status s = release_lock(f);
+    return status_first(s, fd >= 0 ? io_close(fd, f->path) : OK);
+}
+
 /* Renames the folder to the first free "<path>.N". The lock is held while it happens, so a running job is not moved. */
 static status move_aside(struct run_folder *f, struct log *log) {
     for (int n = 1; n < 100000; n++) {
@@ -48,7 +95,7 @@ static status move_aside(struct run_folder *f, struct log *log) {
         struct io_info info;
         TRY(io_stat(target, &info));
         if (info.exists) continue;
-        TRY(take_lock(f));
+        TRY(take_lock(f, log));
         TRY(io_rename(f->path, target));
         log_line(log, "moved the earlier run aside: %s", target);
         return release_lock(f);
@@ -93,27 +140,31 @@ static status compare_config(struct run_folder *f, const struct config *config) 
     return s;
 }
 
-status run_folder_open(const char *path, bool is_fresh, const struct config *config, struct log *log,
+static status check_start(struct run_folder *f, enum run_folder_start start, struct log *log) {
+    struct io_info info;
+    TRY(io_stat(f->path, &info));
+    f->is_new = !info.exists || start == RUN_FOLDER_FRESH;
+    if (!info.exists && start == RUN_FOLDER_OURS)
+        return status_new(STATUS_USAGE,
+                          "%s: the run folder is gone since this job began (moved or deleted?); move it back, or name "
+                          "it with --run-dir, and run the same command again",
+                          f->path);
+    if (info.exists && !info.is_folder)
+        return status_new(STATUS_USAGE, "%s: is not a folder; choose another --run-dir", f->path);
+    return info.exists && start == RUN_FOLDER_FRESH ? move_aside(f, log) : OK;
+}
+
+status run_folder_open(const char *path, enum run_folder_start start, const struct config *config, struct log *log,
                        struct run_folder **out) {
     struct arena *arena = arena_create();
     struct run_folder *f = arena_alloc(arena, sizeof *f);
-    *f = (struct run_folder){.arena = arena,
-                             .path = arena_copy(arena, path),
-                             .config = arena_printf(arena, "%s/config.yaml", path),
-                             .metrics = arena_printf(arena, "%s/metrics.jsonl", path),
-                             .log = arena_printf(arena, "%s/log.txt", path),
-                             .checkpoints = arena_printf(arena, "%s/checkpoints", path),
-                             .lock = arena_printf(arena, "%s/.lock", path),
-                             .lock_fd = -1};
-    struct io_info info;
-    status s = io_stat(path, &info);
-    if (!s && info.exists && !info.is_folder)
-        s = status_new(STATUS_USAGE, "%s: is not a folder; choose another --run-dir", path);
-    if (!s && info.exists && is_fresh) s = move_aside(f, log);
-    f->is_new = !info.exists || is_fresh;
+    *f = (struct run_folder){.arena = arena, .fd = -1, .lock_fd = -1};
+    set_path(f, path);
+    status s = check_start(f, start, log);
     if (!s) s = io_make_folders(f->checkpoints);
-    if (!s) s = take_lock(f);
+    if (!s) s = take_lock(f, log);
     if (s) f->is_new = false; /* another run's, perhaps */
+    if (!s) s = hold(f);
     if (!s) s = read_config(f);
     if (!s) s = compare_config(f, config);
     if (s) {
@@ -134,7 +185,7 @@ static void take_back(const struct run_folder *f) {
 void run_folder_close(struct run_folder *folder) {
     if (!folder) return;
     if (folder->is_new && folder->lock_fd >= 0) take_back(folder);
-    status_free(release_lock(folder));
+    status_free(let_go(folder));
     free(folder->config_text);
     arena_destroy(folder->arena);
 }
@@ -142,10 +193,116 @@ void run_folder_close(struct run_folder *folder) {
 const char *run_folder_metrics(const struct run_folder *folder) { return folder->metrics; }
 const char *run_folder_log(const struct run_folder *folder) { return folder->log; }
 const char *run_folder_checkpoints(const struct run_folder *folder) { return folder->checkpoints; }
+const char *run_folder_checkpoints_held(const struct run_folder *folder) { return folder->checkpoints_held; }
+
+static status write_config(struct run_folder *folder) {
+    struct io_part part = {folder->config_text, strlen(folder->config_text)};
+    return io_replace(folder->config, &part, 1);
+}
 
 status run_folder_write_config(struct run_folder *folder, const char *text) {
     folder->is_new = false;
     if (folder->config_text && strcmp(folder->config_text, text) == 0) return OK;
-    struct io_part part = {text, strlen(text)};
-    return io_replace(folder->config, &part, 1);
+    free(folder->config_text);
+    folder->config_text = strdup(text);
+    if (!folder->config_text) return status_new(STATUS_BUG, "out of memory");
+    return write_config(folder);
+}
+
+/* ---- a folder that does not stay where it was ---- */
+
+/* Takes the lock of the folder that this run holds again, when its file has gone. *is_mine false: another run has it.
+ */
+static status lock_again(struct run_folder *f, bool *is_mine) {
+    struct io_info there;
+    *is_mine = true;
+    TRY(io_stat(f->lock, &there));
+    if (io_is_same(&there, &f->locked)) return OK;
+    TRY(release_lock(f));
+    TRY(try_lock(f, is_mine));
+    return *is_mine ? hold(f) : release_lock(f);
+}
+
+static status is_held(const struct run_folder *f, const char *path, bool *out) {
+    struct io_info there;
+    TRY(io_stat(path, &there));
+    *out = io_is_same(&there, &f->held);
+    return OK;
+}
+
+/* The folder was moved within its file system: it goes on under its new name. */
+static status follow_move(struct run_folder *f, struct log *log, bool *is_mine) {
+    char *now = io_path_of(f->fd);
+    bool is_there = false;
+    status s = now ? is_held(f, now, &is_there) : OK;
+    if (!s && is_there) {
+        const char *before = f->path;
+        set_path(f, now);
+        hold_checkpoints(f);
+        s = lock_again(f, is_mine);
+        if (!s && *is_mine)
+            log_warning(log,
+                        "%s was moved to %s while this run goes on; it goes on there. For the next command move it "
+                        "back, or give --run-dir %s",
+                        before, now, now);
+        if (!*is_mine) set_path(f, before);
+    }
+    free(now);
+    return s;
+}
+
+/* A folder of our own under the first name that is free: [base], "<base>.1" ... */
+static status make_new(struct run_folder *f, const char *base) {
+    bool is_mine = false;
+    TRY(let_go(f));
+    for (int n = 0; n < 100000 && !is_mine; n++) {
+        struct io_info info;
+        set_path(f, n ? arena_printf(f->arena, "%s.%d", base, n) : base);
+        TRY(io_stat(f->path, &info));
+        if (info.exists) continue;
+        TRY(io_make_folders(f->checkpoints));
+        TRY(try_lock(f, &is_mine));
+        if (!is_mine) TRY(release_lock(f));
+    }
+    if (!is_mine) return status_new(STATUS_IO, "%s: cannot find a free name for a new run folder", base);
+    return hold(f);
+}
+
+static status replace_folder(struct run_folder *f, struct log *log) {
+    const char *before = f->path;
+    status s = make_new(f, before);
+    if (!s) s = write_config(f);
+    if (!s) s = log_open_file(log, f->log);
+    if (s) { /* the next save tries again */
+        if (f->lock_fd >= 0) take_back(f);
+        status_free(let_go(f));
+        set_path(f, before);
+        return s;
+    }
+    if (strcmp(before, f->path) == 0)
+        log_warning(log, "%s was deleted, or moved out of reach, while this run goes on; it saves into a new folder %s",
+                    before, f->path);
+    else
+        log_warning(log,
+                    "%s is no longer this run's folder (it was deleted or moved, and another run began there); this "
+                    "run saves into a new folder %s from now on. For the next command give --run-dir %s",
+                    before, f->path, f->path);
+    return OK;
+}
+
+status run_folder_follow(struct run_folder *f, struct log *log, bool *has_changed, bool *is_new) {
+    struct io_info there;
+    bool is_there, is_mine = false;
+    const char *before = f->path;
+    *is_new = *has_changed = false;
+    if (f->lock_fd >= 0) TRY(io_stat(f->lock, &there));
+    if (f->lock_fd >= 0 && io_is_same(&there, &f->locked)) return OK;
+    if (f->fd >= 0) {
+        TRY(is_held(f, f->path, &is_there));
+        TRY(is_there ? lock_again(f, &is_mine) : follow_move(f, log, &is_mine));
+    }
+    *is_new = !is_mine;
+    if (!is_mine) TRY(replace_folder(f, log));
+    *has_changed = f->path != before;
+    return OK;
 }

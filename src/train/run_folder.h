@@ -11,16 +11,30 @@
 
 struct run_folder;
 
-/* Opens (makes) [path] and takes its lock; another owner is STATUS_USAGE naming the folder. [is_fresh]: an existing
- * folder is first moved aside to "<path>.1", ".2" ... (its name is logged). A folder of a config that differs in more
- * than keys that extend a run is STATUS_USAGE with the differences. */
-status run_folder_open(const char *path, bool is_fresh, const struct config *config, struct log *log,
+enum run_folder_start {
+    RUN_FOLDER_ANY,   /* an existing one goes on */
+    RUN_FOLDER_FRESH, /* an existing one is first moved aside to "<path>.1", ".2" ... (its name is logged) */
+    RUN_FOLDER_OURS,  /* this job has made it before: that it is not there is STATUS_USAGE */
+};
+
+/* Opens (makes) [path] and takes its lock; another owner is STATUS_USAGE naming the folder. A folder of a config that
+ * differs in more than keys that extend a run is STATUS_USAGE with the differences. */
+status run_folder_open(const char *path, enum run_folder_start start, const struct config *config, struct log *log,
                        struct run_folder **out);
 void run_folder_close(struct run_folder *folder); /* takes NULL */
 
 const char *run_folder_metrics(const struct run_folder *folder);     /* "<path>/metrics.jsonl" */
 const char *run_folder_log(const struct run_folder *folder);         /* "<path>/log.txt" */
 const char *run_folder_checkpoints(const struct run_folder *folder); /* "<path>/checkpoints" */
+/* The same folder by a path that stays true when it is moved: what is written through it can never reach the folder of
+ * another run. */
+const char *run_folder_checkpoints_held(const struct run_folder *folder);
+
+/* Before a save: where is the folder now that this run has locked? It may have been moved meanwhile, or deleted, and
+ * another run may have begun in its place. A moved one is followed; for one that is gone (*is_new) another is made,
+ * under the old name or, when that is taken, "<path>.1" ..., with config.yaml and log.txt. Either is a warning with
+ * both names, and the paths above are others from then on (*has_changed). */
+status run_folder_follow(struct run_folder *folder, struct log *log, bool *has_changed, bool *is_new);
 
 /* Writes the resolved config when it is new or differs: from here on the folder belongs to this run. */
 status run_folder_write_config(struct run_folder *folder, const char *text);

@@ -17,17 +17,27 @@ static status note_failed_save(struct trainer *t, status failure) {
     return metrics_end(t->metrics);
 }
 
+status save_follow_folder(struct trainer *t) {
+    bool has_changed, is_new;
+    TRY(run_folder_follow(t->folder, t->log, &has_changed, &is_new));
+    if (has_changed)
+        TRY(saver_move(t->saver, run_folder_checkpoints_held(t->folder), run_folder_checkpoints(t->folder)));
+    return is_new ? metrics_move(t->metrics, run_folder_metrics(t->folder)) : OK;
+}
+
 /* Rank 0 copies the state and goes on; a thread writes it. [is_last]: the state changes no more, so it is not copied,
  * and the caller waits. The name says whether the state stands between epochs. */
 static status write_state(struct trainer *t, bool is_last) {
     struct counters *c = &t->state->counters;
     TRY(note_failed_save(t, saver_wait(t->saver)));
+    status lost = save_follow_folder(t);
+    if (lost) return note_failed_save(t, lost);
     char name[64], path[4096];
     if (c->batch == 0)
         snprintf(name, sizeof name, "epoch-%04lld", (long long)c->epoch);
     else
         snprintf(name, sizeof name, "step-%08lld", (long long)c->step);
-    snprintf(path, sizeof path, "%s/%s.h5", t->checkpoint_folder, name);
+    snprintf(path, sizeof path, "%s/%s.h5", run_folder_checkpoints(t->folder), name);
     metrics_begin(t->metrics, "checkpoint");
     metrics_text(t->metrics, "path", path);
     metrics_int(t->metrics, "step", c->step);
@@ -90,11 +100,13 @@ bool save_is_due(const struct trainer *t, bool is_epoch_end, bool is_applied) {
 status save_last(struct trainer *t, bool *has_moved) {
     TRY(save_what_is_good(t, true, has_moved));
     if (*has_moved) return OK;
-    if (t->saver) TRY(saver_wait(t->saver));
+    if (t->saver) TRY(note_failed_save(t, saver_wait(t->saver)));
     uint8_t has_failed = t->saver && t->save_failed;
     if (t->zero) TRY(comm_broadcast(t->comm, &has_failed, 1, COMM_UINT8, 0));
     if (!has_failed) return OK;
-    TRY(save(t, true)); /* the background save failed earlier and was reported: once more, and now it counts */
+    /* the background save failed and was reported: once more, and now it counts */
+    if (t->saver) TRY(save_follow_folder(t));
+    TRY(save(t, true));
     return t->saver ? saver_wait(t->saver) : OK;
 }
 

@@ -21,4 +21,9 @@ status save_if_good(struct trainer *trainer, bool *has_moved);
  * nothing may change it meanwhile. All ranks. */
 status save_last(struct trainer *trainer, bool *has_moved);
 
+/* Before checkpoints are written or read: where the run folder is now (run_folder_follow). Rank 0; no save is under
+ * way.
+ */
+status save_follow_folder(struct trainer *trainer);
+
 #endif

@@ -10,7 +10,6 @@
 #include "train/checkpoint_folder.h"
 
 struct saver {
-    char *dir;
     int64_t keep;
     pthread_t thread;
     pthread_mutex_t mutex; /* guards what follows */
@@ -19,6 +18,7 @@ struct saver {
     status failure; /* of the last save */
     /* While busy the thread's, else the caller's: */
     struct image *image;
+    char *dir, *dir_name; /* where to write, and what to call it */
     char *name;
     int64_t step;
     /* The caller's, and read by the thread while busy: */
@@ -27,10 +27,31 @@ struct saver {
     int64_t next_step; /* the caller's */
 };
 
-static status save(const struct saver *saver) {
+static status write_image(const struct saver *saver) {
     TRY(folder_add(saver->dir, saver->name, saver->image));
     if (saver->is_saved) saver->is_saved(saver->data, saver->step);
     return checkpoint_prune(saver->dir, saver->keep);
+}
+
+/* Consumes [failure]: its sentence, with the folder's own name. */
+static status name_folder(const struct saver *saver, status failure) {
+    size_t length = strlen(saver->dir);
+    struct text sentence = {0};
+    const char *rest = status_message(failure);
+    for (const char *at; (at = strstr(rest, saver->dir)); rest = at + length) {
+        text_add_bytes(&sentence, rest, (size_t)(at - rest));
+        text_add(&sentence, saver->dir_name);
+    }
+    text_add(&sentence, rest);
+    status named = status_new(status_code(failure), "%s", text_string(&sentence));
+    text_free(&sentence);
+    status_free(failure);
+    return named;
+}
+
+static status save(const struct saver *saver) {
+    status failure = write_image(saver);
+    return failure ? name_folder(saver, failure) : OK;
 }
 
 static void *work(void *data) {
@@ -59,6 +80,7 @@ static void release(struct saver *saver) {
     pthread_mutex_destroy(&saver->mutex);
     free(saver->name);
     free(saver->dir);
+    free(saver->dir_name);
     free(saver);
 }
 
@@ -70,10 +92,11 @@ status saver_create(const char *dir, int64_t keep, struct saver **out) {
     pthread_cond_init(&saver->changed, NULL);
     saver->keep = keep;
     saver->dir = strdup(dir);
+    saver->dir_name = strdup(dir);
     sigset_t all, before; /* signals are for the thread that trains */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int number = saver->dir ? pthread_create(&saver->thread, NULL, work, saver) : ENOMEM;
+    int number = saver->dir && saver->dir_name ? pthread_create(&saver->thread, NULL, work, saver) : ENOMEM;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (number != 0) {
         release(saver);
@@ -89,6 +112,20 @@ void saver_tell(struct saver *saver, void (*is_saved)(void *data, int64_t step),
 }
 
 void saver_mark(struct saver *saver, int64_t step) { saver->next_step = step; }
+
+status saver_move(struct saver *saver, const char *dir, const char *name) {
+    char *dir_copy = strdup(dir), *name_copy = strdup(name);
+    if (!dir_copy || !name_copy) {
+        free(dir_copy);
+        free(name_copy);
+        return status_new(STATUS_USAGE, "checkpoints: no memory");
+    }
+    free(saver->dir);
+    free(saver->dir_name);
+    saver->dir = dir_copy;
+    saver->dir_name = name_copy;
+    return OK;
+}
 
 status saver_wait(struct saver *saver) {
     pthread_mutex_lock(&saver->mutex);

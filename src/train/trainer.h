@@ -18,6 +18,7 @@
 #include "train/metrics.h"
 #include "train/ranges.h"
 #include "train/report.h"
+#include "train/run_folder.h"
 #include "train/state.h"
 #include "train/zero.h"
 
@@ -47,7 +48,7 @@ struct trainer {
     struct log *log;
     struct metrics *metrics;
     struct saver *saver;
-    const char *checkpoint_folder;
+    struct run_folder *folder;
     struct report report;
 
     /* of the loop */

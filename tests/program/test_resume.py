@@ -1,5 +1,5 @@
 """Whatever interrupts a run, the same command continues it and ends with the same bits. ctest-labels: fault"""
-import os, random, re, shutil, signal, time
+import fcntl, os, random, re, shutil, signal, time
 
 import program
 from program import DATA, IO, OK, STOPPED, USAGE
@@ -199,7 +199,99 @@ class Resume(program.Case):
         for extra in ([], ["--fresh"]):
             _, err = self.run_program("test.yaml", "train.epochs=1000000", *extra, code=USAGE)
             self.assertIn("another ddptrain is training in this folder", err)
+            self.assertIn("waiting for runs/test/.lock: another ddptrain has locked it", err)
         self.assertIsNone(p.poll())
+
+
+class MovedFolder(program.Case):
+    """A run whose folder is moved or deleted under it loses nothing and touches nobody's files."""
+
+    def begin(self):
+        self.write("test.yaml", program.LONG.replace("schedule: {type: cosine, interval: step, warmup: 50}\n", ""))
+        p = self.start("test.yaml", "train.epochs=1000000", "checkpoint.keep=2")
+        self.addCleanup(lambda: p.poll() is None and p.kill())
+        self.wait_for(self.checkpoints, what="the first checkpoint")
+        self.pause(p)
+        return p
+
+    def pause(self, p):
+        p.send_signal(signal.SIGSTOP)
+        self.wait_for(lambda: self.read(f"/proc/{p.pid}/stat").rsplit(")", 1)[1].split()[0] == "T", what="the pause")
+
+    def finish(self, p, run):
+        """Stopped by request it has saved in [run], from where it goes on to the end of one that was not disturbed."""
+        before = self.checkpoints(run)
+        p.send_signal(signal.SIGCONT)
+        self.wait_for(lambda: self.checkpoints(run) not in ([], before), what="a checkpoint in " + run)
+        p.send_signal(signal.SIGTERM)
+        _, err = p.communicate(timeout=30 * program.SLOW)
+        self.assertEqual(p.returncode, STOPPED, err)
+        self.assertFalse([f for f in os.listdir(self.path(run, "checkpoints")) if ".tmp" in f])
+        epochs = f"train.epochs={self.events('stopped', run)[-1]['epoch'] + 1}"
+        self.run_program("test.yaml", epochs, "--run-dir", run)
+        self.run_program("test.yaml", epochs, "--run-dir", "runs/whole")
+        self.assertEqual(self.sha(run), self.sha("runs/whole"))
+        self.assertEqual(self.losses(run), self.losses("runs/whole"))
+        return err
+
+    def test_moved(self):
+        """Another run begins where it was; each keeps its own."""
+        p = self.begin()
+        os.rename(self.path("runs/test"), self.path("elsewhere"))
+        self.run_program("test.yaml", "train.epochs=2")
+        other = self.sha(), self.checkpoints()
+        err = self.finish(p, "elsewhere")
+        self.assertRegex(err, "warning: runs/test was moved to .*/elsewhere while this run goes on; it goes on there. .*--run-dir .*/elsewhere")
+        self.assertIn("runs/test was moved", self.read("elsewhere/log.txt"))
+        self.assertEqual((self.sha(), self.checkpoints()), other)
+
+    def test_deleted(self):
+        p = self.begin()
+        shutil.rmtree(self.path("runs"))
+        err = self.finish(p, "runs/test")
+        self.assertIn("runs/test was deleted, or moved out of reach, while this run goes on; it saves into a new folder runs/test", err)
+
+    def test_deleted_and_taken(self):
+        p = self.begin()
+        shutil.rmtree(self.path("runs/test"))
+        self.run_program("test.yaml", "train.epochs=2", "seed=1")
+        other = self.sha(), self.checkpoints()
+        err = self.finish(p, "runs/test.1")
+        self.assertIn("this run saves into a new folder runs/test.1", err)
+        self.assertEqual((self.sha(), self.checkpoints()), other)
+
+    def test_lost_lock(self):
+        """The lock is made again; who took it meanwhile keeps the folder."""
+        p = self.begin()
+        os.remove(self.path("runs/test/.lock"))
+        before = self.checkpoints()
+        p.send_signal(signal.SIGCONT)
+        self.wait_for(lambda: self.checkpoints() != before, what="a checkpoint")
+        with open(self.path("runs/test/.lock")) as f, self.assertRaises(BlockingIOError):
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.pause(p)
+        os.remove(self.path("runs/test/.lock"))
+        with open(self.path("runs/test/.lock"), "w") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            self.finish(p, "runs/test.1")
+
+    def test_gone_before_a_restart(self):
+        """A job that starts again does not begin anew where its folder should be."""
+        self.write("test.yaml", program.LONG)
+        p = self.start("test.yaml", "train.epochs=1000000", "--nproc", 2, "--max-restarts", 3)
+        self.addCleanup(lambda: p.poll() is None and p.kill())
+        self.wait_for(self.checkpoints, what="the first checkpoint")
+        p.send_signal(signal.SIGSTOP)
+        for pid in self.leftovers():
+            if pid != p.pid:
+                os.kill(pid, signal.SIGKILL)
+        self.wait_for(lambda: self.leftovers() == [p.pid], what="the end of the ranks")
+        os.rename(self.path("runs/test"), self.path("elsewhere"))
+        p.send_signal(signal.SIGCONT)
+        _, err = p.communicate(timeout=30 * program.SLOW)
+        self.assertEqual(p.returncode, USAGE, err)
+        self.assertIn("runs/test: the run folder is gone since this job began", err)
+        self.assertFalse(os.path.exists(self.path("runs/test")))
 
 
 class FailingDisk(program.Case):
