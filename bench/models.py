@@ -2,12 +2,13 @@
 """Times training steps of larger models, ddptrain and PyTorch on this machine in interleaved rounds, and prints tables of medians for
 docs/performance.md:
 
-    bench/models.py [--only cnn,resnet18] [--rounds N] [--threads 1,2] [--nproc 1,2] [--ours] [--set KEY=VALUE]
+    bench/models.py [--only cnn,resnet18] [--rounds N] [--threads 1,2] [--nproc 1,2] [--bfloat16] [--ours] [--set KEY=VALUE]
 
 --threads: one process with that many threads; --nproc: processes of one thread each (1 adds nothing to --threads). A round runs both
 programs for a few seconds; of a run's steps the median without the first ones counts, of the rounds the median again. Data are made up
 (noise with labels, random text), lie in memory, and are the same for both in size and kind. PyTorch is at its best, as in bench/run.py,
-from which its settings come; its memory is that of a run without them, since they keep freed memory. --ours leaves PyTorch out."""
+from which its settings come; its memory is that of a run without them, since they keep freed memory. --bfloat16: train.precision
+against PyTorch's autocast. --ours leaves PyTorch out."""
 import argparse, json, os, platform, random, shutil, statistics, subprocess, sys, tempfile
 from dataclasses import dataclass
 
@@ -119,7 +120,7 @@ class Bench:
         with open(config, "w") as f:
             f.write("name: bench\n" + workload.config.replace("STEPS", str(workload.steps)).replace("FOLDER", self.folder))
         command = [self.options.binary, config, "--run-dir", run, "--quiet", "--nproc", str(setting.nproc), "checkpoint.save_every=1000000",
-                   *self.options.set]
+                   *(["train.precision=bfloat16"] if self.options.bfloat16 else []), *self.options.set]
         p = subprocess.Popen(command, cwd=SOURCE, env=dict(os.environ, OMP_NUM_THREADS=str(setting.threads)))
         _, code, usage = os.wait4(p.pid, 0)
         p.returncode = code
@@ -130,7 +131,8 @@ class Bench:
 
     def theirs(self, *arguments, threads, environment=None):
         environment = dict(environment or strong_environment(), OMP_NUM_THREADS=str(threads))
-        p = subprocess.run(["/usr/bin/python3", PYTORCH, *arguments, "--threads", str(threads)], env=environment, stdout=subprocess.PIPE,
+        precision = ["--bfloat16"] if self.options.bfloat16 else []
+        p = subprocess.run(["/usr/bin/python3", PYTORCH, *arguments, "--threads", str(threads), *precision], env=environment, stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE, text=True)
         if p.returncode:
             sys.exit(f"failed: {arguments}\n{p.stdout}{p.stderr}")
@@ -155,6 +157,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--nproc", default="1,2")
+    parser.add_argument("--bfloat16", action="store_true")
     parser.add_argument("--ours", action="store_true")
     parser.add_argument("--set", action="append", default=[], help="a key of the config for ddptrain")
     parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))
@@ -179,7 +182,7 @@ def main():
                     theirs.append(b.theirs_steps(name, setting))
         print(f"round {r + 1} of {options.rounds}", file=sys.stderr)
     model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
-    print(f"{model}, {os.cpu_count()} cores; medians of {options.rounds} interleaved rounds [least - most]\n")
+    print(f"{model}, {os.cpu_count()} cores, {'bfloat16' if options.bfloat16 else 'float32'}; medians of {options.rounds} interleaved rounds [least - most]\n")
     if peaks:
         print("float32 product of 2048: " + "; ".join(f"{s} {show(v)} GFLOP/s" for s, v in peaks.items()) + "\n")
     print("| model | | ddptrain, ms a step | PyTorch, ms a step | ratio | GFLOP/s a process |\n|---|---|---|---|---|---|")

@@ -141,7 +141,8 @@ def train(rank, world, options):
         start = time.perf_counter()
         inputs, targets = draw()
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_function(model(inputs), targets)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.bfloat16):
+            loss = loss_function(model(inputs), targets)
         loss.backward()
         if clip:
             nn.utils.clip_grad_norm_(module.parameters(), clip)
@@ -179,6 +180,7 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--nproc", type=int, default=1)
+    parser.add_argument("--bfloat16", action="store_true")
     parser.add_argument("--peak", action="store_true")
     options = parser.parse_args()
     if options.peak:

@@ -1,0 +1,71 @@
+#!/usr/bin/python3
+"""How the cost of a step grows with batch, depth, width, tokens and ranks, beside the limits of this machine; prints tables for
+docs/performance.md:
+
+    bench/growth.py [--rounds N] [--only batch,depth,width,tokens,ranks]
+
+Each row changes one number of the baby GPT of bench/models.py (4 layers of 128, 64 tokens, batch 12), one process of one thread unless
+the rows are about ranks; with those the batch is each rank's. The limits are those of bench/limits.c: multiply-adds from registers, and
+STREAM's triad. "of the limit" counts the multiplications of the model only, all ranks together."""
+import argparse, json, os, statistics, subprocess, types
+
+from models import Bench, Setting, Workload, gpt, gpt_gflop, show
+from run import SOURCE
+
+BASE = {"depth": 4, "width": 128, "tokens": 64, "batch": 12, "ranks": 1}
+ROWS = {"batch": (1, 4, 16, 64), "depth": (1, 2, 4, 8, 16), "width": (64, 128, 256, 512, 1024), "tokens": (32, 64, 128, 256, 512),
+        "ranks": (1, 2, 4, 8)}
+GFLOP_OF_A_RUN = 60  # so that a run takes about a second
+
+
+def workload(sizes):
+    gflop = gpt_gflop(sizes["depth"], sizes["width"], sizes["tokens"], sizes["batch"])
+    steps = max(6, min(400, int(GFLOP_OF_A_RUN / gflop)))
+    config = gpt(sizes["depth"], max(1, sizes["width"] // 32), sizes["width"], sizes["tokens"], sizes["batch"])
+    return Workload("", config, gflop, steps)
+
+
+def limits(folder, threads):
+    line = subprocess.run([os.path.join(folder, "limits"), str(threads)], capture_output=True, text=True, check=True).stdout
+    return json.loads(line)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default=",".join(ROWS))
+    parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))
+    options = parser.parse_args()
+    names = options.only.split(",")
+    if unknown := set(names) - set(ROWS):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(ROWS)}")
+    build = os.path.dirname(os.path.dirname(options.binary))
+    subprocess.run(["cmake", "--build", build, "--target", "limits"], check=True, stdout=subprocess.DEVNULL)
+    folder = next(f for f in (build, os.path.join(build, "bin")) if os.path.exists(os.path.join(f, "limits")))
+    b = Bench(types.SimpleNamespace(binary=options.binary, bfloat16=False, set=["checkpoint.resume=never"]))
+    cores, times = os.cpu_count(), {}
+    machine = {n: [] for n in {1, min(2, cores)}}
+    for _ in range(options.rounds):
+        for n in machine:
+            machine[n].append(limits(folder, n))
+        for name in names:
+            for value in ROWS[name]:
+                sizes = {**BASE, name: value}
+                times.setdefault((name, value), []).append(b.ours(workload(sizes), Setting(sizes["ranks"], 1))[0])
+    best = {n: {k: max(l[k] for l in found) for k in ("gflops", "gigabytes_per_second")} for n, found in machine.items()}
+    for n, limit in best.items():
+        print(f"{n} thread{'s' if n > 1 else ''}: {limit['gflops']:.0f} GFLOP/s, {limit['gigabytes_per_second']:.0f} GB/s")
+    for name in names:
+        print(f"\n| {name} | ms a step | times the row above | GFLOP/s | of the limit |\n|---|---|---|---|---|")
+        before = None
+        for value in ROWS[name]:
+            found, ranks = times[name, value], value if name == "ranks" else 1
+            median = statistics.median(found)
+            speed = ranks * workload({**BASE, name: value}).gflop / median * 1e3
+            growth = f"{median / before:.2f}" if before else ""
+            print(f"| {value} | {show(found)} | {growth} | {speed:.0f} | {100 * speed / best[min(ranks, max(best))]['gflops']:.0f} % |")
+            before = median
+
+
+if __name__ == "__main__":
+    main()
