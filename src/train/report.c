@@ -13,7 +13,7 @@
 void report_duration(double seconds, char text[32]) {
     if (!isfinite(seconds) || seconds < 0) seconds = 0;
     if (seconds < 1)
-        snprintf(text, 32, "%.2f s", seconds);
+        snprintf(text, 32, "%.*f ms", seconds < 0.01, seconds * 1000);
     else if (seconds < 60)
         snprintf(text, 32, "%.1f s", seconds);
     else if (seconds < 3600)
