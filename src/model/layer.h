@@ -104,6 +104,8 @@ struct layer_type {
                      const float *dy, float *dx);
     /* Whether a pass in training calls pass->all_sum, so that all ranks must be in it. NULL: never. */
     bool (*sums_over_ranks)(const struct layer *layer);
+    /* Fewest rows of a pass in training, of all ranks together where it sums over them. NULL: one. */
+    size_t (*least_rows)(const struct layer *layer);
     /* Multiply-adds of one row forward; NULL: none worth counting. */
     size_t (*multiply_adds)(const struct layer *layer);
 };

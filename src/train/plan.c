@@ -9,6 +9,7 @@
 #include "dist/shard_tree.h"
 #include "train/checkpoint.h"
 #include "train/optimizer_groups.h"
+#include "train/passes.h"
 #include "train/ranges.h"
 #include "train/trainer.h"
 #include "train/zero.h"
@@ -187,6 +188,7 @@ status plan_describe(const struct config *config, int world_size, int local_size
                           "loss");
     if (!s) s = sampler_batch(&config->sampler, world_size, &batch);
     if (!s) s = sampler_check_rows(&config->sampler, dataset_info(dataset)->train_rows, world_size, batch);
+    if (!s) s = passes_check(config, model, dataset_info(dataset)->train_rows, world_size);
     if (!s) s = describe(config, world_size, local_size, dataset, model, batch, out);
     model_destroy(model);
     dataset_close(dataset);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "dist/launch.h"
+#include "train/passes.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
 
@@ -83,6 +84,7 @@ static status open_data_and_model(struct run *run) {
         return status_new(STATUS_USAGE, "model.layers: no layer has parameters, so there is nothing to train");
     TRY(status_prefix(t->loss->check(c->loss.config, &t->model->out, info->target_size, info->classes), "loss"));
     TRY(sampler_batch(&c->sampler, run->env->world_size, &t->batch));
+    TRY(passes_check(c, t->model, info->train_rows, run->env->world_size));
     TRY(model_alloc(t->model, t->device, t->batch));
     rng_seed(&run->rng, (uint64_t)c->seed);
     model_init(t->model, &run->rng);

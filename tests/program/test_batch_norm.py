@@ -83,5 +83,36 @@ class BatchNorm(program.Case):
             self.check_running(f"runs/sync{world}", whole)
 
 
+    def test_one_value_per_channel(self):
+        """Refused before the first step, by check as well, wherever a pass of training would be a single row."""
+        short = "the last batch of an epoch has a single row"
+        for nproc, changes, sentence in (
+                (1, ["sampler.global_batch_size=1"], "a batch is a single row; raise sampler.batch_size"),
+                (2, ["sampler.global_batch_size=2"], "a batch of a process is a single row; raise sampler.batch_size, or set sync: true"),
+                (1, ["sampler.global_batch_size=23"], short + " (24 training rows); set sampler.drop_last_batch: true"),
+                (2, ["sampler.global_batch_size=22"], short + " on a process (24 training rows)"),
+                (3, ["sampler.global_batch_size=21"], short),
+                (5, ["sampler.global_batch_size=20"], short),  # 24 rows are padded to 25: 4 + 1 each
+                (5, ["sampler.global_batch_size=20", "sampler.uneven=true"], short),
+                (1, ["determinism={mode: elastic, shards: 5}"], "5 shards of a batch of 8 rows have a single row; use fewer determinism.shards"),
+                (2, ["determinism={mode: elastic, shards: 2}", "sampler.global_batch_size=21"], "in the last batch of an epoch, of 3 rows, a shard has a single row"),
+                (1, ["sampler.global_batch_size=23", "train={steps: 2}"], short)):
+            for verb in ("check", "train"):
+                with self.subTest(nproc=nproc, changes=changes, verb=verb):
+                    self.write("test.yaml", VALUES)
+                    _, err = self.run_program(verb, "test.yaml", *changes, "--nproc", nproc, code=program.USAGE)
+                    self.assertIn("test.yaml:4:18: model.layers.0.batch_norm: training needs more than one value per channel", err)
+                    self.assertIn(sentence, err)
+        for nproc, changes in ((1, ["sampler.global_batch_size=23", "sampler.drop_last_batch=true"]),
+                               (1, ["sampler.global_batch_size=23", "train={steps: 1}"]),
+                               (2, ["sampler.global_batch_size=2", "model.layers.0.batch_norm.sync=true"]),
+                               (2, ["sampler.global_batch_size=20", "sampler.uneven=true"]),
+                               (2, ["determinism={mode: elastic, shards: 4}"])):
+            with self.subTest(nproc=nproc, changes=changes):
+                self.run_program("test.yaml", *changes, "--nproc", nproc, "--fresh")
+        self.write("images.yaml", IMAGES.replace("sync: true", "sync: false"))  # each row has a value per position
+        self.run_program("images.yaml", "sampler.global_batch_size=1", "train.epochs=1")
+
+
 if __name__ == "__main__":
     program.main()

@@ -132,6 +132,9 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
 
 static bool sums_over_ranks(const struct layer *layer) { return config_of(layer)->sync; }
 
+/* The variance of one value is 0, whatever it is; PyTorch: "Expected more than 1 value per channel when training". */
+static size_t least_rows(const struct layer *layer) { return layer->in_size > (size_t)layer->in.size[0] ? 1 : 2; }
+
 const struct layer_type layer_batch_norm = {
     .variant = {"batch_norm", &schema,
                 "Normalises each channel over the batch of one process (torch.nn.BatchNorm1d, BatchNorm2d), or of all "
@@ -146,4 +149,5 @@ const struct layer_type layer_batch_norm = {
     .forward = forward,
     .backward = backward,
     .sums_over_ranks = sums_over_ranks,
+    .least_rows = least_rows,
 };

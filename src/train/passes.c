@@ -1,0 +1,90 @@
+/* Ranks differ by one row at most, so the first and the last one tell of all. */
+#include "train/passes.h"
+
+#include <stdio.h>
+
+#include "data/sampler.h"
+
+/* What all batches are cut from. */
+struct epoch {
+    const struct sampler_config *sampler;
+    size_t train_rows, batch; /* rows of a whole batch: of a rank, or of all where shards are cut from it */
+    int world;
+    bool has_last; /* the short last batch is reached */
+};
+
+static status too_few(const struct layer *layer, const char *where, const char *what_to_do) {
+    struct place place = layer->place;
+    return status_new(STATUS_USAGE,
+                      "%s:%d:%d: %s: training needs more than one value per channel (as in PyTorch), but %s; %s",
+                      place.file, place.line, place.column, layer->path, where, what_to_do);
+}
+
+/* A batch of [rows] rows of one rank. */
+static status check_batch(const struct epoch *e, const struct layer *layer, size_t rows, bool is_last) {
+    bool is_shared = layer->type->sums_over_ranks && layer->type->sums_over_ranks(layer);
+    size_t seen = is_shared ? rows * (size_t)e->world : rows;
+    char where[160];
+    if (rows == 0 || seen >= layer->type->least_rows(layer)) return OK;
+    if (is_last) {
+        snprintf(where, sizeof where, "the last batch of an epoch has a single row%s (%zu training rows)",
+                 e->world > 1 ? " on a process" : "", e->train_rows);
+        return too_few(layer, where, "set sampler.drop_last_batch: true, or choose another batch size");
+    }
+    return too_few(layer, e->world > 1 ? "a batch of a process is a single row" : "a batch is a single row",
+                   e->world > 1 ? "raise sampler.batch_size, or set sync: true on the layer"
+                                : "raise sampler.batch_size");
+}
+
+static status check_rank(const struct epoch *e, const struct layer *layer, int rank) {
+    size_t rows = sampler_own_length(e->sampler, e->train_rows, rank, e->world), last = rows % e->batch;
+    if (rows >= e->batch) TRY(check_batch(e, layer, e->batch, false));
+    return e->has_last ? check_batch(e, layer, last, true) : OK;
+}
+
+/* Shards without a row sit out. */
+static bool has_shard_of_one(const struct epoch *e, size_t rows) {
+    size_t shards = e->sampler->shards;
+    for (size_t i = 0; i < shards; i++)
+        if (sampler_shard(rows, shards, i + 1) - sampler_shard(rows, shards, i) == 1) return true;
+    return false;
+}
+
+static status check_shards(const struct epoch *e, const struct layer *layer) {
+    size_t rows = sampler_length(e->sampler, e->train_rows, 1), last = rows % e->batch;
+    char where[160];
+    if (layer->type->least_rows(layer) <= 1) return OK;
+    if (rows >= e->batch && has_shard_of_one(e, e->batch)) {
+        snprintf(where, sizeof where, "%zu shards of a batch of %zu rows have a single row", e->sampler->shards,
+                 e->batch);
+        return too_few(layer, where, "use fewer determinism.shards or a larger sampler.global_batch_size");
+    }
+    if (!e->has_last || !has_shard_of_one(e, last)) return OK;
+    snprintf(where, sizeof where, "in the last batch of an epoch, of %zu rows, a shard has a single row", last);
+    return too_few(layer, where, "set sampler.drop_last_batch: true, or choose another number of shards or batch size");
+}
+
+static bool reaches_last(const struct config *config, size_t rows, size_t batch) {
+    int64_t batches = (int64_t)(rows / batch), group = config->train.accumulate;
+    if (config->sampler.drop_last_batch) return false;
+    return config->train.steps == SCHEMA_NO_INT || config->train.steps > batches / group;
+}
+
+status passes_check(const struct config *config, const struct model *model, size_t train_rows, int world_size) {
+    const struct sampler_config *sampler = &config->sampler;
+    struct epoch e = {.sampler = sampler, .train_rows = train_rows, .world = world_size};
+    TRY(sampler_batch(sampler, world_size, &e.batch));
+    if (sampler->shards) e.batch = (size_t)sampler->global_batch_size;
+    e.has_last = reaches_last(config, sampler_length(sampler, train_rows, sampler->shards ? 1 : world_size), e.batch);
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        if (!layer->type->least_rows) continue;
+        if (sampler->shards) {
+            TRY(check_shards(&e, layer));
+        } else {
+            TRY(check_rank(&e, layer, 0));
+            TRY(check_rank(&e, layer, world_size - 1));
+        }
+    }
+    return OK;
+}
