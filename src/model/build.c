@@ -218,39 +218,26 @@ status build_sum(struct builder *builder, size_t a, size_t b, size_t *out) {
     return OK;
 }
 
-/* A pool of gradient slots. Walking back, a tensor's gradient comes to life with the first step that gives it a part,
- * and its slot is free when the step that made the tensor is done. Several tensors may share a slot while they only
- * read it. */
+/* The gradient slots. Walking back, a tensor's gradient comes to life with the first step that gives it a part, and its
+ * slot is free when the step that made the tensor is done. Several tensors may share a slot while they only read it. */
 struct pool {
     struct arena *arena;
-    size_t *sizes, *holders; /* holders: live tensors whose gradient is in the slot */
-    size_t count, size_capacity, holder_capacity;
+    struct piece *slots;
+    size_t *holders; /* live tensors whose gradient is in the slot */
+    size_t count, slot_capacity, holder_capacity;
+    size_t now, end; /* times */
 };
 
-/* A free slot that fits, else the largest free one (it grows), else a new one. */
-static size_t free_slot(const struct pool *pool, size_t size) {
-    size_t best = SIZE_MAX;
-    for (size_t i = 0; i < pool->count; i++) {
-        if (pool->holders[i]) continue;
-        bool fits = pool->sizes[i] >= size;
-        if (best == SIZE_MAX || (pool->sizes[best] < size ? pool->sizes[i] > pool->sizes[best]
-                                                          : fits && pool->sizes[i] < pool->sizes[best]))
-            best = i;
-    }
-    return best;
+static size_t take_slot(struct pool *pool, size_t size) {
+    pool->slots = grow(pool->arena, pool->slots, pool->count, &pool->slot_capacity, sizeof *pool->slots);
+    pool->holders = grow(pool->arena, pool->holders, pool->count, &pool->holder_capacity, sizeof *pool->holders);
+    pool->slots[pool->count] = (struct piece){.size = size, .first = pool->now, .last = pool->end};
+    pool->holders[pool->count] = 1;
+    return pool->count++;
 }
 
-static size_t take_slot(struct pool *pool, size_t size) {
-    size_t slot = free_slot(pool, size);
-    if (slot == SIZE_MAX) {
-        pool->sizes = grow(pool->arena, pool->sizes, pool->count, &pool->size_capacity, sizeof *pool->sizes);
-        pool->holders = grow(pool->arena, pool->holders, pool->count, &pool->holder_capacity, sizeof *pool->holders);
-        slot = pool->count++;
-        pool->sizes[slot] = 0;
-    }
-    if (pool->sizes[slot] < size) pool->sizes[slot] = size;
-    pool->holders[slot] = 1;
-    return slot;
+static void let_go(struct pool *pool, size_t slot) {
+    if (--pool->holders[slot] == 0) pool->slots[slot].last = pool->now;
 }
 
 /* Of a view, the tensor that owns the memory. */
@@ -279,7 +266,7 @@ static void plan_sum_side(struct pool *pool, struct step *s, struct tensor *side
     } else {
         size_t own = take_slot(pool, side->size);
         plan_add(s, own, side->slot, s->dy);
-        pool->holders[side->slot]--;
+        let_go(pool, side->slot);
         side->slot = own;
     }
 }
@@ -290,7 +277,7 @@ static void plan_relu(struct pool *pool, struct step *s, size_t size) {
     s->raw = s->dy;
     if (pool->holders[s->raw] == 1) return;
     s->dy = take_slot(pool, size);
-    pool->holders[s->raw]--;
+    let_go(pool, s->raw);
 }
 
 /* Where a layer's dx goes: into a new slot; or added to the gradient that is there, by the layer itself or through a
@@ -304,20 +291,21 @@ static void plan_layer(struct pool *pool, struct step *s, struct tensor *in) {
         s->dx = s->layer->adds_to_dx ? in->slot : take_slot(pool, in->size);
         if (s->dx == in->slot) return;
         plan_add(s, in->slot, in->slot, s->dx);
-        pool->holders[s->dx] = 0; /* free again after this step */
+        let_go(pool, s->dx);
     } else {
         s->dx = take_slot(pool, in->size);
         plan_add(s, s->dx, s->dx, in->slot);
-        pool->holders[in->slot]--;
+        let_go(pool, in->slot);
         in->slot = s->dx;
     }
 }
 
 static void plan_gradients(struct model *m) {
-    struct pool pool = {.arena = m->arena};
+    struct pool pool = {.arena = m->arena, .now = m->step_count, .end = 2 * m->step_count};
     m->output_slot = owner(m, m->output)->slot = take_slot(&pool, owner(m, m->output)->size);
     for (size_t i = m->step_count; i-- > 0;) {
         struct step *s = &m->steps[i];
+        pool.now = 2 * m->step_count - i;
         s->dy = owner(m, s->out)->slot;
         if (s->dy == SIZE_MAX || !m->tensors[s->out].needs_gradient) continue;
         plan_relu(&pool, s, m->tensors[s->out].size);
@@ -327,10 +315,44 @@ static void plan_gradients(struct model *m) {
             plan_sum_side(&pool, s, owner(m, s->in));
             plan_sum_side(&pool, s, owner(m, s->other));
         }
-        pool.holders[s->dy]--;
+        let_go(&pool, s->dy);
     }
-    m->slots = pool.sizes;
+    m->slots = pool.slots;
     m->slot_count = pool.count;
+}
+
+static void needed_at(struct tensor *tensor, size_t time) {
+    if (tensor->piece.last < time) tensor->piece.last = time;
+}
+
+/* From when until when each value is needed. The output stays for whoever looks at it after a pass. */
+static void plan_values(struct model *m) {
+    size_t end = 2 * m->step_count;
+    for (size_t i = 0; i < m->step_count; i++) {
+        struct step *s = &m->steps[i];
+        struct tensor *out = &m->tensors[s->out];
+        bool goes_back = s->dy != SIZE_MAX;
+        out->piece = (struct piece){.size = out->size, .first = i, .last = i};
+        needed_at(owner(m, s->in), i);
+        if (s->other != NO_TENSOR) needed_at(owner(m, s->other), i);
+        if (goes_back && s->raw != SIZE_MAX) needed_at(out, end - i);
+        if (!s->layer) continue;
+        if (goes_back && !(s->layer->type->ignores & IGNORES_X)) needed_at(owner(m, s->in), end - i);
+        if (goes_back && !(s->layer->type->ignores & IGNORES_Y)) needed_at(out, end - i);
+        s->layer->saved_piece =
+            (struct piece){.size = s->layer->saved_size, .first = i, .last = goes_back ? end - i : i};
+    }
+    needed_at(owner(m, m->output), end);
+}
+
+static void place(struct model *m) {
+    size_t count = 0;
+    struct piece **pieces =
+        arena_alloc(m->arena, (m->tensor_count + m->layer_count + m->slot_count + 1) * sizeof(struct piece *));
+    for (size_t i = 1; i < m->tensor_count; i++) pieces[count++] = &m->tensors[i].piece;
+    for (size_t i = 0; i < m->layer_count; i++) pieces[count++] = &m->layers[i].saved_piece;
+    for (size_t i = 0; i < m->slot_count; i++) pieces[count++] = &m->slots[i];
+    m->row_floats = placement_find(m->arena, pieces, count);
 }
 
 status build_model(struct model *model, const struct model_config *config) {
@@ -356,5 +378,7 @@ status build_model(struct model *model, const struct model_config *config) {
         for (size_t p = 0; p < layer->tied_count; p++) model->users[layer->tied + p]++;
     }
     plan_gradients(model);
+    plan_values(model);
+    place(model);
     return OK;
 }

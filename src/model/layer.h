@@ -13,6 +13,7 @@
 #include "device/device.h"
 #include "device/image.h"
 #include "model/params.h"
+#include "model/placement.h"
 
 /* The shape of one row: without the batch dimension. */
 struct shape {
@@ -81,6 +82,8 @@ struct layer_type {
     bool is_view;
     enum memory_order order;
     enum relu_place relu;
+    /* What backward does not look at; where nobody else needs it either, its memory is used again. */
+    enum { IGNORES_NOTHING, IGNORES_X = 1, IGNORES_Y = 2, IGNORES_X_AND_Y = 3 } ignores;
     /* backward can add its dx to what is there (layer->adds_to_dx) instead of setting it. */
     bool can_add_to_dx;
     /* Its input may be token ids; others are refused them. */
@@ -123,7 +126,8 @@ struct layer {
     size_t tied, tied_count;           /* parameters of a layer before it that it uses, too: 0 or 1 from [tied] */
     size_t first_buffer, buffer_count; /* in buffers */
     size_t saved_size;                 /* floats of one row that forward keeps for backward */
-    float *saved;                      /* (batch, saved_size); NULL before model_alloc or when saved_size is 0 */
+    struct piece saved_piece;
+    float *saved; /* (batch, saved_size); NULL before model_alloc or when saved_size is 0 */
     bool adds_to_dx;
     bool has_relu; /* type->relu says where */
     void *runtime; /* the type's own, from alloc to release */

@@ -89,37 +89,28 @@ status model_check_apart(const struct model *model, const char *why) {
     return OK;
 }
 
-/* Tensors with memory of their own: neither the inputs nor views. */
-static bool has_memory(const struct model *model, size_t tensor) {
-    return tensor > 0 && model->tensors[tensor].alias == NO_TENSOR;
-}
-
 void model_destroy(struct model *model) {
     if (!model) return;
     if (model->device) {
         params_free(&model->params, model->device);
         params_free(&model->buffers, model->device);
-        for (size_t t = 0; t < model->tensor_count; t++)
-            if (has_memory(model, t)) device_free(model->device, model->tensors[t].value);
+        device_free(model->device, model->block);
         for (size_t i = 0; i < model->layer_count; i++) {
             struct layer *layer = &model->layers[i];
-            device_free(model->device, layer->saved);
             if (layer->runtime) layer->type->release(layer, model->device);
         }
-        for (size_t i = 0; model->gradients && i < model->slot_count; i++)
-            device_free(model->device, model->gradients[i]);
     }
     arena_destroy(model->arena);
 }
 
 void model_memory(const struct model *model, size_t batch, size_t *parameters, size_t *activations) {
-    size_t floats = 0;
     *parameters = (2 * model->params.total + model->buffers.total) * sizeof(float);
-    for (size_t t = 0; t < model->tensor_count; t++)
-        if (has_memory(model, t)) floats += model->tensors[t].size;
-    for (size_t i = 0; i < model->layer_count; i++) floats += model->layers[i].saved_size;
-    for (size_t i = 0; i < model->slot_count; i++) floats += model->slots[i];
-    *activations = batch * floats * sizeof(float);
+    *activations = batch * model->row_floats * sizeof(float);
+}
+
+/* NULL for a piece without memory. */
+static float *address(const struct model *model, const struct piece *piece) {
+    return piece->size ? model->block + model->batch * piece->offset : NULL;
 }
 
 status model_alloc(struct model *model, struct device *device, size_t batch) {
@@ -127,20 +118,15 @@ status model_alloc(struct model *model, struct device *device, size_t batch) {
     model->batch = batch;
     TRY(params_alloc(&model->params, device, true));
     TRY(params_alloc(&model->buffers, device, false));
-    for (size_t t = 0; t < model->tensor_count; t++)
-        if (has_memory(model, t))
-            TRY(device_alloc(device, batch * model->tensors[t].size * sizeof(float), "the activations",
-                             (void **)&model->tensors[t].value));
+    TRY(device_alloc(device, batch * model->row_floats * sizeof(float), "the activations", (void **)&model->block));
+    for (size_t t = 0; t < model->tensor_count; t++) model->tensors[t].value = address(model, &model->tensors[t].piece);
     for (size_t i = 0; i < model->layer_count; i++) {
         struct layer *layer = &model->layers[i];
-        if (layer->saved_size)
-            TRY(device_alloc(device, batch * layer->saved_size * sizeof(float), layer->path, (void **)&layer->saved));
+        layer->saved = address(model, &layer->saved_piece);
         if (layer->type->alloc) TRY(layer->type->alloc(layer, device, batch));
     }
     model->gradients = arena_alloc(model->arena, (model->slot_count + 1) * sizeof *model->gradients);
-    for (size_t i = 0; i < model->slot_count; i++)
-        TRY(device_alloc(device, batch * model->slots[i] * sizeof(float), "the gradients of activations",
-                         (void **)&model->gradients[i]));
+    for (size_t i = 0; i < model->slot_count; i++) model->gradients[i] = address(model, &model->slots[i]);
     return OK;
 }
 

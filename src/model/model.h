@@ -1,8 +1,9 @@
 /* model: the layers of a config flattened into steps over tensors, its parameters and its activations. Planned once
  * (shapes, names, memory), allocated once, then run any number of times.
  *
- * A step applies a layer to one tensor, or adds two (a residual connection). Every tensor's value is kept from forward
- * to backward; gradients of tensors live in a few slots that are used again as soon as they are free. */
+ * A step applies a layer to one tensor, or adds two (a residual connection). All values and gradients of tensors lie in
+ * one block, on each other where they are not needed at the same time. Times are counted in steps: step i runs at i and
+ * goes back at 2 step_count - i; the loss stands between at step_count. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -10,6 +11,7 @@
 #include "model/layer.h"
 #include "model/loss.h"
 #include "model/params.h"
+#include "model/placement.h"
 
 /* `model:` of the config. */
 struct model_config {
@@ -28,6 +30,7 @@ struct tensor {
     size_t alias;        /* a view: the tensor whose memory it shares; NO_TENSOR: its own */
     bool needs_gradient; /* something with parameters stands before it */
     size_t slot;         /* of its gradient while the way back is planned; SIZE_MAX: none */
+    struct piece piece;  /* of its value, elements of one row; size 0: an input or a view */
     float *value;        /* (batch, size); the inputs' and views' are set by each pass */
 };
 
@@ -53,8 +56,9 @@ struct model {
     size_t tensor_count;
     struct step *steps;
     size_t step_count;
-    size_t *slots; /* (slot_count) elements of one row that a gradient slot must hold */
+    struct piece *slots; /* (slot_count) gradients of tensors, elements of one row */
     size_t slot_count;
+    size_t row_floats; /* of the block, for one row */
     struct params params, buffers;
     size_t *users;              /* (params.count) layers that use a parameter */
     size_t *waiting;            /* (params.count) of them, how many have not yet added to its gradient in this pass */
@@ -67,7 +71,8 @@ struct model {
     struct arena *arena;
     struct device *device; /* NULL before model_alloc */
     size_t batch;          /* most rows of a pass */
-    float **gradients;     /* (slot_count): (batch, slots[i]) */
+    float *block;          /* (batch, row_floats): values, what layers save, gradients */
+    float **gradients;     /* (slot_count), into the block: (batch, slots[i].size) */
 };
 
 /* Shapes, names and parameters, without memory for numbers. What does not fit is STATUS_USAGE with file:line:column and

@@ -112,6 +112,7 @@ static void leaky_relu_backward(const struct layer *layer, const struct pass *pa
 const struct layer_type layer_leaky_relu = {
     .variant = {"leaky_relu", &leaky_relu_schema, "x above 0, negative_slope x below (torch.nn.LeakyReLU)."},
     .order = ORDER_ANY,
+    .ignores = IGNORES_Y,
     .plan = plan,
     .forward = leaky_relu_forward,
     .backward = leaky_relu_backward,

@@ -191,6 +191,7 @@ static size_t attention_multiply_adds(const struct layer *layer) {
 const struct layer_type layer_attention = {
     .variant = {"attention", &attention_schema,
                 "Multi-head self-attention over (positions, features) (torch.nn.MultiheadAttention; no dropout)."},
+    .ignores = IGNORES_Y,
     .plan = attention_plan,
     .init = attention_init,
     .forward = attention_forward,

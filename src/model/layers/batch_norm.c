@@ -141,6 +141,7 @@ const struct layer_type layer_batch_norm = {
                 "(`sync`). The running statistics are those of rank 0, as in DistributedDataParallel."},
     .order = ORDER_CHANNELS_LAST,
     .relu = RELU_INSIDE,
+    .ignores = IGNORES_Y,
     .plan = plan,
     .alloc = alloc,
     .release = release,

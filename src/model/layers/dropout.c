@@ -56,6 +56,7 @@ const struct layer_type layer_dropout = {
     .variant = {"dropout", &schema,
                 "In training, zeroes elements with probability p and scales the rest (torch.nn.Dropout)."},
     .order = ORDER_ANY,
+    .ignores = IGNORES_X_AND_Y,
     .plan = plan,
     .forward = forward,
     .backward = backward,

@@ -132,6 +132,7 @@ static void positional_backward(const struct layer *layer, const struct pass *pa
 const struct layer_type layer_embedding = {
     .variant = {"embedding", &embedding_schema, "A learned vector for each token (torch.nn.Embedding)."},
     .takes_tokens = true,
+    .ignores = IGNORES_Y,
     .plan = embedding_plan,
     .init = init,
     .forward = embedding_forward,
@@ -140,6 +141,7 @@ const struct layer_type layer_embedding = {
 const struct layer_type layer_positional_embedding = {
     .variant = {"positional_embedding", &positional_schema,
                 "Adds a learned vector to each position: x + weight[0:T], the weight a torch.nn.Embedding."},
+    .ignores = IGNORES_X_AND_Y,
     .plan = positional_plan,
     .init = init,
     .forward = positional_forward,

@@ -96,6 +96,7 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
 const struct layer_type layer_group_norm = {
     .variant = {"group_norm", &schema, "Normalises groups of channels of each row (torch.nn.GroupNorm)."},
     .order = ORDER_CHANNELS_LAST,
+    .ignores = IGNORES_Y,
     .plan = plan,
     .init = init,
     .forward = forward,

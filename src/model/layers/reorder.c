@@ -32,6 +32,7 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
 
 const struct layer_type layer_reorder = {
     .variant = {"reorder", NULL, "Changes the order in memory."},
+    .ignores = IGNORES_X_AND_Y,
     .plan = plan,
     .forward = forward,
     .backward = backward,

@@ -28,6 +28,7 @@ const struct layer_type layer_softmax = {
     .variant = {"softmax", NULL,
                 "exp(x) / sum(exp(x)) over the last dimension (torch.nn.Softmax(dim=-1)); not before cross_entropy, "
                 "which has its own."},
+    .ignores = IGNORES_X,
     .plan = plan,
     .forward = forward,
     .backward = backward,

@@ -1,0 +1,43 @@
+/* Largest first, lowest offset that is free: simple, and for chains of layers nearly as small as the most that lives at
+ * one time. */
+#include "model/placement.h"
+
+#include <stdlib.h>
+
+static int larger_first(const void *a, const void *b) {
+    const struct piece *x = *(struct piece *const *)a, *y = *(struct piece *const *)b;
+    if (x->size != y->size) return x->size > y->size ? -1 : 1;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    return x->last < y->last ? -1 : x->last > y->last;
+}
+
+static size_t room(const struct piece *piece) {
+    return (piece->size + PLACEMENT_ALIGNMENT - 1) / PLACEMENT_ALIGNMENT * PLACEMENT_ALIGNMENT;
+}
+
+/* The lowest gap for [piece] between those of [placed] (count, by offset) that live with it. */
+static size_t lowest_gap(const struct piece *piece, struct piece *const *placed, size_t count) {
+    size_t end = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct piece *other = placed[i];
+        if (other->last < piece->first || other->first > piece->last) continue;
+        if (other->offset >= end + room(piece)) break;
+        if (other->offset + room(other) > end) end = other->offset + room(other);
+    }
+    return end;
+}
+
+size_t placement_find(struct arena *arena, struct piece **pieces, size_t count) {
+    struct piece **placed = arena_alloc(arena, (count + 1) * sizeof(struct piece *));
+    size_t total = 0, n = 0;
+    if (count) qsort(pieces, count, sizeof(struct piece *), larger_first);
+    for (size_t i = 0; i < count && pieces[i]->size; i++) {
+        struct piece *piece = pieces[i];
+        piece->offset = lowest_gap(piece, placed, n);
+        if (piece->offset + room(piece) > total) total = piece->offset + room(piece);
+        size_t at = n++;
+        for (; at > 0 && placed[at - 1]->offset > piece->offset; at--) placed[at] = placed[at - 1];
+        placed[at] = piece;
+    }
+    return total;
+}

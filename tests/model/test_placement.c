@@ -1,0 +1,104 @@
+/* placement: pieces that live at the same time never lie on each other, and the block is hardly larger than the most
+ * that lives at one time. ctest-labels: unit */
+#include "base/rng.h"
+#include "check_main.h"
+#include "files.h"
+#include "model/model.h"
+
+#define PIECES 300
+#define TIMES 100
+
+static size_t least(struct piece *const *pieces, size_t count) {
+    size_t most = 0;
+    for (size_t t = 0; t < TIMES; t++) {
+        size_t lives = 0;
+        for (size_t i = 0; i < count; i++)
+            if (pieces[i]->first <= t && pieces[i]->last >= t) lives += pieces[i]->size;
+        if (lives > most) most = lives;
+    }
+    return most;
+}
+
+/* One assertion for all: each costs a message to the runner. */
+static void check_apart(struct piece *const *pieces, size_t count, size_t total) {
+    bool is_good = true;
+    for (size_t i = 0; i < count; i++) {
+        const struct piece *a = pieces[i];
+        is_good &= a->offset % PLACEMENT_ALIGNMENT == 0 && a->offset + a->size <= total;
+        for (size_t j = 0; j < i; j++) {
+            const struct piece *b = pieces[j];
+            bool meet = a->first <= b->last && b->first <= a->last;
+            is_good &= !meet || a->offset + a->size <= b->offset || b->offset + b->size <= a->offset;
+        }
+    }
+    ck_assert(is_good);
+}
+
+START_TEST(any_pieces) {
+    struct rng rng;
+    static struct piece pieces[PIECES];
+    struct piece *list[PIECES];
+    rng_seed(&rng, 1);
+    for (int round = 0; round < 50; round++) {
+        struct arena *arena = arena_create();
+        for (size_t i = 0; i < PIECES; i++) {
+            size_t a = rng_u32(&rng) % TIMES, b = rng_u32(&rng) % TIMES;
+            pieces[i] = (struct piece){.size = rng_u32(&rng) % 50, .first = a < b ? a : b, .last = a < b ? b : a};
+            list[i] = &pieces[i];
+        }
+        check_apart(list, PIECES, placement_find(arena, list, PIECES));
+        arena_destroy(arena);
+    }
+    struct arena *arena = arena_create();
+    ck_assert_uint_eq(placement_find(arena, list, 0), 0);
+    arena_destroy(arena);
+}
+END_TEST
+
+/* A chain: each value is kept from its step to the same step on the way back, each gradient for two. */
+START_TEST(chains_are_packed) {
+    struct rng rng;
+    struct piece pieces[2 * TIMES], *list[2 * TIMES];
+    struct arena *arena = arena_create();
+    size_t half = TIMES / 2;
+    rng_seed(&rng, 2);
+    for (size_t i = 0; i < half; i++) {
+        size_t size = 16 * (1 + rng_u32(&rng) % 8);
+        pieces[2 * i] = (struct piece){.size = size, .first = i, .last = TIMES - 1 - i};
+        pieces[2 * i + 1] = (struct piece){.size = size, .first = TIMES - 2 - i, .last = TIMES - 1 - i};
+        list[2 * i] = &pieces[2 * i];
+        list[2 * i + 1] = &pieces[2 * i + 1];
+    }
+    size_t total = placement_find(arena, list, 2 * half);
+    check_apart(list, 2 * half, total);
+    ck_assert_uint_le(total, least(list, 2 * half) * 11 / 10);
+    arena_destroy(arena);
+}
+END_TEST
+
+/* y = x + f(x) where nobody looks at f(x) again: its memory serves others, and so does that of gradients. */
+START_TEST(a_model_needs_less_than_all_of_it) {
+    static const char yaml[] =
+        "layers: [{repeat: {times: 8, layers: [{residual: [{linear: 64}, gelu, {linear: 64}]}]}}]";
+    struct model_config config;
+    struct document *document;
+    struct model *model;
+    struct shape input = {.dims = 1, .size = {64}};
+    size_t parameters, activations;
+    struct problems problems = {0};
+    ck_assert(!document_parse("test.yaml", yaml, strlen(yaml), &problems, &document));
+    schema_bind(&model_schema, document_root(document), "model", &model_schema, &config, document_arena(document),
+                &problems);
+    ck_assert_uint_eq(problems.count, 0);
+    ck_ok(model_plan(&config, &input, &model));
+    model_memory(model, 1, &parameters, &activations);
+    /* of a residual block three values are kept: the sum, and what goes into and comes out of gelu; then the gradients
+     * beside them, where nothing is free yet */
+    ck_assert_uint_ge(activations, 8 * 3 * 64 * sizeof(float));
+    ck_assert_uint_le(activations, (8 * 3 + 4) * 64 * sizeof(float));
+    model_destroy(model);
+    document_destroy(document);
+}
+END_TEST
+
+TESTS("placement", any_pieces, chains_are_packed, a_model_needs_less_than_all_of_it)
