@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "check_main.h"
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "data/sampler.h"
@@ -59,25 +60,5 @@ static inline void read_part(struct dataset *dataset, enum dataset_part part, fl
     ck_ok(dataset_read(dataset, part, positions, rows, *inputs, *targets));
     free(positions);
 }
-
-/* Runs the suite of one file; 0 when all passed. */
-static inline int run_tests(const char *name, const TTest *const *tests, size_t count) {
-    Suite *suite = suite_create(name);
-    TCase *cases = tcase_create(name);
-    for (size_t i = 0; i < count; i++) tcase_add_test(cases, tests[i]);
-    tcase_set_timeout(cases, 120);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
-}
-
-#define RUN_TESTS(name, ...)                                                                                           \
-    int main(void) {                                                                                                   \
-        const TTest *const tests[] = {__VA_ARGS__};                                                                    \
-        return run_tests(name, tests, sizeof tests / sizeof *tests);                                                   \
-    }
 
 #endif

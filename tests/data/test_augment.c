@@ -238,5 +238,5 @@ START_TEST(weighted_rows) {
 }
 END_TEST
 
-RUN_TESTS("augment", draws_every_change, flip_alone_and_nothing, depends_on_epoch_and_row_only, validation_rows_stay,
-          is_for_images, weighted_rows)
+TESTS("augment", draws_every_change, flip_alone_and_nothing, depends_on_epoch_and_row_only, validation_rows_stay,
+      is_for_images, weighted_rows)

@@ -234,4 +234,4 @@ START_TEST(damaged_files) {
 }
 END_TEST
 
-RUN_TESTS("csv", reads_values, text_classes, iris, refuses, missing_files, metadata_only, fingerprint, damaged_files)
+TESTS("csv", reads_values, text_classes, iris, refuses, missing_files, metadata_only, fingerprint, damaged_files)

@@ -528,7 +528,7 @@ START_TEST(damaged_compressed_files) {
 }
 END_TEST
 
-RUN_TESTS("hdf5", reads_any_number_type, joins_vectors_of_groups, reads_images, streams_what_memory_holds,
-          samples_large_files, refuses_wrong_names, refuses_wrong_values, refuses_overflow_when_scaled,
-          refuses_other_types, refuses_missing_chunks, refuses_other_files, refuses_unknown_filters,
-          refuses_what_is_no_hdf5, validation_file, damaged_files, damaged_compressed_files)
+TESTS("hdf5", reads_any_number_type, joins_vectors_of_groups, reads_images, streams_what_memory_holds,
+      samples_large_files, refuses_wrong_names, refuses_wrong_values, refuses_overflow_when_scaled, refuses_other_types,
+      refuses_missing_chunks, refuses_other_files, refuses_unknown_filters, refuses_what_is_no_hdf5, validation_file,
+      damaged_files, damaged_compressed_files)

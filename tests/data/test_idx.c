@@ -415,6 +415,6 @@ START_TEST(scales_long_rows_of_bytes) {
 }
 END_TEST
 
-RUN_TESTS("idx", reads_images, fits_a_scaler_to_bytes, other_types_and_shapes, equals_torchvision,
-          refuses_wrong_headers, refuses_wrong_sizes, refuses_damaged_gzip, labels_and_validation, file_that_shrinks,
-          fingerprint_of_bytes, layouts_of_hdf5, scales_long_rows_of_bytes)
+TESTS("idx", reads_images, fits_a_scaler_to_bytes, other_types_and_shapes, equals_torchvision, refuses_wrong_headers,
+      refuses_wrong_sizes, refuses_damaged_gzip, labels_and_validation, file_that_shrinks, fingerprint_of_bytes,
+      layouts_of_hdf5, scales_long_rows_of_bytes)

@@ -264,5 +264,5 @@ START_TEST(refuses_empty_epochs) {
 }
 END_TEST
 
-RUN_TESTS("loader", follows_the_sampler, seeks, ends_at_any_moment, evaluates_each_row_once, evaluation_without_rows,
-          failures_come_out, refuses_empty_epochs)
+TESTS("loader", follows_the_sampler, seeks, ends_at_any_moment, evaluates_each_row_once, evaluation_without_rows,
+      failures_come_out, refuses_empty_epochs)

@@ -194,6 +194,6 @@ START_TEST(equals_weighted_random_sampler_on_many_rows) {
 }
 END_TEST
 
-RUN_TESTS("sampler", equals_weighted_random_sampler, equals_weighted_random_sampler_on_many_rows,
-          equals_distributed_sampler, pads_with_the_first_rows, each_row_once, epochs_differ_and_repeat,
-          evaluation_covers_each_row_once, batch_of_a_rank, config_binds)
+TESTS("sampler", equals_weighted_random_sampler, equals_weighted_random_sampler_on_many_rows,
+      equals_distributed_sampler, pads_with_the_first_rows, each_row_once, epochs_differ_and_repeat,
+      evaluation_covers_each_row_once, batch_of_a_rank, config_binds)

@@ -284,6 +284,6 @@ START_TEST(resolved_config) {
 }
 END_TEST
 
-RUN_TESTS("split", equals_train_test_split, equals_stratified_train_test_split, stratified_rows_of_a_dataset,
-          without_shuffle_the_last_rows_validate, equals_random_split, scaled_wine_equals_scikit_learn,
-          minmax_and_constant_features, given_numbers, wrong_configs, resolved_config)
+TESTS("split", equals_train_test_split, equals_stratified_train_test_split, stratified_rows_of_a_dataset,
+      without_shuffle_the_last_rows_validate, equals_random_split, scaled_wine_equals_scikit_learn,
+      minmax_and_constant_features, given_numbers, wrong_configs, resolved_config)

@@ -111,5 +111,5 @@ START_TEST(metadata_draws_nothing) {
 }
 END_TEST
 
-RUN_TESTS("synthetic", equals_the_tutorial, linear_is_linear, classes_are_clouds, seed_decides, refuses,
-          metadata_draws_nothing)
+TESTS("synthetic", equals_the_tutorial, linear_is_linear, classes_are_clouds, seed_decides, refuses,
+      metadata_draws_nothing)

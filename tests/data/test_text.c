@@ -306,6 +306,6 @@ START_TEST(batches_of_tokens) {
 }
 END_TEST
 
-RUN_TESTS("text", rows_are_views_of_the_text, characters_are_code_points, large_vocabularies,
-          splits_and_validation_files, refuses_what_is_no_text, fingerprints_differ, vocabularies, token_files,
-          refuses_wrong_token_files, batches_of_tokens)
+TESTS("text", rows_are_views_of_the_text, characters_are_code_points, large_vocabularies, splits_and_validation_files,
+      refuses_what_is_no_text, fingerprints_differ, vocabularies, token_files, refuses_wrong_token_files,
+      batches_of_tokens)
