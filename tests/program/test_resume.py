@@ -1,5 +1,5 @@
 """Whatever interrupts a run, the same command continues it and ends with the same bits. ctest-labels: fault"""
-import fcntl, os, random, re, shutil, signal, time
+import contextlib, fcntl, glob, os, random, re, shutil, signal, time
 
 import program
 from program import DATA, IO, OK, STOPPED, USAGE
@@ -201,6 +201,25 @@ class Resume(program.Case):
             self.assertIn("another ddptrain is training in this folder", err)
             self.assertIn("waiting for runs/test/.lock: another ddptrain has locked it", err)
         self.assertIsNone(p.poll())
+
+    def test_a_lock_of_a_dying_run_is_waited_for(self):
+        lock = self.path("runs/test/.lock")
+        os.makedirs(os.path.dirname(lock))
+        with open(lock, "w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            p = self.start("test.yaml", "train.epochs=1")
+            self.addCleanup(self.kill_everything, p)
+            self.wait_for(lambda: p.poll() is not None or self.has_open(lock), what="the run to open the lock")
+            time.sleep(0.2)  # it has tried by now
+        p.wait(60 * program.SLOW)
+        self.assertEqual(p.returncode, OK, p.stderr.read())
+
+    def has_open(self, path):
+        for file in (f for pid in self.leftovers() for f in glob.glob(f"/proc/{pid}/fd/*")):
+            with contextlib.suppress(OSError):
+                if os.path.samefile(file, path):
+                    return True
+        return False
 
 
 class MovedFolder(program.Case):
