@@ -13,18 +13,14 @@ import argparse, collections, ctypes, glob, json, os, random, re, shutil, signal
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SLOW = float(os.environ.get("FAULTS_SLOW", "1"))  # factor for deadlines on slow builds and loaded machines
 SANITIZED = bool(os.environ.get("DDPTRAIN_SANITIZER"))
-
-CONFIG = """
-dataset: {format: synthetic, synthetic: {kind: classes, rows: 1200, inputs: 20, classes: 4, seed: 3}, split: {test: 0.2, seed: 1}}
-sampler: {batch_size: 8, shuffle: true}
-model: {layers: [{linear: {out: 48}}, gelu, {dropout: {p: 0.2}}, {linear: {out: 4}}]}
-loss: cross_entropy
-optimizer: {type: adamw, lr: 0.002}
-schedule: {type: cosine, interval: step, warmup: 50}
-train: {epochs: EPOCHS, clip_grad_norm: 1.0}
-checkpoint: {save_every: {steps: SAVE}, keep: 3}
-"""
 VARIABLES = ("DDPTRAIN_", "SLURM_", "OMPI_", "PMI_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_")
+
+with open(os.path.join(ROOT, "tests/program/long.yaml")) as f:
+    CONFIG = f.read().replace("rows: 3000", "rows: 1200")
+
+
+def config(epochs, save):
+    return CONFIG.replace("epochs: 12", f"epochs: {epochs}").replace("steps: 200", f"steps: {save}")
 
 
 class Failed(Exception):
@@ -45,14 +41,14 @@ class Place:
         self.write("short.yaml", 40, 200)
         self.write("endless.yaml", 1000000, 1000)
         with open(self.path("heavy.yaml"), "w") as f:  # time is spent in computing, not between steps
-            f.write(CONFIG.replace("EPOCHS", "1000000").replace("SAVE", "1000").replace("out: 48", "out: 20000").replace("batch_size: 8", "batch_size: 64"))
+            f.write(config(1000000, 1000).replace("out: 48", "out: 20000").replace("batch_size: 8", "batch_size: 64"))
         self.started = []
         self.reference = {}
         self.seconds = 1.0  # of an undisturbed run
 
     def write(self, name, epochs, save):
         with open(os.path.join(self.folder, name), "w") as f:
-            f.write(CONFIG.replace("EPOCHS", str(epochs)).replace("SAVE", str(save)))
+            f.write(config(epochs, save))
 
     def path(self, *parts):
         return os.path.join(self.folder, *parts)

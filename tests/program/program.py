@@ -121,17 +121,8 @@ train: {epochs: 10}
 checkpoint: {save_every: 5}
 """
 
-# Long enough to be interrupted, with everything that has state: momentum, dropout, a schedule, validation rows.
-LONG = """
-dataset: {format: synthetic, synthetic: {kind: classes, rows: 3000, inputs: 20, classes: 4, seed: 3}, split: {test: 0.2, seed: 1}}
-sampler: {batch_size: 8, shuffle: true}
-model: {layers: [{linear: {out: 48}}, gelu, {dropout: {p: 0.2}}, {linear: {out: 4}}]}
-loss: cross_entropy
-optimizer: {type: adamw, lr: 0.002}
-schedule: {type: cosine, interval: step, warmup: 50}
-train: {epochs: 12, clip_grad_norm: 1.0}
-checkpoint: {save_every: {steps: 200}, keep: 3}
-"""
+with open(os.path.join(SOURCE, "tests/program/long.yaml")) as f:
+    LONG = f.read()
 
 
 def main():
