@@ -1,6 +1,6 @@
 """The promises of faults.py that need several hosts, a scheduler or another launcher: network namespaces joined by a veth
 pair (root), a real slurmctld with two slurmd on this machine (root), mpirun and torchrun where they are installed."""
-import collections, itertools, os, random, re, shutil, signal, subprocess, sys, time
+import collections, itertools, json, os, random, re, shutil, signal, subprocess, sys, time
 
 import faults
 from faults import check
@@ -38,21 +38,31 @@ class Hosts:
     def cut(self, host=1):
         self.ip("-n", self.names[host], "link", "set", "veth0", "down")
 
-    def start(self, place, config, nproc, *arguments, run):
+    def start(self, place, config, nproc, *arguments, run, nnodes=2):
         """The two agents; only the first has the run folder's lock and writes."""
-        return [place.start(config, "--nnodes", 2, "--node-rank", node, "--master-addr", "10.231.7.1", "--master-port", 29511,
+        return [place.start(config, "--nnodes", nnodes, "--node-rank", node, "--master-addr", "10.231.7.1", "--master-port", 29511,
                             "--nproc", nproc, *arguments, prefix=("ip", "netns", "exec", name), run=run)
                 for node, name in enumerate(self.names)]
 
 
+def shared_files():
+    return {name for name in os.listdir("/dev/shm") if "ddptrain" in name}
+
+
 def link(place, rng):
-    """G8: a cut link between two hosts is named on both within 5 s"""
+    """G8: a cut link between two hosts is named on both within 5 s, with the right culprit, while joining or training; nothing is left"""
     shutil.rmtree(place.path("runs/link"), ignore_errors=True)
+    before = shared_files()
     with Hosts() as hosts:
-        nproc = rng.choice((1, 2))
-        nodes = hosts.start(place, "endless.yaml", nproc, "train.log_every=0", run="runs/link")
-        place.wait(lambda: place.size("runs/link", "metrics.jsonl") > 0 or nodes[0].poll() is not None, "the first step")
-        time.sleep(rng.uniform(0, 1))
+        nproc, is_joining = rng.choice((1, 2, 2)), rng.random() < 0.25
+        if is_joining:  # of three hosts the last never comes, and the ranks of the others wait for it
+            nodes = hosts.start(place, "endless.yaml", nproc, nnodes=3, run="runs/link")
+            nodes[0].stderr.readline()  # who is missing, when all others are there
+            time.sleep(1)
+        else:
+            nodes = hosts.start(place, "endless.yaml", nproc, "train.log_every=0", run="runs/link")
+            place.wait(lambda: place.size("runs/link", "metrics.jsonl") > 0 or nodes[0].poll() is not None, "the first step")
+            time.sleep(rng.uniform(0, 1))
         begin = time.monotonic()
         hosts.cut(rng.randrange(2))
         ends = [0, 0]
@@ -63,11 +73,39 @@ def link(place, rng):
         for node, p in enumerate(nodes):
             code, err = place.finish(p)
             check(code == 69, code, err)
-            check(re.search(r"rank \d \(.*\) is out of reach: its host has not answered", err), "node", node, err)
+            named = re.search(r"rank (\d) \(.*\) is out of reach: its host has not answered", err)
+            check(named and int(named[1]) // nproc == 1 - node, "node", node, err)
         seconds = max(ends) - begin
-        check(seconds < 5.5 * faults.SLOW, "took", seconds, "s")
+        check(seconds < 5 * faults.SLOW, "took", seconds, "s")
         place.nothing_left()
-        return {"seconds": seconds}
+        check(shared_files() <= before, "left in /dev/shm:", shared_files() - before)
+        return {"seconds": seconds, "while joining": int(is_joining)}
+
+
+def losses(place, run):
+    with open(place.path(run, "metrics.jsonl")) as f:
+        return [e["loss"] for e in map(json.loads, f) if e["event"] == "step"]
+
+
+def hosts(place, rng):
+    """two ranks on each of two hosts, shared memory inside and Gloo between: the losses of one host with four, bits where they are promised"""
+    options = rng.choice(((), ("dist.backend=gloo",)))
+    for run in ("runs/hosts", "runs/one-host"):
+        shutil.rmtree(place.path(run), ignore_errors=True)
+    place.write("hosts.yaml", 4, 200)
+    code, err = place.finish(place.start("hosts.yaml", "--nproc", 4, *options, run="runs/one-host"))
+    check(code == 0, err)
+    with Hosts() as pair:
+        for p in pair.start(place, "hosts.yaml", 2, *options, run="runs/hosts"):
+            code, err = place.finish(p)
+            check(code == 0, code, err)
+    with open(place.path("runs/hosts/log.txt")) as f:
+        text = f.read()
+    check(("averaged by gloo," if options else "averaged by shared memory, gloo between hosts,") in text, text)
+    far = max(abs(a - b) for a, b in zip(losses(place, "runs/hosts"), losses(place, "runs/one-host"), strict=True))
+    check(far < 1e-4, "the losses differ by", far)  # sums host by host round otherwise than sums in order of rank
+    check(not options or place.sha("runs/hosts") == place.sha("runs/one-host"), "other bits")
+    place.nothing_left()
 
 
 def nodes(place, rng):
@@ -167,7 +205,7 @@ PartitionName=p Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 """
 
     def __init__(self, folder):
-        self.d = os.path.join(folder, "slurm")
+        self.d = os.path.join(folder, f"slurm-{next(numbers)}")
         for name in ("", "state", "spool.n1", "spool.n2"):
             os.makedirs(os.path.join(self.d, name), exist_ok=True)
         os.chmod(self.d, 0o755)
@@ -191,13 +229,30 @@ PartitionName=p Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
         return subprocess.run(words, env=self.env, check=True, capture_output=True, text=True, cwd=self.d, timeout=60).stdout
 
     def stop(self):
+        pids = []
         for name in ("n1", "n2", "slurmctld", "munged"):
             try:
                 with open(f"{self.d}/{name}.pid") as f:
-                    os.kill(int(f.read()), signal.SIGTERM)
+                    pids.append(int(f.read()))
+                os.kill(pids[-1], signal.SIGTERM)
             except (OSError, ValueError):
                 pass
-        time.sleep(1)
+        end = time.monotonic() + 10  # else the next cluster meets these
+        while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < end:
+            time.sleep(0.05)
+
+
+def listening_ranks(place):
+    """Ranks under Slurm that would hear SIGTERM."""
+    found = 0
+    for pid, environment in place.processes().items():
+        try:
+            with open(f"/proc/{pid}/status") as f:
+                caught = int(re.search(r"SigCgt:\s*(\w+)", f.read())[1], 16)
+        except OSError:
+            continue
+        found += "SLURM_PROCID" in environment and bool(caught >> (signal.SIGTERM - 1) & 1)
+    return found
 
 
 def state_of(cluster, job):
@@ -213,16 +268,21 @@ def slurm(place, rng):
     shutil.rmtree(place.path("runs/slurm"), ignore_errors=True)
     cluster = Slurm(place.folder)
     try:
+        count = rng.choice((1, 2))
+        said = cluster.run("srun", f"--nodes={count}", "--ntasks=2", "--export=ALL,MASTER_ADDR=127.0.0.1", place.binary, "comm", "--sizes", "1K")
+        check("2 processes, shared memory" in said, said)
         log = place.path("slurm.log")
         if os.path.exists(log):
             os.remove(log)
         script = os.path.join(faults.ROOT, "scripts", "slurm_train.sbatch")
-        words = ["sbatch", "--parsable", f"--nodes={rng.choice((1, 2))}", "--ntasks=2", "--ntasks-per-node=2", "--time=10", f"--chdir={place.folder}",
+        words = ["sbatch", "--parsable", f"--nodes={count}", "--ntasks=2", "--ntasks-per-node=2", "--time=10", f"--chdir={place.folder}",
                  f"--output={log}", f"--export=ALL,DDPTRAIN={place.binary},MASTER_ADDR=127.0.0.1", script, "slurm.yaml", "--run-dir", "runs/slurm"]
         words = [w for w in words if not w.startswith("--ntasks-per-node")] if "--nodes=2" in words else words
         job = cluster.run(*words).strip()
         place.wait(lambda: state_of(cluster, job)["JobState"] == "RUNNING", "the job to run", 30)
-        time.sleep(rng.uniform(0.2, 1.5))
+        # Slurm gives a signal to those that are there: before, nobody hears it
+        place.wait(lambda: listening_ranks(place) == 2 or state_of(cluster, job)["JobState"] != "RUNNING", "the ranks", 30)
+        time.sleep(rng.uniform(0, 1.5))
         begin = time.monotonic()
         subprocess.run(["scancel", f"--signal={rng.choice(('TERM', 'USR1'))}", job], env=cluster.env, check=False, capture_output=True)
         place.wait(lambda: state_of(cluster, job)["JobState"] != "RUNNING", "the end of the job step", 40)
@@ -244,29 +304,53 @@ def slurm(place, rng):
 # ---- other launchers ----
 
 
-def launcher(place, *words):
-    expected = place.undisturbed(2)
+def launch(place, starters, *words):
+    """What all of them printed; each, words before and after the program's, must end well."""
+    started = [subprocess.Popen([*before, place.binary, *words, *after], cwd=place.folder, env=place.environment(), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for before, after in starters]
+    said = [p.communicate(timeout=120 * faults.SLOW)[0] for p in started]
+    check(all(p.returncode == 0 for p in started), *said)
+    return "".join(said)
+
+
+def launcher(place, *starters, world=2):
+    """Right collectives and the same bits, over shared memory without being asked."""
+    expected = place.undisturbed(world)
     shutil.rmtree(place.path("runs/other"), ignore_errors=True)
-    p = subprocess.run([*words, place.binary, "short.yaml", "--run-dir", "runs/other"], cwd=place.folder, env=place.environment(),
-                       stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120 * faults.SLOW, check=False)
-    check(p.returncode == 0, p.stderr)
-    check(place.sha("runs/other") == expected, "other bits")
+    said = launch(place, starters, "comm", "--sizes", "1K")
+    check(f"{world} processes, shared memory\n" in said and "all right" in said, said)
+    said = launch(place, starters, "short.yaml", "--no-progress", "--run-dir", "runs/other")
+    check(place.sha("runs/other") == expected, "other bits", said)
+    with open(place.path("runs/other/log.txt")) as f:
+        check("gradients averaged by shared memory," in f.read(), said)
 
 
 def openmpi(place, _rng):
     """Open MPI's mpirun"""
-    launcher(place, "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2")
+    launcher(place, (("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"), ()))
 
 
 def mpich(place, _rng):
     """MPICH's mpirun"""
-    launcher(place, "mpirun.mpich", "-n", "2")
+    launcher(place, (("mpirun.mpich", "-n", "2"), ()))
 
 
 def torchrun(place, rng):
-    """torchrun, standalone or with the static rendezvous"""
-    how = rng.choice((["--standalone"], ["--nnodes=1", "--master_addr=127.0.0.1", f"--master_port={faults.free_port()}"]))
-    launcher(place, "torchrun", *how, "-r", "1", "-t", "1", "--no_python", "--nproc_per_node=2")
+    """torchrun, standalone, with the static rendezvous, or two of them on one host"""
+    own = ("-r", "1", "-t", "1", "--no_python")
+    at = ("--master_addr=127.0.0.1", f"--master_port={faults.free_port()}")
+    how = rng.randrange(3)
+    if how == 2:
+        launcher(place, *((("torchrun", "--nnodes=2", f"--node_rank={node}", *at, *own, "--nproc_per_node=1"), ()) for node in range(2)))
+    else:
+        launcher(place, (("torchrun", *(("--standalone",) if how == 0 else ("--nnodes=1", *at)), *own, "--nproc_per_node=2"), ()))
+
+
+def agents(place, rng):
+    """two starters on one host, as if each had one"""
+    nproc = rng.choice((1, 2))
+    at = ("--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", str(faults.free_port()), "--nproc", str(nproc))
+    launcher(place, *(((), (*at, "--node-rank", str(node))) for node in range(2)), world=2 * nproc)
 
 
 def has_namespaces():
@@ -281,7 +365,7 @@ def promises():
     """Those that this machine can try."""
     is_root = os.geteuid() == 0
     found = collections.OrderedDict()
-    for function, tools, needs_root in ((link, ("ip",), True), (nodes, ("ip",), True), (memory, (), True), (openmpi, ("mpirun.openmpi",), False),
+    for function, tools, needs_root in ((link, ("ip",), True), (hosts, ("ip",), True), (nodes, ("ip",), True), (agents, (), False), (memory, (), True), (openmpi, ("mpirun.openmpi",), False),
                                         (mpich, ("mpirun.mpich",), False), (torchrun, ("torchrun",), False),
                                         (slurm, ("munged", "slurmctld", "slurmd", "sbatch"), True)):
         lacking = [t for t in tools if not shutil.which(t)] + (["root"] if needs_root and not is_root else [])

@@ -25,7 +25,8 @@ struct launch_config {
  * for all of them. Rank 0 inherits the standard streams; what others print appears on standard error behind "[rank 3] "
  * and in logs/rank-3.txt of the run folder. SIGINT, SIGTERM, SIGHUP and SIGUSR1 reach the ranks as SIGTERM (they
  * save and exit with STATUS_STOPPED); a second SIGINT, or a second SIGTERM or SIGHUP at least a second later, ends
- * them at once. When a rank fails, the others get SIGTERM, then, after at most 5 s, SIGKILL.
+ * them at once. When a rank fails, the others get SIGTERM, then, after at most 5 s, SIGKILL (a
+ * second after a rank hung or its host fell silent: the others have stood still for long by then).
  *
  * OK: all ranks ended with 0. STATUS_STOPPED: all ended with 0 or 75, one at least with 75. Otherwise the failure of
  * the rank that failed first, "rank 1 (host n1, pid 71): <its sentence>"; ranks that only lost a peer (STATUS_PEER) are
@@ -43,10 +44,14 @@ status launch_run(const struct launch_config *config, char *const argv[], struct
  * print it, so this rank should not. false when the program was not started by an agent. */
 bool launch_report(status failure);
 
+/* Seconds for ranks to end by themselves after another was given up because nothing had moved for much longer. */
+#define STANDSTILL_GRACE 1.0
+
 /* What a rank tells its agent while it runs; without an agent nothing happens. From any thread. */
 enum launch_message {
     TELL_FAILURE,     /* launch_report's */
     TELL_NEWS,        /* the failure that ends the job: code, number: the rank, text: the sentence */
+    TELL_STANDSTILL,  /* the same: the rank was silent or hung */
     TELL_INCARNATION, /* number: the incarnation of the store, which refused this rank */
     TELL_RESUMED,     /* number: the step at which this start goes on; text: the run folder */
     TELL_SAVED,       /* number: the step of a complete checkpoint */

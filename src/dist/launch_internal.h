@@ -64,7 +64,7 @@ void output_close(struct launched_rank *rank);                      /* also what
 /* The first failure of the job, told by a rank that is still there: the only way to know what happened on other nodes.
  */
 struct launch_news {
-    bool is_known;
+    bool is_known, is_standstill;
     int code, rank;
     double at; /* of clock_seconds() */
     char sentence[LAUNCH_MAX_REPORT];

@@ -50,8 +50,11 @@ static void on_failure(struct agent *a, struct launched_rank *r, const struct la
 
 static void on_news(struct agent *a, const struct launch_packet *packet) {
     if (a->news.is_known) return;
-    a->news = (struct launch_news){
-        .is_known = true, .code = packet->code, .rank = (int)packet->number, .at = clock_seconds()};
+    a->news = (struct launch_news){.is_known = true,
+                                   .is_standstill = packet->message == TELL_STANDSTILL,
+                                   .code = packet->code,
+                                   .rank = (int)packet->number,
+                                   .at = clock_seconds()};
     memcpy(a->news.sentence, packet->sentence, sizeof a->news.sentence);
 }
 
@@ -63,6 +66,7 @@ static void on_packet(struct agent *a, struct launched_rank *r, struct launch_pa
         on_failure(a, r, packet);
         break;
     case TELL_NEWS:
+    case TELL_STANDSTILL:
         on_news(a, packet);
         break;
     case TELL_INCARNATION:
@@ -162,7 +166,8 @@ static void begin_killing(struct agent *a) {
 }
 
 static double failure_grace(const struct agent *a) {
-    return a->start->grace < FAILURE_GRACE ? a->start->grace : FAILURE_GRACE;
+    double most = a->news.is_standstill ? STANDSTILL_GRACE : FAILURE_GRACE;
+    return a->start->grace < most ? a->start->grace : most;
 }
 
 /* A failure starts the ladder: at once when it is a cause; a victim waits for the cause first. */

@@ -3,10 +3,12 @@
 #include "dist/store.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -48,6 +50,7 @@ struct store {
 static status lost_rank_0(struct store *s) {
     char reason[128] = "";
     if (errno) snprintf(reason, sizeof reason, ": %s", strerror(errno));
+    shutdown(s->fd, SHUT_RDWR); /* the watch has a duplicate */
     close(s->fd);
     s->fd = -1;
     return status_new(STATUS_PEER, "rank 0 at %s left, or the connection to it broke%s", s->place, reason);
@@ -172,8 +175,13 @@ static status open_network(struct store *s, const struct dist_env *env, const st
         if (watch >= 0) close(watch);
         return failure;
     }
-    struct watch_config config = {
-        .fd = watch, .rank = s->rank, .job = s->job, .pulse = s->pulse, .place = s->place, .overdue = options->overdue};
+    struct watch_config config = {.fd = watch,
+                                  .requests = fcntl(s->fd, F_DUPFD_CLOEXEC, 0),
+                                  .rank = s->rank,
+                                  .job = s->job,
+                                  .pulse = s->pulse,
+                                  .place = s->place,
+                                  .overdue = options->overdue};
     TRY(watch_start(&config, &s->watch));
     s->stop_fd = options->stop_fd;
     if (s->stop_fd) *s->stop_fd = watch_stop_fd(s->watch);

@@ -124,11 +124,12 @@ bool store_parse_death(const struct store_frame *frame, uint32_t *rank, char tex
     return true;
 }
 
-bool store_parse_news(const struct store_frame *frame, uint32_t *code, uint32_t *rank, char text[STORE_MAX_REPORT]) {
-    if (frame->type != FRAME_NEWS || frame->length < 8) return false;
-    *code = store_read_u32(frame->body);
-    *rank = store_read_u32(frame->body + 4);
-    store_parse_text(frame->body + 8, frame->length - 8, text, STORE_MAX_REPORT);
+bool store_parse_news(const struct store_frame *frame, struct store_news *news, char text[STORE_MAX_REPORT]) {
+    if (frame->type != FRAME_NEWS || frame->length < STORE_NEWS) return false;
+    news->code = store_read_u32(frame->body);
+    news->rank = store_read_u32(frame->body + 4);
+    news->is_standstill = store_read_u32(frame->body + 8);
+    store_parse_text(frame->body + STORE_NEWS, frame->length - STORE_NEWS, text, STORE_MAX_REPORT);
     return true;
 }
 

@@ -83,9 +83,13 @@ void store_write_beat(const struct pulse_reading *reading, uint8_t body[STORE_BE
 bool store_parse_tick(const struct store_frame *frame, int64_t *saved, struct pulse_reading *reading,
                       char who[STORE_MAX_WHO]);
 #define STORE_MAX_TICK (8 + STORE_BEAT + STORE_MAX_WHO)
-/* DEATH: the rank and the text; NEWS: also the code. */
+/* DEATH: the rank and the text; NEWS: also the code, and whether the rank stood still for long before. */
 bool store_parse_death(const struct store_frame *frame, uint32_t *rank, char text[STORE_MAX_REPORT]);
-bool store_parse_news(const struct store_frame *frame, uint32_t *code, uint32_t *rank, char text[STORE_MAX_REPORT]);
+struct store_news {
+    uint32_t code, rank, is_standstill;
+};
+#define STORE_NEWS 12
+bool store_parse_news(const struct store_frame *frame, struct store_news *news, char text[STORE_MAX_REPORT]);
 bool store_parse_proof(const struct store_frame *frame, const uint8_t **proof, char who[STORE_MAX_WHO]);
 bool store_parse_set(const struct store_frame *frame, char key[STORE_MAX_KEY + 1], const uint8_t **value, size_t *size);
 bool store_parse_get(const struct store_frame *frame, uint32_t *milliseconds, char key[STORE_MAX_KEY + 1]);

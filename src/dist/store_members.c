@@ -20,7 +20,7 @@ struct member {
     char who[STORE_MAX_WHO];
     char *fate; /* NULL: left without a word */
     struct pulse_reading last;
-    bool has_beat;
+    bool has_beat, stood_still;
     double heard_at, changed_at;
     double cpu_at_change;
 };
@@ -55,6 +55,7 @@ enum member_state members_state(const struct members *m, int rank) { return m->i
 const char *members_who(const struct members *m, int rank) { return m->items[rank].who; }
 int members_joined(const struct members *m) { return m->joined; }
 enum status_code members_code(const struct members *m, int rank) { return m->items[rank].code; }
+bool members_stood_still(const struct members *m, int rank) { return m->items[rank].stood_still; }
 
 /* ---- what happens ---- */
 
@@ -129,7 +130,6 @@ bool members_is_alone(const struct members *m, int rank) {
 const struct pulse_reading *members_last(const struct members *m, int rank) { return &m->items[rank].last; }
 
 void members_last_seen(const struct pulse_reading *r, struct text *out) {
-    if (r->ticks == 0) return;
     text_printf(out, "; last seen %s", r->phase == PULSE_STARTING ? "" : "in ");
     text_add(out, pulse_phase_name((int)r->phase));
     if (r->phase != PULSE_STARTING) text_printf(out, " of step %lld", (long long)r->step + 1);
@@ -139,6 +139,7 @@ void members_last_seen(const struct pulse_reading *r, struct text *out) {
 
 static void lose(struct members *m, int rank, struct text *fate, double now) {
     members_leave(m, rank, LEFT_AS_CAUSE, STATUS_PEER, text_string(fate), now);
+    m->items[rank].stood_still = true;
     text_free(fate);
 }
 

@@ -61,6 +61,7 @@ int members_verdict(struct members *m, double now);
 /* When a verdict will be known; [otherwise] when nobody has left. */
 double members_verdict_time(const struct members *m, double otherwise);
 enum status_code members_code(const struct members *m, int rank);
+bool members_stood_still(const struct members *m, int rank); /* silent or hanging, until it was given up */
 
 /* What [rank] told last; all zero before it told anything. */
 const struct pulse_reading *members_last(const struct members *m, int rank);
@@ -70,7 +71,7 @@ bool members_is_alone(const struct members *m, int rank);
 
 /* "rank 2 (host n1, pid 71) was killed by SIGKILL" */
 void members_describe(const struct members *m, int rank, struct text *out);
-/* "; last seen in backward of step 8, in all_reduce #17"; nothing for a reading that is all zero. */
+/* "; last seen in backward of step 8, in all_reduce #17"; "; last seen starting" */
 void members_last_seen(const struct pulse_reading *reading, struct text *out);
 /* "ranks 2, 3" (that have not joined) */
 void members_missing(const struct members *m, struct text *out);

@@ -21,16 +21,17 @@ static void fail(struct store_server *s, struct connection *c, enum status_code 
 }
 
 void server_tell_news(struct store_server *s, struct connection *c, int rank) {
-    uint8_t body[8 + STORE_MAX_REPORT];
+    uint8_t body[STORE_NEWS + STORE_MAX_REPORT];
     struct text why = {0};
     members_describe(s->members, rank, &why);
     size_t length = why.length < STORE_MAX_REPORT ? why.length : STORE_MAX_REPORT - 1;
     store_write_u32(body, members_code(s->members, rank));
     store_write_u32(body + 4, (uint32_t)rank);
-    memcpy(body + 8, why.data, length);
+    store_write_u32(body + 8, members_stood_still(s->members, rank));
+    memcpy(body + STORE_NEWS, why.data, length);
     text_free(&why);
     c->has_news = true;
-    server_answer(s, c, FRAME_NEWS, body, 8 + length);
+    server_answer(s, c, FRAME_NEWS, body, STORE_NEWS + length);
 }
 
 /* ---- requests that wait ---- */

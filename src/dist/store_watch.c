@@ -24,7 +24,7 @@
 #define DEATH_SECONDS 0.3   /* for the agent to say how rank 0 died */
 #define OVERDUE_SECONDS 5.0 /* after a failure; the agent waits as long */
 #define MAX_HANDLERS 32
-#define INPUT (STORE_HEADER + 8 + STORE_MAX_REPORT)
+#define INPUT (STORE_HEADER + STORE_NEWS + STORE_MAX_REPORT)
 
 struct watch {
     struct watch_config config;
@@ -57,8 +57,9 @@ struct watch {
 
 /* ---- what fails ---- */
 
-/* The first failure counts. It frees what is blocked and tells the agent. */
-static void declare(struct watch *w, enum status_code code, int rank, const char *why) {
+/* The first failure counts. It frees what is blocked and tells the agent. After a standstill nothing is left that would
+ * need more time to end. */
+static void declare(struct watch *w, enum status_code code, int rank, bool is_standstill, const char *why) {
     pthread_mutex_lock(&w->mutex);
     bool is_first = w->code == STATUS_OK;
     if (is_first) {
@@ -69,10 +70,11 @@ static void declare(struct watch *w, enum status_code code, int rank, const char
     }
     pthread_mutex_unlock(&w->mutex);
     if (!is_first) return;
-    w->overdue_at = clock_seconds() + OVERDUE_SECONDS;
-    launch_tell(TELL_NEWS, (int)code, rank, why);
+    w->overdue_at = clock_seconds() + (is_standstill ? STANDSTILL_GRACE : OVERDUE_SECONDS);
+    launch_tell(is_standstill ? TELL_STANDSTILL : TELL_NEWS, (int)code, rank, why);
 }
 
+/* Then its store answers nobody: a request that waits for it on the other connection ends now. */
 static void lose_rank_0(struct watch *w, const char *how, bool has_gone) {
     struct text why = {0};
     if (*w->who_is_0)
@@ -80,7 +82,8 @@ static void lose_rank_0(struct watch *w, const char *how, bool has_gone) {
     else
         text_printf(&why, "rank 0 (at %s)%s", w->place, how);
     if (!has_gone) members_last_seen(&w->last_of_0, &why);
-    declare(w, STATUS_PEER, 0, why.data);
+    declare(w, STATUS_PEER, 0, !has_gone, why.data);
+    shutdown(w->config.requests, SHUT_RDWR);
     text_free(&why);
 }
 
@@ -121,11 +124,11 @@ static void on_tick(struct watch *w, const struct store_frame *frame) {
 
 static void on_frame(struct watch *w, const struct store_frame *frame) {
     char text[STORE_MAX_REPORT];
-    uint32_t code, rank;
+    struct store_news news;
     if (frame->type == FRAME_TICK) on_tick(w, frame);
     if (frame->type == FRAME_BYE) w->is_in_peace = true;
-    if (frame->type == FRAME_NEWS && store_parse_news(frame, &code, &rank, text))
-        declare(w, (enum status_code)code, (int)rank, text);
+    if (frame->type == FRAME_NEWS && store_parse_news(frame, &news, text))
+        declare(w, (enum status_code)news.code, (int)news.rank, news.is_standstill, text);
 }
 
 static void hear(struct watch *w, double now) {
@@ -243,6 +246,7 @@ static void *run(void *argument) {
 
 static void release(struct watch *w) {
     close(w->config.fd);
+    close(w->config.requests);
     if (w->wake >= 0) close(w->wake);
     if (w->stop >= 0) close(w->stop);
     pthread_mutex_destroy(&w->mutex);
@@ -254,6 +258,7 @@ status watch_start(const struct watch_config *config, struct watch **out) {
     struct watch *w = calloc(1, sizeof *w);
     if (!w) {
         close(config->fd);
+        close(config->requests);
         return status_new(STATUS_IO, "no memory for the watch");
     }
     pthread_mutex_init(&w->mutex, NULL);
@@ -264,7 +269,7 @@ status watch_start(const struct watch_config *config, struct watch **out) {
     sigset_t all, before; /* signals are for the thread that trains */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = w->wake < 0 || w->stop < 0 ? EMFILE : pthread_create(&w->thread, NULL, run, w);
+    int error = w->wake < 0 || w->stop < 0 || config->requests < 0 ? EMFILE : pthread_create(&w->thread, NULL, run, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error) {
         release(w);

@@ -14,7 +14,8 @@
 struct watch;
 
 struct watch_config {
-    int fd; /* a connection that has joined as a watch; owned by the watch from now on, also after a failure */
+    int fd;       /* a connection that has joined as a watch; owned by the watch from now on, also after a failure */
+    int requests; /* a duplicate of the other one's descriptor; shut down when rank 0 is lost; owned as well */
     int rank;
     uint64_t job;
     struct pulse *pulse; /* borrowed */

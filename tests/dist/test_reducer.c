@@ -192,7 +192,7 @@ END_TEST
 /* A rank that dies in the middle of a step fails the others' finish, and their destroy does not hang. */
 static void death_body(const struct dist_env *env, void *argument) {
     (void)argument;
-    struct rank_group g = rank_join(env, 10);
+    struct rank_group g = rank_join(env, 60);
     static float gradients[400000];
     struct reducer_range ranges[] = {{"a", 0, 100000}, {"b", 100000, 100000}, {"c", 200000, 200000}};
     struct reducer_config config = {.first_bucket_mb = 0.1, .bucket_cap_mb = 0.1};
@@ -209,7 +209,7 @@ static void death_body(const struct dist_env *env, void *argument) {
         s = reducer_finish(reducer);
     }
     RANK_CHECK(status_code(s) == STATUS_PEER && strstr(status_message(s), "rank 1"));
-    RANK_CHECK(clock_seconds() - start < 5);
+    RANK_CHECK(clock_seconds() - start < 20);
     status_free(s);
     reducer_destroy(reducer);
     rank_leave(&g);

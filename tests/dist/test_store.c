@@ -242,12 +242,12 @@ static void leave_body(const struct dist_env *env, void *argument) {
         return;
     }
     double start = clock_seconds();
-    status s = store_get(store, "never", 3, (void **)&value, NULL);
+    status s = store_get(store, "never", how == 2 ? 1 : 30, (void **)&value, NULL);
     double seconds = clock_seconds() - start;
     if (how == 0) rank_expect(s, STATUS_PEER, "left without a word");
     if (how == 1) rank_expect(s, STATUS_PEER, "): cannot read x.h5");
     if (how == 2) rank_expect(s, STATUS_PEER, "'never'"); /* leaving in peace fails nobody */
-    RANK_CHECK(how == 2 ? seconds > 2.5 : seconds < 2);
+    RANK_CHECK(how == 2 ? seconds > 0.8 : seconds < 10);
     struct text who = {0};
     RANK_CHECK(store_cause(store, 0.1, &who) == (how != 2));
     RANK_CHECK(how == 2 || strncmp(who.data, "rank 2 (host ", 13) == 0);
@@ -272,18 +272,20 @@ static void victim_body(const struct dist_env *env, void *argument) {
     (void)argument;
     struct store *store = join_store(env, 20);
     struct text who = {0};
+    char *value;
     if (env->rank == 1) {
+        rank_must(store_set(store, "go", NULL, 0));
         status s = status_new(STATUS_PEER, "lost somebody");
         store_report(store, s);
         status_free(s);
     } else if (env->rank == 2) {
-        clock_sleep(0.1);
+        rank_must(store_get(store, "go", 20, (void **)&value, NULL));
+        free(value);
         status s = status_new(STATUS_NOT_FINITE, "the loss is nan");
         store_report(store, s);
         status_free(s);
     } else {
-        clock_sleep(0.05);
-        RANK_CHECK(store_cause(store, 2, &who) && strstr(who.data, "rank 2") && strstr(who.data, "the loss is nan"));
+        RANK_CHECK(store_cause(store, 20, &who) && strstr(who.data, "rank 2") && strstr(who.data, "the loss is nan"));
         text_free(&who);
     }
     clock_sleep(0.3);
@@ -303,7 +305,7 @@ static void rank_0_dies_body(const struct dist_env *env, void *argument) {
     }
     double start = clock_seconds();
     rank_expect(store_get(store, "never", 20, (void **)&value, NULL), STATUS_PEER, "rank 0 at 127.0.0.1:");
-    RANK_CHECK(clock_seconds() - start < 2);
+    RANK_CHECK(clock_seconds() - start < 10);
     rank_expect(store_get(store, "never", 20, (void **)&value, NULL), STATUS_PEER, "is gone");
     store_close(store);
 }
@@ -348,7 +350,7 @@ static void impostor_body(const struct dist_env *env, void *argument) {
     wrong.world_size = impostor->world;
     struct store *store;
     if (wrong.rank != 0) { /* through store_open; it insists for 3 s */
-        rank_expect(store_open(&wrong, 2, &store), STATUS_USAGE, impostor->expected);
+        rank_expect(store_open(&wrong, 20, &store), STATUS_USAGE, impostor->expected);
     } else {
         uint8_t secret[32];
         rank_must(store_secret_find(&wrong, secret));
@@ -359,7 +361,7 @@ static void impostor_body(const struct dist_env *env, void *argument) {
                                   .job = store_job_hash(wrong.job_id),
                                   .secret = secret,
                                   .who = "an impostor",
-                                  .deadline = clock_seconds() + 2};
+                                  .deadline = clock_seconds() + 20};
         int fd;
         uint32_t incarnation = 0;
         rank_expect(store_join(&join, &fd, &incarnation), STATUS_USAGE, impostor->expected);

@@ -84,6 +84,7 @@ START_TEST(a_hang_is_named_at_its_limit) {
     ck_assert_msg(at >= hangs[_i].least && at <= hangs[_i].most, "%g", at);
     if (hangs[_i].most > 0) {
         ck_assert_int_eq(members_verdict(m, at), 1);
+        ck_assert(members_stood_still(m, 1) && !members_stood_still(m, 0));
         expect(m, 1, "rank 1 (host n1, pid 71) hangs in ");
         expect(m, 1, pulse_phase_name((int)hangs[_i].phase));
         expect(m, 1, "of step 8, after all_reduce #17");

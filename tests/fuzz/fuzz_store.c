@@ -28,7 +28,8 @@ static void read_body(const struct store_frame *frame) {
     if (store_parse_hello(frame, &hello)) must(is_inside(hello.nonce, STORE_NONCE, frame) && hello.is_watch <= 1);
     if (store_parse_beat(frame, &reading)) must(strlen(reading.call) < sizeof reading.call && reading.step >= 0);
     if (store_parse_death(frame, &number, text)) must(strlen(text) < sizeof text);
-    if (store_parse_news(frame, &number, &other, text)) must(strlen(text) < sizeof text);
+    struct store_news news;
+    if (store_parse_news(frame, &news, text)) must(strlen(text) < sizeof text);
     int64_t saved;
     if (store_parse_tick(frame, &saved, &reading, who)) must(saved >= 0 && strlen(who) < sizeof who);
     store_parse_other(frame, &number, &other);
