@@ -67,7 +67,7 @@ class Place:
         self.started.append(p)
         return p
 
-    def finish(self, p, seconds=60):
+    def finish(self, p, seconds=120):
         """(code, standard error) of its end."""
         try:
             _, err = p.communicate(timeout=seconds * SLOW)
