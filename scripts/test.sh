@@ -49,7 +49,7 @@ tracked() { git ls-files -- "$@"; }
 
 check_style() {
     say "style: clang-format"
-    tracked '*.c' '*.h' '*.cc' '*.hpp' '*.cu' | xargs --no-run-if-empty --max-args=20 --max-procs="$jobs" clang-format --dry-run -Werror
+    tracked '*.c' '*.h' '*.cc' '*.hpp' '*.cu' '*.cuh' | xargs --no-run-if-empty --max-args=20 --max-procs="$jobs" clang-format --dry-run -Werror
     say "style: shellcheck"
     # shellcheck disable=SC2046 # our own file names hold no blanks
     shellcheck $(tracked '*.sh') .ci/run

@@ -7,16 +7,45 @@
 #include "base/buffer.h"
 #include "device/internal.h"
 
-status device_check(const char *name) {
-    if (strcmp(name, "cuda") == 0)
-        return status_new(STATUS_USAGE, "train.device: cuda needs a build with CUDA; this one has the CPU only "
-                                        "(use device: cpu or auto)");
-    return OK;
+static bool is_gpu(const char *name) { return strcmp(name, "cuda") == 0; }
+
+static status find(const struct gpu_module **module, int *gpus) {
+    return status_prefix(gpu_find(module, gpus), "train.device: cuda needs ");
 }
 
-status device_create(const char *name, struct device **out) {
-    TRY(device_check(name));
-    return cpu_device_create(NULL, out);
+status device_check(const char *name) {
+    const struct gpu_module *module;
+    int gpus;
+    return is_gpu(name) ? find(&module, &gpus) : OK;
+}
+
+void device_explain(const char *name, struct text *out) {
+    const struct gpu_module *module;
+    int gpus;
+    if (strcmp(name, "auto") != 0) return;
+    status s = gpu_find_driver();
+    if (!s) s = gpu_find(&module, &gpus);
+    if (s)
+        text_printf(out, "train.device: auto takes the CPU; a GPU needs %s", status_message(s));
+    else
+        text_add(out, "train.device: auto takes the CPU, since the GPU's module has not been run on a GPU yet; "
+                      "device: cuda tries it");
+    status_free(s);
+}
+
+status device_create(const char *name, struct device **out) { return device_create_local(name, 0, 1, out); }
+
+status device_create_local(const char *name, int local_rank, int local_size, struct device **out) {
+    const struct gpu_module *module;
+    int gpus;
+    if (!is_gpu(name)) return cpu_device_create(NULL, out);
+    TRY(find(&module, &gpus));
+    if (local_size > gpus)
+        return status_new(STATUS_USAGE,
+                          "train.device: cuda needs a GPU for each process: %d processes on this host, %d GPU%s; "
+                          "start as many processes as GPUs (--nproc %d), or use device: cpu",
+                          local_size, gpus, gpus == 1 ? "" : "s", gpus);
+    return module->create(local_rank % gpus, out);
 }
 
 status device_set_precision(struct device *device, enum precision precision) {

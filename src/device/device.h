@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "device/image.h"
 #include "device/losses.h"
 #include "device/norm.h"
@@ -80,12 +81,18 @@ struct device_ops {
     const struct sequence_ops *sequence;
 };
 
-/* [name]: "cpu", "cuda" or "auto" (a GPU when there is one, else the CPU). "cuda" where this build or machine has none:
- * STATUS_USAGE saying which of the two. */
+/* [name]: "cpu", "cuda" or "auto", which is the CPU until the module of the GPU has been run on one (docs/gpu.md).
+ * "cuda" where the module, one of its libraries, the driver or a GPU is missing: STATUS_USAGE saying which of them and
+ * what to do. */
 /* Whether device_create could open [name], without touching the device. */
 status device_check(const char *name);
 
-status device_create(const char *name, struct device **out);
+/* Why "auto" takes the CPU, as a line for the log; nothing is added for other names. */
+void device_explain(const char *name, struct text *out);
+
+status device_create(const char *name, struct device **out); /* the first GPU */
+/* One GPU for each of [local_size] processes on this host, by [local_rank]; more processes than GPUs: STATUS_USAGE. */
+status device_create_local(const char *name, int local_rank, int local_size, struct device **out);
 void device_destroy(struct device *device); /* takes NULL */
 
 enum precision {

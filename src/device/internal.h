@@ -15,4 +15,17 @@ struct device {
  */
 status cpu_device_create(const char *set, struct device **out);
 
+/* What ddptrain_cuda.so (src/device/cuda) gives, under the name ddptrain_cuda_gpus. */
+struct gpu_module {
+    /* GPUs that this process may use, 0 or more. A driver that is older than the module needs: STATUS_USAGE. */
+    status (*count)(int *gpus);
+    status (*create)(int gpu, struct device **out); /* [gpu]: 0 to count - 1 */
+};
+
+/* Opens the module and looks for GPUs: 1 or more. STATUS_USAGE says what is missing, and what to do. */
+status gpu_find(const struct gpu_module **module, int *gpus);
+
+/* gpu_find where the driver is absent would load hundreds of MB to learn that: whether it is there. */
+status gpu_find_driver(void);
+
 #endif

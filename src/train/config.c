@@ -33,7 +33,9 @@ static const struct schema_row train_rows[] = {
      .offset = offsetof(struct train_config, device),
      .fallback = "auto",
      .choices = devices,
-     .doc = "Where the model runs; `auto`: a GPU when there is one."},
+     .doc = "Where the model runs. `cuda`: one GPU for each process; `auto`: the CPU, until the module of the GPU has "
+            "been "
+            "run on one (docs/gpu.md)."},
     {.key = "precision",
      .type = SCHEMA_CHOICE,
      .offset = offsetof(struct train_config, precision),
@@ -406,8 +408,9 @@ status config_check_model(const struct config *config, const struct model *model
 
 const char *config_device_name(const struct config *config) { return devices[config->train.device]; }
 
-status config_create_device(const struct config *config, struct device **out) {
-    TRY(device_create(config_device_name(config), out));
+status config_create_device(const struct config *config, const struct dist_env *env, struct device **out) {
+    TRY(device_create_local(config_device_name(config), env ? env->local_rank : 0, env ? env->local_world_size : 1,
+                            out));
     return device_set_precision(*out,
                                 config->train.precision == TRAIN_BFLOAT16 ? PRECISION_BFLOAT16 : PRECISION_FLOAT32);
 }

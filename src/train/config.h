@@ -7,6 +7,7 @@
 #include "data/dataset.h"
 #include "data/sampler.h"
 #include "dist/dist_config.h"
+#include "dist/env.h"
 #include "model/model.h"
 #include "train/ema.h"
 #include "train/guard.h"
@@ -87,7 +88,8 @@ status config_check_model(const struct config *config, const struct model *model
 /* "cpu": what device_create takes. */
 const char *config_device_name(const struct config *config);
 
-/* The device of the config, in its precision; *out is to be destroyed also after an error, unless it is NULL. */
-status config_create_device(const struct config *config, struct device **out);
+/* The device of the config, in its precision, for this process of those on its host (NULL: alone); *out is to be
+ * destroyed also after an error, unless it is NULL. */
+status config_create_device(const struct config *config, const struct dist_env *env, struct device **out);
 
 #endif

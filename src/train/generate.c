@@ -41,7 +41,7 @@ static status open_model(struct generator *g, const struct config *config, struc
     g->block = (size_t)config->dataset.text.block_size;
     size_t classes = vocabulary_size(g->vocabulary);
     struct shape input = {.dims = 1, .size = {(int64_t)g->block}, .is_tokens = true, .vocabulary = (int64_t)classes};
-    TRY(config_create_device(config, &g->device));
+    TRY(config_create_device(config, NULL, &g->device));
     TRY(model_plan(&config->model, &input, &g->model));
     g->logits = g->model->out_size / g->block;
     if (g->model->out_size % g->block != 0 || g->logits < classes)

@@ -97,7 +97,7 @@ static status open_dataset(struct inference *inf, struct checkpoint *checkpoint)
 
 static status open_model(struct inference *inf) {
     const struct dataset_info *info = dataset_info(inf->dataset);
-    TRY(config_create_device(inf->config, &inf->device));
+    TRY(config_create_device(inf->config, inf->env, &inf->device));
     struct shape input = dataset_shape(info);
     TRY(model_plan(&inf->config->model, &input, &inf->model));
     TRY(status_prefix(inf->loss->check(inf->config->loss.config, &inf->model->out, info->target_size, info->classes),

@@ -125,6 +125,10 @@ static status describe(const struct config *config, int world_size, int local_si
     describe_layers(model, out);
     text_printf(out, "\nprocesses      %d, %zu rows per %s", world_size, batch, shards ? "shard" : "batch and process");
     if (group > 1) text_printf(out, ", %zu batches per step", group);
+    struct text why = {0};
+    device_explain(config_device_name(config), &why);
+    if (why.length) text_printf(out, "\ndevice         %s", text_string(&why));
+    text_free(&why);
     text_printf(out, "\nepoch          %zu batches, %zu steps\n", batches, steps);
     if (config->train.epochs != SCHEMA_NO_INT)
         text_printf(out, "run            %lld epochs, %lld steps\n", (long long)config->train.epochs,
@@ -161,7 +165,7 @@ static status check_resume(const char *resume) {
 static status check_precision(const struct config *config) {
     struct device *device = NULL;
     if (config->train.precision == TRAIN_FLOAT32) return OK;
-    status s = config_create_device(config, &device);
+    status s = config_create_device(config, NULL, &device);
     device_destroy(device);
     return s;
 }

@@ -71,7 +71,7 @@ static status open_data_and_model(struct run *run) {
     t->last_epoch_loss = NAN;
     const struct config *c = run->config;
     t->loss = loss_type_at((size_t)c->loss.index);
-    TRY(config_create_device(c, &t->device));
+    TRY(config_create_device(c, run->env, &t->device));
     TRY(dataset_open(&c->dataset, t->loss->wants_classes, false, &t->dataset));
     const struct dataset_info *info = dataset_info(t->dataset);
     struct shape input = dataset_shape(info);
@@ -291,6 +291,10 @@ static void log_start(struct run *run) {
              run->env->world_size, run->env->world_size == 1 ? "" : "es", device_describe(t->device),
              run->env->world_size > 1 ? ", gradients averaged by " : "", run->env->world_size > 1 ? backend : "",
              t->batch, loader_batches(t->loader));
+    struct text why = {0};
+    device_explain(config_device_name(run->config), &why);
+    if (why.length) log_line(run->log, "%s", text_string(&why));
+    text_free(&why);
 }
 
 static status log_start_metrics(struct run *run) {

@@ -46,7 +46,6 @@ WRONG = [
     ("{type: adam, lr: 0.001}", "{type: [adam]}", "optimizer.type: expected the name of the optimizer, got a list"),
     ("{type: adam, lr: 0.001}", "{type: null}", "optimizer.type: missing"),
     ("checkpoint:", "seed: -9223372036854775808\ncheckpoint:", "seed: expected an integer, got '-9223372036854775808'; the least is -9223372036854775807"),
-    ("epochs: 10", "epochs: 10, device: cuda", "train.device: cuda needs a build with CUDA"),
     ("]}", "]", "test.yaml:"),
 ]
 
@@ -142,7 +141,6 @@ class CommandLine(program.Case):
                 (["test.yaml", "--nproc", "2", "--nproc=3"], USAGE, "--nproc is given twice"),
                 (["test.yaml", "--nproc", "2", "--nproc_per_node=2"], USAGE, "--nproc and --nproc_per_node are the same option; give it once"),
                 (["test.yaml", "--quiet=1"], USAGE, "--quiet takes no value"),
-                (["test.yaml", "train.device=cuda"], USAGE, "train.device: cuda needs a build with CUDA"),
                 (["inspect"], USAGE, "no file given"),
                 (["inspect", "missing.h5"], None, "missing.h5"),
                 (["inspect", "test.yaml"], DATA, "test.yaml"),

@@ -1,0 +1,44 @@
+/* What the program finds in ddptrain_cuda.so: which GPUs there are, and a device on one of them. */
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+extern "C" {
+#include "device/internal.h"
+extern const struct gpu_module ddptrain_cuda_gpus;
+}
+
+namespace {
+
+/* "13.0" of 13000 */
+#define MAJOR(version) ((version) / 1000)
+#define MINOR(version) ((version) % 1000 / 10)
+
+status count(int *gpus) {
+    int driver = 0;
+    *gpus = 0;
+    cudaError_t error = cudaGetDeviceCount(gpus);
+    if (error == cudaSuccess) return OK;
+    *gpus = 0;
+    if (error == cudaErrorNoDevice) return OK;
+    if (error == cudaErrorInsufficientDriver) {
+        cudaDriverGetVersion(&driver);
+        return status_new(STATUS_USAGE,
+                          "a driver for CUDA %d.%d or later, and this one is for %d.%d: update it, or use device: cpu",
+                          MAJOR(CUDART_VERSION), MINOR(CUDART_VERSION), MAJOR(driver), MINOR(driver));
+    }
+    return status_new(STATUS_USAGE,
+                      "a GPU that can be asked, and the driver says %s (%s): look at what nvidia-smi "
+                      "says, or use device: cpu",
+                      cudaGetErrorName(error), cudaGetErrorString(error));
+}
+
+status create(int gpu, struct device **out) {
+    (void)gpu;
+    *out = nullptr;
+    return status_new(STATUS_USAGE, "train.device: cuda has no operators yet (cuBLASLt %zu is there): use device: cpu",
+                      cublasLtGetVersion());
+}
+
+} // namespace
+
+const struct gpu_module ddptrain_cuda_gpus = {count, create};

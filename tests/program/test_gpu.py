@@ -1,0 +1,70 @@
+"""What a run says that asks for a GPU where something is missing: the module, a library of it, the driver. ctest-labels: unit"""
+import ctypes, os, shutil, subprocess, unittest
+
+import program
+from program import USAGE
+
+MODULE = os.path.join(os.path.dirname(program.BINARY), "ddptrain_cuda.so")
+
+
+def has_driver():
+    try:
+        return bool(ctypes.CDLL("libcuda.so.1"))
+    except OSError:
+        return False
+
+
+class Missing(program.Case):
+    def setUp(self):
+        super().setUp()
+        self.write("test.yaml", program.WINE)
+
+    def refused(self, binary, *sentences):
+        """As a run, as a check: the same sentence, nothing begun."""
+        for words in (["test.yaml"], ["check", "test.yaml"]):
+            with self.subTest(words):
+                p = subprocess.run([binary, *words, "train.device=cuda"], cwd=self.folder, env=self.environment(),
+                                   stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 * program.SLOW)
+                self.assertEqual(p.returncode, USAGE, p.stdout + p.stderr)
+                for sentence in (*sentences, "train.device: cuda needs ", "use device: cpu"):
+                    self.assertIn(sentence, p.stderr)
+                self.assertFalse(os.path.exists(self.path("runs")))
+
+    def copy(self):
+        """The program in a folder of its own, without its modules."""
+        os.mkdir(self.path("bin"))
+        return shutil.copy2(program.BINARY, self.path("bin", "ddptrain"))
+
+    def test_module(self):
+        self.refused(self.copy(), "a build with CUDA", "the module ddptrain_cuda.so is not installed", "docs/gpu.md")
+
+    @unittest.skipUnless(os.path.exists(MODULE), "this build has no module for GPUs")
+    def test_library(self):
+        binary = self.copy()
+        with open(MODULE, "rb") as file:
+            module = file.read()
+        self.assertIn(b"libcublasLt.so.", module)
+        with open(self.path("bin", "ddptrain_cuda.so"), "wb") as file:
+            file.write(module.replace(b"libcublasLt.so.", b"libcublasXx.so."))
+        self.refused(binary, "a build with CUDA and its libraries", "libcublasXx.so.")
+
+    @unittest.skipUnless(os.path.exists(MODULE), "this build has no module for GPUs")
+    @unittest.skipIf(has_driver(), "this machine has NVIDIA's driver")
+    def test_driver(self):
+        self.refused(program.BINARY, "NVIDIA's driver, which this machine has not (libcuda.so.1")
+
+    @unittest.skipIf(has_driver(), "this machine has NVIDIA's driver")
+    def test_auto_takes_the_cpu_and_says_why(self):
+        line = "train.device: auto takes the CPU; a GPU needs NVIDIA's driver"
+        out, _ = self.run_program("check", "test.yaml")
+        self.assertEqual(out.count(line), 1, out)
+        _, err = self.run_program("test.yaml", "train.epochs=1", "--nproc", "2")
+        self.assertEqual(err.count(line), 1, err)
+        self.assertIn("cpu", self.events("start")[0]["device"])
+        for words in (["check", "test.yaml"], ["test.yaml", "--fresh", "train.epochs=1"]):
+            out, err = self.run_program(*words, "train.device=cpu")
+            self.assertNotIn("GPU", out + err)
+
+
+if __name__ == "__main__":
+    program.main()
