@@ -100,6 +100,9 @@ struct image_ops {
     void (*batch_norm_forward)(struct device *, const struct batch_norm *, const float *x, const float *weight,
                                const float *bias, float *running_mean, float *running_var, float *work, float *y,
                                size_t count);
+    /* y as the forward pass before left it, from the same x and work */
+    void (*batch_norm_again)(struct device *, const struct batch_norm *, const float *x, float *work, float *y,
+                             size_t count);
     /* dweight, dbias (NULL without weight) +=; dx, unless NULL, = ; after a forward with uses_batch,
      * and with the same sync */
     void (*batch_norm_backward)(struct device *, const struct batch_norm *, const float *x, const float *dy,

@@ -30,8 +30,14 @@ static size_t add_tensor(struct builder *b, const struct shape *shape, size_t al
 static void add_step(struct builder *b, struct layer *layer, size_t in, size_t other, size_t out) {
     struct model *m = b->model;
     m->steps = grow(m->arena, m->steps, m->step_count, &b->step_capacity, sizeof *m->steps);
-    m->steps[m->step_count++] = (struct step){
-        .layer = layer, .in = in, .other = other, .out = out, .raw = SIZE_MAX, .dy = SIZE_MAX, .dx = SIZE_MAX};
+    m->steps[m->step_count++] = (struct step){.layer = layer,
+                                              .in = in,
+                                              .other = other,
+                                              .out = out,
+                                              .raw = SIZE_MAX,
+                                              .remake = SIZE_MAX,
+                                              .dy = SIZE_MAX,
+                                              .dx = SIZE_MAX};
 }
 
 static status at_place(struct place place, const char *path, status inner) {
@@ -325,6 +331,25 @@ static void needed_at(struct tensor *tensor, size_t time) {
     if (tensor->piece.last < time) tensor->piece.last = time;
 }
 
+/* The step that made the tensor, if it can make it again; it keeps its own input for the way back. */
+static const struct step *remaker(const struct model *m, const struct tensor *tensor) {
+    const struct step *s = tensor->piece.size ? &m->steps[tensor->piece.first] : NULL;
+    return s && s->dy != SIZE_MAX && s->layer && s->layer->type->remake ? s : NULL;
+}
+
+/* Step [i] looks at [tensor] on its way back: it is kept until then, or made again by then out of what is kept. */
+static void needed_by(struct model *m, struct tensor *tensor, size_t i) {
+    size_t end = 2 * m->step_count;
+    const struct step *maker = remaker(m, tensor);
+    if (!maker || remaker(m, owner(m, maker->in)) || tensor == owner(m, m->output)) {
+        needed_at(tensor, end - i);
+        return;
+    }
+    if (!tensor->again.size) tensor->again = (struct piece){.size = tensor->size, .last = end - i};
+    tensor->again.first = end - i;
+    tensor->reader = i;
+}
+
 /* From when until when each value is needed. The output stays for whoever looks at it after a pass. */
 static void plan_values(struct model *m) {
     size_t end = 2 * m->step_count;
@@ -337,19 +362,24 @@ static void plan_values(struct model *m) {
         if (s->other != NO_TENSOR) needed_at(owner(m, s->other), i);
         if (goes_back && s->raw != SIZE_MAX) needed_at(out, end - i);
         if (!s->layer) continue;
-        if (goes_back && !(s->layer->type->ignores & IGNORES_X)) needed_at(owner(m, s->in), end - i);
+        if (goes_back && !(s->layer->type->ignores & IGNORES_X)) needed_by(m, owner(m, s->in), i);
         if (goes_back && !(s->layer->type->ignores & IGNORES_Y)) needed_at(out, end - i);
         s->layer->saved_piece =
             (struct piece){.size = s->layer->saved_size, .first = i, .last = goes_back ? end - i : i};
     }
     needed_at(owner(m, m->output), end);
+    for (size_t t = 0; t < m->tensor_count; t++)
+        if (m->tensors[t].again.size) m->steps[m->tensors[t].reader].remake = m->tensors[t].piece.first;
 }
 
 static void place(struct model *m) {
     size_t count = 0;
     struct piece **pieces =
-        arena_alloc(m->arena, (m->tensor_count + m->layer_count + m->slot_count + 1) * sizeof(struct piece *));
-    for (size_t i = 1; i < m->tensor_count; i++) pieces[count++] = &m->tensors[i].piece;
+        arena_alloc(m->arena, (2 * m->tensor_count + m->layer_count + m->slot_count + 1) * sizeof(struct piece *));
+    for (size_t i = 1; i < m->tensor_count; i++) {
+        pieces[count++] = &m->tensors[i].piece;
+        pieces[count++] = &m->tensors[i].again;
+    }
     for (size_t i = 0; i < m->layer_count; i++) pieces[count++] = &m->layers[i].saved_piece;
     for (size_t i = 0; i < m->slot_count; i++) pieces[count++] = &m->slots[i];
     m->row_floats = placement_find(m->arena, pieces, count);

@@ -105,6 +105,9 @@ struct layer_type {
     /* Parameter gradients += ; dx (rows, in), unless NULL (nothing before it needs it), = or += dL/dx */
     void (*backward)(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                      const float *dy, float *dx);
+    /* y from x as the forward pass before made it, for little: then y need not be kept for layers behind whose backward
+     * looks at it. NULL: it is kept. */
+    void (*remake)(const struct layer *layer, const struct pass *pass, const float *x, float *y);
     /* Whether a pass in training calls pass->all_sum, so that all ranks must be in it. NULL: never. */
     bool (*sums_over_ranks)(const struct layer *layer);
     /* Fewest rows of a pass in training, of all ranks together where it sums over them. NULL: one. */

@@ -119,7 +119,10 @@ status model_alloc(struct model *model, struct device *device, size_t batch) {
     TRY(params_alloc(&model->params, device, true));
     TRY(params_alloc(&model->buffers, device, false));
     TRY(device_alloc(device, batch * model->row_floats * sizeof(float), "the activations", (void **)&model->block));
-    for (size_t t = 0; t < model->tensor_count; t++) model->tensors[t].value = address(model, &model->tensors[t].piece);
+    for (size_t t = 0; t < model->tensor_count; t++) {
+        model->tensors[t].value = address(model, &model->tensors[t].piece);
+        model->tensors[t].remade = address(model, &model->tensors[t].again);
+    }
     for (size_t i = 0; i < model->layer_count; i++) {
         struct layer *layer = &model->layers[i];
         layer->saved = address(model, &layer->saved_piece);
@@ -208,6 +211,17 @@ static void tell_ready(struct model *model, const struct layer *layer, gradient_
         if (--model->waiting[p] == 0 && !model->params.items[p].is_frozen) ready(user, p);
 }
 
+/* On the way back. */
+static const float *value_back(const struct model *model, size_t tensor, const float *inputs) {
+    const struct tensor *t = &model->tensors[tensor];
+    size_t root = t->alias == NO_TENSOR ? tensor : t->alias;
+    return model->tensors[root].remade ? model->tensors[root].remade : value_of(model, root, inputs);
+}
+
+static void remake(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
+    s->layer->type->remake(s->layer, pass, value_back(model, s->in, inputs), model->tensors[s->out].remade);
+}
+
 void model_backward(struct model *model, const struct pass *pass, const float *inputs, gradient_ready *ready,
                     void *user) {
     struct pass own = complete(model, pass);
@@ -215,12 +229,13 @@ void model_backward(struct model *model, const struct pass *pass, const float *i
     for (size_t i = model->step_count; i-- > 0;) {
         const struct step *s = &model->steps[i];
         if (s->dy == SIZE_MAX) continue;
+        if (s->remake != SIZE_MAX) remake(model, &model->steps[s->remake], &own, inputs);
         if (s->raw != SIZE_MAX)
             device_ops(own.device)
                 ->image->relu_backward(own.device, model->tensors[s->out].value, model->gradients[s->raw],
                                        model->gradients[s->dy], own.rows * model->tensors[s->out].size);
         if (s->layer)
-            s->layer->type->backward(s->layer, &own, value_of(model, s->in, inputs), model->tensors[s->out].value,
+            s->layer->type->backward(s->layer, &own, value_back(model, s->in, inputs), model->tensors[s->out].value,
                                      model->gradients[s->dy], s->dx == SIZE_MAX ? NULL : model->gradients[s->dx]);
         for (size_t a = 0; a < s->add_count; a++)
             device_ops(own.device)

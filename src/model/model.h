@@ -31,6 +31,9 @@ struct tensor {
     bool needs_gradient; /* something with parameters stands before it */
     size_t slot;         /* of its gradient while the way back is planned; SIZE_MAX: none */
     struct piece piece;  /* of its value, elements of one row; size 0: an input or a view */
+    struct piece again;  /* of the value when backward makes it again instead of keeping it; size 0: it is kept */
+    size_t reader;       /* with again: the step that reads it first on the way back */
+    float *remade;       /* (batch, size), of again; NULL: none */
     float *value;        /* (batch, size); the inputs' and views' are set by each pass */
 };
 
@@ -44,6 +47,7 @@ struct step {
     size_t raw;              /* gradient slot behind a relu that the step took over (RELU_AFTER): dy is made from it;
                                 SIZE_MAX: dy is the gradient itself */
     size_t in, other, out;   /* tensors; other NO_TENSOR for a layer */
+    size_t remake;           /* step whose output is made again before this one goes back; SIZE_MAX: none */
     size_t dy, dx;           /* gradient slots; dy SIZE_MAX: nothing to do on the way back, dx SIZE_MAX: not needed */
     struct slot_add adds[2]; /* (add_count) after the layer's backward */
     size_t add_count;

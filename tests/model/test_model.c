@@ -281,6 +281,13 @@ static const struct {
      "[{conv1d: {out: 4, kernel_size: 3}}, {batch_norm: {track_running_stats: false}}, flatten, {linear: {out: 3}}]",
      2,
      {2, 7}},
+    {"batch_norm",
+     "[{conv2d: {out: 3, kernel_size: 2}}, batch_norm, batch_norm, relu, {residual: [{conv2d: {out: 3, kernel_size: "
+     "1}}, "
+     "batch_norm, relu, {conv2d: {out: 3, kernel_size: 1}}, batch_norm]}, relu, {conv2d: {out: 2, kernel_size: 1}}, "
+     "batch_norm, flatten, {linear: {out: 3}}]",
+     3,
+     {2, 4, 3}},
     {"group_norm",
      "[{conv2d: {out: 6, kernel_size: 3}}, {group_norm: 3}, tanh, {conv2d: {out: 4, kernel_size: 1}}, {group_norm: "
      "{num_groups: 1, affine: false}}, flatten, {linear: {out: 3}}]",

@@ -118,6 +118,12 @@ static void forward(const struct layer *layer, const struct pass *pass, const fl
                                     y, positions(layer, pass));
 }
 
+static void remake(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    struct batch_norm norm = norm_of(layer, pass);
+    device_ops(pass->device)
+        ->image->batch_norm_again(pass->device, &norm, x, layer->runtime, y, positions(layer, pass));
+}
+
 static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                      const float *dy, float *dx) {
     (void)y;
@@ -149,6 +155,7 @@ const struct layer_type layer_batch_norm = {
     .init_buffers = init_buffers,
     .forward = forward,
     .backward = backward,
+    .remake = remake,
     .sums_over_ranks = sums_over_ranks,
     .least_rows = least_rows,
 };

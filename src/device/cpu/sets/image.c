@@ -317,6 +317,7 @@ const struct image_ops IN_SET(image_ops) = {
     .avg_pool_forward = avg_pool_forward,
     .avg_pool_backward = avg_pool_backward,
     .batch_norm_forward = IN_SET(batch_norm_forward),
+    .batch_norm_again = IN_SET(batch_norm_again),
     .batch_norm_backward = IN_SET(batch_norm_backward),
     .group_norm_forward = IN_SET(group_norm_forward),
     .group_norm_backward = IN_SET(group_norm_backward),

@@ -19,6 +19,8 @@ void IN_SET(bias_gradient)(const float *dy, float *dbias, size_t rows, size_t po
 void IN_SET(batch_norm_forward)(struct device *device, const struct batch_norm *norm, const float *x,
                                 const float *weight, const float *bias, float *running_mean, float *running_var,
                                 float *work, float *y, size_t count);
+void IN_SET(batch_norm_again)(struct device *device, const struct batch_norm *norm, const float *x, float *work,
+                              float *y, size_t count);
 void IN_SET(batch_norm_backward)(struct device *device, const struct batch_norm *norm, const float *x, const float *dy,
                                  float *work, float *dx, float *dweight, float *dbias, size_t count);
 void IN_SET(group_norm_forward)(struct device *device, const struct group_norm *norm, const float *x,
