@@ -84,9 +84,24 @@ static status explain(struct trainer *t, const struct bad_step *bad, struct text
     return OK;
 }
 
+#define SAID_EACH 3
+
+static bool is_power_of_ten(int64_t number) {
+    while (number >= 10 && number % 10 == 0) number /= 10;
+    return number == 1;
+}
+
+/* The first few, then number 10, 100 ...: a run may skip a step in every epoch. */
 static void warn(struct trainer *t, const char *event, const char *what, const char *then) {
     const struct counters *c = &t->state->counters;
-    log_warning(t->log, "%s; %s", what, then);
+    int64_t number = ++t->warnings;
+    if (number < SAID_EACH)
+        log_warning(t->log, "%s; %s", what, then);
+    else if (number == SAID_EACH)
+        log_warning(t->log, "%s; %s. From here on only the 10th, 100th ... such step is told; all are in metrics.jsonl",
+                    what, then);
+    else if (is_power_of_ten(number))
+        log_warning(t->log, "%s; %s (number %lld since the start)", what, then, (long long)number);
     metrics_begin(t->metrics, event);
     metrics_int(t->metrics, "epoch", c->epoch);
     metrics_int(t->metrics, "batch", c->batch);

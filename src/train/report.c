@@ -62,8 +62,12 @@ void report_epoch(struct report *report, const struct epoch_report *epoch, bool 
     struct text line = {0};
     text_printf(&line, "epoch %lld", (long long)epoch->epoch);
     if (!report->counts_steps) text_printf(&line, "/%lld", (long long)report->total);
-    text_add(&line, "  train loss ");
-    add_loss(&line, epoch->train_loss);
+    if (isnan(epoch->train_loss)) {
+        text_add(&line, "  every step was skipped");
+    } else {
+        text_add(&line, "  train loss ");
+        add_loss(&line, epoch->train_loss);
+    }
     if (epoch->has_train_accuracy) text_printf(&line, " accuracy %.2f %%", 100 * epoch->train_accuracy);
     if (epoch->has_validation) {
         text_add(&line, "  validation loss ");

@@ -360,6 +360,7 @@ static status log_end(struct run *run, enum status_code code) {
     metrics_int(t->metrics, "epoch", c->epoch);
     metrics_int(t->metrics, "step", c->step);
     metrics_int(t->metrics, "samples", c->samples);
+    metrics_int(t->metrics, "skipped", c->skipped);
     metrics_real(t->metrics, "seconds", c->seconds);
     metrics_int(t->metrics, "best_epoch", c->best_epoch);
     metrics_real(t->metrics, "best_value", c->best_value);
@@ -369,8 +370,10 @@ static status log_end(struct run *run, enum status_code code) {
     report_duration(c->seconds, duration);
     const struct dataset_info *info = dataset_info(t->dataset);
     bool has_accuracy = t->loss->wants_classes && info->validation_rows;
-    log_line(run->log, "done: %lld epochs, %lld steps in %s of training, %.0f samples/s", (long long)c->epoch,
-             (long long)c->step, duration, (double)c->samples / (c->seconds > 0 ? c->seconds : 1e-9));
+    char skipped[48] = "";
+    if (c->skipped) snprintf(skipped, sizeof skipped, " (%lld more skipped)", (long long)c->skipped);
+    log_line(run->log, "done: %lld epochs, %lld steps%s in %s of training, %.0f samples/s", (long long)c->epoch,
+             (long long)c->step, skipped, duration, (double)c->samples / (c->seconds > 0 ? c->seconds : 1e-9));
     if (t->result.rows > 0) {
         struct text line = {0};
         text_printf(&line, "validation: loss %.4f", t->result.loss);

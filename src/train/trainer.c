@@ -465,8 +465,8 @@ static double share_of_hidden_comm(struct trainer *t) {
 static status finish_epoch(struct trainer *t, bool is_whole, bool is_last) {
     struct counters *c = &t->state->counters;
     struct epoch_report e = {.epoch = c->epoch + 1,
-                             .train_loss = c->epoch_loss / c->epoch_count,
-                             .has_train_accuracy = is_accuracy_known(t),
+                             .train_loss = c->epoch_count > 0 ? c->epoch_loss / c->epoch_count : NAN,
+                             .has_train_accuracy = is_accuracy_known(t) && c->epoch_scored > 0,
                              .train_accuracy = c->epoch_correct / c->epoch_scored,
                              .has_validation = is_evaluation_due(t, is_last),
                              .samples_per_second = c->epoch_samples / (c->epoch_seconds > 0 ? c->epoch_seconds : 1e-9),

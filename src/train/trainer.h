@@ -56,6 +56,7 @@ struct trainer {
     struct fault_flip flip;          /* of a test */
     struct guard_place last_group;   /* where the micro-batches of the last step began */
     int64_t saved_step;              /* trainer_moves of the last state that was saved; -1: none */
+    int64_t warnings;                /* of steps that are not finite */
     bool save_failed;                /* the newest save did not reach the disk */
     float clip;                      /* factor of this step's gradients */
     double grad_norm;                /* NAN when it was not needed */

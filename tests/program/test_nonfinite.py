@@ -59,6 +59,20 @@ class NotFinite(program.Case):
             self.assertIsNotNone(self.events("epoch", run)[-1]["val_loss"])
             self.assert_checkpoints_are_finite(run)
 
+    def test_nothing_but_skipped_steps(self):
+        """An epoch without an applied step has no loss, and a hundred warnings say no more than a few."""
+        self.write_rows({row: 3e38 for row in range(64)})
+        self.write("test.yaml", CONFIG.replace("batch_norm, ", "").replace("split: {test: 0.11, shuffle: false}", "validation: {path: good.csv}"))
+        self.write("good.csv", "a,b,c,d,y\n1,0,1,0,1\n0,1,1,0,0\n")
+        _, err = self.run_program("test.yaml", "train.epochs=2", "train.on_nonfinite={policy: skip, max: 1000}")
+        self.assertNotIn("nan ", err)
+        self.assertRegex(err, r"epoch 2/2  every step was skipped  validation loss \d")
+        self.assertRegex(err, r"done: 2 epochs, 0 steps \(18 more skipped\) in ")
+        self.assertEqual(err.count("warning: the loss is not finite"), 4)
+        self.assertIn("(number 10 since the start)", err)
+        self.assertEqual(self.events("end")[0]["skipped"], 18)
+        self.assertEqual(len(self.events("skipped")), 18)
+
     def test_rollback_ends_where_skip_does(self):
         """Going back to the newest checkpoint and leaving the batch out is the same run as not applying its step."""
         self.write("test.yaml", CONFIG.replace("batch_norm, ", ""))
