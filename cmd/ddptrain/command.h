@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "dist/env.h"
 #include "train/config.h"
+#include "train/weights.h"
 
 struct command_line {
     const char *program;
@@ -22,9 +23,10 @@ struct command_line {
     int nnodes, node_rank; /* 1, 0 */
     const char *master_addr;
     int master_port;
-    const char *run_dir, *out, *checkpoint, *part; /* --run-dir, ...; NULL: not given */
-    const char *backend, *sizes;                   /* comm */
-    const char *prompt;                            /* generate */
+    const char *run_dir, *out, *checkpoint, *weights, *part; /* --run-dir, ...; NULL: not given */
+    char *own_folder;                                        /* command_find_folder's; NULL: none */
+    const char *backend, *sizes;                             /* comm */
+    const char *prompt;                                      /* generate */
     int characters, top_k, seed;
     double grace, temperature;
     bool saves; /* the verb trains: it saves before it stops */
@@ -54,6 +56,11 @@ typedef status rank_function(const struct command_line *line, const struct confi
 status command_on_ranks(const struct command_line *line, rank_function *run);
 /* The same for a verb that has no config: it gets NULL. */
 status command_on_ranks_without_config(const struct command_line *line, rank_function *run);
+
+/* The checkpoint that eval, predict and generate mean, and which of its weights. */
+struct weights_options command_weights(const struct command_line *line);
+/* Sets line->own_folder when the config is the config.yaml of a run folder: that run is meant. */
+status command_find_folder(struct command_line *line);
 
 /* --nproc as a number, by the default rule: one per visible GPU, else 1. */
 status command_nproc(const struct command_line *line, int *nproc);

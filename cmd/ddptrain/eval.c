@@ -6,8 +6,7 @@
 #include "train/inference.h"
 
 static struct inference_options options_of(const struct command_line *line) {
-    return (struct inference_options){
-        .folder = line->run_dir, .checkpoint = line->checkpoint, .part = line->part, .out = line->out};
+    return (struct inference_options){.weights = command_weights(line), .part = line->part, .out = line->out};
 }
 
 static status evaluate(const struct command_line *line, const struct config *config, const struct dist_env *env,

@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/io.h"
 #include "base/log.h"
 #include "command.h"
 #include "train/checkpoint.h"
 #include "train/safetensors.h"
+#include "train/weights.h"
 
 struct list {
     struct arena *arena;
@@ -30,16 +30,13 @@ static status add(void *context, const char *name, int dims, const int64_t *shap
     return OK;
 }
 
-/* A checkpoint file, a run folder or its folder of checkpoints. */
-static status open_source(const char *path, struct log *log, struct arena *arena, struct checkpoint **out) {
-    struct io_info info, inside;
-    char *folder = arena_printf(arena, "%s/checkpoints", path), *found = NULL;
-    TRY(io_stat(path, &info));
-    if (!info.is_folder) return checkpoint_open(path, out);
-    TRY(io_stat(folder, &inside));
-    TRY(checkpoint_open_newest(inside.is_folder ? folder : path, log, out, &found));
-    free(found);
-    return *out ? OK : status_new(STATUS_DATA, "%s: there is no checkpoint in it", path);
+/* The moving average has a tensor for each parameter; running statistics have none. */
+static status replace(void *context, const char *name, int dims, const int64_t *shape, const float *values) {
+    struct list *list = context;
+    (void)dims, (void)shape;
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i].name, name) == 0) list->items[i].values = values;
+    return OK;
 }
 
 status verb_export(const struct command_line *line) {
@@ -50,8 +47,11 @@ status verb_export(const struct command_line *line) {
     struct list list = {.arena = arena_create()};
     struct log *log = log_create(line->is_quiet, false);
     struct checkpoint *checkpoint = NULL;
-    status s = open_source(line->config, log, list.arena, &checkpoint);
+    struct weights_options options = {.checkpoint = line->config, .which = line->weights};
+    bool average = false;
+    status s = weights_open_alone(&options, log, &checkpoint, &average);
     if (!s) s = checkpoint_visit(checkpoint, "model", add, &list);
+    if (!s && average) s = checkpoint_visit(checkpoint, "ema", replace, &list);
     if (!s) s = safetensors_write(line->out, list.items, list.count);
     if (!s) log_line(log, "%s: %zu tensors", line->out, list.count);
     checkpoint_close(checkpoint);

@@ -15,8 +15,7 @@ status verb_generate(const struct command_line *line) {
     struct config_file *config;
     if (!line->prompt) return status_new(STATUS_USAGE, "generate needs --prompt TEXT");
     TRY(config_load(line->config, line->overrides, line->override_count, &config));
-    struct generate_options options = {.folder = line->run_dir,
-                                       .checkpoint = line->checkpoint,
+    struct generate_options options = {.weights = command_weights(line),
                                        .prompt = line->prompt,
                                        .characters = line->characters,
                                        .temperature = line->temperature,

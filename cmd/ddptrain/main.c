@@ -65,7 +65,11 @@ static const char usage[] =
     "                       several nodes without a scheduler; run the same command on each with its R\n"
     "  --run-dir DIR        where the run keeps its files; default runs/<name>\n"
     "  --fresh              move an existing run folder aside and start over\n"
-    "  --checkpoint FILE    eval, predict: this one instead of the run folder's newest\n"
+    "  --checkpoint FILE    eval, predict, generate: this one, or the newest of this run folder\n"
+    "  --weights trained|average\n"
+    "                       eval, predict, generate, export: the weights, or their moving average (train.ema); "
+    "default\n"
+    "                       what the run's own evaluations used\n"
     "  --part train|validation\n"
     "                       eval, predict: which rows; default validation where there are any\n"
     "  --characters N --temperature T --top-k K --seed S\n"
@@ -136,7 +140,7 @@ static status parse_value(const struct option *option, const char *value) {
 }
 
 static status unknown_option(const char *word, const struct option *options, size_t count) {
-    const char *known[32] = {NULL};
+    const char *known[48] = {NULL};
     for (size_t i = 0; i < count; i++) known[i] = options[i].name;
     const char *nearest = schema_nearest(word, known);
     return status_new(STATUS_USAGE, "unknown option '%s'%s%s%s (see ddptrain --help)", word,
@@ -177,6 +181,7 @@ static status parse(int argc, char **argv, int first, struct command_line *line)
         {.name = "--run-dir", .text = &line->run_dir},
         {.name = "--out", .text = &line->out},
         {.name = "--checkpoint", .text = &line->checkpoint},
+        {.name = "--weights", .text = &line->weights},
         {.name = "--part", .text = &line->part},
         {.name = "--backend", .text = &line->backend},
         {.name = "--sizes", .text = &line->sizes},
@@ -243,6 +248,7 @@ static status run(int argc, char **argv, struct command_line *line) {
     if (line->nnodes < 1) return status_new(STATUS_USAGE, "--nnodes must be at least 1");
     if (line->is_standalone && line->nnodes > 1)
         return status_new(STATUS_USAGE, "--standalone is for one node; leave it out with --nnodes %d", line->nnodes);
+    TRY(command_find_folder(line));
     return run_verb(line);
 }
 
@@ -301,5 +307,6 @@ int main(int argc, char **argv) {
     code = status_code(s);
     status_free(s);
     free(line.overrides);
+    free(line.own_folder);
     return code;
 }

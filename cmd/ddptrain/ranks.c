@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/io.h"
+#include "base/text.h"
 #include "command.h"
 #include "dist/launch.h"
 
@@ -20,6 +22,29 @@ status command_nproc(const struct command_line *line, int *nproc) {
         return status_new(STATUS_USAGE, "--nproc: expected 1 to 4096, gpu or auto, got '%s'", line->nproc);
     *nproc = (int)number;
     return OK;
+}
+
+status command_find_folder(struct command_line *line) {
+    const char *slash = line->config ? strrchr(line->config, '/') : NULL;
+    const char *name = slash ? slash + 1 : line->config;
+    struct text lock = {0};
+    struct io_info info;
+    if (!name || strcmp(name, "config.yaml") != 0) return OK;
+    char *folder = io_folder_of(line->config);
+    text_printf(&lock, "%s/.lock", folder);
+    status s = io_stat(text_string(&lock), &info);
+    text_free(&lock);
+    if (!s && info.exists)
+        line->own_folder = folder;
+    else
+        free(folder);
+    return s;
+}
+
+struct weights_options command_weights(const struct command_line *line) {
+    return (struct weights_options){.folder = line->run_dir ? line->run_dir : line->own_folder,
+                                    .checkpoint = line->checkpoint,
+                                    .which = line->weights};
 }
 
 static status start_ranks(const struct command_line *line, int nproc, struct log *log) {

@@ -14,6 +14,7 @@
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_hdf5.h"
 #include "train/checkpoint_image.h"
+#include "train/foreign.h"
 
 struct checkpoint {
     char *path;
@@ -62,7 +63,7 @@ status checkpoint_open(const char *path, struct checkpoint **out) {
     }
     if (s != OK) {
         checkpoint_close(checkpoint);
-        return s;
+        return status_code(s) == STATUS_DATA ? foreign_explain(path, s) : s;
     }
     *out = checkpoint;
     return OK;
@@ -251,6 +252,14 @@ static status visit_dataset(void *context, const char *path, hid_t dataset) {
     for (int d = 0; d < source.shape.dims; d++) entry.shape[d] = (int64_t)source.shape.shape[d];
     const void *values = v->checkpoint->image + source.shape.offset;
     return v->visit(v->context, path + v->prefix, source.shape.dims, entry.shape, values);
+}
+
+status checkpoint_has(struct checkpoint *checkpoint, const char *group, bool *has) {
+    struct hdf5_silence silence;
+    TRY(hdf5_begin(&silence));
+    *has = H5Lexists(checkpoint->file, group, H5P_DEFAULT) > 0;
+    hdf5_end(&silence);
+    return OK;
 }
 
 status checkpoint_visit(struct checkpoint *checkpoint, const char *group, checkpoint_visitor *visit, void *context) {

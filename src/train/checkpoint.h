@@ -44,6 +44,8 @@ status checkpoint_read(struct checkpoint *checkpoint, struct entry *entries, siz
 /* What stands at entry->path: fills its type, dims and shape; *exists false when there is nothing or nothing that an
  * entry can be. */
 status checkpoint_find(struct checkpoint *checkpoint, struct entry *entry, bool *exists);
+/* Whether the file has anything under the top-level [group] ("ema"). */
+status checkpoint_has(struct checkpoint *checkpoint, const char *group, bool *has);
 /* Calls [visit] with every float32 dataset under [group] ("model"), in order of names: its name below the group and its
  * values (product of shape), valid until checkpoint_close. A failure of [visit] ends the walk. */
 typedef status checkpoint_visitor(void *context, const char *name, int dims, const int64_t *shape, const float *values);

@@ -18,7 +18,9 @@ static const struct schema_row rows[] = {
      .offset = offsetof(struct ema_config, evaluate),
      .fallback = "true",
      .flags = SCHEMA_EXTENDS,
-     .doc = "Evaluations, `eval` and `predict` use the average instead of the weights."},
+     .doc =
+         "Evaluations use the average instead of the weights; so do `eval`, `predict`, `generate` and `export` unless "
+         "`--weights` says otherwise."},
     {0},
 };
 const struct schema ema_schema = {

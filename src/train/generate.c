@@ -8,7 +8,6 @@
 
 #include "base/buffer.h"
 #include "data/vocabulary.h"
-#include "train/weights.h"
 
 struct generator {
     const struct generate_options *options;
@@ -37,7 +36,8 @@ static status read_vocabulary(struct generator *g, struct checkpoint *checkpoint
     return s;
 }
 
-static status open_model(struct generator *g, const struct config *config, struct checkpoint *checkpoint) {
+static status open_model(struct generator *g, const struct config *config, struct checkpoint *checkpoint,
+                         bool average) {
     g->block = (size_t)config->dataset.text.block_size;
     size_t classes = vocabulary_size(g->vocabulary);
     struct shape input = {.dims = 1, .size = {(int64_t)g->block}, .is_tokens = true, .vocabulary = (int64_t)classes};
@@ -48,7 +48,7 @@ static status open_model(struct generator *g, const struct config *config, struc
         return status_new(STATUS_USAGE, "the model's output is not a logit per position and character (%zu x %zu)",
                           g->block, classes);
     TRY(model_alloc(g->model, g->device, 1));
-    TRY(weights_load(g->model, checkpoint, ema_is_used(&config->train.ema)));
+    TRY(weights_load(g->model, checkpoint, average));
     TRY(buffer_new(g->block * sizeof *g->tokens, "the text", (void **)&g->tokens));
     TRY(buffer_new(classes * sizeof *g->probabilities, "the probabilities", (void **)&g->probabilities));
     return buffer_new(classes * sizeof *g->sorted, "the probabilities", (void **)&g->sorted);
@@ -131,9 +131,10 @@ status generate_text(const struct config *config, const struct generate_options 
     struct generator g = {.options = options};
     struct checkpoint *checkpoint = NULL;
     rng_seed(&g.rng, (uint64_t)options->seed);
-    status s = weights_open(config, options->folder, options->checkpoint, log, &checkpoint);
+    bool average;
+    status s = weights_open(config, &options->weights, log, &checkpoint, &average);
     if (!s) s = read_vocabulary(&g, checkpoint);
-    if (!s) s = open_model(&g, config, checkpoint);
+    if (!s) s = open_model(&g, config, checkpoint, average);
     if (!s) s = take_prompt(&g);
     if (!s) write_text(&g, sink, context);
     checkpoint_close(checkpoint);

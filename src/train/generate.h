@@ -10,15 +10,15 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "train/config.h"
+#include "train/weights.h"
 
 struct generate_options {
-    const char *folder;     /* --run-dir; NULL: runs/<name> */
-    const char *checkpoint; /* a file; NULL: the newest of the run folder */
-    const char *prompt;     /* at least one character, all in the vocabulary */
-    int64_t characters;     /* how many are added */
-    double temperature;     /* divides the logits; 0: always the most likely */
-    int64_t top_k;          /* only the k most likely are drawn from; 0: all */
-    int64_t seed;           /* the same seed gives the same text */
+    struct weights_options weights;
+    const char *prompt; /* at least one character, all in the vocabulary */
+    int64_t characters; /* how many are added */
+    double temperature; /* divides the logits; 0: always the most likely */
+    int64_t top_k;      /* only the k most likely are drawn from; 0: all */
+    int64_t seed;       /* the same seed gives the same text */
 };
 
 /* Called with each piece of text as it comes, the prompt first. */

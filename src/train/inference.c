@@ -11,7 +11,6 @@
 #include "train/evaluation.h"
 #include "train/labels.h"
 #include "train/predictions.h"
-#include "train/weights.h"
 
 struct inference {
     const struct config *config;
@@ -118,11 +117,12 @@ static status join(struct inference *inf) {
 
 static status set_up(struct inference *inf, const struct inference_options *options, struct log *log) {
     struct checkpoint *checkpoint = NULL;
-    status s = weights_open(inf->config, options->folder, options->checkpoint, log, &checkpoint);
+    bool average;
+    status s = weights_open(inf->config, &options->weights, log, &checkpoint, &average);
     if (!s) s = open_dataset(inf, checkpoint);
     if (!s) s = choose_part(inf, options);
     if (!s) s = open_model(inf);
-    if (!s) s = weights_load(inf->model, checkpoint, ema_is_used(&inf->config->train.ema));
+    if (!s) s = weights_load(inf->model, checkpoint, average);
     checkpoint_close(checkpoint);
     if (!s) log_line(log, "%zu %s rows", inf->rows, part_name(inf));
     return s ? s : join(inf);

@@ -9,12 +9,12 @@
 #include "base/text.h"
 #include "dist/env.h"
 #include "train/config.h"
+#include "train/weights.h"
 
 struct inference_options {
-    const char *folder;     /* --run-dir; NULL: runs/<name> */
-    const char *checkpoint; /* a file; NULL: the newest of the run folder */
-    const char *part;       /* "validation" or "train"; NULL: validation, or train when there is no validation part */
-    const char *out;        /* predict: .csv or .h5 */
+    struct weights_options weights;
+    const char *part; /* "validation" or "train"; NULL: validation, or train when there is no validation part */
+    const char *out;  /* predict: .csv or .h5 */
 };
 
 /* The loss, accuracy and metrics over all rows of the part, each once, as a line of JSON: {"event":"eval","part":..,

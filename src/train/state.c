@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/foreign.h"
 #include "train/labels.h"
 #include "train/safetensors.h"
 #include "train/weights.h"
@@ -239,7 +240,9 @@ static status init_from_safetensors(struct state *state, const char *path) {
 status state_init_from(struct state *state, const char *path) {
     const char *dot = strrchr(path, '.');
     bool is_safetensors = dot && strcmp(dot, ".safetensors") == 0;
-    return is_safetensors ? init_from_safetensors(state, path) : init_from_checkpoint(state, path);
+    if (!is_safetensors) is_safetensors = foreign_is_safetensors(path);
+    return status_prefix(is_safetensors ? init_from_safetensors(state, path) : init_from_checkpoint(state, path),
+                         "model.init_from");
 }
 
 static void add_param(struct digest *digest, const struct param *p, const float *flat) {

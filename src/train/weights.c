@@ -4,43 +4,108 @@
 #include <stdlib.h>
 #include <string.h>
 
-static status open_newest(const struct config *config, const char *folder, struct log *log, struct checkpoint **out,
-                          struct text *path) {
+#include "base/io.h"
+
+/* The newest of a run folder or of its folder of checkpoints. */
+static status open_folder(const char *folder, struct log *log, struct checkpoint **out, char **path) {
+    struct text inside = {0};
+    struct io_info info;
+    text_printf(&inside, "%s/checkpoints", folder);
+    status s = io_stat(text_string(&inside), &info);
+    if (!s) s = checkpoint_open_newest(info.is_folder ? text_string(&inside) : folder, log, out, path);
+    text_free(&inside);
+    if (s || *out) return s;
+    return status_new(STATUS_DATA, "%s has no checkpoint; train first, or name the file of one", folder);
+}
+
+static status open_path(const char *path, struct log *log, struct checkpoint **out, char **found) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    if (info.is_folder) return open_folder(path, log, out, found);
+    TRY(checkpoint_open(path, out));
+    *found = strdup(path);
+    return OK;
+}
+
+static status open_run(const struct config *config, const struct weights_options *options, struct log *log,
+                       struct checkpoint **out, char **found) {
     struct text run = {0};
-    char *found = NULL;
-    if (folder)
-        text_add(&run, folder);
+    if (options->folder)
+        text_add(&run, options->folder);
     else
         text_printf(&run, "runs/%s", config->name);
-    text_printf(path, "%s/checkpoints", text_string(&run));
-    status s = checkpoint_open_newest(text_string(path), log, out, &found);
-    if (!s && !*out)
-        s = status_new(STATUS_DATA, "%s has no checkpoint; train first, or name one with --checkpoint",
-                       text_string(&run));
-    text_clear(path);
-    if (found) text_add(path, found);
-    free(found);
+    status s = open_folder(text_string(&run), log, out, found);
     text_free(&run);
     return s;
 }
 
-status weights_open(const struct config *config, const char *folder, const char *file, struct log *log,
-                    struct checkpoint **out) {
-    struct text path = {0};
+/* What the run itself evaluated with. A config that this version does not read says nothing. */
+static status read_default(struct checkpoint *checkpoint, const char *path, bool *average) {
+    char *text = NULL;
+    struct entry entry = {.path = "config", .type = ENTRY_TEXT, .data = &text};
+    struct config_file *file;
+    TRY(checkpoint_read(checkpoint, &entry, 1, NULL));
+    status s = config_parse(path, text, &file);
+    free(text);
+    *average = true;
+    if (s) {
+        status_free(s);
+        return OK;
+    }
+    *average = ema_is_used(&config_of(file)->train.ema);
+    config_free(file);
+    return OK;
+}
+
+/* [config]: NULL for the checkpoint's own. */
+static status choose(const struct config *config, const struct weights_options *options, const char *path,
+                     struct checkpoint *checkpoint, bool *has_average, bool *average) {
+    const char *which = options->which;
+    *average = which && strcmp(which, "average") == 0;
+    TRY(checkpoint_has(checkpoint, "ema", has_average));
+    if (which && !*average && strcmp(which, "trained") != 0)
+        return status_new(STATUS_USAGE, "--weights: expected trained or average, got '%s'", which);
+    if (!which && config) *average = ema_is_used(&config->train.ema);
+    if (!which && !config && *has_average) TRY(read_default(checkpoint, path, average));
+    if (!*average || *has_average) return OK;
+    return status_new(which ? STATUS_USAGE : STATUS_DATA,
+                      "%s: it has no moving average of the weights (it was trained without train.ema)%s", path,
+                      which ? "" : "; --weights trained takes them as trained");
+}
+
+static status open_and_choose(const struct config *config, const struct weights_options *options, struct log *log,
+                              struct checkpoint **out, bool *average) {
     int64_t epoch = 0, step = 0;
+    bool has_average = false;
+    char *path = NULL;
     *out = NULL;
-    if (file) text_add(&path, file);
-    status s = file ? checkpoint_open(file, out) : open_newest(config, folder, log, out, &path);
+    status s = options->checkpoint ? open_path(options->checkpoint, log, out, &path)
+                                   : open_run(config, options, log, out, &path);
     struct entry counters[] = {{.path = "state/epoch", .type = ENTRY_INT64, .data = &epoch},
                                {.path = "state/step", .type = ENTRY_INT64, .data = &step}};
     if (!s) s = checkpoint_read(*out, counters, 2, NULL);
-    if (!s) log_line(log, "%s: epoch %lld, step %lld", text_string(&path), (long long)epoch, (long long)step);
+    if (!s) s = choose(config, options, path, *out, &has_average, average);
+    if (!s)
+        log_line(log, "%s: epoch %lld, step %lld%s", path, (long long)epoch, (long long)step,
+                 !has_average ? ""
+                 : *average   ? "; the moving average of the weights (--weights trained: as trained)"
+                              : "; the weights as trained (--weights average: their moving average)");
+    free(path);
     if (s) {
         checkpoint_close(*out);
         *out = NULL;
     }
-    text_free(&path);
     return s;
+}
+
+status weights_open(const struct config *config, const struct weights_options *options, struct log *log,
+                    struct checkpoint **out, bool *average) {
+    return open_and_choose(config, options, log, out, average);
+}
+
+status weights_open_alone(const struct weights_options *options, struct log *log, struct checkpoint **out,
+                          bool *average) {
+    return open_and_choose(NULL, options, log, out, average);
 }
 
 static void add_entries(struct arena *arena, const char *group, const struct params *params, struct entry *entries,

@@ -8,10 +8,21 @@
 #include "train/checkpoint.h"
 #include "train/config.h"
 
-/* Opens [file] or, when it is NULL, the newest checkpoint of the run folder ([folder]; NULL: runs/<name>). A folder
- * without one is STATUS_DATA. The path is logged as "<path>: epoch 10, step 50". */
-status weights_open(const struct config *config, const char *folder, const char *file, struct log *log,
-                    struct checkpoint **out);
+/* Which checkpoint, and which of the weights in it. */
+struct weights_options {
+    const char *folder;     /* --run-dir; NULL: runs/<name> */
+    const char *checkpoint; /* a file, a run folder or its folder of checkpoints; NULL: the newest of [folder] */
+    const char *which;      /* --weights: "trained" or "average"; NULL: those that the run's evaluations use */
+};
+
+/* Opens it; a folder without one is STATUS_DATA. *average: whether the moving average of the weights is meant. Path,
+ * place in the run and, where the file has an average, the choice are logged. */
+status weights_open(const struct config *config, const struct weights_options *options, struct log *log,
+                    struct checkpoint **out, bool *average);
+
+/* The same without a config: what evaluations use is what the checkpoint's own config says. */
+status weights_open_alone(const struct weights_options *options, struct log *log, struct checkpoint **out,
+                          bool *average);
 
 /* Fills the model's parameters (with [average] from the moving average of the weights) and buffers, or changes nothing:
  * every name and shape that differs is a line of the STATUS_DATA failure. The model must have memory (model_alloc). */

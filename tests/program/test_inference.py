@@ -68,6 +68,17 @@ class Inference(program.Case):
         self.predict()
         self.assertEqual(before, state())
 
+    def test_the_config_of_a_run_folder_means_that_run(self):
+        """runs/test has other weights than the folder whose config.yaml is named."""
+        self.run_program("test.yaml", "train.epochs=1", "--run-dir", "kept/one")
+        for config in ("kept/one/config.yaml", self.path("kept/one/config.yaml")):
+            _, err = self.run_program("eval", config)
+            self.assertIn("kept/one/checkpoints/epoch-0001.h5: epoch 1, step 5", err)
+        _, err = self.run_program("predict", "kept/one/config.yaml", "--run-dir", "runs/test", "--out", "p.csv")
+        self.assertIn("runs/test/checkpoints/", err)
+        _, err = self.run_program("eval", "test.yaml", "--checkpoint", "kept/one")
+        self.assertIn("kept/one/checkpoints/epoch-0001.h5: epoch 1, step 5", err)
+
     def test_refused(self):
         for arguments, code, sentence in (
                 (["--part", "test"], USAGE, "--part: expected validation or train, got 'test'"),

@@ -3,7 +3,7 @@ any number of ranks; the moving average of the weights. ctest-labels: dist"""
 import csv, json, math, random
 
 import program
-from program import USAGE
+from program import DATA, USAGE
 
 
 def ratio(a, b):
@@ -168,6 +168,35 @@ class Average(program.Case):
                                                 + ("false" if evaluate == "true" else "true"))[0])["loss"]
             self.assertAlmostEqual(own, last["val_loss"], places=12)
             self.assertGreater(abs(own - other), 1e-3)
+
+    def test_choice(self):
+        """What is used is said; the run's own evaluations decide unless --weights does, also for an export."""
+        import h5py
+        from test_weights import read_safetensors
+        said = {"average": "; the moving average of the weights (--weights trained", "trained": "; the weights as trained (--weights average"}
+        for evaluate, default in (("true", "average"), ("false", "trained")):
+            self.write("test.yaml", self.CONFIG % ("{decay: 0.95, evaluate: %s}" % evaluate))
+            self.run_program("test.yaml", "--fresh")
+            with h5py.File(self.checkpoints()[-1]) as f:
+                weights = {"average": f["ema/0.weight"][:], "trained": f["model/0.weight"][:]}
+            losses = {}
+            for which in (None, "average", "trained"):
+                words = ["--weights", which] if which else []
+                out, err = self.run_program("eval", "test.yaml", *words)
+                self.assertIn(said[which or default], err)
+                losses[which] = json.loads(out)["loss"]
+                _, err = self.run_program("export", "runs/test", "--out", "w.safetensors", *words)
+                self.assertIn(said[which or default], err)
+                self.assertTrue((read_safetensors(self.path("w.safetensors"))["0.weight"] == weights[which or default]).all())
+            self.assertEqual(losses[None], losses[default])
+            self.assertNotEqual(losses["average"], losses["trained"])
+        _, err = self.run_program("eval", "test.yaml", "--weights", "both", code=USAGE)
+        self.assertIn("--weights: expected trained or average, got 'both'", err)
+        self.write("plain.yaml", program.WINE)
+        self.run_program("plain.yaml", "train.epochs=1")
+        _, err = self.run_program("eval", "plain.yaml", "train.ema=0.9", code=DATA)
+        self.assertIn("it has no moving average of the weights (it was trained without train.ema); --weights trained", err)
+        self.run_program("export", "runs/plain", "--out", "w.safetensors", "--weights", "average", code=USAGE)
 
     def test_state_has_it(self):
         """Runs that differ in nothing but the average have different states."""

@@ -1,5 +1,5 @@
 """Weights move both ways between ddptrain and PyTorch: export, init_from. ctest-labels: unit"""
-import json, struct
+import json, os, struct
 
 import numpy as np
 
@@ -161,11 +161,35 @@ train: {epochs: 1}
         self.run_program("test.yaml", "train.epochs=4", "model.init_from=w.safetensors", "--run-dir", "runs/c", "--nproc", 1)
         self.assertEqual(self.sha("runs/b"), self.sha("runs/c"))
 
+    def test_files_of_another_kind(self):
+        """What they are is said, not that they are damaged."""
+        self.run_program("test.yaml", "train.epochs=1")
+        self.run_program("export", "runs/test", "--out", "w.safetensors")
+        with open(self.path("w.pt"), "wb") as f:
+            f.write(b"PK\3\4" + bytes(400))
+        self.write("w.txt", "0.weight 1 2 3\n" * 100)
+        self.write("empty.h5", "")
+        with open(self.path("damaged.h5"), "wb") as f, open(self.checkpoints()[-1], "rb") as whole:
+            f.write(whole.read()[:-300])
+        for file, sentence in (("w.safetensors", "a safetensors file, which holds weights but not the state of a run; start a run from it with model.init_from"),
+                               ("w.pt", "a file of torch.save; write the state_dict with safetensors.torch.save_file"),
+                               ("w.txt", "a text file, not a checkpoint"), ("empty.h5", "an empty file"),
+                               ("damaged.h5", "no seal at its end: the file is truncated, damaged or not one of ddptrain's")):
+            for words in (["eval", "test.yaml", "--checkpoint", file], ["test.yaml", f"checkpoint.resume={file}", "--run-dir", "runs/c"],
+                          ["export", file, "--out", "x.safetensors"], ["test.yaml", f"model.init_from={file}", "--run-dir", "runs/c"]):
+                if file == "w.safetensors" and "init_from" in words[1]:
+                    continue
+                with self.subTest(words):
+                    _, err = self.run_program(*words, code=DATA)
+                    self.assertIn(f"{file}: {sentence}", err)
+        os.rename(self.path("w.safetensors"), self.path("model.bin"))
+        self.run_program("test.yaml", "model.init_from=model.bin", "train.epochs=1", "--run-dir", "runs/d")
+
     def test_export_words(self):
         for arguments, code, sentence in ((["export"], USAGE, "no file given"), (["export", "runs/test"], USAGE, "export needs --out"),
                                           (["export", "x", "--out", "x.npz"], USAGE, "the only format is .safetensors"),
                                           (["export", "none", "--out", "x.safetensors"], DATA, "none: there is no such checkpoint"),
-                                          (["export", ".", "--out", "x.safetensors"], DATA, "there is no checkpoint in it")):
+                                          (["export", ".", "--out", "x.safetensors"], DATA, ". has no checkpoint")):
             _, err = self.run_program(*arguments, code=code)
             self.assertIn(sentence, err)
 
