@@ -69,17 +69,14 @@ static void prove(const struct comm_setup *setup, const char *socket_name, size_
 struct parcel {
     char byte;
     struct iovec part;
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr alignment;
-    } control;
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
     struct msghdr message;
 };
 
 static void prepare(struct parcel *p) {
     *p = (struct parcel){.part = {&p->byte, 1}};
     p->message = (struct msghdr){
-        .msg_iov = &p->part, .msg_iovlen = 1, .msg_control = &p->control, .msg_controllen = sizeof p->control};
+        .msg_iov = &p->part, .msg_iovlen = 1, .msg_control = p->control, .msg_controllen = sizeof p->control};
 }
 
 static bool send_descriptor(int to, int fd) {
