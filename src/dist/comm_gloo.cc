@@ -1,5 +1,6 @@
 /* The backend on Gloo's TCP transport, a module in C++ whose one symbol is a table of C functions that let no exception
- * out. Small messages of lane 0 take the mesh of quick.hpp, everything else that of bulk.hpp. */
+ * out. Small messages of lane 0 take the mesh of quick.hpp, for two ranks in pieces also those of middle size,
+ * everything else that of bulk.hpp. */
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -40,6 +41,7 @@ class Group {
 
     void reduce(int lane, void *data, size_t count, comm_type type, comm_op op, int root) {
         size_t bytes = count * comm_type_size(type);
+        if (is_for_pieces(lane, bytes, root)) return reduce_pieces(data, count, type, op);
         if (!is_quick(lane, bytes)) return bulk_.reduce(lane, data, count, type, op, root);
         quick_.exchange(data, bytes, what(kReduce, root, type, op), bytes);
         if (root == COMM_ALL || root == rank_) combine(data, quick_.payloads(0), world_, count, type, op);
@@ -89,6 +91,20 @@ class Group {
   private:
     PeerSockets sockets_; /* knows what was open before the others open theirs */
     bool is_quick(int lane, size_t bytes) const { return lane == 0 && quick_.fits(bytes); }
+
+    bool is_for_pieces(int lane, size_t bytes, int root) const {
+        return lane == 0 && world_ == 2 && root == COMM_ALL && bytes > kPieceBytes && bytes <= kPiecesBytes;
+    }
+
+    void reduce_pieces(void *data, size_t count, comm_type type, comm_op op) {
+        const size_t size = comm_type_size(type), piece = kPieceBytes / size;
+        for (size_t begin = 0; begin < count; begin += piece) {
+            char *at = static_cast<char *>(data) + begin * size;
+            size_t n = std::min(piece, count - begin);
+            quick_.exchange(at, n * size, what(kReduce, COMM_ALL, type, op), count * size);
+            combine(at, quick_.payloads(0), 2, n, type, op);
+        }
+    }
 
     int rank_, world_;
     Ticker ticker_; /* outlives the device */

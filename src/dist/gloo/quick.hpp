@@ -16,6 +16,10 @@ namespace ddptrain_gloo {
 
 constexpr size_t kQuickBytes = 64 << 10;       /* the largest message */
 constexpr size_t kQuickTotalBytes = 256 << 10; /* what a rank may send to all others in one call */
+/* Two ranks write to each other at once before they read: what is larger than this may find the sockets' buffers full
+ * and wait a third of a millisecond for them to grow. */
+constexpr size_t kPieceBytes = 32 << 10;
+constexpr size_t kPiecesBytes = 1 << 20; /* up to here pieces by the callers are faster than bulk's thread */
 
 class Quick {
   public:
