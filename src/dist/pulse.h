@@ -17,6 +17,7 @@
     X(PULSE_UPDATING, "updating the parameters", false)                                                                \
     X(PULSE_LOGGING, "writing metrics", true)                                                                          \
     X(PULSE_EVALUATING, "evaluating", false)                                                                           \
+    X(PULSE_PREDICTING, "predicting", false)                                                                           \
     X(PULSE_SAVING, "saving", true)                                                                                    \
     X(PULSE_ENDING, "ending", true)
 

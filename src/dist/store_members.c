@@ -129,10 +129,19 @@ bool members_is_alone(const struct members *m, int rank) {
 
 const struct pulse_reading *members_last(const struct members *m, int rank) { return &m->items[rank].last; }
 
+/* Before the first step there is a state to save; `eval` and `predict` have no steps at all. */
+static bool is_in_step(const struct pulse_reading *r) {
+    return r->step > 0 || (r->phase >= PULSE_LOADING && r->phase <= PULSE_LOGGING);
+}
+
+static void add_phase(const struct pulse_reading *r, struct text *out) {
+    text_add(out, pulse_phase_name((int)r->phase));
+    if (is_in_step(r)) text_printf(out, " of step %lld", (long long)r->step + 1);
+}
+
 void members_last_seen(const struct pulse_reading *r, struct text *out) {
     text_printf(out, "; last seen %s", r->phase == PULSE_STARTING ? "" : "in ");
-    text_add(out, pulse_phase_name((int)r->phase));
-    if (r->phase != PULSE_STARTING) text_printf(out, " of step %lld", (long long)r->step + 1);
+    add_phase(r, out);
     if (*r->call)
         text_printf(out, ", %s %s #%llu", r->is_in_collective ? "in" : "after", r->call, (unsigned long long)r->number);
 }
@@ -184,8 +193,8 @@ static double hang_limit(const struct members *m, bool has_working) {
 
 static void describe_hang(const struct members *m, const struct member *r, int waiting, const struct member *waiter,
                           double now, struct text *fate) {
-    text_printf(fate, " hangs %s%s of step %lld", is_working(r) ? "in " : "after ",
-                pulse_phase_name((int)r->last.phase), (long long)r->last.step + 1);
+    text_printf(fate, " hangs %s", is_working(r) ? "in " : "after ");
+    add_phase(&r->last, fate);
     if (*r->last.call)
         text_printf(fate, ", %s %s #%llu", is_working(r) ? "after" : "in", r->last.call,
                     (unsigned long long)r->last.number);

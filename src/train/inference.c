@@ -140,6 +140,10 @@ static void tear_down(struct inference *inf, status failure) {
     arena_destroy(inf->arena);
 }
 
+static void enter(const struct inference *inf, enum pulse_phase phase) {
+    pulse_phase(inf->store ? store_pulse(inf->store) : NULL, phase);
+}
+
 /* The model's output for [rows] rows from position [at] of the part; the targets are left in inf->targets. */
 static status forward(struct inference *inf, size_t at, size_t rows, int64_t *positions, const float **output) {
     for (size_t i = 0; i < rows; i++) positions[i] = (int64_t)(at + i);
@@ -186,6 +190,7 @@ static status evaluate(struct inference *inf, struct text *out) {
     for (size_t done = 0; !s && done < inf->count;) {
         size_t rows = least(inf->batch, inf->count - done);
         const float *output;
+        enter(inf, PULSE_EVALUATING);
         s = forward(inf, inf->first + done, rows, positions, &output);
         if (!s) evaluation_add(evaluation, output, inf->targets, rows);
         done += rows;
@@ -222,11 +227,13 @@ static status predict(struct inference *inf, const char *out) {
     for (size_t done = 0; !s && done < inf->count;) {
         size_t rows = least(inf->batch, inf->count - done);
         const float *output;
+        enter(inf, PULSE_PREDICTING);
         s = forward(inf, inf->first + done, rows, positions, &output);
         if (!s) memcpy(own + done * out_size, output, rows * out_size * sizeof *own);
         done += rows;
     }
     if (!s) s = gather(inf, own, &all);
+    if (!s) enter(inf, PULSE_SAVING);
     if (!s && inf->env->rank == 0) s = predictions_write(out, all, inf->rows, out_size, inf->loss->wants_classes);
     if (!s) s = comm_barrier(inf->comm);
     buffer_free(own);

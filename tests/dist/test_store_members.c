@@ -94,6 +94,30 @@ START_TEST(a_hang_is_named_at_its_limit) {
 }
 END_TEST
 
+/* `eval` and `predict` have no steps to name. */
+START_TEST(phases_without_steps) {
+    static const struct {
+        enum pulse_phase phase;
+        int64_t step;
+        const char *words;
+    } cases[] = {{PULSE_PREDICTING, 0, "; last seen in predicting, after all_gather #2"},
+                 {PULSE_EVALUATING, 0, "; last seen in evaluating, after all_gather #2"},
+                 {PULSE_EVALUATING, 6, "; last seen in evaluating of step 7, after all_gather #2"},
+                 {PULSE_SAVING, 0, "; last seen in saving, after all_gather #2"},
+                 {PULSE_SAVING, 6, "; last seen in saving of step 7, after all_gather #2"},
+                 {PULSE_LOADING, 0, "; last seen in loading data of step 1, after all_gather #2"},
+                 {PULSE_STARTING, 0, "; last seen starting, after all_gather #2"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text text = {0};
+        struct pulse_reading reading = {
+            .phase = cases[i].phase, .step = cases[i].step, .ticks = 3, .call = "all_gather", .number = 2};
+        members_last_seen(&reading, &text);
+        ck_assert_str_eq(text_string(&text), cases[i].words);
+        text_free(&text);
+    }
+}
+END_TEST
+
 /* A slow rank that moves is no hang, nor is a job in which nobody waits. */
 START_TEST(progress_is_no_hang) {
     struct members *m = all_here(2, 10);
@@ -225,6 +249,7 @@ START_TEST(the_missing_are_listed) {
 }
 END_TEST
 
-LOOP_TESTS("store_members", EACH(a_hang_is_named_at_its_limit, hangs), ONCE(progress_is_no_hang),
-           ONCE(who_is_behind_is_named), ONCE(all_wait_for_each_other), ONCE(a_cut_link_and_a_stopped_process_differ),
-           ONCE(a_pause_of_the_judge_blames_nobody), ONCE(the_first_cause_wins), ONCE(the_missing_are_listed))
+LOOP_TESTS("store_members", EACH(a_hang_is_named_at_its_limit, hangs), ONCE(phases_without_steps),
+           ONCE(progress_is_no_hang), ONCE(who_is_behind_is_named), ONCE(all_wait_for_each_other),
+           ONCE(a_cut_link_and_a_stopped_process_differ), ONCE(a_pause_of_the_judge_blames_nobody),
+           ONCE(the_first_cause_wins), ONCE(the_missing_are_listed))
