@@ -6,8 +6,9 @@
  * comm_destroy may follow.
  *
  * Reductions combine element by element in order of rank, so a result is equal on all ranks, repeats bit for bit, and
- * does not depend on how data is cut into calls. 16-bit floats are computed in float32 and rounded once. Integers wrap
- * around; with floats a NaN wins over any number. */
+ * does not depend on how data is cut into calls. 16-bit floats are computed in float32 and rounded once, with several
+ * ranks on each of several hosts once on each host and once over the hosts. Integers wrap around; with floats a NaN
+ * wins over any number. */
 #ifndef DIST_COMM_H
 #define DIST_COMM_H
 

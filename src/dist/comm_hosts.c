@@ -1,6 +1,6 @@
 /* Every call is made of calls of the two backends below: gather on the leader, between leaders, spread on the host.
- * 16-bit floats travel as float32, so that they are rounded once. Ranks of different hosts that send to each other get
- * a Gloo group of two when they first do. */
+ * 16-bit floats travel as such, so a host's sum of them is rounded before it goes to the others. Ranks of different
+ * hosts that send to each other get a Gloo group of two when they first do. */
 #include "dist/comm_hosts.h"
 
 #include <pthread.h>
@@ -65,7 +65,7 @@ static status reduce_on_leaders(struct hosts_group *g, int lane, void *data, siz
 
 /* ---- reductions ---- */
 
-/* In place everywhere, also where the result is not wanted. [op] is no average; [type] has no 16 bits. */
+/* In place everywhere, also where the result is not wanted. [op] is no average. */
 static status reduce_all(struct hosts_group *g, int lane, void *data, size_t count, enum comm_type type,
                          enum comm_op op, int root) {
     int root_host = root == COMM_ALL ? COMM_ALL : g->setup.hosts[root];
@@ -74,40 +74,25 @@ static status reduce_all(struct hosts_group *g, int lane, void *data, size_t cou
     return is_here ? spread(g, lane, data, count * comm_type_size(type), 0) : OK;
 }
 
-/* The same out of and back into [data], by way of [room]. */
-static status reduce_aside(struct hosts_group *g, int lane, void *data, size_t count, enum comm_type type,
-                           enum comm_op op, int root, char *room) {
-    bool is_half = type == COMM_BFLOAT16 || type == COMM_FLOAT16, is_wanted = root == COMM_ALL || root == g->rank;
-    enum comm_type wide = is_half ? COMM_FLOAT32 : type;
-    size_t size = count * comm_type_size(type);
-    if (is_half)
-        combine_widen((float *)room, data, count, type);
-    else
-        memcpy(room, data, size);
-    TRY(reduce_all(g, lane, room, count, wide, op == COMM_AVG ? COMM_SUM : op, root));
-    if (!is_wanted) return OK;
-    if (op == COMM_AVG) combine_divide(room, g->world, count, wide);
-    if (is_half)
-        combine_narrow(data, (const float *)room, count, type);
-    else
-        memcpy(data, room, size);
-    return OK;
-}
-
 static status reduce(void *group, int lane, void *data, size_t count, enum comm_type type, enum comm_op op, int root) {
     struct hosts_group *g = group;
-    bool is_half = type == COMM_BFLOAT16 || type == COMM_FLOAT16;
+    enum comm_op own = op == COMM_AVG ? COMM_SUM : op;
     size_t size = comm_type_size(type);
     char *room = NULL;
-    if (!is_half && root == COMM_ALL) {
-        TRY(reduce_all(g, lane, data, count, type, op == COMM_AVG ? COMM_SUM : op, root));
+    if (root == COMM_ALL) {
+        TRY(reduce_all(g, lane, data, count, type, own, root));
         if (op == COMM_AVG) combine_divide(data, g->world, count, type);
         return OK;
     }
-    TRY(make_room(g, lane, (count < CHUNK ? count : CHUNK) * (is_half ? sizeof(float) : size), &room));
-    for (size_t at = 0; at < count; at += CHUNK)
-        TRY(reduce_aside(g, lane, (char *)data + at * size, count - at < CHUNK ? count - at : CHUNK, type, op, root,
-                         room));
+    TRY(make_room(g, lane, (count < CHUNK ? count : CHUNK) * size, &room)); /* others' data stays */
+    for (size_t at = 0; at < count; at += CHUNK) {
+        size_t n = count - at < CHUNK ? count - at : CHUNK;
+        char *part = (char *)data + at * size;
+        memcpy(room, part, n * size);
+        TRY(reduce_all(g, lane, room, n, type, own, root));
+        if (root == g->rank && op == COMM_AVG) combine_divide(room, g->world, n, type);
+        if (root == g->rank) memcpy(part, room, n * size);
+    }
     return OK;
 }
 

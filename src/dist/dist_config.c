@@ -4,6 +4,8 @@
 static const char *const backends[] = {
     [BACKEND_AUTO] = "auto", [BACKEND_SHM] = "shm", [BACKEND_GLOO] = "gloo", [BACKEND_NCCL] = "nccl", NULL};
 
+static const char *const compressions[] = {[COMPRESSION_NONE] = "none", [COMPRESSION_BFLOAT16] = "bfloat16", NULL};
+
 const char *dist_backend_name(int backend) { return backends[backend]; }
 
 static const struct schema_row rows[] = {
@@ -36,6 +38,15 @@ static const struct schema_row rows[] = {
      .offset = FIELD(struct dist_config, find_unused_parameters),
      .fallback = "false",
      .doc = "Accepted for PyTorch's sake. Unused parameters are found before the first step in any case."},
+    {.key = "gradient_compression",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct dist_config, gradient_compression),
+     .fallback = "none",
+     .choices = compressions,
+     .doc = "bfloat16: gradients are rounded to bfloat16 before they are averaged over processes, which halves what "
+            "travels; "
+            "sums are taken in float32 (PyTorch's bf16_compress_hook takes them in bfloat16). A single process rounds "
+            "nothing."},
     {.key = "zero_stage",
      .type = SCHEMA_INT,
      .offset = FIELD(struct dist_config, zero_stage),

@@ -8,13 +8,16 @@
 
 enum dist_backend { BACKEND_AUTO, BACKEND_SHM, BACKEND_GLOO, BACKEND_NCCL };
 
+enum gradient_compression { COMPRESSION_NONE, COMPRESSION_BFLOAT16 };
+
 struct dist_config {
     int backend; /* enum dist_backend; never BACKEND_NCCL after schema_bind in a build without CUDA */
     double bucket_cap_mb, first_bucket_mb;
     bool find_unused_parameters;
-    int64_t zero_stage;  /* 0, 1 */
-    double timeout;      /* seconds */
-    double hang_timeout; /* seconds; 0: off */
+    int gradient_compression; /* enum gradient_compression */
+    int64_t zero_stage;       /* 0, 1 */
+    double timeout;           /* seconds */
+    double hang_timeout;      /* seconds; 0: off */
 };
 
 extern const struct schema dist_schema;

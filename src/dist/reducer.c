@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "dist/buckets.h"
+#include "dist/combine.h"
 
 struct bucket {
     size_t begin, end; /* of the flat buffer, in elements */
@@ -29,6 +30,7 @@ struct reducer {
     float *gradients;
     struct comm *comm;
     bool is_scattered;
+    uint16_t *halves[COMM_LANES]; /* (the lane's largest bucket), bfloat16, the group's; NULL: float32 travels */
     double waited;
 
     bool has_thread;
@@ -74,21 +76,33 @@ static struct reducer_cut cut_of(const struct bucket *b, int world_size) {
     return (struct reducer_cut){b->begin, share, b->end};
 }
 
-/* The rank's own cut, and what all own. */
-static status scatter(struct comm *comm, const struct bucket *b, float *g) {
+/* The rank's own cut, and what all own. data (b->end - b->begin) */
+static status scatter(struct comm *comm, const struct bucket *b, void *data, enum comm_type type) {
     struct reducer_cut cut = cut_of(b, comm_world_size(comm));
-    size_t shared = (size_t)comm_world_size(comm) * cut.share;
-    TRY(comm_reduce_scatter(comm, g, cut.share, COMM_FLOAT32, COMM_SUM, g + (size_t)comm_rank(comm) * cut.share));
-    return comm_all_reduce(comm, g + shared, cut.end - cut.begin - shared, COMM_FLOAT32, COMM_SUM);
+    size_t size = comm_type_size(type), shared = (size_t)comm_world_size(comm) * cut.share;
+    char *own = (char *)data + (size_t)comm_rank(comm) * cut.share * size;
+    TRY(comm_reduce_scatter(comm, data, cut.share, type, COMM_SUM, own));
+    return comm_all_reduce(comm, (char *)data + shared * size, cut.end - cut.begin - shared, type, COMM_SUM);
+}
+
+static status sum(const struct reducer *r, const struct bucket *b, void *data, enum comm_type type, int lane) {
+    struct comm *comm = comm_lane(r->comm, lane);
+    if (r->is_scattered) return scatter(comm, b, data, type);
+    return comm_all_reduce(comm, data, b->end - b->begin, type, COMM_SUM);
 }
 
 /* DDP's arithmetic: g = g * (float)(1 / world), then the sum over ranks. */
 static status average(const struct reducer *r, const struct bucket *b, int lane) {
     float factor = (float)(1.0 / comm_world_size(r->comm));
-    float *g = r->gradients + b->begin; /* (b->end - b->begin) */
-    for (size_t i = 0; i < b->end - b->begin; i++) g[i] *= factor;
-    if (r->is_scattered) return scatter(comm_lane(r->comm, lane), b, g);
-    return comm_all_reduce(comm_lane(r->comm, lane), g, b->end - b->begin, COMM_FLOAT32, COMM_SUM);
+    size_t count = b->end - b->begin;
+    float *g = r->gradients + b->begin; /* (count) */
+    uint16_t *halves = r->halves[lane]; /* (count) */
+    for (size_t i = 0; i < count; i++) g[i] *= factor;
+    if (!halves) return sum(r, b, g, COMM_FLOAT32, lane);
+    combine_narrow(halves, g, count, COMM_BFLOAT16);
+    TRY(sum(r, b, halves, COMM_BFLOAT16, lane));
+    combine_widen(g, halves, count, COMM_BFLOAT16);
+    return OK;
 }
 
 /* Around each average, with the mutex held. */
@@ -149,6 +163,21 @@ status reducer_cuts(const struct reducer_range *ranges, size_t count, const stru
     return is_there ? OK : status_new(STATUS_IO, "no memory for the reducer");
 }
 
+/* The last bucket is lane 0's. */
+static status make_halves(struct reducer *r) {
+    size_t most[COMM_LANES] = {0};
+    for (size_t i = 0; i < r->bucket_count; i++) {
+        size_t *lane = &most[i + 1 < r->bucket_count], count = r->buckets[i].end - r->buckets[i].begin;
+        if (count > *lane) *lane = count;
+    }
+    for (int lane = 0; lane < COMM_LANES; lane++) {
+        void *halves = NULL;
+        if (most[lane]) TRY(comm_alloc(r->comm, most[lane] * sizeof **r->halves, &halves));
+        r->halves[lane] = halves;
+    }
+    return OK;
+}
+
 static status start_thread(struct reducer *r) {
     sigset_t all, before; /* signals are the main thread's */
     sigfillset(&all);
@@ -182,7 +211,9 @@ status reducer_create(const struct reducer_config *config, const struct reducer_
         if (count) memcpy(r->ranges, ranges, count * sizeof *ranges);
         r->bucket_count = reducer_plan(ranges, count, config, r->bucket_of);
         fill_buckets(r->ranges, count, r->bucket_of, r->buckets);
-        if (r->bucket_count > 1 && comm_world_size(comm) > 1) failure = start_thread(r);
+        bool is_shared = comm_world_size(comm) > 1;
+        if (is_shared && config->is_compressed) failure = make_halves(r);
+        if (!failure && is_shared && r->bucket_count > 1) failure = start_thread(r);
     }
     if (failure) {
         reducer_destroy(r);

@@ -5,7 +5,9 @@
  * bucket goes to a communication thread; the last one, with which nothing can overlap, is reduced by the caller in
  * reducer_finish. Where is_scattered, a bucket is reduce-scattered: a rank's own cut has the bits of an all-reduce, the
  * rest of the bucket means nothing afterwards. Each gradient is multiplied by (float)(1.0 / world_size) and then
- * summed, which is DDP's arithmetic.
+ * summed, which is DDP's arithmetic. Where is_compressed, each rank's product is rounded to bfloat16, half as many
+ * bytes travel, the sum is taken in float32 and rounded once more (PyTorch's bf16_compress_hook, but for its sums in
+ * bfloat16).
  */
 #ifndef DIST_REDUCER_H
 #define DIST_REDUCER_H
@@ -27,6 +29,7 @@ struct reducer_config {
     double bucket_cap_mb;   /* MiB */
     double first_bucket_mb; /* MiB */
     bool is_scattered;      /* each rank ends with its cut of every bucket only (reducer_cuts) */
+    bool is_compressed;     /* as bfloat16 */
 };
 
 /* How ranks share a bucket: rank r owns [begin + r * share, begin + (r + 1) * share) of the flat buffer; what is left
@@ -57,7 +60,7 @@ status reducer_cuts(const struct reducer_range *ranges, size_t count, const stru
                     int world_size, struct reducer_cut *cuts, size_t *cut_count);
 
 /* [gradients] is borrowed. world_size 1: everything below does nothing but check that all became ready. One bucket: no
- * thread is started. Gaps inside a bucket are averaged too, so they must hold finite numbers. */
+ * thread is started. Gaps inside a bucket are averaged too, so they must hold finite numbers. All ranks. */
 status reducer_create(const struct reducer_config *config, const struct reducer_range *ranges, size_t count,
                       float *gradients, struct comm *comm, struct reducer **out);
 void reducer_destroy(struct reducer *reducer); /* takes NULL */

@@ -303,6 +303,11 @@ static void check_elastic(struct config *c, const struct node *where, struct pro
     if (c->train.accumulate > 1)
         problems_add(problems, place, "determinism",
                      "elastic computes each shard by itself, so train.accumulate saves nothing; raise shards instead");
+    if (c->dist.gradient_compression != COMPRESSION_NONE)
+        problems_add(
+            problems, place, "determinism",
+            "elastic does not go with dist.gradient_compression: what is rounded would depend on the number of "
+            "processes");
 }
 
 /* Sections that do not go together. */

@@ -67,10 +67,12 @@ static status describe_buckets(const struct config *config, const struct params 
                                      .first_bucket_mb = config->dist.first_bucket_mb};
     size_t count = reducer_plan(ranges.ranges, ranges.count, &buckets, bucket_of);
     double bytes = (double)elements * sizeof(float);
+    bool is_compressed = config->dist.gradient_compression == COMPRESSION_BFLOAT16;
+    double sent = 2 * bytes * (world_size - 1) / world_size / (is_compressed ? 2 : 1);
     text_printf(out, "gradients      %.2f MiB in %zu bucket%s", bytes / MIB, count, count == 1 ? "" : "s");
     if (world_size > 1)
-        text_printf(out, ", about %.2f MiB sent by each of %d processes in a step",
-                    2 * bytes * (world_size - 1) / world_size / MIB, world_size);
+        text_printf(out, ", about %.2f MiB sent by each of %d processes in a step%s", sent / MIB, world_size,
+                    is_compressed ? ", as bfloat16" : "");
     text_add(out, "\n");
     ranges_free(&ranges);
     free(bucket_of);

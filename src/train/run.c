@@ -179,8 +179,10 @@ static status join_group(struct run *run) {
         TRY(comm_alloc(t->comm, params->total * sizeof(float), &gradients));
         params_use_gradients(params, t->device, gradients);
     }
-    struct reducer_config buckets = {
-        .bucket_cap_mb = d->bucket_cap_mb, .first_bucket_mb = d->first_bucket_mb, .is_scattered = t->zero != NULL};
+    struct reducer_config buckets = {.bucket_cap_mb = d->bucket_cap_mb,
+                                     .first_bucket_mb = d->first_bucket_mb,
+                                     .is_scattered = t->zero != NULL,
+                                     .is_compressed = d->gradient_compression == COMPRESSION_BFLOAT16};
     TRY(open_evaluation(run));
     if (is_elastic(run)) return open_elastic(run);
     return reducer_create(&buckets, t->ranges.ranges, t->ranges.count, params->gradients, t->comm, &t->reducer);
@@ -282,15 +284,16 @@ static void log_start(struct run *run) {
     const struct trainer *t = &run->trainer;
     const struct dataset_info *info = dataset_info(t->dataset);
     const char *backend = comm_describe(t->comm);
+    bool is_compressed = run->config->dist.gradient_compression == COMPRESSION_BFLOAT16;
     log_line(run->log, "%s: %zu parameters, %zu training rows, %zu validation rows", run->config->name,
              t->model->params.elements, info->train_rows, info->validation_rows);
     if (is_elastic(run))
         log_line(run->log, "elastic: batches of %lld rows in %zu shards; the same bits on any number of processes",
                  (long long)run->config->sampler.global_batch_size, run->config->sampler.shards);
-    log_line(run->log, "%d process%s on %s%s%s, %zu rows per batch and process, %zu batches per epoch",
+    log_line(run->log, "%d process%s on %s%s%s%s, %zu rows per batch and process, %zu batches per epoch",
              run->env->world_size, run->env->world_size == 1 ? "" : "es", device_describe(t->device),
              run->env->world_size > 1 ? ", gradients averaged by " : "", run->env->world_size > 1 ? backend : "",
-             t->batch, loader_batches(t->loader));
+             run->env->world_size > 1 && is_compressed ? " as bfloat16" : "", t->batch, loader_batches(t->loader));
     struct text why = {0};
     device_explain(config_device_name(run->config), &why);
     if (why.length) log_line(run->log, "%s", text_string(&why));

@@ -7,6 +7,7 @@
 
 #include "check_main.h"
 #include "dist/buckets.h"
+#include "dist/combine.h"
 #include "dist/reducer.h"
 #include "vectors.h"
 
@@ -127,6 +128,82 @@ START_TEST(average_is_serial) {
 }
 END_TEST
 
+static float as_bfloat16(float value) {
+    uint16_t half;
+    combine_narrow(&half, &value, 1, COMM_BFLOAT16);
+    combine_widen(&value, &half, 1, COMM_BFLOAT16);
+    return value;
+}
+
+/* Ranks [first], [first] + [stride], ...: their rounded terms are added in float32 and the sum is rounded. */
+static float compressed_sum(int first, int stride, int world, size_t i) {
+    float sum = 0, factor = (float)(1.0 / world);
+    for (int r = first; r < world; r += stride) {
+        float term = as_bfloat16(gradient_of(r, 0, i) * factor);
+        sum = r == first ? term : sum + term;
+    }
+    return as_bfloat16(sum);
+}
+
+/* By turns on [hosts] hosts, a host's sum goes to the others; 0: one host. */
+static float compressed_average(int hosts, int world, size_t i) {
+    if (hosts == 0) return compressed_sum(0, 1, world, i);
+    float sum = compressed_sum(0, hosts, world, i);
+    for (int host = 1; host < hosts; host++) sum += compressed_sum(host, hosts, world, i);
+    return as_bfloat16(sum);
+}
+
+struct compressed_case {
+    const char *backend;
+    int hosts, world;
+    bool is_scattered;
+};
+
+static void compressed_body(const struct dist_env *env, void *argument) {
+    const struct compressed_case *c = argument;
+    struct rank_group g = rank_join(env, 20);
+    struct reducer_range ranges[PARAMETERS];
+    struct reducer_cut cuts[PARAMETERS];
+    size_t total = lay_out(ranges), cut_count;
+    float *gradients = calloc(total, sizeof *gradients);
+    struct reducer_config config = {
+        .first_bucket_mb = 0.01, .bucket_cap_mb = 0.1, .is_scattered = c->is_scattered, .is_compressed = true};
+    struct reducer *reducer;
+    rank_must(reducer_create(&config, ranges, PARAMETERS, gradients, g.comm, &reducer));
+    rank_must(reducer_cuts(ranges, PARAMETERS, &config, c->world, cuts, &cut_count));
+    for (size_t p = 0; p < PARAMETERS; p++)
+        for (size_t i = 0; i < numels[p]; i++)
+            gradients[ranges[p].offset + i] = gradient_of(env->rank, 0, ranges[p].offset + i);
+    reducer_start(reducer);
+    for (size_t p = PARAMETERS; p-- > 0;) reducer_ready(reducer, p);
+    rank_must(reducer_finish(reducer));
+    RANK_CHECK(cut_count > 2);
+    for (size_t p = 0; p < PARAMETERS; p++)
+        for (size_t i = ranges[p].offset, cut = 0; i < ranges[p].offset + numels[p]; i++) {
+            while (i >= cuts[cut].end) cut++;
+            size_t owner = cuts[cut].share ? (i - cuts[cut].begin) / cuts[cut].share : (size_t)c->world;
+            bool is_own = !c->is_scattered || owner == (size_t)env->rank || owner >= (size_t)c->world;
+            if (is_own) RANK_CHECK(gradients[i] == compressed_average(c->hosts, c->world, i));
+        }
+    reducer_destroy(reducer);
+    free(gradients);
+    rank_leave(&g);
+}
+
+static const struct compressed_case compressed_cases[] = {
+    {"shm", 0, 2, false}, {"shm", 0, 3, true},   {"gloo", 0, 2, false}, {"gloo", 0, 3, false},
+    {"gloo", 0, 2, true}, {"auto", 2, 4, false}, {"auto", 2, 4, true}};
+
+START_TEST(compressed_is_rounded_twice) {
+    struct compressed_case c = compressed_cases[_i];
+    char hosts[16];
+    snprintf(hosts, sizeof hosts, "%d", c.hosts);
+    setenv("TEST_BACKEND", c.backend, 1);
+    setenv("TEST_HOSTS", hosts, 1);
+    ranks_run(c.world, compressed_body, &c);
+}
+END_TEST
+
 static void pause_for(double seconds) {
     struct timespec time = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - floor(seconds)) * 1e9)};
     nanosleep(&time, NULL);
@@ -226,4 +303,5 @@ START_TEST(death_in_a_step) {
 END_TEST
 
 LOOP_TESTS("reducer", ONCE(buckets_as_pytorch), LOOP(average_is_serial, 0, 4 * CASES), ONCE(overlap_is_measured),
-           ONCE(hidden_share), LOOP(missing_gradient_is_named, 1, 3), ONCE(death_in_a_step))
+           ONCE(hidden_share), EACH(compressed_is_rounded_twice, compressed_cases),
+           LOOP(missing_gradient_is_named, 1, 3), ONCE(death_in_a_step))

@@ -24,6 +24,8 @@ WRONG = [
     ("batch_size: 32", "batch_size: 32, global_batch_size: 32", "batch_size (per rank) and global_batch_size (of all ranks) exclude each other"),
     ("batch_size: 32", "batch_size: 32, uneven: true, drop_last: true", "uneven (each row once) and drop_last (the tail is left out) exclude"),
     ("scale: standard", "scale: standart", "dataset.scale"),
+    ("train: {epochs: 10}", "determinism: {mode: elastic, shards: 4}\ndist: {gradient_compression: bfloat16}\ntrain: {epochs: 10}",
+     "determinism: elastic does not go with dist.gradient_compression: what is rounded would depend on the number of processes"),
     ("epochs: 10", "epochs: 10, device: gpu", "train.device: expected one of auto, cpu, cuda, got 'gpu'"),
     ("epochs: 10", "epochs: 10, precision: float16", "train.precision: float16 needs a GPU, and this version runs on CPUs: use bfloat16 or float32"),
     ("{type: adam, lr: 0.001}", "{type: adam, betas: [0.9]}", "optimizer: betas must be two numbers, got 1"),

@@ -1,4 +1,6 @@
 """The same rows give the same numbers on any number of ranks, and no evaluation counts a row twice. ctest-labels: dist"""
+import re
+
 import program
 from program import USAGE
 
@@ -62,6 +64,21 @@ train: {epochs: 3}
             self.assertIn("samples/s", err)
             self.assertNotIn("comm hidden", err)
             self.assertNotIn("comm_hidden", self.events("epoch", run)[0])
+
+    def test_compression(self):
+        """Gradients travel as bfloat16: other numbers, about the same; the same ones with the optimizer's state shared."""
+        self.write("test.yaml", self.CONFIG.replace("test: 97", "test: 0.2"))
+        half = "dist.gradient_compression=bfloat16"
+        self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/whole")
+        err = self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/half", half)[1]
+        self.assertIn("gradients averaged by shared memory as bfloat16,", err)
+        self.assert_close(self.losses("runs/half"), self.losses("runs/whole"), 2e-2)
+        self.assertNotEqual(self.losses("runs/half")[1:], self.losses("runs/whole")[1:])
+        self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/zero", half, "dist.zero_stage=1", "dist.first_bucket_mb=0.001")
+        self.assertEqual(self.sha("runs/zero"), self.sha("runs/half"))
+        sent = [float(re.search(r"about ([\d.]+) MiB sent", self.run_program("check", "test.yaml", "--nproc", 2,
+                                                                               "model.layers.0.linear.out=9000", *extra)[0])[1]) for extra in ([], [half])]
+        self.assertAlmostEqual(sent[1], sent[0] / 2, delta=0.011)
 
     def test_accumulation(self):
         """4 micro-batches of 6 are one batch of 24 (mean of equal means)."""
