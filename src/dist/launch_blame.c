@@ -125,6 +125,9 @@ static status result_of_ladder(const struct launched_rank *ranks, int count,
 status launch_result(const struct launched_rank *ranks, int count, const struct launch_circumstances *around) {
     const struct launched_rank *cause = first_failure(ranks, count);
     if (cause && is_stopped_start(ranks, count, cause, around->stop)) cause = NULL;
+    /* a rank hung, and we ended the others before they could notice */
+    if (!cause && around->stop == STOP_NONE && around->news.is_known)
+        return status_new((enum status_code)around->news.code, "%s", around->news.sentence);
     if (!cause) return result_of_ladder(ranks, count, around);
     /* the store knows what happened on other nodes, and which rank hung until we ended it */
     if (launch_is_victim(cause) && around->news.is_known)

@@ -518,6 +518,11 @@ START_TEST(news_explain_victims) {
     ck_assert_int_eq(status_code(s), STATUS_DATA);
     ck_assert_str_eq(status_message(s), "rank 2 (host b): bad data");
     status_free(s);
+    ranks[0] = ended(0, 1, SIGKILL, 0); /* nor had anybody else the time to say something */
+    ranks[0].was_ended_by_us = true;
+    s = launch_result(ranks, 2, &around);
+    ck_assert_str_eq(status_message(s), "rank 2 (host b): bad data");
+    status_free(s);
     ranks[1].was_ended_by_us = false; /* but what was seen here with own eyes counts more */
     s = launch_result(ranks, 2, &around);
     ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101) was killed by SIGKILL");
