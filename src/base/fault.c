@@ -110,9 +110,10 @@ static bool passes_filter(const char *path) {
     if (length >= sizeof link) return false;
     memcpy(link, path, length);
     link[length] = 0;
+    size_t rest = strlen(path + length) + 1;
     ssize_t got = readlink(link, name, sizeof name);
-    if (got < 0 || (size_t)got + strlen(path + length) >= sizeof name) return false;
-    strcpy(name + got, path + length);
+    if (got < 0 || (size_t)got + rest > sizeof name) return false;
+    memcpy(name + got, path + length, rest);
     return strstr(name, current.filter) != NULL;
 }
 

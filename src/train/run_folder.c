@@ -42,7 +42,7 @@ static status try_lock(struct run_folder *f, bool *is_mine) {
 
 static status take_lock(struct run_folder *f, struct log *log) {
     bool is_mine = false, is_said = false;
-    double start = clock_seconds(), now = start;
+    double start = clock_seconds(), now;
     do {
         TRY(try_lock(f, &is_mine));
         if (is_mine) return OK;
