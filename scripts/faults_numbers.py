@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Tries, often, what docs/resume-and-faults.md promises about numbers, memory and rows.
 
-    scripts/faults_numbers.py                         all three, a hundred trials each
+    scripts/faults_numbers.py                         all but guards, a hundred trials each
     scripts/faults_numbers.py flips --trials 10000    a bit of one rank's parameters flips: found, named, never saved
     scripts/faults_numbers.py nonfinite --seed 7 --trials 1
     scripts/faults_numbers.py rows                    each row exactly once: every world, every stop (about ten minutes)
+    scripts/faults_numbers.py guards                  what all guards cost; on a machine that does nothing else
 
 Prints a table; each failure comes with its seed, and `--seed` repeats it. Needs a built program (--binary).
 """
-import argparse, glob, json, os, random, re, shutil, subprocess, sys, tempfile, time
+import argparse, glob, json, os, random, re, shutil, statistics, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DIVERGED, NOT_FINITE = 71, 76
@@ -31,6 +32,20 @@ optimizer: {type: adam, lr: 0.01}
 train: {epochs: 4}
 checkpoint: {save_every: {steps: 3}, keep: 0}
 """
+# A step of about a millisecond on two ranks: small, so that guards show.
+GUARDED = """
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 20000, inputs: 100, classes: 4, seed: 3}}
+sampler: {batch_size: 64, shuffle: true}
+model: {layers: [{linear: {out: 512}}, relu, {linear: {out: 512}}, relu, {linear: {out: 4}}]}
+loss: cross_entropy
+optimizer: {type: adamw, lr: 0.001}
+train: {epochs: 4}
+"""
+# Hashes of the state are due every 100 steps; with one in each step they cost a hundred times as much and can be told from noise.
+GUARDS = {True: ("train.on_nonfinite=skip", "train.check_state_every=1"),
+          False: ("train.on_nonfinite=stop", "train.check_state_every=0", "dist.hang_timeout=0")}
+OFTEN = 100
+WATCHES = ("watch", "store")  # threads that beat and listen: there is no run of several ranks without them
 
 
 class Failed(Exception):
@@ -115,10 +130,54 @@ def rows(place, _):
     check(done.returncode == 0, done.stdout, done.stderr)
 
 
+def watch_share(agent):
+    """Of the processor time of the ranks, what their watching threads have used so far."""
+    seconds = {True: 0, False: 0}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                if int(f.read().rsplit(")", 1)[1].split()[1]) != agent:
+                    continue
+            for task in glob.glob(f"/proc/{pid}/task/*"):
+                with open(f"{task}/comm") as name, open(f"{task}/schedstat") as times:
+                    seconds[name.read().strip() in WATCHES] += int(times.read().split()[0]) * 1e-9
+        except OSError:
+            pass
+    return seconds[True] / (sum(seconds.values()) or 1)
+
+
+def guarded_run(place, has_guards):
+    """(seconds of training, share of the watching threads)"""
+    place.write("test.yaml", GUARDED)
+    shutil.rmtree(place.path("runs"), ignore_errors=True)
+    p = subprocess.Popen([place.binary, "test.yaml", "--quiet", "--nproc", "2", *GUARDS[has_guards]], cwd=place.folder, stdin=subprocess.DEVNULL)
+    share = 0
+    while p.poll() is None:
+        share = watch_share(p.pid) or share
+        time.sleep(0.2)
+    check(p.returncode == 0, "exit code", p.returncode)
+    return place.events("end")[-1]["seconds"], share
+
+
+def guards(place, _):
+    """State hashes every 100 steps, skipping, hangs, beats: at most 3 % of the time of a step"""
+    seconds, shares = {False: [], True: []}, []
+    for turn in range(12):
+        for has_guards in (turn % 2 == 0, turn % 2 == 1):
+            took, share = guarded_run(place, has_guards)
+            seconds[has_guards].append(took)
+            shares.append(share)
+    off, beats = statistics.median(seconds[False]), statistics.median(shares)
+    each = statistics.median(seconds[True]) / off - 1
+    print(f"guards: a state hash in every step {each * 100:+.1f} %, so every {OFTEN} steps {each * 100 / OFTEN:+.2f} %; beats {beats * 100:.2f} % of the "
+          f"processor time; medians of 12 runs of {off:.2f} s each")
+    check(max(each, 0) / OFTEN + beats <= 0.03, "more than 3 %")
+
+
 def main():
-    promises = {"flips": flips, "nonfinite": nonfinite, "rows": rows}
+    promises = {"flips": flips, "nonfinite": nonfinite, "rows": rows, "guards": guards}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="|".join(promises), help="default: all")
+    parser.add_argument("names", nargs="*", metavar="|".join(promises), help="default: all but guards")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1000)
     parser.add_argument("--binary", default=os.path.join(ROOT, "build/release/bin/ddptrain"))
@@ -128,8 +187,8 @@ def main():
         parser.error(f"unknown: {', '.join(unknown)}")
     place, total = Place(os.path.abspath(arguments.binary)), 0
     try:
-        for name in arguments.names or promises:
-            trials = 1 if name == "rows" else arguments.trials
+        for name in arguments.names or ("flips", "nonfinite", "rows"):
+            trials = 1 if name in ("rows", "guards") else arguments.trials
             failed, begin = 0, time.monotonic()
             for seed in range(arguments.seed, arguments.seed + trials):
                 try:

@@ -336,6 +336,7 @@ static int start_thread(struct store_server *s) {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&s->thread, NULL, serve, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!error) pthread_setname_np(s->thread, "store");
     return error;
 }
 

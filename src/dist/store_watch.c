@@ -275,6 +275,7 @@ status watch_start(const struct watch_config *config, struct watch **out) {
         release(w);
         return status_errno(STATUS_IO, error, "cannot start the thread that watches the ranks");
     }
+    pthread_setname_np(w->thread, "watch");
     *out = w;
     return OK;
 }
