@@ -23,8 +23,8 @@ elseif(NOT DDPTRAIN_CUDA STREQUAL "OFF")
   if(cuda_nvcc)
     get_filename_component(cuda_root ${cuda_nvcc} DIRECTORY)
     get_filename_component(cuda_root ${cuda_root} DIRECTORY)
-    find_library(CUDA_RUNTIME_LIBRARY libcudart_static.a HINTS ${cuda_root} PATH_SUFFIXES lib64 lib)
-    find_library(CUDA_CUBLASLT_LIBRARY cublasLt HINTS ${cuda_root} PATH_SUFFIXES lib64 lib)
+    find_library(CUDA_RUNTIME_LIBRARY libcudart_static.a HINTS ${cuda_root} /usr/local/cuda PATH_SUFFIXES lib64 lib)
+    find_library(CUDA_CUBLASLT_LIBRARY cublasLt HINTS ${cuda_root} /usr/local/cuda PATH_SUFFIXES lib64 lib)
   endif()
   set(CUDA_KIND "nvcc not found: CPU only")
   if(cuda_nvcc AND NOT (CUDA_RUNTIME_LIBRARY AND CUDA_CUBLASLT_LIBRARY))
@@ -49,7 +49,7 @@ function(cuda_module)
     add_custom_command(
       OUTPUT ${object}
       COMMAND ${cuda_nvcc} -c ${source} -o ${object} -MD -MF ${object}.d -MT cuda/${name}.o -I ${CMAKE_SOURCE_DIR}/src -std=c++20 -O3
-              --fmad=false -D_GNU_SOURCE --threads 2 -Werror all-warnings -Xcompiler=-fPIC,-Wall,-Wextra,-Werror,-fvisibility=default
+              --fmad=false --extended-lambda -D_GNU_SOURCE --threads 2 -Werror all-warnings -Xcompiler=-fPIC,-Wall,-Wextra,-Werror,-Wno-missing-field-initializers,-fvisibility=default
               -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
       DEPENDS ${source}
       DEPFILE ${object}.d

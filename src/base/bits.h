@@ -5,13 +5,15 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t bits_of_float(float value) {
+#include "base/host_device.h"
+
+HOST_DEVICE static inline uint32_t bits_of_float(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
-static inline float bits_to_float(uint32_t bits) {
+HOST_DEVICE static inline float bits_to_float(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;

@@ -5,8 +5,10 @@
 
 #include <stdint.h>
 
+#include "base/host_device.h"
+
 /* counter (4) becomes four random words. */
-static inline void philox(uint32_t counter[4], uint32_t key0, uint32_t key1) {
+HOST_DEVICE static inline void philox(uint32_t counter[4], uint32_t key0, uint32_t key1) {
     for (int round = 0; round < 10; round++) {
         uint64_t a = 0xd2511f53ull * counter[0], b = 0xcd9e8d57ull * counter[2];
         uint32_t c0 = (uint32_t)(b >> 32) ^ counter[1] ^ key0, c2 = (uint32_t)(a >> 32) ^ counter[3] ^ key1;

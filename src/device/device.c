@@ -61,12 +61,16 @@ const struct device_ops *device_ops(const struct device *device) { return device
 
 const char *device_describe(const struct device *device) { return device->description; }
 
+status device_status(const struct device *device) { return device->state ? device->state(device) : OK; }
+
 status device_alloc(struct device *device, size_t bytes, const char *what, void **out) {
-    (void)device;
-    return buffer_new(bytes, what, out);
+    return device->alloc ? device->alloc(device, bytes, what, out) : buffer_new(bytes, what, out);
 }
 
 void device_free(struct device *device, void *memory) {
-    (void)device;
-    buffer_free(memory);
+    if (!memory) return;
+    if (device->release)
+        device->release(device, memory);
+    else
+        buffer_free(memory);
 }

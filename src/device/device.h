@@ -1,5 +1,7 @@
 /* device: where tensors live and operators run. The model, the losses and the optimizers know only this table; the CPU
- * fills it in src/device/cpu. Tensors are float32, row-major and contiguous; a batch is the first dimension.
+ * fills it in src/device/cpu, a GPU in src/device/cuda, with NULL for what it has not (whole groups, or operators of
+ * struct image_ops). The host may read and write a device's memory between operators. Tensors are float32, row-major
+ * and contiguous; a batch is the first dimension.
  *
  * Numbers: element-wise operators follow PyTorch's CPU kernels to the bit (every fused multiply-add is written as
  * fmaf); sums of a matrix product run over k in order for each element, so a result does not depend on the blocking or
@@ -107,6 +109,10 @@ status device_set_precision(struct device *device, enum precision precision);
 const struct device_ops *device_ops(const struct device *device);
 /* "cpu (avx512)": for the log */
 const char *device_describe(const struct device *device);
+
+/* Operators return nothing: what went wrong in one since the device was made, NULL when all is well. After a failure no
+ * operator does anything any more, so results before the question count only when the answer is NULL. */
+status device_status(const struct device *device);
 
 /* Zeroed memory on the device, 64-byte aligned; [what] for the message when there is not enough. */
 status device_alloc(struct device *device, size_t bytes, const char *what, void **out);

@@ -9,6 +9,10 @@ struct device {
     const char *description;
     void (*at_end)(struct device *); /* called by device_destroy; NULL: nothing to do */
     status (*set_precision)(struct device *, enum precision);
+    /* device_alloc, device_free, device_status; NULL: memory of the host, and operators that cannot fail. */
+    status (*alloc)(struct device *, size_t bytes, const char *what, void **out);
+    void (*release)(struct device *, void *memory); /* not NULL */
+    status (*state)(const struct device *);
 };
 
 /* src/device/cpu. [set]: NULL picks the best instruction set of this machine; "baseline", "avx2", "avx512" for tests.

@@ -88,6 +88,8 @@ struct layer_type {
     bool can_add_to_dx;
     /* Its input may be token ids; others are refused them. */
     bool takes_tokens;
+    /* Whether a device has the operators that it calls. NULL: every device has. */
+    bool (*runs_on)(const struct device_ops *ops);
     /* Sets layer->out from layer->in, declares parameters and buffers, sets saved_size. Errors say what does not fit;
      * the caller adds the place. */
     status (*plan)(struct layer *layer, struct planning *planning);

@@ -113,7 +113,18 @@ static float *address(const struct model *model, const struct piece *piece) {
     return piece->size ? model->block + model->batch * piece->offset : NULL;
 }
 
+status model_check_device(const struct model *model, const struct device *device) {
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct layer *l = &model->layers[i];
+        if (l->type->runs_on && !l->type->runs_on(device_ops(device)))
+            return status_new(STATUS_USAGE, "%s:%d:%d: %s: is not on %s yet: use train.device: cpu", l->place.file,
+                              l->place.line, l->place.column, l->path, device_describe(device));
+    }
+    return OK;
+}
+
 status model_alloc(struct model *model, struct device *device, size_t batch) {
+    TRY(model_check_device(model, device));
     model->device = device;
     model->batch = batch;
     TRY(params_alloc(&model->params, device, true));

@@ -95,7 +95,10 @@ status model_check_apart(const struct model *model, const char *why);
 /* Bytes that model_alloc will take for [batch] rows: parameters and gradients; activations. */
 void model_memory(const struct model *model, size_t batch, size_t *parameters, size_t *activations);
 
-/* Allocates for up to [batch] rows. */
+/* STATUS_USAGE naming the first layer that the device has no operators for. */
+status model_check_device(const struct model *model, const struct device *device);
+
+/* Allocates for up to [batch] rows, after model_check_device. */
 status model_alloc(struct model *model, struct device *device, size_t batch);
 
 /* Makes ready for passes of exactly [batch] rows (0: none), forward and, [is_training], back; those then allocate

@@ -137,6 +137,7 @@ status generate_text(const struct config *config, const struct generate_options 
     if (!s) s = open_model(&g, config, checkpoint, average);
     if (!s) s = take_prompt(&g);
     if (!s) write_text(&g, sink, context);
+    if (!s) s = device_status(g.device);
     checkpoint_close(checkpoint);
     buffer_free(g.tokens);
     buffer_free(g.probabilities);

@@ -150,7 +150,7 @@ static status forward(struct inference *inf, size_t at, size_t rows, int64_t *po
     TRY(dataset_read(inf->dataset, inf->part, positions, rows, inf->inputs, inf->targets));
     struct pass pass = {.device = inf->device, .rows = rows};
     *output = model_forward(inf->model, &pass, inf->inputs);
-    return OK;
+    return device_status(inf->device);
 }
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }

@@ -339,6 +339,7 @@ static status train_step(struct trainer *t, bool *must_stop) {
     agreement_fault(&t->flip, t->state, comm_rank(t->comm));
     guard_keep_buffers(t->guard, &t->model->buffers);
     TRY(t->elastic ? forward_backward_shards(t, &update) : forward_backward(t, &update));
+    TRY(device_status(t->device));
     TRY(measure_gradients(t, &update));
     TRY(share_sums(t, &update));
     *must_stop = update.stops > 0;
@@ -349,6 +350,7 @@ static status train_step(struct trainer *t, bool *must_stop) {
     optimizer_step(t->optimizer, &t->model->params, t->state->counters.step + 1, scheduled_lr, t, momentum, t->clip);
     TRY(zero_share_values(t->zero, &t->model->params, t->comm));
     ema_update(t->ema, &t->model->params, t->state->counters.step + 1);
+    TRY(device_status(t->device));
     update.seconds = clock_seconds() - start;
     count_step(t, &update);
     pulse_step(t->pulse, t->state->counters.step, update.seconds);
@@ -388,6 +390,7 @@ static status evaluate(struct trainer *t, struct evaluation_result *result) {
         evaluation_add(t->evaluation, model_forward(t->model, &pass, batch.inputs), batch.targets, batch.rows);
     }
     ema_swap(t->ema, &t->model->params);
+    if (!s) s = device_status(t->device);
     return s ? s : evaluation_finish(t->evaluation, result);
 }
 

@@ -116,7 +116,8 @@ status cpu_device_create(const char *set, struct device **out) {
         device->ops.convolution = &cpu_convolution_ops;
         device->ops.norm_layers = device->kernels->norm_layers;
         device->ops.sequence = device->kernels->sequence;
-        device->base = (struct device){&device->ops, sets[i].description, at_end, set_precision};
+        device->base = (struct device){
+            .ops = &device->ops, .description = sets[i].description, .at_end = at_end, .set_precision = set_precision};
         device->product = device->kernels->product;
         *out = &device->base;
         return OK;

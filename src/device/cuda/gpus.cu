@@ -1,9 +1,7 @@
 /* What the program finds in ddptrain_cuda.so: which GPUs there are, and a device on one of them. */
-#include <cublasLt.h>
-#include <cuda_runtime.h>
+#include "device/cuda/gpu.cuh"
 
 extern "C" {
-#include "device/internal.h"
 extern const struct gpu_module ddptrain_cuda_gpus;
 }
 
@@ -32,13 +30,6 @@ status count(int *gpus) {
                       cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
-status create(int gpu, struct device **out) {
-    (void)gpu;
-    *out = nullptr;
-    return status_new(STATUS_USAGE, "train.device: cuda has no operators yet (cuBLASLt %zu is there): use device: cpu",
-                      cublasLtGetVersion());
-}
-
 } // namespace
 
-const struct gpu_module ddptrain_cuda_gpus = {count, create};
+const struct gpu_module ddptrain_cuda_gpus = {count, gpu_device_create};

@@ -141,6 +141,8 @@ static bool sums_over_ranks(const struct layer *layer) { return config_of(layer)
 /* The variance of one value is 0, whatever it is; PyTorch: "Expected more than 1 value per channel when training". */
 static size_t least_rows(const struct layer *layer) { return layer->in_size > (size_t)layer->in.size[0] ? 1 : 2; }
 
+static bool runs_on(const struct device_ops *ops) { return ops->image->batch_norm_forward != NULL; }
+
 const struct layer_type layer_batch_norm = {
     .variant = {"batch_norm", &schema,
                 "Normalises each channel over the batch of one process (torch.nn.BatchNorm1d, BatchNorm2d), or of all "
@@ -148,6 +150,7 @@ const struct layer_type layer_batch_norm = {
     .order = ORDER_CHANNELS_LAST,
     .relu = RELU_INSIDE,
     .ignores = IGNORES_Y,
+    .runs_on = runs_on,
     .plan = plan,
     .alloc = alloc,
     .release = release,

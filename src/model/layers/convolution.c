@@ -155,11 +155,14 @@ static size_t multiply_adds(const struct layer *layer) {
     return c.out.height * c.out.width * c.out.channels * fan_in(&c);
 }
 
+static bool runs_on(const struct device_ops *ops) { return ops->convolution != NULL; }
+
 const struct layer_type layer_conv2d = {
     .variant = {"conv2d", &conv2d_schema, "Convolution over (channels, height, width) (torch.nn.Conv2d)."},
     .order = ORDER_CHANNELS_LAST,
     .relu = RELU_AFTER,
     .ignores = IGNORES_Y,
+    .runs_on = runs_on,
     .plan = plan,
     .alloc = alloc,
     .release = release,
@@ -174,6 +177,7 @@ const struct layer_type layer_conv1d = {
     .order = ORDER_CHANNELS_LAST,
     .relu = RELU_AFTER,
     .ignores = IGNORES_Y,
+    .runs_on = runs_on,
     .plan = plan,
     .alloc = alloc,
     .release = release,

@@ -93,10 +93,13 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
                                      affine ? params_gradient(pass->params, p + 1) : NULL, pass->rows);
 }
 
+static bool runs_on(const struct device_ops *ops) { return ops->image->group_norm_forward != NULL; }
+
 const struct layer_type layer_group_norm = {
     .variant = {"group_norm", &schema, "Normalises groups of channels of each row (torch.nn.GroupNorm)."},
     .order = ORDER_CHANNELS_LAST,
     .ignores = IGNORES_Y,
+    .runs_on = runs_on,
     .plan = plan,
     .init = init,
     .forward = forward,

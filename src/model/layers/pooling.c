@@ -149,11 +149,15 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
         ops->avg_pool_backward(pass->device, &p, dy, dx, pass->rows);
 }
 
+static bool max_runs_on(const struct device_ops *ops) { return ops->image->max_pool_forward != NULL; }
+static bool avg_runs_on(const struct device_ops *ops) { return ops->image->avg_pool_forward != NULL; }
+
 const struct layer_type layer_max_pool2d = {
     .variant = {"max_pool2d", &max_schema, "Maximum of each window (torch.nn.MaxPool2d)."},
     .order = ORDER_CHANNELS_LAST,
     .relu = RELU_BEFORE,
     .ignores = IGNORES_X,
+    .runs_on = max_runs_on,
     .plan = plan,
     .forward = forward,
     .backward = backward,
@@ -162,6 +166,7 @@ const struct layer_type layer_avg_pool2d = {
     .variant = {"avg_pool2d", &avg_schema, "Average of each window (torch.nn.AvgPool2d)."},
     .order = ORDER_CHANNELS_LAST,
     .ignores = IGNORES_X_AND_Y,
+    .runs_on = avg_runs_on,
     .plan = plan,
     .forward = forward,
     .backward = backward,
@@ -171,6 +176,7 @@ const struct layer_type layer_adaptive_avg_pool2d = {
                 "Averages that make an output of the given size (torch.nn.AdaptiveAvgPool2d); 1: one per channel."},
     .order = ORDER_CHANNELS_LAST,
     .ignores = IGNORES_X_AND_Y,
+    .runs_on = avg_runs_on,
     .plan = plan,
     .forward = forward,
     .backward = backward,

@@ -9,13 +9,13 @@
 #include "base/bits.h"
 
 /* |x| with the sign of [sign] */
-static inline float math_with_sign(float x, float sign) {
+HOST_DEVICE static inline float math_with_sign(float x, float sign) {
     return bits_to_float((bits_of_float(x) & 0x7fffffffu) | (bits_of_float(sign) & 0x80000000u));
 }
 
 /* e^x = 2^n e^r with |r| <= ln(2) / 2. n comes from the bits of x / ln(2) + 1.5 * 2^23; 2^n is applied in two halves,
  * so that the smallest and the largest results are right. */
-static inline float math_exp(float x) {
+HOST_DEVICE static inline float math_exp(float x) {
     x = x < -110 ? -110 : x > 89 ? 89 : x;
     float shifted = fmaf(x, 1.44269504f, 0x1.8p23f), n = shifted - 0x1.8p23f;
     float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x));
@@ -31,7 +31,7 @@ static inline float math_exp(float x) {
 }
 
 /* Cephes' tanhf: a polynomial below 0.625, 1 - 2 / (e^2x + 1) above */
-static inline float math_tanh(float x) {
+HOST_DEVICE static inline float math_tanh(float x) {
     float z = x * x, size = fabsf(x), p = -5.70498872745e-3f;
     p = fmaf(p, z, 2.06390887954e-2f);
     p = fmaf(p, z, -5.37397155531e-2f);
@@ -42,7 +42,7 @@ static inline float math_tanh(float x) {
 }
 
 /* A polynomial below 0.93; above, 1 - e^-q(|x|) with a polynomial q (both minimax fits) */
-static inline float math_erf(float x) {
+HOST_DEVICE static inline float math_erf(float x) {
     float t = fabsf(x), s = x * x;
     float r = fmaf(-1.72853470e-5f, t, 3.83197126e-4f), u = fmaf(-3.88396438e-3f, t, 2.42546219e-2f);
     r = fmaf(r, s, u);

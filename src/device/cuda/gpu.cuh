@@ -1,0 +1,167 @@
+/* A GPU device, and how an operator is written: as a `call`, which makes sure that its operands are where the GPU sees
+ * them, runs lambdas over elements or rows, and waits for the end.
+ *
+ * First step: memory is managed (host and GPU see the same addresses) and each operator waits until it is done, so that
+ * initialisation, checkpoints, the reducer and logging work as on the CPU. What replaces it: memory of the GPU alone,
+ * events between the streams, and the whole step as a graph.
+ *
+ * Every sum is taken in an order that follows from the sizes alone; there are no atomics. */
+#ifndef DEVICE_CUDA_GPU_CUH
+#define DEVICE_CUDA_GPU_CUH
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+extern "C" {
+#include "base/philox.h"
+#include "device/cpu/sets/math.h"
+#include "device/internal.h"
+}
+
+#define GPU_OPERANDS 12
+#define GPU_PLANS 64
+#define GPU_THREADS 256           /* of a block; a power of two */
+#define GPU_PARTS 256             /* most blocks of a sum */
+#define GPU_WORKSPACE (32u << 20) /* bytes for cuBLASLt */
+
+/* A product's algorithm, by what it depends on. */
+struct gpu_plan {
+    size_t key[12];
+    cublasLtMatmulAlgo_t algorithm;
+};
+
+struct gpu_device {
+    struct device base;
+    int gpu;
+    char description[320];
+    char failure[512]; /* what went wrong first; "": nothing */
+    cudaStream_t stream;
+    cublasLtHandle_t blas;
+    void *workspace; /* (GPU_WORKSPACE), on the GPU */
+    struct gpu_plan plans[GPU_PLANS];
+    size_t plan_count;          /* made so far; the newest replace the oldest */
+    void *memory[GPU_OPERANDS]; /* on the GPU, for operands that lie in memory of the host, and for partial results */
+    size_t bytes[GPU_OPERANDS];
+};
+
+status gpu_device_create(int gpu, struct device **out);
+
+/* Remembers the first failure of the device. */
+void gpu_fail(struct gpu_device *device, const char *operation, const char *what);
+
+extern const struct optimizer_ops gpu_optimizers;
+extern const struct loss_ops gpu_losses;
+extern const struct norm_ops gpu_norms;
+extern const struct image_ops gpu_images;
+extern const struct sequence_ops gpu_sequences;
+void gpu_linear_forward(struct device *, const float *x, const float *w, const float *bias, bool has_relu, float *y,
+                        size_t rows, size_t in, size_t out);
+void gpu_linear_backward_input(struct device *, const float *dy, const float *w, float *dx, size_t rows, size_t in,
+                               size_t out);
+void gpu_linear_backward_weight(struct device *, const float *dy, const float *x, float *dw, float *dbias, size_t rows,
+                                size_t in, size_t out);
+extern const struct device_ops gpu_elementwise; /* add to copy of struct device_ops; the rest is 0 */
+
+/* One thread per element. */
+template <typename F> __global__ void gpu_each(size_t count, F f) {
+    size_t step = (size_t)gridDim.x * blockDim.x;
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) f(i);
+}
+
+/* One block per row. */
+template <typename F> __global__ void gpu_rows(F f) { f((size_t)blockIdx.x); }
+
+/* The block's values by [op], pair by pair in a fixed tree; all threads get the result. */
+template <typename T, typename Op> __device__ T gpu_reduce(T value, Op op) {
+    __shared__ T values[GPU_THREADS];
+    unsigned own = threadIdx.x;
+    values[own] = value;
+    __syncthreads();
+    for (unsigned half = GPU_THREADS / 2; half > 0; half /= 2) {
+        if (own < half) values[own] = op(values[own], values[own + half]);
+        __syncthreads();
+    }
+    T result = values[0];
+    __syncthreads();
+    return result;
+}
+
+struct gpu_add {
+    template <typename T> __device__ T operator()(T a, T b) const { return a + b; }
+};
+struct gpu_max {
+    __device__ float operator()(float a, float b) const { return a > b ? a : b; }
+};
+struct gpu_min {
+    __device__ size_t operator()(size_t a, size_t b) const { return a < b ? a : b; }
+};
+
+template <typename F> __global__ void gpu_sums(size_t count, F f, double *parts) {
+    double sum = 0;
+    size_t step = (size_t)gridDim.x * blockDim.x;
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) sum += (double)f(i);
+    sum = gpu_reduce(sum, gpu_add());
+    if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+/* An operator while it runs. After a failure nothing runs any more: device_status tells. */
+class call {
+  public:
+    call(struct device *device, const char *operation);
+    ~call(); /* waits, and brings results to the host that belong there */
+    call(const call &) = delete;
+    call &operator=(const call &) = delete;
+
+    /* The operand's address on the GPU, NULL for NULL: [count] elements that are read, written, or both. */
+    template <typename T> const T *in(const T *p, size_t count) {
+        return (const T *)operand(p, count * sizeof(T), true, false);
+    }
+    template <typename T> T *out(T *p, size_t count) { return (T *)operand(p, count * sizeof(T), false, true); }
+    template <typename T> T *inout(T *p, size_t count) { return (T *)operand(p, count * sizeof(T), true, true); }
+    /* Memory of the GPU until the call ends. */
+    template <typename T> T *scratch(size_t count) { return (T *)take(count * sizeof(T)); }
+
+    bool is_ok() const { return gpu->failure[0] == 0; }
+    void check(cudaError_t error);
+
+    template <typename F> void each(size_t count, F f) {
+        if (count == 0 || !is_ok()) return;
+        size_t blocks = (count + GPU_THREADS - 1) / GPU_THREADS, most = (size_t)1 << 30;
+        gpu_each<<<(unsigned)(blocks < most ? blocks : most), GPU_THREADS, 0, gpu->stream>>>(count, f);
+        check(cudaGetLastError());
+    }
+
+    template <typename F> void rows(size_t count, F f) { /* below 2^31 */
+        if (count == 0 || !is_ok()) return;
+        gpu_rows<<<(unsigned)count, GPU_THREADS, 0, gpu->stream>>>(f);
+        check(cudaGetLastError());
+    }
+
+    /* Waits for the sum of f(i) over [0, count). */
+    template <typename F> double sum(size_t count, F f) {
+        double parts[GPU_PARTS], total = 0;
+        size_t blocks = (count + GPU_THREADS - 1) / GPU_THREADS;
+        double *on_gpu = scratch<double>(GPU_PARTS);
+        if (count == 0 || !is_ok()) return 0;
+        if (blocks > GPU_PARTS) blocks = GPU_PARTS;
+        gpu_sums<<<(unsigned)blocks, GPU_THREADS, 0, gpu->stream>>>(count, f, on_gpu);
+        check(cudaGetLastError());
+        to_host(parts, on_gpu, blocks * sizeof *parts);
+        for (size_t i = 0; i < blocks && is_ok(); i++) total += parts[i];
+        return total;
+    }
+
+    struct gpu_device *gpu;
+
+  private:
+    const void *operand(const void *p, size_t bytes, bool is_read, bool is_written);
+    void *take(size_t bytes);
+    void to_host(void *to, const void *from, size_t bytes);
+
+    const char *operation;
+    int used;                 /* of gpu->memory */
+    void *home[GPU_OPERANDS]; /* where memory[i] goes at the end; NULL: nowhere */
+    size_t home_bytes[GPU_OPERANDS];
+};
+
+#endif

@@ -1,0 +1,272 @@
+/* Every operator of the GPU against the CPU's. Element-wise rules must agree to a few roundings; products and sums,
+ * which are added in another order, within the tolerance beside them. Skipped where there is no GPU. ctest-labels: gpu
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check_main.h"
+#include "device_work.h"
+
+#define ROWS 37
+#define IN 70
+#define OUT 45
+#define TOKENS 300 /* more than a block of the GPU has threads */
+#define N (ROWS * IN)
+#define MOST (1 << 20)
+
+/* Results of a case, in order. */
+struct results {
+    float *values; /* (MOST) */
+    size_t count;
+};
+
+static float *next(struct results *r, size_t count) {
+    float *values = r->values + r->count;
+    r->count += count;
+    ck_assert_uint_le(r->count, MOST);
+    return values;
+}
+
+/* A result that starts with given values, since the operator adds to it. */
+static float *next_from(struct results *r, size_t count, uint64_t seed) {
+    float *values = next(r, count), *start = random_values(count, seed);
+    memcpy(values, start, count * sizeof *values);
+    free(start);
+    return values;
+}
+
+static void products(struct device *d, struct results *r) {
+    const struct device_ops *ops = device_ops(d);
+    float *x = random_values(N, 1), *w = random_values(OUT * IN, 2), *bias = random_values(OUT + 1, 3);
+    float *dy = random_values(ROWS * OUT, 4);
+    ops->linear_forward(d, x, w, bias, false, next(r, ROWS * OUT), ROWS, IN, OUT);
+    ops->linear_forward(d, x, w, bias + 1, true, next(r, ROWS * OUT), ROWS, IN, OUT);
+    ops->linear_forward(d, x, w, NULL, true, next(r, ROWS * OUT), ROWS, IN, OUT);
+    ops->linear_forward(d, x, w, NULL, false, next(r, OUT), 1, IN, OUT);
+    ops->linear_backward_input(d, dy, w, next(r, N), ROWS, IN, OUT);
+    float *dw = next_from(r, OUT * IN, 5), *dbias = next_from(r, OUT, 6);
+    ops->linear_backward_weight(d, dy, x, dw, dbias, ROWS, IN, OUT);
+    ops->linear_backward_weight(d, dy, x, dw, NULL, ROWS, IN, OUT);
+    free(x), free(w), free(bias), free(dy);
+}
+
+static void elements(struct device *d, struct results *r) {
+    const struct device_ops *ops = device_ops(d);
+    float *x = random_values(N, 1), *y = random_values(N, 2), *dy = random_values(N, 3);
+    for (int f = ACTIVATION_RELU; f <= ACTIVATION_SILU; f++) {
+        float *to = next(r, N);
+        ops->activation_forward(d, (enum activation)f, x, to, N);
+        ops->activation_backward(d, (enum activation)f, x, to, dy, next(r, N), N);
+    }
+    ops->add(d, x, y, next(r, N), N);
+    ops->copy(d, x, next(r, N), N);
+    ops->leaky_relu_forward(d, 0.1f, x, next(r, N), N);
+    ops->leaky_relu_backward(d, 0.1f, x, dy, next(r, N), N);
+    ops->image->add_relu(d, x, y, next(r, N), N);
+    ops->image->relu_backward(d, y, dy, next(r, N), N);
+    ops->image->transpose(d, x, next(r, N), ROWS, 7, 10);
+    struct draw_key key = {.seed = 42, .stream = 3, .step = 17, .first_row = 5, .row_stride = 2};
+    ops->dropout(d, &key, 0.3f, x, next(r, N), ROWS, IN);
+    ops->dropout(d, &key, 1, x, next(r, 59 * 3), 3, 59);
+    ops->sequence->add_row(d, x, y, next(r, N), ROWS, IN);
+    free(x), free(y), free(dy);
+}
+
+static void rules(struct device *d, struct results *r) {
+    const struct optimizer_ops *ops = device_ops(d)->optimizers;
+    float *g = random_values(N, 8), *state[12], *values[9];
+    for (int i = 0; i < 9; i++) values[i] = next_from(r, N, 20 + (uint64_t)i);
+    for (int i = 0; i < 12; i++) state[i] = memset(next(r, N), 0, N * sizeof(float));
+    struct sgd_step sgd = {.minus_lr = -0.1f,
+                           .momentum = 0.9f,
+                           .one_minus_dampening = 1,
+                           .weight_decay = 5e-4f,
+                           .has_momentum = true,
+                           .has_weight_decay = true,
+                           .is_nesterov = true};
+    struct sgd_step plain = {.minus_lr = -0.1f};
+    struct adam_step adam = {.beta1 = 0.9f,
+                             .one_minus_beta1 = 0.1f,
+                             .beta2 = 0.99f,
+                             .one_minus_beta2 = 0.01f,
+                             .eps = 1e-8f,
+                             .minus_step_size = -0.01f,
+                             .sqrt_correction2 = 0.1f,
+                             .decay_factor = 0.99f,
+                             .uses_lerp = true};
+    struct adam_step other = adam;
+    other.uses_lerp = false, other.has_weight_decay = true, other.weight_decay = 0.1f;
+    struct adagrad_step adagrad = {.minus_lr = -0.1f, .eps = 1e-10f, .weight_decay = 0.1f, .has_weight_decay = true};
+    struct rmsprop_step rmsprop = {
+        .minus_lr = -0.1f, .alpha = 0.9f, .one_minus_alpha = 0.1f, .eps = 1e-8f, .momentum = 0.9f};
+    struct lion_step lion = {.minus_lr = -0.1f,
+                             .beta1 = 0.9f,
+                             .one_minus_beta1 = 0.1f,
+                             .beta2 = 0.99f,
+                             .one_minus_beta2 = 0.01f,
+                             .decay_factor = 0.99f};
+    for (int t = 0; t < 3; t++) {
+        sgd.is_first = t == 0;
+        ops->sgd(d, &sgd, 0.7f, values[0], g, state[0], N);
+        ops->sgd(d, &plain, 1, values[1], g, NULL, N);
+        ops->adam(d, &adam, 0.7f, values[2], g, state[1], state[2], NULL, N);
+        ops->adam(d, &other, 0.7f, values[3], g, state[3], state[4], state[5], N);
+        ops->adagrad(d, &adagrad, 0.7f, values[4], g, state[6], N);
+        ops->rmsprop(d, &rmsprop, 0.7f, values[5], g, state[7], state[8], state[9], N);
+        ops->rmsprop(d, &rmsprop, 0.7f, values[6], g, state[10], NULL, NULL, N);
+        ops->lion(d, &lion, 0.7f, values[7], g, state[11], N);
+        ops->average(d, 0.01f, g, values[8], N);
+    }
+    ops->clamp(d, 0.5f, values[8], N);
+    free(g);
+}
+
+static void put_sums(struct results *r, const struct loss_sums *s) {
+    float *to = next(r, 4);
+    to[0] = (float)s->loss, to[1] = (float)s->count, to[2] = (float)s->correct, to[3] = (float)s->scored;
+}
+
+static void losses(struct device *d, struct results *r) {
+    const struct loss_ops *ops = device_ops(d)->losses;
+    float *x = random_values(TOKENS * OUT, 1), *t = random_values(TOKENS * OUT, 2);
+    double weight[OUT], pos_weight[3] = {0.5, 1, 3};
+    int64_t targets[TOKENS];
+    for (int c = 0; c < OUT; c++) weight[c] = 0.25 + c % 4;
+    for (int i = 0; i < TOKENS; i++) targets[i] = i % 7 == 3 ? -100 : i * 31 % OUT;
+    for (int i = 0; i < 4; i++) {
+        struct cross_entropy_options o = {
+            .label_smoothing = i & 1 ? 0.1f : 0, .weight = i & 2 ? weight : NULL, .ignored = -100};
+        struct loss_sums sums = {0};
+        ops->cross_entropy(d, &o, x, targets, TOKENS, OUT, 0.5f, next(r, TOKENS * OUT), &sums);
+        ops->cross_entropy(d, &o, x, targets, TOKENS, OUT, 1, NULL, &sums);
+        put_sums(r, &sums);
+    }
+    for (int loss = LOSS_MSE; loss <= LOSS_KL_DIV_LOG; loss++) {
+        struct elementwise_options o = {
+            .loss = (enum elementwise_loss)loss, .beta = 0.5f, .pos_weight = pos_weight, .pos_weights = 3};
+        struct loss_sums sums = {0};
+        for (int i = 0; loss == LOSS_KL_DIV && i < TOKENS * OUT; i++) t[i] = i % 5 ? fabsf(t[i]) : 0;
+        ops->elementwise(d, &o, x, t, TOKENS * OUT, 0.1f, next(r, TOKENS * OUT), &sums);
+        put_sums(r, &sums);
+    }
+    free(x), free(t);
+}
+
+static void norms(struct device *d, struct results *r) {
+    const struct norm_ops *ops = device_ops(d)->norm_layers;
+    float *x = random_values(N, 1), *w = random_values(IN, 2), *b = random_values(IN, 3), *dy = random_values(N, 4);
+    for (int i = 0; i < 4; i++) {
+        const float *weight = i & 1 ? w : NULL, *bias = i & 1 ? b : NULL;
+        bool adds = i & 2;
+        float *statistics = next(r, 2 * ROWS), *dw = next_from(r, IN, 5), *db = next_from(r, IN, 6);
+        ops->layer_norm_forward(d, x, weight, bias, 1e-5f, next(r, N), statistics, ROWS, IN);
+        ops->layer_norm_backward(d, x, weight, statistics, dy, next_from(r, N, 7), adds, weight ? dw : NULL,
+                                 bias ? db : NULL, ROWS, IN);
+        ops->layer_norm_backward(d, x, weight, statistics, dy, NULL, false, dw, NULL, ROWS, IN);
+        ops->rms_norm_forward(d, x, weight, 1e-5f, next(r, N), statistics, ROWS, IN);
+        ops->rms_norm_backward(d, x, weight, statistics, dy, next_from(r, N, 8), adds, dw, ROWS, IN);
+    }
+    free(x), free(w), free(b), free(dy);
+}
+
+static void sequences(struct device *d, struct results *r) {
+    const struct sequence_ops *ops = device_ops(d)->sequence;
+    int32_t tokens[TOKENS];
+    for (int i = 0; i < TOKENS; i++) tokens[i] = i * 17 % ROWS;
+    float *table = random_values(N, 1), *dy = random_values(TOKENS * IN, 2), *x = random_values(TOKENS * IN, 3);
+    ops->embedding_forward(d, tokens, table, next(r, TOKENS * IN), TOKENS, IN);
+    ops->embedding_backward(d, tokens, dy, next_from(r, N, 4), TOKENS, IN);
+    ops->sum_rows(d, x, next_from(r, IN, 5), TOKENS, IN);
+    float *y = next(r, TOKENS * IN);
+    ops->softmax_forward(d, x, y, IN, TOKENS);
+    ops->softmax_backward(d, y, dy, next(r, TOKENS * IN), IN, TOKENS);
+    free(table), free(dy), free(x);
+}
+
+static void attention(struct device *d, struct results *r) {
+    const struct sequence_ops *ops = device_ops(d)->sequence;
+    for (int causal = 0; causal < 2; causal++) {
+        struct attention_shape s = {.rows = 2, .tokens = TOKENS, .heads = 3, .head_size = 16, .is_causal = causal};
+        size_t values = s.rows * s.tokens * s.heads * s.head_size;
+        float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), *y = next(r, values);
+        float *log_sums = next(r, s.rows * s.heads * s.tokens);
+        ops->attention_forward(d, &s, qkv, y, log_sums);
+        ops->attention_backward(d, &s, qkv, y, log_sums, dy, next(r, 3 * values));
+        free(qkv), free(dy);
+    }
+}
+
+static void whole_buffers(struct device *d, struct results *r) {
+    const struct device_ops *ops = device_ops(d);
+    float *x = random_values(MOST / 2, 1), bad[] = {INFINITY, -INFINITY, NAN}, *memory;
+    *next(r, 1) = ops->norm(d, x, MOST / 2);
+    *next(r, 1) = ops->is_finite(d, x, MOST / 2);
+    for (size_t i = 0; i < 3; i++) {
+        float keep = x[i * 100003];
+        x[i * 100003] = bad[i];
+        *next(r, 1) = ops->is_finite(d, x, MOST / 2);
+        x[i * 100003] = keep;
+    }
+    /* the device's own memory, which the host writes and reads, too */
+    ck_assert(!device_alloc(d, N * sizeof *memory, "a test", (void **)&memory));
+    for (size_t i = 0; i < N; i++) ck_assert(memory[i] == 0);
+    memcpy(memory, x, N * sizeof *memory);
+    ops->add(d, memory, x, memory, N);
+    memcpy(next(r, N), memory, N * sizeof *memory);
+    device_free(d, memory);
+    free(x);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(struct device *, struct results *);
+    double tolerance; /* of |a - b| in units of 1 + |a| */
+} cases[] = {
+    {"products", products, 1e-5},   {"elements", elements, 1e-6},
+    {"rules", rules, 1e-6},         {"losses", losses, 1e-5},
+    {"norms", norms, 1e-5},         {"sequences", sequences, 1e-5},
+    {"attention", attention, 2e-5}, {"whole buffers", whole_buffers, 1e-6},
+};
+
+static void run_on(const char *name, size_t i, struct results *r) {
+    struct device *device;
+    status s = device_create(name, &device);
+    ck_assert_msg(!s, "%s", status_message(s));
+    *r = (struct results){.values = calloc(MOST, sizeof(float))};
+    cases[i].run(device, r);
+    s = device_status(device);
+    ck_assert_msg(!s, "%s", status_message(s));
+    device_destroy(device);
+}
+
+START_TEST(agrees_with_the_cpu) {
+    struct results cpu, gpu, again;
+    run_on("cpu", (size_t)_i, &cpu);
+    run_on("cuda", (size_t)_i, &gpu);
+    run_on("cuda", (size_t)_i, &again);
+    ck_assert_uint_eq(cpu.count, gpu.count);
+    ck_assert_uint_gt(cpu.count, 0);
+    ck_assert_msg(memcmp(gpu.values, again.values, gpu.count * sizeof(float)) == 0, "%s: two runs differ",
+                  cases[_i].name);
+    for (size_t k = 0; k < cpu.count; k++) {
+        double a = (double)cpu.values[k], b = (double)gpu.values[k];
+        ck_assert_msg((isnan(a) && isnan(b)) || fabs(a - b) <= cases[_i].tolerance * (1 + fabs(a)),
+                      "%s: value %zu: CPU %.9g, GPU %.9g", cases[_i].name, k, a, b);
+    }
+    free(cpu.values), free(gpu.values), free(again.values);
+}
+END_TEST
+
+int main(void) {
+    status s = device_check("cuda");
+    if (s) {
+        printf("skipped: %s\n", status_message(s));
+        status_free(s);
+        return 77;
+    }
+    setenv("CK_FORK", "no", 1); /* a child of a process that has asked for GPUs cannot use them */
+    const struct check_loop loops[] = {EACH(agrees_with_the_cpu, cases)};
+    return check_run("gpu", loops, sizeof loops / sizeof *loops);
+}
