@@ -21,7 +21,7 @@ struct report {
 };
 
 struct epoch_report {
-    int64_t epoch; /* epochs finished */
+    int64_t epoch;     /* epochs finished */
     double train_loss; /* NAN: every step was skipped */
     bool has_train_accuracy, has_validation;
     double train_accuracy, validation_loss, validation_accuracy;
