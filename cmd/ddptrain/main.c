@@ -1,5 +1,6 @@
 /* ddptrain: words on the command line -> one call. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -125,6 +126,7 @@ static status parse_value(const struct option *option, const char *value) {
     if (option->text) {
         if (strncmp(value, "--", 2) == 0)
             return status_new(STATUS_USAGE, "%s needs a value, got the option '%s'", option->name, value);
+        if (!*value) return status_new(STATUS_USAGE, "%s needs a value, got an empty word", option->name);
         *option->text = value;
     } else if (option->number) {
         long number = strtol(value, &end, 10);
@@ -285,6 +287,13 @@ static void print_failure(status s) {
     fprintf(stderr, "%s%s\n", starts_with_place(status_message(s)) ? "" : "ddptrain: ", status_message(s));
 }
 
+/* A closed standard stream would be the next file that is opened, and lines for the terminal would go into it. */
+static bool open_standard_streams(void) {
+    int fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO) fd = dup(fd);
+    return fd > STDERR_FILENO && close(fd) == 0;
+}
+
 int main(int argc, char **argv) {
     struct command_line line = {.program = argv[0],
                                 .argv = argv,
@@ -297,6 +306,7 @@ int main(int argc, char **argv) {
                                 .can_save = &can_save,
                                 .stop_fd = &stop_fd};
     is_rank = getenv("RANK") != NULL; /* the starter speaks for its ranks */
+    if (!open_standard_streams()) return STATUS_IO;
     signals_on_stop(request_stop);
     int code = run_help(argc, argv);
     if (code >= 0) return code;

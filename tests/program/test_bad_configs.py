@@ -134,6 +134,7 @@ class CommandLine(program.Case):
                 (["test.yaml", "--nprocs", "2"], USAGE, "unknown option '--nprocs'; did you mean '--nproc'?"),
                 (["test.yaml", "--run-dir", "--quiet"], USAGE, "--run-dir needs a value, got the option '--quiet'"),
                 (["test.yaml", "--nproc"], USAGE, "--nproc needs a value"),
+                (["test.yaml", "--run-dir", ""], USAGE, "--run-dir needs a value, got an empty word"),
                 (["test.yaml", "--nproc", "two"], USAGE, "--nproc: expected 1 to 4096, gpu or auto, got 'two'"),
                 (["test.yaml", "--nproc", "0"], USAGE, "--nproc: expected 1 to 4096"),
                 (["test.yaml", "--nproc", "gpu"], USAGE, "--nproc gpu: this build has the CPU only"),

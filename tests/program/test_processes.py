@@ -227,5 +227,19 @@ class Terminal(program.Case):
         self.assertIn("done: ", self.read("runs/test/log.txt"))
 
 
+class ClosedStreams(program.Case):
+    def test_files_do_not_take_their_place(self):
+        """What is meant for a closed terminal must not land in the file that was opened instead."""
+        self.write("test.yaml", program.WINE)
+        for nproc in (1, 2):
+            run = f"runs/{nproc}"
+            command = [program.BINARY, "test.yaml", "--nproc", str(nproc), "--run-dir", run]
+            p = subprocess.run(["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *command], cwd=self.folder, env=self.environment(), timeout=60 * program.SLOW)
+            self.assertEqual(p.returncode, 0)
+            self.assertEqual(self.read(f"{run}/.lock"), "")
+            self.assertEqual(self.events("end", run)[-1]["epoch"], 10)
+            self.run_program("test.yaml", "--nproc", nproc, "--run-dir", run, "train.epochs=11")
+
+
 if __name__ == "__main__":
     program.main()
