@@ -98,8 +98,8 @@ static void warn(struct trainer *t, const char *event, const char *what, const c
     if (number < SAID_EACH)
         log_warning(t->log, "%s; %s", what, then);
     else if (number == SAID_EACH)
-        log_warning(t->log, "%s; %s. From here on only the 10th, 100th ... such step is told; all are in metrics.jsonl",
-                    what, then);
+        log_warning(t->log, "%s; %s. From here on only the 10th, 100th ... such step is told%s", what, then,
+                    strcmp(event, "skipped") == 0 ? "; all are in metrics.jsonl" : "");
     else if (is_power_of_ten(number))
         log_warning(t->log, "%s; %s (number %lld since the start)", what, then, (long long)number);
     metrics_begin(t->metrics, event);

@@ -107,7 +107,9 @@ class NotFinite(program.Case):
                 arguments = ["test.yaml", "--nproc", nproc, "--fresh", "sampler.shuffle=false", "checkpoint.save_every={epochs: 1}"]
                 _, err = self.run_program(*arguments, f"train.on_nonfinite={{policy: {policy}, max: 2}}", code=NOT_FINITE)
                 self.assertIn(sentence, err)
-                self.run_program(*arguments, f"train.on_nonfinite={{policy: {policy}, max: 3}}")
+                _, err = self.run_program(*arguments, f"train.on_nonfinite={{policy: {policy}, max: 3}}")
+                self.assertIn("From here on only the 10th", err)
+                self.assertEqual("all are in metrics.jsonl" in err, policy == "skip")  # going back takes lines back
 
     def test_gradients_alone(self):
         """The loss is finite, but 0.125 x 100 x 1e38 is too much for a gradient."""
