@@ -290,19 +290,33 @@ static status replace_folder(struct run_folder *f, struct log *log) {
     return OK;
 }
 
+/* What was deleted of a folder that is still this run's; each save makes the folder of checkpoints again. */
+static status make_again(struct run_folder *f, struct log *log, bool *is_new) {
+    struct io_info config, file, metrics;
+    TRY(io_stat(f->config, &config));
+    TRY(io_stat(f->log, &file));
+    TRY(io_stat(f->metrics, &metrics));
+    if (config.exists && file.exists && metrics.exists) return OK;
+    if (!config.exists) TRY(write_config(f));
+    if (!file.exists) TRY(log_open_file(log, f->log));
+    *is_new = !metrics.exists;
+    log_warning(log, "%s: files of this run were deleted while it goes on; they are made again", f->path);
+    return OK;
+}
+
 status run_folder_follow(struct run_folder *f, struct log *log, bool *has_changed, bool *is_new) {
     struct io_info there;
     bool is_there, is_mine = false;
     const char *before = f->path;
     *is_new = *has_changed = false;
     if (f->lock_fd >= 0) TRY(io_stat(f->lock, &there));
-    if (f->lock_fd >= 0 && io_is_same(&there, &f->locked)) return OK;
+    if (f->lock_fd >= 0 && io_is_same(&there, &f->locked)) return make_again(f, log, is_new);
     if (f->fd >= 0) {
         TRY(is_held(f, f->path, &is_there));
         TRY(is_there ? lock_again(f, &is_mine) : follow_move(f, log, &is_mine));
     }
     *is_new = !is_mine;
-    if (!is_mine) TRY(replace_folder(f, log));
+    TRY(is_mine ? make_again(f, log, is_new) : replace_folder(f, log));
     *has_changed = f->path != before;
     return OK;
 }

@@ -33,7 +33,8 @@ const char *run_folder_checkpoints_held(const struct run_folder *folder);
 /* Before a save: where is the folder now that this run has locked? It may have been moved meanwhile, or deleted, and
  * another run may have begun in its place. A moved one is followed; for one that is gone (*is_new) another is made,
  * under the old name or, when that is taken, "<path>.1" ..., with config.yaml and log.txt. Either is a warning with
- * both names, and the paths above are others from then on (*has_changed). */
+ * both names, and the paths above are others from then on (*has_changed). Of one that is still there what was deleted
+ * is made again; *is_new then says that metrics.jsonl is missing, too. */
 status run_folder_follow(struct run_folder *folder, struct log *log, bool *has_changed, bool *is_new);
 
 /* Writes the resolved config when it is new or differs: from here on the folder belongs to this run. */

@@ -270,6 +270,18 @@ class MovedFolder(program.Case):
         err = self.finish(p, "runs/test")
         self.assertIn("runs/test was deleted, or moved out of reach, while this run goes on; it saves into a new folder runs/test", err)
 
+    def test_emptied(self):
+        """What "rm -r runs/test/*" takes is made again, metrics.jsonl with all its lines."""
+        p = self.begin()
+        for name in os.listdir(self.path("runs/test")):
+            if name == "checkpoints":
+                shutil.rmtree(self.path("runs/test", name))
+            elif name != ".lock":
+                os.remove(self.path("runs/test", name))
+        err = self.finish(p, "runs/test")
+        self.assertEqual(err.count("runs/test: files of this run were deleted while it goes on; they are made again"), 1)
+        self.assertTrue({"config.yaml", "log.txt", "metrics.jsonl"} <= set(os.listdir(self.path("runs/test"))))
+
     def test_deleted_and_taken(self):
         p = self.begin()
         shutil.rmtree(self.path("runs/test"))
