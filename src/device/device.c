@@ -10,7 +10,11 @@
 static bool is_gpu(const char *name) { return strcmp(name, "cuda") == 0; }
 
 static status find(const struct gpu_module **module, int *gpus) {
-    return status_prefix(gpu_find(module, gpus), "train.device: cuda needs ");
+    status s = gpu_find(module, gpus);
+    if (!s) return OK;
+    status whole = status_new(status_code(s), "train.device: cuda needs %s", status_message(s));
+    status_free(s);
+    return whole;
 }
 
 status device_check(const char *name) {
