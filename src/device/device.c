@@ -23,18 +23,15 @@ status device_check(const char *name) {
     return is_gpu(name) ? find(&module, &gpus) : OK;
 }
 
-void device_explain(const char *name, struct text *out) {
-    const struct gpu_module *module;
-    int gpus;
-    if (strcmp(name, "auto") != 0) return;
+bool device_explain(const char *name, struct text *out) {
+    if (strcmp(name, "auto") != 0) return false;
     status s = gpu_find_driver();
-    if (!s) s = gpu_find(&module, &gpus);
-    if (s)
-        text_printf(out, "train.device: auto takes the CPU; a GPU needs %s", status_message(s));
-    else
-        text_add(out, "train.device: auto takes the CPU, since the GPU's module has not been run on a GPU yet; "
-                      "device: cuda tries it");
+    bool has_driver = !s;
     status_free(s);
+    text_printf(out, "train.device: auto takes the CPU: %s",
+                has_driver ? "the GPU's module has not been run on a GPU yet; device: cuda tries it"
+                           : "there is no NVIDIA driver");
+    return has_driver;
 }
 
 status device_create(const char *name, struct device **out) { return device_create_local(name, 0, 1, out); }

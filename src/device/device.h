@@ -89,8 +89,9 @@ struct device_ops {
 /* Whether device_create could open [name], without touching the device. */
 status device_check(const char *name);
 
-/* Why "auto" takes the CPU, as a line for the log; nothing is added for other names. */
-void device_explain(const char *name, struct text *out);
+/* Why "auto" takes the CPU, as a line; nothing is added for other names. Returns whether it may surprise: the machine
+ * has a GPU's driver. */
+bool device_explain(const char *name, struct text *out);
 
 status device_create(const char *name, struct device **out); /* the first GPU */
 /* One GPU for each of [local_size] processes on this host, by [local_rank]; more processes than GPUs: STATUS_USAGE. */

@@ -295,8 +295,7 @@ static void log_start(struct run *run) {
              run->env->world_size > 1 ? ", gradients averaged by " : "", run->env->world_size > 1 ? backend : "",
              run->env->world_size > 1 && is_compressed ? " as bfloat16" : "", t->batch, loader_batches(t->loader));
     struct text why = {0};
-    device_explain(config_device_name(run->config), &why);
-    if (why.length) log_line(run->log, "%s", text_string(&why));
+    if (device_explain(config_device_name(run->config), &why)) log_line(run->log, "%s", text_string(&why));
     text_free(&why);
 }
 

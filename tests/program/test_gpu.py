@@ -56,15 +56,14 @@ class Missing(program.Case):
 
     @unittest.skipIf(has_driver(), "this machine has NVIDIA's driver")
     def test_auto_takes_the_cpu_and_says_why(self):
-        line = "train.device: auto takes the CPU; a GPU needs NVIDIA's driver"
+        line = "train.device: auto takes the CPU: there is no NVIDIA driver\n"
         out, _ = self.run_program("check", "test.yaml")
         self.assertEqual(out.count(line), 1, out)
         _, err = self.run_program("test.yaml", "train.epochs=1", "--nproc", "2")
-        self.assertEqual(err.count(line), 1, err)
+        self.assertIn("2 processes on cpu", err)
         self.assertIn("cpu", self.events("start")[0]["device"])
-        for words in (["check", "test.yaml"], ["test.yaml", "--fresh", "train.epochs=1"]):
-            out, err = self.run_program(*words, "train.device=cpu")
-            self.assertNotIn("GPU", out + err)
+        out, _ = self.run_program("check", "test.yaml", "train.device=cpu")
+        self.assertNotIn("train.device", out)
 
 
 if __name__ == "__main__":
