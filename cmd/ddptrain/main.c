@@ -103,11 +103,19 @@ struct option {
     int *number;
     double *real;
     bool *flag;
+    const char *verbs; /* that take it; NULL: all of them */
     bool is_given;
 };
 
 static bool is_same(const struct option *a, const struct option *b) {
     return a->text == b->text && a->number == b->number && a->real == b->real;
+}
+
+/* An option that a verb does not take was meant for another one, or for another effect. */
+static status check_taken(const struct option *option, const char *verb_name) {
+    if (!option->verbs || strstr(option->verbs, verb_name)) return OK;
+    return status_new(STATUS_USAGE, "%s is for %s; '%s' does not take it (see ddptrain --help)", option->name,
+                      option->verbs, verb_name);
 }
 
 /* Two values for one thing are a slip that would silently go one way; a flag may be repeated. */
@@ -149,11 +157,13 @@ static status unknown_option(const char *word, const struct option *options, siz
                       nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
-static status parse_option(char **argv, int argc, int *at, struct option *options, size_t count) {
+static status parse_option(char **argv, int argc, int *at, const char *verb_name, struct option *options,
+                           size_t count) {
     const char *word = argv[*at], *equals = strchr(word, '=');
     size_t length = equals ? (size_t)(equals - word) : strlen(word);
     for (size_t i = 0; i < count; i++) {
         if (strlen(options[i].name) != length || strncmp(options[i].name, word, length) != 0) continue;
+        TRY(check_taken(&options[i], verb_name));
         if (options[i].flag) {
             if (equals) return status_new(STATUS_USAGE, "%s takes no value", options[i].name);
             *options[i].flag = true;
@@ -168,7 +178,7 @@ static status parse_option(char **argv, int argc, int *at, struct option *option
     return unknown_option(word, options, count);
 }
 
-static status parse(int argc, char **argv, int first, struct command_line *line) {
+static status parse(int argc, char **argv, int first, const char *verb_name, struct command_line *line) {
     struct option options[] = {
         {.name = "--nproc", .text = &line->nproc},
         {.name = "--nproc_per_node", .text = &line->nproc}, /* torchrun's spellings */
@@ -181,28 +191,28 @@ static status parse(int argc, char **argv, int first, struct command_line *line)
         {.name = "--master-port", .number = &line->master_port},
         {.name = "--master_port", .number = &line->master_port},
         {.name = "--run-dir", .text = &line->run_dir},
-        {.name = "--out", .text = &line->out},
-        {.name = "--checkpoint", .text = &line->checkpoint},
-        {.name = "--weights", .text = &line->weights},
-        {.name = "--part", .text = &line->part},
-        {.name = "--backend", .text = &line->backend},
-        {.name = "--sizes", .text = &line->sizes},
-        {.name = "--prompt", .text = &line->prompt},
-        {.name = "--characters", .number = &line->characters},
-        {.name = "--temperature", .real = &line->temperature},
-        {.name = "--top-k", .number = &line->top_k},
-        {.name = "--seed", .number = &line->seed},
+        {.name = "--out", .text = &line->out, .verbs = "predict, export"},
+        {.name = "--checkpoint", .text = &line->checkpoint, .verbs = "eval, predict, generate"},
+        {.name = "--weights", .text = &line->weights, .verbs = "eval, predict, generate, export"},
+        {.name = "--part", .text = &line->part, .verbs = "eval, predict"},
+        {.name = "--backend", .text = &line->backend, .verbs = "comm"},
+        {.name = "--sizes", .text = &line->sizes, .verbs = "comm"},
+        {.name = "--prompt", .text = &line->prompt, .verbs = "generate"},
+        {.name = "--characters", .number = &line->characters, .verbs = "generate"},
+        {.name = "--temperature", .real = &line->temperature, .verbs = "generate"},
+        {.name = "--top-k", .number = &line->top_k, .verbs = "generate"},
+        {.name = "--seed", .number = &line->seed, .verbs = "generate"},
         {.name = "--max-restarts", .number = &line->max_restarts},
         {.name = "--max_restarts", .number = &line->max_restarts},
         {.name = "--grace", .real = &line->grace},
-        {.name = "--fresh", .flag = &line->is_fresh},
+        {.name = "--fresh", .flag = &line->is_fresh, .verbs = "train"},
         {.name = "--quiet", .flag = &line->is_quiet},
         {.name = "--no-progress", .flag = &line->has_no_progress},
         {.name = "--standalone", .flag = &line->is_standalone},
     };
     for (int i = first; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1])
-            TRY(parse_option(argv, argc, &i, options, sizeof options / sizeof *options));
+            TRY(parse_option(argv, argc, &i, verb_name, options, sizeof options / sizeof *options));
         else if (strchr(argv[i], '='))
             line->overrides[line->override_count++] = argv[i];
         else if (!line->config)
@@ -243,7 +253,7 @@ static status run(int argc, char **argv, struct command_line *line) {
     line->saves = run_verb == verb_train;
     saves_nothing = !line->saves;
     TRY(check_verb(argc > 1 ? argv[1] : NULL));
-    TRY(parse(argc, argv, first, line));
+    TRY(parse(argc, argv, first, first == 2 ? argv[1] : "train", line));
     if (!line->config && run_verb != verb_comm)
         return status_new(STATUS_USAGE, "no %s given; see ddptrain --help",
                           run_verb == verb_inspect || run_verb == verb_export ? "file" : "config");
