@@ -87,7 +87,7 @@ class Shipped(program.Case):
         self.assertNotEqual(self.run_program(*generate, "--characters", 90, "--seed", 4)[0], text)
         likeliest = self.run_program(*generate, "--characters", 20, "--temperature", 0)[0]
         self.assertEqual(self.run_program(*generate, "--characters", 20, "--top-k", 1, "--seed", 9)[0], likeliest)
-        for arguments, sentence in ((["--prompt", ""], "at least one character"), (["--prompt", "\u20ac"], "--prompt: ")):
+        for arguments, sentence in ((["--prompt", ""], "--prompt needs a value"), (["--prompt", "\u20ac"], "--prompt: ")):
             _, err = self.run_program(*generate[:-2], *arguments, code=program.USAGE)
             self.assertIn(sentence, err)
         wine = os.path.join(program.SOURCE, "configs", "wine_mlp.yaml")
