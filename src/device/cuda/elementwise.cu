@@ -1,13 +1,9 @@
-/* Operators whose elements do not depend on each other, with the formulas of cpu/sets/activations.c and kernels.c, and
- * the sums over a whole buffer. */
+/* Operators whose elements do not depend on each other, with the formulas of device/activations.h and
+ * cpu/sets/kernels.c, and the sums over a whole buffer. */
 #include <cmath>
 
+#include "device/activations.h"
 #include "device/cuda/gpu.cuh"
-
-#define SQRT_HALF 0.70710678118654752440f
-#define INV_SQRT_2PI 0.39894228040143267794f
-#define SQRT_2_OVER_PI 0.79788456080286535588f
-#define GELU_CUBIC 0.044715f
 
 static void add(struct device *device, const float *a, const float *b, float *y, size_t count) {
     call c(device, "add");
@@ -23,10 +19,6 @@ static void copy(struct device *device, const float *x, float *y, size_t count) 
     c.each(count, [=] __device__(size_t i) { to[i] = from[i]; });
 }
 
-__device__ static float relu(float x) { return x > 0 ? x : (x != x ? x : 0); } /* NaN stays NaN */
-__device__ static float sigmoid(float x) { return 1 / (1 + math_exp(-x)); }
-__device__ static float gelu_inner(float x) { return math_tanh(SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x)); }
-
 __device__ static float activate(enum activation f, float x) {
     switch (f) {
     case ACTIVATION_RELU:
@@ -36,31 +28,13 @@ __device__ static float activate(enum activation f, float x) {
     case ACTIVATION_SIGMOID:
         return sigmoid(x);
     case ACTIVATION_GELU:
-        return x * 0.5f * (1 + math_erf(x * SQRT_HALF));
+        return gelu(x);
     case ACTIVATION_GELU_TANH:
-        return 0.5f * x * (1 + gelu_inner(x));
+        return gelu_tanh(x);
     case ACTIVATION_SILU:
         return x / (1 + math_exp(-x));
     }
     return x;
-}
-
-/* d/dx [x Phi(x)] = Phi(x) + x phi(x), with Phi = y / x */
-__device__ static float gelu_slope(float x, float y) {
-    float phi = fabsf(x) > 1e-30f ? y / x : 0.5f;
-    return phi + x * INV_SQRT_2PI * math_exp(-0.5f * x * x);
-}
-
-/* t = tanh(c (x + a x^3));  d/dx [x (1 + t) / 2] = (1 + t) / 2 + x (1 - t^2) c (1 + 3 a x^2) / 2 */
-__device__ static float gelu_tanh_slope(float x) {
-    float t = gelu_inner(x);
-    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * SQRT_2_OVER_PI * (1 + 3 * GELU_CUBIC * x * x);
-}
-
-/* d/dx [x s(x)] = s (1 + x (1 - s)) */
-__device__ static float silu_slope(float x) {
-    float s = sigmoid(x);
-    return s * (1 + x * (1 - s));
 }
 
 __device__ static float activate_back(enum activation f, float x, float y, float dy) {

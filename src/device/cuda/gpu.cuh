@@ -14,8 +14,8 @@
 
 extern "C" {
 #include "base/philox.h"
-#include "device/cpu/sets/math.h"
 #include "device/internal.h"
+#include "device/math.h"
 }
 
 #define GPU_OPERANDS 12

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "device/cpu/parallel.h"
-#include "device/cpu/sets/math.h"
 #include "device/cpu/sets/set.h"
 #include "device/cpu/sets/sums.h"
+#include "device/math.h"
 
 #define BLOCK 64 /* queries, and keys: two blocks of scores fit in the first-level cache */
 

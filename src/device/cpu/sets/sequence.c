@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "device/cpu/sets/math.h"
 #include "device/cpu/sets/set.h"
 #include "device/cpu/sets/sums.h"
+#include "device/math.h"
 
 static void embedding_forward(struct device *device, const int32_t *tokens, const float *weight, float *y, size_t count,
                               size_t size) {

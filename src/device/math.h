@@ -1,7 +1,7 @@
 /* math: exp, tanh and erf that a compiler can vectorise: no branches, no calls, every fused multiply-add written out,
  * so all instruction sets give the same bits. Within 2 ulp of the true value; infinities and NaN as in libm. */
-#ifndef DEVICE_CPU_SETS_MATH_H
-#define DEVICE_CPU_SETS_MATH_H
+#ifndef DEVICE_MATH_H
+#define DEVICE_MATH_H
 
 #include <math.h>
 #include <stdint.h>
