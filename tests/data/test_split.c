@@ -47,7 +47,7 @@ START_TEST(equals_stratified_train_test_split) {
         equal_rows(json_object_get(c, "test"), order, n_validation);
         equal_rows(json_object_get(c, "train"), order + n_validation, n_train);
     }
-    ck_assert_uint_eq(i, 7);
+    ck_assert_uint_eq(i, 8);
     json_decref(root);
 }
 END_TEST

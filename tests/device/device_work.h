@@ -58,4 +58,13 @@ static inline void threads_agree(device_work *work, const void *context) {
     ck_assert_str_eq(one, three);
 }
 
+/* Every part of SGD's rule at once. */
+static const struct sgd_step work_sgd __attribute__((unused)) = {.minus_lr = -0.1f,
+                                                                 .momentum = 0.9f,
+                                                                 .one_minus_dampening = 1,
+                                                                 .weight_decay = 5e-4f,
+                                                                 .has_momentum = true,
+                                                                 .has_weight_decay = true,
+                                                                 .is_nesterov = true};
+
 #endif

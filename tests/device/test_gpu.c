@@ -79,13 +79,7 @@ static void rules(struct device *d, struct results *r) {
     float *g = random_values(N, 8), *state[12], *values[9];
     for (int i = 0; i < 9; i++) values[i] = next_from(r, N, 20 + (uint64_t)i);
     for (int i = 0; i < 12; i++) state[i] = memset(next(r, N), 0, N * sizeof(float));
-    struct sgd_step sgd = {.minus_lr = -0.1f,
-                           .momentum = 0.9f,
-                           .one_minus_dampening = 1,
-                           .weight_decay = 5e-4f,
-                           .has_momentum = true,
-                           .has_weight_decay = true,
-                           .is_nesterov = true};
+    struct sgd_step sgd = work_sgd;
     struct sgd_step plain = {.minus_lr = -0.1f};
     struct adam_step adam = {.beta1 = 0.9f,
                              .one_minus_beta1 = 0.1f,

@@ -149,13 +149,7 @@ static void compute(struct device *device, struct results *r) {
     }
     struct draw_key key = {.seed = 42, .stream = 3, .step = 17, .first_row = 5, .row_stride = 2};
     ops->dropout(device, &key, 0.3f, x, r->dropout, 17, 59);
-    struct sgd_step sgd = {.minus_lr = -0.1f,
-                           .momentum = 0.9f,
-                           .one_minus_dampening = 1,
-                           .weight_decay = 5e-4f,
-                           .has_momentum = true,
-                           .has_weight_decay = true,
-                           .is_nesterov = true};
+    struct sgd_step sgd = work_sgd;
     struct adam_step adam = {.beta1 = 0.9f,
                              .one_minus_beta1 = 0.1f,
                              .beta2 = 0.999f,

@@ -9,7 +9,8 @@ from sklearn.model_selection import train_test_split
 HERE = os.path.dirname(os.path.abspath(__file__))
 # rows of each class, in an order of the generator's; a class may be absent
 CASES = [([59, 71, 48], 0.2, 42), ([5, 0, 5, 5, 5], 0.3, 0), ([2, 2, 2], 0.5, 1), ([100, 3, 40, 7, 7, 7], 0.25, 7),
-         ([33, 33, 34], 0.333, 123456), ([10, 20], 0.07, 4294967295), ([3] * 37, 0.4, 5)]
+         ([33, 33, 34], 0.333, 123456), ([10, 20], 0.07, 4294967295), ([3] * 37, 0.4, 5),
+         ([41, 20, 39], 0.35, 9)]
 
 
 def main():
