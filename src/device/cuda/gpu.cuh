@@ -62,6 +62,40 @@ void gpu_linear_backward_weight(struct device *, const float *dy, const float *x
                                 size_t in, size_t out);
 extern const struct device_ops gpu_elementwise; /* add to copy of struct device_ops; the rest is 0 */
 
+#define GPU_SHARED (48u << 10) /* bytes of dynamic shared memory that a kernel gets without asking */
+
+/* Starts [kernel] on a stream with [shared] bytes of dynamic shared memory: all kernels are started here. */
+template <typename... Parameters, typename... Arguments>
+cudaError_t gpu_launch_on(cudaStream_t stream, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
+                          Arguments... arguments) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    cudaError_t error = cudaSuccess;
+    if (shared > GPU_SHARED)
+        error = cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    return error == cudaSuccess ? cudaLaunchKernelEx(&config, kernel, (Parameters)arguments...) : error;
+}
+
+/* The same on the device's stream. */
+template <typename... Parameters, typename... Arguments>
+cudaError_t gpu_launch(struct gpu_device *gpu, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
+                       Arguments... arguments) {
+    return gpu_launch_on(gpu->stream, kernel, grid, block, shared, arguments...);
+}
+
+/* A block's dynamic shared memory, aligned to 128 bytes. */
+template <typename T> __device__ T *gpu_shared() {
+#ifdef __CUDACC__
+    extern __shared__ __align__(128) unsigned char gpu_shared_bytes[];
+    return (T *)gpu_shared_bytes;
+#else
+    return (T *)emulated_shared_bytes();
+#endif
+}
+
 /* One thread per element. */
 template <typename F> __global__ void gpu_each(size_t count, F f) {
     size_t step = (size_t)gridDim.x * blockDim.x;
@@ -125,16 +159,18 @@ class call {
     void check(cudaError_t error);
 
     template <typename F> void each(size_t count, F f) {
-        if (count == 0 || !is_ok()) return;
         size_t blocks = (count + GPU_THREADS - 1) / GPU_THREADS, most = (size_t)1 << 30;
-        gpu_each<<<(unsigned)(blocks < most ? blocks : most), GPU_THREADS, 0, gpu->stream>>>(count, f);
-        check(cudaGetLastError());
+        if (count > 0) launch(gpu_each<F>, (unsigned)(blocks < most ? blocks : most), GPU_THREADS, 0, count, f);
     }
 
     template <typename F> void rows(size_t count, F f) { /* below 2^31 */
-        if (count == 0 || !is_ok()) return;
-        gpu_rows<<<(unsigned)count, GPU_THREADS, 0, gpu->stream>>>(f);
-        check(cudaGetLastError());
+        if (count > 0) launch(gpu_rows<F>, (unsigned)count, GPU_THREADS, 0, f);
+    }
+
+    /* A kernel of its own, see gpu_launch. */
+    template <typename... Parameters, typename... Arguments>
+    void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared, Arguments... arguments) {
+        if (is_ok()) check(gpu_launch(gpu, kernel, grid, block, shared, arguments...));
     }
 
     /* Waits for the sum of f(i) over [0, count). */
@@ -144,8 +180,7 @@ class call {
         double *on_gpu = scratch<double>(GPU_PARTS);
         if (count == 0 || !is_ok()) return 0;
         if (blocks > GPU_PARTS) blocks = GPU_PARTS;
-        gpu_sums<<<(unsigned)blocks, GPU_THREADS, 0, gpu->stream>>>(count, f, on_gpu);
-        check(cudaGetLastError());
+        launch(gpu_sums<F>, (unsigned)blocks, GPU_THREADS, 0, count, f, on_gpu);
         to_host(parts, on_gpu, blocks * sizeof *parts);
         for (size_t i = 0; i < blocks && is_ok(); i++) total += parts[i];
         return total;
