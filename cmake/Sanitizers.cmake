@@ -1,4 +1,4 @@
-# DDPTRAIN_SANITIZE: address, undefined, thread or empty; set by the presets asan, ubsan and tsan.
+# DDPTRAIN_SANITIZE: address,undefined (or one of them), thread or empty; set by the presets asan, ubsan and tsan.
 set(DDPTRAIN_SANITIZE "" CACHE STRING "sanitizer: address, undefined, thread or empty")
 if(DDPTRAIN_SANITIZE)
   add_compile_options(-fsanitize=${DDPTRAIN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -7,14 +7,15 @@
 #     scripts/test.sh style tidy         clang-format and shellcheck; clang-tidy
 #     scripts/test.sh all                every build with every test, style and tidy
 #
-# A build is tested in build/<name>; the presets are those of CMakePresets.json. In `ci` asan runs everything; the
-# other sanitizers leave out the tests with the label fault, which kill processes, and clang runs the unit tests.
+# A build is tested in build/<name>; the presets are those of CMakePresets.json. asan is AddressSanitizer together with
+# UndefinedBehaviorSanitizer. In `ci` it runs everything; tsan leaves out the tests with the label fault, which kill
+# processes, and clang runs the unit tests.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 jobs=$(nproc)
 
-ci=(style release clang-unit asan ubsan-quick tsan-quick tidy)
+ci=(style release clang-unit asan tsan-quick tidy)
 all=(style release debug clang asan ubsan tsan tidy)
 
 say() { printf '\n== %s\n' "$*"; }
@@ -73,7 +74,6 @@ run() { # word
     case "$1" in
         release | debug | clang | asan | ubsan) run_tests "$1" ;;
         clang-unit) run_tests clang --label-regex unit ;;
-        ubsan-quick) run_tests ubsan --label-exclude fault ;;
         tsan) run_tsan ;;
         tsan-quick) run_tsan --label-exclude fault ;;
         style) check_style ;;
