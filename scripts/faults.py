@@ -243,7 +243,8 @@ def death(place, rng):
     seconds = time.monotonic() - begin
     said = rf"rank {victim} \(host \S+, pid {ranks[victim]}\) was killed by SIG{name}"
     check(code == 69, code, err)
-    check(re.search("ddptrain: " + said, err), err)
+    last = r"; last seen (starting|in [a-z ]+ of step \d+), (in|after) \w+ #\d+"  # the agent shares the rank's memory of it
+    check(re.search("ddptrain: " + said + last, err), err)
     check(seconds < 1 * SLOW, "took", seconds, "s")
     for rank, log in place.rank_logs("runs/x").items():
         check(rank == victim or re.search(said, log), "rank", rank, "believes:", log)
@@ -384,7 +385,7 @@ def give_up(place, rng):
     code, err = place.finish(p)
     check(code == 69, code, err)
     check(err.count("starting all ranks again") == most, err)
-    check(re.search(rf"rank 0 \(host \S+, pid \d+\) was killed by SIGKILL\n{most} restarts? without a new checkpoint", err), err)
+    check(re.search(rf"rank 0 \(host \S+, pid \d+\) was killed by SIGKILL; last seen [^\n]*\n{most} restarts? without a new checkpoint", err), err)
     place.nothing_left()
 
 

@@ -353,6 +353,46 @@ def agents(place, rng):
     launcher(place, *(((), (*at, "--node-rank", str(node))) for node in range(2)), world=2 * nproc)
 
 
+def endings(place, rng):
+    """no starter waits for a node that has ended: a rank killed between its last line and its end, a starter killed, one that gives up"""
+    expected = place.undisturbed(2)
+    shutil.rmtree(place.path("runs/endings"), ignore_errors=True)
+    port, how = faults.free_port(), rng.choice(("last rank", "last rank", "starter", "gives up"))
+    most = (0, 3) if how == "gives up" else (3, 3)
+    config = "short.yaml" if how == "last rank" else "endless.yaml"
+    agents = [place.start(config, "--nnodes", 2, "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port", port, "--max-restarts",
+                          most[node], run="runs/endings") for node in range(2)]
+    victim = rng.randrange(2)
+    place.wait(lambda: all(place.ranks(p) for p in agents), "the ranks")
+    ranks = list(place.ranks(agents[victim]).values())
+    if how == "last rank":
+        for line in agents[0].stderr:
+            if line.startswith("checkpoint: the newest"):
+                break
+        time.sleep(rng.choice((0, 0, rng.uniform(0, 0.003))))
+    else:
+        place.wait(lambda: place.size("runs/endings", "metrics.jsonl") > 0, "the first step")
+        time.sleep(rng.uniform(0, 0.3))
+    begin = time.monotonic()
+    hits = sum(os.path.exists(f"/proc/{pid}") for pid in ranks)
+    for pid in [agents[victim].pid] if how == "starter" else ranks:
+        faults.send(pid, signal.SIGKILL)
+    ends = [place.finish(p, 20) for p in agents]
+    seconds = time.monotonic() - begin
+    check(seconds < 10 * faults.SLOW, "took", seconds, "s")
+    place.nothing_left()
+    if how == "last rank":
+        check([code for code, _ in ends] == [0, 0], *ends)
+        check(place.sha("runs/endings") == expected, "other bits")
+        return {"seconds": seconds, "killed at the end": hits, "started again": int("starting all ranks again" in ends[victim][1])}
+    if how == "starter":
+        code, err = ends[1 - victim]
+        check(code == 69 and f"the starter of node {victim} has ended: it ends here, too" in err, code, err)
+    else:
+        check([code for code, _ in ends] == [69, 69] and "the starter of node 0 has ended: it ends here, too" in ends[1][1], *ends)
+    return {"seconds": seconds, how: 1}
+
+
 def has_namespaces():
     name = f"ddptrain-{os.getpid()}"
     made = shutil.which("ip") and subprocess.run(["ip", "netns", "add", name], check=False, capture_output=True).returncode == 0
@@ -365,7 +405,7 @@ def promises():
     """Those that this machine can try."""
     is_root = os.geteuid() == 0
     found = collections.OrderedDict()
-    for function, tools, needs_root in ((link, ("ip",), True), (hosts, ("ip",), True), (nodes, ("ip",), True), (agents, (), False), (memory, (), True), (openmpi, ("mpirun.openmpi",), False),
+    for function, tools, needs_root in ((link, ("ip",), True), (hosts, ("ip",), True), (nodes, ("ip",), True), (agents, (), False), (endings, (), False), (memory, (), True), (openmpi, ("mpirun.openmpi",), False),
                                         (mpich, ("mpirun.mpich",), False), (torchrun, ("torchrun",), False),
                                         (slurm, ("munged", "slurmctld", "slurmd", "sbatch"), True)):
         lacking = [t for t in tools if not shutil.which(t)] + (["root"] if needs_root and not is_root else [])

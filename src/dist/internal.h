@@ -16,6 +16,8 @@
 #define SECRET_FD_VARIABLE "DDPTRAIN_SECRET_FD"     /* a file with the job's secret */
 #define REPORT_FD_VARIABLE "DDPTRAIN_REPORT_FD"     /* a socket to the agent for launch_report */
 #define NEWS_FD_VARIABLE "DDPTRAIN_NEWS_FD"         /* a socket on which the agent tells of the death of others */
+#define PULSE_FD_VARIABLE "DDPTRAIN_PULSE_FD"       /* a file in memory for the pulse, which the agent reads */
+#define LINK_VARIABLE "DDPTRAIN_LINK"               /* 1: the agent has no link to that of node 0 */
 #define INCARNATION_VARIABLE "DDPTRAIN_INCARNATION" /* 0, 1, ...: how often the agents have started the ranks */
 #define BEGUN_VARIABLE "DDPTRAIN_BEGUN"             /* 1: an earlier start has opened the run folder */
 #define SECRET_VARIABLE "DDPTRAIN_SECRET"           /* set by the user across nodes */

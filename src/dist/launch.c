@@ -41,12 +41,36 @@ static status give_up(status failure, int tries) {
     return final;
 }
 
+static bool has_lost_node(const struct launch_start *start) {
+    nodes_hear(start->nodes);
+    return nodes_lost(start->nodes, 0) >= 0;
+}
+
+/* Nobody would come there. Consumes [failure]. */
+static status give_up_alone(status failure, const struct launch_start *start) {
+    status final = status_new(status_code(failure), "%s\nthe starter of node %d has ended: it ends here, too",
+                              status_message(failure), nodes_lost(start->nodes, 0));
+    status_free(failure);
+    return final;
+}
+
+/* Not before all nodes are known to be done is this one. */
+static status settle(struct launch_start *start) {
+    int64_t newer = 0;
+    status failure = nodes_settle(start->nodes, start->signals, start->job->incarnation, &newer);
+    if (failure) start->incarnation = newer;
+    return failure;
+}
+
 static status run(struct launch_start *start) {
     int most = start->job->config->max_restarts, tries = 0;
     for (int64_t before = 0;; before = start->checkpoint) {
         start->incarnation = -1;
+        start->job->wants_link = nodes_want_link(start->nodes);
         status failure = launch_once(start);
+        if (!failure) failure = settle(start);
         if (!failure || most == 0 || start->stop != STOP_NONE || !may_be_an_accident(failure)) return failure;
+        if (has_lost_node(start)) return give_up_alone(failure, start);
         start->job->has_begun = start->has_begun;
         if (start->incarnation >= 0) { /* our ranks came too late, or too early */
             start->job->incarnation = (int)start->incarnation;
@@ -60,6 +84,7 @@ static status run(struct launch_start *start) {
         log_line(start->log, "starting all ranks again in %g s (restart %d, %d of at most %d without a new checkpoint)",
                  seconds, start->job->incarnation, tries, most);
         status_free(failure);
+        nodes_say_again(start->nodes, start->job->incarnation);
         if (launch_pause(start, seconds))
             return status_new(STATUS_STOPPED, "stopped on request between two starts; run the same command again to "
                                               "continue");
@@ -76,12 +101,14 @@ status launch_run(const struct launch_config *config, char *const argv[], struct
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) sigaddset(&set, watched[i]);
     sigprocmask(SIG_BLOCK, &set, &before);
     start.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (config->nnodes > 1) start.nodes = nodes_create(config->nnodes, config->node_rank);
     status failure =
         start.signals < 0 ? status_errno(STATUS_IO, errno, "cannot start %d ranks", config->nproc) : run(&start);
     static const struct timespec at_once = {0};
     while (sigtimedwait(&set, NULL, &at_once) > 0) { /* a request that came too late must not kill the agent */
     }
     if (start.signals >= 0) close(start.signals);
+    nodes_destroy(start.nodes);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return failure;
 }

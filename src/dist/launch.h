@@ -55,12 +55,19 @@ enum launch_message {
     TELL_INCARNATION, /* number: the incarnation of the store, which refused this rank */
     TELL_RESUMED,     /* number: the step at which this start goes on; text: the run folder */
     TELL_SAVED,       /* number: the step of a complete checkpoint */
+    TELL_LINK,        /* launch_tell_link's; number: the rank at the other end */
     TELL_DEATH        /* the agent's: number: a rank of this node, text: how it died, " was killed by SIGKILL" */
 };
 void launch_tell(enum launch_message message, int code, int64_t number, const char *text);
 
+/* Gives the agent a duplicate of [fd], a connection to [rank] of another node: the agents' link. Without an agent
+ * nothing happens. */
+void launch_tell_link(int rank, int fd);
+bool launch_wants_link(void); /* whether this rank should make one */
+
 /* The agent's news of how another rank of this node died. false: none now. */
 bool launch_hear_death(int *rank, char *fate, size_t size);
-int launch_news_fd(void); /* readable when there are some; -1 without an agent */
+int launch_news_fd(void);  /* readable when there are some; -1 without an agent */
+int launch_pulse_fd(void); /* for pulse_map: the agent reads it when this rank has died; -1: none */
 
 #endif

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "dist/launch_internal.h"
+#include "dist/store_members.h"
 
 static bool is_known_code(int code) {
     static const int codes[] = {
@@ -49,6 +50,14 @@ static void add_memory(const struct launched_rank *r, const struct launch_memory
     text_printf(out, "peak of this rank %.1f GiB", (double)r->peak_kib / (1 << 20));
 }
 
+/* As it was when the rank ended: both look at the same memory. */
+static void add_last_seen(const struct launched_rank *r, struct text *out) {
+    struct pulse_reading reading;
+    if (!r->pulse) return;
+    pulse_read(r->pulse, &reading);
+    members_last_seen(&reading, out);
+}
+
 void launch_describe_end(const struct launched_rank *r, const struct launch_memory *memory, struct text *out) {
     if (r->has_report && r->code != STATUS_OK) return;
     if (was_killed(r)) {
@@ -62,6 +71,7 @@ void launch_describe_end(const struct launched_rank *r, const struct launch_memo
     } else {
         text_printf(out, " ended with exit code %d and gave no reason", WEXITSTATUS(r->wait_status));
     }
+    add_last_seen(r, out);
 }
 
 /* ": <sentence>" or how it ended. */
@@ -100,6 +110,15 @@ static bool is_stopped_start(const struct launched_rank *ranks, int count, const
     return was_stopped && WIFEXITED(cause->wait_status) && code_of(cause) == STATUS_PEER;
 }
 
+static status did_not_stop(const struct launched_rank *killed, const struct launch_circumstances *around) {
+    struct text last = {0};
+    add_last_seen(killed, &last);
+    status failure = status_new(STATUS_PEER, "rank %d (host %s, pid %ld) did not stop within %g s and was killed%s",
+                                killed->rank, around->host, (long)killed->pid, around->grace, text_string(&last));
+    text_free(&last);
+    return failure;
+}
+
 /* What nobody but us has ended: no failure, or the last resort. */
 static status result_of_ladder(const struct launched_rank *ranks, int count,
                                const struct launch_circumstances *around) {
@@ -110,9 +129,7 @@ static status result_of_ladder(const struct launched_rank *ranks, int count,
     if (killed && WTERMSIG(killed->wait_status) == SIGTERM) /* it had not yet begun to listen */
         return status_new(STATUS_STOPPED, "stopped on request%s",
                           around->saves ? " before training began; nothing was to be saved" : "");
-    if (killed)
-        return status_new(STATUS_PEER, "rank %d (host %s, pid %ld) did not stop within %g s and was killed",
-                          killed->rank, around->host, (long)killed->pid, around->grace);
+    if (killed) return did_not_stop(killed, around);
     for (int i = 0; i < count; i++)
         if (code_of(&ranks[i]) == STATUS_STOPPED)
             return status_new(STATUS_STOPPED, "%s",

@@ -2,6 +2,7 @@
 #ifndef DIST_LAUNCH_INTERNAL_H
 #define DIST_LAUNCH_INTERNAL_H
 
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,6 +10,7 @@
 
 #include "base/text.h"
 #include "dist/launch.h"
+#include "dist/pulse.h"
 
 #define LAUNCH_MAX_REPORT 2048
 
@@ -21,14 +23,15 @@ struct launch_packet {
 
 struct launched_rank {
     int rank;
-    pid_t pid;         /* 0: not started */
-    int report;        /* our end of its socket; -1 */
-    int news;          /* our end of the socket on which it hears of others' deaths; -1 */
-    int output;        /* our end of the pipe that is its standard output and error; -1 for rank 0 */
-    int log;           /* logs/rank-N.txt; -1: not open */
-    struct text line;  /* printed, but without a newline yet */
-    struct text early; /* printed before the log was open */
-    bool is_over;      /* ended and reaped */
+    pid_t pid;           /* 0: not started */
+    int report;          /* our end of its socket; -1 */
+    int news;            /* our end of the socket on which it hears of others' deaths; -1 */
+    int output;          /* our end of the pipe that is its standard output and error; -1 for rank 0 */
+    int log;             /* logs/rank-N.txt; -1: not open */
+    struct text line;    /* printed, but without a newline yet */
+    struct text early;   /* printed before the log was open */
+    struct pulse *pulse; /* what it was doing; NULL: not known, or the only rank */
+    bool is_over;        /* ended and reaped */
     int wait_status;
     long peak_kib;        /* largest resident memory */
     bool was_ended_by_us; /* it was still running when we sent a signal */
@@ -44,7 +47,8 @@ struct launch_job {
     char *const *argv;
     char job_id[128];
     int incarnation;
-    bool has_begun; /* an earlier start has opened the run folder: it goes on, also with --fresh */
+    bool has_begun;  /* an earlier start has opened the run folder: it goes on, also with --fresh */
+    bool wants_link; /* its first rank makes one to node 0 */
     char master_addr[256];
     int master_port;
     int listener; /* for rank 0's store; -1: rank 0 makes its own */
@@ -97,11 +101,29 @@ void launch_describe_end(const struct launched_rank *rank, const struct launch_m
 long launch_oom_kills(void);      /* how often the out-of-memory killer has struck here; -1: unknown */
 double launch_memory_limit(void); /* GiB; 0: unknown */
 
+/* launch_nodes.c: what the agents of several nodes tell each other. All take NULL: one node. */
+struct launch_nodes;
+struct launch_nodes *nodes_create(int count, int own);
+void nodes_destroy(struct launch_nodes *n);
+/* Takes over [fd], which leads to the agent of another node. */
+void nodes_link(struct launch_nodes *n, int number, int fd);
+bool nodes_want_link(const struct launch_nodes *n);                    /* this is not node 0, and has no link to it */
+size_t nodes_poll(const struct launch_nodes *n, struct pollfd *polls); /* how many it filled: 0 or one a node */
+void nodes_hear(struct launch_nodes *n);
+/* A node whose agent has ended, [seconds] ago or earlier; -1: none. */
+int nodes_lost(const struct launch_nodes *n, double seconds);
+double nodes_lost_time(const struct launch_nodes *n, double seconds); /* when nodes_lost changes; 0: not known */
+void nodes_say_again(struct launch_nodes *n, int64_t incarnation);    /* this node starts again, as this start */
+/* All ranks of this node have ended with 0: waits until it is known that those of the others have, too. STATUS_PEER
+ * when one of them starts again, with *newer, the number of that start. A signal ends the wait. */
+status nodes_settle(struct launch_nodes *n, int signals, int64_t incarnation, int64_t *newer);
+
 /* launch_watch.c: starts the ranks and waits for their end. */
 struct launch_start {
     struct launch_job *job;
     struct log *log;
-    int signals; /* signalfd */
+    struct launch_nodes *nodes; /* NULL: one node */
+    int signals;                /* signalfd */
     double grace;
     /* results */
     enum launch_stop stop;

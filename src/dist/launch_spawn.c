@@ -85,13 +85,21 @@ static void hand_over(const char *name, int fd) {
     set_number(name, fd);
 }
 
-static void set_environment(const struct launch_job *job, int local_rank, pid_t agent, int report, int news) {
+/* Between agent and rank: [0] is the agent's, [1] the rank's. */
+struct ends {
+    int report[2], news[2];
+    int output[2]; /* -1 for rank 0, which has the terminal */
+    int pulse;     /* a file; -1: none */
+};
+
+static void set_environment(const struct launch_job *job, int local_rank, pid_t agent, const struct ends *ends) {
     const struct launch_config *c = job->config;
     int rank = c->node_rank * c->nproc + local_rank;
     set_number(AGENT_VARIABLE, agent);
     setenv(JOB_VARIABLE, job->job_id, 1);
     set_number(INCARNATION_VARIABLE, job->incarnation);
     set_number(BEGUN_VARIABLE, job->has_begun);
+    set_number(LINK_VARIABLE, job->wants_link && local_rank == 0);
     set_number("RANK", rank);
     set_number("LOCAL_RANK", local_rank);
     set_number("WORLD_SIZE", (long)c->nnodes * c->nproc);
@@ -105,15 +113,10 @@ static void set_environment(const struct launch_job *job, int local_rank, pid_t 
     if (c->nproc > 1) setenv("OMP_NUM_THREADS", "1", 0);
     hand_over(STORE_FD_VARIABLE, rank == 0 ? job->listener : -1);
     hand_over(SECRET_FD_VARIABLE, job->secret);
-    hand_over(REPORT_FD_VARIABLE, report);
-    hand_over(NEWS_FD_VARIABLE, news);
+    hand_over(REPORT_FD_VARIABLE, ends->report[1]);
+    hand_over(NEWS_FD_VARIABLE, ends->news[1]);
+    hand_over(PULSE_FD_VARIABLE, ends->pulse);
 }
-
-/* Between agent and rank: [0] is the agent's, [1] the rank's. */
-struct ends {
-    int report[2], news[2];
-    int output[2]; /* -1 for rank 0, which has the terminal */
-};
 
 /* Two ways to end with the agent, both the kernel's: its death signal, and a signal when the agent's end of the report
  * socket closes. */
@@ -129,7 +132,7 @@ static bool tie_to_agent(pid_t agent, int report) {
 static _Noreturn void become_rank(const struct launch_job *job, int local_rank, pid_t agent, const struct ends *ends) {
     setpgid(0, 0);
     if (!tie_to_agent(agent, ends->report[1])) _exit(STATUS_PEER);
-    set_environment(job, local_rank, agent, ends->report[1], ends->news[1]);
+    set_environment(job, local_rank, agent, ends);
     static const int reset[] = {SIGINT, SIGTERM, SIGUSR1, SIGCHLD};
     for (size_t i = 0; i < sizeof reset / sizeof *reset; i++) signal(reset[i], SIG_DFL);
     sigset_t none;
@@ -154,7 +157,7 @@ static void close_ends(struct ends *ends, int side) {
 }
 
 static bool make_ends(struct ends *ends, bool has_output) {
-    *ends = (struct ends){{-1, -1}, {-1, -1}, {-1, -1}};
+    *ends = (struct ends){{-1, -1}, {-1, -1}, {-1, -1}, -1};
     return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends->report) == 0 &&
            socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends->news) == 0 &&
            (!has_output || pipe2(ends->output, O_CLOEXEC) == 0);
@@ -170,10 +173,13 @@ status launch_spawn(const struct launch_job *job, int local_rank, struct launche
         close_ends(&ends, 1);
         return status_errno(STATUS_IO, error, "cannot start rank %d", number);
     }
+    if (job->config->nproc * job->config->nnodes > 1) ends.pulse = pulse_file();
+    rank->pulse = pulse_map(ends.pulse);
     pid_t agent = getpid(), pid = fork();
     if (pid == 0) become_rank(job, local_rank, agent, &ends);
     int error = errno;
     close_ends(&ends, 1);
+    if (ends.pulse >= 0) close(ends.pulse);
     rank->report = ends.report[0];
     rank->news = ends.news[0];
     rank->output = ends.output[0];

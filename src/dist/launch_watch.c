@@ -21,6 +21,7 @@
 #define COLLECT_SECONDS 0.3
 #define KILL_SECONDS 5.0 /* for the kernel to end what got SIGKILL */
 #define SECOND_SECONDS 1.0
+#define LOST_NODE_SECONDS 2.0 /* for ranks to notice by themselves that another node has ended */
 
 enum phase { RUNNING, COLLECTING, STOPPING, KILLING, GIVING_UP };
 
@@ -34,7 +35,8 @@ struct agent {
     struct launch_memory memory;
     long oom_before;
     struct launch_news news;
-    struct pollfd *polls; /* (1 + 2 count) */
+    int lost_node;        /* without which the ranks would wait; -1: none */
+    struct pollfd *polls; /* (1 + 2 count + nodes) */
 };
 
 /* ---- ends of ranks ---- */
@@ -85,10 +87,33 @@ static void on_packet(struct agent *a, struct launched_rank *r, struct launch_pa
     }
 }
 
+/* One packet, and the descriptor that came with it; -1: none. */
+static ssize_t receive(int fd, struct launch_packet *packet, int *passed) {
+    struct iovec bytes = {.iov_base = packet, .iov_len = sizeof *packet};
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof *passed)];
+    } control = {0};
+    struct msghdr whole = {
+        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.space};
+    ssize_t got = recvmsg(fd, &whole, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const struct cmsghdr *first = got > 0 ? CMSG_FIRSTHDR(&whole) : NULL;
+    *passed = -1;
+    if (first && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_RIGHTS)
+        memcpy(passed, CMSG_DATA(first), sizeof *passed);
+    return got;
+}
+
+/* Ranks are numbered node by node. */
+static void on_link(struct agent *a, int rank, int fd) {
+    if (fd >= 0) nodes_link(a->start->nodes, rank / a->count, fd);
+}
+
 static void read_report(struct agent *a, struct launched_rank *r) {
     struct launch_packet packet;
+    int passed;
     while (r->report >= 0) {
-        ssize_t got = recv(r->report, &packet, sizeof packet, MSG_DONTWAIT);
+        ssize_t got = receive(r->report, &packet, &passed);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && errno == EAGAIN) return;
         if (got != sizeof packet) { /* closed, or not ours */
@@ -96,7 +121,10 @@ static void read_report(struct agent *a, struct launched_rank *r) {
             r->report = -1;
             return;
         }
-        on_packet(a, r, &packet);
+        if (packet.message == TELL_LINK)
+            on_link(a, (int)packet.number, passed);
+        else
+            on_packet(a, r, &packet);
     }
 }
 
@@ -201,6 +229,13 @@ static void end_hanging(struct agent *a) {
     }
 }
 
+/* Ranks that learn of it themselves have ended by then, with the first cause. */
+static void look_for_lost_nodes(struct agent *a) {
+    if (a->phase != RUNNING || nodes_lost(a->start->nodes, LOST_NODE_SECONDS) < 0) return;
+    a->lost_node = nodes_lost(a->start->nodes, LOST_NODE_SECONDS);
+    begin_stopping(a, failure_grace(a));
+}
+
 static void next_phase(struct agent *a) {
     if (a->phase == RUNNING || clock_seconds() < a->phase_ends) return;
     if (a->phase == COLLECTING)
@@ -243,8 +278,9 @@ static void read_signals(struct agent *a) {
 
 static void poll_once(struct agent *a) {
     int timeout = a->news.is_known ? (int)(HANGING_SECONDS * 1000) : -1;
-    if (a->phase != RUNNING) {
-        double left = a->phase_ends - clock_seconds();
+    double next = a->phase != RUNNING ? a->phase_ends : nodes_lost_time(a->start->nodes, LOST_NODE_SECONDS);
+    if (next > 0) {
+        double left = next - clock_seconds();
         int more = left <= 0 ? 0 : (int)(left * 1000) + 1;
         if (timeout < 0 || more < timeout) timeout = more;
     }
@@ -253,7 +289,8 @@ static void poll_once(struct agent *a) {
         a->polls[1 + 2 * i] = (struct pollfd){.fd = a->ranks[i].report, .events = POLLIN};
         a->polls[2 + 2 * i] = (struct pollfd){.fd = a->ranks[i].output, .events = POLLIN};
     }
-    if (poll(a->polls, 2 * (nfds_t)a->count + 1, timeout) < 0 && errno != EINTR) return;
+    nfds_t more = (nfds_t)nodes_poll(a->start->nodes, a->polls + 1 + 2 * a->count);
+    if (poll(a->polls, 1 + 2 * (nfds_t)a->count + more, timeout) < 0 && errno != EINTR) return;
 }
 
 static void watch(struct agent *a) {
@@ -265,7 +302,9 @@ static void watch(struct agent *a) {
             output_read(&a->ranks[i]);
             reap(a, &a->ranks[i]);
         }
+        nodes_hear(a->start->nodes);
         look_for_failures(a);
+        look_for_lost_nodes(a);
         end_hanging(a);
         next_phase(a);
     }
@@ -296,7 +335,12 @@ static status result_of(struct agent *a) {
                                           .stop = a->start->stop,
                                           .grace = a->start->grace,
                                           .saves = a->start->job->config->saves};
-    return launch_result(a->ranks, a->count, &around);
+    status failure = launch_result(a->ranks, a->count, &around);
+    bool waited_for_node = a->lost_node >= 0 && a->start->stop == STOP_NONE && status_code(failure) == STATUS_STOPPED;
+    if (!waited_for_node) return failure;
+    status_free(failure);
+    return status_new(STATUS_PEER, "the ranks of this node waited for those of node %d, whose starter has ended",
+                      a->lost_node);
 }
 
 static void release(struct agent *a) {
@@ -304,6 +348,7 @@ static void release(struct agent *a) {
         struct launched_rank *r = &a->ranks[i];
         if (r->report >= 0) close(r->report);
         if (r->news >= 0) close(r->news);
+        pulse_destroy(r->pulse);
         output_close(r);
     }
     free(a->ranks);
@@ -312,11 +357,12 @@ static void release(struct agent *a) {
 
 status launch_once(struct launch_start *start) {
     struct agent a = {.count = start->job->config->nproc,
+                      .lost_node = -1,
                       .start = start,
                       .oom_before = launch_oom_kills(),
                       .memory = {.limit_gib = launch_memory_limit()}};
     a.ranks = calloc((size_t)a.count, sizeof *a.ranks);
-    a.polls = calloc(2 * (size_t)a.count + 1, sizeof *a.polls);
+    a.polls = calloc(2 * (size_t)a.count + 1 + (size_t)start->job->config->nnodes, sizeof *a.polls);
     for (int i = 0; a.ranks && i < a.count; i++)
         a.ranks[i].report = a.ranks[i].news = a.ranks[i].output = a.ranks[i].log = -1;
     status failure =

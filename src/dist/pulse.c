@@ -2,19 +2,23 @@
 #include "dist/pulse.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #define STEPS 31 /* the newest durations, of which the median is taken */
 
 struct lane {
     atomic_uint_fast64_t entered, left;
-    _Atomic(const char *) call;
+    const char *call; /* the writer's, to see whether the name is another */
+    _Atomic(uint64_t) name[PULSE_CALL_NAME / 8];
 };
 
 struct pulse {
+    bool is_mapped;
     atomic_int phase, newest_lane;
     atomic_int_fast64_t step, saved;
     atomic_uint_fast64_t ticks;
@@ -39,7 +43,28 @@ struct pulse *pulse_create(void) {
     return calloc(1, sizeof(struct pulse));
 }
 
-void pulse_destroy(struct pulse *pulse) { free(pulse); }
+int pulse_file(void) {
+    int file = memfd_create("ddptrain-pulse", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, sizeof(struct pulse)) == 0) return file;
+    close(file);
+    return -1;
+}
+
+struct pulse *pulse_map(int file) {
+    struct stat info;
+    if (file < 0 || fstat(file, &info) != 0 || info.st_size != sizeof(struct pulse)) return NULL;
+    struct pulse *pulse = mmap(NULL, sizeof *pulse, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (pulse == MAP_FAILED) return NULL;
+    pulse->is_mapped = true;
+    return pulse;
+}
+
+void pulse_destroy(struct pulse *pulse) {
+    if (pulse && pulse->is_mapped)
+        munmap(pulse, sizeof *pulse);
+    else
+        free(pulse);
+}
 
 static void tick(struct pulse *p) { atomic_fetch_add_explicit(&p->ticks, 1, memory_order_relaxed); }
 
@@ -60,9 +85,19 @@ void pulse_saved(struct pulse *p, int64_t step) {
     if (p) atomic_store_explicit(&p->saved, step, memory_order_relaxed);
 }
 
+/* A name, not its address: another process may read it. */
+static void write_name(struct lane *lane, const char *call) {
+    uint64_t words[PULSE_CALL_NAME / 8] = {0};
+    size_t length = strnlen(call, PULSE_CALL_NAME - 1);
+    memcpy(words, call, length);
+    for (size_t i = 0; i < PULSE_CALL_NAME / 8; i++)
+        atomic_store_explicit(&lane->name[i], words[i], memory_order_relaxed);
+    lane->call = call;
+}
+
 void pulse_enter(struct pulse *p, int lane, const char *call) {
     if (!p || lane < 0 || lane >= PULSE_LANES) return;
-    atomic_store_explicit(&p->lanes[lane].call, call, memory_order_relaxed);
+    if (p->lanes[lane].call != call) write_name(&p->lanes[lane], call);
     atomic_store_explicit(&p->newest_lane, lane, memory_order_relaxed);
     atomic_fetch_add_explicit(&p->lanes[lane].entered, 1, memory_order_relaxed);
     tick(p);
@@ -108,7 +143,10 @@ void pulse_read(const struct pulse *p, struct pulse_reading *r) {
         newest = r->is_in_collective ? newest : i;
         r->is_in_collective = true;
     }
-    const char *call = atomic_load_explicit(&p->lanes[newest].call, memory_order_relaxed);
     r->number = atomic_load_explicit(&p->lanes[newest].entered, memory_order_relaxed);
-    if (call) snprintf(r->call, sizeof r->call, "%s", call);
+    for (size_t i = 0; i < PULSE_CALL_NAME / 8; i++) {
+        uint64_t word = atomic_load_explicit(&p->lanes[newest].name[i], memory_order_relaxed);
+        memcpy(r->call + 8 * i, &word, sizeof word);
+    }
+    r->call[PULSE_CALL_NAME - 1] = 0;
 }

@@ -35,6 +35,9 @@ struct pulse;
 
 /* NULL without memory. */
 struct pulse *pulse_create(void);
+/* A file in memory for one that two processes map: what it says outlives the process that wrote it. -1 without one. */
+int pulse_file(void);
+struct pulse *pulse_map(int file);       /* NULL when it cannot be mapped */
 void pulse_destroy(struct pulse *pulse); /* takes NULL */
 
 /* All of these take NULL and do nothing then. The phase is the training thread's. */

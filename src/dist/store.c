@@ -143,6 +143,17 @@ static status serve(struct store *s, const struct dist_env *env, const struct st
     return store_server_start(&config, &s->server);
 }
 
+/* Without it this node's agent hears less of the other's; nothing else is lost. */
+static void link_agents(struct store_join join) {
+    int fd;
+    join.purpose = FOR_AGENTS;
+    status failure = store_join(&join, &fd, &(uint32_t){0});
+    status_free(failure);
+    if (failure) return;
+    launch_tell_link(0, fd);
+    close(fd);
+}
+
 static status join(struct store *s, const struct dist_env *env, const struct store_options *options, const char *who,
                    double deadline, int *watch) {
     uint32_t incarnation = (uint32_t)env->incarnation;
@@ -157,9 +168,10 @@ static status join(struct store *s, const struct dist_env *env, const struct sto
                               .log = env->local_rank == 0 ? options->log : NULL,
                               .deadline = deadline};
     status failure = store_join(&join, &s->fd, &incarnation);
-    join.is_watch = true;
+    join.purpose = FOR_WATCHING;
     join.log = NULL;
     if (!failure) failure = store_join(&join, watch, &incarnation);
+    if (!failure && launch_wants_link()) link_agents(join);
     if (incarnation != join.incarnation) launch_tell(TELL_INCARNATION, 0, incarnation, "");
     return failure;
 }
@@ -198,11 +210,12 @@ status store_open_with(const struct dist_env *env, const struct store_options *o
                         .is_one_host = env->local_world_size == env->world_size,
                         .job = store_job_hash(env->job_id),
                         .fd = -1,
-                        .pulse = pulse_create(),
+                        .pulse = pulse_map(launch_pulse_fd()),
                         .body = malloc(STORE_MAX_BODY + 1),
                         .keys = store_keys_create()};
     pthread_mutex_init(&s->mutex, NULL);
     snprintf(s->place, sizeof s->place, "%s:%d", env->master_addr, env->master_port);
+    if (!s->pulse) s->pulse = pulse_create();
     bool has_memory = s->body && s->keys && s->pulse;
     status failure = has_memory ? OK : status_new(STATUS_IO, "no memory for the store");
     if (!failure && s->world_size > 1) failure = open_network(s, env, options);

@@ -60,15 +60,15 @@ bool store_parse_hello(const struct store_frame *frame, struct store_hello *hell
     *hello = (struct store_hello){.nonce = frame->body,
                                   .world = store_read_u32(numbers),
                                   .incarnation = store_read_u32(numbers + 4),
-                                  .is_watch = store_read_u32(numbers + 8)};
-    return hello->is_watch <= 1;
+                                  .purpose = store_read_u32(numbers + 8)};
+    return hello->purpose < STORE_PURPOSES;
 }
 
 void store_write_hello(const struct store_hello *hello, uint8_t body[STORE_HELLO]) {
     memcpy(body, hello->nonce, STORE_NONCE);
     store_write_u32(body + STORE_NONCE, hello->world);
     store_write_u32(body + STORE_NONCE + 4, hello->incarnation);
-    store_write_u32(body + STORE_NONCE + 8, hello->is_watch);
+    store_write_u32(body + STORE_NONCE + 8, hello->purpose);
 }
 
 bool store_parse_other(const struct store_frame *frame, uint32_t *incarnation, uint32_t *is_gathering) {
@@ -206,7 +206,7 @@ void store_proof(const uint8_t secret[32], const char *side, const struct store_
     store_write_u32(at + 8, shake->rank);
     store_write_u32(at + 12, shake->world);
     store_write_u32(at + 16, shake->incarnation);
-    store_write_u32(at + 20, shake->is_watch);
+    store_write_u32(at + 20, shake->purpose);
     store_hmac(secret, message, sizeof message, proof);
 }
 

@@ -7,7 +7,8 @@
  * prove that they know the job's secret by an HMAC over both nonces; nothing else is answered before. A rank of another
  * incarnation gets OTHER instead of CHALLENGE. Then the client asks, one request at a time: READY, SET, GET, CAUSE are
  * answered by DONE, VALUE or FAIL; REPORT and BYE are not. A rank's second connection, its watch, asks nothing: the
- * rank sends BEATs and DEATHs, the server TICKs, at last NEWS of the failure or BYE. */
+ * rank sends BEATs and DEATHs, the server TICKs, at last NEWS of the failure or BYE. A third one, the link, says
+ * nothing more to the server: both ranks hand their ends of it to their agents (launch_nodes.c). */
 #ifndef DIST_STORE_FRAME_H
 #define DIST_STORE_FRAME_H
 
@@ -29,8 +30,11 @@
 #define STORE_MAX_JOINING 256
 #define STORE_MAX_BODY (STORE_MAX_VALUE + STORE_MAX_KEY + 8)
 
+/* What a connection is for. */
+enum store_purpose { FOR_REQUESTS, FOR_WATCHING, FOR_AGENTS, STORE_PURPOSES };
+
 enum store_type {
-    FRAME_HELLO = 1, /* nonce, u32 world size, u32 incarnation, u32 1 for a watch, else 0 */
+    FRAME_HELLO = 1, /* nonce, u32 world size, u32 incarnation, u32 purpose */
     FRAME_CHALLENGE, /* nonce */
     FRAME_PROOF,     /* proof, who: text */
     FRAME_WELCOME,   /* proof */
@@ -73,7 +77,7 @@ void store_frame_header(const struct store_frame *frame, uint8_t header[STORE_HE
 /* The parts of a body, of the frame types above; false when the body is not of that form. */
 struct store_hello {
     const uint8_t *nonce; /* (STORE_NONCE), inside the frame */
-    uint32_t world, incarnation, is_watch;
+    uint32_t world, incarnation, purpose;
 };
 bool store_parse_hello(const struct store_frame *frame, struct store_hello *hello);
 void store_write_hello(const struct store_hello *hello, uint8_t body[STORE_HELLO]);
@@ -108,7 +112,7 @@ void store_write_u64(uint8_t *bytes, uint64_t value);
 struct store_handshake {
     uint8_t client_nonce[STORE_NONCE], server_nonce[STORE_NONCE];
     uint64_t job;
-    uint32_t rank, world, incarnation, is_watch;
+    uint32_t rank, world, incarnation, purpose;
 };
 void store_proof(const uint8_t secret[32], const char *side, const struct store_handshake *shake,
                  uint8_t proof[STORE_PROOF]);

@@ -96,7 +96,7 @@ static enum outcome shake_hands(struct attempt *a, int fd, double deadline) {
     struct store_hello words = {.nonce = a->shake.client_nonce,
                                 .world = a->shake.world,
                                 .incarnation = a->shake.incarnation,
-                                .is_watch = a->shake.is_watch};
+                                .purpose = a->shake.purpose};
     store_write_hello(&words, hello);
     errno = 0;
     if (!say(a, fd, FRAME_HELLO, hello, sizeof hello, deadline)) {
@@ -151,7 +151,7 @@ status store_join(const struct store_join *join, int *fd, uint32_t *incarnation)
                                   .rank = (uint32_t)join->rank,
                                   .world = (uint32_t)join->world_size,
                                   .incarnation = join->incarnation,
-                                  .is_watch = join->is_watch},
+                                  .purpose = join->purpose},
                         .why = "nothing listens there"};
     double start = clock_seconds(), pause = 0.01, say_at = start + FIRST_WAITING_SECONDS;
     for (;;) {

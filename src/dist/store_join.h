@@ -16,8 +16,8 @@ struct store_join {
     const char *who;       /* this rank's "host n1, pid 71" */
     double deadline;       /* of clock_seconds() */
     uint32_t incarnation;
-    bool is_watch;   /* the second connection of a rank that has joined */
-    struct log *log; /* for "waiting for rank 0"; NULL: silent */
+    enum store_purpose purpose; /* FOR_REQUESTS joins; the others are further connections of a rank that has joined */
+    struct log *log;            /* for "waiting for rank 0"; NULL: silent */
 };
 
 /* Retries while nobody listens, or rank 0 is still of an older incarnation. *fd is the connection of a rank that has

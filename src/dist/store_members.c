@@ -254,6 +254,7 @@ void members_describe(const struct members *m, int rank, struct text *out) {
     const struct member *r = &m->items[rank];
     text_printf(out, "rank %d (%s)", rank, r->who);
     text_add(out, r->fate ? r->fate : r->state == LEFT_IN_PEACE ? " left" : " left without a word");
+    if (!r->fate && r->state == LEFT_AS_CAUSE && r->has_beat) members_last_seen(&r->last, out);
 }
 
 static int missing_count(const struct members *m) {

@@ -152,7 +152,7 @@ static void remove_ended(struct store_server *s) {
             s->connections[kept++] = c;
             continue;
         }
-        if (c->stage == HAS_JOINED && !is_watch(c))
+        if (c->stage == HAS_JOINED && is_member(c))
             members_leave(s->members, (int)c->shake.rank, LEFT_AS_CAUSE, STATUS_PEER, NULL, clock_seconds());
         connection_free(c);
     }
@@ -325,7 +325,7 @@ static bool add_local(struct store_server *s, int fd, bool is_a_watch) {
     struct connection *c = connection_add(s, fd);
     if (!c) return false;
     c->stage = HAS_JOINED;
-    c->shake.is_watch = is_a_watch;
+    c->shake.purpose = is_a_watch ? FOR_WATCHING : FOR_REQUESTS;
     return true;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "dist/internal.h"
+#include "dist/launch.h"
 #include "dist/store_server_internal.h"
 
 static int rank_of(const struct connection *c) { return (int)c->shake.rank; }
@@ -141,7 +142,7 @@ static bool on_hello(struct store_server *s, struct connection *c, const struct 
     memcpy(c->shake.client_nonce, hello.nonce, STORE_NONCE);
     c->shake.world = hello.world;
     c->shake.incarnation = hello.incarnation;
-    c->shake.is_watch = hello.is_watch;
+    c->shake.purpose = hello.purpose;
     c->shake.job = s->job;
     c->shake.rank = frame->rank;
     if (getrandom(c->shake.server_nonce, STORE_NONCE, 0) != STORE_NONCE) return false;
@@ -160,14 +161,20 @@ static bool is_welcome(struct store_server *s, struct connection *c) {
                  c->shake.world);
     else if (!exists)
         snprintf(why, sizeof why, "there is no rank %u in a world of %d", rank, s->world_size);
-    else if (is_watch(c) && state == IS_ABSENT)
+    else if (!is_member(c) && state == IS_ABSENT)
         snprintf(why, sizeof why, "rank %u has not joined", rank);
-    else if (!is_watch(c) && state == IS_HERE)
+    else if (is_member(c) && state == IS_HERE)
         snprintf(why, sizeof why, "rank %u has joined already (%s)", rank, members_who(s->members, (int)rank));
-    else if (!is_watch(c) && state != IS_ABSENT)
+    else if (is_member(c) && state != IS_ABSENT)
         snprintf(why, sizeof why, "rank %u has left this job already (%s)", rank, members_who(s->members, (int)rank));
     if (*why) refuse(s, c, why);
     return !*why;
+}
+
+/* From now on it is the agents' own; here it ends. */
+static bool hand_to_agent(const struct connection *c) {
+    if (c->out_size == 0) launch_tell_link(rank_of(c), c->fd);
+    return false;
 }
 
 static bool on_proof(struct store_server *s, struct connection *c, const struct store_frame *frame) {
@@ -186,7 +193,7 @@ static bool on_proof(struct store_server *s, struct connection *c, const struct 
     store_proof(s->secret, "server", &c->shake, mine);
     server_answer(s, c, FRAME_WELCOME, mine, STORE_PROOF);
     if (is_watch(c)) s->ticks_at = 0; /* it soon knows who rank 0 is */
-    if (is_watch(c)) return true;
+    if (!is_member(c)) return is_watch(c) || hand_to_agent(c);
     members_join(s->members, rank_of(c), who, clock_seconds());
     server_note_address(s, c->fd);
     return true;

@@ -55,7 +55,8 @@ struct store_server {
     struct pollfd *polls; /* (capacity + 2) */
 };
 
-static inline bool is_watch(const struct connection *c) { return c->shake.is_watch != 0; }
+static inline bool is_watch(const struct connection *c) { return c->shake.purpose == FOR_WATCHING; }
+static inline bool is_member(const struct connection *c) { return c->shake.purpose == FOR_REQUESTS; }
 
 /* store_server.c: sends at once what the socket takes, the rest later. */
 void server_answer(struct store_server *s, struct connection *c, enum store_type type, const void *body, size_t size);

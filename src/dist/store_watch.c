@@ -81,7 +81,7 @@ static void lose_rank_0(struct watch *w, const char *how, bool has_gone) {
         text_printf(&why, "rank 0 (%s)%s", w->who_is_0, how);
     else
         text_printf(&why, "rank 0 (at %s)%s", w->place, how);
-    if (!has_gone) members_last_seen(&w->last_of_0, &why);
+    if (how != w->death_of_0 && *w->who_is_0) members_last_seen(&w->last_of_0, &why);
     declare(w, STATUS_PEER, 0, !has_gone, why.data);
     shutdown(w->config.requests, SHUT_RDWR);
     text_free(&why);

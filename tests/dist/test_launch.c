@@ -128,6 +128,24 @@ static int role_silent_65(const struct role_context *c) {
     return 0;
 }
 
+/* Rank 1 ends in the middle of a step. */
+static int end_in_step(const struct role_context *c, int killed_by) {
+    struct store *store;
+    status s = store_open(&c->env, 20, &store);
+    if (s) return end_with(s);
+    if (c->env.rank != 1) wait_long();
+    struct pulse *pulse = store_pulse(store);
+    pulse_step(pulse, 119, 0.01);
+    pulse_enter(pulse, 0, "all_reduce");
+    pulse_leave(pulse, 0);
+    pulse_phase(pulse, PULSE_BACKWARD);
+    if (killed_by) raise(killed_by);
+    _exit(3);
+}
+
+static int role_killed_in_step(const struct role_context *c) { return end_in_step(c, SIGKILL); }
+static int role_silent_in_step(const struct role_context *c) { return end_in_step(c, 0); }
+
 /* Saves at SIGTERM, which takes a moment. */
 static int role_saves(const struct role_context *c) {
     signal(SIGTERM, on_term);
@@ -212,6 +230,8 @@ static const struct {
     {"crash", role_crash},
     {"silent_1", role_silent_1},
     {"silent_65", role_silent_65},
+    {"killed_in_step", role_killed_in_step},
+    {"silent_in_step", role_silent_in_step},
     {"saves", role_saves},
     {"mixed", role_mixed},
     {"stubborn", role_stubborn},
@@ -351,6 +371,16 @@ static const struct {
     {"crash", 2, 69, {"rank 1 (host ", "was killed by SIGSEGV"}, 4},
     {"silent_1", 2, 70, {"rank 1 (host ", "ended with exit code 1 and gave no reason"}, 4},
     {"silent_65", 2, 65, {"rank 0 (host ", "ended with exit code 65"}, 4},
+    {"killed_in_step",
+     2,
+     69,
+     {"rank 1 (host ", "by SIGKILL; last seen in backward of step 120, after all_reduce #1"},
+     4},
+    {"silent_in_step",
+     2,
+     70,
+     {"exit code 3 and gave no reason", "; last seen in backward of step 120, after all_r"},
+     4},
     {"stopped_and_fail", 2, 74, {"rank 1 (host ", "): the disk is full"}, 8},
     {"late_report", 2, 64, {"rank 1 (host ", "): no such key"}, 8},
 };

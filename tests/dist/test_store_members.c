@@ -118,6 +118,20 @@ START_TEST(phases_without_steps) {
 }
 END_TEST
 
+/* No agent said how it ended; its heart said where. */
+START_TEST(the_last_beat_tells_where_it_left) {
+    struct members *m = all_here(2, 10);
+    struct pulse_reading reading = {.phase = PULSE_FORWARD, .step = 4, .ticks = 3};
+    struct text text = {0};
+    members_beat(m, 1, &reading, 0.1);
+    members_leave(m, 1, LEFT_AS_CAUSE, STATUS_PEER, NULL, 0.2);
+    members_describe(m, 1, &text);
+    ck_assert_msg(strstr(text_string(&text), ") left without a word; last seen in forward of step 5"), "%s", text.data);
+    text_free(&text);
+    members_destroy(m);
+}
+END_TEST
+
 /* A slow rank that moves is no hang, nor is a job in which nobody waits. */
 START_TEST(progress_is_no_hang) {
     struct members *m = all_here(2, 10);
@@ -250,6 +264,6 @@ START_TEST(the_missing_are_listed) {
 END_TEST
 
 LOOP_TESTS("store_members", EACH(a_hang_is_named_at_its_limit, hangs), ONCE(phases_without_steps),
-           ONCE(progress_is_no_hang), ONCE(who_is_behind_is_named), ONCE(all_wait_for_each_other),
-           ONCE(a_cut_link_and_a_stopped_process_differ), ONCE(a_pause_of_the_judge_blames_nobody),
-           ONCE(the_first_cause_wins), ONCE(the_missing_are_listed))
+           ONCE(the_last_beat_tells_where_it_left), ONCE(progress_is_no_hang), ONCE(who_is_behind_is_named),
+           ONCE(all_wait_for_each_other), ONCE(a_cut_link_and_a_stopped_process_differ),
+           ONCE(a_pause_of_the_judge_blames_nobody), ONCE(the_first_cause_wins), ONCE(the_missing_are_listed))

@@ -25,7 +25,8 @@ static void read_body(const struct store_frame *frame) {
     struct store_hello hello;
     struct pulse_reading reading;
     uint32_t other;
-    if (store_parse_hello(frame, &hello)) must(is_inside(hello.nonce, STORE_NONCE, frame) && hello.is_watch <= 1);
+    if (store_parse_hello(frame, &hello))
+        must(is_inside(hello.nonce, STORE_NONCE, frame) && hello.purpose < STORE_PURPOSES);
     if (store_parse_beat(frame, &reading)) must(strlen(reading.call) < sizeof reading.call && reading.step >= 0);
     if (store_parse_death(frame, &number, text)) must(strlen(text) < sizeof text);
     struct store_news news;
