@@ -98,13 +98,16 @@ status device_create(const char *name, struct device **out); /* the first GPU */
 status device_create_local(const char *name, int local_rank, int local_size, struct device **out);
 void device_destroy(struct device *device); /* takes NULL */
 
+/* What the factors of matrix products are rounded to; all that is stored or summed is float32. */
 enum precision {
     PRECISION_FLOAT32,
-    PRECISION_BFLOAT16 /* factors of matrix products are rounded to bfloat16; all that is stored or summed is float32 */
+    PRECISION_TF32, /* float32 with 10 bits of fraction, on GPUs; the CPU does not round */
+    PRECISION_BFLOAT16,
+    PRECISION_FLOAT16 /* GPUs; numbers of 65520 and more become infinite */
 };
 
-/* The arithmetic of linear_forward and the two linear_backward from now on. STATUS_USAGE where the device has not the
- * instructions, naming what it lacks. */
+/* The arithmetic of linear_forward and the two linear_backward from now on, and of what else the device has products
+ * for. STATUS_USAGE where the device has not the instructions, naming what it lacks. */
 status device_set_precision(struct device *device, enum precision precision);
 
 const struct device_ops *device_ops(const struct device *device);

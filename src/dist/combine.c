@@ -12,23 +12,6 @@
 
 /* ---- 16-bit floats ---- */
 
-static inline uint16_t to_bfloat16(float value) {
-    uint32_t bits = bits_of_float(value);
-    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16) | 0x40 : rounded); /* a NaN stays one */
-}
-
-static inline uint16_t to_float16(float value) {
-    uint32_t bits = bits_of_float(value), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;
-    /* below 2^-14: adding 0.5 lets the processor round at 2^-24; else rounded by hand, with the bias taken off */
-    uint32_t small = bits_of_float(bits_to_float(rest) + 0.5f) - 0x3f000000;
-    uint32_t normal = (rest + 0xfff + ((rest >> 13) & 1) - 0x38000000) >> 13;
-    uint32_t half = rest < 0x38800000 ? small : normal;
-    half = rest >= 0x477ff000 ? 0x7c00 : half; /* 65520 and more */
-    half = rest > 0x7f800000 ? 0x7e00 : half;
-    return (uint16_t)(sign | half);
-}
-
 void combine_widen(float *out, const uint16_t *in, size_t count, enum comm_type type) {
     if (type == COMM_BFLOAT16)
         for (size_t i = 0; i < count; i++) out[i] = bits_from_bfloat16(in[i]);
@@ -38,9 +21,9 @@ void combine_widen(float *out, const uint16_t *in, size_t count, enum comm_type 
 
 void combine_narrow(uint16_t *out, const float *in, size_t count, enum comm_type type) {
     if (type == COMM_BFLOAT16)
-        for (size_t i = 0; i < count; i++) out[i] = to_bfloat16(in[i]);
+        for (size_t i = 0; i < count; i++) out[i] = bits_to_bfloat16(in[i]);
     else
-        for (size_t i = 0; i < count; i++) out[i] = to_float16(in[i]);
+        for (size_t i = 0; i < count; i++) out[i] = bits_to_float16(in[i]);
 }
 
 /* ---- one block, one more rank: acc = acc op in ---- */

@@ -8,6 +8,7 @@
 
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const precisions[] = {"float32", "bfloat16", "float16", NULL};
+static const char *const matmul_precisions[] = {"highest", "high", NULL};
 static const char *const weightings[] = {"torch", "samples", NULL};
 static const char *const modes[] = {"torch", "elastic", NULL};
 
@@ -42,9 +43,24 @@ static const struct schema_row train_rows[] = {
      .fallback = "float32",
      .choices = precisions,
      .doc =
-         "Arithmetic of matrix products (linear, the projections of attention): `bfloat16` rounds their factors and "
-         "keeps "
-         "weights, gradients and all sums in float32; it needs a processor with AVX-512 BF16. `float16` needs a GPU."},
+         "Arithmetic of matrix products (linear, the projections of attention; on GPUs attention and convolutions, "
+         "too): "
+         "`bfloat16` and `float16` round their factors and keep weights, gradients and all sums in float32. On the CPU "
+         "`bfloat16` needs AVX-512 BF16; `float16` needs a GPU, and scales the loss (`grad_scaler`)."},
+    {.key = "float32_matmul_precision",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct train_config, matmul_precision),
+     .fallback = "highest",
+     .choices = matmul_precisions,
+     .doc =
+         "Factors of float32 products on GPUs: `highest` does not round them, `high` rounds them to TF32, 10 bits of "
+         "fraction (torch.set_float32_matmul_precision; here for convolutions, too). The CPU does not round; other "
+         "precisions are not concerned."},
+    {.key = "grad_scaler",
+     .type = SCHEMA_SECTION,
+     .offset = offsetof(struct train_config, grad_scaler),
+     .section = &loss_scale_schema,
+     .doc = "Scaling of the loss, for `precision: float16` alone (torch.amp.GradScaler, with its names and defaults)."},
     {.key = "accumulate",
      .type = SCHEMA_INT,
      .offset = offsetof(struct train_config, accumulate),
@@ -129,10 +145,10 @@ static void check_train(void *config, const struct node *where, const char *path
         problems_add(problems, place_of(where), path, "needs epochs or steps (train: {epochs: 10})");
     else if (c->epochs != SCHEMA_NO_INT && c->steps != SCHEMA_NO_INT)
         problems_add(problems, place_of(where), path, "give epochs or steps, not both");
-    if (c->precision == TRAIN_FLOAT16) {
+    if (c->precision == TRAIN_FLOAT16 && c->device != DEVICE_CUDA) {
         const struct node *own = where ? node_get(where, "precision") : NULL;
         problems_add(problems, place_of(own ? own : where), "train.precision",
-                     "float16 needs a GPU, and this version runs on CPUs: use bfloat16 or float32");
+                     "float16 needs a GPU (train.device: cuda): use bfloat16 or float32");
     }
     if (c->clip_grad_norm > 0 && c->clip_grad_value > 0)
         problems_add(problems, place_of(where), path, "give clip_grad_norm or clip_grad_value, not both");
@@ -303,6 +319,8 @@ static void check_elastic(struct config *c, const struct node *where, struct pro
     if (c->train.accumulate > 1)
         problems_add(problems, place, "determinism",
                      "elastic computes each shard by itself, so train.accumulate saves nothing; raise shards instead");
+    if (c->train.precision == TRAIN_FLOAT16)
+        problems_add(problems, place, "determinism", "elastic does not go with train.precision: float16");
     if (c->dist.gradient_compression != COMPRESSION_NONE)
         problems_add(
             problems, place, "determinism",
@@ -413,11 +431,17 @@ status config_check_model(const struct config *config, const struct model *model
 
 const char *config_device_name(const struct config *config) { return devices[config->train.device]; }
 
+enum precision config_precision(const struct config *config) {
+    const struct train_config *c = &config->train;
+    if (c->precision == TRAIN_BFLOAT16) return PRECISION_BFLOAT16;
+    if (c->precision == TRAIN_FLOAT16) return PRECISION_FLOAT16;
+    return c->matmul_precision == MATMUL_HIGH ? PRECISION_TF32 : PRECISION_FLOAT32;
+}
+
 status config_create_device(const struct config *config, const struct dist_env *env, struct device **out) {
     TRY(device_create_local(config_device_name(config), env ? env->local_rank : 0, env ? env->local_world_size : 1,
                             out));
-    return device_set_precision(*out,
-                                config->train.precision == TRAIN_BFLOAT16 ? PRECISION_BFLOAT16 : PRECISION_FLOAT32);
+    return device_set_precision(*out, config_precision(config));
 }
 
 struct shape dataset_shape(const struct dataset_info *info) {

@@ -11,20 +11,23 @@
 #include "model/model.h"
 #include "train/ema.h"
 #include "train/guard.h"
+#include "train/loss_scale.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 
 enum train_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 enum train_precision { TRAIN_FLOAT32, TRAIN_BFLOAT16, TRAIN_FLOAT16 };
+enum matmul_precision { MATMUL_HIGHEST, MATMUL_HIGH };
 enum accumulate_weighting { WEIGHTING_TORCH, WEIGHTING_SAMPLES };
 
 struct train_config {
-    int64_t epochs, steps; /* one of them is SCHEMA_NO_INT */
-    int device;            /* enum train_device */
-    int precision;         /* enum train_precision */
+    int64_t epochs, steps;                /* one of them is SCHEMA_NO_INT */
+    int device;                           /* enum train_device */
+    int precision;                        /* enum train_precision */
+    int matmul_precision;                 /* enum matmul_precision: of float32 on GPUs */
+    struct loss_scale_config grad_scaler; /* of float16 */
     int64_t accumulate;
-    int accumulate_weighting; /* enum train_precision { TRAIN_FLOAT32, TRAIN_BFLOAT16, TRAIN_FLOAT16 };
-enum accumulate_weighting */
+    int accumulate_weighting; /* enum accumulate_weighting */
     double clip_grad_norm;    /* 0: off */
     double clip_grad_value;   /* 0: off */
     struct ema_config ema;
@@ -87,6 +90,9 @@ status config_check_model(const struct config *config, const struct model *model
 
 /* "cpu": what device_create takes. */
 const char *config_device_name(const struct config *config);
+
+/* What matrix products compute with. */
+enum precision config_precision(const struct config *config);
 
 /* The device of the config, in its precision, for this process of those on its host (NULL: alone); *out is to be
  * destroyed also after an error, unless it is NULL. */

@@ -107,6 +107,22 @@ static void warn_of_memory(double bytes, int local_size, struct text *out) {
                 local_size, local_size == 1 ? "" : "es", bytes / MIB, (double)left / MIB);
 }
 
+/* Nothing for float32 as it is. */
+static void describe_precision(const struct config *config, struct text *out) {
+    static const char *const lines[] = {
+        [PRECISION_TF32] = "float32, its products in TF32",
+        [PRECISION_BFLOAT16] = "products in bfloat16; weights, gradients and sums in float32",
+        [PRECISION_FLOAT16] = "products in float16; weights, gradients and sums in float32; the loss scaled by"};
+    enum precision precision = config_precision(config);
+    if (precision == PRECISION_FLOAT32) return;
+    if (precision == PRECISION_TF32 && config->train.device != DEVICE_CUDA) {
+        text_add(out, "\nprecision      float32; the CPU has no TF32 (train.float32_matmul_precision: high)");
+        return;
+    }
+    text_printf(out, "\nprecision      %s", lines[precision]);
+    if (precision == PRECISION_FLOAT16) text_printf(out, " %g at first", config->train.grad_scaler.init_scale);
+}
+
 static status describe(const struct config *config, int world_size, int local_size, const struct dataset *dataset,
                        const struct model *model, size_t batch, struct text *out) {
     const struct dataset_info *info = dataset_info(dataset);
@@ -131,6 +147,7 @@ static status describe(const struct config *config, int world_size, int local_si
     device_explain(config_device_name(config), &why);
     if (why.length) text_printf(out, "\ndevice         %s", text_string(&why));
     text_free(&why);
+    describe_precision(config, out);
     text_printf(out, "\nepoch          %zu batches, %zu steps\n", batches, steps);
     if (config->train.epochs != SCHEMA_NO_INT)
         text_printf(out, "run            %lld epochs, %lld steps\n", (long long)config->train.epochs,

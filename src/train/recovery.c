@@ -91,9 +91,17 @@ static bool is_power_of_ten(int64_t number) {
     return number == 1;
 }
 
+static void put_event(struct trainer *t, const char *event, const char *why) {
+    const struct counters *c = &t->state->counters;
+    metrics_begin(t->metrics, event);
+    metrics_int(t->metrics, "epoch", c->epoch);
+    metrics_int(t->metrics, "batch", c->batch);
+    metrics_int(t->metrics, "step", c->step);
+    metrics_text(t->metrics, "reason", why);
+}
+
 /* The first few, then number 10, 100 ...: a run may skip a step in every epoch. */
 static void warn(struct trainer *t, const char *event, const char *what, const char *then) {
-    const struct counters *c = &t->state->counters;
     int64_t number = ++t->warnings;
     if (number < SAID_EACH)
         log_warning(t->log, "%s; %s", what, then);
@@ -102,11 +110,7 @@ static void warn(struct trainer *t, const char *event, const char *what, const c
                     strcmp(event, "skipped") == 0 ? "; all are in metrics.jsonl" : "");
     else if (is_power_of_ten(number))
         log_warning(t->log, "%s; %s (number %lld since the start)", what, then, (long long)number);
-    metrics_begin(t->metrics, event);
-    metrics_int(t->metrics, "epoch", c->epoch);
-    metrics_int(t->metrics, "batch", c->batch);
-    metrics_int(t->metrics, "step", c->step);
-    metrics_text(t->metrics, "reason", what);
+    put_event(t, event, what);
 }
 
 static status stop(const char *what, const char *why) {
@@ -128,6 +132,25 @@ static status skip(struct trainer *t, const char *what) {
     c->skipped_in_row++;
     if (!t->metrics) return OK;
     warn(t, "skipped", what, "the step is skipped");
+    return metrics_end(t->metrics);
+}
+
+bool recovery_is_overflow(const struct trainer *t, bool is_loss_good) {
+    const struct train_config *c = &t->config->train;
+    return is_loss_good && c->precision == TRAIN_FLOAT16 &&
+           loss_scale_is_suspect(&c->grad_scaler, &t->state->counters.loss_scale);
+}
+
+status recovery_overflow(struct trainer *t) {
+    struct counters *c = &t->state->counters;
+    double before = loss_scale_value(&t->config->train.grad_scaler, &c->loss_scale);
+    char what[96];
+    loss_scale_update(&t->config->train.grad_scaler, &c->loss_scale, true);
+    c->skipped++;
+    if (!t->metrics) return OK;
+    snprintf(what, sizeof what, "gradients overflowed float16: the loss scale goes from %g to %g", before,
+             c->loss_scale.scale);
+    put_event(t, "skipped", what);
     return metrics_end(t->metrics);
 }
 

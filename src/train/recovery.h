@@ -15,6 +15,11 @@ struct bad_step {
  * STATUS_NOT_FINITE: it ends, with the layer and the rows. All ranks. */
 status recovery_run(struct trainer *trainer, const struct bad_step *bad);
 
+/* Gradients that overflowed float16 at a scale that may be to blame: the step is not applied, the scale shrinks.
+ * Neither a fault nor a case for train.on_nonfinite. All ranks. */
+bool recovery_is_overflow(const struct trainer *trainer, bool is_loss_good);
+status recovery_overflow(struct trainer *trainer);
+
 /* A parameter (or a running statistic) is not finite, found before a save; [last]: the step before. As recovery_run,
  * but an applied update cannot be skipped. All ranks. */
 status recovery_of_parameter(struct trainer *trainer, const char *parameter, struct guard_place last);

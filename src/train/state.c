@@ -40,7 +40,11 @@ static void add_optimizer(struct state *state, size_t index) {
 
 /* Counters that the first checkpoints do not have. */
 static bool is_newer(const char *name) {
-    return strncmp(name, "plateau_", 8) == 0 || strncmp(name, "skipped", 7) == 0 || strcmp(name, "epoch_scored") == 0;
+    static const char *const starts[] = {"plateau_", "skipped", "epoch_scored", "loss_scale"};
+    bool is_one = false;
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        is_one = is_one || strncmp(name, starts[i], strlen(starts[i])) == 0;
+    return is_one;
 }
 
 static void add_counters(struct state *state) {
@@ -59,14 +63,21 @@ static void add_counters(struct state *state) {
                     {"best_epoch", &c->best_epoch},
                     {"plateau_bad_epochs", &c->plateau.bad_epochs},
                     {"plateau_cooldown", &c->plateau.cooldown},
-                    {"plateau_reductions", &c->plateau.reductions}};
+                    {"plateau_reductions", &c->plateau.reductions},
+                    {"loss_scale_growth_tracker", &c->loss_scale.growth_tracker}};
     const struct {
         const char *name;
         double *value;
-    } reals[] = {
-        {"epoch_loss", &c->epoch_loss},     {"epoch_count", &c->epoch_count},     {"epoch_correct", &c->epoch_correct},
-        {"epoch_scored", &c->epoch_scored}, {"epoch_samples", &c->epoch_samples}, {"epoch_seconds", &c->epoch_seconds},
-        {"seconds", &c->seconds},           {"best_value", &c->best_value},       {"plateau_best", &c->plateau.best}};
+    } reals[] = {{"epoch_loss", &c->epoch_loss},
+                 {"epoch_count", &c->epoch_count},
+                 {"epoch_correct", &c->epoch_correct},
+                 {"epoch_scored", &c->epoch_scored},
+                 {"epoch_samples", &c->epoch_samples},
+                 {"epoch_seconds", &c->epoch_seconds},
+                 {"seconds", &c->seconds},
+                 {"best_value", &c->best_value},
+                 {"plateau_best", &c->plateau.best},
+                 {"loss_scale", &c->loss_scale.scale}};
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         add(state, (struct entry){.path = arena_printf(state->arena, "state/%s", integers[i].name),
                                   .type = ENTRY_INT64,

@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include "train/checkpoint.h"
 #include "train/ema.h"
+#include "train/loss_scale.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 
@@ -30,6 +31,7 @@ struct counters {
     double best_value; /* of the validation accuracy or loss (training loss without validation rows); NAN: none yet */
     int64_t best_epoch;
     struct plateau plateau;
+    struct loss_scale loss_scale; /* train.precision: float16 */
 };
 
 struct state {

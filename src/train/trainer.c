@@ -143,7 +143,8 @@ static status micro_batch(struct trainer *t, struct update *update, double group
         const float *output = model_forward(t->model, &pass, batch.inputs);
         TRY(take_failure(t));
         t->loss->run(t->config->loss.config, t->device, &t->model->out, output, batch.targets, batch.rows,
-                     batch_weight(t, batch.rows, group_rows), model_output_gradient(t->model), &update->sums);
+                     t->loss_scale * batch_weight(t, batch.rows, group_rows), model_output_gradient(t->model),
+                     &update->sums);
         pulse_phase(t->pulse, PULSE_BACKWARD);
         model_backward(t->model, &pass, batch.inputs, is_last ? gradient_is_ready : NULL, t);
         TRY(take_failure(t));
@@ -254,14 +255,15 @@ static status squared_norm(const struct trainer *t, double *squares) {
 
 /* clip_grad_norm_: the coefficient is max / (norm + 1e-6), at most 1. Without clipping the norm is taken only where it
  * is logged, on rank 0. clip_grad_value_ comes first, so that the norm is that of what is used. Whatever the norm is
- * needed for, it also shows whether the gradients are finite. */
+ * needed for, it also shows whether the gradients are finite. They stand multiplied by the loss scale. */
 static status measure_gradients(struct trainer *t, struct update *update) {
     const struct params *params = &t->model->params;
     double limit = t->config->train.clip_grad_value, most = t->config->train.clip_grad_norm;
-    t->clip = 1;
+    t->clip = 1 / t->loss_scale;
     t->grad_norm = NAN;
     if (limit > 0)
-        device_ops(t->device)->optimizers->clamp(t->device, (float)limit, params->gradients, params->trained);
+        device_ops(t->device)->optimizers->clamp(t->device, (float)limit * t->loss_scale, params->gradients,
+                                                 params->trained);
     if (!is_norm_needed(t)) {
         update->bad_gradients = is_share_finite(t) ? 0 : 1;
         return OK;
@@ -269,13 +271,20 @@ static status measure_gradients(struct trainer *t, struct update *update) {
     if (most <= 0 && !t->metrics && !are_gradients_shared(t)) return OK;
     double squares;
     TRY(squared_norm(t, &squares));
-    float norm = (float)sqrt(squares);
+    float norm = (float)(sqrt(squares) / (double)t->loss_scale);
     update->bad_gradients = isfinite(norm) ? 0 : 1;
     t->grad_norm = (double)norm;
     if (most <= 0) return OK;
     float coefficient = (float)most / (norm + 1e-6f);
-    t->clip = coefficient < 1 ? coefficient : 1;
+    if (coefficient < 1) t->clip *= coefficient;
     return OK;
+}
+
+/* With float16 alone. */
+static float loss_scale(const struct trainer *t) {
+    const struct train_config *c = &t->config->train;
+    if (c->precision != TRAIN_FLOAT16) return 1;
+    return (float)loss_scale_value(&c->grad_scaler, &t->state->counters.loss_scale);
 }
 
 static status log_step(struct trainer *t, const struct update *update, double lr) {
@@ -293,6 +302,7 @@ static status log_step(struct trainer *t, const struct update *update, double lr
     metrics_real(t->metrics, "loss", loss);
     metrics_real(t->metrics, "lr", lr);
     metrics_real(t->metrics, "grad_norm", t->grad_norm);
+    if (t->config->train.precision == TRAIN_FLOAT16) metrics_real(t->metrics, "loss_scale", (double)t->loss_scale);
     metrics_int(t->metrics, "samples", (int64_t)update->rows);
     metrics_real(t->metrics, "seconds", update->seconds);
     return metrics_end(t->metrics);
@@ -302,6 +312,8 @@ static void count_step(struct trainer *t, const struct update *update) {
     struct counters *c = &t->state->counters;
     c->step++;
     c->skipped_in_row = 0;
+    if (t->config->train.precision == TRAIN_FLOAT16)
+        loss_scale_update(&t->config->train.grad_scaler, &c->loss_scale, false);
     c->samples += (int64_t)update->rows;
     c->epoch_loss += update->sums.loss;
     c->epoch_count += update->sums.count;
@@ -336,6 +348,7 @@ static status train_step(struct trainer *t, bool *must_stop) {
     double momentum = schedule_momentum(&t->config->schedule, &progress);
     double start = clock_seconds(), lr = current_lr(t);
     t->last_group = place_of_group(t);
+    t->loss_scale = loss_scale(t);
     agreement_fault(&t->flip, t->state, comm_rank(t->comm));
     guard_keep_buffers(t->guard, &t->model->buffers);
     TRY(t->elastic ? forward_backward_shards(t, &update) : forward_backward(t, &update));
@@ -344,6 +357,8 @@ static status train_step(struct trainer *t, bool *must_stop) {
     TRY(share_sums(t, &update));
     *must_stop = update.stops > 0;
     const char *bad = what_is_bad(&update);
+    if (bad && recovery_is_overflow(t, update.bad_losses == 0 && update.bad_statistics == 0))
+        return recovery_overflow(t);
     if (bad) pulse_phase(t->pulse, PULSE_LOADING); /* it may read a checkpoint */
     if (bad) return recovery_run(t, &(struct bad_step){t->last_group, update.batches, bad});
     pulse_phase(t->pulse, PULSE_UPDATING);

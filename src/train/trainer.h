@@ -58,6 +58,7 @@ struct trainer {
     int64_t saved_step;              /* trainer_moves of the last state that was saved; -1: none */
     int64_t warnings;                /* of steps that are not finite */
     bool save_failed;                /* the newest save did not reach the disk */
+    float loss_scale;                /* of this step; 1 unless train.precision is float16 */
     float clip;                      /* factor of this step's gradients */
     double grad_norm;                /* NAN when it was not needed */
     double last_epoch_loss;          /* NAN: none */

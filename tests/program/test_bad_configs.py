@@ -27,7 +27,7 @@ WRONG = [
     ("train: {epochs: 10}", "determinism: {mode: elastic, shards: 4}\ndist: {gradient_compression: bfloat16}\ntrain: {epochs: 10}",
      "determinism: elastic does not go with dist.gradient_compression: what is rounded would depend on the number of processes"),
     ("epochs: 10", "epochs: 10, device: gpu", "train.device: expected one of auto, cpu, cuda, got 'gpu'"),
-    ("epochs: 10", "epochs: 10, precision: float16", "train.precision: float16 needs a GPU, and this version runs on CPUs: use bfloat16 or float32"),
+    ("epochs: 10", "epochs: 10, precision: float16", "train.precision: float16 needs a GPU (train.device: cuda): use bfloat16 or float32"),
     ("{type: adam, lr: 0.001}", "{type: adam, betas: [0.9]}", "optimizer: betas must be two numbers, got 1"),
     ("{type: adam, lr: 0.001}", "{type: sgd, nesterov: true}", "optimizer: nesterov needs momentum > 0 and dampening 0"),
     ("checkpoint:", "schedule: {type: one_cycle, pct_start: 5}\ncheckpoint:", "schedule.pct_start: must be >= 0 and <= 1, got 5"),

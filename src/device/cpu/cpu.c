@@ -73,7 +73,10 @@ static const struct device_ops cpu_ops = {
 static status set_precision(struct device *base, enum precision precision) {
     struct cpu_device *device = (struct cpu_device *)base;
     device->product = device->kernels->product;
-    if (precision == PRECISION_FLOAT32) return OK;
+    if (precision == PRECISION_FLOAT32 || precision == PRECISION_TF32) return OK;
+    if (precision == PRECISION_FLOAT16)
+        return status_new(STATUS_USAGE, "train.precision: float16 needs a GPU (train.device: cuda): use bfloat16 or "
+                                        "float32");
     if (!device->kernels->is_avx512 || !product_bf16_is_supported())
         return status_new(STATUS_USAGE,
                           "train.precision: bfloat16 needs a processor with the instructions AVX-512 BF16, which this "

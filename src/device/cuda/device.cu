@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "device/cuda/gpu.cuh"
+#include "device/cuda/product.cuh"
 
 #define MIB ((size_t)1 << 20)
 
@@ -15,6 +15,7 @@ void gpu_fail(struct gpu_device *device, const char *operation, const char *what
 static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
 
 call::call(struct device *device, const char *name) : gpu(gpu_of(device)), operation(name), used(0) {
+    gpu->calls++;
     check(cudaSetDevice(gpu->gpu));
 }
 
@@ -111,20 +112,30 @@ static void at_end(struct device *device) {
     cudaSetDevice(gpu->gpu);
     for (int i = 0; i < GPU_OPERANDS; i++) cudaFree(gpu->memory[i]);
     cudaFree(gpu->workspace);
+    gpu_products_close(gpu);
     if (gpu->blas) cublasLtDestroy(gpu->blas);
     if (gpu->stream) cudaStreamDestroy(gpu->stream);
 }
 
-static status set_precision(struct device *, enum precision precision) {
-    if (precision == PRECISION_FLOAT32) return OK;
-    return status_new(STATUS_USAGE, "train.precision: bfloat16 is not on the GPU yet: use float32, or device: cpu");
+/* "cuda:0 (NVIDIA H100 PCIe, bfloat16)" */
+static void describe(struct gpu_device *gpu) {
+    static const char *const names[] = {"", ", tf32", ", bfloat16", ", float16"};
+    snprintf(gpu->description, sizeof gpu->description, "cuda:%d (%s%s)", gpu->gpu, gpu->name, names[gpu->precision]);
+}
+
+static status set_precision(struct device *device, enum precision precision) {
+    struct gpu_device *gpu = gpu_of(device);
+    gpu->precision = precision;
+    describe(gpu);
+    return OK;
 }
 
 static status open(struct gpu_device *gpu) {
     struct cudaDeviceProp properties;
     cudaError_t error = cudaGetDeviceProperties(&properties, gpu->gpu);
     if (error != cudaSuccess) return failed(error, "the GPU cannot be asked");
-    snprintf(gpu->description, sizeof gpu->description, "cuda:%d (%s)", gpu->gpu, properties.name);
+    memcpy(gpu->name, properties.name, sizeof gpu->name);
+    describe(gpu);
     if (properties.major < 8)
         return status_new(STATUS_USAGE,
                           "train.device: cuda needs compute capability 8.0 or higher, and %s has %d.%d: "

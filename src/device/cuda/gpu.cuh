@@ -19,30 +19,42 @@ extern "C" {
 }
 
 #define GPU_OPERANDS 12
-#define GPU_PLANS 64
 #define GPU_THREADS 256           /* of a block; a power of two */
 #define GPU_PARTS 256             /* most blocks of a sum */
 #define GPU_WORKSPACE (32u << 20) /* bytes for cuBLASLt */
 
-/* A product's algorithm, by what it depends on. */
-struct gpu_plan {
-    size_t key[12];
-    cublasLtMatmulAlgo_t algorithm;
+struct gpu_plans; /* product.cuh */
+
+/* The 16-bit copy of a matrix that the next operator may use again. */
+struct gpu_copy {
+    const float *of; /* NULL: none */
+    size_t rows, columns;
+    uint64_t call; /* the operator that made it */
+    void *memory;
+    size_t bytes; /* of memory */
 };
 
 struct gpu_device {
     struct device base;
     int gpu;
+    char name[256];
     char description[320];
     char failure[512]; /* what went wrong first; "": nothing */
     cudaStream_t stream;
     cublasLtHandle_t blas;
     void *workspace; /* (GPU_WORKSPACE), on the GPU */
-    struct gpu_plan plans[GPU_PLANS];
-    size_t plan_count;          /* made so far; the newest replace the oldest */
+    struct gpu_plans *plans;
+    enum precision precision; /* of products */
+    struct gpu_copy copy;
+    uint64_t calls;             /* operators so far; whatever else writes to memory of the device counts, too */
     void *memory[GPU_OPERANDS]; /* on the GPU, for operands that lie in memory of the host, and for partial results */
     size_t bytes[GPU_OPERANDS];
 };
+
+/* Bytes of an element of what products read: 4, or 2. */
+static inline size_t gpu_factor_size(const struct gpu_device *gpu) {
+    return gpu->precision == PRECISION_BFLOAT16 || gpu->precision == PRECISION_FLOAT16 ? 2 : 4;
+}
 
 status gpu_device_create(int gpu, struct device **out);
 

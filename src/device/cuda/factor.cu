@@ -1,0 +1,135 @@
+/* Factors of products: one pass reads float32 once, writes 16 bits, and sums columns. A block takes 128 columns of a
+ * tile of rows, each of its warps whole rows, four columns a thread; sums are taken within a warp, then over the
+ * block's warps, then over the tiles, in an order that follows from the sizes. */
+#include "base/bits.h"
+#include "device/cuda/product.cuh"
+
+#define WARPS 8
+#define COLUMNS 128 /* of a block: 32 threads of a warp x 4 */
+#define BLOCKS 1024 /* about as many as a GPU runs at once */
+#define LEAST_ROWS 32
+
+struct columns_job {
+    const float *from; /* (rows, columns) */
+    size_t rows, columns;
+    bool is_aligned; /* rows can be read by float4 */
+    uint16_t *to;    /* (rows, stride), zeros past the columns; NULL: none */
+    size_t stride;
+    bool is_bfloat16; /* else float16 */
+    size_t tile;      /* rows of a block */
+    float *parts;     /* (tiles, columns) sums; NULL: none */
+};
+
+__device__ static float4 load(const struct columns_job *j, size_t row, size_t column) {
+    const float *from = j->from + row * j->columns + column;
+    if (j->is_aligned && column < j->columns) return *(const float4 *)from;
+    float4 v = {0, 0, 0, 0};
+    if (column < j->columns) v.x = from[0];
+    if (column + 1 < j->columns) v.y = from[1];
+    if (column + 2 < j->columns) v.z = from[2];
+    if (column + 3 < j->columns) v.w = from[3];
+    return v;
+}
+
+__device__ static uint32_t narrow(bool is_bfloat16, float low, float high) {
+    uint32_t a = is_bfloat16 ? bits_to_bfloat16(low) : bits_to_float16(low);
+    uint32_t b = is_bfloat16 ? bits_to_bfloat16(high) : bits_to_float16(high);
+    return a | b << 16;
+}
+
+__global__ static void columns_kernel(struct columns_job j) {
+    __shared__ float sums[WARPS][COLUMNS];
+    unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    size_t column = (size_t)blockIdx.x * COLUMNS + 4 * lane, first = (size_t)blockIdx.y * j.tile;
+    size_t last = first + j.tile < j.rows ? first + j.tile : j.rows;
+    float4 sum = {0, 0, 0, 0};
+    for (size_t row = first + warp; row < last; row += WARPS) {
+        float4 v = load(&j, row, column);
+        if (j.to && column < j.stride)
+            *(uint2 *)(j.to + row * j.stride + column) = {narrow(j.is_bfloat16, v.x, v.y),
+                                                          narrow(j.is_bfloat16, v.z, v.w)};
+        sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+    }
+    if (!j.parts) return;
+    float *own = sums[warp] + 4 * lane;
+    own[0] = sum.x, own[1] = sum.y, own[2] = sum.z, own[3] = sum.w;
+    __syncthreads();
+    column = (size_t)blockIdx.x * COLUMNS + threadIdx.x;
+    if (threadIdx.x >= COLUMNS || column >= j.columns) return;
+    float total = 0;
+    for (int w = 0; w < WARPS; w++) total += sums[w][threadIdx.x];
+    j.parts[blockIdx.y * j.columns + column] = total;
+}
+
+static size_t ceiling(size_t count, size_t of) { return (count + of - 1) / of; }
+
+static size_t stride_of(size_t columns) { return ceiling(columns, 8) * 8; }
+
+static void run(call *c, struct columns_job j, float *sums) {
+    size_t across = ceiling(j.to ? j.stride : j.columns, COLUMNS), most = ceiling(j.rows, LEAST_ROWS);
+    size_t tiles = across < BLOCKS ? BLOCKS / across : 1, columns = j.columns;
+    if (j.rows == 0 || j.columns == 0) return;
+    j.tile = ceiling(ceiling(j.rows, tiles < most ? tiles : most), WARPS) * WARPS;
+    tiles = ceiling(j.rows, j.tile);
+    j.is_aligned = j.columns % 4 == 0 && alignment(j.from) >= sizeof(float4);
+    const float *parts = j.parts = sums ? c->scratch<float>(tiles * columns) : nullptr;
+    c->launch(columns_kernel, dim3((unsigned)across, (unsigned)tiles), WARPS * 32, 0, j);
+    if (!sums) return;
+    c->each(columns, [=] __device__(size_t k) {
+        float total = sums[k];
+        for (size_t t = 0; t < tiles; t++) total += parts[t * columns + k];
+        sums[k] = total;
+    });
+}
+
+static bool is_narrow(const call *c) { return gpu_factor_size(c->gpu) == 2; }
+
+static struct columns_job job_of(const call *c, const float *x, size_t rows, size_t columns, uint16_t *to) {
+    return {.from = x,
+            .rows = rows,
+            .columns = columns,
+            .is_aligned = false,
+            .to = to,
+            .stride = stride_of(columns),
+            .is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16,
+            .tile = 0,
+            .parts = nullptr};
+}
+
+struct factor gpu_factor(call *c, const float *x, size_t rows, size_t columns) {
+    if (!is_narrow(c)) return {x, columns};
+    uint16_t *to = c->scratch<uint16_t>(rows * stride_of(columns));
+    run(c, job_of(c, x, rows, columns, to), nullptr);
+    return {to, stride_of(columns)};
+}
+
+/* Memory that outlives the call. */
+static uint16_t *reserve(call *c, size_t bytes) {
+    struct gpu_copy *copy = &c->gpu->copy;
+    if (!c->is_ok() || bytes <= copy->bytes) return (uint16_t *)copy->memory;
+    c->check(cudaFree(copy->memory));
+    *copy = {};
+    if (c->is_ok()) c->check(cudaMalloc(&copy->memory, bytes));
+    if (c->is_ok()) copy->bytes = bytes;
+    return (uint16_t *)copy->memory;
+}
+
+/* Made by the operator just before this one, so that nothing has written to dy since. */
+static bool is_at_hand(const struct gpu_device *gpu, const float *dy, size_t rows, size_t columns) {
+    const struct gpu_copy *copy = &gpu->copy;
+    return copy->of == dy && copy->rows == rows && copy->columns == columns && copy->call + 1 == gpu->calls;
+}
+
+struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float *sums, size_t rows, size_t columns) {
+    struct gpu_copy *copy = &c->gpu->copy;
+    if (!is_narrow(c)) {
+        if (sums) run(c, job_of(c, dy, rows, columns, nullptr), sums);
+        return {dy, columns};
+    }
+    if (sums || !is_at_hand(c->gpu, dy, rows, columns)) {
+        uint16_t *to = reserve(c, rows * stride_of(columns) * sizeof *to);
+        run(c, job_of(c, dy, rows, columns, to), sums);
+        copy->of = is_kept ? dy : nullptr, copy->rows = rows, copy->columns = columns, copy->call = c->gpu->calls;
+    }
+    return {copy->memory, stride_of(columns)};
+}

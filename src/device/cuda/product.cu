@@ -1,0 +1,145 @@
+/* Products by cuBLASLt. What it is asked for and the algorithm it chose are kept for the next product of the same
+ * sizes: a step asks for the same few again and again. */
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "device/cuda/product.cuh"
+
+#define PLANS 256 /* a power of two */
+#define TRIES 8   /* places a plan may stand in */
+#define KEY 12
+
+/* What products depend on, and how they are done. */
+struct gpu_plan {
+    size_t key[KEY]; /* all 0: free, since no m is 0 */
+    cublasLtMatmulDescOpaque_t product;
+    cublasLtMatrixLayoutOpaque_t a, b, c;
+    cublasLtMatmulAlgo_t algorithm;
+};
+
+struct gpu_plans {
+    struct gpu_plan plans[PLANS];
+};
+
+#define CHECK(expression)                                                                                              \
+    do {                                                                                                               \
+        cublasStatus_t status_ = (expression);                                                                         \
+        if (status_ != CUBLAS_STATUS_SUCCESS) return status_;                                                          \
+    } while (0)
+
+static cudaDataType_t type_of(enum precision precision) {
+    return precision == PRECISION_BFLOAT16 ? CUDA_R_16BF : precision == PRECISION_FLOAT16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+static cublasLtEpilogue_t epilogue_of(const struct product *p) {
+    if (!p->bias) return CUBLASLT_EPILOGUE_DEFAULT;
+    return p->has_relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
+}
+
+static cublasStatus_t describe(const struct gpu_device *gpu, const struct product *p, struct gpu_plan *plan) {
+    cublasLtMatmulDescOpaque_t *d = &plan->product;
+    cublasLtEpilogue_t epilogue = epilogue_of(p);
+    cudaDataType_t type = type_of(gpu->precision);
+    bool is_a_turned = p->turn_a == CUBLAS_OP_T, is_b_turned = p->turn_b == CUBLAS_OP_T;
+    CHECK(cublasLtMatmulDescInit(
+        d, gpu->precision == PRECISION_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSA, &p->turn_a, sizeof p->turn_a));
+    CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSB, &p->turn_b, sizeof p->turn_b));
+    CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    CHECK(cublasLtMatrixLayoutInit(&plan->a, type, is_a_turned ? p->k : p->m, is_a_turned ? p->m : p->k,
+                                   (int64_t)p->a.stride));
+    CHECK(cublasLtMatrixLayoutInit(&plan->b, type, is_b_turned ? p->n : p->k, is_b_turned ? p->k : p->n,
+                                   (int64_t)p->b.stride));
+    return cublasLtMatrixLayoutInit(&plan->c, CUDA_R_32F, p->m, p->n, (int64_t)p->m);
+}
+
+static cublasStatus_t point_to_bias(const struct product *p, struct gpu_plan *plan) {
+    return p->bias ? cublasLtMatmulDescSetAttribute(&plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias,
+                                                    sizeof p->bias)
+                   : CUBLAS_STATUS_SUCCESS;
+}
+
+/* cuBLASLt's first choice for addresses as aligned as these. */
+static cublasStatus_t choose(struct gpu_device *gpu, const struct product *p, struct gpu_plan *plan) {
+    cublasLtMatmulPreferenceOpaque_t wish;
+    cublasLtMatmulHeuristicResult_t found;
+    int count = 0;
+    size_t workspace = GPU_WORKSPACE;
+    uint32_t a = alignment(p->a.at), b = alignment(p->b.at), c = alignment(p->c);
+    CHECK(cublasLtMatmulPreferenceInit(&wish));
+    CHECK(cublasLtMatmulPreferenceSetAttribute(&wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                               sizeof workspace));
+    CHECK(cublasLtMatmulPreferenceSetAttribute(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a, sizeof a));
+    CHECK(cublasLtMatmulPreferenceSetAttribute(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b, sizeof b));
+    CHECK(cublasLtMatmulPreferenceSetAttribute(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &c, sizeof c));
+    CHECK(cublasLtMatmulPreferenceSetAttribute(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &c, sizeof c));
+    CHECK(cublasLtMatmulAlgoGetHeuristic(gpu->blas, &plan->product, &plan->a, &plan->b, &plan->c, &plan->c, &wish, 1,
+                                         &found, &count));
+    if (count == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+    plan->algorithm = found.algo;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* The plan with this key; else a free place, or that of an older plan, with is_new. */
+static struct gpu_plan *find(struct gpu_plans *plans, const size_t *key, bool *is_new) {
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, by words */
+    for (int i = 0; i < KEY; i++) hash = (hash ^ key[i]) * 0x100000001b3u;
+    hash ^= hash >> 32;
+    struct gpu_plan *place = nullptr;
+    *is_new = false;
+    for (size_t i = 0; i < TRIES; i++) {
+        struct gpu_plan *plan = &plans->plans[(hash + i) % PLANS];
+        if (memcmp(plan->key, key, sizeof plan->key) == 0) return plan;
+        if (!place && plan->key[0] == 0) place = plan;
+    }
+    *is_new = true;
+    return place ? place : &plans->plans[hash % PLANS];
+}
+
+static cublasStatus_t plan_for(struct gpu_device *gpu, const struct product *p, struct gpu_plan **out) {
+    bool is_new;
+    const size_t key[KEY] = {p->m,
+                             p->n,
+                             p->k,
+                             p->a.stride,
+                             p->b.stride,
+                             (size_t)p->turn_a << 8 | (size_t)p->turn_b,
+                             (size_t)epilogue_of(p),
+                             alignment(p->a.at),
+                             alignment(p->b.at),
+                             alignment(p->c),
+                             p->adds,
+                             (size_t)gpu->precision};
+    if (!gpu->plans) gpu->plans = (struct gpu_plans *)calloc(1, sizeof *gpu->plans);
+    if (!gpu->plans) return CUBLAS_STATUS_ALLOC_FAILED;
+    struct gpu_plan *plan = find(gpu->plans, key, &is_new);
+    *out = plan;
+    if (is_new) {
+        plan->key[0] = 0;
+        CHECK(describe(gpu, p, plan));
+        CHECK(point_to_bias(p, plan));
+        CHECK(choose(gpu, p, plan));
+        memcpy(plan->key, key, sizeof key);
+    }
+    return point_to_bias(p, plan);
+}
+
+static cublasStatus_t multiply(struct gpu_device *gpu, const struct product *p) {
+    struct gpu_plan *plan;
+    CHECK(plan_for(gpu, p, &plan));
+    float one = 1, beta = p->adds ? 1 : 0;
+    return cublasLtMatmul(gpu->blas, &plan->product, &one, p->a.at, &plan->a, p->b.at, &plan->b, &beta, p->c, &plan->c,
+                          p->c, &plan->c, &plan->algorithm, gpu->workspace, GPU_WORKSPACE, gpu->stream);
+}
+
+void gpu_multiply(call *c, const struct product *p) {
+    if (!c->is_ok() || p->m == 0 || p->n == 0 || p->k == 0) return;
+    cublasStatus_t status = multiply(c->gpu, p);
+    if (status != CUBLAS_STATUS_SUCCESS) gpu_fail(c->gpu, "a product of cuBLASLt", cublasLtGetStatusString(status));
+}
+
+void gpu_products_close(struct gpu_device *gpu) {
+    cudaFree(gpu->copy.memory);
+    free(gpu->plans);
+}

@@ -1,0 +1,44 @@
+/* Products of matrices, and their factors as the precision of the device wants them. A float32 matrix of the interface
+ * becomes a 16-bit one, with rows of a multiple of 16 bytes, in one pass, which also takes the sums of its columns
+ * where they are wanted. */
+#ifndef DEVICE_CUDA_PRODUCT_CUH
+#define DEVICE_CUDA_PRODUCT_CUH
+
+#include "device/cuda/gpu.cuh"
+
+/* A row-major matrix in the type of the device's factors: float, or 16 bits. */
+struct factor {
+    const void *at;
+    size_t stride; /* elements from row to row */
+};
+
+/* cuBLASLt counts columns first: a row-major (rows, columns) matrix is its (columns, rows). So c (n, m; row-major) = a
+ * b
+ * [+ c] with m, n and k as cuBLASLt wants them. */
+struct product {
+    cublasOperation_t turn_a, turn_b;
+    size_t m, n, k;
+    struct factor a, b;
+    const float *bias; /* (m), aligned to 16 bytes, or NULL */
+    bool has_relu;     /* after the bias */
+    float *c;
+    bool adds;
+};
+
+void gpu_multiply(call *c, const struct product *p);
+void gpu_products_close(struct gpu_device *gpu);
+
+/* x (rows, columns) as a factor until the call ends. */
+struct factor gpu_factor(call *c, const float *x, size_t rows, size_t columns);
+
+/* The same of a gradient; with [is_kept], which says that dy is memory of the device, the next call gets it without
+ * another pass. [sums] (columns), unless NULL, += its columns. */
+struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float *sums, size_t rows, size_t columns);
+
+/* Powers of two that an address is a multiple of, up to 256. */
+static inline uint32_t alignment(const void *p) {
+    uintptr_t lowest = (uintptr_t)p & -(uintptr_t)p;
+    return lowest == 0 || lowest > 256 ? 256 : (uint32_t)lowest;
+}
+
+#endif
