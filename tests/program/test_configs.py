@@ -16,6 +16,9 @@ OVERRIDES = {
                  "model.layers.2.linear.out=96"],
     "mnist_cnn": ["train.epochs=null", "train.steps=3", "dataset.split.test=0.02"],
     "cifar_resnet18": ["train.epochs=1", f"sampler.batch_size={IMAGES // 4}", "dataset.path=images.h5", "dataset.validation=images.h5"],
+    "gpt2_124m": ["train.device=cpu", "train.precision=float32", "train.epochs=null", "train.steps=3", "train.accumulate=2", "schedule.warmup=1", "sampler.batch_size=2",
+                  "dataset.path=tokens.bin", "dataset.validation=tokens.bin", "dataset.tokens.block_size=16", "dataset.tokens.vocabulary=65",
+                  "model.layers.2.repeat.times=1", "model.layers.4.linear.out=65"],
 }
 
 
@@ -28,6 +31,7 @@ class Shipped(program.Case):
         with h5py.File(self.path("images.h5"), "w") as f:
             f["x"] = rng.integers(0, 256, (IMAGES, 3, 32, 32), dtype=np.uint8)
             f["y"] = np.arange(IMAGES) % 10
+        rng.integers(0, 65, 16 * 33, dtype=np.uint16).tofile(self.path("tokens.bin"))
 
     def test_every_config(self):
         files = sorted(glob.glob(os.path.join(program.SOURCE, "configs", "*.yaml")))
@@ -50,6 +54,16 @@ class Shipped(program.Case):
                     # the resolved config is a config, and means the same run
                     _, err = self.run_program(os.path.join(run, "config.yaml"), "--nproc", nproc, "--run-dir", run)
                     self.assertIn("complete", err)
+
+    def test_gpt2_is_gpt2(self):
+        """The parameters of GPT-2 124M, with its vocabulary padded to 50304, decayed where they are matrices; 524,288 tokens an update."""
+        import numpy as np
+        np.zeros(65 * 1024, dtype=np.uint16).tofile(self.path("tokens.bin"))
+        out, _ = self.run_program("check", os.path.join(program.SOURCE, "configs", "gpt2_124m.yaml"), "train.device=cpu", "train.precision=float32",
+                                  "dataset.path=tokens.bin", "dataset.validation=tokens.bin")
+        self.assertIn("124475904 parameters in 148 tensors", out)
+        self.assertIn("lr 0.0006, weight_decay 0.1 for 124354560 parameters in 50 tensors", out)
+        self.assertIn("64 rows per batch and process, 8 batches per step", out)
 
     def test_threads_agree(self):
         config = os.path.join(program.SOURCE, "configs", "mnist_cnn.yaml")

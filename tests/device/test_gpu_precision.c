@@ -1,0 +1,257 @@
+/* The GPU's products in each precision, against sums in double of factors that are rounded here. Skipped where there is
+ * no GPU. ctest-labels: gpu */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "check_main.h"
+#include "device_work.h"
+
+static const size_t shapes[][3] =
+    {/* rows, in, out: rows of 16 bits that are whole and that are padded; sums in tiles */
+     {1, 1, 1}, {3, 8, 16}, {37, 70, 45}, {64, 128, 132}, {5, 13, 64}, {300, 33, 130}, {70, 260, 3}};
+
+struct work {
+    size_t rows, in, out;
+    float *x, *w, *bias, *dy, *dw, *dbias; /* dw and dbias: what is added to */
+};
+
+static struct work work_new(const size_t *shape) {
+    struct work p = {.rows = shape[0], .in = shape[1], .out = shape[2]};
+    p.x = random_values(p.rows * p.in, 1);
+    p.w = random_values(p.out * p.in, 2);
+    p.bias = random_values(p.out, 3);
+    p.dy = random_values(p.rows * p.out, 4);
+    p.dw = random_values(p.out * p.in, 5);
+    p.dbias = random_values(p.out, 6);
+    return p;
+}
+
+static void work_free(struct work *p) {
+    free(p->x), free(p->w), free(p->bias), free(p->dy), free(p->dw), free(p->dbias);
+}
+
+static float rounded(enum precision precision, float x) {
+    if (precision == PRECISION_BFLOAT16) return bits_from_bfloat16(bits_to_bfloat16(x));
+    if (precision == PRECISION_FLOAT16) return bits_from_float16(bits_to_float16(x));
+    return x;
+}
+
+/* TF32 is rounded in one way or another by different GPUs; the others differ from us by the order of float32 sums. */
+static double tolerance(enum precision precision) { return precision == PRECISION_TF32 ? 0x1p-9 : 2e-6; }
+
+/* One element: a start and the sum over k of a[k as] b[k bs], and how far off it may be. */
+struct element {
+    double value, size;
+};
+
+static struct element element(enum precision precision, double start, const float *a, size_t as, const float *b,
+                              size_t bs, size_t k) {
+    struct element e = {start, fabs(start)};
+    for (size_t i = 0; i < k; i++) {
+        double product = (double)rounded(precision, a[i * as]) * (double)rounded(precision, b[i * bs]);
+        e.value += product;
+        e.size += fabs(product);
+    }
+    return e;
+}
+
+static void check_element(enum precision precision, const char *what, size_t i, struct element e, float found) {
+    ck_assert_msg(fabs((double)found - e.value) <= tolerance(precision) * e.size + 1e-30,
+                  "precision %d, %s %zu: %.9g, expected %.9g", (int)precision, what, i, (double)found, e.value);
+}
+
+static struct device *gpu_with(enum precision precision) {
+    struct device *device;
+    ck_assert(!device_create("cuda", &device));
+    ck_assert(!device_set_precision(device, precision));
+    return device;
+}
+
+static void end(struct device *device) {
+    status s = device_status(device);
+    ck_assert_msg(!s, "%s", status_message(s));
+    device_destroy(device);
+}
+
+static void check_forward(struct device *d, enum precision precision, const struct work *p, bool has_relu) {
+    float *y = random_values(p->rows * p->out, 7);
+    device_ops(d)->linear_forward(d, p->x, p->w, p->bias, has_relu, y, p->rows, p->in, p->out);
+    ck_assert(!device_status(d));
+    for (size_t i = 0; i < p->rows * p->out; i++) {
+        const float *x = p->x + i / p->out * p->in, *w = p->w + i % p->out * p->in;
+        struct element e = element(precision, (double)p->bias[i % p->out], x, 1, w, 1, p->in);
+        if (has_relu && e.value < 0) e.value = 0;
+        check_element(precision, "y", i, e, y[i]);
+    }
+    free(y);
+}
+
+static void check_backward(struct device *d, enum precision precision, const struct work *p) {
+    size_t in = p->in, out = p->out, rows = p->rows;
+    float *dw = malloc(out * in * sizeof *dw), *dbias = malloc(out * sizeof *dbias);
+    float *dx = random_values(rows * in, 7);
+    memcpy(dw, p->dw, out * in * sizeof *dw);
+    memcpy(dbias, p->dbias, out * sizeof *dbias);
+    device_ops(d)->linear_backward_weight(d, p->dy, p->x, dw, dbias, rows, in, out);
+    device_ops(d)->linear_backward_input(d, p->dy, p->w, dx, rows, in, out);
+    ck_assert(!device_status(d));
+    for (size_t i = 0; i < out * in; i++)
+        check_element(precision, "dw", i,
+                      element(precision, (double)p->dw[i], p->dy + i / in, out, p->x + i % in, in, rows), dw[i]);
+    for (size_t i = 0; i < rows * in; i++)
+        check_element(precision, "dx", i, element(precision, 0, p->dy + i / in * out, 1, p->w + i % in, in, out),
+                      dx[i]);
+    float one = 1; /* sums of columns are of what is not rounded */
+    for (size_t i = 0; i < out; i++)
+        check_element(PRECISION_FLOAT32, "dbias", i,
+                      element(PRECISION_FLOAT32, (double)p->dbias[i], p->dy + i, out, &one, 0, rows), dbias[i]);
+    free(dw), free(dbias), free(dx);
+}
+
+START_TEST(factors_are_rounded_and_sums_are_not) {
+    for (enum precision precision = PRECISION_FLOAT32; precision <= PRECISION_FLOAT16; precision++) {
+        struct device *d = gpu_with(precision);
+        struct work p = work_new(shapes[_i]);
+        for (int again = 0; again < 2; again++) { /* the second time with plans that are there */
+            check_forward(d, precision, &p, false);
+            check_forward(d, precision, &p, true);
+            check_backward(d, precision, &p);
+        }
+        work_free(&p);
+        end(d);
+    }
+}
+END_TEST
+
+/* Factors that bfloat16 holds are the same in all precisions. */
+START_TEST(what_needs_no_rounding_is_exact) {
+    for (enum precision precision = PRECISION_TF32; precision <= PRECISION_FLOAT16; precision++) {
+        struct device *d = gpu_with(precision);
+        struct work p = work_new(shapes[2]);
+        float *y = random_values(p.rows * p.out, 7);
+        for (size_t i = 0; i < p.rows * p.in; i++) p.x[i] = rounded(PRECISION_BFLOAT16, p.x[i]);
+        for (size_t i = 0; i < p.out * p.in; i++) p.w[i] = rounded(PRECISION_BFLOAT16, p.w[i]);
+        device_ops(d)->linear_forward(d, p.x, p.w, p.bias, false, y, p.rows, p.in, p.out);
+        end(d);
+        for (size_t i = 0; i < p.rows * p.out; i++) {
+            const float *x = p.x + i / p.out * p.in, *w = p.w + i % p.out * p.in;
+            check_element(PRECISION_FLOAT32, "y", i,
+                          element(PRECISION_FLOAT32, (double)p.bias[i % p.out], x, 1, w, 1, p.in), y[i]);
+        }
+        free(y);
+        work_free(&p);
+    }
+}
+END_TEST
+
+/* A device may change its mind: products are planned for each precision. */
+START_TEST(precision_may_change) {
+    struct device *d = gpu_with(PRECISION_FLOAT32);
+    struct work p = work_new(shapes[3]);
+    static const enum precision order[] = {PRECISION_FLOAT32, PRECISION_BFLOAT16, PRECISION_FLOAT16, PRECISION_FLOAT32,
+                                           PRECISION_BFLOAT16};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        ck_assert(!device_set_precision(d, order[i]));
+        check_forward(d, order[i], &p, false);
+        check_backward(d, order[i], &p);
+    }
+    work_free(&p);
+    end(d);
+}
+END_TEST
+
+/* As the CPU's bfloat16, where the CPU has it. */
+START_TEST(agrees_with_the_cpu_in_bfloat16) {
+    struct device *gpu = gpu_with(PRECISION_BFLOAT16), *cpu;
+    ck_assert(!device_create("cpu", &cpu));
+    status s = device_set_precision(cpu, PRECISION_BFLOAT16);
+    struct work p = work_new(shapes[_i]);
+    size_t count = p.rows * p.out;
+    float *one = random_values(count, 7), *other = random_values(count, 8);
+    for (int i = 0; !s && i < 2; i++) {
+        struct device *d = i ? gpu : cpu;
+        device_ops(d)->linear_forward(d, p.x, p.w, p.bias, false, i ? one : other, p.rows, p.in, p.out);
+    }
+    end(gpu);
+    for (size_t i = 0; !s && i < count; i++)
+        ck_assert_msg(fabs((double)one[i] - (double)other[i]) <= 1e-5 * sqrt((double)p.in) * (1 + fabs((double)one[i])),
+                      "%zu: GPU %.9g, CPU %.9g", i, (double)one[i], (double)other[i]);
+    status_free(s);
+    free(one), free(other);
+    work_free(&p);
+    device_destroy(cpu);
+}
+END_TEST
+
+/* The 16-bit copy of a gradient serves the next product only while the gradient is as it was. */
+START_TEST(a_gradient_that_changed_is_rounded_again) {
+    for (int changes = 0; changes < 2; changes++) {
+        struct device *d = gpu_with(PRECISION_BFLOAT16);
+        const struct device_ops *ops = device_ops(d);
+        struct work p = work_new(shapes[3]);
+        size_t count = p.rows * p.out;
+        float *dy, *dx = random_values(p.rows * p.in, 7), *other = random_values(count, 8);
+        ck_assert(!device_alloc(d, count * sizeof *dy, "a test", (void **)&dy));
+        ops->copy(d, p.dy, dy, count);
+        ops->linear_backward_weight(d, dy, p.x, p.dw, p.dbias, p.rows, p.in, p.out);
+        if (changes) ops->copy(d, other, dy, count);
+        ops->linear_backward_input(d, dy, p.w, dx, p.rows, p.in, p.out);
+        ck_assert(!device_status(d));
+        for (size_t i = 0; i < p.rows * p.in; i++)
+            check_element(PRECISION_BFLOAT16, "dx", i,
+                          element(PRECISION_BFLOAT16, 0, (changes ? other : p.dy) + i / p.in * p.out, 1, p.w + i % p.in,
+                                  p.in, p.out),
+                          dx[i]);
+        device_free(d, dy);
+        free(dx), free(other);
+        work_free(&p);
+        end(d);
+    }
+}
+END_TEST
+
+/* What float16 cannot hold is infinite, and the loss scale is what deals with it. */
+START_TEST(float16_overflows) {
+    struct device *d = gpu_with(PRECISION_FLOAT16);
+    float x[2] = {65519, 1}, w[2] = {1, 1}, y = 0;
+    device_ops(d)->linear_forward(d, x, w, NULL, false, &y, 1, 2, 1);
+    ck_assert(y == 65505); /* 65504 is the largest */
+    x[0] = 65520;
+    device_ops(d)->linear_forward(d, x, w, NULL, false, &y, 1, 2, 1);
+    ck_assert(isinf(y));
+    end(d);
+}
+END_TEST
+
+START_TEST(the_description_names_it) {
+    static const char *const names[] = {")", ", tf32)", ", bfloat16)", ", float16)"};
+    for (enum precision precision = PRECISION_FLOAT32; precision <= PRECISION_FLOAT16; precision++) {
+        struct device *d = gpu_with(precision);
+        const char *text = device_describe(d), *name = names[precision];
+        ck_assert_msg(strcmp(text + strlen(text) - strlen(name), name) == 0, "%s", text);
+        ck_assert(precision != PRECISION_FLOAT32 || !strstr(text, ", "));
+        end(d);
+    }
+}
+END_TEST
+
+int main(void) {
+    status s = device_check("cuda");
+    if (s) {
+        printf("skipped: %s\n", status_message(s));
+        status_free(s);
+        return 77;
+    }
+    setenv("CK_FORK", "no", 1); /* a child of a process that has asked for GPUs cannot use them */
+    const struct check_loop loops[] = {EACH(factors_are_rounded_and_sums_are_not, shapes),
+                                       ONCE(what_needs_no_rounding_is_exact),
+                                       ONCE(precision_may_change),
+                                       EACH(agrees_with_the_cpu_in_bfloat16, shapes),
+                                       ONCE(a_gradient_that_changed_is_rounded_again),
+                                       ONCE(float16_overflows),
+                                       ONCE(the_description_names_it)};
+    return check_run("gpu_precision", loops, sizeof loops / sizeof *loops);
+}
