@@ -36,8 +36,9 @@ def resnet18():
 
 
 class TransformerBlock(nn.Module):
-    def __init__(self, width, heads, tokens):
+    def __init__(self, width, heads, tokens, gelu="none"):
         super().__init__()
+        self.gelu = gelu
         self.heads, self.norm1, self.norm2 = heads, nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.projection = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -52,14 +53,14 @@ class TransformerBlock(nn.Module):
         else:
             y = F.softmax(q @ k.transpose(-2, -1) / math.sqrt(width // self.heads) + self.mask, -1) @ v
         x = x + self.projection(y.transpose(1, 2).reshape(rows, tokens, width))
-        return x + self.narrow(F.gelu(self.widen(self.norm2(x))))
+        return x + self.narrow(F.gelu(self.widen(self.norm2(x)), approximate=self.gelu))
 
 
 class GPT(nn.Module):
-    def __init__(self, layers, heads, width, tokens, vocabulary=65):
+    def __init__(self, layers, heads, width, tokens, vocabulary=65, gelu="none"):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(tokens, width)
-        self.blocks = nn.Sequential(*[TransformerBlock(width, heads, tokens) for _ in range(layers)])
+        self.blocks = nn.Sequential(*[TransformerBlock(width, heads, tokens, gelu) for _ in range(layers)])
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
         self.head.weight = self.wte.weight
         for name, p in self.named_parameters():
