@@ -72,6 +72,10 @@ void gpu_linear_backward_input(struct device *, const float *dy, const float *w,
                                size_t out);
 void gpu_linear_backward_weight(struct device *, const float *dy, const float *x, float *dw, float *dbias, size_t rows,
                                 size_t in, size_t out);
+void gpu_attention_forward(struct device *, const struct attention_shape *, const float *qkv, float *y,
+                           float *log_sums);
+void gpu_attention_backward(struct device *, const struct attention_shape *, const float *qkv, const float *y,
+                            const float *log_sums, const float *dy, float *dqkv);
 extern const struct device_ops gpu_elementwise; /* add to copy of struct device_ops; the rest is 0 */
 
 #define GPU_SHARED (48u << 10) /* bytes of dynamic shared memory that a kernel gets without asking */

@@ -1,0 +1,348 @@
+/* Flash attention (Dao, FlashAttention-2) in three kernels that work with float32 (attention_float.cuh) and with tensor
+ * cores (attention_tensor.cuh): forward, the gradients of keys and values, and the gradient of queries. A block owns
+ * some rows of one matrix (queries or keys) and goes through the other in tiles; scores live in registers. What an
+ * engine E brings:
+ *   ROWS, COLUMNS     rows that a block owns, rows of a tile, so columns of the scores; ROWS is a multiple of COLUMNS
+ *   D                 the head size, padded with zeros;  STRIDE: elements between rows in shared memory
+ *   OWN, SEEN, OUT    rows, columns of scores and columns of a result that a thread holds
+ *   LANES             neighbouring threads that share a row
+ *   scores            s = own tile^T;  weighted: sums += s tile
+ * While a tile is worked on, the next is on its way from memory into registers; it is rounded as it goes into shared
+ * memory.
+ *
+ * Backward makes the scores twice, once per kernel: 7 products of tiles where 5 would do, which is the price of sums in
+ * a fixed order without atomics or a buffer for the partial sums of dq. */
+#ifndef DEVICE_CUDA_ATTENTION_CUH
+#define DEVICE_CUDA_ATTENTION_CUH
+
+#include <cmath>
+
+#include "device/cuda/gpu.cuh"
+#include "device/cuda/tensor_core.cuh"
+
+#define ATTENTION_LOG2_E 1.44269504f
+
+/* What the kernels of one operator get; matrices as in device/sequence.h. */
+struct attention_job {
+    unsigned tokens, heads, head_size;
+    unsigned blocks; /* for one head */
+    bool is_causal;
+    bool is_aligned; /* four numbers can be read at once */
+    float scale;
+    const float *qkv, *dy;
+    const float *log_sums, *totals; /* (rows, heads, tokens); totals: sums of y dy */
+    float *y, *dqkv, *out_log_sums;
+};
+
+/* A matrix (tokens, head_size) of one head. */
+struct attention_rows {
+    const float *at;
+    size_t stride;
+};
+
+/* The head that a block works on. */
+struct attention_head {
+    struct attention_rows q, k, v, dy;
+    size_t first;  /* of its numbers in y: token 0 */
+    size_t counts; /* of its numbers in log_sums */
+    unsigned own;  /* first row of the block */
+};
+
+/* [is_last_first]: blocks of later rows, which see more keys, start earlier. */
+template <class E>
+__device__ struct attention_head attention_head_of(const struct attention_job &job, bool is_last_first) {
+    size_t c = (size_t)job.heads * job.head_size, head = blockIdx.x / job.blocks;
+    size_t row = head / job.heads, at = head % job.heads * job.head_size, tokens = job.tokens;
+    unsigned piece = blockIdx.x % job.blocks;
+    struct attention_head h;
+    h.q = {job.qkv + row * tokens * 3 * c + at, 3 * c};
+    h.k = {h.q.at + c, 3 * c};
+    h.v = {h.k.at + c, 3 * c};
+    h.first = row * tokens * c + at;
+    h.dy = {job.dy + h.first, c};
+    h.counts = head * tokens;
+    h.own = (is_last_first ? job.blocks - 1 - piece : piece) * E::ROWS;
+    return h;
+}
+
+/* A tile's numbers on their way: each thread holds some, four neighbours of a row at a time. */
+template <class E> struct attention_held {
+    static constexpr unsigned ROW = E::D / 4, STEP = E::THREADS / ROW, COUNT = E::COLUMNS / STEP;
+    static_assert(E::THREADS % ROW == 0 && E::COLUMNS % STEP == 0, "a tile is a whole number of each thread's parts");
+    float4 values[COUNT];
+};
+
+/* Four numbers of row [row] from column [column], zeros outside of the matrix. */
+__device__ static inline float4 attention_read(const struct attention_job &job, const struct attention_rows &from,
+                                               unsigned row, unsigned column) {
+    float4 v = {0, 0, 0, 0};
+    if (row >= job.tokens || column >= job.head_size) return v;
+    const float *at = from.at + row * from.stride + column;
+    if (job.is_aligned) return *(const float4 *)at;
+    v.x = at[0];
+    if (column + 1 < job.head_size) v.y = at[1];
+    if (column + 2 < job.head_size) v.z = at[2];
+    if (column + 3 < job.head_size) v.w = at[3];
+    return v;
+}
+
+template <class E>
+__device__ void attention_fetch(attention_held<E> &held, const struct attention_job &job,
+                                const struct attention_rows &from, unsigned first) {
+    unsigned row = first + threadIdx.x / held.ROW, column = threadIdx.x % held.ROW * 4;
+    UNROLL for (unsigned i = 0; i < held.COUNT; i++) held.values[i] =
+        attention_read(job, from, row + i * held.STEP, column);
+}
+
+template <class E> __device__ void attention_put(typename E::element *tile, const attention_held<E> &held) {
+    unsigned row = threadIdx.x / held.ROW, column = threadIdx.x % held.ROW * 4;
+    UNROLL for (unsigned i = 0; i < held.COUNT; i++)
+        E::put(tile + (row + i * held.STEP) * E::STRIDE + column, held.values[i]);
+}
+
+/* The rows that the block owns. */
+template <class E>
+__device__ void attention_own(typename E::element *own, const struct attention_job &job,
+                              const struct attention_rows &from, unsigned first) {
+    for (unsigned i = 0; i < E::ROWS; i += E::COLUMNS) {
+        attention_held<E> held;
+        attention_fetch(held, job, from, first + i);
+        attention_put<E>(own + i * E::STRIDE, held);
+    }
+}
+
+/* The own rows of the result, times [factor]. */
+template <class E>
+__device__ void attention_write(const E &e, const struct attention_job &job, float *to, size_t stride, unsigned first,
+                                const float (&sums)[E::OWN][E::OUT], const float (&factor)[E::OWN]) {
+    UNROLL for (unsigned i = 0; i < E::OWN; i++) {
+        unsigned row = first + e.row(i);
+        if (row >= job.tokens) continue;
+        UNROLL for (unsigned j = 0; j < E::OUT; j += 2) {
+            unsigned column = e.out_column(j);
+            float *at = to + row * stride + column;
+            float2 both = {sums[i][j] * factor[i], sums[i][j + 1] * factor[i]};
+            if (column >= job.head_size) continue;
+            if (job.is_aligned) {
+                *(float2 *)at = both;
+            } else {
+                at[0] = both.x;
+                if (column + 1 < job.head_size) at[1] = both.y;
+            }
+        }
+    }
+}
+
+/* Of the lanes that share a row; every lane gets the result. */
+template <class E> __device__ float attention_largest(float x) {
+    UNROLL for (unsigned way = E::LANES / 2; way > 0; way /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, way));
+    return x;
+}
+
+template <class E> __device__ float attention_sum(float x) {
+    UNROLL for (unsigned way = E::LANES / 2; way > 0; way /= 2) x += __shfl_xor_sync(0xffffffffu, x, way);
+    return x;
+}
+
+/* What forward knows of a thread's rows so far: the largest score, and the denominator of the thread's own columns. */
+template <class E> struct attention_softmax { float most[E::OWN], sum[E::OWN]; };
+
+/* Scores of keys from [key] become exp(score - largest); sums so far are scaled to the new largest score. */
+template <class E>
+__device__ void attention_take_in(const E &e, const struct attention_job &job, unsigned own, unsigned key,
+                                  float (&s)[E::OWN][E::SEEN], attention_softmax<E> &soft,
+                                  float (&sums)[E::OWN][E::OUT]) {
+    bool is_partial = key + E::COLUMNS > job.tokens || (job.is_causal && key + E::COLUMNS > own + e.first_row() + 1);
+    float scale = job.scale * ATTENTION_LOG2_E;
+    UNROLL for (unsigned i = 0; i < E::OWN; i++) {
+        unsigned query = own + e.row(i), end = job.is_causal && query < job.tokens ? query + 1 : job.tokens;
+        float most = soft.most[i];
+        if (is_partial) UNROLL for (unsigned j = 0; j < E::SEEN; j++) if (key + e.column(j) >= end) s[i][j] = -INFINITY;
+        UNROLL for (unsigned j = 0; j < E::SEEN; j++) most = fmaxf(most, s[i][j]);
+        most = attention_largest<E>(most);
+        float factor = E::exp2((soft.most[i] - most) * scale), sum = soft.sum[i] * factor;
+        UNROLL for (unsigned j = 0; j < E::SEEN; j++) {
+            s[i][j] = E::exp2((s[i][j] - most) * scale);
+            sum += s[i][j];
+        }
+        UNROLL for (unsigned j = 0; j < E::OUT; j++) sums[i][j] *= factor;
+        soft.most[i] = most;
+        soft.sum[i] = sum;
+    }
+}
+
+/* A block for some queries of one head. */
+template <class E> __global__ void __launch_bounds__(E::THREADS) attention_forward_kernel(struct attention_job job) {
+    typename E::element *own = gpu_shared<typename E::element>(), *keys = own + E::ROWS * E::STRIDE;
+    typename E::element *values = keys + E::COLUMNS * E::STRIDE;
+    E e(values + E::COLUMNS * E::STRIDE);
+    struct attention_head h = attention_head_of<E>(job, true);
+    unsigned last = h.own + e.first_row() + E::WARP_ROWS - 1; /* of the warp's queries */
+    unsigned end = job.is_causal && h.own + E::ROWS < job.tokens ? h.own + E::ROWS : job.tokens;
+    float sums[E::OWN][E::OUT] = {}, factor[E::OWN];
+    attention_softmax<E> soft;
+    UNROLL for (unsigned i = 0; i < E::OWN; i++) soft.most[i] = -INFINITY, soft.sum[i] = 0;
+    attention_held<E> held;
+    attention_own<E>(own, job, h.q, h.own);
+    attention_fetch(held, job, h.k, 0);
+    attention_put<E>(keys, held);
+    __syncthreads();
+    for (unsigned key = 0; key < end; key += E::COLUMNS) {
+        bool works = h.own + e.first_row() < job.tokens && (!job.is_causal || key <= last);
+        float s[E::OWN][E::SEEN] = {};
+        attention_fetch(held, job, h.v, key);
+        if (works) {
+            e.scores(s, own, keys);
+            attention_take_in(e, job, h.own, key, s, soft, sums);
+        }
+        attention_put<E>(values, held);
+        __syncthreads(); /* values are there, keys have been read */
+        attention_fetch(held, job, h.k, key + E::COLUMNS);
+        if (works) e.weighted(sums, s, values);
+        attention_put<E>(keys, held);
+        __syncthreads();
+    }
+    UNROLL for (unsigned i = 0; i < E::OWN; i++) {
+        float sum = attention_sum<E>(soft.sum[i]);
+        unsigned query = h.own + e.row(i);
+        factor[i] = 1 / sum;
+        if (e.is_first_of_row() && query < job.tokens)
+            job.out_log_sums[h.counts + query] = fmaf(soft.most[i], job.scale, logf(sum));
+    }
+    attention_write(e, job, job.y + h.first, h.dy.stride, h.own, sums, factor);
+}
+
+/* log_sums (to the base 2) and totals of a tile of queries. */
+template <class E>
+__device__ void attention_statistics(float *to, const struct attention_job &job, const struct attention_head &h,
+                                     unsigned first) {
+    for (unsigned i = threadIdx.x; i < 2 * E::COLUMNS; i += E::THREADS) {
+        unsigned query = first + i % E::COLUMNS;
+        float value = 0;
+        if (query < job.tokens)
+            value = i < E::COLUMNS ? job.log_sums[h.counts + query] * ATTENTION_LOG2_E : job.totals[h.counts + query];
+        to[i] = value;
+    }
+}
+
+/* A block for some keys of one head: own rows are keys, columns are queries.
+ * p = softmax, dp = dy v^T, ds = p (dp - sum(y dy)) scale;  dv += p^T dy, dk += ds^T q */
+template <class E> __global__ void __launch_bounds__(E::THREADS) attention_keys_kernel(struct attention_job job) {
+    typename E::element *own_keys = gpu_shared<typename E::element>(), *own_values = own_keys + E::ROWS * E::STRIDE;
+    typename E::element *queries = own_values + E::ROWS * E::STRIDE, *slopes = queries + E::COLUMNS * E::STRIDE;
+    float *statistics = (float *)(slopes + E::COLUMNS * E::STRIDE); /* (2, COLUMNS): log_sums, products */
+    E e(statistics + 2 * E::COLUMNS);
+    struct attention_head h = attention_head_of<E>(job, false);
+    unsigned own_key = h.own + e.first_row(), start = job.is_causal ? h.own : 0;
+    float dk[E::OWN][E::OUT] = {}, dv[E::OWN][E::OUT] = {}, one[E::OWN];
+    float scale = job.scale * ATTENTION_LOG2_E;
+    attention_held<E> next_queries, next_slopes;
+    attention_own<E>(own_keys, job, h.k, h.own);
+    attention_own<E>(own_values, job, h.v, h.own);
+    attention_fetch(next_queries, job, h.q, start);
+    attention_fetch(next_slopes, job, h.dy, start);
+    for (unsigned query = start; query < job.tokens; query += E::COLUMNS) {
+        bool works = own_key < job.tokens && (!job.is_causal || query + E::COLUMNS > own_key);
+        bool is_partial = query + E::COLUMNS > job.tokens || (job.is_causal && query < own_key + E::WARP_ROWS);
+        float p[E::OWN][E::SEEN] = {}, ds[E::OWN][E::SEEN] = {};
+        attention_put<E>(queries, next_queries);
+        attention_put<E>(slopes, next_slopes);
+        attention_statistics<E>(statistics, job, h, query);
+        __syncthreads();
+        attention_fetch(next_queries, job, h.q, query + E::COLUMNS);
+        attention_fetch(next_slopes, job, h.dy, query + E::COLUMNS);
+        if (works) {
+            e.scores(p, own_keys, queries);
+            UNROLL for (unsigned i = 0; i < E::OWN; i++) UNROLL for (unsigned j = 0; j < E::SEEN; j++) {
+                unsigned key = h.own + e.row(i), seen = query + e.column(j);
+                float x = E::exp2(fmaf(p[i][j], scale, -statistics[e.column(j)]));
+                p[i][j] = is_partial && (seen >= job.tokens || (job.is_causal && key > seen)) ? 0 : x;
+            }
+            e.weighted(dv, p, slopes);
+            e.scores(ds, own_values, slopes);
+            UNROLL for (unsigned i = 0; i < E::OWN; i++) UNROLL for (unsigned j = 0; j < E::SEEN; j++) ds[i][j] =
+                p[i][j] * (ds[i][j] - statistics[E::COLUMNS + e.column(j)]) * job.scale;
+            e.weighted(dk, ds, queries);
+        }
+        __syncthreads(); /* the tiles have been read */
+    }
+    UNROLL for (unsigned i = 0; i < E::OWN; i++) one[i] = 1;
+    float *to = job.dqkv + (h.k.at - job.qkv);
+    attention_write(e, job, to, h.k.stride, h.own, dk, one);
+    attention_write(e, job, to + h.dy.stride, h.v.stride, h.own, dv, one);
+}
+
+/* A block for some queries of one head: dq += ds k. */
+template <class E> __global__ void __launch_bounds__(E::THREADS) attention_queries_kernel(struct attention_job job) {
+    typename E::element *own_queries = gpu_shared<typename E::element>(), *own_slopes;
+    own_slopes = own_queries + E::ROWS * E::STRIDE;
+    typename E::element *keys = own_slopes + E::ROWS * E::STRIDE, *values = keys + E::COLUMNS * E::STRIDE;
+    E e(values + E::COLUMNS * E::STRIDE);
+    struct attention_head h = attention_head_of<E>(job, true);
+    unsigned own_query = h.own + e.first_row();
+    unsigned end = job.is_causal && h.own + E::ROWS < job.tokens ? h.own + E::ROWS : job.tokens;
+    float dq[E::OWN][E::OUT] = {}, log_sum[E::OWN], total[E::OWN], one[E::OWN];
+    float scale = job.scale * ATTENTION_LOG2_E;
+    UNROLL for (unsigned i = 0; i < E::OWN; i++) {
+        unsigned query = h.own + e.row(i);
+        log_sum[i] = query < job.tokens ? job.log_sums[h.counts + query] * ATTENTION_LOG2_E : 0;
+        total[i] = query < job.tokens ? job.totals[h.counts + query] : 0;
+        one[i] = 1;
+    }
+    attention_held<E> next_keys, next_values;
+    attention_own<E>(own_queries, job, h.q, h.own);
+    attention_own<E>(own_slopes, job, h.dy, h.own);
+    attention_fetch(next_keys, job, h.k, 0);
+    attention_fetch(next_values, job, h.v, 0);
+    for (unsigned key = 0; key < end; key += E::COLUMNS) {
+        bool works = own_query < job.tokens && (!job.is_causal || key < own_query + E::WARP_ROWS);
+        bool is_partial = key + E::COLUMNS > job.tokens || (job.is_causal && key + E::COLUMNS > own_query + 1);
+        float p[E::OWN][E::SEEN] = {}, ds[E::OWN][E::SEEN] = {};
+        attention_put<E>(keys, next_keys);
+        attention_put<E>(values, next_values);
+        __syncthreads();
+        attention_fetch(next_keys, job, h.k, key + E::COLUMNS);
+        attention_fetch(next_values, job, h.v, key + E::COLUMNS);
+        if (works) {
+            e.scores(p, own_queries, keys);
+            e.scores(ds, own_slopes, values);
+            UNROLL for (unsigned i = 0; i < E::OWN; i++) UNROLL for (unsigned j = 0; j < E::SEEN; j++) {
+                unsigned query = h.own + e.row(i), seen = key + e.column(j);
+                float x = E::exp2(fmaf(p[i][j], scale, -log_sum[i])) * (ds[i][j] - total[i]) * job.scale;
+                ds[i][j] = is_partial && (seen >= job.tokens || (job.is_causal && seen > query)) ? 0 : x;
+            }
+            e.weighted(dq, ds, keys);
+        }
+        __syncthreads(); /* the tiles have been read */
+    }
+    attention_write(e, job, job.dqkv + (h.q.at - job.qkv), h.q.stride, h.own, dq, one);
+}
+
+/* Bytes of shared memory: rows that a block owns [matrices] times, two tiles, [floats] and what the engine needs. */
+template <class E> size_t attention_shared(unsigned matrices, unsigned floats) {
+    return (matrices * E::ROWS + 2 * E::COLUMNS) * E::STRIDE * sizeof(typename E::element) +
+           (floats + E::PRIVATE) * sizeof(float);
+}
+
+template <class E> unsigned attention_grid(struct attention_job *job, size_t heads) {
+    job->blocks = (job->tokens + E::ROWS - 1) / E::ROWS;
+    return (unsigned)(heads * job->blocks);
+}
+
+/* [heads] of all rows. Starts forward, or with job.dqkv backward. */
+template <class E> void attention_start(call *c, struct attention_job job, size_t heads) {
+    unsigned grid = attention_grid<E>(&job, heads);
+    if (!job.dqkv) {
+        c->launch(attention_forward_kernel<E>, grid, E::THREADS, attention_shared<E>(1, 0), job);
+        return;
+    }
+    c->launch(attention_keys_kernel<E>, grid, E::THREADS, attention_shared<E>(2, 2 * E::COLUMNS), job);
+    c->launch(attention_queries_kernel<E>, grid, E::THREADS, attention_shared<E>(2, 0), job);
+}
+
+/* attention_float.cu, attention_bfloat16.cu, attention_float16.cu: job->heads heads of all rows are [heads]. */
+void gpu_attention_float(call *c, const struct attention_job *job, size_t heads);
+void gpu_attention_bfloat16(call *c, const struct attention_job *job, size_t heads);
+void gpu_attention_float16(call *c, const struct attention_job *job, size_t heads);
+
+#endif
