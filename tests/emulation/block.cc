@@ -1,0 +1,347 @@
+/* A kernel's grid: blocks one after another, the threads of a block as fibers. A thread runs until it returns or waits
+ * at a barrier; then the next one runs. A kernel that never waits runs as a plain loop on one fiber. What real hardware
+ * may hang on ends the process: a barrier that not all threads of the block reach, or not the same one; lanes of a warp
+ * that do not meet in the same exchange. */
+#include <link.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "emulation.h"
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace emulation {
+namespace {
+
+constexpr unsigned MOST_THREADS = 1024, LANES = 32, SLOT = 64, MASKS = 8;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_UNDEFINED__)
+constexpr size_t STACK = 256 << 10;
+#else
+constexpr size_t STACK = 128 << 10;
+#endif
+constexpr size_t GUARD = 4096, SHARED_MOST = 232448, PAGE = 4096;
+constexpr unsigned char GARBAGE = 0xff; /* NaN as float32, bfloat16 and float16 */
+
+enum state : unsigned char { NOT_STARTED, READY, AT_BARRIER, IN_WARP, ENDED };
+
+/* Lanes that exchange under one mask. */
+struct meeting {
+    unsigned mask, arrived, count; /* count: complete meetings so far */
+    const char *file;
+    int line;
+    unsigned char values[2][LANES][SLOT];
+};
+
+struct warp {
+    unsigned masks;
+    meeting meetings[MASKS];
+};
+
+struct block {
+    const launch *job;
+    unsigned threads, started, ended, waiting; /* waiting: at the barrier */
+    const char *file;                          /* of the barrier */
+    int line;
+    unsigned cursor; /* in order[] */
+    unsigned order[MOST_THREADS], place[MOST_THREADS];
+    state states[MOST_THREADS];
+    unsigned fiber_of[MOST_THREADS];
+    unsigned idle[MOST_THREADS], idle_count, fibers; /* fibers that have no thread; fibers made so far */
+    void *contexts[MOST_THREADS];                    /* stack pointers of fibers */
+    void *outside;                                   /* of who runs the kernel */
+    unsigned thread;                                 /* that runs now */
+    bool has_waited;                                 /* some thread, in this block */
+    warp warps[MOST_THREADS / LANES];
+    unsigned char *stacks, *shared_end;
+    size_t shared_bytes;
+};
+block *b; /* made once; kernels run one at a time */
+const char *kernel_name;
+
+#ifdef __x86_64__
+/* Keeps the callee's registers on this stack and goes on with the other. */
+extern "C" void emulated_switch(void **from, void *to);
+asm(".text\n.p2align 4\n.type emulated_switch,@function\nemulated_switch:\n"
+    "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+    "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+    "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n"
+    ".size emulated_switch,.-emulated_switch\n");
+
+void *new_context(unsigned char *stack_end, void (*start)()) {
+    void **sp = (void **)stack_end - 1; /* as after a call: 8 bytes off the alignment of 16 */
+    sp[0] = nullptr;
+    *--sp = (void *)start;
+    for (int i = 0; i < 6; i++) *--sp = nullptr;
+    return sp;
+}
+#else
+void emulated_switch(void **from, void *to) {
+    ucontext_t own;
+    *from = &own;
+    swapcontext(&own, (ucontext_t *)to);
+}
+
+void *new_context(unsigned char *stack_end, void (*start)()) {
+    ucontext_t *context = (ucontext_t *)(stack_end - STACK);
+    getcontext(context);
+    context->uc_stack.ss_sp = context + 1;
+    context->uc_stack.ss_size = STACK - 2 * sizeof *context - PAGE;
+    context->uc_link = nullptr;
+    makecontext(context, start, 0);
+    return context;
+}
+#endif
+
+void *map(size_t bytes) {
+    void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) die("no memory for %zu bytes", bytes);
+    return p;
+}
+
+block *new_block() {
+    block *made = (block *)map(sizeof(block));
+    made->stacks = (unsigned char *)map(MOST_THREADS * (STACK + GUARD));
+    for (size_t i = 0; i < MOST_THREADS; i++) mprotect(made->stacks + i * (STACK + GUARD), GUARD, PROT_NONE);
+    size_t pages = (SHARED_MOST + PAGE - 1) / PAGE * PAGE;
+    made->shared_end = (unsigned char *)map(pages + PAGE) + pages;
+    mprotect(made->shared_end, PAGE, PROT_NONE);
+    return made;
+}
+
+/* ---- shared memory ---- */
+
+struct piece {
+    unsigned char *start;
+    size_t bytes;
+};
+extern "C" void *__tls_get_addr(size_t *); /* {module, offset} */
+
+int add_piece(struct dl_phdr_info *info, size_t, void *pieces) {
+    const char *name = strrchr(info->dlpi_name, '/');
+    if (!name || strncmp(name, "/ddptrain_", 10) != 0 || info->dlpi_tls_modid == 0) return 0;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_TLS) {
+            size_t at[2] = {info->dlpi_tls_modid, 0};
+            ((std::vector<piece> *)pieces)
+                ->push_back({(unsigned char *)__tls_get_addr(at), info->dlpi_phdr[i].p_memsz});
+        }
+    return 0;
+}
+
+/* This host thread's __shared__ variables of all modules with kernels. */
+std::vector<piece> static_shared() {
+    std::vector<piece> pieces;
+    dl_iterate_phdr(add_piece, &pieces);
+    return pieces;
+}
+
+void spoil_shared(const std::vector<piece> &pieces) {
+    for (const piece &p : pieces) memset(p.start, GARBAGE, p.bytes);
+    memset(b->shared_end - b->shared_bytes, GARBAGE, b->shared_bytes);
+}
+
+/* ---- threads ---- */
+
+void set_indices(unsigned thread) {
+    b->thread = thread;
+    threadIdx = {thread % blockDim.x, thread / blockDim.x % blockDim.y, thread / blockDim.x / blockDim.y};
+}
+
+void describe(unsigned thread, char *text, size_t size) {
+    static const char *const words[] = {"has not begun", "is ready", "waits at __syncthreads of", "waits in a warp",
+                                        "has ended"};
+    snprintf(text, size, "thread %u %s", thread, words[b->states[thread]]);
+}
+
+/* Nobody can go on. */
+[[noreturn]] void deadlock() {
+    char first[100] = "", other[100] = "";
+    unsigned one = b->thread;
+    describe(one, first, sizeof first);
+    for (unsigned t = 0; t < b->threads; t++)
+        if (b->states[t] != b->states[one]) {
+            describe(t, other, sizeof other);
+            break;
+        }
+    die("%s: block (%u,%u,%u): threads wait for ever at %s:%d: %s, %s", kernel_name, blockIdx.x, blockIdx.y, blockIdx.z,
+        b->file ? b->file : "a warp's exchange", b->line, first, other);
+}
+
+/* The next thread that can run, from the cursor on; false: none. */
+bool find_next(unsigned *thread) {
+    for (unsigned i = 0; i < b->threads; i++) {
+        unsigned at = b->cursor + i;
+        unsigned t = b->order[at < b->threads ? at : at - b->threads];
+        if (b->states[t] == READY || b->states[t] == NOT_STARTED) {
+            b->cursor = b->place[t];
+            *thread = t;
+            return true;
+        }
+    }
+    return false;
+}
+
+void run_threads();
+
+/* From the fiber that runs now, which has kept what it must, to the thread's or outside. */
+void go(unsigned own_fiber, bool is_outside, unsigned thread) {
+    void *to = b->outside;
+    if (!is_outside) {
+        if (b->states[thread] == NOT_STARTED) {
+            unsigned fiber = b->idle_count ? b->idle[--b->idle_count] : b->fibers++;
+            if (!b->contexts[fiber]) /* ends at different places of a page, so that stacks share the cache */
+                b->contexts[fiber] =
+                    new_context(b->stacks + (fiber + 1) * (STACK + GUARD) - fiber % 32 * 128, run_threads);
+            b->fiber_of[thread] = fiber;
+        }
+        to = b->contexts[b->fiber_of[thread]];
+        set_indices(thread);
+    }
+    emulated_switch(&b->contexts[own_fiber], to);
+}
+
+/* A fiber's life: one thread after another, as long as there are some that have not begun. */
+void run_threads() {
+    for (;;) {
+        unsigned own = b->thread, fiber = b->fiber_of[own], next = 0;
+        b->states[own] = READY;
+        b->started++;
+        b->job->thread();
+        b->states[own] = ENDED;
+        bool is_last = ++b->ended == b->threads;
+        if (!is_last && !find_next(&next)) deadlock();
+        if (!is_last && b->states[next] == NOT_STARTED) {
+            b->fiber_of[next] = fiber;
+            set_indices(next);
+            continue;
+        }
+        b->idle[b->idle_count++] = fiber;
+        go(fiber, is_last, next);
+        /* here again for a thread of this block or a later one */
+    }
+}
+
+/* The running thread cannot go on; returns when it can. */
+void wait(state why) {
+    unsigned own = b->thread, next;
+    b->states[own] = why;
+    b->has_waited = true;
+    if (!find_next(&next)) deadlock();
+    if (next != own) go(b->fiber_of[own], false, next);
+    set_indices(own);
+}
+
+/* Warps, and lanes within one, in the order of the settings. */
+void put_in_order() {
+    unsigned threads = b->threads, i = 0;
+    static unsigned seed = 1;
+    for (unsigned w = 0; w < threads; w += LANES)
+        for (unsigned l = w; l < threads && l < w + LANES; l++) b->order[i++] = l;
+    if (get_settings().threads == settings::REVERSE) std::reverse(b->order, b->order + threads);
+    if (get_settings().threads == settings::SHUFFLED)
+        for (unsigned w = 0; w < threads; w += LANES)
+            for (unsigned l = threads - w < LANES ? threads - w : LANES; l > 1; l--) {
+                seed = seed * 1664525 + 1013904223;
+                std::swap(b->order[w + l - 1], b->order[w + (seed >> 8) % l]);
+            }
+    for (i = 0; i < threads; i++) b->place[b->order[i]] = i;
+}
+
+void run_block() {
+    b->started = b->ended = b->waiting = b->cursor = 0;
+    b->has_waited = false;
+    b->file = nullptr;
+    memset(b->states, NOT_STARTED, b->threads);
+    for (unsigned w = 0; w < (b->threads + LANES - 1) / LANES; w++) b->warps[w].masks = 0;
+    unsigned first = b->order[0], fiber = b->idle_count ? b->idle[--b->idle_count] : b->fibers++;
+    if (!b->contexts[fiber])
+        b->contexts[fiber] = new_context(b->stacks + (fiber + 1) * (STACK + GUARD) - fiber % 32 * 128, run_threads);
+    b->fiber_of[first] = fiber;
+    set_indices(first);
+    emulated_switch(&b->outside, b->contexts[fiber]);
+}
+
+} // namespace
+
+const char *running_kernel() { return kernel_name; }
+
+void run_kernel(const launch &l) {
+    if (!b) b = new_block();
+    if (kernel_name) die("%s: started within %s", l.name, kernel_name);
+    std::vector<piece> pieces = static_shared();
+    b->job = &l;
+    b->threads = l.block.x * l.block.y * l.block.z;
+    b->shared_bytes = (l.shared + 127) / 128 * 128;
+    kernel_name = l.name;
+    blockDim = l.block;
+    gridDim = l.grid;
+    put_in_order();
+    spoil_shared(pieces);
+    for (unsigned z = 0; z < l.grid.z; z++)
+        for (unsigned y = 0; y < l.grid.y; y++)
+            for (unsigned x = 0; x < l.grid.x; x++) {
+                blockIdx = {x, y, z};
+                run_block();
+                if (b->has_waited) spoil_shared(pieces);
+            }
+    kernel_name = nullptr;
+}
+
+} // namespace emulation
+
+using namespace emulation;
+
+void emulated_block_barrier(const char *file, int line) {
+    if (!kernel_name) die("__syncthreads outside of a kernel");
+    if (b->waiting == 0) b->file = file, b->line = line;
+    if (b->line != line || strcmp(b->file, file) != 0)
+        die("%s: threads of a block wait at different barriers: %s:%d and %s:%d", kernel_name, b->file, b->line, file,
+            line);
+    if (++b->waiting < b->threads) {
+        wait(AT_BARRIER);
+        return;
+    }
+    b->waiting = 0;
+    b->file = nullptr;
+    b->has_waited = true;
+    for (unsigned t = 0; t < b->threads; t++) b->states[t] = READY;
+    b->cursor = 0;
+    unsigned own = b->thread;
+    if (b->order[0] != own) go(b->fiber_of[own], false, b->order[0]);
+    set_indices(own);
+}
+
+unsigned emulated_lane() { return b->thread % LANES; }
+
+void *emulated_shared_bytes() { return b->shared_end - b->shared_bytes; }
+
+const unsigned char *emulated_exchange(unsigned mask, const void *own, size_t bytes, const char *file, int line) {
+    unsigned lane = b->thread % LANES;
+    warp *w = &b->warps[b->thread / LANES];
+    if (!(mask >> lane & 1)) die("%s: lane %u is not in the mask %#x at %s:%d", kernel_name, lane, mask, file, line);
+    if (bytes > SLOT) die("%s: %zu bytes in an exchange at %s:%d", kernel_name, bytes, file, line);
+    unsigned i = 0;
+    while (i < w->masks && w->meetings[i].mask != mask) i++;
+    if (i == MASKS) die("%s: more than %u masks in a warp at %s:%d", kernel_name, MASKS, file, line);
+    meeting *m = &w->meetings[i];
+    if (i == w->masks) w->masks++, m->mask = mask, m->arrived = m->count = 0;
+    if (m->arrived == 0) m->file = file, m->line = line;
+    if (m->line != line || strcmp(m->file, file) != 0)
+        die("%s: lanes of a warp are at different places: %s:%d and %s:%d", kernel_name, m->file, m->line, file, line);
+    unsigned char(*values)[SLOT] = m->values[m->count & 1];
+    if (bytes) memcpy(values[lane], own, bytes);
+    m->arrived |= 1u << lane;
+    if (m->arrived != mask) {
+        wait(IN_WARP);
+        return values[0];
+    }
+    m->arrived = 0;
+    m->count++;
+    unsigned base = b->thread - lane, thread = b->thread;
+    for (unsigned l = 0; l < LANES; l++)
+        if (mask >> l & 1 && base + l != thread) b->states[base + l] = READY;
+    b->has_waited = true;
+    b->cursor = b->place[base] / LANES * LANES;
+    return values[0];
+}

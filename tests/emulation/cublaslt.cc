@@ -1,0 +1,289 @@
+/* cuBLASLt of the emulated GPU: d = epilogue(alpha op(a) op(b) + beta c), columns first, by plain loops; sums are
+ * float32 in the order of k. Its workspace is filled with garbage, as if it had been used. */
+#include "cublasLt.h"
+
+#include "numbers.h"
+
+namespace emulation {
+namespace {
+
+constexpr int GELU = 32, RELU = 2, BIAS = 4, AUX = 128;
+constexpr size_t SPOILED = 4096; /* bytes of the workspace */
+
+struct product {
+    cublasLtMatmulDescOpaque_t what;
+    cublasLtMatrixLayoutOpaque_t la, lb, lc, ld;
+    float alpha, beta;
+    const char *a, *b, *c;
+    char *d, *workspace;
+    size_t workspace_bytes;
+};
+
+size_t bytes_of(const cublasLtMatrixLayoutOpaque_t &l) {
+    size_t elements = l.columns ? (size_t)l.ld * (l.columns - 1) + l.rows : 0;
+    return ((size_t)l.batch_stride * (size_t)(l.batches - 1) + elements) * size_of(l.type);
+}
+
+void check_place(const void *p, size_t bytes, const char *who) {
+    if (p && bytes && place_of(p, bytes, who) == PAGEABLE) die("%s lies in the host's memory", who);
+}
+
+/* Tanh's approximation, and its slope, as cuBLASLt has them. */
+float gelu(float x) { return 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x))); }
+float gelu_slope(float x) {
+    float t = tanhf(0.7978845608f * (x + 0.044715f * x * x * x));
+    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+}
+
+struct matrix {
+    std::vector<float> values; /* (rows, columns), each row together */
+    size_t rows, columns;
+};
+
+/* op(it), or its transpose where [is_turned_again] */
+matrix read(const cublasLtMatrixLayoutOpaque_t &l, const void *p, bool is_turned, bool is_tf32) {
+    matrix m = {{}, is_turned ? l.columns : l.rows, is_turned ? l.rows : l.columns};
+    m.values.resize(m.rows * m.columns);
+    for (size_t i = 0; i < m.rows; i++)
+        for (size_t j = 0; j < m.columns; j++) {
+            float value = load(l.type, p, is_turned ? i * (size_t)l.ld + j : j * (size_t)l.ld + i);
+            m.values[i * m.columns + j] = is_tf32 ? to_tf32(value) : value;
+        }
+    return m;
+}
+
+/* y (n columns of m), each the sum over k in order */
+std::vector<float> multiply(const matrix &a_columns, const matrix &b_columns, size_t m, size_t n, size_t k) {
+    std::vector<float> y(m * n);
+    for (size_t j = 0; j < n; j++)
+        for (size_t l = 0; l < k; l++) {
+            float b = b_columns.values[j * k + l];
+            const float *a = &a_columns.values[l * m];
+            float *to = &y[j * m];
+            for (size_t i = 0; i < m; i++) to[i] = fmaf(a[i], b, to[i]);
+        }
+    return y;
+}
+
+/* bias[i] = the sum of row i, over [count] columns of [m] */
+void sum_rows(const std::vector<float> &columns, size_t m, size_t count, cudaDataType type, void *bias) {
+    for (size_t i = 0; i < m; i++) {
+        float sum = 0;
+        for (size_t j = 0; j < count; j++) sum += columns[j * m + i];
+        store(type, bias, i, sum);
+    }
+}
+
+void run_batch(const product &p, size_t batch) {
+    const auto &w = p.what;
+    auto at = [batch](const cublasLtMatrixLayoutOpaque_t &l, const char *first) {
+        return first + batch * (size_t)l.batch_stride * size_of(l.type);
+    };
+    bool is_tf32 = w.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    matrix a = read(p.la, at(p.la, p.a), w.turn_a == CUBLAS_OP_N, is_tf32); /* (k, m) */
+    matrix b = read(p.lb, at(p.lb, p.b), w.turn_b == CUBLAS_OP_N, is_tf32); /* (n, k) */
+    size_t m = p.ld.rows, n = p.ld.columns, k = a.rows;
+    cudaDataType bias_type = w.has_bias_type ? w.bias_type : p.ld.type,
+                 aux_type = w.has_aux_type ? w.aux_type : p.ld.type;
+    std::vector<float> y = multiply(a, b, m, n, k);
+    for (size_t j = 0; j < n; j++)
+        for (size_t i = 0; i < m; i++) {
+            float value = p.alpha * y[j * m + i];
+            if (p.beta != 0) value += p.beta * load(p.lc.type, at(p.lc, p.c), j * (size_t)p.lc.ld + i);
+            bool is_back = w.epilogue == CUBLASLT_EPILOGUE_DGELU || w.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
+            bool is_plain = w.epilogue == CUBLASLT_EPILOGUE_BGRADA || w.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+            size_t aux_at = j * (size_t)w.aux_ld + i;
+            if (is_back) value *= gelu_slope(load(aux_type, w.aux, aux_at));
+            if (!is_back && !is_plain) {
+                if (w.epilogue & BIAS) value += load(bias_type, w.bias, i);
+                if (w.epilogue & AUX) store(aux_type, w.aux, aux_at, value);
+                if (w.epilogue & GELU) value = gelu(value);
+                if (w.epilogue & RELU) value = value > 0 ? value : (value != value ? value : 0);
+            }
+            y[j * m + i] = value;
+        }
+    if (w.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD) sum_rows(y, m, n, bias_type, w.bias);
+    if (w.epilogue == CUBLASLT_EPILOGUE_BGRADA) sum_rows(a.values, m, k, bias_type, w.bias);
+    if (w.epilogue == CUBLASLT_EPILOGUE_BGRADB)
+        sum_rows(read(p.lb, at(p.lb, p.b), w.turn_b == CUBLAS_OP_T, is_tf32).values, n, k, bias_type, w.bias);
+    char *d = p.d + batch * (size_t)p.ld.batch_stride * size_of(p.ld.type);
+    for (size_t j = 0; j < n; j++)
+        for (size_t i = 0; i < m; i++) store(p.ld.type, d, j * (size_t)p.ld.ld + i, y[j * m + i]);
+}
+
+void run(const product &p) {
+    memset(p.workspace, 0xff, p.workspace_bytes < SPOILED ? p.workspace_bytes : SPOILED);
+    for (int batch = 0; batch < p.ld.batches; batch++) run_batch(p, (size_t)batch);
+}
+
+bool fits(const product &p) {
+    bool is_a_turned = p.what.turn_a == CUBLAS_OP_T, is_b_turned = p.what.turn_b == CUBLAS_OP_T;
+    uint64_t m = is_a_turned ? p.la.columns : p.la.rows, k = is_a_turned ? p.la.rows : p.la.columns;
+    uint64_t n = is_b_turned ? p.lb.rows : p.lb.columns, other_k = is_b_turned ? p.lb.columns : p.lb.rows;
+    return k == other_k && p.lc.rows == m && p.lc.columns == n && p.ld.rows == m && p.ld.columns == n &&
+           p.la.type == p.lb.type && (uint64_t)p.la.ld >= p.la.rows && (uint64_t)p.lb.ld >= p.lb.rows &&
+           (uint64_t)p.lc.ld >= m && (uint64_t)p.ld.ld >= m;
+}
+
+void check_places(const product &p) {
+    size_t m = p.ld.rows, n = p.ld.columns;
+    check_place(p.a, bytes_of(p.la), "cublasLtMatmul: a");
+    check_place(p.b, bytes_of(p.lb), "cublasLtMatmul: b");
+    if (p.beta != 0) check_place(p.c, bytes_of(p.lc), "cublasLtMatmul: c");
+    check_place(p.d, bytes_of(p.ld), "cublasLtMatmul: d");
+    check_place(p.workspace, p.workspace_bytes, "cublasLtMatmul: the workspace");
+    size_t bias = p.what.epilogue == CUBLASLT_EPILOGUE_BGRADB ? n : m;
+    check_place(p.what.bias, bias * size_of(p.what.has_bias_type ? p.what.bias_type : p.ld.type),
+                "cublasLtMatmul: the bias");
+}
+
+} // namespace
+} // namespace emulation
+
+using namespace emulation;
+
+const char *cublasLtGetStatusString(cublasStatus_t status) {
+    switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+        return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+        return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_ALLOC_FAILED:
+        return "CUBLAS_STATUS_ALLOC_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+        return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+        return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+        return "CUBLAS_STATUS_NOT_SUPPORTED";
+    }
+    return "unknown";
+}
+
+size_t cublasLtGetVersion() { return 130000; }
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+    if (is_to_fail("blas")) return CUBLAS_STATUS_NOT_INITIALIZED;
+    *handle = (cublasLtHandle_t)malloc(1);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+    free(handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t d, cublasComputeType_t compute, cudaDataType scale) {
+    *d = {};
+    d->compute = compute;
+    d->scale = scale;
+    d->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    return scale == CUDA_R_32F ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+template <typename T> static cublasStatus_t set(T *to, const void *value, size_t bytes) {
+    if (bytes != sizeof *to) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(to, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t bytes) {
+    switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+        return set(&d->turn_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+        return set(&d->turn_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return set(&d->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return set(&d->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+        d->has_bias_type = true;
+        return set(&d->bias_type, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+        return set(&d->aux, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+        return set(&d->aux_ld, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE:
+        d->has_aux_type = true;
+        return set(&d->aux_type, value, bytes);
+    }
+    return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t l, cudaDataType type, uint64_t rows, uint64_t columns,
+                                        int64_t ld) {
+    *l = {type, rows, columns, ld, 0, 1};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void *value, size_t bytes) {
+    return attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT ? set(&l->batches, value, bytes)
+                                                           : set(&l->batch_stride, value, bytes);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t p) {
+    *p = {0, {256, 256, 256, 256}};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
+                                                    size_t bytes) {
+    uint32_t ignored;
+    switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+        return set(&p->workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+        return set(&ignored, value, bytes);
+    default:
+        return set(&p->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, bytes);
+    }
+}
+
+/* The algorithm remembers the alignments that it was chosen for. */
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t what, cublasLtMatrixLayout_t a,
+                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int most,
+                                              cublasLtMatmulHeuristicResult_t *found, int *count) {
+    product p = {*what, *a, *b, *c, *d, 1, 0, nullptr, nullptr, nullptr, nullptr, nullptr, 0};
+    *count = 0;
+    if (!fits(p)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (most < 1 || is_to_fail("heuristic")) return CUBLAS_STATUS_SUCCESS;
+    found[0] = {};
+    found[0].workspaceSize = preference->workspace < SPOILED ? preference->workspace : SPOILED;
+    for (int i = 0; i < 4; i++) found[0].algo.data[i] = preference->alignment[i];
+    *count = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t lc, void *d, cublasLtMatrixLayout_t ld,
+                              const cublasLtMatmulAlgo_t *algorithm, void *workspace, size_t workspace_bytes,
+                              cudaStream_t stream) {
+    guard g(lock);
+    product p = {*what,
+                 *la,
+                 *lb,
+                 *lc,
+                 *ld,
+                 *(const float *)alpha,
+                 *(const float *)beta,
+                 (const char *)a,
+                 (const char *)b,
+                 (const char *)c,
+                 (char *)d,
+                 (char *)workspace,
+                 workspace_bytes};
+    if (!fits(p)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (is_to_fail("product")) return CUBLAS_STATUS_EXECUTION_FAILED;
+    const void *addresses[4] = {a, b, c, d};
+    for (int i = 0; algorithm && i < 4; i++)
+        if (algorithm->data[i] && (uintptr_t)addresses[i] % algorithm->data[i] && !(i == 2 && p.beta == 0))
+            die("cublasLtMatmul: an address is less aligned than its algorithm was told");
+    check_places(p);
+    return enqueue(stream, [p]() { run(p); }) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}

@@ -1,0 +1,251 @@
+/* Memory of the emulated GPU. It lies in a range of addresses that the host cannot touch: only while the GPU works are
+ * its allocations opened. Each ends at a page that stays closed, begins as garbage, and its address is never given
+ * again, so that what reads or writes outside, too early or too late dies where it happens. Managed memory is always
+ * open. */
+#include <execinfo.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "emulation.h"
+
+namespace emulation {
+namespace {
+
+constexpr size_t PAGE = 4096, ALIGNMENT = 256, RANGE = (size_t)1 << 38, SPOILED_MOST = 64 << 20;
+constexpr unsigned char GARBAGE = 0xff, MARK = 0xa5; /* MARK: between an allocation's pages and its own bytes */
+
+struct allocation {
+    size_t bytes;
+    unsigned char *pages; /* NULL: pinned by cudaHostRegister */
+    size_t page_bytes;
+    place where;
+    int device;
+};
+std::map<uintptr_t, allocation> allocations; /* by address */
+unsigned char *range, *next_free;
+size_t used[64]; /* bytes by device */
+int open_count;
+struct sigaction before;
+
+void on_fault(int number, siginfo_t *info, void *) {
+    unsigned char *at = (unsigned char *)info->si_addr;
+    if (range && at >= range && at < range + RANGE) {
+        char text[600];
+        const char *kernel = running_kernel();
+        auto found = allocations.upper_bound((uintptr_t)at);
+        long offset = -1;
+        size_t bytes = 0;
+        if (found != allocations.begin()) {
+            --found;
+            offset = (long)((uintptr_t)at - found->first);
+            bytes = found->second.bytes;
+        }
+        int length =
+            snprintf(text, sizeof text,
+                     "\nemulated GPU: %s%.300s touched memory of the GPU at %p, byte %ld of an allocation of %zu "
+                     "bytes before it\n",
+                     kernel ? "kernel " : "",
+                     kernel       ? kernel
+                     : open_count ? "an operation"
+                                  : "the host",
+                     (void *)at, offset, bytes);
+        void *frames[40];
+        if (write(STDERR_FILENO, text, (size_t)length) < 0) abort();
+        if (!kernel) backtrace_symbols_fd(frames, backtrace(frames, 40), STDERR_FILENO);
+    }
+    sigaction(number, &before, nullptr); /* it happens again, and dies as it would have */
+}
+
+void begin() {
+    if (range) return;
+    void *p = mmap(nullptr, RANGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) die("no addresses for the GPU's memory");
+    range = next_free = (unsigned char *)p;
+    void *frames[1];
+    backtrace(frames, 1); /* loads what it needs */
+    struct sigaction action = {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, &before);
+}
+
+bool is_guarded(const allocation &a) { return a.where == DEVICE; }
+
+void set_access(int protection) {
+    for (auto &[address, a] : allocations)
+        if (is_guarded(a)) mprotect(a.pages, a.page_bytes, protection);
+}
+
+cudaError_t make(void **memory, size_t bytes, place where) {
+    begin();
+    int device = 0;
+    cudaGetDevice(&device);
+    *memory = nullptr;
+    if (bytes == 0) return cudaSuccess;
+    if (is_to_fail("malloc")) return result(cudaErrorMemoryAllocation);
+    size_t whole = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, page_bytes = (whole + PAGE - 1) / PAGE * PAGE;
+    bool is_counted = where == DEVICE || where == MANAGED;
+    if (is_counted && page_bytes > get_settings().memory - used[device]) return result(cudaErrorMemoryAllocation);
+    if (next_free + page_bytes + PAGE > range + RANGE) die("no addresses left for the GPU's memory");
+    unsigned char *pages = next_free, *own = pages + page_bytes - whole;
+    next_free += page_bytes + PAGE;
+    mprotect(pages, page_bytes, PROT_READ | PROT_WRITE);
+    memset(pages, MARK, (size_t)(own - pages));
+    if (bytes <= SPOILED_MOST) memset(own, GARBAGE, bytes);
+    memset(own + bytes, MARK, whole - bytes);
+    if (where == DEVICE && !open_count) mprotect(pages, page_bytes, PROT_NONE);
+    allocations[(uintptr_t)own] = {bytes, pages, page_bytes, where, device};
+    if (is_counted) used[device] += page_bytes;
+    *memory = own;
+    return cudaSuccess;
+}
+
+/* Nobody wrote around it. */
+void check(uintptr_t address, const allocation &a) {
+    if (!a.pages) return;
+    unsigned char *own = (unsigned char *)address;
+    for (unsigned char *p = a.pages; p < a.pages + a.page_bytes; p++) {
+        if (p == own) p += a.bytes;
+        if (p < a.pages + a.page_bytes && *p != MARK)
+            die("somebody wrote outside of an allocation of %zu bytes, at its byte %ld", a.bytes, (long)(p - own));
+    }
+}
+
+cudaError_t drop(void *memory, bool is_host) {
+    if (!memory) return cudaSuccess;
+    auto found = allocations.find((uintptr_t)memory);
+    if (found == allocations.end() || (found->second.where == PINNED) != is_host) return result(cudaErrorInvalidValue);
+    allocation a = found->second;
+    {
+        opened o;
+        check(found->first, a);
+    }
+    allocations.erase(found);
+    if (!is_host) used[a.device] -= a.page_bytes;
+    madvise(a.pages, a.page_bytes, MADV_DONTNEED);
+    mprotect(a.pages, a.page_bytes, PROT_NONE);
+    return cudaSuccess;
+}
+
+} // namespace
+
+opened::opened() {
+    if (open_count++ == 0) set_access(PROT_READ | PROT_WRITE);
+}
+
+opened::~opened() {
+    if (--open_count == 0) set_access(PROT_NONE);
+}
+
+void check_all_memory() {
+    opened o;
+    for (auto &[address, a] : allocations) check(address, a);
+}
+
+place place_of(const void *p, size_t bytes, const char *who) {
+    uintptr_t address = (uintptr_t)p;
+    auto found = allocations.upper_bound(address);
+    if (found != allocations.begin()) {
+        --found;
+        uintptr_t end = found->first + found->second.bytes;
+        if (address < end && bytes <= end - address) return found->second.where;
+        if (address < end)
+            die("%s: %zu bytes at byte %zu of an allocation of %zu bytes", who, bytes, (size_t)(address - found->first),
+                found->second.bytes);
+    }
+    if (range && address >= (uintptr_t)range && address < (uintptr_t)range + RANGE)
+        die("%s: %p is in no allocation of the GPU", who, p);
+    return PAGEABLE;
+}
+
+} // namespace emulation
+
+using namespace emulation;
+
+cudaError_t emulated_malloc(void **memory, size_t bytes) {
+    guard g(lock);
+    if (sticky != cudaSuccess) return sticky;
+    if (is_capturing(nullptr)) return result(cudaErrorStreamCaptureUnsupported);
+    return make(memory, bytes, DEVICE);
+}
+
+cudaError_t emulated_malloc_async(void **memory, size_t bytes, cudaStream_t) {
+    guard g(lock);
+    return sticky != cudaSuccess ? sticky : make(memory, bytes, DEVICE);
+}
+
+cudaError_t emulated_malloc_managed(void **memory, size_t bytes) {
+    guard g(lock);
+    return sticky != cudaSuccess ? sticky : make(memory, bytes, MANAGED);
+}
+
+cudaError_t emulated_malloc_host(void **memory, size_t bytes) {
+    guard g(lock);
+    return sticky != cudaSuccess ? sticky : make(memory, bytes, PINNED);
+}
+
+cudaError_t cudaFree(void *memory) {
+    guard g(lock);
+    if (!memory) return cudaSuccess;
+    if (is_capturing(nullptr)) return result(cudaErrorStreamCaptureUnsupported);
+    cudaError_t error = run_all(); /* it waits for the GPU */
+    return error == cudaSuccess ? drop(memory, false) : error;
+}
+
+cudaError_t cudaFreeAsync(void *memory, cudaStream_t stream) {
+    guard g(lock);
+    return enqueue(stream, [memory]() { drop(memory, false); });
+}
+
+cudaError_t cudaFreeHost(void *memory) {
+    guard g(lock);
+    cudaError_t error = run_all();
+    return error == cudaSuccess ? drop(memory, true) : error;
+}
+
+cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned) {
+    guard g(lock);
+    begin();
+    if (place_of(memory, bytes, "cudaHostRegister") != PAGEABLE) return result(cudaErrorInvalidValue);
+    allocations[(uintptr_t)memory] = {bytes, nullptr, 0, PINNED, 0};
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *memory) {
+    guard g(lock);
+    auto found = allocations.find((uintptr_t)memory);
+    if (found == allocations.end() || found->second.pages) return result(cudaErrorInvalidValue);
+    cudaError_t error = run_all();
+    allocations.erase(found);
+    return error;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes) {
+    guard g(lock);
+    int device = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error != cudaSuccess) return error;
+    *all_bytes = get_settings().memory;
+    *free_bytes = *all_bytes - used[device];
+    return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *memory) {
+    guard g(lock);
+    *attributes = {};
+    place where = place_of(memory, 1, "cudaPointerGetAttributes");
+    if (where == PAGEABLE) return cudaSuccess;
+    attributes->type = where == PINNED   ? cudaMemoryTypeHost
+                       : where == DEVICE ? cudaMemoryTypeDevice
+                                         : cudaMemoryTypeManaged;
+    attributes->devicePointer = const_cast<void *>(memory);
+    attributes->hostPointer = where == DEVICE ? nullptr : const_cast<void *>(memory);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPrefetchAsync(const void *memory, size_t bytes, cudaMemLocation, unsigned, cudaStream_t) {
+    guard g(lock);
+    place where = place_of(memory, bytes, "cudaMemPrefetchAsync");
+    return where == MANAGED ? cudaSuccess : result(cudaErrorInvalidValue);
+}

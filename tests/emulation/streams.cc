@@ -1,0 +1,276 @@
+/* Streams and events of the emulated GPU. What a stream is given is done only when somebody must wait for it, and then
+ * no more than that needs: a result that is read too early is not there yet, a buffer that is overwritten too early is
+ * copied with what came later, and an event that nobody waits for orders nothing. */
+#include <time.h>
+
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "streams.h"
+
+namespace emulation {
+
+std::recursive_mutex lock;
+std::vector<CUstream_st *> &streams = *new std::vector<CUstream_st *>;
+
+namespace {
+
+unsigned long calls; /* that put something into a queue or waited */
+bool has_background;
+
+double now_ms() {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+/* Now and then something of another stream comes first. */
+void mix(CUstream_st *wanted) {
+    static std::minstd_rand random(1);
+    if (get_settings().streams != settings::RANDOM || random() % 2 == 0) return;
+    CUstream_st *other = streams[random() % streams.size()];
+    if (other != wanted && !other->is_busy && !other->queue.empty() &&
+        (!other->queue.front().wait || other->queue.front().wait->is_done))
+        run_one(other);
+}
+
+void run_stream(CUstream_st *stream) {
+    while (!stream->queue.empty()) {
+        mix(stream);
+        if (!stream->queue.empty()) run_one(stream);
+    }
+}
+
+void work_in_background() {
+    for (unsigned long seen = 0;;) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        guard g(lock);
+        if (calls == seen)
+            for (size_t i = 0; i < streams.size(); i++)
+                if (!streams[i]->queue.empty() && !streams[i]->is_busy) {
+                    run_one(streams[i]);
+                    break;
+                }
+        seen = calls;
+    }
+}
+
+} // namespace
+
+CUstream_st *known(cudaStream_t stream) {
+    for (CUstream_st *s : streams)
+        if (s == stream) return s;
+    die("%p is no stream", (void *)stream);
+}
+
+void run_one(CUstream_st *stream) {
+    if (stream->is_busy) die("a stream waits for itself");
+    stream->is_busy = true;
+    operation o = std::move(stream->queue.front());
+    stream->queue.pop_front();
+    if (o.wait) satisfy(o.wait);
+    if (o.work && sticky == cudaSuccess) {
+        opened memory;
+        o.work();
+    }
+    if (o.record) {
+        o.record->is_done = true;
+        o.record->ms = now_ms();
+    }
+    stream->is_busy = false;
+}
+
+void satisfy(const std::shared_ptr<mark> &m) {
+    while (!m->is_done) {
+        if (m->on->queue.empty()) die("an event that never comes");
+        mix(m->on);
+        if (!m->is_done) run_one(m->on);
+    }
+}
+
+void put(CUstream_st *stream, operation &&o) {
+    calls++;
+    if (stream->graph)
+        stream->graph->lanes[stream->lane].push_back(std::move(o));
+    else
+        stream->queue.push_back(std::move(o));
+}
+
+bool is_capturing(cudaStream_t stream) {
+    if (stream) return known(stream)->graph;
+    for (CUstream_st *s : streams)
+        if (s->graph) return true;
+    return false;
+}
+
+cudaError_t forbid_capture() {
+    if (!is_capturing(nullptr)) return cudaSuccess;
+    for (CUstream_st *s : streams)
+        if (s->graph) s->graph->is_invalid = true;
+    return result(cudaErrorStreamCaptureUnsupported);
+}
+
+/* The default stream's work waits for all streams that do not opt out of it, and is done at once. */
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+    if (sticky != cudaSuccess) return sticky;
+    if (stream && stream != cudaStreamLegacy) {
+        put(known(stream), {std::move(work), nullptr, nullptr});
+        return cudaSuccess;
+    }
+    cudaError_t error = forbid_capture();
+    if (error != cudaSuccess) return error;
+    for (size_t i = 0; i < streams.size(); i++)
+        if (!(streams[i]->flags & cudaStreamNonBlocking)) run_stream(streams[i]);
+    if (sticky == cudaSuccess) {
+        opened memory;
+        work();
+    }
+    return sticky;
+}
+
+cudaError_t run_all() {
+    calls++;
+    for (size_t i = 0; i < streams.size(); i++) run_stream(streams[i]);
+    return sticky;
+}
+
+void start_background() {
+    guard g(lock);
+    if (has_background) return;
+    has_background = true;
+    std::thread(work_in_background).detach();
+}
+
+} // namespace emulation
+
+using namespace emulation;
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+    guard g(lock);
+    if (sticky != cudaSuccess) return sticky;
+    if (is_to_fail("stream")) return result(cudaErrorMemoryAllocation);
+    *stream = new CUstream_st{{}, flags, false, nullptr, 0};
+    streams.push_back(*stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int) {
+    return cudaStreamCreateWithFlags(stream, flags);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    guard g(lock);
+    CUstream_st *s = known(stream);
+    if (s->graph) die("a stream is destroyed while it is captured");
+    run_stream(s);
+    streams.erase(std::find(streams.begin(), streams.end(), s));
+    delete s;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    guard g(lock);
+    if (!stream || stream == cudaStreamLegacy) return enqueue(nullptr, []() {});
+    CUstream_st *s = known(stream);
+    if (s->graph) return forbid_capture();
+    calls++;
+    run_stream(s);
+    return sticky;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+    guard g(lock);
+    cudaError_t error = forbid_capture();
+    return error == cudaSuccess ? run_all() : error;
+}
+
+/* Asking alone makes progress: one operation. */
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    guard g(lock);
+    CUstream_st *s = known(stream);
+    if (s->graph) return forbid_capture();
+    if (sticky != cudaSuccess || s->queue.empty()) return sticky;
+    run_one(s);
+    return cudaErrorNotReady;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void *), void *data) {
+    guard g(lock);
+    return enqueue(stream, [function, data]() { function(data); });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    guard g(lock);
+    if (sticky != cudaSuccess || !event->last) return sticky; /* never recorded: nothing to wait for */
+    CUstream_st *s = known(stream);
+    if (event->graph && !event->graph->is_whole && !s->graph) { /* joins the capture */
+        s->graph = event->graph;
+        s->lane = s->graph->lanes.size();
+        s->graph->lanes.emplace_back();
+    }
+    if (s->graph != event->graph) {
+        if (s->graph) s->graph->is_invalid = true;
+        return result(cudaErrorStreamCaptureUnsupported);
+    }
+    put(s, {nullptr, nullptr, event->last});
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+    guard g(lock);
+    *event = new CUevent_st{flags, nullptr, nullptr};
+    return sticky;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    guard g(lock);
+    delete event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    guard g(lock);
+    if (sticky != cudaSuccess) return sticky;
+    CUstream_st *s = known(stream);
+    event->last = std::make_shared<mark>(mark{false, s->graph ? nullptr : s, 0});
+    event->graph = s->graph;
+    put(s, {nullptr, event->last, nullptr});
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    guard g(lock);
+    if (event->graph) return result(cudaErrorStreamCaptureUnsupported);
+    calls++;
+    if (event->last) satisfy(event->last);
+    return sticky;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    guard g(lock);
+    if (event->graph) return result(cudaErrorStreamCaptureUnsupported);
+    if (sticky != cudaSuccess || !event->last || event->last->is_done) return sticky;
+    run_one(event->last->on);
+    return cudaErrorNotReady;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
+    guard g(lock);
+    if (!start->last || !end->last || start->graph || end->graph ||
+        (start->flags | end->flags) & cudaEventDisableTiming)
+        return result(cudaErrorInvalidResourceHandle);
+    if (!start->last->is_done || !end->last->is_done) return cudaErrorNotReady;
+    *ms = (float)(end->last->ms - start->last->ms);
+    return sticky;
+}
