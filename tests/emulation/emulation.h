@@ -8,7 +8,11 @@ namespace emulation {
 
 /* Held by every call; taken again by calls within calls. */
 extern std::recursive_mutex lock;
-using guard = std::lock_guard<std::recursive_mutex>;
+struct guard {
+    explicit guard(std::recursive_mutex &mutex);
+    ~guard();
+};
+void pause(); /* a moment without the lock */
 
 /* Says what is wrong in the program under test, and aborts. */
 [[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -43,7 +43,7 @@ bool is_joined(const CUgraph_st &g) {
     reach(g, 0, g.lanes[0].size(), &reached);
     for (size_t l = 0; l < g.lanes.size(); l++)
         for (size_t k = reached[l]; k < g.lanes[l].size(); k++)
-            if (g.lanes[l][k].work) return false;
+            if (g.lanes[l][k].work || g.lanes[l][k].progress) return false;
     return true;
 }
 
@@ -53,8 +53,7 @@ void run_graph(const CUgraphExec_st &executable) {
     for (CUstream_st &lane : lanes) on.push_back(&lane);
     auto operations = with_new_marks(executable.lanes, on.data());
     for (size_t i = 0; i < lanes.size(); i++) lanes[i].queue.assign(operations[i].begin(), operations[i].end());
-    for (CUstream_st &lane : lanes)
-        while (!lane.queue.empty()) run_one(&lane);
+    for (CUstream_st &lane : lanes) run_stream(&lane);
 }
 
 } // namespace
@@ -121,7 +120,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, void *, size_t *count) {
     *count = 0;
     for (const auto &lane : graph->lanes)
-        for (const operation &o : lane) *count += o.work != nullptr;
+        for (const operation &o : lane) *count += o.work || o.progress;
     return cudaSuccess;
 }
 

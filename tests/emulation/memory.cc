@@ -12,7 +12,7 @@
 namespace emulation {
 namespace {
 
-constexpr size_t PAGE = 4096, ALIGNMENT = 256, RANGE = (size_t)1 << 38, SPOILED_MOST = 64 << 20;
+constexpr size_t PAGE = 4096, ALIGNMENT = 256, RANGE = (size_t)1 << 38, SPOILED_MOST = 8 << 20, SPOILED_PART = 1 << 20;
 constexpr unsigned char GARBAGE = 0xff, MARK = 0xa5; /* MARK: between an allocation's pages and its own bytes */
 
 struct allocation {
@@ -92,7 +92,9 @@ cudaError_t make(void **memory, size_t bytes, place where) {
     next_free += page_bytes + PAGE;
     mprotect(pages, page_bytes, PROT_READ | PROT_WRITE);
     memset(pages, MARK, (size_t)(own - pages));
-    if (bytes <= SPOILED_MOST) memset(own, GARBAGE, bytes);
+    size_t spoiled = bytes <= SPOILED_MOST ? bytes : SPOILED_PART; /* pages that nobody touched cost nothing */
+    memset(own, GARBAGE, spoiled);
+    memset(own + bytes - spoiled, GARBAGE, spoiled);
     memset(own + bytes, MARK, whole - bytes);
     if (where == DEVICE && !open_count) mprotect(pages, page_bytes, PROT_NONE);
     allocations[(uintptr_t)own] = {bytes, pages, page_bytes, where, device};

@@ -2,10 +2,10 @@
  * no more than that needs: a result that is read too early is not there yet, a buffer that is overwritten too early is
  * copied with what came later, and an event that nobody waits for orders nothing. */
 #include <time.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <random>
-#include <thread>
 
 #include "streams.h"
 
@@ -16,6 +16,7 @@ std::vector<CUstream_st *> &streams = *new std::vector<CUstream_st *>;
 
 namespace {
 
+unsigned depth;      /* how often the lock is held by the thread that has it */
 unsigned long calls; /* that put something into a queue or waited */
 bool has_background;
 
@@ -32,31 +33,47 @@ void mix(CUstream_st *wanted) {
     CUstream_st *other = streams[random() % streams.size()];
     if (other != wanted && !other->is_busy && !other->queue.empty() &&
         (!other->queue.front().wait || other->queue.front().wait->is_done))
-        run_one(other);
+        step(other);
 }
 
-void run_stream(CUstream_st *stream) {
-    while (!stream->queue.empty()) {
-        mix(stream);
-        if (!stream->queue.empty()) run_one(stream);
+void satisfy(const std::shared_ptr<mark> &m) {
+    while (!m->is_done) {
+        mix(m->on);
+        if (!m->is_done && !step(m->on)) pause();
     }
 }
 
 void work_in_background() {
     for (unsigned long seen = 0;;) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
         guard g(lock);
-        if (calls == seen)
-            for (size_t i = 0; i < streams.size(); i++)
-                if (!streams[i]->queue.empty() && !streams[i]->is_busy) {
-                    run_one(streams[i]);
-                    break;
-                }
+        bool is_quiet = calls == seen;
+        for (size_t i = 0; is_quiet && i < streams.size(); i++)
+            if (!streams[i]->queue.empty() && !streams[i]->is_busy) step(streams[i]);
         seen = calls;
     }
 }
 
 } // namespace
+
+guard::guard(std::recursive_mutex &mutex) {
+    mutex.lock();
+    depth++;
+}
+
+guard::~guard() {
+    depth--;
+    lock.unlock();
+}
+
+void pause() {
+    unsigned held = depth;
+    depth = 0;
+    for (unsigned i = 0; i < held; i++) lock.unlock();
+    usleep(50);
+    for (unsigned i = 0; i < held; i++) lock.lock();
+    depth = held;
+}
 
 CUstream_st *known(cudaStream_t stream) {
     for (CUstream_st *s : streams)
@@ -64,12 +81,22 @@ CUstream_st *known(cudaStream_t stream) {
     die("%p is no stream", (void *)stream);
 }
 
-void run_one(CUstream_st *stream) {
-    if (stream->is_busy) die("a stream waits for itself");
-    stream->is_busy = true;
-    operation o = std::move(stream->queue.front());
+bool step(CUstream_st *stream) {
+    if (stream->is_busy) {
+        if (stream->busy_by == std::this_thread::get_id()) die("a stream waits for itself");
+        return false;
+    }
+    if (stream->queue.empty()) die("an event that never comes");
+    operation &first = stream->queue.front();
+    if (first.wait && !first.wait->is_done) return step(first.wait->on);
+    if (first.progress) {
+        opened memory;
+        if (sticky == cudaSuccess && !first.progress()) return false;
+    }
+    operation o = std::move(first);
     stream->queue.pop_front();
-    if (o.wait) satisfy(o.wait);
+    stream->is_busy = true;
+    stream->busy_by = std::this_thread::get_id();
     if (o.work && sticky == cudaSuccess) {
         opened memory;
         o.work();
@@ -79,13 +106,14 @@ void run_one(CUstream_st *stream) {
         o.record->ms = now_ms();
     }
     stream->is_busy = false;
+    return true;
 }
 
-void satisfy(const std::shared_ptr<mark> &m) {
-    while (!m->is_done) {
-        if (m->on->queue.empty()) die("an event that never comes");
-        mix(m->on);
-        if (!m->is_done) run_one(m->on);
+void run_stream(CUstream_st *stream) {
+    while (!stream->queue.empty() || stream->is_busy) {
+        mix(stream);
+        if (!stream->queue.empty() || stream->is_busy)
+            if (!step(stream)) pause();
     }
 }
 
@@ -115,7 +143,7 @@ cudaError_t forbid_capture() {
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
     if (sticky != cudaSuccess) return sticky;
     if (stream && stream != cudaStreamLegacy) {
-        put(known(stream), {std::move(work), nullptr, nullptr});
+        put(known(stream), {std::move(work), nullptr, nullptr, nullptr});
         return cudaSuccess;
     }
     cudaError_t error = forbid_capture();
@@ -150,7 +178,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
     guard g(lock);
     if (sticky != cudaSuccess) return sticky;
     if (is_to_fail("stream")) return result(cudaErrorMemoryAllocation);
-    *stream = new CUstream_st{{}, flags, false, nullptr, 0};
+    *stream = new CUstream_st{{}, flags, false, {}, nullptr, 0};
     streams.push_back(*stream);
     return cudaSuccess;
 }
@@ -198,8 +226,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     guard g(lock);
     CUstream_st *s = known(stream);
     if (s->graph) return forbid_capture();
-    if (sticky != cudaSuccess || s->queue.empty()) return sticky;
-    run_one(s);
+    if (sticky != cudaSuccess || (s->queue.empty() && !s->is_busy)) return sticky;
+    step(s);
     return cudaErrorNotReady;
 }
 
@@ -221,7 +249,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
         if (s->graph) s->graph->is_invalid = true;
         return result(cudaErrorStreamCaptureUnsupported);
     }
-    put(s, {nullptr, nullptr, event->last});
+    put(s, {nullptr, nullptr, event->last, nullptr});
     return cudaSuccess;
 }
 
@@ -245,7 +273,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     CUstream_st *s = known(stream);
     event->last = std::make_shared<mark>(mark{false, s->graph ? nullptr : s, 0});
     event->graph = s->graph;
-    put(s, {nullptr, event->last, nullptr});
+    put(s, {nullptr, event->last, nullptr, nullptr});
     return cudaSuccess;
 }
 
@@ -261,7 +289,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     guard g(lock);
     if (event->graph) return result(cudaErrorStreamCaptureUnsupported);
     if (sticky != cudaSuccess || !event->last || event->last->is_done) return sticky;
-    run_one(event->last->on);
+    step(event->last->on);
     return cudaErrorNotReady;
 }
 

@@ -3,6 +3,8 @@
 #ifndef EMULATION_STREAMS_H
 #define EMULATION_STREAMS_H
 
+#include <thread>
+
 #include "emulation.h"
 
 namespace emulation {
@@ -16,6 +18,7 @@ struct mark {
 struct operation {
     std::function<void()> work;
     std::shared_ptr<mark> record, wait;
+    std::function<bool()> progress; /* asked until it is true; it waits for other processes */
 };
 
 } // namespace emulation
@@ -35,7 +38,8 @@ struct CUgraphExec_st {
 struct CUstream_st {
     std::deque<emulation::operation> queue;
     unsigned flags;
-    bool is_busy;      /* its first operation runs */
+    bool is_busy; /* an operation of it runs */
+    std::thread::id busy_by;
     CUgraph_st *graph; /* that it is captured into, or NULL */
     size_t lane;
 };
@@ -51,8 +55,9 @@ namespace emulation {
 extern std::vector<CUstream_st *> &streams;
 
 CUstream_st *known(cudaStream_t stream); /* dies if there is no such stream */
-void run_one(CUstream_st *stream);       /* its first operation; it has one */
-void satisfy(const std::shared_ptr<mark> &m);
+/* Its first operation, or one that it waits for; it has one. False: nothing could be done now. */
+bool step(CUstream_st *stream);
+void run_stream(CUstream_st *stream); /* to its end */
 void put(CUstream_st *stream, operation &&o);
 cudaError_t forbid_capture(); /* cudaSuccess where no stream is captured; else the capture is spoiled */
 std::vector<std::vector<operation>> with_new_marks(const std::vector<std::vector<operation>> &lanes,
