@@ -17,10 +17,11 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   kernel_set(avx2 8 -mavx2 -mfma)
   kernel_set(avx512 16 -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512)
   target_compile_definitions(device PRIVATE DDPTRAIN_X86_KERNELS)
-  # Products in bfloat16: for processors with its instructions only, chosen by train.precision.
-  add_library(kernels_bf16 OBJECT ${CMAKE_SOURCE_DIR}/src/device/cpu/bf16/product.c)
+  # Products and attention in bfloat16: for processors with its instructions only, chosen by train.precision.
+  add_library(kernels_bf16 OBJECT ${CMAKE_SOURCE_DIR}/src/device/cpu/bf16/product.c
+                                  ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/attention.c)
   target_compile_definitions(kernels_bf16 PRIVATE KERNELS_SET=bf16 KERNELS_LANES=16)
-  target_compile_options(kernels_bf16 PRIVATE -O3 -mavx512f -mavx512vl -mavx512dq -mavx512bw -mavx512bf16 -mfma
-                                              -mprefer-vector-width=512)
+  target_compile_options(kernels_bf16 PRIVATE -O3 -fopenmp-simd -mavx512f -mavx512vl -mavx512dq -mavx512bw
+                                              -mavx512bf16 -mfma -mprefer-vector-width=512)
   target_sources(device PRIVATE $<TARGET_OBJECTS:kernels_bf16>)
 endif()

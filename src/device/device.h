@@ -106,8 +106,8 @@ enum precision {
     PRECISION_FLOAT16 /* GPUs; numbers of 65520 and more become infinite */
 };
 
-/* The arithmetic of linear_forward and the two linear_backward from now on, and of what else the device has products
- * for. STATUS_USAGE where the device has not the instructions, naming what it lacks. */
+/* The arithmetic of linear_forward, the two linear_backward and attention from now on, and of what else the device has
+ * products for. STATUS_USAGE where the device has not the instructions, naming what it lacks. */
 status device_set_precision(struct device *device, enum precision precision);
 
 const struct device_ops *device_ops(const struct device *device);

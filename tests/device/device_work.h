@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "base/digest.h"
 #include "base/rng.h"
 #include "device/internal.h"
@@ -19,6 +20,14 @@ static inline float *random_values(size_t count, uint64_t seed) {
     rng_seed(&rng, seed);
     rng_normal(&rng, values, count, 0, 1);
     return values;
+}
+
+/* To the nearest bfloat16, ties to even. */
+static inline void round_bf16(float *x, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = bits_of_float(x[i]);
+        x[i] = bits_to_float((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u);
+    }
 }
 
 /* Computes something and adds it to the digest. */

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "check_main.h"
 #include "device/internal.h"
 #include "device_work.h"
@@ -40,14 +39,6 @@ static void check(float value, float start, const float *a, size_t a_step, const
         size += fabs(term);
     }
     ck_assert_msg(fabs(sum - (double)value) < 1e-6 * size, "%s: %g, not %g", what, (double)value, sum);
-}
-
-/* To the nearest bfloat16, ties to even. */
-static void round_bf16(float *x, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits = bits_of_float(x[i]);
-        x[i] = bits_to_float((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u);
-    }
 }
 
 /* Of each result, elements of the corners and some between. [is_bf16]: of factors that were rounded. */

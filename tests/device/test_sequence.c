@@ -1,5 +1,5 @@
-/* Attention in blocks against its definition in double, on every instruction set; exp, tanh and erf through the
- * activations against libm. ctest-labels: unit */
+/* Attention in blocks against its definition in double, on every instruction set and in bfloat16; exp, tanh and erf
+ * through the activations against libm. ctest-labels: unit */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,20 +54,26 @@ static void plain_head(const struct attention_shape *s, const float *q, const fl
     free(p), free(dp);
 }
 
-static void same(const double *expected, const float *values, size_t stride, size_t tokens, size_t d,
+#define FLOAT32_ERROR 2e-5
+#define BFLOAT16_ERROR 1e-2 /* inputs are bfloat16 already, but scores and their gradients are rounded to 8 bits */
+
+/* Within [error] of 1, or of what is larger. */
+static void same(const double *expected, const float *values, size_t stride, size_t tokens, size_t d, double error,
                  const char *what) {
     for (size_t i = 0; i < tokens; i++)
         for (size_t e = 0; e < d; e++)
-            ck_assert_msg(fabs(expected[i * d + e] - (double)values[i * stride + e]) < 2e-5, "%s(%zu, %zu): %g, not %g",
-                          what, i, e, (double)values[i * stride + e], expected[i * d + e]);
+            ck_assert_msg(fabs(expected[i * d + e] - (double)values[i * stride + e]) <
+                              error * fmax(1, fabs(expected[i * d + e])),
+                          "%s(%zu, %zu): %g, not %g", what, i, e, (double)values[i * stride + e], expected[i * d + e]);
 }
 
-static void attention_agrees(struct device *device, const struct attention_shape *s, float spread) {
+static void attention_agrees(struct device *device, const struct attention_shape *s, float spread, double error) {
     size_t d = s->head_size, c = s->heads * d, values = s->rows * s->tokens * c, one = s->tokens * d;
     float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), *y = malloc(values * sizeof *y);
     float *dqkv = malloc(3 * values * sizeof *dqkv),
           *log_sums = malloc(s->rows * s->heads * s->tokens * sizeof *log_sums);
     for (size_t i = 0; i < 3 * values; i++) qkv[i] *= spread;
+    if (error > FLOAT32_ERROR) round_bf16(qkv, 3 * values), round_bf16(dy, values);
     device_ops(device)->sequence->attention_forward(device, s, qkv, y, log_sums);
     device_ops(device)->sequence->attention_backward(device, s, qkv, y, log_sums, dy, dqkv);
     for (size_t r = 0; r < s->rows; r++)
@@ -76,27 +82,116 @@ static void attention_agrees(struct device *device, const struct attention_shape
             struct plain plain = {all, all + one, all + 2 * one, all + 3 * one};
             size_t narrow = r * s->tokens * c + h * d, wide = r * s->tokens * 3 * c + h * d;
             plain_head(s, qkv + wide, dy + narrow, &plain);
-            same(plain.y, y + narrow, c, s->tokens, d, "y");
-            same(plain.dq, dqkv + wide, 3 * c, s->tokens, d, "dq");
-            same(plain.dk, dqkv + wide + c, 3 * c, s->tokens, d, "dk");
-            same(plain.dv, dqkv + wide + 2 * c, 3 * c, s->tokens, d, "dv");
+            same(plain.y, y + narrow, c, s->tokens, d, error, "y");
+            same(plain.dq, dqkv + wide, 3 * c, s->tokens, d, error, "dq");
+            same(plain.dk, dqkv + wide + c, 3 * c, s->tokens, d, error, "dk");
+            same(plain.dv, dqkv + wide + 2 * c, 3 * c, s->tokens, d, error, "dv");
             free(all);
         }
     free(qkv), free(dy), free(y), free(dqkv), free(log_sums);
 }
 
+static const struct attention_shape shapes[] = {
+    {1, 1, 1, 1, true},     {2, 64, 2, 16, true}, {1, 150, 2, 9, true},
+    {2, 150, 1, 32, false}, {1, 65, 3, 5, true},  {1, 129, 1, 64, false},
+};
+#define SHAPES (sizeof shapes / sizeof *shapes)
+
 START_TEST(attention) {
-    static const struct attention_shape shapes[] = {
-        {1, 1, 1, 1, true},     {2, 64, 2, 16, true}, {1, 150, 2, 9, true},
-        {2, 150, 1, 32, false}, {1, 65, 3, 5, true},  {1, 129, 1, 64, false},
-    };
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         struct device *device = open_set(sets[i]);
         if (!device) continue;
-        for (size_t j = 0; j < sizeof shapes / sizeof *shapes; j++) attention_agrees(device, &shapes[j], 1);
-        attention_agrees(device, &shapes[2], 3); /* maxima that grow from block to block */
+        for (size_t j = 0; j < SHAPES; j++) attention_agrees(device, &shapes[j], 1, FLOAT32_ERROR);
+        attention_agrees(device, &shapes[2], 3, FLOAT32_ERROR); /* maxima that grow from block to block */
         device_destroy(device);
     }
+}
+END_TEST
+
+/* The device in bfloat16, NULL where the processor has not the instructions. */
+static struct device *open_bfloat16(void) {
+    struct device *device = open_set("avx512");
+    status s = device ? device_set_precision(device, PRECISION_BFLOAT16) : NULL;
+    if (s) device_destroy(device), device = NULL;
+    status_free(s);
+    return device;
+}
+
+START_TEST(bfloat16_attention_agrees_to_8_bits) {
+    struct device *device = open_bfloat16();
+    if (!device) return;
+    for (size_t j = 0; j < SHAPES; j++) attention_agrees(device, &shapes[j], 1, BFLOAT16_ERROR);
+    attention_agrees(device, &shapes[2], 3, 9 * BFLOAT16_ERROR); /* terms are nine times as large */
+    device_destroy(device);
+}
+END_TEST
+
+/* sum(y weight), y of the values qkv + step * direction */
+static double moved(struct device *device, const struct attention_shape *s, const float *qkv, const float *direction,
+                    float step, const float *weight) {
+    size_t values = s->rows * s->tokens * s->heads * s->head_size;
+    float *x = malloc(3 * values * sizeof *x), *y = malloc(values * sizeof *y);
+    float *log_sums = malloc(s->rows * s->heads * s->tokens * sizeof *log_sums);
+    double sum = 0;
+    for (size_t i = 0; i < 3 * values; i++) x[i] = qkv[i] + step * direction[i];
+    device_ops(device)->sequence->attention_forward(device, s, x, y, log_sums);
+    for (size_t i = 0; i < values; i++) sum += (double)y[i] * (double)weight[i];
+    free(x), free(y), free(log_sums);
+    return sum;
+}
+
+/* Along a direction that has as much of the gradient as of noise the difference of two forward passes is the slope. */
+START_TEST(bfloat16_gradients_are_those_of_forward) {
+    struct device *device = open_bfloat16();
+    for (size_t j = 1; device && j < SHAPES; j++) {
+        const struct attention_shape *s = &shapes[j];
+        size_t values = s->rows * s->tokens * s->heads * s->head_size;
+        float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), *y = malloc(values * sizeof *y);
+        float *dqkv = malloc(3 * values * sizeof *dqkv), *direction = random_values(3 * values, 3), step = 0.03f;
+        float *log_sums = malloc(s->rows * s->heads * s->tokens * sizeof *log_sums);
+        device_ops(device)->sequence->attention_forward(device, s, qkv, y, log_sums);
+        device_ops(device)->sequence->attention_backward(device, s, qkv, y, log_sums, dy, dqkv);
+        double slope = 0;
+        for (size_t i = 0; i < 3 * values; i++) {
+            direction[i] += dqkv[i];
+            slope += (double)dqkv[i] * (double)direction[i];
+        }
+        double numeric = (moved(device, s, qkv, direction, step, dy) - moved(device, s, qkv, direction, -step, dy)) /
+                         (2 * (double)step);
+        ck_assert_msg(fabs(numeric - slope) < 0.03 * fabs(slope), "shape %zu: %g, not %g", j, slope, numeric);
+        free(qkv), free(dy), free(y), free(dqkv), free(direction), free(log_sums);
+    }
+    device_destroy(device);
+}
+END_TEST
+
+/* The outputs of all shapes, in bfloat16 where the machine can. */
+static void run_attention(struct device *device, const void *context, struct digest *digest) {
+    const bool *is_bfloat16 = context;
+    if (*is_bfloat16) status_free(device_set_precision(device, PRECISION_BFLOAT16));
+    for (size_t j = 0; j < SHAPES; j++) {
+        const struct attention_shape *s = &shapes[j];
+        size_t values = s->rows * s->tokens * s->heads * s->head_size;
+        float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), *y = malloc(values * sizeof *y);
+        float *dqkv = malloc(3 * values * sizeof *dqkv), *log_sums = malloc(values * sizeof *log_sums);
+        device_ops(device)->sequence->attention_forward(device, s, qkv, y, log_sums);
+        device_ops(device)->sequence->attention_backward(device, s, qkv, y, log_sums, dy, dqkv);
+        digest_add(digest, y, values * sizeof *y);
+        digest_add(digest, dqkv, 3 * values * sizeof *dqkv);
+        free(qkv), free(dy), free(y), free(dqkv), free(log_sums);
+    }
+}
+
+START_TEST(attention_on_threads) {
+    const bool yes = true, no = false;
+    char float32[DIGEST_HEX_SIZE], bfloat16[DIGEST_HEX_SIZE];
+    threads_agree(run_attention, &no);
+    threads_agree(run_attention, &yes);
+    digest_with("1", run_attention, &no, float32);
+    digest_with("1", run_attention, &yes, bfloat16);
+    struct device *device = open_bfloat16();
+    ck_assert_int_eq(strcmp(float32, bfloat16) != 0, device != NULL);
+    device_destroy(device);
 }
 END_TEST
 
@@ -129,4 +224,5 @@ START_TEST(functions) {
 }
 END_TEST
 
-TESTS("sequence", attention, functions)
+TESTS("sequence", attention, bfloat16_attention_agrees_to_8_bits, bfloat16_gradients_are_those_of_forward,
+      attention_on_threads, functions)

@@ -17,6 +17,7 @@ struct cpu_device {
     const struct cpu_kernels *kernels;
     void (*product)(const struct product *p); /* in the precision that was asked for */
     struct device_ops ops;                    /* cpu_ops, with the groups of this instruction set */
+    struct sequence_ops sequence;             /* the set's, with attention in the precision that was asked for */
     void *workspace;                          /* (workspace_bytes) */
     size_t workspace_bytes;
 };
@@ -73,6 +74,7 @@ static const struct device_ops cpu_ops = {
 static status set_precision(struct device *base, enum precision precision) {
     struct cpu_device *device = (struct cpu_device *)base;
     device->product = device->kernels->product;
+    device->sequence = *device->kernels->sequence;
     if (precision == PRECISION_FLOAT32 || precision == PRECISION_TF32) return OK;
     if (precision == PRECISION_FLOAT16)
         return status_new(STATUS_USAGE, "train.precision: float16 needs a GPU (train.device: cuda): use bfloat16 or "
@@ -82,6 +84,8 @@ static status set_precision(struct device *base, enum precision precision) {
                           "train.precision: bfloat16 needs a processor with the instructions AVX-512 BF16, which this "
                           "one has not: use float32");
     device->product = product_bf16;
+    device->sequence.attention_forward = attention_forward_bf16;
+    device->sequence.attention_backward = attention_backward_bf16;
     device->base.description = "cpu (avx512, bfloat16)";
     return OK;
 }
@@ -118,7 +122,8 @@ status cpu_device_create(const char *set, struct device **out) {
         device->ops.image = device->kernels->image;
         device->ops.convolution = &cpu_convolution_ops;
         device->ops.norm_layers = device->kernels->norm_layers;
-        device->ops.sequence = device->kernels->sequence;
+        device->sequence = *device->kernels->sequence;
+        device->ops.sequence = &device->sequence;
         device->base = (struct device){
             .ops = &device->ops, .description = sets[i].description, .at_end = at_end, .set_precision = set_precision};
         device->product = device->kernels->product;

@@ -71,49 +71,91 @@ static void pack_transposed(float *panel, size_t vectors, const float *b, size_t
         }
 }
 
-/* One block of [depth] steps of k, of rows of a that are packed: all panels of b, one after the other. */
-static void rows_product(const struct product *p, struct block *block, const float *b, size_t i, size_t depth,
+/* Of how many rows of a are packed at once. */
+#define GROUP (2 * TILE_ROWS)
+
+/* The rows of a that a block works on. */
+struct rows {
+    const float *from;
+    size_t ars, acs, depth;
+    float *strip; /* where they come, packed */
+};
+
+static void pack_group(const struct rows *a, size_t first, size_t count) {
+    size_t pairs = (a->depth + 1) / 2;
+    const float *from = a->from + first * a->ars;
+    if (a->acs != 1)
+        pack_columns(a->strip + first * pairs, from, a->acs, a->depth, count);
+    else
+        for (size_t i = 0; i < count; i++) pack_row(a->strip + (first + i) * STRIP_STRIDE, from + i * a->ars, a->depth);
+}
+
+/* The [count] rows from [first] on, while [tiles] tiles run. */
+static struct fetch fetch_group(const struct rows *a, size_t first, size_t count, size_t tiles) {
+    bool is_transposed = a->acs != 1;
+    size_t lines = (is_transposed ? count : a->depth) / LINE + 1, rows = is_transposed && count ? a->depth : count;
+    size_t pulses = tiles * ((a->depth / 2 + PULSE - 1) / PULSE);
+    return (struct fetch){a->from + first * a->ars,       is_transposed ? a->acs : a->ars, rows, lines, 0,
+                          1 + rows * lines / (pulses + 1)};
+}
+
+/* The panel that comes first packs the rows as it goes and fetches the next ones meanwhile. */
+static void first_panel(const struct block *whole, const struct rows *a, bool is_large) {
+    for (size_t first = 0; first < whole->rows; first += GROUP) {
+        struct block part = *whole;
+        size_t left = whole->rows - first, next = left > GROUP ? left - GROUP : 0;
+        part.rows = left < GROUP ? left : GROUP;
+        part.a += first / TILE_ROWS * whole->a_step;
+        part.c += first * whole->ldc;
+        pack_group(a, first, part.rows);
+        if (is_large) part.source = fetch_group(a, first + GROUP, next < GROUP ? next : GROUP, GROUP / TILE_ROWS);
+        panel_product(&part, a->acs != 1);
+    }
+}
+
+/* One block of [depth] steps of k, of the rows of a that follow [i]: all panels of b, one after the other. */
+static void rows_product(const struct product *p, struct block *block, const float *b, size_t i, const struct rows *a,
                          float *panel) {
-    for (size_t j = 0; j < p->n; j += PANEL_WIDTH) {
-        size_t left = p->n - j, columns = left < PANEL_WIDTH ? left : PANEL_WIDTH, next = left - columns;
+    bool is_large = p->m * p->n * p->k >= LARGE;
+    for (size_t j = 0, columns; j < p->n; j += columns) {
+        columns = panel_columns(p->n - j);
         size_t vectors = (columns + LANES - 1) / LANES;
         if (p->bcs == 1)
-            pack_panel(panel, vectors, b + j, p->brs, depth, columns);
+            pack_panel(panel, vectors, b + j, p->brs, a->depth, columns);
         else
-            pack_transposed(panel, vectors, b + j * p->bcs, p->bcs, depth, columns);
-        if (p->m * p->n * p->k >= LARGE)
-            look_ahead(p, block, b + (j + columns) * p->bcs, depth, next < PANEL_WIDTH ? next : PANEL_WIDTH);
+            pack_transposed(panel, vectors, b + j * p->bcs, p->bcs, a->depth, columns);
         block->columns = columns;
         block->panel = panel;
         block->row = p->row + j;
         block->c = p->c + i * p->ldc + j;
+        if (j == 0) {
+            first_panel(block, a, is_large);
+            continue;
+        }
+        if (is_large) look_ahead(p, block, b + (j + columns) * p->bcs, a->depth, panel_columns(p->n - j - columns));
         panel_product(block, p->acs != 1);
     }
 }
 
 void product_bf16(const struct product *p) {
     _Alignas(64) float panel[PANEL_K * PANEL_WIDTH], strip[STRIP_STRIDE * STRIP_ROWS];
-    bool is_transposed = p->acs != 1;
-    size_t blocks = (p->k + BLOCK_K - 1) / BLOCK_K;
+    size_t blocks = (p->k + BLOCK_K - 1) / BLOCK_K, strips = (p->m + STRIP_ROWS - 1) / STRIP_ROWS;
+    size_t strip_rows = strips ? ((p->m + strips - 1) / strips + GROUP - 1) / GROUP * GROUP : 0;
     assert((p->acs == 1 || p->ars == 1) && (p->bcs == 1 || p->brs == 1));
     for (size_t first = 0, n = 0; n < blocks; n++) {
         size_t left = p->k - first, even = (left / (blocks - n) + 1) / 2 * 2, depth = n + 1 < blocks ? even : left;
         size_t pairs = (depth + 1) / 2;
-        for (size_t i = 0; i < p->m; i += STRIP_ROWS) {
-            size_t rows = p->m - i < STRIP_ROWS ? p->m - i : STRIP_ROWS;
-            const float *from = p->a + i * p->ars + first * p->acs;
+        for (size_t i = 0; i < p->m; i += strip_rows) {
+            struct rows a = {p->a + i * p->ars + first * p->acs, p->ars, p->acs, depth, strip};
             struct block block = {.a = strip,
-                                  .a_step = TILE_ROWS * (is_transposed ? pairs : STRIP_STRIDE),
+                                  .a_step = TILE_ROWS * (p->acs == 1 ? STRIP_STRIDE : pairs),
                                   .ars = STRIP_STRIDE,
                                   .depth = pairs,
                                   .ldc = p->ldc,
-                                  .rows = rows,
+                                  .rows = p->m - i < strip_rows ? p->m - i : strip_rows,
                                   .start = first ? PRODUCT_ADD : p->start,
                                   .has_relu = p->has_relu && n + 1 == blocks};
-            if (is_transposed) pack_columns(strip, from, p->acs, depth, rows);
-            for (size_t r = 0; !is_transposed && r < rows; r++)
-                pack_row(strip + r * STRIP_STRIDE, from + r * p->ars, depth);
-            rows_product(p, &block, p->b + first * p->brs, i, depth, panel);
+            rows_product(p, &block, p->b + first * p->brs, i, &a, panel);
         }
         first += depth;
     }

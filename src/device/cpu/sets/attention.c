@@ -46,59 +46,95 @@ static size_t seen(const struct head *h, size_t query, size_t first, size_t keys
 /* block (BLOCK, BLOCK) = a (m, size) b (n, size)^T */
 static void scores(float *block, const float *a, size_t a_stride, size_t m, const float *b, size_t b_stride, size_t n,
                    size_t size) {
-    for (size_t i = 0; i < m; i++) memset(block + i * BLOCK, 0, n * sizeof *block);
-    IN_SET(gemm)(m, n, size, a, a_stride, 1, b, 1, b_stride, block, BLOCK);
+    struct product p = {.m = m,
+                        .n = n,
+                        .k = size,
+                        .a = a,
+                        .ars = a_stride,
+                        .acs = 1,
+                        .b = b,
+                        .brs = 1,
+                        .bcs = b_stride,
+                        .c = block,
+                        .ldc = BLOCK,
+                        .start = PRODUCT_ZERO};
+    IN_SET(product)(&p);
 }
+
+/* c (m, size; [c_stride]) += a (m, k; strides [ars] and [acs]) b (k, size); of the first block =. */
+static void weigh(const struct head *h, bool is_first, size_t m, size_t k, const float *a, size_t ars, size_t acs,
+                  const float *b, size_t b_stride, float *c, size_t c_stride) {
+    struct product p = {.m = m,
+                        .n = h->size,
+                        .k = k,
+                        .a = a,
+                        .ars = ars,
+                        .acs = acs,
+                        .b = b,
+                        .brs = b_stride,
+                        .bcs = 1,
+                        .c = c,
+                        .ldc = c_stride,
+                        .start = is_first ? PRODUCT_ZERO : PRODUCT_ADD};
+    IN_SET(product)(&p);
+}
+
+/* Whole vectors. */
+static size_t round_up(size_t count) { return (count + SUMS - 1) / SUMS * SUMS; }
 
 /* Scores that a query does not see become -infinity, whose exponential is 0: so many that whole vectors can be used. */
 static size_t hide(float *row, size_t count) {
-    size_t padded = (count + SUMS - 1) / SUMS * SUMS;
+    size_t padded = round_up(count);
     for (size_t j = count; j < padded; j++) row[j] = -INFINITY;
     return padded;
 }
 
-/* The running maximum and denominator of a query take in its row of scores, which becomes exp(score - maximum); [y],
- * the sum so far, is scaled to the new maximum. */
-static void take_in(float *restrict row, size_t seen_keys, float scale, float *maximum, float *sum, float *restrict y,
-                    size_t size) {
-    size_t count = hide(row, seen_keys);
-    float most = largest_of(row, count) * scale, sums[SUMS] = {0};
-    if (most > *maximum) {
-        float factor = math_exp(*maximum - most);
-        *maximum = most;
-        *sum *= factor;
-        for (size_t d = 0; d < size; d++) y[d] *= factor;
+/* The softmax of a block of queries so far: the largest score of each and the sum of exp(score - maximum). */
+struct running {
+    float maximum[BLOCK], sum[BLOCK];
+};
+
+/* The block of scores (queries, BLOCK) becomes exp(score - maximum), with maxima and sums that have taken it in.
+ * factors: what the change of a maximum makes of all that was summed before. */
+static void take_in(const struct head *h, float *block, size_t first, size_t queries, size_t k, size_t keys,
+                    struct running *running, float *factors) {
+    float most[BLOCK];
+    for (size_t i = 0; i < queries; i++) {
+        float *row = block + i * BLOCK;
+        most[i] = largest_of(row, hide(row, seen(h, first + i, k, keys))) * h->scale;
     }
-    most = *maximum;
-    for (size_t j = 0; j < count; j++) row[j] = math_exp(fmaf(row[j], scale, -most));
-    SUM_INTO(sums, count, j, row[j]);
-    *sum += sums_total(sums);
+    for (size_t i = 0; i < queries; i++) {
+        float before = running->maximum[i];
+        running->maximum[i] = most[i] > before ? most[i] : before;
+        factors[i] = math_exp(before - running->maximum[i]);
+    }
+    for (size_t i = 0; i < queries; i++) {
+        size_t padded = round_up(seen(h, first + i, k, keys));
+        float *restrict row = block + i * BLOCK, most_so_far = running->maximum[i], sums[SUMS] = {0};
+        SUM_INTO(sums, padded, j, (row[j] = math_exp(fmaf(row[j], h->scale, -most_so_far))));
+        for (size_t j = padded; j < keys; j++) row[j] = 0;
+        running->sum[i] *= factors[i];
+        running->sum[i] += sums_total(sums);
+    }
 }
 
 static void forward_queries(const struct head *h, size_t first, float *y, float *log_sums) {
-    _Alignas(64) float block[BLOCK * BLOCK];
-    float maximum[BLOCK], sum[BLOCK];
+    _Alignas(64) float block[BLOCK * BLOCK], factors[BLOCK];
+    struct running running;
     size_t queries = block_at(h, first);
-    for (size_t i = 0; i < queries; i++) {
-        maximum[i] = -INFINITY;
-        sum[i] = 0;
-        memset(y + i * h->narrow, 0, h->size * sizeof *y);
-    }
+    for (size_t i = 0; i < queries; i++) running.maximum[i] = -INFINITY, running.sum[i] = 0;
     for (size_t k = 0; k < h->tokens && (!h->is_causal || k < first + queries); k += BLOCK) {
         size_t keys = block_at(h, k);
         scores(block, h->q + first * h->wide, h->wide, queries, h->k + k * h->wide, h->wide, keys, h->size);
-        for (size_t i = 0; i < queries; i++) {
-            size_t count = seen(h, first + i, k, keys);
-            float *row = block + i * BLOCK;
-            if (count) take_in(row, count, h->scale, &maximum[i], &sum[i], y + i * h->narrow, h->size);
-            for (size_t j = count; j < keys; j++) row[j] = 0;
-        }
-        IN_SET(gemm)(queries, h->size, keys, block, BLOCK, 1, h->v + k * h->wide, h->wide, 1, y, h->narrow);
+        take_in(h, block, first, queries, k, keys, &running, factors);
+        for (size_t i = 0; i < queries && k > 0; i++)
+            for (size_t d = 0; d < h->size; d++) y[i * h->narrow + d] *= factors[i];
+        weigh(h, k == 0, queries, keys, block, BLOCK, 1, h->v + k * h->wide, h->wide, y, h->narrow);
     }
     for (size_t i = 0; i < queries; i++) {
-        float inverse = 1 / sum[i];
+        float inverse = 1 / running.sum[i];
         for (size_t d = 0; d < h->size; d++) y[i * h->narrow + d] *= inverse;
-        log_sums[i] = maximum[i] + logf(sum[i]);
+        log_sums[i] = running.maximum[i] + logf(running.sum[i]);
     }
 }
 
@@ -130,14 +166,17 @@ void IN_SET(attention_forward)(struct device *device, const struct attention_sha
     parallel_for(s->rows * s->heads, least_heads(s), forward_heads, &f);
 }
 
-/* What backward of one head reads and adds to; strides as in struct head. */
+/* The first block of queries that sees the keys at [k]. */
+static size_t first_queries(const struct head *h, size_t k) { return h->is_causal ? k : 0; }
+
+/* What backward of one head reads and makes; strides as in struct head. */
 struct head_gradients {
     const float *y, *dy, *log_sums;
     float *dq, *dk, *dv;
 };
 
 /* The pair of blocks: p = softmax, dp = dy v^T, ds = p (dp - sum(y dy)) scale;
- * dv += p^T dy, dk += ds^T q, dq += ds k */
+ * dv += p^T dy, dk += ds^T q, dq += ds k; the first to come makes them */
 static void backward_blocks(const struct head *h, const struct head_gradients *g, size_t first, size_t k) {
     _Alignas(64) float p[BLOCK * BLOCK], dp[BLOCK * BLOCK];
     size_t queries = block_at(h, first), keys = block_at(h, k);
@@ -152,14 +191,16 @@ static void backward_blocks(const struct head *h, const struct head_gradients *g
         float total = sums_total(sums);
         size_t padded = hide(row, count);
         for (size_t j = count; j < padded; j++) drow[j] = 0;
-        for (size_t j = 0; j < padded; j++) row[j] = math_exp(fmaf(row[j], h->scale, -log_sum));
-        for (size_t j = 0; j < padded; j++) drow[j] = row[j] * (drow[j] - total) * h->scale;
+        for (size_t j = 0; j < padded; j++) {
+            row[j] = math_exp(fmaf(row[j], h->scale, -log_sum));
+            drow[j] = row[j] * (drow[j] - total) * h->scale;
+        }
         for (size_t j = padded; j < keys; j++) row[j] = drow[j] = 0;
     }
-    IN_SET(gemm)(keys, h->size, queries, p, 1, BLOCK, dy, h->narrow, 1, g->dv + k * h->wide, h->wide);
-    IN_SET(gemm)(keys, h->size, queries, dp, 1, BLOCK, q, h->wide, 1, g->dk + k * h->wide, h->wide);
-    IN_SET(gemm)
-    (queries, h->size, keys, dp, BLOCK, 1, h->k + k * h->wide, h->wide, 1, g->dq + first * h->wide, h->wide);
+    bool is_first = first == first_queries(h, k);
+    weigh(h, is_first, keys, queries, p, 1, BLOCK, dy, h->narrow, g->dv + k * h->wide, h->wide);
+    weigh(h, is_first, keys, queries, dp, 1, BLOCK, q, h->wide, g->dk + k * h->wide, h->wide);
+    weigh(h, k == 0, queries, keys, dp, BLOCK, 1, h->k + k * h->wide, h->wide, g->dq + first * h->wide, h->wide);
 }
 
 struct backward {
@@ -176,9 +217,8 @@ static void backward_heads(void *context, size_t from, size_t to) {
         size_t narrow = row * h.tokens * c + n * h.size;
         float *dq = b->dqkv + row * h.tokens * 3 * c + n * h.size;
         struct head_gradients g = {b->y + narrow, b->dy + narrow, b->log_sums + i * h.tokens, dq, dq + c, dq + 2 * c};
-        for (size_t t = 0; t < 3 * h.tokens; t++) memset(dq + t * c, 0, h.size * sizeof *dq);
         for (size_t k = 0; k < h.tokens; k += BLOCK)
-            for (size_t first = h.is_causal ? k : 0; first < h.tokens; first += BLOCK)
+            for (size_t first = first_queries(&h, k); first < h.tokens; first += BLOCK)
                 backward_blocks(&h, &g, first, k);
     }
 }

@@ -25,12 +25,9 @@ static void pack_panel(float *panel, size_t width, const float *b, size_t brs, s
     }
     for (size_t i = 0; i < k; i++) {
         float *row = panel + i * width;
-        if (n == PANEL_WIDTH && bcs == 1) {
-            for (size_t v = 0; v < TILE_VECTORS; v++)
-                *(lanes *)(row + LANES * v) = *(const lanes *)(b + i * brs + LANES * v);
-            continue;
-        }
-        for (size_t j = 0; j < n; j++) row[j] = b[i * brs + j * bcs];
+        size_t whole = bcs == 1 ? n / LANES * LANES : 0;
+        for (size_t j = 0; j < whole; j += LANES) *(lanes *)(row + j) = *(const lanes *)(b + i * brs + j);
+        for (size_t j = whole; j < n; j++) row[j] = b[i * brs + j * bcs];
         for (size_t j = n; j < width; j++) row[j] = 0;
     }
 }
@@ -53,11 +50,11 @@ static void pack_columns(float *strip, const float *a, size_t acs, size_t k, siz
 /* One block of k, of rows of a that are in order: all panels of b, one after the other. */
 static void rows_product(const struct product *p, struct block *block, const float *b, size_t i, bool is_packed,
                          float *panel) {
-    for (size_t j = 0; j < p->n; j += PANEL_WIDTH) {
-        size_t left = p->n - j, columns = left < PANEL_WIDTH ? left : PANEL_WIDTH, next = left - columns;
+    for (size_t j = 0, columns; j < p->n; j += columns) {
+        columns = panel_columns(p->n - j);
         pack_panel(panel, (columns + LANES - 1) / LANES * LANES, b + j * p->bcs, p->brs, p->bcs, block->depth, columns);
         if (p->m * p->n * p->k >= LARGE)
-            look_ahead(p, block, b + (j + columns) * p->bcs, block->depth, next < PANEL_WIDTH ? next : PANEL_WIDTH);
+            look_ahead(p, block, b + (j + columns) * p->bcs, block->depth, panel_columns(p->n - j - columns));
         block->columns = columns;
         block->panel = panel;
         block->row = p->row + j;
