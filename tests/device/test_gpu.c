@@ -1,41 +1,13 @@
 /* Every operator of the GPU against the CPU's. Element-wise rules must agree to a few roundings; products and sums,
  * which are added in another order, within the tolerance beside them. Skipped where there is no GPU. ctest-labels: gpu
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "check_main.h"
-#include "device_work.h"
+#include "gpu_work.h"
 
 #define ROWS 37
 #define IN 70
 #define OUT 45
 #define TOKENS 300 /* more than a block of the GPU has threads */
 #define N (ROWS * IN)
-#define MOST (1 << 20)
-
-/* Results of a case, in order. */
-struct results {
-    float *values; /* (MOST) */
-    size_t count;
-};
-
-static float *next(struct results *r, size_t count) {
-    float *values = r->values + r->count;
-    r->count += count;
-    ck_assert_uint_le(r->count, MOST);
-    return values;
-}
-
-/* A result that starts with given values, since the operator adds to it. */
-static float *next_from(struct results *r, size_t count, uint64_t seed) {
-    float *values = next(r, count), *start = random_values(count, seed);
-    memcpy(values, start, count * sizeof *values);
-    free(start);
-    return values;
-}
 
 static void products(struct device *d, struct results *r) {
     const struct device_ops *ops = device_ops(d);
@@ -213,54 +185,17 @@ static void whole_buffers(struct device *d, struct results *r) {
     free(x);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(struct device *, struct results *);
-    double tolerance; /* of |a - b| in units of 1 + |a| */
-} cases[] = {
+static const struct gpu_case cases[] = {
     {"products", products, 1e-5},   {"elements", elements, 1e-6},
     {"rules", rules, 1e-6},         {"losses", losses, 1e-5},
     {"norms", norms, 1e-5},         {"sequences", sequences, 1e-5},
     {"attention", attention, 2e-5}, {"whole buffers", whole_buffers, 1e-6},
 };
 
-static void run_on(const char *name, size_t i, struct results *r) {
-    struct device *device;
-    status s = device_create(name, &device);
-    ck_assert_msg(!s, "%s", status_message(s));
-    *r = (struct results){.values = calloc(MOST, sizeof(float))};
-    cases[i].run(device, r);
-    s = device_status(device);
-    ck_assert_msg(!s, "%s", status_message(s));
-    device_destroy(device);
-}
-
-START_TEST(agrees_with_the_cpu) {
-    struct results cpu, gpu, again;
-    run_on("cpu", (size_t)_i, &cpu);
-    run_on("cuda", (size_t)_i, &gpu);
-    run_on("cuda", (size_t)_i, &again);
-    ck_assert_uint_eq(cpu.count, gpu.count);
-    ck_assert_uint_gt(cpu.count, 0);
-    ck_assert_msg(memcmp(gpu.values, again.values, gpu.count * sizeof(float)) == 0, "%s: two runs differ",
-                  cases[_i].name);
-    for (size_t k = 0; k < cpu.count; k++) {
-        double a = (double)cpu.values[k], b = (double)gpu.values[k];
-        if (!(isnan(a) && isnan(b)) && !(fabs(a - b) <= cases[_i].tolerance * (1 + fabs(a))))
-            ck_abort_msg("%s: value %zu: CPU %.9g, GPU %.9g", cases[_i].name, k, a, b);
-    }
-    free(cpu.values), free(gpu.values), free(again.values);
-}
+START_TEST(every_operator) { agrees_with_the_cpu(&cases[_i]); }
 END_TEST
 
 int main(void) {
-    status s = device_check("cuda");
-    if (s) {
-        printf("skipped: %s\n", status_message(s));
-        status_free(s);
-        return 77;
-    }
-    setenv("CK_FORK", "no", 1); /* a child of a process that has asked for GPUs cannot use them */
-    const struct check_loop loops[] = {EACH(agrees_with_the_cpu, cases)};
-    return check_run("gpu", loops, sizeof loops / sizeof *loops);
+    const struct check_loop loops[] = {EACH(every_operator, cases)};
+    return gpu_run("gpu", loops, sizeof loops / sizeof *loops);
 }

@@ -12,6 +12,19 @@ void gpu_fail(struct gpu_device *device, const char *operation, const char *what
         snprintf(device->failure, sizeof device->failure, "%s failed in %s: %s", device->description, operation, what);
 }
 
+double *gpu_staging(struct gpu_device *gpu, size_t count) {
+    if (count <= gpu->staged) return gpu->staging;
+    cudaFreeHost(gpu->staging);
+    gpu->staging = nullptr;
+    gpu->staged = 0;
+    cudaError_t error = cudaMallocHost((void **)&gpu->staging, count * sizeof *gpu->staging);
+    if (error == cudaSuccess)
+        gpu->staged = count;
+    else
+        gpu_fail(gpu, "memory for sums over processes", cudaGetErrorString(error));
+    return gpu->staging;
+}
+
 static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
 
 call::call(struct device *device, const char *name) : gpu(gpu_of(device)), operation(name), used(0) {
@@ -113,6 +126,7 @@ static void at_end(struct device *device) {
     for (int i = 0; i < GPU_OPERANDS; i++) cudaFree(gpu->memory[i]);
     cudaFree(gpu->workspace);
     gpu_products_close(gpu);
+    cudaFreeHost(gpu->staging);
     if (gpu->blas) cublasLtDestroy(gpu->blas);
     if (gpu->stream) cudaStreamDestroy(gpu->stream);
 }
@@ -157,14 +171,29 @@ static status open(struct gpu_device *gpu) {
     return OK;
 }
 
+static struct image_ops image_ops() {
+    struct image_ops ops = gpu_images;
+    ops.max_pool_forward = gpu_poolings.max_pool_forward;
+    ops.max_pool_backward = gpu_poolings.max_pool_backward;
+    ops.avg_pool_forward = gpu_poolings.avg_pool_forward;
+    ops.avg_pool_backward = gpu_poolings.avg_pool_backward;
+    ops.batch_norm_forward = gpu_batch_norms.batch_norm_forward;
+    ops.batch_norm_again = gpu_batch_norms.batch_norm_again;
+    ops.batch_norm_backward = gpu_batch_norms.batch_norm_backward;
+    ops.group_norm_forward = gpu_group_norms.group_norm_forward;
+    ops.group_norm_backward = gpu_group_norms.group_norm_backward;
+    return ops;
+}
+
 static struct device_ops all_ops() {
+    static const struct image_ops images = image_ops();
     struct device_ops ops = gpu_elementwise;
     ops.linear_forward = gpu_linear_forward;
     ops.linear_backward_input = gpu_linear_backward_input;
     ops.linear_backward_weight = gpu_linear_backward_weight;
     ops.losses = &gpu_losses;
     ops.optimizers = &gpu_optimizers;
-    ops.image = &gpu_images;
+    ops.image = &images;
     ops.norm_layers = &gpu_norms;
     ops.sequence = &gpu_sequences;
     return ops;

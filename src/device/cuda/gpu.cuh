@@ -49,6 +49,8 @@ struct gpu_device {
     uint64_t calls;             /* operators so far; whatever else writes to memory of the device counts, too */
     void *memory[GPU_OPERANDS]; /* on the GPU, for operands that lie in memory of the host, and for partial results */
     size_t bytes[GPU_OPERANDS];
+    double *staging; /* of the host, which the GPU copies from and to directly */
+    size_t staged;   /* doubles */
 };
 
 /* Bytes of an element of what products read: 4, or 2. */
@@ -61,10 +63,14 @@ status gpu_device_create(int gpu, struct device **out);
 /* Remembers the first failure of the device. */
 void gpu_fail(struct gpu_device *device, const char *operation, const char *what);
 
+/* Memory of the host for [count] doubles on their way to it or from it, until the next call; NULL after a failure. */
+double *gpu_staging(struct gpu_device *device, size_t count);
+
 extern const struct optimizer_ops gpu_optimizers;
 extern const struct loss_ops gpu_losses;
 extern const struct norm_ops gpu_norms;
-extern const struct image_ops gpu_images;
+/* Each has the operators of one file; the rest is NULL. */
+extern const struct image_ops gpu_images, gpu_poolings, gpu_batch_norms, gpu_group_norms;
 extern const struct sequence_ops gpu_sequences;
 void gpu_linear_forward(struct device *, const float *x, const float *w, const float *bias, bool has_relu, float *y,
                         size_t rows, size_t in, size_t out);

@@ -1,0 +1,112 @@
+/* Group norm with the formulas of cpu/sets/image_norm.c: a block makes one group of a row of the batch, with sums in
+ * double. Gradients of the weights are sums over all positions of a channel (columns.cuh). */
+#include "device/cuda/columns.cuh"
+
+namespace { /* types of kernels must not be those of another file */
+
+/* The elements of one group: [size] channels that lie side by side at each position. Threads of [width] channels stand
+ * beside each other, [width] being a power of two. */
+struct group {
+    size_t groups, size, channels, positions;
+    unsigned width;
+};
+
+struct group group_of(const struct group_norm *norm) {
+    struct group g = {norm->groups, norm->channels / norm->groups, norm->channels, norm->positions, 1};
+    while (g.width < GPU_THREADS && g.width < g.size) g.width *= 2;
+    return g;
+}
+
+/* f(element of the image, channel of the group) for a thread's share of the group */
+template <typename F> __device__ inline void in_group(const struct group &g, size_t group, F f) {
+    size_t lanes = GPU_THREADS / g.width, at = group * g.size;
+    for (size_t i = threadIdx.x / g.width; i < g.positions; i += lanes)
+        for (size_t c = threadIdx.x % g.width; c < g.size; c += g.width) f(i * g.channels + at + c, at + c);
+}
+
+__device__ void forward_group(const struct group &g, size_t group, float eps, const float *x, const float *weight,
+                              const float *bias, float *saved, float *y) {
+    double sum = 0, squares = 0, count = (double)(g.size * g.positions), origin = (double)x[group * g.size];
+    in_group(g, group, [&](size_t e, size_t) {
+        double d = (double)x[e] - origin;
+        sum += d;
+        squares += d * d;
+    });
+    sum = gpu_reduce(sum, gpu_add()) / count;
+    double variance = gpu_reduce(squares, gpu_add()) / count - sum * sum;
+    float mean = (float)(origin + sum), inverse = (float)(1 / sqrt((variance < 0 ? 0 : variance) + (double)eps));
+    if (threadIdx.x == 0) saved[0] = mean, saved[1] = inverse;
+    in_group(g, group, [&](size_t e, size_t channel) {
+        float v = (x[e] - mean) * inverse;
+        y[e] = weight ? fmaf(v, weight[channel], bias[channel]) : v;
+    });
+}
+
+void group_norm_forward(struct device *device, const struct group_norm *norm, const float *x, const float *weight,
+                        const float *bias, float *saved, float *y, size_t rows) {
+    call c(device, "group_norm_forward");
+    struct group g = group_of(norm);
+    size_t row = g.channels * g.positions, all = rows * g.groups;
+    const float *from = c.in(x, rows * row), *w = c.in(weight, g.channels), *b = c.in(bias, g.channels);
+    float *to = c.out(y, rows * row), *statistics = c.out(saved, 2 * all), eps = norm->eps;
+    c.rows(all, [=] __device__(size_t i) {
+        size_t r = i / g.groups;
+        forward_group(g, i % g.groups, eps, from + r * row, w, b, statistics + 2 * i, to + r * row);
+    });
+}
+
+/* v = (x - mean) inverse;  h = dy weight;  dx = inverse (h - mean(h) - v mean(h v)) */
+__device__ void backward_group(const struct group &g, size_t group, const float *x, const float *weight,
+                               const float *saved, const float *dy, float *dx) {
+    float mean = saved[0], inverse = saved[1];
+    double sum = 0, product = 0, count = (double)(g.size * g.positions);
+    in_group(g, group, [&](size_t e, size_t channel) {
+        float v = (x[e] - mean) * inverse, h = weight ? dy[e] * weight[channel] : dy[e];
+        sum += (double)h;
+        product += (double)(h * v);
+    });
+    float h_mean = (float)(gpu_reduce(sum, gpu_add()) / count);
+    float hv_mean = (float)(gpu_reduce(product, gpu_add()) / count);
+    in_group(g, group, [&](size_t e, size_t channel) {
+        float v = (x[e] - mean) * inverse, h = weight ? dy[e] * weight[channel] : dy[e];
+        dx[e] = inverse * (h - h_mean - v * hv_mean);
+    });
+}
+
+/* The sums of dy and dy v; rows are the positions of all images. */
+struct slopes {
+    const float *x, *dy, *saved;
+    struct group g;
+    __device__ void operator()(size_t row, size_t c, float *terms) const {
+        size_t i = row * g.channels + c;
+        const float *statistics = saved + 2 * (row / g.positions * g.groups + c / g.size);
+        terms[0] += dy[i];
+        terms[1] += dy[i] * ((x[i] - statistics[0]) * statistics[1]);
+    }
+};
+
+void group_norm_backward(struct device *device, const struct group_norm *norm, const float *x, const float *weight,
+                         const float *saved, const float *dy, float *dx, float *dweight, float *dbias, size_t rows) {
+    call c(device, "group_norm_backward");
+    struct group g = group_of(norm);
+    size_t row = g.channels * g.positions, all = rows * g.groups;
+    const float *input = c.in(x, rows * row), *from = c.in(dy, rows * row), *w = c.in(weight, g.channels);
+    const float *statistics = c.in(saved, 2 * all);
+    float *to = c.out(dx, rows * row), *dw = c.inout(dweight, g.channels), *db = c.inout(dbias, g.channels);
+    if (dw || db)
+        column_sums<2>(&c, rows * g.positions, g.channels, slopes{input, from, statistics, g},
+                       [=] __device__(size_t channel, const double *sums) {
+                           if (db) db[channel] += (float)sums[0];
+                           if (dw) dw[channel] += (float)sums[1];
+                       });
+    if (to)
+        c.rows(all, [=] __device__(size_t i) {
+            size_t r = i / g.groups;
+            backward_group(g, i % g.groups, input + r * row, w, statistics + 2 * i, from + r * row, to + r * row);
+        });
+}
+
+} // namespace
+
+const struct image_ops gpu_group_norms = {.group_norm_forward = group_norm_forward,
+                                          .group_norm_backward = group_norm_backward};

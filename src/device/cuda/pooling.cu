@@ -1,0 +1,186 @@
+/* Poolings with the formulas, windows and positions of cpu/sets/image.c, and its order of sums: the results are those
+ * of the CPU to the bit. cuDNN's poolings know neither ceil_mode nor divisor_override nor adaptive windows, keep no
+ * positions, and read x again for backward. A thread makes one element: forward it reads its window, backward it
+ * gathers from the windows that the element is in, so that nothing is added from two sides. */
+#include "device/cuda/gpu.cuh"
+
+/* f(row of the batch, element of its [size]) for each; 32 bits are enough for the elements of one image, and divide
+ * quickly. */
+template <typename F> __global__ void pool_elements(size_t rows, uint32_t size, F f) {
+    uint32_t element = blockIdx.x * GPU_THREADS + threadIdx.x;
+    for (size_t row = blockIdx.y; element < size && row < rows; row += gridDim.y) f(row, element);
+}
+
+template <typename F> static void each_element(call *c, size_t rows, size_t size, F f) {
+    if (rows == 0 || size == 0) return;
+    unsigned blocks = (unsigned)((size + GPU_THREADS - 1) / GPU_THREADS);
+    c->launch(pool_elements<F>, dim3(blocks, rows < 65535 ? (unsigned)rows : 65535), GPU_THREADS, 0, rows,
+              (uint32_t)size, f);
+}
+
+/* struct pooling along one dimension: [0] height, [1] width. */
+struct side {
+    int in, out, kernel, stride, padding;
+    bool is_adaptive;
+};
+
+struct pool {
+    struct side side[2];
+    uint32_t channels;
+    uint32_t in, out; /* elements of a row */
+    bool excludes_padding, has_relu;
+    size_t divisor;
+};
+
+static struct pool pool_of(const struct pooling *p) {
+    const size_t in[2] = {p->in.height, p->in.width}, out[2] = {p->out.height, p->out.width};
+    struct pool pool = {};
+    for (int d = 0; d < 2; d++)
+        pool.side[d] = {
+            (int)in[d],    (int)out[d], (int)p->window.kernel[d], (int)p->window.stride[d], (int)p->window.padding[d],
+            p->is_adaptive};
+    pool.channels = (uint32_t)p->in.channels;
+    pool.in = (uint32_t)(in[0] * in[1] * p->in.channels);
+    pool.out = (uint32_t)(out[0] * out[1] * p->in.channels);
+    pool.excludes_padding = p->is_adaptive || p->excludes_padding;
+    pool.has_relu = p->has_relu;
+    pool.divisor = p->divisor;
+    return pool;
+}
+
+/* The real elements of a window; [skipped]: how many padded ones stand before them; [padded]: all of its elements on
+ * the padded image, which the last window may reach out of. */
+struct span {
+    int from, to, skipped, padded;
+};
+
+__device__ static inline struct span span_of(const struct side &s, int o) {
+    if (s.is_adaptive) {
+        int from = (int)((int64_t)o * s.in / s.out), to = (int)(((int64_t)(o + 1) * s.in + s.out - 1) / s.out);
+        return {from, to, 0, to - from};
+    }
+    int start = o * s.stride - s.padding, end = start + s.kernel, from = start < 0 ? 0 : start;
+    return {from, end < s.in ? end : s.in, from - start, (end < s.in + s.padding ? end : s.in + s.padding) - start};
+}
+
+/* The windows that element [i] may be in: from [first] to before [last]. */
+struct windows {
+    int first, last;
+};
+
+__device__ static inline struct windows windows_of(const struct side &s, int i) {
+    if (s.is_adaptive) return {(int)((int64_t)i * s.out / s.in), (int)(((int64_t)(i + 1) * s.out + s.in - 1) / s.in)};
+    int at = i + s.padding, first = at < s.kernel ? 0 : (at - s.kernel) / s.stride + 1, last = at / s.stride + 1;
+    return {first, last < s.out ? last : s.out};
+}
+
+/* Where an element of an image stands. */
+struct place {
+    int y, x;
+    uint32_t channel;
+};
+
+__device__ static inline struct place place_of(uint32_t element, uint32_t channels, int width) {
+    uint32_t pixel = element / channels, y = pixel / (uint32_t)width;
+    return {(int)y, (int)(pixel - y * (uint32_t)width), element - pixel * channels};
+}
+
+__device__ static void max_forward(const struct pool &p, uint32_t element, const float *x, float *y, uint8_t *index) {
+    struct place o = place_of(element, p.channels, p.side[1].out);
+    struct span v = span_of(p.side[0], o.y), h = span_of(p.side[1], o.x);
+    float best = 0;
+    int at = -1;
+    for (int i = v.from; i < v.to; i++)
+        for (int j = h.from; j < h.to; j++) {
+            float value = x[(size_t)(i * p.side[1].in + j) * p.channels + o.channel];
+            if (at >= 0 && !(value > best || value != value)) continue;
+            best = value;
+            at = (i - v.from + v.skipped) * p.side[1].kernel + j - h.from + h.skipped;
+        }
+    y[element] = p.has_relu && best <= 0 ? 0 : best;
+    index[element] = (uint8_t)at;
+}
+
+static void max_pool_forward(struct device *device, const struct pooling *pooling, const float *x, float *y,
+                             uint8_t *index, size_t rows) {
+    call c(device, "max_pool_forward");
+    struct pool p = pool_of(pooling);
+    const float *from = c.in(x, rows * p.in);
+    float *to = c.out(y, rows * p.out);
+    uint8_t *at = c.out(index, rows * p.out);
+    each_element(&c, rows, p.out, [=] __device__(size_t r, uint32_t element) {
+        max_forward(p, element, from + r * p.in, to + r * p.out, at + r * p.out);
+    });
+}
+
+/* Calls f(window's element, window's spans) for each window that holds the input's element at [in], in their order. */
+template <typename F> __device__ static inline void in_windows(const struct pool &p, struct place in, F f) {
+    struct windows rows = windows_of(p.side[0], in.y), columns = windows_of(p.side[1], in.x);
+    for (int i = rows.first; i < rows.last; i++) {
+        struct span v = span_of(p.side[0], i);
+        for (int j = columns.first; j < columns.last; j++)
+            f((uint32_t)(i * p.side[1].out + j) * p.channels + in.channel, v, span_of(p.side[1], j));
+    }
+}
+
+static void max_pool_backward(struct device *device, const struct pooling *pooling, const float *y,
+                              const uint8_t *index, const float *dy, float *dx, size_t rows) {
+    call c(device, "max_pool_backward");
+    struct pool p = pool_of(pooling);
+    const float *output = c.in(y, rows * p.out), *from = c.in(dy, rows * p.out);
+    const uint8_t *at = c.in(index, rows * p.out);
+    float *to = c.out(dx, rows * p.in);
+    each_element(&c, rows, p.in, [=] __device__(size_t r, uint32_t element) {
+        struct place in = place_of(element, p.channels, p.side[1].in);
+        size_t out = r * p.out;
+        float sum = 0;
+        in_windows(p, in, [&](uint32_t o, struct span v, struct span h) {
+            int own = (in.y - v.from + v.skipped) * p.side[1].kernel + in.x - h.from + h.skipped;
+            bool counts = at[out + o] == own && (!p.has_relu || output[out + o] > 0);
+            sum += counts ? from[out + o] : 0;
+        });
+        to[r * p.in + element] = sum;
+    });
+}
+
+/* 1 / elements of the window */
+__device__ static inline float share(const struct pool &p, struct span v, struct span h) {
+    if (p.divisor) return 1 / (float)p.divisor;
+    return 1 / (float)(p.excludes_padding ? (v.to - v.from) * (h.to - h.from) : v.padded * h.padded);
+}
+
+static void avg_pool_forward(struct device *device, const struct pooling *pooling, const float *x, float *y,
+                             size_t rows) {
+    call c(device, "avg_pool_forward");
+    struct pool p = pool_of(pooling);
+    const float *from = c.in(x, rows * p.in);
+    float *to = c.out(y, rows * p.out);
+    each_element(&c, rows, p.out, [=] __device__(size_t r, uint32_t element) {
+        struct place o = place_of(element, p.channels, p.side[1].out);
+        struct span v = span_of(p.side[0], o.y), h = span_of(p.side[1], o.x);
+        const float *image = from + r * p.in + o.channel;
+        float sum = 0;
+        for (int i = v.from; i < v.to; i++)
+            for (int j = h.from; j < h.to; j++) sum += image[(size_t)(i * p.side[1].in + j) * p.channels];
+        to[r * p.out + element] = sum * share(p, v, h);
+    });
+}
+
+static void avg_pool_backward(struct device *device, const struct pooling *pooling, const float *dy, float *dx,
+                              size_t rows) {
+    call c(device, "avg_pool_backward");
+    struct pool p = pool_of(pooling);
+    const float *from = c.in(dy, rows * p.out);
+    float *to = c.out(dx, rows * p.in);
+    each_element(&c, rows, p.in, [=] __device__(size_t r, uint32_t element) {
+        float sum = 0;
+        in_windows(p, place_of(element, p.channels, p.side[1].in),
+                   [&](uint32_t o, struct span v, struct span h) { sum += from[r * p.out + o] * share(p, v, h); });
+        to[r * p.in + element] = sum;
+    });
+}
+
+const struct image_ops gpu_poolings = {.max_pool_forward = max_pool_forward,
+                                       .max_pool_backward = max_pool_backward,
+                                       .avg_pool_forward = avg_pool_forward,
+                                       .avg_pool_backward = avg_pool_backward};
