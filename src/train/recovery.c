@@ -148,7 +148,7 @@ status recovery_overflow(struct trainer *t) {
     loss_scale_update(&t->config->train.grad_scaler, &c->loss_scale, true);
     c->skipped++;
     if (!t->metrics) return OK;
-    snprintf(what, sizeof what, "gradients overflowed float16: the loss scale goes from %g to %g", before,
+    snprintf(what, sizeof what, "gradients overflowed float16: the loss scale goes from %.10g to %.10g", before,
              c->loss_scale.scale);
     put_event(t, "skipped", what);
     return metrics_end(t->metrics);
