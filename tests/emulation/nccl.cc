@@ -143,6 +143,25 @@ bool pull(ring *r, part *p) {
     return p->done == all;
 }
 
+/* Whether a ring has room for a part that is to be sent, or bytes of one that is received. */
+bool can_progress(const task &t) {
+    const communicator_state &s = *t.state;
+    bool is_done = true;
+    for (const part &p : t.sends) {
+        ring &r = s.memory->rings[s.rank][p.peer];
+        bool is_left = p.done < sizeof p.head + p.bytes;
+        if (is_left && r.written - r.read < RING) return true;
+        is_done = is_done && !is_left;
+    }
+    for (const part &p : t.receives) {
+        ring &r = s.memory->rings[p.peer][s.rank];
+        bool is_left = p.done < sizeof p.head + p.bytes;
+        if (is_left && r.written > r.read) return true;
+        is_done = is_done && !is_left;
+    }
+    return is_done;
+}
+
 /* A step of the task; true when it is done, or the communicator ended. */
 bool progress(task &t) {
     communicator_state &s = *t.state;
@@ -152,6 +171,8 @@ bool progress(task &t) {
         for (part &p : t.receives) p.head = {t.what, s.numbers[p.peer][1]++, p.bytes};
         t.is_numbered = true;
     }
+    if (!can_progress(t)) return false;
+    opened memory;
     bool blocked[MOST_RANKS] = {}, is_done = true;
     for (part &p : t.sends)
         if (!blocked[p.peer] && !push(&s.memory->rings[s.rank][p.peer], &p)) blocked[p.peer] = true, is_done = false;

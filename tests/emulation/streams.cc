@@ -89,10 +89,7 @@ bool step(CUstream_st *stream) {
     if (stream->queue.empty()) die("an event that never comes");
     operation &first = stream->queue.front();
     if (first.wait && !first.wait->is_done) return step(first.wait->on);
-    if (first.progress) {
-        opened memory;
-        if (sticky == cudaSuccess && !first.progress()) return false;
-    }
+    if (first.progress && sticky == cudaSuccess && !first.progress()) return false;
     operation o = std::move(first);
     stream->queue.pop_front();
     stream->is_busy = true;

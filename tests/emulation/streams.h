@@ -18,7 +18,7 @@ struct mark {
 struct operation {
     std::function<void()> work;
     std::shared_ptr<mark> record, wait;
-    std::function<bool()> progress; /* asked until it is true; it waits for other processes */
+    std::function<bool()> progress; /* asked until it is true; it opens memory itself */
 };
 
 } // namespace emulation
