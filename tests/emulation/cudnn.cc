@@ -111,7 +111,7 @@ tensor tensor_of(run *r, const node &n, bool is_factor) {
                 type_of(n), nullptr, is_factor && r->is_tf32};
     if (t.sizes.size() != 4 || t.strides.size() != 4) die("cuDNN: a tensor of %zu sizes", t.sizes.size());
     int64_t name = value_of<int64_t>(n, CUDNN_ATTR_TENSOR_UNIQUE_ID);
-    if (has(n, CUDNN_ATTR_TENSOR_IS_VIRTUAL) && value_of<bool>(n, CUDNN_ATTR_TENSOR_IS_VIRTUAL)) {
+    if (has(n, CUDNN_ATTR_TENSOR_IS_VIRTUAL) && value_of<unsigned char>(n, CUDNN_ATTR_TENSOR_IS_VIRTUAL)) {
         t.type = CUDA_R_32F;
         r->rooms[name].resize(t.bytes() / sizeof(float), std::nanf(""));
         t.data = r->rooms[name].data();
