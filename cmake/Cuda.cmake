@@ -1,5 +1,5 @@
-# The module ddptrain_cuda.so: src/device/cuda by nvcc, linked with CUDA's static runtime (so that it needs no CUDA but cuBLASLt
-# where it is opened). nvcc is called directly: CMake's own support would try it in every configuration, for seconds.
+# The modules ddptrain_cuda.so and ddptrain_nccl.so: src/device/cuda and src/dist/nccl by nvcc, linked with CUDA's static runtime (so that it needs no CUDA but cuBLASLt
+# where it is opened) and, the second one, with NCCL. nvcc is called directly: CMake's own support would try it in every configuration, for seconds.
 set(DDPTRAIN_CUDA AUTO CACHE STRING "the module for GPUs: AUTO (where the CUDA toolkit is found), ON or OFF")
 set_property(CACHE DDPTRAIN_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(CUDA_KIND "off (DDPTRAIN_CUDA)")
@@ -32,6 +32,11 @@ elseif(NOT DDPTRAIN_CUDA STREQUAL "OFF")
   elseif(cuda_nvcc)
     set(CUDA_KIND ${cuda_nvcc})
     set(CUDA_FOUND TRUE)
+    find_path(NCCL_INCLUDE nccl.h HINTS ENV NCCL_HOME ${cuda_root} /usr/local/cuda PATH_SUFFIXES include)
+    find_library(NCCL_LIBRARY nccl HINTS ENV NCCL_HOME ${cuda_root} /usr/local/cuda PATH_SUFFIXES lib64 lib)
+    if(NCCL_INCLUDE AND NCCL_LIBRARY)
+      set(NCCL_FOUND TRUE)
+    endif()
   endif()
   if(DDPTRAIN_CUDA STREQUAL "ON" AND NOT CUDA_FOUND)
     message(FATAL_ERROR "DDPTRAIN_CUDA=ON: ${CUDA_KIND}. Install the CUDA toolkit (13 or later), or name its nvcc: "
@@ -41,7 +46,7 @@ endif()
 
 # --fmad=false: a fused multiply-add only where the code says fmaf, as on the CPU. Machine code for A100 and H100/H200, and PTX
 # that a driver compiles for newer ones.
-function(cuda_module)
+function(nvcc_objects result)
   set(objects)
   foreach(source ${ARGN})
     get_filename_component(name ${source} NAME_WE)
@@ -51,6 +56,7 @@ function(cuda_module)
       COMMAND ${cuda_nvcc} -c ${source} -o ${object} -MD -MF ${object}.d -MT cuda/${name}.o -I ${CMAKE_SOURCE_DIR}/src -std=c++20 -O3
               --fmad=false --extended-lambda -D_GNU_SOURCE --threads 2 -Werror all-warnings -Xcompiler=-fPIC,-Wall,-Wextra,-Werror,-Wno-missing-field-initializers,-fvisibility=default
               -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
+              $<$<BOOL:${NCCL_INCLUDE}>:-isystem=${NCCL_INCLUDE}>
       DEPENDS ${source}
       DEPFILE ${object}.d
       COMMENT "nvcc ${name}.cu"
@@ -58,7 +64,13 @@ function(cuda_module)
     list(APPEND objects ${object})
   endforeach()
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
-  runtime_module(cuda ${objects})
-  set_target_properties(ddptrain_cuda PROPERTIES LINKER_LANGUAGE CXX INSTALL_RPATH_USE_LINK_PATH TRUE)
-  target_link_libraries(ddptrain_cuda PRIVATE ${CUDA_CUBLASLT_LIBRARY} ${CUDA_RUNTIME_LIBRARY} rt Threads::Threads ${CMAKE_DL_LIBS})
+  set(${result} ${objects} PARENT_SCOPE)
+endfunction()
+
+function(gpu_module name)
+  cmake_parse_arguments(GPU "" "" "SOURCES;LINKS" ${ARGN})
+  nvcc_objects(objects ${GPU_SOURCES})
+  runtime_module(${name} ${objects})
+  set_target_properties(ddptrain_${name} PROPERTIES LINKER_LANGUAGE CXX INSTALL_RPATH_USE_LINK_PATH TRUE)
+  target_link_libraries(ddptrain_${name} PRIVATE ${GPU_LINKS} ${CUDA_RUNTIME_LIBRARY} rt Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()

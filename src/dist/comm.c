@@ -19,7 +19,7 @@ static status first_failure(struct comm_group *g) {
 }
 
 /* The store tells the others what this rank waits in, from here to finish. */
-static status begin(struct comm *comm, const char *call) {
+status comm_begin(struct comm *comm, const char *call) {
     if (atomic_load(&comm->shared->is_dead)) return first_failure(comm->shared);
     pulse_enter(store_pulse(comm->shared->store), comm->lane, call);
     return OK;
@@ -38,7 +38,7 @@ static status fail(struct comm_group *g, const char *call, status failure) {
     return first_failure(g);
 }
 
-static status finish(struct comm *comm, const char *call, status failure) {
+status comm_finish(struct comm *comm, const char *call, status failure) {
     pulse_leave(store_pulse(comm->shared->store), comm->lane);
     return failure ? fail(comm->shared, call, failure) : OK;
 }
@@ -59,43 +59,44 @@ static void copy(void *to, const void *from, size_t size) {
 /* The average of one is itself, and so is every other result. */
 status comm_all_reduce(struct comm *comm, void *data, size_t count, enum comm_type type, enum comm_op op) {
     if (is_alone(comm) || count == 0) return OK;
-    TRY(begin(comm, "all_reduce"));
+    TRY(comm_begin(comm, "all_reduce"));
     struct comm_group *g = comm->shared;
-    return finish(comm, "all_reduce", g->backend->reduce(g->group, comm->lane, data, count, type, op, COMM_ALL));
+    return comm_finish(comm, "all_reduce", g->backend->reduce(g->group, comm->lane, data, count, type, op, COMM_ALL));
 }
 
 status comm_reduce(struct comm *comm, void *data, size_t count, enum comm_type type, enum comm_op op, int root) {
     TRY(check_rank(comm, "reduce", root));
     if (is_alone(comm) || count == 0) return OK;
-    TRY(begin(comm, "reduce"));
+    TRY(comm_begin(comm, "reduce"));
     struct comm_group *g = comm->shared;
-    return finish(comm, "reduce", g->backend->reduce(g->group, comm->lane, data, count, type, op, root));
+    return comm_finish(comm, "reduce", g->backend->reduce(g->group, comm->lane, data, count, type, op, root));
 }
 
 status comm_reduce_scatter(struct comm *comm, const void *data, size_t count, enum comm_type type, enum comm_op op,
                            void *out) {
     if (is_alone(comm)) copy(out, data, count * comm_type_size(type));
     if (is_alone(comm) || count == 0) return OK;
-    TRY(begin(comm, "reduce_scatter"));
+    TRY(comm_begin(comm, "reduce_scatter"));
     struct comm_group *g = comm->shared;
-    return finish(comm, "reduce_scatter", g->backend->reduce_scatter(g->group, comm->lane, data, count, type, op, out));
+    return comm_finish(comm, "reduce_scatter",
+                       g->backend->reduce_scatter(g->group, comm->lane, data, count, type, op, out));
 }
 
 status comm_broadcast(struct comm *comm, void *data, size_t count, enum comm_type type, int root) {
     TRY(check_rank(comm, "broadcast", root));
     if (is_alone(comm) || count == 0) return OK;
-    TRY(begin(comm, "broadcast"));
+    TRY(comm_begin(comm, "broadcast"));
     struct comm_group *g = comm->shared;
-    return finish(comm, "broadcast",
-                  g->backend->broadcast(g->group, comm->lane, data, count * comm_type_size(type), root));
+    return comm_finish(comm, "broadcast",
+                       g->backend->broadcast(g->group, comm->lane, data, count * comm_type_size(type), root));
 }
 
 static status gather(struct comm *comm, const char *call, const void *data, const size_t *sizes, void *out, int root) {
     if (is_alone(comm)) copy(out, data, sizes[0]);
     if (is_alone(comm)) return OK;
-    TRY(begin(comm, call));
+    TRY(comm_begin(comm, call));
     struct comm_group *g = comm->shared;
-    return finish(comm, call, g->backend->gather(g->group, comm->lane, data, sizes, out, root));
+    return comm_finish(comm, call, g->backend->gather(g->group, comm->lane, data, sizes, out, root));
 }
 
 static status gather_equal(struct comm *comm, const char *call, const void *data, size_t size, void *out, int root) {
@@ -147,16 +148,16 @@ status comm_scatter(struct comm *comm, const void *data, size_t count, enum comm
     TRY(check_rank(comm, "scatter", root));
     if (is_alone(comm)) copy(out, data, size);
     if (is_alone(comm) || count == 0) return OK;
-    TRY(begin(comm, "scatter"));
+    TRY(comm_begin(comm, "scatter"));
     struct comm_group *g = comm->shared;
-    return finish(comm, "scatter", g->backend->scatter(g->group, comm->lane, data, size, out, root));
+    return comm_finish(comm, "scatter", g->backend->scatter(g->group, comm->lane, data, size, out, root));
 }
 
 status comm_barrier(struct comm *comm) {
     if (is_alone(comm)) return OK;
-    TRY(begin(comm, "barrier"));
+    TRY(comm_begin(comm, "barrier"));
     struct comm_group *g = comm->shared;
-    return finish(comm, "barrier", g->backend->barrier(g->group, comm->lane));
+    return comm_finish(comm, "barrier", g->backend->barrier(g->group, comm->lane));
 }
 
 static status check_partner(const struct comm *comm, const char *call, int partner) {
@@ -167,15 +168,15 @@ static status check_partner(const struct comm *comm, const char *call, int partn
 status comm_send(struct comm *comm, const void *data, size_t count, enum comm_type type, int to) {
     TRY(check_partner(comm, "send", to));
     if (count == 0) return OK;
-    TRY(begin(comm, "send"));
+    TRY(comm_begin(comm, "send"));
     struct comm_group *g = comm->shared;
-    return finish(comm, "send", g->backend->send(g->group, comm->lane, data, count * comm_type_size(type), to));
+    return comm_finish(comm, "send", g->backend->send(g->group, comm->lane, data, count * comm_type_size(type), to));
 }
 
 status comm_recv(struct comm *comm, void *data, size_t count, enum comm_type type, int from) {
     TRY(check_partner(comm, "recv", from));
     if (count == 0) return OK;
-    TRY(begin(comm, "recv"));
+    TRY(comm_begin(comm, "recv"));
     struct comm_group *g = comm->shared;
-    return finish(comm, "recv", g->backend->recv(g->group, comm->lane, data, count * comm_type_size(type), from));
+    return comm_finish(comm, "recv", g->backend->recv(g->group, comm->lane, data, count * comm_type_size(type), from));
 }

@@ -56,7 +56,7 @@ status comm_split(struct comm *comm, int color, int key, struct comm **out);
 
 /* Two independent streams of calls may run at once, each in its own thread: the group itself is lane 0; lane 1 is for a
  * communication thread. Calls of a lane are ordered; lanes do not disturb each other. Borrowed: lives as long as the
- * group; comm_destroy takes the group only. */
+ * group; comm_destroy takes the group only. NULL: comm_gpu's groups have lane 0 only. */
 #define COMM_LANES 2
 struct comm *comm_lane(struct comm *comm, int lane);
 

@@ -14,9 +14,22 @@ struct comm_setup {
     double timeout;       /* seconds for each call */
     const char *address;  /* numeric, of this host, on the network that leads to rank 0 */
     struct store *store;
+    int gpu; /* for a backend on GPUs: this rank's */
 };
 
 #define COMM_ALL (-1) /* as a root: everybody */
+
+/* What a backend on GPUs has beyond the table below: calls of comm_gpu.h, which says what they do. */
+struct comm_enqueued {
+    status (*after)(void *group, void *stream);
+    status (*before)(void *group, void *stream);
+    status (*average)(void *group, float *data, size_t count, bool is_compressed);
+    status (*average_scatter)(void *group, float *data, size_t count, bool is_compressed);
+    status (*reserve)(void *group, size_t count);
+    status (*sum)(void *group, void *data, size_t count, enum comm_type type);
+    status (*all_gather)(void *group, float *data, size_t count);
+    status (*wait)(void *group, void *stream);
+};
 
 /* Sizes are in bytes, ranks are the group's, lane < COMM_LANES. Failures are STATUS_PEER with a reason. */
 struct comm_backend {
@@ -41,9 +54,12 @@ struct comm_backend {
     /* memory that reduce uses where it is, zero at first, until destroy; STATUS_IO: on no rank. All ranks. NULL: there
      * is none */
     status (*alloc)(void *group, size_t size, void **out);
+    const struct comm_enqueued *enqueued; /* NULL: a backend on the host's memory */
 };
 
 /* "gloo", from its module. STATUS_USAGE when this build has none. */
 status comm_backend_gloo(const struct comm_backend **out);
+/* "nccl", the same. */
+status comm_backend_nccl(const struct comm_backend **out);
 
 #endif

@@ -81,6 +81,7 @@ static status allocate(const struct comm_group *like, const char *name, int rank
 void comm_destroy(struct comm *comm) {
     if (!comm) return;
     struct comm_group *g = comm->shared;
+    comm_destroy(g->gpu);
     if (g->backend) store_off_failure(g->store, g);
     if (g->backend) g->backend->destroy(g->group);
     free_object(comm);
@@ -89,7 +90,8 @@ void comm_destroy(struct comm *comm) {
 int comm_rank(const struct comm *comm) { return comm->rank; }
 int comm_world_size(const struct comm *comm) { return comm->world_size; }
 struct comm *comm_lane(struct comm *comm, int lane) {
-    return &comm->lanes[lane];
+    const struct comm_backend *backend = comm->shared->backend;
+    return lane > 0 && backend && backend->enqueued ? NULL : &comm->lanes[lane];
 }
 const char *comm_backend(const struct comm *comm) {
     return comm->shared->backend ? comm->shared->backend->name : "self";
@@ -124,7 +126,8 @@ static status connect_with(struct comm *comm, const struct comm_backend *backend
                                .hosts = g->hosts,
                                .timeout = g->timeout,
                                .address = address,
-                               .store = g->store};
+                               .store = g->store,
+                               .gpu = g->gpu_number};
     TRY(backend->create(&setup, &g->group));
     g->backend = backend;
     store_on_failure(g->store, abort_group, g);
@@ -162,6 +165,28 @@ static status connect_shm(struct comm *comm) {
     TRY(connect_with(comm, &comm_shm));
     comm->shared->description = strdup("shared memory");
     return OK;
+}
+
+/* The same ranks; what GPUs tell each other goes another way. */
+status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int gpu) {
+    struct comm_group *g = comm->shared;
+    struct text name = {0};
+    text_printf(&name, "%s/gpu", g->name);
+    status failure = allocate(g, text_string(&name), comm->rank, comm->world_size, &g->gpu);
+    text_free(&name);
+    TRY(failure);
+    struct comm_group *own = g->gpu->shared;
+    memcpy(own->members, g->members, (size_t)comm->world_size * sizeof *own->members);
+    memcpy(own->hosts, g->hosts, (size_t)comm->world_size * sizeof *own->hosts);
+    own->host_count = g->host_count;
+    own->gpu_number = gpu;
+    failure = connect_with(g->gpu, backend);
+    if (failure && status_code(failure) != STATUS_USAGE) failure = comm_explain(g, "connecting the GPUs", failure);
+    if (failure) {
+        comm_destroy(g->gpu);
+        g->gpu = NULL;
+    }
+    return failure;
 }
 
 static status connect_only_gloo(struct comm *comm) { return connect_gloo(comm, NULL); }
@@ -287,6 +312,8 @@ static status split(struct comm *comm, const struct wish *wishes, struct comm **
     TRY(failure);
     fill_members(comm, wishes, *out);
     if (count > 1) failure = connect_by(*out, choice_like(g));
+    if (!failure && count > 1 && g->gpu)
+        failure = comm_add_gpu(*out, g->gpu->shared->backend, g->gpu->shared->gpu_number);
     if (failure) {
         comm_destroy(*out);
         *out = NULL;

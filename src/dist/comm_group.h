@@ -25,6 +25,8 @@ struct comm_group {
     size_t *equal;               /* (world): room for the sizes of a gather; one for each lane */
     void *buffers[MOST_BUFFERS]; /* of comm_alloc, where the backend has no memory of its own */
     int buffer_count;
+    struct comm *gpu; /* comm_gpu's; NULL: none */
+    int gpu_number;   /* of a group on GPUs and of the one that it belongs to: this rank's */
     atomic_bool is_dead;
     pthread_mutex_t mutex; /* guards: */
     char *why;             /* the first failure's sentence; NULL before */
@@ -38,5 +40,13 @@ struct comm {
 
 /* A failure of the backend in [call], with the rank that explains it. Consumes [failure]. */
 status comm_explain(const struct comm_group *group, const char *call, status failure);
+
+/* comm.c: around each call of a backend. A failure is explained, and the group is dead. */
+status comm_begin(struct comm *comm, const char *call);
+status comm_finish(struct comm *comm, const char *call, status failure);
+
+/* comm_group.c: a second group of the same ranks, "<name>/gpu", on [backend], of which [comm] becomes the owner. All
+ * ranks. */
+status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int gpu);
 
 #endif

@@ -22,7 +22,7 @@ BELOW = {
     "train": {"base", "device", "model", "data", "dist"},
 }
 MAX_LINES = 700
-CPP_FILES = re.compile(r"^src/dist/comm_gloo\.cc$|^src/dist/gloo/|^src/device/cuda/|^tests/emulation/")
+CPP_FILES = re.compile(r"^src/dist/comm_gloo\.cc$|^src/dist/gloo/|^src/dist/nccl/|^src/device/cuda/|^tests/emulation/")
 MACHINE_PATHS = re.compile(r"(?<![\w.$}/])/(?:home|Users|work|opt|mnt|data|scratch)/\w|/tmp/(?:build|bash|claude)")
 
 
