@@ -7,10 +7,10 @@
 status verb_check(const struct command_line *line) {
     struct config_file *config;
     struct text out = {0};
-    int nproc;
-    TRY(command_nproc(line, &nproc));
+    int nproc = 1;
     TRY(config_load(line->config, line->overrides, line->override_count, &config));
-    status s = plan_describe(config_of(config), nproc * line->nnodes, nproc, &out);
+    status s = command_nproc(line, config_device_name(config_of(config)), &nproc);
+    if (!s) s = plan_describe(config_of(config), nproc * line->nnodes, nproc, &out);
     if (!s) fputs(text_string(&out), stdout);
     text_free(&out);
     config_free(config);

@@ -8,7 +8,9 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "command.h"
+#include "device/gpus.h"
 #include "dist/comm_check.h"
+#include "dist/comm_gpu.h"
 #include "dist/comm_measure.h"
 
 #define TIMEOUT 60.0 /* seconds: to start, and of a call */
@@ -104,7 +106,7 @@ static status check(struct comm *comm, struct log *log) {
     return OK;
 }
 
-static status measure(struct comm *comm, const struct sizes *sizes, struct log *log) {
+static status measure(const struct command_line *line, struct comm *comm, const struct sizes *sizes, struct log *log) {
     struct comm_measurer *measurer;
     int rank = comm_rank(comm), world = comm_world_size(comm);
     size_t most = 0;
@@ -113,6 +115,7 @@ static status measure(struct comm *comm, const struct sizes *sizes, struct log *
     TRY(comm_measurer_create(comm, most, &measurer));
     status failure = OK;
     for (int m = 0; m < COMM_MEASURE_COUNT && !failure; m++) {
+        if (m == MEASURE_ALL_REDUCE_COPIED && command_wants_gpus(line)) continue; /* never copied */
         if (rank == 0)
             printf("\n%s, float32%s\n%12s %14s %14s %14s\n", comm_measure_name((enum comm_measure)m),
                    m <= MEASURE_REDUCE_SCATTER ? ", sum" : "", "size", "time us", "algbw GB/s", "busbw GB/s");
@@ -131,18 +134,42 @@ static status measure(struct comm *comm, const struct sizes *sizes, struct log *
     return failure;
 }
 
+/* The group's collectives, or with --backend nccl those of its GPUs: *out. */
+static status connect(const struct command_line *line, const struct dist_env *env, struct store *store,
+                      struct comm **comm, struct comm **out) {
+    const char *backend = line->backend && !command_wants_gpus(line) ? line->backend : "auto";
+    struct gpus_place place = dist_env_place(env);
+    char identity[128];
+    int gpu;
+    TRY(comm_create(backend, env, store, TIMEOUT, comm));
+    *out = *comm;
+    if (!command_wants_gpus(line)) return OK;
+    status s = gpus_choose(&place, &gpu);
+    if (!s) s = gpus_identity(gpu, identity);
+    if (s) {
+        status told = status_new(status_code(s), "--backend nccl needs %s", status_message(s));
+        status_free(s);
+        return told;
+    }
+    if (env->world_size == 1)
+        return status_new(STATUS_USAGE, "--backend nccl needs two processes or more, each with a GPU of its own");
+    TRY(comm_open_gpu(*comm, gpu, identity));
+    *out = comm_gpu(*comm);
+    return OK;
+}
+
 static status run(const struct command_line *line, const struct config *config, const struct dist_env *env,
                   struct log *log) {
     (void)config;
     struct store *store = NULL;
-    struct comm *comm = NULL;
+    struct comm *comm = NULL, *used = NULL;
     struct sizes sizes;
     TRY(parse_sizes(sizes_of(line), &sizes));
     if (env->rank != 0) log = NULL;
     if (env->world_size > 1) TRY(store_open(env, TIMEOUT, &store));
-    status failure = comm_create(line->backend ? line->backend : "auto", env, store, TIMEOUT, &comm);
-    if (!failure) failure = check(comm, log);
-    if (!failure && env->world_size > 1) failure = measure(comm, &sizes, log);
+    status failure = connect(line, env, store, &comm, &used);
+    if (!failure) failure = check(used, log);
+    if (!failure && env->world_size > 1) failure = measure(line, used, &sizes, log);
     if (!failure) failure = comm_barrier(comm); /* nobody leaves while another still works */
     if (failure && store) store_report(store, failure);
     comm_destroy(comm);
@@ -155,8 +182,11 @@ status verb_comm(const struct command_line *line) {
     const char *backend = line->backend;
     if (line->config)
         return status_new(STATUS_USAGE, "comm takes no config, got '%s'; see ddptrain --help", line->config);
-    if (backend && strcmp(backend, "auto") != 0 && strcmp(backend, "shm") != 0 && strcmp(backend, "gloo") != 0)
-        return status_new(STATUS_USAGE, "--backend: expected auto, shm or gloo, got '%s'", backend);
+    bool is_known = !backend || command_wants_gpus(line);
+    for (size_t i = 0; i < 3 && !is_known; i++)
+        is_known = strcmp(backend, ((const char *[]){"auto", "shm", "gloo"})[i]) == 0;
+    if (!is_known) return status_new(STATUS_USAGE, "--backend: expected auto, shm, gloo or nccl, got '%s'", backend);
+    if (command_wants_gpus(line)) TRY(comm_gpu_check());
     TRY(parse_sizes(sizes_of(line), &sizes)); /* before any process is started */
     return command_on_ranks_without_config(line, run);
 }

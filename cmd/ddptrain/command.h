@@ -62,7 +62,9 @@ struct weights_options command_weights(const struct command_line *line);
 /* Sets line->own_folder when the config is the config.yaml of a run folder: that run is meant. */
 status command_find_folder(struct command_line *line);
 
-/* --nproc as a number, by the default rule: one per visible GPU, else 1. */
-status command_nproc(const struct command_line *line, int *nproc);
+/* --nproc as a number, by the default rule: one per visible GPU for device "cuda", else 1. */
+status command_nproc(const struct command_line *line, const char *device, int *nproc);
+/* --backend nccl. */
+bool command_wants_gpus(const struct command_line *line);
 
 #endif

@@ -7,14 +7,24 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "command.h"
+#include "device/gpus.h"
 #include "dist/launch.h"
 
-/* One process per GPU is the default; this build has the CPU only. */
-status command_nproc(const struct command_line *line, int *nproc) {
+static status count_gpus(const char *who, int *nproc) {
+    status s = gpus_count(nproc);
+    if (!s) return OK;
+    status told = status_new(status_code(s), "%s needs %s", who, status_message(s));
+    status_free(s);
+    return told;
+}
+
+status command_nproc(const struct command_line *line, const char *device, int *nproc) {
+    bool is_given = line->nproc && strcmp(line->nproc, "auto") != 0;
     *nproc = 1;
-    if (!line->nproc || strcmp(line->nproc, "auto") == 0) return OK;
-    if (strcmp(line->nproc, "gpu") == 0)
-        return status_new(STATUS_USAGE, "--nproc gpu: this build has the CPU only; give a number of processes");
+    if (is_given && strcmp(line->nproc, "gpu") == 0) return count_gpus("--nproc gpu", nproc);
+    if (!is_given && strcmp(device, "cuda") == 0)
+        return count_gpus(command_wants_gpus(line) ? "--backend nccl" : "train.device: cuda", nproc);
+    if (!is_given) return OK;
     char *end;
     errno = 0;
     long number = strtol(line->nproc, &end, 10);
@@ -23,6 +33,8 @@ status command_nproc(const struct command_line *line, int *nproc) {
     *nproc = (int)number;
     return OK;
 }
+
+bool command_wants_gpus(const struct command_line *line) { return line->backend && strcmp(line->backend, "nccl") == 0; }
 
 status command_find_folder(struct command_line *line) {
     const char *slash = line->config ? strrchr(line->config, '/') : NULL;
@@ -78,10 +90,13 @@ static status check_launcher(const struct command_line *line, const struct dist_
 /* [config]: NULL for verbs without one. */
 static status on_ranks(const struct command_line *line, const struct config *config, rank_function *run) {
     struct dist_env env;
-    int nproc;
+    int nproc = 1;
+    const char *device = config ? config_device_name(config) : command_wants_gpus(line) ? "cuda" : "cpu";
     struct log *log = log_create(line->is_quiet, !line->has_no_progress);
     status s = dist_env_detect(&env);
-    if (!s) s = command_nproc(line, &nproc);
+    bool is_by_rule = !line->nproc || strcmp(line->nproc, "auto") == 0 || strcmp(line->nproc, "gpu") == 0;
+    bool is_started = is_by_rule && env.launcher != LAUNCHER_NONE; /* somebody has counted */
+    if (!s && !is_started) s = command_nproc(line, device, &nproc);
     if (!s) s = check_launcher(line, &env, nproc);
     if (!s && env.launcher == LAUNCHER_NONE && (nproc > 1 || line->nnodes > 1 || line->max_restarts > 0))
         s = start_ranks(line, nproc, log);

@@ -9,8 +9,8 @@
 
 static bool is_gpu(const char *name) { return strcmp(name, "cuda") == 0; }
 
-static status find(const struct gpu_module **module, int *gpus) {
-    status s = gpu_find(module, gpus);
+/* [s] says what is missing. */
+static status explained(status s) {
     if (!s) return OK;
     status whole = status_new(status_code(s), "train.device: cuda needs %s", status_message(s));
     status_free(s);
@@ -20,7 +20,7 @@ static status find(const struct gpu_module **module, int *gpus) {
 status device_check(const char *name) {
     const struct gpu_module *module;
     int gpus;
-    return is_gpu(name) ? find(&module, &gpus) : OK;
+    return is_gpu(name) ? explained(gpu_find(&module, &gpus)) : OK;
 }
 
 bool device_explain(const char *name, struct text *out) {
@@ -34,19 +34,18 @@ bool device_explain(const char *name, struct text *out) {
     return has_driver;
 }
 
-status device_create(const char *name, struct device **out) { return device_create_local(name, 0, 1, out); }
+status device_create(const char *name, struct device **out) {
+    static const struct gpus_place alone = {.local_rank = 0, .local_size = 1};
+    return device_create_local(name, &alone, out);
+}
 
-status device_create_local(const char *name, int local_rank, int local_size, struct device **out) {
+status device_create_local(const char *name, const struct gpus_place *place, struct device **out) {
     const struct gpu_module *module;
-    int gpus;
+    int gpus, own;
     if (!is_gpu(name)) return cpu_device_create(NULL, out);
-    TRY(find(&module, &gpus));
-    if (local_size > gpus)
-        return status_new(STATUS_USAGE,
-                          "train.device: cuda needs a GPU for each process: %d processes on this host, %d GPU%s; "
-                          "start as many processes as GPUs (--nproc %d), or use device: cpu",
-                          local_size, gpus, gpus == 1 ? "" : "s", gpus);
-    return module->create(local_rank % gpus, out);
+    TRY(explained(gpu_find(&module, &gpus)));
+    TRY(explained(gpus_choose(place, &own)));
+    return module->create(own, out);
 }
 
 status device_set_precision(struct device *device, enum precision precision) {
@@ -59,6 +58,8 @@ void device_destroy(struct device *device) {
 }
 
 const struct device_ops *device_ops(const struct device *device) { return device->ops; }
+
+void *device_stream(const struct device *device) { return device->stream; }
 
 const char *device_describe(const struct device *device) { return device->description; }
 

@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "device/gpus.h"
 #include "device/image.h"
 #include "device/losses.h"
 #include "device/norm.h"
@@ -94,8 +95,8 @@ status device_check(const char *name);
 bool device_explain(const char *name, struct text *out);
 
 status device_create(const char *name, struct device **out); /* the first GPU */
-/* One GPU for each of [local_size] processes on this host, by [local_rank]; more processes than GPUs: STATUS_USAGE. */
-status device_create_local(const char *name, int local_rank, int local_size, struct device **out);
+/* One GPU for each process of a host: gpus_choose. */
+status device_create_local(const char *name, const struct gpus_place *place, struct device **out);
 void device_destroy(struct device *device); /* takes NULL */
 
 /* What the factors of matrix products are rounded to; all that is stored or summed is float32. */
@@ -111,6 +112,9 @@ enum precision {
 status device_set_precision(struct device *device, enum precision precision);
 
 const struct device_ops *device_ops(const struct device *device);
+/* Where the device's operators run in order, as CUDA's libraries know it (a cudaStream_t), for what must run before or
+ * behind them; NULL: the CPU. */
+void *device_stream(const struct device *device);
 /* "cpu (avx512)": for the log */
 const char *device_describe(const struct device *device);
 

@@ -1,8 +1,15 @@
-/* Finds the module of the GPU and says what is missing: the module, a library of it, the driver, or a GPU. */
+/* Finds the module of the GPU and says what is missing: the module, a library of it, the driver, or a GPU; and which of
+ * several GPUs is whose. */
 #include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/module.h"
+#include "device/gpus.h"
 #include "device/internal.h"
 
 status gpu_find_driver(void) {
@@ -39,4 +46,64 @@ status gpu_find(const struct gpu_module **module, int *gpus) {
     TRY(gpu_find_driver());
     TRY((*module)->count(gpus));
     return *gpus > 0 ? OK : find_none();
+}
+
+/* ---- several GPUs ---- */
+
+/* What the process that counts says. */
+struct count_answer {
+    int gpus, code;
+    char sentence[2000];
+};
+
+static _Noreturn void answer(int fd) {
+    const struct gpu_module *module;
+    struct count_answer answer = {0};
+    status s = gpu_find(&module, &answer.gpus);
+    answer.code = (int)status_code(s);
+    snprintf(answer.sentence, sizeof answer.sentence, "%s", status_message(s));
+    ssize_t written = write(fd, &answer, sizeof answer);
+    _exit(written == sizeof answer ? 0 : 1);
+}
+
+status gpus_count(int *gpus) {
+    struct count_answer answered = {0};
+    int ends[2];
+    if (pipe(ends) != 0) return status_errno(STATUS_IO, errno, "cannot count the GPUs");
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) answer(ends[1]);
+    int error = errno;
+    close(ends[1]);
+    ssize_t got = child > 0 ? read(ends[0], &answered, sizeof answered) : -1;
+    close(ends[0]);
+    if (child < 0) return status_errno(STATUS_IO, error, "cannot count the GPUs");
+    waitpid(child, NULL, 0);
+    if (got != sizeof answered) return status_new(STATUS_IO, "cannot count the GPUs: the driver ended the process");
+    *gpus = answered.gpus;
+    return answered.code ? status_new((enum status_code)answered.code, "%s", answered.sentence) : OK;
+}
+
+static bool is_one(const char *list) { return list && *list && !strchr(list, ','); }
+
+status gpus_choose(const struct gpus_place *place, int *gpu) {
+    const struct gpu_module *module;
+    int gpus, rank = place->local_rank, size = place->local_size;
+    const char *share = getenv(GPUS_SHARE_VARIABLE);
+    TRY(gpu_find(&module, &gpus));
+    bool has_own = gpus == 1 && place->is_launched && is_one(getenv("CUDA_VISIBLE_DEVICES"));
+    if (size > gpus && !has_own && !(share && strcmp(share, "1") == 0))
+        return status_new(STATUS_USAGE,
+                          "a GPU for each process: %d processes on this host, %d GPU%s; start as many processes as "
+                          "GPUs (--nproc %d), or use device: cpu",
+                          size, gpus, gpus == 1 ? "" : "s", gpus);
+    *gpu = rank % gpus;
+    return OK;
+}
+
+status gpus_identity(int gpu, char text[128]) {
+    const struct gpu_module *module;
+    int gpus;
+    TRY(gpu_find(&module, &gpus));
+    return module->identity(gpu, text);
 }

@@ -7,6 +7,7 @@
 struct device {
     const struct device_ops *ops;
     const char *description;
+    void *stream;                    /* device_stream */
     void (*at_end)(struct device *); /* called by device_destroy; NULL: nothing to do */
     status (*set_precision)(struct device *, enum precision);
     /* device_alloc, device_free, device_status; NULL: memory of the host, and operators that cannot fail. */
@@ -24,6 +25,7 @@ struct gpu_module {
     /* GPUs that this process may use, 0 or more. A driver that is older than the module needs: STATUS_USAGE. */
     status (*count)(int *gpus);
     status (*create)(int gpu, struct device **out); /* [gpu]: 0 to count - 1 */
+    status (*identity)(int gpu, char text[128]);    /* gpus.h */
 };
 
 /* Opens the module and looks for GPUs: 1 or more. STATUS_USAGE says what is missing, and what to do. */

@@ -46,7 +46,7 @@ void comm_destroy(struct comm *comm); /* takes NULL; not collective, never block
 
 int comm_rank(const struct comm *comm);
 int comm_world_size(const struct comm *comm);
-const char *comm_backend(const struct comm *comm);  /* "shm", "gloo", "shm+gloo", "self" */
+const char *comm_backend(const struct comm *comm);  /* "shm", "gloo", "shm+gloo", "self"; "nccl" with comm_gpu.h */
 const char *comm_describe(const struct comm *comm); /* the same in words, with the reason when it is not the best one */
 
 /* Cuts the group into groups: ranks with the same [color] (>= 0) form one, ordered by [key], equal keys by rank. A

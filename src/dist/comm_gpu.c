@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/module.h"
+#include "device/gpus.h"
 #include "dist/comm_group.h"
 #include "dist/internal.h"
 
@@ -35,7 +36,7 @@ status comm_gpu_check(void) {
 }
 
 static bool may_share(void) {
-    const char *text = getenv(SHARE_VARIABLE);
+    const char *text = getenv(GPUS_SHARE_VARIABLE);
     return text && strcmp(text, "1") == 0;
 }
 

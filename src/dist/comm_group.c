@@ -94,7 +94,8 @@ struct comm *comm_lane(struct comm *comm, int lane) {
     return lane > 0 && backend && backend->enqueued ? NULL : &comm->lanes[lane];
 }
 const char *comm_backend(const struct comm *comm) {
-    return comm->shared->backend ? comm->shared->backend->name : "self";
+    const struct comm_group *g = comm->shared->gpu ? comm->shared->gpu->shared : comm->shared;
+    return g->backend ? g->backend->name : "self";
 }
 const char *comm_describe(const struct comm *comm) {
     return comm->shared->description ? comm->shared->description : comm_backend(comm);
@@ -185,8 +186,13 @@ status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int g
     if (failure) {
         comm_destroy(g->gpu);
         g->gpu = NULL;
+        return failure;
     }
-    return failure;
+    struct text text = {0};
+    text_printf(&text, "NCCL; the hosts' own numbers by %s", comm_describe(comm));
+    free(g->description);
+    g->description = text.data;
+    return OK;
 }
 
 static status connect_only_gloo(struct comm *comm) { return connect_gloo(comm, NULL); }

@@ -1,6 +1,7 @@
 /* The number of calls in a round follows from how long the first ones took on the slowest rank, so all ranks agree. */
 #include "dist/comm_measure.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,8 @@
 struct comm_measurer {
     struct comm *comm;
     float *shared;         /* comm_alloc's, for all_reduce */
-    float *data, *another; /* ordinary memory */
+    float *data, *another; /* ordinary memory; of GPUs, comm_alloc's as well */
+    bool is_on_gpus;
 };
 
 static const char *const names[] = {
@@ -34,14 +36,29 @@ double comm_measure_factor(enum comm_measure measure, int world_size) {
     return factors[measure];
 }
 
+static status alloc_anywhere(struct comm_measurer *m, size_t room) {
+    m->data = calloc(room, 1);
+    m->another = calloc(room, 1);
+    return m->data && m->another ? OK : status_new(STATUS_IO, "no memory to measure with");
+}
+
+static status alloc_on_gpus(struct comm_measurer *m, size_t room) {
+    void *data, *another;
+    TRY(comm_alloc(m->comm, room, &data));
+    TRY(comm_alloc(m->comm, room, &another));
+    m->data = data;
+    m->another = another;
+    return OK;
+}
+
 status comm_measurer_create(struct comm *comm, size_t most, struct comm_measurer **out) {
     struct comm_measurer *m = calloc(1, sizeof *m);
     *out = NULL;
     if (!m) return status_new(STATUS_IO, "no memory to measure with");
     size_t room = most + (size_t)comm_world_size(comm) * sizeof(float); /* at least one element for each */
-    *m = (struct comm_measurer){.comm = comm, .data = calloc(room, 1), .another = calloc(room, 1)};
+    *m = (struct comm_measurer){.comm = comm, .is_on_gpus = !comm_lane(comm, 1)};
     void *shared = NULL;
-    status failure = m->data && m->another ? OK : status_new(STATUS_IO, "no memory to measure with");
+    status failure = m->is_on_gpus ? alloc_on_gpus(m, room) : alloc_anywhere(m, room);
     if (!failure) failure = comm_alloc(comm, most, &shared);
     m->shared = shared;
     if (failure)
@@ -53,8 +70,8 @@ status comm_measurer_create(struct comm *comm, size_t most, struct comm_measurer
 
 void comm_measurer_destroy(struct comm_measurer *m) {
     if (!m) return;
-    free(m->data);
-    free(m->another);
+    if (!m->is_on_gpus) free(m->data);
+    if (!m->is_on_gpus) free(m->another);
     free(m);
 }
 

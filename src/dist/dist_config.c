@@ -6,7 +6,7 @@ static const char *const backends[] = {
 
 static const char *const compressions[] = {[COMPRESSION_NONE] = "none", [COMPRESSION_BFLOAT16] = "bfloat16", NULL};
 
-const char *dist_backend_name(int backend) { return backends[backend]; }
+const char *dist_backend_name(int backend) { return backends[backend == BACKEND_NCCL ? BACKEND_AUTO : backend]; }
 
 static const struct schema_row rows[] = {
     {.key = "backend",
@@ -15,8 +15,8 @@ static const struct schema_row rows[] = {
      .fallback = "auto",
      .choices = backends,
      .doc = "Communication between ranks. auto takes shared memory (shm) between ranks of one host and gloo between "
-            "hosts; "
-            "shm and gloo take nothing else; nccl needs a build with CUDA."},
+            "hosts, and with train.device: cuda NCCL for gradients, where it is installed; shm and gloo take nothing "
+            "else; nccl is auto that needs NCCL."},
     {.key = "bucket_cap_mb",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct dist_config, bucket_cap_mb),
@@ -78,13 +78,4 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
-    const struct dist_config *dist = config;
-    const struct node *backend = node_get(where, "backend");
-    (void)path;
-    if (dist->backend == BACKEND_NCCL)
-        problems_add(problems, backend ? backend->place : (struct place){0}, "dist.backend",
-                     "nccl is not in this build (it has no CUDA); use auto");
-}
-
-const struct schema dist_schema = {.name = "dist", .size = sizeof(struct dist_config), .rows = rows, .check = check};
+const struct schema dist_schema = {.name = "dist", .size = sizeof(struct dist_config), .rows = rows};

@@ -11,7 +11,7 @@ enum dist_backend { BACKEND_AUTO, BACKEND_SHM, BACKEND_GLOO, BACKEND_NCCL };
 enum gradient_compression { COMPRESSION_NONE, COMPRESSION_BFLOAT16 };
 
 struct dist_config {
-    int backend; /* enum dist_backend; never BACKEND_NCCL after schema_bind in a build without CUDA */
+    int backend; /* enum dist_backend */
     double bucket_cap_mb, first_bucket_mb;
     bool find_unused_parameters;
     int gradient_compression; /* enum gradient_compression */
@@ -22,7 +22,8 @@ struct dist_config {
 
 extern const struct schema dist_schema;
 
-/* "auto", "shm", "gloo", "nccl": what comm_create takes. */
+/* "auto", "shm", "gloo": what comm_create takes for the host's memory; "auto" for BACKEND_NCCL, since NCCL is beside it
+ * (comm_gpu.h). */
 const char *dist_backend_name(int backend);
 
 #endif

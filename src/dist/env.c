@@ -252,6 +252,12 @@ status dist_env_detect(struct dist_env *out) {
     return read_end(out);
 }
 
+struct gpus_place dist_env_place(const struct dist_env *env) {
+    return (struct gpus_place){.local_rank = env->local_rank,
+                               .local_size = env->local_world_size,
+                               .is_launched = env->launcher != LAUNCHER_NONE && env->launcher != LAUNCHER_AGENT};
+}
+
 const char *dist_launcher_name(enum dist_launcher launcher) {
     const struct launcher *l = launchers;
     while (l->id != launcher && l->detect) l++;

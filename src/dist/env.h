@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "base/status.h"
+#include "device/gpus.h"
 
 enum dist_launcher {
     LAUNCHER_NONE,
@@ -33,6 +34,9 @@ struct dist_env {
 /* Fills *out. Contradictory or half-set variables (RANK without WORLD_SIZE, RANK >= WORLD_SIZE, a port that is no
  * number) are STATUS_USAGE with the variable's name and value. */
 status dist_env_detect(struct dist_env *out);
+
+/* This process among those of its host, for choosing a GPU. */
+struct gpus_place dist_env_place(const struct dist_env *env);
 
 /* "torchrun", "srun", ...: for messages. */
 const char *dist_launcher_name(enum dist_launcher launcher);

@@ -22,7 +22,6 @@
 #define BEGUN_VARIABLE "DDPTRAIN_BEGUN"             /* 1: an earlier start has opened the run folder */
 #define SECRET_VARIABLE "DDPTRAIN_SECRET"           /* set by the user across nodes */
 #define INTERFACE_VARIABLE "GLOO_SOCKET_IFNAME"     /* as PyTorch: overrides the network interface */
-#define SHARE_VARIABLE "DDPTRAIN_SHARE_GPUS"        /* 1: ranks may share a GPU; for tests */
 
 /* env_slurm.c: the n-th (from 0) host of a Slurm node list such as "n[1-2,05],m7", and the number of hosts. false:
  * not a node list, or shorter. Pure. */

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "dist/buckets.h"
 #include "dist/combine.h"
+#include "dist/comm_gpu.h"
 
 struct bucket {
     size_t begin, end; /* of the flat buffer, in elements */
@@ -29,7 +30,9 @@ struct reducer {
     size_t complete; /* buckets 0..complete-1 have all their gradients */
     float *gradients;
     struct comm *comm;
-    bool is_scattered;
+    struct comm *gpu; /* NULL: the gradients are in the host's memory */
+    void *stream;     /* of the device */
+    bool is_scattered, is_compressed;
     uint16_t *halves[COMM_LANES]; /* (the lane's largest bucket), bfloat16, the group's; NULL: float32 travels */
     double waited;
 
@@ -137,6 +140,29 @@ static void *communicate(void *argument) {
     return NULL;
 }
 
+/* ---- on GPUs ---- */
+
+static status enqueue_scatter(struct reducer *r, const struct bucket *b) {
+    struct reducer_cut cut = cut_of(b, comm_world_size(r->gpu));
+    size_t shared = (size_t)comm_world_size(r->gpu) * cut.share;
+    TRY(comm_gpu_average_scatter(r->gpu, r->gradients + cut.begin, cut.share, r->is_compressed));
+    return comm_gpu_average(r->gpu, r->gradients + cut.begin + shared, cut.end - cut.begin - shared, r->is_compressed);
+}
+
+/* Behind what the device's stream has now: the bucket's gradients are among that. */
+static status enqueue(struct reducer *r, const struct bucket *b) {
+    TRY(comm_gpu_after(r->gpu, r->stream));
+    if (r->is_scattered) return enqueue_scatter(r, b);
+    return comm_gpu_average(r->gpu, r->gradients + b->begin, b->end - b->begin, r->is_compressed);
+}
+
+static status reserve(const struct reducer *r) {
+    size_t most = 0;
+    for (size_t i = 0; i < r->bucket_count; i++)
+        if (r->buckets[i].end - r->buckets[i].begin > most) most = r->buckets[i].end - r->buckets[i].begin;
+    return comm_gpu_reserve(r->gpu, most);
+}
+
 /* ---- life ---- */
 
 static void fill_buckets(const struct reducer_range *ranges, size_t count, const size_t *bucket_of,
@@ -199,7 +225,10 @@ status reducer_create(const struct reducer_config *config, const struct reducer_
     r->count = count;
     r->gradients = gradients;
     r->comm = comm;
+    r->gpu = config->stream ? comm_gpu(comm) : NULL;
+    r->stream = config->stream;
     r->is_scattered = config->is_scattered;
+    r->is_compressed = config->is_compressed;
     r->ranges = malloc((count + 1) * sizeof *r->ranges);
     r->bucket_of = calloc(count + 1, sizeof *r->bucket_of);
     r->is_ready = calloc(count + 1, sizeof *r->is_ready);
@@ -211,7 +240,8 @@ status reducer_create(const struct reducer_config *config, const struct reducer_
         if (count) memcpy(r->ranges, ranges, count * sizeof *ranges);
         r->bucket_count = reducer_plan(ranges, count, config, r->bucket_of);
         fill_buckets(r->ranges, count, r->bucket_of, r->buckets);
-        bool is_shared = comm_world_size(comm) > 1;
+        bool is_shared = comm_world_size(comm) > 1 && !r->gpu;
+        if (r->gpu && config->is_compressed) failure = reserve(r);
         if (is_shared && config->is_compressed) failure = make_halves(r);
         if (!failure && is_shared && r->bucket_count > 1) failure = start_thread(r);
     }
@@ -260,6 +290,7 @@ void reducer_ready(struct reducer *r, size_t index) {
     r->buckets[r->bucket_of[index]].pending--;
     size_t before = r->complete;
     while (r->complete < r->bucket_count && r->buckets[r->complete].pending == 0) r->complete++;
+    for (size_t b = before; r->gpu && b < r->complete && !r->failure; b++) r->failure = enqueue(r, &r->buckets[b]);
     if (r->complete == before || !r->has_thread) return;
     pthread_mutex_lock(&r->mutex);
     r->given = r->complete < r->bucket_count ? r->complete : r->bucket_count - 1; /* the last is the caller's */
@@ -284,8 +315,17 @@ static status wait_for_thread(struct reducer *r) {
     return failure;
 }
 
+static status finish_on_gpu(struct reducer *r) {
+    status failure = r->failure;
+    r->failure = OK;
+    return failure ? failure : comm_gpu_before(r->gpu, r->stream);
+}
+
+status reducer_wait(struct reducer *r) { return r->gpu ? comm_gpu_wait(r->gpu, r->stream) : OK; }
+
 status reducer_finish(struct reducer *r) {
     status missing = check_all_ready(r);
+    if (!missing && r->gpu) return finish_on_gpu(r);
     /* what was handed over is finished on all ranks, or others would wait for us in vain */
     if (missing) return r->has_thread ? status_first(missing, wait_for_thread(r)) : missing;
     if (comm_world_size(r->comm) == 1 || r->bucket_count == 0) return OK;

@@ -8,7 +8,10 @@
  * summed, which is DDP's arithmetic. Where is_compressed, each rank's product is rounded to bfloat16, half as many
  * bytes travel, the sum is taken in float32 and rounded once more (PyTorch's bf16_compress_hook, but for its sums in
  * bfloat16).
- */
+ *
+ * With the gradients in a GPU's memory and a group on GPUs (comm_gpu.h) there is no thread: a full bucket is enqueued
+ * on the group's stream behind what the device's stream has so far, and reducer_finish has that stream wait for all of
+ * them. The host waits for nothing, so a step may be captured into a CUDA graph; sums are NCCL's. */
 #ifndef DIST_REDUCER_H
 #define DIST_REDUCER_H
 
@@ -30,6 +33,7 @@ struct reducer_config {
     double first_bucket_mb; /* MiB */
     bool is_scattered;      /* each rank ends with its cut of every bucket only (reducer_cuts) */
     bool is_compressed;     /* as bfloat16 */
+    void *stream;           /* with comm_gpu: where the device computes (device_stream), else NULL */
 };
 
 /* How ranks share a bucket: rank r owns [begin + r * share, begin + (r + 1) * share) of the flat buffer; what is left
@@ -45,7 +49,7 @@ struct reducer_times {
 };
 
 /* The share of communication between [before] and [after] that was hidden behind backward: 1 - waited / communication,
- * 0 with a single bucket. NAN when there was no communication. Pure. */
+ * 0 with a single bucket. NAN when there was no communication, or none that the host saw (GPUs). Pure. */
 double reducer_hidden(struct reducer_times before, struct reducer_times after);
 
 struct reducer;
@@ -69,8 +73,13 @@ void reducer_destroy(struct reducer *reducer); /* takes NULL */
 void reducer_start(struct reducer *reducer);
 /* The gradient of range [index] is final for this step (backward calls it once per range). Never blocks. */
 void reducer_ready(struct reducer *reducer, size_t index);
-/* Waits until every gradient is averaged. A range that never became ready is STATUS_BUG naming it. All ranks. */
+/* Waits until every gradient is averaged, or has the device wait. A range that never became ready is STATUS_BUG naming
+ * it. All ranks. */
 status reducer_finish(struct reducer *reducer);
+
+/* On GPUs: the host waits until the device has done all that it was given, which must be so before results of the step
+ * are read: a rank that was lost meanwhile is STATUS_PEER. Elsewhere nothing happens. All ranks. */
+status reducer_wait(struct reducer *reducer);
 
 /* Between reducer_finish and reducer_start. */
 struct reducer_times reducer_times(const struct reducer *reducer);

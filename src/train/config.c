@@ -327,11 +327,24 @@ static void check_elastic(struct config *c, const struct node *where, struct pro
             "processes");
 }
 
+static void check_backend(const struct config *c, const struct node *where, struct problems *problems) {
+    const struct node *dist = node_get(where, "dist");
+    const struct node *backend = dist && dist->kind == NODE_MAPPING ? node_get(dist, "backend") : NULL;
+    if (c->dist.backend != BACKEND_NCCL) return;
+    if (strcmp(config_device_name(c), "cuda") != 0)
+        problems_add(problems, place_of(backend ? backend : dist), "dist.backend",
+                     "nccl is for the memory of GPUs: it needs train.device: cuda; on the CPU use auto");
+    else if (c->determinism.mode == DETERMINISM_ELASTIC)
+        problems_add(problems, place_of(backend ? backend : dist), "dist.backend",
+                     "determinism: elastic sums its shards in an order of its own, which nccl has not; use auto");
+}
+
 /* Sections that do not go together. */
 static void check_config(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct config *c = config;
     const struct loss_type *loss = loss_type_at((size_t)c->loss.index);
     check_elastic(config, where, problems);
+    check_backend(c, where, problems);
     struct place place = place_of(node_get(where, "schedule"));
     (void)path;
     check_name(c, where, problems);
@@ -438,8 +451,9 @@ enum precision config_precision(const struct config *config) {
 }
 
 status config_create_device(const struct config *config, const struct dist_env *env, struct device **out) {
-    TRY(device_create_local(config_device_name(config), env ? env->local_rank : 0, env ? env->local_world_size : 1,
-                            out));
+    static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
+    struct gpus_place place = dist_env_place(env ? env : &alone);
+    TRY(device_create_local(config_device_name(config), &place, out));
     return device_set_precision(*out, config_precision(config));
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "dist/comm_gpu.h"
 #include "dist/launch.h"
 #include "train/passes.h"
 #include "train/run_folder.h"
@@ -154,6 +155,38 @@ static status open_elastic(struct run *run) {
     return elastic_create(&options, &t->elastic);
 }
 
+/* Whether every rank has NCCL; *why: what is missing here, NULL when it is not here. All ranks. */
+static status is_nccl_everywhere(struct comm *comm, bool *is_there, status *why) {
+    *why = comm_gpu_check();
+    uint8_t has = *why ? 0 : 1;
+    status s = comm_all_reduce(comm, &has, 1, COMM_UINT8, COMM_MIN);
+    *is_there = has;
+    return s;
+}
+
+/* Gradients are averaged where they are: in the memory of GPUs, when every rank has a GPU and NCCL. All ranks. */
+static status open_gpus(struct run *run) {
+    struct trainer *t = &run->trainer;
+    int backend = run->config->dist.backend, gpu;
+    char identity[128];
+    if (run->env->world_size == 1 || !device_stream(t->device)) return OK;
+    struct gpus_place place = dist_env_place(run->env);
+    TRY(gpus_choose(&place, &gpu));
+    TRY(gpus_identity(gpu, identity));
+    TRY(comm_check_gpus(t->comm, identity));
+    if ((backend != BACKEND_NCCL && backend != BACKEND_AUTO) || is_elastic(run)) return OK;
+    bool is_there = false;
+    status missing = OK, s = is_nccl_everywhere(t->comm, &is_there, &missing);
+    if (!s && is_there) s = comm_open_gpu(t->comm, gpu, identity);
+    if (!s && !is_there && backend == BACKEND_NCCL) {
+        s = missing ? missing : status_new(STATUS_USAGE, "dist.backend: nccl: another rank has no NCCL; use auto");
+        missing = OK;
+    }
+    if (missing) log_line(run->log, "gradients are averaged by way of the host: %s", status_message(missing));
+    status_free(missing);
+    return s;
+}
+
 static status join_group(struct run *run) {
     struct trainer *t = &run->trainer;
     const struct dist_config *d = &run->config->dist;
@@ -172,9 +205,11 @@ static status join_group(struct run *run) {
         TRY(s);
     }
     TRY(comm_create(dist_backend_name(d->backend), run->env, run->store, d->timeout, &t->comm));
+    TRY(open_gpus(run));
     struct params *params = &t->model->params;
     TRY(ranges_create(params, &t->ranges));
-    if (run->env->world_size > 1) { /* where ranks share memory, nothing is copied to average */
+    if (run->env->world_size > 1 &&
+        !device_stream(t->device)) { /* where ranks share memory, nothing is copied to average */
         void *gradients;
         TRY(comm_alloc(t->comm, params->total * sizeof(float), &gradients));
         params_use_gradients(params, t->device, gradients);
@@ -182,7 +217,8 @@ static status join_group(struct run *run) {
     struct reducer_config buckets = {.bucket_cap_mb = d->bucket_cap_mb,
                                      .first_bucket_mb = d->first_bucket_mb,
                                      .is_scattered = t->zero != NULL,
-                                     .is_compressed = d->gradient_compression == COMPRESSION_BFLOAT16};
+                                     .is_compressed = d->gradient_compression == COMPRESSION_BFLOAT16,
+                                     .stream = device_stream(t->device)};
     TRY(open_evaluation(run));
     if (is_elastic(run)) return open_elastic(run);
     return reducer_create(&buckets, t->ranges.ranges, t->ranges.count, params->gradients, t->comm, &t->reducer);

@@ -164,7 +164,8 @@ static status forward_backward(struct trainer *t, struct update *update) {
     params_zero_gradients(&t->model->params);
     reducer_start(t->reducer);
     for (size_t i = 0; i < update->batches; i++) TRY(micro_batch(t, update, group_rows, i + 1 == update->batches));
-    return reducer_finish(t->reducer);
+    TRY(reducer_finish(t->reducer));
+    return reducer_wait(t->reducer);
 }
 
 /* The same in shards: one batch, since accumulation is what shards are. */

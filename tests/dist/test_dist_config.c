@@ -38,13 +38,16 @@ START_TEST(defaults_are_pytorchs) {
     ck_assert_str_eq(sentence, "");
     ck_assert_str_eq(dist_backend_name(config.backend), "gloo");
     ck_assert_double_eq(config.bucket_cap_mb, 0.5);
+    config = bind("backend: nccl\n", sentence, sizeof sentence);
+    ck_assert_str_eq(sentence, "");
+    ck_assert_int_eq(config.backend, BACKEND_NCCL);
+    ck_assert_str_eq(dist_backend_name(config.backend), "auto"); /* of the host's memory */
 }
 END_TEST
 
 static const struct {
     const char *yaml, *expected;
 } wrong[] = {
-    {"backend: nccl\n", "test.yaml:1:10: dist.backend: nccl is not in this build"},
     {"backend: mpi\n", "gloo"},
     {"bucket_cap_mb: 0\n", "bucket_cap_mb"},
     {"timeout: -1\n", "timeout"},

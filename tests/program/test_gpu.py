@@ -5,6 +5,7 @@ import program
 from program import USAGE
 
 MODULE = os.path.join(os.path.dirname(program.BINARY), "ddptrain_cuda.so")
+NCCL = os.path.join(os.path.dirname(program.BINARY), "ddptrain_nccl.so")
 
 
 def has_driver():
@@ -38,6 +39,30 @@ class Missing(program.Case):
 
     def test_module(self):
         self.refused(self.copy(), "a build with CUDA", "the module ddptrain_cuda.so is not installed", "docs/gpu.md")
+
+    def refused_words(self, binary, words, *sentences):
+        p = subprocess.run([binary, *words], cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL,
+                           capture_output=True, text=True, timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, USAGE, p.stdout + p.stderr)
+        for sentence in sentences:
+            self.assertIn(sentence, p.stderr)
+
+    def test_processes_by_gpus(self):
+        self.refused_words(self.copy(), ["test.yaml", "--nproc", "gpu"], "--nproc gpu needs a build with CUDA")
+
+    def test_nccl(self):
+        self.refused_words(self.copy(), ["comm", "--backend", "nccl", "--nproc", "2"], "dist.backend: nccl needs a build with "
+                           "NCCL and its library: the module ddptrain_nccl.so is not installed", "docs/gpu.md")
+
+    @unittest.skipUnless(os.path.exists(NCCL), "this build has no module for NCCL")
+    def test_library_of_nccl(self):
+        binary = self.copy()
+        with open(NCCL, "rb") as file:
+            module = file.read()
+        self.assertIn(b"libnccl.so.", module)
+        with open(self.path("bin", "ddptrain_nccl.so"), "wb") as file:
+            file.write(module.replace(b"libnccl.so.", b"libnxxl.so."))
+        self.refused_words(binary, ["comm", "--backend", "nccl", "--nproc", "2"], "NCCL and its library", "libnxxl.so.")
 
     @unittest.skipUnless(os.path.exists(MODULE), "this build has no module for GPUs")
     def test_library(self):

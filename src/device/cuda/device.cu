@@ -162,6 +162,7 @@ static status open(struct gpu_device *gpu) {
                           gpu->description);
     error = cudaSetDevice(gpu->gpu);
     if (error == cudaSuccess) error = cudaStreamCreate(&gpu->stream);
+    gpu->base.stream = gpu->stream;
     if (error == cudaSuccess) error = cudaMalloc(&gpu->workspace, GPU_WORKSPACE);
     if (error != cudaSuccess) return failed(error, "the GPU cannot be used");
     cublasStatus_t made = cublasLtCreate(&gpu->blas);

@@ -1,4 +1,6 @@
 /* What the program finds in ddptrain_cuda.so: which GPUs there are, and a device on one of them. */
+#include <cstdio>
+
 #include "device/cuda/gpu.cuh"
 
 extern "C" {
@@ -30,6 +32,21 @@ status count(int *gpus) {
                       cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
+/* Parts of one GPU (MIG) differ in their UUID only. */
+status identity(int gpu, char text[128]) {
+    struct cudaDeviceProp properties;
+    char place[32] = "";
+    cudaError_t error = cudaGetDeviceProperties(&properties, gpu);
+    if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(place, sizeof place, gpu);
+    if (error != cudaSuccess)
+        return status_new(STATUS_USAGE, "a GPU that can be asked: %s; look at what nvidia-smi says",
+                          cudaGetErrorString(error));
+    int length = snprintf(text, 128, "%.50s at %s, GPU-", properties.name, place);
+    for (unsigned i = 0; i < sizeof properties.uuid.bytes && length < 126; i++)
+        length += snprintf(text + length, 128 - (size_t)length, "%02x", (unsigned char)properties.uuid.bytes[i]);
+    return OK;
+}
+
 } // namespace
 
-const struct gpu_module ddptrain_cuda_gpus = {count, gpu_device_create};
+const struct gpu_module ddptrain_cuda_gpus = {count, gpu_device_create, identity};

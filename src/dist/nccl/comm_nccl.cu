@@ -8,6 +8,7 @@
 #include "dist/nccl/communicator.cuh"
 
 extern "C" {
+#include "base/bits.h"
 #include "dist/comm_backend.h"
 extern const struct comm_backend ddptrain_comm_nccl;
 }
@@ -48,21 +49,6 @@ template <typename F> status each(struct nccl_group *g, size_t count, F f) {
         "a kernel of the averages");
 }
 
-/* float32 of the upper half of its bits, and back to the nearest, even on a tie; NaN stays NaN */
-__device__ inline float widened(uint16_t half) {
-    uint32_t bits = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-__device__ inline uint16_t narrowed(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if (value != value) return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 template <typename T> status divide(struct nccl_group *g, T *data, size_t count) {
     T divisor = (T)g->link.world;
     return each(g, count, [=] __device__(size_t i) { data[i] = data[i] / divisor; });
@@ -72,7 +58,6 @@ template <typename T> status divide(struct nccl_group *g, T *data, size_t count)
 status divide_by_world(struct nccl_group *g, void *data, size_t count, enum comm_type type) {
     float world = (float)g->link.world;
     uint16_t *bits = (uint16_t *)data;
-    __half *halves = (__half *)data;
     switch (type) {
     case COMM_FLOAT32:
         return divide(g, (float *)data, count);
@@ -85,10 +70,11 @@ status divide_by_world(struct nccl_group *g, void *data, size_t count, enum comm
     case COMM_UINT8:
         return divide(g, (uint8_t *)data, count);
     case COMM_BFLOAT16:
-        return each(g, count, [=] __device__(size_t i) { bits[i] = narrowed(widened(bits[i]) / world); });
+        return each(g, count,
+                    [=] __device__(size_t i) { bits[i] = bits_to_bfloat16(bits_from_bfloat16(bits[i]) / world); });
     default:
         return each(g, count,
-                    [=] __device__(size_t i) { halves[i] = __float2half_rn(__half2float(halves[i]) / world); });
+                    [=] __device__(size_t i) { bits[i] = bits_to_float16(bits_from_float16(bits[i]) / world); });
     }
 }
 
@@ -303,11 +289,11 @@ status before(void *group, void *stream) {
 /* to (count) = bfloat16 of factor * from; and back */
 status narrow(struct nccl_group *g, uint16_t *to, const float *from, size_t count) {
     float factor = g->factor;
-    return each(g, count, [=] __device__(size_t i) { to[i] = narrowed(from[i] * factor); });
+    return each(g, count, [=] __device__(size_t i) { to[i] = bits_to_bfloat16(from[i] * factor); });
 }
 
 status widen(struct nccl_group *g, float *to, const uint16_t *from, size_t count) {
-    return each(g, count, [=] __device__(size_t i) { to[i] = widened(from[i]); });
+    return each(g, count, [=] __device__(size_t i) { to[i] = bits_from_bfloat16(from[i]); });
 }
 
 status check_room(const struct nccl_group *g, size_t count) {
