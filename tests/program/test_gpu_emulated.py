@@ -1,0 +1,191 @@
+"""The program on the emulated GPU (tests/emulation): what it refuses and how it fails; training, checkpoints, resume, eval, predict
+and generate against the CPU's numbers; the same bits whatever the order of a block's threads and of the streams.
+ctest-labels: unit gpu-emulated"""
+import csv, json, os, unittest
+
+import program
+from program import USAGE
+
+BUG = 70
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(program.BINARY)), "emulation")
+
+GPT = """
+dataset: {path: datasets/tinyshakespeare.txt, text: {block_size: 12, stride: 12, truncate: 0.002}, split: {test: 0.25, shuffle: false}}
+sampler: {batch_size: 8}
+model:
+  layers:
+    - embedding: {embedding_dim: 16, name: wte}
+    - positional_embedding: {name: wpe}
+    - repeat:
+        name: h
+        times: 2
+        layers:
+          - residual: {layers: [layer_norm, {linear: {out: 48}}, {scaled_dot_product_attention: {heads: 2, causal: true}}, {linear: {out: 16}}]}
+          - residual: {layers: [rms_norm, {linear: {out: 32}}, gelu, {dropout: 0.1}, {linear: {out: 16}}]}
+    - layer_norm: {name: ln_f}
+    - linear: {out: 53, bias: false, name: lm_head}
+loss: cross_entropy
+optimizer: {type: adamw, lr: 0.003, decay: matrices}
+train: {steps: 6, clip_grad_norm: 1.0}
+checkpoint: {save_every: {steps: 3}}
+"""
+
+CNN = """
+dataset: {path: datasets/mnist/t10k-images-idx3-ubyte.gz, divide: 255, truncate: 40, split: {test: 0.2, seed: 42}}
+sampler: {batch_size: 8, shuffle: true}
+model:
+  layers:
+    - conv2d: {out: 4, kernel_size: 5, stride: 2}
+    - batch_norm
+    - relu
+    - max_pool2d: 2
+    - flatten
+    - linear: {out: 10}
+loss: cross_entropy
+optimizer: {type: sgd, lr: 0.05, momentum: 0.9}
+train: {steps: 6}
+checkpoint: {save_every: {steps: 3}}
+"""
+
+
+@unittest.skipUnless(os.path.exists(FOLDER), "this build has no emulated GPU")
+class Emulated(program.Case):
+    config = program.WINE
+
+    def setUp(self):
+        super().setUp()
+        self.write("test.yaml", self.config)
+
+    def on_gpu(self, *words, code=program.OK, **emulated):
+        env = {"DDPTRAIN_MODULE_DIR": FOLDER, "LD_LIBRARY_PATH": os.path.join(FOLDER, "driver"),
+               **{name if name.isupper() else "DDPTRAIN_EMULATED_" + name.upper(): str(v) for name, v in emulated.items()}}
+        return self.run_program(*words, code=code, env=env, timeout=120)
+
+    def train(self, *words, run="runs/test", **more):
+        return self.on_gpu("test.yaml", "train.device=cuda", *words, "--run-dir", run, **more)
+
+
+class Refusals(Emulated):
+    def refused(self, *sentences, words=(), **emulated):
+        for verb in ((), ("check",)):
+            _, err = self.on_gpu(*verb, "test.yaml", "train.device=cuda", *words, code=USAGE, **emulated)
+            for sentence in sentences:
+                self.assertIn(sentence, err)
+            self.assertFalse(os.path.exists(self.path("runs")))
+
+    def test_no_gpu(self):
+        self.refused("train.device: cuda needs a GPU, and the driver finds none", "use device: cpu", gpus=0)
+        self.refused("CUDA_VISIBLE_DEVICES='' shows none", "unset it or name one", CUDA_VISIBLE_DEVICES="")
+
+    def test_an_old_driver(self):
+        self.refused("a driver for CUDA 13.0 or later, and this one is for 12.2: update it", driver=12020)
+
+    def test_an_old_gpu(self):
+        _, err = self.train(code=USAGE, capability=75)
+        self.assertIn("needs compute capability 8.0 or higher, and cuda:0 (Emulated GPU) has 7.5", err)
+        self.assertFalse(os.path.exists(self.path("runs")))
+
+    def test_more_processes_than_gpus(self):
+        _, err = self.train("--nproc", 3, code=USAGE, gpus=2)
+        self.assertIn("a GPU for each process: 3 processes on this host, 2 GPUs", err)
+        self.assertFalse(os.path.exists(self.path("runs")))
+
+    def test_too_little_memory(self):
+        _, err = self.train("model.layers.0.linear.out=300000", code=USAGE, mib=70)
+        self.assertRegex(err, r"\d+ MiB of memory are needed, and cuda:0 \(Emulated GPU\) has \d+ MiB of 70 MiB left")
+
+
+class Failures(Emulated):
+    def test_an_operator_that_fails_ends_the_run(self):
+        """Before its step counts, with the operator's name; what was saved before stays and is continued."""
+        self.train("train.epochs=5")
+        saved = self.checkpoints()
+        for fails, reason in (("kernel:30", "unspecified launch failure"), ("product:30", "CUBLAS_STATUS_EXECUTION_FAILED")):
+            with self.subTest(fails):
+                _, err = self.train(code=BUG, fail=fails)
+                self.assertRegex(err, r"cuda:0 \(Emulated GPU\) failed in \w.*: " + reason)
+                self.assertEqual(self.checkpoints(), saved)
+        self.train()
+        self.train(run="runs/whole")
+        self.assertEqual(self.sha(), self.sha("runs/whole"))
+
+    def test_a_device_that_cannot_be_opened(self):
+        for fails in ("stream:1", "malloc:1", "blas:1"):
+            with self.subTest(fails):
+                self.assertIn("cuda", self.train(code=USAGE, fail=fails)[1])
+
+
+class Wine(Emulated):
+    tolerance = 1e-5
+
+    def test_trains_like_the_cpu(self):
+        out, err = self.train()
+        self.assertIn("Emulated GPU", out + err)
+        self.run_program("test.yaml", "train.device=cpu", "--run-dir", "runs/cpu")
+        self.assert_close(self.losses(), self.losses("runs/cpu"), self.tolerance, "losses")
+        for key in ("val_loss", "val_accuracy", "train_loss"):
+            values = [[e[key] for e in self.events("epoch", run) if key in e] for run in ("runs/test", "runs/cpu")]
+            self.assert_close(*values, self.tolerance, key)
+        self.infers_like_the_cpu()
+
+    def infers_like_the_cpu(self):
+        """From the GPU's checkpoint, on both."""
+        words = ("test.yaml", "--run-dir", "runs/test")
+        gpu = json.loads(self.on_gpu("eval", *words, "train.device=cuda")[0])
+        cpu = json.loads(self.run_program("eval", *words, "train.device=cpu")[0])
+        self.assertEqual(gpu["rows"], cpu["rows"])
+        self.assertAlmostEqual(gpu["loss"], cpu["loss"], delta=self.tolerance)
+        self.on_gpu("predict", *words, "train.device=cuda", "--out", "gpu.csv")
+        self.run_program("predict", *words, "train.device=cpu", "--out", "cpu.csv")
+        tables = []
+        for name in ("gpu.csv", "cpu.csv"):
+            with open(self.path(name)) as f:
+                tables.append([float(v) for row in list(csv.reader(f))[1:] for v in row])
+        self.assertGreater(len(tables[0]), 50)
+        self.assert_close(*tables, 100 * self.tolerance, "outputs")
+
+    def test_resumes_to_the_same_bits(self):
+        """Cut at a checkpoint or not, and in any order of threads and streams that a GPU may choose."""
+        self.train()
+        half = "train.steps=3" if "steps: 6" in self.config else "train.epochs=5"
+        self.train(half, run="runs/part", threads="reverse")
+        self.train(run="runs/part", threads="shuffled", streams="random")
+        self.assertEqual(self.sha("runs/part"), self.sha())
+        self.assertEqual(self.losses("runs/part"), self.losses())
+
+
+class Gpt(Wine):
+    config = GPT
+    tolerance = 1e-4
+
+    def infers_like_the_cpu(self):
+        words = ("generate", "test.yaml", "--run-dir", "runs/test", "--prompt", "the", "--characters", 30)
+        for bold in (0, 1):
+            gpu = self.on_gpu(*words, "--temperature", bold, "train.device=cuda")[0]
+            self.assertEqual(gpu, self.run_program(*words, "--temperature", bold, "train.device=cpu")[0])
+            self.assertGreater(len(gpu), 30)
+
+
+@unittest.skipUnless(os.path.exists(os.path.join(FOLDER, "ddptrain_cudnn.so")), "no convolutions yet")
+class Cnn(Wine):
+    config = CNN
+    tolerance = 1e-4
+
+
+@unittest.skipUnless(os.path.exists(os.path.join(FOLDER, "ddptrain_nccl.so")), "no NCCL yet")
+class TwoGpus(Emulated):
+    def test_two_gpus_train_like_two_processes_on_the_cpu(self):
+        out, err = self.train("--nproc", 2, gpus=2)
+        self.assertIn("NCCL", out + err)
+        self.run_program("test.yaml", "train.device=cpu", "--nproc", 2, "--run-dir", "runs/cpu")
+        self.assert_close(self.losses(), self.losses("runs/cpu"), 1e-5, "losses")
+        self.train("--nproc", 2, run="runs/again", gpus=2, streams="random", threads="reverse")
+        self.assertEqual(self.sha("runs/again"), self.sha())
+
+    def test_all_collectives(self):
+        out, _ = self.on_gpu("comm", "--nproc", 2, "--backend", "nccl", "--sizes", "1K", gpus=2)
+        self.assertIn("all right", out)
+
+
+if __name__ == "__main__":
+    program.main()
