@@ -46,9 +46,9 @@ class Place:
         self.reference = {}
         self.seconds = 1.0  # of an undisturbed run
 
-    def write(self, name, epochs, save):
+    def write(self, name, epochs, save, rows=1200):
         with open(os.path.join(self.folder, name), "w") as f:
-            f.write(config(epochs, save))
+            f.write(config(epochs, save).replace("rows: 1200", f"rows: {rows}"))
 
     def path(self, *parts):
         return os.path.join(self.folder, *parts)

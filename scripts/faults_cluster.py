@@ -45,6 +45,65 @@ class Hosts:
                 for node, name in enumerate(self.names)]
 
 
+class BadLink(Hosts):
+    """The same with a link that delays and loses packets."""
+
+    def __init__(self, jitter, loss, seed):
+        super().__init__()
+        self.words = ["--jitter", jitter, "--loss", loss, "--seed", seed]
+
+    def __enter__(self):
+        for name in self.names:
+            self.ip("netns", "add", name)
+        self.relay = subprocess.Popen([sys.executable, os.path.join(faults.ROOT, "scripts", "lossy_link.py"), *self.names, *map(str, self.words)],
+                                      stdout=subprocess.PIPE, text=True)
+        check(self.relay.stdout.readline() == "up\n", "no TUN devices")
+        for number, name in enumerate(self.names, 1):
+            self.ip("-n", name, "address", "add", f"10.231.7.{number}/24", "dev", "link0")
+            self.ip("-n", name, "link", "set", "link0", "up")
+            self.ip("-n", name, "link", "set", "lo", "up")
+        return self
+
+    def end(self):
+        """(carried, lost)"""
+        self.relay.terminate()
+        return [int(n) for n in re.findall(r"\d+", self.relay.communicate()[0])]
+
+    def __exit__(self, *_):
+        self.relay.kill()
+        self.relay.wait()
+        self.relay.stdout.close()
+        super().__exit__()
+
+
+def lossy(place, rng):
+    """G8: two hosts with a link that jitters and loses packets, also under full load: no false alarm, and the bits of a good link"""
+    place.write("lossy.yaml", 1, 20, rows=600)
+    if "lossy" not in place.reference:
+        code, err = place.finish(place.start("lossy.yaml", "--nproc", 2, run="runs/lossy-reference"))
+        check(code == 0, err)
+        place.reference["lossy"] = place.sha("runs/lossy-reference")
+    shutil.rmtree(place.path("runs/lossy"), ignore_errors=True)
+    jitter, loss = rng.choice(((50, 0.02), (100, 0.05)))
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(rng.choice((0, os.cpu_count())))]
+    begin = time.monotonic()
+    try:
+        with BadLink(jitter, loss, rng.randrange(1 << 30)) as hosts:
+            for p in hosts.start(place, "lossy.yaml", 1, run="runs/lossy"):
+                code, err = place.finish(p, 240)
+                check(code == 0, jitter, "ms,", loss, code, err)
+            carried, lost = hosts.end()
+    finally:
+        for p in burners:
+            p.kill()
+            p.wait()
+    check(lost > 0, "no packet was lost")
+    check(place.sha("runs/lossy") == place.reference["lossy"], "other bits")
+    place.nothing_left()
+    return {"packets": carried, "lost": lost, "s of training over bad links": round(time.monotonic() - begin), f"with {jitter} ms and {loss * 100:g} %": 1,
+            "under load": int(bool(burners))}
+
+
 def shared_files():
     return {name for name in os.listdir("/dev/shm") if "ddptrain" in name}
 
@@ -405,7 +464,7 @@ def promises():
     """Those that this machine can try."""
     is_root = os.geteuid() == 0
     found = collections.OrderedDict()
-    for function, tools, needs_root in ((link, ("ip",), True), (hosts, ("ip",), True), (nodes, ("ip",), True), (agents, (), False), (endings, (), False), (memory, (), True), (openmpi, ("mpirun.openmpi",), False),
+    for function, tools, needs_root in ((link, ("ip",), True), (hosts, ("ip",), True), (nodes, ("ip",), True), (lossy, ("ip",), True), (agents, (), False), (endings, (), False), (memory, (), True), (openmpi, ("mpirun.openmpi",), False),
                                         (mpich, ("mpirun.mpich",), False), (torchrun, ("torchrun",), False),
                                         (slurm, ("munged", "slurmctld", "slurmd", "sbatch"), True)):
         lacking = [t for t in tools if not shutil.which(t)] + (["root"] if needs_root and not is_root else [])

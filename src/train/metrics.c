@@ -11,11 +11,13 @@
 
 #define FLUSH_SECONDS 1.0
 #define FLUSH_BYTES (1 << 16)
+#define KEPT_BYTES (16 << 20) /* while the disk takes nothing */
 
 struct metrics {
     char *path;
     int fd;
     int64_t bytes;      /* in the file */
+    bool is_torn;       /* a write has failed: part of the buffer may lie behind [bytes] */
     struct text buffer; /* not yet in the file */
     double flushed;     /* monotonic time of the last flush */
     char lr_text[32];   /* the last real named lr, formatted: it rarely changes */
@@ -47,7 +49,11 @@ status metrics_open(const char *path, int64_t bytes, struct metrics **out) {
 static status flush(struct metrics *m) {
     m->flushed = clock_seconds();
     if (m->buffer.length == 0) return OK;
-    TRY(io_write(m->fd, m->path, m->buffer.data, m->buffer.length));
+    if (m->is_torn) TRY(io_truncate(m->fd, m->path, (uint64_t)m->bytes));
+    m->is_torn = false;
+    status s = io_write(m->fd, m->path, m->buffer.data, m->buffer.length);
+    m->is_torn = s != OK;
+    TRY(s);
     m->bytes += (int64_t)m->buffer.length;
     text_clear(&m->buffer);
     return OK;
@@ -73,12 +79,12 @@ status metrics_close(struct metrics *metrics) {
 }
 
 /* A file that was deleted can be read as long as it is open, by the name that the system gives the descriptor. */
-static status copy_lines(struct metrics *m, const char *path, int to) {
+static status copy_lines(const struct metrics *m, const char *path, int to, int64_t *copied) {
     char held[64], bytes[1 << 14];
     int from;
     size_t got;
     snprintf(held, sizeof held, "/proc/self/fd/%d", m->fd);
-    m->bytes = 0;
+    *copied = 0;
     status s = io_open(held, &from);
     if (s) { /* what was there is lost */
         status_free(s);
@@ -87,18 +93,33 @@ static status copy_lines(struct metrics *m, const char *path, int to) {
     do {
         s = io_read(from, held, bytes, sizeof bytes, &got);
         if (!s) s = io_write(to, path, bytes, got);
-        if (!s) m->bytes += (int64_t)got;
+        if (!s) *copied += (int64_t)got;
     } while (!s && got == sizeof bytes);
     return status_first(s, io_close(from, held));
 }
 
+/* The lines in a new file [part], which then takes the name [path]: half of them never stand under it. */
+static status copy_to(const struct metrics *m, const char *path, const char *part, int *to, int64_t *copied) {
+    TRY(io_remove(part)); /* of an attempt that ended in the middle */
+    TRY(io_open_append(part, to));
+    status s = copy_lines(m, part, *to, copied);
+    if (!s) s = io_rename(part, path);
+    if (!s) return OK;
+    status_free(io_close(*to, part));
+    status_free(io_remove(part));
+    return s;
+}
+
 status metrics_move(struct metrics *m, const char *path) {
     int to;
+    int64_t copied;
+    struct text part = {0};
     char *name = strdup(path);
     if (!name) return status_new(STATUS_BUG, "out of memory");
+    text_printf(&part, "%s.part", path);
     status s = flush(m);
-    if (!s) s = io_open_append(path, &to);
-    if (!s) s = copy_lines(m, path, to);
+    if (!s) s = copy_to(m, path, text_string(&part), &to, &copied);
+    text_free(&part);
     if (s) {
         free(name);
         return s;
@@ -107,6 +128,7 @@ status metrics_move(struct metrics *m, const char *path) {
     free(m->path);
     m->path = name;
     m->fd = to;
+    m->bytes = copied;
     return OK;
 }
 
@@ -193,8 +215,12 @@ void metrics_text(struct metrics *metrics, const char *name, const char *value) 
 status metrics_end(struct metrics *metrics) {
     if (!metrics) return OK;
     text_add(&metrics->buffer, "}\n");
-    if (metrics->buffer.length < FLUSH_BYTES && clock_seconds() - metrics->flushed < FLUSH_SECONDS) return OK;
-    return flush(metrics);
+    bool is_due = clock_seconds() - metrics->flushed >= FLUSH_SECONDS;
+    if (!is_due && (metrics->is_torn || metrics->buffer.length < FLUSH_BYTES)) return OK;
+    status s = flush(metrics);
+    if (status_code(s) != STATUS_IO || metrics->buffer.length >= KEPT_BYTES) return s;
+    status_free(s); /* the next save tells it, when the lines still do not reach the disk */
+    return OK;
 }
 
 status metrics_sync(struct metrics *metrics, int64_t *bytes) {

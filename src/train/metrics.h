@@ -28,7 +28,8 @@ void metrics_real(struct metrics *metrics, const char *name, double value); /* 1
 /* Whole numbers, as a list of rows. values (rows, columns) */
 void metrics_matrix(struct metrics *metrics, const char *name, const double *values, size_t rows, size_t columns);
 void metrics_text(struct metrics *metrics, const char *name, const char *value);
-/* Flushes when a second has passed since the last time. */
+/* Flushes when a second has passed since the last time. Lines that cannot be written are kept, up to 16 MiB, for the
+ * next time. */
 status metrics_end(struct metrics *metrics);
 
 /* Cuts the file to [bytes], a size that metrics_sync gave: the lines after it are of a part of the run that is done

@@ -42,7 +42,8 @@ static status write_state(struct trainer *t, bool is_last) {
     metrics_text(t->metrics, "path", path);
     metrics_int(t->metrics, "step", c->step);
     TRY(metrics_end(t->metrics));
-    TRY(metrics_sync(t->metrics, &c->metrics_bytes));
+    status unwritten = metrics_sync(t->metrics, &c->metrics_bytes);
+    if (unwritten) return note_failed_save(t, unwritten);
     t->save_failed = false;
     saver_mark(t->saver, c->step);
     return note_failed_save(
@@ -106,8 +107,11 @@ status save_last(struct trainer *t, bool *has_moved) {
     if (!has_failed) return OK;
     /* the background save failed and was reported: once more, and now it counts */
     if (t->saver) TRY(save_follow_folder(t));
+    if (t->saver) TRY(metrics_sync(t->metrics, &t->state->counters.metrics_bytes));
     TRY(save(t, true));
-    return t->saver ? saver_wait(t->saver) : OK;
+    if (!t->saver) return OK;
+    TRY(saver_wait(t->saver));
+    return t->save_failed ? status_new(STATUS_IO, "the last state could not be saved") : OK;
 }
 
 status save_first(struct trainer *t) {

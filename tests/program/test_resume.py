@@ -1,5 +1,5 @@
 """Whatever interrupts a run, the same command continues it and ends with the same bits. ctest-labels: fault"""
-import contextlib, fcntl, glob, os, random, re, shutil, signal, time
+import contextlib, fcntl, glob, os, random, re, shutil, signal, subprocess, time
 
 import program
 from program import DATA, IO, OK, STOPPED, USAGE
@@ -225,9 +225,9 @@ class Resume(program.Case):
 class MovedFolder(program.Case):
     """A run whose folder is moved or deleted under it loses nothing and touches nobody's files."""
 
-    def begin(self):
-        self.write("test.yaml", program.LONG.replace("schedule: {type: cosine, interval: step, warmup: 50}\n", ""))
-        p = self.start("test.yaml", "train.epochs=1000000", "checkpoint.keep=2")
+    def begin(self, env=None, width=48):
+        self.write("test.yaml", program.LONG.replace("schedule: {type: cosine, interval: step, warmup: 50}\n", "").replace("out: 48", f"out: {width}"))
+        p = self.start("test.yaml", "train.epochs=1000000", "checkpoint.keep=2", env=env)
         self.addCleanup(lambda: p.poll() is None and p.kill())
         self.wait_for(self.checkpoints, what="the first checkpoint")
         self.pause(p)
@@ -281,6 +281,36 @@ class MovedFolder(program.Case):
         err = self.finish(p, "runs/test")
         self.assertEqual(err.count("runs/test: files of this run were deleted while it goes on; they are made again"), 1)
         self.assertTrue({"config.yaml", "log.txt", "metrics.jsonl"} <= set(os.listdir(self.path("runs/test"))))
+
+    def test_deleted_on_a_disk_that_fails(self):
+        """Any call fails with which metrics.jsonl is made again: the next save makes it, with each line once."""
+        for call in range(1, 6):  # remove, open, write, rename, and one more
+            with self.subTest(call=call):
+                shutil.rmtree(self.path("runs"), ignore_errors=True)
+                p = self.begin({"DDPTRAIN_FAULT": f"{call}:enospc", "DDPTRAIN_FAULT_FILTER": "metrics.jsonl.part"})
+                os.remove(self.path("runs/test/metrics.jsonl"))
+                self.finish(p, "runs/test")
+                self.assertFalse(os.path.exists(self.path("runs/test/metrics.jsonl.part")))
+
+    def test_deleted_on_a_full_disk(self):
+        os.mkdir(self.path("runs"))
+        if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", self.path("runs")], check=False, capture_output=True).returncode:
+            self.skipTest("no right to mount")
+        self.addCleanup(subprocess.run, ["umount", "--lazy", self.path("runs")], check=True)
+        p = self.begin(width=3000)  # so slow that its lines do not fill the disk
+        os.remove(self.path("runs/test/metrics.jsonl"))
+        with open(self.path("runs/filler"), "wb", buffering=0) as f:
+            while True:
+                try:
+                    f.write(bytes(1 << 16))
+                except OSError:
+                    break
+        p.send_signal(signal.SIGCONT)
+        time.sleep(1)  # of saves that fail
+        self.assertFalse(os.path.exists(self.path("runs/test/metrics.jsonl")))
+        self.pause(p)
+        os.remove(self.path("runs/filler"))
+        self.assertIn("could not be saved, the run goes on", self.finish(p, "runs/test"))
 
     def test_deleted_and_taken(self):
         p = self.begin()
