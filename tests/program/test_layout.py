@@ -105,7 +105,7 @@ class Layout(unittest.TestCase):
                 probe = os.path.join(folder, "probe.c")
                 with open(probe, "w", encoding="utf-8") as file:  # twice: the guard is tested too
                     file.write(f'#include "{header}"\n#include "{header}"\n')
-                done = subprocess.run([compiler, "-std=gnu17", "-D_GNU_SOURCE", "-fsyntax-only", "-Wall", "-Werror",
+                done = subprocess.run([compiler, "-std=gnu17", "-D_GNU_SOURCE", "-fopenmp-simd", "-fsyntax-only", "-Wall", "-Werror",
                                        "-I", SOURCE, "-I", os.path.join(SOURCE, "src"),
                                        "-I", os.path.join(SOURCE, "cmd/ddptrain"), *flags, probe],
                                       capture_output=True, text=True)
