@@ -73,10 +73,10 @@ static double step(struct bench *b, const struct sizes *s, int64_t t) {
     loss_type_at((size_t)loss->index)
         ->run(loss->config, b->device, &b->model->out, output, b->targets, pass.rows, 1,
               model_output_gradient(b->model), &sums);
-    params_zero_gradients(params);
+    params_zero_gradients(params, b->device);
     model_backward(b->model, &pass, inputs, NULL, NULL);
     float norm = device_ops(b->device)->norm(b->device, params->gradients, params->total);
-    optimizer_step(b->optimizer, params, t, NULL, NULL, NAN, norm > 1 ? 1 / norm : 1);
+    optimizer_step(b->optimizer, params, t, NULL, NULL, NAN, &(float){norm > 1 ? 1 / norm : 1});
     return sums.loss / sums.count;
 }
 

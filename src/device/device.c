@@ -63,16 +63,50 @@ void *device_stream(const struct device *device) { return device->stream; }
 
 const char *device_describe(const struct device *device) { return device->description; }
 
-status device_status(const struct device *device) { return device->state ? device->state(device) : OK; }
+status device_status(const struct device *device) { return device->memory ? device->memory->state(device) : OK; }
+
+status device_wait(struct device *device) { return device->memory ? device->memory->wait(device) : OK; }
 
 status device_alloc(struct device *device, size_t bytes, const char *what, void **out) {
-    return device->alloc ? device->alloc(device, bytes, what, out) : buffer_new(bytes, what, out);
+    return device->memory ? device->memory->alloc(device, bytes, what, out) : buffer_new(bytes, what, out);
 }
 
 void device_free(struct device *device, void *memory) {
     if (!memory) return;
-    if (device->release)
-        device->release(device, memory);
+    if (device->memory)
+        device->memory->release(device, memory);
     else
         buffer_free(memory);
+}
+
+bool device_is_host(const struct device *device) { return !device->memory; }
+
+status device_lend(struct device *device, void **array) {
+    return device->memory && *array ? device->memory->lend(device, array) : OK;
+}
+
+status device_take_back(struct device *device, void **array, bool has_changed) {
+    return device->memory && *array ? device->memory->take_back(device, array, has_changed) : OK;
+}
+
+void device_upload(struct device *device, void *to, const void *from, size_t bytes) {
+    if (bytes == 0) return;
+    if (device->memory)
+        device->memory->upload(device, to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+}
+
+status device_download(struct device *device, void *to, const void *from, size_t bytes) {
+    if (device->memory) return bytes ? device->memory->download(device, to, from, bytes) : OK;
+    if (bytes) memcpy(to, from, bytes);
+    return OK;
+}
+
+void device_zero(struct device *device, void *memory, size_t bytes) {
+    if (bytes == 0) return;
+    if (device->memory)
+        device->memory->zero(device, memory, bytes);
+    else
+        memset(memory, 0, bytes);
 }

@@ -1,7 +1,10 @@
 /* device: where tensors live and operators run. The model, the losses and the optimizers know only this table; the CPU
  * fills it in src/device/cpu, a GPU in src/device/cuda, with NULL for what it has not (whole groups, or operators of
- * struct image_ops). The host may read and write a device's memory between operators. Tensors are float32, row-major
- * and contiguous; a batch is the first dimension.
+ * struct image_ops). Tensors are float32, row-major and contiguous; a batch is the first dimension.
+ *
+ * Operators work on the device's memory, which the host does not see unless the device is the CPU: what it wants to
+ * read or to write crosses by device_lend, device_upload and device_download. An operator of a GPU is only asked for:
+ * they run one after another, and who asks goes on. What is below and waits says so.
  *
  * Numbers: element-wise operators follow PyTorch's CPU kernels to the bit (every fused multiply-add is written as
  * fmaf); sums of a matrix product run over k in order for each element, so a result does not depend on the blocking or
@@ -35,10 +38,20 @@ enum activation {
  * on what it is for, not on what was drawn before: (seed, stream, step, row of the global batch, element). */
 struct draw_key {
     uint64_t seed;
-    uint32_t stream;     /* one per layer */
-    uint64_t step;       /* of the run, micro-batches counted */
-    uint64_t first_row;  /* global row of local row 0 */
-    uint64_t row_stride; /* between local rows: the world size */
+    uint32_t stream;      /* one per layer */
+    const uint64_t *step; /* of the run, micro-batches counted; in the device's memory */
+    uint64_t first_row;   /* global row of local row 0 */
+    uint64_t row_stride;  /* between local rows: the world size */
+};
+
+/* Elements [begin, end). */
+struct device_range {
+    size_t begin, end;
+};
+
+struct clip_norm {
+    float norm;
+    float clip; /* min(most / (norm + 1e-6), 1) / scale */
 };
 
 struct device;
@@ -67,12 +80,18 @@ struct device_ops {
 
     const struct loss_ops *losses;
     const struct optimizer_ops *optimizers;
-    /* Euclidean norm (float32, as torch's norm of one tensor up to rounding) */
+    /* Euclidean norm (float32, as torch's norm of one tensor up to rounding); waits for it */
     float (*norm)(struct device *, const float *x, size_t count);
+    /* What clip_grad_norm_(most) finds out: the norm of the norms of [count] ranges of x, which stands multiplied by
+     * [scale]; most 0: no clipping. [ranges] lie in the host's memory and never change. */
+    void (*clip_norm)(struct device *, const float *x, const struct device_range *ranges, size_t count, float most,
+                      float scale, struct clip_norm *out);
     const struct image_ops *image;
     const struct convolution_ops *convolution;
-    /* Whether every element is finite. */
+    /* Whether every element is finite; waits for it. */
     bool (*is_finite)(struct device *, const float *x, size_t count);
+    /* *bad += 1 unless every element is finite. */
+    void (*note_bad)(struct device *, const float *x, size_t count, double *bad);
 
     /* y (count) = x > 0 ? x : slope x;  dx = x > 0 ? dy : slope dy */
     void (*leaky_relu_forward)(struct device *, float slope, const float *x, float *y, size_t count);
@@ -118,12 +137,33 @@ void *device_stream(const struct device *device);
 /* "cpu (avx512)": for the log */
 const char *device_describe(const struct device *device);
 
-/* Operators return nothing: what went wrong in one since the device was made, NULL when all is well. After a failure no
- * operator does anything any more, so results before the question count only when the answer is NULL. */
+/* Operators return nothing: what is known to have gone wrong in one since the device was made, NULL when nothing is.
+ * After a failure no operator does anything any more, so results count only when the answer is NULL afterwards. What
+ * went wrong on a GPU is known once somebody has waited for it. */
 status device_status(const struct device *device);
+/* Waits for all operators; then device_status. */
+status device_wait(struct device *device);
+
+/* ---- memory ---- */
 
 /* Zeroed memory on the device, 64-byte aligned; [what] for the message when there is not enough. */
 status device_alloc(struct device *device, size_t bytes, const char *what, void **out);
 void device_free(struct device *device, void *memory); /* takes NULL */
+
+/* Whether the host sees the device's memory as its own; then what follows moves nothing and waits for nothing. */
+bool device_is_host(const struct device *device);
+
+/* For the host to work on: *array, of device_alloc, becomes its copy in the host's memory (always the same one), as
+ * operators left it. Waits; the answer is device_status. */
+status device_lend(struct device *device, void **array);
+/* The end of it: *array is the device's again, with what the host wrote where [has_changed]. Waits. */
+status device_take_back(struct device *device, void **array, bool has_changed);
+
+/* to (device) = from (host), after the operators asked for before; [from] may change at once. */
+void device_upload(struct device *device, void *to, const void *from, size_t bytes);
+/* to (host) = from (device), after the operators asked for before. Waits; the answer is device_status. */
+status device_download(struct device *device, void *to, const void *from, size_t bytes);
+/* [bytes] zeros, after the operators asked for before. */
+void device_zero(struct device *device, void *memory, size_t bytes);
 
 #endif

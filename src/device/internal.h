@@ -10,10 +10,20 @@ struct device {
     void *stream;                    /* device_stream */
     void (*at_end)(struct device *); /* called by device_destroy; NULL: nothing to do */
     status (*set_precision)(struct device *, enum precision);
-    /* device_alloc, device_free, device_status; NULL: memory of the host, and operators that cannot fail. */
+    const struct memory_ops *memory; /* NULL: the host's, and operators that are done when they return */
+};
+
+/* The functions device_... of the same names; memory is not NULL, bytes are not 0. */
+struct memory_ops {
     status (*alloc)(struct device *, size_t bytes, const char *what, void **out);
-    void (*release)(struct device *, void *memory); /* not NULL */
+    void (*release)(struct device *, void *memory);
+    status (*lend)(struct device *, void **array);
+    status (*take_back)(struct device *, void **array, bool has_changed);
+    void (*upload)(struct device *, void *to, const void *from, size_t bytes);
+    status (*download)(struct device *, void *to, const void *from, size_t bytes);
+    void (*zero)(struct device *, void *memory, size_t bytes);
     status (*state)(const struct device *);
+    status (*wait)(struct device *);
 };
 
 /* src/device/cpu. [set]: NULL picks the best instruction set of this machine; "baseline", "avx2", "avx512" for tests.

@@ -9,7 +9,8 @@
 
 struct device;
 
-/* What a loss found in one batch: sums, not means, so that they add up over batches and ranks. */
+/* What a loss found in one batch: sums, not means, so that they add up over batches and ranks. Operators add to it in
+ * the device's memory. */
 struct loss_sums {
     double loss;    /* sum over [count] */
     double count;   /* what the loss is a mean over: rows, elements, or the weights of classes */
@@ -40,14 +41,14 @@ struct elementwise_options {
 };
 
 struct loss_ops {
-    /* logits (positions, classes), targets (positions). sums += over them, count by the targets' weights; dlogits,
+    /* logits (positions, classes), targets (positions). *sums += over them, count by the targets' weights; dlogits,
      * unless NULL, = d(mean over the counted)/dlogits * scale, 0 where nothing counts */
     void (*cross_entropy)(struct device *, const struct cross_entropy_options *, const float *logits,
                           const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
                           struct loss_sums *sums);
-    /* sums->loss += over the elements (count is the caller's); doutputs (count), unless NULL, = derivative * factor */
+    /* sums->loss += over the elements, sums->count += counted; doutputs (count), unless NULL, = derivative * factor */
     void (*elementwise)(struct device *, const struct elementwise_options *, const float *outputs, const float *targets,
-                        size_t count, float factor, float *doutputs, struct loss_sums *sums);
+                        size_t count, float factor, double counted, float *doutputs, struct loss_sums *sums);
 };
 
 #endif

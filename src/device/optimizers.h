@@ -1,6 +1,8 @@
 /* optimizers: update rules over flat buffers, one pass each, with the roundings of torch.optim's single-tensor CPU
- * code. Every rule reads gradients that are scaled by [clip] (1: as they are) before use; all buffers are (count).
- * Constants are made in double by the caller and cast once, as PyTorch casts a Python number when it meets a tensor. */
+ * code. Every rule reads gradients that are scaled by *clip (1: as they are) before use; all buffers are (count). The
+ * constants of a rule ([step]) and *clip lie in the device's memory, too, since they change from one update to the next
+ * and a recorded update is run again (device_record_begin). Constants are made in double by the caller and cast once,
+ * as PyTorch casts a Python number when it meets a tensor. */
 #ifndef DEVICE_OPTIMIZERS_H
 #define DEVICE_OPTIMIZERS_H
 
@@ -41,17 +43,17 @@ struct lion_step {
 
 struct optimizer_ops {
     /* [momentum]: NULL without momentum */
-    void (*sgd)(struct device *, const struct sgd_step *, float clip, float *values, const float *gradients,
+    void (*sgd)(struct device *, const struct sgd_step *, const float *clip, float *values, const float *gradients,
                 float *momentum, size_t count);
     /* [max_exp_avg_sq]: NULL without amsgrad */
-    void (*adam)(struct device *, const struct adam_step *, float clip, float *values, const float *gradients,
+    void (*adam)(struct device *, const struct adam_step *, const float *clip, float *values, const float *gradients,
                  float *exp_avg, float *exp_avg_sq, float *max_exp_avg_sq, size_t count);
-    void (*adagrad)(struct device *, const struct adagrad_step *, float clip, float *values, const float *gradients,
-                    float *sum, size_t count);
+    void (*adagrad)(struct device *, const struct adagrad_step *, const float *clip, float *values,
+                    const float *gradients, float *sum, size_t count);
     /* [grad_avg]: NULL unless centered; [momentum]: NULL without momentum */
-    void (*rmsprop)(struct device *, const struct rmsprop_step *, float clip, float *values, const float *gradients,
-                    float *square_avg, float *grad_avg, float *momentum, size_t count);
-    void (*lion)(struct device *, const struct lion_step *, float clip, float *values, const float *gradients,
+    void (*rmsprop)(struct device *, const struct rmsprop_step *, const float *clip, float *values,
+                    const float *gradients, float *square_avg, float *grad_avg, float *momentum, size_t count);
+    void (*lion)(struct device *, const struct lion_step *, const float *clip, float *values, const float *gradients,
                  float *exp_avg, size_t count);
     /* average = lerp(average, values, weight) */
     void (*average)(struct device *, float weight, const float *values, float *average, size_t count);

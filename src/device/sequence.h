@@ -14,12 +14,12 @@ struct attention_shape {
 };
 
 struct sequence_ops {
-    /* y (count, size): row tokens[i] of weight (any, size) */
+    /* y (count, size): row tokens[i] of weight (vocabulary, size) */
     void (*embedding_forward)(struct device *, const int32_t *tokens, const float *weight, float *y, size_t count,
-                              size_t size);
+                              size_t vocabulary, size_t size);
     /* dweight: row tokens[i] += row i of dy */
     void (*embedding_backward)(struct device *, const int32_t *tokens, const float *dy, float *dweight, size_t count,
-                               size_t size);
+                               size_t vocabulary, size_t size);
     /* y (rows, size) = x + row in every row */
     void (*add_row)(struct device *, const float *x, const float *row, float *y, size_t rows, size_t size);
     /* sum (size) += each row of x (rows, size) */

@@ -29,7 +29,6 @@ void loss_mean_of_elements(const struct elementwise_options *options, struct dev
                            const struct shape *output_shape, const float *output, const void *targets, size_t rows,
                            float scale, float *gradient, struct loss_sums *sums) {
     size_t count = rows * shape_elements(output_shape);
-    device_ops(device)->losses->elementwise(device, options, output, targets, count, scale / (float)count, gradient,
-                                            sums);
-    sums->count += (double)count;
+    device_ops(device)->losses->elementwise(device, options, output, targets, count, scale / (float)count,
+                                            (double)count, gradient, sums);
 }

@@ -152,6 +152,16 @@ status model_prepare(struct model *model, size_t batch, bool is_training) {
     return OK;
 }
 
+status model_lend(struct model *model) {
+    TRY(device_lend(model->device, (void **)&model->params.values));
+    return device_lend(model->device, (void **)&model->buffers.values);
+}
+
+status model_take_back(struct model *model, bool has_changed) {
+    TRY(device_take_back(model->device, (void **)&model->params.values, has_changed));
+    return device_take_back(model->device, (void **)&model->buffers.values, has_changed);
+}
+
 void model_init(struct model *model, struct rng *rng) {
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];

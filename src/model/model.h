@@ -105,8 +105,12 @@ status model_alloc(struct model *model, struct device *device, size_t batch);
  * nothing. After model_alloc, for up to as many rows. */
 status model_prepare(struct model *model, size_t batch, bool is_training);
 
+/* Parameters and buffers become the host's, and the device's again (device_lend). */
+status model_lend(struct model *model);
+status model_take_back(struct model *model, bool has_changed);
+
 /* Draws PyTorch's default initial weights from [rng] (rng_seed is torch.manual_seed), module after module; then the
- * rules of `init:`. */
+ * rules of `init:`. While they are lent. */
 void model_init(struct model *model, struct rng *rng);
 
 /* Output (rows, out_size) for inputs (rows, in); valid until the next pass. */

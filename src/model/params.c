@@ -64,8 +64,8 @@ void params_free(struct params *params, struct device *device) {
     params->values = params->gradients = NULL;
 }
 
-void params_zero_gradients(struct params *params) {
-    memset(params->gradients, 0, params->total * sizeof *params->gradients);
+void params_zero_gradients(struct params *params, struct device *device) {
+    device_zero(device, params->gradients, params->total * sizeof *params->gradients);
 }
 
 size_t params_match(const struct params *params, const char *pattern) {

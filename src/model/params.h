@@ -46,7 +46,7 @@ status params_alloc(struct params *params, struct device *device, bool has_gradi
 void params_use_gradients(struct params *params, struct device *device, float *gradients);
 void params_free(struct params *params, struct device *device);
 
-void params_zero_gradients(struct params *params);
+void params_zero_gradients(struct params *params, struct device *device);
 
 /* How many names fit [pattern], one of the shell's (fnmatch). */
 size_t params_match(const struct params *params, const char *pattern);

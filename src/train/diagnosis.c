@@ -78,26 +78,33 @@ static bool visit(void *search, const struct layer *layer, const float *output, 
 }
 
 /* The loss of one row of the output; its gradient goes where backward reads it. */
-static struct loss_sums loss_of_row(const struct search *s, const float *outputs, size_t row, bool wants_gradient) {
+static void run_loss_of_row(const struct search *s, const float *outputs, size_t row, bool wants_gradient) {
     const struct diagnosis *d = s->diagnosis;
     size_t target_bytes = dataset_target_bytes(dataset_info(d->dataset));
-    struct loss_sums sums = {0};
+    device_zero(s->pass->device, d->sums, sizeof *d->sums);
     d->loss->run(d->loss_config, s->pass->device, &d->model->out, outputs,
                  (const char *)s->batch->targets + row * target_bytes, 1, 1,
-                 wants_gradient ? model_output_gradient(d->model) : NULL, &sums);
-    return sums;
+                 wants_gradient ? model_output_gradient(d->model) : NULL, d->sums);
+}
+
+/* The device's failure, if there is one, is told by whoever asks it next. */
+static bool is_loss_finite(const struct search *s) {
+    struct loss_sums sums = {0};
+    status_free(device_download(s->pass->device, &sums, s->diagnosis->sums, sizeof sums));
+    return isfinite(sums.loss);
 }
 
 static bool has_bad_loss(const struct search *s, const void *outputs, size_t row) {
-    return !isfinite(loss_of_row(s, (const float *)outputs + row * s->diagnosis->model->out_size, row, false).loss);
+    run_loss_of_row(s, (const float *)outputs + row * s->diagnosis->model->out_size, row, false);
+    return !is_loss_finite(s);
 }
 
 static bool find_in_loss(struct search *s, const float *outputs) {
     const struct diagnosis *d = s->diagnosis;
-    struct loss_sums sums = {0};
+    device_zero(s->pass->device, d->sums, sizeof *d->sums);
     d->loss->run(d->loss_config, s->pass->device, &d->model->out, outputs, s->batch->targets, s->batch->rows, 1,
-                 model_output_gradient(d->model), &sums);
-    if (isfinite(sums.loss)) return false;
+                 model_output_gradient(d->model), d->sums);
+    if (is_loss_finite(s)) return false;
     text_add(&s->found, "the loss");
     name_rows(s, has_bad_loss, outputs);
     return true;
@@ -121,15 +128,15 @@ static bool has_bad_gradient(const struct search *s, const void *context, size_t
     pass.rows = 1;
     pass.draws.first_row += row * pass.draws.row_stride;
     const float *inputs = s->batch->inputs + row * input_size;
-    params_zero_gradients(&d->model->params);
-    loss_of_row(s, model_forward(d->model, &pass, inputs), row, true);
+    params_zero_gradients(&d->model->params, pass.device);
+    run_loss_of_row(s, model_forward(d->model, &pass, inputs), row, true);
     model_backward(d->model, &pass, inputs, NULL, NULL);
     return diagnosis_gradient(d->model, pass.device) != NULL;
 }
 
 static bool find_in_gradients(struct search *s) {
     struct model *model = s->diagnosis->model;
-    params_zero_gradients(&model->params);
+    params_zero_gradients(&model->params, s->pass->device);
     model_backward(model, s->pass, s->batch->inputs, NULL, NULL);
     const char *name = diagnosis_gradient(model, s->pass->device);
     if (!name) return false;

@@ -18,11 +18,12 @@ struct diagnosis {
     const struct loss_type *loss;
     const void *loss_config;
     const struct dataset *dataset;
+    struct loss_sums *sums; /* on the device, to work with */
 };
 
-/* Runs [batch] as in [pass], forward and back, and says what is not finite first, such as "the output of layer 2
- * (linear) for row 17 of the training data"; false: everything is finite. Overwrites the gradients and moves the
- * running statistics. */
+/* Runs [batch], on the device, as in [pass], forward and back, and says what is not finite first, such as "the output
+ * of layer 2 (linear) for row 17 of the training data"; false: everything is finite. Overwrites the gradients and moves
+ * the running statistics. */
 bool diagnosis_run(const struct diagnosis *diagnosis, const struct batch *batch, const struct pass *pass,
                    char text[DIAGNOSIS_SIZE]);
 

@@ -14,9 +14,10 @@ struct elastic {
     struct elastic_options o;
     size_t first, own, most; /* this rank's shards; the most of any rank */
     struct shard_tree *tree;
-    float *before;      /* (buffers->total) the running statistics before the step */
-    double *mine, *all; /* (most * SUMS + ELASTIC_WORD); the same of all ranks */
-    double *leaves;     /* (shards, SUMS) */
+    float *before;          /* (buffers->total) the running statistics before the step; on the device */
+    struct loss_sums *sums; /* (own) of the shards; on the device */
+    double *mine, *all;     /* (most * SUMS + ELASTIC_WORD); the same of all ranks */
+    double *leaves;         /* (shards, SUMS) */
 };
 
 static size_t record(const struct elastic *e) { return e->most * SUMS + ELASTIC_WORD; }
@@ -30,11 +31,15 @@ status elastic_create(const struct elastic_options *options, struct elastic **ou
     e->o = *options;
     shard_tree_share(options->shards, comm_rank(options->comm), (int)world, &e->first, &e->own);
     e->most = (options->shards + world - 1) / world;
-    e->before = calloc(buffers->total + 1, sizeof *e->before);
     e->mine = calloc(record(e), sizeof *e->mine);
     e->all = calloc(world * record(e), sizeof *e->all);
     e->leaves = calloc(options->shards * SUMS, sizeof *e->leaves);
-    status s = e->before && e->mine && e->all && e->leaves ? OK : status_new(STATUS_BUG, "out of memory");
+    status s = e->mine && e->all && e->leaves ? OK : status_new(STATUS_BUG, "out of memory");
+    struct device *device = options->model->device;
+    if (!s)
+        s = device_alloc(device, buffers->total * sizeof *e->before, "the running statistics before a step",
+                         (void **)&e->before);
+    if (!s) s = device_alloc(device, e->own * sizeof *e->sums, "the sums of a loss", (void **)&e->sums);
     if (!s) s = shard_tree_create(options->shards, params->trained + buffers->total, options->comm, &e->tree);
     if (s)
         elastic_destroy(e);
@@ -46,7 +51,8 @@ status elastic_create(const struct elastic_options *options, struct elastic **ou
 void elastic_destroy(struct elastic *e) {
     if (!e) return;
     shard_tree_destroy(e->tree);
-    free(e->before);
+    device_free(e->o.model->device, e->before);
+    device_free(e->o.model->device, e->sums);
     free(e->mine);
     free(e->all);
     free(e->leaves);
@@ -73,44 +79,49 @@ struct elastic_part elastic_part(const struct elastic *e, const struct batch *ba
     return part;
 }
 
-static struct loss_sums run_part(const struct elastic *e, const struct elastic_part *part, const struct pass *pass) {
+static void run_part(const struct elastic *e, const struct elastic_part *part, const struct pass *pass,
+                     struct loss_sums *sums) {
     struct model *model = e->o.model;
-    struct loss_sums sums = {0};
     struct pass own = *pass;
     own.rows = part->batch.rows;
     own.draws.first_row = part->first;
     own.draws.row_stride = 1;
     const float *output = model_forward(model, &own, part->batch.inputs);
     e->o.loss->run(e->o.loss_config, pass->device, &model->out, output, part->batch.targets, own.rows, part->weight,
-                   model_output_gradient(model), &sums);
+                   model_output_gradient(model), sums);
     model_backward(model, &own, part->batch.inputs, NULL, NULL);
-    return sums;
 }
 
-static void copy(float *to, const float *from, size_t count) {
-    if (count) memcpy(to, from, count * sizeof *to);
+/* The gradients, then the running statistics times the part's weight. */
+static status fill_leaf(const struct elastic *e, struct device *device, float weight, float *leaf) {
+    const struct params *params = &e->o.model->params, *buffers = &e->o.model->buffers;
+    float *statistics = leaf + params->trained;
+    TRY(device_download(device, leaf, params->gradients, params->trained * sizeof *leaf));
+    TRY(device_download(device, statistics, buffers->values, buffers->total * sizeof *leaf));
+    for (size_t b = 0; b < buffers->total; b++) statistics[b] *= weight;
+    return OK;
 }
 
 status elastic_run(struct elastic *e, const struct batch *batch, size_t number, const struct pass *pass) {
     struct params *params = &e->o.model->params, *buffers = &e->o.model->buffers;
-    copy(e->before, buffers->values, buffers->total);
+    struct device *device = pass->device;
+    const struct device_ops *ops = device_ops(device);
+    ops->copy(device, buffers->values, e->before, buffers->total);
+    device_zero(device, e->sums, e->own * sizeof *e->sums);
     shard_tree_start(e->tree);
     for (size_t i = 0; i < e->own; i++) {
         struct elastic_part part = elastic_part(e, batch, number, i);
-        struct loss_sums sums = {0};
-        params_zero_gradients(params);
-        copy(buffers->values, e->before, buffers->total);
-        if (part.batch.rows) sums = run_part(e, &part, pass);
-        float *leaf = shard_tree_leaf(e->tree);
-        copy(leaf, params->gradients, params->trained);
-        for (size_t b = 0; b < buffers->total; b++) leaf[params->trained + b] = buffers->values[b] * part.weight;
+        params_zero_gradients(params, device);
+        ops->copy(device, e->before, buffers->values, buffers->total);
+        if (part.batch.rows) run_part(e, &part, pass, &e->sums[i]);
+        TRY(fill_leaf(e, device, part.weight, shard_tree_leaf(e->tree)));
         shard_tree_push(e->tree);
-        memcpy(e->mine + i * SUMS, &sums, sizeof sums);
     }
+    TRY(device_download(device, e->mine, e->sums, e->own * sizeof *e->sums));
     const float *sum;
     TRY(shard_tree_finish(e->tree, &sum));
-    copy(params->gradients, sum, params->trained);
-    copy(buffers->values, sum + params->trained, buffers->total);
+    device_upload(device, params->gradients, sum, params->trained * sizeof *sum);
+    device_upload(device, buffers->values, sum + params->trained, buffers->total * sizeof *sum);
     return OK;
 }
 

@@ -2,7 +2,6 @@
 #include "train/ema.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static const struct schema_row rows[] = {
     {.key = "decay",
@@ -51,7 +50,7 @@ void ema_destroy(struct ema *ema) {
 void ema_update(struct ema *ema, const struct params *params, int64_t t) {
     if (!ema) return;
     if (t == 1)
-        memcpy(ema->values, params->values, params->total * sizeof *ema->values);
+        device_ops(ema->device)->copy(ema->device, params->values, ema->values, params->total);
     else
         device_ops(ema->device)
             ->optimizers->average(ema->device, ema->weight, params->values, ema->values, params->total);

@@ -5,12 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "train/tally.h"
 
 struct evaluation {
     struct evaluation_options options;
-    struct tally *tally; /* NULL: the loss says it all */
-    struct loss_sums sums;
+    struct tally *tally;    /* NULL: the loss says it all */
+    struct loss_sums *sums; /* on the device until evaluation_finish */
+    float *outputs;         /* (batch, out_size) of the host; NULL: not needed there, or seen as they are */
     double rows;
     size_t out_size; /* of a row */
 };
@@ -63,7 +65,7 @@ static status top5(const struct evaluation *e, double *out) {
 }
 
 static status perplexity(const struct evaluation *e, double *out) {
-    *out = exp(e->sums.loss / e->sums.count);
+    *out = exp(e->sums->loss / e->sums->count);
     return OK;
 }
 
@@ -204,7 +206,10 @@ status evaluation_create(const struct evaluation_options *options, struct evalua
         .ignored = loss->ignored ? loss->ignored(options->loss_config) : 0,
         .comm = options->comm,
     };
-    status s = tally.needs ? tally_create(&tally, &e->tally) : OK;
+    status s = device_alloc(options->device, sizeof *e->sums, "the sums of a loss", (void **)&e->sums);
+    if (!s && tally.needs) s = tally_create(&tally, &e->tally);
+    if (!s && e->tally && !device_is_host(options->device))
+        s = buffer_new(options->batch * e->out_size * sizeof *e->outputs, "the outputs", (void **)&e->outputs);
     if (s) {
         evaluation_destroy(e);
         return s;
@@ -216,20 +221,30 @@ status evaluation_create(const struct evaluation_options *options, struct evalua
 void evaluation_destroy(struct evaluation *evaluation) {
     if (!evaluation) return;
     tally_destroy(evaluation->tally);
+    buffer_free(evaluation->outputs);
+    device_free(evaluation->options.device, evaluation->sums);
     free(evaluation);
 }
 
 void evaluation_start(struct evaluation *evaluation) {
-    evaluation->sums = (struct loss_sums){0};
+    device_zero(evaluation->options.device, evaluation->sums, sizeof *evaluation->sums);
     evaluation->rows = 0;
     if (evaluation->tally) tally_start(evaluation->tally);
 }
 
-void evaluation_add(struct evaluation *evaluation, const float *outputs, const void *targets, size_t rows) {
+status evaluation_add(struct evaluation *evaluation, const float *outputs, const void *targets,
+                      const void *host_targets, size_t rows) {
     const struct evaluation_options *o = &evaluation->options;
-    o->loss->run(o->loss_config, o->device, o->output, outputs, targets, rows, 1, NULL, &evaluation->sums);
+    o->loss->run(o->loss_config, o->device, o->output, outputs, targets, rows, 1, NULL, evaluation->sums);
     evaluation->rows += (double)rows;
-    if (evaluation->tally) tally_add(evaluation->tally, outputs, targets, rows);
+    if (!evaluation->tally) return OK;
+    if (evaluation->outputs) {
+        size_t bytes = rows * evaluation->out_size * sizeof *outputs;
+        TRY(device_download(o->device, evaluation->outputs, outputs, bytes));
+        outputs = evaluation->outputs;
+    }
+    tally_add(evaluation->tally, outputs, host_targets, rows);
+    return OK;
 }
 
 static status add_metrics(const struct evaluation *e, struct evaluation_result *out) {
@@ -249,8 +264,8 @@ static status add_metrics(const struct evaluation *e, struct evaluation_result *
     return OK;
 }
 
-status evaluation_finish(struct evaluation *evaluation, struct evaluation_result *out) {
-    struct loss_sums *sums = &evaluation->sums;
+static status finish(struct evaluation *evaluation, struct evaluation_result *out) {
+    struct loss_sums *sums = evaluation->sums;
     double word[] = {sums->loss, sums->count, sums->correct, sums->scored, evaluation->rows};
     TRY(comm_all_reduce(evaluation->options.comm, word, 5, COMM_FLOAT64, COMM_SUM));
     *sums = (struct loss_sums){.loss = word[0], .count = word[1], .correct = word[2], .scored = word[3]};
@@ -260,4 +275,11 @@ status evaluation_finish(struct evaluation *evaluation, struct evaluation_result
                                       .has_accuracy = evaluation->options.loss->wants_classes,
                                       .accuracy = share(sums->correct, sums->scored)};
     return add_metrics(evaluation, out);
+}
+
+status evaluation_finish(struct evaluation *evaluation, struct evaluation_result *out) {
+    struct device *device = evaluation->options.device;
+    TRY(device_lend(device, (void **)&evaluation->sums));
+    status s = finish(evaluation, out);
+    return status_first(s, device_take_back(device, (void **)&evaluation->sums, false));
 }

@@ -38,7 +38,7 @@ struct evaluation_result {
 
 struct evaluation;
 
-/* [rows]: the most that this rank will count in one evaluation. */
+/* [rows]: the most that this rank will count in one evaluation; [batch]: at a time. */
 struct evaluation_options {
     const struct string_list *metrics;
     const struct loss_type *loss;
@@ -47,15 +47,16 @@ struct evaluation_options {
     struct device *device;
     struct comm *comm;
     const struct shape *output; /* of the model */
-    size_t rows;
+    size_t rows, batch;
 };
 status evaluation_create(const struct evaluation_options *options, struct evaluation **out);
 void evaluation_destroy(struct evaluation *evaluation); /* takes NULL */
 
 /* Begins a new count. */
 void evaluation_start(struct evaluation *evaluation);
-/* outputs (rows, out_size), targets as in struct batch. */
-void evaluation_add(struct evaluation *evaluation, const float *outputs, const void *targets, size_t rows);
+/* outputs (rows, out_size) and targets as in struct batch, on the device; the same targets on the host. */
+status evaluation_add(struct evaluation *evaluation, const float *outputs, const void *targets,
+                      const void *host_targets, size_t rows);
 /* The numbers over the rows of all ranks, equal on every rank. All ranks. */
 status evaluation_finish(struct evaluation *evaluation, struct evaluation_result *out);
 

@@ -18,6 +18,8 @@ struct generator {
     size_t block;          /* tokens the model sees */
     size_t logits;         /* of a position; at least as many as characters, those beyond are never drawn */
     int32_t *tokens;       /* (block) */
+    void *own_tokens;      /* (block) on the device */
+    float *last;           /* (logits) of the last character, on the host */
     size_t length;         /* of the text in the block */
     double *probabilities; /* (vocabulary) */
     float *sorted;         /* (vocabulary): scratch */
@@ -48,7 +50,11 @@ static status open_model(struct generator *g, const struct config *config, struc
         return status_new(STATUS_USAGE, "the model's output is not a logit per position and character (%zu x %zu)",
                           g->block, classes);
     TRY(model_alloc(g->model, g->device, 1));
+    TRY(model_lend(g->model));
     TRY(weights_load(g->model, checkpoint, average));
+    TRY(model_take_back(g->model, true));
+    TRY(device_alloc(g->device, g->block * sizeof *g->tokens, "the text", &g->own_tokens));
+    TRY(buffer_new(g->logits * sizeof *g->last, "the logits", (void **)&g->last));
     TRY(buffer_new(g->block * sizeof *g->tokens, "the text", (void **)&g->tokens));
     TRY(buffer_new(classes * sizeof *g->probabilities, "the probabilities", (void **)&g->probabilities));
     return buffer_new(classes * sizeof *g->sorted, "the probabilities", (void **)&g->sorted);
@@ -110,20 +116,27 @@ static status take_prompt(struct generator *g) {
     return count ? OK : status_new(STATUS_USAGE, "--prompt: at least one character is needed");
 }
 
-static void write_text(struct generator *g, generate_sink *sink, void *context) {
-    struct text piece = {0};
+/* The logits after the text. */
+static status run_model(struct generator *g) {
     struct pass pass = {.device = g->device, .rows = 1};
+    device_upload(g->device, g->own_tokens, g->tokens, g->block * sizeof *g->tokens);
+    const float *output = model_forward(g->model, &pass, g->own_tokens);
+    return device_download(g->device, g->last, output + (g->length - 1) * g->logits, g->logits * sizeof *g->last);
+}
+
+static status write_text(struct generator *g, generate_sink *sink, void *context) {
+    struct text piece = {0};
     sink(context, g->options->prompt);
-    for (int64_t i = 0; i < g->options->characters; i++) {
-        /* token ids stand where other models have numbers */
-        const float *output = model_forward(g->model, &pass, (const float *)(const void *)g->tokens);
-        int32_t next = (int32_t)draw(g, output + (g->length - 1) * g->logits);
+    status s = OK;
+    for (int64_t i = 0; i < g->options->characters && !(s = run_model(g)); i++) {
+        int32_t next = (int32_t)draw(g, g->last);
         append(g, next);
         text_clear(&piece);
         vocabulary_decode(g->vocabulary, &next, 1, &piece);
         sink(context, text_string(&piece));
     }
     text_free(&piece);
+    return s;
 }
 
 status generate_text(const struct config *config, const struct generate_options *options, struct log *log,
@@ -136,10 +149,11 @@ status generate_text(const struct config *config, const struct generate_options 
     if (!s) s = read_vocabulary(&g, checkpoint);
     if (!s) s = open_model(&g, config, checkpoint, average);
     if (!s) s = take_prompt(&g);
-    if (!s) write_text(&g, sink, context);
-    if (!s) s = device_status(g.device);
+    if (!s) s = write_text(&g, sink, context);
     checkpoint_close(checkpoint);
     buffer_free(g.tokens);
+    buffer_free(g.last);
+    if (g.device) device_free(g.device, g.own_tokens);
     buffer_free(g.probabilities);
     buffer_free(g.sorted);
     model_destroy(g.model);

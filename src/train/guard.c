@@ -2,7 +2,6 @@
 #include "train/guard.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static const char *const policies[] = {"stop", "skip", "rollback", NULL};
 
@@ -29,17 +28,23 @@ static const struct schema_row rows[] = {
 const struct schema guard_schema = {
     .name = "train.on_nonfinite", .size = sizeof(struct guard_config), .rows = rows, .shorthand = "policy"};
 
-status guard_create(const struct guard_config *config, const struct params *buffers, struct guard **out) {
+status guard_create(const struct guard_config *config, const struct params *buffers, struct device *device,
+                    struct guard **out) {
     *out = NULL;
     struct guard *guard = calloc(1, sizeof *guard);
     if (!guard) return status_new(STATUS_BUG, "out of memory");
     guard->config = config;
+    guard->device = device;
     bool skips = config->policy == NONFINITE_SKIP, rolls_back = config->policy == NONFINITE_ROLLBACK;
-    if (skips) guard->buffers = malloc((buffers->total + 1) * sizeof *guard->buffers);
+    status s = OK;
+    if (skips)
+        s = device_alloc(device, buffers->total * sizeof *guard->buffers, "the running statistics before a step",
+                         (void **)&guard->buffers);
     if (rolls_back) guard->left = calloc((size_t)config->max, sizeof *guard->left);
-    if ((skips && !guard->buffers) || (rolls_back && !guard->left)) {
+    if (!s && rolls_back && !guard->left) s = status_new(STATUS_BUG, "out of memory");
+    if (s) {
         guard_destroy(guard);
-        return status_new(STATUS_BUG, "out of memory");
+        return s;
     }
     *out = guard;
     return OK;
@@ -47,19 +52,19 @@ status guard_create(const struct guard_config *config, const struct params *buff
 
 void guard_destroy(struct guard *guard) {
     if (!guard) return;
-    free(guard->buffers);
+    device_free(guard->device, guard->buffers);
     free(guard->left);
     free(guard);
 }
 
 void guard_keep_buffers(struct guard *guard, const struct params *buffers) {
     if (guard->buffers && buffers->total)
-        memcpy(guard->buffers, buffers->values, buffers->total * sizeof *guard->buffers);
+        device_ops(guard->device)->copy(guard->device, buffers->values, guard->buffers, buffers->total);
 }
 
 void guard_restore_buffers(const struct guard *guard, struct params *buffers) {
     if (guard->buffers && buffers->total)
-        memcpy(buffers->values, guard->buffers, buffers->total * sizeof *guard->buffers);
+        device_ops(guard->device)->copy(guard->device, guard->buffers, buffers->values, buffers->total);
 }
 
 bool guard_leaves_out(const struct guard *guard, struct guard_place place) {

@@ -26,13 +26,15 @@ struct guard_place {
 
 struct guard {
     const struct guard_config *config;
-    float *buffers;           /* (buffers->total) as they were before the step; NULL unless steps are skipped */
+    struct device *device;
+    float *buffers; /* (buffers->total) as they were before the step, on the device; NULL unless steps are skipped */
     struct guard_place *left; /* (config->max) groups that a roll-back leaves out, in no order */
     size_t left_count;
 };
 
 /* [buffers]: the model's running statistics. */
-status guard_create(const struct guard_config *config, const struct params *buffers, struct guard **out);
+status guard_create(const struct guard_config *config, const struct params *buffers, struct device *device,
+                    struct guard **out);
 void guard_destroy(struct guard *guard); /* takes NULL */
 
 /* Before a step: what it changes besides the parameters can be taken back. */

@@ -9,6 +9,7 @@
 #include "data/loader.h"
 #include "dist/comm.h"
 #include "train/evaluation.h"
+#include "train/feed.h"
 #include "train/labels.h"
 #include "train/predictions.h"
 
@@ -28,6 +29,7 @@ struct inference {
     size_t batch;
     float *inputs; /* (batch, input_size) */
     void *targets; /* (batch) int64_t or (batch, target_size) float */
+    struct feed *feed;
 };
 
 static const char *part_name(const struct inference *inf) {
@@ -103,6 +105,7 @@ static status open_model(struct inference *inf) {
                       "loss"));
     TRY(sampler_batch(&inf->config->sampler, inf->env->world_size, &inf->batch));
     TRY(model_alloc(inf->model, inf->device, inf->batch));
+    TRY(feed_create(inf->device, info, inf->batch, &inf->feed));
     size_t target_bytes = info->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float);
     TRY(buffer_new(inf->batch * info->input_size * sizeof(float), "a batch", (void **)&inf->inputs));
     return buffer_new(inf->batch * info->target_size * target_bytes, "a batch", &inf->targets);
@@ -115,6 +118,12 @@ static status join(struct inference *inf) {
     return comm_create(dist_backend_name(d->backend), inf->env, inf->store, d->timeout, &inf->comm);
 }
 
+static status load_weights(struct inference *inf, struct checkpoint *checkpoint, bool average) {
+    TRY(model_lend(inf->model));
+    TRY(weights_load(inf->model, checkpoint, average));
+    return model_take_back(inf->model, true);
+}
+
 static status set_up(struct inference *inf, const struct inference_options *options, struct log *log) {
     struct checkpoint *checkpoint = NULL;
     bool average;
@@ -122,7 +131,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     if (!s) s = open_dataset(inf, checkpoint);
     if (!s) s = choose_part(inf, options);
     if (!s) s = open_model(inf);
-    if (!s) s = weights_load(inf->model, checkpoint, average);
+    if (!s) s = load_weights(inf, checkpoint, average);
     checkpoint_close(checkpoint);
     if (!s) log_line(log, "%zu %s rows", inf->rows, part_name(inf));
     return s ? s : join(inf);
@@ -132,6 +141,7 @@ static void tear_down(struct inference *inf, status failure) {
     if (inf->store && failure) store_report(inf->store, failure);
     comm_destroy(inf->comm);
     store_close(inf->store);
+    if (inf->device) feed_destroy(inf->feed);
     buffer_free(inf->inputs);
     buffer_free(inf->targets);
     model_destroy(inf->model);
@@ -144,12 +154,15 @@ static void enter(const struct inference *inf, enum pulse_phase phase) {
     pulse_phase(inf->store ? store_pulse(inf->store) : NULL, phase);
 }
 
-/* The model's output for [rows] rows from position [at] of the part; the targets are left in inf->targets. */
-static status forward(struct inference *inf, size_t at, size_t rows, int64_t *positions, const float **output) {
+/* The model's output for [rows] rows from position [at] of the part, on the device, and its batch; the targets are left
+ * in inf->targets. */
+static status forward(struct inference *inf, size_t at, size_t rows, int64_t *positions, struct batch *fed,
+                      const float **output) {
     for (size_t i = 0; i < rows; i++) positions[i] = (int64_t)(at + i);
     TRY(dataset_read(inf->dataset, inf->part, positions, rows, inf->inputs, inf->targets));
     struct pass pass = {.device = inf->device, .rows = rows};
-    *output = model_forward(inf->model, &pass, inf->inputs);
+    *fed = feed_put(inf->feed, &(struct batch){rows, inf->inputs, inf->targets, positions});
+    *output = model_forward(inf->model, &pass, fed->inputs);
     return device_status(inf->device);
 }
 
@@ -180,7 +193,8 @@ static status evaluate(struct inference *inf, struct text *out) {
                                          .device = inf->device,
                                          .comm = inf->comm,
                                          .output = &inf->model->out,
-                                         .rows = inf->count};
+                                         .rows = inf->count,
+                                         .batch = inf->batch};
     struct evaluation *evaluation;
     struct evaluation_result result;
     int64_t *positions = arena_alloc(inf->arena, inf->batch * sizeof *positions);
@@ -190,9 +204,10 @@ static status evaluate(struct inference *inf, struct text *out) {
     for (size_t done = 0; !s && done < inf->count;) {
         size_t rows = least(inf->batch, inf->count - done);
         const float *output;
+        struct batch fed;
         enter(inf, PULSE_EVALUATING);
-        s = forward(inf, inf->first + done, rows, positions, &output);
-        if (!s) evaluation_add(evaluation, output, inf->targets, rows);
+        s = forward(inf, inf->first + done, rows, positions, &fed, &output);
+        if (!s) s = evaluation_add(evaluation, output, fed.targets, inf->targets, rows);
         done += rows;
     }
     if (!s) s = evaluation_finish(evaluation, &result);
@@ -227,9 +242,10 @@ static status predict(struct inference *inf, const char *out) {
     for (size_t done = 0; !s && done < inf->count;) {
         size_t rows = least(inf->batch, inf->count - done);
         const float *output;
+        struct batch fed;
         enter(inf, PULSE_PREDICTING);
-        s = forward(inf, inf->first + done, rows, positions, &output);
-        if (!s) memcpy(own + done * out_size, output, rows * out_size * sizeof *own);
+        s = forward(inf, inf->first + done, rows, positions, &fed, &output);
+        if (!s) s = device_download(inf->device, own + done * out_size, output, rows * out_size * sizeof *own);
         done += rows;
     }
     if (!s) s = gather(inf, own, &all);

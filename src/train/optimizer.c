@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/buffer.h"
 #include "train/optimizer_groups.h"
 #include "train/optimizers.h"
 
@@ -36,6 +37,12 @@ struct optimizer_settings optimizer_settings(const struct variant *config) {
     return optimizer_type_at((size_t)config->index)->settings(config->config);
 }
 
+static status fill(struct device *device, float **buffer, size_t count, float value) {
+    TRY(device_lend(device, (void **)buffer));
+    for (size_t i = 0; i < count; i++) (*buffer)[i] = value;
+    return device_take_back(device, (void **)buffer, true);
+}
+
 static status allocate(struct optimizer *o, const struct params *params) {
     for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) {
         if (!uses_buffer(o->type, o->config, i)) continue;
@@ -44,10 +51,11 @@ static status allocate(struct optimizer *o, const struct params *params) {
         TRY(device_alloc(o->device, total * sizeof(float), "the optimizer's state", (void **)buffer));
         o->buffer_names[o->buffer_count++] = o->type->buffers[i];
         float start = o->type->start ? o->type->start(o->config) : 0;
-        if (start != 0)
-            for (size_t e = 0; e < total; e++) (*buffer)[e] = start;
+        if (start != 0) TRY(fill(o->device, buffer, total, start));
     }
-    return OK;
+    size_t bytes = o->plan->run_count * sizeof *o->steps;
+    TRY(buffer_new(bytes, "the optimizer's steps", (void **)&o->planned));
+    return device_alloc(o->device, bytes, "the optimizer's steps", (void **)&o->steps);
 }
 
 status optimizer_create(const struct variant *config, const struct params *params, struct device *device,
@@ -76,44 +84,60 @@ status optimizer_create_shard(const struct variant *config, const struct params 
 void optimizer_destroy(struct optimizer *optimizer) {
     if (!optimizer) return;
     for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) device_free(optimizer->device, optimizer->buffers[i]);
+    device_free(optimizer->device, optimizer->steps);
+    buffer_free(optimizer->planned);
     optimizer_plan_destroy(optimizer->plan);
     free(optimizer);
 }
 
 /* Elements [begin, end), whose state begins at [at]. */
-static void step_range(struct optimizer *o, struct params *params, size_t begin, size_t end, size_t at,
-                       struct optimizer_update *update) {
+static void run_range(struct optimizer *o, struct params *params, size_t begin, size_t end, size_t at,
+                      struct optimizer_update *update) {
     update->values = params->values + begin;
     update->gradients = params->gradients + begin;
     update->count = end - begin;
     for (size_t i = 0, used = 0; i < OPTIMIZER_MAX_BUFFERS; i++)
         update->buffers[i] = uses_buffer(o->type, o->config, i) ? o->buffers[used++] + at : NULL;
-    o->type->step(o->config, o->device, update);
+    o->type->run(o->device, update);
 }
 
-static void step_run(struct optimizer *o, struct params *params, const struct optimizer_run *run,
-                     struct optimizer_update *update) {
-    if (!o->shard) step_range(o, params, run->begin, run->end, run->begin, update);
+static void run_run(struct optimizer *o, struct params *params, const struct optimizer_run *run,
+                    struct optimizer_update *update) {
+    if (!o->shard) run_range(o, params, run->begin, run->end, run->begin, update);
     for (size_t i = 0; o->shard && i < o->shard->count; i++) {
         const struct optimizer_part *part = &o->shard->parts[i];
         size_t begin = part->begin > run->begin ? part->begin : run->begin;
         size_t end = part->end < run->end ? part->end : run->end;
-        if (begin < end) step_range(o, params, begin, end, part->at + (begin - part->begin), update);
+        if (begin < end) run_range(o, params, begin, end, part->at + (begin - part->begin), update);
     }
 }
 
-void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, optimizer_rate *rate,
-                    const void *schedule, double momentum, float clip) {
+void optimizer_plan_step(struct optimizer *optimizer, int64_t t, optimizer_rate *rate, const void *schedule,
+                         double momentum) {
     const struct optimizer_plan *plan = optimizer->plan;
-    struct optimizer_update update = {.t = t, .clip = clip};
     double own = optimizer->type->settings(optimizer->config).momentum;
     for (size_t r = 0; r < plan->run_count; r++) {
         const struct optimizer_setting *setting = &plan->settings[plan->runs[r].setting];
-        update.settings = (struct optimizer_settings){
+        struct optimizer_settings settings = {
             .lr = rate ? rate(schedule, setting->lr) : setting->lr,
             .weight_decay = setting->weight_decay,
             .momentum = isnan(momentum) ? own : momentum,
         };
-        step_run(optimizer, params, &plan->runs[r], &update);
+        optimizer->planned[r] = optimizer->type->plan(optimizer->config, &settings, t);
     }
+    device_upload(optimizer->device, optimizer->steps, optimizer->planned,
+                  plan->run_count * sizeof *optimizer->planned);
+}
+
+void optimizer_run_step(struct optimizer *optimizer, struct params *params, const float *clip) {
+    for (size_t r = 0; r < optimizer->plan->run_count; r++) {
+        struct optimizer_update update = {.step = &optimizer->steps[r], .clip = clip};
+        run_run(optimizer, params, &optimizer->plan->runs[r], &update);
+    }
+}
+
+void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, optimizer_rate *rate,
+                    const void *schedule, double momentum, const float *clip) {
+    optimizer_plan_step(optimizer, t, rate, schedule, momentum);
+    optimizer_run_step(optimizer, params, clip);
 }

@@ -19,11 +19,19 @@ struct optimizer_settings {
     double momentum; /* or its first beta: what one_cycle moves; NAN: the rule has none */
 };
 
-/* One update of one run of parameters. */
+/* What a rule's loop is told. */
+union optimizer_step {
+    struct sgd_step sgd;
+    struct adam_step adam;
+    struct adagrad_step adagrad;
+    struct rmsprop_step rmsprop;
+    struct lion_step lion;
+};
+
+/* One update of a range of parameters. All of it lies in the device's memory. */
 struct optimizer_update {
-    int64_t t; /* its number, from 1 */
-    struct optimizer_settings settings;
-    float clip; /* gradients are multiplied by it first */
+    const union optimizer_step *step;
+    const float *clip; /* gradients are multiplied by it first */
     float *values;
     const float *gradients;
     float *buffers[OPTIMIZER_MAX_BUFFERS]; /* by the type's index; NULL when not used */
@@ -38,7 +46,9 @@ struct optimizer_type {
     bool (*uses_buffer)(const void *config, size_t index);
     /* What the elements of its buffers start with. NULL: 0. */
     float (*start)(const void *config);
-    void (*step)(const void *config, struct device *device, const struct optimizer_update *update);
+    /* The constants of update number [t] (from 1). */
+    union optimizer_step (*plan)(const void *config, const struct optimizer_settings *settings, int64_t t);
+    void (*run)(struct device *device, const struct optimizer_update *update);
 };
 
 extern const struct schema_variants optimizer_variants;
@@ -64,6 +74,7 @@ struct optimizer {
     float *buffers[OPTIMIZER_MAX_BUFFERS]; /* (params->trained, or shard->total) each, those that are used */
     const char *buffer_names[OPTIMIZER_MAX_BUFFERS];
     size_t buffer_count;
+    union optimizer_step *planned, *steps; /* (plan->run_count) of the update: on the host, on the device */
 };
 
 /* Bytes of state for [params]: for `check`. */
@@ -84,8 +95,13 @@ struct optimizer_settings optimizer_settings(const struct variant *config);
 typedef double optimizer_rate(const void *schedule, double base_lr);
 
 /* Update number [t] (from 1) of all parameters that are not frozen. [rate] is asked once per group with other settings;
- * NULL: the rates stay as configured. [momentum]: NAN: the config's. */
+ * NULL: the rates stay as configured. [momentum]: NAN: the config's. *clip lies in the device's memory. */
 void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, optimizer_rate *rate,
-                    const void *schedule, double momentum, float clip);
+                    const void *schedule, double momentum, const float *clip);
+
+/* The same in two parts: what changes from one update to the next goes to the device; the loops run. */
+void optimizer_plan_step(struct optimizer *optimizer, int64_t t, optimizer_rate *rate, const void *schedule,
+                         double momentum);
+void optimizer_run_step(struct optimizer *optimizer, struct params *params, const float *clip);
 
 #endif

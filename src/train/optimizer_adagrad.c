@@ -24,15 +24,20 @@ static float start(const void *config) {
     return (float)((const struct adagrad_config *)config)->initial_accumulator_value;
 }
 
-static void step(const void *config, struct device *device, const struct optimizer_update *u) {
+static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct adagrad_config *c = config;
     struct adagrad_step s = {
-        .minus_lr = (float)-(u->settings.lr / (1 + (double)(u->t - 1) * c->lr_decay)),
+        .minus_lr = (float)-(own->lr / (1 + (double)(t - 1) * c->lr_decay)),
         .eps = (float)c->eps,
-        .weight_decay = (float)u->settings.weight_decay,
-        .has_weight_decay = u->settings.weight_decay != 0,
+        .weight_decay = (float)own->weight_decay,
+        .has_weight_decay = own->weight_decay != 0,
     };
-    device_ops(device)->optimizers->adagrad(device, &s, u->clip, u->values, u->gradients, u->buffers[0], u->count);
+    return (union optimizer_step){.adagrad = s};
+}
+
+static void run(struct device *device, const struct optimizer_update *u) {
+    device_ops(device)->optimizers->adagrad(device, &u->step->adagrad, u->clip, u->values, u->gradients, u->buffers[0],
+                                            u->count);
 }
 
 const struct optimizer_type optimizer_adagrad = {
@@ -40,5 +45,6 @@ const struct optimizer_type optimizer_adagrad = {
     .buffers = {"sum"},
     .settings = settings,
     .start = start,
-    .step = step,
+    .plan = plan,
+    .run = run,
 };

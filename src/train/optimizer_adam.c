@@ -67,37 +67,37 @@ static bool uses_buffer(const void *config, size_t index) {
 }
 
 /* step_size = lr / (1 - b1^t);  bc2s = sqrt(1 - b2^t), in double, cast once */
-static struct adam_step plan_step(const struct adam_config *c, const struct optimizer_update *u) {
-    double beta1 = u->settings.momentum, beta2 = c->betas.items[1];
+static struct adam_step plan_shared(const struct adam_config *c, const struct optimizer_settings *own, int64_t t) {
+    double beta1 = own->momentum, beta2 = c->betas.items[1];
     return (struct adam_step){
         .beta1 = (float)beta1,
         .one_minus_beta1 = (float)(1 - beta1),
         .beta2 = (float)beta2,
         .one_minus_beta2 = (float)(1 - beta2),
         .eps = (float)c->eps,
-        .minus_step_size = (float)-(u->settings.lr / (1 - pow(beta1, (double)u->t))),
-        .sqrt_correction2 = (float)sqrt(1 - pow(beta2, (double)u->t)),
+        .minus_step_size = (float)-(own->lr / (1 - pow(beta1, (double)t))),
+        .sqrt_correction2 = (float)sqrt(1 - pow(beta2, (double)t)),
         .decay_factor = 1,
         .uses_lerp = c->arithmetic == TORCH2,
     };
 }
 
-static void run(struct device *device, const struct adam_step *s, const struct optimizer_update *u) {
-    device_ops(device)->optimizers->adam(device, s, u->clip, u->values, u->gradients, u->buffers[0], u->buffers[1],
-                                         u->buffers[2], u->count);
+static union optimizer_step plan_adam(const void *config, const struct optimizer_settings *own, int64_t t) {
+    struct adam_step s = plan_shared(config, own, t);
+    s.has_weight_decay = own->weight_decay != 0;
+    s.weight_decay = (float)own->weight_decay;
+    return (union optimizer_step){.adam = s};
 }
 
-static void adam(const void *config, struct device *device, const struct optimizer_update *u) {
-    struct adam_step s = plan_step(config, u);
-    s.has_weight_decay = u->settings.weight_decay != 0;
-    s.weight_decay = (float)u->settings.weight_decay;
-    run(device, &s, u);
+static union optimizer_step plan_adamw(const void *config, const struct optimizer_settings *own, int64_t t) {
+    struct adam_step s = plan_shared(config, own, t);
+    s.decay_factor = (float)(1 - own->lr * own->weight_decay);
+    return (union optimizer_step){.adam = s};
 }
 
-static void adamw(const void *config, struct device *device, const struct optimizer_update *u) {
-    struct adam_step s = plan_step(config, u);
-    s.decay_factor = (float)(1 - u->settings.lr * u->settings.weight_decay);
-    run(device, &s, u);
+static void run(struct device *device, const struct optimizer_update *u) {
+    device_ops(device)->optimizers->adam(device, &u->step->adam, u->clip, u->values, u->gradients, u->buffers[0],
+                                         u->buffers[1], u->buffers[2], u->count);
 }
 
 const struct optimizer_type optimizer_adam = {
@@ -105,12 +105,14 @@ const struct optimizer_type optimizer_adam = {
     .buffers = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
     .settings = settings,
     .uses_buffer = uses_buffer,
-    .step = adam,
+    .plan = plan_adam,
+    .run = run,
 };
 const struct optimizer_type optimizer_adamw = {
     .variant = {"adamw", &adamw_schema, "Adam with decoupled weight decay (torch.optim.AdamW)."},
     .buffers = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
     .settings = settings,
     .uses_buffer = uses_buffer,
-    .step = adamw,
+    .plan = plan_adamw,
+    .run = run,
 };

@@ -28,23 +28,30 @@ static struct optimizer_settings settings(const void *config) {
     return (struct optimizer_settings){c->lr, c->weight_decay, c->betas.items[0]};
 }
 
-static void step(const void *config, struct device *device, const struct optimizer_update *u) {
+static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct lion_config *c = config;
-    double beta1 = u->settings.momentum, beta2 = c->betas.items[1];
+    double beta1 = own->momentum, beta2 = c->betas.items[1];
+    (void)t;
     struct lion_step s = {
-        .minus_lr = (float)-u->settings.lr,
+        .minus_lr = (float)-own->lr,
         .beta1 = (float)beta1,
         .one_minus_beta1 = (float)(1 - beta1),
         .beta2 = (float)beta2,
         .one_minus_beta2 = (float)(1 - beta2),
-        .decay_factor = (float)(1 - u->settings.lr * u->settings.weight_decay),
+        .decay_factor = (float)(1 - own->lr * own->weight_decay),
     };
-    device_ops(device)->optimizers->lion(device, &s, u->clip, u->values, u->gradients, u->buffers[0], u->count);
+    return (union optimizer_step){.lion = s};
+}
+
+static void run(struct device *device, const struct optimizer_update *u) {
+    device_ops(device)->optimizers->lion(device, &u->step->lion, u->clip, u->values, u->gradients, u->buffers[0],
+                                         u->count);
 }
 
 const struct optimizer_type optimizer_lion = {
     .variant = {"lion", &schema, "Lion: the sign of the momentum (Chen et al. 2023)."},
     .buffers = {"exp_avg"},
     .settings = settings,
-    .step = step,
+    .plan = plan,
+    .run = run,
 };

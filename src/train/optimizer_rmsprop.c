@@ -35,19 +35,25 @@ static bool uses_buffer(const void *config, size_t index) {
     return index == SQUARE_AVG || (index == GRAD_AVG && c->centered) || (index == MOMENTUM && c->momentum != 0);
 }
 
-static void step(const void *config, struct device *device, const struct optimizer_update *u) {
+static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct rmsprop_config *c = config;
+    (void)t;
     struct rmsprop_step s = {
-        .minus_lr = (float)-u->settings.lr,
+        .minus_lr = (float)-own->lr,
         .alpha = (float)c->alpha,
         .one_minus_alpha = (float)(1 - c->alpha),
         .eps = (float)c->eps,
-        .momentum = (float)u->settings.momentum,
-        .weight_decay = (float)u->settings.weight_decay,
-        .has_weight_decay = u->settings.weight_decay != 0,
+        .momentum = (float)own->momentum,
+        .weight_decay = (float)own->weight_decay,
+        .has_weight_decay = own->weight_decay != 0,
     };
-    device_ops(device)->optimizers->rmsprop(device, &s, u->clip, u->values, u->gradients, u->buffers[SQUARE_AVG],
-                                            u->buffers[GRAD_AVG], u->buffers[MOMENTUM], u->count);
+    return (union optimizer_step){.rmsprop = s};
+}
+
+static void run(struct device *device, const struct optimizer_update *u) {
+    device_ops(device)->optimizers->rmsprop(device, &u->step->rmsprop, u->clip, u->values, u->gradients,
+                                            u->buffers[SQUARE_AVG], u->buffers[GRAD_AVG], u->buffers[MOMENTUM],
+                                            u->count);
 }
 
 const struct optimizer_type optimizer_rmsprop = {
@@ -55,5 +61,6 @@ const struct optimizer_type optimizer_rmsprop = {
     .buffers = {"square_avg", "grad_avg", "momentum_buffer"},
     .settings = settings,
     .uses_buffer = uses_buffer,
-    .step = step,
+    .plan = plan,
+    .run = run,
 };

@@ -47,19 +47,24 @@ static bool uses_buffer(const void *config, size_t index) {
     return ((const struct sgd_config *)config)->momentum != 0;
 }
 
-static void step(const void *config, struct device *device, const struct optimizer_update *u) {
+static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct sgd_config *c = config;
     struct sgd_step s = {
-        .minus_lr = (float)-u->settings.lr,
-        .momentum = (float)u->settings.momentum,
+        .minus_lr = (float)-own->lr,
+        .momentum = (float)own->momentum,
         .one_minus_dampening = (float)(1 - c->dampening),
-        .weight_decay = (float)u->settings.weight_decay,
+        .weight_decay = (float)own->weight_decay,
         .has_momentum = c->momentum != 0,
-        .has_weight_decay = u->settings.weight_decay != 0,
+        .has_weight_decay = own->weight_decay != 0,
         .is_nesterov = c->nesterov,
-        .is_first = u->t == 1,
+        .is_first = t == 1,
     };
-    device_ops(device)->optimizers->sgd(device, &s, u->clip, u->values, u->gradients, u->buffers[0], u->count);
+    return (union optimizer_step){.sgd = s};
+}
+
+static void run(struct device *device, const struct optimizer_update *u) {
+    device_ops(device)->optimizers->sgd(device, &u->step->sgd, u->clip, u->values, u->gradients, u->buffers[0],
+                                        u->count);
 }
 
 const struct optimizer_type optimizer_sgd = {
@@ -67,5 +72,6 @@ const struct optimizer_type optimizer_sgd = {
     .buffers = {"momentum_buffer"},
     .settings = settings,
     .uses_buffer = uses_buffer,
-    .step = step,
+    .plan = plan,
+    .run = run,
 };

@@ -19,7 +19,7 @@ struct finding {
 };
 
 /* [part]: NULL, or the shard that [batch] is. */
-static bool run(const struct trainer *t, const struct diagnosis *diagnosis, const struct batch *batch,
+static bool run(struct trainer *t, const struct diagnosis *diagnosis, const struct batch *batch,
                 const struct elastic_part *part, char *what) {
     struct pass pass = trainer_pass(t, batch->rows, true);
     if (part) pass.draws.first_row = part->first;
@@ -27,7 +27,7 @@ static bool run(const struct trainer *t, const struct diagnosis *diagnosis, cons
     return diagnosis_run(diagnosis, batch, &pass, what);
 }
 
-static void search_shards(const struct trainer *t, const struct diagnosis *diagnosis, const struct batch *batch,
+static void search_shards(struct trainer *t, const struct diagnosis *diagnosis, const struct batch *batch,
                           struct finding *finding) {
     size_t number = (size_t)t->state->counters.batch;
     for (size_t i = 0; i < elastic_parts(t->elastic) && !finding->is_found; i++) {
@@ -38,8 +38,11 @@ static void search_shards(const struct trainer *t, const struct diagnosis *diagn
 
 /* Runs the step's micro-batches again until one of them shows where the numbers break. */
 static status search(struct trainer *t, const struct bad_step *bad, struct finding *finding) {
-    struct diagnosis diagnosis = {
-        .model = t->model, .loss = t->loss, .loss_config = t->config->loss.config, .dataset = t->dataset};
+    struct diagnosis diagnosis = {.model = t->model,
+                                  .loss = t->loss,
+                                  .loss_config = t->config->loss.config,
+                                  .dataset = t->dataset,
+                                  .sums = &t->found->sums};
     struct counters *c = &t->state->counters;
     int64_t after = c->batch;
     status s = loader_seek(t->loader, bad->first.epoch, (size_t)bad->first.batch);
@@ -47,6 +50,7 @@ static status search(struct trainer *t, const struct bad_step *bad, struct findi
         struct batch batch;
         c->batch = bad->first.batch + (int64_t)i;
         s = loader_next(t->loader, &batch);
+        if (!s && batch.rows > 0) batch = feed_put(t->feed, &batch);
         if (!s && t->elastic)
             search_shards(t, &diagnosis, &batch, finding);
         else if (!s && batch.rows > 0)
@@ -177,9 +181,11 @@ static status roll_back(struct trainer *t, const char *what, struct guard_place 
                  (long long)t->config->train.on_nonfinite.max);
         return stop(what, why);
     }
+    TRY(state_lend(t->state));
     TRY(zero_gather(t->zero, t->state, t->comm));
     if (t->saver) TRY(reload(t));
     TRY(trainer_share_state(t));
+    TRY(state_take_back(t->state, true));
     t->saved_step = trainer_moves(c);
     TRY(loader_seek(t->loader, c->epoch, (size_t)c->batch));
     if (!t->metrics) return OK;
@@ -193,7 +199,7 @@ static status roll_back(struct trainer *t, const char *what, struct guard_place 
 status recovery_run(struct trainer *t, const struct bad_step *bad) {
     const struct counters *c = &t->state->counters;
     struct text what = {0}, where = {0};
-    TRY(agreement_check(t->state, false, t->comm)); /* a rank that differs is the cause, not the numbers */
+    TRY(trainer_check_agreement(t, false)); /* a rank that differs is the cause, not the numbers */
     text_printf(&what, "%s not finite in epoch %lld, step %lld", bad->what, (long long)bad->first.epoch + 1,
                 (long long)c->step + 1);
     status s = explain(t, bad, &where);

@@ -87,8 +87,10 @@ static status open_data_and_model(struct run *run) {
     TRY(sampler_batch(&c->sampler, run->env->world_size, &t->batch));
     TRY(passes_check(c, t->model, info->train_rows, run->env->world_size));
     TRY(model_alloc(t->model, t->device, t->batch));
+    TRY(model_lend(t->model));
     rng_seed(&run->rng, (uint64_t)c->seed);
     model_init(t->model, &run->rng);
+    TRY(model_take_back(t->model, true));
     struct sampler_config sampler = c->sampler;
     sampler.generator = &run->rng;
     TRY(loader_create(t->dataset, &sampler, t->batch, run->env->rank, run->env->world_size, c->dataset.prefetch,
@@ -136,7 +138,8 @@ static status open_evaluation(struct run *run) {
                                          .device = t->device,
                                          .comm = run->alone ? run->alone : t->comm,
                                          .output = &t->model->out,
-                                         .rows = rows};
+                                         .rows = rows,
+                                         .batch = t->batch};
     return evaluation_create(&options, &t->evaluation);
 }
 
@@ -187,6 +190,15 @@ static status open_gpus(struct run *run) {
     return s;
 }
 
+/* Of a batch, in training or evaluation. */
+static size_t most_rows(const struct trainer *t) {
+    size_t most, first, last;
+    loader_batch_rows(t->loader, &most, &last);
+    if (!t->validation) return most;
+    loader_batch_rows(t->validation, &first, &last);
+    return first > most ? first : most;
+}
+
 static status join_group(struct run *run) {
     struct trainer *t = &run->trainer;
     const struct dist_config *d = &run->config->dist;
@@ -208,11 +220,14 @@ static status join_group(struct run *run) {
     TRY(open_gpus(run));
     struct params *params = &t->model->params;
     TRY(ranges_create(params, &t->ranges));
-    if (run->env->world_size > 1 &&
-        !device_stream(t->device)) { /* where ranks share memory, nothing is copied to average */
+    TRY(trainer_alloc(t, most_rows(t)));
+    if (run->env->world_size > 1 && !comm_gpu(t->comm)) { /* where ranks share memory, nothing is copied to average */
         void *gradients;
         TRY(comm_alloc(t->comm, params->total * sizeof(float), &gradients));
-        params_use_gradients(params, t->device, gradients);
+        if (device_is_host(t->device))
+            params_use_gradients(params, t->device, gradients);
+        else
+            t->host_gradients = gradients;
     }
     struct reducer_config buckets = {.bucket_cap_mb = d->bucket_cap_mb,
                                      .first_bucket_mb = d->first_bucket_mb,
@@ -221,7 +236,8 @@ static status join_group(struct run *run) {
                                      .stream = device_stream(t->device)};
     TRY(open_evaluation(run));
     if (is_elastic(run)) return open_elastic(run);
-    return reducer_create(&buckets, t->ranges.ranges, t->ranges.count, params->gradients, t->comm, &t->reducer);
+    return reducer_create(&buckets, t->ranges.ranges, t->ranges.count,
+                          t->host_gradients ? t->host_gradients : params->gradients, t->comm, &t->reducer);
 }
 
 /* Mid-epoch, the place in the data depends on the number of ranks. */
@@ -433,8 +449,10 @@ static status train(struct run *run) {
     struct trainer *t = &run->trainer;
     if (is_first_rank(run)) TRY(open_outputs(run));
     if (run->options->can_save) *run->options->can_save = 1;
+    TRY(state_take_back(t->state, true)); /* from here on the device has it */
     status s = trainer_run(t);
     log_progress(run->log, NULL);
+    if (!s || status_code(s) == STATUS_STOPPED) s = status_first(s, state_lend(t->state));
     if (!s || status_code(s) == STATUS_STOPPED) s = status_first(s, zero_gather(t->zero, t->state, t->comm));
     if (t->metrics && (!s || status_code(s) == STATUS_STOPPED)) s = status_first(s, log_end(run, status_code(s)));
     /* nobody leaves while another still needs an answer from it */
@@ -469,6 +487,7 @@ static void tear_down(struct run *run, status *result) {
     reducer_destroy(t->reducer);
     elastic_destroy(t->elastic);
     ranges_free(&t->ranges);
+    if (t->device) trainer_free(t);
     comm_destroy(run->alone);
     comm_destroy(t->comm);
     saver_destroy(t->saver); /* its thread uses the store's pulse */

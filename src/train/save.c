@@ -52,9 +52,11 @@ static status write_state(struct trainer *t, bool is_last) {
 
 /* All ranks. What is gathered for the last one stays until the run ends. */
 static status save(struct trainer *t, bool is_last) {
+    if (t->saver || t->zero) TRY(state_lend(t->state));
     TRY(zero_gather(t->zero, t->state, t->comm));
     status s = t->saver ? write_state(t, is_last) : OK;
     if (!is_last) zero_release(t->zero, t->state);
+    if (t->saver || t->zero) s = status_first(s, state_take_back(t->state, false));
     return s;
 }
 
@@ -76,7 +78,7 @@ static status save_what_is_good(struct trainer *t, bool is_last, bool *has_moved
     if (t->saved_step == trainer_moves(c)) return OK;
     pulse_phase(t->pulse, PULSE_SAVING);
     TRY(trainer_share_buffers(t)); /* rank 0's are saved */
-    TRY(agreement_check(t->state, true, t->comm));
+    TRY(trainer_check_agreement(t, true));
     const char *bad = bad_range(t, &t->model->params);
     if (!bad) bad = bad_range(t, &t->model->buffers);
     if (bad) {

@@ -107,8 +107,22 @@ static void add_scaler(struct state *state, const struct dataset *dataset) {
     }
 }
 
-status state_create(struct model *model, struct optimizer *optimizer, const struct ema *ema,
-                    const struct dataset *dataset, const char *config_text, struct state **out) {
+status state_lend(struct state *state) {
+    struct optimizer *o = state->optimizer;
+    TRY(model_lend(state->model));
+    for (size_t i = 0; i < o->buffer_count; i++) TRY(device_lend(o->device, (void **)&o->buffers[i]));
+    return state->ema ? device_lend(state->ema->device, (void **)&state->ema->values) : OK;
+}
+
+status state_take_back(struct state *state, bool has_changed) {
+    struct optimizer *o = state->optimizer;
+    TRY(model_take_back(state->model, has_changed));
+    for (size_t i = 0; i < o->buffer_count; i++) TRY(device_take_back(o->device, (void **)&o->buffers[i], has_changed));
+    return state->ema ? device_take_back(state->ema->device, (void **)&state->ema->values, has_changed) : OK;
+}
+
+status state_create(struct model *model, struct optimizer *optimizer, struct ema *ema, const struct dataset *dataset,
+                    const char *config_text, struct state **out) {
     struct arena *arena = arena_create();
     struct state *s = arena_alloc(arena, sizeof *s);
     s->arena = arena;
@@ -116,6 +130,11 @@ status state_create(struct model *model, struct optimizer *optimizer, const stru
     s->optimizer = optimizer;
     s->ema = ema;
     s->counters.best_value = s->counters.plateau.best = NAN;
+    status lent = state_lend(s);
+    if (lent) {
+        state_destroy(s);
+        return lent;
+    }
     s->entries = arena_alloc(arena, (model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + 32) *
                                         sizeof *s->entries);
     add_tensors(s, &model->params, "model", model->params.values);

@@ -38,7 +38,7 @@ struct state {
     struct counters counters;
     struct model *model;
     struct optimizer *optimizer;
-    const struct ema *ema;                         /* NULL: none */
+    struct ema *ema;                               /* NULL: none */
     float *optimizer_whole[OPTIMIZER_MAX_BUFFERS]; /* its buffers, (params->trained) each; NULL: they are shared out */
     size_t optimizer_first[OPTIMIZER_MAX_BUFFERS]; /* their first entries, one for each trained parameter */
     struct entry *entries; /* for checkpoint_write and checkpoint_read; they point into the objects above */
@@ -47,10 +47,15 @@ struct state {
     struct arena *arena;
 };
 
-/* Names every part of the state. [config_text]: the resolved config; [dataset]: its scaler, fingerprint and
- * vocabulary (of a text: "data/vocabulary", as data/vocabulary.h reads it) are kept too. */
-status state_create(struct model *model, struct optimizer *optimizer, const struct ema *ema,
-                    const struct dataset *dataset, const char *config_text, struct state **out);
+/* The host works on the state, and the device again (device_lend): all of its arrays. Whatever reads or writes them on
+ * the host, below or through the entries, does it in between. */
+status state_lend(struct state *state);
+status state_take_back(struct state *state, bool has_changed);
+
+/* Names every part of the state, and lends it. [config_text]: the resolved config; [dataset]: its scaler, fingerprint
+ * and vocabulary (of a text: "data/vocabulary", as data/vocabulary.h reads it) are kept too. */
+status state_create(struct model *model, struct optimizer *optimizer, struct ema *ema, const struct dataset *dataset,
+                    const char *config_text, struct state **out);
 void state_destroy(struct state *state); /* takes NULL */
 
 /* Where the optimizer's buffer [index] stands as a whole, for a state whose ranks share it; NULL: nowhere. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "train/recovery.h"
 #include "train/save.h"
@@ -63,13 +64,15 @@ static double current_lr(const struct trainer *t) {
 static bool is_accuracy_known(const struct trainer *t) { return t->loss->wants_classes; }
 
 /* The random numbers of a pass are named by its place in the run, not drawn in order. */
-struct pass trainer_pass(const struct trainer *t, size_t rows, bool is_training) {
+struct pass trainer_pass(struct trainer *t, size_t rows, bool is_training) {
     const struct counters *c = &t->state->counters;
+    uint64_t number = (uint64_t)(c->epoch * (int64_t)loader_batches(t->loader) + c->batch);
+    device_upload(t->device, t->pass_number, &number, sizeof number);
     return (struct pass){.device = t->device,
                          .rows = rows,
                          .is_training = is_training,
                          .draws = {.seed = (uint64_t)t->config->seed,
-                                   .step = (uint64_t)(c->epoch * (int64_t)loader_batches(t->loader) + c->batch),
+                                   .step = t->pass_number,
                                    .first_row = (uint64_t)comm_rank(t->comm),
                                    .row_stride = (uint64_t)comm_world_size(t->comm)}};
 }
@@ -137,6 +140,7 @@ static status micro_batch(struct trainer *t, struct update *update, double group
     if (batch.rows == 0 && !t->config->sampler.uneven)
         return status_new(STATUS_BUG, "the loader ended an epoch before its time");
     if (batch.rows > 0) {
+        batch = feed_put(t->feed, &batch);
         struct pass pass = trainer_pass(t, batch.rows, true);
         pass.all_sum = comm_world_size(t->comm) > 1 ? &t->all_sum : NULL;
         pulse_phase(t->pulse, PULSE_FORWARD);
@@ -144,15 +148,27 @@ static status micro_batch(struct trainer *t, struct update *update, double group
         TRY(take_failure(t));
         t->loss->run(t->config->loss.config, t->device, &t->model->out, output, batch.targets, batch.rows,
                      t->loss_scale * batch_weight(t, batch.rows, group_rows), model_output_gradient(t->model),
-                     &update->sums);
+                     &t->found->sums);
         pulse_phase(t->pulse, PULSE_BACKWARD);
-        model_backward(t->model, &pass, batch.inputs, is_last ? gradient_is_ready : NULL, t);
+        bool tells = is_last && !t->host_gradients;
+        model_backward(t->model, &pass, batch.inputs, tells ? gradient_is_ready : NULL, t);
         TRY(take_failure(t));
-    } else if (is_last) {
+    } else if (is_last && !t->host_gradients) {
         sit_out(t);
     }
     update->rows += (double)batch.rows;
     t->state->counters.batch++;
+    return OK;
+}
+
+/* Gradients of a device that the reducer does not see: through the host, once all are there. */
+static status average_on_host(struct trainer *t) {
+    const struct params *params = &t->model->params;
+    size_t bytes = params->trained * sizeof *t->host_gradients;
+    TRY(device_download(t->device, t->host_gradients, params->gradients, bytes));
+    sit_out(t);
+    TRY(reducer_finish(t->reducer));
+    device_upload(t->device, params->gradients, t->host_gradients, bytes);
     return OK;
 }
 
@@ -161,11 +177,10 @@ static status forward_backward(struct trainer *t, struct update *update) {
     double group_rows = 0;
     update->batches = group_size(t);
     for (size_t i = 0; i < update->batches; i++) group_rows += mean_rows(t, first + i);
-    params_zero_gradients(&t->model->params);
+    params_zero_gradients(&t->model->params, t->device);
     reducer_start(t->reducer);
     for (size_t i = 0; i < update->batches; i++) TRY(micro_batch(t, update, group_rows, i + 1 == update->batches));
-    TRY(reducer_finish(t->reducer));
-    return reducer_wait(t->reducer);
+    return t->host_gradients ? average_on_host(t) : reducer_finish(t->reducer);
 }
 
 /* The same in shards: one batch, since accumulation is what shards are. */
@@ -176,6 +191,7 @@ static status forward_backward_shards(struct trainer *t, struct update *update) 
     TRY(loader_next(t->loader, &batch));
     pulse_phase(t->pulse, PULSE_FORWARD);
     struct pass pass = trainer_pass(t, batch.rows, true);
+    if (batch.rows > 0) batch = feed_put(t->feed, &batch);
     TRY(elastic_run(t->elastic, &batch, number, &pass));
     update->batches = 1;
     update->rows = (double)batch.rows;
@@ -183,14 +199,22 @@ static status forward_backward_shards(struct trainer *t, struct update *update) 
     return OK;
 }
 
-static bool are_buffers_finite(const struct trainer *t) {
-    const struct params *buffers = &t->model->buffers;
-    return device_ops(t->device)->is_finite(t->device, buffers->values, buffers->total);
-}
-
 static bool is_state_check_due(const struct trainer *t) {
     int64_t every = t->config->train.check_state_every;
     return every > 0 && t->state->counters.step % every == 0 && comm_world_size(t->comm) > 1;
+}
+
+static status put_hash(struct trainer *t, double *word) {
+    TRY(state_lend(t->state));
+    agreement_put(agreement_hash(t->state, false), word);
+    return state_take_back(t->state, false);
+}
+
+status trainer_check_agreement(struct trainer *t, bool with_buffers) {
+    if (comm_world_size(t->comm) == 1) return OK;
+    TRY(state_lend(t->state));
+    status s = agreement_check(t->state, with_buffers, t->comm);
+    return status_first(s, state_take_back(t->state, false));
 }
 
 #define COUNTS 5
@@ -206,8 +230,8 @@ static status share_sums(struct trainer *t, struct update *update) {
     counts[1] = t->stop && *t->stop ? 1 : 0;
     counts[2] = isfinite(update->sums.loss) ? 0 : 1;
     counts[3] = update->bad_gradients;
-    counts[4] = are_buffers_finite(t) ? 0 : 1;
-    if (checks_state) agreement_put(agreement_hash(t->state, false), hash);
+    counts[4] = update->bad_statistics;
+    if (checks_state) TRY(put_hash(t, hash));
     if (t->elastic)
         TRY(elastic_share(t->elastic, &update->sums, counts, count));
     else
@@ -219,7 +243,7 @@ static status share_sums(struct trainer *t, struct update *update) {
     update->bad_gradients = counts[3];
     update->bad_statistics = counts[4];
     if (!checks_state || agreement_holds(hash, comm_world_size(t->comm))) return OK;
-    return agreement_check(t->state, false, t->comm);
+    return trainer_check_agreement(t, false);
 }
 
 /* The same on all ranks: the averaged gradients are. */
@@ -232,52 +256,66 @@ static bool is_norm_needed(const struct trainer *t) {
 static bool are_gradients_shared(const struct trainer *t) { return t->zero && !t->elastic; }
 
 /* This rank's share of looking whether the averaged gradients are finite, where no norm would show it. */
-static bool is_share_finite(const struct trainer *t) {
+static void look_at_share(struct trainer *t) {
     const struct params *params = &t->model->params;
+    const struct device_ops *ops = device_ops(t->device);
     size_t world = (size_t)comm_world_size(t->comm), rank = (size_t)comm_rank(t->comm);
-    if (are_gradients_shared(t)) return zero_is_finite(t->zero, t->device, params->gradients);
     size_t begin = params->trained * rank / world, end = params->trained * (rank + 1) / world;
-    return device_ops(t->device)->is_finite(t->device, params->gradients + begin, end - begin);
+    if (are_gradients_shared(t))
+        zero_note_bad(t->zero, t->device, params->gradients, &t->found->bad_gradients);
+    else
+        ops->note_bad(t->device, params->gradients + begin, end - begin, &t->found->bad_gradients);
 }
 
-/* The squared norm of the parameters' norms, as clip_grad_norm_ takes it. */
-static status squared_norm(const struct trainer *t, double *squares) {
-    const struct params *params = &t->model->params;
-    if (are_gradients_shared(t)) return zero_squared_norm(t->zero, params, t->comm, squares);
-    *squares = 0;
-    for (size_t i = 0; i < params->count; i++) {
-        if (params->items[i].is_frozen) continue;
-        double norm =
-            (double)device_ops(t->device)->norm(t->device, params_gradient(params, i), params->items[i].count);
-        *squares += norm * norm;
-    }
+/* The norm of what each rank has a cut of, and the coefficient as device_ops' clip_norm takes it. */
+static status measure_shares(struct trainer *t, float most) {
+    struct params *params = &t->model->params;
+    double squares;
+    TRY(device_lend(t->device, (void **)&params->gradients));
+    TRY(zero_squared_norm(t->zero, params, t->comm, &squares));
+    TRY(device_take_back(t->device, (void **)&params->gradients, false));
+    struct clip_norm norm = {.norm = (float)(sqrt(squares) / (double)t->loss_scale), .clip = 1 / t->loss_scale};
+    float coefficient = most / (norm.norm + 1e-6f);
+    if (most > 0 && coefficient < 1) norm.clip *= coefficient;
+    device_upload(t->device, &t->found->norm, &norm, sizeof norm);
     return OK;
 }
 
 /* clip_grad_norm_: the coefficient is max / (norm + 1e-6), at most 1. Without clipping the norm is taken only where it
  * is logged, on rank 0. clip_grad_value_ comes first, so that the norm is that of what is used. Whatever the norm is
- * needed for, it also shows whether the gradients are finite. They stand multiplied by the loss scale. */
-static status measure_gradients(struct trainer *t, struct update *update) {
-    const struct params *params = &t->model->params;
-    double limit = t->config->train.clip_grad_value, most = t->config->train.clip_grad_norm;
-    t->clip = 1 / t->loss_scale;
-    t->grad_norm = NAN;
-    if (limit > 0)
-        device_ops(t->device)->optimizers->clamp(t->device, (float)limit * t->loss_scale, params->gradients,
-                                                 params->trained);
+ * needed for, it also shows whether the gradients are finite. They stand multiplied by the loss scale. *has_norm: it
+ * was taken. */
+static status measure_gradients(struct trainer *t, bool *has_norm) {
+    const struct params *params = &t->model->params, *buffers = &t->model->buffers;
+    const struct device_ops *ops = device_ops(t->device);
+    double limit = t->config->train.clip_grad_value;
+    float most = (float)t->config->train.clip_grad_norm;
+    *has_norm = false;
+    ops->note_bad(t->device, buffers->values, buffers->total, &t->found->bad_statistics);
+    if (limit > 0) ops->optimizers->clamp(t->device, (float)limit * t->loss_scale, params->gradients, params->trained);
     if (!is_norm_needed(t)) {
-        update->bad_gradients = is_share_finite(t) ? 0 : 1;
+        look_at_share(t);
         return OK;
     }
-    if (most <= 0 && !t->metrics && !are_gradients_shared(t)) return OK;
-    double squares;
-    TRY(squared_norm(t, &squares));
-    float norm = (float)(sqrt(squares) / (double)t->loss_scale);
-    update->bad_gradients = isfinite(norm) ? 0 : 1;
-    t->grad_norm = (double)norm;
-    if (most <= 0) return OK;
-    float coefficient = (float)most / (norm + 1e-6f);
-    if (coefficient < 1) t->clip *= coefficient;
+    *has_norm = most > 0 || t->metrics || are_gradients_shared(t);
+    if (!*has_norm) return OK;
+    if (are_gradients_shared(t)) return measure_shares(t, most);
+    ops->clip_norm(t->device, params->gradients, t->norm_ranges, t->ranges.count, most, t->loss_scale, &t->found->norm);
+    return OK;
+}
+
+/* The one place of a step where the host waits for the device. */
+static status read_found(struct trainer *t, bool has_norm, struct update *update) {
+    struct found found;
+    if (t->reducer) TRY(reducer_wait(t->reducer));
+    TRY(device_download(t->device, &found, t->found, sizeof found));
+    update->sums = found.sums;
+    update->bad_gradients = found.bad_gradients;
+    update->bad_statistics = found.bad_statistics;
+    t->grad_norm = NAN;
+    if (!has_norm) return OK;
+    t->grad_norm = (double)found.norm.norm;
+    update->bad_gradients = isfinite(found.norm.norm) ? 0 : 1;
     return OK;
 }
 
@@ -343,18 +381,28 @@ static const char *what_is_bad(const struct update *update) {
     return update->bad_statistics > 0 ? "running statistics are" : NULL;
 }
 
+/* A test's fault. */
+static status flip_bit(struct trainer *t) {
+    if (!t->flip.is_set || t->flip.step != t->state->counters.step) return OK;
+    TRY(state_lend(t->state));
+    agreement_fault(&t->flip, t->state, comm_rank(t->comm));
+    return state_take_back(t->state, true);
+}
+
 static status train_step(struct trainer *t, bool *must_stop) {
     struct update update = {0};
+    bool has_norm;
     struct schedule_progress progress = progress_of(t);
     double momentum = schedule_momentum(&t->config->schedule, &progress);
     double start = clock_seconds(), lr = current_lr(t);
     t->last_group = place_of_group(t);
     t->loss_scale = loss_scale(t);
-    agreement_fault(&t->flip, t->state, comm_rank(t->comm));
+    TRY(flip_bit(t));
     guard_keep_buffers(t->guard, &t->model->buffers);
+    device_upload(t->device, t->found, &(struct found){.norm.clip = 1 / t->loss_scale}, sizeof *t->found);
     TRY(t->elastic ? forward_backward_shards(t, &update) : forward_backward(t, &update));
-    TRY(device_status(t->device));
-    TRY(measure_gradients(t, &update));
+    TRY(measure_gradients(t, &has_norm));
+    TRY(read_found(t, has_norm, &update));
     TRY(share_sums(t, &update));
     *must_stop = update.stops > 0;
     const char *bad = what_is_bad(&update);
@@ -363,8 +411,9 @@ static status train_step(struct trainer *t, bool *must_stop) {
     if (bad) pulse_phase(t->pulse, PULSE_LOADING); /* it may read a checkpoint */
     if (bad) return recovery_run(t, &(struct bad_step){t->last_group, update.batches, bad});
     pulse_phase(t->pulse, PULSE_UPDATING);
-    optimizer_step(t->optimizer, &t->model->params, t->state->counters.step + 1, scheduled_lr, t, momentum, t->clip);
-    TRY(zero_share_values(t->zero, &t->model->params, t->comm));
+    optimizer_step(t->optimizer, &t->model->params, t->state->counters.step + 1, scheduled_lr, t, momentum,
+                   &t->found->norm.clip);
+    TRY(zero_share_values(t->zero, &t->model->params, t->device, t->comm));
     ema_update(t->ema, &t->model->params, t->state->counters.step + 1);
     TRY(device_status(t->device));
     update.seconds = clock_seconds() - start;
@@ -388,8 +437,11 @@ status trainer_share_state(struct trainer *t) {
 }
 
 status trainer_share_buffers(struct trainer *t) {
-    const struct params *buffers = &t->model->buffers;
-    return buffers->total ? comm_broadcast(t->comm, buffers->values, buffers->total, COMM_FLOAT32, 0) : OK;
+    struct params *buffers = &t->model->buffers;
+    if (!buffers->total || comm_world_size(t->comm) == 1) return OK;
+    TRY(device_lend(t->device, (void **)&buffers->values));
+    TRY(comm_broadcast(t->comm, buffers->values, buffers->total, COMM_FLOAT32, 0));
+    return device_take_back(t->device, (void **)&buffers->values, true);
 }
 
 /* The validation rows, each once over all ranks; with the average of the weights where that is asked for. */
@@ -402,8 +454,10 @@ static status evaluate(struct trainer *t, struct evaluation_result *result) {
     ema_swap(t->ema, &t->model->params);
     while (!s && !(s = loader_next(t->validation, &batch)) && batch.rows > 0) {
         struct pass pass = trainer_pass(t, batch.rows, false);
+        struct batch fed = feed_put(t->feed, &batch);
         pulse_phase(t->pulse, PULSE_EVALUATING);
-        evaluation_add(t->evaluation, model_forward(t->model, &pass, batch.inputs), batch.targets, batch.rows);
+        const float *outputs = model_forward(t->model, &pass, fed.inputs);
+        s = evaluation_add(t->evaluation, outputs, fed.targets, batch.targets, batch.rows);
     }
     ema_swap(t->ema, &t->model->params);
     if (!s) s = device_status(t->device);
@@ -555,11 +609,31 @@ static status run_all(struct trainer *t) {
     return OK;
 }
 
+status trainer_alloc(struct trainer *t, size_t rows) {
+    size_t count = t->ranges.count;
+    TRY(feed_create(t->device, dataset_info(t->dataset), rows, &t->feed));
+    TRY(device_alloc(t->device, sizeof *t->found, "the results of a step", (void **)&t->found));
+    TRY(device_alloc(t->device, sizeof *t->pass_number, "the number of a pass", (void **)&t->pass_number));
+    TRY(buffer_new(count * sizeof *t->norm_ranges, "the ranges of the gradients", (void **)&t->norm_ranges));
+    for (size_t i = 0; i < count; i++) {
+        const struct reducer_range *range = &t->ranges.ranges[i];
+        t->norm_ranges[i] = (struct device_range){range->offset, range->offset + range->count};
+    }
+    return OK;
+}
+
+void trainer_free(struct trainer *t) {
+    feed_destroy(t->feed);
+    device_free(t->device, t->found);
+    device_free(t->device, t->pass_number);
+    buffer_free(t->norm_ranges);
+}
+
 status trainer_run(struct trainer *t) {
     report_start(&t->report, (double)t->state->counters.step / (double)total_steps(t));
     if (!fault_flip_read(&t->flip)) return status_new(STATUS_USAGE, "DDPTRAIN_FAULT_FLIP: expected RANK:STEP:BIT");
     t->all_sum = (struct all_sum){sum_over_ranks, t};
-    TRY(guard_create(&t->config->train.on_nonfinite, &t->model->buffers, &t->guard));
+    TRY(guard_create(&t->config->train.on_nonfinite, &t->model->buffers, t->device, &t->guard));
     status s = run_all(t);
     guard_destroy(t->guard);
     t->guard = NULL;

@@ -14,6 +14,7 @@
 #include "train/config.h"
 #include "train/elastic.h"
 #include "train/evaluation.h"
+#include "train/feed.h"
 #include "train/guard.h"
 #include "train/metrics.h"
 #include "train/ranges.h"
@@ -21,6 +22,13 @@
 #include "train/run_folder.h"
 #include "train/state.h"
 #include "train/zero.h"
+
+/* What the device finds out during an update; the host reads all of it at once. */
+struct found {
+    struct loss_sums sums;
+    struct clip_norm norm;
+    double bad_gradients, bad_statistics;
+};
 
 struct trainer {
     const struct config *config;
@@ -30,6 +38,7 @@ struct trainer {
     struct device *device;
     struct dataset *dataset;
     struct loader *loader, *validation; /* validation NULL: no validation rows */
+    struct feed *feed;                  /* of batches to the device */
     struct evaluation *evaluation;      /* of the validation rows */
     struct ema *ema;                    /* NULL: none */
     struct model *model;
@@ -37,12 +46,16 @@ struct trainer {
     struct optimizer *optimizer;
     struct zero *zero; /* NULL: every rank has the whole optimizer */
     struct reducer *reducer;
+    float *host_gradients;   /* (params.total) what the reducer works on, where it does not see the device's; NULL */
     struct elastic *elastic; /* NULL: the reducer averages */
     struct ranges ranges;    /* what the reducer was made for */
     struct all_sum all_sum;  /* over all ranks, for layers */
     status all_sum_failure;  /* of all_sum in this step */
     struct state *state;
-    size_t batch; /* rows of a micro-batch on this rank */
+    size_t batch;                     /* rows of a micro-batch on this rank */
+    struct found *found;              /* on the device */
+    uint64_t *pass_number;            /* of the pass, for its random numbers; on the device */
+    struct device_range *norm_ranges; /* (ranges.count) of the gradients that have a norm of their own */
 
     /* rank 0; NULL elsewhere */
     struct log *log;
@@ -59,12 +72,15 @@ struct trainer {
     int64_t warnings;                /* of steps that are not finite */
     bool save_failed;                /* the newest save did not reach the disk */
     float loss_scale;                /* of this step; 1 unless train.precision is float16 */
-    float clip;                      /* factor of this step's gradients */
     double grad_norm;                /* NAN when it was not needed */
     double last_epoch_loss;          /* NAN: none */
     struct reducer_times averaging;  /* at the start of the epoch, or of this process */
     struct evaluation_result result; /* of the newest evaluation; rows 0: none yet */
 };
+
+/* What the loop works with on the device, for a batch of up to [rows] rows. After ranges and loader. */
+status trainer_alloc(struct trainer *trainer, size_t rows);
+void trainer_free(struct trainer *trainer);
 
 /* Trains from where the state stands to the end of the run and saves the last state. STATUS_STOPPED after a stop
  * request, saved; STATUS_NOT_FINITE, on all ranks in the same step, when the loss or a gradient is not finite and
@@ -76,14 +92,17 @@ status trainer_run(struct trainer *trainer);
  * training pass does not read them, and rank 0 is the one that saves). All ranks. */
 status trainer_share_buffers(struct trainer *trainer);
 
-/* Rank 0's state becomes everyone's: counters, parameters, running statistics, optimizer, average. All ranks. */
+/* Compares the states of the ranks (agreement_check). All ranks. */
+status trainer_check_agreement(struct trainer *trainer, bool with_buffers);
+
+/* Rank 0's state, lent, becomes everyone's: counters, parameters, running statistics, optimizer, average. All ranks. */
 status trainer_share_state(struct trainer *trainer);
 
 /* Steps that were applied or skipped: tells apart the states of one run. */
 int64_t trainer_moves(const struct counters *counters);
 
 /* A pass over [rows] rows of the current micro-batch; its random numbers are named by the place in the run. */
-struct pass trainer_pass(const struct trainer *trainer, size_t rows, bool is_training);
+struct pass trainer_pass(struct trainer *trainer, size_t rows, bool is_training);
 
 /* Whether the state is that of a finished run. */
 bool trainer_is_complete(const struct config *config, const struct counters *counters);

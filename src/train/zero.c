@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dist/comm_gpu.h"
 #include "dist/reducer.h"
 #include "train/ranges.h"
 
@@ -89,13 +90,29 @@ size_t zero_memory(const struct dist_config *config, const struct params *params
     return bytes;
 }
 
-status zero_share_values(struct zero *z, struct params *params, struct comm *comm) {
-    for (size_t i = 0; z && i < z->cut_count; i++) {
+static status share_values(struct zero *z, struct params *params, struct comm *comm) {
+    for (size_t i = 0; i < z->cut_count; i++) {
         const struct reducer_cut *c = &z->cuts[i];
         TRY(comm_all_gather(comm, params->values + share_begin(c, z->rank), c->share, COMM_FLOAT32,
                             params->values + c->begin));
     }
     return OK;
+}
+
+/* Behind the update on the device's stream, and before what that gets next. */
+static status share_on_gpus(struct zero *z, struct params *params, struct device *device, struct comm *gpus) {
+    TRY(comm_gpu_after(gpus, device_stream(device)));
+    for (size_t i = 0; i < z->cut_count; i++)
+        TRY(comm_gpu_all_gather(gpus, params->values + z->cuts[i].begin, z->cuts[i].share));
+    return comm_gpu_before(gpus, device_stream(device));
+}
+
+status zero_share_values(struct zero *z, struct params *params, struct device *device, struct comm *comm) {
+    if (!z) return OK;
+    if (comm_gpu(comm)) return share_on_gpus(z, params, device, comm_gpu(comm));
+    TRY(device_lend(device, (void **)&params->values));
+    TRY(share_values(z, params, comm));
+    return device_take_back(device, (void **)&params->values, true);
 }
 
 /* Of x (begin <= index < end), where it is inside of the parameter. */
@@ -138,12 +155,11 @@ status zero_squared_norm(struct zero *z, const struct params *params, struct com
     return OK;
 }
 
-bool zero_is_finite(const struct zero *z, struct device *device, const float *gradients) {
+void zero_note_bad(const struct zero *z, struct device *device, const float *gradients, double *bad) {
     for (size_t i = 0; i < z->shard.count; i++) {
         const struct optimizer_part *part = &z->shard.parts[i];
-        if (!device_ops(device)->is_finite(device, gradients + part->begin, part->end - part->begin)) return false;
+        device_ops(device)->note_bad(device, gradients + part->begin, part->end - part->begin, bad);
     }
-    return true;
 }
 
 /* Between a rank's own buffer and rank 0's whole one: part by part, in order, as they lie in the buffer. */

@@ -27,13 +27,15 @@ const struct optimizer_shard *zero_shard(const struct zero *zero);
 size_t zero_memory(const struct dist_config *config, const struct params *params, int world_size, size_t whole);
 
 /* After the update: everyone's parameters from their owners. All ranks. */
-status zero_share_values(struct zero *zero, struct params *params, struct comm *comm);
+status zero_share_values(struct zero *zero, struct params *params, struct device *device, struct comm *comm);
 
-/* The squared norm of the gradients, by parameter as PyTorch takes it, from what each rank owns. All ranks. */
+/* The squared norm of the gradients, which are lent, by parameter as PyTorch takes it, from what each rank owns. All
+ * ranks. */
 status zero_squared_norm(struct zero *zero, const struct params *params, struct comm *comm, double *squares);
-/* Whether this rank's share of the gradients is finite. */
-bool zero_is_finite(const struct zero *zero, struct device *device, const float *gradients);
+/* *bad, on the device, is raised when this rank's share of the gradients is not finite. */
+void zero_note_bad(const struct zero *zero, struct device *device, const float *gradients, double *bad);
 
+/* Of the state that is lent (state_lend): */
 /* The whole optimizer state comes to rank 0 and stands in the state's entries, until zero_release. All ranks. */
 status zero_gather(struct zero *zero, struct state *state, struct comm *comm);
 /* Rank 0's whole state, from zero_gather and perhaps loaded over, goes back to the owners, and is released. All ranks.

@@ -67,6 +67,10 @@ static inline void threads_agree(device_work *work, const void *context) {
     ck_assert_str_eq(one, three);
 }
 
+/* What operators find in the device's memory. */
+static const float work_clip __attribute__((unused)) = 0.7f, work_whole __attribute__((unused)) = 1;
+static const uint64_t work_step __attribute__((unused)) = 17;
+
 /* Every part of SGD's rule at once. */
 static const struct sgd_step work_sgd __attribute__((unused)) = {.minus_lr = -0.1f,
                                                                  .momentum = 0.9f,

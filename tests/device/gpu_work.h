@@ -69,7 +69,7 @@ static inline void agrees_with_the_cpu(const struct gpu_case *work) {
     ck_assert_msg(memcmp(gpu.values, again.values, gpu.count * sizeof(float)) == 0, "%s: two runs differ", work->name);
     for (size_t k = 0; k < cpu.count; k++) {
         double a = (double)cpu.values[k], b = (double)gpu.values[k];
-        if (!(isnan(a) && isnan(b)) && !(fabs(a - b) <= work->tolerance * (1 + fabs(a))))
+        if (a != b && !(isnan(a) && isnan(b)) && !(fabs(a - b) <= work->tolerance * (1 + fabs(a))))
             ck_abort_msg("%s: value %zu: CPU %.9g, GPU %.9g", work->name, k, a, b);
     }
     for (size_t k = 0; k < cpu.byte_count; k++)

@@ -39,7 +39,7 @@ static void elements(struct device *d, struct results *r) {
     ops->image->add_relu(d, x, y, next(r, N), N);
     ops->image->relu_backward(d, y, dy, next(r, N), N);
     ops->image->transpose(d, x, next(r, N), ROWS, 7, 10);
-    struct draw_key key = {.seed = 42, .stream = 3, .step = 17, .first_row = 5, .row_stride = 2};
+    struct draw_key key = {.seed = 42, .stream = 3, .step = &work_step, .first_row = 5, .row_stride = 2};
     ops->dropout(d, &key, 0.3f, x, next(r, N), ROWS, IN);
     ops->dropout(d, &key, 1, x, next(r, 59 * 3), 3, 59);
     ops->sequence->add_row(d, x, y, next(r, N), ROWS, IN);
@@ -75,14 +75,14 @@ static void rules(struct device *d, struct results *r) {
                              .decay_factor = 0.99f};
     for (int t = 0; t < 3; t++) {
         sgd.is_first = t == 0;
-        ops->sgd(d, &sgd, 0.7f, values[0], g, state[0], N);
-        ops->sgd(d, &plain, 1, values[1], g, NULL, N);
-        ops->adam(d, &adam, 0.7f, values[2], g, state[1], state[2], NULL, N);
-        ops->adam(d, &other, 0.7f, values[3], g, state[3], state[4], state[5], N);
-        ops->adagrad(d, &adagrad, 0.7f, values[4], g, state[6], N);
-        ops->rmsprop(d, &rmsprop, 0.7f, values[5], g, state[7], state[8], state[9], N);
-        ops->rmsprop(d, &rmsprop, 0.7f, values[6], g, state[10], NULL, NULL, N);
-        ops->lion(d, &lion, 0.7f, values[7], g, state[11], N);
+        ops->sgd(d, &sgd, &work_clip, values[0], g, state[0], N);
+        ops->sgd(d, &plain, &work_whole, values[1], g, NULL, N);
+        ops->adam(d, &adam, &work_clip, values[2], g, state[1], state[2], NULL, N);
+        ops->adam(d, &other, &work_clip, values[3], g, state[3], state[4], state[5], N);
+        ops->adagrad(d, &adagrad, &work_clip, values[4], g, state[6], N);
+        ops->rmsprop(d, &rmsprop, &work_clip, values[5], g, state[7], state[8], state[9], N);
+        ops->rmsprop(d, &rmsprop, &work_clip, values[6], g, state[10], NULL, NULL, N);
+        ops->lion(d, &lion, &work_clip, values[7], g, state[11], N);
         ops->average(d, 0.01f, g, values[8], N);
     }
     ops->clamp(d, 0.5f, values[8], N);
@@ -114,7 +114,7 @@ static void losses(struct device *d, struct results *r) {
             .loss = (enum elementwise_loss)loss, .beta = 0.5f, .pos_weight = pos_weight, .pos_weights = 3};
         struct loss_sums sums = {0};
         for (int i = 0; loss == LOSS_KL_DIV && i < TOKENS * OUT; i++) t[i] = i % 5 ? fabsf(t[i]) : 0;
-        ops->elementwise(d, &o, x, t, TOKENS * OUT, 0.1f, next(r, TOKENS * OUT), &sums);
+        ops->elementwise(d, &o, x, t, TOKENS * OUT, 0.1f, 3, next(r, TOKENS * OUT), &sums);
         put_sums(r, &sums);
     }
     free(x), free(t);
@@ -142,8 +142,8 @@ static void sequences(struct device *d, struct results *r) {
     int32_t tokens[TOKENS];
     for (int i = 0; i < TOKENS; i++) tokens[i] = i * 17 % ROWS;
     float *table = random_values(N, 1), *dy = random_values(TOKENS * IN, 2), *x = random_values(TOKENS * IN, 3);
-    ops->embedding_forward(d, tokens, table, next(r, TOKENS * IN), TOKENS, IN);
-    ops->embedding_backward(d, tokens, dy, next_from(r, N, 4), TOKENS, IN);
+    ops->embedding_forward(d, tokens, table, next(r, TOKENS * IN), TOKENS, ROWS, IN);
+    ops->embedding_backward(d, tokens, dy, next_from(r, N, 4), TOKENS, ROWS, IN);
     ops->sum_rows(d, x, next_from(r, IN, 5), TOKENS, IN);
     float *y = next(r, TOKENS * IN);
     ops->softmax_forward(d, x, y, IN, TOKENS);
@@ -166,30 +166,65 @@ static void attention(struct device *d, struct results *r) {
 
 static void whole_buffers(struct device *d, struct results *r) {
     const struct device_ops *ops = device_ops(d);
-    float *x = random_values(MOST / 2, 1), bad[] = {INFINITY, -INFINITY, NAN}, *memory;
+    const struct device_range ranges[] = {{0, 1000}, {1008, 1009}, {1024, MOST / 2}};
+    float *x = random_values(MOST / 2, 1), bad[] = {INFINITY, -INFINITY, NAN};
+    struct clip_norm norm = {0};
+    double found = 0;
     *next(r, 1) = ops->norm(d, x, MOST / 2);
     *next(r, 1) = ops->is_finite(d, x, MOST / 2);
     for (size_t i = 0; i < 3; i++) {
         float keep = x[i * 100003];
         x[i * 100003] = bad[i];
         *next(r, 1) = ops->is_finite(d, x, MOST / 2);
+        ops->note_bad(d, x, MOST / 2, &found);
+        ops->clip_norm(d, x, ranges, 3, 1, 1, &norm);
+        *next(r, 1) = norm.norm, *next(r, 1) = norm.clip;
         x[i * 100003] = keep;
     }
-    /* the device's own memory, which the host writes and reads, too */
+    ops->note_bad(d, x, MOST / 2, &found);
+    *next(r, 1) = (float)found;
+    for (int most = 0; most < 3000; most += 1000) {
+        ops->clip_norm(d, x, ranges, 3, (float)most, 4, &norm);
+        *next(r, 1) = norm.norm, *next(r, 1) = norm.clip;
+    }
+    free(x);
+}
+
+/* What lies on the device: zero at first, copied there and back, worked on by both in turns. */
+static void own_memory(struct device *d, struct results *r) {
+    const struct device_ops *ops = device_ops(d);
+    float *x = random_values(N, 1), *memory, *at;
     ck_assert(!device_alloc(d, N * sizeof *memory, "a test", (void **)&memory));
-    for (size_t i = 0; i < N; i++) ck_assert(memory[i] == 0);
-    memcpy(memory, x, N * sizeof *memory);
-    ops->add(d, memory, x, memory, N);
-    memcpy(next(r, N), memory, N * sizeof *memory);
+    ck_assert(!device_download(d, next(r, N), memory, N * sizeof *x));
+    device_upload(d, memory, x, N * sizeof *x);
+    memset(x, 0, N * sizeof *x); /* the device has its own */
+    ops->add(d, memory, memory, memory, N);
+    at = memory;
+    for (int turn = 0; turn < 3; turn++) {
+        ck_assert(!device_lend(d, (void **)&at));
+        ck_assert(!device_lend(d, (void **)&at)); /* within the other */
+        memcpy(next(r, N), at, N * sizeof *at);
+        for (size_t i = 0; i < N; i++) at[i] += 1;
+        ck_assert(!device_take_back(d, (void **)&at, false));
+        ck_assert(!device_take_back(d, (void **)&at, turn == 1 || device_is_host(d)));
+        ck_assert_ptr_eq(at, memory);
+        if (turn != 1 && device_is_host(d)) /* what was not to be kept */
+            for (size_t i = 0; i < N; i++) at[i] -= 1;
+        ops->add(d, memory, memory, memory, N);
+    }
+    ck_assert(!device_download(d, next(r, N), memory, N * sizeof *x));
+    device_zero(d, memory, N / 2 * sizeof *x);
+    ck_assert(!device_download(d, next(r, N), memory, N * sizeof *x));
     device_free(d, memory);
     free(x);
 }
 
 static const struct gpu_case cases[] = {
-    {"products", products, 1e-5},   {"elements", elements, 1e-6},
-    {"rules", rules, 1e-6},         {"losses", losses, 1e-5},
-    {"norms", norms, 1e-5},         {"sequences", sequences, 1e-5},
-    {"attention", attention, 2e-5}, {"whole buffers", whole_buffers, 1e-6},
+    {"products", products, 1e-5},     {"elements", elements, 1e-6},
+    {"rules", rules, 1e-6},           {"losses", losses, 1e-5},
+    {"norms", norms, 1e-5},           {"sequences", sequences, 1e-5},
+    {"attention", attention, 2e-5},   {"whole buffers", whole_buffers, 1e-6},
+    {"own memory", own_memory, 1e-6},
 };
 
 START_TEST(every_operator) { agrees_with_the_cpu(&cases[_i]); }

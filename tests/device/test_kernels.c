@@ -128,11 +128,11 @@ static void compute_other_rules(struct device *device, struct results *r, const 
     memcpy(r->average, g, N * sizeof *g);
     float *exp_avg = calloc(2 * N, sizeof *exp_avg);
     for (int t = 0; t < 3; t++) {
-        ops->adam(device, &adam, 0.7f, r->amsgrad, g, exp_avg, exp_avg + N, r->max_exp_avg_sq, N);
-        ops->adagrad(device, &adagrad, 0.7f, r->adagrad, g, r->sum, N);
-        ops->rmsprop(device, &rmsprop, 0.7f, r->rmsprop[0], g, r->square_avg, r->grad_avg, r->buffer, N);
-        ops->rmsprop(device, &rmsprop, 0.7f, r->rmsprop[1], g, r->square_avg, NULL, NULL, N);
-        ops->lion(device, &lion, 0.7f, r->lion, g, r->lion_avg, N);
+        ops->adam(device, &adam, &work_clip, r->amsgrad, g, exp_avg, exp_avg + N, r->max_exp_avg_sq, N);
+        ops->adagrad(device, &adagrad, &work_clip, r->adagrad, g, r->sum, N);
+        ops->rmsprop(device, &rmsprop, &work_clip, r->rmsprop[0], g, r->square_avg, r->grad_avg, r->buffer, N);
+        ops->rmsprop(device, &rmsprop, &work_clip, r->rmsprop[1], g, r->square_avg, NULL, NULL, N);
+        ops->lion(device, &lion, &work_clip, r->lion, g, r->lion_avg, N);
         ops->average(device, 0.01f, p, r->average, N);
     }
     ops->clamp(device, 0.5f, r->clamped, N);
@@ -147,7 +147,7 @@ static void compute(struct device *device, struct results *r) {
         ops->activation_forward(device, (enum activation)f, x, r->forward[f], N);
         ops->activation_backward(device, (enum activation)f, x, r->forward[f], g, r->backward[f], N);
     }
-    struct draw_key key = {.seed = 42, .stream = 3, .step = 17, .first_row = 5, .row_stride = 2};
+    struct draw_key key = {.seed = 42, .stream = 3, .step = &work_step, .first_row = 5, .row_stride = 2};
     ops->dropout(device, &key, 0.3f, x, r->dropout, 17, 59);
     struct sgd_step sgd = work_sgd;
     struct adam_step adam = {.beta1 = 0.9f,
@@ -162,8 +162,8 @@ static void compute(struct device *device, struct results *r) {
     memcpy(r->sgd, p, N * sizeof *p);
     memcpy(r->momentum, g, N * sizeof *p);
     memcpy(r->adam, p, N * sizeof *p);
-    ops->optimizers->sgd(device, &sgd, 0.7f, r->sgd, g, r->momentum, N);
-    ops->optimizers->adam(device, &adam, 0.7f, r->adam, g, r->exp_avg, r->exp_avg_sq, NULL, N);
+    ops->optimizers->sgd(device, &sgd, &work_clip, r->sgd, g, r->momentum, N);
+    ops->optimizers->adam(device, &adam, &work_clip, r->adam, g, r->exp_avg, r->exp_avg_sq, NULL, N);
     r->norm = ops->norm(device, x, N);
     compute_other_rules(device, r, p, g);
     free(x), free(g), free(p);
@@ -189,7 +189,8 @@ START_TEST(dropout_depends_on_the_row_only) {
     struct device *device = open_set("baseline");
     float ones[8 * 10], whole[8 * 10], half[4 * 10];
     for (int i = 0; i < 80; i++) ones[i] = 1;
-    struct draw_key all = {.seed = 1, .stream = 2, .step = 3, .first_row = 0, .row_stride = 1};
+    const uint64_t three = 3, four = 4;
+    struct draw_key all = {.seed = 1, .stream = 2, .step = &three, .first_row = 0, .row_stride = 1};
     device_ops(device)->dropout(device, &all, 0.5f, ones, whole, 8, 10);
     int kept = 0;
     for (int i = 0; i < 80; i++) {
@@ -199,12 +200,12 @@ START_TEST(dropout_depends_on_the_row_only) {
     ck_assert_int_gt(kept, 20);
     ck_assert_int_lt(kept, 60);
     for (uint64_t rank = 0; rank < 2; rank++) { /* rank r of 2 has the rows r, r + 2, ... */
-        struct draw_key own = {.seed = 1, .stream = 2, .step = 3, .first_row = rank, .row_stride = 2};
+        struct draw_key own = {.seed = 1, .stream = 2, .step = &three, .first_row = rank, .row_stride = 2};
         device_ops(device)->dropout(device, &own, 0.5f, ones, half, 4, 10);
         for (size_t i = 0; i < 4; i++) ck_assert_mem_eq(half + i * 10, whole + (2 * i + rank) * 10, 10 * sizeof *half);
     }
     struct draw_key next = all;
-    next.step++;
+    next.step = &four;
     float other[80];
     device_ops(device)->dropout(device, &next, 0.5f, ones, other, 8, 10);
     ck_assert(memcmp(other, whole, sizeof other) != 0);

@@ -178,7 +178,7 @@ static double train_pass(struct fixture *f, const float **output) {
     *output = model_forward(f->model, &pass, f->inputs);
     f->loss->run(f->config.loss.config, f->device, &f->model->out, *output, targets, f->rows, 1,
                  model_output_gradient(f->model), &sums);
-    params_zero_gradients(&f->model->params);
+    params_zero_gradients(&f->model->params, f->device);
     model_backward(f->model, &pass, f->inputs, NULL, NULL);
     return sums.loss / sums.count;
 }

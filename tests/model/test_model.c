@@ -88,10 +88,11 @@ static void close_fixture(struct fixture *f) {
 }
 
 static struct pass pass_of(const struct fixture *f) {
+    static const uint64_t number = 2;
     return (struct pass){.device = f->device,
                          .rows = f->rows,
                          .is_training = true,
-                         .draws = {.seed = 1, .step = 2, .first_row = 0, .row_stride = 1}};
+                         .draws = {.seed = 1, .step = &number, .first_row = 0, .row_stride = 1}};
 }
 
 /* The mean loss of the whole batch; with [gradient] the gradients of all parameters are left in the model. */
@@ -103,7 +104,7 @@ static double loss_of(struct fixture *f, bool gradient) {
     f->loss->run(f->loss_config, f->device, &f->model->out, output, targets, f->rows, 1,
                  gradient ? model_output_gradient(f->model) : NULL, &sums);
     if (gradient) {
-        params_zero_gradients(&f->model->params);
+        params_zero_gradients(&f->model->params, f->device);
         model_backward(f->model, &pass, f->inputs, NULL, NULL);
     }
     return sums.loss / sums.count;

@@ -126,7 +126,7 @@ static double one_step(struct run *r, size_t step) {
         ->run(loss->config, r->device, &r->model->out, output, targets, BATCH, 1, model_output_gradient(r->model),
               &sums);
     ck_assert(sums.count == BATCH * BLOCK);
-    params_zero_gradients(&r->model->params);
+    params_zero_gradients(&r->model->params, r->device);
     model_backward(r->model, &pass, inputs, NULL, NULL);
     return sums.loss / sums.count;
 }
@@ -143,7 +143,8 @@ START_TEST(losses_are_pytorchs) {
         ck_assert_msg(fabs(loss - expected) <= 2e-6, "step %zu: loss %.9g, PyTorch's is %.9g", step, loss, expected);
         ck_assert_msg(fabs(norm - expected_norm) <= 1e-5 * expected_norm, "step %zu: norm %.9g, PyTorch's is %.9g",
                       step, norm, expected_norm);
-        optimizer_step(r.optimizer, params, (int64_t)step + 1, rate, &step, NAN, (float)fmin(1 / (norm + 1e-6), 1));
+        optimizer_step(r.optimizer, params, (int64_t)step + 1, rate, &step, NAN,
+                       &(float){(float)fmin(1 / (norm + 1e-6), 1)});
     }
     close_run(&r);
 }

@@ -35,7 +35,7 @@ static void run_case(const json_t *vector, const char *config) {
     json_t *steps = json_object_get(vector, "grads");
     for (size_t t = 0; t < json_array_size(steps); t++) {
         for (size_t i = 0; i < n; i++) params.gradients[i] = vectors_float(json_array_get(json_array_get(steps, t), i));
-        optimizer_step(optimizer, &params, (int64_t)t + 1, NULL, NULL, NAN, 1);
+        optimizer_step(optimizer, &params, (int64_t)t + 1, NULL, NULL, NAN, &(float){1});
         vectors_equal(json_array_get(json_object_get(vector, "p"), t), params.values, config);
     }
     for (size_t i = n; i < params.total; i++) ck_assert(params.values[i] == 0); /* the gap stays zero */

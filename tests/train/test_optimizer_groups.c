@@ -63,7 +63,7 @@ static struct fixture run(const char *optimizer, const char *freeze, int steps) 
     for (int t = 1; t <= steps; t++) {
         for (size_t p = 0; p < params->count; p++)
             fill(params_gradient(params, p), params->items[p].count, 100 * (uint64_t)t + p);
-        optimizer_step(f.optimizer, params, t, NULL, NULL, NAN, 0.5f);
+        optimizer_step(f.optimizer, params, t, NULL, NULL, NAN, &(float){0.5f});
     }
     return f;
 }
@@ -136,7 +136,7 @@ START_TEST(schedules_see_each_groups_rate) {
     struct params *params = &f.model->params;
     int calls = 0;
     for (size_t i = 0; i < params->total; i++) params->values[i] = 0, params->gradients[i] = 1;
-    optimizer_step(f.optimizer, params, 1, halved, &calls, NAN, 1);
+    optimizer_step(f.optimizer, params, 1, halved, &calls, NAN, &(float){1});
     ck_assert_int_eq(calls, 2);
     ck_assert(params_value(params, 0)[0] == -0.25f && params_value(params, 3)[0] == -1.0f);
     close_fixture(&f);

@@ -1,4 +1,5 @@
 /* The CPU device: picks the kernels for this machine and puts the operators together from them. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,8 +50,25 @@ static void dropout(struct device *device, const struct draw_key *key, float p, 
 
 static float norm(struct device *device, const float *x, size_t count) { return kernels_of(device)->norm(x, count); }
 
+static void clip_norm(struct device *device, const float *x, const struct device_range *ranges, size_t count,
+                      float most, float scale, struct clip_norm *out) {
+    double squares = 0;
+    for (size_t i = 0; i < count; i++) {
+        double norm = (double)kernels_of(device)->norm(x + ranges[i].begin, ranges[i].end - ranges[i].begin);
+        squares += norm * norm;
+    }
+    out->norm = (float)(sqrt(squares) / (double)scale);
+    out->clip = 1 / scale;
+    float coefficient = most / (out->norm + 1e-6f);
+    if (most > 0 && coefficient < 1) out->clip *= coefficient;
+}
+
 static bool is_finite(struct device *device, const float *x, size_t count) {
     return kernels_of(device)->is_finite(x, count);
+}
+
+static void note_bad(struct device *device, const float *x, size_t count, double *bad) {
+    *bad += is_finite(device, x, count) ? 0 : 1;
 }
 
 static const struct device_ops cpu_ops = {
@@ -63,7 +81,9 @@ static const struct device_ops cpu_ops = {
     .dropout = dropout,
     .losses = &cpu_losses,
     .norm = norm,
+    .clip_norm = clip_norm,
     .is_finite = is_finite,
+    .note_bad = note_bad,
     .leaky_relu_forward = elementwise_leaky_relu_forward,
     .leaky_relu_backward = elementwise_leaky_relu_backward,
     .copy = elementwise_copy,

@@ -105,65 +105,65 @@ static float *from(const struct update *u, int i, size_t first) { return u->stat
 
 static void sgd_part(void *context, size_t first, size_t last) {
     const struct update *u = context;
-    u->ops->sgd(u->device, u->step, u->factor, u->values + first, u->gradients + first, from(u, 0, first),
+    u->ops->sgd(u->device, u->step, &u->factor, u->values + first, u->gradients + first, from(u, 0, first),
                 last - first);
 }
 
-static void sgd(struct device *device, const struct sgd_step *step, float clip, float *values, const float *gradients,
-                float *momentum, size_t count) {
-    struct update u = new_update(device, step, clip, values, gradients);
+static void sgd(struct device *device, const struct sgd_step *step, const float *clip, float *values,
+                const float *gradients, float *momentum, size_t count) {
+    struct update u = new_update(device, step, *clip, values, gradients);
     u.state[0] = momentum;
     parallel_for(count, PARALLEL_FLOATS, sgd_part, &u);
 }
 
 static void adam_part(void *context, size_t first, size_t last) {
     const struct update *u = context;
-    u->ops->adam(u->device, u->step, u->factor, u->values + first, u->gradients + first, from(u, 0, first),
+    u->ops->adam(u->device, u->step, &u->factor, u->values + first, u->gradients + first, from(u, 0, first),
                  from(u, 1, first), from(u, 2, first), last - first);
 }
 
-static void adam(struct device *device, const struct adam_step *step, float clip, float *values, const float *gradients,
-                 float *exp_avg, float *exp_avg_sq, float *max_exp_avg_sq, size_t count) {
-    struct update u = new_update(device, step, clip, values, gradients);
+static void adam(struct device *device, const struct adam_step *step, const float *clip, float *values,
+                 const float *gradients, float *exp_avg, float *exp_avg_sq, float *max_exp_avg_sq, size_t count) {
+    struct update u = new_update(device, step, *clip, values, gradients);
     u.state[0] = exp_avg, u.state[1] = exp_avg_sq, u.state[2] = max_exp_avg_sq;
     parallel_for(count, PARALLEL_FLOATS, adam_part, &u);
 }
 
 static void adagrad_part(void *context, size_t first, size_t last) {
     const struct update *u = context;
-    u->ops->adagrad(u->device, u->step, u->factor, u->values + first, u->gradients + first, from(u, 0, first),
+    u->ops->adagrad(u->device, u->step, &u->factor, u->values + first, u->gradients + first, from(u, 0, first),
                     last - first);
 }
 
-static void adagrad(struct device *device, const struct adagrad_step *step, float clip, float *values,
+static void adagrad(struct device *device, const struct adagrad_step *step, const float *clip, float *values,
                     const float *gradients, float *sum, size_t count) {
-    struct update u = new_update(device, step, clip, values, gradients);
+    struct update u = new_update(device, step, *clip, values, gradients);
     u.state[0] = sum;
     parallel_for(count, PARALLEL_FLOATS, adagrad_part, &u);
 }
 
 static void rmsprop_part(void *context, size_t first, size_t last) {
     const struct update *u = context;
-    u->ops->rmsprop(u->device, u->step, u->factor, u->values + first, u->gradients + first, from(u, 0, first),
+    u->ops->rmsprop(u->device, u->step, &u->factor, u->values + first, u->gradients + first, from(u, 0, first),
                     from(u, 1, first), from(u, 2, first), last - first);
 }
 
-static void rmsprop(struct device *device, const struct rmsprop_step *step, float clip, float *values,
+static void rmsprop(struct device *device, const struct rmsprop_step *step, const float *clip, float *values,
                     const float *gradients, float *square_avg, float *grad_avg, float *momentum, size_t count) {
-    struct update u = new_update(device, step, clip, values, gradients);
+    struct update u = new_update(device, step, *clip, values, gradients);
     u.state[0] = square_avg, u.state[1] = grad_avg, u.state[2] = momentum;
     parallel_for(count, PARALLEL_FLOATS, rmsprop_part, &u);
 }
 
 static void lion_part(void *context, size_t first, size_t last) {
     const struct update *u = context;
-    u->ops->lion(u->device, u->step, u->factor, u->values + first, u->gradients + first, from(u, 0, first),
+    u->ops->lion(u->device, u->step, &u->factor, u->values + first, u->gradients + first, from(u, 0, first),
                  last - first);
 }
 
-static void lion(struct device *device, const struct lion_step *step, float clip, float *values, const float *gradients,
-                 float *exp_avg, size_t count) {
-    struct update u = new_update(device, step, clip, values, gradients);
+static void lion(struct device *device, const struct lion_step *step, const float *clip, float *values,
+                 const float *gradients, float *exp_avg, size_t count) {
+    struct update u = new_update(device, step, *clip, values, gradients);
     u.state[0] = exp_avg;
     parallel_for(count, PARALLEL_FLOATS, lion_part, &u);
 }

@@ -158,13 +158,15 @@ static struct slope slope_of(const struct elementwise_options *o, float x, float
 }
 
 static void elementwise(struct device *device, const struct elementwise_options *o, const float *outputs,
-                        const float *targets, size_t count, float factor, float *doutputs, struct loss_sums *sums) {
+                        const float *targets, size_t count, float factor, double counted, float *doutputs,
+                        struct loss_sums *sums) {
     (void)device;
     for (size_t i = 0; i < count; i++) {
         struct slope s = slope_of(o, outputs[i], targets[i], i);
         sums->loss += (double)s.loss;
         if (doutputs) doutputs[i] = s.derivative * factor;
     }
+    sums->count += counted;
 }
 
 const struct loss_ops cpu_losses = {.cross_entropy = cross_entropy, .elementwise = elementwise};

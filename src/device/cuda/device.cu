@@ -1,11 +1,9 @@
-/* The GPU device: memory, operands, failures. One stream; see gpu.cuh. */
+/* The GPU device: how it is opened and closed, what a call does, failures. One stream; see gpu.cuh. */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "device/cuda/product.cuh"
-
-#define MIB ((size_t)1 << 20)
 
 void gpu_fail(struct gpu_device *device, const char *operation, const char *what) {
     if (!device->failure[0])
@@ -27,108 +25,69 @@ double *gpu_staging(struct gpu_device *gpu, size_t count) {
 
 static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
 
-call::call(struct device *device, const char *name) : gpu(gpu_of(device)), operation(name), used(0) {
+call::call(struct device *device, const char *name)
+    : gpu(gpu_of(device)), operation(name), start(gpu_of(device)->place), used(0) {
     gpu->calls++;
     check(cudaSetDevice(gpu->gpu));
+    gpu_tidy(gpu);
 }
 
 call::~call() {
     for (int i = 0; i < used && is_ok(); i++)
-        if (home[i])
-            check(cudaMemcpyAsync(home[i], gpu->memory[i], home_bytes[i], cudaMemcpyDeviceToHost, gpu->stream));
-    if (is_ok()) check(cudaStreamSynchronize(gpu->stream));
+        if (home[i]) read(home[i], own[i], home_bytes[i]);
+    gpu->place = start;
 }
 
 void call::check(cudaError_t error) {
     if (error != cudaSuccess) gpu_fail(gpu, operation, cudaGetErrorString(error));
 }
 
-void call::to_host(void *to, const void *from, size_t bytes) {
+void call::read(void *to, const void *from, size_t bytes) {
     if (is_ok()) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, gpu->stream));
     if (is_ok()) check(cudaStreamSynchronize(gpu->stream));
 }
 
-/* The next piece of the device's own memory, made larger when it must; the call before has ended. */
-void *call::take(size_t bytes) {
-    if (used == GPU_OPERANDS) gpu_fail(gpu, operation, "too many operands");
-    if (!is_ok()) return nullptr;
-    int i = used++;
-    home[i] = nullptr;
-    if (bytes > gpu->bytes[i]) {
-        check(cudaFree(gpu->memory[i]));
-        gpu->memory[i] = nullptr;
-        gpu->bytes[i] = 0;
-        if (is_ok()) check(cudaMalloc(&gpu->memory[i], bytes));
-        if (is_ok()) gpu->bytes[i] = bytes;
-    }
-    return gpu->memory[i];
+__global__ static void add_parts(const double *parts, size_t count, double *total) {
+    double sum = gpu_reduce(threadIdx.x < count ? parts[threadIdx.x] : 0, gpu_add());
+    if (threadIdx.x == 0) *total += sum;
 }
 
+/* [count]: at most GPU_PARTS, a thread for each */
+void call::add_up(const double *parts, size_t count, double *total) {
+    launch(add_parts, 1, GPU_THREADS, 0, parts, count, total);
+}
+
+/* In a test, operands may lie in the host's memory. */
 const void *call::operand(const void *p, size_t bytes, bool is_read, bool is_written) {
     struct cudaPointerAttributes where = {};
-    if (!p || bytes == 0 || !is_ok()) return p;
+    if (!gpu->takes_host_operands || !p || bytes == 0 || !is_ok()) return p;
     check(cudaPointerGetAttributes(&where, p));
     if (where.type == cudaMemoryTypeManaged || where.type == cudaMemoryTypeDevice) return p;
-    void *own = take(bytes);
-    if (own && is_read) check(cudaMemcpyAsync(own, p, bytes, cudaMemcpyHostToDevice, gpu->stream));
-    if (own && is_written) {
-        home[used - 1] = const_cast<void *>(p);
-        home_bytes[used - 1] = bytes;
-    }
-    return own;
-}
-
-static status failed(cudaError_t error, const char *what) {
-    return status_new(STATUS_USAGE, "train.device: cuda: %s: %s; look at what nvidia-smi says, or use device: cpu",
-                      what, cudaGetErrorString(error));
-}
-
-static status alloc(struct device *device, size_t bytes, const char *what, void **out) {
-    struct gpu_device *gpu = gpu_of(device);
-    size_t free_bytes = 0, all_bytes = 0;
-    void *memory = nullptr;
-    *out = nullptr;
-    cudaError_t error = cudaSetDevice(gpu->gpu);
-    if (error == cudaSuccess) error = cudaMemGetInfo(&free_bytes, &all_bytes);
-    if (error != cudaSuccess) return failed(error, what);
-    if (bytes > free_bytes) /* managed memory could be more, and would crawl */
-        return status_new(STATUS_USAGE, "%s: %zu MiB of memory are needed, and %s has %zu MiB of %zu MiB left", what,
-                          bytes / MIB, gpu->description, free_bytes / MIB, all_bytes / MIB);
-    if (bytes == 0) bytes = 1;
-    error = cudaMallocManaged(&memory, bytes, cudaMemAttachGlobal);
-    struct cudaMemLocation here = {};
-    here.type = cudaMemLocationTypeDevice;
-    here.id = gpu->gpu;
-    if (error == cudaSuccess) error = cudaMemPrefetchAsync(memory, bytes, here, 0, gpu->stream);
-    if (error == cudaSuccess) error = cudaMemsetAsync(memory, 0, bytes, gpu->stream);
-    if (error == cudaSuccess) error = cudaStreamSynchronize(gpu->stream);
-    if (error != cudaSuccess) {
-        cudaFree(memory);
-        return failed(error, what);
-    }
-    *out = memory;
-    return OK;
-}
-
-static void release(struct device *device, void *memory) {
-    cudaSetDevice(gpu_of(device)->gpu);
-    cudaFree(memory);
-}
-
-static status state(const struct device *device) {
-    const struct gpu_device *gpu = gpu_of(device);
-    return gpu->failure[0] ? status_new(STATUS_BUG, "%s", gpu->failure) : OK;
+    if (used == GPU_OPERANDS) gpu_fail(gpu, operation, "too many operands");
+    void *memory = gpu_take(gpu, operation, bytes);
+    if (!is_ok()) return nullptr;
+    if (is_read) check(cudaMemcpy(memory, p, bytes, cudaMemcpyHostToDevice));
+    own[used] = memory;
+    home[used] = is_written ? const_cast<void *>(p) : nullptr;
+    home_bytes[used++] = bytes;
+    return memory;
 }
 
 static void at_end(struct device *device) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
-    for (int i = 0; i < GPU_OPERANDS; i++) cudaFree(gpu->memory[i]);
+    if (gpu->stream) cudaStreamSynchronize(gpu->stream);
+    gpu_memory_close(gpu);
     cudaFree(gpu->workspace);
     gpu_products_close(gpu);
     cudaFreeHost(gpu->staging);
     if (gpu->blas) cublasLtDestroy(gpu->blas);
     if (gpu->stream) cudaStreamDestroy(gpu->stream);
+}
+
+static status failed(cudaError_t error, const char *what) {
+    return status_new(STATUS_USAGE, "train.device: cuda: %s: %s; look at what nvidia-smi says, or use device: cpu",
+                      what, cudaGetErrorString(error));
 }
 
 /* "cuda:0 (NVIDIA H100 PCIe, bfloat16)" */
@@ -155,15 +114,13 @@ static status open(struct gpu_device *gpu) {
                           "train.device: cuda needs compute capability 8.0 or higher, and %s has %d.%d: "
                           "use device: cpu",
                           gpu->description, properties.major, properties.minor);
-    if (!properties.concurrentManagedAccess)
-        return status_new(STATUS_USAGE,
-                          "train.device: cuda needs a GPU and driver that share memory with the host while "
-                          "they compute, which %s does not: use device: cpu",
-                          gpu->description);
+    const char *operands = getenv("DDPTRAIN_GPU_OPERANDS");
+    gpu->takes_host_operands = operands && strcmp(operands, "host") == 0;
     error = cudaSetDevice(gpu->gpu);
-    if (error == cudaSuccess) error = cudaStreamCreate(&gpu->stream);
+    if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking);
     gpu->base.stream = gpu->stream;
     if (error == cudaSuccess) error = cudaMalloc(&gpu->workspace, GPU_WORKSPACE);
+    if (error == cudaSuccess) error = gpu_memory_open(gpu);
     if (error != cudaSuccess) return failed(error, "the GPU cannot be used");
     cublasStatus_t made = cublasLtCreate(&gpu->blas);
     if (made != CUBLAS_STATUS_SUCCESS)
@@ -210,9 +167,7 @@ status gpu_device_create(int number, struct device **out) {
     gpu->base.description = gpu->description;
     gpu->base.at_end = at_end;
     gpu->base.set_precision = set_precision;
-    gpu->base.alloc = alloc;
-    gpu->base.release = release;
-    gpu->base.state = state;
+    gpu->base.memory = &gpu_memory;
     status s = open(gpu);
     if (s) {
         at_end(&gpu->base);

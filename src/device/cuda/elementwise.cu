@@ -97,12 +97,13 @@ static void dropout(struct device *device, const struct draw_key *key, float p, 
     uint32_t key0 = (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu, key1 = key->stream;
     uint32_t least = p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); /* kept when the word is >= least */
     struct draw_key k = *key;
+    const uint64_t *number = c.in(key->step, 1);
     size_t blocks = (size + 3) / 4;
     c.each(rows * blocks, [=] __device__(size_t n) {
         size_t i = n / blocks, j = n % blocks * 4;
-        uint64_t row = k.first_row + i * k.row_stride;
-        uint32_t word[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)k.step,
-                            (uint32_t)(k.step >> 32) ^ (uint32_t)(row >> 32) << 16};
+        uint64_t row = k.first_row + i * k.row_stride, step = *number;
+        uint32_t word[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)step,
+                            (uint32_t)(step >> 32) ^ (uint32_t)(row >> 32) << 16};
         philox(word, key0, key1);
         for (size_t l = 0; l < 4 && j + l < size; l++) {
             size_t e = i * size + j + l;
@@ -114,15 +115,72 @@ static void dropout(struct device *device, const struct draw_key *key, float p, 
 static float norm(struct device *device, const float *x, size_t count) {
     call c(device, "norm");
     const float *from = c.in(x, count);
-    return (float)sqrt(c.sum(count, [=] __device__(size_t i) { return (double)from[i] * (double)from[i]; }));
+    return (float)sqrt(c.read_sum(count, [=] __device__(size_t i) { return (double)from[i] * (double)from[i]; }));
 }
+
+#define NORM_PARTS 64 /* blocks for a range */
+
+/* [parts] (ranges, NORM_PARTS): sums of squares of a block's part of a range */
+__global__ static void add_squares(const float *x, const struct device_range *ranges, double *parts) {
+    struct device_range range = ranges[blockIdx.y];
+    double sum = 0;
+    for (size_t i = range.begin + blockIdx.x * GPU_THREADS + threadIdx.x; i < range.end; i += NORM_PARTS * GPU_THREADS)
+        sum += (double)x[i] * (double)x[i];
+    sum = gpu_reduce(sum, gpu_add());
+    if (threadIdx.x == 0) parts[blockIdx.y * NORM_PARTS + blockIdx.x] = sum;
+}
+
+/* One block. A range's norm is a float, as on the CPU. */
+__global__ static void finish_norm(const double *parts, size_t count, float most, float scale, struct clip_norm *out) {
+    double squares = 0;
+    for (size_t r = threadIdx.x; r < count; r += GPU_THREADS) {
+        double sum = 0;
+        for (int p = 0; p < NORM_PARTS; p++) sum += parts[r * NORM_PARTS + p];
+        double norm = (double)(float)sqrt(sum);
+        squares += norm * norm;
+    }
+    squares = gpu_reduce(squares, gpu_add());
+    if (threadIdx.x > 0) return;
+    float norm = (float)(sqrt(squares) / (double)scale), coefficient = most / (norm + 1e-6f);
+    out->norm = norm;
+    out->clip = 1 / scale;
+    if (most > 0 && coefficient < 1) out->clip *= coefficient;
+}
+
+#define MOST_RANGES 65535 /* of a grid's second dimension */
+
+static void clip_norm(struct device *device, const float *x, const struct device_range *ranges, size_t count,
+                      float most, float scale, struct clip_norm *out) {
+    call c(device, "clip_norm");
+    const float *from = c.in(x, count ? ranges[count - 1].end : 0);
+    const struct device_range *where = c.constant(ranges, count);
+    double *parts = c.scratch<double>(count * NORM_PARTS);
+    struct clip_norm *to = c.inout(out, 1);
+    for (size_t first = 0; first < count; first += MOST_RANGES) {
+        size_t some = count - first < MOST_RANGES ? count - first : MOST_RANGES;
+        c.launch(add_squares, dim3(NORM_PARTS, (unsigned)some), GPU_THREADS, 0, from, where + first,
+                 parts + first * NORM_PARTS);
+    }
+    c.launch(finish_norm, 1, GPU_THREADS, 0, parts, count, most, scale, to);
+}
+
+__device__ static bool is_bad(float x) { return (bits_of_float(x) & 0x7f800000u) == 0x7f800000u; }
 
 static bool is_finite(struct device *device, const float *x, size_t count) {
     call c(device, "is_finite");
     const float *from = c.in(x, count);
-    double bad = c.sum(
-        count, [=] __device__(size_t i) { return (bits_of_float(from[i]) & 0x7f800000u) == 0x7f800000u ? 1.0 : 0.0; });
-    return bad == 0;
+    return c.read_sum(count, [=] __device__(size_t i) { return is_bad(from[i]) ? 1.0 : 0.0; }) == 0;
+}
+
+static void note_bad(struct device *device, const float *x, size_t count, double *bad) {
+    call c(device, "note_bad");
+    const float *from = c.in(x, count);
+    double *found = c.scratch<double>(1), *to = c.inout(bad, 1);
+    if (count == 0) return;
+    c.each(1, [=] __device__(size_t) { *found = 0; });
+    c.sum(
+        count, [=] __device__(size_t i) { return is_bad(from[i]) ? 1.0 : 0.0; }, found);
+    c.each(1, [=] __device__(size_t) { *to += *found > 0 ? 1 : 0; });
 }
 
 static void add_relu(struct device *device, const float *a, const float *b, float *y, size_t count) {
@@ -157,7 +215,9 @@ const struct device_ops gpu_elementwise = {.add = add,
                                            .activation_backward = activation_backward,
                                            .dropout = dropout,
                                            .norm = norm,
+                                           .clip_norm = clip_norm,
                                            .is_finite = is_finite,
+                                           .note_bad = note_bad,
                                            .leaky_relu_forward = leaky_relu_forward,
                                            .leaky_relu_backward = leaky_relu_backward,
                                            .copy = copy};

@@ -109,6 +109,7 @@ static uint16_t *reserve(call *c, size_t bytes) {
     if (!c->is_ok() || bytes <= copy->bytes) return (uint16_t *)copy->memory;
     c->check(cudaFree(copy->memory));
     *copy = {};
+    c->gpu->moves++;
     if (c->is_ok()) c->check(cudaMalloc(&copy->memory, bytes));
     if (c->is_ok()) copy->bytes = bytes;
     return (uint16_t *)copy->memory;

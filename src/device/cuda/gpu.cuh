@@ -1,9 +1,6 @@
-/* A GPU device, and how an operator is written: as a `call`, which makes sure that its operands are where the GPU sees
- * them, runs lambdas over elements or rows, and waits for the end.
- *
- * First step: memory is managed (host and GPU see the same addresses) and each operator waits until it is done, so that
- * initialisation, checkpoints, the reducer and logging work as on the CPU. What replaces it: memory of the GPU alone,
- * events between the streams, and the whole step as a graph.
+/* A GPU device, and how an operator is written: as a `call`, which runs lambdas over elements, rows or sums on the
+ * device's stream and does not wait for them. Operands are addresses of the GPU's memory (memory.cu); nothing here
+ * reads a result on the host, except where its name says so.
  *
  * Every sum is taken in an order that follows from the sizes alone; there are no atomics. */
 #ifndef DEVICE_CUDA_GPU_CUH
@@ -22,6 +19,8 @@ extern "C" {
 #define GPU_THREADS 256           /* of a block; a power of two */
 #define GPU_PARTS 256             /* most blocks of a sum */
 #define GPU_WORKSPACE (32u << 20) /* bytes for cuBLASLt */
+#define GPU_CHUNKS 32
+#define GPU_ANSWER 4096 /* bytes that can be read back without a copy in between */
 
 struct gpu_plans; /* product.cuh */
 
@@ -32,6 +31,39 @@ struct gpu_copy {
     uint64_t call; /* the operator that made it */
     void *memory;
     size_t bytes; /* of memory */
+};
+
+/* Scratch memory, which operators use one after another from its start. It grows while a step runs for the first time.
+ */
+struct gpu_chunk {
+    char *memory;
+    size_t bytes;
+};
+struct gpu_place {
+    int chunk;
+    size_t at;
+};
+
+/* What device_alloc gave. */
+struct gpu_array {
+    void *memory, *view; /* view: its copy in the host's memory, for device_lend; NULL: not yet */
+    size_t bytes;
+    int lent; /* times that it is out, one within another */
+    bool has_changed;
+};
+
+struct gpu_constant {
+    const void *home;
+    void *copy, *memory; /* copy: on the host, to see a change */
+    size_t bytes;
+};
+
+/* Memory of the host from which the GPU copies by itself: two halves, one filled while the other is read. */
+struct gpu_crossing {
+    char *memory;
+    size_t half, at; /* bytes of a half; of the current one in use */
+    int current;
+    cudaEvent_t is_read[2];
 };
 
 struct gpu_device {
@@ -46,11 +78,20 @@ struct gpu_device {
     struct gpu_plans *plans;
     enum precision precision; /* of products */
     struct gpu_copy copy;
-    uint64_t calls;             /* operators so far; whatever else writes to memory of the device counts, too */
-    void *memory[GPU_OPERANDS]; /* on the GPU, for operands that lie in memory of the host, and for partial results */
-    size_t bytes[GPU_OPERANDS];
-    double *staging; /* of the host, which the GPU copies from and to directly */
-    size_t staged;   /* doubles */
+    uint64_t calls; /* operators so far; whatever else writes to memory of the device counts, too */
+    struct gpu_chunk chunks[GPU_CHUNKS];
+    int chunk_count;
+    struct gpu_place place;   /* of the next scratch memory */
+    uint64_t moves;           /* times that memory moved which operators keep between them */
+    struct gpu_array *arrays; /* (array_count) */
+    size_t array_count;
+    struct gpu_constant *constants; /* (constant_count) */
+    size_t constant_count;
+    struct gpu_crossing crossing;
+    void *answer;             /* (GPU_ANSWER), of the host, where the GPU can write */
+    bool takes_host_operands; /* a test of operators: call::in and the like copy what lies in the host's memory */
+    double *staging;          /* of the host, which the GPU copies from and to directly: sums of a batch norm */
+    size_t staged;            /* doubles */
 };
 
 /* Bytes of an element of what products read: 4, or 2. */
@@ -59,6 +100,19 @@ static inline size_t gpu_factor_size(const struct gpu_device *gpu) {
 }
 
 status gpu_device_create(int gpu, struct device **out);
+
+/* ---- memory.cu ---- */
+
+extern const struct memory_ops gpu_memory;
+/* What device_alloc and the rest need, and its end. */
+cudaError_t gpu_memory_open(struct gpu_device *gpu);
+void gpu_memory_close(struct gpu_device *gpu);
+/* [bytes] of scratch memory from gpu->place on; NULL after a failure. */
+void *gpu_take(struct gpu_device *gpu, const char *operation, size_t bytes);
+/* Makes one chunk of several; at the start of an operator. */
+void gpu_tidy(struct gpu_device *gpu);
+/* The copy on the GPU of what lies at [p] of the host and never changes; made once, and kept. */
+const void *gpu_constant(struct gpu_device *gpu, const char *operation, const void *p, size_t bytes);
 
 /* Remembers the first failure of the device. */
 void gpu_fail(struct gpu_device *device, const char *operation, const char *what);
@@ -160,11 +214,11 @@ template <typename F> __global__ void gpu_sums(size_t count, F f, double *parts)
     if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-/* An operator while it runs. After a failure nothing runs any more: device_status tells. */
+/* An operator while it is asked for. After a failure nothing runs any more: device_status tells. */
 class call {
   public:
     call(struct device *device, const char *operation);
-    ~call(); /* waits, and brings results to the host that belong there */
+    ~call();
     call(const call &) = delete;
     call &operator=(const call &) = delete;
 
@@ -174,8 +228,12 @@ class call {
     }
     template <typename T> T *out(T *p, size_t count) { return (T *)operand(p, count * sizeof(T), false, true); }
     template <typename T> T *inout(T *p, size_t count) { return (T *)operand(p, count * sizeof(T), true, true); }
+    /* The same for numbers of the host that never change, such as a config's. */
+    template <typename T> const T *constant(const T *p, size_t count) {
+        return (const T *)gpu_constant(gpu, operation, p, count * sizeof(T));
+    }
     /* Memory of the GPU until the call ends. */
-    template <typename T> T *scratch(size_t count) { return (T *)take(count * sizeof(T)); }
+    template <typename T> T *scratch(size_t count) { return (T *)gpu_take(gpu, operation, count * sizeof(T)); }
 
     bool is_ok() const { return gpu->failure[0] == 0; }
     void check(cudaError_t error);
@@ -195,29 +253,37 @@ class call {
         if (is_ok()) check(gpu_launch(gpu, kernel, grid, block, shared, arguments...));
     }
 
-    /* Waits for the sum of f(i) over [0, count). */
-    template <typename F> double sum(size_t count, F f) {
-        double parts[GPU_PARTS], total = 0;
+    /* *total (of the GPU's memory) += the sum of f(i) over [0, count). */
+    template <typename F> void sum(size_t count, F f, double *total) {
         size_t blocks = (count + GPU_THREADS - 1) / GPU_THREADS;
-        double *on_gpu = scratch<double>(GPU_PARTS);
-        if (count == 0 || !is_ok()) return 0;
+        double *parts = scratch<double>(GPU_PARTS);
+        if (count == 0 || !is_ok()) return;
         if (blocks > GPU_PARTS) blocks = GPU_PARTS;
-        launch(gpu_sums<F>, (unsigned)blocks, GPU_THREADS, 0, count, f, on_gpu);
-        to_host(parts, on_gpu, blocks * sizeof *parts);
-        for (size_t i = 0; i < blocks && is_ok(); i++) total += parts[i];
-        return total;
+        launch(gpu_sums<F>, (unsigned)blocks, GPU_THREADS, 0, count, f, parts);
+        add_up(parts, blocks, total);
+    }
+
+    /* The sum; waits for it. */
+    template <typename F> double read_sum(size_t count, F f) {
+        double *total = scratch<double>(1), result = 0;
+        if (is_ok()) check(cudaMemsetAsync(total, 0, sizeof *total, gpu->stream));
+        sum(count, f, total);
+        read(&result, total, sizeof result);
+        return result;
     }
 
     struct gpu_device *gpu;
 
   private:
     const void *operand(const void *p, size_t bytes, bool is_read, bool is_written);
-    void *take(size_t bytes);
-    void to_host(void *to, const void *from, size_t bytes);
+    void add_up(const double *parts, size_t count, double *total);
+    void read(void *to, const void *from, size_t bytes);
 
     const char *operation;
-    int used;                 /* of gpu->memory */
-    void *home[GPU_OPERANDS]; /* where memory[i] goes at the end; NULL: nowhere */
+    struct gpu_place start; /* of its scratch memory */
+    /* of a test's operands */
+    int used;
+    void *own[GPU_OPERANDS], *home[GPU_OPERANDS]; /* what own[i] holds goes to home[i] at the end */
     size_t home_bytes[GPU_OPERANDS];
 };
 

@@ -8,7 +8,8 @@ struct cross_entropy_job {
     const float *logits;
     const int64_t *targets;
     const double *weight; /* (classes) or NULL */
-    float smoothing, factor, *dlogits;
+    float smoothing, scale, *dlogits;
+    const double *count; /* what the loss is a mean over */
     int64_t ignored;
     size_t classes;
     double *loss; /* (positions) */
@@ -54,11 +55,12 @@ __device__ static void cross_entropy_row(const struct cross_entropy_job *b, size
         b->scored[i] = 1;
     }
     if (!dz) return;
+    float factor = *b->count > 0 ? b->scale / (float)*b->count : 0;
     float own = (1 - b->smoothing) * own_weight, whole = own + spread * (float)weights;
     for (size_t c = threadIdx.x; c < classes; c += GPU_THREADS) {
         float share = math_exp(z[c] - most) / sum * whole;
         float taken = spread == 0 ? 0 : spread * class_weight(b, c);
-        dz[c] = (share - (c == target ? own + taken : taken)) * b->factor;
+        dz[c] = (share - (c == target ? own + taken : taken)) * factor;
     }
 }
 
@@ -66,25 +68,36 @@ static void cross_entropy(struct device *device, const struct cross_entropy_opti
                           const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
                           struct loss_sums *sums) {
     call c(device, "cross_entropy");
-    double count = 0;
-    for (size_t i = 0; i < positions; i++) /* targets come from the host */
-        count += targets[i] == o->ignored ? 0 : o->weight ? (double)(float)o->weight[targets[i]] : 1;
+    double *count = c.scratch<double>(1);
     struct cross_entropy_job b = {.logits = c.in(logits, positions * classes),
                                   .targets = c.in(targets, positions),
-                                  .weight = c.in(o->weight, classes),
+                                  .weight = c.constant(o->weight, o->weight ? classes : 0),
                                   .smoothing = o->label_smoothing,
-                                  .factor = count > 0 ? scale / (float)count : 0,
+                                  .scale = scale,
                                   .dlogits = c.out(dlogits, positions * classes),
+                                  .count = count,
                                   .ignored = o->ignored,
                                   .classes = classes,
                                   .loss = c.scratch<double>(positions),
                                   .correct = c.scratch<float>(positions),
                                   .scored = c.scratch<float>(positions)};
+    struct loss_sums *to = c.inout(sums, 1);
+    if (!c.is_ok()) return;
+    c.each(1, [=] __device__(size_t) { *count = 0; });
+    c.sum(
+        positions,
+        [=] __device__(size_t i) {
+            return b.targets[i] == b.ignored ? 0.0 : b.weight ? (double)(float)b.weight[b.targets[i]] : 1.0;
+        },
+        count);
     c.rows(positions, [=] __device__(size_t i) { cross_entropy_row(&b, i); });
-    sums->loss += c.sum(positions, [=] __device__(size_t i) { return b.loss[i]; });
-    sums->correct += c.sum(positions, [=] __device__(size_t i) { return (double)b.correct[i]; });
-    sums->scored += c.sum(positions, [=] __device__(size_t i) { return (double)b.scored[i]; });
-    sums->count += count;
+    c.sum(
+        positions, [=] __device__(size_t i) { return b.loss[i]; }, &to->loss);
+    c.sum(
+        positions, [=] __device__(size_t i) { return (double)b.correct[i]; }, &to->correct);
+    c.sum(
+        positions, [=] __device__(size_t i) { return (double)b.scored[i]; }, &to->scored);
+    c.each(1, [=] __device__(size_t) { to->count += *count; });
 }
 
 struct slope {
@@ -128,18 +141,25 @@ __device__ static struct slope slope_of(enum elementwise_loss loss, float beta, 
 }
 
 static void elementwise(struct device *device, const struct elementwise_options *o, const float *outputs,
-                        const float *targets, size_t count, float factor, float *doutputs, struct loss_sums *sums) {
+                        const float *targets, size_t count, float factor, double counted, float *doutputs,
+                        struct loss_sums *sums) {
     call c(device, "an elementwise loss");
     const float *x = c.in(outputs, count), *t = c.in(targets, count);
-    const double *weights = c.in(o->pos_weight, o->pos_weights);
+    const double *weights = c.constant(o->pos_weight, o->pos_weights);
     float *dx = c.out(doutputs, count), beta = o->beta;
     size_t period = o->pos_weights;
     enum elementwise_loss loss = o->loss;
-    sums->loss += c.sum(count, [=] __device__(size_t i) {
-        struct slope s = slope_of(loss, beta, period ? (float)weights[i % period] : 1, x[i], t[i]);
-        if (dx) dx[i] = s.derivative * factor;
-        return (double)s.loss;
-    });
+    struct loss_sums *to = c.inout(sums, 1);
+    if (!c.is_ok()) return;
+    c.sum(
+        count,
+        [=] __device__(size_t i) {
+            struct slope s = slope_of(loss, beta, period ? (float)weights[i % period] : 1, x[i], t[i]);
+            if (dx) dx[i] = s.derivative * factor;
+            return (double)s.loss;
+        },
+        &to->loss);
+    c.each(1, [=] __device__(size_t) { to->count += counted; });
 }
 
 const struct loss_ops gpu_losses = {.cross_entropy = cross_entropy, .elementwise = elementwise};

@@ -3,29 +3,22 @@
 
 #include "device/cuda/gpu.cuh"
 
-/* Rows of the table that the tokens need; they come from the host. */
-static size_t rows_of(const int32_t *tokens, size_t count) {
-    int32_t most = -1;
-    for (size_t i = 0; i < count; i++) most = tokens[i] > most ? tokens[i] : most;
-    return (size_t)(most + 1);
-}
-
 static void embedding_forward(struct device *device, const int32_t *tokens, const float *weight, float *y, size_t count,
-                              size_t size) {
+                              size_t vocabulary, size_t size) {
     call c(device, "embedding_forward");
     const int32_t *ids = c.in(tokens, count);
-    const float *table = c.in(weight, rows_of(tokens, count) * size);
+    const float *table = c.in(weight, vocabulary * size);
     float *to = c.out(y, count * size);
     c.each(count * size, [=] __device__(size_t i) { to[i] = table[(size_t)ids[i / size] * size + i % size]; });
 }
 
 /* A thread for each column, token after token, as on the CPU. */
 static void embedding_backward(struct device *device, const int32_t *tokens, const float *dy, float *dweight,
-                               size_t count, size_t size) {
+                               size_t count, size_t vocabulary, size_t size) {
     call c(device, "embedding_backward");
     const int32_t *ids = c.in(tokens, count);
     const float *from = c.in(dy, count * size);
-    float *table = c.inout(dweight, rows_of(tokens, count) * size);
+    float *table = c.inout(dweight, vocabulary * size);
     c.each(size, [=] __device__(size_t j) {
         for (size_t i = 0; i < count; i++) table[(size_t)ids[i] * size + j] += from[i * size + j];
     });

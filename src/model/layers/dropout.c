@@ -2,8 +2,6 @@
  * mask is a function of (seed, layer, step, row of the global batch, element): backward draws it again instead of
  * keeping it, a resume draws the same, and 2 ranks x 16 rows draw what 1 rank x 32 rows does. PyTorch's masks differ
  * (its CPU generators do among themselves, too). */
-#include <string.h>
-
 #include "model/layers/layers.h"
 
 struct dropout_config {
@@ -33,7 +31,7 @@ static status plan(struct layer *layer, struct planning *planning) {
 static void apply(const struct layer *layer, const struct pass *pass, const float *from, float *to) {
     double p = ((const struct dropout_config *)layer->config)->p;
     if (!pass->is_training || p == 0) {
-        memcpy(to, from, pass->rows * layer->in_size * sizeof *to);
+        device_ops(pass->device)->copy(pass->device, from, to, pass->rows * layer->in_size);
         return;
     }
     struct draw_key key = pass->draws;

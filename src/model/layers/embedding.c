@@ -77,11 +77,15 @@ static status embedding_plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
+static size_t vocabulary(const struct layer *layer, const struct params *params) {
+    return (size_t)params->items[layer->first_param].shape[0];
+}
+
 static void embedding_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
     device_ops(pass->device)
         ->sequence->embedding_forward(pass->device, (const int32_t *)(const void *)x,
                                       params_value(pass->params, layer->first_param), y, pass->rows * layer->in_size,
-                                      width(layer));
+                                      vocabulary(layer, pass->params), width(layer));
 }
 
 static void embedding_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
@@ -91,7 +95,7 @@ static void embedding_backward(const struct layer *layer, const struct pass *pas
     device_ops(pass->device)
         ->sequence->embedding_backward(pass->device, (const int32_t *)(const void *)x, dy,
                                        params_gradient(pass->params, layer->first_param), pass->rows * layer->in_size,
-                                       width(layer));
+                                       vocabulary(layer, pass->params), width(layer));
 }
 
 static status positional_plan(struct layer *layer, struct planning *planning) {

@@ -36,9 +36,8 @@ static void run(const void *config, struct device *device, const struct shape *o
     const struct kl_div_config *c = config;
     struct elementwise_options options = {.loss = c->log_target ? LOSS_KL_DIV_LOG : LOSS_KL_DIV};
     size_t elements = count * shape_elements(output_shape), over = c->reduction == REDUCTION_MEAN ? elements : count;
-    device_ops(device)->losses->elementwise(device, &options, output, targets, elements, scale / (float)over, gradient,
-                                            sums);
-    sums->count += (double)over;
+    device_ops(device)->losses->elementwise(device, &options, output, targets, elements, scale / (float)over,
+                                            (double)over, gradient, sums);
 }
 
 const struct loss_type loss_kl_div = {

@@ -27,13 +27,14 @@ static void add(const float *a, const float *b, float *y, size_t count) { /* y m
 static void dropout(const struct draw_key *key, float p, const float *restrict x, float *restrict y, size_t rows,
                     size_t size) {
     float scale = 1 / (1 - p);
+    uint64_t step = *key->step;
     uint32_t key0 = (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu, key1 = key->stream;
     uint32_t least = p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); /* kept when the word is >= least */
     for (size_t i = 0; i < rows; i++) {
         uint64_t row = key->first_row + i * key->row_stride;
         for (size_t j = 0; j < size; j += 4) {
-            uint32_t word[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)key->step,
-                                (uint32_t)(key->step >> 32) ^ (uint32_t)(row >> 32) << 16};
+            uint32_t word[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)step,
+                                (uint32_t)(step >> 32) ^ (uint32_t)(row >> 32) << 16};
             philox(word, key0, key1);
             for (size_t l = 0; l < 4 && j + l < size; l++) {
                 size_t e = i * size + j + l;

@@ -9,9 +9,10 @@
 
 /* g = fmaf(wd, p, g);  buf = g at first, later fmaf(1 - damp, g, buf * mom);  nesterov: g = fmaf(mom, buf, g), else g =
  * buf; p = fmaf(-lr, g, p) */
-static void sgd(struct device *device, const struct sgd_step *step, float clip, float *restrict values,
+static void sgd(struct device *device, const struct sgd_step *step, const float *factor, float *restrict values,
                 const float *restrict gradients, float *restrict momentum, size_t count) {
     const struct sgd_step s = *step;
+    const float clip = *factor;
     (void)device;
     if (!s.has_momentum) {
         for (size_t i = 0; i < count; i++) {
@@ -50,11 +51,11 @@ INLINE void adam_loop(bool has_weight_decay, bool uses_lerp, bool has_max, const
 }
 
 #define ADAM(has_weight_decay, uses_lerp, has_max)                                                                     \
-    adam_loop(has_weight_decay, uses_lerp, has_max, *s, clip, values, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq,  \
-              count)
+    adam_loop(has_weight_decay, uses_lerp, has_max, *s, *factor, values, gradients, exp_avg, exp_avg_sq,               \
+              max_exp_avg_sq, count)
 
-static void adam(struct device *device, const struct adam_step *s, float clip, float *values, const float *gradients,
-                 float *exp_avg, float *exp_avg_sq, float *max_exp_avg_sq, size_t count) {
+static void adam(struct device *device, const struct adam_step *s, const float *factor, float *values,
+                 const float *gradients, float *exp_avg, float *exp_avg_sq, float *max_exp_avg_sq, size_t count) {
     (void)device;
     switch (s->has_weight_decay << 2 | s->uses_lerp << 1 | (max_exp_avg_sq != NULL)) {
     case 0:
@@ -85,9 +86,10 @@ static void adam(struct device *device, const struct adam_step *s, float clip, f
 }
 
 /* sum = fmaf(g, g, sum);  p += (-lr * g) / (sqrt(sum) + eps) */
-static void adagrad(struct device *device, const struct adagrad_step *step, float clip, float *restrict values,
+static void adagrad(struct device *device, const struct adagrad_step *step, const float *factor, float *restrict values,
                     const float *restrict gradients, float *restrict sum, size_t count) {
     const struct adagrad_step s = *step;
+    const float clip = *factor;
     (void)device;
     for (size_t i = 0; i < count; i++) {
         float p = values[i], g = gradients[i] * clip;
@@ -124,23 +126,24 @@ INLINE void rmsprop_loop(bool is_centered, bool has_momentum, const struct rmspr
     }
 }
 
-static void rmsprop(struct device *device, const struct rmsprop_step *s, float clip, float *values,
+static void rmsprop(struct device *device, const struct rmsprop_step *s, const float *factor, float *values,
                     const float *gradients, float *square_avg, float *grad_avg, float *momentum, size_t count) {
     (void)device;
     if (grad_avg && momentum)
-        rmsprop_loop(true, true, *s, clip, values, gradients, square_avg, grad_avg, momentum, count);
+        rmsprop_loop(true, true, *s, *factor, values, gradients, square_avg, grad_avg, momentum, count);
     else if (grad_avg)
-        rmsprop_loop(true, false, *s, clip, values, gradients, square_avg, grad_avg, NULL, count);
+        rmsprop_loop(true, false, *s, *factor, values, gradients, square_avg, grad_avg, NULL, count);
     else if (momentum)
-        rmsprop_loop(false, true, *s, clip, values, gradients, square_avg, NULL, momentum, count);
+        rmsprop_loop(false, true, *s, *factor, values, gradients, square_avg, NULL, momentum, count);
     else
-        rmsprop_loop(false, false, *s, clip, values, gradients, square_avg, NULL, NULL, count);
+        rmsprop_loop(false, false, *s, *factor, values, gradients, square_avg, NULL, NULL, count);
 }
 
 /* c = fmaf(1 - b1, g, m * b1);  p = fmaf(-lr, sign(c), p * (1 - lr * wd));  m = fmaf(1 - b2, g, m * b2) */
-static void lion(struct device *device, const struct lion_step *step, float clip, float *restrict values,
+static void lion(struct device *device, const struct lion_step *step, const float *factor, float *restrict values,
                  const float *restrict gradients, float *restrict exp_avg, size_t count) {
     const struct lion_step s = *step;
+    const float clip = *factor;
     (void)device;
     for (size_t i = 0; i < count; i++) {
         float p = values[i] * s.decay_factor, g = gradients[i] * clip, m = exp_avg[i];

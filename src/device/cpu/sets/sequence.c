@@ -8,14 +8,16 @@
 #include "device/math.h"
 
 static void embedding_forward(struct device *device, const int32_t *tokens, const float *weight, float *y, size_t count,
-                              size_t size) {
+                              size_t vocabulary, size_t size) {
     (void)device;
+    (void)vocabulary;
     for (size_t i = 0; i < count; i++) memcpy(y + i * size, weight + (size_t)tokens[i] * size, size * sizeof *y);
 }
 
 static void embedding_backward(struct device *device, const int32_t *tokens, const float *restrict dy,
-                               float *restrict dweight, size_t count, size_t size) {
+                               float *restrict dweight, size_t count, size_t vocabulary, size_t size) {
     (void)device;
+    (void)vocabulary;
     for (size_t i = 0; i < count; i++) {
         float *to = dweight + (size_t)tokens[i] * size;
         for (size_t j = 0; j < size; j++) to[j] += dy[i * size + j];

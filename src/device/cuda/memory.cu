@@ -1,0 +1,282 @@
+/* Memory of a GPU: arrays with their copies on the host, scratch memory of operators, constants, and what crosses
+ * between host and GPU. Nothing is allocated once every kind of step has run. */
+#include <cstdlib>
+#include <cstring>
+
+#include "device/cuda/gpu.cuh"
+
+#define MIB ((size_t)1 << 20)
+#define LINE 256 /* bytes: what cudaMalloc aligns to */
+
+static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
+
+static size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
+static bool has_failed(const struct gpu_device *gpu) { return gpu->failure[0] != 0; }
+
+static void check(struct gpu_device *gpu, const char *operation, cudaError_t error) {
+    if (error != cudaSuccess) gpu_fail(gpu, operation, cudaGetErrorString(error));
+}
+
+/* ---- arrays ---- */
+
+static status failed(cudaError_t error, const char *what) {
+    return status_new(STATUS_USAGE, "train.device: cuda: %s: %s; look at what nvidia-smi says, or use device: cpu",
+                      what, cudaGetErrorString(error));
+}
+
+static status alloc(struct device *device, size_t bytes, const char *what, void **out) {
+    struct gpu_device *gpu = gpu_of(device);
+    size_t free_bytes = 0, all_bytes = 0;
+    void *memory = nullptr;
+    *out = nullptr;
+    cudaError_t error = cudaSetDevice(gpu->gpu);
+    if (error == cudaSuccess) error = cudaMemGetInfo(&free_bytes, &all_bytes);
+    if (error != cudaSuccess) return failed(error, what);
+    if (bytes > free_bytes)
+        return status_new(STATUS_USAGE, "%s: %zu MiB of memory are needed, and %s has %zu MiB of %zu MiB left", what,
+                          bytes / MIB, gpu->description, free_bytes / MIB, all_bytes / MIB);
+    if (bytes == 0) bytes = 1;
+    struct gpu_array *arrays = (struct gpu_array *)realloc(gpu->arrays, (gpu->array_count + 1) * sizeof *gpu->arrays);
+    if (!arrays) return status_new(STATUS_BUG, "out of memory");
+    gpu->arrays = arrays;
+    error = cudaMalloc(&memory, bytes);
+    if (error == cudaSuccess) error = cudaMemsetAsync(memory, 0, bytes, gpu->stream);
+    if (error == cudaSuccess) error = cudaStreamSynchronize(gpu->stream);
+    if (error != cudaSuccess) {
+        cudaFree(memory);
+        return failed(error, what);
+    }
+    arrays[gpu->array_count++] = {memory, nullptr, bytes, 0, false};
+    *out = memory;
+    return OK;
+}
+
+/* By its address on the GPU, or while it is lent that of its copy. */
+static struct gpu_array *find(struct gpu_device *gpu, const void *address) {
+    for (size_t i = 0; i < gpu->array_count; i++)
+        if (gpu->arrays[i].memory == address || gpu->arrays[i].view == address) return &gpu->arrays[i];
+    return nullptr;
+}
+
+static void release(struct device *device, void *memory) {
+    struct gpu_device *gpu = gpu_of(device);
+    struct gpu_array *array = find(gpu, memory);
+    cudaSetDevice(gpu->gpu);
+    if (!array) return;
+    cudaFree(array->memory); /* waits for its users */
+    cudaFreeHost(array->view);
+    *array = gpu->arrays[--gpu->array_count];
+}
+
+static status state(const struct device *device) {
+    const struct gpu_device *gpu = gpu_of(device);
+    return has_failed(gpu) ? status_new(STATUS_BUG, "%s", gpu->failure) : OK;
+}
+
+static status wait(struct device *device) {
+    struct gpu_device *gpu = gpu_of(device);
+    cudaSetDevice(gpu->gpu);
+    if (!has_failed(gpu)) check(gpu, "an operator", cudaStreamSynchronize(gpu->stream));
+    return state(device);
+}
+
+static status stranger(const struct gpu_device *gpu) {
+    return status_new(STATUS_BUG, "%s was asked for memory that is not its own", gpu->description);
+}
+
+static status lend(struct device *device, void **address) {
+    struct gpu_device *gpu = gpu_of(device);
+    struct gpu_array *array = find(gpu, *address);
+    if (!array) return stranger(gpu);
+    cudaSetDevice(gpu->gpu);
+    if (!array->view) {
+        cudaError_t error = cudaHostAlloc(&array->view, array->bytes, cudaHostAllocDefault);
+        if (error != cudaSuccess) return failed(error, "memory of the host");
+    }
+    if (array->lent++ == 0) {
+        array->has_changed = false;
+        if (!has_failed(gpu))
+            check(gpu, "a copy to the host",
+                  cudaMemcpyAsync(array->view, array->memory, array->bytes, cudaMemcpyDeviceToHost, gpu->stream));
+    }
+    *address = array->view;
+    return wait(device);
+}
+
+static status take_back(struct device *device, void **address, bool has_changed) {
+    struct gpu_device *gpu = gpu_of(device);
+    struct gpu_array *array = find(gpu, *address);
+    if (!array || array->lent == 0) return stranger(gpu);
+    array->has_changed |= has_changed;
+    if (--array->lent > 0) return OK;
+    *address = array->memory;
+    if (!array->has_changed) return OK;
+    cudaSetDevice(gpu->gpu);
+    gpu->calls++;
+    if (!has_failed(gpu))
+        check(gpu, "a copy from the host",
+              cudaMemcpyAsync(array->memory, array->view, array->bytes, cudaMemcpyHostToDevice, gpu->stream));
+    return wait(device);
+}
+
+/* ---- crossing ---- */
+
+/* Both halves anew, of at least [bytes]; whoever reads the old ones is waited for. */
+static cudaError_t make_crossing(struct gpu_device *gpu, size_t bytes) {
+    struct gpu_crossing *s = &gpu->crossing;
+    cudaError_t error = cudaStreamSynchronize(gpu->stream);
+    if (s->memory) cudaFreeHost(s->memory);
+    s->memory = nullptr;
+    s->half = s->at = 0;
+    s->current = 0;
+    if (error == cudaSuccess) error = cudaHostAlloc((void **)&s->memory, 2 * bytes, cudaHostAllocDefault);
+    for (int i = 0; i < 2 && error == cudaSuccess; i++)
+        if (!s->is_read[i]) error = cudaEventCreateWithFlags(&s->is_read[i], cudaEventDisableTiming);
+    if (error == cudaSuccess) s->half = bytes;
+    return error;
+}
+
+/* The other half, once what was copied from it has arrived. */
+static cudaError_t turn(struct gpu_device *gpu) {
+    struct gpu_crossing *s = &gpu->crossing;
+    cudaError_t error = cudaEventRecord(s->is_read[s->current], gpu->stream);
+    s->current = 1 - s->current;
+    s->at = 0;
+    return error == cudaSuccess ? cudaEventSynchronize(s->is_read[s->current]) : error;
+}
+
+static void upload(struct device *device, void *to, const void *from, size_t bytes) {
+    struct gpu_device *gpu = gpu_of(device);
+    struct gpu_crossing *s = &gpu->crossing;
+    if (has_failed(gpu)) return;
+    cudaSetDevice(gpu->gpu);
+    gpu->calls++;
+    cudaError_t error = cudaSuccess;
+    if (bytes > s->half)
+        error = make_crossing(gpu, rounded(bytes, MIB));
+    else if (s->at + bytes > s->half)
+        error = turn(gpu);
+    if (error == cudaSuccess) {
+        char *here = s->memory + (size_t)s->current * s->half + s->at;
+        memcpy(here, from, bytes);
+        s->at += rounded(bytes, LINE);
+        if (s->at > s->half) s->at = s->half;
+        error = cudaMemcpyAsync(to, here, bytes, cudaMemcpyHostToDevice, gpu->stream);
+    }
+    check(gpu, "a copy from the host", error);
+}
+
+static status download(struct device *device, void *to, const void *from, size_t bytes) {
+    struct gpu_device *gpu = gpu_of(device);
+    cudaSetDevice(gpu->gpu);
+    bool is_small = bytes <= GPU_ANSWER;
+    if (!has_failed(gpu))
+        check(gpu, "a copy to the host",
+              cudaMemcpyAsync(is_small ? gpu->answer : to, from, bytes, cudaMemcpyDeviceToHost, gpu->stream));
+    TRY(wait(device));
+    if (is_small) memcpy(to, gpu->answer, bytes);
+    return OK;
+}
+
+static void zero(struct device *device, void *memory, size_t bytes) {
+    struct gpu_device *gpu = gpu_of(device);
+    cudaSetDevice(gpu->gpu);
+    gpu->calls++;
+    if (!has_failed(gpu)) check(gpu, "zeros", cudaMemsetAsync(memory, 0, bytes, gpu->stream));
+}
+
+const struct memory_ops gpu_memory = {.alloc = alloc,
+                                      .release = release,
+                                      .lend = lend,
+                                      .take_back = take_back,
+                                      .upload = upload,
+                                      .download = download,
+                                      .zero = zero,
+                                      .state = state,
+                                      .wait = wait};
+
+/* ---- scratch memory, constants ---- */
+
+static void add_chunk(struct gpu_device *gpu, const char *operation, size_t bytes) {
+    struct gpu_chunk *chunk = &gpu->chunks[gpu->chunk_count];
+    if (gpu->chunk_count == GPU_CHUNKS) {
+        gpu_fail(gpu, operation, "too many pieces of scratch memory");
+        return;
+    }
+    chunk->bytes = rounded(bytes, MIB);
+    check(gpu, operation, cudaMalloc((void **)&chunk->memory, chunk->bytes));
+    if (!has_failed(gpu)) gpu->chunk_count++;
+}
+
+void *gpu_take(struct gpu_device *gpu, const char *operation, size_t bytes) {
+    struct gpu_place *p = &gpu->place;
+    bytes = rounded(bytes ? bytes : 1, LINE);
+    while (p->chunk < gpu->chunk_count && gpu->chunks[p->chunk].bytes - p->at < bytes) *p = {p->chunk + 1, 0};
+    if (!has_failed(gpu) && p->chunk == gpu->chunk_count) add_chunk(gpu, operation, bytes);
+    if (has_failed(gpu)) return nullptr;
+    void *memory = gpu->chunks[p->chunk].memory + p->at;
+    p->at += bytes;
+    return memory;
+}
+
+void gpu_tidy(struct gpu_device *gpu) {
+    size_t bytes = 0;
+    if (gpu->chunk_count < 2 || gpu->place.chunk > 0 || gpu->place.at > 0) return;
+    for (int i = 0; i < gpu->chunk_count; i++) {
+        bytes += gpu->chunks[i].bytes;
+        cudaFree(gpu->chunks[i].memory); /* waits for its users */
+    }
+    gpu->chunk_count = 0;
+    gpu->moves++;
+    add_chunk(gpu, "scratch memory", bytes);
+}
+
+static const void *add_constant(struct gpu_device *gpu, const char *operation, const void *p, size_t bytes) {
+    struct gpu_constant *all =
+        (struct gpu_constant *)realloc(gpu->constants, (gpu->constant_count + 1) * sizeof *gpu->constants);
+    if (all) gpu->constants = all;
+    struct gpu_constant c = {p, malloc(bytes), nullptr, bytes};
+    if (!all || !c.copy) {
+        free(c.copy);
+        gpu_fail(gpu, operation, "out of memory");
+        return nullptr;
+    }
+    memcpy(c.copy, p, bytes);
+    check(gpu, operation, cudaMalloc(&c.memory, bytes));
+    if (!has_failed(gpu)) check(gpu, operation, cudaMemcpy(c.memory, c.copy, bytes, cudaMemcpyHostToDevice));
+    gpu->constants[gpu->constant_count++] = c;
+    return has_failed(gpu) ? nullptr : c.memory;
+}
+
+const void *gpu_constant(struct gpu_device *gpu, const char *operation, const void *p, size_t bytes) {
+    if (!p || bytes == 0 || has_failed(gpu)) return nullptr;
+    for (size_t i = 0; i < gpu->constant_count; i++) {
+        const struct gpu_constant *c = &gpu->constants[i];
+        if (c->home == p && c->bytes == bytes && memcmp(c->copy, p, bytes) == 0) return c->memory;
+    }
+    return add_constant(gpu, operation, p, bytes);
+}
+
+cudaError_t gpu_memory_open(struct gpu_device *gpu) {
+    cudaError_t error = cudaHostAlloc(&gpu->answer, GPU_ANSWER, cudaHostAllocDefault);
+    return error == cudaSuccess ? make_crossing(gpu, MIB) : error;
+}
+
+void gpu_memory_close(struct gpu_device *gpu) {
+    for (int i = 0; i < gpu->chunk_count; i++) cudaFree(gpu->chunks[i].memory);
+    for (size_t i = 0; i < gpu->constant_count; i++) {
+        cudaFree(gpu->constants[i].memory);
+        free(gpu->constants[i].copy);
+    }
+    for (size_t i = 0; i < gpu->array_count; i++) {
+        cudaFree(gpu->arrays[i].memory);
+        cudaFreeHost(gpu->arrays[i].view);
+    }
+    for (int i = 0; i < 2; i++)
+        if (gpu->crossing.is_read[i]) cudaEventDestroy(gpu->crossing.is_read[i]);
+    cudaFreeHost(gpu->crossing.memory);
+    cudaFreeHost(gpu->answer);
+    free(gpu->constants);
+    free(gpu->arrays);
+}
