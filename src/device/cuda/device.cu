@@ -66,7 +66,7 @@ const void *call::operand(const void *p, size_t bytes, bool is_read, bool is_wri
     if (used == GPU_OPERANDS) gpu_fail(gpu, operation, "too many operands");
     void *memory = gpu_take(gpu, operation, bytes);
     if (!is_ok()) return nullptr;
-    if (is_read) check(cudaMemcpy(memory, p, bytes, cudaMemcpyHostToDevice));
+    if (is_read) check(cudaMemcpyAsync(memory, p, bytes, cudaMemcpyHostToDevice, gpu->stream));
     own[used] = memory;
     home[used] = is_written ? const_cast<void *>(p) : nullptr;
     home_bytes[used++] = bytes;
