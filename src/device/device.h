@@ -66,6 +66,10 @@ struct device_ops {
     /* dw (out, in) += dy^T x; dbias (out) += column sums of dy; dbias may be NULL */
     void (*linear_backward_weight)(struct device *, const float *dy, const float *x, float *dw, float *dbias,
                                    size_t rows, size_t in, size_t out);
+    /* Parameters as products see them from now until this is called again, at the start of a pass: weights that lie in
+     * [values] (count) may be rounded to the precision once, here. NULL: they are rounded in each product, or not at
+     * all. */
+    void (*round_parameters)(struct device *, const float *values, size_t count);
     /* y (count) = a + b; y may be one of them */
     void (*add)(struct device *, const float *a, const float *b, float *y, size_t count);
     /* y (count) = f(x) */

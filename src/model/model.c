@@ -203,15 +203,22 @@ static void run_step(const struct model *model, const struct step *s, const stru
         sum(model, s, pass, x, value_of(model, s->other, inputs), y);
 }
 
+/* A pass with what the model adds to it; the parameters stand still until it is over. */
+static struct pass begin(struct model *model, const struct pass *pass) {
+    const struct device_ops *ops = device_ops(pass->device);
+    if (ops->round_parameters) ops->round_parameters(pass->device, model->params.values, model->params.total);
+    return complete(model, pass);
+}
+
 const float *model_forward(struct model *model, const struct pass *pass, const float *inputs) {
-    struct pass own = complete(model, pass);
+    struct pass own = begin(model, pass);
     for (size_t i = 0; i < model->step_count; i++) run_step(model, &model->steps[i], &own, inputs);
     return value_of(model, model->output, inputs);
 }
 
 const float *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
                                    output_visitor *visit, void *user) {
-    struct pass own = complete(model, pass);
+    struct pass own = begin(model, pass);
     const struct layer *layer = model->layers;
     for (size_t i = 0; i < model->step_count; i++) {
         const struct step *s = &model->steps[i];

@@ -213,6 +213,78 @@ START_TEST(a_gradient_that_changed_is_rounded_again) {
 }
 END_TEST
 
+/* With the weight at [w] the device computes what it should with that of [p]. */
+static void check_product(struct device *d, enum precision precision, const float *w, const struct work *p) {
+    float *y = random_values(p->rows * p->out, 9);
+    device_ops(d)->linear_forward(d, p->x, w, NULL, false, y, p->rows, p->in, p->out);
+    ck_assert(!device_status(d));
+    for (size_t i = 0; i < p->rows * p->out; i++)
+        check_element(precision, "y", i,
+                      element(precision, 0, p->x + i / p->out * p->in, 1, p->w + i % p->out * p->in, 1, p->in), y[i]);
+    free(y);
+}
+
+/* Weights among the parameters are read as round_parameters found them where their rows are whole in 16 bits, and as
+ * they are elsewhere. */
+START_TEST(parameters_are_rounded_when_told) {
+    enum precision precision = (enum precision)_i;
+    bool is_narrow = precision == PRECISION_BFLOAT16 || precision == PRECISION_FLOAT16;
+    struct device *d = gpu_with(precision);
+    static const struct {
+        size_t in, offset;
+        bool is_kept;
+    } weights[] = {{24, 64, true}, {24, 68, false}, {13, 64, false}};
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
+        struct work p = work_new((const size_t[]){5, weights[i].in, 16}), other = p;
+        size_t count = p.out * p.in, total = 512;
+        float *values;
+        other.w = random_values(count, 10);
+        ck_assert(!device_alloc(d, total * sizeof *values, "a test", (void **)&values));
+        device_upload(d, values + weights[i].offset, p.w, count * sizeof *values);
+        device_ops(d)->round_parameters(d, values, total);
+        check_product(d, precision, values + weights[i].offset, &p);
+        device_upload(d, values + weights[i].offset, other.w, count * sizeof *values);
+        check_product(d, precision, values + weights[i].offset, is_narrow && weights[i].is_kept ? &p : &other);
+        device_ops(d)->round_parameters(d, values, total);
+        check_product(d, precision, values + weights[i].offset, &other);
+        device_free(d, values);
+        free(other.w);
+        work_free(&p);
+    }
+    end(d);
+}
+END_TEST
+
+/* gelu writes its result a second time for the product after it; what comes in between is seen. */
+START_TEST(a_product_after_gelu) {
+    enum precision precision = (enum precision)_i;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int changes = 0; changes < 2; changes++) {
+            struct device *d = gpu_with(precision);
+            struct work p = work_new(shapes[i]);
+            size_t bytes = p.rows * p.in * sizeof *p.x;
+            float *x, *y, *other = random_values(p.rows * p.in, 11);
+            ck_assert(!device_alloc(d, bytes, "a test", (void **)&x));
+            ck_assert(!device_alloc(d, bytes, "a test", (void **)&y));
+            device_upload(d, x, p.x, bytes);
+            device_ops(d)->activation_forward(d, ACTIVATION_GELU, x, y, p.rows * p.in);
+            if (changes) device_upload(d, y, other, bytes);
+            float *result = random_values(p.rows * p.out, 9);
+            device_ops(d)->linear_forward(d, y, p.w, NULL, false, result, p.rows, p.in, p.out);
+            ck_assert(!device_download(d, p.x, y, bytes));
+            for (size_t k = 0; changes && k < p.rows * p.in; k++) ck_assert(p.x[k] == other[k]);
+            for (size_t k = 0; k < p.rows * p.out; k++)
+                check_element(precision, "y", k,
+                              element(precision, 0, p.x + k / p.out * p.in, 1, p.w + k % p.out * p.in, 1, p.in),
+                              result[k]);
+            device_free(d, x), device_free(d, y);
+            free(other), free(result);
+            work_free(&p);
+            end(d);
+        }
+}
+END_TEST
+
 /* What float16 cannot hold is infinite, and the loss scale is what deals with it. */
 START_TEST(float16_overflows) {
     struct device *d = gpu_with(PRECISION_FLOAT16);
@@ -251,6 +323,8 @@ int main(void) {
                                        ONCE(precision_may_change),
                                        EACH(agrees_with_the_cpu_in_bfloat16, shapes),
                                        ONCE(a_gradient_that_changed_is_rounded_again),
+                                       LOOP(parameters_are_rounded_when_told, 0, PRECISION_FLOAT16 + 1),
+                                       LOOP(a_product_after_gelu, PRECISION_FLOAT32, PRECISION_FLOAT16 + 1),
                                        ONCE(float16_overflows),
                                        ONCE(the_description_names_it)};
     return check_run("gpu_precision", loops, sizeof loops / sizeof *loops);

@@ -99,6 +99,7 @@ static void describe(struct gpu_device *gpu) {
 static status set_precision(struct device *device, enum precision precision) {
     struct gpu_device *gpu = gpu_of(device);
     gpu->precision = precision;
+    gpu->copy.of = gpu->parameters.of = nullptr;
     describe(gpu);
     return OK;
 }
@@ -149,6 +150,7 @@ static struct device_ops all_ops() {
     ops.linear_forward = gpu_linear_forward;
     ops.linear_backward_input = gpu_linear_backward_input;
     ops.linear_backward_weight = gpu_linear_backward_weight;
+    ops.round_parameters = gpu_round_parameters;
     ops.losses = &gpu_losses;
     ops.optimizers = &gpu_optimizers;
     ops.image = &images;

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "device/activations.h"
-#include "device/cuda/gpu.cuh"
+#include "device/cuda/product.cuh"
 
 static void add(struct device *device, const float *a, const float *b, float *y, size_t count) {
     call c(device, "add");
@@ -59,7 +59,12 @@ static void activation_forward(struct device *device, enum activation f, const f
     call c(device, "activation_forward");
     const float *from = c.in(x, count);
     float *to = c.out(y, count);
-    c.each(count, [=] __device__(size_t i) { to[i] = activate(f, from[i]); });
+    bool is_before_product = f == ACTIVATION_GELU || f == ACTIVATION_GELU_TANH || f == ACTIVATION_SILU;
+    struct gpu_also also = gpu_also_narrow(&c, is_before_product && to == y ? y : nullptr, count);
+    c.each(count, [=] __device__(size_t i) {
+        to[i] = activate(f, from[i]);
+        also.put(i, to[i]);
+    });
 }
 
 static void activation_backward(struct device *device, enum activation f, const float *x, const float *y,

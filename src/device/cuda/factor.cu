@@ -1,7 +1,6 @@
 /* Factors of products: one pass reads float32 once, writes 16 bits, and sums columns. A block takes 128 columns of a
  * tile of rows, each of its warps whole rows, four columns a thread; sums are taken within a warp, then over the
  * block's warps, then over the tiles, in an order that follows from the sizes. */
-#include "base/bits.h"
 #include "device/cuda/product.cuh"
 
 #define WARPS 8
@@ -104,8 +103,7 @@ struct factor gpu_factor(call *c, const float *x, size_t rows, size_t columns) {
 }
 
 /* Memory that outlives the call. */
-static uint16_t *reserve(call *c, size_t bytes) {
-    struct gpu_copy *copy = &c->gpu->copy;
+static uint16_t *reserve(call *c, struct gpu_copy *copy, size_t bytes) {
     if (!c->is_ok() || bytes <= copy->bytes) return (uint16_t *)copy->memory;
     c->check(cudaFree(copy->memory));
     *copy = {};
@@ -115,10 +113,22 @@ static uint16_t *reserve(call *c, size_t bytes) {
     return (uint16_t *)copy->memory;
 }
 
-/* Made by the operator just before this one, so that nothing has written to dy since. */
-static bool is_at_hand(const struct gpu_device *gpu, const float *dy, size_t rows, size_t columns) {
+static void remember(call *c, const float *of, size_t rows, size_t columns) {
+    struct gpu_copy *copy = &c->gpu->copy;
+    copy->of = of, copy->rows = rows, copy->columns = columns, copy->call = c->gpu->calls;
+}
+
+/* Made by the operator just before this one, so that nothing has written to x since. */
+static bool is_at_hand(const struct gpu_device *gpu, const float *x, size_t rows, size_t columns) {
     const struct gpu_copy *copy = &gpu->copy;
-    return copy->of == dy && copy->rows == rows && copy->columns == columns && copy->call + 1 == gpu->calls;
+    if (copy->of != x || copy->call + 1 != gpu->calls) return false;
+    if (copy->columns == 0) return copy->rows == rows * columns && columns == stride_of(columns);
+    return copy->rows == rows && copy->columns == columns;
+}
+
+struct factor gpu_input_factor(call *c, const float *x, size_t rows, size_t columns) {
+    if (is_narrow(c) && is_at_hand(c->gpu, x, rows, columns)) return {c->gpu->copy.memory, stride_of(columns)};
+    return gpu_factor(c, x, rows, columns);
 }
 
 struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float *sums, size_t rows, size_t columns) {
@@ -128,9 +138,38 @@ struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float 
         return {dy, columns};
     }
     if (sums || !is_at_hand(c->gpu, dy, rows, columns)) {
-        uint16_t *to = reserve(c, rows * stride_of(columns) * sizeof *to);
+        uint16_t *to = reserve(c, copy, rows * stride_of(columns) * sizeof *to);
         run(c, job_of(c, dy, rows, columns, to), sums);
-        copy->of = is_kept ? dy : nullptr, copy->rows = rows, copy->columns = columns, copy->call = c->gpu->calls;
     }
+    remember(c, is_kept ? dy : nullptr, rows, columns);
     return {copy->memory, stride_of(columns)};
+}
+
+struct gpu_also gpu_also_narrow(call *c, const float *y, size_t count) {
+    if (!y || !is_narrow(c) || !c->is_ok()) return {nullptr, false};
+    uint16_t *to = reserve(c, &c->gpu->copy, count * sizeof *to);
+    remember(c, y, count, 0);
+    return {to, c->gpu->precision == PRECISION_BFLOAT16};
+}
+
+void gpu_round_parameters(struct device *device, const float *values, size_t count) {
+    call c(device, "round_parameters");
+    struct gpu_copy *copy = &c.gpu->parameters;
+    copy->of = nullptr;
+    if (!is_narrow(&c) || count % 4 != 0 || alignment(values) < sizeof(float4)) return;
+    uint16_t *to = reserve(&c, copy, count * sizeof *to);
+    bool is_bfloat16 = c.gpu->precision == PRECISION_BFLOAT16;
+    c.each(count / 4, [=] __device__(size_t i) {
+        float4 v = ((const float4 *)values)[i];
+        ((uint2 *)to)[i] = {narrow(is_bfloat16, v.x, v.y), narrow(is_bfloat16, v.z, v.w)};
+    });
+    copy->of = values, copy->rows = count;
+}
+
+struct factor gpu_weight_factor(call *c, const float *w, size_t out, size_t in) {
+    const struct gpu_copy *copy = &c->gpu->parameters;
+    bool is_inside = copy->of && w >= copy->of && w + out * in <= copy->of + copy->rows;
+    if (!is_narrow(c) || !is_inside || in != stride_of(in)) return gpu_factor(c, w, out, in);
+    const uint16_t *at = (const uint16_t *)copy->memory + (w - copy->of);
+    return alignment(at) < 16 ? gpu_factor(c, w, out, in) : (struct factor){at, in};
 }

@@ -24,11 +24,11 @@ extern "C" {
 
 struct gpu_plans; /* product.cuh */
 
-/* The 16-bit copy of a matrix that the next operator may use again. */
+/* 16-bit copies for products: of the matrix that the operator before wrote or read, and of the parameters. */
 struct gpu_copy {
-    const float *of; /* NULL: none */
-    size_t rows, columns;
-    uint64_t call; /* the operator that made it */
+    const float *of;      /* NULL: none */
+    size_t rows, columns; /* columns 0: rows are elements, of a matrix with any number of columns */
+    uint64_t call;        /* the operator that made it */
     void *memory;
     size_t bytes; /* of memory */
 };
@@ -77,7 +77,7 @@ struct gpu_device {
     void *workspace; /* (GPU_WORKSPACE), on the GPU */
     struct gpu_plans *plans;
     enum precision precision; /* of products */
-    struct gpu_copy copy;
+    struct gpu_copy copy, parameters;
     uint64_t calls; /* operators so far; whatever else writes to memory of the device counts, too */
     struct gpu_chunk chunks[GPU_CHUNKS];
     int chunk_count;
@@ -136,6 +136,7 @@ void gpu_attention_forward(struct device *, const struct attention_shape *, cons
                            float *log_sums);
 void gpu_attention_backward(struct device *, const struct attention_shape *, const float *qkv, const float *y,
                             const float *log_sums, const float *dy, float *dqkv);
+void gpu_round_parameters(struct device *, const float *values, size_t count);
 extern const struct device_ops gpu_elementwise; /* add to copy of struct device_ops; the rest is 0 */
 
 #define GPU_SHARED (48u << 10) /* bytes of dynamic shared memory that a kernel gets without asking */

@@ -64,6 +64,7 @@ static void release(struct device *device, void *memory) {
     struct gpu_array *array = find(gpu, memory);
     cudaSetDevice(gpu->gpu);
     if (!array) return;
+    if (gpu->parameters.of == memory) gpu->parameters.of = nullptr;
     cudaFree(array->memory); /* waits for its users */
     cudaFreeHost(array->view);
     *array = gpu->arrays[--gpu->array_count];

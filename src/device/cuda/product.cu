@@ -141,5 +141,6 @@ void gpu_multiply(call *c, const struct product *p) {
 
 void gpu_products_close(struct gpu_device *gpu) {
     cudaFree(gpu->copy.memory);
+    cudaFree(gpu->parameters.memory);
     free(gpu->plans);
 }

@@ -4,6 +4,7 @@
 #ifndef DEVICE_CUDA_PRODUCT_CUH
 #define DEVICE_CUDA_PRODUCT_CUH
 
+#include "base/bits.h"
 #include "device/cuda/gpu.cuh"
 
 /* A row-major matrix in the type of the device's factors: float, or 16 bits. */
@@ -30,10 +31,25 @@ void gpu_products_close(struct gpu_device *gpu);
 
 /* x (rows, columns) as a factor until the call ends. */
 struct factor gpu_factor(call *c, const float *x, size_t rows, size_t columns);
+/* The same of what the operator before may have written in 16 bits, too (gpu_also). */
+struct factor gpu_input_factor(call *c, const float *x, size_t rows, size_t columns);
+/* The same of a weight, which may be rounded already (gpu_round_parameters). */
+struct factor gpu_weight_factor(call *c, const float *w, size_t out, size_t in);
 
 /* The same of a gradient; with [is_kept], which says that dy is memory of the device, the next call gets it without
  * another pass. [sums] (columns), unless NULL, += its columns. */
 struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float *sums, size_t rows, size_t columns);
+
+/* Where an operator puts element i of y (count) a second time, for a product that comes next. */
+struct gpu_also {
+    uint16_t *to; /* NULL: nowhere */
+    bool is_bfloat16;
+    __device__ void put(size_t i, float y) const {
+        if (to) to[i] = is_bfloat16 ? bits_to_bfloat16(y) : bits_to_float16(y);
+    }
+};
+/* [y]: memory of the device, all of it written by this call; NULL: nowhere. */
+struct gpu_also gpu_also_narrow(call *c, const float *y, size_t count);
 
 /* Powers of two that an address is a multiple of, up to 256. */
 static inline uint32_t alignment(const void *p) {
