@@ -16,7 +16,7 @@ from run import SOURCE
 
 PYTORCH = os.path.join(SOURCE, "bench", "pytorch", "gpu.py")
 SKIPPED = 77
-STEADY = ["checkpoint.save_every={steps: 1000000}", "train.log_every=1", "train.evaluate_every=0"]
+SETTINGS = ["checkpoint.save_every={steps: 1000000}", "train.log_every=1", "train.evaluate_every=0"]
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Bench:
             config = f.name
         where = ["train.device=cpu", "train.precision=float32"] if self.options.rehearse else ["train.device=cuda", "train.precision=bfloat16"]
         settings = [self.place(workload, s) for s in workload.settings]
-        command = [self.options.binary, config, "--run-dir", run, "--quiet", *STEADY, *where, *settings, *self.options.set]
+        command = [self.options.binary, config, "--run-dir", run, "--quiet", *SETTINGS, *where, *settings, *self.options.set]
         p = subprocess.run(command, cwd=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if p.returncode:
             sys.exit(f"failed: {' '.join(command)}\n{p.stdout}")
