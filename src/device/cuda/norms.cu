@@ -1,46 +1,101 @@
-/* Layer norm and RMS norm: a block for each row; a thread for each column of the parameters' gradients, which are added
- * row after row. Formulas are those of cpu/sets/norm.c. */
+/* Layer norm and RMS norm by rows, the gradients of their parameters by columns (rows.cuh). Formulas are those of
+ * cpu/sets/norm.c; sums are in float32. */
 #include <cmath>
 
-#include "device/cuda/gpu.cuh"
+#include "device/cuda/rows.cuh"
 
-__device__ static void layer_norm_row(const float *x, const float *weight, const float *bias, float eps, float *y,
-                                      float *statistics, size_t size) {
-    float sum = 0, squares = 0;
-    for (size_t j = threadIdx.x; j < size; j += GPU_THREADS) sum += x[j];
-    float mean = gpu_reduce(sum, gpu_add()) / (float)size;
-    for (size_t j = threadIdx.x; j < size; j += GPU_THREADS) squares += (x[j] - mean) * (x[j] - mean);
-    float scale = 1 / sqrtf(gpu_reduce(squares, gpu_add()) / (float)size + eps);
-    if (threadIdx.x == 0) statistics[0] = mean, statistics[1] = scale;
-    for (size_t j = threadIdx.x; j < size; j += GPU_THREADS)
-        y[j] = fmaf((x[j] - mean) * scale, weight ? weight[j] : 1, bias ? bias[j] : 0);
+__device__ static float total_of(float4 v) { return (v.x + v.y) + (v.z + v.w); }
+
+__device__ static float4 minus(float4 a, float b) { return {a.x - b, a.y - b, a.z - b, a.w - b}; }
+
+__device__ static float4 times(float4 a, float b) { return {a.x * b, a.y * b, a.z * b, a.w * b}; }
+
+__device__ static float4 product(float4 a, float4 b) { return {a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w}; }
+
+__device__ static float4 sum_of(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
+
+/* A row of parameters, [missing] where there is none. */
+__device__ static float4 load_parameter(const float *row, size_t j, size_t size, bool is_aligned, float missing) {
+    return row ? row_load(row, j, size, is_aligned, 0) : float4{missing, missing, missing, missing};
 }
+
+struct layer_norm_rows {
+    const float *x, *weight, *bias;
+    float eps, *y, *statistics;
+    size_t size;
+    bool is_aligned;
+
+    template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
+        const float *from = x + i * size;
+        float sum = 0, squares = 0;
+        for (size_t j = first; j < size; j += 4 * THREADS) sum += total_of(row_load(from, j, size, is_aligned, 0));
+        float mean = row_sum<THREADS>(sum) / (float)size;
+        for (size_t j = first; j < size; j += 4 * THREADS) {
+            float4 d = minus(row_load(from, j, size, is_aligned, mean), mean);
+            squares += total_of(product(d, d));
+        }
+        float scale = 1 / sqrtf(row_sum<THREADS>(squares) / (float)size + eps);
+        if (first == 0) statistics[2 * i] = mean, statistics[2 * i + 1] = scale;
+        for (size_t j = first; j < size; j += 4 * THREADS) {
+            float4 v = times(minus(row_load(from, j, size, is_aligned, 0), mean), scale);
+            float4 w = load_parameter(weight, j, size, is_aligned, 1), b = load_parameter(bias, j, size, is_aligned, 0);
+            row_store(y + i * size, j, size, is_aligned,
+                      {fmaf(v.x, w.x, b.x), fmaf(v.y, w.y, b.y), fmaf(v.z, w.z, b.z), fmaf(v.w, w.w, b.w)});
+        }
+    }
+};
 
 static void layer_norm_forward(struct device *device, const float *x, const float *weight, const float *bias, float eps,
                                float *y, float *statistics, size_t rows, size_t size) {
     call c(device, "layer_norm_forward");
-    const float *from = c.in(x, rows * size), *w = c.in(weight, size), *b = c.in(bias, size);
-    float *to = c.out(y, rows * size), *saved = c.out(statistics, 2 * rows);
-    c.rows(rows, [=] __device__(size_t i) {
-        layer_norm_row(from + i * size, w, b, eps, to + i * size, saved + 2 * i, size);
-    });
+    struct layer_norm_rows f = {c.in(x, rows * size),
+                                c.in(weight, size),
+                                c.in(bias, size),
+                                eps,
+                                c.out(y, rows * size),
+                                c.out(statistics, 2 * rows),
+                                size,
+                                false};
+    f.is_aligned = rows_are_aligned(f.x, size) && rows_are_aligned(f.y, size) && rows_are_aligned(f.weight, size) &&
+                   rows_are_aligned(f.bias, size);
+    rows_start(&c, rows, size, f);
 }
 
-/* dx = scale (g - mean(g) - xhat mean(g xhat)) with g = dy weight, xhat = (x - mean) scale */
-__device__ static void layer_norm_input(const float *x, const float *weight, float mean, float scale, const float *dy,
-                                        float *dx, bool adds, size_t size) {
-    float sum = 0, product = 0;
-    for (size_t j = threadIdx.x; j < size; j += GPU_THREADS) {
-        float g = weight ? dy[j] * weight[j] : dy[j];
-        sum += g;
-        product += g * ((x[j] - mean) * scale);
+/* dx = scale (g - mean(g) - xhat mean(g xhat)) with g = dy weight, xhat = (x - mean) scale; RMS norm has not mean and
+ * mean(g). */
+struct norm_input_rows {
+    const float *x, *weight, *statistics, *dy;
+    float *dx;
+    bool adds, has_mean;
+    size_t size;
+    bool is_aligned;
+
+    template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
+        const float *from = x + i * size, *slope = dy + i * size;
+        float mean = has_mean ? statistics[2 * i] : 0, scale = statistics[has_mean ? 2 * i + 1 : i];
+        float sum = 0, products = 0;
+        for (size_t j = first; j < size; j += 4 * THREADS) {
+            float4 g = product(row_load(slope, j, size, is_aligned, 0), load_parameter(weight, j, size, is_aligned, 1));
+            float4 xhat = times(minus(row_load(from, j, size, is_aligned, 0), mean), scale);
+            sum += total_of(g);
+            products += total_of(product(g, xhat));
+        }
+        float mean_g = has_mean ? row_sum<THREADS>(sum) / (float)size : 0;
+        float mean_gx = row_sum<THREADS>(products) / (float)size;
+        for (size_t j = first; j < size; j += 4 * THREADS) {
+            float4 g = product(row_load(slope, j, size, is_aligned, 0), load_parameter(weight, j, size, is_aligned, 1));
+            float4 xhat = times(minus(row_load(from, j, size, is_aligned, 0), mean), scale);
+            float4 d = times(sum_of(minus(g, mean_g), times(xhat, -mean_gx)), scale);
+            if (adds) d = sum_of(row_load(dx + i * size, j, size, is_aligned, 0), d);
+            row_store(dx + i * size, j, size, is_aligned, d);
+        }
     }
-    float mean_g = gpu_reduce(sum, gpu_add()) / (float)size, mean_gx = gpu_reduce(product, gpu_add()) / (float)size;
-    for (size_t j = threadIdx.x; j < size; j += GPU_THREADS) {
-        float g = weight ? dy[j] * weight[j] : dy[j];
-        float slope = scale * (g - mean_g - (x[j] - mean) * scale * mean_gx);
-        dx[j] = adds ? dx[j] + slope : slope;
-    }
+};
+
+static void start_input(call *c, struct norm_input_rows f, size_t rows) {
+    f.is_aligned = rows_are_aligned(f.x, f.size) && rows_are_aligned(f.weight, f.size) &&
+                   rows_are_aligned(f.dy, f.size) && rows_are_aligned(f.dx, f.size);
+    rows_start(c, rows, f.size, f);
 }
 
 static void layer_norm_backward(struct device *device, const float *x, const float *weight, const float *statistics,
@@ -52,48 +107,48 @@ static void layer_norm_backward(struct device *device, const float *x, const flo
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size);
     float *dw = c.inout(dweight, size), *db = c.inout(dbias, size);
     if (dw || db)
-        c.each(size, [=] __device__(size_t j) {
-            for (size_t i = 0; i < rows; i++) {
-                float g = from[i * size + j], xhat = (input[i * size + j] - saved[2 * i]) * saved[2 * i + 1];
-                if (dw) dw[j] = fmaf(g, xhat, dw[j]);
-                if (db) db[j] += g;
-            }
-        });
-    if (to)
-        c.rows(rows, [=] __device__(size_t i) {
-            layer_norm_input(input + i * size, w, saved[2 * i], saved[2 * i + 1], from + i * size, to + i * size, adds,
-                             size);
-        });
+        columns_start<float2>(
+            &c, rows, size,
+            [=] __device__(size_t i, size_t j) -> float2 {
+                float g = from[i * size + j];
+                return {g * ((input[i * size + j] - saved[2 * i]) * saved[2 * i + 1]), g};
+            },
+            [=] __device__(size_t j, float2 sums) {
+                if (dw) dw[j] += sums.x;
+                if (db) db[j] += sums.y;
+            });
+    if (to) start_input(&c, {input, w, saved, from, to, adds, true, size, false}, rows);
 }
 
-__device__ static void rms_norm_row(const float *x, const float *weight, float eps, float *y, float *statistics,
-                                    size_t size) {
-    float squares = 0;
-    for (size_t j = threadIdx.x; j < size; j += GPU_THREADS) squares += x[j] * x[j];
-    float scale = 1 / sqrtf(gpu_reduce(squares, gpu_add()) / (float)size + eps);
-    if (threadIdx.x == 0) *statistics = scale;
-    for (size_t j = threadIdx.x; j < size; j += GPU_THREADS) y[j] = weight ? x[j] * scale * weight[j] : x[j] * scale;
-}
+struct rms_norm_rows {
+    const float *x, *weight;
+    float eps, *y, *statistics;
+    size_t size;
+    bool is_aligned;
+
+    template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
+        const float *from = x + i * size;
+        float squares = 0;
+        for (size_t j = first; j < size; j += 4 * THREADS) {
+            float4 v = row_load(from, j, size, is_aligned, 0);
+            squares += total_of(product(v, v));
+        }
+        float scale = 1 / sqrtf(row_sum<THREADS>(squares) / (float)size + eps);
+        if (first == 0) statistics[i] = scale;
+        for (size_t j = first; j < size; j += 4 * THREADS) {
+            float4 v = times(row_load(from, j, size, is_aligned, 0), scale);
+            row_store(y + i * size, j, size, is_aligned, product(v, load_parameter(weight, j, size, is_aligned, 1)));
+        }
+    }
+};
 
 static void rms_norm_forward(struct device *device, const float *x, const float *weight, float eps, float *y,
                              float *statistics, size_t rows, size_t size) {
     call c(device, "rms_norm_forward");
-    const float *from = c.in(x, rows * size), *w = c.in(weight, size);
-    float *to = c.out(y, rows * size), *saved = c.out(statistics, rows);
-    c.rows(rows, [=] __device__(size_t i) { rms_norm_row(from + i * size, w, eps, to + i * size, saved + i, size); });
-}
-
-/* dx = scale (g - xhat mean(g xhat)) with g = dy weight, xhat = x scale */
-__device__ static void rms_norm_input(const float *x, const float *weight, float scale, const float *dy, float *dx,
-                                      bool adds, size_t size) {
-    float product = 0;
-    for (size_t j = threadIdx.x; j < size; j += GPU_THREADS)
-        product += (weight ? dy[j] * weight[j] : dy[j]) * (x[j] * scale);
-    float mean = gpu_reduce(product, gpu_add()) / (float)size;
-    for (size_t j = threadIdx.x; j < size; j += GPU_THREADS) {
-        float slope = scale * ((weight ? dy[j] * weight[j] : dy[j]) - x[j] * scale * mean);
-        dx[j] = adds ? dx[j] + slope : slope;
-    }
+    struct rms_norm_rows f = {
+        c.in(x, rows * size), c.in(weight, size), eps, c.out(y, rows * size), c.out(statistics, rows), size, false};
+    f.is_aligned = rows_are_aligned(f.x, size) && rows_are_aligned(f.weight, size) && rows_are_aligned(f.y, size);
+    rows_start(&c, rows, size, f);
 }
 
 static void rms_norm_backward(struct device *device, const float *x, const float *weight, const float *statistics,
@@ -103,13 +158,11 @@ static void rms_norm_backward(struct device *device, const float *x, const float
     const float *from = c.in(dy, rows * size);
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size), *dw = c.inout(dweight, size);
     if (dw)
-        c.each(size, [=] __device__(size_t j) {
-            for (size_t i = 0; i < rows; i++) dw[j] = fmaf(from[i * size + j], input[i * size + j] * saved[i], dw[j]);
-        });
-    if (to)
-        c.rows(rows, [=] __device__(size_t i) {
-            rms_norm_input(input + i * size, w, saved[i], from + i * size, to + i * size, adds, size);
-        });
+        columns_start<float>(
+            &c, rows, size,
+            [=] __device__(size_t i, size_t j) { return from[i * size + j] * (input[i * size + j] * saved[i]); },
+            [=] __device__(size_t j, float sum) { dw[j] += sum; });
+    if (to) start_input(&c, {input, w, saved, from, to, adds, false, size, false}, rows);
 }
 
 const struct norm_ops gpu_norms = {.layer_norm_forward = layer_norm_forward,

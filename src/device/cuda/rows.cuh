@@ -1,0 +1,141 @@
+/* Kernels that go through matrices by rows or by columns. A row belongs to a warp, or to a block when it is long; its
+ * threads take four neighbouring numbers at a time. Sums over a matrix's rows are taken tile by tile, then over the
+ * tiles. The order of every sum follows from the sizes. */
+#ifndef DEVICE_CUDA_ROWS_CUH
+#define DEVICE_CUDA_ROWS_CUH
+
+#include "device/cuda/gpu.cuh"
+
+#define ROWS_LONG 1024 /* numbers of a row that is a block's work */
+
+static inline bool rows_are_aligned(const void *p, size_t size) { return size % 4 == 0 && (uintptr_t)p % 16 == 0; }
+
+/* Numbers [j, j + 4) of a row, [fill] past its end. */
+__device__ static inline float4 row_load(const float *row, size_t j, size_t size, bool is_aligned, float fill) {
+    if (is_aligned) return *(const float4 *)(row + j);
+    float4 v = {row[j], fill, fill, fill};
+    if (j + 1 < size) v.y = row[j + 1];
+    if (j + 2 < size) v.z = row[j + 2];
+    if (j + 3 < size) v.w = row[j + 3];
+    return v;
+}
+
+__device__ static inline void row_store(float *row, size_t j, size_t size, bool is_aligned, float4 v) {
+    if (is_aligned) {
+        *(float4 *)(row + j) = v;
+        return;
+    }
+    row[j] = v.x;
+    if (j + 1 < size) row[j + 1] = v.y;
+    if (j + 2 < size) row[j + 2] = v.z;
+    if (j + 3 < size) row[j + 3] = v.w;
+}
+
+/* The row's THREADS (32, or all of the block) join their values by [op], with the same result for all. T has up to 64
+ * bytes. */
+template <unsigned THREADS, typename T, typename Op> __device__ T row_join(T value, Op op) {
+    for (int way = 16; way > 0; way /= 2) value = op(value, op.from_lane(value, way));
+    if (THREADS == 32) return value;
+    __shared__ T parts[THREADS / 32];
+    __syncthreads(); /* parts of the call before have been read */
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = parts[0];
+    for (unsigned i = 1; i < THREADS / 32; i++) value = op(value, parts[i]);
+    return value;
+}
+
+struct row_add {
+    __device__ float operator()(float a, float b) const { return a + b; }
+    __device__ float from_lane(float a, int way) const { return __shfl_xor_sync(0xffffffffu, a, way); }
+    __device__ double operator()(double a, double b) const { return a + b; }
+    __device__ double from_lane(double a, int way) const { return __shfl_xor_sync(0xffffffffu, a, way); }
+};
+
+template <unsigned THREADS> __device__ float row_sum(float x) { return row_join<THREADS>(x, row_add()); }
+
+/* The largest number so far, and the sum of exp(x - largest). */
+struct row_softmax {
+    float most, sum;
+
+    __device__ void take(float4 v) {
+        float larger = fmaxf(most, fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w)));
+        sum = rescaled(larger) +
+              ((math_exp(v.x - larger) + math_exp(v.y - larger)) + (math_exp(v.z - larger) + math_exp(v.w - larger)));
+        most = larger;
+    }
+    /* The sum for a largest number at least as large. */
+    __device__ float rescaled(float larger) const { return most == larger ? sum : sum * math_exp(most - larger); }
+};
+
+struct row_softmax_join {
+    __device__ struct row_softmax operator()(struct row_softmax a, struct row_softmax b) const {
+        float larger = fmaxf(a.most, b.most);
+        return {larger, a.rescaled(larger) + b.rescaled(larger)};
+    }
+    __device__ struct row_softmax from_lane(struct row_softmax a, int way) const {
+        return {__shfl_xor_sync(0xffffffffu, a.most, way), __shfl_xor_sync(0xffffffffu, a.sum, way)};
+    }
+};
+
+/* f(row, first) for each row, by its threads, of which this is the [first] / 4-th. */
+template <unsigned THREADS, typename F> __global__ void __launch_bounds__(GPU_THREADS) rows_kernel(size_t rows, F f) {
+    size_t row = (size_t)blockIdx.x * (GPU_THREADS / THREADS) + threadIdx.x / THREADS;
+    if (row < rows) f.template run<THREADS>(row, threadIdx.x % THREADS * 4);
+}
+
+/* [f] has run<THREADS>(row, first): numbers [first, first + 4), [first + 4 THREADS, ...) are this thread's. */
+template <typename F> void rows_start(call *c, size_t rows, size_t size, F f) {
+    size_t warps = GPU_THREADS / 32;
+    if (rows == 0) return;
+    if (size <= ROWS_LONG)
+        c->launch(rows_kernel<32, F>, (unsigned)((rows + warps - 1) / warps), GPU_THREADS, 0, rows, f);
+    else
+        c->launch(rows_kernel<GPU_THREADS, F>, (unsigned)rows, GPU_THREADS, 0, rows, f);
+}
+
+/* ---- columns ---- */
+
+#define COLUMNS_WIDTH 32    /* columns of a block */
+#define COLUMNS_BLOCKS 1024 /* about as many as a GPU runs at once */
+#define COLUMNS_TILE 32     /* least rows of a block */
+
+__device__ static inline float columns_add(float a, float b) { return a + b; }
+__device__ static inline float2 columns_add(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }
+
+/* parts (tiles, columns): sums of f(row, column) over a tile of rows */
+template <typename T, typename F>
+__global__ void columns_kernel(size_t rows, size_t columns, size_t tile, F f, T *parts) {
+    __shared__ T sums[GPU_THREADS / COLUMNS_WIDTH][COLUMNS_WIDTH];
+    unsigned x = threadIdx.x % COLUMNS_WIDTH, y = threadIdx.x / COLUMNS_WIDTH;
+    size_t column = (size_t)blockIdx.x * COLUMNS_WIDTH + x, first = (size_t)blockIdx.y * tile;
+    size_t last = first + tile < rows ? first + tile : rows;
+    T sum = {};
+    for (size_t row = first + y; row < last && column < columns; row += GPU_THREADS / COLUMNS_WIDTH)
+        sum = columns_add(sum, f(row, column));
+    sums[y][x] = sum;
+    __syncthreads();
+    if (y > 0 || column >= columns) return;
+    for (unsigned i = 1; i < GPU_THREADS / COLUMNS_WIDTH; i++) sum = columns_add(sum, sums[i][x]);
+    parts[blockIdx.y * columns + column] = sum;
+}
+
+/* add(column, sum) for each column with the sum of f(row, column), a T, over the rows. */
+template <typename T, typename F, typename Add> void columns_start(call *c, size_t rows, size_t columns, F f, Add add) {
+    size_t across = (columns + COLUMNS_WIDTH - 1) / COLUMNS_WIDTH, most = (rows + COLUMNS_TILE - 1) / COLUMNS_TILE;
+    size_t tiles = across < COLUMNS_BLOCKS ? COLUMNS_BLOCKS / across : 1;
+    if (rows == 0 || columns == 0) return;
+    if (tiles > most) tiles = most;
+    size_t tile = (rows + tiles - 1) / tiles;
+    tiles = (rows + tile - 1) / tile;
+    T *parts = c->scratch<T>(tiles * columns);
+    c->launch(columns_kernel<T, F>, dim3((unsigned)across, (unsigned)tiles), GPU_THREADS, 0, rows, columns, tile, f,
+              parts);
+    c->each(columns, [=] __device__(size_t j) {
+        T total = parts[j];
+        for (size_t t = 1; t < tiles; t++) total = columns_add(total, parts[t * columns + j]);
+        add(j, total);
+    });
+}
+
+#endif
