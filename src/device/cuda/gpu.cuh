@@ -132,6 +132,11 @@ void gpu_linear_backward_input(struct device *, const float *dy, const float *w,
                                size_t out);
 void gpu_linear_backward_weight(struct device *, const float *dy, const float *x, float *dw, float *dbias, size_t rows,
                                 size_t in, size_t out);
+void gpu_cross_entropy(struct device *, const struct cross_entropy_options *, const float *logits,
+                       const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
+                       struct loss_sums *sums);
+void gpu_embedding_backward(struct device *, const int32_t *tokens, const float *dy, float *dweight, size_t count,
+                            size_t vocabulary, size_t size);
 void gpu_attention_forward(struct device *, const struct attention_shape *, const float *qkv, float *y,
                            float *log_sums);
 void gpu_attention_backward(struct device *, const struct attention_shape *, const float *qkv, const float *y,

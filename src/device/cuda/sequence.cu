@@ -1,7 +1,7 @@
-/* Embedding and softmax. Attention is in attention.cu. */
+/* Embedding, softmax and sums of rows. Attention is in attention.cu, the gradient of embedding in embedding.cu. */
 #include <cmath>
 
-#include "device/cuda/gpu.cuh"
+#include "device/cuda/rows.cuh"
 
 static void embedding_forward(struct device *device, const int32_t *tokens, const float *weight, float *y, size_t count,
                               size_t vocabulary, size_t size) {
@@ -10,18 +10,6 @@ static void embedding_forward(struct device *device, const int32_t *tokens, cons
     const float *table = c.in(weight, vocabulary * size);
     float *to = c.out(y, count * size);
     c.each(count * size, [=] __device__(size_t i) { to[i] = table[(size_t)ids[i / size] * size + i % size]; });
-}
-
-/* A thread for each column, token after token, as on the CPU. */
-static void embedding_backward(struct device *device, const int32_t *tokens, const float *dy, float *dweight,
-                               size_t count, size_t vocabulary, size_t size) {
-    call c(device, "embedding_backward");
-    const int32_t *ids = c.in(tokens, count);
-    const float *from = c.in(dy, count * size);
-    float *table = c.inout(dweight, vocabulary * size);
-    c.each(size, [=] __device__(size_t j) {
-        for (size_t i = 0; i < count; i++) table[(size_t)ids[i] * size + j] += from[i * size + j];
-    });
 }
 
 static void add_row(struct device *device, const float *x, const float *row, float *y, size_t rows, size_t size) {
@@ -35,46 +23,72 @@ static void sum_rows(struct device *device, const float *x, float *sum, size_t r
     call c(device, "sum_rows");
     const float *from = c.in(x, rows * size);
     float *to = c.inout(sum, size);
-    c.each(size, [=] __device__(size_t j) {
-        for (size_t i = 0; i < rows; i++) to[j] += from[i * size + j];
-    });
+    columns_start<float>(
+        &c, rows, size, [=] __device__(size_t i, size_t j) { return from[i * size + j]; },
+        [=] __device__(size_t j, float total) { to[j] += total; });
 }
 
-__device__ static void softmax_row(const float *x, float *y, size_t size) {
-    float most = x[0], sum = 0;
-    for (size_t j = threadIdx.x; j < size; j += GPU_THREADS) most = x[j] > most ? x[j] : most;
-    most = gpu_reduce(most, gpu_max());
-    for (size_t j = threadIdx.x; j < size; j += GPU_THREADS) sum += math_exp(x[j] - most);
-    float scale = 1 / gpu_reduce(sum, gpu_add());
-    for (size_t j = threadIdx.x; j < size; j += GPU_THREADS) y[j] = math_exp(x[j] - most) * scale;
-}
+struct softmax_rows {
+    const float *x;
+    float *y;
+    size_t size;
+    bool is_aligned;
+
+    template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
+        const float *from = x + i * size;
+        struct row_softmax s = {-INFINITY, 0};
+        for (size_t j = first; j < size; j += 4 * THREADS) s.take(row_load(from, j, size, is_aligned, -INFINITY));
+        s = row_join<THREADS>(s, row_softmax_join());
+        float scale = 1 / s.sum;
+        for (size_t j = first; j < size; j += 4 * THREADS) {
+            float4 v = row_load(from, j, size, is_aligned, 0);
+            row_store(y + i * size, j, size, is_aligned,
+                      {math_exp(v.x - s.most) * scale, math_exp(v.y - s.most) * scale, math_exp(v.z - s.most) * scale,
+                       math_exp(v.w - s.most) * scale});
+        }
+    }
+};
 
 static void softmax_forward(struct device *device, const float *x, float *y, size_t rows, size_t size) {
     call c(device, "softmax_forward");
-    const float *from = c.in(x, rows * size);
-    float *to = c.out(y, rows * size);
-    c.rows(rows, [=] __device__(size_t i) { softmax_row(from + i * size, to + i * size, size); });
+    struct softmax_rows f = {c.in(x, rows * size), c.out(y, rows * size), size, false};
+    f.is_aligned = rows_are_aligned(f.x, size) && rows_are_aligned(f.y, size);
+    rows_start(&c, rows, size, f);
 }
 
 /* dx = y (dy - sum(y dy)) */
-__device__ static void softmax_row_back(const float *y, const float *dy, float *dx, size_t size) {
-    float sum = 0;
-    for (size_t j = threadIdx.x; j < size; j += GPU_THREADS) sum += y[j] * dy[j];
-    float total = gpu_reduce(sum, gpu_add());
-    for (size_t j = threadIdx.x; j < size; j += GPU_THREADS) dx[j] = y[j] * (dy[j] - total);
-}
+struct softmax_input_rows {
+    const float *y, *dy;
+    float *dx;
+    size_t size;
+    bool is_aligned;
+
+    template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
+        const float *output = y + i * size, *slope = dy + i * size;
+        float sum = 0;
+        for (size_t j = first; j < size; j += 4 * THREADS) {
+            float4 p = row_load(output, j, size, is_aligned, 0), g = row_load(slope, j, size, is_aligned, 0);
+            sum += (p.x * g.x + p.y * g.y) + (p.z * g.z + p.w * g.w);
+        }
+        sum = row_sum<THREADS>(sum);
+        for (size_t j = first; j < size; j += 4 * THREADS) {
+            float4 p = row_load(output, j, size, is_aligned, 0), g = row_load(slope, j, size, is_aligned, 0);
+            row_store(dx + i * size, j, size, is_aligned,
+                      {p.x * (g.x - sum), p.y * (g.y - sum), p.z * (g.z - sum), p.w * (g.w - sum)});
+        }
+    }
+};
 
 static void softmax_backward(struct device *device, const float *y, const float *dy, float *dx, size_t rows,
                              size_t size) {
     call c(device, "softmax_backward");
-    const float *output = c.in(y, rows * size), *from = c.in(dy, rows * size);
-    float *to = c.out(dx, rows * size);
-    c.rows(rows,
-           [=] __device__(size_t i) { softmax_row_back(output + i * size, from + i * size, to + i * size, size); });
+    struct softmax_input_rows f = {c.in(y, rows * size), c.in(dy, rows * size), c.out(dx, rows * size), size, false};
+    f.is_aligned = rows_are_aligned(f.y, size) && rows_are_aligned(f.dy, size) && rows_are_aligned(f.dx, size);
+    rows_start(&c, rows, size, f);
 }
 
 const struct sequence_ops gpu_sequences = {.embedding_forward = embedding_forward,
-                                           .embedding_backward = embedding_backward,
+                                           .embedding_backward = gpu_embedding_backward,
                                            .add_row = add_row,
                                            .sum_rows = sum_rows,
                                            .softmax_forward = softmax_forward,

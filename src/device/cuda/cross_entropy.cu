@@ -1,0 +1,152 @@
+/* Cross entropy: the loss and its gradient in one kernel, a warp or a block for each position (rows.cuh). The largest
+ * logit and the denominator come from one reading, the gradient from a second one that mostly meets the cache. The
+ * formulas are those of cpu/losses.c; sums over positions are in double. */
+#include <cmath>
+
+#include "device/cuda/rows.cuh"
+
+/* What a thread has seen of a row: its softmax, and where the largest logit stood first. */
+struct seen {
+    struct row_softmax softmax;
+    unsigned best;
+
+    __device__ void take(float4 v, unsigned j) {
+        float most = softmax.most;
+        if (v.x > most) most = v.x, best = j;
+        if (v.y > most) most = v.y, best = j + 1;
+        if (v.z > most) most = v.z, best = j + 2;
+        if (v.w > most) most = v.w, best = j + 3;
+        softmax.take(v);
+    }
+};
+
+struct seen_join {
+    __device__ struct seen operator()(struct seen a, struct seen b) const {
+        bool is_b = b.softmax.most > a.softmax.most || (b.softmax.most == a.softmax.most && b.best < a.best);
+        return {row_softmax_join()(a.softmax, b.softmax), is_b ? b.best : a.best};
+    }
+    __device__ struct seen from_lane(struct seen a, int way) const {
+        return {row_softmax_join().from_lane(a.softmax, way), __shfl_xor_sync(0xffffffffu, a.best, way)};
+    }
+};
+
+struct cross_entropy_rows {
+    const float *logits;
+    const int64_t *targets;
+    const double *weight; /* (classes) or NULL */
+    const double *count;  /* what the loss is a mean over */
+    float smoothing, scale, *dlogits;
+    int64_t ignored;
+    size_t classes;
+    struct loss_sums *sums; /* (positions); count is not set */
+    bool is_aligned;
+
+    __device__ float weight_of(size_t c) const { return weight ? (float)weight[c] : 1; }
+
+    /* Sums of w z and of w over the classes. */
+    template <unsigned THREADS> __device__ double2 smoothed(const float *z, size_t first) const {
+        double products = 0, weights = 0;
+        for (size_t j = first; j < classes; j += 4 * THREADS)
+            for (size_t c = j; c < j + 4 && c < classes; c++) {
+                double w = weight ? weight[c] : 1;
+                products += w * (double)z[c];
+                weights += w;
+            }
+        products = row_join<THREADS>(products, row_add());
+        return {products, row_join<THREADS>(weights, row_add())};
+    }
+
+    __device__ float slope(float z, size_t c, size_t target, float most, float share, float own) const {
+        float factor = *count > 0 ? scale / (float)*count : 0;
+        float taken = smoothing == 0 || c >= classes ? 0 : smoothing / (float)classes * weight_of(c);
+        return (math_exp(z - most) * share - (c == target ? own + taken : taken)) * factor;
+    }
+
+    template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
+        const float *z = logits + i * classes;
+        float *dz = dlogits ? dlogits + i * classes : nullptr;
+        if (targets[i] == ignored) {
+            for (size_t j = first; dz && j < classes; j += 4 * THREADS)
+                row_store(dz, j, classes, is_aligned, {0, 0, 0, 0});
+            if (first == 0) sums[i] = {0, 0, 0, 0};
+            return;
+        }
+        size_t target = (size_t)targets[i];
+        struct seen all = {{-INFINITY, 0}, 0xffffffffu};
+        for (size_t j = first; j < classes; j += 4 * THREADS)
+            all.take(row_load(z, j, classes, is_aligned, -INFINITY), (unsigned)j);
+        all = row_join<THREADS>(all, seen_join());
+        double2 smooth = {0, 0};
+        if (smoothing != 0) smooth = smoothed<THREADS>(z, first);
+        float most = all.softmax.most, log_sum = logf(all.softmax.sum), spread = smoothing / (float)classes;
+        float own = (1 - smoothing) * weight_of(target), whole = own + spread * (float)smooth.y;
+        if (first == 0) {
+            double loss = (1 - (double)smoothing) * (double)weight_of(target) * -(double)(z[target] - most - log_sum);
+            if (smoothing != 0)
+                loss -= (double)spread * (smooth.x - (double)most * smooth.y - smooth.y * (double)log_sum);
+            sums[i] = {loss, 0, all.best == target ? 1.0 : 0.0, 1};
+        }
+        float share = whole / all.softmax.sum;
+        for (size_t j = first; dz && j < classes; j += 4 * THREADS) {
+            float4 v = row_load(z, j, classes, is_aligned, 0);
+            row_store(dz, j, classes, is_aligned,
+                      {slope(v.x, j, target, most, share, own), slope(v.y, j + 1, target, most, share, own),
+                       slope(v.z, j + 2, target, most, share, own), slope(v.w, j + 3, target, most, share, own)});
+        }
+    }
+};
+
+struct add_sums {
+    __device__ struct loss_sums operator()(struct loss_sums a, struct loss_sums b) const {
+        return {a.loss + b.loss, a.count + b.count, a.correct + b.correct, a.scored + b.scored};
+    }
+};
+
+/* to[block] (adds: +)= the block's share of [count] sums */
+__global__ static void sums_kernel(const struct loss_sums *from, size_t count, bool adds, struct loss_sums *to) {
+    struct loss_sums sum = {0, 0, 0, 0};
+    size_t step = (size_t)gridDim.x * GPU_THREADS;
+    for (size_t i = (size_t)blockIdx.x * GPU_THREADS + threadIdx.x; i < count; i += step)
+        sum = add_sums()(sum, from[i]);
+    sum = gpu_reduce(sum, add_sums());
+    if (threadIdx.x == 0) to[blockIdx.x] = adds ? add_sums()(to[blockIdx.x], sum) : sum;
+}
+
+static void add_up(call *c, const struct loss_sums *rows, size_t positions, struct loss_sums *to) {
+    size_t blocks = (positions + GPU_THREADS - 1) / GPU_THREADS;
+    if (blocks > GPU_PARTS) blocks = GPU_PARTS;
+    struct loss_sums *parts = c->scratch<struct loss_sums>(blocks);
+    c->launch(sums_kernel, (unsigned)blocks, GPU_THREADS, 0, rows, positions, false, parts);
+    c->launch(sums_kernel, 1, GPU_THREADS, 0, parts, blocks, true, to);
+}
+
+void gpu_cross_entropy(struct device *device, const struct cross_entropy_options *o, const float *logits,
+                       const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
+                       struct loss_sums *sums) {
+    call c(device, "cross_entropy");
+    double *count = c.scratch<double>(1);
+    struct cross_entropy_rows f = {.logits = c.in(logits, positions * classes),
+                                   .targets = c.in(targets, positions),
+                                   .weight = c.constant(o->weight, o->weight ? classes : 0),
+                                   .count = count,
+                                   .smoothing = o->label_smoothing,
+                                   .scale = scale,
+                                   .dlogits = c.out(dlogits, positions * classes),
+                                   .ignored = o->ignored,
+                                   .classes = classes,
+                                   .sums = c.scratch<struct loss_sums>(positions),
+                                   .is_aligned = false};
+    struct loss_sums *to = c.inout(sums, 1);
+    f.is_aligned = rows_are_aligned(f.logits, classes) && rows_are_aligned(f.dlogits, classes);
+    if (positions == 0 || !c.is_ok()) return;
+    c.each(1, [=] __device__(size_t) { *count = 0; });
+    c.sum(
+        positions,
+        [=] __device__(size_t i) {
+            return f.targets[i] == f.ignored ? 0.0 : (double)f.weight_of((size_t)f.targets[i]);
+        },
+        count);
+    rows_start(&c, positions, classes, f);
+    add_up(&c, f.sums, positions, to);
+    c.each(1, [=] __device__(size_t) { to->count += *count; });
+}

@@ -1,0 +1,131 @@
+/* The gradient of an embedding: positions are sorted by token (a stable counting sort, four bits at a time, in one
+ * block), so that equal tokens lie side by side; then tiles of sorted positions are summed, and what a token has in
+ * several tiles is added tile after tile. Work grows with the positions alone, and the order of each sum follows from
+ * the tokens. */
+#include "device/cuda/gpu.cuh"
+
+#define SORT_THREADS 512
+#define SORT_BITS 4
+#define SORT_DIGITS (1 << SORT_BITS)
+#define TILE 32 /* sorted positions */
+
+struct sorted {
+    int32_t *tokens, *positions; /* (count) */
+};
+
+/* Exclusive prefix sums of [counts], digit by digit and within a digit thread by thread; all threads. */
+__device__ static void prefix(unsigned *counts, unsigned *sums) {
+    unsigned *own = counts + threadIdx.x * SORT_DIGITS, total = 0;
+    for (unsigned i = 0; i < SORT_DIGITS; i++) total += own[i];
+    sums[threadIdx.x] = total;
+    __syncthreads();
+    for (unsigned way = 1; way < SORT_THREADS; way *= 2) {
+        unsigned before = threadIdx.x >= way ? sums[threadIdx.x - way] : 0;
+        __syncthreads();
+        sums[threadIdx.x] += before;
+        __syncthreads();
+    }
+    unsigned at = sums[threadIdx.x] - total;
+    for (unsigned i = 0; i < SORT_DIGITS; i++) {
+        unsigned count = own[i];
+        own[i] = at;
+        at += count;
+    }
+    __syncthreads();
+}
+
+/* One pass over the digit at [shift]: each thread has a run of neighbouring positions, in their order. */
+__global__ static void sort_kernel(struct sorted from, struct sorted to, size_t count, unsigned shift) {
+    __shared__ unsigned counts[SORT_DIGITS * SORT_THREADS], sums[SORT_THREADS];
+    size_t run = (count + SORT_THREADS - 1) / SORT_THREADS, first = threadIdx.x * run;
+    size_t last = first + run < count ? first + run : count;
+    for (unsigned d = 0; d < SORT_DIGITS; d++) counts[d * SORT_THREADS + threadIdx.x] = 0;
+    for (size_t i = first; i < last; i++) {
+        unsigned digit = (unsigned)from.tokens[i] >> shift & (SORT_DIGITS - 1);
+        counts[digit * SORT_THREADS + threadIdx.x]++;
+    }
+    __syncthreads();
+    prefix(counts, sums);
+    for (size_t i = first; i < last; i++) {
+        unsigned digit = (unsigned)from.tokens[i] >> shift & (SORT_DIGITS - 1);
+        unsigned at = counts[digit * SORT_THREADS + threadIdx.x]++;
+        to.tokens[at] = from.tokens[i];
+        to.positions[at] = from.positions ? from.positions[i] : (int32_t)i;
+    }
+}
+
+struct gather {
+    struct sorted order;
+    const float *dy; /* (count, size) */
+    float *dweight;  /* (vocabulary, size) */
+    float *heads;    /* (tiles, size): what a tile has of the token that the tile before ends with */
+    float *tails;    /* (tiles, size): what it has of its last token, where that goes on in the next tile */
+    size_t count, size;
+};
+
+/* Whether the sorted positions i - 1 and i have the same token; i may be 0 or the count. */
+__device__ static bool goes_on(const struct gather &g, size_t i) {
+    return i > 0 && i < g.count && g.order.tokens[i] == g.order.tokens[i - 1];
+}
+
+/* A block for a tile and for columns as many as threads. */
+__global__ static void tile_kernel(struct gather g) {
+    size_t first = (size_t)blockIdx.x * TILE, last = first + TILE < g.count ? first + TILE : g.count;
+    size_t column = (size_t)blockIdx.y * GPU_THREADS + threadIdx.x, start = first;
+    if (column >= g.size) return;
+    float sum = 0;
+    for (size_t i = first; i < last; i++) {
+        sum += g.dy[(size_t)g.order.positions[i] * g.size + column];
+        if (i + 1 < last && goes_on(g, i + 1)) continue;
+        if (start == first && goes_on(g, first))
+            g.heads[blockIdx.x * g.size + column] = sum;
+        else if (goes_on(g, i + 1))
+            g.tails[blockIdx.x * g.size + column] = sum;
+        else
+            g.dweight[(size_t)g.order.tokens[i] * g.size + column] += sum;
+        start = i + 1;
+        sum = 0;
+    }
+}
+
+/* For a tile in which a token begins that goes on in the next: its sums of all tiles. */
+__global__ static void tiles_kernel(struct gather g) {
+    size_t next = ((size_t)blockIdx.x + 1) * TILE, column = (size_t)blockIdx.y * GPU_THREADS + threadIdx.x;
+    if (column >= g.size || !goes_on(g, next)) return;
+    int32_t token = g.order.tokens[next];
+    size_t first = next - TILE;
+    if (g.order.tokens[first] == token && goes_on(g, first)) return; /* it began earlier */
+    float sum = g.tails[blockIdx.x * g.size + column];
+    for (size_t i = next; goes_on(g, i) && g.order.tokens[i] == token; i += TILE)
+        sum += g.heads[i / TILE * g.size + column];
+    g.dweight[(size_t)token * g.size + column] += sum;
+}
+
+static struct sorted order_of(call *c, const int32_t *tokens, size_t count, size_t vocabulary) {
+    struct sorted from = {const_cast<int32_t *>(tokens), nullptr}, to[2];
+    int next = 0;
+    for (int i = 0; i < 2; i++) to[i] = {c->scratch<int32_t>(count), c->scratch<int32_t>(count)};
+    for (unsigned shift = 0; shift == 0 || (vocabulary - 1) >> shift > 0; shift += SORT_BITS) {
+        c->launch(sort_kernel, 1, SORT_THREADS, 0, from, to[next], count, shift);
+        from = to[next];
+        next = 1 - next;
+    }
+    return from;
+}
+
+void gpu_embedding_backward(struct device *device, const int32_t *tokens, const float *dy, float *dweight, size_t count,
+                            size_t vocabulary, size_t size) {
+    call c(device, "embedding_backward");
+    struct gather g = {.dy = c.in(dy, count * size), .dweight = c.inout(dweight, vocabulary * size)};
+    const int32_t *ids = c.in(tokens, count);
+    size_t tiles = (count + TILE - 1) / TILE;
+    if (count == 0 || size == 0 || vocabulary == 0) return;
+    g.count = count;
+    g.size = size;
+    g.heads = c.scratch<float>(tiles * size);
+    g.tails = c.scratch<float>(tiles * size);
+    g.order = order_of(&c, ids, count, vocabulary);
+    dim3 grid((unsigned)tiles, (unsigned)((size + GPU_THREADS - 1) / GPU_THREADS));
+    c.launch(tile_kernel, grid, GPU_THREADS, 0, g);
+    c.launch(tiles_kernel, grid, GPU_THREADS, 0, g);
+}
