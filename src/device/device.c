@@ -110,3 +110,19 @@ void device_zero(struct device *device, void *memory, size_t bytes) {
     else
         memset(memory, 0, bytes);
 }
+
+bool device_can_record(const struct device *device) { return device->memory && device->memory->record_begin; }
+
+status device_record_begin(struct device *device, status *why) { return device->memory->record_begin(device, why); }
+
+status device_record_end(struct device *device, struct device_recording **out, status *why) {
+    return device->memory->record_end(device, out, why);
+}
+
+bool device_replay(struct device *device, const struct device_recording *recording) {
+    return device->memory->replay(device, recording);
+}
+
+void device_recording_destroy(struct device *device, struct device_recording *recording) {
+    if (recording) device->memory->recording_destroy(device, recording);
+}

@@ -170,4 +170,20 @@ status device_download(struct device *device, void *to, const void *from, size_t
 /* [bytes] zeros, after the operators asked for before. */
 void device_zero(struct device *device, void *memory, size_t bytes);
 
+/* ---- work that is done again and again ---- */
+
+/* Operators that a device did once and does again by one call: a CUDA graph. */
+struct device_recording;
+
+bool device_can_record(const struct device *device);
+/* From here on operators are recorded instead of run. *why, when the device cannot: then they are not, and no end
+ * follows. */
+status device_record_begin(struct device *device, status *why);
+/* *out: what was asked for since. *why, when the device cannot record it: then *out is NULL, and nothing has been done.
+ */
+status device_record_end(struct device *device, struct device_recording **out, status *why);
+/* Does it, after what was asked for before; false, and nothing is done, when memory that it uses has moved. */
+bool device_replay(struct device *device, const struct device_recording *recording);
+void device_recording_destroy(struct device *device, struct device_recording *recording); /* takes NULL */
+
 #endif

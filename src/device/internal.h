@@ -24,6 +24,10 @@ struct memory_ops {
     void (*zero)(struct device *, void *memory, size_t bytes);
     status (*state)(const struct device *);
     status (*wait)(struct device *);
+    status (*record_begin)(struct device *, status *why);
+    status (*record_end)(struct device *, struct device_recording **out, status *why);
+    bool (*replay)(struct device *, const struct device_recording *);
+    void (*recording_destroy)(struct device *, struct device_recording *);
 };
 
 /* src/device/cpu. [set]: NULL picks the best instruction set of this machine; "baseline", "avx2", "avx512" for tests.

@@ -60,6 +60,12 @@ static const struct schema_row train_rows[] = {
      .offset = offsetof(struct train_config, grad_scaler),
      .section = &loss_scale_schema,
      .doc = "Scaling of the loss, for `precision: float16` alone (torch.amp.GradScaler, with its names and defaults)."},
+    {.key = "cuda_graph",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct train_config, cuda_graph),
+     .fallback = "true",
+     .doc = "On GPUs, passes of training are recorded as CUDA graphs and run again by one call, where the host has no "
+            "part in them."},
     {.key = "accumulate",
      .type = SCHEMA_INT,
      .offset = offsetof(struct train_config, accumulate),

@@ -26,6 +26,7 @@ struct train_config {
     int precision;                        /* enum train_precision */
     int matmul_precision;                 /* enum matmul_precision: of float32 on GPUs */
     struct loss_scale_config grad_scaler; /* of float16 */
+    bool cuda_graph;
     int64_t accumulate;
     int accumulate_weighting; /* enum accumulate_weighting */
     double clip_grad_norm;    /* 0: off */

@@ -220,7 +220,7 @@ static status join_group(struct run *run) {
     TRY(open_gpus(run));
     struct params *params = &t->model->params;
     TRY(ranges_create(params, &t->ranges));
-    TRY(trainer_alloc(t, most_rows(t)));
+    TRY(trainer_alloc(t, most_rows(t), run->log));
     if (run->env->world_size > 1 && !comm_gpu(t->comm)) { /* where ranks share memory, nothing is copied to average */
         void *gradients;
         TRY(comm_alloc(t->comm, params->total * sizeof(float), &gradients));

@@ -132,7 +132,51 @@ static void sit_out(struct trainer *t) {
     for (size_t i = t->ranges.count; i-- > 0;) reducer_ready(t->reducer, i);
 }
 
-/* load, forward, loss, backward of one micro-batch; the last one of a group reduces while it goes back */
+/* Gradients of a device that the reducer does not see: through the host, once all are there. */
+static status average_on_host(struct trainer *t) {
+    const struct params *params = &t->model->params;
+    size_t bytes = params->trained * sizeof *t->host_gradients;
+    TRY(device_download(t->device, t->host_gradients, params->gradients, bytes));
+    reducer_start(t->reducer);
+    sit_out(t);
+    TRY(reducer_finish(t->reducer));
+    device_upload(t->device, params->gradients, t->host_gradients, bytes);
+    return OK;
+}
+
+/* A micro-batch on the device. */
+struct work {
+    struct trainer *trainer;
+    struct pass pass;
+    struct batch batch;
+    struct recording_key key;
+};
+
+/* forward, loss, backward; the last micro-batch of a group reduces while it goes back */
+static status run_pass(void *user) {
+    const struct work *w = user;
+    struct trainer *t = w->trainer;
+    bool reduces = w->key.is_last && !t->host_gradients;
+    if (reduces) reducer_start(t->reducer);
+    pulse_phase(t->pulse, PULSE_FORWARD);
+    const float *output = model_forward(t->model, &w->pass, w->batch.inputs);
+    TRY(take_failure(t));
+    t->loss->run(t->config->loss.config, t->device, &t->model->out, output, w->batch.targets, w->batch.rows,
+                 w->key.scale, model_output_gradient(t->model), &t->found->sums);
+    pulse_phase(t->pulse, PULSE_BACKWARD);
+    model_backward(t->model, &w->pass, w->batch.inputs, reduces ? gradient_is_ready : NULL, t);
+    TRY(take_failure(t));
+    return reduces ? reducer_finish(t->reducer) : OK;
+}
+
+/* A rank without rows of this batch. */
+static status run_nothing(struct trainer *t, bool is_last) {
+    if (!is_last || t->host_gradients) return OK;
+    reducer_start(t->reducer);
+    sit_out(t);
+    return reducer_finish(t->reducer);
+}
+
 static status micro_batch(struct trainer *t, struct update *update, double group_rows, bool is_last) {
     struct batch batch;
     pulse_phase(t->pulse, PULSE_LOADING);
@@ -140,35 +184,17 @@ static status micro_batch(struct trainer *t, struct update *update, double group
     if (batch.rows == 0 && !t->config->sampler.uneven)
         return status_new(STATUS_BUG, "the loader ended an epoch before its time");
     if (batch.rows > 0) {
-        batch = feed_put(t->feed, &batch);
-        struct pass pass = trainer_pass(t, batch.rows, true);
-        pass.all_sum = comm_world_size(t->comm) > 1 ? &t->all_sum : NULL;
-        pulse_phase(t->pulse, PULSE_FORWARD);
-        const float *output = model_forward(t->model, &pass, batch.inputs);
-        TRY(take_failure(t));
-        t->loss->run(t->config->loss.config, t->device, &t->model->out, output, batch.targets, batch.rows,
-                     t->loss_scale * batch_weight(t, batch.rows, group_rows), model_output_gradient(t->model),
-                     &t->found->sums);
-        pulse_phase(t->pulse, PULSE_BACKWARD);
-        bool tells = is_last && !t->host_gradients;
-        model_backward(t->model, &pass, batch.inputs, tells ? gradient_is_ready : NULL, t);
-        TRY(take_failure(t));
-    } else if (is_last && !t->host_gradients) {
-        sit_out(t);
+        struct work work = {.trainer = t,
+                            .pass = trainer_pass(t, batch.rows, true),
+                            .batch = feed_put(t->feed, &batch),
+                            .key = {batch.rows, t->loss_scale * batch_weight(t, batch.rows, group_rows), is_last}};
+        work.pass.all_sum = comm_world_size(t->comm) > 1 ? &t->all_sum : NULL;
+        TRY(recordings_run(t->recordings, &work.key, run_pass, &work));
+    } else {
+        TRY(run_nothing(t, is_last));
     }
     update->rows += (double)batch.rows;
     t->state->counters.batch++;
-    return OK;
-}
-
-/* Gradients of a device that the reducer does not see: through the host, once all are there. */
-static status average_on_host(struct trainer *t) {
-    const struct params *params = &t->model->params;
-    size_t bytes = params->trained * sizeof *t->host_gradients;
-    TRY(device_download(t->device, t->host_gradients, params->gradients, bytes));
-    sit_out(t);
-    TRY(reducer_finish(t->reducer));
-    device_upload(t->device, params->gradients, t->host_gradients, bytes);
     return OK;
 }
 
@@ -178,9 +204,8 @@ static status forward_backward(struct trainer *t, struct update *update) {
     update->batches = group_size(t);
     for (size_t i = 0; i < update->batches; i++) group_rows += mean_rows(t, first + i);
     params_zero_gradients(&t->model->params, t->device);
-    reducer_start(t->reducer);
     for (size_t i = 0; i < update->batches; i++) TRY(micro_batch(t, update, group_rows, i + 1 == update->batches));
-    return t->host_gradients ? average_on_host(t) : reducer_finish(t->reducer);
+    return t->host_gradients ? average_on_host(t) : OK;
 }
 
 /* The same in shards: one batch, since accumulation is what shards are. */
@@ -609,7 +634,15 @@ static status run_all(struct trainer *t) {
     return OK;
 }
 
-status trainer_alloc(struct trainer *t, size_t rows) {
+/* A pass that the host has no part in. */
+static bool is_recordable(const struct trainer *t) {
+    status apart = comm_world_size(t->comm) > 1 ? model_check_apart(t->model, "a CUDA graph") : OK;
+    bool is_apart = !apart;
+    status_free(apart);
+    return t->config->train.cuda_graph && is_apart;
+}
+
+status trainer_alloc(struct trainer *t, size_t rows, struct log *log) {
     size_t count = t->ranges.count;
     TRY(feed_create(t->device, dataset_info(t->dataset), rows, &t->feed));
     TRY(device_alloc(t->device, sizeof *t->found, "the results of a step", (void **)&t->found));
@@ -619,10 +652,11 @@ status trainer_alloc(struct trainer *t, size_t rows) {
         const struct reducer_range *range = &t->ranges.ranges[i];
         t->norm_ranges[i] = (struct device_range){range->offset, range->offset + range->count};
     }
-    return OK;
+    return recordings_create(t->device, is_recordable(t), log, &t->recordings);
 }
 
 void trainer_free(struct trainer *t) {
+    recordings_destroy(t->recordings);
     feed_destroy(t->feed);
     device_free(t->device, t->found);
     device_free(t->device, t->pass_number);

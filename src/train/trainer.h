@@ -18,6 +18,7 @@
 #include "train/guard.h"
 #include "train/metrics.h"
 #include "train/ranges.h"
+#include "train/recording.h"
 #include "train/report.h"
 #include "train/run_folder.h"
 #include "train/state.h"
@@ -39,6 +40,7 @@ struct trainer {
     struct dataset *dataset;
     struct loader *loader, *validation; /* validation NULL: no validation rows */
     struct feed *feed;                  /* of batches to the device */
+    struct recordings *recordings;      /* of passes; NULL: none are recorded */
     struct evaluation *evaluation;      /* of the validation rows */
     struct ema *ema;                    /* NULL: none */
     struct model *model;
@@ -78,8 +80,9 @@ struct trainer {
     struct evaluation_result result; /* of the newest evaluation; rows 0: none yet */
 };
 
-/* What the loop works with on the device, for a batch of up to [rows] rows. After ranges and loader. */
-status trainer_alloc(struct trainer *trainer, size_t rows);
+/* What the loop works with on the device, for a batch of up to [rows] rows. After ranges and loader; [log]: rank 0's.
+ */
+status trainer_alloc(struct trainer *trainer, size_t rows, struct log *log);
 void trainer_free(struct trainer *trainer);
 
 /* Trains from where the state stands to the end of the run and saves the last state. STATUS_STOPPED after a stop

@@ -88,7 +88,8 @@ struct gpu_device {
     struct gpu_constant *constants; /* (constant_count) */
     size_t constant_count;
     struct gpu_crossing crossing;
-    void *answer;             /* (GPU_ANSWER), of the host, where the GPU can write */
+    void *answer; /* (GPU_ANSWER), of the host, where the GPU can write */
+    bool is_recording;
     bool takes_host_operands; /* a test of operators: call::in and the like copy what lies in the host's memory */
     double *staging;          /* of the host, which the GPU copies from and to directly: sums of a batch norm */
     size_t staged;            /* doubles */
@@ -101,9 +102,17 @@ static inline size_t gpu_factor_size(const struct gpu_device *gpu) {
 
 status gpu_device_create(int gpu, struct device **out);
 
+extern const struct memory_ops gpu_memory;
+
+/* ---- recording.cu: of struct memory_ops ---- */
+
+status gpu_record_begin(struct device *device, status *why);
+status gpu_record_end(struct device *device, struct device_recording **out, status *why);
+bool gpu_replay(struct device *device, const struct device_recording *recording);
+void gpu_recording_destroy(struct device *device, struct device_recording *recording);
+
 /* ---- memory.cu ---- */
 
-extern const struct memory_ops gpu_memory;
 /* What device_alloc and the rest need, and its end. */
 cudaError_t gpu_memory_open(struct gpu_device *gpu);
 void gpu_memory_close(struct gpu_device *gpu);

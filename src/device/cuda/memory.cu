@@ -195,12 +195,18 @@ const struct memory_ops gpu_memory = {.alloc = alloc,
                                       .download = download,
                                       .zero = zero,
                                       .state = state,
-                                      .wait = wait};
+                                      .wait = wait,
+                                      .record_begin = gpu_record_begin,
+                                      .record_end = gpu_record_end,
+                                      .replay = gpu_replay,
+                                      .recording_destroy = gpu_recording_destroy};
 
 /* ---- scratch memory, constants ---- */
 
 static void add_chunk(struct gpu_device *gpu, const char *operation, size_t bytes) {
     struct gpu_chunk *chunk = &gpu->chunks[gpu->chunk_count];
+    if (gpu->is_recording) gpu_fail(gpu, operation, "its memory has to grow");
+    if (has_failed(gpu)) return;
     if (gpu->chunk_count == GPU_CHUNKS) {
         gpu_fail(gpu, operation, "too many pieces of scratch memory");
         return;
@@ -223,7 +229,7 @@ void *gpu_take(struct gpu_device *gpu, const char *operation, size_t bytes) {
 
 void gpu_tidy(struct gpu_device *gpu) {
     size_t bytes = 0;
-    if (gpu->chunk_count < 2 || gpu->place.chunk > 0 || gpu->place.at > 0) return;
+    if (gpu->is_recording || gpu->chunk_count < 2 || gpu->place.chunk > 0 || gpu->place.at > 0) return;
     for (int i = 0; i < gpu->chunk_count; i++) {
         bytes += gpu->chunks[i].bytes;
         cudaFree(gpu->chunks[i].memory); /* waits for its users */

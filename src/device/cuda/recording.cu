@@ -1,0 +1,77 @@
+/* Work of a GPU as a graph: the operators are asked for once while their stream is captured. */
+#include <cstdlib>
+
+#include "device/cuda/gpu.cuh"
+
+struct device_recording {
+    cudaGraphExec_t work;
+    uint64_t moves; /* gpu->moves when it was recorded */
+};
+
+static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
+
+static void check(struct gpu_device *gpu, cudaError_t error) {
+    if (error != cudaSuccess) gpu_fail(gpu, "a CUDA graph", cudaGetErrorString(error));
+}
+
+/* What failed while nothing ran has done no harm. */
+static status give_up(struct gpu_device *gpu) {
+    status why = status_new(STATUS_BUG, "%s", gpu->failure);
+    gpu->failure[0] = 0;
+    cudaGetLastError();
+    return why;
+}
+
+status gpu_record_begin(struct device *device, status *why) {
+    struct gpu_device *gpu = gpu_of(device);
+    *why = OK;
+    TRY(device_status(device));
+    check(gpu, cudaSetDevice(gpu->gpu));
+    check(gpu, cudaStreamBeginCapture(gpu->stream, cudaStreamCaptureModeThreadLocal));
+    gpu->calls++;
+    gpu->is_recording = gpu->failure[0] == 0;
+    if (!gpu->is_recording) *why = give_up(gpu);
+    return OK;
+}
+
+static struct device_recording *make(struct gpu_device *gpu, cudaGraph_t graph) {
+    struct device_recording *recording = (struct device_recording *)calloc(1, sizeof *recording);
+    if (!recording) {
+        gpu_fail(gpu, "a CUDA graph", "out of memory");
+        return nullptr;
+    }
+    recording->moves = gpu->moves;
+    check(gpu, cudaGraphInstantiate(&recording->work, graph, 0));
+    if (!gpu->failure[0]) return recording;
+    free(recording);
+    return nullptr;
+}
+
+status gpu_record_end(struct device *device, struct device_recording **out, status *why) {
+    struct gpu_device *gpu = gpu_of(device);
+    cudaGraph_t graph = nullptr;
+    *out = nullptr;
+    *why = OK;
+    gpu->is_recording = false;
+    gpu->calls++;
+    check(gpu, cudaStreamEndCapture(gpu->stream, &graph));
+    if (!gpu->failure[0]) *out = make(gpu, graph);
+    if (graph) cudaGraphDestroy(graph);
+    if (!*out) *why = give_up(gpu);
+    return OK;
+}
+
+bool gpu_replay(struct device *device, const struct device_recording *recording) {
+    struct gpu_device *gpu = gpu_of(device);
+    if (recording->moves != gpu->moves) return false;
+    cudaSetDevice(gpu->gpu);
+    gpu->calls++;
+    if (!gpu->failure[0]) check(gpu, cudaGraphLaunch(recording->work, gpu->stream));
+    return true;
+}
+
+void gpu_recording_destroy(struct device *device, struct device_recording *recording) {
+    cudaSetDevice(gpu_of(device)->gpu);
+    cudaGraphExecDestroy(recording->work);
+    free(recording);
+}

@@ -1,0 +1,93 @@
+/* A few places, the oldest of which is given up for a new key: a run has a whole and a short batch, each within and at
+ * the end of a group. */
+#include "train/recording.h"
+
+#include <stdlib.h>
+
+#define PLACES 8
+
+struct place_of_key {
+    struct recording_key key; /* rows 0: free */
+    struct device_recording *recording;
+};
+
+struct recordings {
+    struct device *device;
+    struct log *log;
+    struct place_of_key places[PLACES];
+    size_t next;     /* to be given up */
+    bool has_failed; /* the device cannot record this work: it is not tried again */
+};
+
+status recordings_create(struct device *device, bool is_wanted, struct log *log, struct recordings **out) {
+    *out = NULL;
+    if (!is_wanted || !device_can_record(device)) return OK;
+    *out = calloc(1, sizeof **out);
+    if (!*out) return status_new(STATUS_BUG, "out of memory");
+    (*out)->device = device;
+    (*out)->log = log;
+    return OK;
+}
+
+void recordings_destroy(struct recordings *r) {
+    if (!r) return;
+    for (size_t i = 0; i < PLACES; i++) device_recording_destroy(r->device, r->places[i].recording);
+    free(r);
+}
+
+static bool is_equal(const struct recording_key *a, const struct recording_key *b) {
+    return a->rows == b->rows && a->scale == b->scale && a->is_last == b->is_last;
+}
+
+static struct place_of_key *find(struct recordings *r, const struct recording_key *key) {
+    for (size_t i = 0; i < PLACES; i++)
+        if (is_equal(&r->places[i].key, key)) return &r->places[i];
+    return NULL;
+}
+
+static void add(struct recordings *r, const struct recording_key *key) {
+    struct place_of_key *place = &r->places[r->next++ % PLACES];
+    device_recording_destroy(r->device, place->recording);
+    *place = (struct place_of_key){.key = *key};
+}
+
+/* The device cannot: it is not tried again. */
+static void give_up(struct recordings *r, status why) {
+    r->has_failed = true;
+    log_line(r->log, "steps are not recorded as a CUDA graph: %s", status_message(why));
+    status_free(why);
+}
+
+/* *is_done: the device has been asked to do it. */
+static status record(struct recordings *r, struct place_of_key *place, status (*work)(void *), void *user,
+                     bool *is_done) {
+    status why, failure = OK;
+    *is_done = false;
+    TRY(device_record_begin(r->device, &why));
+    if (!why) {
+        failure = work(user);
+        failure = status_first(failure, device_record_end(r->device, &place->recording, &why));
+    }
+    if (why) give_up(r, why);
+    TRY(failure);
+    if (place->recording) *is_done = device_replay(r->device, place->recording);
+    return OK;
+}
+
+status recordings_run(struct recordings *r, const struct recording_key *key, status (*work)(void *), void *user) {
+    bool is_done = false;
+    if (!r || r->has_failed) return work(user);
+    struct place_of_key *place = find(r, key);
+    if (!place) {
+        add(r, key);
+        return work(user);
+    }
+    if (place->recording && device_replay(r->device, place->recording)) return OK;
+    if (place->recording) { /* memory has moved since: as at first */
+        device_recording_destroy(r->device, place->recording);
+        place->recording = NULL;
+        return work(user);
+    }
+    TRY(record(r, place, work, user, &is_done));
+    return is_done ? OK : work(user);
+}

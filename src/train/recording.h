@@ -1,0 +1,31 @@
+/* recording: work of a step that is recorded once and then run again by one call (a CUDA graph), so that the host's
+ * time for each operator is spent once. What is recorded may depend on its key, on addresses that stay and on what lies
+ * in the device's memory; nothing else may change. */
+#ifndef TRAIN_RECORDING_H
+#define TRAIN_RECORDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/log.h"
+#include "device/device.h"
+
+/* What a pass of training depends on besides. */
+struct recording_key {
+    size_t rows;
+    float scale;  /* of the loss */
+    bool is_last; /* of its group: gradients are averaged */
+};
+
+struct recordings;
+
+/* *out NULL where the device records nothing, or not [is_wanted]. [log]: rank 0's, else NULL. */
+status recordings_create(struct device *device, bool is_wanted, struct log *log, struct recordings **out);
+void recordings_destroy(struct recordings *recordings); /* takes NULL */
+
+/* Does [work], or has the device do what it did with an equal key before. The first time it is done as it is, since
+ * memory may have to be made for it. [recordings] NULL: it is always done as it is. */
+status recordings_run(struct recordings *recordings, const struct recording_key *key, status (*work)(void *user),
+                      void *user);
+
+#endif
