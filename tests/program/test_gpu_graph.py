@@ -1,0 +1,92 @@
+"""Passes recorded as CUDA graphs, on the emulated GPU: the same bits as without, a device that cannot record goes on without, and state
+that crosses between host and GPU: faults, roll-backs, sharing of the optimizer, elastic shards.
+ctest-labels: unit gpu-emulated"""
+import os, unittest
+
+import program
+
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(program.BINARY)), "emulation")
+CONFIG = """
+dataset: {path: datasets/wine.h5, inputs: x, targets: y, scale: standard, split: {test: 0.2, seed: 42}}
+sampler: {batch_size: 32, global_batch_size: 64}
+model: {layers: [{linear: {out: 16}}, relu, {dropout: 0.2}, {linear: {out: 3}}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.01}
+train: {epochs: 4, accumulate: 2, clip_grad_norm: 1.0, ema: 0.9, log_every: 1}
+checkpoint: {save_every: 2}
+"""
+
+
+@unittest.skipUnless(os.path.exists(FOLDER), "this build has no emulated GPU")
+class Graph(program.Case):
+    def train(self, *words, run="runs/test", fail="", code=program.OK, **more):
+        env = {"DDPTRAIN_MODULE_DIR": FOLDER, "LD_LIBRARY_PATH": os.path.join(FOLDER, "driver"), "DDPTRAIN_EMULATED_GPUS": "2" if "--nproc" in words else "1"}
+        env.update({"DDPTRAIN_EMULATED_FAIL": fail} if fail else {}, **more)
+        return self.run_program("test.yaml", "train.device=cuda", *words, "--run-dir", run, env=env, code=code, timeout=300)
+
+    def setUp(self):
+        super().setUp()
+        self.write("test.yaml", CONFIG.replace(", global_batch_size: 64", ""))
+
+    def test_the_same_bits(self):
+        """Whole and short batches, within a group and at its end: each is a recording; dropout draws other numbers in each step."""
+        self.train("train.cuda_graph=false", run="runs/plain")
+        self.assertNotIn("not recorded", "".join(self.train()))
+        self.assertEqual(self.sha(), self.sha("runs/plain"))
+        self.assertEqual([e["loss"] for e in self.events("step")], [e["loss"] for e in self.events("step", "runs/plain")])
+
+    def test_a_device_that_cannot_record(self):
+        """That it is tried shows that graphs are used otherwise."""
+        self.train(run="runs/good")
+        for fault in ("capture:1", "graph:2"):
+            said = "".join(self.train(fail=fault, run="runs/" + fault[:5]))
+            self.assertIn("steps are not recorded as a CUDA graph", said)
+            self.assertEqual(self.sha("runs/" + fault[:5]), self.sha("runs/good"))
+        said = "".join(self.train("train.cuda_graph=false", fail="capture:1", run="runs/off"))
+        self.assertNotIn("not recorded", said)
+
+    def test_processes(self):
+        self.train("--nproc", "2", "train.cuda_graph=false", run="runs/plain")
+        self.train("--nproc", "2")
+        self.assertEqual(self.sha(), self.sha("runs/plain"))
+        self.train("--nproc", "2", "dist.zero_stage=1", run="runs/zero")
+        self.assertEqual(self.losses("runs/zero"), self.losses())
+
+    def losses(self, run="runs/test"):
+        return [round(loss, 4) for loss in super().losses(run)]
+
+    def test_shared_memory_averages_too(self):
+        self.train("--nproc", "2", "dist.backend=gloo", run="runs/host")
+        self.train("--nproc", "2")
+        self.assertEqual(self.losses("runs/host"), self.losses())
+
+    def test_a_flipped_bit_is_found(self):
+        """The state crosses to the host and back for the fault, and for the hash that finds it."""
+        _, err = self.train("--nproc", "2", "train.check_state_every=1", DDPTRAIN_FAULT_FLIP="1:3:70", code=program.DIVERGED)
+        self.assertIn("the states of the ranks differ", err)
+
+    def test_elastic(self):
+        self.write("test.yaml", CONFIG.replace("batch_size: 32, ", "").replace("accumulate: 2, ", "") + "determinism: {mode: elastic, shards: 4}\n")
+        self.train()
+        self.train("--nproc", "2", run="runs/two")
+        self.assertEqual(self.sha("runs/two"), self.sha())
+        self.run_program("test.yaml", "--run-dir", "runs/cpu")
+        self.assertEqual(self.losses("runs/cpu"), self.losses())
+
+    def test_steps_that_are_not_finite(self):
+        """Skipped, and rolled back to the newest checkpoint, as on the CPU."""
+        self.write("test.yaml", CONFIG.replace(", global_batch_size: 64", "").replace("accumulate: 2, clip_grad_norm: 1.0, ", "") )
+        for policy in ("skip", "rollback"):
+            words = ["optimizer={type: sgd, lr: 1.0e+38}", "train.on_nonfinite=" + policy]
+            _, own = self.train(*words, run="runs/" + policy, code=program.NOT_FINITE)
+            _, cpu = self.run_program("test.yaml", *words, "--run-dir", "runs/cpu-" + policy, code=program.NOT_FINITE)
+            self.assertEqual(self.reasons("runs/" + policy), self.reasons("runs/cpu-" + policy))
+            self.assertIn("not finite", own)
+            self.assertEqual(own.split("(first")[1:], cpu.split("(first")[1:])
+
+    def reasons(self, run):
+        return [e["reason"] for kind in ("skipped", "rollback") for e in self.events(kind, run)]
+
+
+if __name__ == "__main__":
+    program.main()
