@@ -79,6 +79,8 @@ void device_free(struct device *device, void *memory) {
         buffer_free(memory);
 }
 
+status device_room(struct device *device, size_t *left, size_t *all) { return device->memory->room(device, left, all); }
+
 bool device_is_host(const struct device *device) { return !device->memory; }
 
 status device_lend(struct device *device, void **array) {

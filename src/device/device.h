@@ -154,6 +154,9 @@ status device_wait(struct device *device);
 status device_alloc(struct device *device, size_t bytes, const char *what, void **out);
 void device_free(struct device *device, void *memory); /* takes NULL */
 
+/* Bytes of memory that a GPU has left, for anyone, and in all. Not where the device is the host. */
+status device_room(struct device *device, size_t *left, size_t *all);
+
 /* Whether the host sees the device's memory as its own; then what follows moves nothing and waits for nothing. */
 bool device_is_host(const struct device *device);
 

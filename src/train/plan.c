@@ -8,6 +8,7 @@
 #include "data/loader.h"
 #include "dist/shard_tree.h"
 #include "train/checkpoint.h"
+#include "train/device_memory.h"
 #include "train/optimizer_groups.h"
 #include "train/passes.h"
 #include "train/ranges.h"
@@ -124,7 +125,7 @@ static void describe_precision(const struct config *config, struct text *out) {
 }
 
 static status describe(const struct config *config, int world_size, int local_size, const struct dataset *dataset,
-                       const struct model *model, size_t batch, struct text *out) {
+                       const struct model *model, size_t batch, struct device *device, struct text *out) {
     const struct dataset_info *info = dataset_info(dataset);
     size_t shards = config->sampler.shards, whole = shards ? (size_t)config->sampler.global_batch_size : batch;
     size_t parameters, activations,
@@ -159,7 +160,11 @@ static status describe(const struct config *config, int world_size, int local_si
     if (config->dist.zero_stage > 0)
         text_printf(out, "shared         %.2f MiB of optimizer state over %d processes: %.2f MiB less on each\n",
                     (double)whole_state / MIB, world_size, ((double)whole_state - state) / MIB);
-    warn_of_memory((double)parameters + state + (double)activations + row_memory(config, info), local_size, out);
+    struct device_memory memory = device_memory_of(config, model, info, batch, world_size);
+    if (device) TRY(device_memory_check(&memory, device, out));
+    bool is_on_gpu = device && !device_is_host(device);
+    if (!is_on_gpu)
+        warn_of_memory((double)parameters + state + (double)activations + row_memory(config, info), local_size, out);
     text_printf(out, "step           %.3f GFLOP per process (forward and backward)\n",
                 2e-9 * 3 * (double)model->multiply_adds * (double)(shards ? whole / (size_t)world_size : batch) *
                     (double)group);
@@ -180,22 +185,21 @@ static status check_resume(const char *resume) {
     return OK;
 }
 
-/* Whether this machine can do what is asked beyond float32. */
-static status check_precision(const struct config *config) {
-    struct device *device = NULL;
-    if (config->train.precision == TRAIN_FLOAT32) return OK;
-    status s = config_create_device(config, NULL, &device);
-    device_destroy(device);
-    return s;
+/* Where this machine must be asked whether it can do that; *out NULL: plain float32 on the CPU. */
+static status open_device(const struct config *config, struct device **out) {
+    *out = NULL;
+    if (config->train.precision == TRAIN_FLOAT32 && config->train.device != DEVICE_CUDA) return OK;
+    return config_create_device(config, NULL, out);
 }
 
 status plan_describe(const struct config *config, int world_size, int local_size, struct text *out) {
     const struct loss_type *loss = loss_type_at((size_t)config->loss.index);
     struct dataset *dataset = NULL;
     struct model *model = NULL;
+    struct device *device = NULL;
     size_t batch;
     status s = device_check(config_device_name(config));
-    if (!s) s = check_precision(config);
+    if (!s) s = open_device(config, &device);
     if (!s) s = check_resume(config->checkpoint.resume);
     if (!s) s = dataset_open(&config->dataset, loss->wants_classes, true, &dataset);
     if (!s) {
@@ -212,8 +216,10 @@ status plan_describe(const struct config *config, int world_size, int local_size
     if (!s) s = sampler_batch(&config->sampler, world_size, &batch);
     if (!s) s = sampler_check_rows(&config->sampler, dataset_info(dataset)->train_rows, world_size, batch);
     if (!s) s = passes_check(config, model, dataset_info(dataset)->train_rows, world_size);
-    if (!s) s = describe(config, world_size, local_size, dataset, model, batch, out);
+    if (!s && device) s = model_check_device(model, device);
+    if (!s) s = describe(config, world_size, local_size, dataset, model, batch, device, out);
     model_destroy(model);
     dataset_close(dataset);
+    device_destroy(device);
     return s;
 }

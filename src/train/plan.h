@@ -1,5 +1,5 @@
 /* plan: what `ddptrain check` prints: shapes, parameters, memory, buckets and bytes per step, from the config and the
- * head of the dataset, without a device. */
+ * head of the dataset. A GPU is opened and asked for its free memory; the CPU is not needed as a device. */
 #ifndef TRAIN_PLAN_H
 #define TRAIN_PLAN_H
 

@@ -11,6 +11,7 @@
 #include "base/io.h"
 #include "dist/comm_gpu.h"
 #include "dist/launch.h"
+#include "train/device_memory.h"
 #include "train/passes.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
@@ -86,6 +87,9 @@ static status open_data_and_model(struct run *run) {
     TRY(status_prefix(t->loss->check(c->loss.config, &t->model->out, info->target_size, info->classes), "loss"));
     TRY(sampler_batch(&c->sampler, run->env->world_size, &t->batch));
     TRY(passes_check(c, t->model, info->train_rows, run->env->world_size));
+    TRY(model_check_device(t->model, t->device));
+    struct device_memory memory = device_memory_of(c, t->model, info, t->batch, run->env->world_size);
+    TRY(device_memory_check(&memory, t->device, NULL));
     TRY(model_alloc(t->model, t->device, t->batch));
     TRY(model_lend(t->model));
     rng_seed(&run->rng, (uint64_t)c->seed);

@@ -1,7 +1,7 @@
 """The program on the emulated GPU (tests/emulation): what it refuses and how it fails; training, checkpoints, resume, eval, predict
 and generate against the CPU's numbers; the same bits whatever the order of a block's threads and of the streams.
 ctest-labels: unit gpu-emulated"""
-import csv, json, os, unittest
+import csv, json, os, re, unittest
 
 import program
 from program import USAGE
@@ -93,6 +93,20 @@ class Refusals(Emulated):
     def test_too_little_memory(self):
         _, err = self.train("model.layers.0.linear.out=300000", code=USAGE, mib=70)
         self.assertRegex(err, r"\d+ MiB of memory are needed, and cuda:0 \(Emulated GPU\) has \d+ MiB of 70 MiB left")
+        self.assertFalse(os.path.exists(self.path("runs")))
+        _, same = self.on_gpu("check", "test.yaml", "train.device=cuda", "model.layers.0.linear.out=300000", code=USAGE, mib=70)
+        self.assertEqual(same, err)
+
+    def test_the_memory_of_a_run_is_told(self):
+        """A wider layer is seen in it, and what is free is the GPU's."""
+        def told(*words):
+            out, _ = self.on_gpu("check", "test.yaml", "train.device=cuda", *words, mib=300)
+            return re.search(r"GPU memory +([\d.]+) MiB of (\d+) MiB free on cuda:0 \(Emulated GPU\)", out).groups()
+        small, large = told(), told("model.layers.0.linear.out=100000")
+        self.assertEqual(small[1], large[1])
+        self.assertTrue(200 < int(small[1]) < 300, small)
+        values = 100000 * (13 + 1 + 3) * 4 / 2**20  # twice for parameters and gradients, twice for Adam
+        self.assertGreater(float(large[0]) - float(small[0]), 4 * values * 0.98)
 
 
 class Failures(Emulated):

@@ -6,7 +6,8 @@
 #include "device/cuda/gpu.cuh"
 
 #define MIB ((size_t)1 << 20)
-#define LINE 256 /* bytes: what cudaMalloc aligns to */
+#define LINE 256         /* bytes: what cudaMalloc aligns to */
+#define PIECE (16 * MIB) /* most bytes that cross to the GPU at a time */
 
 static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
 
@@ -25,14 +26,18 @@ static status failed(cudaError_t error, const char *what) {
                       what, cudaGetErrorString(error));
 }
 
+static status room(struct device *device, size_t *left, size_t *all) {
+    cudaError_t error = cudaSetDevice(gpu_of(device)->gpu);
+    if (error == cudaSuccess) error = cudaMemGetInfo(left, all);
+    return error == cudaSuccess ? OK : failed(error, "its memory cannot be asked for");
+}
+
 static status alloc(struct device *device, size_t bytes, const char *what, void **out) {
     struct gpu_device *gpu = gpu_of(device);
     size_t free_bytes = 0, all_bytes = 0;
     void *memory = nullptr;
     *out = nullptr;
-    cudaError_t error = cudaSetDevice(gpu->gpu);
-    if (error == cudaSuccess) error = cudaMemGetInfo(&free_bytes, &all_bytes);
-    if (error != cudaSuccess) return failed(error, what);
+    TRY(room(device, &free_bytes, &all_bytes));
     if (bytes > free_bytes)
         return status_new(STATUS_USAGE, "%s: %zu MiB of memory are needed, and %s has %zu MiB of %zu MiB left", what,
                           bytes / MIB, gpu->description, free_bytes / MIB, all_bytes / MIB);
@@ -40,7 +45,7 @@ static status alloc(struct device *device, size_t bytes, const char *what, void 
     struct gpu_array *arrays = (struct gpu_array *)realloc(gpu->arrays, (gpu->array_count + 1) * sizeof *gpu->arrays);
     if (!arrays) return status_new(STATUS_BUG, "out of memory");
     gpu->arrays = arrays;
-    error = cudaMalloc(&memory, bytes);
+    cudaError_t error = cudaMalloc(&memory, bytes);
     if (error == cudaSuccess) error = cudaMemsetAsync(memory, 0, bytes, gpu->stream);
     if (error == cudaSuccess) error = cudaStreamSynchronize(gpu->stream);
     if (error != cudaSuccess) {
@@ -147,12 +152,9 @@ static cudaError_t turn(struct gpu_device *gpu) {
     return error == cudaSuccess ? cudaEventSynchronize(s->is_read[s->current]) : error;
 }
 
-static void upload(struct device *device, void *to, const void *from, size_t bytes) {
-    struct gpu_device *gpu = gpu_of(device);
+static void upload_piece(struct gpu_device *gpu, void *to, const void *from, size_t bytes) {
     struct gpu_crossing *s = &gpu->crossing;
     if (has_failed(gpu)) return;
-    cudaSetDevice(gpu->gpu);
-    gpu->calls++;
     cudaError_t error = cudaSuccess;
     if (bytes > s->half)
         error = make_crossing(gpu, rounded(bytes, MIB));
@@ -166,6 +168,14 @@ static void upload(struct device *device, void *to, const void *from, size_t byt
         error = cudaMemcpyAsync(to, here, bytes, cudaMemcpyHostToDevice, gpu->stream);
     }
     check(gpu, "a copy from the host", error);
+}
+
+static void upload(struct device *device, void *to, const void *from, size_t bytes) {
+    struct gpu_device *gpu = gpu_of(device);
+    cudaSetDevice(gpu->gpu);
+    gpu->calls++;
+    for (size_t at = 0; at < bytes; at += PIECE)
+        upload_piece(gpu, (char *)to + at, (const char *)from + at, bytes - at < PIECE ? bytes - at : PIECE);
 }
 
 static status download(struct device *device, void *to, const void *from, size_t bytes) {
@@ -189,6 +199,7 @@ static void zero(struct device *device, void *memory, size_t bytes) {
 
 const struct memory_ops gpu_memory = {.alloc = alloc,
                                       .release = release,
+                                      .room = room,
                                       .lend = lend,
                                       .take_back = take_back,
                                       .upload = upload,

@@ -1,0 +1,53 @@
+/* The same functions that allocate say how much. */
+#include "train/device_memory.h"
+
+#include "train/feed.h"
+#include "train/zero.h"
+
+#define MIB (1024.0 * 1024.0)
+
+struct device_memory device_memory_of(const struct config *config, const struct model *model,
+                                      const struct dataset_info *info, size_t batch, int world_size) {
+    size_t values = model->params.total * sizeof(float);
+    struct device_memory m = {.average = config->train.ema.decay > 0 ? values : 0,
+                              .rounded = config->train.precision == TRAIN_FLOAT32 ? 0 : values / 2,
+                              .batches = feed_memory(info, batch)};
+    size_t whole = optimizer_memory(&config->optimizer, &model->params);
+    m.optimizer = zero_memory(&config->dist, &model->params, world_size, whole);
+    model_memory(model, batch, &m.parameters, &m.activations);
+    return m;
+}
+
+static size_t sum_of(const struct device_memory *m) {
+    return m->parameters + m->optimizer + m->average + m->activations + m->rounded + m->batches;
+}
+
+static void describe(const struct device_memory *m, struct text *out) {
+    text_printf(out, "%.2f MiB parameters and gradients, %.2f optimizer, %.2f activations, %.2f batches",
+                (double)m->parameters / MIB, (double)m->optimizer / MIB, (double)m->activations / MIB,
+                (double)m->batches / MIB);
+    if (m->average) text_printf(out, ", %.2f average of the weights", (double)m->average / MIB);
+    if (m->rounded) text_printf(out, ", %.2f rounded weights", (double)m->rounded / MIB);
+}
+
+status device_memory_check(const struct device_memory *memory, struct device *device, struct text *out) {
+    size_t left, all, sum = sum_of(memory);
+    if (device_is_host(device)) return OK;
+    TRY(device_room(device, &left, &all));
+    if (out) {
+        text_printf(out, "GPU memory     %.2f MiB of %.0f MiB free on %s, and room for operators: ", (double)sum / MIB,
+                    (double)left / MIB, device_describe(device));
+        describe(memory, out);
+        text_add(out, "\n");
+    }
+    if (sum <= left) return OK;
+    struct text parts = {0};
+    describe(memory, &parts);
+    status s = status_new(STATUS_USAGE,
+                          "%.0f MiB of memory are needed, and %s has %.0f MiB of %.0f MiB left (%s): use a smaller "
+                          "sampler.batch_size or model, or more GPUs with dist.zero_stage: 1",
+                          (double)sum / MIB, device_describe(device), (double)left / MIB, (double)all / MIB,
+                          text_string(&parts));
+    text_free(&parts);
+    return s;
+}
