@@ -168,9 +168,75 @@ static void group_norms(struct device *d, struct results *r) {
     }
 }
 
+static const struct convolution convolutions[] = {
+    {.in = {7, 6, 3}, .out = {7, 6, 8}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1, .has_bias = true},
+    {.in = {8, 9, 4},
+     .out = {4, 5, 6},
+     .window = {{3, 2}, {2, 2}, {1, 1}, {1, 1}},
+     .groups = 1,
+     .has_bias = true,
+     .has_relu = true},
+    {.in = {9, 7, 6}, .out = {5, 5, 4}, .window = {{3, 3}, {1, 2}, {0, 3}, {2, 2}}, .groups = 2, .has_relu = true},
+    {.in = {4, 4, 40}, .out = {2, 2, 40}, .window = {{1, 1}, {2, 2}, {0, 0}, {1, 1}}, .groups = 1},
+    {.in = {1, 33, 5}, .out = {1, 17, 10}, .window = {{1, 5}, {1, 2}, {0, 2}, {1, 1}}, .groups = 5, .has_bias = true},
+};
+
+/* With plans that were prepared, and with rows that come unasked. */
+static void convolve(struct device *d, struct results *r, const struct convolution *c, size_t rows, bool is_prepared) {
+    const struct convolution_ops *ops = device_ops(d)->convolution;
+    struct device_convolution *made;
+    status s = ops->create(d, c, rows, &made);
+    ck_assert_msg(!s, "%s", status_message(s));
+    if (is_prepared && ops->prepare) ck_assert(!ops->prepare(made, rows, true));
+    size_t in = rows * elements(&c->in), out = rows * elements(&c->out), channels = c->out.channels;
+    size_t weights = channels * (c->in.channels / c->groups) * c->window.kernel[0] * c->window.kernel[1];
+    float *x = random_values(in, 1), *w = random_values(weights, 2), *bias = random_values(channels, 3);
+    float *dy = random_values(out, 4);
+    ops->forward(made, x, w, c->has_bias ? bias : NULL, next(r, out), rows);
+    float *dbias = next_from(r, channels, 5);
+    ops->backward(made, x, w, dy, next(r, in), next_from(r, weights, 6), c->has_bias ? dbias : NULL, rows);
+    ops->backward(made, x, w, dy, NULL, next_from(r, weights, 7), c->has_bias ? dbias : NULL, rows);
+    ops->destroy(made);
+    free(x), free(w), free(bias), free(dy);
+}
+
+static void all_convolutions(struct device *d, struct results *r) {
+    for (size_t i = 0; i < sizeof convolutions / sizeof *convolutions; i++) {
+        convolve(d, r, &convolutions[i], 2, true);
+        convolve(d, r, &convolutions[i], 3, false);
+    }
+}
+
+/* Plans of another precision take the place of those that were made. */
+static void rounded_convolutions(struct device *d, struct results *r) {
+    ck_assert(!device_set_precision(d, PRECISION_TF32));
+    all_convolutions(d, r);
+}
+
+/* A relu does not hide a NaN. */
+static void convolution_of_nan(struct device *d, struct results *r) {
+    const struct convolution_ops *ops = device_ops(d)->convolution;
+    struct convolution c = {.in = {2, 2, 1},
+                            .out = {2, 2, 1},
+                            .window = {{1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                            .groups = 1,
+                            .has_bias = true,
+                            .has_relu = true};
+    struct device_convolution *made;
+    float x[4] = {1, NAN, -1, 0}, w = 1, bias = 0.5f;
+    ck_assert(!ops->create(d, &c, 1, &made));
+    ops->forward(made, x, &w, &bias, next(r, 4), 1);
+    ops->destroy(made);
+}
+
 static const struct gpu_case cases[] = {
-    {"maximum poolings", max_poolings, 0}, {"average poolings", average_poolings, 0},
-    {"batch norms", batch_norms, 1e-5},    {"batch norm of other processes' rows", batch_norm_of_others, 1e-5},
+    {"convolutions", all_convolutions, 2e-5},
+    {"convolutions in TF32", rounded_convolutions, 1e-2},
+    {"a convolution of NaN", convolution_of_nan, 0},
+    {"maximum poolings", max_poolings, 0},
+    {"average poolings", average_poolings, 0},
+    {"batch norms", batch_norms, 1e-5},
+    {"batch norm of other processes' rows", batch_norm_of_others, 1e-5},
     {"group norms", group_norms, 1e-5},
 };
 

@@ -1,7 +1,7 @@
 """The program on the emulated GPU (tests/emulation): what it refuses and how it fails; training, checkpoints, resume, eval, predict
 and generate against the CPU's numbers; the same bits whatever the order of a block's threads and of the streams.
 ctest-labels: unit gpu-emulated"""
-import csv, json, os, re, unittest
+import csv, json, os, re, shutil, subprocess, unittest
 
 import program
 from program import USAGE
@@ -107,6 +107,34 @@ class Refusals(Emulated):
         self.assertTrue(200 < int(small[1]) < 300, small)
         values = 100000 * (13 + 1 + 3) * 4 / 2**20  # twice for parameters and gradients, twice for Adam
         self.assertGreater(float(large[0]) - float(small[0]), 4 * values * 0.98)
+
+
+class NoCuDNN(Emulated):
+    """A model with convolutions needs it, and no other."""
+    config = CNN
+
+    def refused(self, *sentences, binary=None, folder=FOLDER, words=(), code=USAGE, **environment):
+        env = {**self.environment(), "DDPTRAIN_MODULE_DIR": folder, "LD_LIBRARY_PATH": os.path.join(FOLDER, "driver"), **environment}
+        p = subprocess.run([binary or program.BINARY, "test.yaml", "train.device=cuda", *words, "--run-dir", "runs/test"], cwd=self.folder,
+                           env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120 * program.SLOW)
+        self.assertEqual(p.returncode, code, p.stdout + p.stderr)
+        for sentence in sentences:
+            self.assertIn(sentence, p.stderr)
+        self.assertEqual(os.path.exists(self.path("runs")), code == program.OK)
+
+    def test_a_library_that_cannot_be_used(self):
+        self.refused("train.device: cuda needs cuDNN for conv1d and conv2d: cuDNN: it cannot be used", "use device: cpu",
+                     DDPTRAIN_EMULATED_FAIL="cudnn:1")
+
+    def test_no_module(self):
+        os.mkdir(self.path("bin"))
+        binary = shutil.copy2(program.BINARY, self.path("bin", "ddptrain"))
+        for name in ("ddptrain_cuda.so", "libemulation.so"):
+            shutil.copy2(os.path.join(FOLDER, name), self.path("bin", name))
+        self.refused("needs cuDNN for conv1d and conv2d: the module ddptrain_cudnn.so is not installed", "docs/gpu.md",
+                     binary=binary, folder=self.path("bin"))
+        self.write("test.yaml", program.WINE)
+        self.refused(binary=binary, folder=self.path("bin"), words=("train.epochs=1",), code=program.OK)
 
 
 class Failures(Emulated):

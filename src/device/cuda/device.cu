@@ -80,6 +80,7 @@ static void at_end(struct device *device) {
     gpu_memory_close(gpu);
     cudaFree(gpu->workspace);
     gpu_products_close(gpu);
+    gpu_convolutions_close(gpu);
     cudaFreeHost(gpu->staging);
     if (gpu->blas) cublasLtDestroy(gpu->blas);
     if (gpu->stream) cudaStreamDestroy(gpu->stream);
@@ -154,6 +155,7 @@ static struct device_ops all_ops() {
     ops.losses = &gpu_losses;
     ops.optimizers = &gpu_optimizers;
     ops.image = &images;
+    ops.convolution = &gpu_convolutions;
     ops.norm_layers = &gpu_norms;
     ops.sequence = &gpu_sequences;
     return ops;

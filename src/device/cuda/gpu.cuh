@@ -22,7 +22,9 @@ extern "C" {
 #define GPU_CHUNKS 32
 #define GPU_ANSWER 4096 /* bytes that can be read back without a copy in between */
 
-struct gpu_plans; /* product.cuh */
+struct gpu_plans;    /* product.cuh */
+struct cudnn_module; /* cudnn/plans.h */
+struct cudnn;
 
 /* 16-bit copies for products: of the matrix that the operator before wrote or read, and of the parameters. */
 struct gpu_copy {
@@ -93,6 +95,8 @@ struct gpu_device {
     bool takes_host_operands; /* a test of operators: call::in and the like copy what lies in the host's memory */
     double *staging;          /* of the host, which the GPU copies from and to directly: sums of a batch norm */
     size_t staged;            /* doubles */
+    const struct cudnn_module *cudnn_module; /* NULL until the first convolution */
+    struct cudnn *cudnn;
 };
 
 /* Bytes of an element of what products read: 4, or 2. */
@@ -135,6 +139,8 @@ extern const struct norm_ops gpu_norms;
 /* Each has the operators of one file; the rest is NULL. */
 extern const struct image_ops gpu_images, gpu_poolings, gpu_batch_norms, gpu_group_norms;
 extern const struct sequence_ops gpu_sequences;
+extern const struct convolution_ops gpu_convolutions;
+void gpu_convolutions_close(struct gpu_device *gpu);
 void gpu_linear_forward(struct device *, const float *x, const float *w, const float *bias, bool has_relu, float *y,
                         size_t rows, size_t in, size_t out);
 void gpu_linear_backward_input(struct device *, const float *dy, const float *w, float *dx, size_t rows, size_t in,

@@ -1,0 +1,366 @@
+/* Convolutions as graphs of cuDNN's backend API, which is C and, other than the older calls, takes the weights in
+ * PyTorch's order beside channels-last images, adds to a gradient, adds a bias, tells of each engine whether it
+ * rounds to TF32 and whether it is deterministic, and makes plans without a GPU.
+ *
+ * Heuristics come in the order of expected speed. The first that keeps to the wish and can be finalised is taken; what
+ * they say does not depend on what else the machine is doing, so the same run takes the same engines. */
+#include "device/cuda/cudnn/plans.h"
+
+#include <cudnn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_CHOICES 64
+#define MOST_NOTES 16
+#define MOST_PARTS 16
+
+/* Names of tensors in a graph. */
+enum name { NAME_X = 1, NAME_W, NAME_Y, NAME_BIAS, NAME_SUM };
+
+struct cudnn {
+    cudnnHandle_t handle;                /* NULL: plans only */
+    cudnnBackendDescriptor_t properties; /* of a GPU that is not there; NULL with a handle */
+};
+
+struct plan {
+    cudnnBackendDescriptor_t plan;
+    bool adds_bias;
+    size_t workspace;
+    /* Of the last run: a model's addresses stay the same. */
+    cudnnBackendDescriptor_t arguments;
+    struct plan_operands operands;
+};
+
+static status failed(const char *what, cudnnStatus_t code) {
+    char reason[256] = "";
+    cudnnGetLastErrorString(reason, sizeof reason);
+    return status_new(STATUS_USAGE, "cuDNN: %s: %s%s%s", what, cudnnGetErrorString(code), reason[0] ? ": " : "",
+                      reason);
+}
+
+/* Descriptors of one graph, which are destroyed together; after a failure all calls do nothing. */
+struct parts {
+    cudnnBackendDescriptor_t made[MOST_PARTS];
+    int count;
+    cudnnStatus_t code;
+};
+
+static cudnnBackendDescriptor_t part(struct parts *parts, cudnnBackendDescriptorType_t type) {
+    cudnnBackendDescriptor_t new = NULL;
+    if (parts->code == CUDNN_STATUS_SUCCESS) parts->code = cudnnBackendCreateDescriptor(type, &new);
+    if (parts->code == CUDNN_STATUS_SUCCESS) parts->made[parts->count++] = new;
+    return new;
+}
+
+static void set(struct parts *parts, cudnnBackendDescriptor_t to, cudnnBackendAttributeName_t name,
+                cudnnBackendAttributeType_t type, int64_t count, const void *values) {
+    if (parts->code == CUDNN_STATUS_SUCCESS) parts->code = cudnnBackendSetAttribute(to, name, type, count, values);
+}
+
+static void set_part(struct parts *parts, cudnnBackendDescriptor_t to, cudnnBackendAttributeName_t name,
+                     cudnnBackendDescriptor_t value) {
+    set(parts, to, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+}
+
+static cudnnBackendDescriptor_t finish(struct parts *parts, cudnnBackendDescriptor_t made) {
+    if (parts->code == CUDNN_STATUS_SUCCESS) parts->code = cudnnBackendFinalize(made);
+    return made;
+}
+
+static void parts_destroy(struct parts *parts) {
+    while (parts->count > 0) cudnnBackendDestroyDescriptor(parts->made[--parts->count]);
+}
+
+/* [sizes] in PyTorch's order: (rows, channels, height, width) or the weights' */
+static cudnnBackendDescriptor_t tensor(struct parts *parts, enum name name, const int64_t sizes[4],
+                                       const int64_t strides[4]) {
+    cudnnBackendDescriptor_t t = part(parts, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    int64_t own_name = name, alignment = 16; /* of cudaMalloc and of parameters, which start at multiples of 64 bytes */
+    bool is_virtual = name == NAME_SUM;
+    set(parts, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &(cudnnDataType_t){CUDNN_DATA_FLOAT});
+    set(parts, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, sizes);
+    set(parts, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
+    set(parts, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &own_name);
+    set(parts, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+    set(parts, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    return finish(parts, t);
+}
+
+static cudnnBackendDescriptor_t images(struct parts *parts, enum name name, size_t rows, const struct image *i) {
+    int64_t height = (int64_t)i->height, width = (int64_t)i->width, channels = (int64_t)i->channels;
+    return tensor(parts, name, (int64_t[]){(int64_t)rows, channels, height, width},
+                  (int64_t[]){height * width * channels, 1, width * channels, channels});
+}
+
+static cudnnBackendDescriptor_t weights(struct parts *parts, const struct convolution *c) {
+    int64_t out = (int64_t)c->out.channels, in = (int64_t)(c->in.channels / c->groups);
+    int64_t height = (int64_t)c->window.kernel[0], width = (int64_t)c->window.kernel[1];
+    return tensor(parts, NAME_W, (int64_t[]){out, in, height, width},
+                  (int64_t[]){in * height * width, height * width, width, 1});
+}
+
+static cudnnBackendDescriptor_t window(struct parts *parts, const struct window *w) {
+    cudnnBackendDescriptor_t c = part(parts, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    int64_t dims = 2, padding[2], dilation[2], stride[2];
+    for (int d = 0; d < 2; d++) {
+        padding[d] = (int64_t)w->padding[d];
+        dilation[d] = (int64_t)w->dilation[d];
+        stride[d] = (int64_t)w->stride[d];
+    }
+    set(parts, c, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dims);
+    set(parts, c, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &(cudnnDataType_t){CUDNN_DATA_FLOAT});
+    set(parts, c, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1,
+        &(cudnnConvolutionMode_t){CUDNN_CROSS_CORRELATION});
+    set(parts, c, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, padding);
+    set(parts, c, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, padding);
+    set(parts, c, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation);
+    set(parts, c, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, stride);
+    return finish(parts, c);
+}
+
+/* The attributes of each pass. */
+static const struct {
+    cudnnBackendDescriptorType_t type;
+    cudnnBackendAttributeName_t alpha, beta, window, w, x, y;
+} operations[] = {
+    [PLAN_FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
+    [PLAN_BACKWARD_INPUT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
+    [PLAN_BACKWARD_WEIGHT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+                              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
+};
+
+static cudnnBackendDescriptor_t convolve(struct parts *parts, const struct plan_wish *wish,
+                                         cudnnBackendDescriptor_t y) {
+    const struct convolution *c = wish->convolution;
+    cudnnBackendDescriptor_t o = part(parts, operations[wish->pass].type);
+    float alpha = 1, beta = wish->pass == PLAN_BACKWARD_WEIGHT;
+    set(parts, o, operations[wish->pass].alpha, CUDNN_TYPE_FLOAT, 1, &alpha);
+    set(parts, o, operations[wish->pass].beta, CUDNN_TYPE_FLOAT, 1, &beta);
+    set_part(parts, o, operations[wish->pass].window, window(parts, &c->window));
+    set_part(parts, o, operations[wish->pass].w, weights(parts, c));
+    set_part(parts, o, operations[wish->pass].x, images(parts, NAME_X, wish->rows, &c->in));
+    set_part(parts, o, operations[wish->pass].y, y);
+    return finish(parts, o);
+}
+
+/* y = sum + bias */
+static cudnnBackendDescriptor_t add_bias(struct parts *parts, cudnnBackendDescriptor_t sum, size_t channels,
+                                         cudnnBackendDescriptor_t y) {
+    int64_t size = (int64_t)channels;
+    cudnnBackendDescriptor_t how = part(parts, CUDNN_BACKEND_POINTWISE_DESCRIPTOR), o;
+    set(parts, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1,
+        &(cudnnPointwiseMode_t){CUDNN_POINTWISE_ADD});
+    set(parts, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &(cudnnDataType_t){CUDNN_DATA_FLOAT});
+    finish(parts, how);
+    o = part(parts, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    set_part(parts, o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+    set_part(parts, o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum);
+    set_part(parts, o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
+             tensor(parts, NAME_BIAS, (int64_t[]){1, size, 1, 1}, (int64_t[]){size, 1, size, size}));
+    set_part(parts, o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    return finish(parts, o);
+}
+
+static cudnnBackendDescriptor_t graph(struct parts *parts, const struct plan_wish *wish) {
+    const struct image *out = &wish->convolution->out;
+    cudnnBackendDescriptor_t nodes[2], y = images(parts, NAME_Y, wish->rows, out), sum = y;
+    int64_t count = 0;
+    if (wish->adds_bias) sum = images(parts, NAME_SUM, wish->rows, out);
+    nodes[count++] = convolve(parts, wish, sum);
+    if (wish->adds_bias) nodes[count++] = add_bias(parts, sum, out->channels, y);
+    cudnnBackendDescriptor_t g = part(parts, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    set(parts, g, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, nodes);
+    return finish(parts, g);
+}
+
+/* Whether an engine rounds as wished, and sums in the same order each time. */
+static bool is_wanted(cudnnBackendDescriptor_t choice, const struct plan_wish *wish) {
+    cudnnBackendDescriptor_t engine = NULL;
+    cudnnBackendNumericalNote_t notes[MOST_NOTES];
+    int64_t count = 0;
+    if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) != CUDNN_STATUS_SUCCESS) return false;
+    bool is_known = cudnnBackendGetAttribute(choice, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                             &count, &engine) == CUDNN_STATUS_SUCCESS &&
+                    cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                             MOST_NOTES, &count, notes) == CUDNN_STATUS_SUCCESS;
+    cudnnBackendDestroyDescriptor(engine);
+    for (int64_t i = 0; is_known && i < count; i++)
+        if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC ||
+            notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
+            (wish->is_exact &&
+             (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)))
+            return false;
+    return is_known;
+}
+
+static void destroy(struct plan *p) {
+    if (!p) return;
+    if (p->arguments) cudnnBackendDestroyDescriptor(p->arguments);
+    if (p->plan) cudnnBackendDestroyDescriptor(p->plan);
+    free(p);
+}
+
+/* [p] gets the plan of [choice], if it can be had within the workspace. */
+static bool finalise(struct cudnn *cudnn, cudnnBackendDescriptor_t choice, size_t workspace, struct plan *p) {
+    struct parts parts = {0};
+    int64_t bytes = 0, count = 0;
+    cudnnBackendDescriptor_t plan = part(&parts, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    if (cudnn->handle)
+        set(&parts, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &cudnn->handle);
+    else
+        set_part(&parts, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, cudnn->properties);
+    set_part(&parts, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, choice);
+    finish(&parts, plan);
+    if (parts.code == CUDNN_STATUS_SUCCESS)
+        parts.code = cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+                                              &count, &bytes);
+    if (parts.code != CUDNN_STATUS_SUCCESS || (size_t)bytes > workspace) {
+        parts_destroy(&parts);
+        return false;
+    }
+    p->plan = plan;
+    p->workspace = (size_t)bytes;
+    return true;
+}
+
+/* Asks the heuristics; each of the [choices] is destroyed by the caller. */
+static cudnnStatus_t ask(struct cudnn *cudnn, cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
+                         cudnnBackendDescriptor_t *choices, int64_t *count) {
+    struct parts parts = {0};
+    cudnnBackendDescriptor_t heuristics = part(&parts, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    set_part(&parts, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    set(&parts, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    if (cudnn->properties) set_part(&parts, heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, cudnn->properties);
+    finish(&parts, heuristics);
+    if (parts.code == CUDNN_STATUS_SUCCESS)
+        parts.code = cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                              MOST_CHOICES, count, choices);
+    parts_destroy(&parts);
+    return parts.code;
+}
+
+static bool choose(struct cudnn *cudnn, cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
+                   const struct plan_wish *wish, struct plan *p) {
+    cudnnBackendDescriptor_t choices[MOST_CHOICES] = {NULL};
+    int64_t count = 0;
+    bool is_found = false, is_there = true;
+    for (int i = 0; i < MOST_CHOICES; i++)
+        is_there = is_there && cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &choices[i]) ==
+                                   CUDNN_STATUS_SUCCESS;
+    if (is_there && ask(cudnn, graph, mode, choices, &count) == CUDNN_STATUS_SUCCESS)
+        for (int64_t i = 0; i < count && i < MOST_CHOICES && !is_found; i++)
+            is_found = is_wanted(choices[i], wish) && finalise(cudnn, choices[i], wish->workspace, p);
+    for (int i = 0; i < MOST_CHOICES; i++)
+        if (choices[i]) cudnnBackendDestroyDescriptor(choices[i]);
+    return is_found;
+}
+
+static status plan(struct cudnn *cudnn, const struct plan_wish *wish, struct plan **out) {
+    struct parts parts = {0};
+    *out = NULL;
+    struct plan *p = calloc(1, sizeof *p);
+    if (!p) return status_new(STATUS_BUG, "out of memory");
+    cudnnBackendDescriptor_t g = graph(&parts, wish);
+    status s = parts.code == CUDNN_STATUS_SUCCESS ? OK : failed("a convolution", parts.code);
+    bool is_found = parts.code == CUDNN_STATUS_SUCCESS && (choose(cudnn, g, CUDNN_HEUR_MODE_A, wish, p) ||
+                                                           choose(cudnn, g, CUDNN_HEUR_MODE_FALLBACK, wish, p));
+    p->adds_bias = wish->adds_bias;
+    parts_destroy(&parts);
+    if (is_found)
+        *out = p;
+    else
+        destroy(p);
+    return s;
+}
+
+static size_t workspace_of(const struct plan *p) { return p->workspace; }
+
+/* Tells the plan where its operands are. */
+static cudnnStatus_t place(struct plan *p, const struct plan_operands *o) {
+    struct parts parts = {0};
+    const int64_t names[] = {NAME_X, NAME_W, NAME_Y, NAME_BIAS};
+    const void *const addresses[] = {o->x, o->w, o->y, o->bias};
+    int64_t count = p->adds_bias ? 4 : 3;
+    cudnnBackendDescriptor_t v = part(&parts, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    set(&parts, v, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, names);
+    set(&parts, v, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, addresses);
+    set(&parts, v, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &o->workspace);
+    finish(&parts, v);
+    if (parts.code != CUDNN_STATUS_SUCCESS) {
+        parts_destroy(&parts);
+        return parts.code;
+    }
+    if (p->arguments) cudnnBackendDestroyDescriptor(p->arguments);
+    p->arguments = v;
+    p->operands = *o;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static const char *run(struct cudnn *cudnn, struct plan *p, const struct plan_operands *o) {
+    cudnnStatus_t code = CUDNN_STATUS_SUCCESS;
+    if (!p->arguments || memcmp(&p->operands, o, sizeof *o) != 0) code = place(p, o);
+    if (code == CUDNN_STATUS_SUCCESS) code = cudnnBackendExecute(cudnn->handle, p->plan, p->arguments);
+    return code == CUDNN_STATUS_SUCCESS ? NULL : cudnnGetErrorString(code);
+}
+
+static void close_cudnn(struct cudnn *cudnn) {
+    if (!cudnn) return;
+    if (cudnn->properties) cudnnBackendDestroyDescriptor(cudnn->properties);
+    if (cudnn->handle) cudnnDestroy(cudnn->handle);
+    free(cudnn);
+}
+
+static status open_cudnn(void *stream, struct cudnn **out) {
+    struct cudnn *cudnn = calloc(1, sizeof *cudnn);
+    *out = NULL;
+    if (!cudnn) return status_new(STATUS_BUG, "out of memory");
+    cudnnStatus_t code = cudnnCreate(&cudnn->handle);
+    if (code == CUDNN_STATUS_SUCCESS) code = cudnnSetStream(cudnn->handle, stream);
+    if (code == CUDNN_STATUS_SUCCESS) {
+        *out = cudnn;
+        return OK;
+    }
+    status s = failed("it cannot be used", code);
+    close_cudnn(cudnn);
+    return s;
+}
+
+static status open_for(const char *properties, struct cudnn **out) {
+    struct parts parts = {0};
+    struct cudnn *cudnn = calloc(1, sizeof *cudnn);
+    *out = NULL;
+    if (!cudnn) return status_new(STATUS_BUG, "out of memory");
+    cudnn->properties = part(&parts, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    set(&parts, cudnn->properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+        (int64_t)strlen(properties), properties);
+    finish(&parts, cudnn->properties);
+    if (parts.code == CUDNN_STATUS_SUCCESS) {
+        *out = cudnn;
+        return OK;
+    }
+    status s = failed("the properties of a GPU", parts.code);
+    close_cudnn(cudnn);
+    return s;
+}
+
+extern const struct cudnn_module ddptrain_cudnn_plans;
+const struct cudnn_module ddptrain_cudnn_plans = {.open = open_cudnn,
+                                                  .open_for = open_for,
+                                                  .close = close_cudnn,
+                                                  .plan = plan,
+                                                  .workspace = workspace_of,
+                                                  .run = run,
+                                                  .destroy = destroy};

@@ -1,0 +1,48 @@
+/* What ddptrain_cudnn.so gives: convolutions of cuDNN, each a plan for one pass and one number of rows. A module of its
+ * own, opened by ddptrain_cuda.so at the first convolution: models without one run where cuDNN is not installed. */
+#ifndef DEVICE_CUDA_CUDNN_PLANS_H
+#define DEVICE_CUDA_CUDNN_PLANS_H
+
+#include "base/status.h"
+#include "device/image.h"
+
+enum plan_pass {
+    PLAN_FORWARD,         /* y = x * w [+ bias] */
+    PLAN_BACKWARD_INPUT,  /* dx = of dy and w */
+    PLAN_BACKWARD_WEIGHT, /* dw += of dy and x */
+};
+
+struct plan_wish {
+    const struct convolution *convolution;
+    size_t rows;
+    enum plan_pass pass;
+    bool is_exact;    /* no TF32 */
+    bool adds_bias;   /* PLAN_FORWARD; never a relu: cuDNN's does not promise to keep a NaN */
+    size_t workspace; /* bytes that a plan may use */
+};
+
+/* Addresses on the GPU; x, w and y stand for their gradients, too. */
+struct plan_operands {
+    const void *x, *w, *bias, *y;
+    void *workspace;
+};
+
+struct cudnn; /* a handle, or the properties of a GPU that is not there */
+struct plan;
+
+struct cudnn_module {
+    /* For the current GPU; [stream]: a cudaStream_t. STATUS_USAGE with cuDNN's reason. */
+    status (*open)(void *stream, struct cudnn **out);
+    /* To make plans for a GPU of these [properties] (JSON, as cuDNN writes it), not to run them. */
+    status (*open_for)(const char *properties, struct cudnn **out);
+    void (*close)(struct cudnn *); /* takes NULL */
+    /* The first choice of cuDNN's heuristics that is deterministic and as wished; [out] NULL, without a failure: there
+     * is none. */
+    status (*plan)(struct cudnn *, const struct plan_wish *, struct plan **out);
+    size_t (*workspace)(const struct plan *); /* bytes */
+    /* Starts it on the stream. What went wrong, or NULL. */
+    const char *(*run)(struct cudnn *, struct plan *, const struct plan_operands *);
+    void (*destroy)(struct plan *); /* takes NULL */
+};
+
+#endif

@@ -1,0 +1,123 @@
+/* Real cuDNN makes plans without a GPU, from the properties of one: the convolutions of the shipped configs, and every
+ * kind of convolution there is, get theirs for an H100 and an A100, in exact float32 and in TF32. Skipped where the
+ * module is not built or cuDNN not installed. ctest-labels: unit */
+#include <stdio.h>
+
+#include "base/module.h"
+#include "check_main.h"
+#include "device/cuda/cudnn/plans.h"
+
+#define GIB ((size_t)1 << 30)
+
+/* As cuDNN writes them: capability, multiprocessors, bytes of shared memory and of the L2 cache */
+#define PROPERTIES(name, capability, processors, shared, cache)                                                        \
+    "{\"deviceName\": \"" name "\", \"deviceVer\": " capability ", \"multiProcessorCount\": " processors               \
+    ", \"maxSharedMemoryPerBlockOptin\": " shared ", \"l2CacheSize\": " cache                                          \
+    ", \"maxGridSize\": [2147483647, 65535, 65535], \"maxBlockSize\": [1024, 1024, 64], \"cudaDeviceId\": 0, "         \
+    "\"driverVer\": 13000, \"regsPerBlock\": 65536, \"smClockRateKHz\": 1410000, \"memClockRateKHz\": 1215000, "       \
+    "\"warpSize\": 32, \"maxSharedMemoryPerBlock\": 49152, \"reservedSharedMemoryPerBlock\": 1024, "                   \
+    "\"maxRegistersPerSM\": 65536, \"pciDeviceId\": 0, \"maxCtasPerSM\": 32, \"maxThreadsPerBlock\": 1024, "           \
+    "\"maxThreadsPerSM\": 2048, \"isTccDriver\": 0, \"supportCoopLaunch\": 1, \"totalGlobalMem\": 42000000000}"
+
+static const char *const gpus[] = {
+    PROPERTIES("NVIDIA H100 80GB HBM3", "900", "132", "232448", "52428800"),
+    PROPERTIES("NVIDIA A100-SXM4-40GB", "800", "108", "166912", "41943040"),
+};
+
+static const struct {
+    size_t rows;
+    struct convolution c;
+} cases[] = {
+    /* configs/mnist_cnn.yaml: full and last batch */
+    {64, {{28, 28, 1}, {26, 26, 32}, {{3, 3}, {1, 1}, {0, 0}, {1, 1}}, 1, true, true}},
+    {64, {{26, 26, 32}, {24, 24, 64}, {{3, 3}, {1, 1}, {0, 0}, {1, 1}}, 1, true, true}},
+    {16, {{26, 26, 32}, {24, 24, 64}, {{3, 3}, {1, 1}, {0, 0}, {1, 1}}, 1, true, true}},
+    /* configs/cifar_resnet18.yaml */
+    {128, {{32, 32, 3}, {32, 32, 64}, {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, 1, false, false}},
+    {128, {{32, 32, 64}, {32, 32, 64}, {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, 1, false, false}},
+    {128, {{32, 32, 64}, {16, 16, 128}, {{3, 3}, {2, 2}, {1, 1}, {1, 1}}, 1, false, false}},
+    {128, {{32, 32, 64}, {16, 16, 128}, {{1, 1}, {2, 2}, {0, 0}, {1, 1}}, 1, false, false}},
+    {128, {{16, 16, 128}, {16, 16, 128}, {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, 1, false, false}},
+    {128, {{16, 16, 128}, {8, 8, 256}, {{3, 3}, {2, 2}, {1, 1}, {1, 1}}, 1, false, false}},
+    {128, {{8, 8, 256}, {8, 8, 256}, {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, 1, false, false}},
+    {128, {{8, 8, 256}, {4, 4, 512}, {{3, 3}, {2, 2}, {1, 1}, {1, 1}}, 1, false, false}},
+    {128, {{4, 4, 512}, {4, 4, 512}, {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, 1, false, false}},
+    {80, {{4, 4, 512}, {4, 4, 512}, {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, 1, false, false}},
+    /* the first layers of a ResNet for ImageNet; with a bias; groups, a group per channel; dilation; odd channels; a
+     * signal; one row */
+    {256, {{224, 224, 3}, {112, 112, 64}, {{7, 7}, {2, 2}, {3, 3}, {1, 1}}, 1, false, false}},
+    {256, {{56, 56, 64}, {56, 56, 256}, {{1, 1}, {1, 1}, {0, 0}, {1, 1}}, 1, false, false}},
+    {32, {{28, 28, 64}, {28, 28, 64}, {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, 1, true, false}},
+    {32, {{28, 28, 64}, {28, 28, 128}, {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, 4, true, false}},
+    {32, {{28, 28, 96}, {28, 28, 96}, {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, 96, true, false}},
+    {32, {{28, 28, 64}, {28, 28, 64}, {{3, 3}, {1, 1}, {2, 2}, {2, 2}}, 1, true, false}},
+    {7, {{17, 12, 10}, {15, 16, 15}, {{3, 2}, {1, 1}, {1, 3}, {2, 2}}, 5, true, false}},
+    {64, {{1, 1000, 12}, {1, 500, 64}, {{1, 7}, {1, 2}, {0, 3}, {1, 1}}, 1, true, false}},
+    {1, {{32, 32, 3}, {32, 32, 64}, {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, 1, true, false}},
+};
+#define CASES (int)(sizeof cases / sizeof *cases)
+
+static const struct cudnn_module *module;
+
+/* The plan's workspace, or -1: none. */
+static long long workspace_of(struct cudnn *cudnn, const struct plan_wish *wish) {
+    struct plan *plan;
+    status s = module->plan(cudnn, wish, &plan);
+    ck_assert_msg(!s, "%s", status_message(s));
+    long long bytes = plan ? (long long)module->workspace(plan) : -1;
+    module->destroy(plan);
+    return bytes;
+}
+
+START_TEST(every_convolution_has_plans) {
+    const struct convolution *c = &cases[_i % CASES].c;
+    struct cudnn *cudnn;
+    status s = module->open_for(gpus[_i / CASES], &cudnn);
+    ck_assert_msg(!s, "%s", status_message(s));
+    for (int pass = PLAN_FORWARD; pass <= PLAN_BACKWARD_WEIGHT; pass++)
+        for (int exact = 0; exact < 2; exact++) {
+            struct plan_wish wish = {c, cases[_i % CASES].rows, (enum plan_pass)pass, exact, false, GIB};
+            ck_assert_msg(workspace_of(cudnn, &wish) >= 0, "pass %d, exact %d: no plan", pass, exact);
+            if (pass != PLAN_FORWARD || !c->has_bias) continue;
+            wish.adds_bias = true;
+            ck_assert_msg(workspace_of(cudnn, &wish) >= 0, "exact %d: no plan with a bias", exact);
+        }
+    module->close(cudnn);
+}
+END_TEST
+
+/* A wish is kept: no workspace, and no engine where the sizes do not fit. */
+START_TEST(wishes_are_kept) {
+    struct cudnn *cudnn;
+    ck_assert(!module->open_for(gpus[0], &cudnn));
+    struct plan_wish wish = {&cases[4].c, 128, PLAN_FORWARD, true, false, 0};
+    ck_assert_int_eq(workspace_of(cudnn, &wish), 0);
+    struct convolution wrong = cases[4].c;
+    wrong.out.height++;
+    struct plan *plan;
+    wish.convolution = &wrong;
+    status s = module->plan(cudnn, &wish, &plan);
+    ck_assert(s != OK);
+    ck_assert_ptr_null(plan);
+    status_free(s);
+    module->close(cudnn);
+    s = module->open_for("{}", &cudnn);
+    ck_assert(s != OK);
+    ck_assert_ptr_null(cudnn);
+    status_free(s);
+}
+END_TEST
+
+int main(void) {
+    void *address;
+    status s = module_open("cudnn", "ddptrain_cudnn_plans", &address);
+    if (s) {
+        printf("skipped: %s\n", status_message(s));
+        status_free(s);
+        return 77;
+    }
+    module = address;
+    setenv("CK_FORK", "no", 1); /* cuDNN takes seconds to load its heuristics, in each process */
+    const struct check_loop loops[] = {LOOP(every_convolution_has_plans, 0, 2 * CASES), ONCE(wishes_are_kept)};
+    return check_run("cudnn_plans", loops, sizeof loops / sizeof *loops);
+}
