@@ -89,10 +89,11 @@ static void softmaxes(struct device *d, struct results *r) {
 
 static void sums_of_rows(struct device *d, struct results *r) {
     const struct sequence_ops *ops = device_ops(d)->sequence;
-    const size_t shapes[][2] = {{1, 1}, {300, 5}, {2000, 33}, {3, 2000}};
+    const size_t shapes[][2] = {{1, 1}, {300, 5}, {2000, 33}, {3, 2000}, {5000, 4}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        float *x = random_values(shapes[i][0] * shapes[i][1], 1);
+        float *x = random_values(2 * shapes[i][0] * shapes[i][1], 1);
         ops->sum_rows(d, x, next_from(r, shapes[i][1], 2), shapes[i][0], shapes[i][1]);
+        ops->add_row(d, x, x + shapes[i][1] - 1, next(r, shapes[i][0] * shapes[i][1]), shapes[i][0], shapes[i][1]);
         free(x);
     }
 }
@@ -108,14 +109,16 @@ static int32_t in_runs(size_t i) { return (int32_t)(i / 33); }
 
 static void embeddings(struct device *d, struct results *r) {
     int32_t (*const words[])(size_t) = {all_different, all_equal, of_two, in_runs};
-    const size_t counts[] = {1, 31, 64, 700};
+    const size_t counts[] = {1, 31, 64, 700}, widths[] = {6, 3, 8, 1};
     for (size_t i = 0; i < 16; i++) {
-        size_t count = counts[i / 4], size = i % 2 ? 3 : 6;
+        size_t count = counts[i / 4], size = widths[i % 4];
         int32_t *ids = malloc(count * sizeof *ids);
         float *dy = random_values(count * size, 1);
         for (size_t j = 0; j < count; j++) ids[j] = words[i % 4](j);
+        float *table = random_values(WORDS * size, 3);
+        device_ops(d)->sequence->embedding_forward(d, ids, table, next(r, count * size), count, WORDS, size);
         device_ops(d)->sequence->embedding_backward(d, ids, dy, next_from(r, WORDS * size, 2), count, WORDS, size);
-        free(ids), free(dy);
+        free(ids), free(dy), free(table);
     }
     int32_t few[] = {1, 0, 1};
     float dy[] = {1, 2, 3};
@@ -161,8 +164,8 @@ static const struct gpu_case cases[] = {
     {"attention in float16", float16, 4e-3},
     {"norms", norms, 2e-5},
     {"softmax", softmaxes, 1e-5},
-    {"sums of rows", sums_of_rows, 1e-5},
-    {"gradient of embedding", embeddings, 2e-5},
+    {"sums and additions of rows", sums_of_rows, 1e-5},
+    {"embedding", embeddings, 2e-5},
     {"cross entropy", classes, 1e-5},
 };
 

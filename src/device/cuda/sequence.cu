@@ -3,20 +3,51 @@
 
 #include "device/cuda/rows.cuh"
 
+struct lookup_rows {
+    const int32_t *tokens;
+    const float *table;
+    float *y;
+    size_t size;
+    bool is_aligned;
+
+    template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
+        const float *from = table + (size_t)tokens[i] * size;
+        for (size_t j = first; j < size; j += 4 * THREADS)
+            row_store(y + i * size, j, size, is_aligned, row_load(from, j, size, is_aligned, 0));
+    }
+};
+
 static void embedding_forward(struct device *device, const int32_t *tokens, const float *weight, float *y, size_t count,
                               size_t vocabulary, size_t size) {
     call c(device, "embedding_forward");
-    const int32_t *ids = c.in(tokens, count);
-    const float *table = c.in(weight, vocabulary * size);
-    float *to = c.out(y, count * size);
-    c.each(count * size, [=] __device__(size_t i) { to[i] = table[(size_t)ids[i / size] * size + i % size]; });
+    struct lookup_rows f = {c.in(tokens, count), c.in(weight, vocabulary * size), c.out(y, count * size), size, false};
+    f.is_aligned = rows_are_aligned(f.table, size) && rows_are_aligned(f.y, size);
+    rows_start(&c, count, size, f);
+}
+
+#define ADD_ROWS 4096 /* rows of the grid at most; they may be few and long, or many */
+
+/* A thread adds four numbers of the row, to every [gridDim.y]-th row. */
+__global__ static void add_row_kernel(const float *x, const float *row, float *y, size_t rows, size_t size,
+                                      bool is_aligned) {
+    size_t j = ((size_t)blockIdx.x * GPU_THREADS + threadIdx.x) * 4;
+    if (j >= size) return;
+    float4 b = row_load(row, j, size, is_aligned, 0);
+    for (size_t i = blockIdx.y; i < rows; i += gridDim.y) {
+        float4 a = row_load(x + i * size, j, size, is_aligned, 0);
+        row_store(y + i * size, j, size, is_aligned, {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w});
+    }
 }
 
 static void add_row(struct device *device, const float *x, const float *row, float *y, size_t rows, size_t size) {
     call c(device, "add_row");
     const float *from = c.in(x, rows * size), *other = c.in(row, size);
     float *to = c.out(y, rows * size);
-    c.each(rows * size, [=] __device__(size_t i) { to[i] = from[i] + other[i % size]; });
+    size_t across = (size + 4 * GPU_THREADS - 1) / (4 * GPU_THREADS), down = rows < ADD_ROWS ? rows : ADD_ROWS;
+    bool is_aligned = rows_are_aligned(from, size) && rows_are_aligned(other, size) && rows_are_aligned(to, size);
+    if (rows > 0 && size > 0)
+        c.launch(add_row_kernel, dim3((unsigned)across, (unsigned)down), GPU_THREADS, 0, from, other, to, rows, size,
+                 is_aligned);
 }
 
 static void sum_rows(struct device *device, const float *x, float *sum, size_t rows, size_t size) {
