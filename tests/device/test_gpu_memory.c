@@ -1,0 +1,156 @@
+/* A GPU's memory and recorded work: what crosses arrives in order whatever its size, and a recording does again what
+ * was asked for, until memory that it uses has moved. Skipped where there is no GPU. ctest-labels: gpu */
+#include "gpu_work.h"
+
+#define COUNT 100
+#define PIECE 25600             /* floats: a few fill the memory that they cross through */
+#define LARGE ((size_t)5 << 20) /* floats: more than crosses at once */
+#define TABLE ((size_t)1 << 19) /* floats: more scratch memory than a small operator has */
+
+static struct device *gpu(void) {
+    struct device *device;
+    ck_assert(!device_create("cuda", &device));
+    return device;
+}
+
+static float *numbers(struct device *d, size_t count) {
+    float *memory;
+    ck_assert(!device_alloc(d, count * sizeof *memory, "a test", (void **)&memory));
+    return memory;
+}
+
+static float first_of(struct device *d, const float *memory) {
+    float value;
+    ck_assert(!device_download(d, &value, memory, sizeof value));
+    return value;
+}
+
+/* The same host memory is filled again as soon as the call is over. */
+START_TEST(what_is_uploaded_arrives_in_order) {
+    struct device *d = gpu();
+    float *sum = numbers(d, COUNT), *part = numbers(d, PIECE), *own = calloc(PIECE, sizeof *own);
+    ck_assert_ptr_nonnull(own);
+    for (int turn = 1; turn <= 60; turn++) {
+        for (size_t i = 0; i < PIECE; i++) own[i] = (float)turn;
+        device_upload(d, part, own, PIECE * sizeof *own);
+        device_ops(d)->add(d, sum, part + PIECE - COUNT, sum, COUNT);
+    }
+    ck_assert(!device_download(d, own, sum, COUNT * sizeof *own));
+    for (size_t i = 0; i < COUNT; i++) ck_assert(own[i] == 60 * 61 / 2);
+    free(own);
+    device_free(d, sum), device_free(d, part);
+    device_destroy(d);
+}
+END_TEST
+
+START_TEST(large_arrays_cross) {
+    struct device *d = gpu();
+    float *memory = numbers(d, LARGE), *own = calloc(LARGE, sizeof *own);
+    ck_assert_ptr_nonnull(own);
+    for (size_t i = 0; i < LARGE; i++) own[i] = (float)(i % 1000003);
+    device_upload(d, memory, own, LARGE * sizeof *own);
+    memset(own, 0, LARGE * sizeof *own);
+    ck_assert(!device_download(d, own, memory, LARGE * sizeof *own));
+    for (size_t i = 0; i < LARGE; i++) ck_assert(own[i] == (float)(i % 1000003));
+    free(own);
+    device_free(d, memory);
+    device_destroy(d);
+}
+END_TEST
+
+START_TEST(only_its_own_memory_is_lent) {
+    struct device *d = gpu();
+    float own[4], *array = own;
+    status s = device_lend(d, (void **)&array);
+    ck_assert(s && status_code(s) == STATUS_BUG);
+    status_free(s);
+    device_destroy(d);
+}
+END_TEST
+
+static struct device_recording *record_increment(struct device *d, const float *one, float *sum) {
+    struct device_recording *recording;
+    status why;
+    ck_assert(!device_record_begin(d, &why));
+    ck_assert(!why);
+    device_ops(d)->add(d, sum, one, sum, COUNT);
+    ck_assert(!device_record_end(d, &recording, &why));
+    ck_assert(!why);
+    return recording;
+}
+
+/* An operand in the host's memory, as tests may have them, goes to scratch memory: here a large one. zero (1), x
+ * (COUNT) */
+static void work_a_lot(struct device *d, const float *zero, float *x) {
+    static float table[TABLE];
+    device_ops(d)->sequence->embedding_forward(d, (const int32_t *)(const void *)zero, table, x + COUNT - 1, 1, TABLE,
+                                               1);
+}
+
+START_TEST(a_recording_is_run_again) {
+    struct device *d = gpu();
+    float *sum = numbers(d, COUNT), *one = numbers(d, COUNT), *zero = numbers(d, 1), value = 1;
+    device_upload(d, one, &value, sizeof value);
+    ck_assert(device_can_record(d));
+    work_a_lot(d, zero, one);
+    device_ops(d)->add(d, sum, one, sum, COUNT);
+    struct device_recording *recording = record_increment(d, one, sum);
+    ck_assert(first_of(d, sum) == 1); /* recording ran nothing */
+    for (int i = 0; i < 3; i++) ck_assert(device_replay(d, recording));
+    ck_assert(first_of(d, sum) == 4);
+    value = 10; /* what it reads may change */
+    device_upload(d, one, &value, sizeof value);
+    ck_assert(device_replay(d, recording));
+    ck_assert(first_of(d, sum) == 14);
+    device_recording_destroy(d, recording);
+    device_free(d, sum), device_free(d, one), device_free(d, zero);
+    device_destroy(d);
+}
+END_TEST
+
+START_TEST(a_recording_ends_when_memory_moves) {
+    struct device *d = gpu();
+    float *sum = numbers(d, COUNT), *one = numbers(d, COUNT), *zero = numbers(d, 1), value = 1;
+    device_upload(d, one, &value, sizeof value);
+    ck_assert(device_ops(d)->is_finite(d, one, COUNT)); /* some scratch memory */
+    struct device_recording *recording = record_increment(d, one, sum);
+    ck_assert(device_replay(d, recording));
+    work_a_lot(d, zero, one);
+    device_ops(d)->add(d, one, sum, one, COUNT);
+    ck_assert(!device_replay(d, recording));
+    ck_assert(first_of(d, sum) == 1);
+    ck_assert(!device_wait(d));
+    device_recording_destroy(d, recording);
+    device_free(d, sum), device_free(d, one), device_free(d, zero);
+    device_destroy(d);
+}
+END_TEST
+
+/* An operator for which there is no memory yet cannot be recorded: nothing has happened, and it can still be run. */
+START_TEST(what_must_grow_is_not_recorded) {
+    struct device *d = gpu();
+    struct device_recording *recording;
+    float *x = numbers(d, COUNT), *zero = numbers(d, 1), value = 1;
+    status why;
+    device_upload(d, x, &value, sizeof value);
+    ck_assert(!device_record_begin(d, &why));
+    ck_assert(!why);
+    work_a_lot(d, zero, x);
+    ck_assert(!device_record_end(d, &recording, &why));
+    ck_assert_ptr_null(recording);
+    ck_assert_ptr_nonnull(why);
+    status_free(why);
+    ck_assert(!device_status(d));
+    device_ops(d)->add(d, x, x, x, COUNT);
+    ck_assert(first_of(d, x) == 2);
+    device_free(d, x), device_free(d, zero);
+    device_destroy(d);
+}
+END_TEST
+
+int main(void) {
+    const struct check_loop loops[] = {ONCE(what_is_uploaded_arrives_in_order),  ONCE(large_arrays_cross),
+                                       ONCE(only_its_own_memory_is_lent),        ONCE(a_recording_is_run_again),
+                                       ONCE(a_recording_ends_when_memory_moves), ONCE(what_must_grow_is_not_recorded)};
+    return gpu_run("gpu_memory", loops, sizeof loops / sizeof *loops);
+}
