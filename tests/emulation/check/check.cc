@@ -1,0 +1,278 @@
+/* The emulated GPU itself: what must work, and what must be found. Each case runs in a process of its own, which ends
+ * with 0 when all was as expected, or must die. */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cuda_runtime.h"
+
+namespace {
+
+constexpr int THREADS = 64;
+
+void expect(bool is_true, const char *what) {
+    if (is_true) return;
+    printf("  not so: %s\n", what);
+    fflush(stdout);
+    _exit(9);
+}
+
+template <typename... P, typename... A>
+void launch(cudaStream_t stream, void (*kernel)(P...), dim3 grid, A... arguments) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = THREADS;
+    config.stream = stream;
+    expect(cudaLaunchKernelEx(&config, kernel, (P)arguments...) == cudaSuccess, "a launch");
+}
+
+struct gpu {
+    cudaStream_t stream, other;
+    float *memory, *pinned; /* (THREADS) */
+    gpu() {
+        expect(cudaStreamCreate(&stream) == cudaSuccess && cudaStreamCreate(&other) == cudaSuccess, "streams");
+        expect(cudaMalloc(&memory, THREADS * sizeof(float)) == cudaSuccess, "memory");
+        expect(cudaMallocHost(&pinned, THREADS * sizeof(float)) == cudaSuccess, "pinned memory");
+        for (int i = 0; i < THREADS; i++) pinned[i] = -1;
+    }
+    void fetch(cudaStream_t s) { cudaMemcpyAsync(pinned, memory, THREADS * sizeof(float), cudaMemcpyDeviceToHost, s); }
+};
+
+/* ---- kernels ---- */
+
+__global__ void number(float *to, float first) { to[threadIdx.x] = first + (float)threadIdx.x; }
+
+__global__ void turn_around(float *to, bool has_barrier) {
+    __shared__ float values[THREADS];
+    values[threadIdx.x] = (float)threadIdx.x;
+    if (has_barrier) __syncthreads();
+    to[threadIdx.x] = values[THREADS - 1 - threadIdx.x];
+}
+
+__global__ void sum_of_warps(float *to) {
+    float sum = (float)threadIdx.x;
+    for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+    to[threadIdx.x] = sum;
+}
+
+__global__ void leave_early() {
+    if (threadIdx.x == 7) return;
+    __syncthreads();
+}
+
+__global__ void part_ways() {
+    if (threadIdx.x < 32)
+        __syncthreads();
+    else
+        __syncthreads();
+}
+
+__global__ void miss_a_lane() {
+    if (threadIdx.x != 3) __shfl_down_sync(0xffffffffu, 1, 1);
+}
+
+__global__ void write_at(float *to, int i) { to[i] = 1; }
+
+/* ---- what works ---- */
+
+void computes() {
+    gpu g;
+    launch(g.stream, turn_around, 1, g.memory, true);
+    g.fetch(g.stream);
+    cudaStreamSynchronize(g.stream);
+    for (int i = 0; i < THREADS; i++) expect(g.pinned[i] == (float)(THREADS - 1 - i), "a block's exchange");
+    launch(g.stream, sum_of_warps, 1, g.memory);
+    g.fetch(g.stream);
+    cudaStreamSynchronize(g.stream);
+    expect(g.pinned[0] == 496 && g.pinned[63] == 1520, "a warp's sum");
+}
+
+/* Work is late: results that nobody waited for are not there, pinned memory is read when the copy is done. */
+void is_late() {
+    gpu g;
+    launch(g.stream, number, 1, g.memory, 0.0f);
+    g.fetch(g.stream);
+    expect(g.pinned[5] == -1, "a result before its time");
+    cudaStreamSynchronize(g.stream);
+    expect(g.pinned[5] == 5, "a result");
+    cudaMemcpyAsync(g.memory, g.pinned, 4, cudaMemcpyHostToDevice, g.stream);
+    g.pinned[0] = 77;
+    float pageable = 3, back = 0;
+    cudaMemcpyAsync(g.memory + 1, &pageable, 4, cudaMemcpyHostToDevice, g.stream);
+    pageable = 4;
+    cudaMemcpyAsync(&back, g.memory + 1, 4, cudaMemcpyDeviceToHost, g.stream);
+    expect(back == 3, "pageable memory, read and written before the calls return");
+    g.fetch(g.stream);
+    cudaStreamSynchronize(g.stream);
+    expect(g.pinned[0] == 77, "pinned memory, read late");
+}
+
+void events_order_streams() {
+    for (int waits = 0; waits < 2; waits++) {
+        gpu g;
+        cudaEvent_t done;
+        cudaEventCreate(&done);
+        launch(g.stream, number, 1, g.memory, 10.0f);
+        cudaEventRecord(done, g.stream);
+        if (waits) cudaStreamWaitEvent(g.other, done, 0);
+        g.fetch(g.other);
+        cudaStreamSynchronize(g.other);
+        expect((g.pinned[0] == 10) == (waits == 1), "the other stream sees what it waited for, and no more");
+    }
+}
+
+void graphs_run_again() {
+    gpu g;
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    cudaEvent_t fork, join;
+    cudaEventCreate(&fork);
+    cudaEventCreate(&join);
+    for (int joins = 0; joins < 2; joins++) {
+        cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeGlobal);
+        launch(g.stream, number, 1, g.memory, 1.0f);
+        cudaEventRecord(fork, g.stream);
+        cudaStreamWaitEvent(g.other, fork, 0);
+        g.fetch(g.other);
+        cudaEventRecord(join, g.other);
+        if (joins) cudaStreamWaitEvent(g.stream, join, 0);
+        cudaError_t ended = cudaStreamEndCapture(g.stream, &graph);
+        expect(ended == (joins ? cudaSuccess : cudaErrorStreamCaptureUnjoined), "a stream that is not joined");
+    }
+    expect(cudaGraphInstantiate(&executable, graph) == cudaSuccess, "a graph");
+    expect(g.pinned[2] == -1, "a capture does nothing");
+    for (int i = 0; i < 2; i++) {
+        launch(g.stream, number, 1, g.memory, 50.0f);
+        cudaGraphLaunch(executable, g.stream);
+        cudaStreamSynchronize(g.stream);
+        expect(g.pinned[2] == 3, "a graph's result");
+        g.pinned[2] = -1;
+    }
+}
+
+void memory_is_counted() {
+    size_t before = 0, after = 0, all = 0;
+    void *memory = nullptr;
+    cudaMemGetInfo(&before, &all);
+    expect(cudaMalloc(&memory, all) == cudaSuccess, "all memory");
+    cudaMemGetInfo(&after, &all);
+    expect(before == all && after == 0, "none left");
+    void *more = nullptr;
+    expect(cudaMalloc(&more, 1) == cudaErrorMemoryAllocation, "more than there is");
+    cudaFree(memory);
+    cudaMemGetInfo(&after, &all);
+    expect(after == all, "given back");
+}
+
+/* ---- what is found ---- */
+
+void finish(gpu *g) { cudaStreamSynchronize(g->stream); }
+
+void missing_barrier() {
+    gpu g;
+    launch(g.stream, turn_around, 1, g.memory, false);
+    g.fetch(g.stream);
+    finish(&g);
+    for (int i = 0; i < THREADS; i++)
+        if (g.pinned[i] != (float)(THREADS - 1 - i)) abort();
+}
+
+void thread_that_left() {
+    gpu g;
+    launch(g.stream, leave_early, 1);
+    finish(&g);
+}
+
+void two_barriers() {
+    gpu g;
+    launch(g.stream, part_ways, 1);
+    finish(&g);
+}
+
+void missing_lane() {
+    gpu g;
+    launch(g.stream, miss_a_lane, 1);
+    finish(&g);
+}
+
+void host_reads() {
+    gpu g;
+    launch(g.stream, number, 1, g.memory, 0.0f);
+    finish(&g);
+    printf("%g\n", (double)g.memory[0]);
+}
+
+void kernel_writes_behind() {
+    gpu g;
+    launch(g.stream, write_at, 1, g.memory, THREADS);
+    finish(&g);
+}
+
+void kernel_writes_before() {
+    gpu g;
+    launch(g.stream, write_at, 1, g.memory, -1);
+    finish(&g);
+    cudaFree(g.memory);
+}
+
+void kernel_uses_freed_memory() {
+    gpu g;
+    cudaFree(g.memory);
+    launch(g.stream, write_at, 1, g.memory, 0);
+    finish(&g);
+}
+
+void copy_beyond_the_end() {
+    gpu g;
+    cudaMemcpyAsync(g.pinned, g.memory + 1, THREADS * sizeof(float), cudaMemcpyDeviceToHost, g.stream);
+}
+
+void pageable_memory_in_a_graph() {
+    gpu g;
+    float value = 1;
+    cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeGlobal);
+    cudaMemcpyAsync(g.memory, &value, 4, cudaMemcpyHostToDevice, g.stream);
+}
+
+const struct {
+    const char *name;
+    void (*run)();
+    bool dies;
+} cases[] = {
+    {"computes", computes, false},
+    {"is late", is_late, false},
+    {"events order streams", events_order_streams, false},
+    {"graphs run again", graphs_run_again, false},
+    {"memory is counted", memory_is_counted, false},
+    {"a missing barrier", missing_barrier, true},
+    {"a thread that left before a barrier", thread_that_left, true},
+    {"two different barriers", two_barriers, true},
+    {"a missing lane", missing_lane, true},
+    {"the host reads the GPU's memory", host_reads, true},
+    {"a kernel writes behind an allocation", kernel_writes_behind, true},
+    {"a kernel writes before an allocation", kernel_writes_before, true},
+    {"a kernel uses freed memory", kernel_uses_freed_memory, true},
+    {"a copy beyond the end", copy_beyond_the_end, true},
+    {"pageable memory in a graph", pageable_memory_in_a_graph, true},
+};
+
+} // namespace
+
+int main() {
+    int failed = 0;
+    for (const auto &c : cases) {
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            c.run();
+            _exit(0);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        bool is_good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        bool has_died = WIFSIGNALED(status) || (!is_good && WEXITSTATUS(status) != 9); /* sanitizers exit */
+        bool is_right = c.dies ? has_died : is_good;
+        printf("%s: %s\n", c.name, is_right ? "ok" : "FAILED");
+        failed += !is_right;
+    }
+    return failed != 0;
+}
