@@ -1,10 +1,12 @@
 /* ranks: how a verb that needs several processes gets them. This process is one rank when a launcher says so; else it
  * is the agent that starts the ranks, or, alone, the only rank. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/io.h"
+#include "base/processors.h"
 #include "base/text.h"
 #include "command.h"
 #include "device/gpus.h"
@@ -87,6 +89,21 @@ static status check_launcher(const struct command_line *line, const struct dist_
                       dist_launcher_name(env->launcher));
 }
 
+/* Before OpenMP's library is opened, which knows the mask of this process only: not a quota, nor that the ranks of a
+ * host share its processors when their launcher has bound none. */
+static void limit_threads(const struct dist_env *env) {
+    const char *given = getenv("OMP_NUM_THREADS");
+    if (given && *given) return;
+    int mask = processors_in_mask(), threads = processors_allowed();
+    bool is_bound = mask < processors_online() && threads == mask;
+    if (!is_bound) threads /= env->local_world_size;
+    if (threads < mask) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", threads > 0 ? threads : 1);
+        setenv("OMP_NUM_THREADS", number, 1);
+    }
+}
+
 /* [config]: NULL for verbs without one. */
 static status on_ranks(const struct command_line *line, const struct config *config, rank_function *run) {
     struct dist_env env;
@@ -100,8 +117,10 @@ static status on_ranks(const struct command_line *line, const struct config *con
     if (!s) s = check_launcher(line, &env, nproc);
     if (!s && env.launcher == LAUNCHER_NONE && (nproc > 1 || line->nnodes > 1 || line->max_restarts > 0))
         s = start_ranks(line, nproc, log);
-    else if (!s)
+    else if (!s) {
+        limit_threads(&env);
         s = run(line, config, &env, log);
+    }
     log_destroy(log);
     return s;
 }

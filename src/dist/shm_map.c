@@ -236,6 +236,11 @@ bool shm_map_is_open_at(const struct shm_map *map, int rank) {
     return fcntl(map->fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
+pid_t shm_map_holder(const struct shm_map *map, int rank) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
+    return fcntl(map->fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK ? lock.l_pid : 0;
+}
+
 /* ---- hosts ---- */
 
 void shm_host_identity(char *identity, size_t size) {

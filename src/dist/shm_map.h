@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "dist/comm_backend.h"
 
@@ -24,6 +25,9 @@ void shm_map_close(struct shm_map *map);
 
 /* Whether [rank], another one, still has the map open. */
 bool shm_map_is_open_at(const struct shm_map *map, int rank);
+
+/* The process of [rank], another one; 0: it has gone, or is not to be seen from here. */
+pid_t shm_map_holder(const struct shm_map *map, int rank);
 
 /* What ranks that can share memory have in common, and others not: the running kernel and its network namespace.
  * DDPTRAIN_HOST, if set, is part of it: two values on one machine are two hosts (for trying things out). */

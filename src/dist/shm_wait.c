@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/processors.h"
 
 #define LOOK_SECONDS 5e-6        /* the caller's lane */
 #define LOOK_SECONDS_BESIDE 1e-6 /* a communication thread's: someone computes beside it */
@@ -40,14 +41,21 @@ static int count_looks(double seconds) {
     return each > 0 ? (int)(seconds / each) + 1 : 1000;
 }
 
-static int count_cores(void) {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+/* Those of all ranks together: each may be bound to one of its own. */
+static int count_cores(const struct shm_map *map, int ranks) {
+    cpu_set_t all, one;
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return processors_allowed();
+    int allowed = processors_allowed(), own = CPU_COUNT(&all);
+    for (int rank = 0; rank < ranks; rank++) {
+        pid_t pid = shm_map_holder(map, rank);
+        if (pid > 0 && sched_getaffinity(pid, sizeof one, &one) == 0) CPU_OR(&all, &all, &one);
+    }
+    return allowed < own ? allowed : CPU_COUNT(&all); /* a quota is for all of them */
 }
 
 struct shm_patience shm_patience(const struct shm_map *map, const atomic_bool *is_aborted, double timeout, int ranks,
                                  int lane) {
-    bool has_room = ranks <= count_cores();
+    bool has_room = ranks <= count_cores(map, ranks);
     int looks = has_room ? count_looks(lane ? LOOK_SECONDS_BESIDE : LOOK_SECONDS) : 1;
     return (struct shm_patience){.map = map,
                                  .is_aborted = is_aborted,

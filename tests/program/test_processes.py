@@ -194,6 +194,57 @@ class Processes(program.Case):
         self.assertEqual(self.sha(), self.sha("runs/reference"))
 
 
+@unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one processor")
+class Threads(program.Case):
+    """A process takes no more threads than processors are left to it: by a mask, a quota, other ranks of the host."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("wide.yaml", ENDLESS.replace("out: 48", "out: 20000").replace("batch_size: 8", "batch_size: 64"))
+
+    def most(self, *ranks, prefix=()):
+        """The most threads that any of the started processes has in its first steps."""
+        shutil.rmtree(self.path("runs"), ignore_errors=True)
+        started = [subprocess.Popen([*prefix, program.BINARY, "wide.yaml", "--quiet", "train.log_every=0"], cwd=self.folder,
+                                    env={**{k: v for k, v in self.environment().items() if k != "OMP_NUM_THREADS"}, **rank}) for rank in ranks or ({},)]
+        self.wait_for(lambda: os.path.exists(self.path("runs/wide/metrics.jsonl")), what="the first step")
+        most, end = 0, time.monotonic() + 2 * program.SLOW
+        while time.monotonic() < end:
+            for p in started:
+                with open(f"/proc/{p.pid}/status") as f:
+                    most = max(most, int(dict(line.split(":", 1) for line in f)["Threads"]))
+            time.sleep(0.02)
+        for p in started:
+            p.kill()
+            p.wait()
+        return most
+
+    def test_a_mask_is_respected(self):
+        cores = sorted(os.sched_getaffinity(0))
+        one = self.most({"OMP_NUM_THREADS": "1"})
+        self.assertEqual(self.most(), one + len(cores) - 1)
+        self.assertEqual(self.most(prefix=("taskset", "-c", str(cores[-1]))), one)
+
+    def test_a_quota_is_respected(self):
+        group = f"/sys/fs/cgroup/cpu/ddptrain-test-{os.getpid()}"
+        try:
+            os.mkdir(group)
+            self.addCleanup(os.rmdir, group)
+            with open(f"{group}/cpu.cfs_quota_us", "w") as f:
+                f.write("100000")
+        except OSError:
+            self.skipTest("no right to make a control group of version 1")
+        self.assertEqual(self.most(prefix=("sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh")), self.most({"OMP_NUM_THREADS": "1"}))
+        time.sleep(0.3)  # the group is empty a moment after its processes
+
+    def test_ranks_share_what_nobody_bound(self):
+        def ranks(**more):
+            at = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), **more}
+            return [{"RANK": str(r), "LOCAL_RANK": str(r), **at} for r in range(2)]
+        share = max(1, len(os.sched_getaffinity(0)) // 2)
+        self.assertEqual(self.most(*ranks()), self.most(*ranks(OMP_NUM_THREADS=str(share))))
+
+
 class Terminal(program.Case):
     def test_progress_bar_on_a_terminal_and_plain_lines_elsewhere(self):
         self.write("test.yaml", program.LONG.replace("epochs: 12", "epochs: 40"))
