@@ -174,7 +174,7 @@ static cudnnBackendDescriptor_t add_bias(struct parts *parts, cudnnBackendDescri
     return finish(parts, o);
 }
 
-static cudnnBackendDescriptor_t graph(struct parts *parts, const struct plan_wish *wish) {
+static cudnnBackendDescriptor_t graph(struct parts *parts, const struct cudnn *cudnn, const struct plan_wish *wish) {
     const struct image *out = &wish->convolution->out;
     cudnnBackendDescriptor_t nodes[2], y = images(parts, NAME_Y, wish->rows, out), sum = y;
     int64_t count = 0;
@@ -182,6 +182,7 @@ static cudnnBackendDescriptor_t graph(struct parts *parts, const struct plan_wis
     nodes[count++] = convolve(parts, wish, sum);
     if (wish->adds_bias) nodes[count++] = add_bias(parts, sum, out->channels, y);
     cudnnBackendDescriptor_t g = part(parts, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    if (cudnn->handle) set(parts, g, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &cudnn->handle);
     set(parts, g, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, nodes);
     return finish(parts, g);
 }
@@ -273,7 +274,7 @@ static status plan(struct cudnn *cudnn, const struct plan_wish *wish, struct pla
     *out = NULL;
     struct plan *p = calloc(1, sizeof *p);
     if (!p) return status_new(STATUS_BUG, "out of memory");
-    cudnnBackendDescriptor_t g = graph(&parts, wish);
+    cudnnBackendDescriptor_t g = graph(&parts, cudnn, wish);
     status s = parts.code == CUDNN_STATUS_SUCCESS ? OK : failed("a convolution", parts.code);
     bool is_found = parts.code == CUDNN_STATUS_SUCCESS && (choose(cudnn, g, CUDNN_HEUR_MODE_A, wish, p) ||
                                                            choose(cudnn, g, CUDNN_HEUR_MODE_FALLBACK, wish, p));
