@@ -91,8 +91,8 @@ void optimizer_destroy(struct optimizer *optimizer) {
 }
 
 /* Elements [begin, end), whose state begins at [at]. */
-static void run_range(struct optimizer *o, struct params *params, size_t begin, size_t end, size_t at,
-                      struct optimizer_update *update) {
+static void update_range(struct optimizer *o, struct params *params, size_t begin, size_t end, size_t at,
+                         struct optimizer_update *update) {
     update->values = params->values + begin;
     update->gradients = params->gradients + begin;
     update->count = end - begin;
@@ -101,14 +101,14 @@ static void run_range(struct optimizer *o, struct params *params, size_t begin, 
     o->type->run(o->device, update);
 }
 
-static void run_run(struct optimizer *o, struct params *params, const struct optimizer_run *run,
-                    struct optimizer_update *update) {
-    if (!o->shard) run_range(o, params, run->begin, run->end, run->begin, update);
+static void update_run(struct optimizer *o, struct params *params, const struct optimizer_run *run,
+                       struct optimizer_update *update) {
+    if (!o->shard) update_range(o, params, run->begin, run->end, run->begin, update);
     for (size_t i = 0; o->shard && i < o->shard->count; i++) {
         const struct optimizer_part *part = &o->shard->parts[i];
         size_t begin = part->begin > run->begin ? part->begin : run->begin;
         size_t end = part->end < run->end ? part->end : run->end;
-        if (begin < end) run_range(o, params, begin, end, part->at + (begin - part->begin), update);
+        if (begin < end) update_range(o, params, begin, end, part->at + (begin - part->begin), update);
     }
 }
 
@@ -132,7 +132,7 @@ void optimizer_plan_step(struct optimizer *optimizer, int64_t t, optimizer_rate 
 void optimizer_run_step(struct optimizer *optimizer, struct params *params, const float *clip) {
     for (size_t r = 0; r < optimizer->plan->run_count; r++) {
         struct optimizer_update update = {.step = &optimizer->steps[r], .clip = clip};
-        run_run(optimizer, params, &optimizer->plan->runs[r], &update);
+        update_run(optimizer, params, &optimizer->plan->runs[r], &update);
     }
 }
 
