@@ -3,6 +3,7 @@
  * formulas are those of cpu/losses.c; sums over positions are in double. */
 #include <cmath>
 
+#include "device/cuda/product.cuh"
 #include "device/cuda/rows.cuh"
 
 /* What a thread has seen of a row: its softmax, and where the largest logit stood first. */
@@ -40,6 +41,12 @@ struct cross_entropy_rows {
     size_t classes;
     struct loss_sums *sums; /* (positions); count is not set */
     bool is_aligned;
+    struct gpu_also also; /* dlogits */
+
+    __device__ void store(size_t i, size_t j, float4 v) const {
+        row_store(dlogits + i * classes, j, classes, is_aligned, v);
+        also.put(i * classes + j, v);
+    }
 
     __device__ float weight_of(size_t c) const { return weight ? (float)weight[c] : 1; }
 
@@ -64,10 +71,8 @@ struct cross_entropy_rows {
 
     template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
         const float *z = logits + i * classes;
-        float *dz = dlogits ? dlogits + i * classes : nullptr;
         if (targets[i] == ignored) {
-            for (size_t j = first; dz && j < classes; j += 4 * THREADS)
-                row_store(dz, j, classes, is_aligned, {0, 0, 0, 0});
+            for (size_t j = first; dlogits && j < classes; j += 4 * THREADS) store(i, j, {0, 0, 0, 0});
             if (first == 0) sums[i] = {0, 0, 0, 0};
             return;
         }
@@ -87,11 +92,11 @@ struct cross_entropy_rows {
             sums[i] = {loss, 0, all.best == target ? 1.0 : 0.0, 1};
         }
         float share = whole / all.softmax.sum;
-        for (size_t j = first; dz && j < classes; j += 4 * THREADS) {
+        for (size_t j = first; dlogits && j < classes; j += 4 * THREADS) {
             float4 v = row_load(z, j, classes, is_aligned, 0);
-            row_store(dz, j, classes, is_aligned,
-                      {slope(v.x, j, target, most, share, own), slope(v.y, j + 1, target, most, share, own),
-                       slope(v.z, j + 2, target, most, share, own), slope(v.w, j + 3, target, most, share, own)});
+            store(i, j,
+                  {slope(v.x, j, target, most, share, own), slope(v.y, j + 1, target, most, share, own),
+                   slope(v.z, j + 2, target, most, share, own), slope(v.w, j + 3, target, most, share, own)});
         }
     }
 };
@@ -135,9 +140,11 @@ void gpu_cross_entropy(struct device *device, const struct cross_entropy_options
                                    .ignored = o->ignored,
                                    .classes = classes,
                                    .sums = c.scratch<struct loss_sums>(positions),
-                                   .is_aligned = false};
+                                   .is_aligned = false,
+                                   .also = {}};
     struct loss_sums *to = c.inout(sums, 1);
     f.is_aligned = rows_are_aligned(f.logits, classes) && rows_are_aligned(f.dlogits, classes);
+    f.also = gpu_also_rows(&c, dlogits, f.dlogits, positions, classes);
     if (positions == 0 || !c.is_ok()) return;
     c.each(1, [=] __device__(size_t) { *count = 0; });
     c.sum(

@@ -30,12 +30,6 @@ __device__ static float4 load(const struct columns_job *j, size_t row, size_t co
     return v;
 }
 
-__device__ static uint32_t narrow(bool is_bfloat16, float low, float high) {
-    uint32_t a = is_bfloat16 ? bits_to_bfloat16(low) : bits_to_float16(low);
-    uint32_t b = is_bfloat16 ? bits_to_bfloat16(high) : bits_to_float16(high);
-    return a | b << 16;
-}
-
 __global__ static void columns_kernel(struct columns_job j) {
     __shared__ float sums[WARPS][COLUMNS];
     unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -45,8 +39,8 @@ __global__ static void columns_kernel(struct columns_job j) {
     for (size_t row = first + warp; row < last; row += WARPS) {
         float4 v = load(&j, row, column);
         if (j.to && column < j.stride)
-            *(uint2 *)(j.to + row * j.stride + column) = {narrow(j.is_bfloat16, v.x, v.y),
-                                                          narrow(j.is_bfloat16, v.z, v.w)};
+            *(uint2 *)(j.to + row * j.stride + column) = {gpu_narrow(j.is_bfloat16, v.x, v.y),
+                                                          gpu_narrow(j.is_bfloat16, v.z, v.w)};
         sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
     }
     if (!j.parts) return;
@@ -161,7 +155,7 @@ void gpu_round_parameters(struct device *device, const float *values, size_t cou
     bool is_bfloat16 = c.gpu->precision == PRECISION_BFLOAT16;
     c.each(count / 4, [=] __device__(size_t i) {
         float4 v = ((const float4 *)values)[i];
-        ((uint2 *)to)[i] = {narrow(is_bfloat16, v.x, v.y), narrow(is_bfloat16, v.z, v.w)};
+        ((uint2 *)to)[i] = {gpu_narrow(is_bfloat16, v.x, v.y), gpu_narrow(is_bfloat16, v.z, v.w)};
     });
     copy->of = values, copy->rows = count;
 }

@@ -2,6 +2,7 @@
  * cpu/sets/norm.c; sums are in float32. */
 #include <cmath>
 
+#include "device/cuda/product.cuh"
 #include "device/cuda/rows.cuh"
 
 __device__ static float total_of(float4 v) { return (v.x + v.y) + (v.z + v.w); }
@@ -24,6 +25,7 @@ struct layer_norm_rows {
     float eps, *y, *statistics;
     size_t size;
     bool is_aligned;
+    struct gpu_also also;
 
     template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
         const float *from = x + i * size;
@@ -39,8 +41,9 @@ struct layer_norm_rows {
         for (size_t j = first; j < size; j += 4 * THREADS) {
             float4 v = times(minus(row_load(from, j, size, is_aligned, 0), mean), scale);
             float4 w = load_parameter(weight, j, size, is_aligned, 1), b = load_parameter(bias, j, size, is_aligned, 0);
-            row_store(y + i * size, j, size, is_aligned,
-                      {fmaf(v.x, w.x, b.x), fmaf(v.y, w.y, b.y), fmaf(v.z, w.z, b.z), fmaf(v.w, w.w, b.w)});
+            v = {fmaf(v.x, w.x, b.x), fmaf(v.y, w.y, b.y), fmaf(v.z, w.z, b.z), fmaf(v.w, w.w, b.w)};
+            row_store(y + i * size, j, size, is_aligned, v);
+            also.put(i * size + j, v);
         }
     }
 };
@@ -55,9 +58,11 @@ static void layer_norm_forward(struct device *device, const float *x, const floa
                                 c.out(y, rows * size),
                                 c.out(statistics, 2 * rows),
                                 size,
-                                false};
+                                false,
+                                {}};
     f.is_aligned = rows_are_aligned(f.x, size) && rows_are_aligned(f.y, size) && rows_are_aligned(f.weight, size) &&
                    rows_are_aligned(f.bias, size);
+    f.also = gpu_also_rows(&c, y, f.y, rows, size);
     rows_start(&c, rows, size, f);
 }
 
@@ -125,6 +130,7 @@ struct rms_norm_rows {
     float eps, *y, *statistics;
     size_t size;
     bool is_aligned;
+    struct gpu_also also;
 
     template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
         const float *from = x + i * size;
@@ -137,7 +143,9 @@ struct rms_norm_rows {
         if (first == 0) statistics[i] = scale;
         for (size_t j = first; j < size; j += 4 * THREADS) {
             float4 v = times(row_load(from, j, size, is_aligned, 0), scale);
-            row_store(y + i * size, j, size, is_aligned, product(v, load_parameter(weight, j, size, is_aligned, 1)));
+            v = product(v, load_parameter(weight, j, size, is_aligned, 1));
+            row_store(y + i * size, j, size, is_aligned, v);
+            also.put(i * size + j, v);
         }
     }
 };
@@ -146,8 +154,9 @@ static void rms_norm_forward(struct device *device, const float *x, const float 
                              float *statistics, size_t rows, size_t size) {
     call c(device, "rms_norm_forward");
     struct rms_norm_rows f = {
-        c.in(x, rows * size), c.in(weight, size), eps, c.out(y, rows * size), c.out(statistics, rows), size, false};
+        c.in(x, rows * size), c.in(weight, size), eps, c.out(y, rows * size), c.out(statistics, rows), size, false, {}};
     f.is_aligned = rows_are_aligned(f.x, size) && rows_are_aligned(f.weight, size) && rows_are_aligned(f.y, size);
+    f.also = gpu_also_rows(&c, y, f.y, rows, size);
     rows_start(&c, rows, size, f);
 }
 

@@ -40,16 +40,32 @@ struct factor gpu_weight_factor(call *c, const float *w, size_t out, size_t in);
  * another pass. [sums] (columns), unless NULL, += its columns. */
 struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float *sums, size_t rows, size_t columns);
 
-/* Where an operator puts element i of y (count) a second time, for a product that comes next. */
+/* Two numbers in 16 bits each, the first in the lower ones. */
+__device__ static inline uint32_t gpu_narrow(bool is_bfloat16, float low, float high) {
+    uint32_t a = is_bfloat16 ? bits_to_bfloat16(low) : bits_to_float16(low);
+    uint32_t b = is_bfloat16 ? bits_to_bfloat16(high) : bits_to_float16(high);
+    return a | b << 16;
+}
+
+/* Where an operator puts elements of y (count) a second time, for a product that comes next. */
 struct gpu_also {
     uint16_t *to; /* NULL: nowhere */
     bool is_bfloat16;
+
     __device__ void put(size_t i, float y) const {
         if (to) to[i] = is_bfloat16 ? bits_to_bfloat16(y) : bits_to_float16(y);
+    }
+    /* Elements i to i + 3, i a multiple of 4. */
+    __device__ void put(size_t i, float4 y) const {
+        if (to) *(uint2 *)(to + i) = {gpu_narrow(is_bfloat16, y.x, y.y), gpu_narrow(is_bfloat16, y.z, y.w)};
     }
 };
 /* [y]: memory of the device, all of it written by this call; NULL: nowhere. */
 struct gpu_also gpu_also_narrow(call *c, const float *y, size_t count);
+/* The same for rows of [size], written in fours. [to]: where the operator writes y. */
+static inline struct gpu_also gpu_also_rows(call *c, const float *y, const float *to, size_t rows, size_t size) {
+    return gpu_also_narrow(c, to == y && size % 8 == 0 ? y : nullptr, rows * size);
+}
 
 /* Powers of two that an address is a multiple of, up to 256. */
 static inline uint32_t alignment(const void *p) {
