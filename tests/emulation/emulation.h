@@ -19,6 +19,9 @@ void pause(); /* a moment without the lock */
 /* Keeps [error] for cudaGetLastError and returns it. */
 cudaError_t result(cudaError_t error);
 
+/* Which GPU of the machine CUDA_VISIBLE_DEVICES means by [device]. */
+int physical(int device);
+
 /* From the environment, see tests/emulation/README.md. */
 struct settings {
     int gpus, driver, capability;

@@ -55,6 +55,9 @@ struct communicator_state {
     std::vector<float> factors; /* of ncclRedOpCreatePreMulSum */
     std::vector<ncclDataType_t> factor_types;
     uint32_t numbers[MOST_RANKS][2]; /* parts to and from each rank so far */
+    bool is_blocking;
+    int polls;                                /* until what was given begins */
+    std::vector<std::function<void()>> given; /* to a communicator that does not block */
 };
 
 struct ncclComm {
@@ -262,8 +265,15 @@ ncclResult_t start(const std::shared_ptr<task> &t) {
     guard g(lock);
     if (sticky != cudaSuccess) return ncclUnhandledCudaError;
     start_background();
-    put(known(t->stream), {nullptr, nullptr, nullptr, [t]() { return progress(*t); }});
-    return ncclSuccess;
+    known(t->stream);
+    auto begin = [t]() { put(known(t->stream), {nullptr, nullptr, nullptr, [t]() { return progress(*t); }}); };
+    if (t->state->is_blocking) {
+        begin();
+        return ncclSuccess;
+    }
+    t->state->given.push_back(begin);
+    t->state->polls = 2;
+    return ncclInProgress;
 }
 
 ncclResult_t give(const std::shared_ptr<task> &t) {
@@ -333,7 +343,8 @@ const char *ncclGetErrorString(ncclResult_t result) {
 const char *ncclGetLastError(ncclComm_t) { return ""; }
 
 ncclResult_t ncclGetVersion(int *version) {
-    *version = NCCL_VERSION_CODE;
+    const char *told = getenv("DDPTRAIN_EMULATED_NCCL");
+    *version = told ? atoi(told) : NCCL_VERSION_CODE;
     return ncclSuccess;
 }
 
@@ -348,6 +359,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int world, ncclUniqueId id, int rank, ncclConfig_t *config) {
+    if (is_to_fail("connect")) return ncclSystemError;
     if (world > MOST_RANKS) die("NCCL: no more than %d ranks", MOST_RANKS);
     int fd = open(id.internal, O_RDWR);
     void *p = fd < 0 ? MAP_FAILED : mmap(nullptr, sizeof(shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -358,15 +370,28 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int world, ncclUniqueId id
     state->world = world;
     state->memory = (shared *)p;
     state->path = id.internal;
-    cudaGetDevice(&state->memory->device[rank]);
+    int device = 0;
+    cudaGetDevice(&device);
+    state->memory->device[rank] = physical(device);
+    state->is_blocking = config->blocking;
     if (++state->memory->joined == world) unlink(id.internal);
     *comm = new ncclComm{state};
     while (config->blocking && state->memory->joined < world) usleep(1000);
     return config->blocking ? ncclSuccess : ncclInProgress;
 }
 
+/* What was given to a communicator that does not block is on its stream once this has said so, and not before. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result) {
-    const communicator_state &s = *comm->state;
+    guard g(lock);
+    communicator_state &s = *comm->state;
+    if (s.polls > 0 && --s.polls == 0) {
+        for (auto &begin : s.given) begin();
+        s.given.clear();
+    }
+    if (s.polls > 0) {
+        *result = ncclInProgress;
+        return ncclSuccess;
+    }
     *result = s.memory->joined < s.world ? ncclInProgress : ncclSuccess;
     for (int r = 0; *result == ncclSuccess && r < s.world; r++)
         if (r != s.rank && s.memory->device[r] == s.memory->device[s.rank] && !getenv("NCCL_HOSTID"))
@@ -437,7 +462,7 @@ ncclResult_t ncclGroupEnd() {
             points->receives.insert(points->receives.end(), t->receives.begin(), t->receives.end());
         }
     }
-    if (points && result == ncclSuccess) result = start(points);
+    if (points && (result == ncclSuccess || result == ncclInProgress)) result = start(points);
     return result;
 }
 

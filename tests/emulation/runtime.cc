@@ -38,6 +38,16 @@ int visible_gpus() {
     return (int)named;
 }
 
+} // namespace
+
+int physical(int device) {
+    const char *list = getenv(VISIBLE);
+    for (int i = 0; list && i < device && strchr(list, ','); i++) list = strchr(list, ',') + 1;
+    return list ? atoi(list) : device;
+}
+
+namespace {
+
 settings read_settings() {
     settings s = {};
     s.gpus = visible_gpus();
@@ -218,7 +228,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     if (device < 0 || device >= s.gpus) return result(cudaErrorInvalidDevice);
     *properties = {};
     snprintf(properties->name, sizeof properties->name, "Emulated GPU");
-    properties->uuid.bytes[0] = (char)(device + 1);
+    properties->uuid.bytes[0] = (char)(physical(device) + 1);
     properties->totalGlobalMem = s.memory;
     properties->sharedMemPerBlock = 48 << 10;
     properties->sharedMemPerBlockOptin = 227 << 10;
@@ -229,7 +239,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     properties->warpSize = 32;
     properties->maxThreadsPerBlock = 1024;
     properties->l2CacheSize = 1 << 20;
-    properties->pciBusID = device + 1;
+    properties->pciBusID = physical(device) + 1;
     properties->unifiedAddressing = 1;
     return cudaSuccess;
 }
@@ -259,7 +269,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char *name, int size, int device) {
-    snprintf(name, (size_t)size, "0000:%02X:00.0", device + 1);
+    snprintf(name, (size_t)size, "0000:%02X:00.0", physical(device) + 1);
     return cudaSuccess;
 }
 

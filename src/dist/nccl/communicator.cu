@@ -38,17 +38,16 @@ status communicator_cuda(struct communicator *c, cudaError_t error, const char *
 }
 
 /* NCCL's own sentence, of its last error in this process, without the newline. */
-static const char *last_error(const struct communicator *c, char text[300]) {
-    const char *said = ncclGetLastError(c->comm);
+static void last_error(char text[300]) {
+    const char *said = ncclGetLastError(nullptr);
     snprintf(text, 300, "%s", said ? said : "");
     text[strcspn(text, "\n")] = 0;
-    return text;
 }
 
 status communicator_failed(struct communicator *c, ncclResult_t result) {
     char said[300];
     if (result == ncclSuccess) return OK;
-    last_error(c, said);
+    last_error(said);
     communicator_abort(c);
     return status_new(STATUS_PEER,
                       "NCCL: %s%s%s; NCCL_DEBUG=INFO shows more, NCCL_SOCKET_IFNAME chooses its interface, "

@@ -1,0 +1,208 @@
+"""Several processes, each on an emulated GPU of its own (tests/emulation), with NCCL between them: the same bits as through the host,
+who gets which GPU under which launcher, what is refused, and how a lost rank ends the others. ctest-labels: dist fault gpu-emulated"""
+import os, re, shutil, signal, subprocess, time, unittest
+
+import program
+from program import OK, PEER, USAGE
+from test_processes import free_port
+
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(program.BINARY)), "emulation")
+BUCKETS = ("dist.first_bucket_mb=0.0001", "dist.bucket_cap_mb=0.0005")  # several in a model of 4 KiB
+
+
+@unittest.skipUnless(os.path.exists(os.path.join(FOLDER, "ddptrain_nccl.so")), "this build has no emulated GPU")
+class Ranks(program.Case):
+    def setUp(self):
+        super().setUp()
+        self.write("test.yaml", program.WINE)
+
+    def emulated(self, gpus, **more):
+        return {"DDPTRAIN_MODULE_DIR": FOLDER, "LD_LIBRARY_PATH": os.path.join(FOLDER, "driver"),
+                "DDPTRAIN_EMULATED_GPUS": str(gpus), **{name: str(value) for name, value in more.items()}}
+
+    def train(self, *words, gpus=2, code=OK, run="runs/test", **more):
+        return self.run_program("test.yaml", "train.device=cuda", "train.epochs=3", *words, "--run-dir", run, code=code,
+                                env=self.emulated(gpus, **more), timeout=120)
+
+    def rank(self, rank, *words, **more):
+        """One of two, as a launcher starts it."""
+        return self.start("test.yaml", "train.device=cuda", "train.epochs=3", *words, env=self.emulated(2, **more))
+
+    def ends(self, processes, code):
+        outs = [p.communicate(timeout=120 * program.SLOW) for p in processes]
+        self.assertEqual([p.returncode for p in processes], [code] * len(processes), outs)
+        return "".join(err for _, err in outs)
+
+
+class Bits(Ranks):
+    def test_as_through_the_host(self):
+        """NCCL sums two numbers; so do shared memory and Gloo. Whatever the order of streams and threads, and however it is cut."""
+        _, err = self.train("--nproc", 2)
+        self.assertIn("gradients averaged by NCCL; the hosts' own numbers by shared memory", err)
+        self.assertEqual(self.events("start")[0]["backend"], "nccl")
+        for run, words, more in (("nccl", ["dist.backend=nccl", *BUCKETS], {"DDPTRAIN_EMULATED_STREAMS": "random"}),
+                                 ("gloo", ["dist.backend=gloo"], {}), ("shm", ["dist.backend=shm", *BUCKETS], {}),
+                                 ("zero", ["dist.zero_stage=1", *BUCKETS], {"DDPTRAIN_EMULATED_STREAMS": "random"})):
+            with self.subTest(run):
+                _, err = self.train("--nproc", 2, *words, run=f"runs/{run}", **more)
+                self.assertEqual("NCCL" in err, run in ("nccl", "zero"), err)
+                self.assertEqual(self.sha(f"runs/{run}"), self.sha())
+
+    def test_compressed(self):
+        for backend in ("nccl", "gloo"):
+            self.train("--nproc", 2, "dist.gradient_compression=bfloat16", f"dist.backend={backend}", *BUCKETS,
+                       run=f"runs/{backend}")
+        self.assertEqual(self.sha("runs/nccl"), self.sha("runs/gloo"))
+
+    def test_three(self):
+        """In another order of sums than the house's, so to rounding only."""
+        self.train("--nproc", 3, *BUCKETS, gpus=3)
+        self.train("--nproc", 3, "dist.backend=gloo", gpus=3, run="runs/gloo")
+        self.assert_close(self.losses(), self.losses("runs/gloo"), 1e-5, "losses")
+
+    def test_a_resumed_run(self):
+        self.train("--nproc", 2, "train.epochs=6", "checkpoint.save_every=3")
+        self.train("--nproc", 2, "train.epochs=3", "checkpoint.save_every=3", run="runs/part")
+        self.train("--nproc", 2, "train.epochs=6", "checkpoint.save_every=3", run="runs/part")
+        self.assertEqual(self.sha("runs/part"), self.sha())
+
+
+class Collectives(Ranks):
+    def test_checked_and_measured(self):
+        for gpus in (2, 3, 4):
+            with self.subTest(gpus=gpus):
+                out, _ = self.run_program("comm", "--backend", "nccl", "--nproc", gpus, "--sizes", "1K,64K",
+                                          env=self.emulated(gpus), timeout=120)
+                self.assertIn(f"{gpus} processes, nccl\n", out)
+                self.assertRegex(out, r"\n\d{3,} calls of every collective, type and operation: all right")
+                self.assertEqual(len(re.findall(r"^ +\d+ KiB ", out, re.M)), 2 * 5)
+
+    def test_one_process_has_nobody(self):
+        _, err = self.run_program("comm", "--backend", "nccl", "--nproc", 1, env=self.emulated(1), code=USAGE)
+        self.assertIn("--backend nccl needs two processes or more", err)
+
+
+class Places(Ranks):
+    def test_one_process_for_each_gpu(self):
+        """By default, and for --nproc gpu."""
+        for words in ([], ["--nproc", "gpu"], ["--nproc", "auto"]):
+            _, err = self.train(*words, "--fresh", gpus=3)
+            self.assertIn("3 processes on cuda:0", err)
+        out, _ = self.run_program("check", "test.yaml", "train.device=cuda", env=self.emulated(3))
+        self.assertIn("processes      3,", out)
+        _, err = self.run_program("test.yaml", "--fresh", env=self.emulated(3))
+        self.assertIn("1 process on cpu", err)
+
+    def test_too_many(self):
+        _, err = self.train("--nproc", 3, code=USAGE)
+        self.assertIn("a GPU for each process: 3 processes on this host, 2 GPUs; start as many processes as GPUs (--nproc 2)", err)
+        self.assertFalse(os.path.exists(self.path("runs")))
+
+    def test_a_shared_gpu_is_for_tests(self):
+        self.train("--nproc", 2, gpus=1, DDPTRAIN_SHARE_GPUS=1)
+        self.train("--nproc", 2, run="runs/two")
+        self.assertEqual(self.sha(), self.sha("runs/two"))
+
+    def slurm(self, shown):
+        port = free_port()
+        return [self.rank(r, SLURM_PROCID=r, SLURM_LOCALID=r, SLURM_STEP_ID=0, SLURM_STEP_NUM_TASKS=2, SLURM_NTASKS_PER_NODE=2,
+                          SLURM_STEP_NODELIST="n1", SLURM_JOB_ID=os.getpid(), MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
+                          CUDA_VISIBLE_DEVICES=shown[r]) for r in range(2)]
+
+    def test_slurm_shows_each_task_its_own(self):
+        """srun --gpus-per-task 1: every task has one GPU, number 0 for CUDA."""
+        err = self.ends(self.slurm(["0", "1"]), OK)
+        self.assertIn("2 processes on cuda:0 (Emulated GPU), gradients averaged by NCCL", err)
+
+    def test_slurm_shows_all_tasks_all(self):
+        self.ends(self.slurm(["0,1", "0,1"]), OK)
+
+    def test_slurm_shows_two_tasks_the_same(self):
+        err = self.ends(self.slurm(["1", "1"]), USAGE)
+        self.assertIn("ranks 0 and 1 have the same, Emulated GPU at 0000:02:00.0", err)
+        self.assertFalse(os.path.exists(self.path("runs", "test", "metrics.jsonl")))
+
+    def torchrun(self, *more):
+        port = free_port()
+        return [self.rank(r, RANK=r, WORLD_SIZE=2, LOCAL_RANK=r, LOCAL_WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
+                          **(more[r] if more else {})) for r in range(2)]
+
+    def test_torchrun(self):
+        self.assertIn("2 processes on cuda:0 (Emulated GPU), gradients averaged by NCCL", self.ends(self.torchrun(), OK))
+
+    def test_different_libraries(self):
+        ranks = self.torchrun({}, {"DDPTRAIN_EMULATED_NCCL": 22703})
+        err = "".join(p.communicate(timeout=60 * program.SLOW)[1] for p in ranks)
+        self.assertEqual([p.returncode for p in ranks], [PEER, USAGE], err)
+        self.assertIn("rank 1 has version 22703 of NCCL, and rank 0 has 22800: install the same", err)
+
+    def test_without_nccl(self):
+        """auto: by way of the host, which is said; nccl: refused."""
+        os.mkdir(self.path("modules"))
+        for name in ("ddptrain_cuda.so", "libemulation.so"):
+            os.symlink(os.path.join(FOLDER, name), self.path("modules", name))
+        without = {"DDPTRAIN_MODULE_DIR": self.path("modules")}
+        os.mkdir(self.path("bin"))  # so that the program's own folder has none either
+        copied = shutil.copy2(program.BINARY, self.path("bin", "ddptrain"))
+        env = self.environment({**self.emulated(2), **without})
+        p = subprocess.run([copied, "test.yaml", "train.device=cuda", "train.epochs=3", "--nproc", "2"], cwd=self.folder, env=env,
+                           capture_output=True, text=True, timeout=120 * program.SLOW, stdin=subprocess.DEVNULL)
+        self.assertEqual(p.returncode, OK, p.stderr)
+        self.assertIn("gradients are averaged by way of the host: dist.backend: nccl needs a build with NCCL", p.stderr)
+        self.assertIn("gradients averaged by shared memory", p.stderr)
+        p = subprocess.run([copied, "test.yaml", "train.device=cuda", "dist.backend=nccl", "--nproc", "2", "--fresh"], cwd=self.folder,
+                           env=env, capture_output=True, text=True, timeout=120 * program.SLOW, stdin=subprocess.DEVNULL)
+        self.assertEqual(p.returncode, USAGE, p.stderr)
+        self.assertIn("dist.backend: nccl needs a build with NCCL", p.stderr)
+
+
+class Lost(Ranks):
+    def training(self, *words, **more):
+        """Two ranks that train for long; their pids by rank."""
+        p = self.start("test.yaml", "train.device=cuda", "train.epochs=100000", "--nproc", 2, *BUCKETS, *words,
+                       env=self.emulated(2, **more))
+        self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and len(self.metrics()) > 5, 60, "steps")
+        with open(f"/proc/{p.pid}/task/{p.pid}/children") as f:
+            return p, sorted(map(int, f.read().split()))
+
+    def test_a_killed_rank(self):
+        """Named, and the other, which waits in NCCL, is freed and ended within a second."""
+        for victim in (1, 0):
+            with self.subTest(victim=victim):
+                p, ranks = self.training("--fresh")
+                os.kill(ranks[victim], signal.SIGKILL)
+                start = time.monotonic()
+                _, err = p.communicate(timeout=60 * program.SLOW)
+                self.assertLess(time.monotonic() - start, 1 * program.SLOW)
+                self.assertEqual(p.returncode, PEER, err)
+                self.assertRegex(err, rf"rank {victim} \(host .*, pid {ranks[victim]}\) was killed by SIGKILL")
+                self.assert_no_leftovers()
+
+    def test_a_stopped_rank(self):
+        """It does not run any more; the other waits in NCCL and is no suspect."""
+        p, ranks = self.training()
+        os.kill(ranks[1], signal.SIGSTOP)
+        _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, PEER, err)
+        self.assertRegex(err, rf"rank 1 \(host .*, pid {ranks[1]}\)")
+        self.assertNotRegex(err, r"rank 0 \(host")
+        self.assert_no_leftovers()
+
+    def test_nccl_fails(self):
+        _, err = self.train("--nproc", 2, code=PEER, DDPTRAIN_EMULATED_FAIL="nccl:9")
+        self.assertIn("NCCL: unhandled system error; NCCL_DEBUG=INFO shows more, NCCL_SOCKET_IFNAME chooses its interface", err)
+
+    def test_a_rank_lost_while_connecting(self):
+        """The others do not wait for dist.timeout."""
+        port = free_port()
+        common = {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        first = self.rank(0, RANK=0, LOCAL_RANK=0, **common)
+        second = self.rank(1, RANK=1, LOCAL_RANK=1, DDPTRAIN_EMULATED_FAIL="connect:1", **common)
+        start = time.monotonic()
+        err = self.ends([first, second], PEER)
+        self.assertLess(time.monotonic() - start, 20 * program.SLOW)
+        self.assertIn("NCCL: unhandled system error", err)
+
+
+if __name__ == "__main__":
+    program.main()
