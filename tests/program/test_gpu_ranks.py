@@ -71,11 +71,11 @@ class Collectives(Ranks):
     def test_checked_and_measured(self):
         for gpus in (2, 3, 4):
             with self.subTest(gpus=gpus):
-                out, _ = self.run_program("comm", "--backend", "nccl", "--nproc", gpus, "--sizes", "1K,64K",
-                                          env=self.emulated(gpus), timeout=120)
+                out, _ = self.run_program("comm", "--backend", "nccl", "--nproc", gpus, "--sizes", "64K",
+                                          env=self.emulated(gpus), timeout=300)
                 self.assertIn(f"{gpus} processes, nccl\n", out)
                 self.assertRegex(out, r"\n\d{3,} calls of every collective, type and operation: all right")
-                self.assertEqual(len(re.findall(r"^ +\d+ KiB ", out, re.M)), 2 * 5)
+                self.assertEqual(len(re.findall(r"^ +\d+ KiB ", out, re.M)), 5)
 
     def test_one_process_has_nobody(self):
         _, err = self.run_program("comm", "--backend", "nccl", "--nproc", 1, env=self.emulated(1), code=USAGE)
