@@ -189,8 +189,10 @@ class Lost(Ranks):
         self.assert_no_leftovers()
 
     def test_nccl_fails(self):
-        _, err = self.train("--nproc", 2, code=PEER, DDPTRAIN_EMULATED_FAIL="nccl:9")
-        self.assertIn("NCCL: unhandled system error; NCCL_DEBUG=INFO shows more, NCCL_SOCKET_IFNAME chooses its interface", err)
+        """At a step's call, and while a pass is recorded."""
+        for words, fails in ((["train.cuda_graph=false"], "nccl:9"), ([], "nccl:2")):
+            _, err = self.train("--nproc", 2, *words, "--fresh", code=PEER, DDPTRAIN_EMULATED_FAIL=fails)
+            self.assertIn("NCCL: unhandled system error; NCCL_DEBUG=INFO shows more, NCCL_SOCKET_IFNAME chooses its", err)
 
     def test_a_rank_lost_while_connecting(self):
         """The others do not wait for dist.timeout."""
