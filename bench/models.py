@@ -79,7 +79,7 @@ MLP = """dataset: {format: synthetic, synthetic: {kind: uniform, rows: 1024, inp
 sampler: {batch_size: 256}
 model: {layers: [{linear: 4096}, relu, {linear: 4096}, relu, {linear: 1024}]}
 loss: mse
-optimizer: {type: sgd, lr: 0.01, momentum: 0.9}
+optimizer: {type: sgd, lr: 0.01, momentum: 0.9, in_backward: true}
 train: {steps: STEPS}
 """
 WORKLOADS = {

@@ -70,6 +70,10 @@ struct device_ops {
      * [values] (count) may be rounded to the precision once, here. NULL: they are rounded in each product, or not at
      * all. */
     void (*round_parameters)(struct device *, const float *values, size_t count);
+    /* Rows [first, first + count) of dw and dbias alone, made anew: dw (count, in), dbias (count) or NULL. The bits of
+     * linear_backward_weight on zeros. */
+    void (*linear_backward_weight_rows)(struct device *, const float *dy, const float *x, float *dw, float *dbias,
+                                        size_t rows, size_t in, size_t out, size_t first, size_t count);
     /* y (count) = a + b; y may be one of them */
     void (*add)(struct device *, const float *a, const float *b, float *y, size_t count);
     /* y (count) = f(x) */

@@ -33,6 +33,13 @@ struct layer_common {
     const char *name; /* replaces the index in parameter names; NULL: the index */
 };
 
+/* Who takes gradients as soon as they are complete: elements [first, first + count) of that of parameter [index], which
+ * stand at [gradient] during the call. Afterwards the layer's backward does not read the parameter any more. */
+struct gradient_parts {
+    void (*take)(void *user, size_t index, size_t first, size_t count, float *gradient);
+    void *user;
+};
+
 /* What a pass over one batch needs to know. The caller sets the first part, the model the second. */
 struct pass {
     struct device *device;
@@ -43,8 +50,9 @@ struct pass {
      */
     const struct all_sum *all_sum;
 
-    const struct params *params;  /* of the model */
-    const struct params *buffers; /* state that is saved but not learned (running statistics); no gradients */
+    const struct gradient_parts *parts; /* model_backward_in_parts; NULL: gradients stay in params */
+    const struct params *params;        /* of the model */
+    const struct params *buffers;       /* state that is saved but not learned (running statistics); no gradients */
 };
 
 struct layer;
@@ -107,6 +115,9 @@ struct layer_type {
     /* Parameter gradients += ; dx (rows, in), unless NULL (nothing before it needs it), = or += dL/dx */
     void (*backward)(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                      const float *dy, float *dx);
+    /* Elements of the first parameter's gradient that backward can make at a time where pass->parts takes them; it then
+     * hands them on itself. NULL, or 0: all at once. */
+    size_t (*gradient_part)(const struct layer *layer);
     /* y from x as the forward pass before made it, for little: then y need not be kept for layers behind whose backward
      * looks at it. NULL: it is kept. */
     void (*remake)(const struct layer *layer, const struct pass *pass, const float *x, float *y);

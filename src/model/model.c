@@ -1,9 +1,11 @@
 /* Planning is in build.c; here the steps run, forward and back. */
 #include "model/model.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "model/build.h"
+#include "model/gradients.h"
 #include "model/init_rules.h"
 
 static const struct schema_row rows[] = {
@@ -104,7 +106,7 @@ void model_destroy(struct model *model) {
 }
 
 void model_memory(const struct model *model, size_t batch, size_t *parameters, size_t *activations) {
-    *parameters = (2 * model->params.total + model->buffers.total) * sizeof(float);
+    *parameters = (model->params.total + params_gradient_floats(&model->params) + model->buffers.total) * sizeof(float);
     *activations = batch * model->row_floats * sizeof(float);
 }
 
@@ -231,12 +233,23 @@ const float *model_forward_visited(struct model *model, const struct pass *pass,
 
 float *model_output_gradient(struct model *model) { return model->gradients[model->output_slot]; }
 
+/* Who hears of complete gradients: one of the two, or nobody. */
+struct listener {
+    gradient_ready *ready;
+    void *user;
+    const struct gradient_parts *parts;
+};
+
 /* A parameter is ready when every layer that uses it has added its part. */
-static void tell_ready(struct model *model, const struct layer *layer, gradient_ready *ready, void *user) {
-    for (size_t p = layer->first_param + layer->param_count; p-- > layer->first_param;)
-        if (--model->waiting[p] == 0 && !model->params.items[p].is_frozen) ready(user, p);
-    for (size_t p = layer->tied + layer->tied_count; p-- > layer->tied;)
-        if (--model->waiting[p] == 0 && !model->params.items[p].is_frozen) ready(user, p);
+static void count_down(struct model *model, size_t param, const struct listener *listener) {
+    if (--model->waiting[param] > 0 || model->params.items[param].is_frozen) return;
+    if (listener->parts) gradients_after(model, param, listener->parts);
+    if (listener->ready) listener->ready(listener->user, param);
+}
+
+static void tell_ready(struct model *model, const struct layer *layer, const struct listener *listener) {
+    for (size_t p = layer->first_param + layer->param_count; p-- > layer->first_param;) count_down(model, p, listener);
+    for (size_t p = layer->tied + layer->tied_count; p-- > layer->tied;) count_down(model, p, listener);
 }
 
 /* On the way back. */
@@ -250,9 +263,11 @@ static void remake(const struct model *model, const struct step *s, const struct
     s->layer->type->remake(s->layer, pass, value_back(model, s->in, inputs), model->tensors[s->out].remade);
 }
 
-void model_backward(struct model *model, const struct pass *pass, const float *inputs, gradient_ready *ready,
-                    void *user) {
+static void go_back(struct model *model, const struct pass *pass, const float *inputs,
+                    const struct listener *listener) {
     struct pass own = complete(model, pass);
+    own.parts = listener->parts;
+    if (own.parts) gradients_start(model);
     memcpy(model->waiting, model->users, model->params.count * sizeof *model->waiting);
     for (size_t i = model->step_count; i-- > 0;) {
         const struct step *s = &model->steps[i];
@@ -262,6 +277,7 @@ void model_backward(struct model *model, const struct pass *pass, const float *i
             device_ops(own.device)
                 ->image->relu_backward(own.device, model->tensors[s->out].value, model->gradients[s->raw],
                                        model->gradients[s->dy], own.rows * model->tensors[s->out].size);
+        if (s->layer && own.parts) gradients_before(model, s->layer);
         if (s->layer)
             s->layer->type->backward(s->layer, &own, value_back(model, s->in, inputs), model->tensors[s->out].value,
                                      model->gradients[s->dy], s->dx == SIZE_MAX ? NULL : model->gradients[s->dx]);
@@ -269,6 +285,17 @@ void model_backward(struct model *model, const struct pass *pass, const float *i
             device_ops(own.device)
                 ->add(own.device, model->gradients[s->adds[a].a], model->gradients[s->adds[a].b],
                       model->gradients[s->adds[a].to], own.rows * model->tensors[s->in].size);
-        if (s->layer && ready) tell_ready(model, s->layer, ready, user);
+        if (s->layer) tell_ready(model, s->layer, listener);
     }
+}
+
+void model_backward(struct model *model, const struct pass *pass, const float *inputs, gradient_ready *ready,
+                    void *user) {
+    assert(!model->params.gradient_floats); /* there is no room for all gradients */
+    go_back(model, pass, inputs, &(struct listener){.ready = ready, .user = user});
+}
+
+void model_backward_in_parts(struct model *model, const struct pass *pass, const float *inputs,
+                             const struct gradient_parts *parts) {
+    go_back(model, pass, inputs, &(struct listener){.parts = parts});
 }

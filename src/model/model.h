@@ -65,6 +65,7 @@ struct model {
     size_t row_floats; /* of the block, for one row */
     struct params params, buffers;
     size_t *users;              /* (params.count) layers that use a parameter */
+    size_t kept_gradients;      /* floats of gradients that have places of their own (model_part_gradients) */
     size_t *waiting;            /* (params.count) of them, how many have not yet added to its gradient in this pass */
     size_t output, output_slot; /* the last tensor, and the slot of its gradient */
     struct variant_list init;   /* of the config */
@@ -97,6 +98,10 @@ void model_memory(const struct model *model, size_t batch, size_t *parameters, s
 
 /* STATUS_USAGE naming the first layer that the device has no operators for. */
 status model_check_device(const struct model *model, const struct device *device);
+
+/* From now on gradients exist only while model_backward_in_parts hands them on; the one place for them is as large as
+ * the largest layer needs. Before model_alloc. */
+void model_part_gradients(struct model *model);
 
 /* Allocates for up to [batch] rows, after model_check_device. */
 status model_alloc(struct model *model, struct device *device, size_t batch);
@@ -134,5 +139,10 @@ typedef void gradient_ready(void *user, size_t index);
 /* Gradients of all parameters +=. [inputs] as in the forward pass before. [ready] may be NULL. */
 void model_backward(struct model *model, const struct pass *pass, const float *inputs, gradient_ready *ready,
                     void *user);
+
+/* The same after model_part_gradients: each gradient is zeroed, made, and taken when it is complete; parameters that
+ * are not frozen only. */
+void model_backward_in_parts(struct model *model, const struct pass *pass, const float *inputs,
+                             const struct gradient_parts *parts);
 
 #endif

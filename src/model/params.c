@@ -9,7 +9,7 @@
 
 #define ALIGNMENT 16 /* floats: one cache line, one AVX-512 register */
 
-static size_t padded(size_t count) { return (count + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+size_t params_padded(size_t count) { return (count + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
 size_t params_declare(struct params *params, struct arena *arena, const char *name, int dims, const int64_t *shape) {
     if (params->count == params->capacity) {
@@ -20,13 +20,14 @@ size_t params_declare(struct params *params, struct arena *arena, const char *na
         params->capacity = capacity;
     }
     struct param *p = &params->items[params->count];
-    *p = (struct param){.name = arena_copy(arena, name), .dims = dims, .offset = params->total, .count = 1};
+    *p = (struct param){
+        .name = arena_copy(arena, name), .dims = dims, .offset = params->total, .gradient = params->total, .count = 1};
     for (int d = 0; d < dims; d++) {
         p->shape[d] = shape[d];
         p->count *= (size_t)shape[d];
     }
     params->elements += p->count;
-    params->trained = params->total += padded(p->count);
+    params->trained = params->total += params_padded(p->count);
     return params->count++;
 }
 
@@ -34,8 +35,8 @@ static size_t place(struct params *params, bool is_frozen, size_t offset) {
     for (size_t i = 0; i < params->count; i++) {
         struct param *p = &params->items[i];
         if (p->is_frozen != is_frozen) continue;
-        p->offset = offset;
-        offset += padded(p->count);
+        p->offset = p->gradient = offset;
+        offset += params_padded(p->count);
     }
     return offset;
 }
@@ -48,7 +49,8 @@ void params_part_frozen(struct params *params) {
 status params_alloc(struct params *params, struct device *device, bool has_gradients) {
     TRY(device_alloc(device, params->total * sizeof(float), "the parameters", (void **)&params->values));
     if (!has_gradients) return OK;
-    return device_alloc(device, params->total * sizeof(float), "the gradients", (void **)&params->gradients);
+    return device_alloc(device, params_gradient_floats(params) * sizeof(float), "the gradients",
+                        (void **)&params->gradients);
 }
 
 void params_use_gradients(struct params *params, struct device *device, float *gradients) {
@@ -65,7 +67,7 @@ void params_free(struct params *params, struct device *device) {
 }
 
 void params_zero_gradients(struct params *params, struct device *device) {
-    device_zero(device, params->gradients, params->total * sizeof *params->gradients);
+    device_zero(device, params->gradients, params_gradient_floats(params) * sizeof *params->gradients);
 }
 
 size_t params_match(const struct params *params, const char *pattern) {

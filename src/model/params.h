@@ -21,6 +21,8 @@ struct param {
     int dims;
     int64_t shape[MODEL_MAX_DIMS];
     size_t offset, count; /* in elements of the flat buffers */
+    size_t gradient;      /* where its gradient stands: as offset, unless gradients are taken in parts (gradients.h) */
+    size_t part;          /* elements of its gradient that exist at a time; 0: all */
     bool is_frozen;       /* no update, no gradient for others to see */
 };
 
@@ -30,15 +32,25 @@ struct params {
     size_t total;    /* elements of a flat buffer, gaps included */
     size_t trained;  /* of them those that are not frozen, from the first on: what is reduced and has optimizer state */
     size_t elements; /* elements of all parameters, gaps left out: what people call the number of parameters */
-    float *values, *gradients; /* (total), on the device; NULL before params_alloc */
-    bool borrows_gradients;    /* params_use_gradients */
+    float *values;   /* (total), on the device; NULL before params_alloc */
+    float *gradients;       /* (total, or gradient_floats where that is not 0) */
+    size_t gradient_floats; /* of gradients that do not all exist at once */
+    bool borrows_gradients; /* params_use_gradients */
 };
 
 /* Adds a parameter; returns its index. [name] is copied into [arena]. */
 size_t params_declare(struct params *params, struct arena *arena, const char *name, int dims, const int64_t *shape);
 
+/* What a parameter of [count] elements takes of a flat buffer. */
+size_t params_padded(size_t count);
+
 /* When all are declared and marked: moves the frozen ones' ranges behind the others'. Before params_alloc. */
 void params_part_frozen(struct params *params);
+
+/* Elements of the buffer of gradients. */
+static inline size_t params_gradient_floats(const struct params *params) {
+    return params->gradient_floats ? params->gradient_floats : params->total;
+}
 
 /* Allocates the values and, unless [has_gradients] is false, the gradients, zeroed. */
 status params_alloc(struct params *params, struct device *device, bool has_gradients);
@@ -57,7 +69,7 @@ static inline float *params_value(const struct params *params, size_t index) {
     return params->values + params->items[index].offset;
 }
 static inline float *params_gradient(const struct params *params, size_t index) {
-    return params->gradients + params->items[index].offset;
+    return params->gradients + params->items[index].gradient;
 }
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "train/evaluation.h"
+#include "train/optimizer_groups.h"
 
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const precisions[] = {"float32", "bfloat16", "float16", NULL};
@@ -345,6 +346,32 @@ static void check_backend(const struct config *c, const struct node *where, stru
                      "determinism: elastic sums its shards in an order of its own, which nccl has not; use auto");
 }
 
+/* What needs all gradients at once, or a step that can be taken back. */
+static void check_in_backward(const struct config *c, const struct node *where, struct problems *problems) {
+    const struct node *section = node_get(where, "optimizer");
+    const struct node *key = section && section->kind == NODE_MAPPING ? node_get(section, "in_backward") : NULL;
+    const struct train_config *t = &c->train;
+    const struct {
+        bool is_set;
+        const char *why;
+    } reasons[] = {
+        {t->clip_grad_norm > 0, "train.clip_grad_norm: the norm is known only when all gradients are"},
+        {t->accumulate > 1, "train.accumulate: gradients of micro-batches are summed before an update"},
+        {t->on_nonfinite.policy != NONFINITE_STOP, "train.on_nonfinite: skip or rollback: part of the step is applied "
+                                                   "when a gradient turns out not to be finite"},
+        {t->precision == TRAIN_FLOAT16, "train.precision: float16: a step whose gradients overflow is taken back"},
+        {t->device == DEVICE_CUDA, "train.device: cuda: it is for the CPU"},
+        {c->dist.zero_stage > 0, "dist.zero_stage: the optimizer's shares are updated after gradients are averaged"},
+        {c->determinism.mode == DETERMINISM_ELASTIC,
+         "determinism.mode: elastic: the gradients of shards are summed before an update"},
+    };
+    if (!optimizer_is_in_backward(&c->optimizer)) return;
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (reasons[i].is_set)
+            problems_add(problems, place_of(key ? key : section), "optimizer.in_backward", "does not go with %s",
+                         reasons[i].why);
+}
+
 /* Sections that do not go together. */
 static void check_config(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct config *c = config;
@@ -355,6 +382,7 @@ static void check_config(void *config, const struct node *where, const char *pat
     (void)path;
     check_name(c, where, problems);
     check_resume(c, where, problems);
+    check_in_backward(c, where, problems);
     if (schedule_moves_momentum(&c->schedule) && isnan(optimizer_settings(&c->optimizer).momentum))
         problems_add(
             problems, place, "schedule",

@@ -161,7 +161,8 @@ bool diagnosis_run(const struct diagnosis *diagnosis, const struct batch *batch,
     struct search s = {.diagnosis = diagnosis, .batch = batch, .pass = pass};
     if (!find_in_inputs(&s)) {
         const float *outputs = model_forward_visited(diagnosis->model, pass, batch->inputs, visit, &s);
-        if (outputs && !find_in_loss(&s, outputs) && !find_in_gradients(&s)) find_in_statistics(&s);
+        if (outputs && !find_in_loss(&s, outputs) && !(diagnosis->has_gradients && find_in_gradients(&s)))
+            find_in_statistics(&s);
     }
     bool is_found = s.found.length > 0;
     snprintf(text, DIAGNOSIS_SIZE, "%s", text_string(&s.found));

@@ -19,6 +19,7 @@ struct diagnosis {
     const void *loss_config;
     const struct dataset *dataset;
     struct loss_sums *sums; /* on the device, to work with */
+    bool has_gradients;     /* the model has room for them */
 };
 
 /* Runs [batch], on the device, as in [pass], forward and back, and says what is not finite first, such as "the output

@@ -92,9 +92,9 @@ void optimizer_destroy(struct optimizer *optimizer) {
 
 /* Elements [begin, end), whose state begins at [at]. */
 static void update_range(struct optimizer *o, struct params *params, size_t begin, size_t end, size_t at,
-                         struct optimizer_update *update) {
+                         const float *gradients, struct optimizer_update *update) {
     update->values = params->values + begin;
-    update->gradients = params->gradients + begin;
+    update->gradients = gradients;
     update->count = end - begin;
     for (size_t i = 0, used = 0; i < OPTIMIZER_MAX_BUFFERS; i++)
         update->buffers[i] = uses_buffer(o->type, o->config, i) ? o->buffers[used++] + at : NULL;
@@ -103,12 +103,14 @@ static void update_range(struct optimizer *o, struct params *params, size_t begi
 
 static void update_run(struct optimizer *o, struct params *params, const struct optimizer_run *run,
                        struct optimizer_update *update) {
-    if (!o->shard) update_range(o, params, run->begin, run->end, run->begin, update);
+    const float *gradients = params->gradients;
+    if (!o->shard) update_range(o, params, run->begin, run->end, run->begin, gradients + run->begin, update);
     for (size_t i = 0; o->shard && i < o->shard->count; i++) {
         const struct optimizer_part *part = &o->shard->parts[i];
         size_t begin = part->begin > run->begin ? part->begin : run->begin;
         size_t end = part->end < run->end ? part->end : run->end;
-        if (begin < end) update_range(o, params, begin, end, part->at + (begin - part->begin), update);
+        if (begin < end)
+            update_range(o, params, begin, end, part->at + (begin - part->begin), gradients + begin, update);
     }
 }
 
@@ -134,6 +136,14 @@ void optimizer_run_step(struct optimizer *optimizer, struct params *params, cons
         struct optimizer_update update = {.step = &optimizer->steps[r], .clip = clip};
         update_run(optimizer, params, &optimizer->plan->runs[r], &update);
     }
+}
+
+void optimizer_run_part(struct optimizer *optimizer, struct params *params, size_t begin, size_t end,
+                        const float *gradients, const float *clip) {
+    size_t r = 0;
+    while (optimizer->plan->runs[r].end <= begin) r++; /* a parameter lies within one run */
+    struct optimizer_update update = {.step = &optimizer->steps[r], .clip = clip};
+    update_range(optimizer, params, begin, end, begin, gradients, &update);
 }
 
 void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, optimizer_rate *rate,

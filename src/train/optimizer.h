@@ -104,4 +104,9 @@ void optimizer_plan_step(struct optimizer *optimizer, int64_t t, optimizer_rate 
                          double momentum);
 void optimizer_run_step(struct optimizer *optimizer, struct params *params, const float *clip);
 
+/* Instead of optimizer_run_step: elements [begin, end) of one parameter, with their [gradients] (end - begin). All
+ * parts of an update together have its bits. Not for shards. */
+void optimizer_run_part(struct optimizer *optimizer, struct params *params, size_t begin, size_t end,
+                        const float *gradients, const float *clip);
+
 #endif

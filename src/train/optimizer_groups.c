@@ -17,6 +17,7 @@ enum decay { DECAY_ALL, DECAY_MATRICES };
 struct common {
     struct section_list groups; /* of struct group */
     int decay;                  /* enum decay */
+    bool in_backward;
 };
 
 static const char *const decays[] = {"all", "matrices", NULL};
@@ -91,10 +92,23 @@ static const struct schema_row common_rows[] = {
      .fallback = "[]",
      .section = &group_schema,
      .doc = "Parameters with values of their own (PyTorch's parameter groups); the first group that matches wins."},
+    {.key = "in_backward",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct common, in_backward),
+     .fallback = "false",
+     .flags = SCHEMA_EXTENDS,
+     .doc =
+         "Update each parameter during backward, as soon as its gradient is complete, and keep no gradients (PyTorch's "
+         "optimizer step in backward): the same numbers in less memory and time. On the CPU, with one process; more "
+         "keep their gradients, since they are averaged (docs/optimizers.md)."},
     {0},
 };
 
 const struct schema optimizer_common = {.name = "optimizer", .size = sizeof(struct common), .rows = common_rows};
+
+bool optimizer_is_in_backward(const struct variant *config) {
+    return ((const struct common *)config->common)->in_backward;
+}
 
 static bool fits_dims(const struct group *g, const struct param *p) {
     return (g->min_dims == SCHEMA_NO_INT || p->dims >= g->min_dims) &&

@@ -9,6 +9,9 @@
 /* Keys of every optimizer. */
 extern const struct schema optimizer_common;
 
+/* `in_backward` */
+bool optimizer_is_in_backward(const struct variant *config);
+
 /* One pair of values, and how many parameters have it. */
 struct optimizer_setting {
     double lr, weight_decay;

@@ -124,6 +124,12 @@ static void describe_precision(const struct config *config, struct text *out) {
     if (precision == PRECISION_FLOAT16) text_printf(out, " %g at first", config->train.grad_scaler.init_scale);
 }
 
+/* Instead of buckets, where nothing is averaged. */
+static void describe_in_backward(const struct params *params, struct text *out) {
+    text_printf(out, "gradients      %.2f MiB at a time; each is applied during backward (optimizer.in_backward)\n",
+                (double)params_gradient_floats(params) * sizeof(float) / MIB);
+}
+
 static status describe(const struct config *config, int world_size, int local_size, const struct dataset *dataset,
                        const struct model *model, size_t batch, struct device *device, struct text *out) {
     const struct dataset_info *info = dataset_info(dataset);
@@ -173,6 +179,12 @@ static status describe(const struct config *config, int world_size, int local_si
         describe_shards(config, model, world_size, out);
         return OK;
     }
+    if (in_backward_applies(config, world_size)) {
+        describe_in_backward(&model->params, out);
+        return OK;
+    }
+    if (optimizer_is_in_backward(&config->optimizer))
+        text_printf(out, "in_backward    not with %d processes, which average gradients: they are kept\n", world_size);
     return describe_buckets(config, &model->params, world_size, out);
 }
 
@@ -208,6 +220,7 @@ status plan_describe(const struct config *config, int world_size, int local_size
         s = model_plan(&config->model, &input, &model);
         if (!s) s = model_check_used(model);
         if (!s) s = config_check_model(config, model);
+        if (!s && in_backward_applies(config, world_size)) model_part_gradients(model);
     }
     if (!s)
         s = status_prefix(loss->check(config->loss.config, &model->out, dataset_info(dataset)->target_size,

@@ -42,7 +42,8 @@ static status search(struct trainer *t, const struct bad_step *bad, struct findi
                                   .loss = t->loss,
                                   .loss_config = t->config->loss.config,
                                   .dataset = t->dataset,
-                                  .sums = &t->found->sums};
+                                  .sums = &t->found->sums,
+                                  .has_gradients = !t->is_in_backward};
     struct counters *c = &t->state->counters;
     int64_t after = c->batch;
     status s = loader_seek(t->loader, bad->first.epoch, (size_t)bad->first.batch);
@@ -79,7 +80,7 @@ static status share(struct trainer *t, const struct finding *own, struct text *o
 /* Where it came from, the same sentence on all ranks. */
 static status explain(struct trainer *t, const struct bad_step *bad, struct text *out) {
     struct finding own = {0};
-    const char *averaged = diagnosis_gradient(t->model, t->device);
+    const char *averaged = t->is_in_backward ? NULL : diagnosis_gradient(t->model, t->device);
     gethostname(own.host, sizeof own.host - 1);
     TRY(search(t, bad, &own));
     TRY(share(t, &own, out));

@@ -12,6 +12,7 @@
 #include "dist/comm_gpu.h"
 #include "dist/launch.h"
 #include "train/device_memory.h"
+#include "train/optimizer_groups.h"
 #include "train/passes.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
@@ -90,6 +91,8 @@ static status open_data_and_model(struct run *run) {
     TRY(model_check_device(t->model, t->device));
     struct device_memory memory = device_memory_of(c, t->model, info, t->batch, run->env->world_size);
     TRY(device_memory_check(&memory, t->device, NULL));
+    t->is_in_backward = in_backward_applies(c, run->env->world_size);
+    if (t->is_in_backward) model_part_gradients(t->model);
     TRY(model_alloc(t->model, t->device, t->batch));
     TRY(model_lend(t->model));
     rng_seed(&run->rng, (uint64_t)c->seed);
@@ -350,6 +353,9 @@ static void log_start(struct run *run) {
              run->env->world_size, run->env->world_size == 1 ? "" : "es", device_describe(t->device),
              run->env->world_size > 1 ? ", gradients averaged by " : "", run->env->world_size > 1 ? backend : "",
              run->env->world_size > 1 && is_compressed ? " as bfloat16" : "", t->batch, loader_batches(t->loader));
+    if (optimizer_is_in_backward(&run->config->optimizer) && !t->is_in_backward)
+        log_line(run->log, "optimizer.in_backward: not with %d processes, which average gradients: they are kept",
+                 run->env->world_size);
     struct text why = {0};
     if (device_explain(config_device_name(run->config), &why)) log_line(run->log, "%s", text_string(&why));
     text_free(&why);
@@ -368,6 +374,7 @@ static status log_start_metrics(struct run *run) {
     metrics_int(t->metrics, "val_rows", (int64_t)info->validation_rows);
     metrics_int(t->metrics, "batch_size", (int64_t)t->batch);
     metrics_text(t->metrics, "device", device_describe(t->device));
+    metrics_int(t->metrics, "gradient_bytes", (int64_t)(params_gradient_floats(&t->model->params) * sizeof(float)));
     metrics_text(t->metrics, "backend", comm_backend(t->comm));
     metrics_text(t->metrics, "dataset_fingerprint", info->fingerprint);
     metrics_int(t->metrics, "epoch", c->epoch);

@@ -156,7 +156,7 @@ struct work {
 static status run_pass(void *user) {
     const struct work *w = user;
     struct trainer *t = w->trainer;
-    bool reduces = w->key.is_last && !t->host_gradients;
+    bool reduces = w->key.is_last && !t->host_gradients && !t->is_in_backward;
     if (reduces) reducer_start(t->reducer);
     pulse_phase(t->pulse, PULSE_FORWARD);
     const float *output = model_forward(t->model, &w->pass, w->batch.inputs);
@@ -164,7 +164,10 @@ static status run_pass(void *user) {
     t->loss->run(t->config->loss.config, t->device, &t->model->out, output, w->batch.targets, w->batch.rows,
                  w->key.scale, model_output_gradient(t->model), &t->found->sums);
     pulse_phase(t->pulse, PULSE_BACKWARD);
-    model_backward(t->model, &w->pass, w->batch.inputs, reduces ? gradient_is_ready : NULL, t);
+    if (t->is_in_backward)
+        in_backward_run(t, &w->pass, w->batch.inputs);
+    else
+        model_backward(t->model, &w->pass, w->batch.inputs, reduces ? gradient_is_ready : NULL, t);
     TRY(take_failure(t));
     return reduces ? reducer_finish(t->reducer) : OK;
 }
@@ -203,7 +206,7 @@ static status forward_backward(struct trainer *t, struct update *update) {
     double group_rows = 0;
     update->batches = group_size(t);
     for (size_t i = 0; i < update->batches; i++) group_rows += mean_rows(t, first + i);
-    params_zero_gradients(&t->model->params, t->device);
+    if (!t->is_in_backward) params_zero_gradients(&t->model->params, t->device);
     for (size_t i = 0; i < update->batches; i++) TRY(micro_batch(t, update, group_rows, i + 1 == update->batches));
     return t->host_gradients ? average_on_host(t) : OK;
 }
@@ -317,6 +320,7 @@ static status measure_gradients(struct trainer *t, bool *has_norm) {
     float most = (float)t->config->train.clip_grad_norm;
     *has_norm = false;
     ops->note_bad(t->device, buffers->values, buffers->total, &t->found->bad_statistics);
+    if (t->is_in_backward) return t->in_backward.bad ? in_backward_failure(t) : OK;
     if (limit > 0) ops->optimizers->clamp(t->device, (float)limit * t->loss_scale, params->gradients, params->trained);
     if (!is_norm_needed(t)) {
         look_at_share(t);
@@ -337,7 +341,7 @@ static status read_found(struct trainer *t, bool has_norm, struct update *update
     update->sums = found.sums;
     update->bad_gradients = found.bad_gradients;
     update->bad_statistics = found.bad_statistics;
-    t->grad_norm = NAN;
+    t->grad_norm = t->is_in_backward ? sqrt(t->in_backward.squares) : NAN;
     if (!has_norm) return OK;
     t->grad_norm = (double)found.norm.norm;
     update->bad_gradients = isfinite(found.norm.norm) ? 0 : 1;
@@ -425,6 +429,10 @@ static status train_step(struct trainer *t, bool *must_stop) {
     TRY(flip_bit(t));
     guard_keep_buffers(t->guard, &t->model->buffers);
     device_upload(t->device, t->found, &(struct found){.norm.clip = 1 / t->loss_scale}, sizeof *t->found);
+    if (t->is_in_backward) {
+        in_backward_start(t, is_norm_needed(t));
+        optimizer_plan_step(t->optimizer, t->state->counters.step + 1, scheduled_lr, t, momentum);
+    }
     TRY(t->elastic ? forward_backward_shards(t, &update) : forward_backward(t, &update));
     TRY(measure_gradients(t, &has_norm));
     TRY(read_found(t, has_norm, &update));
@@ -436,8 +444,9 @@ static status train_step(struct trainer *t, bool *must_stop) {
     if (bad) pulse_phase(t->pulse, PULSE_LOADING); /* it may read a checkpoint */
     if (bad) return recovery_run(t, &(struct bad_step){t->last_group, update.batches, bad});
     pulse_phase(t->pulse, PULSE_UPDATING);
-    optimizer_step(t->optimizer, &t->model->params, t->state->counters.step + 1, scheduled_lr, t, momentum,
-                   &t->found->norm.clip);
+    if (!t->is_in_backward)
+        optimizer_step(t->optimizer, &t->model->params, t->state->counters.step + 1, scheduled_lr, t, momentum,
+                       &t->found->norm.clip);
     TRY(zero_share_values(t->zero, &t->model->params, t->device, t->comm));
     ema_update(t->ema, &t->model->params, t->state->counters.step + 1);
     TRY(device_status(t->device));

@@ -16,6 +16,7 @@
 #include "train/evaluation.h"
 #include "train/feed.h"
 #include "train/guard.h"
+#include "train/in_backward.h"
 #include "train/metrics.h"
 #include "train/ranges.h"
 #include "train/recording.h"
@@ -50,6 +51,7 @@ struct trainer {
     struct reducer *reducer;
     float *host_gradients;   /* (params.total) what the reducer works on, where it does not see the device's; NULL */
     struct elastic *elastic; /* NULL: the reducer averages */
+    bool is_in_backward;     /* parameters are updated during backward */
     struct ranges ranges;    /* what the reducer was made for */
     struct all_sum all_sum;  /* over all ranks, for layers */
     status all_sum_failure;  /* of all_sum in this step */
@@ -68,6 +70,7 @@ struct trainer {
 
     /* of the loop */
     struct guard *guard;             /* while trainer_run runs */
+    struct in_backward in_backward;  /* with is_in_backward */
     struct fault_flip flip;          /* of a test */
     struct guard_place last_group;   /* where the micro-batches of the last step began */
     int64_t saved_step;              /* trainer_moves of the last state that was saved; -1: none */

@@ -75,6 +75,7 @@ static const struct device_ops cpu_ops = {
     .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input,
     .linear_backward_weight = linear_backward_weight,
+    .linear_backward_weight_rows = linear_backward_weight_rows,
     .add = elementwise_add,
     .activation_forward = elementwise_activation_forward,
     .activation_backward = elementwise_activation_backward,

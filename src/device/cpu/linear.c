@@ -2,6 +2,8 @@
  * where there are many, since each panel of them is packed by its own thread, else rows. */
 #include "device/cpu/linear.h"
 
+#include <string.h>
+
 #include "device/cpu/parallel.h"
 
 #define UNIT 48                      /* rows or columns that stay together: a multiple of the kernels' tiles */
@@ -80,18 +82,19 @@ struct columns {
     void (*add_rows)(float *sum, const float *x, size_t rows, size_t size, size_t stride);
     const float *x;
     float *sum;
-    size_t rows, size;
+    size_t rows, size, stride;
 };
 
 static void sum_columns(void *context, size_t first, size_t last) {
     const struct columns *c = context;
     size_t from = first * UNIT, to = last * UNIT < c->size ? last * UNIT : c->size;
-    c->add_rows(c->sum + from, c->x + from, c->rows, to - from, c->size);
+    c->add_rows(c->sum + from, c->x + from, c->rows, to - from, c->stride);
 }
 
-void linear_backward_weight(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
-                            size_t rows, size_t in, size_t out) {
-    struct product p = {.m = out,
+/* dw (count, in) and dbias (count) from [count] columns of dy (rows, count; [out] between rows) */
+static void weight_gradient(struct device *device, enum product_start start, const float *dy, const float *x, float *dw,
+                            float *dbias, size_t rows, size_t in, size_t out, size_t count) {
+    struct product p = {.m = count,
                         .n = in,
                         .k = rows,
                         .a = dy,
@@ -102,9 +105,20 @@ void linear_backward_weight(struct device *device, const float *dy, const float 
                         .bcs = 1,
                         .c = dw,
                         .ldc = in,
-                        .start = PRODUCT_ADD};
+                        .start = start};
     run_product(device, &p);
     if (!dbias) return;
-    struct columns c = {cpu_kernels_of(device)->add_rows, dy, dbias, rows, out};
-    parallel_for((out + UNIT - 1) / UNIT, parallel_items(rows * UNIT), sum_columns, &c);
+    struct columns c = {cpu_kernels_of(device)->add_rows, dy, dbias, rows, count, out};
+    parallel_for((count + UNIT - 1) / UNIT, parallel_items(rows * UNIT), sum_columns, &c);
+}
+
+void linear_backward_weight(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
+                            size_t rows, size_t in, size_t out) {
+    weight_gradient(device, PRODUCT_ADD, dy, x, dw, dbias, rows, in, out, out);
+}
+
+void linear_backward_weight_rows(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
+                                 size_t rows, size_t in, size_t out, size_t first, size_t count) {
+    if (dbias) memset(dbias, 0, count * sizeof *dbias);
+    weight_gradient(device, PRODUCT_ZERO, dy + first, x, dw, dbias, rows, in, out, count);
 }

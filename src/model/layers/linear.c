@@ -112,9 +112,40 @@ static void forward(const struct layer *layer, const struct pass *pass, const fl
                          vectors(layer, pass->rows), (size_t)features(layer), (size_t)c->out);
 }
 
+#define PART_FLOATS ((size_t)1 << 21) /* 8 MiB of a gradient: rows enough for a product, and few enough for a cache */
+#define PART_ROWS 48                  /* of a part: in multiples of it, as the CPU cuts products for its threads */
+
+static size_t gradient_part(const struct layer *layer) {
+    size_t in = (size_t)features(layer), out = (size_t)config_of(layer)->out;
+    size_t rows_of_part = PART_FLOATS / in / PART_ROWS * PART_ROWS;
+    if (rows_of_part == 0) rows_of_part = PART_ROWS;
+    return rows_of_part < out ? rows_of_part * in : 0;
+}
+
+/* dx first: it needs the weight as it is. */
+static void backward_in_parts(const struct layer *layer, const struct pass *pass, const float *x, const float *dy,
+                              float *dx) {
+    const struct device_ops *ops = device_ops(pass->device);
+    const struct param *p = &pass->params->items[weight_of(layer)];
+    size_t n = vectors(layer, pass->rows), in = (size_t)features(layer), out = (size_t)config_of(layer)->out;
+    float *dw = params_gradient(pass->params, weight_of(layer));
+    float *dbias = config_of(layer)->bias ? params_gradient(pass->params, bias_of(layer)) : NULL;
+    if (dx) ops->linear_backward_input(pass->device, dy, params_value(pass->params, weight_of(layer)), dx, n, in, out);
+    for (size_t first = 0, count; first < out; first += count) {
+        count = out - first < p->part / in ? out - first : p->part / in;
+        ops->linear_backward_weight_rows(pass->device, dy, x, dw, dbias ? dbias + first : NULL, n, in, out, first,
+                                         count);
+        if (!p->is_frozen) pass->parts->take(pass->parts->user, weight_of(layer), first * in, count * in, dw);
+    }
+}
+
 static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                      const float *dy, float *dx) {
     (void)y;
+    if (pass->parts && pass->params->items[weight_of(layer)].part) {
+        backward_in_parts(layer, pass, x, dy, dx);
+        return;
+    }
     const struct linear_config *c = config_of(layer);
     const struct device_ops *ops = device_ops(pass->device);
     size_t weight = weight_of(layer), n = vectors(layer, pass->rows), in = (size_t)features(layer);
@@ -133,5 +164,6 @@ const struct layer_type layer_linear = {
     .init = init,
     .forward = forward,
     .backward = backward,
+    .gradient_part = gradient_part,
     .multiply_adds = multiply_adds,
 };

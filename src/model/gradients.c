@@ -1,0 +1,48 @@
+/* Places are given once, before there is memory. */
+#include "model/gradients.h"
+
+static bool is_shared(const struct model *model, size_t param) { return model->users[param] > 1; }
+
+/* One layer's gradients from [at] on; returns their end. */
+static size_t place(struct model *model, const struct layer *layer, size_t at) {
+    for (size_t i = layer->first_param; i < layer->first_param + layer->param_count; i++) {
+        struct param *p = &model->params.items[i];
+        if (is_shared(model, i)) continue;
+        if (i == layer->first_param && layer->type->gradient_part) p->part = layer->type->gradient_part(layer);
+        p->gradient = at;
+        at += params_padded(p->part ? p->part : p->count);
+    }
+    return at;
+}
+
+void model_part_gradients(struct model *model) {
+    struct params *params = &model->params;
+    size_t kept = 0;
+    for (size_t i = 0; i < params->count; i++) {
+        if (!is_shared(model, i)) continue;
+        params->items[i].gradient = kept;
+        kept += params_padded(params->items[i].count);
+    }
+    model->kept_gradients = params->gradient_floats = kept;
+    for (size_t i = 0; i < model->layer_count; i++) {
+        size_t end = place(model, &model->layers[i], kept);
+        if (end > params->gradient_floats) params->gradient_floats = end;
+    }
+}
+
+void gradients_start(struct model *model) {
+    device_zero(model->device, model->params.gradients, model->kept_gradients * sizeof(float));
+}
+
+void gradients_before(struct model *model, const struct layer *layer) {
+    for (size_t i = layer->first_param; i < layer->first_param + layer->param_count; i++) {
+        const struct param *p = &model->params.items[i];
+        if (!is_shared(model, i) && !p->part)
+            device_zero(model->device, params_gradient(&model->params, i), p->count * sizeof(float));
+    }
+}
+
+void gradients_after(struct model *model, size_t param, const struct gradient_parts *parts) {
+    const struct param *p = &model->params.items[param];
+    if (!p->part) parts->take(parts->user, param, 0, p->count, params_gradient(&model->params, param));
+}

@@ -1,0 +1,130 @@
+"""optimizer.in_backward: the bits of a run that keeps its gradients, in less memory; what it cannot go with is refused, and a
+gradient that is not finite ends the run before anything of that step is saved. ctest-labels: dist"""
+import os
+
+import program, test_nonfinite
+from program import NOT_FINITE, USAGE
+
+ON = "optimizer.in_backward=true"
+# the gradient of 2.weight is larger than the place for one, so it is made in two parts
+WIDE = """
+name: test
+dataset: {format: synthetic, synthetic: {kind: linear, rows: 24, inputs: 64, targets: 3}, split: {test: 0.25}}
+sampler: {batch_size: 5}
+model: {layers: [{linear: 2048}, relu, {linear: 1100}, relu, {linear: {out: 64, bias: false}}, layer_norm, relu, {linear: 3}]}
+loss: mse
+train: {epochs: 2}
+"""
+IMAGES = """
+name: test
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 24, classes: 3, inputs: [2, 8, 8]}}
+sampler: {batch_size: 8}
+model: {layers: [{conv2d: {out: 8, kernel_size: 3, bias: false}}, batch_norm, relu, {residual: [{conv2d: {out: 8, kernel_size: 3, padding: 1}}, relu]}, flatten, {linear: 3}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.01}
+train: {epochs: 3}
+"""
+OPTIMIZERS = ["{type: sgd, lr: 0.01}", "{type: sgd, lr: 0.01, momentum: 0.9, nesterov: true, weight_decay: 0.1}", "{type: adam, lr: 0.01, amsgrad: true}",
+              "{type: adamw, lr: 0.01, decay: matrices, groups: [{match: ['7.*'], lr_factor: 0.1}]}", "{type: adagrad, lr: 0.01}",
+              "{type: rmsprop, lr: 0.01, centered: true, momentum: 0.5}", "{type: lion, lr: 0.01}"]
+GPT = ["train.epochs=null", "train.steps=6", "train.clip_grad_norm=0", "dataset.text.truncate=0.01", "schedule.t_max=12", "schedule.warmup=5",
+       "model.layers.2.repeat.times=1", "checkpoint.save_every={steps: 4}"]
+
+
+class InBackward(program.Case):
+    def both(self, *arguments):
+        """Runs without and with; the states must have the same bits."""
+        self.run_program(*arguments, "--run-dir", "runs/kept", "--fresh")
+        self.run_program(*arguments, ON, "--run-dir", "runs/test", "--fresh")
+        self.assertEqual(self.sha(), self.sha("runs/kept"), arguments)
+        self.assertEqual(self.losses(), self.losses("runs/kept"))
+        for one, other in zip(self.events("step"), self.events("step", "runs/kept")):
+            self.assertAlmostEqual(one["grad_norm"], other["grad_norm"], delta=1e-5 * other["grad_norm"])
+
+    def gradient_bytes(self, run):
+        return self.events("start", run)[0]["gradient_bytes"]
+
+    def test_every_optimizer_ends_with_the_same_bits(self):
+        self.write("test.yaml", WIDE)
+        for optimizer in OPTIMIZERS:
+            self.both("test.yaml", "optimizer=" + optimizer)
+        self.assertEqual(self.gradient_bytes("runs/test"), 4 * (1008 * 2048 + 1104))
+        self.assertGreater(self.gradient_bytes("runs/kept"), 4 * 1100 * 2048)
+
+    def test_models(self):
+        self.write("test.yaml", WIDE)
+        self.both("test.yaml", "model.freeze=['4.*']", "schedule={type: one_cycle}", "optimizer={type: sgd, momentum: 0.9}")
+        self.both("test.yaml", "model.freeze=['2.*']", "train.ema={decay: 0.9}")
+        self.both("test.yaml", "train.clip_grad_value=0.001", "train.log_every=1")
+        self.write("test.yaml", IMAGES)
+        self.both("test.yaml")
+
+    def test_a_tied_weight_waits_for_both_layers_and_a_resume_is_bit_equal(self):
+        config = os.path.join(program.SOURCE, "configs", "char_gpt_small.yaml")
+        self.both(config, *GPT)
+        self.run_program(config, *GPT, ON, "train.steps=4", "--run-dir", "runs/part")
+        self.run_program(config, *GPT, "--run-dir", "runs/part")  # without it: the option only says how
+        self.assertEqual(self.sha("runs/part"), self.sha())
+
+    def test_several_processes_keep_their_gradients(self):
+        self.write("test.yaml", WIDE)
+        sums = []
+        for more in ([], [ON]):
+            out, err = self.run_program("test.yaml", *more, "--nproc", 2, "--run-dir", "runs/two", "--fresh")
+            self.assertEqual("optimizer.in_backward: not with 2 processes" in out + err, bool(more))
+            sums.append(self.sha("runs/two"))
+        self.assertEqual(*sums)
+
+    def test_check_knows(self):
+        self.write("test.yaml", WIDE)
+        self.assertIn("gradients      7.88 MiB at a time; each is applied during backward (optimizer.in_backward)",
+                      self.run_program("check", "test.yaml", ON)[0])
+        out = self.run_program("check", "test.yaml", ON, "--nproc", 2)[0]
+        self.assertIn("in_backward    not with 2 processes", out)
+        self.assertRegex(out, "gradients .* in [0-9]+ bucket")
+
+    def test_refusals(self):
+        self.write("test.yaml", WIDE + "optimizer:\n  type: adam\n  in_backward: true\n")
+        for override, sentence in (("train.clip_grad_norm=1", "train.clip_grad_norm: the norm is known only when all gradients are"),
+                                   ("train.accumulate=2", "train.accumulate: gradients of micro-batches are summed before an update"),
+                                   ("train.on_nonfinite=skip", "train.on_nonfinite: skip or rollback"),
+                                   ("train.on_nonfinite=rollback", "train.on_nonfinite: skip or rollback"),
+                                   ("train.device=cuda", "train.device: cuda: it is for the CPU"),
+                                   ("dist.zero_stage=1", "dist.zero_stage: the optimizer's shares are updated after gradients are averaged")):
+            _, err = self.run_program("test.yaml", override, code=USAGE)
+            self.assertIn("test.yaml:10:16: optimizer.in_backward: does not go with " + sentence, err)
+        _, err = self.run_program("test.yaml", "determinism={mode: elastic, shards: 2}", "sampler={global_batch_size: 8}", code=USAGE)
+        self.assertIn("does not go with determinism.mode: elastic", err)
+
+
+class NotFiniteInBackward(program.Case):
+    write_rows = test_nonfinite.NotFinite.write_rows
+    assert_checkpoints_are_finite = test_nonfinite.NotFinite.assert_checkpoints_are_finite
+
+    def test_a_loss_is_told_before_anything_is_updated(self):
+        self.write_rows({17: 3e38})
+        self.write("test.yaml", test_nonfinite.CONFIG.replace("batch_norm, ", ""))
+        errors = [self.run_program("test.yaml", *more, "--fresh", code=NOT_FINITE)[1] for more in ([], [ON])]
+        self.assertIn("the output of layer 0 (linear) for row 17 of the training data", errors[1])
+        self.assertEqual(errors[0].splitlines()[-1], errors[1].splitlines()[-1])
+
+    def test_a_gradient_ends_the_run_and_the_last_checkpoint_stays(self):
+        """The loss is finite, but 0.125 x 100 x 1e38 is too much for a gradient; the layer behind is updated by then."""
+        self.write_rows({17: 1e38})
+        self.write("test.yaml", test_nonfinite.CONFIG.replace("batch_norm, {dropout: {p: 0.2}}, relu, ", "")
+                   .replace("{linear: {out: 1}}]", "{linear: {out: 1}}], init: [{constant: {value: 1.0e-10, match: 0.*}}, {constant: {value: 100, match: 1.*}}]")
+                   .replace("loss: mse", "loss: l1").replace("lr: 0.01", "lr: 1.0e-14").replace("steps: 3", "steps: 1"))
+        for log_every in (0, 1):
+            arguments = ["test.yaml", ON, "--fresh", "sampler.shuffle=false", f"train.log_every={log_every}"]
+            _, err = self.run_program(*arguments, code=NOT_FINITE)
+            self.assertRegex(err, r"gradients are not finite in epoch 1, step \d+ \(first the gradient of 0\.weight\); nothing was saved after it")
+            step = int(err.split("step ")[1].split()[0])
+            self.assert_checkpoints_are_finite("runs/test")
+            self.assertEqual(len(self.checkpoints()), step - 1)
+        self.run_program("test.yaml", "sampler.shuffle=false", "train.epochs=null", f"train.steps={step - 1}", "--run-dir", "runs/kept")
+        last = self.run_program("inspect", self.checkpoints()[-1])[0]
+        self.assertIn(self.sha("runs/kept")[:16], last)
+
+
+if __name__ == "__main__":
+    program.main()
