@@ -4,6 +4,7 @@
 #define DEVICE_CPU_SETS_SUMS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define SUMS 16
 
@@ -19,31 +20,41 @@
         for (size_t index = whole_; index < (count); index++) (sums)[index - whole_] += (term);                        \
     } while (0)
 
+typedef float sums_16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float sums_8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float sums_4 __attribute__((vector_size(16)));
+typedef int32_t mask_16 __attribute__((vector_size(64)));
+typedef int32_t mask_8 __attribute__((vector_size(32)));
+typedef int32_t mask_4 __attribute__((vector_size(16)));
+
+/* Lower and upper half of a vector, as vectors. */
+#define HALF_8(x, h) __builtin_shufflevector(x, x, h, h + 1, h + 2, h + 3, h + 4, h + 5, h + 6, h + 7)
+#define HALF_4(x, h) __builtin_shufflevector(x, x, h, h + 1, h + 2, h + 3)
 
 /* The sum of all, halves onto halves; in registers, since each step would wait for the memory of the one before. */
 static inline float sums_total(const float *sums) {
     sums_8 eight = *(const sums_8 *)sums + *(const sums_8 *)(sums + SUMS / 2);
-    sums_4 four = __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+    sums_4 four = HALF_4(eight, 0) + HALF_4(eight, 4);
     return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
+/* a > b ? a : b, of each lane */
+#define LARGER(vector, mask, a, b) (vector)(((mask)(a) & ((a) > (b))) | ((mask)(b) & ~((a) > (b))))
+
 /* The largest of x (count > 0); a NaN may be passed over. */
 static inline float largest_of(const float *x, size_t count) {
-    float lanes[SUMS], best = x[0];
     size_t whole = count / SUMS * SUMS;
-    for (size_t l = 0; l < SUMS; l++) lanes[l] = best;
+    sums_16 most = x[0] - (sums_16){0};
+    float best = x[0];
     for (size_t i = 0; i < whole; i += SUMS) {
-#pragma omp simd
-        for (size_t l = 0; l < SUMS; l++) lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
+        sums_16 next = *(const sums_16 *)(x + i);
+        most = LARGER(sums_16, mask_16, next, most);
     }
     for (size_t i = whole; i < count; i++) best = x[i] > best ? x[i] : best;
-    for (size_t half = SUMS / 2; half > 0; half /= 2) {
-#pragma omp simd
-        for (size_t l = 0; l < half; l++) lanes[l] = lanes[l + half] > lanes[l] ? lanes[l + half] : lanes[l];
-    }
-    return lanes[0] > best ? lanes[0] : best;
+    sums_8 low = HALF_8(most, 0), high = HALF_8(most, 8), eight = LARGER(sums_8, mask_8, high, low);
+    sums_4 left = HALF_4(eight, 0), right = HALF_4(eight, 4), four = LARGER(sums_4, mask_4, right, left);
+    for (size_t i = 0; i < 4; i++) best = four[i] > best ? four[i] : best;
+    return best;
 }
 
 #endif
