@@ -44,7 +44,7 @@ template <typename T> std::vector<T> values_of(const node &n, cudnnBackendAttrib
     auto found = n.attributes.find(name);
     if (found == n.attributes.end()) die("cuDNN: a descriptor of type %d without attribute %d", n.type, name);
     std::vector<T> values(found->second.bytes.size() / sizeof(T));
-    memcpy(values.data(), found->second.bytes.data(), values.size() * sizeof(T));
+    if (!values.empty()) memcpy(values.data(), found->second.bytes.data(), values.size() * sizeof(T));
     return values;
 }
 
