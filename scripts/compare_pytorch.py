@@ -324,7 +324,8 @@ def torch_optimizer(keys, named):
         if decay is None:
             decay = keys["weight_decay"] if keys["decay"] == "all" or p.dim() > 1 else 0
         groups.append({"params": [p], "lr": lr, "weight_decay": decay})
-    given = {k: v for k, v in keys.items() if k not in ("type", "lr", "weight_decay", "decay", "groups", "arithmetic")}
+    own = ("type", "lr", "weight_decay", "decay", "groups", "arithmetic", "in_backward")
+    given = {k: v for k, v in keys.items() if k not in own}
     kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adagrad": torch.optim.Adagrad,
              "rmsprop": torch.optim.RMSprop, "lion": Lion}
     return kinds[keys["type"]](groups, lr=keys["lr"], **given)

@@ -158,7 +158,8 @@ class Places(Ranks):
 
 class Lost(Ranks):
     def training(self, *words, **more):
-        """Two ranks that train for long; their pids by rank."""
+        """Two ranks that train for long, without a run before them; their pids by rank."""
+        shutil.rmtree(self.path("runs"), ignore_errors=True)
         p = self.start("test.yaml", "train.device=cuda", "train.epochs=100000", "--nproc", 2, *BUCKETS, *words,
                        env=self.emulated(2, **more))
         self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and len(self.metrics()) > 5, 60, "steps")
@@ -169,7 +170,7 @@ class Lost(Ranks):
         """Named, and the other, which waits in NCCL, is freed and ended within a second."""
         for victim in (1, 0):
             with self.subTest(victim=victim):
-                p, ranks = self.training("--fresh")
+                p, ranks = self.training()
                 os.kill(ranks[victim], signal.SIGKILL)
                 start = time.monotonic()
                 _, err = p.communicate(timeout=60 * program.SLOW)
