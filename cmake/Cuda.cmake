@@ -2,6 +2,7 @@
 # where it is opened) and, the second one, with NCCL. nvcc is called directly: CMake's own support would try it in every configuration, for seconds.
 set(DDPTRAIN_CUDA AUTO CACHE STRING "the module for GPUs: AUTO (where the CUDA toolkit is found), ON or OFF")
 set_property(CACHE DDPTRAIN_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(DDPTRAIN_CUDA_ARCHITECTURES "80;90" CACHE STRING "compute capabilities to make machine code for; PTX is of the last")
 set(CUDA_KIND "off (DDPTRAIN_CUDA)")
 if(NOT DDPTRAIN_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "DDPTRAIN_CUDA: expected AUTO, ON or OFF, got '${DDPTRAIN_CUDA}'")
@@ -54,6 +55,12 @@ endif()
 # that a driver compiles for newer ones.
 function(nvcc_objects result)
   set(objects)
+  set(targets)
+  foreach(architecture ${DDPTRAIN_CUDA_ARCHITECTURES})
+    list(APPEND targets -gencode arch=compute_${architecture},code=sm_${architecture})
+  endforeach()
+  list(GET DDPTRAIN_CUDA_ARCHITECTURES -1 newest)
+  list(APPEND targets -gencode arch=compute_${newest},code=compute_${newest})
   foreach(source ${ARGN})
     get_filename_component(name ${source} NAME_WE)
     set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
@@ -61,7 +68,7 @@ function(nvcc_objects result)
       OUTPUT ${object}
       COMMAND ${cuda_nvcc} -c ${source} -o ${object} -MD -MF ${object}.d -MT cuda/${name}.o -I ${CMAKE_SOURCE_DIR}/src -std=c++20 -O3
               --fmad=false --extended-lambda -D_GNU_SOURCE --threads 2 -Werror all-warnings -Xcompiler=-fPIC,-Wall,-Wextra,-Werror,-Wno-missing-field-initializers,-fvisibility=default
-              -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
+              ${targets}
               $<$<BOOL:${NCCL_INCLUDE}>:-isystem=${NCCL_INCLUDE}>
       DEPENDS ${source}
       DEPFILE ${object}.d

@@ -9,7 +9,7 @@
 #
 # A build is tested in build/<name>; the presets are those of CMakePresets.json. asan is AddressSanitizer together with
 # UndefinedBehaviorSanitizer. In `ci` it runs everything; tsan leaves out the tests with the label fault, which kill
-# processes, and clang runs the unit tests.
+# processes, and clang runs the unit tests but those on the emulated GPU.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -25,7 +25,8 @@ run_tests() { # preset [ctest option ...]
     local preset=$1
     shift
     say "$preset: build"
-    cmake --preset "$preset" -DDDPTRAIN_TESTS=ON >"build/$preset.log" 2>&1 || {
+    cmake --preset "$preset" -DDDPTRAIN_TESTS=ON ${CUDA_ARCHITECTURES:+"-DDDPTRAIN_CUDA_ARCHITECTURES=$CUDA_ARCHITECTURES"} \
+        >"build/$preset.log" 2>&1 || {
         cat "build/$preset.log"
         return 1
     }
@@ -73,7 +74,7 @@ check_tidy() {
 run() { # word
     case "$1" in
         release | debug | clang | asan | ubsan) run_tests "$1" ;;
-        clang-unit) run_tests clang --label-regex unit ;;
+        clang-unit) run_tests clang --label-regex unit --label-exclude gpu-emulated ;;
         tsan) run_tsan ;;
         tsan-quick) run_tsan --label-exclude fault ;;
         style) check_style ;;
@@ -92,7 +93,10 @@ fi
 words=()
 for word in "$@"; do
     case "$word" in
-        ci) words+=("${ci[@]}") ;;
+        ci)
+            words+=("${ci[@]}")
+            export CUDA_ARCHITECTURES=90 # one of them, for the time that nvcc takes
+            ;;
         all) words+=("${all[@]}") ;;
         release | debug | clang | asan | ubsan | tsan | style | tidy) words+=("$word") ;;
         *)
