@@ -62,7 +62,14 @@ class InBackward(program.Case):
         self.write("test.yaml", IMAGES)
         self.both("test.yaml")
 
-    def test_a_tied_weight_waits_for_both_layers_and_a_resume_is_bit_equal(self):
+    def test_a_tied_weight_waits_for_both_layers(self):
+        """One that would go in parts if it were not tied."""
+        for bias in ("true", "false"):
+            self.write("test.yaml", WIDE)
+            self.both("test.yaml", "model.layers=[{linear: 1500}, {linear: {out: 1500, name: a}}, relu, "
+                      f"{{linear: {{out: 1500, tie: a.weight, bias: {bias}}}}}, {{linear: 3}}]")
+
+    def test_a_gpt_and_its_resume_are_bit_equal(self):
         config = os.path.join(program.SOURCE, "configs", "char_gpt_small.yaml")
         self.both(config, *GPT)
         self.run_program(config, *GPT, ON, "train.steps=4", "--run-dir", "runs/part")

@@ -116,6 +116,7 @@ static void forward(const struct layer *layer, const struct pass *pass, const fl
 #define PART_ROWS 48                  /* of a part: in multiples of it, as the CPU cuts products for its threads */
 
 static size_t gradient_part(const struct layer *layer) {
+    if (layer->tied_count) return 0; /* the first parameter is the bias */
     size_t in = (size_t)features(layer), out = (size_t)config_of(layer)->out;
     size_t rows_of_part = PART_FLOATS / in / PART_ROWS * PART_ROWS;
     if (rows_of_part == 0) rows_of_part = PART_ROWS;
