@@ -90,10 +90,11 @@ static status check_launcher(const struct command_line *line, const struct dist_
 }
 
 /* Before OpenMP's library is opened, which knows the mask of this process only: not a quota, nor that the ranks of a
- * host share its processors when their launcher has bound none. */
-static void limit_threads(const struct dist_env *env) {
+ * host share its processors when their launcher has bound none. Not where the bits must be those of any number of
+ * ranks (elastic): then the run decides. */
+static void limit_threads(const struct config *config, const struct dist_env *env) {
     const char *given = getenv("OMP_NUM_THREADS");
-    if (given && *given) return;
+    if ((given && *given) || (config && config->sampler.shards)) return;
     int mask = processors_in_mask(), threads = processors_allowed();
     bool is_bound = mask < processors_online() && threads == mask;
     if (!is_bound) threads /= env->local_world_size;
@@ -118,7 +119,7 @@ static status on_ranks(const struct command_line *line, const struct config *con
     if (!s && env.launcher == LAUNCHER_NONE && (nproc > 1 || line->nnodes > 1 || line->max_restarts > 0))
         s = start_ranks(line, nproc, log);
     else if (!s) {
-        limit_threads(&env);
+        limit_threads(config, &env);
         s = run(line, config, &env, log);
     }
     log_destroy(log);

@@ -66,8 +66,12 @@ static double quota(void) {
         const char *first = strchr(line, ':'), *second = first ? strchr(first + 1, ':') : NULL;
         if (!second || (!is_v2 && !is_cpu_line(first + 1, (size_t)(second - first - 1)))) continue;
         const char *root = is_v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
+        size_t length = strlen(root);
         snprintf(folder, sizeof folder, "%s%s", root, second + 1);
-        limit = least(limit, least(quota_of_group(folder, is_v2), quota_of_group(root, is_v2)));
+        for (char *end; (end = strrchr(folder, '/')) && end >= folder + length;
+             *end = 0) /* the group and those around it */
+            limit = least(limit, quota_of_group(folder, is_v2));
+        limit = least(limit, quota_of_group(root, is_v2));
     }
     if (file) fclose(file);
     return limit;

@@ -107,7 +107,8 @@ struct launch_nodes *nodes_create(int count, int own);
 void nodes_destroy(struct launch_nodes *n);
 /* Takes over [fd], which leads to the agent of another node. */
 void nodes_link(struct launch_nodes *n, int number, int fd);
-bool nodes_want_link(const struct launch_nodes *n);                    /* this is not node 0, and has no link to it */
+/* This is not node 0, and has no link to it, or one that is cut. */
+bool nodes_want_link(struct launch_nodes *n);
 size_t nodes_poll(const struct launch_nodes *n, struct pollfd *polls); /* how many it filled: 0 or one a node */
 void nodes_hear(struct launch_nodes *n);
 /* A node whose agent has ended, [seconds] ago or earlier; -1: none. */

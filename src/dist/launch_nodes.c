@@ -11,12 +11,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "dist/internal.h"
 #include "dist/launch_internal.h"
 #include "dist/store_frame.h"
 
 #define MAGIC 0x4c504444u /* "DDPL" */
 #define WORD_SIZE 12      /* magic, word, incarnation: u32 each */
 #define SETTLE_SECONDS 30.0
+#define SILENCE_SECONDS 3.0 /* of a link that keeps itself awake every 2 seconds: it is cut */
 
 enum word {
     WORD_HERE,  /* an agent holds this end */
@@ -80,11 +82,19 @@ void nodes_link(struct launch_nodes *n, int number, int fd) {
         return;
     }
     unlink_node(&n->items[number]);
-    n->items[number].fd = fd;
-    say(&n->items[number], WORD_HERE, 0);
+    struct node *node = &n->items[number];
+    node->fd = fd;
+    node->has_ended = false; /* it lives */
+    n->lost_at = 0;
+    for (int i = 0; i < n->count; i++)
+        if (n->items[i].has_ended) n->lost_at = clock_seconds();
+    say(node, WORD_HERE, 0);
 }
 
-bool nodes_want_link(const struct launch_nodes *n) { return n && n->own != 0 && !n->items[0].is_up; }
+bool nodes_want_link(struct launch_nodes *n) {
+    nodes_hear(n);
+    return n && n->own != 0 && (!n->items[0].is_up || net_link_age(n->items[0].fd) > SILENCE_SECONDS);
+}
 
 /* ---- hearing ---- */
 
@@ -106,11 +116,12 @@ static void on_end(struct launch_nodes *n, struct node *node, bool is_closed) {
 
 static void hear(struct launch_nodes *n, struct node *node) {
     while (node->fd >= 0) {
+        double age = net_link_age(node->fd);
         ssize_t got = recv(node->fd, node->input + node->size, WORD_SIZE - node->size, MSG_DONTWAIT);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && errno == EAGAIN) return;
-        if (got <= 0) {
-            on_end(n, node, got == 0 || errno == ECONNRESET);
+        if (got <= 0) { /* a reset after silence is what the end of a cut brings, whoever was beyond it */
+            on_end(n, node, got == 0 || (errno == ECONNRESET && age < SILENCE_SECONDS));
             return;
         }
         node->size += (size_t)got;
