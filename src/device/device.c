@@ -115,6 +115,10 @@ void device_zero(struct device *device, void *memory, size_t bytes) {
 
 bool device_can_record(const struct device *device) { return device->memory && device->memory->record_begin; }
 
+uint64_t device_moves(const struct device *device) {
+    return device_can_record(device) ? device->memory->moves(device) : 0;
+}
+
 status device_record_begin(struct device *device, status *why) { return device->memory->record_begin(device, why); }
 
 status device_record_end(struct device *device, struct device_recording **out, status *why) {

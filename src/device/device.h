@@ -183,6 +183,8 @@ void device_zero(struct device *device, void *memory, size_t bytes);
 struct device_recording;
 
 bool device_can_record(const struct device *device);
+/* How often memory has moved that operators keep: what was recorded before does not hold any more. */
+uint64_t device_moves(const struct device *device);
 /* From here on operators are recorded instead of run. *why, when the device cannot: then they are not, and no end
  * follows. */
 status device_record_begin(struct device *device, status *why);

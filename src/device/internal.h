@@ -25,6 +25,7 @@ struct memory_ops {
     void (*zero)(struct device *, void *memory, size_t bytes);
     status (*state)(const struct device *);
     status (*wait)(struct device *);
+    uint64_t (*moves)(const struct device *); /* this and what follows: NULL where nothing can be recorded */
     status (*record_begin)(struct device *, status *why);
     status (*record_end)(struct device *, struct device_recording **out, status *why);
     bool (*replay)(struct device *, const struct device_recording *);

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "dist/comm_gpu.h"
+
 #define PLACES 8
 
 struct place_of_key {
@@ -16,6 +18,7 @@ struct recordings {
     struct log *log;
     struct place_of_key places[PLACES];
     size_t next;     /* to be given up */
+    uint64_t moves;  /* device_moves when the ranks agreed on it */
     bool has_failed; /* the device cannot record this work: it is not tried again */
 };
 
@@ -33,6 +36,22 @@ void recordings_destroy(struct recordings *r) {
     if (!r) return;
     for (size_t i = 0; i < PLACES; i++) device_recording_destroy(r->device, r->places[i].recording);
     free(r);
+}
+
+static void forget(struct recordings *r) {
+    for (size_t i = 0; i < PLACES; i++) {
+        device_recording_destroy(r->device, r->places[i].recording);
+        r->places[i] = (struct place_of_key){0};
+    }
+}
+
+status recordings_agree(struct recordings *r, struct comm *comm) {
+    if (!r || !comm_gpu(comm)) return OK;
+    double has_moved = device_moves(r->device) != r->moves ? 1 : 0;
+    TRY(comm_all_reduce(comm, &has_moved, 1, COMM_FLOAT64, COMM_MAX));
+    r->moves = device_moves(r->device);
+    if (has_moved > 0) forget(r);
+    return OK;
 }
 
 static bool is_equal(const struct recording_key *a, const struct recording_key *b) {
@@ -68,7 +87,11 @@ static status record(struct recordings *r, struct place_of_key *place, status (*
         failure = work(user);
         failure = status_first(failure, device_record_end(r->device, &place->recording, &why));
     }
-    if (why) give_up(r, why);
+    if (why) { /* nothing has run: what failed was the recording */
+        status_free(failure);
+        failure = OK;
+        give_up(r, why);
+    }
     TRY(failure);
     if (place->recording) *is_done = device_replay(r->device, place->recording);
     return OK;

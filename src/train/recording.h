@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "device/device.h"
+#include "dist/comm.h"
 
 /* What a pass of training depends on besides. */
 struct recording_key {
@@ -27,5 +28,10 @@ void recordings_destroy(struct recordings *recordings); /* takes NULL */
  * memory may have to be made for it. [recordings] NULL: it is always done as it is. */
 status recordings_run(struct recordings *recordings, const struct recording_key *key, status (*work)(void *user),
                       void *user);
+
+/* After work that other ranks may have done with other numbers of rows: where memory has moved on one of them, so that
+ * its recordings do not hold any more, all forget theirs, since NCCL wants its calls recorded on all or on none. All
+ * ranks; [recordings] NULL, or a group without NCCL: nothing. */
+status recordings_agree(struct recordings *recordings, struct comm *comm);
 
 #endif

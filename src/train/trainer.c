@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "dist/comm_gpu.h"
 #include "train/recovery.h"
 #include "train/save.h"
 
@@ -110,9 +111,17 @@ static float batch_weight(const struct trainer *t, size_t rows, double group_row
     return (float)((double)rows / (mean_rows(t, (size_t)t->state->counters.batch) * (double)c->accumulate));
 }
 
+static bool has_device_failed(const struct trainer *t) {
+    status failure = device_status(t->device);
+    bool has_failed = failure != OK;
+    status_free(failure);
+    return has_failed;
+}
+
+/* What a failed operator has not written is not sent. */
 static void gradient_is_ready(void *trainer, size_t param) {
     struct trainer *t = trainer;
-    reducer_ready(t->reducer, t->ranges.index_of[param]);
+    if (!has_device_failed(t)) reducer_ready(t->reducer, t->ranges.index_of[param]);
 }
 
 /* What layers ask for in the middle of a pass; the failure waits until the pass is over. */
@@ -169,7 +178,9 @@ static status run_pass(void *user) {
     else
         model_backward(t->model, &w->pass, w->batch.inputs, reduces ? gradient_is_ready : NULL, t);
     TRY(take_failure(t));
-    return reduces ? reducer_finish(t->reducer) : OK;
+    if (!reduces) return OK;
+    TRY(device_status(t->device));
+    return reducer_finish(t->reducer);
 }
 
 /* A rank without rows of this batch. */
@@ -495,6 +506,7 @@ static status evaluate(struct trainer *t, struct evaluation_result *result) {
     }
     ema_swap(t->ema, &t->model->params);
     if (!s) s = device_status(t->device);
+    if (!s) s = recordings_agree(t->recordings, t->comm);
     return s ? s : evaluation_finish(t->evaluation, result);
 }
 
@@ -643,8 +655,10 @@ static status run_all(struct trainer *t) {
     return OK;
 }
 
-/* A pass that the host has no part in. */
+/* A pass that the host has no part in. NCCL wants its calls recorded on all ranks or on none, so none may be without
+ * rows. */
 static bool is_recordable(const struct trainer *t) {
+    if (comm_gpu(t->comm) && t->config->sampler.uneven) return false;
     status apart = comm_world_size(t->comm) > 1 ? model_check_apart(t->model, "a CUDA graph") : OK;
     bool is_apart = !apart;
     status_free(apart);

@@ -43,8 +43,9 @@ size_t size_of(cudnnBackendAttributeType_t type) {
 template <typename T> std::vector<T> values_of(const node &n, cudnnBackendAttributeName_t name) {
     auto found = n.attributes.find(name);
     if (found == n.attributes.end()) die("cuDNN: a descriptor of type %d without attribute %d", n.type, name);
-    std::vector<T> values(found->second.bytes.size() / sizeof(T));
-    if (!values.empty()) memcpy(values.data(), found->second.bytes.data(), values.size() * sizeof(T));
+    const auto &bytes = found->second.bytes;
+    std::vector<T> values(bytes.size() / sizeof(T));
+    for (size_t i = 0; i < values.size(); i++) memcpy(&values[i], &bytes[i * sizeof(T)], sizeof(T));
     return values;
 }
 

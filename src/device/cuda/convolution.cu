@@ -81,6 +81,7 @@ static struct row_plans *plans_for(struct device_convolution *d, size_t rows) {
     for (struct row_plans &p : d->made)
         if (p.rows == rows && p.is_exact == is_exact) return &p;
     struct row_plans *p = &d->made[d->next++ % MOST_ROWS];
+    if (p->rows) d->gpu->moves++; /* a recorded step may still run the plan */
     forget(d, p);
     p->rows = rows;
     p->is_exact = is_exact;

@@ -12,6 +12,7 @@ void gpu_fail(struct gpu_device *device, const char *operation, const char *what
 
 double *gpu_staging(struct gpu_device *gpu, size_t count) {
     if (count <= gpu->staged) return gpu->staging;
+    cudaStreamSynchronize(gpu->stream); /* which may still copy from it */
     cudaFreeHost(gpu->staging);
     gpu->staging = nullptr;
     gpu->staged = 0;

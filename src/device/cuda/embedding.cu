@@ -35,7 +35,8 @@ __device__ static void prefix(unsigned *counts, unsigned *sums) {
 }
 
 /* One pass over the digit at [shift]: each thread has a run of neighbouring positions, in their order. */
-__global__ static void sort_kernel(struct sorted from, struct sorted to, size_t count, unsigned shift) {
+__global__ static void __launch_bounds__(SORT_THREADS)
+    sort_kernel(struct sorted from, struct sorted to, size_t count, unsigned shift) {
     __shared__ unsigned counts[SORT_DIGITS * SORT_THREADS], sums[SORT_THREADS];
     size_t run = (count + SORT_THREADS - 1) / SORT_THREADS, first = threadIdx.x * run;
     size_t last = first + run < count ? first + run : count;

@@ -59,9 +59,9 @@ static size_t ceiling(size_t count, size_t of) { return (count + of - 1) / of; }
 static size_t stride_of(size_t columns) { return ceiling(columns, 8) * 8; }
 
 static void run(call *c, struct columns_job j, float *sums) {
+    if (j.rows == 0 || j.columns == 0) return;
     size_t across = ceiling(j.to ? j.stride : j.columns, COLUMNS), most = ceiling(j.rows, LEAST_ROWS);
     size_t tiles = across < BLOCKS ? BLOCKS / across : 1, columns = j.columns;
-    if (j.rows == 0 || j.columns == 0) return;
     j.tile = ceiling(ceiling(j.rows, tiles < most ? tiles : most), WARPS) * WARPS;
     tiles = ceiling(j.rows, j.tile);
     j.is_aligned = j.columns % 4 == 0 && alignment(j.from) >= sizeof(float4);

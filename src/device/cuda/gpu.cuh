@@ -110,6 +110,7 @@ extern const struct memory_ops gpu_memory;
 
 /* ---- recording.cu: of struct memory_ops ---- */
 
+uint64_t gpu_moves(const struct device *device);
 status gpu_record_begin(struct device *device, status *why);
 status gpu_record_end(struct device *device, struct device_recording **out, status *why);
 bool gpu_replay(struct device *device, const struct device_recording *recording);

@@ -207,6 +207,7 @@ const struct memory_ops gpu_memory = {.alloc = alloc,
                                       .zero = zero,
                                       .state = state,
                                       .wait = wait,
+                                      .moves = gpu_moves,
                                       .record_begin = gpu_record_begin,
                                       .record_end = gpu_record_end,
                                       .replay = gpu_replay,
@@ -262,7 +263,9 @@ static const void *add_constant(struct gpu_device *gpu, const char *operation, c
     }
     memcpy(c.copy, p, bytes);
     check(gpu, operation, cudaMalloc(&c.memory, bytes));
-    if (!has_failed(gpu)) check(gpu, operation, cudaMemcpy(c.memory, c.copy, bytes, cudaMemcpyHostToDevice));
+    if (!has_failed(gpu)) /* on the stream of those who read it: others do not wait for it */
+        check(gpu, operation, cudaMemcpyAsync(c.memory, c.copy, bytes, cudaMemcpyHostToDevice, gpu->stream));
+    if (!has_failed(gpu)) check(gpu, operation, cudaStreamSynchronize(gpu->stream));
     gpu->constants[gpu->constant_count++] = c;
     return has_failed(gpu) ? nullptr : c.memory;
 }

@@ -22,6 +22,8 @@ static status give_up(struct gpu_device *gpu) {
     return why;
 }
 
+uint64_t gpu_moves(const struct device *device) { return gpu_of(device)->moves; }
+
 status gpu_record_begin(struct device *device, status *why) {
     struct gpu_device *gpu = gpu_of(device);
     *why = OK;

@@ -122,9 +122,9 @@ __global__ void columns_kernel(size_t rows, size_t columns, size_t tile, F f, T 
 
 /* add(column, sum) for each column with the sum of f(row, column), a T, over the rows. */
 template <typename T, typename F, typename Add> void columns_start(call *c, size_t rows, size_t columns, F f, Add add) {
+    if (rows == 0 || columns == 0) return;
     size_t across = (columns + COLUMNS_WIDTH - 1) / COLUMNS_WIDTH, most = (rows + COLUMNS_TILE - 1) / COLUMNS_TILE;
     size_t tiles = across < COLUMNS_BLOCKS ? COLUMNS_BLOCKS / across : 1;
-    if (rows == 0 || columns == 0) return;
     if (tiles > most) tiles = most;
     size_t tile = (rows + tiles - 1) / tiles;
     tiles = (rows + tile - 1) / tile;

@@ -98,8 +98,11 @@ class operand {
     }
     /* Room for it, and its data in it. */
     status bring() const { return copy(at, home, cudaMemcpyHostToDevice); }
-    /* Back to the host, [bytes] of it. */
-    status take_back() const { return copy(home, at, cudaMemcpyDeviceToHost); }
+    /* Back to the host, [bytes] of it, once it is there: a copy to the host's memory would wait without a limit. */
+    status take_back() const {
+        if (is_copied) TRY(communicator_wait(&g->link, g->link.stream));
+        return copy(home, at, cudaMemcpyDeviceToHost);
+    }
 
     struct nccl_group *g;
     void *at, *home;
@@ -388,7 +391,7 @@ void destroy(void *group) {
     for (int i = 0; i < g->buffer_count; i++)
         if (g->handles[i] && g->link.comm) ncclCommDeregister(g->link.comm, g->handles[i]);
     if (g->has_average && g->link.comm) ncclRedOpDestroy(g->average, g->link.comm);
-    communicator_close(&g->link);
+    if (!communicator_close(&g->link)) return; /* NCCL still uses what would be freed */
     for (int i = 0; i < g->buffer_count; i++) ncclMemFree(g->buffers[i]);
     for (int i = 0; i < ROOMS; i++) cudaFree(g->rooms[i]);
     cudaFree(g->halves);

@@ -2,9 +2,11 @@
  * holds the mutex, and none holds it for long. */
 #include "dist/nccl/communicator.cuh"
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <sched.h>
 #include <unistd.h>
 
@@ -13,6 +15,7 @@ extern "C" {
 }
 
 #define CLOSE_SECONDS 2.0  /* for the others to close theirs as well */
+#define ABORT_SECONDS 5    /* for NCCL to end what was given up */
 #define ASKING_SECONDS 0.1 /* between two questions whether a rank has left, while connecting */
 #define EAGER_SECONDS 1e-3 /* of a wait without sleeping */
 
@@ -175,11 +178,36 @@ status communicator_open(struct communicator *c, const struct comm_setup *setup)
 
 /* ---- the end ---- */
 
+static void *end(void *comm) {
+    ncclCommAbort((ncclComm_t)comm);
+    return nullptr;
+}
+
+/* ncclCommAbort frees what waits on the GPU at once, and then itself waits until no CUDA graph holds a call of the
+ * communicator. Those are destroyed by the thread that trains, which is to hear of the failure meanwhile. */
 void communicator_abort(struct communicator *c) {
+    sigset_t all, before;
     pthread_mutex_lock(&c->mutex);
-    if (c->comm) ncclCommAbort(c->comm);
+    if (c->comm) {
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        c->is_ending = pthread_create(&c->ender, nullptr, end, c->comm) == 0;
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
     c->comm = nullptr;
     pthread_mutex_unlock(&c->mutex);
+}
+
+/* Whether NCCL has let go of everything. */
+static bool has_ended(struct communicator *c) {
+    struct timespec until;
+    if (!c->is_ending) return true;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += ABORT_SECONDS;
+    c->is_ending = false;
+    if (pthread_timedjoin_np(c->ender, nullptr, &until) == 0) return true;
+    pthread_detach(c->ender);
+    return false;
 }
 
 /* All ranks close theirs at about the same time, else it is an abort. */
@@ -200,13 +228,15 @@ static void finalize(struct communicator *c) {
     pthread_mutex_unlock(&c->mutex);
 }
 
-void communicator_close(struct communicator *c) {
+bool communicator_close(struct communicator *c) {
     cudaSetDevice(c->gpu);
     if (c->comm) finalize(c);
     communicator_abort(c);
+    if (!has_ended(c)) return false;
     if (c->stream) cudaStreamSynchronize(c->stream);
     if (c->from) cudaEventDestroy(c->from);
     if (c->to) cudaEventDestroy(c->to);
     if (c->stream) cudaStreamDestroy(c->stream);
     pthread_mutex_destroy(&c->mutex);
+    return true;
 }

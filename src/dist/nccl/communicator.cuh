@@ -19,14 +19,18 @@ struct communicator {
     cudaEvent_t from, to;  /* what the stream waits for, and what waits for it */
     pthread_mutex_t mutex; /* guards: */
     ncclComm_t comm;       /* NULL: not yet, or no more */
+    pthread_t ender;       /* with is_ending: in ncclCommAbort */
     bool is_lost;          /* aborted because a rank was lost */
+    bool is_ending;
 };
 
 /* All ranks. */
 status communicator_open(struct communicator *c, const struct comm_setup *setup);
-void communicator_close(struct communicator *c); /* also what was opened in part */
+/* Also what was opened in part. CUDA graphs that hold calls of it are destroyed before. false: NCCL did not end in
+ * time, and what it may still use is not freed. */
+bool communicator_close(struct communicator *c);
 
-/* From any thread: everything that is under way ends soon, and nothing new begins. */
+/* From any thread, without waiting: everything that is under way ends soon, and nothing new begins. */
 void communicator_abort(struct communicator *c);
 
 /* A failure of CUDA or NCCL in words; OK for success. It ends the communicator. */
