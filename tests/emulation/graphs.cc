@@ -81,8 +81,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     for (CUstream_st *s : streams)
         if (s->graph == captured) s->graph = nullptr;
     captured->is_whole = true;
-    if (captured->is_invalid) return result(cudaErrorStreamCaptureInvalidated);
-    if (!is_joined(*captured)) return result(cudaErrorStreamCaptureUnjoined);
+    cudaError_t error = captured->is_invalid   ? cudaErrorStreamCaptureInvalidated
+                        : is_joined(*captured) ? cudaSuccess
+                                               : cudaErrorStreamCaptureUnjoined;
+    if (error != cudaSuccess) captured->lanes.clear();
+    if (error != cudaSuccess) return result(error);
     *graph = captured;
     return sticky;
 }

@@ -52,6 +52,7 @@ struct communicator_state {
     shared *memory;
     std::string path;
     std::atomic<bool> is_aborted;
+    std::atomic<int> recorded;  /* tasks that graphs hold */
     std::vector<float> factors; /* of ncclRedOpCreatePreMulSum */
     std::vector<ncclDataType_t> factor_types;
     uint32_t numbers[MOST_RANKS][2]; /* parts to and from each rank so far */
@@ -68,6 +69,7 @@ namespace emulation {
 namespace {
 
 enum kind { COLLECTIVE = 0x636f6c6c, POINT = 0x70326f70 };
+#define RECORDED 0x80000000u /* with a kind: a graph does it, which all ranks must do alike */
 
 /* A collective or a group of sends and receives. */
 struct task {
@@ -77,7 +79,9 @@ struct task {
     std::vector<part> sends, receives;
     std::vector<std::vector<unsigned char>> rooms; /* that parts are received into */
     std::function<void(task &)> finish;
-    bool is_numbered;
+    bool is_numbered, is_recorded;
+
+    ~task() { state->recorded -= is_recorded; }
 };
 
 thread_local int group_depth;
@@ -170,8 +174,9 @@ bool progress(task &t) {
     communicator_state &s = *t.state;
     if (s.is_aborted) return true;
     if (!t.is_numbered) { /* in the order of execution */
-        for (part &p : t.sends) p.head = {t.what, s.numbers[p.peer][0]++, p.bytes};
-        for (part &p : t.receives) p.head = {t.what, s.numbers[p.peer][1]++, p.bytes};
+        uint32_t what = t.what | (t.is_recorded ? RECORDED : 0);
+        for (part &p : t.sends) p.head = {what, s.numbers[p.peer][0]++, p.bytes};
+        for (part &p : t.receives) p.head = {what, s.numbers[p.peer][1]++, p.bytes};
         t.is_numbered = true;
     }
     if (!can_progress(t)) return false;
@@ -266,7 +271,11 @@ ncclResult_t start(const std::shared_ptr<task> &t) {
     if (sticky != cudaSuccess) return ncclUnhandledCudaError;
     start_background();
     known(t->stream);
-    auto begin = [t]() { put(known(t->stream), {nullptr, nullptr, nullptr, [t]() { return progress(*t); }}); };
+    auto begin = [t]() {
+        t->is_recorded = known(t->stream)->graph;
+        t->state->recorded += t->is_recorded;
+        put(known(t->stream), {nullptr, nullptr, nullptr, [t]() { return progress(*t); }});
+    };
     if (t->state->is_blocking) {
         begin();
         return ncclSuccess;
@@ -404,6 +413,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     comm->state->is_aborted = true;
     if (comm->state->memory->joined < comm->state->world) unlink(comm->state->path.c_str());
+    while (comm->state->recorded > 0) usleep(1000); /* as NCCL: until no graph holds a call of it */
     delete comm;
     return ncclSuccess;
 }
