@@ -61,6 +61,13 @@ class Bits(Ranks):
         self.train("--nproc", 3, "dist.backend=gloo", gpus=3, run="runs/gloo")
         self.assert_close(self.losses(), self.losses("runs/gloo"), 1e-5, "losses")
 
+    def test_a_rank_without_rows(self):
+        """It records nothing, so nobody does: the second batch of an epoch has a row on rank 0 only."""
+        words = ("sampler={batch_size: 47, uneven: true, seed: 42}", "train.epochs=4")
+        self.train("--nproc", 3, *words, gpus=3)
+        self.train("--nproc", 3, *words, "dist.backend=gloo", gpus=3, run="runs/gloo")
+        self.assert_close(self.losses(), self.losses("runs/gloo"), 1e-5, "losses")
+
     def test_a_resumed_run(self):
         self.train("--nproc", 2, "train.epochs=6", "checkpoint.save_every=3")
         self.train("--nproc", 2, "train.epochs=3", "checkpoint.save_every=3", run="runs/part")
