@@ -227,16 +227,21 @@ class Threads(program.Case):
         self.assertEqual(self.most(prefix=("taskset", "-c", str(cores[-1]))), one)
 
     def test_a_quota_is_respected(self):
+        """Also that of a group around the process's own."""
         group = f"/sys/fs/cgroup/cpu/ddptrain-test-{os.getpid()}"
         try:
             os.mkdir(group)
             self.addCleanup(os.rmdir, group)
+            os.mkdir(f"{group}/within")
+            self.addCleanup(os.rmdir, f"{group}/within")
             with open(f"{group}/cpu.cfs_quota_us", "w") as f:
                 f.write("100000")
         except OSError:
             self.skipTest("no right to make a control group of version 1")
-        self.assertEqual(self.most(prefix=("sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh")), self.most({"OMP_NUM_THREADS": "1"}))
-        time.sleep(0.3)  # the group is empty a moment after its processes
+        for own in (group, f"{group}/within"):
+            self.assertEqual(self.most(prefix=("sh", "-c", f'echo $$ > {own}/cgroup.procs; exec "$@"', "sh")),
+                             self.most({"OMP_NUM_THREADS": "1"}), own)
+        time.sleep(0.3)  # the groups are empty a moment after their processes
 
     def test_ranks_share_what_nobody_bound(self):
         def ranks(**more):
