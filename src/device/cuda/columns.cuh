@@ -1,5 +1,5 @@
-/* Passes over a (count, channels) matrix whose channels lie side by side, as channels-last images do: a thread keeps to
- * one channel, so that neighbours read neighbouring addresses and nothing is divided.
+/* Passes over a (count, channels) matrix whose channels lie side by side, as those of images and features do: a thread
+ * keeps to one channel, so that neighbours read neighbouring addresses and nothing is divided.
  *
  * Sums over the rows of each channel are taken in two stages: blocks sum a range of rows each, then a second kernel
  * adds the blocks' results and makes of them what is wanted. Terms are added in float over a few rows and in double

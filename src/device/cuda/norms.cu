@@ -1,7 +1,8 @@
-/* Layer norm and RMS norm by rows, the gradients of their parameters by columns (rows.cuh). Formulas are those of
- * cpu/sets/norm.c; sums are in float32. */
+/* Layer norm and RMS norm by rows, the gradients of their parameters by columns (columns.cuh). Formulas are those
+ * of cpu/sets/norm.c; sums over a row are in float32. */
 #include <cmath>
 
+#include "device/cuda/columns.cuh"
 #include "device/cuda/product.cuh"
 #include "device/cuda/rows.cuh"
 
@@ -112,15 +113,16 @@ static void layer_norm_backward(struct device *device, const float *x, const flo
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size);
     float *dw = c.inout(dweight, size), *db = c.inout(dbias, size);
     if (dw || db)
-        columns_start<float2>(
+        column_sums<2>(
             &c, rows, size,
-            [=] __device__(size_t i, size_t j) -> float2 {
+            [=] __device__(size_t i, size_t j, float *sums) {
                 float g = from[i * size + j];
-                return {g * ((input[i * size + j] - saved[2 * i]) * saved[2 * i + 1]), g};
+                sums[0] += g * ((input[i * size + j] - saved[2 * i]) * saved[2 * i + 1]);
+                sums[1] += g;
             },
-            [=] __device__(size_t j, float2 sums) {
-                if (dw) dw[j] += sums.x;
-                if (db) db[j] += sums.y;
+            [=] __device__(size_t j, const double *sums) {
+                if (dw) dw[j] += (float)sums[0];
+                if (db) db[j] += (float)sums[1];
             });
     if (to) start_input(&c, {input, w, saved, from, to, adds, true, size, false}, rows);
 }
@@ -167,10 +169,12 @@ static void rms_norm_backward(struct device *device, const float *x, const float
     const float *from = c.in(dy, rows * size);
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size), *dw = c.inout(dweight, size);
     if (dw)
-        columns_start<float>(
+        column_sums<1>(
             &c, rows, size,
-            [=] __device__(size_t i, size_t j) { return from[i * size + j] * (input[i * size + j] * saved[i]); },
-            [=] __device__(size_t j, float sum) { dw[j] += sum; });
+            [=] __device__(size_t i, size_t j, float *sum) {
+                *sum += from[i * size + j] * (input[i * size + j] * saved[i]);
+            },
+            [=] __device__(size_t j, const double *sum) { dw[j] += (float)*sum; });
     if (to) start_input(&c, {input, w, saved, from, to, adds, false, size, false}, rows);
 }
 

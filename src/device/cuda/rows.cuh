@@ -1,6 +1,6 @@
-/* Kernels that go through matrices by rows or by columns. A row belongs to a warp, or to a block when it is long; its
- * threads take four neighbouring numbers at a time. Sums over a matrix's rows are taken tile by tile, then over the
- * tiles. The order of every sum follows from the sizes. */
+/* Kernels that go through matrices by rows. A row belongs to a warp, or to a block when it is long; its threads take
+ * four neighbouring numbers at a time. The order of every sum follows from the sizes. Sums over a matrix's rows are in
+ * columns.cuh. */
 #ifndef DEVICE_CUDA_ROWS_CUH
 #define DEVICE_CUDA_ROWS_CUH
 
@@ -92,50 +92,6 @@ template <typename F> void rows_start(call *c, size_t rows, size_t size, F f) {
         c->launch(rows_kernel<32, F>, (unsigned)((rows + warps - 1) / warps), GPU_THREADS, 0, rows, f);
     else
         c->launch(rows_kernel<GPU_THREADS, F>, (unsigned)rows, GPU_THREADS, 0, rows, f);
-}
-
-/* ---- columns ---- */
-
-#define COLUMNS_WIDTH 32    /* columns of a block */
-#define COLUMNS_BLOCKS 1024 /* about as many as a GPU runs at once */
-#define COLUMNS_TILE 32     /* least rows of a block */
-
-__device__ static inline float columns_add(float a, float b) { return a + b; }
-__device__ static inline float2 columns_add(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }
-
-/* parts (tiles, columns): sums of f(row, column) over a tile of rows */
-template <typename T, typename F>
-__global__ void columns_kernel(size_t rows, size_t columns, size_t tile, F f, T *parts) {
-    __shared__ T sums[GPU_THREADS / COLUMNS_WIDTH][COLUMNS_WIDTH];
-    unsigned x = threadIdx.x % COLUMNS_WIDTH, y = threadIdx.x / COLUMNS_WIDTH;
-    size_t column = (size_t)blockIdx.x * COLUMNS_WIDTH + x, first = (size_t)blockIdx.y * tile;
-    size_t last = first + tile < rows ? first + tile : rows;
-    T sum = {};
-    for (size_t row = first + y; row < last && column < columns; row += GPU_THREADS / COLUMNS_WIDTH)
-        sum = columns_add(sum, f(row, column));
-    sums[y][x] = sum;
-    __syncthreads();
-    if (y > 0 || column >= columns) return;
-    for (unsigned i = 1; i < GPU_THREADS / COLUMNS_WIDTH; i++) sum = columns_add(sum, sums[i][x]);
-    parts[blockIdx.y * columns + column] = sum;
-}
-
-/* add(column, sum) for each column with the sum of f(row, column), a T, over the rows. */
-template <typename T, typename F, typename Add> void columns_start(call *c, size_t rows, size_t columns, F f, Add add) {
-    if (rows == 0 || columns == 0) return;
-    size_t across = (columns + COLUMNS_WIDTH - 1) / COLUMNS_WIDTH, most = (rows + COLUMNS_TILE - 1) / COLUMNS_TILE;
-    size_t tiles = across < COLUMNS_BLOCKS ? COLUMNS_BLOCKS / across : 1;
-    if (tiles > most) tiles = most;
-    size_t tile = (rows + tiles - 1) / tiles;
-    tiles = (rows + tile - 1) / tile;
-    T *parts = c->scratch<T>(tiles * columns);
-    c->launch(columns_kernel<T, F>, dim3((unsigned)across, (unsigned)tiles), GPU_THREADS, 0, rows, columns, tile, f,
-              parts);
-    c->each(columns, [=] __device__(size_t j) {
-        T total = parts[j];
-        for (size_t t = 1; t < tiles; t++) total = columns_add(total, parts[t * columns + j]);
-        add(j, total);
-    });
 }
 
 #endif

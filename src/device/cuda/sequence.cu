@@ -1,6 +1,7 @@
 /* Embedding, softmax and sums of rows. Attention is in attention.cu, the gradient of embedding in embedding.cu. */
 #include <cmath>
 
+#include "device/cuda/columns.cuh"
 #include "device/cuda/rows.cuh"
 
 struct lookup_rows {
@@ -54,9 +55,9 @@ static void sum_rows(struct device *device, const float *x, float *sum, size_t r
     call c(device, "sum_rows");
     const float *from = c.in(x, rows * size);
     float *to = c.inout(sum, size);
-    columns_start<float>(
-        &c, rows, size, [=] __device__(size_t i, size_t j) { return from[i * size + j]; },
-        [=] __device__(size_t j, float total) { to[j] += total; });
+    column_sums<1>(
+        &c, rows, size, [=] __device__(size_t i, size_t j, float *sum) { *sum += from[i * size + j]; },
+        [=] __device__(size_t j, const double *sum) { to[j] += (float)*sum; });
 }
 
 struct softmax_rows {
