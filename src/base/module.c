@@ -44,3 +44,11 @@ status module_open(const char *name, const char *symbol, void **address) {
     text_free(&tried);
     return result;
 }
+
+status module_need(const char *name, const char *symbol, const char *needs, const char *remedy, void **address) {
+    status s = module_open(name, symbol, address);
+    if (!s) return OK;
+    status told = status_new(STATUS_USAGE, "%s: %s; %s", needs, status_message(s), remedy);
+    status_free(s);
+    return told;
+}

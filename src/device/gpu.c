@@ -33,15 +33,8 @@ static status find_none(void) {
 
 status gpu_find(const struct gpu_module **module, int *gpus) {
     void *address;
-    status s = module_open("cuda", "ddptrain_cuda_gpus", &address);
-    if (s) {
-        status told = status_new(STATUS_USAGE,
-                                 "a build with CUDA and its libraries: %s; docs/gpu.md says how to build and "
-                                 "install them, or use device: cpu",
-                                 status_message(s));
-        status_free(s);
-        return told;
-    }
+    TRY(module_need("cuda", "ddptrain_cuda_gpus", "a build with CUDA and its libraries",
+                    "docs/gpu.md says how to build and install them, or use device: cpu", &address));
     *module = address;
     TRY(gpu_find_driver());
     TRY((*module)->count(gpus));

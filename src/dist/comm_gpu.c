@@ -17,15 +17,8 @@
 
 status comm_backend_nccl(const struct comm_backend **out) {
     void *address = NULL;
-    status s = module_open("nccl", "ddptrain_comm_nccl", &address);
-    if (s) {
-        status told = status_new(STATUS_USAGE,
-                                 "dist.backend: nccl needs a build with NCCL and its library: %s; docs/gpu.md says how "
-                                 "to build and install them, or use dist.backend: gloo",
-                                 status_message(s));
-        status_free(s);
-        return told;
-    }
+    TRY(module_need("nccl", "ddptrain_comm_nccl", "dist.backend: nccl needs a build with NCCL and its library",
+                    "docs/gpu.md says how to build and install them, or use dist.backend: gloo", &address));
     *out = address;
     return OK;
 }
