@@ -14,7 +14,12 @@ scripts/install-deps.sh build
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 {
-    [ -f build/release/build.ninja ] || cmake --preset release -DDDPTRAIN_TESTS=OFF
+    # the modules of the GPU take nvcc minutes: not where no driver could run them
+    [ -f build/release/build.ninja ] || {
+        cuda=OFF
+        [ ! -e /dev/nvidiactl ] || cuda=AUTO
+        cmake --preset release -DDDPTRAIN_TESTS=OFF -DDDPTRAIN_CUDA=$cuda
+    }
     cmake --build --preset release --target ddptrain
 } >"$log" 2>&1 || {
     cat "$log" >&2
