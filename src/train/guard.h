@@ -45,7 +45,7 @@ void guard_restore_buffers(const struct guard *guard, struct params *buffers);
 bool guard_leaves_out(const struct guard *guard, struct guard_place place);
 /* Leaves it out from now on; false when there are config->max already. */
 bool guard_leave_out(struct guard *guard, struct guard_place place);
-/* A checkpoint of a run that stands at [place] exists: what lies before is forgotten. */
+/* A checkpoint of a run that stands at [place] is on disk: what lies before is forgotten. */
 void guard_forget(struct guard *guard, struct guard_place place);
 
 #endif

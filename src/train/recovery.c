@@ -162,7 +162,6 @@ status recovery_overflow(struct trainer *t) {
 static status reload(struct trainer *t) {
     struct checkpoint *checkpoint;
     char *path;
-    TRY(saver_wait(t->saver));
     TRY(save_follow_folder(t));
     TRY(checkpoint_open_newest(run_folder_checkpoints(t->folder), t->log, &checkpoint, &path));
     if (!checkpoint) return status_new(STATUS_NOT_FINITE, "there is no checkpoint to roll back to");
@@ -174,9 +173,18 @@ static status reload(struct trainer *t) {
     return s ? s : metrics_rewind(t->metrics, t->state->counters.metrics_bytes);
 }
 
+/* What was left out before the newest checkpoint will not come again, and counts no more. */
+static status forget_what_is_saved(struct trainer *t) {
+    if (t->saver) TRY(save_settle(t));
+    TRY(comm_broadcast(t->comm, &t->written, sizeof t->written, COMM_UINT8, 0));
+    guard_forget(t->guard, t->written);
+    return OK;
+}
+
 static status roll_back(struct trainer *t, const char *what, struct guard_place place) {
     struct counters *c = &t->state->counters;
     char why[96];
+    TRY(forget_what_is_saved(t));
     if (!guard_leave_out(t->guard, place)) {
         snprintf(why, sizeof why, "%lld roll-backs to the newest checkpoint did not help; ",
                  (long long)t->config->train.on_nonfinite.max);

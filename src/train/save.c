@@ -17,6 +17,12 @@ static status note_failed_save(struct trainer *t, status failure) {
     return metrics_end(t->metrics);
 }
 
+status save_settle(struct trainer *t) {
+    status failure = saver_wait(t->saver);
+    if (!failure) t->written = t->handed_over;
+    return note_failed_save(t, failure);
+}
+
 status save_follow_folder(struct trainer *t) {
     bool has_changed, is_new;
     TRY(run_folder_follow(t->folder, t->log, &has_changed, &is_new));
@@ -29,7 +35,7 @@ status save_follow_folder(struct trainer *t) {
  * and the caller waits. The name says whether the state stands between epochs. */
 static status write_state(struct trainer *t, bool is_last) {
     struct counters *c = &t->state->counters;
-    TRY(note_failed_save(t, saver_wait(t->saver)));
+    TRY(save_settle(t));
     status lost = save_follow_folder(t);
     if (lost) return note_failed_save(t, lost);
     char name[64], path[4096];
@@ -46,8 +52,10 @@ static status write_state(struct trainer *t, bool is_last) {
     if (unwritten) return note_failed_save(t, unwritten);
     t->save_failed = false;
     saver_mark(t->saver, c->step);
-    return note_failed_save(
-        t, (is_last ? saver_save_in_place : saver_save)(t->saver, name, t->state->entries, t->state->entry_count));
+    status unsaved =
+        (is_last ? saver_save_in_place : saver_save)(t->saver, name, t->state->entries, t->state->entry_count);
+    if (!unsaved) t->handed_over = (struct guard_place){c->epoch, c->batch};
+    return note_failed_save(t, unsaved);
 }
 
 /* All ranks. What is gathered for the last one stays until the run ends. */
@@ -87,7 +95,6 @@ static status save_what_is_good(struct trainer *t, bool is_last, bool *has_moved
     }
     TRY(save(t, is_last));
     t->saved_step = trainer_moves(c);
-    guard_forget(t->guard, (struct guard_place){c->epoch, c->batch});
     return OK;
 }
 
@@ -103,7 +110,7 @@ bool save_is_due(const struct trainer *t, bool is_epoch_end, bool is_applied) {
 status save_last(struct trainer *t, bool *has_moved) {
     TRY(save_what_is_good(t, true, has_moved));
     if (*has_moved) return OK;
-    if (t->saver) TRY(note_failed_save(t, saver_wait(t->saver)));
+    if (t->saver) TRY(save_settle(t));
     uint8_t has_failed = t->saver && t->save_failed;
     if (t->zero) TRY(comm_broadcast(t->comm, &has_failed, 1, COMM_UINT8, 0));
     if (!has_failed) return OK;

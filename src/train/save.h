@@ -21,6 +21,9 @@ status save_if_good(struct trainer *trainer, bool *has_moved);
  * nothing may change it meanwhile. All ranks. */
 status save_last(struct trainer *trainer, bool *has_moved);
 
+/* Waits for the save under way; one that failed is a warning. Rank 0. */
+status save_settle(struct trainer *trainer);
+
 /* Before checkpoints are written or read: where the run folder is now (run_folder_follow). Rank 0; no save is under
  * way.
  */

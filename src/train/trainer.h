@@ -74,6 +74,8 @@ struct trainer {
     struct fault_flip flip;          /* of a test */
     struct guard_place last_group;   /* where the micro-batches of the last step began */
     int64_t saved_step;              /* trainer_moves of the last state that was saved; -1: none */
+    struct guard_place handed_over;  /* where the newest state stands that the saver was given; rank 0 */
+    struct guard_place written;      /* where the newest state stands that is on disk; rank 0 */
     int64_t warnings;                /* of steps that are not finite */
     bool save_failed;                /* the newest save did not reach the disk */
     float loss_scale;                /* of this step; 1 unless train.precision is float16 */

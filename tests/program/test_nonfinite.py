@@ -111,6 +111,19 @@ class NotFinite(program.Case):
                 self.assertIn("From here on only the 10th", err)
                 self.assertEqual("all are in metrics.jsonl" in err, policy == "skip")  # going back takes lines back
 
+    def test_rollback_on_a_full_disk(self):
+        """A save that fails is a warning also when the run goes back; what was left out since the newest checkpoint on disk stays so."""
+        self.write_rows({row: 3e38 for row in (20, 30, 40, 50)})  # four steps of an epoch
+        self.write("test.yaml", CONFIG.replace("batch_norm, ", ""))
+        full = {"DDPTRAIN_FAULT": "1:enospc:ever", "DDPTRAIN_FAULT_FILTER": "/step-"}  # the save before the first step is the only good one
+        for nproc in (1, 2):
+            arguments = ["test.yaml", "--nproc", nproc, "--fresh", "sampler.shuffle=false", "train.epochs=1", "checkpoint.save_every.steps=1"]
+            _, err = self.run_program(*arguments, "train.on_nonfinite={policy: rollback, max: 2}", env=full, code=NOT_FINITE)
+            self.assertIn("2 roll-backs to the newest checkpoint did not help", err)
+            self.assertIn("back to epoch 1, step 0; its batches are left out", err)
+            self.assertIn("a checkpoint could not be saved, the run goes on", err)
+            self.run_program(*arguments, "train.on_nonfinite={policy: rollback, max: 2}")  # a save between them makes the count begin again
+
     def test_gradients_alone(self):
         """The loss is finite, but 0.125 x 100 x 1e38 is too much for a gradient."""
         self.write_rows({BAD_ROW: 1e38})
