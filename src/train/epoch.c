@@ -1,0 +1,134 @@
+/* The numbers of an epoch are those of its counters; an evaluation adds its own. */
+#include "train/epoch.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "train/progress.h"
+#include "train/schedule.h"
+
+static bool is_accuracy_known(const struct trainer *t) { return t->loss->wants_classes; }
+
+/* The validation rows, each once over all ranks; with the average of the weights where that is asked for. */
+static status evaluate(struct trainer *t, struct evaluation_result *result) {
+    struct batch batch;
+    pulse_phase(t->pulse, PULSE_EVALUATING);
+    TRY(trainer_share_buffers(t));
+    status s = loader_seek(t->validation, 0, 0);
+    evaluation_start(t->evaluation);
+    ema_swap(t->ema, &t->model->params);
+    while (!s && !(s = loader_next(t->validation, &batch)) && batch.rows > 0) {
+        struct pass pass = trainer_pass(t, batch.rows, false);
+        struct batch fed = feed_put(t->feed, &batch);
+        pulse_phase(t->pulse, PULSE_EVALUATING);
+        const float *outputs = model_forward(t->model, &pass, fed.inputs);
+        s = evaluation_add(t->evaluation, outputs, fed.targets, batch.targets, batch.rows);
+    }
+    ema_swap(t->ema, &t->model->params);
+    if (!s) s = device_status(t->device);
+    if (!s) s = recordings_agree(t->recordings, t->comm);
+    return s ? s : evaluation_finish(t->evaluation, result);
+}
+
+/* The best epoch is that of the highest validation accuracy, else the lowest validation loss, else the lowest training
+ * loss. */
+static void remember_best(struct trainer *t, const struct epoch_report *e) {
+    struct counters *c = &t->state->counters;
+    bool by_accuracy = e->has_validation && is_accuracy_known(t);
+    double value = by_accuracy ? e->validation_accuracy : e->has_validation ? e->validation_loss : e->train_loss;
+    bool is_better = by_accuracy ? value > c->best_value : value < c->best_value;
+    if (isnan(value) || (!isnan(c->best_value) && !is_better)) return;
+    c->best_value = value;
+    c->best_epoch = e->epoch;
+}
+
+/* Shows the schedule the number that it watches, if this epoch has it. The same on every rank; an evaluation that is
+ * there only because the run ends does not count, so that a longer run would be the same until here. */
+static void observe(struct trainer *t, const struct epoch_report *e, bool is_whole) {
+    const struct variant *schedule = &t->config->schedule;
+    struct plateau *plateau = &t->state->counters.plateau;
+    enum schedule_monitor monitor = schedule_monitor(schedule);
+    int64_t every = t->config->train.evaluate_every;
+    if (!is_whole || isnan(e->train_loss)) return; /* NAN: every step of the epoch was skipped */
+    if (monitor == MONITOR_TRAIN_LOSS) schedule_observe(schedule, plateau, e->train_loss);
+    if (!e->has_validation || every == 0 || e->epoch % every != 0) return;
+    if (monitor == MONITOR_VAL_LOSS) schedule_observe(schedule, plateau, e->validation_loss);
+    if (monitor == MONITOR_VAL_ACCURACY) schedule_observe(schedule, plateau, e->validation_accuracy);
+}
+
+/* "val_f1" and its like */
+static void log_evaluation(struct trainer *t) {
+    const struct evaluation_result *r = &t->result;
+    char name[64];
+    for (size_t i = 0; i < r->metric_count; i++) {
+        snprintf(name, sizeof name, "val_%s", r->metrics[i].name);
+        metrics_real(t->metrics, name, r->metrics[i].value);
+    }
+    if (r->confusion) metrics_matrix(t->metrics, "val_confusion_matrix", r->confusion, r->classes, r->classes);
+}
+
+static status log_epoch(struct trainer *t, const struct epoch_report *e) {
+    if (!t->metrics) return OK;
+    pulse_phase(t->pulse, PULSE_LOGGING);
+    metrics_begin(t->metrics, "epoch");
+    metrics_int(t->metrics, "epoch", e->epoch - 1);
+    metrics_real(t->metrics, "train_loss", e->train_loss);
+    if (e->has_train_accuracy) metrics_real(t->metrics, "train_accuracy", e->train_accuracy);
+    if (e->has_validation) {
+        metrics_real(t->metrics, "val_loss", e->validation_loss);
+        if (is_accuracy_known(t)) metrics_real(t->metrics, "val_accuracy", e->validation_accuracy);
+        metrics_int(t->metrics, "val_rows", e->validation_rows);
+        log_evaluation(t);
+    }
+    metrics_real(t->metrics, "lr", e->lr);
+    metrics_real(t->metrics, "samples_per_second", e->samples_per_second);
+    if (!isnan(e->comm_hidden)) metrics_real(t->metrics, "comm_hidden", e->comm_hidden);
+    return metrics_end(t->metrics);
+}
+
+static bool is_evaluation_due(const struct trainer *t, bool is_last) {
+    int64_t every = t->config->train.evaluate_every;
+    return t->validation && (is_last || (every > 0 && (t->state->counters.epoch + 1) % every == 0));
+}
+
+/* Of the epoch, or what of it this process did; NAN: there was none, or elastic determinism sums up after backward. */
+static double share_of_hidden_comm(struct trainer *t) {
+    if (!t->reducer) return NAN;
+    struct reducer_times before = t->averaging;
+    t->averaging = reducer_times(t->reducer);
+    return reducer_hidden(before, t->averaging);
+}
+
+status epoch_finish(struct trainer *t, bool is_whole, bool is_last) {
+    struct counters *c = &t->state->counters;
+    struct epoch_report e = {.epoch = c->epoch + 1,
+                             .train_loss = c->epoch_count > 0 ? c->epoch_loss / c->epoch_count : NAN,
+                             .has_train_accuracy = is_accuracy_known(t) && c->epoch_scored > 0,
+                             .train_accuracy = c->epoch_correct / c->epoch_scored,
+                             .has_validation = is_evaluation_due(t, is_last),
+                             .samples_per_second = c->epoch_samples / (c->epoch_seconds > 0 ? c->epoch_seconds : 1e-9),
+                             .lr = progress_lr(t),
+                             .comm_hidden = share_of_hidden_comm(t)};
+    if (e.has_validation) {
+        TRY(evaluate(t, &t->result));
+        e.validation_rows = t->result.rows;
+        e.validation_loss = t->result.loss;
+        e.validation_accuracy = t->result.accuracy;
+        if (!isfinite(e.validation_loss))
+            return status_new(
+                STATUS_NOT_FINITE,
+                "the validation loss is not finite after epoch %lld; nothing was saved after it. Try a smaller "
+                "optimizer.lr or train.clip_grad_norm",
+                (long long)c->epoch + 1);
+    }
+    t->last_epoch_loss = e.train_loss;
+    if (e.has_validation || !t->validation) remember_best(t, &e);
+    observe(t, &e, is_whole);
+    report_epoch(&t->report, &e, is_last);
+    TRY(log_epoch(t, &e));
+    if (!is_whole) return OK;
+    c->epoch++;
+    c->batch = 0;
+    c->epoch_loss = c->epoch_count = c->epoch_correct = c->epoch_scored = c->epoch_samples = c->epoch_seconds = 0;
+    return OK;
+}

@@ -1,0 +1,34 @@
+/* All of it follows from the counters. */
+#include "train/progress.h"
+
+static int64_t steps_per_epoch(const struct trainer *t) {
+    int64_t batches = (int64_t)loader_batches(t->loader), group = t->config->train.accumulate;
+    return (batches + group - 1) / group;
+}
+
+int64_t progress_total_steps(const struct trainer *t) {
+    const struct train_config *c = &t->config->train;
+    return c->steps != SCHEMA_NO_INT ? c->steps : c->epochs * steps_per_epoch(t);
+}
+
+static int64_t total_epochs(const struct trainer *t) {
+    const struct train_config *c = &t->config->train;
+    return c->epochs != SCHEMA_NO_INT ? c->epochs : (c->steps + steps_per_epoch(t) - 1) / steps_per_epoch(t);
+}
+
+struct schedule_progress progress_of(const struct trainer *t) {
+    const struct counters *c = &t->state->counters;
+    return (struct schedule_progress){.epoch = c->epoch,
+                                      .steps = c->step,
+                                      .total_epochs = total_epochs(t),
+                                      .total_steps = progress_total_steps(t),
+                                      .reductions = c->plateau.reductions};
+}
+
+double progress_rate(const void *trainer, double base_lr) {
+    const struct trainer *t = trainer;
+    struct schedule_progress progress = progress_of(t);
+    return schedule_lr(&t->config->schedule, base_lr, &progress);
+}
+
+double progress_lr(const struct trainer *t) { return progress_rate(t, optimizer_settings(&t->config->optimizer).lr); }
