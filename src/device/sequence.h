@@ -14,6 +14,7 @@ struct attention_shape {
 };
 
 struct sequence_ops {
+    size_t most_head_size; /* of attention; 0: any */
     /* y (count, size): row tokens[i] of weight (vocabulary, size) */
     void (*embedding_forward)(struct device *, const int32_t *tokens, const float *weight, float *y, size_t count,
                               size_t vocabulary, size_t size);

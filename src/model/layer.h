@@ -98,6 +98,9 @@ struct layer_type {
     bool takes_tokens;
     /* Whether a device has the operators that it calls. NULL: every device has. */
     bool (*runs_on)(const struct device_ops *ops);
+    /* STATUS_USAGE where those operators cannot do this layer's sizes; the caller adds the place and the device. NULL:
+     * they do all. */
+    status (*check_device)(const struct layer *layer, const struct device_ops *ops);
     /* Sets layer->out from layer->in, declares parameters and buffers, sets saved_size. Errors say what does not fit;
      * the caller adds the place. */
     status (*plan)(struct layer *layer, struct planning *planning);

@@ -121,6 +121,9 @@ status model_check_device(const struct model *model, const struct device *device
         if (l->type->runs_on && !l->type->runs_on(device_ops(device)))
             return status_new(STATUS_USAGE, "%s:%d:%d: %s: is not on %s yet: use train.device: cpu", l->place.file,
                               l->place.line, l->place.column, l->path, device_describe(device));
+        if (l->type->check_device)
+            TRY(status_prefix(l->type->check_device(l, device_ops(device)), "%s:%d:%d: %s: on %s", l->place.file,
+                              l->place.line, l->place.column, l->path, device_describe(device)));
     }
     return OK;
 }

@@ -29,6 +29,7 @@ static void heads_of_64(struct device *d, struct results *r) { attend(d, r, 2, 6
 static void heads_of_96(struct device *d, struct results *r) { attend(d, r, 1, 96); }
 static void heads_of_128(struct device *d, struct results *r) { attend(d, r, 1, 128); }
 static void heads_of_200(struct device *d, struct results *r) { attend(d, r, 1, 200); }
+static void heads_of_256(struct device *d, struct results *r) { attend(d, r, 1, 256); }
 
 /* Scores so far apart that exponentials are 0, and equal ones. */
 static void extreme_scores(struct device *d, struct results *r) {
@@ -159,6 +160,7 @@ static const struct gpu_case cases[] = {
     {"attention, heads of 96", heads_of_96, 2e-5},
     {"attention, heads of 128", heads_of_128, 2e-5},
     {"attention, heads of 200", heads_of_200, 2e-5},
+    {"attention, heads of 256", heads_of_256, 2e-5},
     {"attention, extreme scores", extreme_scores, 1e-3},
     {"attention in bfloat16", bfloat16, 3e-2},
     {"attention in float16", float16, 4e-3},

@@ -9,7 +9,8 @@
 
 /* As a GPU fills it so far. */
 static const struct image_ops images = {0};
-static const struct device_ops ops = {.image = &images};
+static const struct sequence_ops sequence = {.most_head_size = 256};
+static const struct device_ops ops = {.image = &images, .sequence = &sequence};
 static const struct device device = {.ops = &ops, .description = "cuda:0 (a GPU)"};
 
 static status check(const char *layers, struct shape input) {
@@ -36,6 +37,14 @@ static const struct {
     const char *sentence; /* NULL: none */
 } cases[] = {
     {"- linear: 4\n- gelu\n- dropout: {p: 0.1}\n- layer_norm\n", {.dims = 1, .size = {3}}, NULL},
+    {"- attention: {heads: 2}\n", {.dims = 2, .size = {3, 512}}, NULL},
+    {"- attention: {heads: 2}\n",
+     {.dims = 2, .size = {3, 520}},
+     "test.yaml:2:3: model.layers.0.attention: on cuda:0 (a GPU): a head has at most 256 features, got 260: use more "
+     "heads, or train.device: cpu"},
+    {"- scaled_dot_product_attention: {heads: 1}\n",
+     {.dims = 2, .size = {3, 771}},
+     "test.yaml:2:3: model.layers.0.scaled_dot_product_attention: on cuda:0 (a GPU): a head has at most 256"},
     {"- conv2d: {out: 2, kernel_size: 3}\n",
      {.dims = 3, .size = {1, 8, 8}},
      "test.yaml:2:3: model.layers.0.conv2d: is not on cuda:0 (a GPU) yet: use train.device: cpu"},

@@ -90,6 +90,11 @@ class Refusals(Emulated):
         self.assertIn("a GPU for each process: 3 processes on this host, 2 GPUs", err)
         self.assertFalse(os.path.exists(self.path("runs")))
 
+    def test_heads_that_are_too_large(self):
+        self.write("test.yaml", GPT)
+        self.refused("scaled_dot_product_attention: on cuda:0 (Emulated GPU): a head has at most 256 features, got 257", "train.device: cpu",
+                     words=("model.layers=[{embedding: {embedding_dim: 771}}, {scaled_dot_product_attention: {heads: 1}}, {linear: {out: 53}}]",))
+
     def test_too_little_memory(self):
         _, err = self.train("model.layers.0.linear.out=300000", code=USAGE, mib=70)
         self.assertRegex(err, r"\d+ MiB of memory are needed, and cuda:0 \(Emulated GPU\) has \d+ MiB of 70 MiB left")

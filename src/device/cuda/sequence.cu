@@ -119,7 +119,8 @@ static void softmax_backward(struct device *device, const float *y, const float 
     rows_start(&c, rows, size, f);
 }
 
-const struct sequence_ops gpu_sequences = {.embedding_forward = embedding_forward,
+const struct sequence_ops gpu_sequences = {.most_head_size = 256,
+                                           .embedding_forward = embedding_forward,
                                            .embedding_backward = gpu_embedding_backward,
                                            .add_row = add_row,
                                            .sum_rows = sum_rows,

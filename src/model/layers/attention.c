@@ -73,6 +73,13 @@ static status plan_shape(struct layer *layer, int64_t parts) {
     return OK;
 }
 
+static status check_device(const struct layer *layer, const struct device_ops *ops) {
+    size_t size = shape_of(layer, 1).head_size, most = ops->sequence->most_head_size;
+    if (most == 0 || size <= most) return OK;
+    return status_new(STATUS_USAGE, "a head has at most %zu features, got %zu: use more heads, or train.device: cpu",
+                      most, size);
+}
+
 /* Of one row: scores and sum of values. A causal mask hides half. */
 static size_t core_multiply_adds(const struct layer *layer) {
     size_t whole = 2 * tokens_of(layer) * tokens_of(layer) * features_of(layer);
@@ -192,6 +199,7 @@ const struct layer_type layer_attention = {
     .variant = {"attention", &attention_schema,
                 "Multi-head self-attention over (positions, features) (torch.nn.MultiheadAttention; no dropout)."},
     .ignores = IGNORES_Y,
+    .check_device = check_device,
     .plan = attention_plan,
     .init = attention_init,
     .forward = attention_forward,
@@ -202,6 +210,7 @@ const struct layer_type layer_scaled_dot_product_attention = {
     .variant =
         {"scaled_dot_product_attention", &core_schema,
          "The core of attention alone: (positions, 3C), queries, keys and values side by side, to (positions, C)."},
+    .check_device = check_device,
     .plan = core_plan,
     .forward = core_forward,
     .backward = core_backward,
