@@ -1,16 +1,18 @@
 /* The arithmetic is that of torch._amp_update_scale_: factors are double, the scale is rounded to float32. */
 #include "train/loss_scale.h"
 
+#include <float.h>
 #include <math.h>
+
+#define LEAST 1e-6 /* of what is multiplied with: products stay numbers that float32 holds */
 
 static const struct schema_row rows[] = {
     {.key = "init_scale",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct loss_scale_config, init_scale),
      .fallback = "65536",
-     .least = 0,
+     .least = LEAST,
      .most = 0x1p127,
-     .excludes_least = true,
      .doc = "What the loss is multiplied by at the start."},
     {.key = "growth_factor",
      .type = SCHEMA_REAL,
@@ -24,9 +26,8 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_REAL,
      .offset = offsetof(struct loss_scale_config, backoff_factor),
      .fallback = "0.5",
-     .least = 0,
+     .least = LEAST,
      .most = 1,
-     .excludes_least = true,
      .excludes_most = true,
      .doc = "The scale shrinks by it when gradients overflow; that step is not applied."},
     {.key = "growth_interval",
@@ -49,7 +50,7 @@ void loss_scale_update(const struct loss_scale_config *config, struct loss_scale
     double now = loss_scale_value(config, state);
     state->scale = now;
     if (has_overflown) {
-        state->scale = (double)(float)(now * config->backoff_factor);
+        state->scale = fmax((double)(float)(now * config->backoff_factor), (double)FLT_MIN);
         state->growth_tracker = 0;
     } else if (++state->growth_tracker == config->growth_interval) {
         double grown = (double)(float)(now * config->growth_factor);

@@ -25,7 +25,8 @@ struct loss_scale {
 /* What the next step's loss is multiplied by. */
 double loss_scale_value(const struct loss_scale_config *config, const struct loss_scale *state);
 
-/* After a step (GradScaler.update). [has_overflown]: its gradients were not finite. */
+/* After a step (GradScaler.update). [has_overflown]: its gradients were not finite. Never below 2^-126: 0 would be no
+ * scale at all. */
 void loss_scale_update(const struct loss_scale_config *config, struct loss_scale *state, bool has_overflown);
 
 /* Whether gradients that are not finite may be the scale's fault: at 1 and below they would overflow without it. */

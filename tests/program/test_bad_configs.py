@@ -28,6 +28,8 @@ WRONG = [
      "determinism: elastic does not go with dist.gradient_compression: what is rounded would depend on the number of processes"),
     ("epochs: 10", "epochs: 10, device: gpu", "train.device: expected one of auto, cpu, cuda, got 'gpu'"),
     ("epochs: 10", "epochs: 10, precision: float16", "train.precision: float16 needs a GPU (train.device: cuda): use bfloat16 or float32"),
+    ("epochs: 10", "epochs: 10, grad_scaler: {init_scale: 0}", "train.grad_scaler.init_scale: must be >= 1e-06"),
+    ("epochs: 10", "epochs: 10, grad_scaler: {backoff_factor: 1e-7}", "train.grad_scaler.backoff_factor: must be >= 1e-06 and < 1, got 1e-7"),
     ("{type: adam, lr: 0.001}", "{type: adam, betas: [0.9]}", "optimizer: betas must be two numbers, got 1"),
     ("{type: adam, lr: 0.001}", "{type: sgd, nesterov: true}", "optimizer: nesterov needs momentum > 0 and dampening 0"),
     ("checkpoint:", "schedule: {type: one_cycle, pct_start: 5}\ncheckpoint:", "schedule.pct_start: must be >= 0 and <= 1, got 5"),

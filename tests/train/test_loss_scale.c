@@ -78,6 +78,18 @@ START_TEST(never_grows_beyond_float32) {
 }
 END_TEST
 
+/* 0 would stand for a scale that is still to be chosen, and 1 / scale must be a number. */
+START_TEST(never_becomes_0) {
+    struct loss_scale_config config = {1e-6, 2, 1e-6, 1};
+    struct loss_scale state = {0};
+    step(&config, &state, 0, 20);
+    ck_assert(loss_scale_value(&config, &state) == (double)FLT_MIN);
+    ck_assert(isfinite(1 / (float)state.scale));
+    step(&config, &state, 1, 0);
+    ck_assert(state.scale == 2 * (double)FLT_MIN);
+}
+END_TEST
+
 /* At 1 the gradients are what they are. */
 START_TEST(is_suspect_above_1) {
     struct loss_scale state = {0};
@@ -92,4 +104,4 @@ END_TEST
 
 TESTS("loss_scale", starts_with_init_scale_and_keeps_it, grows_after_the_interval,
       an_overflow_halves_it_and_starts_the_count_again, is_rounded_to_float32, never_grows_beyond_float32,
-      is_suspect_above_1)
+      never_becomes_0, is_suspect_above_1)
