@@ -60,11 +60,13 @@ static const struct schema_row train_rows[] = {
      .type = SCHEMA_SECTION,
      .offset = offsetof(struct train_config, grad_scaler),
      .section = &loss_scale_schema,
+     .present_offset = offsetof(struct train_config, has_grad_scaler),
      .doc = "Scaling of the loss, for `precision: float16` alone (torch.amp.GradScaler, with its names and defaults)."},
     {.key = "cuda_graph",
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct train_config, cuda_graph),
      .fallback = "true",
+     .present_offset = offsetof(struct train_config, has_cuda_graph),
      .doc = "On GPUs, passes of training are recorded as CUDA graphs and run again by one call, where the host has no "
             "part in them."},
     {.key = "accumulate",
@@ -482,6 +484,26 @@ enum precision config_precision(const struct config *config) {
     if (c->precision == TRAIN_BFLOAT16) return PRECISION_BFLOAT16;
     if (c->precision == TRAIN_FLOAT16) return PRECISION_FLOAT16;
     return c->matmul_precision == MATMUL_HIGH ? PRECISION_TF32 : PRECISION_FLOAT32;
+}
+
+const char *config_ignored(const struct config *config, size_t index) {
+    const struct train_config *c = &config->train;
+    bool is_on_gpu = c->device == DEVICE_CUDA;
+    const struct {
+        bool is_so;
+        const char *line;
+    } lines[] = {
+        {c->matmul_precision == MATMUL_HIGH && !is_on_gpu,
+         "train.float32_matmul_precision: high is for GPUs; the CPU has no TF32"},
+        {c->matmul_precision == MATMUL_HIGH && is_on_gpu && c->precision != TRAIN_FLOAT32,
+         "train.float32_matmul_precision: high is for precision: float32"},
+        {c->precision != TRAIN_FLOAT16 && c->has_grad_scaler,
+         "train.grad_scaler is for precision: float16; the loss is not scaled"},
+        {c->has_cuda_graph && !is_on_gpu, "train.cuda_graph is for GPUs; the CPU records nothing"},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        if (lines[i].is_so && index-- == 0) return lines[i].line;
+    return NULL;
 }
 
 status config_create_device(const struct config *config, const struct dist_env *env, struct device **out) {

@@ -27,6 +27,7 @@ struct train_config {
     int matmul_precision;                 /* enum matmul_precision: of float32 on GPUs */
     struct loss_scale_config grad_scaler; /* of float16 */
     bool cuda_graph;
+    bool has_grad_scaler, has_cuda_graph; /* whether they were given */
     int64_t accumulate;
     int accumulate_weighting; /* enum accumulate_weighting */
     double clip_grad_norm;    /* 0: off */
@@ -94,6 +95,11 @@ const char *config_device_name(const struct config *config);
 
 /* What matrix products compute with. */
 enum precision config_precision(const struct config *config);
+
+/* Line [index] about what is given but does nothing in such a run ("train.cuda_graph: is for GPUs"); NULL past the
+ * last.
+ */
+const char *config_ignored(const struct config *config, size_t index);
 
 /* The device of the config, in its precision, for this process of those on its host (NULL: alone); *out is to be
  * destroyed also after an error, unless it is NULL. */

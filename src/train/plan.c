@@ -115,11 +115,7 @@ static void describe_precision(const struct config *config, struct text *out) {
         [PRECISION_BFLOAT16] = "products in bfloat16; weights, gradients and sums in float32",
         [PRECISION_FLOAT16] = "products in float16; weights, gradients and sums in float32; the loss scaled by"};
     enum precision precision = config_precision(config);
-    if (precision == PRECISION_FLOAT32) return;
-    if (precision == PRECISION_TF32 && config->train.device != DEVICE_CUDA) {
-        text_add(out, "\nprecision      float32; the CPU has no TF32 (train.float32_matmul_precision: high)");
-        return;
-    }
+    if (precision == PRECISION_FLOAT32 || (precision == PRECISION_TF32 && config->train.device != DEVICE_CUDA)) return;
     text_printf(out, "\nprecision      %s", lines[precision]);
     if (precision == PRECISION_FLOAT16) text_printf(out, " %g at first", config->train.grad_scaler.init_scale);
 }
@@ -155,6 +151,8 @@ static status describe(const struct config *config, int world_size, int local_si
     if (why.length) text_printf(out, "\ndevice         %s", text_string(&why));
     text_free(&why);
     describe_precision(config, out);
+    for (size_t i = 0; config_ignored(config, i); i++)
+        text_printf(out, "\nignored        %s", config_ignored(config, i));
     text_printf(out, "\nepoch          %zu batches, %zu steps\n", batches, steps);
     if (config->train.epochs != SCHEMA_NO_INT)
         text_printf(out, "run            %lld epochs, %lld steps\n", (long long)config->train.epochs,

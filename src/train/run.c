@@ -356,6 +356,8 @@ static void log_start(struct run *run) {
     if (optimizer_is_in_backward(&run->config->optimizer) && !t->is_in_backward)
         log_line(run->log, "optimizer.in_backward: not with %d processes, which average gradients: they are kept",
                  run->env->world_size);
+    for (size_t i = 0; config_ignored(run->config, i); i++)
+        log_line(run->log, "ignored: %s", config_ignored(run->config, i));
     struct text why = {0};
     if (device_explain(config_device_name(run->config), &why)) log_line(run->log, "%s", text_string(&why));
     text_free(&why);

@@ -1,5 +1,5 @@
 """float16 on the (emulated) GPU: the loss scale backs off and grows by GradScaler's rules, is kept in checkpoints, and leaves real faults to
-train.on_nonfinite; every precision learns the same."""
+train.on_nonfinite; every precision learns the same. ctest-labels: unit gpu-emulated"""
 import os, unittest
 
 import program
@@ -66,6 +66,14 @@ class Float16(program.Case):
                 self.run_gpu(f"train.{clip}", f"train.grad_scaler.init_scale={scale}", "train.grad_scaler.growth_interval=2000", run=run)
                 losses.append(self.losses(run))
             self.assert_close(losses[0], losses[1], 1e-5, clip)
+
+    def test_a_scaler_without_a_use_is_told(self):
+        for words, line in ((("train.precision=bfloat16",), "train.grad_scaler is for precision: float16; the loss is not scaled"),
+                            (("train.float32_matmul_precision=high",), "train.float32_matmul_precision: high is for precision: float32")):
+            out, _ = self.run_program("check", "test.yaml", *words, env=ENVIRONMENT, timeout=120)
+            self.assertIn(f"ignored        {line}\n", out)
+        out, _ = self.run_program("check", "test.yaml", "train.cuda_graph=true", env=ENVIRONMENT, timeout=120)
+        self.assertNotIn("ignored", out)
 
     def test_a_real_fault_is_one(self):
         self.write("data.csv", "a,b,y\n" + "".join(f"{3e38 if i == 40 else i % 7},{i % 5},{i % 3}\n" for i in range(71)))

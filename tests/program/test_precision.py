@@ -32,6 +32,25 @@ class Precision(program.Case):
             _, err = self.run_program("mlp.yaml", BF16, code=program.USAGE)
             self.assertIn("use float32", err)
 
+    def test_what_does_nothing_is_said(self):
+        """Once for each key, by `check` and at the start of a run; a resolved config says nothing new."""
+        lines = {"train.grad_scaler={init_scale: 1024}": "train.grad_scaler is for precision: float16; the loss is not scaled",
+                 "train.cuda_graph=true": "train.cuda_graph is for GPUs; the CPU records nothing",
+                 "train.float32_matmul_precision=high": "train.float32_matmul_precision: high is for GPUs; the CPU has no TF32"}
+        for i, words in enumerate([[], *[[key] for key in lines], list(lines)]):
+            expected = [lines[key] for key in words]
+            out, _ = self.run_program("check", "mlp.yaml", *words)
+            self.run_program("mlp.yaml", "train.epochs=1", *words, "--run-dir", f"runs/{i}")
+            with open(self.path(f"runs/{i}/log.txt")) as f:
+                log = f.read()
+            self.assertEqual(out.count("\nignored  "), len(expected), out)
+            self.assertEqual(log.count("ignored: "), len(expected), log)
+            for line in expected:
+                self.assertIn(f"ignored        {line}\n", out)
+                self.assertIn(f"ignored: {line}\n", log)
+        out, _ = self.run_program("check", "runs/0/config.yaml")
+        self.assertNotIn("ignored", out)
+
     def test_mlp_learns_the_same(self):
         if not self.can:
             return
