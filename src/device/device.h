@@ -100,6 +100,12 @@ struct device_ops {
     bool (*is_finite)(struct device *, const float *x, size_t count);
     /* *bad += 1 unless every element is finite. */
     void (*note_bad)(struct device *, const float *x, size_t count, double *bad);
+    /* Decides about an update where the host does not wait to do it: *held += 1 when *loss or *norm is not finite or
+     * one of bad ([bads]) is above 0; while *held is not 0 *clip becomes NaN (optimizers.h). */
+    void (*hold)(struct device *, const double *loss, const float *norm, const double *bad, size_t bads, double *held,
+                 float *clip);
+    /* *x = NaN when *loss is not finite or *bad is above 0: a sum over ranks then shows it to all. */
+    void (*spoil)(struct device *, const double *loss, const double *bad, float *x);
 
     /* y (count) = x > 0 ? x : slope x;  dx = x > 0 ? dy : slope dy */
     void (*leaky_relu_forward)(struct device *, float slope, const float *x, float *y, size_t count);

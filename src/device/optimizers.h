@@ -1,8 +1,9 @@
 /* optimizers: update rules over flat buffers, one pass each, with the roundings of torch.optim's single-tensor CPU
  * code. Every rule reads gradients that are scaled by *clip (1: as they are) before use; all buffers are (count). The
  * constants of a rule ([step]) and *clip lie in the device's memory, too, since they change from one update to the next
- * and a recorded update is run again (device_record_begin). Constants are made in double by the caller and cast once,
- * as PyTorch casts a Python number when it meets a tensor. */
+ * and a recorded update is run again (device_record_begin). Where *clip is NaN the update is held back: nothing of it
+ * is done (device_ops' hold). Constants are made in double by the caller and cast once, as PyTorch casts a Python
+ * number when it meets a tensor. */
 #ifndef DEVICE_OPTIMIZERS_H
 #define DEVICE_OPTIMIZERS_H
 
@@ -56,7 +57,10 @@ struct optimizer_ops {
     void (*lion)(struct device *, const struct lion_step *, const float *clip, float *values, const float *gradients,
                  float *exp_avg, size_t count);
     /* average = lerp(average, values, weight) */
-    void (*average)(struct device *, float weight, const float *values, float *average, size_t count);
+    void (*average)(struct device *, float weight, const float *clip, const float *values, float *average,
+                    size_t count);
+    /* kept = values; where the update is held back, values = kept */
+    void (*settle)(struct device *, const float *clip, float *values, float *kept, size_t count);
     /* x = min(max(x, -limit), limit); NaN stays NaN */
     void (*clamp)(struct device *, float limit, float *x, size_t count);
 };

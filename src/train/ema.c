@@ -47,13 +47,13 @@ void ema_destroy(struct ema *ema) {
     free(ema);
 }
 
-void ema_update(struct ema *ema, const struct params *params, int64_t t) {
+void ema_update(struct ema *ema, const struct params *params, int64_t t, const float *clip) {
     if (!ema) return;
     if (t == 1)
         device_ops(ema->device)->copy(ema->device, params->values, ema->values, params->total);
     else
         device_ops(ema->device)
-            ->optimizers->average(ema->device, ema->weight, params->values, ema->values, params->total);
+            ->optimizers->average(ema->device, ema->weight, clip, params->values, ema->values, params->total);
 }
 
 void ema_swap(struct ema *ema, struct params *params) {

@@ -29,8 +29,8 @@ status ema_create(const struct ema_config *config, const struct params *params, 
                   struct ema **out);
 void ema_destroy(struct ema *ema); /* takes NULL */
 
-/* After update number [t] (from 1). Takes NULL. */
-void ema_update(struct ema *ema, const struct params *params, int64_t t);
+/* After update number [t] (from 1), which *clip (device/optimizers.h) may hold back where t > 1. Takes NULL. */
+void ema_update(struct ema *ema, const struct params *params, int64_t t, const float *clip);
 
 /* Exchanges the model's values and the average's, and back, around an evaluation that uses it. Takes NULL. */
 void ema_swap(struct ema *ema, struct params *params);

@@ -395,7 +395,7 @@ status step_run(struct trainer *t, bool *must_stop) {
         optimizer_step(t->optimizer, &t->model->params, t->state->counters.step + 1, progress_rate, t, momentum,
                        &t->found->norm.clip);
     TRY(zero_share_values(t->zero, &t->model->params, t->device, t->comm));
-    ema_update(t->ema, &t->model->params, t->state->counters.step + 1);
+    ema_update(t->ema, &t->model->params, t->state->counters.step + 1, &t->found->norm.clip);
     TRY(device_status(t->device));
     update.seconds = clock_seconds() - start;
     count_step(t, &update);

@@ -68,7 +68,8 @@ static inline void threads_agree(device_work *work, const void *context) {
 }
 
 /* What operators find in the device's memory. */
-static const float work_clip __attribute__((unused)) = 0.7f, work_whole __attribute__((unused)) = 1;
+static const float work_clip __attribute__((unused)) = 0.7f, work_whole __attribute__((unused)) = 1,
+                             work_held __attribute__((unused)) = NAN;
 static const uint64_t work_step __attribute__((unused)) = 17;
 
 /* Every part of SGD's rule at once. */

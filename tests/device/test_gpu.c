@@ -48,7 +48,8 @@ static void elements(struct device *d, struct results *r) {
 
 static void rules(struct device *d, struct results *r) {
     const struct optimizer_ops *ops = device_ops(d)->optimizers;
-    float *g = random_values(N, 8), *state[12], *values[9];
+    float *g = random_values(N, 8), *state[12], *values[9], *before = calloc(21 * N, sizeof *before);
+    ck_assert_ptr_nonnull(before);
     for (int i = 0; i < 9; i++) values[i] = next_from(r, N, 20 + (uint64_t)i);
     for (int i = 0; i < 12; i++) state[i] = memset(next(r, N), 0, N * sizeof(float));
     struct sgd_step sgd = work_sgd;
@@ -73,20 +74,48 @@ static void rules(struct device *d, struct results *r) {
                              .beta2 = 0.99f,
                              .one_minus_beta2 = 0.01f,
                              .decay_factor = 0.99f};
-    for (int t = 0; t < 3; t++) {
+    for (int t = 0; t < 4; t++) { /* the last one is held back */
+        const float *clip = t < 3 ? &work_clip : &work_held;
+        for (size_t i = 0; t == 3 && i < 21; i++)
+            memcpy(before + i * N, i < 9 ? values[i] : state[i - 9], N * sizeof *before);
         sgd.is_first = t == 0;
-        ops->sgd(d, &sgd, &work_clip, values[0], g, state[0], N);
-        ops->sgd(d, &plain, &work_whole, values[1], g, NULL, N);
-        ops->adam(d, &adam, &work_clip, values[2], g, state[1], state[2], NULL, N);
-        ops->adam(d, &other, &work_clip, values[3], g, state[3], state[4], state[5], N);
-        ops->adagrad(d, &adagrad, &work_clip, values[4], g, state[6], N);
-        ops->rmsprop(d, &rmsprop, &work_clip, values[5], g, state[7], state[8], state[9], N);
-        ops->rmsprop(d, &rmsprop, &work_clip, values[6], g, state[10], NULL, NULL, N);
-        ops->lion(d, &lion, &work_clip, values[7], g, state[11], N);
-        ops->average(d, 0.01f, g, values[8], N);
+        ops->sgd(d, &sgd, clip, values[0], g, state[0], N);
+        ops->sgd(d, &plain, t < 3 ? &work_whole : clip, values[1], g, NULL, N);
+        ops->adam(d, &adam, clip, values[2], g, state[1], state[2], NULL, N);
+        ops->adam(d, &other, clip, values[3], g, state[3], state[4], state[5], N);
+        ops->adagrad(d, &adagrad, clip, values[4], g, state[6], N);
+        ops->rmsprop(d, &rmsprop, clip, values[5], g, state[7], state[8], state[9], N);
+        ops->rmsprop(d, &rmsprop, clip, values[6], g, state[10], NULL, NULL, N);
+        ops->lion(d, &lion, clip, values[7], g, state[11], N);
+        ops->average(d, 0.01f, clip, g, values[8], N);
     }
+    for (size_t i = 0; i < 21; i++)
+        ck_assert(memcmp(before + i * N, i < 9 ? values[i] : state[i - 9], N * sizeof *before) == 0);
+    ops->settle(d, &work_clip, values[7], state[11], N); /* there */
+    ops->settle(d, &work_held, values[6], state[11], N); /* and back */
+    ck_assert(memcmp(values[6], values[7], N * sizeof *g) == 0);
     ops->clamp(d, 0.5f, values[8], N);
-    free(g);
+    free(g), free(before);
+}
+
+/* What is found holds back all that follows, until the host has seen it. */
+static void decisions(struct device *d, struct results *r) {
+    const struct device_ops *ops = device_ops(d);
+    const double losses[] = {1, INFINITY, NAN, 1, 1, 1, 1}, bad[][2] = {{0}, {0}, {0}, {0}, {1, 0}, {0, 2}, {0}};
+    const float norms[] = {2, 2, 2, INFINITY, 2, 2, 2};
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
+        bool is_bad = i > 0 && i < 6;
+        double held = 0;
+        float clip = 0.5f, x = 3;
+        ops->hold(d, &losses[i], &norms[i], bad[i], 2, &held, &clip);
+        ck_assert(is_bad ? held == 1 && isnan(clip) : held == 0 && clip == 0.5f);
+        clip = 0.5f;
+        ops->hold(d, &losses[0], &norms[0], bad[0], 2, &held, &clip);
+        ck_assert(is_bad ? held == 1 && isnan(clip) : held == 0 && clip == 0.5f);
+        ops->spoil(d, &losses[i], &bad[i][0], &x);
+        ck_assert(i == 1 || i == 2 || i == 4 ? isnan(x) : x == 3);
+        *next(r, 1) = (float)held;
+    }
 }
 
 static void put_sums(struct results *r, const struct loss_sums *s) {
@@ -220,10 +249,9 @@ static void own_memory(struct device *d, struct results *r) {
 }
 
 static const struct gpu_case cases[] = {
-    {"products", products, 1e-5},     {"elements", elements, 1e-6},
-    {"rules", rules, 1e-6},           {"losses", losses, 1e-5},
-    {"norms", norms, 1e-5},           {"sequences", sequences, 1e-5},
-    {"attention", attention, 2e-5},   {"whole buffers", whole_buffers, 1e-6},
+    {"products", products, 1e-5},     {"elements", elements, 1e-6}, {"rules", rules, 1e-6},
+    {"losses", losses, 1e-5},         {"norms", norms, 1e-5},       {"sequences", sequences, 1e-5},
+    {"attention", attention, 2e-5},   {"decisions", decisions, 0},  {"whole buffers", whole_buffers, 1e-6},
     {"own memory", own_memory, 1e-6},
 };
 

@@ -133,7 +133,7 @@ static void compute_other_rules(struct device *device, struct results *r, const 
         ops->rmsprop(device, &rmsprop, &work_clip, r->rmsprop[0], g, r->square_avg, r->grad_avg, r->buffer, N);
         ops->rmsprop(device, &rmsprop, &work_clip, r->rmsprop[1], g, r->square_avg, NULL, NULL, N);
         ops->lion(device, &lion, &work_clip, r->lion, g, r->lion_avg, N);
-        ops->average(device, 0.01f, p, r->average, N);
+        ops->average(device, 0.01f, &work_clip, p, r->average, N);
     }
     ops->clamp(device, 0.5f, r->clamped, N);
     free(exp_avg);

@@ -71,6 +71,20 @@ static void note_bad(struct device *device, const float *x, size_t count, double
     *bad += is_finite(device, x, count) ? 0 : 1;
 }
 
+static void hold(struct device *device, const double *loss, const float *norm, const double *bad, size_t bads,
+                 double *held, float *clip) {
+    bool is_bad = !isfinite(*loss) || !isfinite(*norm);
+    (void)device;
+    for (size_t i = 0; i < bads; i++) is_bad = is_bad || bad[i] > 0;
+    if (is_bad) *held += 1;
+    if (*held > 0) *clip = NAN;
+}
+
+static void spoil(struct device *device, const double *loss, const double *bad, float *x) {
+    (void)device;
+    if (!isfinite(*loss) || *bad > 0) *x = NAN;
+}
+
 static const struct device_ops cpu_ops = {
     .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input,
@@ -85,6 +99,8 @@ static const struct device_ops cpu_ops = {
     .clip_norm = clip_norm,
     .is_finite = is_finite,
     .note_bad = note_bad,
+    .hold = hold,
+    .spoil = spoil,
     .leaky_relu_forward = elementwise_leaky_relu_forward,
     .leaky_relu_backward = elementwise_leaky_relu_backward,
     .copy = elementwise_copy,

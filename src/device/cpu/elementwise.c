@@ -1,6 +1,7 @@
 /* An operator fills a struct of its arguments; the function beside it does a range of elements. */
 #include "device/cpu/elementwise.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "device/cpu/kernels.h"
@@ -85,7 +86,7 @@ struct update {
     struct device *device;
     const struct optimizer_ops *ops;
     const void *step;
-    float factor; /* clip, or the weight of an average */
+    float factor; /* clip, or the weight of an average, or the limit of a clamp */
     float *values, *state[3];
     const float *gradients;
 };
@@ -113,7 +114,7 @@ static void sgd(struct device *device, const struct sgd_step *step, const float 
                 const float *gradients, float *momentum, size_t count) {
     struct update u = new_update(device, step, *clip, values, gradients);
     u.state[0] = momentum;
-    parallel_for(count, PARALLEL_FLOATS, sgd_part, &u);
+    if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, sgd_part, &u);
 }
 
 static void adam_part(void *context, size_t first, size_t last) {
@@ -126,7 +127,7 @@ static void adam(struct device *device, const struct adam_step *step, const floa
                  const float *gradients, float *exp_avg, float *exp_avg_sq, float *max_exp_avg_sq, size_t count) {
     struct update u = new_update(device, step, *clip, values, gradients);
     u.state[0] = exp_avg, u.state[1] = exp_avg_sq, u.state[2] = max_exp_avg_sq;
-    parallel_for(count, PARALLEL_FLOATS, adam_part, &u);
+    if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, adam_part, &u);
 }
 
 static void adagrad_part(void *context, size_t first, size_t last) {
@@ -139,7 +140,7 @@ static void adagrad(struct device *device, const struct adagrad_step *step, cons
                     const float *gradients, float *sum, size_t count) {
     struct update u = new_update(device, step, *clip, values, gradients);
     u.state[0] = sum;
-    parallel_for(count, PARALLEL_FLOATS, adagrad_part, &u);
+    if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, adagrad_part, &u);
 }
 
 static void rmsprop_part(void *context, size_t first, size_t last) {
@@ -152,7 +153,7 @@ static void rmsprop(struct device *device, const struct rmsprop_step *step, cons
                     const float *gradients, float *square_avg, float *grad_avg, float *momentum, size_t count) {
     struct update u = new_update(device, step, *clip, values, gradients);
     u.state[0] = square_avg, u.state[1] = grad_avg, u.state[2] = momentum;
-    parallel_for(count, PARALLEL_FLOATS, rmsprop_part, &u);
+    if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, rmsprop_part, &u);
 }
 
 static void lion_part(void *context, size_t first, size_t last) {
@@ -165,17 +166,25 @@ static void lion(struct device *device, const struct lion_step *step, const floa
                  const float *gradients, float *exp_avg, size_t count) {
     struct update u = new_update(device, step, *clip, values, gradients);
     u.state[0] = exp_avg;
-    parallel_for(count, PARALLEL_FLOATS, lion_part, &u);
+    if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, lion_part, &u);
 }
 
 static void average_part(void *context, size_t first, size_t last) {
     const struct update *u = context;
-    u->ops->average(u->device, u->factor, u->gradients + first, u->values + first, last - first);
+    u->ops->average(u->device, u->factor, NULL, u->gradients + first, u->values + first, last - first);
 }
 
-static void average(struct device *device, float weight, const float *values, float *mean, size_t count) {
+static void average(struct device *device, float weight, const float *clip, const float *values, float *mean,
+                    size_t count) {
     struct update u = new_update(device, NULL, weight, mean, values);
-    parallel_for(count, PARALLEL_FLOATS, average_part, &u);
+    if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, average_part, &u);
+}
+
+static void settle(struct device *device, const float *clip, float *values, float *kept, size_t count) {
+    if (isnan(*clip))
+        elementwise_copy(device, kept, values, count);
+    else
+        elementwise_copy(device, values, kept, count);
 }
 
 static void clamp_part(void *context, size_t first, size_t last) {
@@ -188,5 +197,11 @@ static void clamp(struct device *device, float limit, float *x, size_t count) {
     parallel_for(count, PARALLEL_FLOATS, clamp_part, &u);
 }
 
-const struct optimizer_ops elementwise_optimizer_ops = {
-    .sgd = sgd, .adam = adam, .adagrad = adagrad, .rmsprop = rmsprop, .lion = lion, .average = average, .clamp = clamp};
+const struct optimizer_ops elementwise_optimizer_ops = {.sgd = sgd,
+                                                        .adam = adam,
+                                                        .adagrad = adagrad,
+                                                        .rmsprop = rmsprop,
+                                                        .lion = lion,
+                                                        .average = average,
+                                                        .settle = settle,
+                                                        .clamp = clamp};

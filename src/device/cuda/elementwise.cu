@@ -170,6 +170,7 @@ static void clip_norm(struct device *device, const float *x, const struct device
 }
 
 __device__ static bool is_bad(float x) { return (bits_of_float(x) & 0x7f800000u) == 0x7f800000u; }
+__device__ static bool is_bad(double x) { return !(x - x == 0); }
 
 static bool is_finite(struct device *device, const float *x, size_t count) {
     call c(device, "is_finite");
@@ -186,6 +187,30 @@ static void note_bad(struct device *device, const float *x, size_t count, double
     c.sum(
         count, [=] __device__(size_t i) { return is_bad(from[i]) ? 1.0 : 0.0; }, found);
     c.each(1, [=] __device__(size_t) { *to += *found > 0 ? 1 : 0; });
+}
+
+static void hold(struct device *device, const double *loss, const float *norm, const double *bad, size_t bads,
+                 double *held, float *clip) {
+    call c(device, "hold");
+    const double *sum = c.in(loss, 1), *found = c.in(bad, bads);
+    const float *measured = c.in(norm, 1);
+    double *count = c.inout(held, 1);
+    float *factor = c.inout(clip, 1);
+    c.each(1, [=] __device__(size_t) {
+        bool is_found = is_bad(*sum) || is_bad(*measured);
+        for (size_t i = 0; i < bads; i++) is_found = is_found || found[i] > 0;
+        if (is_found) *count += 1;
+        if (*count > 0) *factor = bits_to_float(0x7fc00000u);
+    });
+}
+
+static void spoil(struct device *device, const double *loss, const double *bad, float *x) {
+    call c(device, "spoil");
+    const double *sum = c.in(loss, 1), *found = c.in(bad, 1);
+    float *to = c.inout(x, 1);
+    c.each(1, [=] __device__(size_t) {
+        if (is_bad(*sum) || *found > 0) *to = bits_to_float(0x7fc00000u);
+    });
 }
 
 static void add_relu(struct device *device, const float *a, const float *b, float *y, size_t count) {
@@ -223,6 +248,8 @@ const struct device_ops gpu_elementwise = {.add = add,
                                            .clip_norm = clip_norm,
                                            .is_finite = is_finite,
                                            .note_bad = note_bad,
+                                           .hold = hold,
+                                           .spoil = spoil,
                                            .leaky_relu_forward = leaky_relu_forward,
                                            .leaky_relu_backward = leaky_relu_backward,
                                            .copy = copy};

@@ -41,9 +41,10 @@ struct element {
 template <typename Rule>
 __global__ static void update_kernel(struct buffers b, const typename Rule::step *step, const float *clip) {
     size_t i = ((size_t)blockIdx.x * GPU_THREADS + threadIdx.x) * 4;
-    if (i >= b.count) return;
+    float factor = *clip;
+    if (i >= b.count || isnan(factor)) return;
     typename Rule::step s = *step;
-    float values[4], gradients[4], states[STATES][4] = {}, factor = *clip;
+    float values[4], gradients[4], states[STATES][4] = {};
     bool has[STATES];
     load(values, b.values, i, b);
     load(gradients, b.gradients, i, b);
@@ -185,11 +186,26 @@ static void lion(struct device *device, const struct lion_step *step, const floa
     update<lion_rule>(device, "lion", step, clip, values, gradients, exp_avg, nullptr, nullptr, count);
 }
 
-static void average(struct device *device, float weight, const float *values, float *mean, size_t count) {
+static void average(struct device *device, float weight, const float *clip, const float *values, float *mean,
+                    size_t count) {
     call c(device, "average");
-    const float *from = c.in(values, count);
+    const float *from = c.in(values, count), *factor = c.in(clip, 1);
     float *to = c.inout(mean, count);
-    c.each(count, [=] __device__(size_t i) { to[i] = fmaf(weight, from[i] - to[i], to[i]); });
+    c.each(count, [=] __device__(size_t i) {
+        if (!isnan(*factor)) to[i] = fmaf(weight, from[i] - to[i], to[i]);
+    });
+}
+
+static void settle(struct device *device, const float *clip, float *values, float *kept, size_t count) {
+    call c(device, "settle");
+    const float *factor = c.in(clip, 1);
+    float *own = c.inout(values, count), *other = c.inout(kept, count);
+    c.each(count, [=] __device__(size_t i) {
+        if (isnan(*factor))
+            own[i] = other[i];
+        else
+            other[i] = own[i];
+    });
 }
 
 static void clamp(struct device *device, float limit, float *x, size_t count) {
@@ -201,5 +217,11 @@ static void clamp(struct device *device, float limit, float *x, size_t count) {
     });
 }
 
-const struct optimizer_ops gpu_optimizers = {
-    .sgd = sgd, .adam = adam, .adagrad = adagrad, .rmsprop = rmsprop, .lion = lion, .average = average, .clamp = clamp};
+const struct optimizer_ops gpu_optimizers = {.sgd = sgd,
+                                             .adam = adam,
+                                             .adagrad = adagrad,
+                                             .rmsprop = rmsprop,
+                                             .lion = lion,
+                                             .average = average,
+                                             .settle = settle,
+                                             .clamp = clamp};

@@ -154,9 +154,10 @@ static void lion(struct device *device, const struct lion_step *step, const floa
     }
 }
 
-static void average(struct device *device, float weight, const float *restrict values, float *restrict mean,
-                    size_t count) {
+static void average(struct device *device, float weight, const float *clip, const float *restrict values,
+                    float *restrict mean, size_t count) {
     (void)device;
+    (void)clip; /* asked before */
     for (size_t i = 0; i < count; i++) mean[i] = fmaf(weight, values[i] - mean[i], mean[i]);
 }
 
