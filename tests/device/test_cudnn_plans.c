@@ -1,5 +1,5 @@
 /* Real cuDNN makes plans without a GPU, from the properties of one: the convolutions of the shipped configs, and every
- * kind of convolution there is, get theirs for an H100 and an A100, in exact float32 and in TF32. Skipped where the
+ * kind of convolution there is, get theirs for an H100 and an A100, in every precision. Skipped where the
  * module is not built or cuDNN not installed. ctest-labels: unit */
 #include <stdio.h>
 
@@ -75,12 +75,12 @@ START_TEST(every_convolution_has_plans) {
     status s = module->open_for(gpus[_i / CASES], &cudnn);
     ck_assert_msg(!s, "%s", status_message(s));
     for (int pass = PLAN_FORWARD; pass <= PLAN_BACKWARD_WEIGHT; pass++)
-        for (int exact = 0; exact < 2; exact++) {
-            struct plan_wish wish = {c, cases[_i % CASES].rows, (enum plan_pass)pass, exact, false, GIB};
-            ck_assert_msg(workspace_of(cudnn, &wish) >= 0, "pass %d, exact %d: no plan", pass, exact);
-            if (pass != PLAN_FORWARD || !c->has_bias) continue;
+        for (enum precision precision = PRECISION_FLOAT32; precision <= PRECISION_FLOAT16; precision++) {
+            struct plan_wish wish = {c, cases[_i % CASES].rows, (enum plan_pass)pass, precision, false, GIB};
+            ck_assert_msg(workspace_of(cudnn, &wish) >= 0, "pass %d, precision %d: no plan", pass, (int)precision);
+            if (pass != PLAN_FORWARD || !c->has_bias || precision > PRECISION_TF32) continue;
             wish.adds_bias = true;
-            ck_assert_msg(workspace_of(cudnn, &wish) >= 0, "exact %d: no plan with a bias", exact);
+            ck_assert_msg(workspace_of(cudnn, &wish) >= 0, "precision %d: no plan with a bias", (int)precision);
         }
     module->close(cudnn);
 }
@@ -90,7 +90,7 @@ END_TEST
 START_TEST(wishes_are_kept) {
     struct cudnn *cudnn;
     ck_assert(!module->open_for(gpus[0], &cudnn));
-    struct plan_wish wish = {&cases[4].c, 128, PLAN_FORWARD, true, false, 0};
+    struct plan_wish wish = {&cases[4].c, 128, PLAN_FORWARD, PRECISION_FLOAT32, false, 0};
     ck_assert_int_eq(workspace_of(cudnn, &wish), 0);
     struct convolution wrong = cases[4].c;
     wrong.out.height++;

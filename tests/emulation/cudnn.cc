@@ -1,6 +1,7 @@
 /* cuDNN of the emulated GPU: graphs of one convolution and pointwise operations, by plain loops; sums are float32. Of
  * the engines that the heuristics tell, the first rounds to TF32, the second says that its sums have no order, the
- * third is exact. */
+ * third is exact. As in the library, the deterministic ones for 16 bits read and write one type; here they also insist
+ * on weights with their channels innermost. */
 #include "cudnn.h"
 
 #include "numbers.h"
@@ -289,13 +290,54 @@ shared_node engine_with(const shared_node &graph, const std::vector<cudnnBackend
     return choice;
 }
 
+/* The types of a convolution's tensors, and whether the channels of its weights are innermost. */
+struct types {
+    cudnnDataType_t x, w, y;
+    bool is_last;
+    bool is_wide() const { return x == CUDNN_DATA_FLOAT && w == x && y == x; }
+    bool is_narrow() const { return x != CUDNN_DATA_FLOAT && w == x && y == x && is_last; }
+};
+
+types types_of(const node &o) {
+    static const struct {
+        cudnnBackendDescriptorType_t type;
+        cudnnBackendAttributeName_t x, w, y;
+    } names[] = {
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
+    };
+    for (const auto &n : names) {
+        if (o.type != n.type) continue;
+        auto type = [&](cudnnBackendAttributeName_t t) {
+            return value_of<cudnnDataType_t>(node_of(o, t), CUDNN_ATTR_TENSOR_DATA_TYPE);
+        };
+        return {type(n.x), type(n.w), type(n.y),
+                values_of<int64_t>(node_of(o, n.w), CUDNN_ATTR_TENSOR_STRIDES).at(1) == 1};
+    }
+    die("cuDNN: a graph that begins with an operation of type %d", o.type);
+}
+
+std::vector<shared_node> engines_for(const shared_node &graph) {
+    const shared_node &convolution = graph->attributes.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).nodes.at(0);
+    types t = types_of(*convolution);
+    shared_node unordered = engine_with(graph, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC});
+    if (t.is_wide())
+        return {engine_with(graph, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}),
+                unordered, engine_with(graph, {})};
+    if (t.is_narrow() && get_settings().has_narrow)
+        return {unordered, engine_with(graph, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE})};
+    return {unordered};
+}
+
 /* What the descriptor knows, made when it is finalised. */
 void complete(node *n) {
     if (n->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
         shared_node graph = n->attributes.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).nodes.at(0);
-        n->attributes[CUDNN_ATTR_ENGINEHEUR_RESULTS].nodes = {
-            engine_with(graph, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}),
-            engine_with(graph, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}), engine_with(graph, {})};
+        n->attributes[CUDNN_ATTR_ENGINEHEUR_RESULTS].nodes = engines_for(graph);
     }
     if (n->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
         attribute a;

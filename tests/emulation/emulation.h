@@ -25,7 +25,8 @@ int physical(int device);
 /* From the environment, see tests/emulation/README.md. */
 struct settings {
     int gpus, driver, capability;
-    size_t memory; /* bytes of each GPU */
+    size_t memory;   /* bytes of each GPU */
+    bool has_narrow; /* cuDNN has deterministic engines for 16 bits */
     enum { LATE, RANDOM } streams;
     enum { FORWARD, REVERSE, SHUFFLED } threads;
     char fails[32]; /* what fails, "": nothing */

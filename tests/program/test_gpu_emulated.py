@@ -220,6 +220,27 @@ class Cnn(Wine):
     tolerance = 1e-4
 
 
+@unittest.skipUnless(os.path.exists(os.path.join(FOLDER, "ddptrain_cudnn.so")), "no convolutions yet")
+class Narrow(Emulated):
+    """Convolutions in 16 bits, recorded or not; where cuDNN has none, in TF32."""
+    config = CNN.replace("    - flatten", "    - residual: [{conv2d: {out: 4, kernel_size: 3, padding: 1, bias: false}}, batch_norm, relu, "
+                         "{conv2d: {out: 4, kernel_size: 3, padding: 1}}]\n    - relu\n    - flatten")
+
+    def test_learns_the_same(self):
+        self.train(run="runs/float32")
+        wide = self.losses("runs/float32")
+        for precision in ("bfloat16", "float16"):
+            shas = []
+            for name, words, emulated in ((precision, (), {}), (precision + "-plain", ("train.cuda_graph=false",), {}), (precision + "-tf32", (), {"narrow": 0})):
+                run = f"runs/{name}"
+                self.train(f"train.precision={precision}", *words, run=run, **emulated)
+                shas.append(self.sha(run))
+                for a, b in zip(self.losses(run), wide):
+                    self.assertAlmostEqual(a, b, delta=0.03 * wide[0], msg=run)
+            self.assertEqual(shas[0], shas[1])
+            self.assertNotEqual(shas[0], shas[2])
+
+
 @unittest.skipUnless(os.path.exists(os.path.join(FOLDER, "ddptrain_nccl.so")), "no NCCL yet")
 class TwoGpus(Emulated):
     def test_two_gpus_train_like_two_processes_on_the_cpu(self):

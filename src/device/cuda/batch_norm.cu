@@ -5,6 +5,7 @@
  * With sync the sums go to the host, through its sum over processes, and back: the one operator that waits for the GPU.
  */
 #include "device/cuda/columns.cuh"
+#include "device/cuda/product.cuh"
 
 namespace { /* types of kernels must not be those of another file */
 
@@ -103,21 +104,27 @@ struct application {
     const float *x, *scale, *shift;
     float *y;
     bool has_relu;
+    struct gpu_also also;
     struct of_channel {
         const float *x;
         float *y;
         float scale, shift;
         bool has_relu;
+        struct gpu_also also;
         __device__ void operator()(size_t i) const {
             float v = fmaf(x[i], scale, shift);
             y[i] = has_relu && v <= 0 ? 0 : v;
+            also.put(i, y[i]);
         }
     };
-    __device__ of_channel of(size_t c) const { return {x, y, scale[c], shift[c], has_relu}; }
+    __device__ of_channel of(size_t c) const { return {x, y, scale[c], shift[c], has_relu, also}; }
 };
 
-void apply(call *c, const struct batch_norm *norm, const struct work &w, const float *x, float *y, size_t count) {
-    column_each(c, count, norm->channels, application{x, w.scale, w.shift, y, norm->has_relu});
+/* With a relu a convolution is likely to be next, without one a sum. */
+void apply(call *c, const struct batch_norm *norm, const struct work &w, const float *x, float *y, bool is_kept,
+           size_t count) {
+    struct gpu_also also = gpu_also_narrow(c, norm->has_relu && is_kept ? y : nullptr, count * norm->channels);
+    column_each(c, count, norm->channels, application{x, w.scale, w.shift, y, norm->has_relu, also});
 }
 
 void batch_norm_forward(struct device *device, const struct batch_norm *norm, const float *x, const float *weight,
@@ -136,7 +143,7 @@ void batch_norm_forward(struct device *device, const struct batch_norm *norm, co
         own_statistics(&c, r, w, from, count, channels);
     else
         c.each(channels, [=] __device__(size_t i) { keep(r, w, i, r.running_mean[i], r.running_var[i]); });
-    apply(&c, norm, w, from, to, count);
+    apply(&c, norm, w, from, to, to == y, count);
 }
 
 void batch_norm_again(struct device *device, const struct batch_norm *norm, const float *x, float *work, float *y,
@@ -145,7 +152,7 @@ void batch_norm_again(struct device *device, const struct batch_norm *norm, cons
     size_t channels = norm->channels;
     const float *from = c.in(x, count * channels);
     struct work w = work_of(c.inout(work, BATCH_NORM_WORK(channels)), channels);
-    apply(&c, norm, w, from, c.out(y, count * channels), count);
+    apply(&c, norm, w, from, c.out(y, count * channels), false, count);
 }
 
 /* The sums of g and g (x - mean); with a relu g is dy where y > 0. */
@@ -167,20 +174,24 @@ struct application_back {
     const float *x, *dy;
     float *dx;
     bool has_relu;
+    struct gpu_also also;
     struct of_channel {
         const float *x, *dy;
         float *dx;
         float mean, scale, shift, from_x, constant;
         bool has_relu;
+        struct gpu_also also;
         __device__ void operator()(size_t i) const {
             float g = has_relu && fmaf(x[i], scale, shift) <= 0 ? 0 : dy[i];
             dx[i] = fmaf(g, scale, fmaf(x[i] - mean, from_x, constant));
+            also.put(i, dx[i]);
         }
     };
     __device__ of_channel of(size_t c) const {
         double inverse = (double)w.inverse[c], factor = -(double)w.scale[c], all = *w.count;
         float from_x = (float)(factor * inverse * inverse * w.sums[channels + c] / all);
-        return {x, dy, dx, w.mean[c], w.scale[c], w.shift[c], from_x, (float)(factor * w.sums[c] / all), has_relu};
+        return {x,        dy,  dx, w.mean[c], w.scale[c], w.shift[c], from_x, (float)(factor * w.sums[c] / all),
+                has_relu, also};
     }
     size_t channels;
 };
@@ -200,7 +211,9 @@ void batch_norm_backward(struct device *device, const struct batch_norm *norm, c
         if (db) db[channel] += (float)sums[0]; /* of this process's rows, as every gradient */
     });
     if (norm->sync) sum_over_processes(&c, norm->sync, w.sums, 2 * channels);
-    if (to) column_each(&c, count, channels, application_back{w, input, from, to, norm->has_relu, channels});
+    if (!to) return;
+    struct gpu_also also = gpu_also_narrow(&c, to == dx ? dx : nullptr, count * channels); /* of a convolution, often */
+    column_each(&c, count, channels, application_back{w, input, from, to, norm->has_relu, also, channels});
 }
 
 } // namespace

@@ -217,7 +217,11 @@ static void add_relu(struct device *device, const float *a, const float *b, floa
     call c(device, "add_relu");
     const float *from = c.in(a, count), *other = c.in(b, count);
     float *to = c.out(y, count);
-    c.each(count, [=] __device__(size_t i) { to[i] = relu(from[i] + other[i]); });
+    struct gpu_also also = gpu_also_narrow(&c, to == y ? y : nullptr, count);
+    c.each(count, [=] __device__(size_t i) {
+        to[i] = relu(from[i] + other[i]);
+        also.put(i, to[i]);
+    });
 }
 
 static void relu_backward(struct device *device, const float *y, const float *dy, float *dx, size_t count) {

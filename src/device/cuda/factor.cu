@@ -96,8 +96,7 @@ struct factor gpu_factor(call *c, const float *x, size_t rows, size_t columns) {
     return {to, stride_of(columns)};
 }
 
-/* Memory that outlives the call. */
-static uint16_t *reserve(call *c, struct gpu_copy *copy, size_t bytes) {
+uint16_t *gpu_reserve(call *c, struct gpu_copy *copy, size_t bytes) {
     if (!c->is_ok() || bytes <= copy->bytes) return (uint16_t *)copy->memory;
     c->check(cudaFree(copy->memory));
     *copy = {};
@@ -125,6 +124,27 @@ struct factor gpu_input_factor(call *c, const float *x, size_t rows, size_t colu
     return gpu_factor(c, x, rows, columns);
 }
 
+const uint16_t *gpu_narrow_all(call *c, const float *x, size_t count) {
+    const struct gpu_copy *copy = &c->gpu->copy;
+    bool is_whole = copy->columns == 0 || copy->columns == stride_of(copy->columns);
+    if (copy->of == x && copy->call + 1 == c->gpu->calls && is_whole &&
+        copy->rows * (copy->columns ? copy->columns : 1) == count)
+        return (const uint16_t *)copy->memory;
+    bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16;
+    uint16_t *to = c->scratch<uint16_t>(count);
+    size_t fours = alignment(x) >= sizeof(float4) ? count / 4 : 0;
+    c->each(fours + (count - 4 * fours), [=] __device__(size_t i) {
+        if (i < fours) {
+            float4 v = ((const float4 *)x)[i];
+            ((uint2 *)to)[i] = {gpu_narrow(is_bfloat16, v.x, v.y), gpu_narrow(is_bfloat16, v.z, v.w)};
+        } else {
+            size_t k = i + 3 * fours;
+            to[k] = is_bfloat16 ? bits_to_bfloat16(x[k]) : bits_to_float16(x[k]);
+        }
+    });
+    return to;
+}
+
 struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float *sums, size_t rows, size_t columns) {
     struct gpu_copy *copy = &c->gpu->copy;
     if (!is_narrow(c)) {
@@ -132,7 +152,7 @@ struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float 
         return {dy, columns};
     }
     if (sums || !is_at_hand(c->gpu, dy, rows, columns)) {
-        uint16_t *to = reserve(c, copy, rows * stride_of(columns) * sizeof *to);
+        uint16_t *to = gpu_reserve(c, copy, rows * stride_of(columns) * sizeof *to);
         run(c, job_of(c, dy, rows, columns, to), sums);
     }
     remember(c, is_kept ? dy : nullptr, rows, columns);
@@ -141,7 +161,7 @@ struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float 
 
 struct gpu_also gpu_also_narrow(call *c, const float *y, size_t count) {
     if (!y || !is_narrow(c) || !c->is_ok()) return {nullptr, false};
-    uint16_t *to = reserve(c, &c->gpu->copy, count * sizeof *to);
+    uint16_t *to = gpu_reserve(c, &c->gpu->copy, count * sizeof *to);
     remember(c, y, count, 0);
     return {to, c->gpu->precision == PRECISION_BFLOAT16};
 }
@@ -151,13 +171,13 @@ void gpu_round_parameters(struct device *device, const float *values, size_t cou
     struct gpu_copy *copy = &c.gpu->parameters;
     copy->of = nullptr;
     if (!is_narrow(&c) || count % 4 != 0 || alignment(values) < sizeof(float4)) return;
-    uint16_t *to = reserve(&c, copy, count * sizeof *to);
+    uint16_t *to = gpu_reserve(&c, copy, count * sizeof *to);
     bool is_bfloat16 = c.gpu->precision == PRECISION_BFLOAT16;
     c.each(count / 4, [=] __device__(size_t i) {
         float4 v = ((const float4 *)values)[i];
         ((uint2 *)to)[i] = {gpu_narrow(is_bfloat16, v.x, v.y), gpu_narrow(is_bfloat16, v.z, v.w)};
     });
-    copy->of = values, copy->rows = count;
+    copy->of = values, copy->rows = count, copy->call = c.gpu->calls;
 }
 
 struct factor gpu_weight_factor(call *c, const float *w, size_t out, size_t in) {

@@ -27,6 +27,8 @@ struct product {
 };
 
 void gpu_multiply(call *c, const struct product *p);
+/* Memory of [copy] for [bytes], which outlives the call; it moves when it grows. */
+uint16_t *gpu_reserve(call *c, struct gpu_copy *copy, size_t bytes);
 void gpu_products_close(struct gpu_device *gpu);
 
 /* x (rows, columns) as a factor until the call ends. */
@@ -40,11 +42,19 @@ struct factor gpu_weight_factor(call *c, const float *w, size_t out, size_t in);
  * another pass. [sums] (columns), unless NULL, += its columns. */
 struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float *sums, size_t rows, size_t columns);
 
+/* x (count) in 16 bits, without gaps, until the call ends; 16-bit precisions only. */
+const uint16_t *gpu_narrow_all(call *c, const float *x, size_t count);
+
 /* Two numbers in 16 bits each, the first in the lower ones. */
 __device__ static inline uint32_t gpu_narrow(bool is_bfloat16, float low, float high) {
     uint32_t a = is_bfloat16 ? bits_to_bfloat16(low) : bits_to_float16(low);
     uint32_t b = is_bfloat16 ? bits_to_bfloat16(high) : bits_to_float16(high);
     return a | b << 16;
+}
+
+/* The other way. */
+__device__ static inline float gpu_widen(bool is_bfloat16, uint16_t bits) {
+    return is_bfloat16 ? bits_from_bfloat16(bits) : bits_from_float16(bits);
 }
 
 /* Where an operator puts elements of y (count) a second time, for a product that comes next. */

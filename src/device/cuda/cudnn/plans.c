@@ -2,6 +2,9 @@
  * PyTorch's order beside channels-last images, adds to a gradient, adds a bias, tells of each engine whether it
  * rounds to TF32 and whether it is deterministic, and makes plans without a GPU.
  *
+ * Deterministic engines for 16 bits are those that read and write 16 bits. Tensor cores' kernels for channels-last images
+ * read weights with their channels innermost, too; in PyTorch's order cuDNN would turn them around in each product.
+ *
  * Heuristics come in the order of expected speed. The first that keeps to the wish and can be finalised is taken; what
  * they say does not depend on what else the machine is doing, so the same run takes the same engines. */
 #include "device/cuda/cudnn/plans.h"
@@ -71,13 +74,22 @@ static void parts_destroy(struct parts *parts) {
     while (parts->count > 0) cudnnBackendDestroyDescriptor(parts->made[--parts->count]);
 }
 
+static bool is_narrow(enum precision precision) {
+    return precision == PRECISION_BFLOAT16 || precision == PRECISION_FLOAT16;
+}
+
+static cudnnDataType_t type_of(enum precision precision) {
+    if (precision == PRECISION_BFLOAT16) return CUDNN_DATA_BFLOAT16;
+    return precision == PRECISION_FLOAT16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+}
+
 /* [sizes] in PyTorch's order: (rows, channels, height, width) or the weights' */
-static cudnnBackendDescriptor_t tensor(struct parts *parts, enum name name, const int64_t sizes[4],
-                                       const int64_t strides[4]) {
+static cudnnBackendDescriptor_t tensor(struct parts *parts, enum name name, cudnnDataType_t type,
+                                       const int64_t sizes[4], const int64_t strides[4]) {
     cudnnBackendDescriptor_t t = part(parts, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     int64_t own_name = name, alignment = 16; /* of cudaMalloc and of parameters, which start at multiples of 64 bytes */
     bool is_virtual = name == NAME_SUM;
-    set(parts, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &(cudnnDataType_t){CUDNN_DATA_FLOAT});
+    set(parts, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
     set(parts, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, sizes);
     set(parts, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
     set(parts, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &own_name);
@@ -86,17 +98,20 @@ static cudnnBackendDescriptor_t tensor(struct parts *parts, enum name name, cons
     return finish(parts, t);
 }
 
-static cudnnBackendDescriptor_t images(struct parts *parts, enum name name, size_t rows, const struct image *i) {
+static cudnnBackendDescriptor_t images(struct parts *parts, enum name name, cudnnDataType_t type, size_t rows,
+                                       const struct image *i) {
     int64_t height = (int64_t)i->height, width = (int64_t)i->width, channels = (int64_t)i->channels;
-    return tensor(parts, name, (int64_t[]){(int64_t)rows, channels, height, width},
+    return tensor(parts, name, type, (int64_t[]){(int64_t)rows, channels, height, width},
                   (int64_t[]){height * width * channels, 1, width * channels, channels});
 }
 
-static cudnnBackendDescriptor_t weights(struct parts *parts, const struct convolution *c) {
+static cudnnBackendDescriptor_t weights(struct parts *parts, enum precision precision, const struct convolution *c) {
     int64_t out = (int64_t)c->out.channels, in = (int64_t)(c->in.channels / c->groups);
     int64_t height = (int64_t)c->window.kernel[0], width = (int64_t)c->window.kernel[1];
-    return tensor(parts, NAME_W, (int64_t[]){out, in, height, width},
-                  (int64_t[]){in * height * width, height * width, width, 1});
+    const int64_t torch[4] = {in * height * width, height * width, width, 1};
+    const int64_t last[4] = {in * height * width, 1, width * in, in};
+    return tensor(parts, NAME_W, type_of(precision), (int64_t[]){out, in, height, width},
+                  is_narrow(precision) ? last : torch);
 }
 
 static cudnnBackendDescriptor_t window(struct parts *parts, const struct window *w) {
@@ -146,12 +161,12 @@ static cudnnBackendDescriptor_t convolve(struct parts *parts, const struct plan_
                                          cudnnBackendDescriptor_t y) {
     const struct convolution *c = wish->convolution;
     cudnnBackendDescriptor_t o = part(parts, operations[wish->pass].type);
-    float alpha = 1, beta = wish->pass == PLAN_BACKWARD_WEIGHT;
+    float alpha = 1, beta = wish->pass == PLAN_BACKWARD_WEIGHT && !is_narrow(wish->precision);
     set(parts, o, operations[wish->pass].alpha, CUDNN_TYPE_FLOAT, 1, &alpha);
     set(parts, o, operations[wish->pass].beta, CUDNN_TYPE_FLOAT, 1, &beta);
     set_part(parts, o, operations[wish->pass].window, window(parts, &c->window));
-    set_part(parts, o, operations[wish->pass].w, weights(parts, c));
-    set_part(parts, o, operations[wish->pass].x, images(parts, NAME_X, wish->rows, &c->in));
+    set_part(parts, o, operations[wish->pass].w, weights(parts, wish->precision, c));
+    set_part(parts, o, operations[wish->pass].x, images(parts, NAME_X, type_of(wish->precision), wish->rows, &c->in));
     set_part(parts, o, operations[wish->pass].y, y);
     return finish(parts, o);
 }
@@ -169,16 +184,17 @@ static cudnnBackendDescriptor_t add_bias(struct parts *parts, cudnnBackendDescri
     set_part(parts, o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
     set_part(parts, o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum);
     set_part(parts, o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
-             tensor(parts, NAME_BIAS, (int64_t[]){1, size, 1, 1}, (int64_t[]){size, 1, size, size}));
+             tensor(parts, NAME_BIAS, CUDNN_DATA_FLOAT, (int64_t[]){1, size, 1, 1}, (int64_t[]){size, 1, size, size}));
     set_part(parts, o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
     return finish(parts, o);
 }
 
 static cudnnBackendDescriptor_t graph(struct parts *parts, const struct cudnn *cudnn, const struct plan_wish *wish) {
     const struct image *out = &wish->convolution->out;
-    cudnnBackendDescriptor_t nodes[2], y = images(parts, NAME_Y, wish->rows, out), sum = y;
+    cudnnDataType_t type = type_of(wish->precision);
+    cudnnBackendDescriptor_t nodes[2], y = images(parts, NAME_Y, type, wish->rows, out), sum = y;
     int64_t count = 0;
-    if (wish->adds_bias) sum = images(parts, NAME_SUM, wish->rows, out);
+    if (wish->adds_bias) sum = images(parts, NAME_SUM, CUDNN_DATA_FLOAT, wish->rows, out);
     nodes[count++] = convolve(parts, wish, sum);
     if (wish->adds_bias) nodes[count++] = add_bias(parts, sum, out->channels, y);
     cudnnBackendDescriptor_t g = part(parts, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -201,7 +217,7 @@ static bool is_wanted(cudnnBackendDescriptor_t choice, const struct plan_wish *w
     for (int64_t i = 0; is_known && i < count; i++)
         if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC ||
             notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
-            (wish->is_exact &&
+            (wish->precision == PRECISION_FLOAT32 &&
              (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)))
             return false;
     return is_known;

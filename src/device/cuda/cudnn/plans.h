@@ -3,20 +3,21 @@
 #ifndef DEVICE_CUDA_CUDNN_PLANS_H
 #define DEVICE_CUDA_CUDNN_PLANS_H
 
-#include "base/status.h"
-#include "device/image.h"
+#include "device/device.h"
 
 enum plan_pass {
     PLAN_FORWARD,         /* y = x * w [+ bias] */
     PLAN_BACKWARD_INPUT,  /* dx = of dy and w */
-    PLAN_BACKWARD_WEIGHT, /* dw += of dy and x */
+    PLAN_BACKWARD_WEIGHT, /* dw += of dy and x; with 16 bits dw = */
 };
 
 struct plan_wish {
     const struct convolution *convolution;
     size_t rows;
     enum plan_pass pass;
-    bool is_exact;    /* no TF32 */
+    /* With 16 bits x, w and y are all of that type, sums are float32, and the weights have their channels innermost:
+     * (out, kernel height, kernel width, in); else all are float32, and the weights are in PyTorch's order. */
+    enum precision precision;
     bool adds_bias;   /* PLAN_FORWARD; never a relu: cuDNN's does not promise to keep a NaN */
     size_t workspace; /* bytes that a plan may use */
 };
