@@ -1,6 +1,6 @@
 """The promises of faults.py that need several hosts, a scheduler or another launcher: network namespaces joined by a veth
 pair (root), a real slurmctld with two slurmd on this machine (root), mpirun and torchrun where they are installed."""
-import collections, itertools, json, os, random, re, shutil, signal, subprocess, sys, time
+import collections, contextlib, itertools, json, os, random, re, shutil, signal, subprocess, sys, time
 
 import faults
 from faults import check
@@ -18,19 +18,27 @@ class Hosts:
         self.names = [f"ddptrain-{os.getpid()}-{next(numbers)}" for _ in range(2)]
 
     def __enter__(self):
-        a, b = self.names
-        for name in self.names:
-            self.ip("netns", "add", name)
-        self.ip("link", "add", "veth0", "netns", a, "type", "veth", "peer", "name", "veth0", "netns", b)
-        for number, name in enumerate(self.names, 1):
-            self.ip("-n", name, "address", "add", f"10.231.7.{number}/24", "dev", "veth0")
-            self.ip("-n", name, "link", "set", "veth0", "up")
-            self.ip("-n", name, "link", "set", "lo", "up")
+        with contextlib.ExitStack() as undone:  # what a set-up that fails has made goes again
+            undone.push(self.__exit__)
+            for name in self.names:
+                self.ip("netns", "add", name)
+            device = self.join()
+            for number, name in enumerate(self.names, 1):
+                self.ip("-n", name, "address", "add", f"10.231.7.{number}/24", "dev", device)
+                self.ip("-n", name, "link", "set", device, "up")
+                self.ip("-n", name, "link", "set", "lo", "up")
+            undone.pop_all()
         return self
+
+    def join(self):
+        """Makes the link; the name of its device in both."""
+        a, b = self.names
+        self.ip("link", "add", "veth0", "netns", a, "type", "veth", "peer", "name", "veth0", "netns", b)
+        return "veth0"
 
     def __exit__(self, *_):
         for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], check=False)
+            subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
 
     def ip(self, *words):
         subprocess.run(["ip", *words], check=True, stdout=subprocess.DEVNULL)
@@ -50,19 +58,13 @@ class BadLink(Hosts):
 
     def __init__(self, jitter, loss, seed):
         super().__init__()
-        self.words = ["--jitter", jitter, "--loss", loss, "--seed", seed]
+        self.words, self.relay = ["--jitter", jitter, "--loss", loss, "--seed", seed], None
 
-    def __enter__(self):
-        for name in self.names:
-            self.ip("netns", "add", name)
+    def join(self):
         self.relay = subprocess.Popen([sys.executable, os.path.join(faults.ROOT, "scripts", "lossy_link.py"), *self.names, *map(str, self.words)],
                                       stdout=subprocess.PIPE, text=True)
         check(self.relay.stdout.readline() == "up\n", "no TUN devices")
-        for number, name in enumerate(self.names, 1):
-            self.ip("-n", name, "address", "add", f"10.231.7.{number}/24", "dev", "link0")
-            self.ip("-n", name, "link", "set", "link0", "up")
-            self.ip("-n", name, "link", "set", "lo", "up")
-        return self
+        return "link0"
 
     def end(self):
         """(carried, lost)"""
@@ -70,9 +72,10 @@ class BadLink(Hosts):
         return [int(n) for n in re.findall(r"\d+", self.relay.communicate()[0])]
 
     def __exit__(self, *_):
-        self.relay.kill()
-        self.relay.wait()
-        self.relay.stdout.close()
+        if self.relay:
+            self.relay.kill()
+            self.relay.wait()
+            self.relay.stdout.close()
         super().__exit__()
 
 
@@ -452,6 +455,45 @@ def endings(place, rng):
     return {"seconds": seconds, how: 1}
 
 
+def starters(place, count, *arguments, run):
+    """Agents of one rank each, on this host."""
+    at = ("--nnodes", count, "--master-addr", "127.0.0.1", "--master-port", faults.free_port())
+    return [place.start("three.yaml", *at, "--node-rank", node, *arguments, run=run) for node in range(count)]
+
+
+def three(place, rng):
+    """of three starters one is killed: the others name it; one is asked to stop, in training or between two starts: all end with 75, to the same bits"""
+    place.write("three.yaml", 800, 2000)
+    expected = place.undisturbed(3, "three.yaml")
+    shutil.rmtree(place.path("runs/three"), ignore_errors=True)
+    how, chosen = rng.choice(("killed", "asked", "between")), rng.randrange(3)
+    agents = starters(place, 3, "--max-restarts", rng.choice((0, 3)) if how != "between" else 3, run="runs/three")
+    place.wait(lambda: place.size("runs/three", "metrics.jsonl") > 0, "the first step")
+    time.sleep(rng.uniform(0, 0.3 * place.seconds))
+    if how == "between":
+        faults.send(rng.choice(list(place.ranks(rng.choice(agents)).values())), signal.SIGKILL)
+        for line in agents[chosen].stderr:
+            if line.startswith("starting all ranks again"):
+                break
+    begin = time.monotonic()
+    faults.send(agents[chosen].pid, signal.SIGKILL if how == "killed" else rng.choice((signal.SIGTERM, signal.SIGINT)))
+    ends = [place.finish(p, 20) for p in agents]
+    seconds = time.monotonic() - begin
+    check(seconds < 10 * faults.SLOW, "took", seconds, "s")
+    place.nothing_left()
+    for node, (code, err) in enumerate(ends):
+        if how == "killed":
+            check(node == chosen or code == 69, "node", node, code, err)
+            named = set(re.findall(r"starter of node (\d)|rank (\d) \(", err.split("ddptrain: ")[-1]))
+            check(node == chosen or {a or b for a, b in named} == {str(chosen)}, "of node", chosen, "says", node, err)
+        else:
+            check(code == 75, "of node", chosen, "says", node, code, err)
+    code, err = place.finish(place.start("three.yaml", "--nproc", 3, run="runs/three"))
+    check(code == 0, code, err)
+    check(place.sha("runs/three") == expected, "other bits")
+    return {"seconds": seconds, how: 1}
+
+
 def has_namespaces():
     name = f"ddptrain-{os.getpid()}"
     made = shutil.which("ip") and subprocess.run(["ip", "netns", "add", name], check=False, capture_output=True).returncode == 0
@@ -464,7 +506,7 @@ def promises():
     """Those that this machine can try."""
     is_root = os.geteuid() == 0
     found = collections.OrderedDict()
-    for function, tools, needs_root in ((link, ("ip",), True), (hosts, ("ip",), True), (nodes, ("ip",), True), (lossy, ("ip",), True), (agents, (), False), (endings, (), False), (memory, (), True), (openmpi, ("mpirun.openmpi",), False),
+    for function, tools, needs_root in ((link, ("ip",), True), (hosts, ("ip",), True), (nodes, ("ip",), True), (lossy, ("ip",), True), (agents, (), False), (endings, (), False), (three, (), False), (memory, (), True), (openmpi, ("mpirun.openmpi",), False),
                                         (mpich, ("mpirun.mpich",), False), (torchrun, ("torchrun",), False),
                                         (slurm, ("munged", "slurmctld", "slurmd", "sbatch"), True)):
         lacking = [t for t in tools if not shutil.which(t)] + (["root"] if needs_root and not is_root else [])

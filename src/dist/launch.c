@@ -41,24 +41,35 @@ static status give_up(status failure, int tries) {
     return final;
 }
 
-static bool has_lost_node(const struct launch_start *start) {
+/* Another start of all ranks needs all nodes. false: *failure, which is consumed, has become what this one ends with.
+ */
+static bool can_start(const struct launch_start *start, status *failure) {
     nodes_hear(start->nodes);
-    return nodes_lost(start->nodes, 0) >= 0;
+    int lost = nodes_lost(start->nodes), stopped = nodes_stopped(start->nodes);
+    status final = OK;
+    if (start->stop >= STOP_ASKED)
+        final =
+            status_new(STATUS_STOPPED, "stopped on request between two starts; run the same command again to continue");
+    else if (stopped >= 0)
+        final = status_new(STATUS_STOPPED,
+                           "%s\nnode %d was asked to stop: it ends here, too; run the same command again to continue",
+                           status_message(*failure), stopped);
+    else if (lost >= 0)
+        final = status_new(status_code(*failure), "%s\nthe starter of node %d has ended: it ends here, too",
+                           status_message(*failure), lost);
+    if (!final) return true;
+    status_free(*failure);
+    *failure = final;
+    return false;
 }
 
-/* Nobody would come there. Consumes [failure]. */
-static status give_up_alone(status failure, const struct launch_start *start) {
-    status final = status_new(status_code(failure), "%s\nthe starter of node %d has ended: it ends here, too",
-                              status_message(failure), nodes_lost(start->nodes, 0));
-    status_free(failure);
-    return final;
-}
-
-/* Not before all nodes are known to be done is this one. */
+/* Not before all nodes are known to be done is this one; after a request to stop it does not begin again. */
 static status settle(struct launch_start *start) {
     int64_t newer = 0;
     status failure = nodes_settle(start->nodes, start->signals, start->job->incarnation, &newer);
-    if (failure) start->incarnation = newer;
+    if (status_code(failure) != STATUS_PEER) return failure;
+    start->incarnation = newer;
+    if (start->stop != STOP_NONE) can_start(start, &failure);
     return failure;
 }
 
@@ -69,8 +80,8 @@ static status run(struct launch_start *start) {
         start->job->wants_link = nodes_want_link(start->nodes);
         status failure = launch_once(start);
         if (!failure) failure = settle(start);
-        if (!failure || most == 0 || start->stop != STOP_NONE || !may_be_an_accident(failure)) return failure;
-        if (has_lost_node(start)) return give_up_alone(failure, start);
+        if (!failure || most == 0 || start->stop >= STOP_ASKED || !may_be_an_accident(failure)) return failure;
+        if (!can_start(start, &failure)) return failure;
         start->job->has_begun = start->has_begun;
         if (start->incarnation >= 0) { /* our ranks came too late, or too early */
             start->job->incarnation = (int)start->incarnation;
@@ -83,11 +94,10 @@ static status run(struct launch_start *start) {
         log_line(start->log, "%s", status_message(failure));
         log_line(start->log, "starting all ranks again in %g s (restart %d, %d of at most %d without a new checkpoint)",
                  seconds, start->job->incarnation, tries, most);
-        status_free(failure);
         nodes_say_again(start->nodes, start->job->incarnation);
-        if (launch_pause(start, seconds))
-            return status_new(STATUS_STOPPED, "stopped on request between two starts; run the same command again to "
-                                              "continue");
+        launch_pause(start, seconds);
+        if (!can_start(start, &failure)) return failure;
+        status_free(failure);
     }
 }
 
@@ -105,6 +115,7 @@ status launch_run(const struct launch_config *config, char *const argv[], struct
     status failure =
         start.signals < 0 ? status_errno(STATUS_IO, errno, "cannot start %d ranks", config->nproc) : run(&start);
     static const struct timespec at_once = {0};
+    if (status_code(failure) == STATUS_STOPPED) nodes_say_stopped(start.nodes);
     while (sigtimedwait(&set, NULL, &at_once) > 0) { /* a request that came too late must not kill the agent */
     }
     if (start.signals >= 0) close(start.signals);

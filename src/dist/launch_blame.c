@@ -104,7 +104,7 @@ static const struct launched_rank *first_killed_by_us(const struct launched_rank
 /* Stopped while starting: some left before others knew, who then miss them; nothing was lost. */
 static bool is_stopped_start(const struct launched_rank *ranks, int count, const struct launched_rank *cause,
                              enum launch_stop stop) {
-    bool was_stopped = false;
+    bool was_stopped = stop == STOP_ELSEWHERE;
     for (int i = 0; i < count && stop != STOP_NONE; i++)
         was_stopped = was_stopped || code_of(&ranks[i]) == STATUS_STOPPED;
     return was_stopped && WIFEXITED(cause->wait_status) && code_of(cause) == STATUS_PEER;
@@ -136,6 +136,8 @@ static status result_of_ladder(const struct launched_rank *ranks, int count,
                               ranks[i].has_report && *ranks[i].sentence ? ranks[i].sentence
                               : around->saves ? "stopped on request; run the same command again to go on"
                                               : "stopped on request");
+    for (int i = 0; i < count && around->stop == STOP_ELSEWHERE; i++)
+        if (launch_has_failed(&ranks[i])) return status_new(STATUS_STOPPED, "stopped on request on another node");
     return OK;
 }
 

@@ -80,8 +80,9 @@ struct launch_memory {
     double limit_gib; /* of this control group, or of the machine; 0: not known */
 };
 
-/* launch_blame.c: the result of ranks (count) that have all ended. [stop]: what the user asked for. Pure. */
-enum launch_stop { STOP_NONE, STOP_ASKED, STOP_AT_ONCE };
+/* launch_blame.c: the result of ranks (count) that have all ended. [stop]: what the user asked for; elsewhere: of
+ * another node, which has ended as it was asked to. Pure. */
+enum launch_stop { STOP_NONE, STOP_ELSEWHERE, STOP_ASKED, STOP_AT_ONCE };
 struct launch_circumstances {
     const char *host;
     struct launch_memory memory;
@@ -111,12 +112,19 @@ void nodes_link(struct launch_nodes *n, int number, int fd);
 bool nodes_want_link(struct launch_nodes *n);
 size_t nodes_poll(const struct launch_nodes *n, struct pollfd *polls); /* how many it filled: 0 or one a node */
 void nodes_hear(struct launch_nodes *n);
-/* A node whose agent has ended, [seconds] ago or earlier; -1: none. */
-int nodes_lost(const struct launch_nodes *n, double seconds);
-double nodes_lost_time(const struct launch_nodes *n, double seconds); /* when nodes_lost changes; 0: not known */
-void nodes_say_again(struct launch_nodes *n, int64_t incarnation);    /* this node starts again, as this start */
+/* The node whose agent ended first, with its ranks: none of it will come to another start. -1: none. */
+int nodes_lost(const struct launch_nodes *n);
+/* The same, [seconds] ago or earlier, among those whose ranks had not all ended with 0 by then: it may be waited for.
+ */
+int nodes_missed(const struct launch_nodes *n, double seconds);
+double nodes_missed_time(const struct launch_nodes *n, double seconds); /* when nodes_missed changes; 0: not known */
+/* A node that has ended because it was asked to stop, the first; -1: none. It is not lost. */
+int nodes_stopped(const struct launch_nodes *n);
+void nodes_say_again(struct launch_nodes *n, int64_t incarnation); /* this node starts again, as this start */
+void nodes_say_stopped(struct launch_nodes *n);                    /* this node ends because of a request to stop */
 /* All ranks of this node have ended with 0: waits until it is known that those of the others have, too. STATUS_PEER
- * when one of them starts again, with *newer, the number of that start. A signal ends the wait. */
+ * when one of them starts again, with *newer, the number of that start. STATUS_STOPPED after a request, here or
+ * elsewhere. */
 status nodes_settle(struct launch_nodes *n, int signals, int64_t incarnation, int64_t *newer);
 
 /* launch_watch.c: starts the ranks and waits for their end. */
@@ -133,7 +141,7 @@ struct launch_start {
     int64_t incarnation; /* of the store that refused our ranks; -1: none did */
 };
 status launch_once(struct launch_start *start);
-/* For restarts: waits up to [seconds]; true when a request to stop came. */
-bool launch_pause(struct launch_start *start, double seconds);
+/* For restarts: waits [seconds], or until a request to stop comes, here or elsewhere, or another node is lost. */
+void launch_pause(struct launch_start *start, double seconds);
 
 #endif

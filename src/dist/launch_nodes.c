@@ -1,7 +1,7 @@
 /* The agents of several nodes know how each other's ranks ended, so that none starts ranks again and waits for a node
  * that has ended. Node 0's agent has a link to each of the others: a connection that their ranks made through the
  * store, proved, and handed over. Over it go a few words of 12 bytes; and when an agent ends, however, its links end
- * with it. */
+ * with it. What node 0 hears of the end of one it passes on to the others. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -16,21 +16,25 @@
 #include "dist/store_frame.h"
 
 #define MAGIC 0x4c504444u /* "DDPL" */
-#define WORD_SIZE 12      /* magic, word, incarnation: u32 each */
+#define WORD_SIZE 12      /* magic, word, number: u32 each */
 #define SETTLE_SECONDS 30.0
 #define SILENCE_SECONDS 3.0 /* of a link that keeps itself awake every 2 seconds: it is cut */
 
 enum word {
-    WORD_HERE,  /* an agent holds this end */
-    WORD_DONE,  /* all ranks of this node have ended with 0 */
-    WORD_AGAIN, /* this node starts its ranks again; incarnation: of that start */
-    WORD_OVER   /* node 0's: so have all others; the job is over */
+    WORD_HERE,    /* an agent holds this end */
+    WORD_DONE,    /* all ranks of this node have ended with 0; number: of their start */
+    WORD_AGAIN,   /* this node starts its ranks again; number: of that start */
+    WORD_OVER,    /* node 0's: so have all others; the job is over */
+    WORD_STOPPED, /* number: a node that ends because it was asked to stop; passed on by node 0 */
+    WORD_LOST,    /* node 0's; number: a node whose agent has ended with its work undone */
+    WORD_LEFT     /* the same of one whose ranks had all ended with 0 */
 };
 
 struct node {
     int fd;     /* -1: no link */
     bool is_up; /* the other end is an agent's */
-    bool has_ended, is_over;
+    bool is_over;
+    double ended_at;     /* 0: it has not */
     int64_t done, again; /* incarnations, the newest it told of; -1: none */
     uint8_t input[WORD_SIZE];
     size_t size;
@@ -38,7 +42,8 @@ struct node {
 
 struct launch_nodes {
     int count, own;
-    double lost_at;      /* when the first node ended; 0: none has */
+    int64_t incarnation; /* of this node's ranks */
+    int stopped;         /* the first node that ended because it was asked to; -1: none */
     struct node items[]; /* (count); other nodes than 0 have a link to 0 only */
 };
 
@@ -47,6 +52,7 @@ struct launch_nodes *nodes_create(int count, int own) {
     if (!n) return NULL;
     n->count = count;
     n->own = own;
+    n->stopped = -1;
     for (int i = 0; i < count; i++) n->items[i] = (struct node){.fd = -1, .done = -1, .again = -1};
     return n;
 }
@@ -64,16 +70,16 @@ void nodes_destroy(struct launch_nodes *n) {
 }
 
 /* Twelve bytes fit into any socket that still works. */
-static void say(struct node *node, enum word word, int64_t incarnation) {
+static void say(struct node *node, enum word word, int64_t number) {
     uint8_t bytes[WORD_SIZE];
     store_write_u32(bytes, MAGIC);
     store_write_u32(bytes + 4, word);
-    store_write_u32(bytes + 8, (uint32_t)incarnation);
+    store_write_u32(bytes + 8, (uint32_t)number);
     if (node->fd >= 0) send(node->fd, bytes, sizeof bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void say_to_all(struct launch_nodes *n, enum word word, int64_t incarnation) {
-    for (int i = 0; i < n->count; i++) say(&n->items[i], word, incarnation);
+static void say_to_all(struct launch_nodes *n, enum word word, int64_t number) {
+    for (int i = 0; i < n->count; i++) say(&n->items[i], word, number);
 }
 
 void nodes_link(struct launch_nodes *n, int number, int fd) {
@@ -84,10 +90,7 @@ void nodes_link(struct launch_nodes *n, int number, int fd) {
     unlink_node(&n->items[number]);
     struct node *node = &n->items[number];
     node->fd = fd;
-    node->has_ended = false; /* it lives */
-    n->lost_at = 0;
-    for (int i = 0; i < n->count; i++)
-        if (n->items[i].has_ended) n->lost_at = clock_seconds();
+    node->ended_at = 0; /* it lives */
     say(node, WORD_HERE, 0);
 }
 
@@ -98,20 +101,45 @@ bool nodes_want_link(struct launch_nodes *n) {
 
 /* ---- hearing ---- */
 
-static void on_word(struct node *node, enum word word, int64_t incarnation) {
+/* Node 0's: to all but the one that it is about. */
+static void pass_on(struct launch_nodes *n, enum word word, int64_t number) {
+    for (int i = 0; i < n->count && n->own == 0; i++)
+        if (i != number) say(&n->items[i], word, number);
+}
+
+static bool is_done(const struct launch_nodes *n, const struct node *node) { return node->done >= n->incarnation; }
+
+/* The first one counts: what others do then follows from it. */
+static void on_stopped(struct launch_nodes *n, int64_t number) {
+    if (n->stopped >= 0 || number >= n->count || number == n->own) return;
+    n->stopped = (int)number;
+    pass_on(n, WORD_STOPPED, number);
+}
+
+/* One that was asked to stop has said so before. */
+static void on_loss(struct launch_nodes *n, int64_t number) {
+    if (n->stopped >= 0 || number >= n->count || number == n->own || n->items[number].ended_at > 0) return;
+    struct node *node = &n->items[number];
+    node->ended_at = clock_seconds();
+    pass_on(n, is_done(n, node) ? WORD_LEFT : WORD_LOST, number);
+}
+
+static void on_word(struct launch_nodes *n, struct node *node, enum word word, int64_t number) {
     node->is_up = true;
-    if (word == WORD_DONE) node->done = incarnation;
-    if (word == WORD_AGAIN) node->again = incarnation;
+    if (word == WORD_DONE) node->done = number;
+    if (word == WORD_AGAIN) node->again = number;
     if (word == WORD_OVER) node->is_over = true;
+    if (word == WORD_STOPPED) on_stopped(n, number);
+    if (n->own == 0 || number >= n->count) return;
+    if (word == WORD_LEFT) n->items[number].done = n->incarnation;
+    if (word == WORD_LEFT || word == WORD_LOST) on_loss(n, number);
 }
 
 /* A closed link is an agent's end; one that is merely out of reach is not. */
 static void on_end(struct launch_nodes *n, struct node *node, bool is_closed) {
-    if (is_closed && node->is_up && !node->has_ended) {
-        node->has_ended = true;
-        if (n->lost_at == 0) n->lost_at = clock_seconds();
-    }
+    bool has_ended = is_closed && node->is_up;
     unlink_node(node);
+    if (has_ended) on_loss(n, node - n->items);
 }
 
 static void hear(struct launch_nodes *n, struct node *node) {
@@ -130,7 +158,7 @@ static void hear(struct launch_nodes *n, struct node *node) {
         if (store_read_u32(node->input) != MAGIC)
             unlink_node(node);
         else
-            on_word(node, (enum word)store_read_u32(node->input + 4), store_read_u32(node->input + 8));
+            on_word(n, node, (enum word)store_read_u32(node->input + 4), store_read_u32(node->input + 8));
     }
 }
 
@@ -143,21 +171,41 @@ size_t nodes_poll(const struct launch_nodes *n, struct pollfd *polls) {
     return n ? (size_t)n->count : 0;
 }
 
-int nodes_lost(const struct launch_nodes *n, double seconds) {
-    if (!n || n->lost_at == 0 || clock_seconds() < n->lost_at + seconds) return -1;
-    for (int i = 0; i < n->count; i++)
-        if (n->items[i].has_ended) return i;
-    return -1;
+/* The first that has ended, [seconds] ago or earlier; all of them, or those only that left work undone. */
+static int first_ended(const struct launch_nodes *n, double seconds, bool is_undone) {
+    int first = -1;
+    for (int i = 0; n && i < n->count; i++) {
+        const struct node *node = &n->items[i];
+        if (node->ended_at == 0 || (is_undone && is_done(n, node))) continue;
+        if (first < 0 || node->ended_at < n->items[first].ended_at) first = i;
+    }
+    return first >= 0 && clock_seconds() >= n->items[first].ended_at + seconds ? first : -1;
 }
 
-double nodes_lost_time(const struct launch_nodes *n, double seconds) {
-    return n && n->lost_at > 0 ? n->lost_at + seconds : 0;
+int nodes_lost(const struct launch_nodes *n) { return first_ended(n, 0, false); }
+
+int nodes_missed(const struct launch_nodes *n, double seconds) { return first_ended(n, seconds, true); }
+
+double nodes_missed_time(const struct launch_nodes *n, double seconds) {
+    int first = first_ended(n, 0, true);
+    return first >= 0 ? n->items[first].ended_at + seconds : 0;
 }
+
+int nodes_stopped(const struct launch_nodes *n) { return n ? n->stopped : -1; }
 
 /* ---- the end of a start ---- */
 
 void nodes_say_again(struct launch_nodes *n, int64_t incarnation) {
-    if (n) say_to_all(n, WORD_AGAIN, incarnation);
+    if (!n) return;
+    n->incarnation = incarnation;
+    say_to_all(n, WORD_AGAIN, incarnation);
+}
+
+/* What is left unread would end the link by a reset, which may overtake the word. */
+void nodes_say_stopped(struct launch_nodes *n) {
+    if (!n) return;
+    nodes_hear(n);
+    say_to_all(n, WORD_STOPPED, n->stopped >= 0 ? n->stopped : n->own);
 }
 
 /* A node that starts again, as a newer start than [incarnation]; -1: none. */
@@ -181,19 +229,23 @@ status nodes_settle(struct launch_nodes *n, int signals, int64_t incarnation, in
     double until = clock_seconds() + SETTLE_SECONDS, left;
     struct pollfd *polls = n ? calloc((size_t)n->count + 1, sizeof *polls) : NULL;
     int again = -1;
+    bool is_asked = false;
     if (!polls) return OK;
     if (n->own != 0) say(&n->items[0], WORD_DONE, incarnation);
     for (nodes_hear(n); (left = until - clock_seconds()) > 0; nodes_hear(n)) {
         again = starting_again(n, incarnation);
-        if (again >= 0 || is_settled(n, incarnation)) break;
+        if (is_asked || n->stopped >= 0 || again >= 0 || is_settled(n, incarnation)) break;
         struct signalfd_siginfo info;
         nodes_poll(n, polls);
         polls[n->count] = (struct pollfd){.fd = signals, .events = POLLIN};
         if (poll(polls, (nfds_t)n->count + 1, (int)(left * 1000) + 1) <= 0) continue;
-        bool is_asked = polls[n->count].revents && read(signals, &info, sizeof info) == sizeof info;
-        if (is_asked && info.ssi_signo != SIGCHLD) break;
+        bool has_signal = polls[n->count].revents && read(signals, &info, sizeof info) == sizeof info;
+        is_asked = has_signal && info.ssi_signo != SIGCHLD;
     }
     free(polls);
+    if (n->stopped >= 0 || (is_asked && !is_settled(n, incarnation)))
+        return status_new(STATUS_STOPPED, "stopped on request when the ranks of this node had ended, and not yet those "
+                                          "of all others; run the same command again to go on");
     if (again >= 0) {
         *newer = n->items[again].again;
         return status_new(STATUS_PEER, "a rank of node %d was lost when those of this node had ended", again);

@@ -231,9 +231,18 @@ static void end_hanging(struct agent *a) {
 
 /* Ranks that learn of it themselves have ended by then, with the first cause. */
 static void look_for_lost_nodes(struct agent *a) {
-    if (a->phase != RUNNING || nodes_lost(a->start->nodes, LOST_NODE_SECONDS) < 0) return;
-    a->lost_node = nodes_lost(a->start->nodes, LOST_NODE_SECONDS);
+    if (a->phase != RUNNING || nodes_missed(a->start->nodes, LOST_NODE_SECONDS) < 0) return;
+    a->lost_node = nodes_missed(a->start->nodes, LOST_NODE_SECONDS);
     begin_stopping(a, failure_grace(a));
+}
+
+/* Its ranks have all left: those of this node end, too, and have as long for it as if they had been asked here. */
+static void look_for_stopped_nodes(struct agent *a) {
+    struct launch_start *start = a->start;
+    if (start->stop != STOP_NONE || nodes_stopped(start->nodes) < 0) return;
+    start->stop = STOP_ELSEWHERE;
+    if (a->alive > 0) log_line(start->log, "stopping: node %d was asked to stop", nodes_stopped(start->nodes));
+    begin_stopping(a, start->grace);
 }
 
 static void next_phase(struct agent *a) {
@@ -250,7 +259,7 @@ static void next_phase(struct agent *a) {
 
 static void on_request(struct agent *a, int number) {
     double now = clock_seconds();
-    if (a->start->stop == STOP_NONE) {
+    if (a->start->stop < STOP_ASKED) {
         a->start->stop = STOP_ASKED;
         a->asked_at = now;
         bool saves = a->start->job->config->saves;
@@ -278,7 +287,7 @@ static void read_signals(struct agent *a) {
 
 static void poll_once(struct agent *a) {
     int timeout = a->news.is_known ? (int)(HANGING_SECONDS * 1000) : -1;
-    double next = a->phase != RUNNING ? a->phase_ends : nodes_lost_time(a->start->nodes, LOST_NODE_SECONDS);
+    double next = a->phase != RUNNING ? a->phase_ends : nodes_missed_time(a->start->nodes, LOST_NODE_SECONDS);
     if (next > 0) {
         double left = next - clock_seconds();
         int more = left <= 0 ? 0 : (int)(left * 1000) + 1;
@@ -304,6 +313,7 @@ static void watch(struct agent *a) {
         }
         nodes_hear(a->start->nodes);
         look_for_failures(a);
+        look_for_stopped_nodes(a);
         look_for_lost_nodes(a);
         end_hanging(a);
         next_phase(a);
@@ -369,19 +379,24 @@ status launch_once(struct launch_start *start) {
         a.ranks && a.polls ? start_ranks(&a) : status_new(STATUS_IO, "cannot start %d ranks: out of memory", a.count);
     if (failure) begin_killing(&a);
     watch(&a);
+    nodes_hear(start->nodes);
+    look_for_stopped_nodes(&a);
     if (!failure) failure = result_of(&a);
     release(&a);
     return failure;
 }
 
-bool launch_pause(struct launch_start *start, double seconds) {
+void launch_pause(struct launch_start *start, double seconds) {
     double until = clock_seconds() + seconds, left;
-    while ((left = until - clock_seconds()) > 0 && start->stop == STOP_NONE) {
-        struct pollfd signals = {.fd = start->signals, .events = POLLIN};
+    struct pollfd *polls = calloc((size_t)start->job->config->nnodes + 1, sizeof *polls);
+    for (; polls && (left = until - clock_seconds()) > 0; nodes_hear(start->nodes)) {
+        if (start->stop != STOP_NONE || nodes_stopped(start->nodes) >= 0 || nodes_lost(start->nodes) >= 0) break;
         struct signalfd_siginfo info;
-        if (poll(&signals, 1, (int)(left * 1000) + 1) <= 0) continue;
+        nfds_t count = (nfds_t)nodes_poll(start->nodes, polls + 1);
+        polls[0] = (struct pollfd){.fd = start->signals, .events = POLLIN};
+        if (poll(polls, 1 + count, (int)(left * 1000) + 1) <= 0) continue;
         while (read(start->signals, &info, sizeof info) == sizeof info)
             if (info.ssi_signo != SIGCHLD) start->stop = STOP_ASKED;
     }
-    return start->stop != STOP_NONE;
+    free(polls);
 }

@@ -1,0 +1,297 @@
+/* Three agents, each with one rank, which is this program itself: `test_launch_agents role NAME FOLDER`. The ranks link
+ * the agents without a store. Who is stopped or killed, and what the others make of it. ctest-labels: dist fault */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "check_main.h"
+#include "dist/env.h"
+#include "dist/internal.h"
+#include "dist/launch.h"
+
+#define NODES 3
+#define LATE_SECONDS 2.5 /* more than an agent lets pass before it ends ranks that wait for a lost node */
+
+/* ---- what a rank does ---- */
+
+static volatile sig_atomic_t is_asked;
+
+static void on_term(int number) {
+    (void)number;
+    is_asked = 1;
+}
+
+/* "NAME.NODE" in the folder: something has happened. */
+static void mark(const char *folder, const char *name, int node) {
+    char path[256], ready[256];
+    snprintf(path, sizeof path, "%s/.%s.%d", folder, name, node);
+    snprintf(ready, sizeof ready, "%s/%s.%d", folder, name, node);
+    FILE *file = fopen(path, "w");
+    if (!file) _exit(99);
+    fprintf(file, "%ld", (long)getpid());
+    fclose(file);
+    if (rename(path, ready) != 0) _exit(99);
+}
+
+static bool is_marked(const char *folder, const char *name, int node) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s.%d", folder, name, node);
+    return access(path, F_OK) == 0;
+}
+
+/* false: it has not come. */
+static bool await(const char *folder, const char *name, int node) {
+    for (double end = clock_seconds() + 60; clock_seconds() < end; clock_sleep(0.005))
+        if (is_marked(folder, name, node)) return true;
+    return false;
+}
+
+static void link_agents(const struct dist_env *env) {
+    double deadline = clock_seconds() + 30;
+    uint8_t rank = (uint8_t)env->rank;
+    int listener = -1, fd = -1;
+    bool is_final = false;
+    if (env->rank == 0) {
+        if (net_listen("127.0.0.1", env->master_port, true, &listener)) _exit(98);
+        for (int i = 1; i < env->world_size; i++) {
+            while ((fd = accept(listener, NULL, NULL)) < 0 && clock_seconds() < deadline) clock_sleep(0.005);
+            if (!net_receive(fd, &rank, 1, deadline)) _exit(98);
+            launch_tell_link(rank, fd);
+            close(fd);
+        }
+        close(listener);
+        return;
+    }
+    for (;;) {
+        status failure = net_connect("127.0.0.1", env->master_port, deadline, &fd, &is_final);
+        if (!failure) break;
+        status_free(failure);
+        if (clock_seconds() > deadline) _exit(98);
+        clock_sleep(0.01);
+    }
+    if (!launch_wants_link() || !net_send(fd, &rank, 1, deadline)) _exit(98);
+    launch_tell_link(0, fd);
+    close(fd);
+}
+
+static int wait_long(void) {
+    clock_sleep(60);
+    return 0;
+}
+
+static int lose_a_peer(void) {
+    status failure = status_new(STATUS_PEER, "lost somebody");
+    launch_report(failure);
+    status_free(failure);
+    return STATUS_PEER;
+}
+
+/* Node 1 is asked and leaves; node 2 knows of it by its own agent only, and node 0 leaves long after it. */
+static int role_late(const struct dist_env *env, const char *folder) {
+    signal(SIGTERM, on_term);
+    mark(folder, "up", env->rank);
+    for (double end = clock_seconds() + 60; clock_seconds() < end; clock_sleep(0.01)) {
+        bool is_time = env->rank == 0 ? is_marked(folder, "left", 2) : is_asked;
+        if (!is_time) continue;
+        if (env->rank != 1) clock_sleep(LATE_SECONDS);
+        mark(folder, "left", env->rank);
+        return STATUS_STOPPED;
+    }
+    return 1;
+}
+
+/* Node 1's rank has left before the others could know: they lose it and have nobody who was asked. */
+static int role_early(const struct dist_env *env, const char *folder) {
+    mark(folder, "up", env->rank);
+    if (env->rank == 1) return wait_long();
+    signal(SIGTERM, on_term);
+    while (!is_asked) clock_sleep(0.01);
+    return lose_a_peer();
+}
+
+/* In the first start node 1's rank dies; the second waits for all. */
+static int role_again(const struct dist_env *env, const char *folder) {
+    if (env->incarnation > 0) {
+        mark(folder, "again", env->rank);
+        return wait_long();
+    }
+    for (int i = 0; i < NODES; i++) {
+        if (i == env->rank) mark(folder, "up", i);
+        if (!await(folder, "up", i)) return 1;
+    }
+    clock_sleep(0.2); /* for the agents to take their links */
+    if (env->rank == 1) raise(SIGKILL);
+    clock_sleep(0.1);
+    return lose_a_peer();
+}
+
+static int role_wait(const struct dist_env *env, const char *folder) {
+    mark(folder, "up", env->rank);
+    return wait_long();
+}
+
+static const struct {
+    const char *name;
+    int (*run)(const struct dist_env *env, const char *folder);
+} roles[] = {{"late", role_late}, {"early", role_early}, {"again", role_again}, {"wait", role_wait}};
+
+static int run_role(const char *name, const char *folder) {
+    struct dist_env env;
+    if (dist_env_detect(&env)) return 97;
+    if (env.incarnation == 0) link_agents(&env);
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (strcmp(roles[i].name, name) == 0) return roles[i].run(&env, folder);
+    return 97;
+}
+
+/* ---- the agents ---- */
+
+struct agents {
+    char folder[64];
+    pid_t pids[NODES];
+    int out[NODES]; /* their sentences */
+};
+
+struct answer {
+    int code;
+    char sentence[1024];
+};
+
+static int free_port(void) {
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    int fd;
+    ck_assert_ptr_null(net_listen("127.0.0.1", 0, true, &fd));
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    close(fd);
+    return net_port(&address);
+}
+
+static struct agents agents_start(const char *role, int max_restarts) {
+    struct agents a = {0};
+    int port = free_port();
+    snprintf(a.folder, sizeof a.folder, "/tmp/test_launch_agents.XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(a.folder));
+    for (int node = 0; node < NODES; node++) {
+        int ends[2];
+        ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+        fflush(NULL);
+        a.pids[node] = fork();
+        ck_assert_int_ge(a.pids[node], 0);
+        if (a.pids[node] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (int i = 0; i < node; i++) close(a.out[i]);
+            char *argv[] = {"test_launch_agents", "role", (char *)role, a.folder, NULL};
+            struct launch_config config = {.nproc = 1,
+                                           .nnodes = NODES,
+                                           .node_rank = node,
+                                           .master_addr = "127.0.0.1",
+                                           .master_port = port,
+                                           .grace = 20,
+                                           .max_restarts = max_restarts,
+                                           .saves = true};
+            status s = launch_run(&config, argv, NULL);
+            ssize_t length = (ssize_t)strlen(status_message(s));
+            _exit(write(ends[1], status_message(s), (size_t)length) == length ? (int)status_code(s) : 96);
+        }
+        close(ends[1]);
+        a.out[node] = ends[0];
+    }
+    return a;
+}
+
+static struct answer agents_wait(const struct agents *a, int node) {
+    struct answer answer = {0};
+    int how;
+    ck_assert_int_eq(waitpid(a->pids[node], &how, 0), a->pids[node]);
+    answer.code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+    ssize_t got = read(a->out[node], answer.sentence, sizeof answer.sentence - 1);
+    answer.sentence[got > 0 ? got : 0] = 0;
+    close(a->out[node]);
+    return answer;
+}
+
+/* Until the ranks of all nodes have marked [name], and their agents have taken the links. */
+static void all_have(const struct agents *a, const char *name) {
+    for (int node = 0; node < NODES; node++) ck_assert(await(a->folder, name, node));
+    clock_sleep(0.3);
+}
+
+static pid_t marked(const struct agents *a, const char *name, int node) {
+    char path[256];
+    long pid = 0;
+    ck_assert(await(a->folder, name, node));
+    snprintf(path, sizeof path, "%s/%s.%d", a->folder, name, node);
+    FILE *file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fscanf(file, "%ld", &pid), 1);
+    fclose(file);
+    return (pid_t)pid;
+}
+
+static void clean(const struct agents *a) {
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", a->folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+/* ---- tests ---- */
+
+START_TEST(all_end_with_a_node_that_was_asked) {
+    static const char *const names[] = {"late", "early"};
+    struct agents a = agents_start(names[_i], 0);
+    all_have(&a, "up");
+    kill(a.pids[1], SIGTERM);
+    for (int node = 0; node < NODES; node++) {
+        struct answer answer = agents_wait(&a, node);
+        ck_assert_msg(answer.code == STATUS_STOPPED, "node %d: %d %s", node, answer.code, answer.sentence);
+    }
+    clean(&a);
+}
+END_TEST
+
+START_TEST(a_stop_between_two_starts) {
+    int asked = _i;
+    struct agents a = agents_start("again", 3);
+    pid_t rank = marked(&a, "up", asked);
+    while (kill(rank, 0) == 0) clock_sleep(0.001); /* reaped: from now on the agent listens in its pause */
+    kill(a.pids[asked], SIGTERM);
+    for (int node = 0; node < NODES; node++) {
+        struct answer answer = agents_wait(&a, node);
+        ck_assert_msg(answer.code == STATUS_STOPPED, "node %d: %d %s", node, answer.code, answer.sentence);
+    }
+    clean(&a);
+}
+END_TEST
+
+/* _i: the node whose agent is killed; with restarts or without. */
+START_TEST(the_lost_node_is_named_by_all) {
+    int lost = _i % NODES;
+    char expected[64];
+    struct agents a = agents_start(_i < NODES ? "wait" : "again", _i < NODES ? 0 : 3);
+    all_have(&a, _i < NODES ? "up" : "again");
+    kill(a.pids[lost], SIGKILL);
+    snprintf(expected, sizeof expected, "node %d, whose starter has ended", lost);
+    for (int node = 0; node < NODES; node++) {
+        struct answer answer = agents_wait(&a, node);
+        ck_assert_int_eq(answer.code, node == lost ? 128 + SIGKILL : STATUS_PEER);
+        ck_assert_msg(node == lost || strstr(answer.sentence, expected), "node %d: %s", node, answer.sentence);
+    }
+    clean(&a);
+}
+END_TEST
+
+int main(int argc, char **argv) {
+    if (argc == 4 && strcmp(argv[1], "role") == 0) return run_role(argv[2], argv[3]);
+    const struct check_loop loops[] = {LOOP(all_end_with_a_node_that_was_asked, 0, 2),
+                                       LOOP(a_stop_between_two_starts, 0, NODES),
+                                       LOOP(the_lost_node_is_named_by_all, 0, 2 * NODES)};
+    return check_run("launch_agents", loops, sizeof loops / sizeof *loops);
+}
