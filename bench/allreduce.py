@@ -6,7 +6,7 @@
 Three ways of ddptrain: shared memory with buffers of comm_alloc, as training uses it; shared memory with any buffer; Gloo."""
 import argparse, json, os, statistics, subprocess, sys
 
-from run import SOURCE, strong_environment
+from run import SOURCE, hide_gpus, strong_environment
 
 SIZES = [1 << k for k in range(10, 27, 2)]
 WAYS = {"shared memory": ("shm", "all_reduce"), "shared memory, any buffer": ("shm", "all_reduce, any memory"),
@@ -42,6 +42,7 @@ def theirs(options):
 
 
 def main():
+    hide_gpus()
     parser = argparse.ArgumentParser()
     parser.add_argument("--nproc", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)

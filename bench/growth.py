@@ -10,7 +10,7 @@ STREAM's triad. "of the limit" counts the multiplications of the model only, all
 import argparse, json, os, statistics, subprocess, types
 
 from models import Bench, Setting, Workload, gpt, gpt_gflop, show
-from run import SOURCE
+from run import SOURCE, hide_gpus
 
 BASE = {"depth": 4, "width": 128, "tokens": 64, "batch": 12, "ranks": 1}
 ROWS = {"batch": (1, 4, 16, 64), "depth": (1, 2, 4, 8, 16), "width": (64, 128, 256, 512, 1024), "tokens": (32, 64, 128, 256, 512),
@@ -31,6 +31,7 @@ def limits(folder, threads):
 
 
 def main():
+    hide_gpus()
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(ROWS))

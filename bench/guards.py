@@ -10,7 +10,7 @@ as a run that takes it in every step, and counts a hundredth. Milliseconds of a 
 import argparse, json, os, random, shutil, statistics, subprocess, sys, tempfile
 
 from models import VOCABULARY, WORKLOADS, Workload
-from run import SOURCE
+from run import SOURCE, hide_gpus
 
 CUTS = {
     "src/train/trainer.c": (("static bool are_buffers_finite(const struct trainer *t) {", "    if (t) return true;"),
@@ -65,6 +65,7 @@ def step(binary, folder, config, nproc, check_state_every):
 
 
 def main():
+    hide_gpus()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", default=",".join(STEPS))

@@ -12,7 +12,7 @@ against PyTorch's autocast. --ours leaves PyTorch out."""
 import argparse, json, os, platform, random, shutil, statistics, subprocess, sys, tempfile
 from dataclasses import dataclass
 
-from run import SOURCE, strong_environment
+from run import SOURCE, hide_gpus, strong_environment
 
 PYTORCH = os.path.join(SOURCE, "bench", "pytorch", "models.py")
 VOCABULARY = 65
@@ -152,6 +152,7 @@ def show(values):
 
 
 def main():
+    hide_gpus()
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default=",".join(WORKLOADS))
     parser.add_argument("--rounds", type=int, default=5)

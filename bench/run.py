@@ -12,6 +12,11 @@ PYTORCH = os.path.join(SOURCE, "bench", "pytorch", "wine.py")
 CONFIG = os.path.join(SOURCE, "configs", "wine_mlp.yaml")
 
 
+def hide_gpus():
+    """For figures of the CPU, also where train.device: auto would take a GPU."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 def strong_environment():
     e = dict(os.environ, OPENBLAS_CORETYPE="SkylakeX", ATEN_CPU_CAPABILITY="avx512", GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1",
              MALLOC_MMAP_THRESHOLD_="4294967296", MALLOC_TRIM_THRESHOLD_="17179869184", MALLOC_TOP_PAD_="268435456")
@@ -66,6 +71,7 @@ class Bench:
 
 
 def main():
+    hide_gpus()
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))

@@ -32,6 +32,7 @@ import yaml
 
 from pytorch_model import Model, load_config, loss_function, parse_layer, read_safetensors
 
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # train.device: auto is the CPU, where bits are the same everywhere
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Largest difference, relative to the largest value of the tensor (losses: to the loss; gradients: at least to a hundredth of
 # the largest gradient).

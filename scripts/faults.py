@@ -10,6 +10,7 @@ Prints a table; each failure comes with its seed, and `--seed` repeats it. Needs
 """
 import argparse, collections, ctypes, glob, json, os, random, re, shutil, signal, socket, struct, subprocess, sys, tempfile, time
 
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # train.device: auto is the CPU, where bits are the same everywhere
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SLOW = float(os.environ.get("FAULTS_SLOW", "1"))  # factor for deadlines on slow builds and loaded machines
 SANITIZED = bool(os.environ.get("DDPTRAIN_SANITIZER"))

@@ -11,6 +11,7 @@ Prints a table; each failure comes with its seed, and `--seed` repeats it. Needs
 """
 import argparse, glob, json, os, random, re, shutil, statistics, subprocess, sys, tempfile, time
 
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # train.device: auto is the CPU, where bits are the same everywhere
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DIVERGED, NOT_FINITE = 71, 76
 WEIGHTS = [("0.weight", 64 * 13), ("0.bias", 64), ("2.weight", 3 * 64), ("2.bias", 3)]

@@ -62,6 +62,10 @@ struct weights_options command_weights(const struct command_line *line);
 /* Sets line->own_folder when the config is the config.yaml of a run folder: that run is meant. */
 status command_find_folder(struct command_line *line);
 
+/* What train.device: auto stands for in this process, told also to ranks that it starts (config_settle_device). Where
+ * the number of processes is left to GPUs, *nproc becomes theirs. STATUS_USAGE where the config needs a GPU. */
+status command_settle_device(const struct command_line *line, struct config_file *file, const struct dist_env *env,
+                             int *nproc);
 /* --nproc as a number, by the default rule: one per visible GPU for device "cuda", else 1. */
 status command_nproc(const struct command_line *line, const char *device, int *nproc);
 /* --backend nccl. */

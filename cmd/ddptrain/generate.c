@@ -12,7 +12,9 @@ static void print(void *context, const char *text) {
 }
 
 status verb_generate(const struct command_line *line) {
+    static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     struct config_file *config;
+    int nproc = 1; /* one generates, whatever there is */
     if (!line->prompt) return status_new(STATUS_USAGE, "generate needs --prompt TEXT");
     TRY(config_load(line->config, line->overrides, line->override_count, &config));
     struct generate_options options = {.weights = command_weights(line),
@@ -22,7 +24,8 @@ status verb_generate(const struct command_line *line) {
                                        .top_k = line->top_k,
                                        .seed = line->seed};
     struct log *log = log_create(line->is_quiet, false);
-    status s = generate_text(config_of(config), &options, log, print, NULL);
+    status s = command_settle_device(line, config, &alone, &nproc);
+    if (!s) s = generate_text(config_of(config), &options, log, print, NULL);
     if (!s) putchar('\n');
     log_destroy(log);
     config_free(config);

@@ -60,7 +60,7 @@ static const char usage[] =
     "       ddptrain --help | --version\n"
     "\n"
     "options\n"
-    "  --nproc N|gpu|auto   processes on this node; default one per visible GPU with train.device: cuda, else 1\n"
+    "  --nproc N|gpu|auto   processes on this node; default one per visible GPU, on the CPU 1\n"
     "  --standalone         one node, a free port (the default)\n"
     "  --nnodes N --node-rank R --master-addr HOST --master-port PORT\n"
     "                       several nodes without a scheduler; run the same command on each with its R\n"

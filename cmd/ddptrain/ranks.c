@@ -36,6 +36,30 @@ status command_nproc(const struct command_line *line, const char *device, int *n
     return OK;
 }
 
+/* The agent's choice for its ranks: "cuda", or why not. */
+#define DEVICE_VARIABLE "DDPTRAIN_DEVICE"
+
+status command_settle_device(const struct command_line *line, struct config_file *file, const struct dist_env *env,
+                             int *nproc) {
+    struct gpus_place place = dist_env_place(env);
+    struct text why = {0};
+    int gpus;
+    if (!config_leaves_device(config_of(file))) return OK;
+    bool is_by_rule = !line->nproc || strcmp(line->nproc, "auto") == 0;
+    if (env->launcher == LAUNCHER_NONE) place.local_size = is_by_rule ? 0 : *nproc;
+    if (env->launcher == LAUNCHER_AGENT) {
+        const char *told = getenv(DEVICE_VARIABLE);
+        if (!told || strcmp(told, "cuda") != 0) text_add(&why, told ? told : "the starter took none");
+    } else if (gpus_offered(&place, &gpus, &why) && place.local_size == 0) {
+        *nproc = gpus;
+    }
+    const char *why_not = why.length ? text_string(&why) : NULL;
+    setenv(DEVICE_VARIABLE, why_not ? why_not : "cuda", 1);
+    status s = config_settle_device(file, why_not);
+    text_free(&why);
+    return s;
+}
+
 bool command_wants_gpus(const struct command_line *line) { return line->backend && strcmp(line->backend, "nccl") == 0; }
 
 status command_find_folder(struct command_line *line) {
@@ -105,8 +129,9 @@ static void limit_threads(const struct config *config, const struct dist_env *en
     }
 }
 
-/* [config]: NULL for verbs without one. */
-static status on_ranks(const struct command_line *line, const struct config *config, rank_function *run) {
+/* [file]: NULL for verbs without a config. */
+static status on_ranks(const struct command_line *line, struct config_file *file, rank_function *run) {
+    const struct config *config = file ? config_of(file) : NULL;
     struct dist_env env;
     int nproc = 1;
     const char *device = config ? config_device_name(config) : command_wants_gpus(line) ? "cuda" : "cpu";
@@ -115,6 +140,7 @@ static status on_ranks(const struct command_line *line, const struct config *con
     bool is_by_rule = !line->nproc || strcmp(line->nproc, "auto") == 0 || strcmp(line->nproc, "gpu") == 0;
     bool is_started = is_by_rule && env.launcher != LAUNCHER_NONE; /* somebody has counted */
     if (!s && !is_started) s = command_nproc(line, device, &nproc);
+    if (!s && file) s = command_settle_device(line, file, &env, &nproc);
     if (!s) s = check_launcher(line, &env, nproc);
     if (!s && env.launcher == LAUNCHER_NONE && (nproc > 1 || line->nnodes > 1 || line->max_restarts > 0))
         s = start_ranks(line, nproc, log);
@@ -130,7 +156,7 @@ status command_on_ranks(const struct command_line *line, rank_function *run) {
     struct config_file *config;
     /* checked before any process is started, so that a wrong config is said once */
     TRY(config_load(line->config, line->overrides, line->override_count, &config));
-    status s = on_ranks(line, config_of(config), run);
+    status s = on_ranks(line, config, run);
     config_free(config);
     return s;
 }

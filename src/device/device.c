@@ -23,17 +23,6 @@ status device_check(const char *name) {
     return is_gpu(name) ? explained(gpu_find(&module, &gpus)) : OK;
 }
 
-bool device_explain(const char *name, struct text *out) {
-    if (strcmp(name, "auto") != 0) return false;
-    status s = gpu_find_driver();
-    bool has_driver = !s;
-    status_free(s);
-    text_printf(out, "train.device: auto takes the CPU: %s",
-                has_driver ? "the GPU's module has not been run on a GPU yet; device: cuda tries it"
-                           : "there is no NVIDIA driver");
-    return has_driver;
-}
-
 status device_create(const char *name, struct device **out) {
     static const struct gpus_place alone = {.local_rank = 0, .local_size = 1};
     return device_create_local(name, &alone, out);

@@ -117,15 +117,10 @@ struct device_ops {
     const struct sequence_ops *sequence;
 };
 
-/* [name]: "cpu", "cuda" or "auto", which is the CPU until the module of the GPU has been run on one (docs/gpu.md).
- * "cuda" where the module, one of its libraries, the driver or a GPU is missing: STATUS_USAGE saying which of them and
- * what to do. */
+/* [name]: "cpu" or "cuda". "cuda" where the module, one of its libraries, the driver or a GPU is missing: STATUS_USAGE
+ * saying which of them and what to do. */
 /* Whether device_create could open [name], without touching the device. */
 status device_check(const char *name);
-
-/* Why "auto" takes the CPU, as a line; nothing is added for other names. Returns whether it may surprise: the machine
- * has a GPU's driver. */
-bool device_explain(const char *name, struct text *out);
 
 status device_create(const char *name, struct device **out); /* the first GPU */
 /* One GPU for each process of a host: gpus_choose. */

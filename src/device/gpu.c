@@ -94,6 +94,32 @@ status gpus_choose(const struct gpus_place *place, int *gpu) {
     return OK;
 }
 
+static bool has_driver(void) {
+    status s = gpu_find_driver();
+    status_free(s);
+    return !s;
+}
+
+bool gpus_offered(const struct gpus_place *place, int *gpus, struct text *why) {
+    int own;
+    *gpus = 0;
+    if (!has_driver()) {
+        text_add(why, "there is no NVIDIA driver");
+        return false;
+    }
+    status s = place->is_launched ? gpus_choose(place, &own) : gpus_count(gpus);
+    if (s) text_printf(why, "GPUs need %s", status_message(s));
+    if (!s && !place->is_launched && place->local_size > *gpus)
+        text_printf(why, "%d processes on this host, %d GPU%s", place->local_size, *gpus, *gpus == 1 ? "" : "s");
+    status_free(s);
+    return why->length == 0;
+}
+
+bool gpus_are_expected(void) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    return (!visible || *visible) && has_driver();
+}
+
 status gpus_identity(int gpu, char text[128]) {
     const struct gpu_module *module;
     int gpus;

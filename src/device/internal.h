@@ -38,7 +38,8 @@ status cpu_device_create(const char *set, struct device **out);
 
 /* What ddptrain_cuda.so (src/device/cuda) gives, under the name ddptrain_cuda_gpus. */
 struct gpu_module {
-    /* GPUs that this process may use, 0 or more. A driver that is older than the module needs: STATUS_USAGE. */
+    /* GPUs that this process may use, 0 or more. Only too old ones, or a driver that is older than the module needs:
+     * STATUS_USAGE. */
     status (*count)(int *gpus);
     status (*create)(int gpu, struct device **out); /* [gpu]: 0 to count - 1 */
     status (*identity)(int gpu, char text[128]);    /* gpus.h */

@@ -35,9 +35,8 @@ static const struct schema_row train_rows[] = {
      .offset = offsetof(struct train_config, device),
      .fallback = "auto",
      .choices = devices,
-     .doc = "Where the model runs. `cuda`: one GPU for each process; `auto`: the CPU, until the module of the GPU has "
-            "been "
-            "run on one (docs/gpu.md)."},
+     .doc = "Where the model runs. `cuda`: one GPU for each process; `auto`: the same where there is a GPU for each "
+            "process of the host, else the CPU; with `optimizer.in_backward` the CPU."},
     {.key = "precision",
      .type = SCHEMA_CHOICE,
      .offset = offsetof(struct train_config, precision),
@@ -153,10 +152,10 @@ static void check_train(void *config, const struct node *where, const char *path
         problems_add(problems, place_of(where), path, "needs epochs or steps (train: {epochs: 10})");
     else if (c->epochs != SCHEMA_NO_INT && c->steps != SCHEMA_NO_INT)
         problems_add(problems, place_of(where), path, "give epochs or steps, not both");
-    if (c->precision == TRAIN_FLOAT16 && c->device != DEVICE_CUDA) {
+    if (c->precision == TRAIN_FLOAT16 && c->device == DEVICE_CPU) {
         const struct node *own = where ? node_get(where, "precision") : NULL;
         problems_add(problems, place_of(own ? own : where), "train.precision",
-                     "float16 needs a GPU (train.device: cuda): use bfloat16 or float32");
+                     "float16 needs a GPU (train.device: cuda or auto): use bfloat16 or float32");
     }
     if (c->clip_grad_norm > 0 && c->clip_grad_value > 0)
         problems_add(problems, place_of(where), path, "give clip_grad_norm or clip_grad_value, not both");
@@ -340,9 +339,9 @@ static void check_backend(const struct config *c, const struct node *where, stru
     const struct node *dist = node_get(where, "dist");
     const struct node *backend = dist && dist->kind == NODE_MAPPING ? node_get(dist, "backend") : NULL;
     if (c->dist.backend != BACKEND_NCCL) return;
-    if (strcmp(config_device_name(c), "cuda") != 0)
+    if (c->train.device == DEVICE_CPU)
         problems_add(problems, place_of(backend ? backend : dist), "dist.backend",
-                     "nccl is for the memory of GPUs: it needs train.device: cuda; on the CPU use auto");
+                     "nccl is for the memory of GPUs: it needs train.device: cuda or auto; on the CPU use auto here");
     else if (c->determinism.mode == DETERMINISM_ELASTIC)
         problems_add(problems, place_of(backend ? backend : dist), "dist.backend",
                      "determinism: elastic sums its shards in an order of its own, which nccl has not; use auto");
@@ -433,6 +432,7 @@ static status bind(struct document *document, const char *path, struct problems 
     if (document)
         schema_bind(&config_schema, document_root(document), "", &config_schema, &file->config,
                     document_arena(document), problems);
+    file->config.device = file->config.train.device == DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
     status s = problems_status(problems, STATUS_USAGE);
     if (s) {
         config_free(file);
@@ -477,7 +477,25 @@ status config_check_model(const struct config *config, const struct model *model
     return config->sampler.uneven ? model_check_apart(model, "sampler.uneven") : OK;
 }
 
-const char *config_device_name(const struct config *config) { return devices[config->train.device]; }
+const char *config_device_name(const struct config *config) { return devices[config->device]; }
+
+bool config_leaves_device(const struct config *config) {
+    return config->train.device == DEVICE_AUTO && !optimizer_is_in_backward(&config->optimizer);
+}
+
+status config_settle_device(struct config_file *file, const char *why_not) {
+    struct config *c = &file->config;
+    if (!why_not) {
+        c->device = DEVICE_CUDA;
+        return OK;
+    }
+    c->device_why = arena_copy(document_arena(file->document), why_not);
+    if (c->train.precision == TRAIN_FLOAT16)
+        return status_new(STATUS_USAGE, "train.precision: float16 needs a GPU: %s", why_not);
+    if (c->dist.backend == BACKEND_NCCL)
+        return status_new(STATUS_USAGE, "dist.backend: nccl is for the memory of GPUs: %s", why_not);
+    return OK;
+}
 
 enum precision config_precision(const struct config *config) {
     const struct train_config *c = &config->train;
@@ -488,7 +506,7 @@ enum precision config_precision(const struct config *config) {
 
 const char *config_ignored(const struct config *config, size_t index) {
     const struct train_config *c = &config->train;
-    bool is_on_gpu = c->device == DEVICE_CUDA;
+    bool is_on_gpu = config->device == DEVICE_CUDA;
     const struct {
         bool is_so;
         const char *line;

@@ -58,6 +58,8 @@ struct determinism_config {
 };
 
 struct config {
+    int device;             /* not of the file: DEVICE_CPU or DEVICE_CUDA, what train.device stands for */
+    const char *device_why; /* not of the file: a clause, why `auto` stands for the CPU; NULL: it does not */
     const char *name;
     int64_t seed;
     struct dataset_config dataset;
@@ -84,13 +86,20 @@ void config_free(struct config_file *file); /* takes NULL */
 
 const struct config *config_of(const struct config_file *file);
 
+/* Whether train.device leaves the choice: `auto`, and nothing else in the config asks for the CPU. Until it is settled
+ * the CPU is taken. */
+bool config_leaves_device(const struct config *config);
+/* Settles it. [why_not]: a clause that speaks against GPUs, for the CPU; NULL for GPUs. STATUS_USAGE where the config
+ * needs a GPU. */
+status config_settle_device(struct config_file *file, const char *why_not);
+
 /* The model's input shape for rows of this dataset. */
 struct shape dataset_shape(const struct dataset_info *info);
 
 /* STATUS_USAGE for a model that does not go with the rest of the config. */
 status config_check_model(const struct config *config, const struct model *model);
 
-/* "cpu": what device_create takes. */
+/* "cpu" or "cuda": what device_create takes. */
 const char *config_device_name(const struct config *config);
 
 /* What matrix products compute with. */

@@ -115,7 +115,7 @@ static void describe_precision(const struct config *config, struct text *out) {
         [PRECISION_BFLOAT16] = "products in bfloat16; weights, gradients and sums in float32",
         [PRECISION_FLOAT16] = "products in float16; weights, gradients and sums in float32; the loss scaled by"};
     enum precision precision = config_precision(config);
-    if (precision == PRECISION_FLOAT32 || (precision == PRECISION_TF32 && config->train.device != DEVICE_CUDA)) return;
+    if (precision == PRECISION_FLOAT32 || (precision == PRECISION_TF32 && config->device != DEVICE_CUDA)) return;
     text_printf(out, "\nprecision      %s", lines[precision]);
     if (precision == PRECISION_FLOAT16) text_printf(out, " %g at first", config->train.grad_scaler.init_scale);
 }
@@ -146,10 +146,8 @@ static status describe(const struct config *config, int world_size, int local_si
     describe_layers(model, out);
     text_printf(out, "\nprocesses      %d, %zu rows per %s", world_size, batch, shards ? "shard" : "batch and process");
     if (group > 1) text_printf(out, ", %zu batches per step", group);
-    struct text why = {0};
-    device_explain(config_device_name(config), &why);
-    if (why.length) text_printf(out, "\ndevice         %s", text_string(&why));
-    text_free(&why);
+    if (config->device_why)
+        text_printf(out, "\ndevice         train.device: auto takes the CPU: %s", config->device_why);
     describe_precision(config, out);
     for (size_t i = 0; config_ignored(config, i); i++)
         text_printf(out, "\nignored        %s", config_ignored(config, i));
@@ -198,7 +196,7 @@ static status check_resume(const char *resume) {
 /* Where this machine must be asked whether it can do that; *out NULL: plain float32 on the CPU. */
 static status open_device(const struct config *config, struct device **out) {
     *out = NULL;
-    if (config->train.precision == TRAIN_FLOAT32 && config->train.device != DEVICE_CUDA) return OK;
+    if (config->train.precision == TRAIN_FLOAT32 && config->device != DEVICE_CUDA) return OK;
     return config_create_device(config, NULL, out);
 }
 

@@ -122,6 +122,7 @@ static status open_data_and_model(struct run *run) {
 static void describe_beliefs(const struct run *run, struct text *out) {
     const struct params *params = &run->trainer.model->params;
     text_add(out, text_string(&run->config_text));
+    text_printf(out, "device: %s\n", config_device_name(run->config));
     text_printf(out, "dataset fingerprint: %s\n", dataset_info(run->trainer.dataset)->fingerprint);
     for (size_t i = 0; i < params->count; i++) {
         text_printf(out, "parameter %s:", params->items[i].name);
@@ -358,9 +359,11 @@ static void log_start(struct run *run) {
                  run->env->world_size);
     for (size_t i = 0; config_ignored(run->config, i); i++)
         log_line(run->log, "ignored: %s", config_ignored(run->config, i));
-    struct text why = {0};
-    if (device_explain(config_device_name(run->config), &why)) log_line(run->log, "%s", text_string(&why));
-    text_free(&why);
+    if (run->config->train.device == DEVICE_AUTO && run->config->device == DEVICE_CUDA)
+        log_line(run->log, "train.device: auto takes the GPU, which has been tried on emulated ones only so far "
+                           "(docs/gpu.md); train.device: cpu takes the CPU");
+    if (run->config->device_why && gpus_are_expected())
+        log_line(run->log, "train.device: auto takes the CPU: %s", run->config->device_why);
 }
 
 static status log_start_metrics(struct run *run) {

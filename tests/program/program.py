@@ -17,6 +17,7 @@ def vectors(name):
 
 class Case(unittest.TestCase):
     """A test with a temporary working folder that sees the project's datasets."""
+    sees_gpus = False  # real ones: a test that compares bits must not find itself on one
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="ddptrain-test-")
@@ -39,6 +40,8 @@ class Case(unittest.TestCase):
         e = {k: v for k, v in os.environ.items() if not k.startswith(("DDPTRAIN_", "SLURM_", "OMPI_", "PMI_"))}
         for k in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
             e.pop(k, None)
+        if not self.sees_gpus and "DDPTRAIN_MODULE_DIR" not in (extra or {}):
+            e["CUDA_VISIBLE_DEVICES"] = ""
         e.update(extra or {})
         return e
 

@@ -119,7 +119,7 @@ class NoCuDNN(Emulated):
     config = CNN
 
     def refused(self, *sentences, binary=None, folder=FOLDER, words=(), code=USAGE, **environment):
-        env = {**self.environment(), "DDPTRAIN_MODULE_DIR": folder, "LD_LIBRARY_PATH": os.path.join(FOLDER, "driver"), **environment}
+        env = self.environment({"DDPTRAIN_MODULE_DIR": folder, "LD_LIBRARY_PATH": os.path.join(FOLDER, "driver"), **environment})
         p = subprocess.run([binary or program.BINARY, "test.yaml", "train.device=cuda", *words, "--run-dir", "runs/test"], cwd=self.folder,
                            env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120 * program.SLOW)
         self.assertEqual(p.returncode, code, p.stdout + p.stderr)

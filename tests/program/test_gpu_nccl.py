@@ -8,6 +8,7 @@ from test_gpu import has_driver
 
 @unittest.skipUnless(has_driver(), "this machine has no NVIDIA driver")
 class Nccl(program.Case):
+    sees_gpus = True
     SHARED = {"DDPTRAIN_SHARE_GPUS": "1"}  # changes nothing where each process has its own
 
     def setUp(self):

@@ -98,8 +98,46 @@ class Places(Ranks):
             self.assertIn("3 processes on cuda:0", err)
         out, _ = self.run_program("check", "test.yaml", "train.device=cuda", env=self.emulated(3))
         self.assertIn("processes      3,", out)
-        _, err = self.run_program("test.yaml", "--fresh", env=self.emulated(3))
-        self.assertIn("1 process on cpu", err)
+
+    def auto(self, *words, gpus=2, code=OK, **more):
+        return self.run_program("test.yaml", "train.epochs=3", *words, "--fresh", code=code, env=self.emulated(gpus, **more), timeout=120)
+
+    def test_auto_takes_the_gpus(self):
+        """One process for each, as many as are asked for, those of a launcher; eval, check and restarts decide alike."""
+        self.assertIn("2 processes on cuda:0 (Emulated GPU), gradients averaged by NCCL", self.auto()[1])
+        self.assertIn("2 processes on cuda:0 (Emulated GPU), gradients averaged by NCCL", self.auto("dist.backend=nccl")[1])
+        self.assertIn("1 process on cuda:0", self.auto("--nproc", 1)[1])
+        self.assertIn("1 process on cuda:0", self.auto("--max-restarts", 1, gpus=1)[1])
+        self.assertIn("device: auto", self.read("runs/test/config.yaml"))
+        self.assertIn("processes      2,", self.run_program("check", "test.yaml", env=self.emulated(2))[0])
+        self.assertIn("loss", self.run_program("eval", "test.yaml", env=self.emulated(1))[0])
+        self.assertIn("2 processes on cuda:0", self.ends(self.torchrun(device="auto"), OK))
+
+    def test_auto_takes_the_cpu(self):
+        """Where there is no GPU for each process it says so, unless GPUs are hidden; what needs a GPU is refused."""
+        for words, more, why in (
+                (["--nproc", 3], {}, "3 processes on this host, 2 GPUs"),
+                ([], {"DDPTRAIN_EMULATED_CAPABILITY": 75}, "GPUs need compute capability 8.0 or higher, and cuda:0 (Emulated GPU) has 7.5"),
+                ([], {"gpus": 0}, "GPUs need a GPU, and the driver finds none"),
+                (["--nproc", 2, "optimizer.in_backward=true"], {"gpus": 0}, None),
+                ([], {"CUDA_VISIBLE_DEVICES": ""}, None)):
+            with self.subTest(more=more, words=words):
+                _, err = self.auto(*words, **more)
+                self.assertRegex(err, r"\d process(es)? on cpu")
+                if why:
+                    self.assertIn(f"train.device: auto takes the CPU: {why}", err)
+                else:
+                    self.assertNotIn("auto takes", err)
+        self.assertIn("on cpu", self.auto("optimizer.in_backward=true")[1])
+        self.assertIn("dist.backend: nccl is for the memory of GPUs: 3 processes on this host, 2 GPUs",
+                      self.auto("--nproc", 3, "dist.backend=nccl", code=USAGE)[1])
+        self.assertIn("train.precision: float16 needs a GPU: GPUs need a GPU, and the driver finds none",
+                      self.auto("train.precision=float16", gpus=0, code=USAGE)[1])
+
+    def test_auto_must_be_the_same_for_all(self):
+        err = self.ends(self.torchrun({}, {"DDPTRAIN_EMULATED_GPUS": 0}, device="auto"), USAGE)
+        self.assertIn("device: cuda", err)
+        self.assertIn("device: cpu", err)
 
     def test_too_many(self):
         _, err = self.train("--nproc", 3, code=USAGE)
@@ -130,9 +168,9 @@ class Places(Ranks):
         self.assertIn("ranks 0 and 1 have the same, Emulated GPU at 0000:02:00.0", err)
         self.assertFalse(os.path.exists(self.path("runs", "test", "metrics.jsonl")))
 
-    def torchrun(self, *more):
+    def torchrun(self, *more, device="cuda"):
         port = free_port()
-        return [self.rank(r, RANK=r, WORLD_SIZE=2, LOCAL_RANK=r, LOCAL_WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
+        return [self.rank(r, f"train.device={device}", "--run-dir", "runs/launched", RANK=r, WORLD_SIZE=2, LOCAL_RANK=r, LOCAL_WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
                           **(more[r] if more else {})) for r in range(2)]
 
     def test_torchrun(self):

@@ -112,11 +112,6 @@ static status open(struct gpu_device *gpu) {
     if (error != cudaSuccess) return failed(error, "the GPU cannot be asked");
     memcpy(gpu->name, properties.name, sizeof gpu->name);
     describe(gpu);
-    if (properties.major < 8)
-        return status_new(STATUS_USAGE,
-                          "train.device: cuda needs compute capability 8.0 or higher, and %s has %d.%d: "
-                          "use device: cpu",
-                          gpu->description, properties.major, properties.minor);
     const char *operands = getenv("DDPTRAIN_GPU_OPERANDS");
     gpu->takes_host_operands = operands && strcmp(operands, "host") == 0;
     error = cudaSetDevice(gpu->gpu);

@@ -13,11 +13,25 @@ namespace {
 #define MAJOR(version) ((version) / 1000)
 #define MINOR(version) ((version) % 1000 / 10)
 
+/* The driver numbers the fastest first; what comes after the first one that is too old is left out. */
+status leave_out_old(int *gpus) {
+    struct cudaDeviceProp properties;
+    int capable = 0, major = 0;
+    while (capable < *gpus &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, capable) == cudaSuccess && major >= 8)
+        capable++;
+    bool is_none = *gpus > 0 && capable == 0 && cudaGetDeviceProperties(&properties, 0) == cudaSuccess;
+    *gpus = capable;
+    if (!is_none) return OK;
+    return status_new(STATUS_USAGE, "compute capability 8.0 or higher, and cuda:0 (%s) has %d.%d: use device: cpu",
+                      properties.name, properties.major, properties.minor);
+}
+
 status count(int *gpus) {
     int driver = 0;
     *gpus = 0;
     cudaError_t error = cudaGetDeviceCount(gpus);
-    if (error == cudaSuccess) return OK;
+    if (error == cudaSuccess) return leave_out_old(gpus);
     *gpus = 0;
     if (error == cudaErrorNoDevice) return OK;
     if (error == cudaErrorInsufficientDriver) {
