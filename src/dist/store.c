@@ -25,6 +25,7 @@
 #define ANSWER_SECONDS 30.0 /* beyond the time a request may wait at the server */
 #define LEAVE_SECONDS 2.0
 #define DECLARE_SECONDS 1.0
+#define LINK_SECONDS 20.0
 
 struct store {
     int rank, world_size;
@@ -143,35 +144,43 @@ static status serve(struct store *s, const struct dist_env *env, const struct st
     return store_server_start(&config, &s->server);
 }
 
-/* Without it this node's agent hears less of the other's; nothing else is lost. */
+/* Further connections differ in their purpose. */
+static struct store_join way_in(const struct store *s, const struct dist_env *env, const struct store_options *options,
+                                const char *who, double deadline) {
+    return (struct store_join){.host = env->master_addr,
+                               .port = env->master_port,
+                               .rank = s->rank,
+                               .world_size = s->world_size,
+                               .job = s->job,
+                               .secret = s->secret,
+                               .who = who,
+                               .incarnation = (uint32_t)env->incarnation,
+                               .log = env->local_rank == 0 ? options->log : NULL,
+                               .deadline = deadline};
+}
+
+/* Without it this node's agent hears less of the other's; nothing else is lost, so it is not awaited for as long as the
+ * ranks are. The watch lives by then, so this rank is heard meanwhile. */
 static void link_agents(struct store_join join) {
+    double latest = clock_seconds() + LINK_SECONDS;
     int fd;
     join.purpose = FOR_AGENTS;
+    if (join.deadline > latest) join.deadline = latest;
     status failure = store_join(&join, &fd, &(uint32_t){0});
-    status_free(failure);
-    if (failure) return;
+    if (failure) {
+        log_line(join.log, "this node's starter has no link to that of node 0: %s", status_message(failure));
+        status_free(failure);
+        return;
+    }
     launch_tell_link(0, fd);
     close(fd);
 }
 
-static status join(struct store *s, const struct dist_env *env, const struct store_options *options, const char *who,
-                   double deadline, int *watch) {
-    uint32_t incarnation = (uint32_t)env->incarnation;
-    struct store_join join = {.host = env->master_addr,
-                              .port = env->master_port,
-                              .rank = s->rank,
-                              .world_size = s->world_size,
-                              .job = s->job,
-                              .secret = s->secret,
-                              .who = who,
-                              .incarnation = incarnation,
-                              .log = env->local_rank == 0 ? options->log : NULL,
-                              .deadline = deadline};
+static status join(struct store *s, struct store_join join, int *watch) {
+    uint32_t incarnation = join.incarnation;
     status failure = store_join(&join, &s->fd, &incarnation);
     join.purpose = FOR_WATCHING;
-    join.log = NULL;
     if (!failure) failure = store_join(&join, watch, &incarnation);
-    if (!failure && launch_wants_link()) link_agents(join);
     if (incarnation != join.incarnation) launch_tell(TELL_INCARNATION, 0, incarnation, "");
     return failure;
 }
@@ -182,7 +191,8 @@ static status open_network(struct store *s, const struct dist_env *env, const st
     int watch = -1;
     describe_self(who);
     TRY(store_secret_find(env, s->secret));
-    status failure = s->rank == 0 ? serve(s, env, options, who, &watch) : join(s, env, options, who, deadline, &watch);
+    struct store_join way = way_in(s, env, options, who, deadline);
+    status failure = s->rank == 0 ? serve(s, env, options, who, &watch) : join(s, way, &watch);
     if (failure) {
         if (watch >= 0) close(watch);
         return failure;
@@ -197,6 +207,7 @@ static status open_network(struct store *s, const struct dist_env *env, const st
     TRY(watch_start(&config, &s->watch));
     s->stop_fd = options->stop_fd;
     if (s->stop_fd) *s->stop_fd = watch_stop_fd(s->watch);
+    if (launch_wants_link()) link_agents(way);
     double left = deadline - clock_seconds();
     return wait_ready(s, s->rank == 0 || left > 1 ? left : 1);
 }

@@ -136,7 +136,7 @@ static bool is_in_step(const struct pulse_reading *r) {
 
 static void add_phase(const struct pulse_reading *r, struct text *out) {
     text_add(out, pulse_phase_name((int)r->phase));
-    if (is_in_step(r)) text_printf(out, " of step %lld", (long long)r->step + 1);
+    if (is_in_step(r)) text_printf(out, " of step %llu", (unsigned long long)r->step + 1);
 }
 
 void members_last_seen(const struct pulse_reading *r, struct text *out) {

@@ -313,6 +313,7 @@ static void server_free(struct store_server *s) {
     if (s->listener >= 0) close(s->listener);
     if (s->wake >= 0) close(s->wake);
     store_keys_destroy(s->keys);
+    free(s->has_link);
     pthread_mutex_destroy(&s->mutex);
     members_destroy(s->members);
     free(s->connections);
@@ -354,9 +355,10 @@ static bool fill(struct store_server *s, const struct store_server_config *confi
     snprintf(s->place, sizeof s->place, "%s", config->place);
     snprintf(s->hint, sizeof s->hint, "%s", config->hint);
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->has_link = calloc((size_t)s->world_size, sizeof *s->has_link);
     s->keys = store_keys_create();
     s->members = members_create(s->world_size, config->node_size, config->limits, now);
-    if (!s->keys || !s->members || s->wake < 0) return false;
+    if (!s->has_link || !s->keys || !s->members || s->wake < 0) return false;
     members_join(s->members, 0, config->who, now);
     return true;
 }

@@ -163,17 +163,21 @@ static bool is_welcome(struct store_server *s, struct connection *c) {
         snprintf(why, sizeof why, "there is no rank %u in a world of %d", rank, s->world_size);
     else if (!is_member(c) && state == IS_ABSENT)
         snprintf(why, sizeof why, "rank %u has not joined", rank);
+    else if (is_link(c) && state == IS_HERE && s->has_link[rank])
+        snprintf(why, sizeof why, "rank %u has linked the agents already", rank);
     else if (is_member(c) && state == IS_HERE)
         snprintf(why, sizeof why, "rank %u has joined already (%s)", rank, members_who(s->members, (int)rank));
-    else if (is_member(c) && state != IS_ABSENT)
+    else if (!is_watch(c) && state > IS_HERE)
         snprintf(why, sizeof why, "rank %u has left this job already (%s)", rank, members_who(s->members, (int)rank));
     if (*why) refuse(s, c, why);
     return !*why;
 }
 
 /* From now on it is the agents' own; here it ends. */
-static bool hand_to_agent(const struct connection *c) {
-    if (c->out_size == 0) launch_tell_link(rank_of(c), c->fd);
+static bool hand_to_agent(struct store_server *s, const struct connection *c) {
+    if (c->out_size > 0) return false;
+    launch_tell_link(rank_of(c), c->fd);
+    s->has_link[rank_of(c)] = true;
     return false;
 }
 
@@ -193,7 +197,7 @@ static bool on_proof(struct store_server *s, struct connection *c, const struct 
     store_proof(s->secret, "server", &c->shake, mine);
     server_answer(s, c, FRAME_WELCOME, mine, STORE_PROOF);
     if (is_watch(c)) s->ticks_at = 0; /* it soon knows who rank 0 is */
-    if (!is_member(c)) return is_watch(c) || hand_to_agent(c);
+    if (!is_member(c)) return is_watch(c) || hand_to_agent(s, c);
     members_join(s->members, rank_of(c), who, clock_seconds());
     server_note_address(s, c->fd);
     return true;

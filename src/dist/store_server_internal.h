@@ -48,6 +48,7 @@ struct store_server {
     bool is_one_host;
     bool has_said_waiting, has_said_all, has_told; /* who is missing; that nobody is; the failure */
     int64_t saved;                                 /* the step of the newest checkpoint that rank 0 told of */
+    bool *has_link;                                /* (world_size) that have linked the agents: once in a start */
     struct store_keys *keys;
     struct members *members;
     struct connection **connections;
@@ -57,6 +58,8 @@ struct store_server {
 
 static inline bool is_watch(const struct connection *c) { return c->shake.purpose == FOR_WATCHING; }
 static inline bool is_member(const struct connection *c) { return c->shake.purpose == FOR_REQUESTS; }
+
+static inline bool is_link(const struct connection *c) { return c->shake.purpose == FOR_AGENTS; }
 
 /* store_server.c: sends at once what the socket takes, the rest later. */
 void server_answer(struct store_server *s, struct connection *c, enum store_type type, const void *body, size_t size);

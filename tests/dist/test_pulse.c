@@ -1,0 +1,77 @@
+/* A pulse that another process reads: what it says, and whatever its memory holds. */
+#include "dist/pulse.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "check_main.h"
+#include "dist/store_members.h"
+
+START_TEST(both_see_the_same) {
+    int file = pulse_file();
+    struct pulse *writer = pulse_map(file), *reader = pulse_map(file);
+    struct pulse_reading r;
+    ck_assert_ptr_nonnull(writer);
+    ck_assert_ptr_nonnull(reader);
+    pulse_phase(writer, PULSE_FORWARD);
+    pulse_step(writer, 7, 0.5);
+    pulse_saved(writer, 6);
+    pulse_enter(writer, 1, "all_reduce");
+    pulse_read(reader, &r);
+    ck_assert_int_eq(r.phase, PULSE_FORWARD);
+    ck_assert_int_eq(r.step, 7);
+    ck_assert_int_eq(r.saved, 6);
+    ck_assert_double_eq(r.median_step, 0.5);
+    ck_assert(r.is_in_collective);
+    ck_assert_str_eq(r.call, "all_reduce");
+    pulse_leave(writer, 1);
+    pulse_enter(writer, 0, "barrier");
+    pulse_leave(writer, 0);
+    pulse_read(reader, &r);
+    ck_assert(!r.is_in_collective);
+    ck_assert_str_eq(r.call, "barrier");
+    ck_assert_uint_eq(r.number, 1);
+    pulse_destroy(writer);
+    pulse_destroy(reader);
+    ck_assert_ptr_null(pulse_map(-1));
+    ck_assert_int_eq(ftruncate(file, 1), 0);
+    ck_assert_ptr_null(pulse_map(file));
+    close(file);
+}
+END_TEST
+
+static void fill(uint8_t *bytes, size_t size, int trial) {
+    for (size_t i = 0; i < size; i++) bytes[i] = (uint8_t)(trial < 256 ? trial : rand());
+}
+
+START_TEST(any_bytes_can_be_read) {
+    int file = pulse_file();
+    struct stat info;
+    ck_assert_int_eq(fstat(file, &info), 0);
+    size_t size = (size_t)info.st_size;
+    uint8_t *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    ck_assert_ptr_ne(bytes, MAP_FAILED);
+    srand(1);
+    for (int trial = 0; trial < 2000; trial++) {
+        struct pulse *reader = pulse_map(file);
+        struct pulse_reading r;
+        struct text said = {0};
+        fill(bytes, size, trial);
+        pulse_read(reader, &r);
+        members_last_seen(&r, &said);
+        ck_assert(r.step >= 0 && r.saved >= 0);
+        ck_assert_uint_lt(strlen(r.call), PULSE_CALL_NAME);
+        for (const char *c = said.data; *c; c++) ck_assert_msg(*c >= ' ' && *c <= '~', "%s", said.data);
+        text_free(&said);
+        pulse_destroy(reader);
+    }
+    munmap(bytes, size);
+    close(file);
+}
+END_TEST
+
+TESTS("pulse", both_see_the_same, any_bytes_can_be_read)

@@ -1,0 +1,165 @@
+/* The agents' link as the store sees it: who may make one, how often, and what is said while it is awaited.
+ * ctest-labels: dist fault */
+#include "ranks.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+#include "check_main.h"
+#include "dist/launch.h"
+#include "dist/store_frame.h"
+#include "dist/store_join.h"
+#include "dist/store_secret.h"
+
+/* ---- who may ---- */
+
+static void rank_links(const struct dist_env *env, int rank, enum status_code code, const char *words) {
+    uint8_t secret[32];
+    int fd;
+    uint32_t incarnation = 0;
+    rank_must(store_secret_find(env, secret));
+    struct store_join join = {.host = "127.0.0.1",
+                              .port = env->master_port,
+                              .rank = rank,
+                              .world_size = env->world_size,
+                              .job = store_job_hash(env->job_id),
+                              .secret = secret,
+                              .who = "a rank",
+                              .deadline = clock_seconds() + 20,
+                              .purpose = FOR_AGENTS};
+    status s = store_join(&join, &fd, &incarnation);
+    bool is_right = status_code(s) == code && strstr(status_message(s), words);
+    if (!is_right) fprintf(stderr, "rank %d: %d '%s'\n", rank, status_code(s), status_message(s));
+    RANK_CHECK(is_right);
+    if (!s) close(fd);
+    status_free(s);
+}
+
+static void link_body(const struct dist_env *env, void *argument) {
+    atomic_bool *is_done = argument;
+    struct store *store;
+    rank_must(store_open(env, 20, &store));
+    if (env->rank == 0) {
+        for (int i = 0; i < 3000 && !atomic_load(is_done); i++) clock_sleep(0.01);
+    } else {
+        rank_links(env, 1, STATUS_OK, "");
+        rank_links(env, 1, STATUS_USAGE, "rank 1 has linked the agents already");
+        rank_links(env, 2, STATUS_USAGE, "no rank 2");
+        store_close(store);
+        store = NULL;
+        rank_links(env, 1, STATUS_USAGE, "rank 1 has left this job already");
+        atomic_store(is_done, true);
+    }
+    store_close(store);
+}
+
+START_TEST(once_by_a_rank_that_is_here) {
+    atomic_bool *is_done = mmap(NULL, sizeof *is_done, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(is_done, MAP_FAILED);
+    ranks_run(2, link_body, is_done);
+    munmap(is_done, sizeof *is_done);
+}
+END_TEST
+
+/* ---- what is said ---- */
+
+#define MOST_PIPES 8
+
+static bool forward(int from, int to) {
+    uint8_t bytes[4096];
+    ssize_t got = recv(from, bytes, sizeof bytes, MSG_DONTWAIT);
+    return got < 0 || (got > 0 && net_send(to, bytes, (size_t)got, clock_seconds() + 5));
+}
+
+/* Between rank 1 and the store, until it is killed: of the connections the third is taken and never answered. */
+static _Noreturn void stand_between(int listener, int port) {
+    struct pollfd polls[1 + 2 * MOST_PIPES] = {{.fd = listener, .events = POLLIN}};
+    int accepted = 0;
+    nfds_t count = 1;
+    for (;;) {
+        poll(polls, count, -1);
+        for (nfds_t i = 1; i < count; i += 2)
+            for (nfds_t side = i; side < i + 2; side++) {
+                int from = polls[side].fd, to = polls[side == i ? i + 1 : i].fd;
+                if (from < 0 || !polls[side].revents || forward(from, to)) continue;
+                close(from);
+                close(to);
+                polls[i].fd = polls[i + 1].fd = -1;
+            }
+        int fd = accept(listener, NULL, NULL), onward;
+        bool is_final;
+        if (fd < 0 || ++accepted == 3 || count + 2 > sizeof polls / sizeof *polls) continue;
+        if (net_connect("127.0.0.1", port, clock_seconds() + 5, &onward, &is_final)) _exit(1);
+        polls[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        polls[count++] = (struct pollfd){.fd = onward, .events = POLLIN};
+    }
+}
+
+/* This process as a rank of an agent that has no link yet. */
+static void pretend_agent(int report) {
+    char text[32];
+    snprintf(text, sizeof text, "%ld", (long)getppid());
+    setenv(AGENT_VARIABLE, text, 1);
+    snprintf(text, sizeof text, "%d", report);
+    setenv(REPORT_FD_VARIABLE, text, 1);
+    setenv(LINK_VARIABLE, "1", 1);
+}
+
+static void slow_link_body(const struct dist_env *env, void *argument) {
+    int report[2], said = memfd_create("said", MFD_CLOEXEC);
+    struct dist_env other = *env;
+    struct store *store;
+    struct store_options options = {.timeout = 60};
+    if (env->rank == 1) {
+        RANK_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, report) == 0);
+        pretend_agent(report[1]);
+        other.local_rank = 0;
+        other.master_port = *(int *)argument;
+        dup2(said, STDERR_FILENO);
+        options.log = log_create(false, false);
+    }
+    rank_must(store_open_with(&other, &options, &store));
+    if (env->rank == 1) {
+        char text[1024] = "", packet[4096];
+        RANK_CHECK(pread(said, text, sizeof text - 1, 0) > 0);
+        RANK_CHECK(strstr(text, "waiting for rank 0 at 127.0.0.1:"));
+        RANK_CHECK(recv(report[0], packet, sizeof packet, MSG_DONTWAIT) > 0); /* the link, in the end */
+        log_destroy(options.log);
+        rank_must(store_set(store, "linked", NULL, 0));
+    } else {
+        char *value;
+        rank_must(store_get(store, "linked", 60, (void **)&value, NULL));
+        free(value);
+    }
+    store_close(store);
+}
+
+START_TEST(a_link_that_is_awaited_is_told) {
+    struct ranks ranks;
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    int listener, port;
+    ranks_prepare(&ranks, 2);
+    ck_assert_ptr_null(net_listen("127.0.0.1", 0, true, &listener));
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+    port = net_port(&address);
+    pid_t between = fork();
+    if (between == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(ranks.listener);
+        stand_between(listener, ranks.port);
+    }
+    close(listener);
+    ranks_start(&ranks, slow_link_body, &port);
+    ranks_wait(&ranks);
+    kill(between, SIGKILL);
+    waitpid(between, NULL, 0);
+    ck_assert_int_eq(ranks.codes[0], 0);
+    ck_assert_int_eq(ranks.codes[1], 0);
+}
+END_TEST
+
+TESTS("store_link", once_by_a_rank_that_is_here, a_link_that_is_awaited_is_told)
