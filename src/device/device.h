@@ -56,6 +56,28 @@ struct clip_norm {
 
 struct device;
 
+/* A linear layer, GELU by tanh and another linear layer, when nobody else looks at what lies between them. It is kept
+ * in the device's own form, in the room of as many floats: [kept] (rows, hidden), which GELU is of, its gradient
+ * [dkept], and [y], the GELU. */
+struct gelu_ops {
+    /* Whether the device does it in its precision; else the layers run one after another, as they do without this. */
+    bool (*applies)(const struct device *, size_t hidden);
+    /* kept = x (rows, in) w^T + bias, y = gelu(kept); w (hidden, in); bias (hidden) or NULL */
+    void (*forward)(struct device *, const float *x, const float *w, const float *bias, void *kept, void *y,
+                    size_t rows, size_t in, size_t hidden);
+    /* out (rows, out) = y w^T + bias, as linear_forward */
+    void (*forward_after)(struct device *, const void *y, const float *w, const float *bias, bool has_relu, float *to,
+                          size_t rows, size_t hidden, size_t out);
+    /* dw (out, hidden) += dy^T y; dbias (out) += column sums of dy, NULL: none; dkept = (dy w) gelu'(kept), NULL: not
+     * needed */
+    void (*backward_after)(struct device *, const float *dy, const void *y, const float *w, const void *kept, float *dw,
+                           float *dbias, void *dkept, size_t rows, size_t hidden, size_t out);
+    /* dw (hidden, in) += dkept^T x; dbias (hidden) += column sums of dkept, NULL: none; dx = dkept w, NULL: not needed
+     */
+    void (*backward)(struct device *, const void *dkept, const float *x, const float *w, float *dw, float *dbias,
+                     float *dx, size_t rows, size_t in, size_t hidden);
+};
+
 struct device_ops {
     /* y (rows, out) = x (rows, in) w^T + bias, with [has_relu] max(0, it); w (out, in); bias (out) or NULL */
     void (*linear_forward)(struct device *, const float *x, const float *w, const float *bias, bool has_relu, float *y,
@@ -115,6 +137,7 @@ struct device_ops {
 
     const struct norm_ops *norm_layers;
     const struct sequence_ops *sequence;
+    const struct gelu_ops *gelu; /* NULL: the layers run one after another */
 };
 
 /* [name]: "cpu" or "cuda". "cuda" where the module, one of its libraries, the driver or a GPU is missing: STATUS_USAGE

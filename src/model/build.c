@@ -327,6 +327,36 @@ static void plan_gradients(struct model *m) {
     m->slot_count = pool.count;
 }
 
+/* How often a tensor's values are looked at. */
+static size_t readers(struct model *m, size_t tensor) {
+    const struct tensor *own = owner(m, tensor);
+    size_t count = owner(m, m->output) == own;
+    for (size_t i = 0; i < m->step_count; i++) {
+        count += owner(m, m->steps[i].in) == own;
+        if (m->steps[i].other != NO_TENSOR) count += owner(m, m->steps[i].other) == own;
+    }
+    return count;
+}
+
+/* Whether steps i to i + 2 are a linear layer, a GELU and a linear layer, and what lies between is theirs alone. */
+static bool is_around_gelu(struct model *m, size_t i) {
+    const struct step *s = &m->steps[i];
+    for (int k = 0; k < 3; k++)
+        if (!s[k].layer) return false;
+    return layer_is_gelu_tanh(s[1].layer) && s[0].layer->type->around_gelu && s[2].layer->type->around_gelu &&
+           !s[0].layer->has_relu && s[1].in == s[0].out && s[2].in == s[1].out && readers(m, s[0].out) == 1 &&
+           readers(m, s[1].out) == 1;
+}
+
+/* The gradient before the GELU is then made by the last of the three steps already. */
+static void plan_gelus(struct model *m) {
+    for (size_t i = 0; i + 2 < m->step_count; i++) {
+        if (m->steps[i].part != PART_NONE || !is_around_gelu(m, i)) continue;
+        for (size_t k = 0; k < 3; k++) m->steps[i + k].part = (enum step_part)(PART_BEFORE_GELU + k);
+        if (m->steps[i + 1].dx != SIZE_MAX) m->slots[m->steps[i + 1].dx].first = 2 * m->step_count - (i + 2);
+    }
+}
+
 static void needed_at(struct tensor *tensor, size_t time) {
     if (tensor->piece.last < time) tensor->piece.last = time;
 }
@@ -408,6 +438,7 @@ status build_model(struct model *model, const struct model_config *config) {
         for (size_t p = 0; p < layer->tied_count; p++) model->users[layer->tied + p]++;
     }
     plan_gradients(model);
+    plan_gelus(model);
     plan_values(model);
     place(model);
     return OK;

@@ -80,6 +80,17 @@ enum relu_place {
     RELU_BEFORE, /* before it; forward and backward apply it */
 };
 
+/* A layer as one side of GELU by tanh, where the device does both sides and the GELU as one: what lies between is in
+ * the device's form (struct gelu_ops), the rest as forward and backward have it. */
+struct layer_around_gelu {
+    void (*forward_before)(const struct layer *layer, const struct pass *pass, const float *x, void *kept, void *y);
+    void (*forward_after)(const struct layer *layer, const struct pass *pass, const void *y, float *to);
+    void (*backward_after)(const struct layer *layer, const struct pass *pass, const void *y, const void *kept,
+                           const float *dy, void *dkept);
+    void (*backward_before)(const struct layer *layer, const struct pass *pass, const float *x, const void *dkept,
+                            float *dx);
+};
+
 struct layer_type {
     struct schema_variant variant;
     /* Not NULL: a composite. It builds the layers inside it instead of being one; nothing below is used. Tensors are
@@ -124,6 +135,8 @@ struct layer_type {
     /* y from x as the forward pass before made it, for little: then y need not be kept for layers behind whose backward
      * looks at it. NULL: it is kept. */
     void (*remake)(const struct layer *layer, const struct pass *pass, const float *x, float *y);
+    /* NULL: it is not done as one with a GELU. */
+    const struct layer_around_gelu *around_gelu;
     /* Whether a pass in training calls pass->all_sum, so that all ranks must be in it. NULL: never. */
     bool (*sums_over_ranks)(const struct layer *layer);
     /* Fewest rows of a pass in training, of all ranks together where it sums over them. NULL: one. */

@@ -199,10 +199,30 @@ static void sum(const struct model *model, const struct step *s, const struct pa
         ops->add(pass->device, a, b, y, count);
 }
 
+/* Whether the device does the three steps around a GELU as one in this pass. */
+static bool is_in_one(const struct model *model, const struct step *s, const struct pass *pass) {
+    const struct gelu_ops *ops = device_ops(pass->device)->gelu;
+    if (s->part == PART_NONE || model->is_visited || !ops) return false;
+    const struct shape *hidden = &model->tensors[s->part == PART_BEFORE_GELU ? s->out : s->in].shape;
+    return ops->applies(pass->device, (size_t)hidden->size[hidden->dims - 1]);
+}
+
+/* Of [s] and its neighbours, which stand in the model's order. */
+static void run_part(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
+    if (s->part == PART_BEFORE_GELU)
+        s->layer->type->around_gelu->forward_before(s->layer, pass, value_of(model, s->in, inputs),
+                                                    model->tensors[s->out].value, model->tensors[s[1].out].value);
+    if (s->part == PART_AFTER_GELU)
+        s->layer->type->around_gelu->forward_after(s->layer, pass, model->tensors[s->in].value,
+                                                   model->tensors[s->out].value);
+}
+
 static void run_step(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
     const float *x = value_of(model, s->in, inputs);
     float *y = model->tensors[s->out].value;
-    if (s->layer)
+    if (is_in_one(model, s, pass))
+        run_part(model, s, pass, inputs);
+    else if (s->layer)
         s->layer->type->forward(s->layer, pass, x, y);
     else
         sum(model, s, pass, x, value_of(model, s->other, inputs), y);
@@ -217,6 +237,7 @@ static struct pass begin(struct model *model, const struct pass *pass) {
 
 const float *model_forward(struct model *model, const struct pass *pass, const float *inputs) {
     struct pass own = begin(model, pass);
+    model->is_visited = false;
     for (size_t i = 0; i < model->step_count; i++) run_step(model, &model->steps[i], &own, inputs);
     return value_of(model, model->output, inputs);
 }
@@ -225,6 +246,7 @@ const float *model_forward_visited(struct model *model, const struct pass *pass,
                                    output_visitor *visit, void *user) {
     struct pass own = begin(model, pass);
     const struct layer *layer = model->layers;
+    model->is_visited = true;
     for (size_t i = 0; i < model->step_count; i++) {
         const struct step *s = &model->steps[i];
         run_step(model, s, &own, inputs);
@@ -266,6 +288,21 @@ static void remake(const struct model *model, const struct step *s, const struct
     s->layer->type->remake(s->layer, pass, value_back(model, s->in, inputs), model->tensors[s->out].remade);
 }
 
+static float *gradient_at(const struct model *model, size_t slot) {
+    return slot == SIZE_MAX ? NULL : model->gradients[slot];
+}
+
+static void go_back_in_part(const struct model *model, const struct step *s, const struct pass *pass,
+                            const float *inputs) {
+    if (s->part == PART_AFTER_GELU)
+        s->layer->type->around_gelu->backward_after(s->layer, pass, model->tensors[s->in].value,
+                                                    model->tensors[s[-1].in].value, model->gradients[s->dy],
+                                                    s->dx == SIZE_MAX ? NULL : gradient_at(model, s[-1].dx));
+    if (s->part == PART_BEFORE_GELU)
+        s->layer->type->around_gelu->backward_before(s->layer, pass, value_back(model, s->in, inputs),
+                                                     model->gradients[s->dy], gradient_at(model, s->dx));
+}
+
 static void go_back(struct model *model, const struct pass *pass, const float *inputs,
                     const struct listener *listener) {
     struct pass own = complete(model, pass);
@@ -281,9 +318,11 @@ static void go_back(struct model *model, const struct pass *pass, const float *i
                 ->image->relu_backward(own.device, model->tensors[s->out].value, model->gradients[s->raw],
                                        model->gradients[s->dy], own.rows * model->tensors[s->out].size);
         if (s->layer && own.parts) gradients_before(model, s->layer);
-        if (s->layer)
+        if (is_in_one(model, s, &own))
+            go_back_in_part(model, s, &own, inputs);
+        else if (s->layer)
             s->layer->type->backward(s->layer, &own, value_back(model, s->in, inputs), model->tensors[s->out].value,
-                                     model->gradients[s->dy], s->dx == SIZE_MAX ? NULL : model->gradients[s->dx]);
+                                     model->gradients[s->dy], gradient_at(model, s->dx));
         for (size_t a = 0; a < s->add_count; a++)
             device_ops(own.device)
                 ->add(own.device, model->gradients[s->adds[a].a], model->gradients[s->adds[a].b],

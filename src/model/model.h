@@ -41,12 +41,16 @@ struct slot_add {
     size_t to, a, b; /* gradient slots: to = a + b */
 };
 
+/* Three steps that a device may do as one (struct gelu_ops): a linear layer, GELU by tanh, a linear layer. */
+enum step_part { PART_NONE, PART_BEFORE_GELU, PART_GELU, PART_AFTER_GELU };
+
 struct step {
-    struct layer *layer;     /* NULL: out = in + other */
-    bool has_relu;           /* of a sum: out = max(in + other, 0) */
-    size_t raw;              /* gradient slot behind a relu that the step took over (RELU_AFTER): dy is made from it;
-                                SIZE_MAX: dy is the gradient itself */
-    size_t in, other, out;   /* tensors; other NO_TENSOR for a layer */
+    struct layer *layer;   /* NULL: out = in + other */
+    bool has_relu;         /* of a sum: out = max(in + other, 0) */
+    size_t raw;            /* gradient slot behind a relu that the step took over (RELU_AFTER): dy is made from it;
+                              SIZE_MAX: dy is the gradient itself */
+    size_t in, other, out; /* tensors; other NO_TENSOR for a layer */
+    enum step_part part;
     size_t remake;           /* step whose output is made again before this one goes back; SIZE_MAX: none */
     size_t dy, dx;           /* gradient slots; dy SIZE_MAX: nothing to do on the way back, dx SIZE_MAX: not needed */
     struct slot_add adds[2]; /* (add_count) after the layer's backward */
@@ -75,6 +79,7 @@ struct model {
 
     struct arena *arena;
     struct device *device; /* NULL before model_alloc */
+    bool is_visited;       /* the pass before was model_forward_visited, so all steps ran alone */
     size_t batch;          /* most rows of a pass */
     float *block;          /* (batch, row_floats): values, what layers save, gradients */
     float **gradients;     /* (slot_count), into the block: (batch, slots[i].size) */

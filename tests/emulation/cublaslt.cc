@@ -8,7 +8,9 @@ namespace emulation {
 namespace {
 
 constexpr int GELU = 32, RELU = 2, BIAS = 4, AUX = 128;
-constexpr size_t SPOILED = 4096; /* bytes of the workspace */
+constexpr uint64_t AUX_ROWS = 8;        /* what its leading dimension is a multiple of */
+constexpr uintptr_t AUX_ALIGNMENT = 16; /* bytes, of it and of biases */
+constexpr size_t SPOILED = 4096;        /* bytes of the workspace */
 
 struct product {
     cublasLtMatmulDescOpaque_t what;
@@ -116,13 +118,32 @@ void run(const product &p) {
     for (int batch = 0; batch < p.ld.batches; batch++) run_batch(p, (size_t)batch);
 }
 
+bool has_aux(const product &p) { return p.what.epilogue < CUBLASLT_EPILOGUE_BGRADA && p.what.epilogue & AUX; }
+
+bool is_plain(const product &p) {
+    return p.what.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.what.epilogue == CUBLASLT_EPILOGUE_RELU ||
+           p.what.epilogue == CUBLASLT_EPILOGUE_BIAS || p.what.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+}
+
+/* What the documentation asks of the operands of an epilogue. */
+bool has_right_operands(const product &p) {
+    const auto &w = p.what;
+    bool wants_bias = w.epilogue >= CUBLASLT_EPILOGUE_BGRADA || w.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD ||
+                      (w.epilogue != CUBLASLT_EPILOGUE_DGELU && w.epilogue & BIAS);
+    if (wants_bias && (!w.bias || (uintptr_t)w.bias % AUX_ALIGNMENT)) return false;
+    if (wants_bias && w.has_bias_type && w.bias_type != p.ld.type) return false;
+    if (!has_aux(p)) return true;
+    return w.aux && (uintptr_t)w.aux % AUX_ALIGNMENT == 0 && (uint64_t)w.aux_ld % AUX_ROWS == 0 &&
+           (uint64_t)w.aux_ld >= p.ld.rows && (!w.has_aux_type || w.aux_type == p.ld.type) && p.ld.batches == 1;
+}
+
 bool fits(const product &p) {
     bool is_a_turned = p.what.turn_a == CUBLAS_OP_T, is_b_turned = p.what.turn_b == CUBLAS_OP_T;
     uint64_t m = is_a_turned ? p.la.columns : p.la.rows, k = is_a_turned ? p.la.rows : p.la.columns;
     uint64_t n = is_b_turned ? p.lb.rows : p.lb.columns, other_k = is_b_turned ? p.lb.columns : p.lb.rows;
     return k == other_k && p.lc.rows == m && p.lc.columns == n && p.ld.rows == m && p.ld.columns == n &&
            p.la.type == p.lb.type && (uint64_t)p.la.ld >= p.la.rows && (uint64_t)p.lb.ld >= p.lb.rows &&
-           (uint64_t)p.lc.ld >= m && (uint64_t)p.ld.ld >= m;
+           (uint64_t)p.lc.ld >= m && (uint64_t)p.ld.ld >= m && p.lc.type == p.ld.type && has_right_operands(p);
 }
 
 void check_places(const product &p) {
@@ -135,6 +156,9 @@ void check_places(const product &p) {
     size_t bias = p.what.epilogue == CUBLASLT_EPILOGUE_BGRADB ? n : m;
     check_place(p.what.bias, bias * size_of(p.what.has_bias_type ? p.what.bias_type : p.ld.type),
                 "cublasLtMatmul: the bias");
+    if (has_aux(p))
+        check_place(p.what.aux, ((n - 1) * (size_t)p.what.aux_ld + m) * size_of(p.ld.type),
+                    "cublasLtMatmul: the epilogue's matrix");
 }
 
 } // namespace
@@ -251,10 +275,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     product p = {*what, *a, *b, *c, *d, 1, 0, nullptr, nullptr, nullptr, nullptr, nullptr, 0};
     *count = 0;
     if (!fits(p)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (!get_settings().has_epilogues && !is_plain(p)) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (most < 1 || is_to_fail("heuristic")) return CUBLAS_STATUS_SUCCESS;
     found[0] = {};
     found[0].workspaceSize = preference->workspace < SPOILED ? preference->workspace : SPOILED;
     for (int i = 0; i < 4; i++) found[0].algo.data[i] = preference->alignment[i];
+    found[0].algo.data[4] = what->epilogue;
     *count = 1;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -279,7 +305,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, const
                  (char *)workspace,
                  workspace_bytes};
     if (!fits(p)) return CUBLAS_STATUS_INVALID_VALUE;
-    if (is_to_fail("product")) return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (is_to_fail("product") || (has_aux(p) && is_to_fail("gelu"))) return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (algorithm && algorithm->data[4] != (uint64_t)what->epilogue)
+        die("cublasLtMatmul: another epilogue than its algorithm was asked for");
     const void *addresses[4] = {a, b, c, d};
     for (int i = 0; algorithm && i < 4; i++)
         if (algorithm->data[i] && (uintptr_t)addresses[i] % algorithm->data[i] && !(i == 2 && p.beta == 0))

@@ -1,5 +1,5 @@
-/* A device without some operators: a model that needs one is refused with its layer and line, others are not.
- * ctest-labels: unit */
+/* A device without some operators: a model that needs one is refused with its layer and line, others are not. And which
+ * steps a device may do as one. ctest-labels: unit */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,18 +13,23 @@ static const struct sequence_ops sequence = {.most_head_size = 256};
 static const struct device_ops ops = {.image = &images, .sequence = &sequence};
 static const struct device device = {.ops = &ops, .description = "cuda:0 (a GPU)"};
 
-static status check(const char *layers, struct shape input) {
+static struct model *plan(const char *layers, struct shape input, struct document **document) {
     char text[512];
     static struct model_config config; /* variants point into the document */
     struct problems problems = {0};
-    struct document *document;
     struct model *model = NULL;
     snprintf(text, sizeof text, "layers:\n%s", layers);
-    ck_assert(!document_parse("test.yaml", text, strlen(text), &problems, &document));
-    schema_bind(&model_schema, document_root(document), "model", &model_schema, &config, document_arena(document),
+    ck_assert(!document_parse("test.yaml", text, strlen(text), &problems, document));
+    schema_bind(&model_schema, document_root(*document), "model", &model_schema, &config, document_arena(*document),
                 &problems);
     ck_assert_uint_eq(problems.count, 0);
     ck_assert(!model_plan(&config, &input, &model));
+    return model;
+}
+
+static status check(const char *layers, struct shape input) {
+    struct document *document;
+    struct model *model = plan(layers, input, &document);
     status s = model_check_device(model, &device);
     model_destroy(model);
     document_destroy(document);
@@ -67,4 +72,38 @@ START_TEST(layers) {
 }
 END_TEST
 
-LOOP_TESTS("device_support", EACH(layers, cases))
+#define TANH "- gelu: {approximate: tanh}\n"
+
+static const struct {
+    const char *layers;
+    const char *parts; /* of each step: - of none, b before the GELU, g, a after it */
+} gelus[] = {
+    {"- linear: 4\n" TANH "- linear: 3\n", "bga"},
+    {"- layer_norm\n- linear: 4\n" TANH "- linear: 3\n- relu\n- linear: 2\n", "-bga-"},
+    {"- linear: 4\n" TANH "- linear: 5\n" TANH "- linear: 3\n", "bga--"}, /* a layer is on one side */
+    {"- linear: 4\n- gelu\n- linear: 3\n", "---"},
+    {"- linear: 4\n- relu\n" TANH "- linear: 3\n", "---"},
+    {"- linear: 4\n" TANH "- dropout: 0.1\n- linear: 3\n", "----"},
+    {"- linear: 4\n" TANH, "--"},
+    {"- linear: 4\n" TANH "- residual: [{linear: 4}]\n", "----"}, /* the sum reads the GELU, too */
+    {"- linear: 4\n- residual: [{gelu: {approximate: tanh}}, {linear: 4}]\n", "----"},
+    {"- residual: [{linear: 4}, {gelu: {approximate: tanh}}, {linear: 3}]\n", "bga-"},
+};
+
+/* The gradient before a GELU is there when the layer behind it goes back. */
+START_TEST(steps_around_a_gelu) {
+    struct document *document;
+    struct model *m = plan(gelus[_i].layers, (struct shape){.dims = 1, .size = {3}}, &document);
+    ck_assert_uint_eq(m->step_count, strlen(gelus[_i].parts));
+    for (size_t i = 0; i < m->step_count; i++) {
+        ck_assert_int_eq("-bga"[m->steps[i].part], gelus[_i].parts[i]);
+        if (m->steps[i].part != PART_GELU) continue;
+        ck_assert_uint_eq(m->slots[m->steps[i].dx].first, 2 * m->step_count - (i + 1));
+        ck_assert_uint_eq(m->steps[i].dx, m->steps[i - 1].dy);
+    }
+    model_destroy(m);
+    document_destroy(document);
+}
+END_TEST
+
+LOOP_TESTS("device_support", EACH(layers, cases), EACH(steps_around_a_gelu, gelus))

@@ -241,6 +241,36 @@ class Narrow(Emulated):
             self.assertNotEqual(shas[0], shas[2])
 
 
+class Gelu(Emulated):
+    """GELU by tanh between two linear layers: part of their products in 16 bits, and only there."""
+    config = GPT.replace("gelu, {dropout: 0.1}", "{gelu: {approximate: tanh}}")
+
+    def test_learns_the_same(self):
+        self.train("train.precision=float32", run="runs/float32", fail="gelu:1")
+        wide = self.losses("runs/float32")
+        for precision in ("bfloat16", "float16"):
+            for name, words, emulated in ((precision, (), {}), (precision + "-apart", (), {"epilogues": 0})):
+                run = f"runs/{name}"
+                self.train(f"train.precision={precision}", *words, run=run, **emulated)
+                self.assert_close(self.losses(run), wide, 0.01, run)
+            self.assert_close(self.losses(f"runs/{precision}-apart"), self.losses(f"runs/{precision}"), 2e-3, precision)
+            self.train(f"train.precision={precision}", "train.cuda_graph=false", run="runs/plain-" + precision)
+            self.assertEqual(self.sha("runs/plain-" + precision), self.sha("runs/" + precision))
+        words = ("eval", "test.yaml", "train.device=cuda", "train.precision=bfloat16", "--run-dir", "runs/bfloat16")
+        self.assertEqual(self.on_gpu(*words)[0], self.on_gpu(*words)[0])
+        _, err = self.on_gpu(*words, fail="gelu:1", code=BUG)
+        self.assertIn("a product of cuBLASLt: CUBLAS_STATUS_EXECUTION_FAILED", err)
+
+    def test_where_it_is(self):
+        bf16 = "train.precision=bfloat16"
+        _, err = self.train(bf16, run="runs/one", fail="gelu:1", code=BUG)
+        self.assertIn("a product of cuBLASLt: CUBLAS_STATUS_EXECUTION_FAILED", err)
+        mlp = "[{linear: {out: %d}}, %s, {linear: {out: 16}}]"
+        for i, (hidden, between) in enumerate(((32, "gelu"), (20, "{gelu: {approximate: tanh}}"), (32, "{gelu: {approximate: tanh}}, {dropout: 0}"))):
+            self.write("test.yaml", self.config.replace("[rms_norm, {linear: {out: 32}}, {gelu: {approximate: tanh}}, {linear: {out: 16}}]", mlp % (hidden, between)))
+            self.train(bf16, "train.steps=2", run=f"runs/none{i}", fail="gelu:1")
+
+
 @unittest.skipUnless(os.path.exists(os.path.join(FOLDER, "ddptrain_nccl.so")), "no NCCL yet")
 class TwoGpus(Emulated):
     def test_two_gpus_train_like_two_processes_on_the_cpu(self):

@@ -235,9 +235,7 @@ static const uint16_t *narrow_weights(call *c, struct device_convolution *d, con
     if (is_parameter && d->weights.of == w && d->weights.call == parameters->call) return to;
     struct weight_order order = order_of(&d->c);
     bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16;
-    c->each(count, [=] __device__(size_t i) {
-        to[i] = is_bfloat16 ? bits_to_bfloat16(w[order(i)]) : bits_to_float16(w[order(i)]);
-    });
+    c->each(count, [=] __device__(size_t i) { to[i] = gpu_narrow(is_bfloat16, w[order(i)]); });
     d->weights.of = is_parameter ? w : nullptr;
     d->weights.call = parameters->call;
     return to;

@@ -154,6 +154,7 @@ static struct device_ops all_ops() {
     ops.convolution = &gpu_convolutions;
     ops.norm_layers = &gpu_norms;
     ops.sequence = &gpu_sequences;
+    ops.gelu = &gpu_gelu;
     return ops;
 }
 

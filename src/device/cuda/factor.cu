@@ -139,7 +139,7 @@ const uint16_t *gpu_narrow_all(call *c, const float *x, size_t count) {
             ((uint2 *)to)[i] = {gpu_narrow(is_bfloat16, v.x, v.y), gpu_narrow(is_bfloat16, v.z, v.w)};
         } else {
             size_t k = i + 3 * fours;
-            to[k] = is_bfloat16 ? bits_to_bfloat16(x[k]) : bits_to_float16(x[k]);
+            to[k] = gpu_narrow(is_bfloat16, x[k]);
         }
     });
     return to;

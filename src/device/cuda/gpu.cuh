@@ -142,6 +142,7 @@ extern const struct image_ops gpu_images, gpu_poolings, gpu_batch_norms, gpu_gro
 extern const struct sequence_ops gpu_sequences;
 extern const struct convolution_ops gpu_convolutions;
 void gpu_convolutions_close(struct gpu_device *gpu);
+extern const struct gelu_ops gpu_gelu;
 void gpu_linear_forward(struct device *, const float *x, const float *w, const float *bias, bool has_relu, float *y,
                         size_t rows, size_t in, size_t out);
 void gpu_linear_backward_input(struct device *, const float *dy, const float *w, float *dx, size_t rows, size_t in,

@@ -8,7 +8,7 @@
 
 #define PLANS 256 /* a power of two */
 #define TRIES 8   /* places a plan may stand in */
-#define KEY 12
+#define KEY 15
 
 /* What products depend on, and how they are done. */
 struct gpu_plan {
@@ -16,6 +16,7 @@ struct gpu_plan {
     cublasLtMatmulDescOpaque_t product;
     cublasLtMatrixLayoutOpaque_t a, b, c;
     cublasLtMatmulAlgo_t algorithm;
+    bool is_missing; /* there is none */
 };
 
 struct gpu_plans {
@@ -32,32 +33,29 @@ static cudaDataType_t type_of(enum precision precision) {
     return precision == PRECISION_BFLOAT16 ? CUDA_R_16BF : precision == PRECISION_FLOAT16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-static cublasLtEpilogue_t epilogue_of(const struct product *p) {
-    if (!p->bias) return CUBLASLT_EPILOGUE_DEFAULT;
-    return p->has_relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
-}
-
 static cublasStatus_t describe(const struct gpu_device *gpu, const struct product *p, struct gpu_plan *plan) {
     cublasLtMatmulDescOpaque_t *d = &plan->product;
-    cublasLtEpilogue_t epilogue = epilogue_of(p);
     cudaDataType_t type = type_of(gpu->precision);
     bool is_a_turned = p->turn_a == CUBLAS_OP_T, is_b_turned = p->turn_b == CUBLAS_OP_T;
     CHECK(cublasLtMatmulDescInit(
         d, gpu->precision == PRECISION_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
     CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSA, &p->turn_a, sizeof p->turn_a));
     CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSB, &p->turn_b, sizeof p->turn_b));
-    CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue));
     CHECK(cublasLtMatrixLayoutInit(&plan->a, type, is_a_turned ? p->k : p->m, is_a_turned ? p->m : p->k,
                                    (int64_t)p->a.stride));
     CHECK(cublasLtMatrixLayoutInit(&plan->b, type, is_b_turned ? p->n : p->k, is_b_turned ? p->k : p->n,
                                    (int64_t)p->b.stride));
-    return cublasLtMatrixLayoutInit(&plan->c, CUDA_R_32F, p->m, p->n, (int64_t)p->m);
+    return cublasLtMatrixLayoutInit(&plan->c, p->is_narrow ? type : CUDA_R_32F, p->m, p->n, (int64_t)p->m);
 }
 
-static cublasStatus_t point_to_bias(const struct product *p, struct gpu_plan *plan) {
-    return p->bias ? cublasLtMatmulDescSetAttribute(&plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias,
-                                                    sizeof p->bias)
-                   : CUBLAS_STATUS_SUCCESS;
+static cublasStatus_t point_to_operands(const struct product *p, struct gpu_plan *plan) {
+    cublasLtMatmulDescOpaque_t *d = &plan->product;
+    int64_t stride = (int64_t)p->m;
+    if (p->bias) CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias));
+    if (!p->aux) return CUBLAS_STATUS_SUCCESS;
+    CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p->aux, sizeof p->aux));
+    return cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &stride, sizeof stride);
 }
 
 /* cuBLASLt's first choice for addresses as aligned as these. */
@@ -105,12 +103,15 @@ static cublasStatus_t plan_for(struct gpu_device *gpu, const struct product *p, 
                              p->a.stride,
                              p->b.stride,
                              (size_t)p->turn_a << 8 | (size_t)p->turn_b,
-                             (size_t)epilogue_of(p),
+                             (size_t)p->epilogue,
                              alignment(p->a.at),
                              alignment(p->b.at),
                              alignment(p->c),
                              p->adds,
-                             (size_t)gpu->precision};
+                             (size_t)gpu->precision,
+                             p->is_narrow,
+                             alignment(p->bias),
+                             alignment(p->aux)};
     if (!gpu->plans) gpu->plans = (struct gpu_plans *)calloc(1, sizeof *gpu->plans);
     if (!gpu->plans) return CUBLAS_STATUS_ALLOC_FAILED;
     struct gpu_plan *plan = find(gpu->plans, key, &is_new);
@@ -118,11 +119,13 @@ static cublasStatus_t plan_for(struct gpu_device *gpu, const struct product *p, 
     if (is_new) {
         plan->key[0] = 0;
         CHECK(describe(gpu, p, plan));
-        CHECK(point_to_bias(p, plan));
-        CHECK(choose(gpu, p, plan));
+        CHECK(point_to_operands(p, plan));
+        cublasStatus_t chosen = choose(gpu, p, plan);
+        plan->is_missing = chosen == CUBLAS_STATUS_NOT_SUPPORTED;
+        if (!plan->is_missing) CHECK(chosen);
         memcpy(plan->key, key, sizeof key);
     }
-    return point_to_bias(p, plan);
+    return plan->is_missing ? CUBLAS_STATUS_NOT_SUPPORTED : point_to_operands(p, plan);
 }
 
 static cublasStatus_t multiply(struct gpu_device *gpu, const struct product *p) {
@@ -133,10 +136,22 @@ static cublasStatus_t multiply(struct gpu_device *gpu, const struct product *p) 
                           p->c, &plan->c, &plan->algorithm, gpu->workspace, GPU_WORKSPACE, gpu->stream);
 }
 
-void gpu_multiply(call *c, const struct product *p) {
-    if (!c->is_ok() || p->m == 0 || p->n == 0 || p->k == 0) return;
-    cublasStatus_t status = multiply(c->gpu, p);
+static cublasStatus_t multiply_if_any(call *c, const struct product *p) {
+    if (!c->is_ok() || p->m == 0 || p->n == 0 || p->k == 0) return CUBLAS_STATUS_SUCCESS;
+    return multiply(c->gpu, p);
+}
+
+static void check(call *c, cublasStatus_t status) {
     if (status != CUBLAS_STATUS_SUCCESS) gpu_fail(c->gpu, "a product of cuBLASLt", cublasLtGetStatusString(status));
+}
+
+void gpu_multiply(call *c, const struct product *p) { check(c, multiply_if_any(c, p)); }
+
+bool gpu_try_multiply(call *c, const struct product *p) {
+    cublasStatus_t status = multiply_if_any(c, p);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
+    check(c, status);
+    return true;
 }
 
 void gpu_products_close(struct gpu_device *gpu) {

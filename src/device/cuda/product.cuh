@@ -20,13 +20,17 @@ struct product {
     cublasOperation_t turn_a, turn_b;
     size_t m, n, k;
     struct factor a, b;
-    const float *bias; /* (m), aligned to 16 bytes, or NULL */
-    bool has_relu;     /* after the bias */
-    float *c;
+    cublasLtEpilogue_t epilogue;
+    const void *bias; /* NULL, or (m) in the type of c, aligned to 16 bytes; with BGRADB (n), where the sums of b go */
+    const void *aux;  /* of GELU's epilogues: (n, m) in the type of c; m is a multiple of 8 */
+    void *c;
+    bool is_narrow; /* c is of the factors' type, else float */
     bool adds;
 };
 
 void gpu_multiply(call *c, const struct product *p);
+/* The same, unless cuBLASLt has no algorithm for it: then it does nothing, and the answer is false. */
+bool gpu_try_multiply(call *c, const struct product *p);
 /* Memory of [copy] for [bytes], which outlives the call; it moves when it grows. */
 uint16_t *gpu_reserve(call *c, struct gpu_copy *copy, size_t bytes);
 void gpu_products_close(struct gpu_device *gpu);
@@ -45,11 +49,13 @@ struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float 
 /* x (count) in 16 bits, without gaps, until the call ends; 16-bit precisions only. */
 const uint16_t *gpu_narrow_all(call *c, const float *x, size_t count);
 
+__device__ static inline uint16_t gpu_narrow(bool is_bfloat16, float x) {
+    return is_bfloat16 ? bits_to_bfloat16(x) : bits_to_float16(x);
+}
+
 /* Two numbers in 16 bits each, the first in the lower ones. */
 __device__ static inline uint32_t gpu_narrow(bool is_bfloat16, float low, float high) {
-    uint32_t a = is_bfloat16 ? bits_to_bfloat16(low) : bits_to_float16(low);
-    uint32_t b = is_bfloat16 ? bits_to_bfloat16(high) : bits_to_float16(high);
-    return a | b << 16;
+    return gpu_narrow(is_bfloat16, low) | (uint32_t)gpu_narrow(is_bfloat16, high) << 16;
 }
 
 /* The other way. */
@@ -63,7 +69,7 @@ struct gpu_also {
     bool is_bfloat16;
 
     __device__ void put(size_t i, float y) const {
-        if (to) to[i] = is_bfloat16 ? bits_to_bfloat16(y) : bits_to_float16(y);
+        if (to) to[i] = gpu_narrow(is_bfloat16, y);
     }
     /* Elements i to i + 3, i a multiple of 4. */
     __device__ void put(size_t i, float4 y) const {

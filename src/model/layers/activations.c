@@ -48,6 +48,10 @@ static enum activation function_of(const struct layer *layer) {
     return ((const struct gelu_config *)layer->config)->approximate ? ACTIVATION_GELU_TANH : ACTIVATION_GELU;
 }
 
+bool layer_is_gelu_tanh(const struct layer *layer) {
+    return layer->type == &layer_gelu && function_of(layer) == ACTIVATION_GELU_TANH;
+}
+
 static status plan(struct layer *layer, struct planning *planning) {
     (void)planning;
     layer->out = layer->in;

@@ -8,6 +8,9 @@ extern const struct layer_type layer_linear, layer_relu, layer_tanh, layer_sigmo
     layer_dropout, layer_sequential, layer_repeat, layer_residual, layer_conv2d, layer_conv1d, layer_max_pool2d,
     layer_avg_pool2d, layer_adaptive_avg_pool2d, layer_batch_norm, layer_group_norm;
 
+/* Whether it is GELU by tanh. */
+bool layer_is_gelu_tanh(const struct layer *layer);
+
 /* Not in the table: build.c adds it. */
 extern const struct layer_type layer_reorder;
 

@@ -104,12 +104,19 @@ static void init(const struct layer *layer, const struct params *params, struct 
     if (c->bias) init_fan_in_uniform(rng, params_value(params, bias_of(layer)), out, in);
 }
 
+static const float *bias_value(const struct layer *layer, const struct pass *pass) {
+    return config_of(layer)->bias ? params_value(pass->params, bias_of(layer)) : NULL;
+}
+
+static float *bias_gradient(const struct layer *layer, const struct pass *pass) {
+    return config_of(layer)->bias ? params_gradient(pass->params, bias_of(layer)) : NULL;
+}
+
 static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
-    const struct linear_config *c = config_of(layer);
     device_ops(pass->device)
-        ->linear_forward(pass->device, x, params_value(pass->params, weight_of(layer)),
-                         c->bias ? params_value(pass->params, bias_of(layer)) : NULL, layer->has_relu, y,
-                         vectors(layer, pass->rows), (size_t)features(layer), (size_t)c->out);
+        ->linear_forward(pass->device, x, params_value(pass->params, weight_of(layer)), bias_value(layer, pass),
+                         layer->has_relu, y, vectors(layer, pass->rows), (size_t)features(layer),
+                         (size_t)config_of(layer)->out);
 }
 
 #define PART_FLOATS ((size_t)1 << 21) /* 8 MiB of a gradient: rows enough for a product, and few enough for a cache */
@@ -130,7 +137,7 @@ static void backward_in_parts(const struct layer *layer, const struct pass *pass
     const struct param *p = &pass->params->items[weight_of(layer)];
     size_t n = vectors(layer, pass->rows), in = (size_t)features(layer), out = (size_t)config_of(layer)->out;
     float *dw = params_gradient(pass->params, weight_of(layer));
-    float *dbias = config_of(layer)->bias ? params_gradient(pass->params, bias_of(layer)) : NULL;
+    float *dbias = bias_gradient(layer, pass);
     if (dx) ops->linear_backward_input(pass->device, dy, params_value(pass->params, weight_of(layer)), dx, n, in, out);
     for (size_t first = 0, count; first < out; first += count) {
         count = out - first < p->part / in ? out - first : p->part / in;
@@ -150,10 +157,43 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
     const struct linear_config *c = config_of(layer);
     const struct device_ops *ops = device_ops(pass->device);
     size_t weight = weight_of(layer), n = vectors(layer, pass->rows), in = (size_t)features(layer);
-    ops->linear_backward_weight(pass->device, dy, x, params_gradient(pass->params, weight),
-                                c->bias ? params_gradient(pass->params, bias_of(layer)) : NULL, n, in, (size_t)c->out);
+    ops->linear_backward_weight(pass->device, dy, x, params_gradient(pass->params, weight), bias_gradient(layer, pass),
+                                n, in, (size_t)c->out);
     if (dx) ops->linear_backward_input(pass->device, dy, params_value(pass->params, weight), dx, n, in, (size_t)c->out);
 }
+
+static void forward_before(const struct layer *layer, const struct pass *pass, const float *x, void *kept, void *y) {
+    device_ops(pass->device)
+        ->gelu->forward(pass->device, x, params_value(pass->params, weight_of(layer)), bias_value(layer, pass), kept, y,
+                        vectors(layer, pass->rows), (size_t)features(layer), (size_t)config_of(layer)->out);
+}
+
+static void forward_after(const struct layer *layer, const struct pass *pass, const void *y, float *to) {
+    device_ops(pass->device)
+        ->gelu->forward_after(pass->device, y, params_value(pass->params, weight_of(layer)), bias_value(layer, pass),
+                              layer->has_relu, to, vectors(layer, pass->rows), (size_t)features(layer),
+                              (size_t)config_of(layer)->out);
+}
+
+static void backward_after(const struct layer *layer, const struct pass *pass, const void *y, const void *kept,
+                           const float *dy, void *dkept) {
+    size_t weight = weight_of(layer);
+    device_ops(pass->device)
+        ->gelu->backward_after(pass->device, dy, y, params_value(pass->params, weight), kept,
+                               params_gradient(pass->params, weight), bias_gradient(layer, pass), dkept,
+                               vectors(layer, pass->rows), (size_t)features(layer), (size_t)config_of(layer)->out);
+}
+
+static void backward_before(const struct layer *layer, const struct pass *pass, const float *x, const void *dkept,
+                            float *dx) {
+    size_t weight = weight_of(layer);
+    device_ops(pass->device)
+        ->gelu->backward(pass->device, dkept, x, params_value(pass->params, weight),
+                         params_gradient(pass->params, weight), bias_gradient(layer, pass), dx,
+                         vectors(layer, pass->rows), (size_t)features(layer), (size_t)config_of(layer)->out);
+}
+
+static const struct layer_around_gelu around_gelu = {forward_before, forward_after, backward_after, backward_before};
 
 static size_t multiply_adds(const struct layer *layer) { return layer->in_size * (size_t)config_of(layer)->out; }
 
@@ -166,5 +206,6 @@ const struct layer_type layer_linear = {
     .forward = forward,
     .backward = backward,
     .gradient_part = gradient_part,
+    .around_gelu = &around_gelu,
     .multiply_adds = multiply_adds,
 };
