@@ -1,8 +1,9 @@
-/* The update rules of device/optimizers.h: one kernel goes through all buffers once, four numbers a thread. Formulas
- * and roundings are those of cpu/sets/optimizers.c. */
+/* The update rules of device/optimizers.h: one kernel goes through all buffers once, four numbers a thread. The rules
+ * themselves are those of the CPU: device/optimizer_rules.h. */
 #include <cmath>
 
 #include "device/cuda/gpu.cuh"
+#include "device/optimizer_rules.h"
 
 #define STATES 3
 
@@ -84,106 +85,69 @@ static void update(struct device *device, const char *name, const typename Rule:
 }
 
 /* state: momentum */
-struct sgd_rule {
+struct sgd_update {
     using step = struct sgd_step;
     __device__ static void update(const step &s, const bool *, struct element *e) {
-        float g = e->gradient;
-        if (s.has_weight_decay) g = fmaf(s.weight_decay, e->value, g);
-        if (s.has_momentum) {
-            float buffer = s.is_first ? g : fmaf(s.one_minus_dampening, g, e->state[0] * s.momentum);
-            e->state[0] = buffer;
-            g = s.is_nesterov ? fmaf(s.momentum, buffer, g) : buffer;
-        }
-        e->value = fmaf(s.minus_lr, g, e->value);
+        sgd_rule(s.has_momentum, &s, e->gradient, &e->value, &e->state[0]);
     }
 };
 
 static void sgd(struct device *device, const struct sgd_step *step, const float *clip, float *values,
                 const float *gradients, float *momentum, size_t count) {
-    update<sgd_rule>(device, "sgd", step, clip, values, gradients, momentum, nullptr, nullptr, count);
+    update<sgd_update>(device, "sgd", step, clip, values, gradients, momentum, nullptr, nullptr, count);
 }
 
 /* state: exp_avg, exp_avg_sq, max_exp_avg_sq */
-struct adam_rule {
+struct adam_update {
     using step = struct adam_step;
     __device__ static void update(const step &s, const bool *has, struct element *e) {
-        float p = e->value * s.decay_factor, g = e->gradient, m = e->state[0];
-        if (s.has_weight_decay) g = fmaf(s.weight_decay, p, g);
-        m = s.uses_lerp ? fmaf(s.one_minus_beta1, g - m, m) : fmaf(s.one_minus_beta1, g, m * s.beta1);
-        float v = fmaf(s.one_minus_beta2 * g, g, e->state[1] * s.beta2);
-        e->state[0] = m;
-        e->state[1] = v;
-        if (has[2]) e->state[2] = v = e->state[2] > v ? e->state[2] : v;
-        e->value = p + (s.minus_step_size * m) / (sqrtf(v) / s.sqrt_correction2 + s.eps);
+        adam_rule(s.has_weight_decay, s.uses_lerp, has[2], &s, e->gradient, &e->value, &e->state[0], &e->state[1],
+                  &e->state[2]);
     }
 };
 
 static void adam(struct device *device, const struct adam_step *step, const float *clip, float *values,
                  const float *gradients, float *exp_avg, float *exp_avg_sq, float *max_exp_avg_sq, size_t count) {
-    update<adam_rule>(device, "adam", step, clip, values, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, count);
+    update<adam_update>(device, "adam", step, clip, values, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, count);
 }
 
 /* state: sum */
-struct adagrad_rule {
+struct adagrad_update {
     using step = struct adagrad_step;
     __device__ static void update(const step &s, const bool *, struct element *e) {
-        float p = e->value, g = e->gradient;
-        if (s.has_weight_decay) g = fmaf(s.weight_decay, p, g);
-        float total = fmaf(g, g, e->state[0]);
-        e->state[0] = total;
-        e->value = p + (s.minus_lr * g) / (sqrtf(total) + s.eps);
+        adagrad_rule(&s, e->gradient, &e->value, &e->state[0]);
     }
 };
 
 static void adagrad(struct device *device, const struct adagrad_step *step, const float *clip, float *values,
                     const float *gradients, float *sum, size_t count) {
-    update<adagrad_rule>(device, "adagrad", step, clip, values, gradients, sum, nullptr, nullptr, count);
+    update<adagrad_update>(device, "adagrad", step, clip, values, gradients, sum, nullptr, nullptr, count);
 }
 
 /* state: square_avg, grad_avg, momentum */
-struct rmsprop_rule {
+struct rmsprop_update {
     using step = struct rmsprop_step;
     __device__ static void update(const step &s, const bool *has, struct element *e) {
-        float p = e->value, g = e->gradient;
-        if (s.has_weight_decay) g = fmaf(s.weight_decay, p, g);
-        float v = fmaf(s.one_minus_alpha * g, g, e->state[0] * s.alpha);
-        e->state[0] = v;
-        if (has[1]) {
-            float m = fmaf(s.one_minus_alpha, g - e->state[1], e->state[1]);
-            e->state[1] = m;
-            v = fmaf(-m, m, v);
-        }
-        float d = sqrtf(v) + s.eps;
-        if (has[2]) {
-            float buffer = e->state[2] * s.momentum + g / d;
-            e->state[2] = buffer;
-            e->value = fmaf(s.minus_lr, buffer, p);
-        } else {
-            e->value = p + (s.minus_lr * g) / d;
-        }
+        rmsprop_rule(has[1], has[2], &s, e->gradient, &e->value, &e->state[0], &e->state[1], &e->state[2]);
     }
 };
 
 static void rmsprop(struct device *device, const struct rmsprop_step *step, const float *clip, float *values,
                     const float *gradients, float *square_avg, float *grad_avg, float *momentum, size_t count) {
-    update<rmsprop_rule>(device, "rmsprop", step, clip, values, gradients, square_avg, grad_avg, momentum, count);
+    update<rmsprop_update>(device, "rmsprop", step, clip, values, gradients, square_avg, grad_avg, momentum, count);
 }
 
 /* state: exp_avg */
-struct lion_rule {
+struct lion_update {
     using step = struct lion_step;
     __device__ static void update(const step &s, const bool *, struct element *e) {
-        float p = e->value * s.decay_factor, g = e->gradient, m = e->state[0];
-        float way = fmaf(s.one_minus_beta1, g, m * s.beta1);
-        float sign = way > 0 ? 1.0f : way < 0 ? -1.0f : way; /* 0 and NaN stay what they are */
-        e->value = fmaf(s.minus_lr, sign, p);
-        e->state[0] = fmaf(s.one_minus_beta2, g, m * s.beta2);
+        lion_rule(&s, e->gradient, &e->value, &e->state[0]);
     }
 };
 
 static void lion(struct device *device, const struct lion_step *step, const float *clip, float *values,
                  const float *gradients, float *exp_avg, size_t count) {
-    update<lion_rule>(device, "lion", step, clip, values, gradients, exp_avg, nullptr, nullptr, count);
+    update<lion_update>(device, "lion", step, clip, values, gradients, exp_avg, nullptr, nullptr, count);
 }
 
 static void average(struct device *device, float weight, const float *clip, const float *values, float *mean,
@@ -192,7 +156,7 @@ static void average(struct device *device, float weight, const float *clip, cons
     const float *from = c.in(values, count), *factor = c.in(clip, 1);
     float *to = c.inout(mean, count);
     c.each(count, [=] __device__(size_t i) {
-        if (!isnan(*factor)) to[i] = fmaf(weight, from[i] - to[i], to[i]);
+        if (!isnan(*factor)) to[i] = average_rule(weight, from[i], to[i]);
     });
 }
 
@@ -211,10 +175,7 @@ static void settle(struct device *device, const float *clip, float *values, floa
 static void clamp(struct device *device, float limit, float *x, size_t count) {
     call c(device, "clamp");
     float *to = c.inout(x, count);
-    c.each(count, [=] __device__(size_t i) {
-        float low = to[i] < -limit ? -limit : to[i];
-        to[i] = low > limit ? limit : low;
-    });
+    c.each(count, [=] __device__(size_t i) { to[i] = clamp_rule(limit, to[i]); });
 }
 
 const struct optimizer_ops gpu_optimizers = {.sgd = sgd,
