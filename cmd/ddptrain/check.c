@@ -1,8 +1,22 @@
 /* check: the config and the head of the dataset, without a device or a run folder. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "command.h"
+#include "dist/launch.h"
 #include "train/plan.h"
+
+static status add_parts(const struct command_line *line, int nproc, struct text *out) {
+    cpu_set_t *parts;
+    bool binds_cores;
+    TRY(command_cpu_bind(line, &binds_cores));
+    if (!binds_cores) return OK;
+    TRY(launch_split(nproc, &parts));
+    launch_describe_parts(parts, nproc, line->node_rank * nproc, out);
+    text_add(out, "\n");
+    free(parts);
+    return OK;
+}
 
 status verb_check(const struct command_line *line) {
     struct config_file *config;
@@ -13,6 +27,7 @@ status verb_check(const struct command_line *line) {
     status s = command_nproc(line, config_device_name(config_of(config)), &nproc);
     if (!s) s = command_settle_device(line, config, &alone, &nproc);
     if (!s) s = plan_describe(config_of(config), nproc * line->nnodes, nproc, &out);
+    if (!s) s = add_parts(line, nproc, &out);
     if (!s) fputs(text_string(&out), stdout);
     text_free(&out);
     config_free(config);

@@ -19,6 +19,7 @@ struct command_line {
     const char *config; /* the first word that is neither option nor KEY=VALUE; NULL: none */
     char **overrides;   /* KEY=VALUE words (override_count) */
     size_t override_count;
+    const char *cpu_bind;  /* --cpu-bind: "none" or "cores"; NULL: not given */
     const char *nproc;     /* --nproc: a number, "gpu" or "auto"; NULL: not given */
     int nnodes, node_rank; /* 1, 0 */
     const char *master_addr;
@@ -68,6 +69,8 @@ status command_settle_device(const struct command_line *line, struct config_file
                              int *nproc);
 /* --nproc as a number, by the default rule: one per visible GPU for device "cuda", else 1. */
 status command_nproc(const struct command_line *line, const char *device, int *nproc);
+/* --cpu-bind cores; STATUS_USAGE for an unknown word. */
+status command_cpu_bind(const struct command_line *line, bool *binds_cores);
 /* --backend nccl. */
 bool command_wants_gpus(const struct command_line *line);
 

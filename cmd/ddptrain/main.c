@@ -64,6 +64,9 @@ static const char usage[] =
     "  --standalone         one node, a free port (the default)\n"
     "  --nnodes N --node-rank R --master-addr HOST --master-port PORT\n"
     "                       several nodes without a scheduler; run the same command on each with its R\n"
+    "  --cpu-bind none|cores\n"
+    "                       cores: each process gets cores of its own, an even part of those left to this command;\n"
+    "                       default none\n"
     "  --run-dir DIR        where the run keeps its files; default runs/<name>\n"
     "  --fresh              move an existing run folder aside and start over\n"
     "  --checkpoint FILE    eval, predict, generate: this one, or the newest of this run folder\n"
@@ -190,6 +193,7 @@ static status parse(int argc, char **argv, int first, const char *verb_name, str
         {.name = "--master_addr", .text = &line->master_addr},
         {.name = "--master-port", .number = &line->master_port},
         {.name = "--master_port", .number = &line->master_port},
+        {.name = "--cpu-bind", .text = &line->cpu_bind, .verbs = "train, check, eval, predict, comm"},
         {.name = "--run-dir", .text = &line->run_dir},
         {.name = "--out", .text = &line->out, .verbs = "predict, export"},
         {.name = "--checkpoint", .text = &line->checkpoint, .verbs = "eval, predict, generate"},

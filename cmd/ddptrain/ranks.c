@@ -9,6 +9,7 @@
 #include "base/processors.h"
 #include "base/text.h"
 #include "command.h"
+#include "device/cpu/parallel.h"
 #include "device/gpus.h"
 #include "dist/launch.h"
 
@@ -85,6 +86,12 @@ struct weights_options command_weights(const struct command_line *line) {
                                     .which = line->weights};
 }
 
+status command_cpu_bind(const struct command_line *line, bool *binds_cores) {
+    *binds_cores = line->cpu_bind && strcmp(line->cpu_bind, "cores") == 0;
+    if (*binds_cores || !line->cpu_bind || strcmp(line->cpu_bind, "none") == 0) return OK;
+    return status_new(STATUS_USAGE, "--cpu-bind: expected none or cores, got '%s'", line->cpu_bind);
+}
+
 static status start_ranks(const struct command_line *line, int nproc, struct log *log) {
     struct launch_config launch = {.nproc = nproc,
                                    .nnodes = line->nnodes,
@@ -94,6 +101,7 @@ static status start_ranks(const struct command_line *line, int nproc, struct log
                                    .grace = line->grace,
                                    .max_restarts = line->max_restarts,
                                    .saves = line->saves};
+    TRY(command_cpu_bind(line, &launch.binds_cores));
     if (line->nnodes > 1 && (!line->master_addr || !line->master_port))
         return status_new(STATUS_USAGE, "--nnodes %d needs --master-addr and --master-port: where rank 0 listens",
                           line->nnodes);
@@ -104,7 +112,14 @@ static status start_ranks(const struct command_line *line, int nproc, struct log
 
 /* A launcher that started this process as one rank has decided how many there are. */
 static status check_launcher(const struct command_line *line, const struct dist_env *env, int nproc) {
+    bool binds_cores;
+    TRY(command_cpu_bind(line, &binds_cores));
     if (env->launcher == LAUNCHER_NONE || env->launcher == LAUNCHER_AGENT) return OK;
+    if (binds_cores)
+        return status_new(STATUS_USAGE,
+                          "--cpu-bind cores: this process is already rank %d of %d (%s), whose own options bind it "
+                          "(srun --cpu-bind=cores, mpirun --bind-to core)",
+                          env->rank, env->world_size, dist_launcher_name(env->launcher));
     if (nproc == 1 && line->nnodes == 1) return OK;
     return status_new(STATUS_USAGE,
                       "%s %d: this process is already rank %d of %d (%s); leave the option out, or unset RANK and "
@@ -113,20 +128,15 @@ static status check_launcher(const struct command_line *line, const struct dist_
                       dist_launcher_name(env->launcher));
 }
 
-/* Before OpenMP's library is opened, which knows the mask of this process only: not a quota, nor that the ranks of a
- * host share its processors when their launcher has bound none. Not where the bits must be those of any number of
- * ranks (elastic): then the run decides. */
+/* Before OpenMP's library is opened, which knows the mask of this process only: not a quota, nor that ranks share what
+ * nobody has bound. When the ranks have met they know better (comm_limit_threads). Not where the bits must be those of
+ * any number of ranks (elastic): then the run decides. */
 static void limit_threads(const struct config *config, const struct dist_env *env) {
-    const char *given = getenv("OMP_NUM_THREADS");
-    if ((given && *given) || (config && config->sampler.shards)) return;
+    if (parallel_is_given() || (config && config->sampler.shards)) return;
     int mask = processors_in_mask(), threads = processors_allowed();
     bool is_bound = mask < processors_online() && threads == mask;
     if (!is_bound) threads /= env->local_world_size;
-    if (threads < mask) {
-        char number[16];
-        snprintf(number, sizeof number, "%d", threads > 0 ? threads : 1);
-        setenv("OMP_NUM_THREADS", number, 1);
-    }
+    if (threads < mask) parallel_limit(threads > 0 ? threads : 1);
 }
 
 /* [file]: NULL for verbs without a config. */

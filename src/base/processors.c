@@ -2,8 +2,6 @@
  * the group's path says, so the root is tried, too. */
 #include "base/processors.h"
 
-#include <sched.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,8 +75,83 @@ static double quota(void) {
     return limit;
 }
 
-int processors_allowed(void) {
+int processors_quota(void) {
     double limit = quota();
-    int mask = processors_in_mask(), rounded = (int)limit + (limit > (int)limit);
-    return limit > 0 && rounded < mask ? rounded : mask;
+    return (int)limit + (limit > (int)limit);
+}
+
+int processors_allowed(void) {
+    int limit = processors_quota(), mask = processors_in_mask();
+    return limit > 0 && limit < mask ? limit : mask;
+}
+
+int processors_share(const cpu_set_t *masks, int count, int own, int quota) {
+    double share = 1e-6; /* for thirds that do not add up */
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        int users = 0;
+        if (!CPU_ISSET(cpu, &masks[own])) continue;
+        for (int i = 0; i < count; i++) users += CPU_ISSET(cpu, &masks[i]) != 0;
+        share += 1.0 / users;
+    }
+    int threads = (int)share;
+    if (quota > 0 && quota / count < threads) threads = quota / count;
+    return threads > 0 ? threads : 1;
+}
+
+/* ---- parts ---- */
+
+struct processor {
+    int package, core, number; /* core: the smallest number of its threads */
+};
+
+static int topology(const char *folder, int cpu, const char *name, int otherwise) {
+    char path[256];
+    double number;
+    snprintf(path, sizeof path, "%s/cpu%d/topology", folder, cpu);
+    return read_numbers(path, name, &number, 1) && number >= 0 ? (int)number : otherwise;
+}
+
+static int by_place(const void *a, const void *b) {
+    const struct processor *x = a, *y = b;
+    if (x->package != y->package) return x->package < y->package ? -1 : 1;
+    if (x->core != y->core) return x->core < y->core ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+static bool is_same_core(const struct processor *a, const struct processor *b) {
+    return a->package == b->package && a->core == b->core;
+}
+
+bool processors_split(const cpu_set_t *mask, const char *folder, int count, cpu_set_t *parts) {
+    struct processor all[CPU_SETSIZE];
+    int found = 0, cores = 0, core = -1;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, mask))
+            all[found++] = (struct processor){.package = topology(folder, cpu, "physical_package_id", 0),
+                                              .core = topology(folder, cpu, "thread_siblings_list", cpu),
+                                              .number = cpu};
+    if (found < count) return false;
+    qsort(all, (size_t)found, sizeof *all, by_place);
+    for (int i = 0; i < found; i++) cores += i == 0 || !is_same_core(&all[i], &all[i - 1]);
+    for (int p = 0; p < count; p++) CPU_ZERO(&parts[p]);
+    bool is_by_core = cores >= count;
+    for (int i = 0, p = 0; i < found; i++) {
+        core += i == 0 || !is_same_core(&all[i], &all[i - 1]);
+        int at = is_by_core ? core : i, of = is_by_core ? cores : found;
+        while (at >= (int)((long)of * (p + 1) / count)) p++;
+        CPU_SET(all[i].number, &parts[p]);
+    }
+    return true;
+}
+
+void processors_list(const cpu_set_t *set, struct text *out) {
+    const char *between = "";
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        int last = cpu;
+        if (!CPU_ISSET(cpu, set)) continue;
+        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, set)) last++;
+        text_printf(out, last > cpu ? "%s%d-%d" : "%s%d", between, cpu, last);
+        between = ",";
+        cpu = last;
+    }
 }

@@ -101,9 +101,22 @@ static status run(struct launch_start *start) {
     }
 }
 
+/* The same for every start. */
+static status bind_ranks(struct launch_job *job, struct log *log) {
+    const struct launch_config *c = job->config;
+    struct text said = {0};
+    if (!c->binds_cores) return OK;
+    TRY(launch_split(c->nproc, &job->parts));
+    launch_describe_parts(job->parts, c->nproc, c->node_rank * c->nproc, &said);
+    log_line(log, "%s", text_string(&said));
+    text_free(&said);
+    return OK;
+}
+
 status launch_run(const struct launch_config *config, char *const argv[], struct log *log) {
     TRY(check_config(config));
     struct launch_job job = {.config = config, .argv = argv};
+    TRY(bind_ranks(&job, log));
     struct launch_start start = {.job = &job, .log = log, .grace = config->grace > 0 ? config->grace : DEFAULT_GRACE};
     static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD};
     sigset_t set, before;
@@ -120,6 +133,7 @@ status launch_run(const struct launch_config *config, char *const argv[], struct
     }
     if (start.signals >= 0) close(start.signals);
     nodes_destroy(start.nodes);
+    free(job.parts);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return failure;
 }

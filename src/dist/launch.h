@@ -4,12 +4,14 @@
 #ifndef DIST_LAUNCH_H
 #define DIST_LAUNCH_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/log.h"
 #include "base/status.h"
+#include "base/text.h"
 
 struct launch_config {
     int nproc;               /* ranks on this node */
@@ -18,6 +20,7 @@ struct launch_config {
     int master_port;         /* with nnodes > 1: port of rank 0 */
     double grace;            /* seconds a rank has between a request to stop and SIGKILL; 0: 30 */
     int max_restarts;        /* how often in a row all ranks are started again without progress; 0: never */
+    bool binds_cores;        /* --cpu-bind cores: each rank gets an even part of this process's processors */
     bool saves;              /* ranks that are asked to stop save first: what is said to the user */
 };
 
@@ -39,6 +42,12 @@ struct launch_config {
  *
  * For a single-threaded process; its signal mask is restored at the end. */
 status launch_run(const struct launch_config *config, char *const argv[], struct log *log);
+
+/* The processors of ranks (nproc) that are bound, malloc'ed: whole cores of this process's mask while there are enough.
+ * STATUS_USAGE when there are fewer processors than ranks. */
+status launch_split(int nproc, cpu_set_t **parts);
+/* Adds "rank 0 on processors 0-1, rank 1 on 2-3"; the ranks count from [first]. */
+void launch_describe_parts(const cpu_set_t *parts, int nproc, int first, struct text *out);
 
 /* In a rank, just before it exits: tells the agent the failure (NULL: nothing to tell). true: an agent has it and will
  * print it, so this rank should not. false when the program was not started by an agent. */

@@ -51,8 +51,9 @@ struct launch_job {
     bool wants_link; /* its first rank makes one to node 0 */
     char master_addr[256];
     int master_port;
-    int listener; /* for rank 0's store; -1: rank 0 makes its own */
-    int secret;   /* a file in memory; -1: the user's variable */
+    int listener;     /* for rank 0's store; -1: rank 0 makes its own */
+    int secret;       /* a file in memory; -1: the user's variable */
+    cpu_set_t *parts; /* (nproc) to which ranks are bound; NULL: to nothing */
 };
 
 status launch_prepare(struct launch_job *job);

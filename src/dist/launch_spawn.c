@@ -142,8 +142,11 @@ static _Noreturn void become_rank(const struct launch_job *job, int local_rank, 
         dup2(ends->output[1], STDOUT_FILENO);
         dup2(ends->output[1], STDERR_FILENO);
     }
-    execv("/proc/self/exe", job->argv);
-    status failure = status_errno(STATUS_IO, errno, "cannot start the program again");
+    const cpu_set_t *part = job->parts ? &job->parts[local_rank] : NULL;
+    bool is_bound = !part || sched_setaffinity(0, sizeof *part, part) == 0;
+    if (is_bound) execv("/proc/self/exe", job->argv);
+    status failure = status_errno(STATUS_IO, errno, "cannot %s",
+                                  is_bound ? "start the program again" : "bind this rank to its processors");
     launch_report(failure);
     _exit(STATUS_IO);
 }

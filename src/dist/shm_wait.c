@@ -41,16 +41,16 @@ static int count_looks(double seconds) {
     return each > 0 ? (int)(seconds / each) + 1 : 1000;
 }
 
-/* Those of all ranks together: each may be bound to one of its own. */
+/* Those of all ranks together: each may be bound to one of its own. A quota is for all of them. */
 static int count_cores(const struct shm_map *map, int ranks) {
     cpu_set_t all, one;
     if (sched_getaffinity(0, sizeof all, &all) != 0) return processors_allowed();
-    int allowed = processors_allowed(), own = CPU_COUNT(&all);
     for (int rank = 0; rank < ranks; rank++) {
         pid_t pid = shm_map_holder(map, rank);
         if (pid > 0 && sched_getaffinity(pid, sizeof one, &one) == 0) CPU_OR(&all, &all, &one);
     }
-    return allowed < own ? allowed : CPU_COUNT(&all); /* a quota is for all of them */
+    int quota = processors_quota(), cores = CPU_COUNT(&all);
+    return quota > 0 && quota < cores ? quota : cores;
 }
 
 struct shm_patience shm_patience(const struct shm_map *map, const atomic_bool *is_aborted, double timeout, int ranks,

@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "data/loader.h"
 #include "dist/comm.h"
+#include "dist/comm_processors.h"
 #include "train/evaluation.h"
 #include "train/feed.h"
 #include "train/labels.h"
@@ -115,7 +116,8 @@ static status join(struct inference *inf) {
     const struct dist_config *d = &inf->config->dist;
     struct store_options options = {.timeout = d->timeout, .hang = d->hang_timeout, .log = inf->log};
     if (inf->env->world_size > 1) TRY(store_open_with(inf->env, &options, &inf->store));
-    return comm_create(dist_backend_name(d->backend), inf->env, inf->store, d->timeout, &inf->comm);
+    TRY(comm_create(dist_backend_name(d->backend), inf->env, inf->store, d->timeout, &inf->comm));
+    return comm_limit_threads(inf->comm);
 }
 
 static status load_weights(struct inference *inf, struct checkpoint *checkpoint, bool average) {

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "dist/comm_gpu.h"
+#include "dist/comm_processors.h"
 #include "dist/launch.h"
 #include "train/device_memory.h"
 #include "train/optimizer_groups.h"
@@ -225,6 +226,7 @@ static status join_group(struct run *run) {
         TRY(s);
     }
     TRY(comm_create(dist_backend_name(d->backend), run->env, run->store, d->timeout, &t->comm));
+    if (!is_elastic(run)) TRY(comm_limit_threads(t->comm)); /* whose bits must be those of any number of ranks */
     TRY(open_gpus(run));
     struct params *params = &t->model->params;
     TRY(ranges_create(params, &t->ranges));

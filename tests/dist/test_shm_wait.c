@@ -5,8 +5,10 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,4 +70,48 @@ START_TEST(bound_ranks_have_room) {
 }
 END_TEST
 
-TESTS("shm_wait", bound_ranks_have_room)
+/* Into a control group of version 1 with one processor's worth of time; false: there is no right to make one. */
+static bool enter_quota(char *group, size_t size) {
+    char path[256];
+    snprintf(group, size, "/sys/fs/cgroup/cpu/ddptrain-test-%d", (int)getpid());
+    if (mkdir(group, 0700) != 0) return false;
+    static const char *const lines[][2] = {{"cpu.cfs_quota_us", "100000"}, {"cgroup.procs", "0"}};
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", group, lines[i][0]);
+        FILE *file = fopen(path, "w");
+        bool is_written = file && fputs(lines[i][1], file) >= 0;
+        if (file && fclose(file) != 0) is_written = false;
+        if (!is_written) rmdir(group);
+        if (!is_written) return false;
+    }
+    return true;
+}
+
+static void leave_quota(const char *group) {
+    FILE *file = fopen("/sys/fs/cgroup/cpu/cgroup.procs", "w");
+    ck_assert_ptr_nonnull(file);
+    fputs("0", file);
+    fclose(file);
+    for (int i = 0; i < 100 && rmdir(group) != 0; i++) usleep(10000);
+}
+
+/* Each has a core, but together the time of one. */
+START_TEST(a_quota_is_for_all) {
+    cpu_set_t all;
+    char group[128];
+    int cores[2], found = 0, fd = memfd_create("test", MFD_CLOEXEC);
+    ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
+    for (int core = 0; core < CPU_SETSIZE && found < 2; core++)
+        if (CPU_ISSET(core, &all)) cores[found++] = core;
+    if (found == 2 && enter_quota(group, sizeof group)) {
+        bind_to(cores[0]);
+        be_rank(fd, 0);
+        bool does = looks_often(fd, cores[1]);
+        leave_quota(group);
+        ck_assert(!does);
+    }
+    close(fd);
+}
+END_TEST
+
+TESTS("shm_wait", bound_ranks_have_room, a_quota_is_for_all)

@@ -5,6 +5,11 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHOSEN_VARIABLE "DDPTRAIN_THREADS" /* what parallel_limit has put into OMP_NUM_THREADS */
 
 static struct {
     void (*run)(void (*function)(void *), void *context, unsigned threads, unsigned flags); /* NULL: not there */
@@ -24,6 +29,24 @@ static void open_library(void) {
     if (!most || !run || !openmp.number || !openmp.count || most() < 2) return;
     openmp.threads = (size_t)most();
     openmp.run = run;
+}
+
+bool parallel_is_given(void) {
+    const char *given = getenv("OMP_NUM_THREADS"), *chosen = getenv(CHOSEN_VARIABLE);
+    return given && *given && !(chosen && strcmp(chosen, given) == 0);
+}
+
+/* A library that oneDNN has brought already has read the variable. */
+void parallel_limit(int threads) {
+    char number[16];
+    snprintf(number, sizeof number, "%d", threads);
+    setenv("OMP_NUM_THREADS", number, 1);
+    setenv(CHOSEN_VARIABLE, number, 1);
+    void *library = dlopen("libgomp.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    void (*set)(int) = library ? (void (*)(int))dlsym(library, "omp_set_num_threads") : NULL;
+    if (set) set(threads);
+    if (library) dlclose(library);
+    if (openmp.threads > (size_t)threads) openmp.threads = (size_t)threads; /* 0: not asked for yet */
 }
 
 struct loop {

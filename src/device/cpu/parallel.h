@@ -6,6 +6,7 @@
 #ifndef DEVICE_CPU_PARALLEL_H
 #define DEVICE_CPU_PARALLEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Does [first, last) of a loop. */
@@ -14,6 +15,12 @@ typedef void parallel_part(void *context, size_t first, size_t last);
 /* Runs [part] over [0, count), cut into at most one range per thread, each of at least [least] (> 0) items; returns
  * when all are done. Choose [least] so that a range takes 20 us or more: below, threads cost more than they save. */
 void parallel_for(size_t count, size_t least, parallel_part *part, void *context);
+
+/* Whether the user, or the launcher, has said how many: OMP_NUM_THREADS. */
+bool parallel_is_given(void);
+
+/* At most [threads] >= 1 from now on. From the main thread, and not while a loop runs. */
+void parallel_limit(int threads);
 
 /* The most ranges of a loop; opens the library. */
 size_t parallel_threads(void);

@@ -1,0 +1,98 @@
+/* How processes share processors, and how they are cut into parts: on masks and on topologies that are written here. */
+#include "base/processors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "check_main.h"
+
+static cpu_set_t range(int first, int last) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int cpu = first; cpu <= last; cpu++) CPU_SET(cpu, &set);
+    return set;
+}
+
+static const struct {
+    int ranges[4][2], count, quota, expected[4];
+} shares[] = {
+    {{{0, 7}, {0, 7}}, 2, 0, {4, 4}},                           /* nobody has bound them */
+    {{{8, 15}, {8, 15}, {8, 15}}, 3, 0, {2, 2, 2}},             /* nor within a part of the host */
+    {{{0, 3}, {4, 5}}, 2, 0, {4, 2}},                           /* bound */
+    {{{0, 7}, {0, 7}, {8, 15}, {8, 15}}, 4, 0, {4, 4, 4, 4}},   /* to a socket by twos */
+    {{{0, 7}, {0, 3}}, 2, 0, {6, 2}},                           /* in part */
+    {{{0, 1}, {0, 1}, {0, 1}, {0, 1}}, 4, 0, {1, 1, 1, 1}},     /* more than processors */
+    {{{0, 63}, {0, 63}}, 2, 4, {2, 2}},                         /* a container's quota */
+    {{{0, 63}, {0, 63}, {0, 63}, {0, 63}}, 4, 2, {1, 1, 1, 1}}, /* smaller than the number of ranks */
+    {{{0, 3}, {4, 7}}, 2, 16, {4, 4}},                          /* larger than what they have */
+    {{{0, 2}, {0, 2}, {0, 2}}, 3, 0, {1, 1, 1}},                /* three thirds are a whole */
+};
+
+START_TEST(threads_of_ranks) {
+    cpu_set_t masks[4];
+    for (int i = 0; i < shares[_i].count; i++) masks[i] = range(shares[_i].ranges[i][0], shares[_i].ranges[i][1]);
+    for (int i = 0; i < shares[_i].count; i++)
+        ck_assert_int_eq(processors_share(masks, shares[_i].count, i, shares[_i].quota), shares[_i].expected[i]);
+}
+END_TEST
+
+/* ---- parts ---- */
+
+static void put(const char *folder, int cpu, const char *name, const char *text) {
+    char path[300];
+    snprintf(path, sizeof path, "%s/cpu%d", folder, cpu);
+    mkdir(path, 0700);
+    snprintf(path, sizeof path, "%s/cpu%d/topology", folder, cpu);
+    mkdir(path, 0700);
+    snprintf(path, sizeof path, "%s/cpu%d/topology/%s", folder, cpu, name);
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static const struct {
+    int kind; /* 0: nothing is told; 1: 4 cores of 2 threads, i and i + 4; 2: even numbers in one package, odd ones in
+                 another */
+    int first, last, count;
+    const char *expected[4]; /* NULL: they do not suffice */
+} splits[] = {
+    {0, 0, 3, 2, {"0-1", "2-3"}},
+    {0, 2, 7, 4, {"2", "3-4", "5", "6-7"}},
+    {0, 1, 1, 1, {"1"}},
+    {0, 0, 1, 3, {NULL}},
+    {1, 0, 7, 2, {"0-1,4-5", "2-3,6-7"}},
+    {1, 0, 7, 4, {"0,4", "1,5", "2,6", "3,7"}},
+    {1, 0, 7, 3, {"0,4", "1,5", "2-3,6-7"}},
+    {1, 0, 4, 4, {"0,4", "1", "2", "3"}},
+    {1, 4, 7, 2, {"4-5", "6-7"}},
+    {1, 3, 4, 2, {"4", "3"}},
+    {2, 0, 3, 2, {"0,2", "1,3"}},
+};
+
+START_TEST(parts_are_whole_cores) {
+    char folder[] = "/tmp/test_processors.XXXXXX", text[64], command[128];
+    cpu_set_t mask = range(splits[_i].first, splits[_i].last), parts[4];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    for (int cpu = 0; cpu < 8 && splits[_i].kind; cpu++) {
+        bool has_threads = splits[_i].kind == 1;
+        snprintf(text, sizeof text, has_threads ? "%d,%d\n" : "%d\n", has_threads ? cpu % 4 : cpu, cpu % 4 + 4);
+        put(folder, cpu, "thread_siblings_list", text);
+        put(folder, cpu, "physical_package_id", has_threads || cpu % 2 == 0 ? "0\n" : "1\n");
+    }
+    bool is_enough = processors_split(&mask, folder, splits[_i].count, parts);
+    ck_assert_int_eq(is_enough, splits[_i].expected[0] != NULL);
+    for (int p = 0; is_enough && p < splits[_i].count; p++) {
+        struct text list = {0};
+        processors_list(&parts[p], &list);
+        ck_assert_str_eq(text_string(&list), splits[_i].expected[p]);
+        text_free(&list);
+    }
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+LOOP_TESTS("processors", EACH(threads_of_ranks, shares), EACH(parts_are_whole_cores, splits))
