@@ -286,6 +286,14 @@ void loader_batch_rows(const struct loader *loader, size_t *first, size_t *last)
     *last = loader->own_batches ? span_of(loader, loader->own_batches - 1).rows : 0;
 }
 
+void loader_visit(const struct loader *loader, loader_visitor *visit, void *user) {
+    const struct dataset_info *info = dataset_info(loader->dataset);
+    for (size_t i = 0; i < loader->slots; i++) {
+        visit(user, loader->inputs[i], loader->batch_rows * info->input_size * sizeof(float));
+        visit(user, loader->targets[i], loader->batch_rows * dataset_target_bytes(info));
+    }
+}
+
 static void draw_order(struct loader *loader, int64_t epoch) {
     if (loader->part == DATASET_TRAIN)
         sampler_indices(&loader->sampler, loader->part_rows, epoch, loader->sampler.shards ? 0 : loader->rank,

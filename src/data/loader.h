@@ -38,6 +38,10 @@ status loader_seek(struct loader *loader, int64_t epoch, size_t first);
  * batch that others have rows of (uneven, shards): count with loader_batches. */
 status loader_next(struct loader *loader, struct batch *out);
 
+/* Shows all memory that batches are handed out in; it stays until loader_destroy. */
+typedef void loader_visitor(void *user, void *memory, size_t bytes);
+void loader_visit(const struct loader *loader, loader_visitor *visit, void *user);
+
 /* Validation: this rank's share, each row once over all ranks, in order. Call loader_seek(l, 0, 0) before each pass. */
 status loader_create_evaluation(struct dataset *dataset, size_t batch, int rank, int world_size, struct loader **out);
 

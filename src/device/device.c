@@ -102,6 +102,28 @@ void device_zero(struct device *device, void *memory, size_t bytes) {
         memset(memory, 0, bytes);
 }
 
+void device_upload_beside(struct device *device, const struct device_piece *pieces, size_t count) {
+    device->memory->upload_beside(device, pieces, count);
+}
+
+status device_upload_wait(struct device *device) { return device->memory->upload_wait(device); }
+
+void device_pin(struct device *device, void *memory, size_t bytes) { device->memory->pin(device, memory, bytes); }
+
+void device_unpin(struct device *device, void *memory) { device->memory->unpin(device, memory); }
+
+void device_download_later(struct device *device, int slot, const void *from, size_t bytes) {
+    device->memory->download_later(device, slot, from, bytes);
+}
+
+status device_download_end(struct device *device, int slot, void *to, size_t bytes) {
+    return device->memory->download_end(device, slot, to, bytes);
+}
+
+void *device_download_stream(const struct device *device, int slot) {
+    return device->memory->download_stream(device, slot);
+}
+
 bool device_can_record(const struct device *device) { return device->memory && device->memory->record_begin; }
 
 uint64_t device_moves(const struct device *device) {

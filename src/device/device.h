@@ -201,6 +201,35 @@ status device_download(struct device *device, void *to, const void *from, size_t
 /* [bytes] zeros, after the operators asked for before. */
 void device_zero(struct device *device, void *memory, size_t bytes);
 
+/* ---- what crosses while operators run: where the device is not the host ---- */
+
+/* Part of a batch: [bytes] from the host by way of [beside] to [to], both on the device. */
+struct device_piece {
+    void *to, *beside;
+    const void *from;
+    size_t bytes;
+};
+/* device_upload of each, but their way to [beside] begins while operators that were asked for before still run: it
+ * waits only until the batch before has left it. The host's memory may change after device_upload_wait, or, where it is
+ * not pinned, at once. */
+void device_upload_beside(struct device *device, const struct device_piece *pieces, size_t count);
+/* Waits until the newest batch has left the host's memory; the answer is device_status. */
+status device_upload_wait(struct device *device);
+/* The device copies from [memory] of the host by itself from now on, until device_unpin, if the system lets it. */
+void device_pin(struct device *device, void *memory, size_t bytes);
+void device_unpin(struct device *device, void *memory);
+
+#define DEVICE_SLOTS 2    /* answers that may be under way */
+#define DEVICE_LATER 1024 /* most bytes of one */
+
+/* What lies at [from] when the operators asked for before are done, for device_download_end of the same slot, which
+ * must have ended what the slot had before. */
+void device_download_later(struct device *device, int slot, const void *from, size_t bytes);
+/* Waits for it, not for what was asked for since; the answer is device_status. */
+status device_download_end(struct device *device, int slot, void *to, size_t bytes);
+/* A stream (device_stream) that has nothing left to do when the slot's answer is there. */
+void *device_download_stream(const struct device *device, int slot);
+
 /* ---- work that is done again and again ---- */
 
 /* Operators that a device did once and does again by one call: a CUDA graph. */

@@ -23,6 +23,13 @@ struct memory_ops {
     void (*upload)(struct device *, void *to, const void *from, size_t bytes);
     status (*download)(struct device *, void *to, const void *from, size_t bytes);
     void (*zero)(struct device *, void *memory, size_t bytes);
+    void (*upload_beside)(struct device *, const struct device_piece *pieces, size_t count);
+    status (*upload_wait)(struct device *);
+    void (*pin)(struct device *, void *memory, size_t bytes);
+    void (*unpin)(struct device *, void *memory);
+    void (*download_later)(struct device *, int slot, const void *from, size_t bytes);
+    status (*download_end)(struct device *, int slot, void *to, size_t bytes);
+    void *(*download_stream)(const struct device *, int slot);
     status (*state)(const struct device *);
     status (*wait)(struct device *);
     uint64_t (*moves)(const struct device *); /* this and what follows: NULL where nothing can be recorded */

@@ -11,15 +11,14 @@ static bool is_accuracy_known(const struct trainer *t) { return t->loss->wants_c
 
 /* The validation rows, each once over all ranks; with the average of the weights where that is asked for. */
 static status evaluate(struct trainer *t, struct evaluation_result *result) {
-    struct batch batch;
+    struct batch batch, fed;
     pulse_phase(t->pulse, PULSE_EVALUATING);
     TRY(trainer_share_buffers(t));
     status s = loader_seek(t->validation, 0, 0);
     evaluation_start(t->evaluation);
     ema_swap(t->ema, &t->model->params);
-    while (!s && !(s = loader_next(t->validation, &batch)) && batch.rows > 0) {
+    while (!s && !(s = feed_next(t->feed, t->validation, &batch, &fed)) && batch.rows > 0) {
         struct pass pass = trainer_pass(t, batch.rows, false);
-        struct batch fed = feed_put(t->feed, &batch);
         pulse_phase(t->pulse, PULSE_EVALUATING);
         const float *outputs = model_forward(t->model, &pass, fed.inputs);
         s = evaluation_add(t->evaluation, outputs, fed.targets, batch.targets, batch.rows);

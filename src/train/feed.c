@@ -1,19 +1,25 @@
-/* One place for the inputs and one for the targets: the copies wait for the operators before, not the host. */
+/* Operators, recorded ones as well, find a batch always at the same place. The next one comes meanwhile, to a second
+ * place beside it, and is moved when its turn has come: a copy within the device's memory, so that one recording serves
+ * for all batches. */
 #include "train/feed.h"
 
 #include <stdlib.h>
 
+#define MOST_LOADERS 2 /* of training, of evaluation */
+
 struct feed {
     struct device *device;
     size_t input_bytes, target_bytes; /* of a row */
-    float *inputs;                    /* (rows, input_size); NULL: batches are taken as they are */
-    void *targets;                    /* (rows, target_size) */
+    float *inputs, *next_inputs;      /* (rows, input_size); NULL: batches are taken as they are */
+    void *targets, *next_targets;     /* (rows, target_size) */
+    const struct loader *pinned[MOST_LOADERS];
+    size_t pinned_count;
 };
 
 static size_t input_bytes(const struct dataset_info *info) { return info->input_size * sizeof(float); }
 
 size_t feed_memory(const struct dataset_info *info, size_t rows) {
-    return rows * (input_bytes(info) + dataset_target_bytes(info));
+    return 2 * rows * (input_bytes(info) + dataset_target_bytes(info));
 }
 
 status feed_create(struct device *device, const struct dataset_info *info, size_t rows, struct feed **out) {
@@ -26,6 +32,8 @@ status feed_create(struct device *device, const struct dataset_info *info, size_
     if (!device_is_host(device)) {
         s = device_alloc(device, rows * feed->input_bytes, "a batch", (void **)&feed->inputs);
         if (!s) s = device_alloc(device, rows * feed->target_bytes, "a batch", &feed->targets);
+        if (!s) s = device_alloc(device, rows * feed->input_bytes, "a batch", (void **)&feed->next_inputs);
+        if (!s) s = device_alloc(device, rows * feed->target_bytes, "a batch", &feed->next_targets);
     }
     if (s) {
         feed_destroy(feed);
@@ -35,18 +43,44 @@ status feed_create(struct device *device, const struct dataset_info *info, size_
     return OK;
 }
 
+/* Each part of the loader's memory, so that the device copies from it by itself. */
+static void pin(void *feed, void *memory, size_t bytes) { device_pin(((struct feed *)feed)->device, memory, bytes); }
+
+static void unpin(void *feed, void *memory, size_t bytes) {
+    (void)bytes;
+    device_unpin(((struct feed *)feed)->device, memory);
+}
+
+void feed_expect(struct feed *feed, const struct loader *loader) {
+    if (!feed->inputs || !loader || feed->pinned_count == MOST_LOADERS) return;
+    loader_visit(loader, pin, feed);
+    feed->pinned[feed->pinned_count++] = loader;
+}
+
 void feed_destroy(struct feed *feed) {
     if (!feed) return;
+    for (size_t i = 0; i < feed->pinned_count; i++) loader_visit(feed->pinned[i], unpin, feed);
     device_free(feed->device, feed->inputs);
     device_free(feed->device, feed->targets);
+    device_free(feed->device, feed->next_inputs);
+    device_free(feed->device, feed->next_targets);
     free(feed);
+}
+
+status feed_next(struct feed *feed, struct loader *loader, struct batch *host, struct batch *fed) {
+    if (feed->inputs) TRY(device_upload_wait(feed->device)); /* the loader writes over what was copied */
+    TRY(loader_next(loader, host));
+    *fed = host->rows > 0 ? feed_put(feed, host) : *host;
+    return OK;
 }
 
 struct batch feed_put(struct feed *feed, const struct batch *batch) {
     struct batch own = *batch;
     if (!feed->inputs) return own;
-    device_upload(feed->device, feed->inputs, batch->inputs, batch->rows * feed->input_bytes);
-    device_upload(feed->device, feed->targets, batch->targets, batch->rows * feed->target_bytes);
+    const struct device_piece pieces[] = {
+        {feed->inputs, feed->next_inputs, batch->inputs, batch->rows * feed->input_bytes},
+        {feed->targets, feed->next_targets, batch->targets, batch->rows * feed->target_bytes}};
+    device_upload_beside(feed->device, pieces, 2);
     own.inputs = feed->inputs;
     own.targets = feed->targets;
     return own;

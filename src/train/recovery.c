@@ -48,10 +48,9 @@ static status search(struct trainer *t, const struct bad_step *bad, struct findi
     int64_t after = c->batch;
     status s = loader_seek(t->loader, bad->first.epoch, (size_t)bad->first.batch);
     for (size_t i = 0; !s && i < bad->batches && !finding->is_found; i++) {
-        struct batch batch;
+        struct batch host, batch;
         c->batch = bad->first.batch + (int64_t)i;
-        s = loader_next(t->loader, &batch);
-        if (!s && batch.rows > 0) batch = feed_put(t->feed, &batch);
+        s = feed_next(t->feed, t->loader, &host, &batch);
         if (!s && t->elastic)
             search_shards(t, &diagnosis, &batch, finding);
         else if (!s && batch.rows > 0)

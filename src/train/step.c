@@ -136,15 +136,15 @@ static status run_nothing(struct trainer *t, bool is_last) {
 }
 
 static status micro_batch(struct trainer *t, struct update *update, double group_rows, bool is_last) {
-    struct batch batch;
+    struct batch host, batch;
     pulse_phase(t->pulse, PULSE_LOADING);
-    TRY(loader_next(t->loader, &batch));
+    TRY(feed_next(t->feed, t->loader, &host, &batch));
     if (batch.rows == 0 && !t->config->sampler.uneven)
         return status_new(STATUS_BUG, "the loader ended an epoch before its time");
     if (batch.rows > 0) {
         struct work work = {.trainer = t,
                             .pass = trainer_pass(t, batch.rows, true),
-                            .batch = feed_put(t->feed, &batch),
+                            .batch = batch,
                             .key = {batch.rows, t->loss_scale * batch_weight(t, batch.rows, group_rows), is_last}};
         work.pass.all_sum = comm_world_size(t->comm) > 1 ? &t->all_sum : NULL;
         TRY(recordings_run(t->recordings, &work.key, run_pass, &work));
@@ -169,12 +169,11 @@ static status forward_backward(struct trainer *t, struct update *update) {
 /* The same in shards: one batch, since accumulation is what shards are. */
 static status forward_backward_shards(struct trainer *t, struct update *update) {
     size_t number = (size_t)t->state->counters.batch;
-    struct batch batch;
+    struct batch host, batch;
     pulse_phase(t->pulse, PULSE_LOADING);
-    TRY(loader_next(t->loader, &batch));
+    TRY(feed_next(t->feed, t->loader, &host, &batch));
     pulse_phase(t->pulse, PULSE_FORWARD);
     struct pass pass = trainer_pass(t, batch.rows, true);
-    if (batch.rows > 0) batch = feed_put(t->feed, &batch);
     TRY(elastic_run(t->elastic, &batch, number, &pass));
     update->batches = 1;
     update->rows = (double)batch.rows;

@@ -109,6 +109,8 @@ static bool is_recordable(const struct trainer *t) {
 status trainer_alloc(struct trainer *t, size_t rows, struct log *log) {
     size_t count = t->ranges.count;
     TRY(feed_create(t->device, dataset_info(t->dataset), rows, &t->feed));
+    feed_expect(t->feed, t->loader);
+    feed_expect(t->feed, t->validation);
     TRY(device_alloc(t->device, sizeof *t->found, "the results of a step", (void **)&t->found));
     TRY(device_alloc(t->device, sizeof *t->pass_number, "the number of a pass", (void **)&t->pass_number));
     TRY(buffer_new(count * sizeof *t->norm_ranges, "the ranges of the gradients", (void **)&t->norm_ranges));

@@ -148,9 +148,57 @@ START_TEST(what_must_grow_is_not_recorded) {
 }
 END_TEST
 
+/* The next batch is on its way while the one before is worked on; the host's memory changes as soon as it may. */
+START_TEST(batches_come_beside) {
+    struct device *d = gpu();
+    float *sum = numbers(d, COUNT), *batch = numbers(d, PIECE), *beside = numbers(d, PIECE);
+    float *own = calloc(PIECE, sizeof *own), value;
+    ck_assert_ptr_nonnull(own);
+    for (int turn = 1; turn <= 40; turn++) {
+        if (turn == 20) device_pin(d, own, PIECE * sizeof *own);
+        ck_assert(!device_upload_wait(d));
+        for (size_t i = 0; i < PIECE; i++) own[i] = (float)turn;
+        const struct device_piece pieces[] = {
+            {batch, beside, own, COUNT * sizeof *own},
+            {batch + COUNT, beside + COUNT, own + COUNT, (PIECE - COUNT) * sizeof *own}};
+        device_upload_beside(d, pieces, 2);
+        device_ops(d)->add(d, sum, batch + PIECE - COUNT, sum, COUNT);
+    }
+    ck_assert(!device_wait(d));
+    device_unpin(d, own);
+    ck_assert(!device_download(d, &value, sum, sizeof value));
+    ck_assert(value == 40 * 41 / 2);
+    free(own);
+    device_free(d, sum), device_free(d, batch), device_free(d, beside);
+    device_destroy(d);
+}
+END_TEST
+
+START_TEST(answers_are_awaited_later) {
+    struct device *d = gpu();
+    float *x = numbers(d, 1), value = 1, found[4];
+    device_upload(d, x, &value, sizeof value);
+    for (int i = 0; i < 4; i++) { /* as it was then, though it has changed since */
+        if (i >= 2) ck_assert(!device_download_end(d, i % 2, &found[i - 2], sizeof value));
+        device_download_later(d, i % 2, x, sizeof value);
+        device_ops(d)->add(d, x, x, x, 1);
+    }
+    for (int i = 2; i < 4; i++) ck_assert(!device_download_end(d, i % 2, &found[i], sizeof value));
+    for (int i = 0; i < 4; i++) ck_assert(found[i] == (float)(1 << i));
+    device_free(d, x);
+    device_destroy(d);
+}
+END_TEST
+
 int main(void) {
-    const struct check_loop loops[] = {ONCE(what_is_uploaded_arrives_in_order),  ONCE(large_arrays_cross),
-                                       ONCE(only_its_own_memory_is_lent),        ONCE(a_recording_is_run_again),
-                                       ONCE(a_recording_ends_when_memory_moves), ONCE(what_must_grow_is_not_recorded)};
+    const struct check_loop loops[] = {ONCE(batches_come_beside),
+
+                                       ONCE(answers_are_awaited_later),
+                                       ONCE(what_is_uploaded_arrives_in_order),
+                                       ONCE(large_arrays_cross),
+                                       ONCE(only_its_own_memory_is_lent),
+                                       ONCE(a_recording_is_run_again),
+                                       ONCE(a_recording_ends_when_memory_moves),
+                                       ONCE(what_must_grow_is_not_recorded)};
     return gpu_run("gpu_memory", loops, sizeof loops / sizeof *loops);
 }

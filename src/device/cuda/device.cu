@@ -78,6 +78,7 @@ static void at_end(struct device *device) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
     if (gpu->stream) cudaStreamSynchronize(gpu->stream);
+    gpu_beside_close(gpu);
     gpu_memory_close(gpu);
     cudaFree(gpu->workspace);
     gpu_products_close(gpu);
@@ -119,6 +120,7 @@ static status open(struct gpu_device *gpu) {
     gpu->base.stream = gpu->stream;
     if (error == cudaSuccess) error = cudaMalloc(&gpu->workspace, GPU_WORKSPACE);
     if (error == cudaSuccess) error = gpu_memory_open(gpu);
+    if (error == cudaSuccess) error = gpu_beside_open(gpu);
     if (error != cudaSuccess) return failed(error, "the GPU cannot be used");
     cublasStatus_t made = cublasLtCreate(&gpu->blas);
     if (made != CUBLAS_STATUS_SUCCESS)

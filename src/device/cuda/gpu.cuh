@@ -68,6 +68,18 @@ struct gpu_crossing {
     cudaEvent_t is_read[2];
 };
 
+/* What crosses while operators run (beside.cu). */
+struct gpu_answer {
+    cudaStream_t stream; /* has nothing left once the answer is known */
+    cudaEvent_t is_known;
+    void *memory; /* (DEVICE_LATER), of the host, where the GPU can write */
+};
+struct gpu_beside {
+    cudaStream_t copies;            /* of batches, to their places beside */
+    cudaEvent_t is_there, is_taken; /* the newest one has come; it has left the places beside */
+    struct gpu_answer answers[DEVICE_SLOTS];
+};
+
 struct gpu_device {
     struct device base;
     int gpu;
@@ -90,6 +102,7 @@ struct gpu_device {
     struct gpu_constant *constants; /* (constant_count) */
     size_t constant_count;
     struct gpu_crossing crossing;
+    struct gpu_beside beside;
     void *answer; /* (GPU_ANSWER), of the host, where the GPU can write */
     bool is_recording;
     bool takes_host_operands; /* a test of operators: call::in and the like copy what lies in the host's memory */
@@ -107,6 +120,18 @@ static inline size_t gpu_factor_size(const struct gpu_device *gpu) {
 status gpu_device_create(int gpu, struct device **out);
 
 extern const struct memory_ops gpu_memory;
+
+/* ---- beside.cu: of struct memory_ops ---- */
+
+void gpu_upload_beside(struct device *device, const struct device_piece *pieces, size_t count);
+status gpu_upload_wait(struct device *device);
+void gpu_pin(struct device *device, void *memory, size_t bytes);
+void gpu_unpin(struct device *device, void *memory);
+void gpu_download_later(struct device *device, int slot, const void *from, size_t bytes);
+status gpu_download_end(struct device *device, int slot, void *to, size_t bytes);
+void *gpu_download_stream(const struct device *device, int slot);
+cudaError_t gpu_beside_open(struct gpu_device *gpu);
+void gpu_beside_close(struct gpu_device *gpu);
 
 /* ---- recording.cu: of struct memory_ops ---- */
 
