@@ -321,7 +321,7 @@ static status finish_on_gpu(struct reducer *r) {
     return failure ? failure : comm_gpu_before(r->gpu, r->stream);
 }
 
-status reducer_wait(struct reducer *r) { return r->gpu ? comm_gpu_wait(r->gpu, r->stream) : OK; }
+status reducer_wait(struct reducer *r, void *stream) { return r->gpu ? comm_gpu_wait(r->gpu, stream) : OK; }
 
 status reducer_finish(struct reducer *r) {
     status missing = check_all_ready(r);

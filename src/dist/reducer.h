@@ -77,9 +77,10 @@ void reducer_ready(struct reducer *reducer, size_t index);
  * it. All ranks. */
 status reducer_finish(struct reducer *reducer);
 
-/* On GPUs: the host waits until the device has done all that it was given, which must be so before results of the step
- * are read: a rank that was lost meanwhile is STATUS_PEER. Elsewhere nothing happens. All ranks. */
-status reducer_wait(struct reducer *reducer);
+/* On GPUs: the host waits until [stream] (device_stream and the like) has done all that it was given, which must be so
+ * before results of a step are read: a rank that was lost meanwhile is STATUS_PEER. Elsewhere nothing happens. All
+ * ranks. */
+status reducer_wait(struct reducer *reducer, void *stream);
 
 /* Between reducer_finish and reducer_start. */
 struct reducer_times reducer_times(const struct reducer *reducer);

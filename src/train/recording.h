@@ -11,11 +11,14 @@
 #include "device/device.h"
 #include "dist/comm.h"
 
-/* What a pass of training depends on besides. */
+/* What a pass depends on besides. */
 struct recording_key {
     size_t rows;
-    float scale;  /* of the loss */
-    bool is_last; /* of its group: gradients are averaged */
+    float scale;    /* of the loss; 0: an evaluation */
+    bool is_first;  /* of its group: gradients are zeroed before */
+    bool is_last;   /* of its group: gradients are averaged */
+    bool is_update; /* and applied */
+    bool has_norm;  /* and their norm is taken */
 };
 
 struct recordings;

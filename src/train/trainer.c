@@ -64,26 +64,44 @@ static status stop_on_request(struct trainer *t) {
                       (long long)t->state->counters.step);
 }
 
+static bool is_epoch_end(const struct trainer *t) {
+    return (size_t)t->state->counters.batch == loader_batches(t->loader);
+}
+
+static bool is_last(const struct trainer *t) {
+    const struct counters *c = &t->state->counters;
+    if (t->config->train.epochs == SCHEMA_NO_INT) return c->step == t->config->train.steps;
+    return is_epoch_end(t) && c->epoch + 1 == t->config->train.epochs;
+}
+
+/* A step and its results, where something is to be done with the state after it. */
+static status take_step(struct trainer *t, bool *must_stop) {
+    int64_t step = t->state->counters.step;
+    bool is_again;
+    TRY(guard_leaves_out(t->guard, step_place(t)) ? step_pass_over(t, must_stop) : step_run(t, must_stop));
+    bool is_whole_needed = *must_stop || is_epoch_end(t) || is_last(t);
+    if (!is_whole_needed && !save_is_due(t, false, t->state->counters.step > step)) return OK;
+    return step_finish(t, must_stop, &is_again);
+}
+
 /* One step, and what is due after it. *is_done: the run is complete and saved. */
 static status advance(struct trainer *t, bool *is_done) {
     struct counters *c = &t->state->counters;
     int64_t epoch = c->epoch, batch = c->batch, step = c->step;
     bool must_stop = false, has_moved = false;
-    TRY(guard_leaves_out(t->guard, step_place(t)) ? step_pass_over(t) : step_run(t, &must_stop));
-    if (c->epoch != epoch || c->batch <= batch) return must_stop ? stop_on_request(t) : OK; /* rolled back */
-    bool is_epoch_end = (size_t)c->batch == loader_batches(t->loader);
-    bool is_last = t->config->train.epochs != SCHEMA_NO_INT ? is_epoch_end && c->epoch + 1 == t->config->train.epochs
-                                                            : c->step == t->config->train.steps;
-    if (is_epoch_end || is_last) TRY(epoch_finish(t, is_epoch_end, is_last));
-    bool is_due = save_is_due(t, is_epoch_end, c->step > step);
-    if (is_due && !is_last && !must_stop) TRY(save_if_good(t, &has_moved));
-    if (is_last && !has_moved) {
+    TRY(take_step(t, &must_stop));
+    if (c->epoch != epoch || c->batch <= batch) return must_stop ? stop_on_request(t) : OK; /* it led back */
+    bool ends_epoch = is_epoch_end(t), ends_run = is_last(t);
+    if (ends_epoch || ends_run) TRY(epoch_finish(t, ends_epoch, ends_run));
+    bool is_due = save_is_due(t, ends_epoch, c->step > step);
+    if (is_due && !ends_run && !must_stop) TRY(save_if_good(t, &has_moved));
+    if (ends_run && !has_moved) {
         TRY(save_last(t, &has_moved));
         *is_done = !has_moved;
     }
     if (*is_done) return OK;
     if (must_stop) return stop_on_request(t);
-    return is_epoch_end && !has_moved ? loader_seek(t->loader, c->epoch, 0) : OK;
+    return ends_epoch && !has_moved ? loader_seek(t->loader, c->epoch, 0) : OK;
 }
 
 static status run_all(struct trainer *t) {
@@ -112,6 +130,8 @@ status trainer_alloc(struct trainer *t, size_t rows, struct log *log) {
     feed_expect(t->feed, t->loader);
     feed_expect(t->feed, t->validation);
     TRY(device_alloc(t->device, sizeof *t->found, "the results of a step", (void **)&t->found));
+    TRY(device_alloc(t->device, t->model->buffers.total * sizeof *t->kept, "the last running statistics",
+                     (void **)&t->kept));
     TRY(device_alloc(t->device, sizeof *t->pass_number, "the number of a pass", (void **)&t->pass_number));
     TRY(buffer_new(count * sizeof *t->norm_ranges, "the ranges of the gradients", (void **)&t->norm_ranges));
     for (size_t i = 0; i < count; i++) {
@@ -125,14 +145,22 @@ void trainer_free(struct trainer *t) {
     recordings_destroy(t->recordings);
     feed_destroy(t->feed);
     device_free(t->device, t->found);
+    device_free(t->device, t->kept);
     device_free(t->device, t->pass_number);
     buffer_free(t->norm_ranges);
+}
+
+/* Gradients that all ranks have whole, and the same, on the device. */
+static bool can_be_ahead(const struct trainer *t) {
+    bool has_all = comm_world_size(t->comm) == 1 || comm_gpu(t->comm);
+    return t->recordings && has_all && !t->elastic && !t->zero && !t->is_in_backward;
 }
 
 status trainer_run(struct trainer *t) {
     report_start(&t->report, (double)t->state->counters.step / (double)progress_total_steps(t));
     if (!fault_flip_read(&t->flip)) return status_new(STATUS_USAGE, "DDPTRAIN_FAULT_FLIP: expected RANK:STEP:BIT");
     step_open(t);
+    t->is_ahead = can_be_ahead(t);
     TRY(guard_create(&t->config->train.on_nonfinite, &t->model->buffers, t->device, &t->guard));
     status s = run_all(t);
     guard_destroy(t->guard);

@@ -29,7 +29,22 @@
 struct found {
     struct loss_sums sums;
     struct clip_norm norm;
-    double bad_gradients, bad_statistics;
+    double bad[2]; /* gradients, running statistics */
+    double held;   /* not of one update: what holds back all of them, see device_ops' hold */
+};
+enum { BAD_GRADIENTS, BAD_STATISTICS };
+
+/* A step that the device was asked for, and the host has not seen the results of. */
+struct flight {
+    bool is_up;
+    int slot;                 /* of device_download_later */
+    struct guard_place first; /* of its micro-batches */
+    int64_t step;             /* those before it */
+    struct loss_scale scale;  /* before it */
+    float loss_scale;         /* of this step */
+    size_t batches;
+    double rows, lr, start;
+    bool has_norm;
 };
 
 struct trainer {
@@ -58,6 +73,7 @@ struct trainer {
     struct state *state;
     size_t batch;                     /* rows of a micro-batch on this rank */
     struct found *found;              /* on the device */
+    float *kept;                      /* (model->buffers.total) the running statistics of the last good step; there */
     uint64_t *pass_number;            /* of the pass, for its random numbers; on the device */
     struct device_range *norm_ranges; /* (ranges.count) of the gradients that have a norm of their own */
 
@@ -71,6 +87,9 @@ struct trainer {
     /* of the loop */
     struct guard *guard;             /* while trainer_run runs */
     struct in_backward in_backward;  /* with is_in_backward */
+    bool is_ahead;                   /* the host asks for the next step before it has seen the last one's results */
+    struct flight flight;            /* the newest step; the counters stand behind it as if it were good */
+    double landed;                   /* when the last results were seen */
     struct fault_flip flip;          /* of a test */
     struct guard_place last_group;   /* where the micro-batches of the last step began */
     int64_t saved_step;              /* trainer_moves of the last state that was saved; -1: none */
