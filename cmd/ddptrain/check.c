@@ -25,10 +25,17 @@ status verb_check(const struct command_line *line) {
     int nproc = 1;
     TRY(config_load(line->config, line->overrides, line->override_count, &config));
     status s = command_nproc(line, config_device_name(config_of(config)), &nproc);
+    if (s && !line->nproc && status_code(s) == STATUS_USAGE) { /* no GPU to count: said below, with all else */
+        status_free(s);
+        s = OK;
+        nproc = 1;
+    }
     if (!s) s = command_settle_device(line, config, &alone, &nproc);
-    if (!s) s = plan_describe(config_of(config), nproc * line->nnodes, nproc, &out);
+    status missing = OK;
+    if (!s) s = plan_describe(config_of(config), nproc * line->nnodes, nproc, &out, &missing);
     if (!s) s = add_parts(line, nproc, &out);
     if (!s) fputs(text_string(&out), stdout);
+    s = status_first(s, missing);
     text_free(&out);
     config_free(config);
     return s;

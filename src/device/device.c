@@ -70,6 +70,8 @@ void device_free(struct device *device, void *memory) {
 
 status device_room(struct device *device, size_t *left, size_t *all) { return device->memory->room(device, left, all); }
 
+size_t device_taken(const struct device *device) { return device->memory->taken(device); }
+
 bool device_is_host(const struct device *device) { return !device->memory; }
 
 status device_lend(struct device *device, void **array) {

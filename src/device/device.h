@@ -185,6 +185,10 @@ void device_free(struct device *device, void *memory); /* takes NULL */
 /* Bytes of memory that a GPU has left, for anyone, and in all. Not where the device is the host. */
 status device_room(struct device *device, size_t *left, size_t *all);
 
+/* Bytes of its memory that this process has taken: what was allocated, and what operators and libraries work in. Not
+ * where the device is the host. */
+size_t device_taken(const struct device *device);
+
 /* Whether the host sees the device's memory as its own; then what follows moves nothing and waits for nothing. */
 bool device_is_host(const struct device *device);
 

@@ -18,6 +18,7 @@ struct memory_ops {
     status (*alloc)(struct device *, size_t bytes, const char *what, void **out);
     void (*release)(struct device *, void *memory);
     status (*room)(struct device *, size_t *left, size_t *all);
+    size_t (*taken)(const struct device *);
     status (*lend)(struct device *, void **array);
     status (*take_back)(struct device *, void **array, bool has_changed);
     void (*upload)(struct device *, void *to, const void *from, size_t bytes);

@@ -242,6 +242,10 @@ const float *model_forward(struct model *model, const struct pass *pass, const f
     return value_of(model, model->output, inputs);
 }
 
+const float *model_output(const struct model *model, const float *inputs) {
+    return value_of(model, model->output, inputs);
+}
+
 const float *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
                                    output_visitor *visit, void *user) {
     struct pass own = begin(model, pass);

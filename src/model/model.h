@@ -126,6 +126,9 @@ void model_init(struct model *model, struct rng *rng);
 /* Output (rows, out_size) for inputs (rows, in); valid until the next pass. */
 const float *model_forward(struct model *model, const struct pass *pass, const float *inputs);
 
+/* Where model_forward leaves its output for these inputs. */
+const float *model_output(const struct model *model, const float *inputs);
+
 /* Called after each step with its output (rows, size); [layer]: the one that made it, for a sum the last one before it.
  * false ends the pass. */
 typedef bool output_visitor(void *user, const struct layer *layer, const float *output, size_t size);

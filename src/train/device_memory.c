@@ -30,16 +30,10 @@ static void describe(const struct device_memory *m, struct text *out) {
     if (m->rounded) text_printf(out, ", %.2f rounded weights", (double)m->rounded / MIB);
 }
 
-status device_memory_check(const struct device_memory *memory, struct device *device, struct text *out) {
+status device_memory_check(const struct device_memory *memory, struct device *device) {
     size_t left, all, sum = sum_of(memory);
     if (device_is_host(device)) return OK;
     TRY(device_room(device, &left, &all));
-    if (out) {
-        text_printf(out, "GPU memory     %.2f MiB of %.0f MiB free on %s, and room for operators: ", (double)sum / MIB,
-                    (double)left / MIB, device_describe(device));
-        describe(memory, out);
-        text_add(out, "\n");
-    }
     if (sum <= left) return OK;
     struct text parts = {0};
     describe(memory, &parts);
@@ -50,4 +44,14 @@ status device_memory_check(const struct device_memory *memory, struct device *de
                           text_string(&parts));
     text_free(&parts);
     return s;
+}
+
+void device_memory_describe(const struct device_memory *memory, const struct device *device, struct text *out) {
+    size_t sum = sum_of(memory), whole = memory->whole ? memory->whole : sum;
+    text_printf(out, "GPU memory     %.2f MiB", (double)whole / MIB);
+    if (device) text_printf(out, " of %.0f MiB free on %s", (double)memory->left / MIB, device_describe(device));
+    text_add(out, memory->whole ? ": " : ", and what operators work in: ");
+    describe(memory, out);
+    if (memory->whole) text_printf(out, ", %.2f for operators to work in", (double)(whole - sum) / MIB);
+    text_add(out, "\n");
 }

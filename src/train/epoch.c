@@ -9,6 +9,20 @@
 
 static bool is_accuracy_known(const struct trainer *t) { return t->loss->wants_classes; }
 
+struct work {
+    const struct trainer *trainer;
+    struct pass pass;
+    struct batch batch; /* on the device */
+};
+
+static status run_pass(void *user) {
+    const struct work *w = user;
+    const struct trainer *t = w->trainer;
+    const float *outputs = model_forward(t->model, &w->pass, w->batch.inputs);
+    evaluation_run(t->evaluation, outputs, w->batch.targets, w->batch.rows);
+    return OK;
+}
+
 /* The validation rows, each once over all ranks; with the average of the weights where that is asked for. */
 static status evaluate(struct trainer *t, struct evaluation_result *result) {
     struct batch batch, fed;
@@ -18,10 +32,10 @@ static status evaluate(struct trainer *t, struct evaluation_result *result) {
     evaluation_start(t->evaluation);
     ema_swap(t->ema, &t->model->params);
     while (!s && !(s = feed_next(t->feed, t->validation, &batch, &fed)) && batch.rows > 0) {
-        struct pass pass = trainer_pass(t, batch.rows, false);
+        struct work work = {t, trainer_pass(t, batch.rows, false), fed};
         pulse_phase(t->pulse, PULSE_EVALUATING);
-        const float *outputs = model_forward(t->model, &pass, fed.inputs);
-        s = evaluation_add(t->evaluation, outputs, fed.targets, batch.targets, batch.rows);
+        s = recordings_run(t->evaluations, &(struct recording_key){.rows = batch.rows}, run_pass, &work);
+        if (!s) s = evaluation_look(t->evaluation, model_output(t->model, fed.inputs), batch.targets, batch.rows);
     }
     ema_swap(t->ema, &t->model->params);
     if (!s) s = device_status(t->device);

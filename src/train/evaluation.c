@@ -232,10 +232,13 @@ void evaluation_start(struct evaluation *evaluation) {
     if (evaluation->tally) tally_start(evaluation->tally);
 }
 
-status evaluation_add(struct evaluation *evaluation, const float *outputs, const void *targets,
-                      const void *host_targets, size_t rows) {
+void evaluation_run(const struct evaluation *evaluation, const float *outputs, const void *targets, size_t rows) {
     const struct evaluation_options *o = &evaluation->options;
     o->loss->run(o->loss_config, o->device, o->output, outputs, targets, rows, 1, NULL, evaluation->sums);
+}
+
+status evaluation_look(struct evaluation *evaluation, const float *outputs, const void *host_targets, size_t rows) {
+    const struct evaluation_options *o = &evaluation->options;
     evaluation->rows += (double)rows;
     if (!evaluation->tally) return OK;
     if (evaluation->outputs) {
@@ -245,6 +248,12 @@ status evaluation_add(struct evaluation *evaluation, const float *outputs, const
     }
     tally_add(evaluation->tally, outputs, host_targets, rows);
     return OK;
+}
+
+status evaluation_add(struct evaluation *evaluation, const float *outputs, const void *targets,
+                      const void *host_targets, size_t rows) {
+    evaluation_run(evaluation, outputs, targets, rows);
+    return evaluation_look(evaluation, outputs, host_targets, rows);
 }
 
 static status add_metrics(const struct evaluation *e, struct evaluation_result *out) {

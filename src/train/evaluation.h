@@ -57,6 +57,9 @@ void evaluation_start(struct evaluation *evaluation);
 /* outputs (rows, out_size) and targets as in struct batch, on the device; the same targets on the host. */
 status evaluation_add(struct evaluation *evaluation, const float *outputs, const void *targets,
                       const void *host_targets, size_t rows);
+/* The same in two parts: what the device has to do, which may be recorded; what the host has to. */
+void evaluation_run(const struct evaluation *evaluation, const float *outputs, const void *targets, size_t rows);
+status evaluation_look(struct evaluation *evaluation, const float *outputs, const void *host_targets, size_t rows);
 /* The numbers over the rows of all ranks, equal on every rank. All ranks. */
 status evaluation_finish(struct evaluation *evaluation, struct evaluation_result *out);
 

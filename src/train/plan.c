@@ -12,6 +12,7 @@
 #include "train/optimizer_groups.h"
 #include "train/passes.h"
 #include "train/ranges.h"
+#include "train/rehearsal.h"
 #include "train/trainer.h"
 #include "train/zero.h"
 
@@ -126,8 +127,24 @@ static void describe_in_backward(const struct params *params, struct text *out) 
                 (double)params_gradient_floats(params) * sizeof(float) / MIB);
 }
 
+/* Of a GPU, which [device] is, or would be where it is NULL. */
+static status describe_gpu(const struct config *config, int world_size, const struct dataset_info *info,
+                           struct model *model, size_t batch, struct device *device, struct text *out) {
+    struct device_memory memory = device_memory_of(config, model, info, batch, world_size);
+    bool is_usual = config->determinism.mode != DETERMINISM_ELASTIC && !in_backward_applies(config, world_size);
+    size_t rows = sampler_length(&config->sampler, info->train_rows, world_size);
+    if (device) {
+        TRY(device_memory_check(&memory, device));
+        TRY(device_room(device, &memory.left, &memory.all)); /* before anything is taken */
+    }
+    if (device && is_usual)
+        TRY(rehearsal_run(config, model, info, batch, rows < batch ? rows : batch, world_size, device, &memory.whole));
+    device_memory_describe(&memory, device, out);
+    return OK;
+}
+
 static status describe(const struct config *config, int world_size, int local_size, const struct dataset *dataset,
-                       const struct model *model, size_t batch, struct device *device, struct text *out) {
+                       struct model *model, size_t batch, struct device *device, struct text *out) {
     const struct dataset_info *info = dataset_info(dataset);
     size_t shards = config->sampler.shards, whole = shards ? (size_t)config->sampler.global_batch_size : batch;
     size_t parameters, activations,
@@ -162,10 +179,10 @@ static status describe(const struct config *config, int world_size, int local_si
     if (config->dist.zero_stage > 0)
         text_printf(out, "shared         %.2f MiB of optimizer state over %d processes: %.2f MiB less on each\n",
                     (double)whole_state / MIB, world_size, ((double)whole_state - state) / MIB);
-    struct device_memory memory = device_memory_of(config, model, info, batch, world_size);
-    if (device) TRY(device_memory_check(&memory, device, out));
-    bool is_on_gpu = device && !device_is_host(device);
-    if (!is_on_gpu)
+    bool is_on_gpu = config->train.device == DEVICE_CUDA;
+    if (is_on_gpu)
+        TRY(describe_gpu(config, world_size, info, model, batch, device, out));
+    else
         warn_of_memory((double)parameters + state + (double)activations + row_memory(config, info), local_size, out);
     text_printf(out, "step           %.3f GFLOP per process (forward and backward)\n",
                 2e-9 * 3 * (double)model->multiply_adds * (double)(shards ? whole / (size_t)world_size : batch) *
@@ -200,14 +217,24 @@ static status open_device(const struct config *config, struct device **out) {
     return config_create_device(config, NULL, out);
 }
 
-status plan_describe(const struct config *config, int world_size, int local_size, struct text *out) {
+/* *missing: what this machine has not, so that a run would be refused here. */
+static status find_device(const struct config *config, struct device **out, status *missing) {
+    *out = NULL;
+    *missing = device_check(config_device_name(config));
+    if (!*missing) *missing = open_device(config, out);
+    if (!*missing || status_code(*missing) == STATUS_USAGE) return OK;
+    status s = *missing;
+    *missing = OK;
+    return s;
+}
+
+status plan_describe(const struct config *config, int world_size, int local_size, struct text *out, status *missing) {
     const struct loss_type *loss = loss_type_at((size_t)config->loss.index);
     struct dataset *dataset = NULL;
     struct model *model = NULL;
     struct device *device = NULL;
     size_t batch;
-    status s = device_check(config_device_name(config));
-    if (!s) s = open_device(config, &device);
+    status s = find_device(config, &device, missing);
     if (!s) s = check_resume(config->checkpoint.resume);
     if (!s) s = dataset_open(&config->dataset, loss->wants_classes, true, &dataset);
     if (!s) {
@@ -227,6 +254,11 @@ status plan_describe(const struct config *config, int world_size, int local_size
     if (!s) s = passes_check(config, model, dataset_info(dataset)->train_rows, world_size);
     if (!s && device) s = model_check_device(model, device);
     if (!s) s = describe(config, world_size, local_size, dataset, model, batch, device, out);
+    if (!s && *missing) text_printf(out, "not here       %s\n", status_message(*missing));
+    if (s) {
+        status_free(*missing);
+        *missing = OK;
+    }
     model_destroy(model);
     dataset_close(dataset);
     device_destroy(device);

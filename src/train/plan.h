@@ -8,7 +8,8 @@
 #include "train/config.h"
 
 /* [world_size] ranks share the work, [local_size] of them on this machine, whose free memory a warning compares. The
- * same failures as training would give before its first step. */
-status plan_describe(const struct config *config, int world_size, int local_size, struct text *out);
+ * same failures as training would give before its first step. *missing: NULL, or what only this machine lacks, a GPU
+ * for instance: STATUS_USAGE as training would say it; all else was looked at. */
+status plan_describe(const struct config *config, int world_size, int local_size, struct text *out, status *missing);
 
 #endif

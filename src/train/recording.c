@@ -1,5 +1,5 @@
 /* A few places, the oldest of which is given up for a new key: a run has a whole and a short batch, each at the start,
- * within and at the end of a group, with a norm and without, and those of an evaluation. */
+ * within and at the end of a group, with a norm and without. */
 #include "train/recording.h"
 
 #include <stdlib.h>

@@ -14,7 +14,7 @@
 /* What a pass depends on besides. */
 struct recording_key {
     size_t rows;
-    float scale;    /* of the loss; 0: an evaluation */
+    float scale;    /* of the loss */
     bool is_first;  /* of its group: gradients are zeroed before */
     bool is_last;   /* of its group: gradients are averaged */
     bool is_update; /* and applied */

@@ -91,7 +91,7 @@ static status open_data_and_model(struct run *run) {
     TRY(passes_check(c, t->model, info->train_rows, run->env->world_size));
     TRY(model_check_device(t->model, t->device));
     struct device_memory memory = device_memory_of(c, t->model, info, t->batch, run->env->world_size);
-    TRY(device_memory_check(&memory, t->device, NULL));
+    TRY(device_memory_check(&memory, t->device));
     t->is_in_backward = in_backward_applies(c, run->env->world_size);
     if (t->is_in_backward) model_part_gradients(t->model);
     TRY(model_alloc(t->model, t->device, t->batch));

@@ -138,11 +138,13 @@ status trainer_alloc(struct trainer *t, size_t rows, struct log *log) {
         const struct reducer_range *range = &t->ranges.ranges[i];
         t->norm_ranges[i] = (struct device_range){range->offset, range->offset + range->count};
     }
-    return recordings_create(t->device, is_recordable(t), log, &t->recordings);
+    TRY(recordings_create(t->device, is_recordable(t), log, &t->recordings));
+    return recordings_create(t->device, t->config->train.cuda_graph, NULL, &t->evaluations);
 }
 
 void trainer_free(struct trainer *t) {
     recordings_destroy(t->recordings);
+    recordings_destroy(t->evaluations);
     feed_destroy(t->feed);
     device_free(t->device, t->found);
     device_free(t->device, t->kept);

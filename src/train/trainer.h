@@ -57,6 +57,7 @@ struct trainer {
     struct loader *loader, *validation; /* validation NULL: no validation rows */
     struct feed *feed;                  /* of batches to the device */
     struct recordings *recordings;      /* of passes; NULL: none are recorded */
+    struct recordings *evaluations;     /* of those of an evaluation, where ranks may differ */
     struct evaluation *evaluation;      /* of the validation rows */
     struct ema *ema;                    /* NULL: none */
     struct model *model;

@@ -34,6 +34,10 @@ struct settings {
     long fails_at;  /* its how-manieth time, from 1 */
 };
 const settings &get_settings();
+/* What this process did, for DDPTRAIN_EMULATED_COUNTS. */
+extern long idle_waits; /* of the host, that left nothing to do to any stream */
+extern long allocations_made, graphs_launched;
+
 /* Whether [what] fails now, this being its next time. */
 bool is_to_fail(const char *what);
 
@@ -51,6 +55,7 @@ void run_kernel(const launch &l);
 const char *running_kernel(); /* NULL: none */
 
 /* ---- memory.cc ---- */
+size_t most_used(); /* bytes of all GPUs, the most so far */
 /* While one lives, this process may touch memory of the GPU. */
 struct opened {
     opened();
@@ -65,6 +70,7 @@ void check_all_memory();
 /* Work that a stream does later; the work runs with memory opened. */
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 bool is_capturing(cudaStream_t stream); /* NULL: any stream */
+bool is_idle();                         /* no stream has anything left to do */
 cudaError_t run_all();                  /* until nothing is left to do */
 /* From now on a thread does work that nobody waits for, so that other processes can wait for it. */
 void start_background();

@@ -116,6 +116,7 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return sticky; }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     guard g(lock);
+    graphs_launched++;
     auto kept = std::make_shared<CUgraphExec_st>(*executable);
     return enqueue(stream, [kept]() { run_graph(*kept); });
 }

@@ -24,7 +24,7 @@ struct allocation {
 };
 std::map<uintptr_t, allocation> allocations; /* by address */
 unsigned char *range, *next_free;
-size_t used[64]; /* bytes by device */
+size_t used[64], peak; /* bytes by device; of all, the most so far */
 int open_count;
 struct sigaction before;
 
@@ -99,6 +99,10 @@ cudaError_t make(void **memory, size_t bytes, place where) {
     if (where == DEVICE && !open_count) mprotect(pages, page_bytes, PROT_NONE);
     allocations[(uintptr_t)own] = {bytes, pages, page_bytes, where, device};
     if (is_counted) used[device] += page_bytes;
+    if (is_counted) allocations_made++;
+    size_t now = 0;
+    for (size_t bytes_of_one : used) now += bytes_of_one;
+    peak = std::max(peak, now);
     *memory = own;
     return cudaSuccess;
 }
@@ -131,6 +135,8 @@ cudaError_t drop(void *memory, bool is_host) {
 }
 
 } // namespace
+
+size_t most_used() { return peak; }
 
 opened::opened() {
     if (open_count++ == 0) set_access(PROT_READ | PROT_WRITE);

@@ -122,6 +122,12 @@ void put(CUstream_st *stream, operation &&o) {
         stream->queue.push_back(std::move(o));
 }
 
+bool is_idle() {
+    for (CUstream_st *s : streams)
+        if (!s->queue.empty() || s->is_busy) return false;
+    return true;
+}
+
 bool is_capturing(cudaStream_t stream) {
     if (stream) return known(stream)->graph;
     for (CUstream_st *s : streams)
@@ -209,6 +215,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     if (s->graph) return forbid_capture();
     calls++;
     run_stream(s);
+    if (is_idle()) idle_waits++;
     return sticky;
 }
 
@@ -279,6 +286,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (event->graph) return result(cudaErrorStreamCaptureUnsupported);
     calls++;
     if (event->last) satisfy(event->last);
+    if (is_idle()) idle_waits++;
     return sticky;
 }
 

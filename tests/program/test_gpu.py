@@ -21,7 +21,7 @@ class Missing(program.Case):
         self.write("test.yaml", program.WINE)
 
     def refused(self, binary, *sentences):
-        """As a run, as a check: the same sentence, nothing begun."""
+        """As a run, as a check, which tells all else: the same sentence, nothing begun."""
         for words in (["test.yaml"], ["check", "test.yaml"]):
             with self.subTest(words):
                 p = subprocess.run([binary, *words, "train.device=cuda"], cwd=self.folder, env=self.environment(),
@@ -30,6 +30,9 @@ class Missing(program.Case):
                 for sentence in (*sentences, "use device: cpu"):
                     self.assertIn(sentence, p.stderr)
                 self.assertRegex(p.stderr, r"train\.device: cuda needs \w")
+                if words[0] == "check":  # all that this machine can say about the run is said
+                    self.assertRegex(p.stdout, r"(?s)parameters in \d+ tensors.*GPU memory +[\d.]+ MiB, and what operators work in: .* optimizer.*"
+                                               r"optimizer +\w+: lr.*not here +train\.device: cuda needs")
                 self.assertFalse(os.path.exists(self.path("runs")))
 
     def copy(self):

@@ -114,6 +114,24 @@ class Refusals(Emulated):
         self.assertGreater(float(large[0]) - float(small[0]), 4 * values * 0.98)
 
 
+class Memory(Emulated):
+    def test_check_tells_the_peak(self):
+        """What a run takes, within 5 %, operators and libraries included, of large and of small models."""
+        small = ("WINE", program.WINE, ()), ("CNN", CNN, ()), ("GPT", GPT, ())
+        wide = (("wide MLP", program.WINE, ["model.layers.0.linear.out=40000"]), ("bfloat16", program.WINE, ["model.layers.0.linear.out=40000", "train.precision=bfloat16"]),
+                ("wide CNN", CNN, ["model.layers.0.conv2d.out=64", "sampler.batch_size=256", "train.steps=1"]))
+
+        for name, config, words in (*small, *(wide if not program.SANITIZER else ())):
+            with self.subTest(name):
+                self.write("test.yaml", config)
+                out, _ = self.on_gpu("check", "test.yaml", "train.device=cuda", *words)
+                told = float(re.search(r"GPU memory +([\d.]+) MiB of ", out)[1])
+                self.train(*words, run="runs/" + name.replace(" ", "-"), counts=self.path("counts.json"))
+                with open(self.path("counts.json")) as file:
+                    peak = json.load(file)["peak_bytes"] / 2**20
+                self.assertLess(abs(told - peak), 0.05 * peak, (told, peak))
+
+
 class NoCuDNN(Emulated):
     """A model with convolutions needs it, and no other."""
     config = CNN
@@ -147,7 +165,7 @@ class Failures(Emulated):
         """Before its step counts, with the operator's name; what was saved before stays and is continued."""
         self.train("train.epochs=5")
         saved = self.checkpoints()
-        for fails, reason in (("kernel:30", "unspecified launch failure"), ("product:30", "CUBLAS_STATUS_EXECUTION_FAILED")):
+        for fails, reason in (("kernel:30", "unspecified launch failure"), ("product:3", "CUBLAS_STATUS_EXECUTION_FAILED")):
             with self.subTest(fails):
                 _, err = self.train(code=BUG, fail=fails)
                 self.assertRegex(err, r"cuda:0 \(Emulated GPU\) failed in \w.*: " + reason)

@@ -1,7 +1,7 @@
 """Passes recorded as CUDA graphs, on the emulated GPU: the same bits as without, a device that cannot record goes on without, and state
 that crosses between host and GPU: faults, roll-backs, sharing of the optimizer, elastic shards.
 ctest-labels: unit gpu-emulated"""
-import os, unittest
+import json, os, unittest
 
 import program
 
@@ -34,6 +34,7 @@ class Graph(program.Case):
         self.assertNotIn("not recorded", "".join(self.train()))
         self.assertEqual(self.sha(), self.sha("runs/plain"))
         self.assertEqual([e["loss"] for e in self.events("step")], [e["loss"] for e in self.events("step", "runs/plain")])
+        self.assertEqual([e["val_loss"] for e in self.events("epoch")], [e["val_loss"] for e in self.events("epoch", "runs/plain")])
 
     def test_a_device_that_cannot_record(self):
         """That it is tried shows that graphs are used otherwise."""
@@ -83,6 +84,68 @@ class Graph(program.Case):
             self.assertEqual(self.reasons("runs/" + policy), self.reasons("runs/cpu-" + policy))
             self.assertIn("not finite", own)
             self.assertEqual(own.split("(first")[1:], cpu.split("(first")[1:])
+
+    def counts(self, *words, **more):
+        path = os.path.join(self.folder, "counts.json")
+        self.train(*words, DDPTRAIN_EMULATED_COUNTS=path, **more)
+        with open(path) as file:
+            return json.load(file)
+
+    def test_the_host_is_a_step_ahead(self):
+        """More steps, with nothing due between them, are no more waits that leave the GPU idle, and no more memory."""
+        config = CONFIG.replace("batch_size: 32, global_batch_size: 64", "batch_size: 2").replace("epochs: 4, accumulate: 2", "steps: 8")
+        self.write("test.yaml", config.replace("save_every: 2", "save_every: {steps: 100}"))
+        few, many = (self.counts(f"train.steps={steps}", run=f"runs/{steps}") for steps in (8, 24))
+        waiting = self.counts("train.steps=24", "train.cuda_graph=false", run="runs/waiting")
+        self.assertLess(many["idle_waits"], few["idle_waits"] + 8)
+        self.assertGreaterEqual(waiting["idle_waits"], 24)
+        self.assertEqual(many["allocations"], few["allocations"])
+
+    def test_evaluations_are_recorded(self):
+        """From the second one on; they give the same numbers (compared in test_the_same_bits)."""
+        often, once = (self.counts(f"train.evaluate_every={every}", run=f"runs/{every}") for every in (1, 0))
+        self.assertEqual(often["graphs"] - once["graphs"], 3 * 2)  # epochs, batches
+
+    BAD = """
+dataset: {path: bad.csv, inputs: [a, b], targets: y}
+sampler: {batch_size: 4, shuffle: false}
+model: {layers: [{linear: {out: 4}}, batch_norm, {linear: {out: 1}}]}
+loss: LOSS
+optimizer: {type: adam, lr: 0.001}
+train: {epochs: 3, on_nonfinite: {policy: skip, max: 3}, log_every: 1, ema: 0.9}
+"""
+
+    def write_bad(self, loss, value):
+        """Row 17 is what no float can take the loss of; its batch is number 4 of 10, and with two ranks the second's."""
+        rows = [f"{i % 7},{i % 5},{value if i == 17 else i % 3 / 4}" for i in range(40)]
+        self.write("bad.csv", "\n".join(["a,b,y", *rows]) + "\n")
+        self.write("test.yaml", self.BAD.replace("LOSS", loss))
+
+    def test_a_step_is_taken_back(self):
+        """It was not finite, the next one was under way, and the run goes on as if the host had waited: running statistics, too."""
+        for loss, value in (("mse", "3e38"), ("kl_div", "3e38")):
+            self.write_bad(loss, value)
+            for nproc in ("1", "2"):
+                with self.subTest(loss, nproc=nproc):
+                    words = ["--nproc", nproc] if nproc != "1" else []
+                    ahead, waits = f"runs/ahead-{loss}-{nproc}", f"runs/waits-{loss}-{nproc}"
+                    self.train(*words, run=ahead)
+                    self.train(*words, "train.cuda_graph=false", run=waits)
+                    self.assertEqual(len(self.reasons(ahead)), 3)
+                    self.assertIn("17", self.reasons(ahead)[0])
+                    self.assertEqual(self.reasons(ahead), self.reasons(waits))
+                    self.assertEqual(self.sha(ahead), self.sha(waits))
+                    self.assertEqual([(e["step"], e["loss"]) for e in self.events("step", ahead)], [(e["step"], e["loss"]) for e in self.events("step", waits)])
+
+    def test_overflows_of_float16(self):
+        """The first steps overflow, until the scale fits: running statistics stay as each of them leaves them."""
+        self.write_bad("mse", "1")
+        words = ["train.precision=float16", "train.grad_scaler={init_scale: 1.0e+12, growth_interval: 5}"]
+        self.train(*words)
+        self.train(*words, "train.cuda_graph=false", run="runs/waits")
+        self.assertGreater(len(self.reasons("runs/test")), 2)
+        self.assertEqual(self.reasons("runs/test"), self.reasons("runs/waits"))
+        self.assertEqual(self.sha(), self.sha("runs/waits"))
 
     def reasons(self, run):
         return [e["reason"] for kind in ("skipped", "rollback") for e in self.events(kind, run)]

@@ -32,6 +32,15 @@ static status room(struct device *device, size_t *left, size_t *all) {
     return error == cudaSuccess ? OK : failed(error, "its memory cannot be asked for");
 }
 
+static size_t taken(const struct device *device) {
+    const struct gpu_device *gpu = gpu_of(device);
+    size_t bytes = GPU_WORKSPACE + gpu->copy.bytes + gpu->parameters.bytes;
+    for (size_t i = 0; i < gpu->array_count; i++) bytes += gpu->arrays[i].bytes;
+    for (size_t i = 0; i < gpu->constant_count; i++) bytes += gpu->constants[i].bytes;
+    for (int i = 0; i < gpu->chunk_count; i++) bytes += gpu->chunks[i].bytes;
+    return bytes;
+}
+
 static status alloc(struct device *device, size_t bytes, const char *what, void **out) {
     struct gpu_device *gpu = gpu_of(device);
     size_t free_bytes = 0, all_bytes = 0;
@@ -200,6 +209,7 @@ static void zero(struct device *device, void *memory, size_t bytes) {
 const struct memory_ops gpu_memory = {.alloc = alloc,
                                       .release = release,
                                       .room = room,
+                                      .taken = taken,
                                       .lend = lend,
                                       .take_back = take_back,
                                       .upload = upload,
