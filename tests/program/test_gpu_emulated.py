@@ -118,8 +118,8 @@ class Memory(Emulated):
     def test_check_tells_the_peak(self):
         """What a run takes, within 5 %, operators and libraries included, of large and of small models."""
         small = ("WINE", program.WINE, ()), ("CNN", CNN, ()), ("GPT", GPT, ())
-        wide = (("wide MLP", program.WINE, ["model.layers.0.linear.out=40000"]), ("bfloat16", program.WINE, ["model.layers.0.linear.out=40000", "train.precision=bfloat16"]),
-                ("wide CNN", CNN, ["model.layers.0.conv2d.out=64", "sampler.batch_size=256", "train.steps=1"]))
+        wide = (("wide MLP", program.WINE, ["model.layers.0.linear.out=40000", "train.epochs=1"]), ("bfloat16", program.WINE, ["model.layers.0.linear.out=40000", "train.epochs=1", "train.precision=bfloat16"]),
+                ("wide CNN", CNN, ["model.layers.0.conv2d.out=32", "sampler.batch_size=64", "train.steps=1"]))
 
         for name, config, words in (*small, *(wide if not program.SANITIZER else ())):
             with self.subTest(name):
