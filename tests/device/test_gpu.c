@@ -21,6 +21,11 @@ static void products(struct device *d, struct results *r) {
     float *dw = next_from(r, OUT * IN, 5), *dbias = next_from(r, OUT, 6);
     ops->linear_backward_weight(d, dy, x, dw, dbias, ROWS, IN, OUT);
     ops->linear_backward_weight(d, dy, x, dw, NULL, ROWS, IN, OUT);
+    ops->linear_forward(d, x, w, bias, true, next(r, ROWS), ROWS, IN, 1);
+    ops->linear_forward(d, x, w, bias, false, next(r, ROWS * OUT), ROWS, 1, OUT);
+    ops->linear_forward(d, x, w, bias, true, next(r, OUT), 1, IN, OUT);
+    x[5 * IN] = NAN; /* a relu does not hide it */
+    ops->linear_forward(d, x, w, bias, true, next(r, ROWS * OUT), ROWS, IN, OUT);
     free(x), free(w), free(bias), free(dy);
 }
 

@@ -7,7 +7,7 @@
 namespace emulation {
 namespace {
 
-constexpr int GELU = 32, RELU = 2, BIAS = 4, AUX = 128;
+constexpr int GELU = 32, BIAS = 4, AUX = 128;
 constexpr uint64_t AUX_ROWS = 8;        /* what its leading dimension is a multiple of */
 constexpr uintptr_t AUX_ALIGNMENT = 16; /* bytes, of it and of biases */
 constexpr size_t SPOILED = 4096;        /* bytes of the workspace */
@@ -100,7 +100,6 @@ void run_batch(const product &p, size_t batch) {
                 if (w.epilogue & BIAS) value += load(bias_type, w.bias, i);
                 if (w.epilogue & AUX) store(aux_type, w.aux, aux_at, value);
                 if (w.epilogue & GELU) value = gelu(value);
-                if (w.epilogue & RELU) value = value > 0 ? value : (value != value ? value : 0);
             }
             y[j * m + i] = value;
         }
@@ -121,8 +120,7 @@ void run(const product &p) {
 bool has_aux(const product &p) { return p.what.epilogue < CUBLASLT_EPILOGUE_BGRADA && p.what.epilogue & AUX; }
 
 bool is_plain(const product &p) {
-    return p.what.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.what.epilogue == CUBLASLT_EPILOGUE_RELU ||
-           p.what.epilogue == CUBLASLT_EPILOGUE_BIAS || p.what.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+    return p.what.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.what.epilogue == CUBLASLT_EPILOGUE_BIAS;
 }
 
 /* What the documentation asks of the operands of an epilogue. */
@@ -275,6 +273,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     product p = {*what, *a, *b, *c, *d, 1, 0, nullptr, nullptr, nullptr, nullptr, nullptr, 0};
     *count = 0;
     if (!fits(p)) return CUBLAS_STATUS_INVALID_VALUE;
+    bool is_vector = a->rows == 1 || a->columns == 1 || b->rows == 1 || b->columns == 1;
+    if (is_vector && what->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+        return CUBLAS_STATUS_INVALID_VALUE; /* as versions were seen to do */
     if (!get_settings().has_epilogues && !is_plain(p)) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (most < 1 || is_to_fail("heuristic")) return CUBLAS_STATUS_SUCCESS;
     found[0] = {};

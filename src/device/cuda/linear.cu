@@ -6,10 +6,11 @@
 
 namespace { /* types of kernels must not be those of another file */
 
-/* y (rows, out) = x w^T + bias, then a relu */
-void multiply_forward(call *c, struct factor x, const float *weight, const float *row, bool has_relu, float *to,
-                      size_t rows, size_t in, size_t out) {
-    bool is_fused = row && alignment(row) >= 16; /* else in a pass of its own */
+/* y (rows, out) = x w^T + bias, then a relu in a pass of its own: cuBLASLt's takes a NaN for 0. [to]: where the
+ * operator writes y; NULL [y]: nobody reads it in 16 bits. */
+void multiply_forward(call *c, struct factor x, const float *weight, const float *row, bool has_relu, const float *y,
+                      float *to, size_t rows, size_t in, size_t out) {
+    bool wants_fusion = row && alignment(row) >= 16;
     struct product p = {.turn_a = CUBLAS_OP_T,
                         .turn_b = CUBLAS_OP_N,
                         .m = out,
@@ -17,16 +18,21 @@ void multiply_forward(call *c, struct factor x, const float *weight, const float
                         .k = in,
                         .a = gpu_weight_factor(c, weight, out, in),
                         .b = x,
-                        .epilogue = !is_fused  ? CUBLASLT_EPILOGUE_DEFAULT
-                                    : has_relu ? CUBLASLT_EPILOGUE_RELU_BIAS
-                                               : CUBLASLT_EPILOGUE_BIAS,
-                        .bias = is_fused ? row : nullptr,
+                        .epilogue = CUBLASLT_EPILOGUE_BIAS,
+                        .bias = row,
                         .c = to};
-    gpu_multiply(c, &p);
-    if (is_fused || (!row && !has_relu)) return;
+    bool is_fused = wants_fusion && gpu_try_multiply(c, &p);
+    if (!is_fused) {
+        p.epilogue = CUBLASLT_EPILOGUE_DEFAULT, p.bias = nullptr;
+        gpu_multiply(c, &p);
+    }
+    const float *missing = is_fused ? nullptr : row;
+    if (!missing && !has_relu) return;
+    struct gpu_also also = gpu_also_rows(c, y, to, rows, out);
     c->each(rows * out, [=] __device__(size_t i) {
-        float sum = to[i] + (row ? row[i % out] : 0);
-        to[i] = has_relu && sum < 0 ? 0 : sum;
+        float sum = to[i] + (missing ? missing[i % out] : 0);
+        to[i] = sum = has_relu && sum < 0 ? 0 : sum;
+        also.put(i, sum);
     });
 }
 
@@ -65,7 +71,7 @@ void gpu_linear_forward(struct device *device, const float *x, const float *w, c
     call c(device, "linear_forward");
     const float *from = c.in(x, rows * in), *weight = c.in(w, out * in), *row = c.in(bias, out);
     float *to = c.out(y, rows * out);
-    multiply_forward(&c, gpu_input_factor(&c, from, rows, in), weight, row, has_relu, to, rows, in, out);
+    multiply_forward(&c, gpu_input_factor(&c, from, rows, in), weight, row, has_relu, y, to, rows, in, out);
 }
 
 void gpu_linear_backward_input(struct device *device, const float *dy, const float *w, float *dx, size_t rows,
@@ -117,7 +123,7 @@ void forward(struct device *device, const float *x, const float *w, const float 
                         .is_narrow = true};
     if (gpu_try_multiply(&c, &p)) return;
     float *sums = c.scratch<float>(rows * hidden);
-    multiply_forward(&c, input, weight, row, false, sums, rows, in, hidden);
+    multiply_forward(&c, input, weight, row, false, nullptr, sums, rows, in, hidden);
     bool is_bf16 = is_bfloat16(&c);
     c.each(rows * hidden, [=] __device__(size_t i) {
         before[i] = gpu_narrow(is_bf16, sums[i]);
@@ -130,7 +136,7 @@ void forward_after(struct device *device, const void *y, const float *w, const f
     call c(device, "linear_forward_after_gelu");
     const uint16_t *from = c.in((const uint16_t *)y, rows * hidden);
     const float *weight = c.in(w, out * hidden), *row = c.in(bias, out);
-    multiply_forward(&c, {from, hidden}, weight, row, has_relu, c.out(to, rows * out), rows, hidden, out);
+    multiply_forward(&c, {from, hidden}, weight, row, has_relu, to, c.out(to, rows * out), rows, hidden, out);
 }
 
 void backward_after(struct device *device, const float *dy, const void *y, const float *w, const void *kept, float *dw,

@@ -74,7 +74,7 @@ static cublasStatus_t choose(struct gpu_device *gpu, const struct product *p, st
     CHECK(cublasLtMatmulPreferenceSetAttribute(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &c, sizeof c));
     CHECK(cublasLtMatmulAlgoGetHeuristic(gpu->blas, &plan->product, &plan->a, &plan->b, &plan->c, &plan->c, &wish, 1,
                                          &found, &count));
-    if (count == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (count == 0 || found.state != CUBLAS_STATUS_SUCCESS) return CUBLAS_STATUS_NOT_SUPPORTED;
     plan->algorithm = found.algo;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -121,6 +121,9 @@ static cublasStatus_t plan_for(struct gpu_device *gpu, const struct product *p, 
         CHECK(describe(gpu, p, plan));
         CHECK(point_to_operands(p, plan));
         cublasStatus_t chosen = choose(gpu, p, plan);
+        /* some versions answer an epilogue with a matrix of one row or column so */
+        if (chosen == CUBLAS_STATUS_INVALID_VALUE && p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+            chosen = CUBLAS_STATUS_NOT_SUPPORTED;
         plan->is_missing = chosen == CUBLAS_STATUS_NOT_SUPPORTED;
         if (!plan->is_missing) CHECK(chosen);
         memcpy(plan->key, key, sizeof key);
