@@ -39,7 +39,7 @@ static status evaluate(struct trainer *t, struct evaluation_result *result) {
     }
     ema_swap(t->ema, &t->model->params);
     if (!s) s = device_status(t->device);
-    if (!s) s = recordings_agree(t->recordings, t->comm);
+    if (!s) s = recordings_agree(t->recordings);
     return s ? s : evaluation_finish(t->evaluation, result);
 }
 

@@ -15,6 +15,7 @@ struct place_of_key {
 
 struct recordings {
     struct device *device;
+    struct comm *comm; /* NULL where recordings hold no calls of NCCL */
     struct log *log;
     struct place_of_key places[PLACES];
     size_t next;     /* to be given up */
@@ -22,12 +23,14 @@ struct recordings {
     bool has_failed; /* the device cannot record this work: it is not tried again */
 };
 
-status recordings_create(struct device *device, bool is_wanted, struct log *log, struct recordings **out) {
+status recordings_create(struct device *device, struct comm *comm, bool is_wanted, struct log *log,
+                         struct recordings **out) {
     *out = NULL;
     if (!is_wanted || !device_can_record(device)) return OK;
     *out = calloc(1, sizeof **out);
     if (!*out) return status_new(STATUS_BUG, "out of memory");
     (*out)->device = device;
+    (*out)->comm = comm && comm_gpu(comm) ? comm : NULL;
     (*out)->log = log;
     return OK;
 }
@@ -45,12 +48,21 @@ static void forget(struct recordings *r) {
     }
 }
 
-status recordings_agree(struct recordings *r, struct comm *comm) {
-    if (!r || !comm_gpu(comm)) return OK;
-    double has_moved = device_moves(r->device) != r->moves ? 1 : 0;
-    TRY(comm_all_reduce(comm, &has_moved, 1, COMM_FLOAT64, COMM_MAX));
+/* Whether it is so on any rank. */
+static status is_so_anywhere(const struct recordings *r, bool *is_so) {
+    uint8_t is_so_here = *is_so;
+    if (!r->comm) return OK;
+    TRY(comm_all_reduce(r->comm, &is_so_here, 1, COMM_UINT8, COMM_MAX));
+    *is_so = is_so_here;
+    return OK;
+}
+
+status recordings_agree(struct recordings *r) {
+    if (!r || !r->comm) return OK;
+    bool has_moved = device_moves(r->device) != r->moves;
+    TRY(is_so_anywhere(r, &has_moved));
     r->moves = device_moves(r->device);
-    if (has_moved > 0) forget(r);
+    if (has_moved) forget(r);
     return OK;
 }
 
@@ -71,10 +83,10 @@ static void add(struct recordings *r, const struct recording_key *key) {
     *place = (struct place_of_key){.key = *key};
 }
 
-/* The device cannot: it is not tried again. */
+/* The device cannot, or with [why] NULL that of another rank: it is not tried again. */
 static void give_up(struct recordings *r, status why) {
     r->has_failed = true;
-    log_line(r->log, "steps are not recorded as a CUDA graph: %s", status_message(why));
+    log_line(r->log, "steps are not recorded as a CUDA graph: %s", why ? status_message(why) : "another rank cannot");
     status_free(why);
 }
 
@@ -88,10 +100,16 @@ static status record(struct recordings *r, struct place_of_key *place, status (*
         failure = work(user);
         failure = status_first(failure, device_record_end(r->device, &place->recording, &why));
     }
-    if (why) { /* nothing has run: what failed was the recording */
+    bool has_failed = why != OK;
+    if (has_failed) { /* nothing has run: what failed was the recording */
         status_free(failure);
         failure = OK;
+    }
+    if (!failure) failure = is_so_anywhere(r, &has_failed);
+    if (has_failed) {
         give_up(r, why);
+        device_recording_destroy(r->device, place->recording);
+        place->recording = NULL;
     }
     TRY(failure);
     if (place->recording) *is_done = device_replay(r->device, place->recording);

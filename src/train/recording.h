@@ -23,8 +23,10 @@ struct recording_key {
 
 struct recordings;
 
-/* *out NULL where the device records nothing, or not [is_wanted]. [log]: rank 0's, else NULL. */
-status recordings_create(struct device *device, bool is_wanted, struct log *log, struct recordings **out);
+/* *out NULL where the device records nothing, or not [is_wanted]. [comm]: of ranks that do all work together, so that
+ * it is recorded by all or by none, as NCCL wants it; NULL: each for itself. [log]: rank 0's, else NULL. */
+status recordings_create(struct device *device, struct comm *comm, bool is_wanted, struct log *log,
+                         struct recordings **out);
 void recordings_destroy(struct recordings *recordings); /* takes NULL */
 
 /* Does [work], or has the device do what it did with an equal key before. The first time it is done as it is, since
@@ -33,8 +35,8 @@ status recordings_run(struct recordings *recordings, const struct recording_key 
                       void *user);
 
 /* After work that other ranks may have done with other numbers of rows: where memory has moved on one of them, so that
- * its recordings do not hold any more, all forget theirs, since NCCL wants its calls recorded on all or on none. All
- * ranks; [recordings] NULL, or a group without NCCL: nothing. */
-status recordings_agree(struct recordings *recordings, struct comm *comm);
+ * its recordings do not hold any more, all forget theirs. All ranks; [recordings] NULL, or a group without NCCL:
+ * nothing. */
+status recordings_agree(struct recordings *recordings);
 
 #endif

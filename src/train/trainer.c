@@ -138,8 +138,8 @@ status trainer_alloc(struct trainer *t, size_t rows, struct log *log) {
         const struct reducer_range *range = &t->ranges.ranges[i];
         t->norm_ranges[i] = (struct device_range){range->offset, range->offset + range->count};
     }
-    TRY(recordings_create(t->device, is_recordable(t), log, &t->recordings));
-    return recordings_create(t->device, t->config->train.cuda_graph, NULL, &t->evaluations);
+    TRY(recordings_create(t->device, t->comm, is_recordable(t), log, &t->recordings));
+    return recordings_create(t->device, NULL, t->config->train.cuda_graph, NULL, &t->evaluations);
 }
 
 void trainer_free(struct trainer *t) {

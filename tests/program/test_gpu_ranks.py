@@ -176,6 +176,16 @@ class Places(Ranks):
     def test_torchrun(self):
         self.assertIn("2 processes on cuda:0 (Emulated GPU), gradients averaged by NCCL", self.ends(self.torchrun(), OK))
 
+    def test_a_rank_that_cannot_record(self):
+        """Then none does: NCCL wants a call recorded by all or by none. Whether it is the capture or the graph, of the first or a later one."""
+        self.train("--nproc", 2)
+        for fails in ("capture:1", "graph:1", "graph:2"):
+            with self.subTest(fails):
+                err = self.ends(self.torchrun({}, {"DDPTRAIN_EMULATED_FAIL": fails}), OK)
+                self.assertIn("steps are not recorded as a CUDA graph: another rank cannot", err)
+                self.assertEqual(self.sha("runs/launched"), self.sha())
+                shutil.rmtree(self.path("runs", "launched"))
+
     def test_different_libraries(self):
         ranks = self.torchrun({}, {"DDPTRAIN_EMULATED_NCCL": 22703})
         err = "".join(p.communicate(timeout=60 * program.SLOW)[1] for p in ranks)

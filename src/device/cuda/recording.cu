@@ -43,7 +43,8 @@ static struct device_recording *make(struct gpu_device *gpu, cudaGraph_t graph) 
         return nullptr;
     }
     recording->moves = gpu->moves;
-    check(gpu, cudaGraphInstantiate(&recording->work, graph, 0));
+    /* NCCL's part keeps the priority of its stream */
+    check(gpu, cudaGraphInstantiate(&recording->work, graph, cudaGraphInstantiateFlagUseNodePriority));
     if (!gpu->failure[0]) return recording;
     free(recording);
     return nullptr;

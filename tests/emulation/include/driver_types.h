@@ -74,6 +74,7 @@ enum cudaDeviceAttr {
 #define cudaDeviceScheduleAuto 0u
 #define cudaDeviceScheduleBlockingSync 4u
 #define cudaGraphInstantiateFlagAutoFreeOnLaunch 1u
+#define cudaGraphInstantiateFlagUseNodePriority 8u
 
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
