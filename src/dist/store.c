@@ -26,6 +26,7 @@
 #define LEAVE_SECONDS 2.0
 #define DECLARE_SECONDS 1.0
 #define LINK_SECONDS 20.0
+#define EXCUSE_SECONDS 5.0
 
 struct store {
     int rank, world_size;
@@ -207,6 +208,7 @@ static status open_network(struct store *s, const struct dist_env *env, const st
     TRY(watch_start(&config, &s->watch));
     s->stop_fd = options->stop_fd;
     if (s->stop_fd) *s->stop_fd = watch_stop_fd(s->watch);
+    if (options->excuse && s->rank > 0) return OK; /* nobody is waited for */
     if (launch_wants_link()) link_agents(way);
     double left = deadline - clock_seconds();
     return wait_ready(s, s->rank == 0 || left > 1 ? left : 1);
@@ -234,13 +236,23 @@ status store_open_with(const struct dist_env *env, const struct store_options *o
         *out = s;
         return OK;
     }
-    store_report(s, failure);
+    store_report(s, options->excuse ? options->excuse : failure);
     store_close(s);
     return failure;
 }
 
 status store_open(const struct dist_env *env, double timeout, struct store **out) {
     return store_open_with(env, &(struct store_options){.timeout = timeout}, out);
+}
+
+void store_excuse(const struct dist_env *env, struct log *log, status failure) {
+    if (env->world_size == env->local_world_size) return;
+    struct store *s;
+    struct store_options options = {.timeout = EXCUSE_SECONDS, .log = log, .excuse = failure};
+    status unheard = store_open_with(env, &options, &s);
+    if (!unheard) store_report(s, failure);
+    if (!unheard) store_close(s);
+    status_free(unheard);
 }
 
 /* A frame without an answer; a connection that is gone needs no news. Locked. */

@@ -136,6 +136,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     if (!s) s = load_weights(inf, checkpoint, average);
     checkpoint_close(checkpoint);
     if (!s) log_line(log, "%zu %s rows", inf->rows, part_name(inf));
+    if (s) store_excuse(inf->env, inf->log, s);
     return s ? s : join(inf);
 }
 

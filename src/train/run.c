@@ -547,6 +547,7 @@ status run_train(const struct config *config, const struct dist_env *env, const 
                       .trainer = {.config = config, .stop = options->stop, .saved_step = -1}};
     schema_write_yaml(&config_schema, config, &run.config_text);
     status s = open_data_and_model(&run);
+    if (s) store_excuse(env, log, s);
     if (!s) s = join_group(&run);
     if (!s) s = resume(&run);
     if (!s && run.is_complete) {

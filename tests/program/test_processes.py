@@ -128,6 +128,23 @@ class Processes(Started):
                     self.assert_no_leftovers()
                     self.assertFalse(os.path.exists(self.path("runs")))
 
+    def test_a_node_that_cannot_come_says_so(self):
+        """Its data is not there: the other node hears of it instead of waiting until dist.timeout."""
+        for verb in ([], ["eval"]):
+            for bad in (0, 1):
+                with self.subTest(verb=verb, bad=bad):
+                    port = free_port()
+                    nodes = [self.start(*verb, "test.yaml", "--nnodes", 2, "--node-rank", n, "--master-addr", "127.0.0.1", "--master-port", port,
+                                        *(["dataset.path=gone.h5"] if n == bad else [])) for n in (0, 1)]
+                    begin = time.monotonic()
+                    said = [p.communicate(timeout=60 * program.SLOW)[1] for p in nodes]
+                    self.assertLess(time.monotonic() - begin, 20 * program.SLOW)
+                    self.assertIn("gone.h5", said[bad])
+                    self.assertRegex(said[1 - bad], rf"rank {bad} \(.*gone\.h5")
+                    self.assertIn(nodes[1 - bad].returncode, (program.PEER, nodes[bad].returncode))
+                    self.assertNotIn(nodes[bad].returncode, (program.OK, program.PEER))
+            self.run_program("test.yaml")
+
     def catches(self, pid, number):
         """Whether the process has a handler for the signal, or waits for it as the starter does."""
         with open(f"/proc/{pid}/status") as f:
