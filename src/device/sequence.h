@@ -29,13 +29,14 @@ struct sequence_ops {
     void (*softmax_forward)(struct device *, const float *x, float *y, size_t rows, size_t size);
     void (*softmax_backward)(struct device *, const float *y, const float *dy, float *dx, size_t rows, size_t size);
     /* y (rows, tokens, C) = softmax(q k^T / sqrt(head_size)) v per head, C = heads * head_size; qkv (rows, tokens, 3C):
-     * q, k, v of all heads side by side. The scores exist only block by block; log_sums (rows, heads, tokens) keeps
-     * the logarithm of each softmax's denominator for backward. */
+     * q, k, v of all heads side by side. The scores exist only block by block; softmaxes (rows, heads, tokens, 2)
+     * keeps what backward needs of each: the device's own two numbers, such as the largest score and the denominator
+     * (their logarithm in one number would lose the denominator behind a large score). */
     void (*attention_forward)(struct device *, const struct attention_shape *, const float *qkv, float *y,
-                              float *log_sums);
+                              float *softmaxes);
     /* dqkv (rows, tokens, 3C) = ; the scores are computed again from the blocks */
     void (*attention_backward)(struct device *, const struct attention_shape *, const float *qkv, const float *y,
-                               const float *log_sums, const float *dy, float *dqkv);
+                               const float *softmaxes, const float *dy, float *dqkv);
 };
 
 #endif

@@ -14,11 +14,11 @@ static void attend(struct device *d, struct results *r, size_t heads, size_t hea
             .rows = 2, .tokens = tokens[i / 2], .heads = heads, .head_size = head_size, .is_causal = i % 2};
         size_t counts = s.rows * s.heads * s.tokens, values = counts * s.head_size;
         float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), *y = next(r, values);
-        float *log_sums = next(r, counts), *dqkv = next(r, 3 * values);
+        float *softmaxes = malloc(2 * counts * sizeof *softmaxes), *dqkv = next(r, 3 * values);
         for (size_t j = 0; j < 3 * values; j++) dqkv[j] = NAN; /* every number is written */
-        ops->attention_forward(d, &s, qkv, y, log_sums);
-        ops->attention_backward(d, &s, qkv, y, log_sums, dy, dqkv);
-        free(qkv), free(dy);
+        ops->attention_forward(d, &s, qkv, y, softmaxes);
+        ops->attention_backward(d, &s, qkv, y, softmaxes, dy, dqkv);
+        free(qkv), free(dy), free(softmaxes);
     }
 }
 
@@ -36,13 +36,13 @@ static void extreme_scores(struct device *d, struct results *r) {
     const struct sequence_ops *ops = device_ops(d)->sequence;
     struct attention_shape s = {.rows = 1, .tokens = 70, .heads = 1, .head_size = 16, .is_causal = true};
     size_t values = s.tokens * s.head_size;
-    float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), *y, *log_sums;
+    float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), *y, softmaxes[2 * 70];
     for (int i = 0; i < 2; i++) {
         for (size_t j = 0; j < 3 * values; j++)
             if (j / s.head_size % 3 == 0) qkv[j] *= i ? 0 : 100;
-        y = next(r, values), log_sums = next(r, s.tokens);
-        ops->attention_forward(d, &s, qkv, y, log_sums);
-        ops->attention_backward(d, &s, qkv, y, log_sums, dy, next(r, 3 * values));
+        y = next(r, values);
+        ops->attention_forward(d, &s, qkv, y, softmaxes);
+        ops->attention_backward(d, &s, qkv, y, softmaxes, dy, next(r, 3 * values));
     }
     free(qkv), free(dy);
 }
@@ -177,13 +177,13 @@ END_TEST
 /* Rounded factors give other results than float32, and bfloat16 others than float16. */
 START_TEST(precision_is_heeded) {
     struct attention_shape s = {.rows = 1, .tokens = 5, .heads = 1, .head_size = 8};
-    float *qkv = random_values(120, 1), y[3][40], log_sums[5], found[2] = {0, 0};
+    float *qkv = random_values(120, 1), y[3][40], softmaxes[10], found[2] = {0, 0};
     const enum precision precisions[] = {PRECISION_FLOAT32, PRECISION_BFLOAT16, PRECISION_FLOAT16};
     for (int i = 0; i < 3; i++) {
         struct device *d;
         ck_assert(!device_create("cuda", &d));
         ck_assert(!device_set_precision(d, precisions[i]));
-        device_ops(d)->sequence->attention_forward(d, &s, qkv, y[i], log_sums);
+        device_ops(d)->sequence->attention_forward(d, &s, qkv, y[i], softmaxes);
         ck_assert(!device_status(d));
         device_destroy(d);
     }

@@ -57,38 +57,47 @@ static void plain_head(const struct attention_shape *s, const float *q, const fl
 #define FLOAT32_ERROR 2e-5
 #define BFLOAT16_ERROR 1e-2 /* inputs are bfloat16 already, but scores and their gradients are rounded to 8 bits */
 
-/* Within [error] of 1, or of what is larger. */
+/* Within [error] of [unit], or of what is larger. */
 static void same(const double *expected, const float *values, size_t stride, size_t tokens, size_t d, double error,
-                 const char *what) {
+                 double unit, const char *what) {
     for (size_t i = 0; i < tokens; i++)
         for (size_t e = 0; e < d; e++)
             ck_assert_msg(fabs(expected[i * d + e] - (double)values[i * stride + e]) <
-                              error * fmax(1, fabs(expected[i * d + e])),
-                          "%s(%zu, %zu): %g, not %g", what, i, e, (double)values[i * stride + e], expected[i * d + e]);
+                              error * fmax(unit, fabs(expected[i * d + e])),
+                          "%s(%zu, %zu): %.9g, not %.9g", what, i, e, (double)values[i * stride + e],
+                          expected[i * d + e]);
 }
 
-static void attention_agrees(struct device *device, const struct attention_shape *s, float spread, double error) {
+/* [unit]: of the gradients of q and k, which are sums of numbers that large. */
+static void agrees(struct device *device, const struct attention_shape *s, const float *qkv, const float *dy,
+                   double error, double unit) {
     size_t d = s->head_size, c = s->heads * d, values = s->rows * s->tokens * c, one = s->tokens * d;
-    float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), *y = malloc(values * sizeof *y);
-    float *dqkv = malloc(3 * values * sizeof *dqkv),
-          *log_sums = malloc(s->rows * s->heads * s->tokens * sizeof *log_sums);
-    for (size_t i = 0; i < 3 * values; i++) qkv[i] *= spread;
-    if (error > FLOAT32_ERROR) round_bf16(qkv, 3 * values), round_bf16(dy, values);
-    device_ops(device)->sequence->attention_forward(device, s, qkv, y, log_sums);
-    device_ops(device)->sequence->attention_backward(device, s, qkv, y, log_sums, dy, dqkv);
+    float *y = malloc(values * sizeof *y), *dqkv = malloc(3 * values * sizeof *dqkv);
+    float *softmaxes = malloc(2 * s->rows * s->heads * s->tokens * sizeof *softmaxes);
+    device_ops(device)->sequence->attention_forward(device, s, qkv, y, softmaxes);
+    device_ops(device)->sequence->attention_backward(device, s, qkv, y, softmaxes, dy, dqkv);
     for (size_t r = 0; r < s->rows; r++)
         for (size_t h = 0; h < s->heads; h++) {
             double *all = calloc(4 * one, sizeof *all);
             struct plain plain = {all, all + one, all + 2 * one, all + 3 * one};
             size_t narrow = r * s->tokens * c + h * d, wide = r * s->tokens * 3 * c + h * d;
             plain_head(s, qkv + wide, dy + narrow, &plain);
-            same(plain.y, y + narrow, c, s->tokens, d, error, "y");
-            same(plain.dq, dqkv + wide, 3 * c, s->tokens, d, error, "dq");
-            same(plain.dk, dqkv + wide + c, 3 * c, s->tokens, d, error, "dk");
-            same(plain.dv, dqkv + wide + 2 * c, 3 * c, s->tokens, d, error, "dv");
+            same(plain.y, y + narrow, c, s->tokens, d, error, 1, "y");
+            same(plain.dq, dqkv + wide, 3 * c, s->tokens, d, error, unit, "dq");
+            same(plain.dk, dqkv + wide + c, 3 * c, s->tokens, d, error, unit, "dk");
+            same(plain.dv, dqkv + wide + 2 * c, 3 * c, s->tokens, d, error, 1, "dv");
             free(all);
         }
-    free(qkv), free(dy), free(y), free(dqkv), free(log_sums);
+    free(y), free(dqkv), free(softmaxes);
+}
+
+static void attention_agrees(struct device *device, const struct attention_shape *s, float spread, double error) {
+    size_t values = s->rows * s->tokens * s->heads * s->head_size;
+    float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2);
+    for (size_t i = 0; i < 3 * values; i++) qkv[i] *= spread;
+    if (error > FLOAT32_ERROR) round_bf16(qkv, 3 * values), round_bf16(dy, values);
+    agrees(device, s, qkv, dy, error, 1);
+    free(qkv), free(dy);
 }
 
 static const struct attention_shape shapes[] = {
@@ -108,6 +117,39 @@ START_TEST(attention) {
 }
 END_TEST
 
+/* Scores that are so large that their last digit is no small number, yet exact, so that only the softmax can be wrong:
+ * q and k are [large] in their first feature and small multiples of [step] in the others; the scale is a power of 2. */
+static void large_scores_agree(struct device *device, float large, float step, double error) {
+    const struct attention_shape cases[] = {{1, 150, 2, 4, true}, {1, 70, 1, 16, false}};
+    for (size_t j = 0; j < sizeof cases / sizeof *cases; j++) {
+        const struct attention_shape *s = &cases[j];
+        size_t d = s->head_size, c = s->heads * d, values = s->rows * s->tokens * c;
+        float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2);
+        for (size_t i = 0; i < 3 * values; i++)
+            if (i % (3 * c) < 2 * c) qkv[i] = i % d == 0 ? large : step * rintf(fminf(fmaxf(qkv[i], -3), 3));
+        if (error > FLOAT32_ERROR) round_bf16(qkv, 3 * values), round_bf16(dy, values);
+        agrees(device, s, qkv, dy, error, (double)large);
+        free(qkv), free(dy);
+    }
+}
+
+/* 4e4, 4e8 and 4e10 once scaled: an ulp of 0.004, 32 and 4096 */
+static void all_large_scores_agree(struct device *device, double error) {
+    large_scores_agree(device, 288, 0.125f, error);
+    large_scores_agree(device, 28672, 16, error);
+    large_scores_agree(device, 294912, 128, error);
+}
+
+START_TEST(large_scores) {
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        struct device *device = open_set(sets[i]);
+        if (!device) continue;
+        all_large_scores_agree(device, FLOAT32_ERROR);
+        device_destroy(device);
+    }
+}
+END_TEST
+
 /* The device in bfloat16, NULL where the processor has not the instructions. */
 static struct device *open_bfloat16(void) {
     struct device *device = open_set("avx512");
@@ -122,6 +164,7 @@ START_TEST(bfloat16_attention_agrees_to_8_bits) {
     if (!device) return;
     for (size_t j = 0; j < SHAPES; j++) attention_agrees(device, &shapes[j], 1, BFLOAT16_ERROR);
     attention_agrees(device, &shapes[2], 3, 9 * BFLOAT16_ERROR); /* terms are nine times as large */
+    all_large_scores_agree(device, BFLOAT16_ERROR);
     device_destroy(device);
 }
 END_TEST
@@ -131,12 +174,12 @@ static double moved(struct device *device, const struct attention_shape *s, cons
                     float step, const float *weight) {
     size_t values = s->rows * s->tokens * s->heads * s->head_size;
     float *x = malloc(3 * values * sizeof *x), *y = malloc(values * sizeof *y);
-    float *log_sums = malloc(s->rows * s->heads * s->tokens * sizeof *log_sums);
+    float *softmaxes = malloc(2 * s->rows * s->heads * s->tokens * sizeof *softmaxes);
     double sum = 0;
     for (size_t i = 0; i < 3 * values; i++) x[i] = qkv[i] + step * direction[i];
-    device_ops(device)->sequence->attention_forward(device, s, x, y, log_sums);
+    device_ops(device)->sequence->attention_forward(device, s, x, y, softmaxes);
     for (size_t i = 0; i < values; i++) sum += (double)y[i] * (double)weight[i];
-    free(x), free(y), free(log_sums);
+    free(x), free(y), free(softmaxes);
     return sum;
 }
 
@@ -148,9 +191,9 @@ START_TEST(bfloat16_gradients_are_those_of_forward) {
         size_t values = s->rows * s->tokens * s->heads * s->head_size;
         float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), *y = malloc(values * sizeof *y);
         float *dqkv = malloc(3 * values * sizeof *dqkv), *direction = random_values(3 * values, 3), step = 0.03f;
-        float *log_sums = malloc(s->rows * s->heads * s->tokens * sizeof *log_sums);
-        device_ops(device)->sequence->attention_forward(device, s, qkv, y, log_sums);
-        device_ops(device)->sequence->attention_backward(device, s, qkv, y, log_sums, dy, dqkv);
+        float *softmaxes = malloc(2 * s->rows * s->heads * s->tokens * sizeof *softmaxes);
+        device_ops(device)->sequence->attention_forward(device, s, qkv, y, softmaxes);
+        device_ops(device)->sequence->attention_backward(device, s, qkv, y, softmaxes, dy, dqkv);
         double slope = 0;
         for (size_t i = 0; i < 3 * values; i++) {
             direction[i] += dqkv[i];
@@ -159,7 +202,7 @@ START_TEST(bfloat16_gradients_are_those_of_forward) {
         double numeric = (moved(device, s, qkv, direction, step, dy) - moved(device, s, qkv, direction, -step, dy)) /
                          (2 * (double)step);
         ck_assert_msg(fabs(numeric - slope) < 0.03 * fabs(slope), "shape %zu: %g, not %g", j, slope, numeric);
-        free(qkv), free(dy), free(y), free(dqkv), free(direction), free(log_sums);
+        free(qkv), free(dy), free(y), free(dqkv), free(direction), free(softmaxes);
     }
     device_destroy(device);
 }
@@ -173,12 +216,12 @@ static void run_attention(struct device *device, const void *context, struct dig
         const struct attention_shape *s = &shapes[j];
         size_t values = s->rows * s->tokens * s->heads * s->head_size;
         float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), *y = malloc(values * sizeof *y);
-        float *dqkv = malloc(3 * values * sizeof *dqkv), *log_sums = malloc(values * sizeof *log_sums);
-        device_ops(device)->sequence->attention_forward(device, s, qkv, y, log_sums);
-        device_ops(device)->sequence->attention_backward(device, s, qkv, y, log_sums, dy, dqkv);
+        float *dqkv = malloc(3 * values * sizeof *dqkv), *softmaxes = malloc(2 * values * sizeof *softmaxes);
+        device_ops(device)->sequence->attention_forward(device, s, qkv, y, softmaxes);
+        device_ops(device)->sequence->attention_backward(device, s, qkv, y, softmaxes, dy, dqkv);
         digest_add(digest, y, values * sizeof *y);
         digest_add(digest, dqkv, 3 * values * sizeof *dqkv);
-        free(qkv), free(dy), free(y), free(dqkv), free(log_sums);
+        free(qkv), free(dy), free(y), free(dqkv), free(softmaxes);
     }
 }
 
@@ -224,5 +267,5 @@ START_TEST(functions) {
 }
 END_TEST
 
-TESTS("sequence", attention, bfloat16_attention_agrees_to_8_bits, bfloat16_gradients_are_those_of_forward,
+TESTS("sequence", attention, large_scores, bfloat16_attention_agrees_to_8_bits, bfloat16_gradients_are_those_of_forward,
       attention_on_threads, functions)

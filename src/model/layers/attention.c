@@ -89,7 +89,7 @@ static size_t core_multiply_adds(const struct layer *layer) {
 static status core_plan(struct layer *layer, struct planning *planning) {
     (void)planning;
     TRY(plan_shape(layer, 3));
-    layer->saved_size = (size_t)config_of(layer)->heads * tokens_of(layer);
+    layer->saved_size = 2 * (size_t)config_of(layer)->heads * tokens_of(layer);
     return OK;
 }
 
@@ -104,10 +104,10 @@ static void core_backward(const struct layer *layer, const struct pass *pass, co
     if (dx) device_ops(pass->device)->sequence->attention_backward(pass->device, &shape, x, y, layer->saved, dy, dx);
 }
 
-/* What forward keeps in layer->saved, each for the whole batch: qkv, the heads' outputs, the denominators; then the two
- * gradients of backward. */
+/* What forward keeps in layer->saved, each for the whole batch: qkv, the heads' outputs, two numbers of each softmax;
+ * then the two gradients of backward. */
 struct kept {
-    float *qkv, *mixed, *log_sums, *dqkv, *dmixed;
+    float *qkv, *mixed, *softmaxes, *dqkv, *dmixed;
 };
 
 static struct kept kept_of(const struct layer *layer, size_t rows) {
@@ -116,7 +116,7 @@ static struct kept kept_of(const struct layer *layer, size_t rows) {
     k.mixed = k.qkv + 3 * values;
     k.dqkv = k.mixed + values;
     k.dmixed = k.dqkv + 3 * values;
-    k.log_sums = k.dmixed + values;
+    k.softmaxes = k.dmixed + values;
     return k;
 }
 
@@ -147,7 +147,7 @@ static status attention_plan(struct layer *layer, struct planning *planning) {
             params_declare(planning->params, planning->arena,
                            arena_printf(planning->arena, "%s.%s", layer->name, names[i]), i % 2 == 0 ? 2 : 1,
                            shapes[i]);
-    layer->saved_size = (8 * features_of(layer) + (size_t)config_of(layer)->heads) * tokens_of(layer);
+    layer->saved_size = (8 * features_of(layer) + 2 * (size_t)config_of(layer)->heads) * tokens_of(layer);
     return OK;
 }
 
@@ -170,7 +170,7 @@ static void attention_forward(const struct layer *layer, const struct pass *pass
     size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
     ops->linear_forward(pass->device, x, value_of(layer, pass->params, IN_WEIGHT),
                         value_of(layer, pass->params, IN_BIAS), false, k.qkv, n, c, 3 * c);
-    ops->sequence->attention_forward(pass->device, &shape, k.qkv, k.mixed, k.log_sums);
+    ops->sequence->attention_forward(pass->device, &shape, k.qkv, k.mixed, k.softmaxes);
     ops->linear_forward(pass->device, k.mixed, value_of(layer, pass->params, OUT_WEIGHT),
                         value_of(layer, pass->params, OUT_BIAS), false, y, n, c, c);
 }
@@ -185,7 +185,7 @@ static void attention_backward(const struct layer *layer, const struct pass *pas
     ops->linear_backward_weight(pass->device, dy, k.mixed, gradient_of(layer, pass->params, OUT_WEIGHT),
                                 gradient_of(layer, pass->params, OUT_BIAS), n, c, c);
     ops->linear_backward_input(pass->device, dy, value_of(layer, pass->params, OUT_WEIGHT), k.dmixed, n, c, c);
-    ops->sequence->attention_backward(pass->device, &shape, k.qkv, k.mixed, k.log_sums, k.dmixed, k.dqkv);
+    ops->sequence->attention_backward(pass->device, &shape, k.qkv, k.mixed, k.softmaxes, k.dmixed, k.dqkv);
     ops->linear_backward_weight(pass->device, k.dqkv, x, gradient_of(layer, pass->params, IN_WEIGHT),
                                 gradient_of(layer, pass->params, IN_BIAS), n, c, 3 * c);
     if (dx) ops->linear_backward_input(pass->device, k.dqkv, value_of(layer, pass->params, IN_WEIGHT), dx, n, c, 3 * c);

@@ -11,9 +11,9 @@ void product_bf16(const struct product *p);
 
 /* Attention of sets/attention.c with these products: the softmax and all that is kept stay float32. */
 void attention_forward_bf16(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
-                            float *log_sums);
+                            float *softmaxes);
 void attention_backward_bf16(struct device *device, const struct attention_shape *shape, const float *qkv,
-                             const float *y, const float *log_sums, const float *dy, float *dqkv);
+                             const float *y, const float *softmaxes, const float *dy, float *dqkv);
 
 /* Whether this processor can. */
 bool product_bf16_is_supported(void);

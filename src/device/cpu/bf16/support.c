@@ -14,11 +14,11 @@ bool product_bf16_is_supported(void) {
 #ifndef DDPTRAIN_X86_KERNELS
 void product_bf16(const struct product *p) { (void)p; }
 void attention_forward_bf16(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
-                            float *log_sums) {
-    (void)device, (void)shape, (void)qkv, (void)y, (void)log_sums;
+                            float *softmaxes) {
+    (void)device, (void)shape, (void)qkv, (void)y, (void)softmaxes;
 }
 void attention_backward_bf16(struct device *device, const struct attention_shape *shape, const float *qkv,
-                             const float *y, const float *log_sums, const float *dy, float *dqkv) {
-    (void)device, (void)shape, (void)qkv, (void)y, (void)log_sums, (void)dy, (void)dqkv;
+                             const float *y, const float *softmaxes, const float *dy, float *dqkv) {
+    (void)device, (void)shape, (void)qkv, (void)y, (void)softmaxes, (void)dy, (void)dqkv;
 }
 #endif

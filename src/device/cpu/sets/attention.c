@@ -1,6 +1,8 @@
 /* Attention, one head of one row after the other, in blocks of queries and keys (Dao et al., FlashAttention): a block
  * of scores lives in the cache between its two products, the softmax is corrected as larger scores come, and backward
- * makes the scores again from the denominators that forward kept. Blocks that a causal mask hides are left out. */
+ * makes the scores again from the maxima and denominators that forward kept. Blocks that a causal mask hides are left
+ * out. Scores are scaled after the maximum was taken away: their difference is exact where it counts, however large
+ * they are. */
 #include <math.h>
 #include <string.h>
 
@@ -89,36 +91,37 @@ static size_t hide(float *row, size_t count) {
     return padded;
 }
 
-/* The softmax of a block of queries so far: the largest score of each and the sum of exp(score - maximum). */
+/* The softmax of a block of queries so far: the largest score of each, not scaled, and the sum of exp((score - maximum)
+ * scale). */
 struct running {
     float maximum[BLOCK], sum[BLOCK];
 };
 
-/* The block of scores (queries, BLOCK) becomes exp(score - maximum), with maxima and sums that have taken it in.
- * factors: what the change of a maximum makes of all that was summed before. */
+/* The block of scores (queries, BLOCK) becomes exp((score - maximum) scale), with maxima and sums that have taken it
+ * in. factors: what the change of a maximum makes of all that was summed before. */
 static void take_in(const struct head *h, float *block, size_t first, size_t queries, size_t k, size_t keys,
                     struct running *running, float *factors) {
     float most[BLOCK];
     for (size_t i = 0; i < queries; i++) {
         float *row = block + i * BLOCK;
-        most[i] = largest_of(row, hide(row, seen(h, first + i, k, keys))) * h->scale;
+        most[i] = largest_of(row, hide(row, seen(h, first + i, k, keys)));
     }
     for (size_t i = 0; i < queries; i++) {
         float before = running->maximum[i];
         running->maximum[i] = most[i] > before ? most[i] : before;
-        factors[i] = math_exp(before - running->maximum[i]);
+        factors[i] = math_exp((before - running->maximum[i]) * h->scale);
     }
     for (size_t i = 0; i < queries; i++) {
         size_t padded = round_up(seen(h, first + i, k, keys));
         float *restrict row = block + i * BLOCK, most_so_far = running->maximum[i], sums[SUMS] = {0};
-        SUM_INTO(sums, padded, j, (row[j] = math_exp(fmaf(row[j], h->scale, -most_so_far))));
+        SUM_INTO(sums, padded, j, (row[j] = math_exp((row[j] - most_so_far) * h->scale)));
         for (size_t j = padded; j < keys; j++) row[j] = 0;
         running->sum[i] *= factors[i];
         running->sum[i] += sums_total(sums);
     }
 }
 
-static void forward_queries(const struct head *h, size_t first, float *y, float *log_sums) {
+static void forward_queries(const struct head *h, size_t first, float *y, float *softmaxes) {
     _Alignas(64) float block[BLOCK * BLOCK], factors[BLOCK];
     struct running running;
     size_t queries = block_at(h, first);
@@ -134,14 +137,14 @@ static void forward_queries(const struct head *h, size_t first, float *y, float 
     for (size_t i = 0; i < queries; i++) {
         float inverse = 1 / running.sum[i];
         for (size_t d = 0; d < h->size; d++) y[i * h->narrow + d] *= inverse;
-        log_sums[i] = running.maximum[i] + logf(running.sum[i]);
+        softmaxes[2 * i] = running.maximum[i], softmaxes[2 * i + 1] = inverse;
     }
 }
 
 struct forward {
     const struct attention_shape *shape;
     const float *qkv;
-    float *y, *log_sums;
+    float *y, *softmaxes;
 };
 
 static void forward_heads(void *context, size_t from, size_t to) {
@@ -150,7 +153,7 @@ static void forward_heads(void *context, size_t from, size_t to) {
         struct head h = head_of(f->shape, f->qkv, i / f->shape->heads, i % f->shape->heads);
         float *y = f->y + i / f->shape->heads * h.tokens * h.narrow + i % f->shape->heads * h.size;
         for (size_t first = 0; first < h.tokens; first += BLOCK)
-            forward_queries(&h, first, y + first * h.narrow, f->log_sums + i * h.tokens + first);
+            forward_queries(&h, first, y + first * h.narrow, f->softmaxes + 2 * (i * h.tokens + first));
     }
 }
 
@@ -160,9 +163,9 @@ static size_t least_heads(const struct attention_shape *s) {
 }
 
 void IN_SET(attention_forward)(struct device *device, const struct attention_shape *s, const float *qkv, float *y,
-                               float *log_sums) {
+                               float *softmaxes) {
     (void)device;
-    struct forward f = {s, qkv, y, log_sums};
+    struct forward f = {s, qkv, y, softmaxes};
     parallel_for(s->rows * s->heads, least_heads(s), forward_heads, &f);
 }
 
@@ -171,7 +174,7 @@ static size_t first_queries(const struct head *h, size_t k) { return h->is_causa
 
 /* What backward of one head reads and makes; strides as in struct head. */
 struct head_gradients {
-    const float *y, *dy, *log_sums;
+    const float *y, *dy, *softmaxes;
     float *dq, *dk, *dv;
 };
 
@@ -185,14 +188,15 @@ static void backward_blocks(const struct head *h, const struct head_gradients *g
     scores(dp, dy, h->narrow, queries, h->v + k * h->wide, h->wide, keys, h->size);
     for (size_t i = 0; i < queries; i++) {
         size_t count = seen(h, first + i, k, keys);
-        float sums[SUMS] = {0},
-              log_sum = g->log_sums[first + i], *restrict row = p + i * BLOCK, *restrict drow = dp + i * BLOCK;
+        const float *softmax = g->softmaxes + 2 * (first + i);
+        float sums[SUMS] = {0}, most = softmax[0], inverse = softmax[1];
+        float *restrict row = p + i * BLOCK, *restrict drow = dp + i * BLOCK;
         SUM_INTO(sums, h->size, d, y[i * h->narrow + d] * dy[i * h->narrow + d]);
         float total = sums_total(sums);
         size_t padded = hide(row, count);
         for (size_t j = count; j < padded; j++) drow[j] = 0;
         for (size_t j = 0; j < padded; j++) {
-            row[j] = math_exp(fmaf(row[j], h->scale, -log_sum));
+            row[j] = math_exp((row[j] - most) * h->scale) * inverse;
             drow[j] = row[j] * (drow[j] - total) * h->scale;
         }
         for (size_t j = padded; j < keys; j++) row[j] = drow[j] = 0;
@@ -205,7 +209,7 @@ static void backward_blocks(const struct head *h, const struct head_gradients *g
 
 struct backward {
     const struct attention_shape *shape;
-    const float *qkv, *y, *log_sums, *dy;
+    const float *qkv, *y, *softmaxes, *dy;
     float *dqkv;
 };
 
@@ -216,7 +220,8 @@ static void backward_heads(void *context, size_t from, size_t to) {
         struct head h = head_of(b->shape, b->qkv, row, n);
         size_t narrow = row * h.tokens * c + n * h.size;
         float *dq = b->dqkv + row * h.tokens * 3 * c + n * h.size;
-        struct head_gradients g = {b->y + narrow, b->dy + narrow, b->log_sums + i * h.tokens, dq, dq + c, dq + 2 * c};
+        struct head_gradients g = {b->y + narrow, b->dy + narrow, b->softmaxes + 2 * i * h.tokens, dq,
+                                   dq + c,        dq + 2 * c};
         for (size_t k = 0; k < h.tokens; k += BLOCK)
             for (size_t first = first_queries(&h, k); first < h.tokens; first += BLOCK)
                 backward_blocks(&h, &g, first, k);
@@ -224,8 +229,8 @@ static void backward_heads(void *context, size_t from, size_t to) {
 }
 
 void IN_SET(attention_backward)(struct device *device, const struct attention_shape *s, const float *qkv,
-                                const float *y, const float *log_sums, const float *dy, float *dqkv) {
+                                const float *y, const float *softmaxes, const float *dy, float *dqkv) {
     (void)device;
-    struct backward b = {s, qkv, y, log_sums, dy, dqkv};
+    struct backward b = {s, qkv, y, softmaxes, dy, dqkv};
     parallel_for(s->rows * s->heads, least_heads(s), backward_heads, &b);
 }

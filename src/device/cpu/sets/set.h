@@ -40,9 +40,9 @@ float IN_SET(exponentials)(const float *x, float *e, float *most, size_t count);
 extern const struct norm_ops IN_SET(norm_ops);
 extern const struct sequence_ops IN_SET(sequence_ops);
 void IN_SET(attention_forward)(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
-                               float *log_sums);
+                               float *softmaxes);
 void IN_SET(attention_backward)(struct device *device, const struct attention_shape *shape, const float *qkv,
-                                const float *y, const float *log_sums, const float *dy, float *dqkv);
+                                const float *y, const float *softmaxes, const float *dy, float *dqkv);
 
 /* gemm.c */
 void IN_SET(product)(const struct product *p);
