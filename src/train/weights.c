@@ -57,20 +57,17 @@ static status read_default(struct checkpoint *checkpoint, const char *path, bool
     return OK;
 }
 
-/* [config]: NULL for the checkpoint's own. */
-static status choose(const struct config *config, const struct weights_options *options, const char *path,
-                     struct checkpoint *checkpoint, bool *has_average, bool *average) {
+static status choose(const struct weights_options *options, const char *path, struct checkpoint *checkpoint,
+                     bool *has_average, bool *average) {
     const char *which = options->which;
     *average = which && strcmp(which, "average") == 0;
     TRY(checkpoint_has(checkpoint, "ema", has_average));
     if (which && !*average && strcmp(which, "trained") != 0)
         return status_new(STATUS_USAGE, "--weights: expected trained or average, got '%s'", which);
-    if (!which && config) *average = ema_is_used(&config->train.ema);
-    if (!which && !config && *has_average) TRY(read_default(checkpoint, path, average));
+    if (!which && *has_average) TRY(read_default(checkpoint, path, average));
     if (!*average || *has_average) return OK;
-    return status_new(which ? STATUS_USAGE : STATUS_DATA,
-                      "%s: it has no moving average of the weights (it was trained without train.ema)%s", path,
-                      which ? "" : "; --weights trained takes them as trained");
+    return status_new(STATUS_USAGE, "%s: it has no moving average of the weights (it was trained without train.ema)",
+                      path);
 }
 
 static status open_and_choose(const struct config *config, const struct weights_options *options, struct log *log,
@@ -84,7 +81,7 @@ static status open_and_choose(const struct config *config, const struct weights_
     struct entry counters[] = {{.path = "state/epoch", .type = ENTRY_INT64, .data = &epoch},
                                {.path = "state/step", .type = ENTRY_INT64, .data = &step}};
     if (!s) s = checkpoint_read(*out, counters, 2, NULL);
-    if (!s) s = choose(config, options, path, *out, &has_average, average);
+    if (!s) s = choose(options, path, *out, &has_average, average);
     if (!s)
         log_line(log, "%s: epoch %lld, step %lld%s", path, (long long)epoch, (long long)step,
                  !has_average ? ""

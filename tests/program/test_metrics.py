@@ -164,8 +164,8 @@ class Average(program.Case):
             self.run_program("test.yaml", "--fresh", "--nproc", ranks)
             last = self.events("epoch")[-1]
             own = json.loads(self.run_program("eval", "test.yaml")[0])["loss"]
-            other = json.loads(self.run_program("eval", "test.yaml", "train.ema.evaluate="
-                                                + ("false" if evaluate == "true" else "true"))[0])["loss"]
+            other = json.loads(self.run_program("eval", "test.yaml", "--weights",
+                                                "trained" if evaluate == "true" else "average")[0])["loss"]
             self.assertAlmostEqual(own, last["val_loss"], places=12)
             self.assertGreater(abs(own - other), 1e-3)
 
@@ -194,9 +194,9 @@ class Average(program.Case):
         self.assertIn("--weights: expected trained or average, got 'both'", err)
         self.write("plain.yaml", program.WINE)
         self.run_program("plain.yaml", "train.epochs=1")
-        _, err = self.run_program("eval", "plain.yaml", "train.ema=0.9", code=DATA)
-        self.assertIn("it has no moving average of the weights (it was trained without train.ema); --weights trained", err)
-        self.run_program("export", "runs/plain", "--out", "w.safetensors", "--weights", "average", code=USAGE)
+        for words in (["eval", "plain.yaml"], ["export", "runs/plain", "--out", "w.safetensors"]):
+            _, err = self.run_program(*words, "--weights", "average", code=USAGE)
+            self.assertIn("it has no moving average of the weights (it was trained without train.ema)", err)
 
     def test_state_has_it(self):
         """Runs that differ in nothing but the average have different states."""
