@@ -2,6 +2,7 @@
  * the order given, numbers without gaps. */
 #include "train/safetensors.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,11 +164,32 @@ static status compare(const struct loading *l) {
     return s;
 }
 
+/* values (found->count) as they were converted: the first that no run can start from. */
+static status check_finite(const struct loading *l, const char *name, const struct safetensors_entry *found,
+                           const float *values) {
+    size_t at = 0;
+    while (at < found->count && isfinite(values[at])) at++;
+    if (at == found->count) return OK;
+    double value = (double)values[at];
+    if (found->dtype->bytes == sizeof value)
+        memcpy(&value, l->file.data + found->offset + at * sizeof value, sizeof value);
+    struct text what = {0};
+    text_printf(&what, "value %zu (from 0) is ", at);
+    if (isfinite(value))
+        text_printf(&what, "%g, too large for float32", value);
+    else
+        text_printf(&what, "%s; a run starts from finite numbers", isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf");
+    status s = safetensors_bad(&l->file, name, text_string(&what));
+    text_free(&what);
+    return s;
+}
+
 static status fill(const struct loading *l, const struct params *params) {
     for (size_t i = 0; i < params->count; i++) {
         struct safetensors_entry found;
         TRY(read_values(l, params->items[i].name, find_any(l, params->items[i].name), &found));
         found.dtype->convert(l->file.data + found.offset, params_value(params, i), found.count);
+        TRY(check_finite(l, params->items[i].name, &found, params_value(params, i)));
     }
     return OK;
 }

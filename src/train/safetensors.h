@@ -36,7 +36,8 @@ struct safetensors_target {
 };
 
 /* Fills the values of all parameters from the file: every name and shape must match, in both directions, and every
- * difference is a line of the STATUS_DATA failure; then nothing was changed. F64, F16 and BF16 are converted. What
+ * difference is a line of the STATUS_DATA failure; then nothing was changed. F64, F16 and BF16 are converted; a number
+ * that is not finite in float32 is STATUS_DATA, too, with its tensor. What
  * DistributedDataParallel ("module.") and torch.compile ("_orig_mod.") put before every name is taken off; PyTorch's
  * num_batches_tracked are passed over; an alias may stand beside its parameter, with the same numbers, or for it. */
 status safetensors_load(const char *path, const struct safetensors_target *target);

@@ -82,14 +82,48 @@ status safetensors_entry(const struct safetensors *file, const char *name, const
 
 bool safetensors_is_tensor(const char *name) { return strcmp(name, "__metadata__") != 0; }
 
+struct range {
+    const char *name;
+    size_t start, end;
+};
+
+static int by_start(const void *left, const void *right) {
+    const struct range *a = left, *b = right;
+    if (a->start != b->start) return a->start < b->start ? -1 : 1;
+    return (a->end > b->end) - (a->end < b->end);
+}
+
+/* ranges (count): in some order they must be all of the data, as the format says; else a part was changed or lost. */
+static status check_ranges(const struct safetensors *file, struct range *ranges, size_t count) {
+    size_t end = 0;
+    if (count) qsort(ranges, count, sizeof *ranges, by_start);
+    for (size_t i = 0; i < count; i++) {
+        if (ranges[i].start < end)
+            return safetensors_bad(file, ranges[i].name, "its numbers overlap those of another tensor");
+        if (ranges[i].start > end)
+            return safetensors_bad(file, ranges[i].name, "bytes that belong to no tensor lie before its numbers");
+        end = ranges[i].end;
+    }
+    if (end == file->data_size) return OK;
+    return status_new(STATUS_DATA, "%s: %zu bytes behind the last tensor belong to none", file->path,
+                      file->data_size - end);
+}
+
 static status check_tensors(const struct safetensors *file) {
     const char *name;
     json_t *entry;
+    size_t count = 0;
+    struct range *ranges = calloc(json_object_size(file->header) + 1, sizeof *ranges);
+    status s = ranges ? OK : status_new(STATUS_BUG, "out of memory");
     json_object_foreach(file->header, name, entry) {
         struct safetensors_entry found;
-        if (safetensors_is_tensor(name)) TRY(safetensors_entry(file, name, entry, &found));
+        if (s || !safetensors_is_tensor(name)) continue;
+        s = safetensors_entry(file, name, entry, &found);
+        if (!s) ranges[count++] = (struct range){name, found.offset, found.offset + found.count * found.dtype->bytes};
     }
-    return OK;
+    if (!s) s = check_ranges(file, ranges, count);
+    free(ranges);
+    return s;
 }
 
 status safetensors_take(const char *name, const void *bytes, size_t size, struct safetensors *file) {

@@ -88,7 +88,9 @@ class Weights(program.Case):
                 (good, {"0__bias": {"shape": "x"}}, ["tensor '0.bias': its shape is not a list"]),
                 (good, {"0__bias": {"data_offsets": [0, 10 ** 15]}}, ["tensor '0.bias': its numbers lie outside the file"]),
                 (good, {"0__bias": {"data_offsets": [-4, 252]}}, ["tensor '0.bias': its numbers lie outside the file"]),
-                (good, {"0__bias": {"data_offsets": None}}, ["tensor '0.bias': it has no data_offsets"])):
+                (good, {"0__bias": {"data_offsets": None}}, ["tensor '0.bias': it has no data_offsets"]),
+                (good, {"0__bias": {"data_offsets": [3324, 3580]}}, ["tensor '0.bias': its numbers overlap those of another tensor"]),
+                (good, {"0__bias": {"data_offsets": [3332, 3588]}}, ["tensor '0.bias': bytes that belong to no tensor lie before"])):
             with self.subTest(sentences):
                 write_safetensors(path, tensors, **changes)
                 err = self.start_from("w.safetensors", code=DATA)
@@ -97,7 +99,14 @@ class Weights(program.Case):
         write_safetensors(path, good)
         with open(path, "rb") as f:
             whole = f.read()
-        for bytes_, sentence in ((b"", "too short"), (whole[:100], "truncated"), (whole[:-4], "outside the file"),
+        bad, double = np.zeros(64, "<f4"), np.zeros(64, "<f8")
+        for array, value, sentence in ((bad, np.nan, "value 5 (from 0) is NaN; a run starts from finite numbers"),
+                                       (bad, -np.inf, "value 5 (from 0) is -Inf"), (double, np.inf, "value 5 (from 0) is Inf;"),
+                                       (double, 1e300, "value 5 (from 0) is 1e+300, too large for float32")):
+            array[5] = value
+            write_safetensors(path, dict(good, **{"0.bias": (f"F{8 * array.itemsize}", array)}))
+            self.assertIn(f"model.init_from: w.safetensors: tensor '0.bias': {sentence}", self.start_from("w.safetensors", code=DATA))
+        for bytes_, sentence in ((whole + b"more", "4 bytes behind the last tensor belong to none"), (b"", "too short"), (whole[:100], "truncated"), (whole[:-4], "outside the file"),
                                  (struct.pack("<Q", 5) + b"{]  }", "its header is not JSON")):
             with open(path, "wb") as f:
                 f.write(bytes_)
