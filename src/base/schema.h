@@ -80,7 +80,7 @@ struct schema_variants {
 
 enum schema_flags {
     SCHEMA_REQUIRED = 1, /* no default: missing is an error */
-    SCHEMA_EXTENDS = 2,  /* a change only extends the run (more epochs, other logging): a resume accepts it */
+    SCHEMA_EXTENDS = 2,  /* a change leaves the run's numbers (more epochs, other logging): a resume accepts it */
     SCHEMA_NULLABLE = 4, /* null may be written (implied when the default is null) */
 };
 

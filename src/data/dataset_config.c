@@ -118,11 +118,13 @@ static const struct schema_row validation_rows[] = {
      .type = SCHEMA_STRING,
      .offset = FIELD(struct validation_config, path),
      .fallback = "null",
+     .flags = SCHEMA_EXTENDS,
      .doc = "File of the validation rows, with the same columns or datasets as dataset.path; instead of split."},
     {.key = "targets",
      .type = SCHEMA_STRING,
      .offset = FIELD(struct validation_config, targets),
      .fallback = "null",
+     .flags = SCHEMA_EXTENDS,
      .doc = "IDX: file of their labels; when null by the name of path (images -> labels)."},
     {0},
 };
@@ -270,6 +272,7 @@ static const struct schema_row dataset_rows[] = {
      .type = SCHEMA_STRING,
      .offset = FIELD(struct dataset_config, path),
      .fallback = "null",
+     .flags = SCHEMA_EXTENDS, /* the fingerprint says whether these are the same rows */
      .doc = "File of the rows, relative to the working directory."},
     {.key = "format",
      .type = SCHEMA_CHOICE,

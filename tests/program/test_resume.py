@@ -124,6 +124,23 @@ class Resume(program.Case):
         self.run_program("test.yaml", "train.epochs=1", "optimizer.lr=0.1", "--fresh")
         self.assertTrue(os.path.exists(self.path("runs/test.1/metrics.jsonl")))
 
+    def test_what_leaves_the_numbers_may_change(self):
+        """Time limits, and the place of the same rows."""
+        import h5py
+        with h5py.File(self.path("datasets/wine.h5")) as d, h5py.File(self.path("v.h5"), "w") as f:
+            f["x"], f["y"] = d["x"][:9], d["y"][:9]
+        self.write("test.yaml", program.WINE.replace("split: {test: 0.2, seed: 42}", "validation: v.h5"))
+        self.run_program("test.yaml", "train.epochs=1")
+        shutil.copy(os.path.realpath(self.path("datasets/wine.h5")), self.path("moved.h5"))
+        os.rename(self.path("v.h5"), self.path("w.h5"))
+        moved = ["dataset.path=moved.h5", "dataset.validation=w.h5"]
+        self.run_program("test.yaml", "dist.timeout=60", "dist.hang_timeout=20", *moved)
+        self.assertEqual(self.events("epoch")[-1]["epoch"], 9)
+        with h5py.File(self.path("w.h5"), "a") as f:
+            f["x"][3, 3] += 1
+        _, err = self.run_program("test.yaml", "train.epochs=11", *moved, code=DATA)
+        self.assertIn("it was trained on other data", err)
+
     def test_other_data_is_refused(self):
         shutil.copy(os.path.realpath(self.path("datasets/iris.csv")), self.path("data.csv"))
         self.write("test.yaml", program.WINE.replace("path: datasets/wine.h5, inputs: x, targets: y", "path: data.csv"))
