@@ -296,6 +296,12 @@ static const struct schema_row config_rows[] = {
     {0},
 };
 
+static bool has_control(const char *name) {
+    for (const unsigned char *c = (const unsigned char *)name; c && *c; c++)
+        if (*c < 32 || *c == 127) return true;
+    return false;
+}
+
 static void check_name(const struct config *c, const struct node *where, struct problems *problems) {
     if (c->name && (strchr(c->name, '/') || !*c->name || strcmp(c->name, ".") == 0 || strcmp(c->name, "..") == 0))
         problems_add(problems, place_of(node_get(where, "name")), "name", "must be a file name without '/', got '%s'",
@@ -304,6 +310,9 @@ static void check_name(const struct config *c, const struct node *where, struct 
         problems_add(problems, place_of(node_get(where, "name")), "name",
                      "names the run's folder, so it must have at most %d bytes, got %zu", LONGEST_NAME,
                      strlen(c->name));
+    else if (has_control(c->name))
+        problems_add(problems, place_of(node_get(where, "name")), "name",
+                     "names the run's folder, so it must have no line ends or other control characters");
 }
 
 static void check_resume(const struct config *c, const struct node *where, struct problems *problems) {
@@ -373,6 +382,29 @@ static void check_in_backward(const struct config *c, const struct node *where, 
                          reasons[i].why);
 }
 
+static bool has_validation(const struct config *c) {
+    return c->dataset.split.test > 0 || c->dataset.split.train > 0 || c->dataset.validation.path;
+}
+
+/* What a schedule watches must be measured, in time, and be better in the direction that it is told. */
+static void check_monitor(const struct config *c, const struct node *where, struct problems *problems) {
+    struct place place = place_of(node_get(where, "schedule"));
+    enum schedule_monitor monitor = schedule_monitor(&c->schedule);
+    if (monitor == MONITOR_VAL_ACCURACY && !loss_type_at((size_t)c->loss.index)->wants_classes)
+        problems_add(problems, place, "schedule.monitor", "the loss '%s' has no accuracy", c->loss.name);
+    else if (monitor == MONITOR_VAL_ACCURACY && !schedule_wants_more(&c->schedule))
+        problems_add(problems, place, "schedule.mode",
+                     "min takes a rising val_accuracy for no progress and cuts the rate; give mode: max");
+    if (monitor != MONITOR_VAL_LOSS && monitor != MONITOR_VAL_ACCURACY) return;
+    if (!has_validation(c))
+        problems_add(problems, place, "schedule.monitor",
+                     "there are no validation rows (dataset.split or dataset.validation); use monitor: train_loss");
+    else if (c->train.evaluate_every == 0)
+        problems_add(problems, place, "schedule.monitor",
+                     "is measured only after the last epoch (train.evaluate_every: 0), too late to act; use monitor: "
+                     "train_loss");
+}
+
 /* Sections that do not go together. */
 static void check_config(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct config *c = config;
@@ -395,13 +427,7 @@ static void check_config(void *config, const struct node *where, const char *pat
         problems_add(problems, place_of(list ? list : train), "train.metrics", "%s", status_message(metrics));
         status_free(metrics);
     }
-    enum schedule_monitor monitor = schedule_monitor(&c->schedule);
-    if (monitor == MONITOR_VAL_ACCURACY && !loss->wants_classes)
-        problems_add(problems, place, "schedule.monitor", "the loss '%s' has no accuracy", c->loss.name);
-    bool wants_validation = monitor == MONITOR_VAL_LOSS || monitor == MONITOR_VAL_ACCURACY;
-    if (wants_validation && c->dataset.split.test == 0 && c->dataset.split.train == 0 && !c->dataset.validation.path)
-        problems_add(problems, place, "schedule.monitor",
-                     "there are no validation rows (dataset.split or dataset.validation); use monitor: train_loss");
+    check_monitor(c, where, problems);
 }
 
 const struct schema config_schema = {
@@ -518,6 +544,8 @@ const char *config_ignored(const struct config *config, size_t index) {
         {c->precision != TRAIN_FLOAT16 && c->has_grad_scaler,
          "train.grad_scaler is for precision: float16; the loss is not scaled"},
         {c->has_cuda_graph && !is_on_gpu, "train.cuda_graph is for GPUs; the CPU records nothing"},
+        {c->metrics.count > 0 && !has_validation(config),
+         "train.metrics are measured on validation rows, and there are none (dataset.split or dataset.validation)"},
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         if (lines[i].is_so && index-- == 0) return lines[i].line;

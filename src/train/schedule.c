@@ -345,6 +345,11 @@ enum schedule_monitor schedule_monitor(const struct variant *schedule) {
     return is_plateau(schedule) ? by_choice[c->monitor] : MONITOR_NOTHING;
 }
 
+bool schedule_wants_more(const struct variant *schedule) {
+    const struct schedule_config *c = schedule->config;
+    return is_plateau(schedule) && c->mode == 1;
+}
+
 static bool is_better(const struct schedule_config *c, double value, double best) {
     bool is_relative = c->threshold_mode == 0, wants_less = c->mode == 0;
     if (isnan(best)) return true;

@@ -34,6 +34,8 @@ struct plateau {
 /* The number that the schedule wants to see after each evaluation. */
 enum schedule_monitor { MONITOR_NOTHING, MONITOR_VAL_LOSS, MONITOR_VAL_ACCURACY, MONITOR_TRAIN_LOSS };
 enum schedule_monitor schedule_monitor(const struct variant *schedule);
+/* Whether more of it is better (mode: max). */
+bool schedule_wants_more(const struct variant *schedule);
 
 /* ReduceLROnPlateau.step([value]). */
 void schedule_observe(const struct variant *schedule, struct plateau *plateau, double value);

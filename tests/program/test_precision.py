@@ -48,8 +48,11 @@ class Precision(program.Case):
             for line in expected:
                 self.assertIn(f"ignored        {line}\n", out)
                 self.assertIn(f"ignored: {line}\n", log)
-        out, _ = self.run_program("check", "runs/0/config.yaml")
+        out, _ = self.run_program("check", "runs/0/config.yaml", "train.metrics=[mae]")
         self.assertNotIn("ignored", out)
+        out, _ = self.run_program("check", "mlp.yaml", "train.metrics=[mae]", "dataset.split.test=0")
+        self.assertIn("ignored        train.metrics are measured on validation rows, and there are none (dataset.split or "
+                      "dataset.validation)\n", out)
 
     def test_mlp_learns_the_same(self):
         if not self.can:
