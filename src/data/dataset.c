@@ -100,7 +100,7 @@ static status add_table(struct dataset *dataset, struct source *source, bool wan
     if (source->input_kind == INPUT_TOKENS && !wants_classes)
         return status_new(STATUS_USAGE, "dataset: the target of a token is the next token, a class; use loss: "
                                         "cross_entropy");
-    if (!wants_classes || source->target_size == 1 || source->input_kind == INPUT_TOKENS) return OK;
+    if (!wants_classes || source->target_size <= 1 || source->input_kind == INPUT_TOKENS) return OK;
     struct text place = {0};
     describe_target(source, &place);
     status s = status_new(STATUS_DATA,

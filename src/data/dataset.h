@@ -84,6 +84,9 @@ struct dataset_config {
     int64_t cache_mb; /* rows are kept in memory when they fit, in MiB */
     /* Not a key: sorted labels of the classes that a model was trained with; count 0: those of the training file. */
     struct string_list classes;
+    /* Not a key: targets that stand beside the inputs (HDF5, CSV, IDX) are not read and need not be there; target_size
+     * is 0. Not with split.stratify. */
+    bool without_targets;
 };
 extern const struct schema dataset_schema;
 
@@ -106,7 +109,7 @@ struct dataset_info {
     size_t input_size;                  /* values (4 bytes each) of one input row */
     enum target_kind target_kind;
     int64_t classes;      /* TARGET_CLASS: largest class + 1 over all rows, for tokens the vocabulary; else 0 */
-    size_t target_size;   /* values of one target row; TARGET_CLASS: 1, for tokens block_size */
+    size_t target_size;   /* values of one target row; TARGET_CLASS: 1, for tokens block_size; 0: without_targets */
     char fingerprint[65]; /* SHA-256 (hex) of what the run depends on: shape and all rows in the order of the file or,
                              above 1 GiB of float32 rows, shape, file size and 64 rows; "" for metadata only */
 };

@@ -156,13 +156,23 @@ static status use_same_columns(struct csv *csv, const struct csv *like) {
     return OK;
 }
 
+/* Whether the config means column [column] by its targets. */
+static bool is_target(const struct csv *csv, const struct string_list *targets, size_t column) {
+    if (targets->count == 0) return column + 1 == csv->n_columns;
+    for (size_t i = 0; i < targets->count; i++)
+        if (strcmp(csv->names[column], targets->items[i]) == 0) return true;
+    return false;
+}
+
 static status choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *like) {
     if (like) return use_same_columns(csv, like);
-    TRY(use_columns(csv, &config->targets, true));
-    if (config->targets.count == 0) TRY(use_column(csv, csv->n_columns - 1, true));
+    if (!config->without_targets) {
+        TRY(use_columns(csv, &config->targets, true));
+        if (config->targets.count == 0) TRY(use_column(csv, csv->n_columns - 1, true));
+    }
     TRY(use_columns(csv, &config->inputs, false));
     for (size_t i = 0; i < csv->n_columns && config->inputs.count == 0; i++)
-        if (csv->roles[i].at == NOT_USED) TRY(use_column(csv, i, false));
+        if (csv->roles[i].at == NOT_USED && !is_target(csv, &config->targets, i)) TRY(use_column(csv, i, false));
     if (csv->base.input_size > 0) return OK;
     return status_new(STATUS_DATA, "%s: no column is left for the inputs; the file has only: %s", csv->path,
                       csv->names[0]);

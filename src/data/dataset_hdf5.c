@@ -210,7 +210,7 @@ static status check_names(const struct hdf5 *h, bool wants_classes) {
 static status open_all(struct hdf5 *h, const struct dataset_config *config, bool wants_classes) {
     struct source *base = &h->base;
     h->inputs = make_columns(h, &config->inputs, "x", &h->n_inputs);
-    h->targets = make_columns(h, &config->targets, "y", &h->n_targets);
+    if (!config->without_targets) h->targets = make_columns(h, &config->targets, "y", &h->n_targets);
     TRY(check_names(h, wants_classes));
     TRY(open_file(h));
     TRY(open_columns(h, h->inputs, h->n_inputs, &base->input_size));

@@ -22,7 +22,7 @@ struct source {
     size_t stride;                      /* INPUT_TOKENS: row i starts at token i * stride */
     int input_dims;                     /* of one row, at least 1 */
     int64_t input_shape[DATA_MAX_DIMS]; /* (input_dims) */
-    size_t input_size, target_size;     /* values of one row */
+    size_t input_size, target_size;     /* values of one row; target_size 0: dataset_config.without_targets */
     int64_t classes;                    /* class targets: how many, when known without reading; else 0 */
     bool is_float32;                    /* each input is exact in float32 (float, half, 8 and 16 bit integers) */
     bool is_bytes;                      /* each input is 0 .. 255: they stay bytes in memory, see read_bytes */

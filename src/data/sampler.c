@@ -107,26 +107,24 @@ status sampler_check_rows(const struct sampler_config *config, size_t rows, int 
         rows, batch, world_size, length ? "drop_last_batch" : "drop_last");
 }
 
+size_t sampler_evaluation_batch(const struct sampler_config *config, int world_size) {
+    size_t parts = config->shards ? config->shards : (size_t)world_size;
+    if (config->global_batch_size == SCHEMA_NO_INT) return (size_t)config->batch_size;
+    return ((size_t)config->global_batch_size + parts - 1) / parts;
+}
+
 status sampler_batch(const struct sampler_config *config, int world_size, size_t *batch) {
     if (config->type == SAMPLER_DATALOADER && world_size > 1)
         return status_new(
             STATUS_USAGE,
             "sampler.type dataloader is the order of a single process, but there are %d; use type distributed",
             world_size);
-    if (config->global_batch_size == SCHEMA_NO_INT) {
-        *batch = (size_t)config->batch_size;
-        return OK;
-    }
-    if (config->shards) {
-        *batch = ((size_t)config->global_batch_size + config->shards - 1) / config->shards;
-        return OK;
-    }
-    if (config->global_batch_size % world_size != 0)
+    *batch = sampler_evaluation_batch(config, world_size);
+    if (config->global_batch_size != SCHEMA_NO_INT && !config->shards && config->global_batch_size % world_size != 0)
         return status_new(STATUS_USAGE,
                           "sampler.global_batch_size %lld does not divide by the %d ranks; change one of the two, or "
                           "give sampler.batch_size (rows per rank)",
                           (long long)config->global_batch_size, world_size);
-    *batch = (size_t)(config->global_batch_size / world_size);
     return OK;
 }
 

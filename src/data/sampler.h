@@ -51,6 +51,9 @@ status sampler_weigh(const int64_t *classes, size_t rows, int64_t n_classes, dou
  * not divide), or the rows of a shard. */
 status sampler_batch(const struct sampler_config *config, int world_size, size_t *batch);
 
+/* The same rounded up, for evaluating alone, where any type and number of ranks will do. */
+size_t sampler_evaluation_batch(const struct sampler_config *config, int world_size);
+
 /* Of a batch of [rows] rows that is cut into [shards], consecutive and as equal as can be: where shard [shard] begins;
  * the next one begins where it ends. Pure. */
 size_t sampler_shard(size_t rows, size_t shards, size_t shard);

@@ -122,6 +122,7 @@ static status scale_inputs(const struct table *table, size_t first, const double
 }
 
 static status read_targets(struct table *table, size_t first, size_t count) {
+    if (table->target_size == 0) return OK;
     TRY(table->source->format->read(table->source, first, count, NULL, table->chunk));
     return check_finite(table, true, first, count, table->target_size);
 }

@@ -11,7 +11,7 @@ struct feed {
     struct device *device;
     size_t input_bytes, target_bytes; /* of a row */
     float *inputs, *next_inputs;      /* (rows, input_size); NULL: batches are taken as they are */
-    void *targets, *next_targets;     /* (rows, target_size) */
+    void *targets, *next_targets;     /* (rows, target_size); NULL, too, where target_size is 0 */
     const struct loader *pinned[MOST_LOADERS];
     size_t pinned_count;
 };
@@ -31,9 +31,10 @@ status feed_create(struct device *device, const struct dataset_info *info, size_
     status s = OK;
     if (!device_is_host(device)) {
         s = device_alloc(device, rows * feed->input_bytes, "a batch", (void **)&feed->inputs);
-        if (!s) s = device_alloc(device, rows * feed->target_bytes, "a batch", &feed->targets);
+        if (!s && feed->target_bytes) s = device_alloc(device, rows * feed->target_bytes, "a batch", &feed->targets);
         if (!s) s = device_alloc(device, rows * feed->input_bytes, "a batch", (void **)&feed->next_inputs);
-        if (!s) s = device_alloc(device, rows * feed->target_bytes, "a batch", &feed->next_targets);
+        if (!s && feed->target_bytes)
+            s = device_alloc(device, rows * feed->target_bytes, "a batch", &feed->next_targets);
     }
     if (s) {
         feed_destroy(feed);
@@ -80,7 +81,7 @@ struct batch feed_put(struct feed *feed, const struct batch *batch) {
     const struct device_piece pieces[] = {
         {feed->inputs, feed->next_inputs, batch->inputs, batch->rows * feed->input_bytes},
         {feed->targets, feed->next_targets, batch->targets, batch->rows * feed->target_bytes}};
-    device_upload_beside(feed->device, pieces, 2);
+    device_upload_beside(feed->device, pieces, feed->target_bytes ? 2 : 1);
     own.inputs = feed->inputs;
     own.targets = feed->targets;
     return own;

@@ -25,6 +25,7 @@ struct inference {
     struct dataset *dataset;
     struct model *model;
     const struct loss_type *loss;
+    bool predicts, takes_all; /* predict, not eval; --part all */
     enum dataset_part part;
     size_t rows, first, count; /* of the part; this rank's share of it */
     size_t batch;
@@ -34,6 +35,7 @@ struct inference {
 };
 
 static const char *part_name(const struct inference *inf) {
+    if (inf->takes_all) return "all";
     return inf->part == DATASET_VALIDATION ? "validation" : "train";
 }
 
@@ -76,9 +78,9 @@ static status check_labels(const struct inference *inf, const struct dataset_con
 
 static status choose_part(struct inference *inf, const struct inference_options *options) {
     const struct dataset_info *info = dataset_info(inf->dataset);
-    if (options->part && strcmp(options->part, "validation") != 0 && strcmp(options->part, "train") != 0)
-        return status_new(STATUS_USAGE, "--part: expected validation or train, got '%s'", options->part);
-    bool wants_train = options->part && strcmp(options->part, "train") == 0;
+    bool wants_train = inf->takes_all || (options->part && strcmp(options->part, "train") == 0);
+    if (options->part && !wants_train && strcmp(options->part, "validation") != 0)
+        return status_new(STATUS_USAGE, "--part: expected validation, train or all, got '%s'", options->part);
     if (options->part && !wants_train && info->validation_rows == 0)
         return status_new(STATUS_USAGE,
                           "--part validation: the config has neither dataset.split nor dataset.validation");
@@ -91,10 +93,30 @@ static status choose_part(struct inference *inf, const struct inference_options 
 static status open_dataset(struct inference *inf, struct checkpoint *checkpoint) {
     struct dataset_config dataset = inf->config->dataset;
     inf->loss = loss_type_at((size_t)inf->config->loss.index);
+    if (inf->takes_all) {
+        dataset.split = (struct split_config){0};
+        dataset.validation = (struct validation_config){0};
+    }
+    dataset.without_targets = inf->predicts && !dataset.split.stratify; /* stratify looks at the classes */
     TRY(use_scaler(inf, checkpoint, &dataset));
-    TRY(use_labels(inf, checkpoint, &dataset));
+    if (!dataset.without_targets) TRY(use_labels(inf, checkpoint, &dataset));
     TRY(dataset_open(&dataset, inf->loss->wants_classes, false, &inf->dataset));
     return check_labels(inf, &dataset);
+}
+
+/* Which rows of which file. */
+static void log_rows(const struct inference *inf, struct log *log) {
+    const struct dataset_config *dataset = &inf->config->dataset;
+    const struct dataset_info *info = dataset_info(inf->dataset);
+    bool is_own = inf->part == DATASET_VALIDATION && dataset->validation.path,
+         is_split = !inf->takes_all && !dataset->validation.path;
+    const char *file = is_own ? dataset->validation.path : dataset->path ? dataset->path : "synthetic dataset";
+    size_t rows = is_split ? info->train_rows + info->validation_rows : inf->rows;
+    if (rows == inf->rows)
+        log_line(log, "%s: all %zu rows", file, rows);
+    else
+        log_line(log, "%s: %zu of %zu rows, those for %s (--part all takes all)", file, inf->rows, rows,
+                 inf->part == DATASET_VALIDATION ? "validation" : "training");
 }
 
 static status open_model(struct inference *inf) {
@@ -102,9 +124,10 @@ static status open_model(struct inference *inf) {
     TRY(config_create_device(inf->config, inf->env, &inf->device));
     struct shape input = dataset_shape(info);
     TRY(model_plan(&inf->config->model, &input, &inf->model));
-    TRY(status_prefix(inf->loss->check(inf->config->loss.config, &inf->model->out, info->target_size, info->classes),
-                      "loss"));
-    TRY(sampler_batch(&inf->config->sampler, inf->env->world_size, &inf->batch));
+    if (info->target_size > 0)
+        TRY(status_prefix(
+            inf->loss->check(inf->config->loss.config, &inf->model->out, info->target_size, info->classes), "loss"));
+    inf->batch = sampler_evaluation_batch(&inf->config->sampler, inf->env->world_size);
     TRY(model_alloc(inf->model, inf->device, inf->batch));
     TRY(feed_create(inf->device, info, inf->batch, &inf->feed));
     size_t target_bytes = info->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float);
@@ -130,12 +153,13 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     struct checkpoint *checkpoint = NULL;
     bool average;
     status s = weights_open(inf->config, &options->weights, log, &checkpoint, &average);
+    inf->takes_all = options->part && strcmp(options->part, "all") == 0;
     if (!s) s = open_dataset(inf, checkpoint);
     if (!s) s = choose_part(inf, options);
     if (!s) s = open_model(inf);
     if (!s) s = load_weights(inf, checkpoint, average);
     checkpoint_close(checkpoint);
-    if (!s) log_line(log, "%zu %s rows", inf->rows, part_name(inf));
+    if (!s) log_rows(inf, log);
     if (s) store_excuse(inf->env, inf->log, s);
     return s ? s : join(inf);
 }
@@ -236,6 +260,16 @@ static status gather(struct inference *inf, const float *own, float **all) {
     return s;
 }
 
+/* Rank 0. outputs (inf->rows, outputs) */
+static status write_predictions(const struct inference *inf, const char *out, const float *outputs) {
+    int64_t *rows;
+    TRY(buffer_new(inf->rows * sizeof *rows, "the predictions", (void **)&rows));
+    for (size_t i = 0; i < inf->rows; i++) rows[i] = dataset_row(inf->dataset, inf->part, (int64_t)i);
+    status s = predictions_write(out, rows, outputs, inf->rows, inf->model->out_size, inf->loss->wants_classes);
+    buffer_free(rows);
+    return s;
+}
+
 static status predict(struct inference *inf, const char *out) {
     size_t first, most, out_size = inf->model->out_size;
     int64_t *positions = arena_alloc(inf->arena, inf->batch * sizeof *positions);
@@ -253,7 +287,7 @@ static status predict(struct inference *inf, const char *out) {
     }
     if (!s) s = gather(inf, own, &all);
     if (!s) enter(inf, PULSE_SAVING);
-    if (!s && inf->env->rank == 0) s = predictions_write(out, all, inf->rows, out_size, inf->loss->wants_classes);
+    if (!s && inf->env->rank == 0) s = write_predictions(inf, out, all);
     if (!s) s = comm_barrier(inf->comm);
     buffer_free(own);
     buffer_free(all);
@@ -272,7 +306,7 @@ status inference_evaluate(const struct config *config, const struct dist_env *en
 status inference_predict(const struct config *config, const struct dist_env *env,
                          const struct inference_options *options, struct log *log) {
     TRY(predictions_check_name(options->out));
-    struct inference inf = {.config = config, .env = env, .log = log, .arena = arena_create()};
+    struct inference inf = {.config = config, .env = env, .log = log, .arena = arena_create(), .predicts = true};
     status s = set_up(&inf, options, env->rank == 0 ? log : NULL);
     if (!s) s = predict(&inf, options->out);
     if (!s) log_line(env->rank == 0 ? log : NULL, "%s: %zu rows", options->out, inf.rows);

@@ -13,7 +13,8 @@
 
 struct inference_options {
     struct weights_options weights;
-    const char *part; /* "validation" or "train"; NULL: validation, or train when there is no validation part */
+    const char *part; /* "validation", "train", or "all": every row of dataset.path, whatever the config says about
+                         validation; NULL: validation, or train when there is no validation part */
     const char *out;  /* predict: .csv or .h5 */
 };
 
@@ -22,8 +23,9 @@ struct inference_options {
 status inference_evaluate(const struct config *config, const struct dist_env *env,
                           const struct inference_options *options, struct log *log, struct text *out);
 
-/* Writes the model's outputs for all rows of the part, in their order, to options->out. CSV: a column per output, for
- * classes `prediction` first; HDF5: dataset `outputs` (rows, outputs) and for classes `prediction` (rows). Rank 0
+/* Writes the model's outputs for all rows of the part, in the order of the part, to options->out. CSV: `row`, the row's
+ * number in the file from 0, for classes `prediction`, then a column per output; HDF5: datasets `row` (rows), `outputs`
+ * (rows, outputs) and for classes `prediction` (rows). Targets are not read (but for dataset.split.stratify). Rank 0
  * writes. All ranks. */
 status inference_predict(const struct config *config, const struct dist_env *env,
                          const struct inference_options *options, struct log *log);

@@ -30,13 +30,15 @@ static size_t largest(const float *outputs, size_t size) {
     return best;
 }
 
-static status write_csv(const char *path, const float *outputs, size_t rows, size_t size, bool has_classes) {
+static status write_csv(const char *path, const int64_t *row_of, const float *outputs, size_t rows, size_t size,
+                        bool has_classes) {
     struct text text = {0};
     char number[32];
-    if (has_classes) text_add(&text, "prediction,");
+    text_add(&text, has_classes ? "row,prediction," : "row,");
     for (size_t i = 0; i < size; i++) text_printf(&text, "output_%zu%s", i, i + 1 < size ? "," : "\n");
     for (size_t r = 0; r < rows; r++) {
         const float *row = outputs + r * size;
+        text_printf(&text, "%lld,", (long long)row_of[r]);
         if (has_classes) text_printf(&text, "%zu,", largest(row, size));
         for (size_t i = 0; i < size; i++) {
             int length = snprintf(number, sizeof number, "%.9g%s", (double)row[i], i + 1 < size ? "," : "\n");
@@ -60,13 +62,14 @@ static bool add_dataset(hid_t file, const char *name, hid_t file_type, hid_t mem
 }
 
 /* The file as bytes; *image is malloc'ed. */
-static status make_image(const float *outputs, size_t rows, size_t size, const int64_t *classes, void **image,
-                         size_t *bytes) {
+static status make_image(const int64_t *row_of, const float *outputs, size_t rows, size_t size, const int64_t *classes,
+                         void **image, size_t *bytes) {
     hsize_t shape[] = {rows, size};
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     bool is_good = access >= 0 && H5Pset_fapl_core(access, 1 << 20, 0) >= 0;
     hid_t file = is_good ? H5Fcreate(HDF5_IN_MEMORY, H5F_ACC_TRUNC, H5P_DEFAULT, access) : -1;
     is_good = file >= 0 && add_dataset(file, "outputs", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, shape, outputs);
+    is_good = is_good && add_dataset(file, "row", H5T_STD_I64LE, H5T_NATIVE_INT64, 1, shape, row_of);
     if (is_good && classes)
         is_good = add_dataset(file, "prediction", H5T_STD_I64LE, H5T_NATIVE_INT64, 1, shape, classes);
     ssize_t length = is_good && H5Fflush(file, H5F_SCOPE_LOCAL) >= 0 ? H5Fget_file_image(file, NULL, 0) : -1;
@@ -79,7 +82,8 @@ static status make_image(const float *outputs, size_t rows, size_t size, const i
     return s;
 }
 
-static status write_hdf5(const char *path, const float *outputs, size_t rows, size_t size, bool has_classes) {
+static status write_hdf5(const char *path, const int64_t *row_of, const float *outputs, size_t rows, size_t size,
+                         bool has_classes) {
     int64_t *classes = NULL;
     void *image = NULL;
     size_t bytes = 0;
@@ -87,7 +91,7 @@ static status write_hdf5(const char *path, const float *outputs, size_t rows, si
     TRY(hdf5_begin(&silence));
     status s = has_classes ? buffer_new(rows * sizeof *classes, "the predictions", (void **)&classes) : OK;
     for (size_t r = 0; !s && has_classes && r < rows; r++) classes[r] = (int64_t)largest(outputs + r * size, size);
-    if (!s) s = make_image(outputs, rows, size, classes, &image, &bytes);
+    if (!s) s = make_image(row_of, outputs, rows, size, classes, &image, &bytes);
     hdf5_end(&silence);
     struct io_part part = {image, bytes};
     if (!s) s = io_replace(path, &part, 1);
@@ -96,7 +100,8 @@ static status write_hdf5(const char *path, const float *outputs, size_t rows, si
     return s;
 }
 
-status predictions_write(const char *path, const float *outputs, size_t rows, size_t size, bool has_classes) {
-    if (ends_with(path, ".csv")) return write_csv(path, outputs, rows, size, has_classes);
-    return write_hdf5(path, outputs, rows, size, has_classes);
+status predictions_write(const char *path, const int64_t *row_of, const float *outputs, size_t rows, size_t size,
+                         bool has_classes) {
+    if (ends_with(path, ".csv")) return write_csv(path, row_of, outputs, rows, size, has_classes);
+    return write_hdf5(path, row_of, outputs, rows, size, has_classes);
 }

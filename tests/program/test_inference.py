@@ -38,7 +38,9 @@ class Inference(program.Case):
         import h5py
         for world in (1, 2, 5):
             names, table = self.predict("--nproc", world)
-            self.assertEqual(names, ["prediction", "output_0", "output_1", "output_2"])
+            self.assertEqual(names, ["row", "prediction", "output_0", "output_1", "output_2"])
+            np.testing.assert_array_equal(table[:, 0], program.vectors("split")["n178_test0.2_seed42"]["test"])
+            table = table[:, 1:]
             with h5py.File(self.checkpoints()[-1]) as f, h5py.File(self.path("datasets/wine.h5")) as d:
                 x = (d["x"][:][program.vectors("split")["n178_test0.2_seed42"]["test"]] - f["scaler/mean"][:]) / f["scaler/scale"][:]
                 hidden = np.maximum(x @ f["model/0.weight"][:].T + f["model/0.bias"][:], 0)
@@ -49,6 +51,7 @@ class Inference(program.Case):
             with h5py.File(self.path("p.h5")) as f:
                 np.testing.assert_array_equal(f["outputs"][:], table[:, 1:].astype("<f4"))
                 np.testing.assert_array_equal(f["prediction"][:], table[:, 0])
+                np.testing.assert_array_equal(f["row"][:], program.vectors("split")["n178_test0.2_seed42"]["test"])
 
     def test_new_rows_use_the_old_scaler(self):
         """The first five rows as a file of their own: the scaler must not be fitted to them."""
@@ -59,6 +62,93 @@ class Inference(program.Case):
         _, all_ = self.predict("dataset.split.test=0")
         self.assertEqual((len(few), len(all_)), (5, 178))
         np.testing.assert_array_equal(few, all_[:5])
+
+    def test_all_rows_of_another_file(self):
+        """Whatever the config says about validation; with or without a target."""
+        import h5py
+        _, all_ = self.predict("--part", "all", "--nproc", 2)
+        np.testing.assert_array_equal(all_[:, 0], np.arange(178))
+        with h5py.File(self.path("datasets/wine.h5")) as d, h5py.File(self.path("new.h5"), "w") as f:
+            f["x"] = d["x"][10:30]
+        out, err = self.run_program("predict", "test.yaml", "dataset.path=new.h5", "--part", "all", "--out", "p.csv")
+        self.assertIn("new.h5: all 20 rows", err)
+        _, new = self.predict("dataset.path=new.h5", "--part", "all")
+        np.testing.assert_array_equal(new[:, 1:], all_[10:30, 1:])
+        _, err = self.run_program("predict", "test.yaml", "dataset.path=new.h5", "--out", "p.csv")
+        self.assertIn("new.h5: 4 of 20 rows, those for validation (--part all takes all)", err)
+        self.assertIn("there is no dataset 'y'", self.evaluate("dataset.path=new.h5", "--part", "all", code=DATA))
+
+        self.write("own.yaml", program.WINE.replace("split: {test: 0.2, seed: 42}", "validation: five.h5"))
+        with h5py.File(self.path("datasets/wine.h5")) as d, h5py.File(self.path("five.h5"), "w") as f:
+            f["x"], f["y"] = d["x"][:5], d["y"][:5]
+        whole = self.evaluate("--part", "all")
+        self.assertEqual((whole["part"], whole["rows"]), ("all", 178))
+        out, err = self.run_program("eval", "own.yaml", "--run-dir", "runs/test")
+        self.assertIn("five.h5: all 5 rows", err)
+        os.remove(self.path("five.h5"))
+        out, _ = self.run_program("eval", "own.yaml", "--run-dir", "runs/test", "--part", "all")
+        self.assertEqual(json.loads(out), whole)
+
+    def test_tables_without_targets(self):
+        """A CSV file without the class column, with an empty one, with other labels; images of IDX without labels."""
+        import h5py
+        lines = ["a,kind,b"] + [f"{i % 7},{'xyz'[i % 3]},{i % 5}" for i in range(40)]
+        self.write("t.csv", "\n".join(lines))
+        config = """
+dataset: {path: t.csv, targets: kind, split: {test: 0.25, stratify: true}}
+model: {layers: [{linear: 3}]}
+loss: cross_entropy
+train: {epochs: 1}
+"""
+        self.write("csv.yaml", config)
+        self.run_program("csv.yaml")
+        expected = None
+        for kind in (lambda k: [k], lambda k: [], lambda k: [""], lambda k: ["new"]):
+            rows = [line.split(",") for line in lines]
+            self.write("n.csv", "\n".join(",".join([a, *(["kind"] if i == 0 and kind(k) else [] if i == 0 else kind(k)), b])
+                                          for i, (a, k, b) in enumerate(rows)))
+            self.run_program("predict", "csv.yaml", "dataset.path=n.csv", "--part", "all", "--out", "p.csv")
+            with open(self.path("p.csv")) as f:
+                found = f.read()
+            self.assertEqual(found.count("\n"), 41)
+            expected = expected or found
+            self.assertEqual(found, expected)
+        self.run_program("predict", "csv.yaml", "--out", "p.csv")  # stratify reads the classes
+        _, err = self.run_program("predict", "csv.yaml", "dataset.path=n.csv", "--out", "p.csv", code=DATA)
+        self.assertIn("class 'new' is not in the data that the model was trained with", err)
+
+        images = np.random.default_rng(0).integers(0, 256, (6, 4, 4), dtype="u1")
+        for name, array in (("t-images-idx3-ubyte", images), ("t-labels-idx1-ubyte", np.arange(6, dtype="u1") % 2), ("n-images-idx3-ubyte", images)):
+            with open(self.path(name), "wb") as f:
+                f.write(bytes([0, 0, 8, array.ndim]) + b"".join(int(s).to_bytes(4, "big") for s in array.shape) + array.tobytes())
+        self.write("idx.yaml", "dataset: {path: t-images-idx3-ubyte}\nmodel: {layers: [flatten, {linear: 2}]}\nloss: cross_entropy\ntrain: {epochs: 1}\n")
+        self.run_program("idx.yaml")
+        self.run_program("predict", "idx.yaml", "dataset.path=n-images-idx3-ubyte", "--out", "n.csv")
+        self.run_program("predict", "idx.yaml", "--out", "t.csv")
+        with open(self.path("n.csv")) as n, open(self.path("t.csv")) as t:
+            self.assertEqual(n.read(), t.read())
+
+    def test_any_number_of_ranks_for_any_sampler(self):
+        """What training refuses: a batch that the ranks do not divide, the order of a single process."""
+        whole = self.evaluate()
+        for sampler in ("sampler.global_batch_size=4", "sampler.type=dataloader"):
+            arguments = [sampler, "--nproc", 3] + (["sampler.batch_size=null"] if "global" in sampler else [])
+            found = self.evaluate(*arguments)
+            self.assertEqual((found["rows"], found["accuracy"]), (36, whole["accuracy"]))
+            self.assertAlmostEqual(found["loss"], whole["loss"], places=12)
+            self.predict(*arguments)
+
+    def test_weights_are_those_of_the_runs_own_evaluations(self):
+        """The run's config says whether its evaluations use the moving average, not the one that is named."""
+        for number, (ema, used) in enumerate((("{decay: 0.9}", "average"), ("{decay: 0.9, evaluate: false}", "trained"))):
+            run = f"runs/ema{number}"
+            self.run_program("test.yaml", f"train.ema={ema}", "--run-dir", run)
+            asked = self.evaluate("--run-dir", run, "--weights", used)
+            other = self.evaluate("--run-dir", run, "--weights", {"average": "trained", "trained": "average"}[used])
+            self.assertNotEqual(asked["loss"], other["loss"])
+            for arguments in ([], ["train.ema=0.5"]):
+                self.assertEqual(self.evaluate("--run-dir", run, *arguments), asked)
+        self.assertEqual(self.evaluate("train.ema=0.5"), self.evaluate())  # the run has none
 
     def test_nothing_in_the_run_folder_changes(self):
         def state():
@@ -81,7 +171,7 @@ class Inference(program.Case):
 
     def test_refused(self):
         for arguments, code, sentence in (
-                (["--part", "test"], USAGE, "--part: expected validation or train, got 'test'"),
+                (["--part", "test"], USAGE, "--part: expected validation, train or all, got 'test'"),
                 (["--part", "validation", "dataset.split.test=0"], USAGE, "neither dataset.split nor dataset.validation"),
                 (["--run-dir", "runs/none"], DATA, "runs/none has no checkpoint"),
                 (["--checkpoint", "none.h5"], DATA, "there is no such checkpoint"),

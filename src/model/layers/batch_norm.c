@@ -34,7 +34,8 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct batch_norm_config, track_running_stats),
      .fallback = "true",
-     .doc = "Whether running statistics are kept for evaluation; false: evaluation uses each batch's own."},
+     .doc = "Whether running statistics are kept for evaluation; false: evaluation uses each batch's own, "
+            "so that its numbers depend on the batches, and these on sampler.batch_size and the number of processes."},
     {.key = "sync",
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct batch_norm_config, sync),
