@@ -82,14 +82,15 @@ def causal_mask(positions, like):
     return torch.full((positions, positions), float("-inf"), dtype=like.dtype).triu(1)
 
 
-class Attention(nn.MultiheadAttention):
+class Attention(nn.MultiheadAttention):  # not batch_first: its other arithmetic for that in eval() fails without biases
     def __init__(self, width, heads, causal, bias):
-        super().__init__(width, heads, bias=bias, batch_first=True)
+        super().__init__(width, heads, bias=bias)
         self.causal = causal
 
     def forward(self, x):
         mask = causal_mask(x.shape[1], x) if self.causal else None
-        return super().forward(x, x, x, need_weights=False, attn_mask=mask)[0]
+        x = x.transpose(0, 1)
+        return super().forward(x, x, x, need_weights=False, attn_mask=mask)[0].transpose(0, 1)
 
 
 class DotProductAttention(nn.Module):
@@ -275,15 +276,15 @@ def loss_function(config):
     """The `loss:` of a config, as a function of outputs (rows, ...) and targets."""
     kind, keys = (config, {}) if isinstance(config, str) else (config["type"], config)
 
-    def optional(key):
+    def optional(key, like):
         value = keys.get(key)
-        return None if value is None else torch.tensor(value, dtype=torch.float64)
+        return None if value is None else torch.tensor(value, dtype=like.dtype)
 
     if kind == "cross_entropy":
-        module = nn.CrossEntropyLoss(optional("weight"), ignore_index=keys.get("ignore_index", -100),
-                                     label_smoothing=keys.get("label_smoothing", 0))
         # PyTorch has the classes of a sequence in the second dimension
-        return lambda y, t: module(y.transpose(1, 2) if y.dim() == 3 else y, t)
+        return lambda y, t: functional.cross_entropy(y.transpose(1, 2) if y.dim() == 3 else y, t, optional("weight", y),
+                                                     ignore_index=keys.get("ignore_index", -100),
+                                                     label_smoothing=keys.get("label_smoothing", 0))
     if kind == "mse":
         return nn.MSELoss()
     if kind == "l1":
@@ -291,7 +292,7 @@ def loss_function(config):
     if kind == "smooth_l1":
         return nn.SmoothL1Loss(beta=keys.get("beta", 1))
     if kind == "bce_with_logits":
-        return nn.BCEWithLogitsLoss(pos_weight=optional("pos_weight"))
+        return lambda y, t: functional.binary_cross_entropy_with_logits(y, t, pos_weight=optional("pos_weight", y))
     if kind == "kl_div":
         return nn.KLDivLoss(reduction=keys.get("reduction", "mean"), log_target=keys.get("log_target", False))
     raise ValueError(f"there is no loss '{kind}' here")

@@ -48,6 +48,24 @@ optimizer: {type: rmsprop, lr: 0.001, momentum: 0.5, centered: true}
 train: {steps: 3, clip_grad_value: 0.1}
 """
 
+WEIGHED = """
+dataset: {format: synthetic, synthetic: {kind: %s, rows: 16, inputs: [5, 8], %s: 3}}
+sampler: {batch_size: 16}
+model: {layers: [{attention: {heads: 2, bias: false}}, flatten, {linear: 3}]}
+loss: %s
+optimizer: {type: sgd, lr: 0.05}
+train: {steps: 3}
+"""
+# The loss falls to about 0, where only rounding is left of it.
+EXACT = """
+dataset: {format: synthetic, synthetic: {kind: linear, rows: 8, inputs: 32, targets: 2, noise: 0}}
+sampler: {batch_size: 8}
+model: {layers: [{linear: 2}]}
+loss: mse
+optimizer: {type: sgd, lr: 0.1}
+train: {steps: 3}
+"""
+
 
 @unittest.skipIf(MISSING, f"not installed here: {', '.join('python3-' + name for name in MISSING)}")
 class ComparePyTorch(program.Case):
@@ -68,6 +86,21 @@ class ComparePyTorch(program.Case):
             out = self.compare(source, "--rows", "6")
             self.assertEqual(out.count("  good"), 5, out)
             self.assertNotIn("DIFFERENT", out)
+
+    def test_weights_in_the_loss_and_attention_without_biases(self):
+        for kind, count, loss in (("classes", "classes", "{type: cross_entropy, weight: [0.5, 1, 3.7]}"),
+                                  ("uniform", "targets", "{type: bce_with_logits, pos_weight: [0.5, 1, 3.7]}")):
+            self.write("weighed.yaml", WEIGHED % (kind, count, loss))
+            out = self.compare("weighed.yaml", "--rows", "6")
+            self.assertEqual(out.count("  good"), 5, out)
+
+    def test_losses_near_0(self):
+        """A hundred-millionth of the first loss is much for one of 0, and nothing beside all that was learnt."""
+        self.write("exact.yaml", EXACT)
+        for share, word in ((1e-8, "good"), (1e-4, "DIFFERENT")):
+            out = self.compare("exact.yaml", "--rows", "4", "--steps", "200", code=word != "good", before="c = compare_pytorch.Comparison; "
+                               f"t = c.train; c.train = lambda *a: (lambda l, r: ([x + {share} * l[0] * (len(l) > 1) for x in l], r))(*t(*a))")
+            self.assertRegex(out, rf"losses of 200 steps .* {word}, ")
 
     def test_a_difference_is_found(self):
         self.write("cnn.yaml", CNN)
