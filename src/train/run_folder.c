@@ -15,7 +15,8 @@ struct run_folder {
     const char *path, *config, *metrics, *log, *checkpoints, *checkpoints_held, *lock;
     int fd, lock_fd; /* of the folder and of the lock; -1: not open */
     struct io_info held, locked;
-    bool is_new;       /* made by this run, which has not written into it yet */
+    bool is_new;       /* no run's before this one, which has not written into it yet */
+    bool is_made;      /* the folder itself, too */
     char *config_text; /* what config.yaml holds; NULL: no such file */
 };
 
@@ -140,10 +141,33 @@ static status compare_config(struct run_folder *f, const struct config *config) 
     return s;
 }
 
+/* A run has begun here: with a lock, or one that was deleted. */
+static status has_run(const struct run_folder *f, bool *out) {
+    struct io_info lock, checkpoints;
+    TRY(io_stat(f->lock, &lock));
+    TRY(io_stat(f->checkpoints, &checkpoints));
+    *out = lock.exists || checkpoints.exists;
+    return OK;
+}
+
+/* In a folder that is no run's, files of these names are somebody's own. */
+static status check_names(const struct run_folder *f) {
+    const char *const names[] = {f->config, f->metrics, f->log};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct io_info info;
+        TRY(io_stat(names[i], &info));
+        if (info.exists)
+            return status_new(STATUS_USAGE,
+                              "%s: a run here would overwrite this file, which is no run's; choose another --run-dir",
+                              names[i]);
+    }
+    return OK;
+}
+
 static status check_start(struct run_folder *f, enum run_folder_start start, struct log *log) {
     struct io_info info;
+    bool is_run = false;
     TRY(io_stat(f->path, &info));
-    f->is_new = !info.exists || start == RUN_FOLDER_FRESH;
     if (!info.exists && start == RUN_FOLDER_OURS)
         return status_new(STATUS_USAGE,
                           "%s: the run folder is gone since this job began (moved or deleted?); move it back, or name "
@@ -151,7 +175,12 @@ static status check_start(struct run_folder *f, enum run_folder_start start, str
                           f->path);
     if (info.exists && !info.is_folder)
         return status_new(STATUS_USAGE, "%s: is not a folder; choose another --run-dir", f->path);
-    return info.exists && start == RUN_FOLDER_FRESH ? move_aside(f, log) : OK;
+    if (info.exists) TRY(has_run(f, &is_run));
+    if (info.exists && !is_run && start != RUN_FOLDER_OURS) TRY(check_names(f));
+    bool is_moved = is_run && start == RUN_FOLDER_FRESH;
+    f->is_new = !is_run || is_moved;
+    f->is_made = !info.exists || is_moved;
+    return is_moved ? move_aside(f, log) : OK;
 }
 
 status run_folder_open(const char *path, enum run_folder_start start, const struct config *config, struct log *log,
@@ -179,7 +208,7 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
 static void take_back(const struct run_folder *f) {
     status_free(io_remove(f->lock));
     status_free(io_remove_folder(f->checkpoints));
-    status_free(io_remove_folder(f->path));
+    if (f->is_made) status_free(io_remove_folder(f->path));
 }
 
 void run_folder_close(struct run_folder *folder) {
@@ -260,6 +289,7 @@ static status make_new(struct run_folder *f, const char *base) {
         set_path(f, n ? arena_printf(f->arena, "%s.%d", base, n) : base);
         TRY(io_stat(f->path, &info));
         if (info.exists) continue;
+        f->is_made = true;
         TRY(io_make_folders(f->checkpoints));
         TRY(try_lock(f, &is_mine));
         if (!is_mine) TRY(release_lock(f));

@@ -13,12 +13,13 @@ struct run_folder;
 
 enum run_folder_start {
     RUN_FOLDER_ANY,   /* an existing one goes on */
-    RUN_FOLDER_FRESH, /* an existing one is first moved aside to "<path>.1", ".2" ... (its name is logged) */
+    RUN_FOLDER_FRESH, /* an earlier run's is first moved aside to "<path>.1", ".2" ... (its name is logged) */
     RUN_FOLDER_OURS,  /* this job has made it before: that it is not there is STATUS_USAGE */
 };
 
 /* Opens (makes) [path] and takes its lock; another owner is STATUS_USAGE naming the folder. A folder of a config that
- * differs in more than keys that extend a run is STATUS_USAGE with the differences. */
+ * differs in more than keys that extend a run is STATUS_USAGE with the differences; so is one that is no run's and has
+ * a file of a name that a run would write. */
 status run_folder_open(const char *path, enum run_folder_start start, const struct config *config, struct log *log,
                        struct run_folder **out);
 void run_folder_close(struct run_folder *folder); /* takes NULL */
