@@ -44,6 +44,7 @@ status verb_export(const struct command_line *line) {
     const char *dot = strrchr(line->out, '.');
     if (!dot || strcmp(dot, ".safetensors") != 0)
         return status_new(STATUS_USAGE, "--out: the only format is .safetensors, got '%s'", line->out);
+    TRY(weights_check_out(line->out));
     struct list list = {.arena = arena_create()};
     struct log *log = log_create(line->is_quiet, false);
     struct checkpoint *checkpoint = NULL;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/io.h"
 #include "data/loader.h"
 #include "dist/comm.h"
 #include "dist/comm_processors.h"
@@ -303,9 +304,26 @@ status inference_evaluate(const struct config *config, const struct dist_env *en
     return s;
 }
 
+/* What is read is not written. */
+static status check_out(const struct dataset_config *dataset, const char *out) {
+    const char *const inputs[] = {dataset->path, dataset->validation.path};
+    struct io_info own, info;
+    TRY(io_stat(out, &own));
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        if (!inputs[i]) continue;
+        TRY(io_stat(inputs[i], &info));
+        if (io_is_same(&own, &info))
+            return status_new(STATUS_USAGE,
+                              "--out %s: it is the dataset that is read, and would be overwritten; choose another name",
+                              out);
+    }
+    return weights_check_out(out);
+}
+
 status inference_predict(const struct config *config, const struct dist_env *env,
                          const struct inference_options *options, struct log *log) {
     TRY(predictions_check_name(options->out));
+    TRY(check_out(&config->dataset, options->out));
     struct inference inf = {.config = config, .env = env, .log = log, .arena = arena_create(), .predicts = true};
     status s = set_up(&inf, options, env->rank == 0 ? log : NULL);
     if (!s) s = predict(&inf, options->out);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "base/sealed.h"
 
 /* The newest of a run folder or of its folder of checkpoints. */
 static status open_folder(const char *folder, struct log *log, struct checkpoint **out, char **path) {
@@ -103,6 +104,15 @@ status weights_open(const struct config *config, const struct weights_options *o
 status weights_open_alone(const struct weights_options *options, struct log *log, struct checkpoint **out,
                           bool *average) {
     return open_and_choose(NULL, options, log, out, average);
+}
+
+status weights_check_out(const char *out) {
+    struct io_info info;
+    bool is_checkpoint = false;
+    TRY(io_stat(out, &info));
+    if (info.is_file) TRY(sealed_is_marked(out, &is_checkpoint));
+    if (!is_checkpoint) return OK;
+    return status_new(STATUS_USAGE, "--out %s: it is a checkpoint, and would be overwritten; choose another name", out);
 }
 
 static void add_entries(struct arena *arena, const char *group, const struct params *params, struct entry *entries,

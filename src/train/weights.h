@@ -24,6 +24,9 @@ status weights_open(const struct config *config, const struct weights_options *o
 status weights_open_alone(const struct weights_options *options, struct log *log, struct checkpoint **out,
                           bool *average);
 
+/* Whether a command may write [out]: STATUS_USAGE where that is a checkpoint, of whichever run. Absent is OK. */
+status weights_check_out(const char *out);
+
 /* Fills the model's parameters (with [average] from the moving average of the weights) and buffers, or changes nothing:
  * every name and shape that differs is a line of the STATUS_DATA failure. The model must have memory (model_alloc). */
 status weights_load(struct model *model, struct checkpoint *checkpoint, bool average);

@@ -1,5 +1,5 @@
 """What a command reads, and what is somebody else's, it does not overwrite; what it cannot write or read it says."""
-import os
+import os, shutil
 
 import program
 from program import USAGE
@@ -37,6 +37,28 @@ class OwnFiles(program.Case):
         self.assertIn("checkpoints", self.listing("mine"))
         self.run_program("mine/config.yaml", "--run-dir", "mine", "train.epochs=2")  # its own config may be written
         self.assertEqual(len(self.events("epoch", "mine")), 2)
+
+    def test_an_input_is_not_an_output(self):
+        self.run_program("wine.yaml", "train.epochs=1", "name=test")
+        shutil.copy(self.path("datasets/wine.h5"), self.path("mine/wine.h5"))
+        os.link(self.path("mine/wine.h5"), self.path("mine/same.h5"))
+        checkpoint = self.checkpoints()[0]
+        os.symlink(checkpoint, self.path("mine/link.safetensors"))
+        self.write("two.yaml", program.WINE.replace("split: {test: 0.2, seed: 42}", "validation: mine/wine.h5"))
+        predict = ["predict", "wine.yaml", "name=test", "dataset.path=mine/wine.h5", "--out"]
+        for arguments, what in (([*predict, "mine/wine.h5"], "it is the dataset"),
+                                ([*predict, "mine/same.h5"], "it is the dataset"),
+                                (["predict", "two.yaml", "--out", "mine/wine.h5"], "it is the dataset"),
+                                ([*predict, checkpoint], "it is a checkpoint"),
+                                ([*predict, checkpoint, "--nproc", 2], "it is a checkpoint"),
+                                (["export", "runs/test", "--out", "mine/link.safetensors"], "it is a checkpoint")):
+            with self.subTest(arguments=arguments):
+                before = {p: os.stat(p).st_mtime_ns for p in (self.path("mine/wine.h5"), checkpoint)}
+                _, err = self.run_program(*arguments, code=USAGE)
+                self.assertIn(what, err)
+                self.assertEqual({p: os.stat(p).st_mtime_ns for p in before}, before)
+        self.run_program(*predict, "mine/out.h5")
+        self.run_program(*predict, "mine/out.h5")  # what it wrote itself it may write again
 
 
 if __name__ == "__main__":
