@@ -35,7 +35,7 @@ struct command_line {
     int max_restarts;
     volatile sig_atomic_t *stop_fd;    /* store_options' */
     double started;                    /* clock_seconds() at the start of main */
-    const volatile sig_atomic_t *stop; /* set by SIGINT, SIGTERM, SIGHUP and SIGUSR1 */
+    const volatile sig_atomic_t *stop; /* set by a request to stop (signals_on_stop) */
     volatile sig_atomic_t
         *can_save; /* to be set when these must wait for a save; before, they end the process at once */
 };

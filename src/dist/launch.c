@@ -8,6 +8,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/signals.h"
 #include "dist/launch_internal.h"
 
 #define DEFAULT_GRACE 30.0
@@ -118,10 +119,11 @@ status launch_run(const struct launch_config *config, char *const argv[], struct
     struct launch_job job = {.config = config, .argv = argv};
     TRY(bind_ranks(&job, log));
     struct launch_start start = {.job = &job, .log = log, .grace = config->grace > 0 ? config->grace : DEFAULT_GRACE};
-    static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD};
+    static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGALRM, SIGCHLD};
     sigset_t set, before;
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) sigaddset(&set, watched[i]);
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
+        if (!signals_is_unwanted(watched[i])) sigaddset(&set, watched[i]);
     sigprocmask(SIG_BLOCK, &set, &before);
     start.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (config->nnodes > 1) start.nodes = nodes_create(config->nnodes, config->node_rank);

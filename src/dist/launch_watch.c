@@ -271,7 +271,8 @@ static void on_request(struct agent *a, int number) {
         return;
     }
     /* schedulers and closing terminals send several signals in a row; only a person's second one is meant so */
-    bool is_meant = number == SIGINT || (number != SIGUSR1 && now - a->asked_at >= SECOND_SECONDS);
+    bool is_person = number == SIGTERM || number == SIGHUP;
+    bool is_meant = number == SIGINT || (is_person && now - a->asked_at >= SECOND_SECONDS);
     if (!is_meant) return;
     a->start->stop = STOP_AT_ONCE;
     begin_killing(a);

@@ -24,6 +24,7 @@ static bool is_inside(uintptr_t address, const stack_t *stack) {
 START_TEST(every_stop_has_its_own_stack) {
     static const int stops[] = {SIGINT, SIGTERM, SIGUSR1, SIGALRM, SIGHUP};
     signal(SIGHUP, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
     signals_on_stop(handle);
     stack_t stack;
     ck_assert_int_eq(sigaltstack(NULL, &stack), 0);
@@ -40,13 +41,18 @@ START_TEST(every_stop_has_its_own_stack) {
 }
 END_TEST
 
-START_TEST(nohup_and_broken_pipes) {
+START_TEST(what_does_not_end_the_program) {
     signal(SIGHUP, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
     signals_on_stop(handle);
     raise(SIGHUP);
+    raise(SIGINT);
     raise(SIGPIPE);
+    raise(SIGXFSZ);
     ck_assert_int_eq(calls, 0);
+    raise(SIGTERM);
+    ck_assert_int_eq(calls, 1);
 }
 END_TEST
 
-TESTS("signals", every_stop_has_its_own_stack, nohup_and_broken_pipes)
+TESTS("signals", every_stop_has_its_own_stack, what_does_not_end_the_program)

@@ -276,8 +276,8 @@ static struct agent agent_start(const char *role, int nproc, double grace) {
     ck_assert_int_ge(agent.pid, 0);
     if (agent.pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        static const int plain[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
-        for (size_t i = 0; i < 4; i++) signal(plain[i], SIG_DFL);
+        static const int plain[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGALRM};
+        for (size_t i = 0; i < 5; i++) signal(plain[i], SIG_DFL);
         unsetenv("OMP_NUM_THREADS");
         char *argv[] = {"test_launch", "role", (char *)role, agent.folder, NULL};
         struct launch_config config = {.nproc = nproc, .nnodes = 1, .grace = grace};
@@ -397,7 +397,7 @@ START_TEST(first_cause_is_named) {
 }
 END_TEST
 
-static const int requests[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+static const int requests[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGALRM};
 
 START_TEST(requests_reach_the_ranks) {
     struct agent agent = agent_start("saves", 2, 10);

@@ -10,6 +10,12 @@ VECTORS = os.path.join(SOURCE, "tests", "vectors")
 OK, USAGE, DATA, PEER, DIVERGED, IO, STOPPED, NOT_FINITE = 0, 64, 65, 69, 71, 74, 75, 76
 
 
+# Ignored ones (under nohup, behind a script's &) would be inherited, and the program respects that.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
+
+
 def vectors(name):
     with open(os.path.join(VECTORS, name + ".json")) as f:
         return json.load(f)

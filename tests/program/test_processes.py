@@ -92,7 +92,7 @@ class Processes(Started):
         self.assert_no_leftovers(2.0)
 
     def test_signals_to_the_agent(self):
-        for sent in (signal.SIGINT, signal.SIGTERM):
+        for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
             p = self.start_endless("--nproc", 2)
             time.sleep(0.05)
             p.send_signal(sent)
@@ -169,6 +169,22 @@ class Processes(Started):
             _, err = p.communicate(timeout=20 * program.SLOW)
             self.assertEqual(p.returncode, STOPPED, err)
             self.assertTrue(self.checkpoints("runs/endless"))
+
+    def test_nohup_and_a_scripts_ampersand_are_respected(self):
+        def ignore():
+            for number in (signal.SIGHUP, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
+
+        for nproc in (1, 2):
+            p = self.start_endless("--nproc", nproc, preexec_fn=ignore)
+            for number in (signal.SIGHUP, signal.SIGINT):
+                p.send_signal(number)
+            time.sleep(0.3)
+            self.assertIsNone(p.poll())
+            p.send_signal(signal.SIGTERM)
+            _, err = p.communicate(timeout=20 * program.SLOW)
+            self.assertEqual(p.returncode, STOPPED, err)
+            self.assertEqual(err.count("stopping after this step (SIGTERM)"), nproc - 1, err)
 
     def test_one_process_needs_no_agent(self):
         p = self.start_endless()
