@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,12 +93,11 @@ static const char usage[] =
     "\n"
     "exit codes\n";
 
-static int print_usage(void) {
+static void print_usage(void) {
     fputs(usage, stdout);
 #define X(name, code, text) printf("  %2d  %s\n", code, text);
     STATUS_CODES(X)
 #undef X
-    return 0;
 }
 
 /* Options with a value: "--name VALUE" or "--name=VALUE", once, under whichever of its names. */
@@ -269,26 +269,33 @@ static status run(int argc, char **argv, struct command_line *line) {
     return run_verb(line);
 }
 
-/* Words that print something and end. -1: not one of them. */
-static int run_help(int argc, char **argv) {
-    if (argc < 2) return -1;
-    status s = OK;
+/* Words that print something and end. false: not one of them. */
+static bool run_help(int argc, char **argv, status *s) {
+    if (argc < 2) return false;
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
-        return print_usage();
-    if (strcmp(argv[1], "--version") == 0)
+        print_usage();
+    else if (strcmp(argv[1], "--version") == 0)
         printf("ddptrain %s\n", DDPTRAIN_VERSION);
     else if (strcmp(argv[1], "--help-config") == 0)
-        s = help_config(argc > 2 ? argv[2] : NULL);
+        *s = help_config(argc > 2 ? argv[2] : NULL);
     else if (strcmp(argv[1], "--schema") == 0)
-        s = help_schema();
+        *s = help_schema();
     else if (strcmp(argv[1], "--reference") == 0)
-        s = help_markdown();
+        *s = help_markdown();
     else
-        return -1;
-    int code = status_code(s);
-    if (s) fprintf(stderr, "ddptrain: %s\n", status_message(s));
-    status_free(s);
-    return code;
+        return false;
+    return true;
+}
+
+/* What was printed has arrived. A reader that has left (`| head`) has what it wanted. */
+static status check_output(void) {
+    bool is_lost = ferror(stdout) != 0;
+    int number = fflush(stdout) == 0 ? 0 : errno;
+    struct pollfd reader = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    if (!is_lost && number == 0) return OK;
+    if (number == EPIPE || (poll(&reader, 1, 0) == 1 && (reader.revents & POLLERR))) return OK;
+    if (number) return status_errno(STATUS_IO, number, "cannot write to standard output");
+    return status_new(STATUS_IO, "cannot write to standard output: a part of what was printed is lost");
 }
 
 /* Whether a sentence begins with its place, "file:line:column: ", as editors read it. */
@@ -304,7 +311,7 @@ static void print_failure(status s) {
 
 /* A closed standard stream would be the next file that is opened, and lines for the terminal would go into it. */
 static bool open_standard_streams(void) {
-    int fd = open("/dev/null", O_RDWR);
+    int fd = open("/dev/null", O_RDONLY); /* what is printed there is lost, and known to be */
     while (fd >= 0 && fd <= STDERR_FILENO) fd = dup(fd);
     return fd > STDERR_FILENO && close(fd) == 0;
 }
@@ -323,13 +330,13 @@ int main(int argc, char **argv) {
     is_rank = getenv("RANK") != NULL; /* the starter speaks for its ranks */
     if (!open_standard_streams()) return STATUS_IO;
     signals_on_stop(request_stop);
-    int code = run_help(argc, argv);
-    if (code >= 0) return code;
     line.overrides = calloc((size_t)argc, sizeof *line.overrides);
     if (!line.overrides) return STATUS_BUG;
-    status s = run(argc, argv, &line);
+    status s = OK;
+    if (!run_help(argc, argv, &s)) s = run(argc, argv, &line);
+    s = status_first(s, check_output());
     if (s && !launch_report(s)) print_failure(s);
-    code = status_code(s);
+    int code = status_code(s);
     status_free(s);
     free(line.overrides);
     free(line.own_folder);

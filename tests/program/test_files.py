@@ -1,8 +1,17 @@
 """What a command reads, and what is somebody else's, it does not overwrite; what it cannot write or read it says."""
-import os, shutil
+import os, resource, shutil
 
 import program
-from program import USAGE
+from program import IO, OK, USAGE
+
+TEXT = """
+name: text
+dataset: {path: text.txt, text: {block_size: 4}}
+model: {layers: [{embedding: {embedding_dim: 4}}, {linear: {out: 3}}]}
+loss: cross_entropy
+optimizer: {type: sgd, lr: 0.1}
+train: {steps: 1}
+"""
 
 
 class OwnFiles(program.Case):
@@ -59,6 +68,63 @@ class OwnFiles(program.Case):
                 self.assertEqual({p: os.stat(p).st_mtime_ns for p in before}, before)
         self.run_program(*predict, "mine/out.h5")
         self.run_program(*predict, "mine/out.h5")  # what it wrote itself it may write again
+
+
+class Output(program.Case):
+    """Standard output that does not arrive is a failure; a reader that has left is none."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("wine.yaml", program.WINE + "name: test\n")
+
+    def test_what_is_printed_arrives_or_the_code_is_74(self):
+        self.run_program("wine.yaml", "train.epochs=1")
+        self.write("text.yaml", TEXT)
+        self.write("text.txt", "abc" * 20)
+        self.run_program("text.yaml")
+        commands = (["--help"], ["--version"], ["--help-config"], ["--schema"], ["check", "wine.yaml"], ["eval", "wine.yaml"],
+                    ["eval", "wine.yaml", "--nproc", 2], ["inspect", "datasets/wine.h5"], ["comm", "--nproc", 1],
+                    ["generate", "text.yaml", "--prompt", "ab", "--characters", 3])
+        for arguments in commands:
+            with self.subTest(arguments=arguments):
+                with open("/dev/full", "w") as full:
+                    p = self.start(*arguments, stdout=full)
+                    _, err = p.communicate(timeout=60 * program.SLOW)
+                self.assertEqual(p.returncode, IO, err)
+                self.assertIn("cannot write to standard output", err)
+        p = self.start("check", "wine.yaml", stdout=None, preexec_fn=lambda: os.close(1))  # closed
+        _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, IO, err)
+
+    def test_a_reader_may_leave(self):
+        for arguments in (["--help-config"], ["check", "wine.yaml"], ["comm", "--nproc", 1]):
+            with self.subTest(arguments=arguments):
+                read, write = os.pipe()
+                os.close(read)
+                p = self.start(*arguments, stdout=write)
+                os.close(write)
+                _, err = p.communicate(timeout=60 * program.SLOW)
+                self.assertEqual((p.returncode, err), (OK, ""))
+
+    def limited(self, *arguments, code, blocks):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (blocks * 1024, blocks * 1024))
+
+        p = self.start(*arguments, preexec_fn=limit)
+        _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, code, err)
+        return err
+
+    def test_a_limit_on_the_size_of_files_is_said(self):
+        big = ["model.layers.0.linear.out=20000", "train.epochs=1"]
+        err = self.limited("wine.yaml", *big, code=IO, blocks=20)
+        self.assertIn("File too large", err)
+        self.run_program("wine.yaml", *big, "--fresh")
+        for arguments in (["predict", "wine.yaml", *big, "dataset.split.test=0", "--out", "big.csv"],
+                          ["export", "runs/test", "--out", "big.safetensors"]):
+            with self.subTest(arguments=arguments):
+                self.assertIn("File too large", self.limited(*arguments, code=IO, blocks=1))
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("big")], [])
 
 
 if __name__ == "__main__":
