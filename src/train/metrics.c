@@ -24,6 +24,24 @@ struct metrics {
     double lr;
 };
 
+#define TAIL 4096 /* longer than nearly any line */
+
+/* The bytes of [path] up to its last newline, of *bytes: what is behind it is half a line. */
+static status keep_whole_lines(const char *path, int64_t *bytes) {
+    char tail[TAIL];
+    int fd;
+    TRY(io_open(path, &fd));
+    status s = OK;
+    bool is_whole = false;
+    while (!s && !is_whole && *bytes > 0) {
+        size_t size = *bytes < TAIL ? (size_t)*bytes : TAIL;
+        s = io_read_at(fd, path, tail, size, (uint64_t)*bytes - size, NULL);
+        while (!s && size > 0 && tail[size - 1] != '\n') size--, --*bytes;
+        is_whole = size > 0;
+    }
+    return status_first(s, io_close(fd, path));
+}
+
 status metrics_open(const char *path, int64_t bytes, struct metrics **out) {
     struct metrics *m = calloc(1, sizeof *m);
     if (!m) return status_new(STATUS_BUG, "out of memory");
@@ -36,8 +54,9 @@ status metrics_open(const char *path, int64_t bytes, struct metrics **out) {
     if (!s) s = io_stat_fd(m->fd, path, &info);
     if (!s) {
         m->bytes = (int64_t)info.size < bytes ? (int64_t)info.size : bytes;
-        s = io_truncate(m->fd, path, (uint64_t)m->bytes);
+        if (m->bytes < bytes) s = keep_whole_lines(path, &m->bytes);
     }
+    if (!s) s = io_truncate(m->fd, path, (uint64_t)m->bytes);
     if (s) {
         status_free(metrics_close(m));
         return s;
@@ -131,8 +150,6 @@ status metrics_move(struct metrics *m, const char *path) {
     m->bytes = copied;
     return OK;
 }
-
-#define TAIL 4096 /* longer than any line */
 
 status metrics_ends_with(const char *path, const char *event, bool *out) {
     char tail[TAIL + 1], start[64];

@@ -13,7 +13,7 @@
 struct metrics;
 
 /* Opens [path] for appending after cutting it to [bytes] (0: a new run). A file shorter than that (lost with the
- * machine) is continued at its end. */
+ * machine) is continued behind its last whole line. */
 status metrics_open(const char *path, int64_t bytes, struct metrics **out);
 /* Flushes. Takes NULL. */
 status metrics_close(struct metrics *metrics);

@@ -198,9 +198,16 @@ class Resume(program.Case):
 
     def test_lost_metrics_are_told(self):
         self.run_program("test.yaml", "train.epochs=1")
-        self.write("runs/test/metrics.jsonl", "")
-        _, err = self.run_program("test.yaml", "train.epochs=2")
-        self.assertIn("warning: runs/test/metrics.jsonl is shorter than at the last save", err)
+        lines = self.read("runs/test/metrics.jsonl").splitlines(keepends=True)
+        whole = "".join(lines[:20])
+        for i, kept in enumerate(("", whole, whole + lines[20][:-1], whole + "x" * 9000, "x" * 9000)):
+            self.write("runs/test/metrics.jsonl", kept)
+            _, err = self.run_program("test.yaml", f"train.epochs={2 + i}")
+            self.assertIn("warning: runs/test/metrics.jsonl is shorter than at the last save", err)
+            now = self.read("runs/test/metrics.jsonl")
+            expected = whole if whole in kept else ""
+            self.assertTrue(now.startswith(expected + '{"event":"resume"'), now[:100])
+            self.metrics()  # every line is one
 
     def test_another_model_in_the_checkpoint_is_refused(self):
         self.run_program("test.yaml", "train.epochs=1")
