@@ -41,7 +41,8 @@ static status open_with(enum fault_call call, const char *path, int flags, int *
     return status_errno(STATUS_IO, errno, "cannot %s '%s'", call == CALL_OPEN ? "open" : "create", path);
 }
 
-status io_open(const char *path, int *fd) { return open_with(CALL_OPEN, path, O_RDONLY | O_NOCTTY, fd); }
+/* O_NONBLOCK: a FIFO that nobody writes is opened at once, to be found to be no file. */
+status io_open(const char *path, int *fd) { return open_with(CALL_OPEN, path, O_RDONLY | O_NOCTTY | O_NONBLOCK, fd); }
 
 status io_open_append(const char *path, int *fd) {
     return open_with(CALL_CREATE, path, O_WRONLY | O_CREAT | O_APPEND, fd);

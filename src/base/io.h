@@ -13,7 +13,7 @@
 #include "base/status.h"
 
 /* Opening. Descriptors are closed on exec. On a failure *fd is -1. */
-status io_open(const char *path, int *fd);        /* for reading */
+status io_open(const char *path, int *fd);        /* for reading; never waits, also for a FIFO */
 status io_open_append(const char *path, int *fd); /* for writing at the end; made when absent */
 status io_create(const char *path, int *fd);      /* for reading and writing; must not exist */
 

@@ -2,7 +2,7 @@
 import os, resource, shutil
 
 import program
-from program import IO, OK, USAGE
+from program import DATA, IO, OK, USAGE
 
 TEXT = """
 name: text
@@ -125,6 +125,21 @@ class Output(program.Case):
             with self.subTest(arguments=arguments):
                 self.assertIn("File too large", self.limited(*arguments, code=IO, blocks=1))
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("big")], [])
+
+    def test_a_fifo_is_no_file(self):
+        for name in ("f.h5", "f.safetensors"):
+            os.mkfifo(self.path(name))
+        for arguments in (["inspect", "f.h5"], ["inspect", "f.safetensors"], ["export", "f.h5", "--out", "o.safetensors"],
+                          ["eval", "wine.yaml", "--checkpoint", "f.h5"], ["wine.yaml", "checkpoint.resume=f.h5"],
+                          ["wine.yaml", "model.init_from=f.safetensors"], ["wine.yaml", "model.init_from=f.h5"]):
+            with self.subTest(arguments=arguments):
+                _, err = self.run_program(*arguments, code=DATA, timeout=10)
+                self.assertRegex(err, r"f\.\w+: not a file")
+        self.run_program("wine.yaml", "train.epochs=1")
+        os.mkfifo(self.path("runs/test/checkpoints/epoch-0009.h5"))  # neither the newest nor worth keeping a run from going on
+        _, err = self.run_program("wine.yaml", "train.epochs=2", timeout=10)
+        self.assertIn("epoch-0009.h5: not a file", err)
+        self.assertEqual(self.events("resume")[0]["epoch"], 1)
 
 
 if __name__ == "__main__":
