@@ -92,7 +92,20 @@ status command_cpu_bind(const struct command_line *line, bool *binds_cores) {
     return status_new(STATUS_USAGE, "--cpu-bind: expected none or cores, got '%s'", line->cpu_bind);
 }
 
+/* Each process reads the config itself. */
+static status check_config_file(const struct command_line *line) {
+    struct io_info info;
+    if (!line->config) return OK;
+    TRY(io_stat(line->config, &info));
+    if (info.is_file) return OK;
+    return status_new(STATUS_USAGE,
+                      "%s: the starter and each process it starts read the config, and a pipe can be read only once; "
+                      "write it to a file",
+                      line->config);
+}
+
 static status start_ranks(const struct command_line *line, int nproc, struct log *log) {
+    TRY(check_config_file(line));
     struct launch_config launch = {.nproc = nproc,
                                    .nnodes = line->nnodes,
                                    .node_rank = line->node_rank,

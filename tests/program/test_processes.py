@@ -170,6 +170,20 @@ class Processes(Started):
             self.assertEqual(p.returncode, STOPPED, err)
             self.assertTrue(self.checkpoints("runs/endless"))
 
+    def test_a_config_from_a_pipe_is_for_one_process(self):
+        for more, code in ((["--nproc", 1], OK), (["--nproc", 2], USAGE), (["--max-restarts", 1], USAGE)):
+            with self.subTest(more=more):
+                p = subprocess.Popen([program.BINARY, "/dev/stdin", "train.epochs=1", "--fresh", *map(str, more)], cwd=self.folder,
+                                     env=self.environment(), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                _, err = p.communicate(program.WINE, timeout=20 * program.SLOW)
+                self.assertEqual(p.returncode, code, err)
+                self.assertEqual("a pipe can be read only once; write it to a file" in err, code == USAGE, err)
+        with open(self.path("test.yaml")) as file:
+            p = subprocess.Popen([program.BINARY, "/dev/stdin", "train.epochs=1", "--fresh", "--nproc", "2"], cwd=self.folder,
+                                 env=self.environment(), stdin=file, stderr=subprocess.PIPE, text=True)
+            _, err = p.communicate(timeout=20 * program.SLOW)
+            self.assertEqual(p.returncode, OK, err)
+
     def test_nohup_and_a_scripts_ampersand_are_respected(self):
         def ignore():
             for number in (signal.SIGHUP, signal.SIGINT):
