@@ -126,7 +126,7 @@ static void rows_product(const struct product *p, struct block *block, const flo
             pack_transposed(panel, vectors, b + j * p->bcs, p->bcs, a->depth, columns);
         block->columns = columns;
         block->panel = panel;
-        block->row = p->row + j;
+        block->row = p->start == PRODUCT_ROW ? p->row + j : NULL;
         block->c = p->c + i * p->ldc + j;
         if (j == 0) {
             first_panel(block, a, is_large);

@@ -57,7 +57,7 @@ static void rows_product(const struct product *p, struct block *block, const flo
             look_ahead(p, block, b + (j + columns) * p->bcs, block->depth, panel_columns(p->n - j - columns));
         block->columns = columns;
         block->panel = panel;
-        block->row = p->row + j;
+        block->row = p->start == PRODUCT_ROW ? p->row + j : NULL;
         block->c = p->c + i * p->ldc + j;
         panel_product(block, is_packed);
     }
