@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/schema.h"
 #include "base/signals.h"
 #include "command.h"
@@ -132,6 +133,8 @@ static status check_given(const struct option *option, const struct option *opti
     return OK;
 }
 
+#define LARGEST_REAL 1e9
+
 static status parse_value(const struct option *option, const char *value) {
     char *end;
     errno = 0;
@@ -143,12 +146,14 @@ static status parse_value(const struct option *option, const char *value) {
     } else if (option->number) {
         long number = strtol(value, &end, 10);
         if (errno || *end || end == value || number < 0 || number > INT_MAX)
-            return status_new(STATUS_USAGE, "%s: expected a number, got '%s'", option->name, value);
+            return status_new(STATUS_USAGE, "%s: expected a whole number from 0 to %d, got '%s'", option->name, INT_MAX,
+                              value);
         *option->number = (int)number;
     } else {
         *option->real = strtod(value, &end);
-        if (errno || *end || end == value || !(*option->real >= 0 && *option->real < 1e9))
-            return status_new(STATUS_USAGE, "%s: expected a number >= 0, got '%s'", option->name, value);
+        if (errno || *end || end == value || !(*option->real >= 0 && *option->real <= LARGEST_REAL))
+            return status_new(STATUS_USAGE, "%s: expected a number from 0 to %g, got '%s'", option->name, LARGEST_REAL,
+                              value);
     }
     return OK;
 }
@@ -271,8 +276,10 @@ static status run(int argc, char **argv, struct command_line *line) {
 
 /* Words that print something and end. false: not one of them. */
 static bool run_help(int argc, char **argv, status *s) {
+    bool is_asked = argc > 1 && strcmp(argv[1], "help") == 0;
+    for (int i = 1; i < argc; i++) is_asked = is_asked || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
     if (argc < 2) return false;
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
+    if (is_asked)
         print_usage();
     else if (strcmp(argv[1], "--version") == 0)
         printf("ddptrain %s\n", DDPTRAIN_VERSION);
@@ -333,7 +340,10 @@ int main(int argc, char **argv) {
     line.overrides = calloc((size_t)argc, sizeof *line.overrides);
     if (!line.overrides) return STATUS_BUG;
     status s = OK;
-    if (!run_help(argc, argv, &s)) s = run(argc, argv, &line);
+    if (!fault_is_readable())
+        s = status_new(STATUS_USAGE, "DDPTRAIN_FAULT: expected N:KIND[:once|ever], got '%s'", getenv("DDPTRAIN_FAULT"));
+    else if (!run_help(argc, argv, &s))
+        s = run(argc, argv, &line);
     s = status_first(s, check_output());
     if (s && !launch_report(s)) print_failure(s);
     int code = status_code(s);

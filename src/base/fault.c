@@ -72,6 +72,11 @@ static void read_environment(void) {
     if (filter && *filter) current.filter = filter;
 }
 
+bool fault_is_readable(void) {
+    pthread_once(&once, read_environment);
+    return current.kind != FAULT_EINVAL;
+}
+
 void fault_set(const struct fault *fault) {
     pthread_once(&once, read_environment); /* the environment must not come later and win */
     current = fault ? *fault : (struct fault){.kind = FAULT_NONE};

@@ -52,6 +52,9 @@ struct fault {
     void *context;
 };
 
+/* Whether the environment's value, if there is one, can be read. */
+bool fault_is_readable(void);
+
 /* Sets a fault in this process and starts counting from 0; NULL: none. For tests: no other thread may be in an I/O call
  * at the time. */
 void fault_set(const struct fault *fault);

@@ -42,7 +42,7 @@ static status unquote(struct csv_reader *reader, char **field_end) {
     size_t opened = reader->line;
     for (;; from++) {
         if (from == reader->end)
-            return status_new(STATUS_DATA, "%s:row %zu: a quoted field is not closed", reader->path, opened);
+            return status_new(STATUS_DATA, "%s:line %zu: a quoted field is not closed", reader->path, opened);
         if (*from == '"' && from[1] != '"') break;
         if (*from == '"') from++;
         if (*from == '\n' || (*from == '\r' && from[1] != '\n')) reader->line++;
@@ -54,7 +54,7 @@ static status unquote(struct csv_reader *reader, char **field_end) {
     reader->at = from;
     if (ends_field(reader, from)) return OK;
     return status_new(STATUS_DATA,
-                      "%s:row %zu: text after the closing quote of a field (a quote inside is written "
+                      "%s:line %zu: text after the closing quote of a field (a quote inside is written "
                       "twice)",
                       reader->path, reader->line);
 }

@@ -60,12 +60,12 @@ static status read_header(struct csv *csv) {
         csv->roles[i].at = NOT_USED;
         if (csv->names[i][0] == 0)
             return status_new(STATUS_DATA,
-                              "%s:row 1: column %zu has no name (pandas writes such an index column unless "
+                              "%s:line 1: column %zu has no name (pandas writes such an index column unless "
                               "told index=False)",
                               csv->path, i + 1);
     }
     if (n == 1 && strpbrk(csv->names[0], ";\t"))
-        return status_new(STATUS_DATA, "%s:row 1: the fields seem to be separated by '%s'; only commas are read",
+        return status_new(STATUS_DATA, "%s:line 1: the fields seem to be separated by '%s'; only commas are read",
                           csv->path, strchr(csv->names[0], ';') ? ";" : "tab");
     return OK;
 }
@@ -88,10 +88,11 @@ static status check_header(const struct csv *csv, const struct dataset_config *c
     for (size_t i = 0; i < csv->n_columns; i++) count += csv_number(csv->names[i], &numbers[count]);
     bool is_named = config->inputs.count || config->targets.count;
     if (is_named || count == 0 || count + 1 < csv->n_columns || are_rising(numbers, count)) return OK;
-    return status_new(STATUS_DATA,
-                      "%s:row 1: the header must hold the columns' names, but this is a row of numbers ('%.20s', ...); "
-                      "put a line with names before it",
-                      csv->path, csv->names[0]);
+    return status_new(
+        STATUS_DATA,
+        "%s:line 1: the header must hold the columns' names, but this is a row of numbers ('%.20s', ...); "
+        "put a line with names before it",
+        csv->path, csv->names[0]);
 }
 
 static int by_name(const void *left, const void *right) {
@@ -104,7 +105,7 @@ static status check_unique(const struct csv *csv) {
     qsort(sorted, csv->n_columns, sizeof *sorted, by_name);
     for (size_t i = 1; i < csv->n_columns; i++)
         if (strcmp(sorted[i], sorted[i - 1]) == 0)
-            return status_new(STATUS_DATA, "%s:row 1: column '%s' is there twice", csv->path, sorted[i]);
+            return status_new(STATUS_DATA, "%s:line 1: column '%s' is there twice", csv->path, sorted[i]);
     return OK;
 }
 
@@ -199,10 +200,10 @@ static status grow(struct csv *csv) {
 static status refuse_value(const struct csv *csv, size_t column, const char *text) {
     size_t line = csv->reader.record_line;
     if (*text == 0)
-        return status_new(STATUS_DATA, "%s:row %zu: column '%s': there is no value", csv->path, line,
+        return status_new(STATUS_DATA, "%s:line %zu: column '%s': there is no value", csv->path, line,
                           csv->names[column]);
-    return status_new(STATUS_DATA, "%s:row %zu: column '%s': '%.40s' is no number", csv->path, line, csv->names[column],
-                      text);
+    return status_new(STATUS_DATA, "%s:line %zu: column '%s': '%.40s' is no number", csv->path, line,
+                      csv->names[column], text);
 }
 
 static status take_row(struct csv *csv, bool *is_text) {
@@ -236,7 +237,7 @@ static status read_rows(struct csv *csv, bool may_be_text, const struct csv *lik
         TRY(csv_next(&csv->reader, &has_record));
         if (!has_record) break;
         if (csv->reader.count != csv->n_columns)
-            return status_new(STATUS_DATA, "%s:row %zu: there are %zu fields, but the header has %zu", csv->path,
+            return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", csv->path,
                               csv->reader.record_line, csv->reader.count, csv->n_columns);
         TRY(take_row(csv, &is_text));
     }
@@ -259,7 +260,7 @@ static bool is_utf8(const char *text) {
 static status check_labels(const struct csv *csv) {
     for (size_t row = 0; row < csv->base.rows; row++)
         if (!is_utf8(csv->labels[row]))
-            return status_new(STATUS_DATA, "%s:row %zu: column '%s': the label is no text in UTF-8", csv->path,
+            return status_new(STATUS_DATA, "%s:line %zu: column '%s': the label is no text in UTF-8", csv->path,
                               csv->lines[row], csv->names[csv->target_columns[0]]);
     return OK;
 }
@@ -294,7 +295,7 @@ static status number_labels(struct csv *csv, const struct csv *like) {
         const char **found =
             bsearch(&csv->labels[row], known->classes, known->n_classes, sizeof *known->classes, by_name);
         if (!found)
-            return status_new(STATUS_DATA, "%s:row %zu: column '%s': class '%.40s' is not in %s%s%s", csv->path,
+            return status_new(STATUS_DATA, "%s:line %zu: column '%s': class '%.40s' is not in %s%s%s", csv->path,
                               csv->lines[row], csv->names[csv->target_columns[0]], csv->labels[row],
                               known->has_given_classes ? "the data that the model was trained with" : "'",
                               known->has_given_classes ? "" : known->path, known->has_given_classes ? "" : "'");
@@ -370,7 +371,7 @@ static status read_csv(struct source *source, size_t first, size_t count, double
 
 static void describe_csv(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
     const struct csv *csv = (const struct csv *)source;
-    text_printf(out, "%s:row %zu: column '%s'", csv->path, csv->lines[row],
+    text_printf(out, "%s:line %zu: column '%s'", csv->path, csv->lines[row],
                 csv->names[(is_target ? csv->target_columns : csv->input_columns)[element]]);
 }
 

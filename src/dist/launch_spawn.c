@@ -174,7 +174,8 @@ status launch_spawn(const struct launch_job *job, int local_rank, struct launche
         int error = errno;
         close_ends(&ends, 0);
         close_ends(&ends, 1);
-        return status_errno(STATUS_IO, error, "cannot start rank %d", number);
+        return status_errno(STATUS_IO, error, "cannot start rank %d%s", number,
+                            error == EMFILE ? " (ulimit -n is too low for so many processes)" : "");
     }
     if (job->config->nproc * job->config->nnodes > 1) ends.pulse = pulse_file();
     rank->pulse = pulse_map(ends.pulse);

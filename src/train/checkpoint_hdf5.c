@@ -95,7 +95,7 @@ status hdf5_open_file(const char *path, hid_t *file) {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_file_locking(access, 0, 1);
     *file = H5Fopen(path, H5F_ACC_RDONLY, access);
-    status s = *file < 0 ? image_failure(STATUS_DATA, "%s: not a good HDF5 file", path) : OK;
+    status s = *file < 0 ? image_failure(STATUS_DATA, "%s: not an HDF5 file, or a damaged one", path) : OK;
     H5Pclose(access);
     return s;
 }

@@ -8,6 +8,7 @@
 #include "base/io.h"
 #include "base/sealed.h"
 #include "train/checkpoint_hdf5.h"
+#include "train/foreign.h"
 #include "train/range.h"
 
 #define LONGEST_TEXT 60 /* bytes of a text that is shown */
@@ -152,5 +153,5 @@ status checkpoint_inspect(const char *path, struct text *out) {
     TRY(hdf5_begin(&silence));
     status s = is_marked ? inspect_sealed(path, out) : inspect_plain(path, out);
     hdf5_end(&silence);
-    return s;
+    return status_code(s) == STATUS_DATA && !is_marked ? foreign_explain(path, s) : s;
 }

@@ -36,7 +36,7 @@ static bool is_empty(const struct head *head) { return head->file_size == 0; }
 
 static bool is_text(const struct head *head) {
     for (size_t i = 0; i < head->size; i++)
-        if (head->bytes[i] < 32 && !strchr("\t\n\r", head->bytes[i])) return false;
+        if (head->bytes[i] < 32 && !memchr("\t\n\r", head->bytes[i], 3)) return false;
     return head->size > 0;
 }
 

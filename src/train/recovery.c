@@ -128,7 +128,9 @@ static status skip(struct trainer *t, const char *what) {
     struct counters *c = &t->state->counters;
     char why[96];
     if (c->skipped_in_row >= t->config->train.on_nonfinite.max) {
-        snprintf(why, sizeof why, "%lld steps in a row were skipped before; ", (long long)c->skipped_in_row);
+        bool is_one = c->skipped_in_row == 1;
+        snprintf(why, sizeof why, "%lld step%s skipped before; ", (long long)c->skipped_in_row,
+                 is_one ? " was" : "s in a row were");
         return stop(what, why);
     }
     guard_restore_buffers(t->guard, &t->model->buffers);

@@ -107,6 +107,17 @@ bool save_is_due(const struct trainer *t, bool is_epoch_end, bool is_applied) {
     return is_epoch_end && every->epochs != SCHEMA_NO_INT && c->epoch % every->epochs == 0;
 }
 
+/* Takes [failure] of the last save. */
+static status lose_last(status failure) {
+    if (status_code(failure) != STATUS_IO) return failure;
+    status told = status_new(STATUS_IO,
+                             "%s\nthe last state is not saved; when that is mended, run the same command again: it "
+                             "goes on from the newest checkpoint",
+                             status_message(failure));
+    status_free(failure);
+    return told;
+}
+
 status save_last(struct trainer *t, bool *has_moved) {
     TRY(save_what_is_good(t, true, has_moved));
     if (*has_moved) return OK;
@@ -116,11 +127,11 @@ status save_last(struct trainer *t, bool *has_moved) {
     if (!has_failed) return OK;
     /* the background save failed and was reported: once more, and now it counts */
     if (t->saver) TRY(save_follow_folder(t));
-    if (t->saver) TRY(metrics_sync(t->metrics, &t->state->counters.metrics_bytes));
+    if (t->saver) TRY(lose_last(metrics_sync(t->metrics, &t->state->counters.metrics_bytes)));
     TRY(save(t, true));
     if (!t->saver) return OK;
-    TRY(saver_wait(t->saver));
-    return t->save_failed ? status_new(STATUS_IO, "the last state could not be saved") : OK;
+    TRY(lose_last(saver_wait(t->saver)));
+    return t->save_failed ? lose_last(status_new(STATUS_IO, "the checkpoint could not be written")) : OK;
 }
 
 status save_first(struct trainer *t) {

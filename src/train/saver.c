@@ -100,7 +100,7 @@ status saver_create(const char *dir, int64_t keep, struct saver **out) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (number != 0) {
         release(saver);
-        return status_errno(STATUS_USAGE, number, "cannot start the thread that saves");
+        return status_errno(STATUS_IO, number, "cannot start the thread that saves");
     }
     *out = saver;
     return OK;

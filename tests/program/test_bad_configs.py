@@ -106,6 +106,7 @@ class Model(program.Case):
     def test_shapes(self):
         for old, new, sentence in (
                 ("{linear: {out: 3}}", "{linear: {out: 2}}", "the model's output is 2, but the targets have 3 classes (0 to 2)"),
+                ("loss: cross_entropy", "loss: {type: cross_entropy, weight: [0, 0, 0]}", "loss: weight: all of them are 0, so no row would count"),
                 ("loss: cross_entropy", "loss: mse", "the model's output is 3, but a target row has 1 value"),
                 ("relu", "{repeat: {times: 10000, layers: [{repeat: {times: 10000, layers: [relu]}}]}}", "more than 10000 layers in all"),
                 ("relu", "{repeat: {times: 10000, layers: [{repeat: {times: 10000, layers: []}}]}}", "more than 10000 layers in all"),
@@ -135,6 +136,7 @@ class CommandLine(program.Case):
 
     def test_words(self):
         self.write("test.yaml", program.WINE)
+        self.write("zeros", "\0" * 1000)
         for arguments, code, sentence in (
                 ([], USAGE, "no config given; see ddptrain --help"),
                 (["missing.yaml"], USAGE, "missing.yaml"),
@@ -156,17 +158,25 @@ class CommandLine(program.Case):
                 (["test.yaml", "--nproc", "2", "--nproc=3"], USAGE, "--nproc is given twice"),
                 (["test.yaml", "--nproc", "2", "--nproc_per_node=2"], USAGE, "--nproc and --nproc_per_node are the same option; give it once"),
                 (["test.yaml", "--quiet=1"], USAGE, "--quiet takes no value"),
+                (["generate", "test.yaml", "--characters", "-1"], USAGE, "--characters: expected a whole number from 0 to 2147483647, got '-1'"),
+                (["generate", "test.yaml", "--temperature", "1e30"], USAGE, "--temperature: expected a number from 0 to 1e+09, got '1e30'"),
                 (["inspect"], USAGE, "no file given"),
+                (["inspect", "datasets/iris.csv"], DATA, "datasets/iris.csv: a text file, not a checkpoint"),
+                (["inspect", "zeros"], DATA, "zeros: not an HDF5 file, or a damaged one"),
                 (["inspect", "missing.h5"], None, "missing.h5"),
-                (["inspect", "test.yaml"], DATA, "test.yaml"),
                 (["--help-config", "nothing"], USAGE, "nothing")):
             with self.subTest(arguments):
                 out, err = self.run_program(*arguments, code=code)
                 self.assertNotEqual(self.code, 0)
                 self.assertIn(sentence, err)
-        for arguments in (["--help"], ["--version"], ["--help-config"], ["--help-config", "optimizer"], ["--schema"], ["--reference"]):
+        for arguments in (["--help"], ["--version"], ["--help-config"], ["--help-config", "optimizer"], ["eval", "--help"], ["train", "test.yaml", "-h"], ["--schema"], ["--reference"]):
             out, err = self.run_program(*arguments)
             self.assertTrue(out and not err)
+
+    def test_a_fault_that_cannot_be_read(self):
+        self.write("test.yaml", program.WINE)
+        _, err = self.run_program("test.yaml", env={"DDPTRAIN_FAULT": "abc"}, code=USAGE)
+        self.assertIn("DDPTRAIN_FAULT: expected N:KIND[:once|ever], got 'abc'", err)
 
     def test_ranks_environment(self):
         self.write("test.yaml", program.WINE)
@@ -196,8 +206,8 @@ class Data(program.Case):
 
     def test_rows(self):
         config = program.WINE.replace("path: datasets/wine.h5, inputs: x, targets: y", "path: data.csv")
-        for rows, sentence in (("1,2,0\n3,,1\n", "data.csv:row 3: column 'b': there is no value"), ("1,2,0\n3,x,1\n", "data.csv:row 3: column 'b': 'x' is no number"),
-                               ("1,2,0\n3,4\n", "data.csv:row 3: there are 2 fields, but the header has 3"), ("", "data.csv")):
+        for rows, sentence in (("1,2,0\n3,,1\n", "data.csv:line 3: column 'b': there is no value"), ("1,2,0\n3,x,1\n", "data.csv:line 3: column 'b': 'x' is no number"),
+                               ("1,2,0\n3,4\n", "data.csv:line 3: there are 2 fields, but the header has 3"), ("", "data.csv")):
             with self.subTest(rows):
                 self.write("data.csv", "a,b,c\n" + rows)
                 self.write("test.yaml", config)
@@ -215,7 +225,7 @@ class Data(program.Case):
                 self.write("data.csv", first + rows)
                 _, err = self.run_program("test.yaml", "--fresh", code=code)
                 if code:
-                    self.assertIn("data.csv:row 1: the header must hold the columns' names, but this is a row of numbers", err)
+                    self.assertIn("data.csv:line 1: the header must hold the columns' names, but this is a row of numbers", err)
         self.write("data.csv", "5,3,1\n" + rows)
         self.write("test.yaml", config.replace("data.csv", "data.csv, targets: '1'"))
         self.run_program("test.yaml", "--fresh")
@@ -227,7 +237,7 @@ class Data(program.Case):
                 f.write(b"a,b,kind\n" + b"".join(b"%d,%d,%s\n" % (i, 7 - i, label if i % 2 else b"tea") for i in range(40)))
             _, err = self.run_program("test.yaml", "--fresh", code=code)
             if code:
-                self.assertIn("data.csv:row 3: column 'kind': the label is no text in UTF-8", err)
+                self.assertIn("data.csv:line 3: column 'kind': the label is no text in UTF-8", err)
 
     def test_check_reads_what_a_run_resumes_from(self):
         self.write("test.yaml", program.WINE)
@@ -275,7 +285,7 @@ class Folder(program.Case):
 
     def test_foreign_config(self):
         self.write("test.yaml", program.WINE)
-        os.makedirs(self.path("runs/test"))
+        os.makedirs(self.path("runs/test/checkpoints"))
         self.write("runs/test/config.yaml", "something: else\n")
         _, err = self.run_program("test.yaml", code=USAGE)
         self.assertIn("the run folder's config cannot be read by this version", err)

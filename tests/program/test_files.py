@@ -126,6 +126,13 @@ class Output(program.Case):
                 self.assertIn("File too large", self.limited(*arguments, code=IO, blocks=1))
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("big")], [])
 
+    def test_a_last_state_that_is_lost_is_told(self):
+        full = {"DDPTRAIN_FAULT": "1:enospc:ever", "DDPTRAIN_FAULT_FILTER": ".h5.tmp-"}
+        _, err = self.run_program("wine.yaml", "train.epochs=6", env=full, code=IO)
+        self.assertIn("the last state is not saved; when that is mended, run the same command again", err)
+        self.assertEqual(self.checkpoints(), [])
+        _, err = self.run_program("wine.yaml", "train.epochs=6")
+
     def test_a_fifo_is_no_file(self):
         for name in ("f.h5", "f.safetensors"):
             os.mkfifo(self.path(name))

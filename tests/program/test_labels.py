@@ -48,7 +48,7 @@ class Labels(program.Case):
     def test_unknown_label(self):
         self.rows("other.csv", ["red", "violet"], 2)
         _, err = self.run_program("eval", "test.yaml", "dataset.path=other.csv", code=DATA)
-        self.assertIn("other.csv:row 3: column 'kind': class 'violet' is not in the data that the model was trained with", err)
+        self.assertIn("other.csv:line 3: column 'kind': class 'violet' is not in the data that the model was trained with", err)
 
     def test_trained_with_numbers(self):
         self.write("numbers.csv", "u,v,kind\n" + "".join(f"{i},{-i},{i % 3}\n" for i in range(24)))

@@ -1,8 +1,8 @@
 """Real processes and signals: who is blamed, who is left, and every way to start. ctest-labels: dist fault"""
-import os, shutil, signal, socket, subprocess, time, unittest
+import os, resource, shutil, signal, socket, subprocess, time, unittest
 
 import program
-from program import OK, PEER, STOPPED, USAGE
+from program import IO, OK, PEER, STOPPED, USAGE
 
 CONVOLUTION = """
 dataset: {format: synthetic, synthetic: {kind: classes, rows: 3000, inputs: [3, 16, 16], classes: 4, seed: 3}}
@@ -169,6 +169,13 @@ class Processes(Started):
             _, err = p.communicate(timeout=20 * program.SLOW)
             self.assertEqual(p.returncode, STOPPED, err)
             self.assertTrue(self.checkpoints("runs/endless"))
+
+    def test_too_few_open_files_for_the_processes(self):
+        p = self.start("test.yaml", "--nproc", 12, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32)))
+        _, err = p.communicate(timeout=20 * program.SLOW)
+        self.assertEqual(p.returncode, IO, err)
+        self.assertIn("(ulimit -n is too low for so many processes): Too many open files", err)
+        self.assert_no_leftovers()
 
     def test_a_config_from_a_pipe_is_for_one_process(self):
         for more, code in ((["--nproc", 1], OK), (["--nproc", 2], USAGE), (["--max-restarts", 1], USAGE)):

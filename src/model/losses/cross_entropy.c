@@ -41,6 +41,9 @@ static status check(const void *config, const struct shape *output, size_t targe
     bool is_sequence = output->dims == 2, fits = output->dims == 1 ? target_size == 1 : is_sequence;
     int64_t outputs = output->dims > 0 ? output->size[output->dims - 1] : 0;
     if (is_sequence) fits = (size_t)output->size[0] == target_size;
+    bool has_weight = c->weight.count == 0;
+    for (size_t i = 0; i < c->weight.count; i++) has_weight = has_weight || c->weight.items[i] > 0;
+    if (!has_weight) return status_new(STATUS_USAGE, "weight: all of them are 0, so no row would count");
     if (fits && outputs >= classes && (c->weight.count == 0 || (int64_t)c->weight.count == outputs)) return OK;
     if (fits && outputs >= classes)
         return status_new(STATUS_USAGE, "weight has %zu numbers, but the model has %lld classes", c->weight.count,
