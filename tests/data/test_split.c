@@ -219,7 +219,7 @@ START_TEST(given_numbers) {
     ck_failure(open_yaml(&dataset, false, "{path: %s, scale: {mean: [1, 2], std: 2}}", path), STATUS_USAGE,
                "dataset.scale.mean has 2 numbers; rows with 3 features take 1 or 3");
     ck_failure(open_yaml(&dataset, false, "{path: %s, scale: {mean: 0, std: 1.0e-300}}", path), STATUS_DATA,
-               "t.csv:row 2: column 'a': 1 is too large for float32 once scaled");
+               "t.csv:line 2: column 'a': 1 is too large for float32 once scaled");
     remove_folder(folder);
     free(path);
 }
