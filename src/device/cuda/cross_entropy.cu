@@ -63,10 +63,15 @@ struct cross_entropy_rows {
         return {products, row_join<THREADS>(weights, row_add())};
     }
 
-    __device__ float slope(float z, size_t c, size_t target, float most, float share, float own) const {
-        float factor = *count > 0 ? scale / (float)*count : 0;
-        float taken = smoothing == 0 || c >= classes ? 0 : smoothing / (float)classes * weight_of(c);
-        return (math_exp(z - most) * share - (c == target ? own + taken : taken)) * factor;
+    /* What the gradient of a row is made of; in registers, since what is stored may lie anywhere. */
+    struct row {
+        size_t target;
+        float most, share, own, spread, factor;
+    };
+
+    __device__ float slope(const struct row &r, float z, size_t c) const {
+        float taken = smoothing == 0 || c >= classes ? 0 : r.spread * weight_of(c);
+        return (math_exp(z - r.most) * r.share - (c == r.target ? r.own + taken : taken)) * r.factor;
     }
 
     template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
@@ -84,6 +89,7 @@ struct cross_entropy_rows {
         double2 smooth = {0, 0};
         if (smoothing != 0) smooth = smoothed<THREADS>(z, first);
         float most = all.softmax.most, log_sum = logf(all.softmax.sum), spread = smoothing / (float)classes;
+        double counted = *count;
         float own = (1 - smoothing) * weight_of(target), whole = own + spread * (float)smooth.y;
         if (first == 0) {
             double loss = (1 - (double)smoothing) * (double)weight_of(target) * -(double)(z[target] - most - log_sum);
@@ -91,12 +97,10 @@ struct cross_entropy_rows {
                 loss -= (double)spread * (smooth.x - (double)most * smooth.y - smooth.y * (double)log_sum);
             sums[i] = {loss, 0, all.best == target ? 1.0 : 0.0, 1};
         }
-        float share = whole / all.softmax.sum;
+        struct row r = {target, most, whole / all.softmax.sum, own, spread, counted > 0 ? scale / (float)counted : 0};
         for (size_t j = first; dlogits && j < classes; j += 4 * THREADS) {
             float4 v = row_load(z, j, classes, is_aligned, 0);
-            store(i, j,
-                  {slope(v.x, j, target, most, share, own), slope(v.y, j + 1, target, most, share, own),
-                   slope(v.z, j + 2, target, most, share, own), slope(v.w, j + 3, target, most, share, own)});
+            store(i, j, {slope(r, v.x, j), slope(r, v.y, j + 1), slope(r, v.z, j + 2), slope(r, v.w, j + 3)});
         }
     }
 };

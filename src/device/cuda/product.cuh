@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "device/cuda/gpu.cuh"
+#include "device/cuda/tensor_core.cuh"
 
 /* A row-major matrix in the type of the device's factors: float, or 16 bits. */
 struct factor {
@@ -49,13 +50,14 @@ struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float 
 /* x (count) in 16 bits, without gaps, until the call ends; 16-bit precisions only. */
 const uint16_t *gpu_narrow_all(call *c, const float *x, size_t count);
 
-__device__ static inline uint16_t gpu_narrow(bool is_bfloat16, float x) {
-    return is_bfloat16 ? bits_to_bfloat16(x) : bits_to_float16(x);
+/* Two numbers in 16 bits each, the first in the lower ones, rounded as base/bits.h does; which NaN a NaN becomes may
+ * differ. */
+__device__ static inline uint32_t gpu_narrow(bool is_bfloat16, float low, float high) {
+    return is_bfloat16 ? bfloat16_factors::pair(low, high) : float16_factors::pair(low, high);
 }
 
-/* Two numbers in 16 bits each, the first in the lower ones. */
-__device__ static inline uint32_t gpu_narrow(bool is_bfloat16, float low, float high) {
-    return gpu_narrow(is_bfloat16, low) | (uint32_t)gpu_narrow(is_bfloat16, high) << 16;
+__device__ static inline uint16_t gpu_narrow(bool is_bfloat16, float x) {
+    return (uint16_t)gpu_narrow(is_bfloat16, x, 0);
 }
 
 /* The other way. */
