@@ -131,7 +131,8 @@ static void embeddings(struct device *d, struct results *r) {
 /* ---- cross entropy ---- */
 
 static void classes(struct device *d, struct results *r) {
-    const size_t shapes[][2] = {{40, 1}, {40, 2}, {300, 10}, {20, 1000}, {7, 1024}, {9, 1027}, {5, 5000}};
+    const size_t shapes[][2] = {{40, 1},   {40, 2},   {300, 10},  {20, 1000}, {7, 1024},
+                                {9, 1027}, {5, 5000}, {3, 16384}, {2, 21001}};
     for (size_t i = 0; i < 4 * sizeof shapes / sizeof *shapes; i++) {
         size_t positions = shapes[i / 4][0], count = shapes[i / 4][1], all = positions * count;
         float *x = random_values(all, 1);

@@ -1,22 +1,26 @@
 /* Cross entropy: the loss and its gradient in one kernel, a warp or a block for each position (rows.cuh). The largest
- * logit and the denominator come from one reading, the gradient from a second one that mostly meets the cache. The
- * formulas are those of cpu/losses.c; sums over positions are in double. */
+ * logit and the denominator come from one reading, the gradient from a second one. That goes backwards, and long rows
+ * get large blocks, of which a GPU runs one at a time on each multiprocessor, so that it mostly meets the cache (50257
+ * logits are 201 KB; an H200 has 132 multiprocessors and 50 MB). The formulas are those of cpu/losses.c; sums over
+ * positions are in double. */
 #include <cmath>
 
 #include "device/cuda/product.cuh"
 #include "device/cuda/rows.cuh"
+
+#define LONG 16384 /* logits of a row for a large block */
+#define LONG_THREADS 1024
+#define GROUP 4 /* loads of a thread without a test between them */
 
 /* What a thread has seen of a row: its softmax, and where the largest logit stood first. */
 struct seen {
     struct row_softmax softmax;
     unsigned best;
 
+    /* Numbers j to j + 3. */
     __device__ void take(float4 v, unsigned j) {
-        float most = softmax.most;
-        if (v.x > most) most = v.x, best = j;
-        if (v.y > most) most = v.y, best = j + 1;
-        if (v.z > most) most = v.z, best = j + 2;
-        if (v.w > most) most = v.w, best = j + 3;
+        float most = fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w));
+        if (most > softmax.most) best = j + (v.x == most ? 0 : v.y == most ? 1 : v.z == most ? 2 : 3);
         softmax.take(v);
     }
 };
@@ -43,9 +47,17 @@ struct cross_entropy_rows {
     bool is_aligned;
     struct gpu_also also; /* dlogits */
 
-    __device__ void store(size_t i, size_t j, float4 v) const {
-        row_store(dlogits + i * classes, j, classes, is_aligned, v);
-        also.put(i * classes + j, v);
+    /* What is written is not read again soon: long rows leave the cache to the logits. */
+    template <unsigned THREADS> __device__ void store(size_t i, size_t j, float4 v) const {
+        bool is_long = THREADS > GPU_THREADS;
+        if (is_long && is_aligned)
+            __stcs((float4 *)(dlogits + i * classes + j), v);
+        else
+            row_store(dlogits + i * classes, j, classes, is_aligned, v);
+        if (is_long && also.to)
+            __stcs((uint2 *)(also.to + i * classes + j), also.of(v));
+        else
+            also.put(i * classes + j, v);
     }
 
     __device__ float weight_of(size_t c) const { return weight ? (float)weight[c] : 1; }
@@ -74,17 +86,26 @@ struct cross_entropy_rows {
         return (math_exp(z - r.most) * r.share - (c == r.target ? r.own + taken : taken)) * r.factor;
     }
 
+    __device__ float4 slopes(const struct row &r, float4 z, size_t c) const {
+        return {slope(r, z.x, c), slope(r, z.y, c + 1), slope(r, z.z, c + 2), slope(r, z.w, c + 3)};
+    }
+
     template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
         const float *z = logits + i * classes;
         if (targets[i] == ignored) {
-            for (size_t j = first; dlogits && j < classes; j += 4 * THREADS) store(i, j, {0, 0, 0, 0});
+            for (size_t j = first; dlogits && j < classes; j += 4 * THREADS) store<THREADS>(i, j, {0, 0, 0, 0});
             if (first == 0) sums[i] = {0, 0, 0, 0};
             return;
         }
         size_t target = (size_t)targets[i];
         struct seen all = {{-INFINITY, 0}, 0xffffffffu};
-        for (size_t j = first; j < classes; j += 4 * THREADS)
-            all.take(row_load(z, j, classes, is_aligned, -INFINITY), (unsigned)j);
+        size_t j = first, step = 4 * THREADS;
+        for (; is_aligned && j + (GROUP - 1) * step < classes; j += GROUP * step) {
+            float4 v[GROUP];
+            for (size_t k = 0; k < GROUP; k++) v[k] = *(const float4 *)(z + j + k * step);
+            for (size_t k = 0; k < GROUP; k++) all.take(v[k], (unsigned)(j + k * step));
+        }
+        for (; j < classes; j += step) all.take(row_load(z, j, classes, is_aligned, -INFINITY), (unsigned)j);
         all = row_join<THREADS>(all, seen_join());
         double2 smooth = {0, 0};
         if (smoothing != 0) smooth = smoothed<THREADS>(z, first);
@@ -98,9 +119,18 @@ struct cross_entropy_rows {
             sums[i] = {loss, 0, all.best == target ? 1.0 : 0.0, 1};
         }
         struct row r = {target, most, whole / all.softmax.sum, own, spread, counted > 0 ? scale / (float)counted : 0};
-        for (size_t j = first; dlogits && j < classes; j += 4 * THREADS) {
+        if (!dlogits) return;
+        size_t left = first < classes ? (classes - first + step - 1) / step : 0; /* fours that are left */
+        for (; left > 0 && (left % GROUP > 0 || !is_aligned); left--) {
+            j = first + (left - 1) * step;
             float4 v = row_load(z, j, classes, is_aligned, 0);
-            store(i, j, {slope(r, v.x, j), slope(r, v.y, j + 1), slope(r, v.z, j + 2), slope(r, v.w, j + 3)});
+            store<THREADS>(i, j, slopes(r, v, j));
+        }
+        for (; left > 0; left -= GROUP) {
+            float4 v[GROUP];
+            j = first + (left - GROUP) * step;
+            for (size_t k = 0; k < GROUP; k++) v[k] = *(const float4 *)(z + j + k * step);
+            for (size_t k = 0; k < GROUP; k++) store<THREADS>(i, j + k * step, slopes(r, v[k], j + k * step));
         }
     }
 };
@@ -157,7 +187,11 @@ void gpu_cross_entropy(struct device *device, const struct cross_entropy_options
             return f.targets[i] == f.ignored ? 0.0 : (double)f.weight_of((size_t)f.targets[i]);
         },
         count);
-    rows_start(&c, positions, classes, f);
+    if (classes >= LONG)
+        c.launch(rows_kernel<LONG_THREADS, struct cross_entropy_rows>, (unsigned)positions, LONG_THREADS, 0, positions,
+                 f);
+    else
+        rows_start(&c, positions, classes, f);
     add_up(&c, f.sums, positions, to);
     c.each(1, [=] __device__(size_t) { to->count += *count; });
 }

@@ -75,7 +75,10 @@ struct gpu_also {
     }
     /* Elements i to i + 3, i a multiple of 4. */
     __device__ void put(size_t i, float4 y) const {
-        if (to) *(uint2 *)(to + i) = {gpu_narrow(is_bfloat16, y.x, y.y), gpu_narrow(is_bfloat16, y.z, y.w)};
+        if (to) *(uint2 *)(to + i) = of(y);
+    }
+    __device__ uint2 of(float4 y) const {
+        return {gpu_narrow(is_bfloat16, y.x, y.y), gpu_narrow(is_bfloat16, y.z, y.w)};
     }
 };
 /* [y]: memory of the device, all of it written by this call; NULL: nowhere. */

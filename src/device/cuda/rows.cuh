@@ -31,8 +31,8 @@ __device__ static inline void row_store(float *row, size_t j, size_t size, bool 
     if (j + 3 < size) row[j + 3] = v.w;
 }
 
-/* The row's THREADS (32, or all of the block) join their values by [op], with the same result for all. T has up to 64
- * bytes. */
+/* The row's THREADS (32, or all of the block: at most 1024) join their values by [op], with the same result for all. T
+ * has up to 64 bytes. */
 template <unsigned THREADS, typename T, typename Op> __device__ T row_join(T value, Op op) {
     for (int way = 16; way > 0; way /= 2) value = op(value, op.from_lane(value, way));
     if (THREADS == 32) return value;
@@ -40,8 +40,8 @@ template <unsigned THREADS, typename T, typename Op> __device__ T row_join(T val
     __syncthreads(); /* parts of the call before have been read */
     if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
     __syncthreads();
-    value = parts[0];
-    for (unsigned i = 1; i < THREADS / 32; i++) value = op(value, parts[i]);
+    value = parts[threadIdx.x % (THREADS / 32)];
+    for (int way = THREADS / 64; way > 0; way /= 2) value = op(value, op.from_lane(value, way));
     return value;
 }
 
@@ -79,8 +79,9 @@ struct row_softmax_join {
 };
 
 /* f(row, first) for each row, by its threads, of which this is the [first] / 4-th. */
-template <unsigned THREADS, typename F> __global__ void __launch_bounds__(GPU_THREADS) rows_kernel(size_t rows, F f) {
-    size_t row = (size_t)blockIdx.x * (GPU_THREADS / THREADS) + threadIdx.x / THREADS;
+template <unsigned THREADS, typename F>
+__global__ void __launch_bounds__(THREADS > GPU_THREADS ? THREADS : GPU_THREADS) rows_kernel(size_t rows, F f) {
+    size_t row = THREADS > 32 ? blockIdx.x : (size_t)blockIdx.x * (GPU_THREADS / 32) + threadIdx.x / 32;
     if (row < rows) f.template run<THREADS>(row, threadIdx.x % THREADS * 4);
 }
 

@@ -139,5 +139,6 @@ static inline int __clz(int x) { return std::countl_zero((unsigned)x); }
 static inline int __ffs(int x) { return x ? std::countr_zero((unsigned)x) + 1 : 0; }
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
 template <typename T> T __ldg(const T *p) { return *p; }
+template <typename T> void __stcs(T *p, T value) { *p = value; }
 
 #endif
