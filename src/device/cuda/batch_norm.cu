@@ -111,10 +111,11 @@ struct application {
         float scale, shift;
         bool has_relu;
         struct gpu_also also;
-        __device__ void operator()(size_t i) const {
-            float v = fmaf(x[i], scale, shift);
-            y[i] = has_relu && v <= 0 ? 0 : v;
-            also.put(i, y[i]);
+        __device__ float get(size_t i) const { return x[i]; }
+        __device__ void put(size_t i, float from) const {
+            float v = fmaf(from, scale, shift), result = has_relu && v <= 0 ? 0 : v;
+            y[i] = result;
+            also.put(i, result);
         }
     };
     __device__ of_channel of(size_t c) const { return {x, y, scale[c], shift[c], has_relu, also}; }
@@ -162,9 +163,9 @@ struct slopes {
     bool has_relu;
     __device__ void operator()(size_t row, size_t c, float *terms) const {
         size_t i = row * channels + c;
-        float g = has_relu && fmaf(x[i], scale[c], shift[c]) <= 0 ? 0 : dy[i];
+        float from = x[i], d = dy[i], g = has_relu && fmaf(from, scale[c], shift[c]) <= 0 ? 0 : d;
         terms[0] += g;
-        terms[1] = fmaf(g, x[i] - mean[c], terms[1]);
+        terms[1] = fmaf(g, from - mean[c], terms[1]);
     }
 };
 
@@ -181,20 +182,25 @@ struct application_back {
         float mean, scale, shift, from_x, constant;
         bool has_relu;
         struct gpu_also also;
-        __device__ void operator()(size_t i) const {
-            float g = has_relu && fmaf(x[i], scale, shift) <= 0 ? 0 : dy[i];
-            dx[i] = fmaf(g, scale, fmaf(x[i] - mean, from_x, constant));
-            also.put(i, dx[i]);
+        __device__ float2 get(size_t i) const { return {x[i], dy[i]}; }
+        __device__ void put(size_t i, float2 from) const {
+            float g = has_relu && fmaf(from.x, scale, shift) <= 0 ? 0 : from.y;
+            float result = fmaf(g, scale, fmaf(from.x - mean, from_x, constant));
+            dx[i] = result;
+            also.put(i, result);
         }
     };
     __device__ of_channel of(size_t c) const {
-        double inverse = (double)w.inverse[c], factor = -(double)w.scale[c], all = *w.count;
-        float from_x = (float)(factor * inverse * inverse * w.sums[channels + c] / all);
-        return {x,        dy,  dx, w.mean[c], w.scale[c], w.shift[c], from_x, (float)(factor * w.sums[c] / all),
-                has_relu, also};
+        return {x, dy, dx, w.mean[c], w.scale[c], w.shift[c], w.from_x[c], w.constant[c], has_relu, also};
     }
-    size_t channels;
 };
+
+/* What application_back takes from the sums of g and g (x - mean) of all processes. */
+__device__ void keep_back(const struct work &w, size_t c, double g, double products) {
+    double inverse = (double)w.inverse[c], factor = -(double)w.scale[c], all = *w.count;
+    w.from_x[c] = (float)(factor * inverse * inverse * products / all);
+    w.constant[c] = (float)(factor * g / all);
+}
 
 void batch_norm_backward(struct device *device, const struct batch_norm *norm, const float *x, const float *dy,
                          float *work, float *dx, float *dweight, float *dbias, size_t count) {
@@ -209,11 +215,15 @@ void batch_norm_backward(struct device *device, const struct batch_norm *norm, c
         w.sums[channels + channel] = sums[1];
         if (dw) dw[channel] += (float)(sums[1] * (double)w.inverse[channel]);
         if (db) db[channel] += (float)sums[0]; /* of this process's rows, as every gradient */
+        keep_back(w, channel, sums[0], sums[1]);
     });
-    if (norm->sync) sum_over_processes(&c, norm->sync, w.sums, 2 * channels);
+    if (norm->sync) {
+        sum_over_processes(&c, norm->sync, w.sums, 2 * channels);
+        c.each(channels, [=] __device__(size_t i) { keep_back(w, i, w.sums[i], w.sums[channels + i]); });
+    }
     if (!to) return;
     struct gpu_also also = gpu_also_narrow(&c, to == dx ? dx : nullptr, count * channels); /* of a convolution, often */
-    column_each(&c, count, channels, application_back{w, input, from, to, norm->has_relu, also, channels});
+    column_each(&c, count, channels, application_back{w, input, from, to, norm->has_relu, also});
 }
 
 } // namespace

@@ -10,9 +10,11 @@
 #include "device/cuda/gpu.cuh"
 
 #define COLUMN_RUN 32      /* rows that a thread sums in float */
+#define COLUMN_GROUP 8     /* rows that it reads without a test between them, so that all are on their way at once */
 #define COLUMN_WIDTH 32    /* most channels of a block */
 #define COLUMN_BLOCKS 1024 /* of the first stage, about */
 #define COLUMN_PASSES 8    /* rows of a thread that does not sum */
+#define COLUMN_AHEAD 4     /* of these, rows that it reads before it writes the first */
 
 /* A block is (width channels, GPU_THREADS / width rows); blocks are (tiles of channels, parts of the rows). */
 struct column_shape {
@@ -53,10 +55,18 @@ __global__ void column_first(size_t count, size_t channels, size_t span, Add add
     size_t channel = (size_t)blockIdx.x * blockDim.x + threadIdx.x, first = blockIdx.y * span;
     size_t last = first + span < count ? first + span : count;
     double sums[N] = {};
+    size_t lanes = blockDim.y;
     if (channel < channels)
         for (size_t row = first + threadIdx.y; row < last;) {
             float run[N] = {};
-            for (int k = 0; k < COLUMN_RUN && row < last; k++, row += blockDim.y) add(row, channel, run);
+            for (int k = 0; k < COLUMN_RUN && row < last; k += COLUMN_GROUP)
+                if (row + (COLUMN_GROUP - 1) * lanes < last) {
+#pragma unroll
+                    for (int i = 0; i < COLUMN_GROUP; i++) add(row + i * lanes, channel, run);
+                    row += COLUMN_GROUP * lanes;
+                } else {
+                    for (; row < last; row += lanes) add(row, channel, run);
+                }
             for (int n = 0; n < N; n++) sums[n] += (double)run[n];
         }
     for (int n = 0; n < N; n++) {
@@ -84,20 +94,30 @@ void column_sums(call *c, size_t count, size_t channels, Add add, Finish finish)
     if (channels == 0) return;
     size_t most = COLUMN_BLOCKS / s.tiles;
     unsigned parts = column_parts(count, (size_t)s.lanes * COLUMN_RUN, most > 0 ? most : 1);
-    size_t span = (count + parts - 1) / parts;
+    size_t whole = (size_t)s.lanes * COLUMN_GROUP, span = ((count + parts - 1) / parts + whole - 1) / whole * whole;
+    if (span == 0) span = whole;
+    parts = column_parts(count, span, parts);
     double *partial = c->scratch<double>(parts * N * channels);
     dim3 block(s.width, s.lanes);
     c->launch(column_first<N, Add>, dim3(s.tiles, parts), block, 0, count, channels, span, add, partial);
     c->launch(column_second<N, Finish>, dim3(s.tiles), block, 0, parts, channels, partial, finish);
 }
 
-/* Makes f(channel) once for a thread and calls what it gives with each of the thread's elements. */
+/* Makes f.of(channel) once for a thread, and with each of the thread's elements: at.put(i, at.get(i)). get only reads,
+ * put only writes, nothing but what belongs to element i. */
 template <typename F> __global__ void column_pass(size_t count, size_t channels, F f) {
     size_t channel = (size_t)blockIdx.x * blockDim.x + threadIdx.x, step = (size_t)gridDim.y * blockDim.y;
     if (channel >= channels) return;
     auto at = f.of(channel);
-    for (size_t row = (size_t)blockIdx.y * blockDim.y + threadIdx.y; row < count; row += step)
-        at(row * channels + channel);
+    size_t row = (size_t)blockIdx.y * blockDim.y + threadIdx.y;
+    for (; row + (COLUMN_AHEAD - 1) * step < count; row += COLUMN_AHEAD * step) {
+        decltype(at.get(0)) got[COLUMN_AHEAD];
+#pragma unroll
+        for (int k = 0; k < COLUMN_AHEAD; k++) got[k] = at.get((row + k * step) * channels + channel);
+#pragma unroll
+        for (int k = 0; k < COLUMN_AHEAD; k++) at.put((row + k * step) * channels + channel, got[k]);
+    }
+    for (; row < count; row += step) at.put(row * channels + channel, at.get(row * channels + channel));
 }
 
 template <typename F> void column_each(call *c, size_t count, size_t channels, F f) {

@@ -178,10 +178,11 @@ struct ending {
         float *y;
         bool has_relu;
         struct gpu_also also;
-        __device__ void operator()(size_t i) const {
-            float v = from.at(i) + bias;
-            y[i] = has_relu && v <= 0 ? 0 : v;
-            also.put(i, y[i]);
+        __device__ float get(size_t i) const { return from.at(i); }
+        __device__ void put(size_t i, float x) const {
+            float v = x + bias, result = has_relu && v <= 0 ? 0 : v;
+            y[i] = result;
+            also.put(i, result);
         }
     };
     __device__ of_channel of(size_t channel) const { return {bias ? bias[channel] : 0, from, y, has_relu, also}; }
