@@ -3,20 +3,24 @@
 #include <cmath>
 
 #include "device/activations.h"
-#include "device/cuda/product.cuh"
+#include "device/cuda/elements.cuh"
+
+static const struct gpu_also nowhere = {nullptr, false};
 
 static void add(struct device *device, const float *a, const float *b, float *y, size_t count) {
     call c(device, "add");
     const float *from = c.in(a, count), *other = c.in(b, count);
     float *to = c.out(y, count);
-    c.each(count, [=] __device__(size_t i) { to[i] = from[i] + other[i]; });
+    elements(
+        &c, count, to, nowhere, [] __device__(float u, float v) { return u + v; }, from, other);
 }
 
 static void copy(struct device *device, const float *x, float *y, size_t count) {
     call c(device, "copy");
     const float *from = c.in(x, count);
     float *to = c.out(y, count);
-    c.each(count, [=] __device__(size_t i) { to[i] = from[i]; });
+    elements(
+        &c, count, to, nowhere, [] __device__(float v) { return v; }, from);
 }
 
 __device__ static float activate(enum activation f, float x) {
@@ -55,16 +59,42 @@ __device__ static float activate_back(enum activation f, float x, float y, float
     return dy;
 }
 
+template <enum activation f> struct activated {
+    __device__ float operator()(float x) const { return activate(f, x); }
+};
+
+/* What f does not look at may be NULL. */
+template <enum activation f> struct activated_back {
+    __device__ float operator()(float x, float y, float dy) const { return activate_back(f, x, y, dy); }
+};
+
+/* A kernel for each function: elements(c, ..., of<f>(), operands) */
+template <template <enum activation> typename Of, typename... Operand>
+static void activation_elements(call *c, enum activation f, size_t count, float *to, struct gpu_also also,
+                                Operand... from) {
+    switch (f) {
+    case ACTIVATION_RELU:
+        return elements(c, count, to, also, Of<ACTIVATION_RELU>(), from...);
+    case ACTIVATION_TANH:
+        return elements(c, count, to, also, Of<ACTIVATION_TANH>(), from...);
+    case ACTIVATION_SIGMOID:
+        return elements(c, count, to, also, Of<ACTIVATION_SIGMOID>(), from...);
+    case ACTIVATION_GELU:
+        return elements(c, count, to, also, Of<ACTIVATION_GELU>(), from...);
+    case ACTIVATION_GELU_TANH:
+        return elements(c, count, to, also, Of<ACTIVATION_GELU_TANH>(), from...);
+    case ACTIVATION_SILU:
+        return elements(c, count, to, also, Of<ACTIVATION_SILU>(), from...);
+    }
+}
+
 static void activation_forward(struct device *device, enum activation f, const float *x, float *y, size_t count) {
     call c(device, "activation_forward");
     const float *from = c.in(x, count);
     float *to = c.out(y, count);
     bool is_before_product = f == ACTIVATION_GELU || f == ACTIVATION_GELU_TANH || f == ACTIVATION_SILU;
     struct gpu_also also = gpu_also_narrow(&c, is_before_product && to == y ? y : nullptr, count);
-    c.each(count, [=] __device__(size_t i) {
-        to[i] = activate(f, from[i]);
-        also.put(i, to[i]);
-    });
+    activation_elements<activated>(&c, f, count, to, also, from);
 }
 
 static void activation_backward(struct device *device, enum activation f, const float *x, const float *y,
@@ -72,17 +102,15 @@ static void activation_backward(struct device *device, enum activation f, const 
     call c(device, "activation_backward");
     const float *input = c.in(x, count), *output = c.in(y, count), *from = c.in(dy, count);
     float *to = c.out(dx, count);
-    c.each(count, [=] __device__(size_t i) { /* what f does not look at may be NULL */
-                                             to[i] = activate_back(f, input ? input[i] : 0, output ? output[i] : 0,
-                                                                   from[i]);
-    });
+    activation_elements<activated_back>(&c, f, count, to, nowhere, input, output, from);
 }
 
 static void leaky_relu_forward(struct device *device, float slope, const float *x, float *y, size_t count) {
     call c(device, "leaky_relu_forward");
     const float *from = c.in(x, count);
     float *to = c.out(y, count);
-    c.each(count, [=] __device__(size_t i) { to[i] = from[i] > 0 ? from[i] : slope * from[i]; });
+    elements(
+        &c, count, to, nowhere, [=] __device__(float v) { return v > 0 ? v : slope * v; }, from);
 }
 
 static void leaky_relu_backward(struct device *device, float slope, const float *x, const float *dy, float *dx,
@@ -90,7 +118,8 @@ static void leaky_relu_backward(struct device *device, float slope, const float 
     call c(device, "leaky_relu_backward");
     const float *input = c.in(x, count), *from = c.in(dy, count);
     float *to = c.out(dx, count);
-    c.each(count, [=] __device__(size_t i) { to[i] = input[i] > 0 ? from[i] : slope * from[i]; });
+    elements(
+        &c, count, to, nowhere, [=] __device__(float v, float d) { return v > 0 ? d : slope * d; }, input, from);
 }
 
 /* Four elements of a row from one counter, as on the CPU (cpu/sets/kernels.c). */
@@ -218,17 +247,16 @@ static void add_relu(struct device *device, const float *a, const float *b, floa
     const float *from = c.in(a, count), *other = c.in(b, count);
     float *to = c.out(y, count);
     struct gpu_also also = gpu_also_narrow(&c, to == y ? y : nullptr, count);
-    c.each(count, [=] __device__(size_t i) {
-        to[i] = relu(from[i] + other[i]);
-        also.put(i, to[i]);
-    });
+    elements(
+        &c, count, to, also, [] __device__(float u, float v) { return relu(u + v); }, from, other);
 }
 
 static void relu_backward(struct device *device, const float *y, const float *dy, float *dx, size_t count) {
     call c(device, "relu_backward");
     const float *output = c.in(y, count), *from = c.in(dy, count);
     float *to = c.out(dx, count);
-    c.each(count, [=] __device__(size_t i) { to[i] = output[i] > 0 ? from[i] : 0; });
+    elements(
+        &c, count, to, nowhere, [] __device__(float v, float d) { return v > 0 ? d : 0; }, output, from);
 }
 
 static void transpose(struct device *device, const float *x, float *y, size_t rows, size_t height, size_t width) {

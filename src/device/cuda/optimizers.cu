@@ -2,7 +2,7 @@
  * themselves are those of the CPU: device/optimizer_rules.h. */
 #include <cmath>
 
-#include "device/cuda/gpu.cuh"
+#include "device/cuda/elements.cuh"
 #include "device/optimizer_rules.h"
 
 #define STATES 3
@@ -155,9 +155,10 @@ static void average(struct device *device, float weight, const float *clip, cons
     call c(device, "average");
     const float *from = c.in(values, count), *factor = c.in(clip, 1);
     float *to = c.inout(mean, count);
-    c.each(count, [=] __device__(size_t i) {
-        if (!isnan(*factor)) to[i] = average_rule(weight, from[i], to[i]);
-    });
+    elements(
+        &c, count, to, {nullptr, false},
+        [=] __device__(float v, float m) { return isnan(*factor) ? m : average_rule(weight, v, m); }, from,
+        (const float *)to);
 }
 
 static void settle(struct device *device, const float *clip, float *values, float *kept, size_t count) {
