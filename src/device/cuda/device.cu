@@ -49,11 +49,13 @@ void call::read(void *to, const void *from, size_t bytes) {
 }
 
 __global__ static void add_parts(const double *parts, size_t count, double *total) {
-    double sum = gpu_reduce(threadIdx.x < count ? parts[threadIdx.x] : 0, gpu_add());
+    double sum = 0;
+    for (size_t i = threadIdx.x; i < count; i += GPU_THREADS) sum += parts[i];
+    sum = gpu_reduce(sum, gpu_add());
     if (threadIdx.x == 0) *total += sum;
 }
 
-/* [count]: at most GPU_PARTS, a thread for each */
+/* [count]: at most GPU_PARTS, a few for a thread */
 void call::add_up(const double *parts, size_t count, double *total) {
     launch(add_parts, 1, GPU_THREADS, 0, parts, count, total);
 }

@@ -1,9 +1,11 @@
 /* Operators whose elements do not depend on each other, with the formulas of device/activations.h and
  * cpu/sets/kernels.c, and the sums over a whole buffer. */
 #include <cmath>
+#include <cstdlib>
 
 #include "device/activations.h"
 #include "device/cuda/elements.cuh"
+#include "device/cuda/rows.cuh"
 
 static const struct gpu_also nowhere = {nullptr, false};
 
@@ -152,27 +154,68 @@ static float norm(struct device *device, const float *x, size_t count) {
     return (float)sqrt(c.read_sum(count, [=] __device__(size_t i) { return (double)from[i] * (double)from[i]; }));
 }
 
-#define NORM_PARTS 64 /* blocks for a range */
+#define NORM_PIECE ((size_t)1 << 14) /* most numbers of a block */
+#define NORM_AHEAD 4                 /* fours that a thread reads before it adds the first */
 
-/* [parts] (ranges, NORM_PARTS): sums of squares of a block's part of a range */
-__global__ static void add_squares(const float *x, const struct device_range *ranges, double *parts) {
-    struct device_range range = ranges[blockIdx.y];
-    double sum = 0;
-    for (size_t i = range.begin + blockIdx.x * GPU_THREADS + threadIdx.x; i < range.end; i += NORM_PARTS * GPU_THREADS)
-        sum += (double)x[i] * (double)x[i];
-    sum = gpu_reduce(sum, gpu_add());
-    if (threadIdx.x == 0) parts[blockIdx.y * NORM_PARTS + blockIdx.x] = sum;
+static size_t pieces_of(struct device_range range) { return (range.end - range.begin + NORM_PIECE - 1) / NORM_PIECE; }
+
+/* A gpu_make of ranges: their pieces, and before them the number of the first piece of each range, and of all. */
+static void *make_pieces(const void *p, size_t bytes, size_t *made) {
+    const struct device_range *ranges = (const struct device_range *)p;
+    size_t count = bytes / sizeof *ranges, total = 0;
+    for (size_t r = 0; r < count; r++) total += pieces_of(ranges[r]);
+    *made = (count + 1) * sizeof(size_t) + total * sizeof(struct device_range);
+    size_t *first = (size_t *)malloc(*made);
+    if (!first) return nullptr;
+    struct device_range *piece = (struct device_range *)(first + count + 1);
+    first[0] = 0;
+    for (size_t r = 0; r < count; r++) {
+        first[r + 1] = first[r] + pieces_of(ranges[r]);
+        for (size_t begin = ranges[r].begin; begin < ranges[r].end; begin += NORM_PIECE) {
+            size_t end = ranges[r].end - begin < NORM_PIECE ? ranges[r].end : begin + NORM_PIECE;
+            *piece++ = {begin, end};
+        }
+    }
+    return first;
 }
 
-/* One block. A range's norm is a float, as on the CPU. */
-__global__ static void finish_norm(const double *parts, size_t count, float most, float scale, struct clip_norm *out) {
-    double squares = 0;
-    for (size_t r = threadIdx.x; r < count; r += GPU_THREADS) {
-        double sum = 0;
-        for (int p = 0; p < NORM_PARTS; p++) sum += parts[r * NORM_PARTS + p];
-        double norm = (double)(float)sqrt(sum);
-        squares += norm * norm;
+__device__ static double square(float x) { return (double)x * (double)x; }
+
+__device__ static double squares(float4 v) { return (square(v.x) + square(v.y)) + (square(v.z) + square(v.w)); }
+
+/* parts[piece] = the sum of its squares */
+__global__ static void add_squares(const float *x, const struct device_range *pieces, double *parts) {
+    struct device_range piece = pieces[blockIdx.x];
+    const float *from = x + piece.begin;
+    size_t count = piece.end - piece.begin, fours = (uintptr_t)from % sizeof(float4) == 0 ? count / 4 : 0;
+    double sum = 0;
+    size_t i = threadIdx.x;
+    for (; i + (NORM_AHEAD - 1) * GPU_THREADS < fours; i += NORM_AHEAD * GPU_THREADS) {
+        float4 v[NORM_AHEAD];
+        for (int k = 0; k < NORM_AHEAD; k++) v[k] = ((const float4 *)from)[i + k * GPU_THREADS];
+        for (int k = 0; k < NORM_AHEAD; k++) sum += squares(v[k]);
     }
+    for (; i < fours; i += GPU_THREADS) sum += squares(((const float4 *)from)[i]);
+    for (i = 4 * fours + threadIdx.x; i < count; i += GPU_THREADS) sum += square(from[i]);
+    sum = gpu_reduce(sum, gpu_add());
+    if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+/* A warp for each range: norms[range] = the square of its norm, which is a float, as on the CPU. */
+__global__ static void range_norms(size_t count, const size_t *first, const double *parts, double *norms) {
+    size_t range = (size_t)blockIdx.x * (GPU_THREADS / 32) + threadIdx.x / 32;
+    if (range >= count) return;
+    double sum = 0;
+    for (size_t p = first[range] + threadIdx.x % 32; p < first[range + 1]; p += 32) sum += parts[p];
+    sum = row_join<32>(sum, row_add());
+    double norm = (double)(float)sqrt(sum);
+    if (threadIdx.x % 32 == 0) norms[range] = norm * norm;
+}
+
+/* One block. */
+__global__ static void finish_norm(const double *norms, size_t count, float most, float scale, struct clip_norm *out) {
+    double squares = 0;
+    for (size_t r = threadIdx.x; r < count; r += GPU_THREADS) squares += norms[r];
     squares = gpu_reduce(squares, gpu_add());
     if (threadIdx.x > 0) return;
     float norm = (float)(sqrt(squares) / (double)scale), coefficient = most / (norm + 1e-6f);
@@ -181,21 +224,21 @@ __global__ static void finish_norm(const double *parts, size_t count, float most
     if (most > 0 && coefficient < 1) out->clip *= coefficient;
 }
 
-#define MOST_RANGES 65535 /* of a grid's second dimension */
-
 static void clip_norm(struct device *device, const float *x, const struct device_range *ranges, size_t count,
                       float most, float scale, struct clip_norm *out) {
     call c(device, "clip_norm");
     const float *from = c.in(x, count ? ranges[count - 1].end : 0);
-    const struct device_range *where = c.constant(ranges, count);
-    double *parts = c.scratch<double>(count * NORM_PARTS);
+    size_t pieces = 0, warps = GPU_THREADS / 32;
+    for (size_t r = 0; r < count; r++) pieces += pieces_of(ranges[r]);
+    const size_t *first = c.constant<size_t>(ranges, count, make_pieces);
+    double *parts = c.scratch<double>(pieces), *norms = c.scratch<double>(count);
     struct clip_norm *to = c.inout(out, 1);
-    for (size_t first = 0; first < count; first += MOST_RANGES) {
-        size_t some = count - first < MOST_RANGES ? count - first : MOST_RANGES;
-        c.launch(add_squares, dim3(NORM_PARTS, (unsigned)some), GPU_THREADS, 0, from, where + first,
-                 parts + first * NORM_PARTS);
-    }
-    c.launch(finish_norm, 1, GPU_THREADS, 0, parts, count, most, scale, to);
+    if (pieces > 0)
+        c.launch(add_squares, (unsigned)pieces, GPU_THREADS, 0, from, (const struct device_range *)(first + count + 1),
+                 parts);
+    if (count > 0)
+        c.launch(range_norms, (unsigned)((count + warps - 1) / warps), GPU_THREADS, 0, count, first, parts, norms);
+    c.launch(finish_norm, 1, GPU_THREADS, 0, norms, count, most, scale, to);
 }
 
 __device__ static bool is_bad(float x) { return (bits_of_float(x) & 0x7f800000u) == 0x7f800000u; }

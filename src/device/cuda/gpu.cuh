@@ -17,7 +17,8 @@ extern "C" {
 
 #define GPU_OPERANDS 12
 #define GPU_THREADS 256           /* of a block; a power of two */
-#define GPU_PARTS 256             /* most blocks of a sum */
+#define GPU_PARTS 1024            /* most blocks of a sum */
+#define GPU_AHEAD 4               /* numbers of a sum that a thread reads before it adds the first */
 #define GPU_WORKSPACE (32u << 20) /* bytes for cuBLASLt */
 #define GPU_CHUNKS 32
 #define GPU_ANSWER 4096 /* bytes that can be read back without a copy in between */
@@ -54,8 +55,12 @@ struct gpu_array {
     bool has_changed;
 };
 
+/* What is made of [bytes] at [p]: *made bytes of malloc; NULL: out of memory. */
+typedef void *gpu_make(const void *p, size_t bytes, size_t *made);
+
 struct gpu_constant {
     const void *home;
+    gpu_make *make;      /* NULL: memory holds what home does */
     void *copy, *memory; /* copy: on the host, to see a change */
     size_t bytes;
 };
@@ -150,8 +155,10 @@ void gpu_memory_close(struct gpu_device *gpu);
 void *gpu_take(struct gpu_device *gpu, const char *operation, size_t bytes);
 /* Makes one chunk of several; at the start of an operator. */
 void gpu_tidy(struct gpu_device *gpu);
-/* The copy on the GPU of what lies at [p] of the host and never changes; made once, and kept. */
-const void *gpu_constant(struct gpu_device *gpu, const char *operation, const void *p, size_t bytes);
+/* The copy on the GPU of what lies at [p] of the host and never changes, or of what [make] makes of it; made once, and
+ * kept. */
+const void *gpu_constant(struct gpu_device *gpu, const char *operation, const void *p, size_t bytes,
+                         gpu_make *make = nullptr);
 
 /* Remembers the first failure of the device. */
 void gpu_fail(struct gpu_device *device, const char *operation, const char *what);
@@ -257,7 +264,15 @@ struct gpu_min {
 template <typename F> __global__ void gpu_sums(size_t count, F f, double *parts) {
     double sum = 0;
     size_t step = (size_t)gridDim.x * blockDim.x;
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) sum += (double)f(i);
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (; i + (GPU_AHEAD - 1) * step < count; i += GPU_AHEAD * step) {
+        double terms[GPU_AHEAD];
+#pragma unroll
+        for (int k = 0; k < GPU_AHEAD; k++) terms[k] = (double)f(i + k * step);
+#pragma unroll
+        for (int k = 0; k < GPU_AHEAD; k++) sum += terms[k];
+    }
+    for (; i < count; i += step) sum += (double)f(i);
     sum = gpu_reduce(sum, gpu_add());
     if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
@@ -279,6 +294,10 @@ class call {
     /* The same for numbers of the host that never change, such as a config's. */
     template <typename T> const T *constant(const T *p, size_t count) {
         return (const T *)gpu_constant(gpu, operation, p, count * sizeof(T));
+    }
+    /* The same for what [make] makes of them. */
+    template <typename Made, typename T> const Made *constant(const T *p, size_t count, gpu_make *make) {
+        return (const Made *)gpu_constant(gpu, operation, p, count * sizeof(T), make);
     }
     /* Memory of the GPU until the call ends. */
     template <typename T> T *scratch(size_t count) { return (T *)gpu_take(gpu, operation, count * sizeof(T)); }

@@ -268,32 +268,37 @@ void gpu_tidy(struct gpu_device *gpu) {
     add_chunk(gpu, "scratch memory", bytes);
 }
 
-static const void *add_constant(struct gpu_device *gpu, const char *operation, const void *p, size_t bytes) {
+static const void *add_constant(struct gpu_device *gpu, const char *operation, const void *p, size_t bytes,
+                                gpu_make *make) {
     struct gpu_constant *all =
         (struct gpu_constant *)realloc(gpu->constants, (gpu->constant_count + 1) * sizeof *gpu->constants);
     if (all) gpu->constants = all;
-    struct gpu_constant c = {p, malloc(bytes), nullptr, bytes};
-    if (!all || !c.copy) {
+    struct gpu_constant c = {p, make, malloc(bytes), nullptr, bytes};
+    size_t size = bytes;
+    void *made = make ? make(p, bytes, &size) : c.copy;
+    if (!all || !c.copy || !made) {
+        if (make) free(made);
         free(c.copy);
         gpu_fail(gpu, operation, "out of memory");
         return nullptr;
     }
     memcpy(c.copy, p, bytes);
-    check(gpu, operation, cudaMalloc(&c.memory, bytes));
+    check(gpu, operation, cudaMalloc(&c.memory, size));
     if (!has_failed(gpu)) /* on the stream of those who read it: others do not wait for it */
-        check(gpu, operation, cudaMemcpyAsync(c.memory, c.copy, bytes, cudaMemcpyHostToDevice, gpu->stream));
+        check(gpu, operation, cudaMemcpyAsync(c.memory, made, size, cudaMemcpyHostToDevice, gpu->stream));
     if (!has_failed(gpu)) check(gpu, operation, cudaStreamSynchronize(gpu->stream));
+    if (make) free(made);
     gpu->constants[gpu->constant_count++] = c;
     return has_failed(gpu) ? nullptr : c.memory;
 }
 
-const void *gpu_constant(struct gpu_device *gpu, const char *operation, const void *p, size_t bytes) {
+const void *gpu_constant(struct gpu_device *gpu, const char *operation, const void *p, size_t bytes, gpu_make *make) {
     if (!p || bytes == 0 || has_failed(gpu)) return nullptr;
     for (size_t i = 0; i < gpu->constant_count; i++) {
         const struct gpu_constant *c = &gpu->constants[i];
-        if (c->home == p && c->bytes == bytes && memcmp(c->copy, p, bytes) == 0) return c->memory;
+        if (c->home == p && c->make == make && c->bytes == bytes && memcmp(c->copy, p, bytes) == 0) return c->memory;
     }
-    return add_constant(gpu, operation, p, bytes);
+    return add_constant(gpu, operation, p, bytes, make);
 }
 
 cudaError_t gpu_memory_open(struct gpu_device *gpu) {
