@@ -58,7 +58,7 @@ static void float16(struct device *d, struct results *r) { in_precision(d, r, PR
 
 /* ---- rows ---- */
 
-static const size_t sizes[] = {1, 3, 8, 70, 768, 1024, 1030, 2048};
+static const size_t sizes[] = {1, 3, 8, 70, 768, 1024, 1030, 2048, 200, 4096, 260};
 
 static void norms(struct device *d, struct results *r) {
     const struct norm_ops *ops = device_ops(d)->norm_layers;
@@ -73,6 +73,24 @@ static void norms(struct device *d, struct results *r) {
         ops->rms_norm_backward(d, x, w, statistics, dy, next_from(r, all, 5), i % 3 == 0, next_from(r, size, 6), rows,
                                size);
         free(x), free(w), free(b), free(dy);
+    }
+}
+
+/* As many rows as a warp or a block goes through several of; dx is added to, made, and not wanted. */
+static void norms_of_many_rows(struct device *d, struct results *r) {
+    const struct norm_ops *ops = device_ops(d)->norm_layers;
+    static const size_t shapes[][2] = {{2300, 8}, {9000, 4}, {270, 1028}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        size_t rows = shapes[i][0], size = shapes[i][1], all = rows * size;
+        float *x = random_values(all, 1), *w = random_values(size, 2), *b = random_values(size, 3),
+              *y = malloc(4 * all);
+        float *dy = random_values(all, 4), *statistics = next(r, 2 * rows), *dx = i < 2 ? next_from(r, all, 5) : NULL;
+        ops->layer_norm_forward(d, x, w, b, 1e-5f, y, statistics, rows, size);
+        ops->layer_norm_backward(d, x, w, statistics, dy, dx, i == 0, next_from(r, size, 6), next_from(r, size, 7),
+                                 rows, size);
+        ops->rms_norm_forward(d, x, NULL, 1e-5f, y, statistics, rows, size);
+        ops->rms_norm_backward(d, x, NULL, statistics, dy, dx, i == 0, next_from(r, size, 6), rows, size);
+        free(x), free(w), free(b), free(dy), free(y);
     }
 }
 
@@ -166,6 +184,7 @@ static const struct gpu_case cases[] = {
     {"attention in bfloat16", bfloat16, 3e-2},
     {"attention in float16", float16, 4e-3},
     {"norms", norms, 2e-5},
+    {"norms of many rows", norms_of_many_rows, 2e-5},
     {"softmax", softmaxes, 1e-5},
     {"sums and additions of rows", sums_of_rows, 1e-5},
     {"embedding", embeddings, 2e-5},

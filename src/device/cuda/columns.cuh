@@ -87,6 +87,13 @@ __global__ void column_second(unsigned parts, size_t channels, const double *par
     if (threadIdx.y == 0 && channel < channels) finish(channel, sums);
 }
 
+/* The second stage alone, of parts (parts, N, channels). */
+template <int N, typename Finish>
+void column_add(call *c, unsigned parts, size_t channels, const double *partial, Finish finish) {
+    struct column_shape s = column_shape_of(channels);
+    c->launch(column_second<N, Finish>, dim3(s.tiles), dim3(s.width, s.lanes), 0, parts, channels, partial, finish);
+}
+
 /* Both stages. */
 template <int N, typename Add, typename Finish>
 void column_sums(call *c, size_t count, size_t channels, Add add, Finish finish) {
@@ -98,9 +105,9 @@ void column_sums(call *c, size_t count, size_t channels, Add add, Finish finish)
     if (span == 0) span = whole;
     parts = column_parts(count, span, parts);
     double *partial = c->scratch<double>(parts * N * channels);
-    dim3 block(s.width, s.lanes);
-    c->launch(column_first<N, Add>, dim3(s.tiles, parts), block, 0, count, channels, span, add, partial);
-    c->launch(column_second<N, Finish>, dim3(s.tiles), block, 0, parts, channels, partial, finish);
+    c->launch(column_first<N, Add>, dim3(s.tiles, parts), dim3(s.width, s.lanes), 0, count, channels, span, add,
+              partial);
+    column_add<N>(c, parts, channels, partial, finish);
 }
 
 /* Makes f.of(channel) once for a thread, and with each of the thread's elements: at.put(i, at.get(i)). get only reads,

@@ -1,5 +1,6 @@
-/* Layer norm and RMS norm by rows, the gradients of their parameters by columns (columns.cuh). Formulas are those
- * of cpu/sets/norm.c; sums over a row are in float32. */
+/* Layer norm and RMS norm by rows. Backward makes dx and the gradients of the parameters from one reading of x and dy
+ * where rows are aligned and not too long; else the latter by columns (columns.cuh), from another one. Formulas are
+ * those of cpu/sets/norm.c; sums over a row are in float32. */
 #include <cmath>
 
 #include "device/cuda/columns.cuh"
@@ -104,6 +105,112 @@ static void start_input(call *c, struct norm_input_rows f, size_t rows) {
     rows_start(c, rows, f.size, f);
 }
 
+#define BACK_ROWS 32    /* rows that a warp or a block sums in float */
+#define BACK_BLOCKS 264 /* for fewer rows: about as many as a GPU runs at once */
+
+/* dx as in norm_input_rows, unless that is NULL, and parts (blocks, 2, size): sums over a block's rows of dy xhat and
+ * dy. A row's threads have FOURS fours of it in registers, and its share of the sums. */
+template <unsigned THREADS, int FOURS>
+__global__ void __launch_bounds__(GPU_THREADS) norm_back_kernel(struct norm_input_rows f, size_t rows, double *parts) {
+    const unsigned teams = GPU_THREADS / THREADS; /* of a block, one for a row */
+    unsigned team = threadIdx.x / THREADS;
+    size_t first = threadIdx.x % THREADS * 4, size = f.size;
+    float4 slopes[FOURS] = {}, shifts[FOURS] = {};
+    for (size_t i = (size_t)blockIdx.x * teams + team; i < rows; i += (size_t)gridDim.x * teams) {
+        float mean = f.has_mean ? f.statistics[2 * i] : 0, scale = f.statistics[f.has_mean ? 2 * i + 1 : i];
+        float4 xhat[FOURS], dy[FOURS];
+        float sum = 0, products = 0;
+#pragma unroll
+        for (int k = 0; k < FOURS; k++) {
+            size_t j = first + 4 * THREADS * k;
+            xhat[k] = dy[k] = {0, 0, 0, 0};
+            if (j < size)
+                xhat[k] = *(const float4 *)(f.x + i * size + j), dy[k] = *(const float4 *)(f.dy + i * size + j);
+        }
+#pragma unroll
+        for (int k = 0; k < FOURS; k++) {
+            size_t j = first + 4 * THREADS * k;
+            if (j >= size) continue;
+            float4 g = product(dy[k], load_parameter(f.weight, j, size, true, 1));
+            xhat[k] = times(minus(xhat[k], mean), scale);
+            sum += total_of(g);
+            products += total_of(product(g, xhat[k]));
+            slopes[k] = sum_of(slopes[k], product(dy[k], xhat[k]));
+            shifts[k] = sum_of(shifts[k], dy[k]);
+        }
+        if (!f.dx) continue;
+        float mean_g = f.has_mean ? row_sum<THREADS>(sum) / (float)size : 0;
+        float mean_gx = row_sum<THREADS>(products) / (float)size;
+#pragma unroll
+        for (int k = 0; k < FOURS; k++) {
+            size_t j = first + 4 * THREADS * k;
+            if (j >= size) continue;
+            float4 g = product(dy[k], load_parameter(f.weight, j, size, true, 1));
+            dy[k] = times(sum_of(minus(g, mean_g), times(xhat[k], -mean_gx)), scale);
+        }
+        float *to = f.dx + i * size;
+#pragma unroll
+        for (int k = 0; k < FOURS; k++) {
+            size_t j = first + 4 * THREADS * k;
+            if (f.adds && j < size) xhat[k] = *(const float4 *)(to + j);
+        }
+#pragma unroll
+        for (int k = 0; k < FOURS; k++) {
+            size_t j = first + 4 * THREADS * k;
+            if (j < size) *(float4 *)(to + j) = f.adds ? sum_of(xhat[k], dy[k]) : dy[k];
+        }
+    }
+    float *sums = gpu_shared<float>(); /* (2, size) */
+    for (unsigned t = 0; t < teams; t++) {
+        for (int k = 0; k < FOURS && t == team; k++) {
+            size_t j = first + 4 * THREADS * k;
+            float4 *slope = (float4 *)(sums + j), *shift = (float4 *)(sums + size + j);
+            if (j >= size) continue;
+            *slope = t == 0 ? slopes[k] : sum_of(*slope, slopes[k]);
+            *shift = t == 0 ? shifts[k] : sum_of(*shift, shifts[k]);
+        }
+        __syncthreads();
+    }
+    for (size_t j = threadIdx.x; j < 2 * size; j += GPU_THREADS) parts[blockIdx.x * 2 * size + j] = (double)sums[j];
+}
+
+template <unsigned THREADS, int FOURS>
+static void start_back(call *c, const struct norm_input_rows &f, size_t rows, unsigned blocks, double *parts) {
+    c->launch(norm_back_kernel<THREADS, FOURS>, blocks, GPU_THREADS, 2 * f.size * sizeof(float), f, rows, parts);
+}
+
+/* dx, unless NULL, and dw and db (size), unless NULL, += the sums of dy xhat and dy; false: not rows for this. */
+static bool all_back(call *c, const struct norm_input_rows &f, size_t rows, float *dw, float *db) {
+    size_t size = f.size, most = 4 * (4 * GPU_THREADS), teams = size > ROWS_LONG ? 1 : GPU_THREADS / 32;
+    if (size > most || !rows_are_aligned(f.x, size) || !rows_are_aligned(f.weight, size) ||
+        !rows_are_aligned(f.dy, size) || !rows_are_aligned(f.dx, size))
+        return false;
+    size_t blocks = (rows + teams * BACK_ROWS - 1) / (teams * BACK_ROWS), each = (rows + teams - 1) / teams;
+    if (blocks < BACK_BLOCKS) blocks = each < BACK_BLOCKS ? each : BACK_BLOCKS;
+    double *parts = c->scratch<double>(blocks * 2 * size);
+    unsigned n = (unsigned)blocks;
+    if (rows == 0 || size == 0) return true;
+    if (size <= 128)
+        start_back<32, 1>(c, f, rows, n, parts);
+    else if (size <= 256)
+        start_back<32, 2>(c, f, rows, n, parts);
+    else if (size <= 512)
+        start_back<32, 4>(c, f, rows, n, parts);
+    else if (size <= 768)
+        start_back<32, 6>(c, f, rows, n, parts);
+    else if (size <= 1024)
+        start_back<32, 8>(c, f, rows, n, parts);
+    else if (size <= 2048)
+        start_back<GPU_THREADS, 2>(c, f, rows, n, parts);
+    else
+        start_back<GPU_THREADS, 4>(c, f, rows, n, parts);
+    column_add<2>(c, n, size, parts, [=] __device__(size_t j, const double *sums) {
+        if (dw) dw[j] += (float)sums[0];
+        if (db) db[j] += (float)sums[1];
+    });
+    return true;
+}
+
 static void layer_norm_backward(struct device *device, const float *x, const float *weight, const float *statistics,
                                 const float *dy, float *dx, bool adds, float *dweight, float *dbias, size_t rows,
                                 size_t size) {
@@ -112,6 +219,8 @@ static void layer_norm_backward(struct device *device, const float *x, const flo
     const float *from = c.in(dy, rows * size);
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size);
     float *dw = c.inout(dweight, size), *db = c.inout(dbias, size);
+    struct norm_input_rows f = {input, w, saved, from, to, adds, true, size, false};
+    if ((dw || db) && all_back(&c, f, rows, dw, db)) return;
     if (dw || db)
         column_sums<2>(
             &c, rows, size,
@@ -124,7 +233,7 @@ static void layer_norm_backward(struct device *device, const float *x, const flo
                 if (dw) dw[j] += (float)sums[0];
                 if (db) db[j] += (float)sums[1];
             });
-    if (to) start_input(&c, {input, w, saved, from, to, adds, true, size, false}, rows);
+    if (to) start_input(&c, f, rows);
 }
 
 struct rms_norm_rows {
@@ -168,6 +277,8 @@ static void rms_norm_backward(struct device *device, const float *x, const float
     const float *input = c.in(x, rows * size), *w = c.in(weight, size), *saved = c.in(statistics, rows);
     const float *from = c.in(dy, rows * size);
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size), *dw = c.inout(dweight, size);
+    struct norm_input_rows f = {input, w, saved, from, to, adds, false, size, false};
+    if (dw && all_back(&c, f, rows, dw, nullptr)) return;
     if (dw)
         column_sums<1>(
             &c, rows, size,
@@ -175,7 +286,7 @@ static void rms_norm_backward(struct device *device, const float *x, const float
                 *sum += from[i * size + j] * (input[i * size + j] * saved[i]);
             },
             [=] __device__(size_t j, const double *sum) { dw[j] += (float)*sum; });
-    if (to) start_input(&c, {input, w, saved, from, to, adds, false, size, false}, rows);
+    if (to) start_input(&c, f, rows);
 }
 
 const struct norm_ops gpu_norms = {.layer_norm_forward = layer_norm_forward,
