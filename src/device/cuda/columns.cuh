@@ -14,7 +14,7 @@
 #define COLUMN_WIDTH 32    /* most channels of a block */
 #define COLUMN_BLOCKS 1024 /* of the first stage, about */
 #define COLUMN_PASSES 8    /* rows of a thread that does not sum */
-#define COLUMN_AHEAD 4     /* of these, rows that it reads before it writes the first */
+#define COLUMN_AHEAD 4     /* of these, rows that it reads before it writes the first; parts that it adds, likewise */
 
 /* A block is (width channels, GPU_THREADS / width rows); blocks are (tiles of channels, parts of the rows). */
 struct column_shape {
@@ -76,22 +76,29 @@ __global__ void column_first(size_t count, size_t channels, size_t span, Add add
 }
 
 /* finish(channel, sums (N)) for each channel, with the sums over all parts. */
-template <int N, typename Finish>
-__global__ void column_second(unsigned parts, size_t channels, const double *partial, Finish finish) {
+template <int N, typename T, typename Finish>
+__global__ void column_second(unsigned parts, size_t channels, const T *partial, Finish finish) {
     size_t channel = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     double sums[N] = {};
-    if (channel < channels)
-        for (size_t part = threadIdx.y; part < parts; part += blockDim.y)
-            for (int n = 0; n < N; n++) sums[n] += partial[(part * N + n) * channels + channel];
+    size_t lanes = blockDim.y, part = threadIdx.y;
+    auto take = [&](size_t at) {
+        for (int n = 0; n < N; n++) sums[n] += (double)partial[(at * N + n) * channels + channel];
+    };
+    if (channel < channels) {
+        for (; part + (COLUMN_AHEAD - 1) * lanes < parts; part += COLUMN_AHEAD * lanes)
+#pragma unroll
+            for (int k = 0; k < COLUMN_AHEAD; k++) take(part + k * lanes);
+        for (; part < parts; part += lanes) take(part);
+    }
     for (int n = 0; n < N; n++) sums[n] = column_reduce(sums[n]);
     if (threadIdx.y == 0 && channel < channels) finish(channel, sums);
 }
 
 /* The second stage alone, of parts (parts, N, channels). */
-template <int N, typename Finish>
-void column_add(call *c, unsigned parts, size_t channels, const double *partial, Finish finish) {
+template <int N, typename T, typename Finish>
+void column_add(call *c, unsigned parts, size_t channels, const T *partial, Finish finish) {
     struct column_shape s = column_shape_of(channels);
-    c->launch(column_second<N, Finish>, dim3(s.tiles), dim3(s.width, s.lanes), 0, parts, channels, partial, finish);
+    c->launch(column_second<N, T, Finish>, dim3(s.tiles), dim3(s.width, s.lanes), 0, parts, channels, partial, finish);
 }
 
 /* Both stages. */

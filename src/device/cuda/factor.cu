@@ -1,12 +1,14 @@
 /* Factors of products: one pass reads float32 once, writes 16 bits, and sums columns. A block takes 128 columns of a
  * tile of rows, each of its warps whole rows, four columns a thread; sums are taken within a warp, then over the
- * block's warps, then over the tiles, in an order that follows from the sizes. */
+ * block's warps, then over the tiles (columns.cuh), in an order that follows from the sizes. */
+#include "device/cuda/columns.cuh"
 #include "device/cuda/product.cuh"
 
 #define WARPS 8
 #define COLUMNS 128 /* of a block: 32 threads of a warp x 4 */
 #define BLOCKS 1024 /* about as many as a GPU runs at once */
 #define LEAST_ROWS 32
+#define AHEAD 4 /* rows that a thread reads before it writes the first */
 
 struct columns_job {
     const float *from; /* (rows, columns) */
@@ -36,13 +38,19 @@ __global__ static void columns_kernel(struct columns_job j) {
     size_t column = (size_t)blockIdx.x * COLUMNS + 4 * lane, first = (size_t)blockIdx.y * j.tile;
     size_t last = first + j.tile < j.rows ? first + j.tile : j.rows;
     float4 sum = {0, 0, 0, 0};
-    for (size_t row = first + warp; row < last; row += WARPS) {
-        float4 v = load(&j, row, column);
+    auto take = [&](size_t row, float4 v) {
         if (j.to && column < j.stride)
             *(uint2 *)(j.to + row * j.stride + column) = {gpu_narrow(j.is_bfloat16, v.x, v.y),
                                                           gpu_narrow(j.is_bfloat16, v.z, v.w)};
         sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+    };
+    size_t row = first + warp;
+    for (; row + (AHEAD - 1) * WARPS < last; row += AHEAD * WARPS) {
+        float4 v[AHEAD];
+        for (int k = 0; k < AHEAD; k++) v[k] = load(&j, row + k * WARPS, column);
+        for (int k = 0; k < AHEAD; k++) take(row + k * WARPS, v[k]);
     }
+    for (; row < last; row += WARPS) take(row, load(&j, row, column));
     if (!j.parts) return;
     float *own = sums[warp] + 4 * lane;
     own[0] = sum.x, own[1] = sum.y, own[2] = sum.z, own[3] = sum.w;
@@ -68,11 +76,8 @@ static void run(call *c, struct columns_job j, float *sums) {
     const float *parts = j.parts = sums ? c->scratch<float>(tiles * columns) : nullptr;
     c->launch(columns_kernel, dim3((unsigned)across, (unsigned)tiles), WARPS * 32, 0, j);
     if (!sums) return;
-    c->each(columns, [=] __device__(size_t k) {
-        float total = sums[k];
-        for (size_t t = 0; t < tiles; t++) total += parts[t * columns + k];
-        sums[k] = total;
-    });
+    column_add<1>(c, (unsigned)tiles, columns, parts,
+                  [=] __device__(size_t k, const double *total) { sums[k] += (float)*total; });
 }
 
 static bool is_narrow(const call *c) { return gpu_factor_size(c->gpu) == 2; }
