@@ -357,6 +357,16 @@ static void plan_gelus(struct model *m) {
     }
 }
 
+static void plan_output_gradient(struct model *m) {
+    m->output_step = SIZE_MAX;
+    for (size_t i = 0; i < m->step_count; i++) {
+        const struct step *s = &m->steps[i];
+        if (s->out == m->output && s->dy == m->output_slot && s->raw == SIZE_MAX && s->part == PART_NONE && s->layer &&
+            s->layer->type->around_gelu && !s->layer->has_relu && readers(m, s->out) == 1)
+            m->output_step = i;
+    }
+}
+
 static void needed_at(struct tensor *tensor, size_t time) {
     if (tensor->piece.last < time) tensor->piece.last = time;
 }
@@ -439,6 +449,7 @@ status build_model(struct model *model, const struct model_config *config) {
     }
     plan_gradients(model);
     plan_gelus(model);
+    plan_output_gradient(model);
     plan_values(model);
     place(model);
     return OK;

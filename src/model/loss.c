@@ -1,5 +1,6 @@
 /* The table of losses, and what several of them share. */
 #include "model/losses/losses.h"
+#include "model/model.h"
 
 static const struct loss_type *const types[] = {&loss_cross_entropy,   &loss_mse,   &loss_l1, &loss_smooth_l1,
                                                 &loss_bce_with_logits, &loss_kl_div};
@@ -11,6 +12,15 @@ const struct loss_type *loss_type_at(size_t index) {
 static const struct schema_variant *variant_at(size_t index) {
     const struct loss_type *type = loss_type_at(index);
     return type ? &type->variant : NULL;
+}
+
+void loss_run(const struct loss_type *loss, const void *config, struct model *model, const float *output,
+              const void *targets, size_t rows, float scale, struct loss_sums *sums) {
+    void *narrow = loss->run_narrow ? model_narrow_output_gradient(model) : NULL;
+    if (narrow)
+        loss->run_narrow(config, model->device, &model->out, output, targets, rows, scale, narrow, sums);
+    else
+        loss->run(config, model->device, &model->out, output, targets, rows, scale, model_output_gradient(model), sums);
 }
 
 const struct schema_variants loss_variants = {.what = "loss", .at = variant_at};

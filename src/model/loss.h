@@ -9,6 +9,8 @@
 #include "device/device.h"
 #include "model/layer.h"
 
+struct model;
+
 extern const struct schema_variants loss_variants;
 
 struct loss_type {
@@ -22,7 +24,14 @@ struct loss_type {
     /* sums += this batch; gradient (rows, output), unless NULL, = d(mean loss of this batch)/d(output) * scale */
     void (*run)(const void *config, struct device *device, const struct shape *output_shape, const float *output,
                 const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums);
+    /* The same with the gradient in the device's own form (model_narrow_output_gradient). NULL: there is none. */
+    void (*run_narrow)(const void *config, struct device *device, const struct shape *output_shape, const float *output,
+                       const void *targets, size_t rows, float scale, void *gradient, struct loss_sums *sums);
 };
+
+/* The loss of a batch that model_forward made [output] of, with the gradient where model_backward looks for it. */
+void loss_run(const struct loss_type *loss, const void *config, struct model *model, const float *output,
+              const void *targets, size_t rows, float scale, struct loss_sums *sums);
 
 const struct loss_type *loss_type_at(size_t index);
 

@@ -231,6 +231,7 @@ static void run_step(const struct model *model, const struct step *s, const stru
 /* A pass with what the model adds to it; the parameters stand still until it is over. */
 static struct pass begin(struct model *model, const struct pass *pass) {
     const struct device_ops *ops = device_ops(pass->device);
+    model->has_narrow_gradient = false;
     if (ops->round_parameters) ops->round_parameters(pass->device, model->params.values, model->params.total);
     return complete(model, pass);
 }
@@ -261,6 +262,14 @@ const float *model_forward_visited(struct model *model, const struct pass *pass,
 }
 
 float *model_output_gradient(struct model *model) { return model->gradients[model->output_slot]; }
+
+void *model_narrow_output_gradient(struct model *model) {
+    const struct gelu_ops *ops = device_ops(model->device)->gelu;
+    size_t features = (size_t)model->out.size[model->out.dims - 1];
+    bool applies = ops && model->output_step != SIZE_MAX && ops->applies(model->device, features);
+    model->has_narrow_gradient = applies;
+    return applies ? model_output_gradient(model) : NULL;
+}
 
 /* Who hears of complete gradients: one of the two, or nobody. */
 struct listener {
@@ -322,7 +331,10 @@ static void go_back(struct model *model, const struct pass *pass, const float *i
                 ->image->relu_backward(own.device, model->tensors[s->out].value, model->gradients[s->raw],
                                        model->gradients[s->dy], own.rows * model->tensors[s->out].size);
         if (s->layer && own.parts) gradients_before(model, s->layer);
-        if (is_in_one(model, s, &own))
+        if (i == model->output_step && model->has_narrow_gradient)
+            s->layer->type->around_gelu->backward_before(s->layer, &own, value_back(model, s->in, inputs),
+                                                         model->gradients[s->dy], gradient_at(model, s->dx));
+        else if (is_in_one(model, s, &own))
             go_back_in_part(model, s, &own, inputs);
         else if (s->layer)
             s->layer->type->backward(s->layer, &own, value_back(model, s->in, inputs), model->tensors[s->out].value,

@@ -72,17 +72,19 @@ struct model {
     size_t kept_gradients;      /* floats of gradients that have places of their own (model_part_gradients) */
     size_t *waiting;            /* (params.count) of them, how many have not yet added to its gradient in this pass */
     size_t output, output_slot; /* the last tensor, and the slot of its gradient */
+    size_t output_step;         /* the only one that looks at that gradient, and a linear layer; SIZE_MAX: none is */
     struct variant_list init;   /* of the config */
     struct shape in, out;
     size_t out_size;      /* elements of one output row */
     size_t multiply_adds; /* of one row forward; backward takes about twice as many */
 
     struct arena *arena;
-    struct device *device; /* NULL before model_alloc */
-    bool is_visited;       /* the pass before was model_forward_visited, so all steps ran alone */
-    size_t batch;          /* most rows of a pass */
-    float *block;          /* (batch, row_floats): values, what layers save, gradients */
-    float **gradients;     /* (slot_count), into the block: (batch, slots[i].size) */
+    struct device *device;    /* NULL before model_alloc */
+    bool has_narrow_gradient; /* of the output, in this pass (model_narrow_output_gradient) */
+    bool is_visited;          /* the pass before was model_forward_visited, so all steps ran alone */
+    size_t batch;             /* most rows of a pass */
+    float *block;             /* (batch, row_floats): values, what layers save, gradients */
+    float **gradients;        /* (slot_count), into the block: (batch, slots[i].size) */
 };
 
 /* Shapes, names and parameters, without memory for numbers. What does not fit is STATUS_USAGE with file:line:column and
@@ -139,6 +141,10 @@ const float *model_forward_visited(struct model *model, const struct pass *pass,
 
 /* Where the gradient of the loss with respect to the output goes before model_backward: (batch, out_size). */
 float *model_output_gradient(struct model *model);
+
+/* The same in the device's own form (struct gelu_ops), for a loss that writes that; NULL: the device or the model has
+ * it only as floats. Between model_forward and the model_backward that it is for. */
+void *model_narrow_output_gradient(struct model *model);
 
 /* Called when the gradient of parameter [index] is complete: once per parameter that is not frozen, roughly last to
  * first. */

@@ -87,8 +87,7 @@ static void run_part(const struct elastic *e, const struct elastic_part *part, c
     own.draws.first_row = part->first;
     own.draws.row_stride = 1;
     const float *output = model_forward(model, &own, part->batch.inputs);
-    e->o.loss->run(e->o.loss_config, pass->device, &model->out, output, part->batch.targets, own.rows, part->weight,
-                   model_output_gradient(model), sums);
+    loss_run(e->o.loss, e->o.loss_config, model, output, part->batch.targets, own.rows, part->weight, sums);
     model_backward(model, &own, part->batch.inputs, NULL, NULL);
 }
 

@@ -58,10 +58,13 @@ static void run_pass(const struct rehearsal *r, const struct batch *batch, bool 
                         .is_training = is_training,
                         .draws = {.step = r->number, .row_stride = 1}};
     const float *output = model_forward(r->model, &pass, batch->inputs);
-    float *gradient = is_training ? model_output_gradient(r->model) : NULL;
-    loss->run(r->config->loss.config, r->device, &r->model->out, output, batch->targets, batch->rows, 1, gradient,
-              &r->found->sums);
-    if (is_training) model_backward(r->model, &pass, batch->inputs, NULL, NULL);
+    const void *config = r->config->loss.config;
+    if (!is_training) {
+        loss->run(config, r->device, &r->model->out, output, batch->targets, batch->rows, 1, NULL, &r->found->sums);
+        return;
+    }
+    loss_run(loss, config, r->model, output, batch->targets, batch->rows, 1, &r->found->sums);
+    model_backward(r->model, &pass, batch->inputs, NULL, NULL);
 }
 
 static void update(const struct rehearsal *r) {

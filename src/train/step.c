@@ -151,8 +151,8 @@ static status run_pass(void *user) {
     pulse_phase(t->pulse, PULSE_FORWARD);
     const float *output = model_forward(t->model, &w->pass, w->batch.inputs);
     TRY(take_failure(t));
-    t->loss->run(t->config->loss.config, t->device, &t->model->out, output, w->batch.targets, w->batch.rows,
-                 w->key.scale, model_output_gradient(t->model), &t->found->sums);
+    loss_run(t->loss, t->config->loss.config, t->model, output, w->batch.targets, w->batch.rows, w->key.scale,
+             &t->found->sums);
     if (w->key.is_update) tell_in_gradients(t);
     pulse_phase(t->pulse, PULSE_BACKWARD);
     if (t->is_in_backward)

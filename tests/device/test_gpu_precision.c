@@ -315,6 +315,35 @@ START_TEST(a_product_after_long_rows) {
 }
 END_TEST
 
+/* What a linear layer behind would round is written in 16 bits alone, and nothing behind it. */
+START_TEST(cross_entropy_in_the_form_of_the_device) {
+    static const size_t matrices[][2] = {{37, 8}, {21, 1000}, {9, 1048}, {3, 20008}};
+    enum precision precision = _i % 2 ? PRECISION_FLOAT16 : PRECISION_BFLOAT16;
+    size_t rows = matrices[_i / 2][0], size = matrices[_i / 2][1], count = rows * size;
+    struct device *d = gpu_with(precision);
+    struct cross_entropy_options o = {.ignored = -100, .label_smoothing = 0.1f};
+    struct loss_sums sums = {0}, narrow_sums = {0};
+    int64_t *targets = malloc(rows * sizeof *targets);
+    float *x = random_values(count, 1), *wide = malloc(count * sizeof *wide), *narrow;
+    uint16_t *bits = malloc(2 * count * sizeof *bits);
+    for (size_t i = 0; i < rows; i++) targets[i] = i % 5 == 3 ? -100 : (int64_t)(i * 31 % size);
+    ck_assert(!device_alloc(d, count * sizeof *narrow, "a test", (void **)&narrow));
+    device_ops(d)->losses->cross_entropy(d, &o, x, targets, rows, size, 100, wide, &sums);
+    o.is_narrow = true;
+    device_ops(d)->losses->cross_entropy(d, &o, x, targets, rows, size, 100, narrow, &narrow_sums);
+    ck_assert(!device_download(d, bits, narrow, 2 * count * sizeof *bits));
+    ck_assert_int_eq(memcmp(&sums, &narrow_sums, sizeof sums), 0);
+    for (size_t i = 0; i < count; i++) {
+        ck_assert_uint_eq(bits[i],
+                          precision == PRECISION_FLOAT16 ? bits_to_float16(wide[i]) : bits_to_bfloat16(wide[i]));
+        ck_assert_uint_eq(bits[count + i], 0);
+    }
+    device_free(d, narrow);
+    free(x), free(wide), free(bits), free(targets);
+    end(d);
+}
+END_TEST
+
 START_TEST(a_product_after_what_writes_16_bits) {
     static const enum precision precisions[] = {PRECISION_FLOAT32, PRECISION_BFLOAT16, PRECISION_FLOAT16};
     static const size_t some[][3] = {{37, 70, 45}, {64, 128, 132}, {5, 8, 16}};
@@ -363,6 +392,7 @@ int main(void) {
                                        LOOP(parameters_are_rounded_when_told, 0, PRECISION_FLOAT16 + 1),
                                        EACH(a_product_after_what_writes_16_bits, writers),
                                        ONCE(a_product_after_long_rows),
+                                       LOOP(cross_entropy_in_the_form_of_the_device, 0, 8),
                                        ONCE(float16_overflows),
                                        ONCE(the_description_names_it)};
     return check_run("gpu_precision", loops, sizeof loops / sizeof *loops);

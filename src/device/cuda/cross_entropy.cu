@@ -45,14 +45,14 @@ struct cross_entropy_rows {
     size_t classes;
     struct loss_sums *sums; /* (positions); count is not set */
     bool is_aligned;
-    struct gpu_also also; /* dlogits */
+    struct gpu_also also; /* dlogits; that may be NULL, then */
 
     /* What is written is not read again soon: long rows leave the cache to the logits. */
     template <unsigned THREADS> __device__ void store(size_t i, size_t j, float4 v) const {
         bool is_long = THREADS > GPU_THREADS;
-        if (is_long && is_aligned)
+        if (dlogits && is_long && is_aligned)
             __stcs((float4 *)(dlogits + i * classes + j), v);
-        else
+        else if (dlogits)
             row_store(dlogits + i * classes, j, classes, is_aligned, v);
         if (is_long && also.to)
             __stcs((uint2 *)(also.to + i * classes + j), also.of(v));
@@ -93,7 +93,8 @@ struct cross_entropy_rows {
     template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
         const float *z = logits + i * classes;
         if (targets[i] == ignored) {
-            for (size_t j = first; dlogits && j < classes; j += 4 * THREADS) store<THREADS>(i, j, {0, 0, 0, 0});
+            for (size_t j = first; (dlogits || also.to) && j < classes; j += 4 * THREADS)
+                store<THREADS>(i, j, {0, 0, 0, 0});
             if (first == 0) sums[i] = {0, 0, 0, 0};
             return;
         }
@@ -119,7 +120,7 @@ struct cross_entropy_rows {
             sums[i] = {loss, 0, all.best == target ? 1.0 : 0.0, 1};
         }
         struct row r = {target, most, whole / all.softmax.sum, own, spread, counted > 0 ? scale / (float)counted : 0};
-        if (!dlogits) return;
+        if (!dlogits && !also.to) return;
         size_t left = first < classes ? (classes - first + step - 1) / step : 0; /* fours that are left */
         for (; left > 0 && (left % GROUP > 0 || !is_aligned); left--) {
             j = first + (left - 1) * step;
@@ -170,7 +171,7 @@ void gpu_cross_entropy(struct device *device, const struct cross_entropy_options
                                    .count = count,
                                    .smoothing = o->label_smoothing,
                                    .scale = scale,
-                                   .dlogits = c.out(dlogits, positions * classes),
+                                   .dlogits = o->is_narrow ? nullptr : c.out(dlogits, positions * classes),
                                    .ignored = o->ignored,
                                    .classes = classes,
                                    .sums = c.scratch<struct loss_sums>(positions),
@@ -178,7 +179,10 @@ void gpu_cross_entropy(struct device *device, const struct cross_entropy_options
                                    .also = {}};
     struct loss_sums *to = c.inout(sums, 1);
     f.is_aligned = rows_are_aligned(f.logits, classes) && rows_are_aligned(f.dlogits, classes);
-    f.also = gpu_also_rows(&c, dlogits, f.dlogits, positions, classes);
+    if (o->is_narrow)
+        f.also = {c.out((uint16_t *)dlogits, positions * classes), c.gpu->precision == PRECISION_BFLOAT16};
+    else
+        f.also = gpu_also_rows(&c, dlogits, f.dlogits, positions, classes);
     if (positions == 0 || !c.is_ok()) return;
     c.each(1, [=] __device__(size_t) { *count = 0; });
     c.sum(
