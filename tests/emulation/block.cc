@@ -208,6 +208,7 @@ void run_threads() {
         b->states[own] = READY;
         b->started++;
         b->job->thread();
+        copies_end(own);
         b->states[own] = ENDED;
         bool is_last = ++b->ended == b->threads;
         if (!is_last && !find_next(&next)) deadlock();
@@ -266,6 +267,13 @@ void run_block() {
 
 const char *running_kernel() { return kernel_name; }
 
+unsigned running_thread() { return b->thread; }
+
+bool is_in_shared(const void *p, size_t bytes) {
+    const unsigned char *at = (const unsigned char *)p;
+    return at >= b->shared_end - b->shared_bytes && at + bytes <= b->shared_end;
+}
+
 void run_kernel(const launch &l) {
     if (!b) b = new_block();
     if (kernel_name) die("%s: started within %s", l.name, kernel_name);
@@ -298,6 +306,7 @@ void emulated_block_barrier(const char *file, int line) {
     if (b->line != line || strcmp(b->file, file) != 0)
         die("%s: threads of a block wait at different barriers: %s:%d and %s:%d", kernel_name, b->file, b->line, file,
             line);
+    copies_before_barrier(b->thread);
     if (++b->waiting < b->threads) {
         wait(AT_BARRIER);
         return;
@@ -305,6 +314,7 @@ void emulated_block_barrier(const char *file, int line) {
     b->waiting = 0;
     b->file = nullptr;
     b->has_waited = true;
+    copies_after_barrier();
     for (unsigned t = 0; t < b->threads; t++) b->states[t] = READY;
     b->cursor = 0;
     unsigned own = b->thread;
@@ -320,6 +330,7 @@ const unsigned char *emulated_exchange(unsigned mask, const void *own, size_t by
     unsigned lane = b->thread % LANES;
     warp *w = &b->warps[b->thread / LANES];
     if (!(mask >> lane & 1)) die("%s: lane %u is not in the mask %#x at %s:%d", kernel_name, lane, mask, file, line);
+    copies_are_seen(b->thread);
     if (bytes > SLOT) die("%s: %zu bytes in an exchange at %s:%d", kernel_name, bytes, file, line);
     unsigned i = 0;
     while (i < w->masks && w->meetings[i].mask != mask) i++;

@@ -52,7 +52,15 @@ struct launch {
     std::function<void()> thread;
 };
 void run_kernel(const launch &l);
-const char *running_kernel(); /* NULL: none */
+const char *running_kernel();                   /* NULL: none */
+unsigned running_thread();                      /* of its block */
+bool is_in_shared(const void *p, size_t bytes); /* in the block's dynamic shared memory */
+
+/* ---- copies.cc: what block.cc tells it of a thread ---- */
+void copies_before_barrier(unsigned thread);
+void copies_after_barrier();
+void copies_are_seen(unsigned thread); /* by its warp */
+void copies_end(unsigned thread);
 
 /* ---- memory.cc ---- */
 size_t most_used(); /* bytes of all GPUs, the most so far */

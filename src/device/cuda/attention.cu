@@ -1,5 +1,6 @@
 /* The operators of attention: float32, or tensor cores where the device's products have 16-bit factors. */
 #include "device/cuda/attention.cuh"
+#include "device/cuda/product.cuh"
 
 #define WARPS (GPU_THREADS / 32)
 
@@ -15,57 +16,141 @@ static struct attention_job job_of(const struct attention_shape *s) {
 
 static bool is_aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
+/* Whether factors have 16 bits; larger heads are for float32 only. */
+static bool is_narrow(const call *c, const struct attention_shape *s) {
+    return gpu_factor_size(c->gpu) == 2 && s->head_size <= 128;
+}
+
 static void start(call *c, struct attention_job *job, const struct attention_shape *s) {
     size_t heads = s->rows * s->heads;
-    bool is_small = s->head_size <= 128; /* larger ones are for float32 only */
     if (heads * s->tokens == 0) return;
     job->is_aligned = s->head_size % 4 == 0 && is_aligned(job->qkv) && is_aligned(job->y) && is_aligned(job->dy) &&
                       is_aligned(job->dqkv);
-    if (c->gpu->precision == PRECISION_BFLOAT16 && is_small)
-        gpu_attention_bfloat16(c, job, heads);
-    else if (c->gpu->precision == PRECISION_FLOAT16 && is_small)
-        gpu_attention_float16(c, job, heads);
-    else
+    if (!is_narrow(c, s))
         gpu_attention_float(c, job, heads);
+    else if (c->gpu->precision == PRECISION_BFLOAT16)
+        gpu_attention_bfloat16(c, job, heads);
+    else
+        gpu_attention_float16(c, job, heads);
+}
+
+static unsigned padded_size(size_t head_size) { return (unsigned)((head_size + 7) / 8 * 8); }
+
+/* qkv (rows, tokens, 3, heads, head_size) in 16 bits, heads padded with zeros. */
+static const uint16_t *narrow_heads(call *c, const float *qkv, const struct attention_shape *s) {
+    size_t size = s->head_size, eights = padded_size(size) / 8, count = 3 * s->rows * s->tokens * s->heads * eights;
+    uint16_t *to = c->scratch<uint16_t>(count * 8);
+    bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16, is_whole = size % 8 == 0 && is_aligned(qkv);
+    c->each(count, [=] __device__(size_t i) {
+        float v[8];
+        if (is_whole) {
+            float4 a = ((const float4 *)qkv)[2 * i], b = ((const float4 *)qkv)[2 * i + 1];
+            v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+        } else {
+            size_t column = i % eights * 8;
+            const float *from = qkv + i / eights * size;
+            for (size_t k = 0; k < 8; k++) v[k] = column + k < size ? from[column + k] : 0;
+        }
+        ((uint4 *)to)[i] = {gpu_narrow(is_bfloat16, v[0], v[1]), gpu_narrow(is_bfloat16, v[2], v[3]),
+                            gpu_narrow(is_bfloat16, v[4], v[5]), gpu_narrow(is_bfloat16, v[6], v[7])};
+    });
+    return to;
 }
 
 void gpu_attention_forward(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
                            float *log_sums) {
     call c(device, "attention_forward");
     struct attention_job job = job_of(shape);
-    size_t values = shape->rows * shape->tokens * shape->heads * shape->head_size;
+    size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;
     job.qkv = c.in(qkv, 3 * values);
     job.y = c.out(y, values);
     job.out_log_sums = c.out(log_sums, shape->rows * shape->heads * shape->tokens);
+    if (is_narrow(&c, shape)) {
+        job.padded = padded_size(shape->head_size);
+        job.narrow_qkv = narrow_heads(&c, job.qkv, shape);
+        job.also = gpu_also_rows(&c, y, job.y, shape->rows * shape->tokens, width).to;
+    }
     start(&c, &job, shape);
 }
 
-/* totals (rows, heads, tokens) = sums of y dy; a warp for each */
+/* Of the numbers of a head for one token, which are a warp's work: where they are, and which one it is in log_sums. */
+struct head_place {
+    size_t i, first;
+    __device__ head_place(const struct attention_shape &s) {
+        i = (size_t)blockIdx.x * WARPS + threadIdx.x / 32;
+        size_t row = i / s.tokens / s.heads, head = i / s.tokens % s.heads;
+        first = (row * s.tokens + i % s.tokens) * s.heads + head;
+    }
+};
+
+__device__ static float sum_of_warp(float sum) {
+    for (unsigned way = 16; way > 0; way /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, way);
+    return sum;
+}
+
+/* totals (rows, heads, tokens) = sums of y dy */
 __global__ void attention_totals(struct attention_shape s, const float *y, const float *dy, float *totals) {
-    size_t count = s.rows * s.heads * s.tokens, i = (size_t)blockIdx.x * WARPS + threadIdx.x / 32;
-    if (i >= count) return;
-    size_t row = i / s.tokens / s.heads, head = i / s.tokens % s.heads;
-    size_t first = ((row * s.tokens + i % s.tokens) * s.heads + head) * s.head_size;
+    struct head_place at(s);
+    if (at.i >= s.rows * s.heads * s.tokens) return;
+    size_t first = at.first * s.head_size;
     float sum = 0;
     for (size_t d = threadIdx.x % 32; d < s.head_size; d += 32) sum = fmaf(y[first + d], dy[first + d], sum);
-    for (unsigned way = 16; way > 0; way /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, way);
-    if (threadIdx.x % 32 == 0) totals[i] = sum;
+    sum = sum_of_warp(sum);
+    if (threadIdx.x % 32 == 0) totals[at.i] = sum;
+}
+
+/* The same with log_sums beside them; in the same pass dy is rounded, with padded heads. */
+__global__ void attention_statistics_kernel(struct attention_shape s, const float *y, const float *dy,
+                                            const float *log_sums, float2 *statistics, unsigned padded, bool is_even,
+                                            bool is_bfloat16, uint16_t *narrow_dy) {
+    struct head_place at(s);
+    if (at.i >= s.rows * s.heads * s.tokens) return;
+    const float *output = y + at.first * s.head_size, *slope = dy + at.first * s.head_size;
+    float sum = 0;
+    for (size_t d = threadIdx.x % 32 * 2; d < padded; d += 64) {
+        float2 a = {0, 0}, b = {0, 0};
+        if (is_even && d < s.head_size) {
+            a = *(const float2 *)(output + d);
+            b = *(const float2 *)(slope + d);
+        } else {
+            if (d < s.head_size) a.x = output[d], b.x = slope[d];
+            if (d + 1 < s.head_size) a.y = output[d + 1], b.y = slope[d + 1];
+        }
+        sum = fmaf(a.y, b.y, fmaf(a.x, b.x, sum));
+        *(uint32_t *)(narrow_dy + at.first * padded + d) = gpu_narrow(is_bfloat16, b.x, b.y);
+    }
+    sum = sum_of_warp(sum);
+    if (threadIdx.x % 32 == 0) statistics[at.i] = {log_sums[at.i] * ATTENTION_LOG2_E, sum};
 }
 
 void gpu_attention_backward(struct device *device, const struct attention_shape *shape, const float *qkv,
                             const float *y, const float *log_sums, const float *dy, float *dqkv) {
     call c(device, "attention_backward");
     struct attention_job job = job_of(shape);
-    size_t counts = shape->rows * shape->heads * shape->tokens, values = counts * shape->head_size;
+    size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;
+    size_t counts = shape->rows * shape->heads * shape->tokens;
     const float *output = c.in(y, values);
-    float *totals = c.scratch<float>(counts);
     job.qkv = c.in(qkv, 3 * values);
     job.log_sums = c.in(log_sums, counts);
     job.dy = c.in(dy, values);
     job.dqkv = c.out(dqkv, 3 * values);
-    job.totals = totals;
     if (counts == 0) return;
-    c.launch(attention_totals, (unsigned)((counts + WARPS - 1) / WARPS), GPU_THREADS, 0, *shape, output, job.dy,
-             totals);
+    unsigned grid = (unsigned)((counts + WARPS - 1) / WARPS);
+    if (is_narrow(&c, shape)) {
+        job.padded = padded_size(shape->head_size);
+        float2 *statistics = c.scratch<float2>(counts);
+        uint16_t *narrow_dy = c.scratch<uint16_t>(counts * job.padded);
+        bool is_even = shape->head_size % 2 == 0 && is_aligned(output) && is_aligned(job.dy);
+        job.narrow_qkv = narrow_heads(&c, job.qkv, shape);
+        c.launch(attention_statistics_kernel, grid, GPU_THREADS, 0, *shape, output, job.dy, job.log_sums, statistics,
+                 job.padded, is_even, c.gpu->precision == PRECISION_BFLOAT16, narrow_dy);
+        job.statistics = statistics;
+        job.narrow_dy = narrow_dy;
+        job.also = gpu_also_rows(&c, dqkv, job.dqkv, shape->rows * shape->tokens, 3 * width).to;
+    } else {
+        float *totals = c.scratch<float>(counts);
+        c.launch(attention_totals, grid, GPU_THREADS, 0, *shape, output, job.dy, totals);
+        job.totals = totals;
+    }
     start(&c, &job, shape);
 }

@@ -1,14 +1,13 @@
-/* Flash attention (Dao, FlashAttention-2) in three kernels that work with float32 (attention_float.cuh) and with tensor
- * cores (attention_tensor.cuh): forward, the gradients of keys and values, and the gradient of queries. A block owns
- * some rows of one matrix (queries or keys) and goes through the other in tiles; scores live in registers. What an
- * engine E brings:
+/* Flash attention (Dao, FlashAttention-2) in three kernels: forward, the gradients of keys and values, and the gradient
+ * of queries. A block owns some rows of one matrix (queries or keys) and goes through the other in tiles; scores live
+ * in registers. Here is what float32 and tensor cores (attention_tensor.cuh) share, and the kernels for float32
+ * (attention_float.cuh). What an engine E brings:
  *   ROWS, COLUMNS     rows that a block owns, rows of a tile, so columns of the scores; ROWS is a multiple of COLUMNS
  *   D                 the head size, padded with zeros;  STRIDE: elements between rows in shared memory
  *   OWN, SEEN, OUT    rows, columns of scores and columns of a result that a thread holds
  *   LANES             neighbouring threads that share a row
  *   scores            s = own tile^T;  weighted: sums += s tile
- * While a tile is worked on, the next is on its way from memory into registers; it is rounded as it goes into shared
- * memory.
+ * While a tile is worked on, the next is on its way from memory into registers.
  *
  * Backward makes the scores twice, once per kernel: 7 products of tiles where 5 would do, which is the price of sums in
  * a fixed order without atomics or a buffer for the partial sums of dq. */
@@ -32,6 +31,11 @@ struct attention_job {
     const float *qkv, *dy;
     const float *log_sums, *totals; /* (rows, heads, tokens); totals: sums of y dy */
     float *y, *dqkv, *out_log_sums;
+    /* of the kernels with 16-bit factors */
+    unsigned padded;                        /* the head size, as a multiple of 8 */
+    const uint16_t *narrow_qkv, *narrow_dy; /* the same with heads of [padded] numbers, zeros at the end */
+    const float2 *statistics;               /* (rows, heads, tokens): log_sums to the base 2, totals */
+    uint16_t *also;                         /* y or dqkv in 16 bits, NULL: nowhere */
 };
 
 /* A matrix (tokens, head_size) of one head. */

@@ -1,47 +1,49 @@
-/* Attention on tensor cores: 16-bit factors, float32 sums, 16 rows to a warp. */
+/* Attention on tensor cores: 16-bit factors, float32 sums, 16 rows to a warp. The kernels are those of attention.cuh in
+ * another shape. Matrices have been rounded to 16 bits before, once, with heads padded to a multiple of 16 bytes. Tiles
+ * come by cp.async into one half of their place while the one in the other half is worked on, and one barrier to a tile
+ * says both that it is there and that the one before has been read. Gradients of queries and keys are scaled at the
+ * end, as in FlashAttention-2. */
 #ifndef DEVICE_CUDA_ATTENTION_TENSOR_CUH
 #define DEVICE_CUDA_ATTENTION_TENSOR_CUH
 
 #include "device/cuda/attention.cuh"
 
 /* Rows and columns of a thread are those of the sums of a product (tensor_core.cuh): scores are the first factor of the
- * next product as they are. */
-template <class F, unsigned SIZE, unsigned COLUMNS_> struct attention_tensor {
-    using element = uint16_t;
-    static constexpr unsigned D = SIZE, ROWS = 128, COLUMNS = COLUMNS_, THREADS = 256;
+ * next product as they are. BLOCKS: that share a processor of the GPU, from which the registers of a thread follow. */
+template <class F, unsigned SIZE, unsigned ROWS_, unsigned COLUMNS_, unsigned BLOCKS_> struct attention_tensor {
+    static constexpr unsigned D = SIZE, ROWS = ROWS_, COLUMNS = COLUMNS_, BLOCKS = BLOCKS_;
+    static constexpr unsigned THREADS = ROWS * 2;
     static constexpr unsigned STRIDE = D + 8; /* eight rows of a matrix meet no bank twice */
-    static constexpr unsigned OWN = 2, SEEN = COLUMNS / 4, OUT = D / 4, LANES = 4, WARP_ROWS = 16;
-    static constexpr unsigned PRIVATE = 0;
+    static constexpr unsigned TILE = COLUMNS * STRIDE;
+    static constexpr unsigned OWN = 2, SEEN = COLUMNS / 4, OUT = D / 4, LANES = 4, WARP_ROWS = 16, STEPS = D / 16;
 
     unsigned lane, first;
 
-    __device__ explicit attention_tensor(void *) : lane(threadIdx.x % 32), first(threadIdx.x / 32 * WARP_ROWS) {}
+    __device__ attention_tensor() : lane(threadIdx.x % 32), first(threadIdx.x / 32 * WARP_ROWS) {}
 
     __device__ unsigned row(unsigned i) const { return first + lane / 4 + 8 * i; }
     __device__ unsigned column(unsigned j) const { return j / 2 * 8 + lane % 4 * 2 + j % 2; }
-    __device__ unsigned out_column(unsigned j) const { return column(j); }
-    __device__ unsigned first_row() const { return first; }
     __device__ bool is_first_of_row() const { return lane % 4 == 0; }
-    __device__ static float exp2(float x) { return exp2_fast(x); }
-    __device__ static void put(uint16_t *to, const float4 &values) {
-        *(uint2 *)to = {F::pair(values.x, values.y), F::pair(values.z, values.w)};
+
+    /* (16, 16) of own rows, columns from d */
+    __device__ void own_factors(uint32_t (&a)[4], const uint16_t *own, unsigned d) const {
+        load_matrices(a, own + (first + lane % 16) * STRIDE + lane / 16 * 8 + d);
     }
 
-    /* (16, 16) of own rows and columns from d; columns of the second factor are rows of the tile */
-    __device__ void scores(float (&s)[OWN][SEEN], const uint16_t *own, const uint16_t *tile) const {
-        const uint16_t *a_row = own + (first + lane % 16) * STRIDE + lane / 16 * 8;
+    /* s = own tile^T; columns of the second factor are rows of the tile. */
+    template <class A> __device__ void scores(float (&s)[OWN][SEEN], const A &own, const uint16_t *tile) const {
         const uint16_t *b_row = tile + (lane / 16 * 8 + lane % 8) * STRIDE + lane / 8 % 2 * 8;
-        UNROLL for (unsigned d = 0; d < D; d += 16) {
+        UNROLL for (unsigned d = 0; d < STEPS; d++) {
             uint32_t a[4], b[4];
-            load_matrices(a, a_row + d);
+            own.get(*this, a, d);
             UNROLL for (unsigned n = 0; n < COLUMNS; n += 16) {
-                load_matrices(b, b_row + n * STRIDE + d);
+                load_matrices(b, b_row + n * STRIDE + d * 16);
                 multiply(s, n / 4, a, b);
             }
         }
     }
 
-    /* The same with the scores as first factor; rows of the second are rows of the tile. */
+    /* sums += s tile; rows of the second factor are rows of the tile. */
     __device__ void weighted(float (&sums)[OWN][OUT], const float (&s)[OWN][SEEN], const uint16_t *tile) const {
         const uint16_t *row = tile + lane % 16 * STRIDE + lane / 16 * 8;
         UNROLL for (unsigned n = 0; n < COLUMNS; n += 16) {
@@ -56,6 +58,24 @@ template <class F, unsigned SIZE, unsigned COLUMNS_> struct attention_tensor {
         }
     }
 
+    /* The own rows of a result times [factor], from [at] of y or dqkv on, and its 16-bit copy. */
+    __device__ void write(const struct attention_job &job, float *to, size_t at, size_t stride, unsigned own,
+                          const float (&sums)[OWN][OUT], const float (&factor)[OWN]) const {
+        UNROLL for (unsigned i = 0; i < OWN; i++) {
+            unsigned token = own + row(i);
+            if (token >= job.tokens) continue;
+            size_t start = at + token * stride;
+            UNROLL for (unsigned j = 0; j < OUT; j += 2) if (column(j) < job.head_size)
+                put(job, to, start + column(j), column(j) + 1 < job.head_size, sums[i][j] * factor[i],
+                    sums[i][j + 1] * factor[i]);
+        }
+    }
+
+    /* Bytes of shared memory: own rows of [matrices], the tiles, [more] for each half. */
+    static constexpr size_t shared(unsigned matrices, size_t more) {
+        return (matrices * ROWS * STRIDE + 4 * TILE) * sizeof(uint16_t) + 2 * more;
+    }
+
   private:
     /* 16 columns of the sums, a thread's from [j] */
     template <unsigned N>
@@ -63,16 +83,287 @@ template <class F, unsigned SIZE, unsigned COLUMNS_> struct attention_tensor {
         F::multiply(&sums[0][j], &sums[0][j + 1], &sums[1][j], &sums[1][j + 1], a, b[0], b[1]);
         F::multiply(&sums[0][j + 2], &sums[0][j + 3], &sums[1][j + 2], &sums[1][j + 3], a, b[2], b[3]);
     }
+
+    __device__ static void put(const struct attention_job &job, float *to, size_t i, bool are_two, float x, float y) {
+        uint32_t both = F::pair(x, y);
+        if (job.is_aligned) { /* the head size is even, then */
+            *(float2 *)(to + i) = {x, y};
+            if (job.also) *(uint32_t *)(job.also + i) = both;
+            return;
+        }
+        to[i] = x;
+        if (are_two) to[i + 1] = y;
+        if (!job.also) return;
+        job.also[i] = (uint16_t)both;
+        if (are_two) job.also[i + 1] = (uint16_t)(both >> 16);
+    }
 };
 
-/* Head sizes up to 128. */
+/* Own rows as first factor, from shared memory each time. */
+template <class E> struct attention_shared_rows {
+    const uint16_t *rows;
+    __device__ void get(const E &e, uint32_t (&a)[4], unsigned step) const { e.own_factors(a, rows, step * 16); }
+};
+
+/* The same, kept in registers. */
+template <class E> struct attention_kept_rows {
+    uint32_t factors[E::STEPS][4];
+    __device__ void keep(const E &e, const uint16_t *rows) {
+        UNROLL for (unsigned i = 0; i < E::STEPS; i++) e.own_factors(factors[i], rows, i * 16);
+    }
+    __device__ void get(const E &, uint32_t (&a)[4], unsigned step) const {
+        UNROLL for (unsigned i = 0; i < 4; i++) a[i] = factors[step][i];
+    }
+};
+
+/* A rounded matrix (tokens, padded) of one head. */
+struct attention_narrow_rows {
+    const uint16_t *at;
+    size_t stride;
+};
+
+/* Starts to copy COUNT rows from [first] on, zeros outside of the matrix. */
+template <class E, unsigned COUNT>
+__device__ void attention_copy(uint16_t *to, const struct attention_job &job, const struct attention_narrow_rows &from,
+                               unsigned first) {
+    constexpr unsigned ROW = E::D / 8, STEP = E::THREADS / ROW;
+    static_assert(E::THREADS % ROW == 0 && COUNT % STEP == 0, "a tile is a whole number of each thread's parts");
+    unsigned row = threadIdx.x / ROW, column = threadIdx.x % ROW * 8;
+    UNROLL for (unsigned i = 0; i < COUNT; i += STEP) {
+        bool is_there = first + row + i < job.tokens && column < job.padded;
+        const uint16_t *at = from.at + (first + row + i) * from.stride + column;
+        copy_start<16>(to + (row + i) * E::STRIDE + column, is_there ? at : from.at, is_there);
+    }
+}
+
+/* The head that a block works on. */
+template <class E> struct attention_block {
+    struct attention_narrow_rows q, k, v, dy;
+    size_t y, dqkv;             /* first of its numbers in y, and of its queries' in dqkv: token 0 */
+    size_t y_stride, c;         /* between tokens of y; from queries to keys, and to values */
+    size_t counts;              /* of its numbers in log_sums */
+    unsigned own, start, count; /* first row of the block; first row of tiles, and how many tiles */
+
+    /* [has_queries]: its own rows are queries, and blocks of later ones, which see more keys, start earlier. */
+    __device__ attention_block(const struct attention_job &job, bool has_queries) {
+        size_t head = blockIdx.x / job.blocks, row = head / job.heads, at = head % job.heads, tokens = job.tokens;
+        size_t width = (size_t)job.heads * job.padded;
+        unsigned piece = blockIdx.x % job.blocks;
+        q = {job.narrow_qkv + row * tokens * 3 * width + at * job.padded, 3 * width};
+        k = {q.at + width, q.stride};
+        v = {k.at + width, q.stride};
+        dy = {job.narrow_dy + row * tokens * width + at * job.padded, width};
+        c = y_stride = (size_t)job.heads * job.head_size;
+        y = row * tokens * c + at * job.head_size;
+        dqkv = row * tokens * 3 * c + at * job.head_size;
+        counts = head * tokens;
+        own = (has_queries ? job.blocks - 1 - piece : piece) * E::ROWS;
+        start = !has_queries && job.is_causal ? own : 0;
+        unsigned end = has_queries && job.is_causal && own + E::ROWS < job.tokens ? own + E::ROWS : job.tokens;
+        count = (end - start + E::COLUMNS - 1) / E::COLUMNS;
+    }
+};
+
+/* Runs work(half, first row of the tile) for each tile; copy(half, first row) starts the copies of one. What has been
+ * started before comes with the first tile, and ready() is called once it is there. */
+template <class E, class C, class R, class W>
+__device__ void attention_tiles(const attention_block<E> &h, C copy, R ready, W work) {
+    copy(0, h.start);
+    copy_commit();
+    for (unsigned i = 0; i < h.count; i++) {
+        copy_wait<0>();
+        __syncthreads(); /* the tile is there, the one before has been read */
+        if (i == 0) ready();
+        if (i + 1 < h.count) {
+            copy((i + 1) % 2, h.start + (i + 1) * E::COLUMNS);
+            copy_commit();
+        }
+        work(i % 2, h.start + i * E::COLUMNS);
+    }
+}
+
+/* Forward: a block for some queries of one head. Scores become exp(score - largest so far); sums so far are scaled to
+ * the new largest score. */
+template <class E>
+__global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_forward(struct attention_job job) {
+    uint16_t *own = gpu_shared<uint16_t>(), *tiles = own + E::ROWS * E::STRIDE; /* (2; keys, values) */
+    E e;
+    attention_block<E> h(job, true);
+    attention_kept_rows<E> queries;
+    float sums[E::OWN][E::OUT] = {}, most[E::OWN], sum[E::OWN], scale = job.scale * ATTENTION_LOG2_E;
+    unsigned first = h.own + e.first; /* of the warp's queries */
+    UNROLL for (unsigned i = 0; i < E::OWN; i++) most[i] = -INFINITY, sum[i] = 0;
+    attention_copy<E, E::ROWS>(own, job, h.q, h.own);
+    attention_tiles<E>(
+        h,
+        [&](unsigned half, unsigned key) {
+            attention_copy<E, E::COLUMNS>(tiles + half * 2 * E::TILE, job, h.k, key);
+            attention_copy<E, E::COLUMNS>(tiles + (half * 2 + 1) * E::TILE, job, h.v, key);
+        },
+        [&] { queries.keep(e, own); },
+        [&](unsigned half, unsigned key) {
+            if (first >= job.tokens || (job.is_causal && key >= first + E::WARP_ROWS)) return;
+            const uint16_t *keys = tiles + half * 2 * E::TILE, *values = keys + E::TILE;
+            float s[E::OWN][E::SEEN] = {};
+            e.scores(s, queries, keys);
+            if (key + E::COLUMNS > job.tokens || (job.is_causal && key + E::COLUMNS > first + 1))
+                UNROLL for (unsigned i = 0; i < E::OWN; i++) {
+                    unsigned query = h.own + e.row(i);
+                    unsigned end = job.is_causal && query < job.tokens ? query + 1 : job.tokens;
+                    UNROLL for (unsigned j = 0; j < E::SEEN; j++) if (key + e.column(j) >= end) s[i][j] = -INFINITY;
+                }
+            UNROLL for (unsigned i = 0; i < E::OWN; i++) {
+                float now = most[i];
+                UNROLL for (unsigned j = 0; j < E::SEEN; j++) now = fmaxf(now, s[i][j]);
+                now = attention_largest<E>(now);
+                float factor = exp2_fast((most[i] - now) * scale), minus = -now * scale;
+                most[i] = now;
+                sum[i] *= factor;
+                UNROLL for (unsigned j = 0; j < E::SEEN; j++) {
+                    s[i][j] = exp2_fast(fmaf(s[i][j], scale, minus));
+                    sum[i] += s[i][j];
+                }
+                UNROLL for (unsigned j = 0; j < E::OUT; j++) sums[i][j] *= factor;
+            }
+            e.weighted(sums, s, values);
+        });
+    UNROLL for (unsigned i = 0; i < E::OWN; i++) {
+        unsigned query = h.own + e.row(i);
+        float all = attention_sum<E>(sum[i]);
+        if (e.is_first_of_row() && query < job.tokens)
+            job.out_log_sums[h.counts + query] = fmaf(most[i], job.scale, logf(all));
+        sum[i] = 1 / all;
+    }
+    e.write(job, job.y, h.y, h.y_stride, h.own, sums, sum);
+}
+
+/* A block for some keys of one head: own rows are keys, columns are queries.
+ * p = softmax, dp = dy v^T, ds = p (dp - sum(y dy));  dv += p^T dy, dk += ds^T q, which is scaled at the end */
+template <class E>
+__global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_keys(struct attention_job job) {
+    uint16_t *own_keys = gpu_shared<uint16_t>(), *own_values = own_keys + E::ROWS * E::STRIDE;
+    uint16_t *tiles = own_values + E::ROWS * E::STRIDE;   /* (2; queries, slopes) */
+    float2 *statistics = (float2 *)(tiles + 4 * E::TILE); /* (2, COLUMNS) */
+    E e;
+    attention_block<E> h(job, false);
+    attention_shared_rows<E> keys = {own_keys}, values = {own_values};
+    float dk[E::OWN][E::OUT] = {}, dv[E::OWN][E::OUT] = {}, scale = job.scale * ATTENTION_LOG2_E;
+    unsigned first = h.own + e.first; /* of the warp's keys */
+    attention_copy<E, E::ROWS>(own_keys, job, h.k, h.own);
+    attention_copy<E, E::ROWS>(own_values, job, h.v, h.own);
+    attention_tiles<E>(
+        h,
+        [&](unsigned half, unsigned query) {
+            attention_copy<E, E::COLUMNS>(tiles + half * 2 * E::TILE, job, h.q, query);
+            attention_copy<E, E::COLUMNS>(tiles + (half * 2 + 1) * E::TILE, job, h.dy, query);
+            if (threadIdx.x < E::COLUMNS) {
+                const float2 *from = job.statistics + h.counts;
+                bool is_there = query + threadIdx.x < job.tokens;
+                copy_start<8>(statistics + half * E::COLUMNS + threadIdx.x,
+                              is_there ? from + query + threadIdx.x : from, is_there);
+            }
+        },
+        [] {},
+        [&](unsigned half, unsigned query) {
+            if (first >= job.tokens || (job.is_causal && query + E::COLUMNS <= first)) return;
+            const uint16_t *queries = tiles + half * 2 * E::TILE, *slopes = queries + E::TILE;
+            const float2 *known = statistics + half * E::COLUMNS;
+            float p[E::OWN][E::SEEN] = {}, ds[E::OWN][E::SEEN] = {};
+            e.scores(p, keys, queries);
+            UNROLL for (unsigned j = 0; j < E::SEEN; j++) UNROLL for (unsigned i = 0; i < E::OWN; i++) p[i][j] =
+                exp2_fast(fmaf(p[i][j], scale, -known[e.column(j)].x));
+            if (query + E::COLUMNS > job.tokens || (job.is_causal && query < first + E::WARP_ROWS))
+                UNROLL for (unsigned i = 0; i < E::OWN; i++) UNROLL for (unsigned j = 0; j < E::SEEN; j++) {
+                    unsigned key = h.own + e.row(i), seen = query + e.column(j);
+                    if (seen >= job.tokens || (job.is_causal && key > seen)) p[i][j] = 0;
+                }
+            e.weighted(dv, p, slopes);
+            e.scores(ds, values, slopes);
+            UNROLL for (unsigned j = 0; j < E::SEEN; j++) UNROLL for (unsigned i = 0; i < E::OWN; i++) ds[i][j] =
+                p[i][j] * (ds[i][j] - known[e.column(j)].y);
+            e.weighted(dk, ds, queries);
+        });
+    float factor[E::OWN] = {job.scale, job.scale}, one[E::OWN] = {1, 1};
+    e.write(job, job.dqkv, h.dqkv + h.c, 3 * h.c, h.own, dk, factor);
+    e.write(job, job.dqkv, h.dqkv + 2 * h.c, 3 * h.c, h.own, dv, one);
+}
+
+/* A block for some queries of one head: dq += ds k, scaled at the end. */
+template <class E>
+__global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_queries(struct attention_job job) {
+    uint16_t *own_queries = gpu_shared<uint16_t>(), *own_slopes = own_queries + E::ROWS * E::STRIDE;
+    uint16_t *tiles = own_slopes + E::ROWS * E::STRIDE; /* (2; keys, values) */
+    E e;
+    attention_block<E> h(job, true);
+    attention_kept_rows<E> queries, slopes;
+    float dq[E::OWN][E::OUT] = {}, scale = job.scale * ATTENTION_LOG2_E;
+    float2 known[E::OWN];
+    unsigned first = h.own + e.first; /* of the warp's queries */
+    UNROLL for (unsigned i = 0; i < E::OWN; i++) {
+        unsigned query = h.own + e.row(i);
+        known[i] = {0, 0};
+        if (query < job.tokens) known[i] = job.statistics[h.counts + query];
+    }
+    attention_copy<E, E::ROWS>(own_queries, job, h.q, h.own);
+    attention_copy<E, E::ROWS>(own_slopes, job, h.dy, h.own);
+    attention_tiles<E>(
+        h,
+        [&](unsigned half, unsigned key) {
+            attention_copy<E, E::COLUMNS>(tiles + half * 2 * E::TILE, job, h.k, key);
+            attention_copy<E, E::COLUMNS>(tiles + (half * 2 + 1) * E::TILE, job, h.v, key);
+        },
+        [&] {
+            queries.keep(e, own_queries);
+            slopes.keep(e, own_slopes);
+        },
+        [&](unsigned half, unsigned key) {
+            if (first >= job.tokens || (job.is_causal && key >= first + E::WARP_ROWS)) return;
+            const uint16_t *keys = tiles + half * 2 * E::TILE, *values = keys + E::TILE;
+            float p[E::OWN][E::SEEN] = {}, ds[E::OWN][E::SEEN] = {};
+            e.scores(p, queries, keys);
+            e.scores(ds, slopes, values);
+            UNROLL for (unsigned i = 0; i < E::OWN; i++) UNROLL for (unsigned j = 0; j < E::SEEN; j++) ds[i][j] =
+                exp2_fast(fmaf(p[i][j], scale, -known[i].x)) * (ds[i][j] - known[i].y);
+            if (key + E::COLUMNS > job.tokens || (job.is_causal && key + E::COLUMNS > first + 1))
+                UNROLL for (unsigned i = 0; i < E::OWN; i++) UNROLL for (unsigned j = 0; j < E::SEEN; j++) {
+                    unsigned query = h.own + e.row(i), seen = key + e.column(j);
+                    if (seen >= job.tokens || (job.is_causal && seen > query)) ds[i][j] = 0;
+                }
+            e.weighted(dq, ds, keys);
+        });
+    float factor[E::OWN] = {job.scale, job.scale};
+    e.write(job, job.dqkv, h.dqkv, 3 * h.c, h.own, dq, factor);
+}
+
+template <class FORWARD, class KEYS, class QUERIES>
+void attention_tensor_launch(call *c, struct attention_job job, size_t heads) {
+    if (!job.dqkv) {
+        unsigned grid = attention_grid<FORWARD>(&job, heads);
+        c->launch(attention_tensor_forward<FORWARD>, grid, FORWARD::THREADS, FORWARD::shared(1, 0), job);
+        return;
+    }
+    unsigned grid = attention_grid<KEYS>(&job, heads);
+    c->launch(attention_tensor_keys<KEYS>, grid, KEYS::THREADS, KEYS::shared(2, KEYS::COLUMNS * sizeof(float2)), job);
+    grid = attention_grid<QUERIES>(&job, heads);
+    c->launch(attention_tensor_queries<QUERIES>, grid, QUERIES::THREADS, QUERIES::shared(2, 0), job);
+}
+
+/* Head sizes up to 128. Sized so that 16 warps share a processor (12 and 8 with larger heads), and its shared memory
+ * suffices from compute capability 8.0 on. */
 template <class F> void attention_tensor_start(call *c, const struct attention_job &job, size_t heads) {
-    if (job.head_size <= 32)
-        attention_start<attention_tensor<F, 32, 64>>(c, job, heads);
-    else if (job.head_size <= 64)
-        attention_start<attention_tensor<F, 64, 64>>(c, job, heads);
-    else
-        attention_start<attention_tensor<F, 128, 32>>(c, job, heads);
+    if (job.head_size <= 32) {
+        using forward = attention_tensor<F, 32, 128, 64, 2>;
+        using backward = attention_tensor<F, 32, 64, 32, 4>;
+        attention_tensor_launch<forward, backward, backward>(c, job, heads);
+    } else if (job.head_size <= 64) {
+        using forward = attention_tensor<F, 64, 128, 64, 2>;
+        using backward = attention_tensor<F, 64, 128, 32, 2>;
+        attention_tensor_launch<forward, backward, backward>(c, job, heads);
+    } else {
+        using forward = attention_tensor<F, 128, 64, 32, 3>;
+        using backward = attention_tensor<F, 128, 64, 32, 2>;
+        attention_tensor_launch<forward, backward, backward>(c, job, heads);
+    }
 }
 
 #endif

@@ -156,7 +156,9 @@ struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float 
         if (sums) run(c, job_of(c, dy, rows, columns, nullptr), sums);
         return {dy, columns};
     }
-    if (sums || !is_at_hand(c->gpu, dy, rows, columns)) {
+    if (is_at_hand(c->gpu, dy, rows, columns)) {
+        if (sums) run(c, job_of(c, dy, rows, columns, nullptr), sums);
+    } else {
         uint16_t *to = gpu_reserve(c, copy, rows * stride_of(columns) * sizeof *to);
         run(c, job_of(c, dy, rows, columns, to), sums);
     }

@@ -72,7 +72,53 @@ __global__ void miss_a_lane() {
 
 __global__ void write_at(float *to, int i) { to[i] = 1; }
 
+/* What a kernel leaves out of a copy through shared memory. */
+enum omission { NOTHING, THE_COMMIT, THE_WAIT, THE_BARRIER, A_GROUP, THE_ALIGNMENT, THE_END };
+
+/* Every thread copies two pieces, in two groups, and hands them to its neighbour. */
+__global__ void copy_around(float *to, const float *from, int leaves_out) {
+    float *shared = (float *)emulated_shared_bytes();
+    unsigned own = threadIdx.x, other = own ^ 32;
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned at = leaves_out == THE_ALIGNMENT ? 1 : 0;
+        emulated_copy(shared + 4 * (own + i * THREADS), from + own % 8 * 4 + at, 16, i == 0 || own % 2 == 0, __FILE__,
+                      __LINE__);
+        if (leaves_out != THE_COMMIT) emulated_copy_commit();
+    }
+    if (leaves_out == THE_END) return;
+    if (leaves_out != THE_WAIT) emulated_copy_wait(1);
+    if (leaves_out != THE_BARRIER) __syncthreads();
+    to[own] = shared[4 * other + 3];
+    __syncthreads();
+    if (leaves_out != A_GROUP) emulated_copy_wait(0);
+    to[own] += shared[4 * (own + THREADS) + 2];
+    if (leaves_out == A_GROUP) emulated_copy_wait(0);
+}
+
 /* ---- what works ---- */
+
+/* Runs the kernel, and dies where a number is wrong. */
+void copy_without(omission what) {
+    gpu g;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = 2;
+    config.blockDim = THREADS;
+    config.dynamicSmemBytes = 2 * THREADS * 16;
+    config.stream = g.stream;
+    float *from;
+    expect(cudaMalloc((void **)&from, THREADS * sizeof(float)) == cudaSuccess, "memory");
+    launch(g.stream, number, 1, from, 0.0f);
+    expect(cudaLaunchKernelEx(&config, copy_around, g.memory, (const float *)from, (int)what) == cudaSuccess,
+           "a launch");
+    g.fetch(g.stream);
+    cudaStreamSynchronize(g.stream);
+    for (int i = 0; i < THREADS; i++) {
+        float second = i % 2 == 0 ? (float)(i % 8 * 4 + 2) : 0;
+        if (g.pinned[i] != (float)((i ^ 32) % 8 * 4 + 3) + second) abort();
+    }
+}
+
+void copies_late() { copy_without(NOTHING); }
 
 void computes() {
     gpu g;
@@ -165,6 +211,13 @@ void memory_is_counted() {
 
 /* ---- what is found ---- */
 
+void copy_without_commit() { copy_without(THE_COMMIT); }
+void copy_without_wait() { copy_without(THE_WAIT); }
+void copy_without_barrier() { copy_without(THE_BARRIER); }
+void copy_without_a_group() { copy_without(A_GROUP); }
+void copy_without_alignment() { copy_without(THE_ALIGNMENT); }
+void copy_without_end() { copy_without(THE_END); }
+
 void finish(gpu *g) { cudaStreamSynchronize(g->stream); }
 
 void missing_barrier() {
@@ -243,6 +296,13 @@ const struct {
     {"events order streams", events_order_streams, false},
     {"graphs run again", graphs_run_again, false},
     {"memory is counted", memory_is_counted, false},
+    {"copies to shared memory", copies_late, false},
+    {"a copy that is not committed", copy_without_commit, true},
+    {"a copy that is not waited for", copy_without_wait, true},
+    {"a copy that others read without a barrier", copy_without_barrier, true},
+    {"a copy of a later group", copy_without_a_group, true},
+    {"a copy that is not aligned", copy_without_alignment, true},
+    {"a copy that is still under way at the end", copy_without_end, true},
     {"a missing barrier", missing_barrier, true},
     {"a thread that left before a barrier", thread_that_left, true},
     {"two different barriers", two_barriers, true},

@@ -47,6 +47,11 @@ void emulated_block_barrier(const char *file, int line);
 const unsigned char *emulated_exchange(unsigned mask, const void *own, size_t bytes, const char *file, int line);
 unsigned emulated_lane();
 void *emulated_shared_bytes(); /* dynamic shared memory of the block */
+/* Starts a copy of [bytes] (4, 8 or 16) to shared memory, of zeros with ![is_there]; it belongs to the group that the
+ * next commit ends. A wait is for all groups but the last [groups]. See ../copies.cc. */
+void emulated_copy(void *to, const void *from, unsigned bytes, bool is_there, const char *file, int line);
+void emulated_copy_commit();
+void emulated_copy_wait(unsigned groups);
 
 static inline void __syncthreads(EMULATED_PLACE) { emulated_block_barrier(file, line); }
 
