@@ -463,7 +463,7 @@ def starters(place, count, *arguments, run):
 
 def three(place, rng):
     """of three starters one is killed: the others name it; one is asked to stop, in training or between two starts: all end with 75, to the same bits"""
-    place.write("three.yaml", 800, 2000)
+    place.write("three.yaml", 200, 500)
     expected = place.undisturbed(3, "three.yaml")
     shutil.rmtree(place.path("runs/three"), ignore_errors=True)
     how, chosen = rng.choice(("killed", "asked", "between")), rng.randrange(3)
@@ -471,7 +471,8 @@ def three(place, rng):
     place.wait(lambda: place.size("runs/three", "metrics.jsonl") > 0, "the first step")
     time.sleep(rng.uniform(0, 0.3 * place.seconds))
     if how == "between":
-        faults.send(rng.choice(list(place.ranks(rng.choice(agents)).values())), signal.SIGKILL)
+        place.wait(lambda: all(place.ranks(p) for p in agents), "the ranks")
+        faults.send(next(iter(place.ranks(rng.choice(agents)).values())), signal.SIGKILL)
         for line in agents[chosen].stderr:
             if line.startswith("starting all ranks again"):
                 break
