@@ -47,6 +47,42 @@ static void extreme_scores(struct device *d, struct results *r) {
     free(qkv), free(dy);
 }
 
+/* As large_scores in test_sequence.c: scores of 4e4, 4e8 and 4e10, exact. In 16 bits gradients of q and k, sums of
+ * numbers of that size that cancel, are all rounding. */
+static void large_scores(struct device *d, struct results *r, size_t count, bool is_exact) {
+    static const float large[] = {288, 28672, 294912}, step[] = {0.125f, 16, 128};
+    struct attention_shape s = {.rows = 1, .tokens = 70, .heads = 2, .head_size = 16, .is_causal = true};
+    size_t c = s.heads * s.head_size, values = s.tokens * c;
+    for (size_t k = 0; k < count; k++) {
+        float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), softmaxes[4 * 70];
+        float *dqkv = malloc(3 * values * sizeof *dqkv);
+        for (size_t i = 0; i < 3 * values; i++)
+            if (i % (3 * c) < 2 * c)
+                qkv[i] = i % s.head_size == 0 ? large[k] : step[k] * rintf(fminf(fmaxf(qkv[i], -3), 3));
+        round_bf16(qkv, 3 * values), round_bf16(dy, values);
+        device_ops(d)->sequence->attention_forward(d, &s, qkv, next(r, values), softmaxes);
+        device_ops(d)->sequence->attention_backward(d, &s, qkv, r->values + r->count - values, softmaxes, dy, dqkv);
+        for (size_t i = 0; i < 3 * values; i++) {
+            bool is_value = i % (3 * c) >= 2 * c;
+            if (is_value || is_exact) *next(r, 1) = is_value ? dqkv[i] : dqkv[i] / large[k];
+            ck_assert(isfinite(dqkv[i]));
+        }
+        free(qkv), free(dy), free(dqkv);
+    }
+}
+
+static void large_float32(struct device *d, struct results *r) { large_scores(d, r, 3, true); }
+
+static void large_bfloat16(struct device *d, struct results *r) {
+    if (strncmp(device_describe(d), "cuda", 4) == 0) ck_assert(!device_set_precision(d, PRECISION_BFLOAT16));
+    large_scores(d, r, 3, false);
+}
+
+static void large_float16(struct device *d, struct results *r) {
+    if (strncmp(device_describe(d), "cuda", 4) == 0) ck_assert(!device_set_precision(d, PRECISION_FLOAT16));
+    large_scores(d, r, 2, false);
+}
+
 /* The CPU's attention is float32 in every precision. Heads that are rounded as they lie, and padded ones. */
 static void in_precision(struct device *d, struct results *r, enum precision precision) {
     if (strncmp(device_describe(d), "cuda", 4) == 0) ck_assert(!device_set_precision(d, precision));
@@ -184,6 +220,9 @@ static const struct gpu_case cases[] = {
     {"attention, heads of 200", heads_of_200, 2e-5},
     {"attention, heads of 256", heads_of_256, 2e-5},
     {"attention, extreme scores", extreme_scores, 1e-3},
+    {"attention, large scores", large_float32, 2e-5},
+    {"attention, large scores in bfloat16", large_bfloat16, 1e-2},
+    {"attention, large scores in float16", large_float16, 2e-3},
     {"attention in bfloat16", bfloat16, 3e-2},
     {"attention in float16", float16, 4e-3},
     {"norms", norms, 2e-5},

@@ -58,13 +58,13 @@ static const uint16_t *narrow_heads(call *c, const float *qkv, const struct atte
 }
 
 void gpu_attention_forward(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
-                           float *log_sums) {
+                           float *softmaxes) {
     call c(device, "attention_forward");
     struct attention_job job = job_of(shape);
     size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;
     job.qkv = c.in(qkv, 3 * values);
     job.y = c.out(y, values);
-    job.out_log_sums = c.out(log_sums, shape->rows * shape->heads * shape->tokens);
+    job.out_softmaxes = (float2 *)c.out(softmaxes, 2 * shape->rows * shape->heads * shape->tokens);
     if (is_narrow(&c, shape)) {
         job.padded = padded_size(shape->head_size);
         job.narrow_qkv = narrow_heads(&c, job.qkv, shape);
@@ -73,7 +73,7 @@ void gpu_attention_forward(struct device *device, const struct attention_shape *
     start(&c, &job, shape);
 }
 
-/* Of the numbers of a head for one token, which are a warp's work: where they are, and which one it is in log_sums. */
+/* Of the numbers of a head for one token, which are a warp's work: where they are, and which one it is in softmaxes. */
 struct head_place {
     size_t i, first;
     __device__ head_place(const struct attention_shape &s) {
@@ -99,9 +99,9 @@ __global__ void attention_totals(struct attention_shape s, const float *y, const
     if (threadIdx.x % 32 == 0) totals[at.i] = sum;
 }
 
-/* The same with log_sums beside them; in the same pass dy is rounded, with padded heads. */
+/* The same with softmaxes beside them; in the same pass dy is rounded, with padded heads. */
 __global__ void attention_statistics_kernel(struct attention_shape s, const float *y, const float *dy,
-                                            const float *log_sums, float2 *statistics, unsigned padded, bool is_even,
+                                            const float2 *softmaxes, float4 *statistics, unsigned padded, bool is_even,
                                             bool is_bfloat16, uint16_t *narrow_dy) {
     struct head_place at(s);
     if (at.i >= s.rows * s.heads * s.tokens) return;
@@ -120,29 +120,29 @@ __global__ void attention_statistics_kernel(struct attention_shape s, const floa
         *(uint32_t *)(narrow_dy + at.first * padded + d) = gpu_narrow(is_bfloat16, b.x, b.y);
     }
     sum = sum_of_warp(sum);
-    if (threadIdx.x % 32 == 0) statistics[at.i] = {log_sums[at.i] * ATTENTION_LOG2_E, sum};
+    if (threadIdx.x % 32 == 0) statistics[at.i] = {softmaxes[at.i].x, softmaxes[at.i].y, sum, 0};
 }
 
 void gpu_attention_backward(struct device *device, const struct attention_shape *shape, const float *qkv,
-                            const float *y, const float *log_sums, const float *dy, float *dqkv) {
+                            const float *y, const float *softmaxes, const float *dy, float *dqkv) {
     call c(device, "attention_backward");
     struct attention_job job = job_of(shape);
     size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;
     size_t counts = shape->rows * shape->heads * shape->tokens;
     const float *output = c.in(y, values);
     job.qkv = c.in(qkv, 3 * values);
-    job.log_sums = c.in(log_sums, counts);
+    job.softmaxes = (const float2 *)c.in(softmaxes, 2 * counts);
     job.dy = c.in(dy, values);
     job.dqkv = c.out(dqkv, 3 * values);
     if (counts == 0) return;
     unsigned grid = (unsigned)((counts + WARPS - 1) / WARPS);
     if (is_narrow(&c, shape)) {
         job.padded = padded_size(shape->head_size);
-        float2 *statistics = c.scratch<float2>(counts);
+        float4 *statistics = c.scratch<float4>(counts);
         uint16_t *narrow_dy = c.scratch<uint16_t>(counts * job.padded);
         bool is_even = shape->head_size % 2 == 0 && is_aligned(output) && is_aligned(job.dy);
         job.narrow_qkv = narrow_heads(&c, job.qkv, shape);
-        c.launch(attention_statistics_kernel, grid, GPU_THREADS, 0, *shape, output, job.dy, job.log_sums, statistics,
+        c.launch(attention_statistics_kernel, grid, GPU_THREADS, 0, *shape, output, job.dy, job.softmaxes, statistics,
                  job.padded, is_even, c.gpu->precision == PRECISION_BFLOAT16, narrow_dy);
         job.statistics = statistics;
         job.narrow_dy = narrow_dy;

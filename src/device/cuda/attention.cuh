@@ -29,12 +29,14 @@ struct attention_job {
     bool is_aligned; /* four numbers can be read at once */
     float scale;
     const float *qkv, *dy;
-    const float *log_sums, *totals; /* (rows, heads, tokens); totals: sums of y dy */
-    float *y, *dqkv, *out_log_sums;
+    const float *totals;     /* (rows, heads, tokens): sums of y dy */
+    const float2 *softmaxes; /* (rows, heads, tokens): the largest score, not scaled; minus the denominator's log2 */
+    float2 *out_softmaxes;
+    float *y, *dqkv;
     /* of the kernels with 16-bit factors */
     unsigned padded;                        /* the head size, as a multiple of 8 */
     const uint16_t *narrow_qkv, *narrow_dy; /* the same with heads of [padded] numbers, zeros at the end */
-    const float2 *statistics;               /* (rows, heads, tokens): log_sums to the base 2, totals */
+    const float4 *statistics;               /* (rows, heads, tokens): softmaxes, totals, nothing */
     uint16_t *also;                         /* y or dqkv in 16 bits, NULL: nowhere */
 };
 
@@ -48,7 +50,7 @@ struct attention_rows {
 struct attention_head {
     struct attention_rows q, k, v, dy;
     size_t first;  /* of its numbers in y: token 0 */
-    size_t counts; /* of its numbers in log_sums */
+    size_t counts; /* of its numbers in softmaxes */
     unsigned own;  /* first row of the block */
 };
 
@@ -211,21 +213,23 @@ template <class E> __global__ void __launch_bounds__(E::THREADS) attention_forwa
         unsigned query = h.own + e.row(i);
         factor[i] = 1 / sum;
         if (e.is_first_of_row() && query < job.tokens)
-            job.out_log_sums[h.counts + query] = fmaf(soft.most[i], job.scale, logf(sum));
+            job.out_softmaxes[h.counts + query] = {soft.most[i], -log2f(sum)};
     }
     attention_write(e, job, job.y + h.first, h.dy.stride, h.own, sums, factor);
 }
 
-/* log_sums (to the base 2) and totals of a tile of queries. */
+/* softmaxes and totals of a tile of queries: to (3, COLUMNS) */
 template <class E>
 __device__ void attention_statistics(float *to, const struct attention_job &job, const struct attention_head &h,
                                      unsigned first) {
-    for (unsigned i = threadIdx.x; i < 2 * E::COLUMNS; i += E::THREADS) {
-        unsigned query = first + i % E::COLUMNS;
-        float value = 0;
-        if (query < job.tokens)
-            value = i < E::COLUMNS ? job.log_sums[h.counts + query] * ATTENTION_LOG2_E : job.totals[h.counts + query];
-        to[i] = value;
+    for (unsigned i = threadIdx.x; i < E::COLUMNS; i += E::THREADS) {
+        bool is_there = first + i < job.tokens;
+        size_t at = h.counts + first + i;
+        float2 softmax = {0, 0};
+        if (is_there) softmax = job.softmaxes[at];
+        to[i] = softmax.x;
+        to[E::COLUMNS + i] = softmax.y;
+        to[2 * E::COLUMNS + i] = is_there ? job.totals[at] : 0;
     }
 }
 
@@ -234,8 +238,8 @@ __device__ void attention_statistics(float *to, const struct attention_job &job,
 template <class E> __global__ void __launch_bounds__(E::THREADS) attention_keys_kernel(struct attention_job job) {
     typename E::element *own_keys = gpu_shared<typename E::element>(), *own_values = own_keys + E::ROWS * E::STRIDE;
     typename E::element *queries = own_values + E::ROWS * E::STRIDE, *slopes = queries + E::COLUMNS * E::STRIDE;
-    float *statistics = (float *)(slopes + E::COLUMNS * E::STRIDE); /* (2, COLUMNS): log_sums, products */
-    E e(statistics + 2 * E::COLUMNS);
+    float *statistics = (float *)(slopes + E::COLUMNS * E::STRIDE); /* (3, COLUMNS): as attention_statistics says */
+    E e(statistics + 3 * E::COLUMNS);
     struct attention_head h = attention_head_of<E>(job, false);
     unsigned own_key = h.own + e.first_row(), start = job.is_causal ? h.own : 0;
     float dk[E::OWN][E::OUT] = {}, dv[E::OWN][E::OUT] = {}, one[E::OWN];
@@ -259,13 +263,14 @@ template <class E> __global__ void __launch_bounds__(E::THREADS) attention_keys_
             e.scores(p, own_keys, queries);
             UNROLL for (unsigned i = 0; i < E::OWN; i++) UNROLL for (unsigned j = 0; j < E::SEEN; j++) {
                 unsigned key = h.own + e.row(i), seen = query + e.column(j);
-                float x = E::exp2(fmaf(p[i][j], scale, -statistics[e.column(j)]));
+                const float *known = statistics + e.column(j);
+                float x = E::exp2(fmaf(p[i][j] - known[0], scale, known[E::COLUMNS]));
                 p[i][j] = is_partial && (seen >= job.tokens || (job.is_causal && key > seen)) ? 0 : x;
             }
             e.weighted(dv, p, slopes);
             e.scores(ds, own_values, slopes);
             UNROLL for (unsigned i = 0; i < E::OWN; i++) UNROLL for (unsigned j = 0; j < E::SEEN; j++) ds[i][j] =
-                p[i][j] * (ds[i][j] - statistics[E::COLUMNS + e.column(j)]) * job.scale;
+                p[i][j] * (ds[i][j] - statistics[2 * E::COLUMNS + e.column(j)]) * job.scale;
             e.weighted(dk, ds, queries);
         }
         __syncthreads(); /* the tiles have been read */
@@ -285,11 +290,13 @@ template <class E> __global__ void __launch_bounds__(E::THREADS) attention_queri
     struct attention_head h = attention_head_of<E>(job, true);
     unsigned own_query = h.own + e.first_row();
     unsigned end = job.is_causal && h.own + E::ROWS < job.tokens ? h.own + E::ROWS : job.tokens;
-    float dq[E::OWN][E::OUT] = {}, log_sum[E::OWN], total[E::OWN], one[E::OWN];
+    float dq[E::OWN][E::OUT] = {}, total[E::OWN], one[E::OWN];
+    float2 softmax[E::OWN];
     float scale = job.scale * ATTENTION_LOG2_E;
     UNROLL for (unsigned i = 0; i < E::OWN; i++) {
         unsigned query = h.own + e.row(i);
-        log_sum[i] = query < job.tokens ? job.log_sums[h.counts + query] * ATTENTION_LOG2_E : 0;
+        softmax[i] = {0, 0};
+        if (query < job.tokens) softmax[i] = job.softmaxes[h.counts + query];
         total[i] = query < job.tokens ? job.totals[h.counts + query] : 0;
         one[i] = 1;
     }
@@ -312,7 +319,8 @@ template <class E> __global__ void __launch_bounds__(E::THREADS) attention_queri
             e.scores(ds, own_slopes, values);
             UNROLL for (unsigned i = 0; i < E::OWN; i++) UNROLL for (unsigned j = 0; j < E::SEEN; j++) {
                 unsigned query = h.own + e.row(i), seen = key + e.column(j);
-                float x = E::exp2(fmaf(p[i][j], scale, -log_sum[i])) * (ds[i][j] - total[i]) * job.scale;
+                float x =
+                    E::exp2(fmaf(p[i][j] - softmax[i].x, scale, softmax[i].y)) * (ds[i][j] - total[i]) * job.scale;
                 ds[i][j] = is_partial && (seen >= job.tokens || (job.is_causal && seen > query)) ? 0 : x;
             }
             e.weighted(dq, ds, keys);
@@ -340,7 +348,7 @@ template <class E> void attention_start(call *c, struct attention_job job, size_
         c->launch(attention_forward_kernel<E>, grid, E::THREADS, attention_shared<E>(1, 0), job);
         return;
     }
-    c->launch(attention_keys_kernel<E>, grid, E::THREADS, attention_shared<E>(2, 2 * E::COLUMNS), job);
+    c->launch(attention_keys_kernel<E>, grid, E::THREADS, attention_shared<E>(2, 3 * E::COLUMNS), job);
     c->launch(attention_queries_kernel<E>, grid, E::THREADS, attention_shared<E>(2, 0), job);
 }
 

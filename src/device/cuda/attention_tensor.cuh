@@ -141,7 +141,7 @@ template <class E> struct attention_block {
     struct attention_narrow_rows q, k, v, dy;
     size_t y, dqkv;             /* first of its numbers in y, and of its queries' in dqkv: token 0 */
     size_t y_stride, c;         /* between tokens of y; from queries to keys, and to values */
-    size_t counts;              /* of its numbers in log_sums */
+    size_t counts;              /* of its numbers in softmaxes */
     unsigned own, start, count; /* first row of the block; first row of tiles, and how many tiles */
 
     /* [has_queries]: its own rows are queries, and blocks of later ones, which see more keys, start earlier. */
@@ -216,11 +216,11 @@ __global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_forwar
                 float now = most[i];
                 UNROLL for (unsigned j = 0; j < E::SEEN; j++) now = fmaxf(now, s[i][j]);
                 now = attention_largest<E>(now);
-                float factor = exp2_fast((most[i] - now) * scale), minus = -now * scale;
+                float factor = exp2_fast((most[i] - now) * scale);
                 most[i] = now;
                 sum[i] *= factor;
                 UNROLL for (unsigned j = 0; j < E::SEEN; j++) {
-                    s[i][j] = exp2_fast(fmaf(s[i][j], scale, minus));
+                    s[i][j] = exp2_fast((s[i][j] - now) * scale);
                     sum[i] += s[i][j];
                 }
                 UNROLL for (unsigned j = 0; j < E::OUT; j++) sums[i][j] *= factor;
@@ -230,8 +230,7 @@ __global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_forwar
     UNROLL for (unsigned i = 0; i < E::OWN; i++) {
         unsigned query = h.own + e.row(i);
         float all = attention_sum<E>(sum[i]);
-        if (e.is_first_of_row() && query < job.tokens)
-            job.out_log_sums[h.counts + query] = fmaf(most[i], job.scale, logf(all));
+        if (e.is_first_of_row() && query < job.tokens) job.out_softmaxes[h.counts + query] = {most[i], -log2f(all)};
         sum[i] = 1 / all;
     }
     e.write(job, job.y, h.y, h.y_stride, h.own, sums, sum);
@@ -243,7 +242,7 @@ template <class E>
 __global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_keys(struct attention_job job) {
     uint16_t *own_keys = gpu_shared<uint16_t>(), *own_values = own_keys + E::ROWS * E::STRIDE;
     uint16_t *tiles = own_values + E::ROWS * E::STRIDE;   /* (2; queries, slopes) */
-    float2 *statistics = (float2 *)(tiles + 4 * E::TILE); /* (2, COLUMNS) */
+    float4 *statistics = (float4 *)(tiles + 4 * E::TILE); /* (2, COLUMNS) */
     E e;
     attention_block<E> h(job, false);
     attention_shared_rows<E> keys = {own_keys}, values = {own_values};
@@ -257,21 +256,21 @@ __global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_keys(s
             attention_copy<E, E::COLUMNS>(tiles + half * 2 * E::TILE, job, h.q, query);
             attention_copy<E, E::COLUMNS>(tiles + (half * 2 + 1) * E::TILE, job, h.dy, query);
             if (threadIdx.x < E::COLUMNS) {
-                const float2 *from = job.statistics + h.counts;
+                const float4 *from = job.statistics + h.counts;
                 bool is_there = query + threadIdx.x < job.tokens;
-                copy_start<8>(statistics + half * E::COLUMNS + threadIdx.x,
-                              is_there ? from + query + threadIdx.x : from, is_there);
+                copy_start<16>(statistics + half * E::COLUMNS + threadIdx.x,
+                               is_there ? from + query + threadIdx.x : from, is_there);
             }
         },
         [] {},
         [&](unsigned half, unsigned query) {
             if (first >= job.tokens || (job.is_causal && query + E::COLUMNS <= first)) return;
             const uint16_t *queries = tiles + half * 2 * E::TILE, *slopes = queries + E::TILE;
-            const float2 *known = statistics + half * E::COLUMNS;
+            const float4 *known = statistics + half * E::COLUMNS;
             float p[E::OWN][E::SEEN] = {}, ds[E::OWN][E::SEEN] = {};
             e.scores(p, keys, queries);
             UNROLL for (unsigned j = 0; j < E::SEEN; j++) UNROLL for (unsigned i = 0; i < E::OWN; i++) p[i][j] =
-                exp2_fast(fmaf(p[i][j], scale, -known[e.column(j)].x));
+                exp2_fast(fmaf(p[i][j] - known[e.column(j)].x, scale, known[e.column(j)].y));
             if (query + E::COLUMNS > job.tokens || (job.is_causal && query < first + E::WARP_ROWS))
                 UNROLL for (unsigned i = 0; i < E::OWN; i++) UNROLL for (unsigned j = 0; j < E::SEEN; j++) {
                     unsigned key = h.own + e.row(i), seen = query + e.column(j);
@@ -280,7 +279,7 @@ __global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_keys(s
             e.weighted(dv, p, slopes);
             e.scores(ds, values, slopes);
             UNROLL for (unsigned j = 0; j < E::SEEN; j++) UNROLL for (unsigned i = 0; i < E::OWN; i++) ds[i][j] =
-                p[i][j] * (ds[i][j] - known[e.column(j)].y);
+                p[i][j] * (ds[i][j] - known[e.column(j)].z);
             e.weighted(dk, ds, queries);
         });
     float factor[E::OWN] = {job.scale, job.scale}, one[E::OWN] = {1, 1};
@@ -297,11 +296,11 @@ __global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_querie
     attention_block<E> h(job, true);
     attention_kept_rows<E> queries, slopes;
     float dq[E::OWN][E::OUT] = {}, scale = job.scale * ATTENTION_LOG2_E;
-    float2 known[E::OWN];
+    float4 known[E::OWN];
     unsigned first = h.own + e.first; /* of the warp's queries */
     UNROLL for (unsigned i = 0; i < E::OWN; i++) {
         unsigned query = h.own + e.row(i);
-        known[i] = {0, 0};
+        known[i] = {0, 0, 0, 0};
         if (query < job.tokens) known[i] = job.statistics[h.counts + query];
     }
     attention_copy<E, E::ROWS>(own_queries, job, h.q, h.own);
@@ -323,7 +322,7 @@ __global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_querie
             e.scores(p, queries, keys);
             e.scores(ds, slopes, values);
             UNROLL for (unsigned i = 0; i < E::OWN; i++) UNROLL for (unsigned j = 0; j < E::SEEN; j++) ds[i][j] =
-                exp2_fast(fmaf(p[i][j], scale, -known[i].x)) * (ds[i][j] - known[i].y);
+                exp2_fast(fmaf(p[i][j] - known[i].x, scale, known[i].y)) * (ds[i][j] - known[i].z);
             if (key + E::COLUMNS > job.tokens || (job.is_causal && key + E::COLUMNS > first + 1))
                 UNROLL for (unsigned i = 0; i < E::OWN; i++) UNROLL for (unsigned j = 0; j < E::SEEN; j++) {
                     unsigned query = h.own + e.row(i), seen = key + e.column(j);
@@ -343,7 +342,7 @@ void attention_tensor_launch(call *c, struct attention_job job, size_t heads) {
         return;
     }
     unsigned grid = attention_grid<KEYS>(&job, heads);
-    c->launch(attention_tensor_keys<KEYS>, grid, KEYS::THREADS, KEYS::shared(2, KEYS::COLUMNS * sizeof(float2)), job);
+    c->launch(attention_tensor_keys<KEYS>, grid, KEYS::THREADS, KEYS::shared(2, KEYS::COLUMNS * sizeof(float4)), job);
     grid = attention_grid<QUERIES>(&job, heads);
     c->launch(attention_tensor_queries<QUERIES>, grid, QUERIES::THREADS, QUERIES::shared(2, 0), job);
 }

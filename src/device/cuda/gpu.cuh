@@ -187,9 +187,9 @@ void gpu_cross_entropy(struct device *, const struct cross_entropy_options *, co
 void gpu_embedding_backward(struct device *, const int32_t *tokens, const float *dy, float *dweight, size_t count,
                             size_t vocabulary, size_t size);
 void gpu_attention_forward(struct device *, const struct attention_shape *, const float *qkv, float *y,
-                           float *log_sums);
+                           float *softmaxes);
 void gpu_attention_backward(struct device *, const struct attention_shape *, const float *qkv, const float *y,
-                            const float *log_sums, const float *dy, float *dqkv);
+                            const float *softmaxes, const float *dy, float *dqkv);
 void gpu_round_parameters(struct device *, const float *values, size_t count);
 extern const struct device_ops gpu_elementwise; /* add to copy of struct device_ops; the rest is 0 */
 
