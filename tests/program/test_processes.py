@@ -49,11 +49,13 @@ class Started(program.Case):
         """pid of each rank of agent [p], by rank."""
         found = {}
         for pid in self.leftovers():
-            if pid == p.pid:
+            try:
+                with open(f"/proc/{pid}/environ") as f:
+                    e = dict(v.split("=", 1) for v in f.read().split("\0") if "=" in v)
+            except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
                 continue
-            with open(f"/proc/{pid}/environ") as f:
-                e = dict(v.split("=", 1) for v in f.read().split("\0") if "=" in v)
-            found[int(e["RANK"])] = pid
+            if pid != p.pid and "RANK" in e:  # which it has not before its exec
+                found[int(e["RANK"])] = pid
         return found
 
     def environment_of(self, rank, world, port):

@@ -118,12 +118,11 @@ __global__ void __launch_bounds__(GPU_THREADS) norm_back_kernel(struct norm_inpu
     float4 slopes[FOURS] = {}, shifts[FOURS] = {};
     for (size_t i = (size_t)blockIdx.x * teams + team; i < rows; i += (size_t)gridDim.x * teams) {
         float mean = f.has_mean ? f.statistics[2 * i] : 0, scale = f.statistics[f.has_mean ? 2 * i + 1 : i];
-        float4 xhat[FOURS], dy[FOURS];
+        float4 xhat[FOURS] = {}, dy[FOURS] = {};
         float sum = 0, products = 0;
 #pragma unroll
         for (int k = 0; k < FOURS; k++) {
             size_t j = first + 4 * THREADS * k;
-            xhat[k] = dy[k] = {0, 0, 0, 0};
             if (j < size)
                 xhat[k] = *(const float4 *)(f.x + i * size + j), dy[k] = *(const float4 *)(f.dy + i * size + j);
         }

@@ -2,8 +2,9 @@
  * PyTorch's order beside channels-last images, adds to a gradient, adds a bias, tells of each engine whether it
  * rounds to TF32 and whether it is deterministic, and makes plans without a GPU.
  *
- * Deterministic engines for 16 bits are those that read and write 16 bits. Tensor cores' kernels for channels-last images
- * read weights with their channels innermost, too; in PyTorch's order cuDNN would turn them around in each product.
+ * Deterministic engines for 16 bits are those that read and write 16 bits. Tensor cores' kernels for channels-last
+ * images read weights with their channels innermost, too; in PyTorch's order cuDNN would turn them around in each
+ * product.
  *
  * Heuristics come in the order of expected speed. The first that keeps to the wish and can be finalised is taken; what
  * they say does not depend on what else the machine is doing, so the same run takes the same engines. */
