@@ -30,12 +30,11 @@ status verb_check(const struct command_line *line) {
         s = OK;
         nproc = 1;
     }
-    if (!s) s = command_settle_device(line, config, &alone, &nproc);
-    status missing = OK;
+    status missing = OK, unsettled = s ? OK : command_settle_device(line, config, &alone, &nproc);
     if (!s) s = plan_describe(config_of(config), nproc * line->nnodes, nproc, &out, &missing);
     if (!s) s = add_parts(line, nproc, &out);
     if (!s) fputs(text_string(&out), stdout);
-    s = status_first(s, missing);
+    s = status_first(status_first(s, unsettled), missing);
     text_free(&out);
     config_free(config);
     return s;

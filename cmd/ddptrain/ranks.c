@@ -16,7 +16,7 @@
 static status count_gpus(const char *who, int *nproc) {
     status s = gpus_count(nproc);
     if (!s) return OK;
-    status told = status_new(status_code(s), "%s needs %s", who, status_message(s));
+    status told = status_new(status_code(s), "%s needs %s, or use device: cpu", who, status_message(s));
     status_free(s);
     return told;
 }

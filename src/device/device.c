@@ -12,7 +12,7 @@ static bool is_gpu(const char *name) { return strcmp(name, "cuda") == 0; }
 /* [s] says what is missing. */
 static status explained(status s) {
     if (!s) return OK;
-    status whole = status_new(status_code(s), "train.device: cuda needs %s", status_message(s));
+    status whole = status_new(status_code(s), "train.device: cuda needs %s, or use device: cpu", status_message(s));
     status_free(s);
     return whole;
 }

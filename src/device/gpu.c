@@ -17,24 +17,22 @@ status gpu_find_driver(void) {
     if (driver) return OK; /* not closed: the module will open it, too */
     return status_new(STATUS_USAGE,
                       "NVIDIA's driver, which this machine has not (%s): install it, or give the container the GPU "
-                      "(docker run --gpus all); without a GPU use device: cpu",
+                      "(docker run --gpus all)",
                       dlerror());
 }
 
 static status find_none(void) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (visible)
-        return status_new(STATUS_USAGE,
-                          "a GPU, and CUDA_VISIBLE_DEVICES='%s' shows none: unset it or name one, or use device: cpu",
+        return status_new(STATUS_USAGE, "a GPU, and CUDA_VISIBLE_DEVICES='%s' shows none: unset it or name one",
                           visible);
-    return status_new(STATUS_USAGE,
-                      "a GPU, and the driver finds none: look at what nvidia-smi says, or use device: cpu");
+    return status_new(STATUS_USAGE, "a GPU, and the driver finds none: look at what nvidia-smi says");
 }
 
 status gpu_find(const struct gpu_module **module, int *gpus) {
     void *address;
     TRY(module_need("cuda", "ddptrain_cuda_gpus", "a build with CUDA and its libraries",
-                    "docs/gpu.md says how to build and install them, or use device: cpu", &address));
+                    "docs/gpu.md says how to build and install them", &address));
     *module = address;
     TRY(gpu_find_driver());
     TRY((*module)->count(gpus));
@@ -88,7 +86,7 @@ status gpus_choose(const struct gpus_place *place, int *gpu) {
     if (size > gpus && !has_own && !(share && strcmp(share, "1") == 0))
         return status_new(STATUS_USAGE,
                           "a GPU for each process: %d processes on this host, %d GPU%s; start as many processes as "
-                          "GPUs (--nproc %d), or use device: cpu",
+                          "GPUs (--nproc %d)",
                           size, gpus, gpus == 1 ? "" : "s", gpus);
     *gpu = rank % gpus;
     return OK;
@@ -108,7 +106,7 @@ bool gpus_offered(const struct gpus_place *place, int *gpus, struct text *why) {
         return false;
     }
     status s = place->is_launched ? gpus_choose(place, &own) : gpus_count(gpus);
-    if (s) text_printf(why, "GPUs need %s", status_message(s));
+    if (s) text_printf(why, "a run on GPUs needs %s", status_message(s));
     if (!s && !place->is_launched && place->local_size > *gpus)
         text_printf(why, "%d processes on this host, %d GPU%s", place->local_size, *gpus, *gpus == 1 ? "" : "s");
     status_free(s);

@@ -26,7 +26,7 @@
 #define LEAVE_SECONDS 2.0
 #define DECLARE_SECONDS 1.0
 #define LINK_SECONDS 20.0
-#define EXCUSE_SECONDS 5.0
+#define EXCUSE_SECONDS 60.0 /* others may still load their data */
 
 struct store {
     int rank, world_size;
@@ -249,6 +249,7 @@ void store_excuse(const struct dist_env *env, struct log *log, status failure) {
     if (env->world_size == env->local_world_size) return;
     struct store *s;
     struct store_options options = {.timeout = EXCUSE_SECONDS, .log = log, .excuse = failure};
+    log_line(log, "%s; the other nodes are told", status_message(failure));
     status unheard = store_open_with(env, &options, &s);
     if (!unheard) store_report(s, failure);
     if (!unheard) store_close(s);

@@ -48,8 +48,8 @@ status store_open_with(const struct dist_env *env, const struct store_options *o
 /* Takes NULL. Rank 0 waits up to 2 s for the others to leave first. */
 void store_close(struct store *store);
 
-/* For a rank that cannot take part, because of [failure]: joins for a few seconds to say so, so that the ranks of other
- * hosts do not wait for it until their timeout. Where all are on one host the launcher sees it end: nothing. */
+/* For a rank that cannot take part, because of [failure]: joins, for a minute at most, to say so, so that the ranks of
+ * other hosts do not wait for it until their timeout. Where all are on one host the launcher sees it end: nothing. */
 void store_excuse(const struct dist_env *env, struct log *log, status failure);
 
 /* Keys: at most STORE_MAX_KEY bytes; values: at most STORE_MAX_VALUE. All calls may come from several threads; one

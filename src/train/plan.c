@@ -135,7 +135,8 @@ static status describe_gpu(const struct config *config, int world_size, const st
     size_t rows = sampler_length(&config->sampler, info->train_rows, world_size);
     if (device) {
         TRY(device_memory_check(&memory, device));
-        TRY(device_room(device, &memory.left, &memory.all)); /* before anything is taken */
+        TRY(device_room(device, &memory.left, &memory.all));
+        memory.left += device_taken(device); /* before the device was opened */
     }
     if (device && is_usual)
         TRY(rehearsal_run(config, model, info, batch, rows < batch ? rows : batch, world_size, device, &memory.whole));
@@ -163,6 +164,8 @@ static status describe(const struct config *config, int world_size, int local_si
     describe_layers(model, out);
     text_printf(out, "\nprocesses      %d, %zu rows per %s", world_size, batch, shards ? "shard" : "batch and process");
     if (group > 1) text_printf(out, ", %zu batches per step", group);
+    if (config->train.device == DEVICE_AUTO && config->device == DEVICE_CUDA)
+        text_add(out, "\ndevice         train.device: auto takes the GPU");
     if (config->device_why)
         text_printf(out, "\ndevice         train.device: auto takes the CPU: %s", config->device_why);
     describe_precision(config, out);
@@ -179,7 +182,7 @@ static status describe(const struct config *config, int world_size, int local_si
     if (config->dist.zero_stage > 0)
         text_printf(out, "shared         %.2f MiB of optimizer state over %d processes: %.2f MiB less on each\n",
                     (double)whole_state / MIB, world_size, ((double)whole_state - state) / MIB);
-    bool is_on_gpu = config->train.device == DEVICE_CUDA;
+    bool is_on_gpu = config->device == DEVICE_CUDA;
     if (is_on_gpu)
         TRY(describe_gpu(config, world_size, info, model, batch, device, out));
     else

@@ -82,6 +82,7 @@ static status explain(struct trainer *t, const struct bad_step *bad, struct text
     const char *averaged = t->is_in_backward ? NULL : diagnosis_gradient(t->model, t->device);
     gethostname(own.host, sizeof own.host - 1);
     TRY(search(t, bad, &own));
+    TRY(recordings_agree(t->recordings)); /* ranks have searched in passes of their own */
     TRY(share(t, &own, out));
     if (!out->length && averaged)
         text_printf(out, "the average of the gradients of %s, while those of each rank are finite", averaged);

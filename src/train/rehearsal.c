@@ -78,6 +78,16 @@ static void update(const struct rehearsal *r) {
     ema_update(r->ema, params, 1, &found->norm.clip);
 }
 
+/* A run would end so, too, but in its first step. */
+static status told_as_too_little(status s) {
+    if (!s || !strstr(status_message(s), "out of memory")) return s;
+    status told = status_new(
+        STATUS_USAGE, "the run does not fit on the GPU: %s; use a smaller sampler.batch_size, or a smaller model",
+        status_message(s));
+    status_free(s);
+    return told;
+}
+
 static status rehearse(struct rehearsal *r, size_t batch, size_t rows, int world_size, size_t *bytes) {
     TRY(allocate(r, batch, rows, world_size));
     TRY(model_prepare(r->model, rows, true));
@@ -88,7 +98,7 @@ static status rehearse(struct rehearsal *r, size_t batch, size_t rows, int world
     run_pass(r, &fed, false);
     device_ops(r->device)->is_finite(r->device, r->model->params.values, r->model->params.total);
     run_pass(r, &fed, true); /* what was needed once has its place by now */
-    TRY(device_wait(r->device));
+    TRY(told_as_too_little(device_wait(r->device)));
     *bytes = device_taken(r->device);
     return OK;
 }

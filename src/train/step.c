@@ -191,6 +191,7 @@ static status micro_batch(struct trainer *t, struct update *update, double group
                             .batch = batch,
                             .key = {.rows = batch.rows,
                                     .scale = t->loss_scale * batch_weight(t, batch.rows, group_rows),
+                                    .loss_scale = t->loss_scale,
                                     .is_first = is_first,
                                     .is_last = is_last,
                                     .is_update = is_last && update->is_decided,

@@ -1,7 +1,7 @@
 """Passes recorded as CUDA graphs, on the emulated GPU: the same bits as without, a device that cannot record goes on without, and state
 that crosses between host and GPU: faults, roll-backs, sharing of the optimizer, elastic shards.
 ctest-labels: unit gpu-emulated"""
-import json, os, unittest
+import json, os, random, unittest
 
 import program
 
@@ -146,6 +146,55 @@ train: {epochs: 3, on_nonfinite: {policy: skip, max: 3}, log_every: 1, ema: 0.9}
         self.assertGreater(len(self.reasons("runs/test")), 2)
         self.assertEqual(self.reasons("runs/test"), self.reasons("runs/waits"))
         self.assertEqual(self.sha(), self.sha("runs/waits"))
+
+    def write_rows(self, count, bad=-1):
+        """Of small numbers; the inputs of one are too large."""
+        draw = random.Random(3).gauss
+        rows = [",".join("3e38" if i == bad and j < 2 else f"{draw(0, 1):.4f}" for j in range(3)) for i in range(count)]
+        self.write("rows.csv", "\n".join(["a,b,y", *rows]) + "\n")
+
+    def test_a_short_group_at_another_scale(self):
+        """Half the scale with twice the weight is the same pass, and another update."""
+        self.write_rows(20)
+        self.write("test.yaml", """
+dataset: {path: rows.csv, inputs: [a, b], targets: y}
+sampler: {batch_size: 2, shuffle: false}
+model: {layers: [{linear: {out: 4}}, relu, {linear: {out: 1}}]}
+loss: mse
+optimizer: {type: sgd, lr: 0.01}
+train: {epochs: 8, precision: float16, grad_scaler: {init_scale: 64, growth_interval: 5}, accumulate: 4, accumulate_weighting: samples,
+        clip_grad_norm: 1.0, log_every: 1}
+""")
+        self.train()
+        self.train("train.cuda_graph=false", run="runs/plain")
+        self.assertEqual([e["grad_norm"] for e in self.events("step")], [e["grad_norm"] for e in self.events("step", "runs/plain")])
+        self.assertEqual(self.sha(), self.sha("runs/plain"))
+
+    def test_ranks_that_search_apart(self):
+        """For what was not finite each goes as far as it must, in passes that want memory of their own: all record anew, or none."""
+        self.write_rows(64, bad=22)
+        self.write("test.yaml", """
+dataset: {path: rows.csv, inputs: [a, b], targets: y}
+sampler: {batch_size: 4, shuffle: false}
+model: {layers: [{linear: {out: 64}}, {gelu: {approximate: tanh}}, {linear: {out: 8}}, {linear: {out: 1}}]}
+loss: mse
+optimizer: {type: sgd, lr: 0.001}
+train: {epochs: 4, precision: bfloat16, log_every: 1, on_nonfinite: skip}
+dist: {timeout: 60}
+""")
+        self.train("--nproc", "2")
+        self.train("--nproc", "2", "train.cuda_graph=false", run="runs/plain")
+        self.assertEqual(len(self.reasons("runs/test")), 4)
+        self.assertEqual(self.sha(), self.sha("runs/plain"))
+
+    def test_a_layer_without_bias_and_without_an_algorithm(self):
+        self.write("test.yaml", CONFIG.replace(", global_batch_size: 64", "").replace("[{linear: {out: 16}}, relu, {dropout: 0.2}",
+                   "[{linear: {out: 16, bias: false}}, {gelu: {approximate: tanh}}, {linear: {out: 8, bias: false}}"))
+        self.train("train.precision=bfloat16")
+        self.train("train.precision=bfloat16", DDPTRAIN_EMULATED_EPILOGUES="0", run="runs/plain")
+        for plan in range(1, 12):  # another one of the products in each run
+            self.train("train.precision=bfloat16", "train.epochs=1", fail=f"heuristic:{plan}", run=f"runs/{plan}", code=None)
+            self.assertIn(self.code, (program.OK, 70), plan)
 
     def reasons(self, run):
         return [e["reason"] for kind in ("skipped", "rollback") for e in self.events(kind, run)]

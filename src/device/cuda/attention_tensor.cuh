@@ -132,7 +132,7 @@ __device__ void attention_copy(uint16_t *to, const struct attention_job &job, co
     UNROLL for (unsigned i = 0; i < COUNT; i += STEP) {
         bool is_there = first + row + i < job.tokens && column < job.padded;
         const uint16_t *at = from.at + (first + row + i) * from.stride + column;
-        copy_start<16>(to + (row + i) * E::STRIDE + column, is_there ? at : from.at, is_there);
+        copy_start(to + (row + i) * E::STRIDE + column, is_there ? at : from.at, is_there);
     }
 }
 
@@ -258,7 +258,7 @@ __global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_keys(s
             if (threadIdx.x < E::COLUMNS) {
                 const float4 *from = job.statistics + h.counts;
                 bool is_there = query + threadIdx.x < job.tokens;
-                copy_start<16>(statistics + half * E::COLUMNS + threadIdx.x,
+                copy_start(statistics + half * E::COLUMNS + threadIdx.x,
                                is_there ? from + query + threadIdx.x : from, is_there);
             }
         },

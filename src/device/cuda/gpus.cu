@@ -23,8 +23,8 @@ status leave_out_old(int *gpus) {
     bool is_none = *gpus > 0 && capable == 0 && cudaGetDeviceProperties(&properties, 0) == cudaSuccess;
     *gpus = capable;
     if (!is_none) return OK;
-    return status_new(STATUS_USAGE, "compute capability 8.0 or higher, and cuda:0 (%s) has %d.%d: use device: cpu",
-                      properties.name, properties.major, properties.minor);
+    return status_new(STATUS_USAGE, "compute capability 8.0 or higher, and cuda:0 (%s) has %d.%d", properties.name,
+                      properties.major, properties.minor);
 }
 
 status count(int *gpus) {
@@ -36,13 +36,12 @@ status count(int *gpus) {
     if (error == cudaErrorNoDevice) return OK;
     if (error == cudaErrorInsufficientDriver) {
         cudaDriverGetVersion(&driver);
-        return status_new(STATUS_USAGE,
-                          "a driver for CUDA %d.%d or later, and this one is for %d.%d: update it, or use device: cpu",
+        return status_new(STATUS_USAGE, "a driver for CUDA %d.%d or later, and this one is for %d.%d: update it",
                           MAJOR(CUDART_VERSION), MINOR(CUDART_VERSION), MAJOR(driver), MINOR(driver));
     }
     return status_new(STATUS_USAGE,
                       "a GPU that can be asked, and the driver says %s (%s): look at what nvidia-smi "
-                      "says, or use device: cpu",
+                      "says",
                       cudaGetErrorName(error), cudaGetErrorString(error));
 }
 

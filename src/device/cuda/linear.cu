@@ -183,8 +183,9 @@ void add_to_weight(call *c, const uint16_t *dkept, struct factor x, float *dw, f
         if (dbias) c->each(hidden, [=] __device__(size_t i) { dbias[i] += sums[i]; });
         return;
     }
-    column_sums<1>(c, rows, hidden, narrow_terms{dkept, hidden, is_bfloat16(c)},
-                   [=] __device__(size_t i, const double *total) { dbias[i] += (float)total[0]; });
+    if (dbias)
+        column_sums<1>(c, rows, hidden, narrow_terms{dkept, hidden, is_bfloat16(c)},
+                       [=] __device__(size_t i, const double *total) { dbias[i] += (float)total[0]; });
     p = weight_product({dkept, hidden}, x, dw, rows, in, hidden);
     gpu_multiply(c, &p);
 }

@@ -75,15 +75,11 @@ __device__ static inline void load_transposed(uint32_t r[4], const uint16_t *row
                  : "memory");
 }
 
-/* Starts a copy of BYTES (8 or 16, of which both addresses are multiples) to shared memory, of zeros with ![is_there].
- * It belongs to the group of the thread that copy_commit ends. */
-template <unsigned BYTES> __device__ inline void copy_start(void *to, const void *from, bool is_there) {
-    static_assert(BYTES == 8 || BYTES == 16, "what is in use");
-    uint32_t at = (uint32_t)__cvta_generic_to_shared(to), bytes = is_there ? BYTES : 0;
-    if (BYTES == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(at), "l"(from), "r"(bytes) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" : : "r"(at), "l"(from), "r"(bytes) : "memory");
+/* Starts a copy of 16 bytes, of which both addresses are multiples, to shared memory, of zeros with ![is_there]. It
+ * belongs to the group of the thread that copy_commit ends. */
+__device__ static inline void copy_start(void *to, const void *from, bool is_there) {
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(to), bytes = is_there ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(at), "l"(from), "r"(bytes) : "memory");
 }
 
 __device__ static inline void copy_commit() { asm volatile("cp.async.commit_group;" : : : "memory"); }
@@ -171,8 +167,8 @@ static inline void load_transposed(uint32_t r[4], const uint16_t *row, EMULATED_
                                                                       << 16;
 }
 
-template <unsigned BYTES> inline void copy_start(void *to, const void *from, bool is_there, EMULATED_PLACE) {
-    emulated_copy(to, from, BYTES, is_there, file, line);
+static inline void copy_start(void *to, const void *from, bool is_there, EMULATED_PLACE) {
+    emulated_copy(to, from, 16, is_there, file, line);
 }
 
 static inline void copy_commit() { emulated_copy_commit(); }
