@@ -35,8 +35,10 @@ static bool is_numpy(const struct head *head) { return starts_with(head, "\223NU
 static bool is_empty(const struct head *head) { return head->file_size == 0; }
 
 static bool is_text(const struct head *head) {
-    for (size_t i = 0; i < head->size; i++)
-        if (head->bytes[i] < 32 && !memchr("\t\n\r", head->bytes[i], 3)) return false;
+    for (size_t i = 0; i < head->size; i++) {
+        unsigned char c = head->bytes[i];
+        if (c < 32 && c != '\t' && c != '\n' && c != '\r') return false;
+    }
     return head->size > 0;
 }
 
