@@ -62,6 +62,9 @@ status checkpoint_open_newest(const char *dir, struct log *log, struct checkpoin
  * seal is not good are left alone. */
 status checkpoint_prune(const char *dir, int64_t keep);
 
+/* A file of this name may be one that training saved: "epoch-0001.h5", "step-00000010.h5". */
+bool checkpoint_is_name(const char *name);
+
 /* What is in a checkpoint or any HDF5 dataset file: groups, names, shapes, types, counters, and for checkpoints the
  * seal. */
 status checkpoint_inspect(const char *path, struct text *out);

@@ -34,6 +34,11 @@ static bool ends_with(const char *name, const char *ending) {
     return length > end && strcmp(name + length - end, ending) == 0;
 }
 
+bool checkpoint_is_name(const char *name) {
+    bool is_ours = strncmp(name, "epoch-", 6) == 0 || strncmp(name, "step-", 5) == 0;
+    return is_ours && ends_with(name, CHECKPOINT_ENDING);
+}
+
 /* "epoch-0001.h5.tmp-17" */
 static bool is_left_over(const char *name) { return io_is_temporary(name) && strstr(name, CHECKPOINT_ENDING ".tmp-"); }
 

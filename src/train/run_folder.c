@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "train/checkpoint.h"
 
 struct run_folder {
     struct arena *arena;
@@ -141,13 +142,18 @@ static status compare_config(struct run_folder *f, const struct config *config) 
     return s;
 }
 
-/* A run has begun here: with a lock, or one that was deleted. */
+/* A run has begun here: with a lock, or one that was deleted. Somebody's own folder may have one named checkpoints. */
 static status has_run(const struct run_folder *f, bool *out) {
     struct io_info lock, checkpoints;
+    struct io_names names = {0};
     TRY(io_stat(f->lock, &lock));
     TRY(io_stat(f->checkpoints, &checkpoints));
-    *out = lock.exists || checkpoints.exists;
-    return OK;
+    *out = lock.exists;
+    if (lock.exists || !checkpoints.is_folder) return OK;
+    status s = io_list(f->checkpoints, &names);
+    for (size_t i = 0; !s && i < names.count; i++) *out = *out || checkpoint_is_name(names.items[i]);
+    io_names_free(&names);
+    return s;
 }
 
 /* In a folder that is no run's, files of these names are somebody's own. */

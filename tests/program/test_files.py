@@ -36,6 +36,30 @@ class OwnFiles(program.Case):
                     self.assertFalse(os.path.exists(self.path("mine.1")))
             os.remove(self.path("mine", name))
 
+    def test_a_folder_of_checkpoints_is_no_proof_of_a_run(self):
+        os.mkdir(self.path("mine/checkpoints"))
+        self.write("mine/checkpoints/foo.pt", "mine\n")
+        for name, config in (("metrics.jsonl", "wine.yaml"), ("log.txt", "wine.yaml"), ("config.yaml", "mine/config.yaml")):
+            text = program.WINE if name == "config.yaml" else "hi\n"
+            for more in ([], ["--fresh"]):
+                with self.subTest(name=name, more=more):
+                    self.write(f"mine/{name}", text)
+                    _, err = self.run_program(config, "--run-dir", "mine", *more, code=USAGE)
+                    self.assertIn(f"mine/{name}: a run here would overwrite this file, which is no run's", err)
+                    self.assertEqual(self.read(f"mine/{name}"), text)
+                    self.assertEqual(self.listing("mine"), sorted(["checkpoints", name]))
+                    self.assertEqual(self.listing("mine/checkpoints"), ["foo.pt"])
+                    self.assertFalse(os.path.exists(self.path("mine.1")))
+            os.remove(self.path("mine", name))
+        # nothing of it is in the way, and nothing is moved aside
+        self.run_program("wine.yaml", "--run-dir", "mine", "train.epochs=1", "--fresh")
+        self.assertFalse(os.path.exists(self.path("mine.1")))
+        self.assertEqual(self.read("mine/checkpoints/foo.pt"), "mine\n")
+        # a run whose lock was deleted is one still
+        os.remove(self.path("mine/.lock"))
+        self.run_program("wine.yaml", "--run-dir", "mine", "train.epochs=1", "--fresh")
+        self.assertEqual(self.read("mine.1/checkpoints/foo.pt"), "mine\n")
+
     def test_a_folder_with_other_files_can_become_a_runs(self):
         self.write("mine/wine.yaml", program.WINE)
         # a start that fails takes back what it made, and nothing else
