@@ -52,9 +52,10 @@ static bool can_start(const struct launch_start *start, status *failure) {
         final =
             status_new(STATUS_STOPPED, "stopped on request between two starts; run the same command again to continue");
     else if (stopped >= 0)
-        final = status_new(STATUS_STOPPED,
-                           "%s\nnode %d was asked to stop: it ends here, too; run the same command again to continue",
-                           status_message(*failure), stopped);
+        final =
+            status_new(STATUS_STOPPED,
+                       "%s\nnode %d has stopped on request: it ends here, too; run the same command again to continue",
+                       status_message(*failure), stopped);
     else if (lost >= 0)
         final = status_new(status_code(*failure), "%s\nthe starter of node %d has ended: it ends here, too",
                            status_message(*failure), lost);

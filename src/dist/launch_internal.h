@@ -81,8 +81,8 @@ struct launch_memory {
     double limit_gib; /* of this control group, or of the machine; 0: not known */
 };
 
-/* launch_blame.c: the result of ranks (count) that have all ended. [stop]: what the user asked for; elsewhere: of
- * another node, which has ended as it was asked to. Pure. */
+/* launch_blame.c: the result of ranks (count) that have all ended. [stop]: what the user asked for; elsewhere:
+ * another node has ended on a request. Pure. */
 enum launch_stop { STOP_NONE, STOP_ELSEWHERE, STOP_ASKED, STOP_AT_ONCE };
 struct launch_circumstances {
     const char *host;
@@ -119,7 +119,8 @@ int nodes_lost(const struct launch_nodes *n);
  */
 int nodes_missed(const struct launch_nodes *n, double seconds);
 double nodes_missed_time(const struct launch_nodes *n, double seconds); /* when nodes_missed changes; 0: not known */
-/* A node that has ended because it was asked to stop, the first; -1: none. It is not lost. */
+/* The first node that has ended on a request to stop; -1: none. It is not lost. The request may have come to another
+ * one: ranks agree to stop, and end in any order. */
 int nodes_stopped(const struct launch_nodes *n);
 void nodes_say_again(struct launch_nodes *n, int64_t incarnation); /* this node starts again, as this start */
 void nodes_say_stopped(struct launch_nodes *n);                    /* this node ends because of a request to stop */

@@ -25,7 +25,7 @@ enum word {
     WORD_DONE,    /* all ranks of this node have ended with 0; number: of their start */
     WORD_AGAIN,   /* this node starts its ranks again; number: of that start */
     WORD_OVER,    /* node 0's: so have all others; the job is over */
-    WORD_STOPPED, /* number: a node that ends because it was asked to stop; passed on by node 0 */
+    WORD_STOPPED, /* number: a node that ends on a request to stop, its own or another's; passed on by node 0 */
     WORD_LOST,    /* node 0's; number: a node whose agent has ended with its work undone */
     WORD_LEFT     /* the same of one whose ranks had all ended with 0 */
 };
@@ -43,7 +43,7 @@ struct node {
 struct launch_nodes {
     int count, own;
     int64_t incarnation; /* of this node's ranks */
-    int stopped;         /* the first node that ended because it was asked to; -1: none */
+    int stopped;         /* the first node that ended on a request; -1: none */
     struct node items[]; /* (count); other nodes than 0 have a link to 0 only */
 };
 
@@ -116,7 +116,7 @@ static void on_stopped(struct launch_nodes *n, int64_t number) {
     pass_on(n, WORD_STOPPED, number);
 }
 
-/* One that was asked to stop has said so before. */
+/* One that stopped on request has said so before. */
 static void on_loss(struct launch_nodes *n, int64_t number) {
     if (n->stopped >= 0 || number >= n->count || number == n->own || n->items[number].ended_at > 0) return;
     struct node *node = &n->items[number];

@@ -241,7 +241,8 @@ static void look_for_stopped_nodes(struct agent *a) {
     struct launch_start *start = a->start;
     if (start->stop != STOP_NONE || nodes_stopped(start->nodes) < 0) return;
     start->stop = STOP_ELSEWHERE;
-    if (a->alive > 0) log_line(start->log, "stopping: node %d was asked to stop", nodes_stopped(start->nodes));
+    if (a->alive > 0)
+        log_line(start->log, "stopping: the ranks of node %d have stopped on request", nodes_stopped(start->nodes));
     begin_stopping(a, start->grace);
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "check_main.h"
 #include "dist/env.h"
 #include "dist/internal.h"
@@ -116,6 +117,18 @@ static int role_early(const struct dist_env *env, const char *folder) {
     return lose_a_peer();
 }
 
+/* Node 1 is asked, as in training all agree to stop, and node 2 is the first to leave. */
+static int role_other(const struct dist_env *env, const char *folder) {
+    signal(SIGTERM, on_term);
+    mark(folder, "up", env->rank);
+    if (env->rank == 2 && !await(folder, "asked", 1)) return 1;
+    while (env->rank != 2 && !is_asked) clock_sleep(0.005);
+    if (env->rank == 1) mark(folder, "asked", 1);
+    if (env->rank == 1 && !await(folder, "left", 0)) return 1;
+    mark(folder, "left", env->rank);
+    return STATUS_STOPPED;
+}
+
 /* In the first start node 1's rank dies; the second waits for all. */
 static int role_again(const struct dist_env *env, const char *folder) {
     if (env->incarnation > 0) {
@@ -140,7 +153,8 @@ static int role_wait(const struct dist_env *env, const char *folder) {
 static const struct {
     const char *name;
     int (*run)(const struct dist_env *env, const char *folder);
-} roles[] = {{"late", role_late}, {"early", role_early}, {"again", role_again}, {"wait", role_wait}};
+} roles[] = {
+    {"late", role_late}, {"early", role_early}, {"other", role_other}, {"again", role_again}, {"wait", role_wait}};
 
 static int run_role(const char *name, const char *folder) {
     struct dist_env env;
@@ -176,6 +190,7 @@ static int free_port(void) {
 
 static struct agents agents_start(const char *role, int max_restarts) {
     struct agents a = {0};
+    char path[256];
     int port = free_port();
     snprintf(a.folder, sizeof a.folder, "/tmp/test_launch_agents.XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(a.folder));
@@ -197,7 +212,10 @@ static struct agents agents_start(const char *role, int max_restarts) {
                                            .grace = 20,
                                            .max_restarts = max_restarts,
                                            .saves = true};
-            status s = launch_run(&config, argv, NULL);
+            struct log *log = log_create(true, false);
+            snprintf(path, sizeof path, "%s/said.%d", a.folder, node);
+            status_free(log_open_file(log, path));
+            status s = launch_run(&config, argv, log);
             ssize_t length = (ssize_t)strlen(status_message(s));
             _exit(write(ends[1], status_message(s), (size_t)length) == length ? (int)status_code(s) : 96);
         }
@@ -236,6 +254,17 @@ static pid_t marked(const struct agents *a, const char *name, int node) {
     return (pid_t)pid;
 }
 
+/* A line of node's agent. */
+static bool has_said(const struct agents *a, int node, const char *what) {
+    char path[256], text[4096];
+    snprintf(path, sizeof path, "%s/said.%d", a->folder, node);
+    FILE *file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    return strstr(text, what) != NULL;
+}
+
 static void clean(const struct agents *a) {
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", a->folder);
@@ -257,6 +286,18 @@ START_TEST(all_end_with_a_node_that_was_asked) {
 }
 END_TEST
 
+/* Who was asked, a node that ends on a request cannot say of another. */
+START_TEST(nobody_is_said_to_have_been_asked) {
+    struct agents a = agents_start("other", 0);
+    all_have(&a, "up");
+    kill(a.pids[1], SIGTERM);
+    for (int node = 0; node < NODES; node++) ck_assert_int_eq(agents_wait(&a, node).code, STATUS_STOPPED);
+    ck_assert(has_said(&a, 0, "stopping: the ranks of node 2 have stopped on request\n"));
+    for (int node = 0; node < NODES; node++) ck_assert(!has_said(&a, node, "was asked"));
+    clean(&a);
+}
+END_TEST
+
 START_TEST(a_stop_between_two_starts) {
     int asked = _i;
     struct agents a = agents_start("again", 3);
@@ -266,6 +307,7 @@ START_TEST(a_stop_between_two_starts) {
     for (int node = 0; node < NODES; node++) {
         struct answer answer = agents_wait(&a, node);
         ck_assert_msg(answer.code == STATUS_STOPPED, "node %d: %d %s", node, answer.code, answer.sentence);
+        ck_assert_msg(!strstr(answer.sentence, "was asked"), "node %d: %s", node, answer.sentence);
     }
     clean(&a);
 }
@@ -290,8 +332,8 @@ END_TEST
 
 int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "role") == 0) return run_role(argv[2], argv[3]);
-    const struct check_loop loops[] = {LOOP(all_end_with_a_node_that_was_asked, 0, 2),
-                                       LOOP(a_stop_between_two_starts, 0, NODES),
-                                       LOOP(the_lost_node_is_named_by_all, 0, 2 * NODES)};
+    const struct check_loop loops[] = {
+        LOOP(all_end_with_a_node_that_was_asked, 0, 2), LOOP(nobody_is_said_to_have_been_asked, 0, 1),
+        LOOP(a_stop_between_two_starts, 0, NODES), LOOP(the_lost_node_is_named_by_all, 0, 2 * NODES)};
     return check_run("launch_agents", loops, sizeof loops / sizeof *loops);
 }
