@@ -167,7 +167,7 @@ static status divide(struct dataset *dataset, const struct dataset_config *confi
     struct table *table = &dataset->tables[0];
     struct dataset_info *info = &dataset->info;
     const char *name = config->path ? config->path : "synthetic dataset";
-    if (table->rows == 0) return status_new(STATUS_DATA, "%s: there are no rows to train on", name);
+    if (table->rows == 0) return status_new(STATUS_DATA, "%s: there are no rows", name);
     dataset->parts[DATASET_TRAIN].table = table;
     dataset->parts[DATASET_VALIDATION].table = &dataset->tables[dataset->n_tables - 1];
     info->train_rows = table->rows;

@@ -91,6 +91,24 @@ static status choose_part(struct inference *inf, const struct inference_options 
     return OK;
 }
 
+/* [failure]: a part of the rows cannot be had; says so when all of them could. Consumes it. */
+static status suggest_all(const struct inference *inf, struct dataset_config dataset, status failure) {
+    struct dataset *all;
+    if (dataset.split.test <= 0 && dataset.split.train <= 0) return failure;
+    dataset.split = (struct split_config){0};
+    dataset.without_targets = inf->predicts;
+    if (inf->predicts) dataset.classes = (struct string_list){0};
+    status s = dataset_open(&dataset, inf->loss->wants_classes, false, &all);
+    if (s) {
+        status_free(s);
+        return failure;
+    }
+    dataset_close(all);
+    s = status_new(status_code(failure), "%s; --part all takes every row", status_message(failure));
+    status_free(failure);
+    return s;
+}
+
 static status open_dataset(struct inference *inf, struct checkpoint *checkpoint) {
     struct dataset_config dataset = inf->config->dataset;
     inf->loss = loss_type_at((size_t)inf->config->loss.index);
@@ -101,7 +119,8 @@ static status open_dataset(struct inference *inf, struct checkpoint *checkpoint)
     dataset.without_targets = inf->predicts && !dataset.split.stratify; /* stratify looks at the classes */
     TRY(use_scaler(inf, checkpoint, &dataset));
     if (!dataset.without_targets) TRY(use_labels(inf, checkpoint, &dataset));
-    TRY(dataset_open(&dataset, inf->loss->wants_classes, false, &inf->dataset));
+    status s = dataset_open(&dataset, inf->loss->wants_classes, false, &inf->dataset);
+    if (s) return suggest_all(inf, dataset, s);
     return check_labels(inf, &dataset);
 }
 

@@ -112,7 +112,7 @@ struct wrong {
 static const struct wrong wrongs[] = {
     {false, "", "", "t.csv: the file is empty"},
     {false, "\n\n", "", "t.csv: the file is empty"},
-    {false, "a,y\n", "", "t.csv: there are no rows to train on"},
+    {false, "a,y\n", "", "t.csv: there are no rows"},
     {false, "y\n1\n", "", "t.csv: no column is left for the inputs; the file has only: y"},
     {false, "a;y\n1;2\n", "", "t.csv:line 1: the fields seem to be separated by ';'; only commas are read"},
     {false, ",a,y\n0,1,2\n", "", "t.csv:line 1: column 1 has no name (pandas writes such an index column"},

@@ -315,7 +315,7 @@ START_TEST(refuses_other_types) {
                   "t.h5: dataset 'text' is of type string; only integers and floats can be read");
     check_refusal(false, "inputs: bool", "t.h5: dataset 'bool' is of an enumeration type (h5py's way to store bool)");
     check_refusal(false, "inputs: odd", "t.h5: dataset 'odd' has numbers of 3 bytes");
-    check_refusal(false, "inputs: none, targets: no", "t.h5: there are no rows to train on");
+    check_refusal(false, "inputs: none, targets: no", "t.h5: there are no rows");
     check_refusal(false, "inputs: thin", "t.h5: dataset 'thin' has rows of 0 values");
     check_refusal(false, "inputs: unwritten",
                   "t.h5: dataset 'unwritten' was created but its values were never written");
