@@ -503,6 +503,8 @@ def run(binary, names, trials, seed, out=print):
 
 def main():
     sys.modules["faults"] = sys.modules["__main__"]  # for faults_cluster
+    for number in (signal.SIGINT, signal.SIGHUP):  # ignored after `&` and nohup, which a job would respect
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("promise", nargs="*", help="which; all of this machine by default")
     parser.add_argument("--trials", type=int, default=5)

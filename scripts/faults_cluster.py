@@ -488,7 +488,7 @@ def three(place, rng):
     for node, (code, err) in enumerate(ends):
         if how == "killed":
             check(node == chosen or code == 69, "node", node, code, err)
-            named = set(re.findall(r"starter of node (\d)|rank (\d) \(", err.split("ddptrain: ")[-1]))
+            named = set(re.findall(r"starter of node (\d)|rank (\d) \([^)]*\) (?:left|killed)", err.split("ddptrain: ")[-1]))
             check(node == chosen or {a or b for a, b in named} == {str(chosen)}, "of node", chosen, "says", node, err)
         else:
             check(code == 75, "of node", chosen, "says", node, code, err)
