@@ -258,8 +258,8 @@ __global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_keys(s
             if (threadIdx.x < E::COLUMNS) {
                 const float4 *from = job.statistics + h.counts;
                 bool is_there = query + threadIdx.x < job.tokens;
-                copy_start(statistics + half * E::COLUMNS + threadIdx.x,
-                               is_there ? from + query + threadIdx.x : from, is_there);
+                copy_start(statistics + half * E::COLUMNS + threadIdx.x, is_there ? from + query + threadIdx.x : from,
+                           is_there);
             }
         },
         [] {},
