@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "check_main.h"
-#include "device_work.h"
+#include "gpu_work.h"
 
 #define ROWS 2
 
@@ -315,18 +314,11 @@ START_TEST(what_is_no_number) {
 END_TEST
 
 int main(void) {
-    status s = device_check("cuda");
-    if (s) {
-        printf("skipped: %s\n", status_message(s));
-        status_free(s);
-        return 77;
-    }
-    setenv("CK_FORK", "no", 1); /* a child of a process that has asked for GPUs cannot use them */
     const struct check_loop loops[] = {LOOP(what_is_written_is_rounded_once, 0, 2 * SHAPES),
                                        EACH(factors_are_rounded, shapes),
                                        ONCE(weights_are_rounded_when_told),
                                        EACH(a_convolution_after_what_writes_16_bits, writers),
                                        ONCE(a_gradient_that_is_there_in_16_bits),
                                        ONCE(what_is_no_number)};
-    return check_run("gpu_convolution", loops, sizeof loops / sizeof *loops);
+    return gpu_run("gpu_convolution", loops, sizeof loops / sizeof *loops);
 }

@@ -4,9 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "check_main.h"
 #include "device/activations.h"
-#include "device_work.h"
+#include "gpu_work.h"
 
 static const struct {
     size_t rows, in, hidden, out;
@@ -215,14 +214,7 @@ START_TEST(applies_to_16_bits) {
 END_TEST
 
 int main(void) {
-    status s = device_check("cuda");
-    if (s) {
-        printf("skipped: %s\n", status_message(s));
-        status_free(s);
-        return 77;
-    }
-    setenv("CK_FORK", "no", 1); /* a child of a process that has asked for GPUs cannot use them */
     const struct check_loop loops[] = {LOOP(each_result_is_of_what_was_written, 0, 2 * SHAPES),
                                        ONCE(a_relu_behind_and_no_way_back), ONCE(applies_to_16_bits)};
-    return check_run("gpu_gelu", loops, sizeof loops / sizeof *loops);
+    return gpu_run("gpu_gelu", loops, sizeof loops / sizeof *loops);
 }

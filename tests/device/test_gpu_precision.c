@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "check_main.h"
-#include "device_work.h"
+#include "gpu_work.h"
 
 static const size_t shapes[][3] =
     {/* rows, in, out: rows of 16 bits that are whole and that are padded; sums in tiles */
@@ -377,13 +376,6 @@ START_TEST(the_description_names_it) {
 END_TEST
 
 int main(void) {
-    status s = device_check("cuda");
-    if (s) {
-        printf("skipped: %s\n", status_message(s));
-        status_free(s);
-        return 77;
-    }
-    setenv("CK_FORK", "no", 1); /* a child of a process that has asked for GPUs cannot use them */
     const struct check_loop loops[] = {EACH(factors_are_rounded_and_sums_are_not, shapes),
                                        ONCE(what_needs_no_rounding_is_exact),
                                        ONCE(precision_may_change),
@@ -395,5 +387,5 @@ int main(void) {
                                        LOOP(cross_entropy_in_the_form_of_the_device, 0, 8),
                                        ONCE(float16_overflows),
                                        ONCE(the_description_names_it)};
-    return check_run("gpu_precision", loops, sizeof loops / sizeof *loops);
+    return gpu_run("gpu_precision", loops, sizeof loops / sizeof *loops);
 }

@@ -23,7 +23,8 @@ class OwnFiles(program.Case):
     def listing(self, folder):
         return sorted(os.listdir(self.path(folder)))
 
-    def test_a_folder_that_is_no_runs_keeps_its_files(self):
+    def assert_files_are_kept(self, *others):
+        """Of a folder [mine] with these, that is no run's: what a run would write is refused, and nothing is touched."""
         for name, config in (("config.yaml", "mine/config.yaml"), ("metrics.jsonl", "wine.yaml"), ("log.txt", "wine.yaml")):
             text = program.WINE if name == "config.yaml" else "hi\n"
             for more in ([], ["--fresh"]):
@@ -32,25 +33,18 @@ class OwnFiles(program.Case):
                     _, err = self.run_program(config, "--run-dir", "mine", *more, code=USAGE)
                     self.assertIn(f"mine/{name}: a run here would overwrite this file, which is no run's", err)
                     self.assertEqual(self.read(f"mine/{name}"), text)
-                    self.assertEqual(self.listing("mine"), [name])
+                    self.assertEqual(self.listing("mine"), sorted([*others, name]))
                     self.assertFalse(os.path.exists(self.path("mine.1")))
             os.remove(self.path("mine", name))
+
+    def test_a_folder_that_is_no_runs_keeps_its_files(self):
+        self.assert_files_are_kept()
 
     def test_a_folder_of_checkpoints_is_no_proof_of_a_run(self):
         os.mkdir(self.path("mine/checkpoints"))
         self.write("mine/checkpoints/foo.pt", "mine\n")
-        for name, config in (("metrics.jsonl", "wine.yaml"), ("log.txt", "wine.yaml"), ("config.yaml", "mine/config.yaml")):
-            text = program.WINE if name == "config.yaml" else "hi\n"
-            for more in ([], ["--fresh"]):
-                with self.subTest(name=name, more=more):
-                    self.write(f"mine/{name}", text)
-                    _, err = self.run_program(config, "--run-dir", "mine", *more, code=USAGE)
-                    self.assertIn(f"mine/{name}: a run here would overwrite this file, which is no run's", err)
-                    self.assertEqual(self.read(f"mine/{name}"), text)
-                    self.assertEqual(self.listing("mine"), sorted(["checkpoints", name]))
-                    self.assertEqual(self.listing("mine/checkpoints"), ["foo.pt"])
-                    self.assertFalse(os.path.exists(self.path("mine.1")))
-            os.remove(self.path("mine", name))
+        self.assert_files_are_kept("checkpoints")
+        self.assertEqual(self.listing("mine/checkpoints"), ["foo.pt"])
         # nothing of it is in the way, and nothing is moved aside
         self.run_program("wine.yaml", "--run-dir", "mine", "train.epochs=1", "--fresh")
         self.assertFalse(os.path.exists(self.path("mine.1")))
