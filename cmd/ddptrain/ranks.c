@@ -12,6 +12,7 @@
 #include "device/cpu/parallel.h"
 #include "device/gpus.h"
 #include "dist/launch.h"
+#include "dist/store.h"
 
 static status count_gpus(const char *who, int *nproc) {
     status s = gpus_count(nproc);
@@ -104,16 +105,20 @@ static status check_config_file(const struct command_line *line) {
                       line->config);
 }
 
+static struct launch_config launch_of(const struct command_line *line, int nproc) {
+    return (struct launch_config){.nproc = nproc,
+                                  .nnodes = line->nnodes,
+                                  .node_rank = line->node_rank,
+                                  .master_addr = line->master_addr,
+                                  .master_port = line->master_port,
+                                  .grace = line->grace,
+                                  .max_restarts = line->max_restarts,
+                                  .saves = line->saves};
+}
+
 static status start_ranks(const struct command_line *line, int nproc, struct log *log) {
     TRY(check_config_file(line));
-    struct launch_config launch = {.nproc = nproc,
-                                   .nnodes = line->nnodes,
-                                   .node_rank = line->node_rank,
-                                   .master_addr = line->master_addr,
-                                   .master_port = line->master_port,
-                                   .grace = line->grace,
-                                   .max_restarts = line->max_restarts,
-                                   .saves = line->saves};
+    struct launch_config launch = launch_of(line, nproc);
     TRY(command_cpu_bind(line, &launch.binds_cores));
     if (line->nnodes > 1 && (!line->master_addr || !line->master_port))
         return status_new(STATUS_USAGE, "--nnodes %d needs --master-addr and --master-port: where rank 0 listens",
@@ -175,11 +180,31 @@ static status on_ranks(const struct command_line *line, struct config_file *file
     return s;
 }
 
+/* A config that cannot be read here may be right on other nodes, which would wait. How many ranks were to be here is
+ * known only where the command line says so. */
+static void excuse(const struct command_line *line, status failure) {
+    struct dist_env env;
+    int nproc = 1;
+    struct log *log = log_create(line->is_quiet, false);
+    status unknown = dist_env_detect(&env);
+    if (!unknown) unknown = command_nproc(line, "cpu", &nproc);
+    struct launch_config launch = launch_of(line, nproc);
+    bool is_starter = env.launcher == LAUNCHER_NONE && launch.node_rank < launch.nnodes && launch.master_port > 0;
+    if (!unknown && env.launcher != LAUNCHER_NONE) store_excuse(&env, false, NULL, failure);
+    if (!unknown && is_starter) launch_excuse(&launch, log, failure);
+    status_free(unknown);
+    log_destroy(log);
+}
+
 status command_on_ranks(const struct command_line *line, rank_function *run) {
     struct config_file *config;
     /* checked before any process is started, so that a wrong config is said once */
-    TRY(config_load(line->config, line->overrides, line->override_count, &config));
-    status s = on_ranks(line, config, run);
+    status s = config_load(line->config, line->overrides, line->override_count, &config);
+    if (s) {
+        excuse(line, s);
+        return s;
+    }
+    s = on_ranks(line, config, run);
     config_free(config);
     return s;
 }

@@ -44,6 +44,9 @@ struct launch_config {
  * For a single-threaded process; its signal mask is restored at the end. */
 status launch_run(const struct launch_config *config, char *const argv[], struct log *log);
 
+/* For a node of several that will start no ranks, because of [failure]: tells the others, as store_excuse. */
+void launch_excuse(const struct launch_config *config, struct log *log, status failure);
+
 /* The processors of ranks (nproc) that are bound, malloc'ed: whole cores of this process's mask while there are enough.
  * STATUS_USAGE when there are fewer processors than ranks. */
 status launch_split(int nproc, cpu_set_t **parts);

@@ -13,6 +13,7 @@
 
 #include "dist/internal.h"
 #include "dist/launch_internal.h"
+#include "dist/store.h"
 
 /* ---- what all ranks share ---- */
 
@@ -45,6 +46,15 @@ static status prepare_one_node(struct launch_job *job) {
     return job->config->nproc > 1 ? bind_loopback(job) : OK;
 }
 
+/* Of several nodes: the same on each, whatever it believes of their number. */
+static void name_job(const struct launch_config *config, char job_id[128]) {
+    const char *given = getenv(JOB_VARIABLE);
+    if (given && *given && strlen(given) < 128)
+        snprintf(job_id, 128, "%s", given);
+    else
+        snprintf(job_id, 128, "nodes-port-%d", config->master_port);
+}
+
 status launch_prepare(struct launch_job *job) {
     const struct launch_config *config = job->config;
     job->listener = job->secret = -1;
@@ -53,14 +63,22 @@ status launch_prepare(struct launch_job *job) {
         return status_new(STATUS_USAGE, "several nodes need the host of rank 0 (--master-addr)");
     if (config->master_port < 1 || config->master_port > 65535)
         return status_new(STATUS_USAGE, "several nodes need a port of rank 0's host, 1 to 65535 (--master-port)");
-    const char *given = getenv(JOB_VARIABLE);
     snprintf(job->master_addr, sizeof job->master_addr, "%s", config->master_addr);
     job->master_port = config->master_port;
-    if (given && *given && strlen(given) < sizeof job->job_id)
-        snprintf(job->job_id, sizeof job->job_id, "%s", given);
-    else /* the same on every node */
-        snprintf(job->job_id, sizeof job->job_id, "nodes-%d-port-%d", config->nnodes, config->master_port);
+    name_job(config, job->job_id);
     return OK;
+}
+
+void launch_excuse(const struct launch_config *config, struct log *log, status failure) {
+    struct dist_env env = {.launcher = LAUNCHER_NONE,
+                           .rank = config->node_rank * config->nproc,
+                           .world_size = config->nnodes * config->nproc,
+                           .local_world_size = config->nproc,
+                           .master_port = config->master_port};
+    if (config->nnodes == 1 || !config->master_addr || strlen(config->master_addr) >= sizeof env.master_addr) return;
+    snprintf(env.master_addr, sizeof env.master_addr, "%s", config->master_addr);
+    name_job(config, env.job_id);
+    store_excuse(&env, true, log, failure);
 }
 
 void launch_forget(struct launch_job *job) {

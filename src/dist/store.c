@@ -75,7 +75,8 @@ static status ask(struct store *s, enum store_type type, size_t size, double tim
     char text[STORE_MAX_REPORT];
     uint32_t code;
     if (!store_parse_failure(reply, &code, text)) return status_new(STATUS_BUG, "a broken answer from the store");
-    return status_new(code == STATUS_STOPPED ? STATUS_STOPPED : STATUS_PEER, "%s", text);
+    bool is_told = code == STATUS_STOPPED || code == STATUS_USAGE || code == STATUS_DATA;
+    return status_new(is_told ? (enum status_code)code : STATUS_PEER, "%s", text);
 }
 
 static uint32_t to_milliseconds(double seconds) {
@@ -134,6 +135,7 @@ static status serve(struct store *s, const struct dist_env *env, const struct st
                                          .local_watch = watch_ends[1],
                                          .world_size = s->world_size,
                                          .node_size = env->local_world_size,
+                                         .is_alone = options->excuses_node,
                                          .incarnation = (uint32_t)env->incarnation,
                                          .limits = {.hang = options->hang, .slow = options->timeout},
                                          .job = s->job,
@@ -152,6 +154,7 @@ static struct store_join way_in(const struct store *s, const struct dist_env *en
                                .port = env->master_port,
                                .rank = s->rank,
                                .world_size = s->world_size,
+                               .node_size = env->local_world_size,
                                .job = s->job,
                                .secret = s->secret,
                                .who = who,
@@ -245,10 +248,10 @@ status store_open(const struct dist_env *env, double timeout, struct store **out
     return store_open_with(env, &(struct store_options){.timeout = timeout}, out);
 }
 
-void store_excuse(const struct dist_env *env, struct log *log, status failure) {
+void store_excuse(const struct dist_env *env, bool is_node, struct log *log, status failure) {
     if (env->world_size == env->local_world_size) return;
     struct store *s;
-    struct store_options options = {.timeout = EXCUSE_SECONDS, .log = log, .excuse = failure};
+    struct store_options options = {.timeout = EXCUSE_SECONDS, .log = log, .excuse = failure, .excuses_node = is_node};
     log_line(log, "%s; the other nodes are told", status_message(failure));
     status unheard = store_open_with(env, &options, &s);
     if (!unheard) store_report(s, failure);

@@ -30,7 +30,8 @@ struct store_options {
     double hang;     /* seconds without progress after which a rank is lost (store_members.h); 0: never */
     struct log *log; /* for "waiting for ..."; NULL: silent. Borrowed until store_close */
     store_overdue_function *overdue; /* NULL: none */
-    status excuse;                   /* store_excuse's own */
+    status excuse;                   /* store_excuse's own, with its words */
+    bool excuses_node;
     /* Set to a descriptor while this rank waits or trains, -1 otherwise: a signal handler that writes 8 bytes to it has
      * this rank leave the job, and all others with it, with STATUS_STOPPED. NULL: nobody asks. */
     volatile sig_atomic_t *stop_fd;
@@ -49,8 +50,9 @@ status store_open_with(const struct dist_env *env, const struct store_options *o
 void store_close(struct store *store);
 
 /* For a rank that cannot take part, because of [failure]: joins, for a minute at most, to say so, so that the ranks of
- * other hosts do not wait for it until their timeout. Where all are on one host the launcher sees it end: nothing. */
-void store_excuse(const struct dist_env *env, struct log *log, status failure);
+ * other hosts do not wait for it until their timeout. Where all are on one host the launcher sees it end: nothing.
+ * [is_node]: it speaks for all ranks of its host, of which it is the first; none of them will come. */
+void store_excuse(const struct dist_env *env, bool is_node, struct log *log, status failure);
 
 /* Keys: at most STORE_MAX_KEY bytes; values: at most STORE_MAX_VALUE. All calls may come from several threads; one
  * waits for the other. */

@@ -3,12 +3,12 @@
 
 #include <nettle/hmac.h>
 #include <nettle/memops.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/digest.h"
 
 static const uint8_t magic[4] = {'D', 'D', 'P', 'S'};
-#define VERSION 2
 
 uint32_t store_read_u32(const uint8_t *b) {
     return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
@@ -30,7 +30,8 @@ enum store_parsed store_frame_parse(const uint8_t *bytes, size_t size, size_t li
     size_t known = size < sizeof magic ? size : sizeof magic;
     if (memcmp(bytes, magic, known) != 0) return PARSED_BAD;
     if (size < STORE_HEADER) return PARSED_MORE;
-    if (bytes[4] != VERSION || bytes[5] == 0 || bytes[5] >= FRAME_TYPES || bytes[6] || bytes[7]) return PARSED_BAD;
+    if (bytes[4] != STORE_VERSION || bytes[5] == 0 || bytes[5] >= FRAME_TYPES || bytes[6] || bytes[7])
+        return PARSED_BAD;
     uint32_t length = store_read_u32(bytes + 8);
     if (length > limit) return PARSED_BAD;
     *frame = (struct store_frame){.type = (enum store_type)bytes[5],
@@ -43,10 +44,15 @@ enum store_parsed store_frame_parse(const uint8_t *bytes, size_t size, size_t li
     return PARSED_FRAME;
 }
 
+int store_frame_version(const uint8_t *bytes, size_t size) {
+    bool is_ours = size >= STORE_HEADER && memcmp(bytes, magic, sizeof magic) == 0;
+    return is_ours && bytes[4] != STORE_VERSION ? bytes[4] : -1;
+}
+
 void store_frame_header(const struct store_frame *frame, uint8_t header[STORE_HEADER]) {
     memset(header, 0, STORE_HEADER);
     memcpy(header, magic, sizeof magic);
-    header[4] = VERSION;
+    header[4] = frame->version ? frame->version : STORE_VERSION;
     header[5] = (uint8_t)frame->type;
     store_write_u32(header + 8, frame->length);
     store_write_u32(header + 12, frame->rank);
@@ -211,6 +217,12 @@ void store_proof(const uint8_t secret[32], const char *side, const struct store_
 }
 
 bool store_proof_equal(const uint8_t *a, const uint8_t *b) { return nettle_memeql_sec(a, b, STORE_PROOF); }
+
+void store_describe_count(int world_size, int node_size, char text[64]) {
+    int length = snprintf(text, 64, "%d rank%s", world_size, world_size == 1 ? "" : "s");
+    if (node_size > 0 && node_size < world_size && world_size % node_size == 0)
+        snprintf(text + length, 64 - (size_t)length, ", %d on each of %d nodes", node_size, world_size / node_size);
+}
 
 uint64_t store_job_hash(const char *job_id) {
     uint8_t hash[DIGEST_SIZE];

@@ -8,7 +8,9 @@
  * incarnation gets OTHER instead of CHALLENGE. Then the client asks, one request at a time: READY, SET, GET, CAUSE are
  * answered by DONE, VALUE or FAIL; REPORT and BYE are not. A rank's second connection, its watch, asks nothing: the
  * rank sends BEATs and DEATHs, the server TICKs, at last NEWS of the failure or BYE. A third one, the link, says
- * nothing more to the server: both ranks hand their ends of it to their agents (launch_nodes.c). */
+ * nothing more to the server: both ranks hand their ends of it to their agents (launch_nodes.c). A rank that counts
+ * other ranks than the server is refused; when it gives up it says so by a connection for parting, which is refused,
+ * too, and ends the wait of those who have joined. */
 #ifndef DIST_STORE_FRAME_H
 #define DIST_STORE_FRAME_H
 
@@ -19,6 +21,7 @@
 #include "dist/pulse.h"
 #include "dist/store.h"
 
+#define STORE_VERSION 2 /* the first 24 bytes and REFUSE are the same in all */
 #define STORE_HEADER 24
 #define STORE_NONCE 32
 #define STORE_PROOF 32
@@ -31,7 +34,7 @@
 #define STORE_MAX_BODY (STORE_MAX_VALUE + STORE_MAX_KEY + 8)
 
 /* What a connection is for. */
-enum store_purpose { FOR_REQUESTS, FOR_WATCHING, FOR_AGENTS, STORE_PURPOSES };
+enum store_purpose { FOR_REQUESTS, FOR_WATCHING, FOR_AGENTS, FOR_PARTING, STORE_PURPOSES };
 
 enum store_type {
     FRAME_HELLO = 1, /* nonce, u32 world size, u32 incarnation, u32 purpose */
@@ -59,6 +62,7 @@ enum store_type {
 struct store_frame {
     enum store_type type;
     uint32_t rank;
+    uint8_t version; /* of the protocol, when another one is to be written; 0: STORE_VERSION */
     uint64_t job;
     const uint8_t *body; /* inside the bytes that were parsed */
     uint32_t length;
@@ -71,6 +75,9 @@ enum store_parsed { PARSED_FRAME, PARSED_MORE, PARSED_BAD };
  * is its length in bytes with PARSED_FRAME. */
 enum store_parsed store_frame_parse(const uint8_t *bytes, size_t size, size_t limit, struct store_frame *frame,
                                     size_t *used);
+
+/* Of a frame of ours that is of another version of the protocol; -1: it is not. */
+int store_frame_version(const uint8_t *bytes, size_t size);
 
 void store_frame_header(const struct store_frame *frame, uint8_t header[STORE_HEADER]);
 
@@ -102,6 +109,9 @@ bool store_parse_failure(const struct store_frame *frame, uint32_t *code,
                          char text[STORE_MAX_REPORT]); /* REPORT, FAIL */
 /* Text of a frame without control characters other than newline and tab, cut to fit. */
 void store_parse_text(const uint8_t *bytes, size_t length, char *text, size_t size);
+
+/* "4 ranks, 2 on each of 2 nodes"; node_size as members_create's. */
+void store_describe_count(int world_size, int node_size, char text[64]);
 
 uint32_t store_read_u32(const uint8_t *bytes);
 void store_write_u32(uint8_t *bytes, uint32_t value);

@@ -91,6 +91,19 @@ static enum outcome hear(struct attempt *a, int fd, enum store_type type, size_t
     return frame.type == type && frame.length == size ? IS_WELCOME : IS_STRANGE;
 }
 
+/* Who is asking; at parting also how many it counts, and where. Returns the length. */
+static size_t describe(const struct attempt *a, char who[STORE_MAX_WHO]) {
+    const struct store_join *join = a->join;
+    char count[64], node[32] = "";
+    store_describe_count(join->world_size, join->node_size, count);
+    if (join->node_size > 0) snprintf(node, sizeof node, ", node %d", join->rank / join->node_size);
+    if (a->shake.purpose == FOR_PARTING)
+        snprintf(who, STORE_MAX_WHO, "%.60s%s: %s", join->who, node, count);
+    else
+        snprintf(who, STORE_MAX_WHO, "%s", join->who);
+    return strlen(who);
+}
+
 static enum outcome shake_hands(struct attempt *a, int fd, double deadline) {
     uint8_t hello[STORE_HELLO], proof[STORE_PROOF + STORE_MAX_WHO], expected[STORE_PROOF];
     struct store_hello words = {.nonce = a->shake.client_nonce,
@@ -108,8 +121,9 @@ static enum outcome shake_hands(struct attempt *a, int fd, double deadline) {
     memcpy(a->shake.server_nonce, a->body, STORE_NONCE);
 
     store_proof(a->join->secret, "client", &a->shake, proof);
-    size_t length = strnlen(a->join->who, STORE_MAX_WHO - 1);
-    memcpy(proof + STORE_PROOF, a->join->who, length);
+    char who[STORE_MAX_WHO];
+    size_t length = describe(a, who);
+    memcpy(proof + STORE_PROOF, who, length);
     if (!say(a, fd, FRAME_PROOF, proof, STORE_PROOF + length, deadline)) {
         because_of_errno(a);
         return TRY_AGAIN;
@@ -145,6 +159,22 @@ static enum outcome attempt_once(struct attempt *a, double deadline, int *fd, st
     return outcome;
 }
 
+/* The refused rank's last word: whoever counts on it need not wait. */
+static void part(struct attempt *a) {
+    struct attempt last = *a;
+    status failure = OK;
+    int fd;
+    last.shake.purpose = FOR_PARTING;
+    if (attempt_once(&last, clock_seconds() + HANDSHAKE_SECONDS, &fd, &failure) == IS_WELCOME) close(fd);
+    status_free(failure);
+}
+
+static status refused(struct attempt *a) {
+    const struct store_join *join = a->join;
+    if (join->purpose == FOR_REQUESTS) part(a);
+    return status_new(STATUS_USAGE, "rank 0 at %s:%d refused rank %d: %s", join->host, join->port, join->rank, a->why);
+}
+
 status store_join(const struct store_join *join, int *fd, uint32_t *incarnation) {
     struct attempt a = {.join = join,
                         .shake = {.job = join->job,
@@ -172,8 +202,7 @@ status store_join(const struct store_join *join, int *fd, uint32_t *incarnation)
                               "another program?",
                               join->host, join->port);
         if (outcome == IS_REFUSED && (now - start > REFUSED_SECONDS || now + pause > join->deadline))
-            return status_new(STATUS_USAGE, "rank 0 at %s:%d refused rank %d: %s", join->host, join->port, join->rank,
-                              a.why);
+            return refused(&a);
         if (now + pause > join->deadline)
             return status_new(STATUS_PEER, "rank 0 did not answer at %s:%d within %.3g s (%s)", join->host, join->port,
                               now - start, a.why);

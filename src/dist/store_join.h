@@ -11,6 +11,7 @@
 struct store_join {
     const char *host;
     int port, rank, world_size;
+    int node_size; /* ranks of this host; 0: not known */
     uint64_t job;
     const uint8_t *secret; /* (32) */
     const char *who;       /* this rank's "host n1, pid 71" */
@@ -22,6 +23,7 @@ struct store_join {
 
 /* Retries while nobody listens, or rank 0 is still of an older incarnation. *fd is the connection of a rank that has
  * joined; -1 on a failure: STATUS_PEER when rank 0 did not answer, STATUS_USAGE when it refused or is somebody else.
+ * A rank that rank 0 goes on refusing tells it so at last: one that counts other ranks keeps nobody waiting.
  * *incarnation is that of the store when it is another than ours and this rank must not join (STATUS_PEER); else it
  * stays. */
 status store_join(const struct store_join *join, int *fd, uint32_t *incarnation);

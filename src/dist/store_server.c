@@ -78,7 +78,8 @@ static void flush(struct connection *c) {
 }
 
 void server_answer(struct store_server *s, struct connection *c, enum store_type type, const void *body, size_t size) {
-    struct store_frame frame = {.type = type, .rank = 0, .job = s->job, .length = (uint32_t)size};
+    struct store_frame frame = {
+        .type = type, .rank = 0, .version = c->version, .job = s->job, .length = (uint32_t)size};
     if (!grow(&c->out, &c->out_capacity, c->out_size + STORE_HEADER + size)) {
         c->is_over = true;
         return;
@@ -188,7 +189,7 @@ static void say_that_all_are_here(struct store_server *s) {
 static void say_who_is_missing(struct store_server *s, double now) {
     bool is_waiting = members_joined(s->members) < s->world_size;
     if (!is_waiting && !s->has_said_all) say_that_all_are_here(s);
-    if (!is_waiting || now < s->waits_said_at || members_verdict(s->members, now) >= 0) return;
+    if (!is_waiting || *s->misfit || now < s->waits_said_at || members_verdict(s->members, now) >= 0) return;
     struct text who = {0};
     members_awaited(s->members, &who);
     log_line(s->log, "waiting for %s%s", who.data, s->hint);
@@ -346,6 +347,7 @@ static bool fill(struct store_server *s, const struct store_server_config *confi
     pthread_mutex_init(&s->mutex, NULL);
     s->listener = config->listener;
     s->world_size = config->world_size;
+    s->node_size = config->node_size;
     s->incarnation = config->incarnation;
     s->job = config->job;
     s->log = config->log;
@@ -360,6 +362,10 @@ static bool fill(struct store_server *s, const struct store_server_config *confi
     s->members = members_create(s->world_size, config->node_size, config->limits, now);
     if (!s->has_link || !s->keys || !s->members || s->wake < 0) return false;
     members_join(s->members, 0, config->who, now);
+    for (int r = 1; config->is_alone && r < config->node_size; r++) {
+        members_join(s->members, r, config->who, now);
+        members_leave(s->members, r, LEFT_IN_PEACE, STATUS_OK, NULL, now);
+    }
     return true;
 }
 

@@ -15,6 +15,7 @@ struct store_server_config {
     int listener;              /* a non-blocking listening socket; the server owns it from now on */
     int local, local_watch;    /* the server's ends of rank 0's own connections, already trusted; owned too */
     int world_size, node_size; /* node_size as members_create's */
+    bool is_alone;             /* no other rank of rank 0's node will come: nobody waits for one */
     uint32_t incarnation;
     struct members_limits limits;
     struct log *log;  /* for "waiting for ..."; NULL: silent. Borrowed */

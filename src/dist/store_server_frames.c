@@ -10,6 +10,9 @@
 #include "dist/launch.h"
 #include "dist/store_server_internal.h"
 
+#define SAME_PROGRAM "the same ddptrain must be installed on every node"
+#define SAME_COUNT "--nproc and --nnodes (WORLD_SIZE) must be the same on every node"
+
 static int rank_of(const struct connection *c) { return (int)c->shake.rank; }
 
 /* A failure as the answer to a request. */
@@ -37,12 +40,22 @@ void server_tell_news(struct store_server *s, struct connection *c, int rank) {
 
 /* ---- requests that wait ---- */
 
+/* It would come again at another start, so none is to be made by another node either. */
+static bool is_no_accident(enum status_code code) { return code == STATUS_USAGE || code == STATUS_DATA; }
+
 /* The failure that ends the wait, when there is one: *code and *why are filled. */
-static bool is_lost(struct store_server *s, enum status_code *code, struct text *why) {
+static bool is_lost(struct store_server *s, const struct connection *c, enum status_code *code, struct text *why) {
     int rank = members_verdict(s->members, clock_seconds());
     *code = STATUS_PEER;
+    if (rank < 0 && *s->misfit) {
+        *code = STATUS_USAGE;
+        text_add(why, s->misfit);
+        return true;
+    }
     if (rank < 0) return false;
-    if (members_code(s->members, rank) == STATUS_STOPPED) *code = STATUS_STOPPED;
+    enum status_code cause = members_code(s->members, rank);
+    bool is_far = s->node_size > 0 && rank / s->node_size != rank_of(c) / s->node_size;
+    if (cause == STATUS_STOPPED || (is_far && is_no_accident(cause))) *code = cause;
     members_describe(s->members, rank, why);
     return true;
 }
@@ -62,7 +75,7 @@ static bool try_ready(struct store_server *s, struct connection *c, bool is_late
     }
     struct text why = {0};
     enum status_code code;
-    if (!is_lost(s, &code, &why) && is_late) {
+    if (!is_lost(s, c, &code, &why) && is_late) {
         members_missing(s->members, &why);
         text_printf(&why, " of %d did not join rank 0 at %s within %g s%s", s->world_size, s->place, c->waited_seconds,
                     s->hint);
@@ -80,7 +93,7 @@ static bool try_get(struct store_server *s, struct connection *c, bool is_late) 
     struct text why = {0};
     enum status_code code;
     bool has_all_joined = members_joined(s->members) == s->world_size;
-    if (!is_lost(s, &code, &why) && has_all_joined && members_is_alone(s->members, rank_of(c)))
+    if (!is_lost(s, c, &code, &why) && has_all_joined && members_is_alone(s->members, rank_of(c)))
         text_printf(&why, "every other rank has left before '%s' was set", c->key);
     else if (!why.length && is_late)
         text_printf(&why, "no rank has set '%s' within %g s", c->key, c->waited_seconds);
@@ -151,21 +164,34 @@ static bool on_hello(struct store_server *s, struct connection *c, const struct 
     return true;
 }
 
-static bool is_welcome(struct store_server *s, struct connection *c) {
-    char why[400] = "";
+/* A rank of this job that was started for another number of ranks gives up. It ends the wait of those who are here, but
+ * not a job that has begun. [who]: its own words. */
+static void part(struct store_server *s, const struct connection *c, const char *who) {
+    char count[64];
+    if (members_joined(s->members) == s->world_size || *s->misfit) return;
+    store_describe_count(s->world_size, s->node_size, count);
+    snprintf(s->misfit, sizeof s->misfit, "rank %u (%s) counts other ranks than rank 0 (%s): " SAME_COUNT,
+             c->shake.rank, who, count);
+}
+
+/* [who]: what its proof says. */
+static bool is_welcome(struct store_server *s, struct connection *c, const char *who) {
+    char why[400] = "", count[64];
     uint32_t rank = c->shake.rank;
     bool exists = c->shake.world == (uint32_t)s->world_size && rank < c->shake.world;
     enum member_state state = exists ? members_state(s->members, (int)rank) : IS_ABSENT;
-    if (c->shake.world != (uint32_t)s->world_size)
-        snprintf(why, sizeof why, "it counts %d ranks, this rank %u (WORLD_SIZE must be the same)", s->world_size,
-                 c->shake.world);
+    store_describe_count(s->world_size, s->node_size, count);
+    bool is_same = c->shake.world == (uint32_t)s->world_size;
+    if (is_parting(c) && !is_same) part(s, c, who);
+    if (!is_same)
+        snprintf(why, sizeof why, "it counts %s, this rank %u: " SAME_COUNT, count, c->shake.world);
     else if (!exists)
         snprintf(why, sizeof why, "there is no rank %u in a world of %d", rank, s->world_size);
     else if (!is_member(c) && state == IS_ABSENT)
         snprintf(why, sizeof why, "rank %u has not joined", rank);
     else if (is_link(c) && state == IS_HERE && s->has_link[rank])
         snprintf(why, sizeof why, "rank %u has linked the agents already", rank);
-    else if (is_member(c) && state == IS_HERE)
+    else if ((is_member(c) || is_parting(c)) && state == IS_HERE)
         snprintf(why, sizeof why, "rank %u has joined already (%s)", rank, members_who(s->members, (int)rank));
     else if (!is_watch(c) && state > IS_HERE)
         snprintf(why, sizeof why, "rank %u has left this job already (%s)", rank, members_who(s->members, (int)rank));
@@ -191,7 +217,7 @@ static bool on_proof(struct store_server *s, struct connection *c, const struct 
         refuse(s, c, "the secrets differ (is " SECRET_VARIABLE " the same on every rank?)");
         return true;
     }
-    if (!is_welcome(s, c)) return true;
+    if (!is_welcome(s, c, who)) return true;
     c->stage = HAS_JOINED;
     net_tune(c->fd);
     store_proof(s->secret, "server", &c->shake, mine);
@@ -266,6 +292,23 @@ static const struct {
     [FRAME_BEAT] = {HAS_JOINED, on_beat},     [FRAME_DEATH] = {HAS_JOINED, on_death},
 };
 
+/* A ddptrain of another version: its header is the same, and a refusal with its own number reaches it. Whoever it is
+ * has proved nothing, so here it is only said. */
+static bool refuse_version(struct store_server *s, struct connection *c) {
+    char why[200];
+    int version = store_frame_version(c->in, c->in_size);
+    if (c->stage != AWAITS_HELLO || version < 0) return false;
+    snprintf(why, sizeof why, "it speaks version %d of ddptrain's protocol, this rank version %d: " SAME_PROGRAM,
+             STORE_VERSION, version);
+    c->version = (uint8_t)version;
+    refuse(s, c, why);
+    if (s->has_said_version) return true;
+    s->has_said_version = true;
+    log_line(s->log, "refused a rank that speaks version %d of ddptrain's protocol, not %d: " SAME_PROGRAM, version,
+             STORE_VERSION);
+    return true;
+}
+
 static bool grow_input(struct connection *c, size_t need) {
     if (need <= c->in_capacity) return true;
     uint8_t *more = realloc(c->in, need);
@@ -280,7 +323,7 @@ bool server_handle_frames(struct store_server *s, struct connection *c) {
         struct store_frame frame = {0};
         size_t used = 0, limit = c->stage == HAS_JOINED ? STORE_MAX_BODY : STORE_MAX_JOINING;
         enum store_parsed parsed = store_frame_parse(c->in, c->in_size, limit, &frame, &used);
-        if (parsed == PARSED_BAD) return false;
+        if (parsed == PARSED_BAD) return refuse_version(s, c);
         if (parsed == PARSED_MORE) /* the length was checked against the limit */
             return c->in_size < STORE_HEADER || grow_input(c, STORE_HEADER + (size_t)frame.length);
         bool is_mine = c->stage < HAS_JOINED || frame.rank == c->shake.rank;

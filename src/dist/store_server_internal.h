@@ -18,6 +18,7 @@ enum stage { AWAITS_HELLO, AWAITS_PROOF, HAS_JOINED, IS_REFUSED };
 struct connection {
     int fd;
     enum stage stage;
+    uint8_t version; /* of its protocol, when another than ours; 0 */
     double deadline; /* of joining, or of being told the refusal */
     struct store_handshake shake;
     uint8_t *in, *out;
@@ -38,7 +39,7 @@ struct store_server {
 
     int listener, wake;
     double listens_again; /* out of descriptors: not before this time */
-    int world_size;
+    int world_size, node_size;
     uint32_t incarnation;
     uint64_t job;
     uint8_t secret[32];
@@ -47,8 +48,10 @@ struct store_server {
     double ticks_at, waits_said_at;
     bool is_one_host;
     bool has_said_waiting, has_said_all, has_told; /* who is missing; that nobody is; the failure */
+    bool has_said_version;                         /* that a rank of another one knocked */
     int64_t saved;                                 /* the step of the newest checkpoint that rank 0 told of */
     bool *has_link;                                /* (world_size) that have linked the agents: once in a start */
+    char misfit[400]; /* a rank of this job that will not come, since it counts other ranks; "": none */
     struct store_keys *keys;
     struct members *members;
     struct connection **connections;
@@ -59,6 +62,7 @@ struct store_server {
 static inline bool is_watch(const struct connection *c) { return c->shake.purpose == FOR_WATCHING; }
 static inline bool is_member(const struct connection *c) { return c->shake.purpose == FOR_REQUESTS; }
 
+static inline bool is_parting(const struct connection *c) { return c->shake.purpose == FOR_PARTING; }
 static inline bool is_link(const struct connection *c) { return c->shake.purpose == FOR_AGENTS; }
 
 /* store_server.c: sends at once what the socket takes, the rest later. */

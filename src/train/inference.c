@@ -180,7 +180,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     if (!s) s = load_weights(inf, checkpoint, average);
     checkpoint_close(checkpoint);
     if (!s) log_rows(inf, log);
-    if (s) store_excuse(inf->env, inf->log, s);
+    if (s) store_excuse(inf->env, false, inf->log, s);
     return s ? s : join(inf);
 }
 

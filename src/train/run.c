@@ -122,6 +122,7 @@ static status open_data_and_model(struct run *run) {
 /* What every rank must believe alike, one line each, so that a difference shows as a line. */
 static void describe_beliefs(const struct run *run, struct text *out) {
     const struct params *params = &run->trainer.model->params;
+    text_add(out, "ddptrain: " DDPTRAIN_VERSION "\n");
     text_add(out, text_string(&run->config_text));
     text_printf(out, "device: %s\n", config_device_name(run->config));
     text_printf(out, "dataset fingerprint: %s\n", dataset_info(run->trainer.dataset)->fingerprint);
@@ -221,7 +222,8 @@ static status join_group(struct run *run) {
         TRY(store_open_with(run->env, &options, &run->store));
         t->pulse = store_pulse(run->store);
         describe_beliefs(run, &beliefs);
-        status s = store_agree(run->store, "the config, the data or the model", text_string(&beliefs), d->timeout);
+        status s = store_agree(run->store, "the program, the config, the data or the model", text_string(&beliefs),
+                               d->timeout);
         text_free(&beliefs);
         TRY(s);
     }
@@ -547,7 +549,7 @@ status run_train(const struct config *config, const struct dist_env *env, const 
                       .trainer = {.config = config, .stop = options->stop, .saved_step = -1}};
     schema_write_yaml(&config_schema, config, &run.config_text);
     status s = open_data_and_model(&run);
-    if (s) store_excuse(env, log, s);
+    if (s) store_excuse(env, false, log, s);
     if (!s) s = join_group(&run);
     if (!s) s = resume(&run);
     if (!s && run.is_complete) {

@@ -331,7 +331,6 @@ struct impostor {
 static const struct impostor impostors[] = {
     {"other", "test", 1, 2, "the secrets differ"},
     {"right", "another", 1, 2, "another job"},
-    {"right", "test", 1, 3, "WORLD_SIZE must be the same"},
     {"right", "test", 0, 2, "rank 0 has joined already (host "},
     {"right", "test", 2, 2, "no rank 2"},
 };
@@ -375,6 +374,70 @@ START_TEST(impostors_are_refused) {
     struct impostor impostor = impostors[_i];
     ranks_run(2, impostor_body, &impostor);
 }
+END_TEST
+
+/* Rank 2 was started for five. It ends the wait of the others, who know by then how many each counts. */
+static void other_count_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct dist_env mine = *env;
+    struct store *store;
+    double start = clock_seconds();
+    if (mine.rank == 2) mine.world_size = 5;
+    status s = store_open(&mine, 60, &store);
+    if (mine.rank == 2)
+        rank_expect(s, STATUS_USAGE, "refused rank 2: it counts 3 ranks, this rank 5: --nproc");
+    else
+        rank_expect(s, STATUS_USAGE, ": 5 ranks) counts other ranks than rank 0 (3 ranks): --nproc");
+    RANK_CHECK(clock_seconds() - start < 30);
+}
+
+START_TEST(another_count_ends_the_wait) { ranks_run(3, other_count_body, NULL); }
+END_TEST
+
+static int knock(int port);
+
+/* Those that would have been refused, or would have ended the wait, change nothing once all are here. */
+static void late_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct store *store = join_store(env, 30);
+    char *value;
+    if (env->rank == 1) {
+        uint8_t secret[32], bytes[STORE_HEADER + STORE_MAX_JOINING] = {0};
+        rank_must(store_secret_find(env, secret));
+        struct store_join join = {.host = "127.0.0.1",
+                                  .port = env->master_port,
+                                  .rank = 1,
+                                  .world_size = 5,
+                                  .node_size = 1,
+                                  .job = store_job_hash(env->job_id),
+                                  .secret = secret,
+                                  .who = "a late one",
+                                  .deadline = clock_seconds() + 1,
+                                  .purpose = FOR_PARTING};
+        int fd;
+        rank_expect(store_join(&join, &fd, &(uint32_t){0}), STATUS_USAGE, "it counts 2 ranks, this rank 5");
+        join.world_size = 2; /* as many, and here already */
+        rank_expect(store_join(&join, &fd, &(uint32_t){0}), STATUS_USAGE, "rank 1 has joined already");
+        struct store_frame hello = {.type = FRAME_HELLO, .rank = 1, .version = STORE_VERSION + 7}, reply;
+        store_frame_header(&hello, bytes);
+        fd = knock(env->master_port);
+        RANK_CHECK(fd >= 0 && send(fd, bytes, STORE_HEADER, 0) == STORE_HEADER);
+        RANK_CHECK(net_receive(fd, bytes, STORE_HEADER, clock_seconds() + 10) && bytes[4] == STORE_VERSION + 7);
+        bytes[4] = STORE_VERSION; /* the rest is the same in all */
+        size_t used;
+        RANK_CHECK(store_frame_parse(bytes, STORE_HEADER, 200, &reply, &used) == PARSED_MORE);
+        RANK_CHECK(reply.type == FRAME_REFUSE && net_receive(fd, bytes, reply.length, clock_seconds() + 10));
+        bytes[reply.length] = 0;
+        RANK_CHECK(strstr((const char *)bytes, "it speaks version 2 of ddptrain's protocol, this rank version 9"));
+        close(fd);
+        rank_must(store_set(store, "tried", "x", 1));
+    }
+    rank_must(store_get(store, "tried", 30, (void **)&value, NULL));
+    free(value);
+    store_close(store);
+}
+
+START_TEST(late_ones_change_nothing) { ranks_run(2, late_body, NULL); }
 END_TEST
 
 static int knock(int port) {
@@ -599,6 +662,8 @@ int main(void) {
                                        ONCE(cause_before_victim),
                                        ONCE(rank_0_dies),
                                        EACH(impostors_are_refused, impostors),
+                                       ONCE(another_count_ends_the_wait),
+                                       ONCE(late_ones_change_nothing),
                                        ONCE(strangers),
                                        ONCE(another_program_on_the_port),
                                        ONCE(listening_addresses),

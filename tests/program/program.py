@@ -51,10 +51,10 @@ class Case(unittest.TestCase):
         e.update(extra or {})
         return e
 
-    def start(self, *arguments, env=None, **options):
+    def start(self, *arguments, env=None, binary=None, **options):
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
-        return subprocess.Popen([BINARY, *map(str, arguments)], cwd=self.folder, env=self.environment(env), text=True,
+        return subprocess.Popen([binary or BINARY, *map(str, arguments)], cwd=self.folder, env=self.environment(env), text=True,
                                 stdin=subprocess.DEVNULL, **options)
 
     def run_program(self, *arguments, code=OK, env=None, timeout=60):

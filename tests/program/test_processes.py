@@ -1,5 +1,5 @@
 """Real processes and signals: who is blamed, who is left, and every way to start. ctest-labels: dist fault"""
-import os, resource, shutil, signal, socket, subprocess, time, unittest
+import os, re, resource, shutil, signal, socket, subprocess, time, unittest
 
 import program
 from program import IO, OK, PEER, STOPPED, USAGE
@@ -146,6 +146,61 @@ class Processes(Started):
                     self.assertIn(nodes[1 - bad].returncode, (program.PEER, nodes[bad].returncode))
                     self.assertNotIn(nodes[bad].returncode, (program.OK, program.PEER))
             self.run_program("test.yaml")
+
+    def two_nodes(self, *different, more=(), counts=(2, 2), binaries=(None, None)):
+        """Runs two nodes whose command lines differ; (exit code, stderr) of each, soon after the start."""
+        where = ["--master-addr", "127.0.0.1", "--master-port", free_port(), *more]
+        nodes = [self.start(*own, "--nnodes", count, "--node-rank", n, *where, binary=binaries[n]) for n, (own, count) in enumerate(zip(different, counts))]
+        for p in nodes:
+            self.addCleanup(self.finish, p)
+        begin = time.monotonic()
+        said = [p.communicate(timeout=100 * program.SLOW)[1] for p in nodes]
+        self.assertLess(time.monotonic() - begin, 40 * program.SLOW)  # dist.timeout is 600 s
+        self.assert_no_leftovers()
+        self.assertFalse(os.path.exists(self.path("runs")))
+        return [(p.returncode, s) for p, s in zip(nodes, said)]
+
+    def test_nodes_with_other_numbers_of_processes_end(self):
+        """Also with --max-restarts: another start would bring nothing else."""
+        for zero, one, counts in ((2, 1, ("4 ranks, 2 on each of 2 nodes", "2 ranks, 1 on each of 2 nodes")),
+                                  (1, 3, ("2 ranks, 1 on each of 2 nodes", "6 ranks, 3 on each of 2 nodes"))):
+            with self.subTest(zero=zero, one=one):
+                (code, here), (other, there) = self.two_nodes(*[["test.yaml", "--nproc", n] for n in (zero, one)], more=["--max-restarts", 2])
+                self.assertEqual((code, other), (USAGE, USAGE), here + there)
+                self.assertRegex(here, rf"rank \d \(host .*, node 1: {counts[1]}\) counts other ranks than rank 0 \({counts[0]}\): --nproc")
+                self.assertIn(f"it counts {counts[0]}, this rank {2 * one}: --nproc", there)
+                self.assertNotIn("starting all ranks again", here + there)
+
+    def test_nodes_that_count_other_nodes_end(self):
+        (code, here), (other, there) = self.two_nodes(["test.yaml"], ["test.yaml"], counts=(2, 3))
+        self.assertEqual((code, other), (USAGE, USAGE), here + there)
+        self.assertIn("node 1: 3 ranks, 1 on each of 3 nodes) counts other ranks than rank 0 (2 ranks, 1 on each of 2 nodes)", here)
+        self.assertIn("it counts 2 ranks, 1 on each of 2 nodes, this rank 3", there)
+
+    def test_a_node_whose_config_cannot_be_read_says_so(self):
+        self.write("broken.yaml", program.WINE.replace("batch_size", "batch_sise"))
+        for config, words in (("gone.yaml", "gone.yaml"), ("broken.yaml", "batch_sise")):
+            for bad in (0, 1):
+                with self.subTest(config=config, bad=bad):
+                    lines = [[config if n == bad else "test.yaml", "--nproc", 2] for n in (0, 1)]
+                    said = self.two_nodes(*lines, more=["--max-restarts", 2])
+                    self.assertEqual([code for code, _ in said], [USAGE, USAGE], said)
+                    self.assertRegex(said[1 - bad][1], rf"(?s)rank {2 * bad} \(host .*{words}")
+                    self.assertIn(words, said[bad][1])
+
+    def test_nodes_with_other_programs_end(self):
+        """A copy of the program that calls itself another version."""
+        other = self.path("other/ddptrain")
+        shutil.copytree(os.path.dirname(program.BINARY), self.path("other"), ignore=lambda folder, names: [n for n in names if not n.startswith("ddptrain")])
+        with open(other, "rb") as f:
+            contents = f.read()
+        mine = re.search(rb"ddptrain: (\d+\.\d+\.\d+)\n", contents)
+        with open(other, "wb") as f:
+            f.write(contents.replace(mine[0], mine[0][:-2] + b"x\n"))
+        for code, err in self.two_nodes(["test.yaml"], ["test.yaml"], binaries=(None, other)):
+            self.assertEqual(code, USAGE, err)
+            self.assertIn("the program, the config, the data or the model is not the same on all ranks: rank 1 differs", err)
+            self.assertIn(f"rank 0: {mine[0].decode().strip()}\n  rank 1: {mine[0][:-2].decode()}x", err)
 
     def catches(self, pid, number):
         """Whether the process has a handler for the signal, or waits for it as the starter does."""
