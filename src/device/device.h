@@ -56,12 +56,9 @@ struct clip_norm {
 
 struct device;
 
-/* A linear layer, GELU by tanh and another linear layer, when nobody else looks at what lies between them. It is kept
- * in the device's own form, in the room of as many floats: [kept] (rows, hidden), which GELU is of, its gradient
- * [dkept], and [y], the GELU. */
+/* A linear layer, GELU by tanh and another linear layer, when nobody else looks at what lies between them, and that is
+ * kept in 16 bits (struct narrow): [kept] (rows, hidden), which GELU is of, its gradient [dkept], and [y], the GELU. */
 struct gelu_ops {
-    /* Whether the device does it in its precision; else the layers run one after another, as they do without this. */
-    bool (*applies)(const struct device *, size_t hidden);
     /* kept = x (rows, in) w^T + bias, y = gelu(kept); w (hidden, in); bias (hidden) or NULL */
     void (*forward)(struct device *, const float *x, const float *w, const float *bias, void *kept, void *y,
                     size_t rows, size_t in, size_t hidden);
@@ -76,6 +73,21 @@ struct gelu_ops {
      */
     void (*backward)(struct device *, const void *dkept, const float *x, const float *w, float *dw, float *dbias,
                      float *dx, size_t rows, size_t in, size_t hidden);
+};
+
+/* Operands of operators that are kept in 16 bits, the type of the precision's factors, instead of float32: the names
+ * are those of the operators' arguments; of a sum they are [x] and [other], of a loss [x] (the output) and [dx] (its
+ * gradient). Such a matrix takes the room of half as many floats, and is passed as if it were floats. */
+struct narrow {
+    bool x, other, y, dy, dx;
+};
+
+struct narrow_ops {
+    /* Whether matrices with rows of [features] can be kept so in the device's precision. */
+    bool (*applies)(const struct device *, size_t features);
+    /* The operands of all operators from now on. Those of products, attention, layer_norm, rms_norm, cross_entropy,
+     * is_finite and what works element by element may be 16 bits; others fail. */
+    void (*set)(struct device *, struct narrow operands);
 };
 
 struct device_ops {
@@ -137,7 +149,8 @@ struct device_ops {
 
     const struct norm_ops *norm_layers;
     const struct sequence_ops *sequence;
-    const struct gelu_ops *gelu; /* NULL: the layers run one after another */
+    const struct narrow_ops *narrow; /* NULL: all operands are float32 */
+    const struct gelu_ops *gelu;     /* NULL where narrow is */
 };
 
 /* [name]: "cpu" or "cuda". "cuda" where the module, one of its libraries, the driver or a GPU is missing: STATUS_USAGE

@@ -22,8 +22,6 @@ struct cross_entropy_options {
     float label_smoothing;
     const double *weight; /* (classes), in the memory of the host; NULL: all 1 */
     int64_t ignored;      /* a target that does not count */
-    bool is_narrow;       /* dlogits in the device's own form, in the room of as many floats, for gelu_ops' backward;
-                             only where that applies for [classes] */
 };
 
 enum elementwise_loss {

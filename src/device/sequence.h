@@ -8,6 +8,8 @@
 
 struct device;
 
+#define ATTENTION_NARROW 128 /* largest head of those whose matrices may be 16 bits; a multiple of 8 */
+
 struct attention_shape {
     size_t rows, tokens, heads, head_size;
     bool is_causal; /* token t sees tokens 0 to t */

@@ -357,16 +357,6 @@ static void plan_gelus(struct model *m) {
     }
 }
 
-static void plan_output_gradient(struct model *m) {
-    m->output_step = SIZE_MAX;
-    for (size_t i = 0; i < m->step_count; i++) {
-        const struct step *s = &m->steps[i];
-        if (s->out == m->output && s->dy == m->output_slot && s->raw == SIZE_MAX && s->part == PART_NONE && s->layer &&
-            s->layer->type->around_gelu && !s->layer->has_relu && readers(m, s->out) == 1)
-            m->output_step = i;
-    }
-}
-
 static void needed_at(struct tensor *tensor, size_t time) {
     if (tensor->piece.last < time) tensor->piece.last = time;
 }
@@ -412,7 +402,7 @@ static void plan_values(struct model *m) {
         if (m->tensors[t].again.size) m->steps[m->tensors[t].reader].remake = m->tensors[t].piece.first;
 }
 
-static void place(struct model *m) {
+void build_place(struct model *m) {
     size_t count = 0;
     struct piece **pieces =
         arena_alloc(m->arena, (2 * m->tensor_count + m->layer_count + m->slot_count + 1) * sizeof(struct piece *));
@@ -449,8 +439,7 @@ status build_model(struct model *model, const struct model_config *config) {
     }
     plan_gradients(model);
     plan_gelus(model);
-    plan_output_gradient(model);
     plan_values(model);
-    place(model);
+    build_place(model);
     return OK;
 }

@@ -26,6 +26,9 @@ status build_list(struct builder *builder, const struct variant_list *list, cons
 /* *out = a + b, which must have one shape; else STATUS_USAGE with both shapes. */
 status build_sum(struct builder *builder, size_t a, size_t b, size_t *out);
 
+/* Finds the places of the pieces in memory, and its size. */
+void build_place(struct model *model);
+
 /* The whole model: layers, gradients' slots. */
 status build_model(struct model *model, const struct model_config *config);
 

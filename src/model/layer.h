@@ -91,6 +91,9 @@ struct layer_around_gelu {
                             float *dx);
 };
 
+/* Operands of a layer's operators, as struct narrow of device/device.h names them. */
+enum { NARROW_X = 1, NARROW_Y = 2, NARROW_DY = 4, NARROW_DX = 8, NARROW_ALL = 15 };
+
 struct layer_type {
     struct schema_variant variant;
     /* Not NULL: a composite. It builds the layers inside it instead of being one; nothing below is used. Tensors are
@@ -135,6 +138,10 @@ struct layer_type {
     /* y from x as the forward pass before made it, for little: then y need not be kept for layers behind whose backward
      * looks at it. NULL: it is kept. */
     void (*remake)(const struct layer *layer, const struct pass *pass, const float *x, float *y);
+    /* Which operands of its operators, forward and back, may be 16 bits where the device keeps such; and whether this
+     * layer's sizes let them. NULL: they do. */
+    int narrow;
+    bool (*can_narrow)(const struct layer *layer);
     /* NULL: it is not done as one with a GELU. */
     const struct layer_around_gelu *around_gelu;
     /* Whether a pass in training calls pass->all_sum, so that all ranks must be in it. NULL: never. */

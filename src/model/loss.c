@@ -1,6 +1,6 @@
 /* The table of losses, and what several of them share. */
 #include "model/losses/losses.h"
-#include "model/model.h"
+#include "model/narrow.h"
 
 static const struct loss_type *const types[] = {&loss_cross_entropy,   &loss_mse,   &loss_l1, &loss_smooth_l1,
                                                 &loss_bce_with_logits, &loss_kl_div};
@@ -16,11 +16,9 @@ static const struct schema_variant *variant_at(size_t index) {
 
 void loss_run(const struct loss_type *loss, const void *config, struct model *model, const float *output,
               const void *targets, size_t rows, float scale, struct loss_sums *sums) {
-    void *narrow = loss->run_narrow ? model_narrow_output_gradient(model) : NULL;
-    if (narrow)
-        loss->run_narrow(config, model->device, &model->out, output, targets, rows, scale, narrow, sums);
-    else
-        loss->run(config, model->device, &model->out, output, targets, rows, scale, model_output_gradient(model), sums);
+    narrow_set(model, narrow_loss(model));
+    loss->run(config, model->device, &model->out, output, targets, rows, scale, model_output_gradient(model), sums);
+    narrow_set(model, (struct narrow){0});
 }
 
 const struct schema_variants loss_variants = {.what = "loss", .at = variant_at};

@@ -24,9 +24,8 @@ struct loss_type {
     /* sums += this batch; gradient (rows, output), unless NULL, = d(mean loss of this batch)/d(output) * scale */
     void (*run)(const void *config, struct device *device, const struct shape *output_shape, const float *output,
                 const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums);
-    /* The same with the gradient in the device's own form (model_narrow_output_gradient). NULL: there is none. */
-    void (*run_narrow)(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                       const void *targets, size_t rows, float scale, void *gradient, struct loss_sums *sums);
+    /* The output and its gradient may be 16 bits, as the device has been told (struct narrow). */
+    bool takes_narrow;
 };
 
 /* The loss of a batch that model_forward made [output] of, with the gradient where model_backward looks for it. */

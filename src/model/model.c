@@ -7,6 +7,7 @@
 #include "model/build.h"
 #include "model/gradients.h"
 #include "model/init_rules.h"
+#include "model/narrow.h"
 
 static const struct schema_row rows[] = {
     {.key = "layers",
@@ -115,7 +116,9 @@ static float *address(const struct model *model, const struct piece *piece) {
     return piece->size ? model->block + model->batch * piece->offset : NULL;
 }
 
-status model_check_device(const struct model *model, const struct device *device) {
+void model_narrow_output(struct model *model) { model->may_narrow_output = true; }
+
+status model_suit(struct model *model, const struct device *device) {
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *l = &model->layers[i];
         if (l->type->runs_on && !l->type->runs_on(device_ops(device)))
@@ -125,11 +128,12 @@ status model_check_device(const struct model *model, const struct device *device
             TRY(status_prefix(l->type->check_device(l, device_ops(device)), "%s:%d:%d: %s: on %s", l->place.file,
                               l->place.line, l->place.column, l->path, device_describe(device)));
     }
+    if (narrow_plan(model, device)) build_place(model);
     return OK;
 }
 
 status model_alloc(struct model *model, struct device *device, size_t batch) {
-    TRY(model_check_device(model, device));
+    TRY(model_suit(model, device));
     model->device = device;
     model->batch = batch;
     TRY(params_alloc(&model->params, device, true));
@@ -199,14 +203,6 @@ static void sum(const struct model *model, const struct step *s, const struct pa
         ops->add(pass->device, a, b, y, count);
 }
 
-/* Whether the device does the three steps around a GELU as one in this pass. */
-static bool is_in_one(const struct model *model, const struct step *s, const struct pass *pass) {
-    const struct gelu_ops *ops = device_ops(pass->device)->gelu;
-    if (s->part == PART_NONE || model->is_visited || !ops) return false;
-    const struct shape *hidden = &model->tensors[s->part == PART_BEFORE_GELU ? s->out : s->in].shape;
-    return ops->applies(pass->device, (size_t)hidden->size[hidden->dims - 1]);
-}
-
 /* Of [s] and its neighbours, which stand in the model's order. */
 static void run_part(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
     if (s->part == PART_BEFORE_GELU)
@@ -220,25 +216,26 @@ static void run_part(const struct model *model, const struct step *s, const stru
 static void run_step(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
     const float *x = value_of(model, s->in, inputs);
     float *y = model->tensors[s->out].value;
-    if (is_in_one(model, s, pass))
+    narrow_set(model, narrow_forward(model, s));
+    if (narrow_is_in_one(model, s))
         run_part(model, s, pass, inputs);
     else if (s->layer)
         s->layer->type->forward(s->layer, pass, x, y);
     else
         sum(model, s, pass, x, value_of(model, s->other, inputs), y);
+    narrow_set(model, (struct narrow){0});
 }
 
 /* A pass with what the model adds to it; the parameters stand still until it is over. */
-static struct pass begin(struct model *model, const struct pass *pass) {
+static struct pass begin(struct model *model, const struct pass *pass, bool is_visited) {
     const struct device_ops *ops = device_ops(pass->device);
-    model->has_narrow_gradient = false;
+    model->is_output_narrow = model->may_narrow_output && pass->is_training && !is_visited;
     if (ops->round_parameters) ops->round_parameters(pass->device, model->params.values, model->params.total);
     return complete(model, pass);
 }
 
 const float *model_forward(struct model *model, const struct pass *pass, const float *inputs) {
-    struct pass own = begin(model, pass);
-    model->is_visited = false;
+    struct pass own = begin(model, pass, false);
     for (size_t i = 0; i < model->step_count; i++) run_step(model, &model->steps[i], &own, inputs);
     return value_of(model, model->output, inputs);
 }
@@ -249,27 +246,19 @@ const float *model_output(const struct model *model, const float *inputs) {
 
 const float *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
                                    output_visitor *visit, void *user) {
-    struct pass own = begin(model, pass);
+    struct pass own = begin(model, pass, true);
     const struct layer *layer = model->layers;
-    model->is_visited = true;
     for (size_t i = 0; i < model->step_count; i++) {
         const struct step *s = &model->steps[i];
+        const struct tensor *out = &model->tensors[s->out];
         run_step(model, s, &own, inputs);
         if (s->layer) layer = s->layer;
-        if (!visit(user, layer, model->tensors[s->out].value, model->tensors[s->out].size)) return NULL;
+        if (visit && !visit(user, layer, out->value, out->size, narrow_forward(model, s).y)) return NULL;
     }
     return value_of(model, model->output, inputs);
 }
 
 float *model_output_gradient(struct model *model) { return model->gradients[model->output_slot]; }
-
-void *model_narrow_output_gradient(struct model *model) {
-    const struct gelu_ops *ops = device_ops(model->device)->gelu;
-    size_t features = (size_t)model->out.size[model->out.dims - 1];
-    bool applies = ops && model->output_step != SIZE_MAX && ops->applies(model->device, features);
-    model->has_narrow_gradient = applies;
-    return applies ? model_output_gradient(model) : NULL;
-}
 
 /* Who hears of complete gradients: one of the two, or nobody. */
 struct listener {
@@ -298,6 +287,7 @@ static const float *value_back(const struct model *model, size_t tensor, const f
 }
 
 static void remake(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
+    narrow_set(model, narrow_forward(model, s));
     s->layer->type->remake(s->layer, pass, value_back(model, s->in, inputs), model->tensors[s->out].remade);
 }
 
@@ -326,23 +316,26 @@ static void go_back(struct model *model, const struct pass *pass, const float *i
         const struct step *s = &model->steps[i];
         if (s->dy == SIZE_MAX) continue;
         if (s->remake != SIZE_MAX) remake(model, &model->steps[s->remake], &own, inputs);
+        if (s->raw != SIZE_MAX) narrow_set(model, narrow_relu(model, s));
         if (s->raw != SIZE_MAX)
             device_ops(own.device)
                 ->image->relu_backward(own.device, model->tensors[s->out].value, model->gradients[s->raw],
                                        model->gradients[s->dy], own.rows * model->tensors[s->out].size);
         if (s->layer && own.parts) gradients_before(model, s->layer);
-        if (i == model->output_step && model->has_narrow_gradient)
-            s->layer->type->around_gelu->backward_before(s->layer, &own, value_back(model, s->in, inputs),
-                                                         model->gradients[s->dy], gradient_at(model, s->dx));
-        else if (is_in_one(model, s, &own))
+        narrow_set(model, narrow_backward(model, s));
+        if (narrow_is_in_one(model, s))
             go_back_in_part(model, s, &own, inputs);
         else if (s->layer)
             s->layer->type->backward(s->layer, &own, value_back(model, s->in, inputs), model->tensors[s->out].value,
                                      model->gradients[s->dy], gradient_at(model, s->dx));
-        for (size_t a = 0; a < s->add_count; a++)
+        for (size_t a = 0; a < s->add_count; a++) {
+            const struct slot_add *add = &s->adds[a];
+            narrow_set(model, narrow_add(model, add));
             device_ops(own.device)
-                ->add(own.device, model->gradients[s->adds[a].a], model->gradients[s->adds[a].b],
-                      model->gradients[s->adds[a].to], own.rows * model->tensors[s->in].size);
+                ->add(own.device, model->gradients[add->a], model->gradients[add->b], model->gradients[add->to],
+                      own.rows * model->tensors[s->in].size);
+        }
+        narrow_set(model, (struct narrow){0});
         if (s->layer) tell_ready(model, s->layer, listener);
     }
 }

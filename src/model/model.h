@@ -72,19 +72,20 @@ struct model {
     size_t kept_gradients;      /* floats of gradients that have places of their own (model_part_gradients) */
     size_t *waiting;            /* (params.count) of them, how many have not yet added to its gradient in this pass */
     size_t output, output_slot; /* the last tensor, and the slot of its gradient */
-    size_t output_step;         /* the only one that looks at that gradient, and a linear layer; SIZE_MAX: none is */
     struct variant_list init;   /* of the config */
     struct shape in, out;
     size_t out_size;      /* elements of one output row */
     size_t multiply_adds; /* of one row forward; backward takes about twice as many */
 
     struct arena *arena;
-    struct device *device;    /* NULL before model_alloc */
-    bool has_narrow_gradient; /* of the output, in this pass (model_narrow_output_gradient) */
-    bool is_visited;          /* the pass before was model_forward_visited, so all steps ran alone */
-    size_t batch;             /* most rows of a pass */
-    float *block;             /* (batch, row_floats): values, what layers save, gradients */
-    float **gradients;        /* (slot_count), into the block: (batch, slots[i].size) */
+    /* What the device keeps in 16 bits (narrow.h): (tensor_count), (slot_count); NULL: nothing. */
+    const bool *tensors_narrow, *slots_narrow;
+    bool may_narrow_output; /* model_narrow_output */
+    bool is_output_narrow;  /* in this pass, if tensors_narrow says so; its gradient is by slots_narrow */
+    struct device *device;  /* NULL before model_alloc */
+    size_t batch;           /* most rows of a pass */
+    float *block;           /* (batch, row_floats): values, what layers save, gradients */
+    float **gradients;      /* (slot_count), into the block: (batch, slots[i].size) */
 };
 
 /* Shapes, names and parameters, without memory for numbers. What does not fit is STATUS_USAGE with file:line:column and
@@ -100,17 +101,22 @@ status model_check_used(const struct model *model);
  * or its passes are its own. */
 status model_check_apart(const struct model *model, const char *why);
 
-/* Bytes that model_alloc will take for [batch] rows: parameters and gradients; activations. */
+/* Bytes that model_alloc will take for [batch] rows: parameters and gradients; activations. After model_suit. */
 void model_memory(const struct model *model, size_t batch, size_t *parameters, size_t *activations);
 
-/* STATUS_USAGE naming the first layer that the device has no operators for. */
-status model_check_device(const struct model *model, const struct device *device);
+/* The only one who looks at outputs of passes in training is loss_run with a loss that takes 16 bits (takes_narrow), so
+ * that the device may leave them so. Before model_suit. */
+void model_narrow_output(struct model *model);
+
+/* Makes the plan the device's: what that keeps in 16 bits in the precision that it has now takes half the room.
+ * STATUS_USAGE naming the first layer that the device has no operators for. Again with the same device: nothing. */
+status model_suit(struct model *model, const struct device *device);
 
 /* From now on gradients exist only while model_backward_in_parts hands them on; the one place for them is as large as
  * the largest layer needs. Before model_alloc. */
 void model_part_gradients(struct model *model);
 
-/* Allocates for up to [batch] rows, after model_check_device. */
+/* Allocates for up to [batch] rows, after model_suit. */
 status model_alloc(struct model *model, struct device *device, size_t batch);
 
 /* Makes ready for passes of exactly [batch] rows (0: none), forward and, [is_training], back; those then allocate
@@ -125,26 +131,25 @@ status model_take_back(struct model *model, bool has_changed);
  * rules of `init:`. While they are lent. */
 void model_init(struct model *model, struct rng *rng);
 
-/* Output (rows, out_size) for inputs (rows, in); valid until the next pass. */
+/* Output (rows, out_size) for inputs (rows, in); valid until the next pass. In training it may be 16 bits
+ * (model_narrow_output), else it is float32. */
 const float *model_forward(struct model *model, const struct pass *pass, const float *inputs);
 
 /* Where model_forward leaves its output for these inputs. */
 const float *model_output(const struct model *model, const float *inputs);
 
-/* Called after each step with its output (rows, size); [layer]: the one that made it, for a sum the last one before it.
- * false ends the pass. */
-typedef bool output_visitor(void *user, const struct layer *layer, const float *output, size_t size);
+/* Called after each step with its output (rows, size), which with [is_narrow] is 16 bits; [layer]: the one that made
+ * it, for a sum the last one before it. false ends the pass. */
+typedef bool output_visitor(void *user, const struct layer *layer, const float *output, size_t size, bool is_narrow);
 
-/* model_forward that shows every step's output, for finding out where numbers break. NULL when the visitor ended it. */
+/* model_forward that shows every step's output, for finding out where numbers break; NULL: to nobody. NULL when the
+ * visitor ended it. What it returns is float32. */
 const float *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
                                    output_visitor *visit, void *user);
 
-/* Where the gradient of the loss with respect to the output goes before model_backward: (batch, out_size). */
+/* Where the gradient of the loss with respect to the output goes before model_backward: (batch, out_size); loss_run
+ * knows whether in 16 bits. */
 float *model_output_gradient(struct model *model);
-
-/* The same in the device's own form (struct gelu_ops), for a loss that writes that; NULL: the device or the model has
- * it only as floats. Between model_forward and the model_backward that it is for. */
-void *model_narrow_output_gradient(struct model *model);
 
 /* Called when the gradient of parameter [index] is complete: once per parameter that is not frozen, roughly last to
  * first. */

@@ -15,8 +15,24 @@ struct search {
     struct text found; /* empty: nothing yet */
 };
 
+struct matrix {
+    const void *values; /* (rows, size) */
+    size_t size;
+    bool is_narrow; /* 16 bits (struct narrow), else floats */
+};
+
 static bool is_finite(const struct search *s, const float *values, size_t count) {
     return device_ops(s->pass->device)->is_finite(s->pass->device, values, count);
+}
+
+/* The same of rows [first, first + rows) of a matrix. */
+static bool are_rows_finite(const struct search *s, const struct matrix *m, size_t first, size_t rows) {
+    const struct narrow_ops *ops = device_ops(s->pass->device)->narrow;
+    size_t bytes = m->size * (m->is_narrow ? sizeof(uint16_t) : sizeof(float));
+    if (m->is_narrow) ops->set(s->pass->device, (struct narrow){.x = true});
+    bool answer = is_finite(s, (const float *)((const char *)m->values + first * bytes), rows * m->size);
+    if (m->is_narrow) ops->set(s->pass->device, (struct narrow){0});
+    return answer;
 }
 
 typedef bool row_test(const struct search *search, const void *context, size_t row);
@@ -37,20 +53,14 @@ static void name_rows(struct search *s, row_test *is_bad, const void *context) {
     text_free(&rows);
 }
 
-struct matrix {
-    const float *values; /* (rows, size) */
-    size_t size;
-};
-
 static bool has_bad_values(const struct search *s, const void *matrix, size_t row) {
-    const struct matrix *m = matrix;
-    return !is_finite(s, m->values + row * m->size, m->size);
+    return !are_rows_finite(s, matrix, row, 1);
 }
 
 static bool find_in_inputs(struct search *s) {
     const struct dataset_info *info = dataset_info(s->diagnosis->dataset);
-    struct matrix inputs = {s->batch->inputs, info->input_size};
-    if (info->input_kind == INPUT_TOKENS || is_finite(s, inputs.values, s->batch->rows * inputs.size)) return false;
+    struct matrix inputs = {s->batch->inputs, info->input_size, false};
+    if (info->input_kind == INPUT_TOKENS || are_rows_finite(s, &inputs, 0, s->batch->rows)) return false;
     text_add(&s->found, "the inputs");
     name_rows(s, has_bad_values, &inputs);
     return true;
@@ -63,10 +73,10 @@ static const struct param *bad_parameter(const struct search *s, const struct la
     return NULL;
 }
 
-static bool visit(void *search, const struct layer *layer, const float *output, size_t size) {
+static bool visit(void *search, const struct layer *layer, const float *output, size_t size, bool is_narrow) {
     struct search *s = search;
-    struct matrix values = {output, size};
-    if (is_finite(s, output, s->batch->rows * size)) return true;
+    struct matrix values = {output, size, is_narrow};
+    if (are_rows_finite(s, &values, 0, s->batch->rows)) return true;
     const struct param *param = bad_parameter(s, layer);
     if (param) {
         text_printf(&s->found, "the parameter %s, since an earlier update", param->name);
@@ -78,13 +88,12 @@ static bool visit(void *search, const struct layer *layer, const float *output, 
 }
 
 /* The loss of one row of the output; its gradient goes where backward reads it. */
-static void run_loss_of_row(const struct search *s, const float *outputs, size_t row, bool wants_gradient) {
+static void run_loss_of_row(const struct search *s, const float *outputs, size_t row) {
     const struct diagnosis *d = s->diagnosis;
     size_t target_bytes = dataset_target_bytes(dataset_info(d->dataset));
     device_zero(s->pass->device, d->sums, sizeof *d->sums);
-    d->loss->run(d->loss_config, s->pass->device, &d->model->out, outputs,
-                 (const char *)s->batch->targets + row * target_bytes, 1, 1,
-                 wants_gradient ? model_output_gradient(d->model) : NULL, d->sums);
+    loss_run(d->loss, d->loss_config, d->model, outputs, (const char *)s->batch->targets + row * target_bytes, 1, 1,
+             d->sums);
 }
 
 /* The device's failure, if there is one, is told by whoever asks it next. */
@@ -95,15 +104,14 @@ static bool is_loss_finite(const struct search *s) {
 }
 
 static bool has_bad_loss(const struct search *s, const void *outputs, size_t row) {
-    run_loss_of_row(s, (const float *)outputs + row * s->diagnosis->model->out_size, row, false);
+    run_loss_of_row(s, (const float *)outputs + row * s->diagnosis->model->out_size, row);
     return !is_loss_finite(s);
 }
 
 static bool find_in_loss(struct search *s, const float *outputs) {
     const struct diagnosis *d = s->diagnosis;
     device_zero(s->pass->device, d->sums, sizeof *d->sums);
-    d->loss->run(d->loss_config, s->pass->device, &d->model->out, outputs, s->batch->targets, s->batch->rows, 1,
-                 model_output_gradient(d->model), d->sums);
+    loss_run(d->loss, d->loss_config, d->model, outputs, s->batch->targets, s->batch->rows, 1, d->sums);
     if (is_loss_finite(s)) return false;
     text_add(&s->found, "the loss");
     name_rows(s, has_bad_loss, outputs);
@@ -129,7 +137,7 @@ static bool has_bad_gradient(const struct search *s, const void *context, size_t
     pass.draws.first_row += row * pass.draws.row_stride;
     const float *inputs = s->batch->inputs + row * input_size;
     params_zero_gradients(&d->model->params, pass.device);
-    run_loss_of_row(s, model_forward(d->model, &pass, inputs), row, true);
+    run_loss_of_row(s, model_forward_visited(d->model, &pass, inputs, NULL, NULL), row);
     model_backward(d->model, &pass, inputs, NULL, NULL);
     return diagnosis_gradient(d->model, pass.device) != NULL;
 }

@@ -255,7 +255,8 @@ status plan_describe(const struct config *config, int world_size, int local_size
     if (!s) s = sampler_batch(&config->sampler, world_size, &batch);
     if (!s) s = sampler_check_rows(&config->sampler, dataset_info(dataset)->train_rows, world_size, batch);
     if (!s) s = passes_check(config, model, dataset_info(dataset)->train_rows, world_size);
-    if (!s && device) s = model_check_device(model, device);
+    if (!s && loss->takes_narrow) model_narrow_output(model);
+    if (!s && device) s = model_suit(model, device);
     if (!s) s = describe(config, world_size, local_size, dataset, model, batch, device, out);
     if (!s && *missing) text_printf(out, "not here       %s\n", status_message(*missing));
     if (s) {

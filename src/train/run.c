@@ -89,7 +89,8 @@ static status open_data_and_model(struct run *run) {
     TRY(status_prefix(t->loss->check(c->loss.config, &t->model->out, info->target_size, info->classes), "loss"));
     TRY(sampler_batch(&c->sampler, run->env->world_size, &t->batch));
     TRY(passes_check(c, t->model, info->train_rows, run->env->world_size));
-    TRY(model_check_device(t->model, t->device));
+    if (t->loss->takes_narrow) model_narrow_output(t->model);
+    TRY(model_suit(t->model, t->device));
     struct device_memory memory = device_memory_of(c, t->model, info, t->batch, run->env->world_size);
     TRY(device_memory_check(&memory, t->device));
     t->is_in_backward = in_backward_applies(c, run->env->world_size);

@@ -154,7 +154,7 @@ START_TEST(each_result_is_of_what_was_written) {
     struct device *d;
     ck_assert(!device_create("cuda", &d));
     ck_assert(!device_set_precision(d, precision));
-    ck_assert(device_ops(d)->gelu->applies(d, p.hidden));
+    ck_assert(device_ops(d)->narrow->applies(d, p.hidden));
     run(d, precision, &p);
     ck_assert(!device_status(d));
     device_destroy(d);
@@ -201,20 +201,8 @@ START_TEST(a_relu_behind_and_no_way_back) {
 }
 END_TEST
 
-START_TEST(applies_to_16_bits) {
-    struct device *d;
-    ck_assert(!device_create("cuda", &d));
-    for (enum precision precision = PRECISION_FLOAT32; precision <= PRECISION_FLOAT16; precision++) {
-        ck_assert(!device_set_precision(d, precision));
-        ck_assert_int_eq(device_ops(d)->gelu->applies(d, 64), precision >= PRECISION_BFLOAT16);
-        ck_assert(!device_ops(d)->gelu->applies(d, 60)); /* rows that cuBLASLt's epilogues do not take */
-    }
-    device_destroy(d);
-}
-END_TEST
-
 int main(void) {
     const struct check_loop loops[] = {LOOP(each_result_is_of_what_was_written, 0, 2 * SHAPES),
-                                       ONCE(a_relu_behind_and_no_way_back), ONCE(applies_to_16_bits)};
+                                       ONCE(a_relu_behind_and_no_way_back)};
     return gpu_run("gpu_gelu", loops, sizeof loops / sizeof *loops);
 }

@@ -328,8 +328,9 @@ START_TEST(cross_entropy_in_the_form_of_the_device) {
     for (size_t i = 0; i < rows; i++) targets[i] = i % 5 == 3 ? -100 : (int64_t)(i * 31 % size);
     ck_assert(!device_alloc(d, count * sizeof *narrow, "a test", (void **)&narrow));
     device_ops(d)->losses->cross_entropy(d, &o, x, targets, rows, size, 100, wide, &sums);
-    o.is_narrow = true;
+    device_ops(d)->narrow->set(d, (struct narrow){.dx = true});
     device_ops(d)->losses->cross_entropy(d, &o, x, targets, rows, size, 100, narrow, &narrow_sums);
+    device_ops(d)->narrow->set(d, (struct narrow){0});
     ck_assert(!device_download(d, bits, narrow, 2 * count * sizeof *bits));
     ck_assert_int_eq(memcmp(&sums, &narrow_sums, sizeof sums), 0);
     for (size_t i = 0; i < count; i++) {

@@ -30,7 +30,7 @@ static struct model *plan(const char *layers, struct shape input, struct documen
 static status check(const char *layers, struct shape input) {
     struct document *document;
     struct model *model = plan(layers, input, &document);
-    status s = model_check_device(model, &device);
+    status s = model_suit(model, &device);
     model_destroy(model);
     document_destroy(document);
     return s;
@@ -106,27 +106,4 @@ START_TEST(steps_around_a_gelu) {
 }
 END_TEST
 
-static const struct {
-    const char *layers;
-    size_t step; /* whose gradient may be in the device's form; SIZE_MAX: none's */
-} outputs[] = {
-    {"- linear: 4\n- linear: 3\n", 1},
-    {"- linear: 4\n" TANH "- linear: 3\n- linear: 2\n", 3},
-    {"- linear: 4\n" TANH "- linear: 3\n", SIZE_MAX}, /* it is around a GELU */
-    {"- linear: 4\n- relu\n", SIZE_MAX},
-    {"- linear: 4\n- gelu\n", SIZE_MAX},
-    {"- residual: [{linear: 3}]\n", SIZE_MAX},
-    {"- linear: 4\n- dropout: 0.1\n", SIZE_MAX},
-};
-
-START_TEST(the_gradient_of_the_output) {
-    struct document *document;
-    struct model *m = plan(outputs[_i].layers, (struct shape){.dims = 1, .size = {3}}, &document);
-    ck_assert_uint_eq(m->output_step, outputs[_i].step);
-    model_destroy(m);
-    document_destroy(document);
-}
-END_TEST
-
-LOOP_TESTS("device_support", EACH(layers, cases), EACH(steps_around_a_gelu, gelus),
-           EACH(the_gradient_of_the_output, outputs))
+LOOP_TESTS("device_support", EACH(layers, cases), EACH(steps_around_a_gelu, gelus))

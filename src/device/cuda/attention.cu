@@ -18,7 +18,7 @@ static bool is_aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
 /* Whether factors have 16 bits; larger heads are for float32 only. */
 static bool is_narrow(const call *c, const struct attention_shape *s) {
-    return gpu_factor_size(c->gpu) == 2 && s->head_size <= 128;
+    return gpu_factor_size(c->gpu) == 2 && s->head_size <= ATTENTION_NARROW;
 }
 
 static void start(call *c, struct attention_job *job, const struct attention_shape *s) {
@@ -37,7 +37,9 @@ static void start(call *c, struct attention_job *job, const struct attention_sha
 static unsigned padded_size(size_t head_size) { return (unsigned)((head_size + 7) / 8 * 8); }
 
 /* qkv (rows, tokens, 3, heads, head_size) in 16 bits, heads padded with zeros. */
-static const uint16_t *narrow_heads(call *c, const float *qkv, const struct attention_shape *s) {
+static const uint16_t *narrow_heads(call *c, struct gpu_numbers given, const struct attention_shape *s) {
+    if (given.is_narrow()) return (const uint16_t *)given.at;
+    const float *qkv = given.floats();
     size_t size = s->head_size, eights = padded_size(size) / 8, count = 3 * s->rows * s->tokens * s->heads * eights;
     uint16_t *to = c->scratch<uint16_t>(count * 8);
     bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16, is_whole = size % 8 == 0 && is_aligned(qkv);
@@ -62,13 +64,17 @@ void gpu_attention_forward(struct device *device, const struct attention_shape *
     call c(device, "attention_forward");
     struct attention_job job = job_of(shape);
     size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;
-    job.qkv = c.in(qkv, 3 * values);
-    job.y = c.out(y, values);
+    struct gpu_numbers given = c.in(qkv, 3 * values, c.narrow().x);
+    struct gpu_result to = c.out(y, values, c.narrow().y);
+    job.y = to.to;
     job.out_softmaxes = (float2 *)c.out(softmaxes, 2 * shape->rows * shape->heads * shape->tokens);
     if (is_narrow(&c, shape)) {
+        if (job.y) to.also = gpu_also_rows(&c, y, job.y, shape->rows * shape->tokens, width);
         job.padded = padded_size(shape->head_size);
-        job.narrow_qkv = narrow_heads(&c, job.qkv, shape);
-        job.also = gpu_also_rows(&c, y, job.y, shape->rows * shape->tokens, width).to;
+        job.narrow_qkv = narrow_heads(&c, given, shape);
+        job.also = to.also.to;
+    } else {
+        job.qkv = given.floats();
     }
     start(&c, &job, shape);
 }
@@ -99,25 +105,26 @@ __global__ void attention_totals(struct attention_shape s, const float *y, const
     if (threadIdx.x % 32 == 0) totals[at.i] = sum;
 }
 
-/* The same with softmaxes beside them; in the same pass dy is rounded, with padded heads. */
-__global__ void attention_statistics_kernel(struct attention_shape s, const float *y, const float *dy,
+/* The same with softmaxes beside them; in the same pass dy is rounded, with padded heads, unless narrow_dy is NULL. */
+__global__ void attention_statistics_kernel(struct attention_shape s, struct gpu_numbers y, struct gpu_numbers dy,
                                             const float2 *softmaxes, float4 *statistics, unsigned padded, bool is_even,
                                             bool is_bfloat16, uint16_t *narrow_dy) {
     struct head_place at(s);
     if (at.i >= s.rows * s.heads * s.tokens) return;
-    const float *output = y + at.first * s.head_size, *slope = dy + at.first * s.head_size;
+    struct gpu_numbers output = y.from(at.first * s.head_size), slope = dy.from(at.first * s.head_size);
     float sum = 0;
     for (size_t d = threadIdx.x % 32 * 2; d < padded; d += 64) {
         float2 a = {0, 0}, b = {0, 0};
         if (is_even && d < s.head_size) {
-            a = *(const float2 *)(output + d);
-            b = *(const float2 *)(slope + d);
+            uint2 fetched = output.fetch_two(d), other = slope.fetch_two(d);
+            a = output.widen(fetched);
+            b = slope.widen(other);
         } else {
-            if (d < s.head_size) a.x = output[d], b.x = slope[d];
-            if (d + 1 < s.head_size) a.y = output[d + 1], b.y = slope[d + 1];
+            if (d < s.head_size) a.x = output.one(d), b.x = slope.one(d);
+            if (d + 1 < s.head_size) a.y = output.one(d + 1), b.y = slope.one(d + 1);
         }
         sum = fmaf(a.y, b.y, fmaf(a.x, b.x, sum));
-        *(uint32_t *)(narrow_dy + at.first * padded + d) = gpu_narrow(is_bfloat16, b.x, b.y);
+        if (narrow_dy) *(uint32_t *)(narrow_dy + at.first * padded + d) = gpu_narrow(is_bfloat16, b.x, b.y);
     }
     sum = sum_of_warp(sum);
     if (threadIdx.x % 32 == 0) statistics[at.i] = {softmaxes[at.i].x, softmaxes[at.i].y, sum, 0};
@@ -129,27 +136,31 @@ void gpu_attention_backward(struct device *device, const struct attention_shape 
     struct attention_job job = job_of(shape);
     size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;
     size_t counts = shape->rows * shape->heads * shape->tokens;
-    const float *output = c.in(y, values);
-    job.qkv = c.in(qkv, 3 * values);
+    const struct narrow &narrow = c.narrow();
+    struct gpu_numbers output = c.in(y, values, narrow.y), given = c.in(qkv, 3 * values, narrow.x);
+    struct gpu_numbers slope = c.in(dy, values, narrow.dy);
+    struct gpu_result to = c.out(dqkv, 3 * values, narrow.dx);
     job.softmaxes = (const float2 *)c.in(softmaxes, 2 * counts);
-    job.dy = c.in(dy, values);
-    job.dqkv = c.out(dqkv, 3 * values);
+    job.dqkv = to.to;
     if (counts == 0) return;
     unsigned grid = (unsigned)((counts + WARPS - 1) / WARPS);
     if (is_narrow(&c, shape)) {
         job.padded = padded_size(shape->head_size);
         float4 *statistics = c.scratch<float4>(counts);
-        uint16_t *narrow_dy = c.scratch<uint16_t>(counts * job.padded);
-        bool is_even = shape->head_size % 2 == 0 && is_aligned(output) && is_aligned(job.dy);
-        job.narrow_qkv = narrow_heads(&c, job.qkv, shape);
-        c.launch(attention_statistics_kernel, grid, GPU_THREADS, 0, *shape, output, job.dy, job.softmaxes, statistics,
+        uint16_t *narrow_dy = slope.is_narrow() ? nullptr : c.scratch<uint16_t>(counts * job.padded);
+        bool is_even = shape->head_size % 2 == 0 && is_aligned(output.at) && is_aligned(slope.at);
+        if (job.dqkv) to.also = gpu_also_rows(&c, dqkv, job.dqkv, shape->rows * shape->tokens, 3 * width);
+        job.narrow_qkv = narrow_heads(&c, given, shape);
+        c.launch(attention_statistics_kernel, grid, GPU_THREADS, 0, *shape, output, slope, job.softmaxes, statistics,
                  job.padded, is_even, c.gpu->precision == PRECISION_BFLOAT16, narrow_dy);
         job.statistics = statistics;
-        job.narrow_dy = narrow_dy;
-        job.also = gpu_also_rows(&c, dqkv, job.dqkv, shape->rows * shape->tokens, 3 * width).to;
+        job.narrow_dy = narrow_dy ? narrow_dy : (const uint16_t *)slope.at;
+        job.also = to.also.to;
     } else {
         float *totals = c.scratch<float>(counts);
-        c.launch(attention_totals, grid, GPU_THREADS, 0, *shape, output, job.dy, totals);
+        job.qkv = given.floats();
+        job.dy = slope.floats();
+        c.launch(attention_totals, grid, GPU_THREADS, 0, *shape, output.floats(), job.dy, totals);
         job.totals = totals;
     }
     start(&c, &job, shape);

@@ -37,7 +37,7 @@ struct attention_job {
     unsigned padded;                        /* the head size, as a multiple of 8 */
     const uint16_t *narrow_qkv, *narrow_dy; /* the same with heads of [padded] numbers, zeros at the end */
     const float4 *statistics;               /* (rows, heads, tokens): softmaxes, totals, nothing */
-    uint16_t *also;                         /* y or dqkv in 16 bits, NULL: nowhere */
+    uint16_t *also;                         /* y or dqkv in 16 bits, then those themselves may be NULL; NULL: nowhere */
 };
 
 /* A matrix (tokens, head_size) of one head. */

@@ -87,7 +87,7 @@ template <class F, unsigned SIZE, unsigned ROWS_, unsigned COLUMNS_, unsigned BL
     __device__ static void put(const struct attention_job &job, float *to, size_t i, bool are_two, float x, float y) {
         uint32_t both = F::pair(x, y);
         if (job.is_aligned) { /* the head size is even, then */
-            *(float2 *)(to + i) = {x, y};
+            if (to) *(float2 *)(to + i) = {x, y};
             if (job.also) *(uint32_t *)(job.also + i) = both;
             return;
         }
@@ -336,7 +336,7 @@ __global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_querie
 
 template <class FORWARD, class KEYS, class QUERIES>
 void attention_tensor_launch(call *c, struct attention_job job, size_t heads) {
-    if (!job.dqkv) {
+    if (!job.narrow_dy) {
         unsigned grid = attention_grid<FORWARD>(&job, heads);
         c->launch(attention_tensor_forward<FORWARD>, grid, FORWARD::THREADS, FORWARD::shared(1, 0), job);
         return;

@@ -36,39 +36,36 @@ struct seen_join {
 };
 
 struct cross_entropy_rows {
-    const float *logits;
+    struct gpu_numbers logits;
     const int64_t *targets;
     const double *weight; /* (classes) or NULL */
     const double *count;  /* what the loss is a mean over */
-    float smoothing, scale, *dlogits;
+    float smoothing, scale;
     int64_t ignored;
     size_t classes;
     struct loss_sums *sums; /* (positions); count is not set */
     bool is_aligned;
-    struct gpu_also also; /* dlogits; that may be NULL, then */
+    struct gpu_result dlogits;
 
     /* What is written is not read again soon: long rows leave the cache to the logits. */
     template <unsigned THREADS> __device__ void store(size_t i, size_t j, float4 v) const {
-        bool is_long = THREADS > GPU_THREADS;
-        if (dlogits && is_long && is_aligned)
-            __stcs((float4 *)(dlogits + i * classes + j), v);
-        else if (dlogits)
-            row_store(dlogits + i * classes, j, classes, is_aligned, v);
-        if (is_long && also.to)
-            __stcs((uint2 *)(also.to + i * classes + j), also.of(v));
-        else
-            also.put(i * classes + j, v);
+        if (THREADS <= GPU_THREADS || !is_aligned) {
+            row_put(dlogits, i * classes, j, classes, is_aligned, v);
+            return;
+        }
+        if (dlogits.to) __stcs((float4 *)(dlogits.to + i * classes + j), v);
+        if (dlogits.also.to) __stcs((uint2 *)(dlogits.also.to + i * classes + j), dlogits.also.of(v));
     }
 
     __device__ float weight_of(size_t c) const { return weight ? (float)weight[c] : 1; }
 
     /* Sums of w z and of w over the classes. */
-    template <unsigned THREADS> __device__ double2 smoothed(const float *z, size_t first) const {
+    template <unsigned THREADS> __device__ double2 smoothed(const struct gpu_numbers &z, size_t first) const {
         double products = 0, weights = 0;
         for (size_t j = first; j < classes; j += 4 * THREADS)
             for (size_t c = j; c < j + 4 && c < classes; c++) {
                 double w = weight ? weight[c] : 1;
-                products += w * (double)z[c];
+                products += w * (double)z.one(c);
                 weights += w;
             }
         products = row_join<THREADS>(products, row_add());
@@ -91,9 +88,9 @@ struct cross_entropy_rows {
     }
 
     template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
-        const float *z = logits + i * classes;
+        struct gpu_numbers z = logits.from(i * classes);
         if (targets[i] == ignored) {
-            for (size_t j = first; (dlogits || also.to) && j < classes; j += 4 * THREADS)
+            for (size_t j = first; dlogits.is_wanted() && j < classes; j += 4 * THREADS)
                 store<THREADS>(i, j, {0, 0, 0, 0});
             if (first == 0) sums[i] = {0, 0, 0, 0};
             return;
@@ -102,9 +99,9 @@ struct cross_entropy_rows {
         struct seen all = {{-INFINITY, 0}, 0xffffffffu};
         size_t j = first, step = 4 * THREADS;
         for (; is_aligned && j + (GROUP - 1) * step < classes; j += GROUP * step) {
-            float4 v[GROUP];
-            for (size_t k = 0; k < GROUP; k++) v[k] = *(const float4 *)(z + j + k * step);
-            for (size_t k = 0; k < GROUP; k++) all.take(v[k], (unsigned)(j + k * step));
+            uint4 v[GROUP];
+            for (size_t k = 0; k < GROUP; k++) v[k] = z.fetch(j + k * step);
+            for (size_t k = 0; k < GROUP; k++) all.take(z.widen(v[k]), (unsigned)(j + k * step));
         }
         for (; j < classes; j += step) all.take(row_load(z, j, classes, is_aligned, -INFINITY), (unsigned)j);
         all = row_join<THREADS>(all, seen_join());
@@ -114,13 +111,14 @@ struct cross_entropy_rows {
         double counted = *count;
         float own = (1 - smoothing) * weight_of(target), whole = own + spread * (float)smooth.y;
         if (first == 0) {
-            double loss = (1 - (double)smoothing) * (double)weight_of(target) * -(double)(z[target] - most - log_sum);
+            double loss =
+                (1 - (double)smoothing) * (double)weight_of(target) * -(double)(z.one(target) - most - log_sum);
             if (smoothing != 0)
                 loss -= (double)spread * (smooth.x - (double)most * smooth.y - smooth.y * (double)log_sum);
             sums[i] = {loss, 0, all.best == target ? 1.0 : 0.0, 1};
         }
         struct row r = {target, most, whole / all.softmax.sum, own, spread, counted > 0 ? scale / (float)counted : 0};
-        if (!dlogits && !also.to) return;
+        if (!dlogits.is_wanted()) return;
         size_t left = first < classes ? (classes - first + step - 1) / step : 0; /* fours that are left */
         for (; left > 0 && (left % GROUP > 0 || !is_aligned); left--) {
             j = first + (left - 1) * step;
@@ -128,10 +126,10 @@ struct cross_entropy_rows {
             store<THREADS>(i, j, slopes(r, v, j));
         }
         for (; left > 0; left -= GROUP) {
-            float4 v[GROUP];
+            uint4 v[GROUP];
             j = first + (left - GROUP) * step;
-            for (size_t k = 0; k < GROUP; k++) v[k] = *(const float4 *)(z + j + k * step);
-            for (size_t k = 0; k < GROUP; k++) store<THREADS>(i, j + k * step, slopes(r, v[k], j + k * step));
+            for (size_t k = 0; k < GROUP; k++) v[k] = z.fetch(j + k * step);
+            for (size_t k = 0; k < GROUP; k++) store<THREADS>(i, j + k * step, slopes(r, z.widen(v[k]), j + k * step));
         }
     }
 };
@@ -165,24 +163,20 @@ void gpu_cross_entropy(struct device *device, const struct cross_entropy_options
                        struct loss_sums *sums) {
     call c(device, "cross_entropy");
     double *count = c.scratch<double>(1);
-    struct cross_entropy_rows f = {.logits = c.in(logits, positions * classes),
+    struct cross_entropy_rows f = {.logits = c.in(logits, positions * classes, c.narrow().x),
                                    .targets = c.in(targets, positions),
                                    .weight = c.constant(o->weight, o->weight ? classes : 0),
                                    .count = count,
                                    .smoothing = o->label_smoothing,
                                    .scale = scale,
-                                   .dlogits = o->is_narrow ? nullptr : c.out(dlogits, positions * classes),
                                    .ignored = o->ignored,
                                    .classes = classes,
                                    .sums = c.scratch<struct loss_sums>(positions),
                                    .is_aligned = false,
-                                   .also = {}};
+                                   .dlogits = c.out(dlogits, positions * classes, c.narrow().dx)};
     struct loss_sums *to = c.inout(sums, 1);
-    f.is_aligned = rows_are_aligned(f.logits, classes) && rows_are_aligned(f.dlogits, classes);
-    if (o->is_narrow)
-        f.also = {c.out((uint16_t *)dlogits, positions * classes), c.gpu->precision == PRECISION_BFLOAT16};
-    else
-        f.also = gpu_also_rows(&c, dlogits, f.dlogits, positions, classes);
+    f.is_aligned = rows_are_aligned(f.logits, classes) && f.dlogits.has_fours();
+    if (f.dlogits.to) f.dlogits.also = gpu_also_rows(&c, dlogits, f.dlogits.to, positions, classes);
     if (positions == 0 || !c.is_ok()) return;
     c.each(1, [=] __device__(size_t) { *count = 0; });
     c.sum(

@@ -27,13 +27,16 @@ double *gpu_staging(struct gpu_device *gpu, size_t count) {
 static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
 
 call::call(struct device *device, const char *name)
-    : gpu(gpu_of(device)), operation(name), start(gpu_of(device)->place), used(0) {
+    : gpu(gpu_of(device)), operation(name), knows_narrow(false), start(gpu_of(device)->place), used(0) {
     gpu->calls++;
     check(cudaSetDevice(gpu->gpu));
     gpu_tidy(gpu);
 }
 
 call::~call() {
+    const struct narrow &n = gpu->narrow;
+    if (!knows_narrow && (n.x || n.other || n.y || n.dy || n.dx))
+        gpu_fail(gpu, operation, "its operands cannot be 16 bits");
     for (int i = 0; i < used && is_ok(); i++)
         if (home[i]) read(home[i], own[i], home_bytes[i]);
     gpu->place = start;
@@ -131,6 +134,15 @@ static status open(struct gpu_device *gpu) {
     return OK;
 }
 
+/* Rows of 16 bits are multiples of 16 bytes then, as products want them. */
+static bool can_narrow(const struct device *device, size_t features) {
+    return gpu_factor_size((const struct gpu_device *)device) == 2 && features % 8 == 0;
+}
+
+static void set_narrow(struct device *device, struct narrow operands) { gpu_of(device)->narrow = operands; }
+
+static const struct narrow_ops narrow_ops = {.applies = can_narrow, .set = set_narrow};
+
 static struct image_ops image_ops() {
     struct image_ops ops = gpu_images;
     ops.max_pool_forward = gpu_poolings.max_pool_forward;
@@ -159,6 +171,7 @@ static struct device_ops all_ops() {
     ops.norm_layers = &gpu_norms;
     ops.sequence = &gpu_sequences;
     ops.gelu = &gpu_gelu;
+    ops.narrow = &narrow_ops;
     return ops;
 }
 

@@ -5,38 +5,53 @@
 
 #include "device/cuda/product.cuh"
 
-/* Numbers [4 i, 4 i + 4) of an operand, or number i; 0 without one. */
-__device__ static inline float4 elements_four(const float *from, size_t i) {
+/* Numbers [4 i, 4 i + 4) of an operand, or number i; 0 without one. All operands are on their way before the first is
+ * widened. */
+__device__ static inline float4 elements_fetch(const float *from, size_t i) {
     return from ? ((const float4 *)from)[i] : float4{0, 0, 0, 0};
 }
+__device__ static inline uint4 elements_fetch(const struct gpu_numbers &from, size_t i) {
+    return from.at ? from.fetch(4 * i) : uint4{0, 0, 0, 0};
+}
+__device__ static inline float4 elements_four(const float *, float4 fetched) { return fetched; }
+__device__ static inline float4 elements_four(const struct gpu_numbers &from, uint4 fetched) {
+    return from.widen(fetched);
+}
 __device__ static inline float elements_one(const float *from, size_t i) { return from ? from[i] : 0; }
+__device__ static inline float elements_one(const struct gpu_numbers &from, size_t i) {
+    return from.at ? from.one(i) : 0;
+}
+static inline bool elements_has_fours(const float *from) { return alignment(from) >= sizeof(float4); }
+static inline bool elements_has_fours(const struct gpu_numbers &from) { return from.has_fours(); }
 
 template <typename F, typename... Operand>
 __global__ void __launch_bounds__(GPU_THREADS)
-    elements_kernel(size_t fours, size_t count, float *to, struct gpu_also also, F f, Operand... from) {
+    elements_kernel(size_t fours, size_t count, struct gpu_result to, F f, Operand... from) {
     size_t i = (size_t)blockIdx.x * GPU_THREADS + threadIdx.x;
     auto each = [&](auto... v) { return float4{f(v.x...), f(v.y...), f(v.z...), f(v.w...)}; };
     if (i < fours) {
-        float4 y = each(elements_four(from, i)...);
-        ((float4 *)to)[i] = y;
-        also.put(4 * i, y);
+        auto of = [&](auto... fetched) { return each(elements_four(from, fetched)...); };
+        to.put(4 * i, of(elements_fetch(from, i)...));
         return;
     }
     i += 3 * fours; /* the rest, or all of it where an operand is not aligned, one by one */
-    if (i >= count) return;
-    float y = f(elements_one(from, i)...);
-    to[i] = y;
-    also.put(i, y);
+    if (i < count) to.put(i, f(elements_one(from, i)...));
 }
 
-/* to[i] = f(from[i]...) for i in [0, count), a second time in [also]. [from]: operands, NULL for zeros. */
+/* to[i] = f(from[i]...) for i in [0, count). [from]: operands, floats or struct gpu_numbers; NULL for zeros. */
 template <typename F, typename... Operand>
-void elements(call *c, size_t count, float *to, struct gpu_also also, F f, Operand... from) {
-    bool are_aligned = (... && (alignment(from) >= sizeof(float4))) && alignment(to) >= sizeof(float4);
+void elements(call *c, size_t count, struct gpu_result to, F f, Operand... from) {
+    bool are_aligned = (... && elements_has_fours(from)) && to.has_fours();
     size_t fours = are_aligned ? count / 4 : 0, threads = count - 3 * fours;
     if (count == 0) return;
     c->launch(elements_kernel<F, Operand...>, (unsigned)((threads + GPU_THREADS - 1) / GPU_THREADS), GPU_THREADS, 0,
-              fours, count, to, also, f, from...);
+              fours, count, to, f, from...);
+}
+
+/* The same in float32, a second time in [also]. */
+template <typename F, typename... Operand>
+void elements(call *c, size_t count, float *to, struct gpu_also also, F f, Operand... from) {
+    elements(c, count, gpu_result{to, also}, f, from...);
 }
 
 #endif

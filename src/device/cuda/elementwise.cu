@@ -7,22 +7,19 @@
 #include "device/cuda/elements.cuh"
 #include "device/cuda/rows.cuh"
 
-static const struct gpu_also nowhere = {nullptr, false};
-
 static void add(struct device *device, const float *a, const float *b, float *y, size_t count) {
     call c(device, "add");
-    const float *from = c.in(a, count), *other = c.in(b, count);
-    float *to = c.out(y, count);
+    const struct narrow &narrow = c.narrow();
+    struct gpu_numbers from = c.in(a, count, narrow.x), other = c.in(b, count, narrow.other);
     elements(
-        &c, count, to, nowhere, [] __device__(float u, float v) { return u + v; }, from, other);
+        &c, count, c.out(y, count, narrow.y), [] __device__(float u, float v) { return u + v; }, from, other);
 }
 
 static void copy(struct device *device, const float *x, float *y, size_t count) {
     call c(device, "copy");
-    const float *from = c.in(x, count);
-    float *to = c.out(y, count);
+    struct gpu_numbers from = c.in(x, count, c.narrow().x);
     elements(
-        &c, count, to, nowhere, [] __device__(float v) { return v; }, from);
+        &c, count, c.out(y, count, c.narrow().y), [] __device__(float v) { return v; }, from);
 }
 
 __device__ static float activate(enum activation f, float x) {
@@ -72,64 +69,65 @@ template <enum activation f> struct activated_back {
 
 /* A kernel for each function: elements(c, ..., of<f>(), operands) */
 template <template <enum activation> typename Of, typename... Operand>
-static void activation_elements(call *c, enum activation f, size_t count, float *to, struct gpu_also also,
-                                Operand... from) {
+static void activation_elements(call *c, enum activation f, size_t count, struct gpu_result to, Operand... from) {
     switch (f) {
     case ACTIVATION_RELU:
-        return elements(c, count, to, also, Of<ACTIVATION_RELU>(), from...);
+        return elements(c, count, to, Of<ACTIVATION_RELU>(), from...);
     case ACTIVATION_TANH:
-        return elements(c, count, to, also, Of<ACTIVATION_TANH>(), from...);
+        return elements(c, count, to, Of<ACTIVATION_TANH>(), from...);
     case ACTIVATION_SIGMOID:
-        return elements(c, count, to, also, Of<ACTIVATION_SIGMOID>(), from...);
+        return elements(c, count, to, Of<ACTIVATION_SIGMOID>(), from...);
     case ACTIVATION_GELU:
-        return elements(c, count, to, also, Of<ACTIVATION_GELU>(), from...);
+        return elements(c, count, to, Of<ACTIVATION_GELU>(), from...);
     case ACTIVATION_GELU_TANH:
-        return elements(c, count, to, also, Of<ACTIVATION_GELU_TANH>(), from...);
+        return elements(c, count, to, Of<ACTIVATION_GELU_TANH>(), from...);
     case ACTIVATION_SILU:
-        return elements(c, count, to, also, Of<ACTIVATION_SILU>(), from...);
+        return elements(c, count, to, Of<ACTIVATION_SILU>(), from...);
     }
 }
 
 static void activation_forward(struct device *device, enum activation f, const float *x, float *y, size_t count) {
     call c(device, "activation_forward");
-    const float *from = c.in(x, count);
-    float *to = c.out(y, count);
+    struct gpu_numbers from = c.in(x, count, c.narrow().x);
+    struct gpu_result to = c.out(y, count, c.narrow().y);
     bool is_before_product = f == ACTIVATION_GELU || f == ACTIVATION_GELU_TANH || f == ACTIVATION_SILU;
-    struct gpu_also also = gpu_also_narrow(&c, is_before_product && to == y ? y : nullptr, count);
-    activation_elements<activated>(&c, f, count, to, also, from);
+    if (to.to) to.also = gpu_also_narrow(&c, is_before_product && to.to == y ? y : nullptr, count);
+    activation_elements<activated>(&c, f, count, to, from);
 }
 
 static void activation_backward(struct device *device, enum activation f, const float *x, const float *y,
                                 const float *dy, float *dx, size_t count) {
     call c(device, "activation_backward");
-    const float *input = c.in(x, count), *output = c.in(y, count), *from = c.in(dy, count);
-    float *to = c.out(dx, count);
-    activation_elements<activated_back>(&c, f, count, to, nowhere, input, output, from);
+    const struct narrow &narrow = c.narrow();
+    struct gpu_numbers input = c.in(x, count, narrow.x), output = c.in(y, count, narrow.y);
+    struct gpu_numbers from = c.in(dy, count, narrow.dy);
+    activation_elements<activated_back>(&c, f, count, c.out(dx, count, narrow.dx), input, output, from);
 }
 
 static void leaky_relu_forward(struct device *device, float slope, const float *x, float *y, size_t count) {
     call c(device, "leaky_relu_forward");
-    const float *from = c.in(x, count);
-    float *to = c.out(y, count);
+    struct gpu_numbers from = c.in(x, count, c.narrow().x);
     elements(
-        &c, count, to, nowhere, [=] __device__(float v) { return v > 0 ? v : slope * v; }, from);
+        &c, count, c.out(y, count, c.narrow().y), [=] __device__(float v) { return v > 0 ? v : slope * v; }, from);
 }
 
 static void leaky_relu_backward(struct device *device, float slope, const float *x, const float *dy, float *dx,
                                 size_t count) {
     call c(device, "leaky_relu_backward");
-    const float *input = c.in(x, count), *from = c.in(dy, count);
-    float *to = c.out(dx, count);
+    struct gpu_numbers input = c.in(x, count, c.narrow().x), from = c.in(dy, count, c.narrow().dy);
     elements(
-        &c, count, to, nowhere, [=] __device__(float v, float d) { return v > 0 ? d : slope * d; }, input, from);
+        &c, count, c.out(dx, count, c.narrow().dx), [=] __device__(float v, float d) { return v > 0 ? d : slope * d; },
+        input, from);
 }
 
 /* Four elements of a row from one counter, as on the CPU (cpu/sets/kernels.c). */
 static void dropout(struct device *device, const struct draw_key *key, float p, const float *x, float *y, size_t rows,
                     size_t size) {
     call c(device, "dropout");
-    const float *from = c.in(x, rows * size);
-    float *to = c.out(y, rows * size), scale = 1 / (1 - p);
+    struct gpu_numbers from = c.in(x, rows * size, c.narrow().x);
+    struct gpu_result to = c.out(y, rows * size, c.narrow().y);
+    float scale = 1 / (1 - p);
+    bool has_fours = size % 4 == 0 && from.has_fours() && to.has_fours();
     uint32_t key0 = (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu, key1 = key->stream;
     uint32_t least = p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); /* kept when the word is >= least */
     struct draw_key k = *key;
@@ -141,10 +139,14 @@ static void dropout(struct device *device, const struct draw_key *key, float p, 
         uint32_t word[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)step,
                             (uint32_t)(step >> 32) ^ (uint32_t)(row >> 32) << 16};
         philox(word, key0, key1);
-        for (size_t l = 0; l < 4 && j + l < size; l++) {
-            size_t e = i * size + j + l;
-            to[e] = word[l] >= least && p < 1 ? from[e] * scale : 0;
+        auto drop = [&](int l, float v) { return word[l] >= least && p < 1 ? v * scale : 0; };
+        if (has_fours) {
+            float4 v = from.four(i * size + j);
+            to.put(i * size + j, float4{drop(0, v.x), drop(1, v.y), drop(2, v.z), drop(3, v.w)});
+            return;
         }
+        for (size_t l = 0; l < 4 && j + l < size; l++)
+            to.put(i * size + j + l, drop((int)l, from.one(i * size + j + l)));
     });
 }
 
@@ -246,8 +248,8 @@ __device__ static bool is_bad(double x) { return !(x - x == 0); }
 
 static bool is_finite(struct device *device, const float *x, size_t count) {
     call c(device, "is_finite");
-    const float *from = c.in(x, count);
-    return c.read_sum(count, [=] __device__(size_t i) { return is_bad(from[i]) ? 1.0 : 0.0; }) == 0;
+    struct gpu_numbers from = c.in(x, count, c.narrow().x);
+    return c.read_sum(count, [=] __device__(size_t i) { return is_bad(from.one(i)) ? 1.0 : 0.0; }) == 0;
 }
 
 static void note_bad(struct device *device, const float *x, size_t count, double *bad) {
@@ -287,19 +289,21 @@ static void spoil(struct device *device, const double *loss, const double *bad, 
 
 static void add_relu(struct device *device, const float *a, const float *b, float *y, size_t count) {
     call c(device, "add_relu");
-    const float *from = c.in(a, count), *other = c.in(b, count);
-    float *to = c.out(y, count);
-    struct gpu_also also = gpu_also_narrow(&c, to == y ? y : nullptr, count);
+    const struct narrow &narrow = c.narrow();
+    struct gpu_numbers from = c.in(a, count, narrow.x), other = c.in(b, count, narrow.other);
+    struct gpu_result to = c.out(y, count, narrow.y);
+    if (to.to) to.also = gpu_also_narrow(&c, to.to == y ? y : nullptr, count);
     elements(
-        &c, count, to, also, [] __device__(float u, float v) { return relu(u + v); }, from, other);
+        &c, count, to, [] __device__(float u, float v) { return relu(u + v); }, from, other);
 }
 
 static void relu_backward(struct device *device, const float *y, const float *dy, float *dx, size_t count) {
     call c(device, "relu_backward");
-    const float *output = c.in(y, count), *from = c.in(dy, count);
-    float *to = c.out(dx, count);
+    const struct narrow &narrow = c.narrow();
+    struct gpu_numbers output = c.in(y, count, narrow.y), from = c.in(dy, count, narrow.dy);
     elements(
-        &c, count, to, nowhere, [] __device__(float v, float d) { return v > 0 ? d : 0; }, output, from);
+        &c, count, c.out(dx, count, narrow.dx), [] __device__(float v, float d) { return v > 0 ? d : 0; }, output,
+        from);
 }
 
 static void transpose(struct device *device, const float *x, float *y, size_t rows, size_t height, size_t width) {

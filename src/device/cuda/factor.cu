@@ -124,9 +124,10 @@ static bool is_at_hand(const struct gpu_device *gpu, const float *x, size_t rows
     return copy->rows == rows && copy->columns == columns;
 }
 
-struct factor gpu_input_factor(call *c, const float *x, size_t rows, size_t columns) {
-    if (is_narrow(c) && is_at_hand(c->gpu, x, rows, columns)) return {c->gpu->copy.memory, stride_of(columns)};
-    return gpu_factor(c, x, rows, columns);
+struct factor gpu_input_factor(call *c, struct gpu_numbers x, size_t rows, size_t columns) {
+    if (x.is_narrow()) return {x.at, columns};
+    if (is_narrow(c) && is_at_hand(c->gpu, x.floats(), rows, columns)) return {c->gpu->copy.memory, stride_of(columns)};
+    return gpu_factor(c, x.floats(), rows, columns);
 }
 
 const uint16_t *gpu_narrow_all(call *c, const float *x, size_t count) {

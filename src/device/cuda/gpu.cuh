@@ -9,6 +9,8 @@
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
+#include "device/cuda/numbers.cuh"
+
 extern "C" {
 #include "base/philox.h"
 #include "device/internal.h"
@@ -96,6 +98,7 @@ struct gpu_device {
     void *workspace; /* (GPU_WORKSPACE), on the GPU */
     struct gpu_plans *plans;
     enum precision precision; /* of products */
+    struct narrow narrow;     /* operands of the operators that are asked for */
     struct gpu_copy copy, parameters;
     uint64_t calls; /* operators so far; whatever else writes to memory of the device counts, too */
     struct gpu_chunk chunks[GPU_CHUNKS];
@@ -291,6 +294,20 @@ class call {
     }
     template <typename T> T *out(T *p, size_t count) { return (T *)operand(p, count * sizeof(T), false, true); }
     template <typename T> T *inout(T *p, size_t count) { return (T *)operand(p, count * sizeof(T), true, true); }
+    /* Which operands are 16 bits. Who does not ask has none, and fails when it is given one. */
+    const struct narrow &narrow() {
+        knows_narrow = true;
+        return gpu->narrow;
+    }
+    /* Operands that may be 16 bits. */
+    struct gpu_numbers in(const float *p, size_t count, bool is_narrow) {
+        const void *at = is_narrow ? (const void *)in((const uint16_t *)p, count) : in(p, count);
+        return {at, is_narrow ? gpu_form() : GPU_FLOAT32};
+    }
+    struct gpu_result out(float *p, size_t count, bool is_narrow) {
+        if (!is_narrow) return {out(p, count), {nullptr, false}};
+        return {nullptr, {out((uint16_t *)p, count), gpu->precision == PRECISION_BFLOAT16}};
+    }
     /* The same for numbers of the host that never change, such as a config's. */
     template <typename T> const T *constant(const T *p, size_t count) {
         return (const T *)gpu_constant(gpu, operation, p, count * sizeof(T));
@@ -346,7 +363,10 @@ class call {
     void add_up(const double *parts, size_t count, double *total);
     void read(void *to, const void *from, size_t bytes);
 
+    enum gpu_form gpu_form() const { return gpu->precision == PRECISION_BFLOAT16 ? GPU_BFLOAT16 : GPU_FLOAT16; }
+
     const char *operation;
+    bool knows_narrow;
     struct gpu_place start; /* of its scratch memory */
     /* of a test's operands */
     int used;

@@ -6,11 +6,12 @@
 
 namespace { /* types of kernels must not be those of another file */
 
-/* y (rows, out) = x w^T + bias, then a relu in a pass of its own: cuBLASLt's takes a NaN for 0. [to]: where the
- * operator writes y; NULL [y]: nobody reads it in 16 bits. */
+/* y (rows, out) = x w^T + bias, then a relu in a pass of its own: cuBLASLt's takes a NaN for 0. [y]: for whoever reads
+ * float32 as a factor, too; NULL: nobody does. */
 void multiply_forward(call *c, struct factor x, const float *weight, const float *row, bool has_relu, const float *y,
-                      float *to, size_t rows, size_t in, size_t out) {
-    bool wants_fusion = row && alignment(row) >= 16;
+                      struct gpu_result to, size_t rows, size_t in, size_t out) {
+    bool wants_fusion = row && alignment(row) >= 16, is_narrow = to.is_narrow();
+    float *sums = to.to;
     struct product p = {.turn_a = CUBLAS_OP_T,
                         .turn_b = CUBLAS_OP_N,
                         .m = out,
@@ -18,22 +19,42 @@ void multiply_forward(call *c, struct factor x, const float *weight, const float
                         .k = in,
                         .a = gpu_weight_factor(c, weight, out, in),
                         .b = x,
-                        .epilogue = CUBLASLT_EPILOGUE_BIAS,
-                        .bias = row,
-                        .c = to};
-    bool is_fused = wants_fusion && gpu_try_multiply(c, &p);
+                        .epilogue = CUBLASLT_EPILOGUE_DEFAULT,
+                        .c = is_narrow ? (void *)to.also.to : sums,
+                        .is_narrow = is_narrow};
+    if (wants_fusion) {
+        p.epilogue = CUBLASLT_EPILOGUE_BIAS;
+        p.bias = is_narrow ? gpu_weight_factor(c, row, 1, out).at : row;
+    }
+    bool is_fused = (wants_fusion || (is_narrow && !row)) && gpu_try_multiply(c, &p);
+    if (is_fused && !has_relu) return;
+    struct gpu_numbers made = {to.also.to, c->gpu->precision == PRECISION_BFLOAT16 ? GPU_BFLOAT16 : GPU_FLOAT16};
+    if (!is_fused && is_narrow) p.c = sums = c->scratch<float>(rows * out), p.is_narrow = false;
     if (!is_fused) {
         p.epilogue = CUBLASLT_EPILOGUE_DEFAULT, p.bias = nullptr;
         gpu_multiply(c, &p);
+        if (!is_narrow && !row && !has_relu) return;
     }
+    if (!is_fused || !is_narrow) made = {sums, GPU_FLOAT32};
+    if (!is_narrow) to.also = gpu_also_rows(c, y, to.to, rows, out);
     const float *missing = is_fused ? nullptr : row;
-    if (!missing && !has_relu) return;
-    struct gpu_also also = gpu_also_rows(c, y, to, rows, out);
     c->each(rows * out, [=] __device__(size_t i) {
-        float sum = to[i] + (missing ? missing[i % out] : 0);
-        to[i] = sum = has_relu && sum < 0 ? 0 : sum;
-        also.put(i, sum);
+        float sum = made.one(i) + (missing ? missing[i % out] : 0);
+        to.put(i, has_relu && sum < 0 ? 0 : sum);
     });
+}
+
+/* dy (rows, columns) as a factor; sums (columns), unless NULL, += its columns. [given]: as the operator got it. */
+struct factor gradient_of(call *c, struct gpu_numbers dy, const float *given, float *sums, size_t rows,
+                          size_t columns) {
+    if (!dy.is_narrow()) return gpu_gradient_factor(c, dy.floats(), dy.floats() == given, sums, rows, columns);
+    return {dy.at, columns};
+}
+
+/* The product's result: float32, or 16 bits. */
+void set_result(struct product *p, struct gpu_result to) {
+    p->c = to.is_narrow() ? (void *)to.also.to : to.to;
+    p->is_narrow = to.is_narrow();
 }
 
 /* dx (rows, in) = dy w */
@@ -64,49 +85,83 @@ struct product weight_product(struct factor dy, struct factor x, float *dw, size
             .adds = true};
 }
 
+struct narrow_terms {
+    struct gpu_numbers dy;
+    size_t channels;
+    __device__ void operator()(size_t row, size_t channel, float *terms) const {
+        terms[0] += dy.one(row * channels + channel);
+    }
+};
+
+/* dw (out, in) += dy^T x and dbias (out), unless NULL, += its columns, in one product: the gradient is there in 16
+ * bits, so no pass reads it otherwise. */
+void add_to_weight(call *c, struct gpu_numbers dy, struct factor x, float *dw, float *dbias, size_t rows, size_t in,
+                   size_t out) {
+    struct product p = weight_product({dy.at, out}, x, dw, rows, in, out);
+    float *sums = dbias ? c->scratch<float>(out) : nullptr;
+    if (dbias) p.epilogue = CUBLASLT_EPILOGUE_BGRADB, p.bias = sums;
+    if (gpu_try_multiply(c, &p)) {
+        if (dbias) c->each(out, [=] __device__(size_t i) { dbias[i] += sums[i]; });
+        return;
+    }
+    if (dbias)
+        column_sums<1>(c, rows, out, narrow_terms{dy, out},
+                       [=] __device__(size_t i, const double *total) { dbias[i] += (float)total[0]; });
+    p = weight_product({dy.at, out}, x, dw, rows, in, out);
+    gpu_multiply(c, &p);
+}
+
+/* x (rows, in) on the way back */
+struct factor factor_of(call *c, struct gpu_numbers x, size_t rows, size_t in) {
+    return x.is_narrow() ? (struct factor){x.at, in} : gpu_factor(c, x.floats(), rows, in);
+}
+
 } // namespace
 
 void gpu_linear_forward(struct device *device, const float *x, const float *w, const float *bias, bool has_relu,
                         float *y, size_t rows, size_t in, size_t out) {
     call c(device, "linear_forward");
-    const float *from = c.in(x, rows * in), *weight = c.in(w, out * in), *row = c.in(bias, out);
-    float *to = c.out(y, rows * out);
+    struct gpu_numbers from = c.in(x, rows * in, c.narrow().x);
+    const float *weight = c.in(w, out * in), *row = c.in(bias, out);
+    struct gpu_result to = c.out(y, rows * out, c.narrow().y);
     multiply_forward(&c, gpu_input_factor(&c, from, rows, in), weight, row, has_relu, y, to, rows, in, out);
 }
 
 void gpu_linear_backward_input(struct device *device, const float *dy, const float *w, float *dx, size_t rows,
                                size_t in, size_t out) {
     call c(device, "linear_backward_input");
-    const float *from = c.in(dy, rows * out), *weight = c.in(w, out * in);
-    struct factor gradient = gpu_gradient_factor(&c, from, from == dy, nullptr, rows, out);
-    struct product p = input_product(&c, gradient, weight, c.out(dx, rows * in), rows, in, out);
+    struct gpu_numbers from = c.in(dy, rows * out, c.narrow().dy);
+    const float *weight = c.in(w, out * in);
+    struct product p = input_product(&c, gradient_of(&c, from, dy, nullptr, rows, out), weight, nullptr, rows, in, out);
+    set_result(&p, c.out(dx, rows * in, c.narrow().dx));
     gpu_multiply(&c, &p);
 }
 
 void gpu_linear_backward_weight(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
                                 size_t rows, size_t in, size_t out) {
     call c(device, "linear_backward_weight");
-    const float *from = c.in(dy, rows * out), *input = c.in(x, rows * in);
-    struct factor gradient = gpu_gradient_factor(&c, from, from == dy, c.inout(dbias, out), rows, out);
-    struct product p = weight_product(gradient, gpu_factor(&c, input, rows, in), c.inout(dw, out * in), rows, in, out);
+    struct gpu_numbers from = c.in(dy, rows * out, c.narrow().dy), input = c.in(x, rows * in, c.narrow().x);
+    float *slopes = c.inout(dw, out * in), *db = c.inout(dbias, out);
+    if (from.is_narrow()) {
+        add_to_weight(&c, from, factor_of(&c, input, rows, in), slopes, db, rows, in, out);
+        return;
+    }
+    struct factor gradient = gradient_of(&c, from, dy, db, rows, out);
+    struct product p = weight_product(gradient, factor_of(&c, input, rows, in), slopes, rows, in, out);
     gpu_multiply(&c, &p);
 }
 
-/* ---- with GELU in between: struct gelu_ops; `kept`, `y` and `dkept` are (rows, hidden) of 16 bits ---- */
+/* ---- with GELU in between: struct gelu_ops; rows of 16 bits are multiples of 8, as cuBLASLt's epilogues want ---- */
 
 namespace {
-
-/* cuBLASLt wants rows of what its epilogues read and write beside the result to be multiples of 8 numbers. */
-bool applies(const struct device *device, size_t hidden) {
-    return gpu_factor_size((const struct gpu_device *)device) == 2 && hidden % 8 == 0;
-}
 
 bool is_bfloat16(const call *c) { return c->gpu->precision == PRECISION_BFLOAT16; }
 
 void forward(struct device *device, const float *x, const float *w, const float *bias, void *kept, void *y, size_t rows,
              size_t in, size_t hidden) {
     call c(device, "linear_gelu_forward");
-    const float *from = c.in(x, rows * in), *weight = c.in(w, hidden * in), *row = c.in(bias, hidden);
+    struct gpu_numbers from = c.in(x, rows * in, c.narrow().x);
+    const float *weight = c.in(w, hidden * in), *row = c.in(bias, hidden);
     uint16_t *before = c.out((uint16_t *)kept, rows * hidden), *to = c.out((uint16_t *)y, rows * hidden);
     struct factor input = gpu_input_factor(&c, from, rows, in);
     struct product p = {.turn_a = CUBLAS_OP_T,
@@ -123,7 +178,7 @@ void forward(struct device *device, const float *x, const float *w, const float 
                         .is_narrow = true};
     if (gpu_try_multiply(&c, &p)) return;
     float *sums = c.scratch<float>(rows * hidden);
-    multiply_forward(&c, input, weight, row, false, nullptr, sums, rows, in, hidden);
+    multiply_forward(&c, input, weight, row, false, nullptr, {sums, {}}, rows, in, hidden);
     bool is_bf16 = is_bfloat16(&c);
     c.each(rows * hidden, [=] __device__(size_t i) {
         before[i] = gpu_narrow(is_bf16, sums[i]);
@@ -136,19 +191,26 @@ void forward_after(struct device *device, const void *y, const float *w, const f
     call c(device, "linear_forward_after_gelu");
     const uint16_t *from = c.in((const uint16_t *)y, rows * hidden);
     const float *weight = c.in(w, out * hidden), *row = c.in(bias, out);
-    multiply_forward(&c, {from, hidden}, weight, row, has_relu, to, c.out(to, rows * out), rows, hidden, out);
+    struct gpu_result result = c.out(to, rows * out, c.narrow().y);
+    multiply_forward(&c, {from, hidden}, weight, row, has_relu, to, result, rows, hidden, out);
 }
 
 void backward_after(struct device *device, const float *dy, const void *y, const float *w, const void *kept, float *dw,
                     float *dbias, void *dkept, size_t rows, size_t hidden, size_t out) {
     call c(device, "linear_backward_after_gelu");
-    const float *from = c.in(dy, rows * out), *weight = c.in(w, out * hidden);
+    struct gpu_numbers from = c.in(dy, rows * out, c.narrow().dy);
+    const float *weight = c.in(w, out * hidden);
     const uint16_t *input = c.in((const uint16_t *)y, rows * hidden),
                    *before = c.in((const uint16_t *)kept, rows * hidden);
     uint16_t *to = c.out((uint16_t *)dkept, rows * hidden);
-    struct factor gradient = gpu_gradient_factor(&c, from, false, c.inout(dbias, out), rows, out);
-    struct product p = weight_product(gradient, {input, hidden}, c.inout(dw, out * hidden), rows, hidden, out);
-    gpu_multiply(&c, &p);
+    float *slopes = c.inout(dw, out * hidden), *db = c.inout(dbias, out);
+    struct factor gradient = gradient_of(&c, from, nullptr, db, rows, out);
+    if (from.is_narrow()) {
+        add_to_weight(&c, from, {input, hidden}, slopes, db, rows, hidden, out);
+    } else {
+        struct product p = weight_product(gradient, {input, hidden}, slopes, rows, hidden, out);
+        gpu_multiply(&c, &p);
+    }
     if (!to) return;
     struct product back = input_product(&c, gradient, weight, to, rows, hidden, out);
     back.epilogue = CUBLASLT_EPILOGUE_DGELU;
@@ -164,48 +226,21 @@ void backward_after(struct device *device, const float *dy, const void *y, const
     });
 }
 
-struct narrow_terms {
-    const uint16_t *dy;
-    size_t channels;
-    bool is_bf16;
-    __device__ void operator()(size_t row, size_t channel, float *terms) const {
-        terms[0] += gpu_widen(is_bf16, dy[row * channels + channel]);
-    }
-};
-
-/* dw with the gradient of the bias, in one product: the gradient is there in 16 bits, so no pass reads it otherwise. */
-void add_to_weight(call *c, const uint16_t *dkept, struct factor x, float *dw, float *dbias, size_t rows, size_t in,
-                   size_t hidden) {
-    struct product p = weight_product({dkept, hidden}, x, dw, rows, in, hidden);
-    float *sums = dbias ? c->scratch<float>(hidden) : nullptr;
-    if (dbias) p.epilogue = CUBLASLT_EPILOGUE_BGRADB, p.bias = sums;
-    if (gpu_try_multiply(c, &p)) {
-        if (dbias) c->each(hidden, [=] __device__(size_t i) { dbias[i] += sums[i]; });
-        return;
-    }
-    if (dbias)
-        column_sums<1>(c, rows, hidden, narrow_terms{dkept, hidden, is_bfloat16(c)},
-                       [=] __device__(size_t i, const double *total) { dbias[i] += (float)total[0]; });
-    p = weight_product({dkept, hidden}, x, dw, rows, in, hidden);
-    gpu_multiply(c, &p);
-}
-
 void backward(struct device *device, const void *dkept, const float *x, const float *w, float *dw, float *dbias,
               float *dx, size_t rows, size_t in, size_t hidden) {
     call c(device, "linear_gelu_backward");
-    const uint16_t *from = c.in((const uint16_t *)dkept, rows * hidden);
-    const float *input = c.in(x, rows * in), *weight = c.in(w, hidden * in);
-    float *slopes = c.inout(dw, hidden * in), *db = c.inout(dbias, hidden), *to = c.out(dx, rows * in);
-    add_to_weight(&c, from, gpu_factor(&c, input, rows, in), slopes, db, rows, in, hidden);
-    if (!to) return;
-    struct product p = input_product(&c, {from, hidden}, weight, to, rows, in, hidden);
+    struct gpu_numbers from = c.in((const float *)dkept, rows * hidden, true);
+    struct gpu_numbers input = c.in(x, rows * in, c.narrow().x);
+    const float *weight = c.in(w, hidden * in);
+    float *slopes = c.inout(dw, hidden * in), *db = c.inout(dbias, hidden);
+    add_to_weight(&c, from, factor_of(&c, input, rows, in), slopes, db, rows, in, hidden);
+    if (!dx) return;
+    struct product p = input_product(&c, {from.at, hidden}, weight, nullptr, rows, in, hidden);
+    set_result(&p, c.out(dx, rows * in, c.narrow().dx));
     gpu_multiply(&c, &p);
 }
 
 } // namespace
 
-const struct gelu_ops gpu_gelu = {.applies = applies,
-                                  .forward = forward,
-                                  .forward_after = forward_after,
-                                  .backward_after = backward_after,
-                                  .backward = backward};
+const struct gelu_ops gpu_gelu = {
+    .forward = forward, .forward_after = forward_after, .backward_after = backward_after, .backward = backward};

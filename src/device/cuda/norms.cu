@@ -24,10 +24,11 @@ __device__ static float4 load_parameter(const float *row, size_t j, size_t size,
 
 struct layer_norm_rows {
     const float *x, *weight, *bias;
-    float eps, *y, *statistics;
+    float eps;
+    struct gpu_result y;
+    float *statistics;
     size_t size;
     bool is_aligned;
-    struct gpu_also also;
 
     template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
         const float *from = x + i * size;
@@ -44,8 +45,7 @@ struct layer_norm_rows {
             float4 v = times(minus(row_load(from, j, size, is_aligned, 0), mean), scale);
             float4 w = load_parameter(weight, j, size, is_aligned, 1), b = load_parameter(bias, j, size, is_aligned, 0);
             v = {fmaf(v.x, w.x, b.x), fmaf(v.y, w.y, b.y), fmaf(v.z, w.z, b.z), fmaf(v.w, w.w, b.w)};
-            row_store(y + i * size, j, size, is_aligned, v);
-            also.put(i * size + j, v);
+            row_put(y, i * size, j, size, is_aligned, v);
         }
     }
 };
@@ -57,28 +57,29 @@ static void layer_norm_forward(struct device *device, const float *x, const floa
                                 c.in(weight, size),
                                 c.in(bias, size),
                                 eps,
-                                c.out(y, rows * size),
+                                c.out(y, rows * size, c.narrow().y),
                                 c.out(statistics, 2 * rows),
                                 size,
-                                false,
-                                {}};
-    f.is_aligned = rows_are_aligned(f.x, size) && rows_are_aligned(f.y, size) && rows_are_aligned(f.weight, size) &&
+                                false};
+    f.is_aligned = rows_are_aligned(f.x, size) && f.y.has_fours() && rows_are_aligned(f.weight, size) &&
                    rows_are_aligned(f.bias, size);
-    f.also = gpu_also_rows(&c, y, f.y, rows, size);
+    if (f.y.to) f.y.also = gpu_also_rows(&c, y, f.y.to, rows, size);
     rows_start(&c, rows, size, f);
 }
 
 /* dx = scale (g - mean(g) - xhat mean(g xhat)) with g = dy weight, xhat = (x - mean) scale; RMS norm has not mean and
  * mean(g). */
 struct norm_input_rows {
-    const float *x, *weight, *statistics, *dy;
+    const float *x, *weight, *statistics;
+    struct gpu_numbers dy;
     float *dx;
     bool adds, has_mean;
     size_t size;
     bool is_aligned;
 
     template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
-        const float *from = x + i * size, *slope = dy + i * size;
+        const float *from = x + i * size;
+        struct gpu_numbers slope = dy.from(i * size);
         float mean = has_mean ? statistics[2 * i] : 0, scale = statistics[has_mean ? 2 * i + 1 : i];
         float sum = 0, products = 0;
         for (size_t j = first; j < size; j += 4 * THREADS) {
@@ -119,17 +120,18 @@ __global__ void __launch_bounds__(GPU_THREADS) norm_back_kernel(struct norm_inpu
     for (size_t i = (size_t)blockIdx.x * teams + team; i < rows; i += (size_t)gridDim.x * teams) {
         float mean = f.has_mean ? f.statistics[2 * i] : 0, scale = f.statistics[f.has_mean ? 2 * i + 1 : i];
         float4 xhat[FOURS] = {}, dy[FOURS] = {};
+        uint4 fetched[FOURS] = {};
         float sum = 0, products = 0;
 #pragma unroll
         for (int k = 0; k < FOURS; k++) {
             size_t j = first + 4 * THREADS * k;
-            if (j < size)
-                xhat[k] = *(const float4 *)(f.x + i * size + j), dy[k] = *(const float4 *)(f.dy + i * size + j);
+            if (j < size) xhat[k] = *(const float4 *)(f.x + i * size + j), fetched[k] = f.dy.fetch(i * size + j);
         }
 #pragma unroll
         for (int k = 0; k < FOURS; k++) {
             size_t j = first + 4 * THREADS * k;
             if (j >= size) continue;
+            dy[k] = f.dy.widen(fetched[k]);
             float4 g = product(dy[k], load_parameter(f.weight, j, size, true, 1));
             xhat[k] = times(minus(xhat[k], mean), scale);
             sum += total_of(g);
@@ -215,7 +217,7 @@ static void layer_norm_backward(struct device *device, const float *x, const flo
                                 size_t size) {
     call c(device, "layer_norm_backward");
     const float *input = c.in(x, rows * size), *w = c.in(weight, size), *saved = c.in(statistics, 2 * rows);
-    const float *from = c.in(dy, rows * size);
+    struct gpu_numbers from = c.in(dy, rows * size, c.narrow().dy);
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size);
     float *dw = c.inout(dweight, size), *db = c.inout(dbias, size);
     struct norm_input_rows f = {input, w, saved, from, to, adds, true, size, false};
@@ -224,7 +226,7 @@ static void layer_norm_backward(struct device *device, const float *x, const flo
         column_sums<2>(
             &c, rows, size,
             [=] __device__(size_t i, size_t j, float *sums) {
-                float g = from[i * size + j];
+                float g = from.one(i * size + j);
                 sums[0] += g * ((input[i * size + j] - saved[2 * i]) * saved[2 * i + 1]);
                 sums[1] += g;
             },
@@ -237,10 +239,11 @@ static void layer_norm_backward(struct device *device, const float *x, const flo
 
 struct rms_norm_rows {
     const float *x, *weight;
-    float eps, *y, *statistics;
+    float eps;
+    struct gpu_result y;
+    float *statistics;
     size_t size;
     bool is_aligned;
-    struct gpu_also also;
 
     template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
         const float *from = x + i * size;
@@ -254,8 +257,7 @@ struct rms_norm_rows {
         for (size_t j = first; j < size; j += 4 * THREADS) {
             float4 v = times(row_load(from, j, size, is_aligned, 0), scale);
             v = product(v, load_parameter(weight, j, size, is_aligned, 1));
-            row_store(y + i * size, j, size, is_aligned, v);
-            also.put(i * size + j, v);
+            row_put(y, i * size, j, size, is_aligned, v);
         }
     }
 };
@@ -263,10 +265,15 @@ struct rms_norm_rows {
 static void rms_norm_forward(struct device *device, const float *x, const float *weight, float eps, float *y,
                              float *statistics, size_t rows, size_t size) {
     call c(device, "rms_norm_forward");
-    struct rms_norm_rows f = {
-        c.in(x, rows * size), c.in(weight, size), eps, c.out(y, rows * size), c.out(statistics, rows), size, false, {}};
-    f.is_aligned = rows_are_aligned(f.x, size) && rows_are_aligned(f.weight, size) && rows_are_aligned(f.y, size);
-    f.also = gpu_also_rows(&c, y, f.y, rows, size);
+    struct rms_norm_rows f = {c.in(x, rows * size),
+                              c.in(weight, size),
+                              eps,
+                              c.out(y, rows * size, c.narrow().y),
+                              c.out(statistics, rows),
+                              size,
+                              false};
+    f.is_aligned = rows_are_aligned(f.x, size) && rows_are_aligned(f.weight, size) && f.y.has_fours();
+    if (f.y.to) f.y.also = gpu_also_rows(&c, y, f.y.to, rows, size);
     rows_start(&c, rows, size, f);
 }
 
@@ -274,7 +281,7 @@ static void rms_norm_backward(struct device *device, const float *x, const float
                               const float *dy, float *dx, bool adds, float *dweight, size_t rows, size_t size) {
     call c(device, "rms_norm_backward");
     const float *input = c.in(x, rows * size), *w = c.in(weight, size), *saved = c.in(statistics, rows);
-    const float *from = c.in(dy, rows * size);
+    struct gpu_numbers from = c.in(dy, rows * size, c.narrow().dy);
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size), *dw = c.inout(dweight, size);
     struct norm_input_rows f = {input, w, saved, from, to, adds, false, size, false};
     if (dw && all_back(&c, f, rows, dw, nullptr)) return;
@@ -282,7 +289,7 @@ static void rms_norm_backward(struct device *device, const float *x, const float
         column_sums<1>(
             &c, rows, size,
             [=] __device__(size_t i, size_t j, float *sum) {
-                *sum += from[i * size + j] * (input[i * size + j] * saved[i]);
+                *sum += from.one(i * size + j) * (input[i * size + j] * saved[i]);
             },
             [=] __device__(size_t j, const double *sum) { dw[j] += (float)*sum; });
     if (to) start_input(&c, f, rows);

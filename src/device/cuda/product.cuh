@@ -4,9 +4,7 @@
 #ifndef DEVICE_CUDA_PRODUCT_CUH
 #define DEVICE_CUDA_PRODUCT_CUH
 
-#include "base/bits.h"
 #include "device/cuda/gpu.cuh"
-#include "device/cuda/tensor_core.cuh"
 
 /* A row-major matrix in the type of the device's factors: float, or 16 bits. */
 struct factor {
@@ -38,8 +36,8 @@ void gpu_products_close(struct gpu_device *gpu);
 
 /* x (rows, columns) as a factor until the call ends. */
 struct factor gpu_factor(call *c, const float *x, size_t rows, size_t columns);
-/* The same of what the operator before may have written in 16 bits, too (gpu_also). */
-struct factor gpu_input_factor(call *c, const float *x, size_t rows, size_t columns);
+/* The same of what the operator before may have written in 16 bits, too (gpu_also), or in nothing else. */
+struct factor gpu_input_factor(call *c, struct gpu_numbers x, size_t rows, size_t columns);
 /* The same of a weight, which may be rounded already (gpu_round_parameters). */
 struct factor gpu_weight_factor(call *c, const float *w, size_t out, size_t in);
 
@@ -50,48 +48,11 @@ struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float 
 /* x (count) in 16 bits, without gaps, until the call ends; 16-bit precisions only. */
 const uint16_t *gpu_narrow_all(call *c, const float *x, size_t count);
 
-/* Two numbers in 16 bits each, the first in the lower ones, rounded as base/bits.h does; which NaN a NaN becomes may
- * differ. */
-__device__ static inline uint32_t gpu_narrow(bool is_bfloat16, float low, float high) {
-    return is_bfloat16 ? bfloat16_factors::pair(low, high) : float16_factors::pair(low, high);
-}
-
-__device__ static inline uint16_t gpu_narrow(bool is_bfloat16, float x) {
-    return (uint16_t)gpu_narrow(is_bfloat16, x, 0);
-}
-
-/* The other way. */
-__device__ static inline float gpu_widen(bool is_bfloat16, uint16_t bits) {
-    return is_bfloat16 ? bits_from_bfloat16(bits) : bits_from_float16(bits);
-}
-
-/* Where an operator puts elements of y (count) a second time, for a product that comes next. */
-struct gpu_also {
-    uint16_t *to; /* NULL: nowhere */
-    bool is_bfloat16;
-
-    __device__ void put(size_t i, float y) const {
-        if (to) to[i] = gpu_narrow(is_bfloat16, y);
-    }
-    /* Elements i to i + 3, i a multiple of 4. */
-    __device__ void put(size_t i, float4 y) const {
-        if (to) *(uint2 *)(to + i) = of(y);
-    }
-    __device__ uint2 of(float4 y) const {
-        return {gpu_narrow(is_bfloat16, y.x, y.y), gpu_narrow(is_bfloat16, y.z, y.w)};
-    }
-};
 /* [y]: memory of the device, all of it written by this call; NULL: nowhere. */
 struct gpu_also gpu_also_narrow(call *c, const float *y, size_t count);
 /* The same for rows of [size], written in fours. [to]: where the operator writes y. */
 static inline struct gpu_also gpu_also_rows(call *c, const float *y, const float *to, size_t rows, size_t size) {
     return gpu_also_narrow(c, to == y && size % 8 == 0 ? y : nullptr, rows * size);
-}
-
-/* Powers of two that an address is a multiple of, up to 256. */
-static inline uint32_t alignment(const void *p) {
-    uintptr_t lowest = (uintptr_t)p & -(uintptr_t)p;
-    return lowest == 0 || lowest > 256 ? 256 : (uint32_t)lowest;
 }
 
 #endif

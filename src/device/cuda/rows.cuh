@@ -9,6 +9,7 @@
 #define ROWS_LONG 1024 /* numbers of a row that is a block's work */
 
 static inline bool rows_are_aligned(const void *p, size_t size) { return size % 4 == 0 && (uintptr_t)p % 16 == 0; }
+static inline bool rows_are_aligned(const struct gpu_numbers &p, size_t size) { return size % 4 == 0 && p.has_fours(); }
 
 /* Numbers [j, j + 4) of a row, [fill] past its end. */
 __device__ static inline float4 row_load(const float *row, size_t j, size_t size, bool is_aligned, float fill) {
@@ -17,6 +18,16 @@ __device__ static inline float4 row_load(const float *row, size_t j, size_t size
     if (j + 1 < size) v.y = row[j + 1];
     if (j + 2 < size) v.z = row[j + 2];
     if (j + 3 < size) v.w = row[j + 3];
+    return v;
+}
+
+__device__ static inline float4 row_load(const struct gpu_numbers &row, size_t j, size_t size, bool is_aligned,
+                                         float fill) {
+    if (is_aligned) return row.four(j);
+    float4 v = {row.one(j), fill, fill, fill};
+    if (j + 1 < size) v.y = row.one(j + 1);
+    if (j + 2 < size) v.z = row.one(j + 2);
+    if (j + 3 < size) v.w = row.one(j + 3);
     return v;
 }
 
@@ -29,6 +40,13 @@ __device__ static inline void row_store(float *row, size_t j, size_t size, bool 
     if (j + 1 < size) row[j + 1] = v.y;
     if (j + 2 < size) row[j + 2] = v.z;
     if (j + 3 < size) row[j + 3] = v.w;
+}
+
+/* The same in an operand whose rows start at [start]; 16 bits are written in fours. */
+__device__ static inline void row_put(const struct gpu_result &to, size_t start, size_t j, size_t size, bool is_aligned,
+                                      float4 v) {
+    if (to.to) row_store(to.to + start, j, size, is_aligned, v);
+    to.also.put(start + j, v);
 }
 
 /* The row's THREADS (32, or all of the block: at most 1024) join their values by [op], with the same result for all. T

@@ -47,6 +47,11 @@ struct float16_factors {
         asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
         return both;
     }
+    __device__ static float widen(uint16_t bits) {
+        float x;
+        asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+        return x;
+    }
     __device__ static void multiply(float *sum0, float *sum1, float *sum2, float *sum3, const uint32_t a[4],
                                     uint32_t b0, uint32_t b1) {
         asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
@@ -137,6 +142,7 @@ struct float16_factors {
     static uint32_t pair(float first, float second) {
         return bits_to_float16(first) | (uint32_t)bits_to_float16(second) << 16;
     }
+    static float widen(uint16_t bits) { return bits_from_float16(bits); }
     static void multiply(float *sum0, float *sum1, float *sum2, float *sum3, const uint32_t a[4], uint32_t b0,
                          uint32_t b1, EMULATED_PLACE) {
         float *sums[4] = {sum0, sum1, sum2, sum3};

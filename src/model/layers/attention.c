@@ -195,6 +195,11 @@ static size_t attention_multiply_adds(const struct layer *layer) {
     return 4 * tokens_of(layer) * features_of(layer) * features_of(layer) + core_multiply_adds(layer);
 }
 
+static bool can_narrow(const struct layer *layer) {
+    size_t size = shape_of(layer, 1).head_size;
+    return size % 8 == 0 && size <= ATTENTION_NARROW;
+}
+
 const struct layer_type layer_attention = {
     .variant = {"attention", &attention_schema,
                 "Multi-head self-attention over (positions, features) (torch.nn.MultiheadAttention; no dropout)."},
@@ -212,6 +217,8 @@ const struct layer_type layer_scaled_dot_product_attention = {
          "The core of attention alone: (positions, 3C), queries, keys and values side by side, to (positions, C)."},
     .check_device = check_device,
     .plan = core_plan,
+    .narrow = NARROW_ALL,
+    .can_narrow = can_narrow,
     .forward = core_forward,
     .backward = core_backward,
     .multiply_adds = core_multiply_adds,

@@ -206,6 +206,7 @@ const struct layer_type layer_linear = {
     .forward = forward,
     .backward = backward,
     .gradient_part = gradient_part,
+    .narrow = NARROW_ALL,
     .around_gelu = &around_gelu,
     .multiply_adds = multiply_adds,
 };

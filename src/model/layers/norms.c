@@ -119,6 +119,7 @@ const struct layer_type layer_layer_norm = {
     .ignores = IGNORES_Y,
     .plan = plan,
     .init = init,
+    .narrow = NARROW_Y | NARROW_DY, /* the input is a residual stream, which stays float32 */
     .forward = layer_norm_forward,
     .backward = layer_norm_backward,
 };
@@ -129,6 +130,7 @@ const struct layer_type layer_rms_norm = {
     .ignores = IGNORES_Y,
     .plan = plan,
     .init = init,
+    .narrow = NARROW_Y | NARROW_DY, /* the input is a residual stream, which stays float32 */
     .forward = rms_norm_forward,
     .backward = rms_norm_backward,
 };

@@ -66,28 +66,16 @@ static status check(const void *config, const struct shape *output, size_t targe
     return s;
 }
 
-static void run_in_form(bool is_narrow, const void *config, struct device *device, const struct shape *output_shape,
-                        const float *output, const void *targets, size_t count, float scale, float *gradient,
-                        struct loss_sums *sums) {
+static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
+                const void *targets, size_t count, float scale, float *gradient, struct loss_sums *sums) {
     const struct cross_entropy_config *c = config;
     struct cross_entropy_options options = {.label_smoothing = (float)c->label_smoothing,
                                             .weight = c->weight.count ? c->weight.items : NULL,
-                                            .ignored = c->ignore_index,
-                                            .is_narrow = is_narrow};
+                                            .ignored = c->ignore_index};
     size_t classes = (size_t)output_shape->size[output_shape->dims - 1];
     size_t positions = count * (shape_elements(output_shape) / classes);
     device_ops(device)->losses->cross_entropy(device, &options, output, targets, positions, classes, scale, gradient,
                                               sums);
-}
-
-static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, size_t count, float scale, float *gradient, struct loss_sums *sums) {
-    run_in_form(false, config, device, output_shape, output, targets, count, scale, gradient, sums);
-}
-
-static void run_narrow(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                       const void *targets, size_t count, float scale, void *gradient, struct loss_sums *sums) {
-    run_in_form(true, config, device, output_shape, output, targets, count, scale, gradient, sums);
 }
 
 const struct loss_type loss_cross_entropy = {
@@ -98,5 +86,5 @@ const struct loss_type loss_cross_entropy = {
     .ignored = ignored,
     .check = check,
     .run = run,
-    .run_narrow = run_narrow,
+    .takes_narrow = true,
 };

@@ -1,0 +1,115 @@
+/* Numbers of the GPU's memory, float32 or 16 bits: how kernels read and write them. */
+#ifndef DEVICE_CUDA_NUMBERS_CUH
+#define DEVICE_CUDA_NUMBERS_CUH
+
+#include <cuda_runtime.h>
+
+#include "device/cuda/tensor_core.cuh"
+
+/* Powers of two that an address is a multiple of, up to 256. */
+static inline uint32_t alignment(const void *p) {
+    uintptr_t lowest = (uintptr_t)p & -(uintptr_t)p;
+    return lowest == 0 || lowest > 256 ? 256 : (uint32_t)lowest;
+}
+
+/* Two numbers in 16 bits each, the first in the lower ones, rounded as base/bits.h does; which NaN a NaN becomes may
+ * differ. */
+__device__ static inline uint32_t gpu_narrow(bool is_bfloat16, float low, float high) {
+    return is_bfloat16 ? bfloat16_factors::pair(low, high) : float16_factors::pair(low, high);
+}
+
+__device__ static inline uint16_t gpu_narrow(bool is_bfloat16, float x) {
+    return (uint16_t)gpu_narrow(is_bfloat16, x, 0);
+}
+
+/* The other way. */
+__device__ static inline float gpu_widen(bool is_bfloat16, uint16_t bits) {
+    return is_bfloat16 ? bits_from_bfloat16(bits) : float16_factors::widen(bits);
+}
+
+enum gpu_form { GPU_FLOAT32, GPU_BFLOAT16, GPU_FLOAT16 };
+
+/* An operand that is read. */
+struct gpu_numbers {
+    const void *at; /* NULL: there is none */
+    enum gpu_form form;
+
+    bool is_narrow() const { return form != GPU_FLOAT32; }
+    /* of float32 */
+    const float *floats() const { return (const float *)at; }
+    /* Whether four() may be used. */
+    bool has_fours() const { return alignment(at) >= (is_narrow() ? sizeof(uint2) : sizeof(float4)); }
+
+    __device__ float one(size_t i) const {
+        if (form == GPU_FLOAT32) return ((const float *)at)[i];
+        return gpu_widen(form == GPU_BFLOAT16, ((const uint16_t *)at)[i]);
+    }
+    /* Numbers i to i + 3, i a multiple of 4, as they lie in memory: several of these are on their way at once, which
+     * they were not if each were made a float4 first. */
+    __device__ uint4 fetch(size_t i) const {
+        if (form == GPU_FLOAT32) return *(const uint4 *)((const float *)at + i);
+        uint2 v = *(const uint2 *)((const uint16_t *)at + i);
+        return {v.x, v.y, 0, 0};
+    }
+    __device__ float4 widen(uint4 v) const {
+        if (form == GPU_FLOAT32)
+            return {bits_to_float(v.x), bits_to_float(v.y), bits_to_float(v.z), bits_to_float(v.w)};
+        bool is_bfloat16 = form == GPU_BFLOAT16;
+        return {gpu_widen(is_bfloat16, (uint16_t)v.x), gpu_widen(is_bfloat16, (uint16_t)(v.x >> 16)),
+                gpu_widen(is_bfloat16, (uint16_t)v.y), gpu_widen(is_bfloat16, (uint16_t)(v.y >> 16))};
+    }
+    /* The same of numbers i and i + 1, i even. */
+    __device__ uint2 fetch_two(size_t i) const {
+        if (form == GPU_FLOAT32) return *(const uint2 *)((const float *)at + i);
+        return {*(const uint32_t *)((const uint16_t *)at + i), 0};
+    }
+    __device__ float2 widen(uint2 v) const {
+        if (form == GPU_FLOAT32) return {bits_to_float(v.x), bits_to_float(v.y)};
+        bool is_bfloat16 = form == GPU_BFLOAT16;
+        return {gpu_widen(is_bfloat16, (uint16_t)v.x), gpu_widen(is_bfloat16, (uint16_t)(v.x >> 16))};
+    }
+    __device__ float4 four(size_t i) const { return widen(fetch(i)); }
+    /* Those from number i on. */
+    __device__ struct gpu_numbers from(size_t i) const {
+        return {form == GPU_FLOAT32 ? (const void *)((const float *)at + i) : (const uint16_t *)at + i, form};
+    }
+};
+
+/* Where an operator puts elements of y (count) in 16 bits. */
+struct gpu_also {
+    uint16_t *to; /* NULL: nowhere */
+    bool is_bfloat16;
+
+    __device__ void put(size_t i, float y) const {
+        if (to) to[i] = gpu_narrow(is_bfloat16, y);
+    }
+    /* Elements i to i + 3, i a multiple of 4. */
+    __device__ void put(size_t i, float4 y) const {
+        if (to) *(uint2 *)(to + i) = of(y);
+    }
+    __device__ uint2 of(float4 y) const {
+        return {gpu_narrow(is_bfloat16, y.x, y.y), gpu_narrow(is_bfloat16, y.z, y.w)};
+    }
+};
+
+/* An operand that is written: in float32, in 16 bits for a product that comes next (product.cuh), or both. */
+struct gpu_result {
+    float *to; /* NULL: in 16 bits only, or not at all */
+    struct gpu_also also;
+
+    bool is_wanted() const { return to || also.to; }
+    bool is_narrow() const { return !to && also.to; }
+    bool has_fours() const { return alignment(to) >= sizeof(float4) && alignment(also.to) >= sizeof(uint2); }
+
+    __device__ void put(size_t i, float y) const {
+        if (to) to[i] = y;
+        also.put(i, y);
+    }
+    /* Elements i to i + 3, i a multiple of 4. */
+    __device__ void put(size_t i, float4 y) const {
+        if (to) *(float4 *)(to + i) = y;
+        also.put(i, y);
+    }
+};
+
+#endif

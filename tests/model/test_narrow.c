@@ -1,0 +1,105 @@
+/* Which values and gradients a device keeps in 16 bits, the room that they take, and what it is told in a pass.
+ * ctest-labels: unit */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check_main.h"
+#include "device/internal.h"
+#include "model/narrow.h"
+
+static bool applies(const struct device *device, size_t features) {
+    (void)device;
+    return features % 8 == 0;
+}
+
+static struct narrow told;
+static void set(struct device *device, struct narrow operands) {
+    (void)device;
+    told = operands;
+}
+
+static const struct narrow_ops narrow_ops = {.applies = applies, .set = set};
+static const struct sequence_ops sequence = {.most_head_size = 256};
+static const struct device_ops ops = {.sequence = &sequence, .narrow = &narrow_ops};
+static const struct device device = {.ops = &ops, .description = "a GPU"};
+
+static struct model *plan(const char *layers, int64_t features, struct document **document) {
+    static struct model_config config; /* variants point into the document */
+    struct problems problems = {0};
+    struct model *model = NULL;
+    struct shape input = {.dims = 2, .size = {4, features}};
+    char text[512];
+    snprintf(text, sizeof text, "layers:\n%s", layers);
+    ck_assert(!document_parse("test.yaml", text, strlen(text), &problems, document));
+    schema_bind(&model_schema, document_root(*document), "model", &model_schema, &config, document_arena(*document),
+                &problems);
+    ck_assert_uint_eq(problems.count, 0);
+    ck_assert(!model_plan(&config, &input, &model));
+    return model;
+}
+
+#define TANH "- gelu: {approximate: tanh}\n"
+#define RESIDUAL "- linear: 8\n- residual: [layer_norm, {linear: 8}]\n"
+
+/* Of each step its output, dy and dx: n in 16 bits, f in float32, - not there. */
+static const struct {
+    const char *layers;
+    bool is_output_narrow;
+    const char *forms;
+} cases[] = {
+    {"- linear: 16\n- linear: 16\n", false, "nn- ffn"},
+    {"- linear: 16\n- linear: 16\n", true, "nn- nnn"},
+    {"- linear: 12\n- linear: 16\n", true, "ff- nnf"}, /* 12 features are not whole */
+    {"- layer_norm\n- linear: 24\n- scaled_dot_product_attention: {heads: 1}\n- linear: 8\n", false, "nn- nnn nnn ffn"},
+    {"- linear: 24\n- scaled_dot_product_attention: {heads: 2}\n- linear: 8\n", true, "ff- fff nnf"}, /* heads of 4 */
+    {"- linear: 16\n- relu\n- linear: 8\n", false, "nn- ffn"},
+    {"- linear: 16\n- gelu\n- dropout: 0.1\n- linear: 8\n", false, "nn- nnn nnn ffn"},
+    {"- linear: 16\n- softmax\n- linear: 8\n", false, "ff- fff ffn"}, /* not every layer */
+    {"- linear: 16\n" TANH "- linear: 8\n", false, "nn- nnn ffn"},    /* three steps as one */
+    {"- linear: 12\n" TANH "- linear: 8\n", false, "ff- fff fff"},
+    {"- linear: 16\n- flatten\n- linear: 8\n", false, "nn- ffn"}, /* a view of 64 features */
+    {RESIDUAL "- linear: 8\n", false, "ff- nnf nfn nf- fff"},     /* the stream is float32, its branch not */
+    {RESIDUAL "- layer_norm\n- linear: 8\n", true, "ff- nnf nfn ff- nnf nnn"},
+};
+
+static char form(bool is_narrow, bool is_there) { return is_there ? is_narrow ? 'n' : 'f' : '-'; }
+
+static void describe(const struct model *m, char *text) {
+    for (size_t i = 0; i < m->step_count; i++) {
+        const struct step *s = &m->steps[i];
+        struct narrow forward = narrow_forward(m, s), back = narrow_backward(m, s);
+        *text++ = form(forward.y, true);
+        *text++ = form(s->raw == SIZE_MAX ? back.dy : narrow_relu(m, s).dy, s->dy != SIZE_MAX);
+        *text++ = form(back.dx, s->layer && s->dx != SIZE_MAX);
+        *text++ = ' ';
+    }
+    text[-1] = 0;
+}
+
+START_TEST(which_are_narrow) {
+    struct document *document;
+    struct model *m = plan(cases[_i].layers, 8, &document);
+    char found[256];
+    size_t parameters, before, after;
+    model_memory(m, 1, &parameters, &before);
+    if (cases[_i].is_output_narrow) model_narrow_output(m);
+    ck_assert(!model_suit(m, &device));
+    m->is_output_narrow = cases[_i].is_output_narrow; /* as in a pass of training */
+    describe(m, found);
+    ck_assert_str_eq(found, cases[_i].forms);
+    ck_assert_int_eq(narrow_loss(m).x, cases[_i].is_output_narrow);
+    m->is_output_narrow = false;
+    ck_assert(!narrow_loss(m).x);
+    model_memory(m, 1, &parameters, &after);
+    ck_assert_uint_le(after, before);
+    ck_assert(!model_suit(m, &device)); /* once is enough */
+    size_t again;
+    model_memory(m, 1, &parameters, &again);
+    ck_assert_uint_eq(again, after);
+    model_destroy(m);
+    document_destroy(document);
+}
+END_TEST
+
+LOOP_TESTS("narrow", EACH(which_are_narrow, cases))
