@@ -55,7 +55,7 @@ static const struct {
     {"- linear: 24\n- scaled_dot_product_attention: {heads: 2}\n- linear: 8\n", true, "ff- fff nnf"}, /* heads of 4 */
     {"- linear: 16\n- relu\n- linear: 8\n", false, "nn- ffn"},
     {"- linear: 16\n- gelu\n- dropout: 0.1\n- linear: 8\n", false, "nn- nnn nnn ffn"},
-    {"- linear: 16\n- softmax\n- linear: 8\n", false, "ff- fff ffn"}, /* not every layer */
+    {"- linear: 16\n- softmax\n- linear: 8\n", false, "ff- fff fff"}, /* not every layer */
     {"- linear: 16\n" TANH "- linear: 8\n", false, "nn- nnn ffn"},    /* three steps as one */
     {"- linear: 12\n" TANH "- linear: 8\n", false, "ff- fff fff"},
     {"- linear: 16\n- flatten\n- linear: 8\n", false, "nn- ffn"}, /* a view of 64 features */

@@ -97,7 +97,7 @@ struct gpu_result {
     float *to; /* NULL: in 16 bits only, or not at all */
     struct gpu_also also;
 
-    bool is_wanted() const { return to || also.to; }
+    __device__ bool is_wanted() const { return to || also.to; }
     bool is_narrow() const { return !to && also.to; }
     bool has_fours() const { return alignment(to) >= sizeof(float4) && alignment(also.to) >= sizeof(uint2); }
 
