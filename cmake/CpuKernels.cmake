@@ -25,3 +25,19 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
                                               -mavx512bf16 -mfma -mprefer-vector-width=512)
   target_sources(device PRIVATE $<TARGET_OBJECTS:kernels_bf16>)
 endif()
+
+# src/base/sets: random numbers, whose bits are the same in each set.
+function(draws_set name)
+  add_library(draws_${name} OBJECT ${CMAKE_SOURCE_DIR}/src/base/sets/draws.c)
+  target_compile_definitions(draws_${name} PRIVATE DRAWS_SET=draws_${name})
+  # not -ftrapping-math, with which a choice between two floats is a branch
+  target_compile_options(draws_${name} PRIVATE -O3 -fopenmp-simd -fno-trapping-math ${ARGN})
+  target_sources(base PRIVATE $<TARGET_OBJECTS:draws_${name}>)
+endfunction()
+
+draws_set(baseline)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  draws_set(avx2 -mavx2 -mfma)
+  draws_set(avx512 -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512)
+  target_compile_definitions(base PRIVATE DDPTRAIN_X86_DRAWS)
+endif()

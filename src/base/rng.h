@@ -26,10 +26,10 @@ int64_t rng_int64(struct rng *rng);
 /* torch.rand(1, dtype=float64): 53 bits */
 double rng_uniform53(struct rng *rng);
 
-/* tensor.uniform_(from, to) in float32: values (count) */
+/* tensor.uniform_(from, to) in float32: values (count); NULL: they are drawn and not kept, at a fraction of the time */
 void rng_uniform(struct rng *rng, float *values, size_t count, double from, double to);
 
-/* tensor.normal_(mean, std) in float32: values (count) */
+/* tensor.normal_(mean, std) in float32: values (count); NULL: likewise */
 void rng_normal(struct rng *rng, float *values, size_t count, double mean, double std);
 
 /* torch.randperm(count): permutation (count) of 0 .. count-1 */

@@ -114,7 +114,7 @@ static const struct schema gpt2_schema = {
 
 static void fill(struct rng *rng, float value, float *values, size_t count) {
     (void)rng;
-    for (size_t i = 0; i < count; i++) values[i] = value;
+    for (size_t i = 0; values && i < count; i++) values[i] = value;
 }
 
 /* torch's _calculate_fan_in_and_fan_out */
@@ -182,7 +182,7 @@ static void ones(const void *config, const struct param *p, float *values, struc
 static const struct rule_type {
     struct schema_variant variant;
     bool wants_matrices; /* two or more dimensions */
-    /* Fills the parameter's values. NULL: gpt2, which is several rules. */
+    /* Fills the parameter's values; values NULL: only the generator moves. NULL: gpt2, which is several rules. */
     void (*draw)(const void *config, const struct param *param, float *values, struct rng *rng);
 } types[] = {
     {.variant = {"normal", &normal_schema, "Normal distribution (torch.nn.init.normal_)."}, .draw = normal},
@@ -249,18 +249,29 @@ struct drawing {
     const struct rule_type *type;
     const void *config;
     const struct params *params;
-    struct rng *rng;
+    struct rng *rng; /* NULL: draws are counted, not made */
+    size_t number;   /* of draws so far */
 };
+
+/* Where the next draw, of parameter [index], goes; NULL: nobody sees it, since another one follows. */
+static float *next(struct drawing *d, size_t index) {
+    struct param *p = &d->params->items[index];
+    d->number++;
+    if (!d->rng) p->last_draw = d->number;
+    return d->rng && p->last_draw == d->number ? params_value(d->params, index) : NULL;
+}
 
 static void draw(void *user, const struct param *param, size_t index) {
     struct drawing *d = user;
-    d->type->draw(d->config, param, params_value(d->params, index), d->rng);
+    float *values = next(d, index);
+    if (d->rng) d->type->draw(d->config, param, values, d->rng);
 }
 
 /* Weights of the layers that GPT-2 draws: matrices normal, vectors of the same layers are biases. */
 static void draw_gpt2(void *user, const struct param *param, size_t index) {
     struct drawing *d = user;
-    float *values = params_value(d->params, index);
+    float *values = next(d, index);
+    if (!d->rng) return;
     if (param->dims >= 2)
         rng_normal(d->rng, values, param->count, 0, 0.02);
     else
@@ -286,15 +297,21 @@ static void apply_gpt2(const struct model *model, const struct gpt2_config *conf
     visit(model, &ends, draw, d);
 }
 
-void init_rules_apply(const struct model *model, const struct variant_list *rules, struct rng *rng) {
+static void apply(const struct model *model, const struct variant_list *rules, struct rng *rng) {
+    struct drawing d = {.params = &model->params, .rng = rng};
     for (size_t i = 0; i < rules->count; i++) {
         const struct variant *rule = &rules->items[i];
-        struct drawing d = {&types[rule->index], rule->config, &model->params, rng};
+        d.type = &types[rule->index];
+        d.config = rule->config;
         if (d.type->draw)
             visit(model, rule->common, draw, &d);
         else
             apply_gpt2(model, rule->config, &d);
     }
+}
+
+void init_rules_apply(const struct model *model, const struct variant_list *rules, struct rng *rng) {
+    apply(model, rules, rng);
 }
 
 struct check {
@@ -344,5 +361,6 @@ status init_rules_check(const struct model *model, const struct variant_list *ru
                           rule->place.file ? rule->place.file : "config", rule->place.line, rule->place.column, i,
                           rule->name));
     }
+    apply(model, rules, NULL);
     return OK;
 }

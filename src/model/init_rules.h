@@ -7,7 +7,8 @@
 
 extern const struct schema_variants init_variants;
 
-/* STATUS_USAGE with file:line:column for a rule that fits no parameter, or one it cannot be used for. */
+/* STATUS_USAGE with file:line:column for a rule that fits no parameter, or one it cannot be used for. Notes the last
+ * draw of each parameter (param.last_draw); those before it will only move the generator. */
 status init_rules_check(const struct model *model, const struct variant_list *rules);
 
 void init_rules_apply(const struct model *model, const struct variant_list *rules, struct rng *rng);

@@ -24,6 +24,7 @@ struct param {
     size_t gradient;      /* where its gradient stands: as offset, unless gradients are taken in parts (gradients.h) */
     size_t part;          /* elements of its gradient that exist at a time; 0: all */
     bool is_frozen;       /* no update, no gradient for others to see */
+    size_t last_draw;     /* of the draws that model.init makes of parameters, counted from 1, its last one; 0: none */
 };
 
 struct params {
@@ -67,6 +68,11 @@ status params_no_match(const struct params *params, const char *what);
 
 static inline float *params_value(const struct params *params, size_t index) {
     return params->values + params->items[index].offset;
+}
+/* Where a layer's own initial values go that it draws; NULL, for rng_uniform and the like, where model.init draws all
+ * of them again. */
+static inline float *params_drawn(const struct params *params, size_t index) {
+    return params->items[index].last_draw ? NULL : params_value(params, index);
 }
 static inline float *params_gradient(const struct params *params, size_t index) {
     return params->gradients + params->items[index].gradient;

@@ -3,6 +3,7 @@
 
 #include <nettle/sha2.h>
 
+#include "base/draws.h"
 #include "check_main.h"
 #include "vectors.h"
 
@@ -117,4 +118,49 @@ START_TEST(permutation) {
 }
 END_TEST
 
-TESTS("rng", engine_and_uniform, normal, permutation)
+static void fill(const struct draws *set, float *values, size_t count) {
+    uint32_t state[DRAWS_WORDS];
+    struct rng rng;
+    rng_seed(&rng, 5);
+    memcpy(state, rng.state, sizeof state);
+    for (size_t at = 0; at < count; at += 608) {
+        set->refill(state);
+        set->uniform(state, values + at, 608, at % 3 ? 1 : 0.7f, at % 3 ? 0 : -0.3f);
+        if (at % 3) set->normal(values + at, 608, 0.25f, 0.02f);
+    }
+}
+
+START_TEST(sets_agree_to_the_bit) {
+    enum { COUNT = 608 * 2000 };
+    float *first = malloc(COUNT * sizeof *first), *other = malloc(COUNT * sizeof *other);
+    ck_assert_ptr_nonnull(draws_at(0));
+    fill(draws_at(0), first, COUNT);
+    for (size_t i = 1; draws_at(i); i++) {
+        fill(draws_at(i), other, COUNT);
+        ck_assert_int_eq(memcmp(first, other, COUNT * sizeof *first), 0);
+    }
+    free(first);
+    free(other);
+}
+END_TEST
+
+START_TEST(what_is_left_out_moves_the_generator_alike) {
+    static const size_t counts[] = {1, 7, 15, 16, 17, 623, 624, 625, 2047, 2048, 2064, 5000};
+    float *values = malloc(5000 * sizeof *values);
+    struct rng kept, left;
+    rng_seed(&kept, 3);
+    rng_seed(&left, 3);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        rng_normal(&kept, values, counts[i], 0, 1);
+        rng_normal(&left, NULL, counts[i], 0, 1);
+        ck_assert_int_eq(kept.has_normal, left.has_normal);
+        ck_assert_uint_eq(rng_u64(&kept), rng_u64(&left));
+        rng_uniform(&kept, values, counts[i], -1, 1);
+        rng_uniform(&left, NULL, counts[i], -1, 1);
+        ck_assert_uint_eq(rng_u64(&kept), rng_u64(&left));
+    }
+    free(values);
+}
+END_TEST
+
+TESTS("rng", engine_and_uniform, normal, permutation, sets_agree_to_the_bit, what_is_left_out_moves_the_generator_alike)

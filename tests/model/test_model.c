@@ -458,6 +458,30 @@ START_TEST(initial_weights_are_pytorchs) {
 }
 END_TEST
 
+START_TEST(only_the_last_draw_is_seen) {
+    struct shape input = {.dims = 1, .size = {40}};
+    struct fixture f =
+        open_fixture("[{linear: 30}]\ninit: [{normal: {match: '*.weight'}}, {uniform: {layers: [linear]}}, "
+                     "{normal: {match: '*.bias', std: 2}}]",
+                     input, 1, "mse");
+    float unseen[1200], weight[1200], bias[30];
+    struct rng rng, own;
+    rng_seed(&rng, 9);
+    rng_seed(&own, 9);
+    model_init(f.model, &rng);
+    rng_uniform(&own, unseen, 1200, -1, 1);
+    rng_uniform(&own, unseen, 30, -1, 1);
+    rng_normal(&own, unseen, 1200, 0, 1);
+    rng_uniform(&own, weight, 1200, 0, 1);
+    rng_uniform(&own, unseen, 30, 0, 1);
+    rng_normal(&own, bias, 30, 0, 2);
+    ck_assert_mem_eq(params_value(&f.model->params, 0), weight, sizeof weight);
+    ck_assert_mem_eq(params_value(&f.model->params, 1), bias, sizeof bias);
+    ck_assert_uint_eq(rng_u32(&rng), rng_u32(&own));
+    close_fixture(&f);
+}
+END_TEST
+
 START_TEST(composites_add_levels_to_names) {
     struct shape input = {.dims = 1, .size = {4}};
     struct fixture f = open_fixture("[{repeat: {name: h, times: 2, layers: [{residual: {layers: [{linear: {out: 4, "
@@ -651,4 +675,5 @@ END_TEST
 
 TESTS("model", only_embeddings_take_tokens, init_rules_draw_as_torch, init_rules_choose_parameters,
       tied_weights_are_one, layer_gradients, relu_taken_over, loss_gradients, initial_weights_are_pytorchs,
-      composites_add_levels_to_names, names_replace_indices, bad_models, unused_parameters_are_named, ready_order)
+      only_the_last_draw_is_seen, composites_add_levels_to_names, names_replace_indices, bad_models,
+      unused_parameters_are_named, ready_order)

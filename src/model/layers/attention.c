@@ -154,9 +154,9 @@ static status attention_plan(struct layer *layer, struct planning *planning) {
 /* MultiheadAttention makes out_proj first, then in_proj by xavier_uniform; biases are 0 (out_proj's after its draw). */
 static void attention_init(const struct layer *layer, const struct params *params, struct rng *rng) {
     size_t c = features_of(layer);
-    init_kaiming_uniform(rng, params_value(params, index_of(layer, OUT_WEIGHT)), c * c, c);
-    if (config_of(layer)->bias) init_fan_in_uniform(rng, params_value(params, index_of(layer, OUT_BIAS)), c, c);
-    init_xavier_uniform(rng, params_value(params, index_of(layer, IN_WEIGHT)), 3 * c * c, c, 3 * c);
+    init_kaiming_uniform(rng, params_drawn(params, index_of(layer, OUT_WEIGHT)), c * c, c);
+    if (config_of(layer)->bias) init_fan_in_uniform(rng, params_drawn(params, index_of(layer, OUT_BIAS)), c, c);
+    init_xavier_uniform(rng, params_drawn(params, index_of(layer, IN_WEIGHT)), 3 * c * c, c, 3 * c);
     for (int i = IN_BIAS; config_of(layer)->bias && i <= OUT_BIAS; i += 2) {
         const struct param *p = &params->items[index_of(layer, i)];
         for (size_t j = 0; j < p->count; j++) params->values[p->offset + j] = 0;

@@ -129,8 +129,8 @@ static status prepare(struct layer *layer, struct device *device, size_t batch, 
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
     struct convolution c = convolution_of(layer);
     size_t first = layer->first_param;
-    init_kaiming_uniform(rng, params_value(params, first), params->items[first].count, fan_in(&c));
-    if (c.has_bias) init_fan_in_uniform(rng, params_value(params, first + 1), c.out.channels, fan_in(&c));
+    init_kaiming_uniform(rng, params_drawn(params, first), params->items[first].count, fan_in(&c));
+    if (c.has_bias) init_fan_in_uniform(rng, params_drawn(params, first + 1), c.out.channels, fan_in(&c));
 }
 
 static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {

@@ -56,7 +56,7 @@ static void declare(const struct layer *layer, struct planning *planning, int64_
 
 /* torch.nn.Embedding: normal(0, 1) */
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
-    rng_normal(rng, params_value(params, layer->first_param), params->items[layer->first_param].count, 0, 1);
+    rng_normal(rng, params_drawn(params, layer->first_param), params->items[layer->first_param].count, 0, 1);
 }
 
 static status embedding_plan(struct layer *layer, struct planning *planning) {

@@ -96,12 +96,11 @@ static status plan(struct layer *layer, struct planning *planning) {
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
     const struct linear_config *c = config_of(layer);
     size_t in = (size_t)features(layer), out = (size_t)c->out;
-    float unused;
     if (layer->tied_count)
-        for (size_t i = 0; i < out * in; i++) rng_uniform(rng, &unused, 1, 0, 1);
+        rng_uniform(rng, NULL, out * in, 0, 1);
     else
-        init_kaiming_uniform(rng, params_value(params, layer->first_param), out * in, in);
-    if (c->bias) init_fan_in_uniform(rng, params_value(params, bias_of(layer)), out, in);
+        init_kaiming_uniform(rng, params_drawn(params, layer->first_param), out * in, in);
+    if (c->bias) init_fan_in_uniform(rng, params_drawn(params, bias_of(layer)), out, in);
 }
 
 static const float *bias_value(const struct layer *layer, const struct pass *pass) {

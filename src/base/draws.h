@@ -1,0 +1,25 @@
+/* draws: the loops of rng.c over many numbers, compiled once per instruction set (cmake/CpuKernels.cmake), with the
+ * same bits in each. */
+#ifndef BASE_DRAWS_H
+#define BASE_DRAWS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DRAWS_WORDS 624 /* of the generator's state */
+
+struct draws {
+    /* state (DRAWS_WORDS): the next words, before they are tempered */
+    void (*refill)(uint32_t *state);
+    /* values[i] = u * width + low, rounded once, with u in [0, 1) of 24 bits of words[i]; (count) both */
+    void (*uniform)(const uint32_t *words, float *values, size_t count, float width, float low);
+    /* values (count, a multiple of 16): uniforms in, normals out, by Box and Muller within each 16 */
+    void (*normal)(float *values, size_t count, float mean, float std);
+};
+
+extern const struct draws draws_baseline, draws_avx2, draws_avx512;
+
+/* The sets that this processor has, the best first; NULL behind the last one. */
+const struct draws *draws_at(size_t index);
+
+#endif
