@@ -262,7 +262,10 @@ static status check_world_size(const struct run *run, const struct counters *c, 
 }
 
 static status load(struct run *run, struct checkpoint *checkpoint, const char *path) {
-    TRY(state_load(run->trainer.state, checkpoint, path));
+    struct state *state = run->trainer.state;
+    TRY(state_lend(state));
+    status s = state_load(state, checkpoint, path);
+    TRY(status_first(s, state_take_back(state, true)));
     TRY(check_world_size(run, &run->trainer.state->counters, path));
     run->is_resumed = true;
     return OK;
@@ -299,6 +302,16 @@ static status find_and_load(struct run *run) {
     return s;
 }
 
+/* model.init_from, where it is set. */
+static status init_from(const struct run *run) {
+    const char *path = run->config->model.init_from;
+    struct model *model = run->trainer.model;
+    if (!path) return OK;
+    TRY(model_lend(model));
+    status s = state_init_from(run->trainer.state, path);
+    return status_first(s, model_take_back(model, true));
+}
+
 /* --fresh moves the old folder away, so what the new run starts from is read before: it may be missing, or lie in that
  * folder. Rank 0. */
 static status load_before_fresh(struct run *run) {
@@ -312,7 +325,7 @@ static status load_before_fresh(struct run *run) {
         if (!s) log_line(run->log, "starting from %s", resume);
         return s;
     }
-    return run->config->model.init_from ? state_init_from(run->trainer.state, run->config->model.init_from) : OK;
+    return init_from(run);
 }
 
 /* The starter knows that the folder was made; other launchers only that this is not the first start. */
@@ -321,17 +334,34 @@ static enum run_folder_start folder_start(const struct run *run, bool is_fresh) 
     return is_fresh ? RUN_FOLDER_FRESH : is_ours ? RUN_FOLDER_OURS : RUN_FOLDER_ANY;
 }
 
+/* From rank 0's to all ranks'. On a GPU the host borrows no more than has to move: what it borrows becomes pinned
+ * memory. */
+static status share_state(struct run *run) {
+    struct trainer *t = &run->trainer;
+    if (!run->is_resumed && !t->zero) return trainer_share_start(t);
+    TRY(state_lend(t->state));
+    status s = trainer_share_state(t);
+    return status_first(s, state_take_back(t->state, true));
+}
+
+/* What a checkpoint is read over, where ranks share the optimizer's state. */
+static status gather_shares(struct trainer *t) {
+    if (!t->zero) return OK;
+    TRY(state_lend(t->state));
+    status s = zero_gather(t->zero, t->state, t->comm);
+    return status_first(s, state_take_back(t->state, false));
+}
+
 /* Rank 0 opens the folder and loads; the state reaches the others by broadcast, so that only rank 0 needs the file. */
 static status resume(struct run *run) {
     struct trainer *t = &run->trainer;
-    TRY(zero_gather(t->zero, t->state, t->comm)); /* what a checkpoint is read over */
+    TRY(gather_shares(t));
     if (is_first_rank(run)) {
         bool is_fresh = run->options->is_fresh && !run->env->has_begun;
         if (is_fresh) TRY(load_before_fresh(run));
         TRY(run_folder_open(run->folder_path, folder_start(run, is_fresh), run->config, run->log, &run->folder));
         if (!is_fresh) TRY(find_and_load(run));
-        if (!is_fresh && !run->is_resumed && run->config->model.init_from)
-            TRY(state_init_from(t->state, run->config->model.init_from));
+        if (!is_fresh && !run->is_resumed) TRY(init_from(run));
         run->is_complete = run->is_resumed && trainer_is_complete(run->config, &t->state->counters);
     }
     struct counters *c = &t->state->counters;
@@ -340,7 +370,7 @@ static status resume(struct run *run) {
     TRY(comm_broadcast(t->comm, flags, sizeof flags, COMM_UINT8, 0));
     run->is_resumed = flags[0];
     run->is_complete = flags[1];
-    TRY(trainer_share_state(t));
+    TRY(share_state(run));
     launch_tell(TELL_RESUMED, 0, c->step, run->folder_path);
     return OK;
 }
@@ -470,7 +500,6 @@ static status train(struct run *run) {
     struct trainer *t = &run->trainer;
     if (is_first_rank(run)) TRY(open_outputs(run));
     if (run->options->can_save) *run->options->can_save = 1;
-    TRY(state_take_back(t->state, true)); /* from here on the device has it */
     status s = trainer_run(t);
     log_progress(run->log, NULL);
     if (!s || status_code(s) == STATUS_STOPPED) s = status_first(s, state_lend(t->state));
@@ -486,6 +515,7 @@ static status train(struct run *run) {
 static status conclude(struct run *run) {
     struct trainer *t = &run->trainer;
     bool has_end;
+    TRY(state_lend(t->state)); /* to the end */
     TRY(zero_gather(t->zero, t->state, t->comm));
     if (!is_first_rank(run)) return OK;
     const struct counters *c = &t->state->counters;

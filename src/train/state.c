@@ -19,9 +19,11 @@ static struct entry tensor(struct arena *arena, const char *group, const struct 
     return e;
 }
 
-static void add_tensors(struct state *state, const struct params *params, const char *group, float *flat) {
-    for (size_t i = 0; i < params->count; i++)
-        add(state, tensor(state->arena, group, &params->items[i], flat + params->items[i].offset));
+/* Their entries stand one after the other; returns the first one's index. */
+static size_t add_tensors(struct state *state, const struct params *params, const char *group) {
+    size_t first = state->entry_count;
+    for (size_t i = 0; i < params->count; i++) add(state, tensor(state->arena, group, &params->items[i], NULL));
+    return first;
 }
 
 static const char *optimizer_group(const struct state *state, size_t index) {
@@ -35,7 +37,6 @@ static void add_optimizer(struct state *state, size_t index) {
     for (size_t i = 0; i < params->count; i++)
         if (!params->items[i].is_frozen)
             add(state, tensor(state->arena, optimizer_group(state, index), &params->items[i], NULL));
-    state_set_optimizer(state, index, state->optimizer->shard ? NULL : state->optimizer->buffers[index]);
 }
 
 /* Counters that the first checkpoints do not have. */
@@ -107,11 +108,21 @@ static void add_scaler(struct state *state, const struct dataset *dataset) {
     }
 }
 
+static void point(struct entry *entry, const struct params *params, float *flat) {
+    for (size_t i = 0; i < params->count; i++) entry[i].data = flat + params->items[i].offset;
+}
+
 status state_lend(struct state *state) {
     struct optimizer *o = state->optimizer;
-    TRY(model_lend(state->model));
+    struct model *model = state->model;
+    TRY(model_lend(model));
     for (size_t i = 0; i < o->buffer_count; i++) TRY(device_lend(o->device, (void **)&o->buffers[i]));
-    return state->ema ? device_lend(state->ema->device, (void **)&state->ema->values) : OK;
+    if (state->ema) TRY(device_lend(state->ema->device, (void **)&state->ema->values));
+    point(state->entries, &model->params, model->params.values);
+    point(state->entries + state->buffers_first, &model->buffers, model->buffers.values);
+    for (size_t i = 0; i < o->buffer_count && !o->shard; i++) state_set_optimizer(state, i, o->buffers[i]);
+    if (state->ema) point(state->entries + state->ema_first, &model->params, state->ema->values);
+    return OK;
 }
 
 status state_take_back(struct state *state, bool has_changed) {
@@ -130,17 +141,12 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     s->optimizer = optimizer;
     s->ema = ema;
     s->counters.best_value = s->counters.plateau.best = NAN;
-    status lent = state_lend(s);
-    if (lent) {
-        state_destroy(s);
-        return lent;
-    }
     s->entries = arena_alloc(arena, (model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + 32) *
                                         sizeof *s->entries);
-    add_tensors(s, &model->params, "model", model->params.values);
-    add_tensors(s, &model->buffers, "model", model->buffers.values);
+    add_tensors(s, &model->params, "model");
+    s->buffers_first = add_tensors(s, &model->buffers, "model");
     for (size_t i = 0; i < optimizer->buffer_count; i++) add_optimizer(s, i);
-    if (ema) add_tensors(s, &model->params, "ema", ema->values);
+    if (ema) s->ema_first = add_tensors(s, &model->params, "ema");
     add_counters(s);
     add_scaler(s, dataset);
     add(s, (struct entry){.path = "data/fingerprint",

@@ -41,6 +41,7 @@ struct state {
     struct ema *ema;                               /* NULL: none */
     float *optimizer_whole[OPTIMIZER_MAX_BUFFERS]; /* its buffers, (params->trained) each; NULL: they are shared out */
     size_t optimizer_first[OPTIMIZER_MAX_BUFFERS]; /* their first entries, one for each trained parameter */
+    size_t buffers_first, ema_first;               /* first entries; those of the parameters come first of all */
     struct entry *entries; /* for checkpoint_write and checkpoint_read; they point into the objects above */
     size_t entry_count;
     char *loaded_config, *loaded_fingerprint, *loaded_vocabulary, *loaded_labels; /* filled by state_load */
@@ -48,12 +49,13 @@ struct state {
 };
 
 /* The host works on the state, and the device again (device_lend): all of its arrays. Whatever reads or writes them on
- * the host, below or through the entries, does it in between. */
+ * the host, below or through the entries, does it in between. One may lie within another. */
 status state_lend(struct state *state);
 status state_take_back(struct state *state, bool has_changed);
 
-/* Names every part of the state, and lends it. [config_text]: the resolved config; [dataset]: its scaler, fingerprint
- * and vocabulary (of a text: "data/vocabulary", as data/vocabulary.h reads it) are kept too. */
+/* Names every part of the state; where it lies the entries know once it is lent. [config_text]: the resolved config;
+ * [dataset]: its scaler, fingerprint and vocabulary (of a text: "data/vocabulary", as data/vocabulary.h reads it) are
+ * kept too. */
 status state_create(struct model *model, struct optimizer *optimizer, struct ema *ema, const struct dataset *dataset,
                     const char *config_text, struct state **out);
 void state_destroy(struct state *state); /* takes NULL */

@@ -36,11 +36,23 @@ status trainer_check_agreement(struct trainer *t, bool with_buffers) {
 
 int64_t trainer_moves(const struct counters *c) { return c->step + c->skipped; }
 
-status trainer_share_state(struct trainer *t) {
-    const struct params *params = &t->model->params;
+static status share_weights(struct trainer *t) {
+    struct params *params = &t->model->params;
     TRY(comm_broadcast(t->comm, &t->state->counters, sizeof t->state->counters, COMM_UINT8, 0));
     TRY(comm_broadcast(t->comm, params->values, params->total, COMM_FLOAT32, 0));
-    TRY(trainer_share_buffers(t));
+    return trainer_share_buffers(t);
+}
+
+status trainer_share_start(struct trainer *t) {
+    if (comm_world_size(t->comm) == 1) return OK;
+    TRY(model_lend(t->model));
+    status s = share_weights(t);
+    return status_first(s, model_take_back(t->model, true));
+}
+
+status trainer_share_state(struct trainer *t) {
+    const struct params *params = &t->model->params;
+    TRY(share_weights(t));
     if (t->ema) TRY(comm_broadcast(t->comm, t->ema->values, params->total, COMM_FLOAT32, 0));
     if (t->zero) return zero_scatter(t->zero, t->state, t->comm);
     for (size_t i = 0; i < t->optimizer->buffer_count; i++)

@@ -123,8 +123,11 @@ status trainer_share_buffers(struct trainer *trainer);
 /* Compares the states of the ranks (agreement_check). All ranks. */
 status trainer_check_agreement(struct trainer *trainer, bool with_buffers);
 
-/* Rank 0's state, lent, becomes everyone's: counters, parameters, running statistics, optimizer, average. All ranks. */
+/* Rank 0's counters, and its state, lent, become everyone's: parameters, running statistics, optimizer, average. All
+ * ranks. */
 status trainer_share_state(struct trainer *trainer);
+/* The same where optimizer and average are as every rank makes them. */
+status trainer_share_start(struct trainer *trainer);
 
 /* Steps that were applied or skipped: tells apart the states of one run. */
 int64_t trainer_moves(const struct counters *counters);
