@@ -320,9 +320,10 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     TRY(check_unique(csv));
     if (!like) TRY(check_header(csv, config));
     TRY(choose_columns(csv, config, like));
-    if (!like && wants_classes && config->classes.count) take_classes(csv, &config->classes);
+    bool may_be_text = wants_classes && csv->base.target_size == 1;
+    if (!like && may_be_text && config->classes.count) take_classes(csv, &config->classes);
     csv->is_kind_known = like || csv->has_given_classes;
-    TRY(read_rows(csv, wants_classes && csv->base.target_size == 1, like));
+    TRY(read_rows(csv, may_be_text, like));
     TRY(number_labels(csv, like));
     csv->base.input_dims = 1;
     csv->base.input_shape[0] = (int64_t)csv->base.input_size;

@@ -93,6 +93,29 @@ START_TEST(text_classes) {
 }
 END_TEST
 
+/* Classes of a checkpoint are of no use where no targets are read. */
+START_TEST(without_targets) {
+    setup();
+    write_csv("a,species\n1,virginica\n2,setosa\n");
+    static const char *names[] = {"setosa", "virginica"};
+    char yaml[600];
+    struct dataset_config config;
+    struct document *document;
+    struct dataset *dataset;
+    snprintf(yaml, sizeof yaml, "path: %s", path);
+    ck_ok(bind_yaml(&dataset_schema, yaml, &config, &document));
+    config.classes = (struct string_list){names, 2};
+    config.without_targets = true;
+    ck_ok(dataset_open(&config, true, false, &dataset));
+    ck_assert_uint_eq(dataset_info(dataset)->train_rows, 2);
+    ck_assert_uint_eq(dataset_info(dataset)->input_size, 1);
+    ck_assert_uint_eq(dataset_info(dataset)->target_size, 0);
+    dataset_close(dataset);
+    document_destroy(document);
+    teardown();
+}
+END_TEST
+
 START_TEST(iris) {
     struct dataset *dataset;
     ck_ok(open_yaml(&dataset, true, "{path: %s/datasets/iris.csv, split: {test: 0.2, seed: 1}}", SOURCE_DIR));
@@ -234,4 +257,5 @@ START_TEST(damaged_files) {
 }
 END_TEST
 
-TESTS("csv", reads_values, text_classes, iris, refuses, missing_files, metadata_only, fingerprint, damaged_files)
+TESTS("csv", reads_values, text_classes, without_targets, iris, refuses, missing_files, metadata_only, fingerprint,
+      damaged_files)
