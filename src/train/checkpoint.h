@@ -59,11 +59,13 @@ status checkpoint_open_newest(const char *dir, struct log *log, struct checkpoin
 
 /* Removes all but the newest [keep] checkpoints (by step; 0: keep all) and left-over temporary files. The newest of
  * those kept is verified in full first (a damaged one does not count), so that a good one always stays; files whose
- * seal is not good are left alone. */
+ * seal is not good, or whose name is not one that training gives (a copy), are left alone. */
 status checkpoint_prune(const char *dir, int64_t keep);
 
 /* A file of this name may be one that training saved: "epoch-0001.h5", "step-00000010.h5". */
 bool checkpoint_is_name(const char *name);
+/* A file of this name is looked at by checkpoint_open_newest. */
+bool checkpoint_has_ending(const char *name);
 
 /* What is in a checkpoint or any HDF5 dataset file: groups, names, shapes, types, counters, and for checkpoints the
  * seal. */

@@ -34,13 +34,18 @@ static bool ends_with(const char *name, const char *ending) {
     return length > end && strcmp(name + length - end, ending) == 0;
 }
 
-bool checkpoint_is_name(const char *name) {
-    bool is_ours = strncmp(name, "epoch-", 6) == 0 || strncmp(name, "step-", 5) == 0;
-    return is_ours && ends_with(name, CHECKPOINT_ENDING);
+static bool begins_as_ours(const char *name) {
+    return strncmp(name, "epoch-", 6) == 0 || strncmp(name, "step-", 5) == 0;
 }
 
+bool checkpoint_has_ending(const char *name) { return ends_with(name, CHECKPOINT_ENDING); }
+
+bool checkpoint_is_name(const char *name) { return begins_as_ours(name) && ends_with(name, CHECKPOINT_ENDING); }
+
 /* "epoch-0001.h5.tmp-17" */
-static bool is_left_over(const char *name) { return io_is_temporary(name) && strstr(name, CHECKPOINT_ENDING ".tmp-"); }
+static bool is_left_over(const char *name) {
+    return begins_as_ours(name) && io_is_temporary(name) && strstr(name, CHECKPOINT_ENDING ".tmp-");
+}
 
 static status remove_left_overs(const char *dir, const struct io_names *names) {
     status s = OK;
@@ -165,6 +170,7 @@ static status prune(const struct candidates *candidates, int64_t keep) {
     int64_t kept = 0;
     for (size_t i = 0; i < candidates->count; i++) {
         const char *path = candidates->items[i].path;
+        if (!checkpoint_is_name(strrchr(path, '/') + 1)) continue; /* somebody's copy */
         if (kept == keep) {
             s = status_first(s, io_remove(path));
             continue;

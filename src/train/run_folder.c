@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/sealed.h"
 #include "train/checkpoint.h"
 
 struct run_folder {
@@ -16,9 +17,10 @@ struct run_folder {
     const char *path, *config, *metrics, *log, *checkpoints, *checkpoints_held, *lock;
     int fd, lock_fd; /* of the folder and of the lock; -1: not open */
     struct io_info held, locked;
-    bool is_new;       /* no run's before this one, which has not written into it yet */
-    bool is_made;      /* the folder itself, too */
-    char *config_text; /* what config.yaml holds; NULL: no such file */
+    bool is_new;                    /* no run's before this one, which has not written into it yet */
+    bool is_made;                   /* the folder itself, too */
+    bool had_lock, had_checkpoints; /* before: not to be taken back */
+    char *config_text;              /* what config.yaml holds; NULL: no such file */
 };
 
 /* A process that was killed holds its lock until the system has taken it apart, and the same command may come at once.
@@ -36,6 +38,34 @@ static void set_path(struct run_folder *f, const char *path) {
     f->lock = arena_printf(f->arena, "%s/.lock", path);
 }
 
+/* What a lock says, so that a file of this name that is somebody's own is not taken for one. */
+#define MARK "a run of ddptrain\n"
+
+/* How many bytes of the mark the lock holds: fewer of a run that was killed when it began, or that began before there
+ * were marks. *is_other: it holds something else. */
+static status read_mark(const struct run_folder *f, size_t *size, bool *is_other) {
+    struct io_info info;
+    char mark[sizeof MARK] = "";
+    int fd;
+    *size = 0;
+    *is_other = false;
+    TRY(io_stat(f->lock, &info));
+    if (!info.is_file || info.size == 0) return OK;
+    TRY(io_open(f->lock, &fd));
+    *size = info.size < sizeof mark ? (size_t)info.size : sizeof mark;
+    status s = io_read(fd, f->lock, mark, *size, NULL);
+    *is_other = *size == sizeof mark || memcmp(mark, MARK, *size) != 0;
+    return status_first(s, io_close(fd, f->lock));
+}
+
+/* The lock is this run's. */
+static status mark_lock(const struct run_folder *f) {
+    size_t size;
+    bool is_other;
+    TRY(read_mark(f, &size, &is_other));
+    return is_other ? OK : io_write(f->lock_fd, f->lock, MARK + size, sizeof MARK - 1 - size);
+}
+
 /* One try. */
 static status try_lock(struct run_folder *f, bool *is_mine) {
     if (f->lock_fd < 0) TRY(io_open_append(f->lock, &f->lock_fd));
@@ -47,7 +77,7 @@ static status take_lock(struct run_folder *f, struct log *log) {
     double start = clock_seconds(), now;
     do {
         TRY(try_lock(f, &is_mine));
-        if (is_mine) return OK;
+        if (is_mine) return mark_lock(f);
         clock_sleep(0.02);
         now = clock_seconds();
         if (!is_said && now > start + SAY_SECONDS) {
@@ -142,31 +172,53 @@ static status compare_config(struct run_folder *f, const struct config *config) 
     return s;
 }
 
-/* A run has begun here: with a lock, or one that was deleted. Somebody's own folder may have one named checkpoints. */
-static status has_run(const struct run_folder *f, bool *out) {
-    struct io_info lock, checkpoints;
+/* A checkpoint that a run has saved here; or the first file that it would take for one. */
+static status look_for_checkpoints(const struct run_folder *f, bool *has_ours, char **other) {
+    struct io_info folder;
     struct io_names names = {0};
-    TRY(io_stat(f->lock, &lock));
-    TRY(io_stat(f->checkpoints, &checkpoints));
-    *out = lock.exists;
-    if (lock.exists || !checkpoints.is_folder) return OK;
+    *has_ours = false;
+    *other = NULL;
+    TRY(io_stat(f->checkpoints, &folder));
+    if (!folder.is_folder) return OK;
     status s = io_list(f->checkpoints, &names);
-    for (size_t i = 0; !s && i < names.count; i++) *out = *out || checkpoint_is_name(names.items[i]);
+    for (size_t i = 0; !s && i < names.count; i++) {
+        if (!checkpoint_has_ending(names.items[i])) continue;
+        char *path = arena_printf(f->arena, "%s/%s", f->checkpoints, names.items[i]);
+        bool is_marked = false;
+        status_free(sealed_is_marked(path, &is_marked)); /* what cannot be read is not ours */
+        *has_ours = *has_ours || (is_marked && checkpoint_is_name(names.items[i]));
+        if (!is_marked && !*other) *other = path;
+    }
     io_names_free(&names);
     return s;
 }
 
-/* In a folder that is no run's, files of these names are somebody's own. */
-static status check_names(const struct run_folder *f) {
+/* A run has begun here: with a lock that says so, or one that was deleted; names alone are no proof. In a folder that
+ * is no run's, [other] is the first file of somebody's own that is in the way; NULL: none. */
+static status has_run(const struct run_folder *f, bool *out, const char **other) {
     const char *const names[] = {f->config, f->metrics, f->log};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char *file;
+    size_t size;
+    bool is_other;
+    TRY(read_mark(f, &size, &is_other));
+    *out = !is_other && size == sizeof MARK - 1;
+    if (*out) return OK;
+    TRY(look_for_checkpoints(f, out, &file));
+    *other = is_other ? f->lock : file;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !*other; i++) {
         struct io_info info;
         TRY(io_stat(names[i], &info));
-        if (info.exists)
-            return status_new(STATUS_USAGE,
-                              "%s: a run here would overwrite this file, which is no run's; choose another --run-dir",
-                              names[i]);
+        if (info.exists) *other = names[i];
     }
+    return OK;
+}
+
+static status note_what_was(struct run_folder *f) {
+    struct io_info lock, checkpoints;
+    TRY(io_stat(f->lock, &lock));
+    TRY(io_stat(f->checkpoints, &checkpoints));
+    f->had_lock = lock.exists;
+    f->had_checkpoints = checkpoints.exists;
     return OK;
 }
 
@@ -181,11 +233,19 @@ static status check_start(struct run_folder *f, enum run_folder_start start, str
                           f->path);
     if (info.exists && !info.is_folder)
         return status_new(STATUS_USAGE, "%s: is not a folder; choose another --run-dir", f->path);
-    if (info.exists) TRY(has_run(f, &is_run));
-    if (info.exists && !is_run && start != RUN_FOLDER_OURS) TRY(check_names(f));
+    const char *other = NULL;
+    if (info.exists) TRY(has_run(f, &is_run, &other));
+    if (!is_run && other && start != RUN_FOLDER_OURS)
+        return status_new(STATUS_USAGE,
+                          "%s: a run here would overwrite this file or take it for its own, and it is no run's; choose "
+                          "another --run-dir",
+                          other);
+    TRY(note_what_was(f));
     bool is_moved = is_run && start == RUN_FOLDER_FRESH;
     f->is_new = !is_run || is_moved;
     f->is_made = !info.exists || is_moved;
+    f->had_lock = f->had_lock && !is_moved;
+    f->had_checkpoints = f->had_checkpoints && !is_moved;
     return is_moved ? move_aside(f, log) : OK;
 }
 
@@ -212,8 +272,8 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
 
 /* A start that failed leaves nothing: what is there was made by this run and is empty. */
 static void take_back(const struct run_folder *f) {
-    status_free(io_remove(f->lock));
-    status_free(io_remove_folder(f->checkpoints));
+    if (!f->had_lock) status_free(io_remove(f->lock));
+    if (!f->had_checkpoints) status_free(io_remove_folder(f->checkpoints));
     if (f->is_made) status_free(io_remove_folder(f->path));
 }
 
@@ -255,7 +315,9 @@ static status lock_again(struct run_folder *f, bool *is_mine) {
     if (io_is_same(&there, &f->locked)) return OK;
     TRY(release_lock(f));
     TRY(try_lock(f, is_mine));
-    return *is_mine ? hold(f) : release_lock(f);
+    if (!*is_mine) return release_lock(f);
+    status_free(mark_lock(f)); /* without it the checkpoints tell whose folder it is */
+    return hold(f);
 }
 
 static status is_held(const struct run_folder *f, const char *path, bool *out) {
@@ -296,11 +358,13 @@ static status make_new(struct run_folder *f, const char *base) {
         TRY(io_stat(f->path, &info));
         if (info.exists) continue;
         f->is_made = true;
+        f->had_lock = f->had_checkpoints = false;
         TRY(io_make_folders(f->checkpoints));
         TRY(try_lock(f, &is_mine));
         if (!is_mine) TRY(release_lock(f));
     }
     if (!is_mine) return status_new(STATUS_IO, "%s: cannot find a free name for a new run folder", base);
+    status_free(mark_lock(f));
     return hold(f);
 }
 

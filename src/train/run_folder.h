@@ -19,7 +19,8 @@ enum run_folder_start {
 
 /* Opens (makes) [path] and takes its lock; another owner is STATUS_USAGE naming the folder. A folder of a config that
  * differs in more than keys that extend a run is STATUS_USAGE with the differences; so is one that is no run's and has
- * a file of a name that a run would write. */
+ * a file of a name that a run would write, or take for a checkpoint. A run's folder is known by the text of its lock or
+ * by the seal of a checkpoint. */
 status run_folder_open(const char *path, enum run_folder_start start, const struct config *config, struct log *log,
                        struct run_folder **out);
 void run_folder_close(struct run_folder *folder); /* takes NULL */

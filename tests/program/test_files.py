@@ -31,7 +31,7 @@ class OwnFiles(program.Case):
                 with self.subTest(name=name, more=more):
                     self.write(f"mine/{name}", text)
                     _, err = self.run_program(config, "--run-dir", "mine", *more, code=USAGE)
-                    self.assertIn(f"mine/{name}: a run here would overwrite this file, which is no run's", err)
+                    self.assertIn(f"mine/{name}: a run here would overwrite this file or take it for its own, and it is no run's", err)
                     self.assertEqual(self.read(f"mine/{name}"), text)
                     self.assertEqual(self.listing("mine"), sorted([*others, name]))
                     self.assertFalse(os.path.exists(self.path("mine.1")))
@@ -53,6 +53,32 @@ class OwnFiles(program.Case):
         os.remove(self.path("mine/.lock"))
         self.run_program("wine.yaml", "--run-dir", "mine", "train.epochs=1", "--fresh")
         self.assertEqual(self.read("mine.1/checkpoints/foo.pt"), "mine\n")
+
+    def test_names_of_a_runs_files_are_no_proof_of_a_run(self):
+        """Somebody's own checkpoints and lock, with a run's names."""
+        os.mkdir(self.path("mine/checkpoints"))
+        for name in ("checkpoints/epoch-01.h5", "checkpoints/epoch-0001.h5", "checkpoints/model.h5", ".lock"):
+            for more in ([], ["--fresh"]):
+                with self.subTest(name=name, more=more):
+                    self.write(f"mine/{name}", "keras\n")
+                    _, err = self.run_program("wine.yaml", "--run-dir", "mine", "train.epochs=1", *more, code=USAGE)
+                    self.assertIn(f"mine/{name}: a run here would overwrite this file or take it for its own", err)
+                    self.assertEqual(self.read(f"mine/{name}"), "keras\n")
+                    self.assertFalse(os.path.exists(self.path("mine.1")))
+            os.remove(self.path("mine", name))
+
+    def test_what_was_there_before_a_start_that_fails_is_kept(self):
+        self.write("mine/.lock", "")
+        os.mkdir(self.path("mine/checkpoints"))
+        self.run_program("wine.yaml", "--run-dir", "mine", "checkpoint.resume=none.h5", code=None)
+        self.assertNotEqual(self.code, 0)
+        self.assertEqual(self.listing("mine"), [".lock", "checkpoints"])
+
+    def test_a_copy_of_a_checkpoint_is_not_pruned(self):
+        self.run_program("wine.yaml", "--run-dir", "mine", "train.epochs=1", "checkpoint.save_every=1")
+        shutil.copy(self.path("mine/checkpoints/epoch-0001.h5"), self.path("mine/checkpoints/keep.h5"))
+        self.run_program("wine.yaml", "--run-dir", "mine", "train.epochs=4", "checkpoint.save_every=1", "checkpoint.keep=1")
+        self.assertEqual(self.listing("mine/checkpoints"), ["epoch-0004.h5", "keep.h5"])
 
     def test_a_folder_with_other_files_can_become_a_runs(self):
         self.write("mine/wine.yaml", program.WINE)
