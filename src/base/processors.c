@@ -2,9 +2,11 @@
  * the group's path says, so the root is tried, too. */
 #include "base/processors.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 int processors_online(void) {
@@ -142,6 +144,33 @@ bool processors_split(const cpu_set_t *mask, const char *folder, int count, cpu_
         CPU_SET(all[i].number, &parts[p]);
     }
     return true;
+}
+
+/* The kernel's struct sched_attr in its first version; <linux/sched/types.h> and <sched.h> cannot both be included. */
+struct turns {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period; /* runtime: of a thread that is not a real-time one, its turn */
+};
+
+static bool read_turns(struct turns *turns) {
+    *turns = (struct turns){.size = sizeof *turns};
+    return syscall(SYS_sched_getattr, 0, turns, sizeof *turns, 0) == 0 && turns->policy == SCHED_OTHER;
+}
+
+void processors_take_short_turns(void) {
+    struct turns turns;
+    if (!read_turns(&turns) || turns.runtime <= PROCESSORS_TURN_NANOSECONDS) return;
+    turns.size = sizeof turns;
+    turns.runtime = PROCESSORS_TURN_NANOSECONDS;
+    syscall(SYS_sched_setattr, 0, &turns, 0); /* a failure is longer turns */
+}
+
+long processors_turn(void) {
+    struct turns turns;
+    return read_turns(&turns) ? (long)turns.runtime : 0;
 }
 
 void processors_list(const cpu_set_t *set, struct text *out) {

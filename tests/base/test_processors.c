@@ -95,4 +95,14 @@ START_TEST(parts_are_whole_cores) {
 }
 END_TEST
 
-LOOP_TESTS("processors", EACH(threads_of_ranks, shares), EACH(parts_are_whole_cores, splits))
+/* Kernels before 6.12 tell 0, and do nothing. */
+START_TEST(short_turns) {
+    long before = processors_turn();
+    processors_take_short_turns();
+    ck_assert_int_eq(processors_turn(), before ? PROCESSORS_TURN_NANOSECONDS : 0);
+    processors_take_short_turns();
+    ck_assert_int_eq(processors_turn(), before ? PROCESSORS_TURN_NANOSECONDS : 0);
+}
+END_TEST
+
+LOOP_TESTS("processors", ONCE(short_turns), EACH(threads_of_ranks, shares), EACH(parts_are_whole_cores, splits))

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
+#include "base/processors.h"
 #include "check_main.h"
 #include "dist/comm_check.h"
 
@@ -23,6 +24,8 @@ static void all_body(const struct dist_env *env, void *argument) {
     RANK_CHECK(checks > 400);
     RANK_CHECK(strcmp(comm_backend(g.comm), env->world_size > 1 ? (const char *)argument : "self") == 0);
     rank_must(comm_all_reduce(g.comm, NULL, 0, COMM_FLOAT32, COMM_SUM));
+    bool yields = strcmp(comm_backend(g.comm), "shm") == 0;
+    RANK_CHECK(!yields || processors_turn() <= PROCESSORS_TURN_NANOSECONDS);
     rank_leave(&g);
 }
 
