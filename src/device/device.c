@@ -104,6 +104,10 @@ void device_zero(struct device *device, void *memory, size_t bytes) {
         memset(memory, 0, bytes);
 }
 
+void device_wrote(struct device *device, const void *memory, size_t bytes) {
+    if (device->memory) device->memory->wrote(device, memory, bytes);
+}
+
 void device_upload_beside(struct device *device, const struct device_piece *pieces, size_t count) {
     device->memory->upload_beside(device, pieces, count);
 }

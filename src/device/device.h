@@ -101,8 +101,9 @@ struct device_ops {
     void (*linear_backward_weight)(struct device *, const float *dy, const float *x, float *dw, float *dbias,
                                    size_t rows, size_t in, size_t out);
     /* Parameters as products see them from now until this is called again, at the start of a pass: weights that lie in
-     * [values] (count) may be rounded to the precision once, here. NULL: they are rounded in each product, or not at
-     * all. */
+     * [values] (count) may be rounded to the precision once, here; nothing is done where they are as they were, or only
+     * an update has changed them, which writes the rounded ones, too (optimizers.h). In a recording that is looked at
+     * when it is run. NULL: they are rounded in each product, or not at all. */
     void (*round_parameters)(struct device *, const float *values, size_t count);
     /* Rows [first, first + count) of dw and dbias alone, made anew: dw (count, in), dbias (count) or NULL. The bits of
      * linear_backward_weight on zeros. */
@@ -217,6 +218,9 @@ void device_upload(struct device *device, void *to, const void *from, size_t byt
 status device_download(struct device *device, void *to, const void *from, size_t bytes);
 /* [bytes] zeros, after the operators asked for before. */
 void device_zero(struct device *device, void *memory, size_t bytes);
+/* Somebody else than the device, such as NCCL, was asked to write [bytes] at [memory]: what the device keeps of them
+ * beside (round_parameters) is out of date. */
+void device_wrote(struct device *device, const void *memory, size_t bytes);
 
 /* ---- what crosses while operators run: where the device is not the host ---- */
 

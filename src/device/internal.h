@@ -24,6 +24,7 @@ struct memory_ops {
     void (*upload)(struct device *, void *to, const void *from, size_t bytes);
     status (*download)(struct device *, void *to, const void *from, size_t bytes);
     void (*zero)(struct device *, void *memory, size_t bytes);
+    void (*wrote)(struct device *, const void *memory, size_t bytes);
     void (*upload_beside)(struct device *, const struct device_piece *pieces, size_t count);
     status (*upload_wait)(struct device *);
     void (*pin)(struct device *, void *memory, size_t bytes);

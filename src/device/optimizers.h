@@ -1,14 +1,19 @@
-/* optimizers: update rules over flat buffers, one pass each, with the roundings of torch.optim's single-tensor CPU
- * code. Every rule reads gradients that are scaled by *clip (1: as they are) before use; all buffers are (count). The
- * constants of a rule ([step]) and *clip lie in the device's memory, too, since they change from one update to the next
- * and a recorded update is run again (device_record_begin). Where *clip is NaN the update is held back: nothing of it
- * is done (device_ops' hold). Constants are made in double by the caller and cast once, as PyTorch casts a Python
- * number when it meets a tensor. */
+/* optimizers: update rules over flat buffers, with the roundings of torch.optim's single-tensor CPU code. A call is an
+ * update of all parameters, whatever groups they are in; on a GPU it is one kernel, which goes through memory once:
+ * - gradients are scaled by *clip (1: as they are) before use;
+ * - each element is updated with the constants of its run;
+ * - gradients are zero afterwards (zero_grad), also those of runs that are not updated;
+ * - where the device has rounded the parameters (device_ops' round_parameters), it keeps that copy as they are.
+ * Where *clip is NaN the update is held back (device_ops' hold): values and states stay as they are, and gradients
+ * become zero, so that the next step begins as any other. Constants and *clip lie in the device's memory, since they
+ * change from one update to the next and a recorded update is run again (device_record_begin). Constants are made in
+ * double by the caller and cast once, as PyTorch casts a Python number when it meets a tensor. */
 #ifndef DEVICE_OPTIMIZERS_H
 #define DEVICE_OPTIMIZERS_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct device;
 
@@ -42,20 +47,47 @@ struct lion_step {
     float decay_factor; /* 1 - lr * weight_decay: values are multiplied by it first */
 };
 
+union optimizer_step {
+    struct sgd_step sgd;
+    struct adam_step adam;
+    struct adagrad_step adagrad;
+    struct rmsprop_step rmsprop;
+    struct lion_step lion;
+};
+
+#define OPTIMIZER_STATES 3        /* most buffers of state that a rule has */
+#define OPTIMIZER_STANDS SIZE_MAX /* instead of constants: nothing is updated */
+
+/* Elements [begin, end) of the flat buffers that are updated with the same constants. Where there are several runs, all
+ * three are multiples of 4. */
+struct optimizer_run {
+    size_t begin, end;
+    size_t at;   /* where its state begins in the buffers of state */
+    size_t step; /* which of the constants, or OPTIMIZER_STANDS */
+};
+
+/* What an update works on: in the device's memory, but for the runs. */
+struct optimizer_update {
+    const union optimizer_step *steps;
+    const float *clip;
+    float *values, *gradients;       /* (end of the last run) */
+    float *states[OPTIMIZER_STATES]; /* as the rule names them; NULL: without it */
+    /* (run_count) in the host's memory: ascending from 0 without gaps. Several runs never change. */
+    const struct optimizer_run *runs;
+    size_t run_count;
+};
+
 struct optimizer_ops {
-    /* [momentum]: NULL without momentum */
-    void (*sgd)(struct device *, const struct sgd_step *, const float *clip, float *values, const float *gradients,
-                float *momentum, size_t count);
-    /* [max_exp_avg_sq]: NULL without amsgrad */
-    void (*adam)(struct device *, const struct adam_step *, const float *clip, float *values, const float *gradients,
-                 float *exp_avg, float *exp_avg_sq, float *max_exp_avg_sq, size_t count);
-    void (*adagrad)(struct device *, const struct adagrad_step *, const float *clip, float *values,
-                    const float *gradients, float *sum, size_t count);
-    /* [grad_avg]: NULL unless centered; [momentum]: NULL without momentum */
-    void (*rmsprop)(struct device *, const struct rmsprop_step *, const float *clip, float *values,
-                    const float *gradients, float *square_avg, float *grad_avg, float *momentum, size_t count);
-    void (*lion)(struct device *, const struct lion_step *, const float *clip, float *values, const float *gradients,
-                 float *exp_avg, size_t count);
+    /* states: momentum_buffer (NULL without momentum) */
+    void (*sgd)(struct device *, const struct optimizer_update *);
+    /* states: exp_avg, exp_avg_sq, max_exp_avg_sq (NULL without amsgrad) */
+    void (*adam)(struct device *, const struct optimizer_update *);
+    /* states: sum */
+    void (*adagrad)(struct device *, const struct optimizer_update *);
+    /* states: square_avg, grad_avg (NULL unless centered), momentum_buffer (NULL without momentum) */
+    void (*rmsprop)(struct device *, const struct optimizer_update *);
+    /* states: exp_avg */
+    void (*lion)(struct device *, const struct optimizer_update *);
     /* average = lerp(average, values, weight) */
     void (*average)(struct device *, float weight, const float *clip, const float *values, float *average,
                     size_t count);

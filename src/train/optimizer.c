@@ -53,9 +53,35 @@ static status allocate(struct optimizer *o, const struct params *params) {
         float start = o->type->start ? o->type->start(o->config) : 0;
         if (start != 0) TRY(fill(o->device, buffer, total, start));
     }
-    size_t bytes = o->plan->run_count * sizeof *o->steps;
+    size_t bytes = o->plan->setting_count * sizeof *o->steps;
     TRY(buffer_new(bytes, "the optimizer's steps", (void **)&o->planned));
     return device_alloc(o->device, bytes, "the optimizer's steps", (void **)&o->steps);
+}
+
+/* Up to [end]; what was left out since the run before stands. */
+static void add_run(struct optimizer *o, size_t begin, size_t end, size_t at, size_t step) {
+    size_t before = o->run_count ? o->runs[o->run_count - 1].end : 0;
+    if (before < begin) o->runs[o->run_count++] = (struct optimizer_run){before, begin, 0, OPTIMIZER_STANDS};
+    if (begin < end) o->runs[o->run_count++] = (struct optimizer_run){begin, end, at, step};
+}
+
+/* The plan's runs, cut to what this rank updates, and what stands between and behind them. */
+static status add_runs(struct optimizer *o, const struct params *params) {
+    const struct optimizer_part all = {0, params->trained, 0};
+    const struct optimizer_part *parts = o->shard ? o->shard->parts : &all;
+    size_t part_count = o->shard ? o->shard->count : 1;
+    o->runs = calloc(2 * (o->plan->run_count + part_count) + 1, sizeof *o->runs);
+    if (!o->runs) return status_new(STATUS_BUG, "out of memory");
+    for (size_t r = 0; r < o->plan->run_count; r++) {
+        const struct optimizer_run *run = &o->plan->runs[r];
+        for (size_t i = 0; i < part_count; i++) {
+            size_t begin = parts[i].begin > run->begin ? parts[i].begin : run->begin;
+            size_t end = parts[i].end < run->end ? parts[i].end : run->end;
+            if (begin < end) add_run(o, begin, end, parts[i].at + (begin - parts[i].begin), run->step);
+        }
+    }
+    add_run(o, params->total, params->total, 0, OPTIMIZER_STANDS);
+    return OK;
 }
 
 status optimizer_create(const struct variant *config, const struct params *params, struct device *device,
@@ -72,6 +98,7 @@ status optimizer_create_shard(const struct variant *config, const struct params 
     o->device = device;
     o->shard = shard;
     status s = optimizer_plan_create(config, params, &o->plan);
+    if (!s) s = add_runs(o, params);
     if (!s) s = allocate(o, params);
     if (s) {
         optimizer_destroy(o);
@@ -86,64 +113,51 @@ void optimizer_destroy(struct optimizer *optimizer) {
     for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) device_free(optimizer->device, optimizer->buffers[i]);
     device_free(optimizer->device, optimizer->steps);
     buffer_free(optimizer->planned);
+    free(optimizer->runs);
     optimizer_plan_destroy(optimizer->plan);
     free(optimizer);
 }
 
-/* Elements [begin, end), whose state begins at [at]. */
-static void update_range(struct optimizer *o, struct params *params, size_t begin, size_t end, size_t at,
-                         const float *gradients, struct optimizer_update *update) {
-    update->values = params->values + begin;
-    update->gradients = gradients;
-    update->count = end - begin;
+static void run(struct optimizer *o, struct optimizer_update *update) {
+    update->steps = o->steps;
     for (size_t i = 0, used = 0; i < OPTIMIZER_MAX_BUFFERS; i++)
-        update->buffers[i] = uses_buffer(o->type, o->config, i) ? o->buffers[used++] + at : NULL;
+        update->states[i] = uses_buffer(o->type, o->config, i) ? o->buffers[used++] : NULL;
     o->type->run(o->device, update);
-}
-
-static void update_run(struct optimizer *o, struct params *params, const struct optimizer_run *run,
-                       struct optimizer_update *update) {
-    const float *gradients = params->gradients;
-    if (!o->shard) update_range(o, params, run->begin, run->end, run->begin, gradients + run->begin, update);
-    for (size_t i = 0; o->shard && i < o->shard->count; i++) {
-        const struct optimizer_part *part = &o->shard->parts[i];
-        size_t begin = part->begin > run->begin ? part->begin : run->begin;
-        size_t end = part->end < run->end ? part->end : run->end;
-        if (begin < end)
-            update_range(o, params, begin, end, part->at + (begin - part->begin), gradients + begin, update);
-    }
 }
 
 void optimizer_plan_step(struct optimizer *optimizer, int64_t t, optimizer_rate *rate, const void *schedule,
                          double momentum) {
     const struct optimizer_plan *plan = optimizer->plan;
     double own = optimizer->type->settings(optimizer->config).momentum;
-    for (size_t r = 0; r < plan->run_count; r++) {
-        const struct optimizer_setting *setting = &plan->settings[plan->runs[r].setting];
+    for (size_t i = 0; i < plan->setting_count; i++) {
+        const struct optimizer_setting *setting = &plan->settings[i];
         struct optimizer_settings settings = {
             .lr = rate ? rate(schedule, setting->lr) : setting->lr,
             .weight_decay = setting->weight_decay,
             .momentum = isnan(momentum) ? own : momentum,
         };
-        optimizer->planned[r] = optimizer->type->plan(optimizer->config, &settings, t);
+        optimizer->planned[i] = optimizer->type->plan(optimizer->config, &settings, t);
     }
     device_upload(optimizer->device, optimizer->steps, optimizer->planned,
-                  plan->run_count * sizeof *optimizer->planned);
+                  plan->setting_count * sizeof *optimizer->planned);
 }
 
 void optimizer_run_step(struct optimizer *optimizer, struct params *params, const float *clip) {
-    for (size_t r = 0; r < optimizer->plan->run_count; r++) {
-        struct optimizer_update update = {.step = &optimizer->steps[r], .clip = clip};
-        update_run(optimizer, params, &optimizer->plan->runs[r], &update);
-    }
+    run(optimizer, &(struct optimizer_update){.clip = clip,
+                                              .values = params->values,
+                                              .gradients = params->gradients,
+                                              .runs = optimizer->runs,
+                                              .run_count = optimizer->run_count});
 }
 
-void optimizer_run_part(struct optimizer *optimizer, struct params *params, size_t begin, size_t end,
-                        const float *gradients, const float *clip) {
-    size_t r = 0;
-    while (optimizer->plan->runs[r].end <= begin) r++; /* a parameter lies within one run */
-    struct optimizer_update update = {.step = &optimizer->steps[r], .clip = clip};
-    update_range(optimizer, params, begin, end, begin, gradients, &update);
+void optimizer_run_part(struct optimizer *optimizer, struct params *params, size_t begin, size_t end, float *gradients,
+                        const float *clip) {
+    const struct optimizer_run *whole = optimizer->plan->runs;
+    while (whole->end <= begin) whole++; /* a parameter lies within one run */
+    struct optimizer_run part = {.end = end - begin, .at = begin, .step = whole->step};
+    run(optimizer,
+        &(struct optimizer_update){
+            .clip = clip, .values = params->values + begin, .gradients = gradients, .runs = &part, .run_count = 1});
 }
 
 void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, optimizer_rate *rate,

@@ -1,6 +1,6 @@
-/* optimizer: PyTorch's update rules over the flat buffers, with its roundings (tests/vectors/optim.json), in one pass
- * per run of neighbouring parameters with equal settings (optimizer_groups.h). A new one is a file optimizer_<type>.c
- * and a row in optimizer.c. */
+/* optimizer: PyTorch's update rules over the flat buffers, with its roundings (tests/vectors/optim.json): one call of
+ * the device for all parameters, with a table of their groups (device/optimizers.h, optimizer_groups.h). A new one is a
+ * file optimizer_<type>.c and a row in optimizer.c. */
 #ifndef TRAIN_OPTIMIZER_H
 #define TRAIN_OPTIMIZER_H
 
@@ -11,31 +11,12 @@
 #include "device/device.h"
 #include "model/params.h"
 
-#define OPTIMIZER_MAX_BUFFERS 3
+#define OPTIMIZER_MAX_BUFFERS OPTIMIZER_STATES
 
 /* What a schedule or a group may change. */
 struct optimizer_settings {
     double lr, weight_decay;
     double momentum; /* or its first beta: what one_cycle moves; NAN: the rule has none */
-};
-
-/* What a rule's loop is told. */
-union optimizer_step {
-    struct sgd_step sgd;
-    struct adam_step adam;
-    struct adagrad_step adagrad;
-    struct rmsprop_step rmsprop;
-    struct lion_step lion;
-};
-
-/* One update of a range of parameters. All of it lies in the device's memory. */
-struct optimizer_update {
-    const union optimizer_step *step;
-    const float *clip; /* gradients are multiplied by it first */
-    float *values;
-    const float *gradients;
-    float *buffers[OPTIMIZER_MAX_BUFFERS]; /* by the type's index; NULL when not used */
-    size_t count;                          /* elements of each */
 };
 
 struct optimizer_type {
@@ -74,7 +55,9 @@ struct optimizer {
     float *buffers[OPTIMIZER_MAX_BUFFERS]; /* (params->trained, or shard->total) each, those that are used */
     const char *buffer_names[OPTIMIZER_MAX_BUFFERS];
     size_t buffer_count;
-    union optimizer_step *planned, *steps; /* (plan->run_count) of the update: on the host, on the device */
+    struct optimizer_run *runs; /* (run_count) of all parameters; what this rank does not update stands */
+    size_t run_count;
+    union optimizer_step *planned, *steps; /* (plan->setting_count) of the update: on the host, on the device */
 };
 
 /* Bytes of state for [params]: for `check`. */
@@ -94,19 +77,20 @@ struct optimizer_settings optimizer_settings(const struct variant *config);
 /* What the schedule makes of a group's [base_lr] now. */
 typedef double optimizer_rate(const void *schedule, double base_lr);
 
-/* Update number [t] (from 1) of all parameters that are not frozen. [rate] is asked once per group with other settings;
- * NULL: the rates stay as configured. [momentum]: NAN: the config's. *clip lies in the device's memory. */
+/* Update number [t] (from 1) of all parameters that are not frozen; all gradients are zero afterwards. [rate] is asked
+ * once per group with other settings; NULL: the rates stay as configured. [momentum]: NAN: the config's. *clip lies in
+ * the device's memory. */
 void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, optimizer_rate *rate,
                     const void *schedule, double momentum, const float *clip);
 
-/* The same in two parts: what changes from one update to the next goes to the device; the loops run. */
+/* The same in two parts: what changes from one update to the next goes to the device; the update runs. */
 void optimizer_plan_step(struct optimizer *optimizer, int64_t t, optimizer_rate *rate, const void *schedule,
                          double momentum);
 void optimizer_run_step(struct optimizer *optimizer, struct params *params, const float *clip);
 
-/* Instead of optimizer_run_step: elements [begin, end) of one parameter, with their [gradients] (end - begin). All
- * parts of an update together have its bits. Not for shards. */
-void optimizer_run_part(struct optimizer *optimizer, struct params *params, size_t begin, size_t end,
-                        const float *gradients, const float *clip);
+/* Instead of optimizer_run_step: elements [begin, end) of one parameter, with their [gradients] (end - begin), which
+ * are zero afterwards. All parts of an update together have its bits. Not for shards. */
+void optimizer_run_part(struct optimizer *optimizer, struct params *params, size_t begin, size_t end, float *gradients,
+                        const float *clip);
 
 #endif

@@ -95,9 +95,8 @@ static union optimizer_step plan_adamw(const void *config, const struct optimize
     return (union optimizer_step){.adam = s};
 }
 
-static void run(struct device *device, const struct optimizer_update *u) {
-    device_ops(device)->optimizers->adam(device, &u->step->adam, u->clip, u->values, u->gradients, u->buffers[0],
-                                         u->buffers[1], u->buffers[2], u->count);
+static void run(struct device *device, const struct optimizer_update *update) {
+    device_ops(device)->optimizers->adam(device, update);
 }
 
 const struct optimizer_type optimizer_adam = {

@@ -18,15 +18,9 @@ struct optimizer_setting {
     size_t tensors, elements;
 };
 
-/* Parameters [begin, end) of the flat buffers. */
-struct optimizer_run {
-    size_t begin, end;
-    size_t setting;
-};
-
 struct optimizer_plan {
     struct optimizer_setting *settings;
-    struct optimizer_run *runs; /* in order, without frozen parameters */
+    struct optimizer_run *runs; /* in order, without frozen parameters; their steps are the settings */
     size_t setting_count, run_count;
 };
 

@@ -43,9 +43,8 @@ static union optimizer_step plan(const void *config, const struct optimizer_sett
     return (union optimizer_step){.lion = s};
 }
 
-static void run(struct device *device, const struct optimizer_update *u) {
-    device_ops(device)->optimizers->lion(device, &u->step->lion, u->clip, u->values, u->gradients, u->buffers[0],
-                                         u->count);
+static void run(struct device *device, const struct optimizer_update *update) {
+    device_ops(device)->optimizers->lion(device, update);
 }
 
 const struct optimizer_type optimizer_lion = {

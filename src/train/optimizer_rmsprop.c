@@ -50,10 +50,8 @@ static union optimizer_step plan(const void *config, const struct optimizer_sett
     return (union optimizer_step){.rmsprop = s};
 }
 
-static void run(struct device *device, const struct optimizer_update *u) {
-    device_ops(device)->optimizers->rmsprop(device, &u->step->rmsprop, u->clip, u->values, u->gradients,
-                                            u->buffers[SQUARE_AVG], u->buffers[GRAD_AVG], u->buffers[MOMENTUM],
-                                            u->count);
+static void run(struct device *device, const struct optimizer_update *update) {
+    device_ops(device)->optimizers->rmsprop(device, update);
 }
 
 const struct optimizer_type optimizer_rmsprop = {

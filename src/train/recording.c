@@ -1,5 +1,5 @@
-/* A few places, the oldest of which is given up for a new key: a run has a whole and a short batch, each at the start,
- * within and at the end of a group, with a norm and without. */
+/* A few places, the oldest of which is given up for a new key: a run has a whole and a short batch, each within
+ * and at the end of a group, with a norm and without. */
 #include "train/recording.h"
 
 #include <stdlib.h>
@@ -67,8 +67,8 @@ status recordings_agree(struct recordings *r) {
 }
 
 static bool is_equal(const struct recording_key *a, const struct recording_key *b) {
-    return a->rows == b->rows && a->scale == b->scale && a->loss_scale == b->loss_scale && a->is_first == b->is_first &&
-           a->is_last == b->is_last && a->is_update == b->is_update && a->has_norm == b->has_norm;
+    return a->rows == b->rows && a->scale == b->scale && a->loss_scale == b->loss_scale && a->is_last == b->is_last &&
+           a->is_update == b->is_update && a->has_norm == b->has_norm;
 }
 
 static struct place_of_key *find(struct recordings *r, const struct recording_key *key) {

@@ -16,7 +16,6 @@ struct recording_key {
     size_t rows;
     float scale;      /* of the loss */
     float loss_scale; /* of the gradients, which the update takes out */
-    bool is_first;    /* of its group: gradients are zeroed before */
     bool is_last;     /* of its group: gradients are averaged */
     bool is_update;   /* and applied */
     bool has_norm;    /* and their norm is taken */

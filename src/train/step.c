@@ -1,4 +1,5 @@
-/* A step reads as it happens: zero, load, forward, backward, reduce, clip, update. Everything was allocated before.
+/* A step reads as it happens: load, forward, backward, reduce, clip, update, which leaves gradients that are zero.
+ * Everything was allocated before.
  *
  * A GPU that records passes decides about the update itself and makes it in the same recording; the host asks for the
  * next step and then reads what this one found: it is one step ahead. A step that was not finite holds back its own
@@ -141,12 +142,16 @@ static void decide_and_update(struct trainer *t, bool has_norm) {
     if (buffers->total) ops->optimizers->settle(t->device, &found->norm.clip, buffers->values, t->kept, buffers->total);
 }
 
+/* An update leaves them so; not so the start of a run, and a step that was not applied. */
+static void zero_gradients(struct trainer *t) {
+    if (!t->has_zero_gradients && !t->is_in_backward) params_zero_gradients(&t->model->params, t->device);
+}
+
 /* forward, loss, backward; the last micro-batch of a group reduces while it goes back */
 static status run_pass(void *user) {
     const struct work *w = user;
     struct trainer *t = w->trainer;
     bool reduces = w->key.is_last && !t->host_gradients && !t->is_in_backward;
-    if (w->key.is_first && !t->is_in_backward) params_zero_gradients(&t->model->params, t->device);
     if (reduces) reducer_start(t->reducer);
     pulse_phase(t->pulse, PULSE_FORWARD);
     const float *output = model_forward(t->model, &w->pass, w->batch.inputs);
@@ -168,8 +173,7 @@ static status run_pass(void *user) {
 }
 
 /* A rank without rows of this batch. */
-static status run_nothing(struct trainer *t, bool is_first, bool is_last) {
-    if (is_first) params_zero_gradients(&t->model->params, t->device);
+static status run_nothing(struct trainer *t, bool is_last) {
     if (!is_last || t->host_gradients) return OK;
     reducer_start(t->reducer);
     sit_out(t);
@@ -178,13 +182,15 @@ static status run_nothing(struct trainer *t, bool is_first, bool is_last) {
 
 /* Number [i] of the update's. */
 static status micro_batch(struct trainer *t, struct update *update, double group_rows, size_t i) {
-    bool is_first = i == 0, is_last = i + 1 == update->batches;
+    bool is_last = i + 1 == update->batches;
     struct batch host, batch;
     pulse_phase(t->pulse, PULSE_LOADING);
     TRY(feed_next(t->feed, t->loader, &host, &batch));
     if (batch.rows == 0 && !t->config->sampler.uneven)
         return status_new(STATUS_BUG, "the loader ended an epoch before its time");
     pulse_phase(t->pulse, PULSE_FORWARD);
+    if (i == 0) zero_gradients(t);
+    t->has_zero_gradients = false;
     if (batch.rows > 0) {
         struct work work = {.trainer = t,
                             .pass = trainer_pass(t, batch.rows, true),
@@ -192,15 +198,15 @@ static status micro_batch(struct trainer *t, struct update *update, double group
                             .key = {.rows = batch.rows,
                                     .scale = t->loss_scale * batch_weight(t, batch.rows, group_rows),
                                     .loss_scale = t->loss_scale,
-                                    .is_first = is_first,
                                     .is_last = is_last,
                                     .is_update = is_last && update->is_decided,
                                     .has_norm = is_last && update->is_decided && update->has_norm}};
         work.pass.all_sum = comm_world_size(t->comm) > 1 ? &t->all_sum : NULL;
         TRY(recordings_run(t->recordings, &work.key, run_pass, &work));
     } else {
-        TRY(run_nothing(t, is_first, is_last));
+        TRY(run_nothing(t, is_last));
     }
+    t->has_zero_gradients = is_last && update->is_decided;
     update->rows += (double)batch.rows;
     t->state->counters.batch++;
     return OK;
@@ -447,6 +453,7 @@ static status run_and_wait(struct trainer *t, bool *must_stop) {
     if (!t->is_in_backward)
         optimizer_step(t->optimizer, &t->model->params, t->state->counters.step + 1, progress_rate, t, momentum,
                        &t->found->norm.clip);
+    t->has_zero_gradients = !t->is_in_backward;
     TRY(zero_share_values(t->zero, &t->model->params, t->device, t->comm));
     ema_update(t->ema, &t->model->params, t->state->counters.step + 1, &t->found->norm.clip);
     TRY(device_status(t->device));

@@ -98,6 +98,7 @@ struct trainer {
     struct guard_place written;      /* where the newest state stands that is on disk; rank 0 */
     int64_t warnings;                /* of steps that are not finite */
     bool save_failed;                /* the newest save did not reach the disk */
+    bool has_zero_gradients;         /* nothing was added to the gradients since an update */
     float loss_scale;                /* of this step; 1 unless train.precision is float16 */
     double grad_norm;                /* NAN when it was not needed */
     double last_epoch_loss;          /* NAN: none */

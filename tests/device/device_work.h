@@ -4,6 +4,7 @@
 
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -71,6 +72,23 @@ static inline void threads_agree(device_work *work, const void *context) {
 static const float work_clip __attribute__((unused)) = 0.7f, work_whole __attribute__((unused)) = 1,
                              work_held __attribute__((unused)) = NAN;
 static const uint64_t work_step __attribute__((unused)) = 17;
+
+typedef void work_rule(struct device *, const struct optimizer_update *);
+
+/* One update of (count) elements with the same constants; [g] stays, its copy that the rule gets must become zero. */
+static inline void work_update(struct device *d, work_rule *rule, const union optimizer_step *step, const float *clip,
+                               float *values, const float *g, float *const states[OPTIMIZER_STATES], size_t count) {
+    float *gradients = malloc(count * sizeof *gradients);
+    ck_assert_ptr_nonnull(gradients);
+    memcpy(gradients, g, count * sizeof *gradients);
+    struct optimizer_run run = {.end = count};
+    struct optimizer_update update = {
+        .steps = step, .clip = clip, .values = values, .gradients = gradients, .runs = &run, .run_count = 1};
+    memcpy(update.states, states, sizeof update.states);
+    rule(d, &update);
+    for (size_t i = 0; i < count; i++) ck_assert(gradients[i] == 0);
+    free(gradients);
+}
 
 /* Every part of SGD's rule at once. */
 static const struct sgd_step work_sgd __attribute__((unused)) = {.minus_lr = -0.1f,

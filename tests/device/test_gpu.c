@@ -46,6 +46,7 @@ static void elements(struct device *d, struct results *r) {
     ops->image->transpose(d, x, next(r, N), ROWS, 7, 10);
     struct draw_key key = {.seed = 42, .stream = 3, .step = &work_step, .first_row = 5, .row_stride = 2};
     ops->dropout(d, &key, 0.3f, x, next(r, N), ROWS, IN);
+    ops->dropout(d, &key, 0.3f, x, next(r, 32 * 80), 32, 80); /* whole fours */
     ops->dropout(d, &key, 1, x, next(r, 59 * 3), 3, 59);
     ops->sequence->add_row(d, x, y, next(r, N), ROWS, IN);
     free(x), free(y), free(dy);
@@ -84,14 +85,21 @@ static void rules(struct device *d, struct results *r) {
         for (size_t i = 0; t == 3 && i < 21; i++)
             memcpy(before + i * N, i < 9 ? values[i] : state[i - 9], N * sizeof *before);
         sgd.is_first = t == 0;
-        ops->sgd(d, &sgd, clip, values[0], g, state[0], N);
-        ops->sgd(d, &plain, t < 3 ? &work_whole : clip, values[1], g, NULL, N);
-        ops->adam(d, &adam, clip, values[2], g, state[1], state[2], NULL, N);
-        ops->adam(d, &other, clip, values[3], g, state[3], state[4], state[5], N);
-        ops->adagrad(d, &adagrad, clip, values[4], g, state[6], N);
-        ops->rmsprop(d, &rmsprop, clip, values[5], g, state[7], state[8], state[9], N);
-        ops->rmsprop(d, &rmsprop, clip, values[6], g, state[10], NULL, NULL, N);
-        ops->lion(d, &lion, clip, values[7], g, state[11], N);
+        struct {
+            work_rule *rule;
+            union optimizer_step step;
+            const float *clip;
+            float *states[OPTIMIZER_STATES];
+        } updates[] = {{ops->sgd, {.sgd = sgd}, clip, {state[0]}},
+                       {ops->sgd, {.sgd = plain}, t < 3 ? &work_whole : clip, {NULL}},
+                       {ops->adam, {.adam = adam}, clip, {state[1], state[2]}},
+                       {ops->adam, {.adam = other}, clip, {state[3], state[4], state[5]}},
+                       {ops->adagrad, {.adagrad = adagrad}, clip, {state[6]}},
+                       {ops->rmsprop, {.rmsprop = rmsprop}, clip, {state[7], state[8], state[9]}},
+                       {ops->rmsprop, {.rmsprop = rmsprop}, clip, {state[10]}},
+                       {ops->lion, {.lion = lion}, clip, {state[11]}}};
+        for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
+            work_update(d, updates[i].rule, &updates[i].step, updates[i].clip, values[i], g, updates[i].states, N);
         ops->average(d, 0.01f, clip, g, values[8], N);
     }
     for (size_t i = 0; i < 21; i++)

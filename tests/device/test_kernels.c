@@ -128,11 +128,20 @@ static void compute_other_rules(struct device *device, struct results *r, const 
     memcpy(r->average, g, N * sizeof *g);
     float *exp_avg = calloc(2 * N, sizeof *exp_avg);
     for (int t = 0; t < 3; t++) {
-        ops->adam(device, &adam, &work_clip, r->amsgrad, g, exp_avg, exp_avg + N, r->max_exp_avg_sq, N);
-        ops->adagrad(device, &adagrad, &work_clip, r->adagrad, g, r->sum, N);
-        ops->rmsprop(device, &rmsprop, &work_clip, r->rmsprop[0], g, r->square_avg, r->grad_avg, r->buffer, N);
-        ops->rmsprop(device, &rmsprop, &work_clip, r->rmsprop[1], g, r->square_avg, NULL, NULL, N);
-        ops->lion(device, &lion, &work_clip, r->lion, g, r->lion_avg, N);
+        struct {
+            work_rule *rule;
+            union optimizer_step step;
+            float *values, *states[OPTIMIZER_STATES];
+        } updates[] = {
+            {ops->adam, {.adam = adam}, r->amsgrad, {exp_avg, exp_avg + N, r->max_exp_avg_sq}},
+            {ops->adagrad, {.adagrad = adagrad}, r->adagrad, {r->sum}},
+            {ops->rmsprop, {.rmsprop = rmsprop}, r->rmsprop[0], {r->square_avg, r->grad_avg, r->buffer}},
+            {ops->rmsprop, {.rmsprop = rmsprop}, r->rmsprop[1], {r->square_avg}},
+            {ops->lion, {.lion = lion}, r->lion, {r->lion_avg}},
+        };
+        for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
+            work_update(device, updates[i].rule, &updates[i].step, &work_clip, updates[i].values, g, updates[i].states,
+                        N);
         ops->average(device, 0.01f, &work_clip, p, r->average, N);
     }
     ops->clamp(device, 0.5f, r->clamped, N);
@@ -162,8 +171,10 @@ static void compute(struct device *device, struct results *r) {
     memcpy(r->sgd, p, N * sizeof *p);
     memcpy(r->momentum, g, N * sizeof *p);
     memcpy(r->adam, p, N * sizeof *p);
-    ops->optimizers->sgd(device, &sgd, &work_clip, r->sgd, g, r->momentum, N);
-    ops->optimizers->adam(device, &adam, &work_clip, r->adam, g, r->exp_avg, r->exp_avg_sq, NULL, N);
+    work_update(device, ops->optimizers->sgd, &(union optimizer_step){.sgd = sgd}, &work_clip, r->sgd, g,
+                (float *[OPTIMIZER_STATES]){r->momentum}, N);
+    work_update(device, ops->optimizers->adam, &(union optimizer_step){.adam = adam}, &work_clip, r->adam, g,
+                (float *[OPTIMIZER_STATES]){r->exp_avg, r->exp_avg_sq}, N);
     r->norm = ops->norm(device, x, N);
     compute_other_rules(device, r, p, g);
     free(x), free(g), free(p);

@@ -277,6 +277,7 @@ bool is_in_shared(const void *p, size_t bytes) {
 void run_kernel(const launch &l) {
     if (!b) b = new_block();
     if (kernel_name) die("%s: started within %s", l.name, kernel_name);
+    kernels_run[l.name]++;
     std::vector<piece> pieces = static_shared();
     b->job = &l;
     b->threads = l.block.x * l.block.y * l.block.z;

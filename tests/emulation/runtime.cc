@@ -53,8 +53,16 @@ void write_counts() {
     const char *path = getenv("DDPTRAIN_EMULATED_COUNTS");
     FILE *file = path && allocations_made ? fopen(path, "w") : nullptr;
     if (!file) return;
-    fprintf(file, "{\"peak_bytes\": %zu, \"allocations\": %ld, \"idle_waits\": %ld, \"graphs\": %ld}\n", most_used(),
-            allocations_made, idle_waits, graphs_launched);
+    fprintf(file,
+            "{\"peak_bytes\": %zu, \"allocations\": %ld, \"idle_waits\": %ld, \"graphs\": %ld, \"memsets\": %ld, "
+            "\"kernels\": {",
+            most_used(), allocations_made, idle_waits, graphs_launched, memsets_done);
+    const char *comma = "";
+    for (const auto &[name, count] : kernels_run) {
+        fprintf(file, "%s\n\"%s\": %ld", comma, name.c_str(), count);
+        comma = ",";
+    }
+    fprintf(file, "}}\n");
     fclose(file);
 }
 
@@ -123,7 +131,8 @@ cudaError_t result(cudaError_t error) {
     return error;
 }
 
-long idle_waits, allocations_made, graphs_launched;
+long idle_waits, allocations_made, graphs_launched, memsets_done;
+std::map<std::string, long> kernels_run;
 
 const settings &get_settings() {
     static const settings s = read_settings();
@@ -307,7 +316,10 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
     guard g(lock);
     if (bytes == 0) return sticky;
     if (place_of(to, bytes, "cudaMemset") == PAGEABLE) die("cudaMemset of the host's memory");
-    return enqueue(stream, [to, value, bytes]() { memset(to, value, bytes); });
+    return enqueue(stream, [to, value, bytes]() {
+        memset(to, value, bytes);
+        memsets_done++;
+    });
 }
 
 cudaError_t cudaMemset(void *to, int value, size_t bytes) { return cudaMemsetAsync(to, value, bytes, nullptr); }

@@ -82,102 +82,74 @@ void elementwise_leaky_relu_backward(struct device *device, float slope, const f
 
 /* ---- optimizers ---- */
 
-struct update {
-    struct device *device;
-    const struct optimizer_ops *ops;
-    const void *step;
+/* A run of an update, or an average or a clamp of [values]. */
+struct change {
+    update_kernel *kernel;
+    const struct optimizer_kernels *kernels;
+    const union optimizer_step *step;
     float factor; /* clip, or the weight of an average, or the limit of a clamp */
-    float *values, *state[3];
-    const float *gradients;
+    float *values, *gradients, *states[OPTIMIZER_STATES];
+    const float *from; /* of an average */
 };
 
-static struct update new_update(struct device *device, const void *step, float factor, float *values,
-                                const float *gradients) {
-    return (struct update){.device = device,
-                           .ops = cpu_kernels_of(device)->optimizers,
-                           .step = step,
-                           .factor = factor,
-                           .values = values,
-                           .gradients = gradients};
+/* [p] from element [first] on; NULL stays NULL. */
+static float *from(float *p, size_t first) { return p ? p + first : NULL; }
+
+static void update_part(void *context, size_t first, size_t last) {
+    const struct change *c = context;
+    float *states[OPTIMIZER_STATES];
+    for (int i = 0; i < OPTIMIZER_STATES; i++) states[i] = from(c->states[i], first);
+    c->kernel(c->step, c->factor, c->values + first, c->gradients + first, states, last - first);
 }
 
-/* State [i] from element [first] on; NULL stays NULL. */
-static float *from(const struct update *u, int i, size_t first) { return u->state[i] ? u->state[i] + first : NULL; }
-
-static void sgd_part(void *context, size_t first, size_t last) {
-    const struct update *u = context;
-    u->ops->sgd(u->device, u->step, &u->factor, u->values + first, u->gradients + first, from(u, 0, first),
-                last - first);
+static void zero_part(void *context, size_t first, size_t last) {
+    const struct change *c = context;
+    memset(c->gradients + first, 0, (last - first) * sizeof *c->gradients);
 }
 
-static void sgd(struct device *device, const struct sgd_step *step, const float *clip, float *values,
-                const float *gradients, float *momentum, size_t count) {
-    struct update u = new_update(device, step, *clip, values, gradients);
-    u.state[0] = momentum;
-    if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, sgd_part, &u);
+static void update(const struct optimizer_update *u, update_kernel *kernel) {
+    for (const struct optimizer_run *run = u->runs; run < u->runs + u->run_count; run++) {
+        size_t count = run->end - run->begin;
+        struct change c = {.kernel = kernel, .factor = *u->clip, .gradients = u->gradients + run->begin};
+        bool stands = run->step == OPTIMIZER_STANDS || isnan(*u->clip);
+        if (!stands) {
+            c.step = &u->steps[run->step];
+            c.values = u->values + run->begin;
+            for (int i = 0; i < OPTIMIZER_STATES; i++) c.states[i] = from(u->states[i], run->at);
+        }
+        parallel_for(count, PARALLEL_FLOATS, stands ? zero_part : update_part, &c);
+    }
 }
 
-static void adam_part(void *context, size_t first, size_t last) {
-    const struct update *u = context;
-    u->ops->adam(u->device, u->step, &u->factor, u->values + first, u->gradients + first, from(u, 0, first),
-                 from(u, 1, first), from(u, 2, first), last - first);
+static void sgd(struct device *device, const struct optimizer_update *u) {
+    update(u, cpu_kernels_of(device)->optimizers->sgd);
 }
 
-static void adam(struct device *device, const struct adam_step *step, const float *clip, float *values,
-                 const float *gradients, float *exp_avg, float *exp_avg_sq, float *max_exp_avg_sq, size_t count) {
-    struct update u = new_update(device, step, *clip, values, gradients);
-    u.state[0] = exp_avg, u.state[1] = exp_avg_sq, u.state[2] = max_exp_avg_sq;
-    if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, adam_part, &u);
+static void adam(struct device *device, const struct optimizer_update *u) {
+    update(u, cpu_kernels_of(device)->optimizers->adam);
 }
 
-static void adagrad_part(void *context, size_t first, size_t last) {
-    const struct update *u = context;
-    u->ops->adagrad(u->device, u->step, &u->factor, u->values + first, u->gradients + first, from(u, 0, first),
-                    last - first);
+static void adagrad(struct device *device, const struct optimizer_update *u) {
+    update(u, cpu_kernels_of(device)->optimizers->adagrad);
 }
 
-static void adagrad(struct device *device, const struct adagrad_step *step, const float *clip, float *values,
-                    const float *gradients, float *sum, size_t count) {
-    struct update u = new_update(device, step, *clip, values, gradients);
-    u.state[0] = sum;
-    if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, adagrad_part, &u);
+static void rmsprop(struct device *device, const struct optimizer_update *u) {
+    update(u, cpu_kernels_of(device)->optimizers->rmsprop);
 }
 
-static void rmsprop_part(void *context, size_t first, size_t last) {
-    const struct update *u = context;
-    u->ops->rmsprop(u->device, u->step, &u->factor, u->values + first, u->gradients + first, from(u, 0, first),
-                    from(u, 1, first), from(u, 2, first), last - first);
-}
-
-static void rmsprop(struct device *device, const struct rmsprop_step *step, const float *clip, float *values,
-                    const float *gradients, float *square_avg, float *grad_avg, float *momentum, size_t count) {
-    struct update u = new_update(device, step, *clip, values, gradients);
-    u.state[0] = square_avg, u.state[1] = grad_avg, u.state[2] = momentum;
-    if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, rmsprop_part, &u);
-}
-
-static void lion_part(void *context, size_t first, size_t last) {
-    const struct update *u = context;
-    u->ops->lion(u->device, u->step, &u->factor, u->values + first, u->gradients + first, from(u, 0, first),
-                 last - first);
-}
-
-static void lion(struct device *device, const struct lion_step *step, const float *clip, float *values,
-                 const float *gradients, float *exp_avg, size_t count) {
-    struct update u = new_update(device, step, *clip, values, gradients);
-    u.state[0] = exp_avg;
-    if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, lion_part, &u);
+static void lion(struct device *device, const struct optimizer_update *u) {
+    update(u, cpu_kernels_of(device)->optimizers->lion);
 }
 
 static void average_part(void *context, size_t first, size_t last) {
-    const struct update *u = context;
-    u->ops->average(u->device, u->factor, NULL, u->gradients + first, u->values + first, last - first);
+    const struct change *c = context;
+    c->kernels->average(c->factor, c->from + first, c->values + first, last - first);
 }
 
 static void average(struct device *device, float weight, const float *clip, const float *values, float *mean,
                     size_t count) {
-    struct update u = new_update(device, NULL, weight, mean, values);
-    if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, average_part, &u);
+    struct change c = {.kernels = cpu_kernels_of(device)->optimizers, .factor = weight, .values = mean, .from = values};
+    if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, average_part, &c);
 }
 
 static void settle(struct device *device, const float *clip, float *values, float *kept, size_t count) {
@@ -188,13 +160,13 @@ static void settle(struct device *device, const float *clip, float *values, floa
 }
 
 static void clamp_part(void *context, size_t first, size_t last) {
-    const struct update *u = context;
-    u->ops->clamp(u->device, u->factor, u->values + first, last - first);
+    const struct change *c = context;
+    c->kernels->clamp(c->factor, c->values + first, last - first);
 }
 
 static void clamp(struct device *device, float limit, float *x, size_t count) {
-    struct update u = new_update(device, NULL, limit, x, NULL);
-    parallel_for(count, PARALLEL_FLOATS, clamp_part, &u);
+    struct change c = {.kernels = cpu_kernels_of(device)->optimizers, .factor = limit, .values = x};
+    parallel_for(count, PARALLEL_FLOATS, clamp_part, &c);
 }
 
 const struct optimizer_ops elementwise_optimizer_ops = {.sgd = sgd,

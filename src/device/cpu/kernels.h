@@ -23,6 +23,16 @@ struct product {
     bool has_relu;    /* c = max(0, it) */
 };
 
+/* A rule of optimizers.h over (count) elements with the same constants; clip is not NaN. */
+typedef void update_kernel(const union optimizer_step *step, float clip, float *values, float *gradients,
+                           float *const states[OPTIMIZER_STATES], size_t count);
+
+struct optimizer_kernels {
+    update_kernel *sgd, *adam, *adagrad, *rmsprop, *lion;
+    void (*average)(float weight, const float *values, float *average, size_t count);
+    void (*clamp)(float limit, float *x, size_t count);
+};
+
 struct cpu_kernels {
     bool is_avx512;
     void (*product)(const struct product *p);
@@ -35,7 +45,7 @@ struct cpu_kernels {
     void (*activation_backward)(enum activation f, const float *x, const float *y, const float *dy, float *dx,
                                 size_t count);
     void (*dropout)(const struct draw_key *key, float p, const float *x, float *y, size_t rows, size_t size);
-    const struct optimizer_ops *optimizers; /* as they are in the device's table */
+    const struct optimizer_kernels *optimizers;
     const struct image_ops *image;
     const struct convolution_ops *convolution;
     /* For 3 x 3 taps, stride 1, one group, channels in multiples of 16; the bias' gradient is left to the caller. */

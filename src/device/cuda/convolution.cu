@@ -229,7 +229,7 @@ static void widen(call *c, const uint16_t *from, float *y, size_t count) {
 /* The weights in 16 bits, made once for all passes between two calls of gpu_round_parameters where they are parameters.
  */
 static const uint16_t *narrow_weights(call *c, struct device_convolution *d, const float *w) {
-    const struct gpu_copy *parameters = &c->gpu->parameters;
+    const struct gpu_copy *parameters = &c->gpu->parameters.copy;
     size_t count = weights(&d->c);
     bool is_parameter = parameters->of && w >= parameters->of && w + count <= parameters->of + parameters->rows;
     uint16_t *to = gpu_reserve(c, &d->weights, count * sizeof *to);

@@ -66,6 +66,7 @@ void call::add_up(const double *parts, size_t count, double *total) {
 /* In a test, operands may lie in the host's memory. */
 const void *call::operand(const void *p, size_t bytes, bool is_read, bool is_written) {
     struct cudaPointerAttributes where = {};
+    if (is_written) gpu_wrote(gpu, p, bytes);
     if (!gpu->takes_host_operands || !p || bytes == 0 || !is_ok()) return p;
     check(cudaPointerGetAttributes(&where, p));
     if (where.type == cudaMemoryTypeManaged || where.type == cudaMemoryTypeDevice) return p;
@@ -107,7 +108,7 @@ static void describe(struct gpu_device *gpu) {
 static status set_precision(struct device *device, enum precision precision) {
     struct gpu_device *gpu = gpu_of(device);
     gpu->precision = precision;
-    gpu->copy.of = gpu->parameters.of = nullptr;
+    gpu->copy.of = gpu->parameters.copy.of = nullptr;
     describe(gpu);
     return OK;
 }

@@ -103,6 +103,10 @@ struct factor gpu_factor(call *c, const float *x, size_t rows, size_t columns) {
 
 uint16_t *gpu_reserve(call *c, struct gpu_copy *copy, size_t bytes) {
     if (!c->is_ok() || bytes <= copy->bytes) return (uint16_t *)copy->memory;
+    if (c->gpu->is_recording) {
+        gpu_fail(c->gpu, "a copy in 16 bits", "its memory has to grow");
+        return nullptr;
+    }
     c->check(cudaFree(copy->memory));
     *copy = {};
     c->gpu->moves++;
@@ -174,22 +178,67 @@ struct gpu_also gpu_also_narrow(call *c, const float *y, size_t count) {
     return {to, c->gpu->precision == PRECISION_BFLOAT16};
 }
 
-void gpu_round_parameters(struct device *device, const float *values, size_t count) {
-    call c(device, "round_parameters");
-    struct gpu_copy *copy = &c.gpu->parameters;
-    copy->of = nullptr;
-    if (!is_narrow(&c) || count % 4 != 0 || alignment(values) < sizeof(float4)) return;
-    uint16_t *to = gpu_reserve(&c, copy, count * sizeof *to);
-    bool is_bfloat16 = c.gpu->precision == PRECISION_BFLOAT16;
-    c.each(count / 4, [=] __device__(size_t i) {
+namespace {
+
+/* Four numbers a thread, of parameters. */
+struct rounding {
+    const float *values;
+    uint16_t *to;
+    bool is_bfloat16;
+
+    __device__ void operator()(size_t i) const {
         float4 v = ((const float4 *)values)[i];
         ((uint2 *)to)[i] = {gpu_narrow(is_bfloat16, v.x, v.y), gpu_narrow(is_bfloat16, v.z, v.w)};
-    });
-    copy->of = values, copy->rows = count, copy->call = c.gpu->calls;
+    }
+};
+
+bool is_current(const struct gpu_parameters *p, const float *values, size_t count) {
+    return p->is_current && p->copy.of == values && p->copy.rows == count;
+}
+
+void refresh(call *c, const float *values, size_t count) {
+    struct gpu_parameters *p = &c->gpu->parameters;
+    bool is_there = is_current(p, values, count);
+    uint16_t *to = gpu_reserve(c, &p->copy, count * sizeof *to);
+    p->copy.of = values, p->copy.rows = count, p->is_current = true;
+    if (!is_there) c->each(count / 4, rounding{values, to, c->gpu->precision == PRECISION_BFLOAT16});
+}
+
+} // namespace
+
+/* A recording does not round at its start: gpu_replay does before it, where it must. */
+void gpu_round_parameters(struct device *device, const float *values, size_t count) {
+    call c(device, "round_parameters");
+    struct gpu_parameters *p = &c.gpu->parameters;
+    if (!is_narrow(&c) || count % 4 != 0 || alignment(values) < sizeof(float4)) {
+        p->copy.of = nullptr;
+        return;
+    }
+    if (c.gpu->is_recording && !p->wanted) {
+        p->wanted = p->copy.of = values;
+        p->wanted_count = p->copy.rows = count;
+        p->is_current = true;
+    }
+    refresh(&c, values, count);
+    p->copy.call = c.gpu->calls;
+}
+
+void gpu_parameters_want(struct gpu_device *gpu, const struct gpu_parameters *recorded) {
+    if (!recorded->wanted || is_current(&gpu->parameters, recorded->wanted, recorded->wanted_count)) return;
+    call c(&gpu->base, "round_parameters");
+    refresh(&c, recorded->wanted, recorded->wanted_count);
+}
+
+struct gpu_also gpu_also_parameters(const call *c, const float *values, size_t count) {
+    const struct gpu_parameters *p = &c->gpu->parameters;
+    const float *of = p->copy.of;
+    bool is_inside = of && values >= of && values + count <= of + p->copy.rows;
+    if (!p->is_current || !is_inside) return {nullptr, false};
+    return {(uint16_t *)p->copy.memory + (values - of), c->gpu->precision == PRECISION_BFLOAT16};
 }
 
 struct factor gpu_weight_factor(call *c, const float *w, size_t out, size_t in) {
-    const struct gpu_copy *copy = &c->gpu->parameters;
+    const struct gpu_copy *copy = &c->gpu->parameters.copy;
     bool is_inside = copy->of && w >= copy->of && w + out * in <= copy->of + copy->rows;
     if (!is_narrow(c) || !is_inside || in != stride_of(in)) return gpu_factor(c, w, out, in);
     const uint16_t *at = (const uint16_t *)copy->memory + (w - copy->of);

@@ -29,13 +29,21 @@ struct gpu_plans;    /* product.cuh */
 struct cudnn_module; /* cudnn/plans.h */
 struct cudnn;
 
-/* 16-bit copies for products: of the matrix that the operator before wrote or read, and of the parameters. */
+/* A 16-bit copy for products: of the matrix that the operator before wrote or read, or of weights. */
 struct gpu_copy {
     const float *of;      /* NULL: none */
     size_t rows, columns; /* columns 0: rows are elements, of a matrix with any number of columns */
     uint64_t call;        /* the operator that made it */
     void *memory;
     size_t bytes; /* of memory */
+};
+
+/* The 16-bit copy of all parameters. Products read it as it is until the next gpu_round_parameters. */
+struct gpu_parameters {
+    struct gpu_copy copy; /* call: the newest gpu_round_parameters */
+    bool is_current;      /* it is the parameters: nobody has written to them since, or an update has written both */
+    const float *wanted;  /* while recording, (wanted_count): what must be current where it begins; NULL: nothing */
+    size_t wanted_count;
 };
 
 /* Scratch memory, which operators use one after another from its start. It grows while a step runs for the first time.
@@ -99,7 +107,8 @@ struct gpu_device {
     struct gpu_plans *plans;
     enum precision precision; /* of products */
     struct narrow narrow;     /* operands of the operators that are asked for */
-    struct gpu_copy copy, parameters;
+    struct gpu_copy copy;
+    struct gpu_parameters parameters, parameters_before; /* before: of the recording that is being made */
     uint64_t calls; /* operators so far; whatever else writes to memory of the device counts, too */
     struct gpu_chunk chunks[GPU_CHUNKS];
     int chunk_count;
@@ -194,6 +203,16 @@ void gpu_attention_forward(struct device *, const struct attention_shape *, cons
 void gpu_attention_backward(struct device *, const struct attention_shape *, const float *qkv, const float *y,
                             const float *softmaxes, const float *dy, float *dqkv);
 void gpu_round_parameters(struct device *, const float *values, size_t count);
+/* The parameters that [recorded] wants to be current become so. */
+void gpu_parameters_want(struct gpu_device *gpu, const struct gpu_parameters *recorded);
+
+/* [bytes] at [memory] are written by an operator, or by somebody else on the stream. */
+static inline void gpu_wrote(struct gpu_device *gpu, const void *memory, size_t bytes) {
+    struct gpu_parameters *p = &gpu->parameters;
+    const char *at = (const char *)memory, *of = (const char *)p->copy.of;
+    if (of && at < of + p->copy.rows * sizeof(float) && of < at + bytes) p->is_current = false;
+}
+
 extern const struct device_ops gpu_elementwise; /* add to copy of struct device_ops; the rest is 0 */
 
 #define GPU_SHARED (48u << 10) /* bytes of dynamic shared memory that a kernel gets without asking */

@@ -19,6 +19,11 @@ static void check(struct gpu_device *gpu, const char *operation, cudaError_t err
     if (error != cudaSuccess) gpu_fail(gpu, operation, cudaGetErrorString(error));
 }
 
+static void wrote(struct device *device, const void *memory, size_t bytes) {
+    gpu_of(device)->calls++;
+    gpu_wrote(gpu_of(device), memory, bytes);
+}
+
 /* ---- arrays ---- */
 
 static status failed(cudaError_t error, const char *what) {
@@ -34,7 +39,7 @@ static status room(struct device *device, size_t *left, size_t *all) {
 
 static size_t taken(const struct device *device) {
     const struct gpu_device *gpu = gpu_of(device);
-    size_t bytes = GPU_WORKSPACE + gpu->copy.bytes + gpu->parameters.bytes;
+    size_t bytes = GPU_WORKSPACE + gpu->copy.bytes + gpu->parameters.copy.bytes;
     for (size_t i = 0; i < gpu->array_count; i++) bytes += gpu->arrays[i].bytes;
     for (size_t i = 0; i < gpu->constant_count; i++) bytes += gpu->constants[i].bytes;
     for (int i = 0; i < gpu->chunk_count; i++) bytes += gpu->chunks[i].bytes;
@@ -78,7 +83,7 @@ static void release(struct device *device, void *memory) {
     struct gpu_array *array = find(gpu, memory);
     cudaSetDevice(gpu->gpu);
     if (!array) return;
-    if (gpu->parameters.of == memory) gpu->parameters.of = nullptr;
+    if (gpu->parameters.copy.of == memory) gpu->parameters.copy.of = nullptr;
     cudaFree(array->memory); /* waits for its users */
     cudaFreeHost(array->view);
     *array = gpu->arrays[--gpu->array_count];
@@ -128,7 +133,7 @@ static status take_back(struct device *device, void **address, bool has_changed)
     *address = array->memory;
     if (!array->has_changed) return OK;
     cudaSetDevice(gpu->gpu);
-    gpu->calls++;
+    wrote(device, array->memory, array->bytes);
     if (!has_failed(gpu))
         check(gpu, "a copy from the host",
               cudaMemcpyAsync(array->memory, array->view, array->bytes, cudaMemcpyHostToDevice, gpu->stream));
@@ -182,7 +187,7 @@ static void upload_piece(struct gpu_device *gpu, void *to, const void *from, siz
 static void upload(struct device *device, void *to, const void *from, size_t bytes) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
-    gpu->calls++;
+    wrote(device, to, bytes);
     for (size_t at = 0; at < bytes; at += PIECE)
         upload_piece(gpu, (char *)to + at, (const char *)from + at, bytes - at < PIECE ? bytes - at : PIECE);
 }
@@ -202,7 +207,7 @@ static status download(struct device *device, void *to, const void *from, size_t
 static void zero(struct device *device, void *memory, size_t bytes) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
-    gpu->calls++;
+    wrote(device, memory, bytes);
     if (!has_failed(gpu)) check(gpu, "zeros", cudaMemsetAsync(memory, 0, bytes, gpu->stream));
 }
 
@@ -215,6 +220,7 @@ const struct memory_ops gpu_memory = {.alloc = alloc,
                                       .upload = upload,
                                       .download = download,
                                       .zero = zero,
+                                      .wrote = wrote,
                                       .upload_beside = gpu_upload_beside,
                                       .upload_wait = gpu_upload_wait,
                                       .pin = gpu_pin,

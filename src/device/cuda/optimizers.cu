@@ -1,154 +1,229 @@
 /* The update rules of device/optimizers.h: one kernel goes through all buffers once, four numbers a thread. The rules
  * themselves are those of the CPU: device/optimizer_rules.h. */
 #include <cmath>
+#include <cstdlib>
 
 #include "device/cuda/elements.cuh"
 #include "device/optimizer_rules.h"
 
-#define STATES 3
+#define NUMBERS (4 * GPU_THREADS) /* of a block */
 
-struct buffers {
-    float *values;
-    const float *gradients;
-    float *states[STATES]; /* NULL: the rule has not this one */
-    size_t count;
-    bool is_aligned; /* four numbers can be read at once */
+namespace {
+
+/* Which run a number belongs to: a block looks up that of its first number, and most blocks lie within one. */
+struct run_table {
+    struct optimizer_run only;        /* without a table */
+    const struct optimizer_run *runs; /* NULL: none */
+    const uint32_t *first;            /* (blocks) index into runs */
+
+    __device__ struct optimizer_run at(size_t i) const {
+        if (!runs) return only;
+        const struct optimizer_run *run = runs + first[blockIdx.x];
+        while (run->end <= i) run++;
+        return *run;
+    }
 };
 
-/* Numbers [i, i + 4), 0 past the end. */
-__device__ static void load(float (&v)[4], const float *from, size_t i, const struct buffers &b) {
-    if (b.is_aligned && i + 4 <= b.count) {
-        float4 four = *(const float4 *)(from + i);
+struct update_job {
+    struct run_table table;
+    const union optimizer_step *steps;
+    const float *clip;
+    float *values, *gradients;
+    float *states[OPTIMIZER_STATES]; /* NULL: the rule has not this one */
+    size_t count;
+    bool is_aligned;      /* four numbers can be read at once */
+    struct gpu_also also; /* values in 16 bits */
+};
+
+/* Four numbers, or with [is_whole] false as many as are [left]. */
+template <bool is_whole> __device__ void load(float (&v)[4], const float *from, size_t left) {
+    if constexpr (is_whole) {
+        float4 four = *(const float4 *)from;
         v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
-        return;
+    } else {
+        for (size_t l = 0; l < 4; l++) v[l] = l < left ? from[l] : 0;
     }
-    for (int l = 0; l < 4; l++) v[l] = i + l < b.count ? from[i + l] : 0;
 }
 
-__device__ static void store(float *to, const float (&v)[4], size_t i, const struct buffers &b) {
-    if (b.is_aligned && i + 4 <= b.count) {
-        *(float4 *)(to + i) = {v[0], v[1], v[2], v[3]};
-        return;
-    }
-    for (int l = 0; l < 4 && i + l < b.count; l++) to[i + l] = v[l];
+template <bool is_whole> __device__ void store(float *to, const float (&v)[4], size_t left) {
+    if constexpr (is_whole)
+        *(float4 *)to = {v[0], v[1], v[2], v[3]};
+    else
+        for (size_t l = 0; l < 4 && l < left; l++) to[l] = v[l];
+}
+
+template <bool is_whole> __device__ void put(const struct gpu_also &also, size_t i, const float (&v)[4], size_t left) {
+    if constexpr (is_whole)
+        also.put(i, float4{v[0], v[1], v[2], v[3]});
+    else
+        for (size_t l = 0; l < 4 && l < left; l++) also.put(i + l, v[l]);
 }
 
 /* One number of each buffer: what a rule works on. */
 struct element {
     float value, gradient; /* clipped */
-    float state[STATES];
+    float state[OPTIMIZER_STATES];
 };
 
-template <typename Rule>
-__global__ static void update_kernel(struct buffers b, const typename Rule::step *step, const float *clip) {
-    size_t i = ((size_t)blockIdx.x * GPU_THREADS + threadIdx.x) * 4;
-    float factor = *clip;
-    if (i >= b.count || isnan(factor)) return;
-    typename Rule::step s = *step;
-    float values[4], gradients[4], states[STATES][4] = {};
-    bool has[STATES];
-    load(values, b.values, i, b);
-    load(gradients, b.gradients, i, b);
-    for (int k = 0; k < STATES; k++) {
-        has[k] = b.states[k];
-        if (has[k]) load(states[k], b.states[k], i, b);
+/* Numbers [i, i + 4), whose state stands at [at]: all is read before anything is computed. */
+template <typename Rule, bool is_whole>
+__device__ void update_four(const struct update_job &j, const union optimizer_step *steps, float factor, size_t i,
+                            size_t at, size_t left) {
+    const float zeros[4] = {};
+    float values[4], gradients[4], states[OPTIMIZER_STATES][4] = {};
+    bool has[OPTIMIZER_STATES] = {};
+    load<is_whole>(values, j.values + i, left);
+    load<is_whole>(gradients, j.gradients + i, left);
+    for (int k = 0; k < Rule::states; k++) {
+        has[k] = j.states[k];
+        if (has[k]) load<is_whole>(states[k], j.states[k] + at, left);
     }
+    typename Rule::step step = Rule::of(*steps);
     for (int l = 0; l < 4; l++) {
         struct element e = {values[l], gradients[l] * factor, {states[0][l], states[1][l], states[2][l]}};
-        Rule::update(s, has, &e);
+        Rule::update(step, has, &e);
         values[l] = e.value;
-        for (int k = 0; k < STATES; k++) states[k][l] = e.state[k];
+        for (int k = 0; k < Rule::states; k++) states[k][l] = e.state[k];
     }
-    store(b.values, values, i, b);
-    for (int k = 0; k < STATES; k++)
-        if (has[k]) store(b.states[k], states[k], i, b);
+    store<is_whole>(j.values + i, values, left);
+    store<is_whole>(j.gradients + i, zeros, left);
+    for (int k = 0; k < Rule::states; k++)
+        if (has[k]) store<is_whole>(j.states[k] + at, states[k], left);
+    put<is_whole>(j.also, i, values, left);
 }
 
-static bool is_aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
+template <typename Rule> __global__ void __launch_bounds__(GPU_THREADS) update_kernel(Rule, struct update_job j) {
+    size_t i = (size_t)blockIdx.x * NUMBERS + threadIdx.x * 4;
+    if (i >= j.count) return;
+    const float zeros[4] = {}, factor = *j.clip;
+    struct optimizer_run run = j.table.at(i);
+    size_t left = run.end - i, at = run.at + (i - run.begin);
+    bool is_whole = j.is_aligned && left >= 4;
+    if (isnan(factor) || run.step == OPTIMIZER_STANDS) {
+        if (is_whole)
+            store<true>(j.gradients + i, zeros, left);
+        else
+            store<false>(j.gradients + i, zeros, left);
+    } else if (is_whole) {
+        update_four<Rule, true>(j, j.steps + run.step, factor, i, at, left);
+    } else {
+        update_four<Rule, false>(j, j.steps + run.step, factor, i, at, left);
+    }
+}
 
-template <typename Rule>
-static void update(struct device *device, const char *name, const typename Rule::step *step, const float *clip,
-                   float *values, const float *gradients, float *first, float *second, float *third, size_t count) {
+size_t blocks_of(size_t count) { return (count + NUMBERS - 1) / NUMBERS; }
+
+/* A gpu_make of runs: for each block that of its first number. */
+void *make_first(const void *p, size_t bytes, size_t *made) {
+    const struct optimizer_run *runs = (const struct optimizer_run *)p;
+    size_t blocks = blocks_of(runs[bytes / sizeof *runs - 1].end);
+    *made = blocks * sizeof(uint32_t);
+    uint32_t *first = (uint32_t *)malloc(*made), run = 0;
+    for (size_t b = 0; first && b < blocks; b++) {
+        while (runs[run].end <= b * NUMBERS) run++;
+        first[b] = run;
+    }
+    return first;
+}
+
+/* How much of the states and of the steps the runs reach. */
+struct extent {
+    size_t state, steps;
+};
+
+struct extent extent_of(const struct optimizer_update *u) {
+    struct extent e = {};
+    for (const struct optimizer_run *run = u->runs; run < u->runs + u->run_count; run++) {
+        if (run->step == OPTIMIZER_STANDS) continue;
+        size_t end = run->at + (run->end - run->begin);
+        if (end > e.state) e.state = end;
+        if (run->step >= e.steps) e.steps = run->step + 1;
+    }
+    return e;
+}
+
+struct run_table table_of(call *c, const struct optimizer_update *u) {
+    if (u->run_count == 1) return {u->runs[0], nullptr, nullptr};
+    return {{}, c->constant(u->runs, u->run_count), c->constant<uint32_t>(u->runs, u->run_count, make_first)};
+}
+
+bool is_aligned(const void *p) { return alignment(p) >= sizeof(float4); }
+
+template <typename Rule> void update(struct device *device, const char *name, const struct optimizer_update *u) {
     call c(device, name);
-    const typename Rule::step *s = c.in(step, 1);
-    const float *factor = c.in(clip, 1);
-    struct buffers b = {c.inout(values, count),
-                        c.in(gradients, count),
-                        {c.inout(first, count), c.inout(second, count), c.inout(third, count)},
-                        count,
-                        false};
-    b.is_aligned = is_aligned(b.values) && is_aligned(b.gradients) && is_aligned(b.states[0]) &&
-                   is_aligned(b.states[1]) && is_aligned(b.states[2]);
-    size_t numbers = 4 * GPU_THREADS; /* of a block */
-    if (count > 0)
-        c.launch(update_kernel<Rule>, (unsigned)((count + numbers - 1) / numbers), GPU_THREADS, 0, b, s, factor);
+    if (u->run_count == 0) return;
+    size_t count = u->runs[u->run_count - 1].end;
+    struct extent reach = extent_of(u);
+    struct gpu_also also = gpu_also_parameters(&c, u->values, count); /* before they count as written */
+    struct update_job j = {.table = table_of(&c, u),
+                           .steps = c.in(u->steps, reach.steps),
+                           .clip = c.in(u->clip, 1),
+                           .values = c.inout(u->values, count),
+                           .gradients = c.inout(u->gradients, count),
+                           .states = {},
+                           .count = count,
+                           .is_aligned = true,
+                           .also = also};
+    for (int k = 0; k < OPTIMIZER_STATES; k++) j.states[k] = c.inout(u->states[k], reach.state);
+    j.is_aligned = is_aligned(j.values) && is_aligned(j.gradients) && j.table.only.at % 4 == 0;
+    for (int k = 0; k < OPTIMIZER_STATES; k++) j.is_aligned &= is_aligned(j.states[k]);
+    if (count > 0) c.launch(update_kernel<Rule>, (unsigned)blocks_of(count), GPU_THREADS, 0, Rule(), j);
+    if (also.to) c.gpu->parameters.is_current = true; /* both were written */
 }
 
-/* state: momentum */
 struct sgd_update {
     using step = struct sgd_step;
+    static constexpr int states = 1;
+    __device__ static step of(const union optimizer_step &s) { return s.sgd; }
     __device__ static void update(const step &s, const bool *, struct element *e) {
         sgd_rule(s.has_momentum, &s, e->gradient, &e->value, &e->state[0]);
     }
 };
 
-static void sgd(struct device *device, const struct sgd_step *step, const float *clip, float *values,
-                const float *gradients, float *momentum, size_t count) {
-    update<sgd_update>(device, "sgd", step, clip, values, gradients, momentum, nullptr, nullptr, count);
-}
-
-/* state: exp_avg, exp_avg_sq, max_exp_avg_sq */
 struct adam_update {
     using step = struct adam_step;
+    static constexpr int states = 3;
+    __device__ static step of(const union optimizer_step &s) { return s.adam; }
     __device__ static void update(const step &s, const bool *has, struct element *e) {
         adam_rule(s.has_weight_decay, s.uses_lerp, has[2], &s, e->gradient, &e->value, &e->state[0], &e->state[1],
                   &e->state[2]);
     }
 };
 
-static void adam(struct device *device, const struct adam_step *step, const float *clip, float *values,
-                 const float *gradients, float *exp_avg, float *exp_avg_sq, float *max_exp_avg_sq, size_t count) {
-    update<adam_update>(device, "adam", step, clip, values, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, count);
-}
-
-/* state: sum */
 struct adagrad_update {
     using step = struct adagrad_step;
+    static constexpr int states = 1;
+    __device__ static step of(const union optimizer_step &s) { return s.adagrad; }
     __device__ static void update(const step &s, const bool *, struct element *e) {
         adagrad_rule(&s, e->gradient, &e->value, &e->state[0]);
     }
 };
 
-static void adagrad(struct device *device, const struct adagrad_step *step, const float *clip, float *values,
-                    const float *gradients, float *sum, size_t count) {
-    update<adagrad_update>(device, "adagrad", step, clip, values, gradients, sum, nullptr, nullptr, count);
-}
-
-/* state: square_avg, grad_avg, momentum */
 struct rmsprop_update {
     using step = struct rmsprop_step;
+    static constexpr int states = 3;
+    __device__ static step of(const union optimizer_step &s) { return s.rmsprop; }
     __device__ static void update(const step &s, const bool *has, struct element *e) {
         rmsprop_rule(has[1], has[2], &s, e->gradient, &e->value, &e->state[0], &e->state[1], &e->state[2]);
     }
 };
 
-static void rmsprop(struct device *device, const struct rmsprop_step *step, const float *clip, float *values,
-                    const float *gradients, float *square_avg, float *grad_avg, float *momentum, size_t count) {
-    update<rmsprop_update>(device, "rmsprop", step, clip, values, gradients, square_avg, grad_avg, momentum, count);
-}
-
-/* state: exp_avg */
 struct lion_update {
     using step = struct lion_step;
+    static constexpr int states = 1;
+    __device__ static step of(const union optimizer_step &s) { return s.lion; }
     __device__ static void update(const step &s, const bool *, struct element *e) {
         lion_rule(&s, e->gradient, &e->value, &e->state[0]);
     }
 };
 
-static void lion(struct device *device, const struct lion_step *step, const float *clip, float *values,
-                 const float *gradients, float *exp_avg, size_t count) {
-    update<lion_update>(device, "lion", step, clip, values, gradients, exp_avg, nullptr, nullptr, count);
-}
+void sgd(struct device *device, const struct optimizer_update *u) { update<sgd_update>(device, "sgd", u); }
+void adam(struct device *device, const struct optimizer_update *u) { update<adam_update>(device, "adam", u); }
+void adagrad(struct device *device, const struct optimizer_update *u) { update<adagrad_update>(device, "adagrad", u); }
+void rmsprop(struct device *device, const struct optimizer_update *u) { update<rmsprop_update>(device, "rmsprop", u); }
+void lion(struct device *device, const struct optimizer_update *u) { update<lion_update>(device, "lion", u); }
+
+} // namespace
 
 static void average(struct device *device, float weight, const float *clip, const float *values, float *mean,
                     size_t count) {
@@ -165,18 +240,23 @@ static void settle(struct device *device, const float *clip, float *values, floa
     call c(device, "settle");
     const float *factor = c.in(clip, 1);
     float *own = c.inout(values, count), *other = c.inout(kept, count);
-    c.each(count, [=] __device__(size_t i) {
-        if (isnan(*factor))
-            own[i] = other[i];
+    size_t fours = is_aligned(own) && is_aligned(other) ? count / 4 : 0;
+    c.each(count - 3 * fours, [=] __device__(size_t i) {
+        bool is_held = isnan(*factor);
+        const float *from = is_held ? other : own;
+        float *to = is_held ? own : other;
+        if (i < fours)
+            ((float4 *)to)[i] = ((const float4 *)from)[i];
         else
-            other[i] = own[i];
+            to[i + 3 * fours] = from[i + 3 * fours];
     });
 }
 
 static void clamp(struct device *device, float limit, float *x, size_t count) {
     call c(device, "clamp");
     float *to = c.inout(x, count);
-    c.each(count, [=] __device__(size_t i) { to[i] = clamp_rule(limit, to[i]); });
+    elements(
+        &c, count, to, {nullptr, false}, [=] __device__(float v) { return clamp_rule(limit, v); }, (const float *)to);
 }
 
 const struct optimizer_ops gpu_optimizers = {.sgd = sgd,

@@ -159,6 +159,6 @@ bool gpu_try_multiply(call *c, const struct product *p) {
 
 void gpu_products_close(struct gpu_device *gpu) {
     cudaFree(gpu->copy.memory);
-    cudaFree(gpu->parameters.memory);
+    cudaFree(gpu->parameters.copy.memory);
     free(gpu->plans);
 }

@@ -48,6 +48,9 @@ struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float 
 /* x (count) in 16 bits, without gaps, until the call ends; 16-bit precisions only. */
 const uint16_t *gpu_narrow_all(call *c, const float *x, size_t count);
 
+/* Where an update of [values] (count), about to be written, writes them a second time: the copy of parameters, if they
+ * are part of it and it is current. */
+struct gpu_also gpu_also_parameters(const call *c, const float *values, size_t count);
 /* [y]: memory of the device, all of it written by this call; NULL: nowhere. */
 struct gpu_also gpu_also_narrow(call *c, const float *y, size_t count);
 /* The same for rows of [size], written in fours. [to]: where the operator writes y. */

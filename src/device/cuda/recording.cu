@@ -5,13 +5,22 @@
 
 struct device_recording {
     cudaGraphExec_t work;
-    uint64_t moves; /* gpu->moves when it was recorded */
+    uint64_t moves;                   /* gpu->moves when it was recorded */
+    struct gpu_parameters parameters; /* what it wants of their copy, and how it leaves it */
 };
 
 static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
 
 static void check(struct gpu_device *gpu, cudaError_t error) {
     if (error != cudaSuccess) gpu_fail(gpu, "a CUDA graph", cudaGetErrorString(error));
+}
+
+/* What is recorded must not depend on whether the parameters' copy is current now. */
+static void set_parameters_aside(struct gpu_device *gpu) {
+    gpu->parameters_before = gpu->parameters;
+    gpu->parameters.copy.of = nullptr;
+    gpu->parameters.is_current = false;
+    gpu->parameters.wanted = nullptr;
 }
 
 /* What failed while nothing ran has done no harm. */
@@ -32,7 +41,10 @@ status gpu_record_begin(struct device *device, status *why) {
     check(gpu, cudaStreamBeginCapture(gpu->stream, cudaStreamCaptureModeThreadLocal));
     gpu->calls++;
     gpu->is_recording = gpu->failure[0] == 0;
-    if (!gpu->is_recording) *why = give_up(gpu);
+    if (gpu->is_recording)
+        set_parameters_aside(gpu);
+    else
+        *why = give_up(gpu);
     return OK;
 }
 
@@ -43,6 +55,7 @@ static struct device_recording *make(struct gpu_device *gpu, cudaGraph_t graph) 
         return nullptr;
     }
     recording->moves = gpu->moves;
+    recording->parameters = gpu->parameters;
     /* NCCL's part keeps the priority of its stream */
     check(gpu, cudaGraphInstantiate(&recording->work, graph, cudaGraphInstantiateFlagUseNodePriority));
     if (!gpu->failure[0]) return recording;
@@ -59,6 +72,7 @@ status gpu_record_end(struct device *device, struct device_recording **out, stat
     gpu->calls++;
     check(gpu, cudaStreamEndCapture(gpu->stream, &graph));
     if (!gpu->failure[0]) *out = make(gpu, graph);
+    gpu->parameters = gpu->parameters_before;
     if (graph) cudaGraphDestroy(graph);
     if (!*out) *why = give_up(gpu);
     return OK;
@@ -68,8 +82,12 @@ bool gpu_replay(struct device *device, const struct device_recording *recording)
     struct gpu_device *gpu = gpu_of(device);
     if (recording->moves != gpu->moves) return false;
     cudaSetDevice(gpu->gpu);
+    gpu_parameters_want(gpu, &recording->parameters);
+    if (recording->moves != gpu->moves) return false;
     gpu->calls++;
     if (!gpu->failure[0]) check(gpu, cudaGraphLaunch(recording->work, gpu->stream));
+    gpu->parameters = recording->parameters;
+    gpu->parameters.copy.call = gpu->calls;
     return true;
 }
 

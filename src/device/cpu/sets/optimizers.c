@@ -6,34 +6,42 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-static void sgd(struct device *device, const struct sgd_step *step, const float *factor, float *restrict values,
-                const float *restrict gradients, float *restrict momentum, size_t count) {
-    const struct sgd_step s = *step;
-    const float clip = *factor;
-    (void)device;
-    if (!s.has_momentum) {
-        for (size_t i = 0; i < count; i++) sgd_rule(false, &s, gradients[i] * clip, &values[i], NULL);
-        return;
-    }
-    for (size_t i = 0; i < count; i++) sgd_rule(true, &s, gradients[i] * clip, &values[i], &momentum[i]);
+/* Scaled, for use, and zero afterwards. */
+INLINE float take(float *gradient, float clip) {
+    float g = *gradient * clip;
+    *gradient = 0;
+    return g;
+}
+
+INLINE void sgd_loop(bool has_momentum, const struct sgd_step s, float clip, float *restrict values,
+                     float *restrict gradients, float *restrict momentum, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        sgd_rule(has_momentum, &s, take(&gradients[i], clip), &values[i], has_momentum ? &momentum[i] : NULL);
+}
+
+static void sgd(const union optimizer_step *step, float clip, float *values, float *gradients, float *const *states,
+                size_t count) {
+    if (step->sgd.has_momentum)
+        sgd_loop(true, step->sgd, clip, values, gradients, states[0], count);
+    else
+        sgd_loop(false, step->sgd, clip, values, gradients, NULL, count);
 }
 
 INLINE void adam_loop(bool has_weight_decay, bool uses_lerp, bool has_max, const struct adam_step s, float clip,
-                      float *restrict values, const float *restrict gradients, float *restrict exp_avg,
+                      float *restrict values, float *restrict gradients, float *restrict exp_avg,
                       float *restrict exp_avg_sq, float *restrict max_exp_avg_sq, size_t count) {
     for (size_t i = 0; i < count; i++)
-        adam_rule(has_weight_decay, uses_lerp, has_max, &s, gradients[i] * clip, &values[i], &exp_avg[i],
+        adam_rule(has_weight_decay, uses_lerp, has_max, &s, take(&gradients[i], clip), &values[i], &exp_avg[i],
                   &exp_avg_sq[i], has_max ? &max_exp_avg_sq[i] : NULL);
 }
 
 #define ADAM(has_weight_decay, uses_lerp, has_max)                                                                     \
-    adam_loop(has_weight_decay, uses_lerp, has_max, *s, *factor, values, gradients, exp_avg, exp_avg_sq,               \
-              max_exp_avg_sq, count)
+    adam_loop(has_weight_decay, uses_lerp, has_max, *s, clip, values, gradients, states[0], states[1], states[2], count)
 
-static void adam(struct device *device, const struct adam_step *s, const float *factor, float *values,
-                 const float *gradients, float *exp_avg, float *exp_avg_sq, float *max_exp_avg_sq, size_t count) {
-    (void)device;
-    switch (s->has_weight_decay << 2 | s->uses_lerp << 1 | (max_exp_avg_sq != NULL)) {
+static void adam(const union optimizer_step *step, float clip, float *values, float *gradients, float *const *states,
+                 size_t count) {
+    const struct adam_step *s = &step->adam;
+    switch (s->has_weight_decay << 2 | s->uses_lerp << 1 | (states[2] != NULL)) {
     case 0:
         ADAM(false, false, false);
         break;
@@ -61,56 +69,59 @@ static void adam(struct device *device, const struct adam_step *s, const float *
     }
 }
 
-static void adagrad(struct device *device, const struct adagrad_step *step, const float *factor, float *restrict values,
-                    const float *restrict gradients, float *restrict sum, size_t count) {
-    const struct adagrad_step s = *step;
-    const float clip = *factor;
-    (void)device;
-    for (size_t i = 0; i < count; i++) adagrad_rule(&s, gradients[i] * clip, &values[i], &sum[i]);
+INLINE void adagrad_loop(const struct adagrad_step s, float clip, float *restrict values, float *restrict gradients,
+                         float *restrict sum, size_t count) {
+    for (size_t i = 0; i < count; i++) adagrad_rule(&s, take(&gradients[i], clip), &values[i], &sum[i]);
+}
+
+static void adagrad(const union optimizer_step *step, float clip, float *values, float *gradients, float *const *states,
+                    size_t count) {
+    adagrad_loop(step->adagrad, clip, values, gradients, states[0], count);
 }
 
 INLINE void rmsprop_loop(bool is_centered, bool has_momentum, const struct rmsprop_step s, float clip,
-                         float *restrict values, const float *restrict gradients, float *restrict square_avg,
+                         float *restrict values, float *restrict gradients, float *restrict square_avg,
                          float *restrict grad_avg, float *restrict momentum, size_t count) {
     for (size_t i = 0; i < count; i++)
-        rmsprop_rule(is_centered, has_momentum, &s, gradients[i] * clip, &values[i], &square_avg[i],
+        rmsprop_rule(is_centered, has_momentum, &s, take(&gradients[i], clip), &values[i], &square_avg[i],
                      is_centered ? &grad_avg[i] : NULL, has_momentum ? &momentum[i] : NULL);
 }
 
-static void rmsprop(struct device *device, const struct rmsprop_step *s, const float *factor, float *values,
-                    const float *gradients, float *square_avg, float *grad_avg, float *momentum, size_t count) {
-    (void)device;
-    if (grad_avg && momentum)
-        rmsprop_loop(true, true, *s, *factor, values, gradients, square_avg, grad_avg, momentum, count);
-    else if (grad_avg)
-        rmsprop_loop(true, false, *s, *factor, values, gradients, square_avg, grad_avg, NULL, count);
-    else if (momentum)
-        rmsprop_loop(false, true, *s, *factor, values, gradients, square_avg, NULL, momentum, count);
+#define RMSPROP(is_centered, has_momentum)                                                                             \
+    rmsprop_loop(is_centered, has_momentum, step->rmsprop, clip, values, gradients, states[0], states[1], states[2],   \
+                 count)
+
+static void rmsprop(const union optimizer_step *step, float clip, float *values, float *gradients, float *const *states,
+                    size_t count) {
+    if (states[1] && states[2])
+        RMSPROP(true, true);
+    else if (states[1])
+        RMSPROP(true, false);
+    else if (states[2])
+        RMSPROP(false, true);
     else
-        rmsprop_loop(false, false, *s, *factor, values, gradients, square_avg, NULL, NULL, count);
+        RMSPROP(false, false);
 }
 
-static void lion(struct device *device, const struct lion_step *step, const float *factor, float *restrict values,
-                 const float *restrict gradients, float *restrict exp_avg, size_t count) {
-    const struct lion_step s = *step;
-    const float clip = *factor;
-    (void)device;
-    for (size_t i = 0; i < count; i++) lion_rule(&s, gradients[i] * clip, &values[i], &exp_avg[i]);
+INLINE void lion_loop(const struct lion_step s, float clip, float *restrict values, float *restrict gradients,
+                      float *restrict exp_avg, size_t count) {
+    for (size_t i = 0; i < count; i++) lion_rule(&s, take(&gradients[i], clip), &values[i], &exp_avg[i]);
 }
 
-static void average(struct device *device, float weight, const float *clip, const float *restrict values,
-                    float *restrict mean, size_t count) {
-    (void)device;
-    (void)clip; /* asked before */
+static void lion(const union optimizer_step *step, float clip, float *values, float *gradients, float *const *states,
+                 size_t count) {
+    lion_loop(step->lion, clip, values, gradients, states[0], count);
+}
+
+static void average(float weight, const float *restrict values, float *restrict mean, size_t count) {
     for (size_t i = 0; i < count; i++) mean[i] = average_rule(weight, values[i], mean[i]);
 }
 
-static void clamp(struct device *device, float limit, float *x, size_t count) {
-    (void)device;
+static void clamp(float limit, float *x, size_t count) {
     for (size_t i = 0; i < count; i++) x[i] = clamp_rule(limit, x[i]);
 }
 
-const struct optimizer_ops IN_SET(optimizer_ops) = {
+const struct optimizer_kernels IN_SET(optimizer_kernels) = {
     .sgd = sgd,
     .adam = adam,
     .adagrad = adagrad,

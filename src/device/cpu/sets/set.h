@@ -10,7 +10,7 @@
 #define IN_SET(name) IN_SET_EXPANDED(name, KERNELS_SET)
 
 /* optimizers.c */
-extern const struct optimizer_ops IN_SET(optimizer_ops);
+extern const struct optimizer_kernels IN_SET(optimizer_kernels);
 
 /* image.c, image_norm.c, convolution.c, winograd.c */
 extern const struct image_ops IN_SET(image_ops);
