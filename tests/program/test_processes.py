@@ -473,7 +473,7 @@ class ClosedStreams(program.Case):
             command = [program.BINARY, "test.yaml", "--nproc", str(nproc), "--run-dir", run]
             p = subprocess.run(["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *command], cwd=self.folder, env=self.environment(), timeout=60 * program.SLOW)
             self.assertEqual(p.returncode, 0)
-            self.assertEqual(self.read(f"{run}/.lock"), "")
+            self.assertEqual(self.read(f"{run}/.lock"), "a run of ddptrain\n")
             self.assertEqual(self.events("end", run)[-1]["epoch"], 10)
             self.run_program("test.yaml", "--nproc", nproc, "--run-dir", run, "train.epochs=11")
 
