@@ -91,8 +91,9 @@ struct layer_around_gelu {
                             float *dx);
 };
 
-/* Operands of a layer's operators, as struct narrow of device/device.h names them. */
-enum { NARROW_X = 1, NARROW_Y = 2, NARROW_DY = 4, NARROW_DX = 8, NARROW_ALL = 15 };
+/* Operands of a layer's operators, as struct narrow of device/device.h names them. BY_ELEMENT: what stands side by side
+ * does not matter to it, so rows in all must be a size that the device takes, not their last dimension or channels. */
+enum { NARROW_X = 1, NARROW_Y = 2, NARROW_DY = 4, NARROW_DX = 8, NARROW_ALL = 15, NARROW_BY_ELEMENT = 16 };
 
 struct layer_type {
     struct schema_variant variant;

@@ -27,16 +27,19 @@ struct planning_narrow {
     bool *tensors, *slots; /* that may still be in 16 bits */
 };
 
-static bool applies(const struct planning_narrow *p, size_t tensor) {
-    return device_ops(p->device)->narrow->applies(p->device, features(&p->model->tensors[tensor].shape));
+/* Whether a step can have [tensor], or its gradient, so; [forms]: what it takes. */
+static bool applies(const struct planning_narrow *p, size_t tensor, int forms) {
+    const struct tensor *t = &p->model->tensors[tensor];
+    size_t side_by_side = forms & NARROW_BY_ELEMENT ? t->size : features(&t->shape);
+    return device_ops(p->device)->narrow->applies(p->device, side_by_side);
 }
 
-static void require(const struct planning_narrow *p, size_t tensor, bool is_possible) {
-    p->tensors[root_of(p->model, tensor)] &= is_possible && applies(p, tensor);
+static void require(const struct planning_narrow *p, size_t tensor, int forms, int form) {
+    p->tensors[root_of(p->model, tensor)] &= (forms & form) && applies(p, tensor, forms);
 }
 
-static void require_slot(const struct planning_narrow *p, size_t slot, size_t tensor, bool is_possible) {
-    if (slot != SIZE_MAX) p->slots[slot] &= is_possible && applies(p, tensor);
+static void require_slot(const struct planning_narrow *p, size_t slot, size_t tensor, int forms, int form) {
+    if (slot != SIZE_MAX) p->slots[slot] &= (forms & form) && applies(p, tensor, forms);
 }
 
 /* Three steps that are done as one: all that lies between them is 16 bits, but for the gradient of the GELU itself,
@@ -44,27 +47,27 @@ static void require_slot(const struct planning_narrow *p, size_t slot, size_t te
 static void look_at_parts(const struct planning_narrow *p, const struct step *before) {
     const struct step *after = before + 2;
     int forms = forms_of(before), forms_after = forms_of(after);
-    require(p, before->in, forms & NARROW_X);
-    require(p, after->out, forms_after & NARROW_Y);
-    require_slot(p, before->dx, before->in, forms & NARROW_DX);
-    require_slot(p, after->dy, after->out, forms_after & NARROW_DY);
+    require(p, before->in, forms, NARROW_X);
+    require(p, after->out, forms_after, NARROW_Y);
+    require_slot(p, before->dx, before->in, forms, NARROW_DX);
+    require_slot(p, after->dy, after->out, forms_after, NARROW_DY);
     if (after->dx != SIZE_MAX) p->model->slots[after->dx].size = 0;
 }
 
 static void look_at(const struct planning_narrow *p, const struct step *s) {
     int forms = forms_of(s);
-    require(p, s->in, forms & NARROW_X);
-    if (s->other != NO_TENSOR) require(p, s->other, true);
-    require(p, s->out, forms & NARROW_Y);
-    require_slot(p, s->dy, s->out, forms & NARROW_DY);
-    require_slot(p, s->dx, s->in, forms & NARROW_DX);
-    if (s->raw != SIZE_MAX) require_slot(p, s->raw, s->out, true);
+    require(p, s->in, forms, NARROW_X);
+    if (s->other != NO_TENSOR) require(p, s->other, NARROW_ALL, NARROW_ALL);
+    require(p, s->out, forms, NARROW_Y);
+    require_slot(p, s->dy, s->out, forms, NARROW_DY);
+    require_slot(p, s->dx, s->in, forms, NARROW_DX);
+    if (s->raw != SIZE_MAX) require_slot(p, s->raw, s->out, NARROW_ALL, NARROW_ALL);
     for (size_t a = 0; a < s->add_count; a++) {
         const struct slot_add *add = &s->adds[a];
         size_t side = s->layer ? s->in : s->out;
-        require_slot(p, add->to, side, true);
-        require_slot(p, add->a, side, true);
-        require_slot(p, add->b, side, true);
+        require_slot(p, add->to, side, NARROW_ALL, NARROW_ALL);
+        require_slot(p, add->a, side, NARROW_ALL, NARROW_ALL);
+        require_slot(p, add->b, side, NARROW_ALL, NARROW_ALL);
     }
 }
 
@@ -81,13 +84,14 @@ bool narrow_plan(struct model *model, const struct device *device) {
     p.tensors[0] = false; /* the inputs */
     for (size_t i = 0; i < model->step_count; i++) {
         const struct step *s = &model->steps[i];
-        if (s->part == PART_BEFORE_GELU && applies(&p, s->out))
+        if (s->part == PART_BEFORE_GELU && applies(&p, s->out, NARROW_ALL))
             look_at_parts(&p, s), i += 2;
         else
             look_at(&p, s);
     }
-    p.tensors[output] &= model->may_narrow_output;
-    p.slots[model->output_slot] &= model->may_narrow_output;
+    int output_forms = model->may_narrow_output ? NARROW_ALL : 0; /* of the loss */
+    require(&p, model->output, output_forms, NARROW_X);
+    require_slot(&p, model->output_slot, model->output, output_forms, NARROW_DX);
     for (size_t t = 0; t < model->tensor_count; t++) {
         if (!p.tensors[t] || t == output) continue;
         halve(&model->tensors[t].piece);

@@ -24,6 +24,7 @@ struct work {
 };
 
 enum { ROWS = 37, IN = 24, OUT = 136, TOKENS = 33, HEADS = 2, SIZE = 16, WIDTH = HEADS * SIZE, CLASSES = 1000 };
+enum { IMAGES = 3, SIDE = 5, CHANNELS = 16, ODD = 6, PIXELS = IMAGES * SIDE * SIDE };
 
 static void linear_forward(struct device *d, float *const p[]) {
     device_ops(d)->linear_forward(d, p[0], p[1], p[2], false, p[3], ROWS, IN, OUT);
@@ -126,12 +127,115 @@ static void cross_entropy(struct device *d, float *const p[]) { cross_entropy_of
 static void cross_entropy_smoothed(struct device *d, float *const p[]) { cross_entropy_of(d, p, 0.1f, ROWS, CLASSES); }
 static void cross_entropy_long(struct device *d, float *const p[]) { cross_entropy_of(d, p, 0, 2, ROWS * CLASSES / 2); }
 
+/* ---- images ---- */
+
+static void convolve_forward(struct device *d, float *const p[], struct convolution c) {
+    const struct convolution_ops *ops = device_ops(d)->convolution;
+    struct device_convolution *made;
+    ck_assert(!ops->create(d, &c, IMAGES, &made));
+    ops->forward(made, p[0], p[1], c.has_bias ? p[2] : NULL, p[3], IMAGES);
+    ops->destroy(made);
+}
+static void convolve_back(struct device *d, float *const p[], struct convolution c) {
+    const struct convolution_ops *ops = device_ops(d)->convolution;
+    struct device_convolution *made;
+    ck_assert(!ops->create(d, &c, IMAGES, &made));
+    ops->backward(made, p[0], p[1], p[2], p[3], p[4], c.has_bias ? p[5] : NULL, IMAGES);
+    ops->destroy(made);
+}
+#define CONVOLUTION(bias, relu)                                                                                        \
+    (struct convolution) { {SIDE, SIDE, IN}, {SIDE, SIDE, CHANNELS}, {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, 1, bias, relu }
+static void convolution(struct device *d, float *const p[]) { convolve_forward(d, p, CONVOLUTION(false, false)); }
+static void convolution_bias(struct device *d, float *const p[]) { convolve_forward(d, p, CONVOLUTION(true, false)); }
+static void convolution_relu(struct device *d, float *const p[]) { convolve_forward(d, p, CONVOLUTION(true, true)); }
+static void convolution_back(struct device *d, float *const p[]) { convolve_back(d, p, CONVOLUTION(false, false)); }
+static void convolution_back_bias(struct device *d, float *const p[]) { convolve_back(d, p, CONVOLUTION(true, true)); }
+
+static void ignore_sum(void *user, double *values, size_t count) { (void)user, (void)values, (void)count; }
+static const struct all_sum alone = {ignore_sum, NULL};
+/* Forward, the same again, and back. */
+static void normalise(struct device *d, float *const p[], size_t channels, bool has_relu, const struct all_sum *sync) {
+    const struct image_ops *ops = device_ops(d)->image;
+    size_t count = IMAGES * SIDE * SIDE;
+    struct batch_norm norm = {channels, 1e-5f, 0.1f, true, has_relu, sync};
+    float *work;
+    ck_assert(!device_alloc(d, BATCH_NORM_WORK(channels) * sizeof *work, "a test", (void **)&work));
+    ops->batch_norm_forward(d, &norm, p[0], p[1], p[1], p[6], p[7], work, p[2], count);
+    ops->batch_norm_again(d, &norm, p[0], work, p[2], count);
+    ops->batch_norm_backward(d, &norm, p[0], p[3], work, p[4], p[5], p[5] + channels, count);
+    device_free(d, work);
+}
+static void batch_norm(struct device *d, float *const p[]) { normalise(d, p, CHANNELS, false, NULL); }
+static void batch_norm_relu(struct device *d, float *const p[]) { normalise(d, p, CHANNELS, true, NULL); }
+static void batch_norm_sync(struct device *d, float *const p[]) { normalise(d, p, CHANNELS, true, &alone); }
+static void batch_norm_odd(struct device *d, float *const p[]) { normalise(d, p, ODD, true, NULL); }
+static void batch_norm_running(struct device *d, float *const p[]) {
+    struct batch_norm norm = {CHANNELS, 1e-5f, 0.1f, false, true, NULL};
+    float *work, variance[CHANNELS];
+    for (size_t i = 0; i < CHANNELS; i++) variance[i] = fabsf(p[3][i]) + 0.5f;
+    ck_assert(!device_alloc(d, BATCH_NORM_WORK(CHANNELS) * sizeof *work, "a test", (void **)&work));
+    device_ops(d)->image->batch_norm_forward(d, &norm, p[0], p[1], p[1], p[1], variance, work, p[2],
+                                             IMAGES * SIDE * SIDE);
+    device_free(d, work);
+}
+static void group_norm(struct device *d, float *const p[]) {
+    const struct group_norm norm = {CHANNELS, 4, SIDE * SIDE, 1e-5f};
+    const struct image_ops *ops = device_ops(d)->image;
+    float *saved;
+    ck_assert(!device_alloc(d, 2 * 4 * IMAGES * sizeof *saved, "a test", (void **)&saved));
+    ops->group_norm_forward(d, &norm, p[0], p[1], p[1], saved, p[2], IMAGES);
+    ops->group_norm_backward(d, &norm, p[0], p[1], saved, p[3], p[4], p[5], p[5] + CHANNELS, IMAGES);
+    device_free(d, saved);
+}
+static void pool_most(struct device *d, float *const p[], size_t channels) {
+    const struct image_ops *ops = device_ops(d)->image;
+    uint8_t *index;
+    ck_assert(!device_alloc(d, IMAGES * SIDE * SIDE * channels, "a test", (void **)&index));
+    for (int has_relu = 0; has_relu < 2; has_relu++) {
+        const struct pooling most = {.in = {SIDE, SIDE, channels},
+                                     .out = {SIDE, SIDE, channels},
+                                     .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                     .has_relu = has_relu};
+        ops->max_pool_forward(d, &most, p[0], p[1], index, IMAGES);
+        ops->max_pool_backward(d, &most, p[1], index, p[2], p[3 + has_relu], IMAGES);
+    }
+    device_free(d, index);
+}
+static void max_pool(struct device *d, float *const p[]) { pool_most(d, p, CHANNELS); }
+static void max_pool_odd(struct device *d, float *const p[]) { pool_most(d, p, ODD); }
+static void average(struct device *d, float *const p[], size_t channels) {
+    const struct pooling all = {.in = {SIDE, SIDE, channels}, .out = {2, 1, channels}, .is_adaptive = true};
+    device_ops(d)->image->avg_pool_forward(d, &all, p[0], p[1], IMAGES);
+    device_ops(d)->image->avg_pool_backward(d, &all, p[2], p[3], IMAGES);
+}
+static void avg_pool(struct device *d, float *const p[]) { average(d, p, CHANNELS); }
+static void avg_pool_odd(struct device *d, float *const p[]) { average(d, p, ODD); }
+static void transpose(struct device *d, float *const p[]) {
+    device_ops(d)->image->transpose(d, p[0], p[1], IMAGES, SIDE, CHANNELS);
+}
+
 #define READS(count, form)                                                                                             \
     { count, form, READ }
 #define WRITES(count, form)                                                                                            \
     { count, form, WRITTEN }
 #define ADDS(count)                                                                                                    \
     { count, 0, ADDED_TO }
+
+#define NORM(channels)                                                                                                 \
+    {                                                                                                                  \
+        READS(PIXELS *channels, X), READS(channels, 0), WRITES(PIXELS *channels, Y), READS(PIXELS *channels, DY),      \
+            WRITES(PIXELS *channels, DX), ADDS(2 * channels), ADDS(channels), ADDS(channels)                           \
+    }
+#define POOL(channels)                                                                                                 \
+    {                                                                                                                  \
+        READS(PIXELS *channels, X), WRITES(PIXELS *channels, Y), READS(PIXELS *channels, DY),                          \
+            WRITES(PIXELS *channels, DX), WRITES(PIXELS *channels, DX)                                                 \
+    }
+#define AVERAGE(channels)                                                                                              \
+    {                                                                                                                  \
+        READS(PIXELS *channels, X), WRITES(2 * IMAGES * channels, Y), READS(2 * IMAGES * channels, DY),                \
+            WRITES(PIXELS *channels, DX)                                                                               \
+    }
 
 static const struct work works[] = {
     {"linear_forward", {READS(ROWS * IN, X), READS(OUT *IN, 0), READS(OUT, 0), WRITES(ROWS *OUT, Y)}, linear_forward},
@@ -195,6 +299,39 @@ static const struct work works[] = {
     {"cross_entropy, long rows",
      {READS(ROWS * CLASSES, X), WRITES(ROWS *CLASSES, DX), WRITES(2, 0)},
      cross_entropy_long},
+    {"convolution",
+     {READS(PIXELS * IN, X), READS(9 * CHANNELS * IN, 0), READS(1, 0), WRITES(PIXELS *CHANNELS, Y)},
+     convolution},
+    {"convolution with bias",
+     {READS(PIXELS * IN, X), READS(9 * CHANNELS * IN, 0), READS(CHANNELS, 0), WRITES(PIXELS *CHANNELS, Y)},
+     convolution_bias},
+    {"convolution with relu",
+     {READS(PIXELS * IN, X), READS(9 * CHANNELS * IN, 0), READS(CHANNELS, 0), WRITES(PIXELS *CHANNELS, Y)},
+     convolution_relu},
+    {"convolution's gradients",
+     {READS(PIXELS * IN, X), READS(9 * CHANNELS * IN, 0), READS(PIXELS *CHANNELS, DY), WRITES(PIXELS *IN, DX),
+      ADDS(9 * CHANNELS * IN), READS(1, 0)},
+     convolution_back},
+    {"convolution's gradients with bias",
+     {READS(PIXELS * IN, X), READS(9 * CHANNELS * IN, 0), READS(PIXELS *CHANNELS, DY), WRITES(PIXELS *IN, DX),
+      ADDS(9 * CHANNELS * IN), ADDS(CHANNELS)},
+     convolution_back_bias},
+    {"batch_norm", NORM(CHANNELS), batch_norm},
+    {"batch_norm with relu", NORM(CHANNELS), batch_norm_relu},
+    {"batch_norm of all processes", NORM(CHANNELS), batch_norm_sync},
+    {"batch_norm, not in fours", NORM(ODD), batch_norm_odd},
+    {"batch_norm of running statistics",
+     {READS(PIXELS * CHANNELS, X), READS(CHANNELS, 0), WRITES(PIXELS *CHANNELS, Y), READS(CHANNELS, 0)},
+     batch_norm_running},
+    {"group_norm",
+     {READS(PIXELS * CHANNELS, X), READS(CHANNELS, 0), WRITES(PIXELS *CHANNELS, Y), READS(PIXELS *CHANNELS, DY),
+      WRITES(PIXELS *CHANNELS, DX), ADDS(2 * CHANNELS)},
+     group_norm},
+    {"max_pool", POOL(CHANNELS), max_pool},
+    {"max_pool, not in fours", POOL(ODD), max_pool_odd},
+    {"avg_pool", AVERAGE(CHANNELS), avg_pool},
+    {"avg_pool, not in fours", AVERAGE(ODD), avg_pool_odd},
+    {"transpose", {READS(PIXELS * CHANNELS, X), WRITES(PIXELS *CHANNELS, Y)}, transpose},
 };
 
 static uint16_t to_bits(enum precision precision, float x) {

@@ -247,7 +247,7 @@ class Cnn(Wine):
 
 @unittest.skipUnless(os.path.exists(os.path.join(FOLDER, "ddptrain_cudnn.so")), "no convolutions yet")
 class Narrow(Emulated):
-    """Convolutions in 16 bits, recorded or not; where cuDNN has none, in TF32."""
+    """Convolutions in 16 bits, recorded or not; where cuDNN has none, in TF32. What lies between layers is float32 with 4 channels."""
     config = CNN.replace("    - flatten", "    - residual: [{conv2d: {out: 4, kernel_size: 3, padding: 1, bias: false}}, batch_norm, relu, "
                          "{conv2d: {out: 4, kernel_size: 3, padding: 1}}]\n    - relu\n    - flatten")
 
@@ -264,6 +264,36 @@ class Narrow(Emulated):
                     self.assertAlmostEqual(a, b, delta=0.03 * wide[0], msg=run)
             self.assertEqual(shas[0], shas[1])
             self.assertNotEqual(shas[0], shas[2])
+
+
+class NarrowImages(Narrow):
+    """The same with 8 channels, which lie between layers in 16 bits."""
+    config = CNN.replace("out: 4", "out: 8").replace(
+        "    - flatten", "    - residual: [{conv2d: {out: 8, kernel_size: 3, padding: 1, bias: false}}, batch_norm, relu, {conv2d: {out: 8, kernel_size: 3, padding: 1}}]\n"
+        "    - relu\n    - conv2d: {out: 16, kernel_size: 3, padding: 1}\n    - relu\n    - group_norm: 4\n    - adaptive_avg_pool2d: 1\n    - flatten")
+
+    def test_resumes_to_the_same_bits(self):
+        words = ("train.precision=bfloat16",)
+        self.train(*words)
+        self.train(*words, "train.steps=3", run="runs/part", threads="reverse")
+        self.train(*words, run="runs/part", threads="shuffled", streams="random")
+        self.assertEqual(self.sha("runs/part"), self.sha())
+        self.assertEqual(self.losses("runs/part"), self.losses())
+
+    def test_evaluates_the_same(self):
+        """In float16 and in float32, from one checkpoint."""
+        self.train("train.precision=float16")
+        words = ("eval", "test.yaml", "train.device=cuda", "--run-dir", "runs/test")
+        narrow, wide = (json.loads(self.on_gpu(*words, f"train.precision={p}")[0])["loss"] for p in ("float16", "float32"))
+        self.assertAlmostEqual(narrow, wide, delta=0.01 * wide)
+        self.assertNotEqual(narrow, wide)
+
+    def test_the_layer_that_is_not_finite_is_found(self):
+        """Its output is 16 bits, in which a number of more than 65504 is not finite."""
+        config = self.config.replace("    - group_norm: 4\n", "    - conv2d: {out: 16, kernel_size: 3, name: large}\n    - group_norm: 4\n")
+        self.write("test.yaml", config.replace("model:\n", "model:\n  init: [{constant: {value: 1.0e+4, match: ['large.weight']}}]\n"))
+        _, err = self.train("train.precision=float16", code=program.NOT_FINITE)
+        self.assertRegex(err, r"the loss is not finite in epoch 1, step 1 \(first the output of layer large \(conv2d\) for rows")
 
 
 class Gelu(Emulated):

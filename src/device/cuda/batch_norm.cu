@@ -63,31 +63,54 @@ void sum_over_processes(call *c, const struct all_sum *sync, double *sums, size_
     if (c->is_ok()) c->check(cudaMemcpyAsync(sums, host, count * sizeof *sums, cudaMemcpyHostToDevice, c->gpu->stream));
 }
 
+/* V parameters of channels. */
+template <int V> __device__ gpu_several<V> of_channels(const float *values, size_t c) {
+    struct gpu_several<V> v;
+    for (int k = 0; k < V; k++) v.at[k] = values[c + k];
+    return v;
+}
+
 /* The sums of x - origin and its square, origin being the first position's values. */
 struct moments {
-    const float *x;
-    size_t channels;
-    __device__ void operator()(size_t row, size_t c, float *terms) const {
-        float d = x[row * channels + c] - x[c];
-        terms[0] += d;
-        terms[1] = fmaf(d, d, terms[1]);
+    struct gpu_numbers x;
+    bool has_rows;
+    template <int V> struct of_some {
+        struct gpu_numbers x;
+        struct gpu_several<V> origin;
+        __device__ gpu_fetched<V> get(size_t, size_t i) const { return x.fetch_some<V>(i); }
+        __device__ void add(struct gpu_fetched<V> got, float *terms) const {
+            struct gpu_several<V> v = x.some<V>(got);
+            for (int k = 0; k < V; k++) {
+                float d = v.at[k] - origin.at[k];
+                terms[k] += d;
+                terms[V + k] = fmaf(d, d, terms[V + k]);
+            }
+        }
+    };
+    template <int V> __device__ of_some<V> of(size_t c) const {
+        return {x, has_rows ? x.some_at<V>(c) : gpu_several<V>{}};
     }
 };
 
-void own_statistics(call *c, const struct rule &r, const struct work &w, const float *x, size_t count,
+template <typename Finish>
+void sum_moments(call *c, struct gpu_numbers x, size_t count, size_t channels, Finish finish) {
+    column_sums_of<2>(c, count, channels, column_has_fours(channels, x), moments{x, count > 0}, finish);
+}
+
+void own_statistics(call *c, const struct rule &r, const struct work &w, struct gpu_numbers x, size_t count,
                     size_t channels) {
-    column_sums<2>(c, count, channels, moments{x, channels}, [=] __device__(size_t channel, const double *sums) {
+    sum_moments(c, x, count, channels, [=] __device__(size_t channel, const double *sums) {
         double all = (double)count, shift = sums[0] / all;
         if (channel == 0) *w.count = all;
-        keep_batch(r, w, channel, (double)x[channel] + shift, sums[1] / all - shift * shift, all);
+        keep_batch(r, w, channel, (double)x.one(channel) + shift, sums[1] / all - shift * shift, all);
     });
 }
 
 /* Sums of x and x^2, which can be added up; a process may have no positions. */
-void shared_statistics(call *c, const struct rule &r, const struct work &w, const struct all_sum *sync, const float *x,
-                       size_t count, size_t channels) {
-    column_sums<2>(c, count, channels, moments{x, channels}, [=] __device__(size_t channel, const double *sums) {
-        double origin = count ? (double)x[channel] : 0, all = (double)count;
+void shared_statistics(call *c, const struct rule &r, const struct work &w, const struct all_sum *sync,
+                       struct gpu_numbers x, size_t count, size_t channels) {
+    sum_moments(c, x, count, channels, [=] __device__(size_t channel, const double *sums) {
+        double origin = count ? (double)x.one(channel) : 0, all = (double)count;
         if (channel == 0) *w.count = all;
         w.sums[channel] = sums[0] + all * origin;
         w.sums[channels + channel] = sums[1] + origin * (2 * sums[0] + all * origin);
@@ -99,33 +122,36 @@ void shared_statistics(call *c, const struct rule &r, const struct work &w, cons
     });
 }
 
-/* y = max(x scale + shift, 0) of one channel */
+/* y = max(x scale + shift, 0) */
 struct application {
-    const float *x, *scale, *shift;
-    float *y;
+    struct gpu_numbers x;
+    const float *scale, *shift;
+    struct gpu_result y;
     bool has_relu;
-    struct gpu_also also;
-    struct of_channel {
-        const float *x;
-        float *y;
-        float scale, shift;
+    template <int V> struct of_some {
+        struct gpu_numbers x;
+        struct gpu_result y;
+        struct gpu_several<V> scale, shift;
         bool has_relu;
-        struct gpu_also also;
-        __device__ float get(size_t i) const { return x[i]; }
-        __device__ void put(size_t i, float from) const {
-            float v = fmaf(from, scale, shift), result = has_relu && v <= 0 ? 0 : v;
-            y[i] = result;
-            also.put(i, result);
+        __device__ gpu_fetched<V> get(size_t i) const { return x.fetch_some<V>(i); }
+        __device__ void put(size_t i, struct gpu_fetched<V> got) const {
+            struct gpu_several<V> v = x.some<V>(got);
+            for (int k = 0; k < V; k++) {
+                v.at[k] = fmaf(v.at[k], scale.at[k], shift.at[k]);
+                if (has_relu && v.at[k] <= 0) v.at[k] = 0;
+            }
+            y.put(i, v);
         }
     };
-    __device__ of_channel of(size_t c) const { return {x, y, scale[c], shift[c], has_relu, also}; }
+    template <int V> __device__ of_some<V> of(size_t c) const {
+        return {x, y, of_channels<V>(scale, c), of_channels<V>(shift, c), has_relu};
+    }
 };
 
-/* With a relu a convolution is likely to be next, without one a sum. */
-void apply(call *c, const struct batch_norm *norm, const struct work &w, const float *x, float *y, bool is_kept,
+void apply(call *c, const struct batch_norm *norm, const struct work &w, struct gpu_numbers x, struct gpu_result y,
            size_t count) {
-    struct gpu_also also = gpu_also_narrow(c, norm->has_relu && is_kept ? y : nullptr, count * norm->channels);
-    column_each(c, count, norm->channels, application{x, w.scale, w.shift, y, norm->has_relu, also});
+    column_each(c, count, norm->channels, column_has_fours(norm->channels, x, y),
+                application{x, w.scale, w.shift, y, norm->has_relu});
 }
 
 void batch_norm_forward(struct device *device, const struct batch_norm *norm, const float *x, const float *weight,
@@ -133,65 +159,89 @@ void batch_norm_forward(struct device *device, const struct batch_norm *norm, co
                         size_t count) {
     call c(device, "batch_norm_forward");
     size_t channels = norm->channels;
-    const float *from = c.in(x, count * channels);
+    struct gpu_numbers from = c.in(x, count * channels, c.narrow().x);
     struct work w = work_of(c.inout(work, BATCH_NORM_WORK(channels)), channels);
     struct rule r = {(double)norm->eps,    (double)norm->momentum,          c.in(weight, channels),
                      c.in(bias, channels), c.inout(running_mean, channels), c.inout(running_var, channels)};
-    float *to = c.out(y, count * channels);
+    struct gpu_result to = c.out(y, count * channels, c.narrow().y);
     if (norm->uses_batch && norm->sync)
         shared_statistics(&c, r, w, norm->sync, from, count, channels);
     else if (norm->uses_batch)
         own_statistics(&c, r, w, from, count, channels);
     else
         c.each(channels, [=] __device__(size_t i) { keep(r, w, i, r.running_mean[i], r.running_var[i]); });
-    apply(&c, norm, w, from, to, to == y, count);
+    /* with a relu a convolution is likely to be next, without one a sum */
+    if (to.to) to.also = gpu_also_narrow(&c, norm->has_relu && to.to == y ? y : nullptr, count * channels);
+    apply(&c, norm, w, from, to, count);
 }
 
 void batch_norm_again(struct device *device, const struct batch_norm *norm, const float *x, float *work, float *y,
                       size_t count) {
     call c(device, "batch_norm_again");
     size_t channels = norm->channels;
-    const float *from = c.in(x, count * channels);
+    struct gpu_numbers from = c.in(x, count * channels, c.narrow().x);
     struct work w = work_of(c.inout(work, BATCH_NORM_WORK(channels)), channels);
-    apply(&c, norm, w, from, c.out(y, count * channels), false, count);
+    apply(&c, norm, w, from, c.out(y, count * channels, c.narrow().y), count);
 }
+
+/* V numbers of x and dy. */
+template <int V> struct fetched_pair { struct gpu_fetched<V> x, dy; };
 
 /* The sums of g and g (x - mean); with a relu g is dy where y > 0. */
 struct slopes {
-    const float *x, *dy, *mean, *scale, *shift;
-    size_t channels;
+    struct gpu_numbers x, dy;
+    const float *mean, *scale, *shift;
     bool has_relu;
-    __device__ void operator()(size_t row, size_t c, float *terms) const {
-        size_t i = row * channels + c;
-        float from = x[i], d = dy[i], g = has_relu && fmaf(from, scale[c], shift[c]) <= 0 ? 0 : d;
-        terms[0] += g;
-        terms[1] = fmaf(g, from - mean[c], terms[1]);
+    template <int V> struct of_some {
+        struct gpu_numbers x, dy;
+        struct gpu_several<V> mean, scale, shift;
+        bool has_relu;
+        __device__ fetched_pair<V> get(size_t, size_t i) const { return {x.fetch_some<V>(i), dy.fetch_some<V>(i)}; }
+        __device__ void add(struct fetched_pair<V> got, float *terms) const {
+            struct gpu_several<V> from = x.some<V>(got.x), g = dy.some<V>(got.dy);
+            for (int k = 0; k < V; k++) {
+                if (has_relu && fmaf(from.at[k], scale.at[k], shift.at[k]) <= 0) g.at[k] = 0;
+                terms[k] += g.at[k];
+                terms[V + k] = fmaf(g.at[k], from.at[k] - mean.at[k], terms[V + k]);
+            }
+        }
+    };
+    template <int V> __device__ of_some<V> of(size_t c) const {
+        return {x, dy, of_channels<V>(mean, c), of_channels<V>(scale, c), of_channels<V>(shift, c), has_relu};
     }
 };
 
-/* dx = scale (g - mean(g) - (x - mean) inverse^2 mean(g (x - mean))) of one channel */
+/* dx = scale (g - mean(g) - (x - mean) inverse^2 mean(g (x - mean))) */
 struct application_back {
     struct work w;
-    const float *x, *dy;
-    float *dx;
+    struct gpu_numbers x, dy;
+    struct gpu_result dx;
     bool has_relu;
-    struct gpu_also also;
-    struct of_channel {
-        const float *x, *dy;
-        float *dx;
-        float mean, scale, shift, from_x, constant;
+    template <int V> struct of_some {
+        struct gpu_numbers x, dy;
+        struct gpu_result dx;
+        struct gpu_several<V> mean, scale, shift, from_x, constant;
         bool has_relu;
-        struct gpu_also also;
-        __device__ float2 get(size_t i) const { return {x[i], dy[i]}; }
-        __device__ void put(size_t i, float2 from) const {
-            float g = has_relu && fmaf(from.x, scale, shift) <= 0 ? 0 : from.y;
-            float result = fmaf(g, scale, fmaf(from.x - mean, from_x, constant));
-            dx[i] = result;
-            also.put(i, result);
+        __device__ fetched_pair<V> get(size_t i) const { return {x.fetch_some<V>(i), dy.fetch_some<V>(i)}; }
+        __device__ void put(size_t i, struct fetched_pair<V> got) const {
+            struct gpu_several<V> from = x.some<V>(got.x), g = dy.some<V>(got.dy);
+            for (int k = 0; k < V; k++) {
+                if (has_relu && fmaf(from.at[k], scale.at[k], shift.at[k]) <= 0) g.at[k] = 0;
+                g.at[k] = fmaf(g.at[k], scale.at[k], fmaf(from.at[k] - mean.at[k], from_x.at[k], constant.at[k]));
+            }
+            dx.put(i, g);
         }
     };
-    __device__ of_channel of(size_t c) const {
-        return {x, dy, dx, w.mean[c], w.scale[c], w.shift[c], w.from_x[c], w.constant[c], has_relu, also};
+    template <int V> __device__ of_some<V> of(size_t c) const {
+        return {x,
+                dy,
+                dx,
+                of_channels<V>(w.mean, c),
+                of_channels<V>(w.scale, c),
+                of_channels<V>(w.shift, c),
+                of_channels<V>(w.from_x, c),
+                of_channels<V>(w.constant, c),
+                has_relu};
     }
 };
 
@@ -206,11 +256,14 @@ void batch_norm_backward(struct device *device, const struct batch_norm *norm, c
                          float *work, float *dx, float *dweight, float *dbias, size_t count) {
     call c(device, "batch_norm_backward");
     size_t channels = norm->channels;
-    const float *input = c.in(x, count * channels), *from = c.in(dy, count * channels);
+    const struct narrow &narrow = c.narrow();
+    struct gpu_numbers input = c.in(x, count * channels, narrow.x), from = c.in(dy, count * channels, narrow.dy);
     struct work w = work_of(c.inout(work, BATCH_NORM_WORK(channels)), channels);
-    float *to = c.out(dx, count * channels), *dw = c.inout(dweight, channels), *db = c.inout(dbias, channels);
-    slopes terms = {input, from, w.mean, w.scale, w.shift, channels, norm->has_relu};
-    column_sums<2>(&c, count, channels, terms, [=] __device__(size_t channel, const double *sums) {
+    struct gpu_result to = c.out(dx, count * channels, narrow.dx);
+    float *dw = c.inout(dweight, channels), *db = c.inout(dbias, channels);
+    bool has_fours = column_has_fours(channels, input, from, to);
+    slopes terms = {input, from, w.mean, w.scale, w.shift, norm->has_relu};
+    column_sums_of<2>(&c, count, channels, has_fours, terms, [=] __device__(size_t channel, const double *sums) {
         w.sums[channel] = sums[0];
         w.sums[channels + channel] = sums[1];
         if (dw) dw[channel] += (float)(sums[1] * (double)w.inverse[channel]);
@@ -221,9 +274,10 @@ void batch_norm_backward(struct device *device, const struct batch_norm *norm, c
         sum_over_processes(&c, norm->sync, w.sums, 2 * channels);
         c.each(channels, [=] __device__(size_t i) { keep_back(w, i, w.sums[i], w.sums[channels + i]); });
     }
-    if (!to) return;
-    struct gpu_also also = gpu_also_narrow(&c, to == dx ? dx : nullptr, count * channels); /* of a convolution, often */
-    column_each(&c, count, channels, application_back{w, input, from, to, norm->has_relu, also});
+    if (!dx) return;
+    if (to.to)
+        to.also = gpu_also_narrow(&c, to.to == dx ? dx : nullptr, count * channels); /* of a convolution, often */
+    column_each(&c, count, channels, has_fours, application_back{w, input, from, to, norm->has_relu});
 }
 
 } // namespace

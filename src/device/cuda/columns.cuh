@@ -1,5 +1,6 @@
 /* Passes over a (count, channels) matrix whose channels lie side by side, as those of images and features do: a thread
- * keeps to one channel, so that neighbours read neighbouring addresses and nothing is divided.
+ * keeps to one channel, or to four side by side, so that neighbours read neighbouring addresses, a warp whole lines of
+ * the cache, and nothing is divided.
  *
  * Sums over the rows of each channel are taken in two stages: blocks sum a range of rows each, then a second kernel
  * adds the blocks' results and makes of them what is wanted. Terms are added in float over a few rows and in double
@@ -11,7 +12,8 @@
 
 #define COLUMN_RUN 32      /* rows that a thread sums in float */
 #define COLUMN_GROUP 8     /* rows that it reads without a test between them, so that all are on their way at once */
-#define COLUMN_WIDTH 32    /* most channels of a block */
+#define COLUMN_RESIDENT 3  /* blocks that sum on a processor at once, at least */
+#define COLUMN_WIDTH 32    /* most channels of a block, or fours of them */
 #define COLUMN_BLOCKS 1024 /* of the first stage, about */
 #define COLUMN_PASSES 8    /* rows of a thread that does not sum */
 #define COLUMN_AHEAD 4     /* of these, rows that it reads before it writes the first; parts that it adds, likewise */
@@ -49,29 +51,42 @@ static __device__ inline double column_reduce(double value) {
     return result;
 }
 
-/* parts (gridDim.y, N, channels): sums over a part's rows of what add(row, channel, terms) adds to terms (N). */
-template <int N, typename Add>
-__global__ void column_first(size_t count, size_t channels, size_t span, Add add, double *parts) {
-    size_t channel = (size_t)blockIdx.x * blockDim.x + threadIdx.x, first = blockIdx.y * span;
+/* Rows that a thread of V channels sums in float, and of these those that are on their way at once. */
+template <int V> constexpr int column_run = V == 1 ? COLUMN_RUN : COLUMN_RUN / 2;
+template <int V> constexpr int column_group = V == 1 ? COLUMN_GROUP : COLUMN_GROUP / 2;
+
+/* parts (gridDim.y, N, channels): sums over a part's rows. f.of<V>(channel) is made once for a thread; with each row:
+ * at.add(at.get(row, i), terms (N, V)), i being the first of its V elements. */
+template <int N, int V, typename F>
+__global__ void __launch_bounds__(GPU_THREADS, COLUMN_RESIDENT)
+    column_first(size_t count, size_t channels, size_t span, F f, double *parts) {
+    size_t channel = V * ((size_t)blockIdx.x * blockDim.x + threadIdx.x), first = blockIdx.y * span;
     size_t last = first + span < count ? first + span : count;
-    double sums[N] = {};
+    double sums[N * V] = {};
     size_t lanes = blockDim.y;
-    if (channel < channels)
+    constexpr int group = column_group<V>;
+    if (channel < channels) {
+        auto at = f.template of<V>(channel);
         for (size_t row = first + threadIdx.y; row < last;) {
-            float run[N] = {};
-            for (int k = 0; k < COLUMN_RUN && row < last; k += COLUMN_GROUP)
-                if (row + (COLUMN_GROUP - 1) * lanes < last) {
+            float run[N * V] = {};
+            for (int k = 0; k < column_run<V> && row < last; k += group)
+                if (row + (group - 1) * lanes < last) {
+                    decltype(at.get(0, 0)) got[group];
 #pragma unroll
-                    for (int i = 0; i < COLUMN_GROUP; i++) add(row + i * lanes, channel, run);
-                    row += COLUMN_GROUP * lanes;
+                    for (int i = 0; i < group; i++)
+                        got[i] = at.get(row + i * lanes, (row + i * lanes) * channels + channel);
+#pragma unroll
+                    for (int i = 0; i < group; i++) at.add(got[i], run);
+                    row += group * lanes;
                 } else {
-                    for (; row < last; row += lanes) add(row, channel, run);
+                    for (; row < last; row += lanes) at.add(at.get(row, row * channels + channel), run);
                 }
-            for (int n = 0; n < N; n++) sums[n] += (double)run[n];
+            for (int n = 0; n < N * V; n++) sums[n] += (double)run[n];
         }
-    for (int n = 0; n < N; n++) {
+    }
+    for (int n = 0; n < N * V; n++) {
         double sum = column_reduce(sums[n]);
-        if (threadIdx.y == 0 && channel < channels) parts[(blockIdx.y * N + n) * channels + channel] = sum;
+        if (threadIdx.y == 0 && channel < channels) parts[(blockIdx.y * N + n / V) * channels + channel + n % V] = sum;
     }
 }
 
@@ -101,28 +116,79 @@ void column_add(call *c, unsigned parts, size_t channels, const T *partial, Fini
     c->launch(column_second<N, T, Finish>, dim3(s.tiles), dim3(s.width, s.lanes), 0, parts, channels, partial, finish);
 }
 
-/* Both stages. */
-template <int N, typename Add, typename Finish>
-void column_sums(call *c, size_t count, size_t channels, Add add, Finish finish) {
-    struct column_shape s = column_shape_of(channels);
+template <int N, int V, typename F, typename Finish>
+void column_both(call *c, size_t count, size_t channels, F f, Finish finish) {
+    struct column_shape s = column_shape_of(channels / V);
     if (channels == 0) return;
     size_t most = COLUMN_BLOCKS / s.tiles;
-    unsigned parts = column_parts(count, (size_t)s.lanes * COLUMN_RUN, most > 0 ? most : 1);
-    size_t whole = (size_t)s.lanes * COLUMN_GROUP, span = ((count + parts - 1) / parts + whole - 1) / whole * whole;
+    unsigned parts = column_parts(count, (size_t)s.lanes * column_run<V>, most > 0 ? most : 1);
+    size_t whole = (size_t)s.lanes * column_group<V>, span = ((count + parts - 1) / parts + whole - 1) / whole * whole;
     if (span == 0) span = whole;
     parts = column_parts(count, span, parts);
     double *partial = c->scratch<double>(parts * N * channels);
-    c->launch(column_first<N, Add>, dim3(s.tiles, parts), dim3(s.width, s.lanes), 0, count, channels, span, add,
+    c->launch(column_first<N, V, F>, dim3(s.tiles, parts), dim3(s.width, s.lanes), 0, count, channels, span, f,
               partial);
     column_add<N>(c, parts, channels, partial, finish);
 }
 
-/* Makes f.of(channel) once for a thread, and with each of the thread's elements: at.put(i, at.get(i)). get only reads,
- * put only writes, nothing but what belongs to element i. */
-template <typename F> __global__ void column_pass(size_t count, size_t channels, F f) {
-    size_t channel = (size_t)blockIdx.x * blockDim.x + threadIdx.x, step = (size_t)gridDim.y * blockDim.y;
+/* Both stages, with f.of<V>() as column_first says; [has_fours]: channels are a multiple of 4, and V may be 4. */
+template <int N, typename F, typename Finish>
+void column_sums_of(call *c, size_t count, size_t channels, bool has_fours, F f, Finish finish) {
+    if (has_fours)
+        column_both<N, 4>(c, count, channels, f, finish);
+    else
+        column_both<N, 1>(c, count, channels, f, finish);
+}
+
+/* As column_first wants it: the terms of a thread's one channel. */
+template <typename Add> struct column_terms {
+    Add add_row;
+    struct of_channel {
+        Add add_row;
+        size_t channel;
+        __device__ size_t get(size_t row, size_t) const { return row; }
+        __device__ void add(size_t row, float *terms) const { add_row(row, channel, terms); }
+    };
+    template <int V> __device__ of_channel of(size_t channel) const { return {add_row, channel}; }
+};
+
+/* Both stages of what add(row, channel, terms (N)) adds to terms. */
+template <int N, typename Add, typename Finish>
+void column_sums(call *c, size_t count, size_t channels, Add add, Finish finish) {
+    column_both<N, 1>(c, count, channels, column_terms<Add>{add}, finish);
+}
+
+/* Whether V may be 4 for (..., channels) operands. */
+template <typename... Operand> static inline bool column_has_fours(size_t channels, const Operand &...operands) {
+    return channels % 4 == 0 && (... && operands.has_fours());
+}
+
+/* The sums of [x] (count, channels) itself are added to [sums] (channels). */
+struct column_values {
+    struct gpu_numbers x;
+    template <int V> struct of_channels {
+        struct gpu_numbers x;
+        __device__ gpu_fetched<V> get(size_t, size_t i) const { return x.fetch_some<V>(i); }
+        __device__ void add(struct gpu_fetched<V> got, float *terms) const {
+            struct gpu_several<V> v = x.some<V>(got);
+            for (int k = 0; k < V; k++) terms[k] += v.at[k];
+        }
+    };
+    template <int V> __device__ of_channels<V> of(size_t) const { return {x}; }
+};
+
+static inline void column_add_to(call *c, struct gpu_numbers x, float *sums, size_t count, size_t channels) {
+    column_sums_of<1>(c, count, channels, column_has_fours(channels, x), column_values{x},
+                      [=] __device__(size_t channel, const double *total) { sums[channel] += (float)*total; });
+}
+
+/* Makes f.of<V>(channel) once for a thread, and with its V elements of each row: at.put(i, at.get(i)). get only reads,
+ * put only writes, nothing but what belongs to elements i to i + V - 1. */
+template <int V, typename F>
+__global__ void __launch_bounds__(GPU_THREADS) column_pass(size_t count, size_t channels, F f) {
+    size_t channel = V * ((size_t)blockIdx.x * blockDim.x + threadIdx.x), step = (size_t)gridDim.y * blockDim.y;
     if (channel >= channels) return;
-    auto at = f.of(channel);
+    auto at = f.template of<V>(channel);
     size_t row = (size_t)blockIdx.y * blockDim.y + threadIdx.y;
     for (; row + (COLUMN_AHEAD - 1) * step < count; row += COLUMN_AHEAD * step) {
         decltype(at.get(0)) got[COLUMN_AHEAD];
@@ -134,11 +200,18 @@ template <typename F> __global__ void column_pass(size_t count, size_t channels,
     for (; row < count; row += step) at.put(row * channels + channel, at.get(row * channels + channel));
 }
 
-template <typename F> void column_each(call *c, size_t count, size_t channels, F f) {
-    struct column_shape s = column_shape_of(channels);
+template <int V, typename F> void column_start(call *c, size_t count, size_t channels, F f) {
+    struct column_shape s = column_shape_of(channels / V);
     if (channels == 0 || count == 0) return;
     unsigned parts = column_parts(count, (size_t)s.lanes * COLUMN_PASSES, 65535);
-    c->launch(column_pass<F>, dim3(s.tiles, parts), dim3(s.width, s.lanes), 0, count, channels, f);
+    c->launch(column_pass<V, F>, dim3(s.tiles, parts), dim3(s.width, s.lanes), 0, count, channels, f);
+}
+
+template <typename F> void column_each(call *c, size_t count, size_t channels, bool has_fours, F f) {
+    if (has_fours)
+        column_start<4>(c, count, channels, f);
+    else
+        column_start<1>(c, count, channels, f);
 }
 
 #endif

@@ -3,8 +3,10 @@
  * scratch memory of the device.
  *
  * In the 16-bit precisions cuDNN reads and writes 16 bits and sums in float32, as under PyTorch's autocast: weights are
- * rounded once a pass, images and gradients where they are not at hand, and what it writes becomes float32 in the pass
- * that adds the bias and the relu, or that adds to the gradient. Where it has no plan for 16 bits TF32 is taken. */
+ * rounded once a pass. Operands that are kept in 16 bits it reads and writes where they are, so that only a bias or a
+ * relu is a pass behind it. Others are rounded where they are not at hand, and what it writes becomes float32 in the
+ * pass that adds the bias and the relu, or that adds to the gradient. Where it has no plan for 16 bits TF32 is taken,
+ * and operands of 16 bits are widened for it. */
 #include <cstdlib>
 
 #include "device/cuda/columns.cuh"
@@ -157,42 +159,33 @@ static void run(call *c, struct device_convolution *d, struct row_plans *p, enum
 
 namespace {
 
-/* What cuDNN wrote, float32 or 16 bits. */
-struct written {
-    const float *wide; /* NULL: narrow */
-    const uint16_t *narrow;
-    bool is_bfloat16;
-    __device__ float at(size_t i) const { return wide ? wide[i] : gpu_widen(is_bfloat16, narrow[i]); }
-};
-
-/* y = it + bias, then max(y, 0), NaN staying NaN */
+/* y = what cuDNN wrote + bias, then max(y, 0), NaN staying NaN */
 struct ending {
     const float *bias;
-    struct written from;
-    float *y;
+    struct gpu_numbers from;
+    struct gpu_result y;
     bool has_relu;
-    struct gpu_also also;
-    struct of_channel {
-        float bias;
-        struct written from;
-        float *y;
+    template <int V> struct of_channels {
+        struct gpu_several<V> bias;
+        struct gpu_numbers from;
+        struct gpu_result y;
         bool has_relu;
-        struct gpu_also also;
-        __device__ float get(size_t i) const { return from.at(i); }
-        __device__ void put(size_t i, float x) const {
-            float v = x + bias, result = has_relu && v <= 0 ? 0 : v;
-            y[i] = result;
-            also.put(i, result);
+        __device__ gpu_fetched<V> get(size_t i) const { return from.fetch_some<V>(i); }
+        __device__ void put(size_t i, struct gpu_fetched<V> got) const {
+            struct gpu_several<V> v = from.some<V>(got);
+            for (int k = 0; k < V; k++) {
+                v.at[k] += bias.at[k];
+                if (has_relu && v.at[k] <= 0) v.at[k] = 0;
+            }
+            y.put(i, v);
         }
     };
-    __device__ of_channel of(size_t channel) const { return {bias ? bias[channel] : 0, from, y, has_relu, also}; }
-};
-
-struct bias_terms {
-    const float *dy;
-    size_t channels;
-    __device__ void operator()(size_t row, size_t channel, float *terms) const {
-        terms[0] += dy[row * channels + channel];
+    template <int V> __device__ of_channels<V> of(size_t channel) const {
+        struct of_channels<V> f = {
+            {}, from, y, has_relu
+        };
+        for (int k = 0; bias && k < V; k++) f.bias.at[k] = bias[channel + k];
+        return f;
     }
 };
 
@@ -211,19 +204,39 @@ static struct weight_order order_of(const struct convolution *c) {
     return {c->in.channels / c->groups, c->window.kernel[0] * c->window.kernel[1]};
 }
 
-/* y (count) = it, which is 16 bits */
-static void widen(call *c, const uint16_t *from, float *y, size_t count) {
-    bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16, is_aligned = alignment(y) >= sizeof(float4);
-    size_t fours = is_aligned ? count / 4 : 0;
+/* to (count) = from, in the forms that they have */
+static void convert(call *c, struct gpu_numbers from, struct gpu_result to, size_t count) {
+    size_t fours = from.has_fours() && to.has_fours() ? count / 4 : 0;
     c->each(count - 3 * fours, [=] __device__(size_t i) {
-        if (i < fours) {
-            uint2 v = ((const uint2 *)from)[i];
-            ((float4 *)y)[i] = {gpu_widen(is_bfloat16, (uint16_t)v.x), gpu_widen(is_bfloat16, (uint16_t)(v.x >> 16)),
-                                gpu_widen(is_bfloat16, (uint16_t)v.y), gpu_widen(is_bfloat16, (uint16_t)(v.y >> 16))};
-        } else {
-            y[i + 3 * fours] = gpu_widen(is_bfloat16, from[i + 3 * fours]);
-        }
+        if (i < fours)
+            to.put(4 * i, from.four(4 * i));
+        else
+            to.put(i + 3 * fours, from.one(i + 3 * fours));
     });
+}
+
+static struct gpu_numbers narrow_numbers(const call *c, const uint16_t *at) {
+    return {at, c->gpu->precision == PRECISION_BFLOAT16 ? GPU_BFLOAT16 : GPU_FLOAT16};
+}
+
+/* An operand (count) as a plan reads it: 16 bits, or float32. */
+static const void *operand(call *c, struct gpu_numbers x, size_t count, bool is_narrow) {
+    if (is_narrow == x.is_narrow()) return x.at;
+    if (is_narrow) return gpu_narrow_all(c, x.floats(), count);
+    float *to = c->scratch<float>(count);
+    convert(c, x, {to, {nullptr, false}}, count);
+    return to;
+}
+
+/* Where a plan writes a result (count): in its place, or where it is converted from. */
+static void *target(call *c, const struct gpu_result &to, size_t count, bool is_narrow) {
+    if (is_narrow) return to.is_narrow() ? to.also.to : c->scratch<uint16_t>(count);
+    return to.is_narrow() ? c->scratch<float>(count) : to.to;
+}
+
+static struct gpu_numbers written(const call *c, const void *at, bool is_narrow) {
+    if (is_narrow) return narrow_numbers(c, (const uint16_t *)at);
+    return {at, GPU_FLOAT32};
 }
 
 /* The weights in 16 bits, made once for all passes between two calls of gpu_round_parameters where they are parameters.
@@ -246,86 +259,90 @@ static void forward(struct device_convolution *d, const float *x, const float *w
                     size_t rows) {
     call c(&d->gpu->base, passes[PLAN_FORWARD]);
     const struct image *out = &d->c.out;
+    const struct narrow &narrow = c.narrow();
     if (rows == 0) return;
     struct row_plans *p = plans_for(d, rows);
-    size_t positions = rows * out->height * out->width, count = rows * elements(out);
-    const float *from = c.in(x, rows * elements(&d->c.in)), *weight = c.in(w, weights(&d->c));
-    const float *row = c.in(bias, out->channels);
-    float *to = c.out(y, count);
+    size_t positions = rows * out->height * out->width, count = rows * elements(out),
+           inputs = rows * elements(&d->c.in);
+    struct gpu_numbers from = c.in(x, inputs, narrow.x);
+    const float *weight = c.in(w, weights(&d->c)), *row = c.in(bias, out->channels);
+    struct gpu_result to = c.out(y, count, narrow.y);
     if (!made(&c, d, p, PLAN_FORWARD)) return;
-    if (!p->is_narrow[PLAN_FORWARD]) {
-        run(&c, d, p, PLAN_FORWARD, {from, weight, row, to, nullptr});
-        if (!d->c.has_relu && (!row || p->adds_bias)) return;
-        struct written same = {to, nullptr, false};
-        column_each(&c, positions, out->channels,
-                    ending{p->adds_bias ? nullptr : row, same, to, d->c.has_relu, {nullptr, false}});
+    bool is_narrow = p->is_narrow[PLAN_FORWARD];
+    void *result = target(&c, to, count, is_narrow);
+    const void *image = operand(&c, from, inputs, is_narrow);
+    const void *factor = is_narrow ? (const void *)narrow_weights(&c, d, weight) : weight;
+    run(&c, d, p, PLAN_FORWARD, {image, factor, row, result, nullptr});
+    const float *missing = p->adds_bias ? nullptr : row;
+    struct gpu_numbers made = written(&c, result, is_narrow);
+    if (!missing && !d->c.has_relu) {
+        if (is_narrow != to.is_narrow()) convert(&c, made, to, count);
         return;
     }
-    uint16_t *result = c.scratch<uint16_t>(count);
-    const uint16_t *image = gpu_narrow_all(&c, from, rows * elements(&d->c.in));
-    run(&c, d, p, PLAN_FORWARD, {image, narrow_weights(&c, d, weight), nullptr, result, nullptr});
-    if (!row && !d->c.has_relu) {
-        widen(&c, result, to, count);
-        return;
-    }
-    struct gpu_also also = gpu_also_narrow(&c, d->c.has_relu && to == y ? y : nullptr, count);
-    struct written narrow = {nullptr, result, p->precision == PRECISION_BFLOAT16};
-    column_each(&c, positions, out->channels, ending{row, narrow, to, d->c.has_relu, also});
+    if (is_narrow && to.to) to.also = gpu_also_narrow(&c, d->c.has_relu && to.to == y ? y : nullptr, count);
+    column_each(&c, positions, out->channels, column_has_fours(out->channels, made, to),
+                ending{missing, made, to, d->c.has_relu});
 }
 
-/* dbias += the sums of dy; what 16 bits need of it is made in the same pass where it can be: then the answer is dy. */
-static const uint16_t *sum_bias(call *c, const float *dy, float *dbias, size_t positions, size_t channels,
-                                bool is_narrow) {
-    if (dbias && is_narrow && channels % 8 == 0)
-        return (const uint16_t *)gpu_gradient_factor(c, dy, false, dbias, positions, channels).at;
-    if (dbias)
-        column_sums<1>(c, positions, channels, bias_terms{dy, channels},
-                       [=] __device__(size_t channel, const double *sums) { dbias[channel] += (float)sums[0]; });
-    return is_narrow ? gpu_narrow_all(c, dy, positions * channels) : nullptr;
+/* dbias, unless NULL, += the sums of dy (positions, channels). */
+static void sum_bias(call *c, struct gpu_numbers dy, float *dbias, size_t positions, size_t channels) {
+    if (dbias) column_add_to(c, dy, dbias, positions, channels);
 }
 
-static void backward_weight(call *c, struct device_convolution *d, struct row_plans *p, const float *x, float *dw,
-                            const float *dy, const uint16_t *narrow_dy) {
+/* dy in 16 bits, and the sums for dbias; in the same pass where it can be. */
+static const void *round_gradient(call *c, struct gpu_numbers dy, float *dbias, size_t positions, size_t channels) {
+    if (dbias && channels % 8 == 0 && !dy.is_narrow())
+        return gpu_gradient_factor(c, dy.floats(), false, dbias, positions, channels).at;
+    sum_bias(c, dy, dbias, positions, channels);
+    return operand(c, dy, positions * channels, true);
+}
+
+static void backward_weight(call *c, struct device_convolution *d, struct row_plans *p, const void *x, float *dw,
+                            const void *dy) {
     size_t count = weights(&d->c);
     if (!p->is_narrow[PLAN_BACKWARD_WEIGHT]) {
         run(c, d, p, PLAN_BACKWARD_WEIGHT, {x, dw, nullptr, dy, nullptr});
         return;
     }
     uint16_t *result = c->scratch<uint16_t>(count);
-    const uint16_t *image = gpu_narrow_all(c, x, p->rows * elements(&d->c.in));
-    run(c, d, p, PLAN_BACKWARD_WEIGHT, {image, result, nullptr, narrow_dy, nullptr});
+    run(c, d, p, PLAN_BACKWARD_WEIGHT, {x, result, nullptr, dy, nullptr});
     struct weight_order order = order_of(&d->c);
     bool is_bfloat16 = p->precision == PRECISION_BFLOAT16;
     c->each(count, [=] __device__(size_t i) { dw[order(i)] += gpu_widen(is_bfloat16, result[i]); });
 }
 
-static void backward_input(call *c, struct device_convolution *d, struct row_plans *p, float *dx, const float *w,
-                           const float *dy, const uint16_t *narrow_dy) {
+static void backward_input(call *c, struct device_convolution *d, struct row_plans *p, struct gpu_result dx,
+                           const float *w, const void *dy) {
     size_t count = p->rows * elements(&d->c.in);
-    if (!p->is_narrow[PLAN_BACKWARD_INPUT]) {
-        run(c, d, p, PLAN_BACKWARD_INPUT, {dx, w, nullptr, dy, nullptr});
-        return;
-    }
-    uint16_t *result = c->scratch<uint16_t>(count);
-    run(c, d, p, PLAN_BACKWARD_INPUT, {result, narrow_weights(c, d, w), nullptr, narrow_dy, nullptr});
-    widen(c, result, dx, count);
+    bool is_narrow = p->is_narrow[PLAN_BACKWARD_INPUT];
+    void *result = target(c, dx, count, is_narrow);
+    const void *factor = is_narrow ? (const void *)narrow_weights(c, d, w) : w;
+    run(c, d, p, PLAN_BACKWARD_INPUT, {result, factor, nullptr, dy, nullptr});
+    if (is_narrow != dx.is_narrow()) convert(c, written(c, result, is_narrow), dx, count);
 }
 
 static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
                      float *dw, float *dbias, size_t rows) {
     call c(&d->gpu->base, passes[PLAN_BACKWARD_WEIGHT]);
     const struct image *in = &d->c.in, *out = &d->c.out;
+    const struct narrow &narrow = c.narrow();
     if (rows == 0) return;
     struct row_plans *p = plans_for(d, rows);
-    const float *input = c.in(x, rows * elements(in)), *weight = c.in(w, weights(&d->c));
-    const float *from = c.in(dy, rows * elements(out));
-    float *to = c.out(dx, rows * elements(in)), *slopes = c.inout(dw, weights(&d->c));
-    float *db = c.inout(dbias, out->channels);
-    if (!made(&c, d, p, PLAN_BACKWARD_WEIGHT) || (to && !made(&c, d, p, PLAN_BACKWARD_INPUT))) return;
-    bool is_any_narrow = p->is_narrow[PLAN_BACKWARD_WEIGHT] || (to && p->is_narrow[PLAN_BACKWARD_INPUT]);
-    const uint16_t *narrow = sum_bias(&c, from, db, rows * out->height * out->width, out->channels, is_any_narrow);
-    backward_weight(&c, d, p, input, slopes, from, narrow);
-    if (to) backward_input(&c, d, p, to, weight, from, narrow);
+    size_t positions = rows * out->height * out->width, outputs = rows * elements(out), inputs = rows * elements(in);
+    struct gpu_numbers input = c.in(x, inputs, narrow.x), from = c.in(dy, outputs, narrow.dy);
+    const float *weight = c.in(w, weights(&d->c));
+    struct gpu_result to = c.out(dx, inputs, narrow.dx);
+    float *slopes = c.inout(dw, weights(&d->c)), *db = c.inout(dbias, out->channels);
+    if (!made(&c, d, p, PLAN_BACKWARD_WEIGHT) || (dx && !made(&c, d, p, PLAN_BACKWARD_INPUT))) return;
+    bool is_narrow = p->is_narrow[PLAN_BACKWARD_WEIGHT], is_input_narrow = dx && p->is_narrow[PLAN_BACKWARD_INPUT];
+    bool is_any_wide = !is_narrow || (dx && !is_input_narrow);
+    const void *rounded = nullptr, *wide = is_any_wide ? operand(&c, from, outputs, false) : nullptr;
+    if (is_narrow || is_input_narrow)
+        rounded = round_gradient(&c, from, db, positions, out->channels);
+    else
+        sum_bias(&c, from, db, positions, out->channels);
+    backward_weight(&c, d, p, operand(&c, input, inputs, is_narrow), slopes, is_narrow ? rounded : wide);
+    if (dx) backward_input(&c, d, p, to, weight, is_input_narrow ? rounded : wide);
 }
 
 const struct convolution_ops gpu_convolutions = {

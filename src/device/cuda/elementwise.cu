@@ -309,11 +309,11 @@ static void relu_backward(struct device *device, const float *y, const float *dy
 static void transpose(struct device *device, const float *x, float *y, size_t rows, size_t height, size_t width) {
     call c(device, "transpose");
     size_t size = height * width;
-    const float *from = c.in(x, rows * size);
-    float *to = c.out(y, rows * size);
+    struct gpu_numbers from = c.in(x, rows * size, c.narrow().x);
+    struct gpu_result to = c.out(y, rows * size, c.narrow().y);
     c.each(rows * size, [=] __device__(size_t n) {
         size_t i = n / size, w = n % size / height, h = n % height;
-        to[n] = from[i * size + h * width + w];
+        to.put(n, from.one(i * size + h * width + w));
     });
 }
 

@@ -85,14 +85,6 @@ struct product weight_product(struct factor dy, struct factor x, float *dw, size
             .adds = true};
 }
 
-struct narrow_terms {
-    struct gpu_numbers dy;
-    size_t channels;
-    __device__ void operator()(size_t row, size_t channel, float *terms) const {
-        terms[0] += dy.one(row * channels + channel);
-    }
-};
-
 /* dw (out, in) += dy^T x and dbias (out), unless NULL, += its columns, in one product: the gradient is there in 16
  * bits, so no pass reads it otherwise. */
 void add_to_weight(call *c, struct gpu_numbers dy, struct factor x, float *dw, float *dbias, size_t rows, size_t in,
@@ -104,9 +96,7 @@ void add_to_weight(call *c, struct gpu_numbers dy, struct factor x, float *dw, f
         if (dbias) c->each(out, [=] __device__(size_t i) { dbias[i] += sums[i]; });
         return;
     }
-    if (dbias)
-        column_sums<1>(c, rows, out, narrow_terms{dy, out},
-                       [=] __device__(size_t i, const double *total) { dbias[i] += (float)total[0]; });
+    if (dbias) column_add_to(c, dy, dbias, rows, out);
     p = weight_product({dy.at, out}, x, dw, rows, in, out);
     gpu_multiply(c, &p);
 }

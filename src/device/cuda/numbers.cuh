@@ -29,6 +29,11 @@ __device__ static inline float gpu_widen(bool is_bfloat16, uint16_t bits) {
 
 enum gpu_form { GPU_FLOAT32, GPU_BFLOAT16, GPU_FLOAT16 };
 
+/* What lies side by side and one thread works on, V being 1 or 4: numbers, and as they lie in memory. */
+template <int V> struct gpu_several { float at[V]; };
+template <int V> struct gpu_fetched { uint4 bits; };
+template <> struct gpu_fetched<1> { uint32_t bits; };
+
 /* An operand that is read. */
 struct gpu_numbers {
     const void *at; /* NULL: there is none */
@@ -69,6 +74,22 @@ struct gpu_numbers {
         return {gpu_widen(is_bfloat16, (uint16_t)v.x), gpu_widen(is_bfloat16, (uint16_t)(v.x >> 16))};
     }
     __device__ float4 four(size_t i) const { return widen(fetch(i)); }
+    /* The same of V numbers, 1 or 4. */
+    template <int V> __device__ gpu_fetched<V> fetch_some(size_t i) const {
+        if constexpr (V == 4)
+            return {fetch(i)};
+        else
+            return {form == GPU_FLOAT32 ? ((const uint32_t *)at)[i] : ((const uint16_t *)at)[i]};
+    }
+    template <int V> __device__ gpu_several<V> some(struct gpu_fetched<V> v) const {
+        if constexpr (V == 4) {
+            float4 f = widen(v.bits);
+            return {{f.x, f.y, f.z, f.w}};
+        } else {
+            return {{form == GPU_FLOAT32 ? bits_to_float(v.bits) : gpu_widen(form == GPU_BFLOAT16, (uint16_t)v.bits)}};
+        }
+    }
+    template <int V> __device__ gpu_several<V> some_at(size_t i) const { return some<V>(fetch_some<V>(i)); }
     /* Those from number i on. */
     __device__ struct gpu_numbers from(size_t i) const {
         return {form == GPU_FLOAT32 ? (const void *)((const float *)at + i) : (const uint16_t *)at + i, form};
@@ -109,6 +130,12 @@ struct gpu_result {
     __device__ void put(size_t i, float4 y) const {
         if (to) *(float4 *)(to + i) = y;
         also.put(i, y);
+    }
+    __device__ void put(size_t i, struct gpu_several<1> y) const { put(i, y.at[0]); }
+    __device__ void put(size_t i, struct gpu_several<4> y) const { put(i, float4{y.at[0], y.at[1], y.at[2], y.at[3]}); }
+    /* Those from element i on. */
+    __device__ struct gpu_result from(size_t i) const {
+        return {to ? to + i : nullptr, {also.to ? also.to + i : nullptr, also.is_bfloat16}};
     }
 };
 

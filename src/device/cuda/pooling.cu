@@ -1,21 +1,34 @@
 /* Poolings with the formulas, windows and positions of cpu/sets/image.c, and its order of sums: the results are those
  * of the CPU to the bit. cuDNN's poolings know neither ceil_mode nor divisor_override nor adaptive windows, keep no
- * positions, and read x again for backward. A thread makes one element: forward it reads its window, backward it
- * gathers from the windows that the element is in, so that nothing is added from two sides. */
+ * positions, and read x again for backward. A thread makes one element, or four channels of a position side by
+ * side: forward it reads its window, backward it gathers from the windows that the element is in, so that nothing is
+ * added from two sides. */
 #include "device/cuda/gpu.cuh"
 
-/* f(row of the batch, element of its [size]) for each; 32 bits are enough for the elements of one image, and divide
- * quickly. */
-template <typename F> __global__ void pool_elements(size_t rows, uint32_t size, F f) {
-    uint32_t element = blockIdx.x * GPU_THREADS + threadIdx.x;
-    for (size_t row = blockIdx.y; element < size && row < rows; row += gridDim.y) f(row, element);
+/* f.run<V>(row of the batch, first of V elements of its [size]) for each; 32 bits are enough for the elements of one
+ * image, and divide quickly. */
+template <int V, typename F> __global__ void pool_elements(size_t rows, uint32_t size, F f) {
+    uint32_t element = V * (blockIdx.x * GPU_THREADS + threadIdx.x);
+    for (size_t row = blockIdx.y; element < size && row < rows; row += gridDim.y) f.template run<V>(row, element);
 }
 
-template <typename F> static void each_element(call *c, size_t rows, size_t size, F f) {
+template <int V, typename F> static void each_some(call *c, size_t rows, size_t size, F f) {
     if (rows == 0 || size == 0) return;
-    unsigned blocks = (unsigned)((size + GPU_THREADS - 1) / GPU_THREADS);
-    c->launch(pool_elements<F>, dim3(blocks, rows < 65535 ? (unsigned)rows : 65535), GPU_THREADS, 0, rows,
+    unsigned blocks = (unsigned)((size / V + GPU_THREADS - 1) / GPU_THREADS);
+    c->launch(pool_elements<V, F>, dim3(blocks, rows < 65535 ? (unsigned)rows : 65535), GPU_THREADS, 0, rows,
               (uint32_t)size, f);
+}
+
+/* [has_fours]: channels are a multiple of 4, and operands aligned. */
+template <typename F> static void each_element(call *c, size_t rows, size_t size, bool has_fours, F f) {
+    if (has_fours)
+        each_some<4>(c, rows, size, f);
+    else
+        each_some<1>(c, rows, size, f);
+}
+
+template <typename... Operand> static bool has_fours(uint32_t channels, const Operand &...operands) {
+    return channels % 4 == 0 && (... && operands.has_fours());
 }
 
 /* struct pooling along one dimension: [0] height, [1] width. */
@@ -85,32 +98,50 @@ __device__ static inline struct place place_of(uint32_t element, uint32_t channe
     return {(int)y, (int)(pixel - y * (uint32_t)width), element - pixel * channels};
 }
 
-__device__ static void max_forward(const struct pool &p, uint32_t element, const float *x, float *y, uint8_t *index) {
-    struct place o = place_of(element, p.channels, p.side[1].out);
-    struct span v = span_of(p.side[0], o.y), h = span_of(p.side[1], o.x);
-    float best = 0;
-    int at = -1;
-    for (int i = v.from; i < v.to; i++)
-        for (int j = h.from; j < h.to; j++) {
-            float value = x[(size_t)(i * p.side[1].in + j) * p.channels + o.channel];
-            if (at >= 0 && !(value > best || value != value)) continue;
-            best = value;
-            at = (i - v.from + v.skipped) * p.side[1].kernel + j - h.from + h.skipped;
+/* V positions within windows, side by side in memory. */
+template <int V> struct positions { uint8_t at[V]; };
+template <> struct __align__(4) positions<4> { uint8_t at[4]; };
+
+struct max_windows {
+    struct pool p;
+    struct gpu_numbers x;
+    struct gpu_result y;
+    uint8_t *index;
+
+    template <int V> __device__ void run(size_t row, uint32_t element) const {
+        struct place o = place_of(element, p.channels, p.side[1].out);
+        struct span v = span_of(p.side[0], o.y), h = span_of(p.side[1], o.x);
+        struct gpu_several<V> best = {};
+        int at[V];
+        for (int k = 0; k < V; k++) at[k] = -1;
+        for (int i = v.from; i < v.to; i++)
+            for (int j = h.from; j < h.to; j++) {
+                size_t from = row * p.in + (size_t)(i * p.side[1].in + j) * p.channels + o.channel;
+                struct gpu_several<V> value = x.some_at<V>(from);
+                for (int k = 0; k < V; k++) {
+                    if (at[k] >= 0 && !(value.at[k] > best.at[k] || value.at[k] != value.at[k])) continue;
+                    best.at[k] = value.at[k];
+                    at[k] = (i - v.from + v.skipped) * p.side[1].kernel + j - h.from + h.skipped;
+                }
+            }
+        positions<V> found;
+        for (int k = 0; k < V; k++) {
+            if (p.has_relu && best.at[k] <= 0) best.at[k] = 0;
+            found.at[k] = (uint8_t)at[k];
         }
-    y[element] = p.has_relu && best <= 0 ? 0 : best;
-    index[element] = (uint8_t)at;
-}
+        *(positions<V> *)(index + row * p.out + element) = found;
+        y.put(row * p.out + element, best);
+    }
+};
 
 static void max_pool_forward(struct device *device, const struct pooling *pooling, const float *x, float *y,
                              uint8_t *index, size_t rows) {
     call c(device, "max_pool_forward");
     struct pool p = pool_of(pooling);
-    const float *from = c.in(x, rows * p.in);
-    float *to = c.out(y, rows * p.out);
+    struct gpu_numbers from = c.in(x, rows * p.in, c.narrow().x);
+    struct gpu_result to = c.out(y, rows * p.out, c.narrow().y);
     uint8_t *at = c.out(index, rows * p.out);
-    each_element(&c, rows, p.out, [=] __device__(size_t r, uint32_t element) {
-        max_forward(p, element, from + r * p.in, to + r * p.out, at + r * p.out);
-    });
+    each_element(&c, rows, p.out, has_fours(p.channels, from, to) && alignment(at) >= 4, max_windows{p, from, to, at});
 }
 
 /* Calls f(window's element, window's spans) for each window that holds the input's element at [in], in their order. */
@@ -123,24 +154,40 @@ template <typename F> __device__ static inline void in_windows(const struct pool
     }
 }
 
+struct max_gradients {
+    struct pool p;
+    struct gpu_numbers y, dy;
+    const uint8_t *index;
+    struct gpu_result dx;
+
+    template <int V> __device__ void run(size_t row, uint32_t element) const {
+        struct place in = place_of(element, p.channels, p.side[1].in);
+        struct gpu_several<V> sum = {};
+        in_windows(p, in, [&](uint32_t o, struct span v, struct span h) {
+            int own = (in.y - v.from + v.skipped) * p.side[1].kernel + in.x - h.from + h.skipped;
+            size_t out = row * p.out + o;
+            positions<V> found = *(const positions<V> *)(index + out);
+            struct gpu_several<V> slope = dy.some_at<V>(out), output = {};
+            if (p.has_relu) output = y.some_at<V>(out);
+            for (int k = 0; k < V; k++) {
+                bool counts = found.at[k] == own && (!p.has_relu || output.at[k] > 0);
+                sum.at[k] += counts ? slope.at[k] : 0;
+            }
+        });
+        dx.put(row * p.in + element, sum);
+    }
+};
+
 static void max_pool_backward(struct device *device, const struct pooling *pooling, const float *y,
                               const uint8_t *index, const float *dy, float *dx, size_t rows) {
     call c(device, "max_pool_backward");
     struct pool p = pool_of(pooling);
-    const float *output = c.in(y, rows * p.out), *from = c.in(dy, rows * p.out);
+    const struct narrow &narrow = c.narrow();
+    struct gpu_numbers output = c.in(y, rows * p.out, narrow.y), from = c.in(dy, rows * p.out, narrow.dy);
+    struct gpu_result to = c.out(dx, rows * p.in, narrow.dx);
     const uint8_t *at = c.in(index, rows * p.out);
-    float *to = c.out(dx, rows * p.in);
-    each_element(&c, rows, p.in, [=] __device__(size_t r, uint32_t element) {
-        struct place in = place_of(element, p.channels, p.side[1].in);
-        size_t out = r * p.out;
-        float sum = 0;
-        in_windows(p, in, [&](uint32_t o, struct span v, struct span h) {
-            int own = (in.y - v.from + v.skipped) * p.side[1].kernel + in.x - h.from + h.skipped;
-            bool counts = at[out + o] == own && (!p.has_relu || output[out + o] > 0);
-            sum += counts ? from[out + o] : 0;
-        });
-        to[r * p.in + element] = sum;
-    });
+    each_element(&c, rows, p.in, has_fours(p.channels, output, from, to) && alignment(at) >= 4,
+                 max_gradients{p, output, from, at, to});
 }
 
 /* 1 / elements of the window */
@@ -149,35 +196,57 @@ __device__ static inline float share(const struct pool &p, struct span v, struct
     return 1 / (float)(p.excludes_padding ? (v.to - v.from) * (h.to - h.from) : v.padded * h.padded);
 }
 
+struct averages {
+    struct pool p;
+    struct gpu_numbers x;
+    struct gpu_result y;
+
+    template <int V> __device__ void run(size_t row, uint32_t element) const {
+        struct place o = place_of(element, p.channels, p.side[1].out);
+        struct span v = span_of(p.side[0], o.y), h = span_of(p.side[1], o.x);
+        size_t image = row * p.in + o.channel;
+        struct gpu_several<V> sum = {};
+        for (int i = v.from; i < v.to; i++)
+            for (int j = h.from; j < h.to; j++) {
+                struct gpu_several<V> value = x.some_at<V>(image + (size_t)(i * p.side[1].in + j) * p.channels);
+                for (int k = 0; k < V; k++) sum.at[k] += value.at[k];
+            }
+        for (int k = 0; k < V; k++) sum.at[k] *= share(p, v, h);
+        y.put(row * p.out + element, sum);
+    }
+};
+
 static void avg_pool_forward(struct device *device, const struct pooling *pooling, const float *x, float *y,
                              size_t rows) {
     call c(device, "avg_pool_forward");
     struct pool p = pool_of(pooling);
-    const float *from = c.in(x, rows * p.in);
-    float *to = c.out(y, rows * p.out);
-    each_element(&c, rows, p.out, [=] __device__(size_t r, uint32_t element) {
-        struct place o = place_of(element, p.channels, p.side[1].out);
-        struct span v = span_of(p.side[0], o.y), h = span_of(p.side[1], o.x);
-        const float *image = from + r * p.in + o.channel;
-        float sum = 0;
-        for (int i = v.from; i < v.to; i++)
-            for (int j = h.from; j < h.to; j++) sum += image[(size_t)(i * p.side[1].in + j) * p.channels];
-        to[r * p.out + element] = sum * share(p, v, h);
-    });
+    struct gpu_numbers from = c.in(x, rows * p.in, c.narrow().x);
+    struct gpu_result to = c.out(y, rows * p.out, c.narrow().y);
+    each_element(&c, rows, p.out, has_fours(p.channels, from, to), averages{p, from, to});
 }
+
+struct average_gradients {
+    struct pool p;
+    struct gpu_numbers dy;
+    struct gpu_result dx;
+
+    template <int V> __device__ void run(size_t row, uint32_t element) const {
+        struct gpu_several<V> sum = {};
+        in_windows(p, place_of(element, p.channels, p.side[1].in), [&](uint32_t o, struct span v, struct span h) {
+            struct gpu_several<V> slope = dy.some_at<V>(row * p.out + o);
+            for (int k = 0; k < V; k++) sum.at[k] += slope.at[k] * share(p, v, h);
+        });
+        dx.put(row * p.in + element, sum);
+    }
+};
 
 static void avg_pool_backward(struct device *device, const struct pooling *pooling, const float *dy, float *dx,
                               size_t rows) {
     call c(device, "avg_pool_backward");
     struct pool p = pool_of(pooling);
-    const float *from = c.in(dy, rows * p.out);
-    float *to = c.out(dx, rows * p.in);
-    each_element(&c, rows, p.in, [=] __device__(size_t r, uint32_t element) {
-        float sum = 0;
-        in_windows(p, place_of(element, p.channels, p.side[1].in),
-                   [&](uint32_t o, struct span v, struct span h) { sum += from[r * p.out + o] * share(p, v, h); });
-        to[r * p.in + element] = sum;
-    });
+    struct gpu_numbers from = c.in(dy, rows * p.out, c.narrow().dy);
+    struct gpu_result to = c.out(dx, rows * p.in, c.narrow().dx);
+    each_element(&c, rows, p.in, has_fours(p.channels, from, to), average_gradients{p, from, to});
 }
 
 const struct image_ops gpu_poolings = {.max_pool_forward = max_pool_forward,

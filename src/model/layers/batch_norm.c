@@ -160,6 +160,7 @@ const struct layer_type layer_batch_norm = {
     .forward = forward,
     .backward = backward,
     .remake = remake,
+    .narrow = NARROW_ALL,
     .sums_over_ranks = sums_over_ranks,
     .least_rows = least_rows,
 };

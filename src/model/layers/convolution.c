@@ -170,6 +170,7 @@ const struct layer_type layer_conv2d = {
     .init = init,
     .forward = forward,
     .backward = backward,
+    .narrow = NARROW_ALL,
     .multiply_adds = multiply_adds,
 };
 const struct layer_type layer_conv1d = {
@@ -185,5 +186,6 @@ const struct layer_type layer_conv1d = {
     .init = init,
     .forward = forward,
     .backward = backward,
+    .narrow = NARROW_ALL,
     .multiply_adds = multiply_adds,
 };

@@ -104,4 +104,5 @@ const struct layer_type layer_group_norm = {
     .init = init,
     .forward = forward,
     .backward = backward,
+    .narrow = NARROW_ALL,
 };

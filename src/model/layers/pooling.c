@@ -161,6 +161,7 @@ const struct layer_type layer_max_pool2d = {
     .plan = plan,
     .forward = forward,
     .backward = backward,
+    .narrow = NARROW_ALL,
 };
 const struct layer_type layer_avg_pool2d = {
     .variant = {"avg_pool2d", &avg_schema, "Average of each window (torch.nn.AvgPool2d)."},
@@ -170,6 +171,7 @@ const struct layer_type layer_avg_pool2d = {
     .plan = plan,
     .forward = forward,
     .backward = backward,
+    .narrow = NARROW_ALL,
 };
 const struct layer_type layer_adaptive_avg_pool2d = {
     .variant = {"adaptive_avg_pool2d", &adaptive_schema,
@@ -180,4 +182,5 @@ const struct layer_type layer_adaptive_avg_pool2d = {
     .plan = plan,
     .forward = forward,
     .backward = backward,
+    .narrow = NARROW_ALL,
 };

@@ -36,4 +36,5 @@ const struct layer_type layer_reorder = {
     .plan = plan,
     .forward = forward,
     .backward = backward,
+    .narrow = NARROW_ALL | NARROW_BY_ELEMENT,
 };
