@@ -286,7 +286,7 @@ class Folder(program.Case):
     def test_foreign_config(self):
         self.write("test.yaml", program.WINE)
         os.makedirs(self.path("runs/test/checkpoints"))
-        self.write("runs/test/.lock", "")
+        self.write("runs/test/.lock", "a run of ddptrain\n")
         self.write("runs/test/config.yaml", "something: else\n")
         _, err = self.run_program("test.yaml", code=USAGE)
         self.assertIn("the run folder's config cannot be read by this version", err)
