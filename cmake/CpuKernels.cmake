@@ -1,3 +1,9 @@
+# With a sanitizer's checks in its loops -O3 takes the compiler twice the time of -O2, and winograd.c five times; the tests are no faster.
+set(kernel_optimization -O3)
+if(DDPTRAIN_SANITIZE)
+  set(kernel_optimization -O2)
+endif()
+
 # src/device/cpu/sets: every file there is compiled once per instruction set and the set is chosen at start. Element-wise loops write
 # their fused multiply-adds as fmaf, so each set gives the same bits; only products (gemm.c, winograd.c) let the compiler fuse.
 file(GLOB cpu_sources CONFIGURE_DEPENDS src/device/cpu/*.c src/device/cpu/bf16/support.c)
@@ -8,7 +14,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/gemm.c ${CMA
 function(kernel_set name lanes)
   add_library(kernels_${name} OBJECT ${set_sources})
   target_compile_definitions(kernels_${name} PRIVATE KERNELS_SET=${name} KERNELS_LANES=${lanes})
-  target_compile_options(kernels_${name} PRIVATE -O3 -fopenmp-simd ${ARGN})
+  target_compile_options(kernels_${name} PRIVATE ${kernel_optimization} -fopenmp-simd ${ARGN})
   target_sources(device PRIVATE $<TARGET_OBJECTS:kernels_${name}>)
 endfunction()
 
@@ -21,7 +27,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   add_library(kernels_bf16 OBJECT ${CMAKE_SOURCE_DIR}/src/device/cpu/bf16/product.c
                                   ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/attention.c)
   target_compile_definitions(kernels_bf16 PRIVATE KERNELS_SET=bf16 KERNELS_LANES=16)
-  target_compile_options(kernels_bf16 PRIVATE -O3 -fopenmp-simd -mavx512f -mavx512vl -mavx512dq -mavx512bw
+  target_compile_options(kernels_bf16 PRIVATE ${kernel_optimization} -fopenmp-simd -mavx512f -mavx512vl -mavx512dq -mavx512bw
                                               -mavx512bf16 -mfma -mprefer-vector-width=512)
   target_sources(device PRIVATE $<TARGET_OBJECTS:kernels_bf16>)
 endif()
@@ -31,7 +37,7 @@ function(draws_set name)
   add_library(draws_${name} OBJECT ${CMAKE_SOURCE_DIR}/src/base/sets/draws.c)
   target_compile_definitions(draws_${name} PRIVATE DRAWS_SET=draws_${name})
   # not -ftrapping-math, with which a choice between two floats is a branch
-  target_compile_options(draws_${name} PRIVATE -O3 -fopenmp-simd -fno-trapping-math ${ARGN})
+  target_compile_options(draws_${name} PRIVATE ${kernel_optimization} -fopenmp-simd -fno-trapping-math ${ARGN})
   target_sources(base PRIVATE $<TARGET_OBJECTS:draws_${name}>)
 endfunction()
 
