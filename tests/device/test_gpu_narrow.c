@@ -418,6 +418,38 @@ START_TEST(operands_of_16_bits) {
 }
 END_TEST
 
+/* One number of x is NaN: what it makes NaN in float32 it does so in 16 bits, and nothing else. */
+START_TEST(a_nan_stays) {
+    const struct work *w = &works[_i];
+    int known = 0;
+    for (size_t i = 0; i < OPERANDS; i++) known |= (int)w->operands[i].form;
+    if (w->operands[0].form != X) return;
+    for (enum precision precision = PRECISION_BFLOAT16; precision <= PRECISION_FLOAT16; precision++) {
+        struct device *d;
+        float *wide[OPERANDS], *narrow[OPERANDS];
+        size_t found = 0;
+        ck_assert(!device_create("cuda", &d));
+        ck_assert(!device_set_precision(d, precision));
+        fill(precision, w, wide);
+        fill(precision, w, narrow);
+        wide[0][7] = narrow[0][7] = NAN;
+        w->run(d, wide);
+        narrow_run(d, precision, w, known, narrow);
+        for (size_t i = 0; i < OPERANDS; i++) {
+            const struct operand *o = &w->operands[i];
+            for (size_t k = 0; o->use != READ && k < o->count; k++) {
+                if (isnan(wide[i][k]) != isnan(narrow[i][k]))
+                    ck_abort_msg("%s, precision %d: operand %zu, number %zu", w->name, (int)precision, i, k);
+                found += isnan(wide[i][k]);
+            }
+            free(wide[i]), free(narrow[i]);
+        }
+        ck_assert_msg(found > 0, "%s", w->name);
+        device_destroy(d);
+    }
+}
+END_TEST
+
 START_TEST(others_refuse_them) {
     struct device *d;
     float x[8] = {0}, y[8];
@@ -438,6 +470,7 @@ START_TEST(others_refuse_them) {
 END_TEST
 
 int main(void) {
-    const struct check_loop loops[] = {EACH(operands_of_16_bits, works), ONCE(others_refuse_them)};
+    const struct check_loop loops[] = {EACH(operands_of_16_bits, works), EACH(a_nan_stays, works),
+                                       ONCE(others_refuse_them)};
     return gpu_run("gpu_narrow", loops, sizeof loops / sizeof *loops);
 }
