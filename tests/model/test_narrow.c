@@ -120,12 +120,29 @@ START_TEST(which_are_narrow) {
 }
 END_TEST
 
+/* Where all but the input and what is made of it first is 16 bits, values that are made again and gradients, too. */
+START_TEST(room_is_half) {
+    struct document *document;
+    size_t parameters, before, after, input = 3 * 8 * 8 * sizeof(float);
+    struct model *m = plan(
+        "- " CONV(16) "\n- repeat: {times: 4, layers: [" CONV(16) ", batch_norm, relu]}\n"
+                                                                  "- adaptive_avg_pool2d: 1\n- flatten\n- linear: 8\n",
+        &document);
+    model_memory(m, 1, &parameters, &before);
+    ck_assert(!model_suit(m, &device));
+    model_memory(m, 1, &parameters, &after);
+    ck_assert_msg(after - input <= (before - input) / 2 + 1024, "%zu bytes of %zu", after, before);
+    model_destroy(m);
+    document_destroy(document);
+}
+END_TEST
+
 int main(void) {
     struct device *cpu;
     if (device_create("cpu", &cpu)) return 1;
     ops.image = device_ops(cpu)->image;
     ops.convolution = device_ops(cpu)->convolution;
-    const struct check_loop loops[] = {EACH(which_are_narrow, cases)};
+    const struct check_loop loops[] = {EACH(which_are_narrow, cases), ONCE(room_is_half)};
     int failed = check_run("narrow", loops, sizeof loops / sizeof *loops);
     device_destroy(cpu);
     return failed;
