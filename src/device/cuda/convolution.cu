@@ -262,8 +262,8 @@ static void forward(struct device_convolution *d, const float *x, const float *w
     const struct narrow &narrow = c.narrow();
     if (rows == 0) return;
     struct row_plans *p = plans_for(d, rows);
-    size_t positions = rows * out->height * out->width, count = rows * elements(out),
-           inputs = rows * elements(&d->c.in);
+    size_t positions = rows * out->height * out->width, count = rows * elements(out);
+    size_t inputs = rows * elements(&d->c.in);
     struct gpu_numbers from = c.in(x, inputs, narrow.x);
     const float *weight = c.in(w, weights(&d->c)), *row = c.in(bias, out->channels);
     struct gpu_result to = c.out(y, count, narrow.y);
