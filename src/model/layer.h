@@ -95,6 +95,10 @@ struct layer_around_gelu {
  * does not matter to it, so rows in all must be a size that the device takes, not their last dimension or channels. */
 enum { NARROW_X = 1, NARROW_Y = 2, NARROW_DY = 4, NARROW_DX = 8, NARROW_ALL = 15, NARROW_BY_ELEMENT = 16 };
 
+/* What PyTorch's autocast makes of a layer: its output is as its input; or it is a product, which rounds its input and
+ * makes 16 bits; or its output is float32. */
+enum autocast { AUTOCAST_AS_INPUT, AUTOCAST_PRODUCT, AUTOCAST_FLOAT32 };
+
 struct layer_type {
     struct schema_variant variant;
     /* Not NULL: a composite. It builds the layers inside it instead of being one; nothing below is used. Tensors are
@@ -142,6 +146,7 @@ struct layer_type {
     /* Which operands of its operators, forward and back, may be 16 bits where the device keeps such; and whether this
      * layer's sizes let them. NULL: they do. */
     int narrow;
+    enum autocast autocast;
     bool (*can_narrow)(const struct layer *layer);
     /* NULL: it is not done as one with a GELU. */
     const struct layer_around_gelu *around_gelu;

@@ -227,15 +227,15 @@ static void run_step(const struct model *model, const struct step *s, const stru
 }
 
 /* A pass with what the model adds to it; the parameters stand still until it is over. */
-static struct pass begin(struct model *model, const struct pass *pass, bool is_visited) {
+static struct pass begin(struct model *model, const struct pass *pass) {
     const struct device_ops *ops = device_ops(pass->device);
-    model->is_output_narrow = model->may_narrow_output && pass->is_training && !is_visited;
+    model->is_output_narrow = model->may_narrow_output && pass->is_training;
     if (ops->round_parameters) ops->round_parameters(pass->device, model->params.values, model->params.total);
     return complete(model, pass);
 }
 
 const float *model_forward(struct model *model, const struct pass *pass, const float *inputs) {
-    struct pass own = begin(model, pass, false);
+    struct pass own = begin(model, pass);
     for (size_t i = 0; i < model->step_count; i++) run_step(model, &model->steps[i], &own, inputs);
     return value_of(model, model->output, inputs);
 }
@@ -246,14 +246,14 @@ const float *model_output(const struct model *model, const float *inputs) {
 
 const float *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
                                    output_visitor *visit, void *user) {
-    struct pass own = begin(model, pass, true);
+    struct pass own = begin(model, pass);
     const struct layer *layer = model->layers;
     for (size_t i = 0; i < model->step_count; i++) {
         const struct step *s = &model->steps[i];
         const struct tensor *out = &model->tensors[s->out];
         run_step(model, s, &own, inputs);
         if (s->layer) layer = s->layer;
-        if (visit && !visit(user, layer, out->value, out->size, narrow_forward(model, s).y)) return NULL;
+        if (!visit(user, layer, out->value, out->size, narrow_forward(model, s).y)) return NULL;
     }
     return value_of(model, model->output, inputs);
 }

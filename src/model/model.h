@@ -132,7 +132,7 @@ status model_take_back(struct model *model, bool has_changed);
 void model_init(struct model *model, struct rng *rng);
 
 /* Output (rows, out_size) for inputs (rows, in); valid until the next pass. In training it may be 16 bits
- * (model_narrow_output), else it is float32. */
+ * (model_narrow_output; narrow_loss says so), else it is float32. */
 const float *model_forward(struct model *model, const struct pass *pass, const float *inputs);
 
 /* Where model_forward leaves its output for these inputs. */
@@ -142,8 +142,8 @@ const float *model_output(const struct model *model, const float *inputs);
  * it, for a sum the last one before it. false ends the pass. */
 typedef bool output_visitor(void *user, const struct layer *layer, const float *output, size_t size, bool is_narrow);
 
-/* model_forward that shows every step's output, for finding out where numbers break; NULL: to nobody. NULL when the
- * visitor ended it. What it returns is float32. */
+/* model_forward that shows every step's output, for finding out where numbers break. NULL when the
+ * visitor ended it. */
 const float *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
                                    output_visitor *visit, void *user);
 

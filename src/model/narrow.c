@@ -1,4 +1,5 @@
-/* A tensor is in 16 bits if the step that makes it writes that and all that look at it read it; likewise a gradient. */
+/* A tensor is in 16 bits if PyTorch's autocast has it so, or rounds it for all who read it; and if the step that makes
+ * it writes that, and all that look at it read it. Likewise a gradient. */
 #include "model/narrow.h"
 
 #include <string.h>
@@ -24,8 +25,26 @@ static int forms_of(const struct step *s) {
 struct planning_narrow {
     struct model *model;
     const struct device *device;
+    bool *is_16;           /* (tensors) under autocast */
+    bool *rounds;          /* (tensors) all who read it, do */
     bool *tensors, *slots; /* that may still be in 16 bits */
 };
+
+/* Steps are in the order in which they run. */
+static void follow_autocast(const struct planning_narrow *p) {
+    const struct model *m = p->model;
+    memset(p->rounds, true, m->tensor_count);
+    for (size_t i = 0; i < m->step_count; i++) {
+        const struct step *s = &m->steps[i];
+        size_t in = root_of(m, s->in), out = root_of(m, s->out);
+        enum autocast autocast = s->layer ? s->layer->type->autocast : AUTOCAST_AS_INPUT;
+        bool is_16 = p->is_16[in] && (s->other == NO_TENSOR || p->is_16[root_of(m, s->other)]);
+        p->is_16[out] = autocast == AUTOCAST_PRODUCT || (is_16 && autocast == AUTOCAST_AS_INPUT);
+        p->rounds[in] &= autocast == AUTOCAST_PRODUCT;
+        if (s->other != NO_TENSOR) p->rounds[root_of(m, s->other)] = false;
+    }
+    p->rounds[root_of(m, m->output)] = false;
+}
 
 /* Whether a step can have [tensor], or its gradient, so; [forms]: what it takes. */
 static bool applies(const struct planning_narrow *p, size_t tensor, int forms) {
@@ -38,8 +57,11 @@ static void require(const struct planning_narrow *p, size_t tensor, int forms, i
     p->tensors[root_of(p->model, tensor)] &= (forms & form) && applies(p, tensor, forms);
 }
 
+/* [slot] has the gradient of [tensor]. */
 static void require_slot(const struct planning_narrow *p, size_t slot, size_t tensor, int forms, int form) {
-    if (slot != SIZE_MAX) p->slots[slot] &= (forms & form) && applies(p, tensor, forms);
+    size_t root = root_of(p->model, tensor);
+    if (slot != SIZE_MAX)
+        p->slots[slot] &= (forms & form) && applies(p, tensor, forms) && (p->is_16[root] || p->rounds[root]);
 }
 
 /* Three steps that are done as one: all that lies between them is 16 bits, but for the gradient of the GELU itself,
@@ -65,9 +87,11 @@ static void look_at(const struct planning_narrow *p, const struct step *s) {
     for (size_t a = 0; a < s->add_count; a++) {
         const struct slot_add *add = &s->adds[a];
         size_t side = s->layer ? s->in : s->out;
-        require_slot(p, add->to, side, NARROW_ALL, NARROW_ALL);
-        require_slot(p, add->a, side, NARROW_ALL, NARROW_ALL);
-        require_slot(p, add->b, side, NARROW_ALL, NARROW_ALL);
+        /* else what is added up was rounded, but the sum is not */
+        int forms = p->is_16[root_of(p->model, side)] ? NARROW_ALL : 0;
+        require_slot(p, add->to, side, forms, NARROW_ALL);
+        require_slot(p, add->a, side, forms, NARROW_ALL);
+        require_slot(p, add->b, side, forms, NARROW_ALL);
     }
 }
 
@@ -76,12 +100,17 @@ static void halve(struct piece *piece) { piece->size = (piece->size + 1) / 2; }
 
 bool narrow_plan(struct model *model, const struct device *device) {
     if (!device_ops(device)->narrow || model->tensors_narrow) return false;
-    struct planning_narrow p = {model, device, arena_alloc(model->arena, model->tensor_count),
-                                arena_alloc(model->arena, model->slot_count + 1)};
-    size_t output = root_of(model, model->output);
-    memset(p.tensors, true, model->tensor_count);
+    struct arena *arena = model->arena;
+    size_t output = root_of(model, model->output), tensors = model->tensor_count;
+    struct planning_narrow p = {model,
+                                device,
+                                arena_alloc(arena, tensors),
+                                arena_alloc(arena, tensors),
+                                arena_alloc(arena, tensors),
+                                arena_alloc(arena, model->slot_count + 1)};
+    follow_autocast(&p);
+    for (size_t t = 1; t < tensors; t++) p.tensors[t] = p.is_16[t] || p.rounds[t]; /* 0: the inputs */
     memset(p.slots, true, model->slot_count);
-    p.tensors[0] = false; /* the inputs */
     for (size_t i = 0; i < model->step_count; i++) {
         const struct step *s = &model->steps[i];
         if (s->part == PART_BEFORE_GELU && applies(&p, s->out, NARROW_ALL))

@@ -1,5 +1,5 @@
 /* narrow: which tensors and gradients of a model a device keeps in 16 bits (struct narrow of device/device.h): those
- * that only operators read which would round them anyway, or that PyTorch's autocast has in 16 bits, too. */
+ * that only products read, which would round them anyway, or that PyTorch's autocast has in 16 bits. */
 #ifndef MODEL_NARROW_H
 #define MODEL_NARROW_H
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/text.h"
+#include "model/narrow.h"
 
 #define MOST_ROWS 5 /* that are named */
 
@@ -104,7 +105,9 @@ static bool is_loss_finite(const struct search *s) {
 }
 
 static bool has_bad_loss(const struct search *s, const void *outputs, size_t row) {
-    run_loss_of_row(s, (const float *)outputs + row * s->diagnosis->model->out_size, row);
+    const struct model *model = s->diagnosis->model;
+    size_t bytes = model->out_size * (narrow_loss(model).x ? sizeof(uint16_t) : sizeof(float));
+    run_loss_of_row(s, (const float *)((const char *)outputs + row * bytes), row);
     return !is_loss_finite(s);
 }
 
@@ -137,7 +140,7 @@ static bool has_bad_gradient(const struct search *s, const void *context, size_t
     pass.draws.first_row += row * pass.draws.row_stride;
     const float *inputs = s->batch->inputs + row * input_size;
     params_zero_gradients(&d->model->params, pass.device);
-    run_loss_of_row(s, model_forward_visited(d->model, &pass, inputs, NULL, NULL), row);
+    run_loss_of_row(s, model_forward(d->model, &pass, inputs), row);
     model_backward(d->model, &pass, inputs, NULL, NULL);
     return diagnosis_gradient(d->model, pass.device) != NULL;
 }

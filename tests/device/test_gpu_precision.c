@@ -280,7 +280,46 @@ static void write_cross_entropy(struct device *d, const float *x, float *y, size
 }
 
 typedef void writer(struct device *, const float *x, float *y, size_t rows, size_t size);
-static writer *const writers[] = {write_gelu, write_layer_norm, write_rms_norm, write_cross_entropy};
+static void write_layer_norm_back(struct device *d, const float *x, float *y, size_t rows, size_t size) {
+    float *values = random_values(rows * size, 1), *statistics = random_values(2 * rows, 2);
+    device_ops(d)->norm_layers->layer_norm_backward(d, values, NULL, statistics, x, y, false, NULL, NULL, rows, size);
+    free(values), free(statistics);
+}
+static void write_rms_norm_back(struct device *d, const float *x, float *y, size_t rows, size_t size) {
+    float *values = random_values(rows * size, 1), *statistics = random_values(rows, 2), *sums = random_values(size, 3);
+    device_ops(d)->norm_layers->rms_norm_backward(d, values, sums, statistics, x, y, false, sums, rows, size);
+    free(values), free(statistics), free(sums);
+}
+
+static writer *const writers[] = {write_gelu,          write_layer_norm,      write_rms_norm,
+                                  write_cross_entropy, write_layer_norm_back, write_rms_norm_back};
+
+/* A gradient that was written in 16 bits, too, is read so by the way back of the layer before; bits are those of one
+ * that is rounded there, but for the order of the sums for the bias, which are of rounded numbers then. */
+START_TEST(the_way_back_after_a_norm) {
+    enum precision precision = _i % 2 ? PRECISION_FLOAT16 : PRECISION_BFLOAT16;
+    size_t rows = 37, in = 24, out = 136, count = rows * out;
+    struct device *d = gpu_with(precision);
+    float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *given = random_values(count, 3), *dy;
+    float *dw[2], *dbias[2], *dx[2];
+    ck_assert(!device_alloc(d, count * sizeof *dy, "a test", (void **)&dy));
+    for (int i = 0; i < 2; i++) {
+        dw[i] = random_values(out * in, 4), dbias[i] = random_values(out, 5), dx[i] = random_values(rows * in, 6);
+        (_i < 2 ? write_layer_norm_back : write_rms_norm_back)(d, given, dy, rows, out);
+        if (i == 1) device_ops(d)->is_finite(d, x, 1); /* something between them */
+        device_ops(d)->linear_backward_weight(d, dy, x, dw[i], dbias[i], rows, in, out);
+        device_ops(d)->linear_backward_input(d, dy, w, dx[i], rows, in, out);
+    }
+    for (size_t k = 0; k < out * in; k++) ck_assert_float_eq_tol(dw[0][k], dw[1][k], 1e-5f);
+    for (size_t k = 0; k < rows * in; k++) ck_assert_float_eq_tol(dx[0][k], dx[1][k], 1e-5f);
+    for (size_t k = 0; k < out; k++) ck_assert_float_eq_tol(dbias[0][k], dbias[1][k], 0.1f);
+    ck_assert(memcmp(dbias[0], dbias[1], out * sizeof **dbias) != 0); /* so the 16 bits were read */
+    device_free(d, dy);
+    for (int i = 0; i < 2; i++) free(dw[i]), free(dbias[i]), free(dx[i]);
+    free(x), free(w), free(given);
+    end(d);
+}
+END_TEST
 
 /* Some operators write their result a second time for the product after them; what comes in between is seen. */
 static void check_product_after(writer *write, enum precision precision, const size_t *shape, bool changes) {
@@ -386,6 +425,7 @@ int main(void) {
                                        EACH(a_product_after_what_writes_16_bits, writers),
                                        ONCE(a_product_after_long_rows),
                                        LOOP(cross_entropy_in_the_form_of_the_device, 0, 8),
+                                       LOOP(the_way_back_after_a_norm, 0, 4),
                                        ONCE(float16_overflows),
                                        ONCE(the_description_names_it)};
     return gpu_run("gpu_precision", loops, sizeof loops / sizeof *loops);

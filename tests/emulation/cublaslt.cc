@@ -247,19 +247,18 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l, cublas
 }
 
 cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t p) {
-    *p = {0, {256, 256, 256, 256}};
+    *p = {0, {256, 256, 256, 256}, CUBLASLT_REDUCTION_SCHEME_MASK};
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
                                                     size_t bytes) {
-    uint32_t ignored;
     switch (attribute) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
         return set(&p->workspace, value, bytes);
     case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
-        return set(&ignored, value, bytes);
+        return set(&p->reductions, value, bytes);
     default:
         return set(&p->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, bytes);
     }
@@ -273,6 +272,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     product p = {*what, *a, *b, *c, *d, 1, 0, nullptr, nullptr, nullptr, nullptr, nullptr, 0};
     *count = 0;
     if (!fits(p)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (d->type != CUDA_R_32F && preference->reductions & ~CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
+        return CUBLAS_STATUS_INVALID_VALUE; /* here: nobody may let it round parts of sums */
     bool is_vector = a->rows == 1 || a->columns == 1 || b->rows == 1 || b->columns == 1;
     if (is_vector && what->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
         return CUBLAS_STATUS_INVALID_VALUE; /* as versions were seen to do */

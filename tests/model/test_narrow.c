@@ -60,7 +60,17 @@ static const struct {
     {"- linear: 16\n" TANH "- linear: 8\n", false, "nn- nnn ffn"},    /* three steps as one */
     {"- linear: 12\n" TANH "- linear: 8\n", false, "ff- fff fff"},
     {"- linear: 16\n- flatten\n- linear: 8\n", false, "nn- ffn"}, /* a view of 64 features */
-    {RESIDUAL "- linear: 8\n", false, "ff- nnf nfn nf- fff"},     /* the stream is float32, its branch not */
+    /* as autocast: a norm's output is float32, so is the stream that it starts, and a GELU of it */
+    {"- residual: [{linear: 8}]\n- layer_norm\n- residual: [{linear: 8}]\n- layer_norm\n- linear: 8\n", false,
+     "nf- ff- fff nff ff- nnf ffn"},
+    {"- layer_norm\n- residual: [{linear: 8}]\n- linear: 8\n", false, "ff- nff nf- fff"},
+    {"- softmax\n- residual: [{linear: 8}]\n- residual: [{linear: 8}]\n- linear: 8\n", false,
+     "f-- nf- ff- nff nf- fff"},
+    {"- layer_norm\n- gelu\n- linear: 8\n", false, "ff- nnf ffn"},
+    {"- linear: 8\n- residual: [{linear: 8}]\n- linear: 8\n", false, "nn- nnn nn- ffn"},
+    {"- layer_norm\n- residual: [{linear: 8}, {linear: 8}]\n- residual: [{linear: 8}]\n", false,
+     "ff- nnf nfn ff- nff ff-"},
+    {RESIDUAL "- linear: 8\n", false, "ff- nnf nfn nf- fff"}, /* the stream is float32, its branch not */
     {RESIDUAL "- layer_norm\n- linear: 8\n", true, "ff- nnf nfn ff- nnf nnn"},
     /* a CNN: its input is float32, and so are images of 12 channels, and what convolutions make of them */
     {"- " CONV(16) "\n- batch_norm\n- relu\n- " CONV(24) "\n- relu\n- max_pool2d: 2\n- flatten\n- linear: 8\n", false,

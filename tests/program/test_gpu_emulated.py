@@ -296,6 +296,16 @@ class NarrowImages(Narrow):
         self.assertRegex(err, r"the loss is not finite in epoch 1, step 1 \(first the output of layer large \(conv2d\) for rows")
 
 
+class Overflow(Emulated):
+    """What float16 cannot hold between two layers is found where it is, also in the output that only a loss reads."""
+    config = GPT.replace("{out: 53, bias: false, name: lm_head}", "{out: 56, name: lm_head}").replace("{linear: {out: 48}}", "{linear: {out: 48, name: qkv}}")
+
+    def test_the_layer_is_named(self):
+        for i, (bias, layer) in enumerate((("lm_head.bias", "lm_head (linear)"), ("h.1.*.qkv.bias", "qkv (linear)"))):
+            _, err = self.train("train.precision=float16", "model.init=[{constant: {value: 7.0e+4, match: '%s'}}]" % bias, run=f"runs/{i}", code=program.NOT_FINITE)
+            self.assertRegex(err, r"the output of layer \S*" + re.escape(layer) + " for rows")
+
+
 class Gelu(Emulated):
     """GELU by tanh between two linear layers: part of their products in 16 bits, and only there."""
     config = GPT.replace("gelu, {dropout: 0.1}", "{gelu: {approximate: tanh}}")

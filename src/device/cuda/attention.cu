@@ -21,6 +21,12 @@ static bool is_narrow(const call *c, const struct attention_shape *s) {
     return gpu_factor_size(c->gpu) == 2 && s->head_size <= ATTENTION_NARROW;
 }
 
+/* Heads of 16 bits are those that need no padding. */
+static void check_narrow(call *c, const struct attention_shape *s) {
+    const struct narrow &n = c->narrow();
+    c->refuse_narrow((n.x || n.y || n.dy || n.dx) && (!is_narrow(c, s) || s->head_size % 8 != 0));
+}
+
 static void start(call *c, struct attention_job *job, const struct attention_shape *s) {
     size_t heads = s->rows * s->heads;
     if (heads * s->tokens == 0) return;
@@ -62,6 +68,7 @@ static const uint16_t *narrow_heads(call *c, struct gpu_numbers given, const str
 void gpu_attention_forward(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
                            float *softmaxes) {
     call c(device, "attention_forward");
+    check_narrow(&c, shape);
     struct attention_job job = job_of(shape);
     size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;
     struct gpu_numbers given = c.in(qkv, 3 * values, c.narrow().x);
@@ -133,6 +140,7 @@ __global__ void attention_statistics_kernel(struct attention_shape s, struct gpu
 void gpu_attention_backward(struct device *device, const struct attention_shape *shape, const float *qkv,
                             const float *y, const float *softmaxes, const float *dy, float *dqkv) {
     call c(device, "attention_backward");
+    check_narrow(&c, shape);
     struct attention_job job = job_of(shape);
     size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;
     size_t counts = shape->rows * shape->heads * shape->tokens;

@@ -1,8 +1,8 @@
 /* Cross entropy: the loss and its gradient in one kernel, a warp or a block for each position (rows.cuh). The largest
  * logit and the denominator come from one reading, the gradient from a second one. That goes backwards, and long rows
- * get large blocks, of which a GPU runs one at a time on each multiprocessor, so that it mostly meets the cache (50257
- * logits are 201 KB; an H200 has 132 multiprocessors and 50 MB). The formulas are those of cpu/losses.c; sums over
- * positions are in double. */
+ * get large blocks, of which a GPU runs one or two at a time on each multiprocessor, so that it mostly meets the cache
+ * (50304 logits are 101 KB in 16 bits, or 201; an H200 has 132 multiprocessors and 50 MB). The formulas are those of
+ * cpu/losses.c; sums over positions are in double. */
 #include <cmath>
 
 #include "device/cuda/product.cuh"
@@ -18,10 +18,10 @@ struct seen {
     unsigned best;
 
     /* Numbers j to j + 3. */
-    __device__ void take(float4 v, unsigned j) {
+    template <bool IS_FAST> __device__ void take(float4 v, unsigned j) {
         float most = fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w));
         if (most > softmax.most) best = j + (v.x == most ? 0 : v.y == most ? 1 : v.z == most ? 2 : 3);
-        softmax.take(v);
+        softmax.take<IS_FAST>(v);
     }
 };
 
@@ -35,7 +35,8 @@ struct seen_join {
     }
 };
 
-struct cross_entropy_rows {
+/* [IS_FAST]: exponentials are, since logits are 16 bits. */
+template <bool IS_FAST> struct cross_entropy_rows {
     struct gpu_numbers logits;
     const int64_t *targets;
     const double *weight; /* (classes) or NULL */
@@ -80,7 +81,7 @@ struct cross_entropy_rows {
 
     __device__ float slope(const struct row &r, float z, size_t c) const {
         float taken = smoothing == 0 || c >= classes ? 0 : r.spread * weight_of(c);
-        return (math_exp(z - r.most) * r.share - (c == r.target ? r.own + taken : taken)) * r.factor;
+        return (row_exp<IS_FAST>(z - r.most) * r.share - (c == r.target ? r.own + taken : taken)) * r.factor;
     }
 
     __device__ float4 slopes(const struct row &r, float4 z, size_t c) const {
@@ -101,9 +102,9 @@ struct cross_entropy_rows {
         for (; is_aligned && j + (GROUP - 1) * step < classes; j += GROUP * step) {
             uint4 v[GROUP];
             for (size_t k = 0; k < GROUP; k++) v[k] = z.fetch(j + k * step);
-            for (size_t k = 0; k < GROUP; k++) all.take(z.widen(v[k]), (unsigned)(j + k * step));
+            for (size_t k = 0; k < GROUP; k++) all.take<IS_FAST>(z.widen(v[k]), (unsigned)(j + k * step));
         }
-        for (; j < classes; j += step) all.take(row_load(z, j, classes, is_aligned, -INFINITY), (unsigned)j);
+        for (; j < classes; j += step) all.take<IS_FAST>(row_load(z, j, classes, is_aligned, -INFINITY), (unsigned)j);
         all = row_join<THREADS>(all, seen_join());
         double2 smooth = {0, 0};
         if (smoothing != 0) smooth = smoothed<THREADS>(z, first);
@@ -158,22 +159,16 @@ static void add_up(call *c, const struct loss_sums *rows, size_t positions, stru
     c->launch(sums_kernel, 1, GPU_THREADS, 0, parts, blocks, true, to);
 }
 
-void gpu_cross_entropy(struct device *device, const struct cross_entropy_options *o, const float *logits,
-                       const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
-                       struct loss_sums *sums) {
-    call c(device, "cross_entropy");
+template <bool IS_FAST>
+static void run(call &c, const struct cross_entropy_options *o, const float *logits, const int64_t *targets,
+                size_t positions, size_t classes, float scale, float *dlogits, struct loss_sums *sums) {
     double *count = c.scratch<double>(1);
-    struct cross_entropy_rows f = {.logits = c.in(logits, positions * classes, c.narrow().x),
-                                   .targets = c.in(targets, positions),
-                                   .weight = c.constant(o->weight, o->weight ? classes : 0),
-                                   .count = count,
-                                   .smoothing = o->label_smoothing,
-                                   .scale = scale,
-                                   .ignored = o->ignored,
-                                   .classes = classes,
-                                   .sums = c.scratch<struct loss_sums>(positions),
-                                   .is_aligned = false,
-                                   .dlogits = c.out(dlogits, positions * classes, c.narrow().dx)};
+    struct cross_entropy_rows<IS_FAST> f = {
+        .logits = c.in(logits, positions *classes, IS_FAST), .targets = c.in(targets, positions),
+        .weight = c.constant(o->weight, o->weight ? classes : 0), .count = count, .smoothing = o->label_smoothing,
+        .scale = scale, .ignored = o->ignored, .classes = classes, .sums = c.scratch<struct loss_sums>(positions),
+        .is_aligned = false, .dlogits = c.out(dlogits, positions *classes, c.narrow().dx)
+    };
     struct loss_sums *to = c.inout(sums, 1);
     f.is_aligned = rows_are_aligned(f.logits, classes) && f.dlogits.has_fours();
     if (f.dlogits.to) f.dlogits.also = gpu_also_rows(&c, dlogits, f.dlogits.to, positions, classes);
@@ -186,10 +181,18 @@ void gpu_cross_entropy(struct device *device, const struct cross_entropy_options
         },
         count);
     if (classes >= LONG)
-        c.launch(rows_kernel<LONG_THREADS, struct cross_entropy_rows>, (unsigned)positions, LONG_THREADS, 0, positions,
-                 f);
+        c.launch(rows_kernel<LONG_THREADS, struct cross_entropy_rows<IS_FAST>>, (unsigned)positions, LONG_THREADS, 0,
+                 positions, f);
     else
         rows_start(&c, positions, classes, f);
     add_up(&c, f.sums, positions, to);
     c.each(1, [=] __device__(size_t) { to->count += *count; });
+}
+
+void gpu_cross_entropy(struct device *device, const struct cross_entropy_options *o, const float *logits,
+                       const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
+                       struct loss_sums *sums) {
+    call c(device, "cross_entropy");
+    auto *start = c.narrow().x ? run<true> : run<false>;
+    start(c, o, logits, targets, positions, classes, scale, dlogits, sums);
 }

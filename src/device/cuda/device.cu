@@ -35,8 +35,8 @@ call::call(struct device *device, const char *name)
 
 call::~call() {
     const struct narrow &n = gpu->narrow;
-    if (!knows_narrow && (n.x || n.other || n.y || n.dy || n.dx))
-        gpu_fail(gpu, operation, "its operands cannot be 16 bits");
+    bool has_any = n.x || n.other || n.y || n.dy || n.dx;
+    refuse_narrow(has_any && (!knows_narrow || gpu_factor_size(gpu) != 2));
     for (int i = 0; i < used && is_ok(); i++)
         if (home[i]) read(home[i], own[i], home_bytes[i]);
     gpu->place = start;

@@ -1,5 +1,5 @@
-/* Element-wise operators, four numbers a thread: all that a thread reads is on its way before it computes, and it
- * writes where it has read, so results may lie on operands. */
+/* Element-wise operators, four numbers at a time, twice a thread: all that a thread reads is on its way before it
+ * computes, and it writes where it has read, so results may lie on operands. */
 #ifndef DEVICE_CUDA_ELEMENTS_CUH
 #define DEVICE_CUDA_ELEMENTS_CUH
 
@@ -24,28 +24,41 @@ __device__ static inline float elements_one(const struct gpu_numbers &from, size
 static inline bool elements_has_fours(const float *from) { return alignment(from) >= sizeof(float4); }
 static inline bool elements_has_fours(const struct gpu_numbers &from) { return from.has_fours(); }
 
+#define ELEMENTS_AHEAD 2 /* fours of a thread: of 16 bits, one does not keep memory busy */
+
 template <typename F, typename... Operand>
 __global__ void __launch_bounds__(GPU_THREADS)
     elements_kernel(size_t fours, size_t count, struct gpu_result to, F f, Operand... from) {
-    size_t i = (size_t)blockIdx.x * GPU_THREADS + threadIdx.x;
+    size_t i = (size_t)blockIdx.x * ELEMENTS_AHEAD * GPU_THREADS + threadIdx.x, other = i + GPU_THREADS;
     auto each = [&](auto... v) { return float4{f(v.x...), f(v.y...), f(v.z...), f(v.w...)}; };
-    if (i < fours) {
-        auto of = [&](auto... fetched) { return each(elements_four(from, fetched)...); };
-        to.put(4 * i, of(elements_fetch(from, i)...));
-        return;
-    }
-    i += 3 * fours; /* the rest, or all of it where an operand is not aligned, one by one */
-    if (i < count) to.put(i, f(elements_one(from, i)...));
+    auto of = [&](auto... fetched) { return each(elements_four(from, fetched)...); };
+    auto both = [&](auto... fetched) {
+        [&](auto... next) {
+            to.put(4 * i, of(fetched...));
+            to.put(4 * other, of(next...));
+        }(elements_fetch(from, other)...);
+    };
+    if (other < fours)
+        both(elements_fetch(from, i)...);
+    else
+        for (size_t k = 0; k < ELEMENTS_AHEAD; k++, i += GPU_THREADS) {
+            if (i < fours) {
+                to.put(4 * i, of(elements_fetch(from, i)...));
+            } else { /* the rest, or all of it where an operand is not aligned, one by one */
+                size_t one = i + 3 * fours;
+                if (one < count) to.put(one, f(elements_one(from, one)...));
+            }
+        }
 }
 
 /* to[i] = f(from[i]...) for i in [0, count). [from]: operands, floats or struct gpu_numbers; NULL for zeros. */
 template <typename F, typename... Operand>
 void elements(call *c, size_t count, struct gpu_result to, F f, Operand... from) {
     bool are_aligned = (... && elements_has_fours(from)) && to.has_fours();
-    size_t fours = are_aligned ? count / 4 : 0, threads = count - 3 * fours;
+    size_t fours = are_aligned ? count / 4 : 0, threads = count - 3 * fours, of_block = ELEMENTS_AHEAD * GPU_THREADS;
     if (count == 0) return;
-    c->launch(elements_kernel<F, Operand...>, (unsigned)((threads + GPU_THREADS - 1) / GPU_THREADS), GPU_THREADS, 0,
-              fours, count, to, f, from...);
+    c->launch(elements_kernel<F, Operand...>, (unsigned)((threads + of_block - 1) / of_block), GPU_THREADS, 0, fours,
+              count, to, f, from...);
 }
 
 /* The same in float32, a second time in [also]. */

@@ -155,6 +155,14 @@ const uint16_t *gpu_narrow_all(call *c, const float *x, size_t count) {
     return to;
 }
 
+struct gpu_numbers gpu_gradient_at_hand(call *c, struct gpu_numbers dy, bool is_kept, size_t rows, size_t columns) {
+    if (dy.is_narrow() || !is_narrow(c) || columns != stride_of(columns) ||
+        !is_at_hand(c->gpu, dy.floats(), rows, columns))
+        return dy;
+    remember(c, is_kept ? dy.floats() : nullptr, rows, columns);
+    return {c->gpu->copy.memory, c->gpu->precision == PRECISION_BFLOAT16 ? GPU_BFLOAT16 : GPU_FLOAT16};
+}
+
 struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float *sums, size_t rows, size_t columns) {
     struct gpu_copy *copy = &c->gpu->copy;
     if (!is_narrow(c)) {

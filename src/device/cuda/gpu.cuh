@@ -318,6 +318,10 @@ class call {
         knows_narrow = true;
         return gpu->narrow;
     }
+    /* Fails when an operand is 16 bits that cannot be. */
+    void refuse_narrow(bool is_narrow) {
+        if (is_narrow) gpu_fail(gpu, operation, "its operands cannot be 16 bits");
+    }
     /* Operands that may be 16 bits. */
     struct gpu_numbers in(const float *p, size_t count, bool is_narrow) {
         const void *at = is_narrow ? (const void *)in((const uint16_t *)p, count) : in(p, count);

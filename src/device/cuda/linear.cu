@@ -2,6 +2,7 @@
  * by tanh, and what lies between the layers is 16 bits, which is all that is read of it. */
 #include "device/activations.h"
 #include "device/cuda/columns.cuh"
+#include "device/cuda/elements.cuh"
 #include "device/cuda/product.cuh"
 
 namespace { /* types of kernels must not be those of another file */
@@ -37,9 +38,13 @@ void multiply_forward(call *c, struct factor x, const float *weight, const float
     }
     if (!is_fused || !is_narrow) made = {sums, GPU_FLOAT32};
     if (!is_narrow) to.also = gpu_also_rows(c, y, to.to, rows, out);
-    const float *missing = is_fused ? nullptr : row;
+    if (is_fused || !row) {
+        elements(
+            c, rows * out, to, [=] __device__(float v) { return has_relu && v < 0 ? 0 : v; }, made);
+        return;
+    }
     c->each(rows * out, [=] __device__(size_t i) {
-        float sum = made.one(i) + (missing ? missing[i % out] : 0);
+        float sum = sums[i] + row[i % out];
         to.put(i, has_relu && sum < 0 ? 0 : sum);
     });
 }
@@ -131,6 +136,7 @@ void gpu_linear_backward_weight(struct device *device, const float *dy, const fl
                                 size_t rows, size_t in, size_t out) {
     call c(device, "linear_backward_weight");
     struct gpu_numbers from = c.in(dy, rows * out, c.narrow().dy), input = c.in(x, rows * in, c.narrow().x);
+    from = gpu_gradient_at_hand(&c, from, from.at == dy, rows, out);
     float *slopes = c.inout(dw, out * in), *db = c.inout(dbias, out);
     if (from.is_narrow()) {
         add_to_weight(&c, from, factor_of(&c, input, rows, in), slopes, db, rows, in, out);
@@ -189,6 +195,7 @@ void backward_after(struct device *device, const float *dy, const void *y, const
                     float *dbias, void *dkept, size_t rows, size_t hidden, size_t out) {
     call c(device, "linear_backward_after_gelu");
     struct gpu_numbers from = c.in(dy, rows * out, c.narrow().dy);
+    from = gpu_gradient_at_hand(&c, from, false, rows, out);
     const float *weight = c.in(w, out * hidden);
     const uint16_t *input = c.in((const uint16_t *)y, rows * hidden),
                    *before = c.in((const uint16_t *)kept, rows * hidden);

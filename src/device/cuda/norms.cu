@@ -53,6 +53,7 @@ struct layer_norm_rows {
 static void layer_norm_forward(struct device *device, const float *x, const float *weight, const float *bias, float eps,
                                float *y, float *statistics, size_t rows, size_t size) {
     call c(device, "layer_norm_forward");
+    c.refuse_narrow(c.narrow().x);
     struct layer_norm_rows f = {c.in(x, rows * size),
                                 c.in(weight, size),
                                 c.in(bias, size),
@@ -73,6 +74,7 @@ struct norm_input_rows {
     const float *x, *weight, *statistics;
     struct gpu_numbers dy;
     float *dx;
+    struct gpu_also also; /* dx */
     bool adds, has_mean;
     size_t size;
     bool is_aligned;
@@ -95,7 +97,7 @@ struct norm_input_rows {
             float4 xhat = times(minus(row_load(from, j, size, is_aligned, 0), mean), scale);
             float4 d = times(sum_of(minus(g, mean_g), times(xhat, -mean_gx)), scale);
             if (adds) d = sum_of(row_load(dx + i * size, j, size, is_aligned, 0), d);
-            row_store(dx + i * size, j, size, is_aligned, d);
+            row_put({dx, also}, i * size, j, size, is_aligned, d);
         }
     }
 };
@@ -158,7 +160,10 @@ __global__ void __launch_bounds__(GPU_THREADS) norm_back_kernel(struct norm_inpu
 #pragma unroll
         for (int k = 0; k < FOURS; k++) {
             size_t j = first + 4 * THREADS * k;
-            if (j < size) *(float4 *)(to + j) = f.adds ? sum_of(xhat[k], dy[k]) : dy[k];
+            if (j >= size) continue;
+            float4 d = f.adds ? sum_of(xhat[k], dy[k]) : dy[k];
+            *(float4 *)(to + j) = d;
+            f.also.put(i * size + j, d);
         }
     }
     float *sums = gpu_shared<float>(); /* (2, size) */
@@ -216,11 +221,13 @@ static void layer_norm_backward(struct device *device, const float *x, const flo
                                 const float *dy, float *dx, bool adds, float *dweight, float *dbias, size_t rows,
                                 size_t size) {
     call c(device, "layer_norm_backward");
+    c.refuse_narrow(c.narrow().x || c.narrow().dx);
     const float *input = c.in(x, rows * size), *w = c.in(weight, size), *saved = c.in(statistics, 2 * rows);
     struct gpu_numbers from = c.in(dy, rows * size, c.narrow().dy);
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size);
     float *dw = c.inout(dweight, size), *db = c.inout(dbias, size);
-    struct norm_input_rows f = {input, w, saved, from, to, adds, true, size, false};
+    struct norm_input_rows f = {input, w,    saved, from, to, gpu_also_rows(&c, dx, to, rows, size),
+                                adds,  true, size,  false};
     if ((dw || db) && all_back(&c, f, rows, dw, db)) return;
     if (dw || db)
         column_sums<2>(
@@ -265,6 +272,7 @@ struct rms_norm_rows {
 static void rms_norm_forward(struct device *device, const float *x, const float *weight, float eps, float *y,
                              float *statistics, size_t rows, size_t size) {
     call c(device, "rms_norm_forward");
+    c.refuse_narrow(c.narrow().x);
     struct rms_norm_rows f = {c.in(x, rows * size),
                               c.in(weight, size),
                               eps,
@@ -280,10 +288,12 @@ static void rms_norm_forward(struct device *device, const float *x, const float 
 static void rms_norm_backward(struct device *device, const float *x, const float *weight, const float *statistics,
                               const float *dy, float *dx, bool adds, float *dweight, size_t rows, size_t size) {
     call c(device, "rms_norm_backward");
+    c.refuse_narrow(c.narrow().x || c.narrow().dx);
     const float *input = c.in(x, rows * size), *w = c.in(weight, size), *saved = c.in(statistics, rows);
     struct gpu_numbers from = c.in(dy, rows * size, c.narrow().dy);
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size), *dw = c.inout(dweight, size);
-    struct norm_input_rows f = {input, w, saved, from, to, adds, false, size, false};
+    struct norm_input_rows f = {input, w,     saved, from, to, gpu_also_rows(&c, dx, to, rows, size),
+                                adds,  false, size,  false};
     if (dw && all_back(&c, f, rows, dw, nullptr)) return;
     if (dw)
         column_sums<1>(

@@ -59,9 +59,11 @@ struct gpu_numbers {
     __device__ float4 widen(uint4 v) const {
         if (form == GPU_FLOAT32)
             return {bits_to_float(v.x), bits_to_float(v.y), bits_to_float(v.z), bits_to_float(v.w)};
-        bool is_bfloat16 = form == GPU_BFLOAT16;
-        return {gpu_widen(is_bfloat16, (uint16_t)v.x), gpu_widen(is_bfloat16, (uint16_t)(v.x >> 16)),
-                gpu_widen(is_bfloat16, (uint16_t)v.y), gpu_widen(is_bfloat16, (uint16_t)(v.y >> 16))};
+        if (form == GPU_BFLOAT16)
+            return {bits_to_float(v.x << 16), bits_to_float(v.x & 0xffff0000u), bits_to_float(v.y << 16),
+                    bits_to_float(v.y & 0xffff0000u)};
+        return {gpu_widen(false, (uint16_t)v.x), gpu_widen(false, (uint16_t)(v.x >> 16)),
+                gpu_widen(false, (uint16_t)v.y), gpu_widen(false, (uint16_t)(v.y >> 16))};
     }
     /* The same of numbers i and i + 1, i even. */
     __device__ uint2 fetch_two(size_t i) const {

@@ -65,7 +65,10 @@ static cublasStatus_t choose(struct gpu_device *gpu, const struct product *p, st
     int count = 0;
     size_t workspace = GPU_WORKSPACE;
     uint32_t a = alignment(p->a.at), b = alignment(p->b.at), c = alignment(p->c);
+    /* parts of a sum are not rounded to a result of 16 bits */
+    uint32_t sums = p->is_narrow ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
     CHECK(cublasLtMatmulPreferenceInit(&wish));
+    CHECK(cublasLtMatmulPreferenceSetAttribute(&wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums));
     CHECK(cublasLtMatmulPreferenceSetAttribute(&wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                                sizeof workspace));
     CHECK(cublasLtMatmulPreferenceSetAttribute(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a, sizeof a));

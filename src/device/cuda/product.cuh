@@ -38,6 +38,9 @@ void gpu_products_close(struct gpu_device *gpu);
 struct factor gpu_factor(call *c, const float *x, size_t rows, size_t columns);
 /* The same of what the operator before may have written in 16 bits, too (gpu_also), or in nothing else. */
 struct factor gpu_input_factor(call *c, struct gpu_numbers x, size_t rows, size_t columns);
+/* dy (rows, columns) in 16 bits where the operator before wrote it so, too; else as it is. With [is_kept] the next call
+ * gets the same. */
+struct gpu_numbers gpu_gradient_at_hand(call *c, struct gpu_numbers dy, bool is_kept, size_t rows, size_t columns);
 /* The same of a weight, which may be rounded already (gpu_round_parameters). */
 struct factor gpu_weight_factor(call *c, const float *w, size_t out, size_t in);
 

@@ -102,6 +102,7 @@ const struct layer_type layer_group_norm = {
     .runs_on = runs_on,
     .plan = plan,
     .init = init,
+    .autocast = AUTOCAST_FLOAT32,
     .forward = forward,
     .backward = backward,
     .narrow = NARROW_ALL,

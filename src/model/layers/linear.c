@@ -206,6 +206,7 @@ const struct layer_type layer_linear = {
     .backward = backward,
     .gradient_part = gradient_part,
     .narrow = NARROW_ALL,
+    .autocast = AUTOCAST_PRODUCT,
     .around_gelu = &around_gelu,
     .multiply_adds = multiply_adds,
 };

@@ -120,6 +120,7 @@ const struct layer_type layer_layer_norm = {
     .plan = plan,
     .init = init,
     .narrow = NARROW_Y | NARROW_DY, /* the input is a residual stream, which stays float32 */
+    .autocast = AUTOCAST_FLOAT32,
     .forward = layer_norm_forward,
     .backward = layer_norm_backward,
 };
@@ -131,6 +132,7 @@ const struct layer_type layer_rms_norm = {
     .plan = plan,
     .init = init,
     .narrow = NARROW_Y | NARROW_DY, /* the input is a residual stream, which stays float32 */
+    .autocast = AUTOCAST_FLOAT32,
     .forward = rms_norm_forward,
     .backward = rms_norm_backward,
 };

@@ -30,6 +30,7 @@ const struct layer_type layer_softmax = {
                 "which has its own."},
     .ignores = IGNORES_X,
     .plan = plan,
+    .autocast = AUTOCAST_FLOAT32,
     .forward = forward,
     .backward = backward,
 };
