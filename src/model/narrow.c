@@ -88,10 +88,10 @@ static void look_at(const struct planning_narrow *p, const struct step *s) {
         const struct slot_add *add = &s->adds[a];
         size_t side = s->layer ? s->in : s->out;
         /* else what is added up was rounded, but the sum is not */
-        int forms = p->is_16[root_of(p->model, side)] ? NARROW_ALL : 0;
-        require_slot(p, add->to, side, forms, NARROW_ALL);
-        require_slot(p, add->a, side, forms, NARROW_ALL);
-        require_slot(p, add->b, side, forms, NARROW_ALL);
+        int added = p->is_16[root_of(p->model, side)] ? NARROW_ALL : 0;
+        require_slot(p, add->to, side, added, NARROW_ALL);
+        require_slot(p, add->a, side, added, NARROW_ALL);
+        require_slot(p, add->b, side, added, NARROW_ALL);
     }
 }
 

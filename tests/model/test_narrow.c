@@ -77,12 +77,12 @@ static const struct {
      "f-- nn- nnn nnn nnn nnn ffn"},
     {"- " CONV(16) "\n- " CONV(12) "\n- batch_norm\n- adaptive_avg_pool2d: 1\n- flatten\n- linear: 8\n", false,
      "f-- nn- ffn fff fff fff"},
-    /* a ResNet: the stream is 16 bits, too; so is a value that is made again */
+    /* a ResNet: the stream is 16 bits, too; so is a value that is made again; a group norm makes float32 */
     {"- " CONV(16) "\n- batch_norm\n- relu\n- residual: [" CONV(16) ", batch_norm, relu, " CONV(
          16) ", batch_norm]\n- relu\n"
              "- residual: [group_norm: 4, relu, " CONV(
                  16) "]\n- avg_pool2d: 2\n- adaptive_avg_pool2d: 1\n- flatten\n- linear: 16\n",
-     true, "f-- nn- nnn nnn nnn nnn nnn nn- nnn nnn nnn nn- nnn nnn nnn"},
+     true, "f-- nn- nnn nnn nnn nnn nnn nn- ffn nnf nnn nn- nnn nnn nnn"},
     {"- conv1d: {out: 16, kernel_size: 3}\n- relu\n- conv1d: {out: 16, kernel_size: 3}\n", false, "f-- nn- nnn ffn"},
     /* what is reordered for a linear layer: rows count where nothing else does */
     {"- conv1d: {out: 16, kernel_size: 3}\n- flatten\n- linear: 8\n", false, "f-- nn- nnn ffn"},
