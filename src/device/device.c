@@ -72,6 +72,10 @@ status device_room(struct device *device, size_t *left, size_t *all) { return de
 
 size_t device_taken(const struct device *device) { return device->memory->taken(device); }
 
+void device_rehearse_begin(struct device *device) { device->memory->rehearse_begin(device); }
+
+status device_rehearse_end(struct device *device) { return device->memory->rehearse_end(device); }
+
 bool device_is_host(const struct device *device) { return !device->memory; }
 
 status device_lend(struct device *device, void **array) {

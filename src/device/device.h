@@ -203,6 +203,13 @@ status device_room(struct device *device, size_t *left, size_t *all);
  * where the device is the host. */
 size_t device_taken(const struct device *device);
 
+/* From here on operators, and device_upload, device_upload_beside and device_zero, do nothing but find out what they
+ * will need: memory to work in, plans, constants. Not where the device is the host. Sizes and addresses of operands are
+ * to be those that will come; sums that an operator returns are 0. */
+void device_rehearse_begin(struct device *device);
+/* The device has what was found out. The answer is device_status. */
+status device_rehearse_end(struct device *device);
+
 /* Whether the host sees the device's memory as its own; then what follows moves nothing and waits for nothing. */
 bool device_is_host(const struct device *device);
 

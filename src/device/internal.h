@@ -34,6 +34,8 @@ struct memory_ops {
     void *(*download_stream)(const struct device *, int slot);
     status (*state)(const struct device *);
     status (*wait)(struct device *);
+    void (*rehearse_begin)(struct device *);
+    status (*rehearse_end)(struct device *);
     uint64_t (*moves)(const struct device *); /* this and what follows: NULL where nothing can be recorded */
     status (*record_begin)(struct device *, status *why);
     status (*record_end)(struct device *, struct device_recording **out, status *why);

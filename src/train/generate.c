@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "data/vocabulary.h"
+#include "train/rehearsal.h"
 
 struct generator {
     const struct generate_options *options;
@@ -54,6 +55,8 @@ static status open_model(struct generator *g, const struct config *config, struc
     TRY(weights_load(g->model, checkpoint, average));
     TRY(model_take_back(g->model, true));
     TRY(device_alloc(g->device, g->block * sizeof *g->tokens, "the text", &g->own_tokens));
+    struct batch batch = {.rows = 1, .inputs = g->own_tokens};
+    TRY(rehearsal_reserve_forward(g->model, g->device, NULL, NULL, &batch));
     TRY(buffer_new(g->logits * sizeof *g->last, "the logits", (void **)&g->last));
     TRY(buffer_new(g->block * sizeof *g->tokens, "the text", (void **)&g->tokens));
     TRY(buffer_new(classes * sizeof *g->probabilities, "the probabilities", (void **)&g->probabilities));

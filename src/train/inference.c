@@ -14,6 +14,7 @@
 #include "train/feed.h"
 #include "train/labels.h"
 #include "train/predictions.h"
+#include "train/rehearsal.h"
 
 struct inference {
     const struct config *config;
@@ -169,6 +170,16 @@ static status load_weights(struct inference *inf, struct checkpoint *checkpoint,
     return model_take_back(inf->model, true);
 }
 
+/* What a GPU's operators work in, of a whole and of the last batch. */
+static status reserve_memory(const struct inference *inf) {
+    struct batch batch = feed_put(inf->feed, &(struct batch){0}); /* where they will be */
+    const void *loss_config = inf->config->loss.config;
+    batch.rows = inf->count < inf->batch ? inf->count : inf->batch;
+    TRY(rehearsal_reserve_forward(inf->model, inf->device, inf->loss, loss_config, &batch));
+    batch.rows = inf->count % inf->batch;
+    return rehearsal_reserve_forward(inf->model, inf->device, inf->loss, loss_config, &batch);
+}
+
 static status set_up(struct inference *inf, const struct inference_options *options, struct log *log) {
     struct checkpoint *checkpoint = NULL;
     bool average;
@@ -178,6 +189,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     if (!s) s = choose_part(inf, options);
     if (!s) s = open_model(inf);
     if (!s) s = load_weights(inf, checkpoint, average);
+    if (!s) s = reserve_memory(inf);
     checkpoint_close(checkpoint);
     if (!s) log_rows(inf, log);
     if (s) store_excuse(inf->env, false, inf->log, s);

@@ -127,19 +127,31 @@ static void describe_in_backward(const struct params *params, struct text *out) 
                 (double)params_gradient_floats(params) * sizeof(float) / MIB);
 }
 
+/* Whole and short last batches; shards. */
+static struct rehearsal_rows rows_of_passes(const struct config *config, int world_size,
+                                            const struct dataset_info *info, size_t batch) {
+    size_t world = (size_t)world_size, length = sampler_length(&config->sampler, info->train_rows, world_size);
+    size_t own = config->sampler.shards ? info->validation_rows : (info->validation_rows + world - 1) / world;
+    struct rehearsal_rows rows = {{batch, length % batch}, {own < batch ? own : batch, own % batch}};
+    if (config->sampler.shards)
+        rows.training[1] = (size_t)config->sampler.global_batch_size / config->sampler.shards;
+    else if (length < batch)
+        rows.training[0] = length;
+    if (config->sampler.drop_last_batch && !config->sampler.shards) rows.training[1] = 0;
+    return rows;
+}
+
 /* Of a GPU, which [device] is, or would be where it is NULL. */
 static status describe_gpu(const struct config *config, int world_size, const struct dataset_info *info,
                            struct model *model, size_t batch, struct device *device, struct text *out) {
     struct device_memory memory = device_memory_of(config, model, info, batch, world_size);
-    bool is_usual = config->determinism.mode != DETERMINISM_ELASTIC && !in_backward_applies(config, world_size);
-    size_t rows = sampler_length(&config->sampler, info->train_rows, world_size);
+    struct rehearsal_rows rows = rows_of_passes(config, world_size, info, batch);
     if (device) {
         TRY(device_memory_check(&memory, device));
         TRY(device_room(device, &memory.left, &memory.all));
         memory.left += device_taken(device); /* before the device was opened */
     }
-    if (device && is_usual)
-        TRY(rehearsal_run(config, model, info, batch, rows < batch ? rows : batch, world_size, device, &memory.whole));
+    if (device) TRY(rehearsal_run(config, model, info, batch, &rows, world_size, device, &memory.whole));
     device_memory_describe(&memory, device, out);
     return OK;
 }

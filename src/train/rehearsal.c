@@ -1,81 +1,38 @@
-/* What a trainer allocates and asks for, in its order. */
+/* What a trainer asks for, in its order, and for `check` what it allocates. */
 #include "train/rehearsal.h"
 
 #include <string.h>
 
 #include "base/buffer.h"
-#include "train/ema.h"
-#include "train/feed.h"
-#include "train/in_backward.h"
-#include "train/ranges.h"
 #include "train/trainer.h"
-#include "train/zero.h"
-
-struct rehearsal {
-    const struct config *config;
-    const struct dataset_info *info;
-    struct device *device;
-    struct model *model;
-    struct feed *feed;
-    struct zero *zero;
-    struct optimizer *optimizer;
-    struct ema *ema;
-    struct found *found;
-    uint64_t *number; /* of the pass */
-    float *kept;
-    float *inputs; /* of the host: zeros, for both */
-    struct ranges ranges;
-    struct device_range *norm_ranges;
-};
-
-static status allocate(struct rehearsal *r, size_t batch, size_t rows, int world_size) {
-    const struct config *c = r->config;
-    const struct params *params = &r->model->params;
-    TRY(model_alloc(r->model, r->device, batch));
-    TRY(feed_create(r->device, r->info, rows, &r->feed));
-    TRY(zero_create(&c->dist, params, 0, world_size, &r->zero));
-    TRY(optimizer_create_shard(&c->optimizer, params, r->device, zero_shard(r->zero), &r->optimizer));
-    TRY(ema_create(&c->train.ema, params, r->device, &r->ema));
-    TRY(device_alloc(r->device, sizeof *r->found, "the results of a step", (void **)&r->found));
-    TRY(device_alloc(r->device, sizeof *r->number, "the number of a pass", (void **)&r->number));
-    TRY(device_alloc(r->device, r->model->buffers.total * sizeof *r->kept, "the last running statistics",
-                     (void **)&r->kept));
-    TRY(buffer_new(feed_memory(r->info, rows), "a batch", (void **)&r->inputs));
-    TRY(ranges_create(params, &r->ranges));
-    TRY(buffer_new(r->ranges.count * sizeof *r->norm_ranges, "the ranges of the gradients", (void **)&r->norm_ranges));
-    for (size_t i = 0; i < r->ranges.count; i++) {
-        const struct reducer_range *range = &r->ranges.ranges[i];
-        r->norm_ranges[i] = (struct device_range){range->offset, range->offset + range->count};
-    }
-    return OK;
-}
 
 /* Forward and loss; of an evaluation, or of training and back. */
-static void run_pass(const struct rehearsal *r, const struct batch *batch, bool is_training) {
-    const struct loss_type *loss = loss_type_at((size_t)r->config->loss.index);
-    struct pass pass = {.device = r->device,
-                        .rows = batch->rows,
+static void run_pass(const struct trainer *t, size_t rows, bool is_training) {
+    struct pass pass = {.device = t->device,
+                        .rows = rows,
                         .is_training = is_training,
-                        .draws = {.step = r->number, .row_stride = 1}};
-    const float *output = model_forward(r->model, &pass, batch->inputs);
-    const void *config = r->config->loss.config;
+                        .draws = {.step = t->pass_number, .row_stride = 1}};
+    struct batch batch = feed_put(t->feed, &(struct batch){.rows = rows}); /* where it will be */
+    const void *config = t->config->loss.config;
+    const float *output = model_forward(t->model, &pass, batch.inputs);
     if (!is_training) {
-        loss->run(config, r->device, &r->model->out, output, batch->targets, batch->rows, 1, NULL, &r->found->sums);
+        t->loss->run(config, t->device, &t->model->out, output, batch.targets, rows, 1, NULL, &t->found->sums);
         return;
     }
-    loss_run(loss, config, r->model, output, batch->targets, batch->rows, 1, &r->found->sums);
-    model_backward(r->model, &pass, batch->inputs, NULL, NULL);
+    loss_run(t->loss, config, t->model, output, batch.targets, rows, 1, &t->found->sums);
+    model_backward(t->model, &pass, batch.inputs, NULL, NULL);
 }
 
-static void update(const struct rehearsal *r) {
-    struct params *params = &r->model->params, *buffers = &r->model->buffers;
-    const struct device_ops *ops = device_ops(r->device);
-    struct found *found = r->found;
-    ops->note_bad(r->device, buffers->values, buffers->total, &found->bad[BAD_STATISTICS]);
-    ops->clip_norm(r->device, params->gradients, r->norm_ranges, r->ranges.count, 1, 1, &found->norm);
-    ops->note_bad(r->device, params->gradients, params->trained, &found->bad[BAD_GRADIENTS]);
-    optimizer_step(r->optimizer, params, 1, NULL, NULL, 0, &found->norm.clip);
-    ema_update(r->ema, params, 1, &found->norm.clip);
+static void update(const struct trainer *t) {
+    struct params *params = &t->model->params, *buffers = &t->model->buffers;
+    const struct device_ops *ops = device_ops(t->device);
+    struct found *found = t->found;
+    ops->note_bad(t->device, buffers->values, buffers->total, &found->bad[BAD_STATISTICS]);
+    ops->clip_norm(t->device, params->gradients, t->norm_ranges, t->ranges.count, 1, 1, &found->norm);
+    ops->note_bad(t->device, params->gradients, params->trained, &found->bad[BAD_GRADIENTS]);
+    optimizer_step(t->optimizer, params, 1, NULL, NULL, 0, &found->norm.clip);
+    ema_update(t->ema, params, 1, &found->norm.clip);
+    ops->is_finite(t->device, params->values, params->total); /* before a save */
 }
 
 /* A run would end so, too, but in its first step. */
@@ -88,34 +45,98 @@ static status told_as_too_little(status s) {
     return told;
 }
 
-static status rehearse(struct rehearsal *r, size_t batch, size_t rows, int world_size, size_t *bytes) {
-    TRY(allocate(r, batch, rows, world_size));
-    TRY(model_prepare(r->model, rows, true));
-    TRY(model_prepare(r->model, rows, false));
-    struct batch fed = feed_put(r->feed, &(struct batch){.rows = rows, .inputs = r->inputs, .targets = r->inputs});
-    run_pass(r, &fed, true);
-    update(r);
-    run_pass(r, &fed, false);
-    device_ops(r->device)->is_finite(r->device, r->model->params.values, r->model->params.total);
-    run_pass(r, &fed, true); /* what was needed once has its place by now */
-    TRY(told_as_too_little(device_wait(r->device)));
-    *bytes = device_taken(r->device);
+status rehearsal_reserve(struct trainer *t, const struct rehearsal_rows *rows) {
+    if (device_is_host(t->device)) return OK;
+    device_rehearse_begin(t->device);
+    for (int i = 0; i < 2; i++) {
+        if (rows->training[i]) run_pass(t, rows->training[i], true);
+        if (rows->evaluation[i]) run_pass(t, rows->evaluation[i], false);
+    }
+    update(t);
+    return told_as_too_little(device_rehearse_end(t->device));
+}
+
+status rehearsal_reserve_forward(struct model *model, struct device *device, const struct loss_type *loss,
+                                 const void *loss_config, const struct batch *batch) {
+    struct pass pass = {.device = device, .rows = batch->rows};
+    if (device_is_host(device) || batch->rows == 0) return OK;
+    device_rehearse_begin(device);
+    const float *output = model_forward(model, &pass, batch->inputs);
+    struct loss_sums *sums = (struct loss_sums *)model->params.values; /* any address: nothing is written */
+    if (loss) loss->run(loss_config, device, &model->out, output, batch->targets, batch->rows, 1, NULL, sums);
+    return told_as_too_little(device_rehearse_end(device));
+}
+
+/* ---- check ---- */
+
+/* Of the batches and shards that a rank works on. */
+struct share {
+    size_t rows, shards; /* rows of a batch on the device; shards of it */
+};
+
+static struct share share_of(const struct config *config, size_t batch, const struct rehearsal_rows *rows,
+                             int world_size) {
+    size_t world = (size_t)world_size, shards = (config->sampler.shards + world - 1) / world, most = 0;
+    for (int i = 0; i < 2; i++) {
+        if (rows->training[i] > most) most = rows->training[i];
+        if (rows->evaluation[i] > most) most = rows->evaluation[i];
+    }
+    return (struct share){shards ? shards * batch : most, shards};
+}
+
+static status allocate(struct trainer *t, const struct dataset_info *info, struct share share, int world_size,
+                       void **elastic) {
+    const struct config *c = t->config;
+    const struct params *params = &t->model->params;
+    size_t statistics = t->model->buffers.total * sizeof(float);
+    TRY(model_alloc(t->model, t->device, t->batch));
+    TRY(feed_create(t->device, info, share.rows, &t->feed));
+    TRY(zero_create(&c->dist, params, 0, world_size, &t->zero));
+    TRY(optimizer_create_shard(&c->optimizer, params, t->device, zero_shard(t->zero), &t->optimizer));
+    TRY(ema_create(&c->train.ema, params, t->device, &t->ema));
+    TRY(device_alloc(t->device, sizeof *t->found, "the results of a step", (void **)&t->found));
+    TRY(device_alloc(t->device, sizeof *t->pass_number, "the number of a pass", (void **)&t->pass_number));
+    TRY(device_alloc(t->device, statistics, "the last running statistics", (void **)&t->kept));
+    if (share.shards)
+        TRY(device_alloc(t->device, statistics + share.shards * sizeof(struct loss_sums), "what shards need", elastic));
+    TRY(ranges_create(params, &t->ranges));
+    TRY(buffer_new(t->ranges.count * sizeof *t->norm_ranges, "the ranges of the gradients", (void **)&t->norm_ranges));
+    for (size_t i = 0; i < t->ranges.count; i++) {
+        const struct reducer_range *range = &t->ranges.ranges[i];
+        t->norm_ranges[i] = (struct device_range){range->offset, range->offset + range->count};
+    }
+    return OK;
+}
+
+static status prepare(struct model *model, const struct rehearsal_rows *rows) {
+    for (int i = 0; i < 2; i++) {
+        TRY(model_prepare(model, rows->training[i], true));
+        TRY(model_prepare(model, rows->evaluation[i], false));
+    }
     return OK;
 }
 
 status rehearsal_run(const struct config *config, struct model *model, const struct dataset_info *info, size_t batch,
-                     size_t rows, int world_size, struct device *device, size_t *bytes) {
-    struct rehearsal r = {.config = config, .info = info, .device = device, .model = model};
-    status s = rehearse(&r, batch, rows, world_size, bytes);
-    feed_destroy(r.feed);
-    optimizer_destroy(r.optimizer);
-    zero_destroy(r.zero);
-    ema_destroy(r.ema);
-    device_free(device, r.found);
-    device_free(device, r.number);
-    device_free(device, r.kept);
-    ranges_free(&r.ranges);
-    buffer_free(r.inputs);
-    buffer_free(r.norm_ranges);
+                     const struct rehearsal_rows *rows, int world_size, struct device *device, size_t *bytes) {
+    struct trainer t = {.config = config,
+                        .device = device,
+                        .model = model,
+                        .loss = loss_type_at((size_t)config->loss.index),
+                        .batch = batch};
+    void *elastic = NULL;
+    status s = allocate(&t, info, share_of(config, batch, rows, world_size), world_size, &elastic);
+    if (!s) s = prepare(model, rows);
+    if (!s) s = rehearsal_reserve(&t, rows);
+    if (!s) *bytes = device_taken(device);
+    feed_destroy(t.feed);
+    optimizer_destroy(t.optimizer);
+    zero_destroy(t.zero);
+    ema_destroy(t.ema);
+    device_free(device, t.found);
+    device_free(device, t.pass_number);
+    device_free(device, t.kept);
+    device_free(device, elastic);
+    ranges_free(&t.ranges);
+    buffer_free(t.norm_ranges);
     return s;
 }

@@ -15,6 +15,7 @@
 #include "train/device_memory.h"
 #include "train/optimizer_groups.h"
 #include "train/passes.h"
+#include "train/rehearsal.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
 
@@ -53,21 +54,32 @@ static struct dist_env evaluation_env(const struct run *run) {
     return env;
 }
 
-/* For the numbers of rows that batches will have, so that the loop allocates nothing. */
-static status prepare_model(const struct run *run) {
+/* Numbers of rows that batches will have. */
+static struct rehearsal_rows rows_of_passes(const struct run *run) {
     const struct trainer *t = &run->trainer;
-    size_t first, last;
-    loader_batch_rows(t->loader, &first, &last);
+    struct rehearsal_rows rows = {0};
+    loader_batch_rows(t->loader, &rows.training[0], &rows.training[1]);
     if (is_elastic(run)) { /* shards go through the model, of two sizes but for a short last batch */
-        first = t->batch;
-        last = (size_t)run->config->sampler.global_batch_size / run->config->sampler.shards;
+        rows.training[0] = t->batch;
+        rows.training[1] = (size_t)run->config->sampler.global_batch_size / run->config->sampler.shards;
     }
-    if (first) TRY(model_prepare(t->model, first, true));
-    if (last) TRY(model_prepare(t->model, last, true));
-    if (!t->validation) return OK;
-    loader_batch_rows(t->validation, &first, &last);
-    TRY(model_prepare(t->model, first, false));
-    return model_prepare(t->model, last, false);
+    if (t->validation) loader_batch_rows(t->validation, &rows.evaluation[0], &rows.evaluation[1]);
+    return rows;
+}
+
+/* So that the loop allocates nothing. */
+static status prepare_model(const struct run *run) {
+    struct rehearsal_rows rows = rows_of_passes(run);
+    struct model *model = run->trainer.model;
+    for (int i = 0; i < 2; i++) TRY(model_prepare(model, rows.training[i], true));
+    for (int i = 0; i < 2; i++) TRY(model_prepare(model, rows.evaluation[i], false));
+    return OK;
+}
+
+/* What a GPU's operators work in. All ranks, each by itself. */
+static status reserve_memory(struct run *run) {
+    struct rehearsal_rows rows = rows_of_passes(run);
+    return rehearsal_reserve(&run->trainer, &rows);
 }
 
 static status open_data_and_model(struct run *run) {
@@ -582,6 +594,7 @@ status run_train(const struct config *config, const struct dist_env *env, const 
     status s = open_data_and_model(&run);
     if (s) store_excuse(env, false, log, s);
     if (!s) s = join_group(&run);
+    if (!s) s = reserve_memory(&run);
     if (!s) s = resume(&run);
     if (!s && run.is_complete) {
         s = conclude(&run);

@@ -176,7 +176,8 @@ status trainer_run(struct trainer *t) {
     step_open(t);
     t->is_ahead = can_be_ahead(t);
     TRY(guard_create(&t->config->train.on_nonfinite, &t->model->buffers, t->device, &t->guard));
-    status s = run_all(t);
+    status s = recordings_agree(t->recordings); /* on where memory is now that it is reserved */
+    if (!s) s = run_all(t);
     guard_destroy(t->guard);
     t->guard = NULL;
     return s;

@@ -36,7 +36,7 @@ struct settings {
 const settings &get_settings();
 /* What this process did, for DDPTRAIN_EMULATED_COUNTS. */
 extern long idle_waits; /* of the host, that left nothing to do to any stream */
-extern long allocations_made, graphs_launched, memsets_done;
+extern long allocations_made, late_allocations, kernels_started, graphs_launched, memsets_done;
 extern std::map<std::string, long> kernels_run; /* by what C++ calls them: the types of their parameters */
 
 /* Whether [what] fails now, this being its next time. */

@@ -100,6 +100,7 @@ cudaError_t make(void **memory, size_t bytes, place where) {
     allocations[(uintptr_t)own] = {bytes, pages, page_bytes, where, device};
     if (is_counted) used[device] += page_bytes;
     if (is_counted) allocations_made++;
+    if (is_counted && kernels_started > 0) late_allocations++;
     size_t now = 0;
     for (size_t bytes_of_one : used) now += bytes_of_one;
     peak = std::max(peak, now);

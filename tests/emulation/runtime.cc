@@ -54,9 +54,10 @@ void write_counts() {
     FILE *file = path && allocations_made ? fopen(path, "w") : nullptr;
     if (!file) return;
     fprintf(file,
-            "{\"peak_bytes\": %zu, \"allocations\": %ld, \"idle_waits\": %ld, \"graphs\": %ld, \"memsets\": %ld, "
+            "{\"peak_bytes\": %zu, \"allocations\": %ld, \"late_allocations\": %ld, \"idle_waits\": %ld, \"graphs\": "
+            "%ld, \"memsets\": %ld, "
             "\"kernels\": {",
-            most_used(), allocations_made, idle_waits, graphs_launched, memsets_done);
+            most_used(), allocations_made, late_allocations, idle_waits, graphs_launched, memsets_done);
     const char *comma = "";
     for (const auto &[name, count] : kernels_run) {
         fprintf(file, "%s\n\"%s\": %ld", comma, name.c_str(), count);
@@ -131,7 +132,7 @@ cudaError_t result(cudaError_t error) {
     return error;
 }
 
-long idle_waits, allocations_made, graphs_launched, memsets_done;
+long idle_waits, allocations_made, late_allocations, kernels_started, graphs_launched, memsets_done;
 std::map<std::string, long> kernels_run;
 
 const settings &get_settings() {
@@ -344,6 +345,7 @@ cudaError_t emulated_launch(const cudaLaunchConfig_t *config, const void *kernel
     if (block.x == 0 || block.y == 0 || block.z == 0 || block.z > 64 || (size_t)block.x * block.y * block.z > 1024)
         return result(cudaErrorInvalidConfiguration);
     if (config->dynamicSmemBytes > most) return result(cudaErrorInvalidValue);
+    kernels_started++;
     auto l = std::make_shared<launch>(launch{grid, block, config->dynamicSmemBytes, name, std::move(thread)});
     return enqueue(config->stream, [l]() {
         if (is_to_fail("kernel"))

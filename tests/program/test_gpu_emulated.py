@@ -121,6 +121,12 @@ class Refusals(Emulated):
         self.assertGreater(float(large[0]) - float(small[0]), 4 * values * 0.98)
 
 
+    def test_operators_that_do_not_fit(self):
+        """Arrays do, but not what operators work in: that is known before the run folder is made."""
+        self.refused("the run does not fit on the GPU", "scratch memory: out of memory; use a smaller sampler.batch_size",
+                     words=["model.layers.0.linear.out=40000", "train.precision=bfloat16"], mib=50)
+
+
 class Memory(Emulated):
     def test_check_tells_the_peak(self):
         """What a run takes, within 5 %, operators and libraries included, of large and of small models."""
@@ -128,15 +134,55 @@ class Memory(Emulated):
         wide = (("wide MLP", program.WINE, ["model.layers.0.linear.out=40000", "train.epochs=1"]), ("bfloat16", program.WINE, ["model.layers.0.linear.out=40000", "train.epochs=1", "train.precision=bfloat16"]),
                 ("wide CNN", CNN, ["model.layers.0.conv2d.out=32", "sampler.batch_size=64", "train.steps=1"]))
 
-        for name, config, words in (*small, *(wide if not program.SANITIZER else ())):
+        shared = (("elastic", program.WINE, ["determinism={mode: elastic, shards: 4}", "sampler={global_batch_size: 24}", "model.layers.0.linear.out=40000", "train.epochs=1"]),
+                  ("ZeRO", program.WINE, ["dist.zero_stage=1", "--nproc", "2", "model.layers.0.linear.out=40000", "train.epochs=1"]))
+
+        for name, config, words in (*small, *((*wide, *shared) if not program.SANITIZER else ())):
             with self.subTest(name):
                 self.write("test.yaml", config)
-                out, _ = self.on_gpu("check", "test.yaml", "train.device=cuda", *words)
+                out, _ = self.on_gpu("check", "test.yaml", "train.device=cuda", *words, gpus=2)
                 told = float(re.search(r"GPU memory +([\d.]+) MiB of ", out)[1])
-                self.train(*words, run="runs/" + name.replace(" ", "-"), counts=self.path("counts.json"))
+                more = [] if "--nproc" in words else ["--nproc", "1"]
+                self.train(*words, *more, run="runs/" + name.replace(" ", "-"), counts=self.path("counts.json"), gpus=2)
                 with open(self.path("counts.json")) as file:
                     peak = json.load(file)["peak_bytes"] / 2**20
                 self.assertLess(abs(told - peak), 0.05 * peak, (told, peak))
+
+
+    def counted(self, *words, **more):
+        self.on_gpu(*words, counts=self.path("counts.json"), **more)
+        with open(self.path("counts.json")) as file:
+            return json.load(file)
+
+    def test_nothing_is_allocated_after_the_first_kernel(self):
+        """With evaluations, saves, short last batches, each precision, accumulated and in shards, recorded or not; averages of the weights.
+        Nor in eval, predict and generate."""
+        wine = program.WINE.replace("batch_size: 32", "batch_size: 24")
+        elastic = ["determinism={mode: elastic, shards: 4}", "sampler={global_batch_size: 24}"]
+        for name, config, *words in (("mlp", wine, "train.epochs=3", "train.ema.decay=0.9"), ("recorded-not", wine, "train.epochs=3", "train.cuda_graph=false"),
+                                     ("accumulated", wine, "train.epochs=3", "train.accumulate=2", "train.precision=bfloat16", "train.clip_grad_norm=1.0"),
+                                     ("elastic", wine, "train.epochs=2", *elastic), ("gpt", GPT), ("gpt-16", GPT, "train.precision=bfloat16"),
+                                     ("cnn", CNN), ("cnn-16", CNN, "train.precision=float16")):
+            with self.subTest(name):
+                self.write("test.yaml", config)
+                counts = self.counted("test.yaml", "train.device=cuda", *words, "--run-dir", "runs/" + name)
+                self.assertGreater(counts["allocations"], 10)
+                self.assertEqual(counts["late_allocations"], 0)
+        for verb, config, *words in (("eval", wine, "train.device=cuda", "--run-dir", "runs/mlp"),
+                                     ("predict", CNN, "train.device=cuda", "--run-dir", "runs/cnn", "--out", "predictions.csv"),
+                                     ("generate", GPT, "--run-dir", "runs/gpt", "--prompt", "the", "--characters", "3", "train.device=cuda")):
+            with self.subTest(verb):
+                self.write("test.yaml", config)
+                counts = self.counted(verb, "test.yaml", *words)
+                self.assertEqual(counts["late_allocations"], 0)
+
+    def test_nor_with_two_processes(self):
+        for name, *words in (("zero", "dist.zero_stage=1"), ("zero-host", "dist.zero_stage=1", "dist.backend=shm"),
+                             ("elastic", "determinism={mode: elastic, shards: 4}", "sampler={global_batch_size: 24}")):
+            with self.subTest(name):
+                counts = self.counted("test.yaml", "train.device=cuda", "train.epochs=2", *words, "--nproc", "2", "--run-dir", "runs/" + name, gpus=2)
+                self.assertGreater(counts["allocations"], 10)
+                self.assertEqual(counts["late_allocations"], 0)
 
 
 class NoCuDNN(Emulated):

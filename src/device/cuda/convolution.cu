@@ -152,7 +152,7 @@ static void run(call *c, struct device_convolution *d, struct row_plans *p, enum
     const struct cudnn_module *module = d->gpu->cudnn_module;
     size_t bytes = module->workspace(p->plans[pass]);
     operands.workspace = bytes ? c->scratch<char>(bytes) : nullptr;
-    if (!c->is_ok()) return;
+    if (!c->runs()) return;
     const char *failure = module->run(d->gpu->cudnn, p->plans[pass], &operands);
     if (failure) gpu_fail(c->gpu, passes[pass], failure);
 }

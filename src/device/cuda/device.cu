@@ -47,8 +47,8 @@ void call::check(cudaError_t error) {
 }
 
 void call::read(void *to, const void *from, size_t bytes) {
-    if (is_ok()) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, gpu->stream));
-    if (is_ok()) check(cudaStreamSynchronize(gpu->stream));
+    if (runs()) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, gpu->stream));
+    if (runs()) check(cudaStreamSynchronize(gpu->stream));
 }
 
 __global__ static void add_parts(const double *parts, size_t count, double *total) {
@@ -73,7 +73,7 @@ const void *call::operand(const void *p, size_t bytes, bool is_read, bool is_wri
     if (used == GPU_OPERANDS) gpu_fail(gpu, operation, "too many operands");
     void *memory = gpu_take(gpu, operation, bytes);
     if (!is_ok()) return nullptr;
-    if (is_read) check(cudaMemcpyAsync(memory, p, bytes, cudaMemcpyHostToDevice, gpu->stream));
+    if (is_read && runs()) check(cudaMemcpyAsync(memory, p, bytes, cudaMemcpyHostToDevice, gpu->stream));
     own[used] = memory;
     home[used] = is_written ? const_cast<void *>(p) : nullptr;
     home_bytes[used++] = bytes;

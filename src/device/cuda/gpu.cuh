@@ -46,8 +46,8 @@ struct gpu_parameters {
     size_t wanted_count;
 };
 
-/* Scratch memory, which operators use one after another from its start. It grows while a step runs for the first time.
- */
+/* Scratch memory, which operators use one after another from its start. How much of it they need a rehearsal finds out
+ * (device_rehearse_begin); what was not rehearsed makes it grow. */
 struct gpu_chunk {
     char *memory;
     size_t bytes;
@@ -113,6 +113,8 @@ struct gpu_device {
     struct gpu_chunk chunks[GPU_CHUNKS];
     int chunk_count;
     struct gpu_place place;   /* of the next scratch memory */
+    bool is_rehearsing;       /* operators only say what they need: nothing is started or copied */
+    size_t needed;            /* bytes of scratch memory in a rehearsal, the most so far */
     uint64_t moves;           /* times that memory moved which operators keep between them */
     struct gpu_array *arrays; /* (array_count) */
     size_t array_count;
@@ -236,6 +238,7 @@ cudaError_t gpu_launch_on(cudaStream_t stream, void (*kernel)(Parameters...), di
 template <typename... Parameters, typename... Arguments>
 cudaError_t gpu_launch(struct gpu_device *gpu, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
                        Arguments... arguments) {
+    if (gpu->is_rehearsing) return cudaSuccess;
     return gpu_launch_on(gpu->stream, kernel, grid, block, shared, arguments...);
 }
 
@@ -343,6 +346,8 @@ class call {
     template <typename T> T *scratch(size_t count) { return (T *)gpu_take(gpu, operation, count * sizeof(T)); }
 
     bool is_ok() const { return gpu->failure[0] == 0; }
+    /* The same, and it is no rehearsal. */
+    bool runs() const { return is_ok() && !gpu->is_rehearsing; }
     void check(cudaError_t error);
 
     template <typename F> void each(size_t count, F f) {
@@ -373,7 +378,7 @@ class call {
     /* The sum; waits for it. */
     template <typename F> double read_sum(size_t count, F f) {
         double *total = scratch<double>(1), result = 0;
-        if (is_ok()) check(cudaMemsetAsync(total, 0, sizeof *total, gpu->stream));
+        if (runs()) check(cudaMemsetAsync(total, 0, sizeof *total, gpu->stream));
         sum(count, f, total);
         read(&result, total, sizeof result);
         return result;

@@ -1,5 +1,5 @@
 /* Memory of a GPU: arrays with their copies on the host, scratch memory of operators, constants, and what crosses
- * between host and GPU. Nothing is allocated once every kind of step has run. */
+ * between host and GPU. What operators need is allocated when a rehearsal has found it out, and nothing later. */
 #include <cstdlib>
 #include <cstring>
 
@@ -14,6 +14,8 @@ static struct gpu_device *gpu_of(const struct device *device) { return (struct g
 static size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
 static bool has_failed(const struct gpu_device *gpu) { return gpu->failure[0] != 0; }
+
+static bool is_still(const struct gpu_device *gpu) { return has_failed(gpu) || gpu->is_rehearsing; }
 
 static void check(struct gpu_device *gpu, const char *operation, cudaError_t error) {
     if (error != cudaSuccess) gpu_fail(gpu, operation, cudaGetErrorString(error));
@@ -188,7 +190,7 @@ static void upload(struct device *device, void *to, const void *from, size_t byt
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
     wrote(device, to, bytes);
-    for (size_t at = 0; at < bytes; at += PIECE)
+    for (size_t at = 0; at < bytes && !gpu->is_rehearsing; at += PIECE)
         upload_piece(gpu, (char *)to + at, (const char *)from + at, bytes - at < PIECE ? bytes - at : PIECE);
 }
 
@@ -208,33 +210,8 @@ static void zero(struct device *device, void *memory, size_t bytes) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
     wrote(device, memory, bytes);
-    if (!has_failed(gpu)) check(gpu, "zeros", cudaMemsetAsync(memory, 0, bytes, gpu->stream));
+    if (!is_still(gpu)) check(gpu, "zeros", cudaMemsetAsync(memory, 0, bytes, gpu->stream));
 }
-
-const struct memory_ops gpu_memory = {.alloc = alloc,
-                                      .release = release,
-                                      .room = room,
-                                      .taken = taken,
-                                      .lend = lend,
-                                      .take_back = take_back,
-                                      .upload = upload,
-                                      .download = download,
-                                      .zero = zero,
-                                      .wrote = wrote,
-                                      .upload_beside = gpu_upload_beside,
-                                      .upload_wait = gpu_upload_wait,
-                                      .pin = gpu_pin,
-                                      .unpin = gpu_unpin,
-                                      .download_later = gpu_download_later,
-                                      .download_end = gpu_download_end,
-                                      .download_stream = gpu_download_stream,
-                                      .state = state,
-                                      .wait = wait,
-                                      .moves = gpu_moves,
-                                      .record_begin = gpu_record_begin,
-                                      .record_end = gpu_record_end,
-                                      .replay = gpu_replay,
-                                      .recording_destroy = gpu_recording_destroy};
 
 /* ---- scratch memory, constants ---- */
 
@@ -251,9 +228,15 @@ static void add_chunk(struct gpu_device *gpu, const char *operation, size_t byte
     if (!has_failed(gpu)) gpu->chunk_count++;
 }
 
+/* In a rehearsal an address that nobody uses, as aligned as any. */
 void *gpu_take(struct gpu_device *gpu, const char *operation, size_t bytes) {
     struct gpu_place *p = &gpu->place;
     bytes = rounded(bytes ? bytes : 1, LINE);
+    if (gpu->is_rehearsing) {
+        p->at += bytes;
+        if (p->at > gpu->needed) gpu->needed = p->at;
+        return (void *)(MIB + p->at - bytes);
+    }
     while (p->chunk < gpu->chunk_count && gpu->chunks[p->chunk].bytes - p->at < bytes) *p = {p->chunk + 1, 0};
     if (!has_failed(gpu) && p->chunk == gpu->chunk_count) add_chunk(gpu, operation, bytes);
     if (has_failed(gpu)) return nullptr;
@@ -262,16 +245,41 @@ void *gpu_take(struct gpu_device *gpu, const char *operation, size_t bytes) {
     return memory;
 }
 
-void gpu_tidy(struct gpu_device *gpu) {
+static size_t scratch_bytes(const struct gpu_device *gpu) {
     size_t bytes = 0;
-    if (gpu->is_recording || gpu->chunk_count < 2 || gpu->place.chunk > 0 || gpu->place.at > 0) return;
-    for (int i = 0; i < gpu->chunk_count; i++) {
-        bytes += gpu->chunks[i].bytes;
-        cudaFree(gpu->chunks[i].memory); /* waits for its users */
-    }
+    for (int i = 0; i < gpu->chunk_count; i++) bytes += gpu->chunks[i].bytes;
+    return bytes;
+}
+
+/* All of it anew, in one chunk. */
+static void make_scratch(struct gpu_device *gpu, size_t bytes) {
+    for (int i = 0; i < gpu->chunk_count; i++) cudaFree(gpu->chunks[i].memory); /* waits for its users */
     gpu->chunk_count = 0;
     gpu->moves++;
     add_chunk(gpu, "scratch memory", bytes);
+}
+
+void gpu_tidy(struct gpu_device *gpu) {
+    if (gpu->is_recording || gpu->is_rehearsing || gpu->chunk_count < 2) return;
+    if (gpu->place.chunk == 0 && gpu->place.at == 0) make_scratch(gpu, scratch_bytes(gpu));
+}
+
+static void rehearse_begin(struct device *device) {
+    struct gpu_device *gpu = gpu_of(device);
+    gpu->is_rehearsing = true;
+    gpu->needed = 0;
+}
+
+/* What operators said of 16-bit copies is not so: nobody has written them. */
+static status rehearse_end(struct device *device) {
+    struct gpu_device *gpu = gpu_of(device);
+    cudaSetDevice(gpu->gpu);
+    gpu->is_rehearsing = false;
+    gpu->calls++;
+    gpu->copy.of = gpu->parameters.copy.of = nullptr;
+    gpu->parameters.is_current = false;
+    if (gpu->needed > 0 && (gpu->chunk_count > 1 || scratch_bytes(gpu) < gpu->needed)) make_scratch(gpu, gpu->needed);
+    return state(device);
 }
 
 static const void *add_constant(struct gpu_device *gpu, const char *operation, const void *p, size_t bytes,
@@ -329,3 +337,30 @@ void gpu_memory_close(struct gpu_device *gpu) {
     free(gpu->constants);
     free(gpu->arrays);
 }
+
+const struct memory_ops gpu_memory = {.alloc = alloc,
+                                      .release = release,
+                                      .room = room,
+                                      .taken = taken,
+                                      .lend = lend,
+                                      .take_back = take_back,
+                                      .upload = upload,
+                                      .download = download,
+                                      .zero = zero,
+                                      .wrote = wrote,
+                                      .upload_beside = gpu_upload_beside,
+                                      .upload_wait = gpu_upload_wait,
+                                      .pin = gpu_pin,
+                                      .unpin = gpu_unpin,
+                                      .download_later = gpu_download_later,
+                                      .download_end = gpu_download_end,
+                                      .download_stream = gpu_download_stream,
+                                      .state = state,
+                                      .wait = wait,
+                                      .rehearse_begin = rehearse_begin,
+                                      .rehearse_end = rehearse_end,
+                                      .moves = gpu_moves,
+                                      .record_begin = gpu_record_begin,
+                                      .record_end = gpu_record_end,
+                                      .replay = gpu_replay,
+                                      .recording_destroy = gpu_recording_destroy};

@@ -137,6 +137,7 @@ static cublasStatus_t plan_for(struct gpu_device *gpu, const struct product *p, 
 static cublasStatus_t multiply(struct gpu_device *gpu, const struct product *p) {
     struct gpu_plan *plan;
     CHECK(plan_for(gpu, p, &plan));
+    if (gpu->is_rehearsing) return CUBLAS_STATUS_SUCCESS;
     float one = 1, beta = p->adds ? 1 : 0;
     return cublasLtMatmul(gpu->blas, &plan->product, &one, p->a.at, &plan->a, p->b.at, &plan->b, &beta, p->c, &plan->c,
                           p->c, &plan->c, &plan->algorithm, gpu->workspace, GPU_WORKSPACE, gpu->stream);
