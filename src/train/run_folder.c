@@ -63,7 +63,7 @@ static status mark_lock(const struct run_folder *f) {
     size_t size;
     bool is_other;
     TRY(read_mark(f, &size, &is_other));
-    return is_other ? OK : io_write(f->lock_fd, f->lock, MARK + size, sizeof MARK - 1 - size);
+    return is_other ? OK : io_write(f->lock_fd, f->lock, &MARK[size], sizeof MARK - 1 - size);
 }
 
 /* One try. */
