@@ -133,7 +133,7 @@ static void batch_norm_of_others(struct device *d, struct results *r) {
     struct batch_norm norm = {.channels = channels, .eps = 1e-5f, .momentum = 0.1f, .uses_batch = true, .sync = &sync};
     float none, *work = calloc(BATCH_NORM_WORK(channels), 4);
     float *weight = random_values(channels, 1), *bias = random_values(channels, 2);
-    ops->batch_norm_forward(d, &norm, &none, weight, bias, next_from(r, channels, 3), next_from(r, channels, 4), work,
+    ops->batch_norm_forward(d, &norm, NULL, weight, bias, next_from(r, channels, 3), next_from(r, channels, 4), work,
                             &none, 0);
     ops->batch_norm_backward(d, &norm, &none, &none, work, &none, next_from(r, channels, 5), next_from(r, channels, 6),
                              0);
