@@ -42,10 +42,11 @@ static const struct schema_row train_rows[] = {
      .offset = offsetof(struct train_config, precision),
      .fallback = "float32",
      .choices = precisions,
-     .doc = "Arithmetic of matrix products (linear, attention; on GPUs convolutions, too): "
-            "`bfloat16` and `float16` round their factors, and what convolutions write, and keep weights, gradients "
-            "and all sums in float32. On the CPU "
-            "`bfloat16` needs AVX-512 BF16; `float16` needs a GPU, and scales the loss (`grad_scaler`)."},
+     .doc =
+         "Arithmetic of matrix products (linear, attention; on GPUs convolutions, too): "
+         "`bfloat16` and `float16` round their factors, and keep weights, their gradients and all sums in float32; on "
+         "GPUs what lies between layers is 16 bits, too, as under autocast (docs/gpu.md). On the CPU "
+         "`bfloat16` needs AVX-512 BF16; `float16` needs a GPU, and scales the loss (`grad_scaler`)."},
     {.key = "float32_matmul_precision",
      .type = SCHEMA_CHOICE,
      .offset = offsetof(struct train_config, matmul_precision),

@@ -12,9 +12,8 @@ struct factor {
     size_t stride; /* elements from row to row */
 };
 
-/* cuBLASLt counts columns first: a row-major (rows, columns) matrix is its (columns, rows). So c (n, m; row-major) = a
- * b
- * [+ c] with m, n and k as cuBLASLt wants them. */
+/* cuBLASLt counts columns first: a row-major (rows, columns) matrix is its (columns, rows). So c (n, m; row-major) is
+ * a b [+ c] with m, n and k as cuBLASLt wants them. */
 struct product {
     cublasOperation_t turn_a, turn_b;
     size_t m, n, k;
