@@ -152,7 +152,8 @@ template <class E> struct attention_block {
         q = {job.narrow_qkv + row * tokens * 3 * width + at * job.padded, 3 * width};
         k = {q.at + width, q.stride};
         v = {k.at + width, q.stride};
-        dy = {job.narrow_dy + row * tokens * width + at * job.padded, width};
+        dy = {job.narrow_dy, width};
+        if (dy.at) dy.at += row * tokens * width + at * job.padded;
         c = y_stride = (size_t)job.heads * job.head_size;
         y = row * tokens * c + at * job.head_size;
         dqkv = row * tokens * 3 * c + at * job.head_size;

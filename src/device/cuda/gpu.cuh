@@ -212,7 +212,7 @@ void gpu_parameters_want(struct gpu_device *gpu, const struct gpu_parameters *re
 static inline void gpu_wrote(struct gpu_device *gpu, const void *memory, size_t bytes) {
     struct gpu_parameters *p = &gpu->parameters;
     const char *at = (const char *)memory, *of = (const char *)p->copy.of;
-    if (of && at < of + p->copy.rows * sizeof(float) && of < at + bytes) p->is_current = false;
+    if (at && of && at < of + p->copy.rows * sizeof(float) && of < at + bytes) p->is_current = false;
 }
 
 extern const struct device_ops gpu_elementwise; /* add to copy of struct device_ops; the rest is 0 */
