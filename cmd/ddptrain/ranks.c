@@ -183,7 +183,7 @@ static status on_ranks(const struct command_line *line, struct config_file *file
 /* A config that cannot be read here may be right on other nodes, which would wait. How many ranks were to be here is
  * known only where the command line says so. */
 static void excuse(const struct command_line *line, status failure) {
-    struct dist_env env;
+    struct dist_env env = {0};
     int nproc = 1;
     struct log *log = log_create(line->is_quiet, false);
     status unknown = dist_env_detect(&env);

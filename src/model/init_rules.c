@@ -295,6 +295,7 @@ static void apply_gpt2(const struct model *model, const struct gpt2_config *conf
     d->type = &types[0];
     d->config = &smaller;
     visit(model, &ends, draw, d);
+    d->config = config;
 }
 
 static void apply(const struct model *model, const struct variant_list *rules, struct rng *rng) {

@@ -595,6 +595,7 @@ status run_train(const struct config *config, const struct dist_env *env, const 
     if (s) store_excuse(env, false, log, s);
     if (!s) s = join_group(&run);
     if (!s) s = reserve_memory(&run);
+    if (!s) s = comm_barrier(run.trainer.comm); /* no folder is made where one rank has too little */
     if (!s) s = resume(&run);
     if (!s && run.is_complete) {
         s = conclude(&run);

@@ -52,13 +52,17 @@ void gpu_upload_beside(struct device *device, const struct device_piece *pieces,
     if (gpu->is_rehearsing) return;
     if (gpu->failure[0] || !check(gpu, operation, cudaStreamWaitEvent(b->copies, b->is_taken, 0))) return;
     for (size_t i = 0; i < count; i++)
-        check(gpu, operation,
-              cudaMemcpyAsync(pieces[i].beside, pieces[i].from, pieces[i].bytes, cudaMemcpyHostToDevice, b->copies));
+        if (pieces[i].bytes)
+            check(
+                gpu, operation,
+                cudaMemcpyAsync(pieces[i].beside, pieces[i].from, pieces[i].bytes, cudaMemcpyHostToDevice, b->copies));
     check(gpu, operation, cudaEventRecord(b->is_there, b->copies));
     check(gpu, operation, cudaStreamWaitEvent(gpu->stream, b->is_there, 0));
     for (size_t i = 0; i < count && !gpu->failure[0]; i++)
-        check(gpu, operation,
-              cudaMemcpyAsync(pieces[i].to, pieces[i].beside, pieces[i].bytes, cudaMemcpyDeviceToDevice, gpu->stream));
+        if (pieces[i].bytes)
+            check(gpu, operation,
+                  cudaMemcpyAsync(pieces[i].to, pieces[i].beside, pieces[i].bytes, cudaMemcpyDeviceToDevice,
+                                  gpu->stream));
     check(gpu, operation, cudaEventRecord(b->is_taken, gpu->stream));
 }
 

@@ -72,7 +72,7 @@ struct gpu_constant {
     const void *home;
     gpu_make *make;      /* NULL: memory holds what home does */
     void *copy, *memory; /* copy: on the host, to see a change */
-    size_t bytes;
+    size_t bytes, made;  /* of the copy; of memory */
 };
 
 /* Memory of the host from which the GPU copies by itself: two halves, one filled while the other is read. */

@@ -43,7 +43,7 @@ static size_t taken(const struct device *device) {
     const struct gpu_device *gpu = gpu_of(device);
     size_t bytes = GPU_WORKSPACE + gpu->copy.bytes + gpu->parameters.copy.bytes;
     for (size_t i = 0; i < gpu->array_count; i++) bytes += gpu->arrays[i].bytes;
-    for (size_t i = 0; i < gpu->constant_count; i++) bytes += gpu->constants[i].bytes;
+    for (size_t i = 0; i < gpu->constant_count; i++) bytes += gpu->constants[i].made;
     for (int i = 0; i < gpu->chunk_count; i++) bytes += gpu->chunks[i].bytes;
     return bytes;
 }
@@ -287,9 +287,8 @@ static const void *add_constant(struct gpu_device *gpu, const char *operation, c
     struct gpu_constant *all =
         (struct gpu_constant *)realloc(gpu->constants, (gpu->constant_count + 1) * sizeof *gpu->constants);
     if (all) gpu->constants = all;
-    struct gpu_constant c = {p, make, malloc(bytes), nullptr, bytes};
-    size_t size = bytes;
-    void *made = make ? make(p, bytes, &size) : c.copy;
+    struct gpu_constant c = {p, make, malloc(bytes), nullptr, bytes, bytes};
+    void *made = make ? make(p, bytes, &c.made) : c.copy;
     if (!all || !c.copy || !made) {
         if (make) free(made);
         free(c.copy);
@@ -297,9 +296,9 @@ static const void *add_constant(struct gpu_device *gpu, const char *operation, c
         return nullptr;
     }
     memcpy(c.copy, p, bytes);
-    check(gpu, operation, cudaMalloc(&c.memory, size));
+    check(gpu, operation, cudaMalloc(&c.memory, c.made));
     if (!has_failed(gpu)) /* on the stream of those who read it: others do not wait for it */
-        check(gpu, operation, cudaMemcpyAsync(c.memory, made, size, cudaMemcpyHostToDevice, gpu->stream));
+        check(gpu, operation, cudaMemcpyAsync(c.memory, made, c.made, cudaMemcpyHostToDevice, gpu->stream));
     if (!has_failed(gpu)) check(gpu, operation, cudaStreamSynchronize(gpu->stream));
     if (make) free(made);
     gpu->constants[gpu->constant_count++] = c;
