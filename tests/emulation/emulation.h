@@ -25,9 +25,10 @@ int physical(int device);
 /* From the environment, see tests/emulation/README.md. */
 struct settings {
     int gpus, driver, capability;
-    size_t memory;      /* bytes of each GPU */
-    bool has_epilogues; /* cuBLASLt has algorithms with GELU and gradients of biases */
-    bool has_narrow;    /* cuDNN has deterministic engines for 16 bits */
+    size_t memory;       /* bytes of each GPU */
+    bool has_epilogues;  /* cuBLASLt has algorithms with GELU and gradients of biases */
+    unsigned refusal_ms; /* until memory that is not there is refused */
+    bool has_narrow;     /* cuDNN has deterministic engines for 16 bits */
     enum { LATE, RANDOM } streams;
     enum { FORWARD, REVERSE, SHUFFLED } threads;
     char fails[32]; /* what fails, "": nothing */

@@ -86,7 +86,10 @@ cudaError_t make(void **memory, size_t bytes, place where) {
     if (is_to_fail("malloc")) return result(cudaErrorMemoryAllocation);
     size_t whole = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, page_bytes = (whole + PAGE - 1) / PAGE * PAGE;
     bool is_counted = where == DEVICE || where == MANAGED;
-    if (is_counted && page_bytes > get_settings().memory - used[device]) return result(cudaErrorMemoryAllocation);
+    if (is_counted && page_bytes > get_settings().memory - used[device]) {
+        usleep(get_settings().refusal_ms * 1000);
+        return result(cudaErrorMemoryAllocation);
+    }
     if (next_free + page_bytes + PAGE > range + RANGE) die("no addresses left for the GPU's memory");
     unsigned char *pages = next_free, *own = pages + page_bytes - whole;
     next_free += page_bytes + PAGE;

@@ -74,6 +74,7 @@ settings read_settings() {
     s.driver = (int)number("DDPTRAIN_EMULATED_DRIVER", CUDART_VERSION);
     s.capability = (int)number("DDPTRAIN_EMULATED_CAPABILITY", 90);
     s.memory = (size_t)number("DDPTRAIN_EMULATED_MIB", 2048) << 20;
+    s.refusal_ms = (unsigned)number("DDPTRAIN_EMULATED_REFUSAL_MS", 0);
     s.has_epilogues = number("DDPTRAIN_EMULATED_EPILOGUES", 1) != 0;
     s.has_narrow = number("DDPTRAIN_EMULATED_NARROW", 1) != 0;
     const char *streams = getenv("DDPTRAIN_EMULATED_STREAMS"), *threads = getenv("DDPTRAIN_EMULATED_THREADS");

@@ -189,13 +189,13 @@ class Places(Ranks):
     def test_too_little_memory_on_one(self):
         """For what operators work in: nobody has made or moved a run folder by then."""
         port = free_port()
-        os.makedirs(self.path("runs"))
-        ranks = [self.rank(r, "--run-dir", "runs/launched", "model.layers.0.linear.out=40000", "train.precision=bfloat16", RANK=r, WORLD_SIZE=2, LOCAL_RANK=r, LOCAL_WORLD_SIZE=2,
-                           MASTER_ADDR="127.0.0.1", MASTER_PORT=port, DDPTRAIN_EMULATED_MIB=(300, 50)[r]) for r in range(2)]
+        self.train(gpus=1, run="runs/launched")
+        ranks = [self.rank(r, "--run-dir", "runs/launched", "--fresh", "model.layers.0.linear.out=40000", "train.precision=bfloat16", RANK=r, WORLD_SIZE=2, LOCAL_RANK=r, LOCAL_WORLD_SIZE=2,
+                           MASTER_ADDR="127.0.0.1", MASTER_PORT=port, DDPTRAIN_EMULATED_MIB=(300, 50)[r], DDPTRAIN_EMULATED_REFUSAL_MS=1000) for r in range(2)]
         err = "".join(p.communicate(timeout=60 * program.SLOW)[1] for p in ranks)
         self.assertEqual([p.returncode for p in ranks], [PEER, USAGE], err)
         self.assertIn("the run does not fit on the GPU", err)
-        self.assertEqual(os.listdir(self.path("runs")), [])
+        self.assertEqual(os.listdir(self.path("runs")), ["launched"])
 
     def test_different_libraries(self):
         ranks = self.torchrun({}, {"DDPTRAIN_EMULATED_NCCL": 22703})
