@@ -34,17 +34,27 @@ static bool ends_with(const char *name, const char *ending) {
     return length > end && strcmp(name + length - end, ending) == 0;
 }
 
-static bool begins_as_ours(const char *name) {
-    return strncmp(name, "epoch-", 6) == 0 || strncmp(name, "step-", 5) == 0;
+/* What follows the counter in a name as runs make them ("epoch-0001", "step-00000001"); NULL: it is not one. */
+static const char *after_counter(const char *name) {
+    bool is_epoch = strncmp(name, "epoch-", 6) == 0;
+    size_t least = is_epoch ? 4 : 8, digits;
+    if (!is_epoch && strncmp(name, "step-", 5) != 0) return NULL;
+    name += is_epoch ? 6 : 5;
+    digits = strspn(name, "0123456789");
+    return digits < least || (digits > least && *name == '0') ? NULL : name + digits;
 }
 
 bool checkpoint_has_ending(const char *name) { return ends_with(name, CHECKPOINT_ENDING); }
 
-bool checkpoint_is_name(const char *name) { return begins_as_ours(name) && ends_with(name, CHECKPOINT_ENDING); }
+bool checkpoint_is_name(const char *name) {
+    const char *rest = after_counter(name);
+    return rest && strcmp(rest, CHECKPOINT_ENDING) == 0;
+}
 
 /* "epoch-0001.h5.tmp-17" */
 static bool is_left_over(const char *name) {
-    return begins_as_ours(name) && io_is_temporary(name) && strstr(name, CHECKPOINT_ENDING ".tmp-");
+    const char *rest = after_counter(name);
+    return rest && io_is_temporary(name) && strncmp(rest, CHECKPOINT_ENDING ".tmp-", sizeof CHECKPOINT_ENDING + 4) == 0;
 }
 
 static status remove_left_overs(const char *dir, const struct io_names *names) {
@@ -92,9 +102,13 @@ static void give_up(struct candidates *candidates, struct log *log, const char *
     status_free(reason);
 }
 
+static bool has_our_name(const struct candidate *c) { return checkpoint_is_name(strrchr(c->path, '/') + 1); }
+
+/* The newest first; of several copies our own. */
 static int by_order(const void *a, const void *b) {
     const struct candidate *x = a, *y = b;
     if (x->order != y->order) return x->order < y->order ? 1 : -1;
+    if (has_our_name(x) != has_our_name(y)) return has_our_name(x) ? -1 : 1;
     return strcmp(y->path, x->path);
 }
 

@@ -76,9 +76,12 @@ class OwnFiles(program.Case):
 
     def test_a_copy_of_a_checkpoint_is_not_pruned(self):
         self.run_program("wine.yaml", "--run-dir", "mine", "train.epochs=1", "checkpoint.save_every=1")
-        shutil.copy(self.path("mine/checkpoints/epoch-0001.h5"), self.path("mine/checkpoints/keep.h5"))
-        self.run_program("wine.yaml", "--run-dir", "mine", "train.epochs=4", "checkpoint.save_every=1", "checkpoint.keep=1")
-        self.assertEqual(self.listing("mine/checkpoints"), ["epoch-0004.h5", "keep.h5"])
+        copies = ["epoch-0001 (copy).h5", "epoch-0001-copy.h5", "epoch-00001.h5", "epoch-1.h5", "epoch-1.h5.tmp-5", "keep.h5", "step-0001.h5"]
+        for name in copies:
+            shutil.copy(self.path("mine/checkpoints/epoch-0001.h5"), self.path("mine/checkpoints", name))
+        out, err = self.run_program("wine.yaml", "--run-dir", "mine", "train.epochs=4", "checkpoint.save_every=1", "checkpoint.keep=1")
+        self.assertIn("resuming from mine/checkpoints/epoch-0001.h5", out + err)
+        self.assertEqual(self.listing("mine/checkpoints"), sorted(copies + ["epoch-0004.h5"]))
 
     def test_a_folder_with_other_files_can_become_a_runs(self):
         self.write("mine/wine.yaml", program.WINE)

@@ -284,10 +284,11 @@ static bool exists(const char *folder, const char *name) {
 }
 
 START_TEST(prune_keeps_the_newest) {
-    char *folder = make_folder(), *temporary = path_in(folder, "step-5.h5.tmp-12"),
+    char *folder = make_folder(), *temporary = path_in(folder, "step-00000005.h5.tmp-12"),
          *foreign = path_in(folder, "mine.h5"), *half = path_in(folder, "mine.h5.tmp-12"),
          *notes = path_in(folder, "notes.tmp-12"), *nowhere = path_in(folder, "nowhere");
-    static const char *const names[] = {"step-d", "epoch-a", "step-e", "step-b", "step-c"}; /* steps 1 to 5 */
+    static const char *const names[] = {"step-00000004", "epoch-0001", "step-00000005", "step-00000002",
+                                        "step-00000003"}; /* steps 1 to 5 */
     for (int64_t step = 1; step <= 5; step++) ck_ok(write_state(folder, names[step - 1], step));
     spill(temporary, "half", 4);
     spill(foreign, "not ours", 8);
@@ -295,18 +296,20 @@ START_TEST(prune_keeps_the_newest) {
     ck_ok(write_state(folder, "copy", 1)); /* of somebody who wants to keep it, whatever its step */
     spill(half, "not ours", 8);
     ck_ok(checkpoint_prune(folder, 0));
-    ck_assert(!exists(folder, "step-5.h5.tmp-12") && exists(folder, "step-d.h5"));
+    ck_assert(!exists(folder, "step-00000005.h5.tmp-12") && exists(folder, "step-00000004.h5"));
     ck_ok(checkpoint_prune(folder, 3));
-    ck_assert(!exists(folder, "step-d.h5") && !exists(folder, "epoch-a.h5"));
-    ck_assert(exists(folder, "step-e.h5") && exists(folder, "step-b.h5") && exists(folder, "step-c.h5"));
+    ck_assert(!exists(folder, "step-00000004.h5") && !exists(folder, "epoch-0001.h5"));
+    ck_assert(exists(folder, "step-00000005.h5") && exists(folder, "step-00000002.h5") &&
+              exists(folder, "step-00000003.h5"));
     ck_ok(checkpoint_prune(folder, 9));
-    ck_assert(exists(folder, "step-e.h5") && exists(folder, "step-b.h5") && exists(folder, "step-c.h5"));
+    ck_assert(exists(folder, "step-00000005.h5") && exists(folder, "step-00000002.h5") &&
+              exists(folder, "step-00000003.h5"));
 
     /* A damaged one does not push a good one out. */
-    char *newest = path_in(folder, "step-c.h5");
+    char *newest = path_in(folder, "step-00000003.h5");
     damage(newest, 700);
     ck_ok(checkpoint_prune(folder, 1));
-    ck_assert(exists(folder, "step-b.h5") && !exists(folder, "step-e.h5"));
+    ck_assert(exists(folder, "step-00000002.h5") && !exists(folder, "step-00000005.h5"));
     ck_assert(exists(folder, "mine.h5") && exists(folder, "notes.tmp-12"));
     ck_assert(exists(folder, "copy.h5") && exists(folder, "mine.h5.tmp-12"));
     status s;

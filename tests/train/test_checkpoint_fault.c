@@ -14,7 +14,7 @@
 /* What a run does when a save is due. */
 static status save_and_prune(const char *folder, int64_t step, int64_t keep) {
     char name[32];
-    snprintf(name, sizeof name, "step-%d", (int)step);
+    snprintf(name, sizeof name, "step-%08d", (int)step);
     TRY(write_state(folder, name, step));
     return checkpoint_prune(folder, keep);
 }
@@ -35,7 +35,7 @@ static void save_with(const char *folder, struct fault fault) {
     fault_set(&fault);
     status s = save_and_prune(folder, 2, 2), newest;
     fault_set(NULL);
-    char *old = path_in(folder, "step-1.h5");
+    char *old = path_in(folder, "step-00000001.h5");
     must_hold(old, 1);
     int64_t step = newest_step(folder, &newest);
     ck_ok(newest);

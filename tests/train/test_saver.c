@@ -15,7 +15,7 @@ static status save(struct saver *saver, int64_t step) {
     struct state state = make_state(step);
     struct entry entries[STATE_ENTRIES];
     char name[32];
-    snprintf(name, sizeof name, "step-%04d", (int)step);
+    snprintf(name, sizeof name, "step-%08d", (int)step);
     list_entries(&state, entries);
     status s = saver_save(saver, name, entries, STATE_ENTRIES);
     memset(&state, 0x55, sizeof state); /* the copy was taken */
@@ -40,7 +40,7 @@ START_TEST(saves_and_prunes) {
     struct io_names names;
     ck_ok(io_list(dir, &names));
     ck_assert_uint_eq(names.count, 2);
-    ck_assert_str_eq(names.items[0], "step-0019.h5");
+    ck_assert_str_eq(names.items[0], "step-00000019.h5");
     io_names_free(&names);
     ck_ok(save(saver, 21));
     saver_destroy(saver); /* waits */
@@ -52,7 +52,7 @@ START_TEST(saves_and_prunes) {
 END_TEST
 
 START_TEST(writes_the_same_bytes_as_checkpoint_write) {
-    char *folder = make_folder(), *a = path_in(folder, "step-0007.h5"), *b = path_in(folder, "b.h5");
+    char *folder = make_folder(), *a = path_in(folder, "step-00000007.h5"), *b = path_in(folder, "b.h5");
     struct saver *saver;
     ck_ok(saver_create(folder, 0, &saver));
     ck_ok(save(saver, 6));
