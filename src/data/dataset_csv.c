@@ -70,9 +70,10 @@ static status read_header(struct csv *csv) {
     return OK;
 }
 
-/* Whether the names are those of columns that are numbered from 0 or 1, or rising (wavelengths, years). */
+/* Whether the names are those of columns (at least three) that are numbered from 0 or 1, or (five) rising, such as
+ * wavelengths and years. */
 static bool are_rising(const double *numbers, size_t count) {
-    bool is_counted = numbers[0] == 0 || numbers[0] == 1, is_rising = count >= 5;
+    bool is_counted = count >= 3 && (numbers[0] == 0 || numbers[0] == 1), is_rising = count >= 5;
     for (size_t i = 1; i < count; i++) {
         is_counted = is_counted && numbers[i] == numbers[0] + (double)i;
         is_rising = is_rising && numbers[i] > numbers[i - 1];

@@ -138,6 +138,8 @@ static const struct wrong wrongs[] = {
     {false, "a,y\n", "", "t.csv: there are no rows"},
     {false, "y\n1\n", "", "t.csv: no column is left for the inputs; the file has only: y"},
     {false, "a;y\n1;2\n", "", "t.csv:line 1: the fields seem to be separated by ';'; only commas are read"},
+    {false, "0,1\n1,0\n", "",
+     "t.csv:line 1: the header must hold the columns' names, but this is a row of numbers ('0', ...)"},
     {false, ",a,y\n0,1,2\n", "", "t.csv:line 1: column 1 has no name (pandas writes such an index column"},
     {false, "a,b,a\n1,2,3\n", "", "t.csv:line 1: column 'a' is there twice"},
     {false, "a,y\n1,2\n3\n", "", "t.csv:line 3: there are 1 fields, but the header has 2"},
