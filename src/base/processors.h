@@ -25,8 +25,8 @@ int processors_share(const cpu_set_t *masks, int count, int own, int quota);
 bool processors_split(const cpu_set_t *mask, const char *folder, int count, cpu_set_t *parts);
 
 /* Asks the kernel (Linux 6.12 and newer; others do nothing) for the shortest turns of a processor for this thread and
- * those that it starts: after a yield it comes back in 0.1 ms instead of up to 3, and when it wakes up it need not wait until
- * another's turn is over. Its share of the time stays the same. */
+ * those that it starts: after a yield it comes back in 0.1 ms instead of up to 3, and when it wakes up it need not wait
+ * until another's turn is over. Its share of the time stays the same. */
 #define PROCESSORS_TURN_NANOSECONDS 100000
 void processors_take_short_turns(void);
 /* Of this thread, in nanoseconds; 0: the kernel does not tell. */
