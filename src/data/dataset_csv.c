@@ -70,10 +70,10 @@ static status read_header(struct csv *csv) {
     return OK;
 }
 
-/* Whether the names are those of columns (at least three) that are numbered from 0 or 1, or (five) rising, such as
- * wavelengths and years. */
-static bool are_rising(const double *numbers, size_t count) {
-    bool is_counted = count >= 3 && (numbers[0] == 0 || numbers[0] == 1), is_rising = count >= 5;
+/* Whether the names, all or all but a label, are those of columns (three or more) that are numbered from 0 or 1, or
+ * (five) rising, such as wavelengths and years. */
+static bool are_rising(const double *numbers, size_t count, size_t columns) {
+    bool is_counted = columns >= 3 && (numbers[0] == 0 || numbers[0] == 1), is_rising = count >= 5;
     for (size_t i = 1; i < count; i++) {
         is_counted = is_counted && numbers[i] == numbers[0] + (double)i;
         is_rising = is_rising && numbers[i] > numbers[i - 1];
@@ -88,7 +88,7 @@ static status check_header(const struct csv *csv, const struct dataset_config *c
     size_t count = 0;
     for (size_t i = 0; i < csv->n_columns; i++) count += csv_number(csv->names[i], &numbers[count]);
     bool is_named = config->inputs.count || config->targets.count;
-    if (is_named || count == 0 || count + 1 < csv->n_columns || are_rising(numbers, count)) return OK;
+    if (is_named || count == 0 || count + 1 < csv->n_columns || are_rising(numbers, count, csv->n_columns)) return OK;
     return status_new(
         STATUS_DATA,
         "%s:line 1: the header must hold the columns' names, but this is a row of numbers ('%.20s', ...); "
