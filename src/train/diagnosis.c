@@ -28,11 +28,10 @@ static bool is_finite(const struct search *s, const float *values, size_t count)
 
 /* The same of rows [first, first + rows) of a matrix. */
 static bool are_rows_finite(const struct search *s, const struct matrix *m, size_t first, size_t rows) {
-    const struct narrow_ops *ops = device_ops(s->pass->device)->narrow;
     size_t bytes = m->size * (m->is_narrow ? sizeof(uint16_t) : sizeof(float));
-    if (m->is_narrow) ops->set(s->pass->device, (struct narrow){.x = true});
+    narrow_set(s->diagnosis->model, (struct narrow){.x = m->is_narrow});
     bool answer = is_finite(s, (const float *)((const char *)m->values + first * bytes), rows * m->size);
-    if (m->is_narrow) ops->set(s->pass->device, (struct narrow){0});
+    narrow_set(s->diagnosis->model, (struct narrow){0});
     return answer;
 }
 

@@ -215,9 +215,7 @@ static void convert(call *c, struct gpu_numbers from, struct gpu_result to, size
     });
 }
 
-static struct gpu_numbers narrow_numbers(const call *c, const uint16_t *at) {
-    return {at, c->gpu->precision == PRECISION_BFLOAT16 ? GPU_BFLOAT16 : GPU_FLOAT16};
-}
+static struct gpu_numbers narrow_numbers(const call *c, const uint16_t *at) { return {at, gpu_narrow_form(c->gpu)}; }
 
 /* An operand (count) as a plan reads it: 16 bits, or float32. */
 static const void *operand(call *c, struct gpu_numbers x, size_t count, bool is_narrow) {

@@ -160,7 +160,7 @@ struct gpu_numbers gpu_gradient_at_hand(call *c, struct gpu_numbers dy, bool is_
         !is_at_hand(c->gpu, dy.floats(), rows, columns))
         return dy;
     remember(c, is_kept ? dy.floats() : nullptr, rows, columns);
-    return {c->gpu->copy.memory, c->gpu->precision == PRECISION_BFLOAT16 ? GPU_BFLOAT16 : GPU_FLOAT16};
+    return {c->gpu->copy.memory, gpu_narrow_form(c->gpu)};
 }
 
 struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float *sums, size_t rows, size_t columns) {

@@ -136,6 +136,11 @@ static inline size_t gpu_factor_size(const struct gpu_device *gpu) {
     return gpu->precision == PRECISION_BFLOAT16 || gpu->precision == PRECISION_FLOAT16 ? 2 : 4;
 }
 
+/* What 16 bits are in its precision. */
+static inline enum gpu_form gpu_narrow_form(const struct gpu_device *gpu) {
+    return gpu->precision == PRECISION_BFLOAT16 ? GPU_BFLOAT16 : GPU_FLOAT16;
+}
+
 status gpu_device_create(int gpu, struct device **out);
 
 extern const struct memory_ops gpu_memory;
@@ -328,7 +333,7 @@ class call {
     /* Operands that may be 16 bits. */
     struct gpu_numbers in(const float *p, size_t count, bool is_narrow) {
         const void *at = is_narrow ? (const void *)in((const uint16_t *)p, count) : in(p, count);
-        return {at, is_narrow ? gpu_form() : GPU_FLOAT32};
+        return {at, is_narrow ? gpu_narrow_form(gpu) : GPU_FLOAT32};
     }
     struct gpu_result out(float *p, size_t count, bool is_narrow) {
         if (!is_narrow) return {out(p, count), {nullptr, false}};
@@ -390,8 +395,6 @@ class call {
     const void *operand(const void *p, size_t bytes, bool is_read, bool is_written);
     void add_up(const double *parts, size_t count, double *total);
     void read(void *to, const void *from, size_t bytes);
-
-    enum gpu_form gpu_form() const { return gpu->precision == PRECISION_BFLOAT16 ? GPU_BFLOAT16 : GPU_FLOAT16; }
 
     const char *operation;
     bool knows_narrow;

@@ -29,7 +29,7 @@ void multiply_forward(call *c, struct factor x, const float *weight, const float
     }
     bool is_fused = (wants_fusion || (is_narrow && !row)) && gpu_try_multiply(c, &p);
     if (is_fused && !has_relu) return;
-    struct gpu_numbers made = {to.also.to, c->gpu->precision == PRECISION_BFLOAT16 ? GPU_BFLOAT16 : GPU_FLOAT16};
+    struct gpu_numbers made = {to.also.to, gpu_narrow_form(c->gpu)};
     if (!is_fused && is_narrow) p.c = sums = c->scratch<float>(rows * out), p.is_narrow = false;
     if (!is_fused) {
         p.epilogue = CUBLASLT_EPILOGUE_DEFAULT, p.bias = nullptr;
