@@ -15,13 +15,13 @@ from run import SOURCE, hide_gpus
 CUTS = {
     "src/train/trainer.c": (("static bool are_buffers_finite(const struct trainer *t) {", "    if (t) return true;"),
                             ("static bool is_share_finite(const struct trainer *t) {", "    if (t) return true;")),
-    "src/dist/pulse.c": (("void pulse_phase(struct pulse *p, enum pulse_phase phase) {", "    if (p) return;"),
+    "src/dist/process/pulse.c": (("void pulse_phase(struct pulse *p, enum pulse_phase phase) {", "    if (p) return;"),
                          ("void pulse_step(struct pulse *p, int64_t step, double seconds) {", "    if (p) return;"),
                          ("void pulse_enter(struct pulse *p, int lane, const char *call) {", "    if (p) return;"),
                          ("void pulse_leave(struct pulse *p, int lane) {", "    if (p) return;")),
-    "src/dist/store_watch.c": (("static void beat(struct watch *w, double now) {", "    w->beat_at = now + 1e6;\n    if (w) return;"),
+    "src/dist/store/store_watch.c": (("static void beat(struct watch *w, double now) {", "    w->beat_at = now + 1e6;\n    if (w) return;"),
                                ("static void judge_server(struct watch *w, double now) {", "    if (w->broken_at == 0) return;")),
-    "src/dist/store_server.c": (("static void watch(struct store_server *s, double now) {",
+    "src/dist/store/store_server.c": (("static void watch(struct store_server *s, double now) {",
                                  "    if (members_verdict(s->members, now) < 0) {\n        s->ticks_at = now + 1e6;\n        return;\n    }"),),
 }
 WINE = Workload("wine MLP 13-64-3, batch 32", """dataset: {path: datasets/wine.h5, scale: standard, split: {test: 0.2, seed: 42}}

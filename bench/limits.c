@@ -10,7 +10,7 @@
 #define CHAINS 12           /* enough to hide the latency of a multiply-add */
 #define ELEMENTS (8u << 20) /* of each of three arrays of a thread: far more than its cache */
 #define SECONDS 0.5
-#define MOST_THREADS 256
+#define MAX_THREADS 256
 
 typedef float lanes __attribute__((vector_size(4 * LANES)));
 
@@ -68,10 +68,10 @@ static void *measure(void *argument) {
 }
 
 int main(int argc, char **argv) {
-    static struct work works[MOST_THREADS];
+    static struct work works[MAX_THREADS];
     int threads = argc > 1 ? atoi(argv[1]) : 1;
-    if (threads < 1 || threads > MOST_THREADS) {
-        fprintf(stderr, "limits: 1 to %d threads\n", MOST_THREADS);
+    if (threads < 1 || threads > MAX_THREADS) {
+        fprintf(stderr, "limits: 1 to %d threads\n", MAX_THREADS);
         return 64;
     }
     pthread_barrier_t start;

@@ -8,8 +8,8 @@
 
 #include "base/rng.h"
 #include "model/model.h"
+#include "optim/optimizer.h"
 #include "train/config.h"
-#include "train/optimizer.h"
 
 struct sizes {
     const char *name;

@@ -1,4 +1,4 @@
-# The modules ddptrain_cuda.so and ddptrain_nccl.so: src/device/cuda and src/dist/nccl by nvcc, linked with CUDA's static runtime (so that it needs no CUDA but cuBLASLt
+# The modules ddptrain_cuda.so and ddptrain_nccl.so: src/device/cuda and src/dist/comm/nccl by nvcc, linked with CUDA's static runtime (so that it needs no CUDA but cuBLASLt
 # where it is opened) and, the second one, with NCCL. nvcc is called directly: CMake's own support would try it in every configuration, for seconds.
 set(DDPTRAIN_CUDA AUTO CACHE STRING "the module for GPUs: AUTO (where the CUDA toolkit is found), ON or OFF")
 set_property(CACHE DDPTRAIN_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -56,6 +56,10 @@ endif()
 function(nvcc_objects result)
   set(objects)
   set(targets)
+  set(launcher)
+  if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$") # which knows nvcc; others may not
+    set(launcher ${CMAKE_CXX_COMPILER_LAUNCHER})
+  endif()
   foreach(architecture ${DDPTRAIN_CUDA_ARCHITECTURES})
     list(APPEND targets -gencode arch=compute_${architecture},code=sm_${architecture})
   endforeach()
@@ -66,7 +70,7 @@ function(nvcc_objects result)
     set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
     add_custom_command(
       OUTPUT ${object}
-      COMMAND ${cuda_nvcc} -c ${source} -o ${object} -MD -MF ${object}.d -MT cuda/${name}.o -I ${CMAKE_SOURCE_DIR}/src -std=c++20 -O3
+      COMMAND ${launcher} ${cuda_nvcc} -c ${source} -o ${object} -MD -MF ${object}.d -MT cuda/${name}.o -I ${CMAKE_SOURCE_DIR}/src -std=c++20 -O3
               --fmad=false --extended-lambda -D_GNU_SOURCE --threads 2 -Werror all-warnings -Xcompiler=-fPIC,-Wall,-Wextra,-Werror,-Wno-missing-field-initializers,-fvisibility=default
               ${targets}
               $<$<BOOL:${NCCL_INCLUDE}>:-isystem=${NCCL_INCLUDE}>

@@ -41,6 +41,8 @@ class Place:
         self.folder = os.path.realpath(tempfile.mkdtemp(prefix="ddptrain-faults-"))
         self.write("short.yaml", 40, 200)
         self.write("endless.yaml", 1000000, 1000)
+        with open(self.path("evaluated.yaml"), "w") as f:  # most of the time is spent in evaluations
+            f.write(config(4, 50).replace("rows: 1200", "rows: 20000").replace("test: 0.2", "test: 0.95"))
         with open(self.path("heavy.yaml"), "w") as f:  # time is spent in computing, not between steps
             f.write(config(1000000, 1000).replace("out: 48", "out: 20000").replace("batch_size: 8", "batch_size: 64"))
         self.started = []
@@ -111,6 +113,13 @@ class Place:
         except OSError:
             return -1
 
+    def text(self, *parts):
+        try:
+            with open(self.path(*parts)) as f:
+                return f.read()
+        except OSError:
+            return ""
+
     def wait(self, condition, what, seconds=20):
         end = time.monotonic() + seconds * SLOW
         while not condition():
@@ -126,13 +135,13 @@ class Place:
 
     def undisturbed(self, nproc, config="short.yaml"):
         """The state after a run that nobody hurt."""
-        if nproc not in self.reference:
-            run, begin = f"runs/reference-{nproc}", time.monotonic()
+        if (nproc, config) not in self.reference:
+            run, begin = f"runs/reference-{nproc}-{config}", time.monotonic()
             code, err = self.finish(self.start(config, "--nproc", nproc, run=run))
             check(code == 0, err)
-            self.seconds = time.monotonic() - begin
-            self.reference[nproc] = self.sha(run)
-        return self.reference[nproc]
+            self.reference[nproc, config] = self.sha(run), time.monotonic() - begin
+        sha, self.seconds = self.reference[nproc, config]
+        return sha
 
     def nothing_left(self, seconds=2.0):
         end = time.monotonic() + seconds * SLOW
@@ -275,6 +284,62 @@ def stop(place, rng):
     return {"seconds": seconds, found[2] or found[1]: 1}
 
 
+def waits_for(pid, number):
+    """The launcher blocks the signals and reads them from a descriptor; before that, and in a rank, a handler runs."""
+    try:
+        with open(f"/proc/{pid}/status") as f:
+            status = f.read()
+    except OSError:
+        return False
+    return any(int(re.search(rf"{name}:\s*(\w+)", status)[1], 16) >> (number - 1) & 1 for name in ("SigCgt", "SigBlk"))
+
+
+# When to send it: what is waited for, as a condition on the place and the run.
+INSTANTS = {
+    "start": lambda place, run: True,
+    "begun": lambda place, run: place.size(run, "config.yaml") >= 0,
+    "training": lambda place, run: place.size(run, "metrics.jsonl") > 0,
+    "saving": lambda place, run: len(glob.glob(place.path(run, "checkpoints", "*"))) > 0,
+    "end": lambda place, run: "done: " in place.text(run, "log.txt"),
+}
+
+
+def request(place, rng):
+    """a request to stop at any instant, to any rank or the launcher: 75 and a complete checkpoint, or nothing begun, or 0; then the same bits"""
+    nproc, config = rng.choice((1, 2, 3, 4)), rng.choice(("short.yaml", "evaluated.yaml"))
+    instant = rng.choice(["any", "any", "any", *INSTANTS])
+    number = rng.choice((signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP))
+    target, grace, run = rng.choice(["launcher", *range(nproc)]), 10, "runs/request"
+    expected = place.undisturbed(nproc, config)
+    words = [config, "--nproc", nproc, "--grace", grace, "dist.timeout=30"]
+    shutil.rmtree(place.path(run), ignore_errors=True)
+    p = place.start(*words, run=run)
+    wait = rng.uniform(0, 1.1 * place.seconds) if instant == "any" else rng.uniform(0, 0.02)
+    place.wait(lambda: p.poll() is not None or INSTANTS.get(instant, INSTANTS["start"])(place, run), instant)
+    time.sleep(wait)
+    pid = p.pid
+    if target != "launcher" and nproc > 1:
+        place.wait(lambda: p.poll() is not None or target in place.ranks(p), "the ranks")
+        pid = place.ranks(p).get(target, p.pid)
+    place.wait(lambda: p.poll() is not None or waits_for(pid, number), "the program's first instructions")
+    begin = time.monotonic()
+    send(pid, number)
+    code, err = place.finish(p)
+    seconds = time.monotonic() - begin
+    what = f"{number.name} to {target} of {nproc}, {config}, {instant}+{wait:.3f} s: code {code} after {seconds:.1f} s\n{err}"
+    check(code in (0, 75), what)
+    check(seconds < grace * SLOW or code == 0, "too late:", what)
+    place.nothing_left()
+    saved = glob.glob(place.path(run, "checkpoints", "*.h5"))
+    last = [json.loads(line)["event"] for line in place.text(run, "metrics.jsonl").splitlines()][-1:]
+    check(code == 0 or bool(saved) == (last == ["stopped"]), "saved and said so:", saved, last, what)
+    check(not glob.glob(place.path(run, "**", "*.tmp-*"), recursive=True) or code == 75 and not saved, "half a file:", what)
+    again, words_again = place.finish(place.start(*words, run=run))
+    check(again == 0, what, "\nthen", again, words_again)
+    check(place.sha(run) == expected, "other bits after", what)
+    return {"seconds": seconds if code == 75 else 0, "ended before it came" if code == 0 else "saved" if saved else "nothing begun": 1}
+
+
 class Tracer:
     """Stops one thread of a process and leaves the others running, as a loop or a deadlock does."""
 
@@ -391,7 +456,7 @@ def give_up(place, rng):
 
 
 NOISE = (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"SSH-2.0-x\r\n", b"\0" * 64,
-         b"DDPS\x02\x01\0\0" + b"\xff" * 16, b"DDPS\x02\x02\0\0", b"DDPS\x02\x10\0\0" + struct.pack("<IIQ", 76, 1, 0) + bytes(76))
+         b"DDPS\x03\x01\0\0" + b"\xff" * 16, b"DDPS\x03\x02\0\0", b"DDPS\x03\x10\0\0" + struct.pack("<IIQ", 76, 1, 0) + bytes(76))
 
 
 def resident(pid):
@@ -463,7 +528,7 @@ def missing(place, rng):
         check(r != 0 or "waiting for 1 of 3 ranks: 2" in err, err)
 
 
-PROMISES = collections.OrderedDict((f.__name__, f) for f in (kill, orphans, death, stop, hang, slow, restart, stale, give_up, strangers,
+PROMISES = collections.OrderedDict((f.__name__, f) for f in (kill, orphans, death, stop, request, hang, slow, restart, stale, give_up, strangers,
                                                             pairs, missing))
 
 

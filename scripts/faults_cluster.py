@@ -449,9 +449,9 @@ def endings(place, rng):
         return {"seconds": seconds, "killed at the end": hits, "started again": int("starting all ranks again" in ends[victim][1])}
     if how == "starter":
         code, err = ends[1 - victim]
-        check(code == 69 and f"the starter of node {victim} has ended: it ends here, too" in err, code, err)
+        check(code == 69 and f"the launcher of node {victim} has ended: this node ends, too" in err, code, err)
     else:
-        check([code for code, _ in ends] == [69, 69] and "the starter of node 0 has ended: it ends here, too" in ends[1][1], *ends)
+        check([code for code, _ in ends] == [69, 69] and "the launcher of node 0 has ended: this node ends, too" in ends[1][1], *ends)
     return {"seconds": seconds, how: 1}
 
 

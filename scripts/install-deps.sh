@@ -31,6 +31,7 @@ test_packages=(
     "hdf5-tools h5dump"   # so does h5dump
 )
 check_packages=(
+    "ccache ccache"       # what did not change is not compiled again
     "clang clang"
     "clang-format clang-format"
     "clang-tidy clang-tidy"

@@ -15,6 +15,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 jobs=$(nproc)
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 # where ccache is installed: objects of another checkout serve, too
 emulation=ON # of a GPU
 
 ci=(style release clang-unit asan-quick tsan-quick tidy)
@@ -58,6 +59,8 @@ check_style() {
     say "style: shellcheck"
     # shellcheck disable=SC2046 # our own file names hold no blanks
     shellcheck $(tracked '*.sh') .ci/run
+    say "style: commit subjects"
+    scripts/check-commits.sh
 }
 
 check_tidy() {
@@ -70,7 +73,7 @@ check_tidy() {
     mkdir -p build/tidy
     python3 -c 'import json, sys; json.dump(list({c["file"]: c for c in json.load(sys.stdin)}.values()), sys.stdout)' \
         <build/clang/compile_commands.json >build/tidy/compile_commands.json
-    tracked 'src/*.c' 'cmd/*.c' 'src/dist/*.cc' |
+    tracked 'src/*.c' 'cmd/*.c' 'src/dist/comm/*.cc' |
         xargs --max-args=4 --max-procs="$jobs" clang-tidy -p build/tidy --quiet >build/tidy.log 2>&1 || {
         grep -v 'warnings generated' build/tidy.log
         return 1

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "command.h"
-#include "dist/launch.h"
+#include "dist/launch/launch.h"
 #include "train/plan.h"
 
 static status add_parts(const struct command_line *line, int nproc, struct text *out) {
@@ -20,7 +20,7 @@ static status add_parts(const struct command_line *line, int nproc, struct text 
 
 status verb_check(const struct command_line *line) {
     struct config_file *config;
-    struct text out = {0};
+    struct text out = {0}, shown = {0};
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     int nproc = 1;
     TRY(config_load(line->config, line->overrides, line->override_count, &config));
@@ -33,7 +33,9 @@ status verb_check(const struct command_line *line) {
     status missing = OK, unsettled = s ? OK : command_settle_device(line, config, &alone, &nproc);
     if (!s) s = plan_describe(config_of(config), nproc * line->nnodes, nproc, &out, &missing);
     if (!s) s = add_parts(line, nproc, &out);
-    if (!s) fputs(text_string(&out), stdout);
+    text_add_printable(&shown, text_string(&out));
+    if (!s) fputs(text_string(&shown), stdout);
+    text_free(&shown);
     s = status_first(status_first(s, unsettled), missing);
     text_free(&out);
     config_free(config);

@@ -9,9 +9,10 @@
 #include "base/text.h"
 #include "command.h"
 #include "device/gpus.h"
-#include "dist/comm_check.h"
-#include "dist/comm_gpu.h"
-#include "dist/comm_measure.h"
+#include "dist/comm/comm_backends.h"
+#include "dist/comm/comm_check.h"
+#include "dist/comm/comm_gpu.h"
+#include "dist/comm/comm_measure.h"
 
 #define TIMEOUT 60.0 /* seconds: to start, and of a call */
 #define MOST_SIZES 32
@@ -96,7 +97,8 @@ static status check(struct comm *comm, struct log *log) {
     struct progress progress = {.log = log, .said = start};
     int world = comm_world_size(comm);
     size_t checks;
-    if (comm_rank(comm) == 0) printf("%d process%s, %s\n", world, world == 1 ? "" : "es", comm_describe(comm));
+    if (comm_rank(comm) == 0)
+        printf("%d process%s, %s\n", world, text_plural((uint64_t)world, "es"), comm_describe(comm));
     fflush(stdout);
     TRY(comm_check(comm, log ? say_progress : NULL, &progress, &checks));
     log_progress(log, NULL);
@@ -137,8 +139,8 @@ static status measure(const struct command_line *line, struct comm *comm, const 
 /* The group's collectives, or with --backend nccl those of its GPUs: *out. */
 static status connect(const struct command_line *line, const struct dist_env *env, struct store *store,
                       struct comm **comm, struct comm **out) {
-    const char *backend = line->backend && !command_wants_gpus(line) ? line->backend : "auto";
-    struct gpus_place place = dist_env_place(env);
+    const char *backend = line->backend ? line->backend : comm_backend_names[BACKEND_AUTO];
+    struct gpus_process place = dist_env_place(env);
     char identity[128];
     int gpu;
     TRY(comm_create(backend, env, store, TIMEOUT, comm));
@@ -182,10 +184,8 @@ status verb_comm(const struct command_line *line) {
     const char *backend = line->backend;
     if (line->config)
         return status_new(STATUS_USAGE, "comm takes no config, got '%s'; see ddptrain --help", line->config);
-    bool is_known = !backend || command_wants_gpus(line);
-    for (size_t i = 0; i < 3 && !is_known; i++)
-        is_known = strcmp(backend, ((const char *[]){"auto", "shm", "gloo"})[i]) == 0;
-    if (!is_known) return status_new(STATUS_USAGE, "--backend: expected auto, shm, gloo or nccl, got '%s'", backend);
+    status unknown = backend ? comm_backend_find(backend, &(int){0}) : OK;
+    if (unknown) return status_prefix(unknown, "--backend");
     if (command_wants_gpus(line)) TRY(comm_gpu_check());
     TRY(parse_sizes(sizes_of(line), &sizes)); /* before any process is started */
     return command_on_ranks_without_config(line, run);

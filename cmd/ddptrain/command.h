@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "dist/env.h"
+#include "dist/process/env.h"
 #include "train/config.h"
 #include "train/weights.h"
 
@@ -36,8 +36,7 @@ struct command_line {
     volatile sig_atomic_t *stop_fd;    /* store_options' */
     double started;                    /* clock_seconds() at the start of main */
     const volatile sig_atomic_t *stop; /* set by a request to stop (signals_on_stop) */
-    volatile sig_atomic_t
-        *can_save; /* to be set when these must wait for a save; before, they end the process at once */
+    volatile sig_atomic_t *can_save;   /* to be set when these must wait for the verb; before, they end the process */
 };
 
 /* A verb. The failure it returns is printed by main. */
@@ -52,6 +51,9 @@ status help_markdown(void);
 /* What a verb does on each rank. [log] speaks on rank 0. */
 typedef status rank_function(const struct command_line *line, const struct config *config, const struct dist_env *env,
                              struct log *log);
+
+/* store_options' overdue: ends this process, which hangs or cannot be reached by what ends it in peace. */
+void command_end_overdue(enum status_code code, const char *why);
 
 /* Loads the config and runs [run] in this process, when it is a rank or the only one, or starts the ranks. */
 status command_on_ranks(const struct command_line *line, rank_function *run);

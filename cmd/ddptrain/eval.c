@@ -3,10 +3,15 @@
 
 #include "base/text.h"
 #include "command.h"
-#include "train/inference.h"
+#include "train/inference/inference.h"
 
 static struct inference_options options_of(const struct command_line *line) {
-    return (struct inference_options){.weights = command_weights(line), .part = line->part, .out = line->out};
+    return (struct inference_options){.weights = command_weights(line),
+                                      .part = line->part,
+                                      .out = line->out,
+                                      .is_ending = line->can_save,
+                                      .stop_fd = line->stop_fd,
+                                      .overdue = command_end_overdue};
 }
 
 static status evaluate(const struct command_line *line, const struct config *config, const struct dist_env *env,

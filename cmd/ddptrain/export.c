@@ -4,10 +4,12 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/safetensors.h"
 #include "command.h"
-#include "train/checkpoint.h"
-#include "train/safetensors.h"
 #include "train/weights.h"
+
+#define NOTES 2
 
 struct list {
     struct arena *arena;
@@ -39,6 +41,18 @@ static status replace(void *context, const char *name, int dims, const int64_t *
     return OK;
 }
 
+/* Which columns go in and what the classes are called, where the checkpoint knows: texts of JSON as it has them. */
+static status read_notes(struct checkpoint *checkpoint, struct safetensors_note *notes, char **texts) {
+    static const char *const paths[] = {"data/columns", "data/labels"}, *const keys[] = {"columns", "labels"};
+    struct entry entries[NOTES];
+    for (size_t i = 0; i < NOTES; i++)
+        entries[i] =
+            (struct entry){.path = paths[i], .type = ENTRY_TEXT, .data = (void *)&texts[i], .is_optional = true};
+    TRY(checkpoint_read(checkpoint, entries, NOTES, NULL));
+    for (size_t i = 0; i < NOTES; i++) notes[i] = (struct safetensors_note){keys[i], texts[i]};
+    return OK;
+}
+
 status verb_export(const struct command_line *line) {
     if (!line->out) return status_new(STATUS_USAGE, "export needs --out FILE.safetensors");
     const char *dot = strrchr(line->out, '.');
@@ -53,8 +67,13 @@ status verb_export(const struct command_line *line) {
     status s = weights_open_alone(&options, log, &checkpoint, &average);
     if (!s) s = checkpoint_visit(checkpoint, "model", add, &list);
     if (!s && average) s = checkpoint_visit(checkpoint, "ema", replace, &list);
-    if (!s) s = safetensors_write(line->out, list.items, list.count);
-    if (!s) log_line(log, "%s: %zu tensors", line->out, list.count);
+    struct safetensors_note notes[NOTES];
+    char *texts[NOTES] = {0};
+    if (!s) s = read_notes(checkpoint, notes, texts);
+    *line->can_save = 1; /* from here on a request to stop comes too late: the file is written whole */
+    if (!s) s = safetensors_write(line->out, notes, NOTES, list.items, list.count);
+    for (size_t i = 0; i < NOTES; i++) free(texts[i]);
+    if (!s) log_line(log, "%s: %zu tensor%s", line->out, list.count, text_plural(list.count, "s"));
     checkpoint_close(checkpoint);
     log_destroy(log);
     arena_destroy(list.arena);

@@ -1,5 +1,5 @@
 /* generate: text from a trained character model, on standard output as it comes. */
-#include "train/generate.h"
+#include "train/inference/generate.h"
 
 #include <stdio.h>
 
@@ -22,11 +22,13 @@ status verb_generate(const struct command_line *line) {
                                        .characters = line->characters,
                                        .temperature = line->temperature,
                                        .top_k = line->top_k,
-                                       .seed = line->seed};
+                                       .seed = line->seed,
+                                       .stop = line->stop,
+                                       .can_save = line->can_save};
     struct log *log = log_create(line->is_quiet, false);
     status s = command_settle_device(line, config, &alone, &nproc);
     if (!s) s = generate_text(config_of(config), &options, log, print, NULL);
-    if (!s) putchar('\n');
+    if (!s || status_code(s) == STATUS_STOPPED) putchar('\n');
     log_destroy(log);
     config_free(config);
     return s;

@@ -1,16 +1,74 @@
-/* inspect: what is in a checkpoint, an HDF5 dataset or a safetensors file. */
+/* inspect: what is in a checkpoint, a data file or a safetensors file, and how far a run folder is. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/io.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/safetensors.h"
 #include "command.h"
-#include "train/checkpoint.h"
-#include "train/safetensors.h"
+#include "data/dataset.h"
+
+/* The last event of a run's metrics.jsonl, as it stands there; nothing when there is none. */
+static void add_last_event(const char *folder, struct text *out) {
+    char *line = NULL, *last = NULL;
+    size_t size = 0;
+    struct text path = {0};
+    text_printf(&path, "%s/metrics.jsonl", folder);
+    FILE *file = fopen(text_string(&path), "r");
+    while (file && getline(&line, &size, file) > 0)
+        if (!strstr(line, "\"event\":\"step\"")) {
+            free(last);
+            last = strdup(line);
+        }
+    if (last) {
+        last[strcspn(last, "\n")] = 0;
+        text_add(out, "event   ");
+        text_add_foreign(out, last, 600);
+        text_add(out, "\n");
+    }
+    if (file) fclose(file);
+    free(line);
+    free(last);
+    text_free(&path);
+}
+
+/* A run folder: its newest good checkpoint. */
+static status inspect_folder(const char *folder, struct text *out) {
+    struct text checkpoints = {0};
+    struct checkpoint *newest = NULL;
+    struct io_info info;
+    char *path = NULL;
+    text_printf(&checkpoints, "%s/checkpoints", folder);
+    status s = io_stat(text_string(&checkpoints), &info);
+    if (!s && !info.is_folder)
+        s = status_new(STATUS_DATA, "%s: a folder without checkpoints/: give a run folder or a file", folder);
+    if (!s) s = checkpoint_open_newest(text_string(&checkpoints), NULL, &newest, &path);
+    if (!s) {
+        text_printf(out, "run     %s\n", folder);
+        add_last_event(folder, out);
+        text_printf(out, "newest  %s\n\n", path ? path : "no checkpoint yet");
+    }
+    checkpoint_close(newest);
+    if (!s && path) s = checkpoint_inspect(path, out);
+    free(path);
+    text_free(&checkpoints);
+    return s;
+}
+
+static status inspect(const char *path, struct text *out) {
+    const char *dot = strrchr(path, '.');
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    if (info.is_folder) return inspect_folder(path, out);
+    if (info.exists && dataset_is_inspected(path)) return dataset_inspect(path, out);
+    if (dot && strcmp(dot, ".safetensors") == 0) return safetensors_inspect(path, out);
+    return checkpoint_inspect(path, out);
+}
 
 status verb_inspect(const struct command_line *line) {
     struct text out = {0};
-    const char *dot = strrchr(line->config, '.');
-    bool is_safetensors = dot && strcmp(dot, ".safetensors") == 0;
-    status s = is_safetensors ? safetensors_inspect(line->config, &out) : checkpoint_inspect(line->config, &out);
+    status s = inspect(line->config, &out);
     if (!s) fputs(text_string(&out), stdout);
     text_free(&out);
     return s;

@@ -7,14 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/schema.h"
 #include "base/signals.h"
+#include "base/stack.h"
 #include "command.h"
-#include "dist/launch.h"
+#include "dist/process/launcher_channel.h"
 
 static const struct {
     const char *name;
@@ -25,36 +27,79 @@ static const struct {
 };
 
 /* A signal handler can reach nothing else. */
-static volatile sig_atomic_t stop_requested, can_save, is_rank, saves_nothing, stop_fd = -1;
+static volatile sig_atomic_t stop_requested, can_save, is_rank, is_silent, is_quiet, saves_nothing, stop_fd = -1;
+static struct timespec asked_at; /* the handler's: of the first request */
 
 /* While there is something to save, the loop sees the request after its step. Before that, and in verbs that save
  * nothing, the process ends here, or the store ends it after it has told the other ranks: it may be waiting for them,
  * and nothing would be lost. AddressSanitizer would allocate before an _exit on this stack, which a handler must not.
  */
+__attribute__((no_sanitize("address"))) static void say(const char *sentence, size_t length) {
+    ssize_t written = is_rank || is_silent ? 0 : write(STDERR_FILENO, sentence, length);
+    (void)written;
+}
+
+/* Schedulers and closing terminals send several signals in a row; only a person's second one means "at once". The
+ * launcher decides the same for its ranks (launch.h). */
+__attribute__((no_sanitize("address"))) static bool ends_at_once(int signal_number) {
+    struct timespec now;
+    bool is_first = !stop_requested;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (is_first) asked_at = now;
+    if (is_first || is_rank) return false;
+    bool is_later = now.tv_sec - asked_at.tv_sec - (now.tv_nsec < asked_at.tv_nsec) >= 1;
+    return signal_number == SIGINT || ((signal_number == SIGTERM || signal_number == SIGHUP) && is_later);
+}
+
+/* The state is saved first. */
+__attribute__((no_sanitize("address"))) static void stop_later(int signal_number) {
+#define STOPPING "\nddptrain: stopping after this step or batch of evaluation, then the state is saved"
+    static const char stopping[] = STOPPING "\n", interrupted[] = STOPPING "; press Ctrl-C again to end at once\n";
+#define AT_ONCE "\nddptrain: ended at once by a second signal"
+    static const char at_once[] = AT_ONCE ": what was done since the last checkpoint is lost\n";
+    static const char nothing_lost[] = AT_ONCE "\n";
+    bool is_first = !stop_requested;
+    size_t skipped = !isatty(STDERR_FILENO); /* on a terminal there may be a progress bar */
+    if (ends_at_once(signal_number)) {
+        if (saves_nothing)
+            say(nothing_lost + skipped, sizeof nothing_lost - 1 - skipped);
+        else
+            say(at_once + skipped, sizeof at_once - 1 - skipped);
+        _exit(STATUS_PEER);
+    }
+    if (!is_first || is_quiet || saves_nothing) return;
+    if (signal_number == SIGINT)
+        say(interrupted + skipped, sizeof interrupted - 1 - skipped);
+    else
+        say(stopping + skipped, sizeof stopping - 1 - skipped);
+}
+
 __attribute__((no_sanitize("address"))) static void request_stop(int signal_number) {
     static const char sentence[] = "ddptrain: stopped on request before training began; nothing was to be saved\n";
     static const char no_training[] = "ddptrain: stopped on request\n";
-    (void)signal_number;
+    int error = errno;
+    if (can_save) stop_later(signal_number);
     stop_requested = 1;
-    if (can_save) return;
     uint64_t one = 1;
-    int fd = stop_fd;
-    if (fd >= 0 && write(fd, &one, sizeof one) == sizeof one) return; /* the other ranks shall know why */
-    ssize_t written = 0;
-    if (!is_rank && saves_nothing) written = write(STDERR_FILENO, no_training, sizeof no_training - 1);
-    if (!is_rank && !saves_nothing) written = write(STDERR_FILENO, sentence, sizeof sentence - 1);
-    (void)written;
+    int fd = can_save ? -1 : stop_fd;
+    bool is_told = fd >= 0 && write(fd, &one, sizeof one) == sizeof one; /* the other ranks shall know why */
+    errno = error;
+    if (can_save || is_told) return;
+    if (saves_nothing)
+        say(no_training, sizeof no_training - 1);
+    else
+        say(sentence, sizeof sentence - 1);
     _exit(STATUS_STOPPED);
 }
 
 static const char usage[] =
     "usage: ddptrain CONFIG [KEY=VALUE ...] [options]     train (ddptrain train CONFIG is the same)\n"
-    "       ddptrain check CONFIG [KEY=VALUE ...]         validate; print shapes, memory, buckets; touch no device\n"
-    "       ddptrain eval CONFIG                          loss and metrics of the newest checkpoint, exact on any "
-    "number of ranks\n"
-    "       ddptrain predict CONFIG --out FILE.csv|.h5    the model's outputs, each with the number of its row\n"
+    "       ddptrain check CONFIG [KEY=VALUE ...]         check the config; print shapes, memory and buckets\n"
+    "       ddptrain eval CONFIG                          loss and metrics of the newest checkpoint\n"
+    "       ddptrain predict CONFIG --out FILE.csv|.h5    the model's outputs, each with its row number\n"
     "       ddptrain generate CONFIG --prompt TEXT        text from a trained character model\n"
-    "       ddptrain inspect FILE                         what is in a checkpoint, dataset or safetensors file\n"
+    "       ddptrain inspect FILE|RUN                     contents of a checkpoint, data file, safetensors file or "
+    "run folder\n"
     "       ddptrain export RUN|FILE --out FILE.safetensors   the weights of a run's newest checkpoint, for PyTorch\n"
     "       ddptrain comm --nproc N                       check every collective; print a table of times by size\n"
     "       ddptrain --help-config [SECTION]              every key of a config\n"
@@ -62,31 +107,33 @@ static const char usage[] =
     "       ddptrain --help | --version\n"
     "\n"
     "options\n"
-    "  --nproc N|gpu|auto   processes on this node; default one per visible GPU, on the CPU 1\n"
+    "  --nproc N|gpu|auto   processes on this node; default: one per visible GPU, or 1 on the CPU\n"
     "  --standalone         one node, a free port (the default)\n"
     "  --nnodes N --node-rank R --master-addr HOST --master-port PORT\n"
-    "                       several nodes without a scheduler; run the same command on each with its R\n"
+    "                       several nodes without a scheduler; run the same command on each with its own R\n"
     "  --cpu-bind none|cores\n"
-    "                       cores: each process gets cores of its own, an even part of those left to this command;\n"
-    "                       default none\n"
-    "  --run-dir DIR        where the run keeps its files; default runs/<name>\n"
-    "  --fresh              move an existing run folder aside and start over\n"
-    "  --checkpoint FILE    eval, predict, generate: this one, or the newest of this run folder\n"
+    "                       cores: bind each process to an equal share of the cores that this command may use;\n"
+    "                       default: none\n"
+    "  --run-dir DIR        folder for the files of the run; default: runs/<name>\n"
+    "  --fresh              rename an existing run folder and start again\n"
+    "  --checkpoint FILE    eval, predict, generate: this checkpoint, or the newest of this run folder\n"
     "  --weights trained|average\n"
-    "                       eval, predict, generate, export: the weights, or their moving average (train.ema); "
-    "default\n"
-    "                       what the run's own evaluations used\n"
+    "                       eval, predict, generate, export: the weights, or their moving average (train.ema);\n"
+    "                       default: what the evaluations of the run used\n"
     "  --part train|validation|all\n"
-    "                       eval, predict: which rows; default validation where there are any; all: every row of\n"
-    "                       dataset.path, without split and validation file\n"
+    "                       eval, predict: which rows; default: validation if there are any;\n"
+    "                       all: every row of dataset.path, without split and validation file\n"
     "  --characters N --temperature T --top-k K --seed S\n"
-    "                       generate: how many (500), how bold (1; 0: always the likeliest), among how many (all)\n"
-    "  --max-restarts N     start all processes again from the newest checkpoint after a failure, at most N times in\n"
-    "                       a row without a new checkpoint; default 0\n"
+    "                       generate: number of characters (500), temperature (1; 0: always the most likely "
+    "character),\n"
+    "                       number of candidates (all), seed of the draws\n"
+    "  --max-restarts N     restart all processes from the newest checkpoint after a failure, at most N times in a "
+    "row\n"
+    "                       without a new checkpoint; default: 0\n"
     "  --backend auto|shm|gloo|nccl --sizes 1K,64K,1M\n"
-    "                       comm: by which way, and which sizes in bytes; default auto, 1K to 64M\n"
-    "  --grace SECONDS      time a process has to save after a request to stop; default 30\n"
-    "  --quiet              nothing on the terminal but failures\n"
+    "                       comm: backend and sizes in bytes; default: auto, 1K to 64M\n"
+    "  --grace SECONDS      time that a process has to save after a stop request; default: 30\n"
+    "  --quiet              print failures only\n"
     "  --no-progress        no progress bar\n"
     "\n"
     "KEY=VALUE overrides a key of the config by its dotted path: optimizer.lr=0.01 train.epochs=5\n"
@@ -141,7 +188,7 @@ static status parse_value(const struct option *option, const char *value) {
     if (option->text) {
         if (strncmp(value, "--", 2) == 0)
             return status_new(STATUS_USAGE, "%s needs a value, got the option '%s'", option->name, value);
-        if (!*value) return status_new(STATUS_USAGE, "%s needs a value, got an empty word", option->name);
+        if (!*value) return status_new(STATUS_USAGE, "%s needs a value, got an empty value", option->name);
         *option->text = value;
     } else if (option->number) {
         long number = strtol(value, &end, 10);
@@ -228,7 +275,7 @@ static status parse(int argc, char **argv, int first, const char *verb_name, str
         else if (!line->config)
             line->config = argv[i];
         else
-            return status_new(STATUS_USAGE, "unexpected word '%s' after '%s'; overrides are KEY=VALUE", argv[i],
+            return status_new(STATUS_USAGE, "unexpected argument '%s' after '%s'; overrides are KEY=VALUE", argv[i],
                               line->config);
     }
     return OK;
@@ -245,6 +292,23 @@ static verb *find_verb(const char *word, int *first) {
     return verb_train;
 }
 
+/* Words of other programs for a command. */
+static const struct {
+    const char *word, *verb, *note;
+} other_verbs[] = {
+    {"evaluate", "eval", ""},   {"evaluation", "eval", ""},
+    {"test", "eval", ""},       {"val", "eval", ""},
+    {"score", "eval", ""},      {"validate", "eval", ", or 'check' for the config alone"},
+    {"fit", "train", ""},       {"run", "train", ""},
+    {"start", "train", ""},     {"resume", "train", "; it continues an unfinished run"},
+    {"infer", "predict", ""},   {"inference", "predict", ""},
+    {"sample", "generate", ""}, {"lint", "check", ""},
+    {"verify", "check", ""},    {"dry-run", "check", ""},
+    {"info", "inspect", ""},    {"show", "inspect", ""},
+    {"summary", "check", ""},   {"bench", "comm", ""},
+    {"benchmark", "comm", ""},
+};
+
 /* A first word that is no file, but nearly a verb: what was meant is not a config of that name. */
 static status check_verb(const char *word) {
     const char *names[sizeof verbs / sizeof *verbs + 1] = {NULL};
@@ -252,6 +316,10 @@ static status check_verb(const char *word) {
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) names[i] = verbs[i].name;
     for (size_t i = 0; names[i]; i++)
         if (strcmp(word, names[i]) == 0) return OK;
+    for (size_t i = 0; i < sizeof other_verbs / sizeof *other_verbs; i++)
+        if (strcmp(word, other_verbs[i].word) == 0)
+            return status_new(STATUS_USAGE, "unknown command '%s'; did you mean '%s'%s? (see ddptrain --help)", word,
+                              other_verbs[i].verb, other_verbs[i].note);
     const char *nearest = schema_nearest(word, names);
     if (!nearest) return OK;
     return status_new(STATUS_USAGE, "unknown command '%s'; did you mean '%s'? (see ddptrain --help)", word, nearest);
@@ -264,6 +332,7 @@ static status run(int argc, char **argv, struct command_line *line) {
     saves_nothing = !line->saves;
     TRY(check_verb(argc > 1 ? argv[1] : NULL));
     TRY(parse(argc, argv, first, first == 2 ? argv[1] : "train", line));
+    is_quiet = line->is_quiet;
     if (!line->config && run_verb != verb_comm)
         return status_new(STATUS_USAGE, "no %s given; see ddptrain --help",
                           run_verb == verb_inspect || run_verb == verb_export ? "file" : "config");
@@ -312,6 +381,20 @@ static bool starts_with_place(const char *sentence) {
     return end > 0;
 }
 
+/* Under srun, mpirun or torchrun, what every rank fails with is printed once: a stop, on which all ranks agree, by rank
+ * 0, and a wrong config by the first rank of a host, or where all are on one host by rank 0. A failure of one rank
+ * alone is printed by that rank. */
+static bool is_printed_by_another(const struct dist_env *env, const struct command_line *line, status s) {
+    size_t length = line->config ? strlen(line->config) : 0;
+    const char *sentence = status_message(s);
+    bool is_about_config = (length > 0 && strncmp(sentence, line->config, length) == 0 && sentence[length] == ':') ||
+                           strncmp(sentence, "argument '", 10) == 0;
+    if (env->launcher == LAUNCHER_NONE || env->launcher == LAUNCHER_OWN || env->rank == 0) return false;
+    if (status_code(s) == STATUS_STOPPED) return true;
+    bool is_first_of_host = env->local_rank == 0 && env->local_world_size < env->world_size;
+    return status_code(s) == STATUS_USAGE && is_about_config && !is_first_of_host;
+}
+
 static void print_failure(status s) {
     fprintf(stderr, "%s%s\n", starts_with_place(status_message(s)) ? "" : "ddptrain: ", status_message(s));
 }
@@ -334,18 +417,25 @@ int main(int argc, char **argv) {
                                 .stop = &stop_requested,
                                 .can_save = &can_save,
                                 .stop_fd = &stop_fd};
-    is_rank = getenv("RANK") != NULL; /* the starter speaks for its ranks */
+    struct dist_env env = {0};
+    status unknown = dist_env_detect(&env); /* a verb reports it */
+    status_free(unknown);
+    is_rank = getenv("RANK") != NULL; /* the launcher speaks for its ranks */
+    is_silent = env.rank > 0;
     if (!open_standard_streams()) return STATUS_IO;
     signals_on_stop(request_stop);
     line.overrides = calloc((size_t)argc, sizeof *line.overrides);
     if (!line.overrides) return STATUS_BUG;
-    status s = OK;
-    if (!fault_is_readable())
+    status s = stack_check();
+    if (!s && !fault_is_readable())
         s = status_new(STATUS_USAGE, "DDPTRAIN_FAULT: expected N:KIND[:once|ever], got '%s'", getenv("DDPTRAIN_FAULT"));
-    else if (!run_help(argc, argv, &s))
+    else if (!s && fault_clock() <= 0)
+        s = status_new(STATUS_USAGE, "DDPTRAIN_FAULT_CLOCK: expected a factor above 0, got '%s'",
+                       getenv("DDPTRAIN_FAULT_CLOCK"));
+    else if (!s && !run_help(argc, argv, &s))
         s = run(argc, argv, &line);
     s = status_first(s, check_output());
-    if (s && !launch_report(s)) print_failure(s);
+    if (s && !launcher_report(s) && !is_printed_by_another(&env, &line, s)) print_failure(s);
     int code = status_code(s);
     status_free(s);
     free(line.overrides);

@@ -4,15 +4,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/io.h"
 #include "base/processors.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "command.h"
 #include "device/cpu/parallel.h"
 #include "device/gpus.h"
-#include "dist/launch.h"
-#include "dist/store.h"
+#include "dist/launch/launch.h"
+#include "dist/process/launcher_channel.h"
+#include "dist/store/store.h"
 
 static status count_gpus(const char *who, int *nproc) {
     status s = gpus_count(nproc);
@@ -43,16 +46,16 @@ status command_nproc(const struct command_line *line, const char *device, int *n
 
 status command_settle_device(const struct command_line *line, struct config_file *file, const struct dist_env *env,
                              int *nproc) {
-    struct gpus_place place = dist_env_place(env);
+    struct gpus_process place = dist_env_place(env);
     struct text why = {0};
     int gpus;
     if (!config_leaves_device(config_of(file))) return OK;
     bool is_by_rule = !line->nproc || strcmp(line->nproc, "auto") == 0;
     if (env->launcher == LAUNCHER_NONE) place.local_size = is_by_rule ? 0 : *nproc;
-    if (env->launcher == LAUNCHER_AGENT) {
+    if (env->launcher == LAUNCHER_OWN) {
         const char *told = getenv(DEVICE_VARIABLE);
-        if (!told || strcmp(told, "cuda") != 0) text_add(&why, told ? told : "the starter took none");
-    } else if (gpus_offered(&place, &gpus, &why) && place.local_size == 0) {
+        if (!told || strcmp(told, "cuda") != 0) text_add(&why, told ? told : "the launcher took none");
+    } else if (gpus_available(&place, &gpus, &why) && place.local_size == 0) {
         *nproc = gpus;
     }
     const char *why_not = why.length ? text_string(&why) : NULL;
@@ -81,6 +84,12 @@ status command_find_folder(struct command_line *line) {
     return s;
 }
 
+void command_end_overdue(enum status_code code, const char *why) {
+    status failure = status_new(code, "%s", why); /* what is on disk is complete */
+    if (!launcher_report(failure)) fprintf(stderr, "ddptrain: %s\n", why);
+    _exit((int)code);
+}
+
 struct weights_options command_weights(const struct command_line *line) {
     return (struct weights_options){.folder = line->run_dir ? line->run_dir : line->own_folder,
                                     .checkpoint = line->checkpoint,
@@ -99,10 +108,11 @@ static status check_config_file(const struct command_line *line) {
     if (!line->config) return OK;
     TRY(io_stat(line->config, &info));
     if (info.is_file) return OK;
-    return status_new(STATUS_USAGE,
-                      "%s: the starter and each process it starts read the config, and a pipe can be read only once; "
-                      "write it to a file",
-                      line->config);
+    return status_new(
+        STATUS_USAGE,
+        "%s: the launcher and each process that it starts read the config, and a pipe can be read only once; "
+        "write it to a file",
+        line->config);
 }
 
 static struct launch_config launch_of(const struct command_line *line, int nproc) {
@@ -125,6 +135,7 @@ static status start_ranks(const struct command_line *line, int nproc, struct log
                           line->nnodes);
     if (line->node_rank >= line->nnodes)
         return status_new(STATUS_USAGE, "--node-rank must be below --nnodes %d, got %d", line->nnodes, line->node_rank);
+    signals_block_stops(); /* launch_run reads them; when all ranks have ended, a request comes too late */
     return launch_run(&launch, line->argv, log);
 }
 
@@ -132,7 +143,7 @@ static status start_ranks(const struct command_line *line, int nproc, struct log
 static status check_launcher(const struct command_line *line, const struct dist_env *env, int nproc) {
     bool binds_cores;
     TRY(command_cpu_bind(line, &binds_cores));
-    if (env->launcher == LAUNCHER_NONE || env->launcher == LAUNCHER_AGENT) return OK;
+    if (env->launcher == LAUNCHER_NONE || env->launcher == LAUNCHER_OWN) return OK;
     if (binds_cores)
         return status_new(STATUS_USAGE,
                           "--cpu-bind cores: this process is already rank %d of %d (%s), whose own options bind it "
@@ -190,8 +201,8 @@ static void excuse(const struct command_line *line, status failure) {
     if (!unknown) unknown = command_nproc(line, "cpu", &nproc);
     struct launch_config launch = launch_of(line, nproc);
     bool is_starter = env.launcher == LAUNCHER_NONE && launch.node_rank < launch.nnodes && launch.master_port > 0;
-    if (!unknown && env.launcher != LAUNCHER_NONE) store_excuse(&env, false, NULL, failure);
-    if (!unknown && is_starter) launch_excuse(&launch, log, failure);
+    if (!unknown && env.launcher != LAUNCHER_NONE) store_report_before_joining(&env, false, NULL, failure);
+    if (!unknown && is_starter) launch_report_before_joining(&launch, log, failure);
     status_free(unknown);
     log_destroy(log);
 }

@@ -5,15 +5,7 @@
 
 #include "base/clock.h"
 #include "command.h"
-#include "dist/launch.h"
 #include "train/run.h"
-
-/* This rank hangs, or cannot be reached by what ends it in peace; what is on disk is complete. */
-static void end_overdue(enum status_code code, const char *why) {
-    status failure = status_new(code, "%s", why);
-    if (!launch_report(failure)) fprintf(stderr, "ddptrain: %s\n", why);
-    _exit((int)code);
-}
 
 /* Slurm's clock: this process asks itself to stop in time to save, whatever signals the job script arranges for. */
 static void stop_before(double ends_at, double grace, struct log *log) {
@@ -34,7 +26,7 @@ static status train(const struct command_line *line, const struct config *config
                                   .stop = line->stop,
                                   .can_save = line->can_save,
                                   .stop_fd = line->stop_fd,
-                                  .overdue = end_overdue,
+                                  .overdue = command_end_overdue,
                                   .started = line->started};
     stop_before(env->ends_at, line->grace, env->rank == 0 ? log : NULL);
     return run_train(config, env, &options, log);

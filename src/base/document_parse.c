@@ -1,6 +1,7 @@
 /* libyaml's events become a tree. libyaml accepts far more than a config needs and is quadratic in nesting and in runs
  * of blanks, so the bytes are looked through once before it sees them, and it is stopped at the first level or
  * value too many. After a mistake that leaves the tree whole (a duplicate key) reading goes on to find the next. */
+#include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,10 @@
 
 struct reader {
     yaml_parser_t yaml;
-    struct place place; /* the file; when is_one_place, the place of every node */
+    const char *bytes; /* what is parsed (size) */
+    size_t size;
+    size_t quote_line, quote_column, quote_end; /* the last text in quotes that goes over several lines; 0: none */
+    struct place place;                         /* the file; when is_one_place, the place of every node */
     bool is_one_place;
     struct arena *arena;
     struct problems *problems;
@@ -89,10 +93,67 @@ static const struct {
     {"found unknown escape character", "an unknown escape; in \"...\" write \\\\ for a backslash, or use '...'"},
 };
 
+/* Line [number] (from 1), which may be empty; *length 0 past the end. */
+static const char *line_at(const struct reader *reader, size_t number, size_t *length) {
+    const char *line = reader->bytes, *end = reader->bytes + reader->size;
+    for (; number > 1 && line < end; number--) {
+        const char *next = memchr(line, '\n', (size_t)(end - line));
+        line = next ? next + 1 : end;
+    }
+    const char *stop = line < end ? memchr(line, '\n', (size_t)(end - line)) : NULL;
+    *length = (size_t)((stop ? stop : end) - line);
+    return line;
+}
+
+/* The column of a word that a ':' without a space follows ("  path:x"); 0 when the line has none. */
+static size_t column_of_tight_colon(const char *line, size_t length, size_t *word) {
+    size_t start = 0;
+    while (start < length && (line[start] == ' ' || line[start] == '-')) start++;
+    size_t end = start;
+    while (end < length && (isalnum((unsigned char)line[end]) || line[end] == '_')) end++;
+    bool is_tight = end > start && end + 1 < length && line[end] == ':' && !strchr(" \r/", line[end + 1]);
+    *word = end - start;
+    return is_tight ? start + 1 : 0;
+}
+
+/* libyaml stumbles over "path:x" only in the line below, as it may be the start of a longer text. */
+static bool add_tight_colon(struct reader *reader) {
+    size_t last = reader->yaml.problem_mark.line + 1;
+    for (size_t line = last; line > 0 && line + 2 >= last; line--) {
+        size_t length, word;
+        const char *text = line_at(reader, line, &length);
+        size_t column = column_of_tight_colon(text, length, &word);
+        if (column == 0) continue;
+        problems_add(reader->problems, place_at(reader, line, column), NULL,
+                     "a space is missing after the ':' of '%.*s:'", (int)(word < 60 ? word : 60), text + column - 1);
+        return true;
+    }
+    return false;
+}
+
+/* A text in quotes that is not closed where it should be goes on to the next quotes, or to the end of the file. */
+static bool add_open_quotes(struct reader *reader, const char *problem) {
+    const yaml_parser_t *yaml = &reader->yaml;
+    bool is_at_end = strcmp(problem, "found unexpected end of stream") == 0;
+    if (is_at_end) {
+        problems_add(reader->problems, place_at(reader, yaml->context_mark.line + 1, yaml->context_mark.column + 1),
+                     NULL, "the quotes that open here are not closed");
+        return true;
+    }
+    if (reader->quote_line == 0 || reader->quote_end != yaml->problem_mark.line + 1) return false;
+    problems_add(reader->problems, place_at(reader, reader->quote_line, reader->quote_column), NULL,
+                 "the quotes that open here are closed in line %zu only; close them in this line", reader->quote_end);
+    return true;
+}
+
 static void add_yaml_problem(struct reader *reader) {
     const yaml_parser_t *yaml = &reader->yaml;
     const char *problem = yaml->problem ? yaml->problem : "out of memory";
     struct place place = place_at(reader, yaml->problem_mark.line + 1, yaml->problem_mark.column + 1);
+    bool is_colon = strcmp(problem, "mapping values are not allowed in this context") == 0 ||
+                    strcmp(problem, "could not find expected ':'") == 0;
+    if (!reader->is_one_place && add_open_quotes(reader, problem)) return;
+    if (!reader->is_one_place && is_colon && add_tight_colon(reader)) return;
     if (strcmp(problem, "found character that cannot start any token") == 0) {
         int c = yaml->buffer.pointer < yaml->buffer.last ? *yaml->buffer.pointer : 0;
         if (c == '\t')
@@ -117,9 +178,21 @@ static struct place place_of(const struct reader *reader, const yaml_event_t *ev
     return place_at(reader, event->start_mark.line + 1, event->start_mark.column + 1);
 }
 
+static void note_quotes(struct reader *reader, const yaml_event_t *event) {
+    yaml_scalar_style_t style = event->data.scalar.style;
+    bool is_quoted = style == YAML_SINGLE_QUOTED_SCALAR_STYLE || style == YAML_DOUBLE_QUOTED_SCALAR_STYLE;
+    if (!is_quoted || event->start_mark.line == event->end_mark.line) return;
+    reader->quote_line = event->start_mark.line + 1;
+    reader->quote_column = event->start_mark.column + 1;
+    reader->quote_end = event->end_mark.line + 1;
+}
+
 /* False when there is no next event; the problem is reported. */
 static bool next_event(struct reader *reader, yaml_event_t *event) {
-    if (!reader->is_over && yaml_parser_parse(&reader->yaml, event)) return true;
+    if (!reader->is_over && yaml_parser_parse(&reader->yaml, event)) {
+        if (event->type == YAML_SCALAR_EVENT) note_quotes(reader, event);
+        return true;
+    }
     if (!reader->is_over) add_yaml_problem(reader);
     reader->is_over = true;
     return false;
@@ -408,6 +481,8 @@ struct node *document_parse_tree(const char *bytes, size_t size, struct place pl
         size -= 3;
     }
     if (!has_sound_bytes(&reader, bytes, size)) return NULL;
+    reader.bytes = bytes;
+    reader.size = size;
     if (!yaml_parser_initialize(&reader.yaml)) {
         problems_add(problems, place, NULL, "out of memory");
         return NULL;

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 
 #include <limits.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -10,10 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_bool is_armed = true; /* true until the environment was read */
 static _Atomic int64_t calls;
 static struct fault current;
+static double clock_factor = 1;
 
 #define BIT(kind) (1u << (kind))
 #define SPACE BIT(FAULT_ENOSPC)
@@ -61,7 +65,16 @@ static bool parse(const char *text, struct fault *fault) {
     return false;
 }
 
+static void read_clock(void) {
+    const char *text = getenv("DDPTRAIN_FAULT_CLOCK");
+    char *end;
+    if (!text || !*text) return;
+    clock_factor = strtod(text, &end);
+    if (*end || !(clock_factor > 0 && clock_factor < INFINITY)) clock_factor = 0;
+}
+
 static void read_environment(void) {
+    read_clock();
     const char *text = getenv("DDPTRAIN_FAULT");
     if (!text || !*text) {
         atomic_store(&is_armed, false);
@@ -70,6 +83,11 @@ static void read_environment(void) {
     if (!parse(text, &current)) current = (struct fault){.kind = FAULT_EINVAL, .at = 1, .is_for_ever = true};
     const char *filter = getenv("DDPTRAIN_FAULT_FILTER");
     if (filter && *filter) current.filter = filter;
+}
+
+double fault_clock(void) {
+    pthread_once(&once, read_environment);
+    return clock_factor;
 }
 
 bool fault_is_readable(void) {
@@ -96,6 +114,12 @@ bool fault_flip_read(struct fault_flip *flip) {
     flip->bit = strtoull(end + 1, &end, 10);
     flip->is_set = *end == 0;
     return flip->is_set;
+}
+
+void fault_be_late(int rank) {
+    const char *text = getenv("DDPTRAIN_FAULT_LATE");
+    char *end = NULL;
+    if (text && *text && strtol(text, &end, 10) == rank && *end == ':') clock_sleep(strtod(end + 1, NULL));
 }
 
 int64_t fault_calls(void) { return atomic_load(&calls); }

@@ -78,6 +78,14 @@ struct fault_flip {
 /* false: the variable is there but cannot be read. */
 bool fault_flip_read(struct fault_flip *flip);
 
+/* How much faster time passes for the rules that save after some time or before a long evaluation, so that a test need
+ * not wait for them: DDPTRAIN_FAULT_CLOCK=<factor>; 1 without it, 0: the value cannot be read. */
+double fault_clock(void);
+
+/* A rank that begins to train later than the others: DDPTRAIN_FAULT_LATE=<rank>:<seconds>. Sleeps when [rank] is the
+ * one that is named; a value that cannot be read names none. */
+void fault_be_late(int rank);
+
 /* SIGKILL to this process; does not return. */
 void fault_kill(void);
 

@@ -92,4 +92,7 @@ status io_replace(const char *path, const struct io_part *parts, size_t count);
 /* Whether [name] is a temporary file of io_replace; those of a killed process stay behind. */
 bool io_is_temporary(const char *name);
 
+/* Removes the temporary files of [path] that processes of this host left which are gone now. */
+status io_remove_temporaries(const char *path);
+
 #endif

@@ -2,6 +2,8 @@
  * nothing is renamed that is not on disk and was not read back equal, and the rename itself is brought to disk. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,6 +43,36 @@ bool io_is_temporary(const char *name) {
     if (!mark || mark == name) return false;
     const char *pid = mark + strlen(TEMPORARY_MARK);
     return *pid && pid[strspn(pid, "0123456789")] == 0;
+}
+
+/* Whether no process of this host has the number in the name of a temporary file. */
+static bool is_abandoned(const char *number) {
+    char *end;
+    errno = 0;
+    long pid = strtol(number, &end, 10);
+    bool is_pid = *number >= '1' && *number <= '9' && *end == 0 && errno == 0 && pid <= INT_MAX;
+    return is_pid && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
+}
+
+status io_remove_temporaries(const char *path) {
+    char *folder = io_folder_of(path);
+    const char *slash = strrchr(path, '/');
+    struct text mark = {0};
+    struct io_names names;
+    text_printf(&mark, "%s" TEMPORARY_MARK, slash ? slash + 1 : path);
+    status s = io_list(folder, &names);
+    for (size_t i = 0; s == OK && i < names.count; i++) {
+        const char *name = names.items[i];
+        if (strncmp(name, text_string(&mark), mark.length) != 0 || !is_abandoned(name + mark.length)) continue;
+        struct text whole = {0};
+        text_printf(&whole, "%s/%s", folder, name);
+        s = io_remove(text_string(&whole));
+        text_free(&whole);
+    }
+    io_names_free(&names);
+    text_free(&mark);
+    free(folder);
+    return s;
 }
 
 /* Compares the file from its start with [parts], [room] (COMPARE_AT_ONCE) by room. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -61,7 +62,7 @@ static void add_line(struct log *log, const char *prefix, const char *format, va
     char *body = length < 0 ? NULL : malloc((size_t)length + 1);
     if (body) {
         vsnprintf(body, (size_t)length + 1, format, arguments);
-        text_add(&line, body);
+        text_add_printable(&line, body);
         free(body);
     }
     text_add(&line, "\n");
@@ -96,6 +97,11 @@ void log_warning(struct log *log, const char *format, ...) {
 }
 
 bool log_has_progress(const struct log *log) { return log && log->has_progress; }
+
+size_t log_width(void) {
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
 
 void log_progress(struct log *log, const char *line) {
     if (!log_has_progress(log)) return;

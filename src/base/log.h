@@ -5,6 +5,7 @@
 #define BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/status.h"
 
@@ -24,7 +25,11 @@ void log_warning(struct log *log, const char *format, ...) __attribute__((format
 /* Whether progress lines are shown: a terminal, not quiet, not --no-progress. */
 bool log_has_progress(const struct log *log);
 
-/* Replaces the progress line (on terminals only; not in the file); NULL removes it. */
+/* Columns of the terminal, as wide as it is now; 80 where that is not known. */
+size_t log_width(void);
+
+/* Replaces the progress line, which should be shorter than log_width() (on terminals only; not in the file); NULL
+ * removes it. */
 void log_progress(struct log *log, const char *line);
 
 #endif

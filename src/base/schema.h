@@ -101,6 +101,24 @@ struct schema_row {
     const char *doc;                        /* one sentence or two; units; PyTorch's name where it differs */
 };
 
+/* What an alias stands for: a key; a value of a SCHEMA_CHOICE or the name of a type; the order of a call's arguments.
+ */
+enum alias_kind { ALIAS_KEY, ALIAS_VALUE, ALIAS_CALL };
+
+/* Words of other programs for one of our keys, values or types, for suggestions: an alias wins over a word that is
+ * merely spelled alike. */
+struct schema_alias {
+    enum alias_kind kind;
+    const char *place; /* where the words are written. Keys: the section ("sampler", "layer.conv2d", "layer.*" for
+                          every layer, "" for the top level); values: the dotted path of the key; types: what they are
+                          ("layer"); NULL: anywhere */
+    const char *words; /* separated by blanks; case, '_' and '-' do not count. ALIAS_CALL: the type's name */
+    const char *meant; /* a key: its dotted path from the top level, or ".out" in the same section; a value or type: its
+                          name; NULL: there is no such thing. ALIAS_CALL: the keys that arguments by position are, '-'
+                          for none */
+    const char *note;  /* a further sentence; NULL: none */
+};
+
 struct schema {
     const char *name;              /* "optimizer.adam": for docs */
     size_t size;                   /* of the struct */
@@ -110,12 +128,13 @@ struct schema {
      * section's mapping (for an absent section an empty one at the place of what is around it), [path] its dotted path,
      * for problems_add. Must accept what it made: a written config is bound again. */
     void (*check)(void *config, const struct node *where, const char *path, struct problems *problems);
+    const struct schema_alias *aliases; /* of the root: rows that end with words NULL; may be NULL */
 };
 
 /* Fills *config (schema->size bytes, zeroed first) from [mapping] (NULL: all defaults). [path] is the dotted path
- * of the mapping, "" at the top. Unknown keys are named with the nearest known key (or, when the key exists in
- * another section of [root], that place); wrong types, ranges and choices with what is allowed. Everything the
- * struct points to lives in [arena]. */
+ * of the mapping, "" at the top. Unknown keys are named with the key that is meant: by the aliases of
+ * [root], by a key of that name in another section of [root], or by the nearest known key; wrong types, ranges and
+ * choices with what is allowed. Everything the struct points to lives in [arena]. */
 void schema_bind(const struct schema *schema, const struct node *mapping, const char *path, const struct schema *root,
                  void *config, struct arena *arena, struct problems *problems);
 
@@ -135,6 +154,9 @@ status schema_help(const struct schema *schema, const char *section, struct text
 /* The reference page (Markdown), and the JSON schema (draft-07) for editors. */
 void schema_write_markdown(const struct schema *schema, struct text *out);
 void schema_write_json(const struct schema *schema, struct text *out);
+
+/* What [word] stands for as a value of the key [place] (a dotted path), by the aliases of [root]; NULL: nothing. */
+const char *schema_alias_value(const struct schema *root, const char *place, const char *word);
 
 /* The entry of the NULL-terminated [known] nearest to [word] by edit distance (transpositions count one), when it
  * is near enough to be a typo; else NULL. For any "did you mean". */

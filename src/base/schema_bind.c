@@ -9,6 +9,7 @@
 
 struct binder {
     const struct schema *root;
+    const struct node *document; /* the root of the tree; NULL: a section is bound alone */
     struct arena *arena;
     struct problems *problems;
 };
@@ -63,11 +64,21 @@ static void complain(struct binder *b, struct place place, const struct path *pa
 
 static size_t problem_count(const struct binder *b) { return b->problems->count + b->problems->left_out; }
 
+/* What a value looks like that came from other languages; NULL: nothing known. */
+static const char *hint_of(const struct schema_row *row, const struct node *node) {
+    if (node->kind != NODE_SCALAR || node->is_quoted) return NULL;
+    if (row->type == SCHEMA_SECTION && strchr(node->text, ':')) return "a space is missing after the ':'";
+    if (node->text[0] == '(') return "write a list in brackets, such as [1, 2]";
+    if (row_is_nullable(row) && strcmp(node->text, "None") == 0) return "write null";
+    return NULL;
+}
+
 /* "expected an integer, got 'abc'; hint" */
 static void complain_type(struct binder *b, const struct schema_row *row, const struct node *node,
                           const struct path *path, const char *hint) {
     if (is_full(b)) return;
     struct text sentence = {0};
+    if (!hint) hint = hint_of(row, node);
     text_add(&sentence, "expected ");
     row_add_expected(row, &sentence);
     if (node->kind == NODE_SCALAR)
@@ -168,10 +179,11 @@ static void bind_choice(struct binder *b, const struct schema_row *row, const st
         *(int *)field = i;
         return;
     }
-    const char *nearest = node->kind == NODE_SCALAR ? schema_nearest(node->text, row->choices) : NULL;
-    struct text hint = {0};
-    if (nearest) text_printf(&hint, "did you mean '%s'?", nearest);
-    complain_type(b, row, node, path, nearest ? text_string(&hint) : NULL);
+    struct text hint = {0}, where = {0};
+    add_path(path, &where);
+    if (node->kind == NODE_SCALAR) suggest_choice(node->text, text_string(&where), row->choices, b->root, &hint);
+    complain_type(b, row, node, path, hint.length ? text_string(&hint) : NULL);
+    text_free(&where);
     text_free(&hint);
 }
 
@@ -246,10 +258,31 @@ static void complain_unknown(struct binder *b, const struct target *target, size
     scope.path = text_string(&path);
     const char *key = target->mapping->keys[index];
     struct path key_path = {target->path, key, 0};
-    suggest_key(key, &scope, b->root, &sentence);
+    suggest_key(key, &scope, b->root, b->document, &sentence);
     complain_text(b, target->mapping->key_places[index], &key_path, &sentence);
     text_free(&sentence);
     text_free(&path);
+}
+
+/* In braces a comma ends a value: of `{lr: 0,001}` and `{betas: (0.9, 0.999)}` the last part became a key. */
+static bool complain_cut(struct binder *b, const struct target *target, size_t i) {
+    const struct node *mapping = target->mapping, *before = i > 0 ? mapping->items[i - 1] : NULL;
+    const char *key = mapping->keys[i];
+    if (!before || before->kind != NODE_SCALAR || before->is_quoted || !node_is_null(mapping->items[i])) return false;
+    struct path path = {target->path, mapping->keys[i - 1], 0};
+    const char *whole = before->text + strspn(before->text, "+-"), *tail = key + strspn(key, "0123456789");
+    bool is_number =
+        *whole && !whole[strspn(whole, "0123456789")] && tail > key && (!*tail || *tail == 'e' || *tail == 'E');
+    if (is_number)
+        complain(b, before->place, &path, "'%s,%s' has a decimal comma, but a comma ends a value here; write %s.%s",
+                 short_text(before->text).s, short_text(key).s, short_text(before->text).s, short_text(key).s);
+    else if (before->text[0] == '(' && strchr(key, ')'))
+        complain(b, before->place, &path, "'%s, %s' is not a list here; write [%s, %.*s]", short_text(before->text).s,
+                 short_text(key).s, short_text(before->text + 1).s,
+                 (int)strcspn(key, ")") < 60 ? (int)strcspn(key, ")") : 60, key);
+    else
+        return false;
+    return true;
 }
 
 static void check_keys(struct binder *b, const struct target *target) {
@@ -258,7 +291,8 @@ static void check_keys(struct binder *b, const struct target *target) {
     for (size_t i = 0; target->mapping && i < target->mapping->count; i++) {
         const char *key = target->mapping->keys[i];
         if (may_have_type && strcmp(key, "type") == 0) continue;
-        if (!schema_row(scope->own, key) && !schema_row(scope->common, key)) complain_unknown(b, target, i);
+        if (schema_row(scope->own, key) || schema_row(scope->common, key)) continue;
+        if (!complain_cut(b, target, i)) complain_unknown(b, target, i);
     }
 }
 
@@ -340,7 +374,7 @@ static void bind_type(struct binder *b, const struct schema_variants *variants, 
     if (!type) {
         if (is_full(b)) return;
         struct text sentence = {0};
-        suggest_type(name, variants, &sentence);
+        suggest_type(name, variants, b->root, &sentence);
         complain_text(b, name_node->place, path, &sentence);
         text_free(&sentence);
         return;
@@ -365,7 +399,9 @@ static void complain_no_type(struct binder *b, const struct node *node, const st
     static const char *const known[] = {"type", NULL};
     size_t slips = 0;
     for (size_t i = 0; i < node->count; i++) {
-        if (!schema_nearest(node->keys[i], known)) continue;
+        const struct schema_alias *alias = alias_find(b->root, ALIAS_KEY, false, what, node->keys[i]);
+        bool is_alias = alias && alias->meant && strcmp(alias->meant, ".type") == 0;
+        if (!is_alias && !schema_nearest(node->keys[i], known)) continue;
         struct path key_path = {path, node->keys[i], 0};
         complain(b, node->key_places[i], &key_path, "unknown key; did you mean 'type'?");
         slips++;
@@ -454,6 +490,21 @@ static void bind_variant(struct binder *b, const struct schema_row *row, const s
     (row->variants->is_keyed ? bind_keyed : bind_typed)(b, row, node, path, variant);
 }
 
+/* A list in brackets cuts `Linear(13, 64)` at its comma: the entries from *i that make the call, as one scalar. */
+static const struct node *joined_call(struct binder *b, const struct node *list, size_t *i) {
+    const struct node *node = list->items[*i];
+    if (node->kind != NODE_SCALAR || !strchr(node->text, '(') || strchr(node->text, ')')) return node;
+    struct node *call = arena_alloc(b->arena, sizeof *call);
+    *call = *node;
+    for (size_t last = *i + 1; last < list->count && list->items[last]->kind == NODE_SCALAR; last++) {
+        call->text = arena_printf(b->arena, "%s, %s", call->text, list->items[last]->text);
+        if (!strchr(list->items[last]->text, ')')) continue;
+        *i = last;
+        return call;
+    }
+    return node;
+}
+
 static void bind_variant_list(struct binder *b, const struct schema_row *row, const struct node *node,
                               const struct path *path, void *field) {
     struct variant_list *list = field;
@@ -468,7 +519,8 @@ static void bind_variant_list(struct binder *b, const struct schema_row *row, co
     list->items = arena_alloc(b->arena, node->count ? node->count * sizeof *list->items : 1);
     for (size_t i = 0; i < node->count; i++) {
         struct path item_path = {path, NULL, i};
-        bind_variant(b, &entry, node->items[i], &item_path, &list->items[i]);
+        struct variant *item = &list->items[i];
+        bind_variant(b, &entry, joined_call(b, node, &i), &item_path, item);
     }
 }
 
@@ -521,7 +573,7 @@ static void bind_row(struct binder *b, const struct schema_row *row, const struc
 void schema_bind(const struct schema *schema, const struct node *mapping, const char *path, const struct schema *root,
                  void *config, struct arena *arena, struct problems *problems) {
     memset(config, 0, schema->size);
-    struct binder b = {.root = root, .arena = arena, .problems = problems};
+    struct binder b = {.root = root, .arena = arena, .problems = problems, .document = *path ? NULL : mapping};
     struct path base = {.key = path};
     struct schema_row row = {.key = path, .type = SCHEMA_SECTION, .section = schema};
     struct target target = {.scope = {.own = schema}, .own = config, .path = &base};

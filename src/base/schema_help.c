@@ -98,7 +98,7 @@ static void add_struct(struct text *out, const struct section *section) {
     }
     if (!has_rows(section->own) && !has_rows(section->common)) text_add(out, "  It has no keys.\n");
     if (section->own && section->own->shorthand)
-        text_printf(out, "\nA single value stands for {%s: VALUE}.\n", section->own->shorthand);
+        text_printf(out, "\nA single value means {%s: VALUE}.\n", section->own->shorthand);
 }
 
 /* ---- finding what is asked for ---- */

@@ -79,6 +79,18 @@ const struct schema_row *schema_row(const struct schema *schema, const char *key
 /* The row of the type [name]; NULL when there is none. */
 const struct schema_variant *variants_find(const struct schema_variants *variants, const char *name, int *index);
 
+/* ---- schema_alias.c ---- */
+
+/* The first alias of [kind] for [word] at [place]: one that names a place or, with [is_anywhere], one that names none.
+ * NULL: there is none. */
+const struct schema_alias *alias_find(const struct schema *root, enum alias_kind kind, bool is_anywhere,
+                                      const char *place, const char *word);
+/* Whether [word] is [known] but for case, '_', '-', a prefix such as "nn." and arguments. */
+bool alias_is_same(const char *word, const char *known);
+/* The type with the arguments of the call [word] as keys: "linear: {out: 64}" for "nn.Linear(13, 64)". */
+const char *alias_call(const struct schema *root, const struct schema_variants *variants,
+                       const struct schema_variant *type, const char *word, struct arena *arena);
+
 /* ---- schema_suggest.c ---- */
 
 /* A place where keys are read: the type's own schema and the common one, either may be NULL. */
@@ -89,10 +101,16 @@ struct key_scope {
     const char *path;                       /* dotted */
 };
 
-/* "unknown key; did you mean 'shuffle'? (keys here: batch_size, shuffle)" */
-void suggest_key(const char *key, const struct key_scope *scope, const struct schema *root, struct text *out);
+/* "unknown key; did you mean 'optimizer.lr' (optimizer: line 6, column 1)?", with the keys of [scope] where nothing or
+ * only a typo explains it. [document]: the root of the tree, for places; may be NULL. */
+void suggest_key(const char *key, const struct key_scope *scope, const struct schema *root, const struct node *document,
+                 struct text *out);
 /* "unknown layer 'liner'; did you mean 'linear'? (known: ...)" */
-void suggest_type(const char *name, const struct schema_variants *variants, struct text *out);
+void suggest_type(const char *name, const struct schema_variants *variants, const struct schema *root,
+                  struct text *out);
+/* "did you mean 'cuda'?" for a value of the choice [path]; nothing when nothing is near. */
+void suggest_choice(const char *word, const char *path, const char *const *known, const struct schema *root,
+                    struct text *out);
 /* "; did you mean 'x'?" when an entry of [known] is near */
 void suggest_nearest(const char *word, const char *const *known, struct text *out);
 

@@ -110,8 +110,7 @@ static void add_struct(struct text *out, const struct sections *all, const struc
     const char *doc = s->type ? s->type->doc : s->row->doc;
     add_cell(out, doc ? doc : "");
     text_add(out, "\n\n");
-    if (s->own && s->own->shorthand)
-        text_printf(out, "A single value stands for `{%s: VALUE}`.\n\n", s->own->shorthand);
+    if (s->own && s->own->shorthand) text_printf(out, "A single value means `{%s: VALUE}`.\n\n", s->own->shorthand);
     if (has_rows(s->own))
         add_table(out, all, s->path, s->own);
     else
@@ -121,9 +120,9 @@ static void add_struct(struct text *out, const struct sections *all, const struc
 void schema_write_markdown(const struct schema *schema, struct text *out) {
     struct arena *arena = arena_create();
     struct sections all = sections_list(schema, arena);
-    text_add(out, "# Config reference\n\n"
-                  "Every key of a config. Made by the program from the rows that check a config, so the two agree.\n"
-                  "Unknown keys, wrong types and values outside the allowed range are errors.\n\n");
+    text_add(out,
+             "# Config reference\n\nEvery key of a config. The program generates this page from the schema that it "
+             "checks configs with.\nUnknown keys, wrong types and values outside the allowed range are errors.\n\n");
     add_table(out, &all, "", schema);
     for (size_t i = 1; i < all.count; i++) {
         const struct section *s = &all.items[i];

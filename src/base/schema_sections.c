@@ -76,12 +76,17 @@ static size_t level_of(const char *path) {
     return level;
 }
 
+/* The keys of a type stand where those of its choice do, but for those of a list's entries. */
+static size_t level_of_keys(const struct section *s) {
+    return level_of(s->type && !s->variants->is_keyed ? s->parent : s->path) + (s->variants && s->variants->is_keyed);
+}
+
 const struct section *sections_with_key(const struct sections *all, const char *key) {
     const struct section *best = NULL;
     for (size_t i = 0; i < all->count; i++) {
         const struct section *s = &all->items[i];
         bool has_key = schema_row(s->own, key) || schema_row(s->common, key);
-        if (has_key && (!best || level_of(s->path) < level_of(best->path))) best = s;
+        if (has_key && (!best || level_of_keys(s) < level_of_keys(best))) best = s;
     }
     return best;
 }

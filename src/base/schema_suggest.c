@@ -31,10 +31,10 @@ static size_t distance(const char *a, const char *b) {
     return last[m];
 }
 
-const char *schema_nearest(const char *word, const char *const *known) {
-    size_t length = strnlen(word, WORD_MAX + 1);
+/* The nearest entry with at most [limit] edits. */
+static const char *nearest_within(const char *word, const char *const *known, size_t limit) {
+    size_t length = strnlen(word, WORD_MAX + 1), best = limit + 1;
     if (length > WORD_MAX) return NULL;
-    size_t best = (length <= 4 ? 1 : length <= 8 ? 2 : 3) + 1;
     const char *nearest = NULL;
     for (; *known; known++) {
         size_t other = strnlen(*known, WORD_MAX + 1);
@@ -45,6 +45,11 @@ const char *schema_nearest(const char *word, const char *const *known) {
         nearest = *known;
     }
     return nearest;
+}
+
+const char *schema_nearest(const char *word, const char *const *known) {
+    size_t length = strnlen(word, WORD_MAX + 1);
+    return nearest_within(word, known, length <= 4 ? 1 : length <= 8 ? 2 : 3);
 }
 
 void suggest_nearest(const char *word, const char *const *known, struct text *out) {
@@ -72,51 +77,212 @@ static const char *const *known_keys(const struct key_scope *scope, struct arena
     return keys;
 }
 
-static void add_where_it_belongs(const struct section *s, const char *key, const struct key_scope *scope,
-                                 struct text *out) {
-    if (!*s->path)
-        text_printf(out, "; it belongs at the top level");
-    else if (!s->type)
-        text_printf(out, "; it belongs in '%s' (%s.%s)", s->path, s->path, key);
-    else if (s->variants->is_keyed)
-        text_printf(out, "; it is a key of the %s '%s'", s->variants->what, s->type->name);
-    else if (strcmp(s->parent, scope->path) == 0)
-        text_printf(out, "; it is a key of the %s '%s', not of '%s'", s->variants->what, s->type->name, scope->type);
-    else
-        text_printf(out, "; it belongs in '%s' (%s.%s)", s->parent, s->parent, key);
+/* ---- keys ---- */
+
+/* "layer.conv2d", or the path without the numbers of list entries. */
+static const char *place_of_scope(const struct key_scope *scope, struct arena *arena) {
+    if (scope->variants && scope->variants->is_keyed)
+        return arena_printf(arena, "%s.%s", scope->variants->what, scope->type);
+    char *place = arena_copy(arena, scope->path), *to = place;
+    for (const char *from = scope->path; *from;) {
+        size_t length = strcspn(from, "."), digits = strspn(from, "0123456789");
+        if (digits < length || length == 0) {
+            if (to > place) *to++ = '.';
+            memmove(to, from, length);
+            to += length;
+        }
+        from += length + (from[length] == '.');
+    }
+    *to = 0;
+    return place;
 }
 
-void suggest_key(const char *key, const struct key_scope *scope, const struct schema *root, struct text *out) {
+/* Where in the file the first keys of [path] stand that are there: " (optimizer: line 6, column 1". */
+static bool add_place(const char *path, const struct node *document, struct text *out) {
+    const struct node *node = document;
+    struct place place = {0};
+    size_t known = 0;
+    for (size_t at = 0; node && node->kind == NODE_MAPPING && path[at];) {
+        size_t length = strcspn(path + at, "."), i = 0;
+        while (i < node->count && (strncmp(node->keys[i], path + at, length) != 0 || node->keys[i][length])) i++;
+        if (i == node->count) break;
+        place = node->key_places[i];
+        node = node->items[i];
+        known = at + length;
+        at = known + (path[known] == '.');
+    }
+    if (place.line == 0) return false;
+    text_printf(out, " (%.*s: line %d, column %d", (int)known, path, place.line, place.column);
+    return true;
+}
+
+/* "; did you mean 'optimizer.momentum' (optimizer: line 6, column 1; for sgd, rmsprop)?" */
+static void add_meant(const char *path, const char *types, const struct key_scope *scope, const struct node *document,
+                      struct arena *arena, struct text *out) {
+    const char *place = place_of_scope(scope, arena), *dot = strrchr(path, '.');
+    size_t length = strlen(place);
+    if (*path == '.' || (dot && (size_t)(dot - path) == length && strncmp(path, place, length) == 0)) {
+        text_printf(out, "; did you mean '%s'?", dot + 1);
+        return;
+    }
+    text_printf(out, "; did you mean '%s'%s", path, dot || !*place ? "" : " at the top level");
+    bool is_open = add_place(path, document, out);
+    if (*types) text_printf(out, "%s%s", is_open ? "; for " : " (for ", types);
+    text_add(out, is_open || *types ? ")?" : "?");
+}
+
+/* The types that have [key], where not all of them have it; else "". */
+static const char *types_with(const struct schema_variants *variants, const char *key, struct arena *arena) {
+    const struct schema_variant *type;
+    const char *types = "";
+    bool lacks = false;
+    for (size_t i = 0; (type = variants->at(i)) != NULL; i++) {
+        if (schema_row(type->schema, key))
+            types = arena_printf(arena, "%s%s%s", types, *types ? ", " : "", type->name);
+        else
+            lacks = true;
+    }
+    return lacks ? types : "";
+}
+
+static void add_home(const struct section *s, const char *key, const struct key_scope *scope,
+                     const struct node *document, struct arena *arena, struct text *out) {
+    if (s->type && s->variants->is_keyed && !schema_row(s->common, key)) {
+        text_printf(out, "; it is a key of the %s %s", s->variants->what, types_with(s->variants, key, arena));
+        return;
+    }
+    if (s->type && strcmp(s->parent, scope->path) == 0) {
+        text_printf(out, "; it is a key of the %s %s, not of %s", s->variants->what,
+                    types_with(s->variants, key, arena), scope->type);
+        return;
+    }
+    const char *types = s->type && !schema_row(s->common, key) ? types_with(s->variants, key, arena) : "";
+    const char *parent = s->type ? s->parent : s->path;
+    add_meant(*parent ? arena_printf(arena, "%s.%s", parent, key) : key, types, scope, document, arena, out);
+}
+
+static void add_alias(const struct schema_alias *alias, const struct key_scope *scope, const struct node *document,
+                      struct arena *arena, struct text *out) {
+    if (alias->meant) add_meant(alias->meant, "", scope, document, arena, out);
+    if (alias->note) text_printf(out, "%s%s", alias->meant ? " " : "; ", alias->note);
+}
+
+static const char *same_word(const char *word, const char *const *known) {
+    for (; *known; known++)
+        if (alias_is_same(word, *known)) return *known;
+    return NULL;
+}
+
+/* "path:x" for "path: x": what stands before the colon is a key. */
+static bool add_missing_space(const char *key, const char *const *known, struct text *out) {
+    size_t length = strcspn(key, ":");
+    for (; key[length] && *known; known++) {
+        if (strncmp(key, *known, length) != 0 || (*known)[length]) continue;
+        text_printf(out, "; a space is missing after the ':': write '%s: %s'", *known, short_text(key + length + 1).s);
+        return true;
+    }
+    return false;
+}
+
+/* "train.epochs" in a file, as it is written on the command line. */
+static bool add_dotted(const char *key, const struct schema *root, struct text *out) {
+    size_t length = strcspn(key, ".");
+    const struct schema_row *row = root && key[length] ? root->rows : NULL;
+    for (; row && row->key; row++) {
+        if (strncmp(key, row->key, length) != 0 || row->key[length]) continue;
+        text_printf(out, "; dotted keys are for the command line: write '%s: {%s: ...}'", row->key,
+                    short_text(key + length + 1).s);
+        return true;
+    }
+    return false;
+}
+
+/* What explains [key] without a doubt: an alias, another way to write a key of this place, or one typo. */
+static bool add_meaning(const char *key, const struct key_scope *scope, const char *const *known,
+                        const struct schema *root, const struct node *document, struct arena *arena, struct text *out) {
+    const char *place = place_of_scope(scope, arena);
+    if (same_word(key, known)) return false;
+    if (add_dotted(key, root, out)) return true;
+    const struct schema_alias *alias = alias_find(root, ALIAS_KEY, false, place, key);
+    const char *slip = alias ? NULL : nearest_within(key, known, 1);
+    if (!alias && !slip) alias = alias_find(root, ALIAS_KEY, true, place, key);
+    if (!alias) return add_missing_space(key, known, out);
+    add_alias(alias, scope, document, arena, out);
+    return true;
+}
+
+void suggest_key(const char *key, const struct key_scope *scope, const struct schema *root, const struct node *document,
+                 struct text *out) {
     struct arena *arena = arena_create();
     const char *const *known = known_keys(scope, arena);
     text_add(out, "unknown key");
-    const char *nearest = schema_nearest(key, known);
-    struct sections all = nearest || !root ? (struct sections){0} : sections_list(root, arena);
-    const struct section *home = sections_with_key(&all, key);
-    if (home)
-        add_where_it_belongs(home, key, scope, out);
-    else
-        suggest_nearest(key, known, out);
-    if (!home && known[0]) {
-        text_add(out, " (keys here: ");
-        add_joined(out, known);
-        text_add(out, ")");
-    } else if (!home) {
-        text_add(out, "; there are none here");
+    if (!add_meaning(key, scope, known, root, document, arena, out)) {
+        const char *slip = same_word(key, known);
+        if (!slip) slip = nearest_within(key, known, 1);
+        struct sections all = slip || !root ? (struct sections){0} : sections_list(root, arena);
+        const struct section *home = sections_with_key(&all, key);
+        if (home)
+            add_home(home, key, scope, document, arena, out);
+        else if (slip)
+            text_printf(out, "; did you mean '%s'?", slip);
+        else
+            suggest_nearest(key, known, out);
+        if (!home && known[0]) {
+            text_add(out, " (keys here: ");
+            add_joined(out, known);
+            text_add(out, ")");
+        } else if (!home) {
+            text_add(out, "; there are none here");
+        }
     }
     arena_destroy(arena);
 }
 
-void suggest_type(const char *name, const struct schema_variants *variants, struct text *out) {
-    struct arena *arena = arena_create();
+/* ---- types and values ---- */
+
+static const char *const *type_names(const struct schema_variants *variants, struct arena *arena) {
     size_t count = 0;
     while (variants->at(count)) count++;
-    const char **known = arena_alloc(arena, (count + 1) * sizeof *known);
-    for (size_t i = 0; i < count; i++) known[i] = variants->at(i)->name;
+    const char **names = arena_alloc(arena, (count + 1) * sizeof *names);
+    for (size_t i = 0; i < count; i++) names[i] = variants->at(i)->name;
+    return names;
+}
+
+/* The end of a call that a list in brackets cut at its commas, or one that is not closed. */
+static bool is_part_of_call(const char *name) { return !strchr(name, '(') && strchr(name, ')'); }
+
+void suggest_type(const char *name, const struct schema_variants *variants, const struct schema *root,
+                  struct text *out) {
+    struct arena *arena = arena_create();
+    const char *const *known = type_names(variants, arena), *meant = same_word(name, known);
+    const struct schema_alias *alias = meant ? NULL : alias_find(root, ALIAS_VALUE, false, variants->what, name);
+    int index;
     text_printf(out, "unknown %s '%s'", variants->what, short_text(name).s);
-    suggest_nearest(name, known, out);
-    text_add(out, " (known: ");
-    add_joined(out, known);
-    text_add(out, ")");
+    if (alias) meant = alias->meant;
+    const struct schema_variant *type = meant ? variants_find(variants, meant, &index) : NULL;
+    if (type) text_printf(out, "; did you mean '%s'?", alias_call(root, variants, type, name, arena));
+    if (meant && !type) text_printf(out, "; did you mean '%s'?", meant);
+    if (alias && alias->note) text_printf(out, "%s%s", meant ? " " : "; ", alias->note);
+    if (is_part_of_call(name)) text_printf(out, "; it looks like the end of a call; write NAME: {KEY: VALUE}");
+    if (!meant) {
+        if (!alias) suggest_nearest(name, known, out);
+        text_add(out, " (known: ");
+        add_joined(out, known);
+        text_add(out, ")");
+    }
     arena_destroy(arena);
+}
+
+const char *schema_alias_value(const struct schema *root, const char *place, const char *word) {
+    const struct schema_alias *alias = alias_find(root, ALIAS_VALUE, false, place, word);
+    return alias ? alias->meant : NULL;
+}
+
+void suggest_choice(const char *word, const char *path, const char *const *known, const struct schema *root,
+                    struct text *out) {
+    const struct schema_alias *alias = alias_find(root, ALIAS_VALUE, false, path, word);
+    const char *meant = alias ? alias->meant : same_word(word, known);
+    if (!alias && !meant) meant = schema_nearest(word, known);
+    if (meant) text_printf(out, "did you mean '%s'?", meant);
+    if (alias && alias->note) text_printf(out, "%s%s", meant ? " " : "", alias->note);
 }

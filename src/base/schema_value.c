@@ -58,7 +58,7 @@ bool value_parse_int(const char *text, int64_t *out, const char **hint) {
     errno = 0;
     *out = strtoll(digits, NULL, 10);
     if (errno == 0 && *out != SCHEMA_NO_INT) return true;
-    *hint = errno ? "it does not fit into 64 bits" : "the least is -9223372036854775807";
+    *hint = errno ? "it does not fit into 64 bits" : "the minimum is -9223372036854775807";
     return false;
 }
 
@@ -86,6 +86,8 @@ bool value_parse_real(const char *text, double *out, const char **hint) {
         if (exponent == 0) return false;
         n += exponent;
     }
+    if (*t == ',' && fraction == 0 && isdigit((unsigned char)t[1]))
+        *hint = "write a decimal point instead of the comma";
     if (*t) return false;
     *n = 0;
     *out = strtod(number, NULL);

@@ -15,8 +15,35 @@ bool signals_is_unwanted(int signal_number) {
            inherited.sa_handler == SIG_IGN;
 }
 
+static const int stops[] = {SIGINT, SIGTERM, SIGUSR1, SIGALRM, SIGHUP};
+
+static sigset_t stop_set(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) sigaddset(&set, stops[i]);
+    return set;
+}
+
+void signals_block_stops(void) {
+    sigset_t set = stop_set();
+    sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+void signals_block_only_stops(void) {
+    sigset_t set = stop_set();
+    sigprocmask(SIG_SETMASK, &set, NULL);
+}
+
+void signals_unblock_stops(void) {
+    sigset_t set = stop_set();
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void signals_ignore_stops(void) {
+    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) signal(stops[i], SIG_IGN);
+}
+
 void signals_on_stop(void (*handler)(int signal_number)) {
-    static const int stops[] = {SIGINT, SIGTERM, SIGUSR1, SIGALRM, SIGHUP};
     stack_t stack = {.ss_sp = handler_stack, .ss_size = sizeof handler_stack};
     struct sigaction stop = {.sa_handler = handler, .sa_flags = SA_RESTART}, ignore = {.sa_handler = SIG_IGN};
     if (sigaltstack(&stack, NULL) == 0) stop.sa_flags |= SA_ONSTACK;
@@ -25,4 +52,6 @@ void signals_on_stop(void (*handler)(int signal_number)) {
     }
     sigaction(SIGPIPE, &ignore, NULL);
     sigaction(SIGXFSZ, &ignore, NULL);
+    signal(SIGCHLD, SIG_DFL); /* inherited as ignored, it would hide how children end */
+    signals_unblock_stops();
 }

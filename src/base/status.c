@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
+
 struct failure {
     enum status_code code;
     bool is_constant; /* not allocated: must not be freed */
@@ -23,12 +25,20 @@ status status_newv(enum status_code code, const char *format, va_list arguments)
     va_copy(again, arguments);
     int length = vsnprintf(NULL, 0, format, again);
     va_end(again);
-    struct failure *s = length < 0 ? NULL : malloc(sizeof *s + (size_t)length + 1);
-    if (!s) return (status)(void *)&out_of_memory;
-    s->code = code;
-    s->is_constant = false;
-    vsnprintf(s->message, (size_t)length + 1, format, arguments);
-    return s;
+    char *sentence = length < 0 ? NULL : malloc((size_t)length + 1);
+    if (!sentence) return (status)(void *)&out_of_memory;
+    vsnprintf(sentence, (size_t)length + 1, format, arguments);
+    struct text printable = {0};
+    text_add_printable(&printable, sentence);
+    free(sentence);
+    struct failure *s = malloc(sizeof *s + printable.length + 1);
+    if (s) {
+        s->code = code;
+        s->is_constant = false;
+        memcpy(s->message, text_string(&printable), printable.length + 1);
+    }
+    text_free(&printable);
+    return s ? s : (status)(void *)&out_of_memory;
 }
 
 status status_new(enum status_code code, const char *format, ...) {

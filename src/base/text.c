@@ -2,11 +2,14 @@
 #include "base/text.h"
 
 #include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
+#include "base/utf8.h"
 
 static void reserve(struct text *text, size_t more) {
     size_t need = text->length + more + 1;
@@ -45,15 +48,61 @@ void text_printf(struct text *text, const char *format, ...) {
     va_end(arguments);
 }
 
+/* What a terminal would act on instead of showing it: C0, DEL, C1, and Unicode's embeddings and isolates. */
+static bool is_control(uint32_t code) {
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x202a && code <= 0x202e) ||
+           (code >= 0x2066 && code <= 0x2069) || code == 0x2028 || code == 0x2029;
+}
+
+/* Adds the character at [string] (left) and returns its bytes. */
+static size_t add_character(struct text *text, const char *string, size_t left, bool keeps_lines) {
+    uint32_t code;
+    size_t bytes = utf8_decode(string, left, &code);
+    bool is_layout = keeps_lines && (*string == '\n' || *string == '\t');
+    if (bytes == 0 || (bytes == 1 && is_control(code) && !is_layout))
+        text_printf(text, "\\x%02x", (unsigned char)*string);
+    else if (bytes > 1 && is_control(code))
+        text_printf(text, "\\u%04x", code);
+    else
+        text_add_bytes(text, string, bytes);
+    return bytes ? bytes : 1;
+}
+
+void text_add_foreign(struct text *text, const char *string, size_t max) {
+    size_t left = strlen(string), start = text->length;
+    while (left > 0 && text->length - start < max) {
+        size_t bytes = add_character(text, string, left, false);
+        string += bytes, left -= bytes;
+    }
+    if (left > 0) text_add(text, "...");
+}
+
+void text_add_printable(struct text *text, const char *string) {
+    while (*string) {
+        size_t left = strcspn(string, "\n"), start = text->length;
+        while (left > 0 && text->length - start < TEXT_MAX_LINE) {
+            size_t bytes = add_character(text, string, left, true);
+            string += bytes, left -= bytes;
+        }
+        if (left > 0) text_printf(text, "... (%zu bytes more)", left);
+        string += left;
+        if (*string) text_add_bytes(text, string++, 1);
+    }
+}
+
 void text_add_json(struct text *text, const char *string) {
     text_add(text, "\"");
-    for (const unsigned char *c = (const unsigned char *)string; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            text_printf(text, "\\%c", *c);
-        else if (*c < 0x20)
-            text_printf(text, "\\u%04x", *c);
+    uint32_t code;
+    for (size_t left = strlen(string), bytes; left > 0; string += bytes, left -= bytes) {
+        bytes = utf8_decode(string, left, &code);
+        if (bytes == 0)
+            bytes = 1, text_add(text, "\\ufffd");
+        else if (code == '"' || code == '\\')
+            text_printf(text, "\\%c", (int)code);
+        else if (is_control(code))
+            text_printf(text, "\\u%04x", code);
         else
-            text_add_bytes(text, (const char *)c, 1);
+            text_add_bytes(text, string, bytes);
     }
     text_add(text, "\"");
 }
@@ -75,6 +124,8 @@ void text_clear(struct text *text) {
     text->length = 0;
     if (text->data) text->data[0] = 0;
 }
+
+const char *text_plural(uint64_t count, const char *ending) { return count == 1 ? "" : ending; }
 
 void text_free(struct text *text) {
     free(text->data);

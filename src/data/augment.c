@@ -14,8 +14,8 @@ static const struct schema_row crop_rows[] = {
      .fallback = "0",
      .least = 0,
      .most = 10000,
-     .doc = "Black pixels added on each side before a window of the image's size is cut out anywhere (torchvision's "
-            "RandomCrop(size, padding)); 0: no crop."},
+     .doc = "Black pixels added on each side before a window of the image's size is cut out at a random position "
+            "(torchvision's RandomCrop(size, padding)); 0: no crop."},
     {0},
 };
 
@@ -36,12 +36,12 @@ static const struct schema_row augment_rows[] = {
      .fallback = "0",
      .least = 0,
      .most = 1,
-     .doc = "Probability that left and right change places (torchvision's RandomHorizontalFlip)."},
+     .doc = "Probability that an image is mirrored left to right (torchvision's RandomHorizontalFlip)."},
     {.key = "seed",
      .type = SCHEMA_INT,
      .offset = FIELD(struct augment_config, seed),
      .fallback = "0",
-     .doc = "What happens to an image depends on this, the epoch and its row only."},
+     .doc = "The changes of an image depend on this, the epoch and its row only."},
     {0},
 };
 

@@ -7,8 +7,7 @@
 status csv_start(struct csv_reader *reader, const char *path, char *text, size_t size) {
     *reader = (struct csv_reader){.path = path, .at = text, .end = text + size, .line = 1};
     text[size] = 0;
-    if (memchr(text, 0, size))
-        return status_new(STATUS_DATA, "%s: this is no text in UTF-8 (it has a zero byte)", path);
+    if (memchr(text, 0, size)) return status_new(STATUS_DATA, "%s: this is not UTF-8 text (it has a zero byte)", path);
     if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) reader->at += 3;
     return OK;
 }
@@ -19,6 +18,9 @@ void csv_free(struct csv_reader *reader) {
 }
 
 static status add_field(struct csv_reader *reader, const char *text, bool is_quoted) {
+    if ((size_t)(reader->at - reader->record) > CSV_MAX_RECORD)
+        return status_new(STATUS_DATA, "%s:line %zu: the line is longer than %zu MiB, the maximum", reader->path,
+                          reader->record_line, CSV_MAX_RECORD >> 20);
     if (reader->count == reader->capacity) {
         size_t capacity = reader->capacity ? reader->capacity * 2 : 32;
         struct csv_field *fields = realloc(reader->fields, capacity * sizeof *fields);
@@ -84,6 +86,7 @@ static bool is_rest_empty(const struct csv_reader *reader) {
 status csv_next(struct csv_reader *reader, bool *has_record) {
     reader->count = 0;
     reader->record_line = reader->line;
+    reader->record = reader->at;
     bool may_be_over = reader->at == reader->end || is_at_line_end(reader) || is_blank(*reader->at);
     *has_record = !(may_be_over && is_rest_empty(reader));
     for (bool is_over = !*has_record; !is_over;) {

@@ -18,9 +18,13 @@ struct csv_reader {
     char *at, *end;   /* what is left; *end is a NUL that belongs to the reader */
     size_t line;      /* of [at], from 1 */
     size_t record_line;
+    const char *record;       /* where it starts */
     struct csv_field *fields; /* (capacity): of the record */
     size_t count, capacity;
 };
+
+/* The longest record that is read, in bytes: each field takes 16 bytes more. */
+#define CSV_MAX_RECORD ((size_t)16 << 20)
 
 /* Starts at [text] (size bytes, and one more that is written to). A byte order mark is skipped. STATUS_DATA when it is
  * no text (a NUL inside). */

@@ -28,8 +28,9 @@ struct dataset {
     int64_t *order;       /* of the split; NULL: none */
     struct scaler scaler;
     struct augment augment; /* fill NULL: none */
-    struct arena *arena;    /* of the labels */
-    struct string_list labels;
+    struct arena *arena;    /* of the labels, columns and notes */
+    struct string_list labels, notes;
+    struct column_list columns;
     pthread_mutex_t reading; /* one at a time from a file */
     bool is_in_memory, is_metadata;
 };
@@ -44,10 +45,11 @@ status file_check(const char *path, uint64_t *bytes) {
     char *folder = getcwd(NULL, 0);
     const char *reason = info.is_folder  ? "it is a folder"
                          : !info.exists  ? strerror(ENOENT)
-                         : !info.is_file ? "it is no regular file"
+                         : !info.is_file ? "it is not a regular file"
                                          : strerror(errno);
-    status s = status_new(STATUS_DATA, "cannot read the dataset '%s' (working directory %s): %s", path,
-                          folder ? folder : "unknown", reason);
+    status s = status_new(
+        STATUS_DATA, "cannot read the dataset '%s' (working directory %s%s): %s", path, folder ? folder : "unknown",
+        !info.exists && path[0] != '/' ? "; nor is it beside the config or in the folder above" : "", reason);
     free(folder);
     return s;
 }
@@ -180,9 +182,9 @@ static status divide(struct dataset *dataset, const struct dataset_config *confi
     split_sizes(&config->split, table->rows, &info->train_rows, &info->validation_rows);
     bool is_torch = config->split.train > 0;
     if (info->train_rows == 0)
-        return status_new(STATUS_DATA, "%s: split.%s %g of %zu rows leaves none to train on", name,
-                          is_torch ? "train" : "test", is_torch ? config->split.train : config->split.test,
-                          table->rows);
+        return status_new(STATUS_DATA, "%s: split.%s %g of %zu row%s leaves none to train on", name,
+                          is_torch ? "train" : "test", is_torch ? config->split.train : config->split.test, table->rows,
+                          text_plural(table->rows, "s"));
     if (config->split.shuffle) {
         void *order;
         TRY(rows_alloc(table->rows, sizeof(int64_t), "the split", &order));
@@ -210,7 +212,19 @@ static void copy_labels(struct dataset *dataset) {
     for (size_t i = 0; i < labels.count; i++) dataset->labels.items[i] = arena_copy(dataset->arena, labels.items[i]);
 }
 
-static status describe(struct dataset *dataset, bool wants_classes) {
+static void copy_columns(struct dataset *dataset) {
+    const struct source *source = dataset->tables[0].source;
+    dataset->notes.items = arena_alloc(dataset->arena, 2 * sizeof *dataset->notes.items);
+    for (int i = 0; i < dataset->n_tables; i++) {
+        const char *note = dataset->tables[i].source->note;
+        if (note) dataset->notes.items[dataset->notes.count++] = arena_copy(dataset->arena, note);
+    }
+    if (!source->format->columns) return;
+    struct column_list columns = source->format->columns(source, dataset->arena);
+    dataset->columns = columns_copy(dataset->arena, &columns);
+}
+
+static status describe(struct dataset *dataset, const struct dataset_config *config, bool wants_classes) {
     const struct source *source = dataset->tables[0].source;
     struct dataset_info *info = &dataset->info;
     info->input_kind = source->input_kind;
@@ -221,10 +235,13 @@ static status describe(struct dataset *dataset, bool wants_classes) {
     info->target_size = source->target_size;
     info->target_kind = wants_classes ? TARGET_CLASS : TARGET_VALUES;
     for (int i = 0; i < dataset->n_tables && wants_classes; i++) {
-        int64_t classes = dataset->tables[i].source->classes;
-        if (classes == 0) TRY(table_count_classes(&dataset->tables[i], &classes));
+        int64_t classes = dataset->tables[i].source->classes, first = 0;
+        if (classes == 0) TRY(table_count_classes(&dataset->tables[i], &classes, &first));
+        info->first_class = i == 0 || first < info->first_class ? first : info->first_class;
         if (classes > info->classes) info->classes = classes;
     }
+    for (int i = 0; i < dataset->n_tables && config->targets_are_probabilities && source->target_size > 0; i++)
+        TRY(table_check_probabilities(&dataset->tables[i]));
     return OK;
 }
 
@@ -310,8 +327,9 @@ static status load(struct dataset *dataset, const struct dataset_config *config)
 static status open_all(struct dataset *dataset, const struct dataset_config *config, bool wants_classes) {
     TRY(open_tables(dataset, config, wants_classes));
     TRY(divide(dataset, config));
-    TRY(describe(dataset, wants_classes));
+    TRY(describe(dataset, config, wants_classes));
     copy_labels(dataset);
+    copy_columns(dataset);
     TRY(scaler_create(&config->scale, dataset->tables[0].source, &dataset->scaler));
     for (int i = 0; i < dataset->n_tables; i++) /* a table of 256 numbers for each would not stay small */
         if (dataset->scaler.features > MOST_LEVELS) dataset->tables[i].source->is_bytes = false;
@@ -362,6 +380,14 @@ const char *dataset_vocabulary(const struct dataset *dataset) {
 
 struct string_list dataset_labels(const struct dataset *dataset) {
     return dataset->labels;
+}
+
+struct column_list dataset_columns(const struct dataset *dataset) {
+    return dataset->columns;
+}
+
+struct string_list dataset_notes(const struct dataset *dataset) {
+    return dataset->notes;
 }
 
 int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position) {

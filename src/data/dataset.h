@@ -11,6 +11,7 @@
 #include "base/schema.h"
 #include "base/status.h"
 #include "data/augment.h"
+#include "data/columns.h"
 
 #define DATA_MAX_DIMS 8
 
@@ -19,6 +20,9 @@ enum scale_type { SCALE_NONE, SCALE_STANDARD, SCALE_MINMAX };
 struct scale_config {
     int type;                   /* enum scale_type */
     struct real_list mean, std; /* one number, or one per feature (vectors) or channel (N-D rows); count 0: not given */
+    /* Not a key: mean and std were fitted in training, so they are applied in double, as they were then; those of a
+     * config are applied to bytes in float32, as torchvision's Normalize does. */
+    bool is_fitted;
 };
 
 /* `split:`, scikit-learn's train_test_split, or (with [train]) torch's random_split. */
@@ -84,11 +88,24 @@ struct dataset_config {
     int64_t cache_mb; /* rows are kept in memory when they fit, in MiB */
     /* Not a key: sorted labels of the classes that a model was trained with; count 0: those of the training file. */
     struct string_list classes;
+    /* Not a key: the columns that a model was trained with, which are read by name from a file of the same format;
+     * count 0: those of the training file. */
+    struct column_list columns;
     /* Not a key: targets that stand beside the inputs (HDF5, CSV, IDX) are not read and need not be there; target_size
      * is 0. Not with split.stratify. */
     bool without_targets;
+    /* Not a key: target values must lie in [0, 1]. */
+    bool targets_are_probabilities;
 };
 extern const struct schema dataset_schema;
+
+/* Replaces the names of files by where they lie (find_file), for a config read from the file [config_path]. */
+status dataset_find_files(struct dataset_config *config, const char *config_path, struct arena *arena);
+
+/* Whether the name is that of a data file other than HDF5, by its extension; and what is in such a file: the columns of
+ * a CSV file with their types and ranges, the number and shape of rows of the others. */
+bool dataset_is_inspected(const char *path);
+status dataset_inspect(const char *path, struct text *out);
 
 enum input_kind {
     INPUT_VALUES, /* float32 */
@@ -109,6 +126,7 @@ struct dataset_info {
     size_t input_size;                  /* values (4 bytes each) of one input row */
     enum target_kind target_kind;
     int64_t classes;      /* TARGET_CLASS: largest class + 1 over all rows, for tokens the vocabulary; else 0 */
+    int64_t first_class;  /* TARGET_CLASS: the smallest class of all rows, where they were counted; else 0 */
     size_t target_size;   /* values of one target row; TARGET_CLASS: 1, for tokens block_size; 0: without_targets */
     char fingerprint[65]; /* SHA-256 (hex) of what the run depends on: shape and all rows in the order of the file or,
                              above 1 GiB of float32 rows, shape, file size and 64 rows; "" for metadata only */
@@ -135,6 +153,14 @@ status dataset_read(struct dataset *dataset, enum dataset_part part, const int64
 /* The sorted labels of a class column that holds text, class 0 first; count 0: it holds numbers. Lives as long as the
  * dataset. */
 struct string_list dataset_labels(const struct dataset *dataset);
+
+/* The columns of the (training) file that are read; count 0: they have no names that could be compared. Lives as long
+ * as the dataset. */
+struct column_list dataset_columns(const struct dataset *dataset);
+
+/* What a user should know about how the columns were found, a sentence for each file ("a.csv: ..."); count 0: nothing.
+ * Lives as long as the dataset. */
+struct string_list dataset_notes(const struct dataset *dataset);
 
 /* The row of the file (from 0) that stands at [position] of [part]. */
 int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position);

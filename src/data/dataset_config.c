@@ -1,6 +1,8 @@
 /* The `dataset:` section of the config. */
 #include <stdio.h>
+#include <string.h>
 
+#include "base/find_file.h"
 #include "data/internal.h"
 
 static const char *const format_choices[] = {"auto",
@@ -17,7 +19,8 @@ static const struct schema_row scale_rows[] = {
      .offset = FIELD(struct scale_config, type),
      .fallback = "none",
      .choices = scale_choices,
-     .doc = "Fitted on the training rows: standard is scikit-learn's StandardScaler, minmax its MinMaxScaler to 0..1; "
+     .doc = "Fitted on the training rows: standard is scikit-learn's StandardScaler, minmax its MinMaxScaler to 0..1, "
+            "in double; "
             "per feature for vectors, one pair for all elements of N-D rows."},
     {.key = "mean",
      .type = SCHEMA_REAL_LIST,
@@ -141,15 +144,15 @@ static const struct schema_row text_rows[] = {
      .fallback = "128",
      .least = 1,
      .most = 1e6,
-     .doc = "Characters of a row; the targets are the same characters one place later."},
+     .doc = "Characters of a row; the targets are the same characters one position later."},
     {.key = "stride",
      .type = SCHEMA_INT,
      .offset = FIELD(struct text_config, stride),
      .fallback = "1",
      .least = 1,
      .most = 1e9,
-     .doc = "Characters between the starts of two rows: 1 makes a row of every place of the text (the minGPT "
-            "tutorial), block_size uses each character once per epoch."},
+     .doc = "Characters between the starts of two rows: 1 starts a row at every character (the minGPT tutorial), "
+            "block_size uses each character once per epoch."},
     {.key = "truncate",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct text_config, truncate),
@@ -179,15 +182,15 @@ static const struct schema_row tokens_rows[] = {
      .fallback = "null",
      .least = 1,
      .most = INT32_MAX,
-     .doc = "How many tokens there are (50257 for GPT-2); null: the largest of the file + 1, for which it is read "
-            "once."},
+     .doc = "Number of tokens of the vocabulary (50257 for GPT-2); null: the largest token of the file + 1, for which "
+            "the file is read once."},
     {.key = "block_size",
      .type = SCHEMA_INT,
      .offset = FIELD(struct tokens_config, block_size),
      .fallback = "1024",
      .least = 1,
      .most = 1e6,
-     .doc = "Tokens of a row; the targets are the same tokens one place later."},
+     .doc = "Tokens of a row; the targets are the same tokens one position later."},
     {.key = "stride",
      .type = SCHEMA_INT,
      .offset = FIELD(struct tokens_config, stride),
@@ -273,7 +276,8 @@ static const struct schema_row dataset_rows[] = {
      .offset = FIELD(struct dataset_config, path),
      .fallback = "null",
      .flags = SCHEMA_EXTENDS, /* the fingerprint says whether these are the same rows */
-     .doc = "File of the rows, relative to the working directory."},
+     .doc = "File of the rows. Relative paths of files are looked up in the working directory, then beside the config, "
+            "then in the folder above the config's; the first that exists is used and recorded."},
     {.key = "format",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct dataset_config, format),
@@ -320,18 +324,19 @@ static const struct schema_row dataset_rows[] = {
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, augment),
      .section = &augment_schema,
-     .doc = "Random changes of the training images, anew in each epoch."},
+     .doc = "Random changes of the training images, drawn again in each epoch."},
     {.key = "split",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, split),
      .section = &split_schema,
-     .doc = "Cuts the rows into training and validation rows as scikit-learn's train_test_split, or (train:) as "
+     .doc = "Splits the rows into training and validation rows as scikit-learn's train_test_split, or (train:) as "
             "torch's random_split."},
     {.key = "validation",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, validation),
+     .flags = SCHEMA_NULLABLE,
      .section = &validation_schema,
-     .doc = "A file of its own for validation, instead of split."},
+     .doc = "A separate file for validation, instead of split."},
     {.key = "text",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, text),
@@ -346,7 +351,7 @@ static const struct schema_row dataset_rows[] = {
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, synthetic),
      .section = &synthetic_schema,
-     .doc = "With format: synthetic, the rows that are made up."},
+     .doc = "With format: synthetic, the rows that are generated."},
     {.key = "prefetch",
      .type = SCHEMA_INT,
      .offset = FIELD(struct dataset_config, prefetch),
@@ -363,9 +368,9 @@ static const struct schema_row dataset_rows[] = {
      .flags = SCHEMA_EXTENDS,
      .least = 0,
      .most = 1e9,
-     .doc =
-         "Rows are kept in memory, as float32 or, images of bytes, as bytes, when all of them fit in so many MiB per "
-         "rank; else they are read from the file when needed. CSV, text and synthetic rows are always kept."},
+     .doc = "Rows are kept in memory when all of them fit in this many MiB per rank (images of bytes as bytes, others "
+            "as float32); otherwise they are read from the file when needed. CSV, text and synthetic rows are always "
+            "kept in memory."},
     {0},
 };
 
@@ -420,3 +425,12 @@ static void check_dataset(void *config, const struct node *where, const char *pa
 
 const struct schema dataset_schema = {
     .name = "dataset", .size = sizeof(struct dataset_config), .rows = dataset_rows, .check = check_dataset};
+
+status dataset_find_files(struct dataset_config *config, const char *config_path, struct arena *arena) {
+    const struct dataset_format *format = dataset_format_of(config, config->path);
+    TRY(find_file(&config->path, config_path, arena));
+    TRY(find_file(&config->validation.path, config_path, arena));
+    TRY(find_file(&config->validation.targets, config_path, arena));
+    if (!format || strcmp(format->name, "idx") != 0 || config->targets.count != 1) return OK;
+    return find_file(&config->targets.items[0], config_path, arena);
+}

@@ -36,13 +36,33 @@ struct csv {
     size_t n_classes;
     bool has_given_classes; /* those of a checkpoint, in the arena */
     bool is_kind_known;     /* whether the class column holds labels was said by another file */
+    bool has_no_header;     /* the reader's first record is a row */
 };
 
 /* ---- columns ---- */
 
+static bool is_utf8(const char *text) {
+    size_t left = strlen(text);
+    uint32_t code;
+    for (size_t bytes; left > 0; text += bytes, left -= bytes)
+        if ((bytes = utf8_decode(text, left, &code)) == 0) return false;
+    return true;
+}
+
+/* A text of the file as messages show it. */
+static const char *shown(const struct csv *csv, const char *text) {
+    struct text out = {0};
+    text_add_foreign(&out, text, TEXT_MAX_NAME);
+    const char *copy = arena_copy(csv->arena, text_string(&out));
+    text_free(&out);
+    return copy;
+}
+
 static void list_columns(const struct csv *csv, struct text *out) {
-    for (size_t i = 0; i < csv->n_columns && out->length < 200; i++)
-        text_printf(out, "%s%s", i ? ", " : "", csv->names[i]);
+    for (size_t i = 0; i < csv->n_columns && out->length < 200; i++) {
+        text_add(out, i ? ", " : "");
+        text_add_foreign(out, csv->names[i], TEXT_MAX_NAME);
+    }
     if (out->length >= 200) text_add(out, ", ...");
 }
 
@@ -89,11 +109,28 @@ static status check_header(const struct csv *csv, const struct dataset_config *c
     for (size_t i = 0; i < csv->n_columns; i++) count += csv_number(csv->names[i], &numbers[count]);
     bool is_named = config->inputs.count || config->targets.count;
     if (is_named || count == 0 || count + 1 < csv->n_columns || are_rising(numbers, count, csv->n_columns)) return OK;
-    return status_new(
-        STATUS_DATA,
-        "%s:line 1: the header must hold the columns' names, but this is a row of numbers ('%.20s', ...); "
-        "put a line with names before it",
-        csv->path, csv->names[0]);
+    return status_new(STATUS_DATA,
+                      "%s:line 1: the header must hold the columns' names, but this is a row of numbers ('%s', ...); "
+                      "put a line with names before it",
+                      csv->path, shown(csv, csv->names[0]));
+}
+
+/* Rows to predict need no header: a first line of as many numbers as the model has inputs, none of them the name of a
+ * column, is a row, and the columns are those of the training in its order. */
+static void name_columns(struct csv *csv, const struct dataset_config *config) {
+    const struct column_list *list = &config->columns;
+    double number;
+    if (!config->without_targets || csv->n_columns != columns_count(list, COLUMN_INPUT)) return;
+    for (size_t i = 0; i < csv->n_columns; i++)
+        if (!csv_number(csv->names[i], &number) || columns_have_name(list, csv->names[i])) return;
+    csv->has_no_header = true;
+    struct text names = {0};
+    columns_add_names(list, COLUMN_INPUT, &names);
+    for (size_t i = 0; i < csv->n_columns; i++) csv->names[i] = list->items[i].name;
+    csv->base.note =
+        arena_printf(csv->arena, "%s: there is no header; the columns are taken in the order of training: %s",
+                     csv->path, text_string(&names));
+    text_free(&names);
 }
 
 static int by_name(const void *left, const void *right) {
@@ -106,19 +143,21 @@ static status check_unique(const struct csv *csv) {
     qsort(sorted, csv->n_columns, sizeof *sorted, by_name);
     for (size_t i = 1; i < csv->n_columns; i++)
         if (strcmp(sorted[i], sorted[i - 1]) == 0)
-            return status_new(STATUS_DATA, "%s:line 1: column '%s' is there twice", csv->path, sorted[i]);
+            return status_new(STATUS_DATA, "%s:line 1: column '%s' is there twice", csv->path, shown(csv, sorted[i]));
     return OK;
 }
 
-static status find_column(const struct csv *csv, const char *name, size_t *column) {
+/* [known_from]: what has a column of this name, for the message; NULL: the config. */
+static status find_column(const struct csv *csv, const char *name, const char *known_from, size_t *column) {
     for (*column = 0; *column < csv->n_columns; (*column)++)
         if (strcmp(csv->names[*column], name) == 0) return OK;
     const char *nearest = schema_nearest(name, csv->names);
     struct text columns = {0};
     list_columns(csv, &columns);
-    status s = status_new(STATUS_DATA, "%s: there is no column '%s'%s%s%s; the columns are: %s", csv->path, name,
-                          nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "",
-                          text_string(&columns));
+    status s =
+        status_new(STATUS_DATA, "%s: there is no column '%s'%s%s%s%s%s; the columns are: %s", csv->path, name,
+                   known_from ? ", which is in " : "", known_from ? known_from : "", nearest ? "; did you mean '" : "",
+                   nearest ? shown(csv, nearest) : "", nearest ? "'" : "", text_string(&columns));
     text_free(&columns);
     return s;
 }
@@ -127,7 +166,7 @@ static status use_column(struct csv *csv, size_t column, bool is_target) {
     struct role *role = &csv->roles[column];
     if (role->at != NOT_USED)
         return status_new(STATUS_DATA, "%s: column '%s' is used twice, as %s; see dataset.inputs and dataset.targets",
-                          csv->path, csv->names[column],
+                          csv->path, shown(csv, csv->names[column]),
                           role->is_target != is_target ? "input and as target"
                           : is_target                  ? "target"
                                                        : "input");
@@ -140,22 +179,76 @@ static status use_column(struct csv *csv, size_t column, bool is_target) {
 static status use_columns(struct csv *csv, const struct string_list *names, bool is_target) {
     for (size_t i = 0; i < names->count; i++) {
         size_t column;
-        TRY(find_column(csv, names->items[i], &column));
+        TRY(find_column(csv, names->items[i], NULL, &column));
         TRY(use_column(csv, column, is_target));
     }
     return OK;
 }
 
-static status use_same_columns(struct csv *csv, const struct csv *like) {
-    for (size_t i = 0, column; i < like->base.input_size; i++) {
-        TRY(find_column(csv, like->names[like->input_columns[i]], &column));
-        TRY(use_column(csv, column, false));
+/* The columns of [csv] in the order in which a model takes them. */
+static struct column_list columns_of(const struct csv *csv, struct arena *arena) {
+    size_t count = csv->base.input_size + csv->base.target_size;
+    struct column_list list = {dataset_csv.name, arena_alloc(arena, (count + 1) * sizeof *list.items), count};
+    for (size_t i = 0; i < csv->base.input_size; i++)
+        list.items[i] = (struct named_column){csv->names[csv->input_columns[i]], COLUMN_INPUT};
+    for (size_t i = 0; i < csv->base.target_size; i++)
+        list.items[csv->base.input_size + i] = (struct named_column){csv->names[csv->target_columns[i]], COLUMN_TARGET};
+    return list;
+}
+
+static bool is_in_order(const struct csv *csv) {
+    for (size_t i = 1; i < csv->base.input_size; i++)
+        if (csv->input_columns[i] < csv->input_columns[i - 1]) return false;
+    for (size_t i = 1; i < csv->base.target_size; i++)
+        if (csv->target_columns[i] < csv->target_columns[i - 1]) return false;
+    return true;
+}
+
+/* What is there besides the columns of [list], and whether their order is another. */
+static void note_columns(struct csv *csv, const struct dataset_config *config, const struct column_list *list) {
+    struct text note = {0}, ignored = {0};
+    for (size_t i = 0; i < csv->n_columns && ignored.length < 200; i++)
+        if (csv->roles[i].at == NOT_USED && !columns_have_name(list, csv->names[i]))
+            text_printf(&ignored, "%s%s", ignored.length ? ", " : "", shown(csv, csv->names[i]));
+    bool was_chosen = config->inputs.count > 0; /* from more columns than are used, in an order of its own */
+    if (!was_chosen && !is_in_order(csv))
+        text_add(&note, "the columns stand in another order than in training and are read by name");
+    if (!was_chosen && ignored.length)
+        text_printf(&note, "%scolumns that were not used in training are ignored: %s%s", note.length ? "; " : "",
+                    text_string(&ignored), ignored.length >= 200 ? ", ..." : "");
+    if (note.length) csv->base.note = arena_printf(csv->arena, "%s: %s", csv->path, text_string(&note));
+    text_free(&note);
+    text_free(&ignored);
+}
+
+/* Those of [list], by name. */
+static status use_named_columns(struct csv *csv, const struct dataset_config *config, const struct column_list *list,
+                                const char *known_from) {
+    for (size_t i = 0; i < list->count; i++) {
+        const struct named_column *named = &list->items[i];
+        size_t column;
+        if (named->role == COLUMN_TARGET && config->without_targets) continue;
+        TRY(find_column(csv, named->name, known_from, &column));
+        TRY(use_column(csv, column, named->role == COLUMN_TARGET));
     }
-    for (size_t i = 0, column; i < like->base.target_size; i++) {
-        TRY(find_column(csv, like->names[like->target_columns[i]], &column));
-        TRY(use_column(csv, column, true));
-    }
+    note_columns(csv, config, list);
     return OK;
+}
+
+static status use_same_columns(struct csv *csv, const struct dataset_config *config, const struct csv *like) {
+    struct column_list list = columns_of(like, csv->arena);
+    return use_named_columns(csv, config, &list, arena_printf(csv->arena, "'%s'", like->path));
+}
+
+static status use_trained_columns(struct csv *csv, const struct dataset_config *config) {
+    TRY(columns_check_key(&config->columns, COLUMN_INPUT, &config->inputs));
+    if (!config->without_targets) TRY(columns_check_key(&config->columns, COLUMN_TARGET, &config->targets));
+    return use_named_columns(csv, config, &config->columns, "the data that the model was trained with");
+}
+
+/* The columns of a model that was trained with a CSV file. */
+static bool has_trained_columns(const struct dataset_config *config) {
+    return config->columns.count && strcmp(config->columns.format, dataset_csv.name) == 0;
 }
 
 /* Whether the config means column [column] by its targets. */
@@ -167,7 +260,8 @@ static bool is_target(const struct csv *csv, const struct string_list *targets, 
 }
 
 static status choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *like) {
-    if (like) return use_same_columns(csv, like);
+    if (like) return use_same_columns(csv, config, like);
+    if (has_trained_columns(config)) return use_trained_columns(csv, config);
     if (!config->without_targets) {
         TRY(use_columns(csv, &config->targets, true));
         if (config->targets.count == 0) TRY(use_column(csv, csv->n_columns - 1, true));
@@ -177,7 +271,7 @@ static status choose_columns(struct csv *csv, const struct dataset_config *confi
         if (csv->roles[i].at == NOT_USED && !is_target(csv, &config->targets, i)) TRY(use_column(csv, i, false));
     if (csv->base.input_size > 0) return OK;
     return status_new(STATUS_DATA, "%s: no column is left for the inputs; the file has only: %s", csv->path,
-                      csv->names[0]);
+                      shown(csv, csv->names[0]));
 }
 
 /* ---- rows ---- */
@@ -201,10 +295,10 @@ static status grow(struct csv *csv) {
 static status refuse_value(const struct csv *csv, size_t column, const char *text) {
     size_t line = csv->reader.record_line;
     if (*text == 0)
-        return status_new(STATUS_DATA, "%s:line %zu: column '%s': there is no value", csv->path, line,
-                          csv->names[column]);
-    return status_new(STATUS_DATA, "%s:line %zu: column '%s': '%.40s' is no number", csv->path, line,
-                      csv->names[column], text);
+        return status_new(STATUS_DATA, "%s:line %zu: column '%s': missing value", csv->path, line,
+                          shown(csv, csv->names[column]));
+    return status_new(STATUS_DATA, "%s:line %zu: column '%s': '%s' is not a number", csv->path, line,
+                      shown(csv, csv->names[column]), shown(csv, text));
 }
 
 static status take_row(struct csv *csv, bool *is_text) {
@@ -234,8 +328,8 @@ static status take_row(struct csv *csv, bool *is_text) {
  * training file. */
 static status read_rows(struct csv *csv, bool may_be_text, const struct csv *like) {
     bool is_text = like ? like->n_classes > 0 : csv->has_given_classes || may_be_text;
-    for (bool has_record;;) {
-        TRY(csv_next(&csv->reader, &has_record));
+    for (bool has_record = csv->has_no_header, is_first = has_record;; is_first = false) {
+        if (!is_first) TRY(csv_next(&csv->reader, &has_record));
         if (!has_record) break;
         if (csv->reader.count != csv->n_columns)
             return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", csv->path,
@@ -250,19 +344,11 @@ static status read_rows(struct csv *csv, bool may_be_text, const struct csv *lik
 
 /* ---- labels ---- */
 
-static bool is_utf8(const char *text) {
-    size_t left = strlen(text);
-    uint32_t code;
-    for (size_t bytes; left > 0; text += bytes, left -= bytes)
-        if ((bytes = utf8_decode(text, left, &code)) == 0) return false;
-    return true;
-}
-
 static status check_labels(const struct csv *csv) {
     for (size_t row = 0; row < csv->base.rows; row++)
         if (!is_utf8(csv->labels[row]))
-            return status_new(STATUS_DATA, "%s:line %zu: column '%s': the label is no text in UTF-8", csv->path,
-                              csv->lines[row], csv->names[csv->target_columns[0]]);
+            return status_new(STATUS_DATA, "%s:line %zu: column '%s': the label is not UTF-8 text", csv->path,
+                              csv->lines[row], shown(csv, csv->names[csv->target_columns[0]]));
     return OK;
 }
 
@@ -296,8 +382,9 @@ static status number_labels(struct csv *csv, const struct csv *like) {
         const char **found =
             bsearch(&csv->labels[row], known->classes, known->n_classes, sizeof *known->classes, by_name);
         if (!found)
-            return status_new(STATUS_DATA, "%s:line %zu: column '%s': class '%.40s' is not in %s%s%s", csv->path,
-                              csv->lines[row], csv->names[csv->target_columns[0]], csv->labels[row],
+            return status_new(STATUS_DATA, "%s:line %zu: column '%s': class '%s' is not in %s%s%s", csv->path,
+                              csv->lines[row], shown(csv, csv->names[csv->target_columns[0]]),
+                              shown(csv, csv->labels[row]),
                               known->has_given_classes ? "the data that the model was trained with" : "'",
                               known->has_given_classes ? "" : known->path, known->has_given_classes ? "" : "'");
         csv->values[row * total + total - 1] = (double)(found - known->classes);
@@ -318,8 +405,9 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
                        const struct csv *like) {
     TRY(read_text(csv));
     TRY(read_header(csv));
+    if (!like && has_trained_columns(config)) name_columns(csv, config);
     TRY(check_unique(csv));
-    if (!like) TRY(check_header(csv, config));
+    if (!like && !csv->has_no_header) TRY(check_header(csv, config));
     TRY(choose_columns(csv, config, like));
     bool may_be_text = wants_classes && csv->base.target_size == 1;
     if (!like && may_be_text && config->classes.count) take_classes(csv, &config->classes);
@@ -374,12 +462,20 @@ static status read_csv(struct source *source, size_t first, size_t count, double
 static void describe_csv(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
     const struct csv *csv = (const struct csv *)source;
     text_printf(out, "%s:line %zu: column '%s'", csv->path, csv->lines[row],
-                csv->names[(is_target ? csv->target_columns : csv->input_columns)[element]]);
+                shown(csv, csv->names[(is_target ? csv->target_columns : csv->input_columns)[element]]));
 }
 
 static struct string_list labels_of(const struct source *source) {
     const struct csv *csv = (const struct csv *)source;
     return (struct string_list){.items = csv->classes, .count = csv->n_classes};
+}
+
+/* A checkpoint keeps UTF-8. */
+static struct column_list list_of(const struct source *source, struct arena *arena) {
+    struct column_list list = columns_of((const struct csv *)source, arena);
+    for (size_t i = 0; i < list.count; i++)
+        if (!is_utf8(list.items[i].name)) return (struct column_list){0};
+    return list;
 }
 
 static const char *const extensions[] = {".csv", NULL};
@@ -389,4 +485,5 @@ const struct dataset_format dataset_csv = {.name = "csv",
                                            .read = read_csv,
                                            .describe = describe_csv,
                                            .labels = labels_of,
+                                           .columns = list_of,
                                            .close = close_csv};

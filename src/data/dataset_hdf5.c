@@ -1,11 +1,11 @@
 /* HDF5 files, as h5py writes them: one dataset for the inputs (or several vectors that are joined) and one for the
  * targets. Files come from anywhere, so nothing outside the file is followed, no filter plugin is loaded, and
  * each dataset is checked (hdf5_check.h) before a value of it is read. */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/hdf5.h"
 #include "base/io.h"
 #include "data/hdf5_check.h"
 #include "data/internal.h"
@@ -31,17 +31,6 @@ struct hdf5 {
     bool is_nhwc; /* rows are (height, width, channels) in the file */
     void *image;  /* (input_size) doubles: with is_nhwc, a row while its values change places */
 };
-
-/* libhdf5 is one library-wide state; Debian's build guards it by a lock of its own, others may not. */
-static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
-
-/* Each thread has its own error stack, which prints unless told not to. */
-static void library_enter(void) {
-    pthread_mutex_lock(&library);
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-}
-
-static void library_leave(void) { pthread_mutex_unlock(&library); }
 
 /* ---- opening ---- */
 
@@ -69,7 +58,7 @@ static status find_descriptor(struct hdf5 *h) {
 static status open_file(struct hdf5 *h) {
     H5PLset_loading_state(0); /* no plugins */
     htri_t is_hdf5 = H5Fis_hdf5(h->path);
-    if (is_hdf5 == 0) return status_new(STATUS_DATA, "%s: this is no HDF5 file", h->path);
+    if (is_hdf5 == 0) return status_new(STATUS_DATA, "%s: this is not an HDF5 file", h->path);
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
 #if H5_VERSION_GE(1, 10, 7) && !(H5_VERS_MAJOR == 1 && H5_VERS_MINOR == 12 && H5_VERS_RELEASE == 0)
     H5Pset_file_locking(access, 0, 1); /* locks fail on NFS and Lustre, and readers need none */
@@ -186,6 +175,33 @@ static status open_columns(const struct hdf5 *h, struct column *columns, size_t 
     return OK;
 }
 
+/* Several datasets that are joined are the columns of a row; one alone may have any name. */
+static struct column_list columns_of(const struct source *source, struct arena *arena) {
+    const struct hdf5 *h = (const struct hdf5 *)source;
+    struct column_list list = {.format = dataset_hdf5.name};
+    if (h->n_inputs < 2 && h->n_targets < 2) return list;
+    list.count = h->n_inputs + h->n_targets;
+    list.items = arena_alloc(arena, list.count * sizeof *list.items);
+    for (size_t i = 0; i < h->n_inputs; i++) list.items[i] = (struct named_column){h->inputs[i].name, COLUMN_INPUT};
+    for (size_t i = 0; i < h->n_targets; i++)
+        list.items[h->n_inputs + i] = (struct named_column){h->targets[i].name, COLUMN_TARGET};
+    return list;
+}
+
+/* *names: those of [role] in the order of the training, where several datasets were joined then and are now. */
+static status use_trained_names(struct hdf5 *h, const struct dataset_config *config, enum column_role role,
+                                struct string_list *names) {
+    const struct column_list *trained = &config->columns;
+    size_t count = columns_count(trained, role), used = 0;
+    bool is_same_format = trained->count && strcmp(trained->format, dataset_hdf5.name) == 0;
+    if (!is_same_format || count < 2 || names->count == 1) return OK;
+    TRY(columns_check_key(trained, role, names));
+    *names = (struct string_list){.items = arena_alloc(h->arena, count * sizeof *names->items), .count = count};
+    for (size_t i = 0; i < trained->count; i++)
+        if (trained->items[i].role == role) names->items[used++] = trained->items[i].name;
+    return OK;
+}
+
 /* The same dataset twice is a slip of the pen; only values may be their own target (an autoencoder's). */
 static status check_names(const struct hdf5 *h, bool wants_classes) {
     const struct column *all[] = {h->inputs, h->targets};
@@ -207,14 +223,25 @@ static status check_names(const struct hdf5 *h, bool wants_classes) {
     return OK;
 }
 
+static status open_and_check(struct hdf5 *h) {
+    TRY(open_file(h));
+    TRY(open_columns(h, h->inputs, h->n_inputs, &h->base.input_size));
+    return open_columns(h, h->targets, h->n_targets, &h->base.target_size);
+}
+
+/* In a child process, whose copy of [context] is lost with it. */
+static void look(void *context) { status_free(open_and_check(context)); }
+
 static status open_all(struct hdf5 *h, const struct dataset_config *config, bool wants_classes) {
     struct source *base = &h->base;
-    h->inputs = make_columns(h, &config->inputs, "x", &h->n_inputs);
-    if (!config->without_targets) h->targets = make_columns(h, &config->targets, "y", &h->n_targets);
+    struct string_list inputs = config->inputs, targets = config->targets;
+    TRY(use_trained_names(h, config, COLUMN_INPUT, &inputs));
+    TRY(use_trained_names(h, config, COLUMN_TARGET, &targets));
+    h->inputs = make_columns(h, &inputs, "x", &h->n_inputs);
+    if (!config->without_targets) h->targets = make_columns(h, &targets, "y", &h->n_targets);
     TRY(check_names(h, wants_classes));
-    TRY(open_file(h));
-    TRY(open_columns(h, h->inputs, h->n_inputs, &base->input_size));
-    TRY(open_columns(h, h->targets, h->n_targets, &base->target_size));
+    TRY(hdf5_try_in_child(h->path, look, h));
+    TRY(open_and_check(h));
     base->rows = (size_t)h->inputs[0].of.shape[0];
     base->input_dims = 1;
     base->input_shape[0] = (int64_t)base->input_size;
@@ -235,7 +262,8 @@ static status set_layout(struct hdf5 *h, const struct dataset_config *config) {
         return status_new(STATUS_USAGE,
                           "dataset.layout: nhwc is for images, (rows, height, width, channels), but dataset '%s' of "
                           "%s has %d dimension%s",
-                          h->inputs[0].name, h->path, h->inputs[0].of.dims, h->inputs[0].of.dims == 1 ? "" : "s");
+                          h->inputs[0].name, h->path, h->inputs[0].of.dims,
+                          text_plural((uint64_t)h->inputs[0].of.dims, "s"));
     int64_t height = base->input_shape[0], width = base->input_shape[1], channels = base->input_shape[2];
     base->input_shape[0] = channels;
     base->input_shape[1] = height;
@@ -246,13 +274,14 @@ static status set_layout(struct hdf5 *h, const struct dataset_config *config) {
 
 static void close_hdf5(struct source *source) {
     struct hdf5 *h = (struct hdf5 *)source;
-    library_enter();
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
     for (size_t i = 0; i < h->n_inputs; i++)
         if (h->inputs[i].dataset >= 0) H5Dclose(h->inputs[i].dataset);
     for (size_t i = 0; i < h->n_targets; i++)
         if (h->targets[i].dataset >= 0) H5Dclose(h->targets[i].dataset);
     if (h->file >= 0) H5Fclose(h->file);
-    library_leave();
+    hdf5_leave(&silence);
     buffer_free(h->image);
     arena_destroy(h->arena);
     free(h);
@@ -267,9 +296,10 @@ static status open_hdf5(const struct dataset_config *config, const char *path, b
     h->arena = arena_create();
     h->path = arena_copy(h->arena, path);
     h->file = -1;
-    library_enter();
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
     status s = open_all(h, config, wants_classes);
-    library_leave();
+    hdf5_leave(&silence);
     if (s == OK) s = set_layout(h, config);
     if (s == OK)
         *out = &h->base;
@@ -334,21 +364,23 @@ static void turn_images(const struct hdf5 *h, void *rows, size_t count, size_t b
 
 static status read_hdf5(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
     const struct hdf5 *h = (struct hdf5 *)source;
-    library_enter();
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
     status s = check_length(h);
     if (s == OK && inputs) s = read_columns(h, h->inputs, h->n_inputs, first, count, inputs, source->input_size);
     if (s == OK && targets) s = read_columns(h, h->targets, h->n_targets, first, count, targets, source->target_size);
-    library_leave();
+    hdf5_leave(&silence);
     if (s == OK && inputs) turn_images(h, inputs, count, sizeof *inputs);
     return s;
 }
 
 static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
     const struct hdf5 *h = (struct hdf5 *)source;
-    library_enter();
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
     status s = check_length(h);
     if (s == OK) s = read_column(h, h->inputs, first, count, H5T_NATIVE_UINT8, inputs, 0, source->input_size);
-    library_leave();
+    hdf5_leave(&silence);
     if (s == OK) turn_images(h, inputs, count, 1);
     return s;
 }
@@ -383,5 +415,6 @@ const struct dataset_format dataset_hdf5 = {.name = "hdf5",
                                             .open = open_hdf5,
                                             .read = read_hdf5,
                                             .read_bytes = read_bytes,
+                                            .columns = columns_of,
                                             .describe = describe_hdf5,
                                             .close = close_hdf5};

@@ -59,10 +59,11 @@ struct idx {
 /* Type and number of dimensions, of the first 4 bytes. */
 static status parse_magic(struct idx_file *file, const uint8_t *magic) {
     if (magic[0] != 0 || magic[1] != 0)
-        return status_new(STATUS_DATA,
-                          "%s: this is no IDX file: it starts with the bytes %02x %02x %02x %02x, but MNIST's images "
-                          "with 00 00 08 03 and labels with 00 00 08 01",
-                          file->path, magic[0], magic[1], magic[2], magic[3]);
+        return status_new(
+            STATUS_DATA,
+            "%s: this is not an IDX file: it starts with the bytes %02x %02x %02x %02x, but MNIST's images "
+            "with 00 00 08 03 and labels with 00 00 08 01",
+            file->path, magic[0], magic[1], magic[2], magic[3]);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].code == magic[2]) file->type = &types[i];
     if (!file->type)
@@ -115,7 +116,7 @@ static status open_plain(struct idx_file *file, uint64_t bytes) {
     size_t got;
     TRY(io_read_at(file->fd, file->path, header, sizeof header, 0, &got));
     if (got < 4)
-        return status_new(STATUS_DATA, "%s: the file has only %zu bytes; this is no IDX file", file->path, got);
+        return status_new(STATUS_DATA, "%s: the file has only %zu bytes; this is not an IDX file", file->path, got);
     TRY(parse_magic(file, header));
     if (got < file->header)
         return status_new(STATUS_DATA, "%s: the file ends within its header; it was not copied to its end", file->path);

@@ -39,9 +39,9 @@ static status count_characters(const struct text_source *t, size_t *count) {
         uint32_t code;
         length = utf8_decode(t->file + at, t->size - at, &code);
         if (length == 0)
-            return refuse(t, at, "byte %zu of the file is no UTF-8; convert the file (iconv -f latin1 -t utf-8)",
+            return refuse(t, at, "byte %zu of the file is not valid UTF-8; convert the file (iconv -f latin1 -t utf-8)",
                           at + 1);
-        if (code == 0) return refuse(t, at, "byte %zu of the file is 0; this is no text", at + 1);
+        if (code == 0) return refuse(t, at, "byte %zu of the file is 0; this is not text", at + 1);
     }
     return OK;
 }

@@ -97,8 +97,9 @@ static status open_all(struct tokens *t, const struct tokens_config *config, con
     TRY(io_open(t->path, &t->fd));
     TRY(io_stat_fd(t->fd, t->path, &info));
     if (info.size % t->width != 0)
-        return status_new(STATUS_DATA, "%s: its size, %llu bytes, is no multiple of %zu: it holds no tokens of type %s",
-                          t->path, (unsigned long long)info.size, t->width, t->width == 2 ? "uint16" : "uint32");
+        return status_new(STATUS_DATA,
+                          "%s: its size, %llu bytes, is not a multiple of %zu: it holds no tokens of type %s", t->path,
+                          (unsigned long long)info.size, t->width, t->width == 2 ? "uint16" : "uint32");
     t->count = (size_t)(info.size / t->width);
     int64_t stride = config->stride == SCHEMA_NO_INT ? config->block_size : config->stride;
     TRY(tokens_shape(&t->base, t->count, config->block_size, stride, t->path, "tokens"));

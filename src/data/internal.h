@@ -29,6 +29,7 @@ struct source {
     double divide;                      /* inputs are divided by it; 0 from open: the format has no wish (1) */
     bool is_small;                      /* always kept in memory, whatever cache_mb says */
     uint64_t file_bytes;
+    const char *note; /* for dataset_notes; NULL: none. Owned by the format. */
 };
 
 struct dataset_format {
@@ -58,6 +59,9 @@ struct dataset_format {
 
     /* dataset_labels; NULL: none. */
     struct string_list (*labels)(const struct source *source);
+
+    /* dataset_columns, in [arena] or the source's; NULL: none. */
+    struct column_list (*columns)(const struct source *source, struct arena *arena);
 
     /* Adds the place of value [element] of [row] as a user finds it: "a.h5: dataset 'x', row 3, column 2". */
     void (*describe)(const struct source *source, bool is_target, size_t row, size_t element, struct text *out);
@@ -179,8 +183,11 @@ void table_free(struct table *table); /* takes a zeroed table */
 /* Bytes of memory that table_load needs for good. */
 double table_bytes(const struct table *table);
 
-/* Reads all targets once and gives the largest class + 1. */
-status table_count_classes(struct table *table, int64_t *classes);
+/* Reads all targets once and gives the largest class + 1, and the smallest. */
+status table_count_classes(struct table *table, int64_t *classes, int64_t *first);
+
+/* Reads all targets once; STATUS_DATA with the place of the first that is not in [0, 1]. */
+status table_check_probabilities(struct table *table);
 
 /* Reads all rows into memory. [waits_for_fit]: the scaler is not ready yet. [digest] NULL or as for table_digest. */
 status table_load(struct table *table, bool waits_for_fit, struct digest *digest);

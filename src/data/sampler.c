@@ -14,10 +14,9 @@ static const struct schema_row sampler_rows[] = {
      .fallback = "distributed",
      .choices = types,
      .doc = "`distributed`: DistributedSampler, on any number of ranks; `dataloader`: the order of "
-            "DataLoader(shuffle=True) "
-            "after torch.manual_seed and building the model, on one rank (`seed` is not used); `weighted`: "
-            "WeightedRandomSampler(1 / rows of the class, rows) with a generator of `seed` + epoch, its draws dealt to "
-            "the ranks, so that each class is seen equally often (`shuffle` is not used)."},
+            "DataLoader(shuffle=True) after torch.manual_seed and building the model, on one rank (`seed` is not "
+            "used); `weighted`: WeightedRandomSampler(1 / rows of the class, rows) with a generator of `seed` + epoch, "
+            "its draws distributed over the ranks, so that each class is seen equally often (`shuffle` is not used)."},
     {.key = "batch_size",
      .type = SCHEMA_INT,
      .offset = FIELD(struct sampler_config, batch_size),
@@ -49,21 +48,20 @@ static const struct schema_row sampler_rows[] = {
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct sampler_config, uneven),
      .fallback = "false",
-     .doc =
-         "When the rows do not divide by the ranks: each row exactly once an epoch instead of repeating the first "
-         "rows. A "
-         "rank that has no row left takes part with weight zero, and gradients are weighted by rows (torch's Join for "
-         "uneven inputs, with exact weights)."},
+     .doc = "When the rows do not divide by the ranks: each row exactly once an epoch instead of repeating the first "
+            "rows. A rank that has no row left contributes with weight zero, and gradients are weighted by rows "
+            "(torch's Join for uneven inputs, with exact weights)."},
     {.key = "drop_last_batch",
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct sampler_config, drop_last_batch),
      .fallback = "false",
-     .doc = "Leave out the last batch of an epoch when it is short (DataLoader's drop_last)."},
+     .doc = "Leave out the last batch of an epoch when it is short (DataLoader's drop_last). Not together with "
+            "`uneven`."},
     {.key = "seed",
      .type = SCHEMA_INT,
      .offset = FIELD(struct sampler_config, seed),
      .fallback = "0",
-     .doc = "Seed of the order of rows, apart from the model's seed (DistributedSampler's seed)."},
+     .doc = "Seed of the order of rows, separate from the model's seed (DistributedSampler's seed)."},
     {0},
 };
 
@@ -76,6 +74,10 @@ static void check_sampler(void *config, const struct node *where, const char *pa
     if (sampler->uneven && sampler->drop_last)
         problems_add(problems, where ? where->place : (struct place){0}, path,
                      "uneven (each row once) and drop_last (the tail is left out) exclude each other");
+    if (sampler->uneven && sampler->drop_last_batch)
+        problems_add(problems, where ? where->place : (struct place){0}, path,
+                     "uneven (each row once) and drop_last_batch (a short last batch is left out) exclude each other; "
+                     "give one");
     if (!has_batch && !has_global) sampler->batch_size = 32;
 }
 

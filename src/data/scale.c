@@ -1,5 +1,5 @@
 /* The scaler: numbers given in the config, or scikit-learn's StandardScaler and MinMaxScaler fitted to the training
- * rows, all in double, so that the float32 inputs are scikit-learn's. */
+ * rows, all in double and rounded once: the float32 inputs are those scikit-learn makes of float64. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +25,8 @@ status scaler_create(const struct scale_config *config, const struct source *sou
     size_t features = is_vector ? source->input_size : per_channel ? (size_t)source->input_shape[0] : 1;
     void *pairs;
     TRY(rows_alloc(features, 2 * sizeof(double), "the scaler", &pairs));
-    *scaler = (struct scaler){.is_given = is_given, .features = features, .block = source->input_size / features};
+    *scaler = (struct scaler){
+        .is_given = is_given && !config->is_fitted, .features = features, .block = source->input_size / features};
     scaler->mean = pairs;
     scaler->scale = scaler->mean + features;
     for (size_t f = 0; f < features; f++) scaler->scale[f] = 1;

@@ -97,7 +97,7 @@ static status check_finite(const struct table *table, bool is_target, size_t fir
     for (size_t i = 0; i < count * size; i++)
         if (!isfinite(table->chunk[i]))
             return refuse(table, is_target, first + i / size, i % size, table->chunk[i],
-                          "is no number to train with; remove the row or replace the value");
+                          "is not a finite number; remove the row or replace the value");
     return OK;
 }
 
@@ -129,7 +129,7 @@ static status read_targets(struct table *table, size_t first, size_t count) {
 
 static status check_class(const struct table *table, size_t row, double value) {
     if (value >= 0 && value == floor(value) && value <= MOST_CLASSES) return OK;
-    return refuse(table, true, row, 0, value, "is no class; classes are whole numbers from 0");
+    return refuse(table, true, row, 0, value, "is not a class; classes are whole numbers from 0");
 }
 
 /* out = targets (count, target_size), those of rows first .. of the file, as they are handed out. */
@@ -208,15 +208,31 @@ status table_digest(struct table *table, struct digest *digest) {
 
 /* ---- in memory ---- */
 
-status table_count_classes(struct table *table, int64_t *classes) {
+status table_count_classes(struct table *table, int64_t *classes, int64_t *first) {
     *classes = 0;
+    *first = INT64_MAX;
     for (size_t row = 0, count; row < table->rows; row += count) {
         count = chunk_at(table, row);
         TRY(read_targets(table, row, count));
         for (size_t i = 0; i < count; i++) {
             TRY(check_class(table, row + i, table->chunk[i]));
+            if ((int64_t)table->chunk[i] < *first) *first = (int64_t)table->chunk[i];
             if ((int64_t)table->chunk[i] >= *classes) *classes = (int64_t)table->chunk[i] + 1;
         }
+    }
+    return OK;
+}
+
+status table_check_probabilities(struct table *table) {
+    size_t size = table->target_size;
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = chunk_at(table, row);
+        TRY(read_targets(table, row, count));
+        for (size_t i = 0; i < count * size; i++)
+            if (table->chunk[i] < 0 || table->chunk[i] > 1)
+                return refuse(
+                    table, true, row + i / size, i % size, table->chunk[i],
+                    "is not a probability; the loss takes targets from 0 to 1 (for classes use cross_entropy)");
     }
     return OK;
 }

@@ -21,7 +21,7 @@ status vocabulary_create(const char *characters, struct vocabulary **out) {
         length = utf8_decode(characters + at, size - at, &v->codes[v->count]);
         if (length == 0 || (v->count > 0 && v->codes[v->count] <= v->codes[v->count - 1])) {
             status s =
-                status_new(STATUS_DATA, "the vocabulary is damaged: byte %zu is no character that may stand there", at);
+                status_new(STATUS_DATA, "the vocabulary is damaged: byte %zu is not a valid character there", at);
             free(v);
             return s;
         }
@@ -59,10 +59,10 @@ status vocabulary_encode(const struct vocabulary *vocabulary, const char *text, 
         length = utf8_decode(text + at, size - at, &code);
         int64_t id = length ? vocabulary_find(vocabulary, code) : -1;
         if (length == 0)
-            s = status_new(STATUS_USAGE, "byte %zu of the text is no UTF-8", at + 1);
+            s = status_new(STATUS_USAGE, "byte %zu of the text is not valid UTF-8", at + 1);
         else if (id < 0)
-            s = status_new(STATUS_USAGE, "the model does not know the character '%.*s' (U+%04X)", (int)length,
-                           text + at, code);
+            s = status_new(STATUS_USAGE, "the model's vocabulary does not contain the character '%.*s' (U+%04X)",
+                           (int)length, text + at, code);
         else
             found[n++] = (int32_t)id;
     }

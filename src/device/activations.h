@@ -1,5 +1,5 @@
-/* activations: the formulas of enum activation and of their slopes for one element, the same for the loops of the CPU
- * and the kernels of the GPU. PyTorch's: GELU by erf, or by tanh (approximate='tanh'). */
+/* activations: the formulas of enum activation and of their derivatives for one element, shared by the CPU loops and
+ * the GPU kernels. They are PyTorch's: GELU by erf, or by tanh (approximate='tanh'). */
 #ifndef DEVICE_ACTIVATIONS_H
 #define DEVICE_ACTIVATIONS_H
 

@@ -1,4 +1,4 @@
-/* The only place that knows every device. */
+/* Selects the device by its name; the only file that refers to every device. */
 #include "device/device.h"
 
 #include <stdlib.h>
@@ -24,11 +24,11 @@ status device_check(const char *name) {
 }
 
 status device_create(const char *name, struct device **out) {
-    static const struct gpus_place alone = {.local_rank = 0, .local_size = 1};
+    static const struct gpus_process alone = {.local_rank = 0, .local_size = 1};
     return device_create_local(name, &alone, out);
 }
 
-status device_create_local(const char *name, const struct gpus_place *place, struct device **out) {
+status device_create_local(const char *name, const struct gpus_process *place, struct device **out) {
     const struct gpu_module *module;
     int gpus, own;
     if (!is_gpu(name)) return cpu_device_create(NULL, out);
@@ -68,22 +68,24 @@ void device_free(struct device *device, void *memory) {
         buffer_free(memory);
 }
 
-status device_room(struct device *device, size_t *left, size_t *all) { return device->memory->room(device, left, all); }
+status device_memory_info(struct device *device, size_t *left, size_t *all) {
+    return device->memory->info(device, left, all);
+}
 
-size_t device_taken(const struct device *device) { return device->memory->taken(device); }
+size_t device_memory_used(const struct device *device) { return device->memory->used(device); }
 
-void device_rehearse_begin(struct device *device) { device->memory->rehearse_begin(device); }
+void device_dry_run_begin(struct device *device) { device->memory->dry_run_begin(device); }
 
-status device_rehearse_end(struct device *device) { return device->memory->rehearse_end(device); }
+status device_dry_run_end(struct device *device) { return device->memory->dry_run_end(device); }
 
 bool device_is_host(const struct device *device) { return !device->memory; }
 
-status device_lend(struct device *device, void **array) {
-    return device->memory && *array ? device->memory->lend(device, array) : OK;
+status device_map(struct device *device, void **array) {
+    return device->memory && *array ? device->memory->map(device, array) : OK;
 }
 
-status device_take_back(struct device *device, void **array, bool has_changed) {
-    return device->memory && *array ? device->memory->take_back(device, array, has_changed) : OK;
+status device_unmap(struct device *device, void **array, bool has_changed) {
+    return device->memory && *array ? device->memory->unmap(device, array, has_changed) : OK;
 }
 
 void device_upload(struct device *device, void *to, const void *from, size_t bytes) {
@@ -112,8 +114,8 @@ void device_wrote(struct device *device, const void *memory, size_t bytes) {
     if (device->memory) device->memory->wrote(device, memory, bytes);
 }
 
-void device_upload_beside(struct device *device, const struct device_piece *pieces, size_t count) {
-    device->memory->upload_beside(device, pieces, count);
+void device_upload_async(struct device *device, const struct device_transfer *transfers, size_t count) {
+    device->memory->upload_async(device, transfers, count);
 }
 
 status device_upload_wait(struct device *device) { return device->memory->upload_wait(device); }
@@ -122,8 +124,8 @@ void device_pin(struct device *device, void *memory, size_t bytes) { device->mem
 
 void device_unpin(struct device *device, void *memory) { device->memory->unpin(device, memory); }
 
-void device_download_later(struct device *device, int slot, const void *from, size_t bytes) {
-    device->memory->download_later(device, slot, from, bytes);
+void device_download_begin(struct device *device, int slot, const void *from, size_t bytes) {
+    device->memory->download_begin(device, slot, from, bytes);
 }
 
 status device_download_end(struct device *device, int slot, void *to, size_t bytes) {

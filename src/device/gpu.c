@@ -1,5 +1,5 @@
-/* Finds the module of the GPU and says what is missing: the module, a library of it, the driver, or a GPU; and which of
- * several GPUs is whose. */
+/* Opens the GPU module and reports what is missing (the module, one of its libraries, the driver, or a GPU), and
+ * chooses a GPU for each process. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 status gpu_find_driver(void) {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (driver) return OK; /* not closed: the module will open it, too */
+    if (driver) return OK; /* stays open: the module opens it, too */
     return status_new(STATUS_USAGE,
                       "NVIDIA's driver, which this machine has not (%s): install it, or give the container the GPU "
                       "(docker run --gpus all)",
@@ -26,13 +26,13 @@ static status find_none(void) {
     if (visible)
         return status_new(STATUS_USAGE, "a GPU, and CUDA_VISIBLE_DEVICES='%s' shows none: unset it or name one",
                           visible);
-    return status_new(STATUS_USAGE, "a GPU, and the driver finds none: look at what nvidia-smi says");
+    return status_new(STATUS_USAGE, "a GPU, and the driver finds none: check the output of nvidia-smi");
 }
 
 status gpu_find(const struct gpu_module **module, int *gpus) {
     void *address;
     TRY(module_need("cuda", "ddptrain_cuda_gpus", "a build with CUDA and its libraries",
-                    "docs/gpu.md says how to build and install them", &address));
+                    "see docs/gpu.md for how to build and install them", &address));
     *module = address;
     TRY(gpu_find_driver());
     TRY((*module)->count(gpus));
@@ -41,7 +41,7 @@ status gpu_find(const struct gpu_module **module, int *gpus) {
 
 /* ---- several GPUs ---- */
 
-/* What the process that counts says. */
+/* The result of the process that counts. */
 struct count_answer {
     int gpus, code;
     char sentence[2000];
@@ -77,7 +77,7 @@ status gpus_count(int *gpus) {
 
 static bool is_one(const char *list) { return list && *list && !strchr(list, ','); }
 
-status gpus_choose(const struct gpus_place *place, int *gpu) {
+status gpus_choose(const struct gpus_process *place, int *gpu) {
     const struct gpu_module *module;
     int gpus, rank = place->local_rank, size = place->local_size;
     const char *share = getenv(GPUS_SHARE_VARIABLE);
@@ -87,7 +87,7 @@ status gpus_choose(const struct gpus_place *place, int *gpu) {
         return status_new(STATUS_USAGE,
                           "a GPU for each process: %d processes on this host, %d GPU%s; start as many processes as "
                           "GPUs (--nproc %d)",
-                          size, gpus, gpus == 1 ? "" : "s", gpus);
+                          size, gpus, text_plural((uint64_t)gpus, "s"), gpus);
     *gpu = rank % gpus;
     return OK;
 }
@@ -98,7 +98,7 @@ static bool has_driver(void) {
     return !s;
 }
 
-bool gpus_offered(const struct gpus_place *place, int *gpus, struct text *why) {
+bool gpus_available(const struct gpus_process *place, int *gpus, struct text *why) {
     int own;
     *gpus = 0;
     if (!has_driver()) {
@@ -108,7 +108,8 @@ bool gpus_offered(const struct gpus_place *place, int *gpus, struct text *why) {
     status s = place->is_launched ? gpus_choose(place, &own) : gpus_count(gpus);
     if (s) text_printf(why, "a run on GPUs needs %s", status_message(s));
     if (!s && !place->is_launched && place->local_size > *gpus)
-        text_printf(why, "%d processes on this host, %d GPU%s", place->local_size, *gpus, *gpus == 1 ? "" : "s");
+        text_printf(why, "%d process%s on this host, %d GPU%s", place->local_size,
+                    text_plural((uint64_t)place->local_size, "es"), *gpus, text_plural((uint64_t)*gpus, "s"));
     status_free(s);
     return why->length == 0;
 }

@@ -1,4 +1,4 @@
-/* gpus: how many GPUs there are, and which of them a process takes: one process, one GPU. */
+/* gpus: how many GPUs there are, and which GPU a process uses: one process, one GPU. */
 #ifndef DEVICE_GPUS_H
 #define DEVICE_GPUS_H
 
@@ -7,32 +7,32 @@
 #include "base/status.h"
 #include "base/text.h"
 
-/* 1: several processes may share a GPU. For tests; it is slow. */
+/* 1: several processes may share a GPU. For tests only; it is slow. */
 #define GPUS_SHARE_VARIABLE "DDPTRAIN_SHARE_GPUS"
 
-/* A process among those of its host. */
-struct gpus_place {
+/* A process and its position on its host. */
+struct gpus_process {
     int local_rank, local_size;
-    bool is_launched; /* by a launcher that may show each process a GPU of its own, as Slurm does */
+    bool is_launched; /* by a launcher, such as Slurm, that may restrict each process to its own GPU */
 };
 
-/* GPUs that may be used, 1 or more, asked by a process that ends afterwards: the driver starts threads. STATUS_USAGE:
+/* Number of usable GPUs, 1 or more, counted in a child process, because the driver starts threads. STATUS_USAGE says
  * what is missing. */
 status gpus_count(int *gpus);
 
-/* The number of the process's GPU: its local rank, or the only one that a launcher shows it. More processes than GPUs:
- * STATUS_USAGE. */
-status gpus_choose(const struct gpus_place *place, int *gpu);
+/* Index of the process's GPU: its local rank, or the only GPU that the launcher allows. STATUS_USAGE if there are
+ * more processes than GPUs. */
+status gpus_choose(const struct gpus_process *place, int *gpu);
 
-/* For `auto`: whether there is a GPU for each process, or, with place->local_size 0, any; *gpus: how many. If not,
- * [why] gets a clause about what is missing. A process that no launcher started asks as gpus_count does. */
-bool gpus_offered(const struct gpus_place *place, int *gpus, struct text *why);
+/* For `auto`: whether there is a GPU for each process, or, with local_size 0, at least one; *gpus: how many. If not,
+ * [why] gets a clause saying what is missing. Without a launcher, GPUs are counted as in gpus_count. */
+bool gpus_available(const struct gpus_process *place, int *gpus, struct text *why);
 
-/* Whether somebody may wonder why no GPU is used: NVIDIA's driver is there, and CUDA_VISIBLE_DEVICES does not hide all.
- */
+/* Whether a user would expect a GPU to be used: NVIDIA's driver is installed, and CUDA_VISIBLE_DEVICES does not hide
+ * all GPUs. */
 bool gpus_are_expected(void);
 
-/* What distinguishes a GPU from all others of its host, in words for people. */
+/* Text that identifies a GPU among all GPUs of its host. */
 status gpus_identity(int gpu, char text[128]);
 
 #endif

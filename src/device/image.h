@@ -1,5 +1,5 @@
-/* image: operators over images (a signal is an image of height 1). Memory order is channels last: (rows, height, width,
- * channels), so that the innermost loop runs over channels whatever the sizes of kernel and image are. */
+/* image: operators over images (a signal is an image of height 1). Memory is channels last: (rows, height, width,
+ * channels), so the innermost loop runs over channels for every size of kernel and image. */
 #ifndef DEVICE_IMAGE_H
 #define DEVICE_IMAGE_H
 
@@ -11,32 +11,32 @@
 
 struct device;
 
-struct image {
+struct image_shape {
     size_t height, width, channels;
 };
 
-/* Where a kernel stands: [0] along the height, [1] along the width. */
+/* Position of a kernel: [0] along the height, [1] along the width. */
 struct window {
     size_t kernel[2], stride[2], padding[2], dilation[2];
 };
 
 struct convolution {
-    struct image in, out;
+    struct image_shape in, out;
     struct window window;
     size_t groups;
     bool has_bias;
     bool has_relu; /* y = max(convolution, 0) */
 };
 
-/* What a device keeps for one convolution: workspace, prepared programs. */
+/* Device state of one convolution: workspace, plans. */
 struct device_convolution;
 
 struct convolution_ops {
     /* For passes of up to [rows] rows. */
     status (*create)(struct device *, const struct convolution *, size_t rows, struct device_convolution **out);
     void (*destroy)(struct device_convolution *); /* takes NULL */
-    /* Makes ready for passes of exactly [rows] rows, forward and, [is_training], back. Others work, too, but the first
-     * of them may allocate. NULL: nothing to make ready. */
+    /* Prepares passes of exactly [rows] rows, forward and, if [is_training], backward. Passes of other sizes work,
+     * too, but the first may allocate. NULL: nothing to prepare. */
     status (*prepare)(struct device_convolution *, size_t rows, bool is_training);
     /* y (rows, out) from x (rows, in), w (out channels, in channels / groups, kernel height, kernel width), bias (out
      * channels) or NULL */
@@ -48,16 +48,16 @@ struct convolution_ops {
 };
 
 struct pooling {
-    struct image in, out;
+    struct image_shape in, out;
     struct window window;  /* dilation is 1 */
-    bool is_adaptive;      /* the windows follow from the sizes: from floor(o in / out) to ceil((o + 1) in / out) */
-    bool excludes_padding; /* an average is over the real elements only, else over those of the padded image */
-    size_t divisor;        /* what a sum is divided by instead; 0: as above */
+    bool is_adaptive;      /* window sizes follow from in and out: from floor(o in / out) to ceil((o + 1) in / out) */
+    bool excludes_padding; /* an average counts only real elements, else also padding */
+    size_t divisor;        /* divides a sum instead; 0: as above */
     bool has_relu;         /* maximum: y = max(maximum, 0) */
 };
-#define POOLING_MAX_WINDOW 256 /* elements of a maximum's window: a position is kept in one byte */
+#define POOLING_MAX_WINDOW 256 /* elements of a maximum's window: its position is stored in one byte */
 
-/* values (count), on the host: every process ends with the sums over all of them. A failure is remembered by [user]. */
+/* values (count), on the host: replaced by the sums over all processes. [user] keeps a failure. */
 struct all_sum {
     void (*sum)(void *user, double *values, size_t count);
     void *user;
@@ -66,11 +66,11 @@ struct all_sum {
 struct batch_norm {
     size_t channels;
     float eps, momentum;
-    bool uses_batch;            /* statistics of this batch (training, or no running ones), else the running ones */
+    bool uses_batch;            /* statistics of this batch (training, or no running ones), else running statistics */
     bool has_relu;              /* y = max(norm, 0) */
-    const struct all_sum *sync; /* statistics and gradients are of all processes' rows; NULL: of this one's */
+    const struct all_sum *sync; /* statistics and gradients over all processes' rows; NULL: over this process's rows */
 };
-/* floats that forward leaves for backward: 6 vectors of [channels], and sums in double */
+/* floats that forward stores for backward: 6 vectors of [channels], and sums in double */
 #define BATCH_NORM_WORK(channels) (10 * (channels) + 2)
 
 struct group_norm {
@@ -85,24 +85,24 @@ struct image_ops {
     void (*relu_backward)(struct device *, const float *y, const float *dy, float *dx, size_t count);
     /* y (rows, width, height) from x (rows, height, width) */
     void (*transpose)(struct device *, const float *x, float *y, size_t rows, size_t height, size_t width);
-    /* index (rows, out): the position of each maximum within its window, for backward. The first maximum counts; NaN
-     * wins. */
+    /* index (rows, out): position of each maximum within its window, for backward. The first maximum counts; NaN is
+     * the maximum. */
     void (*max_pool_forward)(struct device *, const struct pooling *, const float *x, float *y, uint8_t *index,
                              size_t rows);
     void (*max_pool_backward)(struct device *, const struct pooling *, const float *y, const uint8_t *index,
                               const float *dy, float *dx, size_t rows);
     void (*avg_pool_forward)(struct device *, const struct pooling *, const float *x, float *y, size_t rows);
     void (*avg_pool_backward)(struct device *, const struct pooling *, const float *dy, float *dx, size_t rows);
-    /* y = (x - mean) / sqrt(variance + eps) * weight + bias over [count] positions of [channels]; the batch's variance
-     * is the biased one, and the running ones (NULL: none) move by momentum towards mean and unbiased variance. weight
-     * and bias (channels) may be NULL; work (BATCH_NORM_WORK(channels)), aligned for doubles. With sync all processes
-     * must call, also those with a [count] of 0. */
+    /* y = (x - mean) / sqrt(variance + eps) * weight + bias over [count] positions of [channels]; the batch variance
+     * is the biased one, and the running statistics (NULL: none) move by momentum towards mean and unbiased variance.
+     * weight and bias (channels) may be NULL; work (BATCH_NORM_WORK(channels)), aligned for doubles. With sync all
+     * processes must call, also with a [count] of 0. */
     void (*batch_norm_forward)(struct device *, const struct batch_norm *, const float *x, const float *weight,
                                const float *bias, float *running_mean, float *running_var, float *work, float *y,
                                size_t count);
-    /* y as the forward pass before left it, from the same x and work */
-    void (*batch_norm_again)(struct device *, const struct batch_norm *, const float *x, float *work, float *y,
-                             size_t count);
+    /* Recomputes y of the previous forward pass, from the same x and work */
+    void (*batch_norm_recompute)(struct device *, const struct batch_norm *, const float *x, float *work, float *y,
+                                 size_t count);
     /* dweight, dbias (NULL without weight) +=; dx, unless NULL, = ; after a forward with uses_batch,
      * and with the same sync */
     void (*batch_norm_backward)(struct device *, const struct batch_norm *, const float *x, const float *dy,

@@ -1,5 +1,5 @@
-/* losses: sums over a batch and gradients of its mean. The caller says what the mean is over: [factor] is what a
- * derivative is multiplied by (the gradient's scale divided by that count). */
+/* losses: sums over a batch, and gradients of its mean. The caller defines the mean: derivatives are multiplied by
+ * [factor] (the gradient's scale divided by the count). */
 #ifndef DEVICE_LOSSES_H
 #define DEVICE_LOSSES_H
 
@@ -9,19 +9,19 @@
 
 struct device;
 
-/* What a loss found in one batch: sums, not means, so that they add up over batches and ranks. Operators add to it in
- * the device's memory. */
+/* Result of a loss over a batch: sums, not means, so that they add up over batches and ranks. In device memory;
+ * operators add to it. */
 struct loss_sums {
     double loss;    /* sum over [count] */
-    double count;   /* what the loss is a mean over: rows, elements, or the weights of classes */
-    double correct; /* of [scored] positions those whose largest output is the target class; 0 for other losses */
+    double count;   /* denominator of the mean: rows, elements, or the weights of classes */
+    double correct; /* positions, of [scored], whose largest output is the target class; 0 for other losses */
     double scored;
 };
 
 struct cross_entropy_options {
     float label_smoothing;
-    const double *weight; /* (classes), in the memory of the host; NULL: all 1 */
-    int64_t ignored;      /* a target that does not count */
+    const double *weight; /* (classes), in host memory; NULL: all 1 */
+    int64_t ignored;      /* target that is ignored */
 };
 
 enum elementwise_loss {
@@ -36,7 +36,7 @@ enum elementwise_loss {
 struct elementwise_options {
     enum elementwise_loss loss;
     float beta;               /* LOSS_SMOOTH_L1; 0: L1 */
-    const double *pos_weight; /* LOSS_BCE_WITH_LOGITS: (pos_weights), used in turn; in the memory of the host */
+    const double *pos_weight; /* LOSS_BCE_WITH_LOGITS: (pos_weights), repeated over the elements; in host memory */
     size_t pos_weights;       /* 0: all 1 */
 };
 

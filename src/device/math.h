@@ -1,5 +1,5 @@
-/* math: exp, tanh and erf that a compiler can vectorise: no branches, no calls, every fused multiply-add written out,
- * so all instruction sets give the same bits. Within 2 ulp of the true value; infinities and NaN as in libm. */
+/* math: exp, tanh and erf that compilers can vectorise: no branches, no calls, every fused multiply-add written out,
+ * so all instruction sets give the same bits. Error within 2 ulp; infinities and NaN as in libm. */
 #ifndef DEVICE_MATH_H
 #define DEVICE_MATH_H
 
@@ -14,7 +14,7 @@ HOST_DEVICE static inline float math_with_sign(float x, float sign) {
 }
 
 /* e^x = 2^n e^r with |r| <= ln(2) / 2. n comes from the bits of x / ln(2) + 1.5 * 2^23; 2^n is applied in two halves,
- * so that the smallest and the largest results are right. */
+ * so that the smallest and the largest results are correct. */
 HOST_DEVICE static inline float math_exp(float x) {
     x = x < -110 ? -110 : x > 89 ? 89 : x;
     float shifted = fmaf(x, 1.44269504f, 0x1.8p23f), n = shifted - 0x1.8p23f;

@@ -1,5 +1,5 @@
-/* norm: normalisation over the last dimension, as torch.nn.LayerNorm and RMSNorm. Sums are taken in 16 partial sums
- * that are added in a fixed order, so every instruction set gives the same bits. */
+/* norm: normalisation over the last dimension, as torch.nn.LayerNorm and RMSNorm. Each sum is 16 partial sums that
+ * are added in a fixed order, so every instruction set gives the same bits. */
 #ifndef DEVICE_NORM_H
 #define DEVICE_NORM_H
 

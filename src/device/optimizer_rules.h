@@ -1,6 +1,6 @@
-/* optimizer_rules: the update of one number by each rule of device/optimizers.h, the same for the loops of the CPU and
- * the kernels of the GPU. [gradient] is clipped already; what is passed by address is read and written. What a run
- * decides once comes as bools, which are constants where a rule is inlined once per combination. */
+/* optimizer_rules: the update of one number by each rule of device/optimizers.h, shared by the CPU loops and the GPU
+ * kernels. [gradient] is already clipped; arguments passed by address are read and written. Decisions that are the
+ * same for a whole run are bools, which are compile-time constants where a rule is inlined once per combination. */
 #ifndef DEVICE_OPTIMIZER_RULES_H
 #define DEVICE_OPTIMIZER_RULES_H
 
@@ -75,7 +75,7 @@ RULE void rmsprop_rule(bool is_centered, bool has_momentum, const struct rmsprop
 RULE void lion_rule(const struct lion_step *s, float gradient, float *value, float *exp_avg) {
     float p = *value * s->decay_factor, g = gradient, m = *exp_avg;
     float c = fmaf(s->one_minus_beta1, g, m * s->beta1);
-    float sign = c > 0 ? 1.0f : c < 0 ? -1.0f : c; /* 0 and NaN stay what they are */
+    float sign = c > 0 ? 1.0f : c < 0 ? -1.0f : c; /* 0 and NaN do not change */
     *value = fmaf(s->minus_lr, sign, p);
     *exp_avg = fmaf(s->one_minus_beta2, g, m * s->beta2);
 }

@@ -4,10 +4,10 @@
  * - each element is updated with the constants of its run;
  * - gradients are zero afterwards (zero_grad), also those of runs that are not updated;
  * - where the device has rounded the parameters (device_ops' round_parameters), it keeps that copy as they are.
- * Where *clip is NaN the update is held back (device_ops' hold): values and states stay as they are, and gradients
- * become zero, so that the next step begins as any other. Constants and *clip lie in the device's memory, since they
- * change from one update to the next and a recorded update is run again (device_record_begin). Constants are made in
- * double by the caller and cast once, as PyTorch casts a Python number when it meets a tensor. */
+ * Where *clip is NaN the update is skipped (skip_if_nonfinite of device_ops): values and states stay unchanged, and
+ * gradients become zero, so that the next step starts as usual. Constants and *clip are in device memory, because they
+ * change from one update to the next while a recorded update is replayed (device_record_begin). The caller computes
+ * constants in double and casts them once, as PyTorch casts a Python number that meets a tensor. */
 #ifndef DEVICE_OPTIMIZERS_H
 #define DEVICE_OPTIMIZERS_H
 
@@ -55,24 +55,24 @@ union optimizer_step {
     struct lion_step lion;
 };
 
-#define OPTIMIZER_STATES 3        /* most buffers of state that a rule has */
-#define OPTIMIZER_STANDS SIZE_MAX /* instead of constants: nothing is updated */
+#define OPTIMIZER_STATES 3      /* maximum buffers of state of a rule */
+#define OPTIMIZER_SKIP SIZE_MAX /* index of constants: no update */
 
-/* Elements [begin, end) of the flat buffers that are updated with the same constants. Where there are several runs, all
- * three are multiples of 4. */
+/* Elements [begin, end) of the flat buffers that share their constants. If there are several runs, begin, end and at
+ * are multiples of 4. */
 struct optimizer_run {
     size_t begin, end;
-    size_t at;   /* where its state begins in the buffers of state */
-    size_t step; /* which of the constants, or OPTIMIZER_STANDS */
+    size_t at;   /* offset of its state in the buffers of state */
+    size_t step; /* index of its constants, or OPTIMIZER_SKIP */
 };
 
-/* What an update works on: in the device's memory, but for the runs. */
+/* Operands of an update: in device memory, except the runs. */
 struct optimizer_update {
     const union optimizer_step *steps;
     const float *clip;
     float *values, *gradients;       /* (end of the last run) */
-    float *states[OPTIMIZER_STATES]; /* as the rule names them; NULL: without it */
-    /* (run_count) in the host's memory: ascending from 0 without gaps. Several runs never change. */
+    float *states[OPTIMIZER_STATES]; /* in the rule's order; NULL: not used */
+    /* (run_count) in host memory: ascending from 0 without gaps. If there are several runs, they never change. */
     const struct optimizer_run *runs;
     size_t run_count;
 };
@@ -91,8 +91,8 @@ struct optimizer_ops {
     /* average = lerp(average, values, weight) */
     void (*average)(struct device *, float weight, const float *clip, const float *values, float *average,
                     size_t count);
-    /* kept = values; where the update is held back, values = kept */
-    void (*settle)(struct device *, const float *clip, float *values, float *kept, size_t count);
+    /* kept = values; where the update was skipped, values = kept */
+    void (*keep_or_restore)(struct device *, const float *clip, float *values, float *kept, size_t count);
     /* x = min(max(x, -limit), limit); NaN stays NaN */
     void (*clamp)(struct device *, float limit, float *x, size_t count);
 };

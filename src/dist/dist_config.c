@@ -1,22 +1,17 @@
 /* The rows of the `dist:` section. */
 #include "dist/dist_config.h"
 
-static const char *const backends[] = {
-    [BACKEND_AUTO] = "auto", [BACKEND_SHM] = "shm", [BACKEND_GLOO] = "gloo", [BACKEND_NCCL] = "nccl", NULL};
-
 static const char *const compressions[] = {[COMPRESSION_NONE] = "none", [COMPRESSION_BFLOAT16] = "bfloat16", NULL};
-
-const char *dist_backend_name(int backend) { return backends[backend == BACKEND_NCCL ? BACKEND_AUTO : backend]; }
 
 static const struct schema_row rows[] = {
     {.key = "backend",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct dist_config, backend),
      .fallback = "auto",
-     .choices = backends,
-     .doc = "Communication between ranks. auto takes shared memory (shm) between ranks of one host and gloo between "
-            "hosts, and with train.device: cuda NCCL for gradients, where it is installed; shm and gloo take nothing "
-            "else; nccl is auto that needs NCCL."},
+     .choices = comm_backend_names,
+     .doc = "Communication between ranks. auto: shared memory (shm) between ranks of one host, gloo between hosts, and "
+            "NCCL for gradients on GPUs where it is installed; shm, gloo: only this one; nccl: like auto, but an error "
+            "if NCCL is not available."},
     {.key = "bucket_cap_mb",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct dist_config, bucket_cap_mb),
@@ -24,7 +19,7 @@ static const struct schema_row rows[] = {
      .least = 0,
      .most = 1e6,
      .excludes_least = true,
-     .doc = "Gradients are averaged in buckets of about this many MiB while backward goes on, as in PyTorch's DDP."},
+     .doc = "Gradients are averaged in buckets of about this many MiB while backward runs, as in PyTorch's DDP."},
     {.key = "first_bucket_mb",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct dist_config, first_bucket_mb),
@@ -37,16 +32,15 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct dist_config, find_unused_parameters),
      .fallback = "false",
-     .doc = "Accepted for PyTorch's sake. Unused parameters are found before the first step in any case."},
+     .doc = "Accepted for compatibility with PyTorch. Unused parameters are always found before the first step."},
     {.key = "gradient_compression",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct dist_config, gradient_compression),
      .fallback = "none",
      .choices = compressions,
-     .doc = "bfloat16: gradients are rounded to bfloat16 before they are averaged over processes, which halves what "
-            "travels; "
-            "sums are taken in float32 (PyTorch's bf16_compress_hook takes them in bfloat16). A single process rounds "
-            "nothing."},
+     .doc = "bfloat16: gradients are rounded to bfloat16 before they are averaged over processes, which halves the "
+            "bytes sent; sums are taken in float32 (PyTorch's bf16_compress_hook takes them in bfloat16). A single "
+            "process rounds nothing."},
     {.key = "zero_stage",
      .type = SCHEMA_INT,
      .offset = FIELD(struct dist_config, zero_stage),
@@ -54,10 +48,9 @@ static const struct schema_row rows[] = {
      .flags = SCHEMA_EXTENDS,
      .least = 0,
      .most = 1,
-     .doc =
-         "1: each rank keeps the optimizer's state of its share of the parameters only (ZeRO stage 1; PyTorch's "
-         "ZeroRedundancyOptimizer). Gradients are reduce-scattered, updated parameters gathered; the numbers stay the "
-         "same, and checkpoints hold the whole state."},
+     .doc = "1: each rank keeps the optimizer state of its share of the parameters only (ZeRO stage 1; PyTorch's "
+            "ZeroRedundancyOptimizer). Gradients are reduce-scattered, updated parameters gathered; the numbers stay "
+            "the same, and checkpoints hold the whole state."},
     {.key = "timeout",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct dist_config, timeout),
@@ -66,7 +59,7 @@ static const struct schema_row rows[] = {
      .least = 0,
      .most = 1e6,
      .excludes_least = true,
-     .doc = "Seconds a collective call, and the start of all ranks, may take."},
+     .doc = "Maximum duration of a collective call, and of the start of all ranks, in seconds."},
     {.key = "hang_timeout",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct dist_config, hang_timeout),
@@ -74,9 +67,8 @@ static const struct schema_row rows[] = {
      .flags = SCHEMA_EXTENDS,
      .least = 0,
      .most = 1e6,
-     .doc =
-         "A rank hangs when others wait for it and nothing moves for this many seconds, or 20 median steps if that is "
-         "longer; the job then ends and names it. 0: only dist.timeout counts."},
+     .doc = "A rank hangs when others wait for it and no rank makes progress for this many seconds, or for 20 median "
+            "steps if that is longer; the job then ends and names the rank. 0: only dist.timeout applies."},
     {0},
 };
 

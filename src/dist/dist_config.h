@@ -5,8 +5,7 @@
 #include <stdbool.h>
 
 #include "base/schema.h"
-
-enum dist_backend { BACKEND_AUTO, BACKEND_SHM, BACKEND_GLOO, BACKEND_NCCL };
+#include "dist/comm/comm_backends.h"
 
 enum gradient_compression { COMPRESSION_NONE, COMPRESSION_BFLOAT16 };
 
@@ -21,9 +20,5 @@ struct dist_config {
 };
 
 extern const struct schema dist_schema;
-
-/* "auto", "shm", "gloo": what comm_create takes for the host's memory; "auto" for BACKEND_NCCL, since NCCL is beside it
- * (comm_gpu.h). */
-const char *dist_backend_name(int backend);
 
 #endif

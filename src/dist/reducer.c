@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "dist/buckets.h"
-#include "dist/combine.h"
-#include "dist/comm_gpu.h"
+#include "dist/comm/combine.h"
+#include "dist/comm/comm_gpu.h"
 
 struct bucket {
     size_t begin, end; /* of the flat buffer, in elements */

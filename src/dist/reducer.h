@@ -19,7 +19,7 @@
 #include <stddef.h>
 
 #include "base/status.h"
-#include "dist/comm.h"
+#include "dist/comm/comm.h"
 
 /* A parameter's range of the flat buffers, in elements. Ranges are ascending and do not overlap; gaps (alignment) are
  * allowed. */
@@ -63,7 +63,7 @@ size_t reducer_plan(const struct reducer_range *ranges, size_t count, const stru
 status reducer_cuts(const struct reducer_range *ranges, size_t count, const struct reducer_config *config,
                     int world_size, struct reducer_cut *cuts, size_t *cut_count);
 
-/* [gradients] is borrowed. world_size 1: everything below does nothing but check that all became ready. One bucket: no
+/* [gradients] is not owned. world_size 1: everything below does nothing but check that all became ready. One bucket: no
  * thread is started. Gaps inside a bucket are averaged too, so they must hold finite numbers. All ranks. */
 status reducer_create(const struct reducer_config *config, const struct reducer_range *ranges, size_t count,
                       float *gradients, struct comm *comm, struct reducer **out);

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "base/status.h"
-#include "dist/comm.h"
+#include "dist/comm/comm.h"
 
 /* The shards of [rank]: [first, first + count). None when there are more ranks than shards. Pure. */
 void shard_tree_share(size_t shards, int rank, int world_size, size_t *first, size_t *count);

@@ -1,4 +1,4 @@
-/* Building is a walk over the config; the plan of the gradients is a walk back over the steps. */
+/* Builds the model by walking over the config, and plans the gradients by walking backward over the steps. */
 #include "model/build.h"
 
 #include <fnmatch.h>
@@ -6,7 +6,7 @@
 
 #include "model/layers/layers.h"
 
-/* Room for one more item in an arena array of [count]. */
+/* Grows an arena array of [count] items by one. */
 static void *grow(struct arena *arena, void *items, size_t count, size_t *capacity, size_t size) {
     if (count < *capacity) return items;
     size_t more = *capacity ? *capacity * 2 : 32;
@@ -35,7 +35,7 @@ static void add_step(struct builder *b, struct layer *layer, size_t in, size_t o
                                               .other = other,
                                               .out = out,
                                               .raw = SIZE_MAX,
-                                              .remake = SIZE_MAX,
+                                              .recompute = SIZE_MAX,
                                               .dy = SIZE_MAX,
                                               .dx = SIZE_MAX};
 }
@@ -44,7 +44,7 @@ static status at_place(struct place place, const char *path, status inner) {
     return status_prefix(inner, "%s:%d:%d: %s", place.file, place.line, place.column, path);
 }
 
-/* Names must differ, or two parameters would have one name. */
+/* Names must differ, so that no two parameters have the same name. */
 static status check_name(const struct builder *b, const struct layer *layer) {
     for (size_t i = 0; i < b->model->layer_count; i++)
         if (strcmp(b->layers[i]->name, layer->name) == 0)
@@ -52,7 +52,7 @@ static status check_name(const struct builder *b, const struct layer *layer) {
     return OK;
 }
 
-/* Marks the layer's frozen parameters; whether it has others (a tied one counts). */
+/* Marks the layer's frozen parameters. Returns whether it has trainable ones (a tied one counts). */
 static bool freeze(struct builder *b, const struct layer *layer) {
     struct params *params = &b->model->params;
     bool is_trained = false;
@@ -87,8 +87,8 @@ static void keep_layer(struct builder *b, struct layer *layer) {
     b->layers[m->layer_count++] = layer;
 }
 
-/* Tensor [in] with its memory in the wanted order: itself, a view when the order makes no difference, or the output of
- * a reorder layer. [path] of the layer that wants it. */
+/* Returns tensor [in] in the required memory order: the tensor itself, a view if the order makes no difference, or
+ * the output of a reorder layer. [path] is the layer that requires it. */
 static size_t ordered(struct builder *b, size_t in, bool is_channels_last, const char *path) {
     struct model *m = b->model;
     struct shape shape = m->tensors[in].shape;
@@ -167,8 +167,8 @@ static const struct layer_type *type_of(const struct variant_list *list, size_t 
     return index < list->count ? layer_type_at((size_t)list->items[index].index) : NULL;
 }
 
-/* Whether the relu [index] of a list after tensor [in] is taken over by the layer after it or by the step before it,
- * whose output then nobody else sees. */
+/* Whether the relu at [index] of a list after tensor [in] is fused into the layer after it or into the step before
+ * it. The output of that step then has no other reader. */
 static bool merge_relu(struct builder *b, const struct variant_list *list, size_t index, size_t in) {
     struct model *m = b->model;
     const struct layer_type *next = type_of(list, index + 1);
@@ -187,9 +187,9 @@ status build_list(struct builder *builder, const struct variant_list *list, cons
                   size_t in, size_t *out) {
     bool takes_relu = false;
     *out = in;
-    if (++builder->lists > BUILD_MOST_LISTS || builder->model->layer_count > BUILD_MOST_LAYERS)
+    if (++builder->lists > BUILD_MAX_LISTS || builder->model->layer_count > BUILD_MAX_LAYERS)
         return status_new(STATUS_USAGE, "model.layers: more than %d layers in all; is a 'times' too large?",
-                          BUILD_MOST_LAYERS);
+                          BUILD_MAX_LAYERS);
     for (size_t i = 0; i < list->count; i++) {
         in = *out;
         bool is_merged = merge_relu(builder, list, i, in);
@@ -224,12 +224,13 @@ status build_sum(struct builder *builder, size_t a, size_t b, size_t *out) {
     return OK;
 }
 
-/* The gradient slots. Walking back, a tensor's gradient comes to life with the first step that gives it a part, and its
- * slot is free when the step that made the tensor is done. Several tensors may share a slot while they only read it. */
+/* Gradient slots. In backward order, a slot is allocated with the first step that contributes to a tensor's gradient
+ * and is free after the backward of the step that produced the tensor. Several tensors may share a slot while they
+ * only read it. */
 struct pool {
     struct arena *arena;
     struct piece *slots;
-    size_t *holders; /* live tensors whose gradient is in the slot */
+    size_t *holders; /* tensors in use whose gradient is in the slot */
     size_t count, slot_capacity, holder_capacity;
     size_t now, end; /* times */
 };
@@ -246,7 +247,7 @@ static void let_go(struct pool *pool, size_t slot) {
     if (--pool->holders[slot] == 0) pool->slots[slot].last = pool->now;
 }
 
-/* Of a view, the tensor that owns the memory. */
+/* For a view, the tensor that owns the memory. */
 static struct tensor *owner(struct model *m, size_t tensor) {
     return &m->tensors[m->tensors[tensor].alias == NO_TENSOR ? tensor : m->tensors[tensor].alias];
 }
@@ -255,13 +256,13 @@ static void plan_add(struct step *s, size_t to, size_t a, size_t b) {
     s->adds[s->add_count++] = (struct slot_add){to, a, b};
 }
 
-/* Nobody but [tensor] (and the step's output, which dies with the step) holds its slot, so it may be written. */
+/* Whether only [tensor] (and the step's output, which is no longer needed) uses its slot, so that it may be
+ * overwritten. */
 static bool is_exclusive(const struct pool *pool, const struct tensor *tensor, size_t dy) {
     return pool->holders[tensor->slot] - (tensor->slot == dy) == 1;
 }
 
-/* out = a + b hands its gradient to both: a side without a gradient shares the slot, one that has a gradient gets it
- * added. */
+/* out = a + b passes its gradient to both: a side without a gradient shares the slot, a side with one adds it. */
 static void plan_sum_side(struct pool *pool, struct step *s, struct tensor *side) {
     if (!side->needs_gradient) return;
     if (side->slot == SIZE_MAX) {
@@ -277,7 +278,7 @@ static void plan_sum_side(struct pool *pool, struct step *s, struct tensor *side
     }
 }
 
-/* The gradient of an output that went through a relu becomes dy in place, or in a new slot when others read it. */
+/* The gradient of an output after a fused relu becomes dy in place, or in a new slot if others read it. */
 static void plan_relu(struct pool *pool, struct step *s, size_t size) {
     if (!(s->layer ? s->layer->has_relu && s->layer->type->relu == RELU_AFTER : s->has_relu)) return;
     s->raw = s->dy;
@@ -286,8 +287,8 @@ static void plan_relu(struct pool *pool, struct step *s, size_t size) {
     let_go(pool, s->raw);
 }
 
-/* Where a layer's dx goes: into a new slot; or added to the gradient that is there, by the layer itself or through a
- * temporary; or, when others still read that, into a new slot to which the old one is added. */
+/* Where a layer's dx is written: to a new slot; or added to the existing gradient by the layer itself or through a
+ * temporary; or, if others still read that gradient, to a new slot to which the old one is added. */
 static void plan_layer(struct pool *pool, struct step *s, struct tensor *in) {
     if (!in->needs_gradient) return;
     if (in->slot == SIZE_MAX) {
@@ -327,7 +328,7 @@ static void plan_gradients(struct model *m) {
     m->slot_count = pool.count;
 }
 
-/* How often a tensor's values are looked at. */
+/* Number of reads of a tensor's values. */
 static size_t readers(struct model *m, size_t tensor) {
     const struct tensor *own = owner(m, tensor);
     size_t count = owner(m, m->output) == own;
@@ -338,7 +339,8 @@ static size_t readers(struct model *m, size_t tensor) {
     return count;
 }
 
-/* Whether steps i to i + 2 are a linear layer, a GELU and a linear layer, and what lies between is theirs alone. */
+/* Whether steps i to i + 2 are a linear layer, a GELU and a linear layer whose intermediate tensors have no other
+ * reader. */
 static bool is_around_gelu(struct model *m, size_t i) {
     const struct step *s = &m->steps[i];
     for (int k = 0; k < 3; k++)
@@ -348,7 +350,7 @@ static bool is_around_gelu(struct model *m, size_t i) {
            readers(m, s[1].out) == 1;
 }
 
-/* The gradient before the GELU is then made by the last of the three steps already. */
+/* The gradient before the GELU is then already computed by the last of the three steps. */
 static void plan_gelus(struct model *m) {
     for (size_t i = 0; i + 2 < m->step_count; i++) {
         if (m->steps[i].part != PART_NONE || !is_around_gelu(m, i)) continue;
@@ -361,26 +363,27 @@ static void needed_at(struct tensor *tensor, size_t time) {
     if (tensor->piece.last < time) tensor->piece.last = time;
 }
 
-/* The step that made the tensor, if it can make it again; it keeps its own input for the way back. */
-static const struct step *remaker(const struct model *m, const struct tensor *tensor) {
+/* The step that produced the tensor, if it can recompute it; its own input is kept for backward. */
+static const struct step *recomputing_step(const struct model *m, const struct tensor *tensor) {
     const struct step *s = tensor->piece.size ? &m->steps[tensor->piece.first] : NULL;
-    return s && s->dy != SIZE_MAX && s->layer && s->layer->type->remake ? s : NULL;
+    return s && s->dy != SIZE_MAX && s->layer && s->layer->type->recompute ? s : NULL;
 }
 
-/* Step [i] looks at [tensor] on its way back: it is kept until then, or made again by then out of what is kept. */
+/* The backward of step [i] reads [tensor]: it is kept until then, or recomputed before from what is kept. */
 static void needed_by(struct model *m, struct tensor *tensor, size_t i) {
     size_t end = 2 * m->step_count;
-    const struct step *maker = remaker(m, tensor);
-    if (!maker || remaker(m, owner(m, maker->in)) || tensor == owner(m, m->output)) {
+    const struct step *maker = recomputing_step(m, tensor);
+    if (!maker || recomputing_step(m, owner(m, maker->in)) || tensor == owner(m, m->output)) {
         needed_at(tensor, end - i);
         return;
     }
-    if (!tensor->again.size) tensor->again = (struct piece){.size = tensor->size, .last = end - i};
-    tensor->again.first = end - i;
+    if (!tensor->recomputed_piece.size)
+        tensor->recomputed_piece = (struct piece){.size = tensor->size, .last = end - i};
+    tensor->recomputed_piece.first = end - i;
     tensor->reader = i;
 }
 
-/* From when until when each value is needed. The output stays for whoever looks at it after a pass. */
+/* The time range in which each value is needed. The output stays for readers after the pass. */
 static void plan_values(struct model *m) {
     size_t end = 2 * m->step_count;
     for (size_t i = 0; i < m->step_count; i++) {
@@ -399,7 +402,7 @@ static void plan_values(struct model *m) {
     }
     needed_at(owner(m, m->output), end);
     for (size_t t = 0; t < m->tensor_count; t++)
-        if (m->tensors[t].again.size) m->steps[m->tensors[t].reader].remake = m->tensors[t].piece.first;
+        if (m->tensors[t].recomputed_piece.size) m->steps[m->tensors[t].reader].recompute = m->tensors[t].piece.first;
 }
 
 void build_place(struct model *m) {
@@ -408,7 +411,7 @@ void build_place(struct model *m) {
         arena_alloc(m->arena, (2 * m->tensor_count + m->layer_count + m->slot_count + 1) * sizeof(struct piece *));
     for (size_t i = 1; i < m->tensor_count; i++) {
         pieces[count++] = &m->tensors[i].piece;
-        pieces[count++] = &m->tensors[i].again;
+        pieces[count++] = &m->tensors[i].recomputed_piece;
     }
     for (size_t i = 0; i < m->layer_count; i++) pieces[count++] = &m->layers[i].saved_piece;
     for (size_t i = 0; i < m->slot_count; i++) pieces[count++] = &m->slots[i];
@@ -420,7 +423,7 @@ status build_model(struct model *model, const struct model_config *config) {
     size_t input = add_tensor(&b, &model->in, NO_TENSOR, false);
     TRY(build_list(&b, &config->layers, "model.layers", "", input, &model->output));
     TRY(check_freeze(model, &config->freeze));
-    params_part_frozen(&model->params);
+    params_move_frozen_last(&model->params);
     model->output = ordered(&b, model->output, false, "model.layers");
     model->out = model->tensors[model->output].shape;
     model->out_size = shape_elements(&model->out);

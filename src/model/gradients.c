@@ -1,9 +1,9 @@
-/* Places are given once, before there is memory. */
+/* Offsets are assigned once, before memory is allocated. */
 #include "model/gradients.h"
 
 static bool is_shared(const struct model *model, size_t param) { return model->users[param] > 1; }
 
-/* One layer's gradients from [at] on; returns their end. */
+/* Assigns one layer's gradients from [at] on; returns their end. */
 static size_t place(struct model *model, const struct layer *layer, size_t at) {
     for (size_t i = layer->first_param; i < layer->first_param + layer->param_count; i++) {
         struct param *p = &model->params.items[i];
@@ -15,7 +15,7 @@ static size_t place(struct model *model, const struct layer *layer, size_t at) {
     return at;
 }
 
-void model_part_gradients(struct model *model) {
+void model_split_gradients(struct model *model) {
     struct params *params = &model->params;
     size_t kept = 0;
     for (size_t i = 0; i < params->count; i++) {

@@ -1,4 +1,4 @@
-/* The formulas as torch/nn/init.py computes them, in double, so that the bounds have the same bits. */
+/* The formulas are computed in double as in torch/nn/init.py, so that the bounds have the same bits. */
 #include "model/init.h"
 
 #include <math.h>

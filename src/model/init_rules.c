@@ -1,6 +1,6 @@
-/* A rule walks over the layers in order, and in each over its parameters. With `layers:` it is torch's Module.apply: it
- * comes to a tied weight once more through the layer that tied it (the draws count, and the last ones stay). Without,
- * it is a loop over named_parameters: each once. */
+/* A rule visits the layers in order, and in each layer its parameters. With `layers:` it is torch's Module.apply: a
+ * tied weight is visited again through the layer that ties it (both draws happen, the last one stays). Without
+ * `layers:` it is a loop over named_parameters, which visits each once. */
 #include "model/init_rules.h"
 
 #include <fnmatch.h>
@@ -47,7 +47,7 @@ static const struct schema_row target_rows[] = {
      .type = SCHEMA_STRING_LIST,
      .offset = offsetof(struct target, match),
      .fallback = "null",
-     .doc = "Names of parameters, as patterns of the shell (`*.weight`); null: all."},
+     .doc = "Names of parameters, as shell patterns (`*.weight`); null: all."},
     {.key = "layers",
      .type = SCHEMA_STRING_LIST,
      .offset = offsetof(struct target, layers),
@@ -182,7 +182,8 @@ static void ones(const void *config, const struct param *p, float *values, struc
 static const struct rule_type {
     struct schema_variant variant;
     bool wants_matrices; /* two or more dimensions */
-    /* Fills the parameter's values; values NULL: only the generator moves. NULL: gpt2, which is several rules. */
+    /* Fills the parameter's values; with values NULL only the generator advances. NULL: gpt2, which is several rules.
+     */
     void (*draw)(const void *config, const struct param *param, float *values, struct rng *rng);
 } types[] = {
     {.variant = {"normal", &normal_schema, "Normal distribution (torch.nn.init.normal_)."}, .draw = normal},
@@ -249,11 +250,11 @@ struct drawing {
     const struct rule_type *type;
     const void *config;
     const struct params *params;
-    struct rng *rng; /* NULL: draws are counted, not made */
+    struct rng *rng; /* NULL: draws are only counted */
     size_t number;   /* of draws so far */
 };
 
-/* Where the next draw, of parameter [index], goes; NULL: nobody sees it, since another one follows. */
+/* Where the next draw, of parameter [index], is stored; NULL if a later draw replaces it. */
 static float *next(struct drawing *d, size_t index) {
     struct param *p = &d->params->items[index];
     d->number++;
@@ -267,7 +268,7 @@ static void draw(void *user, const struct param *param, size_t index) {
     if (d->rng) d->type->draw(d->config, param, values, d->rng);
 }
 
-/* Weights of the layers that GPT-2 draws: matrices normal, vectors of the same layers are biases. */
+/* Weights of the layers that GPT-2 initialises: matrices are normal, vectors of the same layers are biases. */
 static void draw_gpt2(void *user, const struct param *param, size_t index) {
     struct drawing *d = user;
     float *values = next(d, index);

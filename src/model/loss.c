@@ -1,6 +1,7 @@
-/* The table of losses, and what several of them share. */
+/* The table of losses, and the code that they share. */
+#include "model/half_storage.h"
+#include "model/layers/layers.h"
 #include "model/losses/losses.h"
-#include "model/narrow.h"
 
 static const struct loss_type *const types[] = {&loss_cross_entropy,   &loss_mse,   &loss_l1, &loss_smooth_l1,
                                                 &loss_bce_with_logits, &loss_kl_div};
@@ -16,9 +17,53 @@ static const struct schema_variant *variant_at(size_t index) {
 
 void loss_run(const struct loss_type *loss, const void *config, struct model *model, const float *output,
               const void *targets, size_t rows, float scale, struct loss_sums *sums) {
-    narrow_set(model, narrow_loss(model));
+    half_set(model, half_loss(model));
     loss->run(config, model->device, &model->out, output, targets, rows, scale, model_output_gradient(model), sums);
-    narrow_set(model, (struct narrow){0});
+    half_set(model, (struct half_operands){0});
+}
+
+/* The layer that computes the output's values, before views; NULL: a sum. */
+static const struct layer *last_layer(const struct model *model) {
+    size_t tensor = model->output;
+    while (model->tensors[tensor].alias != NO_TENSOR) tensor = model->tensors[tensor].alias;
+    for (size_t i = 0; i < model->step_count; i++)
+        if (model->steps[i].out == tensor) return model->steps[i].layer;
+    return NULL;
+}
+
+void loss_warn_of_activation(const struct loss_type *loss, const struct model *model, struct text *out) {
+    const struct layer *layer = last_layer(model);
+    if (!loss->own_activation || !layer || (layer->type != &layer_softmax && layer->type != &layer_sigmoid)) return;
+    text_printf(out, "%s:%d:%d: %s: it is before the loss %s, which applies %s itself; remove the layer",
+                layer->place.file, layer->place.line, layer->place.column, layer->path, loss->variant.name,
+                loss->own_activation);
+}
+
+/* The first linear layer that gets an image: it works on the last dimension alone. NULL: none. */
+static const struct layer *linear_on_images(const struct model *model) {
+    for (size_t i = 0; i < model->layer_count; i++)
+        if (model->layers[i].type == &layer_linear && model->layers[i].in.dims >= 3) return &model->layers[i];
+    return NULL;
+}
+
+status loss_check(const struct loss_type *loss, const void *config, const struct model *model,
+                  const struct loss_targets *targets) {
+    status s = loss->check(config, &model->out, targets->size, targets->classes);
+    if (!s) return OK;
+    const struct layer *linear = linear_on_images(model);
+    struct text hint = {0};
+    if (linear) {
+        text_printf(&hint, "; %s, line %d, gets ", linear->path, linear->place.line);
+        shape_print(&linear->in, &hint);
+        text_add(&hint, " and works on the last dimension alone: write '- flatten' before it");
+    } else if (targets->first_class > 0) {
+        text_printf(&hint, "; no row has the class 0%s: number the labels from 0, or give the last layer %lld outputs",
+                    targets->first_class > 1 ? ", nor the next ones" : "", (long long)targets->classes);
+    }
+    status explained = status_new(status_code(s), "%s%s", status_message(s), text_string(&hint));
+    text_free(&hint);
+    status_free(s);
+    return explained;
 }
 
 const struct schema_variants loss_variants = {.what = "loss", .at = variant_at};
@@ -28,7 +73,7 @@ status loss_check_values(const struct shape *output, size_t target_size) {
     struct text shape = {0};
     shape_print(output, &shape);
     status s = status_new(STATUS_USAGE, "the model's output is %s, but a target row has %zu value%s",
-                          text_string(&shape), target_size, target_size == 1 ? "" : "s");
+                          text_string(&shape), target_size, text_plural(target_size, "s"));
     text_free(&shape);
     return s;
 }

@@ -1,5 +1,5 @@
-/* loss: what training makes small. Means are PyTorch's; sums and counts are handed back so that a mean over batches and
- * ranks is exact. A new one is a file in losses/ and a row of the table in loss.c. */
+/* loss: the function that training minimises. Means are PyTorch's; sums and counts are returned so that a mean over
+ * batches and ranks is exact. A new loss is a file in losses/ and a row of the table in loss.c. */
 #ifndef MODEL_LOSS_H
 #define MODEL_LOSS_H
 
@@ -16,21 +16,39 @@ extern const struct schema_variants loss_variants;
 struct loss_type {
     struct schema_variant variant;
     bool wants_classes; /* targets are classes (int64_t), and accuracy is counted */
-    bool is_binary;     /* outputs are logits of yes or no, targets 0 or 1 */
-    /* The target that does not count. NULL: all do. */
+    bool is_binary;     /* outputs are logits of yes or no, targets 0 to 1 */
+    /* The function that the loss itself applies to the model's output: "softmax". NULL: none. */
+    const char *own_activation;
+    /* The target that is ignored (ignore_index). NULL: none. */
     int64_t (*ignored)(const void *config);
-    /* The model's output must fit the targets: [target_size] values, or as many positions of [classes] classes. */
+    /* Checks that the model's output matches the targets: [target_size] values, or as many positions of [classes]
+     * classes. */
     status (*check)(const void *config, const struct shape *output, size_t target_size, int64_t classes);
     /* sums += this batch; gradient (rows, output), unless NULL, = d(mean loss of this batch)/d(output) * scale */
     void (*run)(const void *config, struct device *device, const struct shape *output_shape, const float *output,
                 const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums);
-    /* The output and its gradient may be 16 bits, as the device has been told (struct narrow). */
-    bool takes_narrow;
+    /* The output and its gradient may be 16 bits, as set on the device (struct half_operands). */
+    bool accepts_half;
 };
 
-/* The loss of a batch that model_forward made [output] of, with the gradient where model_backward looks for it. */
+/* What targets look like: [size] values, or as many classes below [classes], the smallest of them [first_class]. */
+struct loss_targets {
+    size_t size;
+    int64_t classes, first_class;
+};
+
+/* type->check for the output of [model], after model_plan; a failure also says which change of the model or of the
+ * labels would help, where that is known. */
+status loss_check(const struct loss_type *loss, const void *config, const struct model *model,
+                  const struct loss_targets *targets);
+
+/* Computes the loss of a batch from [output] of model_forward, and its gradient where model_backward reads it. */
 void loss_run(const struct loss_type *loss, const void *config, struct model *model, const float *output,
               const void *targets, size_t rows, float scale, struct loss_sums *sums);
+
+/* Adds a sentence with the layer's position in the config if the model ends in a softmax or sigmoid that the loss
+ * applies itself: gradients are then small, and training is slow or does not progress. After model_plan. */
+void loss_warn_of_activation(const struct loss_type *loss, const struct model *model, struct text *out);
 
 const struct loss_type *loss_type_at(size_t index);
 

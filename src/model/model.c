@@ -1,4 +1,4 @@
-/* Planning is in build.c; here the steps run, forward and back. */
+/* Runs the steps forward and backward; build.c plans them. */
 #include "model/model.h"
 
 #include <assert.h>
@@ -6,8 +6,8 @@
 
 #include "model/build.h"
 #include "model/gradients.h"
+#include "model/half_storage.h"
 #include "model/init_rules.h"
-#include "model/narrow.h"
 
 static const struct schema_row rows[] = {
     {.key = "layers",
@@ -20,9 +20,8 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_STRING_LIST,
      .offset = offsetof(struct model_config, freeze),
      .fallback = "null",
-     .doc =
-         "Parameters that keep their values, as patterns of the shell on their names (`0.*`); what stands before them "
-         "is not gone back through when it is frozen, too."},
+     .doc = "Parameters that keep their values, as shell patterns on their names (`0.*`). Backward stops at the first "
+            "trainable parameter."},
     {.key = "init",
      .type = SCHEMA_VARIANT_LIST,
      .offset = offsetof(struct model_config, init),
@@ -34,11 +33,9 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_STRING,
      .offset = offsetof(struct model_config, init_from),
      .fallback = "null",
-     .doc =
-         "Start from the weights of this file (.safetensors, or a checkpoint of ddptrain) instead of new ones; "
-         "every name and shape "
-         "must match. DistributedDataParallel's `module.` and torch.compile's `_orig_mod.` before the names are taken "
-         "off."},
+     .doc = "Start from the weights of this file (.safetensors, or a checkpoint of ddptrain) instead of new ones; "
+            "every name and shape must match. The prefixes `module.` (DistributedDataParallel) and `_orig_mod.` "
+            "(torch.compile) of names are removed."},
     {0},
 };
 
@@ -82,7 +79,7 @@ status model_check_used(const struct model *model) {
     return s;
 }
 
-status model_check_apart(const struct model *model, const char *why) {
+status model_check_independent(const struct model *model, const char *why) {
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];
         if (layer->type->sums_over_ranks && layer->type->sums_over_ranks(layer))
@@ -116,9 +113,9 @@ static float *address(const struct model *model, const struct piece *piece) {
     return piece->size ? model->block + model->batch * piece->offset : NULL;
 }
 
-void model_narrow_output(struct model *model) { model->may_narrow_output = true; }
+void model_allow_half_output(struct model *model) { model->allows_half_output = true; }
 
-status model_suit(struct model *model, const struct device *device) {
+status model_adapt_to_device(struct model *model, const struct device *device) {
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *l = &model->layers[i];
         if (l->type->runs_on && !l->type->runs_on(device_ops(device)))
@@ -128,12 +125,12 @@ status model_suit(struct model *model, const struct device *device) {
             TRY(status_prefix(l->type->check_device(l, device_ops(device)), "%s:%d:%d: %s: on %s", l->place.file,
                               l->place.line, l->place.column, l->path, device_describe(device)));
     }
-    if (narrow_plan(model, device)) build_place(model);
+    if (half_storage_plan(model, device)) build_place(model);
     return OK;
 }
 
 status model_alloc(struct model *model, struct device *device, size_t batch) {
-    TRY(model_suit(model, device));
+    TRY(model_adapt_to_device(model, device));
     model->device = device;
     model->batch = batch;
     TRY(params_alloc(&model->params, device, true));
@@ -141,7 +138,7 @@ status model_alloc(struct model *model, struct device *device, size_t batch) {
     TRY(device_alloc(device, batch * model->row_floats * sizeof(float), "the activations", (void **)&model->block));
     for (size_t t = 0; t < model->tensor_count; t++) {
         model->tensors[t].value = address(model, &model->tensors[t].piece);
-        model->tensors[t].remade = address(model, &model->tensors[t].again);
+        model->tensors[t].recomputed = address(model, &model->tensors[t].recomputed_piece);
     }
     for (size_t i = 0; i < model->layer_count; i++) {
         struct layer *layer = &model->layers[i];
@@ -161,14 +158,14 @@ status model_prepare(struct model *model, size_t batch, bool is_training) {
     return OK;
 }
 
-status model_lend(struct model *model) {
-    TRY(device_lend(model->device, (void **)&model->params.values));
-    return device_lend(model->device, (void **)&model->buffers.values);
+status model_map(struct model *model) {
+    TRY(device_map(model->device, (void **)&model->params.values));
+    return device_map(model->device, (void **)&model->buffers.values);
 }
 
-status model_take_back(struct model *model, bool has_changed) {
-    TRY(device_take_back(model->device, (void **)&model->params.values, has_changed));
-    return device_take_back(model->device, (void **)&model->buffers.values, has_changed);
+status model_unmap(struct model *model, bool has_changed) {
+    TRY(device_unmap(model->device, (void **)&model->params.values, has_changed));
+    return device_unmap(model->device, (void **)&model->buffers.values, has_changed);
 }
 
 void model_init(struct model *model, struct rng *rng) {
@@ -203,7 +200,7 @@ static void sum(const struct model *model, const struct step *s, const struct pa
         ops->add(pass->device, a, b, y, count);
 }
 
-/* Of [s] and its neighbours, which stand in the model's order. */
+/* For [s] and its neighbours, which are in the model's order. */
 static void run_part(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
     if (s->part == PART_BEFORE_GELU)
         s->layer->type->around_gelu->forward_before(s->layer, pass, value_of(model, s->in, inputs),
@@ -216,20 +213,20 @@ static void run_part(const struct model *model, const struct step *s, const stru
 static void run_step(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
     const float *x = value_of(model, s->in, inputs);
     float *y = model->tensors[s->out].value;
-    narrow_set(model, narrow_forward(model, s));
-    if (narrow_is_in_one(model, s))
+    half_set(model, half_forward(model, s));
+    if (half_storage_is_fused(model, s))
         run_part(model, s, pass, inputs);
     else if (s->layer)
         s->layer->type->forward(s->layer, pass, x, y);
     else
         sum(model, s, pass, x, value_of(model, s->other, inputs), y);
-    narrow_set(model, (struct narrow){0});
+    half_set(model, (struct half_operands){0});
 }
 
-/* A pass with what the model adds to it; the parameters stand still until it is over. */
+/* The caller's pass with the model's part filled in; parameters do not change until it ends. */
 static struct pass begin(struct model *model, const struct pass *pass) {
     const struct device_ops *ops = device_ops(pass->device);
-    model->is_output_narrow = model->may_narrow_output && pass->is_training;
+    model->is_output_half = model->allows_half_output && pass->is_training;
     if (ops->round_parameters) ops->round_parameters(pass->device, model->params.values, model->params.total);
     return complete(model, pass);
 }
@@ -253,21 +250,21 @@ const float *model_forward_visited(struct model *model, const struct pass *pass,
         const struct tensor *out = &model->tensors[s->out];
         run_step(model, s, &own, inputs);
         if (s->layer) layer = s->layer;
-        if (!visit(user, layer, out->value, out->size, narrow_forward(model, s).y)) return NULL;
+        if (!visit(user, layer, out->value, out->size, half_forward(model, s).y)) return NULL;
     }
     return value_of(model, model->output, inputs);
 }
 
 float *model_output_gradient(struct model *model) { return model->gradients[model->output_slot]; }
 
-/* Who hears of complete gradients: one of the two, or nobody. */
+/* Receiver of complete gradients: one of the two, or none. */
 struct listener {
     gradient_ready *ready;
     void *user;
     const struct gradient_parts *parts;
 };
 
-/* A parameter is ready when every layer that uses it has added its part. */
+/* A parameter is ready when every layer that uses it has added its contribution. */
 static void count_down(struct model *model, size_t param, const struct listener *listener) {
     if (--model->waiting[param] > 0 || model->params.items[param].is_frozen) return;
     if (listener->parts) gradients_after(model, param, listener->parts);
@@ -279,16 +276,16 @@ static void tell_ready(struct model *model, const struct layer *layer, const str
     for (size_t p = layer->tied + layer->tied_count; p-- > layer->tied;) count_down(model, p, listener);
 }
 
-/* On the way back. */
+/* In backward. */
 static const float *value_back(const struct model *model, size_t tensor, const float *inputs) {
     const struct tensor *t = &model->tensors[tensor];
     size_t root = t->alias == NO_TENSOR ? tensor : t->alias;
-    return model->tensors[root].remade ? model->tensors[root].remade : value_of(model, root, inputs);
+    return model->tensors[root].recomputed ? model->tensors[root].recomputed : value_of(model, root, inputs);
 }
 
-static void remake(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
-    narrow_set(model, narrow_forward(model, s));
-    s->layer->type->remake(s->layer, pass, value_back(model, s->in, inputs), model->tensors[s->out].remade);
+static void recompute(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
+    half_set(model, half_forward(model, s));
+    s->layer->type->recompute(s->layer, pass, value_back(model, s->in, inputs), model->tensors[s->out].recomputed);
 }
 
 static float *gradient_at(const struct model *model, size_t slot) {
@@ -315,34 +312,34 @@ static void go_back(struct model *model, const struct pass *pass, const float *i
     for (size_t i = model->step_count; i-- > 0;) {
         const struct step *s = &model->steps[i];
         if (s->dy == SIZE_MAX) continue;
-        if (s->remake != SIZE_MAX) remake(model, &model->steps[s->remake], &own, inputs);
-        if (s->raw != SIZE_MAX) narrow_set(model, narrow_relu(model, s));
+        if (s->recompute != SIZE_MAX) recompute(model, &model->steps[s->recompute], &own, inputs);
+        if (s->raw != SIZE_MAX) half_set(model, half_relu(model, s));
         if (s->raw != SIZE_MAX)
             device_ops(own.device)
                 ->image->relu_backward(own.device, model->tensors[s->out].value, model->gradients[s->raw],
                                        model->gradients[s->dy], own.rows * model->tensors[s->out].size);
         if (s->layer && own.parts) gradients_before(model, s->layer);
-        narrow_set(model, narrow_backward(model, s));
-        if (narrow_is_in_one(model, s))
+        half_set(model, half_backward(model, s));
+        if (half_storage_is_fused(model, s))
             go_back_in_part(model, s, &own, inputs);
         else if (s->layer)
             s->layer->type->backward(s->layer, &own, value_back(model, s->in, inputs), model->tensors[s->out].value,
                                      model->gradients[s->dy], gradient_at(model, s->dx));
         for (size_t a = 0; a < s->add_count; a++) {
             const struct slot_add *add = &s->adds[a];
-            narrow_set(model, narrow_add(model, add));
+            half_set(model, half_add(model, add));
             device_ops(own.device)
                 ->add(own.device, model->gradients[add->a], model->gradients[add->b], model->gradients[add->to],
                       own.rows * model->tensors[s->in].size);
         }
-        narrow_set(model, (struct narrow){0});
+        half_set(model, (struct half_operands){0});
         if (s->layer) tell_ready(model, s->layer, listener);
     }
 }
 
 void model_backward(struct model *model, const struct pass *pass, const float *inputs, gradient_ready *ready,
                     void *user) {
-    assert(!model->params.gradient_floats); /* there is no room for all gradients */
+    assert(!model->params.gradient_floats); /* not all gradients have memory */
     go_back(model, pass, inputs, &(struct listener){.ready = ready, .user = user});
 }
 

@@ -1,9 +1,9 @@
-/* model: the layers of a config flattened into steps over tensors, its parameters and its activations. Planned once
- * (shapes, names, memory), allocated once, then run any number of times.
+/* model: the layers of a config flattened into steps over tensors, with parameters and activations. It is planned
+ * once (shapes, names, memory), allocated once, then run any number of times.
  *
- * A step applies a layer to one tensor, or adds two (a residual connection). All values and gradients of tensors lie in
- * one block, on each other where they are not needed at the same time. Times are counted in steps: step i runs at i and
- * goes back at 2 step_count - i; the loss stands between at step_count. */
+ * A step applies a layer to one tensor, or adds two (a residual connection). All values and gradients of tensors are
+ * in one block; those that are not needed at the same time share memory. Time is counted in steps: the forward of
+ * step i is at time i, the loss at step_count, the backward of step i at 2 step_count - i. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -26,33 +26,33 @@ extern const struct schema model_schema;
 
 struct tensor {
     struct shape shape;
-    size_t size;         /* elements of one row */
-    size_t alias;        /* a view: the tensor whose memory it shares; NO_TENSOR: its own */
-    bool needs_gradient; /* something with parameters stands before it */
-    size_t slot;         /* of its gradient while the way back is planned; SIZE_MAX: none */
-    struct piece piece;  /* of its value, elements of one row; size 0: an input or a view */
-    struct piece again;  /* of the value when backward makes it again instead of keeping it; size 0: it is kept */
-    size_t reader;       /* with again: the step that reads it first on the way back */
-    float *remade;       /* (batch, size), of again; NULL: none */
-    float *value;        /* (batch, size); the inputs' and views' are set by each pass */
+    size_t size;                   /* elements of one row */
+    size_t alias;                  /* a view: the tensor whose memory it shares; NO_TENSOR: its own */
+    bool needs_gradient;           /* a step before it has trainable parameters */
+    size_t slot;                   /* of its gradient, during planning of backward; SIZE_MAX: none */
+    struct piece piece;            /* of its value, elements of one row; size 0: an input or a view */
+    struct piece recomputed_piece; /* of the value if backward recomputes it; size 0: it is kept */
+    size_t reader;                 /* with recomputed_piece: the step that reads it first in backward */
+    float *recomputed;             /* (batch, size), of recomputed_piece; NULL: none */
+    float *value;                  /* (batch, size); each pass sets those of the inputs and views */
 };
 
 struct slot_add {
     size_t to, a, b; /* gradient slots: to = a + b */
 };
 
-/* Three steps that a device may do as one (struct gelu_ops): a linear layer, GELU by tanh, a linear layer. */
+/* Three steps that a device may fuse (struct gelu_ops): a linear layer, GELU by tanh, a linear layer. */
 enum step_part { PART_NONE, PART_BEFORE_GELU, PART_GELU, PART_AFTER_GELU };
 
 struct step {
-    struct layer *layer;   /* NULL: out = in + other */
-    bool has_relu;         /* of a sum: out = max(in + other, 0) */
-    size_t raw;            /* gradient slot behind a relu that the step took over (RELU_AFTER): dy is made from it;
-                              SIZE_MAX: dy is the gradient itself */
+    struct layer *layer; /* NULL: out = in + other */
+    bool has_relu;       /* of a sum: out = max(in + other, 0) */
+    size_t raw; /* gradient slot after a relu fused into the step (RELU_AFTER): dy is computed from it; SIZE_MAX: dy is
+                   the gradient */
     size_t in, other, out; /* tensors; other NO_TENSOR for a layer */
     enum step_part part;
-    size_t remake;           /* step whose output is made again before this one goes back; SIZE_MAX: none */
-    size_t dy, dx;           /* gradient slots; dy SIZE_MAX: nothing to do on the way back, dx SIZE_MAX: not needed */
+    size_t recompute;        /* step whose output is recomputed before the backward of this one; SIZE_MAX: none */
+    size_t dy, dx;           /* gradient slots; dy SIZE_MAX: no backward for this step, dx SIZE_MAX: not needed */
     struct slot_add adds[2]; /* (add_count) after the layer's backward */
     size_t add_count;
 };
@@ -69,98 +69,98 @@ struct model {
     size_t row_floats; /* of the block, for one row */
     struct params params, buffers;
     size_t *users;              /* (params.count) layers that use a parameter */
-    size_t kept_gradients;      /* floats of gradients that have places of their own (model_part_gradients) */
-    size_t *waiting;            /* (params.count) of them, how many have not yet added to its gradient in this pass */
+    size_t kept_gradients;      /* floats of gradients with their own memory (model_split_gradients) */
+    size_t *waiting;            /* (params.count) layers that have not yet contributed to its gradient in this pass */
     size_t output, output_slot; /* the last tensor, and the slot of its gradient */
     struct variant_list init;   /* of the config */
     struct shape in, out;
     size_t out_size;      /* elements of one output row */
-    size_t multiply_adds; /* of one row forward; backward takes about twice as many */
+    size_t multiply_adds; /* of one row in forward; backward takes about twice as many */
 
     struct arena *arena;
-    /* What the device keeps in 16 bits (narrow.h): (tensor_count), (slot_count); NULL: nothing. */
-    const bool *tensors_narrow, *slots_narrow;
-    bool may_narrow_output; /* model_narrow_output */
-    bool is_output_narrow;  /* in this pass, if tensors_narrow says so; its gradient is by slots_narrow */
-    struct device *device;  /* NULL before model_alloc */
-    size_t batch;           /* most rows of a pass */
-    float *block;           /* (batch, row_floats): values, what layers save, gradients */
-    float **gradients;      /* (slot_count), into the block: (batch, slots[i].size) */
+    /* What the device stores in 16 bits (half_storage.h): (tensor_count), (slot_count); NULL: nothing. */
+    const bool *half_tensors, *half_slots;
+    bool allows_half_output; /* model_allow_half_output */
+    bool is_output_half;     /* in this pass, if half_tensors is set for it; half_slots decides for its gradient */
+    struct device *device;   /* NULL before model_alloc */
+    size_t batch;            /* maximum rows of a pass */
+    float *block;            /* (batch, row_floats): values, what layers save, gradients */
+    float **gradients;       /* (slot_count), into the block: (batch, slots[i].size) */
 };
 
-/* Shapes, names and parameters, without memory for numbers. What does not fit is STATUS_USAGE with file:line:column and
- * the layer ("config.yaml:12:7: model.layers.2.linear: ..."). */
+/* Plans shapes, names and parameters, without allocating memory for values. A mismatch is STATUS_USAGE with
+ * file:line:column and the layer ("config.yaml:12:7: model.layers.2.linear: ..."). */
 status model_plan(const struct model_config *config, const struct shape *input, struct model **out);
 void model_destroy(struct model *model); /* takes NULL */
 
 /* STATUS_USAGE naming the parameters that cannot reach the loss (DDP's "unused parameters"); known before the first
- * step, since the steps are. */
+ * step because the steps are static. */
 status model_check_used(const struct model *model);
 
-/* STATUS_USAGE naming a layer whose passes need all ranks at once, for runs in which [why] a rank may be without rows
- * or its passes are its own. */
-status model_check_apart(const struct model *model, const char *why);
+/* STATUS_USAGE naming a layer whose passes need all ranks at the same time, for runs where a rank may have no rows or
+ * make passes alone; [why] is the reason. */
+status model_check_independent(const struct model *model, const char *why);
 
-/* Bytes that model_alloc will take for [batch] rows: parameters and gradients; activations. After model_suit. */
+/* Bytes that model_alloc takes for [batch] rows: parameters and gradients; activations. After model_adapt_to_device. */
 void model_memory(const struct model *model, size_t batch, size_t *parameters, size_t *activations);
 
-/* The only one who looks at outputs of passes in training is loss_run with a loss that takes 16 bits (takes_narrow), so
- * that the device may leave them so. Before model_suit. */
-void model_narrow_output(struct model *model);
+/* Declares that in training only loss_run, with a loss that supports 16 bits (accepts_half), reads the output, so
+ * that the device may store it in 16 bits. Before model_adapt_to_device. */
+void model_allow_half_output(struct model *model);
 
-/* Makes the plan the device's: what that keeps in 16 bits in the precision that it has now takes half the room.
- * STATUS_USAGE naming the first layer that the device has no operators for. Again with the same device: nothing. */
-status model_suit(struct model *model, const struct device *device);
+/* Adapts the plan to the device: tensors that it stores in 16 bits in its current precision take half the memory.
+ * STATUS_USAGE naming the first layer that the device has no operators for. A second call with the same device does
+ * nothing. */
+status model_adapt_to_device(struct model *model, const struct device *device);
 
-/* From now on gradients exist only while model_backward_in_parts hands them on; the one place for them is as large as
- * the largest layer needs. Before model_alloc. */
-void model_part_gradients(struct model *model);
+/* From now on gradients exist only while model_backward_in_parts passes them on; their buffer is as large as the
+ * largest layer needs. Before model_alloc. */
+void model_split_gradients(struct model *model);
 
-/* Allocates for up to [batch] rows, after model_suit. */
+/* Allocates for up to [batch] rows, after model_adapt_to_device. */
 status model_alloc(struct model *model, struct device *device, size_t batch);
 
-/* Makes ready for passes of exactly [batch] rows (0: none), forward and, [is_training], back; those then allocate
+/* Prepares passes of exactly [batch] rows (0: none), forward and, if [is_training], backward; those then allocate
  * nothing. After model_alloc, for up to as many rows. */
 status model_prepare(struct model *model, size_t batch, bool is_training);
 
-/* Parameters and buffers become the host's, and the device's again (device_lend). */
-status model_lend(struct model *model);
-status model_take_back(struct model *model, bool has_changed);
+/* Maps parameters and buffers for the host, and unmaps them (device_map). */
+status model_map(struct model *model);
+status model_unmap(struct model *model, bool has_changed);
 
-/* Draws PyTorch's default initial weights from [rng] (rng_seed is torch.manual_seed), module after module; then the
- * rules of `init:`. While they are lent. */
+/* Draws PyTorch's default initial weights from [rng] (rng_seed is torch.manual_seed), module after module, then applies
+ * the rules of `init:`. The parameters must be mapped. */
 void model_init(struct model *model, struct rng *rng);
 
-/* Output (rows, out_size) for inputs (rows, in); valid until the next pass. In training it may be 16 bits
- * (model_narrow_output; narrow_loss says so), else it is float32. */
+/* Returns the output (rows, out_size) for inputs (rows, in); valid until the next pass. In training it may be 16 bits
+ * (model_allow_half_output, half_loss), else it is float32. */
 const float *model_forward(struct model *model, const struct pass *pass, const float *inputs);
 
-/* Where model_forward leaves its output for these inputs. */
+/* The address of model_forward's output for these inputs. */
 const float *model_output(const struct model *model, const float *inputs);
 
-/* Called after each step with its output (rows, size), which with [is_narrow] is 16 bits; [layer]: the one that made
+/* Called after each step with its output (rows, size), which is 16 bits if [is_half]; [layer]: the one that computed
  * it, for a sum the last one before it. false ends the pass. */
-typedef bool output_visitor(void *user, const struct layer *layer, const float *output, size_t size, bool is_narrow);
+typedef bool output_visitor(void *user, const struct layer *layer, const float *output, size_t size, bool is_half);
 
-/* model_forward that shows every step's output, for finding out where numbers break. NULL when the
+/* model_forward that passes every step's output to [visit], to find where numbers become non-finite. NULL if the
  * visitor ended it. */
 const float *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
                                    output_visitor *visit, void *user);
 
-/* Where the gradient of the loss with respect to the output goes before model_backward: (batch, out_size); loss_run
- * knows whether in 16 bits. */
+/* The buffer for the gradient of the loss with respect to the output, to be filled before model_backward: (batch,
+ * out_size); half_loss says whether it is 16 bits. */
 float *model_output_gradient(struct model *model);
 
-/* Called when the gradient of parameter [index] is complete: once per parameter that is not frozen, roughly last to
- * first. */
+/* Called when the gradient of parameter [index] is complete: once per trainable parameter, roughly last to first. */
 typedef void gradient_ready(void *user, size_t index);
 
 /* Gradients of all parameters +=. [inputs] as in the forward pass before. [ready] may be NULL. */
 void model_backward(struct model *model, const struct pass *pass, const float *inputs, gradient_ready *ready,
                     void *user);
 
-/* The same after model_part_gradients: each gradient is zeroed, made, and taken when it is complete; parameters that
- * are not frozen only. */
+/* The same after model_split_gradients, for trainable parameters only: each gradient is zeroed, computed, and passed
+ * to [parts] when it is complete. */
 void model_backward_in_parts(struct model *model, const struct pass *pass, const float *inputs,
                              const struct gradient_parts *parts);
 

@@ -1,4 +1,4 @@
-/* Ranges are laid out as they are declared, and again when it is known which are frozen. */
+/* Offsets are assigned as parameters are declared, and again when it is known which are frozen. */
 #include "model/params.h"
 
 #include <fnmatch.h>
@@ -41,7 +41,7 @@ static size_t place(struct params *params, bool is_frozen, size_t offset) {
     return offset;
 }
 
-void params_part_frozen(struct params *params) {
+void params_move_frozen_last(struct params *params) {
     params->trained = place(params, false, 0);
     place(params, true, params->trained);
 }
@@ -57,12 +57,12 @@ void params_use_gradients(struct params *params, struct device *device, float *g
     device_ops(device)->copy(device, params->gradients, gradients, params->total);
     device_free(device, params->gradients);
     params->gradients = gradients;
-    params->borrows_gradients = true;
+    params->has_external_gradients = true;
 }
 
 void params_free(struct params *params, struct device *device) {
     device_free(device, params->values);
-    if (!params->borrows_gradients) device_free(device, params->gradients);
+    if (!params->has_external_gradients) device_free(device, params->gradients);
     params->values = params->gradients = NULL;
 }
 

@@ -1,8 +1,6 @@
 /* params: all parameters of a model as ranges of one flat buffer of values and one of gradients, in forward order,
- * those that are frozen after all others. So a gradient bucket is a range, the optimizer is one loop, a checkpoint is
- * one pass, and sharding later is a cut. Each range starts at a multiple of 16 floats; the gaps hold zeros and stay
- * zero.
- */
+ * frozen ones after all others. So a gradient bucket is a range, the optimizer is one loop, a checkpoint is one pass,
+ * and a shard is a range. Each range starts at a multiple of 16 floats; the gaps are zero and stay zero. */
 #ifndef MODEL_PARAMS_H
 #define MODEL_PARAMS_H
 
@@ -21,32 +19,33 @@ struct param {
     int dims;
     int64_t shape[MODEL_MAX_DIMS];
     size_t offset, count; /* in elements of the flat buffers */
-    size_t gradient;      /* where its gradient stands: as offset, unless gradients are taken in parts (gradients.h) */
+    size_t gradient;      /* offset of its gradient: as offset, unless gradients are split (gradients.h) */
     size_t part;          /* elements of its gradient that exist at a time; 0: all */
-    bool is_frozen;       /* no update, no gradient for others to see */
-    size_t last_draw;     /* of the draws that model.init makes of parameters, counted from 1, its last one; 0: none */
+    bool is_frozen;       /* no update, no visible gradient */
+    size_t last_draw;     /* index, from 1, of its last draw among the draws of model.init; 0: none */
 };
 
 struct params {
-    struct param *items; /* in forward order; offsets ascend among those that are trained, and among those frozen */
+    struct param *items; /* in forward order; offsets ascend among trained ones, and among frozen ones */
     size_t count, capacity;
-    size_t total;    /* elements of a flat buffer, gaps included */
-    size_t trained;  /* of them those that are not frozen, from the first on: what is reduced and has optimizer state */
-    size_t elements; /* elements of all parameters, gaps left out: what people call the number of parameters */
-    float *values;   /* (total), on the device; NULL before params_alloc */
-    float *gradients;       /* (total, or gradient_floats where that is not 0) */
-    size_t gradient_floats; /* of gradients that do not all exist at once */
-    bool borrows_gradients; /* params_use_gradients */
+    size_t total;     /* elements of a flat buffer, gaps included */
+    size_t trained;   /* elements of the trained parameters, from the first one on: what is reduced and has optimizer
+                         state */
+    size_t elements;  /* elements of all parameters without gaps: the number of parameters */
+    float *values;    /* (total), on the device; NULL before params_alloc */
+    float *gradients; /* (total, or gradient_floats where that is not 0) */
+    size_t gradient_floats;      /* if not all gradients exist at once */
+    bool has_external_gradients; /* params_use_gradients */
 };
 
 /* Adds a parameter; returns its index. [name] is copied into [arena]. */
 size_t params_declare(struct params *params, struct arena *arena, const char *name, int dims, const int64_t *shape);
 
-/* What a parameter of [count] elements takes of a flat buffer. */
+/* Elements that a parameter of [count] elements takes in a flat buffer. */
 size_t params_padded(size_t count);
 
-/* When all are declared and marked: moves the frozen ones' ranges behind the others'. Before params_alloc. */
-void params_part_frozen(struct params *params);
+/* Moves the ranges of frozen parameters after the others, when all are declared and marked. Before params_alloc. */
+void params_move_frozen_last(struct params *params);
 
 /* Elements of the buffer of gradients. */
 static inline size_t params_gradient_floats(const struct params *params) {
@@ -55,13 +54,13 @@ static inline size_t params_gradient_floats(const struct params *params) {
 
 /* Allocates the values and, unless [has_gradients] is false, the gradients, zeroed. */
 status params_alloc(struct params *params, struct device *device, bool has_gradients);
-/* Takes [gradients] (total), of somebody who outlives the use of them, instead of its own; their content is copied. */
+/* Uses [gradients] (total), not owned; they must outlive their use. Their content is copied from the own buffer. */
 void params_use_gradients(struct params *params, struct device *device, float *gradients);
 void params_free(struct params *params, struct device *device);
 
 void params_zero_gradients(struct params *params, struct device *device);
 
-/* How many names fit [pattern], one of the shell's (fnmatch). */
+/* Number of names that match [pattern], a shell pattern (fnmatch). */
 size_t params_match(const struct params *params, const char *pattern);
 /* STATUS_USAGE: "<what>; the parameters are 0.weight, 0.bias, ..." */
 status params_no_match(const struct params *params, const char *what);
@@ -69,7 +68,7 @@ status params_no_match(const struct params *params, const char *what);
 static inline float *params_value(const struct params *params, size_t index) {
     return params->values + params->items[index].offset;
 }
-/* Where a layer's own initial values go that it draws; NULL, for rng_uniform and the like, where model.init draws all
+/* Where a layer stores the initial values that it draws; NULL, for rng_uniform and similar, if model.init draws all
  * of them again. */
 static inline float *params_drawn(const struct params *params, size_t index) {
     return params->items[index].last_draw ? NULL : params_value(params, index);

@@ -1,4 +1,4 @@
-/* Largest first, lowest offset that is free: simple, and for chains of layers nearly as small as the most that lives at
+/* Largest first, at the lowest free offset: simple, and for chains of layers nearly as small as the maximum in use at
  * one time. */
 #include "model/placement.h"
 
@@ -15,7 +15,7 @@ static size_t room(const struct piece *piece) {
     return (piece->size + PLACEMENT_ALIGNMENT - 1) / PLACEMENT_ALIGNMENT * PLACEMENT_ALIGNMENT;
 }
 
-/* The lowest gap for [piece] between those of [placed] (count, by offset) that live with it. */
+/* The lowest gap for [piece] between the pieces of [placed] (count, by offset) that are in use at the same time. */
 static size_t lowest_gap(const struct piece *piece, struct piece *const *placed, size_t count) {
     size_t end = 0;
     for (size_t i = 0; i < count; i++) {

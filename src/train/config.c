@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/evaluation.h"
-#include "train/optimizer_groups.h"
+#include "base/find_file.h"
+#include "optim/optimizer_groups.h"
+#include "train/config_aliases.h"
+#include "train/metrics/evaluation.h"
 
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const precisions[] = {"float32", "bfloat16", "float16", NULL};
@@ -42,33 +44,30 @@ static const struct schema_row train_rows[] = {
      .offset = offsetof(struct train_config, precision),
      .fallback = "float32",
      .choices = precisions,
-     .doc =
-         "Arithmetic of matrix products (linear, attention; on GPUs convolutions, too): "
-         "`bfloat16` and `float16` round their factors, and keep weights, their gradients and all sums in float32; on "
-         "GPUs what lies between layers is 16 bits, too, as under autocast (docs/gpu.md). On the CPU "
-         "`bfloat16` needs AVX-512 BF16; `float16` needs a GPU, and scales the loss (`grad_scaler`)."},
+     .doc = "Arithmetic of matrix products (linear, attention; on GPUs also convolutions). `bfloat16` and `float16` "
+            "round the factors; weights, their gradients and all sums stay float32. On GPUs, activations between "
+            "layers have 16 bits as under autocast (docs/gpu.md). On the CPU `bfloat16` requires AVX-512 BF16. "
+            "`float16` requires a GPU and scales the loss (`grad_scaler`)."},
     {.key = "float32_matmul_precision",
      .type = SCHEMA_CHOICE,
      .offset = offsetof(struct train_config, matmul_precision),
      .fallback = "highest",
      .choices = matmul_precisions,
-     .doc =
-         "Factors of float32 products on GPUs: `highest` does not round them, `high` rounds them to TF32, 10 bits of "
-         "fraction (torch.set_float32_matmul_precision; here for convolutions, too). The CPU does not round; other "
-         "precisions are not concerned."},
+     .doc = "Factors of float32 products on GPUs: `highest` does not round them, `high` rounds them to TF32, 10 bits "
+            "of fraction (torch.set_float32_matmul_precision; here also for convolutions). Without effect on the CPU "
+            "and with other precisions."},
     {.key = "grad_scaler",
      .type = SCHEMA_SECTION,
      .offset = offsetof(struct train_config, grad_scaler),
      .section = &loss_scale_schema,
      .present_offset = offsetof(struct train_config, has_grad_scaler),
-     .doc = "Scaling of the loss, for `precision: float16` alone (torch.amp.GradScaler, with its names and defaults)."},
+     .doc = "Scaling of the loss, only for `precision: float16` (torch.amp.GradScaler, with its names and defaults)."},
     {.key = "cuda_graph",
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct train_config, cuda_graph),
      .fallback = "true",
      .present_offset = offsetof(struct train_config, has_cuda_graph),
-     .doc = "On GPUs, passes of training are recorded as CUDA graphs and run again by one call, where the host has no "
-            "part in them."},
+     .doc = "On GPUs, training passes without work on the host are recorded as CUDA graphs and launched by one call."},
     {.key = "accumulate",
      .type = SCHEMA_INT,
      .offset = offsetof(struct train_config, accumulate),
@@ -82,8 +81,7 @@ static const struct schema_row train_rows[] = {
      .fallback = "torch",
      .choices = weightings,
      .doc = "`torch`: each micro-batch counts 1/accumulate, as the usual PyTorch loop divides its loss; `samples`: "
-            "each counts "
-            "by its rows, so that a short last group has the right mean."},
+            "each counts by its rows, so that the mean of a short last group is correct."},
     {.key = "clip_grad_norm",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct train_config, clip_grad_norm),
@@ -107,7 +105,7 @@ static const struct schema_row train_rows[] = {
      .type = SCHEMA_SECTION,
      .offset = offsetof(struct train_config, on_nonfinite),
      .section = &guard_schema,
-     .doc = "What happens when the loss or a gradient is not finite on any rank; all ranks do it in the same step."},
+     .doc = "What all ranks do, in the same step, when the loss or a gradient is not finite on any rank."},
     {.key = "check_state_every",
      .type = SCHEMA_INT,
      .offset = offsetof(struct train_config, check_state_every),
@@ -115,15 +113,15 @@ static const struct schema_row train_rows[] = {
      .flags = SCHEMA_EXTENDS,
      .least = 0,
      .most = INFINITY,
-     .doc = "Steps after which a hash of parameters and optimizer state is compared between the ranks; a rank that "
-            "differs is named and the run ends with 71. Before each save it is compared in any case; 0: only then."},
+     .doc = "Steps between comparisons of a hash of parameters and optimizer state over the ranks; if a rank differs, "
+            "the run names it and ends with 71. The hash is also compared before each save; 0: only then."},
     {.key = "metrics",
      .type = SCHEMA_STRING_LIST,
      .offset = offsetof(struct train_config, metrics),
      .fallback = "[]",
      .flags = SCHEMA_EXTENDS,
-     .doc = "What is measured on the validation rows besides the loss: accuracy, top5, perplexity, confusion_matrix, "
-            "precision, recall, f1, auc, mae, r2 (docs/metrics.md)."},
+     .doc = "Metrics of the validation rows besides the loss: accuracy, top5, perplexity, confusion_matrix, precision, "
+            "recall, f1, auc, mae, r2 (docs/metrics.md)."},
     {.key = "evaluate_every",
      .type = SCHEMA_INT,
      .offset = offsetof(struct train_config, evaluate_every),
@@ -173,7 +171,7 @@ static const struct schema_row save_every_rows[] = {
      .flags = SCHEMA_EXTENDS,
      .least = 1,
      .most = INFINITY,
-     .doc = "Save after every so many epochs."},
+     .doc = "Epochs between saves."},
     {.key = "steps",
      .type = SCHEMA_INT,
      .offset = offsetof(struct save_every, steps),
@@ -181,7 +179,7 @@ static const struct schema_row save_every_rows[] = {
      .flags = SCHEMA_EXTENDS,
      .least = 1,
      .most = INFINITY,
-     .doc = "Save after every so many optimizer updates."},
+     .doc = "Optimizer updates between saves."},
     {0},
 };
 static const struct schema save_every_schema = {
@@ -192,8 +190,10 @@ static const struct schema_row checkpoint_rows[] = {
      .type = SCHEMA_SECTION,
      .offset = offsetof(struct checkpoint_config, save_every),
      .section = &save_every_schema,
-     .doc = "How often a checkpoint is written, in epochs or steps; one is always written at the end and on a request "
-            "to stop."},
+     .doc =
+         "How often a checkpoint is written, in epochs or steps; one is always written at the end and on a stop "
+         "request. Without this key also at the end of an epoch where that costs less than 1 % of the time since the "
+         "last save, and every 10 minutes."},
     {.key = "keep",
      .type = SCHEMA_INT,
      .offset = offsetof(struct checkpoint_config, keep),
@@ -201,16 +201,15 @@ static const struct schema_row checkpoint_rows[] = {
      .flags = SCHEMA_EXTENDS,
      .least = 0,
      .most = INFINITY,
-     .doc =
-         "Newest checkpoints that are kept; 0: all. 2 or more lets a damaged newest file fall back to the one before."},
+     .doc = "Newest checkpoints that are kept; 0: all. With 2 or more, a run can resume from the previous file when "
+            "the newest is damaged."},
     {.key = "resume",
      .type = SCHEMA_STRING,
      .offset = offsetof(struct checkpoint_config, resume),
      .fallback = "auto",
      .flags = SCHEMA_EXTENDS,
-     .doc = "`auto`: continue from the newest checkpoint of the run folder; `never`: refuse a run folder that has one; "
-            "a file: "
-            "start from it when the run folder has none."},
+     .doc = "`auto`: continue from the newest checkpoint of the run folder; `never`: an error if the run folder has "
+            "one; a file: start from it when the run folder has none."},
     {0},
 };
 static const struct schema checkpoint_schema = {
@@ -232,9 +231,8 @@ static const struct schema_row determinism_rows[] = {
      .fallback = "null",
      .least = 1,
      .most = 65536,
-     .doc =
-         "elastic: parts of each batch whose gradients are computed apart and summed in one fixed tree; as many as the "
-         "most ranks the run may ever have, best a power of two."},
+     .doc = "elastic: number of parts of each batch whose gradients are computed separately and summed in one fixed "
+            "tree; choose the maximum number of ranks of the run, preferably a power of two."},
     {0},
 };
 
@@ -263,7 +261,7 @@ static const struct schema_row config_rows[] = {
      .type = SCHEMA_STRING,
      .offset = offsetof(struct config, name),
      .fallback = "null",
-     .doc = "Of the run: its folder is runs/<name>. Default: the file's name."},
+     .doc = "Name of the run; its folder is runs/<name>. Default: the name of the config file."},
     {.key = "seed",
      .type = SCHEMA_INT,
      .offset = offsetof(struct config, seed),
@@ -277,7 +275,7 @@ static const struct schema_row config_rows[] = {
      .offset = offsetof(struct config, loss),
      .flags = SCHEMA_REQUIRED,
      .variants = &loss_variants,
-     .doc = "What training makes small, such as `cross_entropy` or `mse`."},
+     .doc = "What training minimizes, such as `cross_entropy` or `mse`."},
     {.key = "optimizer",
      .type = SCHEMA_VARIANT,
      .offset = offsetof(struct config, optimizer),
@@ -290,7 +288,7 @@ static const struct schema_row config_rows[] = {
      .fallback = "constant",
      .variants = &schedule_variants,
      .doc = "The learning rate over time."},
-    SECTION(train, train_schema, "How long and on what."),
+    SECTION(train, train_schema, "Length of the run, device and precision."),
     SECTION(checkpoint, checkpoint_schema, "What is saved and when."),
     SECTION(dist, dist_schema, "Processes and communication."),
     SECTION(determinism, determinism_schema, "What repeats bit for bit."),
@@ -370,7 +368,7 @@ static void check_in_backward(const struct config *c, const struct node *where, 
         {t->accumulate > 1, "train.accumulate: gradients of micro-batches are summed before an update"},
         {t->on_nonfinite.policy != NONFINITE_STOP, "train.on_nonfinite: skip or rollback: part of the step is applied "
                                                    "when a gradient turns out not to be finite"},
-        {t->precision == TRAIN_FLOAT16, "train.precision: float16: a step whose gradients overflow is taken back"},
+        {t->precision == TRAIN_FLOAT16, "train.precision: float16: a step whose gradients overflow is undone"},
         {t->device == DEVICE_CUDA, "train.device: cuda: it is for the CPU"},
         {c->dist.backend == BACKEND_NCCL, "dist.backend: nccl: it is for the CPU"},
         {c->dist.zero_stage > 0, "dist.zero_stage: the optimizer's shares are updated after gradients are averaged"},
@@ -422,7 +420,7 @@ static void check_config(void *config, const struct node *where, const char *pat
         problems_add(
             problems, place, "schedule",
             "one_cycle moves the momentum, and this optimizer has none; give it one, or cycle_momentum: false");
-    status metrics = evaluation_check(&c->train.metrics, loss);
+    status metrics = evaluation_check(&c->train.metrics, loss, &config_schema);
     if (metrics) {
         const struct node *train = node_get(where, "train");
         const struct node *list = train && train->kind == NODE_MAPPING ? node_get(train, "metrics") : NULL;
@@ -432,8 +430,11 @@ static void check_config(void *config, const struct node *where, const char *pat
     check_monitor(c, where, problems);
 }
 
-const struct schema config_schema = {
-    .name = "config", .size = sizeof(struct config), .rows = config_rows, .check = check_config};
+const struct schema config_schema = {.name = "config",
+                                     .size = sizeof(struct config),
+                                     .rows = config_rows,
+                                     .check = check_config,
+                                     .aliases = config_aliases};
 
 struct config_file {
     struct document *document;
@@ -466,9 +467,18 @@ static status bind(struct document *document, const char *path, struct problems 
         config_free(file);
         return s;
     }
+    file->config.dataset.targets_are_probabilities = loss_type_at((size_t)file->config.loss.index)->is_binary;
     if (!file->config.name) file->config.name = name_of_file(path, document_arena(document));
     *out = file;
     return OK;
+}
+
+/* Replaces the names of files by where they lie. */
+static status find_files(struct config *c, const char *path, struct arena *arena) {
+    bool is_resume_file = strcmp(c->checkpoint.resume, "auto") != 0 && strcmp(c->checkpoint.resume, "never") != 0;
+    TRY(dataset_find_files(&c->dataset, path, arena));
+    TRY(find_file(&c->model.init_from, path, arena));
+    return is_resume_file ? find_file(&c->checkpoint.resume, path, arena) : OK;
 }
 
 status config_load(const char *path, char *const *overrides, size_t count, struct config_file **out) {
@@ -478,6 +488,11 @@ status config_load(const char *path, char *const *overrides, size_t count, struc
     status s = document_read(path, &problems, &document);
     for (size_t i = 0; !s && document && i < count; i++) document_override(document, overrides[i], &problems);
     if (!s) s = bind(document, path, &problems, out);
+    if (!s) s = find_files(&(*out)->config, path, document_arena((*out)->document));
+    if (s && *out) {
+        config_free(*out);
+        *out = NULL;
+    }
     problems_free(&problems);
     return s;
 }
@@ -501,8 +516,21 @@ void config_free(struct config_file *file) {
 const struct config *config_of(const struct config_file *file) { return &file->config; }
 
 status config_check_model(const struct config *config, const struct model *model) {
-    if (config->determinism.mode == DETERMINISM_ELASTIC) return model_check_apart(model, "determinism.mode: elastic");
-    return config->sampler.uneven ? model_check_apart(model, "sampler.uneven") : OK;
+    if (model->params.count == 0)
+        return status_new(STATUS_USAGE, "model.layers: no layer has parameters, so there is nothing to train");
+    if (config->determinism.mode == DETERMINISM_ELASTIC)
+        return model_check_independent(model, "determinism.mode: elastic");
+    return config->sampler.uneven ? model_check_independent(model, "sampler.uneven") : OK;
+}
+
+status config_check_loss(const struct config *config, const struct model *model, const struct dataset_info *info) {
+    struct loss_targets targets = {
+        .size = info->target_size, .classes = info->classes, .first_class = info->first_class};
+    const struct loss_type *loss = loss_type_at((size_t)config->loss.index);
+    struct place place = config->loss.place;
+    status s = loss_check(loss, config->loss.config, model, &targets);
+    return place.line > 0 ? status_prefix(s, "%s:%d:%d: loss", place.file, place.line, place.column)
+                          : status_prefix(s, "loss");
 }
 
 const char *config_device_name(const struct config *config) { return devices[config->device]; }
@@ -556,7 +584,7 @@ const char *config_ignored(const struct config *config, size_t index) {
 
 status config_create_device(const struct config *config, const struct dist_env *env, struct device **out) {
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
-    struct gpus_place place = dist_env_place(env ? env : &alone);
+    struct gpus_process place = dist_env_place(env ? env : &alone);
     TRY(device_create_local(config_device_name(config), &place, out));
     return device_set_precision(*out, config_precision(config));
 }

@@ -7,13 +7,13 @@
 #include "data/dataset.h"
 #include "data/sampler.h"
 #include "dist/dist_config.h"
-#include "dist/env.h"
+#include "dist/process/env.h"
 #include "model/model.h"
-#include "train/ema.h"
-#include "train/guard.h"
-#include "train/loss_scale.h"
-#include "train/optimizer.h"
-#include "train/schedule.h"
+#include "optim/ema.h"
+#include "optim/loss_scale.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+#include "train/nonfinite/guard.h"
 
 enum train_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 enum train_precision { TRAIN_FLOAT32, TRAIN_BFLOAT16, TRAIN_FLOAT16 };
@@ -77,8 +77,8 @@ extern const struct schema config_schema;
 
 struct config_file;
 
-/* Reads [path] and applies the [overrides] (count) "KEY=VALUE". A wrong config is one STATUS_USAGE failure that lists
- * every problem, one a line, as file:line:column: key: sentence. */
+/* Reads [path], applies the [overrides] (count) "KEY=VALUE" and finds the files that it names (find_file). A wrong
+ * config is one STATUS_USAGE failure that lists every problem, one a line, as file:line:column: key: sentence. */
 status config_load(const char *path, char *const *overrides, size_t count, struct config_file **out);
 /* The same from memory: the resolved config kept in a run folder or a checkpoint. */
 status config_parse(const char *name, const char *text, struct config_file **out);
@@ -98,6 +98,9 @@ struct shape dataset_shape(const struct dataset_info *info);
 
 /* STATUS_USAGE for a model that does not go with the rest of the config. */
 status config_check_model(const struct config *config, const struct model *model);
+
+/* STATUS_USAGE for a model whose output does not fit the targets of the rows. After model_plan. */
+status config_check_loss(const struct config *config, const struct model *model, const struct dataset_info *info);
 
 /* "cpu" or "cuda": what device_create takes. */
 const char *config_device_name(const struct config *config);

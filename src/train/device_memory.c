@@ -2,7 +2,7 @@
 #include "train/device_memory.h"
 
 #include "train/feed.h"
-#include "train/zero.h"
+#include "train/parallel/zero.h"
 
 #define MIB (1024.0 * 1024.0)
 
@@ -33,7 +33,7 @@ static void describe(const struct device_memory *m, struct text *out) {
 status device_memory_check(const struct device_memory *memory, struct device *device) {
     size_t left, all, sum = sum_of(memory);
     if (device_is_host(device)) return OK;
-    TRY(device_room(device, &left, &all));
+    TRY(device_memory_info(device, &left, &all));
     if (sum <= left) return OK;
     struct text parts = {0};
     describe(memory, &parts);

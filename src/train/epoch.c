@@ -4,8 +4,10 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/clock.h"
+#include "optim/schedule.h"
+#include "train/parallel/share.h"
 #include "train/progress.h"
-#include "train/schedule.h"
 
 static bool is_accuracy_known(const struct trainer *t) { return t->loss->wants_classes; }
 
@@ -23,24 +25,54 @@ static status run_pass(void *user) {
     return OK;
 }
 
-/* The validation rows, each once over all ranks; with the average of the weights where that is asked for. */
-static status evaluate(struct trainer *t, struct evaluation_result *result) {
+/* This rank's next batch of the validation rows; it may have none. */
+static status evaluate_batch(struct trainer *t) {
     struct batch batch, fed;
+    TRY(feed_next(t->feed, t->validation, &batch, &fed));
+    if (batch.rows == 0) return OK;
+    struct work work = {t, parts_pass(t, batch.rows, false), fed};
+    TRY(recordings_run(t->evaluations, &(struct recording_key){.rows = batch.rows}, run_pass, &work));
+    return evaluation_look(t->evaluation, model_output(t->model, fed.inputs), batch.targets, batch.rows);
+}
+
+/* Before each batch all ranks learn whether one of them was asked to stop. They take part equally often, also where one
+ * has a batch less. */
+static status evaluate_batches(struct trainer *t, bool *must_stop) {
+    size_t batches = loader_batches(t->validation);
+    for (size_t i = 0; i < batches; i++) {
+        pulse_phase(t->pulse, PULSE_EVALUATING);
+        TRY(share_stop(t, must_stop));
+        if (*must_stop) return OK;
+        report_evaluation(&t->outputs.report, progress_fraction(t), t->state->counters.epoch + 1, i, batches);
+        TRY(evaluate_batch(t));
+    }
+    return OK;
+}
+
+/* The validation rows, each once over all ranks; with the average of the weights where that is asked for. */
+static status evaluate(struct trainer *t, bool *must_stop) {
     pulse_phase(t->pulse, PULSE_EVALUATING);
-    TRY(trainer_share_buffers(t));
+    TRY(share_buffers(t));
     status s = loader_seek(t->validation, 0, 0);
     evaluation_start(t->evaluation);
     ema_swap(t->ema, &t->model->params);
-    while (!s && !(s = feed_next(t->feed, t->validation, &batch, &fed)) && batch.rows > 0) {
-        struct work work = {t, trainer_pass(t, batch.rows, false), fed};
-        pulse_phase(t->pulse, PULSE_EVALUATING);
-        s = recordings_run(t->evaluations, &(struct recording_key){.rows = batch.rows}, run_pass, &work);
-        if (!s) s = evaluation_look(t->evaluation, model_output(t->model, fed.inputs), batch.targets, batch.rows);
-    }
+    if (!s) s = evaluate_batches(t, must_stop);
     ema_swap(t->ema, &t->model->params);
     if (!s) s = device_status(t->device);
     if (!s) s = recordings_agree(t->recordings);
-    return s ? s : evaluation_finish(t->evaluation, result);
+    return s || *must_stop ? s : evaluation_finish(t->evaluation, &t->epoch.result);
+}
+
+status epoch_evaluate(struct trainer *t, bool *must_stop) {
+    double start = clock_seconds();
+    TRY(evaluate(t, must_stop));
+    if (*must_stop) return OK;
+    t->epoch.evaluation_seconds = clock_seconds() - start;
+    if (isfinite(t->epoch.result.loss)) return OK;
+    return status_new(STATUS_NOT_FINITE,
+                      "the validation loss is not finite after epoch %lld; nothing was saved after the evaluation. Try "
+                      "a smaller optimizer.lr or train.clip_grad_norm",
+                      (long long)t->state->counters.epoch + 1);
 }
 
 /* The best epoch is that of the highest validation accuracy, else the lowest validation loss, else the lowest training
@@ -71,45 +103,45 @@ static void observe(struct trainer *t, const struct epoch_report *e, bool is_who
 
 /* "val_f1" and its like */
 static void log_evaluation(struct trainer *t) {
-    const struct evaluation_result *r = &t->result;
+    const struct evaluation_result *r = &t->epoch.result;
     char name[64];
     for (size_t i = 0; i < r->metric_count; i++) {
         snprintf(name, sizeof name, "val_%s", r->metrics[i].name);
-        metrics_real(t->metrics, name, r->metrics[i].value);
+        metrics_real(t->outputs.metrics, name, r->metrics[i].value);
     }
-    if (r->confusion) metrics_matrix(t->metrics, "val_confusion_matrix", r->confusion, r->classes, r->classes);
+    if (r->confusion) metrics_matrix(t->outputs.metrics, "val_confusion_matrix", r->confusion, r->classes, r->classes);
 }
 
 static status log_epoch(struct trainer *t, const struct epoch_report *e) {
-    if (!t->metrics) return OK;
+    if (!t->outputs.metrics) return OK;
     pulse_phase(t->pulse, PULSE_LOGGING);
-    metrics_begin(t->metrics, "epoch");
-    metrics_int(t->metrics, "epoch", e->epoch - 1);
-    metrics_real(t->metrics, "train_loss", e->train_loss);
-    if (e->has_train_accuracy) metrics_real(t->metrics, "train_accuracy", e->train_accuracy);
+    metrics_begin(t->outputs.metrics, "epoch");
+    metrics_int(t->outputs.metrics, "epoch", e->epoch - 1);
+    metrics_real(t->outputs.metrics, "train_loss", e->train_loss);
+    if (e->has_train_accuracy) metrics_real(t->outputs.metrics, "train_accuracy", e->train_accuracy);
     if (e->has_validation) {
-        metrics_real(t->metrics, "val_loss", e->validation_loss);
-        if (is_accuracy_known(t)) metrics_real(t->metrics, "val_accuracy", e->validation_accuracy);
-        metrics_int(t->metrics, "val_rows", e->validation_rows);
+        metrics_real(t->outputs.metrics, "val_loss", e->validation_loss);
+        if (is_accuracy_known(t)) metrics_real(t->outputs.metrics, "val_accuracy", e->validation_accuracy);
+        metrics_int(t->outputs.metrics, "val_rows", e->validation_rows);
         log_evaluation(t);
     }
-    metrics_real(t->metrics, "lr", e->lr);
-    metrics_real(t->metrics, "samples_per_second", e->samples_per_second);
-    if (!isnan(e->comm_hidden)) metrics_real(t->metrics, "comm_hidden", e->comm_hidden);
-    return metrics_end(t->metrics);
+    metrics_real(t->outputs.metrics, "lr", e->lr);
+    metrics_real(t->outputs.metrics, "samples_per_second", e->samples_per_second);
+    if (!isnan(e->comm_hidden)) metrics_real(t->outputs.metrics, "comm_hidden", e->comm_hidden);
+    return metrics_end(t->outputs.metrics);
 }
 
-static bool is_evaluation_due(const struct trainer *t, bool is_last) {
+bool epoch_evaluates(const struct trainer *t, bool is_last) {
     int64_t every = t->config->train.evaluate_every;
     return t->validation && (is_last || (every > 0 && (t->state->counters.epoch + 1) % every == 0));
 }
 
 /* Of the epoch, or what of it this process did; NAN: there was none, or elastic determinism sums up after backward. */
 static double share_of_hidden_comm(struct trainer *t) {
-    if (!t->reducer) return NAN;
-    struct reducer_times before = t->averaging;
-    t->averaging = reducer_times(t->reducer);
-    return reducer_hidden(before, t->averaging);
+    if (!t->averaging.reducer) return NAN;
+    struct reducer_times before = t->epoch.times;
+    t->epoch.times = reducer_times(t->averaging.reducer);
+    return reducer_hidden(before, t->epoch.times);
 }
 
 status epoch_finish(struct trainer *t, bool is_whole, bool is_last) {
@@ -118,26 +150,18 @@ status epoch_finish(struct trainer *t, bool is_whole, bool is_last) {
                              .train_loss = c->epoch_count > 0 ? c->epoch_loss / c->epoch_count : NAN,
                              .has_train_accuracy = is_accuracy_known(t) && c->epoch_scored > 0,
                              .train_accuracy = c->epoch_correct / c->epoch_scored,
-                             .has_validation = is_evaluation_due(t, is_last),
+                             .has_validation = epoch_evaluates(t, is_last),
                              .samples_per_second = c->epoch_samples / (c->epoch_seconds > 0 ? c->epoch_seconds : 1e-9),
                              .lr = progress_lr(t),
                              .comm_hidden = share_of_hidden_comm(t)};
     if (e.has_validation) {
-        TRY(evaluate(t, &t->result));
-        e.validation_rows = t->result.rows;
-        e.validation_loss = t->result.loss;
-        e.validation_accuracy = t->result.accuracy;
-        if (!isfinite(e.validation_loss))
-            return status_new(
-                STATUS_NOT_FINITE,
-                "the validation loss is not finite after epoch %lld; nothing was saved after it. Try a smaller "
-                "optimizer.lr or train.clip_grad_norm",
-                (long long)c->epoch + 1);
+        e.validation_rows = t->epoch.result.rows;
+        e.validation_loss = t->epoch.result.loss;
+        e.validation_accuracy = t->epoch.result.accuracy;
     }
-    t->last_epoch_loss = e.train_loss;
     if (e.has_validation || !t->validation) remember_best(t, &e);
     observe(t, &e, is_whole);
-    report_epoch(&t->report, &e, is_last);
+    report_epoch(&t->outputs.report, &e, is_last);
     TRY(log_epoch(t, &e));
     if (!is_whole) return OK;
     c->epoch++;

@@ -78,10 +78,10 @@ status feed_next(struct feed *feed, struct loader *loader, struct batch *host, s
 struct batch feed_put(struct feed *feed, const struct batch *batch) {
     struct batch own = *batch;
     if (!feed->inputs) return own;
-    const struct device_piece pieces[] = {
+    const struct device_transfer pieces[] = {
         {feed->inputs, feed->next_inputs, batch->inputs, batch->rows * feed->input_bytes},
         {feed->targets, feed->next_targets, batch->targets, batch->rows * feed->target_bytes}};
-    device_upload_beside(feed->device, pieces, feed->target_bytes ? 2 : 1);
+    device_upload_async(feed->device, pieces, feed->target_bytes ? 2 : 1);
     own.inputs = feed->inputs;
     own.targets = feed->targets;
     return own;

@@ -25,7 +25,7 @@ static status check_batch(const struct epoch *e, const struct layer *layer, size
     bool is_shared = layer->type->sums_over_ranks && layer->type->sums_over_ranks(layer);
     size_t seen = is_shared ? rows * (size_t)e->world : rows;
     char where[160];
-    if (rows == 0 || seen >= layer->type->least_rows(layer)) return OK;
+    if (rows == 0 || seen >= layer->type->min_rows(layer)) return OK;
     if (is_last) {
         snprintf(where, sizeof where, "the last batch of an epoch has a single row%s (%zu training rows)",
                  e->world > 1 ? " on a process" : "", e->train_rows);
@@ -53,7 +53,7 @@ static bool has_shard_of_one(const struct epoch *e, size_t rows) {
 static status check_shards(const struct epoch *e, const struct layer *layer) {
     size_t rows = sampler_length(e->sampler, e->train_rows, 1), last = rows % e->batch;
     char where[160];
-    if (layer->type->least_rows(layer) <= 1) return OK;
+    if (layer->type->min_rows(layer) <= 1) return OK;
     if (rows >= e->batch && has_shard_of_one(e, e->batch)) {
         snprintf(where, sizeof where, "%zu shards of a batch of %zu rows have a single row", e->sampler->shards,
                  e->batch);
@@ -78,7 +78,7 @@ status passes_check(const struct config *config, const struct model *model, size
     e.has_last = reaches_last(config, sampler_length(sampler, train_rows, sampler->shards ? 1 : world_size), e.batch);
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];
-        if (!layer->type->least_rows) continue;
+        if (!layer->type->min_rows) continue;
         if (sampler->shards) {
             TRY(check_shards(&e, layer));
         } else {

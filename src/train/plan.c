@@ -1,20 +1,22 @@
 /* Everything here is asked of the same functions that training uses. */
 #include "train/plan.h"
+#include "train/save.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "checkpoint/checkpoint.h"
 #include "data/loader.h"
 #include "dist/shard_tree.h"
-#include "train/checkpoint.h"
+#include "optim/optimizer_groups.h"
 #include "train/device_memory.h"
-#include "train/optimizer_groups.h"
+#include "train/parallel/averaging.h"
+#include "train/parallel/ranges.h"
+#include "train/parallel/zero.h"
+#include "train/parts.h"
 #include "train/passes.h"
-#include "train/ranges.h"
 #include "train/rehearsal.h"
-#include "train/trainer.h"
-#include "train/zero.h"
 
 #define MIB (1024.0 * 1024.0)
 
@@ -32,7 +34,8 @@ static void describe_layers(const struct model *model, struct text *out) {
         text_free(&in);
         text_free(&shape);
     }
-    text_printf(out, "%zu parameters in %zu tensors\n", model->params.elements, model->params.count);
+    text_printf(out, "%zu parameter%s in %zu tensor%s\n", model->params.elements,
+                text_plural(model->params.elements, "s"), model->params.count, text_plural(model->params.count, "s"));
 }
 
 /* A line per pair of learning rate and weight decay, and one for what is frozen. */
@@ -42,15 +45,18 @@ static status describe_optimizer(const struct config *config, const struct param
     TRY(optimizer_plan_create(&config->optimizer, params, &plan));
     for (size_t i = 0; i < plan->setting_count; i++) {
         const struct optimizer_setting *s = &plan->settings[i];
-        text_printf(out, "%-14s %s: lr %g, weight_decay %g for %zu parameters in %zu tensors\n", i ? "" : "optimizer",
-                    config->optimizer.name, s->lr, s->weight_decay, s->elements, s->tensors);
+        text_printf(out, "%-14s %s: lr %g, weight_decay %g for %zu parameter%s in %zu tensor%s\n", i ? "" : "optimizer",
+                    config->optimizer.name, s->lr, s->weight_decay, s->elements, text_plural(s->elements, "s"),
+                    s->tensors, text_plural(s->tensors, "s"));
     }
     for (size_t i = 0; i < params->count; i++) {
         if (!params->items[i].is_frozen) continue;
         frozen++;
         elements += params->items[i].count;
     }
-    if (frozen) text_printf(out, "frozen         %zu parameters in %zu tensors\n", elements, frozen);
+    if (frozen)
+        text_printf(out, "frozen         %zu parameter%s in %zu tensor%s\n", elements, text_plural(elements, "s"),
+                    frozen, text_plural(frozen, "s"));
     optimizer_plan_destroy(plan);
     return OK;
 }
@@ -71,7 +77,7 @@ static status describe_buckets(const struct config *config, const struct params 
     double bytes = (double)elements * sizeof(float);
     bool is_compressed = config->dist.gradient_compression == COMPRESSION_BFLOAT16;
     double sent = 2 * bytes * (world_size - 1) / world_size / (is_compressed ? 2 : 1);
-    text_printf(out, "gradients      %.2f MiB in %zu bucket%s", bytes / MIB, count, count == 1 ? "" : "s");
+    text_printf(out, "gradients      %.2f MiB in %zu bucket%s", bytes / MIB, count, text_plural(count, "s"));
     if (world_size > 1)
         text_printf(out, ", about %.2f MiB sent by each of %d processes in a step%s", sent / MIB, world_size,
                     is_compressed ? ", as bfloat16" : "");
@@ -86,12 +92,19 @@ static void describe_shards(const struct config *config, const struct model *mod
     size_t kept, sent, floats = model->params.trained + model->buffers.total, shards = config->sampler.shards;
     double vector = (double)floats * sizeof(float) / MIB;
     shard_tree_cost(shards, world_size, &kept, &sent);
-    text_printf(out, "gradients      %.2f MiB for each of %zu shards, up to %zu of a batch on a process\n", vector,
-                shards, (shards + (size_t)world_size - 1) / (size_t)world_size);
+    text_printf(out, "gradients      %.2f MiB for each of %zu shard%s, up to %zu of a batch on a process\n", vector,
+                shards, text_plural(shards, "s"), (shards + (size_t)world_size - 1) / (size_t)world_size);
     text_printf(out, "sums           %.2f MiB on each process", (double)kept * vector);
     if (world_size > 1)
         text_printf(out, ", about %.2f MiB sent by each of %d processes in a step", (double)sent * vector, world_size);
     text_add(out, "\n");
+}
+
+static void warn_of_activation(const struct config *config, const struct model *model, struct text *out) {
+    struct text warning = {0};
+    loss_warn_of_activation(loss_type_at((size_t)config->loss.index), model, &warning);
+    if (warning.length) text_printf(out, "\nwarning        %s", text_string(&warning));
+    text_free(&warning);
 }
 
 /* Bytes of the rows that a rank keeps in memory, as float32. */
@@ -106,7 +119,7 @@ static void warn_of_memory(double bytes, int local_size, struct text *out) {
     uint64_t left = memory_available();
     if (left == UINT64_MAX || bytes * local_size <= (double)left) return;
     text_printf(out, "warning        %d process%s of at least %.0f MiB each, but %.0f MiB of memory are free here\n",
-                local_size, local_size == 1 ? "" : "es", bytes / MIB, (double)left / MIB);
+                local_size, text_plural((uint64_t)local_size, "es"), bytes / MIB, (double)left / MIB);
 }
 
 /* Nothing for float32 as it is. */
@@ -148,12 +161,22 @@ static status describe_gpu(const struct config *config, int world_size, const st
     struct rehearsal_rows rows = rows_of_passes(config, world_size, info, batch);
     if (device) {
         TRY(device_memory_check(&memory, device));
-        TRY(device_room(device, &memory.left, &memory.all));
-        memory.left += device_taken(device); /* before the device was opened */
+        TRY(device_memory_info(device, &memory.left, &memory.all));
+        memory.left += device_memory_used(device); /* before the device was opened */
     }
     if (device) TRY(rehearsal_run(config, model, info, batch, &rows, world_size, device, &memory.whole));
     device_memory_describe(&memory, device, out);
     return OK;
+}
+
+/* How long the run is, with epochs of [steps]. */
+static void describe_length(const struct config *config, size_t steps, struct text *out) {
+    uint64_t epochs = (uint64_t)config->train.epochs;
+    text_add(out, "run            ");
+    if (config->train.epochs != SCHEMA_NO_INT)
+        text_printf(out, "%llu epoch%s, ", (unsigned long long)epochs, text_plural(epochs, "s"));
+    steps = config->train.epochs == SCHEMA_NO_INT ? (size_t)config->train.steps : steps * epochs;
+    text_printf(out, "%zu step%s\n", steps, text_plural(steps, "s"));
 }
 
 static status describe(const struct config *config, int world_size, int local_size, const struct dataset *dataset,
@@ -167,14 +190,15 @@ static status describe(const struct config *config, int world_size, int local_si
     size_t whole_state = optimizer_memory(&config->optimizer, &model->params);
     double state = (double)zero_memory(&config->dist, &model->params, world_size, whole_state);
     model_memory(model, batch, &parameters, &activations);
-    text_printf(out, "%s: %zu training rows, %zu validation rows, ", config->name, info->train_rows,
-                info->validation_rows);
+    text_printf(out, "%s: %zu training row%s, %zu validation row%s, ", config->name, info->train_rows,
+                text_plural(info->train_rows, "s"), info->validation_rows, text_plural(info->validation_rows, "s"));
     if (info->target_kind == TARGET_CLASS)
-        text_printf(out, "%lld classes\n", (long long)info->classes);
+        text_printf(out, "%lld class%s\n", (long long)info->classes, text_plural((uint64_t)info->classes, "es"));
     else
-        text_printf(out, "%zu target value%s a row\n", info->target_size, info->target_size == 1 ? "" : "s");
+        text_printf(out, "%zu target value%s a row\n", info->target_size, text_plural(info->target_size, "s"));
     describe_layers(model, out);
-    text_printf(out, "\nprocesses      %d, %zu rows per %s", world_size, batch, shards ? "shard" : "batch and process");
+    text_printf(out, "\nprocesses      %d, %zu row%s per %s", world_size, batch, text_plural(batch, "s"),
+                shards ? "shard" : "batch and process");
     if (group > 1) text_printf(out, ", %zu batches per step", group);
     if (config->train.device == DEVICE_AUTO && config->device == DEVICE_CUDA)
         text_add(out, "\ndevice         train.device: auto takes the GPU");
@@ -183,12 +207,13 @@ static status describe(const struct config *config, int world_size, int local_si
     describe_precision(config, out);
     for (size_t i = 0; config_ignored(config, i); i++)
         text_printf(out, "\nignored        %s", config_ignored(config, i));
-    text_printf(out, "\nepoch          %zu batches, %zu steps\n", batches, steps);
-    if (config->train.epochs != SCHEMA_NO_INT)
-        text_printf(out, "run            %lld epochs, %lld steps\n", (long long)config->train.epochs,
-                    (long long)config->train.epochs * (long long)steps);
-    else
-        text_printf(out, "run            %lld steps\n", (long long)config->train.steps);
+    warn_of_activation(config, model, out);
+    text_printf(out, "\nepoch          %zu batch%s, %zu step%s\n", batches, text_plural(batches, "es"), steps,
+                text_plural(steps, "s"));
+    describe_length(config, steps, out);
+    text_add(out, "checkpoints    ");
+    save_describe(config, out);
+    text_add(out, "\n");
     text_printf(out, "memory         %.2f MiB parameters and gradients, %.2f MiB optimizer, %.2f MiB activations\n",
                 (double)parameters / MIB, state / MIB, (double)activations / MIB);
     if (config->dist.zero_stage > 0)
@@ -207,7 +232,7 @@ static status describe(const struct config *config, int world_size, int local_si
         describe_shards(config, model, world_size, out);
         return OK;
     }
-    if (in_backward_applies(config, world_size)) {
+    if (averaging_is_in_backward(config, world_size)) {
         describe_in_backward(&model->params, out);
         return OK;
     }
@@ -258,17 +283,14 @@ status plan_describe(const struct config *config, int world_size, int local_size
         s = model_plan(&config->model, &input, &model);
         if (!s) s = model_check_used(model);
         if (!s) s = config_check_model(config, model);
-        if (!s && in_backward_applies(config, world_size)) model_part_gradients(model);
+        if (!s && averaging_is_in_backward(config, world_size)) model_split_gradients(model);
     }
-    if (!s)
-        s = status_prefix(loss->check(config->loss.config, &model->out, dataset_info(dataset)->target_size,
-                                      dataset_info(dataset)->classes),
-                          "loss");
+    if (!s) s = config_check_loss(config, model, dataset_info(dataset));
     if (!s) s = sampler_batch(&config->sampler, world_size, &batch);
     if (!s) s = sampler_check_rows(&config->sampler, dataset_info(dataset)->train_rows, world_size, batch);
     if (!s) s = passes_check(config, model, dataset_info(dataset)->train_rows, world_size);
-    if (!s && loss->takes_narrow) model_narrow_output(model);
-    if (!s && device) s = model_suit(model, device);
+    if (!s && loss->accepts_half) model_allow_half_output(model);
+    if (!s && device) s = model_adapt_to_device(model, device);
     if (!s) s = describe(config, world_size, local_size, dataset, model, batch, device, out);
     if (!s && *missing) text_printf(out, "not here       %s\n", status_message(*missing));
     if (s) {

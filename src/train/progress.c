@@ -1,6 +1,14 @@
 /* All of it follows from the counters. */
 #include "train/progress.h"
 
+bool progress_is_complete(const struct config *config, const struct counters *counters) {
+    if (counters->pending_end) return false;
+    if (config->train.epochs != SCHEMA_NO_INT) return counters->epoch >= config->train.epochs;
+    return counters->step >= config->train.steps;
+}
+
+int64_t progress_moves(const struct counters *c) { return c->step + c->skipped; }
+
 static int64_t steps_per_epoch(const struct trainer *t) {
     int64_t batches = (int64_t)loader_batches(t->loader), group = t->config->train.accumulate;
     return (batches + group - 1) / group;
@@ -9,6 +17,10 @@ static int64_t steps_per_epoch(const struct trainer *t) {
 int64_t progress_total_steps(const struct trainer *t) {
     const struct train_config *c = &t->config->train;
     return c->steps != SCHEMA_NO_INT ? c->steps : c->epochs * steps_per_epoch(t);
+}
+
+double progress_fraction(const struct trainer *t) {
+    return (double)t->state->counters.step / (double)progress_total_steps(t);
 }
 
 static int64_t total_epochs(const struct trainer *t) {

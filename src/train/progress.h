@@ -2,10 +2,16 @@
 #ifndef TRAIN_PROGRESS_H
 #define TRAIN_PROGRESS_H
 
-#include "train/schedule.h"
-#include "train/trainer.h"
+#include "optim/schedule.h"
+#include "train/parts.h"
+
+/* Whether the state is that of a finished run. */
+bool progress_is_complete(const struct config *config, const struct counters *counters);
+/* Steps that were applied or skipped: tells apart the states of one run. */
+int64_t progress_moves(const struct counters *counters);
 
 int64_t progress_total_steps(const struct trainer *trainer);
+double progress_fraction(const struct trainer *trainer); /* of the run that is done, 0 to 1 */
 struct schedule_progress progress_of(const struct trainer *trainer);
 
 /* What the schedule makes of a group's [base_lr] now: optimizer_rate, of a struct trainer. */

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "dist/comm_gpu.h"
+#include "dist/comm/comm_gpu.h"
 
 #define PLACES 16
 

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "device/device.h"
-#include "dist/comm.h"
+#include "dist/comm/comm.h"
 
 /* What a pass depends on besides. */
 struct recording_key {

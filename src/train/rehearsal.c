@@ -4,32 +4,33 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "train/trainer.h"
+#include "train/parts.h"
 
 /* Forward and loss; of an evaluation, or of training and back. */
 static void run_pass(const struct trainer *t, size_t rows, bool is_training) {
     struct pass pass = {.device = t->device,
                         .rows = rows,
                         .is_training = is_training,
-                        .draws = {.step = t->pass_number, .row_stride = 1}};
+                        .draws = {.step = t->memory.pass_number, .row_stride = 1}};
     struct batch batch = feed_put(t->feed, &(struct batch){.rows = rows}); /* where it will be */
     const void *config = t->config->loss.config;
     const float *output = model_forward(t->model, &pass, batch.inputs);
     if (!is_training) {
-        t->loss->run(config, t->device, &t->model->out, output, batch.targets, rows, 1, NULL, &t->found->sums);
+        t->loss->run(config, t->device, &t->model->out, output, batch.targets, rows, 1, NULL, &t->memory.found->sums);
         return;
     }
-    loss_run(t->loss, config, t->model, output, batch.targets, rows, 1, &t->found->sums);
+    loss_run(t->loss, config, t->model, output, batch.targets, rows, 1, &t->memory.found->sums);
     model_backward(t->model, &pass, batch.inputs, NULL, NULL);
 }
 
 static void update(const struct trainer *t) {
     struct params *params = &t->model->params, *buffers = &t->model->buffers;
     const struct device_ops *ops = device_ops(t->device);
-    struct found *found = t->found;
-    ops->note_bad(t->device, buffers->values, buffers->total, &found->bad[BAD_STATISTICS]);
-    ops->clip_norm(t->device, params->gradients, t->norm_ranges, t->ranges.count, 1, 1, &found->norm);
-    ops->note_bad(t->device, params->gradients, params->trained, &found->bad[BAD_GRADIENTS]);
+    struct found *found = t->memory.found;
+    ops->check_finite(t->device, buffers->values, buffers->total, &found->nonfinite[NONFINITE_STATISTICS]);
+    ops->clip_norm(t->device, params->gradients, t->averaging.norm_ranges, t->averaging.ranges.count, 1, 1,
+                   &found->norm);
+    ops->check_finite(t->device, params->gradients, params->trained, &found->nonfinite[NONFINITE_GRADIENTS]);
     optimizer_step(t->optimizer, params, 1, NULL, NULL, 0, &found->norm.clip);
     ema_update(t->ema, params, 1, &found->norm.clip);
     ops->is_finite(t->device, params->values, params->total); /* before a save */
@@ -47,24 +48,24 @@ static status told_as_too_little(status s) {
 
 status rehearsal_reserve(struct trainer *t, const struct rehearsal_rows *rows) {
     if (device_is_host(t->device)) return OK;
-    device_rehearse_begin(t->device);
+    device_dry_run_begin(t->device);
     for (int i = 0; i < 2; i++) {
         if (rows->training[i]) run_pass(t, rows->training[i], true);
         if (rows->evaluation[i]) run_pass(t, rows->evaluation[i], false);
     }
     update(t);
-    return told_as_too_little(device_rehearse_end(t->device));
+    return told_as_too_little(device_dry_run_end(t->device));
 }
 
 status rehearsal_reserve_forward(struct model *model, struct device *device, const struct loss_type *loss,
                                  const void *loss_config, const struct batch *batch) {
     struct pass pass = {.device = device, .rows = batch->rows};
     if (device_is_host(device) || batch->rows == 0) return OK;
-    device_rehearse_begin(device);
+    device_dry_run_begin(device);
     const float *output = model_forward(model, &pass, batch->inputs);
     struct loss_sums *sums = (struct loss_sums *)model->params.values; /* any address: nothing is written */
     if (loss) loss->run(loss_config, device, &model->out, output, batch->targets, batch->rows, 1, NULL, sums);
-    return told_as_too_little(device_rehearse_end(device));
+    return told_as_too_little(device_dry_run_end(device));
 }
 
 /* ---- check ---- */
@@ -91,19 +92,21 @@ static status allocate(struct trainer *t, const struct dataset_info *info, struc
     size_t statistics = t->model->buffers.total * sizeof(float);
     TRY(model_alloc(t->model, t->device, t->batch));
     TRY(feed_create(t->device, info, share.rows, &t->feed));
-    TRY(zero_create(&c->dist, params, 0, world_size, &t->zero));
-    TRY(optimizer_create_shard(&c->optimizer, params, t->device, zero_shard(t->zero), &t->optimizer));
+    TRY(zero_create(&c->dist, params, 0, world_size, &t->averaging.zero));
+    TRY(optimizer_create_shard(&c->optimizer, params, t->device, zero_shard(t->averaging.zero), &t->optimizer));
     TRY(ema_create(&c->train.ema, params, t->device, &t->ema));
-    TRY(device_alloc(t->device, sizeof *t->found, "the results of a step", (void **)&t->found));
-    TRY(device_alloc(t->device, sizeof *t->pass_number, "the number of a pass", (void **)&t->pass_number));
-    TRY(device_alloc(t->device, statistics, "the last running statistics", (void **)&t->kept));
+    TRY(device_alloc(t->device, sizeof *t->memory.found, "the results of a step", (void **)&t->memory.found));
+    TRY(device_alloc(t->device, sizeof *t->memory.pass_number, "the number of a pass",
+                     (void **)&t->memory.pass_number));
+    TRY(device_alloc(t->device, statistics, "the last running statistics", (void **)&t->memory.kept));
     if (share.shards)
         TRY(device_alloc(t->device, statistics + share.shards * sizeof(struct loss_sums), "what shards need", elastic));
-    TRY(ranges_create(params, &t->ranges));
-    TRY(buffer_new(t->ranges.count * sizeof *t->norm_ranges, "the ranges of the gradients", (void **)&t->norm_ranges));
-    for (size_t i = 0; i < t->ranges.count; i++) {
-        const struct reducer_range *range = &t->ranges.ranges[i];
-        t->norm_ranges[i] = (struct device_range){range->offset, range->offset + range->count};
+    TRY(ranges_create(params, &t->averaging.ranges));
+    TRY(buffer_new(t->averaging.ranges.count * sizeof *t->averaging.norm_ranges, "the ranges of the gradients",
+                   (void **)&t->averaging.norm_ranges));
+    for (size_t i = 0; i < t->averaging.ranges.count; i++) {
+        const struct reducer_range *range = &t->averaging.ranges.ranges[i];
+        t->averaging.norm_ranges[i] = (struct device_range){range->offset, range->offset + range->count};
     }
     return OK;
 }
@@ -127,16 +130,16 @@ status rehearsal_run(const struct config *config, struct model *model, const str
     status s = allocate(&t, info, share_of(config, batch, rows, world_size), world_size, &elastic);
     if (!s) s = prepare(model, rows);
     if (!s) s = rehearsal_reserve(&t, rows);
-    if (!s) *bytes = device_taken(device);
+    if (!s) *bytes = device_memory_used(device);
     feed_destroy(t.feed);
     optimizer_destroy(t.optimizer);
-    zero_destroy(t.zero);
+    zero_destroy(t.averaging.zero);
     ema_destroy(t.ema);
-    device_free(device, t.found);
-    device_free(device, t.pass_number);
-    device_free(device, t.kept);
+    device_free(device, t.memory.found);
+    device_free(device, t.memory.pass_number);
+    device_free(device, t.memory.kept);
     device_free(device, elastic);
-    ranges_free(&t.ranges);
-    buffer_free(t.norm_ranges);
+    ranges_free(&t.averaging.ranges);
+    buffer_free(t.averaging.norm_ranges);
     return s;
 }

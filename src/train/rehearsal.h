@@ -1,5 +1,5 @@
 /* rehearsal: the passes and the update of a run, asked for once while the device only finds out what its operators need
- * (device_rehearse_begin). Nothing is computed, so it costs milliseconds and leaves no trace in the state. A run has
+ * (device_dry_run_begin). Nothing is computed, so it costs milliseconds and leaves no trace in the state. A run has
  * all of its memory so before its first step, and `check` can tell how much that is. */
 #ifndef TRAIN_REHEARSAL_H
 #define TRAIN_REHEARSAL_H

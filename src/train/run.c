@@ -8,15 +8,20 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/io.h"
-#include "dist/comm_gpu.h"
-#include "dist/comm_processors.h"
-#include "dist/launch.h"
+#include "dist/comm/comm_gpu.h"
+#include "dist/comm/comm_processors.h"
+#include "dist/process/launcher_channel.h"
+#include "optim/optimizer_groups.h"
 #include "train/device_memory.h"
-#include "train/optimizer_groups.h"
+#include "train/parallel/averaging.h"
+#include "train/parallel/share.h"
 #include "train/passes.h"
+#include "train/progress.h"
 #include "train/rehearsal.h"
 #include "train/run_folder.h"
+#include "train/save.h"
 #include "train/trainer.h"
 
 struct run {
@@ -84,7 +89,6 @@ static status reserve_memory(struct run *run) {
 
 static status open_data_and_model(struct run *run) {
     struct trainer *t = &run->trainer;
-    t->last_epoch_loss = NAN;
     const struct config *c = run->config;
     t->loss = loss_type_at((size_t)c->loss.index);
     TRY(config_create_device(c, run->env, &t->device));
@@ -96,22 +100,19 @@ static status open_data_and_model(struct run *run) {
     TRY(config_check_model(c, t->model));
     /* the library of threads reads this when it is opened, at the first large operation */
     if (is_elastic(run) && has_convolution(t->model)) setenv("OMP_NUM_THREADS", "1", 0);
-    if (t->model->params.count == 0)
-        return status_new(STATUS_USAGE, "model.layers: no layer has parameters, so there is nothing to train");
-    TRY(status_prefix(t->loss->check(c->loss.config, &t->model->out, info->target_size, info->classes), "loss"));
+    TRY(config_check_loss(c, t->model, info));
     TRY(sampler_batch(&c->sampler, run->env->world_size, &t->batch));
     TRY(passes_check(c, t->model, info->train_rows, run->env->world_size));
-    if (t->loss->takes_narrow) model_narrow_output(t->model);
-    TRY(model_suit(t->model, t->device));
+    if (t->loss->accepts_half) model_allow_half_output(t->model);
+    TRY(model_adapt_to_device(t->model, t->device));
     struct device_memory memory = device_memory_of(c, t->model, info, t->batch, run->env->world_size);
     TRY(device_memory_check(&memory, t->device));
-    t->is_in_backward = in_backward_applies(c, run->env->world_size);
-    if (t->is_in_backward) model_part_gradients(t->model);
+    if (averaging_is_in_backward(c, run->env->world_size)) model_split_gradients(t->model);
     TRY(model_alloc(t->model, t->device, t->batch));
-    TRY(model_lend(t->model));
+    TRY(model_map(t->model));
     rng_seed(&run->rng, (uint64_t)c->seed);
     model_init(t->model, &run->rng);
-    TRY(model_take_back(t->model, true));
+    TRY(model_unmap(t->model, true));
     struct sampler_config sampler = c->sampler;
     sampler.generator = &run->rng;
     TRY(loader_create(t->dataset, &sampler, t->batch, run->env->rank, run->env->world_size, c->dataset.prefetch,
@@ -119,15 +120,17 @@ static status open_data_and_model(struct run *run) {
     if (loader_batches(t->loader) == 0)
         return status_new(
             STATUS_USAGE,
-            "sampler: an epoch has no batch: %zu training rows, %d process%s, drop_last or drop_last_batch "
+            "sampler: an epoch has no batch: %zu training row%s, %d process%s, drop_last or drop_last_batch "
             "leave nothing",
-            info->train_rows, run->env->world_size, run->env->world_size == 1 ? "" : "es");
+            info->train_rows, text_plural(info->train_rows, "s"), run->env->world_size,
+            text_plural((uint64_t)run->env->world_size, "es"));
     if (info->validation_rows)
         TRY(loader_create_evaluation(t->dataset, t->batch, evaluation_env(run).rank, evaluation_env(run).world_size,
                                      &t->validation));
     TRY(prepare_model(run));
-    TRY(zero_create(&c->dist, &t->model->params, run->env->rank, run->env->world_size, &t->zero));
-    TRY(optimizer_create_shard(&c->optimizer, &t->model->params, t->device, zero_shard(t->zero), &t->optimizer));
+    TRY(zero_create(&c->dist, &t->model->params, run->env->rank, run->env->world_size, &t->averaging.zero));
+    TRY(optimizer_create_shard(&c->optimizer, &t->model->params, t->device, zero_shard(t->averaging.zero),
+                               &t->optimizer));
     TRY(ema_create(&c->train.ema, &t->model->params, t->device, &t->ema));
     return state_create(t->model, t->optimizer, t->ema, t->dataset, text_string(&run->config_text), &t->state);
 }
@@ -178,7 +181,7 @@ static status open_elastic(struct run *run) {
                                       .input_size = info->input_size,
                                       .target_bytes = dataset_target_bytes(info),
                                       .comm = t->comm};
-    return elastic_create(&options, &t->elastic);
+    return elastic_create(&options, &t->averaging.elastic);
 }
 
 /* Whether every rank has NCCL; *why: what is missing here, NULL when it is not here. All ranks. */
@@ -196,7 +199,7 @@ static status open_gpus(struct run *run) {
     int backend = run->config->dist.backend, gpu;
     char identity[128];
     if (run->env->world_size == 1 || !device_stream(t->device)) return OK;
-    struct gpus_place place = dist_env_place(run->env);
+    struct gpus_process place = dist_env_place(run->env);
     TRY(gpus_choose(&place, &gpu));
     TRY(gpus_identity(gpu, identity));
     TRY(comm_check_gpus(t->comm, identity));
@@ -240,45 +243,52 @@ static status join_group(struct run *run) {
         text_free(&beliefs);
         TRY(s);
     }
-    TRY(comm_create(dist_backend_name(d->backend), run->env, run->store, d->timeout, &t->comm));
+    TRY(comm_create(comm_backend_names[d->backend], run->env, run->store, d->timeout, &t->comm));
     if (!is_elastic(run)) TRY(comm_limit_threads(t->comm)); /* whose bits must be those of any number of ranks */
     TRY(open_gpus(run));
     struct params *params = &t->model->params;
-    TRY(ranges_create(params, &t->ranges));
-    TRY(trainer_alloc(t, most_rows(t), run->log));
+    TRY(ranges_create(params, &t->averaging.ranges));
+    TRY(parts_alloc(t, most_rows(t), run->log));
     if (run->env->world_size > 1 && !comm_gpu(t->comm)) { /* where ranks share memory, nothing is copied to average */
         void *gradients;
         TRY(comm_alloc(t->comm, params->total * sizeof(float), &gradients));
         if (device_is_host(t->device))
             params_use_gradients(params, t->device, gradients);
         else
-            t->host_gradients = gradients;
+            t->averaging.host_gradients = gradients;
     }
     struct reducer_config buckets = {.bucket_cap_mb = d->bucket_cap_mb,
                                      .first_bucket_mb = d->first_bucket_mb,
-                                     .is_scattered = t->zero != NULL,
+                                     .is_scattered = t->averaging.zero != NULL,
                                      .is_compressed = d->gradient_compression == COMPRESSION_BFLOAT16,
                                      .stream = device_stream(t->device)};
     TRY(open_evaluation(run));
-    if (is_elastic(run)) return open_elastic(run);
-    return reducer_create(&buckets, t->ranges.ranges, t->ranges.count,
-                          t->host_gradients ? t->host_gradients : params->gradients, t->comm, &t->reducer);
+    struct averaging_parts *a = &t->averaging;
+    float *gradients = a->host_gradients ? a->host_gradients : params->gradients;
+    TRY(is_elastic(run) ? open_elastic(run)
+                        : reducer_create(&buckets, a->ranges.ranges, a->ranges.count, gradients, t->comm, &a->reducer));
+    a->way = averaging_choose(t);
+    return OK;
 }
 
 /* Mid-epoch, the place in the data depends on the number of ranks. */
 static status check_world_size(const struct run *run, const struct counters *c, const char *path) {
-    if (c->batch == 0 || c->world_size == run->env->world_size || is_elastic(run)) return OK;
-    return status_new(
-        STATUS_USAGE, "%s was saved in the middle of an epoch by %lld process%s; continue with --nproc %lld (now %d)",
-        path, (long long)c->world_size, c->world_size == 1 ? "" : "es", (long long)c->world_size, run->env->world_size);
+    bool is_between_epochs = c->batch == 0 || c->pending_end == PENDING_END_OF_EPOCH;
+    if (is_between_epochs || c->world_size == run->env->world_size || is_elastic(run)) return OK;
+    return status_new(STATUS_USAGE,
+                      "%s was saved in the middle of an epoch by %lld process%s; continue with --nproc %lld (now %d)",
+                      path, (long long)c->world_size, text_plural((uint64_t)c->world_size, "es"),
+                      (long long)c->world_size, run->env->world_size);
 }
 
 static status load(struct run *run, struct checkpoint *checkpoint, const char *path) {
     struct state *state = run->trainer.state;
-    TRY(state_lend(state));
+    TRY(state_map(state));
     status s = state_load(state, checkpoint, path);
-    TRY(status_first(s, state_take_back(state, true)));
-    TRY(check_world_size(run, &run->trainer.state->counters, path));
+    TRY(status_first(s, state_unmap(state, true)));
+    TRY(check_world_size(run, &state->counters, path));
+    if (state->counters.pending_end == PENDING_END_OF_EPOCH) /* of this number of ranks */
+        state->counters.batch = (int64_t)loader_batches(run->trainer.loader);
     run->is_resumed = true;
     return OK;
 }
@@ -308,7 +318,7 @@ static status find_and_load(struct run *run) {
     }
     checkpoint_close(checkpoint);
     const struct counters *c = &run->trainer.state->counters;
-    if (!s && run->is_resumed && !trainer_is_complete(run->config, c))
+    if (!s && run->is_resumed && !progress_is_complete(run->config, c))
         log_line(run->log, "resuming from %s: epoch %lld, step %lld", path, (long long)c->epoch, (long long)c->step);
     free(path);
     return s;
@@ -319,9 +329,9 @@ static status init_from(const struct run *run) {
     const char *path = run->config->model.init_from;
     struct model *model = run->trainer.model;
     if (!path) return OK;
-    TRY(model_lend(model));
+    TRY(model_map(model));
     status s = state_init_from(run->trainer.state, path);
-    return status_first(s, model_take_back(model, true));
+    return status_first(s, model_unmap(model, true));
 }
 
 /* --fresh moves the old folder away, so what the new run starts from is read before: it may be missing, or lie in that
@@ -340,28 +350,28 @@ static status load_before_fresh(struct run *run) {
     return init_from(run);
 }
 
-/* The starter knows that the folder was made; other launchers only that this is not the first start. */
+/* The launcher knows that the folder was made; other launchers only that this is not the first start. */
 static enum run_folder_start folder_start(const struct run *run, bool is_fresh) {
-    bool is_ours = run->env->has_begun && run->env->launcher == LAUNCHER_AGENT;
+    bool is_ours = run->env->has_begun && run->env->launcher == LAUNCHER_OWN;
     return is_fresh ? RUN_FOLDER_FRESH : is_ours ? RUN_FOLDER_OURS : RUN_FOLDER_ANY;
 }
 
 /* From rank 0's to all ranks'. On a GPU the host borrows no more than has to move: what it borrows becomes pinned
  * memory. */
-static status share_state(struct run *run) {
+static status share_loaded(struct run *run) {
     struct trainer *t = &run->trainer;
-    if (!run->is_resumed && !t->zero) return trainer_share_start(t);
-    TRY(state_lend(t->state));
-    status s = trainer_share_state(t);
-    return status_first(s, state_take_back(t->state, true));
+    if (!run->is_resumed && !t->averaging.zero) return share_start(t);
+    TRY(state_map(t->state));
+    status s = share_state(t);
+    return status_first(s, state_unmap(t->state, true));
 }
 
 /* What a checkpoint is read over, where ranks share the optimizer's state. */
 static status gather_shares(struct trainer *t) {
-    if (!t->zero) return OK;
-    TRY(state_lend(t->state));
-    status s = zero_gather(t->zero, t->state, t->comm);
-    return status_first(s, state_take_back(t->state, false));
+    if (!t->averaging.zero) return OK;
+    TRY(state_map(t->state));
+    status s = zero_gather(t->averaging.zero, t->state, t->comm);
+    return status_first(s, state_unmap(t->state, false));
 }
 
 /* Rank 0 opens the folder and loads; the state reaches the others by broadcast, so that only rank 0 needs the file. */
@@ -374,7 +384,7 @@ static status resume(struct run *run) {
         TRY(run_folder_open(run->folder_path, folder_start(run, is_fresh), run->config, run->log, &run->folder));
         if (!is_fresh) TRY(find_and_load(run));
         if (!is_fresh && !run->is_resumed) TRY(init_from(run));
-        run->is_complete = run->is_resumed && trainer_is_complete(run->config, &t->state->counters);
+        run->is_complete = run->is_resumed && progress_is_complete(run->config, &t->state->counters);
     }
     struct counters *c = &t->state->counters;
     c->world_size = run->env->world_size;
@@ -382,9 +392,16 @@ static status resume(struct run *run) {
     TRY(comm_broadcast(t->comm, flags, sizeof flags, COMM_UINT8, 0));
     run->is_resumed = flags[0];
     run->is_complete = flags[1];
-    TRY(share_state(run));
-    launch_tell(TELL_RESUMED, 0, c->step, run->folder_path);
+    TRY(share_loaded(run));
+    launcher_send(MESSAGE_RESUMED, 0, c->step, run->folder_path);
     return OK;
+}
+
+static void warn_of_activation(const struct run *run) {
+    struct text warning = {0};
+    loss_warn_of_activation(run->trainer.loss, run->trainer.model, &warning);
+    if (warning.length) log_warning(run->log, "%s", text_string(&warning));
+    text_free(&warning);
 }
 
 static void log_start(struct run *run) {
@@ -392,20 +409,32 @@ static void log_start(struct run *run) {
     const struct dataset_info *info = dataset_info(t->dataset);
     const char *backend = comm_describe(t->comm);
     bool is_compressed = run->config->dist.gradient_compression == COMPRESSION_BFLOAT16;
-    log_line(run->log, "%s: %zu parameters, %zu training rows, %zu validation rows", run->config->name,
-             t->model->params.elements, info->train_rows, info->validation_rows);
+    log_line(run->log, "%s: %zu parameter%s, %zu training row%s, %zu validation row%s", run->config->name,
+             t->model->params.elements, text_plural(t->model->params.elements, "s"), info->train_rows,
+             text_plural(info->train_rows, "s"), info->validation_rows, text_plural(info->validation_rows, "s"));
     if (is_elastic(run))
-        log_line(run->log, "elastic: batches of %lld rows in %zu shards; the same bits on any number of processes",
-                 (long long)run->config->sampler.global_batch_size, run->config->sampler.shards);
-    log_line(run->log, "%d process%s on %s%s%s%s, %zu rows per batch and process, %zu batches per epoch",
-             run->env->world_size, run->env->world_size == 1 ? "" : "es", device_describe(t->device),
+        log_line(run->log, "elastic: batches of %lld row%s in %zu shard%s; the same bits on any number of processes",
+                 (long long)run->config->sampler.global_batch_size,
+                 text_plural((uint64_t)run->config->sampler.global_batch_size, "s"), run->config->sampler.shards,
+                 text_plural(run->config->sampler.shards, "s"));
+    log_line(run->log, "%d process%s on %s%s%s%s, %zu row%s per batch and process, %zu batch%s per epoch",
+             run->env->world_size, text_plural((uint64_t)run->env->world_size, "es"), device_describe(t->device),
              run->env->world_size > 1 ? ", gradients averaged by " : "", run->env->world_size > 1 ? backend : "",
-             run->env->world_size > 1 && is_compressed ? " as bfloat16" : "", t->batch, loader_batches(t->loader));
-    if (optimizer_is_in_backward(&run->config->optimizer) && !t->is_in_backward)
+             run->env->world_size > 1 && is_compressed ? " as bfloat16" : "", t->batch, text_plural(t->batch, "s"),
+             loader_batches(t->loader), text_plural(loader_batches(t->loader), "es"));
+    if (optimizer_is_in_backward(&run->config->optimizer) &&
+        !averaging_is_in_backward(run->config, run->env->world_size))
         log_line(run->log, "optimizer.in_backward: not with %d processes, which average gradients: they are kept",
                  run->env->world_size);
+    struct text saves = {0};
+    save_describe(run->config, &saves);
+    if (save_is_automatic(run->config)) log_line(run->log, "checkpoints: %s", text_string(&saves));
+    text_free(&saves);
+    const struct string_list notes = dataset_notes(t->dataset);
+    for (size_t i = 0; i < notes.count; i++) log_line(run->log, "%s", notes.items[i]);
     for (size_t i = 0; config_ignored(run->config, i); i++)
         log_line(run->log, "ignored: %s", config_ignored(run->config, i));
+    warn_of_activation(run);
     if (run->config->train.device == DEVICE_AUTO && run->config->device == DEVICE_CUDA)
         log_line(run->log, "train.device: auto takes the GPU, which has been tried on emulated ones only so far "
                            "(docs/gpu.md); train.device: cpu takes the CPU");
@@ -417,28 +446,29 @@ static status log_start_metrics(struct run *run) {
     struct trainer *t = &run->trainer;
     const struct counters *c = &t->state->counters;
     const struct dataset_info *info = dataset_info(t->dataset);
-    metrics_begin(t->metrics, c->metrics_bytes ? "resume" : "start");
-    metrics_text(t->metrics, "name", run->config->name);
-    metrics_int(t->metrics, "world_size", run->env->world_size);
-    metrics_int(t->metrics, "parameters", (int64_t)t->model->params.elements);
-    metrics_int(t->metrics, "seed", run->config->seed);
-    metrics_int(t->metrics, "train_rows", (int64_t)info->train_rows);
-    metrics_int(t->metrics, "val_rows", (int64_t)info->validation_rows);
-    metrics_int(t->metrics, "batch_size", (int64_t)t->batch);
-    metrics_text(t->metrics, "device", device_describe(t->device));
-    metrics_int(t->metrics, "gradient_bytes", (int64_t)(params_gradient_floats(&t->model->params) * sizeof(float)));
-    metrics_text(t->metrics, "backend", comm_backend(t->comm));
-    metrics_text(t->metrics, "dataset_fingerprint", info->fingerprint);
-    metrics_int(t->metrics, "epoch", c->epoch);
-    metrics_int(t->metrics, "first_step", c->step + 1);
-    metrics_real(t->metrics, "startup_seconds", clock_seconds() - run->options->started);
-    return metrics_end(t->metrics);
+    metrics_begin(t->outputs.metrics, c->metrics_bytes ? "resume" : "start");
+    metrics_text(t->outputs.metrics, "name", run->config->name);
+    metrics_int(t->outputs.metrics, "world_size", run->env->world_size);
+    metrics_int(t->outputs.metrics, "parameters", (int64_t)t->model->params.elements);
+    metrics_int(t->outputs.metrics, "seed", run->config->seed);
+    metrics_int(t->outputs.metrics, "train_rows", (int64_t)info->train_rows);
+    metrics_int(t->outputs.metrics, "val_rows", (int64_t)info->validation_rows);
+    metrics_int(t->outputs.metrics, "batch_size", (int64_t)t->batch);
+    metrics_text(t->outputs.metrics, "device", device_describe(t->device));
+    metrics_int(t->outputs.metrics, "gradient_bytes",
+                (int64_t)(params_gradient_floats(&t->model->params) * sizeof(float)));
+    metrics_text(t->outputs.metrics, "backend", comm_backend(t->comm));
+    metrics_text(t->outputs.metrics, "dataset_fingerprint", info->fingerprint);
+    metrics_int(t->outputs.metrics, "epoch", c->epoch);
+    metrics_int(t->outputs.metrics, "first_step", c->step + 1);
+    metrics_real(t->outputs.metrics, "startup_seconds", clock_seconds() - run->options->started);
+    return metrics_end(t->outputs.metrics);
 }
 
 /* The agents count restarts by it. Called by the saver's thread. */
 static void checkpoint_is_complete(void *pulse, int64_t step) {
     pulse_saved(pulse, step);
-    launch_tell(TELL_SAVED, 0, step, "");
+    launcher_send(MESSAGE_SAVED, 0, step, "");
 }
 
 /* From here on the run folder belongs to this run. Rank 0. */
@@ -453,73 +483,86 @@ static status open_outputs(struct run *run) {
         log_warning(run->log,
                     "%s is shorter than at the last save: lines of earlier steps are lost; the training itself is not",
                     run_folder_metrics(run->folder));
-    TRY(metrics_open(run_folder_metrics(run->folder), t->state->counters.metrics_bytes, &t->metrics));
-    TRY(saver_create(run_folder_checkpoints(run->folder), c->checkpoint.keep, &t->saver));
-    TRY(saver_move(t->saver, run_folder_checkpoints_held(run->folder), run_folder_checkpoints(run->folder)));
-    saver_tell(t->saver, checkpoint_is_complete, t->pulse);
-    t->folder = run->folder;
-    t->log = run->log;
-    t->report = (struct report){.log = run->log,
-                                .counts_steps = c->train.steps != SCHEMA_NO_INT,
-                                .total = c->train.steps != SCHEMA_NO_INT ? c->train.steps : c->train.epochs,
-                                .has_accuracy = t->loss->wants_classes};
+    TRY(metrics_open(run_folder_metrics(run->folder), t->state->counters.metrics_bytes, &t->outputs.metrics));
+    TRY(saver_create(run_folder_checkpoints(run->folder), c->checkpoint.keep, &t->outputs.saver));
+    TRY(saver_move(t->outputs.saver, run_folder_checkpoints_held(run->folder), run_folder_checkpoints(run->folder)));
+    saver_tell(t->outputs.saver, checkpoint_is_complete, t->pulse);
+    t->outputs.folder = run->folder;
+    t->outputs.log = run->log;
+    t->outputs.report = (struct report){.log = run->log,
+                                        .counts_steps = c->train.steps != SCHEMA_NO_INT,
+                                        .total = c->train.steps != SCHEMA_NO_INT ? c->train.steps : c->train.epochs,
+                                        .has_accuracy = t->loss->wants_classes};
     log_start(run);
     return log_start_metrics(run);
 }
 
-/* Rank 0. [failure]: of the run so far (a stop request is an end, too). */
-static status log_end(struct run *run, enum status_code code) {
+/* Rank 0. [is_stopped]: on request, before the end of the run. */
+static status log_end(struct run *run, bool is_stopped) {
     struct trainer *t = &run->trainer;
     const struct counters *c = &t->state->counters;
     char hex[DIGEST_HEX_SIZE], duration[32];
     state_sha256(t->state, hex);
-    metrics_begin(t->metrics, code == STATUS_STOPPED ? "stopped" : "end");
-    metrics_int(t->metrics, "epoch", c->epoch);
-    metrics_int(t->metrics, "step", c->step);
-    metrics_int(t->metrics, "samples", c->samples);
-    metrics_int(t->metrics, "skipped", c->skipped);
-    metrics_real(t->metrics, "seconds", c->seconds);
-    metrics_int(t->metrics, "best_epoch", c->best_epoch);
-    metrics_real(t->metrics, "best_value", c->best_value);
-    metrics_text(t->metrics, "state_sha256", hex);
-    TRY(metrics_end(t->metrics));
-    if (code == STATUS_STOPPED) return OK;
+    metrics_begin(t->outputs.metrics, is_stopped ? "stopped" : "end");
+    metrics_int(t->outputs.metrics, "epoch", c->epoch);
+    metrics_int(t->outputs.metrics, "step", c->step);
+    metrics_int(t->outputs.metrics, "samples", c->samples);
+    metrics_int(t->outputs.metrics, "skipped", c->skipped);
+    metrics_real(t->outputs.metrics, "seconds", c->seconds);
+    metrics_int(t->outputs.metrics, "best_epoch", c->best_epoch); /* from 1, as on the screen; 0: none yet */
+    metrics_int(t->outputs.metrics, "best_epoch_index",
+                c->best_epoch - 1); /* from 0, as in the epoch's own line; -1: none */
+    metrics_real(t->outputs.metrics, "best_value", c->best_value);
+    metrics_text(t->outputs.metrics, "state_sha256", hex);
+    TRY(metrics_end(t->outputs.metrics));
+    if (is_stopped) return OK;
     report_duration(c->seconds, duration);
     const struct dataset_info *info = dataset_info(t->dataset);
     bool has_accuracy = t->loss->wants_classes && info->validation_rows;
     char skipped[48] = "";
     if (c->skipped) snprintf(skipped, sizeof skipped, " (%lld more skipped)", (long long)c->skipped);
-    log_line(run->log, "done: %lld epochs, %lld steps%s in %s of training, %.0f samples/s", (long long)c->epoch,
-             (long long)c->step, skipped, duration, (double)c->samples / (c->seconds > 0 ? c->seconds : 1e-9));
-    if (t->result.rows > 0) {
+    log_line(run->log, "done: %lld epoch%s, %lld step%s%s in %s of training, %.0f samples/s", (long long)c->epoch,
+             text_plural((uint64_t)c->epoch, "s"), (long long)c->step, text_plural((uint64_t)c->step, "s"), skipped,
+             duration, (double)c->samples / (c->seconds > 0 ? c->seconds : 1e-9));
+    if (t->epoch.result.rows > 0) {
         struct text line = {0};
-        text_printf(&line, "validation: loss %.4f", t->result.loss);
-        if (has_accuracy) text_printf(&line, ", accuracy %.2f %%", 100 * t->result.accuracy);
-        text_printf(&line, " on %zu rows; best epoch %lld: ", info->validation_rows, (long long)c->best_epoch);
+        text_printf(&line, "validation: loss %.4f", t->epoch.result.loss);
+        if (has_accuracy) text_printf(&line, ", accuracy %.2f %%", 100 * t->epoch.result.accuracy);
+        text_printf(&line, " on %zu row%s; best epoch %lld: ", info->validation_rows,
+                    text_plural(info->validation_rows, "s"), (long long)c->best_epoch);
         if (has_accuracy)
             text_printf(&line, "accuracy %.2f %%", 100 * c->best_value);
         else
             text_printf(&line, "loss %.4f", c->best_value);
         log_line(run->log, "%s", text_string(&line));
         text_free(&line);
-        report_metrics(run->log, &t->result);
+        report_metrics(run->log, &t->epoch.result);
     }
     log_line(run->log, "checkpoint: the newest in %s; state sha256 %.16s", run_folder_checkpoints(run->folder), hex);
     return OK;
 }
 
+static status stopped_on_request(const struct counters *c) {
+    return status_new(
+        STATUS_STOPPED,
+        "stopped on request after step %lld%s; the state is saved, run the same command again to continue",
+        (long long)c->step, c->pending_end ? ", before the end of the evaluation" : "");
+}
+
 static status train(struct run *run) {
     struct trainer *t = &run->trainer;
     if (is_first_rank(run)) TRY(open_outputs(run));
+    fault_be_late(run->env->rank);
     if (run->options->can_save) *run->options->can_save = 1;
-    status s = trainer_run(t);
+    bool is_stopped;
+    status s = trainer_run(t, run->is_resumed, &is_stopped);
     log_progress(run->log, NULL);
-    if (!s || status_code(s) == STATUS_STOPPED) s = status_first(s, state_lend(t->state));
-    if (!s || status_code(s) == STATUS_STOPPED) s = status_first(s, zero_gather(t->zero, t->state, t->comm));
-    if (t->metrics && (!s || status_code(s) == STATUS_STOPPED)) s = status_first(s, log_end(run, status_code(s)));
-    /* nobody leaves while another still needs an answer from it */
-    if (!s || status_code(s) == STATUS_STOPPED) s = status_first(s, comm_barrier(t->comm));
-    return s;
+    TRY(s);
+    TRY(state_map(t->state));
+    TRY(zero_gather(t->averaging.zero, t->state, t->comm));
+    if (t->outputs.metrics) TRY(log_end(run, is_stopped));
+    TRY(comm_barrier(t->comm)); /* a rank that exits early could not answer another */
+    return is_stopped ? stopped_on_request(&t->state->counters) : OK;
 }
 
 /* A finished run: nothing to train. If the process ended between its last checkpoint and its last line, that line is
@@ -527,17 +570,17 @@ static status train(struct run *run) {
 static status conclude(struct run *run) {
     struct trainer *t = &run->trainer;
     bool has_end;
-    TRY(state_lend(t->state)); /* to the end */
-    TRY(zero_gather(t->zero, t->state, t->comm));
+    TRY(state_map(t->state)); /* to the end */
+    TRY(zero_gather(t->averaging.zero, t->state, t->comm));
     if (!is_first_rank(run)) return OK;
     const struct counters *c = &t->state->counters;
     TRY(metrics_ends_with(run_folder_metrics(run->folder), "end", &has_end));
     if (!has_end) {
         TRY(open_outputs(run));
-        TRY(log_end(run, STATUS_OK));
+        TRY(log_end(run, false));
     }
     log_line(run->log,
-             "%s: complete (epoch %lld, step %lld); raise train.epochs or train.steps to go on, or use --fresh to "
+             "%s: complete (epoch %lld, step %lld); raise train.epochs or train.steps to continue, or use --fresh to "
              "start over",
              run->folder_path, (long long)c->epoch, (long long)c->step);
     return OK;
@@ -547,18 +590,18 @@ static void tear_down(struct run *run, status *result) {
     struct trainer *t = &run->trainer;
     /* so that the others can name the cause when this rank's connections close */
     if (run->store && *result && status_code(*result) != STATUS_STOPPED) store_report(run->store, *result);
-    reducer_destroy(t->reducer);
-    elastic_destroy(t->elastic);
-    ranges_free(&t->ranges);
-    if (t->device) trainer_free(t);
+    reducer_destroy(t->averaging.reducer);
+    elastic_destroy(t->averaging.elastic);
+    ranges_free(&t->averaging.ranges);
+    if (t->device) parts_free(t);
     comm_destroy(run->alone);
     comm_destroy(t->comm);
-    saver_destroy(t->saver); /* its thread uses the store's pulse */
+    saver_destroy(t->outputs.saver); /* its thread uses the store's pulse */
     store_close(run->store);
-    *result = status_first(*result, metrics_close(t->metrics));
+    *result = status_first(*result, metrics_close(t->outputs.metrics));
     state_destroy(t->state);
     optimizer_destroy(t->optimizer);
-    zero_destroy(t->zero);
+    zero_destroy(t->averaging.zero);
     loader_destroy(t->loader);
     loader_destroy(t->validation);
     evaluation_destroy(t->evaluation);
@@ -589,10 +632,10 @@ status run_train(const struct config *config, const struct dist_env *env, const 
                       .log = env->rank == 0 ? log : NULL,
                       .any_log = log,
                       .folder_path = folder_path(config, options),
-                      .trainer = {.config = config, .stop = options->stop, .saved_step = -1}};
+                      .trainer = {.config = config, .stop = options->stop}};
     schema_write_yaml(&config_schema, config, &run.config_text);
     status s = open_data_and_model(&run);
-    if (s) store_excuse(env, false, log, s);
+    if (s) store_report_before_joining(env, false, log, s);
     if (!s) s = join_group(&run);
     if (!s) s = reserve_memory(&run);
     if (!s) s = comm_barrier(run.trainer.comm); /* no folder is made where one rank has too little */
@@ -600,7 +643,6 @@ status run_train(const struct config *config, const struct dist_env *env, const 
     if (!s && run.is_complete) {
         s = conclude(&run);
     } else if (!s) {
-        if (run.is_resumed) run.trainer.saved_step = trainer_moves(&run.trainer.state->counters);
         s = train(&run);
     }
     tear_down(&run, &s);

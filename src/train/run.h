@@ -8,8 +8,8 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "dist/env.h"
-#include "dist/store.h"
+#include "dist/process/env.h"
+#include "dist/store/store.h"
 #include "train/config.h"
 
 struct run_options {

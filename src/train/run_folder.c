@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/sealed.h"
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 struct run_folder {
     struct arena *arena;
@@ -166,7 +166,7 @@ static status compare_config(struct run_folder *f, const struct config *config) 
             STATUS_USAGE,
             "%s: this run folder belongs to another config; it differs in %zu key%s (run folder -> now):\n%s"
             "use --fresh to start over (the old folder is kept), or give this run another 'name' or --run-dir",
-            f->path, count, count == 1 ? "" : "s", text_string(&diff));
+            f->path, count, text_plural(count, "s"), text_string(&diff));
     text_free(&diff);
     config_free(before);
     return s;
@@ -227,17 +227,18 @@ static status check_start(struct run_folder *f, enum run_folder_start start, str
     bool is_run = false;
     TRY(io_stat(f->path, &info));
     if (!info.exists && start == RUN_FOLDER_OURS)
-        return status_new(STATUS_USAGE,
-                          "%s: the run folder is gone since this job began (moved or deleted?); move it back, or name "
-                          "it with --run-dir, and run the same command again",
-                          f->path);
+        return status_new(
+            STATUS_USAGE,
+            "%s: the run folder has disappeared since this job began (moved or deleted?); move it back, or name "
+            "it with --run-dir, and run the same command again",
+            f->path);
     if (info.exists && !info.is_folder)
         return status_new(STATUS_USAGE, "%s: is not a folder; choose another --run-dir", f->path);
     const char *other = NULL;
     if (info.exists) TRY(has_run(f, &is_run, &other));
     if (!is_run && other && start != RUN_FOLDER_OURS)
         return status_new(STATUS_USAGE,
-                          "%s: a run here would overwrite this file or take it for its own, and it is no run's; choose "
+                          "%s: a run here would overwrite this file, which does not belong to a run; choose "
                           "another --run-dir",
                           other);
     TRY(note_what_was(f));
@@ -292,6 +293,7 @@ const char *run_folder_checkpoints_held(const struct run_folder *folder) { retur
 
 static status write_config(struct run_folder *folder) {
     struct io_part part = {folder->config_text, strlen(folder->config_text)};
+    status_free(io_remove_temporaries(folder->config)); /* of a start that was killed; one that stays does no harm */
     return io_replace(folder->config, &part, 1);
 }
 
@@ -339,7 +341,7 @@ static status follow_move(struct run_folder *f, struct log *log, bool *is_mine) 
         s = lock_again(f, is_mine);
         if (!s && *is_mine)
             log_warning(log,
-                        "%s was moved to %s while this run goes on; it goes on there. For the next command move it "
+                        "%s was moved to %s during this run; the run continues there. For the next command move it "
                         "back, or give --run-dir %s",
                         before, now, now);
         if (!*is_mine) set_path(f, before);
@@ -380,7 +382,7 @@ static status replace_folder(struct run_folder *f, struct log *log) {
         return s;
     }
     if (strcmp(before, f->path) == 0)
-        log_warning(log, "%s was deleted, or moved out of reach, while this run goes on; it saves into a new folder %s",
+        log_warning(log, "%s was deleted, or moved out of reach, during this run; the run saves into a new folder %s",
                     before, f->path);
     else
         log_warning(log,
@@ -400,7 +402,7 @@ static status make_again(struct run_folder *f, struct log *log, bool *is_new) {
     if (!config.exists) TRY(write_config(f));
     if (!file.exists) TRY(log_open_file(log, f->log));
     *is_new = !metrics.exists;
-    log_warning(log, "%s: files of this run were deleted while it goes on; they are made again", f->path);
+    log_warning(log, "%s: files of this run were deleted during the run; they are written again", f->path);
     return OK;
 }
 

@@ -1,70 +1,78 @@
-/* Every rank takes part: what is saved must be the same and finite on all of them. Rank 0 hands it to its saver. */
+/* Every rank takes part: what is saved must be the same and finite on all of them. Rank 0 passes it to its saver. */
 #include "train/save.h"
 
 #include <stdio.h>
 
-#include "train/recovery.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "train/parallel/share.h"
+#include "train/progress.h"
 
 /* A failed save does not end the run: the checkpoints before it stay, and the next save tries again. Rank 0. */
 static status note_failed_save(struct trainer *t, status failure) {
     if (!failure) return OK;
     if (status_code(failure) != STATUS_IO) return failure;
-    t->save_failed = true;
-    log_warning(t->log, "a checkpoint could not be saved, the run goes on: %s", status_message(failure));
-    metrics_begin(t->metrics, "checkpoint_failed");
-    metrics_text(t->metrics, "error", status_message(failure));
+    t->saves.has_failed = true;
+    log_warning(t->outputs.log, "a checkpoint could not be saved, the run continues: %s", status_message(failure));
+    metrics_begin(t->outputs.metrics, "checkpoint_failed");
+    metrics_text(t->outputs.metrics, "error", status_message(failure));
     status_free(failure);
-    return metrics_end(t->metrics);
+    return metrics_end(t->outputs.metrics);
 }
 
-status save_settle(struct trainer *t) {
-    status failure = saver_wait(t->saver);
-    if (!failure) t->written = t->handed_over;
+static status settle(struct trainer *t) {
+    status failure = saver_wait(t->outputs.saver);
+    if (failure)
+        t->saves.handed_over = t->saves.written;
+    else
+        t->saves.written = t->saves.handed_over;
     return note_failed_save(t, failure);
 }
 
-status save_follow_folder(struct trainer *t) {
+static status follow_folder(struct trainer *t) {
     bool has_changed, is_new;
-    TRY(run_folder_follow(t->folder, t->log, &has_changed, &is_new));
+    TRY(run_folder_follow(t->outputs.folder, t->outputs.log, &has_changed, &is_new));
     if (has_changed)
-        TRY(saver_move(t->saver, run_folder_checkpoints_held(t->folder), run_folder_checkpoints(t->folder)));
-    return is_new ? metrics_move(t->metrics, run_folder_metrics(t->folder)) : OK;
+        TRY(saver_move(t->outputs.saver, run_folder_checkpoints_held(t->outputs.folder),
+                       run_folder_checkpoints(t->outputs.folder)));
+    return is_new ? metrics_move(t->outputs.metrics, run_folder_metrics(t->outputs.folder)) : OK;
 }
 
 /* Rank 0 copies the state and goes on; a thread writes it. [is_last]: the state changes no more, so it is not copied,
- * and the caller waits. The name says whether the state stands between epochs. */
+ * and the caller waits. The file is epoch-N.h5 at the end of an epoch, step-N.h5 elsewhere. A state that was saved
+ * before an evaluation has the name of the one that is saved after it, which replaces it. */
 static status write_state(struct trainer *t, bool is_last) {
     struct counters *c = &t->state->counters;
-    TRY(save_settle(t));
-    status lost = save_follow_folder(t);
+    TRY(settle(t));
+    status lost = follow_folder(t);
     if (lost) return note_failed_save(t, lost);
     char name[64], path[4096];
-    if (c->batch == 0)
-        snprintf(name, sizeof name, "epoch-%04lld", (long long)c->epoch);
+    if (c->batch == 0 || c->pending_end == PENDING_END_OF_EPOCH)
+        snprintf(name, sizeof name, "epoch-%04lld", (long long)c->epoch + (c->batch > 0));
     else
         snprintf(name, sizeof name, "step-%08lld", (long long)c->step);
-    snprintf(path, sizeof path, "%s/%s.h5", run_folder_checkpoints(t->folder), name);
-    metrics_begin(t->metrics, "checkpoint");
-    metrics_text(t->metrics, "path", path);
-    metrics_int(t->metrics, "step", c->step);
-    TRY(metrics_end(t->metrics));
-    status unwritten = metrics_sync(t->metrics, &c->metrics_bytes);
+    snprintf(path, sizeof path, "%s/%s.h5", run_folder_checkpoints(t->outputs.folder), name);
+    metrics_begin(t->outputs.metrics, "checkpoint");
+    metrics_text(t->outputs.metrics, "path", path);
+    metrics_int(t->outputs.metrics, "step", c->step);
+    TRY(metrics_end(t->outputs.metrics));
+    status unwritten = metrics_sync(t->outputs.metrics, &c->metrics_bytes);
     if (unwritten) return note_failed_save(t, unwritten);
-    t->save_failed = false;
-    saver_mark(t->saver, c->step);
+    t->saves.has_failed = false;
+    saver_mark(t->outputs.saver, c->step);
     status unsaved =
-        (is_last ? saver_save_in_place : saver_save)(t->saver, name, t->state->entries, t->state->entry_count);
-    if (!unsaved) t->handed_over = (struct guard_place){c->epoch, c->batch};
+        (is_last ? saver_save_in_place : saver_save)(t->outputs.saver, name, t->state->entries, t->state->entry_count);
+    if (!unsaved) t->saves.handed_over = (struct guard_place){c->epoch, c->batch};
     return note_failed_save(t, unsaved);
 }
 
 /* All ranks. What is gathered for the last one stays until the run ends. */
 static status save(struct trainer *t, bool is_last) {
-    if (t->saver || t->zero) TRY(state_lend(t->state));
-    TRY(zero_gather(t->zero, t->state, t->comm));
-    status s = t->saver ? write_state(t, is_last) : OK;
-    if (!is_last) zero_release(t->zero, t->state);
-    if (t->saver || t->zero) s = status_first(s, state_take_back(t->state, false));
+    if (t->outputs.saver || t->averaging.zero) TRY(state_map(t->state));
+    TRY(zero_gather(t->averaging.zero, t->state, t->comm));
+    status s = t->outputs.saver ? write_state(t, is_last) : OK;
+    if (!is_last) zero_release(t->averaging.zero, t->state);
+    if (t->outputs.saver || t->averaging.zero) s = status_first(s, state_unmap(t->state, false));
     return s;
 }
 
@@ -73,71 +81,158 @@ static bool is_finite(const struct trainer *t, const float *values, size_t count
 }
 
 /* The name of a range that is not finite; NULL: all are. */
-static const char *bad_range(const struct trainer *t, const struct params *params) {
+static const char *nonfinite_range(const struct trainer *t, const struct params *params) {
     if (is_finite(t, params->values, params->total)) return NULL;
     for (size_t i = 0; i < params->count; i++)
         if (!is_finite(t, params_value(params, i), params->items[i].count)) return params->items[i].name;
     return "(padding)";
 }
 
-static status save_what_is_good(struct trainer *t, bool is_last, bool *has_moved) {
+static status save_what_is_good(struct trainer *t, bool is_last, const char **nonfinite) {
     const struct counters *c = &t->state->counters;
-    *has_moved = false;
-    if (t->saved_step == trainer_moves(c)) return OK;
+    double start = clock_seconds();
+    *nonfinite = NULL;
+    t->saves.is_wanted = false;
+    if (t->saves.saved_step == progress_moves(c)) return OK;
     pulse_phase(t->pulse, PULSE_SAVING);
-    TRY(trainer_share_buffers(t)); /* rank 0's are saved */
-    TRY(trainer_check_agreement(t, true));
-    const char *bad = bad_range(t, &t->model->params);
-    if (!bad) bad = bad_range(t, &t->model->buffers);
-    if (bad) {
-        *has_moved = true;
-        return recovery_of_parameter(t, bad, t->last_group);
-    }
+    TRY(share_buffers(t)); /* rank 0's are saved */
+    TRY(share_check_agreement(t, true));
+    *nonfinite = nonfinite_range(t, &t->model->params);
+    if (!*nonfinite) *nonfinite = nonfinite_range(t, &t->model->buffers);
+    if (*nonfinite) return OK;
     TRY(save(t, is_last));
-    t->saved_step = trainer_moves(c);
+    t->saves.saved_step = progress_moves(c);
+    t->saves.saved_at = clock_seconds();
+    t->saves.seconds = t->saves.saved_at - start;
     return OK;
 }
 
-status save_if_good(struct trainer *t, bool *has_moved) { return save_what_is_good(t, false, has_moved); }
+status save_if_good(struct trainer *t, const char **nonfinite) { return save_what_is_good(t, false, nonfinite); }
+
+bool save_is_automatic(const struct config *config) {
+    const struct save_every *every = &config->checkpoint.save_every;
+    return every->steps == SCHEMA_NO_INT && every->epochs == SCHEMA_NO_INT;
+}
+
+void save_describe(const struct config *config, struct text *out) {
+    const struct save_every *every = &config->checkpoint.save_every;
+    if (save_is_automatic(config))
+        text_printf(out,
+                    "after epochs where a save costs less than %g %% of the time since the last one, every %g min, ",
+                    100 * SAVE_SHARE, SAVE_SECONDS / 60);
+    if (every->epochs != SCHEMA_NO_INT)
+        text_printf(out, "every %lld epoch%s, ", (long long)every->epochs, text_plural((uint64_t)every->epochs, "s"));
+    if (every->steps != SCHEMA_NO_INT)
+        text_printf(out, "every %lld step%s, ", (long long)every->steps, text_plural((uint64_t)every->steps, "s"));
+    text_add(out, "at the end and on a request to stop");
+}
+
+static double seconds_since_save(const struct trainer *t) {
+    return (clock_seconds() - t->saves.saved_at) * fault_clock();
+}
+
+bool save_is_overdue(const struct trainer *t) {
+    return t->outputs.saver && save_is_automatic(t->config) && seconds_since_save(t) >= SAVE_SECONDS;
+}
+
+#define SAVE_START 0.02       /* seconds, of any save */
+#define SAVE_BYTES_SECOND 2e8 /* of a slow disk */
+
+static double expected_cost(const struct trainer *t) {
+    double arrays = 1 + (double)t->optimizer->buffer_count + (t->ema ? 1 : 0);
+    double estimate = SAVE_START + arrays * (double)t->model->params.total * sizeof(float) / SAVE_BYTES_SECOND;
+    return t->saves.seconds > estimate ? t->saves.seconds : estimate;
+}
+
+status save_decide(struct trainer *t) {
+    uint8_t wants = 0;
+    if (!save_is_automatic(t->config)) return OK;
+    if (t->outputs.saver) wants = expected_cost(t) <= SAVE_SHARE * seconds_since_save(t);
+    TRY(comm_broadcast(t->comm, &wants, 1, COMM_UINT8, 0));
+    t->saves.is_wanted = t->saves.is_wanted || wants;
+    return OK;
+}
 
 bool save_is_due(const struct trainer *t, bool is_epoch_end, bool is_applied) {
     const struct save_every *every = &t->config->checkpoint.save_every;
     const struct counters *c = &t->state->counters;
+    if (t->saves.is_wanted) return true;
     if (is_applied && every->steps != SCHEMA_NO_INT && c->step % every->steps == 0) return true;
-    return is_epoch_end && every->epochs != SCHEMA_NO_INT && c->epoch % every->epochs == 0;
+    int64_t epochs = c->epoch + (c->pending_end == PENDING_END_OF_EPOCH);
+    return is_epoch_end && every->epochs != SCHEMA_NO_INT && epochs % every->epochs == 0;
+}
+
+/* By rank 0's clock: the time of the last evaluation, else what training takes for as many rows. All ranks. */
+static status is_evaluation_long(const struct trainer *t, bool *is_long) {
+    const struct counters *c = &t->state->counters;
+    double rows = (double)dataset_info(t->dataset)->validation_rows, seconds = t->epoch.evaluation_seconds;
+    if (seconds <= 0 && c->epoch_samples > 0) seconds = rows * c->epoch_seconds / c->epoch_samples;
+    uint8_t answer = seconds * fault_clock() > LONG_EVALUATION;
+    TRY(comm_broadcast(t->comm, &answer, 1, COMM_UINT8, 0));
+    *is_long = answer;
+    return OK;
+}
+
+status save_before_evaluation(struct trainer *t, const char **nonfinite) {
+    bool is_long, is_wanted = t->saves.is_wanted;
+    *nonfinite = NULL;
+    TRY(is_evaluation_long(t, &is_long));
+    if (!is_long) return OK;
+    TRY(save_if_good(t, nonfinite));
+    t->saves.is_wanted = is_wanted && !*nonfinite;
+    return OK;
 }
 
 /* Takes [failure] of the last save. */
-static status lose_last(status failure) {
+static status explain_last(status failure) {
     if (status_code(failure) != STATUS_IO) return failure;
-    status told = status_new(STATUS_IO,
-                             "%s\nthe last state is not saved; when that is mended, run the same command again: it "
-                             "goes on from the newest checkpoint",
-                             status_message(failure));
+    status explained = status_new(STATUS_IO,
+                                  "%s\nthe last state is not saved; when that is fixed, run the same command again: it "
+                                  "continues from the newest checkpoint",
+                                  status_message(failure));
     status_free(failure);
-    return told;
+    return explained;
 }
 
-status save_last(struct trainer *t, bool *has_moved) {
-    TRY(save_what_is_good(t, true, has_moved));
-    if (*has_moved) return OK;
-    if (t->saver) TRY(save_settle(t));
-    uint8_t has_failed = t->saver && t->save_failed;
-    if (t->zero) TRY(comm_broadcast(t->comm, &has_failed, 1, COMM_UINT8, 0));
+status save_last(struct trainer *t, const char **nonfinite) {
+    TRY(save_what_is_good(t, true, nonfinite));
+    if (*nonfinite) return OK;
+    if (t->outputs.saver) TRY(settle(t));
+    uint8_t has_failed = t->outputs.saver && t->saves.has_failed;
+    if (t->averaging.zero) TRY(comm_broadcast(t->comm, &has_failed, 1, COMM_UINT8, 0));
     if (!has_failed) return OK;
     /* the background save failed and was reported: once more, and now it counts */
-    if (t->saver) TRY(save_follow_folder(t));
-    if (t->saver) TRY(lose_last(metrics_sync(t->metrics, &t->state->counters.metrics_bytes)));
+    if (t->outputs.saver) TRY(follow_folder(t));
+    if (t->outputs.saver) TRY(explain_last(metrics_sync(t->outputs.metrics, &t->state->counters.metrics_bytes)));
     TRY(save(t, true));
-    if (!t->saver) return OK;
-    TRY(lose_last(saver_wait(t->saver)));
-    return t->save_failed ? lose_last(status_new(STATUS_IO, "the checkpoint could not be written")) : OK;
+    if (!t->outputs.saver) return OK;
+    TRY(explain_last(saver_wait(t->outputs.saver)));
+    return t->saves.has_failed ? explain_last(status_new(STATUS_IO, "the checkpoint could not be written")) : OK;
 }
 
-status save_first(struct trainer *t) {
-    bool has_moved;
+status save_first(struct trainer *t, const char **nonfinite) {
     bool is_own = t->state->counters.metrics_bytes > 0; /* resumed from this folder */
+    *nonfinite = NULL;
     if (t->config->train.on_nonfinite.policy != NONFINITE_ROLLBACK || is_own) return OK;
-    t->saved_step = -1;
-    return save_if_good(t, &has_moved);
+    save_forget(t);
+    return save_if_good(t, nonfinite);
 }
+
+status save_complete(struct trainer *t, struct guard_place *written) {
+    if (t->outputs.saver) TRY(settle(t));
+    if (t->outputs.saver) TRY(follow_folder(t));
+    TRY(comm_broadcast(t->comm, &t->saves.written, sizeof t->saves.written, COMM_UINT8, 0));
+    *written = t->saves.written;
+    return OK;
+}
+
+void save_open(struct trainer *t, bool is_resumed) {
+    t->saves.saved_at = clock_seconds();
+    t->saves.saved_step = is_resumed ? progress_moves(&t->state->counters) : -1;
+}
+
+void save_mark(struct trainer *t) { t->saves.saved_step = progress_moves(&t->state->counters); }
+
+void save_forget(struct trainer *t) { t->saves.saved_step = -1; }
+
+void save_request(struct trainer *t) { t->saves.is_wanted = true; }

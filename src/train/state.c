@@ -5,10 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/foreign.h"
+#include "checkpoint/foreign.h"
+#include "checkpoint/safetensors.h"
+#include "train/column_names.h"
 #include "train/labels.h"
-#include "train/safetensors.h"
 #include "train/weights.h"
+
+#define MAX_COUNTER ((int64_t)1 << 53) /* exact as a double, too */
 
 static void add(struct state *state, struct entry entry) { state->entries[state->entry_count++] = entry; }
 
@@ -41,7 +44,7 @@ static void add_optimizer(struct state *state, size_t index) {
 
 /* Counters that the first checkpoints do not have. */
 static bool is_newer(const char *name) {
-    static const char *const starts[] = {"plateau_", "skipped", "epoch_scored", "loss_scale"};
+    static const char *const starts[] = {"plateau_", "skipped", "epoch_scored", "loss_scale", "pending_end"};
     bool is_one = false;
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         is_one = is_one || strncmp(name, starts[i], strlen(starts[i])) == 0;
@@ -61,6 +64,7 @@ static void add_counters(struct state *state) {
                     {"skipped_in_row", &c->skipped_in_row},
                     {"world_size", &c->world_size},
                     {"metrics_bytes", &c->metrics_bytes},
+                    {"pending_end", &c->pending_end},
                     {"best_epoch", &c->best_epoch},
                     {"plateau_bad_epochs", &c->plateau.bad_epochs},
                     {"plateau_cooldown", &c->plateau.cooldown},
@@ -112,12 +116,12 @@ static void point(struct entry *entry, const struct params *params, float *flat)
     for (size_t i = 0; i < params->count; i++) entry[i].data = flat + params->items[i].offset;
 }
 
-status state_lend(struct state *state) {
+status state_map(struct state *state) {
     struct optimizer *o = state->optimizer;
     struct model *model = state->model;
-    TRY(model_lend(model));
-    for (size_t i = 0; i < o->buffer_count; i++) TRY(device_lend(o->device, (void **)&o->buffers[i]));
-    if (state->ema) TRY(device_lend(state->ema->device, (void **)&state->ema->values));
+    TRY(model_map(model));
+    for (size_t i = 0; i < o->buffer_count; i++) TRY(device_map(o->device, (void **)&o->buffers[i]));
+    if (state->ema) TRY(device_map(state->ema->device, (void **)&state->ema->values));
     point(state->entries, &model->params, model->params.values);
     point(state->entries + state->buffers_first, &model->buffers, model->buffers.values);
     for (size_t i = 0; i < o->buffer_count && !o->shard; i++) state_set_optimizer(state, i, o->buffers[i]);
@@ -125,11 +129,11 @@ status state_lend(struct state *state) {
     return OK;
 }
 
-status state_take_back(struct state *state, bool has_changed) {
+status state_unmap(struct state *state, bool has_changed) {
     struct optimizer *o = state->optimizer;
-    TRY(model_take_back(state->model, has_changed));
-    for (size_t i = 0; i < o->buffer_count; i++) TRY(device_take_back(o->device, (void **)&o->buffers[i], has_changed));
-    return state->ema ? device_take_back(state->ema->device, (void **)&state->ema->values, has_changed) : OK;
+    TRY(model_unmap(state->model, has_changed));
+    for (size_t i = 0; i < o->buffer_count; i++) TRY(device_unmap(o->device, (void **)&o->buffers[i], has_changed));
+    return state->ema ? device_unmap(state->ema->device, (void **)&state->ema->values, has_changed) : OK;
 }
 
 status state_create(struct model *model, struct optimizer *optimizer, struct ema *ema, const struct dataset *dataset,
@@ -141,7 +145,7 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     s->optimizer = optimizer;
     s->ema = ema;
     s->counters.best_value = s->counters.plateau.best = NAN;
-    s->entries = arena_alloc(arena, (model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + 32) *
+    s->entries = arena_alloc(arena, (model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + 33) *
                                         sizeof *s->entries);
     add_tensors(s, &model->params, "model");
     s->buffers_first = add_tensors(s, &model->buffers, "model");
@@ -160,6 +164,12 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
         add(s,
             (struct entry){
                 .path = "data/labels", .type = ENTRY_TEXT, .data = labels_write(arena, &labels), .is_optional = true});
+    s->columns = dataset_columns(dataset);
+    if (s->columns.count)
+        add(s, (struct entry){.path = "data/columns",
+                              .type = ENTRY_TEXT,
+                              .data = column_names_write(arena, &s->columns),
+                              .is_optional = true});
     add(s, (struct entry){.path = "config", .type = ENTRY_TEXT, .data = arena_copy(arena, config_text)});
     *out = s;
     return OK;
@@ -170,7 +180,9 @@ static void forget_loaded(struct state *state) {
     free(state->loaded_fingerprint);
     free(state->loaded_vocabulary);
     free(state->loaded_labels);
-    state->loaded_config = state->loaded_fingerprint = state->loaded_vocabulary = state->loaded_labels = NULL;
+    free(state->loaded_columns);
+    state->loaded_config = state->loaded_fingerprint = state->loaded_vocabulary = NULL;
+    state->loaded_labels = state->loaded_columns = NULL;
 }
 
 void state_destroy(struct state *state) {
@@ -219,6 +231,8 @@ static struct entry *entries_for_loading(struct state *state, size_t *count) {
             e->data = &state->loaded_vocabulary;
         else if (is(e, "data/labels"))
             e->data = &state->loaded_labels;
+        else if (is(e, "data/columns"))
+            e->data = &state->loaded_columns;
         else if (strncmp(e->path, "scaler/", 7) == 0)
             e->data = arena_alloc(state->arena, (size_t)e->shape[0] * sizeof(double));
     }
@@ -242,10 +256,39 @@ static status check_fingerprint(const struct state *state, struct checkpoint *ch
     return s;
 }
 
+/* Before the fingerprint, which also differs then and says less. */
+static status check_columns(const struct state *state, struct checkpoint *checkpoint, const char *path) {
+    struct arena *arena = arena_create();
+    struct column_list trained;
+    status s = status_prefix(column_names_read(arena, checkpoint, &trained), "%s", path);
+    if (!s) s = column_names_compare(&trained, &state->columns, path);
+    arena_destroy(arena);
+    return s;
+}
+
+/* Counters are used as sizes and places: each is a whole number that a run can reach. */
+static status check_counters(const struct state *state, struct checkpoint *checkpoint, const char *path) {
+    for (size_t i = 0; i < state->entry_count; i++) {
+        const struct entry *counter = &state->entries[i];
+        if (counter->type != ENTRY_INT64 || strncmp(counter->path, "state/", 6) != 0) continue;
+        int64_t value = 0;
+        struct entry wanted = {
+            .path = counter->path, .type = ENTRY_INT64, .data = &value, .is_optional = counter->is_optional};
+        TRY(checkpoint_read(checkpoint, &wanted, 1, NULL));
+        if (value < 0 || value > MAX_COUNTER)
+            return status_new(STATUS_DATA, "%s: %s is %lld; expected 0 to %lld", path, counter->path, (long long)value,
+                              (long long)MAX_COUNTER);
+    }
+    return OK;
+}
+
 status state_load(struct state *state, struct checkpoint *checkpoint, const char *path) {
     static const char *const complete[] = {"model", "optimizer", "ema", NULL};
+    TRY(check_columns(state, checkpoint, path));
     TRY(check_fingerprint(state, checkpoint, path));
+    TRY(check_counters(state, checkpoint, path));
     forget_loaded(state);
+    state->counters.pending_end = PENDING_NONE; /* files of earlier versions do not have it */
     size_t count;
     struct entry *entries = entries_for_loading(state, &count);
     return checkpoint_read(checkpoint, entries, count, complete);
@@ -259,6 +302,18 @@ static status init_from_checkpoint(struct state *state, const char *path) {
     return s;
 }
 
+/* Names of the matrices that layers multiply by. */
+static size_t find_products(const struct state *state, const char **names) {
+    const struct model *model = state->model;
+    size_t count = 0;
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        for (size_t p = 0; layer->type->multiply_adds && p < layer->param_count; p++)
+            names[count++] = model->params.items[layer->first_param + p].name;
+    }
+    return count;
+}
+
 /* A tied weight has a name in each layer that uses it. */
 static status init_from_safetensors(struct state *state, const char *path) {
     const struct model *model = state->model;
@@ -270,6 +325,9 @@ static status init_from_safetensors(struct state *state, const char *path) {
             aliases[target.alias_count++] =
                 (struct safetensors_alias){arena_printf(state->arena, "%s.weight", model->layers[i].name),
                                            model->params.items[model->layers[i].tied].name};
+    const char **products = arena_alloc(state->arena, (model->params.count + 1) * sizeof *products);
+    target.product_count = find_products(state, products);
+    target.products = products;
     return safetensors_load(path, &target);
 }
 

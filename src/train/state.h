@@ -7,13 +7,20 @@
 
 #include "base/arena.h"
 #include "base/digest.h"
+#include "checkpoint/checkpoint.h"
 #include "data/dataset.h"
 #include "model/model.h"
-#include "train/checkpoint.h"
-#include "train/ema.h"
-#include "train/loss_scale.h"
-#include "train/optimizer.h"
-#include "train/schedule.h"
+#include "optim/ema.h"
+#include "optim/loss_scale.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+/* What a state that was saved before an evaluation still has to do: the evaluation, and what follows from it. */
+enum pending_end {
+    PENDING_NONE,
+    PENDING_END_OF_RUN,  /* of a run by steps, within an epoch */
+    PENDING_END_OF_EPOCH /* counters.epoch does not count it yet; counters.batch is all its batches */
+};
 
 /* Fixed-size, so that rank 0 can broadcast it as bytes. */
 struct counters {
@@ -24,6 +31,7 @@ struct counters {
     int64_t skipped, skipped_in_row; /* steps that were not applied because numbers were not finite */
     int64_t world_size;
     int64_t metrics_bytes; /* size of metrics.jsonl at the save */
+    int64_t pending_end;   /* enum pending_end */
     /* the current epoch so far */
     double epoch_loss, epoch_count, epoch_correct, epoch_scored, epoch_samples, epoch_seconds;
     /* the run so far */
@@ -44,18 +52,20 @@ struct state {
     size_t buffers_first, ema_first;               /* first entries; those of the parameters come first of all */
     struct entry *entries; /* for checkpoint_write and checkpoint_read; they point into the objects above */
     size_t entry_count;
-    char *loaded_config, *loaded_fingerprint, *loaded_vocabulary, *loaded_labels; /* filled by state_load */
+    struct column_list columns; /* the dataset's, borrowed */
+    /* filled by state_load */
+    char *loaded_config, *loaded_fingerprint, *loaded_vocabulary, *loaded_labels, *loaded_columns;
     struct arena *arena;
 };
 
-/* The host works on the state, and the device again (device_lend): all of its arrays. Whatever reads or writes them on
+/* The host works on the state, and the device again (device_map): all of its arrays. Whatever reads or writes them on
  * the host, below or through the entries, does it in between. One may lie within another. */
-status state_lend(struct state *state);
-status state_take_back(struct state *state, bool has_changed);
+status state_map(struct state *state);
+status state_unmap(struct state *state, bool has_changed);
 
 /* Names every part of the state; where it lies the entries know once it is lent. [config_text]: the resolved config;
- * [dataset]: its scaler, fingerprint and vocabulary (of a text: "data/vocabulary", as data/vocabulary.h reads it) are
- * kept too. */
+ * [dataset]: its scaler, fingerprint, columns and vocabulary (of a text: "data/vocabulary", as data/vocabulary.h reads
+ * it) are kept too; it must live as long. */
 status state_create(struct model *model, struct optimizer *optimizer, struct ema *ema, const struct dataset *dataset,
                     const char *config_text, struct state **out);
 void state_destroy(struct state *state); /* takes NULL */

@@ -1,79 +1,41 @@
 /* The loop: steps, and what is due after them. */
 #include "train/trainer.h"
 
-#include "base/buffer.h"
-#include "dist/comm_gpu.h"
 #include "train/epoch.h"
+#include "train/nonfinite/recovery.h"
+#include "train/parallel/share.h"
 #include "train/progress.h"
 #include "train/save.h"
 #include "train/step.h"
 
-bool trainer_is_complete(const struct config *config, const struct counters *counters) {
-    if (config->train.epochs != SCHEMA_NO_INT) return counters->epoch >= config->train.epochs;
-    return counters->step >= config->train.steps;
-}
+/* Whether the loop goes on; the same on all ranks. */
+enum loop_state { LOOP_RUNNING, LOOP_COMPLETE, LOOP_STOPPED };
 
-/* The random numbers of a pass are named by its place in the run, not drawn in order. */
-struct pass trainer_pass(struct trainer *t, size_t rows, bool is_training) {
-    const struct counters *c = &t->state->counters;
-    uint64_t number = (uint64_t)(c->epoch * (int64_t)loader_batches(t->loader) + c->batch);
-    device_upload(t->device, t->pass_number, &number, sizeof number);
-    return (struct pass){.device = t->device,
-                         .rows = rows,
-                         .is_training = is_training,
-                         .draws = {.seed = (uint64_t)t->config->seed,
-                                   .step = t->pass_number,
-                                   .first_row = (uint64_t)comm_rank(t->comm),
-                                   .row_stride = (uint64_t)comm_world_size(t->comm)}};
-}
-
-status trainer_check_agreement(struct trainer *t, bool with_buffers) {
-    if (comm_world_size(t->comm) == 1) return OK;
-    TRY(state_lend(t->state));
-    status s = agreement_check(t->state, with_buffers, t->comm);
-    return status_first(s, state_take_back(t->state, false));
-}
-
-int64_t trainer_moves(const struct counters *c) { return c->step + c->skipped; }
-
-static status share_weights(struct trainer *t) {
-    struct params *params = &t->model->params;
-    TRY(comm_broadcast(t->comm, &t->state->counters, sizeof t->state->counters, COMM_UINT8, 0));
-    TRY(comm_broadcast(t->comm, params->values, params->total, COMM_FLOAT32, 0));
-    return trainer_share_buffers(t);
-}
-
-status trainer_share_start(struct trainer *t) {
-    if (comm_world_size(t->comm) == 1) return OK;
-    TRY(model_lend(t->model));
-    status s = share_weights(t);
-    return status_first(s, model_take_back(t->model, true));
-}
-
-status trainer_share_state(struct trainer *t) {
-    const struct params *params = &t->model->params;
-    TRY(share_weights(t));
-    if (t->ema) TRY(comm_broadcast(t->comm, t->ema->values, params->total, COMM_FLOAT32, 0));
-    if (t->zero) return zero_scatter(t->zero, t->state, t->comm);
-    for (size_t i = 0; i < t->optimizer->buffer_count; i++)
-        TRY(comm_broadcast(t->comm, t->optimizer->buffers[i], params->trained, COMM_FLOAT32, 0));
+/* The newest checkpoint, which is whole on disk before, becomes the state. */
+static status roll_back(struct trainer *t) {
+    struct guard_place written;
+    TRY(save_complete(t, &written));
+    TRY(recovery_roll_back(t, written));
+    save_mark(t);
     return OK;
 }
 
-status trainer_share_buffers(struct trainer *t) {
-    struct params *buffers = &t->model->buffers;
-    if (!buffers->total || comm_world_size(t->comm) == 1) return OK;
-    TRY(device_lend(t->device, (void **)&buffers->values));
-    TRY(comm_broadcast(t->comm, buffers->values, buffers->total, COMM_FLOAT32, 0));
-    return device_take_back(t->device, (void **)&buffers->values, true);
+/* [how]: save_first, save_if_good, save_before_evaluation or save_last. A parameter that is not finite leads back
+ * (*has_moved). */
+static status save(struct trainer *t, status (*how)(struct trainer *, const char **), bool *has_moved) {
+    const char *nonfinite;
+    TRY(how(t, &nonfinite));
+    *has_moved = nonfinite != NULL;
+    if (!nonfinite) return OK;
+    TRY(recovery_of_parameter(t, nonfinite, t->steps.last));
+    return roll_back(t);
 }
 
-static status stop_on_request(struct trainer *t) {
+/* On a request; the state is on disk. */
+static status stop(struct trainer *t, enum loop_state *state) {
     bool has_moved;
-    TRY(save_last(t, &has_moved));
-    return status_new(STATUS_STOPPED,
-                      "stopped on request after step %lld; the state is saved, run the same command again to continue",
-                      (long long)t->state->counters.step);
+    *state = LOOP_STOPPED;
+    return save(t, save_last, &has_moved);
 }
 
 static bool is_epoch_end(const struct trainer *t) {
@@ -86,99 +48,100 @@ static bool is_last(const struct trainer *t) {
     return is_epoch_end(t) && c->epoch + 1 == t->config->train.epochs;
 }
 
-/* A step and its results, where something is to be done with the state after it. */
-static status take_step(struct trainer *t, bool *must_stop) {
+/* A step; it is completed where something is to be done with the state after it. */
+static status take_step(struct trainer *t, struct step_result *result) {
     int64_t step = t->state->counters.step;
-    bool is_again;
-    TRY(guard_leaves_out(t->guard, step_place(t)) ? step_pass_over(t, must_stop) : step_run(t, must_stop));
-    bool is_whole_needed = *must_stop || is_epoch_end(t) || is_last(t);
-    if (!is_whole_needed && !save_is_due(t, false, t->state->counters.step > step)) return OK;
-    return step_finish(t, must_stop, &is_again);
-}
-
-/* One step, and what is due after it. *is_done: the run is complete and saved. */
-static status advance(struct trainer *t, bool *is_done) {
-    struct counters *c = &t->state->counters;
-    int64_t epoch = c->epoch, batch = c->batch, step = c->step;
-    bool must_stop = false, has_moved = false;
-    TRY(take_step(t, &must_stop));
-    if (c->epoch != epoch || c->batch <= batch) return must_stop ? stop_on_request(t) : OK; /* it led back */
-    bool ends_epoch = is_epoch_end(t), ends_run = is_last(t);
-    if (ends_epoch || ends_run) TRY(epoch_finish(t, ends_epoch, ends_run));
-    bool is_due = save_is_due(t, ends_epoch, c->step > step);
-    if (is_due && !ends_run && !must_stop) TRY(save_if_good(t, &has_moved));
-    if (ends_run && !has_moved) {
-        TRY(save_last(t, &has_moved));
-        *is_done = !has_moved;
-    }
-    if (*is_done) return OK;
-    if (must_stop) return stop_on_request(t);
-    return ends_epoch && !has_moved ? loader_seek(t->loader, c->epoch, 0) : OK;
-}
-
-static status run_all(struct trainer *t) {
-    const struct counters *c = &t->state->counters;
-    bool is_done = trainer_is_complete(t->config, c), has_moved;
-    TRY(save_first(t));
-    TRY(loader_seek(t->loader, c->epoch, (size_t)c->batch));
-    if (is_done) return save_last(t, &has_moved);
-    while (!is_done) TRY(advance(t, &is_done));
+    TRY(recovery_leaves_out(t, step_place(t)) ? step_leave_out(t, result) : step_run(t, result));
+    if (result->outcome != STEP_DONE) return OK;
+    bool is_needed = result->must_stop || is_epoch_end(t) || is_last(t);
+    if (!is_needed && !save_is_due(t, false, t->state->counters.step > step)) return OK;
+    TRY(step_finish(t, result));
+    if (result->outcome == STEP_REPEATED) result->outcome = STEP_DONE; /* it is the step that was asked for */
     return OK;
 }
 
-/* A pass that the host has no part in. NCCL wants its calls recorded on all ranks or on none, so none may be without
- * rows. */
-static bool is_recordable(const struct trainer *t) {
-    if (comm_gpu(t->comm) && t->config->sampler.uneven) return false;
-    status apart = comm_world_size(t->comm) > 1 ? model_check_apart(t->model, "a CUDA graph") : OK;
-    bool is_apart = !apart;
-    status_free(apart);
-    return t->config->train.cuda_graph && is_apart;
-}
-
-status trainer_alloc(struct trainer *t, size_t rows, struct log *log) {
-    size_t count = t->ranges.count;
-    TRY(feed_create(t->device, dataset_info(t->dataset), rows, &t->feed));
-    feed_expect(t->feed, t->loader);
-    feed_expect(t->feed, t->validation);
-    TRY(device_alloc(t->device, sizeof *t->found, "the results of a step", (void **)&t->found));
-    TRY(device_alloc(t->device, t->model->buffers.total * sizeof *t->kept, "the last running statistics",
-                     (void **)&t->kept));
-    TRY(device_alloc(t->device, sizeof *t->pass_number, "the number of a pass", (void **)&t->pass_number));
-    TRY(buffer_new(count * sizeof *t->norm_ranges, "the ranges of the gradients", (void **)&t->norm_ranges));
-    for (size_t i = 0; i < count; i++) {
-        const struct reducer_range *range = &t->ranges.ranges[i];
-        t->norm_ranges[i] = (struct device_range){range->offset, range->offset + range->count};
+/* The end of an epoch, or of the run. After a stop request, before the evaluation or in it, counters.pending_end stays:
+ * the state is saved so, and a resume begins here. */
+static status finish_epoch(struct trainer *t, bool is_applied, bool *must_stop, bool *has_moved) {
+    struct counters *c = &t->state->counters;
+    bool ends_epoch = is_epoch_end(t), ends_run = is_last(t);
+    if (epoch_evaluates(t, ends_run)) {
+        c->pending_end = ends_epoch ? PENDING_END_OF_EPOCH : PENDING_END_OF_RUN;
+        if (*must_stop) return OK;
+        if (ends_run || save_is_due(t, ends_epoch, is_applied)) TRY(save(t, save_before_evaluation, has_moved));
+        if (*has_moved) return OK;
+        TRY(epoch_evaluate(t, must_stop));
+        if (*must_stop) return OK;
+        c->pending_end = PENDING_NONE;
+        save_forget(t); /* a save before was of a state with less in it */
     }
-    TRY(recordings_create(t->device, t->comm, is_recordable(t), log, &t->recordings));
-    return recordings_create(t->device, NULL, t->config->train.cuda_graph, NULL, &t->evaluations);
+    return epoch_finish(t, ends_epoch, ends_run);
 }
 
-void trainer_free(struct trainer *t) {
-    recordings_destroy(t->recordings);
-    recordings_destroy(t->evaluations);
-    feed_destroy(t->feed);
-    device_free(t->device, t->found);
-    device_free(t->device, t->kept);
-    device_free(t->device, t->pass_number);
-    buffer_free(t->norm_ranges);
+/* The last state of the run, or an older one to which a parameter that is not finite leads back. */
+static status complete_run(struct trainer *t, bool *has_moved, enum loop_state *state) {
+    TRY(save(t, save_last, has_moved));
+    *state = *has_moved ? LOOP_RUNNING : LOOP_COMPLETE;
+    return OK;
 }
 
-/* Gradients that all ranks have whole, and the same, on the device. */
-static bool can_be_ahead(const struct trainer *t) {
-    bool has_all = comm_world_size(t->comm) == 1 || comm_gpu(t->comm);
-    return t->recordings && has_all && !t->elastic && !t->zero && !t->is_in_backward;
+/* What is due after a step. [is_applied]: it changed the parameters. */
+static status follow_step(struct trainer *t, bool is_applied, bool must_stop, enum loop_state *state) {
+    struct counters *c = &t->state->counters;
+    bool ends_epoch = is_epoch_end(t), ends_run = is_last(t), has_moved = false;
+    if (ends_epoch && !ends_run) TRY(save_decide(t));
+    if (ends_epoch || ends_run) TRY(finish_epoch(t, is_applied, &must_stop, &has_moved));
+    if (has_moved) return OK;
+    if (c->pending_end) return stop(t, state);
+    bool is_due = save_is_due(t, ends_epoch, is_applied);
+    if (is_due && !ends_run && !must_stop) TRY(save(t, save_if_good, &has_moved));
+    if (ends_run && !has_moved) TRY(complete_run(t, &has_moved, state));
+    if (*state == LOOP_COMPLETE) return OK;
+    if (must_stop) return stop(t, state);
+    return ends_epoch && !has_moved ? loader_seek(t->loader, c->epoch, 0) : OK;
 }
 
-status trainer_run(struct trainer *t) {
-    report_start(&t->report, (double)t->state->counters.step / (double)progress_total_steps(t));
-    if (!fault_flip_read(&t->flip)) return status_new(STATUS_USAGE, "DDPTRAIN_FAULT_FLIP: expected RANK:STEP:BIT");
-    step_open(t);
-    t->is_ahead = can_be_ahead(t);
-    TRY(guard_create(&t->config->train.on_nonfinite, &t->model->buffers, t->device, &t->guard));
+/* One step, and what is due after it. */
+static status advance(struct trainer *t, enum loop_state *state) {
+    int64_t step = t->state->counters.step;
+    struct step_result result = {0};
+    TRY(take_step(t, &result));
+    if (result.outcome == STEP_ROLL_BACK) TRY(roll_back(t));
+    if (result.outcome == STEP_DONE) return follow_step(t, t->state->counters.step > step, result.must_stop, state);
+    return result.must_stop ? stop(t, state) : OK;
+}
+
+/* An evaluation that an earlier process did not finish. Where the run has become longer meanwhile, none is due here. */
+static status resume_pending_end(struct trainer *t, enum loop_state *state) {
+    struct counters *c = &t->state->counters;
+    bool is_due = c->pending_end && (is_epoch_end(t) || is_last(t));
+    c->pending_end = PENDING_NONE;
+    return is_due ? follow_step(t, true, false, state) : OK;
+}
+
+static status run_all(struct trainer *t, enum loop_state *state) {
+    const struct counters *c = &t->state->counters;
+    bool is_complete = progress_is_complete(t->config, c), has_moved;
+    if ((uint64_t)c->batch > loader_batches(t->loader))
+        return status_new(STATUS_DATA,
+                          "the checkpoint is at batch %lld of an epoch of %zu batches: it is of another run",
+                          (long long)c->batch, loader_batches(t->loader));
+    TRY(save(t, save_first, &has_moved));
+    TRY(loader_seek(t->loader, c->epoch, (size_t)c->batch));
+    if (is_complete) return save(t, save_last, &has_moved);
+    while (*state == LOOP_RUNNING) TRY(c->pending_end ? resume_pending_end(t, state) : advance(t, state));
+    return OK;
+}
+
+status trainer_run(struct trainer *t, bool is_resumed, bool *is_stopped) {
+    enum loop_state state = LOOP_RUNNING;
+    report_start(&t->outputs.report, progress_fraction(t));
+    save_open(t, is_resumed);
+    TRY(step_open(t));
+    TRY(recovery_open(t));
     status s = recordings_agree(t->recordings); /* on where memory is now that it is reserved */
-    if (!s) s = run_all(t);
-    guard_destroy(t->guard);
-    t->guard = NULL;
+    if (!s) s = run_all(t, &state);
+    recovery_close(t);
+    *is_stopped = state == LOOP_STOPPED;
     return s;
 }

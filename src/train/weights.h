@@ -4,8 +4,8 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "checkpoint/checkpoint.h"
 #include "model/model.h"
-#include "train/checkpoint.h"
 #include "train/config.h"
 
 /* Which checkpoint, and which of the weights in it. */

@@ -52,7 +52,7 @@ static const struct {
      "a.yaml:1:5: a ':' that cannot stand here; check the indentation, or put a text that holds ': ' in quotes", false},
     {"a: [1, 2\nb: 3\n", "a.yaml:2:2: expected ',' or ']' here; a '[' is not closed", false},
     {"a: {b: 1\n", "a.yaml:2:1: expected ',' or '}' here; a '{' is not closed", false},
-    {"a: 'b\n", "a.yaml:2:1: the quotes of a text are not closed", false},
+    {"a: 'b\n", "a.yaml:1:4: the quotes that open here are not closed", false},
     {"a:\n  b: 1\n c: 2\n", "a.yaml:3:2: expected a key here; check the indentation and the quotes of the lines above",
      false},
     {"a: 1\nb\n", "a.yaml:3:1: a ':' is missing after this key", false},
@@ -178,6 +178,10 @@ static const struct {
     {"l: [1, 2]", "l.2=1", "argument 'l.2=1': 'l' is a list with the entries 0 to 1; '2' is none of them"},
     {"l: [1, 2]", "l.x=1", "argument 'l.x=1': 'l' is a list with the entries 0 to 1; 'x' is none of them"},
     {"l: []", "l.0=1", "argument 'l.0=1': 'l' is an empty list"},
+    {"a: {b: {l: [1]}}", "a.b.l.5=1",
+     "argument 'a.b.l.5=1': 'a.b.l' is a list with the entries 0 to 0; '5' is none of them"},
+    {"a: {b: x-y}", "a.b.c=1", "argument 'a.b.c=1': 'a.b' is the value 'x-y', which has no keys; write a.b={c: ...}"},
+    {"a: x_1", "a.b=1", "{a: {type: x_1, b: 1}}"},
     {"a: 1", "a={b", "argument 'a={b': expected ',' or '}' here; a '{' is not closed"},
     {"a: 1", "a={b: 1, b: 2}", "argument 'a={b: 1, b: 2}': duplicate key 'b'"},
     {"a: 1", "a=*x", "argument 'a=*x': an alias ('*'), which is not accepted; write the value out"},
@@ -228,11 +232,12 @@ START_TEST(problems_are_sorted_and_bounded) {
     problems_add(&problems, (struct place){"a", 2, 1}, "k", "third");
     problems_add(&problems, (struct place){"a", 1, 9}, NULL, "second");
     problems_add(&problems, (struct place){"a", 1, 2}, "", "first %d", 1);
-    problems_add(&problems, (struct place){"argument 'a=1'", 0, 0}, "x", "fif\nth");
+    problems_add(&problems, (struct place){"argument 'a=1'", 0, 0}, "x", "fif\nth \xc3\xa4\x7f\xc2\x85\xff");
     problems_add(&problems, (struct place){"a", 0, 0}, NULL, "zeroth");
     status s = problems_status(&problems, STATUS_DATA);
-    ck_assert_str_eq(status_message(s), "a: zeroth\na:1:2: first 1\na:1:9: second\na:2:1: k: third\n"
-                                        "argument 'x=1': x: fourth\nargument 'a=1': x: fif\\x0ath");
+    ck_assert_str_eq(status_message(s),
+                     "a: zeroth\na:1:2: first 1\na:1:9: second\na:2:1: k: third\n"
+                     "argument 'x=1': x: fourth\nargument 'a=1': x: fif\\x0ath \xc3\xa4\\x7f\\x85\\xff");
     ck_assert_int_eq(status_code(s), STATUS_DATA);
     status_free(s);
     for (int i = 0; i < 200; i++) problems_add(&problems, (struct place){"a", 3, 1}, NULL, "more");

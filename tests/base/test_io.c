@@ -71,6 +71,13 @@ START_TEST(writes_and_reads) {
 }
 END_TEST
 
+START_TEST(failures_say_what_was_tried) {
+    int fd;
+    ck_failure(io_open("/nowhere/at/all", &fd), STATUS_IO, "cannot open '/nowhere/at/all'");
+    ck_failure(io_create("/nowhere/at/all", &fd), STATUS_IO, "cannot create '/nowhere/at/all'");
+}
+END_TEST
+
 START_TEST(makes_and_lists_folders) {
     char *folder = make_folder(), path[512], other[600];
     snprintf(path, sizeof path, "%s/a//b/c/", folder);
@@ -166,6 +173,73 @@ START_TEST(replaces_a_file) {
 }
 END_TEST
 
+/* What a disk or memory that fails would do: one byte of the temporary file changes before it is read back. */
+static void change_a_byte(void *context, enum fault_call call, const char *path) {
+    if (call != CALL_SYNC || !strstr(path, ".tmp-")) return;
+    int fd = open(path, O_WRONLY);
+    ck_assert_int_eq(pwrite(fd, "X", 1, *(off_t *)context), 1);
+    close(fd);
+}
+
+START_TEST(what_was_written_is_read_back) {
+    char *folder = make_folder(), path[512];
+    size_t size;
+    snprintf(path, sizeof path, "%s/file", folder);
+    for (off_t at = 0; at < 11; at++) { /* "new content" */
+        spill(path, "old", 3);
+        fault_set(&(struct fault){.kind = FAULT_NONE, .watch = change_a_byte, .context = &at});
+        status s = replace(path);
+        fault_set(NULL);
+        ck_failure(s, STATUS_IO, "reads back different from what was written");
+        char *bytes = slurp(path, &size);
+        ck_assert_str_eq(bytes, "old");
+        free(bytes);
+        ck_assert_uint_eq(temporaries(folder), 0);
+    }
+    remove_folder(folder);
+}
+END_TEST
+
+struct calls {
+    size_t count;
+    enum fault_call calls[32];
+    char paths[32][200];
+};
+
+static void note_call(void *context, enum fault_call call, const char *path) {
+    struct calls *c = context;
+    ck_assert_uint_lt(c->count, 32);
+    c->calls[c->count] = call;
+    snprintf(c->paths[c->count++], sizeof c->paths[0], "%s", path);
+}
+
+/* A folder that is made survives a power loss: the folder that holds its name is brought to disk before the next call.
+ */
+START_TEST(new_folders_are_brought_to_disk) {
+    char *folder = make_folder(), path[512];
+    static struct calls seen;
+    snprintf(path, sizeof path, "%s/a/b", folder);
+    fault_set(&(struct fault){.kind = FAULT_NONE, .watch = note_call, .context = &seen});
+    status s = io_make_folders(path);
+    fault_set(NULL);
+    ck_ok(s);
+    size_t made = 0;
+    for (size_t i = 0; i < seen.count; i++) {
+        if (seen.calls[i] != CALL_MKDIR || strncmp(seen.paths[i], folder, strlen(folder)) != 0 ||
+            !seen.paths[i][strlen(folder)])
+            continue;
+        made++;
+        char *parent = io_folder_of(seen.paths[i]);
+        ck_assert_uint_lt(i + 2, seen.count);
+        ck_assert_int_eq(seen.calls[i + 2], CALL_SYNC); /* after opening it */
+        ck_assert_str_eq(seen.paths[i + 2], parent);
+        free(parent);
+    }
+    ck_assert_uint_eq(made, 2);
+    remove_folder(folder);
+}
+END_TEST
+
 /* One io_replace of "old" with [fault]; whether it was the last call of it that the fault could reach. */
 static void replace_with(const char *folder, struct fault fault) {
     char path[512];
@@ -253,6 +327,8 @@ START_TEST(a_malformed_environment_fails_every_call) {
 END_TEST
 
 LOOP_TESTS("io", ONCE(buffers_are_aligned_and_zeroed), ONCE(too_large_a_buffer_is_an_answer), ONCE(writes_and_reads),
-           ONCE(makes_and_lists_folders), ONCE(a_lock_has_one_owner), ONCE(names_of_files), ONCE(replaces_a_file),
-           ONCE(any_failing_call_leaves_old_or_new), ONCE(a_kill_at_any_call_leaves_old_or_new),
-           ONCE(the_environment_sets_a_fault), LOOP(a_malformed_environment_fails_every_call, 0, 7))
+           ONCE(failures_say_what_was_tried), ONCE(makes_and_lists_folders), ONCE(a_lock_has_one_owner),
+           ONCE(names_of_files), ONCE(replaces_a_file), ONCE(what_was_written_is_read_back),
+           ONCE(new_folders_are_brought_to_disk), ONCE(any_failing_call_leaves_old_or_new),
+           ONCE(a_kill_at_any_call_leaves_old_or_new), ONCE(the_environment_sets_a_fault),
+           LOOP(a_malformed_environment_fails_every_call, 0, 7))

@@ -1,4 +1,5 @@
 /* The generator against PyTorch's and NumPy's own numbers. ctest-labels: unit */
+#include "base/philox.h"
 #include "base/rng.h"
 
 #include <nettle/sha2.h>
@@ -130,6 +131,23 @@ static void fill(const struct draws *set, float *values, size_t count) {
     }
 }
 
+/* The known answers of the generator's authors (Random123, kat_vectors, philox4x32 10): counter, key, words. */
+START_TEST(philox_is_philox) {
+    static const uint32_t known[][10] = {
+        {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+        {~0u, ~0u, ~0u, ~0u, ~0u, ~0u, 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420,
+         0x24126ea1},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        uint32_t words[4];
+        memcpy(words, known[i], sizeof words);
+        philox(words, known[i][4], known[i][5]);
+        ck_assert_mem_eq(words, known[i] + 6, sizeof words);
+    }
+}
+END_TEST
+
 START_TEST(sets_agree_to_the_bit) {
     enum { COUNT = 608 * 2000 };
     float *first = malloc(COUNT * sizeof *first), *other = malloc(COUNT * sizeof *other);
@@ -163,4 +181,5 @@ START_TEST(what_is_left_out_moves_the_generator_alike) {
 }
 END_TEST
 
-TESTS("rng", engine_and_uniform, normal, permutation, sets_agree_to_the_bit, what_is_left_out_moves_the_generator_alike)
+TESTS("rng", engine_and_uniform, normal, permutation, philox_is_philox, sets_agree_to_the_bit,
+      what_is_left_out_moves_the_generator_alike)

@@ -131,7 +131,7 @@ START_TEST(problems_have_their_place) {
     refuses("optimizer: {groups: [null]}", "optimizer.groups.0: null is not allowed");
     refuses("optimizer: {groups: {match: a}}", "optimizer.groups: expected a list of mappings, got a mapping");
     refuses("optimizer: {groups: null}", "null is not allowed; expected a list of mappings");
-    refuses("match: a", "it belongs in 'optimizer.groups'");
+    refuses("match: a", "did you mean 'optimizer.groups.match'?");
 }
 END_TEST
 

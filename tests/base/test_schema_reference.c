@@ -29,7 +29,7 @@ static const struct {
     {"model.layers.2.sequential.layers.0.linear.init.normal.std", "  std  number, default 0.02\n"},
     {"linear", "model.layers.linear: x W^T + b.\n"},
     {"adam", "optimizer.adam: "},
-    {"checkpoint.save_every", "A single value stands for {epochs: VALUE}.\n"},
+    {"checkpoint.save_every", "A single value means {epochs: VALUE}.\n"},
     {"batch_size", "sampler.batch_size:\n\n  batch_size  integer"},
     {"train", "  device  one of auto, cpu, cuda or null, default auto\n"},
 };

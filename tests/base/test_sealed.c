@@ -94,6 +94,15 @@ START_TEST(every_bit_and_every_length_is_proved) {
     must_refuse(longer, size + 1, "a byte more", size);
     memcpy(longer + 1, bytes, size);
     must_refuse(longer, size + 1, "a byte before", size);
+    memcpy(longer, bytes, sizeof image);
+    memcpy(longer + sizeof image + 1, bytes + sizeof image, SEALED_TRAILER_SIZE);
+    longer[sizeof image] = 'x';
+    must_refuse(longer, size + 1, "a byte before the seal", size);
+    spill(path, longer, size + 1);
+    void *read = NULL;
+    ck_failure(sealed_read(path, &read, &seal), STATUS_DATA, "601 bytes before its seal, which says 600");
+    ck_failure(sealed_verify(path, &seal), STATUS_DATA, "601 bytes before its seal");
+    ck_failure(sealed_read_seal(path, &seal), STATUS_DATA, "601 bytes before its seal");
     free(longer);
     free(bytes);
     remove_folder(folder);

@@ -84,7 +84,7 @@ START_TEST(text_classes) {
                "v.csv:line 3: column 'species': class 'rose' is not in '");
     spill(second, "kind,a\nsetosa,9\n", 16);
     ck_failure(open_yaml(&dataset, true, "{path: %s, validation: %s}", path, second), STATUS_DATA,
-               "v.csv: there is no column 'species'; the columns are: kind, a");
+               "v.csv: there is no column 'species', which is in '");
     spill(second, "a,species\n", 10);
     ck_failure(open_yaml(&dataset, true, "{path: %s, validation: %s}", path, second), STATUS_DATA,
                "v.csv: there are no rows to validate on");
@@ -145,22 +145,25 @@ static const struct wrong wrongs[] = {
     {false, "a,y\n1,2\n3\n", "", "t.csv:line 3: there are 1 fields, but the header has 2"},
     {false, "a,y\n1,2\n3,4,5\n", "", "t.csv:line 3: there are 3 fields, but the header has 2"},
     {false, "a,y\n\n1,2\n", "", "t.csv:line 2: there are 1 fields, but the header has 2"},
-    {false, "a,y\n1,2\n,4\n", "", "t.csv:line 3: column 'a': there is no value"},
-    {false, "a,y\n1,2\n3,\n", "", "t.csv:line 3: column 'y': there is no value"},
-    {false, "a,y\n1,2\nNA,4\n", "", "t.csv:line 3: column 'a': 'NA' is no number"},
-    {false, "a,y\n1,2\nnan,4\n", "", "t.csv:line 3: column 'a': 'nan' is no number"},
-    {false, "a,y\n1,2\n0x10,4\n", "", "t.csv:line 3: column 'a': '0x10' is no number"},
-    {false, "a,y\n1,2\n1.5.2,4\n", "", "t.csv:line 3: column 'a': '1.5.2' is no number"},
-    {false, "a,y\n1,2\n1 5,4\n", "", "t.csv:line 3: column 'a': '1 5' is no number"},
-    {false, "a,y\n1,2\n1e999,4\n", "", "t.csv:line 3: column 'a': Inf is no number to train with"},
+    {false, "a,y\n1,2\n,4\n", "", "t.csv:line 3: column 'a': missing value"},
+    {false, "a,y\n1,2\n3,\n", "", "t.csv:line 3: column 'y': missing value"},
+    {false, "a,y\n1,2\nNA,4\n", "", "t.csv:line 3: column 'a': 'NA' is not a number"},
+    {false, "a,y\n1,2\nnan,4\n", "", "t.csv:line 3: column 'a': 'nan' is not a number"},
+    {false, "a,y\n1,2\n0x10,4\n", "", "t.csv:line 3: column 'a': '0x10' is not a number"},
+    {false, "a,y\n1,2\n1.5.2,4\n", "", "t.csv:line 3: column 'a': '1.5.2' is not a number"},
+    {false, "a,y\n1,2\n1 5,4\n", "", "t.csv:line 3: column 'a': '1 5' is not a number"},
+    {false, "a,y\n1,2\n1e999,4\n", "", "t.csv:line 3: column 'a': Inf is not a finite number"},
     {false, "a,y\n1,2\n1e39,4\n", "", "t.csv:line 3: column 'a': 1e+39 is too large for float32"},
     {false, "a,y\n1,2\n1,-1e39\n", "", "t.csv:line 3: column 'y': -1e+39 is too large for float32"},
-    {false, "a,y\n1,red\n", "", "t.csv:line 2: column 'y': 'red' is no number"},
-    {true, "a,y\n1,0\n2,red\n", "", "t.csv:line 3: column 'y': 'red' is no number"},
-    {true, "a,y\n1,red\n2,\n", "", "t.csv:line 3: column 'y': there is no value"},
-    {true, "a,y\n1,0\n2,1.5\n", "", "t.csv:line 3: column 'y': 1.5 is no class; classes are whole numbers from 0"},
-    {true, "a,y\n1,0\n2,-1\n", "", "t.csv:line 3: column 'y': -1 is no class"},
-    {true, "a,y\n1,0\n2,1e12\n", "", "t.csv:line 3: column 'y': 1e+12 is no class"},
+    {false, "a,y\n1,red\n", "", "t.csv:line 2: column 'y': 'red' is not a number"},
+    {true, "a,y\n1,0\n2,red\n", "", "t.csv:line 3: column 'y': 'red' is not a number"},
+    {true, "a,y\n1,\"two\nlines\"\nx,red\n", "", "t.csv:line 4: column 'a': 'x' is not a number"},
+    {true, "a,y\r1,\"two\rlines\"\rx,red\r", "", "t.csv:line 4: column 'a': 'x' is not a number"},
+    {true, "a,y\r\n1,\"two\r\nlines\"\r\nx,red\r\n", "", "t.csv:line 4: column 'a': 'x' is not a number"},
+    {true, "a,y\n1,red\n2,\n", "", "t.csv:line 3: column 'y': missing value"},
+    {true, "a,y\n1,0\n2,1.5\n", "", "t.csv:line 3: column 'y': 1.5 is not a class; classes are whole numbers from 0"},
+    {true, "a,y\n1,0\n2,-1\n", "", "t.csv:line 3: column 'y': -1 is not a class"},
+    {true, "a,y\n1,0\n2,1e12\n", "", "t.csv:line 3: column 'y': 1e+12 is not a class"},
     {true, "a,y,z\n1,0,1\n", "targets: [y, z]", "column 'y': a target has 2 values, but the loss takes one class"},
     {false, "a,y\n1,\"2\n3,4\n", "", "t.csv:line 2: a quoted field is not closed"},
     {false, "a,y\n1,\"2\"3\n", "", "t.csv:line 2: text after the closing quote of a field"},
@@ -168,7 +171,7 @@ static const struct wrong wrongs[] = {
      "t.csv: there is no column 'betta'; did you mean 'beta'; the columns are: alpha, beta, y"},
     {false, "a,y\n1,2\n", "inputs: [a, a]", "t.csv: column 'a' is used twice, as input"},
     {false, "a,y\n1,2\n", "inputs: y", "t.csv: column 'y' is used twice, as input and as target"},
-    {false, "a,y\n1,2\n", "split: 0.9", "t.csv: split.test 0.9 of 1 rows leaves none to train on"},
+    {false, "a,y\n1,2\n", "split: 0.9", "t.csv: split.test 0.9 of 1 row leaves none to train on"},
 };
 
 START_TEST(refuses) {
@@ -182,7 +185,7 @@ START_TEST(refuses) {
     }
     spill(path, "a,y\n1,\0\n", 8);
     struct dataset *dataset;
-    ck_failure(open_yaml(&dataset, false, "path: %s", path), STATUS_DATA, "t.csv: this is no text in UTF-8");
+    ck_failure(open_yaml(&dataset, false, "path: %s", path), STATUS_DATA, "t.csv: this is not UTF-8 text");
     teardown();
 }
 END_TEST
@@ -192,12 +195,17 @@ START_TEST(missing_files) {
     struct dataset *dataset;
     char here[4096], *sentence = NULL;
     ck_assert_ptr_nonnull(getcwd(here, sizeof here));
-    ck_assert_int_gt(asprintf(&sentence, "(working directory %s): No such file or directory", here), 0);
+    ck_assert_int_gt(
+        asprintf(
+            &sentence,
+            "(working directory %s; nor is it beside the config or in the folder above): No such file or directory",
+            here),
+        0);
     ck_failure(open_yaml(&dataset, false, "path: nowhere/x.csv"), STATUS_DATA,
                "cannot read the dataset 'nowhere/x.csv' ");
     ck_failure(open_yaml(&dataset, false, "path: nowhere/x.csv"), STATUS_DATA, sentence);
     ck_failure(open_yaml(&dataset, false, "{path: %s, format: csv}", folder), STATUS_DATA, "it is a folder");
-    ck_failure(open_yaml(&dataset, false, "{path: /dev/null, format: csv}"), STATUS_DATA, "it is no regular file");
+    ck_failure(open_yaml(&dataset, false, "{path: /dev/null, format: csv}"), STATUS_DATA, "it is not a regular file");
     free(sentence);
     teardown();
 }

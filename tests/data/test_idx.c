@@ -151,7 +151,7 @@ START_TEST(other_types_and_shapes) {
     const uint8_t nan[] = {0, 0, 0x0d, 2, 0, 0, 0, 1, 0, 0, 0, 1, 0x7f, 0xc0, 0, 0};
     spill(images, nan, sizeof nan);
     ck_failure(open_yaml(&dataset, false, "path: %s", images), STATUS_DATA,
-               "a-images-idx3-ubyte: row 0, element [0]: NaN is no number to train with");
+               "a-images-idx3-ubyte: row 0, element [0]: NaN is not a finite number");
     teardown();
 }
 END_TEST
@@ -197,7 +197,7 @@ START_TEST(refuses_wrong_headers) {
     setup();
     write_three(false);
     check_changed(0, 'P',
-                  "a-images-idx3-ubyte: this is no IDX file: it starts with the bytes 50 00 08 03, but MNIST's "
+                  "a-images-idx3-ubyte: this is not an IDX file: it starts with the bytes 50 00 08 03, but MNIST's "
                   "images with 00 00 08 03 and labels with 00 00 08 01");
     check_changed(2, 0x0a, "the type of its values, 0x0a, is none of IDX: 08, 09, 0b, 0c, 0d, 0e");
     check_changed(3, 0, "it has 0 dimensions; rows need 1 to 9");
@@ -219,8 +219,8 @@ START_TEST(refuses_wrong_sizes) {
     uint8_t bytes[sizeof three_images + 1] = {0};
     memcpy(bytes, three_images, sizeof three_images);
     write_three(false);
-    check_images(false, bytes, 0, "the file has only 0 bytes; this is no IDX file");
-    check_images(false, bytes, 3, "the file has only 3 bytes; this is no IDX file");
+    check_images(false, bytes, 0, "the file has only 0 bytes; this is not an IDX file");
+    check_images(false, bytes, 3, "the file has only 3 bytes; this is not an IDX file");
     check_images(false, bytes, 15, "the file ends within its header; it was not copied to its end");
     check_images(false, bytes, 27, "the file has 27 bytes, but its header says 28; it was not copied to its end");
     check_images(false, bytes, 29, "the file has 29 bytes, but its header says 28; it is damaged");
@@ -286,6 +286,9 @@ START_TEST(labels_and_validation) {
     uint8_t two[] = {0, 0, 8, 1, 0, 0, 0, 2, 1, 1};
     spill(second_labels, two, sizeof two);
     ck_failure(open_yaml(&dataset, true, "path: %s", second), STATUS_DATA, "b-images-idx3-ubyte has 3 rows, but '");
+    uint8_t four[] = {0, 0, 8, 1, 0, 0, 0, 4, 1, 1, 1, 1};
+    spill(second_labels, four, sizeof four);
+    ck_failure(open_yaml(&dataset, true, "path: %s", second), STATUS_DATA, "b-labels-idx1-ubyte' has 4");
     spill(other, three_images, sizeof three_images);
     ck_failure(open_yaml(&dataset, true, "path: %s", other), STATUS_USAGE,
                "dataset.targets: is missing: give the IDX file of the labels of '");
@@ -377,7 +380,7 @@ START_TEST(layouts_of_hdf5) {
     write_doubles(file, "y", 1, (hsize_t[]){2}, (double[]){0, 1});
     H5Fclose(file);
     ck_failure(open_yaml(&dataset, true, "{path: %s, layout: nhwc}", path), STATUS_DATA,
-               "dataset 'x', row 1, element [0, 2, 1]: NaN is no number");
+               "dataset 'x', row 1, element [0, 2, 1]: NaN is not a finite number");
     file = create_file(path);
     write_doubles(file, "x", 2, (hsize_t[]){2, 2}, nan);
     write_doubles(file, "y", 1, (hsize_t[]){2}, (double[]){0, 1});

@@ -88,6 +88,23 @@ START_TEST(each_row_once) {
 }
 END_TEST
 
+/* An epoch needs one batch: a whole one where drop_last_batch leaves out the others. */
+START_TEST(the_fewest_rows) {
+    static const struct {
+        size_t rows;
+        bool drop_last, drop_last_batch, is_enough;
+    } cases[] = {{16, false, true, true}, {14, false, true, false}, {15, false, true, true}, {15, true, true, false},
+                 {1, false, false, true}, {1, true, false, false},  {2, true, false, true},  {0, false, false, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sampler_config config = config_of(false, cases[i].drop_last, 0);
+        config.drop_last_batch = cases[i].drop_last_batch;
+        status s = sampler_check_rows(&config, cases[i].rows, 2, 8);
+        ck_assert_msg((s == OK) == cases[i].is_enough, "case %zu", i);
+        status_free(s);
+    }
+}
+END_TEST
+
 START_TEST(epochs_differ_and_repeat) {
     struct sampler_config config = config_of(true, false, 0);
     int64_t scratch[100], a[100], b[100], c[100];
@@ -195,5 +212,5 @@ START_TEST(equals_weighted_random_sampler_on_many_rows) {
 END_TEST
 
 TESTS("sampler", equals_weighted_random_sampler, equals_weighted_random_sampler_on_many_rows,
-      equals_distributed_sampler, pads_with_the_first_rows, each_row_once, epochs_differ_and_repeat,
+      equals_distributed_sampler, pads_with_the_first_rows, each_row_once, the_fewest_rows, epochs_differ_and_repeat,
       evaluation_covers_each_row_once, batch_of_a_rank, config_binds)

@@ -134,15 +134,15 @@ START_TEST(refuses_what_is_no_text) {
     struct dataset *dataset;
     write_text(path, "one\nna\xefve");
     ck_failure(open_yaml(&dataset, true, "path: %s", path), STATUS_DATA,
-               "t.txt: line 2: byte 7 of the file is no UTF-8; convert the file (iconv -f latin1 -t utf-8)");
+               "t.txt: line 2: byte 7 of the file is not valid UTF-8; convert the file (iconv -f latin1 -t utf-8)");
     static const char *const malformed[] = {"\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\x80", "\xe2\x82"};
     for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++) {
         write_text(path, malformed[i]);
-        ck_failure(open_yaml(&dataset, true, "path: %s", path), STATUS_DATA, "byte 1 of the file is no UTF-8");
+        ck_failure(open_yaml(&dataset, true, "path: %s", path), STATUS_DATA, "byte 1 of the file is not valid UTF-8");
     }
     spill(path, "a\0b", 3);
     ck_failure(open_yaml(&dataset, true, "path: %s", path), STATUS_DATA,
-               "t.txt: line 1: byte 2 of the file is 0; this is no text");
+               "t.txt: line 1: byte 2 of the file is 0; this is not text");
     write_text(path, "abc");
     ck_failure(open_yaml(&dataset, true, "{path: %s, text: {block_size: 3}}", path), STATUS_DATA,
                "t.txt: 3 characters are used, but a row and its targets take block_size + 1 = 4; use a smaller "
@@ -193,8 +193,9 @@ START_TEST(vocabularies) {
     ck_assert_uint_eq(count, 0);
     free(ids);
     ck_failure(vocabulary_encode(vocabulary, "aü", &ids, &count), STATUS_USAGE,
-               "the model does not know the character 'ü' (U+00FC)");
-    ck_failure(vocabulary_encode(vocabulary, "a\xff", &ids, &count), STATUS_USAGE, "byte 2 of the text is no UTF-8");
+               "the model's vocabulary does not contain the character 'ü' (U+00FC)");
+    ck_failure(vocabulary_encode(vocabulary, "a\xff", &ids, &count), STATUS_USAGE,
+               "byte 2 of the text is not valid UTF-8");
     vocabulary_destroy(vocabulary);
     ck_failure(vocabulary_create("ba", &vocabulary), STATUS_DATA, "the vocabulary is damaged: byte 1");
     ck_failure(vocabulary_create("aa", &vocabulary), STATUS_DATA, "the vocabulary is damaged: byte 1");
@@ -246,7 +247,7 @@ START_TEST(refuses_wrong_token_files) {
     int32_t x[2];
     spill(file, seven, sizeof seven);
     ck_failure(open_yaml(&dataset, true, "path: %s", file), STATUS_DATA,
-               "t.bin: its size, 7 bytes, is no multiple of 2: it holds no tokens of type uint16");
+               "t.bin: its size, 7 bytes, is not a multiple of 2: it holds no tokens of type uint16");
     spill(file, seven, 6);
     ck_failure(open_yaml(&dataset, true, "path: %s", file), STATUS_DATA,
                "t.bin: 3 tokens are used, but a row and its targets take block_size + 1 = 1025");
@@ -254,6 +255,10 @@ START_TEST(refuses_wrong_token_files) {
     ck_failure(dataset_read(dataset, DATASET_TRAIN, &position, 1, x, y), STATUS_DATA,
                "t.bin: token number 2 is 259, but the vocabulary has 10 (dataset.tokens.vocabulary); is "
                "dataset.tokens.dtype right?");
+    dataset_close(dataset);
+    ck_ok(open_yaml(&dataset, true, "{path: %s, tokens: {block_size: 2, vocabulary: 259}}", file));
+    ck_failure(dataset_read(dataset, DATASET_TRAIN, &position, 1, x, y), STATUS_DATA,
+               "t.bin: token number 2 is 259, but the vocabulary has 259");
     dataset_close(dataset);
     spill(file, large, sizeof large);
     ck_failure(open_yaml(&dataset, true, "{path: %s, tokens: {block_size: 1, dtype: uint32}}", file), STATUS_DATA,

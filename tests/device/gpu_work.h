@@ -10,7 +10,7 @@
 #include "check_main.h"
 #include "device_work.h"
 
-#define MOST (1 << 20)
+#define MAX_COUNT (1 << 20)
 
 /* Results of a case, in order. */
 struct results {
@@ -23,7 +23,7 @@ struct results {
 static inline float *next(struct results *r, size_t count) {
     float *values = r->values + r->count;
     r->count += count;
-    ck_assert_uint_le(r->count, MOST);
+    ck_assert_uint_le(r->count, MAX_COUNT);
     return values;
 }
 
@@ -38,7 +38,7 @@ static inline float *next_from(struct results *r, size_t count, uint64_t seed) {
 static inline uint8_t *next_bytes(struct results *r, size_t count) {
     uint8_t *bytes = r->bytes + r->byte_count;
     r->byte_count += count;
-    ck_assert_uint_le(r->byte_count, MOST);
+    ck_assert_uint_le(r->byte_count, MAX_COUNT);
     return bytes;
 }
 
@@ -52,7 +52,7 @@ static inline void run_on(const char *name, const struct gpu_case *work, struct 
     struct device *device;
     status s = device_create(name, &device);
     ck_assert_msg(!s, "%s", status_message(s));
-    *r = (struct results){.values = calloc(MOST, sizeof(float)), .bytes = calloc(MOST, 1)};
+    *r = (struct results){.values = calloc(MAX_COUNT, sizeof(float)), .bytes = calloc(MAX_COUNT, 1)};
     work->run(device, r);
     s = device_status(device);
     ck_assert_msg(!s, "%s", status_message(s));

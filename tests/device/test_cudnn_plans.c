@@ -60,7 +60,7 @@ static const struct {
 static const struct cudnn_module *module;
 
 /* The plan's workspace, or -1: none. */
-static long long workspace_of(struct cudnn *cudnn, const struct plan_wish *wish) {
+static long long workspace_of(struct cudnn *cudnn, const struct plan_request *wish) {
     struct plan *plan;
     status s = module->plan(cudnn, wish, &plan);
     ck_assert_msg(!s, "%s", status_message(s));
@@ -76,7 +76,7 @@ START_TEST(every_convolution_has_plans) {
     ck_assert_msg(!s, "%s", status_message(s));
     for (int pass = PLAN_FORWARD; pass <= PLAN_BACKWARD_WEIGHT; pass++)
         for (enum precision precision = PRECISION_FLOAT32; precision <= PRECISION_FLOAT16; precision++) {
-            struct plan_wish wish = {c, cases[_i % CASES].rows, (enum plan_pass)pass, precision, false, GIB};
+            struct plan_request wish = {c, cases[_i % CASES].rows, (enum plan_pass)pass, precision, false, GIB};
             ck_assert_msg(workspace_of(cudnn, &wish) >= 0, "pass %d, precision %d: no plan", pass, (int)precision);
             if (pass != PLAN_FORWARD || !c->has_bias || precision > PRECISION_TF32) continue;
             wish.adds_bias = true;
@@ -90,7 +90,7 @@ END_TEST
 START_TEST(wishes_are_kept) {
     struct cudnn *cudnn;
     ck_assert(!module->open_for(gpus[0], &cudnn));
-    struct plan_wish wish = {&cases[4].c, 128, PLAN_FORWARD, PRECISION_FLOAT32, false, 0};
+    struct plan_request wish = {&cases[4].c, 128, PLAN_FORWARD, PRECISION_FLOAT32, false, 0};
     ck_assert_int_eq(workspace_of(cudnn, &wish), 0);
     struct convolution wrong = cases[4].c;
     wrong.out.height++;

@@ -80,7 +80,7 @@ static void rules(struct device *d, struct results *r) {
                              .beta2 = 0.99f,
                              .one_minus_beta2 = 0.01f,
                              .decay_factor = 0.99f};
-    for (int t = 0; t < 4; t++) { /* the last one is held back */
+    for (int t = 0; t < 4; t++) { /* the last one is skipped */
         const float *clip = t < 3 ? &work_clip : &work_held;
         for (size_t i = 0; t == 3 && i < 21; i++)
             memcpy(before + i * N, i < 9 ? values[i] : state[i - 9], N * sizeof *before);
@@ -104,8 +104,8 @@ static void rules(struct device *d, struct results *r) {
     }
     for (size_t i = 0; i < 21; i++)
         ck_assert(memcmp(before + i * N, i < 9 ? values[i] : state[i - 9], N * sizeof *before) == 0);
-    ops->settle(d, &work_clip, values[7], state[11], N); /* there */
-    ops->settle(d, &work_held, values[6], state[11], N); /* and back */
+    ops->keep_or_restore(d, &work_clip, values[7], state[11], N); /* there */
+    ops->keep_or_restore(d, &work_held, values[6], state[11], N); /* and back */
     ck_assert(memcmp(values[6], values[7], N * sizeof *g) == 0);
     ops->clamp(d, 0.5f, values[8], N);
     free(g), free(before);
@@ -114,20 +114,20 @@ static void rules(struct device *d, struct results *r) {
 /* What is found holds back all that follows, until the host has seen it. */
 static void decisions(struct device *d, struct results *r) {
     const struct device_ops *ops = device_ops(d);
-    const double losses[] = {1, INFINITY, NAN, 1, 1, 1, 1}, bad[][2] = {{0}, {0}, {0}, {0}, {1, 0}, {0, 2}, {0}};
+    const double losses[] = {1, INFINITY, NAN, 1, 1, 1, 1}, nonfinite[][2] = {{0}, {0}, {0}, {0}, {1, 0}, {0, 2}, {0}};
     const float norms[] = {2, 2, 2, INFINITY, 2, 2, 2};
     for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
-        bool is_bad = i > 0 && i < 6;
-        double held = 0;
+        bool is_nonfinite = i > 0 && i < 6;
+        double found_inf = 0;
         float clip = 0.5f, x = 3;
-        ops->hold(d, &losses[i], &norms[i], bad[i], 2, &held, &clip);
-        ck_assert(is_bad ? held == 1 && isnan(clip) : held == 0 && clip == 0.5f);
+        ops->skip_if_nonfinite(d, &losses[i], &norms[i], nonfinite[i], 2, &found_inf, &clip);
+        ck_assert(is_nonfinite ? found_inf == 1 && isnan(clip) : found_inf == 0 && clip == 0.5f);
         clip = 0.5f;
-        ops->hold(d, &losses[0], &norms[0], bad[0], 2, &held, &clip);
-        ck_assert(is_bad ? held == 1 && isnan(clip) : held == 0 && clip == 0.5f);
-        ops->spoil(d, &losses[i], &bad[i][0], &x);
+        ops->skip_if_nonfinite(d, &losses[0], &norms[0], nonfinite[0], 2, &found_inf, &clip);
+        ck_assert(is_nonfinite ? found_inf == 1 && isnan(clip) : found_inf == 0 && clip == 0.5f);
+        ops->propagate_nonfinite(d, &losses[i], &nonfinite[i][0], &x);
         ck_assert(i == 1 || i == 2 || i == 4 ? isnan(x) : x == 3);
-        *next(r, 1) = (float)held;
+        *next(r, 1) = (float)found_inf;
     }
 }
 
@@ -208,25 +208,25 @@ static void attention(struct device *d, struct results *r) {
 
 static void whole_buffers(struct device *d, struct results *r) {
     const struct device_ops *ops = device_ops(d);
-    const struct device_range ranges[] = {{0, 1000}, {1008, 1009}, {1024, MOST / 2}};
-    float *x = random_values(MOST / 2, 1), bad[] = {INFINITY, -INFINITY, NAN};
+    const struct device_range ranges[] = {{0, 1000}, {1008, 1009}, {1024, MAX_COUNT / 2}};
+    float *x = random_values(MAX_COUNT / 2, 1), bad[] = {INFINITY, -INFINITY, NAN};
     struct clip_norm norm = {0};
     double found = 0;
-    *next(r, 1) = ops->norm(d, x, MOST / 2);
-    *next(r, 1) = ops->is_finite(d, x, MOST / 2);
+    *next(r, 1) = ops->norm(d, x, MAX_COUNT / 2);
+    *next(r, 1) = ops->is_finite(d, x, MAX_COUNT / 2);
     for (size_t i = 0; i < 3; i++) {
         float keep = x[i * 100003];
         x[i * 100003] = bad[i];
-        *next(r, 1) = ops->is_finite(d, x, MOST / 2);
-        ops->note_bad(d, x, MOST / 2, &found);
+        *next(r, 1) = ops->is_finite(d, x, MAX_COUNT / 2);
+        ops->check_finite(d, x, MAX_COUNT / 2, &found);
         ops->clip_norm(d, x, ranges, 3, 1, 1, &norm);
         *next(r, 1) = norm.norm, *next(r, 1) = norm.clip;
         x[i * 100003] = keep;
     }
-    ops->note_bad(d, x, MOST / 2, &found);
+    ops->check_finite(d, x, MAX_COUNT / 2, &found);
     *next(r, 1) = (float)found;
-    for (int most = 0; most < 3000; most += 1000) {
-        ops->clip_norm(d, x, ranges, 3, (float)most, 4, &norm);
+    for (int max = 0; max < 3000; max += 1000) {
+        ops->clip_norm(d, x, ranges, 3, (float)max, 4, &norm);
         *next(r, 1) = norm.norm, *next(r, 1) = norm.clip;
     }
     free(x);
@@ -243,12 +243,12 @@ static void own_memory(struct device *d, struct results *r) {
     ops->add(d, memory, memory, memory, N);
     at = memory;
     for (int turn = 0; turn < 3; turn++) {
-        ck_assert(!device_lend(d, (void **)&at));
-        ck_assert(!device_lend(d, (void **)&at)); /* within the other */
+        ck_assert(!device_map(d, (void **)&at));
+        ck_assert(!device_map(d, (void **)&at)); /* within the other */
         memcpy(next(r, N), at, N * sizeof *at);
         for (size_t i = 0; i < N; i++) at[i] += 1;
-        ck_assert(!device_take_back(d, (void **)&at, false));
-        ck_assert(!device_take_back(d, (void **)&at, turn == 1 || device_is_host(d)));
+        ck_assert(!device_unmap(d, (void **)&at, false));
+        ck_assert(!device_unmap(d, (void **)&at, turn == 1 || device_is_host(d)));
         ck_assert_ptr_eq(at, memory);
         if (turn != 1 && device_is_host(d)) /* what was not to be kept */
             for (size_t i = 0; i < N; i++) at[i] -= 1;

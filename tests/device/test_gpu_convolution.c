@@ -24,7 +24,7 @@ static const struct convolution shapes[] = {
 };
 #define SHAPES (int)(sizeof shapes / sizeof *shapes)
 
-static size_t elements(const struct image *i) { return i->height * i->width * i->channels; }
+static size_t elements(const struct image_shape *i) { return i->height * i->width * i->channels; }
 
 static float rounded(enum precision precision, float x) {
     if (precision == PRECISION_BFLOAT16) return bits_from_bfloat16(bits_to_bfloat16(x));
@@ -92,8 +92,8 @@ static void convolve(struct device *d, struct work *p) {
 static double spacing(enum precision precision, double x) {
     int exponent;
     frexp(x, &exponent);
-    double least = precision == PRECISION_FLOAT16 ? 0x1p-24 : 0x1p-130;
-    return fmax(ldexp(1, exponent - (precision == PRECISION_FLOAT16 ? 11 : 8)), least);
+    double min = precision == PRECISION_FLOAT16 ? 0x1p-24 : 0x1p-130;
+    return fmax(ldexp(1, exponent - (precision == PRECISION_FLOAT16 ? 11 : 8)), min);
 }
 
 /* [found] = start + the 16-bit number next to [sum] (nearly always: sums have another order). */
@@ -105,10 +105,10 @@ static void check_element(enum precision precision, const char *what, size_t i, 
                           float found, struct tally *tally) {
     double expected = (double)(float)(start + (double)rounded(precision, sum));
     if (has_relu && expected < 0) expected = 0;
-    double far = fabs((double)found - expected), most = spacing(precision, (double)sum) + 1e-6 * (1 + fabs(start));
+    double far = fabs((double)found - expected), max = spacing(precision, (double)sum) + 1e-6 * (1 + fabs(start));
     tally->count++;
     tally->off += far > 2e-6 * (fabs(start) + fabs(expected) + 1e-3);
-    ck_assert_msg(far <= most, "precision %d, %s %zu: %.9g, expected %.9g", (int)precision, what, i, (double)found,
+    ck_assert_msg(far <= max, "precision %d, %s %zu: %.9g, expected %.9g", (int)precision, what, i, (double)found,
                   expected);
 }
 

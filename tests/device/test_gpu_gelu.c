@@ -103,12 +103,12 @@ static void check_wide(const char *what, size_t i, struct sum s, float found) {
 }
 
 /* A 16-bit number next to [expected], which is known up to [doubt]. */
-static void check_narrow(enum precision precision, const char *what, size_t i, double expected, double doubt,
-                         float found) {
+static void check_half(enum precision precision, const char *what, size_t i, double expected, double doubt,
+                       float found) {
     double unit = precision == PRECISION_BFLOAT16 ? 0x1p-8 : 0x1p-11; /* half a place */
-    double least = precision == PRECISION_BFLOAT16 ? 0 : 0x1p-25;
-    double most = unit * fabs(expected) * 1.01 + doubt + least;
-    ck_assert_msg(fabs((double)found - expected) <= most, "%s %zu: %.9g, expected %.9g", what, i, (double)found,
+    double min = precision == PRECISION_BFLOAT16 ? 0 : 0x1p-25;
+    double max = unit * fabs(expected) * 1.01 + doubt + min;
+    ck_assert_msg(fabs((double)found - expected) <= max, "%s %zu: %.9g, expected %.9g", what, i, (double)found,
                   expected);
 }
 
@@ -127,9 +127,9 @@ static void check_between(enum precision precision, const struct work *p) {
         struct sum back = sum_of(precision, 0, p->dy + row * p->out, 1, p->w2 + unit, p->hidden, p->out);
         double slope = slope_of((double)p->kept[i]);
         double off = p->has_bias ? fabs((double)p->b1[unit] - bias) : 0; /* without the epilogue it is not rounded */
-        check_narrow(precision, "kept", i, before.value, 2e-6 * before.size + off, p->kept[i]);
-        check_narrow(precision, "y", i, gelu_of(before.value), 4e-6 * (1 + before.size) + 1.2 * off, p->y[i]);
-        check_narrow(precision, "dkept", i, back.value * slope, 4e-6 * back.size, p->dkept[i]);
+        check_half(precision, "kept", i, before.value, 2e-6 * before.size + off, p->kept[i]);
+        check_half(precision, "y", i, gelu_of(before.value), 4e-6 * (1 + before.size) + 1.2 * off, p->y[i]);
+        check_half(precision, "dkept", i, back.value * slope, 4e-6 * back.size, p->dkept[i]);
     }
 }
 
@@ -154,7 +154,7 @@ START_TEST(each_result_is_of_what_was_written) {
     struct device *d;
     ck_assert(!device_create("cuda", &d));
     ck_assert(!device_set_precision(d, precision));
-    ck_assert(device_ops(d)->narrow->applies(d, p.hidden));
+    ck_assert(device_ops(d)->half->applies(d, p.hidden));
     run(d, precision, &p);
     ck_assert(!device_status(d));
     device_destroy(d);

@@ -2,7 +2,7 @@
  * mode. Skipped where there is no GPU. ctest-labels: gpu */
 #include "gpu_work.h"
 
-static size_t elements(const struct image *i) { return i->height * i->width * i->channels; }
+static size_t elements(const struct image_shape *i) { return i->height * i->width * i->channels; }
 
 static const struct pooling poolings[] = {
     /* each element in one window */
@@ -111,7 +111,7 @@ static void batch_norm(struct device *d, struct results *r, const struct norm_ca
     ops->batch_norm_forward(d, &norm, x, n->is_affine ? weight : NULL, n->is_affine ? bias : NULL,
                             n->has_running ? mean : NULL, n->has_running ? variance : NULL, work, next(r, all),
                             n->count);
-    ops->batch_norm_again(d, &norm, x, work, next(r, all), n->count);
+    ops->batch_norm_recompute(d, &norm, x, work, next(r, all), n->count);
     float *dweight = next_from(r, n->channels, 7), *dbias = next_from(r, n->channels, 8);
     if (n->uses_batch) {
         ops->batch_norm_backward(d, &norm, x, dy, work, next(r, all), n->is_affine ? dweight : NULL,

@@ -58,10 +58,10 @@ START_TEST(large_arrays_cross) {
 }
 END_TEST
 
-START_TEST(only_its_own_memory_is_lent) {
+START_TEST(only_its_own_memory_is_mapped) {
     struct device *d = gpu();
     float own[4], *array = own;
-    status s = device_lend(d, (void **)&array);
+    status s = device_map(d, (void **)&array);
     ck_assert(s && status_code(s) == STATUS_BUG);
     status_free(s);
     device_destroy(d);
@@ -158,10 +158,10 @@ START_TEST(batches_come_beside) {
         if (turn == 20) device_pin(d, own, PIECE * sizeof *own);
         ck_assert(!device_upload_wait(d));
         for (size_t i = 0; i < PIECE; i++) own[i] = (float)turn;
-        const struct device_piece pieces[] = {
+        const struct device_transfer pieces[] = {
             {batch, beside, own, COUNT * sizeof *own},
             {batch + COUNT, beside + COUNT, own + COUNT, (PIECE - COUNT) * sizeof *own}};
-        device_upload_beside(d, pieces, 2);
+        device_upload_async(d, pieces, 2);
         device_ops(d)->add(d, sum, batch + PIECE - COUNT, sum, COUNT);
     }
     ck_assert(!device_wait(d));
@@ -180,7 +180,7 @@ START_TEST(answers_are_awaited_later) {
     device_upload(d, x, &value, sizeof value);
     for (int i = 0; i < 4; i++) { /* as it was then, though it has changed since */
         if (i >= 2) ck_assert(!device_download_end(d, i % 2, &found[i - 2], sizeof value));
-        device_download_later(d, i % 2, x, sizeof value);
+        device_download_begin(d, i % 2, x, sizeof value);
         device_ops(d)->add(d, x, x, x, 1);
     }
     for (int i = 2; i < 4; i++) ck_assert(!device_download_end(d, i % 2, &found[i], sizeof value));
@@ -196,7 +196,7 @@ int main(void) {
                                        ONCE(answers_are_awaited_later),
                                        ONCE(what_is_uploaded_arrives_in_order),
                                        ONCE(large_arrays_cross),
-                                       ONCE(only_its_own_memory_is_lent),
+                                       ONCE(only_its_own_memory_is_mapped),
                                        ONCE(a_recording_is_run_again),
                                        ONCE(a_recording_ends_when_memory_moves),
                                        ONCE(what_must_grow_is_not_recorded)};

@@ -227,7 +227,7 @@ static void check_product(struct device *d, enum precision precision, const floa
  * they are elsewhere. */
 START_TEST(parameters_are_rounded_when_told) {
     enum precision precision = (enum precision)_i;
-    bool is_narrow = precision == PRECISION_BFLOAT16 || precision == PRECISION_FLOAT16;
+    bool is_half = precision == PRECISION_BFLOAT16 || precision == PRECISION_FLOAT16;
     struct device *d = gpu_with(precision);
     static const struct {
         size_t in, offset;
@@ -243,7 +243,7 @@ START_TEST(parameters_are_rounded_when_told) {
         device_ops(d)->round_parameters(d, values, total);
         check_product(d, precision, values + weights[i].offset, &p);
         device_upload(d, values + weights[i].offset, other.w, count * sizeof *values);
-        check_product(d, precision, values + weights[i].offset, is_narrow && weights[i].is_kept ? &p : &other);
+        check_product(d, precision, values + weights[i].offset, is_half && weights[i].is_kept ? &p : &other);
         device_ops(d)->round_parameters(d, values, total);
         check_product(d, precision, values + weights[i].offset, &other);
         device_free(d, values);
@@ -360,24 +360,24 @@ START_TEST(cross_entropy_in_the_form_of_the_device) {
     size_t rows = matrices[_i / 2][0], size = matrices[_i / 2][1], count = rows * size;
     struct device *d = gpu_with(precision);
     struct cross_entropy_options o = {.ignored = -100, .label_smoothing = 0.1f};
-    struct loss_sums sums = {0}, narrow_sums = {0};
+    struct loss_sums sums = {0}, half_sums = {0};
     int64_t *targets = malloc(rows * sizeof *targets);
-    float *x = random_values(count, 1), *wide = malloc(count * sizeof *wide), *narrow;
+    float *x = random_values(count, 1), *wide = malloc(count * sizeof *wide), *half;
     uint16_t *bits = malloc(2 * count * sizeof *bits);
     for (size_t i = 0; i < rows; i++) targets[i] = i % 5 == 3 ? -100 : (int64_t)(i * 31 % size);
-    ck_assert(!device_alloc(d, count * sizeof *narrow, "a test", (void **)&narrow));
+    ck_assert(!device_alloc(d, count * sizeof *half, "a test", (void **)&half));
     device_ops(d)->losses->cross_entropy(d, &o, x, targets, rows, size, 100, wide, &sums);
-    device_ops(d)->narrow->set(d, (struct narrow){.dx = true});
-    device_ops(d)->losses->cross_entropy(d, &o, x, targets, rows, size, 100, narrow, &narrow_sums);
-    device_ops(d)->narrow->set(d, (struct narrow){0});
-    ck_assert(!device_download(d, bits, narrow, 2 * count * sizeof *bits));
-    ck_assert_int_eq(memcmp(&sums, &narrow_sums, sizeof sums), 0);
+    device_ops(d)->half->set(d, (struct half_operands){.dx = true});
+    device_ops(d)->losses->cross_entropy(d, &o, x, targets, rows, size, 100, half, &half_sums);
+    device_ops(d)->half->set(d, (struct half_operands){0});
+    ck_assert(!device_download(d, bits, half, 2 * count * sizeof *bits));
+    ck_assert_int_eq(memcmp(&sums, &half_sums, sizeof sums), 0);
     for (size_t i = 0; i < count; i++) {
         ck_assert_uint_eq(bits[i],
                           precision == PRECISION_FLOAT16 ? bits_to_float16(wide[i]) : bits_to_bfloat16(wide[i]));
         ck_assert_uint_eq(bits[count + i], 0);
     }
-    device_free(d, narrow);
+    device_free(d, half);
     free(x), free(wide), free(bits), free(targets);
     end(d);
 }

@@ -25,11 +25,11 @@ static union optimizer_step step_of(float lr) {
 /* Runs within a block, over its edge, over many; some stand; states stand elsewhere, as those of a shard. */
 static const struct optimizer_run runs[] = {{0, 16, 0, 0},
                                             {16, 48, 16, 1},
-                                            {48, 1008, 0, OPTIMIZER_STANDS},
+                                            {48, 1008, 0, OPTIMIZER_SKIP},
                                             {1008, BLOCK + 16, 48, 2},
                                             {BLOCK + 16, 4 * BLOCK, 80, 0},
                                             {4 * BLOCK, 4 * BLOCK + 4, 80 + 3 * BLOCK - 16, 1},
-                                            {4 * BLOCK + 4, 6 * BLOCK + 64, 0, OPTIMIZER_STANDS}};
+                                            {4 * BLOCK + 4, 6 * BLOCK + 64, 0, OPTIMIZER_SKIP}};
 #define RUNS (sizeof runs / sizeof *runs)
 #define VALUES ((size_t)6 * BLOCK + 64)
 #define STATES ((size_t)80 + 3 * BLOCK - 16 + 4)
@@ -54,7 +54,7 @@ static void update_groups(struct device *d, struct results *r) {
     }
     for (size_t k = 0; k < RUNS; k++)
         for (size_t i = runs[k].begin; i < runs[k].end; i++)
-            ck_assert((values[i] == before[i]) == (runs[k].step == OPTIMIZER_STANDS));
+            ck_assert((values[i] == before[i]) == (runs[k].step == OPTIMIZER_SKIP));
     free(g), free(before);
 }
 
@@ -116,7 +116,7 @@ static void open_copy(struct copy *c, enum precision precision) {
     c->y = on_device(c->d, NULL, bytes);
     c->runs[0] = (struct optimizer_run){0, 32, 0, 0};
     c->runs[1] = (struct optimizer_run){32, COUNT - 16, 0, 1};
-    c->runs[2] = (struct optimizer_run){COUNT - 16, COUNT, 0, OPTIMIZER_STANDS};
+    c->runs[2] = (struct optimizer_run){COUNT - 16, COUNT, 0, OPTIMIZER_SKIP};
 }
 
 static void close_copy(struct copy *c) {
@@ -184,10 +184,10 @@ static void write_by_upload(struct copy *c) {
     free(other);
 }
 
-static void write_by_lending(struct copy *c) {
-    ck_assert(!device_lend(c->d, (void **)&c->values));
+static void write_by_mapping(struct copy *c) {
+    ck_assert(!device_map(c->d, (void **)&c->values));
     for (size_t i = 0; i < 100; i++) c->values[i] = (float)i;
-    ck_assert(!device_take_back(c->d, (void **)&c->values, true));
+    ck_assert(!device_unmap(c->d, (void **)&c->values, true));
 }
 
 static void write_zeros(struct copy *c) { device_zero(c->d, c->values + COUNT - 8, 8 * sizeof *c->values); }
@@ -204,7 +204,7 @@ static void write_and_update(struct copy *c) {
     run_update(c);
 }
 
-static void (*const writers[])(struct copy *) = {write_by_upload, write_by_lending, write_zeros, write_by_operator,
+static void (*const writers[])(struct copy *) = {write_by_upload, write_by_mapping, write_zeros, write_by_operator,
                                                  write_and_update};
 #define WRITERS (sizeof writers / sizeof *writers)
 
@@ -219,7 +219,7 @@ START_TEST(an_update_keeps_the_copy) {
     for (uint64_t t = 0; t < 3; t++) {
         new_gradients(&c, 30 + t, t == 1 ? NAN : 0.5f);
         run_update(&c);
-        check_copy(&c, t == 1 ? "after an update that was held back" : "after an update");
+        check_copy(&c, t == 1 ? "after an update that was skipped" : "after an update");
         check_gradients(&c);
     }
     close_copy(&c);
@@ -290,7 +290,7 @@ START_TEST(a_recording_rounds_where_it_must) {
         check_replay(&c, recording, "after a pass with other values");
         new_gradients(&c, 50, NAN);
         ck_assert(device_replay(c.d, recording));
-        check_copy(&c, "after an update that was held back");
+        check_copy(&c, "after an update that was skipped");
         device_recording_destroy(c.d, recording);
         device_free(c.d, other);
         close_copy(&c);

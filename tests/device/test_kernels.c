@@ -196,6 +196,28 @@ START_TEST(sets_give_equal_bits) {
 }
 END_TEST
 
+/* torch.sign: an update of lion moves nothing where momentum and gradient are 0, and keeps NaN. */
+START_TEST(lion_of_zero_and_nan) {
+    const struct lion_step step = {.minus_lr = -0.5f,
+                                   .beta1 = 0.9f,
+                                   .one_minus_beta1 = 0.1f,
+                                   .beta2 = 0.99f,
+                                   .one_minus_beta2 = 0.01f,
+                                   .decay_factor = 1};
+    const float g[] = {0, NAN, 3, -3};
+    for (size_t s = 0; s < 3; s++) {
+        struct device *device = open_set(sets[s]);
+        if (!device) continue;
+        float values[] = {1, 1, 1, 1}, average[4] = {0};
+        work_update(device, device_ops(device)->optimizers->lion, &(union optimizer_step){.lion = step}, &work_whole,
+                    values, g, (float *[OPTIMIZER_STATES]){average}, 4);
+        ck_assert(values[0] == 1 && isnan(values[1]) && values[2] == 0.5f && values[3] == 1.5f);
+        ck_assert(average[0] == 0 && isnan(average[1]));
+        device_destroy(device);
+    }
+}
+END_TEST
+
 START_TEST(dropout_depends_on_the_row_only) {
     struct device *device = open_set("baseline");
     float ones[8 * 10], whole[8 * 10], half[4 * 10];
@@ -256,5 +278,5 @@ START_TEST(refusals) {
 }
 END_TEST
 
-TESTS("kernels", products, rows_are_independent, sets_give_equal_bits, dropout_depends_on_the_row_only, finite_or_not,
-      refusals)
+TESTS("kernels", products, rows_are_independent, sets_give_equal_bits, lion_of_zero_and_nan,
+      dropout_depends_on_the_row_only, finite_or_not, refusals)

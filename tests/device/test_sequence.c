@@ -28,13 +28,13 @@ static void plain_head(const struct attention_shape *s, const float *q, const fl
     double *p = malloc(t * sizeof *p), *dp = malloc(t * sizeof *dp), scale = 1 / sqrt((double)d);
     for (size_t i = 0; i < t; i++) {
         size_t seen = s->is_causal ? i + 1 : t;
-        double most = -INFINITY, sum = 0, total = 0;
+        double max = -INFINITY, sum = 0, total = 0;
         for (size_t j = 0; j < seen; j++) {
             p[j] = 0;
             for (size_t e = 0; e < d; e++) p[j] += scale * (double)q[i * 3 * c + e] * (double)k[j * 3 * c + e];
-            most = fmax(most, p[j]);
+            max = fmax(max, p[j]);
         }
-        for (size_t j = 0; j < seen; j++) sum += p[j] = exp(p[j] - most);
+        for (size_t j = 0; j < seen; j++) sum += p[j] = exp(p[j] - max);
         for (size_t j = 0; j < seen; j++) {
             p[j] /= sum;
             dp[j] = 0;
@@ -257,7 +257,13 @@ START_TEST(functions) {
         device_ops(device)->activation_forward(device, ACTIVATION_GELU, x, y, COUNT);
         for (int j = COUNT / 2; j < COUNT; j++)
             near(y[j], (double)x[j] * 0.5 * (1 + erf((double)x[j] * M_SQRT1_2)), x[j], "gelu");
+        device_ops(device)->activation_forward(device, ACTIVATION_RELU, x, y, COUNT);
+        for (int j = 0; j < COUNT; j++) ck_assert(y[j] == (x[j] > 0 ? x[j] : 0));
+        device_ops(device)->activation_forward(device, ACTIVATION_SILU, x, y, COUNT);
+        for (int j = COUNT / 2; j < COUNT; j++) near(y[j], (double)x[j] / (1 + exp(-(double)x[j])), x[j], "silu");
         float wild[] = {INFINITY, -INFINITY, NAN}, tamed[3];
+        device_ops(device)->activation_forward(device, ACTIVATION_RELU, wild, tamed, 3);
+        ck_assert(isinf(tamed[0]) && tamed[1] == 0 && isnan(tamed[2]));
         device_ops(device)->activation_forward(device, ACTIVATION_TANH, wild, tamed, 3);
         ck_assert(tamed[0] == 1 && tamed[1] == -1 && isnan(tamed[2]));
         device_ops(device)->activation_forward(device, ACTIVATION_SIGMOID, wild, tamed, 3);

@@ -14,10 +14,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "dist/comm.h"
-#include "dist/internal.h"
-#include "dist/shm_map.h"
-#include "dist/store.h"
+#include "dist/comm/comm.h"
+#include "dist/comm/shm_map.h"
+#include "dist/process/net.h"
+#include "dist/process/variables.h"
+#include "dist/store/store.h"
 
 #define MAX_TEST_RANKS 8
 
@@ -44,7 +45,7 @@ struct ranks {
 };
 
 static inline struct dist_env ranks_env(const struct ranks *ranks, int rank) {
-    struct dist_env env = {.launcher = LAUNCHER_AGENT,
+    struct dist_env env = {.launcher = LAUNCHER_OWN,
                            .rank = rank,
                            .world_size = ranks->world,
                            .local_rank = rank,
@@ -55,7 +56,7 @@ static inline struct dist_env ranks_env(const struct ranks *ranks, int rank) {
     return env;
 }
 
-/* A socket for the store; its number is in the environment, as from the agent. */
+/* A socket for the store; its number is in the environment, as from the launcher. */
 static inline void ranks_prepare(struct ranks *ranks, int world) {
     *ranks = (struct ranks){.world = world};
     struct sockaddr_storage address;

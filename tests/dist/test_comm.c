@@ -7,7 +7,8 @@
 
 #include "base/processors.h"
 #include "check_main.h"
-#include "dist/comm_check.h"
+#include "dist/comm/combine.h"
+#include "dist/comm/comm_check.h"
 
 /* A loop index chooses the backend: gloo, shm, then both with ranks that pretend to be on hosts. */
 #define EVERY 11
@@ -165,12 +166,64 @@ START_TEST(mismatch_is_told) {
 }
 END_TEST
 
+/* Through the parcels of one sender: the data of a message is taken before the next one, to whomever, overwrites it. */
+static void in_a_row_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    enum { COUNT = 300000, MESSAGES = 4 };
+    static float data[COUNT];
+    struct rank_group g = rank_join(env, 20);
+    RANK_CHECK(strcmp(comm_backend(g.comm), "shm") == 0);
+    for (int m = 0; m < MESSAGES; m++) {
+        int to = 1 + m % 2;
+        size_t count = m < 2 ? 10 : COUNT;
+        if (env->rank == 0) {
+            for (size_t i = 0; i < count; i++) data[i] = (float)(m * 1000 + (int)(i % 997));
+            rank_must(comm_send(g.comm, data, count, COMM_FLOAT32, to));
+        } else if (env->rank == to) {
+            clock_sleep(0.1);
+            rank_must(comm_recv(g.comm, data, count, COMM_FLOAT32, 0));
+            for (size_t i = 0; i < count; i++) RANK_CHECK(data[i] == (float)(m * 1000 + (int)(i % 997)));
+        }
+    }
+    rank_leave(&g);
+}
+
+START_TEST(messages_in_a_row) {
+    choose(1);
+    ranks_run(3, in_a_row_body, NULL);
+}
+END_TEST
+
+/* With floats a NaN wins, whichever rank has it; integers have none. */
+START_TEST(nan_wins) {
+    static const enum comm_op ops[] = {COMM_SUM, COMM_AVG, COMM_MIN, COMM_MAX, COMM_PRODUCT};
+    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
+        for (int bad = 0; bad < 3; bad++) {
+            float singles[3][2] = {{1, 2}, {-1, 3}, {5, -4}}, single[2];
+            double doubles[3][2] = {{1, 2}, {-1, 3}, {5, -4}}, twice[2];
+            uint16_t halves[3][2], half[2];
+            singles[bad][0] = NAN, doubles[bad][0] = NAN;
+            combine(single, (const void *const[]){singles[0], singles[1], singles[2]}, 3, 2, COMM_FLOAT32, ops[o]);
+            combine(twice, (const void *const[]){doubles[0], doubles[1], doubles[2]}, 3, 2, COMM_FLOAT64, ops[o]);
+            ck_assert_msg(isnan(single[0]) && isnan(twice[0]), "operation %d, rank %d", (int)ops[o], bad);
+            ck_assert(!isnan(single[1]) && !isnan(twice[1]));
+            for (int type = COMM_BFLOAT16; type <= COMM_FLOAT16; type++) {
+                for (int r = 0; r < 3; r++) combine_narrow(halves[r], singles[r], 2, (enum comm_type)type);
+                combine(half, (const void *const[]){halves[0], halves[1], halves[2]}, 3, 2, (enum comm_type)type,
+                        ops[o]);
+                combine_widen(single, half, 2, (enum comm_type)type);
+                ck_assert_msg(isnan(single[0]) && !isnan(single[1]), "operation %d, rank %d", (int)ops[o], bad);
+            }
+        }
+}
+END_TEST
+
 START_TEST(unknown_backend) {
     struct comm *comm;
     struct dist_env env = {.rank = 0, .world_size = 2};
     status s = comm_create("mpi", &env, NULL, 1, &comm);
     ck_assert_int_eq(status_code(s), STATUS_USAGE);
-    ck_assert_ptr_nonnull(strstr(status_message(s), "it has: auto, shm, gloo"));
+    ck_assert_ptr_nonnull(strstr(status_message(s), "communication backend: expected auto, shm, gloo or nccl, got "));
     ck_assert_ptr_null(comm);
     status_free(s);
 }
@@ -178,4 +231,4 @@ END_TEST
 
 LOOP_TESTS("comm", LOOP(every_collective, 0, EVERY), LOOP(same_bits_everywhere, 0, 6), LOOP(barrier_waits, 0, 2),
            LOOP(reason_is_quoted, 0, 2), LOOP(calls_end_in_time, 0, 2), LOOP(mismatch_is_told, 0, 2),
-           ONCE(unknown_backend))
+           ONCE(messages_in_a_row), ONCE(nan_wins), ONCE(unknown_backend))

@@ -1,5 +1,5 @@
 /* A table of environments, as the launchers make them, and what a process is in each. ctest-labels: unit */
-#include "dist/env.h"
+#include "dist/process/env.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "check_main.h"
-#include "dist/internal.h"
+#include "dist/process/env_slurm.h"
 
 static const char *const known[] = {"RANK",
                                     "WORLD_SIZE",
@@ -75,7 +75,7 @@ static const struct {
     {"MASTER_ADDR=n1 MASTER_PORT=1", LAUNCHER_NONE, 0, 1, 0, 1, ":", NULL},
     {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 "
      "DDPTRAIN_AGENT=PARENT DDPTRAIN_JOB_ID=j1 DDPTRAIN_INCARNATION=3 DDPTRAIN_BEGUN=1",
-     LAUNCHER_AGENT, 1, 2, 1, 2, "127.0.0.1:29500", "j1/3"},
+     LAUNCHER_OWN, 1, 2, 1, 2, "127.0.0.1:29500", "j1/3"},
     {"RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 DDPTRAIN_AGENT=1234567", LAUNCHER_ENVIRONMENT, 1, 2,
      1, 2, "127.0.0.1:29500", "port-29500"},
     {"RANK=0 WORLD_SIZE=1", LAUNCHER_ENVIRONMENT, 0, 1, 0, 1, ":", NULL},
@@ -172,7 +172,7 @@ static const struct {
     {"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0",
      "set MASTER_ADDR"},
     {"PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1", "set MASTER_ADDR"},
-    {SLURM2 "n[1-", "no list of nodes"},
+    {SLURM2 "n[1-", "not a list of nodes"},
     {"SLURM_PROCID=0 SLURM_NTASKS=many SLURM_STEP_ID=0", "SLURM_NTASKS is 'many'"},
 };
 

@@ -1,5 +1,6 @@
-/* The agent, with this program itself as the ranks: `test_launch role NAME FOLDER`. ctest-labels: dist fault */
-#include "dist/launch.h"
+/* The launcher, with this program itself as the ranks: `test_launch role NAME FOLDER`. ctest-labels: dist fault */
+#include "dist/launch/launch.h"
+#include "dist/process/launcher_channel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,11 +14,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/signals.h"
 #include "check_main.h"
-#include "dist/env.h"
-#include "dist/internal.h"
-#include "dist/launch_internal.h"
-#include "dist/store.h"
+#include "dist/launch/launch_internal.h"
+#include "dist/process/env.h"
+#include "dist/process/variables.h"
+#include "dist/store/store.h"
 
 /* ---- roles: what a rank does ---- */
 
@@ -35,7 +37,7 @@ static void on_term(int number) {
 
 static int end_with(status failure) {
     int code = status_code(failure);
-    if (!launch_report(failure)) return 1;
+    if (!launcher_report(failure)) return 1;
     status_free(failure);
     return code;
 }
@@ -58,7 +60,7 @@ static int role_join(const struct role_context *c) {
     struct store *store;
     const char *threads = getenv("OMP_NUM_THREADS");
     char text[64];
-    if (c->env.launcher != LAUNCHER_AGENT || c->env.local_rank != c->env.rank) return 2;
+    if (c->env.launcher != LAUNCHER_OWN || c->env.local_rank != c->env.rank) return 2;
     if (c->env.world_size > 1 && (!threads || strcmp(threads, "1") != 0)) return 3;
     if (getpgid(0) != getpid()) return 4;
     if (c->env.rank != 0 && getenv(STORE_FD_VARIABLE)) return 5;
@@ -178,7 +180,7 @@ static int role_stopped_and_fail(const struct role_context *c) {
     return end_with(status_new(STATUS_IO, "the disk is full"));
 }
 
-/* For the death of the agent: rank 0 plain, rank 1 stopped, rank 2 without its death signal, rank 3 deaf. */
+/* For the death of the launcher: rank 0 plain, rank 1 stopped, rank 2 without its death signal, rank 3 deaf. */
 static int role_orphan(const struct role_context *c) {
     if (c->env.rank == 2) prctl(PR_SET_PDEATHSIG, 0);
     if (c->env.rank == 3)
@@ -214,7 +216,7 @@ static int role_standstill(const struct role_context *c) {
     if (c->env.rank != 0) return role_stubborn(c);
     await(c, "up", 1);
     await(c, "up", 2);
-    launch_tell(TELL_STANDSTILL, STATUS_PEER, 1, "rank 1 (host n, pid 1) hangs in forward");
+    launcher_send(MESSAGE_STANDSTILL, STATUS_PEER, 1, "rank 1 (host n, pid 1) hangs in forward");
     return end_with(status_new(STATUS_PEER, "lost rank 1"));
 }
 
@@ -251,9 +253,9 @@ static int run_role(const char *name, const char *folder) {
     return 97;
 }
 
-/* ---- the agent in a process of its own ---- */
+/* ---- the launcher in a process of its own ---- */
 
-struct agent {
+struct launcher {
     pid_t pid;
     int out; /* its sentence */
     char folder[64];
@@ -265,21 +267,21 @@ struct answer {
     double seconds;
 };
 
-static struct agent agent_start(const char *role, int nproc, double grace) {
-    struct agent agent;
+static struct launcher agent_start(const char *role, int nproc, double grace) {
+    struct launcher launcher;
     int ends[2];
-    snprintf(agent.folder, sizeof agent.folder, "/tmp/test_launch.XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(agent.folder));
+    snprintf(launcher.folder, sizeof launcher.folder, "/tmp/test_launch.XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(launcher.folder));
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
     fflush(NULL);
-    agent.pid = fork();
-    ck_assert_int_ge(agent.pid, 0);
-    if (agent.pid == 0) {
+    launcher.pid = fork();
+    ck_assert_int_ge(launcher.pid, 0);
+    if (launcher.pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         static const int plain[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGALRM};
         for (size_t i = 0; i < 5; i++) signal(plain[i], SIG_DFL);
         unsetenv("OMP_NUM_THREADS");
-        char *argv[] = {"test_launch", "role", (char *)role, agent.folder, NULL};
+        char *argv[] = {"test_launch", "role", (char *)role, launcher.folder, NULL};
         struct launch_config config = {.nproc = nproc, .nnodes = 1, .grace = grace};
         status s = launch_run(&config, argv, NULL);
         ssize_t length = (ssize_t)strlen(status_message(s));
@@ -289,27 +291,27 @@ static struct agent agent_start(const char *role, int nproc, double grace) {
         exit(code);
     }
     close(ends[1]);
-    agent.out = ends[0];
-    return agent;
+    launcher.out = ends[0];
+    return launcher;
 }
 
-static struct answer agent_wait(struct agent *agent) {
+static struct answer agent_wait(struct launcher *launcher) {
     struct answer answer = {0};
     int how;
     double start = clock_seconds();
-    ck_assert_int_eq(waitpid(agent->pid, &how, 0), agent->pid);
+    ck_assert_int_eq(waitpid(launcher->pid, &how, 0), launcher->pid);
     answer.seconds = clock_seconds() - start;
     answer.code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
-    ssize_t got = read(agent->out, answer.sentence, sizeof answer.sentence - 1);
+    ssize_t got = read(launcher->out, answer.sentence, sizeof answer.sentence - 1);
     answer.sentence[got > 0 ? got : 0] = 0;
-    close(agent->out);
+    close(launcher->out);
     return answer;
 }
 
 /* What a rank has marked; waits until it has. */
-static long marked(const struct agent *agent, const char *name, int rank) {
+static long marked(const struct launcher *launcher, const char *name, int rank) {
     char path[512];
-    snprintf(path, sizeof path, "%s/%s.%d", agent->folder, name, rank);
+    snprintf(path, sizeof path, "%s/%s.%d", launcher->folder, name, rank);
     for (double start = clock_seconds(); clock_seconds() - start < 20; clock_sleep(0.01)) {
         FILE *file = fopen(path, "r");
         long value = -1;
@@ -322,9 +324,9 @@ static long marked(const struct agent *agent, const char *name, int rank) {
     return -1;
 }
 
-static void clean(const struct agent *agent) {
+static void clean(const struct launcher *launcher) {
     char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", agent->folder);
+    snprintf(command, sizeof command, "rm -rf '%s'", launcher->folder);
     ck_assert_int_eq(system(command), 0);
 }
 
@@ -350,11 +352,11 @@ static void gone_within(long pid, double seconds) {
 /* ---- tests ---- */
 
 START_TEST(ranks_find_each_other) {
-    struct agent agent = agent_start("join", _i, 0);
-    struct answer answer = agent_wait(&agent);
+    struct launcher launcher = agent_start("join", _i, 0);
+    struct answer answer = agent_wait(&launcher);
     ck_assert_msg(answer.code == 0, "%d: %s", answer.code, answer.sentence);
-    for (int r = 0; r < _i; r++) marked(&agent, "joined", r);
-    clean(&agent);
+    for (int r = 0; r < _i; r++) marked(&launcher, "joined", r);
+    clean(&launcher);
 }
 END_TEST
 
@@ -386,98 +388,98 @@ static const struct {
 };
 
 START_TEST(first_cause_is_named) {
-    struct agent agent = agent_start(endings[_i].role, endings[_i].nproc, 1);
-    struct answer answer = agent_wait(&agent);
+    struct launcher launcher = agent_start(endings[_i].role, endings[_i].nproc, 1);
+    struct answer answer = agent_wait(&launcher);
     ck_assert_msg(answer.code == endings[_i].code, "%s: %d %s", endings[_i].role, answer.code, answer.sentence);
     for (int i = 0; i < 2; i++)
         ck_assert_msg(strstr(answer.sentence, endings[_i].expected[i]), "%s: %s", endings[_i].role, answer.sentence);
     ck_assert_msg(!strstr(answer.sentence, "memory"), "%s", answer.sentence); /* nobody ran out of it */
     ck_assert_double_lt(answer.seconds, endings[_i].within);
-    clean(&agent);
+    clean(&launcher);
 }
 END_TEST
 
 static const int requests[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGALRM};
 
 START_TEST(requests_reach_the_ranks) {
-    struct agent agent = agent_start("saves", 2, 10);
-    for (int r = 0; r < 2; r++) marked(&agent, "up", r);
-    kill(agent.pid, requests[_i]);
-    if (requests[_i] != SIGINT) kill(agent.pid, requests[_i]); /* a scheduler may repeat itself */
-    struct answer answer = agent_wait(&agent);
+    struct launcher launcher = agent_start("saves", 2, 10);
+    for (int r = 0; r < 2; r++) marked(&launcher, "up", r);
+    kill(launcher.pid, requests[_i]);
+    if (requests[_i] != SIGINT) kill(launcher.pid, requests[_i]); /* a scheduler may repeat itself */
+    struct answer answer = agent_wait(&launcher);
     ck_assert_msg(answer.code == 75, "%d: %s", answer.code, answer.sentence);
-    for (int r = 0; r < 2; r++) marked(&agent, "saved", r);
+    for (int r = 0; r < 2; r++) marked(&launcher, "saved", r);
     ck_assert_double_lt(answer.seconds, 5);
-    clean(&agent);
+    clean(&launcher);
 }
 END_TEST
 
 START_TEST(done_and_stopped_is_stopped) {
-    struct agent agent = agent_start("mixed", 3, 10);
-    for (int r = 0; r < 3; r++) marked(&agent, "up", r);
-    kill(agent.pid, SIGTERM);
-    struct answer answer = agent_wait(&agent);
+    struct launcher launcher = agent_start("mixed", 3, 10);
+    for (int r = 0; r < 3; r++) marked(&launcher, "up", r);
+    kill(launcher.pid, SIGTERM);
+    struct answer answer = agent_wait(&launcher);
     ck_assert_int_eq(answer.code, 75);
-    clean(&agent);
+    clean(&launcher);
 }
 END_TEST
 
 START_TEST(grace_has_an_end) {
-    struct agent agent = agent_start("stubborn", 2, 0.5);
-    long pids[2] = {marked(&agent, "up", 0), marked(&agent, "up", 1)};
-    kill(agent.pid, SIGTERM);
-    struct answer answer = agent_wait(&agent);
+    struct launcher launcher = agent_start("stubborn", 2, 0.5);
+    long pids[2] = {marked(&launcher, "up", 0), marked(&launcher, "up", 1)};
+    kill(launcher.pid, SIGTERM);
+    struct answer answer = agent_wait(&launcher);
     ck_assert_int_eq(answer.code, 69);
     ck_assert_msg(strstr(answer.sentence, "did not stop within 0.5 s"), "%s", answer.sentence);
     ck_assert(answer.seconds > 0.4 && answer.seconds < 4);
     for (int r = 0; r < 2; r++) ck_assert(!is_running(pids[r]));
-    clean(&agent);
+    clean(&launcher);
 }
 END_TEST
 
 START_TEST(a_standstill_is_ended_soon) {
-    struct agent agent = agent_start("standstill", 3, 30);
-    marked(&agent, "up", 2);
-    struct answer answer = agent_wait(&agent);
+    struct launcher launcher = agent_start("standstill", 3, 30);
+    marked(&launcher, "up", 2);
+    struct answer answer = agent_wait(&launcher);
     ck_assert_int_eq(answer.code, 69);
     ck_assert_str_eq(answer.sentence, "rank 1 (host n, pid 1) hangs in forward");
     ck_assert_double_lt(answer.seconds, 4.5); /* other failures leave 5 s */
-    clean(&agent);
+    clean(&launcher);
 }
 END_TEST
 
 START_TEST(second_ctrl_c_ends_at_once) {
-    struct agent agent = agent_start("stubborn", 2, 30);
-    for (int r = 0; r < 2; r++) marked(&agent, "up", r);
-    kill(agent.pid, SIGINT);
+    struct launcher launcher = agent_start("stubborn", 2, 30);
+    for (int r = 0; r < 2; r++) marked(&launcher, "up", r);
+    kill(launcher.pid, SIGINT);
     clock_sleep(0.2);
-    kill(agent.pid, SIGINT);
-    struct answer answer = agent_wait(&agent);
+    kill(launcher.pid, SIGINT);
+    struct answer answer = agent_wait(&launcher);
     ck_assert_int_eq(answer.code, 69);
     ck_assert_msg(strstr(answer.sentence, "second signal"), "%s", answer.sentence);
     ck_assert_double_lt(answer.seconds, 3);
-    clean(&agent);
+    clean(&launcher);
 }
 END_TEST
 
 START_TEST(no_orphans) {
-    struct agent agent = agent_start("orphan", 4, 30);
+    struct launcher launcher = agent_start("orphan", 4, 30);
     long pids[4];
-    for (int r = 0; r < 4; r++) pids[r] = marked(&agent, "up", r);
+    for (int r = 0; r < 4; r++) pids[r] = marked(&launcher, "up", r);
     clock_sleep(0.1);
-    kill(agent.pid, SIGKILL);
-    ck_assert_int_eq(agent_wait(&agent).code, 128 + SIGKILL);
+    kill(launcher.pid, SIGKILL);
+    ck_assert_int_eq(agent_wait(&launcher).code, 128 + SIGKILL);
     for (int r = 0; r < 4; r++) gone_within(pids[r], 2);
-    clean(&agent);
+    clean(&launcher);
 }
 END_TEST
 
 START_TEST(no_litter) {
-    struct agent agent = agent_start("litter", 2, 30);
-    long pids[2] = {marked(&agent, "up", 0), marked(&agent, "up", 1)};
-    ck_assert_int_eq(agent_wait(&agent).code, 0);
+    struct launcher launcher = agent_start("litter", 2, 30);
+    long pids[2] = {marked(&launcher, "up", 0), marked(&launcher, "up", 1)};
+    ck_assert_int_eq(agent_wait(&launcher).code, 0);
     for (int r = 0; r < 2; r++) gone_within(pids[r], 2);
-    clean(&agent);
+    clean(&launcher);
 }
 END_TEST
 
@@ -575,14 +577,17 @@ START_TEST(impossible_configs) {
         status_free(s);
     }
     status s = status_new(STATUS_IO, "x");
-    ck_assert(!launch_report(s)); /* this process has no agent */
-    ck_assert(!launch_report(OK));
+    ck_assert(!launcher_report(s)); /* this process has no launcher */
+    ck_assert(!launcher_report(OK));
     status_free(s);
 }
 END_TEST
 
 int main(int argc, char **argv) {
-    if (argc == 4 && strcmp(argv[1], "role") == 0) return run_role(argv[2], argv[3]);
+    if (argc == 4 && strcmp(argv[1], "role") == 0) {
+        signals_unblock_stops(); /* as signals_on_stop does in a rank of the program */
+        return run_role(argv[2], argv[3]);
+    }
     const struct check_loop loops[] = {LOOP(ranks_find_each_other, 1, 5),
                                        EACH(first_cause_is_named, endings),
                                        LOOP(requests_reach_the_ranks, 0, 4),

@@ -1,5 +1,6 @@
-/* Three agents, each with one rank, which is this program itself: `test_launch_agents role NAME FOLDER`. The ranks link
- * the agents without a store. Who is stopped or killed, and what the others make of it. ctest-labels: dist fault */
+/* Three launchers, each with one rank, which is this program itself: `test_launch_agents role NAME FOLDER`. The ranks
+ * link the launchers without a store. Who is stopped or killed, and what the others make of it. ctest-labels: dist
+ * fault */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,13 +13,16 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "check_main.h"
-#include "dist/env.h"
-#include "dist/internal.h"
-#include "dist/launch.h"
+#include "dist/launch/launch.h"
+#include "dist/process/env.h"
+#include "dist/process/launcher_channel.h"
+#include "dist/process/net.h"
+#include "dist/store/store_session.h"
 
 #define NODES 3
-#define LATE_SECONDS 2.5 /* more than an agent lets pass before it ends ranks that wait for a lost node */
+#define LATE_SECONDS 2.5 /* more than a launcher lets pass before it ends ranks that wait for a lost node */
 
 /* ---- what a rank does ---- */
 
@@ -54,7 +58,17 @@ static bool await(const char *folder, const char *name, int node) {
     return false;
 }
 
-static void link_agents(const struct dist_env *env) {
+/* What the store would have agreed on for the link of [rank] to rank 0. */
+static struct store_session session_of(uint32_t rank, bool is_server) {
+    static const uint8_t secret[32] = "the secret of these launchers";
+    struct store_handshake shake = {.rank = rank};
+    struct store_session session;
+    session_begin(&session, secret, &shake, is_server);
+    return session;
+}
+
+static void link_launchers(const struct dist_env *env) {
+    struct store_session session;
     double deadline = clock_seconds() + 30;
     uint8_t rank = (uint8_t)env->rank;
     int listener = -1, fd = -1;
@@ -64,7 +78,8 @@ static void link_agents(const struct dist_env *env) {
         for (int i = 1; i < env->world_size; i++) {
             while ((fd = accept(listener, NULL, NULL)) < 0 && clock_seconds() < deadline) clock_sleep(0.005);
             if (!net_receive(fd, &rank, 1, deadline)) _exit(98);
-            launch_tell_link(rank, fd);
+            session = session_of(rank, true);
+            launcher_send_link(rank, fd, &session, sizeof session);
             close(fd);
         }
         close(listener);
@@ -77,8 +92,9 @@ static void link_agents(const struct dist_env *env) {
         if (clock_seconds() > deadline) _exit(98);
         clock_sleep(0.01);
     }
-    if (!launch_wants_link() || !net_send(fd, &rank, 1, deadline)) _exit(98);
-    launch_tell_link(0, fd);
+    if (!launcher_wants_link() || !net_send(fd, &rank, 1, deadline)) _exit(98);
+    session = session_of(rank, false);
+    launcher_send_link(0, fd, &session, sizeof session);
     close(fd);
 }
 
@@ -89,12 +105,12 @@ static int wait_long(void) {
 
 static int lose_a_peer(void) {
     status failure = status_new(STATUS_PEER, "lost somebody");
-    launch_report(failure);
+    launcher_report(failure);
     status_free(failure);
     return STATUS_PEER;
 }
 
-/* Node 1 is asked and leaves; node 2 knows of it by its own agent only, and node 0 leaves long after it. */
+/* Node 1 is asked and leaves; node 2 knows of it by its own launcher only, and node 0 leaves long after it. */
 static int role_late(const struct dist_env *env, const char *folder) {
     signal(SIGTERM, on_term);
     mark(folder, "up", env->rank);
@@ -139,7 +155,7 @@ static int role_again(const struct dist_env *env, const char *folder) {
         if (i == env->rank) mark(folder, "up", i);
         if (!await(folder, "up", i)) return 1;
     }
-    clock_sleep(0.2); /* for the agents to take their links */
+    clock_sleep(0.2); /* for the launchers to take their links */
     if (env->rank == 1) raise(SIGKILL);
     clock_sleep(0.1);
     return lose_a_peer();
@@ -159,15 +175,15 @@ static const struct {
 static int run_role(const char *name, const char *folder) {
     struct dist_env env;
     if (dist_env_detect(&env)) return 97;
-    if (env.incarnation == 0) link_agents(&env);
+    if (env.incarnation == 0) link_launchers(&env);
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (strcmp(roles[i].name, name) == 0) return roles[i].run(&env, folder);
     return 97;
 }
 
-/* ---- the agents ---- */
+/* ---- the launchers ---- */
 
-struct agents {
+struct launchers {
     char folder[64];
     pid_t pids[NODES];
     int out[NODES]; /* their sentences */
@@ -188,8 +204,8 @@ static int free_port(void) {
     return net_port(&address);
 }
 
-static struct agents agents_start(const char *role, int max_restarts) {
-    struct agents a = {0};
+static struct launchers agents_start(const char *role, int max_restarts) {
+    struct launchers a = {0};
     char path[256];
     int port = free_port();
     snprintf(a.folder, sizeof a.folder, "/tmp/test_launch_agents.XXXXXX");
@@ -225,7 +241,7 @@ static struct agents agents_start(const char *role, int max_restarts) {
     return a;
 }
 
-static struct answer agents_wait(const struct agents *a, int node) {
+static struct answer agents_wait(const struct launchers *a, int node) {
     struct answer answer = {0};
     int how;
     ck_assert_int_eq(waitpid(a->pids[node], &how, 0), a->pids[node]);
@@ -236,13 +252,13 @@ static struct answer agents_wait(const struct agents *a, int node) {
     return answer;
 }
 
-/* Until the ranks of all nodes have marked [name], and their agents have taken the links. */
-static void all_have(const struct agents *a, const char *name) {
+/* Until the ranks of all nodes have marked [name], and their launchers have taken the links. */
+static void all_have(const struct launchers *a, const char *name) {
     for (int node = 0; node < NODES; node++) ck_assert(await(a->folder, name, node));
     clock_sleep(0.3);
 }
 
-static pid_t marked(const struct agents *a, const char *name, int node) {
+static pid_t marked(const struct launchers *a, const char *name, int node) {
     char path[256];
     long pid = 0;
     ck_assert(await(a->folder, name, node));
@@ -254,8 +270,8 @@ static pid_t marked(const struct agents *a, const char *name, int node) {
     return (pid_t)pid;
 }
 
-/* A line of node's agent. */
-static bool has_said(const struct agents *a, int node, const char *what) {
+/* A line of node's launcher. */
+static bool has_said(const struct launchers *a, int node, const char *what) {
     char path[256], text[4096];
     snprintf(path, sizeof path, "%s/said.%d", a->folder, node);
     FILE *file = fopen(path, "r");
@@ -265,7 +281,7 @@ static bool has_said(const struct agents *a, int node, const char *what) {
     return strstr(text, what) != NULL;
 }
 
-static void clean(const struct agents *a) {
+static void clean(const struct launchers *a) {
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", a->folder);
     ck_assert_int_eq(system(command), 0);
@@ -275,7 +291,7 @@ static void clean(const struct agents *a) {
 
 START_TEST(all_end_with_a_node_that_was_asked) {
     static const char *const names[] = {"late", "early"};
-    struct agents a = agents_start(names[_i], 0);
+    struct launchers a = agents_start(names[_i], 0);
     all_have(&a, "up");
     kill(a.pids[1], SIGTERM);
     for (int node = 0; node < NODES; node++) {
@@ -288,7 +304,7 @@ END_TEST
 
 /* Who was asked, a node that ends on a request cannot say of another. */
 START_TEST(nobody_is_said_to_have_been_asked) {
-    struct agents a = agents_start("other", 0);
+    struct launchers a = agents_start("other", 0);
     all_have(&a, "up");
     kill(a.pids[1], SIGTERM);
     for (int node = 0; node < NODES; node++) ck_assert_int_eq(agents_wait(&a, node).code, STATUS_STOPPED);
@@ -300,9 +316,9 @@ END_TEST
 
 START_TEST(a_stop_between_two_starts) {
     int asked = _i;
-    struct agents a = agents_start("again", 3);
+    struct launchers a = agents_start("again", 3);
     pid_t rank = marked(&a, "up", asked);
-    while (kill(rank, 0) == 0) clock_sleep(0.001); /* reaped: from now on the agent listens in its pause */
+    while (kill(rank, 0) == 0) clock_sleep(0.001); /* reaped: from now on the launcher listens in its pause */
     kill(a.pids[asked], SIGTERM);
     for (int node = 0; node < NODES; node++) {
         struct answer answer = agents_wait(&a, node);
@@ -313,14 +329,14 @@ START_TEST(a_stop_between_two_starts) {
 }
 END_TEST
 
-/* _i: the node whose agent is killed; with restarts or without. */
+/* _i: the node whose launcher is killed; with restarts or without. */
 START_TEST(the_lost_node_is_named_by_all) {
     int lost = _i % NODES;
     char expected[64];
-    struct agents a = agents_start(_i < NODES ? "wait" : "again", _i < NODES ? 0 : 3);
+    struct launchers a = agents_start(_i < NODES ? "wait" : "again", _i < NODES ? 0 : 3);
     all_have(&a, _i < NODES ? "up" : "again");
     kill(a.pids[lost], SIGKILL);
-    snprintf(expected, sizeof expected, "node %d, whose starter has ended", lost);
+    snprintf(expected, sizeof expected, "node %d, whose launcher has ended", lost);
     for (int node = 0; node < NODES; node++) {
         struct answer answer = agents_wait(&a, node);
         ck_assert_int_eq(answer.code, node == lost ? 128 + SIGKILL : STATUS_PEER);
@@ -331,7 +347,10 @@ START_TEST(the_lost_node_is_named_by_all) {
 END_TEST
 
 int main(int argc, char **argv) {
-    if (argc == 4 && strcmp(argv[1], "role") == 0) return run_role(argv[2], argv[3]);
+    if (argc == 4 && strcmp(argv[1], "role") == 0) {
+        signals_unblock_stops(); /* as signals_on_stop does in a rank of the program */
+        return run_role(argv[2], argv[3]);
+    }
     const struct check_loop loops[] = {
         LOOP(all_end_with_a_node_that_was_asked, 0, 2), LOOP(nobody_is_said_to_have_been_asked, 0, 1),
         LOOP(a_stop_between_two_starts, 0, NODES), LOOP(the_lost_node_is_named_by_all, 0, 2 * NODES)};

@@ -1,17 +1,21 @@
-/* What an agent makes of the end of its link to another: an end, a reset, and silence before a reset, which is a cut;
+/* What a launcher makes of the end of its link to another: an end, a reset, and silence before a reset, which is a cut;
  * and what node 0 passes on to the others. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "check_main.h"
-#include "dist/launch_internal.h"
-#include "dist/store_frame.h"
+#include "dist/launch/launch_internal.h"
+#include "dist/store/store_frame.h"
+#include "dist/store/store_session.h"
 
 #define MAGIC 0x4c504444u
-#define SILENCE_US 3300000 /* more than launch_nodes.c calls silence */
+
+enum { HERE, DONE, AGAIN, OVER, STOPPED, LOST, LEFT }; /* launch_nodes.c's words */
+#define SILENCE_US 3300000                             /* more than launch_nodes.c calls silence */
 
 /* Ends of one connection. */
 static void connect_ends(int *one, int *other) {
@@ -28,14 +32,49 @@ static void connect_ends(int *one, int *other) {
     close(listener);
 }
 
-/* Node 1's links, with one to node 0, whose agent has said that it is there and is played by what is returned. */
-static int link_up(struct launch_nodes *nodes) {
-    uint8_t here[12] = {0};
-    int own, other;
-    connect_ends(&own, &other);
-    nodes_link(nodes, 0, own);
-    store_write_u32(here, MAGIC);
-    ck_assert_int_eq(send(other, here, sizeof here, 0), sizeof here);
+/* The end of a link whose launcher a test plays. */
+struct player {
+    int fd;
+    struct store_session session;
+};
+
+#define WORD 12
+#define TAGGED (WORD + SESSION_TAG)
+
+static void make_word(struct player *p, uint32_t word, uint32_t number, uint8_t bytes[TAGGED]) {
+    store_write_u32(bytes, MAGIC);
+    store_write_u32(bytes + 4, word);
+    store_write_u32(bytes + 8, number);
+    session_sign(&p->session, bytes, WORD, NULL, 0, bytes + WORD);
+}
+
+static void say_bytes(const struct player *p, const uint8_t bytes[TAGGED]) {
+    ck_assert_int_eq(send(p->fd, bytes, TAGGED, MSG_NOSIGNAL), TAGGED);
+}
+
+static void say(struct player *p, uint32_t word, uint32_t number) {
+    uint8_t bytes[TAGGED];
+    make_word(p, word, number, bytes);
+    say_bytes(p, bytes);
+}
+
+/* The two ends of a connection, and what authenticates them. */
+static void make_sessions(struct store_session *client, struct store_session *server) {
+    static const uint8_t secret[32] = "a secret of this job";
+    struct store_handshake shake = {.rank = 1};
+    session_begin(client, secret, &shake, false);
+    session_begin(server, secret, &shake, true);
+}
+
+/* Node 1's links, with one to node 0, whose launcher has said that it is there and is played by what is returned. */
+static struct player link_up(struct launch_nodes *nodes) {
+    struct player other;
+    struct store_session session;
+    int own;
+    make_sessions(&session, &other.session);
+    connect_ends(&own, &other.fd);
+    nodes_link(nodes, 0, own, &session);
+    say(&other, HERE, 0);
     for (int i = 0; i < 100 && nodes_want_link(nodes); i++) usleep(10000);
     ck_assert(!nodes_want_link(nodes));
     return other;
@@ -57,25 +96,25 @@ static void hear_for_a_moment(struct launch_nodes *nodes) {
 START_TEST(an_end_is_an_end_until_a_new_link) {
     struct launch_nodes *nodes = nodes_create(2, 1);
     ck_assert(nodes_want_link(nodes));
-    int other = link_up(nodes);
+    struct player other = link_up(nodes);
     ck_assert_int_eq(nodes_lost(nodes), -1);
-    _i == 0 ? (void)close(other) : reset(other);
+    _i == 0 ? (void)close(other.fd) : reset(other.fd);
     hear_for_a_moment(nodes);
     ck_assert_int_eq(nodes_lost(nodes), 0);
     ck_assert_int_eq(nodes_missed(nodes, 60), -1);
     other = link_up(nodes);
     ck_assert_int_eq(nodes_lost(nodes), -1);
     nodes_destroy(nodes);
-    close(other);
+    close(other.fd);
 }
 END_TEST
 
 START_TEST(a_reset_after_silence_is_a_cut) {
     struct launch_nodes *nodes = nodes_create(2, 1);
-    int other = link_up(nodes);
+    struct player other = link_up(nodes);
     usleep(SILENCE_US);
     ck_assert(nodes_want_link(nodes)); /* before the connection is given up */
-    reset(other);
+    reset(other.fd);
     hear_for_a_moment(nodes);
     ck_assert_int_eq(nodes_lost(nodes), -1);
     nodes_destroy(nodes);
@@ -84,21 +123,11 @@ END_TEST
 
 /* ---- three nodes ---- */
 
-enum { HERE, DONE, AGAIN, OVER, STOPPED, LOST, LEFT }; /* launch_nodes.c's words */
-
-/* Node 0, node 1 with a link to it, and the socket that plays node 2's agent. */
+/* Node 0, node 1 with a link to it, and the socket that plays node 2's launcher. */
 struct trio {
     struct launch_nodes *hub, *other;
-    int third;
+    struct player third;
 };
-
-static void say(int fd, uint32_t word, uint32_t number) {
-    uint8_t bytes[12];
-    store_write_u32(bytes, MAGIC);
-    store_write_u32(bytes + 4, word);
-    store_write_u32(bytes + 8, number);
-    ck_assert_int_eq(send(fd, bytes, sizeof bytes, MSG_NOSIGNAL), sizeof bytes);
-}
 
 static void hear_all(struct trio *t) {
     for (int i = 0; i < 20; i++) {
@@ -110,13 +139,16 @@ static void hear_all(struct trio *t) {
 
 static struct trio trio_create(void) {
     struct trio t = {.hub = nodes_create(3, 0), .other = nodes_create(3, 1)};
+    struct store_session client, server;
     int hub_end, end;
+    make_sessions(&client, &server);
     connect_ends(&hub_end, &end);
-    nodes_link(t.hub, 1, hub_end);
-    nodes_link(t.other, 0, end);
-    connect_ends(&hub_end, &t.third);
-    nodes_link(t.hub, 2, hub_end);
-    say(t.third, HERE, 0);
+    nodes_link(t.hub, 1, hub_end, &server);
+    nodes_link(t.other, 0, end, &client);
+    make_sessions(&t.third.session, &server);
+    connect_ends(&hub_end, &t.third.fd);
+    nodes_link(t.hub, 2, hub_end, &server);
+    say(&t.third, HERE, 0);
     hear_all(&t);
     ck_assert(!nodes_want_link(t.other));
     return t;
@@ -129,7 +161,7 @@ static void trio_destroy(struct trio *t) {
 
 START_TEST(the_first_loss_reaches_all) {
     struct trio t = trio_create();
-    close(t.third);
+    close(t.third.fd);
     hear_all(&t);
     ck_assert_int_eq(nodes_lost(t.hub), 2);
     ck_assert_int_eq(nodes_missed(t.hub, 0), 2);
@@ -146,8 +178,8 @@ END_TEST
 
 START_TEST(a_stop_is_no_loss) {
     struct trio t = trio_create();
-    say(t.third, STOPPED, 2);
-    close(t.third);
+    say(&t.third, STOPPED, 2);
+    close(t.third.fd);
     hear_all(&t);
     nodes_say_stopped(t.hub);
     nodes_destroy(t.hub);
@@ -162,8 +194,8 @@ END_TEST
 /* Its ranks have all ended with 0: no rank waits for it, but there will be no other start with it. */
 START_TEST(who_is_done_may_leave) {
     struct trio t = trio_create();
-    say(t.third, DONE, 0);
-    close(t.third);
+    say(&t.third, DONE, 0);
+    close(t.third.fd);
     hear_all(&t);
     ck_assert_int_eq(nodes_missed(t.hub, 0), -1);
     ck_assert_int_eq(nodes_missed(t.other, 0), -1);
@@ -180,18 +212,68 @@ END_TEST
 /* Losses are node 0's to tell, and there are three nodes. */
 START_TEST(strange_words_change_nothing) {
     struct trio t = trio_create();
-    for (uint32_t word = STOPPED; word <= LEFT + 1; word++) say(t.third, word, 3);
-    say(t.third, STOPPED, UINT32_MAX);
-    say(t.third, STOPPED, 0);
-    say(t.third, LOST, 1);
-    say(t.third, LEFT, 1);
+    for (uint32_t word = STOPPED; word <= LEFT + 1; word++) say(&t.third, word, 3);
+    say(&t.third, STOPPED, UINT32_MAX);
+    say(&t.third, STOPPED, 0);
+    say(&t.third, LOST, 1);
+    say(&t.third, LEFT, 1);
     hear_all(&t);
     ck_assert_int_eq(nodes_lost(t.hub), -1);
     ck_assert_int_eq(nodes_stopped(t.hub), -1);
     ck_assert_int_eq(nodes_lost(t.other), -1);
     ck_assert_int_eq(nodes_stopped(t.other), -1);
     trio_destroy(&t);
-    close(t.third);
+    close(t.third.fd);
+}
+END_TEST
+
+/* ---- tampering ---- */
+
+enum { ALTERED, REPEATED, LEFT_OUT, SWAPPED, FORGED, REFLECTED, TAMPERINGS };
+
+static void tamper(struct player *p, int how) {
+    uint8_t one[TAGGED], two[TAGGED], own[TAGGED];
+    make_word(p, AGAIN, 1, one);
+    make_word(p, STOPPED, 2, two);
+    switch (how) {
+    case ALTERED:
+        one[8] ^= 2;
+        say_bytes(p, one);
+        break;
+    case REPEATED:
+        say_bytes(p, one);
+        say_bytes(p, one);
+        break;
+    case LEFT_OUT:
+        say_bytes(p, two);
+        break;
+    case SWAPPED:
+        say_bytes(p, two);
+        say_bytes(p, one);
+        break;
+    case FORGED:
+        memset(two + WORD, 0, SESSION_TAG);
+        say_bytes(p, two);
+        break;
+    default: /* what the other side has said itself: HERE */
+        ck_assert_int_eq(recv(p->fd, own, TAGGED, 0), TAGGED);
+        say_bytes(p, own);
+    }
+}
+
+/* The link ends with its reason, and no word of it counts. */
+START_TEST(a_wrong_tag_ends_the_link) {
+    struct trio t = trio_create();
+    tamper(&t.third, _i);
+    say(&t.third, STOPPED, 2);
+    hear_all(&t);
+    ck_assert_int_eq(nodes_stopped(t.hub), -1);
+    ck_assert_int_eq(nodes_stopped(t.other), -1);
+    ck_assert_int_eq(nodes_lost(t.hub), 2);
+    ck_assert_ptr_nonnull(strstr(nodes_describe_loss(t.hub, 2), "was tampered with or corrupted"));
+    ck_assert_str_eq(nodes_describe_loss(t.hub, 1), "has ended");
+    trio_destroy(&t);
+    close(t.third.fd);
 }
 END_TEST
 
@@ -200,7 +282,7 @@ START_TEST(a_stop_ends_the_wait_for_others) {
     struct trio t = trio_create();
     int64_t newer = 0;
     double begin = clock_seconds();
-    say(t.third, STOPPED, 2);
+    say(&t.third, STOPPED, 2);
     status s = nodes_settle(t.hub, -1, 0, &newer);
     ck_assert_int_eq(status_code(s), STATUS_STOPPED);
     status_free(s);
@@ -209,10 +291,11 @@ START_TEST(a_stop_ends_the_wait_for_others) {
     status_free(s);
     ck_assert_double_lt(clock_seconds() - begin, 20); /* else 30 s each */
     trio_destroy(&t);
-    close(t.third);
+    close(t.third.fd);
 }
 END_TEST
 
 LOOP_TESTS("launch_nodes", LOOP(an_end_is_an_end_until_a_new_link, 0, 2), ONCE(a_reset_after_silence_is_a_cut),
            ONCE(the_first_loss_reaches_all), ONCE(a_stop_is_no_loss), ONCE(who_is_done_may_leave),
-           ONCE(strange_words_change_nothing), ONCE(a_stop_ends_the_wait_for_others))
+           ONCE(strange_words_change_nothing), ONCE(a_stop_ends_the_wait_for_others),
+           LOOP(a_wrong_tag_ends_the_link, 0, TAMPERINGS))

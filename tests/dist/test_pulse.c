@@ -1,5 +1,5 @@
 /* A pulse that another process reads: what it says, and whatever its memory holds. */
-#include "dist/pulse.h"
+#include "dist/process/pulse.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "check_main.h"
-#include "dist/store_members.h"
+#include "dist/store/store_members.h"
 
 START_TEST(both_see_the_same) {
     int file = pulse_file();

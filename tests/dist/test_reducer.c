@@ -7,7 +7,7 @@
 
 #include "check_main.h"
 #include "dist/buckets.h"
-#include "dist/combine.h"
+#include "dist/comm/combine.h"
 #include "dist/reducer.h"
 #include "vectors.h"
 

@@ -1,6 +1,6 @@
 /* How patiently ranks look for each other: only where each of them has a core, be it that all may use all or that each
  * is bound to its own. */
-#include "dist/shm_wait.h"
+#include "dist/comm/shm_wait.h"
 
 #include <fcntl.h>
 #include <sched.h>

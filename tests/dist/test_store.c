@@ -4,13 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 
 #include "base/text.h"
 #include "check_main.h"
-#include "dist/store_frame.h"
-#include "dist/store_join.h"
-#include "dist/store_secret.h"
+#include "dist/store/store_frame.h"
+#include "dist/store/store_join.h"
+#include "dist/store/store_secret.h"
 
 static struct store *join_store(const struct dist_env *env, double timeout) {
     struct store *store;
@@ -244,7 +245,7 @@ static void leave_body(const struct dist_env *env, void *argument) {
     double start = clock_seconds();
     status s = store_get(store, "never", how == 2 ? 1 : 30, (void **)&value, NULL);
     double seconds = clock_seconds() - start;
-    if (how == 0) rank_expect(s, STATUS_PEER, "left without a word");
+    if (how == 0) rank_expect(s, STATUS_PEER, "exited without reporting an error");
     if (how == 1) rank_expect(s, STATUS_PEER, "): cannot read x.h5");
     if (how == 2) rank_expect(s, STATUS_PEER, "'never'"); /* leaving in peace fails nobody */
     RANK_CHECK(how == 2 ? seconds > 0.8 : seconds < 10);
@@ -292,6 +293,35 @@ static void victim_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
+/* Rank 0 is asked to stop when all have joined and the others wait for what it will set. They get that reason, whether
+ * it has joined to train, or only to report the request; and not that it has finished. */
+static void stopped_body(const struct dist_env *env, void *argument) {
+    bool has_joined_to_train = *(const int *)argument == 0;
+    struct dist_env mine = *env;
+    struct store *store;
+    void *value;
+    mine.local_rank = 0;
+    mine.local_world_size = 1;
+    if (env->rank > 0) {
+        store = join_store(&mine, 20);
+        rank_expect(store_get(store, "agree/0/text/0", 20, &value, NULL), STATUS_STOPPED, "rank 0 (host ");
+        store_close(store);
+    } else if (has_joined_to_train) {
+        volatile sig_atomic_t stop_fd = -1;
+        uint64_t one = 1;
+        rank_must(store_open_with(&mine, &(struct store_options){.timeout = 20, .stop_fd = &stop_fd}, &store));
+        RANK_CHECK(write(stop_fd, &one, sizeof one) == sizeof one);
+        store_close(store);
+    } else {
+        status stopped = status_new(STATUS_STOPPED, "stopped on request before training began");
+        store_report_before_joining(&mine, false, NULL, stopped);
+        status_free(stopped);
+    }
+}
+
+START_TEST(a_stop_of_rank_0_is_the_reason) { ranks_run(2, stopped_body, &_i); }
+END_TEST
+
 START_TEST(cause_before_victim) { ranks_run(3, victim_body, NULL); }
 END_TEST
 
@@ -304,9 +334,10 @@ static void rank_0_dies_body(const struct dist_env *env, void *argument) {
         raise(SIGKILL);
     }
     double start = clock_seconds();
-    rank_expect(store_get(store, "never", 20, (void **)&value, NULL), STATUS_PEER, "rank 0 at 127.0.0.1:");
+    rank_expect(store_get(store, "never", 20, (void **)&value, NULL), STATUS_PEER,
+                "exited without reporting an error, or the connection to it broke");
     RANK_CHECK(clock_seconds() - start < 10);
-    rank_expect(store_get(store, "never", 20, (void **)&value, NULL), STATUS_PEER, "is gone");
+    rank_expect(store_get(store, "never", 20, (void **)&value, NULL), STATUS_PEER, "is lost");
     store_close(store);
 }
 
@@ -362,8 +393,9 @@ static void impostor_body(const struct dist_env *env, void *argument) {
                                   .who = "an impostor",
                                   .deadline = clock_seconds() + 20};
         int fd;
+        struct store_session session;
         uint32_t incarnation = 0;
-        rank_expect(store_join(&join, &fd, &incarnation), STATUS_USAGE, impostor->expected);
+        rank_expect(store_join(&join, &fd, &session, &incarnation), STATUS_USAGE, impostor->expected);
         RANK_CHECK(fd == -1);
     }
     setenv(SECRET_VARIABLE, "right", 1); /* the real one still gets in */
@@ -412,12 +444,13 @@ static void late_body(const struct dist_env *env, void *argument) {
                                   .job = store_job_hash(env->job_id),
                                   .secret = secret,
                                   .who = "a late one",
-                                  .deadline = clock_seconds() + 1,
+                                  .deadline = clock_seconds() + 20, /* a refusal is final after 3 s */
                                   .purpose = FOR_PARTING};
+        struct store_session session;
         int fd;
-        rank_expect(store_join(&join, &fd, &(uint32_t){0}), STATUS_USAGE, "it counts 2 ranks, this rank 5");
+        rank_expect(store_join(&join, &fd, &session, &(uint32_t){0}), STATUS_USAGE, "it counts 2 ranks, this rank 5");
         join.world_size = 2; /* as many, and here already */
-        rank_expect(store_join(&join, &fd, &(uint32_t){0}), STATUS_USAGE, "rank 1 has joined already");
+        rank_expect(store_join(&join, &fd, &session, &(uint32_t){0}), STATUS_USAGE, "rank 1 has joined already");
         struct store_frame hello = {.type = FRAME_HELLO, .rank = 1, .version = STORE_VERSION + 7}, reply;
         store_frame_header(&hello, bytes);
         fd = knock(env->master_port);
@@ -428,7 +461,7 @@ static void late_body(const struct dist_env *env, void *argument) {
         RANK_CHECK(store_frame_parse(bytes, STORE_HEADER, 200, &reply, &used) == PARSED_MORE);
         RANK_CHECK(reply.type == FRAME_REFUSE && net_receive(fd, bytes, reply.length, clock_seconds() + 10));
         bytes[reply.length] = 0;
-        RANK_CHECK(strstr((const char *)bytes, "it speaks version 2 of ddptrain's protocol, this rank version 9"));
+        RANK_CHECK(strstr((const char *)bytes, "it uses version 3 of ddptrain's protocol, this rank version 10"));
         close(fd);
         rank_must(store_set(store, "tried", "x", 1));
     }
@@ -601,51 +634,20 @@ START_TEST(listening_addresses) {
 }
 END_TEST
 
-/* ---- frames ---- */
-
-START_TEST(frames_round_trip) {
-    uint8_t bytes[STORE_HEADER + 100];
-    for (uint32_t length = 0; length <= 100; length += 25) {
-        struct store_frame out = {.type = FRAME_SET, .rank = 7, .job = 0x1122334455667788u, .length = length}, in;
-        store_frame_header(&out, bytes);
-        memset(bytes + STORE_HEADER, 0xab, length);
-        size_t used = 0, full = STORE_HEADER + length;
-        for (size_t size = 0; size < full; size++)
-            ck_assert_int_eq(store_frame_parse(bytes, size, 100, &in, &used), PARSED_MORE);
-        ck_assert_int_eq(store_frame_parse(bytes, full, 100, &in, &used), PARSED_FRAME);
-        ck_assert_uint_eq(used, full);
-        ck_assert(in.type == FRAME_SET && in.rank == 7 && in.job == out.job && in.length == length);
-        if (length) ck_assert_int_eq(store_frame_parse(bytes, full, length - 1, &in, &used), PARSED_BAD);
-        for (size_t i = 0; i < 8; i++) { /* magic, version, type, zeros */
-            uint8_t before = bytes[i];
-            bytes[i] ^= 0xf0;
-            ck_assert_int_eq(store_frame_parse(bytes, full, 100, &in, &used), PARSED_BAD);
-            bytes[i] = before;
-        }
-    }
-}
-END_TEST
-
-START_TEST(bodies_are_checked) {
-    char key[STORE_MAX_KEY + 1];
-    const uint8_t *value;
-    size_t size;
-    struct store_frame set = {.type = FRAME_SET, .body = (const uint8_t *)"\3abcdef", .length = 7};
-    ck_assert(store_parse_set(&set, key, &value, &size) && size == 3 && memcmp(value, "def", 3) == 0);
-    ck_assert_str_eq(key, "abc");
-    set.length = 4;
-    ck_assert(store_parse_set(&set, key, &value, &size) && size == 0);
-    set.length = 3;
-    ck_assert(!store_parse_set(&set, key, &value, &size));
-    set.length = 0;
-    ck_assert(!store_parse_set(&set, key, &value, &size));
-    set = (struct store_frame){.type = FRAME_SET, .body = (const uint8_t *)"\2a\0x", .length = 4};
-    ck_assert(!store_parse_set(&set, key, &value, &size)); /* a NUL in the key */
-    set = (struct store_frame){.type = FRAME_SET, .body = (const uint8_t *)"\0x", .length = 2};
-    ck_assert(!store_parse_set(&set, key, &value, &size)); /* no key */
-    char text[8];
-    store_parse_text((const uint8_t *)"a\033[1mbcdef", 10, text, sizeof text);
-    ck_assert_str_eq(text, "a?[1mbc");
+/* Linux ends such a connection after a third of a second without a route, whatever the time. */
+START_TEST(no_timeout_of_the_kernel_ends_a_connection) {
+    int listener, fd, timeout = -1;
+    bool is_final;
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    ck_assert(net_listen("127.0.0.1", 0, true, &listener) == OK);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+    ck_assert(net_connect("127.0.0.1", net_port(&address), clock_seconds() + 5, &fd, &is_final) == OK);
+    size = sizeof timeout;
+    ck_assert_int_eq(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, &size), 0);
+    ck_assert_int_eq(timeout, 0);
+    close(fd);
+    close(listener);
 }
 END_TEST
 
@@ -659,6 +661,7 @@ int main(void) {
                                        ONCE(no_rank_0),
                                        ONCE(rank_0_comes_late),
                                        LOOP(leaving_ends_waits, 0, 3),
+                                       LOOP(a_stop_of_rank_0_is_the_reason, 0, 2),
                                        ONCE(cause_before_victim),
                                        ONCE(rank_0_dies),
                                        EACH(impostors_are_refused, impostors),
@@ -667,7 +670,6 @@ int main(void) {
                                        ONCE(strangers),
                                        ONCE(another_program_on_the_port),
                                        ONCE(listening_addresses),
-                                       ONCE(frames_round_trip),
-                                       ONCE(bodies_are_checked)};
+                                       ONCE(no_timeout_of_the_kernel_ends_a_connection)};
     return check_run("store", loops, sizeof loops / sizeof *loops);
 }

@@ -1,4 +1,4 @@
-/* The agents' link as the store sees it: who may make one, how often, and what is said while it is awaited.
+/* The launchers' link as the store sees it: who may make one, how often, and what is said while it is awaited.
  * ctest-labels: dist fault */
 #include "ranks.h"
 
@@ -9,16 +9,17 @@
 #include <sys/mman.h>
 
 #include "check_main.h"
-#include "dist/launch.h"
-#include "dist/store_frame.h"
-#include "dist/store_join.h"
-#include "dist/store_secret.h"
+#include "dist/launch/launch.h"
+#include "dist/store/store_frame.h"
+#include "dist/store/store_join.h"
+#include "dist/store/store_secret.h"
 
 /* ---- who may ---- */
 
 static void rank_links(const struct dist_env *env, int rank, enum status_code code, const char *words) {
     uint8_t secret[32];
     int fd;
+    struct store_session session;
     uint32_t incarnation = 0;
     rank_must(store_secret_find(env, secret));
     struct store_join join = {.host = "127.0.0.1",
@@ -29,8 +30,8 @@ static void rank_links(const struct dist_env *env, int rank, enum status_code co
                               .secret = secret,
                               .who = "a rank",
                               .deadline = clock_seconds() + 20,
-                              .purpose = FOR_AGENTS};
-    status s = store_join(&join, &fd, &incarnation);
+                              .purpose = FOR_LAUNCHERS};
+    status s = store_join(&join, &fd, &session, &incarnation);
     bool is_right = status_code(s) == code && strstr(status_message(s), words);
     if (!is_right) fprintf(stderr, "rank %d: %d '%s'\n", rank, status_code(s), status_message(s));
     RANK_CHECK(is_right);
@@ -46,7 +47,7 @@ static void link_body(const struct dist_env *env, void *argument) {
         for (int i = 0; i < 3000 && !atomic_load(is_done); i++) clock_sleep(0.01);
     } else {
         rank_links(env, 1, STATUS_OK, "");
-        rank_links(env, 1, STATUS_USAGE, "rank 1 has linked the agents already");
+        rank_links(env, 1, STATUS_USAGE, "rank 1 has connected the launchers already");
         rank_links(env, 2, STATUS_USAGE, "no rank 2");
         store_close(store);
         store = NULL;
@@ -98,11 +99,11 @@ static _Noreturn void stand_between(int listener, int port) {
     }
 }
 
-/* This process as a rank of an agent that has no link yet. */
-static void pretend_agent(int report) {
+/* This process as a rank of a launcher that has no link yet. */
+static void pretend_launcher(int report) {
     char text[32];
     snprintf(text, sizeof text, "%ld", (long)getppid());
-    setenv(AGENT_VARIABLE, text, 1);
+    setenv(LAUNCHER_VARIABLE, text, 1);
     snprintf(text, sizeof text, "%d", report);
     setenv(REPORT_FD_VARIABLE, text, 1);
     setenv(LINK_VARIABLE, "1", 1);
@@ -115,7 +116,7 @@ static void slow_link_body(const struct dist_env *env, void *argument) {
     struct store_options options = {.timeout = 60};
     if (env->rank == 1) {
         RANK_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, report) == 0);
-        pretend_agent(report[1]);
+        pretend_launcher(report[1]);
         other.local_rank = 0;
         other.master_port = *(int *)argument;
         dup2(said, STDERR_FILENO);

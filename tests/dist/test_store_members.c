@@ -1,5 +1,5 @@
 /* Who is lost, who hangs, who is to blame: on a clock of its own. */
-#include "dist/store_members.h"
+#include "dist/store/store_members.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,16 +43,16 @@ static void beat(struct members *m, int rank, enum pulse_phase phase, uint64_t t
     members_beat(m, rank, &r, now);
 }
 
-/* Every rank sends the same reading five times a second. The time of the verdict; 0: none until [end]. */
-static double judged_at(struct members *m, int world, struct pulse_reading *readings, double end) {
+/* Every rank sends the same reading five times a second. The time of the cause; 0: none until [end]. */
+static double checked_at(struct members *m, int world, struct pulse_reading *readings, double end) {
     for (int i = 1; i * 0.2 < end; i++) {
         double now = i * 0.2;
         for (int r = 0; r < world; r++) {
             readings[r].cpu = now;
             members_beat(m, r, &readings[r], now);
         }
-        members_judge(m, now, link_age, NULL);
-        if (members_verdict(m, now) >= 0) return now;
+        members_check(m, now, link_age, NULL);
+        if (members_cause(m, now) >= 0) return now;
     }
     return 0;
 }
@@ -80,10 +80,10 @@ START_TEST(a_hang_is_named_at_its_limit) {
     struct members *m = all_here(3, hangs[_i].hang);
     struct pulse_reading waiting = reading_of(PULSE_BACKWARD, 41, true, hangs[_i].median);
     struct pulse_reading readings[] = {waiting, reading_of(hangs[_i].phase, 40, false, hangs[_i].median), waiting};
-    double at = judged_at(m, 3, readings, 700);
+    double at = checked_at(m, 3, readings, 700);
     ck_assert_msg(at >= hangs[_i].least && at <= hangs[_i].most, "%g", at);
     if (hangs[_i].most > 0) {
-        ck_assert_int_eq(members_verdict(m, at), 1);
+        ck_assert_int_eq(members_cause(m, at), 1);
         ck_assert(members_stood_still(m, 1) && !members_stood_still(m, 0));
         expect(m, 1, "rank 1 (host n1, pid 71) hangs in ");
         expect(m, 1, pulse_phase_name((int)hangs[_i].phase));
@@ -118,7 +118,7 @@ START_TEST(phases_without_steps) {
 }
 END_TEST
 
-/* No agent said how it ended; its heart said where. */
+/* No launcher said how it ended; its heart said where. */
 START_TEST(the_last_beat_tells_where_it_left) {
     struct members *m = all_here(2, 10);
     struct pulse_reading reading = {.phase = PULSE_FORWARD, .step = 4, .ticks = 3};
@@ -126,7 +126,8 @@ START_TEST(the_last_beat_tells_where_it_left) {
     members_beat(m, 1, &reading, 0.1);
     members_leave(m, 1, LEFT_AS_CAUSE, STATUS_PEER, NULL, 0.2);
     members_describe(m, 1, &text);
-    ck_assert_msg(strstr(text_string(&text), ") left without a word; last seen in forward of step 5"), "%s", text.data);
+    ck_assert_msg(strstr(text_string(&text), ") exited without reporting an error; last seen in forward of step 5"),
+                  "%s", text.data);
     text_free(&text);
     members_destroy(m);
 }
@@ -139,14 +140,14 @@ START_TEST(progress_is_no_hang) {
         double now = i * 0.2;
         beat(m, 0, PULSE_BACKWARD, 41, true, 0.01, now);
         beat(m, 1, PULSE_EVALUATING, 40 + (uint64_t)(i / 40), false, 0.01, now); /* a batch every 8 s */
-        members_judge(m, now, link_age, NULL);
+        members_check(m, now, link_age, NULL);
     }
     for (int i = 500; i < 1000; i++) {
         double now = i * 0.2;
         for (int r = 0; r < 2; r++) beat(m, r, PULSE_FORWARD, 50, false, 0.01, now);
-        members_judge(m, now, link_age, NULL);
+        members_check(m, now, link_age, NULL);
     }
-    ck_assert_int_eq(members_verdict(m, 200), -1);
+    ck_assert_int_eq(members_cause(m, 200), -1);
     members_destroy(m);
 }
 END_TEST
@@ -156,7 +157,7 @@ START_TEST(who_is_behind_is_named) {
     struct members *m = all_here(2, 10);
     struct pulse_reading waiting = reading_of(PULSE_BACKWARD, 40, true, 0.01), readings[] = {waiting, waiting};
     readings[1].number = 17;
-    ck_assert_int_eq(members_verdict(m, judged_at(m, 2, readings, 20)), 1);
+    ck_assert_int_eq(members_cause(m, checked_at(m, 2, readings, 20)), 1);
     members_destroy(m);
 }
 END_TEST
@@ -164,9 +165,9 @@ END_TEST
 START_TEST(all_wait_for_each_other) {
     struct members *m = all_here(2, 10);
     struct pulse_reading waiting = reading_of(PULSE_BACKWARD, 41, true, 0.01), readings[] = {waiting, waiting};
-    double at = judged_at(m, 2, readings, 20);
+    double at = checked_at(m, 2, readings, 20);
     ck_assert(at >= 10 && at < 11);
-    expect(m, members_verdict(m, at), "hangs after backward of step 8, in all_reduce #18");
+    expect(m, members_cause(m, at), "hangs after backward of step 8, in all_reduce #18");
     members_destroy(m);
 }
 END_TEST
@@ -178,8 +179,8 @@ static double silent_at(struct members *m, bool has_link) {
         beat(m, 0, PULSE_FORWARD, (uint64_t)i, false, 0.01, now);
         if (now <= 1) beat(m, 1, PULSE_SAVING, (uint64_t)i, false, 0.01, now);
         link_ages[1] = has_link || now < 1 ? 0.1 : now - 1;
-        members_judge(m, now, link_age, NULL);
-        if (members_verdict(m, now) >= 0) return now;
+        members_check(m, now, link_age, NULL);
+        if (members_cause(m, now) >= 0) return now;
     }
     return 0;
 }
@@ -204,10 +205,10 @@ START_TEST(a_pause_of_the_judge_blames_nobody) {
     struct members *m = all_here(2, 10);
     for (int i = 1; i < 100; i++) {
         double now = i < 50 ? i * 0.2 : 60 + i * 0.2;
-        if (i != 50) /* the beats arrive after the judgement */
+        if (i != 50) /* the beats arrive after the check */
             for (int r = 0; r < 2; r++) beat(m, r, PULSE_FORWARD, 5 + (uint64_t)i, r == 0, 0.01, now);
-        members_judge(m, now, link_age, NULL);
-        if (i <= 50) ck_assert_int_eq(members_verdict(m, now), -1);
+        members_check(m, now, link_age, NULL);
+        if (i <= 50) ck_assert_int_eq(members_cause(m, now), -1);
     }
     members_destroy(m);
 }
@@ -215,35 +216,85 @@ END_TEST
 
 START_TEST(the_first_cause_wins) {
     struct members *m = all_here(4, 10);
-    members_leave(m, 0, LEFT_AS_VICTIM, STATUS_PEER, ": lost a peer", 1.0);
-    ck_assert_int_eq(members_verdict(m, 1.1), -1); /* a better explanation may come */
+    members_leave(m, 0, LEFT_AFTER_PEER, STATUS_PEER, ": lost a peer", 1.0);
+    ck_assert_int_eq(members_cause(m, 1.1), -1); /* a better explanation may come */
     members_leave(m, 2, LEFT_AS_CAUSE, STATUS_PEER, NULL, 1.2);
-    ck_assert_int_eq(members_verdict(m, 1.25), -1);
+    ck_assert_int_eq(members_cause(m, 1.25), -1);
     members_died(m, 2, " was killed by SIGKILL", 1.27);
-    ck_assert_int_eq(members_verdict(m, 1.28), 2);
+    ck_assert_int_eq(members_cause(m, 1.28), 2);
     expect(m, 2, "rank 2 (host n2, pid 72) was killed by SIGKILL");
     members_leave(m, 1, LEFT_AS_CAUSE, STATUS_DATA, ": bad data", 1.29); /* too late */
-    ck_assert_int_eq(members_verdict(m, 2), 2);
+    ck_assert_int_eq(members_cause(m, 2), 2);
     members_destroy(m);
 
     m = all_here(2, 10); /* nobody explains it: the victim stands */
-    members_leave(m, 1, LEFT_AS_VICTIM, STATUS_PEER, ": lost a peer", 1.0);
-    ck_assert(members_verdict_time(m, 99) < 1.31);
-    ck_assert_int_eq(members_verdict(m, 1.31), 1);
+    members_leave(m, 1, LEFT_AFTER_PEER, STATUS_PEER, ": lost a peer", 1.0);
+    ck_assert(members_cause_time(m, 99) < 1.31);
+    ck_assert_int_eq(members_cause(m, 1.31), 1);
     members_destroy(m);
 
-    m = all_here(3, 10); /* the agent is faster than the connection's end */
+    m = all_here(3, 10); /* the launcher is faster than the connection's end */
     members_died(m, 1, " was killed by SIGSEGV", 1.0);
     members_leave(m, 1, LEFT_AS_CAUSE, STATUS_PEER, NULL, 1.1);
-    ck_assert_int_eq(members_verdict(m, 1.1), 1);
+    ck_assert_int_eq(members_cause(m, 1.1), 1);
     expect(m, 1, "SIGSEGV");
     members_leave(m, 0, LEFT_IN_PEACE, STATUS_OK, NULL, 1.2);
     members_destroy(m);
 
     m = all_here(3, 10); /* peace is no failure */
     for (int r = 1; r < 3; r++) members_leave(m, r, LEFT_IN_PEACE, STATUS_OK, NULL, 1.0);
-    ck_assert_int_eq(members_verdict(m, 5), -1);
+    ck_assert_int_eq(members_cause(m, 5), -1);
     ck_assert(members_is_alone(m, 0));
+    members_destroy(m);
+
+    m = all_here(2, 10); /* whoever waits for rank 0 gets its reason, when that is final */
+    members_leave(m, 0, LEFT_AS_CAUSE, STATUS_STOPPED, ": asked to stop", 1.0);
+    ck_assert_int_eq(members_cause(m, 1.1), -1);
+    ck_assert(!members_is_alone(m, 1));
+    members_destroy(m);
+}
+END_TEST
+
+START_TEST(a_failure_explains_a_request_to_stop) {
+    static const char asked[] = ": asked to stop before training began";
+    struct members *m = all_here(4, 10); /* a failure that the request overtook */
+    members_leave(m, 1, LEFT_AS_CAUSE, STATUS_STOPPED, asked, 1.0);
+    ck_assert_int_eq(members_cause(m, 1.1), -1);
+    members_leave(m, 2, LEFT_AS_CAUSE, STATUS_DATA, ": bad data", 1.2);
+    ck_assert_int_eq(members_cause(m, 1.2), 2);
+    members_destroy(m);
+
+    m = all_here(4, 10); /* the neighbour's connection ends before the failure is told */
+    members_leave(m, 1, LEFT_AS_CAUSE, STATUS_PEER, NULL, 1.0);
+    members_leave(m, 2, LEFT_AS_CAUSE, STATUS_DATA, ": bad data", 1.2);
+    ck_assert_int_eq(members_cause(m, 1.2), 2);
+    members_destroy(m);
+
+    m = all_here(4, 10); /* its death is told after the request */
+    members_leave(m, 2, LEFT_AS_CAUSE, STATUS_PEER, NULL, 1.0);
+    members_leave(m, 1, LEFT_AS_CAUSE, STATUS_STOPPED, asked, 1.1);
+    members_died(m, 2, " was killed by SIGKILL", 1.2);
+    ck_assert_int_eq(members_cause(m, 1.2), 2);
+    members_destroy(m);
+
+    m = all_here(4, 10); /* all were asked, and one exited without reporting an error */
+    members_leave(m, 2, LEFT_AS_CAUSE, STATUS_PEER, NULL, 1.0);
+    members_leave(m, 1, LEFT_AS_CAUSE, STATUS_STOPPED, asked, 1.1);
+    ck_assert_int_eq(members_cause(m, 1.31), 1);
+    members_destroy(m);
+}
+END_TEST
+
+START_TEST(a_rank_that_never_beats_is_lost) {
+    struct members *m = all_here(2, 10);
+    double now = 0;
+    for (int i = 1; members_cause(m, now) < 0 && i < 100; i++) {
+        now = i * 0.2;
+        beat(m, 0, PULSE_STARTING, 1, false, 0, now);
+        members_check(m, now, link_age, NULL);
+    }
+    ck_assert_double_eq_tol(now, MEMBERS_STOPPED, 0.21);
+    expect(m, 1, "hangs: its process has not run for 8.0 s");
     members_destroy(m);
 }
 END_TEST
@@ -266,4 +317,6 @@ END_TEST
 LOOP_TESTS("store_members", EACH(a_hang_is_named_at_its_limit, hangs), ONCE(phases_without_steps),
            ONCE(the_last_beat_tells_where_it_left), ONCE(progress_is_no_hang), ONCE(who_is_behind_is_named),
            ONCE(all_wait_for_each_other), ONCE(a_cut_link_and_a_stopped_process_differ),
-           ONCE(a_pause_of_the_judge_blames_nobody), ONCE(the_first_cause_wins), ONCE(the_missing_are_listed))
+           ONCE(a_pause_of_the_judge_blames_nobody), ONCE(the_first_cause_wins),
+           ONCE(a_failure_explains_a_request_to_stop), ONCE(a_rank_that_never_beats_is_lost),
+           ONCE(the_missing_are_listed))

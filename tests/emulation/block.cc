@@ -14,13 +14,13 @@ dim3 blockDim, gridDim;
 namespace emulation {
 namespace {
 
-constexpr unsigned MOST_THREADS = 1024, LANES = 32, SLOT = 64, MASKS = 8;
+constexpr unsigned MAX_THREADS = 1024, LANES = 32, SLOT = 64, MASKS = 8;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_UNDEFINED__)
 constexpr size_t STACK = 256 << 10;
 #else
 constexpr size_t STACK = 128 << 10;
 #endif
-constexpr size_t GUARD = 4096, SHARED_MOST = 232448, PAGE = 4096;
+constexpr size_t GUARD = 4096, SHARED_MAX = 232448, PAGE = 4096;
 constexpr unsigned char GARBAGE = 0xff; /* NaN as float32, bfloat16 and float16 */
 
 enum state : unsigned char { NOT_STARTED, READY, AT_BARRIER, IN_WARP, ENDED };
@@ -44,15 +44,15 @@ struct block {
     const char *file;                          /* of the barrier */
     int line;
     unsigned cursor; /* in order[] */
-    unsigned order[MOST_THREADS], place[MOST_THREADS];
-    state states[MOST_THREADS];
-    unsigned fiber_of[MOST_THREADS];
-    unsigned idle[MOST_THREADS], idle_count, fibers; /* fibers that have no thread; fibers made so far */
-    void *contexts[MOST_THREADS];                    /* stack pointers of fibers */
-    void *outside;                                   /* of who runs the kernel */
-    unsigned thread;                                 /* that runs now */
-    bool has_waited;                                 /* some thread, in this block */
-    warp warps[MOST_THREADS / LANES];
+    unsigned order[MAX_THREADS], place[MAX_THREADS];
+    state states[MAX_THREADS];
+    unsigned fiber_of[MAX_THREADS];
+    unsigned idle[MAX_THREADS], idle_count, fibers; /* fibers that have no thread; fibers made so far */
+    void *contexts[MAX_THREADS];                    /* stack pointers of fibers */
+    void *outside;                                  /* of who runs the kernel */
+    unsigned thread;                                /* that runs now */
+    bool has_waited;                                /* some thread, in this block */
+    warp warps[MAX_THREADS / LANES];
     unsigned char *stacks, *shared_end;
     size_t shared_bytes;
 };
@@ -101,9 +101,9 @@ void *map(size_t bytes) {
 
 block *new_block() {
     block *made = (block *)map(sizeof(block));
-    made->stacks = (unsigned char *)map(MOST_THREADS * (STACK + GUARD));
-    for (size_t i = 0; i < MOST_THREADS; i++) mprotect(made->stacks + i * (STACK + GUARD), GUARD, PROT_NONE);
-    size_t pages = (SHARED_MOST + PAGE - 1) / PAGE * PAGE;
+    made->stacks = (unsigned char *)map(MAX_THREADS * (STACK + GUARD));
+    for (size_t i = 0; i < MAX_THREADS; i++) mprotect(made->stacks + i * (STACK + GUARD), GUARD, PROT_NONE);
+    size_t pages = (SHARED_MAX + PAGE - 1) / PAGE * PAGE;
     made->shared_end = (unsigned char *)map(pages + PAGE) + pages;
     mprotect(made->shared_end, PAGE, PROT_NONE);
     return made;

@@ -82,8 +82,8 @@ void run_batch(const product &p, size_t batch) {
         return first + batch * (size_t)l.batch_stride * size_of(l.type);
     };
     bool is_tf32 = w.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-    matrix a = read(p.la, at(p.la, p.a), w.turn_a == CUBLAS_OP_N, is_tf32); /* (k, m) */
-    matrix b = read(p.lb, at(p.lb, p.b), w.turn_b == CUBLAS_OP_N, is_tf32); /* (n, k) */
+    matrix a = read(p.la, at(p.la, p.a), w.transpose_a == CUBLAS_OP_N, is_tf32); /* (k, m) */
+    matrix b = read(p.lb, at(p.lb, p.b), w.transpose_b == CUBLAS_OP_N, is_tf32); /* (n, k) */
     size_t m = p.ld.rows, n = p.ld.columns, k = a.rows;
     cudaDataType bias_type = w.has_bias_type ? w.bias_type : p.ld.type,
                  aux_type = w.has_aux_type ? w.aux_type : p.ld.type;
@@ -106,7 +106,7 @@ void run_batch(const product &p, size_t batch) {
     if (w.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD) sum_rows(y, m, n, bias_type, w.bias);
     if (w.epilogue == CUBLASLT_EPILOGUE_BGRADA) sum_rows(a.values, m, k, bias_type, w.bias);
     if (w.epilogue == CUBLASLT_EPILOGUE_BGRADB)
-        sum_rows(read(p.lb, at(p.lb, p.b), w.turn_b == CUBLAS_OP_T, is_tf32).values, n, k, bias_type, w.bias);
+        sum_rows(read(p.lb, at(p.lb, p.b), w.transpose_b == CUBLAS_OP_T, is_tf32).values, n, k, bias_type, w.bias);
     char *d = p.d + batch * (size_t)p.ld.batch_stride * size_of(p.ld.type);
     for (size_t j = 0; j < n; j++)
         for (size_t i = 0; i < m; i++) store(p.ld.type, d, j * (size_t)p.ld.ld + i, y[j * m + i]);
@@ -136,7 +136,7 @@ bool has_right_operands(const product &p) {
 }
 
 bool fits(const product &p) {
-    bool is_a_turned = p.what.turn_a == CUBLAS_OP_T, is_b_turned = p.what.turn_b == CUBLAS_OP_T;
+    bool is_a_turned = p.what.transpose_a == CUBLAS_OP_T, is_b_turned = p.what.transpose_b == CUBLAS_OP_T;
     uint64_t m = is_a_turned ? p.la.columns : p.la.rows, k = is_a_turned ? p.la.rows : p.la.columns;
     uint64_t n = is_b_turned ? p.lb.rows : p.lb.columns, other_k = is_b_turned ? p.lb.columns : p.lb.rows;
     return k == other_k && p.lc.rows == m && p.lc.columns == n && p.ld.rows == m && p.ld.columns == n &&
@@ -213,9 +213,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMa
                                               const void *value, size_t bytes) {
     switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
-        return set(&d->turn_a, value, bytes);
+        return set(&d->transpose_a, value, bytes);
     case CUBLASLT_MATMUL_DESC_TRANSB:
-        return set(&d->turn_b, value, bytes);
+        return set(&d->transpose_b, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE:
         return set(&d->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
@@ -267,8 +267,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 /* The algorithm remembers the alignments that it was chosen for. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t what, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
-                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int most,
-                                              cublasLtMatmulHeuristicResult_t *found, int *count) {
+                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
+                                              int limit, cublasLtMatmulHeuristicResult_t *found, int *count) {
     product p = {*what, *a, *b, *c, *d, 1, 0, nullptr, nullptr, nullptr, nullptr, nullptr, 0};
     *count = 0;
     if (!fits(p)) return CUBLAS_STATUS_INVALID_VALUE;
@@ -278,7 +278,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     if (is_vector && what->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
         return CUBLAS_STATUS_INVALID_VALUE; /* as versions were seen to do */
     if (!get_settings().has_epilogues && !is_plain(p)) return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (most < 1 || is_to_fail("heuristic")) return CUBLAS_STATUS_SUCCESS;
+    if (limit < 1 || is_to_fail("heuristic")) return CUBLAS_STATUS_SUCCESS;
     found[0] = {};
     found[0].workspaceSize = preference->workspace < SPOILED ? preference->workspace : SPOILED;
     for (int i = 0; i < 4; i++) found[0].algo.data[i] = preference->alignment[i];

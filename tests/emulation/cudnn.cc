@@ -295,7 +295,7 @@ struct types {
     cudnnDataType_t x, w, y;
     bool is_last;
     bool is_wide() const { return x == CUDNN_DATA_FLOAT && w == x && y == x; }
-    bool is_narrow() const { return x != CUDNN_DATA_FLOAT && w == x && y == x && is_last; }
+    bool is_half() const { return x != CUDNN_DATA_FLOAT && w == x && y == x && is_last; }
 };
 
 types types_of(const node &o) {
@@ -328,7 +328,7 @@ std::vector<shared_node> engines_for(const shared_node &graph) {
     if (t.is_wide())
         return {engine_with(graph, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}),
                 unordered, engine_with(graph, {})};
-    if (t.is_narrow() && get_settings().has_narrow)
+    if (t.is_half() && get_settings().has_half)
         return {unordered, engine_with(graph, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE})};
     return {unordered};
 }
@@ -447,18 +447,18 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudn
 }
 
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t type, int64_t most, int64_t *count, void *values) {
+                                       cudnnBackendAttributeType_t type, int64_t limit, int64_t *count, void *values) {
     const node &n = *descriptor->is;
     if (!n.is_final || !has(n, name)) return CUDNN_STATUS_BAD_PARAM;
     const attribute &a = n.attributes.at(name);
     if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
         *count = (int64_t)a.nodes.size();
-        for (int64_t i = 0; i < *count && i < most; i++)
+        for (int64_t i = 0; i < *count && i < limit; i++)
             ((cudnnBackendDescriptor_t *)values)[i]->is = a.nodes[(size_t)i];
         return CUDNN_STATUS_SUCCESS;
     }
     *count = (int64_t)(a.bytes.size() / size_of(type));
-    if (!a.bytes.empty()) memcpy(values, a.bytes.data(), (size_t)std::min(*count, most) * size_of(type));
+    if (!a.bytes.empty()) memcpy(values, a.bytes.data(), (size_t)std::min(*count, limit) * size_of(type));
     return CUDNN_STATUS_SUCCESS;
 }
 

@@ -28,7 +28,7 @@ struct settings {
     size_t memory;       /* bytes of each GPU */
     bool has_epilogues;  /* cuBLASLt has algorithms with GELU and gradients of biases */
     unsigned refusal_ms; /* until memory that is not there is refused */
-    bool has_narrow;     /* cuDNN has deterministic engines for 16 bits */
+    bool has_half;       /* cuDNN has deterministic engines for 16 bits */
     enum { LATE, RANDOM } streams;
     enum { FORWARD, REVERSE, SHUFFLED } threads;
     char fails[32]; /* what fails, "": nothing */
@@ -65,7 +65,7 @@ void copies_are_seen(unsigned thread); /* by its warp */
 void copies_end(unsigned thread);
 
 /* ---- memory.cc ---- */
-size_t most_used(); /* bytes of all GPUs, the most so far */
+size_t max_used(); /* bytes of all GPUs, the most so far */
 /* While one lives, this process may touch memory of the GPU. */
 struct opened {
     opened();

@@ -12,7 +12,7 @@
 namespace emulation {
 namespace {
 
-constexpr size_t PAGE = 4096, ALIGNMENT = 256, RANGE = (size_t)1 << 38, SPOILED_MOST = 8 << 20, SPOILED_PART = 1 << 20;
+constexpr size_t PAGE = 4096, ALIGNMENT = 256, RANGE = (size_t)1 << 38, SPOILED_MAX = 8 << 20, SPOILED_PART = 1 << 20;
 constexpr unsigned char GARBAGE = 0xff, MARK = 0xa5; /* MARK: between an allocation's pages and its own bytes */
 
 struct allocation {
@@ -95,7 +95,7 @@ cudaError_t make(void **memory, size_t bytes, place where) {
     next_free += page_bytes + PAGE;
     mprotect(pages, page_bytes, PROT_READ | PROT_WRITE);
     memset(pages, MARK, (size_t)(own - pages));
-    size_t spoiled = bytes <= SPOILED_MOST ? bytes : SPOILED_PART; /* pages that nobody touched cost nothing */
+    size_t spoiled = bytes <= SPOILED_MAX ? bytes : SPOILED_PART; /* pages that nobody touched cost nothing */
     memset(own, GARBAGE, spoiled);
     memset(own + bytes - spoiled, GARBAGE, spoiled);
     memset(own + bytes, MARK, whole - bytes);
@@ -140,7 +140,7 @@ cudaError_t drop(void *memory, bool is_host) {
 
 } // namespace
 
-size_t most_used() { return peak; }
+size_t max_used() { return peak; }
 
 opened::opened() {
     if (open_count++ == 0) set_access(PROT_READ | PROT_WRITE);

@@ -14,7 +14,7 @@
 namespace emulation {
 namespace {
 
-constexpr int MOST_RANKS = 8;
+constexpr int MAX_RANKS = 8;
 constexpr size_t RING = 1 << 18;
 
 struct ring {
@@ -24,8 +24,8 @@ struct ring {
 
 struct shared {
     std::atomic<int> joined, left;
-    int device[MOST_RANKS];
-    ring rings[MOST_RANKS][MOST_RANKS]; /* [from][to] */
+    int device[MAX_RANKS];
+    ring rings[MAX_RANKS][MAX_RANKS]; /* [from][to] */
 };
 
 /* What the ranks of a collective must agree on; it goes before the data. */
@@ -55,7 +55,7 @@ struct communicator_state {
     std::atomic<int> recorded;  /* tasks that graphs hold */
     std::vector<float> factors; /* of ncclRedOpCreatePreMulSum */
     std::vector<ncclDataType_t> factor_types;
-    uint32_t numbers[MOST_RANKS][2]; /* parts to and from each rank so far */
+    uint32_t numbers[MAX_RANKS][2]; /* parts to and from each rank so far */
     bool is_blocking;
     int polls;                                /* until what was given begins */
     std::vector<std::function<void()>> given; /* to a communicator that does not block */
@@ -181,10 +181,10 @@ bool progress(task &t) {
     }
     if (!can_progress(t)) return false;
     opened memory;
-    bool blocked[MOST_RANKS] = {}, is_done = true;
+    bool blocked[MAX_RANKS] = {}, is_done = true;
     for (part &p : t.sends)
         if (!blocked[p.peer] && !push(&s.memory->rings[s.rank][p.peer], &p)) blocked[p.peer] = true, is_done = false;
-    std::fill(blocked, blocked + MOST_RANKS, false);
+    std::fill(blocked, blocked + MAX_RANKS, false);
     for (part &p : t.receives)
         if (!blocked[p.peer] && !pull(&s.memory->rings[p.peer][s.rank], &p)) blocked[p.peer] = true, is_done = false;
     if (!is_done) return false;
@@ -369,7 +369,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int world, ncclUniqueId id, int rank, ncclConfig_t *config) {
     if (is_to_fail("connect")) return ncclSystemError;
-    if (world > MOST_RANKS) die("NCCL: no more than %d ranks", MOST_RANKS);
+    if (world > MAX_RANKS) die("NCCL: no more than %d ranks", MAX_RANKS);
     int fd = open(id.internal, O_RDWR);
     void *p = fd < 0 ? MAP_FAILED : mmap(nullptr, sizeof(shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0) close(fd);

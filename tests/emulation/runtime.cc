@@ -57,7 +57,7 @@ void write_counts() {
             "{\"peak_bytes\": %zu, \"allocations\": %ld, \"late_allocations\": %ld, \"idle_waits\": %ld, \"graphs\": "
             "%ld, \"memsets\": %ld, "
             "\"kernels\": {",
-            most_used(), allocations_made, late_allocations, idle_waits, graphs_launched, memsets_done);
+            max_used(), allocations_made, late_allocations, idle_waits, graphs_launched, memsets_done);
     const char *comma = "";
     for (const auto &[name, count] : kernels_run) {
         fprintf(file, "%s\n\"%s\": %ld", comma, name.c_str(), count);
@@ -76,7 +76,7 @@ settings read_settings() {
     s.memory = (size_t)number("DDPTRAIN_EMULATED_MIB", 2048) << 20;
     s.refusal_ms = (unsigned)number("DDPTRAIN_EMULATED_REFUSAL_MS", 0);
     s.has_epilogues = number("DDPTRAIN_EMULATED_EPILOGUES", 1) != 0;
-    s.has_narrow = number("DDPTRAIN_EMULATED_NARROW", 1) != 0;
+    s.has_half = number("DDPTRAIN_EMULATED_HALF", 1) != 0;
     const char *streams = getenv("DDPTRAIN_EMULATED_STREAMS"), *threads = getenv("DDPTRAIN_EMULATED_THREADS");
     s.streams = streams && strcmp(streams, "random") == 0 ? settings::RANDOM : settings::LATE;
     if (threads && strcmp(threads, "reverse") == 0) s.threads = settings::REVERSE;
@@ -339,13 +339,13 @@ cudaError_t emulated_launch(const cudaLaunchConfig_t *config, const void *kernel
     guard g(lock);
     dim3 grid = config->gridDim, block = config->blockDim;
     auto allowed = shared_allowed.find(kernel);
-    size_t most = allowed == shared_allowed.end() ? 48 << 10 : std::max(allowed->second, (size_t)48 << 10);
+    size_t limit = allowed == shared_allowed.end() ? 48 << 10 : std::max(allowed->second, (size_t)48 << 10);
     if (sticky != cudaSuccess) return sticky;
     if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)
         return result(cudaErrorInvalidConfiguration);
     if (block.x == 0 || block.y == 0 || block.z == 0 || block.z > 64 || (size_t)block.x * block.y * block.z > 1024)
         return result(cudaErrorInvalidConfiguration);
-    if (config->dynamicSmemBytes > most) return result(cudaErrorInvalidValue);
+    if (config->dynamicSmemBytes > limit) return result(cudaErrorInvalidValue);
     kernels_started++;
     auto l = std::make_shared<launch>(launch{grid, block, config->dynamicSmemBytes, name, std::move(thread)});
     return enqueue(config->stream, [l]() {

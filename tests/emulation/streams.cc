@@ -192,8 +192,8 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     return cudaStreamCreateWithFlags(stream, flags);
 }
 
-cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
-    *least = 0;
+cudaError_t cudaDeviceGetStreamPriorityRange(int *smallest, int *greatest) {
+    *smallest = 0;
     *greatest = -5;
     return cudaSuccess;
 }

@@ -9,7 +9,7 @@
 
 /* As a GPU fills it so far. */
 static const struct image_ops images = {0};
-static const struct sequence_ops sequence = {.most_head_size = 256};
+static const struct sequence_ops sequence = {.max_head_size = 256};
 static const struct device_ops ops = {.image = &images, .sequence = &sequence};
 static const struct device device = {.ops = &ops, .description = "cuda:0 (a GPU)"};
 
@@ -30,7 +30,7 @@ static struct model *plan(const char *layers, struct shape input, struct documen
 static status check(const char *layers, struct shape input) {
     struct document *document;
     struct model *model = plan(layers, input, &document);
-    status s = model_suit(model, &device);
+    status s = model_adapt_to_device(model, &device);
     model_destroy(model);
     document_destroy(document);
     return s;

@@ -507,8 +507,7 @@ START_TEST(names_replace_indices) {
 }
 END_TEST
 
-static void refused(const char *layers, const char *expected) {
-    struct shape input = {.dims = 1, .size = {4}};
+static void refused_on(struct shape input, const char *layers, const char *expected) {
     struct document *document = NULL;
     struct model *model = NULL;
     status s = build(layers, &input, &document, &model);
@@ -518,6 +517,27 @@ static void refused(const char *layers, const char *expected) {
     status_free(s);
     document_destroy(document);
 }
+
+static void refused(const char *layers, const char *expected) {
+    refused_on((struct shape){.dims = 1, .size = {4}}, layers, expected);
+}
+
+/* The largest padding and the largest window of a maximum; PyTorch refuses more padding, too. */
+START_TEST(limits_of_poolings) {
+    struct shape image = {.dims = 3, .size = {1, 20, 20}};
+    static const char *const fits[] = {"[{max_pool2d: {kernel_size: 16, stride: 1}}, flatten, {linear: 3}]",
+                                       "[{max_pool2d: {kernel_size: [2, 3], padding: [1, 1]}}, flatten, {linear: 3}]",
+                                       "[{avg_pool2d: {kernel_size: 20}}, flatten, {linear: 3}]"};
+    for (size_t i = 0; i < sizeof fits / sizeof *fits; i++) {
+        struct fixture f = open_fixture(fits[i], image, 2, "mse");
+        close_fixture(&f);
+    }
+    refused_on(image, "[{max_pool2d: {kernel_size: [16, 17]}}]", "at most 256 elements, this one has 272");
+    refused_on(image, "[{avg_pool2d: {kernel_size: 21}}]", "the window is larger than the padded input (20 x 20)");
+    refused_on(image, "[{max_pool2d: {kernel_size: [2, 4], padding: [2, 0]}}]", "padding must be at most half");
+    refused_on(image, "[{max_pool2d: {kernel_size: [4, 3], padding: [0, 2]}}]", "padding must be at most half");
+}
+END_TEST
 
 START_TEST(bad_models) {
     refused("[{linear: {out: 2, name: a}}, {linear: {out: 2, name: a}}]",
@@ -648,10 +668,10 @@ START_TEST(init_rules_choose_parameters) {
                      input, 1, "mse");
     const struct params *p = &f.model->params;
     ck_assert_uint_eq(p->count, 6);
-    const float least[] = {2, 5, 1, 1, 0, 0}, most[] = {2, 6, 1, 1, 0, 0}; /* a: weight, bias; 1: both; b: both */
+    const float min[] = {2, 5, 1, 1, 0, 0}, max[] = {2, 6, 1, 1, 0, 0}; /* a: weight, bias; 1: both; b: both */
     for (size_t i = 0; i < p->count; i++)
         for (size_t j = 0; j < p->items[i].count; j++)
-            ck_assert_msg(params_value(p, i)[j] >= least[i] && params_value(p, i)[j] <= most[i], "%s[%zu] is %g",
+            ck_assert_msg(params_value(p, i)[j] >= min[i] && params_value(p, i)[j] <= max[i], "%s[%zu] is %g",
                           p->items[i].name, j, (double)params_value(p, i)[j]);
     close_fixture(&f);
 }
@@ -675,5 +695,5 @@ END_TEST
 
 TESTS("model", only_embeddings_take_tokens, init_rules_draw_as_torch, init_rules_choose_parameters,
       tied_weights_are_one, layer_gradients, relu_taken_over, loss_gradients, initial_weights_are_pytorchs,
-      only_the_last_draw_is_seen, composites_add_levels_to_names, names_replace_indices, bad_models,
+      only_the_last_draw_is_seen, composites_add_levels_to_names, names_replace_indices, bad_models, limits_of_poolings,
       unused_parameters_are_named, ready_order)

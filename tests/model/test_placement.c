@@ -8,15 +8,15 @@
 #define PIECES 300
 #define TIMES 100
 
-static size_t least(struct piece *const *pieces, size_t count) {
-    size_t most = 0;
+static size_t min(struct piece *const *pieces, size_t count) {
+    size_t max = 0;
     for (size_t t = 0; t < TIMES; t++) {
         size_t lives = 0;
         for (size_t i = 0; i < count; i++)
             if (pieces[i]->first <= t && pieces[i]->last >= t) lives += pieces[i]->size;
-        if (lives > most) most = lives;
+        if (lives > max) max = lives;
     }
-    return most;
+    return max;
 }
 
 /* One assertion for all: each costs a message to the runner. */
@@ -71,7 +71,7 @@ START_TEST(chains_are_packed) {
     }
     size_t total = placement_find(arena, list, 2 * half);
     check_apart(list, 2 * half, total);
-    ck_assert_uint_le(total, least(list, 2 * half) * 11 / 10);
+    ck_assert_uint_le(total, min(list, 2 * half) * 11 / 10);
     arena_destroy(arena);
 }
 END_TEST

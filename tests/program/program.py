@@ -1,5 +1,5 @@
 """What the program tests share: run the built ddptrain as a user would, in a folder of its own."""
-import contextlib, glob, json, os, shutil, signal, subprocess, sys, tempfile, time, unittest
+import contextlib, glob, hashlib, json, os, shutil, signal, struct, subprocess, sys, tempfile, time, unittest
 
 BINARY = os.environ["DDPTRAIN"]
 SOURCE = os.environ["DDPTRAIN_SOURCE"]
@@ -19,6 +19,32 @@ for number in (signal.SIGINT, signal.SIGHUP):
 def vectors(name):
     with open(os.path.join(VECTORS, name + ".json")) as f:
         return json.load(f)
+
+
+def change_checkpoint(path, change):
+    """Calls [change] with the open HDF5 file of a checkpoint, and makes its seal anew."""
+    import h5py
+    with open(path, "rb") as f:
+        whole = f.read()
+    image, order = whole[:-128], struct.unpack("<Q", whole[-64:-56])[0]
+    with open(path, "wb") as f:
+        f.write(image)
+    with h5py.File(path, "r+", libver="earliest") as f:
+        change(f)
+    with open(path, "rb") as f:
+        image = f.read()
+    seal = b"ddptrain sealed\n" + struct.pack("<IIQ", 1, 128, len(image)) + hashlib.sha256(image).digest()
+    seal += struct.pack("<Q", order) + bytes(24)
+    with open(path, "wb") as f:
+        f.write(image + seal + hashlib.sha256(seal).digest())
+
+
+def without_datasets(path, *names):
+    """Makes a checkpoint one of a version that did not keep these datasets."""
+    def remove(f):
+        for name in names:
+            del f[name]
+    change_checkpoint(path, remove)
 
 
 class Case(unittest.TestCase):

@@ -16,17 +16,18 @@ WRONG = [
     ("out: 64", "out: 64, out: 3", "test.yaml:4:37: duplicate key 'out'; it is also in line 4"),
     ("{out: 64}", "{}", "model.layers.0.linear.out: missing"),
     ("loss: cross_entropy", "", "loss: missing"),
-    ("loss: cross_entropy", "loss: {type: cross_entropy, smoothing: 0.1}", "test.yaml:5:29: loss.smoothing: unknown key (keys here: type, label_smoothing, weight, ignore_index)"),
+    ("loss: cross_entropy", "loss: {type: cross_entropy, smoothing: 0.1}", "test.yaml:5:29: loss.smoothing: unknown key; did you mean 'label_smoothing'?"),
     ("shuffle: true", "shuffle: yes", "sampler.shuffle: expected true or false, got 'yes'"),
     ("epochs: 10", "epochs: 1.5", "train.epochs: expected an integer, got '1.5'"),
     ("epochs: 10", "epochs: 10, steps: 5", "train: give epochs or steps, not both"),
     ("train: {epochs: 10}", "train: {}", "train: needs epochs or steps"),
     ("batch_size: 32", "batch_size: 32, global_batch_size: 32", "batch_size (per rank) and global_batch_size (of all ranks) exclude each other"),
     ("batch_size: 32", "batch_size: 32, uneven: true, drop_last: true", "uneven (each row once) and drop_last (the tail is left out) exclude"),
+    ("batch_size: 32", "batch_size: 32, uneven: true, drop_last_batch: true", "sampler: uneven (each row once) and drop_last_batch (a short last batch is left out) exclude each other; give one"),
     ("scale: standard", "scale: standart", "dataset.scale"),
     ("train: {epochs: 10}", "determinism: {mode: elastic, shards: 4}\ndist: {gradient_compression: bfloat16}\ntrain: {epochs: 10}",
      "determinism: elastic does not go with dist.gradient_compression: what is rounded would depend on the number of processes"),
-    ("epochs: 10", "epochs: 10, device: gpu", "train.device: expected one of auto, cpu, cuda, got 'gpu'"),
+    ("epochs: 10", "epochs: 10, device: gpu", "train.device: expected one of auto, cpu, cuda, got 'gpu'; did you mean 'cuda'?"),
     ("epochs: 10", "epochs: 10, device: cpu, precision: float16", "train.precision: float16 needs a GPU (train.device: cuda or auto): use bfloat16 or float32"),
     ("epochs: 10", "epochs: 10, grad_scaler: {init_scale: 0}", "train.grad_scaler.init_scale: must be >= 1e-06"),
     ("epochs: 10", "epochs: 10, grad_scaler: {backoff_factor: 1e-7}", "train.grad_scaler.backoff_factor: must be >= 1e-06 and < 1, got 1e-7"),
@@ -57,8 +58,15 @@ WRONG = [
     ("{type: adam, lr: 0.001}", "{type: {a: b}}", "optimizer.type: expected the name of the optimizer, got a mapping"),
     ("{type: adam, lr: 0.001}", "{type: [adam]}", "optimizer.type: expected the name of the optimizer, got a list"),
     ("{type: adam, lr: 0.001}", "{type: null}", "optimizer.type: missing"),
-    ("checkpoint:", "seed: -9223372036854775808\ncheckpoint:", "seed: expected an integer, got '-9223372036854775808'; the least is -9223372036854775807"),
+    ("checkpoint:", "seed: -9223372036854775808\ncheckpoint:", "seed: expected an integer, got '-9223372036854775808'; the minimum is -9223372036854775807"),
     ("]}", "]", "test.yaml:"),
+    ("dataset: {path: datasets/wine.h5,", "dataset:\n  path:datasets/wine.h5\n  scale: none\nx: {", "test.yaml:3:3: a space is missing after the ':' of 'path:'"),
+    ("dataset: {path: datasets/wine.h5,", "dataset:\n  scale: none\n  path:datasets/wine.h5\nx: {", "test.yaml:4:3: a space is missing after the ':' of 'path:'"),
+    ("sampler:", "seed:3\nsampler:", "test.yaml:3:1: a space is missing after the ':' of 'seed:'"),
+    ("sampler:", "name: \"a\nsampler:", "test.yaml:3:7: the quotes that open here are not closed"),
+    ("checkpoint: {save_every: 5}", "name: 'a\ncheckpoint: {resume: 'auto'}", "test.yaml:8:7: the quotes that open here are closed in line 9 only; close them in this line"),
+    ("path: datasets/wine.h5", "path: \"datasets/wine.h5", "test.yaml:2:17: the quotes that open here are not closed"),
+    ("loss: cross_entropy", "loss: {type: cross_entropy, colour: 0.1}", "test.yaml:5:29: loss.colour: unknown key (keys here: type, label_smoothing, weight, ignore_index)"),
 ]
 
 
@@ -98,6 +106,9 @@ class Config(program.Case):
             with self.subTest(override):
                 _, err = self.run_program("test.yaml", override, code=USAGE)
                 self.assertIn(sentence, err)
+        self.write("validated.yaml", program.WINE.replace("split: {test: 0.2, seed: 42}", "validation: nowhere.h5"))
+        out, _ = self.run_program("check", "validated.yaml", "dataset.validation=null")
+        self.assertIn("178 training rows", out)
         self.run_program("test.yaml", "optimizer.lr=1e-2", "model.layers.0.linear.out=8", "loss.label_smoothing=0.1", "train.epochs=1")
         self.assertIn("label_smoothing: 0.1", self.read("runs/test/config.yaml"))
 
@@ -113,12 +124,33 @@ class Model(program.Case):
                 ("[{linear: {out: 64}}, relu, {linear: {out: 3}}]", "[relu]", "no layer has parameters"),
                 ("{linear: {out: 64}}", "{linear: {out: 64, name: a}}, {linear: {out: 64, name: a}}", "test.yaml:4:48: model.layers.1.linear: the name 'a' is already")):
             with self.subTest(new):
+                self.assertIn(old, program.WINE)
                 self.write("test.yaml", program.WINE.replace(old, new))
-                for nproc in (1, 2):
-                    _, err = self.run_program("test.yaml", "--nproc", nproc, code=USAGE)
+                for command, nproc in (([], 1), ([], 2), (["check"], 1)):
+                    _, err = self.run_program(*command, "test.yaml", "--nproc", nproc, code=USAGE)
                     self.assertIn(sentence, err)
                     self.assertEqual(err.count(sentence), 1, err)
                 self.assertFalse(os.path.exists(self.path("runs")))
+
+
+    def test_labels_from_one(self):
+        rows = "".join(f"{i}.5,{i % 4},{1 + i % 3}\n" for i in range(30))
+        self.write("rows.csv", "a,b,label\n" + rows)
+        self.write("test.yaml", program.WINE.replace("path: datasets/wine.h5, inputs: x, targets: y", "path: rows.csv"))
+        for command in ([], ["check"]):
+            _, err = self.run_program(*command, "test.yaml", code=USAGE)
+            self.assertIn("the model's output is 3, but the targets have 4 classes (0 to 3): cross_entropy needs one output per class; "
+                          "no row has the class 0: number the labels from 0, or give the last layer 4 outputs", err)
+
+    def test_images_into_a_linear_layer(self):
+        text = program.WINE.replace("path: datasets/wine.h5, inputs: x, targets: y, scale: standard, split: {test: 0.2, seed: 42}",
+                                    "format: synthetic, synthetic: {kind: classes, inputs: [1, 8, 8], classes: 3}")
+        self.write("test.yaml", text)
+        for command in ([], ["check"]):
+            _, err = self.run_program(*command, "test.yaml", code=USAGE)
+            self.assertIn("model.layers.0.linear, line 4, gets (1, 8, 8) and works on the last dimension alone: write '- flatten' before it", err)
+        self.write("test.yaml", text.replace("[{linear: {out: 64}}", "[flatten, {linear: {out: 64}}"))
+        self.run_program("check", "test.yaml")
 
 
 class CommandLine(program.Case):
@@ -137,19 +169,25 @@ class CommandLine(program.Case):
     def test_words(self):
         self.write("test.yaml", program.WINE)
         self.write("zeros", "\0" * 1000)
+        self.write("notes", "nothing but text in this file\n" * 10)
         for arguments, code, sentence in (
                 ([], USAGE, "no config given; see ddptrain --help"),
                 (["missing.yaml"], USAGE, "missing.yaml"),
                 (["chekc", "test.yaml"], USAGE, "unknown command 'chekc'; did you mean 'check'?"),
+                (["evaluate", "test.yaml"], USAGE, "unknown command 'evaluate'; did you mean 'eval'?"),
+                (["test", "test.yaml"], USAGE, "unknown command 'test'; did you mean 'eval'?"),
+                (["validate", "test.yaml"], USAGE, "unknown command 'validate'; did you mean 'eval', or 'check' for the config alone?"),
+                (["fit", "test.yaml"], USAGE, "unknown command 'fit'; did you mean 'train'?"),
+                (["resume", "test.yaml"], USAGE, "unknown command 'resume'; did you mean 'train'; it continues"),
                 (["evall", "test.yaml"], USAGE, "unknown command 'evall'; did you mean 'eval'?"),
-                (["test.yaml", "other.yaml"], USAGE, "unexpected word 'other.yaml'"),
+                (["test.yaml", "other.yaml"], USAGE, "unexpected argument 'other.yaml'"),
                 (["test.yaml", "--nprocs", "2"], USAGE, "unknown option '--nprocs'; did you mean '--nproc'?"),
                 (["test.yaml", "--run-dir", "--quiet"], USAGE, "--run-dir needs a value, got the option '--quiet'"),
                 (["test.yaml", "--nproc"], USAGE, "--nproc needs a value"),
                 (["test.yaml", "--weights", "average"], USAGE, "--weights is for eval, predict, generate, export; 'train' does not take it"),
                 (["check", "test.yaml", "--fresh"], USAGE, "--fresh is for train; 'check' does not take it"),
                 (["eval", "test.yaml", "--sizes=1K"], USAGE, "--sizes is for comm; 'eval' does not take it"),
-                (["test.yaml", "--run-dir", ""], USAGE, "--run-dir needs a value, got an empty word"),
+                (["test.yaml", "--run-dir", ""], USAGE, "--run-dir needs a value, got an empty value"),
                 (["test.yaml", "--nproc", "two"], USAGE, "--nproc: expected 1 to 4096, gpu or auto, got 'two'"),
                 (["test.yaml", "--nproc", "0"], USAGE, "--nproc: expected 1 to 4096"),
                 (["test.yaml", "--nnodes", "2"], USAGE, "--nnodes 2 needs --master-addr and --master-port"),
@@ -161,7 +199,8 @@ class CommandLine(program.Case):
                 (["generate", "test.yaml", "--characters", "-1"], USAGE, "--characters: expected a whole number from 0 to 2147483647, got '-1'"),
                 (["generate", "test.yaml", "--temperature", "1e30"], USAGE, "--temperature: expected a number from 0 to 1e+09, got '1e30'"),
                 (["inspect"], USAGE, "no file given"),
-                (["inspect", "datasets/iris.csv"], DATA, "datasets/iris.csv: a text file, not a checkpoint"),
+                (["inspect", "notes"], DATA, "notes: a text file, not a checkpoint"),
+                (["inspect", "datasets"], DATA, "datasets: a folder without checkpoints/: give a run folder or a file"),
                 (["inspect", "zeros"], DATA, "zeros: not an HDF5 file, or a damaged one"),
                 (["inspect", "missing.h5"], None, "missing.h5"),
                 (["--help-config", "nothing"], USAGE, "nothing")):
@@ -206,7 +245,7 @@ class Data(program.Case):
 
     def test_rows(self):
         config = program.WINE.replace("path: datasets/wine.h5, inputs: x, targets: y", "path: data.csv")
-        for rows, sentence in (("1,2,0\n3,,1\n", "data.csv:line 3: column 'b': there is no value"), ("1,2,0\n3,x,1\n", "data.csv:line 3: column 'b': 'x' is no number"),
+        for rows, sentence in (("1,2,0\n3,,1\n", "data.csv:line 3: column 'b': missing value"), ("1,2,0\n3,x,1\n", "data.csv:line 3: column 'b': 'x' is not a number"),
                                ("1,2,0\n3,4\n", "data.csv:line 3: there are 2 fields, but the header has 3"), ("", "data.csv")):
             with self.subTest(rows):
                 self.write("data.csv", "a,b,c\n" + rows)
@@ -237,7 +276,7 @@ class Data(program.Case):
                 f.write(b"a,b,kind\n" + b"".join(b"%d,%d,%s\n" % (i, 7 - i, label if i % 2 else b"tea") for i in range(40)))
             _, err = self.run_program("test.yaml", "--fresh", code=code)
             if code:
-                self.assertIn("data.csv:line 3: column 'kind': the label is no text in UTF-8", err)
+                self.assertIn("data.csv:line 3: column 'kind': the label is not UTF-8 text", err)
 
     def test_check_reads_what_a_run_resumes_from(self):
         self.write("test.yaml", program.WINE)

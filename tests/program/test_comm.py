@@ -57,13 +57,11 @@ class Comm(program.Case):
 
     def test_stopped(self):
         """Nothing was to be saved, and nothing is said of it."""
-        for nproc in (1, 2):
+        for nproc in (2, 3):  # one process has nothing to measure and is done at once
             p = self.start("comm", "--nproc", nproc, "--sizes", ",".join(["64M"] * 32))
             self.assertIn("process", p.stdout.readline())
             p.send_signal(signal.SIGTERM)
             _, err = p.communicate(timeout=60 * program.SLOW)
-            if p.returncode == OK and nproc == 1:
-                continue  # it ended before the signal came
             self.assertEqual(p.returncode, STOPPED, err)
             self.assertIn("ddptrain: stopped on request\n", err)
             self.assertNotIn("sav", err)

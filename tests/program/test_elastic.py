@@ -51,6 +51,19 @@ class Elastic(program.Case):
         self.run_program("test.yaml", "determinism=torch", "--run-dir", "runs/torch")
         self.assert_same("runs/elastic", "runs/torch")
 
+    def test_running_statistics(self):
+        """Each shard adds its mean by its rows: together the running mean is that of training without shards."""
+        import h5py
+        self.write("test.yaml", ALL.replace("{linear: {out: 32}}, batch_norm, tanh", "batch_norm, {linear: {out: 32}}, tanh"))
+        means = {}
+        for mode in ("{mode: elastic, shards: 5}", "torch"):
+            self.run_program("test.yaml", f"determinism={mode}", "--run-dir", f"runs/{mode[:5]}")
+            with h5py.File(self.checkpoints(f"runs/{mode[:5]}")[-1]) as f:
+                means[mode] = f["model/0.running_mean"][:].astype("f8")
+        first, second = means.values()
+        self.assertGreater(abs(first).max(), 0.01)
+        self.assertLess(abs(first - second).max(), 1e-6)
+
     def test_convolutions(self):
         self.write("test.yaml", """
 dataset: {format: synthetic, synthetic: {kind: classes, rows: 30, inputs: [3, 8, 8], classes: 3, seed: 5}}
@@ -100,6 +113,10 @@ determinism: {mode: elastic, shards: 4}
             with self.subTest(new):
                 self.write("test.yaml", WINE.replace(old, new))
                 self.assertIn(sentence, self.run_program("test.yaml", code=USAGE)[1])
+
+    def test_a_shard_may_be_one_row(self):
+        self.write("test.yaml", WINE.replace("shards: 8", "shards: 30"))
+        self.run_program("check", "test.yaml")
 
     def test_other_shards_are_another_run(self):
         self.write("test.yaml", WINE)

@@ -31,7 +31,7 @@ class OwnFiles(program.Case):
                 with self.subTest(name=name, more=more):
                     self.write(f"mine/{name}", text)
                     _, err = self.run_program(config, "--run-dir", "mine", *more, code=USAGE)
-                    self.assertIn(f"mine/{name}: a run here would overwrite this file or take it for its own, and it is no run's", err)
+                    self.assertIn(f"mine/{name}: a run here would overwrite this file, which does not belong to a run", err)
                     self.assertEqual(self.read(f"mine/{name}"), text)
                     self.assertEqual(self.listing("mine"), sorted([*others, name]))
                     self.assertFalse(os.path.exists(self.path("mine.1")))
@@ -62,7 +62,7 @@ class OwnFiles(program.Case):
                 with self.subTest(name=name, more=more):
                     self.write(f"mine/{name}", "keras\n")
                     _, err = self.run_program("wine.yaml", "--run-dir", "mine", "train.epochs=1", *more, code=USAGE)
-                    self.assertIn(f"mine/{name}: a run here would overwrite this file or take it for its own", err)
+                    self.assertIn(f"mine/{name}: a run here would overwrite this file, which does not belong to a run", err)
                     self.assertEqual(self.read(f"mine/{name}"), "keras\n")
                     self.assertFalse(os.path.exists(self.path("mine.1")))
             os.remove(self.path("mine", name))
@@ -176,7 +176,7 @@ class Output(program.Case):
     def test_a_last_state_that_is_lost_is_told(self):
         full = {"DDPTRAIN_FAULT": "1:enospc:ever", "DDPTRAIN_FAULT_FILTER": ".h5.tmp-"}
         _, err = self.run_program("wine.yaml", "train.epochs=6", env=full, code=IO)
-        self.assertIn("the last state is not saved; when that is mended, run the same command again", err)
+        self.assertIn("the last state is not saved; when that is fixed, run the same command again", err)
         self.assertEqual(self.checkpoints(), [])
         _, err = self.run_program("wine.yaml", "train.epochs=6")
 

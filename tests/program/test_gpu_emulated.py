@@ -302,7 +302,7 @@ class Narrow(Emulated):
         wide = self.losses("runs/float32")
         for precision in ("bfloat16", "float16"):
             shas = []
-            for name, words, emulated in ((precision, (), {}), (precision + "-plain", ("train.cuda_graph=false",), {}), (precision + "-tf32", (), {"narrow": 0})):
+            for name, words, emulated in ((precision, (), {}), (precision + "-plain", ("train.cuda_graph=false",), {}), (precision + "-tf32", (), {"half": 0})):
                 run = f"runs/{name}"
                 self.train(f"train.precision={precision}", *words, run=run, **emulated)
                 shas.append(self.sha(run))

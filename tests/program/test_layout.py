@@ -1,5 +1,5 @@
 # ctest-labels: unit
-"""The shape of the house: which floor may include which, what stays out of the lower floors, how long a file may be, and that
+"""The structure of the source: which layer may include which, what stays out of the lower layers, how long a file may be, and that
 the generated pages are those of this program. Everything is read from the tracked files, so a broken rule fails here and
 names the line."""
 
@@ -12,18 +12,30 @@ import unittest
 SOURCE = os.environ.get("DDPTRAIN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = os.environ.get("DDPTRAIN") or os.path.join(SOURCE, "build", "release", "bin", "ddptrain")
 
-# A file of a floor may include its own floor and these.
+# A file of a layer may include its own layer and these.
 BELOW = {
     "base": set(),
     "device": {"base"},
     "model": {"base", "device"},
     "data": {"base", "device"},
     "dist": {"base", "device"},
-    "train": {"base", "device", "model", "data", "dist"},
+    "optim": {"base", "device", "model"},
+    "checkpoint": {"base", "device", "model"},
+    "train": {"base", "device", "model", "data", "dist", "optim", "checkpoint"},
+}
+# The same for the folders inside src/dist; "" are the files beside them.
+BELOW_DIST = {
+    "process": set(),
+    "store": {"process"},
+    "launch": {"process", "store"},
+    "comm": {"process", "store"},
+    "": {"process", "store", "comm"},
 }
 MAX_LINES = 700
-CPP_FILES = re.compile(r"^src/dist/comm_gloo\.cc$|^src/dist/gloo/|^src/dist/nccl/|^src/device/cuda/|^tests/emulation/")
-MACHINE_PATHS = re.compile(r"(?<![\w.$}/])/(?:home|Users|work|opt|mnt|data|scratch)/\w|/tmp/(?:build|bash|claude)")
+CPP_FILES = re.compile(r"^src/dist/comm/comm_gloo\.cc$|^src/dist/comm/(?:gloo|nccl)/|^src/device/cuda/|^tests/emulation/")
+# Of somebody's home, or of this very checkout; a short one ("/src") would fit too much.
+CHECKOUT = os.path.realpath(SOURCE)
+MACHINE_PATHS = re.compile(r"(?<![\w.$}/])(?:/(?:home|Users)/\w" + (f"|{re.escape(CHECKOUT)}\\b" if CHECKOUT.count("/") > 1 else "") + ")")
 
 
 def tracked():
@@ -72,20 +84,48 @@ class Layout(unittest.TestCase):
             if name.startswith("configs/") and name.endswith(".yaml"):
                 self.assertIn(f"](../{name})", page, f"docs/examples.md does not explain {name}")
 
-    def test_floors_include_only_what_lies_below(self):
+    def test_layers_include_only_what_is_below(self):
         problems, includes = [], 0
         for name in c_files("src/"):
-            floor = name.split("/")[1]
-            self.assertIn(floor, BELOW, f"{name}: a floor that docs/architecture.md does not know")
+            layer = name.split("/")[1]
+            self.assertIn(layer, BELOW, f"{name}: a layer that docs/architecture.md does not know")
             for match in re.finditer(r'^\s*#\s*include\s+"([^"]+)"', read(name), re.M):
                 includes += 1
                 path = match.group(1)
                 target = path.split("/")[0]
-                if target != floor and target not in BELOW[floor]:
+                if target != layer and target not in BELOW[layer]:
                     line = read(name).count("\n", 0, match.start()) + 1
-                    problems.append(f'{name}:{line}: src/{floor} must not include "{path}"')
+                    problems.append(f'{name}:{line}: src/{layer} must not include "{path}"')
         self.assertGreater(includes, 100)
         self.fail_with(problems)
+
+    def test_folders_of_dist_include_only_what_is_below(self):
+        problems, includes = [], 0
+        for name in c_files("src/dist/"):
+            folder = "/".join(name.split("/")[2:-1]).split("/")[0]
+            for match in re.finditer(r'^\s*#\s*include\s+"dist/(?:(\w+)/)?[\w/]+\.h"', read(name), re.M):
+                includes += 1
+                target = match.group(1) or ""
+                if target != folder and target not in BELOW_DIST[folder]:
+                    line = read(name).count("\n", 0, match.start()) + 1
+                    problems.append(f"{name}:{line}: src/dist/{folder} must not include {match.group(0).strip()}")
+        self.assertGreater(includes, 50)
+        self.fail_with(problems)
+
+    def test_train_has_no_include_circle(self):
+        """A module is a .c file and its header; src/train/parts.h says in which order the loop's modules include each other."""
+        includes = {}
+        for name in c_files("src/train/"):
+            module = os.path.splitext(name[len("src/"):])[0]
+            found = set(re.findall(r'^\s*#\s*include\s+"(train/[^"]+)\.h"', read(name), re.M)) - {module}
+            includes.setdefault(module, set()).update(found)
+        self.assertGreater(sum(map(len, includes.values())), 50)
+        while includes:  # modules that include none of those left are taken away; in a circle each includes another
+            free = [module for module, found in includes.items() if not found & set(includes)]
+            if not free:
+                self.fail_with([f"{module} includes {', '.join(sorted(found & set(includes)))}" for module, found in sorted(includes.items())])
+            for module in free:
+                del includes[module]
 
     def test_nobody_includes_a_command(self):
         commands = {os.path.basename(name) for name in c_files("cmd/") if name.endswith(".h")}

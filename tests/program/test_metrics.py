@@ -36,6 +36,14 @@ def of_classes(outputs, targets, classes):
     }
 
 
+def of_probabilities(outputs, targets):
+    """Errors of yes-or-no questions are those of the probabilities, not of the logits."""
+    errors = [1 / (1 + math.exp(-row[0])) - t for row, t in zip(outputs, targets)]
+    mean = sum(targets) / len(targets)
+    return {"mae": sum(map(abs, errors)) / len(errors),
+            "r2": 1 - sum(e * e for e in errors) / sum((t - mean) ** 2 for t in targets)}
+
+
 class Metrics(program.Case):
     def data(self, rows, inputs, target):
         """train.csv and validation.csv with made-up inputs and target(x, noise) in the last columns."""
@@ -103,10 +111,26 @@ train: {epochs: 3, metrics: [%s]}
             tn, fp, fn, tp = (pairs.count(p) for p in ((0, 0), (0, 1), (1, 0), (1, 1)))
             return {"confusion_matrix": [[tn, fp], [fn, tp]], "accuracy": (tp + tn) / 37, "precision": ratio(tp, tp + fp),
                     "recall": ratio(tp, tp + fn), "f1": ratio(2 * tp, 2 * tp + fp + fn),
-                    "auc": area([row[0] for row in outputs], targets)}
+                    "auc": area([row[0] for row in outputs], targets), **of_probabilities(outputs, targets)}
 
         self.check(self.CLASSES.replace("out: 7", "out: 1").replace("cross_entropy", "bce_with_logits"),
-                   ["accuracy", "confusion_matrix", "precision", "recall", "f1", "auc"], expected)
+                   ["accuracy", "confusion_matrix", "precision", "recall", "f1", "auc", "mae", "r2"], expected)
+
+    def test_equal_scores(self):
+        """Rows of both classes with the same inputs have the same score; each such pair counts half."""
+        generator = random.Random(4)
+        for name, count in (("train", 200), ("validation", 60)):
+            rows = [(generator.randint(0, 2), generator.randint(0, 1)) for _ in range(count)]
+            rows = [(a, b, int(a + generator.random() * 2 > 2)) for a, b in rows]
+            self.write(name + ".csv", "x0,x1,y0\n" + "".join(f"{a},{b},{y}\n" for a, b, y in rows))
+        targets = [y for _, _, y in rows]
+
+        def expected(outputs):
+            scores = [row[0] for row in outputs]
+            self.assertLess(len(set(scores)), 7)
+            return {"auc": area(scores, targets)}
+
+        self.check(self.CLASSES.replace("out: 7", "out: 1").replace("cross_entropy", "bce_with_logits"), ["auc"], expected)
 
     def test_values(self):
         targets = self.data(29, 3, lambda x, g: [3 + x[0] + g.gauss(0, 0.2), x[1] - x[2]])
@@ -216,7 +240,38 @@ class Average(program.Case):
         self.assertEqual(self.sha("a"), self.sha("b"))
 
 
+class Best(program.Case):
+    def test_the_first_of_equals(self):
+        """Epochs that are equally good: the first of them is the best, whatever decides."""
+        frozen = program.WINE.replace("lr: 0.001", "lr: 0").replace("epochs: 10", "epochs: 4")
+        unsplit = frozen.replace(", split: {test: 0.2, seed: 42}", "").replace("shuffle: true", "shuffle: false")
+        regression = frozen.replace("loss: cross_entropy", "loss: mse").replace("{out: 3}", "{out: 1}")
+        for config in (frozen, unsplit, regression):
+            self.write("test.yaml", config)
+            self.run_program("test.yaml", "--fresh")
+            self.assertEqual(self.events("end")[-1]["best_epoch"], 1)
+
+    def test_no_number_is_no_best(self):
+        """Where every step was skipped there is no loss to compare."""
+        self.write("data.csv", "a,y\n" + "3e38,1\n" * 4)
+        self.write("test.yaml", "dataset: {path: data.csv}\nsampler: {batch_size: 2}\nmodel: {layers: [{linear: {out: 8}}, {linear: {out: 1}}]}\n"
+                   "loss: mse\ntrain: {epochs: 2, on_nonfinite: skip}\n")
+        self.run_program("test.yaml")
+        end = self.events("end")[-1]
+        self.assertEqual((end["step"], end["best_epoch"], end["best_value"]), (0, 0, None))
+
+
 class Optimizers(program.Case):
+    def test_a_plateau_counts_whole_epochs(self):
+        """A run of 7 steps ends in its second epoch; continued, the schedule has seen what an uninterrupted run has."""
+        config = program.WINE.replace("{epochs: 10}", "{steps: 40}").replace("lr: 0.001", "lr: 0.05")
+        self.write("test.yaml", config + "schedule: {type: reduce_on_plateau, monitor: train_loss, factor: 0.5, patience: 0, threshold: 0.5}\n")
+        self.run_program("test.yaml", "--run-dir", "runs/whole")
+        for steps in (7, 13, 21, 34, 40):
+            self.run_program("test.yaml", f"train.steps={steps}")
+        self.assertGreater(len({s["lr"] for s in self.events("step", "runs/whole")}), 3)
+        self.assertEqual([s["lr"] for s in self.events("step")], [s["lr"] for s in self.events("step", "runs/whole")])
+
     def test_resume_with_a_plateau_groups_and_frozen_parameters(self):
         """A rate that has fallen, and is about to fall, goes on falling at the same steps after a resume."""
         config = program.WINE.replace("{epochs: 10}", "{epochs: 12}").replace("save_every: 5", "save_every: 1, keep: 0")
@@ -266,6 +321,19 @@ class Optimizers(program.Case):
             moved = abs(first["model/0.weight"][:].astype("f8") - last["model/0.weight"][:])
         self.assertLess(moved.max(), 0.0030001)
         self.assertGreater((moved > 0.00299).sum(), 10)
+
+    def test_the_logged_norm_is_that_before_clip_grad_value(self):
+        """The first step's gradients are the same with any limit."""
+        elastic = ["determinism={mode: elastic, shards: 4}", "sampler.batch_size=null", "sampler.global_batch_size=32"]
+        for name, arguments in (("one process", []), ("two", ["--nproc", 2]), ("zero", ["--nproc", 2, "dist.zero_stage=1"]),
+                                ("elastic", ["--nproc", 2, *elastic]), ("in backward", ["optimizer.in_backward=true"])):
+            norms = []
+            for limit in (0, 1e-4):
+                self.write("test.yaml", program.WINE)
+                self.run_program("test.yaml", "--fresh", "train.epochs=1", "train.log_every=1", f"train.clip_grad_value={limit}", *arguments)
+                norms.append(self.events("step")[0]["grad_norm"])
+            self.assertGreater(norms[0], 0.1, name)
+            self.assertEqual(*norms, name)
 
     def test_mistakes(self):
         for change, sentence in (

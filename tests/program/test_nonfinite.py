@@ -121,7 +121,7 @@ class NotFinite(program.Case):
             _, err = self.run_program(*arguments, "train.on_nonfinite={policy: rollback, max: 2}", env=full, code=NOT_FINITE)
             self.assertIn("2 roll-backs to the newest checkpoint did not help", err)
             self.assertIn("back to epoch 1, step 0; its batches are left out", err)
-            self.assertIn("a checkpoint could not be saved, the run goes on", err)
+            self.assertIn("a checkpoint could not be saved, the run continues", err)
             self.run_program(*arguments, "train.on_nonfinite={policy: rollback, max: 2}")  # a save between them makes the count begin again
 
     def test_gradients_alone(self):

@@ -1,5 +1,5 @@
 """Real processes and signals: who is blamed, who is left, and every way to start. ctest-labels: dist fault"""
-import os, re, resource, shutil, signal, socket, subprocess, time, unittest
+import contextlib, fcntl, os, re, resource, shutil, signal, socket, struct, subprocess, termios, time, unittest
 
 import program
 from program import IO, OK, PEER, STOPPED, USAGE
@@ -103,6 +103,36 @@ class Processes(Started):
             self.assertEqual(err.count("stopped on request"), 1, err)
             self.assertTrue(self.checkpoints("runs/endless"))
             self.assert_no_leftovers()
+
+    def test_a_signal_to_one_rank_stops_all(self):
+        """A scheduler may ask any rank to stop: all learn it in the same step."""
+        for asked in (0, 1, 2):
+            p = self.start_endless("--nproc", 3)
+            os.kill(self.ranks(p)[asked], signal.SIGTERM)
+            _, err = p.communicate(timeout=20 * program.SLOW)
+            self.assertEqual(p.returncode, STOPPED, err)
+            self.assertTrue(self.checkpoints("runs/endless"))
+            self.assertEqual(self.events("stopped", "runs/endless")[-1]["step"], self.events("checkpoint", "runs/endless")[-1]["step"])
+            self.assert_no_leftovers()
+
+    def test_a_suspended_rank_is_woken_to_stop(self):
+        """SIGTERM alone would wait until it is continued; within the grace all save and end."""
+        p = self.start_endless("--nproc", 2)
+        os.kill(self.ranks(p)[1], signal.SIGSTOP)
+        time.sleep(0.2)
+        p.send_signal(signal.SIGTERM)
+        begin = time.monotonic()
+        _, err = p.communicate(timeout=40 * program.SLOW)
+        self.assertEqual(p.returncode, STOPPED, err)
+        self.assertLess(time.monotonic() - begin, 15 * program.SLOW)
+        self.assertTrue(self.checkpoints("runs/endless"))
+
+    def test_the_end_of_an_allocation(self):
+        """Slurm names the time: the run stops and saves before it, by twice the grace or a tenth of what is left."""
+        for left, said in ((3600, "60"), (100, "10")):
+            env = {"SLURM_JOB_END_TIME": str(int(time.time()) + left)}
+            _, err = self.run_program("test.yaml", "train.epochs=1", "--fresh", env=env)
+            self.assertRegex(err, rf"the allocation ends at \d{{4}}-\S+ \S+; this run stops and saves {said} s before")
 
     def test_a_second_interrupt_does_not_wait(self):
         p = self.start_endless("--nproc", 2)
@@ -413,10 +443,16 @@ class Binding(Started):
     def test_a_restart_binds_again(self):
         p = self.start_endless("--nproc", 2, "--cpu-bind", "cores", "--max-restarts", 1)
         before = self.ranks(p)
-        sets = [os.sched_getaffinity(before[r]) for r in (0, 1)]
+        self.assertEqual(sorted(before), [0, 1])
+        sets = {rank: os.sched_getaffinity(pid) for rank, pid in before.items()}
         os.kill(before[1], signal.SIGKILL)
         self.wait_for(lambda: len(self.ranks(p)) == 2 and not set(self.ranks(p).values()) & set(before.values()), what="the second start")
-        self.wait_for(lambda: [os.sched_getaffinity(self.ranks(p)[r]) for r in (0, 1)] == sets, what="the same processors")
+
+        def bound():
+            with contextlib.suppress(ProcessLookupError):  # the list is read while ranks start and end
+                return {rank: os.sched_getaffinity(pid) for rank, pid in self.ranks(p).items()}
+
+        self.wait_for(lambda: bound() == sets, what="the same processors")
 
     def test_what_cannot_be(self):
         one = str(min(os.sched_getaffinity(0)))
@@ -433,12 +469,13 @@ class Binding(Started):
 
 class Terminal(program.Case):
     def test_progress_bar_on_a_terminal_and_plain_lines_elsewhere(self):
-        self.write("test.yaml", program.LONG.replace("epochs: 12", "epochs: 40"))
+        self.write("test.yaml", program.LONG.replace("epochs: 12", "epochs: 200"))  # many bars, of steps too
         _, err = self.run_program("test.yaml")
         self.assertNotIn("\r", err)
         self.assertNotIn("\033", err)
         shutil.rmtree(self.path("runs"))
         main, side = os.openpty()
+        fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
         p = subprocess.Popen([program.BINARY, "test.yaml"], cwd=self.folder, env=self.environment({"TERM": "xterm"}), stderr=side, stdin=subprocess.DEVNULL)
         os.close(side)
         text = b""

@@ -148,6 +148,72 @@ train: {epochs: 1}
         write_safetensors(path, {"wte.weight": ("F32", weight), "lm_head.weight": ("F32", weight[:2])})
         self.assertIn("lm_head.weight: differs from", self.start_from("w.safetensors", code=DATA))
 
+    def test_conv1d_layout(self):
+        """GPT-2's file as Hugging Face writes it: linear weights are (in, out). The square ones fit either way and are named, too;
+        embeddings are not transposed, square or not."""
+        r = np.random.default_rng(5)
+        width, block, characters = 8, 8, 4
+        self.write("text.txt", "abcd" * 50)
+        self.write("test.yaml", f"""
+dataset: {{path: text.txt, text: {{block_size: {block}}}}}
+sampler: {{batch_size: 8}}
+model:
+  layers:
+    - embedding: {{embedding_dim: {width}, name: wte}}
+    - positional_embedding: {{name: wpe}}
+    - repeat:
+        name: h
+        times: 2
+        layers:
+          - residual:
+              name: ''
+              layers:
+                - layer_norm: {{name: ln_1}}
+                - sequential:
+                    name: attn
+                    layers:
+                      - linear: {{out: {3 * width}, name: c_attn}}
+                      - scaled_dot_product_attention: {{heads: 2, causal: true}}
+                      - linear: {{out: {width}, name: c_proj}}
+          - residual:
+              name: ''
+              layers:
+                - layer_norm: {{name: ln_2}}
+                - sequential:
+                    name: mlp
+                    layers: [{{linear: {{out: {4 * width}, name: c_fc}}}}, gelu, {{linear: {{out: {width}, name: c_proj}}}}]
+    - layer_norm: {{name: ln_f}}
+    - linear: {{out: {characters}, bias: false, tie: wte.weight, name: lm_head}}
+loss: cross_entropy
+optimizer: sgd
+train: {{epochs: 1}}
+""")
+        shapes = {"wte.weight": (characters, width), "wpe.weight": (block, width), "ln_f.weight": width, "ln_f.bias": width}
+        for i in range(2):
+            for name, shape in (("attn.c_attn", (width, 3 * width)), ("attn.c_proj", (width, width)),
+                                ("mlp.c_fc", (width, 4 * width)), ("mlp.c_proj", (4 * width, width))):
+                shapes[f"h.{i}.{name}.weight"], shapes[f"h.{i}.{name}.bias"] = shape, shape[1]
+            for name in ("ln_1", "ln_2"):
+                shapes[f"h.{i}.{name}.weight"] = shapes[f"h.{i}.{name}.bias"] = width
+        tensors = {name: ("F32", r.normal(size=shape).astype("<f4")) for name, shape in shapes.items()}
+        path = self.path("w.safetensors")
+        write_safetensors(path, tensors)
+        err = self.start_from("w.safetensors", code=DATA)
+        self.assertIn("h.0.attn.c_attn.weight: (8, 24) in the file, (24, 8) in the model\n", err)
+        for i in range(2):
+            self.assertIn(f"h.{i}.attn.c_proj.weight: (8, 8) is square and cannot be distinguished by shape\n", err)
+        self.assertEqual(err.count("is square"), 2, err)  # wpe is as well, and never transposed
+        self.assertIn("transpose them before saving, and the square ones as well", err)
+        self.assertEqual(err.count(" in the file, ("), 6, err)
+        named = [line.split(":")[0].strip() for line in err.splitlines() if "is square" in line or " in the file, (" in line]
+        turned = {n: (t, np.ascontiguousarray(a.T) if n in named else a) for n, (t, a) in tensors.items()}
+        write_safetensors(path, turned)
+        self.start_from("w.safetensors")
+        less = {n: v for n, v in tensors.items() if "attn.c_proj.weight" not in n}
+        write_safetensors(path, less)
+        err = self.start_from("w.safetensors", code=DATA)
+        self.assertNotIn("is square", err)
+
     def test_inspect(self):
         values = np.array([[1, 2], [3, np.inf]], "<f4")
         write_safetensors(self.path("w.safetensors"), {"0.weight": ("F32", values), "half": ("F16", np.array([0.5], "<f2")),

@@ -24,15 +24,35 @@ train: {epochs: 3}
             self.assert_close(self.losses(f"runs/{world}"), self.losses("runs/1"), 2e-6, f"world {world}")
             self.assertEqual({s["samples"] for s in self.events("step", f"runs/{world}")}, {24})
 
+    def test_dropout_masks(self):
+        """Each step of each epoch and each layer draws a mask of its own: with fixed weights and rows all losses differ, and two layers
+        of 0.5 keep about a quarter."""
+        config = self.CONFIG.replace("rows: 480, inputs: 12", "rows: 48, inputs: 12").replace(", split: {test: 97, seed: 1}", "") \
+            .replace("shuffle: true, drop_last: true", "shuffle: false").replace("lr: 0.05, momentum: 0.9", "lr: 0")
+        self.write("test.yaml", config)
+        self.run_program("test.yaml")
+        losses = self.losses()
+        self.assertEqual(len(losses), 6)
+        self.assertEqual(len(set(losses[0::2])), 3, "the first batch of each epoch")
+        self.assertEqual(len(set(losses[1::2])), 3, "the second batch of each epoch")
+        rows = "\n".join(["1,1,1,1,0"] * 250)
+        self.write("ones.csv", f"a,b,c,d,y\n{rows}\n")
+        self.write("test.yaml", "dataset: {path: ones.csv}\nsampler: {batch_size: 250, shuffle: false}\nloss: mse\ntrain: {epochs: 1}\n"
+                   "model:\n  init: [{ones: {match: '*'}}]\n  layers: [{dropout: 0.5}, {dropout: 0.5}, {linear: {out: 1, bias: false}}]\n"
+                   "optimizer: {type: sgd, lr: 0}\n")
+        self.run_program("test.yaml", "--fresh")
+        # (4 k)^2 is 28 on average where k of 4 inputs pass two masks, 80 where they pass the same one twice
+        self.assertAlmostEqual(self.losses()[0], 28, delta=10)
+
     def test_evaluation_counts_each_row_once(self):
-        """97 validation rows divide by none of the worlds; with the weights frozen (lr 0) the sums must agree."""
-        self.write("test.yaml", self.CONFIG.replace("test: 97", "test: 0.2021").replace("lr: 0.05, momentum: 0.9", "lr: 0.0")
+        """97 validation rows divide by none of the worlds but 1; with the weights frozen (lr 0) the sums must agree."""
+        self.write("test.yaml", self.CONFIG.replace("test: 97", "test: 0.202").replace("lr: 0.05, momentum: 0.9", "lr: 0.0")
                    .replace("global_batch_size: 24", "batch_size: 8"))
         results = []
         for world in (1, 2, 3, 4):
             self.run_program("test.yaml", "train.epochs=1", "--nproc", world, "--run-dir", f"runs/{world}")
             epoch = self.events("epoch", f"runs/{world}")[-1]
-            self.assertEqual(epoch["val_rows"], 98)
+            self.assertEqual(epoch["val_rows"], 97)
             results.append((epoch["val_loss"], epoch["val_accuracy"]))
         for loss, accuracy in results:
             self.assertAlmostEqual(loss, results[0][0], places=6)

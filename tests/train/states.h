@@ -2,8 +2,8 @@
 #ifndef TESTS_STATES_H
 #define TESTS_STATES_H
 
+#include "checkpoint/checkpoint.h"
 #include "files.h"
-#include "train/checkpoint.h"
 
 struct state {
     float weight[2][3], bias[2];

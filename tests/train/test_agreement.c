@@ -1,7 +1,7 @@
 /* Sums over ranks that are equal only when the hashes are. */
 #include "check_main.h"
 
-#include "train/agreement.h"
+#include "train/parallel/agreement.h"
 
 static bool holds(const uint64_t *hashes, int world) {
     double sums[AGREEMENT_WORD] = {0}, word[AGREEMENT_WORD];

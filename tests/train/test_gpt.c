@@ -5,8 +5,8 @@
 #include "base/digest.h"
 #include "check_main.h"
 #include "model/model.h"
+#include "optim/optimizer.h"
 #include "train/config.h"
-#include "train/optimizer.h"
 #include "vectors.h"
 
 #define BATCH 4

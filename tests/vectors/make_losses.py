@@ -32,8 +32,10 @@ yes[0] = torch.tensor([0., 1, 1, 0, 1])
 logs, other = torch.log_softmax(logits, 1), torch.log_softmax(values, 1)
 shares = other.exp()
 shares[0, 0] = 0
-WEIGHT = "[0.5, 1, 2, 0, 1.5]"
-weight = double(0.5, 1, 2, 0, 1.5)
+WEIGHT = "[0.5, 1, 2.5, 0, 1.75]"  # not OUT in sum: a loss that counts the classes instead must differ
+weight = double(0.5, 1, 2.5, 0, 1.75)
+met = values.clone()  # some outputs are equal to their targets
+met[1] = logits[1]
 
 cases = [
     case("cross_entropy", nn.CrossEntropyLoss(), logits, classes),
@@ -57,6 +59,7 @@ cases = [
     case("{type: kl_div, reduction: batchmean}", nn.KLDivLoss(reduction="batchmean"), logs, shares),
     case("{type: kl_div, reduction: batchmean, log_target: true}",
          nn.KLDivLoss(reduction="batchmean", log_target=True), logs, other),
+    case("l1", nn.L1Loss(), logits, met),
 ]
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "losses.json"), "w") as f:
     json.dump(cases, f, separators=(",", ":"))

@@ -1,4 +1,4 @@
-/* Which implementation runs a convolution is decided once, when it is created. */
+/* Chooses the implementation of a convolution once, when it is created. */
 #include "device/cpu/convolution.h"
 
 #include <stdlib.h>
@@ -9,14 +9,14 @@
 struct device_convolution {
     const struct convolution_ops *ops;
     struct device_convolution *inner; /* of ops */
-    /* Of the bias, when ops leaves its gradient to us (Winograd, and oneDNN, whose own is slow on channels-last
-     * memory). NULL: it does not. */
+    /* Of the bias, if ops does not compute its gradient (Winograd, and oneDNN, whose own is slow on channels-last
+     * memory). NULL: it does. */
     void (*bias_gradient)(const float *dy, float *dbias, size_t rows, size_t positions, size_t channels);
     size_t positions, channels;
 };
 
-/* Convolutions with at least this many multiply-adds in a forward pass go to oneDNN: making its primitives takes
- * milliseconds, and below this the own ones are as fast. */
+/* Convolutions with at least this many multiply-adds in a forward pass use oneDNN: creating its primitives takes
+ * milliseconds, and smaller convolutions are as fast here. */
 #define LARGE_CONVOLUTION (1u << 22)
 
 static size_t multiply_adds(const struct convolution *c, size_t rows) {
@@ -24,8 +24,8 @@ static size_t multiply_adds(const struct convolution *c, size_t rows) {
            c->window.kernel[1];
 }
 
-/* Winograd's algorithm takes a quarter of the multiplications, and some more time for moving numbers, which few
- * channels or tiles that stick out of small images would not earn back. */
+/* Winograd's algorithm needs a quarter of the multiplications, but more time to move data, which does not pay off
+ * with few channels or with small images that tiles exceed. */
 static bool is_for_winograd(const struct convolution *c) {
     const struct window *w = &c->window;
     size_t covered = (c->out.height + 3) / 4 * ((c->out.width + 3) / 4) * 16;
@@ -34,7 +34,7 @@ static bool is_for_winograd(const struct convolution *c) {
            c->in.channels >= 32 && c->out.channels >= 32 && 2 * c->out.height * c->out.width > covered;
 }
 
-/* NULL where the module is not installed or the library refuses. */
+/* NULL if the module is not installed or the library does not support it. */
 static const struct convolution_ops *onednn_ops(void) {
     void *address;
     status s = module_open("onednn", "ddptrain_onednn_convolution", &address);

@@ -1,4 +1,4 @@
-/* The CPU device: picks the kernels for this machine and puts the operators together from them. */
+/* The CPU device: selects the kernels for this machine and assembles the table of operators. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +16,9 @@
 struct cpu_device {
     struct device base;
     const struct cpu_kernels *kernels;
-    void (*product)(const struct product *p); /* in the precision that was asked for */
-    struct device_ops ops;                    /* cpu_ops, with the groups of this instruction set */
-    struct sequence_ops sequence;             /* the set's, with attention in the precision that was asked for */
+    void (*product)(const struct product *p); /* in the selected precision */
+    struct device_ops ops;                    /* cpu_ops, with this instruction set's groups */
+    struct sequence_ops sequence;             /* the set's, with attention in the selected precision */
     void *workspace;                          /* (workspace_bytes) */
     size_t workspace_bytes;
 };
@@ -50,8 +50,8 @@ static void dropout(struct device *device, const struct draw_key *key, float p, 
 
 static float norm(struct device *device, const float *x, size_t count) { return kernels_of(device)->norm(x, count); }
 
-static void clip_norm(struct device *device, const float *x, const struct device_range *ranges, size_t count,
-                      float most, float scale, struct clip_norm *out) {
+static void clip_norm(struct device *device, const float *x, const struct device_range *ranges, size_t count, float max,
+                      float scale, struct clip_norm *out) {
     double squares = 0;
     for (size_t i = 0; i < count; i++) {
         double norm = (double)kernels_of(device)->norm(x + ranges[i].begin, ranges[i].end - ranges[i].begin);
@@ -59,30 +59,30 @@ static void clip_norm(struct device *device, const float *x, const struct device
     }
     out->norm = (float)(sqrt(squares) / (double)scale);
     out->clip = 1 / scale;
-    float coefficient = most / (out->norm + 1e-6f);
-    if (most > 0 && coefficient < 1) out->clip *= coefficient;
+    float coefficient = max / (out->norm + 1e-6f);
+    if (max > 0 && coefficient < 1) out->clip *= coefficient;
 }
 
 static bool is_finite(struct device *device, const float *x, size_t count) {
     return kernels_of(device)->is_finite(x, count);
 }
 
-static void note_bad(struct device *device, const float *x, size_t count, double *bad) {
-    *bad += is_finite(device, x, count) ? 0 : 1;
+static void check_finite(struct device *device, const float *x, size_t count, double *nonfinite) {
+    *nonfinite += is_finite(device, x, count) ? 0 : 1;
 }
 
-static void hold(struct device *device, const double *loss, const float *norm, const double *bad, size_t bads,
-                 double *held, float *clip) {
-    bool is_bad = !isfinite(*loss) || !isfinite(*norm);
+static void skip_if_nonfinite(struct device *device, const double *loss, const float *norm, const double *nonfinite,
+                              size_t nonfinite_count, double *found_inf, float *clip) {
+    bool is_nonfinite = !isfinite(*loss) || !isfinite(*norm);
     (void)device;
-    for (size_t i = 0; i < bads; i++) is_bad = is_bad || bad[i] > 0;
-    if (is_bad) *held += 1;
-    if (*held > 0) *clip = NAN;
+    for (size_t i = 0; i < nonfinite_count; i++) is_nonfinite = is_nonfinite || nonfinite[i] > 0;
+    if (is_nonfinite) *found_inf += 1;
+    if (*found_inf > 0) *clip = NAN;
 }
 
-static void spoil(struct device *device, const double *loss, const double *bad, float *x) {
+static void propagate_nonfinite(struct device *device, const double *loss, const double *nonfinite, float *x) {
     (void)device;
-    if (!isfinite(*loss) || *bad > 0) *x = NAN;
+    if (!isfinite(*loss) || *nonfinite > 0) *x = NAN;
 }
 
 static const struct device_ops cpu_ops = {
@@ -98,16 +98,16 @@ static const struct device_ops cpu_ops = {
     .norm = norm,
     .clip_norm = clip_norm,
     .is_finite = is_finite,
-    .note_bad = note_bad,
-    .hold = hold,
-    .spoil = spoil,
+    .check_finite = check_finite,
+    .skip_if_nonfinite = skip_if_nonfinite,
+    .propagate_nonfinite = propagate_nonfinite,
     .leaky_relu_forward = elementwise_leaky_relu_forward,
     .leaky_relu_backward = elementwise_leaky_relu_backward,
     .copy = elementwise_copy,
     .optimizers = &elementwise_optimizer_ops,
 };
 
-/* Only beside the kernels for AVX-512: a device made with a smaller set is a processor without it. */
+/* Only together with the AVX-512 kernels: a device with a smaller set represents a processor without them. */
 static status set_precision(struct device *base, enum precision precision) {
     struct cpu_device *device = (struct cpu_device *)base;
     device->product = device->kernels->product;
@@ -143,7 +143,7 @@ static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_
 
 status cpu_device_create(const char *set, struct device **out) {
     const struct kernel_set sets[] = {
-    /* the best first */
+    /* best first */
 #ifdef DDPTRAIN_X86_KERNELS
         {"avx512", "cpu (avx512)", &cpu_kernels_avx512, has_avx512()},
         {"avx2", "cpu (avx2)", &cpu_kernels_avx2, has_avx2()},

@@ -1,4 +1,4 @@
-/* An operator fills a struct of its arguments; the function beside it does a range of elements. */
+/* Each operator fills a struct with its arguments; the function next to it computes a range of elements. */
 #include "device/cpu/elementwise.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "device/cpu/kernels.h"
 #include "device/cpu/parallel.h"
 
-/* Activations do more per element than a pass over memory. */
+/* Activations cost more per element than a pass over memory. */
 #define ACTIVATION_FLOATS (PARALLEL_FLOATS / 4)
 
 struct job {
@@ -111,7 +111,7 @@ static void update(const struct optimizer_update *u, update_kernel *kernel) {
     for (const struct optimizer_run *run = u->runs; run < u->runs + u->run_count; run++) {
         size_t count = run->end - run->begin;
         struct change c = {.kernel = kernel, .factor = *u->clip, .gradients = u->gradients + run->begin};
-        bool stands = run->step == OPTIMIZER_STANDS || isnan(*u->clip);
+        bool stands = run->step == OPTIMIZER_SKIP || isnan(*u->clip);
         if (!stands) {
             c.step = &u->steps[run->step];
             c.values = u->values + run->begin;
@@ -152,7 +152,7 @@ static void average(struct device *device, float weight, const float *clip, cons
     if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, average_part, &c);
 }
 
-static void settle(struct device *device, const float *clip, float *values, float *kept, size_t count) {
+static void keep_or_restore(struct device *device, const float *clip, float *values, float *kept, size_t count) {
     if (isnan(*clip))
         elementwise_copy(device, kept, values, count);
     else
@@ -175,5 +175,5 @@ const struct optimizer_ops elementwise_optimizer_ops = {.sgd = sgd,
                                                         .rmsprop = rmsprop,
                                                         .lion = lion,
                                                         .average = average,
-                                                        .settle = settle,
+                                                        .keep_or_restore = keep_or_restore,
                                                         .clamp = clamp};

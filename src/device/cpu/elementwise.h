@@ -1,5 +1,5 @@
-/* elementwise: operators whose elements do not depend on each other, cut into ranges for the threads; the loops are
- * those of the device's instruction set. Arguments as in device.h and optimizers.h. */
+/* elementwise: operators whose elements are independent, split into ranges for the threads; the loops are those of
+ * the device's instruction set. Arguments as in device.h and optimizers.h. */
 #ifndef DEVICE_CPU_ELEMENTWISE_H
 #define DEVICE_CPU_ELEMENTWISE_H
 

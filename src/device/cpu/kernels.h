@@ -4,9 +4,9 @@
 
 #include "device/device.h"
 
-/* What c holds before a product adds to it. */
+/* Initial content of c, to which a product is added. */
 enum product_start {
-    PRODUCT_ADD,  /* what is there */
+    PRODUCT_ADD,  /* c as it is */
     PRODUCT_ZERO, /* 0 */
     PRODUCT_ROW   /* [row] in every row */
 };
@@ -38,8 +38,8 @@ struct cpu_kernels {
     void (*product)(const struct product *p);
     /* sum (size) += each row of x (rows, size; [stride] between rows) */
     void (*add_rows)(float *sum, const float *x, size_t rows, size_t size, size_t stride);
-    /* e (count) = exp(x - the largest of x), which is *most; returns their sum */
-    float (*exponentials)(const float *x, float *e, float *most, size_t count);
+    /* e (count) = exp(x - max), *max = the largest of x; returns their sum */
+    float (*exponentials)(const float *x, float *e, float *max, size_t count);
     void (*add)(const float *a, const float *b, float *y, size_t count);
     void (*activation_forward)(enum activation f, const float *x, float *y, size_t count);
     void (*activation_backward)(enum activation f, const float *x, const float *y, const float *dy, float *dx,
@@ -48,7 +48,7 @@ struct cpu_kernels {
     const struct optimizer_kernels *optimizers;
     const struct image_ops *image;
     const struct convolution_ops *convolution;
-    /* For 3 x 3 taps, stride 1, one group, channels in multiples of 16; the bias' gradient is left to the caller. */
+    /* For 3 x 3 kernels, stride 1, one group, channels in multiples of 16; the caller computes the bias' gradient. */
     const struct convolution_ops *winograd;
     /* dbias (channels) += sums of dy (rows, positions, channels) */
     void (*bias_gradient)(const float *dy, float *dbias, size_t rows, size_t positions, size_t channels);

@@ -1,14 +1,14 @@
-/* A linear layer is three products. What is cut for the threads is what need not be brought into order twice: columns
- * where there are many, since each panel of them is packed by its own thread, else rows. */
+/* A linear layer is three products. Threads split columns if there are many, because each thread packs its own panels
+ * of them and nothing is packed twice; else they split rows. */
 #include "device/cpu/linear.h"
 
 #include <string.h>
 
 #include "device/cpu/parallel.h"
 
-#define UNIT 48                      /* rows or columns that stay together: a multiple of the kernels' tiles */
-#define MANY_UNITS 16                /* of columns: then an uneven cut costs little */
-#define LEAST_WORK ((size_t)1 << 20) /* multiply-adds of a thread: 20 us */
+#define UNIT 48                    /* rows or columns that are not split: a multiple of the kernels' tiles */
+#define MANY_UNITS 16              /* of columns: enough that an uneven split costs little */
+#define MIN_WORK ((size_t)1 << 20) /* multiply-adds of a thread: 20 us */
 
 struct cut {
     const struct product *whole;
@@ -36,10 +36,10 @@ static void run_part(void *context, size_t first, size_t last) {
 static void run_product(struct device *device, const struct product *p) {
     struct cut cut = {p, device, p->acs == 1 && p->n >= MANY_UNITS * UNIT};
     size_t units = ((cut.by_columns ? p->n : p->m) + UNIT - 1) / UNIT, work = p->m * p->n * p->k;
-    if (work < 2 * LEAST_WORK)
+    if (work < 2 * MIN_WORK)
         cpu_product(device, p);
     else
-        parallel_for(units, 1 + units * LEAST_WORK / work, run_part, &cut);
+        parallel_for(units, 1 + units * MIN_WORK / work, run_part, &cut);
 }
 
 void linear_forward(struct device *device, const float *x, const float *w, const float *bias, bool has_relu, float *y,

@@ -1,5 +1,5 @@
-/* linear: the CPU's products for its table of operators, shapes as there. Each is cut into ranges of rows or of columns
- * for the threads of the process; a result does not depend on the cut. */
+/* linear: the CPU's products for its table of operators, shapes as there. Each is split into ranges of rows or
+ * columns for the threads of the process; a result does not depend on the split. */
 #ifndef DEVICE_CPU_LINEAR_H
 #define DEVICE_CPU_LINEAR_H
 

@@ -7,14 +7,14 @@
 #include "device/cpu/losses.h"
 #include "device/cpu/parallel.h"
 
-/* What the positions of a batch share. */
+/* Arguments shared by the positions of a batch. */
 struct batch {
     const struct cpu_kernels *kernels;
     const struct cross_entropy_options *options;
     const float *logits;
     const int64_t *targets;
     size_t positions, classes;
-    float factor, *dlogits; /* dlogits NULL: no gradient wanted */
+    float factor, *dlogits; /* dlogits NULL: no gradient */
 };
 
 static float weight_of(const struct cross_entropy_options *o, int64_t target) {
@@ -22,16 +22,16 @@ static float weight_of(const struct cross_entropy_options *o, int64_t target) {
     return o->weight ? (float)o->weight[target] : 1;
 }
 
-/* Without a gradient, the exponentials go here, a piece at a time. */
+/* Buffer for the exponentials when there is no gradient, one piece at a time. */
 #define PIECE 256
 
-static float sum_of_exponentials(const struct batch *b, const float *z, float *dz, float *most) {
+static float sum_of_exponentials(const struct batch *b, const float *z, float *dz, float *max) {
     float piece[PIECE], sum = 0;
-    if (dz) return b->kernels->exponentials(z, dz, most, b->classes);
-    if (b->classes <= PIECE) return b->kernels->exponentials(z, piece, most, b->classes);
-    *most = z[0];
-    for (size_t c = 1; c < b->classes; c++) *most = z[c] > *most ? z[c] : *most;
-    for (size_t c = 0; c < b->classes; c++) sum += expf(z[c] - *most);
+    if (dz) return b->kernels->exponentials(z, dz, max, b->classes);
+    if (b->classes <= PIECE) return b->kernels->exponentials(z, piece, max, b->classes);
+    *max = z[0];
+    for (size_t c = 1; c < b->classes; c++) *max = z[c] > *max ? z[c] : *max;
+    for (size_t c = 0; c < b->classes; c++) sum += expf(z[c] - *max);
     return sum;
 }
 
@@ -39,18 +39,18 @@ static float sum_of_exponentials(const struct batch *b, const float *z, float *d
  * (1 - e) w_t (-logp_t) + e / C sum_c w_c (-logp_c). Adds it; dz: its derivative times the factor. */
 static void cross_entropy_row(const struct batch *b, const float *z, size_t target, float *dz, struct loss_sums *sums) {
     const double *weight = b->options->weight;
-    float smoothing = b->options->label_smoothing, own_weight = weight_of(b->options, (int64_t)target), most;
+    float smoothing = b->options->label_smoothing, own_weight = weight_of(b->options, (int64_t)target), max;
     size_t classes = b->classes, best = 0;
-    float sum = sum_of_exponentials(b, z, dz, &most);
-    while (best + 1 < classes && z[best] != most) best++;
+    float sum = sum_of_exponentials(b, z, dz, &max);
+    while (best + 1 < classes && z[best] != max) best++;
     double shifted = 0, weights = 0; /* sum of w (z - max), sum of w */
     for (size_t c = 0; smoothing != 0 && c < classes; c++) {
         double w = weight ? weight[c] : 1;
-        shifted += w * (double)(z[c] - most);
+        shifted += w * (double)(z[c] - max);
         weights += w;
     }
     float log_sum = logf(sum), spread = smoothing / (float)classes;
-    double loss = (1 - (double)smoothing) * (double)own_weight * -(double)(z[target] - most - log_sum);
+    double loss = (1 - (double)smoothing) * (double)own_weight * -(double)(z[target] - max - log_sum);
     if (smoothing != 0) loss -= (double)spread * (shifted - weights * (double)log_sum);
     sums->loss += loss;
     sums->correct += best == target;
@@ -66,7 +66,7 @@ static void cross_entropy_row(const struct batch *b, const float *z, size_t targ
     dz[target] = (target_share * whole - (own + target_spread)) * b->factor;
 }
 
-/* Sums of the loss are taken in so many parts, so that they do not depend on the number of threads. */
+/* Number of partial sums of the loss, so that they do not depend on the number of threads. */
 #define PARTS 32
 
 struct parts {

@@ -1,5 +1,5 @@
-/* OpenMP's library is called by the names that GCC's compiled loops call (its stable interface), so that the program
- * starts without it. The handle is process-wide on purpose: a shared library is, too. */
+/* Calls OpenMP's library by the functions that GCC's compiled loops call (its stable interface), so that the program
+ * starts without loading it. The handle is process-wide on purpose, as is a shared library. */
 #include "device/cpu/parallel.h"
 
 #include <dlfcn.h>
@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHOSEN_VARIABLE "DDPTRAIN_THREADS" /* what parallel_limit has put into OMP_NUM_THREADS */
+#define CHOSEN_VARIABLE "DDPTRAIN_THREADS" /* set by parallel_limit to the value it wrote to OMP_NUM_THREADS */
 
 static struct {
-    void (*run)(void (*function)(void *), void *context, unsigned threads, unsigned flags); /* NULL: not there */
+    void (*run)(void (*function)(void *), void *context, unsigned threads, unsigned flags); /* NULL: not available */
     int (*number)(void), (*count)(void); /* of the calling thread; of threads in this loop */
     size_t threads;
 } openmp;
@@ -21,13 +21,13 @@ static void open_library(void) {
     openmp.threads = 1;
     void *library = dlopen("libgomp.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) return;
-    int (*most)(void) = (int (*)(void))dlsym(library, "omp_get_max_threads");
+    int (*max)(void) = (int (*)(void))dlsym(library, "omp_get_max_threads");
     void (*run)(void (*)(void *), void *, unsigned, unsigned) =
         (void (*)(void (*)(void *), void *, unsigned, unsigned))dlsym(library, "GOMP_parallel");
     openmp.number = (int (*)(void))dlsym(library, "omp_get_thread_num");
     openmp.count = (int (*)(void))dlsym(library, "omp_get_num_threads");
-    if (!most || !run || !openmp.number || !openmp.count || most() < 2) return;
-    openmp.threads = (size_t)most();
+    if (!max || !run || !openmp.number || !openmp.count || max() < 2) return;
+    openmp.threads = (size_t)max();
     openmp.run = run;
 }
 
@@ -36,7 +36,7 @@ bool parallel_is_given(void) {
     return given && *given && !(chosen && strcmp(chosen, given) == 0);
 }
 
-/* A library that oneDNN has brought already has read the variable. */
+/* A library already loaded by oneDNN has read the variable before. */
 void parallel_limit(int threads) {
     char number[16];
     snprintf(number, sizeof number, "%d", threads);
@@ -46,17 +46,17 @@ void parallel_limit(int threads) {
     void (*set)(int) = library ? (void (*)(int))dlsym(library, "omp_set_num_threads") : NULL;
     if (set) set(threads);
     if (library) dlclose(library);
-    if (openmp.threads > (size_t)threads) openmp.threads = (size_t)threads; /* 0: not asked for yet */
+    if (openmp.threads > (size_t)threads) openmp.threads = (size_t)threads; /* 0: not known yet */
 }
 
 struct loop {
     size_t count, parts;
     parallel_part *part;
     void *context;
-    atomic_int started, ended; /* what OpenMP's barriers do already, in words that ThreadSanitizer understands */
+    atomic_int started, ended; /* the same as OpenMP's barriers, in a form that ThreadSanitizer understands */
 };
 
-/* One thread: its part, and those of threads that the library did not give. */
+/* One thread: its part, and those of threads that the library did not provide. */
 static void work(void *context) {
     struct loop *l = context;
     (void)atomic_load_explicit(&l->started, memory_order_acquire);
@@ -72,8 +72,8 @@ size_t parallel_threads(void) {
     return openmp.threads;
 }
 
-void parallel_for(size_t count, size_t least, parallel_part *part, void *context) {
-    size_t parts = count / least;
+void parallel_for(size_t count, size_t min, parallel_part *part, void *context) {
+    size_t parts = count / min;
     if (parts > 1 && parts > parallel_threads()) parts = parallel_threads();
     if (parts <= 1) {
         if (count > 0) part(context, 0, count);

@@ -1,4 +1,4 @@
-/* The operators of attention: float32, or tensor cores where the device's products have 16-bit factors. */
+/* The operators of attention: float32, or tensor cores if the device's products have 16-bit factors. */
 #include "device/cuda/attention.cuh"
 #include "device/cuda/product.cuh"
 
@@ -16,15 +16,15 @@ static struct attention_job job_of(const struct attention_shape *s) {
 
 static bool is_aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
-/* Whether factors have 16 bits; larger heads are for float32 only. */
-static bool is_narrow(const call *c, const struct attention_shape *s) {
-    return gpu_factor_size(c->gpu) == 2 && s->head_size <= ATTENTION_NARROW;
+/* Whether 16-bit kernels are used; larger heads support float32 only. */
+static bool is_half(const call *c, const struct attention_shape *s) {
+    return gpu_factor_size(c->gpu) == 2 && s->head_size <= ATTENTION_MAX_HALF;
 }
 
-/* Heads of 16 bits are those that need no padding. */
-static void check_narrow(call *c, const struct attention_shape *s) {
-    const struct narrow &n = c->narrow();
-    c->refuse_narrow((n.x || n.y || n.dy || n.dx) && (!is_narrow(c, s) || s->head_size % 8 != 0));
+/* 16-bit operands are possible only for heads that need no padding. */
+static void check_half(call *c, const struct attention_shape *s) {
+    const struct half_operands &n = c->half();
+    c->reject_half((n.x || n.y || n.dy || n.dx) && (!is_half(c, s) || s->head_size % 8 != 0));
 }
 
 static void start(call *c, struct attention_job *job, const struct attention_shape *s) {
@@ -32,7 +32,7 @@ static void start(call *c, struct attention_job *job, const struct attention_sha
     if (heads * s->tokens == 0) return;
     job->is_aligned = s->head_size % 4 == 0 && is_aligned(job->qkv) && is_aligned(job->y) && is_aligned(job->dy) &&
                       is_aligned(job->dqkv);
-    if (!is_narrow(c, s))
+    if (!is_half(c, s))
         gpu_attention_float(c, job, heads);
     else if (c->gpu->precision == PRECISION_BFLOAT16)
         gpu_attention_bfloat16(c, job, heads);
@@ -43,8 +43,8 @@ static void start(call *c, struct attention_job *job, const struct attention_sha
 static unsigned padded_size(size_t head_size) { return (unsigned)((head_size + 7) / 8 * 8); }
 
 /* qkv (rows, tokens, 3, heads, head_size) in 16 bits, heads padded with zeros. */
-static const uint16_t *narrow_heads(call *c, struct gpu_numbers given, const struct attention_shape *s) {
-    if (given.is_narrow()) return (const uint16_t *)given.at;
+static const uint16_t *half_heads(call *c, struct gpu_numbers given, const struct attention_shape *s) {
+    if (given.is_half()) return (const uint16_t *)given.at;
     const float *qkv = given.floats();
     size_t size = s->head_size, eights = padded_size(size) / 8, count = 3 * s->rows * s->tokens * s->heads * eights;
     uint16_t *to = c->scratch<uint16_t>(count * 8);
@@ -59,8 +59,8 @@ static const uint16_t *narrow_heads(call *c, struct gpu_numbers given, const str
             const float *from = qkv + i / eights * size;
             for (size_t k = 0; k < 8; k++) v[k] = column + k < size ? from[column + k] : 0;
         }
-        ((uint4 *)to)[i] = {gpu_narrow(is_bfloat16, v[0], v[1]), gpu_narrow(is_bfloat16, v[2], v[3]),
-                            gpu_narrow(is_bfloat16, v[4], v[5]), gpu_narrow(is_bfloat16, v[6], v[7])};
+        ((uint4 *)to)[i] = {gpu_to_half(is_bfloat16, v[0], v[1]), gpu_to_half(is_bfloat16, v[2], v[3]),
+                            gpu_to_half(is_bfloat16, v[4], v[5]), gpu_to_half(is_bfloat16, v[6], v[7])};
     });
     return to;
 }
@@ -68,17 +68,17 @@ static const uint16_t *narrow_heads(call *c, struct gpu_numbers given, const str
 void gpu_attention_forward(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
                            float *softmaxes) {
     call c(device, "attention_forward");
-    check_narrow(&c, shape);
+    check_half(&c, shape);
     struct attention_job job = job_of(shape);
     size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;
-    struct gpu_numbers given = c.in(qkv, 3 * values, c.narrow().x);
-    struct gpu_result to = c.out(y, values, c.narrow().y);
+    struct gpu_numbers given = c.in(qkv, 3 * values, c.half().x);
+    struct gpu_result to = c.out(y, values, c.half().y);
     job.y = to.to;
     job.out_softmaxes = (float2 *)c.out(softmaxes, 2 * shape->rows * shape->heads * shape->tokens);
-    if (is_narrow(&c, shape)) {
+    if (is_half(&c, shape)) {
         if (job.y) to.also = gpu_also_rows(&c, y, job.y, shape->rows * shape->tokens, width);
         job.padded = padded_size(shape->head_size);
-        job.narrow_qkv = narrow_heads(&c, given, shape);
+        job.half_qkv = half_heads(&c, given, shape);
         job.also = to.also.to;
     } else {
         job.qkv = given.floats();
@@ -112,10 +112,10 @@ __global__ void attention_totals(struct attention_shape s, const float *y, const
     if (threadIdx.x % 32 == 0) totals[at.i] = sum;
 }
 
-/* The same with softmaxes beside them; in the same pass dy is rounded, with padded heads, unless narrow_dy is NULL. */
+/* The same with the softmaxes next to them; the same pass rounds dy, with padded heads, unless half_dy is NULL. */
 __global__ void attention_statistics_kernel(struct attention_shape s, struct gpu_numbers y, struct gpu_numbers dy,
                                             const float2 *softmaxes, float4 *statistics, unsigned padded, bool is_even,
-                                            bool is_bfloat16, uint16_t *narrow_dy) {
+                                            bool is_bfloat16, uint16_t *half_dy) {
     struct head_place at(s);
     if (at.i >= s.rows * s.heads * s.tokens) return;
     struct gpu_numbers output = y.from(at.first * s.head_size), slope = dy.from(at.first * s.head_size);
@@ -131,7 +131,7 @@ __global__ void attention_statistics_kernel(struct attention_shape s, struct gpu
             if (d + 1 < s.head_size) a.y = output.one(d + 1), b.y = slope.one(d + 1);
         }
         sum = fmaf(a.y, b.y, fmaf(a.x, b.x, sum));
-        if (narrow_dy) *(uint32_t *)(narrow_dy + at.first * padded + d) = gpu_narrow(is_bfloat16, b.x, b.y);
+        if (half_dy) *(uint32_t *)(half_dy + at.first * padded + d) = gpu_to_half(is_bfloat16, b.x, b.y);
     }
     sum = sum_of_warp(sum);
     if (threadIdx.x % 32 == 0) statistics[at.i] = {softmaxes[at.i].x, softmaxes[at.i].y, sum, 0};
@@ -140,29 +140,29 @@ __global__ void attention_statistics_kernel(struct attention_shape s, struct gpu
 void gpu_attention_backward(struct device *device, const struct attention_shape *shape, const float *qkv,
                             const float *y, const float *softmaxes, const float *dy, float *dqkv) {
     call c(device, "attention_backward");
-    check_narrow(&c, shape);
+    check_half(&c, shape);
     struct attention_job job = job_of(shape);
     size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;
     size_t counts = shape->rows * shape->heads * shape->tokens;
-    const struct narrow &narrow = c.narrow();
-    struct gpu_numbers output = c.in(y, values, narrow.y), given = c.in(qkv, 3 * values, narrow.x);
-    struct gpu_numbers slope = c.in(dy, values, narrow.dy);
-    struct gpu_result to = c.out(dqkv, 3 * values, narrow.dx);
+    const struct half_operands &half = c.half();
+    struct gpu_numbers output = c.in(y, values, half.y), given = c.in(qkv, 3 * values, half.x);
+    struct gpu_numbers slope = c.in(dy, values, half.dy);
+    struct gpu_result to = c.out(dqkv, 3 * values, half.dx);
     job.softmaxes = (const float2 *)c.in(softmaxes, 2 * counts);
     job.dqkv = to.to;
     if (counts == 0) return;
     unsigned grid = (unsigned)((counts + WARPS - 1) / WARPS);
-    if (is_narrow(&c, shape)) {
+    if (is_half(&c, shape)) {
         job.padded = padded_size(shape->head_size);
         float4 *statistics = c.scratch<float4>(counts);
-        uint16_t *narrow_dy = slope.is_narrow() ? nullptr : c.scratch<uint16_t>(counts * job.padded);
+        uint16_t *half_dy = slope.is_half() ? nullptr : c.scratch<uint16_t>(counts * job.padded);
         bool is_even = shape->head_size % 2 == 0 && is_aligned(output.at) && is_aligned(slope.at);
         if (job.dqkv) to.also = gpu_also_rows(&c, dqkv, job.dqkv, shape->rows * shape->tokens, 3 * width);
-        job.narrow_qkv = narrow_heads(&c, given, shape);
+        job.half_qkv = half_heads(&c, given, shape);
         c.launch(attention_statistics_kernel, grid, GPU_THREADS, 0, *shape, output, slope, job.softmaxes, statistics,
-                 job.padded, is_even, c.gpu->precision == PRECISION_BFLOAT16, narrow_dy);
+                 job.padded, is_even, c.gpu->precision == PRECISION_BFLOAT16, half_dy);
         job.statistics = statistics;
-        job.narrow_dy = narrow_dy ? narrow_dy : (const uint16_t *)slope.at;
+        job.half_dy = half_dy ? half_dy : (const uint16_t *)slope.at;
         job.also = to.also.to;
     } else {
         float *totals = c.scratch<float>(counts);

@@ -21,7 +21,7 @@
 
 #define ATTENTION_LOG2_E 1.44269504f
 
-/* What the kernels of one operator get; matrices as in device/sequence.h. */
+/* Arguments of the kernels of one operator; matrices as in device/sequence.h. */
 struct attention_job {
     unsigned tokens, heads, head_size;
     unsigned blocks; /* for one head */
@@ -34,10 +34,10 @@ struct attention_job {
     float2 *out_softmaxes;
     float *y, *dqkv;
     /* of the kernels with 16-bit factors */
-    unsigned padded;                        /* the head size, as a multiple of 8 */
-    const uint16_t *narrow_qkv, *narrow_dy; /* the same with heads of [padded] numbers, zeros at the end */
-    const float4 *statistics;               /* (rows, heads, tokens): softmaxes, totals, nothing */
-    uint16_t *also;                         /* y or dqkv in 16 bits, then those themselves may be NULL; NULL: nowhere */
+    unsigned padded;                    /* the head size, as a multiple of 8 */
+    const uint16_t *half_qkv, *half_dy; /* the same with heads of [padded] numbers, zeros at the end */
+    const float4 *statistics;           /* (rows, heads, tokens): softmaxes, totals, nothing */
+    uint16_t *also;                     /* y or dqkv in 16 bits; y and dqkv may then be NULL; NULL: none */
 };
 
 /* A matrix (tokens, head_size) of one head. */
@@ -71,7 +71,7 @@ __device__ struct attention_head attention_head_of(const struct attention_job &j
     return h;
 }
 
-/* A tile's numbers on their way: each thread holds some, four neighbours of a row at a time. */
+/* A tile's numbers on their way to shared memory: each thread has some, four neighbours of a row at a time. */
 template <class E> struct attention_held {
     static constexpr unsigned ROW = E::D / 4, STEP = E::THREADS / ROW, COUNT = E::COLUMNS / STEP;
     static_assert(E::THREADS % ROW == 0 && E::COLUMNS % STEP == 0, "a tile is a whole number of each thread's parts");
@@ -150,8 +150,8 @@ template <class E> __device__ float attention_sum(float x) {
     return x;
 }
 
-/* What forward knows of a thread's rows so far: the largest score, and the denominator of the thread's own columns. */
-template <class E> struct attention_softmax { float most[E::OWN], sum[E::OWN]; };
+/* State of forward for a thread's rows: the largest score, and the denominator of the thread's own columns. */
+template <class E> struct attention_softmax { float largest[E::OWN], sum[E::OWN]; };
 
 /* Scores of keys from [key] become exp(score - largest); sums so far are scaled to the new largest score. */
 template <class E>
@@ -162,17 +162,17 @@ __device__ void attention_take_in(const E &e, const struct attention_job &job, u
     float scale = job.scale * ATTENTION_LOG2_E;
     UNROLL for (unsigned i = 0; i < E::OWN; i++) {
         unsigned query = own + e.row(i), end = job.is_causal && query < job.tokens ? query + 1 : job.tokens;
-        float most = soft.most[i];
+        float largest = soft.largest[i];
         if (is_partial) UNROLL for (unsigned j = 0; j < E::SEEN; j++) if (key + e.column(j) >= end) s[i][j] = -INFINITY;
-        UNROLL for (unsigned j = 0; j < E::SEEN; j++) most = fmaxf(most, s[i][j]);
-        most = attention_largest<E>(most);
-        float factor = E::exp2((soft.most[i] - most) * scale), sum = soft.sum[i] * factor;
+        UNROLL for (unsigned j = 0; j < E::SEEN; j++) largest = fmaxf(largest, s[i][j]);
+        largest = attention_largest<E>(largest);
+        float factor = E::exp2((soft.largest[i] - largest) * scale), sum = soft.sum[i] * factor;
         UNROLL for (unsigned j = 0; j < E::SEEN; j++) {
-            s[i][j] = E::exp2((s[i][j] - most) * scale);
+            s[i][j] = E::exp2((s[i][j] - largest) * scale);
             sum += s[i][j];
         }
         UNROLL for (unsigned j = 0; j < E::OUT; j++) sums[i][j] *= factor;
-        soft.most[i] = most;
+        soft.largest[i] = largest;
         soft.sum[i] = sum;
     }
 }
@@ -187,7 +187,7 @@ template <class E> __global__ void __launch_bounds__(E::THREADS) attention_forwa
     unsigned end = job.is_causal && h.own + E::ROWS < job.tokens ? h.own + E::ROWS : job.tokens;
     float sums[E::OWN][E::OUT] = {}, factor[E::OWN];
     attention_softmax<E> soft;
-    UNROLL for (unsigned i = 0; i < E::OWN; i++) soft.most[i] = -INFINITY, soft.sum[i] = 0;
+    UNROLL for (unsigned i = 0; i < E::OWN; i++) soft.largest[i] = -INFINITY, soft.sum[i] = 0;
     attention_held<E> held;
     attention_own<E>(own, job, h.q, h.own);
     attention_fetch(held, job, h.k, 0);
@@ -213,7 +213,7 @@ template <class E> __global__ void __launch_bounds__(E::THREADS) attention_forwa
         unsigned query = h.own + e.row(i);
         factor[i] = 1 / sum;
         if (e.is_first_of_row() && query < job.tokens)
-            job.out_softmaxes[h.counts + query] = {soft.most[i], -log2f(sum)};
+            job.out_softmaxes[h.counts + query] = {soft.largest[i], -log2f(sum)};
     }
     attention_write(e, job, job.y + h.first, h.dy.stride, h.own, sums, factor);
 }

@@ -1,4 +1,4 @@
-/* Attention in float32: tiles sized so that shared memory suffices on every GPU (99 KiB to a block). */
+/* Attention in float32: tiles are sized so that shared memory suffices on every GPU (99 KiB per block). */
 #include "device/cuda/attention_float.cuh"
 
 void gpu_attention_float(call *c, const struct attention_job *job, size_t heads) {

@@ -1,8 +1,8 @@
-/* Attention on tensor cores: 16-bit factors, float32 sums, 16 rows to a warp. The kernels are those of attention.cuh in
- * another shape. Matrices have been rounded to 16 bits before, once, with heads padded to a multiple of 16 bytes. Tiles
- * come by cp.async into one half of their place while the one in the other half is worked on, and one barrier to a tile
- * says both that it is there and that the one before has been read. Gradients of queries and keys are scaled at the
- * end, as in FlashAttention-2. */
+/* Attention on tensor cores: 16-bit factors, float32 sums, 16 rows per warp. The kernels are those of attention.cuh
+ * in another form. Matrices are rounded to 16 bits once, before, with heads padded to a multiple of 16 bytes. Tiles
+ * are double buffered: cp.async fills one buffer while the other is used, and one barrier per tile ensures that the
+ * tile has arrived and that the one before has been read. Gradients of queries and keys are scaled at the end, as in
+ * FlashAttention-2. */
 #ifndef DEVICE_CUDA_ATTENTION_TENSOR_CUH
 #define DEVICE_CUDA_ATTENTION_TENSOR_CUH
 
@@ -117,14 +117,14 @@ template <class E> struct attention_kept_rows {
 };
 
 /* A rounded matrix (tokens, padded) of one head. */
-struct attention_narrow_rows {
+struct attention_half_rows {
     const uint16_t *at;
     size_t stride;
 };
 
 /* Starts to copy COUNT rows from [first] on, zeros outside of the matrix. */
 template <class E, unsigned COUNT>
-__device__ void attention_copy(uint16_t *to, const struct attention_job &job, const struct attention_narrow_rows &from,
+__device__ void attention_copy(uint16_t *to, const struct attention_job &job, const struct attention_half_rows &from,
                                unsigned first) {
     constexpr unsigned ROW = E::D / 8, STEP = E::THREADS / ROW;
     static_assert(E::THREADS % ROW == 0 && COUNT % STEP == 0, "a tile is a whole number of each thread's parts");
@@ -138,7 +138,7 @@ __device__ void attention_copy(uint16_t *to, const struct attention_job &job, co
 
 /* The head that a block works on. */
 template <class E> struct attention_block {
-    struct attention_narrow_rows q, k, v, dy;
+    struct attention_half_rows q, k, v, dy;
     size_t y, dqkv;             /* first of its numbers in y, and of its queries' in dqkv: token 0 */
     size_t y_stride, c;         /* between tokens of y; from queries to keys, and to values */
     size_t counts;              /* of its numbers in softmaxes */
@@ -149,10 +149,10 @@ template <class E> struct attention_block {
         size_t head = blockIdx.x / job.blocks, row = head / job.heads, at = head % job.heads, tokens = job.tokens;
         size_t width = (size_t)job.heads * job.padded;
         unsigned piece = blockIdx.x % job.blocks;
-        q = {job.narrow_qkv + row * tokens * 3 * width + at * job.padded, 3 * width};
+        q = {job.half_qkv + row * tokens * 3 * width + at * job.padded, 3 * width};
         k = {q.at + width, q.stride};
         v = {k.at + width, q.stride};
-        dy = {job.narrow_dy, width};
+        dy = {job.half_dy, width};
         if (dy.at) dy.at += row * tokens * width + at * job.padded;
         c = y_stride = (size_t)job.heads * job.head_size;
         y = row * tokens * c + at * job.head_size;
@@ -191,9 +191,9 @@ __global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_forwar
     E e;
     attention_block<E> h(job, true);
     attention_kept_rows<E> queries;
-    float sums[E::OWN][E::OUT] = {}, most[E::OWN], sum[E::OWN], scale = job.scale * ATTENTION_LOG2_E;
+    float sums[E::OWN][E::OUT] = {}, largest[E::OWN], sum[E::OWN], scale = job.scale * ATTENTION_LOG2_E;
     unsigned first = h.own + e.first; /* of the warp's queries */
-    UNROLL for (unsigned i = 0; i < E::OWN; i++) most[i] = -INFINITY, sum[i] = 0;
+    UNROLL for (unsigned i = 0; i < E::OWN; i++) largest[i] = -INFINITY, sum[i] = 0;
     attention_copy<E, E::ROWS>(own, job, h.q, h.own);
     attention_tiles<E>(
         h,
@@ -214,11 +214,11 @@ __global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_forwar
                     UNROLL for (unsigned j = 0; j < E::SEEN; j++) if (key + e.column(j) >= end) s[i][j] = -INFINITY;
                 }
             UNROLL for (unsigned i = 0; i < E::OWN; i++) {
-                float now = most[i];
+                float now = largest[i];
                 UNROLL for (unsigned j = 0; j < E::SEEN; j++) now = fmaxf(now, s[i][j]);
                 now = attention_largest<E>(now);
-                float factor = exp2_fast((most[i] - now) * scale);
-                most[i] = now;
+                float factor = exp2_fast((largest[i] - now) * scale);
+                largest[i] = now;
                 sum[i] *= factor;
                 UNROLL for (unsigned j = 0; j < E::SEEN; j++) {
                     s[i][j] = exp2_fast((s[i][j] - now) * scale);
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_forwar
     UNROLL for (unsigned i = 0; i < E::OWN; i++) {
         unsigned query = h.own + e.row(i);
         float all = attention_sum<E>(sum[i]);
-        if (e.is_first_of_row() && query < job.tokens) job.out_softmaxes[h.counts + query] = {most[i], -log2f(all)};
+        if (e.is_first_of_row() && query < job.tokens) job.out_softmaxes[h.counts + query] = {largest[i], -log2f(all)};
         sum[i] = 1 / all;
     }
     e.write(job, job.y, h.y, h.y_stride, h.own, sums, sum);
@@ -337,7 +337,7 @@ __global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_querie
 
 template <class FORWARD, class KEYS, class QUERIES>
 void attention_tensor_launch(call *c, struct attention_job job, size_t heads) {
-    if (!job.narrow_dy) {
+    if (!job.half_dy) {
         unsigned grid = attention_grid<FORWARD>(&job, heads);
         c->launch(attention_tensor_forward<FORWARD>, grid, FORWARD::THREADS, FORWARD::shared(1, 0), job);
         return;

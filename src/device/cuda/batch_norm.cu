@@ -7,7 +7,7 @@
 #include "device/cuda/columns.cuh"
 #include "device/cuda/product.cuh"
 
-namespace { /* types of kernels must not be those of another file */
+namespace { /* in each file, so that kernels of different files have different types */
 
 /* A batch norm's workspace, as on the CPU: statistics, then sums in double. */
 struct work {
@@ -56,7 +56,7 @@ __device__ void keep_batch(const struct rule &r, const struct work &w, size_t c,
 /* The sums of all processes in place of this one's. */
 void sum_over_processes(call *c, const struct all_sum *sync, double *sums, size_t count) {
     double *host = gpu_staging(c->gpu, count);
-    if (!host) return; /* device_status tells; peers that wait learn of it when this process ends */
+    if (!host) return; /* device_status reports it; peers that wait are notified when this process ends */
     if (c->is_ok()) c->check(cudaMemcpyAsync(host, sums, count * sizeof *sums, cudaMemcpyDeviceToHost, c->gpu->stream));
     if (c->is_ok()) c->check(cudaStreamSynchronize(c->gpu->stream));
     sync->sum(sync->user, host, count);
@@ -159,11 +159,11 @@ void batch_norm_forward(struct device *device, const struct batch_norm *norm, co
                         size_t count) {
     call c(device, "batch_norm_forward");
     size_t channels = norm->channels;
-    struct gpu_numbers from = c.in(x, count * channels, c.narrow().x);
+    struct gpu_numbers from = c.in(x, count * channels, c.half().x);
     struct work w = work_of(c.inout(work, BATCH_NORM_WORK(channels)), channels);
     struct rule r = {(double)norm->eps,    (double)norm->momentum,          c.in(weight, channels),
                      c.in(bias, channels), c.inout(running_mean, channels), c.inout(running_var, channels)};
-    struct gpu_result to = c.out(y, count * channels, c.narrow().y);
+    struct gpu_result to = c.out(y, count * channels, c.half().y);
     if (norm->uses_batch && norm->sync)
         shared_statistics(&c, r, w, norm->sync, from, count, channels);
     else if (norm->uses_batch)
@@ -171,17 +171,17 @@ void batch_norm_forward(struct device *device, const struct batch_norm *norm, co
     else
         c.each(channels, [=] __device__(size_t i) { keep(r, w, i, r.running_mean[i], r.running_var[i]); });
     /* with a relu a convolution is likely to be next, without one a sum */
-    if (to.to) to.also = gpu_also_narrow(&c, norm->has_relu && to.to == y ? y : nullptr, count * channels);
+    if (to.to) to.also = gpu_also_half(&c, norm->has_relu && to.to == y ? y : nullptr, count * channels);
     apply(&c, norm, w, from, to, count);
 }
 
-void batch_norm_again(struct device *device, const struct batch_norm *norm, const float *x, float *work, float *y,
-                      size_t count) {
-    call c(device, "batch_norm_again");
+void batch_norm_recompute(struct device *device, const struct batch_norm *norm, const float *x, float *work, float *y,
+                          size_t count) {
+    call c(device, "batch_norm_recompute");
     size_t channels = norm->channels;
-    struct gpu_numbers from = c.in(x, count * channels, c.narrow().x);
+    struct gpu_numbers from = c.in(x, count * channels, c.half().x);
     struct work w = work_of(c.inout(work, BATCH_NORM_WORK(channels)), channels);
-    apply(&c, norm, w, from, c.out(y, count * channels, c.narrow().y), count);
+    apply(&c, norm, w, from, c.out(y, count * channels, c.half().y), count);
 }
 
 /* V numbers of x and dy. */
@@ -256,10 +256,10 @@ void batch_norm_backward(struct device *device, const struct batch_norm *norm, c
                          float *work, float *dx, float *dweight, float *dbias, size_t count) {
     call c(device, "batch_norm_backward");
     size_t channels = norm->channels;
-    const struct narrow &narrow = c.narrow();
-    struct gpu_numbers input = c.in(x, count * channels, narrow.x), from = c.in(dy, count * channels, narrow.dy);
+    const struct half_operands &half = c.half();
+    struct gpu_numbers input = c.in(x, count * channels, half.x), from = c.in(dy, count * channels, half.dy);
     struct work w = work_of(c.inout(work, BATCH_NORM_WORK(channels)), channels);
-    struct gpu_result to = c.out(dx, count * channels, narrow.dx);
+    struct gpu_result to = c.out(dx, count * channels, half.dx);
     float *dw = c.inout(dweight, channels), *db = c.inout(dbias, channels);
     bool has_fours = column_has_fours(channels, input, from, to);
     slopes terms = {input, from, w.mean, w.scale, w.shift, norm->has_relu};
@@ -275,13 +275,12 @@ void batch_norm_backward(struct device *device, const struct batch_norm *norm, c
         c.each(channels, [=] __device__(size_t i) { keep_back(w, i, w.sums[i], w.sums[channels + i]); });
     }
     if (!dx) return;
-    if (to.to)
-        to.also = gpu_also_narrow(&c, to.to == dx ? dx : nullptr, count * channels); /* of a convolution, often */
+    if (to.to) to.also = gpu_also_half(&c, to.to == dx ? dx : nullptr, count * channels); /* of a convolution, often */
     column_each(&c, count, channels, has_fours, application_back{w, input, from, to, norm->has_relu});
 }
 
 } // namespace
 
 const struct image_ops gpu_batch_norms = {.batch_norm_forward = batch_norm_forward,
-                                          .batch_norm_again = batch_norm_again,
+                                          .batch_norm_recompute = batch_norm_recompute,
                                           .batch_norm_backward = batch_norm_backward};

@@ -1,17 +1,17 @@
-/* Passes over a (count, channels) matrix whose channels lie side by side, as those of images and features do: a thread
- * keeps to one channel, or to four side by side, so that neighbours read neighbouring addresses, a warp whole lines of
- * the cache, and nothing is divided.
+/* Passes over a (count, channels) matrix whose channels are contiguous, such as images and features. A thread handles
+ * one channel, or four adjacent ones, so that neighbouring threads read neighbouring addresses, a warp reads whole
+ * cache lines, and no index needs a division.
  *
- * Sums over the rows of each channel are taken in two stages: blocks sum a range of rows each, then a second kernel
- * adds the blocks' results and makes of them what is wanted. Terms are added in float over a few rows and in double
- * beyond, as on the CPU; who adds what follows from count and channels alone. */
+ * Sums over the rows of each channel have two stages: blocks sum a range of rows each, then a second kernel adds the
+ * blocks' results and finishes them. Terms are added in float over a few rows and in double beyond, as on the CPU;
+ * the order follows from count and channels alone. */
 #ifndef DEVICE_CUDA_COLUMNS_CUH
 #define DEVICE_CUDA_COLUMNS_CUH
 
 #include "device/cuda/gpu.cuh"
 
 #define COLUMN_RUN 32      /* rows that a thread sums in float */
-#define COLUMN_GROUP 8     /* rows that it reads without a test between them, so that all are on their way at once */
+#define COLUMN_GROUP 8     /* rows read without a branch between them, so that all loads are in flight together */
 #define COLUMN_RESIDENT 3  /* blocks that sum on a processor at once, at least */
 #define COLUMN_WIDTH 32    /* most channels of a block, or fours of them */
 #define COLUMN_BLOCKS 1024 /* of the first stage, about */
@@ -30,10 +30,10 @@ static inline struct column_shape column_shape_of(size_t channels) {
     return s;
 }
 
-/* Blocks that share out [count] rows, each of which takes at least [least]; 1 for none. */
-static inline unsigned column_parts(size_t count, size_t least, size_t most) {
-    size_t parts = (count + least - 1) / least;
-    return (unsigned)(parts < 1 ? 1 : parts > most ? most : parts);
+/* Blocks for [count] rows, each of at least [smallest] rows; 1 for none. */
+static inline unsigned column_parts(size_t count, size_t smallest, size_t limit) {
+    size_t parts = (count + smallest - 1) / smallest;
+    return (unsigned)(parts < 1 ? 1 : parts > limit ? limit : parts);
 }
 
 /* The sum over a block's lanes of each of its channels, in every thread of lane 0. */
@@ -120,8 +120,8 @@ template <int N, int V, typename F, typename Finish>
 void column_both(call *c, size_t count, size_t channels, F f, Finish finish) {
     struct column_shape s = column_shape_of(channels / V);
     if (channels == 0) return;
-    size_t most = COLUMN_BLOCKS / s.tiles;
-    unsigned parts = column_parts(count, (size_t)s.lanes * column_run<V>, most > 0 ? most : 1);
+    size_t limit = COLUMN_BLOCKS / s.tiles;
+    unsigned parts = column_parts(count, (size_t)s.lanes * column_run<V>, limit > 0 ? limit : 1);
     size_t whole = (size_t)s.lanes * column_group<V>, span = ((count + parts - 1) / parts + whole - 1) / whole * whole;
     if (span == 0) span = whole;
     parts = column_parts(count, span, parts);

@@ -1,12 +1,12 @@
-/* Convolutions: plans of cuDNN (cudnn/plans.h), made before the loop for the numbers of rows that will come, and around
- * them what it leaves to us: a relu, in one pass with the bias before it, and the gradient of the bias. Workspace is
- * scratch memory of the device.
+/* Convolutions: plans of cuDNN (cudnn/plans.h), created before the loop for the expected numbers of rows, and what
+ * cuDNN does not do here: a relu, in one pass with the bias, and the gradient of the bias. Workspace is the device's
+ * scratch memory.
  *
- * In the 16-bit precisions cuDNN reads and writes 16 bits and sums in float32, as under PyTorch's autocast: weights are
- * rounded once a pass. Operands that are kept in 16 bits it reads and writes where they are, so that only a bias or a
- * relu is a pass behind it. Others are rounded where they are not at hand, and what it writes becomes float32 in the
- * pass that adds the bias and the relu, or that adds to the gradient. Where it has no plan for 16 bits TF32 is taken,
- * and operands of 16 bits are widened for it. */
+ * In 16-bit precisions cuDNN reads and writes 16 bits and sums in float32, as under PyTorch's autocast; weights are
+ * rounded once per pass. 16-bit operands are used in place, so that only a bias or a relu needs another pass. Other
+ * operands are rounded first, unless a rounded copy exists, and results are converted to float32 in the pass that
+ * adds bias and relu, or that adds to the gradient. Where cuDNN has no 16-bit plan, TF32 is used, and 16-bit operands
+ * are converted to float32 for it. */
 #include <cstdlib>
 
 #include "device/cuda/columns.cuh"
@@ -17,8 +17,8 @@ extern "C" {
 #include "base/module.h"
 }
 
-#define MOST_ROWS 4                      /* numbers of rows: full and last batches of training and evaluation */
-#define MOST_WORKSPACE ((size_t)1 << 30) /* bytes; cuDNN's fastest ones of float32 copy x and y */
+#define MAX_ROWS 4                      /* numbers of rows: full and last batches of training and evaluation */
+#define MAX_WORKSPACE ((size_t)1 << 30) /* bytes; cuDNN's fastest ones of float32 copy x and y */
 
 namespace {
 
@@ -29,7 +29,7 @@ struct row_plans {
     size_t rows; /* 0: none */
     enum precision precision;
     struct plan *plans[3]; /* by pass; NULL: not made yet */
-    bool is_narrow[3];     /* by pass: 16 bits */
+    bool is_half[3];       /* by pass: whether it is a 16-bit plan */
     bool adds_bias;
 };
 
@@ -38,8 +38,8 @@ struct row_plans {
 struct device_convolution {
     struct gpu_device *gpu;
     struct convolution c;
-    struct row_plans made[MOST_ROWS];
-    size_t next;             /* of made, to be replaced */
+    struct row_plans made[MAX_ROWS];
+    size_t next;             /* index in made of the next one to replace */
     struct gpu_copy weights; /* in 16 bits, channels innermost; call: the gpu_round_parameters that they are of */
 };
 
@@ -52,10 +52,11 @@ static status open_cudnn(struct gpu_device *gpu) {
         s = gpu->cudnn_module->open(gpu->stream, &gpu->cudnn);
     }
     if (!s) return OK;
-    status whole = status_new(STATUS_USAGE,
-                              "train.device: cuda needs cuDNN for conv1d and conv2d: %s; docs/gpu.md says how to build "
-                              "and install it, or use device: cpu",
-                              status_message(s));
+    status whole =
+        status_new(STATUS_USAGE,
+                   "train.device: cuda needs cuDNN for conv1d and conv2d: %s; see docs/gpu.md for how to build "
+                   "and install it, or use device: cpu",
+                   status_message(s));
     status_free(s);
     return whole;
 }
@@ -64,18 +65,18 @@ void gpu_convolutions_close(struct gpu_device *gpu) {
     if (gpu->cudnn) gpu->cudnn_module->close(gpu->cudnn);
 }
 
-static bool is_narrow(enum precision p) { return p == PRECISION_BFLOAT16 || p == PRECISION_FLOAT16; }
+static bool is_half(enum precision p) { return p == PRECISION_BFLOAT16 || p == PRECISION_FLOAT16; }
 
-/* The first wish that cuDNN has a plan for: 16 bits, the bias with it, without. */
+/* The first request that cuDNN has a plan for: 16 bits, with the bias, without it. */
 static status make_plan(struct device_convolution *d, struct row_plans *p, enum plan_pass pass) {
     const struct cudnn_module *module = d->gpu->cudnn_module;
-    struct plan_wish wish = {&d->c, p->rows, pass, p->precision, false, MOST_WORKSPACE};
+    struct plan_request wish = {&d->c, p->rows, pass, p->precision, false, MAX_WORKSPACE};
     struct plan **plan = &p->plans[pass];
     if (*plan) return OK;
-    if (is_narrow(p->precision)) TRY(module->plan(d->gpu->cudnn, &wish, plan));
-    p->is_narrow[pass] = *plan != nullptr;
+    if (is_half(p->precision)) TRY(module->plan(d->gpu->cudnn, &wish, plan));
+    p->is_half[pass] = *plan != nullptr;
     if (*plan) return OK;
-    if (is_narrow(p->precision)) wish.precision = PRECISION_TF32;
+    if (is_half(p->precision)) wish.precision = PRECISION_TF32;
     wish.adds_bias = pass == PLAN_FORWARD && d->c.has_bias && !d->c.has_relu;
     if (wish.adds_bias) TRY(module->plan(d->gpu->cudnn, &wish, plan));
     if (pass == PLAN_FORWARD) p->adds_bias = *plan != nullptr;
@@ -83,7 +84,7 @@ static status make_plan(struct device_convolution *d, struct row_plans *p, enum 
     if (!*plan) TRY(module->plan(d->gpu->cudnn, &wish, plan));
     return *plan ? OK
                  : status_new(STATUS_USAGE, "%s: cuDNN has no deterministic way to compute it within %zu MiB",
-                              passes[pass], MOST_WORKSPACE >> 20);
+                              passes[pass], MAX_WORKSPACE >> 20);
 }
 
 static void forget(struct device_convolution *d, struct row_plans *p) {
@@ -91,12 +92,12 @@ static void forget(struct device_convolution *d, struct row_plans *p) {
     *p = {};
 }
 
-/* What there is for [rows], or room for it. */
+/* The plans for [rows], or an entry for them. */
 static struct row_plans *plans_for(struct device_convolution *d, size_t rows) {
     enum precision precision = d->gpu->precision;
     for (struct row_plans &p : d->made)
         if (p.rows == rows && p.precision == precision) return &p;
-    struct row_plans *p = &d->made[d->next++ % MOST_ROWS];
+    struct row_plans *p = &d->made[d->next++ % MAX_ROWS];
     if (p->rows) d->gpu->moves++; /* a recorded step may still run the plan */
     forget(d, p);
     p->rows = rows;
@@ -120,7 +121,7 @@ static status prepare(struct device_convolution *d, size_t rows, bool is_trainin
     return make_plan(d, p, PLAN_BACKWARD_WEIGHT);
 }
 
-/* The first convolution opens cuDNN; plans wait for prepare, which knows the numbers of rows. */
+/* The first convolution opens cuDNN; plans are created in prepare, which gets the number of rows. */
 static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {
     (void)rows;
     *out = nullptr;
@@ -133,13 +134,13 @@ static status create(struct device *device, const struct convolution *c, size_t 
     return OK;
 }
 
-static size_t elements(const struct image *i) { return i->height * i->width * i->channels; }
+static size_t elements(const struct image_shape *i) { return i->height * i->width * i->channels; }
 
 static size_t weights(const struct convolution *c) {
     return c->out.channels * (c->in.channels / c->groups) * c->window.kernel[0] * c->window.kernel[1];
 }
 
-/* Whether there is a plan for the pass, which is made now if it was not before. */
+/* Whether there is a plan for the pass; creates it if necessary. */
 static bool made(call *c, struct device_convolution *d, struct row_plans *p, enum plan_pass pass) {
     status s = c->is_ok() ? make_plan(d, p, pass) : OK;
     if (s) gpu_fail(c->gpu, passes[pass], status_message(s));
@@ -204,7 +205,7 @@ static struct weight_order order_of(const struct convolution *c) {
     return {c->in.channels / c->groups, c->window.kernel[0] * c->window.kernel[1]};
 }
 
-/* to (count) = from, in the forms that they have */
+/* to (count) = from, converted between their formats */
 static void convert(call *c, struct gpu_numbers from, struct gpu_result to, size_t count) {
     size_t fours = from.has_fours() && to.has_fours() ? count / 4 : 0;
     c->each(count - 3 * fours, [=] __device__(size_t i) {
@@ -215,31 +216,30 @@ static void convert(call *c, struct gpu_numbers from, struct gpu_result to, size
     });
 }
 
-static struct gpu_numbers narrow_numbers(const call *c, const uint16_t *at) { return {at, gpu_narrow_form(c->gpu)}; }
+static struct gpu_numbers half_numbers(const call *c, const uint16_t *at) { return {at, gpu_half_format(c->gpu)}; }
 
 /* An operand (count) as a plan reads it: 16 bits, or float32. */
-static const void *operand(call *c, struct gpu_numbers x, size_t count, bool is_narrow) {
-    if (is_narrow == x.is_narrow()) return x.at;
-    if (is_narrow) return gpu_narrow_all(c, x.floats(), count);
+static const void *operand(call *c, struct gpu_numbers x, size_t count, bool is_half) {
+    if (is_half == x.is_half()) return x.at;
+    if (is_half) return gpu_half_copy(c, x.floats(), count);
     float *to = c->scratch<float>(count);
     convert(c, x, {to, {nullptr, false}}, count);
     return to;
 }
 
-/* Where a plan writes a result (count): in its place, or where it is converted from. */
-static void *target(call *c, const struct gpu_result &to, size_t count, bool is_narrow) {
-    if (is_narrow) return to.is_narrow() ? to.also.to : c->scratch<uint16_t>(count);
-    return to.is_narrow() ? c->scratch<float>(count) : to.to;
+/* Where a plan writes a result (count): directly, or to a buffer that is converted. */
+static void *target(call *c, const struct gpu_result &to, size_t count, bool is_half) {
+    if (is_half) return to.is_half() ? to.also.to : c->scratch<uint16_t>(count);
+    return to.is_half() ? c->scratch<float>(count) : to.to;
 }
 
-static struct gpu_numbers written(const call *c, const void *at, bool is_narrow) {
-    if (is_narrow) return narrow_numbers(c, (const uint16_t *)at);
+static struct gpu_numbers written(const call *c, const void *at, bool is_half) {
+    if (is_half) return half_numbers(c, (const uint16_t *)at);
     return {at, GPU_FLOAT32};
 }
 
-/* The weights in 16 bits, made once for all passes between two calls of gpu_round_parameters where they are parameters.
- */
-static const uint16_t *narrow_weights(call *c, struct device_convolution *d, const float *w) {
+/* The weights in 16 bits, converted once per gpu_round_parameters if they are parameters */
+static const uint16_t *half_weights(call *c, struct device_convolution *d, const float *w) {
     const struct gpu_copy *parameters = &c->gpu->parameters.copy;
     size_t count = weights(&d->c);
     bool is_parameter = parameters->of && w >= parameters->of && w + count <= parameters->of + parameters->rows;
@@ -247,7 +247,7 @@ static const uint16_t *narrow_weights(call *c, struct device_convolution *d, con
     if (is_parameter && d->weights.of == w && d->weights.call == parameters->call) return to;
     struct weight_order order = order_of(&d->c);
     bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16;
-    c->each(count, [=] __device__(size_t i) { to[i] = gpu_narrow(is_bfloat16, w[order(i)]); });
+    c->each(count, [=] __device__(size_t i) { to[i] = gpu_to_half(is_bfloat16, w[order(i)]); });
     d->weights.of = is_parameter ? w : nullptr;
     d->weights.call = parameters->call;
     return to;
@@ -256,28 +256,28 @@ static const uint16_t *narrow_weights(call *c, struct device_convolution *d, con
 static void forward(struct device_convolution *d, const float *x, const float *w, const float *bias, float *y,
                     size_t rows) {
     call c(&d->gpu->base, passes[PLAN_FORWARD]);
-    const struct image *out = &d->c.out;
-    const struct narrow &narrow = c.narrow();
+    const struct image_shape *out = &d->c.out;
+    const struct half_operands &half = c.half();
     if (rows == 0) return;
     struct row_plans *p = plans_for(d, rows);
     size_t positions = rows * out->height * out->width, count = rows * elements(out);
     size_t inputs = rows * elements(&d->c.in);
-    struct gpu_numbers from = c.in(x, inputs, narrow.x);
+    struct gpu_numbers from = c.in(x, inputs, half.x);
     const float *weight = c.in(w, weights(&d->c)), *row = c.in(bias, out->channels);
-    struct gpu_result to = c.out(y, count, narrow.y);
+    struct gpu_result to = c.out(y, count, half.y);
     if (!made(&c, d, p, PLAN_FORWARD)) return;
-    bool is_narrow = p->is_narrow[PLAN_FORWARD];
-    void *result = target(&c, to, count, is_narrow);
-    const void *image = operand(&c, from, inputs, is_narrow);
-    const void *factor = is_narrow ? (const void *)narrow_weights(&c, d, weight) : weight;
+    bool is_half = p->is_half[PLAN_FORWARD];
+    void *result = target(&c, to, count, is_half);
+    const void *image = operand(&c, from, inputs, is_half);
+    const void *factor = is_half ? (const void *)half_weights(&c, d, weight) : weight;
     run(&c, d, p, PLAN_FORWARD, {image, factor, row, result, nullptr});
     const float *missing = p->adds_bias ? nullptr : row;
-    struct gpu_numbers made = written(&c, result, is_narrow);
+    struct gpu_numbers made = written(&c, result, is_half);
     if (!missing && !d->c.has_relu) {
-        if (is_narrow != to.is_narrow()) convert(&c, made, to, count);
+        if (is_half != to.is_half()) convert(&c, made, to, count);
         return;
     }
-    if (is_narrow && to.to) to.also = gpu_also_narrow(&c, d->c.has_relu && to.to == y ? y : nullptr, count);
+    if (is_half && to.to) to.also = gpu_also_half(&c, d->c.has_relu && to.to == y ? y : nullptr, count);
     column_each(&c, positions, out->channels, column_has_fours(out->channels, made, to),
                 ending{missing, made, to, d->c.has_relu});
 }
@@ -287,9 +287,9 @@ static void sum_bias(call *c, struct gpu_numbers dy, float *dbias, size_t positi
     if (dbias) column_add_to(c, dy, dbias, positions, channels);
 }
 
-/* dy in 16 bits, and the sums for dbias; in the same pass where it can be. */
+/* dy in 16 bits, and the sums for dbias; in the same pass if possible. */
 static const void *round_gradient(call *c, struct gpu_numbers dy, float *dbias, size_t positions, size_t channels) {
-    if (dbias && channels % 8 == 0 && !dy.is_narrow())
+    if (dbias && channels % 8 == 0 && !dy.is_half())
         return gpu_gradient_factor(c, dy.floats(), false, dbias, positions, channels).at;
     sum_bias(c, dy, dbias, positions, channels);
     return operand(c, dy, positions * channels, true);
@@ -298,7 +298,7 @@ static const void *round_gradient(call *c, struct gpu_numbers dy, float *dbias, 
 static void backward_weight(call *c, struct device_convolution *d, struct row_plans *p, const void *x, float *dw,
                             const void *dy) {
     size_t count = weights(&d->c);
-    if (!p->is_narrow[PLAN_BACKWARD_WEIGHT]) {
+    if (!p->is_half[PLAN_BACKWARD_WEIGHT]) {
         run(c, d, p, PLAN_BACKWARD_WEIGHT, {x, dw, nullptr, dy, nullptr});
         return;
     }
@@ -306,41 +306,41 @@ static void backward_weight(call *c, struct device_convolution *d, struct row_pl
     run(c, d, p, PLAN_BACKWARD_WEIGHT, {x, result, nullptr, dy, nullptr});
     struct weight_order order = order_of(&d->c);
     bool is_bfloat16 = p->precision == PRECISION_BFLOAT16;
-    c->each(count, [=] __device__(size_t i) { dw[order(i)] += gpu_widen(is_bfloat16, result[i]); });
+    c->each(count, [=] __device__(size_t i) { dw[order(i)] += gpu_from_half(is_bfloat16, result[i]); });
 }
 
 static void backward_input(call *c, struct device_convolution *d, struct row_plans *p, struct gpu_result dx,
                            const float *w, const void *dy) {
     size_t count = p->rows * elements(&d->c.in);
-    bool is_narrow = p->is_narrow[PLAN_BACKWARD_INPUT];
-    void *result = target(c, dx, count, is_narrow);
-    const void *factor = is_narrow ? (const void *)narrow_weights(c, d, w) : w;
+    bool is_half = p->is_half[PLAN_BACKWARD_INPUT];
+    void *result = target(c, dx, count, is_half);
+    const void *factor = is_half ? (const void *)half_weights(c, d, w) : w;
     run(c, d, p, PLAN_BACKWARD_INPUT, {result, factor, nullptr, dy, nullptr});
-    if (is_narrow != dx.is_narrow()) convert(c, written(c, result, is_narrow), dx, count);
+    if (is_half != dx.is_half()) convert(c, written(c, result, is_half), dx, count);
 }
 
 static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
                      float *dw, float *dbias, size_t rows) {
     call c(&d->gpu->base, passes[PLAN_BACKWARD_WEIGHT]);
-    const struct image *in = &d->c.in, *out = &d->c.out;
-    const struct narrow &narrow = c.narrow();
+    const struct image_shape *in = &d->c.in, *out = &d->c.out;
+    const struct half_operands &half = c.half();
     if (rows == 0) return;
     struct row_plans *p = plans_for(d, rows);
     size_t positions = rows * out->height * out->width, outputs = rows * elements(out), inputs = rows * elements(in);
-    struct gpu_numbers input = c.in(x, inputs, narrow.x), from = c.in(dy, outputs, narrow.dy);
+    struct gpu_numbers input = c.in(x, inputs, half.x), from = c.in(dy, outputs, half.dy);
     const float *weight = c.in(w, weights(&d->c));
-    struct gpu_result to = c.out(dx, inputs, narrow.dx);
+    struct gpu_result to = c.out(dx, inputs, half.dx);
     float *slopes = c.inout(dw, weights(&d->c)), *db = c.inout(dbias, out->channels);
     if (!made(&c, d, p, PLAN_BACKWARD_WEIGHT) || (dx && !made(&c, d, p, PLAN_BACKWARD_INPUT))) return;
-    bool is_narrow = p->is_narrow[PLAN_BACKWARD_WEIGHT], is_input_narrow = dx && p->is_narrow[PLAN_BACKWARD_INPUT];
-    bool is_any_wide = !is_narrow || (dx && !is_input_narrow);
+    bool is_half = p->is_half[PLAN_BACKWARD_WEIGHT], is_input_half = dx && p->is_half[PLAN_BACKWARD_INPUT];
+    bool is_any_wide = !is_half || (dx && !is_input_half);
     const void *rounded = nullptr, *wide = is_any_wide ? operand(&c, from, outputs, false) : nullptr;
-    if (is_narrow || is_input_narrow)
+    if (is_half || is_input_half)
         rounded = round_gradient(&c, from, db, positions, out->channels);
     else
         sum_bias(&c, from, db, positions, out->channels);
-    backward_weight(&c, d, p, operand(&c, input, inputs, is_narrow), slopes, is_narrow ? rounded : wide);
-    if (dx) backward_input(&c, d, p, to, weight, is_input_narrow ? rounded : wide);
+    backward_weight(&c, d, p, operand(&c, input, inputs, is_half), slopes, is_half ? rounded : wide);
+    if (dx) backward_input(&c, d, p, to, weight, is_input_half ? rounded : wide);
 }
 
 const struct convolution_ops gpu_convolutions = {

@@ -12,22 +12,23 @@
 #define LONG_THREADS 1024
 #define GROUP 4 /* loads of a thread without a test between them */
 
-/* What a thread has seen of a row: its softmax, and where the largest logit stood first. */
+/* State of a thread for a row: its softmax, and the first position of the largest logit. */
 struct seen {
     struct row_softmax softmax;
     unsigned best;
 
     /* Numbers j to j + 3. */
     template <bool IS_FAST> __device__ void take(float4 v, unsigned j) {
-        float most = fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w));
-        if (most > softmax.most) best = j + (v.x == most ? 0 : v.y == most ? 1 : v.z == most ? 2 : 3);
+        float largest = fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w));
+        if (largest > softmax.largest) best = j + (v.x == largest ? 0 : v.y == largest ? 1 : v.z == largest ? 2 : 3);
         softmax.take<IS_FAST>(v);
     }
 };
 
 struct seen_join {
     __device__ struct seen operator()(struct seen a, struct seen b) const {
-        bool is_b = b.softmax.most > a.softmax.most || (b.softmax.most == a.softmax.most && b.best < a.best);
+        bool is_b =
+            b.softmax.largest > a.softmax.largest || (b.softmax.largest == a.softmax.largest && b.best < a.best);
         return {row_softmax_join()(a.softmax, b.softmax), is_b ? b.best : a.best};
     }
     __device__ struct seen from_lane(struct seen a, int way) const {
@@ -35,7 +36,7 @@ struct seen_join {
     }
 };
 
-/* [IS_FAST]: exponentials are, since logits are 16 bits. */
+/* [IS_FAST]: fast exponentials, for 16-bit logits. */
 template <bool IS_FAST> struct cross_entropy_rows {
     struct gpu_numbers logits;
     const int64_t *targets;
@@ -48,7 +49,7 @@ template <bool IS_FAST> struct cross_entropy_rows {
     bool is_aligned;
     struct gpu_result dlogits;
 
-    /* What is written is not read again soon: long rows leave the cache to the logits. */
+    /* Results are not read again soon: for long rows the cache is reserved for the logits. */
     template <unsigned THREADS> __device__ void store(size_t i, size_t j, float4 v) const {
         if (THREADS <= GPU_THREADS || !is_aligned) {
             row_put(dlogits, i * classes, j, classes, is_aligned, v);
@@ -73,15 +74,15 @@ template <bool IS_FAST> struct cross_entropy_rows {
         return {products, row_join<THREADS>(weights, row_add())};
     }
 
-    /* What the gradient of a row is made of; in registers, since what is stored may lie anywhere. */
+    /* Constants of a row's gradient, in registers, because stores may alias. */
     struct row {
         size_t target;
-        float most, share, own, spread, factor;
+        float largest, share, own, spread, factor;
     };
 
     __device__ float slope(const struct row &r, float z, size_t c) const {
-        float taken = smoothing == 0 || c >= classes ? 0 : r.spread * weight_of(c);
-        return (row_exp<IS_FAST>(z - r.most) * r.share - (c == r.target ? r.own + taken : taken)) * r.factor;
+        float used = smoothing == 0 || c >= classes ? 0 : r.spread * weight_of(c);
+        return (row_exp<IS_FAST>(z - r.largest) * r.share - (c == r.target ? r.own + used : used)) * r.factor;
     }
 
     __device__ float4 slopes(const struct row &r, float4 z, size_t c) const {
@@ -108,17 +109,18 @@ template <bool IS_FAST> struct cross_entropy_rows {
         all = row_join<THREADS>(all, seen_join());
         double2 smooth = {0, 0};
         if (smoothing != 0) smooth = smoothed<THREADS>(z, first);
-        float most = all.softmax.most, log_sum = logf(all.softmax.sum), spread = smoothing / (float)classes;
+        float largest = all.softmax.largest, log_sum = logf(all.softmax.sum), spread = smoothing / (float)classes;
         double counted = *count;
         float own = (1 - smoothing) * weight_of(target), whole = own + spread * (float)smooth.y;
         if (first == 0) {
             double loss =
-                (1 - (double)smoothing) * (double)weight_of(target) * -(double)(z.one(target) - most - log_sum);
+                (1 - (double)smoothing) * (double)weight_of(target) * -(double)(z.one(target) - largest - log_sum);
             if (smoothing != 0)
-                loss -= (double)spread * (smooth.x - (double)most * smooth.y - smooth.y * (double)log_sum);
+                loss -= (double)spread * (smooth.x - (double)largest * smooth.y - smooth.y * (double)log_sum);
             sums[i] = {loss, 0, all.best == target ? 1.0 : 0.0, 1};
         }
-        struct row r = {target, most, whole / all.softmax.sum, own, spread, counted > 0 ? scale / (float)counted : 0};
+        struct row r = {target, largest, whole / all.softmax.sum,
+                        own,    spread,  counted > 0 ? scale / (float)counted : 0};
         if (!dlogits.is_wanted()) return;
         size_t left = first < classes ? (classes - first + step - 1) / step : 0; /* fours that are left */
         for (; left > 0 && (left % GROUP > 0 || !is_aligned); left--) {
@@ -167,7 +169,7 @@ static void run(call &c, const struct cross_entropy_options *o, const float *log
         .logits = c.in(logits, positions *classes, IS_FAST), .targets = c.in(targets, positions),
         .weight = c.constant(o->weight, o->weight ? classes : 0), .count = count, .smoothing = o->label_smoothing,
         .scale = scale, .ignored = o->ignored, .classes = classes, .sums = c.scratch<struct loss_sums>(positions),
-        .is_aligned = false, .dlogits = c.out(dlogits, positions *classes, c.narrow().dx)
+        .is_aligned = false, .dlogits = c.out(dlogits, positions *classes, c.half().dx)
     };
     struct loss_sums *to = c.inout(sums, 1);
     f.is_aligned = rows_are_aligned(f.logits, classes) && f.dlogits.has_fours();
@@ -193,6 +195,6 @@ void gpu_cross_entropy(struct device *device, const struct cross_entropy_options
                        const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
                        struct loss_sums *sums) {
     call c(device, "cross_entropy");
-    auto *start = c.narrow().x ? run<true> : run<false>;
+    auto *start = c.half().x ? run<true> : run<false>;
     start(c, o, logits, targets, positions, classes, scale, dlogits, sums);
 }

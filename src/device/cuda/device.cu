@@ -1,4 +1,4 @@
-/* The GPU device: how it is opened and closed, what a call does, failures. One stream; see gpu.cuh. */
+/* The GPU device: how it is opened and closed, the implementation of call, failures. One stream; see gpu.cuh. */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -27,16 +27,16 @@ double *gpu_staging(struct gpu_device *gpu, size_t count) {
 static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
 
 call::call(struct device *device, const char *name)
-    : gpu(gpu_of(device)), operation(name), knows_narrow(false), start(gpu_of(device)->place), used(0) {
+    : gpu(gpu_of(device)), operation(name), supports_half(false), start(gpu_of(device)->place), used(0) {
     gpu->calls++;
     check(cudaSetDevice(gpu->gpu));
-    gpu_tidy(gpu);
+    gpu_merge_scratch(gpu);
 }
 
 call::~call() {
-    const struct narrow &n = gpu->narrow;
+    const struct half_operands &n = gpu->half;
     bool has_any = n.x || n.other || n.y || n.dy || n.dx;
-    refuse_narrow(has_any && (!knows_narrow || gpu_factor_size(gpu) != 2));
+    reject_half(has_any && (!supports_half || gpu_factor_size(gpu) != 2));
     for (int i = 0; i < used && is_ok(); i++)
         if (home[i]) read(home[i], own[i], home_bytes[i]);
     gpu->place = start;
@@ -63,7 +63,7 @@ void call::add_up(const double *parts, size_t count, double *total) {
     launch(add_parts, 1, GPU_THREADS, 0, parts, count, total);
 }
 
-/* In a test, operands may lie in the host's memory. */
+/* In a test, operands may be in host memory. */
 const void *call::operand(const void *p, size_t bytes, bool is_read, bool is_written) {
     struct cudaPointerAttributes where = {};
     if (is_written) gpu_wrote(gpu, p, bytes);
@@ -71,7 +71,7 @@ const void *call::operand(const void *p, size_t bytes, bool is_read, bool is_wri
     check(cudaPointerGetAttributes(&where, p));
     if (where.type == cudaMemoryTypeManaged || where.type == cudaMemoryTypeDevice) return p;
     if (used == GPU_OPERANDS) gpu_fail(gpu, operation, "too many operands");
-    void *memory = gpu_take(gpu, operation, bytes);
+    void *memory = gpu_scratch(gpu, operation, bytes);
     if (!is_ok()) return nullptr;
     if (is_read && runs()) check(cudaMemcpyAsync(memory, p, bytes, cudaMemcpyHostToDevice, gpu->stream));
     own[used] = memory;
@@ -84,7 +84,7 @@ static void at_end(struct device *device) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
     if (gpu->stream) cudaStreamSynchronize(gpu->stream);
-    gpu_beside_close(gpu);
+    gpu_async_copies_close(gpu);
     gpu_memory_close(gpu);
     cudaFree(gpu->workspace);
     gpu_products_close(gpu);
@@ -95,7 +95,7 @@ static void at_end(struct device *device) {
 }
 
 static status failed(cudaError_t error, const char *what) {
-    return status_new(STATUS_USAGE, "train.device: cuda: %s: %s; look at what nvidia-smi says, or use device: cpu",
+    return status_new(STATUS_USAGE, "train.device: cuda: %s: %s; check the output of nvidia-smi, or use device: cpu",
                       what, cudaGetErrorString(error));
 }
 
@@ -126,7 +126,7 @@ static status open(struct gpu_device *gpu) {
     gpu->base.stream = gpu->stream;
     if (error == cudaSuccess) error = cudaMalloc(&gpu->workspace, GPU_WORKSPACE);
     if (error == cudaSuccess) error = gpu_memory_open(gpu);
-    if (error == cudaSuccess) error = gpu_beside_open(gpu);
+    if (error == cudaSuccess) error = gpu_async_copies_open(gpu);
     if (error != cudaSuccess) return failed(error, "the GPU cannot be used");
     cublasStatus_t made = cublasLtCreate(&gpu->blas);
     if (made != CUBLAS_STATUS_SUCCESS)
@@ -135,14 +135,14 @@ static status open(struct gpu_device *gpu) {
     return OK;
 }
 
-/* Rows of 16 bits are multiples of 16 bytes then, as products want them. */
-static bool can_narrow(const struct device *device, size_t features) {
+/* Rows of 16 bits are then multiples of 16 bytes, as products require. */
+static bool can_be_half(const struct device *device, size_t features) {
     return gpu_factor_size((const struct gpu_device *)device) == 2 && features % 8 == 0;
 }
 
-static void set_narrow(struct device *device, struct narrow operands) { gpu_of(device)->narrow = operands; }
+static void set_half(struct device *device, struct half_operands operands) { gpu_of(device)->half = operands; }
 
-static const struct narrow_ops narrow_ops = {.applies = can_narrow, .set = set_narrow};
+static const struct half_ops half_ops = {.applies = can_be_half, .set = set_half};
 
 static struct image_ops image_ops() {
     struct image_ops ops = gpu_images;
@@ -151,7 +151,7 @@ static struct image_ops image_ops() {
     ops.avg_pool_forward = gpu_poolings.avg_pool_forward;
     ops.avg_pool_backward = gpu_poolings.avg_pool_backward;
     ops.batch_norm_forward = gpu_batch_norms.batch_norm_forward;
-    ops.batch_norm_again = gpu_batch_norms.batch_norm_again;
+    ops.batch_norm_recompute = gpu_batch_norms.batch_norm_recompute;
     ops.batch_norm_backward = gpu_batch_norms.batch_norm_backward;
     ops.group_norm_forward = gpu_group_norms.group_norm_forward;
     ops.group_norm_backward = gpu_group_norms.group_norm_backward;
@@ -172,7 +172,7 @@ static struct device_ops all_ops() {
     ops.norm_layers = &gpu_norms;
     ops.sequence = &gpu_sequences;
     ops.gelu = &gpu_gelu;
-    ops.narrow = &narrow_ops;
+    ops.half = &half_ops;
     return ops;
 }
 

@@ -1,12 +1,12 @@
-/* Element-wise operators, four numbers at a time, twice a thread: all that a thread reads is on its way before it
- * computes, and it writes where it has read, so results may lie on operands. */
+/* Element-wise operators, four numbers at a time, twice per thread: a thread loads all its operands before it
+ * computes, and writes only where it has read, so results may alias operands. */
 #ifndef DEVICE_CUDA_ELEMENTS_CUH
 #define DEVICE_CUDA_ELEMENTS_CUH
 
 #include "device/cuda/product.cuh"
 
-/* Numbers [4 i, 4 i + 4) of an operand, or number i; 0 without one. All operands are on their way before the first is
- * widened. */
+/* Numbers [4 i, 4 i + 4) of an operand, or number i; 0 without one. All operands are loaded before the first is
+ * converted. */
 __device__ static inline float4 elements_fetch(const float *from, size_t i) {
     return from ? ((const float4 *)from)[i] : float4{0, 0, 0, 0};
 }
@@ -24,7 +24,7 @@ __device__ static inline float elements_one(const struct gpu_numbers &from, size
 static inline bool elements_has_fours(const float *from) { return alignment(from) >= sizeof(float4); }
 static inline bool elements_has_fours(const struct gpu_numbers &from) { return from.has_fours(); }
 
-#define ELEMENTS_AHEAD 2 /* fours of a thread: of 16 bits, one does not keep memory busy */
+#define ELEMENTS_AHEAD 2 /* groups of four per thread: with 16 bits, one does not saturate memory */
 
 template <typename F, typename... Operand>
 __global__ void __launch_bounds__(GPU_THREADS)
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(GPU_THREADS)
         }
 }
 
-/* to[i] = f(from[i]...) for i in [0, count). [from]: operands, floats or struct gpu_numbers; NULL for zeros. */
+/* to[i] = f(from[i]...) for i in [0, count). [from]: operands, floats or struct gpu_numbers; NULL: zeros. */
 template <typename F, typename... Operand>
 void elements(call *c, size_t count, struct gpu_result to, F f, Operand... from) {
     bool are_aligned = (... && elements_has_fours(from)) && to.has_fours();

@@ -1,5 +1,5 @@
-/* Operators whose elements do not depend on each other, with the formulas of device/activations.h and
- * cpu/sets/kernels.c, and the sums over a whole buffer. */
+/* Operators whose elements are independent, with the formulas of device/activations.h and cpu/sets/kernels.c, and the
+ * sums over a whole buffer. */
 #include <cmath>
 #include <cstdlib>
 
@@ -9,17 +9,17 @@
 
 static void add(struct device *device, const float *a, const float *b, float *y, size_t count) {
     call c(device, "add");
-    const struct narrow &narrow = c.narrow();
-    struct gpu_numbers from = c.in(a, count, narrow.x), other = c.in(b, count, narrow.other);
+    const struct half_operands &half = c.half();
+    struct gpu_numbers from = c.in(a, count, half.x), other = c.in(b, count, half.other);
     elements(
-        &c, count, c.out(y, count, narrow.y), [] __device__(float u, float v) { return u + v; }, from, other);
+        &c, count, c.out(y, count, half.y), [] __device__(float u, float v) { return u + v; }, from, other);
 }
 
 static void copy(struct device *device, const float *x, float *y, size_t count) {
     call c(device, "copy");
-    struct gpu_numbers from = c.in(x, count, c.narrow().x);
+    struct gpu_numbers from = c.in(x, count, c.half().x);
     elements(
-        &c, count, c.out(y, count, c.narrow().y), [] __device__(float v) { return v; }, from);
+        &c, count, c.out(y, count, c.half().y), [] __device__(float v) { return v; }, from);
 }
 
 __device__ static float activate(enum activation f, float x) {
@@ -62,7 +62,7 @@ template <enum activation f> struct activated {
     __device__ float operator()(float x) const { return activate(f, x); }
 };
 
-/* What f does not look at may be NULL. */
+/* Operands that f does not read may be NULL. */
 template <enum activation f> struct activated_back {
     __device__ float operator()(float x, float y, float dy) const { return activate_back(f, x, y, dy); }
 };
@@ -88,35 +88,35 @@ static void activation_elements(call *c, enum activation f, size_t count, struct
 
 static void activation_forward(struct device *device, enum activation f, const float *x, float *y, size_t count) {
     call c(device, "activation_forward");
-    struct gpu_numbers from = c.in(x, count, c.narrow().x);
-    struct gpu_result to = c.out(y, count, c.narrow().y);
+    struct gpu_numbers from = c.in(x, count, c.half().x);
+    struct gpu_result to = c.out(y, count, c.half().y);
     bool is_before_product = f == ACTIVATION_GELU || f == ACTIVATION_GELU_TANH || f == ACTIVATION_SILU;
-    if (to.to) to.also = gpu_also_narrow(&c, is_before_product && to.to == y ? y : nullptr, count);
+    if (to.to) to.also = gpu_also_half(&c, is_before_product && to.to == y ? y : nullptr, count);
     activation_elements<activated>(&c, f, count, to, from);
 }
 
 static void activation_backward(struct device *device, enum activation f, const float *x, const float *y,
                                 const float *dy, float *dx, size_t count) {
     call c(device, "activation_backward");
-    const struct narrow &narrow = c.narrow();
-    struct gpu_numbers input = c.in(x, count, narrow.x), output = c.in(y, count, narrow.y);
-    struct gpu_numbers from = c.in(dy, count, narrow.dy);
-    activation_elements<activated_back>(&c, f, count, c.out(dx, count, narrow.dx), input, output, from);
+    const struct half_operands &half = c.half();
+    struct gpu_numbers input = c.in(x, count, half.x), output = c.in(y, count, half.y);
+    struct gpu_numbers from = c.in(dy, count, half.dy);
+    activation_elements<activated_back>(&c, f, count, c.out(dx, count, half.dx), input, output, from);
 }
 
 static void leaky_relu_forward(struct device *device, float slope, const float *x, float *y, size_t count) {
     call c(device, "leaky_relu_forward");
-    struct gpu_numbers from = c.in(x, count, c.narrow().x);
+    struct gpu_numbers from = c.in(x, count, c.half().x);
     elements(
-        &c, count, c.out(y, count, c.narrow().y), [=] __device__(float v) { return v > 0 ? v : slope * v; }, from);
+        &c, count, c.out(y, count, c.half().y), [=] __device__(float v) { return v > 0 ? v : slope * v; }, from);
 }
 
 static void leaky_relu_backward(struct device *device, float slope, const float *x, const float *dy, float *dx,
                                 size_t count) {
     call c(device, "leaky_relu_backward");
-    struct gpu_numbers input = c.in(x, count, c.narrow().x), from = c.in(dy, count, c.narrow().dy);
+    struct gpu_numbers input = c.in(x, count, c.half().x), from = c.in(dy, count, c.half().dy);
     elements(
-        &c, count, c.out(dx, count, c.narrow().dx), [=] __device__(float v, float d) { return v > 0 ? d : slope * d; },
+        &c, count, c.out(dx, count, c.half().dx), [=] __device__(float v, float d) { return v > 0 ? d : slope * d; },
         input, from);
 }
 
@@ -124,12 +124,12 @@ static void leaky_relu_backward(struct device *device, float slope, const float 
 static void dropout(struct device *device, const struct draw_key *key, float p, const float *x, float *y, size_t rows,
                     size_t size) {
     call c(device, "dropout");
-    struct gpu_numbers from = c.in(x, rows * size, c.narrow().x);
-    struct gpu_result to = c.out(y, rows * size, c.narrow().y);
+    struct gpu_numbers from = c.in(x, rows * size, c.half().x);
+    struct gpu_result to = c.out(y, rows * size, c.half().y);
     float scale = 1 / (1 - p);
     bool has_fours = size % 4 == 0 && from.has_fours() && to.has_fours();
     uint32_t key0 = (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu, key1 = key->stream;
-    uint32_t least = p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); /* kept when the word is >= least */
+    uint32_t threshold = p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); /* kept when the word is not below */
     struct draw_key k = *key;
     const uint64_t *number = c.in(key->step, 1);
     size_t blocks = (size + 3) / 4;
@@ -139,7 +139,7 @@ static void dropout(struct device *device, const struct draw_key *key, float p, 
         uint32_t word[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)step,
                             (uint32_t)(step >> 32) ^ (uint32_t)(row >> 32) << 16};
         philox(word, key0, key1);
-        auto drop = [&](int l, float v) { return word[l] >= least && p < 1 ? v * scale : 0; };
+        auto drop = [&](int l, float v) { return word[l] >= threshold && p < 1 ? v * scale : 0; };
         if (has_fours) {
             float4 v = from.four(i * size + j);
             to.put(i * size + j, float4{drop(0, v.x), drop(1, v.y), drop(2, v.z), drop(3, v.w)});
@@ -156,7 +156,7 @@ static float norm(struct device *device, const float *x, size_t count) {
     return (float)sqrt(c.read_sum(count, [=] __device__(size_t i) { return (double)from[i] * (double)from[i]; }));
 }
 
-#define NORM_PIECE ((size_t)1 << 14) /* most numbers of a block */
+#define NORM_PIECE ((size_t)1 << 14) /* maximum numbers of a block */
 #define NORM_AHEAD 4                 /* fours that a thread reads before it adds the first */
 
 static size_t pieces_of(struct device_range range) { return (range.end - range.begin + NORM_PIECE - 1) / NORM_PIECE; }
@@ -215,19 +215,19 @@ __global__ static void range_norms(size_t count, const size_t *first, const doub
 }
 
 /* One block. */
-__global__ static void finish_norm(const double *norms, size_t count, float most, float scale, struct clip_norm *out) {
+__global__ static void finish_norm(const double *norms, size_t count, float limit, float scale, struct clip_norm *out) {
     double squares = 0;
     for (size_t r = threadIdx.x; r < count; r += GPU_THREADS) squares += norms[r];
     squares = gpu_reduce(squares, gpu_add());
     if (threadIdx.x > 0) return;
-    float norm = (float)(sqrt(squares) / (double)scale), coefficient = most / (norm + 1e-6f);
+    float norm = (float)(sqrt(squares) / (double)scale), coefficient = limit / (norm + 1e-6f);
     out->norm = norm;
     out->clip = 1 / scale;
-    if (most > 0 && coefficient < 1) out->clip *= coefficient;
+    if (limit > 0 && coefficient < 1) out->clip *= coefficient;
 }
 
 static void clip_norm(struct device *device, const float *x, const struct device_range *ranges, size_t count,
-                      float most, float scale, struct clip_norm *out) {
+                      float limit, float scale, struct clip_norm *out) {
     call c(device, "clip_norm");
     const float *from = c.in(x, count ? ranges[count - 1].end : 0);
     size_t pieces = 0, warps = GPU_THREADS / 32;
@@ -240,77 +240,76 @@ static void clip_norm(struct device *device, const float *x, const struct device
                  parts);
     if (count > 0)
         c.launch(range_norms, (unsigned)((count + warps - 1) / warps), GPU_THREADS, 0, count, first, parts, norms);
-    c.launch(finish_norm, 1, GPU_THREADS, 0, norms, count, most, scale, to);
+    c.launch(finish_norm, 1, GPU_THREADS, 0, norms, count, limit, scale, to);
 }
 
-__device__ static bool is_bad(float x) { return (bits_of_float(x) & 0x7f800000u) == 0x7f800000u; }
-__device__ static bool is_bad(double x) { return !(x - x == 0); }
+__device__ static bool is_nonfinite(float x) { return (bits_of_float(x) & 0x7f800000u) == 0x7f800000u; }
+__device__ static bool is_nonfinite(double x) { return !(x - x == 0); }
 
 static bool is_finite(struct device *device, const float *x, size_t count) {
     call c(device, "is_finite");
-    struct gpu_numbers from = c.in(x, count, c.narrow().x);
-    return c.read_sum(count, [=] __device__(size_t i) { return is_bad(from.one(i)) ? 1.0 : 0.0; }) == 0;
+    struct gpu_numbers from = c.in(x, count, c.half().x);
+    return c.read_sum(count, [=] __device__(size_t i) { return is_nonfinite(from.one(i)) ? 1.0 : 0.0; }) == 0;
 }
 
-static void note_bad(struct device *device, const float *x, size_t count, double *bad) {
-    call c(device, "note_bad");
+static void check_finite(struct device *device, const float *x, size_t count, double *nonfinite) {
+    call c(device, "check_finite");
     const float *from = c.in(x, count);
-    double *found = c.scratch<double>(1), *to = c.inout(bad, 1);
+    double *found = c.scratch<double>(1), *to = c.inout(nonfinite, 1);
     if (count == 0) return;
     c.each(1, [=] __device__(size_t) { *found = 0; });
     c.sum(
-        count, [=] __device__(size_t i) { return is_bad(from[i]) ? 1.0 : 0.0; }, found);
+        count, [=] __device__(size_t i) { return is_nonfinite(from[i]) ? 1.0 : 0.0; }, found);
     c.each(1, [=] __device__(size_t) { *to += *found > 0 ? 1 : 0; });
 }
 
-static void hold(struct device *device, const double *loss, const float *norm, const double *bad, size_t bads,
-                 double *held, float *clip) {
-    call c(device, "hold");
-    const double *sum = c.in(loss, 1), *found = c.in(bad, bads);
+static void skip_if_nonfinite(struct device *device, const double *loss, const float *norm, const double *nonfinite,
+                              size_t nonfinite_count, double *found_inf, float *clip) {
+    call c(device, "skip_if_nonfinite");
+    const double *sum = c.in(loss, 1), *found = c.in(nonfinite, nonfinite_count);
     const float *measured = c.in(norm, 1);
-    double *count = c.inout(held, 1);
+    double *count = c.inout(found_inf, 1);
     float *factor = c.inout(clip, 1);
     c.each(1, [=] __device__(size_t) {
-        bool is_found = is_bad(*sum) || is_bad(*measured);
-        for (size_t i = 0; i < bads; i++) is_found = is_found || found[i] > 0;
+        bool is_found = is_nonfinite(*sum) || is_nonfinite(*measured);
+        for (size_t i = 0; i < nonfinite_count; i++) is_found = is_found || found[i] > 0;
         if (is_found) *count += 1;
         if (*count > 0) *factor = bits_to_float(0x7fc00000u);
     });
 }
 
-static void spoil(struct device *device, const double *loss, const double *bad, float *x) {
-    call c(device, "spoil");
-    const double *sum = c.in(loss, 1), *found = c.in(bad, 1);
+static void propagate_nonfinite(struct device *device, const double *loss, const double *nonfinite, float *x) {
+    call c(device, "propagate_nonfinite");
+    const double *sum = c.in(loss, 1), *found = c.in(nonfinite, 1);
     float *to = c.inout(x, 1);
     c.each(1, [=] __device__(size_t) {
-        if (is_bad(*sum) || *found > 0) *to = bits_to_float(0x7fc00000u);
+        if (is_nonfinite(*sum) || *found > 0) *to = bits_to_float(0x7fc00000u);
     });
 }
 
 static void add_relu(struct device *device, const float *a, const float *b, float *y, size_t count) {
     call c(device, "add_relu");
-    const struct narrow &narrow = c.narrow();
-    struct gpu_numbers from = c.in(a, count, narrow.x), other = c.in(b, count, narrow.other);
-    struct gpu_result to = c.out(y, count, narrow.y);
-    if (to.to) to.also = gpu_also_narrow(&c, to.to == y ? y : nullptr, count);
+    const struct half_operands &half = c.half();
+    struct gpu_numbers from = c.in(a, count, half.x), other = c.in(b, count, half.other);
+    struct gpu_result to = c.out(y, count, half.y);
+    if (to.to) to.also = gpu_also_half(&c, to.to == y ? y : nullptr, count);
     elements(
         &c, count, to, [] __device__(float u, float v) { return relu(u + v); }, from, other);
 }
 
 static void relu_backward(struct device *device, const float *y, const float *dy, float *dx, size_t count) {
     call c(device, "relu_backward");
-    const struct narrow &narrow = c.narrow();
-    struct gpu_numbers output = c.in(y, count, narrow.y), from = c.in(dy, count, narrow.dy);
+    const struct half_operands &half = c.half();
+    struct gpu_numbers output = c.in(y, count, half.y), from = c.in(dy, count, half.dy);
     elements(
-        &c, count, c.out(dx, count, narrow.dx), [] __device__(float v, float d) { return v > 0 ? d : 0; }, output,
-        from);
+        &c, count, c.out(dx, count, half.dx), [] __device__(float v, float d) { return v > 0 ? d : 0; }, output, from);
 }
 
 static void transpose(struct device *device, const float *x, float *y, size_t rows, size_t height, size_t width) {
     call c(device, "transpose");
     size_t size = height * width;
-    struct gpu_numbers from = c.in(x, rows * size, c.narrow().x);
-    struct gpu_result to = c.out(y, rows * size, c.narrow().y);
+    struct gpu_numbers from = c.in(x, rows * size, c.half().x);
+    struct gpu_result to = c.out(y, rows * size, c.half().y);
     c.each(rows * size, [=] __device__(size_t n) {
         size_t i = n / size, w = n % size / height, h = n % height;
         to.put(n, from.one(i * size + h * width + w));
@@ -326,9 +325,9 @@ const struct device_ops gpu_elementwise = {.add = add,
                                            .norm = norm,
                                            .clip_norm = clip_norm,
                                            .is_finite = is_finite,
-                                           .note_bad = note_bad,
-                                           .hold = hold,
-                                           .spoil = spoil,
+                                           .check_finite = check_finite,
+                                           .skip_if_nonfinite = skip_if_nonfinite,
+                                           .propagate_nonfinite = propagate_nonfinite,
                                            .leaky_relu_forward = leaky_relu_forward,
                                            .leaky_relu_backward = leaky_relu_backward,
                                            .copy = copy};

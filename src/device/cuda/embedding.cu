@@ -1,7 +1,7 @@
 /* The gradient of an embedding: positions are sorted by token (a stable counting sort, four bits at a time, in one
- * block), so that equal tokens lie side by side; then tiles of sorted positions are summed, and what a token has in
- * several tiles is added tile after tile. Work grows with the positions alone, and the order of each sum follows from
- * the tokens. */
+ * block), so that equal tokens are adjacent; then tiles of sorted positions are summed, and the sums of a token that
+ * is in several tiles are added tile after tile. The work depends on the number of positions only, and the order of
+ * each sum follows from the tokens. */
 #include "device/cuda/gpu.cuh"
 
 #define SORT_THREADS 512
@@ -59,8 +59,8 @@ struct gather {
     struct sorted order;
     const float *dy; /* (count, size) */
     float *dweight;  /* (vocabulary, size) */
-    float *heads;    /* (tiles, size): what a tile has of the token that the tile before ends with */
-    float *tails;    /* (tiles, size): what it has of its last token, where that goes on in the next tile */
+    float *heads;    /* (tiles, size): a tile's sums of the last token of the tile before */
+    float *tails;    /* (tiles, size): its sums of its last token, if the next tile continues it */
     size_t count, size;
 };
 
@@ -89,13 +89,13 @@ __global__ static void tile_kernel(struct gather g) {
     }
 }
 
-/* For a tile in which a token begins that goes on in the next: its sums of all tiles. */
+/* For a tile with a token that starts in it and continues in the next: its sums of all tiles. */
 __global__ static void tiles_kernel(struct gather g) {
     size_t next = ((size_t)blockIdx.x + 1) * TILE, column = (size_t)blockIdx.y * GPU_THREADS + threadIdx.x;
     if (column >= g.size || !goes_on(g, next)) return;
     int32_t token = g.order.tokens[next];
     size_t first = next - TILE;
-    if (g.order.tokens[first] == token && goes_on(g, first)) return; /* it began earlier */
+    if (g.order.tokens[first] == token && goes_on(g, first)) return; /* it started earlier */
     float sum = g.tails[blockIdx.x * g.size + column];
     for (size_t i = next; goes_on(g, i) && g.order.tokens[i] == token; i += TILE)
         sum += g.heads[i / TILE * g.size + column];

@@ -7,7 +7,7 @@
 #define WARPS 8
 #define COLUMNS 128 /* of a block: 32 threads of a warp x 4 */
 #define BLOCKS 1024 /* about as many as a GPU runs at once */
-#define LEAST_ROWS 32
+#define MIN_ROWS 32
 #define AHEAD 4 /* rows that a thread reads before it writes the first */
 
 struct columns_job {
@@ -40,8 +40,8 @@ __global__ static void columns_kernel(struct columns_job j) {
     float4 sum = {0, 0, 0, 0};
     auto take = [&](size_t row, float4 v) {
         if (j.to && column < j.stride)
-            *(uint2 *)(j.to + row * j.stride + column) = {gpu_narrow(j.is_bfloat16, v.x, v.y),
-                                                          gpu_narrow(j.is_bfloat16, v.z, v.w)};
+            *(uint2 *)(j.to + row * j.stride + column) = {gpu_to_half(j.is_bfloat16, v.x, v.y),
+                                                          gpu_to_half(j.is_bfloat16, v.z, v.w)};
         sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
     };
     size_t row = first + warp;
@@ -68,9 +68,9 @@ static size_t stride_of(size_t columns) { return ceiling(columns, 8) * 8; }
 
 static void run(call *c, struct columns_job j, float *sums) {
     if (j.rows == 0 || j.columns == 0) return;
-    size_t across = ceiling(j.to ? j.stride : j.columns, COLUMNS), most = ceiling(j.rows, LEAST_ROWS);
+    size_t across = ceiling(j.to ? j.stride : j.columns, COLUMNS), limit = ceiling(j.rows, MIN_ROWS);
     size_t tiles = across < BLOCKS ? BLOCKS / across : 1, columns = j.columns;
-    j.tile = ceiling(ceiling(j.rows, tiles < most ? tiles : most), WARPS) * WARPS;
+    j.tile = ceiling(ceiling(j.rows, tiles < limit ? tiles : limit), WARPS) * WARPS;
     tiles = ceiling(j.rows, j.tile);
     j.is_aligned = j.columns % 4 == 0 && alignment(j.from) >= sizeof(float4);
     const float *parts = j.parts = sums ? c->scratch<float>(tiles * columns) : nullptr;
@@ -80,7 +80,7 @@ static void run(call *c, struct columns_job j, float *sums) {
                   [=] __device__(size_t k, const double *total) { sums[k] += (float)*total; });
 }
 
-static bool is_narrow(const call *c) { return gpu_factor_size(c->gpu) == 2; }
+static bool is_half(const call *c) { return gpu_factor_size(c->gpu) == 2; }
 
 static struct columns_job job_of(const call *c, const float *x, size_t rows, size_t columns, uint16_t *to) {
     return {.from = x,
@@ -95,7 +95,7 @@ static struct columns_job job_of(const call *c, const float *x, size_t rows, siz
 }
 
 struct factor gpu_factor(call *c, const float *x, size_t rows, size_t columns) {
-    if (!is_narrow(c)) return {x, columns};
+    if (!is_half(c)) return {x, columns};
     uint16_t *to = c->scratch<uint16_t>(rows * stride_of(columns));
     run(c, job_of(c, x, rows, columns, to), nullptr);
     return {to, stride_of(columns)};
@@ -120,7 +120,7 @@ static void remember(call *c, const float *of, size_t rows, size_t columns) {
     copy->of = of, copy->rows = rows, copy->columns = columns, copy->call = c->gpu->calls;
 }
 
-/* Made by the operator just before this one, so that nothing has written to x since. */
+/* Written by the operator directly before this one, so nothing has written to x since. */
 static bool is_at_hand(const struct gpu_device *gpu, const float *x, size_t rows, size_t columns) {
     const struct gpu_copy *copy = &gpu->copy;
     if (copy->of != x || copy->call + 1 != gpu->calls) return false;
@@ -129,12 +129,12 @@ static bool is_at_hand(const struct gpu_device *gpu, const float *x, size_t rows
 }
 
 struct factor gpu_input_factor(call *c, struct gpu_numbers x, size_t rows, size_t columns) {
-    if (x.is_narrow()) return {x.at, columns};
-    if (is_narrow(c) && is_at_hand(c->gpu, x.floats(), rows, columns)) return {c->gpu->copy.memory, stride_of(columns)};
+    if (x.is_half()) return {x.at, columns};
+    if (is_half(c) && is_at_hand(c->gpu, x.floats(), rows, columns)) return {c->gpu->copy.memory, stride_of(columns)};
     return gpu_factor(c, x.floats(), rows, columns);
 }
 
-const uint16_t *gpu_narrow_all(call *c, const float *x, size_t count) {
+const uint16_t *gpu_half_copy(call *c, const float *x, size_t count) {
     const struct gpu_copy *copy = &c->gpu->copy;
     bool is_whole = copy->columns == 0 || copy->columns == stride_of(copy->columns);
     if (copy->of == x && copy->call + 1 == c->gpu->calls && is_whole &&
@@ -146,26 +146,25 @@ const uint16_t *gpu_narrow_all(call *c, const float *x, size_t count) {
     c->each(fours + (count - 4 * fours), [=] __device__(size_t i) {
         if (i < fours) {
             float4 v = ((const float4 *)x)[i];
-            ((uint2 *)to)[i] = {gpu_narrow(is_bfloat16, v.x, v.y), gpu_narrow(is_bfloat16, v.z, v.w)};
+            ((uint2 *)to)[i] = {gpu_to_half(is_bfloat16, v.x, v.y), gpu_to_half(is_bfloat16, v.z, v.w)};
         } else {
             size_t k = i + 3 * fours;
-            to[k] = gpu_narrow(is_bfloat16, x[k]);
+            to[k] = gpu_to_half(is_bfloat16, x[k]);
         }
     });
     return to;
 }
 
-struct gpu_numbers gpu_gradient_at_hand(call *c, struct gpu_numbers dy, bool is_kept, size_t rows, size_t columns) {
-    if (dy.is_narrow() || !is_narrow(c) || columns != stride_of(columns) ||
-        !is_at_hand(c->gpu, dy.floats(), rows, columns))
+struct gpu_numbers gpu_gradient_half(call *c, struct gpu_numbers dy, bool is_kept, size_t rows, size_t columns) {
+    if (dy.is_half() || !is_half(c) || columns != stride_of(columns) || !is_at_hand(c->gpu, dy.floats(), rows, columns))
         return dy;
     remember(c, is_kept ? dy.floats() : nullptr, rows, columns);
-    return {c->gpu->copy.memory, gpu_narrow_form(c->gpu)};
+    return {c->gpu->copy.memory, gpu_half_format(c->gpu)};
 }
 
 struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float *sums, size_t rows, size_t columns) {
     struct gpu_copy *copy = &c->gpu->copy;
-    if (!is_narrow(c)) {
+    if (!is_half(c)) {
         if (sums) run(c, job_of(c, dy, rows, columns, nullptr), sums);
         return {dy, columns};
     }
@@ -179,8 +178,8 @@ struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float 
     return {copy->memory, stride_of(columns)};
 }
 
-struct gpu_also gpu_also_narrow(call *c, const float *y, size_t count) {
-    if (!y || !is_narrow(c) || !c->is_ok()) return {nullptr, false};
+struct gpu_also gpu_also_half(call *c, const float *y, size_t count) {
+    if (!y || !is_half(c) || !c->is_ok()) return {nullptr, false};
     uint16_t *to = gpu_reserve(c, &c->gpu->copy, count * sizeof *to);
     remember(c, y, count, 0);
     return {to, c->gpu->precision == PRECISION_BFLOAT16};
@@ -196,7 +195,7 @@ struct rounding {
 
     __device__ void operator()(size_t i) const {
         float4 v = ((const float4 *)values)[i];
-        ((uint2 *)to)[i] = {gpu_narrow(is_bfloat16, v.x, v.y), gpu_narrow(is_bfloat16, v.z, v.w)};
+        ((uint2 *)to)[i] = {gpu_to_half(is_bfloat16, v.x, v.y), gpu_to_half(is_bfloat16, v.z, v.w)};
     }
 };
 
@@ -214,11 +213,11 @@ void refresh(call *c, const float *values, size_t count) {
 
 } // namespace
 
-/* A recording does not round at its start: gpu_replay does before it, where it must. */
+/* A recording does not round at its start: gpu_replay does before it, if necessary. */
 void gpu_round_parameters(struct device *device, const float *values, size_t count) {
     call c(device, "round_parameters");
     struct gpu_parameters *p = &c.gpu->parameters;
-    if (!is_narrow(&c) || count % 4 != 0 || alignment(values) < sizeof(float4)) {
+    if (!is_half(&c) || count % 4 != 0 || alignment(values) < sizeof(float4)) {
         p->copy.of = nullptr;
         return;
     }
@@ -231,7 +230,7 @@ void gpu_round_parameters(struct device *device, const float *values, size_t cou
     p->copy.call = c.gpu->calls;
 }
 
-void gpu_parameters_want(struct gpu_device *gpu, const struct gpu_parameters *recorded) {
+void gpu_parameters_refresh(struct gpu_device *gpu, const struct gpu_parameters *recorded) {
     if (!recorded->wanted || is_current(&gpu->parameters, recorded->wanted, recorded->wanted_count)) return;
     call c(&gpu->base, "round_parameters");
     refresh(&c, recorded->wanted, recorded->wanted_count);
@@ -248,7 +247,7 @@ struct gpu_also gpu_also_parameters(const call *c, const float *values, size_t c
 struct factor gpu_weight_factor(call *c, const float *w, size_t out, size_t in) {
     const struct gpu_copy *copy = &c->gpu->parameters.copy;
     bool is_inside = copy->of && w >= copy->of && w + out * in <= copy->of + copy->rows;
-    if (!is_narrow(c) || !is_inside || in != stride_of(in)) return gpu_factor(c, w, out, in);
+    if (!is_half(c) || !is_inside || in != stride_of(in)) return gpu_factor(c, w, out, in);
     const uint16_t *at = (const uint16_t *)copy->memory + (w - copy->of);
     return alignment(at) < 16 ? gpu_factor(c, w, out, in) : (struct factor){at, in};
 }

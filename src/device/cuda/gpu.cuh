@@ -1,8 +1,8 @@
-/* A GPU device, and how an operator is written: as a `call`, which runs lambdas over elements, rows or sums on the
- * device's stream and does not wait for them. Operands are addresses of the GPU's memory (memory.cu); nothing here
- * reads a result on the host, except where its name says so.
+/* A GPU device, and the class `call` for operators: a call runs lambdas over elements, rows or sums on the device's
+ * stream without waiting for them. Operands are addresses of GPU memory (memory.cu); nothing here reads a result on
+ * the host, unless its name says so.
  *
- * Every sum is taken in an order that follows from the sizes alone; there are no atomics. */
+ * Every sum is computed in an order that follows from the sizes alone; there are no atomics. */
 #ifndef DEVICE_CUDA_GPU_CUH
 #define DEVICE_CUDA_GPU_CUH
 
@@ -19,17 +19,17 @@ extern "C" {
 
 #define GPU_OPERANDS 12
 #define GPU_THREADS 256           /* of a block; a power of two */
-#define GPU_PARTS 1024            /* most blocks of a sum */
+#define GPU_PARTS 1024            /* maximum blocks of a sum */
 #define GPU_AHEAD 4               /* numbers of a sum that a thread reads before it adds the first */
 #define GPU_WORKSPACE (32u << 20) /* bytes for cuBLASLt */
 #define GPU_CHUNKS 32
-#define GPU_ANSWER 4096 /* bytes that can be read back without a copy in between */
+#define GPU_READBACK 4096 /* maximum bytes of a download without an intermediate copy */
 
 struct gpu_plans;    /* product.cuh */
 struct cudnn_module; /* cudnn/plans.h */
 struct cudnn;
 
-/* A 16-bit copy for products: of the matrix that the operator before wrote or read, or of weights. */
+/* A 16-bit copy for products: of the matrix that the previous operator wrote or read, or of weights. */
 struct gpu_copy {
     const float *of;      /* NULL: none */
     size_t rows, columns; /* columns 0: rows are elements, of a matrix with any number of columns */
@@ -41,58 +41,60 @@ struct gpu_copy {
 /* The 16-bit copy of all parameters. Products read it as it is until the next gpu_round_parameters. */
 struct gpu_parameters {
     struct gpu_copy copy; /* call: the newest gpu_round_parameters */
-    bool is_current;      /* it is the parameters: nobody has written to them since, or an update has written both */
-    const float *wanted;  /* while recording, (wanted_count): what must be current where it begins; NULL: nothing */
+    bool is_current; /* the copy equals the parameters: nothing has changed them since, or an update has written both */
+    const float
+        *wanted; /* while recording, (wanted_count): parameters whose copy must be current at its start; NULL: none */
     size_t wanted_count;
 };
 
-/* Scratch memory, which operators use one after another from its start. How much of it they need a rehearsal finds out
- * (device_rehearse_begin); what was not rehearsed makes it grow. */
+/* Scratch memory: each operator uses it from the start. A dry run (device_dry_run_begin) determines the size; an
+ * operator without a dry run lets it grow. */
 struct gpu_chunk {
     char *memory;
     size_t bytes;
 };
-struct gpu_place {
+struct gpu_scratch_mark {
     int chunk;
     size_t at;
 };
 
-/* What device_alloc gave. */
+/* Memory returned by device_alloc. */
 struct gpu_array {
-    void *memory, *view; /* view: its copy in the host's memory, for device_lend; NULL: not yet */
+    void *memory, *view; /* view: its copy in host memory, for device_map; NULL: never mapped */
     size_t bytes;
-    int lent; /* times that it is out, one within another */
+    int map_count; /* nested maps */
     bool has_changed;
 };
 
-/* What is made of [bytes] at [p]: *made bytes of malloc; NULL: out of memory. */
+/* Converts [bytes] at [p] to *made bytes allocated by malloc; NULL: out of memory. */
 typedef void *gpu_make(const void *p, size_t bytes, size_t *made);
 
 struct gpu_constant {
     const void *home;
-    gpu_make *make;      /* NULL: memory holds what home does */
-    void *copy, *memory; /* copy: on the host, to see a change */
+    gpu_make *make;      /* NULL: memory is a copy of home */
+    void *copy, *memory; /* copy: on the host, to detect a change */
     size_t bytes, made;  /* of the copy; of memory */
 };
 
-/* Memory of the host from which the GPU copies by itself: two halves, one filled while the other is read. */
-struct gpu_crossing {
+/* Pinned host memory that the GPU copies from: two halves, one is filled while the other is read. */
+struct gpu_pinned_buffer {
     char *memory;
     size_t half, at; /* bytes of a half; of the current one in use */
     int current;
     cudaEvent_t is_read[2];
 };
 
-/* What crosses while operators run (beside.cu). */
-struct gpu_answer {
-    cudaStream_t stream; /* has nothing left once the answer is known */
-    cudaEvent_t is_known;
-    void *memory; /* (DEVICE_LATER), of the host, where the GPU can write */
+/* Asynchronous copies (async_copies.cu). */
+struct gpu_download {
+    cudaStream_t stream; /* idle once the download is complete */
+    cudaEvent_t is_complete;
+    void *memory; /* (DEVICE_DOWNLOAD_MAX), pinned host memory */
 };
-struct gpu_beside {
-    cudaStream_t copies;            /* of batches, to their places beside */
-    cudaEvent_t is_there, is_taken; /* the newest one has come; it has left the places beside */
-    struct gpu_answer answers[DEVICE_SLOTS];
+struct gpu_async_copies {
+    cudaStream_t copies; /* for uploads of batches to their staging memory */
+    cudaEvent_t is_uploaded,
+        is_consumed; /* the newest batch has arrived in staging memory; it has left staging memory */
+    struct gpu_download downloads[DEVICE_DOWNLOAD_SLOTS];
 };
 
 struct gpu_device {
@@ -100,44 +102,44 @@ struct gpu_device {
     int gpu;
     char name[256];
     char description[320];
-    char failure[512]; /* what went wrong first; "": nothing */
+    char failure[512]; /* the first failure; "": none */
     cudaStream_t stream;
     cublasLtHandle_t blas;
     void *workspace; /* (GPU_WORKSPACE), on the GPU */
     struct gpu_plans *plans;
-    enum precision precision; /* of products */
-    struct narrow narrow;     /* operands of the operators that are asked for */
+    enum precision precision;  /* of products */
+    struct half_operands half; /* 16-bit operands of the next operators */
     struct gpu_copy copy;
-    struct gpu_parameters parameters, parameters_before; /* before: of the recording that is being made */
-    uint64_t calls; /* operators so far; whatever else writes to memory of the device counts, too */
+    struct gpu_parameters parameters, parameters_before; /* before: of the recording in progress */
+    uint64_t calls; /* operators so far; other writes to device memory count, too */
     struct gpu_chunk chunks[GPU_CHUNKS];
     int chunk_count;
-    struct gpu_place place;   /* of the next scratch memory */
-    bool is_rehearsing;       /* operators only say what they need: nothing is started or copied */
-    size_t needed;            /* bytes of scratch memory in a rehearsal, the most so far */
-    uint64_t moves;           /* times that memory moved which operators keep between them */
-    struct gpu_array *arrays; /* (array_count) */
+    struct gpu_scratch_mark place; /* of the next scratch memory */
+    bool is_dry_run;               /* operators only determine what they need: nothing is started or copied */
+    size_t needed;                 /* maximum bytes of scratch memory in a dry run so far */
+    uint64_t moves;                /* number of times that memory kept by operators was moved */
+    struct gpu_array *arrays;      /* (array_count) */
     size_t array_count;
     struct gpu_constant *constants; /* (constant_count) */
     size_t constant_count;
-    struct gpu_crossing crossing;
-    struct gpu_beside beside;
-    void *answer; /* (GPU_ANSWER), of the host, where the GPU can write */
+    struct gpu_pinned_buffer crossing;
+    struct gpu_async_copies async;
+    void *readback; /* (GPU_READBACK) bytes of pinned host memory */
     bool is_recording;
-    bool takes_host_operands; /* a test of operators: call::in and the like copy what lies in the host's memory */
-    double *staging;          /* of the host, which the GPU copies from and to directly: sums of a batch norm */
+    bool takes_host_operands; /* for tests of operators: call::in and the like copy operands from host memory */
+    double *staging;          /* pinned host memory: sums of a batch norm */
     size_t staged;            /* doubles */
     const struct cudnn_module *cudnn_module; /* NULL until the first convolution */
     struct cudnn *cudnn;
 };
 
-/* Bytes of an element of what products read: 4, or 2. */
+/* Bytes of a factor of products: 4, or 2. */
 static inline size_t gpu_factor_size(const struct gpu_device *gpu) {
     return gpu->precision == PRECISION_BFLOAT16 || gpu->precision == PRECISION_FLOAT16 ? 2 : 4;
 }
 
-/* What 16 bits are in its precision. */
-static inline enum gpu_form gpu_narrow_form(const struct gpu_device *gpu) {
+/* The 16-bit format of its precision. */
+static inline enum gpu_format gpu_half_format(const struct gpu_device *gpu) {
     return gpu->precision == PRECISION_BFLOAT16 ? GPU_BFLOAT16 : GPU_FLOAT16;
 }
 
@@ -145,17 +147,17 @@ status gpu_device_create(int gpu, struct device **out);
 
 extern const struct memory_ops gpu_memory;
 
-/* ---- beside.cu: of struct memory_ops ---- */
+/* ---- async_copies.cu: of struct memory_ops ---- */
 
-void gpu_upload_beside(struct device *device, const struct device_piece *pieces, size_t count);
+void gpu_upload_async(struct device *device, const struct device_transfer *transfers, size_t count);
 status gpu_upload_wait(struct device *device);
 void gpu_pin(struct device *device, void *memory, size_t bytes);
 void gpu_unpin(struct device *device, void *memory);
-void gpu_download_later(struct device *device, int slot, const void *from, size_t bytes);
+void gpu_download_begin(struct device *device, int slot, const void *from, size_t bytes);
 status gpu_download_end(struct device *device, int slot, void *to, size_t bytes);
 void *gpu_download_stream(const struct device *device, int slot);
-cudaError_t gpu_beside_open(struct gpu_device *gpu);
-void gpu_beside_close(struct gpu_device *gpu);
+cudaError_t gpu_async_copies_open(struct gpu_device *gpu);
+void gpu_async_copies_close(struct gpu_device *gpu);
 
 /* ---- recording.cu: of struct memory_ops ---- */
 
@@ -167,22 +169,22 @@ void gpu_recording_destroy(struct device *device, struct device_recording *recor
 
 /* ---- memory.cu ---- */
 
-/* What device_alloc and the rest need, and its end. */
+/* Allocates the buffers of device_alloc and other functions, and frees them. */
 cudaError_t gpu_memory_open(struct gpu_device *gpu);
 void gpu_memory_close(struct gpu_device *gpu);
-/* [bytes] of scratch memory from gpu->place on; NULL after a failure. */
-void *gpu_take(struct gpu_device *gpu, const char *operation, size_t bytes);
-/* Makes one chunk of several; at the start of an operator. */
-void gpu_tidy(struct gpu_device *gpu);
-/* The copy on the GPU of what lies at [p] of the host and never changes, or of what [make] makes of it; made once, and
+/* [bytes] of scratch memory at gpu->place; NULL after a failure. */
+void *gpu_scratch(struct gpu_device *gpu, const char *operation, size_t bytes);
+/* Merges several chunks into one; at the start of an operator. */
+void gpu_merge_scratch(struct gpu_device *gpu);
+/* The copy on the GPU of host memory at [p], which never changes, or of what [make] makes of it; created once and
  * kept. */
 const void *gpu_constant(struct gpu_device *gpu, const char *operation, const void *p, size_t bytes,
                          gpu_make *make = nullptr);
 
-/* Remembers the first failure of the device. */
+/* Stores the first failure of the device. */
 void gpu_fail(struct gpu_device *device, const char *operation, const char *what);
 
-/* Memory of the host for [count] doubles on their way to it or from it, until the next call; NULL after a failure. */
+/* Pinned host memory for [count] doubles, until the next call; NULL after a failure. */
 double *gpu_staging(struct gpu_device *device, size_t count);
 
 extern const struct optimizer_ops gpu_optimizers;
@@ -210,10 +212,10 @@ void gpu_attention_forward(struct device *, const struct attention_shape *, cons
 void gpu_attention_backward(struct device *, const struct attention_shape *, const float *qkv, const float *y,
                             const float *softmaxes, const float *dy, float *dqkv);
 void gpu_round_parameters(struct device *, const float *values, size_t count);
-/* The parameters that [recorded] wants to be current become so. */
-void gpu_parameters_want(struct gpu_device *gpu, const struct gpu_parameters *recorded);
+/* Updates the parameters' copy as [recorded] requires. */
+void gpu_parameters_refresh(struct gpu_device *gpu, const struct gpu_parameters *recorded);
 
-/* [bytes] at [memory] are written by an operator, or by somebody else on the stream. */
+/* [bytes] at [memory] are written by an operator, or by other work on the stream. */
 static inline void gpu_wrote(struct gpu_device *gpu, const void *memory, size_t bytes) {
     struct gpu_parameters *p = &gpu->parameters;
     const char *at = (const char *)memory, *of = (const char *)p->copy.of;
@@ -222,9 +224,9 @@ static inline void gpu_wrote(struct gpu_device *gpu, const void *memory, size_t 
 
 extern const struct device_ops gpu_elementwise; /* add to copy of struct device_ops; the rest is 0 */
 
-#define GPU_SHARED (48u << 10) /* bytes of dynamic shared memory that a kernel gets without asking */
+#define GPU_SHARED (48u << 10) /* bytes of dynamic shared memory available to a kernel without an attribute */
 
-/* Starts [kernel] on a stream with [shared] bytes of dynamic shared memory: all kernels are started here. */
+/* Launches [kernel] on a stream with [shared] bytes of dynamic shared memory. All kernels are launched here. */
 template <typename... Parameters, typename... Arguments>
 cudaError_t gpu_launch_on(cudaStream_t stream, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
                           Arguments... arguments) {
@@ -243,7 +245,7 @@ cudaError_t gpu_launch_on(cudaStream_t stream, void (*kernel)(Parameters...), di
 template <typename... Parameters, typename... Arguments>
 cudaError_t gpu_launch(struct gpu_device *gpu, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
                        Arguments... arguments) {
-    if (gpu->is_rehearsing) return cudaSuccess;
+    if (gpu->is_dry_run) return cudaSuccess;
     return gpu_launch_on(gpu->stream, kernel, grid, block, shared, arguments...);
 }
 
@@ -266,7 +268,7 @@ template <typename F> __global__ void gpu_each(size_t count, F f) {
 /* One block per row. */
 template <typename F> __global__ void gpu_rows(F f) { f((size_t)blockIdx.x); }
 
-/* The block's values by [op], pair by pair in a fixed tree; all threads get the result. */
+/* Reduces the block's values by [op] in a fixed tree; all threads get the result. */
 template <typename T, typename Op> __device__ T gpu_reduce(T value, Op op) {
     __shared__ T values[GPU_THREADS];
     unsigned own = threadIdx.x;
@@ -307,7 +309,7 @@ template <typename F> __global__ void gpu_sums(size_t count, F f, double *parts)
     if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-/* An operator while it is asked for. After a failure nothing runs any more: device_status tells. */
+/* An operator while it is enqueued. After a failure nothing runs any more, and device_status returns it. */
 class call {
   public:
     call(struct device *device, const char *operation);
@@ -321,56 +323,56 @@ class call {
     }
     template <typename T> T *out(T *p, size_t count) { return (T *)operand(p, count * sizeof(T), false, true); }
     template <typename T> T *inout(T *p, size_t count) { return (T *)operand(p, count * sizeof(T), true, true); }
-    /* Which operands are 16 bits. Who does not ask has none, and fails when it is given one. */
-    const struct narrow &narrow() {
-        knows_narrow = true;
-        return gpu->narrow;
+    /* Which operands are 16 bits. An operator that does not call this supports none, and fails if one is 16 bits. */
+    const struct half_operands &half() {
+        supports_half = true;
+        return gpu->half;
     }
-    /* Fails when an operand is 16 bits that cannot be. */
-    void refuse_narrow(bool is_narrow) {
-        if (is_narrow) gpu_fail(gpu, operation, "its operands cannot be 16 bits");
+    /* Fails if [is_half], for an operand that does not support 16 bits. */
+    void reject_half(bool is_half) {
+        if (is_half) gpu_fail(gpu, operation, "its operands cannot be 16 bits");
     }
     /* Operands that may be 16 bits. */
-    struct gpu_numbers in(const float *p, size_t count, bool is_narrow) {
-        const void *at = is_narrow ? (const void *)in((const uint16_t *)p, count) : in(p, count);
-        return {at, is_narrow ? gpu_narrow_form(gpu) : GPU_FLOAT32};
+    struct gpu_numbers in(const float *p, size_t count, bool is_half) {
+        const void *at = is_half ? (const void *)in((const uint16_t *)p, count) : in(p, count);
+        return {at, is_half ? gpu_half_format(gpu) : GPU_FLOAT32};
     }
-    struct gpu_result out(float *p, size_t count, bool is_narrow) {
-        if (!is_narrow) return {out(p, count), {nullptr, false}};
+    struct gpu_result out(float *p, size_t count, bool is_half) {
+        if (!is_half) return {out(p, count), {nullptr, false}};
         return {nullptr, {out((uint16_t *)p, count), gpu->precision == PRECISION_BFLOAT16}};
     }
-    /* The same for numbers of the host that never change, such as a config's. */
+    /* The same for host memory that never changes, such as a config's. */
     template <typename T> const T *constant(const T *p, size_t count) {
         return (const T *)gpu_constant(gpu, operation, p, count * sizeof(T));
     }
-    /* The same for what [make] makes of them. */
+    /* The same for the result of [make]. */
     template <typename Made, typename T> const Made *constant(const T *p, size_t count, gpu_make *make) {
         return (const Made *)gpu_constant(gpu, operation, p, count * sizeof(T), make);
     }
     /* Memory of the GPU until the call ends. */
-    template <typename T> T *scratch(size_t count) { return (T *)gpu_take(gpu, operation, count * sizeof(T)); }
+    template <typename T> T *scratch(size_t count) { return (T *)gpu_scratch(gpu, operation, count * sizeof(T)); }
 
     bool is_ok() const { return gpu->failure[0] == 0; }
-    /* The same, and it is no rehearsal. */
-    bool runs() const { return is_ok() && !gpu->is_rehearsing; }
+    /* is_ok, and not in a dry run. */
+    bool runs() const { return is_ok() && !gpu->is_dry_run; }
     void check(cudaError_t error);
 
     template <typename F> void each(size_t count, F f) {
-        size_t blocks = (count + GPU_THREADS - 1) / GPU_THREADS, most = (size_t)1 << 30;
-        if (count > 0) launch(gpu_each<F>, (unsigned)(blocks < most ? blocks : most), GPU_THREADS, 0, count, f);
+        size_t blocks = (count + GPU_THREADS - 1) / GPU_THREADS, limit = (size_t)1 << 30;
+        if (count > 0) launch(gpu_each<F>, (unsigned)(blocks < limit ? blocks : limit), GPU_THREADS, 0, count, f);
     }
 
     template <typename F> void rows(size_t count, F f) { /* below 2^31 */
         if (count > 0) launch(gpu_rows<F>, (unsigned)count, GPU_THREADS, 0, f);
     }
 
-    /* A kernel of its own, see gpu_launch. */
+    /* Launches a kernel, see gpu_launch. */
     template <typename... Parameters, typename... Arguments>
     void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared, Arguments... arguments) {
         if (is_ok()) check(gpu_launch(gpu, kernel, grid, block, shared, arguments...));
     }
 
-    /* *total (of the GPU's memory) += the sum of f(i) over [0, count). */
+    /* *total (GPU memory) += the sum of f(i) over [0, count). */
     template <typename F> void sum(size_t count, F f, double *total) {
         size_t blocks = (count + GPU_THREADS - 1) / GPU_THREADS;
         double *parts = scratch<double>(GPU_PARTS);
@@ -380,7 +382,7 @@ class call {
         add_up(parts, blocks, total);
     }
 
-    /* The sum; waits for it. */
+    /* Returns the sum; waits for it. */
     template <typename F> double read_sum(size_t count, F f) {
         double *total = scratch<double>(1), result = 0;
         if (runs()) check(cudaMemsetAsync(total, 0, sizeof *total, gpu->stream));
@@ -397,11 +399,11 @@ class call {
     void read(void *to, const void *from, size_t bytes);
 
     const char *operation;
-    bool knows_narrow;
-    struct gpu_place start; /* of its scratch memory */
+    bool supports_half;
+    struct gpu_scratch_mark start; /* of its scratch memory */
     /* of a test's operands */
     int used;
-    void *own[GPU_OPERANDS], *home[GPU_OPERANDS]; /* what own[i] holds goes to home[i] at the end */
+    void *own[GPU_OPERANDS], *home[GPU_OPERANDS]; /* own[i] is copied to home[i] at the end */
     size_t home_bytes[GPU_OPERANDS];
 };
 

@@ -1,4 +1,4 @@
-/* What the program finds in ddptrain_cuda.so: which GPUs there are, and a device on one of them. */
+/* What ddptrain_cuda.so exports: the number of GPUs, and a device on one of them. */
 #include <cstdio>
 
 #include "device/cuda/gpu.cuh"
@@ -13,7 +13,7 @@ namespace {
 #define MAJOR(version) ((version) / 1000)
 #define MINOR(version) ((version) % 1000 / 10)
 
-/* The driver numbers the fastest first; what comes after the first one that is too old is left out. */
+/* The driver numbers the fastest first; GPUs after the first one that is too old are not used. */
 status leave_out_old(int *gpus) {
     struct cudaDeviceProp properties;
     int capable = 0, major = 0;
@@ -40,19 +40,19 @@ status count(int *gpus) {
                           MAJOR(CUDART_VERSION), MINOR(CUDART_VERSION), MAJOR(driver), MINOR(driver));
     }
     return status_new(STATUS_USAGE,
-                      "a GPU that can be asked, and the driver says %s (%s): look at what nvidia-smi "
-                      "says",
+                      "a GPU that can be asked, and the driver says %s (%s): check the output of "
+                      "nvidia-smi",
                       cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
-/* Parts of one GPU (MIG) differ in their UUID only. */
+/* Parts of one GPU (MIG) differ only in their UUID. */
 status identity(int gpu, char text[128]) {
     struct cudaDeviceProp properties;
     char place[32] = "";
     cudaError_t error = cudaGetDeviceProperties(&properties, gpu);
     if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(place, sizeof place, gpu);
     if (error != cudaSuccess)
-        return status_new(STATUS_USAGE, "a GPU that can be asked: %s; look at what nvidia-smi says",
+        return status_new(STATUS_USAGE, "a GPU that can be asked: %s; check the output of nvidia-smi",
                           cudaGetErrorString(error));
     int length = snprintf(text, 128, "%.50s at %s, GPU-", properties.name, place);
     for (unsigned i = 0; i < sizeof properties.uuid.bytes && length < 126; i++)

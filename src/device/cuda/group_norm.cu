@@ -2,7 +2,7 @@
  * double. Gradients of the weights are sums over all positions of a channel (columns.cuh). */
 #include "device/cuda/columns.cuh"
 
-namespace { /* types of kernels must not be those of another file */
+namespace { /* in each file, so that kernels of different files have different types */
 
 /* The elements of one group: [size] channels that lie side by side at each position. Threads of [width] channels stand
  * beside each other, [width] being a power of two. */
@@ -47,8 +47,8 @@ void group_norm_forward(struct device *device, const struct group_norm *norm, co
     call c(device, "group_norm_forward");
     struct group g = group_of(norm);
     size_t row = g.channels * g.positions, all = rows * g.groups;
-    struct gpu_numbers from = c.in(x, rows * row, c.narrow().x);
-    struct gpu_result to = c.out(y, rows * row, c.narrow().y);
+    struct gpu_numbers from = c.in(x, rows * row, c.half().x);
+    struct gpu_result to = c.out(y, rows * row, c.half().y);
     const float *w = c.in(weight, g.channels), *b = c.in(bias, g.channels);
     float *statistics = c.out(saved, 2 * all), eps = norm->eps;
     c.rows(all, [=] __device__(size_t i) {
@@ -94,10 +94,10 @@ void group_norm_backward(struct device *device, const struct group_norm *norm, c
     call c(device, "group_norm_backward");
     struct group g = group_of(norm);
     size_t row = g.channels * g.positions, all = rows * g.groups;
-    const struct narrow &narrow = c.narrow();
-    struct gpu_numbers input = c.in(x, rows * row, narrow.x), from = c.in(dy, rows * row, narrow.dy);
+    const struct half_operands &half = c.half();
+    struct gpu_numbers input = c.in(x, rows * row, half.x), from = c.in(dy, rows * row, half.dy);
     const float *w = c.in(weight, g.channels), *statistics = c.in(saved, 2 * all);
-    struct gpu_result to = c.out(dx, rows * row, narrow.dx);
+    struct gpu_result to = c.out(dx, rows * row, half.dx);
     float *dw = c.inout(dweight, g.channels), *db = c.inout(dbias, g.channels);
     if (dw || db)
         column_sums<2>(&c, rows * g.positions, g.channels, slopes{input, from, statistics, g},

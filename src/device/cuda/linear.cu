@@ -1,43 +1,43 @@
-/* A linear layer is three products. Two with GELU between them have products with epilogues: cuBLASLt's GELU is the one
- * by tanh, and what lies between the layers is 16 bits, which is all that is read of it. */
+/* A linear layer is three products. Two linear layers with GELU between them use products with epilogues: cuBLASLt's
+ * GELU is the one by tanh, and tensors between the layers are 16 bits, because they are only read as such. */
 #include "device/activations.h"
 #include "device/cuda/columns.cuh"
 #include "device/cuda/elements.cuh"
 #include "device/cuda/product.cuh"
 
-namespace { /* types of kernels must not be those of another file */
+namespace { /* in each file, so that kernels of different files have different types */
 
-/* y (rows, out) = x w^T + bias, then a relu in a pass of its own: cuBLASLt's takes a NaN for 0. [y]: for whoever reads
- * float32 as a factor, too; NULL: nobody does. */
+/* y (rows, out) = x w^T + bias, then a relu in its own pass: cuBLASLt's maps a NaN to 0. [y]: if other operators read
+ * the float32 result as a factor; NULL: none does. */
 void multiply_forward(call *c, struct factor x, const float *weight, const float *row, bool has_relu, const float *y,
                       struct gpu_result to, size_t rows, size_t in, size_t out) {
-    bool wants_fusion = row && alignment(row) >= 16, is_narrow = to.is_narrow();
+    bool wants_fusion = row && alignment(row) >= 16, is_half = to.is_half();
     float *sums = to.to;
-    struct product p = {.turn_a = CUBLAS_OP_T,
-                        .turn_b = CUBLAS_OP_N,
+    struct product p = {.transpose_a = CUBLAS_OP_T,
+                        .transpose_b = CUBLAS_OP_N,
                         .m = out,
                         .n = rows,
                         .k = in,
                         .a = gpu_weight_factor(c, weight, out, in),
                         .b = x,
                         .epilogue = CUBLASLT_EPILOGUE_DEFAULT,
-                        .c = is_narrow ? (void *)to.also.to : sums,
-                        .is_narrow = is_narrow};
+                        .c = is_half ? (void *)to.also.to : sums,
+                        .is_half = is_half};
     if (wants_fusion) {
         p.epilogue = CUBLASLT_EPILOGUE_BIAS;
-        p.bias = is_narrow ? gpu_weight_factor(c, row, 1, out).at : row;
+        p.bias = is_half ? gpu_weight_factor(c, row, 1, out).at : row;
     }
-    bool is_fused = (wants_fusion || (is_narrow && !row)) && gpu_try_multiply(c, &p);
+    bool is_fused = (wants_fusion || (is_half && !row)) && gpu_try_multiply(c, &p);
     if (is_fused && !has_relu) return;
-    struct gpu_numbers made = {to.also.to, gpu_narrow_form(c->gpu)};
-    if (!is_fused && is_narrow) p.c = sums = c->scratch<float>(rows * out), p.is_narrow = false;
+    struct gpu_numbers made = {to.also.to, gpu_half_format(c->gpu)};
+    if (!is_fused && is_half) p.c = sums = c->scratch<float>(rows * out), p.is_half = false;
     if (!is_fused) {
         p.epilogue = CUBLASLT_EPILOGUE_DEFAULT, p.bias = nullptr;
         gpu_multiply(c, &p);
-        if (!is_narrow && !row && !has_relu) return;
+        if (!is_half && !row && !has_relu) return;
     }
-    if (!is_fused || !is_narrow) made = {sums, GPU_FLOAT32};
-    if (!is_narrow) to.also = gpu_also_rows(c, y, to.to, rows, out);
+    if (!is_fused || !is_half) made = {sums, GPU_FLOAT32};
+    if (!is_half) to.also = gpu_also_rows(c, y, to.to, rows, out);
     if (is_fused || !row) {
         elements(
             c, rows * out, to, [=] __device__(float v) { return has_relu && v < 0 ? 0 : v; }, made);
@@ -49,24 +49,24 @@ void multiply_forward(call *c, struct factor x, const float *weight, const float
     });
 }
 
-/* dy (rows, columns) as a factor; sums (columns), unless NULL, += its columns. [given]: as the operator got it. */
+/* dy (rows, columns) as a factor; sums (columns), unless NULL, += its columns. [given]: the operator's argument. */
 struct factor gradient_of(call *c, struct gpu_numbers dy, const float *given, float *sums, size_t rows,
                           size_t columns) {
-    if (!dy.is_narrow()) return gpu_gradient_factor(c, dy.floats(), dy.floats() == given, sums, rows, columns);
+    if (!dy.is_half()) return gpu_gradient_factor(c, dy.floats(), dy.floats() == given, sums, rows, columns);
     return {dy.at, columns};
 }
 
 /* The product's result: float32, or 16 bits. */
 void set_result(struct product *p, struct gpu_result to) {
-    p->c = to.is_narrow() ? (void *)to.also.to : to.to;
-    p->is_narrow = to.is_narrow();
+    p->c = to.is_half() ? (void *)to.also.to : to.to;
+    p->is_half = to.is_half();
 }
 
 /* dx (rows, in) = dy w */
 struct product input_product(call *c, struct factor dy, const float *weight, void *to, size_t rows, size_t in,
                              size_t out) {
-    return {.turn_a = CUBLAS_OP_N,
-            .turn_b = CUBLAS_OP_N,
+    return {.transpose_a = CUBLAS_OP_N,
+            .transpose_b = CUBLAS_OP_N,
             .m = in,
             .n = rows,
             .k = out,
@@ -78,8 +78,8 @@ struct product input_product(call *c, struct factor dy, const float *weight, voi
 
 /* dw (out, in) += dy^T x */
 struct product weight_product(struct factor dy, struct factor x, float *dw, size_t rows, size_t in, size_t out) {
-    return {.turn_a = CUBLAS_OP_N,
-            .turn_b = CUBLAS_OP_T,
+    return {.transpose_a = CUBLAS_OP_N,
+            .transpose_b = CUBLAS_OP_T,
             .m = in,
             .n = out,
             .k = rows,
@@ -90,8 +90,8 @@ struct product weight_product(struct factor dy, struct factor x, float *dw, size
             .adds = true};
 }
 
-/* dw (out, in) += dy^T x and dbias (out), unless NULL, += its columns, in one product: the gradient is there in 16
- * bits, so no pass reads it otherwise. */
+/* dw (out, in) += dy^T x and dbias (out), unless NULL, += its columns, in one product: the gradient is already 16
+ * bits, so no other pass reads it. */
 void add_to_weight(call *c, struct gpu_numbers dy, struct factor x, float *dw, float *dbias, size_t rows, size_t in,
                    size_t out) {
     struct product p = weight_product({dy.at, out}, x, dw, rows, in, out);
@@ -106,9 +106,9 @@ void add_to_weight(call *c, struct gpu_numbers dy, struct factor x, float *dw, f
     gpu_multiply(c, &p);
 }
 
-/* x (rows, in) on the way back */
+/* x (rows, in) in backward */
 struct factor factor_of(call *c, struct gpu_numbers x, size_t rows, size_t in) {
-    return x.is_narrow() ? (struct factor){x.at, in} : gpu_factor(c, x.floats(), rows, in);
+    return x.is_half() ? (struct factor){x.at, in} : gpu_factor(c, x.floats(), rows, in);
 }
 
 } // namespace
@@ -116,29 +116,29 @@ struct factor factor_of(call *c, struct gpu_numbers x, size_t rows, size_t in) {
 void gpu_linear_forward(struct device *device, const float *x, const float *w, const float *bias, bool has_relu,
                         float *y, size_t rows, size_t in, size_t out) {
     call c(device, "linear_forward");
-    struct gpu_numbers from = c.in(x, rows * in, c.narrow().x);
+    struct gpu_numbers from = c.in(x, rows * in, c.half().x);
     const float *weight = c.in(w, out * in), *row = c.in(bias, out);
-    struct gpu_result to = c.out(y, rows * out, c.narrow().y);
+    struct gpu_result to = c.out(y, rows * out, c.half().y);
     multiply_forward(&c, gpu_input_factor(&c, from, rows, in), weight, row, has_relu, y, to, rows, in, out);
 }
 
 void gpu_linear_backward_input(struct device *device, const float *dy, const float *w, float *dx, size_t rows,
                                size_t in, size_t out) {
     call c(device, "linear_backward_input");
-    struct gpu_numbers from = c.in(dy, rows * out, c.narrow().dy);
+    struct gpu_numbers from = c.in(dy, rows * out, c.half().dy);
     const float *weight = c.in(w, out * in);
     struct product p = input_product(&c, gradient_of(&c, from, dy, nullptr, rows, out), weight, nullptr, rows, in, out);
-    set_result(&p, c.out(dx, rows * in, c.narrow().dx));
+    set_result(&p, c.out(dx, rows * in, c.half().dx));
     gpu_multiply(&c, &p);
 }
 
 void gpu_linear_backward_weight(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
                                 size_t rows, size_t in, size_t out) {
     call c(device, "linear_backward_weight");
-    struct gpu_numbers from = c.in(dy, rows * out, c.narrow().dy), input = c.in(x, rows * in, c.narrow().x);
-    from = gpu_gradient_at_hand(&c, from, from.at == dy, rows, out);
+    struct gpu_numbers from = c.in(dy, rows * out, c.half().dy), input = c.in(x, rows * in, c.half().x);
+    from = gpu_gradient_half(&c, from, from.at == dy, rows, out);
     float *slopes = c.inout(dw, out * in), *db = c.inout(dbias, out);
-    if (from.is_narrow()) {
+    if (from.is_half()) {
         add_to_weight(&c, from, factor_of(&c, input, rows, in), slopes, db, rows, in, out);
         return;
     }
@@ -156,12 +156,12 @@ bool is_bfloat16(const call *c) { return c->gpu->precision == PRECISION_BFLOAT16
 void forward(struct device *device, const float *x, const float *w, const float *bias, void *kept, void *y, size_t rows,
              size_t in, size_t hidden) {
     call c(device, "linear_gelu_forward");
-    struct gpu_numbers from = c.in(x, rows * in, c.narrow().x);
+    struct gpu_numbers from = c.in(x, rows * in, c.half().x);
     const float *weight = c.in(w, hidden * in), *row = c.in(bias, hidden);
     uint16_t *before = c.out((uint16_t *)kept, rows * hidden), *to = c.out((uint16_t *)y, rows * hidden);
     struct factor input = gpu_input_factor(&c, from, rows, in);
-    struct product p = {.turn_a = CUBLAS_OP_T,
-                        .turn_b = CUBLAS_OP_N,
+    struct product p = {.transpose_a = CUBLAS_OP_T,
+                        .transpose_b = CUBLAS_OP_N,
                         .m = hidden,
                         .n = rows,
                         .k = in,
@@ -171,14 +171,14 @@ void forward(struct device *device, const float *x, const float *w, const float 
                         .bias = row ? gpu_weight_factor(&c, row, 1, hidden).at : nullptr,
                         .aux = before,
                         .c = to,
-                        .is_narrow = true};
+                        .is_half = true};
     if (gpu_try_multiply(&c, &p)) return;
     float *sums = c.scratch<float>(rows * hidden);
     multiply_forward(&c, input, weight, row, false, nullptr, {sums, {}}, rows, in, hidden);
     bool is_bf16 = is_bfloat16(&c);
     c.each(rows * hidden, [=] __device__(size_t i) {
-        before[i] = gpu_narrow(is_bf16, sums[i]);
-        to[i] = gpu_narrow(is_bf16, gelu_tanh(sums[i]));
+        before[i] = gpu_to_half(is_bf16, sums[i]);
+        to[i] = gpu_to_half(is_bf16, gelu_tanh(sums[i]));
     });
 }
 
@@ -187,22 +187,22 @@ void forward_after(struct device *device, const void *y, const float *w, const f
     call c(device, "linear_forward_after_gelu");
     const uint16_t *from = c.in((const uint16_t *)y, rows * hidden);
     const float *weight = c.in(w, out * hidden), *row = c.in(bias, out);
-    struct gpu_result result = c.out(to, rows * out, c.narrow().y);
+    struct gpu_result result = c.out(to, rows * out, c.half().y);
     multiply_forward(&c, {from, hidden}, weight, row, has_relu, to, result, rows, hidden, out);
 }
 
 void backward_after(struct device *device, const float *dy, const void *y, const float *w, const void *kept, float *dw,
                     float *dbias, void *dkept, size_t rows, size_t hidden, size_t out) {
     call c(device, "linear_backward_after_gelu");
-    struct gpu_numbers from = c.in(dy, rows * out, c.narrow().dy);
-    from = gpu_gradient_at_hand(&c, from, false, rows, out);
+    struct gpu_numbers from = c.in(dy, rows * out, c.half().dy);
+    from = gpu_gradient_half(&c, from, false, rows, out);
     const float *weight = c.in(w, out * hidden);
     const uint16_t *input = c.in((const uint16_t *)y, rows * hidden),
                    *before = c.in((const uint16_t *)kept, rows * hidden);
     uint16_t *to = c.out((uint16_t *)dkept, rows * hidden);
     float *slopes = c.inout(dw, out * hidden), *db = c.inout(dbias, out);
     struct factor gradient = gradient_of(&c, from, nullptr, db, rows, out);
-    if (from.is_narrow()) {
+    if (from.is_half()) {
         add_to_weight(&c, from, {input, hidden}, slopes, db, rows, hidden, out);
     } else {
         struct product p = weight_product(gradient, {input, hidden}, slopes, rows, hidden, out);
@@ -212,14 +212,14 @@ void backward_after(struct device *device, const float *dy, const void *y, const
     struct product back = input_product(&c, gradient, weight, to, rows, hidden, out);
     back.epilogue = CUBLASLT_EPILOGUE_DGELU;
     back.aux = before;
-    back.is_narrow = true;
+    back.is_half = true;
     if (gpu_try_multiply(&c, &back)) return;
     float *sums = c.scratch<float>(rows * hidden);
     back = input_product(&c, gradient, weight, sums, rows, hidden, out);
     gpu_multiply(&c, &back);
     bool is_bf16 = is_bfloat16(&c);
     c.each(rows * hidden, [=] __device__(size_t i) {
-        to[i] = gpu_narrow(is_bf16, sums[i] * gelu_tanh_slope(gpu_widen(is_bf16, before[i])));
+        to[i] = gpu_to_half(is_bf16, sums[i] * gelu_tanh_slope(gpu_from_half(is_bf16, before[i])));
     });
 }
 
@@ -227,13 +227,13 @@ void backward(struct device *device, const void *dkept, const float *x, const fl
               float *dx, size_t rows, size_t in, size_t hidden) {
     call c(device, "linear_gelu_backward");
     struct gpu_numbers from = c.in((const float *)dkept, rows * hidden, true);
-    struct gpu_numbers input = c.in(x, rows * in, c.narrow().x);
+    struct gpu_numbers input = c.in(x, rows * in, c.half().x);
     const float *weight = c.in(w, hidden * in);
     float *slopes = c.inout(dw, hidden * in), *db = c.inout(dbias, hidden);
     add_to_weight(&c, from, factor_of(&c, input, rows, in), slopes, db, rows, in, hidden);
     if (!dx) return;
     struct product p = input_product(&c, {from.at, hidden}, weight, nullptr, rows, in, hidden);
-    set_result(&p, c.out(dx, rows * in, c.narrow().dx));
+    set_result(&p, c.out(dx, rows * in, c.half().dx));
     gpu_multiply(&c, &p);
 }
 

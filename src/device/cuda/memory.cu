@@ -1,5 +1,5 @@
-/* Memory of a GPU: arrays with their copies on the host, scratch memory of operators, constants, and what crosses
- * between host and GPU. What operators need is allocated when a rehearsal has found it out, and nothing later. */
+/* Memory of a GPU: arrays with their copies on the host, scratch memory of operators, constants, and copies between
+ * host and GPU. A dry run determines what operators need; it is allocated then, and nothing later. */
 #include <cstdlib>
 #include <cstring>
 
@@ -7,7 +7,7 @@
 
 #define MIB ((size_t)1 << 20)
 #define LINE 256         /* bytes: what cudaMalloc aligns to */
-#define PIECE (16 * MIB) /* most bytes that cross to the GPU at a time */
+#define PIECE (16 * MIB) /* maximum bytes of one copy to the GPU */
 
 static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
 
@@ -15,7 +15,7 @@ static size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * 
 
 static bool has_failed(const struct gpu_device *gpu) { return gpu->failure[0] != 0; }
 
-static bool is_still(const struct gpu_device *gpu) { return has_failed(gpu) || gpu->is_rehearsing; }
+static bool is_still(const struct gpu_device *gpu) { return has_failed(gpu) || gpu->is_dry_run; }
 
 static void check(struct gpu_device *gpu, const char *operation, cudaError_t error) {
     if (error != cudaSuccess) gpu_fail(gpu, operation, cudaGetErrorString(error));
@@ -29,17 +29,17 @@ static void wrote(struct device *device, const void *memory, size_t bytes) {
 /* ---- arrays ---- */
 
 static status failed(cudaError_t error, const char *what) {
-    return status_new(STATUS_USAGE, "train.device: cuda: %s: %s; look at what nvidia-smi says, or use device: cpu",
+    return status_new(STATUS_USAGE, "train.device: cuda: %s: %s; check the output of nvidia-smi, or use device: cpu",
                       what, cudaGetErrorString(error));
 }
 
-static status room(struct device *device, size_t *left, size_t *all) {
+static status info(struct device *device, size_t *left, size_t *all) {
     cudaError_t error = cudaSetDevice(gpu_of(device)->gpu);
     if (error == cudaSuccess) error = cudaMemGetInfo(left, all);
     return error == cudaSuccess ? OK : failed(error, "its memory cannot be asked for");
 }
 
-static size_t taken(const struct device *device) {
+static size_t used(const struct device *device) {
     const struct gpu_device *gpu = gpu_of(device);
     size_t bytes = GPU_WORKSPACE + gpu->copy.bytes + gpu->parameters.copy.bytes;
     for (size_t i = 0; i < gpu->array_count; i++) bytes += gpu->arrays[i].bytes;
@@ -53,7 +53,7 @@ static status alloc(struct device *device, size_t bytes, const char *what, void 
     size_t free_bytes = 0, all_bytes = 0;
     void *memory = nullptr;
     *out = nullptr;
-    TRY(room(device, &free_bytes, &all_bytes));
+    TRY(info(device, &free_bytes, &all_bytes));
     if (bytes > free_bytes)
         return status_new(STATUS_USAGE, "%s: %zu MiB of memory are needed, and %s has %zu MiB of %zu MiB left", what,
                           bytes / MIB, gpu->description, free_bytes / MIB, all_bytes / MIB);
@@ -73,7 +73,7 @@ static status alloc(struct device *device, size_t bytes, const char *what, void 
     return OK;
 }
 
-/* By its address on the GPU, or while it is lent that of its copy. */
+/* By its address on the GPU or, while it is mapped, by the address of its copy on the host. */
 static struct gpu_array *find(struct gpu_device *gpu, const void *address) {
     for (size_t i = 0; i < gpu->array_count; i++)
         if (gpu->arrays[i].memory == address || gpu->arrays[i].view == address) return &gpu->arrays[i];
@@ -103,20 +103,20 @@ static status wait(struct device *device) {
     return state(device);
 }
 
-static status stranger(const struct gpu_device *gpu) {
+static status not_an_array(const struct gpu_device *gpu) {
     return status_new(STATUS_BUG, "%s was asked for memory that is not its own", gpu->description);
 }
 
-static status lend(struct device *device, void **address) {
+static status map(struct device *device, void **address) {
     struct gpu_device *gpu = gpu_of(device);
     struct gpu_array *array = find(gpu, *address);
-    if (!array) return stranger(gpu);
+    if (!array) return not_an_array(gpu);
     cudaSetDevice(gpu->gpu);
     if (!array->view) {
         cudaError_t error = cudaHostAlloc(&array->view, array->bytes, cudaHostAllocDefault);
         if (error != cudaSuccess) return failed(error, "memory of the host");
     }
-    if (array->lent++ == 0) {
+    if (array->map_count++ == 0) {
         array->has_changed = false;
         if (!has_failed(gpu))
             check(gpu, "a copy to the host",
@@ -126,12 +126,12 @@ static status lend(struct device *device, void **address) {
     return wait(device);
 }
 
-static status take_back(struct device *device, void **address, bool has_changed) {
+static status unmap(struct device *device, void **address, bool has_changed) {
     struct gpu_device *gpu = gpu_of(device);
     struct gpu_array *array = find(gpu, *address);
-    if (!array || array->lent == 0) return stranger(gpu);
+    if (!array || array->map_count == 0) return not_an_array(gpu);
     array->has_changed |= has_changed;
-    if (--array->lent > 0) return OK;
+    if (--array->map_count > 0) return OK;
     *address = array->memory;
     if (!array->has_changed) return OK;
     cudaSetDevice(gpu->gpu);
@@ -142,11 +142,11 @@ static status take_back(struct device *device, void **address, bool has_changed)
     return wait(device);
 }
 
-/* ---- crossing ---- */
+/* ---- copies from the host ---- */
 
-/* Both halves anew, of at least [bytes]; whoever reads the old ones is waited for. */
+/* Allocates both halves again, of at least [bytes]; waits for pending reads of the old ones. */
 static cudaError_t make_crossing(struct gpu_device *gpu, size_t bytes) {
-    struct gpu_crossing *s = &gpu->crossing;
+    struct gpu_pinned_buffer *s = &gpu->crossing;
     cudaError_t error = cudaStreamSynchronize(gpu->stream);
     if (s->memory) cudaFreeHost(s->memory);
     s->memory = nullptr;
@@ -159,9 +159,9 @@ static cudaError_t make_crossing(struct gpu_device *gpu, size_t bytes) {
     return error;
 }
 
-/* The other half, once what was copied from it has arrived. */
+/* Switches to the other half, once the copies from it are complete. */
 static cudaError_t turn(struct gpu_device *gpu) {
-    struct gpu_crossing *s = &gpu->crossing;
+    struct gpu_pinned_buffer *s = &gpu->crossing;
     cudaError_t error = cudaEventRecord(s->is_read[s->current], gpu->stream);
     s->current = 1 - s->current;
     s->at = 0;
@@ -169,7 +169,7 @@ static cudaError_t turn(struct gpu_device *gpu) {
 }
 
 static void upload_piece(struct gpu_device *gpu, void *to, const void *from, size_t bytes) {
-    struct gpu_crossing *s = &gpu->crossing;
+    struct gpu_pinned_buffer *s = &gpu->crossing;
     if (has_failed(gpu)) return;
     cudaError_t error = cudaSuccess;
     if (bytes > s->half)
@@ -190,19 +190,19 @@ static void upload(struct device *device, void *to, const void *from, size_t byt
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
     wrote(device, to, bytes);
-    for (size_t at = 0; at < bytes && !gpu->is_rehearsing; at += PIECE)
+    for (size_t at = 0; at < bytes && !gpu->is_dry_run; at += PIECE)
         upload_piece(gpu, (char *)to + at, (const char *)from + at, bytes - at < PIECE ? bytes - at : PIECE);
 }
 
 static status download(struct device *device, void *to, const void *from, size_t bytes) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
-    bool is_small = bytes <= GPU_ANSWER;
+    bool is_small = bytes <= GPU_READBACK;
     if (!has_failed(gpu))
         check(gpu, "a copy to the host",
-              cudaMemcpyAsync(is_small ? gpu->answer : to, from, bytes, cudaMemcpyDeviceToHost, gpu->stream));
+              cudaMemcpyAsync(is_small ? gpu->readback : to, from, bytes, cudaMemcpyDeviceToHost, gpu->stream));
     TRY(wait(device));
-    if (is_small) memcpy(to, gpu->answer, bytes);
+    if (is_small) memcpy(to, gpu->readback, bytes);
     return OK;
 }
 
@@ -228,11 +228,11 @@ static void add_chunk(struct gpu_device *gpu, const char *operation, size_t byte
     if (!has_failed(gpu)) gpu->chunk_count++;
 }
 
-/* In a rehearsal an address that nobody uses, as aligned as any. */
-void *gpu_take(struct gpu_device *gpu, const char *operation, size_t bytes) {
-    struct gpu_place *p = &gpu->place;
+/* In a dry run an address that is not used, with the same alignment. */
+void *gpu_scratch(struct gpu_device *gpu, const char *operation, size_t bytes) {
+    struct gpu_scratch_mark *p = &gpu->place;
     bytes = rounded(bytes ? bytes : 1, LINE);
-    if (gpu->is_rehearsing) {
+    if (gpu->is_dry_run) {
         p->at += bytes;
         if (p->at > gpu->needed) gpu->needed = p->at;
         return (void *)(MIB + p->at - bytes);
@@ -251,7 +251,7 @@ static size_t scratch_bytes(const struct gpu_device *gpu) {
     return bytes;
 }
 
-/* All of it anew, in one chunk. */
+/* Allocates all of it again, in one chunk. */
 static void make_scratch(struct gpu_device *gpu, size_t bytes) {
     for (int i = 0; i < gpu->chunk_count; i++) cudaFree(gpu->chunks[i].memory); /* waits for its users */
     gpu->chunk_count = 0;
@@ -259,22 +259,22 @@ static void make_scratch(struct gpu_device *gpu, size_t bytes) {
     add_chunk(gpu, "scratch memory", bytes);
 }
 
-void gpu_tidy(struct gpu_device *gpu) {
-    if (gpu->is_recording || gpu->is_rehearsing || gpu->chunk_count < 2) return;
+void gpu_merge_scratch(struct gpu_device *gpu) {
+    if (gpu->is_recording || gpu->is_dry_run || gpu->chunk_count < 2) return;
     if (gpu->place.chunk == 0 && gpu->place.at == 0) make_scratch(gpu, scratch_bytes(gpu));
 }
 
-static void rehearse_begin(struct device *device) {
+static void dry_run_begin(struct device *device) {
     struct gpu_device *gpu = gpu_of(device);
-    gpu->is_rehearsing = true;
+    gpu->is_dry_run = true;
     gpu->needed = 0;
 }
 
-/* What operators said of 16-bit copies is not so: nobody has written them. */
-static status rehearse_end(struct device *device) {
+/* The 16-bit copies announced by operators are invalid: nothing has written them. */
+static status dry_run_end(struct device *device) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
-    gpu->is_rehearsing = false;
+    gpu->is_dry_run = false;
     gpu->calls++;
     gpu->copy.of = gpu->parameters.copy.of = nullptr;
     gpu->parameters.is_current = false;
@@ -297,7 +297,7 @@ static const void *add_constant(struct gpu_device *gpu, const char *operation, c
     }
     memcpy(c.copy, p, bytes);
     check(gpu, operation, cudaMalloc(&c.memory, c.made));
-    if (!has_failed(gpu)) /* on the stream of those who read it: others do not wait for it */
+    if (!has_failed(gpu)) /* on the stream of its readers: other streams do not wait for it */
         check(gpu, operation, cudaMemcpyAsync(c.memory, made, c.made, cudaMemcpyHostToDevice, gpu->stream));
     if (!has_failed(gpu)) check(gpu, operation, cudaStreamSynchronize(gpu->stream));
     if (make) free(made);
@@ -315,7 +315,7 @@ const void *gpu_constant(struct gpu_device *gpu, const char *operation, const vo
 }
 
 cudaError_t gpu_memory_open(struct gpu_device *gpu) {
-    cudaError_t error = cudaHostAlloc(&gpu->answer, GPU_ANSWER, cudaHostAllocDefault);
+    cudaError_t error = cudaHostAlloc(&gpu->readback, GPU_READBACK, cudaHostAllocDefault);
     return error == cudaSuccess ? make_crossing(gpu, MIB) : error;
 }
 
@@ -332,32 +332,32 @@ void gpu_memory_close(struct gpu_device *gpu) {
     for (int i = 0; i < 2; i++)
         if (gpu->crossing.is_read[i]) cudaEventDestroy(gpu->crossing.is_read[i]);
     cudaFreeHost(gpu->crossing.memory);
-    cudaFreeHost(gpu->answer);
+    cudaFreeHost(gpu->readback);
     free(gpu->constants);
     free(gpu->arrays);
 }
 
 const struct memory_ops gpu_memory = {.alloc = alloc,
                                       .release = release,
-                                      .room = room,
-                                      .taken = taken,
-                                      .lend = lend,
-                                      .take_back = take_back,
+                                      .info = info,
+                                      .used = used,
+                                      .map = map,
+                                      .unmap = unmap,
                                       .upload = upload,
                                       .download = download,
                                       .zero = zero,
                                       .wrote = wrote,
-                                      .upload_beside = gpu_upload_beside,
+                                      .upload_async = gpu_upload_async,
                                       .upload_wait = gpu_upload_wait,
                                       .pin = gpu_pin,
                                       .unpin = gpu_unpin,
-                                      .download_later = gpu_download_later,
+                                      .download_begin = gpu_download_begin,
                                       .download_end = gpu_download_end,
                                       .download_stream = gpu_download_stream,
                                       .state = state,
                                       .wait = wait,
-                                      .rehearse_begin = rehearse_begin,
-                                      .rehearse_end = rehearse_end,
+                                      .dry_run_begin = dry_run_begin,
+                                      .dry_run_end = dry_run_end,
                                       .moves = gpu_moves,
                                       .record_begin = gpu_record_begin,
                                       .record_end = gpu_record_end,

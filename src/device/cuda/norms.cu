@@ -1,6 +1,6 @@
-/* Layer norm and RMS norm by rows. Backward makes dx and the gradients of the parameters from one reading of x and dy
- * where rows are aligned and not too long; else the latter by columns (columns.cuh), from another one. Formulas are
- * those of cpu/sets/norm.c; sums over a row are in float32. */
+/* Layer norm and RMS norm by rows. Backward computes dx and the gradients of the parameters in one pass over x and dy
+ * if rows are aligned and not too long; else the parameter gradients need a second pass, by columns (columns.cuh).
+ * Formulas are those of cpu/sets/norm.c; sums over a row are in float32. */
 #include <cmath>
 
 #include "device/cuda/columns.cuh"
@@ -17,7 +17,7 @@ __device__ static float4 product(float4 a, float4 b) { return {a.x * b.x, a.y * 
 
 __device__ static float4 sum_of(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 
-/* A row of parameters, [missing] where there is none. */
+/* A row of parameters, [missing] if there is none. */
 __device__ static float4 load_parameter(const float *row, size_t j, size_t size, bool is_aligned, float missing) {
     return row ? row_load(row, j, size, is_aligned, 0) : float4{missing, missing, missing, missing};
 }
@@ -53,12 +53,12 @@ struct layer_norm_rows {
 static void layer_norm_forward(struct device *device, const float *x, const float *weight, const float *bias, float eps,
                                float *y, float *statistics, size_t rows, size_t size) {
     call c(device, "layer_norm_forward");
-    c.refuse_narrow(c.narrow().x);
+    c.reject_half(c.half().x);
     struct layer_norm_rows f = {c.in(x, rows * size),
                                 c.in(weight, size),
                                 c.in(bias, size),
                                 eps,
-                                c.out(y, rows * size, c.narrow().y),
+                                c.out(y, rows * size, c.half().y),
                                 c.out(statistics, 2 * rows),
                                 size,
                                 false};
@@ -68,8 +68,8 @@ static void layer_norm_forward(struct device *device, const float *x, const floa
     rows_start(&c, rows, size, f);
 }
 
-/* dx = scale (g - mean(g) - xhat mean(g xhat)) with g = dy weight, xhat = (x - mean) scale; RMS norm has not mean and
- * mean(g). */
+/* dx = scale (g - mean(g) - xhat mean(g xhat)) with g = dy weight, xhat = (x - mean) scale; RMS norm has no mean and
+ * no mean(g). */
 struct norm_input_rows {
     const float *x, *weight, *statistics;
     struct gpu_numbers dy;
@@ -185,10 +185,11 @@ static void start_back(call *c, const struct norm_input_rows &f, size_t rows, un
     c->launch(norm_back_kernel<THREADS, FOURS>, blocks, GPU_THREADS, 2 * f.size * sizeof(float), f, rows, parts);
 }
 
-/* dx, unless NULL, and dw and db (size), unless NULL, += the sums of dy xhat and dy; false: not rows for this. */
+/* dx, unless NULL, and dw and db (size), unless NULL, += the sums of dy xhat and dy; false: these rows are not
+ * supported. */
 static bool all_back(call *c, const struct norm_input_rows &f, size_t rows, float *dw, float *db) {
-    size_t size = f.size, most = 4 * (4 * GPU_THREADS), teams = size > ROWS_LONG ? 1 : GPU_THREADS / 32;
-    if (size > most || !rows_are_aligned(f.x, size) || !rows_are_aligned(f.weight, size) ||
+    size_t size = f.size, limit = 4 * (4 * GPU_THREADS), teams = size > ROWS_LONG ? 1 : GPU_THREADS / 32;
+    if (size > limit || !rows_are_aligned(f.x, size) || !rows_are_aligned(f.weight, size) ||
         !rows_are_aligned(f.dy, size) || !rows_are_aligned(f.dx, size))
         return false;
     size_t blocks = (rows + teams * BACK_ROWS - 1) / (teams * BACK_ROWS), each = (rows + teams - 1) / teams;
@@ -221,9 +222,9 @@ static void layer_norm_backward(struct device *device, const float *x, const flo
                                 const float *dy, float *dx, bool adds, float *dweight, float *dbias, size_t rows,
                                 size_t size) {
     call c(device, "layer_norm_backward");
-    c.refuse_narrow(c.narrow().x || c.narrow().dx);
+    c.reject_half(c.half().x || c.half().dx);
     const float *input = c.in(x, rows * size), *w = c.in(weight, size), *saved = c.in(statistics, 2 * rows);
-    struct gpu_numbers from = c.in(dy, rows * size, c.narrow().dy);
+    struct gpu_numbers from = c.in(dy, rows * size, c.half().dy);
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size);
     float *dw = c.inout(dweight, size), *db = c.inout(dbias, size);
     struct norm_input_rows f = {input, w,    saved, from, to, gpu_also_rows(&c, dx, to, rows, size),
@@ -272,11 +273,11 @@ struct rms_norm_rows {
 static void rms_norm_forward(struct device *device, const float *x, const float *weight, float eps, float *y,
                              float *statistics, size_t rows, size_t size) {
     call c(device, "rms_norm_forward");
-    c.refuse_narrow(c.narrow().x);
+    c.reject_half(c.half().x);
     struct rms_norm_rows f = {c.in(x, rows * size),
                               c.in(weight, size),
                               eps,
-                              c.out(y, rows * size, c.narrow().y),
+                              c.out(y, rows * size, c.half().y),
                               c.out(statistics, rows),
                               size,
                               false};
@@ -288,9 +289,9 @@ static void rms_norm_forward(struct device *device, const float *x, const float 
 static void rms_norm_backward(struct device *device, const float *x, const float *weight, const float *statistics,
                               const float *dy, float *dx, bool adds, float *dweight, size_t rows, size_t size) {
     call c(device, "rms_norm_backward");
-    c.refuse_narrow(c.narrow().x || c.narrow().dx);
+    c.reject_half(c.half().x || c.half().dx);
     const float *input = c.in(x, rows * size), *w = c.in(weight, size), *saved = c.in(statistics, rows);
-    struct gpu_numbers from = c.in(dy, rows * size, c.narrow().dy);
+    struct gpu_numbers from = c.in(dy, rows * size, c.half().dy);
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size), *dw = c.inout(dweight, size);
     struct norm_input_rows f = {input, w,     saved, from, to, gpu_also_rows(&c, dx, to, rows, size),
                                 adds,  false, size,  false};

@@ -1,4 +1,4 @@
-/* Numbers of the GPU's memory, float32 or 16 bits: how kernels read and write them. */
+/* Operands in GPU memory, float32 or 16 bits: how kernels read and write them. */
 #ifndef DEVICE_CUDA_NUMBERS_CUH
 #define DEVICE_CUDA_NUMBERS_CUH
 
@@ -6,30 +6,30 @@
 
 #include "device/cuda/tensor_core.cuh"
 
-/* Powers of two that an address is a multiple of, up to 256. */
+/* Largest power of two that divides an address, up to 256. */
 static inline uint32_t alignment(const void *p) {
     uintptr_t lowest = (uintptr_t)p & -(uintptr_t)p;
     return lowest == 0 || lowest > 256 ? 256 : (uint32_t)lowest;
 }
 
-/* Two numbers in 16 bits each, the first in the lower ones, rounded as base/bits.h does; which NaN a NaN becomes may
- * differ. */
-__device__ static inline uint32_t gpu_narrow(bool is_bfloat16, float low, float high) {
+/* Converts two numbers to 16 bits each, the first in the lower bits, rounded as base/bits.h does; the payload of a
+ * NaN may differ. */
+__device__ static inline uint32_t gpu_to_half(bool is_bfloat16, float low, float high) {
     return is_bfloat16 ? bfloat16_factors::pair(low, high) : float16_factors::pair(low, high);
 }
 
-__device__ static inline uint16_t gpu_narrow(bool is_bfloat16, float x) {
-    return (uint16_t)gpu_narrow(is_bfloat16, x, 0);
+__device__ static inline uint16_t gpu_to_half(bool is_bfloat16, float x) {
+    return (uint16_t)gpu_to_half(is_bfloat16, x, 0);
 }
 
-/* The other way. */
-__device__ static inline float gpu_widen(bool is_bfloat16, uint16_t bits) {
+/* Converts back to float32. */
+__device__ static inline float gpu_from_half(bool is_bfloat16, uint16_t bits) {
     return is_bfloat16 ? bits_from_bfloat16(bits) : float16_factors::widen(bits);
 }
 
-enum gpu_form { GPU_FLOAT32, GPU_BFLOAT16, GPU_FLOAT16 };
+enum gpu_format { GPU_FLOAT32, GPU_BFLOAT16, GPU_FLOAT16 };
 
-/* What lies side by side and one thread works on, V being 1 or 4: numbers, and as they lie in memory. */
+/* V adjacent numbers of one thread (V is 1 or 4): as floats, and as stored in memory. */
 template <int V> struct gpu_several { float at[V]; };
 template <int V> struct gpu_fetched { uint4 bits; };
 template <> struct gpu_fetched<1> { uint32_t bits; };
@@ -37,20 +37,20 @@ template <> struct gpu_fetched<1> { uint32_t bits; };
 /* An operand that is read. */
 struct gpu_numbers {
     const void *at; /* NULL: there is none */
-    enum gpu_form form;
+    enum gpu_format form;
 
-    bool is_narrow() const { return form != GPU_FLOAT32; }
+    bool is_half() const { return form != GPU_FLOAT32; }
     /* of float32 */
     const float *floats() const { return (const float *)at; }
     /* Whether four() may be used. */
-    bool has_fours() const { return alignment(at) >= (is_narrow() ? sizeof(uint2) : sizeof(float4)); }
+    bool has_fours() const { return alignment(at) >= (is_half() ? sizeof(uint2) : sizeof(float4)); }
 
     __device__ float one(size_t i) const {
         if (form == GPU_FLOAT32) return ((const float *)at)[i];
-        return gpu_widen(form == GPU_BFLOAT16, ((const uint16_t *)at)[i]);
+        return gpu_from_half(form == GPU_BFLOAT16, ((const uint16_t *)at)[i]);
     }
-    /* Numbers i to i + 3, i a multiple of 4, as they lie in memory: several of these are on their way at once, which
-     * they were not if each were made a float4 first. */
+    /* Numbers i to i + 3, i a multiple of 4, as stored in memory, so that several loads are in flight; a conversion
+     * to float4 would wait for each. */
     __device__ uint4 fetch(size_t i) const {
         if (form == GPU_FLOAT32) return *(const uint4 *)((const float *)at + i);
         uint2 v = *(const uint2 *)((const uint16_t *)at + i);
@@ -62,8 +62,8 @@ struct gpu_numbers {
         if (form == GPU_BFLOAT16)
             return {bits_to_float(v.x << 16), bits_to_float(v.x & 0xffff0000u), bits_to_float(v.y << 16),
                     bits_to_float(v.y & 0xffff0000u)};
-        return {gpu_widen(false, (uint16_t)v.x), gpu_widen(false, (uint16_t)(v.x >> 16)),
-                gpu_widen(false, (uint16_t)v.y), gpu_widen(false, (uint16_t)(v.y >> 16))};
+        return {gpu_from_half(false, (uint16_t)v.x), gpu_from_half(false, (uint16_t)(v.x >> 16)),
+                gpu_from_half(false, (uint16_t)v.y), gpu_from_half(false, (uint16_t)(v.y >> 16))};
     }
     /* The same of numbers i and i + 1, i even. */
     __device__ uint2 fetch_two(size_t i) const {
@@ -73,7 +73,7 @@ struct gpu_numbers {
     __device__ float2 widen(uint2 v) const {
         if (form == GPU_FLOAT32) return {bits_to_float(v.x), bits_to_float(v.y)};
         bool is_bfloat16 = form == GPU_BFLOAT16;
-        return {gpu_widen(is_bfloat16, (uint16_t)v.x), gpu_widen(is_bfloat16, (uint16_t)(v.x >> 16))};
+        return {gpu_from_half(is_bfloat16, (uint16_t)v.x), gpu_from_half(is_bfloat16, (uint16_t)(v.x >> 16))};
     }
     __device__ float4 four(size_t i) const { return widen(fetch(i)); }
     /* The same of V numbers, 1 or 4. */
@@ -88,7 +88,8 @@ struct gpu_numbers {
             float4 f = widen(v.bits);
             return {{f.x, f.y, f.z, f.w}};
         } else {
-            return {{form == GPU_FLOAT32 ? bits_to_float(v.bits) : gpu_widen(form == GPU_BFLOAT16, (uint16_t)v.bits)}};
+            return {
+                {form == GPU_FLOAT32 ? bits_to_float(v.bits) : gpu_from_half(form == GPU_BFLOAT16, (uint16_t)v.bits)}};
         }
     }
     template <int V> __device__ gpu_several<V> some_at(size_t i) const { return some<V>(fetch_some<V>(i)); }
@@ -98,30 +99,30 @@ struct gpu_numbers {
     }
 };
 
-/* Where an operator puts elements of y (count) in 16 bits. */
+/* The 16-bit result of an operator, for elements of y (count). */
 struct gpu_also {
     uint16_t *to; /* NULL: nowhere */
     bool is_bfloat16;
 
     __device__ void put(size_t i, float y) const {
-        if (to) to[i] = gpu_narrow(is_bfloat16, y);
+        if (to) to[i] = gpu_to_half(is_bfloat16, y);
     }
     /* Elements i to i + 3, i a multiple of 4. */
     __device__ void put(size_t i, float4 y) const {
         if (to) *(uint2 *)(to + i) = of(y);
     }
     __device__ uint2 of(float4 y) const {
-        return {gpu_narrow(is_bfloat16, y.x, y.y), gpu_narrow(is_bfloat16, y.z, y.w)};
+        return {gpu_to_half(is_bfloat16, y.x, y.y), gpu_to_half(is_bfloat16, y.z, y.w)};
     }
 };
 
-/* An operand that is written: in float32, in 16 bits for a product that comes next (product.cuh), or both. */
+/* An operand that is written: in float32, in 16 bits for the next product (product.cuh), or both. */
 struct gpu_result {
     float *to; /* NULL: in 16 bits only, or not at all */
     struct gpu_also also;
 
     __device__ bool is_wanted() const { return to || also.to; }
-    bool is_narrow() const { return !to && also.to; }
+    bool is_half() const { return !to && also.to; }
     bool has_fours() const { return alignment(to) >= sizeof(float4) && alignment(also.to) >= sizeof(uint2); }
 
     __device__ void put(size_t i, float y) const {

@@ -10,7 +10,7 @@
 
 namespace {
 
-/* Which run a number belongs to: a block looks up that of its first number, and most blocks lie within one. */
+/* The run of each number: a block looks up that of its first number; most blocks are within one run. */
 struct run_table {
     struct optimizer_run only;        /* without a table */
     const struct optimizer_run *runs; /* NULL: none */
@@ -29,7 +29,7 @@ struct update_job {
     const union optimizer_step *steps;
     const float *clip;
     float *values, *gradients;
-    float *states[OPTIMIZER_STATES]; /* NULL: the rule has not this one */
+    float *states[OPTIMIZER_STATES]; /* NULL: not used by the rule */
     size_t count;
     bool is_aligned;      /* four numbers can be read at once */
     struct gpu_also also; /* values in 16 bits */
@@ -65,7 +65,7 @@ struct element {
     float state[OPTIMIZER_STATES];
 };
 
-/* Numbers [i, i + 4), whose state stands at [at]: all is read before anything is computed. */
+/* Numbers [i, i + 4), whose state is at [at]: all are read before anything is computed. */
 template <typename Rule, bool is_whole>
 __device__ void update_four(const struct update_job &j, const union optimizer_step *steps, float factor, size_t i,
                             size_t at, size_t left) {
@@ -99,7 +99,7 @@ template <typename Rule> __global__ void __launch_bounds__(GPU_THREADS) update_k
     struct optimizer_run run = j.table.at(i);
     size_t left = run.end - i, at = run.at + (i - run.begin);
     bool is_whole = j.is_aligned && left >= 4;
-    if (isnan(factor) || run.step == OPTIMIZER_STANDS) {
+    if (isnan(factor) || run.step == OPTIMIZER_SKIP) {
         if (is_whole)
             store<true>(j.gradients + i, zeros, left);
         else
@@ -126,7 +126,7 @@ void *make_first(const void *p, size_t bytes, size_t *made) {
     return first;
 }
 
-/* How much of the states and of the steps the runs reach. */
+/* Extent of the states and of the steps that the runs use. */
 struct extent {
     size_t state, steps;
 };
@@ -134,7 +134,7 @@ struct extent {
 struct extent extent_of(const struct optimizer_update *u) {
     struct extent e = {};
     for (const struct optimizer_run *run = u->runs; run < u->runs + u->run_count; run++) {
-        if (run->step == OPTIMIZER_STANDS) continue;
+        if (run->step == OPTIMIZER_SKIP) continue;
         size_t end = run->at + (run->end - run->begin);
         if (end > e.state) e.state = end;
         if (run->step >= e.steps) e.steps = run->step + 1;
@@ -154,7 +154,7 @@ template <typename Rule> void update(struct device *device, const char *name, co
     if (u->run_count == 0) return;
     size_t count = u->runs[u->run_count - 1].end;
     struct extent reach = extent_of(u);
-    struct gpu_also also = gpu_also_parameters(&c, u->values, count); /* before they count as written */
+    struct gpu_also also = gpu_also_parameters(&c, u->values, count); /* before they are reported as written */
     struct update_job j = {.table = table_of(&c, u),
                            .steps = c.in(u->steps, reach.steps),
                            .clip = c.in(u->clip, 1),
@@ -236,8 +236,8 @@ static void average(struct device *device, float weight, const float *clip, cons
         (const float *)to);
 }
 
-static void settle(struct device *device, const float *clip, float *values, float *kept, size_t count) {
-    call c(device, "settle");
+static void keep_or_restore(struct device *device, const float *clip, float *values, float *kept, size_t count) {
+    call c(device, "keep_or_restore");
     const float *factor = c.in(clip, 1);
     float *own = c.inout(values, count), *other = c.inout(kept, count);
     size_t fours = is_aligned(own) && is_aligned(other) ? count / 4 : 0;
@@ -265,5 +265,5 @@ const struct optimizer_ops gpu_optimizers = {.sgd = sgd,
                                              .rmsprop = rmsprop,
                                              .lion = lion,
                                              .average = average,
-                                             .settle = settle,
+                                             .keep_or_restore = keep_or_restore,
                                              .clamp = clamp};

@@ -1,8 +1,8 @@
-/* Poolings with the formulas, windows and positions of cpu/sets/image.c, and its order of sums: the results are those
- * of the CPU to the bit. cuDNN's poolings know neither ceil_mode nor divisor_override nor adaptive windows, keep no
- * positions, and read x again for backward. A thread makes one element, or four channels of a position side by
- * side: forward it reads its window, backward it gathers from the windows that the element is in, so that nothing is
- * added from two sides. */
+/* Poolings with the formulas, windows, positions and order of sums of cpu/sets/image.c: results are those of the CPU
+ * to the bit. cuDNN's poolings support neither ceil_mode nor divisor_override nor adaptive windows, store no
+ * positions, and read x again in backward. A thread computes one element, or four adjacent channels of a position: in
+ * forward it reads its window, in backward it gathers from the windows that contain the element, so no two threads
+ * add to the same element. */
 #include "device/cuda/gpu.cuh"
 
 /* f.run<V>(row of the batch, first of V elements of its [size]) for each; 32 bits are enough for the elements of one
@@ -61,8 +61,8 @@ static struct pool pool_of(const struct pooling *p) {
     return pool;
 }
 
-/* The real elements of a window; [skipped]: how many padded ones stand before them; [padded]: all of its elements on
- * the padded image, which the last window may reach out of. */
+/* The real elements of a window; [skipped]: number of padding elements before them; [padded]: all of its elements in
+ * the padded image, which the last window may exceed. */
 struct span {
     int from, to, skipped, padded;
 };
@@ -76,7 +76,7 @@ __device__ static inline struct span span_of(const struct side &s, int o) {
     return {from, end < s.in ? end : s.in, from - start, (end < s.in + s.padding ? end : s.in + s.padding) - start};
 }
 
-/* The windows that element [i] may be in: from [first] to before [last]. */
+/* The windows that may contain element [i]: from [first] to before [last]. */
 struct windows {
     int first, last;
 };
@@ -87,7 +87,7 @@ __device__ static inline struct windows windows_of(const struct side &s, int i) 
     return {first, last < s.out ? last : s.out};
 }
 
-/* Where an element of an image stands. */
+/* The coordinates of an element of an image. */
 struct place {
     int y, x;
     uint32_t channel;
@@ -138,8 +138,8 @@ static void max_pool_forward(struct device *device, const struct pooling *poolin
                              uint8_t *index, size_t rows) {
     call c(device, "max_pool_forward");
     struct pool p = pool_of(pooling);
-    struct gpu_numbers from = c.in(x, rows * p.in, c.narrow().x);
-    struct gpu_result to = c.out(y, rows * p.out, c.narrow().y);
+    struct gpu_numbers from = c.in(x, rows * p.in, c.half().x);
+    struct gpu_result to = c.out(y, rows * p.out, c.half().y);
     uint8_t *at = c.out(index, rows * p.out);
     each_element(&c, rows, p.out, has_fours(p.channels, from, to) && alignment(at) >= 4, max_windows{p, from, to, at});
 }
@@ -182,9 +182,9 @@ static void max_pool_backward(struct device *device, const struct pooling *pooli
                               const uint8_t *index, const float *dy, float *dx, size_t rows) {
     call c(device, "max_pool_backward");
     struct pool p = pool_of(pooling);
-    const struct narrow &narrow = c.narrow();
-    struct gpu_numbers output = c.in(y, rows * p.out, narrow.y), from = c.in(dy, rows * p.out, narrow.dy);
-    struct gpu_result to = c.out(dx, rows * p.in, narrow.dx);
+    const struct half_operands &half = c.half();
+    struct gpu_numbers output = c.in(y, rows * p.out, half.y), from = c.in(dy, rows * p.out, half.dy);
+    struct gpu_result to = c.out(dx, rows * p.in, half.dx);
     const uint8_t *at = c.in(index, rows * p.out);
     each_element(&c, rows, p.in, has_fours(p.channels, output, from, to) && alignment(at) >= 4,
                  max_gradients{p, output, from, at, to});
@@ -220,8 +220,8 @@ static void avg_pool_forward(struct device *device, const struct pooling *poolin
                              size_t rows) {
     call c(device, "avg_pool_forward");
     struct pool p = pool_of(pooling);
-    struct gpu_numbers from = c.in(x, rows * p.in, c.narrow().x);
-    struct gpu_result to = c.out(y, rows * p.out, c.narrow().y);
+    struct gpu_numbers from = c.in(x, rows * p.in, c.half().x);
+    struct gpu_result to = c.out(y, rows * p.out, c.half().y);
     each_element(&c, rows, p.out, has_fours(p.channels, from, to), averages{p, from, to});
 }
 
@@ -244,8 +244,8 @@ static void avg_pool_backward(struct device *device, const struct pooling *pooli
                               size_t rows) {
     call c(device, "avg_pool_backward");
     struct pool p = pool_of(pooling);
-    struct gpu_numbers from = c.in(dy, rows * p.out, c.narrow().dy);
-    struct gpu_result to = c.out(dx, rows * p.in, c.narrow().dx);
+    struct gpu_numbers from = c.in(dy, rows * p.out, c.half().dy);
+    struct gpu_result to = c.out(dx, rows * p.in, c.half().dx);
     each_element(&c, rows, p.in, has_fours(p.channels, from, to), average_gradients{p, from, to});
 }
 

@@ -1,5 +1,5 @@
-/* Products by cuBLASLt. What it is asked for and the algorithm it chose are kept for the next product of the same
- * sizes: a step asks for the same few again and again. */
+/* Matrix products by cuBLASLt. Descriptors and the selected algorithm are cached for the next product of the same
+ * sizes, because steps repeat the same few sizes. */
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -7,16 +7,16 @@
 #include "device/cuda/product.cuh"
 
 #define PLANS 256 /* a power of two */
-#define TRIES 8   /* places a plan may stand in */
+#define TRIES 8   /* probes of the hash table */
 #define KEY 15
 
-/* What products depend on, and how they are done. */
+/* Parameters of a product (the key), and its cached descriptors. */
 struct gpu_plan {
     size_t key[KEY]; /* all 0: free, since no m is 0 */
     cublasLtMatmulDescOpaque_t product;
     cublasLtMatrixLayoutOpaque_t a, b, c;
     cublasLtMatmulAlgo_t algorithm;
-    bool is_missing; /* there is none */
+    bool is_missing; /* cuBLASLt has no algorithm for it */
 };
 
 struct gpu_plans {
@@ -36,17 +36,17 @@ static cudaDataType_t type_of(enum precision precision) {
 static cublasStatus_t describe(const struct gpu_device *gpu, const struct product *p, struct gpu_plan *plan) {
     cublasLtMatmulDescOpaque_t *d = &plan->product;
     cudaDataType_t type = type_of(gpu->precision);
-    bool is_a_turned = p->turn_a == CUBLAS_OP_T, is_b_turned = p->turn_b == CUBLAS_OP_T;
+    bool is_a_turned = p->transpose_a == CUBLAS_OP_T, is_b_turned = p->transpose_b == CUBLAS_OP_T;
     CHECK(cublasLtMatmulDescInit(
         d, gpu->precision == PRECISION_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSA, &p->turn_a, sizeof p->turn_a));
-    CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSB, &p->turn_b, sizeof p->turn_b));
+    CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSA, &p->transpose_a, sizeof p->transpose_a));
+    CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSB, &p->transpose_b, sizeof p->transpose_b));
     CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue));
     CHECK(cublasLtMatrixLayoutInit(&plan->a, type, is_a_turned ? p->k : p->m, is_a_turned ? p->m : p->k,
                                    (int64_t)p->a.stride));
     CHECK(cublasLtMatrixLayoutInit(&plan->b, type, is_b_turned ? p->n : p->k, is_b_turned ? p->k : p->n,
                                    (int64_t)p->b.stride));
-    return cublasLtMatrixLayoutInit(&plan->c, p->is_narrow ? type : CUDA_R_32F, p->m, p->n, (int64_t)p->m);
+    return cublasLtMatrixLayoutInit(&plan->c, p->is_half ? type : CUDA_R_32F, p->m, p->n, (int64_t)p->m);
 }
 
 static cublasStatus_t point_to_operands(const struct product *p, struct gpu_plan *plan) {
@@ -66,7 +66,7 @@ static cublasStatus_t choose(struct gpu_device *gpu, const struct product *p, st
     size_t workspace = GPU_WORKSPACE;
     uint32_t a = alignment(p->a.at), b = alignment(p->b.at), c = alignment(p->c);
     /* parts of a sum are not rounded to a result of 16 bits */
-    uint32_t sums = p->is_narrow ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
+    uint32_t sums = p->is_half ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
     CHECK(cublasLtMatmulPreferenceInit(&wish));
     CHECK(cublasLtMatmulPreferenceSetAttribute(&wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums));
     CHECK(cublasLtMatmulPreferenceSetAttribute(&wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
@@ -82,7 +82,7 @@ static cublasStatus_t choose(struct gpu_device *gpu, const struct product *p, st
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* The plan with this key; else a free place, or that of an older plan, with is_new. */
+/* The plan with this key; else a free or the oldest entry, with is_new. */
 static struct gpu_plan *find(struct gpu_plans *plans, const size_t *key, bool *is_new) {
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, by words */
     for (int i = 0; i < KEY; i++) hash = (hash ^ key[i]) * 0x100000001b3u;
@@ -105,14 +105,14 @@ static cublasStatus_t plan_for(struct gpu_device *gpu, const struct product *p, 
                              p->k,
                              p->a.stride,
                              p->b.stride,
-                             (size_t)p->turn_a << 8 | (size_t)p->turn_b,
+                             (size_t)p->transpose_a << 8 | (size_t)p->transpose_b,
                              (size_t)p->epilogue,
                              alignment(p->a.at),
                              alignment(p->b.at),
                              alignment(p->c),
                              p->adds,
                              (size_t)gpu->precision,
-                             p->is_narrow,
+                             p->is_half,
                              alignment(p->bias),
                              alignment(p->aux)};
     if (!gpu->plans) gpu->plans = (struct gpu_plans *)calloc(1, sizeof *gpu->plans);
@@ -124,7 +124,7 @@ static cublasStatus_t plan_for(struct gpu_device *gpu, const struct product *p, 
         CHECK(describe(gpu, p, plan));
         CHECK(point_to_operands(p, plan));
         cublasStatus_t chosen = choose(gpu, p, plan);
-        /* some versions answer an epilogue with a matrix of one row or column so */
+        /* some versions return this for an epilogue with a matrix of one row or column */
         if (chosen == CUBLAS_STATUS_INVALID_VALUE && p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
             chosen = CUBLAS_STATUS_NOT_SUPPORTED;
         plan->is_missing = chosen == CUBLAS_STATUS_NOT_SUPPORTED;
@@ -137,7 +137,7 @@ static cublasStatus_t plan_for(struct gpu_device *gpu, const struct product *p, 
 static cublasStatus_t multiply(struct gpu_device *gpu, const struct product *p) {
     struct gpu_plan *plan;
     CHECK(plan_for(gpu, p, &plan));
-    if (gpu->is_rehearsing) return CUBLAS_STATUS_SUCCESS;
+    if (gpu->is_dry_run) return CUBLAS_STATUS_SUCCESS;
     float one = 1, beta = p->adds ? 1 : 0;
     return cublasLtMatmul(gpu->blas, &plan->product, &one, p->a.at, &plan->a, p->b.at, &plan->b, &beta, p->c, &plan->c,
                           p->c, &plan->c, &plan->algorithm, gpu->workspace, GPU_WORKSPACE, gpu->stream);

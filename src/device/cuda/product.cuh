@@ -1,6 +1,5 @@
-/* Products of matrices, and their factors as the precision of the device wants them. A float32 matrix of the interface
- * becomes a 16-bit one, with rows of a multiple of 16 bytes, in one pass, which also takes the sums of its columns
- * where they are wanted. */
+/* Matrix products, and their factors in the precision of the device. A float32 matrix is converted to 16 bits, with
+ * rows of a multiple of 16 bytes, in one pass, which also computes column sums if needed. */
 #ifndef DEVICE_CUDA_PRODUCT_CUH
 #define DEVICE_CUDA_PRODUCT_CUH
 
@@ -12,52 +11,52 @@ struct factor {
     size_t stride; /* elements from row to row */
 };
 
-/* cuBLASLt counts columns first: a row-major (rows, columns) matrix is its (columns, rows). So c (n, m; row-major) is
- * a b [+ c] with m, n and k as cuBLASLt wants them. */
+/* cuBLASLt is column-major: a row-major (rows, columns) matrix is its (columns, rows). So c (n, m; row-major) is a b
+ * [+ c] with m, n and k as cuBLASLt defines them. */
 struct product {
-    cublasOperation_t turn_a, turn_b;
+    cublasOperation_t transpose_a, transpose_b;
     size_t m, n, k;
     struct factor a, b;
     cublasLtEpilogue_t epilogue;
     const void *bias; /* NULL, or (m) in the type of c, aligned to 16 bytes; with BGRADB (n), where the sums of b go */
     const void *aux;  /* of GELU's epilogues: (n, m) in the type of c; m is a multiple of 8 */
     void *c;
-    bool is_narrow; /* c is of the factors' type, else float */
+    bool is_half; /* c is of the factors' type, else float */
     bool adds;
 };
 
 void gpu_multiply(call *c, const struct product *p);
-/* The same, unless cuBLASLt has no algorithm for it: then it does nothing, and the answer is false. */
+/* The same, but returns false and does nothing if cuBLASLt has no algorithm for it. */
 bool gpu_try_multiply(call *c, const struct product *p);
-/* Memory of [copy] for [bytes], which outlives the call; it moves when it grows. */
+/* Memory of [copy] for [bytes], which outlives the call; growing moves it. */
 uint16_t *gpu_reserve(call *c, struct gpu_copy *copy, size_t bytes);
 void gpu_products_close(struct gpu_device *gpu);
 
 /* x (rows, columns) as a factor until the call ends. */
 struct factor gpu_factor(call *c, const float *x, size_t rows, size_t columns);
-/* The same of what the operator before may have written in 16 bits, too (gpu_also), or in nothing else. */
+/* The same for a matrix that the previous operator may have written in 16 bits, too (gpu_also), or only in 16 bits. */
 struct factor gpu_input_factor(call *c, struct gpu_numbers x, size_t rows, size_t columns);
-/* dy (rows, columns) in 16 bits where the operator before wrote it so, too; else as it is. With [is_kept] the next call
- * gets the same. */
-struct gpu_numbers gpu_gradient_at_hand(call *c, struct gpu_numbers dy, bool is_kept, size_t rows, size_t columns);
-/* The same of a weight, which may be rounded already (gpu_round_parameters). */
+/* dy (rows, columns) in 16 bits if the previous operator wrote that, too; else unchanged. With [is_kept] the next
+ * call gets the same. */
+struct gpu_numbers gpu_gradient_half(call *c, struct gpu_numbers dy, bool is_kept, size_t rows, size_t columns);
+/* The same for a weight, which may be rounded already (gpu_round_parameters). */
 struct factor gpu_weight_factor(call *c, const float *w, size_t out, size_t in);
 
-/* The same of a gradient; with [is_kept], which says that dy is memory of the device, the next call gets it without
+/* The same for a gradient; with [is_kept], which says that dy is device memory, the next call gets the result without
  * another pass. [sums] (columns), unless NULL, += its columns. */
 struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float *sums, size_t rows, size_t columns);
 
 /* x (count) in 16 bits, without gaps, until the call ends; 16-bit precisions only. */
-const uint16_t *gpu_narrow_all(call *c, const float *x, size_t count);
+const uint16_t *gpu_half_copy(call *c, const float *x, size_t count);
 
-/* Where an update of [values] (count), about to be written, writes them a second time: the copy of parameters, if they
- * are part of it and it is current. */
+/* Where an update of [values] (count), before it writes them, writes the 16-bit copy of the parameters, if they are
+ * part of it and it is current. */
 struct gpu_also gpu_also_parameters(const call *c, const float *values, size_t count);
-/* [y]: memory of the device, all of it written by this call; NULL: nowhere. */
-struct gpu_also gpu_also_narrow(call *c, const float *y, size_t count);
+/* [y]: device memory that this call writes completely; NULL: none. */
+struct gpu_also gpu_also_half(call *c, const float *y, size_t count);
 /* The same for rows of [size], written in fours. [to]: where the operator writes y. */
 static inline struct gpu_also gpu_also_rows(call *c, const float *y, const float *to, size_t rows, size_t size) {
-    return gpu_also_narrow(c, to == y && size % 8 == 0 ? y : nullptr, rows * size);
+    return gpu_also_half(c, to == y && size % 8 == 0 ? y : nullptr, rows * size);
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* Work of a GPU as a graph: the operators are asked for once while their stream is captured. */
+/* Recordings of GPU operators: CUDA graphs, captured from the stream while operators are enqueued once. */
 #include <cstdlib>
 
 #include "device/cuda/gpu.cuh"
@@ -6,7 +6,7 @@
 struct device_recording {
     cudaGraphExec_t work;
     uint64_t moves;                   /* gpu->moves when it was recorded */
-    struct gpu_parameters parameters; /* what it wants of their copy, and how it leaves it */
+    struct gpu_parameters parameters; /* the copy that it requires, and its state afterwards */
 };
 
 static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
@@ -15,7 +15,7 @@ static void check(struct gpu_device *gpu, cudaError_t error) {
     if (error != cudaSuccess) gpu_fail(gpu, "a CUDA graph", cudaGetErrorString(error));
 }
 
-/* What is recorded must not depend on whether the parameters' copy is current now. */
+/* The recording must not depend on whether the parameters' copy is current now. */
 static void set_parameters_aside(struct gpu_device *gpu) {
     gpu->parameters_before = gpu->parameters;
     gpu->parameters.copy.of = nullptr;
@@ -23,7 +23,7 @@ static void set_parameters_aside(struct gpu_device *gpu) {
     gpu->parameters.wanted = nullptr;
 }
 
-/* What failed while nothing ran has done no harm. */
+/* A failure during capture has no effects, because nothing ran. */
 static status give_up(struct gpu_device *gpu) {
     status why = status_new(STATUS_BUG, "%s", gpu->failure);
     gpu->failure[0] = 0;
@@ -56,7 +56,7 @@ static struct device_recording *make(struct gpu_device *gpu, cudaGraph_t graph) 
     }
     recording->moves = gpu->moves;
     recording->parameters = gpu->parameters;
-    /* NCCL's part keeps the priority of its stream */
+    /* the NCCL part keeps the priority of its stream */
     check(gpu, cudaGraphInstantiate(&recording->work, graph, cudaGraphInstantiateFlagUseNodePriority));
     if (!gpu->failure[0]) return recording;
     free(recording);
@@ -82,7 +82,7 @@ bool gpu_replay(struct device *device, const struct device_recording *recording)
     struct gpu_device *gpu = gpu_of(device);
     if (recording->moves != gpu->moves) return false;
     cudaSetDevice(gpu->gpu);
-    gpu_parameters_want(gpu, &recording->parameters);
+    gpu_parameters_refresh(gpu, &recording->parameters);
     if (recording->moves != gpu->moves) return false;
     gpu->calls++;
     if (!gpu->failure[0]) check(gpu, cudaGraphLaunch(recording->work, gpu->stream));

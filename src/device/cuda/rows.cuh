@@ -1,12 +1,12 @@
-/* Kernels that go through matrices by rows. A row belongs to a warp, or to a block when it is long; its threads take
- * four neighbouring numbers at a time. The order of every sum follows from the sizes. Sums over a matrix's rows are in
+/* Kernels that process matrices by rows. A warp processes a row, or a block if the row is long; its threads read four
+ * neighbouring numbers at a time. The order of every sum follows from the sizes. Sums over a matrix's rows are in
  * columns.cuh. */
 #ifndef DEVICE_CUDA_ROWS_CUH
 #define DEVICE_CUDA_ROWS_CUH
 
 #include "device/cuda/gpu.cuh"
 
-#define ROWS_LONG 1024 /* numbers of a row that is a block's work */
+#define ROWS_LONG 1024 /* numbers of a row from which a block processes it */
 
 static inline bool rows_are_aligned(const void *p, size_t size) { return size % 4 == 0 && (uintptr_t)p % 16 == 0; }
 static inline bool rows_are_aligned(const struct gpu_numbers &p, size_t size) { return size % 4 == 0 && p.has_fours(); }
@@ -49,7 +49,7 @@ __device__ static inline void row_put(const struct gpu_result &to, size_t start,
     to.also.put(start + j, v);
 }
 
-/* The row's THREADS (32, or all of the block: at most 1024) join their values by [op], with the same result for all. T
+/* The THREADS of a row (32, or the whole block: at most 1024) reduce their values by [op]; all get the same result. T
  * has up to 64 bytes. */
 template <unsigned THREADS, typename T, typename Op> __device__ T row_join(T value, Op op) {
     for (int way = 16; way > 0; way /= 2) value = op(value, op.from_lane(value, way));
@@ -79,25 +79,25 @@ template <bool IS_FAST> __device__ static inline float row_exp(float x) {
 
 /* The largest number so far, and the sum of exp(x - largest). */
 struct row_softmax {
-    float most, sum;
+    float largest, sum;
 
     template <bool IS_FAST = false> __device__ void take(float4 v) {
-        float larger = fmaxf(most, fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w)));
+        float larger = fmaxf(largest, fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w)));
         sum = rescaled(larger) + ((row_exp<IS_FAST>(v.x - larger) + row_exp<IS_FAST>(v.y - larger)) +
                                   (row_exp<IS_FAST>(v.z - larger) + row_exp<IS_FAST>(v.w - larger)));
-        most = larger;
+        largest = larger;
     }
     /* The sum for a largest number at least as large. */
-    __device__ float rescaled(float larger) const { return most == larger ? sum : sum * math_exp(most - larger); }
+    __device__ float rescaled(float larger) const { return largest == larger ? sum : sum * math_exp(largest - larger); }
 };
 
 struct row_softmax_join {
     __device__ struct row_softmax operator()(struct row_softmax a, struct row_softmax b) const {
-        float larger = fmaxf(a.most, b.most);
+        float larger = fmaxf(a.largest, b.largest);
         return {larger, a.rescaled(larger) + b.rescaled(larger)};
     }
     __device__ struct row_softmax from_lane(struct row_softmax a, int way) const {
-        return {__shfl_xor_sync(0xffffffffu, a.most, way), __shfl_xor_sync(0xffffffffu, a.sum, way)};
+        return {__shfl_xor_sync(0xffffffffu, a.largest, way), __shfl_xor_sync(0xffffffffu, a.sum, way)};
     }
 };
 

@@ -26,7 +26,7 @@ static void embedding_forward(struct device *device, const int32_t *tokens, cons
     rows_start(&c, count, size, f);
 }
 
-#define ADD_ROWS 4096 /* rows of the grid at most; they may be few and long, or many */
+#define ADD_ROWS 4096 /* maximum rows of the grid; matrices may have few long rows, or many */
 
 /* A thread adds four numbers of the row, to every [gridDim.y]-th row. */
 __global__ static void add_row_kernel(const float *x, const float *row, float *y, size_t rows, size_t size,
@@ -75,8 +75,8 @@ struct softmax_rows {
         for (size_t j = first; j < size; j += 4 * THREADS) {
             float4 v = row_load(from, j, size, is_aligned, 0);
             row_store(y + i * size, j, size, is_aligned,
-                      {math_exp(v.x - s.most) * scale, math_exp(v.y - s.most) * scale, math_exp(v.z - s.most) * scale,
-                       math_exp(v.w - s.most) * scale});
+                      {math_exp(v.x - s.largest) * scale, math_exp(v.y - s.largest) * scale,
+                       math_exp(v.z - s.largest) * scale, math_exp(v.w - s.largest) * scale});
         }
     }
 };
@@ -119,7 +119,7 @@ static void softmax_backward(struct device *device, const float *y, const float 
     rows_start(&c, rows, size, f);
 }
 
-const struct sequence_ops gpu_sequences = {.most_head_size = 256,
+const struct sequence_ops gpu_sequences = {.max_head_size = 256,
                                            .embedding_forward = embedding_forward,
                                            .embedding_backward = gpu_embedding_backward,
                                            .add_row = add_row,

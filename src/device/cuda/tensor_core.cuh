@@ -105,7 +105,7 @@ __device__ static inline float exp2_fast(float x) {
 
 #define UNROLL
 
-/* What a lane hands in to a product. */
+/* A lane's factors of a product. */
 struct emulated_factors {
     uint32_t a[4], b[2];
 };
@@ -132,7 +132,7 @@ struct bfloat16_factors {
         return bits_to_bfloat16(first) | (uint32_t)bits_to_bfloat16(second) << 16;
     }
     static void multiply(float *sum0, float *sum1, float *sum2, float *sum3, const uint32_t a[4], uint32_t b0,
-                         uint32_t b1, EMULATED_PLACE) {
+                         uint32_t b1, EMULATED_LOCATION) {
         float *sums[4] = {sum0, sum1, sum2, sum3};
         emulated_multiply<bits_from_bfloat16>(sums, a, b0, b1, file, line);
     }
@@ -144,20 +144,20 @@ struct float16_factors {
     }
     static float widen(uint16_t bits) { return bits_from_float16(bits); }
     static void multiply(float *sum0, float *sum1, float *sum2, float *sum3, const uint32_t a[4], uint32_t b0,
-                         uint32_t b1, EMULATED_PLACE) {
+                         uint32_t b1, EMULATED_LOCATION) {
         float *sums[4] = {sum0, sum1, sum2, sum3};
         emulated_multiply<bits_from_float16>(sums, a, b0, b1, file, line);
     }
 };
 
-/* Element [column] of the row that lane [from] named; rows start at multiples of 16 bytes. */
+/* Element [column] of the row whose address lane [from] passed; rows start at multiples of 16 bytes. */
 static inline uint32_t emulated_element(const unsigned char *given, unsigned from, unsigned column) {
     const uint16_t *row = emulated_value<const uint16_t *>(given, from);
     assert((uintptr_t)row % 16 == 0);
     return row[column];
 }
 
-static inline void load_matrices(uint32_t r[4], const uint16_t *row, EMULATED_PLACE) {
+static inline void load_matrices(uint32_t r[4], const uint16_t *row, EMULATED_LOCATION) {
     unsigned lane = emulated_lane(), first = lane % 4 * 2;
     const unsigned char *given = emulated_exchange(0xffffffffu, &row, sizeof row, file, line);
     for (unsigned i = 0; i < 4; i++)
@@ -165,7 +165,7 @@ static inline void load_matrices(uint32_t r[4], const uint16_t *row, EMULATED_PL
                                                                       << 16;
 }
 
-static inline void load_transposed(uint32_t r[4], const uint16_t *row, EMULATED_PLACE) {
+static inline void load_transposed(uint32_t r[4], const uint16_t *row, EMULATED_LOCATION) {
     unsigned lane = emulated_lane(), first = lane % 4 * 2;
     const unsigned char *given = emulated_exchange(0xffffffffu, &row, sizeof row, file, line);
     for (unsigned i = 0; i < 4; i++)
@@ -173,7 +173,7 @@ static inline void load_transposed(uint32_t r[4], const uint16_t *row, EMULATED_
                                                                       << 16;
 }
 
-static inline void copy_start(void *to, const void *from, bool is_there, EMULATED_PLACE) {
+static inline void copy_start(void *to, const void *from, bool is_there, EMULATED_LOCATION) {
     emulated_copy(to, from, 16, is_there, file, line);
 }
 

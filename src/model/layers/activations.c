@@ -72,32 +72,32 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
 const struct layer_type layer_relu = {.variant = {"relu", NULL, "max(x, 0) (torch.nn.ReLU)."},
                                       .order = ORDER_ANY,
                                       .plan = plan,
-                                      .narrow = NARROW_ALL,
+                                      .half = HALF_ALL,
                                       .forward = forward,
                                       .backward = backward};
 const struct layer_type layer_tanh = {.variant = {"tanh", NULL, "Hyperbolic tangent (torch.nn.Tanh)."},
                                       .order = ORDER_ANY,
                                       .plan = plan,
-                                      .narrow = NARROW_ALL,
+                                      .half = HALF_ALL,
                                       .forward = forward,
                                       .backward = backward};
 const struct layer_type layer_sigmoid = {.variant = {"sigmoid", NULL, "1 / (1 + exp(-x)) (torch.nn.Sigmoid)."},
                                          .order = ORDER_ANY,
                                          .plan = plan,
-                                         .narrow = NARROW_ALL,
+                                         .half = HALF_ALL,
                                          .forward = forward,
                                          .backward = backward};
 const struct layer_type layer_gelu = {.variant = {"gelu", &gelu_schema, "Gaussian error linear unit (torch.nn.GELU)."},
                                       .order = ORDER_ANY,
                                       .plan = plan,
-                                      .narrow = NARROW_ALL,
+                                      .half = HALF_ALL,
                                       .forward = forward,
                                       .backward = backward};
 const struct layer_type layer_silu = {
     .variant = {"silu", NULL, "x sigmoid(x), also called swish (torch.nn.SiLU)."},
     .order = ORDER_ANY,
     .plan = plan,
-    .narrow = NARROW_ALL,
+    .half = HALF_ALL,
     .forward = forward,
     .backward = backward,
 };
@@ -123,7 +123,7 @@ const struct layer_type layer_leaky_relu = {
     .order = ORDER_ANY,
     .ignores = IGNORES_Y,
     .plan = plan,
-    .narrow = NARROW_ALL,
+    .half = HALF_ALL,
     .forward = leaky_relu_forward,
     .backward = leaky_relu_backward,
 };

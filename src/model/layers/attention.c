@@ -1,5 +1,5 @@
-/* attention: multi-head self-attention (torch.nn.MultiheadAttention with one input), and its core alone for models that
- * write the projections as linear layers. The scores are never kept: device/sequence.h. */
+/* attention: multi-head self-attention (torch.nn.MultiheadAttention with one input), and its core alone for models
+ * that write the projections as linear layers. Scores are never stored (device/sequence.h). */
 #include "base/text.h"
 #include "device/sequence.h"
 #include "model/init.h"
@@ -20,7 +20,7 @@ struct attention_config {
 #define CAUSAL                                                                                                         \
     {                                                                                                                  \
         .key = "causal", .type = SCHEMA_BOOL, .offset = offsetof(struct attention_config, is_causal),                  \
-        .fallback = "false", .doc = "Whether a position sees only itself and those before it."                         \
+        .fallback = "false", .doc = "Whether a position attends only to itself and to earlier positions."              \
     }
 
 static const struct schema_row attention_rows[] = {
@@ -74,13 +74,13 @@ static status plan_shape(struct layer *layer, int64_t parts) {
 }
 
 static status check_device(const struct layer *layer, const struct device_ops *ops) {
-    size_t size = shape_of(layer, 1).head_size, most = ops->sequence->most_head_size;
-    if (most == 0 || size <= most) return OK;
+    size_t size = shape_of(layer, 1).head_size, max = ops->sequence->max_head_size;
+    if (max == 0 || size <= max) return OK;
     return status_new(STATUS_USAGE, "a head has at most %zu features, got %zu: use more heads, or train.device: cpu",
-                      most, size);
+                      max, size);
 }
 
-/* Of one row: scores and sum of values. A causal mask hides half. */
+/* For one row: scores and sum of values. A causal mask removes half. */
 static size_t core_multiply_adds(const struct layer *layer) {
     size_t whole = 2 * tokens_of(layer) * tokens_of(layer) * features_of(layer);
     return config_of(layer)->is_causal ? whole / 2 : whole;
@@ -104,8 +104,8 @@ static void core_backward(const struct layer *layer, const struct pass *pass, co
     if (dx) device_ops(pass->device)->sequence->attention_backward(pass->device, &shape, x, y, layer->saved, dy, dx);
 }
 
-/* What forward keeps in layer->saved, each for the whole batch: qkv, the heads' outputs, two numbers of each softmax;
- * then the two gradients of backward. */
+/* What forward stores in layer->saved, each for the whole batch: qkv, the heads' outputs, two numbers of each
+ * softmax; then the two gradients of backward. */
 struct kept {
     float *qkv, *mixed, *softmaxes, *dqkv, *dmixed;
 };
@@ -122,7 +122,7 @@ static struct kept kept_of(const struct layer *layer, size_t rows) {
 
 enum { IN_WEIGHT, IN_BIAS, OUT_WEIGHT, OUT_BIAS };
 
-/* Index of the parameter in params; without biases the two weights are neighbours. */
+/* Index of the parameter in params; without biases the two weights are adjacent. */
 static size_t index_of(const struct layer *layer, int which) {
     return layer->first_param + (config_of(layer)->bias ? (size_t)which : (size_t)which / 2);
 }
@@ -151,7 +151,8 @@ static status attention_plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-/* MultiheadAttention makes out_proj first, then in_proj by xavier_uniform; biases are 0 (out_proj's after its draw). */
+/* MultiheadAttention initialises out_proj first, then in_proj by xavier_uniform; biases are 0 (out_proj's after its
+ * draw). */
 static void attention_init(const struct layer *layer, const struct params *params, struct rng *rng) {
     size_t c = features_of(layer);
     init_kaiming_uniform(rng, params_drawn(params, index_of(layer, OUT_WEIGHT)), c * c, c);
@@ -195,9 +196,9 @@ static size_t attention_multiply_adds(const struct layer *layer) {
     return 4 * tokens_of(layer) * features_of(layer) * features_of(layer) + core_multiply_adds(layer);
 }
 
-static bool can_narrow(const struct layer *layer) {
+static bool can_be_half(const struct layer *layer) {
     size_t size = shape_of(layer, 1).head_size;
-    return size % 8 == 0 && size <= ATTENTION_NARROW;
+    return size % 8 == 0 && size <= ATTENTION_MAX_HALF;
 }
 
 const struct layer_type layer_attention = {
@@ -218,9 +219,9 @@ const struct layer_type layer_scaled_dot_product_attention = {
          "The core of attention alone: (positions, 3C), queries, keys and values side by side, to (positions, C)."},
     .check_device = check_device,
     .plan = core_plan,
-    .narrow = NARROW_ALL,
+    .half = HALF_ALL,
     .autocast = AUTOCAST_PRODUCT,
-    .can_narrow = can_narrow,
+    .can_be_half = can_be_half,
     .forward = core_forward,
     .backward = core_backward,
     .multiply_adds = core_multiply_adds,

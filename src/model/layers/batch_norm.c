@@ -1,5 +1,5 @@
 /* batch_norm: torch.nn.BatchNorm1d and BatchNorm2d by the input's dimensions; the first dimension of a row is the
- * channels. Training normalises by the batch's statistics and moves the running ones; evaluation uses the running
+ * channels. Training normalises by the batch statistics and updates the running ones; evaluation uses the running
  * ones, which are saved with the parameters. */
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
@@ -119,10 +119,10 @@ static void forward(const struct layer *layer, const struct pass *pass, const fl
                                     y, positions(layer, pass));
 }
 
-static void remake(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void recompute(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
     struct batch_norm norm = norm_of(layer, pass);
     device_ops(pass->device)
-        ->image->batch_norm_again(pass->device, &norm, x, layer->runtime, y, positions(layer, pass));
+        ->image->batch_norm_recompute(pass->device, &norm, x, layer->runtime, y, positions(layer, pass));
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
@@ -139,8 +139,9 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
 
 static bool sums_over_ranks(const struct layer *layer) { return config_of(layer)->sync; }
 
-/* The variance of one value is 0, whatever it is; PyTorch: "Expected more than 1 value per channel when training". */
-static size_t least_rows(const struct layer *layer) { return layer->in_size > (size_t)layer->in.size[0] ? 1 : 2; }
+/* The variance of a single value is always 0; PyTorch rejects it: "Expected more than 1 value per channel when
+ * training". */
+static size_t min_rows(const struct layer *layer) { return layer->in_size > (size_t)layer->in.size[0] ? 1 : 2; }
 
 static bool runs_on(const struct device_ops *ops) { return ops->image->batch_norm_forward != NULL; }
 
@@ -159,8 +160,8 @@ const struct layer_type layer_batch_norm = {
     .init_buffers = init_buffers,
     .forward = forward,
     .backward = backward,
-    .remake = remake,
-    .narrow = NARROW_ALL,
+    .recompute = recompute,
+    .half = HALF_ALL,
     .sums_over_ranks = sums_over_ranks,
-    .least_rows = least_rows,
+    .min_rows = min_rows,
 };

@@ -1,5 +1,5 @@
-/* sequential, repeat, residual: layers made of layers. They add a level to the names of what is inside ("h.0.1.weight")
- * and leave nothing of themselves in the model but its steps. */
+/* sequential, repeat, residual: layers made of layers. They add a level to the names of the layers inside
+ * ("h.0.1.weight"); the built model contains only their steps. */
 #include "model/build.h"
 #include "model/layers/layers.h"
 
@@ -59,7 +59,7 @@ static const struct schema residual_schema = {.name = "model.layers.residual",
                                               .rows = residual_rows,
                                               .shorthand = "layers"};
 
-/* What stands before the names of the layers inside [name]; one without a name adds no level. */
+/* Prefix of the names of the layers inside [name]; an empty name adds no level. */
 static const char *prefix_of(struct arena *arena, const char *name) {
     return *name ? arena_printf(arena, "%s.", name) : "";
 }

@@ -10,9 +10,9 @@ struct convolution_config {
     bool bias;
 };
 
-#define SIZES(key_, least_, doc_, ...)                                                                                 \
+#define SIZES(key_, min_, doc_, ...)                                                                                   \
     {                                                                                                                  \
-        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct convolution_config, key_), .least = least_,   \
+        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct convolution_config, key_), .least = min_,     \
         .most = 4096, .doc = doc_, __VA_ARGS__                                                                         \
     }
 
@@ -23,7 +23,7 @@ static const struct schema_row rows[] = {
      .flags = SCHEMA_REQUIRED,
      .least = 1,
      .most = 1 << 20,
-     .doc = "Output channels (PyTorch's out_channels); the input's are inferred."},
+     .doc = "Output channels (PyTorch's out_channels); the number of inputs is inferred."},
     SIZES(kernel_size, 1, "Size of the kernel: one number, or [height, width].", .flags = SCHEMA_REQUIRED),
     SIZES(stride, 1, "Step of the kernel: one number, or [height, width].", .fallback = "1"),
     SIZES(padding, 0, "Zeros around the input: one number, or [height, width].", .fallback = "0"),
@@ -34,7 +34,8 @@ static const struct schema_row rows[] = {
      .fallback = "1",
      .least = 1,
      .most = 1 << 20,
-     .doc = "Groups of channels that do not see each other; must divide the input's and the output's channels."},
+     .doc = "Number of groups of channels; outputs of a group depend on its inputs only. Must divide the input's and "
+            "the output's channels."},
     {.key = "bias",
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct convolution_config, bias),
@@ -43,12 +44,12 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static void check(const struct convolution_config *c, int most, const struct node *where, const char *path,
+static void check(const struct convolution_config *c, int max, const struct node *where, const char *path,
                   struct problems *problems) {
-    pair_check(&c->kernel_size, "kernel_size", most, where, path, problems);
-    pair_check(&c->stride, "stride", most, where, path, problems);
-    pair_check(&c->padding, "padding", most, where, path, problems);
-    pair_check(&c->dilation, "dilation", most, where, path, problems);
+    pair_check(&c->kernel_size, "kernel_size", max, where, path, problems);
+    pair_check(&c->stride, "stride", max, where, path, problems);
+    pair_check(&c->padding, "padding", max, where, path, problems);
+    pair_check(&c->dilation, "dilation", max, where, path, problems);
     if (c->out % c->groups != 0) {
         struct text full = {0};
         text_printf(&full, "%s.groups", path);
@@ -81,8 +82,8 @@ static struct convolution convolution_of(const struct layer *layer) {
     pair_of(&c->stride, dims, 1, v.window.stride);
     pair_of(&c->padding, dims, 0, v.window.padding);
     pair_of(&c->dilation, dims, 1, v.window.dilation);
-    v.out =
-        (struct image){window_count(&v.window, 0, v.in.height), window_count(&v.window, 1, v.in.width), (size_t)c->out};
+    v.out = (struct image_shape){window_count(&v.window, 0, v.in.height), window_count(&v.window, 1, v.in.width),
+                                 (size_t)c->out};
     return v;
 }
 
@@ -100,7 +101,7 @@ static status plan(struct layer *layer, struct planning *planning) {
     if (c.out.height == 0 || c.out.width == 0)
         return status_new(STATUS_USAGE, "the kernel is larger than the padded input (%zu x %zu)",
                           c.in.height + 2 * c.window.padding[0], c.in.width + 2 * c.window.padding[1]);
-    layer->out = image_shape(layer->in.dims, c.out.channels, c.out.height, c.out.width);
+    layer->out = channels_last_shape(layer->in.dims, c.out.channels, c.out.height, c.out.width);
     int64_t shape[4] = {(int64_t)c.out.channels, (int64_t)(c.in.channels / c.groups), (int64_t)c.window.kernel[0],
                         (int64_t)c.window.kernel[1]};
     if (layer->in.dims == 2) shape[2] = shape[3];
@@ -171,7 +172,7 @@ const struct layer_type layer_conv2d = {
     .autocast = AUTOCAST_PRODUCT,
     .forward = forward,
     .backward = backward,
-    .narrow = NARROW_ALL,
+    .half = HALF_ALL,
     .multiply_adds = multiply_adds,
 };
 const struct layer_type layer_conv1d = {
@@ -188,6 +189,6 @@ const struct layer_type layer_conv1d = {
     .autocast = AUTOCAST_PRODUCT,
     .forward = forward,
     .backward = backward,
-    .narrow = NARROW_ALL,
+    .half = HALF_ALL,
     .multiply_adds = multiply_adds,
 };

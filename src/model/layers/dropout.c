@@ -55,7 +55,7 @@ const struct layer_type layer_dropout = {
                 "In training, zeroes elements with probability p and scales the rest (torch.nn.Dropout)."},
     .order = ORDER_ANY,
     .ignores = IGNORES_X_AND_Y,
-    .narrow = NARROW_ALL,
+    .half = HALF_ALL,
     .plan = plan,
     .forward = forward,
     .backward = backward,

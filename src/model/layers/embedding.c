@@ -64,7 +64,7 @@ static status embedding_plan(struct layer *layer, struct planning *planning) {
     if (!layer->in.is_tokens)
         return status_new(STATUS_USAGE,
                           "its input must be the dataset's tokens; here it is the values of a layer or of "
-                          "a dataset that is no text");
+                          "a dataset that is not text");
     int64_t count = c->num_embeddings == SCHEMA_NO_INT ? layer->in.vocabulary : c->num_embeddings;
     if (count < layer->in.vocabulary)
         return status_new(STATUS_USAGE, "num_embeddings is %lld, but the dataset's vocabulary has %lld tokens",

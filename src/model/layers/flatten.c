@@ -8,7 +8,7 @@ static status plan(struct layer *layer, struct planning *planning) {
 }
 
 const struct layer_type layer_flatten = {
-    .variant = {"flatten", NULL, "All dimensions of a row become one (torch.nn.Flatten)."},
+    .variant = {"flatten", NULL, "Makes one dimension of all dimensions of a row (torch.nn.Flatten)."},
     .is_view = true,
     .plan = plan,
 };

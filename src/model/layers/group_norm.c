@@ -105,5 +105,5 @@ const struct layer_type layer_group_norm = {
     .autocast = AUTOCAST_FLOAT32,
     .forward = forward,
     .backward = backward,
-    .narrow = NARROW_ALL,
+    .half = HALF_ALL,
 };

@@ -1,14 +1,14 @@
 /* See images.h. */
 #include "model/layers/images.h"
 
-struct image image_of(const struct shape *shape) {
-    struct image image = {1, 1, (size_t)shape->size[0]};
+struct image_shape image_of(const struct shape *shape) {
+    struct image_shape image = {1, 1, (size_t)shape->size[0]};
     for (int d = 1; d + 1 < shape->dims; d++) image.height *= (size_t)shape->size[d];
     if (shape->dims > 1) image.width = (size_t)shape->size[shape->dims - 1];
     return image;
 }
 
-struct shape image_shape(int dims, size_t channels, size_t height, size_t width) {
+struct shape channels_last_shape(int dims, size_t channels, size_t height, size_t width) {
     struct shape shape = {.dims = dims, .is_channels_last = true, .size = {(int64_t)channels}};
     if (dims > 2) shape.size[1] = (int64_t)height;
     shape.size[dims - 1] = (int64_t)width;
@@ -25,12 +25,12 @@ status image_check(const struct layer *layer, int dims) {
     return s;
 }
 
-void pair_check(const struct int_list *list, const char *key, int most, const struct node *where, const char *path,
+void pair_check(const struct int_list *list, const char *key, int max, const struct node *where, const char *path,
                 struct problems *problems) {
     struct text full = {0};
-    if (!list->items || list->count == 1 || list->count == (size_t)most) return;
+    if (!list->items || list->count == 1 || list->count == (size_t)max) return;
     text_printf(&full, "%s.%s", path, key);
-    if (most == 1)
+    if (max == 1)
         problems_add(problems, where->place, text_string(&full), "expected one number, got %zu", list->count);
     else
         problems_add(problems, where->place, text_string(&full), "expected one number or two (height, width), got %zu",

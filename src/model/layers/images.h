@@ -6,16 +6,16 @@
 #include "model/layer.h"
 
 /* (channels, height, width), (channels, length) or (channels) */
-struct image image_of(const struct shape *shape);
+struct image_shape image_of(const struct shape *shape);
 
 /* A channels-last shape of [dims] dimensions like those of image_of. */
-struct shape image_shape(int dims, size_t channels, size_t height, size_t width);
+struct shape channels_last_shape(int dims, size_t channels, size_t height, size_t width);
 
 /* The input must be (channels, height, width), or for [dims] 2 (channels, length). */
 status image_check(const struct layer *layer, int dims);
 
-/* One or [most] numbers, else a problem at [where]. */
-void pair_check(const struct int_list *list, const char *key, int most, const struct node *where, const char *path,
+/* One or [max] numbers, else a problem at [where]. */
+void pair_check(const struct int_list *list, const char *key, int max, const struct node *where, const char *path,
                 struct problems *problems);
 /* to[0] of the height, to[1] of the width; of a signal the height's is [height]. */
 void pair_of(const struct int_list *list, int dims, size_t height, size_t to[2]);

@@ -8,7 +8,7 @@
 struct linear_config {
     int64_t out;
     bool bias;
-    const char *tie; /* name of a parameter; NULL: a weight of its own */
+    const char *tie; /* name of a parameter; NULL: its own weight */
 };
 
 static const struct schema_row rows[] = {
@@ -18,7 +18,7 @@ static const struct schema_row rows[] = {
      .flags = SCHEMA_REQUIRED,
      .least = 1,
      .most = 1 << 24,
-     .doc = "Output features (PyTorch's out_features); the input's are inferred."},
+     .doc = "Output features (PyTorch's out_features); the number of inputs is inferred."},
     {.key = "bias",
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct linear_config, bias),
@@ -28,7 +28,7 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_STRING,
      .offset = offsetof(struct linear_config, tie),
      .fallback = "null",
-     .doc = "The weight is this parameter of a layer before (`wte.weight`): one tensor, trained by both."},
+     .doc = "The weight is this parameter of an earlier layer (`wte.weight`): one tensor, trained by both."},
     {0},
 };
 
@@ -46,7 +46,7 @@ static size_t vectors(const struct layer *layer, size_t rows_of_batch) {
 static size_t weight_of(const struct layer *layer) { return layer->tied_count ? layer->tied : layer->first_param; }
 static size_t bias_of(const struct layer *layer) { return layer->first_param + (layer->tied_count ? 0 : 1); }
 
-/* Finds the parameter that is the weight, too. */
+/* Finds the parameter that is tied as the weight. */
 static status tie(struct layer *layer, const struct params *params, const int64_t *shape) {
     const char *name = config_of(layer)->tie;
     size_t i = 0;
@@ -92,7 +92,7 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-/* A tied weight keeps its values; its draws are made all the same, as PyTorch makes the layer before it ties it. */
+/* A tied weight keeps its values; its draws are made anyway, because PyTorch creates the layer before it ties it. */
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
     const struct linear_config *c = config_of(layer);
     size_t in = (size_t)features(layer), out = (size_t)c->out;
@@ -118,8 +118,9 @@ static void forward(const struct layer *layer, const struct pass *pass, const fl
                          (size_t)config_of(layer)->out);
 }
 
-#define PART_FLOATS ((size_t)1 << 21) /* 8 MiB of a gradient: rows enough for a product, and few enough for a cache */
-#define PART_ROWS 48                  /* of a part: in multiples of it, as the CPU cuts products for its threads */
+#define PART_FLOATS                                                                                                    \
+    ((size_t)1 << 21) /* 8 MiB of a gradient: enough rows for a fast product, few enough for the cache */
+#define PART_ROWS 48  /* a part is a multiple of it, as the CPU splits products over threads */
 
 static size_t gradient_part(const struct layer *layer) {
     if (layer->tied_count) return 0; /* the first parameter is the bias */
@@ -129,7 +130,7 @@ static size_t gradient_part(const struct layer *layer) {
     return rows_of_part < out ? rows_of_part * in : 0;
 }
 
-/* dx first: it needs the weight as it is. */
+/* dx first: it needs the weight before the update. */
 static void backward_in_parts(const struct layer *layer, const struct pass *pass, const float *x, const float *dy,
                               float *dx) {
     const struct device_ops *ops = device_ops(pass->device);
@@ -205,7 +206,7 @@ const struct layer_type layer_linear = {
     .forward = forward,
     .backward = backward,
     .gradient_part = gradient_part,
-    .narrow = NARROW_ALL,
+    .half = HALF_ALL,
     .autocast = AUTOCAST_PRODUCT,
     .around_gelu = &around_gelu,
     .multiply_adds = multiply_adds,

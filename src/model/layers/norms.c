@@ -49,7 +49,7 @@ static bool has_bias(const struct layer *layer) {
 }
 static size_t width(const struct layer *layer) { return (size_t)layer->in.size[layer->in.dims - 1]; }
 
-/* Vectors of the last dimension in [rows] rows of the batch. */
+/* Number of vectors (last dimension) in [rows] rows of the batch. */
 static size_t vectors(const struct layer *layer, size_t rows) { return rows * (layer->in_size / width(layer)); }
 
 static status plan(struct layer *layer, struct planning *planning) {
@@ -119,7 +119,7 @@ const struct layer_type layer_layer_norm = {
     .ignores = IGNORES_Y,
     .plan = plan,
     .init = init,
-    .narrow = NARROW_Y | NARROW_DY, /* the input is a residual stream, which stays float32 */
+    .half = HALF_Y | HALF_DY, /* the input is a residual stream, which stays float32 */
     .autocast = AUTOCAST_FLOAT32,
     .forward = layer_norm_forward,
     .backward = layer_norm_backward,
@@ -131,7 +131,7 @@ const struct layer_type layer_rms_norm = {
     .ignores = IGNORES_Y,
     .plan = plan,
     .init = init,
-    .narrow = NARROW_Y | NARROW_DY, /* the input is a residual stream, which stays float32 */
+    .half = HALF_Y | HALF_DY, /* the input is a residual stream, which stays float32 */
     .autocast = AUTOCAST_FLOAT32,
     .forward = rms_norm_forward,
     .backward = rms_norm_backward,

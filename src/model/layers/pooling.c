@@ -1,5 +1,5 @@
-/* max_pool2d, avg_pool2d, adaptive_avg_pool2d: torch.nn's. A maximum remembers where it stood, so that backward needs
- * neither the input nor a search. */
+/* max_pool2d, avg_pool2d, adaptive_avg_pool2d: torch.nn's. max_pool2d stores the position of each maximum, so that
+ * backward needs neither the input nor a search. */
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
 
@@ -13,9 +13,9 @@ struct adaptive_config {
     struct int_list output_size;
 };
 
-#define SIZES(key_, least_, doc_, ...)                                                                                 \
+#define SIZES(key_, min_, doc_, ...)                                                                                   \
     {                                                                                                                  \
-        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct pool_config, key_), .least = least_,          \
+        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct pool_config, key_), .least = min_,            \
         .most = 4096, .doc = doc_, __VA_ARGS__                                                                         \
     }
 #define WINDOW_ROWS                                                                                                    \
@@ -100,7 +100,7 @@ static struct pooling pooling_of(const struct layer *layer) {
         out[0] = count(&p.window, 0, p.in.height);
         out[1] = count(&p.window, 1, p.in.width);
     }
-    p.out = (struct image){out[0], out[1], p.in.channels};
+    p.out = (struct image_shape){out[0], out[1], p.in.channels};
     return p;
 }
 
@@ -123,7 +123,7 @@ static status plan(struct layer *layer, struct planning *planning) {
     TRY(image_check(layer, 3));
     struct pooling p = pooling_of(layer);
     TRY(check_pooling(layer, &p));
-    layer->out = image_shape(3, p.out.channels, p.out.height, p.out.width);
+    layer->out = channels_last_shape(3, p.out.channels, p.out.height, p.out.width);
     if (is_max(layer)) layer->saved_size = (shape_elements(&layer->out) + sizeof(float) - 1) / sizeof(float);
     return OK;
 }
@@ -161,7 +161,7 @@ const struct layer_type layer_max_pool2d = {
     .plan = plan,
     .forward = forward,
     .backward = backward,
-    .narrow = NARROW_ALL,
+    .half = HALF_ALL,
 };
 const struct layer_type layer_avg_pool2d = {
     .variant = {"avg_pool2d", &avg_schema, "Average of each window (torch.nn.AvgPool2d)."},
@@ -171,7 +171,7 @@ const struct layer_type layer_avg_pool2d = {
     .plan = plan,
     .forward = forward,
     .backward = backward,
-    .narrow = NARROW_ALL,
+    .half = HALF_ALL,
 };
 const struct layer_type layer_adaptive_avg_pool2d = {
     .variant = {"adaptive_avg_pool2d", &adaptive_schema,
@@ -182,5 +182,5 @@ const struct layer_type layer_adaptive_avg_pool2d = {
     .plan = plan,
     .forward = forward,
     .backward = backward,
-    .narrow = NARROW_ALL,
+    .half = HALF_ALL,
 };

@@ -1,5 +1,5 @@
-/* reorder: between channels-first and channels-last memory. No type of the config: build.c puts it where two layers
- * that follow each other want different orders. */
+/* reorder: converts between channels-first and channels-last memory. Not a type of the config: build.c inserts it
+ * between two layers that require different orders. */
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
 
@@ -36,5 +36,5 @@ const struct layer_type layer_reorder = {
     .plan = plan,
     .forward = forward,
     .backward = backward,
-    .narrow = NARROW_ALL | NARROW_BY_ELEMENT,
+    .half = HALF_ALL | HALF_BY_ELEMENT,
 };

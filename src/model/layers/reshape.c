@@ -1,5 +1,5 @@
 /* reshape: the elements of a row under another shape (torch.nn.Unflatten, Tensor.reshape). Memory is contiguous, so
- * nothing moves. */
+ * nothing is copied. */
 #include "base/text.h"
 #include "model/layers/layers.h"
 

@@ -12,7 +12,7 @@ static const struct schema_row rows[] = {
      .fallback = "null",
      .least = 0,
      .most = INFINITY,
-     .doc = "Weight of the positive targets: one for all outputs or one each. Null: 1."},
+     .doc = "Weight of the positive targets: one for all outputs or one each. null: 1."},
     {0},
 };
 static const struct schema schema = {.name = "loss.bce_with_logits", .size = sizeof(struct bce_config), .rows = rows};
@@ -40,6 +40,7 @@ const struct loss_type loss_bce_with_logits = {
                 "Sigmoid and binary cross entropy of targets between 0 and 1, mean over all elements "
                 "(torch.nn.BCEWithLogitsLoss)."},
     .is_binary = true,
+    .own_activation = "sigmoid",
     .check = check,
     .run = run,
 };

@@ -83,8 +83,9 @@ const struct loss_type loss_cross_entropy = {
                 "Softmax and negative log likelihood of integer classes, mean over rows or positions "
                 "(torch.nn.CrossEntropyLoss)."},
     .wants_classes = true,
+    .own_activation = "softmax",
     .ignored = ignored,
     .check = check,
     .run = run,
-    .takes_narrow = true,
+    .accepts_half = true,
 };

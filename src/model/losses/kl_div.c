@@ -20,7 +20,7 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct kl_div_config, log_target),
      .fallback = "false",
-     .doc = "The targets are logs, too."},
+     .doc = "Whether the targets are logarithms, too."},
     {0},
 };
 static const struct schema schema = {.name = "loss.kl_div", .size = sizeof(struct kl_div_config), .rows = rows};

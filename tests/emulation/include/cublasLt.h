@@ -66,7 +66,7 @@ typedef struct cublasLtContext *cublasLtHandle_t;
 struct cublasLtMatmulDescOpaque_t {
     cublasComputeType_t compute;
     cudaDataType scale, bias_type, aux_type;
-    cublasOperation_t turn_a, turn_b;
+    cublasOperation_t transpose_a, transpose_b;
     cublasLtEpilogue_t epilogue;
     void *bias, *aux;
     int64_t aux_ld;
@@ -118,7 +118,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t preference, int most,
+                                              cublasLtMatmulPreference_t preference, int limit,
                                               cublasLtMatmulHeuristicResult_t *found, int *count);
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, const void *alpha,
                               const void *a, cublasLtMatrixLayout_t layout_a, const void *b,

@@ -40,7 +40,7 @@ extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 
 /* Where a thread waits; both must be the same for all that wait together. */
-#define EMULATED_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define EMULATED_LOCATION const char *file = __builtin_FILE(), int line = __builtin_LINE()
 void emulated_block_barrier(const char *file, int line);
 /* All lanes of [mask] give [bytes] (up to 64) and get the address of what lane 0 gave; lane i's is 64 i bytes behind
  * it, undefined where i is not in the mask. Good until this lane exchanges again. */
@@ -53,9 +53,9 @@ void emulated_copy(void *to, const void *from, unsigned bytes, bool is_there, co
 void emulated_copy_commit();
 void emulated_copy_wait(unsigned groups);
 
-static inline void __syncthreads(EMULATED_PLACE) { emulated_block_barrier(file, line); }
+static inline void __syncthreads(EMULATED_LOCATION) { emulated_block_barrier(file, line); }
 
-static inline void __syncwarp(unsigned mask = 0xffffffffu, EMULATED_PLACE) {
+static inline void __syncwarp(unsigned mask = 0xffffffffu, EMULATED_LOCATION) {
     emulated_exchange(mask, nullptr, 0, file, line);
 }
 
@@ -72,27 +72,27 @@ T emulated_shuffle(unsigned mask, T own, unsigned from, bool is_inside, const ch
     return is_inside ? emulated_value<T>(values, from) : own;
 }
 
-template <typename T> T __shfl_sync(unsigned mask, T value, int lane, int width = 32, EMULATED_PLACE) {
+template <typename T> T __shfl_sync(unsigned mask, T value, int lane, int width = 32, EMULATED_LOCATION) {
     unsigned first = emulated_lane() & ~(unsigned)(width - 1);
     return emulated_shuffle(mask, value, first + ((unsigned)lane & (unsigned)(width - 1)), true, file, line);
 }
 
-template <typename T> T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, EMULATED_PLACE) {
+template <typename T> T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, EMULATED_LOCATION) {
     unsigned own = emulated_lane(), from = own ^ (unsigned)lanes;
     return emulated_shuffle(mask, value, from, from / (unsigned)width <= own / (unsigned)width, file, line);
 }
 
-template <typename T> T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = 32, EMULATED_PLACE) {
+template <typename T> T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = 32, EMULATED_LOCATION) {
     unsigned own = emulated_lane(), from = own + lanes;
     return emulated_shuffle(mask, value, from, from / (unsigned)width == own / (unsigned)width, file, line);
 }
 
-template <typename T> T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = 32, EMULATED_PLACE) {
+template <typename T> T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = 32, EMULATED_LOCATION) {
     unsigned own = emulated_lane(), within = own & (unsigned)(width - 1);
     return emulated_shuffle(mask, value, own - lanes, within >= lanes, file, line);
 }
 
-static inline unsigned __ballot_sync(unsigned mask, int is_true, EMULATED_PLACE) {
+static inline unsigned __ballot_sync(unsigned mask, int is_true, EMULATED_LOCATION) {
     const unsigned char *values = emulated_exchange(mask, &is_true, sizeof is_true, file, line);
     unsigned bits = 0;
     for (unsigned lane = 0; lane < 32; lane++)
@@ -100,11 +100,11 @@ static inline unsigned __ballot_sync(unsigned mask, int is_true, EMULATED_PLACE)
     return bits;
 }
 
-static inline int __any_sync(unsigned mask, int is_true, EMULATED_PLACE) {
+static inline int __any_sync(unsigned mask, int is_true, EMULATED_LOCATION) {
     return __ballot_sync(mask, is_true, file, line) != 0;
 }
 
-static inline int __all_sync(unsigned mask, int is_true, EMULATED_PLACE) {
+static inline int __all_sync(unsigned mask, int is_true, EMULATED_LOCATION) {
     return __ballot_sync(mask, is_true, file, line) == mask;
 }
 

@@ -1,5 +1,5 @@
-/* Matrix product in bfloat16 (../sets/tiles.h). Operands lie in memory as float32; they are rounded while they are
- * packed, two steps of k to a word, so a product costs no pass over memory and no second copy of the weights. */
+/* Matrix product in bfloat16 (../sets/tiles.h). Operands are float32 in memory; they are rounded while they are
+ * packed, two steps of k per word, so a product needs no extra pass over memory and no second copy of the weights. */
 #include <assert.h>
 #include <immintrin.h>
 #include <string.h>
@@ -71,14 +71,14 @@ static void pack_transposed(float *panel, size_t vectors, const float *b, size_t
         }
 }
 
-/* Of how many rows of a are packed at once. */
+/* Number of rows of a that are packed together. */
 #define GROUP (2 * TILE_ROWS)
 
-/* The rows of a that a block works on. */
+/* The rows of a of one block. */
 struct rows {
     const float *from;
     size_t ars, acs, depth;
-    float *strip; /* where they come, packed */
+    float *strip; /* packed rows */
 };
 
 static void pack_group(const struct rows *a, size_t first, size_t count) {
@@ -99,7 +99,7 @@ static struct fetch fetch_group(const struct rows *a, size_t first, size_t count
                           1 + rows * lines / (pulses + 1)};
 }
 
-/* The panel that comes first packs the rows as it goes and fetches the next ones meanwhile. */
+/* The first panel packs the rows and prefetches the next ones. */
 static void first_panel(const struct block *whole, const struct rows *a, bool is_large) {
     for (size_t first = 0; first < whole->rows; first += GROUP) {
         struct block part = *whole;
@@ -113,7 +113,7 @@ static void first_panel(const struct block *whole, const struct rows *a, bool is
     }
 }
 
-/* One block of [depth] steps of k, of the rows of a that follow [i]: all panels of b, one after the other. */
+/* One block of [depth] steps of k, for the rows of a after [i]: all panels of b, one after the other. */
 static void rows_product(const struct product *p, struct block *block, const float *b, size_t i, const struct rows *a,
                          float *panel) {
     bool is_large = p->m * p->n * p->k >= LARGE;

@@ -4,18 +4,18 @@
 
 #include "device/cpu/kernels.h"
 
-/* As struct product says, but a and b are rounded to bfloat16 (to nearest, ties to even; smallest numbers to 0) as they
- * are read; products and sums are float32, each c(i, j) over pairs of k in order. One of ars and acs must be 1, and one
- * of brs and bcs. */
+/* As struct product, but a and b are rounded to bfloat16 (to nearest, ties to even; subnormal numbers to 0) when they
+ * are read; products and sums are float32, each c(i, j) over pairs of k in order. One of ars and acs must be 1, and
+ * one of brs and bcs. */
 void product_bf16(const struct product *p);
 
-/* Attention of sets/attention.c with these products: the softmax and all that is kept stay float32. */
+/* Attention of sets/attention.c with these products: the softmax and stored values stay float32. */
 void attention_forward_bf16(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
                             float *softmaxes);
 void attention_backward_bf16(struct device *device, const struct attention_shape *shape, const float *qkv,
                              const float *y, const float *softmaxes, const float *dy, float *dqkv);
 
-/* Whether this processor can. */
+/* Whether this processor supports it. */
 bool product_bf16_is_supported(void);
 
 #endif

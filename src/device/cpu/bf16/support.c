@@ -1,4 +1,4 @@
-/* In a file of its own, compiled for any processor. */
+/* A separate file, because it is compiled for every processor. */
 #include "device/cpu/bf16/product.h"
 
 bool product_bf16_is_supported(void) {

@@ -1,8 +1,8 @@
-/* Convolutions by oneDNN 2, as a module of the program: linking the library would cost every start 20 ms, and a machine
- * may not have it. Images stay channels last; weights are brought into the order that each primitive likes best. A
- * primitive takes milliseconds to make and fits one number of rows, so they are made before the loop (prepare) and
- * kept; weights in a primitive's order live in the device's workspace while an operator runs. The gradient of the bias
- * is left to the caller (../convolution.c). */
+/* Convolutions by oneDNN 2, as a module: linking the library would add 20 ms to every start, and a machine may not
+ * have it. Images stay channels last; weights are reordered for each primitive. Creating a primitive takes
+ * milliseconds and fits one number of rows, so primitives are created before the loop (prepare) and kept; reordered
+ * weights are in the device's workspace while an operator runs. The caller computes the gradient of the bias
+ * (../convolution.c). */
 #include <dnnl.h>
 #include <math.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static void destroy(struct device_convolution *d) {
     free(d);
 }
 
-/* An argument whose address is given at each run. */
+/* An argument whose address is passed at each run. */
 static bool add_argument(struct device_convolution *d, struct primitive *p, int name, const dnnl_memory_desc_t *md) {
     dnnl_memory_t memory;
     if (dnnl_memory_create(&memory, md, d->engine, DNNL_MEMORY_NONE) != dnnl_success) return false;
@@ -70,7 +70,7 @@ static bool add_argument(struct device_convolution *d, struct primitive *p, int 
     return true;
 }
 
-/* Room in the workspace for weights in a primitive's order. */
+/* Workspace for weights in a primitive's order. */
 static bool reserve(struct device_convolution *d, const dnnl_memory_desc_t *weights) {
     status s = workspace_reserve(d->device, dnnl_memory_desc_get_size(weights), "a convolution");
     bool is_there = s == OK;
@@ -221,7 +221,7 @@ static bool make_plan(struct device_convolution *d, size_t rows, bool has_backwa
     return is_made;
 }
 
-/* The plan for [rows], made now if need be in the first free place, else in the last one. NULL: out of memory. */
+/* The plan for [rows]; created now if necessary, in the first free slot, else in the last one. NULL: out of memory. */
 static struct plan *plan_for(struct device_convolution *d, size_t rows, bool has_backward) {
     for (size_t i = 0; i < MAX_PLANS; i++) {
         struct plan *plan = &d->plans[i];
@@ -265,7 +265,7 @@ static void forward(struct device_convolution *d, const float *x, const float *w
 
 static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
                      float *dw, float *dbias, size_t rows) {
-    (void)dbias; /* the caller's */
+    (void)dbias; /* computed by the caller */
     struct plan *plan = plan_for(d, rows, true);
     void *weights = workspace_of(d->device);
     if (!plan) return;

@@ -1,8 +1,8 @@
 /* Attention, one head of one row after the other, in blocks of queries and keys (Dao et al., FlashAttention): a block
- * of scores lives in the cache between its two products, the softmax is corrected as larger scores come, and backward
- * makes the scores again from the maxima and denominators that forward kept. Blocks that a causal mask hides are left
- * out. Scores are scaled after the maximum was taken away: their difference is exact where it counts, however large
- * they are. */
+ * of scores stays in the cache between its two products, the softmax is rescaled when larger scores occur, and
+ * backward recomputes the scores from the maxima and denominators that forward stored. Blocks hidden by a causal mask
+ * are skipped. Scores are scaled after the maximum is subtracted: the difference is exact where it matters, however
+ * large they are. */
 #include <math.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ static size_t block_at(const struct head *h, size_t first) {
     return h->tokens - first < BLOCK ? h->tokens - first : BLOCK;
 }
 
-/* Keys of the block at [first] that query [query] sees. */
+/* Keys of the block at [first] that query [query] attends to. */
 static size_t seen(const struct head *h, size_t query, size_t first, size_t keys) {
     if (!h->is_causal || query >= first + keys) return keys;
     return query < first ? 0 : query - first + 1;
@@ -63,7 +63,7 @@ static void scores(float *block, const float *a, size_t a_stride, size_t m, cons
     IN_SET(product)(&p);
 }
 
-/* c (m, size; [c_stride]) += a (m, k; strides [ars] and [acs]) b (k, size); of the first block =. */
+/* c (m, size; [c_stride]) += a (m, k; strides [ars] and [acs]) b (k, size); for the first block =. */
 static void weigh(const struct head *h, bool is_first, size_t m, size_t k, const float *a, size_t ars, size_t acs,
                   const float *b, size_t b_stride, float *c, size_t c_stride) {
     struct product p = {.m = m,
@@ -81,40 +81,40 @@ static void weigh(const struct head *h, bool is_first, size_t m, size_t k, const
     IN_SET(product)(&p);
 }
 
-/* Whole vectors. */
+/* Rounded up to whole vectors. */
 static size_t round_up(size_t count) { return (count + SUMS - 1) / SUMS * SUMS; }
 
-/* Scores that a query does not see become -infinity, whose exponential is 0: so many that whole vectors can be used. */
+/* Masked scores become -infinity, whose exponential is 0, up to a multiple of whole vectors. */
 static size_t hide(float *row, size_t count) {
     size_t padded = round_up(count);
     for (size_t j = count; j < padded; j++) row[j] = -INFINITY;
     return padded;
 }
 
-/* The softmax of a block of queries so far: the largest score of each, not scaled, and the sum of exp((score - maximum)
- * scale). */
+/* The softmax of a block of queries so far: the largest score of each, not scaled, and the sum of exp((score -
+ * maximum) scale). */
 struct running {
     float maximum[BLOCK], sum[BLOCK];
 };
 
-/* The block of scores (queries, BLOCK) becomes exp((score - maximum) scale), with maxima and sums that have taken it
- * in. factors: what the change of a maximum makes of all that was summed before. */
+/* The block of scores (queries, BLOCK) becomes exp((score - maximum) scale), with updated maxima and sums. factors:
+ * multipliers of earlier sums for the new maxima. */
 static void take_in(const struct head *h, float *block, size_t first, size_t queries, size_t k, size_t keys,
                     struct running *running, float *factors) {
-    float most[BLOCK];
+    float max[BLOCK];
     for (size_t i = 0; i < queries; i++) {
         float *row = block + i * BLOCK;
-        most[i] = largest_of(row, hide(row, seen(h, first + i, k, keys)));
+        max[i] = largest_of(row, hide(row, seen(h, first + i, k, keys)));
     }
     for (size_t i = 0; i < queries; i++) {
         float before = running->maximum[i];
-        running->maximum[i] = most[i] > before ? most[i] : before;
+        running->maximum[i] = max[i] > before ? max[i] : before;
         factors[i] = math_exp((before - running->maximum[i]) * h->scale);
     }
     for (size_t i = 0; i < queries; i++) {
         size_t padded = round_up(seen(h, first + i, k, keys));
-        float *restrict row = block + i * BLOCK, most_so_far = running->maximum[i], sums[SUMS] = {0};
-        SUM_INTO(sums, padded, j, (row[j] = math_exp((row[j] - most_so_far) * h->scale)));
+        float *restrict row = block + i * BLOCK, max_so_far = running->maximum[i], sums[SUMS] = {0};
+        SUM_INTO(sums, padded, j, (row[j] = math_exp((row[j] - max_so_far) * h->scale)));
         for (size_t j = padded; j < keys; j++) row[j] = 0;
         running->sum[i] *= factors[i];
         running->sum[i] += sums_total(sums);
@@ -157,8 +157,8 @@ static void forward_heads(void *context, size_t from, size_t to) {
     }
 }
 
-/* Heads that are work for a thread. */
-static size_t least_heads(const struct attention_shape *s) {
+/* Minimum heads of a thread. */
+static size_t min_heads(const struct attention_shape *s) {
     return 1 + ((size_t)1 << 19) / (s->tokens * s->tokens * s->head_size + 1);
 }
 
@@ -166,20 +166,20 @@ void IN_SET(attention_forward)(struct device *device, const struct attention_sha
                                float *softmaxes) {
     (void)device;
     struct forward f = {s, qkv, y, softmaxes};
-    parallel_for(s->rows * s->heads, least_heads(s), forward_heads, &f);
+    parallel_for(s->rows * s->heads, min_heads(s), forward_heads, &f);
 }
 
-/* The first block of queries that sees the keys at [k]. */
+/* The first block of queries that attends to the keys at [k]. */
 static size_t first_queries(const struct head *h, size_t k) { return h->is_causal ? k : 0; }
 
-/* What backward of one head reads and makes; strides as in struct head. */
+/* What backward of one head reads and writes; strides as in struct head. */
 struct head_gradients {
     const float *y, *dy, *softmaxes;
     float *dq, *dk, *dv;
 };
 
-/* The pair of blocks: p = softmax, dp = dy v^T, ds = p (dp - sum(y dy)) scale;
- * dv += p^T dy, dk += ds^T q, dq += ds k; the first to come makes them */
+/* One pair of blocks: p = softmax, dp = dy v^T, ds = p (dp - sum(y dy)) scale; dv += p^T dy, dk += ds^T q, dq += ds
+ * k; the first pair sets them */
 static void backward_blocks(const struct head *h, const struct head_gradients *g, size_t first, size_t k) {
     _Alignas(64) float p[BLOCK * BLOCK], dp[BLOCK * BLOCK];
     size_t queries = block_at(h, first), keys = block_at(h, k);
@@ -189,14 +189,14 @@ static void backward_blocks(const struct head *h, const struct head_gradients *g
     for (size_t i = 0; i < queries; i++) {
         size_t count = seen(h, first + i, k, keys);
         const float *softmax = g->softmaxes + 2 * (first + i);
-        float sums[SUMS] = {0}, most = softmax[0], inverse = softmax[1];
+        float sums[SUMS] = {0}, max = softmax[0], inverse = softmax[1];
         float *restrict row = p + i * BLOCK, *restrict drow = dp + i * BLOCK;
         SUM_INTO(sums, h->size, d, y[i * h->narrow + d] * dy[i * h->narrow + d]);
         float total = sums_total(sums);
         size_t padded = hide(row, count);
         for (size_t j = count; j < padded; j++) drow[j] = 0;
         for (size_t j = 0; j < padded; j++) {
-            row[j] = math_exp((row[j] - most) * h->scale) * inverse;
+            row[j] = math_exp((row[j] - max) * h->scale) * inverse;
             drow[j] = row[j] * (drow[j] - total) * h->scale;
         }
         for (size_t j = padded; j < keys; j++) row[j] = drow[j] = 0;
@@ -232,5 +232,5 @@ void IN_SET(attention_backward)(struct device *device, const struct attention_sh
                                 const float *y, const float *softmaxes, const float *dy, float *dqkv) {
     (void)device;
     struct backward b = {s, qkv, y, softmaxes, dy, dqkv};
-    parallel_for(s->rows * s->heads, least_heads(s), backward_heads, &b);
+    parallel_for(s->rows * s->heads, min_heads(s), backward_heads, &b);
 }

@@ -1,5 +1,5 @@
-/* Convolution without a library: the pixels under the kernel become rows of a matrix (im2col), and what is left is a
- * matrix product per row of the batch and group. Small convolutions always run here: a library's set-up costs more. */
+/* Convolution without a library: the pixels under the kernel become rows of a matrix (im2col), followed by a matrix
+ * product per row of the batch and group. Small convolutions always run here: the set-up of a library costs more. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct device_convolution {
     size_t positions;           /* out height * width */
     float *columns;             /* (positions, taps, in_group): of one row and group */
     float *weights, *gradients; /* (groups, taps, in_group, out_group) */
-    float *row; /* the gradients of one row: summed on their own, as a long sum in float is less exact */
+    float *row;                 /* gradients of one row, summed separately, because a long sum in float is less exact */
 };
 
 static void destroy(struct device_convolution *d) {
@@ -52,7 +52,7 @@ static status create(struct device *device, const struct convolution *c, size_t 
     return s;
 }
 
-/* Of kernel element (ky, kx) at output (oy, ox): the pixel, or false when it is padding. */
+/* For kernel element (ky, kx) at output (oy, ox): the pixel, or false if it is padding. */
 static inline bool pixel_of(const struct convolution *c, size_t oy, size_t ox, size_t ky, size_t kx, size_t *pixel) {
     const struct window *w = &c->window;
     size_t y = oy * w->stride[0] + ky * w->dilation[0], x = ox * w->stride[1] + kx * w->dilation[1];
@@ -84,7 +84,7 @@ static void move_columns(struct device_convolution *d, float *x, size_t group, b
                 }
 }
 
-/* PyTorch's weights to our order, or our gradients added to PyTorch's */
+/* PyTorch's weights to this order, or these gradients added to PyTorch's */
 static void move_weights(struct device_convolution *d, const float *from, float *to, bool adds) {
     size_t ours = 0;
     for (size_t g = 0; g < d->c.groups; g++)
@@ -133,7 +133,7 @@ struct column_sums {
     size_t rows, positions, channels;
 };
 
-/* Of some blocks of channels. */
+/* For some blocks of channels. */
 static void bias_part(void *context, size_t first, size_t last) {
     const struct column_sums *s = context;
     for (size_t r = 0; r < s->rows; r++)

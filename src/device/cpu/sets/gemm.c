@@ -1,7 +1,7 @@
-/* Matrix product (tiles.h). b is packed into panels as wide as a tile and a, where its rows are not contiguous, into
- * strips as high as one, so that every operand, a transposed one included, is read in order. Compiled once per
- * instruction set, and the one file in which the compiler may fuse a product and a sum. Each c(i, j) is summed over k
- * in order, whatever the tile, so results do not depend on m, n or the position in the matrix. */
+/* Matrix product (tiles.h). b is packed into panels as wide as a tile and a, if its rows are not contiguous, into
+ * strips as high as a tile, so that every operand, also a transposed one, is read in order. Compiled once per
+ * instruction set, and the only file where the compiler may fuse a product and a sum. Each c(i, j) is summed over k
+ * in order for every tile, so results do not depend on m, n or the position in the matrix. */
 #include <string.h>
 
 #include "device/cpu/sets/set.h"
@@ -47,7 +47,7 @@ static void pack_columns(float *strip, const float *a, size_t acs, size_t k, siz
     }
 }
 
-/* One block of k, of rows of a that are in order: all panels of b, one after the other. */
+/* One block of k, for contiguous rows of a: all panels of b, one after the other. */
 static void rows_product(const struct product *p, struct block *block, const float *b, size_t i, bool is_packed,
                          float *panel) {
     for (size_t j = 0, columns; j < p->n; j += columns) {
@@ -63,10 +63,10 @@ static void rows_product(const struct product *p, struct block *block, const flo
     }
 }
 
-/* How the rows of a come to the tiles. */
+/* How rows of a are passed to the tiles. */
 enum order {
     AS_THEY_ARE,
-    COPIED,    /* they would share a few sets of the cache */
+    COPIED,    /* copied because they would map to few sets of the cache */
     BY_COLUMNS /* a is transposed */
 };
 
@@ -75,7 +75,7 @@ static enum order order_of(const struct product *p) {
     return p->ars % 1024 == 0 && p->n > 2 * PANEL_WIDTH ? COPIED : AS_THEY_ARE;
 }
 
-/* The rows of a block, at [from], in [strip] where they have to be in order. */
+/* The rows of a block at [from], copied to [strip] if they must be contiguous. */
 static void order_rows(const struct product *p, struct block *block, enum order order, const float *from,
                        float *strip) {
     block->a = order == AS_THEY_ARE ? from : strip;
@@ -92,9 +92,9 @@ void IN_SET(product)(const struct product *p) {
     size_t blocks = (p->k + PANEL_K - 1) / PANEL_K;
     for (size_t first = 0, n = 0; n < blocks; n++) {
         size_t depth = (p->k - first) / (blocks - n);
-        size_t most_rows = order == AS_THEY_ARE && depth ? STRIP_ROWS * (PANEL_K / depth) : STRIP_ROWS;
-        for (size_t i = 0; i < p->m; i += most_rows) {
-            size_t rows = p->m - i < most_rows ? p->m - i : most_rows;
+        size_t max_rows = order == AS_THEY_ARE && depth ? STRIP_ROWS * (PANEL_K / depth) : STRIP_ROWS;
+        for (size_t i = 0; i < p->m; i += max_rows) {
+            size_t rows = p->m - i < max_rows ? p->m - i : max_rows;
             struct block block = {.depth = depth,
                                   .ldc = p->ldc,
                                   .rows = rows,

@@ -1,5 +1,5 @@
-/* Pooling and the change between channels first and channels last. Windows are small and channels many, so every loop
- * runs over channels innermost. Threads share out rows of the batch. */
+/* Pooling and the conversion between channels first and channels last. Windows are small and channels many, so every
+ * loop runs over channels innermost. Threads split rows of the batch. */
 #include <math.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ struct elements {
     float *to;
 };
 
-/* [to] may be [a] or [b]: the compiler's own test of overlap would then choose the loop without vectors. */
+/* [to] may be [a] or [b]: the compiler's own overlap check would then choose the scalar loop. */
 static void add_relu_part(void *context, size_t first, size_t last) {
     const struct elements *e = context;
     const float *a = e->a, *b = e->b;
@@ -79,8 +79,8 @@ static void relu_backward(struct device *device, const float *y, const float *dy
     parallel_for(count, PARALLEL_FLOATS, relu_backward_part, &(struct elements){y, dy, dx});
 }
 
-/* The real elements of a window along one dimension; [skipped]: how many padded ones stand before them; [padded]: all
- * of its elements on the padded image, which the last window may reach out of. */
+/* The real elements of a window along one dimension; [skipped]: number of padding elements before them; [padded]: all
+ * of its elements in the padded image, which the last window may exceed. */
 struct span {
     size_t from, to, skipped, padded;
 };
@@ -94,7 +94,7 @@ INLINE struct span span_of(const struct pooling *p, int d, size_t in, size_t out
                          padded_end - start};
 }
 
-/* What a window reads: addresses relative to the image, and their positions in the window. */
+/* Elements of a window: offsets relative to the image, and positions in the window. */
 struct view {
     size_t offsets[POOLING_MAX_WINDOW];
     int32_t positions[POOLING_MAX_WINDOW];
@@ -114,7 +114,7 @@ static void look_at(const struct pooling *p, size_t oy, size_t ox, struct view *
 
 INLINE lanes choose(ints mask, lanes yes, lanes no) { return (lanes)((mask & (ints)yes) | (~mask & (ints)no)); }
 
-/* What a pooling reads and writes, (rows, in) and (rows, out). */
+/* Operands of a pooling, (rows, in) and (rows, out). */
 struct pass {
     const struct pooling *p;
     const float *x, *y, *dy;
@@ -211,7 +211,7 @@ INLINE void max_window_back(float *dx, const float *y, const uint8_t *index, con
     }
 }
 
-/* Every input element in exactly one window. */
+/* Every input element is in exactly one window. */
 static bool is_partition(const struct pooling *p) {
     const struct window *w = &p->window;
     return !p->is_adaptive && w->kernel[0] == w->stride[0] && w->kernel[1] == w->stride[1] && !w->padding[0] &&
@@ -317,7 +317,7 @@ const struct image_ops IN_SET(image_ops) = {
     .avg_pool_forward = avg_pool_forward,
     .avg_pool_backward = avg_pool_backward,
     .batch_norm_forward = IN_SET(batch_norm_forward),
-    .batch_norm_again = IN_SET(batch_norm_again),
+    .batch_norm_recompute = IN_SET(batch_norm_recompute),
     .batch_norm_backward = IN_SET(batch_norm_backward),
     .group_norm_forward = IN_SET(group_norm_forward),
     .group_norm_backward = IN_SET(group_norm_backward),

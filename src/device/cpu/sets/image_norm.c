@@ -1,6 +1,6 @@
-/* Batch norm and group norm on channels-last memory. Sums are taken in one pass: around the first position's values,
- * in float over a few positions and in double beyond, so they are as exact as two passes would be. Threads share out
- * channels where there are sums over positions, positions elsewhere. */
+/* Batch norm and group norm on channels-last memory. Sums are computed in one pass: relative to the first position's
+ * values, in float over a few positions and in double beyond, so they are as exact as two passes. Threads split
+ * channels where there are sums over positions, else positions. */
 #include <math.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ struct moments {
     float *mean, *variance; /* (channels) */
 };
 
-/* Of some blocks of channels. */
+/* For some blocks of channels. */
 static void moments_part(void *context, size_t first, size_t last) {
     const struct moments *m = context;
     for (size_t c = first * BLOCK; c < last * BLOCK && c < m->channels; c += BLOCK) {
@@ -68,7 +68,7 @@ static size_t blocks_of(size_t channels) { return (channels + BLOCK - 1) / BLOCK
 struct work {
     float *mean, *inverse, *scale, *shift, *from_x, *constant; /* (channels) */
     double *sums;                                              /* (2, channels) for all processes' */
-    double *count;                                             /* positions that the statistics are of */
+    double *count;                                             /* number of positions of the statistics */
 };
 
 static struct work work_of(float *work, size_t channels) {
@@ -78,7 +78,7 @@ static struct work work_of(float *work, size_t channels) {
         sums, sums + 2 * channels};
 }
 
-/* The moments of all processes' positions: sums of x and x^2 in double, which are added up. A process may have none. */
+/* The moments of all processes' positions: sums of x and x^2 in double, which can be added. A process may have none. */
 static void moments_of_all(const struct batch_norm *norm, const struct work *w, const float *x, size_t count,
                            float *variance) {
     size_t channels = norm->channels;
@@ -101,7 +101,8 @@ static void moments_of_all(const struct batch_norm *norm, const struct work *w, 
     }
 }
 
-/* running = (1 - momentum) running + momentum new; a batch of one value has no unbiased variance and counts as it is */
+/* running = (1 - momentum) running + momentum new; a batch of one value has no unbiased variance and its biased
+ * variance is used */
 static void move_running(const struct batch_norm *norm, const struct work *w, const float *variance, double count,
                          float *running_mean, float *running_var) {
     double m = (double)norm->momentum, unbiased = count > 1 ? count / (count - 1) : 1;
@@ -120,7 +121,7 @@ INLINE void apply(const float *restrict x, float *restrict y, const float *restr
         }
 }
 
-/* What the passes over positions read and write. */
+/* Operands of the passes over positions. */
 struct application {
     const struct batch_norm *norm;
     const struct work *w;
@@ -163,8 +164,8 @@ void IN_SET(batch_norm_forward)(struct device *device, const struct batch_norm *
     parallel_for(count, parallel_items(norm->channels), apply_part, &(struct application){norm, &w, x, NULL, y});
 }
 
-void IN_SET(batch_norm_again)(struct device *device, const struct batch_norm *norm, const float *x, float *work,
-                              float *y, size_t count) {
+void IN_SET(batch_norm_recompute)(struct device *device, const struct batch_norm *norm, const float *x, float *work,
+                                  float *y, size_t count) {
     (void)device;
     struct work w = work_of(work, norm->channels);
     parallel_for(count, parallel_items(norm->channels), apply_part, &(struct application){norm, &w, x, NULL, y});
@@ -222,7 +223,7 @@ struct gradients {
     size_t count;
 };
 
-/* The sums over positions, of some blocks of channels. */
+/* The sums over positions, for some blocks of channels. */
 static void gradients_part(void *context, size_t first, size_t last) {
     const struct gradients *g = context;
     size_t channels = g->norm->channels;
@@ -247,7 +248,7 @@ void IN_SET(batch_norm_backward)(struct device *device, const struct batch_norm 
     struct work w = work_of(work, channels);
     parallel_for(blocks_of(channels), parallel_items(BLOCK * count), gradients_part,
                  &(struct gradients){norm, &w, x, dy, count});
-    for (size_t c = 0; c < channels; c++) { /* of this process's rows, as every gradient */
+    for (size_t c = 0; c < channels; c++) { /* of this process's rows, as all gradients */
         if (dweight) dweight[c] += (float)(w.sums[channels + c] * (double)w.inverse[c]);
         if (dbias) dbias[c] += (float)w.sums[c];
     }

@@ -1,6 +1,5 @@
-/* Every loop that should be fast, in plain C that the compiler vectorises; the file is compiled once per instruction
- * set (set.h). Element-wise formulas write each fused multiply-add of PyTorch's kernels as
- * fmaf. */
+/* All time-critical loops in plain C that the compiler vectorises; the file is compiled once per instruction set
+ * (set.h). Element-wise formulas write each fused multiply-add of PyTorch's kernels as fmaf. */
 #include "device/cpu/sets/set.h"
 
 #include <math.h>
@@ -8,7 +7,7 @@
 #include "base/bits.h"
 #include "base/philox.h"
 
-/* Four rows at a time, added in order, so that the sum is read and written less often. */
+/* Adds four rows at a time, in order, so that the sum is read and written less often. */
 static void add_rows(float *restrict sum, const float *restrict x, size_t rows, size_t size, size_t stride) {
     size_t i = 0;
     for (; i + 4 <= rows; i += 4, x += 4 * stride)
@@ -29,7 +28,7 @@ static void dropout(const struct draw_key *key, float p, const float *restrict x
     float scale = 1 / (1 - p);
     uint64_t step = *key->step;
     uint32_t key0 = (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu, key1 = key->stream;
-    uint32_t least = p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); /* kept when the word is >= least */
+    uint32_t threshold = p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); /* kept when the word is not below */
     for (size_t i = 0; i < rows; i++) {
         uint64_t row = key->first_row + i * key->row_stride;
         for (size_t j = 0; j < size; j += 4) {
@@ -38,7 +37,7 @@ static void dropout(const struct draw_key *key, float p, const float *restrict x
             philox(word, key0, key1);
             for (size_t l = 0; l < 4 && j + l < size; l++) {
                 size_t e = i * size + j + l;
-                y[e] = word[l] >= least && p < 1 ? x[e] * scale : 0;
+                y[e] = word[l] >= threshold && p < 1 ? x[e] * scale : 0;
             }
         }
     }

@@ -1,4 +1,4 @@
-/* Layer norm and RMS norm: a row is read while it is in the cache, sums are 16 wide (norm.h). */
+/* Layer norm and RMS norm: a row is read again while it is in the cache, sums are 16 wide (norm.h). */
 #include "device/norm.h"
 
 #include <math.h>
@@ -74,7 +74,7 @@ struct layer_norm_gradients {
     size_t rows, size;
 };
 
-/* Of the columns [first, last), a row after the other. */
+/* For the columns [first, last), one row after the other. */
 static void add_parameters(const struct layer_norm_gradients *n, size_t row, size_t first, size_t last) {
     const float *restrict x = n->x + row * n->size, *restrict g = n->dy + row * n->size;
     float mean = n->statistics[2 * row], scale = n->statistics[2 * row + 1];
@@ -100,7 +100,7 @@ static void input_rows(void *context, size_t first, size_t last) {
     for (size_t i = first; i < last; i++) set_input(context, i);
 }
 
-/* One thread goes through memory once; several share the columns of one sum, then the rows of the other result. */
+/* One thread makes one pass over memory; several split the columns of one sum, then the rows of the other result. */
 static void layer_norm_backward(struct device *device, const float *x, const float *weight, const float *statistics,
                                 const float *dy, float *dx, bool adds, float *dweight, float *dbias, size_t rows,
                                 size_t size) {

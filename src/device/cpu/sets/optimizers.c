@@ -1,12 +1,12 @@
-/* The update rules of device/optimizer_rules.h as plain loops that the compiler vectorises, square roots and divisions
- * included. What a run decides once (weight decay or not) is a constant inside a loop: each rule is inlined once per
- * combination that changes which buffers are touched. */
+/* The update rules of device/optimizer_rules.h as plain loops that the compiler vectorises, including square roots
+ * and divisions. Decisions that are the same for a run (weight decay or not) are constants inside a loop: each rule
+ * is inlined once per combination that changes which buffers are used. */
 #include "device/cpu/sets/set.h"
 #include "device/optimizer_rules.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Scaled, for use, and zero afterwards. */
+/* Scaled for use, then set to zero. */
 INLINE float take(float *gradient, float clip) {
     float g = *gradient * clip;
     *gradient = 0;

@@ -37,8 +37,8 @@ static void sum_rows(struct device *device, const float *restrict x, float *rest
         for (size_t j = 0; j < size; j++) sum[j] += x[i * size + j];
 }
 
-float IN_SET(exponentials)(const float *restrict x, float *restrict e, float *most, size_t count) {
-    float largest = *most = largest_of(x, count), sums[SUMS] = {0};
+float IN_SET(exponentials)(const float *restrict x, float *restrict e, float *max, size_t count) {
+    float largest = *max = largest_of(x, count), sums[SUMS] = {0};
     for (size_t j = 0; j < count; j++) e[j] = math_exp(x[j] - largest);
     SUM_INTO(sums, count, j, e[j]);
     return sums_total(sums);
@@ -48,7 +48,7 @@ static void softmax_forward(struct device *device, const float *restrict x, floa
                             size_t size) {
     (void)device;
     for (size_t i = 0; i < rows; i++, x += size, y += size) {
-        float most, scale = 1 / IN_SET(exponentials)(x, y, &most, size);
+        float max, scale = 1 / IN_SET(exponentials)(x, y, &max, size);
         for (size_t j = 0; j < size; j++) y[j] *= scale;
     }
 }

@@ -1,5 +1,5 @@
-/* set: names of what is compiled once per instruction set. IN_SET(gemm) is gemm_avx512 in one object, gemm_baseline in
- * another. KERNELS_SET and KERNELS_LANES (floats of one vector) come from cmake/CpuKernels.cmake. */
+/* set: names of functions that are compiled once per instruction set. IN_SET(gemm) is gemm_avx512 in one object,
+ * gemm_baseline in another. cmake/CpuKernels.cmake defines KERNELS_SET and KERNELS_LANES (floats of one vector). */
 #ifndef DEVICE_CPU_SETS_SET_H
 #define DEVICE_CPU_SETS_SET_H
 
@@ -19,8 +19,8 @@ void IN_SET(bias_gradient)(const float *dy, float *dbias, size_t rows, size_t po
 void IN_SET(batch_norm_forward)(struct device *device, const struct batch_norm *norm, const float *x,
                                 const float *weight, const float *bias, float *running_mean, float *running_var,
                                 float *work, float *y, size_t count);
-void IN_SET(batch_norm_again)(struct device *device, const struct batch_norm *norm, const float *x, float *work,
-                              float *y, size_t count);
+void IN_SET(batch_norm_recompute)(struct device *device, const struct batch_norm *norm, const float *x, float *work,
+                                  float *y, size_t count);
 void IN_SET(batch_norm_backward)(struct device *device, const struct batch_norm *norm, const float *x, const float *dy,
                                  float *work, float *dx, float *dweight, float *dbias, size_t count);
 void IN_SET(group_norm_forward)(struct device *device, const struct group_norm *norm, const float *x,
@@ -36,7 +36,7 @@ void IN_SET(leaky_relu_forward)(float slope, const float *x, float *y, size_t co
 void IN_SET(leaky_relu_backward)(float slope, const float *x, const float *dy, float *dx, size_t count);
 
 /* norm.c, sequence.c, attention.c */
-float IN_SET(exponentials)(const float *x, float *e, float *most, size_t count);
+float IN_SET(exponentials)(const float *x, float *e, float *max, size_t count);
 extern const struct norm_ops IN_SET(norm_ops);
 extern const struct sequence_ops IN_SET(sequence_ops);
 void IN_SET(attention_forward)(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,

@@ -1,5 +1,4 @@
-/* sums: 16 partial sums, whatever the width of a vector, added in a fixed order: all instruction sets give the same
- * bits. */
+/* sums: 16 partial sums for every vector width, added in a fixed order: all instruction sets give the same bits. */
 #ifndef DEVICE_CPU_SETS_SUMS_H
 #define DEVICE_CPU_SETS_SUMS_H
 
@@ -31,7 +30,7 @@ typedef int32_t mask_4 __attribute__((vector_size(16)));
 #define HALF_8(x, h) __builtin_shufflevector(x, x, h, h + 1, h + 2, h + 3, h + 4, h + 5, h + 6, h + 7)
 #define HALF_4(x, h) __builtin_shufflevector(x, x, h, h + 1, h + 2, h + 3)
 
-/* The sum of all, halves onto halves; in registers, since each step would wait for the memory of the one before. */
+/* The sum of all, by halves; in registers, because each step would wait for a store to memory. */
 static inline float sums_total(const float *sums) {
     sums_8 eight = *(const sums_8 *)sums + *(const sums_8 *)(sums + SUMS / 2);
     sums_4 four = HALF_4(eight, 0) + HALF_4(eight, 4);
@@ -41,17 +40,17 @@ static inline float sums_total(const float *sums) {
 /* a > b ? a : b, of each lane */
 #define LARGER(vector, mask, a, b) (vector)(((mask)(a) & ((a) > (b))) | ((mask)(b) & ~((a) > (b))))
 
-/* The largest of x (count > 0); a NaN may be passed over. */
+/* The largest of x (count > 0); a NaN may be ignored. */
 static inline float largest_of(const float *x, size_t count) {
     size_t whole = count / SUMS * SUMS;
-    sums_16 most = x[0] - (sums_16){0};
+    sums_16 max = x[0] - (sums_16){0};
     float best = x[0];
     for (size_t i = 0; i < whole; i += SUMS) {
         sums_16 next = *(const sums_16 *)(x + i);
-        most = LARGER(sums_16, mask_16, next, most);
+        max = LARGER(sums_16, mask_16, next, max);
     }
     for (size_t i = whole; i < count; i++) best = x[i] > best ? x[i] : best;
-    sums_8 low = HALF_8(most, 0), high = HALF_8(most, 8), eight = LARGER(sums_8, mask_8, high, low);
+    sums_8 low = HALF_8(max, 0), high = HALF_8(max, 8), eight = LARGER(sums_8, mask_8, high, low);
     sums_4 left = HALF_4(eight, 0), right = HALF_4(eight, 4), four = LARGER(sums_4, mask_4, right, left);
     for (size_t i = 0; i < 4; i++) best = four[i] > best ? four[i] : best;
     return best;

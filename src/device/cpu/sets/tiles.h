@@ -1,6 +1,6 @@
-/* tiles: what the matrix products of float32 (gemm.c) and of bfloat16 (../bf16/product.c) share: tiles of results (8
- * rows x 3 vectors with 32 registers, 4 x 3 with 16) stay in registers while k runs over a packed panel of b. A step of
- * k is a word of 32 bits: one float or two bfloat16. */
+/* tiles: code shared by the matrix products of float32 (gemm.c) and bfloat16 (../bf16/product.c). Tiles of results (8
+ * rows x 3 vectors with 32 registers, 4 x 3 with 16) stay in registers while k runs over a packed panel of b. A step
+ * of k is a word of 32 bits: one float or two bfloat16. */
 #ifndef DEVICE_CPU_SETS_TILES_H
 #define DEVICE_CPU_SETS_TILES_H
 
@@ -8,8 +8,8 @@
 
 #include "device/cpu/kernels.h"
 
-/* sum (lanes) + b (lanes of words) times x (a word, as a float): of float32, unless the file that includes this has
- * defined another one */
+/* sum (lanes) + b (lanes of words) times x (a word, as a float): float32, unless the including file defines another
+ * one */
 #ifndef MULTIPLY_ADD
 #define MULTIPLY_ADD(sum, b, x) ((sum) + (b) * (x))
 #endif
@@ -25,7 +25,7 @@
 #define PANEL_K 384
 #define STRIP_ROWS 256 /* rows of a that are packed together: half of the second-level cache */
 #define STRIP_STRIDE                                                                                                   \
-    (PANEL_K + LANES) /* between packed rows: not a power of two, which would share few sets of the cache */
+    (PANEL_K + LANES) /* between packed rows: not a power of two, which would use few sets of the cache */
 
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4)));
 
@@ -63,11 +63,11 @@ static inline void transpose(lanes square[LANES]) {
 #define LINE 16  /* floats of a line of the cache */
 #define PULSE 16 /* steps of k between two fetches */
 
-/* A matrix that is fetched into the cache a few lines at a time, while tiles are at work: what comes all at once would
- * have to be waited for. */
+/* A matrix that is prefetched a few lines at a time while tiles are computed, because fetching all at once would
+ * stall. */
 struct fetch {
     const float *at;
-    size_t stride, rows, lines, line, pace; /* pace: lines in a pulse */
+    size_t stride, rows, lines, line, pace; /* pace: lines per pulse */
 };
 
 static inline __attribute__((always_inline)) void fetch(struct fetch *f) {
@@ -78,17 +78,17 @@ static inline __attribute__((always_inline)) void fetch(struct fetch *f) {
     }
 }
 
-/* Columns of the next panel when [left] are left. Less than two panels are halved: a narrow tile has too few sums to
+/* Columns of the next panel when [left] remain. Less than two panels are halved: a narrow tile has too few sums to
  * hide the latency of its multiply-adds. */
 static inline size_t panel_columns(size_t left) {
     if (left <= PANEL_WIDTH || left >= 2 * PANEL_WIDTH) return left < PANEL_WIDTH ? left : PANEL_WIDTH;
     return (left + 2 * LANES - 1) / (2 * LANES) * LANES;
 }
 
-/* What the tiles of one panel share. */
+/* Arguments shared by the tiles of one panel. */
 struct block {
     const float *a;
-    size_t a_step, ars; /* a_step: from one tile of rows to the next; ars: between rows, of a that is not packed */
+    size_t a_step, ars; /* a_step: between tiles of rows; ars: between rows of an a that is not packed */
     const float *panel;
     size_t depth;
     float *c;
@@ -96,7 +96,7 @@ struct block {
     enum product_start start;
     const float *row; /* of PRODUCT_ROW, at the first column */
     bool has_relu;
-    struct fetch source; /* what the next panel is made of */
+    struct fetch source; /* source of the next panel */
 };
 
 /* c (TILE_ROWS, vectors; [ldc]) = from ([stride] between rows) + a panel */
@@ -130,7 +130,7 @@ static inline __attribute__((always_inline)) void tile(size_t vectors, bool is_p
 typedef void tile_function(const float *a, size_t ars, const float *panel, size_t k, const float *from, size_t stride,
                            float *c, size_t ldc, struct fetch *source);
 
-/* Functions of their own, so that the registers are theirs. */
+/* Separate functions, so that each has all registers. */
 #define TILE(name, vectors, is_packed)                                                                                 \
     static __attribute__((noinline)) void name(const float *a, size_t ars, const float *panel, size_t k,               \
                                                const float *from, size_t stride, float *c, size_t ldc,                 \
@@ -144,7 +144,7 @@ TILE(packed_tile_1, 1, true)
 TILE(packed_tile_2, 2, true)
 TILE(packed_tile_3, 3, true)
 
-/* A tile at the edge: it works on a copy, its missing rows are those of the last one. */
+/* A tile at the edge: computed in a copy; missing rows repeat the last one. */
 static void edge_tile(struct block *block, tile_function *run, bool is_packed, const float *a, float *c, size_t rows) {
     float edge[TILE_ROWS * PANEL_WIDTH] = {0}, strip[TILE_ROWS * PANEL_K];
     size_t columns = block->columns, ars = block->ars;
@@ -187,9 +187,9 @@ static void panel_product(struct block *block, bool is_packed) {
     }
 }
 
-#define LARGE ((size_t)1 << 20) /* multiply-adds: from here on memory is worth looking after */
+#define LARGE ((size_t)1 << 20) /* multiply-adds from which prefetching pays off */
 
-/* The [next] columns of b, of which [depth] rows are wanted, and how fast to fetch them. */
+/* The [next] columns of b, of which [depth] rows are needed, and the prefetch rate. */
 static void look_ahead(const struct product *p, struct block *block, const float *b, size_t depth, size_t next) {
     bool is_transposed = p->brs == 1 && p->bcs != 1;
     size_t rows = is_transposed ? next : next ? depth : 0, width = is_transposed ? depth : next;

@@ -1,10 +1,10 @@
-/* Convolutions of 3 x 3 taps and stride 1 by Winograd's algorithm (winograd.h): a quarter of the multiplications, in
- * [POINTS] matrix products over (tiles, channels), on channels-last memory. The gradients are the exact adjoint of the
- * forward pass, so that forward and both gradients share the points of the weights, the inputs and the outputs.
+/* Convolutions of 3 x 3 kernels and stride 1 by Winograd's algorithm (winograd.h): a quarter of the multiplications,
+ * in [POINTS] matrix products over (tiles, channels), on channels-last memory. The gradients are the exact adjoint of
+ * the forward pass, so forward and both gradients share the points of the weights, the inputs and the outputs.
  *
- * Small weights: their points are made once a pass and stay in the cache; threads share out tiles, or images. Large
- * weights: tiles are few, so all tiles' points stay in the cache and the weights' are made piece by piece where they
- * are used; threads share out panels of channels. Every sum has one order, whatever the number of threads. */
+ * Small weights: their points are computed once per pass and stay in the cache; threads split tiles, or images. Large
+ * weights: there are few tiles, so all tiles' points stay in the cache and those of the weights are computed piece by
+ * piece where they are used; threads split panels of channels. Every sum has one order, for any number of threads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,14 +15,14 @@
 #include "device/cpu/workspace.h"
 #include "device/image.h"
 
-#define PANEL 64 /* channels of the weights that stand side by side */
-#define DEPTH 64 /* channels whose products are summed at a time where weights are large */
-#define MOST_VECTORS (LANES == 16 ? 4 : 2)
-#define MOST_ROWS 6
-#define PARTS 4 /* ranges of images whose weights' gradients are summed apart, on any number of threads */
+#define PANEL 64 /* adjacent channels of the weights */
+#define DEPTH 64 /* channels whose products are summed at a time if weights are large */
+#define MAX_VECTORS (LANES == 16 ? 4 : 2)
+#define MAX_ROWS 6
+#define PARTS 4 /* ranges of images whose weight gradients are summed separately, for any number of threads */
 #define SMALL_WEIGHTS ((size_t)3 << 20) /* bytes of points */
 #define SMALL_BLOCK ((size_t)600 << 10) /* bytes of the points of a block of tiles: half of the second-level cache */
-#define LARGE_BLOCK ((size_t)5 << 20)   /* of the third */
+#define LARGE_BLOCK ((size_t)5 << 20)   /* half of the third-level cache */
 
 struct device_convolution {
     struct device *device;
@@ -31,7 +31,7 @@ struct device_convolution {
     size_t in, out;                   /* channels */
     bool has_small_weights;
     size_t block; /* tiles at a time */
-    float *zeros; /* (in or out channels): what padding reads */
+    float *zeros; /* (in or out channels): read as padding */
 };
 
 /* ---- products ---- */
@@ -39,14 +39,14 @@ struct device_convolution {
 /* c (rows, LANES * vectors; row stride ldc) = or += a b, with a(i, k) = a[i * ars + k * acs] */
 INLINE void multiply_rows(size_t vectors, size_t rows, size_t depth, const float *a, size_t ars, size_t acs,
                           const float *b, size_t ldb, float *c, size_t ldc, bool adds) {
-    lanes sum[MOST_ROWS][MOST_VECTORS];
-    const float *row[MOST_ROWS];
+    lanes sum[MAX_ROWS][MAX_VECTORS];
+    const float *row[MAX_ROWS];
     for (size_t i = 0; i < rows; i++) {
         row[i] = a + i * ars;
         for (size_t v = 0; v < vectors; v++) sum[i][v] = adds ? load(c + i * ldc + v * LANES) : (lanes){0};
     }
     for (size_t k = 0, at = 0; k < depth; k++, at += acs, b += ldb) {
-        lanes right[MOST_VECTORS];
+        lanes right[MAX_VECTORS];
         for (size_t v = 0; v < vectors; v++) right[v] = load(b + v * LANES);
         for (size_t i = 0; i < rows; i++) {
             float left = row[i][at];
@@ -59,7 +59,7 @@ INLINE void multiply_rows(size_t vectors, size_t rows, size_t depth, const float
 
 INLINE void multiply_columns(size_t vectors, size_t m, size_t depth, const float *a, size_t ars, size_t acs,
                              const float *b, size_t ldb, float *c, size_t ldc, bool adds) {
-    size_t blocks = (m + MOST_ROWS - 1) / MOST_ROWS;
+    size_t blocks = (m + MAX_ROWS - 1) / MAX_ROWS;
     for (size_t n = 0; n < blocks; n++) {
         size_t i = m * n / blocks, rows = m * (n + 1) / blocks - i;
         const float *from = a + i * ars;
@@ -76,7 +76,7 @@ INLINE void multiply_columns(size_t vectors, size_t m, size_t depth, const float
 
 static void multiply_wide(size_t m, size_t depth, const float *a, size_t ars, size_t acs, const float *b, size_t ldb,
                           float *c, size_t ldc, bool adds) {
-    multiply_columns(MOST_VECTORS, m, depth, a, ars, acs, b, ldb, c, ldc, adds);
+    multiply_columns(MAX_VECTORS, m, depth, a, ars, acs, b, ldb, c, ldc, adds);
 }
 
 static void multiply_narrow(size_t m, size_t depth, const float *a, size_t ars, size_t acs, const float *b, size_t ldb,
@@ -95,7 +95,7 @@ static void multiply_half(size_t m, size_t depth, const float *a, size_t ars, si
 static void multiply(size_t m, size_t n, size_t depth, const float *a, size_t ars, size_t acs, const float *b,
                      size_t ldb, float *c, size_t ldc, bool adds) {
     size_t j = 0;
-    for (; j + MOST_VECTORS * LANES <= n; j += MOST_VECTORS * LANES)
+    for (; j + MAX_VECTORS * LANES <= n; j += MAX_VECTORS * LANES)
         multiply_wide(m, depth, a, ars, acs, b + j, ldb, c + j, ldc, adds);
 #if LANES == 16
     for (; j + 2 * LANES <= n; j += 2 * LANES) multiply_half(m, depth, a, ars, acs, b + j, ldb, c + j, ldc, adds);
@@ -120,8 +120,8 @@ static struct place place_of(const struct device_convolution *d, size_t tile) {
                           (ptrdiff_t)(in_image % d->across * TILE)};
 }
 
-/* Where the n x n pixels from (y, x) are; [elsewhere]: those outside of the image. */
-INLINE void look_at(const float *image, const struct image *size, ptrdiff_t y, ptrdiff_t x, ptrdiff_t n,
+/* Addresses of the n x n pixels from (y, x); [elsewhere]: for pixels outside of the image. */
+INLINE void look_at(const float *image, const struct image_shape *size, ptrdiff_t y, ptrdiff_t x, ptrdiff_t n,
                     const float *elsewhere, const float **pixels) {
     for (ptrdiff_t i = 0; i < n; i++)
         for (ptrdiff_t j = 0; j < n; j++) {
@@ -132,7 +132,7 @@ INLINE void look_at(const float *image, const struct image *size, ptrdiff_t y, p
         }
 }
 
-static const float *image_at(const float *x, const struct image *size, size_t n) {
+static const float *image_at(const float *x, const struct image_shape *size, size_t n) {
     return x + n * size->height * size->width * size->channels;
 }
 
@@ -175,7 +175,7 @@ INLINE lanes relu(lanes v) { return (lanes)(~(v <= 0) & (ints)v); }
 /* y at channels [channel, channel + width) of tiles [first, last) from points (POINTS, tiles, width) */
 static void outputs(const struct device_convolution *d, const float *points, size_t stride, size_t first, size_t last,
                     size_t channel, size_t width, const float *bias, float *y) {
-    const struct image *size = &d->c.out;
+    const struct image_shape *size = &d->c.out;
     for (size_t t = first; t < last; t++, points += width) {
         struct place at = place_of(d, t);
         float *to = y + ((at.image * size->height + (size_t)at.y) * size->width + (size_t)at.x) * d->out + channel;
@@ -224,7 +224,7 @@ INLINE lanes gather(const float *from, size_t stride) {
     return v;
 }
 
-/* points (POINTS, depth, width) of the weights from (side, deep) on; [side] are the channels side by side, [deep] those
+/* points (POINTS, depth, width) of the weights from (side, deep) on; [side]: output side channels, [deep]: channels
  * that products are summed over; strides of w between them */
 static void weight_points(const float *w, size_t side_stride, size_t deep_stride, size_t width, size_t depth, float *to,
                           size_t stride) {
@@ -256,7 +256,7 @@ static void add_weights(const float *points, size_t parts, size_t part_stride, s
 
 /* ---- passes ---- */
 
-/* One call of forward or backward, and its places in the workspace. */
+/* One call of forward or backward, and its offsets in the workspace. */
 struct job {
     const struct device_convolution *d;
     const float *x, *w, *bias, *dy;
@@ -268,20 +268,20 @@ struct job {
 };
 
 static size_t floats_of(size_t tiles, size_t channels) { return POINTS * stride_of(tiles, channels) + 16; }
-static size_t least_of(size_t a, size_t b) { return a < b ? a : b; }
+static size_t min_of(size_t a, size_t b) { return a < b ? a : b; }
 static size_t panels_of(size_t channels) { return (channels + PANEL - 1) / PANEL; }
 static size_t images_of(const struct job *job) { return job->tiles / job->d->image_tiles; }
 
-/* Places everything from [at] on; returns its floats. */
+/* Assigns offsets from [at] on; returns the floats used. */
 static size_t place(const struct device_convolution *d, size_t slots, float *at, struct job *job) {
-    size_t most = d->in > d->out ? d->in : d->out, copies = d->has_small_weights ? slots : 1, used = 0;
+    size_t max = d->in > d->out ? d->in : d->out, copies = d->has_small_weights ? slots : 1, used = 0;
     job->slots = slots;
 #define PLACE(member, floats) job->member = at ? at + used : NULL, used += (floats)
     PLACE(inputs, copies * floats_of(d->block, d->in));
     PLACE(gradients, copies * floats_of(d->block, d->out));
     PLACE(products, slots * floats_of(d->block, PANEL));
     if (d->has_small_weights) {
-        PLACE(weights, panels_of(most) * floats_of(most, PANEL));
+        PLACE(weights, panels_of(max) * floats_of(max, PANEL));
         PLACE(sums, PARTS * floats_of(d->in, d->out));
     } else {
         PLACE(piece, slots * floats_of(DEPTH, PANEL));
@@ -291,7 +291,7 @@ static size_t place(const struct device_convolution *d, size_t slots, float *at,
 }
 
 static struct job new_job(const struct device_convolution *d, size_t rows) {
-    struct job job = {.d = d, .tiles = rows * d->image_tiles, .parts = least_of(PARTS, rows)};
+    struct job job = {.d = d, .tiles = rows * d->image_tiles, .parts = min_of(PARTS, rows)};
     place(d, parallel_threads(), workspace_of(d->device), &job);
     return job;
 }
@@ -303,7 +303,7 @@ static void all_weights(const struct job *job, bool is_forward) {
     size_t out_stride = 9 * d->in, stride = stride_of(depth, PANEL);
     for (size_t j = 0; j < side; j += PANEL)
         weight_points(job->w + j * (is_forward ? out_stride : 9), is_forward ? out_stride : 9,
-                      is_forward ? 9 : out_stride, least_of(PANEL, side - j), depth,
+                      is_forward ? 9 : out_stride, min_of(PANEL, side - j), depth,
                       job->weights + j / PANEL * floats_of(depth, PANEL), stride);
 }
 
@@ -328,10 +328,10 @@ static void forward_blocks(void *context, size_t first_slot, size_t last_slot) {
         float *inputs = job->inputs + slot * floats_of(d->block, d->in);
         float *products = job->products + slot * floats_of(d->block, PANEL);
         for (size_t b = blocks * slot / job->slots; b < blocks * (slot + 1) / job->slots; b++) {
-            size_t first = b * d->block, last = least_of(first + d->block, job->tiles);
+            size_t first = b * d->block, last = min_of(first + d->block, job->tiles);
             input_points(d, job->x, first, last, inputs, stride);
             for (size_t j = 0; j < d->out; j += PANEL) {
-                size_t width = least_of(PANEL, d->out - j);
+                size_t width = min_of(PANEL, d->out - j);
                 multiply_panel(last - first, width, d->in, inputs, stride, d->in,
                                job->weights + j / PANEL * floats_of(d->in, PANEL), stride_of(d->in, PANEL), products,
                                products_stride, false);
@@ -341,14 +341,14 @@ static void forward_blocks(void *context, size_t first_slot, size_t last_slot) {
     }
 }
 
-/* The gradient of the inputs of a block of tiles. Images that begin in it are cleared first. */
+/* The gradient of the inputs of a block of tiles. Images that start in it are zeroed first. */
 static void back_to_inputs(const struct job *job, const float *gradients, float *products, size_t first, size_t last) {
     const struct device_convolution *d = job->d;
     size_t image = d->c.in.height * d->c.in.width * d->in, stride = stride_of(d->block, PANEL);
     for (size_t i = (first + d->image_tiles - 1) / d->image_tiles; i * d->image_tiles < last; i++)
         memset(job->dx + i * image, 0, image * sizeof(float));
     for (size_t j = 0; j < d->in; j += PANEL) {
-        size_t width = least_of(PANEL, d->in - j);
+        size_t width = min_of(PANEL, d->in - j);
         multiply_panel(last - first, width, d->out, gradients, stride_of(d->block, d->out), d->out,
                        job->weights + j / PANEL * floats_of(d->out, PANEL), stride_of(d->out, PANEL), products, stride,
                        false);
@@ -365,7 +365,7 @@ static void backward_part(const struct job *job, size_t part, size_t slot) {
     size_t begin = images_of(job) * part / job->parts * d->image_tiles;
     size_t end = images_of(job) * (part + 1) / job->parts * d->image_tiles;
     for (size_t first = begin; first < end; first += d->block) {
-        size_t last = least_of(first + d->block, end);
+        size_t last = min_of(first + d->block, end);
         input_points(d, job->x, first, last, inputs, stride);
         gradient_points(d, job->dy, first, last, gradients, gradients_stride);
         for (size_t p = 0; p < POINTS; p++)
@@ -405,7 +405,7 @@ static void block_gradients(void *context, size_t first, size_t last) {
                     stride_of(d->block, d->out));
 }
 
-/* The products of a block's tiles with panel [j], the weights' points being made piece by piece. */
+/* The products of a block's tiles with panel [j]; the weights' points are computed piece by piece. */
 static float *multiply_pieces(const struct job *job, bool is_forward, size_t slot, size_t j, size_t width) {
     const struct device_convolution *d = job->d;
     size_t deep = is_forward ? d->in : d->out, out_stride = 9 * d->in;
@@ -413,7 +413,7 @@ static float *multiply_pieces(const struct job *job, bool is_forward, size_t slo
     float *products = job->products + slot * floats_of(d->block, PANEL);
     float *piece = job->piece + slot * floats_of(DEPTH, PANEL);
     for (size_t k = 0; k < deep; k += DEPTH) {
-        size_t depth = least_of(DEPTH, deep - k);
+        size_t depth = min_of(DEPTH, deep - k);
         weight_points(job->w + j * side_stride + k * deep_stride, side_stride, deep_stride, width, depth, piece,
                       stride_of(DEPTH, PANEL));
         multiply_panel(job->last - job->first, width, depth, (is_forward ? job->inputs : job->gradients) + k,
@@ -425,12 +425,12 @@ static float *multiply_pieces(const struct job *job, bool is_forward, size_t slo
 
 typedef void panel_work(const struct job *job, size_t slot, size_t j, size_t width);
 
-/* Of a side of [size] channels, the panels of the slots [first] to [last] - 1. */
+/* For a side of [size] channels, the panels of the slots [first] to [last] - 1. */
 static void each_panel(const struct job *job, size_t first, size_t last, size_t size, panel_work *work) {
     size_t panels = panels_of(size);
     for (size_t slot = first; slot < last; slot++)
         for (size_t panel = panels * slot / job->slots; panel < panels * (slot + 1) / job->slots; panel++)
-            work(job, slot, panel * PANEL, least_of(PANEL, size - panel * PANEL));
+            work(job, slot, panel * PANEL, min_of(PANEL, size - panel * PANEL));
 }
 
 static void forward_panel(const struct job *job, size_t slot, size_t j, size_t width) {
@@ -460,7 +460,7 @@ static void weight_panel(const struct job *job, size_t slot, size_t j, size_t wi
     size_t stride = stride_of(DEPTH, PANEL), tiles = job->last - job->first;
     float *piece = job->piece + slot * floats_of(DEPTH, PANEL);
     for (size_t k = 0; k < d->in; k += DEPTH) {
-        size_t depth = least_of(DEPTH, d->in - k);
+        size_t depth = min_of(DEPTH, d->in - k);
         for (size_t p = 0; p < POINTS; p++)
             multiply(depth, width, tiles, job->inputs + p * stride_of(d->block, d->in) + k, 1, d->in,
                      job->gradients + p * stride_of(d->block, d->out) + j, d->out, piece + p * stride, width, false);
@@ -475,7 +475,7 @@ static void weight_panels(void *context, size_t first, size_t last) {
 
 /* ---- the operators ---- */
 
-#define LEAST_TILES 4 /* whose points are worth a thread */
+#define MIN_TILES 4 /* minimum tiles of a thread */
 
 static void forward(struct device_convolution *d, const float *x, const float *w, const float *bias, float *y,
                     size_t rows) {
@@ -487,15 +487,15 @@ static void forward(struct device_convolution *d, const float *x, const float *w
         return;
     }
     for (; job.first < job.tiles; job.first = job.last) {
-        job.last = least_of(job.first + d->block, job.tiles);
-        parallel_for(job.last - job.first, LEAST_TILES, block_inputs, &job);
+        job.last = min_of(job.first + d->block, job.tiles);
+        parallel_for(job.last - job.first, MIN_TILES, block_inputs, &job);
         parallel_for(job.slots, 1, forward_panels, &job);
     }
 }
 
 static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
                      float *dw, float *dbias, size_t rows) {
-    (void)dbias; /* the caller's */
+    (void)dbias; /* computed by the caller */
     struct job job = new_job(d, rows);
     job.x = x, job.w = w, job.dy = dy, job.dx = dx, job.dw = dw;
     if (d->has_small_weights) {
@@ -506,9 +506,9 @@ static void backward(struct device_convolution *d, const float *x, const float *
     }
     if (dx) memset(dx, 0, rows * d->c.in.height * d->c.in.width * d->in * sizeof *dx);
     for (; job.first < job.tiles; job.first = job.last) {
-        job.last = least_of(job.first + d->block, job.tiles);
-        parallel_for(job.last - job.first, LEAST_TILES, block_inputs, &job);
-        parallel_for(job.last - job.first, LEAST_TILES, block_gradients, &job);
+        job.last = min_of(job.first + d->block, job.tiles);
+        parallel_for(job.last - job.first, MIN_TILES, block_inputs, &job);
+        parallel_for(job.last - job.first, MIN_TILES, block_gradients, &job);
         parallel_for(job.slots, 1, weight_panels, &job);
         if (dx) parallel_for(job.slots, 1, input_panels, &job);
     }
@@ -521,11 +521,11 @@ static void destroy(struct device_convolution *d) {
 }
 
 static size_t block_of(const struct device_convolution *d, size_t rows) {
-    size_t most = d->in > d->out ? d->in : d->out, tiles = rows * d->image_tiles;
-    size_t fit = (d->has_small_weights ? SMALL_BLOCK : LARGE_BLOCK) / (POINTS * most * sizeof(float));
+    size_t max = d->in > d->out ? d->in : d->out, tiles = rows * d->image_tiles;
+    size_t fit = (d->has_small_weights ? SMALL_BLOCK : LARGE_BLOCK) / (POINTS * max * sizeof(float));
     if (fit >= d->image_tiles) fit -= fit % d->image_tiles;
-    if (fit < MOST_ROWS) fit = MOST_ROWS;
-    return least_of(fit, tiles);
+    if (fit < MAX_ROWS) fit = MAX_ROWS;
+    return min_of(fit, tiles);
 }
 
 static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {

@@ -1,11 +1,12 @@
 /* winograd: the transforms of F(4 x 4, 3 x 3) (Winograd 1980; Lavin and Gray 2016). Per row and column six products
- * stand for the twelve of four outputs under three taps. The points are 0, +-sqrt(1/2), +-sqrt(2) and infinity: they
- * round about half as much as the usual 0, +-1, +-2, and an output is as exact as a direct sum within a factor of two.
+ * replace the twelve of four outputs with a kernel of three. The points are 0, +-sqrt(1/2), +-sqrt(2) and infinity:
+ * their rounding error is about half of that of the usual 0, +-1, +-2, and an output is as exact as a direct sum
+ * within a factor of two.
  *
  *     y = A^T [(G g G^T) . (B^T d B)] A
  *
- * Each function is one dimension of one transform; the transposed ones are those of the gradients. Vectors hold [LANES]
- * channels. */
+ * Each function is one dimension of one transform; the transposed ones are those of the gradients. Vectors hold
+ * [LANES] channels. */
 #ifndef DEVICE_CPU_SETS_WINOGRAD_H
 #define DEVICE_CPU_SETS_WINOGRAD_H
 
@@ -13,7 +14,7 @@
 #include <stdint.h>
 
 #ifndef KERNELS_LANES
-#define KERNELS_LANES 4 /* the header alone, as editors read it */
+#define KERNELS_LANES 4 /* for editors that read only the header */
 #endif
 #define LANES KERNELS_LANES
 #define INLINE static inline __attribute__((always_inline))

@@ -1,36 +1,35 @@
-/* Convolutions as graphs of cuDNN's backend API, which is C and, other than the older calls, takes the weights in
- * PyTorch's order beside channels-last images, adds to a gradient, adds a bias, tells of each engine whether it
- * rounds to TF32 and whether it is deterministic, and makes plans without a GPU.
+/* Convolutions as graphs of cuDNN's backend API. It is C and, unlike the older calls, accepts the weights in
+ * PyTorch's order with channels-last images, adds to a gradient, adds a bias, reports for each engine whether it
+ * rounds to TF32 and whether it is deterministic, and creates plans without a GPU.
  *
- * Deterministic engines for 16 bits are those that read and write 16 bits. Tensor cores' kernels for channels-last
- * images read weights with their channels innermost, too; in PyTorch's order cuDNN would turn them around in each
- * product.
+ * Deterministic engines for 16 bits read and write 16 bits. Tensor core kernels for channels-last images require
+ * weights with their channels innermost, too; with PyTorch's order cuDNN would transpose them in each product.
  *
- * Heuristics come in the order of expected speed. The first that keeps to the wish and can be finalised is taken; what
- * they say does not depend on what else the machine is doing, so the same run takes the same engines. */
+ * Heuristics return engines in the order of expected speed. The first that meets the request and can be finalised is
+ * used; the order does not depend on the load of the machine, so the same run uses the same engines. */
 #include "device/cuda/cudnn/plans.h"
 
 #include <cudnn.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_CHOICES 64
-#define MOST_NOTES 16
-#define MOST_PARTS 16
+#define MAX_CHOICES 64
+#define MAX_NOTES 16
+#define MAX_PARTS 16
 
 /* Names of tensors in a graph. */
 enum name { NAME_X = 1, NAME_W, NAME_Y, NAME_BIAS, NAME_SUM };
 
 struct cudnn {
     cudnnHandle_t handle;                /* NULL: plans only */
-    cudnnBackendDescriptor_t properties; /* of a GPU that is not there; NULL with a handle */
+    cudnnBackendDescriptor_t properties; /* of a GPU that is not present; NULL with a handle */
 };
 
 struct plan {
     cudnnBackendDescriptor_t plan;
     bool adds_bias;
     size_t workspace;
-    /* Of the last run: a model's addresses stay the same. */
+    /* Of the last run: a model's addresses do not change. */
     cudnnBackendDescriptor_t arguments;
     struct plan_operands operands;
 };
@@ -42,9 +41,9 @@ static status failed(const char *what, cudnnStatus_t code) {
                       reason);
 }
 
-/* Descriptors of one graph, which are destroyed together; after a failure all calls do nothing. */
+/* Descriptors of one graph, which are destroyed together; after a failure calls do nothing. */
 struct parts {
-    cudnnBackendDescriptor_t made[MOST_PARTS];
+    cudnnBackendDescriptor_t made[MAX_PARTS];
     int count;
     cudnnStatus_t code;
 };
@@ -75,7 +74,7 @@ static void parts_destroy(struct parts *parts) {
     while (parts->count > 0) cudnnBackendDestroyDescriptor(parts->made[--parts->count]);
 }
 
-static bool is_narrow(enum precision precision) {
+static bool is_half(enum precision precision) {
     return precision == PRECISION_BFLOAT16 || precision == PRECISION_FLOAT16;
 }
 
@@ -100,7 +99,7 @@ static cudnnBackendDescriptor_t tensor(struct parts *parts, enum name name, cudn
 }
 
 static cudnnBackendDescriptor_t images(struct parts *parts, enum name name, cudnnDataType_t type, size_t rows,
-                                       const struct image *i) {
+                                       const struct image_shape *i) {
     int64_t height = (int64_t)i->height, width = (int64_t)i->width, channels = (int64_t)i->channels;
     return tensor(parts, name, type, (int64_t[]){(int64_t)rows, channels, height, width},
                   (int64_t[]){height * width * channels, 1, width * channels, channels});
@@ -112,7 +111,7 @@ static cudnnBackendDescriptor_t weights(struct parts *parts, enum precision prec
     const int64_t torch[4] = {in * height * width, height * width, width, 1};
     const int64_t last[4] = {in * height * width, 1, width * in, in};
     return tensor(parts, NAME_W, type_of(precision), (int64_t[]){out, in, height, width},
-                  is_narrow(precision) ? last : torch);
+                  is_half(precision) ? last : torch);
 }
 
 static cudnnBackendDescriptor_t window(struct parts *parts, const struct window *w) {
@@ -158,11 +157,11 @@ static const struct {
                               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
 };
 
-static cudnnBackendDescriptor_t convolve(struct parts *parts, const struct plan_wish *wish,
+static cudnnBackendDescriptor_t convolve(struct parts *parts, const struct plan_request *wish,
                                          cudnnBackendDescriptor_t y) {
     const struct convolution *c = wish->convolution;
     cudnnBackendDescriptor_t o = part(parts, operations[wish->pass].type);
-    float alpha = 1, beta = wish->pass == PLAN_BACKWARD_WEIGHT && !is_narrow(wish->precision);
+    float alpha = 1, beta = wish->pass == PLAN_BACKWARD_WEIGHT && !is_half(wish->precision);
     set(parts, o, operations[wish->pass].alpha, CUDNN_TYPE_FLOAT, 1, &alpha);
     set(parts, o, operations[wish->pass].beta, CUDNN_TYPE_FLOAT, 1, &beta);
     set_part(parts, o, operations[wish->pass].window, window(parts, &c->window));
@@ -190,8 +189,8 @@ static cudnnBackendDescriptor_t add_bias(struct parts *parts, cudnnBackendDescri
     return finish(parts, o);
 }
 
-static cudnnBackendDescriptor_t graph(struct parts *parts, const struct cudnn *cudnn, const struct plan_wish *wish) {
-    const struct image *out = &wish->convolution->out;
+static cudnnBackendDescriptor_t graph(struct parts *parts, const struct cudnn *cudnn, const struct plan_request *wish) {
+    const struct image_shape *out = &wish->convolution->out;
     cudnnDataType_t type = type_of(wish->precision);
     cudnnBackendDescriptor_t nodes[2], y = images(parts, NAME_Y, type, wish->rows, out), sum = y;
     int64_t count = 0;
@@ -204,16 +203,16 @@ static cudnnBackendDescriptor_t graph(struct parts *parts, const struct cudnn *c
     return finish(parts, g);
 }
 
-/* Whether an engine rounds as wished, and sums in the same order each time. */
-static bool is_wanted(cudnnBackendDescriptor_t choice, const struct plan_wish *wish) {
+/* Whether an engine rounds as requested and sums in the same order each time. */
+static bool is_wanted(cudnnBackendDescriptor_t choice, const struct plan_request *wish) {
     cudnnBackendDescriptor_t engine = NULL;
-    cudnnBackendNumericalNote_t notes[MOST_NOTES];
+    cudnnBackendNumericalNote_t notes[MAX_NOTES];
     int64_t count = 0;
     if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) != CUDNN_STATUS_SUCCESS) return false;
     bool is_known = cudnnBackendGetAttribute(choice, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                              &count, &engine) == CUDNN_STATUS_SUCCESS &&
                     cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                             MOST_NOTES, &count, notes) == CUDNN_STATUS_SUCCESS;
+                                             MAX_NOTES, &count, notes) == CUDNN_STATUS_SUCCESS;
     cudnnBackendDestroyDescriptor(engine);
     for (int64_t i = 0; is_known && i < count; i++)
         if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC ||
@@ -231,7 +230,7 @@ static void destroy(struct plan *p) {
     free(p);
 }
 
-/* [p] gets the plan of [choice], if it can be had within the workspace. */
+/* [p] gets the plan of [choice], if it can be created within the workspace. */
 static bool finalise(struct cudnn *cudnn, cudnnBackendDescriptor_t choice, size_t workspace, struct plan *p) {
     struct parts parts = {0};
     int64_t bytes = 0, count = 0;
@@ -254,7 +253,7 @@ static bool finalise(struct cudnn *cudnn, cudnnBackendDescriptor_t choice, size_
     return true;
 }
 
-/* Asks the heuristics; each of the [choices] is destroyed by the caller. */
+/* Gets the heuristics' choices; the caller destroys each of the [choices]. */
 static cudnnStatus_t ask(struct cudnn *cudnn, cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
                          cudnnBackendDescriptor_t *choices, int64_t *count) {
     struct parts parts = {0};
@@ -265,28 +264,28 @@ static cudnnStatus_t ask(struct cudnn *cudnn, cudnnBackendDescriptor_t graph, cu
     finish(&parts, heuristics);
     if (parts.code == CUDNN_STATUS_SUCCESS)
         parts.code = cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                              MOST_CHOICES, count, choices);
+                                              MAX_CHOICES, count, choices);
     parts_destroy(&parts);
     return parts.code;
 }
 
 static bool choose(struct cudnn *cudnn, cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
-                   const struct plan_wish *wish, struct plan *p) {
-    cudnnBackendDescriptor_t choices[MOST_CHOICES] = {NULL};
+                   const struct plan_request *wish, struct plan *p) {
+    cudnnBackendDescriptor_t choices[MAX_CHOICES] = {NULL};
     int64_t count = 0;
     bool is_found = false, is_there = true;
-    for (int i = 0; i < MOST_CHOICES; i++)
+    for (int i = 0; i < MAX_CHOICES; i++)
         is_there = is_there && cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &choices[i]) ==
                                    CUDNN_STATUS_SUCCESS;
     if (is_there && ask(cudnn, graph, mode, choices, &count) == CUDNN_STATUS_SUCCESS)
-        for (int64_t i = 0; i < count && i < MOST_CHOICES && !is_found; i++)
+        for (int64_t i = 0; i < count && i < MAX_CHOICES && !is_found; i++)
             is_found = is_wanted(choices[i], wish) && finalise(cudnn, choices[i], wish->workspace, p);
-    for (int i = 0; i < MOST_CHOICES; i++)
+    for (int i = 0; i < MAX_CHOICES; i++)
         if (choices[i]) cudnnBackendDestroyDescriptor(choices[i]);
     return is_found;
 }
 
-static status plan(struct cudnn *cudnn, const struct plan_wish *wish, struct plan **out) {
+static status plan(struct cudnn *cudnn, const struct plan_request *wish, struct plan **out) {
     struct parts parts = {0};
     *out = NULL;
     struct plan *p = calloc(1, sizeof *p);
@@ -306,7 +305,7 @@ static status plan(struct cudnn *cudnn, const struct plan_wish *wish, struct pla
 
 static size_t workspace_of(const struct plan *p) { return p->workspace; }
 
-/* Tells the plan where its operands are. */
+/* Sets the addresses of the plan's operands. */
 static cudnnStatus_t place(struct plan *p, const struct plan_operands *o) {
     struct parts parts = {0};
     const int64_t names[] = {NAME_X, NAME_W, NAME_Y, NAME_BIAS};

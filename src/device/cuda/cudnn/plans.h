@@ -1,5 +1,6 @@
-/* What ddptrain_cudnn.so gives: convolutions of cuDNN, each a plan for one pass and one number of rows. A module of its
- * own, opened by ddptrain_cuda.so at the first convolution: models without one run where cuDNN is not installed. */
+/* Interface of ddptrain_cudnn.so: convolutions of cuDNN, each a plan for one pass and one number of rows. It is a
+ * separate module, opened by ddptrain_cuda.so at the first convolution, so that models without one run without cuDNN.
+ */
 #ifndef DEVICE_CUDA_CUDNN_PLANS_H
 #define DEVICE_CUDA_CUDNN_PLANS_H
 
@@ -11,37 +12,37 @@ enum plan_pass {
     PLAN_BACKWARD_WEIGHT, /* dw += of dy and x; with 16 bits dw = */
 };
 
-struct plan_wish {
+struct plan_request {
     const struct convolution *convolution;
     size_t rows;
     enum plan_pass pass;
-    /* With 16 bits x, w and y are all of that type, sums are float32, and the weights have their channels innermost:
-     * (out, kernel height, kernel width, in); else all are float32, and the weights are in PyTorch's order. */
+    /* With 16 bits x, w and y have that type, sums are float32, and the weights have their channels innermost: (out,
+     * kernel height, kernel width, in); else all are float32, and the weights are in PyTorch's order. */
     enum precision precision;
-    bool adds_bias;   /* PLAN_FORWARD; never a relu: cuDNN's does not promise to keep a NaN */
+    bool adds_bias;   /* PLAN_FORWARD; never a relu: cuDNN's does not guarantee to keep a NaN */
     size_t workspace; /* bytes that a plan may use */
 };
 
-/* Addresses on the GPU; x, w and y stand for their gradients, too. */
+/* Addresses on the GPU; x, w and y are also used for their gradients. */
 struct plan_operands {
     const void *x, *w, *bias, *y;
     void *workspace;
 };
 
-struct cudnn; /* a handle, or the properties of a GPU that is not there */
+struct cudnn; /* a handle, or the properties of a GPU that is not present */
 struct plan;
 
 struct cudnn_module {
     /* For the current GPU; [stream]: a cudaStream_t. STATUS_USAGE with cuDNN's reason. */
     status (*open)(void *stream, struct cudnn **out);
-    /* To make plans for a GPU of these [properties] (JSON, as cuDNN writes it), not to run them. */
+    /* To create plans for a GPU with these [properties] (JSON, as cuDNN writes it); they cannot run. */
     status (*open_for)(const char *properties, struct cudnn **out);
     void (*close)(struct cudnn *); /* takes NULL */
-    /* The first choice of cuDNN's heuristics that is deterministic and as wished; [out] NULL, without a failure: there
-     * is none. */
-    status (*plan)(struct cudnn *, const struct plan_wish *, struct plan **out);
+    /* The first choice of cuDNN's heuristics that is deterministic and meets the request; [out] NULL without a
+     * failure: there is none. */
+    status (*plan)(struct cudnn *, const struct plan_request *, struct plan **out);
     size_t (*workspace)(const struct plan *); /* bytes */
-    /* Starts it on the stream. What went wrong, or NULL. */
+    /* Enqueues it on the stream. Returns the failure, or NULL. */
     const char *(*run)(struct cudnn *, struct plan *, const struct plan_operands *);
     void (*destroy)(struct plan *); /* takes NULL */
 };

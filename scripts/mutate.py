@@ -1,0 +1,497 @@
+#!/usr/bin/env python3
+"""Puts small mistakes into the code, one at a time, and says which of them the tests notice.
+
+    scripts/mutate.py                                   50 mutants over all layers, in proportion to their lines
+    scripts/mutate.py --count 300 --seed 7              300 others
+    scripts/mutate.py --layer dist --files '*store*'    of some files only
+    scripts/mutate.py --since main                      of lines that changed since a revision
+    scripts/mutate.py --list --count 10                 which ones these are; nothing is built
+
+A mutant is one changed line of a C file (scripts/mutations.py). It is built in a copy of the working tree (build/mutate); then the tests of
+its layer run, unit tests first, until one fails. Code whose object files stay the same is another spelling of the same program and is not
+counted, nor is what does not compile. The same seed on the same code gives the same mutants.
+
+tests/accepted_mutants.txt lists survivors with a reason; the exit code is 1 if one survives that is not listed there.
+Tests run in namespaces of their own (unshare), because a mutant may send a signal to every process that it can reach."""
+import argparse, collections, concurrent.futures, fnmatch, hashlib, json, os, random, re, resource, select, shutil, signal, subprocess, sys, threading, time
+
+import mutations
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+WORK = os.path.join(ROOT, "build", "mutate")
+SOURCE, BUILD, TEMPORARY = (os.path.join(WORK, name) for name in ("source", "build", "tmp"))
+ACCEPTED = os.path.join(ROOT, "tests", "accepted_mutants.txt")
+LAYERS = ("base", "device", "model", "data", "dist", "optim", "checkpoint", "train")
+MAX_OBJECTS = 12  # a header in more objects than these costs too much to build
+BLOCK = 75  # mutants that are sorted by their path, since neighbours share what is linked; a run that is cut short is a fair sample
+MAX_BYTES = 64 << 30  # of a file that a mutant writes; tests make sparse ones of many GiB
+
+# Files whose tests need what a machine may lack, or that are no part of the product.
+UNTESTED = {
+    "src/device/cuda/*": "a GPU", "src/device/gpu.c": "a GPU", "src/device/gpus.h": "a GPU", "*/comm_gpu.*": "a GPU", "*/recording.*": "a GPU",
+    "*/device_memory.*": "a GPU", "*/loss_scale.c": "a GPU", "src/model/half_storage.c": "a GPU", "src/base/fault.*": "a tool of the tests",
+}
+
+# What follows the unit tests of a layer: corpora of the fuzz targets and programs of tests/program.
+PROGRAMS = {
+    "base": ["corpus_document", "corpus_sealed", "program_bad_configs", "program_readers", "program_files"],
+    "device": ["program_parity", "program_parity_cnn", "program_precision"],
+    "model": ["program_bad_configs", "program_weights", "program_parity", "program_batch_norm", "program_parity_cnn", "program_inference"],
+    "data": ["corpus_csv", "corpus_idx", "program_columns", "program_labels", "program_data", "program_bad_configs", "program_inference"],
+    "dist": ["corpus_store", "program_comm", "program_worlds", "program_zero", "program_processes"],
+    "optim": ["program_bad_configs", "program_parity", "program_metrics", "program_zero", "program_in_backward"],
+    "checkpoint": ["corpus_safetensors", "program_readers", "program_weights", "program_files", "program_resume"],
+    "train": ["program_columns", "program_labels", "program_readers", "program_weights", "program_bad_configs", "program_nonfinite",
+              "program_metrics", "program_inference", "program_elastic", "program_agreement", "program_files", "program_in_backward",
+              "program_zero", "program_worlds"],
+}
+
+# The tests that know most about files, by the end of their path: they run before all others.
+FIRST = [
+    ("schema_suggest*", ["program_bad_configs", "program_typos"]),
+    ("base/io*", ["base_io", "checkpoint_checkpoint_fault", "checkpoint_saver", "program_files", "program_resume"]),
+    ("processors*", ["base_processors", "program_processes"]), ("log*", ["program_nonfinite", "program_processes"]),
+    ("module*", ["program_gpu", "device_convolution"]), ("signals*", ["base_signals", "program_resume"]),
+    ("bf16/*", ["device_linear", "program_precision"]),
+    ("launch*", ["dist_launch", "dist_launch_nodes", "dist_launch_agents", "program_processes"]),
+    ("comm_check*", ["dist_comm", "program_comm"]), ("comm_measure*", ["program_comm"]),
+    ("pulse*", ["dist_pulse", "dist_store", "program_processes"]),
+    ("dataset_config*", ["program_bad_configs", "data_csv", "data_hdf5"]),
+    ("src/checkpoint/checkpoint*", ["checkpoint_checkpoint", "checkpoint_checkpoint_fault", "program_weights", "program_readers"]),
+    ("safetensors*", ["program_weights"]), ("foreign*", ["program_weights"]), ("ema*", ["program_metrics"]),
+    ("optimizer*", ["optim_optimizer", "optim_optimizer_groups"]),
+    ("elastic*", ["program_elastic"]), ("zero*", ["program_zero"]), ("in_backward*", ["program_in_backward"]),
+    ("agreement*", ["train_agreement", "program_agreement"]), ("tally*", ["program_metrics"]),
+    ("evaluation*", ["program_metrics", "program_inference"]), ("epoch*", ["program_metrics"]),
+    ("inference/inference*", ["program_inference", "program_labels"]), ("generate*", ["train_gpt", "program_inference"]),
+    ("predictions*", ["program_inference"]), ("nonfinite/*", ["program_nonfinite"]), ("recovery*", ["program_nonfinite", "program_resume"]),
+    ("run_folder*", ["program_resume", "program_files"]), ("weights*", ["program_weights"]),
+    ("rehearsal*", ["program_files", "program_bad_configs"]), ("plan*", ["program_bad_configs", "program_inference"]),
+    ("config*", ["program_bad_configs"]), ("metrics/metrics*", ["program_resume", "program_readers"]),
+    ("passes*", ["program_worlds", "program_inference"]), ("state*", ["checkpoint_checkpoint", "program_resume"]),
+    ("save*", ["checkpoint_saver", "program_resume"]), ("run.c", ["program_resume", "program_processes"]),
+    ("step.c", ["program_worlds", "program_nonfinite", "program_resume"]), ("trainer.c", ["program_resume"]),
+    ("report*", ["program_processes"]), ("progress*", ["program_processes"]),
+]
+
+
+# Tests that take too long for every mutant of their files: the others of their program run.
+SLOW = {"test_killed_at_every_io_call_of_the_first_saves", "test_every_failing_call_leaves_a_good_folder", "test_kill_at_random_moments",
+        "test_ranks_share_what_nobody_bound", "test_a_quota_is_respected", "test_a_mask_is_respected"}
+
+
+def layer_of(path):
+    return path.split("/")[1]
+
+
+def is_excluded(path):
+    return any(fnmatch.fnmatch(path, pattern) for pattern in UNTESTED)
+
+
+# ---- which mutants ----
+
+def changed_lines(revision):
+    """path -> numbers of the lines that differ from a revision."""
+    diff = subprocess.run(["git", "diff", "-U0", revision, "--", "src"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    lines, path = collections.defaultdict(set), None
+    for line in diff.splitlines():
+        if line.startswith("+++ "):
+            path = line[6:]
+        elif line.startswith("@@"):
+            first, count = re.search(r"\+(\d+)(?:,(\d+))?", line).groups()
+            lines[path].update(range(int(first), int(first) + int(count or 1)))
+    return lines
+
+
+def source_files(options):
+    names = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard", "src"], cwd=ROOT, capture_output=True,
+                           text=True, check=True).stdout.split("\n")
+    wanted = [n for n in sorted(set(names)) if n.endswith((".c", ".h")) and n.count("/") > 1 and os.path.exists(os.path.join(ROOT, n))]
+    return [n for n in wanted if layer_of(n) in (options.layer or LAYERS) and not is_excluded(n) and
+            (not options.files or any(fnmatch.fnmatch(n, pattern) for pattern in options.files))]
+
+
+def drawn(options):
+    """Mutants in the order of the seed, without end to spare: (path, mutation). Each line is as likely as another, and on a line each kind."""
+    changed = changed_lines(options.since) if options.since else None
+    by_line = collections.defaultdict(lambda: collections.defaultdict(list))
+    for path in source_files(options):
+        with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+            for m in mutations.mutations(f.read()):
+                if changed is None or m.line in changed.get(path, ()):
+                    by_line[path, m.line][m.kind].append(m)
+    chance = random.Random(options.seed)
+    lines = sorted(by_line)
+    chance.shuffle(lines)
+    for place in lines:
+        kinds = by_line[place]
+        yield place[0], chance.choice(kinds[chance.choice(sorted(kinds))])
+
+
+def accepted():
+    """(path, before, after) -> reason, from the list's blocks of a path, '- line', '+ line' and '= reason'."""
+    found, path, before, after = {}, None, None, None
+    with open(ACCEPTED, encoding="utf-8") as f:
+        for line in f:
+            mark, text = line[:2], line[2:].strip()
+            if mark == "- ":
+                before = text
+            elif mark == "+ ":
+                after = text
+            elif mark == "= ":
+                found[path, before, after] = text
+            elif line.strip() and not line.startswith("#"):
+                path = line.strip()
+    return found
+
+
+# ---- building ----
+
+def copy_tree():
+    """The working tree's files in SOURCE, written only where they differ, so that nothing is built twice."""
+    names = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True,
+                           check=True).stdout.decode().split("\0")[:-1]
+    wanted = {n for n in names if os.path.isfile(os.path.join(ROOT, n))}
+    for folder, _, files in os.walk(SOURCE):
+        for name in files:
+            if os.path.relpath(os.path.join(folder, name), SOURCE) not in wanted:
+                os.unlink(os.path.join(folder, name))
+    for name in wanted:
+        here, there = os.path.join(ROOT, name), os.path.join(SOURCE, name)
+        text = read_bytes(here).replace(b" CONFIGURE_DEPENDS", b"")  # or ninja looks for new files each time
+        if not os.path.exists(there) or read_bytes(there) != text:
+            os.makedirs(os.path.dirname(there), exist_ok=True)
+            with open(there, "wb") as f:
+                f.write(text)
+            shutil.copymode(here, there)
+
+
+def read_bytes(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def ninja(*targets):
+    return subprocess.run(["ninja", "-C", BUILD, *targets], capture_output=True, text=True)
+
+
+def prepare():
+    """Configures and builds everything without a mutant."""
+    os.makedirs(SOURCE, exist_ok=True)
+    copy_tree()
+    launcher = ["-DCMAKE_C_COMPILER_LAUNCHER=ccache", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+    linker = "-fuse-ld=lld" if shutil.which("ld.lld") else ""
+    done = subprocess.run(["cmake", "-S", SOURCE, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_C_FLAGS_RELEASE=-O1 -g0 -w -fsanitize=leak",
+                           "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -g0 -fsanitize=leak", f"-DCMAKE_EXE_LINKER_FLAGS={linker}", "-DDDPTRAIN_CUDA=OFF",
+                           "-DDDPTRAIN_EMULATION=OFF", *launcher],
+                          capture_output=True, text=True)
+    if done.returncode == 0:
+        done = ninja()
+    if done.returncode:
+        sys.exit(done.stdout[-4000:] + done.stderr + "mutate: the unchanged code does not build")
+
+
+def objects_by_source():
+    """path -> the objects of the program that it is compiled into."""
+    found, target = collections.defaultdict(list), None
+    for line in ninja("-t", "deps").stdout.splitlines():
+        if line and not line.startswith((" ", "ninja:")):
+            target = line.split(":")[0]
+        elif line.startswith(" ") and not target.startswith("tests/"):
+            path = os.path.relpath(os.path.normpath(os.path.join(BUILD, line.strip())), SOURCE)
+            if path.startswith("src/"):
+                found[path].append(target)
+    return found
+
+
+# ---- tests ----
+
+class Test:
+    def __init__(self, entry):
+        properties = {p["name"]: p["value"] for p in entry["properties"]}
+        self.name, self.command = entry["name"], entry["command"]
+        self.environment = dict(pair.split("=", 1) for pair in properties.get("ENVIRONMENT", []))
+        self.folder = properties.get("WORKING_DIRECTORY", BUILD)
+        self.is_check = self.name.split("_")[0] in LAYERS
+        self.is_timed = bool({"dist", "fault"} & set(properties.get("LABELS", [])))  # may fail for the machine's load
+        self.target = None if self.name.startswith("program_") else self.name
+        self.seconds = 60.0  # until the unchanged code has run
+
+    def start(self):
+        environment = {**os.environ, **self.environment, "TMPDIR": TEMPORARY}
+        command = self.command
+        if self.is_check:  # each test is reported when it ends
+            environment["CK_TAP_LOG_FILE_NAME"] = "-"
+            command = ["stdbuf", "-oL", *command]
+        elif self.name.startswith("program_"):
+            command = [*command, "--failfast", *quick_tests(command[-1])]
+        return subprocess.Popen(command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, start_new_session=True)
+
+    def run(self, stop):
+        """'passed', 'failed' with the last line that says so, 'timed out', or 'stopped' when [stop] is set."""
+        process, limit, said = self.start(), time.monotonic() + 15 + 4 * self.seconds, b""
+        os.set_blocking(process.stdout.fileno(), False)
+        outcome = None
+        while outcome is None:
+            select.select([process.stdout], [], [], 0.05)
+            said += process.stdout.read() or b""
+            failed = re.search(rb"^not ok.*$", said, re.M)
+            if failed:
+                outcome = "failed", failed[0].decode(errors="replace")
+            elif process.poll() is not None:
+                good = process.returncode in (0, 77)
+                outcome = ("passed", "") if good else ("failed", self.last_words(said))
+            elif time.monotonic() > limit:
+                outcome = "timed out", self.name
+            elif stop.is_set():
+                outcome = "stopped", ""
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.stdout.close()
+        process.wait()
+        return outcome
+
+    @staticmethod
+    def last_words(said):
+        lines = said.decode(errors="replace").split("\n")
+        return next((line for line in lines if line.startswith(("FAIL:", "ERROR:"))), " ".join(lines[-3:])[-200:])
+
+
+def quick_tests(path):
+    """The names of a program's tests without the slow ones; none: all."""
+    names, case = [], None
+    for line in read_bytes(path).decode().splitlines():
+        found = re.match(r"class (\w+)|    def (test_\w+)", line)
+        case = found[1] if found and found[1] else case
+        if found and found[2]:
+            names.append(f"{case}.{found[2]}")
+    quick = [n for n in names if n.split(".")[1] not in SLOW]
+    return quick if len(quick) < len(names) else []
+
+
+def all_tests():
+    listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=BUILD, capture_output=True, text=True, check=True).stdout
+    return {entry["name"]: Test(entry) for entry in json.loads(listed)["tests"] if "command" in entry}
+
+
+def tests_of(path, tests):
+    """The tests of a file's layer: those that know the file, other unit tests by their time, then programs."""
+    layer, stem = layer_of(path), os.path.splitext(os.path.basename(path))[0]
+    words = [w for w in re.split(r"_", stem) if w not in ("dataset", "comm")]
+    unit = sorted((n for n in tests if n.startswith(layer + "_")), key=lambda n: tests[n].seconds)
+    near = [n for n in unit if any(len(w) > 2 and w in n for w in words)]
+    first = next((names for pattern, names in FIRST if fnmatch.fnmatch(path, "*" + pattern)), [])
+    ordered = dict.fromkeys([*first, *near, *unit, *PROGRAMS[layer]])
+    return [tests[n] for n in ordered if n in tests], len(dict.fromkeys([*first, *near]))
+
+
+def clean():
+    """Nothing that a test has started or written outlives it."""
+    if os.getpid() == 1:  # of a namespace
+        try:
+            os.kill(-1, signal.SIGKILL)
+            while os.waitpid(-1, 0):
+                pass
+        except OSError:
+            pass
+    for folder in (TEMPORARY, "/dev/shm") if os.getpid() == 1 else (TEMPORARY,):
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+
+
+def first_failure(tests, jobs):
+    """The first test that fails, (outcome, name, words), or None. One whose result may depend on the machine's load must fail twice."""
+    stop, found = threading.Event(), []
+
+    def run(test):
+        if stop.is_set():
+            return
+        outcome, words = test.run(stop)
+        if outcome == "failed" and test.is_timed:
+            outcome, words = test.run(stop)
+        if outcome in ("failed", "timed out") and not stop.is_set():
+            found.append((outcome, test.name, words))
+            stop.set()
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(run, tests))
+    return found[0] if found else None
+
+
+def run_tests(path, tests, jobs):
+    ordered, near = tests_of(path, tests)
+    for group in (ordered[:near], ordered[near:]):
+        targets = {t.target or "ddptrain" for t in group}
+        if group and ninja(*targets).returncode:
+            return "failed", "build", "does not link"
+        failure = first_failure(group, jobs)
+        if failure:
+            return failure
+    return None
+
+
+def measure_tests(tests, jobs):
+    """Runs what any layer asks for on the unchanged code: everything must pass, and its time is the measure for mutants."""
+    path = os.path.join(WORK, "seconds.json")
+    known = json.loads(read_bytes(path)) if os.path.exists(path) else {}
+    names = {n for n in tests if n.split("_")[0] in LAYERS} | {n for names in PROGRAMS.values() for n in names} | {n for _, names in FIRST for n in names}
+
+    def measure(name):
+        begin = time.monotonic()
+        outcome, words = tests[name].run(threading.Event())
+        if outcome != "passed":
+            outcome, words = tests[name].run(threading.Event())
+        return name, outcome, words, time.monotonic() - begin
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for name, outcome, words, seconds in pool.map(measure, sorted(n for n in names if n in tests and n not in known)):
+            print(f"unchanged: {name} {outcome} in {seconds:.1f} s {words}", flush=True)
+            if outcome == "passed":
+                known[name] = round(seconds, 2)
+            else:
+                print(f"mutate: {name} is left out: it fails on the unchanged code", flush=True)
+                del tests[name]
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(known, f)
+    clean()
+    for name, test in tests.items():
+        test.seconds = known.get(name, test.seconds)
+
+
+# ---- one mutant ----
+
+def digest(objects):
+    return [hashlib.sha256(read_bytes(os.path.join(BUILD, o))).digest() for o in objects]
+
+
+def try_mutant(path, mutation, objects, unchanged, tests, jobs):
+    """(outcome, test, words); outcome: does not compile, same code, noticed, timed out, survived. [unchanged]: the objects' digests. The
+    objects stay changed until the next build."""
+    there = os.path.join(SOURCE, path)
+    original = read_bytes(there)
+    lines = original.decode().split("\n")
+    assert lines[mutation.line - 1] == mutation.before
+    lines[mutation.line - 1] = mutation.after
+    try:
+        with open(there, "w", encoding="utf-8") as f:
+            f.write("\n".join(lines))
+        if ninja(*objects).returncode:
+            return "does not compile", "", ""
+        if digest(objects) == unchanged:
+            return "same code", "", ""
+        failure = run_tests(path, tests, jobs)
+        clean()
+        if not failure:
+            return "survived", "", ""
+        return ("timed out" if failure[0] == "timed out" else "noticed"), failure[1], failure[2]
+    finally:
+        with open(there, "wb") as f:
+            f.write(original)
+
+
+def summary(results, listed):
+    print(f"\n{'layer':8} {'mutants':>8} {'noticed':>8} {'survived':>9} {'rate':>7}   not counted: same code, same behaviour (listed), not compiled")
+    for layer in (*LAYERS, "all"):
+        mine = [r for r in results if layer in (layer_of(r["path"]), "all")]
+        count = collections.Counter(r["outcome"] for r in mine)
+        same = sum(r["outcome"] == "survived" and listed.get(key(r), "").startswith("same behaviour") for r in mine)
+        noticed, survived = count["noticed"] + count["timed out"], count["survived"] - same
+        if mine:
+            rate = 100 * noticed / max(1, noticed + survived)
+            print(f"{layer:8} {noticed + survived:8} {noticed:8} {survived:9} {rate:6.1f} %   {count['same code']}, {same}, {count['does not compile']}")
+
+
+def key(result):
+    return result["path"], result["before"].strip(), result["after"].strip()
+
+
+def run_all(options):
+    prepare()
+    os.makedirs(TEMPORARY, exist_ok=True)
+    tests, objects, listed, results = all_tests(), objects_by_source(), accepted(), []
+    measure_tests(tests, options.jobs)
+    tests = {name: test for name, test in tests.items() if test.seconds <= options.max_seconds}
+    begin = time.monotonic()
+    chosen = [(p, m) for p, m in drawn(options) if len(objects[p]) in range(1, MAX_OBJECTS + 1)]
+    counted, tried = 0, 0
+    path_of_results = os.path.join(WORK, f"results-{options.seed}.jsonl")
+    if options.again:
+        results, chosen = survivors_of(path_of_results)
+        options.count = len(results) + len(chosen)
+        counted = len(results)
+    unchanged = {p: digest(objects[p]) for p in {p for p, _ in chosen}}
+    with open(path_of_results, "w", encoding="utf-8") as log:
+        log.writelines(json.dumps(r) + "\n" for r in results)
+        while counted < options.count and tried < len(chosen):
+            block = sorted(chosen[tried:tried + min(BLOCK, options.count - counted)], key=lambda c: c[0])
+            tried += len(block)
+            for path, m in block:
+                at = time.monotonic()
+                outcome, test, words = try_mutant(path, m, objects[path], unchanged[path], tests, options.jobs)
+                result = {"path": path, "line": m.line, "kind": m.kind, "outcome": outcome, "before": m.before, "after": m.after, "test": test,
+                          "words": words, "seconds": round(time.monotonic() - at, 1)}
+                results.append(result)
+                counted += outcome in ("noticed", "timed out", "survived")
+                log.write(json.dumps(result) + "\n")
+                log.flush()
+                show(result, listed)
+    summary(results, listed)
+    print(f"seed {options.seed}: {len(results)} mutants in {time.monotonic() - begin:.0f} s")
+    return 1 if any(r["outcome"] == "survived" and key(r) not in listed for r in results) else 0
+
+
+def survivors_of(path):
+    """The results of a run that need no second try, and the mutants that survived it and are still possible."""
+    with open(path, encoding="utf-8") as f:
+        results = [json.loads(line) for line in f]
+    lines = {p: read_bytes(os.path.join(ROOT, p)).decode().split("\n") for p in {r["path"] for r in results}
+             if os.path.exists(os.path.join(ROOT, p))}
+    kept, again = [], []
+    for r in results:
+        same = [n for n, line in enumerate(lines.get(r["path"], []), 1) if line == r["before"]]
+        number = min(same, key=lambda n: abs(n - r["line"])) if same else None  # lines above may have come or gone
+        if r["outcome"] == "survived" and number:
+            again.append((r["path"], mutations.Mutation(number, r["kind"], r["before"], r["after"])))
+        elif r["outcome"] != "survived":
+            kept.append(r)
+    return kept, again
+
+
+def show(result, listed):
+    print(f"{result['path']}:{result['line']}: {result['kind']}: {result['outcome']} {result['test']} ({result['seconds']} s)", flush=True)
+    if result["outcome"] == "survived":
+        print(f"    - {result['before'].strip()}\n    + {result['after'].strip()}\n    = {listed.get(key(result), 'not listed')}", flush=True)
+
+
+def in_namespaces():
+    """Starts this script again as the first process of namespaces of its own."""
+    if os.getpid() == 1:
+        subprocess.run(["mount", "-t", "tmpfs", "none", "/dev/shm"], check=True)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_BYTES, MAX_BYTES))
+        return
+    user = [] if os.getuid() == 0 else ["--user", "--map-root-user"]
+    os.execvp("unshare", ["unshare", *user, "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, *sys.argv])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=50, help="mutants that compile to other code")
+    parser.add_argument("--layer", "--floor", action="append", choices=LAYERS)
+    parser.add_argument("--files", action="append", metavar="PATTERN", help="paths as in 'src/dist/*'")
+    parser.add_argument("--since", metavar="REV", help="only lines that differ from this revision")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="tests that run at once")
+    parser.add_argument("--max-seconds", type=float, default=float("inf"), help="leave out tests that take longer on the unchanged code")
+    parser.add_argument("--again", action="store_true", help="try the survivors of the last run of this seed once more")
+    parser.add_argument("--list", action="store_true", help="print the first mutants, build nothing")
+    options = parser.parse_args()
+    if options.list:
+        for _, (path, m) in zip(range(options.count), drawn(options)):
+            print(f"{path}:{m.line}: {m.kind}\n    - {m.before.strip()}\n    + {m.after.strip()}")
+        return 0
+    in_namespaces()
+    return run_all(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

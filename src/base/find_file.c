@@ -1,0 +1,35 @@
+/* The working directory comes first, so that a config means what its reader sees there. */
+#include "base/find_file.h"
+
+#include <stdlib.h>
+
+#include "base/io.h"
+
+static status is_file(const char *path, bool *out) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    *out = info.exists && !info.is_folder;
+    return OK;
+}
+
+static status look_in(const char *folder, const char **path, struct arena *arena, bool *found) {
+    const char *there = arena_printf(arena, "%s/%s", folder, *path);
+    TRY(is_file(there, found));
+    if (!*found) return OK;
+    char *absolute = realpath(there, NULL);
+    *path = absolute ? arena_copy(arena, absolute) : there;
+    free(absolute);
+    return OK;
+}
+
+status find_file(const char **path, const char *config, struct arena *arena) {
+    bool found = false;
+    if (!*path || !**path || **path == '/') return OK;
+    TRY(is_file(*path, &found));
+    if (found) return OK;
+    char *folder = io_folder_of(config);
+    status s = look_in(folder, path, arena, &found);
+    if (!s && !found) s = look_in(arena_printf(arena, "%s/..", folder), path, arena, &found);
+    free(folder);
+    return s;
+}

@@ -1,0 +1,294 @@
+/* Writing and reading one checkpoint. The verified bytes are the ones that are used: libhdf5 opens them in memory and
+ * only says where each dataset stands, so that after the comparison nothing can fail and entries are filled all or
+ * none.
+ */
+#include "checkpoint/checkpoint.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/io.h"
+#include "base/sealed.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/checkpoint_hdf5.h"
+#include "checkpoint/checkpoint_image.h"
+#include "checkpoint/foreign.h"
+
+struct checkpoint {
+    char *path;
+    unsigned char *image; /* (seal.image_size) */
+    struct seal seal;
+    hid_t file;
+};
+
+status checkpoint_write(const char *dir, const char *name, const struct entry *entries, size_t count) {
+    struct image *image;
+    TRY(image_create(entries, count, &image));
+    image_borrow(image, entries, count);
+    status s = folder_add(dir, name, image);
+    image_destroy(image);
+    return s;
+}
+
+/* In a child process: all that reading the image parses. */
+static void look_at_image(void *context) {
+    struct checkpoint *checkpoint = context;
+    hid_t file;
+    status s = hdf5_open_image(checkpoint->path, checkpoint->image, checkpoint->seal.image_size, &file);
+    if (s == OK) hdf5_look_at_all(file, checkpoint->path);
+    if (s == OK) H5Fclose(file);
+    status_free(s);
+}
+
+/* Opens the image and makes sure that it is a checkpoint of a format we know. */
+static status open_image(struct checkpoint *checkpoint) {
+    TRY(hdf5_try_in_child(checkpoint->path, look_at_image, checkpoint));
+    TRY(hdf5_open_image(checkpoint->path, checkpoint->image, checkpoint->seal.image_size, &checkpoint->file));
+    int64_t version = hdf5_checkpoint_version(checkpoint->file);
+    if (version == 0) return status_new(STATUS_DATA, "%s: not a checkpoint of ddptrain", checkpoint->path);
+    if (version > CHECKPOINT_FORMAT_VERSION)
+        return status_new(STATUS_DATA, "%s: written by a newer ddptrain (format %lld; this one reads up to %d)",
+                          checkpoint->path, (long long)version, CHECKPOINT_FORMAT_VERSION);
+    return OK;
+}
+
+status checkpoint_open(const char *path, struct checkpoint **out) {
+    *out = NULL;
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such checkpoint", path);
+    struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    if (!checkpoint || !(checkpoint->path = strdup(path))) {
+        free(checkpoint);
+        return status_new(STATUS_USAGE, "%s: no memory to open it", path);
+    }
+    checkpoint->file = -1;
+    struct hdf5_silence silence;
+    status s = sealed_read(path, (void **)&checkpoint->image, &checkpoint->seal);
+    if (s == OK) {
+        hdf5_enter(&silence);
+        s = open_image(checkpoint);
+        hdf5_leave(&silence);
+    }
+    if (s != OK) {
+        checkpoint_close(checkpoint);
+        return status_code(s) == STATUS_DATA ? foreign_explain(path, s) : s;
+    }
+    *out = checkpoint;
+    return OK;
+}
+
+void checkpoint_close(struct checkpoint *checkpoint) {
+    if (!checkpoint) return;
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
+    if (checkpoint->file >= 0) H5Fclose(checkpoint->file);
+    hdf5_leave(&silence);
+    buffer_free(checkpoint->image);
+    free(checkpoint->path);
+    free(checkpoint);
+}
+
+/* What the comparison knows of one wanted entry. */
+struct source {
+    bool is_found;
+    struct hdf5_shape shape;
+    char *text; /* ENTRY_TEXT: the copy to hand out */
+};
+
+struct comparison {
+    const char *path; /* of the file */
+    const struct entry *entries;
+    size_t count;
+    struct source *sources; /* (count) */
+    struct text differences;
+    size_t difference_count;
+};
+
+/* Begins a line of the list of differences. */
+static struct text *differ(struct comparison *comparison, const char *path) {
+    comparison->difference_count++;
+    text_printf(&comparison->differences, "\n  %s: ", path);
+    return &comparison->differences;
+}
+
+static void add_wanted(struct text *text, const struct entry *entry, bool with_type) {
+    hsize_t shape[ENTRY_MAX_DIMS];
+    for (int d = 0; d < entry->dims; d++) shape[d] = (hsize_t)entry->shape[d];
+    if (with_type) text_printf(text, "%s ", entry_type_name(entry->type));
+    text_add_shape(text, entry->dims, shape);
+}
+
+static void add_found(struct text *text, const struct hdf5_shape *shape, bool with_type) {
+    if (with_type) text_printf(text, "%s ", shape->type_name);
+    text_add_shape(text, shape->dims, shape->shape);
+}
+
+static bool has_same_type(const struct entry *entry, const struct hdf5_shape *shape) {
+    return shape->is_known && shape->type == entry->type;
+}
+
+static bool has_same_shape(const struct entry *entry, const struct hdf5_shape *shape) {
+    if (shape->dims != entry->dims) return false;
+    for (int d = 0; d < entry->dims; d++)
+        if (shape->shape[d] != (hsize_t)entry->shape[d]) return false;
+    return true;
+}
+
+/* Looks the entry up in the file and adds a line when it is not as wanted. */
+static status compare_entry(struct checkpoint *checkpoint, struct comparison *comparison, size_t i) {
+    const struct entry *entry = &comparison->entries[i];
+    struct source *source = &comparison->sources[i];
+    hid_t dataset = hdf5_open_dataset(checkpoint->file, entry->path);
+    source->is_found = dataset >= 0;
+    if (!source->is_found) {
+        if (entry->is_optional) return OK;
+        struct text *text = differ(comparison, entry->path);
+        add_wanted(text, entry, true);
+        text_add(text, " in the config, not in the file");
+        return OK;
+    }
+    status s = hdf5_describe(dataset, checkpoint->path, &source->shape);
+    H5Dclose(dataset);
+    TRY(s);
+    bool same_type = has_same_type(entry, &source->shape);
+    if (same_type && has_same_shape(entry, &source->shape)) return OK;
+    struct text *text = differ(comparison, entry->path);
+    add_found(text, &source->shape, !same_type);
+    text_add(text, " in the file, ");
+    add_wanted(text, entry, !same_type);
+    text_add(text, " in the config");
+    return OK;
+}
+
+/* Whether the bytes of the dataset at [path] are inside the image. */
+static status check_place(const struct checkpoint *checkpoint, const char *path, const struct hdf5_shape *shape) {
+    uint64_t size = hdf5_bytes(shape), whole = checkpoint->seal.image_size;
+    if (shape->is_contiguous && (size == 0 || (size <= whole && shape->offset <= whole - size))) return OK;
+    return status_new(STATUS_DATA, "%s: '%s' is stored in a way that this version cannot read", checkpoint->path, path);
+}
+
+/* Checks where the dataset's bytes are, and copies a text. */
+static status prepare(const struct checkpoint *checkpoint, const struct entry *entry, struct source *source) {
+    if (!source->is_found) return OK;
+    TRY(check_place(checkpoint, entry->path, &source->shape));
+    if (entry->type != ENTRY_TEXT) return OK;
+    uint64_t size = hdf5_bytes(&source->shape);
+    source->text = strndup((const char *)checkpoint->image + source->shape.offset, size);
+    return source->text ? OK : status_new(STATUS_USAGE, "%s: no memory for '%s'", checkpoint->path, entry->path);
+}
+
+static bool is_asked_for(const struct comparison *comparison, const char *path) {
+    for (size_t i = 0; i < comparison->count; i++)
+        if (strcmp(comparison->entries[i].path, path) == 0) return true;
+    return false;
+}
+
+static status add_when_extra(void *context, const char *path, hid_t dataset) {
+    struct comparison *comparison = context;
+    if (is_asked_for(comparison, path)) return OK;
+    struct hdf5_shape shape;
+    TRY(hdf5_describe(dataset, comparison->path, &shape));
+    struct text *text = differ(comparison, path);
+    add_found(text, &shape, true);
+    text_add(text, " in the file, not in the config");
+    return OK;
+}
+
+static status compare(struct checkpoint *checkpoint, struct comparison *comparison, const char *const *complete) {
+    for (size_t i = 0; i < comparison->count; i++) TRY(compare_entry(checkpoint, comparison, i));
+    for (; complete && *complete; complete++)
+        TRY(hdf5_walk(checkpoint->file, checkpoint->path, *complete, add_when_extra, comparison));
+    if (comparison->difference_count)
+        return status_new(STATUS_DATA, "%s: the checkpoint does not fit the config:%s", checkpoint->path,
+                          text_string(&comparison->differences));
+    for (size_t i = 0; i < comparison->count; i++)
+        TRY(prepare(checkpoint, &comparison->entries[i], &comparison->sources[i]));
+    return OK;
+}
+
+static void fill(const struct checkpoint *checkpoint, struct entry *entry, struct source *source) {
+    if (!source->is_found) return;
+    if (entry->type == ENTRY_TEXT) {
+        *(char **)entry->data = source->text;
+        source->text = NULL;
+        return;
+    }
+    size_t size = hdf5_bytes(&source->shape);
+    if (size) memcpy(entry->data, checkpoint->image + source->shape.offset, size);
+}
+
+status checkpoint_read(struct checkpoint *checkpoint, struct entry *entries, size_t count,
+                       const char *const *complete) {
+    struct comparison comparison = {.path = checkpoint->path, .entries = entries, .count = count};
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
+    comparison.sources = calloc(count ? count : 1, sizeof *comparison.sources);
+    status s = comparison.sources ? compare(checkpoint, &comparison, complete)
+                                  : status_new(STATUS_USAGE, "%s: no memory to read it", checkpoint->path);
+    hdf5_leave(&silence);
+    for (size_t i = 0; i < count && comparison.sources; i++) {
+        if (s == OK) fill(checkpoint, &entries[i], &comparison.sources[i]);
+        free(comparison.sources[i].text);
+    }
+    free(comparison.sources);
+    text_free(&comparison.differences);
+    return s;
+}
+
+status checkpoint_find(struct checkpoint *checkpoint, struct entry *entry, bool *exists) {
+    struct hdf5_silence silence;
+    struct hdf5_shape shape = {0};
+    *exists = false;
+    hdf5_enter(&silence);
+    hid_t dataset = hdf5_open_dataset(checkpoint->file, entry->path);
+    status s = dataset >= 0 ? hdf5_describe(dataset, checkpoint->path, &shape) : OK;
+    if (dataset >= 0) H5Dclose(dataset);
+    hdf5_leave(&silence);
+    TRY(s);
+    if (dataset < 0 || !shape.is_known || shape.dims > ENTRY_MAX_DIMS) return OK;
+    TRY(check_place(checkpoint, entry->path, &shape));
+    *exists = true;
+    entry->type = shape.type;
+    entry->dims = shape.dims;
+    for (int d = 0; d < shape.dims; d++) entry->shape[d] = (int64_t)shape.shape[d];
+    return OK;
+}
+
+struct visit {
+    const struct checkpoint *checkpoint;
+    size_t prefix; /* of the path: the group and its slash */
+    checkpoint_visitor *visit;
+    void *context;
+};
+
+static status visit_dataset(void *context, const char *path, hid_t dataset) {
+    const struct visit *v = context;
+    struct entry entry = {.path = path, .type = ENTRY_FLOAT32};
+    struct source source = {.is_found = true};
+    TRY(hdf5_describe(dataset, v->checkpoint->path, &source.shape));
+    if (!source.shape.is_known || source.shape.type != ENTRY_FLOAT32 || source.shape.dims > ENTRY_MAX_DIMS) return OK;
+    TRY(prepare(v->checkpoint, &entry, &source));
+    for (int d = 0; d < source.shape.dims; d++) entry.shape[d] = (int64_t)source.shape.shape[d];
+    const void *values = v->checkpoint->image + source.shape.offset;
+    return v->visit(v->context, path + v->prefix, source.shape.dims, entry.shape, values);
+}
+
+status checkpoint_has(struct checkpoint *checkpoint, const char *group, bool *has) {
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
+    *has = hdf5_is_inside(checkpoint->file, group);
+    hdf5_leave(&silence);
+    return OK;
+}
+
+status checkpoint_visit(struct checkpoint *checkpoint, const char *group, checkpoint_visitor *visit, void *context) {
+    struct visit v = {checkpoint, strlen(group) + 1, visit, context};
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
+    status s = hdf5_walk(checkpoint->file, checkpoint->path, group, visit_dataset, &v);
+    hdf5_leave(&silence);
+    return s;
+}

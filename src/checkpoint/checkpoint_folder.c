@@ -1,0 +1,213 @@
+/* Which checkpoint is the newest is told by its seal, which proves itself and holds the step: names and times of files
+ * are not trusted, and a folder of large files is sorted by reading 128 bytes of each. */
+#include "checkpoint/checkpoint_folder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/sealed.h"
+
+#define MOST_ROUNDS 10 /* of looking again when a file went away meanwhile */
+
+struct candidate {
+    char *path;
+    uint64_t order;
+};
+
+struct candidates {
+    struct candidate *items; /* the newest first */
+    size_t count;
+    size_t refused;      /* files with our ending that are not good */
+    size_t gone;         /* files that were removed between listing and opening them */
+    struct text reasons; /* one line for each refused file */
+};
+
+static char *join(const char *dir, const char *name, const char *ending) {
+    struct text path = {0};
+    text_printf(&path, "%s/%s%s", dir, name, ending);
+    return path.data;
+}
+
+static bool ends_with(const char *name, const char *ending) {
+    size_t length = strlen(name), end = strlen(ending);
+    return length > end && strcmp(name + length - end, ending) == 0;
+}
+
+/* What follows the counter in a name as runs make them ("epoch-0001", "step-00000001"); NULL: it is not one. */
+static const char *after_counter(const char *name) {
+    bool is_epoch = strncmp(name, "epoch-", 6) == 0;
+    size_t least = is_epoch ? 4 : 8, digits;
+    if (!is_epoch && strncmp(name, "step-", 5) != 0) return NULL;
+    name += is_epoch ? 6 : 5;
+    digits = strspn(name, "0123456789");
+    return digits < least || (digits > least && *name == '0') ? NULL : name + digits;
+}
+
+bool checkpoint_has_ending(const char *name) { return ends_with(name, CHECKPOINT_ENDING); }
+
+bool checkpoint_is_name(const char *name) {
+    const char *rest = after_counter(name);
+    return rest && strcmp(rest, CHECKPOINT_ENDING) == 0;
+}
+
+/* "epoch-0001.h5.tmp-17" */
+static bool is_left_over(const char *name) {
+    const char *rest = after_counter(name);
+    return rest && io_is_temporary(name) && strncmp(rest, CHECKPOINT_ENDING ".tmp-", sizeof CHECKPOINT_ENDING + 4) == 0;
+}
+
+static status remove_left_overs(const char *dir, const struct io_names *names) {
+    status s = OK;
+    for (size_t i = 0; i < names->count; i++) {
+        if (!is_left_over(names->items[i])) continue;
+        char *path = join(dir, names->items[i], "");
+        s = status_first(s, io_remove(path));
+        free(path);
+    }
+    return s;
+}
+
+status folder_add(const char *dir, const char *name, const struct image *image) {
+    TRY(io_make_folders(dir));
+    struct io_names names;
+    TRY(io_list(dir, &names));
+    status_free(remove_left_overs(dir, &names)); /* a file that will not go does not keep the new one from coming */
+    io_names_free(&names);
+    char *path = join(dir, name, CHECKPOINT_ENDING);
+    size_t count;
+    struct io_part *parts = image_parts(image, &count);
+    status s = sealed_write_parts(path, parts, count, image->order);
+    free(path);
+    return s;
+}
+
+static bool is_gone(const char *path) {
+    struct io_info info;
+    status s = io_stat(path, &info);
+    bool is_absent = s == OK && !info.exists;
+    status_free(s);
+    return is_absent;
+}
+
+/* A file that cannot be trusted, or was pruned meanwhile. */
+static void give_up(struct candidates *candidates, struct log *log, const char *path, status reason) {
+    if (is_gone(path))
+        candidates->gone++;
+    else {
+        log_warning(log, "skipped a checkpoint: %s", status_message(reason));
+        text_printf(&candidates->reasons, "\n  %s", status_message(reason));
+        candidates->refused++;
+    }
+    status_free(reason);
+}
+
+static bool has_our_name(const struct candidate *c) { return checkpoint_is_name(strrchr(c->path, '/') + 1); }
+
+/* The newest first; of several copies our own. */
+static int by_order(const void *a, const void *b) {
+    const struct candidate *x = a, *y = b;
+    if (x->order != y->order) return x->order < y->order ? 1 : -1;
+    if (has_our_name(x) != has_our_name(y)) return has_our_name(x) ? -1 : 1;
+    return strcmp(y->path, x->path);
+}
+
+static status find_candidates(const char *dir, const struct io_names *names, struct log *log,
+                              struct candidates *candidates) {
+    candidates->items = calloc(names->count + 1, sizeof *candidates->items);
+    if (!candidates->items) return status_new(STATUS_USAGE, "%s: no memory to list it", dir);
+    for (size_t i = 0; i < names->count; i++) {
+        if (!ends_with(names->items[i], CHECKPOINT_ENDING)) continue;
+        struct seal seal;
+        char *path = join(dir, names->items[i], "");
+        status s = sealed_read_seal(path, &seal);
+        if (s == OK) {
+            candidates->items[candidates->count++] = (struct candidate){path, seal.order};
+            continue;
+        }
+        give_up(candidates, log, path, s);
+        free(path);
+    }
+    if (candidates->count) qsort(candidates->items, candidates->count, sizeof *candidates->items, by_order);
+    return OK;
+}
+
+static void candidates_free(struct candidates *candidates) {
+    for (size_t i = 0; i < candidates->count; i++) free(candidates->items[i].path);
+    free(candidates->items);
+    text_free(&candidates->reasons);
+    *candidates = (struct candidates){0};
+}
+
+/* Opens the first good one; *out NULL when there is none. */
+static status open_first(const char *dir, struct log *log, struct candidates *candidates, struct checkpoint **out,
+                         char **path) {
+    for (size_t i = 0; i < candidates->count; i++) {
+        status s = checkpoint_open(candidates->items[i].path, out);
+        if (s == OK) {
+            *path = candidates->items[i].path;
+            candidates->items[i].path = NULL;
+            return OK;
+        }
+        give_up(candidates, log, candidates->items[i].path, s);
+    }
+    if (candidates->gone || candidates->refused == 0) return OK;
+    return status_new(STATUS_DATA, "%s: none of its %zu checkpoints is good:%s", dir, candidates->refused,
+                      text_string(&candidates->reasons));
+}
+
+status checkpoint_open_newest(const char *dir, struct log *log, struct checkpoint **out, char **path) {
+    *out = NULL;
+    *path = NULL;
+    bool is_stale = true;
+    status s = OK;
+    for (int round = 0; round < MOST_ROUNDS && is_stale && s == OK; round++) {
+        struct io_info info;
+        struct io_names names;
+        struct candidates candidates = {0};
+        TRY(io_stat(dir, &info));
+        if (!info.exists) return OK;
+        TRY(io_list(dir, &names));
+        s = find_candidates(dir, &names, log, &candidates);
+        if (s == OK) s = open_first(dir, log, &candidates, out, path);
+        is_stale = !*out && candidates.gone; /* a newer one has come */
+        candidates_free(&candidates);
+        io_names_free(&names);
+    }
+    return s;
+}
+
+/* Removes what is older than the newest [keep]. The newest of those kept is verified in full, so that a good one
+ * always stays; damaged files do not count. */
+static status prune(const struct candidates *candidates, int64_t keep) {
+    status s = OK;
+    int64_t kept = 0;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const char *path = candidates->items[i].path;
+        if (!checkpoint_is_name(strrchr(path, '/') + 1)) continue; /* somebody's copy */
+        if (kept == keep) {
+            s = status_first(s, io_remove(path));
+            continue;
+        }
+        struct seal seal;
+        status bad = kept ? OK : sealed_verify(path, &seal);
+        if (bad == OK) kept++;
+        status_free(bad); /* who opens it will say so */
+    }
+    return s;
+}
+
+status checkpoint_prune(const char *dir, int64_t keep) {
+    struct io_info info;
+    struct io_names names;
+    struct candidates candidates = {0};
+    TRY(io_stat(dir, &info));
+    if (!info.exists) return OK;
+    TRY(io_list(dir, &names));
+    status s = remove_left_overs(dir, &names);
+    if (keep > 0) s = status_first(s, find_candidates(dir, &names, NULL, &candidates));
+    if (keep > 0 && s == OK) s = prune(&candidates, keep);
+    candidates_free(&candidates);
+    io_names_free(&names);
+    return s;
+}

@@ -1,0 +1,273 @@
+/* The calls used here exist unchanged from HDF5 1.8 to 1.14. */
+#include "checkpoint/checkpoint_hdf5.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hdf5.h"
+
+#define MAX_LEVELS 32 /* of groups; a hard link can make a circle */
+
+status image_failure(enum status_code code, const char *format, ...) {
+    char reason[160];
+    hdf5_reason(reason, sizeof reason, "no reason given");
+    va_list arguments;
+    va_start(arguments, format);
+    status inner = status_newv(code, format, arguments);
+    va_end(arguments);
+    status s = status_new(code, "%s (libhdf5: %s)", status_message(inner), reason);
+    status_free(inner);
+    return s;
+}
+
+/* Image callbacks that lend the memory instead of copying it. */
+struct loan {
+    void *image;
+    size_t size;
+};
+
+static void *lend(size_t size, H5FD_file_image_op_t operation, void *data) {
+    const struct loan *loan = data;
+    (void)operation;
+    return size == loan->size ? loan->image : NULL;
+}
+
+static void *keep_in_place(void *to, const void *from, size_t size, H5FD_file_image_op_t operation, void *data) {
+    (void)size, (void)operation, (void)data;
+    return to == from ? to : NULL;
+}
+
+static void *never_grow(void *image, size_t size, H5FD_file_image_op_t operation, void *data) {
+    (void)image, (void)size, (void)operation, (void)data;
+    return NULL;
+}
+
+static herr_t take_back(void *image, H5FD_file_image_op_t operation, void *data) {
+    (void)image, (void)operation, (void)data;
+    return 0;
+}
+
+static void *copy_loan(void *data) {
+    struct loan *copy = malloc(sizeof *copy);
+    if (copy) *copy = *(struct loan *)data;
+    return copy;
+}
+
+static herr_t free_loan(void *data) {
+    free(data);
+    return 0;
+}
+
+status hdf5_open_image(const char *name, void *image, size_t size, hid_t *file) {
+    struct loan loan = {image, size};
+    H5FD_file_image_callbacks_t callbacks = {.image_malloc = lend,
+                                             .image_memcpy = keep_in_place,
+                                             .image_realloc = never_grow,
+                                             .image_free = take_back,
+                                             .udata_copy = copy_loan,
+                                             .udata_free = free_loan,
+                                             .udata = &loan};
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    *file = -1;
+    if (H5Pset_fapl_core(access, 65536, 0) >= 0 && H5Pset_file_image_callbacks(access, &callbacks) >= 0 &&
+        H5Pset_file_image(access, image, size) >= 0)
+        *file = H5Fopen(HDF5_IN_MEMORY, H5F_ACC_RDONLY, access);
+    status s = *file < 0 ? image_failure(STATUS_DATA, "%s: not a good HDF5 file", name) : OK;
+    H5Pclose(access);
+    return s;
+}
+
+status hdf5_open_file(const char *path, hid_t *file) {
+    H5PLset_loading_state(0);
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    H5Pset_file_locking(access, 0, 1);
+    *file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    status s = *file < 0 ? image_failure(STATUS_DATA, "%s: not an HDF5 file, or a damaged one", path) : OK;
+    H5Pclose(access);
+    return s;
+}
+
+int64_t hdf5_checkpoint_version(hid_t file) {
+    char format[64];
+    int64_t version;
+    if (!hdf5_read_text(file, "format", format, sizeof format) || strcmp(format, CHECKPOINT_FORMAT) != 0) return 0;
+    return hdf5_read_int64(file, "format_version", &version) && version > 0 ? version : 0;
+}
+
+static const struct {
+    const char *name;
+    size_t size;
+} entry_types[] = {[ENTRY_FLOAT32] = {"float32", 4},
+                   [ENTRY_FLOAT64] = {"float64", 8},
+                   [ENTRY_INT64] = {"int64", 8},
+                   [ENTRY_TEXT] = {"text", 1}};
+
+const char *entry_type_name(enum entry_type type) { return entry_types[type].name; }
+
+hid_t hdf5_file_type(enum entry_type type, size_t text_size) {
+    hid_t copy = H5Tcopy(type == ENTRY_FLOAT32   ? H5T_IEEE_F32LE
+                         : type == ENTRY_FLOAT64 ? H5T_IEEE_F64LE
+                         : type == ENTRY_INT64   ? H5T_STD_I64LE
+                                                 : H5T_C_S1);
+    if (type == ENTRY_TEXT) {
+        H5Tset_size(copy, text_size);
+        H5Tset_cset(copy, H5T_CSET_UTF8);
+        H5Tset_strpad(copy, H5T_STR_NULLPAD);
+    }
+    return copy;
+}
+
+static void name_type(hid_t type, struct hdf5_shape *shape) {
+    static const char *const classes[] = {
+        [H5T_TIME] = "time",           [H5T_BITFIELD] = "bits", [H5T_OPAQUE] = "opaque", [H5T_COMPOUND] = "compound",
+        [H5T_REFERENCE] = "reference", [H5T_ENUM] = "enum",     [H5T_VLEN] = "lists",    [H5T_ARRAY] = "arrays"};
+    H5T_class_t class = H5Tget_class(type);
+    size_t bits = H5Tget_size(type) * 8, room = sizeof shape->type_name;
+    if (class == H5T_FLOAT)
+        snprintf(shape->type_name, room, "float%zu", bits);
+    else if (class == H5T_INTEGER)
+        snprintf(shape->type_name, room, "%sint%zu", H5Tget_sign(type) == H5T_SGN_NONE ? "u" : "", bits);
+    else if (class == H5T_STRING)
+        snprintf(shape->type_name, room, "text");
+    else if (class >= 0 && (size_t) class < sizeof classes / sizeof *classes && classes[class])
+        snprintf(shape->type_name, room, "%s", classes[class]);
+    else
+        snprintf(shape->type_name, room, "unknown type");
+}
+
+static void recognise_type(hid_t type, struct hdf5_shape *shape) {
+    shape->item_size = H5Tget_size(type);
+    for (enum entry_type t = ENTRY_FLOAT32; t < ENTRY_TEXT && !shape->is_known; t++) {
+        hid_t expected = hdf5_file_type(t, 0);
+        shape->is_known = H5Tequal(type, expected) > 0;
+        shape->type = t;
+        H5Tclose(expected);
+    }
+    if (H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0 && shape->dims == 0) {
+        shape->is_known = true;
+        shape->type = ENTRY_TEXT;
+    }
+    name_type(type, shape);
+}
+
+status hdf5_describe(hid_t dataset, const char *name, struct hdf5_shape *shape) {
+    *shape = (struct hdf5_shape){0};
+    hid_t space = H5Dget_space(dataset), type = H5Dget_type(dataset), properties = H5Dget_create_plist(dataset);
+    status s = OK;
+    if (space < 0 || type < 0 || properties < 0)
+        s = image_failure(STATUS_DATA, "%s: a dataset cannot be read", name);
+    else {
+        shape->dims = H5Sget_simple_extent_dims(space, shape->shape, NULL);
+        bool has_shape = shape->dims >= 0 && H5Sget_simple_extent_type(space) != H5S_NULL;
+        if (!has_shape) shape->dims = 0;
+        recognise_type(type, shape);
+        shape->is_contiguous = has_shape && H5Pget_layout(properties) == H5D_CONTIGUOUS &&
+                               H5Pget_external_count(properties) == 0 && H5Pget_nfilters(properties) == 0;
+        shape->offset = H5Dget_offset(dataset);
+    }
+    if (properties >= 0) H5Pclose(properties);
+    if (type >= 0) H5Tclose(type);
+    if (space >= 0) H5Sclose(space);
+    return s;
+}
+
+uint64_t hdf5_values(const struct hdf5_shape *shape) {
+    uint64_t values;
+    return hdf5_product(shape->shape, shape->dims, &values) ? values : UINT64_MAX;
+}
+
+uint64_t hdf5_bytes(const struct hdf5_shape *shape) {
+    uint64_t bytes;
+    return __builtin_mul_overflow(hdf5_values(shape), (uint64_t)shape->item_size, &bytes) ? UINT64_MAX : bytes;
+}
+
+hid_t hdf5_open_dataset(hid_t file, const char *path) {
+    return hdf5_is_inside(file, path) ? H5Dopen2(file, path, H5P_DEFAULT) : -1;
+}
+
+void text_add_shape(struct text *text, int dims, const hsize_t *shape) {
+    if (dims == 0) text_add(text, "scalar");
+    for (int d = 0; d < dims; d++) text_printf(text, "%s%llu", d ? ", " : "(", (unsigned long long)shape[d]);
+    if (dims) text_add(text, ")");
+}
+
+/* The name of hard link [index] in [group], malloc'ed; NULL for links to elsewhere. */
+static char *link_name(hid_t group, hsize_t index) {
+    H5L_info_t info;
+    if (H5Lget_info_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, index, &info, H5P_DEFAULT) < 0) return NULL;
+    if (info.type != H5L_TYPE_HARD) return NULL;
+    ssize_t length = H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, index, NULL, 0, H5P_DEFAULT);
+    char *name = length < 0 ? NULL : malloc((size_t)length + 1);
+    if (name) H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, index, name, (size_t)length + 1, H5P_DEFAULT);
+    return name;
+}
+
+/* A walk under way. */
+struct walk {
+    const char *name; /* of the file */
+    hdf5_visitor *visit;
+    void *context;
+    uint64_t objects; /* met so far */
+};
+
+static status walk_group(struct walk *walk, hid_t group, const char *path, int depth);
+
+static status walk_child(struct walk *walk, hid_t group, const char *path, const char *name, int depth) {
+    if (walk->objects++ == HDF5_MAX_OBJECTS)
+        return status_new(STATUS_DATA, "%s: the file has more than %d objects", walk->name, HDF5_MAX_OBJECTS);
+    hid_t child = H5Oopen(group, name, H5P_DEFAULT);
+    if (child < 0) return image_failure(STATUS_DATA, "%s: '%s%s' cannot be opened", walk->name, path, name);
+    struct text child_path = {0};
+    text_printf(&child_path, "%s%s", path, name);
+    H5I_type_t kind = H5Iget_type(child);
+    status s = OK;
+    if (kind == H5I_DATASET)
+        s = walk->visit(walk->context, child_path.data, child);
+    else if (kind == H5I_GROUP) {
+        text_add(&child_path, "/");
+        s = walk_group(walk, child, child_path.data, depth + 1);
+    }
+    text_free(&child_path);
+    H5Oclose(child);
+    return s;
+}
+
+static status walk_group(struct walk *walk, hid_t group, const char *path, int depth) {
+    H5G_info_t info;
+    if (depth > MAX_LEVELS)
+        return status_new(STATUS_DATA, "%s: groups nest deeper than %d levels: '%s'", walk->name, MAX_LEVELS, path);
+    if (H5Gget_info(group, &info) < 0) return image_failure(STATUS_DATA, "%s: '%s' cannot be listed", walk->name, path);
+    status s = OK;
+    for (hsize_t i = 0; i < info.nlinks && s == OK; i++) {
+        char *name = link_name(group, i);
+        if (name) s = walk_child(walk, group, path, name, depth);
+        free(name);
+    }
+    return s;
+}
+
+status hdf5_walk(hid_t file, const char *name, const char *group, hdf5_visitor *visit, void *context) {
+    bool is_root = strcmp(group, "/") == 0;
+    if (!is_root && !hdf5_is_inside(file, group)) return OK;
+    hid_t open = H5Oopen(file, group, H5P_DEFAULT);
+    if (open < 0) return image_failure(STATUS_DATA, "%s: '%s' cannot be opened", name, group);
+    struct text path = {0};
+    struct walk walk = {.name = name, .visit = visit, .context = context};
+    if (!is_root) text_printf(&path, "%s/", group);
+    status s = H5Iget_type(open) == H5I_GROUP ? walk_group(&walk, open, text_string(&path), 0) : OK;
+    text_free(&path);
+    H5Oclose(open);
+    return s;
+}
+
+static status look_at_dataset(void *context, const char *path, hid_t dataset) {
+    struct hdf5_shape shape;
+    (void)path;
+    return hdf5_describe(dataset, context, &shape);
+}
+
+void hdf5_look_at_all(hid_t file, const char *name) {
+    hdf5_checkpoint_version(file);
+    status_free(hdf5_walk(file, name, "/", look_at_dataset, (void *)(uintptr_t)name));
+}

@@ -1,0 +1,272 @@
+/* The skeleton is made by libhdf5's core driver, whose memory is taken over when it closes the file. All metadata stand
+ * at the front, and libhdf5 never writes the data: so its memory holds the metadata only, and the state is in memory
+ * once, in the image. The format is the default, oldest one, which every reader knows. Datasets are contiguous,
+ * allocated early and without times: equal states are equal bytes. */
+#include "checkpoint/checkpoint_image.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "checkpoint/checkpoint_hdf5.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file's numbers are copied as they are in memory");
+
+static const size_t item_sizes[] = {[ENTRY_FLOAT32] = 4, [ENTRY_FLOAT64] = 8, [ENTRY_INT64] = 8, [ENTRY_TEXT] = 1};
+
+static size_t data_size(const struct entry *entry) {
+    if (entry->type == ENTRY_TEXT) return strlen(entry->data);
+    size_t size = item_sizes[entry->type];
+    for (int d = 0; d < entry->dims; d++) size *= (size_t)entry->shape[d];
+    return size;
+}
+
+/* The handles that every dataset is made with. */
+struct maker {
+    hid_t file, links, properties;
+};
+
+static status make_dataset(const struct maker *maker, struct place_of_entry *place) {
+    hsize_t dims[ENTRY_MAX_DIMS];
+    for (int d = 0; d < place->dims; d++) dims[d] = (hsize_t)place->shape[d];
+    hid_t space = place->dims ? H5Screate_simple(place->dims, dims, NULL) : H5Screate(H5S_SCALAR);
+    hid_t type = hdf5_file_type(place->type, place->size ? place->size : 1); /* a text of no bytes cannot be */
+    hid_t dataset = H5Dcreate2(maker->file, place->path, type, space, maker->links, maker->properties, H5P_DEFAULT);
+    status s = OK;
+    if (dataset < 0)
+        s = image_failure(STATUS_BUG, "checkpoint: '%s' cannot be made", place->path);
+    else if (place->size && (place->offset = H5Dget_offset(dataset)) == HADDR_UNDEF)
+        s = image_failure(STATUS_BUG, "checkpoint: '%s' has no place", place->path);
+    if (dataset >= 0) H5Dclose(dataset);
+    H5Tclose(type);
+    H5Sclose(space);
+    return s;
+}
+
+static bool make_attributes(hid_t file) {
+    int32_t version = CHECKPOINT_FORMAT_VERSION;
+    hid_t scalar = H5Screate(H5S_SCALAR), text = hdf5_file_type(ENTRY_TEXT, strlen(CHECKPOINT_FORMAT));
+    hid_t format = H5Acreate2(file, "format", text, scalar, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t number = H5Acreate2(file, "format_version", H5T_STD_I32LE, scalar, H5P_DEFAULT, H5P_DEFAULT);
+    bool is_good = H5Awrite(format, text, CHECKPOINT_FORMAT) >= 0 && H5Awrite(number, H5T_NATIVE_INT32, &version) >= 0;
+    if (number >= 0) H5Aclose(number);
+    if (format >= 0) H5Aclose(format);
+    H5Tclose(text);
+    H5Sclose(scalar);
+    return is_good;
+}
+
+/* The core driver's memory: what it wrote of the file, from its start. */
+struct front {
+    unsigned char *bytes;
+    size_t size, capacity;
+};
+
+static void *front_new(size_t size, H5FD_file_image_op_t operation, void *data) {
+    (void)size, (void)operation, (void)data;
+    return NULL; /* there is no image to begin with */
+}
+
+static void *front_grow(void *bytes, size_t size, H5FD_file_image_op_t operation, void *data) {
+    struct front *front = data;
+    (void)bytes, (void)operation;
+    if (size > front->capacity) {
+        size_t capacity = front->capacity * 2 < size ? size : front->capacity * 2;
+        unsigned char *more = realloc(front->bytes, capacity);
+        if (!more) return NULL;
+        front->bytes = more;
+        front->capacity = capacity;
+    }
+    front->size = size;
+    return front->bytes;
+}
+
+static herr_t front_keep(void *bytes, H5FD_file_image_op_t operation, void *data) {
+    (void)bytes, (void)operation, (void)data;
+    return 0;
+}
+
+static void *front_share(void *data) { return data; }
+
+static herr_t front_leave(void *data) {
+    (void)data;
+    return 0;
+}
+
+/* Groups in the path of place [i] that the one before does not stand in. */
+static size_t new_groups(const struct image *image, size_t i) {
+    const char *path = image->places[i].path, *before = i ? image->places[i - 1].path : "";
+    size_t same = 0, count = 0;
+    while (path[same] && path[same] == before[same]) same++;
+    for (const char *c = path + same; *c; c++) count += *c == '/';
+    return count;
+}
+
+/* Room for the metadata at the front: headers, heaps of names and nodes of trees. When it is too small, more of it
+ * stands behind the data, and the library's memory reaches over all of them. */
+static hsize_t metadata_room(const struct image *image) {
+    hsize_t room = 2048;
+    for (size_t i = 0; i < image->count; i++)
+        room += 512 + 4 * strlen(image->places[i].path) + 1536 * new_groups(image, i);
+    return room;
+}
+
+static hid_t core_access(const struct image *image, struct front *front) {
+    H5FD_file_image_callbacks_t callbacks = {.image_malloc = front_new,
+                                             .image_realloc = front_grow,
+                                             .image_free = front_keep,
+                                             .udata_copy = front_share,
+                                             .udata_free = front_leave,
+                                             .udata = front};
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    H5Pset_fapl_core(access, 1, 0);
+    H5Pset_file_image_callbacks(access, &callbacks);
+    H5Pset_meta_block_size(access, metadata_room(image));
+    return access;
+}
+
+static status make_file(struct image *image, struct front *front, hsize_t *size) {
+    hid_t access = core_access(image, front);
+    struct maker maker = {.links = H5Pcreate(H5P_LINK_CREATE), .properties = H5Pcreate(H5P_DATASET_CREATE)};
+    H5Pset_create_intermediate_group(maker.links, 1);
+    H5Pset_layout(maker.properties, H5D_CONTIGUOUS);
+    H5Pset_alloc_time(maker.properties, H5D_ALLOC_TIME_EARLY);
+    H5Pset_fill_time(maker.properties, H5D_FILL_TIME_NEVER);
+    H5Pset_obj_track_times(maker.properties, 0);
+    maker.file = H5Fcreate(HDF5_IN_MEMORY, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    status s = OK;
+    if (maker.file < 0 || !make_attributes(maker.file)) s = image_failure(STATUS_BUG, "checkpoint: no image");
+    for (size_t i = 0; i < image->count && s == OK; i++) s = make_dataset(&maker, &image->places[i]);
+    if (s == OK && H5Fget_filesize(maker.file, size) < 0) s = image_failure(STATUS_BUG, "checkpoint: no image");
+    if (maker.file >= 0 && H5Fclose(maker.file) < 0 && s == OK)
+        s = image_failure(STATUS_BUG, "checkpoint: the image cannot be finished");
+    H5Pclose(maker.properties);
+    H5Pclose(maker.links);
+    H5Pclose(access);
+    return s;
+}
+
+static status make_skeleton(struct image *image) {
+    struct front front = {0};
+    hsize_t size = 0;
+    status s = make_file(image, &front, &size);
+    if (s == OK) {
+        image->size = size > front.size ? (size_t)size : front.size;
+        s = buffer_new(image->size, "the checkpoint", (void **)&image->bytes);
+    }
+    if (s == OK) memcpy(image->bytes, front.bytes, front.size);
+    for (size_t i = 0; i < image->count && s == OK; i++)
+        if (image->places[i].size && image->places[i].offset + image->places[i].size > image->size)
+            s = status_new(STATUS_BUG, "checkpoint: '%s' is outside of the image", image->places[i].path);
+    free(front.bytes);
+    return s;
+}
+
+static status copy_places(struct image *image, const struct entry *entries, size_t count) {
+    image->places = calloc(count ? count : 1, sizeof *image->places);
+    if (!image->places) return status_new(STATUS_USAGE, "checkpoint: no memory for %zu entries", count);
+    for (size_t i = 0; i < count; i++) {
+        struct place_of_entry *place = &image->places[i];
+        assert(entries[i].dims <= ENTRY_MAX_DIMS && (entries[i].type != ENTRY_TEXT || entries[i].dims == 0));
+        place->path = strdup(entries[i].path);
+        if (!place->path) return status_new(STATUS_USAGE, "checkpoint: no memory for %zu entries", count);
+        place->type = entries[i].type;
+        place->dims = entries[i].dims;
+        memcpy(place->shape, entries[i].shape, sizeof(int64_t) * (size_t)entries[i].dims);
+        place->size = data_size(&entries[i]);
+        image->count = i + 1;
+    }
+    return OK;
+}
+
+/* Insertion sort: the library places entries nearly in their order. */
+static status sort_places(struct image *image) {
+    image->by_offset = calloc(image->count + 1, sizeof *image->by_offset);
+    image->parts = calloc(2 * image->count + 2, sizeof *image->parts);
+    if (!image->by_offset || !image->parts)
+        return status_new(STATUS_USAGE, "checkpoint: no memory for %zu entries", image->count);
+    for (size_t i = 0; i < image->count; i++) {
+        size_t at = i;
+        for (; at > 0 && image->places[image->by_offset[at - 1]].offset > image->places[i].offset; at--)
+            image->by_offset[at] = image->by_offset[at - 1];
+        image->by_offset[at] = i;
+    }
+    return OK;
+}
+
+status image_create(const struct entry *entries, size_t count, struct image **out) {
+    *out = NULL;
+    struct hdf5_silence silence;
+    struct image *image = calloc(1, sizeof *image);
+    if (!image) return status_new(STATUS_USAGE, "checkpoint: no memory");
+    status s = copy_places(image, entries, count);
+    if (s == OK) {
+        hdf5_enter(&silence);
+        s = make_skeleton(image);
+        hdf5_leave(&silence);
+    }
+    if (s == OK) s = sort_places(image);
+    if (s != OK) {
+        image_destroy(image);
+        return s;
+    }
+    *out = image;
+    return OK;
+}
+
+bool image_fits(const struct image *image, const struct entry *entries, size_t count) {
+    if (image->count != count) return false;
+    for (size_t i = 0; i < count; i++) {
+        const struct place_of_entry *place = &image->places[i];
+        if (strcmp(place->path, entries[i].path) != 0 || place->type != entries[i].type ||
+            place->dims != entries[i].dims || place->size != data_size(&entries[i]) ||
+            memcmp(place->shape, entries[i].shape, sizeof(int64_t) * (size_t)place->dims) != 0)
+            return false;
+    }
+    return true;
+}
+
+static void take(struct image *image, const struct entry *entries, size_t count, bool is_copy) {
+    assert(image_fits(image, entries, count));
+    image->order = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct place_of_entry *place = &image->places[i];
+        place->data = is_copy || !place->size ? NULL : entries[i].data;
+        if (place->size && is_copy) memcpy(image->bytes + place->offset, entries[i].data, place->size);
+        bool is_step = place->type == ENTRY_INT64 && place->dims == 0 && strcmp(place->path, "state/step") == 0;
+        if (is_step && *(const int64_t *)entries[i].data > 0)
+            image->order = (uint64_t) * (const int64_t *)entries[i].data;
+    }
+}
+
+void image_fill(struct image *image, const struct entry *entries, size_t count) { take(image, entries, count, true); }
+
+void image_borrow(struct image *image, const struct entry *entries, size_t count) {
+    take(image, entries, count, image->size <= IMAGE_BORROWS);
+}
+
+struct io_part *image_parts(const struct image *image, size_t *count) {
+    size_t done = 0;
+    *count = 0;
+    for (size_t i = 0; i < image->count; i++) {
+        const struct place_of_entry *place = &image->places[image->by_offset[i]];
+        if (!place->data) continue;
+        if (place->offset > done)
+            image->parts[(*count)++] = (struct io_part){image->bytes + done, place->offset - done};
+        image->parts[(*count)++] = (struct io_part){place->data, place->size};
+        done = place->offset + place->size;
+    }
+    if (done < image->size) image->parts[(*count)++] = (struct io_part){image->bytes + done, image->size - done};
+    return image->parts;
+}
+
+void image_destroy(struct image *image) {
+    if (!image) return;
+    for (size_t i = 0; image->places && i < image->count; i++) free(image->places[i].path);
+    free(image->places);
+    free(image->by_offset);
+    free(image->parts);
+    buffer_free(image->bytes);
+    free(image);
+}

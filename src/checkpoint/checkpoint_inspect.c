@@ -1,0 +1,189 @@
+/* What `ddptrain inspect` prints. A checkpoint is verified first and shown with its counters and the range of its
+ * numbers; any other HDF5 file (a dataset) with its tree. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/io.h"
+#include "base/sealed.h"
+#include "checkpoint/checkpoint_hdf5.h"
+#include "checkpoint/foreign.h"
+#include "checkpoint/range.h"
+
+#define LONGEST_TEXT 60 /* bytes of a text that is shown */
+#define MAX_PATH 400    /* bytes of a group's path that are shown */
+
+struct report {
+    const char *path; /* of the file */
+    struct text *out;
+    struct text group;          /* of the line above; "" for the root */
+    const unsigned char *image; /* (image_size) of a checkpoint, whose numbers are shown; else NULL */
+    uint64_t image_size;
+    uint64_t datasets, values;
+};
+
+static double value_at(const unsigned char *bytes, enum entry_type type, uint64_t i) {
+    float single;
+    double value;
+    if (type == ENTRY_FLOAT64)
+        memcpy(&value, bytes + 8 * i, sizeof value);
+    else {
+        memcpy(&single, bytes + 4 * i, sizeof single);
+        value = (double)single;
+    }
+    return value;
+}
+
+static void add_range(struct text *out, const unsigned char *bytes, enum entry_type type, uint64_t count) {
+    struct range range = RANGE_NONE;
+    for (uint64_t i = 0; i < count; i++) range_add(&range, value_at(bytes, type, i));
+    range_print(&range, out);
+}
+
+/* A text that fits a line, in quotes; else its length. */
+static void add_text(struct text *out, const unsigned char *bytes, size_t size) {
+    size_t length = strnlen((const char *)bytes, size);
+    if (length > LONGEST_TEXT || memchr(bytes, '\n', length)) {
+        text_printf(out, "  %zu bytes", length);
+        return;
+    }
+    char *text = strndup((const char *)bytes, length);
+    text_add(out, "  ");
+    text_add_json(out, text ? text : "");
+    free(text);
+}
+
+/* What the dataset holds: the value of a scalar, the range of a tensor. */
+static void add_content(const struct report *report, const struct hdf5_shape *shape) {
+    uint64_t count = hdf5_values(shape), size = hdf5_bytes(shape);
+    if (!report->image || !shape->is_known || !shape->is_contiguous || count == 0) return;
+    if (size > report->image_size || shape->offset > report->image_size - size) return;
+    const unsigned char *bytes = report->image + shape->offset;
+    if (shape->type == ENTRY_TEXT)
+        add_text(report->out, bytes, size);
+    else if (shape->type != ENTRY_INT64 && shape->dims)
+        add_range(report->out, bytes, shape->type, count);
+    else if (shape->type != ENTRY_INT64)
+        text_printf(report->out, "  %.17g", value_at(bytes, shape->type, 0));
+    else if (shape->dims == 0) {
+        int64_t value;
+        memcpy(&value, bytes, sizeof value);
+        text_printf(report->out, "  %lld", (long long)value);
+    }
+}
+
+/* Names the group of [path] when it is another than that of the line above; returns the last part of the path. */
+static const char *begin_group(struct report *report, const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t length = (size_t)(name - path);
+    const char *before = text_string(&report->group);
+    if (report->datasets > 0 && strlen(before) == length && strncmp(before, path, length) == 0) return name;
+    text_clear(&report->group);
+    text_add_bytes(&report->group, path, length);
+    text_add(report->out, "\n");
+    text_add_foreign(report->out, length ? report->group.data : "/", MAX_PATH);
+    text_add(report->out, "\n");
+    return name;
+}
+
+static status report_dataset(void *context, const char *path, hid_t dataset) {
+    struct report *report = context;
+    struct hdf5_shape shape;
+    TRY(hdf5_describe(dataset, report->path, &shape));
+    const char *name = begin_group(report, path);
+    struct text kind = {0};
+    text_printf(&kind, "%s ", shape.type_name);
+    text_add_shape(&kind, shape.dims, shape.shape);
+    struct text shown = {0};
+    text_add_foreign(&shown, name, TEXT_MAX_NAME);
+    text_printf(report->out, "  %-28s %-22s", text_string(&shown), kind.data);
+    text_free(&shown);
+    text_free(&kind);
+    add_content(report, &shape);
+    while (report->out->length && report->out->data[report->out->length - 1] == ' ')
+        report->out->data[--report->out->length] = 0;
+    text_add(report->out, "\n");
+    report->datasets++;
+    if (__builtin_add_overflow(report->values, hdf5_values(&shape), &report->values)) report->values = UINT64_MAX;
+    return OK;
+}
+
+static status report_tree(struct report *report, hid_t file) {
+    status s = hdf5_walk(file, report->path, "/", report_dataset, report);
+    text_printf(report->out, "\n%llu dataset%s, %llu value%s\n", (unsigned long long)report->datasets,
+                text_plural(report->datasets, "s"), (unsigned long long)report->values,
+                text_plural(report->values, "s"));
+    text_free(&report->group);
+    return s;
+}
+
+/* A file on disk, or its verified image in memory. */
+struct hdf5_source {
+    const char *path;
+    void *image; /* (size); NULL: the file */
+    size_t size;
+};
+
+static status open_source(const struct hdf5_source *source, hid_t *file) {
+    if (source->image) return hdf5_open_image(source->path, source->image, source->size, file);
+    return hdf5_open_file(source->path, file);
+}
+
+/* In a child process: all that the report parses. */
+static void look_at_source(void *context) {
+    hid_t file;
+    status s = open_source(context, &file);
+    if (s == OK) hdf5_look_at_all(file, ((const struct hdf5_source *)context)->path);
+    status_free(s);
+}
+
+static status inspect_sealed(const char *path, struct text *out) {
+    void *image;
+    struct seal seal;
+    hid_t file;
+    TRY(sealed_read(path, &image, &seal));
+    struct hdf5_source source = {path, image, seal.image_size};
+    status s = hdf5_try_in_child(path, look_at_source, &source);
+    if (s == OK) s = open_source(&source, &file);
+    if (s == OK) {
+        struct report report = {.path = path, .out = out, .image = image, .image_size = seal.image_size};
+        int64_t version = hdf5_checkpoint_version(file);
+        char hex[DIGEST_HEX_SIZE];
+        digest_hex(seal.sha256, hex);
+        text_printf(out, "file    %s\nseal    good, %llu bytes, sha256 %s\n", path, (unsigned long long)seal.image_size,
+                    hex);
+        if (version) text_printf(out, "format  %s, version %lld\n", CHECKPOINT_FORMAT, (long long)version);
+        s = report_tree(&report, file);
+        H5Fclose(file);
+    }
+    buffer_free(image);
+    return s;
+}
+
+static status inspect_plain(const char *path, struct text *out) {
+    hid_t file;
+    struct hdf5_source source = {.path = path};
+    TRY(hdf5_try_in_child(path, look_at_source, &source));
+    TRY(open_source(&source, &file));
+    struct report report = {.path = path, .out = out};
+    text_printf(out, "file    %s\n", path);
+    if (hdf5_checkpoint_version(file))
+        text_printf(out, "seal    none: this checkpoint was truncated or changed, and no run continues from it\n");
+    status s = report_tree(&report, file);
+    H5Fclose(file);
+    return s;
+}
+
+status checkpoint_inspect(const char *path, struct text *out) {
+    struct io_info info;
+    bool is_marked;
+    struct hdf5_silence silence;
+    TRY(io_stat(path, &info));
+    if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such file", path);
+    TRY(sealed_is_marked(path, &is_marked));
+    hdf5_enter(&silence);
+    status s = is_marked ? inspect_sealed(path, out) : inspect_plain(path, out);
+    hdf5_leave(&silence);
+    return status_code(s) == STATUS_DATA && !is_marked ? foreign_explain(path, s) : s;
+}

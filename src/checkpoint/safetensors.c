@@ -1,0 +1,298 @@
+/* Loading: the names of file and model are compared first, all of them; only then numbers are copied. Writing: names in
+ * the order given, numbers without gaps. */
+#include "checkpoint/safetensors.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/io.h"
+#include "base/text.h"
+#include "checkpoint/safetensors_file.h"
+
+/* A file and the model it is compared with. */
+struct loading {
+    struct safetensors file;
+    const struct safetensors_target *target;
+    struct text prefix; /* that every name in the file has before its own */
+};
+
+status safetensors_check(const char *name, const void *bytes, size_t size) {
+    struct safetensors file;
+    status s = safetensors_take(name, bytes, size, &file);
+    safetensors_close(&file);
+    return s;
+}
+
+/* ---- names ---- */
+
+static bool starts_with(const char *name, const char *start) { return strncmp(name, start, strlen(start)) == 0; }
+
+static const struct param *find_param(const struct loading *l, const char *name) {
+    for (size_t s = 0; s < l->target->set_count; s++)
+        for (size_t i = 0; i < l->target->sets[s]->count; i++)
+            if (strcmp(l->target->sets[s]->items[i].name, name) == 0) return &l->target->sets[s]->items[i];
+    return NULL;
+}
+
+static const struct safetensors_alias *find_alias(const struct loading *l, const char *name) {
+    for (size_t i = 0; i < l->target->alias_count; i++)
+        if (strcmp(l->target->aliases[i].name, name) == 0) return &l->target->aliases[i];
+    return NULL;
+}
+
+/* PyTorch's count of batches; only a momentum of None uses it. */
+static bool is_batch_counter(const char *name) {
+    const char *dot = strrchr(name, '.');
+    return strcmp(dot ? dot + 1 : name, "num_batches_tracked") == 0;
+}
+
+/* Whether every tensor's name starts with [prefix] and [more]. */
+static bool have_all(const struct loading *l, const char *more) {
+    const char *name;
+    json_t *entry;
+    size_t count = 0;
+    json_object_foreach(l->file.header, name, entry) {
+        if (!safetensors_is_tensor(name)) continue;
+        if (!starts_with(name + l->prefix.length, more)) return false;
+        if (find_param(l, name + l->prefix.length)) return false; /* the model's own name */
+        count++;
+    }
+    return count > 0;
+}
+
+/* What wrappers put before the names: DistributedDataParallel "module.", torch.compile "_orig_mod.". */
+static void find_prefix(struct loading *l) {
+    static const char *const wrappers[] = {"module.", "_orig_mod."};
+    for (size_t i = 0; i < 2 * sizeof wrappers / sizeof *wrappers; i++)
+        if (have_all(l, wrappers[i % 2])) text_add(&l->prefix, wrappers[i % 2]);
+}
+
+static const json_t *find(const struct loading *l, const char *name) {
+    struct text wrapped = {0};
+    text_printf(&wrapped, "%s%s", text_string(&l->prefix), name);
+    const json_t *entry = json_object_get(l->file.header, text_string(&wrapped));
+    text_free(&wrapped);
+    return entry;
+}
+
+/* The tensor of a parameter; one that is tied may be in the file under another of its names only. */
+static const json_t *find_any(const struct loading *l, const char *name) {
+    const json_t *entry = find(l, name);
+    for (size_t i = 0; !entry && i < l->target->alias_count; i++)
+        if (strcmp(l->target->aliases[i].of, name) == 0) entry = find(l, l->target->aliases[i].name);
+    return entry;
+}
+
+/* ---- comparing ---- */
+
+static status read_values(const struct loading *l, const char *name, const json_t *entry,
+                          struct safetensors_entry *out) {
+    TRY(safetensors_entry(&l->file, name, entry, out));
+    if (!out->dtype->convert) return safetensors_bad(&l->file, name, "its dtype is none of F32, F64, F16, BF16");
+    return OK;
+}
+
+static void add_shape(struct text *out, int dims, const int64_t *shape) {
+    text_add(out, "(");
+    for (int d = 0; d < dims; d++) text_printf(out, "%s%lld", d ? ", " : "", (long long)shape[d]);
+    text_add(out, dims == 1 ? ",)" : ")");
+}
+
+static status compare_param(const struct loading *l, const struct param *param, struct text *differences) {
+    const json_t *entry = find_any(l, param->name);
+    struct safetensors_entry found;
+    if (!entry) {
+        text_printf(differences, "\n  %s: ", param->name);
+        add_shape(differences, param->dims, param->shape);
+        text_add(differences, " in the model, not in the file");
+        return OK;
+    }
+    TRY(read_values(l, param->name, entry, &found));
+    if (found.dims == param->dims && memcmp(found.shape, param->shape, (size_t)found.dims * sizeof *found.shape) == 0)
+        return OK;
+    text_printf(differences, "\n  %s: ", param->name);
+    add_shape(differences, found.dims, found.shape);
+    text_add(differences, " in the file, ");
+    add_shape(differences, param->dims, param->shape);
+    text_add(differences, " in the model");
+    return OK;
+}
+
+/* Whether the file has the matrix [param] with its dimensions swapped, (in, out) instead of (out, in). */
+static bool is_transposed(const struct loading *l, const struct param *param) {
+    const json_t *entry = find_any(l, param->name);
+    struct safetensors_entry found;
+    if (!entry || param->dims != 2 || param->shape[0] == param->shape[1]) return false;
+    status s = read_values(l, param->name, entry, &found);
+    bool is_readable = s == OK;
+    status_free(s);
+    return is_readable && found.dims == 2 && found.shape[0] == param->shape[1] && found.shape[1] == param->shape[0];
+}
+
+static bool has_transposed(const struct loading *l) {
+    for (size_t s = 0; s < l->target->set_count; s++)
+        for (size_t i = 0; i < l->target->sets[s]->count; i++)
+            if (is_transposed(l, &l->target->sets[s]->items[i])) return true;
+    return false;
+}
+
+/* Square factors of products in a file whose other matrices are (in, out): their shape fits, their numbers probably
+ * not. */
+static void add_squares(const struct loading *l, struct text *differences) {
+    bool is_any = false;
+    for (size_t i = 0; i < l->target->product_count; i++) {
+        const struct param *param = find_param(l, l->target->products[i]);
+        if (!param || param->dims != 2 || param->shape[0] != param->shape[1] || !find_any(l, param->name)) continue;
+        is_any = true;
+        text_printf(differences, "\n  %s: ", param->name);
+        add_shape(differences, param->dims, param->shape);
+        text_add(differences, " is square and cannot be distinguished by shape");
+    }
+    text_printf(differences,
+                "\nmatrices of the file fit only transposed, (in, out) as Hugging Face's Conv1D keeps them; transpose "
+                "them before saving%s",
+                is_any
+                    ? ", and the square ones as well: a file whose other matrices are transposed has them transposed, "
+                      "too"
+                    : "");
+}
+
+/* A further name of a tied parameter must hold the same numbers. */
+static status compare_alias(const struct loading *l, const struct safetensors_alias *alias, struct text *differences) {
+    struct safetensors_entry one, other;
+    const json_t *entry = find(l, alias->name), *original = find_any(l, alias->of);
+    TRY(read_values(l, alias->name, entry, &one));
+    TRY(read_values(l, alias->of, original, &other));
+    bool is_same = one.dtype == other.dtype && one.dims == other.dims &&
+                   memcmp(one.shape, other.shape, (size_t)one.dims * sizeof *one.shape) == 0 &&
+                   memcmp(l->file.data + one.offset, l->file.data + other.offset, one.count * one.dtype->bytes) == 0;
+    if (!is_same)
+        text_printf(differences, "\n  %s: differs from %s, to which the model ties it", alias->name, alias->of);
+    return OK;
+}
+
+/* A name of the file that is none of the parameters'. */
+static status compare_other(const struct loading *l, const char *name, struct text *differences) {
+    const struct safetensors_alias *alias = find_alias(l, name);
+    if (alias) return compare_alias(l, alias, differences);
+    if (!is_batch_counter(name)) text_printf(differences, "\n  %s: in the file, not in the model", name);
+    return OK;
+}
+
+static status compare_all(const struct loading *l, struct text *differences) {
+    const char *name;
+    json_t *entry;
+    for (size_t s = 0; s < l->target->set_count; s++)
+        for (size_t i = 0; i < l->target->sets[s]->count; i++)
+            TRY(compare_param(l, &l->target->sets[s]->items[i], differences));
+    json_object_foreach(l->file.header, name, entry) {
+        const char *own = name + l->prefix.length;
+        if (safetensors_is_tensor(name) && !find_param(l, own)) TRY(compare_other(l, own, differences));
+    }
+    if (has_transposed(l)) add_squares(l, differences);
+    return OK;
+}
+
+static status compare(const struct loading *l) {
+    struct text differences = {0};
+    status s = compare_all(l, &differences);
+    if (!s && differences.length)
+        s = status_new(STATUS_DATA, "%s: does not fit the model:%s", l->file.path, text_string(&differences));
+    text_free(&differences);
+    return s;
+}
+
+/* values (found->count) as they were converted: the first that no run can start from. */
+static status check_finite(const struct loading *l, const char *name, const struct safetensors_entry *found,
+                           const float *values) {
+    size_t at = 0;
+    while (at < found->count && isfinite(values[at])) at++;
+    if (at == found->count) return OK;
+    double value = (double)values[at];
+    if (found->dtype->bytes == sizeof value)
+        memcpy(&value, l->file.data + found->offset + at * sizeof value, sizeof value);
+    struct text what = {0};
+    text_printf(&what, "value %zu (from 0) is ", at);
+    if (isfinite(value))
+        text_printf(&what, "%g, too large for float32", value);
+    else
+        text_printf(&what, "%s; a run starts from finite numbers", isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf");
+    status s = safetensors_bad(&l->file, name, text_string(&what));
+    text_free(&what);
+    return s;
+}
+
+static status fill(const struct loading *l, const struct params *params) {
+    for (size_t i = 0; i < params->count; i++) {
+        struct safetensors_entry found;
+        TRY(read_values(l, params->items[i].name, find_any(l, params->items[i].name), &found));
+        found.dtype->convert(l->file.data + found.offset, params_value(params, i), found.count);
+        TRY(check_finite(l, params->items[i].name, &found, params_value(params, i)));
+    }
+    return OK;
+}
+
+status safetensors_load(const char *path, const struct safetensors_target *target) {
+    struct loading l = {.target = target};
+    status s = safetensors_read(path, &l.file);
+    if (!s) find_prefix(&l);
+    if (!s) s = compare(&l);
+    for (size_t i = 0; !s && i < target->set_count; i++) s = fill(&l, target->sets[i]);
+    text_free(&l.prefix);
+    safetensors_close(&l.file);
+    return s;
+}
+
+/* ---- writing ---- */
+
+static size_t elements(const struct safetensors_tensor *tensor) {
+    size_t count = 1;
+    for (int d = 0; d < tensor->dims; d++) count *= (size_t)tensor->shape[d];
+    return count;
+}
+
+static void write_metadata(const struct safetensors_note *notes, size_t count, struct text *out) {
+    text_add(out, "{\"__metadata__\":{\"format\":\"pt\"");
+    for (size_t i = 0; i < count; i++) {
+        if (!notes[i].value) continue;
+        text_printf(out, ",\"%s\":", notes[i].key);
+        text_add_json(out, notes[i].value);
+    }
+    text_add(out, "}");
+}
+
+static void write_header(const struct safetensors_tensor *tensors, size_t count, struct text *out) {
+    size_t offset = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes = elements(&tensors[i]) * sizeof(float);
+        text_add(out, ",");
+        text_add_json(out, tensors[i].name);
+        text_add(out, ":{\"dtype\":\"F32\",\"shape\":[");
+        for (int d = 0; d < tensors[i].dims; d++)
+            text_printf(out, "%s%lld", d ? "," : "", (long long)tensors[i].shape[d]);
+        text_printf(out, "],\"data_offsets\":[%zu,%zu]}", offset, offset + bytes);
+        offset += bytes;
+    }
+    text_add(out, "}");
+    while (out->length % 8) text_add(out, " "); /* numbers start aligned */
+}
+
+status safetensors_write(const char *path, const struct safetensors_note *notes, size_t note_count,
+                         const struct safetensors_tensor *tensors, size_t count) {
+    struct text header = {0};
+    struct io_part *parts = calloc(count + 2, sizeof *parts);
+    if (!parts) return status_new(STATUS_BUG, "out of memory");
+    write_metadata(notes, note_count, &header);
+    write_header(tensors, count, &header);
+    uint64_t length = header.length;
+    parts[0] = (struct io_part){&length, sizeof length};
+    parts[1] = (struct io_part){header.data, header.length};
+    for (size_t i = 0; i < count; i++)
+        parts[i + 2] = (struct io_part){tensors[i].values, elements(&tensors[i]) * sizeof(float)};
+    status s = io_replace(path, parts, count + 2);
+    free(parts);
+    text_free(&header);
+    return s;
+}

@@ -1,0 +1,173 @@
+/* The header of a safetensors file: its length, JSON (jansson: duplicates refused, depth bounded), then each tensor's
+ * type, shape and range. */
+#include "checkpoint/safetensors_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/buffer.h"
+#include "base/io.h"
+
+#define MOST_HEADER_BYTES (100u << 20) /* as the reference implementation */
+
+static void from_f32(const unsigned char *from, float *to, size_t count) { memcpy(to, from, count * sizeof *to); }
+
+static void from_f64(const unsigned char *from, float *to, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        double value;
+        memcpy(&value, from + i * sizeof value, sizeof value);
+        to[i] = (float)value;
+    }
+}
+
+static uint16_t half_at(const unsigned char *bytes) { return (uint16_t)(bytes[0] | bytes[1] << 8); }
+
+static void from_bf16(const unsigned char *from, float *to, size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] = bits_from_bfloat16(half_at(from + 2 * i));
+}
+
+static void from_f16(const unsigned char *from, float *to, size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] = bits_from_float16(half_at(from + 2 * i));
+}
+
+static const struct safetensors_dtype dtypes[] = {
+    {"F32", 4, from_f32}, {"F64", 8, from_f64}, {"F16", 2, from_f16}, {"BF16", 2, from_bf16}, {"I64", 8, NULL},
+    {"I32", 4, NULL},     {"I16", 2, NULL},     {"I8", 1, NULL},      {"U8", 1, NULL},        {"BOOL", 1, NULL},
+};
+
+status safetensors_bad(const struct safetensors *file, const char *name, const char *what) {
+    return status_new(STATUS_DATA, "%s: tensor '%s': %s", file->path, name, what);
+}
+
+static status read_shape(const struct safetensors *file, const char *name, const json_t *shape,
+                         struct safetensors_entry *out) {
+    out->dims = (int)json_array_size(shape);
+    out->count = 1;
+    if (!json_is_array(shape) || json_array_size(shape) > MODEL_MAX_DIMS)
+        return safetensors_bad(file, name, "its shape is not a list of at most 8 numbers");
+    for (int d = 0; d < out->dims; d++) {
+        const json_t *size = json_array_get(shape, (size_t)d);
+        out->shape[d] = json_integer_value(size);
+        if (!json_is_integer(size) || out->shape[d] < 0 || out->shape[d] > INT64_C(1) << 40)
+            return safetensors_bad(file, name, "its shape is not sensible");
+        if (__builtin_mul_overflow(out->count, (size_t)out->shape[d], &out->count))
+            return safetensors_bad(file, name, "its shape is not sensible");
+    }
+    return OK;
+}
+
+status safetensors_entry(const struct safetensors *file, const char *name, const json_t *entry,
+                         struct safetensors_entry *out) {
+    const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+    const json_t *offsets = json_object_get(entry, "data_offsets");
+    size_t bytes;
+    *out = (struct safetensors_entry){0};
+    for (size_t i = 0; dtype && i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(dtype, dtypes[i].name) == 0) out->dtype = &dtypes[i];
+    if (!out->dtype) return safetensors_bad(file, name, "its dtype is none of F32, F64, F16, BF16 or an integer type");
+    TRY(read_shape(file, name, json_object_get(entry, "shape"), out));
+    const json_t *from = json_array_get(offsets, 0), *to = json_array_get(offsets, 1);
+    if (json_array_size(offsets) != 2 || !json_is_integer(from) || !json_is_integer(to))
+        return safetensors_bad(file, name, "it has no data_offsets");
+    if (json_integer_value(from) < 0 || json_integer_value(to) < json_integer_value(from) ||
+        (uint64_t)json_integer_value(to) > file->data_size)
+        return safetensors_bad(file, name, "its numbers lie outside the file (is the file truncated?)");
+    out->offset = (size_t)json_integer_value(from);
+    if (__builtin_mul_overflow(out->count, out->dtype->bytes, &bytes) ||
+        bytes != (size_t)json_integer_value(to) - out->offset)
+        return safetensors_bad(file, name, "its data_offsets do not fit its shape");
+    return OK;
+}
+
+bool safetensors_is_tensor(const char *name) { return strcmp(name, "__metadata__") != 0; }
+
+struct range {
+    const char *name;
+    size_t start, end;
+};
+
+static int by_start(const void *left, const void *right) {
+    const struct range *a = left, *b = right;
+    if (a->start != b->start) return a->start < b->start ? -1 : 1;
+    return (a->end > b->end) - (a->end < b->end);
+}
+
+/* ranges (count): in some order they must be all of the data, as the format says; else a part was changed or lost. */
+static status check_ranges(const struct safetensors *file, struct range *ranges, size_t count) {
+    size_t end = 0;
+    if (count) qsort(ranges, count, sizeof *ranges, by_start);
+    for (size_t i = 0; i < count; i++) {
+        if (ranges[i].start < end)
+            return safetensors_bad(file, ranges[i].name, "its numbers overlap those of another tensor");
+        if (ranges[i].start > end)
+            return safetensors_bad(file, ranges[i].name, "bytes that belong to no tensor lie before its numbers");
+        end = ranges[i].end;
+    }
+    if (end == file->data_size) return OK;
+    return status_new(STATUS_DATA, "%s: %zu bytes behind the last tensor belong to none", file->path,
+                      file->data_size - end);
+}
+
+static status check_tensors(const struct safetensors *file) {
+    const char *name;
+    json_t *entry;
+    size_t count = 0;
+    struct range *ranges = calloc(json_object_size(file->header) + 1, sizeof *ranges);
+    status s = ranges ? OK : status_new(STATUS_BUG, "out of memory");
+    json_object_foreach(file->header, name, entry) {
+        struct safetensors_entry found;
+        if (s || !safetensors_is_tensor(name)) continue;
+        s = safetensors_entry(file, name, entry, &found);
+        if (!s) ranges[count++] = (struct range){name, found.offset, found.offset + found.count * found.dtype->bytes};
+    }
+    if (!s) s = check_ranges(file, ranges, count);
+    free(ranges);
+    return s;
+}
+
+status safetensors_take(const char *name, const void *bytes, size_t size, struct safetensors *file) {
+    *file = (struct safetensors){.path = name};
+    uint64_t length;
+    if (size < sizeof length) return status_new(STATUS_DATA, "%s: not a safetensors file (too short)", name);
+    memcpy(&length, bytes, sizeof length);
+    if (length > size - sizeof length || length > MOST_HEADER_BYTES)
+        return status_new(STATUS_DATA,
+                          "%s: not a safetensors file, or truncated (its header would be longer than the file)", name);
+    json_error_t error;
+    file->header = json_loadb((const char *)bytes + sizeof length, (size_t)length, JSON_REJECT_DUPLICATES, &error);
+    if (!json_is_object(file->header))
+        return status_new(STATUS_DATA, "%s: its header is not JSON: %s", name, error.text);
+    file->data = (const unsigned char *)bytes + sizeof length + length;
+    file->data_size = size - sizeof length - (size_t)length;
+    return check_tensors(file);
+}
+
+static status read_bytes(const char *path, void **bytes, size_t *size) {
+    struct io_info info;
+    int fd;
+    TRY(io_stat(path, &info));
+    if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such file", path);
+    if (!info.is_file) return status_new(STATUS_DATA, "%s: not a file", path);
+    TRY(io_open(path, &fd));
+    status s = buffer_new((size_t)info.size, path, bytes);
+    if (!s) s = io_read(fd, path, *bytes, (size_t)info.size, NULL);
+    *size = (size_t)info.size;
+    return status_first(s, io_close(fd, path));
+}
+
+status safetensors_read(const char *path, struct safetensors *file) {
+    void *bytes = NULL;
+    size_t size = 0;
+    *file = (struct safetensors){.path = path};
+    status s = read_bytes(path, &bytes, &size);
+    if (!s) s = safetensors_take(path, bytes, size, file);
+    file->bytes = bytes;
+    return s;
+}
+
+void safetensors_close(struct safetensors *file) {
+    json_decref(file->header);
+    buffer_free(file->bytes);
+    *file = (struct safetensors){0};
+}

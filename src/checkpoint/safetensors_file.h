@@ -1,0 +1,50 @@
+/* safetensors_file: a safetensors file in memory whose header was checked; what loading and `inspect` share. */
+#ifndef CHECKPOINT_SAFETENSORS_FILE_H
+#define CHECKPOINT_SAFETENSORS_FILE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "model/params.h"
+
+struct safetensors_dtype {
+    const char *name; /* "F32" */
+    size_t bytes;
+    /* values (count) to float32; NULL: integers, which no model takes */
+    void (*convert)(const unsigned char *from, float *to, size_t count);
+};
+
+struct safetensors {
+    const char *path;          /* for messages; borrowed */
+    void *bytes;               /* of safetensors_read; NULL: somebody else's */
+    const unsigned char *data; /* behind the header */
+    size_t data_size;
+    json_t *header;
+};
+
+/* One tensor of the file, checked. */
+struct safetensors_entry {
+    const struct safetensors_dtype *dtype;
+    int dims;
+    int64_t shape[MODEL_MAX_DIMS];
+    size_t count, offset; /* elements; bytes from file->data */
+};
+
+/* Reads a whole file, or takes [bytes] (size), which stay the caller's. Every tensor is checked. STATUS_DATA; the file
+ * is to be closed also after a failure. */
+status safetensors_read(const char *path, struct safetensors *file);
+status safetensors_take(const char *name, const void *bytes, size_t size, struct safetensors *file);
+void safetensors_close(struct safetensors *file);
+
+/* The names and entries of the header that are tensors: json_object_foreach without "__metadata__". */
+bool safetensors_is_tensor(const char *name);
+status safetensors_entry(const struct safetensors *file, const char *name, const json_t *entry,
+                         struct safetensors_entry *out);
+
+/* "tensor 'NAME': WHAT" as STATUS_DATA */
+status safetensors_bad(const struct safetensors *file, const char *name, const char *what);
+
+#endif

@@ -1,0 +1,182 @@
+/* One thread and one image. saver_save waits until the thread is done with the image, fills it and hands it over; so
+ * memory is bounded by one copy of the state, and training stands still only for that copy. The thread calls no
+ * libhdf5. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/checkpoint_folder.h"
+
+struct saver {
+    int64_t keep;
+    pthread_t thread;
+    pthread_mutex_t mutex; /* guards what follows */
+    pthread_cond_t changed;
+    bool is_busy, is_ending;
+    status failure; /* of the last save */
+    /* While busy the thread's, else the caller's: */
+    struct image *image;
+    char *dir, *dir_name; /* where to write, and what to call it */
+    char *name;
+    int64_t step;
+    /* The caller's, and read by the thread while busy: */
+    void (*is_saved)(void *data, int64_t step);
+    void *data;
+    int64_t next_step; /* the caller's */
+};
+
+static status write_image(const struct saver *saver) {
+    TRY(folder_add(saver->dir, saver->name, saver->image));
+    if (saver->is_saved) saver->is_saved(saver->data, saver->step);
+    return checkpoint_prune(saver->dir, saver->keep);
+}
+
+/* Consumes [failure]: its sentence, with the folder's own name. */
+static status name_folder(const struct saver *saver, status failure) {
+    size_t length = strlen(saver->dir);
+    struct text sentence = {0};
+    const char *rest = status_message(failure);
+    for (const char *at; (at = strstr(rest, saver->dir)); rest = at + length) {
+        text_add_bytes(&sentence, rest, (size_t)(at - rest));
+        text_add(&sentence, saver->dir_name);
+    }
+    text_add(&sentence, rest);
+    status named = status_new(status_code(failure), "%s", text_string(&sentence));
+    text_free(&sentence);
+    status_free(failure);
+    return named;
+}
+
+static status save(const struct saver *saver) {
+    status failure = write_image(saver);
+    return failure ? name_folder(saver, failure) : OK;
+}
+
+static void *work(void *data) {
+    struct saver *saver = data;
+    pthread_mutex_lock(&saver->mutex);
+    while (!saver->is_ending) {
+        if (!saver->is_busy) {
+            pthread_cond_wait(&saver->changed, &saver->mutex);
+            continue;
+        }
+        pthread_mutex_unlock(&saver->mutex);
+        status failure = save(saver);
+        pthread_mutex_lock(&saver->mutex);
+        saver->failure = failure;
+        saver->is_busy = false;
+        pthread_cond_broadcast(&saver->changed);
+    }
+    pthread_mutex_unlock(&saver->mutex);
+    return NULL;
+}
+
+static void release(struct saver *saver) {
+    image_destroy(saver->image);
+    status_free(saver->failure);
+    pthread_cond_destroy(&saver->changed);
+    pthread_mutex_destroy(&saver->mutex);
+    free(saver->name);
+    free(saver->dir);
+    free(saver->dir_name);
+    free(saver);
+}
+
+status saver_create(const char *dir, int64_t keep, struct saver **out) {
+    *out = NULL;
+    struct saver *saver = calloc(1, sizeof *saver);
+    if (!saver) return status_new(STATUS_USAGE, "checkpoints: no memory");
+    pthread_mutex_init(&saver->mutex, NULL);
+    pthread_cond_init(&saver->changed, NULL);
+    saver->keep = keep;
+    saver->dir = strdup(dir);
+    saver->dir_name = strdup(dir);
+    sigset_t all, before; /* signals are for the thread that trains */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int number = saver->dir && saver->dir_name ? pthread_create(&saver->thread, NULL, work, saver) : ENOMEM;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (number != 0) {
+        release(saver);
+        return status_errno(STATUS_IO, number, "cannot start the thread that saves");
+    }
+    *out = saver;
+    return OK;
+}
+
+void saver_tell(struct saver *saver, void (*is_saved)(void *data, int64_t step), void *data) {
+    saver->is_saved = is_saved;
+    saver->data = data;
+}
+
+void saver_mark(struct saver *saver, int64_t step) { saver->next_step = step; }
+
+status saver_move(struct saver *saver, const char *dir, const char *name) {
+    char *dir_copy = strdup(dir), *name_copy = strdup(name);
+    if (!dir_copy || !name_copy) {
+        free(dir_copy);
+        free(name_copy);
+        return status_new(STATUS_USAGE, "checkpoints: no memory");
+    }
+    free(saver->dir);
+    free(saver->dir_name);
+    saver->dir = dir_copy;
+    saver->dir_name = name_copy;
+    return OK;
+}
+
+status saver_wait(struct saver *saver) {
+    pthread_mutex_lock(&saver->mutex);
+    while (saver->is_busy) pthread_cond_wait(&saver->changed, &saver->mutex);
+    status failure = saver->failure;
+    saver->failure = OK;
+    pthread_mutex_unlock(&saver->mutex);
+    return failure;
+}
+
+/* Brings the image and the name up to date; the thread is idle. */
+static status prepare(struct saver *saver, const char *name, const struct entry *entries, size_t count,
+                      bool is_in_place) {
+    if (!saver->image || !image_fits(saver->image, entries, count)) {
+        image_destroy(saver->image);
+        saver->image = NULL;
+        TRY(image_create(entries, count, &saver->image));
+    }
+    (is_in_place ? image_borrow : image_fill)(saver->image, entries, count);
+    free(saver->name);
+    saver->name = strdup(name);
+    saver->step = saver->next_step;
+    return saver->name ? OK : status_new(STATUS_USAGE, "checkpoints: no memory");
+}
+
+static status start(struct saver *saver, const char *name, const struct entry *entries, size_t count,
+                    bool is_in_place) {
+    TRY(saver_wait(saver));
+    TRY(prepare(saver, name, entries, count, is_in_place));
+    pthread_mutex_lock(&saver->mutex);
+    saver->is_busy = true;
+    pthread_cond_broadcast(&saver->changed);
+    pthread_mutex_unlock(&saver->mutex);
+    return OK;
+}
+
+status saver_save(struct saver *saver, const char *name, const struct entry *entries, size_t count) {
+    return start(saver, name, entries, count, false);
+}
+
+status saver_save_in_place(struct saver *saver, const char *name, const struct entry *entries, size_t count) {
+    return start(saver, name, entries, count, true);
+}
+
+void saver_destroy(struct saver *saver) {
+    if (!saver) return;
+    status_free(saver_wait(saver));
+    pthread_mutex_lock(&saver->mutex);
+    saver->is_ending = true;
+    pthread_cond_broadcast(&saver->changed);
+    pthread_mutex_unlock(&saver->mutex);
+    pthread_join(saver->thread, NULL);
+    release(saver);
+}

@@ -1,0 +1,464 @@
+/* Values are small whole numbers and powers of two, so that every sum and product is exact and the reference can be
+ * taken in double and in 64-bit integers, in any order; only the last rounding to 16 bits is left, and done another way
+ * than in combine.c. They repeat every 44 elements, so that the reference is cheap. */
+#include "dist/comm/comm_check.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dist/comm/combine.h"
+
+/* Fewer than ranks; odd ones; around 64 KiB; several chunks. */
+static const size_t counts[] = {1, 2, 3, 17, 1000, 8191, 16385, 65536, 200003};
+#define COUNTS (sizeof counts / sizeof *counts)
+#define MOST 800012 /* elements of a call, all ranks' parts together */
+#define PERIOD 44
+
+static const char *const type_names[COMM_TYPES] = {"float32", "float64", "bfloat16", "float16",
+                                                   "int32",   "int64",   "uint8"};
+static const char *const op_names[COMM_OPS] = {"sum", "avg", "min", "max", "product"};
+
+const char *comm_type_name(enum comm_type type) { return type_names[type]; }
+const char *comm_op_name(enum comm_op op) { return op_names[op]; }
+
+struct check {
+    struct comm *comm;
+    int rank, world;
+    char *a, *b;   /* (MOST) elements of 8 bytes each */
+    size_t *sizes; /* (world) */
+    size_t checks;
+    comm_check_told *told; /* NULL: nobody asks */
+    void *context;
+    const char *part;
+    size_t done, total; /* parts */
+};
+
+static void tell(const struct check *c) {
+    if (c->told) c->told(c->context, c->part, c->done, c->total, c->checks);
+}
+
+/* ---- values ---- */
+
+static bool is_float(enum comm_type type) { return type <= COMM_FLOAT16; }
+
+/* What rank r has at index i. */
+static int64_t whole_value(int rank, size_t i) { return (int64_t)((i * 7 + (size_t)rank * 5) % 11) - 3; }
+
+static double value_of(enum comm_type type, enum comm_op op, int rank, size_t i) {
+    static const double factors[] = {1, 2, 0.5, -1};
+    if (is_float(type) && op == COMM_PRODUCT) return factors[(i + (size_t)rank) % 4];
+    return (double)whole_value(rank, i);
+}
+
+static void put(void *data, size_t i, enum comm_type type, double value) {
+    float as_float = (float)value;
+    switch (type) {
+    case COMM_FLOAT32:
+        ((float *)data)[i] = as_float;
+        break;
+    case COMM_FLOAT64:
+        ((double *)data)[i] = value;
+        break;
+    case COMM_BFLOAT16:
+    case COMM_FLOAT16:
+        combine_narrow((uint16_t *)data + i, &as_float, 1, type);
+        break;
+    case COMM_INT32:
+        ((int32_t *)data)[i] = (int32_t)value;
+        break;
+    case COMM_INT64:
+        ((int64_t *)data)[i] = (int64_t)value;
+        break;
+    default:
+        ((uint8_t *)data)[i] = (uint8_t)(int)value;
+    }
+}
+
+/* [value] with [bits] bits of fraction and leading one, to nearest even. */
+static double rounded(double value, int bits) {
+    int exponent;
+    double fraction = frexp(value, &exponent);
+    return ldexp(nearbyint(ldexp(fraction, bits)), exponent - bits);
+}
+
+static double expected_float(enum comm_type type, enum comm_op op, int world, size_t i) {
+    static const int bits[] = {[COMM_FLOAT32] = 24, [COMM_FLOAT64] = 53, [COMM_BFLOAT16] = 8, [COMM_FLOAT16] = 11};
+    double result = value_of(type, op, 0, i);
+    for (int r = 1; r < world; r++) {
+        double next = value_of(type, op, r, i);
+        result = op == COMM_PRODUCT ? result * next
+                 : op == COMM_MIN   ? fmin(result, next)
+                 : op == COMM_MAX   ? fmax(result, next)
+                                    : result + next;
+    }
+    if (op == COMM_AVG) result = type == COMM_FLOAT64 ? result / world : (double)((float)result / (float)world);
+    return rounded(result, bits[type]);
+}
+
+/* As the type sees it: uint8 values wrap around before they are compared or divided. */
+static int64_t as_type(uint64_t value, enum comm_type type) {
+    return type == COMM_UINT8 ? (int64_t)(uint8_t)value : type == COMM_INT32 ? (int32_t)value : (int64_t)value;
+}
+
+static double expected_whole(enum comm_type type, enum comm_op op, int world, size_t i) {
+    int64_t result = as_type((uint64_t)whole_value(0, i), type);
+    for (int r = 1; r < world; r++) {
+        int64_t next = as_type((uint64_t)whole_value(r, i), type);
+        if (op == COMM_MIN || op == COMM_MAX)
+            result = (op == COMM_MIN) == (next < result) ? next : result;
+        else
+            result = as_type(op == COMM_PRODUCT ? (uint64_t)result * (uint64_t)next : (uint64_t)result + (uint64_t)next,
+                             type);
+    }
+    return (double)(op == COMM_AVG ? result / world : result);
+}
+
+/* Where a number comes from: what rank [owner] had, or the result over all [world] ranks. */
+struct source {
+    int owner; /* -1: the result */
+    int world;
+    enum comm_op op;
+};
+
+static double number_of(struct source source, enum comm_type type, size_t i) {
+    if (source.owner < 0)
+        return is_float(type) ? expected_float(type, source.op, source.world, i)
+                              : expected_whole(type, source.op, source.world, i);
+    return is_float(type) ? value_of(type, source.op, source.owner, i)
+                          : (double)as_type((uint64_t)whole_value(source.owner, i), type);
+}
+
+/* pattern (PERIOD): the numbers of elements [from], [from] + 1, ... */
+static void make_pattern(void *pattern, struct source source, enum comm_type type, size_t from) {
+    for (size_t i = 0; i < PERIOD; i++) put(pattern, i, type, number_of(source, type, (from + i) % PERIOD));
+}
+
+static void fill(void *data, size_t count, enum comm_type type, enum comm_op op, int rank, size_t from) {
+    char pattern[PERIOD * 8];
+    size_t size = comm_type_size(type), all = count * size, period = PERIOD * size;
+    make_pattern(pattern, (struct source){.owner = rank, .op = op}, type, from);
+    for (size_t at = 0; at < all; at += period)
+        memcpy((char *)data + at, pattern, all - at < period ? all - at : period);
+}
+
+/* ---- comparing ---- */
+
+/* How a call is named in a failure. */
+struct what {
+    const char *call;
+    size_t count;
+    enum comm_type type;
+    enum comm_op op; /* COMM_OPS: none */
+};
+
+static double get(const void *data, size_t i, enum comm_type type) {
+    float as_float;
+    switch (type) {
+    case COMM_FLOAT32:
+        return (double)((const float *)data)[i];
+    case COMM_FLOAT64:
+        return ((const double *)data)[i];
+    case COMM_BFLOAT16:
+    case COMM_FLOAT16:
+        combine_widen(&as_float, (const uint16_t *)data + i, 1, type);
+        return (double)as_float;
+    case COMM_INT32:
+        return ((const int32_t *)data)[i];
+    case COMM_INT64:
+        return (double)((const int64_t *)data)[i];
+    default:
+        return ((const uint8_t *)data)[i];
+    }
+}
+
+static status wrong(const struct check *c, struct what w, size_t i, double got, double expected) {
+    return status_new(STATUS_BUG, "rank %d of %d, %s: %s of %zu %s%s%s: element %zu is %.9g, expected %.9g", c->rank,
+                      c->world, comm_backend(c->comm), w.call, w.count, type_names[w.type],
+                      w.op == COMM_OPS ? "" : ", ", w.op == COMM_OPS ? "" : op_names[w.op], i, got, expected);
+}
+
+/* data (count) must be the numbers of [source] from its element [from] on, bit for bit. */
+static status expect(struct check *c, struct what w, const void *data, size_t count, struct source source,
+                     size_t from) {
+    char pattern[PERIOD * 8];
+    size_t size = comm_type_size(w.type), all = count * size, period = PERIOD * size;
+    make_pattern(pattern, source, w.type, from);
+    c->checks++;
+    for (size_t at = 0; at < all; at += period) {
+        size_t bytes = all - at < period ? all - at : period;
+        const char *got = (const char *)data + at;
+        if (memcmp(got, pattern, bytes) == 0) continue;
+        size_t i = 0;
+        while (memcmp(got + i * size, pattern + i * size, size) == 0) i++;
+        return wrong(c, w, at / size + i, get(got, i, w.type), get(pattern, i, w.type));
+    }
+    return OK;
+}
+
+static status expect_result(struct check *c, struct what w, const void *data, size_t count, size_t from) {
+    return expect(c, w, data, count, (struct source){.owner = -1, .world = c->world, .op = w.op}, from);
+}
+
+static status expect_data(struct check *c, struct what w, const void *data, size_t count, int owner, size_t from) {
+    return expect(c, w, data, count, (struct source){.owner = owner, .op = COMM_SUM}, from);
+}
+
+/* ---- reductions ---- */
+
+static status check_all_reduce(struct check *c, struct what w) {
+    w.call = "all_reduce";
+    fill(c->a, w.count, w.type, w.op, c->rank, 0);
+    TRY(comm_all_reduce(c->comm, c->a, w.count, w.type, w.op));
+    return expect_result(c, w, c->a, w.count, 0);
+}
+
+static status check_reduce(struct check *c, struct what w) {
+    w.call = "reduce";
+    int root = (int)((w.count + (size_t)w.op) % (size_t)c->world);
+    size_t bytes = w.count * comm_type_size(w.type);
+    fill(c->a, w.count, w.type, w.op, c->rank, 0);
+    memcpy(c->b, c->a, bytes);
+    TRY(comm_reduce(c->comm, c->a, w.count, w.type, w.op, root));
+    if (c->rank == root) return expect_result(c, w, c->a, w.count, 0);
+    return memcmp(c->a, c->b, bytes) == 0 ? OK : wrong(c, w, 0, NAN, 0);
+}
+
+/* Into its own part of the data, or elsewhere. */
+static status check_reduce_scatter(struct check *c, struct what w) {
+    w.call = "reduce_scatter";
+    if (w.count * (size_t)c->world > MOST) return OK;
+    size_t size = comm_type_size(w.type), own = (size_t)c->rank * w.count;
+    char *out = w.count % 2 ? c->a + own * size : c->b;
+    fill(c->a, w.count * (size_t)c->world, w.type, w.op, c->rank, 0);
+    TRY(comm_reduce_scatter(c->comm, c->a, w.count, w.type, w.op, out));
+    return expect_result(c, w, out, w.count, own);
+}
+
+/* ---- moving ---- */
+
+static status check_broadcast(struct check *c, struct what w) {
+    w.call = "broadcast";
+    int root = (int)(w.count % (size_t)c->world);
+    fill(c->a, w.count, w.type, COMM_SUM, c->rank, 0);
+    TRY(comm_broadcast(c->comm, c->a, w.count, w.type, root));
+    return expect_data(c, w, c->a, w.count, root, 0);
+}
+
+static status expect_gathered(struct check *c, struct what w, const char *all) {
+    for (int r = 0; r < c->world; r++)
+        TRY(expect_data(c, w, all + (size_t)r * w.count * comm_type_size(w.type), w.count, r, 0));
+    return OK;
+}
+
+static status check_all_gather(struct check *c, struct what w) {
+    w.call = "all_gather";
+    if (w.count * (size_t)c->world > MOST) return OK;
+    char *own = w.count % 2 ? c->b + (size_t)c->rank * w.count * comm_type_size(w.type) : c->a;
+    fill(own, w.count, w.type, COMM_SUM, c->rank, 0);
+    TRY(comm_all_gather(c->comm, own, w.count, w.type, c->b));
+    return expect_gathered(c, w, c->b);
+}
+
+static status check_gather(struct check *c, struct what w) {
+    w.call = "gather";
+    if (w.count * (size_t)c->world > MOST) return OK;
+    int root = (int)(w.count % (size_t)c->world);
+    fill(c->a, w.count, w.type, COMM_SUM, c->rank, 0);
+    TRY(comm_gather(c->comm, c->a, w.count, w.type, c->b, root));
+    return c->rank == root ? expect_gathered(c, w, c->b) : OK;
+}
+
+static status check_scatter(struct check *c, struct what w) {
+    w.call = "scatter";
+    if (w.count * (size_t)c->world > MOST) return OK;
+    int root = (int)(w.count % (size_t)c->world);
+    if (c->rank == root) fill(c->a, w.count * (size_t)c->world, w.type, COMM_SUM, root, 0);
+    TRY(comm_scatter(c->comm, c->a, w.count, w.type, c->b, root));
+    return expect_data(c, w, c->b, w.count, root, (size_t)c->rank * w.count);
+}
+
+/* Round the ring, then between the first and the last: even ranks send first. */
+static status check_pairs(struct check *c, struct what w) {
+    w.call = "send";
+    if (c->world == 1) return OK;
+    int next = (c->rank + 1) % c->world, before = (c->rank + c->world - 1) % c->world;
+    fill(c->a, w.count, w.type, COMM_SUM, c->rank, 0);
+    if (c->rank % 2 == 0) TRY(comm_send(c->comm, c->a, w.count, w.type, next));
+    TRY(comm_recv(c->comm, c->b, w.count, w.type, before));
+    if (c->rank % 2) TRY(comm_send(c->comm, c->a, w.count, w.type, next));
+    return expect_data(c, w, c->b, w.count, before, 0);
+}
+
+/* Rank r gives r * 13 % 29 times [count] bytes of its number; some give none. */
+static status check_bytes(struct check *c, struct what w, int root) {
+    w.call = root < 0 ? "all_gather_bytes" : "gather_bytes";
+    size_t unit = w.count % 1024, own = unit * (size_t)(c->rank * 13 % 29);
+    void *all;
+    memset(c->a, c->rank + 1, own);
+    TRY(root < 0 ? comm_all_gather_bytes(c->comm, c->a, own, &all, c->sizes)
+                 : comm_gather_bytes(c->comm, c->a, own, root, &all, c->sizes));
+    c->checks++;
+    status failure = OK;
+    const uint8_t *at = all;
+    for (int r = 0; r < c->world && !failure; r++) {
+        if (c->sizes[r] != unit * (size_t)(r * 13 % 29))
+            failure = wrong(c, w, (size_t)r, (double)c->sizes[r], (double)(unit * (size_t)(r * 13 % 29)));
+        for (size_t i = 0; all && i < c->sizes[r] && !failure; i++)
+            if (at[i] != (uint8_t)(r + 1)) failure = wrong(c, w, i, at[i], r + 1);
+        if (all) at += c->sizes[r];
+    }
+    if (!failure && !all != (root >= 0 && root != c->rank)) failure = wrong(c, w, 0, NAN, 0);
+    free(all);
+    return failure;
+}
+
+/* ---- parts ---- */
+
+/* Every type with every operation at a third of the sizes, by turns. */
+static status check_reductions(struct check *c) {
+    for (int type = 0; type < COMM_TYPES; type++)
+        for (int op = 0; op < COMM_OPS; op++)
+            for (size_t i = (size_t)(type + op) % 3; i < COUNTS; i += 3) {
+                tell(c);
+                struct what w = {.count = counts[i], .type = (enum comm_type)type, .op = (enum comm_op)op};
+                TRY(check_all_reduce(c, w));
+                TRY(check_reduce(c, w));
+                TRY(check_reduce_scatter(c, w));
+            }
+    return OK;
+}
+
+static status check_moves(struct check *c) {
+    for (int type = 0; type < COMM_TYPES; type++)
+        for (size_t i = (size_t)type % 3; i < COUNTS; i += 3) {
+            tell(c);
+            struct what w = {.count = counts[i], .type = (enum comm_type)type, .op = COMM_OPS};
+            TRY(check_broadcast(c, w));
+            TRY(check_all_gather(c, w));
+            TRY(check_gather(c, w));
+            TRY(check_scatter(c, w));
+            TRY(check_pairs(c, w));
+            TRY(comm_barrier(c->comm));
+        }
+    return OK;
+}
+
+static status check_all_bytes(struct check *c) {
+    for (size_t i = 0; i < COUNTS; i++) {
+        tell(c);
+        struct what w = {.count = counts[i], .type = COMM_UINT8, .op = COMM_OPS};
+        TRY(check_bytes(c, w, -1));
+        TRY(check_bytes(c, w, (int)(counts[i] % (size_t)c->world)));
+    }
+    return OK;
+}
+
+struct lane_call {
+    struct check check;
+    size_t count;
+    status failure;
+};
+
+static void *call_on_lane(void *argument) {
+    struct lane_call *call = argument;
+    for (int i = 0; i < 20 && !call->failure; i++)
+        call->failure =
+            check_all_reduce(&call->check, (struct what){.count = call->count, .type = COMM_FLOAT32, .op = COMM_SUM});
+    return NULL;
+}
+
+/* Both lanes at once, with calls of different sizes. */
+static status check_lanes(struct check *c) {
+    struct lane_call calls[COMM_LANES] = {{.check = *c, .count = 1000}, {.check = *c, .count = 100001}};
+    pthread_t thread;
+    if (!comm_lane(c->comm, 1)) return OK; /* a group on GPUs */
+    calls[1].check.comm = comm_lane(c->comm, 1);
+    calls[1].check.a = c->b;
+    int error = pthread_create(&thread, NULL, call_on_lane, &calls[1]);
+    if (error) return status_errno(STATUS_IO, error, "cannot start a thread");
+    call_on_lane(&calls[0]);
+    pthread_join(thread, NULL);
+    c->checks += calls[0].check.checks + calls[1].check.checks - 2 * c->checks;
+    return status_first(calls[0].failure, calls[1].failure);
+}
+
+/* ---- groups ---- */
+
+static const struct part {
+    const char *name;
+    status (*run)(struct check *c);
+} parts[] = {{"reductions", check_reductions},
+             {"data between ranks", check_moves},
+             {"bytes of any size", check_all_bytes},
+             {"two lanes at once", check_lanes}};
+#define PARTS (sizeof parts / sizeof *parts)
+
+static status check_parts(struct comm *comm, comm_check_told *told, void *context, size_t *checks) {
+    struct check c = {.comm = comm,
+                      .rank = comm_rank(comm),
+                      .world = comm_world_size(comm),
+                      .told = told,
+                      .context = context,
+                      .total = PARTS + 1};
+    c.a = malloc((size_t)MOST * 8);
+    c.b = malloc((size_t)MOST * 8);
+    c.sizes = malloc((size_t)c.world * sizeof *c.sizes);
+    status failure = c.a && c.b && c.sizes ? OK : status_new(STATUS_IO, "no memory to check the collectives");
+    for (size_t i = 0; i < PARTS && !failure; i++) {
+        c.part = parts[i].name;
+        c.done = i;
+        tell(&c);
+        failure = parts[i].run(&c);
+    }
+    free(c.a);
+    free(c.b);
+    free(c.sizes);
+    *checks += c.checks;
+    return failure;
+}
+
+/* One reduction and one gather: enough to see who is in the group. */
+static status check_members(struct comm *comm, int world, int rank, size_t *checks) {
+    int32_t number = 1, numbers[2] = {world, rank}, all[2 * 64];
+    ++*checks;
+    if (comm_world_size(comm) != world || comm_rank(comm) != rank)
+        return status_new(STATUS_BUG, "split: rank %d of %d, expected rank %d of %d", comm_rank(comm),
+                          comm_world_size(comm), rank, world);
+    TRY(comm_all_reduce(comm, &number, 1, COMM_INT32, COMM_SUM));
+    if (number != world) return status_new(STATUS_BUG, "split: a sum over %d ranks, expected %d", number, world);
+    if (world > 64) return OK;
+    TRY(comm_all_gather(comm, numbers, 2, COMM_INT32, all));
+    for (int r = 0; r < world; r++)
+        if (all[2 * r] != world || all[2 * r + 1] != r) return status_new(STATUS_BUG, "split: ranks are mixed up");
+    return OK;
+}
+
+/* Even and odd ranks, the latter in reverse; in those, halves; and a group without rank 0. */
+static status check_split(struct comm *comm, size_t *checks) {
+    int rank = comm_rank(comm), world = comm_world_size(comm);
+    int is_odd = rank % 2, count = (world + !is_odd) / 2, place = is_odd ? count - 1 - rank / 2 : rank / 2;
+    struct comm *half, *quarter = NULL, *others;
+    TRY(comm_split(comm, is_odd, is_odd ? -rank : 0, &half));
+    status failure = check_members(half, count, place, checks);
+    if (!failure) failure = comm_split(half, place < count / 2, 0, &quarter);
+    if (!failure)
+        failure = check_members(quarter, place < count / 2 ? count / 2 : count - count / 2,
+                                place < count / 2 ? place : place - count / 2, checks);
+    comm_destroy(quarter);
+    comm_destroy(half);
+    TRY(failure);
+    TRY(comm_split(comm, rank == 0 ? -1 : 7, 0, &others));
+    if (!others != (rank == 0)) return status_new(STATUS_BUG, "split: rank %d has the wrong group", rank);
+    if (others) failure = check_members(others, world - 1, rank - 1, checks);
+    comm_destroy(others);
+    return failure;
+}
+
+status comm_check(struct comm *comm, comm_check_told *told, void *context, size_t *checks) {
+    *checks = 0;
+    TRY(check_parts(comm, told, context, checks));
+    if (told) told(context, "groups", PARTS, PARTS + 1, *checks);
+    return check_split(comm, checks);
+}

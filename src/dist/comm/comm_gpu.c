@@ -1,0 +1,140 @@
+/* Which GPU each rank has, the module of NCCL, and the enqueued calls: a look into the backend's table between
+ * comm_begin and comm_finish, so that a failure names the rank that failed first as everywhere. */
+#include "dist/comm/comm_gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/module.h"
+#include "device/gpus.h"
+#include "dist/comm/comm_group.h"
+#include "dist/process/net.h"
+#include "dist/process/variables.h"
+
+#define IDENTITY 160 /* bytes of "host GPU", padded */
+
+/* ---- opening ---- */
+
+status comm_backend_nccl(const struct comm_backend **out) {
+    void *address = NULL;
+    TRY(module_need("nccl", "ddptrain_comm_nccl", "dist.backend: nccl needs a build with NCCL and its library",
+                    "see docs/gpu.md for how to build and install them, or use dist.backend: gloo", &address));
+    *out = address;
+    return OK;
+}
+
+status comm_gpu_check(void) {
+    const struct comm_backend *backend;
+    return comm_backend_nccl(&backend);
+}
+
+static bool may_share(void) {
+    const char *text = getenv(GPUS_SHARE_VARIABLE);
+    return text && strcmp(text, "1") == 0;
+}
+
+status comm_check_gpus(struct comm *comm, const char *identity) {
+    char own[IDENTITY] = {0}, host[100];
+    int world = comm->world_size;
+    if (world == 1 || may_share()) return OK;
+    host_name(host, sizeof host);
+    snprintf(own, sizeof own, "%d %s", comm->shared->hosts[comm->rank], identity);
+    char *all = malloc((size_t)world * IDENTITY);
+    if (!all) return status_new(STATUS_IO, "no memory for a process group");
+    status failure = comm_all_gather(comm, own, IDENTITY, COMM_UINT8, all);
+    for (int r = 1; r < world && !failure; r++)
+        for (int earlier = 0; earlier < r && !failure; earlier++)
+            if (memcmp(all + (size_t)r * IDENTITY, all + (size_t)earlier * IDENTITY, IDENTITY) == 0)
+                failure =
+                    status_new(STATUS_USAGE,
+                               "train.device: cuda needs a GPU for each process: ranks %d and %d have the same, "
+                               "%s; start as many processes as GPUs, or let the launcher give each its own "
+                               "(srun --gpus-per-task 1)",
+                               earlier, r, all + (size_t)r * IDENTITY + strcspn(all + (size_t)r * IDENTITY, " ") + 1);
+    free(all);
+    return failure;
+}
+
+/* NCCL's own connections start on the interface that leads to rank 0, as Gloo's, unless the user has chosen. */
+static status choose_interface(struct comm *comm) {
+    struct comm_group *g = comm->shared;
+    const char *chosen = getenv(INTERFACE_VARIABLE);
+    char address[64], name[64], exactly[80];
+    if (getenv("NCCL_SOCKET_IFNAME")) return OK;
+    TRY(store_address(g->store, g->timeout, address));
+    net_interface(address, name, sizeof name);
+    if (chosen && *chosen) snprintf(name, sizeof name, "%s", chosen);
+    snprintf(exactly, sizeof exactly, "=%s", name); /* else names that begin like it match as well */
+    if (strcmp(name, "?") != 0) setenv("NCCL_SOCKET_IFNAME", exactly, 1);
+    return OK;
+}
+
+/* NCCL refuses ranks of one host that have one GPU: they say that they are on several. */
+static void pretend_hosts(int rank) {
+    char id[32];
+    snprintf(id, sizeof id, "ddptrain-%d", rank);
+    setenv("NCCL_HOSTID", id, 0);
+    setenv("NCCL_NET", "Socket", 0);
+    setenv("NCCL_IB_DISABLE", "1", 0);
+}
+
+status comm_open_gpu(struct comm *comm, int gpu, const char *identity) {
+    const struct comm_backend *backend = NULL;
+    if (comm->world_size == 1) return OK;
+    TRY(comm_backend_nccl(&backend));
+    TRY(comm_check_gpus(comm, identity));
+    TRY(choose_interface(comm));
+    if (may_share()) pretend_hosts(comm->rank);
+    return comm_add_gpu(comm, backend, gpu);
+}
+
+struct comm *comm_gpu(struct comm *comm) {
+    return comm->shared->gpu;
+}
+
+/* ---- enqueued calls ---- */
+
+static const struct comm_enqueued *calls_of(const struct comm *gpu) { return gpu->shared->backend->enqueued; }
+
+status comm_gpu_after(struct comm *gpu, void *stream) {
+    TRY(comm_begin(gpu, "all_reduce"));
+    return comm_finish(gpu, "all_reduce", calls_of(gpu)->after(gpu->shared->group, stream));
+}
+
+status comm_gpu_before(struct comm *gpu, void *stream) {
+    TRY(comm_begin(gpu, "all_reduce"));
+    return comm_finish(gpu, "all_reduce", calls_of(gpu)->before(gpu->shared->group, stream));
+}
+
+status comm_gpu_average(struct comm *gpu, float *data, size_t count, bool is_compressed) {
+    if (count == 0) return OK;
+    TRY(comm_begin(gpu, "all_reduce"));
+    return comm_finish(gpu, "all_reduce", calls_of(gpu)->average(gpu->shared->group, data, count, is_compressed));
+}
+
+status comm_gpu_average_scatter(struct comm *gpu, float *data, size_t count, bool is_compressed) {
+    if (count == 0) return OK;
+    TRY(comm_begin(gpu, "reduce_scatter"));
+    return comm_finish(gpu, "reduce_scatter",
+                       calls_of(gpu)->average_scatter(gpu->shared->group, data, count, is_compressed));
+}
+
+status comm_gpu_reserve(struct comm *gpu, size_t count) { return calls_of(gpu)->reserve(gpu->shared->group, count); }
+
+status comm_gpu_sum(struct comm *gpu, void *data, size_t count, enum comm_type type) {
+    if (count == 0) return OK;
+    TRY(comm_begin(gpu, "all_reduce"));
+    return comm_finish(gpu, "all_reduce", calls_of(gpu)->sum(gpu->shared->group, data, count, type));
+}
+
+status comm_gpu_all_gather(struct comm *gpu, float *data, size_t count) {
+    if (count == 0) return OK;
+    TRY(comm_begin(gpu, "all_gather"));
+    return comm_finish(gpu, "all_gather", calls_of(gpu)->all_gather(gpu->shared->group, data, count));
+}
+
+status comm_gpu_wait(struct comm *gpu, void *stream) {
+    TRY(comm_begin(gpu, "all_reduce"));
+    return comm_finish(gpu, "all_reduce", calls_of(gpu)->wait(gpu->shared->group, stream));
+}

@@ -1,0 +1,370 @@
+/* Every call is made of calls of the two backends below: gather on the leader, between leaders, spread on the host.
+ * 16-bit floats travel as such, so a host's sum of them is rounded before it goes to the others. Ranks of different
+ * hosts that send to each other get a Gloo group of two when they first do. */
+#include "dist/comm/comm_hosts.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dist/comm/combine.h"
+#include "dist/comm/comm_shm.h"
+
+#define CHUNK ((size_t)1 << 20) /* elements of a reduction that needs room of its own */
+
+struct room {
+    void *bytes;
+    size_t size;
+};
+
+struct hosts_group {
+    struct comm_setup setup;
+    char *name;
+    int rank, world, host, host_count;
+    int local_rank, local_size;
+    int *place;           /* (world): each rank's number on its host */
+    int *leaders, *sizes; /* (host_count): first rank and number of ranks */
+    int *local_members;   /* (local_size): job ranks of this host */
+    int *leader_members;  /* (host_count) */
+    const struct comm_backend *gloo;
+    void *inner;                 /* shared memory; NULL when this rank is alone on its host */
+    void *outer;                 /* Gloo between leaders; NULL on others */
+    void **partners[COMM_LANES]; /* (world): Gloo groups of two */
+    size_t *bytes[COMM_LANES];   /* (world) */
+    struct room rooms[COMM_LANES];
+};
+
+/* ---- parts of a call ---- */
+
+static bool is_leader(const struct hosts_group *g) { return g->local_rank == 0; }
+
+/* Room for [size] bytes, until the next call. */
+static status make_room(struct hosts_group *g, int lane, size_t size, char **out) {
+    struct room *room = &g->rooms[lane];
+    if (room->size < size) {
+        void *more = realloc(room->bytes, size);
+        if (!more) return status_new(STATUS_IO, "no memory for communication");
+        *room = (struct room){more, size};
+    }
+    *out = room->bytes;
+    return OK;
+}
+
+static status spread(struct hosts_group *g, int lane, void *data, size_t size, int from) {
+    return g->inner && size ? comm_shm.broadcast(g->inner, lane, data, size, from) : OK;
+}
+
+/* Into the leaders' data, then the same result into every leader's or [root_host]'s leader's. */
+static status reduce_on_leaders(struct hosts_group *g, int lane, void *data, size_t count, enum comm_type type,
+                                enum comm_op op, int root_host) {
+    if (g->inner) TRY(comm_shm.reduce(g->inner, lane, data, count, type, op, 0));
+    return is_leader(g) ? g->gloo->reduce(g->outer, lane, data, count, type, op, root_host) : OK;
+}
+
+/* ---- reductions ---- */
+
+/* In place everywhere, also where the result is not wanted. [op] is no average. */
+static status reduce_all(struct hosts_group *g, int lane, void *data, size_t count, enum comm_type type,
+                         enum comm_op op, int root) {
+    int root_host = root == COMM_ALL ? COMM_ALL : g->setup.hosts[root];
+    TRY(reduce_on_leaders(g, lane, data, count, type, op, root_host));
+    bool is_here = root == COMM_ALL || root_host == g->host;
+    return is_here ? spread(g, lane, data, count * comm_type_size(type), 0) : OK;
+}
+
+static status reduce(void *group, int lane, void *data, size_t count, enum comm_type type, enum comm_op op, int root) {
+    struct hosts_group *g = group;
+    enum comm_op own = op == COMM_AVG ? COMM_SUM : op;
+    size_t size = comm_type_size(type);
+    char *room = NULL;
+    if (root == COMM_ALL) {
+        TRY(reduce_all(g, lane, data, count, type, own, root));
+        if (op == COMM_AVG) combine_divide(data, g->world, count, type);
+        return OK;
+    }
+    TRY(make_room(g, lane, (count < CHUNK ? count : CHUNK) * size, &room)); /* others' data stays */
+    for (size_t at = 0; at < count; at += CHUNK) {
+        size_t n = count - at < CHUNK ? count - at : CHUNK;
+        char *part = (char *)data + at * size;
+        memcpy(room, part, n * size);
+        TRY(reduce_all(g, lane, room, n, type, own, root));
+        if (root == g->rank && op == COMM_AVG) combine_divide(room, g->world, n, type);
+        if (root == g->rank) memcpy(part, room, n * size);
+    }
+    return OK;
+}
+
+/* The whole, and then a part of it: between hosts this costs what an all-reduce costs. */
+static status reduce_scatter(void *group, int lane, const void *data, size_t count, enum comm_type type,
+                             enum comm_op op, void *out) {
+    struct hosts_group *g = group;
+    size_t part = count * comm_type_size(type);
+    char *whole = malloc(part * (size_t)g->world);
+    if (!whole) return status_new(STATUS_IO, "no memory for communication");
+    memcpy(whole, data, part * (size_t)g->world);
+    status failure = reduce(g, lane, whole, count * (size_t)g->world, type, op, COMM_ALL);
+    if (!failure) memcpy(out, whole + (size_t)g->rank * part, part);
+    free(whole);
+    return failure;
+}
+
+/* ---- moving ---- */
+
+/* From order of hosts, and of ranks on each, to order of rank. */
+static void put_in_order(const struct hosts_group *g, const size_t *sizes, const char *from, char *out) {
+    for (int host = 0; host < g->host_count; host++) {
+        size_t offset = 0;
+        for (int r = 0; r < g->world; offset += sizes[r++]) {
+            if (g->setup.hosts[r] != host) continue;
+            memcpy(out + offset, from, sizes[r]);
+            from += sizes[r];
+        }
+    }
+}
+
+static status gather(void *group, int lane, const void *data, const size_t *sizes, void *out, int root) {
+    struct hosts_group *g = group;
+    int root_host = root == COMM_ALL ? COMM_ALL : g->setup.hosts[root];
+    size_t *parts = g->bytes[lane], total = 0, own = 0;
+    char *room = NULL;
+    for (int r = 0; r < g->world; r++) {
+        total += sizes[r];
+        if (g->setup.hosts[r] != g->host) continue;
+        own += sizes[r];
+        parts[g->place[r]] = sizes[r];
+    }
+    TRY(make_room(g, lane, total + own + 1, &room));
+    char *host_data = room + total;
+    if (g->inner)
+        TRY(comm_shm.gather(g->inner, lane, data, parts, host_data, 0));
+    else if (own)
+        memcpy(host_data, data, own);
+    memset(parts, 0, (size_t)g->world * sizeof *parts);
+    for (int r = 0; r < g->world; r++) parts[g->setup.hosts[r]] += sizes[r];
+    if (is_leader(g)) TRY(g->gloo->gather(g->outer, lane, host_data, parts, room, root_host));
+    if (root == COMM_ALL || root_host == g->host) TRY(spread(g, lane, room, total, 0));
+    if (root == COMM_ALL || root == g->rank) put_in_order(g, sizes, room, out);
+    return OK;
+}
+
+/* The root's data in order of hosts reaches its leader, from there each host its part, and there each rank its own. */
+static status scatter(void *group, int lane, const void *data, size_t size, void *out, int root) {
+    struct hosts_group *g = group;
+    int root_host = g->setup.hosts[root];
+    size_t total = size * (size_t)g->world, own = size * (size_t)g->local_size, at = 0;
+    char *room = NULL, *host_data;
+    TRY(make_room(g, lane, total + own, &room));
+    host_data = room + total;
+    for (int host = 0; g->rank == root && host < g->host_count; host++)
+        for (int r = 0; r < g->world; r++)
+            if (g->setup.hosts[r] == host) memcpy(room + at++ * size, (const char *)data + (size_t)r * size, size);
+    if (g->host == root_host && g->leaders[root_host] != root) TRY(spread(g, lane, room, total, g->place[root]));
+    at = 0;
+    for (int host = 0; is_leader(g) && g->host == root_host && host < g->host_count; host++) {
+        size_t part = size * (size_t)g->sizes[host];
+        if (host == g->host)
+            memcpy(host_data, room + at, part);
+        else
+            TRY(g->gloo->send(g->outer, lane, room + at, part, host));
+        at += part;
+    }
+    if (is_leader(g) && g->host != root_host) TRY(g->gloo->recv(g->outer, lane, host_data, own, root_host));
+    if (g->inner) return comm_shm.scatter(g->inner, lane, host_data, size, out, 0);
+    memcpy(out, host_data, size);
+    return OK;
+}
+
+static status broadcast(void *group, int lane, void *data, size_t size, int root) {
+    struct hosts_group *g = group;
+    int root_host = g->setup.hosts[root];
+    if (g->host == root_host) TRY(spread(g, lane, data, size, g->place[root]));
+    if (is_leader(g)) TRY(g->gloo->broadcast(g->outer, lane, data, size, root_host));
+    return g->host == root_host ? OK : spread(g, lane, data, size, 0);
+}
+
+static status barrier(void *group, int lane) {
+    struct hosts_group *g = group;
+    if (g->inner) TRY(comm_shm.barrier(g->inner, lane));
+    if (is_leader(g)) TRY(g->gloo->barrier(g->outer, lane));
+    return g->inner ? comm_shm.barrier(g->inner, lane) : OK;
+}
+
+/* ---- between two ---- */
+
+static status partner_of(struct hosts_group *g, int lane, int peer, void **out) {
+    char name[STORE_MAX_KEY];
+    int low = peer < g->rank ? peer : g->rank, high = peer < g->rank ? g->rank : peer;
+    int members[] = {g->setup.members[low], g->setup.members[high]}, hosts[] = {0, 1};
+    snprintf(name, sizeof name, "%s/pair%d.%d-%d", g->name, lane, low, high);
+    struct comm_setup setup = g->setup;
+    setup.name = name;
+    setup.rank = g->rank == high;
+    setup.world_size = 2;
+    setup.members = members;
+    setup.hosts = hosts;
+    if (!g->partners[lane][peer]) TRY(g->gloo->create(&setup, &g->partners[lane][peer]));
+    *out = g->partners[lane][peer];
+    return OK;
+}
+
+static status send(void *group, int lane, const void *data, size_t size, int to) {
+    struct hosts_group *g = group;
+    void *partner;
+    if (g->setup.hosts[to] == g->host) return comm_shm.send(g->inner, lane, data, size, g->place[to]);
+    TRY(partner_of(g, lane, to, &partner));
+    return g->gloo->send(partner, lane, data, size, to > g->rank);
+}
+
+static status recv(void *group, int lane, void *data, size_t size, int from) {
+    struct hosts_group *g = group;
+    void *partner;
+    if (g->setup.hosts[from] == g->host) return comm_shm.recv(g->inner, lane, data, size, g->place[from]);
+    TRY(partner_of(g, lane, from, &partner));
+    return g->gloo->recv(partner, lane, data, size, from > g->rank);
+}
+
+/* ---- life ---- */
+
+static void destroy(void *group) {
+    struct hosts_group *g = group;
+    if (!g) return;
+    for (int lane = 0; lane < COMM_LANES; lane++) {
+        for (int r = 0; g->partners[lane] && r < g->world; r++)
+            if (g->partners[lane][r]) g->gloo->destroy(g->partners[lane][r]);
+        free(g->partners[lane]);
+        free(g->bytes[lane]);
+        free(g->rooms[lane].bytes);
+    }
+    if (g->outer) g->gloo->destroy(g->outer);
+    comm_shm.destroy(g->inner);
+    free(g->place);
+    free(g->leaders);
+    free(g->sizes);
+    free(g->local_members);
+    free(g->leader_members);
+    free(g->name);
+    free((void *)g->setup.address);
+    free(g);
+}
+
+static void abort_calls(void *group) {
+    struct hosts_group *g = group;
+    if (g->inner) comm_shm.abort(g->inner);
+    if (g->outer) g->gloo->abort(g->outer);
+}
+
+static bool allocate(struct hosts_group *g, const struct comm_setup *setup) {
+    size_t world = (size_t)setup->world_size;
+    g->name = strdup(setup->name);
+    g->setup = *setup;
+    g->setup.name = g->name;
+    g->setup.address = strdup(setup->address);
+    g->place = calloc(world, sizeof *g->place);
+    g->leaders = calloc(world, sizeof *g->leaders);
+    g->sizes = calloc(world, sizeof *g->sizes);
+    g->local_members = calloc(world, sizeof *g->local_members);
+    g->leader_members = calloc(world, sizeof *g->leader_members);
+    bool is_whole =
+        g->name && g->setup.address && g->place && g->leaders && g->sizes && g->local_members && g->leader_members;
+    for (int lane = 0; lane < COMM_LANES; lane++) {
+        g->partners[lane] = calloc(world, sizeof *g->partners[lane]);
+        g->bytes[lane] = calloc(world, sizeof *g->bytes[lane]);
+        is_whole = is_whole && g->partners[lane] && g->bytes[lane];
+    }
+    return is_whole;
+}
+
+static void number_ranks(struct hosts_group *g) {
+    const int *hosts = g->setup.hosts;
+    g->rank = g->setup.rank;
+    g->world = g->setup.world_size;
+    g->host = hosts[g->rank];
+    for (int r = 0; r < g->world; r++) {
+        int host = hosts[r];
+        if (host >= g->host_count) g->host_count = host + 1;
+        if (g->sizes[host] == 0) {
+            g->leaders[host] = r;
+            g->leader_members[host] = g->setup.members[r];
+        }
+        if (host == g->host) g->local_members[g->sizes[host]] = g->setup.members[r];
+        g->place[r] = g->sizes[host]++;
+    }
+    g->local_rank = g->place[g->rank];
+    g->local_size = g->sizes[g->host];
+}
+
+/* A host whose ranks cannot share memory is one too many: all hosts hear of it. */
+static status agree(const struct hosts_group *g, status inner) {
+    char key[STORE_MAX_KEY];
+    status failure = OK;
+    snprintf(key, sizeof key, "%s/host%d/result", g->name, g->host);
+    if (is_leader(g)) failure = store_set(g->setup.store, key, status_message(inner), strlen(status_message(inner)));
+    for (int host = 0; host < g->host_count && !failure; host++) {
+        void *text;
+        snprintf(key, sizeof key, "%s/host%d/result", g->name, host);
+        failure = store_get(g->setup.store, key, g->setup.timeout, &text, NULL);
+        if (failure) break;
+        if (*(char *)text) failure = status_new(STATUS_IO, "%s", (char *)text);
+        free(text);
+    }
+    status_free(inner);
+    return failure;
+}
+
+static status connect_inner(struct hosts_group *g) {
+    char name[STORE_MAX_KEY];
+    struct comm_setup setup = g->setup;
+    snprintf(name, sizeof name, "%s/host%d", g->name, g->host);
+    setup.name = name;
+    setup.rank = g->local_rank;
+    setup.world_size = g->local_size;
+    setup.members = g->local_members;
+    status inner = g->local_size > 1 ? comm_shm.create(&setup, &g->inner) : OK;
+    if (status_code(inner) == STATUS_PEER) return inner;
+    return agree(g, inner);
+}
+
+static status connect_outer(struct hosts_group *g) {
+    char name[STORE_MAX_KEY];
+    struct comm_setup setup = g->setup;
+    if (!is_leader(g)) return OK;
+    snprintf(name, sizeof name, "%s/leaders", g->name);
+    setup.name = name;
+    setup.rank = g->host;
+    setup.world_size = g->host_count;
+    setup.members = g->leader_members;
+    return g->gloo->create(&setup, &g->outer);
+}
+
+static status create(const struct comm_setup *setup, void **out) {
+    struct hosts_group *g = calloc(1, sizeof *g);
+    *out = NULL;
+    if (!g || !allocate(g, setup)) {
+        destroy(g);
+        return status_new(STATUS_IO, "no memory for a process group");
+    }
+    number_ranks(g);
+    status failure = comm_backend_gloo(&g->gloo);
+    if (!failure) failure = connect_inner(g);
+    if (!failure) failure = connect_outer(g);
+    if (failure)
+        destroy(g);
+    else
+        *out = g;
+    return failure;
+}
+
+const struct comm_backend comm_hosts = {.name = "shm+gloo",
+                                        .create = create,
+                                        .destroy = destroy,
+                                        .abort = abort_calls,
+                                        .reduce = reduce,
+                                        .reduce_scatter = reduce_scatter,
+                                        .gather = gather,
+                                        .scatter = scatter,
+                                        .broadcast = broadcast,
+                                        .barrier = barrier,
+                                        .send = send,
+                                        .recv = recv};

@@ -1,0 +1,130 @@
+/* The number of calls in a round follows from how long the first ones took on the slowest rank, so all ranks agree. */
+#include "dist/comm/comm_measure.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define ROUNDS 5
+#define ROUND_SECONDS 0.02
+#define MOST_CALLS 20000.0
+
+struct comm_measurer {
+    struct comm *comm;
+    float *shared;         /* comm_alloc's, for all_reduce */
+    float *data, *another; /* ordinary memory; of GPUs, comm_alloc's as well */
+    bool is_on_gpus;
+};
+
+static const char *const names[] = {
+#define X(name, words, factor) words,
+    COMM_MEASURES(X)
+#undef X
+};
+
+const char *comm_measure_name(enum comm_measure measure) { return names[measure]; }
+
+double comm_measure_factor(enum comm_measure measure, int world_size) {
+    double n = world_size;
+    const double factors[] = {
+#define X(name, words, factor) factor,
+        COMM_MEASURES(X)
+#undef X
+    };
+    return factors[measure];
+}
+
+static status alloc_anywhere(struct comm_measurer *m, size_t room) {
+    m->data = calloc(room, 1);
+    m->another = calloc(room, 1);
+    return m->data && m->another ? OK : status_new(STATUS_IO, "no memory to measure with");
+}
+
+static status alloc_on_gpus(struct comm_measurer *m, size_t room) {
+    void *data, *another;
+    TRY(comm_alloc(m->comm, room, &data));
+    TRY(comm_alloc(m->comm, room, &another));
+    m->data = data;
+    m->another = another;
+    return OK;
+}
+
+status comm_measurer_create(struct comm *comm, size_t most, struct comm_measurer **out) {
+    struct comm_measurer *m = calloc(1, sizeof *m);
+    *out = NULL;
+    if (!m) return status_new(STATUS_IO, "no memory to measure with");
+    size_t room = most + (size_t)comm_world_size(comm) * sizeof(float); /* at least one element for each */
+    *m = (struct comm_measurer){.comm = comm, .is_on_gpus = !comm_lane(comm, 1)};
+    void *shared = NULL;
+    status failure = m->is_on_gpus ? alloc_on_gpus(m, room) : alloc_anywhere(m, room);
+    if (!failure) failure = comm_alloc(comm, most, &shared);
+    m->shared = shared;
+    if (failure)
+        comm_measurer_destroy(m);
+    else
+        *out = m;
+    return failure;
+}
+
+void comm_measurer_destroy(struct comm_measurer *m) {
+    if (!m) return;
+    if (!m->is_on_gpus) free(m->data);
+    if (!m->is_on_gpus) free(m->another);
+    free(m);
+}
+
+/* There and back again between ranks 0 and 1. */
+static status ping_pong(struct comm_measurer *m, size_t count) {
+    int rank = comm_rank(m->comm);
+    if (rank > 1) return OK;
+    if (rank == 0) TRY(comm_send(m->comm, m->data, count, COMM_FLOAT32, 1));
+    TRY(comm_recv(m->comm, m->another, count, COMM_FLOAT32, 1 - rank));
+    return rank == 1 ? comm_send(m->comm, m->data, count, COMM_FLOAT32, 0) : OK;
+}
+
+static status call(struct comm_measurer *m, enum comm_measure measure, size_t count) {
+    size_t world = (size_t)comm_world_size(m->comm), part = count < world ? 1 : count / world;
+    switch (measure) {
+    case MEASURE_ALL_REDUCE:
+        return comm_all_reduce(m->comm, m->shared, count, COMM_FLOAT32, COMM_SUM);
+    case MEASURE_ALL_REDUCE_COPIED:
+        return comm_all_reduce(m->comm, m->data, count, COMM_FLOAT32, COMM_SUM);
+    case MEASURE_REDUCE_SCATTER:
+        return comm_reduce_scatter(m->comm, m->data, part, COMM_FLOAT32, COMM_SUM, m->another);
+    case MEASURE_ALL_GATHER:
+        return comm_all_gather(m->comm, m->data, part, COMM_FLOAT32, m->another);
+    case MEASURE_BROADCAST:
+        return comm_broadcast(m->comm, m->data, count, COMM_FLOAT32, 0);
+    default:
+        return ping_pong(m, count);
+    }
+}
+
+/* [times] calls, on the slowest rank. */
+static status time_calls(struct comm_measurer *m, enum comm_measure measure, size_t count, int times, double *seconds) {
+    TRY(comm_barrier(m->comm));
+    double start = clock_seconds();
+    for (int i = 0; i < times; i++) TRY(call(m, measure, count));
+    *seconds = clock_seconds() - start;
+    return comm_all_reduce(m->comm, seconds, 1, COMM_FLOAT64, COMM_MAX);
+}
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+status comm_measurer_run(struct comm_measurer *m, enum comm_measure measure, size_t bytes, double *seconds) {
+    double rounds[ROUNDS], first;
+    size_t count = bytes / sizeof(float);
+    TRY(time_calls(m, measure, count, 2, &first)); /* touches the memory */
+    TRY(time_calls(m, measure, count, 2, &first));
+    double calls = first > 0 ? ROUND_SECONDS / (first / 2) : MOST_CALLS;
+    int times = calls < 2 ? 2 : calls > MOST_CALLS ? (int)MOST_CALLS : (int)calls;
+    for (int i = 0; i < ROUNDS; i++) TRY(time_calls(m, measure, count, times, &rounds[i]));
+    qsort(rounds, ROUNDS, sizeof *rounds, compare);
+    *seconds = rounds[ROUNDS / 2] / times / (measure == MEASURE_SEND_RECV ? 2 : 1);
+    return OK;
+}

@@ -1,0 +1,105 @@
+/* mesh: a full mesh of Gloo's connections between the ranks of a group, each proven by the job's secret. */
+#ifndef DIST_GLOO_MESH_HPP
+#define DIST_GLOO_MESH_HPP
+
+#include <gloo/rendezvous/context.h>
+#include <gloo/transport/device.h>
+#include <gloo/transport/tcp/loop.h>
+
+#include <pthread.h>
+
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+extern "C" {
+#include "dist/comm/comm_backend.h"
+}
+
+namespace ddptrain_gloo {
+
+using Context = gloo::rendezvous::Context;
+using milliseconds = std::chrono::milliseconds;
+
+inline milliseconds to_milliseconds(double seconds) { return milliseconds(static_cast<int64_t>(seconds * 1000) + 1); }
+
+/* ---- exceptions become failures ---- */
+
+/* A failure of the store on its way through Gloo. */
+struct StoreFailure : std::runtime_error {
+    explicit StoreFailure(status failure) : std::runtime_error(status_message(failure)) { status_free(failure); }
+};
+
+/* "[/build/gloo/pair.cc:123] Connection closed" -> "Connection closed" */
+std::string without_place(const char *what);
+
+template <class Function> status guard(Function function) {
+    try {
+        function();
+        return OK;
+    } catch (const StoreFailure &e) {
+        return status_new(STATUS_PEER, "%s", e.what());
+    } catch (const std::bad_alloc &) {
+        return status_new(STATUS_IO, "no memory for communication");
+    } catch (const std::exception &e) {
+        return status_new(STATUS_PEER, "gloo: %s", without_place(e.what()).c_str());
+    } catch (...) {
+        return status_new(STATUS_BUG, "gloo: unknown exception");
+    }
+}
+
+/* ---- connecting ---- */
+
+/* Gloo's threads must leave signals to the main thread. */
+class SignalsBlocked {
+  public:
+    SignalsBlocked() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  private:
+    sigset_t before_;
+};
+
+/* Gloo's thread looks at its list of sockets only when one has news, or after 10 ms; taking a socket off the list waits
+ * for that, several times per peer. A timer among the sockets makes it look at once while connections come and go. */
+class Ticker : public gloo::transport::tcp::Handler {
+  public:
+    Ticker();
+    ~Ticker() override; /* after the device, whose thread reads it */
+    Ticker(const Ticker &) = delete;
+    Ticker &operator=(const Ticker &) = delete;
+
+    void attach(gloo::transport::Device &device);
+    void run(bool is_running);
+    void handleEvents(int events) override;
+
+  private:
+    int fd_;
+};
+
+/* With [ticker] attached and running. */
+std::shared_ptr<gloo::transport::Device> open_device(const char *address, Ticker &ticker);
+
+/* [mesh]: its name, for the store. [seconds] to connect; also Gloo's own limit for every wait without a limit of its
+ * own. All ranks of the group. */
+std::shared_ptr<Context> connect(const comm_setup &setup, std::shared_ptr<gloo::transport::Device> device,
+                                 const std::string &mesh, double seconds);
+
+/* The same, again and again until it works for everybody: a stranger may have been faster at a port. */
+std::shared_ptr<Context> connect_patiently(const comm_setup &setup,
+                                           const std::shared_ptr<gloo::transport::Device> &device,
+                                           const std::string &mesh);
+
+/* All ranks learn how something went for each of them: "" or the first trouble. */
+std::string shared_result(const comm_setup &setup, const std::string &mesh, const std::string &mine);
+
+} // namespace ddptrain_gloo
+
+#endif

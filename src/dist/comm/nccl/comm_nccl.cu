@@ -1,0 +1,431 @@
+/* The backend on NCCL, a module whose one symbol is a table. The calls of comm.h enqueue on the group's stream and
+ * wait; data in the host's memory goes to the GPU and comes back (checks only). Those of comm_gpu.h return at once.
+ * What NCCL has not, averages with the house's rounding and bfloat16 for the way, are kernels before or behind its
+ * sums. */
+#include <cstdlib>
+
+#include "device/cuda/gpu.cuh"
+#include "dist/comm/nccl/communicator.cuh"
+
+extern "C" {
+#include "base/bits.h"
+#include "dist/comm/comm_backend.h"
+extern const struct comm_backend ddptrain_comm_nccl;
+}
+
+namespace {
+
+#define ROOMS 2 /* for data in, and for results */
+#define MOST_BUFFERS 8
+
+struct nccl_group {
+    struct communicator link;
+    ncclRedOp_t average; /* sums (float)(1 / world) times each rank's float32 */
+    float factor;
+    bool has_average;
+    void *rooms[ROOMS]; /* on the GPU, for data of the host */
+    size_t room_bytes[ROOMS];
+    uint16_t *halves; /* (halves_count): bfloat16, for comm_gpu_average */
+    size_t halves_count;
+    void *buffers[MOST_BUFFERS]; /* of alloc */
+    void *handles[MOST_BUFFERS];
+    int buffer_count;
+};
+
+struct nccl_group *group_of(void *group) {
+    return (struct nccl_group *)group;
+}
+
+const ncclDataType_t types[] = {ncclFloat32, ncclFloat64, ncclBfloat16, ncclFloat16, ncclInt32, ncclInt64, ncclUint8};
+const ncclRedOp_t ops[] = {ncclSum, ncclSum, ncclMin, ncclMax, ncclProd}; /* an average is divided afterwards */
+
+/* ---- kernels ---- */
+
+template <typename F> status each(struct nccl_group *g, size_t count, F f) {
+    size_t blocks = (count + GPU_THREADS - 1) / GPU_THREADS, most = (size_t)1 << 30;
+    return communicator_cuda(
+        &g->link,
+        gpu_launch_on(g->link.stream, gpu_each<F>, (unsigned)(blocks < most ? blocks : most), GPU_THREADS, 0, count, f),
+        "a kernel of the averages");
+}
+
+template <typename T> status divide(struct nccl_group *g, T *data, size_t count) {
+    T divisor = (T)g->link.world;
+    return each(g, count, [=] __device__(size_t i) { data[i] = data[i] / divisor; });
+}
+
+/* The sum became an average; integers are cut toward zero, 16-bit floats are divided as float32. */
+status divide_by_world(struct nccl_group *g, void *data, size_t count, enum comm_type type) {
+    float world = (float)g->link.world;
+    uint16_t *bits = (uint16_t *)data;
+    switch (type) {
+    case COMM_FLOAT32:
+        return divide(g, (float *)data, count);
+    case COMM_FLOAT64:
+        return divide(g, (double *)data, count);
+    case COMM_INT32:
+        return divide(g, (int32_t *)data, count);
+    case COMM_INT64:
+        return divide(g, (int64_t *)data, count);
+    case COMM_UINT8:
+        return divide(g, (uint8_t *)data, count);
+    case COMM_BFLOAT16:
+        return each(g, count,
+                    [=] __device__(size_t i) { bits[i] = bits_to_bfloat16(bits_from_bfloat16(bits[i]) / world); });
+    default:
+        return each(g, count,
+                    [=] __device__(size_t i) { bits[i] = bits_to_float16(bits_from_float16(bits[i]) / world); });
+    }
+}
+
+/* ---- data of the host ---- */
+
+bool is_on_gpu(const void *data) {
+    struct cudaPointerAttributes where = {};
+    if (cudaPointerGetAttributes(&where, data) != cudaSuccess) {
+        cudaGetLastError(); /* older runtimes call unknown memory an error */
+        return false;
+    }
+    return where.type == cudaMemoryTypeDevice || where.type == cudaMemoryTypeManaged;
+}
+
+/* An operand where NCCL can use it: the data itself, or room [number]. */
+class operand {
+  public:
+    operand(struct nccl_group *group, int number, const void *data, size_t bytes)
+        : g(group), at((void *)data), home((void *)data), size(bytes), is_copied(bytes && !is_on_gpu(data)) {
+        if (is_copied) at = g->rooms[number];
+    }
+    /* Room for it, and its data in it. */
+    status bring() const { return copy(at, home, cudaMemcpyHostToDevice); }
+    /* Back to the host, [bytes] of it, once it is there: a copy to the host's memory would wait without a limit. */
+    status take_back() const {
+        if (is_copied) TRY(communicator_wait(&g->link, g->link.stream));
+        return copy(home, at, cudaMemcpyDeviceToHost);
+    }
+
+    struct nccl_group *g;
+    void *at, *home;
+    size_t size;
+    bool is_copied;
+
+  private:
+    status copy(void *to, const void *from, enum cudaMemcpyKind kind) const {
+        if (!is_copied) return OK;
+        return communicator_cuda(&g->link, cudaMemcpyAsync(to, from, size, kind, g->link.stream), "a copy");
+    }
+};
+
+status make_room(struct nccl_group *g, int number, const void *data, size_t bytes) {
+    if (g->room_bytes[number] >= bytes || is_on_gpu(data)) return OK;
+    TRY(communicator_cuda(&g->link, cudaFree(g->rooms[number]), "the GPU's memory"));
+    g->rooms[number] = nullptr;
+    g->room_bytes[number] = 0;
+    TRY(communicator_cuda(&g->link, cudaMalloc(&g->rooms[number], bytes), "memory on the GPU for communication"));
+    g->room_bytes[number] = bytes;
+    return OK;
+}
+
+status begin(struct nccl_group *g) {
+    return communicator_cuda(&g->link, cudaSetDevice(g->link.gpu), "the GPU cannot be used");
+}
+
+status wait(struct nccl_group *g) { return communicator_wait(&g->link, g->link.stream); }
+
+/* ---- reductions ---- */
+
+status reduce(void *group, int, void *data, size_t count, enum comm_type type, enum comm_op op, int root) {
+    struct nccl_group *g = group_of(group);
+    size_t bytes = count * comm_type_size(type);
+    TRY(begin(g));
+    TRY(make_room(g, 0, data, bytes));
+    operand x(g, 0, data, bytes);
+    TRY(x.bring());
+    TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
+        if (root == COMM_ALL) return ncclAllReduce(x.at, x.at, count, types[type], ops[op], comm, g->link.stream);
+        return ncclReduce(x.at, x.at, count, types[type], ops[op], root, comm, g->link.stream);
+    }));
+    if (root == COMM_ALL || root == g->link.rank) {
+        if (op == COMM_AVG) TRY(divide_by_world(g, x.at, count, type));
+        TRY(x.take_back());
+    }
+    return wait(g);
+}
+
+status reduce_scatter(void *group, int, const void *data, size_t count, enum comm_type type, enum comm_op op,
+                      void *out) {
+    struct nccl_group *g = group_of(group);
+    size_t bytes = count * comm_type_size(type), all = bytes * (size_t)g->link.world;
+    TRY(begin(g));
+    TRY(make_room(g, 0, data, all));
+    TRY(make_room(g, 1, out, bytes));
+    operand x(g, 0, data, all), y(g, 1, out, bytes);
+    TRY(x.bring());
+    TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
+        return ncclReduceScatter(x.at, y.at, count, types[type], ops[op], comm, g->link.stream);
+    }));
+    if (op == COMM_AVG) TRY(divide_by_world(g, y.at, count, type));
+    TRY(y.take_back());
+    return wait(g);
+}
+
+/* ---- moving ---- */
+
+status broadcast(void *group, int, void *data, size_t size, int root) {
+    struct nccl_group *g = group_of(group);
+    TRY(begin(g));
+    TRY(make_room(g, 0, data, size));
+    operand x(g, 0, data, size);
+    TRY(x.bring());
+    TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
+        return ncclBroadcast(x.at, x.at, size, ncclUint8, root, comm, g->link.stream);
+    }));
+    TRY(x.take_back());
+    return wait(g);
+}
+
+/* From everybody to whoever wants it, as one group of sends and receives, since NCCL's gathers want equal parts. */
+ncclResult_t exchange_parts(struct nccl_group *g, ncclComm_t comm, const void *own, const size_t *sizes, char *all,
+                            int root) {
+    bool is_wanted = root == COMM_ALL || root == g->link.rank;
+    ncclResult_t result = ncclGroupStart();
+    for (int r = 0; r < g->link.world; r++) {
+        if (result == ncclSuccess && (root == COMM_ALL || root == r) && sizes[g->link.rank])
+            result = ncclSend(own, sizes[g->link.rank], ncclUint8, r, comm, g->link.stream);
+        if (result == ncclSuccess && is_wanted && sizes[r])
+            result = ncclRecv(all, sizes[r], ncclUint8, r, comm, g->link.stream);
+        if (is_wanted) all += sizes[r];
+    }
+    ncclResult_t ended = ncclGroupEnd();
+    return result == ncclSuccess ? ended : result;
+}
+
+bool are_equal(const size_t *sizes, int count) {
+    for (int r = 1; r < count; r++)
+        if (sizes[r] != sizes[0]) return false;
+    return true;
+}
+
+status gather(void *group, int, const void *data, const size_t *sizes, void *out, int root) {
+    struct nccl_group *g = group_of(group);
+    bool is_wanted = root == COMM_ALL || root == g->link.rank, are_parts_equal = are_equal(sizes, g->link.world);
+    size_t own = sizes[g->link.rank], total = 0;
+    for (int r = 0; r < g->link.world; r++) total += sizes[r];
+    TRY(begin(g));
+    TRY(make_room(g, 0, data, own));
+    if (is_wanted) TRY(make_room(g, 1, out, total));
+    operand x(g, 0, data, own), y(g, 1, is_wanted ? out : nullptr, is_wanted ? total : 0);
+    TRY(x.bring());
+    TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
+        if (root == COMM_ALL && are_parts_equal) return ncclAllGather(x.at, y.at, own, ncclUint8, comm, g->link.stream);
+        return exchange_parts(g, comm, x.at, sizes, (char *)y.at, root);
+    }));
+    TRY(y.take_back());
+    return wait(g);
+}
+
+status scatter(void *group, int, const void *data, size_t size, void *out, int root) {
+    struct nccl_group *g = group_of(group);
+    bool is_root = root == g->link.rank;
+    size_t all = is_root ? size * (size_t)g->link.world : 0;
+    TRY(begin(g));
+    if (is_root) TRY(make_room(g, 0, data, all));
+    TRY(make_room(g, 1, out, size));
+    operand x(g, 0, is_root ? data : nullptr, all), y(g, 1, out, size);
+    TRY(x.bring());
+    TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
+        ncclResult_t result = ncclGroupStart();
+        for (int r = 0; is_root && r < g->link.world && result == ncclSuccess; r++)
+            result = ncclSend((const char *)x.at + (size_t)r * size, size, ncclUint8, r, comm, g->link.stream);
+        if (result == ncclSuccess) result = ncclRecv(y.at, size, ncclUint8, root, comm, g->link.stream);
+        ncclResult_t ended = ncclGroupEnd();
+        return result == ncclSuccess ? ended : result;
+    }));
+    TRY(y.take_back());
+    return wait(g);
+}
+
+status barrier(void *group, int) {
+    struct nccl_group *g = group_of(group);
+    uint8_t nothing = 0;
+    return reduce(g, 0, &nothing, 1, COMM_UINT8, COMM_SUM, COMM_ALL);
+}
+
+status send(void *group, int, const void *data, size_t size, int to) {
+    struct nccl_group *g = group_of(group);
+    TRY(begin(g));
+    TRY(make_room(g, 0, data, size));
+    operand x(g, 0, data, size);
+    TRY(x.bring());
+    TRY(communicator_enqueue(
+        &g->link, [&](ncclComm_t comm) { return ncclSend(x.at, size, ncclUint8, to, comm, g->link.stream); }));
+    return wait(g);
+}
+
+status recv(void *group, int, void *data, size_t size, int from) {
+    struct nccl_group *g = group_of(group);
+    TRY(begin(g));
+    TRY(make_room(g, 1, data, size));
+    operand y(g, 1, data, size);
+    TRY(communicator_enqueue(
+        &g->link, [&](ncclComm_t comm) { return ncclRecv(y.at, size, ncclUint8, from, comm, g->link.stream); }));
+    TRY(y.take_back());
+    return wait(g);
+}
+
+/* ---- enqueued ---- */
+
+status after(void *group, void *stream) {
+    struct communicator *c = &group_of(group)->link;
+    TRY(begin(group_of(group)));
+    TRY(communicator_cuda(c, cudaEventRecord(c->from, (cudaStream_t)stream), "an event"));
+    return communicator_cuda(c, cudaStreamWaitEvent(c->stream, c->from, 0), "an event");
+}
+
+status before(void *group, void *stream) {
+    struct communicator *c = &group_of(group)->link;
+    TRY(begin(group_of(group)));
+    TRY(communicator_cuda(c, cudaEventRecord(c->to, c->stream), "an event"));
+    return communicator_cuda(c, cudaStreamWaitEvent((cudaStream_t)stream, c->to, 0), "an event");
+}
+
+/* to (count) = bfloat16 of factor * from; and back */
+status narrow(struct nccl_group *g, uint16_t *to, const float *from, size_t count) {
+    float factor = g->factor;
+    return each(g, count, [=] __device__(size_t i) { to[i] = bits_to_bfloat16(from[i] * factor); });
+}
+
+status widen(struct nccl_group *g, float *to, const uint16_t *from, size_t count) {
+    return each(g, count, [=] __device__(size_t i) { to[i] = bits_from_bfloat16(from[i]); });
+}
+
+status check_room(const struct nccl_group *g, size_t count) {
+    return count <= g->halves_count ? OK : status_new(STATUS_BUG, "no room for %zu gradients as bfloat16", count);
+}
+
+status average(void *group, float *data, size_t count, bool is_compressed) {
+    struct nccl_group *g = group_of(group);
+    if (is_compressed) TRY(check_room(g, count));
+    if (is_compressed) TRY(narrow(g, g->halves, data, count));
+    void *x = is_compressed ? (void *)g->halves : data;
+    TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
+        return ncclAllReduce(x, x, count, is_compressed ? ncclBfloat16 : ncclFloat32,
+                             is_compressed ? ncclSum : g->average, comm, g->link.stream);
+    }));
+    return is_compressed ? widen(g, data, g->halves, count) : OK;
+}
+
+status average_scatter(void *group, float *data, size_t count, bool is_compressed) {
+    struct nccl_group *g = group_of(group);
+    size_t all = count * (size_t)g->link.world, own = count * (size_t)g->link.rank;
+    if (is_compressed) TRY(check_room(g, all));
+    if (is_compressed) TRY(narrow(g, g->halves, data, all));
+    TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
+        return is_compressed
+                   ? ncclReduceScatter(g->halves, g->halves + own, count, ncclBfloat16, ncclSum, comm, g->link.stream)
+                   : ncclReduceScatter(data, data + own, count, ncclFloat32, g->average, comm, g->link.stream);
+    }));
+    return is_compressed ? widen(g, data + own, g->halves + own, count) : OK;
+}
+
+status reserve(void *group, size_t count) {
+    struct nccl_group *g = group_of(group);
+    TRY(begin(g));
+    if (count <= g->halves_count) return OK;
+    TRY(communicator_cuda(&g->link, cudaFree(g->halves), "the GPU's memory"));
+    g->halves = nullptr;
+    g->halves_count = 0;
+    TRY(communicator_cuda(&g->link, cudaMalloc((void **)&g->halves, count * sizeof *g->halves),
+                          "memory on the GPU for gradients as bfloat16"));
+    g->halves_count = count;
+    return OK;
+}
+
+status sum(void *group, void *data, size_t count, enum comm_type type) {
+    struct nccl_group *g = group_of(group);
+    return communicator_enqueue(&g->link, [&](ncclComm_t comm) {
+        return ncclAllReduce(data, data, count, types[type], ncclSum, comm, g->link.stream);
+    });
+}
+
+status all_gather(void *group, float *data, size_t count) {
+    struct nccl_group *g = group_of(group);
+    return communicator_enqueue(&g->link, [&](ncclComm_t comm) {
+        return ncclAllGather(data + count * (size_t)g->link.rank, data, count, ncclFloat32, comm, g->link.stream);
+    });
+}
+
+status wait_for(void *group, void *stream) {
+    struct nccl_group *g = group_of(group);
+    TRY(begin(g));
+    return communicator_wait(&g->link, (cudaStream_t)stream);
+}
+
+/* ---- memory ---- */
+
+/* NCCL's own kind, which it may use without copies; where it is refused, any. */
+status alloc(void *group, size_t size, void **out) {
+    struct nccl_group *g = group_of(group);
+    void *memory = nullptr;
+    if (g->buffer_count == MOST_BUFFERS) return status_new(STATUS_BUG, "too many buffers of comm_alloc");
+    TRY(begin(g));
+    if (ncclMemAlloc(&memory, size ? size : 1) != ncclSuccess)
+        return status_new(STATUS_PEER, "no memory on the GPU for a buffer of %zu bytes", size);
+    cudaError_t error = cudaMemsetAsync(memory, 0, size, g->link.stream);
+    if (error == cudaSuccess) error = cudaStreamSynchronize(g->link.stream);
+    int i = g->buffer_count++;
+    g->buffers[i] = memory;
+    TRY(communicator_cuda(&g->link, error, "memory on the GPU"));
+    TRY(communicator_enqueue(&g->link,
+                             [&](ncclComm_t comm) { return ncclCommRegister(comm, memory, size, &g->handles[i]); }));
+    *out = memory;
+    return OK;
+}
+
+/* ---- life ---- */
+
+void destroy(void *group) {
+    struct nccl_group *g = group_of(group);
+    if (!g) return;
+    cudaSetDevice(g->link.gpu);
+    for (int i = 0; i < g->buffer_count; i++)
+        if (g->handles[i] && g->link.comm) ncclCommDeregister(g->link.comm, g->handles[i]);
+    if (g->has_average && g->link.comm) ncclRedOpDestroy(g->average, g->link.comm);
+    if (!communicator_close(&g->link)) return; /* NCCL still uses what would be freed */
+    for (int i = 0; i < g->buffer_count; i++) ncclMemFree(g->buffers[i]);
+    for (int i = 0; i < ROOMS; i++) cudaFree(g->rooms[i]);
+    cudaFree(g->halves);
+    free(g);
+}
+
+void abort_calls(void *group) {
+    struct communicator *c = &group_of(group)->link;
+    c->is_lost = true;
+    communicator_abort(c);
+}
+
+status create(const struct comm_setup *setup, void **out) {
+    struct nccl_group *g = (struct nccl_group *)calloc(1, sizeof *g);
+    *out = nullptr;
+    if (!g) return status_new(STATUS_IO, "no memory for a process group");
+    status failure = communicator_open(&g->link, setup);
+    g->factor = (float)(1.0 / setup->world_size);
+    if (!failure)
+        failure = communicator_enqueue(&g->link, [&](ncclComm_t comm) {
+            return ncclRedOpCreatePreMulSum(&g->average, &g->factor, ncclFloat32, ncclScalarHostImmediate, comm);
+        });
+    g->has_average = !failure;
+    if (failure)
+        destroy(g);
+    else
+        *out = g;
+    return failure;
+}
+
+const struct comm_enqueued enqueued = {after, before, average, average_scatter, reserve, sum, all_gather, wait_for};
+
+} // namespace
+
+const struct comm_backend ddptrain_comm_nccl = {"nccl",         create, destroy, abort_calls, reduce,
+                                                reduce_scatter, gather, scatter, broadcast,   barrier,
+                                                send,           recv,   alloc,   &enqueued};

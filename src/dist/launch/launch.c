@@ -1,0 +1,148 @@
+/* Starts, and starts again. Whether a failure may be an accident is decided by its code; whether the job gets anywhere
+ * by the newest checkpoint, of which every launcher hears. */
+#include "dist/launch/launch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/signals.h"
+#include "dist/launch/launch_internal.h"
+#include "dist/process/net.h"
+
+#define DEFAULT_GRACE 30.0
+#define DESCRIPTORS 8 /* before the first rank is started */
+#define FIRST_PAUSE 0.5
+#define LONGEST_PAUSE 30.0
+
+static status check_config(const struct launch_config *c) {
+    if (c->nproc < 1 || c->nnodes < 1 || c->node_rank < 0 || c->node_rank >= c->nnodes)
+        return status_new(STATUS_USAGE, "%d processes on node %d of %d nodes is not possible", c->nproc, c->node_rank,
+                          c->nnodes);
+    return OK;
+}
+
+static bool may_be_an_accident(status failure) {
+    enum status_code code = status_code(failure);
+    return code == STATUS_PEER || code == STATUS_BUG || code == STATUS_IO || code == STATUS_DIVERGED;
+}
+
+static double pause_before(int tries) {
+    double seconds = FIRST_PAUSE;
+    for (int i = 1; i < tries && seconds < LONGEST_PAUSE; i++) seconds *= 2;
+    return seconds < LONGEST_PAUSE ? seconds : LONGEST_PAUSE;
+}
+
+/* Consumes [failure]. */
+static status give_up(status failure, int tries) {
+    status final =
+        status_new(status_code(failure), "%s\n%d restart%s without a new checkpoint in between: it ends here",
+                   status_message(failure), tries, text_plural((uint64_t)tries, "s"));
+    status_free(failure);
+    return final;
+}
+
+/* Another start of all ranks needs all nodes. false: *failure, which is consumed, has become what this one ends with.
+ */
+static bool can_start(const struct launch_start *start, status *failure) {
+    nodes_hear(start->nodes);
+    int lost = nodes_lost(start->nodes), stopped = nodes_stopped(start->nodes);
+    status final = OK;
+    if (start->stop >= STOP_ASKED)
+        final =
+            status_new(STATUS_STOPPED, "stopped on request between two starts; run the same command again to continue");
+    else if (stopped >= 0)
+        final =
+            status_new(STATUS_STOPPED,
+                       "%s\nnode %d has stopped on request: it ends here, too; run the same command again to continue",
+                       status_message(*failure), stopped);
+    else if (lost >= 0)
+        final = status_new(status_code(*failure), "%s\nthe launcher of node %d %s: this node ends, too",
+                           status_message(*failure), lost, nodes_describe_loss(start->nodes, lost));
+    if (!final) return true;
+    status_free(*failure);
+    *failure = final;
+    return false;
+}
+
+/* Not before all nodes are known to be done is this one; after a request to stop it does not begin again. */
+static status settle(struct launch_start *start) {
+    int64_t newer = 0;
+    status failure = nodes_settle(start->nodes, start->signals, start->job->incarnation, &newer);
+    if (status_code(failure) != STATUS_PEER) return failure;
+    start->incarnation = newer;
+    if (start->stop != STOP_NONE) can_start(start, &failure);
+    return failure;
+}
+
+static status run(struct launch_start *start) {
+    int most = start->job->config->max_restarts, tries = 0;
+    for (int64_t before = 0;; before = start->checkpoint) {
+        start->incarnation = -1;
+        start->job->wants_link = nodes_want_link(start->nodes);
+        status failure = launch_once(start);
+        if (!failure) failure = settle(start);
+        if (!failure || most == 0 || start->stop >= STOP_ASKED || !may_be_an_accident(failure)) return failure;
+        if (!can_start(start, &failure)) return failure;
+        start->job->has_begun = start->has_begun;
+        if (start->incarnation >= 0) { /* our ranks came too late, or too early */
+            start->job->incarnation = (int)start->incarnation;
+        } else {
+            if (start->checkpoint > before) tries = 0;
+            if (tries++ == most) return give_up(failure, most);
+            start->job->incarnation++;
+        }
+        double seconds = pause_before(tries);
+        log_line(start->log, "%s", status_message(failure));
+        log_line(start->log, "starting all ranks again in %g s (restart %d, %d of at most %d without a new checkpoint)",
+                 seconds, start->job->incarnation, tries, most);
+        nodes_say_again(start->nodes, start->job->incarnation);
+        launch_pause(start, seconds);
+        if (!can_start(start, &failure)) return failure;
+        status_free(failure);
+    }
+}
+
+/* The same for every start. */
+static status bind_ranks(struct launch_job *job, struct log *log) {
+    const struct launch_config *c = job->config;
+    struct text said = {0};
+    if (!c->binds_cores) return OK;
+    TRY(launch_split(c->nproc, &job->parts));
+    launch_describe_parts(job->parts, c->nproc, c->node_rank * c->nproc, &said);
+    log_line(log, "%s", text_string(&said));
+    text_free(&said);
+    return OK;
+}
+
+status launch_run(const struct launch_config *config, char *const argv[], struct log *log) {
+    TRY(check_config(config));
+    TRY(net_need_descriptors(DESCRIPTORS));
+    struct launch_job job = {.config = config, .argv = argv};
+    TRY(bind_ranks(&job, log));
+    struct launch_start start = {.job = &job, .log = log, .grace = config->grace > 0 ? config->grace : DEFAULT_GRACE};
+    static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGALRM, SIGCHLD};
+    sigset_t set, before;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
+        if (!signals_is_unwanted(watched[i])) sigaddset(&set, watched[i]);
+    sigprocmask(SIG_BLOCK, &set, &before);
+    start.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (config->nnodes > 1) start.nodes = nodes_create(config->nnodes, config->node_rank);
+    status failure =
+        start.signals < 0 ? status_errno(STATUS_IO, errno, "cannot start %d ranks", config->nproc) : run(&start);
+    static const struct timespec at_once = {0};
+    if (status_code(failure) == STATUS_STOPPED) {
+        nodes_say_stopped(start.nodes);
+        if (nodes_are_unlinked(start.nodes) && !start.has_begun) launch_report_before_joining(config, log, failure);
+    }
+    while (sigtimedwait(&set, NULL, &at_once) > 0) { /* a request that came too late must not kill the launcher */
+    }
+    if (start.signals >= 0) close(start.signals);
+    nodes_destroy(start.nodes);
+    free(job.parts);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return failure;
+}

@@ -1,0 +1,99 @@
+/* Whole lines go to standard error in one write, behind the rank's name, so that ranks never mix within a line. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "dist/launch/launch_internal.h"
+
+#define LONGEST_LINE 8192
+#define KEPT 65536 /* bytes printed before the log is open */
+
+static void write_all(int fd, const char *bytes, size_t size) {
+    while (size > 0) {
+        ssize_t done = write(fd, bytes, size);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return; /* a closed terminal or a full disk must not end the job */
+        bytes += done;
+        size -= (size_t)done;
+    }
+}
+
+static void keep(struct launched_rank *r, const char *line, size_t size) {
+    if (r->log >= 0)
+        write_all(r->log, line, size);
+    else if (r->early.length + size <= KEPT)
+        text_add_bytes(&r->early, line, size);
+}
+
+static void end_line(struct launched_rank *r) {
+    struct text line = {0};
+    text_add(&r->line, "\n");
+    text_printf(&line, "[rank %d] ", r->rank);
+    text_add_bytes(&line, r->line.data, r->line.length);
+    write_all(STDERR_FILENO, line.data, line.length);
+    keep(r, r->line.data, r->line.length);
+    text_free(&line);
+    text_clear(&r->line);
+}
+
+void output_read(struct launched_rank *r) {
+    char bytes[4096];
+    while (r->output >= 0) {
+        ssize_t got = read(r->output, bytes, sizeof bytes);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && errno == EAGAIN) return;
+        if (got <= 0) {
+            close(r->output);
+            r->output = -1;
+            return;
+        }
+        for (const char *at = bytes, *end = bytes + got; at < end;) {
+            const char *newline = memchr(at, '\n', (size_t)(end - at));
+            text_add_bytes(&r->line, at, (size_t)((newline ? newline : end) - at));
+            at = newline ? newline + 1 : end;
+            if (newline || r->line.length > LONGEST_LINE) end_line(r);
+        }
+    }
+}
+
+void output_note(struct launched_rank *r, const char *sentence) {
+    char stamp[32] = "";
+    struct tm parts;
+    time_t now = time(NULL);
+    struct text line = {0};
+    if (localtime_r(&now, &parts)) strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S", &parts);
+    text_printf(&line, "%s %s\n", stamp, sentence);
+    keep(r, line.data, line.length);
+    text_free(&line);
+}
+
+/* Other nodes may not have the run folder; then they make one of their own. */
+void output_open(struct launched_rank *r, const char *folder) {
+    char path[4096];
+    if (r->log >= 0 || r->rank == 0) return;
+    snprintf(path, sizeof path, "%s/logs", folder);
+    for (char *slash = path; (slash = strchr(slash + 1, '/'));) { /* mkdir -p */
+        *slash = 0;
+        mkdir(path, 0777);
+        *slash = '/';
+    }
+    mkdir(path, 0777);
+    snprintf(path, sizeof path, "%s/logs/rank-%d.txt", folder, r->rank);
+    r->log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (r->log >= 0 && r->early.length) write_all(r->log, r->early.data, r->early.length);
+    text_clear(&r->early);
+}
+
+void output_close(struct launched_rank *r) {
+    output_read(r);
+    if (r->line.length > 0) end_line(r);
+    if (r->output >= 0) close(r->output);
+    if (r->log >= 0) close(r->log);
+    r->output = r->log = -1;
+    text_free(&r->line);
+    text_free(&r->early);
+}

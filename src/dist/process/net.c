@@ -1,0 +1,281 @@
+/* Sockets with deadlines. Every wait is a poll(2), so a signal or a silent peer never blocks for ever. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "dist/process/net.h"
+
+#define SPARE_DESCRIPTORS 40 /* what a launcher or a rank has open anyway */
+
+void net_address_text(const struct sockaddr_storage *address, char text[64]) {
+    const void *bytes = address->ss_family == AF_INET ? (const void *)&((const struct sockaddr_in *)address)->sin_addr
+                        : address->ss_family == AF_INET6
+                            ? (const void *)&((const struct sockaddr_in6 *)address)->sin6_addr
+                            : NULL;
+    if (!bytes || !inet_ntop(address->ss_family, bytes, text, 64)) memcpy(text, "?", 2);
+}
+
+bool net_is_loopback(const struct sockaddr_storage *address) {
+    if (address->ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
+    return address->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
+}
+
+int net_port(const struct sockaddr_storage *address) {
+    if (address->ss_family == AF_INET) return ntohs(((const struct sockaddr_in *)address)->sin_port);
+    return address->ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)address)->sin6_port) : 0;
+}
+
+void host_name(char *name, size_t size) {
+    if (gethostname(name, size) != 0 || size == 0) memcpy(name, "?", 2);
+    name[size - 1] = 0;
+}
+
+bool net_is_out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
+
+static status too_few_descriptors(int error, int count) {
+    struct rlimit limit = {0};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if (error == ENFILE)
+        return status_new(STATUS_IO, "too many open files on this machine: its limit is /proc/sys/fs/file-max");
+    return status_new(
+        STATUS_IO,
+        "too many open files: this process may have %llu and needs %d more than are open; raise the limit, "
+        "as by 'ulimit -n %d', and start again",
+        (unsigned long long)limit.rlim_cur, count, count + SPARE_DESCRIPTORS);
+}
+
+status net_need_descriptors(int count) {
+    int *opened = malloc((size_t)count * sizeof *opened), done = 0, error = 0;
+    if (!opened) return status_new(STATUS_IO, "no memory to open %d files", count);
+    while (done < count && !error) {
+        opened[done] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (opened[done] < 0)
+            error = errno;
+        else
+            done++;
+    }
+    while (done > 0) close(opened[--done]);
+    free(opened);
+    return net_is_out_of_descriptors(error) ? too_few_descriptors(error, count) : OK;
+}
+
+static status resolve(const char *host, int port, struct addrinfo **list, bool *is_final) {
+    char service[16];
+    snprintf(service, sizeof service, "%d", port);
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    int error = getaddrinfo(host, service, &hints, list);
+    *is_final = error != 0 && error != EAI_AGAIN && error != EAI_SYSTEM;
+    if (error == 0) return OK;
+    return status_new(STATUS_USAGE,
+                      "the host of rank 0, '%s', has no address: %s; set MASTER_ADDR to a name or number "
+                      "that every node knows",
+                      host, gai_strerror(error));
+}
+
+/* A listening socket, or -1 with errno. */
+static int listen_on(const struct sockaddr *address, socklen_t size) {
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
+    if (fd < 0) return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(fd, address, size) == 0 && listen(fd, 128) == 0) return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+static int listen_everywhere(int family, int port) {
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    if (family == AF_INET) return listen_on((const struct sockaddr *)&any, sizeof any);
+    return listen_on((const struct sockaddr *)&any6, sizeof any6);
+}
+
+status net_listen(const char *host, int port, bool is_one_host, int *fd) {
+    struct addrinfo *list;
+    bool is_final;
+    TRY(resolve(host, port, &list, &is_final));
+    *fd = -1;
+    int error = EADDRNOTAVAIL;
+    for (const struct addrinfo *a = list; a && *fd < 0; a = a->ai_next) {
+        struct sockaddr_storage address = {0};
+        memcpy(&address, a->ai_addr, a->ai_addrlen);
+        bool is_reachable = is_one_host || !net_is_loopback(&address);
+        *fd = is_reachable ? listen_on(a->ai_addr, a->ai_addrlen) : listen_everywhere(a->ai_family, port);
+        if (*fd < 0 && errno == EADDRNOTAVAIL && !is_one_host) *fd = listen_everywhere(a->ai_family, port);
+        if (*fd < 0) error = errno;
+    }
+    freeaddrinfo(list);
+    if (*fd >= 0) return OK;
+    if (error == EADDRINUSE)
+        return status_new(STATUS_USAGE,
+                          "port %d on %s, where rank 0 must listen, is in use by another program; set "
+                          "MASTER_PORT to a free one",
+                          port, host);
+    if (net_is_out_of_descriptors(error)) return too_few_descriptors(error, 1);
+    return status_errno(STATUS_USAGE, error, "rank 0 cannot listen on %s:%d", host, port);
+}
+
+static bool wait_for(int fd, short events, double deadline) {
+    for (;;) {
+        double left = deadline - clock_seconds();
+        struct pollfd p = {.fd = fd, .events = events};
+        int ready = poll(&p, 1, left <= 0 ? 0 : left > 1000 ? 1000000 : (int)(left * 1000) + 1);
+        if (ready > 0) return true;
+        if (ready < 0 && errno != EINTR) return false;
+        if (ready == 0 && left <= 0) {
+            errno = ETIMEDOUT;
+            return false;
+        }
+    }
+}
+
+/* 0 or an errno value. */
+static int connect_to(const struct addrinfo *a, double deadline, int *fd) {
+    *fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (*fd < 0) return errno;
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (connect(*fd, a->ai_addr, a->ai_addrlen) != 0) error = errno;
+    if (error == EINPROGRESS || error == EINTR) {
+        if (!wait_for(*fd, POLLOUT, deadline))
+            error = errno;
+        else if (getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+            error = errno;
+    }
+    if (!error) return 0;
+    close(*fd);
+    *fd = -1;
+    return error;
+}
+
+/* Linux may connect a socket to itself when nobody listens and the source port happens to be the target. */
+static bool is_connected_to_itself(int fd) {
+    struct sockaddr_storage here = {0}, there = {0};
+    socklen_t here_size = sizeof here, there_size = sizeof there;
+    return getsockname(fd, (struct sockaddr *)&here, &here_size) == 0 &&
+           getpeername(fd, (struct sockaddr *)&there, &there_size) == 0 && here_size == there_size &&
+           memcmp(&here, &there, here_size) == 0;
+}
+
+status net_connect(const char *host, int port, double deadline, int *fd, bool *is_final) {
+    struct addrinfo *list;
+    *fd = -1;
+    TRY(resolve(host, port, &list, is_final));
+    int error = 0;
+    for (const struct addrinfo *a = list; a && *fd < 0; a = a->ai_next) {
+        error = connect_to(a, deadline, fd);
+        if (*fd >= 0 && is_connected_to_itself(*fd)) {
+            close(*fd);
+            *fd = -1;
+            error = ECONNREFUSED;
+        }
+    }
+    freeaddrinfo(list);
+    if (*fd < 0) return status_errno(STATUS_PEER, error, "%s:%d", host, port);
+    net_tune(*fd);
+    return OK;
+}
+
+double net_link_age(int fd) {
+    struct tcp_info info = {0};
+    socklen_t size = sizeof info;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+    return info.tcpi_last_ack_recv * 1e-3;
+}
+
+bool net_is_here(const char *host) {
+    struct addrinfo *list;
+    bool is_final, is_here = false;
+    status failure = resolve(host, 0, &list, &is_final);
+    if (failure) {
+        status_free(failure);
+        return true;
+    }
+    for (const struct addrinfo *a = list; a && !is_here; a = a->ai_next) {
+        int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        is_here = fd >= 0 && bind(fd, a->ai_addr, a->ai_addrlen) == 0;
+        if (fd >= 0) close(fd);
+    }
+    freeaddrinfo(list);
+    return is_here;
+}
+
+void net_interface(const char *address, char *name, size_t size) {
+    struct ifaddrs *list;
+    snprintf(name, size, "?");
+    if (getifaddrs(&list) != 0) return;
+    for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
+        struct sockaddr_storage full = {0};
+        char text[64];
+        if (!i->ifa_addr || (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6)) continue;
+        memcpy(&full, i->ifa_addr,
+               i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+        net_address_text(&full, text);
+        if (strcmp(text, address) == 0) snprintf(name, size, "%s", i->ifa_name);
+    }
+    freeifaddrs(list);
+}
+
+/* The kernel ends no connection early; the store decides who is lost. TCP_USER_TIMEOUT is not set: Linux (6.18 at
+ * least) then ends a connection with ETIMEDOUT as soon as a retransmission finds no route, after a third of a second.
+ * Probes of an idle connection keep net_link_age current; when a link fails again and again, several of them in a row
+ * may fall into its failures, so a minute of them must be lost. */
+void net_tune(int fd) {
+    static const struct {
+        int level, name, value;
+    } options[] = {{IPPROTO_TCP, TCP_NODELAY, 1},
+                   {SOL_SOCKET, SO_KEEPALIVE, 1},
+                   {IPPROTO_TCP, TCP_KEEPIDLE, 2},
+                   {IPPROTO_TCP, TCP_KEEPINTVL, 1},
+                   {IPPROTO_TCP, TCP_KEEPCNT, 60}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof options[i].value);
+}
+
+bool net_send(int fd, const void *bytes, size_t size, double deadline) {
+    const char *at = bytes;
+    while (size > 0) {
+        ssize_t done = send(fd, at, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (done > 0) {
+            at += done;
+            size -= (size_t)done;
+        } else if (errno == EAGAIN) {
+            if (!wait_for(fd, POLLOUT, deadline)) return false;
+        } else if (errno != EINTR) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool net_receive(int fd, void *bytes, size_t size, double deadline) {
+    char *at = bytes;
+    while (size > 0) {
+        ssize_t done = recv(fd, at, size, MSG_DONTWAIT);
+        if (done > 0) {
+            at += done;
+            size -= (size_t)done;
+        } else if (done == 0) {
+            errno = 0;
+            return false;
+        } else if (errno == EAGAIN) {
+            if (!wait_for(fd, POLLIN, deadline)) return false;
+        } else if (errno != EINTR) {
+            return false;
+        }
+    }
+    return true;
+}

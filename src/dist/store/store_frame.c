@@ -1,0 +1,221 @@
+/* Lengths are compared before anything is read by them, and nothing is copied but into fixed arrays. */
+#include "dist/store/store_frame.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/digest.h"
+
+static const uint8_t magic[4] = {'D', 'D', 'P', 'S'};
+
+uint32_t store_read_u32(const uint8_t *b) {
+    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+
+void store_write_u32(uint8_t *b, uint32_t value) {
+    for (int i = 0; i < 4; i++) b[i] = (uint8_t)(value >> 8 * i);
+}
+
+uint64_t store_read_u64(const uint8_t *b) { return store_read_u32(b) | (uint64_t)store_read_u32(b + 4) << 32; }
+
+void store_write_u64(uint8_t *b, uint64_t value) {
+    store_write_u32(b, (uint32_t)value);
+    store_write_u32(b + 4, (uint32_t)(value >> 32));
+}
+
+enum store_parsed store_frame_parse(const uint8_t *bytes, size_t size, size_t limit, struct store_frame *frame,
+                                    size_t *used) {
+    size_t known = size < sizeof magic ? size : sizeof magic;
+    if (memcmp(bytes, magic, known) != 0) return PARSED_BAD;
+    if (size < STORE_HEADER) return PARSED_MORE;
+    if (bytes[4] != STORE_VERSION || bytes[5] == 0 || bytes[5] >= FRAME_TYPES || bytes[6] || bytes[7])
+        return PARSED_BAD;
+    uint32_t length = store_read_u32(bytes + 8);
+    if (length > limit) return PARSED_BAD;
+    *frame = (struct store_frame){.type = (enum store_type)bytes[5],
+                                  .rank = store_read_u32(bytes + 12),
+                                  .job = store_read_u32(bytes + 16) | (uint64_t)store_read_u32(bytes + 20) << 32,
+                                  .body = bytes + STORE_HEADER,
+                                  .length = length};
+    if (size - STORE_HEADER < length) return PARSED_MORE;
+    *used = STORE_HEADER + (size_t)length;
+    return PARSED_FRAME;
+}
+
+int store_frame_version(const uint8_t *bytes, size_t size) {
+    bool is_ours = size >= STORE_HEADER && memcmp(bytes, magic, sizeof magic) == 0;
+    return is_ours && bytes[4] != STORE_VERSION ? bytes[4] : -1;
+}
+
+void store_frame_header(const struct store_frame *frame, uint8_t header[STORE_HEADER]) {
+    memset(header, 0, STORE_HEADER);
+    memcpy(header, magic, sizeof magic);
+    header[4] = frame->version ? frame->version : STORE_VERSION;
+    header[5] = (uint8_t)frame->type;
+    store_write_u32(header + 8, frame->length);
+    store_write_u32(header + 12, frame->rank);
+    store_write_u32(header + 16, (uint32_t)frame->job);
+    store_write_u32(header + 20, (uint32_t)(frame->job >> 32));
+}
+
+size_t store_frame_write(struct store_session *session, const struct store_frame *frame, uint8_t *bytes) {
+    struct store_frame whole = *frame;
+    size_t size = STORE_HEADER + (size_t)frame->length;
+    if (session->is_on) whole.length += SESSION_TAG;
+    store_frame_header(&whole, bytes);
+    if (frame->length) memcpy(bytes + STORE_HEADER, frame->body, frame->length);
+    if (!session->is_on) return size;
+    session_sign(session, bytes, size, NULL, 0, bytes + size);
+    return size + SESSION_TAG;
+}
+
+bool store_frame_verify(struct store_session *session, struct store_frame *frame) {
+    uint8_t header[STORE_HEADER];
+    if (!session->is_on) return true;
+    if (frame->length < SESSION_TAG) return false;
+    store_frame_header(frame, header); /* as it came: parsing leaves nothing out */
+    frame->length -= SESSION_TAG;
+    return session_verify(session, header, sizeof header, frame->body, frame->length, frame->body + frame->length);
+}
+
+bool store_parse_hello(const struct store_frame *frame, struct store_hello *hello) {
+    if (frame->type != FRAME_HELLO || frame->length != STORE_HELLO) return false;
+    const uint8_t *numbers = frame->body + STORE_NONCE;
+    *hello = (struct store_hello){.nonce = frame->body,
+                                  .world = store_read_u32(numbers),
+                                  .incarnation = store_read_u32(numbers + 4),
+                                  .purpose = store_read_u32(numbers + 8)};
+    return hello->purpose < STORE_PURPOSES;
+}
+
+void store_write_hello(const struct store_hello *hello, uint8_t body[STORE_HELLO]) {
+    memcpy(body, hello->nonce, STORE_NONCE);
+    store_write_u32(body + STORE_NONCE, hello->world);
+    store_write_u32(body + STORE_NONCE + 4, hello->incarnation);
+    store_write_u32(body + STORE_NONCE + 8, hello->purpose);
+}
+
+bool store_parse_other(const struct store_frame *frame, uint32_t *incarnation, uint32_t *is_gathering) {
+    if (frame->type != FRAME_OTHER || frame->length != 8) return false;
+    *incarnation = store_read_u32(frame->body);
+    *is_gathering = store_read_u32(frame->body + 4);
+    return true;
+}
+
+/* Times go as microseconds. */
+void store_write_beat(const struct pulse_reading *r, uint8_t body[STORE_BEAT]) {
+    const uint64_t numbers[] = {
+        (uint64_t)r->step,       (uint64_t)r->saved, r->ticks, r->number, (uint64_t)(r->median_step * 1e6),
+        (uint64_t)(r->cpu * 1e6)};
+    memset(body, 0, STORE_BEAT);
+    body[0] = (uint8_t)r->phase;
+    body[1] = r->is_in_collective;
+    for (size_t i = 0; i < 6; i++) store_write_u64(body + 4 + 8 * i, numbers[i]);
+    memcpy(body + 4 + 48, r->call, strnlen(r->call, PULSE_CALL_NAME - 1));
+}
+
+static bool read_beat(const uint8_t *body, struct pulse_reading *r) {
+    const uint8_t *b = body + 4;
+    if (body[0] >= PULSE_PHASE_COUNT) return false;
+    *r = (struct pulse_reading){.phase = (enum pulse_phase)body[0],
+                                .is_in_collective = body[1] != 0,
+                                .step = (int64_t)(store_read_u64(b) & INT64_MAX),
+                                .saved = (int64_t)(store_read_u64(b + 8) & INT64_MAX),
+                                .ticks = store_read_u64(b + 16),
+                                .number = store_read_u64(b + 24),
+                                .median_step = (double)store_read_u64(b + 32) * 1e-6,
+                                .cpu = (double)store_read_u64(b + 40) * 1e-6};
+    store_parse_text(b + 48, strnlen((const char *)b + 48, PULSE_CALL_NAME), r->call, sizeof r->call);
+    return true;
+}
+
+bool store_parse_beat(const struct store_frame *frame, struct pulse_reading *reading) {
+    return frame->type == FRAME_BEAT && frame->length == STORE_BEAT && read_beat(frame->body, reading);
+}
+
+bool store_parse_tick(const struct store_frame *frame, int64_t *saved, struct pulse_reading *reading,
+                      char who[STORE_MAX_WHO]) {
+    if (frame->type != FRAME_TICK || frame->length < 8 + STORE_BEAT) return false;
+    *saved = (int64_t)(store_read_u64(frame->body) & INT64_MAX);
+    store_parse_text(frame->body + 8 + STORE_BEAT, frame->length - 8 - STORE_BEAT, who, STORE_MAX_WHO);
+    return read_beat(frame->body + 8, reading);
+}
+
+bool store_parse_death(const struct store_frame *frame, uint32_t *rank, char text[STORE_MAX_REPORT]) {
+    if (frame->type != FRAME_DEATH || frame->length < 4) return false;
+    *rank = store_read_u32(frame->body);
+    store_parse_text(frame->body + 4, frame->length - 4, text, STORE_MAX_REPORT);
+    return true;
+}
+
+bool store_parse_news(const struct store_frame *frame, struct store_news *news, char text[STORE_MAX_REPORT]) {
+    if (frame->type != FRAME_NEWS || frame->length < STORE_NEWS) return false;
+    news->code = store_read_u32(frame->body);
+    news->rank = store_read_u32(frame->body + 4);
+    news->is_standstill = store_read_u32(frame->body + 8);
+    store_parse_text(frame->body + STORE_NEWS, frame->length - STORE_NEWS, text, STORE_MAX_REPORT);
+    return true;
+}
+
+bool store_parse_proof(const struct store_frame *frame, char who[STORE_MAX_WHO]) {
+    if (frame->type != FRAME_PROOF) return false;
+    store_parse_text(frame->body, frame->length, who, STORE_MAX_WHO);
+    return true;
+}
+
+static bool copy_key(const uint8_t *bytes, size_t length, char key[STORE_MAX_KEY + 1]) {
+    if (length == 0 || length > STORE_MAX_KEY || memchr(bytes, 0, length)) return false;
+    memcpy(key, bytes, length);
+    key[length] = 0;
+    return true;
+}
+
+bool store_parse_set(const struct store_frame *frame, char key[STORE_MAX_KEY + 1], const uint8_t **value,
+                     size_t *size) {
+    if (frame->type != FRAME_SET || frame->length < 1) return false;
+    size_t length = frame->body[0];
+    if (frame->length - 1 < length || !copy_key(frame->body + 1, length, key)) return false;
+    *value = frame->body + 1 + length;
+    *size = frame->length - 1 - length;
+    return *size <= STORE_MAX_VALUE;
+}
+
+bool store_parse_get(const struct store_frame *frame, uint32_t *milliseconds, char key[STORE_MAX_KEY + 1]) {
+    if (frame->type != FRAME_GET || frame->length < 4) return false;
+    *milliseconds = store_read_u32(frame->body);
+    return copy_key(frame->body + 4, frame->length - 4, key);
+}
+
+bool store_parse_wait(const struct store_frame *frame, uint32_t *milliseconds) {
+    if (frame->length != 4) return false;
+    *milliseconds = store_read_u32(frame->body);
+    return true;
+}
+
+bool store_parse_failure(const struct store_frame *frame, uint32_t *code, char text[STORE_MAX_REPORT]) {
+    if (frame->length < 4) return false;
+    *code = store_read_u32(frame->body);
+    store_parse_text(frame->body + 4, frame->length - 4, text, STORE_MAX_REPORT);
+    return true;
+}
+
+void store_parse_text(const uint8_t *bytes, size_t length, char *text, size_t size) {
+    if (length > size - 1) length = size - 1;
+    for (size_t i = 0; i < length; i++) {
+        bool is_plain = (bytes[i] >= 0x20 && bytes[i] != 0x7f) || bytes[i] == '\n' || bytes[i] == '\t';
+        text[i] = is_plain ? (char)bytes[i] : '?';
+    }
+    text[length] = 0;
+}
+
+void store_describe_count(int world_size, int node_size, char text[64]) {
+    int length = snprintf(text, 64, "%d rank%s", world_size, text_plural((uint64_t)world_size, "s"));
+    if (node_size > 0 && node_size < world_size && world_size % node_size == 0)
+        snprintf(text + length, 64 - (size_t)length, ", %d on each of %d nodes", node_size, world_size / node_size);
+}
+
+uint64_t store_job_hash(const char *job_id) {
+    uint8_t hash[DIGEST_SIZE];
+    digest_of(job_id, strlen(job_id), hash);
+    return store_read_u32(hash) | (uint64_t)store_read_u32(hash + 4) << 32;
+}

@@ -1,0 +1,56 @@
+/* Where the job's secret and rank 0's listening socket come from. */
+#include "dist/store/store_secret.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/digest.h"
+#include "base/text.h"
+#include "dist/process/net.h"
+#include "dist/process/variables.h"
+
+/* A descriptor the launcher passed in [variable]; -1: none. It stays open, but no child gets it. */
+static int passed_descriptor(const char *variable) {
+    const char *text = getenv(variable);
+    if (!text || !*text) return -1;
+    int fd = atoi(text);
+    if (fd <= 2 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return -1;
+    return fd;
+}
+
+static void hash_words(const char *what, const char *word, uint8_t secret[32]) {
+    struct text text = {0};
+    text_printf(&text, "ddptrain %s:%s", what, word);
+    digest_of(text.data, text.length, secret);
+    text_free(&text);
+}
+
+status store_secret_find(const struct dist_env *env, uint8_t secret[32]) {
+    const char *variable = getenv(SECRET_VARIABLE);
+    int fd = env->launcher == LAUNCHER_OWN ? passed_descriptor(SECRET_FD_VARIABLE) : -1;
+    if (fd >= 0) {
+        ssize_t got = pread(fd, secret, 32, 0);
+        if (got != 32)
+            return status_errno(STATUS_BUG, got < 0 ? errno : EIO, "cannot read the job's secret from the launcher");
+    } else if (variable && *variable) {
+        hash_words("secret", variable, secret);
+    } else {
+        hash_words("job", env->job_id, secret);
+    }
+    return OK;
+}
+
+status store_listener_find(const struct dist_env *env, int *fd) {
+    *fd = env->launcher == LAUNCHER_OWN ? passed_descriptor(STORE_FD_VARIABLE) : -1;
+    if (*fd >= 0) {
+        int flags = fcntl(*fd, F_GETFL);
+        if (flags < 0 || fcntl(*fd, F_SETFL, flags | O_NONBLOCK) != 0)
+            return status_errno(STATUS_BUG, errno, "the launcher passed no usable socket in " STORE_FD_VARIABLE);
+        return OK;
+    }
+    return net_listen(env->master_addr, env->master_port, env->local_world_size == env->world_size, fd);
+}

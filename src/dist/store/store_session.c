@@ -1,0 +1,67 @@
+/* The labels differ by direction, so that a message cannot be played back to its sender, and start with the version, so
+ * that keys of different protocols never meet. */
+#include "dist/store/store_session.h"
+
+#include <nettle/hmac.h>
+#include <nettle/memops.h>
+#include <string.h>
+
+#define LABEL 24
+
+static void write_number(uint8_t *bytes, uint64_t value, int size) {
+    for (int i = 0; i < size; i++) bytes[i] = (uint8_t)(value >> 8 * i);
+}
+
+void store_hmac(const uint8_t secret[32], const void *message, size_t size, uint8_t proof[32]) {
+    struct hmac_sha256_ctx hmac;
+    hmac_sha256_set_key(&hmac, 32, secret);
+    hmac_sha256_update(&hmac, size, message);
+    hmac_sha256_digest(&hmac, 32, proof);
+}
+
+static void derive_key(const uint8_t secret[32], const char *label, const struct store_handshake *shake,
+                       uint8_t key[SESSION_KEY]) {
+    uint8_t message[LABEL + 2 * STORE_NONCE + 24] = {0};
+    uint8_t *at = message + LABEL;
+    memcpy(message, label, strnlen(label, LABEL));
+    memcpy(at, shake->client_nonce, STORE_NONCE);
+    memcpy(at + STORE_NONCE, shake->server_nonce, STORE_NONCE);
+    at += 2 * STORE_NONCE;
+    write_number(at, shake->job, 8);
+    write_number(at + 8, shake->rank, 4);
+    write_number(at + 12, shake->world, 4);
+    write_number(at + 16, shake->incarnation, 4);
+    write_number(at + 20, shake->purpose, 4);
+    store_hmac(secret, message, sizeof message, key);
+}
+
+void session_begin(struct store_session *session, const uint8_t secret[32], const struct store_handshake *shake,
+                   bool is_server) {
+    *session = (struct store_session){.is_on = true};
+    derive_key(secret, "ddptrain 3 from client", shake, is_server ? session->receive_key : session->send_key);
+    derive_key(secret, "ddptrain 3 from server", shake, is_server ? session->send_key : session->receive_key);
+}
+
+static void make_tag(const uint8_t key[SESSION_KEY], uint64_t number, const void *head, size_t head_size,
+                     const void *body, size_t body_size, uint8_t tag[SESSION_TAG]) {
+    struct hmac_sha256_ctx hmac;
+    uint8_t count[8];
+    write_number(count, number, 8);
+    hmac_sha256_set_key(&hmac, SESSION_KEY, key);
+    hmac_sha256_update(&hmac, sizeof count, count);
+    hmac_sha256_update(&hmac, head_size, head);
+    if (body_size) hmac_sha256_update(&hmac, body_size, body);
+    hmac_sha256_digest(&hmac, SESSION_TAG, tag);
+}
+
+void session_sign(struct store_session *session, const void *head, size_t head_size, const void *body, size_t body_size,
+                  uint8_t tag[SESSION_TAG]) {
+    make_tag(session->send_key, session->sent++, head, head_size, body, body_size, tag);
+}
+
+bool session_verify(struct store_session *session, const void *head, size_t head_size, const void *body,
+                    size_t body_size, const uint8_t tag[SESSION_TAG]) {
+    uint8_t expected[SESSION_TAG];
+    make_tag(session->receive_key, session->received++, head, head_size, body, body_size, expected);
+    return nettle_memeql_sec(tag, expected, SESSION_TAG);
+}

@@ -1,0 +1,45 @@
+/* store_session: authentication of one connection of the control plane. Both ends derive two keys, one per direction,
+ * from the job's secret, both nonces of the handshake and what the connection is for. Every message after the handshake
+ * carries a tag: HMAC-SHA-256, cut to SESSION_TAG bytes, over the number of the message and its bytes. A message that
+ * is altered, left out, repeated, moved or sent back to its sender has a wrong tag. Pure but for the counters. */
+#ifndef DIST_STORE_SESSION_H
+#define DIST_STORE_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define STORE_NONCE 32
+#define SESSION_KEY 32
+#define SESSION_TAG 16
+
+/* What both sides of a connection know after the first two frames. */
+struct store_handshake {
+    uint8_t client_nonce[STORE_NONCE], server_nonce[STORE_NONCE];
+    uint64_t job;
+    uint32_t rank, world, incarnation, purpose;
+};
+
+/* All zero: a connection inside one process, which needs no tags. Plain bytes, so that a session can be handed to
+ * another process together with its connection. */
+struct store_session {
+    uint8_t send_key[SESSION_KEY], receive_key[SESSION_KEY];
+    uint64_t sent, received; /* messages with a tag so far */
+    bool is_on;
+};
+
+void session_begin(struct store_session *session, const uint8_t secret[32], const struct store_handshake *shake,
+                   bool is_server);
+
+/* The tag of the next message, which is [head] (head_size) followed by [body] (body_size). */
+void session_sign(struct store_session *session, const void *head, size_t head_size, const void *body, size_t body_size,
+                  uint8_t tag[SESSION_TAG]);
+/* Whether [tag] is that of the next message from the other side; compared in constant time. After false the connection
+ * must not be used any more. */
+bool session_verify(struct store_session *session, const void *head, size_t head_size, const void *body,
+                    size_t body_size, const uint8_t tag[SESSION_TAG]);
+
+/* HMAC-SHA-256 of [message] under the job's secret. */
+void store_hmac(const uint8_t secret[32], const void *message, size_t size, uint8_t proof[32]);
+
+#endif

@@ -1,0 +1,183 @@
+/* A tensor is stored in 16 bits if PyTorch's autocast stores it so, or if every reader rounds it, and if the step
+ * that writes it and all steps that read it support 16 bits. The same holds for gradients. */
+#include "model/half_storage.h"
+
+#include <string.h>
+
+static size_t root_of(const struct model *model, size_t tensor) {
+    size_t alias = model->tensors[tensor].alias;
+    return alias == NO_TENSOR ? tensor : alias;
+}
+
+/* Number of contiguous elements in memory: operators work on rows of it. */
+static size_t features(const struct shape *shape) {
+    if (shape->dims == 0) return 1;
+    return (size_t)shape->size[shape->is_channels_last ? 0 : shape->dims - 1];
+}
+
+/* A sum supports every format. */
+static int forms_of(const struct step *s) {
+    if (!s->layer) return HALF_ALL;
+    const struct layer_type *type = s->layer->type;
+    return !type->can_be_half || type->can_be_half(s->layer) ? type->half : 0;
+}
+
+struct half_planning {
+    struct model *model;
+    const struct device *device;
+    bool *is_16;           /* (tensors) under autocast */
+    bool *rounds;          /* (tensors) every reader rounds it */
+    bool *tensors, *slots; /* candidates for 16 bits */
+};
+
+/* Steps are in execution order. */
+static void follow_autocast(const struct half_planning *p) {
+    const struct model *m = p->model;
+    memset(p->rounds, true, m->tensor_count);
+    for (size_t i = 0; i < m->step_count; i++) {
+        const struct step *s = &m->steps[i];
+        size_t in = root_of(m, s->in), out = root_of(m, s->out);
+        enum autocast autocast = s->layer ? s->layer->type->autocast : AUTOCAST_AS_INPUT;
+        bool is_16 = p->is_16[in] && (s->other == NO_TENSOR || p->is_16[root_of(m, s->other)]);
+        p->is_16[out] = autocast == AUTOCAST_PRODUCT || (is_16 && autocast == AUTOCAST_AS_INPUT);
+        p->rounds[in] &= autocast == AUTOCAST_PRODUCT;
+        if (s->other != NO_TENSOR) p->rounds[root_of(m, s->other)] = false;
+    }
+    p->rounds[root_of(m, m->output)] = false;
+}
+
+/* Whether a step can use [tensor], or its gradient, in 16 bits; [forms]: operands it supports. */
+static bool applies(const struct half_planning *p, size_t tensor, int forms) {
+    const struct tensor *t = &p->model->tensors[tensor];
+    size_t side_by_side = forms & HALF_BY_ELEMENT ? t->size : features(&t->shape);
+    return device_ops(p->device)->half->applies(p->device, side_by_side);
+}
+
+static void require(const struct half_planning *p, size_t tensor, int forms, int form) {
+    p->tensors[root_of(p->model, tensor)] &= (forms & form) && applies(p, tensor, forms);
+}
+
+/* [slot] is the gradient of [tensor]. */
+static void require_slot(const struct half_planning *p, size_t slot, size_t tensor, int forms, int form) {
+    size_t root = root_of(p->model, tensor);
+    if (slot != SIZE_MAX)
+        p->slots[slot] &= (forms & form) && applies(p, tensor, forms) && (p->is_16[root] || p->rounds[root]);
+}
+
+/* Three fused steps: everything between them is 16 bits, except the gradient of the GELU output, which is never
+ * computed. */
+static void look_at_parts(const struct half_planning *p, const struct step *before) {
+    const struct step *after = before + 2;
+    int forms = forms_of(before), forms_after = forms_of(after);
+    require(p, before->in, forms, HALF_X);
+    require(p, after->out, forms_after, HALF_Y);
+    require_slot(p, before->dx, before->in, forms, HALF_DX);
+    require_slot(p, after->dy, after->out, forms_after, HALF_DY);
+    if (after->dx != SIZE_MAX) p->model->slots[after->dx].size = 0;
+}
+
+static void look_at(const struct half_planning *p, const struct step *s) {
+    int forms = forms_of(s);
+    require(p, s->in, forms, HALF_X);
+    if (s->other != NO_TENSOR) require(p, s->other, HALF_ALL, HALF_ALL);
+    require(p, s->out, forms, HALF_Y);
+    require_slot(p, s->dy, s->out, forms, HALF_DY);
+    require_slot(p, s->dx, s->in, forms, HALF_DX);
+    if (s->raw != SIZE_MAX) require_slot(p, s->raw, s->out, HALF_ALL, HALF_ALL);
+    for (size_t a = 0; a < s->add_count; a++) {
+        const struct slot_add *add = &s->adds[a];
+        size_t side = s->layer ? s->in : s->out;
+        /* else the terms were rounded, but the sum is not */
+        int added = p->is_16[root_of(p->model, side)] ? HALF_ALL : 0;
+        require_slot(p, add->to, side, added, HALF_ALL);
+        require_slot(p, add->a, side, added, HALF_ALL);
+        require_slot(p, add->b, side, added, HALF_ALL);
+    }
+}
+
+/* 16 bits take the memory of half as many floats; the output is float32 in some passes. */
+static void halve(struct piece *piece) { piece->size = (piece->size + 1) / 2; }
+
+bool half_storage_plan(struct model *model, const struct device *device) {
+    if (!device_ops(device)->half || model->half_tensors) return false;
+    struct arena *arena = model->arena;
+    size_t output = root_of(model, model->output), tensors = model->tensor_count;
+    struct half_planning p = {model,
+                              device,
+                              arena_alloc(arena, tensors),
+                              arena_alloc(arena, tensors),
+                              arena_alloc(arena, tensors),
+                              arena_alloc(arena, model->slot_count + 1)};
+    follow_autocast(&p);
+    for (size_t t = 1; t < tensors; t++) p.tensors[t] = p.is_16[t] || p.rounds[t]; /* 0: the inputs */
+    memset(p.slots, true, model->slot_count);
+    for (size_t i = 0; i < model->step_count; i++) {
+        const struct step *s = &model->steps[i];
+        if (s->part == PART_BEFORE_GELU && applies(&p, s->out, HALF_ALL))
+            look_at_parts(&p, s), i += 2;
+        else
+            look_at(&p, s);
+    }
+    int output_forms = model->allows_half_output ? HALF_ALL : 0; /* for the loss */
+    require(&p, model->output, output_forms, HALF_X);
+    require_slot(&p, model->output_slot, model->output, output_forms, HALF_DX);
+    for (size_t t = 0; t < model->tensor_count; t++) {
+        if (!p.tensors[t] || t == output) continue;
+        halve(&model->tensors[t].piece);
+        halve(&model->tensors[t].recomputed_piece);
+    }
+    for (size_t i = 0; i < model->slot_count; i++)
+        if (p.slots[i]) halve(&model->slots[i]);
+    model->half_tensors = p.tensors;
+    model->half_slots = p.slots;
+    return true;
+}
+
+static bool is_tensor_half(const struct model *model, size_t tensor) {
+    if (tensor == NO_TENSOR || !model->half_tensors) return false;
+    size_t root = root_of(model, tensor);
+    return model->half_tensors[root] && (root != root_of(model, model->output) || model->is_output_half);
+}
+
+static bool is_slot_half(const struct model *model, size_t slot) {
+    return slot != SIZE_MAX && model->half_slots && model->half_slots[slot];
+}
+
+bool half_storage_is_fused(const struct model *model, const struct step *step) {
+    return step->part != PART_NONE && is_tensor_half(model, step->part == PART_BEFORE_GELU ? step->out : step->in);
+}
+
+struct half_operands half_forward(const struct model *model, const struct step *step) {
+    return (struct half_operands){.x = is_tensor_half(model, step->in),
+                                  .other = is_tensor_half(model, step->other),
+                                  .y = is_tensor_half(model, step->out)};
+}
+
+struct half_operands half_relu(const struct model *model, const struct step *step) {
+    return (struct half_operands){.y = is_tensor_half(model, step->out),
+                                  .dy = is_slot_half(model, step->raw),
+                                  .dx = is_slot_half(model, step->dy)};
+}
+
+/* A layer that reads neither x nor y may use its forward operator for backward, from dy to dx. */
+struct half_operands half_backward(const struct model *model, const struct step *step) {
+    bool has_values = !step->layer || step->layer->type->ignores != IGNORES_X_AND_Y;
+    struct half_operands n = {.dy = is_slot_half(model, step->dy), .dx = is_slot_half(model, step->dx)};
+    n.x = has_values ? is_tensor_half(model, step->in) : n.dy;
+    n.y = has_values ? is_tensor_half(model, step->out) : n.dx;
+    return n;
+}
+
+struct half_operands half_add(const struct model *model, const struct slot_add *add) {
+    return (struct half_operands){
+        .x = is_slot_half(model, add->a), .other = is_slot_half(model, add->b), .y = is_slot_half(model, add->to)};
+}
+
+struct half_operands half_loss(const struct model *model) {
+    return (struct half_operands){.x = is_tensor_half(model, model->output),
+                                  .dx = is_slot_half(model, model->output_slot)};
+}
+
+void half_set(const struct model *model, struct half_operands operands) {
+    if (model->half_tensors) device_ops(model->device)->half->set(model->device, operands);
+}

@@ -1,0 +1,64 @@
+/* One more flat buffer and one pass over it per update. */
+#include "optim/ema.h"
+
+#include <stdlib.h>
+
+static const struct schema_row rows[] = {
+    {.key = "decay",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct ema_config, decay),
+     .fallback = "0",
+     .least = 0,
+     .most = 1,
+     .excludes_most = true,
+     .doc = "Weight of the old average in each update, such as 0.999; 0: no average is kept."},
+    {.key = "evaluate",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct ema_config, evaluate),
+     .fallback = "true",
+     .flags = SCHEMA_EXTENDS,
+     .doc =
+         "Evaluations use the average instead of the weights; so do `eval`, `predict`, `generate` and `export` unless "
+         "`--weights` says otherwise."},
+    {0},
+};
+const struct schema ema_schema = {
+    .name = "train.ema", .size = sizeof(struct ema_config), .rows = rows, .shorthand = "decay"};
+
+status ema_create(const struct ema_config *config, const struct params *params, struct device *device,
+                  struct ema **out) {
+    *out = NULL;
+    if (config->decay == 0) return OK;
+    struct ema *ema = calloc(1, sizeof *ema);
+    if (!ema) return status_new(STATUS_BUG, "out of memory");
+    *ema = (struct ema){.device = device, .weight = (float)(1 - config->decay), .evaluates = ema_is_used(config)};
+    status s = device_alloc(device, params->total * sizeof(float), "the average of the weights", (void **)&ema->values);
+    if (s) {
+        ema_destroy(ema);
+        return s;
+    }
+    *out = ema;
+    return OK;
+}
+
+void ema_destroy(struct ema *ema) {
+    if (!ema) return;
+    device_free(ema->device, ema->values);
+    free(ema);
+}
+
+void ema_update(struct ema *ema, const struct params *params, int64_t t, const float *clip) {
+    if (!ema) return;
+    if (t == 1)
+        device_ops(ema->device)->copy(ema->device, params->values, ema->values, params->total);
+    else
+        device_ops(ema->device)
+            ->optimizers->average(ema->device, ema->weight, clip, params->values, ema->values, params->total);
+}
+
+void ema_swap(struct ema *ema, struct params *params) {
+    if (!ema || !ema->evaluates) return;
+    float *values = params->values;
+    params->values = ema->values;
+    ema->values = values;
+}

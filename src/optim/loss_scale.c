@@ -1,0 +1,64 @@
+/* The arithmetic is that of torch._amp_update_scale_: factors are double, the scale is rounded to float32. */
+#include "optim/loss_scale.h"
+
+#include <float.h>
+#include <math.h>
+
+#define LEAST 1e-6 /* of what is multiplied with: products stay numbers that float32 holds */
+
+static const struct schema_row rows[] = {
+    {.key = "init_scale",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct loss_scale_config, init_scale),
+     .fallback = "65536",
+     .least = LEAST,
+     .most = 0x1p127,
+     .doc = "What the loss is multiplied by at the start."},
+    {.key = "growth_factor",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct loss_scale_config, growth_factor),
+     .fallback = "2",
+     .least = 1,
+     .most = 1 << 20,
+     .excludes_least = true,
+     .doc = "The scale is multiplied by this after `growth_interval` steps in a row without an overflow."},
+    {.key = "backoff_factor",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct loss_scale_config, backoff_factor),
+     .fallback = "0.5",
+     .least = LEAST,
+     .most = 1,
+     .excludes_most = true,
+     .doc = "The scale is multiplied by this when gradients overflow; that step is not applied."},
+    {.key = "growth_interval",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct loss_scale_config, growth_interval),
+     .fallback = "2000",
+     .least = 1,
+     .most = 1 << 30,
+     .doc = "Steps without an overflow after which the scale grows."},
+    {0},
+};
+const struct schema loss_scale_schema = {
+    .name = "train.grad_scaler", .size = sizeof(struct loss_scale_config), .rows = rows, .shorthand = "init_scale"};
+
+double loss_scale_value(const struct loss_scale_config *config, const struct loss_scale *state) {
+    return state->scale > 0 ? state->scale : (double)(float)config->init_scale;
+}
+
+void loss_scale_update(const struct loss_scale_config *config, struct loss_scale *state, bool has_overflown) {
+    double now = loss_scale_value(config, state);
+    state->scale = now;
+    if (has_overflown) {
+        state->scale = fmax((double)(float)(now * config->backoff_factor), (double)FLT_MIN);
+        state->growth_tracker = 0;
+    } else if (++state->growth_tracker == config->growth_interval) {
+        double grown = (double)(float)(now * config->growth_factor);
+        if (isfinite(grown)) state->scale = grown;
+        state->growth_tracker = 0;
+    }
+}
+
+bool loss_scale_is_suspect(const struct loss_scale_config *config, const struct loss_scale *state) {
+    return loss_scale_value(config, state) > 1;
+}

@@ -1,0 +1,167 @@
+/* The table of optimizers, and the state that all of them keep the same way. */
+#include "optim/optimizer.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/buffer.h"
+#include "optim/optimizer_groups.h"
+#include "optim/optimizers.h"
+
+static const struct optimizer_type *const types[] = {&optimizer_sgd,     &optimizer_adam,    &optimizer_adamw,
+                                                     &optimizer_adagrad, &optimizer_rmsprop, &optimizer_lion};
+
+const struct optimizer_type *optimizer_type_at(size_t index) {
+    return index < sizeof types / sizeof *types ? types[index] : NULL;
+}
+
+static const struct schema_variant *variant_at(size_t index) {
+    const struct optimizer_type *type = optimizer_type_at(index);
+    return type ? &type->variant : NULL;
+}
+
+const struct schema_variants optimizer_variants = {.what = "optimizer", .at = variant_at, .common = &optimizer_common};
+
+static bool uses_buffer(const struct optimizer_type *type, const void *config, size_t index) {
+    return type->buffers[index] && (!type->uses_buffer || type->uses_buffer(config, index));
+}
+
+size_t optimizer_memory(const struct variant *config, const struct params *params) {
+    const struct optimizer_type *type = optimizer_type_at((size_t)config->index);
+    size_t count = 0;
+    for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) count += uses_buffer(type, config->config, i);
+    return count * params->trained * sizeof(float);
+}
+
+struct optimizer_settings optimizer_settings(const struct variant *config) {
+    return optimizer_type_at((size_t)config->index)->settings(config->config);
+}
+
+static status fill(struct device *device, float **buffer, size_t count, float value) {
+    TRY(device_map(device, (void **)buffer));
+    for (size_t i = 0; i < count; i++) (*buffer)[i] = value;
+    return device_unmap(device, (void **)buffer, true);
+}
+
+static status allocate(struct optimizer *o, const struct params *params) {
+    for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) {
+        if (!uses_buffer(o->type, o->config, i)) continue;
+        float **buffer = &o->buffers[o->buffer_count];
+        size_t total = o->shard ? o->shard->total : params->trained;
+        TRY(device_alloc(o->device, total * sizeof(float), "the optimizer's state", (void **)buffer));
+        o->buffer_names[o->buffer_count++] = o->type->buffers[i];
+        float start = o->type->start ? o->type->start(o->config) : 0;
+        if (start != 0) TRY(fill(o->device, buffer, total, start));
+    }
+    size_t bytes = o->plan->setting_count * sizeof *o->steps;
+    TRY(buffer_new(bytes, "the optimizer's steps", (void **)&o->planned));
+    return device_alloc(o->device, bytes, "the optimizer's steps", (void **)&o->steps);
+}
+
+/* Up to [end]; what was left out since the run before stands. */
+static void add_run(struct optimizer *o, size_t begin, size_t end, size_t at, size_t step) {
+    size_t before = o->run_count ? o->runs[o->run_count - 1].end : 0;
+    if (before < begin) o->runs[o->run_count++] = (struct optimizer_run){before, begin, 0, OPTIMIZER_SKIP};
+    if (begin < end) o->runs[o->run_count++] = (struct optimizer_run){begin, end, at, step};
+}
+
+/* The plan's runs, cut to what this rank updates, and what stands between and behind them. */
+static status add_runs(struct optimizer *o, const struct params *params) {
+    const struct optimizer_part all = {0, params->trained, 0};
+    const struct optimizer_part *parts = o->shard ? o->shard->parts : &all;
+    size_t part_count = o->shard ? o->shard->count : 1;
+    o->runs = calloc(2 * (o->plan->run_count + part_count) + 1, sizeof *o->runs);
+    if (!o->runs) return status_new(STATUS_BUG, "out of memory");
+    for (size_t r = 0; r < o->plan->run_count; r++) {
+        const struct optimizer_run *run = &o->plan->runs[r];
+        for (size_t i = 0; i < part_count; i++) {
+            size_t begin = parts[i].begin > run->begin ? parts[i].begin : run->begin;
+            size_t end = parts[i].end < run->end ? parts[i].end : run->end;
+            if (begin < end) add_run(o, begin, end, parts[i].at + (begin - parts[i].begin), run->step);
+        }
+    }
+    add_run(o, params->total, params->total, 0, OPTIMIZER_SKIP);
+    return OK;
+}
+
+status optimizer_create(const struct variant *config, const struct params *params, struct device *device,
+                        struct optimizer **out) {
+    return optimizer_create_shard(config, params, device, NULL, out);
+}
+
+status optimizer_create_shard(const struct variant *config, const struct params *params, struct device *device,
+                              const struct optimizer_shard *shard, struct optimizer **out) {
+    struct optimizer *o = calloc(1, sizeof *o);
+    if (!o) return status_new(STATUS_BUG, "out of memory");
+    o->type = optimizer_type_at((size_t)config->index);
+    o->config = config->config;
+    o->device = device;
+    o->shard = shard;
+    status s = optimizer_plan_create(config, params, &o->plan);
+    if (!s) s = add_runs(o, params);
+    if (!s) s = allocate(o, params);
+    if (s) {
+        optimizer_destroy(o);
+        return s;
+    }
+    *out = o;
+    return OK;
+}
+
+void optimizer_destroy(struct optimizer *optimizer) {
+    if (!optimizer) return;
+    for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) device_free(optimizer->device, optimizer->buffers[i]);
+    device_free(optimizer->device, optimizer->steps);
+    buffer_free(optimizer->planned);
+    free(optimizer->runs);
+    optimizer_plan_destroy(optimizer->plan);
+    free(optimizer);
+}
+
+static void run(struct optimizer *o, struct optimizer_update *update) {
+    update->steps = o->steps;
+    for (size_t i = 0, used = 0; i < OPTIMIZER_MAX_BUFFERS; i++)
+        update->states[i] = uses_buffer(o->type, o->config, i) ? o->buffers[used++] : NULL;
+    o->type->run(o->device, update);
+}
+
+void optimizer_plan_step(struct optimizer *optimizer, int64_t t, optimizer_rate *rate, const void *schedule,
+                         double momentum) {
+    const struct optimizer_plan *plan = optimizer->plan;
+    double own = optimizer->type->settings(optimizer->config).momentum;
+    for (size_t i = 0; i < plan->setting_count; i++) {
+        const struct optimizer_setting *setting = &plan->settings[i];
+        struct optimizer_settings settings = {
+            .lr = rate ? rate(schedule, setting->lr) : setting->lr,
+            .weight_decay = setting->weight_decay,
+            .momentum = isnan(momentum) ? own : momentum,
+        };
+        optimizer->planned[i] = optimizer->type->plan(optimizer->config, &settings, t);
+    }
+    device_upload(optimizer->device, optimizer->steps, optimizer->planned,
+                  plan->setting_count * sizeof *optimizer->planned);
+}
+
+void optimizer_run_step(struct optimizer *optimizer, struct params *params, const float *clip) {
+    run(optimizer, &(struct optimizer_update){.clip = clip,
+                                              .values = params->values,
+                                              .gradients = params->gradients,
+                                              .runs = optimizer->runs,
+                                              .run_count = optimizer->run_count});
+}
+
+void optimizer_run_part(struct optimizer *optimizer, struct params *params, size_t begin, size_t end, float *gradients,
+                        const float *clip) {
+    const struct optimizer_run *whole = optimizer->plan->runs;
+    while (whole->end <= begin) whole++; /* a parameter lies within one run */
+    struct optimizer_run part = {.end = end - begin, .at = begin, .step = whole->step};
+    run(optimizer,
+        &(struct optimizer_update){
+            .clip = clip, .values = params->values + begin, .gradients = gradients, .runs = &part, .run_count = 1});
+}
+
+void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, optimizer_rate *rate,
+                    const void *schedule, double momentum, const float *clip) {
+    optimizer_plan_step(optimizer, t, rate, schedule, momentum);
+    optimizer_run_step(optimizer, params, clip);
+}

@@ -1,0 +1,96 @@
+/* optimizer: PyTorch's update rules over the flat buffers, with its roundings (tests/vectors/optim.json): one call of
+ * the device for all parameters, with a table of their groups (device/optimizers.h, optimizer_groups.h). A new one is a
+ * file optimizer_<type>.c and a row in optimizer.c. */
+#ifndef OPTIMIZER_H
+#define OPTIMIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/schema.h"
+#include "device/device.h"
+#include "model/params.h"
+
+#define OPTIMIZER_MAX_BUFFERS OPTIMIZER_STATES
+
+/* What a schedule or a group may change. */
+struct optimizer_settings {
+    double lr, weight_decay;
+    double momentum; /* or its first beta: what one_cycle moves; NAN: the rule has none */
+};
+
+struct optimizer_type {
+    struct schema_variant variant;
+    const char *buffers[OPTIMIZER_MAX_BUFFERS]; /* PyTorch's names of its state: "exp_avg"; NULL: fewer */
+    struct optimizer_settings (*settings)(const void *config);
+    /* Whether this config needs buffer [index] (SGD without momentum does not). NULL: always. */
+    bool (*uses_buffer)(const void *config, size_t index);
+    /* What the elements of its buffers start with. NULL: 0. */
+    float (*start)(const void *config);
+    /* The constants of update number [t] (from 1). */
+    union optimizer_step (*plan)(const void *config, const struct optimizer_settings *settings, int64_t t);
+    void (*run)(struct device *device, const struct optimizer_update *update);
+};
+
+extern const struct schema_variants optimizer_variants;
+const struct optimizer_type *optimizer_type_at(size_t index);
+
+struct optimizer_plan;
+
+/* What one rank updates: parts of the flat buffers, ascending, and where their state stands in this rank's buffers. */
+struct optimizer_part {
+    size_t begin, end, at;
+};
+struct optimizer_shard {
+    struct optimizer_part *parts; /* (count) */
+    size_t count, total;          /* total: elements of a buffer */
+};
+
+struct optimizer {
+    const struct optimizer_type *type;
+    const void *config;
+    struct device *device;
+    struct optimizer_plan *plan;
+    const struct optimizer_shard *shard;   /* NULL: it updates everything */
+    float *buffers[OPTIMIZER_MAX_BUFFERS]; /* (params->trained, or shard->total) each, those that are used */
+    const char *buffer_names[OPTIMIZER_MAX_BUFFERS];
+    size_t buffer_count;
+    struct optimizer_run *runs; /* (run_count) of all parameters; what this rank does not update stands */
+    size_t run_count;
+    union optimizer_step *planned, *steps; /* (plan->setting_count) of the update: on the host, on the device */
+};
+
+/* Bytes of state for [params]: for `check`. */
+size_t optimizer_memory(const struct variant *config, const struct params *params);
+
+/* STATUS_USAGE with file:line:column for a group that matches no parameter. */
+status optimizer_create(const struct variant *config, const struct params *params, struct device *device,
+                        struct optimizer **out);
+/* Of what [shard] (borrowed; NULL: everything) says only. */
+status optimizer_create_shard(const struct variant *config, const struct params *params, struct device *device,
+                              const struct optimizer_shard *shard, struct optimizer **out);
+void optimizer_destroy(struct optimizer *optimizer); /* takes NULL */
+
+/* The settings of the config, before groups and any schedule. */
+struct optimizer_settings optimizer_settings(const struct variant *config);
+
+/* What the schedule makes of a group's [base_lr] now. */
+typedef double optimizer_rate(const void *schedule, double base_lr);
+
+/* Update number [t] (from 1) of all parameters that are not frozen; all gradients are zero afterwards. [rate] is asked
+ * once per group with other settings; NULL: the rates stay as configured. [momentum]: NAN: the config's. *clip lies in
+ * the device's memory. */
+void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, optimizer_rate *rate,
+                    const void *schedule, double momentum, const float *clip);
+
+/* The same in two parts: what changes from one update to the next goes to the device; the update runs. */
+void optimizer_plan_step(struct optimizer *optimizer, int64_t t, optimizer_rate *rate, const void *schedule,
+                         double momentum);
+void optimizer_run_step(struct optimizer *optimizer, struct params *params, const float *clip);
+
+/* Instead of optimizer_run_step: elements [begin, end) of one parameter, with their [gradients] (end - begin), which
+ * are zero afterwards. All parts of an update together have its bits. Not for shards. */
+void optimizer_run_part(struct optimizer *optimizer, struct params *params, size_t begin, size_t end, float *gradients,
+                        const float *clip);
+
+#endif

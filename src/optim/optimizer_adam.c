@@ -1,0 +1,117 @@
+/* adam, adamw: torch.optim.Adam and AdamW. They differ in how weight decay enters: added to the gradient, or taken from
+ * the weights before the update. */
+#include <math.h>
+
+#include "optim/optimizers.h"
+
+struct adam_config {
+    double lr, eps, weight_decay;
+    struct real_list betas;
+    bool amsgrad;
+    int arithmetic; /* index into arithmetics */
+};
+
+static const char *const arithmetics[] = {"torch2", "torch1", NULL};
+enum { TORCH2, TORCH1 };
+
+#define SHARED_ROWS                                                                                                    \
+    OPTIMIZER_REAL(adam_config, lr, "0.001", "Learning rate."),                                                        \
+        OPTIMIZER_BETAS(adam_config, "[0.9, 0.999]", "Decay of the running means of the gradient and of its square."), \
+        OPTIMIZER_REAL(adam_config, eps, "1e-08", "Added to the denominator."),                                        \
+        OPTIMIZER_BOOL(adam_config, amsgrad, "Divide by the largest mean of squares so far (AMSGrad).")
+#define ARITHMETIC_ROW                                                                                                 \
+    {                                                                                                                  \
+        .key = "arithmetic", .type = SCHEMA_CHOICE, .offset = offsetof(struct adam_config, arithmetic),                \
+        .fallback = "torch2", .choices = arithmetics,                                                                  \
+        .doc = "Rounding of the first moment: as PyTorch 2 (lerp) or PyTorch 1 (mul, add); they differ by an ulp."     \
+    }
+
+static const struct schema_row adam_rows[] = {
+    SHARED_ROWS,
+    OPTIMIZER_REAL(adam_config, weight_decay, "0", "L2 penalty, added to the gradient."),
+    ARITHMETIC_ROW,
+    {0},
+};
+static const struct schema_row adamw_rows[] = {
+    SHARED_ROWS,
+    OPTIMIZER_REAL(adam_config, weight_decay, "0.01",
+                   "Decoupled weight decay: values are multiplied by 1 - lr * weight_decay."),
+    ARITHMETIC_ROW,
+    {0},
+};
+
+void optimizer_check_betas(const struct real_list *betas, const struct node *where, const char *path,
+                           struct problems *problems) {
+    const struct node *node = node_get(where, "betas");
+    if (betas->count != 2)
+        problems_add(problems, node ? node->place : (struct place){0}, path, "betas must be two numbers, got %zu",
+                     betas->count);
+}
+
+static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
+    optimizer_check_betas(&((const struct adam_config *)config)->betas, where, path, problems);
+}
+
+static const struct schema adam_schema = {
+    .name = "optimizer.adam", .size = sizeof(struct adam_config), .rows = adam_rows, .check = check};
+static const struct schema adamw_schema = {
+    .name = "optimizer.adamw", .size = sizeof(struct adam_config), .rows = adamw_rows, .check = check};
+
+static struct optimizer_settings settings(const void *config) {
+    const struct adam_config *c = config;
+    return (struct optimizer_settings){c->lr, c->weight_decay, c->betas.items[0]};
+}
+
+static bool uses_buffer(const void *config, size_t index) {
+    return index < 2 || ((const struct adam_config *)config)->amsgrad;
+}
+
+/* step_size = lr / (1 - b1^t);  bc2s = sqrt(1 - b2^t), in double, cast once */
+static struct adam_step plan_shared(const struct adam_config *c, const struct optimizer_settings *own, int64_t t) {
+    double beta1 = own->momentum, beta2 = c->betas.items[1];
+    return (struct adam_step){
+        .beta1 = (float)beta1,
+        .one_minus_beta1 = (float)(1 - beta1),
+        .beta2 = (float)beta2,
+        .one_minus_beta2 = (float)(1 - beta2),
+        .eps = (float)c->eps,
+        .minus_step_size = (float)-(own->lr / (1 - pow(beta1, (double)t))),
+        .sqrt_correction2 = (float)sqrt(1 - pow(beta2, (double)t)),
+        .decay_factor = 1,
+        .uses_lerp = c->arithmetic == TORCH2,
+    };
+}
+
+static union optimizer_step plan_adam(const void *config, const struct optimizer_settings *own, int64_t t) {
+    struct adam_step s = plan_shared(config, own, t);
+    s.has_weight_decay = own->weight_decay != 0;
+    s.weight_decay = (float)own->weight_decay;
+    return (union optimizer_step){.adam = s};
+}
+
+static union optimizer_step plan_adamw(const void *config, const struct optimizer_settings *own, int64_t t) {
+    struct adam_step s = plan_shared(config, own, t);
+    s.decay_factor = (float)(1 - own->lr * own->weight_decay);
+    return (union optimizer_step){.adam = s};
+}
+
+static void run(struct device *device, const struct optimizer_update *update) {
+    device_ops(device)->optimizers->adam(device, update);
+}
+
+const struct optimizer_type optimizer_adam = {
+    .variant = {"adam", &adam_schema, "Adam (torch.optim.Adam)."},
+    .buffers = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
+    .settings = settings,
+    .uses_buffer = uses_buffer,
+    .plan = plan_adam,
+    .run = run,
+};
+const struct optimizer_type optimizer_adamw = {
+    .variant = {"adamw", &adamw_schema, "Adam with decoupled weight decay (torch.optim.AdamW)."},
+    .buffers = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
+    .settings = settings,
+    .uses_buffer = uses_buffer,
+    .plan = plan_adamw,
+    .run = run,
+};

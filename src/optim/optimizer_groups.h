@@ -1,0 +1,31 @@
+/* optimizer groups: which parameters are updated with which learning rate and weight decay. The first group that
+ * matches a parameter wins, the others keep the optimizer's own values; neighbours with equal values are updated
+ * together. */
+#ifndef OPTIMIZER_GROUPS_H
+#define OPTIMIZER_GROUPS_H
+
+#include "optim/optimizer.h"
+
+/* Keys of every optimizer. */
+extern const struct schema optimizer_common;
+
+/* `in_backward` */
+bool optimizer_is_in_backward(const struct variant *config);
+
+/* One pair of values, and how many parameters have it. */
+struct optimizer_setting {
+    double lr, weight_decay;
+    size_t tensors, elements;
+};
+
+struct optimizer_plan {
+    struct optimizer_setting *settings;
+    struct optimizer_run *runs; /* in order, without frozen parameters; their steps are the settings */
+    size_t setting_count, run_count;
+};
+
+/* STATUS_USAGE with file:line:column for a group, or one of its patterns, that matches no parameter. */
+status optimizer_plan_create(const struct variant *config, const struct params *params, struct optimizer_plan **out);
+void optimizer_plan_destroy(struct optimizer_plan *plan); /* takes NULL */
+
+#endif

@@ -1,0 +1,66 @@
+/* rmsprop: torch.optim.RMSprop. */
+#include "optim/optimizers.h"
+
+struct rmsprop_config {
+    double lr, alpha, eps, weight_decay, momentum;
+    bool centered;
+};
+
+enum { SQUARE_AVG, GRAD_AVG, MOMENTUM };
+
+static const struct schema_row rows[] = {
+    OPTIMIZER_REAL(rmsprop_config, lr, "0.01", "Learning rate."),
+    {.key = "alpha",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct rmsprop_config, alpha),
+     .fallback = "0.99",
+     .least = 0,
+     .most = 1,
+     .doc = "Decay of the running mean of the gradient's square."},
+    OPTIMIZER_REAL(rmsprop_config, eps, "1e-08", "Added to the denominator."),
+    OPTIMIZER_REAL(rmsprop_config, weight_decay, "0", "L2 penalty, added to the gradient."),
+    OPTIMIZER_REAL(rmsprop_config, momentum, "0", "Momentum factor; 0: none."),
+    OPTIMIZER_BOOL(
+        rmsprop_config, centered,
+        "Divide by the gradient's standard deviation instead of its mean square. Rounds as PyTorch 2 (lerp)."),
+    {0},
+};
+static const struct schema schema = {.name = "optimizer.rmsprop", .size = sizeof(struct rmsprop_config), .rows = rows};
+
+static struct optimizer_settings settings(const void *config) {
+    const struct rmsprop_config *c = config;
+    return (struct optimizer_settings){c->lr, c->weight_decay, c->momentum != 0 ? c->momentum : NAN};
+}
+
+static bool uses_buffer(const void *config, size_t index) {
+    const struct rmsprop_config *c = config;
+    return index == SQUARE_AVG || (index == GRAD_AVG && c->centered) || (index == MOMENTUM && c->momentum != 0);
+}
+
+static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
+    const struct rmsprop_config *c = config;
+    (void)t;
+    struct rmsprop_step s = {
+        .minus_lr = (float)-own->lr,
+        .alpha = (float)c->alpha,
+        .one_minus_alpha = (float)(1 - c->alpha),
+        .eps = (float)c->eps,
+        .momentum = (float)own->momentum,
+        .weight_decay = (float)own->weight_decay,
+        .has_weight_decay = own->weight_decay != 0,
+    };
+    return (union optimizer_step){.rmsprop = s};
+}
+
+static void run(struct device *device, const struct optimizer_update *update) {
+    device_ops(device)->optimizers->rmsprop(device, update);
+}
+
+const struct optimizer_type optimizer_rmsprop = {
+    .variant = {"rmsprop", &schema, "RMSprop (torch.optim.RMSprop)."},
+    .buffers = {"square_avg", "grad_avg", "momentum_buffer"},
+    .settings = settings,
+    .uses_buffer = uses_buffer,
+    .plan = plan,
+    .run = run,
+};

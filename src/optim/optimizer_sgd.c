@@ -1,0 +1,76 @@
+/* sgd: torch.optim.SGD. */
+#include "optim/optimizers.h"
+
+struct sgd_config {
+    double lr, momentum, dampening, weight_decay;
+    bool nesterov;
+};
+
+static const struct schema_row rows[] = {
+    OPTIMIZER_REAL(sgd_config, lr, "0.001", "Learning rate."),
+    {.key = "momentum",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct sgd_config, momentum),
+     .fallback = "0",
+     .least = 0,
+     .most = 1,
+     .doc = "Momentum factor; 0: none."},
+    {.key = "dampening",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct sgd_config, dampening),
+     .fallback = "0",
+     .least = 0,
+     .most = 1,
+     .doc = "Dampening for momentum."},
+    OPTIMIZER_REAL(sgd_config, weight_decay, "0", "L2 penalty, added to the gradient."),
+    OPTIMIZER_BOOL(sgd_config, nesterov, "Nesterov momentum; needs momentum > 0 and dampening 0."),
+    {0},
+};
+
+static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct sgd_config *c = config;
+    if (c->nesterov && (c->momentum <= 0 || c->dampening != 0))
+        problems_add(problems, where ? where->place : (struct place){0}, path,
+                     "nesterov needs momentum > 0 and dampening 0");
+}
+
+static const struct schema schema = {
+    .name = "optimizer.sgd", .size = sizeof(struct sgd_config), .rows = rows, .check = check};
+
+static struct optimizer_settings settings(const void *config) {
+    const struct sgd_config *c = config;
+    return (struct optimizer_settings){c->lr, c->weight_decay, c->momentum != 0 ? c->momentum : NAN};
+}
+
+static bool uses_buffer(const void *config, size_t index) {
+    (void)index;
+    return ((const struct sgd_config *)config)->momentum != 0;
+}
+
+static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
+    const struct sgd_config *c = config;
+    struct sgd_step s = {
+        .minus_lr = (float)-own->lr,
+        .momentum = (float)own->momentum,
+        .one_minus_dampening = (float)(1 - c->dampening),
+        .weight_decay = (float)own->weight_decay,
+        .has_momentum = c->momentum != 0,
+        .has_weight_decay = own->weight_decay != 0,
+        .is_nesterov = c->nesterov,
+        .is_first = t == 1,
+    };
+    return (union optimizer_step){.sgd = s};
+}
+
+static void run(struct device *device, const struct optimizer_update *update) {
+    device_ops(device)->optimizers->sgd(device, update);
+}
+
+const struct optimizer_type optimizer_sgd = {
+    .variant = {"sgd", &schema, "Stochastic gradient descent (torch.optim.SGD)."},
+    .buffers = {"momentum_buffer"},
+    .settings = settings,
+    .uses_buffer = uses_buffer,
+    .plan = plan,
+    .run = run,
+};

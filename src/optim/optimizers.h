@@ -1,0 +1,29 @@
+/* Every optimizer, for the table in optimizer.c. */
+#ifndef OPTIMIZERS_H
+#define OPTIMIZERS_H
+
+#include "optim/optimizer.h"
+
+extern const struct optimizer_type optimizer_sgd, optimizer_adam, optimizer_adamw, optimizer_adagrad, optimizer_rmsprop,
+    optimizer_lion;
+
+/* A number >= 0 of the optimizer's struct: the row of most of their keys. */
+#define OPTIMIZER_REAL(struct_, name_, fallback_, doc_)                                                                \
+    {                                                                                                                  \
+        .key = #name_, .type = SCHEMA_REAL, .offset = offsetof(struct struct_, name_), .fallback = fallback_,          \
+        .least = 0, .most = INFINITY, .doc = doc_                                                                      \
+    }
+
+#define OPTIMIZER_BOOL(struct_, name_, doc_)                                                                           \
+    { .key = #name_, .type = SCHEMA_BOOL, .offset = offsetof(struct struct_, name_), .fallback = "false", .doc = doc_ }
+
+/* Two betas, each >= 0 and < 1; a type that has them checks their number with optimizer_check_betas. */
+#define OPTIMIZER_BETAS(struct_, fallback_, doc_)                                                                      \
+    {                                                                                                                  \
+        .key = "betas", .type = SCHEMA_REAL_LIST, .offset = offsetof(struct struct_, betas), .fallback = fallback_,    \
+        .least = 0, .most = 1, .excludes_most = true, .doc = doc_                                                      \
+    }
+void optimizer_check_betas(const struct real_list *betas, const struct node *where, const char *path,
+                           struct problems *problems);
+
+#endif

@@ -1,0 +1,378 @@
+/* One row per type: keys and closed form. t counts epochs (PyTorch's habit: scheduler.step() once an epoch) or steps,
+ * by `interval`. A warm-up of m precedes any type as SequentialLR([LinearLR, type], [m]) does: the type then sees t -
+ * m. */
+#include "optim/schedule.h"
+
+#include <math.h>
+#include <stddef.h>
+
+#define PI 3.14159265358979323846
+
+struct schedule_common {
+    int interval;
+    int64_t warmup;
+    double warmup_start_factor;
+};
+
+static const char *const intervals[] = {"epoch", "step", NULL};
+
+struct schedule_config {
+    double gamma, start_factor, end_factor, power, eta_min, pct_start, div_factor, final_div_factor;
+    double base_momentum, max_momentum, factor, threshold, min_lr, eps;
+    int64_t step_size, total_iters, t_max, t_0, t_mult, patience, cooldown;
+    struct int_list milestones;
+    bool three_phase, cycle_momentum;
+    int anneal, monitor, mode, threshold_mode;
+};
+
+static const char *const anneals[] = {"cos", "linear", NULL};
+static const char *const monitors[] = {"val_loss", "val_accuracy", "train_loss", NULL};
+static const char *const modes[] = {"min", "max", NULL};
+static const char *const threshold_modes[] = {"rel", "abs", NULL};
+
+#define REAL(field_, fallback_, doc_)                                                                                  \
+    {                                                                                                                  \
+        .key = #field_, .type = SCHEMA_REAL, .offset = offsetof(struct schedule_config, field_),                       \
+        .fallback = fallback_, .least = 0, .most = INFINITY, .doc = doc_                                               \
+    }
+#define COUNT(key_, field_, fallback_, flags_, doc_)                                                                   \
+    {                                                                                                                  \
+        .key = key_, .type = SCHEMA_INT, .offset = offsetof(struct schedule_config, field_), .fallback = fallback_,    \
+        .flags = flags_, .least = 1, .most = INFINITY, .doc = doc_                                                     \
+    }
+
+static const struct schema_row step_rows[] = {
+    COUNT("step_size", step_size, NULL, SCHEMA_REQUIRED,
+          "Number of intervals after which the rate is multiplied by gamma."),
+    REAL(gamma, "0.1", "The factor."),
+    {0},
+};
+static const struct schema_row multistep_rows[] = {
+    {.key = "milestones",
+     .type = SCHEMA_INT_LIST,
+     .offset = offsetof(struct schedule_config, milestones),
+     .flags = SCHEMA_REQUIRED,
+     .least = 0,
+     .most = INFINITY,
+     .doc = "At each of these the rate is multiplied by gamma."},
+    REAL(gamma, "0.1", "The factor."),
+    {0},
+};
+static const struct schema_row exponential_rows[] = {
+    {.key = "gamma",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct schedule_config, gamma),
+     .flags = SCHEMA_REQUIRED,
+     .least = 0,
+     .most = INFINITY,
+     .doc = "The factor of each interval."},
+    {0},
+};
+static const struct schema_row linear_rows[] = {
+    REAL(start_factor, "0.3333333333333333", "Factor at the start."),
+    REAL(end_factor, "1", "Factor at the end."),
+    COUNT("total_iters", total_iters, "5", 0, "Intervals from start to end."),
+    {0},
+};
+static const struct schema_row polynomial_rows[] = {
+    COUNT("total_iters", total_iters, "5", 0, "Intervals until the rate is 0."),
+    REAL(power, "1", "The power."),
+    {0},
+};
+static const struct schema_row cosine_rows[] = {
+    COUNT("t_max", t_max, "null", 0, "Half a period; null: the whole run (after the warm-up)."),
+    REAL(eta_min, "0", "The minimum rate."),
+    {0},
+};
+static const struct schema_row restarts_rows[] = {
+    COUNT("t_0", t_0, NULL, SCHEMA_REQUIRED, "Intervals of the first period."),
+    COUNT("t_mult", t_mult, "1", 0, "Each period is this many times as long as the one before."),
+    REAL(eta_min, "0", "The minimum rate."),
+    {0},
+};
+static const struct schema_row one_cycle_rows[] = {
+    COUNT("total_iters", total_iters, "null", 0, "Intervals of the cycle; null: the whole run (after the warm-up)."),
+    {.key = "pct_start",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct schedule_config, pct_start),
+     .fallback = "0.3",
+     .least = 0,
+     .most = 1,
+     .doc = "Share of the cycle in which the rate rises."},
+    {.key = "div_factor",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct schedule_config, div_factor),
+     .fallback = "25",
+     .least = 0,
+     .most = INFINITY,
+     .excludes_least = true,
+     .doc = "The cycle starts at lr / div_factor."},
+    {.key = "final_div_factor",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct schedule_config, final_div_factor),
+     .fallback = "10000",
+     .least = 0,
+     .most = INFINITY,
+     .excludes_least = true,
+     .doc = "The cycle ends at lr / div_factor / final_div_factor."},
+    {.key = "anneal",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct schedule_config, anneal),
+     .fallback = "cos",
+     .choices = anneals,
+     .doc = "Shape of the curve (PyTorch's anneal_strategy)."},
+    {.key = "three_phase",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct schedule_config, three_phase),
+     .fallback = "false",
+     .doc = "Whether the rate falls to its initial value first, then to its final value."},
+    {.key = "cycle_momentum",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct schedule_config, cycle_momentum),
+     .fallback = "true",
+     .doc = "Whether the optimizer's momentum (or first beta) changes in the opposite direction."},
+    REAL(base_momentum, "0.85", "Momentum where the rate is highest."),
+    REAL(max_momentum, "0.95", "Momentum at the start and the end."),
+    {0},
+};
+#define CHOICE(field_, fallback_, choices_, doc_)                                                                      \
+    {                                                                                                                  \
+        .key = #field_, .type = SCHEMA_CHOICE, .offset = offsetof(struct schedule_config, field_),                     \
+        .fallback = fallback_, .choices = choices_, .doc = doc_                                                        \
+    }
+#define EPOCHS(field_, fallback_, doc_)                                                                                \
+    {                                                                                                                  \
+        .key = #field_, .type = SCHEMA_INT, .offset = offsetof(struct schedule_config, field_), .fallback = fallback_, \
+        .least = 0, .most = INFINITY, .doc = doc_                                                                      \
+    }
+static const struct schema_row plateau_rows[] = {
+    CHOICE(monitor, "val_loss", monitors,
+           "The metric that is monitored, after each evaluation (train_loss: after each epoch)."),
+    CHOICE(mode, "min", modes, "Whether a smaller (`min`) or a larger (`max`) value is better."),
+    REAL(factor, "0.1", "The rate is multiplied by this."),
+    EPOCHS(patience, "10", "Evaluations without progress before the rate is reduced."),
+    REAL(threshold, "0.0001", "The minimum change that counts as progress."),
+    CHOICE(threshold_mode, "rel", threshold_modes, "`rel`: a share of the best value so far; `abs`: a difference."),
+    EPOCHS(cooldown, "0", "Evaluations after a reduction that do not count."),
+    REAL(min_lr, "0", "The minimum rate."),
+    REAL(eps, "1e-08", "A change of the rate that is smaller than this is not made."),
+    {0},
+};
+
+#define SCHEMA(name_)                                                                                                  \
+    static const struct schema name_##_schema = {                                                                      \
+        .name = "schedule." #name_, .size = sizeof(struct schedule_config), .rows = name_##_rows}
+SCHEMA(step);
+SCHEMA(multistep);
+SCHEMA(exponential);
+SCHEMA(linear);
+SCHEMA(polynomial);
+SCHEMA(cosine);
+SCHEMA(one_cycle);
+static const struct schema plateau_schema = {
+    .name = "schedule.reduce_on_plateau", .size = sizeof(struct schedule_config), .rows = plateau_rows};
+static const struct schema restarts_schema = {
+    .name = "schedule.cosine_restarts", .size = sizeof(struct schedule_config), .rows = restarts_rows};
+
+/* base * gamma^(t div size) */
+static double step(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    (void)total;
+    return base * pow(c->gamma, (double)(t / c->step_size));
+}
+
+/* base * gamma^(milestones <= t), multiplied one by one as PyTorch does */
+static double multistep(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    (void)total;
+    for (size_t i = 0; i < c->milestones.count; i++)
+        if (c->milestones.items[i] <= t) base *= c->gamma;
+    return base;
+}
+
+static double exponential(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    (void)total;
+    return base * pow(c->gamma, (double)t);
+}
+
+static double least(int64_t t, int64_t most) { return (double)(t < most ? t : most); }
+
+/* base * (s + (e - s) * min(t, T) / T) */
+static double linear(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    (void)total;
+    return base *
+           (c->start_factor + (c->end_factor - c->start_factor) * least(t, c->total_iters) / (double)c->total_iters);
+}
+
+/* base * (1 - min(t, T) / T)^p */
+static double polynomial(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    (void)total;
+    return base * pow(1 - least(t, c->total_iters) / (double)c->total_iters, c->power);
+}
+
+/* eta + (base - eta) * (1 + cos(pi t / T)) / 2 */
+static double cosine(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    double period = (double)(c->t_max == SCHEMA_NO_INT ? total : c->t_max);
+    return c->eta_min + (base - c->eta_min) * (1 + cos(PI * (double)t / period)) / 2;
+}
+
+static double cosine_restarts(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    (void)total;
+    int64_t period = c->t_0;
+    while (t >= period) {
+        t -= period;
+        period *= c->t_mult;
+    }
+    return c->eta_min + (base - c->eta_min) * (1 + cos(PI * (double)t / (double)period)) / 2;
+}
+
+static double anneal(const struct schedule_config *c, double from, double to, double share) {
+    return c->anneal ? from + (to - from) * share : to + (from - to) / 2 * (cos(PI * share) + 1);
+}
+
+/* From [low] up to [high], and down to [end]; in three phases: up, back to [low], to [end]. */
+static double cycle(const struct schedule_config *c, double low, double high, double end, int64_t at, int64_t total) {
+    double n = (double)(c->total_iters == SCHEMA_NO_INT ? total : c->total_iters), t = (double)at;
+    double rise = c->pct_start * n - 1, fall = c->three_phase ? 2 * c->pct_start * n - 2 : rise;
+    if (t > n - 1) t = n - 1;
+    if (t <= rise) return anneal(c, low, high, rise > 0 ? t / rise : 1);
+    if (c->three_phase && t <= fall) return anneal(c, high, low, (t - rise) / (fall - rise));
+    double from = c->three_phase ? low : high;
+    return n - 1 > fall ? anneal(c, from, end, (t - fall) / (n - 1 - fall)) : end;
+}
+
+static double one_cycle(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    double low = base / c->div_factor;
+    return cycle(c, low, base, low / c->final_div_factor, t, total);
+}
+
+struct schedule_type {
+    struct schema_variant variant;
+    /* [t] intervals done of [total]; NULL: constant */
+    double (*at)(const struct schedule_config *config, double base, int64_t t, int64_t total);
+};
+
+static const struct schedule_type types[] = {
+    {{"constant", NULL, "The learning rate of the optimizer."}, NULL},
+    {{"step", &step_schema, "lr * gamma^(t div step_size) (StepLR)."}, step},
+    {{"multistep", &multistep_schema, "lr * gamma at each milestone (MultiStepLR)."}, multistep},
+    {{"exponential", &exponential_schema, "lr * gamma^t (ExponentialLR)."}, exponential},
+    {{"linear", &linear_schema, "From start_factor to end_factor (LinearLR)."}, linear},
+    {{"polynomial", &polynomial_schema, "lr * (1 - t / total_iters)^power (PolynomialLR)."}, polynomial},
+    {{"cosine", &cosine_schema, "Half a cosine from lr to eta_min (CosineAnnealingLR)."}, cosine},
+    {{"cosine_restarts", &restarts_schema, "Cosines that start again (CosineAnnealingWarmRestarts)."}, cosine_restarts},
+    {{"one_cycle", &one_cycle_schema, "Rises, then falls far below the start (OneCycleLR)."}, one_cycle},
+    {{"reduce_on_plateau", &plateau_schema, "lr * factor when a metric stops improving (ReduceLROnPlateau)."}, NULL},
+};
+
+static const struct schema_variant *variant_at(size_t index) {
+    return index < sizeof types / sizeof *types ? &types[index].variant : NULL;
+}
+
+static const struct schema_row common_rows[] = {
+    {.key = "interval",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct schedule_common, interval),
+     .fallback = "epoch",
+     .choices = intervals,
+     .doc = "What the type counts: epochs, or optimizer updates."},
+    {.key = "warmup",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct schedule_common, warmup),
+     .fallback = "0",
+     .least = 0,
+     .most = INFINITY,
+     .doc = "Intervals in which the rate rises linearly before the type begins (SequentialLR with LinearLR)."},
+    {.key = "warmup_start_factor",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct schedule_common, warmup_start_factor),
+     .fallback = "0.01",
+     .least = 0,
+     .most = 1,
+     .doc = "Share of lr at the start of the warm-up."},
+    {0},
+};
+static const struct schema common = {.name = "schedule", .size = sizeof(struct schedule_common), .rows = common_rows};
+
+const struct schema_variants schedule_variants = {.what = "schedule", .at = variant_at, .common = &common};
+
+/* Intervals done, and those of the whole run. */
+static void count(const struct schedule_common *c, const struct schedule_progress *p, int64_t *t, int64_t *total) {
+    *t = c->interval ? p->steps : p->epoch;
+    *total = c->interval ? p->total_steps : p->total_epochs;
+    *total = *total > c->warmup ? *total - c->warmup : 1;
+}
+
+static bool is_plateau(const struct variant *schedule) {
+    return types[schedule->index].variant.schema == &plateau_schema;
+}
+
+/* lr = max(lr * factor, min_lr), as often as it was reduced; a change of at most eps is left out */
+static double reduced(const struct schedule_config *c, double lr, int64_t reductions) {
+    for (int64_t i = 0; i < reductions; i++) {
+        double next = fmax(lr * c->factor, c->min_lr);
+        if (lr - next <= c->eps) break;
+        lr = next;
+    }
+    return lr;
+}
+
+double schedule_lr(const struct variant *schedule, double base_lr, const struct schedule_progress *progress) {
+    const struct schedule_common *c = schedule->common;
+    int64_t t, total;
+    count(c, progress, &t, &total);
+    if (t < c->warmup)
+        return base_lr * (c->warmup_start_factor + (1 - c->warmup_start_factor) * (double)t / (double)c->warmup);
+    const struct schedule_type *type = &types[schedule->index];
+    if (is_plateau(schedule)) return reduced(schedule->config, base_lr, progress->reductions);
+    return type->at ? type->at(schedule->config, base_lr, t - c->warmup, total) : base_lr;
+}
+
+bool schedule_moves_momentum(const struct variant *schedule) {
+    const struct schedule_config *c = schedule->config;
+    return types[schedule->index].at == one_cycle && c->cycle_momentum;
+}
+
+double schedule_momentum(const struct variant *schedule, const struct schedule_progress *progress) {
+    const struct schedule_common *shared = schedule->common;
+    const struct schedule_config *c = schedule->config;
+    if (!schedule_moves_momentum(schedule)) return NAN;
+    int64_t t, total;
+    count(shared, progress, &t, &total);
+    t = t > shared->warmup ? t - shared->warmup : 0;
+    return cycle(c, c->max_momentum, c->base_momentum, c->max_momentum, t, total);
+}
+
+enum schedule_monitor schedule_monitor(const struct variant *schedule) {
+    static const enum schedule_monitor by_choice[] = {MONITOR_VAL_LOSS, MONITOR_VAL_ACCURACY, MONITOR_TRAIN_LOSS};
+    const struct schedule_config *c = schedule->config;
+    return is_plateau(schedule) ? by_choice[c->monitor] : MONITOR_NOTHING;
+}
+
+bool schedule_wants_more(const struct variant *schedule) {
+    const struct schedule_config *c = schedule->config;
+    return is_plateau(schedule) && c->mode == 1;
+}
+
+static bool is_better(const struct schedule_config *c, double value, double best) {
+    bool is_relative = c->threshold_mode == 0, wants_less = c->mode == 0;
+    if (isnan(best)) return true;
+    if (wants_less) return value < (is_relative ? best * (1 - c->threshold) : best - c->threshold);
+    return value > (is_relative ? best * (c->threshold + 1) : best + c->threshold);
+}
+
+void schedule_observe(const struct variant *schedule, struct plateau *plateau, double value) {
+    const struct schedule_config *c = schedule->config;
+    if (is_better(c, value, plateau->best)) {
+        plateau->best = value;
+        plateau->bad_epochs = 0;
+    } else {
+        plateau->bad_epochs++;
+    }
+    if (plateau->cooldown > 0) {
+        plateau->cooldown--;
+        plateau->bad_epochs = 0;
+    }
+    if (plateau->bad_epochs <= c->patience) return;
+    plateau->reductions++;
+    plateau->cooldown = c->cooldown;
+    plateau->bad_epochs = 0;
+}

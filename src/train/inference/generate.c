@@ -1,0 +1,170 @@
+/* The model's input is always a whole block: the text so far stands at its beginning, and what follows does not matter
+ * to a causal model. Once the block is full the text moves through it. */
+#include "train/inference/generate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "data/vocabulary.h"
+#include "train/rehearsal.h"
+
+struct generator {
+    const struct generate_options *options;
+    struct vocabulary *vocabulary;
+    struct device *device;
+    struct model *model;
+    struct rng rng;
+    size_t block;          /* tokens the model sees */
+    size_t logits;         /* of a position; at least as many as characters, those beyond are never drawn */
+    int32_t *tokens;       /* (block) */
+    void *own_tokens;      /* (block) on the device */
+    float *last;           /* (logits) of the last character, on the host */
+    size_t length;         /* of the text in the block */
+    double *probabilities; /* (vocabulary) */
+    float *sorted;         /* (vocabulary): scratch */
+};
+
+static status read_vocabulary(struct generator *g, struct checkpoint *checkpoint) {
+    char *characters = NULL;
+    struct entry entry = {.path = "data/vocabulary", .type = ENTRY_TEXT, .data = &characters, .is_optional = true};
+    TRY(checkpoint_read(checkpoint, &entry, 1, NULL));
+    if (!characters)
+        return status_new(STATUS_USAGE,
+                          "generate needs a model of characters (dataset.format: text); this checkpoint has no "
+                          "vocabulary");
+    status s = vocabulary_create(characters, &g->vocabulary);
+    free(characters);
+    return s;
+}
+
+static status open_model(struct generator *g, const struct config *config, struct checkpoint *checkpoint,
+                         bool average) {
+    g->block = (size_t)config->dataset.text.block_size;
+    size_t classes = vocabulary_size(g->vocabulary);
+    struct shape input = {.dims = 1, .size = {(int64_t)g->block}, .is_tokens = true, .vocabulary = (int64_t)classes};
+    TRY(config_create_device(config, NULL, &g->device));
+    TRY(model_plan(&config->model, &input, &g->model));
+    g->logits = g->model->out_size / g->block;
+    if (g->model->out_size % g->block != 0 || g->logits < classes)
+        return status_new(STATUS_USAGE, "the model's output is not a logit per position and character (%zu x %zu)",
+                          g->block, classes);
+    TRY(model_alloc(g->model, g->device, 1));
+    TRY(model_map(g->model));
+    TRY(weights_load(g->model, checkpoint, average));
+    TRY(model_unmap(g->model, true));
+    TRY(device_alloc(g->device, g->block * sizeof *g->tokens, "the text", &g->own_tokens));
+    struct batch batch = {.rows = 1, .inputs = g->own_tokens};
+    TRY(rehearsal_reserve_forward(g->model, g->device, NULL, NULL, &batch));
+    TRY(buffer_new(g->logits * sizeof *g->last, "the logits", (void **)&g->last));
+    TRY(buffer_new(g->block * sizeof *g->tokens, "the text", (void **)&g->tokens));
+    TRY(buffer_new(classes * sizeof *g->probabilities, "the probabilities", (void **)&g->probabilities));
+    return buffer_new(classes * sizeof *g->sorted, "the probabilities", (void **)&g->sorted);
+}
+
+static int descending(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+/* The logit below which a character is not drawn. */
+static float threshold(struct generator *g, const float *logits, size_t classes) {
+    int64_t k = g->options->top_k;
+    if (k <= 0 || (size_t)k >= classes) return -INFINITY;
+    memcpy(g->sorted, logits, classes * sizeof *logits);
+    qsort(g->sorted, classes, sizeof *g->sorted, descending);
+    return g->sorted[k - 1];
+}
+
+static size_t most_likely(const float *logits, size_t classes) {
+    size_t best = 0;
+    for (size_t c = 1; c < classes; c++)
+        if (logits[c] > logits[best]) best = c;
+    return best;
+}
+
+/* p(c) = exp((z_c - max z) / temperature) among the top k; the draw is the first c at which the running sum passes u */
+static size_t draw(struct generator *g, const float *logits) {
+    size_t classes = vocabulary_size(g->vocabulary), best = most_likely(logits, classes), last = best;
+    if (g->options->temperature <= 0) return best;
+    float least = threshold(g, logits, classes);
+    double sum = 0;
+    for (size_t c = 0; c < classes; c++) {
+        g->probabilities[c] =
+            logits[c] >= least ? exp((double)(logits[c] - logits[best]) / g->options->temperature) : 0;
+        sum += g->probabilities[c];
+    }
+    double u = rng_uniform53(&g->rng) * sum;
+    for (size_t c = 0; c < classes; c++) {
+        if (g->probabilities[c] <= 0) continue;
+        last = c;
+        u -= g->probabilities[c];
+        if (u < 0) return c;
+    }
+    return last;
+}
+
+static void append(struct generator *g, int32_t token) {
+    if (g->length == g->block) memmove(g->tokens, g->tokens + 1, --g->length * sizeof *g->tokens);
+    g->tokens[g->length++] = token;
+}
+
+static status take_prompt(struct generator *g) {
+    int32_t *ids;
+    size_t count;
+    TRY(status_prefix(vocabulary_encode(g->vocabulary, g->options->prompt, &ids, &count), "--prompt"));
+    for (size_t i = 0; i < count; i++) append(g, ids[i]);
+    free(ids);
+    return count ? OK : status_new(STATUS_USAGE, "--prompt: at least one character is needed");
+}
+
+/* The logits after the text. */
+static status run_model(struct generator *g) {
+    struct pass pass = {.device = g->device, .rows = 1};
+    device_upload(g->device, g->own_tokens, g->tokens, g->block * sizeof *g->tokens);
+    const float *output = model_forward(g->model, &pass, g->own_tokens);
+    return device_download(g->device, g->last, output + (g->length - 1) * g->logits, g->logits * sizeof *g->last);
+}
+
+static status write_text(struct generator *g, generate_sink *sink, void *context) {
+    struct text piece = {0};
+    if (g->options->can_save) *g->options->can_save = 1;
+    sink(context, g->options->prompt);
+    status s = OK;
+    for (int64_t i = 0; i < g->options->characters; i++) {
+        if (g->options->stop && *g->options->stop) s = status_new(STATUS_STOPPED, "stopped on request");
+        if (!s) s = run_model(g);
+        if (s) break;
+        int32_t next = (int32_t)draw(g, g->last);
+        append(g, next);
+        text_clear(&piece);
+        vocabulary_decode(g->vocabulary, &next, 1, &piece);
+        sink(context, text_string(&piece));
+    }
+    text_free(&piece);
+    return s;
+}
+
+status generate_text(const struct config *config, const struct generate_options *options, struct log *log,
+                     generate_sink *sink, void *context) {
+    struct generator g = {.options = options};
+    struct checkpoint *checkpoint = NULL;
+    rng_seed(&g.rng, (uint64_t)options->seed);
+    bool average;
+    status s = weights_open(config, &options->weights, log, &checkpoint, &average);
+    if (!s) s = read_vocabulary(&g, checkpoint);
+    if (!s) s = open_model(&g, config, checkpoint, average);
+    if (!s) s = take_prompt(&g);
+    if (!s) s = write_text(&g, sink, context);
+    checkpoint_close(checkpoint);
+    buffer_free(g.tokens);
+    buffer_free(g.last);
+    if (g.device) device_free(g.device, g.own_tokens);
+    buffer_free(g.probabilities);
+    buffer_free(g.sorted);
+    model_destroy(g.model);
+    device_destroy(g.device);
+    vocabulary_destroy(g.vocabulary);
+    return s;
+}

@@ -1,0 +1,422 @@
+/* One set-up serves both: every rank reads the checkpoint itself (there is nothing to agree on but the file), takes its
+ * share of the rows and adds up or hands over what it found. */
+#include "train/inference/inference.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/io.h"
+#include "data/loader.h"
+#include "dist/comm/comm.h"
+#include "dist/comm/comm_processors.h"
+#include "train/column_names.h"
+#include "train/feed.h"
+#include "train/inference/predictions.h"
+#include "train/labels.h"
+#include "train/metrics/evaluation.h"
+#include "train/rehearsal.h"
+
+struct inference {
+    const struct config *config;
+    const struct dist_env *env;
+    struct log *log; /* of every rank */
+    struct arena *arena;
+    struct store *store;
+    struct comm *comm;
+    struct device *device;
+    struct dataset *dataset;
+    struct model *model;
+    const struct loss_type *loss;
+    const struct inference_options *options;
+    bool predicts, takes_all; /* predict, not eval; --part all */
+    enum dataset_part part;
+    size_t rows, first, count; /* of the part; this rank's share of it */
+    size_t batch;
+    float *inputs; /* (batch, input_size) */
+    void *targets; /* (batch) int64_t or (batch, target_size) float */
+    struct feed *feed;
+};
+
+static const char *part_name(const struct inference *inf) {
+    if (inf->takes_all) return "all";
+    return inf->part == DATASET_VALIDATION ? "validation" : "train";
+}
+
+static bool is_vector(const struct entry *entry) { return entry->type == ENTRY_FLOAT64 && entry->dims == 1; }
+
+/* The scaler was fitted to the training rows once; here its numbers are given, so that no row of the new data moves
+ * them. */
+static status use_scaler(struct inference *inf, struct checkpoint *checkpoint, struct dataset_config *dataset) {
+    struct entry mean = {.path = "scaler/mean"}, scale = {.path = "scaler/scale"};
+    bool has_mean, has_scale;
+    TRY(checkpoint_find(checkpoint, &mean, &has_mean));
+    TRY(checkpoint_find(checkpoint, &scale, &has_scale));
+    if (!has_mean || !has_scale) return OK;
+    if (!is_vector(&mean) || !is_vector(&scale) || mean.shape[0] != scale.shape[0])
+        return status_new(STATUS_DATA, "the checkpoint's scaler/mean and scaler/scale are not two float64 vectors of "
+                                       "one length; the file was changed");
+    mean.data = arena_alloc(inf->arena, (size_t)mean.shape[0] * sizeof(double));
+    scale.data = arena_alloc(inf->arena, (size_t)mean.shape[0] * sizeof(double));
+    struct entry entries[] = {mean, scale};
+    TRY(checkpoint_read(checkpoint, entries, 2, NULL));
+    dataset->scale.is_fitted = dataset->scale.mean.count == 0;
+    dataset->scale.mean = (struct real_list){mean.data, (size_t)mean.shape[0]};
+    dataset->scale.std = (struct real_list){scale.data, (size_t)mean.shape[0]};
+    return OK;
+}
+
+/* Labels get the numbers that training gave them. */
+static status use_labels(struct inference *inf, struct checkpoint *checkpoint, struct dataset_config *dataset) {
+    char *text = NULL;
+    struct entry entry = {.path = "data/labels", .type = ENTRY_TEXT, .data = &text, .is_optional = true};
+    status s = checkpoint_read(checkpoint, &entry, 1, NULL);
+    if (!s && text) s = labels_read(inf->arena, text, &dataset->classes);
+    free(text);
+    return s;
+}
+
+/* A model that learned numbers has no labels to compare with. */
+static status check_labels(const struct inference *inf, const struct dataset_config *dataset) {
+    struct string_list labels = dataset_labels(inf->dataset);
+    if (labels.count == 0 || dataset->classes.count) return OK;
+    return status_new(STATUS_DATA,
+                      "%s: the classes are labels ('%.40s', ...), but the model was trained with numbers; write the "
+                      "numbers of the classes",
+                      dataset->path, labels.items[0]);
+}
+
+static status choose_part(struct inference *inf, const struct inference_options *options) {
+    const struct dataset_info *info = dataset_info(inf->dataset);
+    bool wants_train = inf->takes_all || (options->part && strcmp(options->part, "train") == 0);
+    if (options->part && !wants_train && strcmp(options->part, "validation") != 0)
+        return status_new(STATUS_USAGE, "--part: expected validation, train or all, got '%s'", options->part);
+    if (options->part && !wants_train && info->validation_rows == 0)
+        return status_new(STATUS_USAGE,
+                          "--part validation: the config has neither dataset.split nor dataset.validation");
+    inf->part = wants_train || info->validation_rows == 0 ? DATASET_TRAIN : DATASET_VALIDATION;
+    inf->rows = inf->part == DATASET_TRAIN ? info->train_rows : info->validation_rows;
+    sampler_evaluation_range(inf->rows, inf->env->rank, inf->env->world_size, &inf->first, &inf->count);
+    return OK;
+}
+
+/* [failure]: a part of the rows cannot be had; says so when all of them could. Consumes it. */
+static status suggest_all(const struct inference *inf, struct dataset_config dataset, status failure) {
+    struct dataset *all;
+    if (dataset.split.test <= 0 && dataset.split.train <= 0) return failure;
+    dataset.split = (struct split_config){0};
+    dataset.without_targets = inf->predicts;
+    if (inf->predicts) dataset.classes = (struct string_list){0};
+    status s = dataset_open(&dataset, inf->loss->wants_classes, false, &all);
+    if (s) {
+        status_free(s);
+        return failure;
+    }
+    dataset_close(all);
+    s = status_new(status_code(failure), "%s; --part all takes every row", status_message(failure));
+    status_free(failure);
+    return s;
+}
+
+/* How the columns were found, or that [trained] and those of the data say nothing about each other. */
+static void log_columns(const struct inference *inf, const struct column_list *trained) {
+    const struct string_list notes = dataset_notes(inf->dataset);
+    const struct column_list now = dataset_columns(inf->dataset);
+    const char *path = inf->config->dataset.path;
+    struct log *log = inf->env->rank == 0 ? inf->log : NULL;
+    for (size_t i = 0; i < notes.count; i++) log_line(log, "%s", notes.items[i]);
+    if (trained->count == 0 && now.count)
+        log_line(
+            log,
+            "%s: the columns could not be compared with those of the training, whose names the checkpoint does not "
+            "have; they are taken in the order of the file",
+            path);
+    if (trained->count == 0 || (now.count && strcmp(trained->format, now.format) == 0)) return;
+    struct text names = {0};
+    columns_add_names(trained, COLUMN_INPUT, &names);
+    log_line(log, "%s: the columns could not be compared with those of the training (%s file, inputs %s)",
+             path ? path : "synthetic dataset", trained->format, text_string(&names));
+    text_free(&names);
+}
+
+static status open_dataset(struct inference *inf, struct checkpoint *checkpoint) {
+    struct dataset_config dataset = inf->config->dataset;
+    inf->loss = loss_type_at((size_t)inf->config->loss.index);
+    if (inf->takes_all) {
+        dataset.split = (struct split_config){0};
+        dataset.validation = (struct validation_config){0};
+    }
+    dataset.without_targets = inf->predicts && !dataset.split.stratify; /* stratify looks at the classes */
+    TRY(use_scaler(inf, checkpoint, &dataset));
+    TRY(column_names_read(inf->arena, checkpoint, &dataset.columns));
+    if (!dataset.without_targets) TRY(use_labels(inf, checkpoint, &dataset));
+    status s = dataset_open(&dataset, inf->loss->wants_classes, false, &inf->dataset);
+    if (s) return suggest_all(inf, dataset, s);
+    log_columns(inf, &dataset.columns);
+    return check_labels(inf, &dataset);
+}
+
+/* Which rows of which file. */
+static void log_rows(const struct inference *inf, struct log *log) {
+    const struct dataset_config *dataset = &inf->config->dataset;
+    const struct dataset_info *info = dataset_info(inf->dataset);
+    bool is_own = inf->part == DATASET_VALIDATION && dataset->validation.path,
+         is_split = !inf->takes_all && !dataset->validation.path;
+    const char *file = is_own ? dataset->validation.path : dataset->path ? dataset->path : "synthetic dataset";
+    size_t rows = is_split ? info->train_rows + info->validation_rows : inf->rows;
+    if (rows == inf->rows)
+        log_line(log, "%s: all %zu row%s", file, rows, text_plural(rows, "s"));
+    else
+        log_line(log, "%s: %zu of %zu row%s, those for %s (--part all takes all)", file, inf->rows, rows,
+                 text_plural(rows, "s"), inf->part == DATASET_VALIDATION ? "validation" : "training");
+}
+
+static status open_model(struct inference *inf) {
+    const struct dataset_info *info = dataset_info(inf->dataset);
+    TRY(config_create_device(inf->config, inf->env, &inf->device));
+    struct shape input = dataset_shape(info);
+    TRY(model_plan(&inf->config->model, &input, &inf->model));
+    if (info->target_size > 0) TRY(config_check_loss(inf->config, inf->model, info));
+    inf->batch = sampler_evaluation_batch(&inf->config->sampler, inf->env->world_size);
+    TRY(model_alloc(inf->model, inf->device, inf->batch));
+    TRY(feed_create(inf->device, info, inf->batch, &inf->feed));
+    size_t target_bytes = info->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float);
+    TRY(buffer_new(inf->batch * info->input_size * sizeof(float), "a batch", (void **)&inf->inputs));
+    return buffer_new(inf->batch * info->target_size * target_bytes, "a batch", &inf->targets);
+}
+
+static status join(struct inference *inf) {
+    const struct dist_config *d = &inf->config->dist;
+    struct store_options options = {.timeout = d->timeout,
+                                    .hang = d->hang_timeout,
+                                    .log = inf->log,
+                                    .trains_nothing = true,
+                                    .overdue = inf->options->overdue,
+                                    .stop_fd = inf->options->stop_fd};
+    if (inf->env->world_size > 1) TRY(store_open_with(inf->env, &options, &inf->store));
+    TRY(comm_create(comm_backend_names[d->backend], inf->env, inf->store, d->timeout, &inf->comm));
+    return comm_limit_threads(inf->comm);
+}
+
+static status load_weights(struct inference *inf, struct checkpoint *checkpoint, bool average) {
+    TRY(model_map(inf->model));
+    TRY(weights_load(inf->model, checkpoint, average));
+    return model_unmap(inf->model, true);
+}
+
+/* What a GPU's operators work in, of a whole and of the last batch. */
+static status reserve_memory(const struct inference *inf) {
+    struct batch batch = feed_put(inf->feed, &(struct batch){0}); /* where they will be */
+    const void *loss_config = inf->config->loss.config;
+    batch.rows = inf->count < inf->batch ? inf->count : inf->batch;
+    TRY(rehearsal_reserve_forward(inf->model, inf->device, inf->loss, loss_config, &batch));
+    batch.rows = inf->count % inf->batch;
+    return rehearsal_reserve_forward(inf->model, inf->device, inf->loss, loss_config, &batch);
+}
+
+static status set_up(struct inference *inf, const struct inference_options *options, struct log *log) {
+    struct checkpoint *checkpoint = NULL;
+    bool average;
+    status s = weights_open(inf->config, &options->weights, log, &checkpoint, &average);
+    inf->takes_all = options->part && strcmp(options->part, "all") == 0;
+    if (!s) s = open_dataset(inf, checkpoint);
+    if (!s) s = choose_part(inf, options);
+    if (!s) s = open_model(inf);
+    if (!s) s = load_weights(inf, checkpoint, average);
+    if (!s) s = reserve_memory(inf);
+    checkpoint_close(checkpoint);
+    if (!s) log_rows(inf, log);
+    if (s) store_report_before_joining(inf->env, false, inf->log, s);
+    return s ? s : join(inf);
+}
+
+static void tear_down(struct inference *inf, status failure) {
+    if (inf->store && failure) store_report(inf->store, failure);
+    comm_destroy(inf->comm);
+    store_close(inf->store);
+    if (inf->device) feed_destroy(inf->feed);
+    buffer_free(inf->inputs);
+    buffer_free(inf->targets);
+    model_destroy(inf->model);
+    dataset_close(inf->dataset);
+    device_destroy(inf->device);
+    arena_destroy(inf->arena);
+}
+
+static void enter(const struct inference *inf, enum pulse_phase phase) {
+    pulse_phase(inf->store ? store_pulse(inf->store) : NULL, phase);
+}
+
+/* The model's output for [rows] rows from position [at] of the part, on the device, and its batch; the targets are left
+ * in inf->targets. */
+static status forward(struct inference *inf, size_t at, size_t rows, int64_t *positions, struct batch *fed,
+                      const float **output) {
+    for (size_t i = 0; i < rows; i++) positions[i] = (int64_t)(at + i);
+    TRY(dataset_read(inf->dataset, inf->part, positions, rows, inf->inputs, inf->targets));
+    struct pass pass = {.device = inf->device, .rows = rows};
+    *fed = feed_put(inf->feed, &(struct batch){rows, inf->inputs, inf->targets, positions});
+    *output = model_forward(inf->model, &pass, fed->inputs);
+    return device_status(inf->device);
+}
+
+/* A process that is alone ends at once when it is asked to. */
+static status check_stop(const struct inference *inf) {
+    if (!inf->store || store_failure_code(inf->store) != STATUS_STOPPED) return OK;
+    return status_new(STATUS_STOPPED, "stopped on request");
+}
+
+/* From here on a request to stop comes too late. */
+static void begin_ending(const struct inference *inf) {
+    if (inf->options->is_ending) *inf->options->is_ending = 1;
+}
+
+/* A collective names the rank that was asked and where the others waited; which one it was does not matter here. */
+static status name_stop(status s) {
+    if (status_code(s) != STATUS_STOPPED) return s;
+    status_free(s);
+    return status_new(STATUS_STOPPED, "stopped on request");
+}
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+static void add_json(const struct inference *inf, const struct evaluation_result *r, struct text *out) {
+    text_printf(out, "{\"event\":\"eval\",\"part\":\"%s\",\"rows\":%lld,\"loss\":%.17g", part_name(inf),
+                (long long)r->rows, r->loss);
+    if (r->has_accuracy) text_printf(out, ",\"accuracy\":%.17g", r->accuracy);
+    for (size_t i = 0; i < r->metric_count; i++) {
+        text_printf(out, ",\"%s\":", r->metrics[i].name);
+        text_add_double(out, r->metrics[i].value);
+    }
+    for (size_t i = 0; r->confusion && i < r->classes * r->classes; i++)
+        text_printf(out, "%s%.0f%s",
+                    i == 0                ? ",\"confusion_matrix\":[["
+                    : i % r->classes == 0 ? "],["
+                                          : ",",
+                    r->confusion[i], i + 1 == r->classes * r->classes ? "]]" : "");
+    text_add(out, "}\n");
+}
+
+static status evaluate(struct inference *inf, struct text *out) {
+    struct evaluation_options options = {.metrics = &inf->config->train.metrics,
+                                         .loss = inf->loss,
+                                         .loss_config = inf->config->loss.config,
+                                         .info = dataset_info(inf->dataset),
+                                         .device = inf->device,
+                                         .comm = inf->comm,
+                                         .output = &inf->model->out,
+                                         .rows = inf->count,
+                                         .batch = inf->batch};
+    struct evaluation *evaluation;
+    struct evaluation_result result;
+    int64_t *positions = arena_alloc(inf->arena, inf->batch * sizeof *positions);
+    TRY(evaluation_create(&options, &evaluation));
+    status s = OK;
+    evaluation_start(evaluation);
+    for (size_t done = 0; !s && done < inf->count;) {
+        size_t rows = least(inf->batch, inf->count - done);
+        const float *output;
+        struct batch fed;
+        enter(inf, PULSE_EVALUATING);
+        s = check_stop(inf);
+        if (!s) s = forward(inf, inf->first + done, rows, positions, &fed, &output);
+        if (!s) s = evaluation_add(evaluation, output, fed.targets, inf->targets, rows);
+        done += rows;
+    }
+    if (!s) s = evaluation_finish(evaluation, &result);
+    if (!s) add_json(inf, &result, out);
+    evaluation_destroy(evaluation);
+    if (!s) s = comm_barrier(inf->comm);
+    if (!s) begin_ending(inf);
+    return s;
+}
+
+/* Shares differ by at most one row, so every rank sends the largest share; rank 0 keeps what is real. */
+static status gather(struct inference *inf, const float *own, float **all) {
+    size_t first, most, out_size = inf->model->out_size;
+    sampler_evaluation_range(inf->rows, 0, inf->env->world_size, &first, &most);
+    float *padded;
+    TRY(buffer_new((size_t)inf->env->world_size * most * out_size * sizeof *padded, "the predictions",
+                   (void **)&padded));
+    status s = comm_all_gather(inf->comm, own, most * out_size, COMM_FLOAT32, padded);
+    for (int rank = 0; !s && rank < inf->env->world_size; rank++) {
+        size_t count;
+        sampler_evaluation_range(inf->rows, rank, inf->env->world_size, &first, &count);
+        memmove(padded + first * out_size, padded + (size_t)rank * most * out_size, count * out_size * sizeof *padded);
+    }
+    *all = padded;
+    return s;
+}
+
+/* Rank 0. outputs (inf->rows, outputs) */
+static status write_predictions(const struct inference *inf, const char *out, const float *outputs) {
+    int64_t *rows;
+    TRY(buffer_new(inf->rows * sizeof *rows, "the predictions", (void **)&rows));
+    for (size_t i = 0; i < inf->rows; i++) rows[i] = dataset_row(inf->dataset, inf->part, (int64_t)i);
+    status s = predictions_write(out, rows, outputs, inf->rows, inf->model->out_size, inf->loss->wants_classes);
+    buffer_free(rows);
+    return s;
+}
+
+static status predict(struct inference *inf, const char *out) {
+    size_t first, most, out_size = inf->model->out_size;
+    int64_t *positions = arena_alloc(inf->arena, inf->batch * sizeof *positions);
+    float *own = NULL, *all = NULL;
+    sampler_evaluation_range(inf->rows, 0, inf->env->world_size, &first, &most);
+    status s = buffer_new(most * out_size * sizeof *own, "the predictions", (void **)&own);
+    for (size_t done = 0; !s && done < inf->count;) {
+        size_t rows = least(inf->batch, inf->count - done);
+        const float *output;
+        struct batch fed;
+        enter(inf, PULSE_PREDICTING);
+        s = check_stop(inf);
+        if (!s) s = forward(inf, inf->first + done, rows, positions, &fed, &output);
+        if (!s) s = device_download(inf->device, own + done * out_size, output, rows * out_size * sizeof *own);
+        done += rows;
+    }
+    if (!s) s = gather(inf, own, &all);
+    if (!s) begin_ending(inf);
+    if (!s) enter(inf, PULSE_SAVING);
+    if (!s && inf->env->rank == 0) s = write_predictions(inf, out, all);
+    if (!s) s = comm_barrier(inf->comm);
+    buffer_free(own);
+    buffer_free(all);
+    return s;
+}
+
+status inference_evaluate(const struct config *config, const struct dist_env *env,
+                          const struct inference_options *options, struct log *log, struct text *out) {
+    struct inference inf = {.config = config, .env = env, .log = log, .options = options, .arena = arena_create()};
+    status s = set_up(&inf, options, env->rank == 0 ? log : NULL);
+    if (!s) s = evaluate(&inf, out);
+    tear_down(&inf, s);
+    return name_stop(s);
+}
+
+/* What is read is not written. */
+static status check_out(const struct dataset_config *dataset, const char *out) {
+    const char *const inputs[] = {dataset->path, dataset->validation.path};
+    struct io_info own, info;
+    TRY(io_stat(out, &own));
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        if (!inputs[i]) continue;
+        TRY(io_stat(inputs[i], &info));
+        if (io_is_same(&own, &info))
+            return status_new(STATUS_USAGE,
+                              "--out %s: it is the dataset that is read, and would be overwritten; choose another name",
+                              out);
+    }
+    return weights_check_out(out);
+}
+
+status inference_predict(const struct config *config, const struct dist_env *env,
+                         const struct inference_options *options, struct log *log) {
+    TRY(predictions_check_name(options->out));
+    TRY(check_out(&config->dataset, options->out));
+    struct inference inf = {
+        .config = config, .env = env, .log = log, .options = options, .arena = arena_create(), .predicts = true};
+    status s = set_up(&inf, options, env->rank == 0 ? log : NULL);
+    if (!s) s = predict(&inf, options->out);
+    if (!s) log_line(env->rank == 0 ? log : NULL, "%s: %zu row%s", options->out, inf.rows, text_plural(inf.rows, "s"));
+    tear_down(&inf, s);
+    return name_stop(s);
+}

@@ -1,0 +1,295 @@
+/* The table of metrics: a name, what it counts, what it needs to be told, and its formula over the counts. */
+#include "train/metrics/evaluation.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "train/metrics/tally.h"
+
+struct evaluation {
+    struct evaluation_options options;
+    struct tally *tally;    /* NULL: the loss says it all */
+    struct loss_sums *sums; /* on the device until evaluation_finish */
+    float *outputs;         /* (batch, out_size) of the host; NULL: not needed there, or seen as they are */
+    double rows;
+    size_t out_size; /* of a row */
+};
+
+/* ---- formulas ---- */
+
+/* Of one class: right ones, those predicted, those that are. */
+struct of_class {
+    double right, predicted, actual;
+};
+
+static struct of_class of_class(const struct tally *t, size_t c) {
+    struct of_class sums = {.right = t->confusion[c * t->classes + c]};
+    for (size_t i = 0; i < t->classes; i++) {
+        sums.predicted += t->confusion[i * t->classes + c];
+        sums.actual += t->confusion[c * t->classes + i];
+    }
+    return sums;
+}
+
+static double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
+static double precision_of(struct of_class s) { return share(s.right, s.predicted); }
+static double recall_of(struct of_class s) { return share(s.right, s.actual); }
+static double f1_of(struct of_class s) { return share(2 * s.right, s.predicted + s.actual); }
+
+/* The mean over classes that occur as target or prediction; of binary decisions that of the positive ones. */
+static double macro(const struct tally *t, double (*measure)(struct of_class)) {
+    double sum = 0, present = 0;
+    if (t->options.kind == TALLY_BINARY) return measure(of_class(t, 1));
+    for (size_t c = 0; c < t->classes; c++) {
+        struct of_class s = of_class(t, c);
+        if (s.predicted + s.actual == 0) continue;
+        sum += measure(s);
+        present++;
+    }
+    return share(sum, present);
+}
+
+static status accuracy(const struct evaluation *e, double *out) {
+    const struct tally *t = e->tally;
+    double right = 0;
+    for (size_t c = 0; c < t->classes; c++) right += t->confusion[c * t->classes + c];
+    *out = share(right, t->counted);
+    return OK;
+}
+
+static status top5(const struct evaluation *e, double *out) {
+    *out = share(e->tally->top5, e->tally->counted);
+    return OK;
+}
+
+static status perplexity(const struct evaluation *e, double *out) {
+    *out = exp(e->sums->loss / e->sums->count);
+    return OK;
+}
+
+static status precision(const struct evaluation *e, double *out) {
+    *out = macro(e->tally, precision_of);
+    return OK;
+}
+
+static status recall(const struct evaluation *e, double *out) {
+    *out = macro(e->tally, recall_of);
+    return OK;
+}
+
+static status f1(const struct evaluation *e, double *out) {
+    *out = macro(e->tally, f1_of);
+    return OK;
+}
+
+static status auc(const struct evaluation *e, double *out) { return tally_auc(e->tally, out); }
+
+static status mae(const struct evaluation *e, double *out) {
+    double sum = 0, number = 0;
+    for (size_t i = 0; i < e->out_size; i++) {
+        sum += e->tally->values[i * TALLY_VALUE_SUMS + TALLY_ABSOLUTE];
+        number += e->tally->values[i * TALLY_VALUE_SUMS + TALLY_NUMBER];
+    }
+    *out = share(sum, number);
+    return OK;
+}
+
+/* 1 - sum of squared errors / squared deviations, the mean over outputs; equal targets: 1 when there is no error, else
+ * 0 (as scikit-learn) */
+static status r2(const struct evaluation *e, double *out) {
+    double sum = 0;
+    for (size_t i = 0; i < e->out_size; i++) {
+        const double *v = e->tally->values + i * TALLY_VALUE_SUMS;
+        sum += v[TALLY_DEVIATION] > 0 ? 1 - v[TALLY_SQUARE] / v[TALLY_DEVIATION] : v[TALLY_SQUARE] == 0;
+    }
+    *out = sum / (double)e->out_size;
+    return OK;
+}
+
+/* ---- the table ---- */
+
+enum { FOR_CLASSES = 1 << TALLY_CLASSES, FOR_BINARY = 1 << TALLY_BINARY, FOR_REALS = 1 << TALLY_REALS };
+
+static const struct metric {
+    const char *name;
+    unsigned needs; /* of enum tally_need */
+    unsigned kinds; /* of outputs that it is for */
+    status (*value)(const struct evaluation *, double *out);
+} metrics[] = {
+    {"accuracy", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, accuracy},
+    {"top5", TALLY_TOP5, FOR_CLASSES, top5},
+    {"perplexity", 0, FOR_CLASSES, perplexity},
+    {"confusion_matrix", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, NULL},
+    {"precision", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, precision},
+    {"recall", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, recall},
+    {"f1", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, f1},
+    {"auc", TALLY_SCORES, FOR_CLASSES | FOR_BINARY, auc},
+    {"mae", TALLY_VALUES, FOR_BINARY | FOR_REALS, mae},
+    {"r2", TALLY_VALUES, FOR_BINARY | FOR_REALS, r2},
+};
+#define METRICS (sizeof metrics / sizeof *metrics)
+
+static const struct metric *find(const char *name) {
+    for (size_t i = 0; i < METRICS; i++)
+        if (strcmp(metrics[i].name, name) == 0) return &metrics[i];
+    return NULL;
+}
+
+static enum tally_kind kind_of(const struct loss_type *loss) {
+    return loss->wants_classes ? TALLY_CLASSES : loss->is_binary ? TALLY_BINARY : TALLY_REALS;
+}
+
+static status unknown(const char *name, const struct schema *schema) {
+    const char *known[METRICS + 1] = {0}, *nearest;
+    struct text list = {0};
+    for (size_t i = 0; i < METRICS; i++) {
+        known[i] = metrics[i].name;
+        text_printf(&list, "%s%s", i ? ", " : "", known[i]);
+    }
+    nearest = schema_alias_value(schema, "train.metrics", name);
+    if (!nearest) nearest = schema_nearest(name, known);
+    status s =
+        status_new(STATUS_USAGE, "unknown metric '%.40s'%s%s%s (known: %s)", name, nearest ? "; did you mean '" : "",
+                   nearest ? nearest : "", nearest ? "'?" : "", text_string(&list));
+    text_free(&list);
+    return s;
+}
+
+status evaluation_check(const struct string_list *names, const struct loss_type *loss, const struct schema *schema) {
+    static const char *const kinds[] = {"classes", "binary decisions", "values"};
+    enum tally_kind kind = kind_of(loss);
+    if (names->count > EVALUATION_MAX_METRICS)
+        return status_new(STATUS_USAGE, "at most %d metrics, got %zu", EVALUATION_MAX_METRICS, names->count);
+    for (size_t i = 0; i < names->count; i++) {
+        const struct metric *metric = find(names->items[i]);
+        if (!metric) return unknown(names->items[i], schema);
+        if (!(metric->kinds & 1u << kind))
+            return status_new(STATUS_USAGE, "the metric '%s' does not fit the loss '%s', which is one of %s",
+                              metric->name, loss->variant.name, kinds[kind]);
+        for (size_t other = 0; other < i; other++)
+            if (strcmp(names->items[other], metric->name) == 0)
+                return status_new(STATUS_USAGE, "the metric '%s' is given twice", metric->name);
+    }
+    return OK;
+}
+
+/* ---- counting ---- */
+
+/* Metrics that the loss does not give already. */
+static bool is_given_by_loss(const struct evaluation *e, const struct metric *metric) {
+    return metric->value == accuracy && e->options.loss->wants_classes;
+}
+
+static unsigned needs_of(const struct evaluation *e) {
+    unsigned needs = 0;
+    for (size_t i = 0; i < e->options.metrics->count; i++) {
+        const struct metric *metric = find(e->options.metrics->items[i]);
+        if (!is_given_by_loss(e, metric)) needs |= metric->needs;
+    }
+    return needs;
+}
+
+status evaluation_create(const struct evaluation_options *options, struct evaluation **out) {
+    struct evaluation *e = calloc(1, sizeof *e);
+    if (!e) return status_new(STATUS_BUG, "out of memory");
+    e->options = *options;
+    e->out_size = shape_elements(options->output);
+    const struct loss_type *loss = options->loss;
+    struct tally_options tally = {
+        .needs = needs_of(e),
+        .kind = kind_of(loss),
+        .out_size = e->out_size,
+        .positions = loss->wants_classes ? options->info->target_size : 1,
+        .rows = options->rows,
+        .has_ignored = loss->ignored != NULL,
+        .ignored = loss->ignored ? loss->ignored(options->loss_config) : 0,
+        .comm = options->comm,
+    };
+    status s = device_alloc(options->device, sizeof *e->sums, "the sums of a loss", (void **)&e->sums);
+    if (!s && tally.needs) s = tally_create(&tally, &e->tally);
+    if (!s && e->tally && !device_is_host(options->device))
+        s = buffer_new(options->batch * e->out_size * sizeof *e->outputs, "the outputs", (void **)&e->outputs);
+    if (s) {
+        evaluation_destroy(e);
+        return s;
+    }
+    *out = e;
+    return OK;
+}
+
+void evaluation_destroy(struct evaluation *evaluation) {
+    if (!evaluation) return;
+    tally_destroy(evaluation->tally);
+    buffer_free(evaluation->outputs);
+    device_free(evaluation->options.device, evaluation->sums);
+    free(evaluation);
+}
+
+void evaluation_start(struct evaluation *evaluation) {
+    device_zero(evaluation->options.device, evaluation->sums, sizeof *evaluation->sums);
+    evaluation->rows = 0;
+    if (evaluation->tally) tally_start(evaluation->tally);
+}
+
+void evaluation_run(const struct evaluation *evaluation, const float *outputs, const void *targets, size_t rows) {
+    const struct evaluation_options *o = &evaluation->options;
+    o->loss->run(o->loss_config, o->device, o->output, outputs, targets, rows, 1, NULL, evaluation->sums);
+}
+
+status evaluation_look(struct evaluation *evaluation, const float *outputs, const void *host_targets, size_t rows) {
+    const struct evaluation_options *o = &evaluation->options;
+    evaluation->rows += (double)rows;
+    if (!evaluation->tally) return OK;
+    if (evaluation->outputs) {
+        size_t bytes = rows * evaluation->out_size * sizeof *outputs;
+        TRY(device_download(o->device, evaluation->outputs, outputs, bytes));
+        outputs = evaluation->outputs;
+    }
+    tally_add(evaluation->tally, outputs, host_targets, rows);
+    return OK;
+}
+
+status evaluation_add(struct evaluation *evaluation, const float *outputs, const void *targets,
+                      const void *host_targets, size_t rows) {
+    evaluation_run(evaluation, outputs, targets, rows);
+    return evaluation_look(evaluation, outputs, host_targets, rows);
+}
+
+static status add_metrics(const struct evaluation *e, struct evaluation_result *out) {
+    const struct string_list *names = e->options.metrics;
+    for (size_t i = 0; i < names->count; i++) {
+        const struct metric *metric = find(names->items[i]);
+        if (is_given_by_loss(e, metric)) continue;
+        if (!metric->value) {
+            out->confusion = e->tally->confusion;
+            out->classes = e->tally->classes;
+            continue;
+        }
+        struct evaluation_metric *m = &out->metrics[out->metric_count++];
+        m->name = metric->name;
+        TRY(metric->value(e, &m->value));
+    }
+    return OK;
+}
+
+static status finish(struct evaluation *evaluation, struct evaluation_result *out) {
+    struct loss_sums *sums = evaluation->sums;
+    double word[] = {sums->loss, sums->count, sums->correct, sums->scored, evaluation->rows};
+    TRY(comm_all_reduce(evaluation->options.comm, word, 5, COMM_FLOAT64, COMM_SUM));
+    *sums = (struct loss_sums){.loss = word[0], .count = word[1], .correct = word[2], .scored = word[3]};
+    if (evaluation->tally) TRY(tally_share(evaluation->tally));
+    *out = (struct evaluation_result){.rows = (int64_t)word[4],
+                                      .loss = sums->loss / sums->count,
+                                      .has_accuracy = evaluation->options.loss->wants_classes,
+                                      .accuracy = share(sums->correct, sums->scored)};
+    return add_metrics(evaluation, out);
+}
+
+status evaluation_finish(struct evaluation *evaluation, struct evaluation_result *out) {
+    struct device *device = evaluation->options.device;
+    TRY(device_map(device, (void **)&evaluation->sums));
+    status s = finish(evaluation, out);
+    return status_first(s, device_unmap(device, (void **)&evaluation->sums, false));
+}

@@ -1,0 +1,247 @@
+/* A text buffer in front of a descriptor. */
+#include "train/metrics/metrics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/io.h"
+
+#define FLUSH_SECONDS 1.0
+#define FLUSH_BYTES (1 << 16)
+#define KEPT_BYTES (16 << 20) /* while the disk takes nothing */
+
+struct metrics {
+    char *path;
+    int fd;
+    int64_t bytes;      /* in the file */
+    bool is_torn;       /* a write has failed: part of the buffer may lie behind [bytes] */
+    struct text buffer; /* not yet in the file */
+    double flushed;     /* monotonic time of the last flush */
+    char lr_text[32];   /* the last real named lr, formatted: it rarely changes */
+    double lr;
+};
+
+#define TAIL 4096 /* longer than nearly any line */
+
+/* The bytes of [path] up to its last newline, of *bytes: what is behind it is half a line. */
+static status keep_whole_lines(const char *path, int64_t *bytes) {
+    char tail[TAIL];
+    int fd;
+    TRY(io_open(path, &fd));
+    status s = OK;
+    bool is_whole = false;
+    while (!s && !is_whole && *bytes > 0) {
+        size_t size = *bytes < TAIL ? (size_t)*bytes : TAIL;
+        s = io_read_at(fd, path, tail, size, (uint64_t)*bytes - size, NULL);
+        while (!s && size > 0 && tail[size - 1] != '\n') size--, --*bytes;
+        is_whole = size > 0;
+    }
+    return status_first(s, io_close(fd, path));
+}
+
+status metrics_open(const char *path, int64_t bytes, struct metrics **out) {
+    struct metrics *m = calloc(1, sizeof *m);
+    if (!m) return status_new(STATUS_BUG, "out of memory");
+    m->fd = -1;
+    m->path = strdup(path);
+    m->flushed = clock_seconds();
+    m->lr = NAN;
+    struct io_info info;
+    status s = m->path ? io_open_append(path, &m->fd) : status_new(STATUS_BUG, "out of memory");
+    if (!s) s = io_stat_fd(m->fd, path, &info);
+    if (!s) {
+        m->bytes = (int64_t)info.size < bytes ? (int64_t)info.size : bytes;
+        if (m->bytes < bytes) s = keep_whole_lines(path, &m->bytes);
+    }
+    if (!s) s = io_truncate(m->fd, path, (uint64_t)m->bytes);
+    if (s) {
+        status_free(metrics_close(m));
+        return s;
+    }
+    *out = m;
+    return OK;
+}
+
+static status flush(struct metrics *m) {
+    m->flushed = clock_seconds();
+    if (m->buffer.length == 0) return OK;
+    if (m->is_torn) TRY(io_truncate(m->fd, m->path, (uint64_t)m->bytes));
+    m->is_torn = false;
+    status s = io_write(m->fd, m->path, m->buffer.data, m->buffer.length);
+    m->is_torn = s != OK;
+    TRY(s);
+    m->bytes += (int64_t)m->buffer.length;
+    text_clear(&m->buffer);
+    return OK;
+}
+
+status metrics_rewind(struct metrics *metrics, int64_t bytes) {
+    text_clear(&metrics->buffer);
+    if (bytes < metrics->bytes) metrics->bytes = bytes;
+    return io_truncate(metrics->fd, metrics->path, (uint64_t)metrics->bytes);
+}
+
+status metrics_close(struct metrics *metrics) {
+    if (!metrics) return OK;
+    status s = OK;
+    if (metrics->fd >= 0) {
+        s = flush(metrics);
+        s = status_first(s, io_close(metrics->fd, metrics->path));
+    }
+    text_free(&metrics->buffer);
+    free(metrics->path);
+    free(metrics);
+    return s;
+}
+
+/* A file that was deleted can be read as long as it is open, by the name that the system gives the descriptor. */
+static status copy_lines(const struct metrics *m, const char *path, int to, int64_t *copied) {
+    char held[64], bytes[1 << 14];
+    int from;
+    size_t got;
+    snprintf(held, sizeof held, "/proc/self/fd/%d", m->fd);
+    *copied = 0;
+    status s = io_open(held, &from);
+    if (s) { /* what was there is lost */
+        status_free(s);
+        return OK;
+    }
+    do {
+        s = io_read(from, held, bytes, sizeof bytes, &got);
+        if (!s) s = io_write(to, path, bytes, got);
+        if (!s) *copied += (int64_t)got;
+    } while (!s && got == sizeof bytes);
+    return status_first(s, io_close(from, held));
+}
+
+/* The lines in a new file [part], which then takes the name [path]: half of them never stand under it. */
+static status copy_to(const struct metrics *m, const char *path, const char *part, int *to, int64_t *copied) {
+    TRY(io_remove(part)); /* of an attempt that ended in the middle */
+    TRY(io_open_append(part, to));
+    status s = copy_lines(m, part, *to, copied);
+    if (!s) s = io_rename(part, path);
+    if (!s) return OK;
+    status_free(io_close(*to, part));
+    status_free(io_remove(part));
+    return s;
+}
+
+status metrics_move(struct metrics *m, const char *path) {
+    int to;
+    int64_t copied;
+    struct text part = {0};
+    char *name = strdup(path);
+    if (!name) return status_new(STATUS_BUG, "out of memory");
+    text_printf(&part, "%s.part", path);
+    status s = flush(m);
+    if (!s) s = copy_to(m, path, text_string(&part), &to, &copied);
+    text_free(&part);
+    if (s) {
+        free(name);
+        return s;
+    }
+    status_free(io_close(m->fd, m->path));
+    free(m->path);
+    m->path = name;
+    m->fd = to;
+    m->bytes = copied;
+    return OK;
+}
+
+status metrics_ends_with(const char *path, const char *event, bool *out) {
+    char tail[TAIL + 1], start[64];
+    struct io_info info;
+    size_t got = 0;
+    int fd;
+    *out = false;
+    TRY(io_stat(path, &info));
+    if (!info.exists) return OK;
+    TRY(io_open(path, &fd));
+    uint64_t offset = info.size > TAIL ? info.size - TAIL : 0;
+    status s = io_read_at(fd, path, tail, TAIL, offset, &got);
+    TRY(status_first(s, io_close(fd, path)));
+    if (got == 0 || tail[got - 1] != '\n') return OK;
+    tail[got - 1] = 0;
+    const char *newline = strrchr(tail, '\n'), *line = newline ? newline + 1 : tail;
+    int length = snprintf(start, sizeof start, "{\"event\":\"%s\"", event);
+    *out = strncmp(line, start, (size_t)length) == 0;
+    return OK;
+}
+
+void metrics_begin(struct metrics *metrics, const char *event) {
+    if (!metrics) return;
+    text_add(&metrics->buffer, "{\"event\":\"");
+    text_add(&metrics->buffer, event);
+    text_add(&metrics->buffer, "\"");
+}
+
+static void add_name(struct metrics *metrics, const char *name) {
+    text_add(&metrics->buffer, ",\"");
+    text_add(&metrics->buffer, name);
+    text_add(&metrics->buffer, "\":");
+}
+
+void metrics_int(struct metrics *metrics, const char *name, int64_t value) {
+    if (!metrics) return;
+    add_name(metrics, name);
+    char digits[24];
+    text_add_bytes(&metrics->buffer, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)value));
+}
+
+void metrics_real(struct metrics *metrics, const char *name, double value) {
+    if (!metrics) return;
+    add_name(metrics, name);
+    char digits[32];
+    if (!isfinite(value)) {
+        text_add(&metrics->buffer, "null");
+    } else if (strcmp(name, "lr") == 0) {
+        if (value == metrics->lr) {
+            text_add(&metrics->buffer, metrics->lr_text);
+            return;
+        }
+        size_t start = metrics->buffer.length;
+        text_add_double(&metrics->buffer, value);
+        snprintf(metrics->lr_text, sizeof metrics->lr_text, "%s", metrics->buffer.data + start);
+        metrics->lr = value;
+    } else {
+        text_add_bytes(&metrics->buffer, digits, (size_t)snprintf(digits, sizeof digits, "%.17g", value));
+    }
+}
+
+void metrics_matrix(struct metrics *metrics, const char *name, const double *values, size_t rows, size_t columns) {
+    if (!metrics) return;
+    add_name(metrics, name);
+    for (size_t i = 0; i < rows; i++) {
+        text_add(&metrics->buffer, i ? ",[" : "[[");
+        for (size_t j = 0; j < columns; j++)
+            text_printf(&metrics->buffer, "%s%.0f", j ? "," : "", values[i * columns + j]);
+        text_add(&metrics->buffer, "]");
+    }
+    text_add(&metrics->buffer, "]");
+}
+
+void metrics_text(struct metrics *metrics, const char *name, const char *value) {
+    if (!metrics) return;
+    add_name(metrics, name);
+    text_add_json(&metrics->buffer, value);
+}
+
+status metrics_end(struct metrics *metrics) {
+    if (!metrics) return OK;
+    text_add(&metrics->buffer, "}\n");
+    bool is_due = clock_seconds() - metrics->flushed >= FLUSH_SECONDS;
+    if (!is_due && (metrics->is_torn || metrics->buffer.length < FLUSH_BYTES)) return OK;
+    status s = flush(metrics);
+    if (status_code(s) != STATUS_IO || metrics->buffer.length >= KEPT_BYTES) return s;
+    status_free(s); /* the next save tells it, when the lines still do not reach the disk */
+    return OK;
+}
+
+status metrics_sync(struct metrics *metrics, int64_t *bytes) {
+    TRY(flush(metrics));
+    *bytes = metrics->bytes;
+    return io_sync(metrics->fd, metrics->path);
+}

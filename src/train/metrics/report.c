@@ -1,0 +1,157 @@
+/* Formatting only; nothing here is needed for training. */
+#include "train/metrics/report.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+
+#define BAR_WIDTH 24
+#define EPOCH_LINES 20 /* about so many lines in a batch log, and one every 10 s */
+
+void report_duration(double seconds, char text[32]) {
+    if (!isfinite(seconds) || seconds < 0) seconds = 0;
+    if (seconds < 1)
+        snprintf(text, 32, "%.*f ms", seconds < 0.01, seconds * 1000);
+    else if (seconds < 60)
+        snprintf(text, 32, "%.1f s", seconds);
+    else if (seconds < 3600)
+        snprintf(text, 32, "%d min %d s", (int)seconds / 60, (int)seconds % 60);
+    else if (seconds < 1e8)
+        snprintf(text, 32, "%d h %d min", (int)(seconds / 3600), (int)(seconds / 60) % 60);
+    else
+        snprintf(text, 32, "years");
+}
+
+void report_start(struct report *report, double fraction) {
+    report->started = report->shown = report->printed = clock_seconds();
+    report->fraction_at_start = fraction;
+}
+
+static bool is_shown_now(struct report *report) {
+    if (!log_has_progress(report->log)) return false;
+    double now = clock_seconds();
+    if (now - report->shown < 0.1) return false;
+    report->shown = now;
+    return true;
+}
+
+/* What a progress line says. Parts go, the least important first, until it fits the terminal. */
+struct progress_line {
+    double fraction, loss, samples_per_second;
+    int64_t epoch, step;
+    size_t batch, batches; /* of an evaluation; batches 0: training */
+    const char *left;
+};
+
+enum detail { ALL, NO_RATE, NO_STEP, SHORT_BAR, NO_BAR, NO_EPOCH, NO_LOSS, LEAST };
+
+static void add_bar(struct text *line, double fraction, int width) {
+    int filled = (int)(fraction * width);
+    text_add(line, " [");
+    for (int i = 0; i < width; i++) text_add(line, i < filled ? "=" : i == filled ? ">" : " ");
+    text_add(line, "]");
+}
+
+static void write_progress(const struct progress_line *p, enum detail detail, struct text *line) {
+    text_clear(line);
+    text_printf(line, "%3d %%", (int)(p->fraction * 100));
+    if (detail < NO_BAR) add_bar(line, p->fraction, detail < SHORT_BAR ? BAR_WIDTH : BAR_WIDTH / 3);
+    if (detail < NO_EPOCH) text_printf(line, " epoch %lld", (long long)p->epoch);
+    if (p->batches) {
+        text_printf(line, "  evaluating: batch %zu of %zu", p->batch, p->batches);
+        return;
+    }
+    if (detail < NO_STEP) text_printf(line, "  step %lld", (long long)p->step);
+    if (detail < NO_LOSS) text_printf(line, "  loss %.4f", p->loss);
+    if (detail < NO_RATE) text_printf(line, "  %.0f samples/s", p->samples_per_second);
+    text_printf(line, "  %s left", p->left);
+}
+
+static void show_progress(const struct report *report, const struct progress_line *p) {
+    struct text line = {0};
+    size_t columns = log_width();
+    write_progress(p, ALL, &line);
+    for (enum detail detail = NO_RATE; detail < LEAST && line.length >= columns; detail++)
+        write_progress(p, detail, &line);
+    if (line.length >= columns) line.data[columns - 1] = 0;
+    log_progress(report->log, text_string(&line));
+    text_free(&line);
+}
+
+void report_evaluation(struct report *report, double fraction, int64_t epoch, size_t done, size_t batches) {
+    if (!is_shown_now(report)) return;
+    show_progress(report,
+                  &(struct progress_line){.fraction = fraction, .epoch = epoch, .batch = done + 1, .batches = batches});
+}
+
+void report_step(struct report *report, double fraction, int64_t epoch, int64_t step, double loss,
+                 double samples_per_second) {
+    if (!is_shown_now(report)) return;
+    double done = fraction - report->fraction_at_start, seconds = report->shown - report->started;
+    char left[32];
+    report_duration(done > 0 ? seconds * (1 - fraction) / done : 0, left);
+    show_progress(report, &(struct progress_line){.fraction = fraction,
+                                                  .loss = loss,
+                                                  .samples_per_second = samples_per_second,
+                                                  .epoch = epoch,
+                                                  .step = step,
+                                                  .left = left});
+}
+
+/* Four decimals, or four digits where the number is huge. */
+static void add_loss(struct text *line, double loss) { text_printf(line, fabs(loss) < 1e5 ? "%.4f" : "%.4g", loss); }
+
+static bool is_due(const struct report *report, const struct epoch_report *epoch, bool is_last) {
+    int64_t every = report->counts_steps ? 1 : (report->total + EPOCH_LINES - 1) / EPOCH_LINES;
+    return is_last || epoch->epoch == 1 || epoch->epoch % every == 0 || clock_seconds() - report->printed > 10;
+}
+
+void report_epoch(struct report *report, const struct epoch_report *epoch, bool is_last) {
+    if (!report->log || !is_due(report, epoch, is_last)) return;
+    report->printed = clock_seconds();
+    struct text line = {0};
+    text_printf(&line, "epoch %lld", (long long)epoch->epoch);
+    if (!report->counts_steps) text_printf(&line, "/%lld", (long long)report->total);
+    if (isnan(epoch->train_loss)) {
+        text_add(&line, "  every step was skipped");
+    } else {
+        text_add(&line, "  train loss ");
+        add_loss(&line, epoch->train_loss);
+    }
+    if (epoch->has_train_accuracy) text_printf(&line, " accuracy %.2f %%", 100 * epoch->train_accuracy);
+    if (epoch->has_validation) {
+        text_add(&line, "  validation loss ");
+        add_loss(&line, epoch->validation_loss);
+        if (report->has_accuracy) text_printf(&line, " accuracy %.2f %%", 100 * epoch->validation_accuracy);
+        text_printf(&line, " (%lld row%s)", (long long)epoch->validation_rows,
+                    text_plural((uint64_t)epoch->validation_rows, "s"));
+    }
+    text_printf(&line, "  lr %g  %.0f samples/s", epoch->lr, epoch->samples_per_second);
+    if (!isnan(epoch->comm_hidden)) text_printf(&line, "  comm hidden %.0f %%", 100 * epoch->comm_hidden);
+    log_line(report->log, "%s", text_string(&line));
+    text_free(&line);
+}
+
+#define MATRIX_MOST 20 /* classes of a matrix that is shown */
+
+static void report_matrix(struct log *log, const double *counts, size_t classes) {
+    struct text line = {0};
+    log_line(log, "confusion matrix (rows: targets, columns: predictions):");
+    for (size_t i = 0; i < classes; i++) {
+        text_clear(&line);
+        for (size_t j = 0; j < classes; j++) text_printf(&line, " %7.0f", counts[i * classes + j]);
+        log_line(log, "%s", text_string(&line));
+    }
+    text_free(&line);
+}
+
+void report_metrics(struct log *log, const struct evaluation_result *result) {
+    struct text line = {0};
+    for (size_t i = 0; i < result->metric_count; i++)
+        text_printf(&line, "%s%s %.4f", i ? ", " : "metrics: ", result->metrics[i].name, result->metrics[i].value);
+    if (result->metric_count) log_line(log, "%s", text_string(&line));
+    text_free(&line);
+    if (result->confusion && result->classes <= MATRIX_MOST) report_matrix(log, result->confusion, result->classes);
+}

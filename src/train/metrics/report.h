@@ -1,0 +1,49 @@
+/* report: what rank 0 shows while it trains: a progress bar on a terminal, a line per epoch (thinned out in long runs)
+ * elsewhere, and a summary at the end. All ranks may call it: with a NULL log nothing is shown. */
+#ifndef TRAIN_REPORT_H
+#define TRAIN_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/log.h"
+#include "train/metrics/evaluation.h"
+
+struct report {
+    struct log *log;   /* borrowed; NULL: silent */
+    bool counts_steps; /* the run's length is in steps, not epochs */
+    int64_t total;     /* epochs or steps */
+    bool has_accuracy;
+    double started; /* monotonic time of the first step here */
+    double fraction_at_start;
+    double shown;   /* monotonic time of the last progress line */
+    double printed; /* monotonic time of the last epoch line */
+};
+
+struct epoch_report {
+    int64_t epoch;     /* epochs finished */
+    double train_loss; /* NAN: every step was skipped */
+    bool has_train_accuracy, has_validation;
+    double train_accuracy, validation_loss, validation_accuracy;
+    int64_t validation_rows;
+    double samples_per_second, lr;
+    double comm_hidden; /* reducer_hidden's share, on rank 0; NAN: nothing to show */
+};
+
+/* [fraction]: of the run that is done already (a resume). */
+void report_start(struct report *report, double fraction);
+/* After a step: [fraction] of the run is done. Shows something at most ten times a second, in one line of the terminal
+ * however narrow it is. */
+void report_step(struct report *report, double fraction, int64_t epoch, int64_t step, double loss,
+                 double samples_per_second);
+/* Before batch [done] of an evaluation of [batches], in the same place and as often. */
+void report_evaluation(struct report *report, double fraction, int64_t epoch, size_t done, size_t batches);
+void report_epoch(struct report *report, const struct epoch_report *epoch, bool is_last);
+
+/* The metrics of the last evaluation, and the confusion matrix of up to 20 classes. */
+void report_metrics(struct log *log, const struct evaluation_result *result);
+
+/* "3 s", "2 min 5 s", "1 h 12 min" into [text] (32). */
+void report_duration(double seconds, char text[32]);
+
+#endif

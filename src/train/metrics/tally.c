@@ -1,0 +1,181 @@
+/* Counts are whole numbers in double, so their sums over ranks are exact. The deviations of values are put together
+ * from each rank's mean, not from sums of squares, which would lose the small ones (Chan et al. 1979). */
+#include "train/metrics/tally.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MATRIX_MOST ((size_t)64 << 20) /* bytes */
+
+static status allocate(struct tally *t) {
+    const struct tally_options *o = &t->options;
+    size_t values = o->out_size * TALLY_VALUE_SUMS, cells = t->classes * t->classes;
+    size_t scores = o->rows * o->positions * t->columns + 1;
+    if ((o->needs & TALLY_CONFUSION) && t->classes > MATRIX_MOST / sizeof(double) / t->classes)
+        return status_new(STATUS_USAGE, "train.metrics: a confusion matrix of %zu classes is too large", t->classes);
+    if (o->needs & TALLY_CONFUSION) t->confusion = calloc(cells, sizeof *t->confusion);
+    if (o->needs & TALLY_SCORES) {
+        t->scores = calloc(scores, sizeof *t->scores);
+        t->labels = calloc(scores, sizeof *t->labels);
+    }
+    if (o->needs & TALLY_VALUES) {
+        t->values = calloc(values, sizeof *t->values);
+        t->gathered = calloc(values * (size_t)comm_world_size(o->comm), sizeof *t->gathered);
+    }
+    bool is_short = ((o->needs & TALLY_CONFUSION) && !t->confusion) ||
+                    ((o->needs & TALLY_SCORES) && (!t->scores || !t->labels)) ||
+                    ((o->needs & TALLY_VALUES) && (!t->values || !t->gathered));
+    return is_short ? status_new(STATUS_BUG, "out of memory for the metrics") : OK;
+}
+
+status tally_create(const struct tally_options *options, struct tally **out) {
+    struct tally *t = calloc(1, sizeof *t);
+    if (!t) return status_new(STATUS_BUG, "out of memory");
+    t->options = *options;
+    t->classes = options->kind == TALLY_CLASSES ? options->out_size / options->positions : 2;
+    /* two classes are one question */
+    t->columns = options->kind != TALLY_CLASSES ? options->out_size : t->classes == 2 ? 1 : t->classes;
+    status s = allocate(t);
+    if (s) {
+        tally_destroy(t);
+        return s;
+    }
+    *out = t;
+    return OK;
+}
+
+void tally_destroy(struct tally *tally) {
+    if (!tally) return;
+    free(tally->confusion);
+    free(tally->scores);
+    free(tally->labels);
+    free(tally->values);
+    free(tally->gathered);
+    free(tally);
+}
+
+void tally_start(struct tally *tally) {
+    tally->top5 = tally->counted = 0;
+    tally->collected = 0;
+    if (tally->confusion) memset(tally->confusion, 0, tally->classes * tally->classes * sizeof *tally->confusion);
+    if (tally->values) memset(tally->values, 0, tally->options.out_size * TALLY_VALUE_SUMS * sizeof *tally->values);
+}
+
+/* ---- classes ---- */
+
+static size_t largest(const float *z, size_t count) {
+    size_t best = 0;
+    for (size_t i = 1; i < count; i++)
+        if (z[i] > z[best]) best = i;
+    return best;
+}
+
+/* Fewer than five classes stand before the target; of equal scores the first class stands first. */
+static bool is_in_top5(const float *z, size_t classes, size_t target) {
+    size_t before = 0;
+    for (size_t c = 0; c < classes; c++) before += z[c] > z[target] || (z[c] == z[target] && c < target);
+    return before < 5;
+}
+
+/* The probability of each class; of two classes the difference of the logits, which has the same order. */
+static void add_scores(struct tally *t, const float *z, size_t target) {
+    float *scores = t->scores + t->collected * t->columns, most = z[largest(z, t->classes)];
+    uint8_t *labels = t->labels + t->collected * t->columns;
+    double sum = 0;
+    t->collected++;
+    if (t->classes == 2) {
+        *scores = z[1] - z[0];
+        *labels = target == 1;
+        return;
+    }
+    for (size_t c = 0; c < t->classes; c++) sum += exp((double)z[c] - (double)most);
+    for (size_t c = 0; c < t->classes; c++) {
+        scores[c] = (float)(exp((double)z[c] - (double)most) / sum);
+        labels[c] = target == c;
+    }
+}
+
+static void add_classes(struct tally *t, const float *outputs, const int64_t *targets, size_t positions) {
+    const struct tally_options *o = &t->options;
+    for (size_t i = 0; i < positions; i++) {
+        const float *z = outputs + i * t->classes;
+        if (o->has_ignored && targets[i] == o->ignored) continue;
+        size_t target = (size_t)targets[i];
+        t->counted++;
+        if (t->confusion) t->confusion[target * t->classes + largest(z, t->classes)]++;
+        if (o->needs & TALLY_TOP5) t->top5 += is_in_top5(z, t->classes, target);
+        if (t->scores) add_scores(t, z, target);
+    }
+}
+
+/* ---- binary decisions and values ---- */
+
+static void add_decisions(struct tally *t, const float *outputs, const float *targets, size_t rows) {
+    size_t count = rows * t->options.out_size;
+    for (size_t i = 0; i < count; i++) {
+        bool is_positive = targets[i] > 0.5f;
+        t->counted++;
+        if (t->confusion) t->confusion[2 * is_positive + (outputs[i] > 0)]++;
+        if (!t->scores) continue;
+        t->scores[t->collected * t->columns + i] = outputs[i];
+        t->labels[t->collected * t->columns + i] = is_positive;
+    }
+    t->collected += rows;
+}
+
+/* Of a logit z the probability 1 / (1 + exp(-z)). */
+static double value_of(const struct tally *t, float output) {
+    return t->options.kind == TALLY_BINARY ? 1 / (1 + exp(-(double)output)) : (double)output;
+}
+
+/* n += 1;  d = y - mean;  mean += d / n;  deviation += d (y - mean) */
+static void add_reals(struct tally *t, const float *outputs, const float *targets, size_t rows) {
+    size_t size = t->options.out_size;
+    for (size_t i = 0; i < rows * size; i++) {
+        double *v = t->values + i % size * TALLY_VALUE_SUMS;
+        double y = (double)targets[i], error = value_of(t, outputs[i]) - y, d = y - v[TALLY_MEAN];
+        v[TALLY_ABSOLUTE] += fabs(error);
+        v[TALLY_SQUARE] += error * error;
+        v[TALLY_NUMBER]++;
+        v[TALLY_MEAN] += d / v[TALLY_NUMBER];
+        v[TALLY_DEVIATION] += d * (y - v[TALLY_MEAN]);
+    }
+}
+
+void tally_add(struct tally *tally, const float *outputs, const void *targets, size_t rows) {
+    if (tally->options.kind == TALLY_CLASSES) add_classes(tally, outputs, targets, rows * tally->options.positions);
+    if (tally->options.kind == TALLY_BINARY) add_decisions(tally, outputs, targets, rows);
+    if (tally->values) add_reals(tally, outputs, targets, rows);
+}
+
+/* ---- all ranks ---- */
+
+/* n = na + nb;  d = mb - ma;  mean = ma + d nb / n;  deviation = da + db + d^2 na nb / n */
+static void join(double *a, const double *b) {
+    double n = a[TALLY_NUMBER] + b[TALLY_NUMBER], d = b[TALLY_MEAN] - a[TALLY_MEAN];
+    if (n == 0) return;
+    a[TALLY_DEVIATION] += b[TALLY_DEVIATION] + d * d * a[TALLY_NUMBER] * b[TALLY_NUMBER] / n;
+    a[TALLY_MEAN] += d * b[TALLY_NUMBER] / n;
+    a[TALLY_ABSOLUTE] += b[TALLY_ABSOLUTE];
+    a[TALLY_SQUARE] += b[TALLY_SQUARE];
+    a[TALLY_NUMBER] = n;
+}
+
+status tally_share(struct tally *tally) {
+    struct comm *comm = tally->options.comm;
+    double word[] = {tally->top5, tally->counted};
+    size_t size = tally->options.out_size * TALLY_VALUE_SUMS;
+    TRY(comm_all_reduce(comm, word, 2, COMM_FLOAT64, COMM_SUM));
+    tally->top5 = word[0];
+    tally->counted = word[1];
+    if (tally->confusion)
+        TRY(comm_all_reduce(comm, tally->confusion, tally->classes * tally->classes, COMM_FLOAT64, COMM_SUM));
+    if (!tally->values) return OK;
+    TRY(comm_all_gather(comm, tally->values, size, COMM_FLOAT64, tally->gathered));
+    memset(tally->values, 0, size * sizeof *tally->values);
+    for (int rank = 0; rank < comm_world_size(comm); rank++)
+        for (size_t i = 0; i < size; i += TALLY_VALUE_SUMS)
+            join(tally->values + i, tally->gathered + (size_t)rank * size + i);
+    return OK;
+}

@@ -1,0 +1,60 @@
+/* tally: what an evaluation counts for its metrics: a confusion matrix, the ranks of the right classes, errors of
+ * values, and scores for the area under the ROC curve. Only what some metric needs is kept. */
+#ifndef TRAIN_TALLY_H
+#define TRAIN_TALLY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dist/comm/comm.h"
+
+/* What a metric needs. */
+enum tally_need { TALLY_CONFUSION = 1, TALLY_TOP5 = 2, TALLY_SCORES = 4, TALLY_VALUES = 8 };
+
+/* How an output is read. */
+enum tally_kind {
+    TALLY_CLASSES, /* a score per class, targets int64_t */
+    TALLY_BINARY,  /* each output is a logit (as a value: its probability), its target 0 to 1 (float) */
+    TALLY_REALS    /* each output is a value, targets float */
+};
+
+struct tally_options {
+    unsigned needs;
+    enum tally_kind kind;
+    size_t out_size;  /* of a row */
+    size_t positions; /* targets of a row: out_size / positions is the number of classes; TALLY_CLASSES only */
+    size_t rows;      /* the most of this rank */
+    bool has_ignored;
+    int64_t ignored; /* a target that does not count */
+    struct comm *comm;
+};
+
+struct tally {
+    struct tally_options options;
+    size_t classes;    /* of the confusion matrix: 2 for TALLY_BINARY */
+    size_t columns;    /* of the scores */
+    double *confusion; /* (classes, classes) rows: targets */
+    double top5, counted;
+    float *scores;    /* (rows * positions, columns) */
+    uint8_t *labels;  /* the same: whether the column is right */
+    size_t collected; /* rows of them */
+    /* of values, per output: sums of |error|, error^2; number, mean and squared deviations of the targets */
+    double *values;   /* (out_size, TALLY_VALUE_SUMS) */
+    double *gathered; /* (world, out_size, TALLY_VALUE_SUMS) */
+};
+enum { TALLY_ABSOLUTE, TALLY_SQUARE, TALLY_NUMBER, TALLY_MEAN, TALLY_DEVIATION, TALLY_VALUE_SUMS };
+
+status tally_create(const struct tally_options *options, struct tally **out);
+void tally_destroy(struct tally *tally); /* takes NULL */
+
+void tally_start(struct tally *tally);
+void tally_add(struct tally *tally, const float *outputs, const void *targets, size_t rows);
+/* Every count becomes that of all ranks, except the scores. All ranks. */
+status tally_share(struct tally *tally);
+
+/* The area under the ROC curve over all ranks, exact: by sorting every score, ties counted half. Several columns: the
+ * mean of those that have both labels (one class against the rest); NAN when none has. All ranks. */
+status tally_auc(struct tally *tally, double *out);
+
+#endif

@@ -1,0 +1,83 @@
+/* Column by column, so that only one column of all ranks is in memory at a time. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "train/metrics/tally.h"
+
+struct scored {
+    float score, label;
+};
+
+static int by_score(const void *a, const void *b) {
+    float x = ((const struct scored *)a)->score, y = ((const struct scored *)b)->score;
+    return (x > y) - (x < y);
+}
+
+/* U = for each positive the negatives below it, and half of those equal to it;  area = U / (positives * negatives) */
+static double area(struct scored *all, size_t count) {
+    double positives = 0, negatives = 0, u = 0;
+    qsort(all, count, sizeof *all, by_score);
+    for (size_t i = 0; i < count;) {
+        double positive = 0, negative = 0;
+        float score = all[i].score;
+        for (; i < count && all[i].score == score; i++) {
+            positive += all[i].label > 0;
+            negative += all[i].label <= 0;
+        }
+        u += positive * (negatives + negative / 2);
+        positives += positive;
+        negatives += negative;
+    }
+    return positives > 0 && negatives > 0 ? u / (positives * negatives) : NAN;
+}
+
+/* What one column's gathering needs, for shares of at most [most] on each of [world] ranks. */
+struct gathering {
+    struct scored *own, *all; /* (most), (world, most) */
+    int64_t *counts;          /* (world) */
+    size_t most, world;
+};
+
+static status gather(struct tally *t, size_t column, struct gathering *g, size_t *count) {
+    for (size_t i = 0; i < t->collected; i++)
+        g->own[i] = (struct scored){t->scores[i * t->columns + column], t->labels[i * t->columns + column]};
+    TRY(comm_all_gather(t->options.comm, g->own, 2 * g->most, COMM_FLOAT32, g->all));
+    *count = 0;
+    for (size_t rank = 0; rank < g->world; rank++)
+        for (size_t i = 0; i < (size_t)g->counts[rank]; i++) g->all[(*count)++] = g->all[rank * g->most + i];
+    return OK;
+}
+
+static status mean_area(struct tally *t, struct gathering *g, double *out) {
+    double sum = 0, defined = 0;
+    for (size_t column = 0; column < t->columns; column++) {
+        size_t count = 0;
+        bool has_nan = false;
+        TRY(gather(t, column, g, &count));
+        for (size_t i = 0; i < count; i++) has_nan |= isnan(g->all[i].score);
+        double value = has_nan ? NAN : area(g->all, count);
+        if (isnan(value)) continue;
+        sum += value;
+        defined++;
+    }
+    *out = defined > 0 ? sum / defined : NAN;
+    return OK;
+}
+
+status tally_auc(struct tally *tally, double *out) {
+    struct gathering g = {.world = (size_t)comm_world_size(tally->options.comm)};
+    int64_t own = (int64_t)tally->collected;
+    g.counts = calloc(g.world, sizeof *g.counts);
+    if (!g.counts) return status_new(STATUS_BUG, "out of memory for the metrics");
+    status s = comm_all_gather(tally->options.comm, &own, 1, COMM_INT64, g.counts);
+    for (size_t i = 0; i < g.world; i++)
+        if ((size_t)g.counts[i] > g.most) g.most = (size_t)g.counts[i];
+    g.own = calloc(g.most + 1, sizeof *g.own);
+    g.all = calloc(g.world * g.most + 1, sizeof *g.all);
+    if (!s && (!g.own || !g.all)) s = status_new(STATUS_BUG, "out of memory for the metrics");
+    if (!s) s = mean_area(tally, &g, out);
+    free(g.own);
+    free(g.all);
+    free(g.counts);
+    return s;
+}

@@ -1,0 +1,141 @@
+/* A pass over a micro-batch may be recorded: what it does depends on its key, and on values in the device's memory. */
+#include "train/micro_batch.h"
+
+#include "train/device_update.h"
+#include "train/parallel/averaging.h"
+
+size_t micro_batches_of_update(const struct trainer *t) {
+    size_t left = loader_batches(t->loader) - (size_t)t->state->counters.batch;
+    size_t group = (size_t)t->config->train.accumulate;
+    return left < group ? left : group;
+}
+
+/* Rows of batch number [index] of an epoch on [rank]. */
+static size_t rows_of_batch(const struct trainer *t, size_t index, int rank) {
+    size_t rows = dataset_info(t->dataset)->train_rows, first = index * t->batch;
+    size_t length = sampler_own_length(&t->config->sampler, rows, rank, comm_world_size(t->comm));
+    size_t left = length > first ? length - first : 0;
+    return left < t->batch ? left : t->batch;
+}
+
+/* The mean over ranks of their rows in batch number [index]. */
+static double mean_rows(const struct trainer *t, size_t index) {
+    int world = comm_world_size(t->comm);
+    size_t rows = 0;
+    if (!t->config->sampler.uneven) return (double)rows_of_batch(t, index, 0);
+    for (int r = 0; r < world; r++) rows += rows_of_batch(t, index, r);
+    return (double)rows / world;
+}
+
+/* What a micro-batch of [rows] counts in its update; gradients are averaged over ranks afterwards. `samples`, and ranks
+ * with unequal rows, need the rows of all: only the last batch of an epoch may be short. */
+static float batch_weight(const struct trainer *t, size_t rows, double group_rows) {
+    const struct train_config *c = &t->config->train;
+    if (c->accumulate_weighting == WEIGHTING_SAMPLES) return (float)((double)rows / group_rows);
+    if (!t->config->sampler.uneven) return 1.0f / (float)c->accumulate;
+    return (float)((double)rows / (mean_rows(t, (size_t)t->state->counters.batch) * (double)c->accumulate));
+}
+
+/* What layers ask for in the middle of a pass; a failure is returned when the pass is over. */
+static void sum_over_ranks(void *trainer, double *values, size_t count) {
+    struct trainer *t = trainer;
+    if (!t->micro_batches.all_sum_failure)
+        t->micro_batches.all_sum_failure = comm_all_reduce(t->comm, values, count, COMM_FLOAT64, COMM_SUM);
+}
+
+void micro_batches_open(struct trainer *t) { t->micro_batches.all_sum = (struct all_sum){sum_over_ranks, t}; }
+
+static status take_failure(struct trainer *t) {
+    status failure = t->micro_batches.all_sum_failure;
+    t->micro_batches.all_sum_failure = OK;
+    return failure;
+}
+
+/* A micro-batch on the device. */
+struct work {
+    struct trainer *trainer;
+    struct pass pass;
+    struct batch batch;
+    struct recording_key key;
+};
+
+/* forward, loss, backward; for the last micro-batch of an update the end of the reduction, and its update */
+static status run_pass(void *user) {
+    const struct work *w = user;
+    struct trainer *t = w->trainer;
+    const struct averaging *way = t->averaging.way;
+    pulse_phase(t->pulse, PULSE_FORWARD);
+    const float *output = model_forward(t->model, &w->pass, w->batch.inputs);
+    TRY(take_failure(t));
+    loss_run(t->loss, t->config->loss.config, t->model, output, w->batch.targets, w->batch.rows, w->key.scale,
+             &t->memory.found->sums);
+    if (w->key.is_update) device_update_check(t);
+    pulse_phase(t->pulse, PULSE_BACKWARD);
+    way->backward(t, &w->pass, w->batch.inputs, w->key.is_last);
+    TRY(take_failure(t));
+    if (w->key.is_last && way->finish_backward) TRY(way->finish_backward(t));
+    if (w->key.is_update) device_update_run(t, w->key.has_norm, w->key.loss_scale);
+    return OK;
+}
+
+static status run_rows(struct trainer *t, const struct update *update, const struct batch *batch, float weight,
+                       bool is_last) {
+    bool is_update = is_last && update->is_decided;
+    struct work work = {.trainer = t,
+                        .pass = parts_pass(t, batch->rows, true),
+                        .batch = *batch,
+                        .key = {.rows = batch->rows,
+                                .scale = update->loss_scale * weight,
+                                .loss_scale = update->loss_scale,
+                                .is_last = is_last,
+                                .is_update = is_update,
+                                .has_norm = is_update && update->wants_norm}};
+    work.pass.all_sum = comm_world_size(t->comm) > 1 ? &t->micro_batches.all_sum : NULL;
+    return recordings_run(t->recordings, &work.key, run_pass, &work);
+}
+
+/* A rank without rows of this batch. */
+static status run_no_rows(struct trainer *t, bool is_last) {
+    const struct averaging *way = t->averaging.way;
+    return is_last && way->contribute_zeros ? way->contribute_zeros(t) : OK;
+}
+
+/* An update leaves them zero; the start of a run, and a step that was not applied, do not. */
+static void zero_gradients(struct trainer *t) {
+    if (!t->micro_batches.has_zero_gradients && t->averaging.way->keeps_gradients)
+        params_zero_gradients(&t->model->params, t->device);
+}
+
+void micro_batches_applied(struct trainer *t) {
+    t->micro_batches.has_zero_gradients = t->averaging.way->keeps_gradients;
+}
+
+/* Number [i] of the update's. */
+static status run_batch(struct trainer *t, struct update *update, double group_rows, size_t i) {
+    bool is_last = i + 1 == update->batches;
+    struct batch host, batch;
+    pulse_phase(t->pulse, PULSE_LOADING);
+    TRY(feed_next(t->feed, t->loader, &host, &batch));
+    if (batch.rows == 0 && !t->config->sampler.uneven)
+        return status_new(STATUS_BUG, "the loader ended an epoch too early");
+    pulse_phase(t->pulse, PULSE_FORWARD);
+    if (i == 0) zero_gradients(t);
+    t->micro_batches.has_zero_gradients = false;
+    if (batch.rows > 0)
+        TRY(run_rows(t, update, &batch, batch_weight(t, batch.rows, group_rows), is_last));
+    else
+        TRY(run_no_rows(t, is_last));
+    t->micro_batches.has_zero_gradients = is_last && update->is_decided;
+    update->rows += (double)batch.rows;
+    t->state->counters.batch++;
+    return OK;
+}
+
+status micro_batches_run(struct trainer *t, struct update *update) {
+    size_t first = (size_t)t->state->counters.batch;
+    double group_rows = 0;
+    update->batches = micro_batches_of_update(t);
+    for (size_t i = 0; i < update->batches; i++) group_rows += mean_rows(t, first + i);
+    for (size_t i = 0; i < update->batches; i++) TRY(run_batch(t, update, group_rows, i));
+    return OK;
+}

@@ -1,0 +1,142 @@
+/* What one shard contributes is a vector: its gradients, then its running statistics times its weight. An empty shard
+ * (of a short last batch) contributes zeros, so that the tree is the same in every step. */
+#include "train/parallel/elastic.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/sampler.h"
+#include "dist/shard_tree.h"
+
+#define SUMS (sizeof(struct loss_sums) / sizeof(double))
+
+struct elastic {
+    struct elastic_options o;
+    size_t first, own, most; /* this rank's shards; the most of any rank */
+    struct shard_tree *tree;
+    float *before;          /* (buffers->total) the running statistics before the step; on the device */
+    struct loss_sums *sums; /* (own) of the shards; on the device */
+    double *mine, *all;     /* (most * SUMS + ELASTIC_WORD); the same of all ranks */
+    double *leaves;         /* (shards, SUMS) */
+};
+
+static size_t record(const struct elastic *e) { return e->most * SUMS + ELASTIC_WORD; }
+
+status elastic_create(const struct elastic_options *options, struct elastic **out) {
+    size_t world = (size_t)comm_world_size(options->comm);
+    const struct params *params = &options->model->params, *buffers = &options->model->buffers;
+    *out = NULL;
+    struct elastic *e = calloc(1, sizeof *e);
+    if (!e) return status_new(STATUS_BUG, "out of memory");
+    e->o = *options;
+    shard_tree_share(options->shards, comm_rank(options->comm), (int)world, &e->first, &e->own);
+    e->most = (options->shards + world - 1) / world;
+    e->mine = calloc(record(e), sizeof *e->mine);
+    e->all = calloc(world * record(e), sizeof *e->all);
+    e->leaves = calloc(options->shards * SUMS, sizeof *e->leaves);
+    status s = e->mine && e->all && e->leaves ? OK : status_new(STATUS_BUG, "out of memory");
+    struct device *device = options->model->device;
+    if (!s)
+        s = device_alloc(device, buffers->total * sizeof *e->before, "the running statistics before a step",
+                         (void **)&e->before);
+    if (!s) s = device_alloc(device, e->own * sizeof *e->sums, "the sums of a loss", (void **)&e->sums);
+    if (!s) s = shard_tree_create(options->shards, params->trained + buffers->total, options->comm, &e->tree);
+    if (s)
+        elastic_destroy(e);
+    else
+        *out = e;
+    return s;
+}
+
+void elastic_destroy(struct elastic *e) {
+    if (!e) return;
+    shard_tree_destroy(e->tree);
+    device_free(e->o.model->device, e->before);
+    device_free(e->o.model->device, e->sums);
+    free(e->mine);
+    free(e->all);
+    free(e->leaves);
+    free(e);
+}
+
+size_t elastic_rows(const struct elastic *e, size_t number) {
+    size_t left = e->o.rows - number * e->o.batch;
+    return left < e->o.batch ? left : e->o.batch;
+}
+
+size_t elastic_parts(const struct elastic *e) { return e->own; }
+
+struct elastic_part elastic_part(const struct elastic *e, const struct batch *batch, size_t number, size_t index) {
+    size_t rows = elastic_rows(e, number), shard = e->first + index;
+    size_t start = sampler_shard(rows, e->o.shards, e->first);
+    size_t begin = sampler_shard(rows, e->o.shards, shard), end = sampler_shard(rows, e->o.shards, shard + 1);
+    struct elastic_part part = {.first = begin, .weight = (float)((double)(end - begin) / (double)rows)};
+    if (begin == end) return part;
+    part.batch = (struct batch){.rows = end - begin,
+                                .inputs = batch->inputs + (begin - start) * e->o.input_size,
+                                .targets = (const char *)batch->targets + (begin - start) * e->o.target_bytes,
+                                .positions = batch->positions + (begin - start)};
+    return part;
+}
+
+static void run_part(const struct elastic *e, const struct elastic_part *part, const struct pass *pass,
+                     struct loss_sums *sums) {
+    struct model *model = e->o.model;
+    struct pass own = *pass;
+    own.rows = part->batch.rows;
+    own.draws.first_row = part->first;
+    own.draws.row_stride = 1;
+    const float *output = model_forward(model, &own, part->batch.inputs);
+    loss_run(e->o.loss, e->o.loss_config, model, output, part->batch.targets, own.rows, part->weight, sums);
+    model_backward(model, &own, part->batch.inputs, NULL, NULL);
+}
+
+/* The gradients, then the running statistics times the part's weight. */
+static status fill_leaf(const struct elastic *e, struct device *device, float weight, float *leaf) {
+    const struct params *params = &e->o.model->params, *buffers = &e->o.model->buffers;
+    float *statistics = leaf + params->trained;
+    TRY(device_download(device, leaf, params->gradients, params->trained * sizeof *leaf));
+    TRY(device_download(device, statistics, buffers->values, buffers->total * sizeof *leaf));
+    for (size_t b = 0; b < buffers->total; b++) statistics[b] *= weight;
+    return OK;
+}
+
+status elastic_run(struct elastic *e, const struct batch *batch, size_t number, const struct pass *pass) {
+    struct params *params = &e->o.model->params, *buffers = &e->o.model->buffers;
+    struct device *device = pass->device;
+    const struct device_ops *ops = device_ops(device);
+    ops->copy(device, buffers->values, e->before, buffers->total);
+    device_zero(device, e->sums, e->own * sizeof *e->sums);
+    shard_tree_start(e->tree);
+    for (size_t i = 0; i < e->own; i++) {
+        struct elastic_part part = elastic_part(e, batch, number, i);
+        params_zero_gradients(params, device);
+        ops->copy(device, e->before, buffers->values, buffers->total);
+        if (part.batch.rows) run_part(e, &part, pass, &e->sums[i]);
+        TRY(fill_leaf(e, device, part.weight, shard_tree_leaf(e->tree)));
+        shard_tree_push(e->tree);
+    }
+    TRY(device_download(device, e->mine, e->sums, e->own * sizeof *e->sums));
+    const float *sum;
+    TRY(shard_tree_finish(e->tree, &sum));
+    device_upload(device, params->gradients, sum, params->trained * sizeof *sum);
+    device_upload(device, buffers->values, sum + params->trained, buffers->total * sizeof *sum);
+    return OK;
+}
+
+status elastic_share(struct elastic *e, struct loss_sums *sums, double *word, size_t count) {
+    size_t world = (size_t)comm_world_size(e->o.comm), words = e->most * SUMS;
+    memcpy(e->mine + words, word, count * sizeof *word);
+    TRY(comm_all_gather(e->o.comm, e->mine, record(e), COMM_FLOAT64, e->all));
+    memset(word, 0, count * sizeof *word);
+    for (size_t r = 0; r < world; r++) {
+        const double *record_of = e->all + r * record(e);
+        size_t first, own;
+        shard_tree_share(e->o.shards, (int)r, (int)world, &first, &own);
+        memcpy(e->leaves + first * SUMS, record_of, own * SUMS * sizeof *e->leaves);
+        for (size_t i = 0; i < count; i++) word[i] += record_of[words + i];
+    }
+    shard_tree_sum(e->leaves, e->o.shards, SUMS);
+    memcpy(sums, e->leaves, sizeof *sums);
+    return OK;
+}

@@ -1,0 +1,212 @@
+/* A share is a piece of every bucket, since a bucket is what becomes ready at once. What does not divide by the ranks,
+ * less than 16 floats for each in a bucket, every rank updates alike. */
+#include "train/parallel/zero.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dist/comm/comm_gpu.h"
+#include "dist/reducer.h"
+#include "train/parallel/ranges.h"
+
+struct zero {
+    int rank, world;
+    struct reducer_cut *cuts; /* (cut_count), ascending */
+    size_t cut_count;
+    struct optimizer_shard shard;
+    float *whole[OPTIMIZER_MAX_BUFFERS]; /* (params->trained) on rank 0 from gather to release */
+    size_t total;                        /* params->trained */
+    double *squares;                     /* (params->count) */
+};
+
+static status no_memory(void) { return status_new(STATUS_IO, "no memory for sharing the optimizer's state"); }
+
+static size_t share_begin(const struct reducer_cut *c, int rank) { return c->begin + (size_t)rank * c->share; }
+static size_t rest_begin(const struct reducer_cut *c, int world) { return c->begin + (size_t)world * c->share; }
+
+/* The cuts of all buckets, ascending. (cut_count) */
+static status cut(const struct dist_config *config, const struct params *params, int world, struct reducer_cut **cuts,
+                  size_t *count) {
+    struct ranges ranges;
+    struct reducer_config buckets = {.bucket_cap_mb = config->bucket_cap_mb,
+                                     .first_bucket_mb = config->first_bucket_mb};
+    TRY(ranges_create(params, &ranges));
+    *cuts = calloc(ranges.count + 1, sizeof **cuts);
+    status s = *cuts ? reducer_cuts(ranges.ranges, ranges.count, &buckets, world, *cuts, count) : no_memory();
+    ranges_free(&ranges);
+    return s;
+}
+
+static void add_part(struct optimizer_shard *shard, size_t begin, size_t end) {
+    if (begin == end) return;
+    shard->parts[shard->count++] = (struct optimizer_part){begin, end, shard->total};
+    shard->total += end - begin;
+}
+
+status zero_create(const struct dist_config *config, const struct params *params, int rank, int world_size,
+                   struct zero **out) {
+    *out = NULL;
+    if (config->zero_stage == 0 || world_size == 1) return OK;
+    struct zero *z = calloc(1, sizeof *z);
+    if (!z) return no_memory();
+    z->rank = rank;
+    z->world = world_size;
+    z->total = params->trained;
+    status s = cut(config, params, world_size, &z->cuts, &z->cut_count);
+    if (!s) z->shard.parts = calloc(2 * z->cut_count + 1, sizeof *z->shard.parts);
+    if (!s) z->squares = calloc(params->count + 1, sizeof *z->squares);
+    if (!s && (!z->shard.parts || !z->squares)) s = no_memory();
+    if (s) {
+        zero_destroy(z);
+        return s;
+    }
+    for (size_t i = 0; i < z->cut_count; i++) {
+        const struct reducer_cut *c = &z->cuts[i];
+        add_part(&z->shard, share_begin(c, rank), share_begin(c, rank + 1));
+        add_part(&z->shard, rest_begin(c, world_size), c->end);
+    }
+    *out = z;
+    return OK;
+}
+
+void zero_destroy(struct zero *z) {
+    if (!z) return;
+    for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) free(z->whole[i]);
+    free(z->cuts);
+    free(z->shard.parts);
+    free(z->squares);
+    free(z);
+}
+
+const struct optimizer_shard *zero_shard(const struct zero *z) { return z ? &z->shard : NULL; }
+
+size_t zero_memory(const struct dist_config *config, const struct params *params, int world_size, size_t whole) {
+    struct zero *z;
+    status s = zero_create(config, params, 0, world_size, &z);
+    size_t bytes = !s && z && params->trained ? whole / params->trained * z->shard.total : whole;
+    status_free(s);
+    zero_destroy(z);
+    return bytes;
+}
+
+static status share_values(struct zero *z, struct params *params, struct comm *comm) {
+    for (size_t i = 0; i < z->cut_count; i++) {
+        const struct reducer_cut *c = &z->cuts[i];
+        TRY(comm_all_gather(comm, params->values + share_begin(c, z->rank), c->share, COMM_FLOAT32,
+                            params->values + c->begin));
+    }
+    return OK;
+}
+
+/* Behind the update on the device's stream, and before what that gets next. */
+static status share_on_gpus(struct zero *z, struct params *params, struct device *device, struct comm *gpus) {
+    TRY(comm_gpu_after(gpus, device_stream(device)));
+    for (size_t i = 0; i < z->cut_count; i++)
+        TRY(comm_gpu_all_gather(gpus, params->values + z->cuts[i].begin, z->cuts[i].share));
+    device_wrote(device, params->values, params->trained * sizeof *params->values);
+    return comm_gpu_before(gpus, device_stream(device));
+}
+
+status zero_share_values(struct zero *z, struct params *params, struct device *device, struct comm *comm) {
+    if (!z) return OK;
+    if (comm_gpu(comm)) return share_on_gpus(z, params, device, comm_gpu(comm));
+    TRY(device_map(device, (void **)&params->values));
+    TRY(share_values(z, params, comm));
+    return device_unmap(device, (void **)&params->values, true);
+}
+
+/* Of x (begin <= index < end), where it is inside of the parameter. */
+static double squares_within(const struct param *p, const float *x, size_t begin, size_t end) {
+    double sum = 0;
+    if (begin < p->offset) begin = p->offset;
+    if (end > p->offset + p->count) end = p->offset + p->count;
+    for (size_t i = begin; i < end; i++) sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+static bool is_before(const struct param *p, size_t begin) { return p->is_frozen || p->offset + p->count <= begin; }
+
+/* squares (params->count): this rank's part of each parameter's. */
+static void add_squares(const struct zero *z, const struct params *params, double *squares) {
+    memset(squares, 0, params->count * sizeof *squares);
+    for (size_t c = 0, p = 0; c < z->cut_count; c++) {
+        const struct reducer_cut *cut = &z->cuts[c];
+        while (p < params->count && is_before(&params->items[p], cut->begin)) p++;
+        for (size_t i = p; i < params->count; i++) {
+            if (params->items[i].is_frozen) continue;
+            if (params->items[i].offset >= cut->end) break;
+            squares[i] += squares_within(&params->items[i], params->gradients, share_begin(cut, z->rank),
+                                         share_begin(cut, z->rank + 1));
+            if (z->rank == 0) /* what all own counts once */
+                squares[i] += squares_within(&params->items[i], params->gradients, rest_begin(cut, z->world), cut->end);
+        }
+    }
+}
+
+/* Each parameter's norm is rounded to float, as the device does. */
+status zero_squared_norm(struct zero *z, const struct params *params, struct comm *comm, double *squares) {
+    add_squares(z, params, z->squares);
+    TRY(comm_all_reduce(comm, z->squares, params->count, COMM_FLOAT64, COMM_SUM));
+    *squares = 0;
+    for (size_t i = 0; i < params->count; i++) {
+        double norm = (double)(float)sqrt(z->squares[i]);
+        *squares += norm * norm;
+    }
+    return OK;
+}
+
+void zero_check_finite(const struct zero *z, struct device *device, const float *gradients, double *bad) {
+    for (size_t i = 0; i < z->shard.count; i++) {
+        const struct optimizer_part *part = &z->shard.parts[i];
+        device_ops(device)->check_finite(device, gradients + part->begin, part->end - part->begin, bad);
+    }
+}
+
+/* Between a rank's own buffer and rank 0's whole one: part by part, in order, as they lie in the buffer. */
+static status move(struct zero *z, float *own, float *whole, struct comm *comm, bool to_whole) {
+    for (size_t i = 0, at = 0; i < z->cut_count; i++) {
+        const struct reducer_cut *c = &z->cuts[i];
+        float *all = whole ? whole + c->begin : NULL;
+        size_t rest = c->end - rest_begin(c, z->world);
+        if (to_whole)
+            TRY(comm_gather(comm, own + at, c->share, COMM_FLOAT32, all, 0));
+        else
+            TRY(comm_scatter(comm, all, c->share, COMM_FLOAT32, own + at, 0));
+        at += c->share;
+        if (whole && rest) {
+            float *shared = whole + rest_begin(c, z->world);
+            memcpy(to_whole ? shared : own + at, to_whole ? own + at : shared, rest * sizeof *own);
+        }
+        if (!to_whole) TRY(comm_broadcast(comm, own + at, rest, COMM_FLOAT32, 0));
+        at += rest;
+    }
+    return OK;
+}
+
+status zero_gather(struct zero *z, struct state *state, struct comm *comm) {
+    if (!z) return OK;
+    for (size_t i = 0; i < state->optimizer->buffer_count; i++) {
+        if (z->rank == 0 && !z->whole[i]) z->whole[i] = calloc(z->total + 1, sizeof **z->whole);
+        if (z->rank == 0 && !z->whole[i]) return no_memory();
+        TRY(move(z, state->optimizer->buffers[i], z->whole[i], comm, true));
+        state_set_optimizer(state, i, z->whole[i]);
+    }
+    return OK;
+}
+
+status zero_scatter(struct zero *z, struct state *state, struct comm *comm) {
+    if (!z) return OK;
+    for (size_t i = 0; i < state->optimizer->buffer_count; i++)
+        TRY(move(z, state->optimizer->buffers[i], z->whole[i], comm, false));
+    zero_release(z, state);
+    return OK;
+}
+
+void zero_release(struct zero *z, struct state *state) {
+    for (size_t i = 0; z && i < state->optimizer->buffer_count; i++) {
+        state_set_optimizer(state, i, NULL);
+        free(z->whole[i]);
+        z->whole[i] = NULL;
+    }
+}

@@ -1,0 +1,407 @@
+/* checkpoint: what goes in comes out, in equal bytes; what does not fit is told entry by entry and changes nothing;
+ * the newest good one is found by its step; pruning keeps it. ctest-labels: unit */
+#include "base/log.h"
+#include "base/sealed.h"
+#include "check_main.h"
+#include "checkpoint/checkpoint.h"
+#include "train/states.h"
+
+START_TEST(round_trip_of_all_types) {
+    char *folder = make_folder(), *path = path_in(folder, "made/here/a.h5"), *dir = path_in(folder, "made/here");
+    ck_ok(write_state(dir, "a", 7));
+    must_hold(path, 7);
+    ck_ok(write_state(dir, "a", 8));
+    must_hold(path, 8);
+    struct seal seal;
+    ck_ok(sealed_read_seal(path, &seal));
+    ck_assert_uint_eq(seal.order, 8);
+    free(dir);
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(odd_states) {
+    char *folder = make_folder(), *path = path_in(folder, "a.h5"), *text = NULL;
+    struct checkpoint *checkpoint;
+    ck_ok(checkpoint_write(folder, "a", NULL, 0));
+    ck_ok(checkpoint_open(path, &checkpoint));
+    ck_ok(checkpoint_read(checkpoint, NULL, 0, (const char *const[]){"model", "config", NULL}));
+    checkpoint_close(checkpoint);
+
+    struct entry empty = {"a/b/c/d/text", ENTRY_TEXT, 0, {0}, (void *)(uintptr_t) "", false};
+    ck_ok(checkpoint_write(folder, "a", &empty, 1));
+    ck_ok(checkpoint_open(path, &checkpoint));
+    empty.data = &text;
+    ck_ok(checkpoint_read(checkpoint, &empty, 1, NULL));
+    ck_assert_str_eq(text, "");
+    checkpoint_close(checkpoint);
+    free(text);
+
+    /* More names than one node of HDF5's tree holds, and more bytes than its driver grows by at once. */
+    enum { MANY = 700, SIZE = 300 };
+    static float values[MANY][SIZE], back[MANY][SIZE];
+    static char names[MANY][32];
+    static struct entry entries[MANY];
+    for (int i = 0; i < MANY; i++) {
+        for (int k = 0; k < SIZE; k++) values[i][k] = (float)(i * SIZE + k);
+        snprintf(names[i], sizeof names[i], "model/%d.weight", i);
+        entries[i] = (struct entry){names[i], ENTRY_FLOAT32, 1, {SIZE}, values[i], false};
+    }
+    ck_ok(checkpoint_write(folder, "a", entries, MANY));
+    ck_ok(checkpoint_open(path, &checkpoint));
+    for (int i = 0; i < MANY; i++) entries[i].data = back[i];
+    ck_ok(checkpoint_read(checkpoint, entries, MANY, (const char *const[]){"model", NULL}));
+    ck_assert_mem_eq(values, back, sizeof values);
+    checkpoint_close(checkpoint);
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(equal_states_are_equal_bytes) {
+    char *folder = make_folder(), *a = path_in(folder, "a.h5"), *b = path_in(folder, "b.h5");
+    size_t size_a, size_b;
+    ck_ok(write_state(folder, "a", 3));
+    void *dirt[64]; /* another heap, so that bytes that nobody wrote would show */
+    for (int i = 0; i < 64; i++) memset(dirt[i] = malloc((size_t)64 << i % 8), 0xa5, (size_t)64 << i % 8);
+    for (int i = 0; i < 64; i++) free(dirt[i]);
+    usleep(1100 * 1000); /* and another second */
+    ck_ok(write_state(folder, "b", 3));
+    char *bytes_a = slurp(a, &size_a), *bytes_b = slurp(b, &size_b);
+    ck_assert_uint_eq(size_a, size_b);
+    ck_assert_mem_eq(bytes_a, bytes_b, size_a);
+    free(bytes_a);
+    free(bytes_b);
+    free(a);
+    free(b);
+    remove_folder(folder);
+}
+END_TEST
+
+/* Reads with one entry changed; the failure must hold [line], and nothing may be filled. */
+static void must_differ(const char *path, struct entry *entries, size_t count, const char *const *complete,
+                        const char *line) {
+    struct checkpoint *checkpoint;
+    ck_ok(checkpoint_open(path, &checkpoint));
+    status s = checkpoint_read(checkpoint, entries, count, complete);
+    ck_assert_msg(strstr(status_message(s), path), "%s", status_message(s));
+    ck_failure(s, STATUS_DATA, line);
+    checkpoint_close(checkpoint);
+}
+
+START_TEST(differences_are_told_and_change_nothing) {
+    static const char *const complete[] = {"model", NULL};
+    char *folder = make_folder(), *path = path_in(folder, "a.h5"), *config = NULL;
+    ck_ok(write_state(folder, "a", 5));
+    struct state state = {0}, untouched = {0};
+    struct entry entries[STATE_ENTRIES], changed[STATE_ENTRIES + 1];
+    list_entries(&state, entries);
+    entries[6].data = &config;
+
+    memcpy(changed, entries, sizeof entries);
+    changed[0].shape[0] = 4;
+    must_differ(path, changed, STATE_ENTRIES, complete, "\n  model/0.weight: (2, 3) in the file, (4, 3) in the config");
+    changed[0].dims = 1;
+    must_differ(path, changed, STATE_ENTRIES, complete, "\n  model/0.weight: (2, 3) in the file, (4) in the config");
+    changed[0].dims = 0;
+    must_differ(path, changed, STATE_ENTRIES, complete, "\n  model/0.weight: (2, 3) in the file, scalar in the config");
+
+    memcpy(changed, entries, sizeof entries);
+    changed[3].type = ENTRY_FLOAT64;
+    must_differ(path, changed, STATE_ENTRIES, complete,
+                "\n  state/step: int64 scalar in the file, float64 scalar in the config");
+    memcpy(changed, entries, sizeof entries);
+    changed[5].type = ENTRY_FLOAT32;
+    must_differ(path, changed, STATE_ENTRIES, complete,
+                "\n  scaler/mean: float64 (3) in the file, float32 (3) in the config");
+    memcpy(changed, entries, sizeof entries);
+    changed[6].type = ENTRY_INT64;
+    must_differ(path, changed, STATE_ENTRIES, complete,
+                "\n  config: text scalar in the file, int64 scalar in the config");
+
+    memcpy(changed, entries, sizeof entries);
+    changed[STATE_ENTRIES] = (struct entry){"model/2.bias", ENTRY_FLOAT32, 1, {9}, state.bias, false};
+    must_differ(path, changed, STATE_ENTRIES + 1, complete,
+                "\n  model/2.bias: float32 (9) in the config, not in the file");
+    must_differ(path, entries + 1, STATE_ENTRIES - 1, complete,
+                "\n  model/0.weight: float32 (2, 3) in the file, not in the config");
+
+    /* All at once, and a group in place of a dataset. */
+    changed[0].shape[1] = 9;
+    changed[1].path = "model";
+    changed[2].type = ENTRY_INT64;
+    must_differ(path, changed, STATE_ENTRIES, complete, "\n  model: float32 (2) in the config, not in the file");
+    must_differ(path, changed, STATE_ENTRIES, complete, "\n  model/0.bias: float32 (2) in the file, not in the config");
+    must_differ(path, changed, STATE_ENTRIES, complete, "\n  optimizer/exp_avg/0.weight: float32 (2, 3) in the file, ");
+
+    ck_assert_mem_eq(&state, &untouched, offsetof(struct state, config));
+    ck_assert_ptr_null(config);
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(optional_entries) {
+    char *folder = make_folder(), *path = path_in(folder, "a.h5");
+    ck_ok(write_state(folder, "a", 5));
+    int64_t step = 0, other = 99;
+    struct entry entries[] = {{"state/step", ENTRY_INT64, 0, {0}, &step, true},
+                              {"state/other", ENTRY_INT64, 0, {0}, &other, true}};
+    struct checkpoint *checkpoint;
+    ck_ok(checkpoint_open(path, &checkpoint));
+    ck_ok(checkpoint_read(checkpoint, entries, 2, NULL));
+    ck_assert(step == 5 && other == 99);
+    entries[0].type = ENTRY_FLOAT64; /* present, but not as wanted */
+    ck_failure(checkpoint_read(checkpoint, entries, 2, NULL), STATUS_DATA, "state/step");
+    checkpoint_close(checkpoint);
+    checkpoint_close(NULL);
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(what_is_no_checkpoint_is_refused) {
+    char *folder = make_folder(), *path = path_in(folder, "a.h5");
+    struct checkpoint *checkpoint = (void *)folder;
+    ck_failure(checkpoint_open(path, &checkpoint), STATUS_DATA, path);
+    ck_assert_ptr_null(checkpoint);
+    ck_failure(checkpoint_open(folder, &checkpoint), STATUS_DATA, folder);
+    ck_ok(sealed_write(path, "no HDF5 at all", 14, 1));
+    ck_failure(checkpoint_open(path, &checkpoint), STATUS_DATA, "not a good HDF5 file");
+    ck_ok(sealed_write(path, "", 0, 1));
+    ck_failure(checkpoint_open(path, &checkpoint), STATUS_DATA, path);
+    char *wine = path_in(SOURCE_DIR, "datasets/wine.h5");
+    if (access(wine, R_OK) == 0) {
+        size_t size;
+        char *bytes = slurp(wine, &size);
+        ck_failure(checkpoint_open(wine, &checkpoint), STATUS_DATA, "no seal");
+        ck_ok(sealed_write(path, bytes, size, 1));
+        ck_failure(checkpoint_open(path, &checkpoint), STATUS_DATA, "not a checkpoint of ddptrain");
+        free(bytes);
+    }
+    free(wine);
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+/* The format's number stands in the file as one little-endian int32 in an attribute's message. */
+START_TEST(a_newer_format_is_refused) {
+    char *folder = make_folder(), *path = path_in(folder, "a.h5");
+    size_t size;
+    ck_ok(write_state(folder, "a", 5));
+    char *bytes = slurp(path, &size), *name = memmem(bytes, size, "format_version", 15);
+    ck_assert_ptr_nonnull(name);
+    char *value = memchr(name + 15, 1, 80); /* after the messages of type and space */
+    bool is_found = false;
+    struct checkpoint *checkpoint;
+    for (; value && !is_found && value < name + 80; value = memchr(value + 1, 1, (size_t)(name + 80 - value))) {
+        *value = 2;
+        ck_ok(sealed_write(path, bytes, size - SEALED_TRAILER_SIZE, 5));
+        status s = checkpoint_open(path, &checkpoint);
+        is_found = s && strstr(status_message(s), "written by a newer ddptrain (format 2;");
+        status_free(s);
+        checkpoint_close(checkpoint);
+        *value = 1;
+    }
+    ck_assert(is_found);
+    free(bytes);
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(the_newest_is_found_by_its_step) {
+    char *folder = make_folder(), *nowhere = path_in(folder, "nowhere");
+    status s;
+    ck_assert_int_eq(newest_step(nowhere, &s), -1);
+    ck_ok(s);
+    ck_assert_int_eq(newest_step(folder, &s), -1);
+    ck_ok(s);
+    ck_ok(write_state(folder, "z", 10));
+    ck_ok(write_state(folder, "m", 300)); /* the newest by neither name nor time */
+    ck_ok(write_state(folder, "a", 20));
+    char *other = path_in(folder, "notes.txt");
+    spill(other, "x", 1);
+    ck_assert_int_eq(newest_step(folder, &s), 300);
+    ck_ok(s);
+    free(other);
+    free(nowhere);
+    remove_folder(folder);
+}
+END_TEST
+
+static void damage(const char *path, long where) {
+    size_t size;
+    char *bytes = slurp(path, &size);
+    bytes[where < 0 ? (long)size + where : where] ^= 4;
+    spill(path, bytes, size);
+    free(bytes);
+}
+
+START_TEST(damaged_ones_are_skipped_with_a_warning) {
+    char *folder = make_folder(), *dir = path_in(folder, "checkpoints"), *said = path_in(folder, "log.txt"), *path;
+    char *second = path_in(dir, "2.h5"), *third = path_in(dir, "3.h5"), *first = path_in(dir, "1.h5");
+    for (int64_t step = 1; step <= 3; step++) ck_ok(write_state(dir, (char[]){(char)('0' + step), 0}, step));
+    damage(third, 700); /* its image: still the newest by its seal */
+    damage(second, -3); /* its seal */
+    struct log *log = log_create(true, false);
+    struct checkpoint *checkpoint;
+    ck_ok(log_open_file(log, said));
+    ck_ok(checkpoint_open_newest(dir, log, &checkpoint, &path));
+    log_destroy(log);
+    ck_assert_str_eq(path, first);
+    int64_t step;
+    ck_ok(read_state(checkpoint, &step));
+    ck_assert_int_eq(step, 1);
+    checkpoint_close(checkpoint);
+    free(path);
+    size_t size;
+    char *words = slurp(said, &size);
+    ck_assert_msg(strstr(words, "warning: ") && strstr(words, second) && strstr(words, third), "%s", words);
+    ck_assert_ptr_null(strstr(words, first));
+    free(words);
+
+    damage(first, 0);
+    status s;
+    ck_assert_int_eq(newest_step(dir, &s), -1);
+    ck_failure(s, STATUS_DATA, "none of its 3 checkpoints is good");
+    free(first);
+    free(second);
+    free(third);
+    free(said);
+    free(dir);
+    remove_folder(folder);
+}
+END_TEST
+
+static bool exists(const char *folder, const char *name) {
+    char *path = path_in(folder, name);
+    bool is_there = access(path, F_OK) == 0;
+    free(path);
+    return is_there;
+}
+
+START_TEST(prune_keeps_the_newest) {
+    char *folder = make_folder(), *temporary = path_in(folder, "step-00000005.h5.tmp-12"),
+         *foreign = path_in(folder, "mine.h5"), *half = path_in(folder, "mine.h5.tmp-12"),
+         *notes = path_in(folder, "notes.tmp-12"), *nowhere = path_in(folder, "nowhere");
+    static const char *const names[] = {"step-00000004", "epoch-0001", "step-00000005", "step-00000002",
+                                        "step-00000003"}; /* steps 1 to 5 */
+    for (int64_t step = 1; step <= 5; step++) ck_ok(write_state(folder, names[step - 1], step));
+    spill(temporary, "half", 4);
+    spill(foreign, "not ours", 8);
+    spill(notes, "not ours", 8);
+    ck_ok(write_state(folder, "copy", 1)); /* of somebody who wants to keep it, whatever its step */
+    spill(half, "not ours", 8);
+    ck_ok(checkpoint_prune(folder, 0));
+    ck_assert(!exists(folder, "step-00000005.h5.tmp-12") && exists(folder, "step-00000004.h5"));
+    ck_ok(checkpoint_prune(folder, 3));
+    ck_assert(!exists(folder, "step-00000004.h5") && !exists(folder, "epoch-0001.h5"));
+    ck_assert(exists(folder, "step-00000005.h5") && exists(folder, "step-00000002.h5") &&
+              exists(folder, "step-00000003.h5"));
+    ck_ok(checkpoint_prune(folder, 9));
+    ck_assert(exists(folder, "step-00000005.h5") && exists(folder, "step-00000002.h5") &&
+              exists(folder, "step-00000003.h5"));
+
+    /* A damaged one does not push a good one out. */
+    char *newest = path_in(folder, "step-00000003.h5");
+    damage(newest, 700);
+    ck_ok(checkpoint_prune(folder, 1));
+    ck_assert(exists(folder, "step-00000002.h5") && !exists(folder, "step-00000005.h5"));
+    ck_assert(exists(folder, "mine.h5") && exists(folder, "notes.tmp-12"));
+    ck_assert(exists(folder, "copy.h5") && exists(folder, "mine.h5.tmp-12"));
+    status s;
+    ck_assert_int_eq(newest_step(folder, &s), 4);
+    ck_ok(s);
+    ck_ok(checkpoint_prune(nowhere, 1));
+    free(newest);
+    free(nowhere);
+    free(notes);
+    free(half);
+    free(foreign);
+    free(temporary);
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(a_save_removes_what_a_killed_one_left) {
+    char *folder = make_folder(), *temporary = path_in(folder, "epoch-0001.h5.tmp-1");
+    spill(temporary, "half", 4);
+    ck_ok(write_state(folder, "b", 5));
+    ck_assert_uint_eq(temporaries(folder), 0);
+    free(temporary);
+    remove_folder(folder);
+}
+END_TEST
+
+static void must_say(const struct text *text, const char *part) {
+    ck_assert_msg(strstr(text_string(text), part), "'%s' is not in:\n%s", part, text_string(text));
+}
+
+START_TEST(inspect_shows_what_is_inside) {
+    char *folder = make_folder(), *path = path_in(folder, "a.h5");
+    struct text out = {0};
+    ck_ok(write_state(folder, "a", 7));
+    ck_ok(checkpoint_inspect(path, &out));
+    struct seal seal;
+    char hex[DIGEST_HEX_SIZE];
+    ck_ok(sealed_read_seal(path, &seal));
+    digest_hex(seal.sha256, hex);
+    must_say(&out, path);
+    must_say(&out, hex);
+    must_say(&out, "ddptrain checkpoint, version 1");
+    must_say(&out, "\nmodel/\n");
+    must_say(&out, "\noptimizer/exp_avg/\n");
+    must_say(&out, "float32 (2, 3)");
+    must_say(&out, "min 7  max 7.71429  mean 7.35714");
+    must_say(&out, "float64 (3)");
+    must_say(&out, "int64 scalar            7\n");
+    must_say(&out, "text scalar             25 bytes\n");
+    must_say(&out, "float32 (0, 4)\n");
+
+    size_t size;
+    char *bytes = slurp(path, &size);
+    text_clear(&out);
+    spill(path, bytes, size - SEALED_TRAILER_SIZE); /* the seal is gone */
+    ck_ok(checkpoint_inspect(path, &out));
+    must_say(&out, "seal    none");
+    must_say(&out, "float32 (2, 3)\n");
+    spill(path, bytes, size);
+    damage(path, 900);
+    ck_failure(checkpoint_inspect(path, &out), STATUS_DATA, "damaged");
+    spill(path, bytes, 700);
+    ck_failure(checkpoint_inspect(path, &out), STATUS_DATA, path);
+    spill(path, "text", 4);
+    ck_failure(checkpoint_inspect(path, &out), STATUS_DATA, path);
+    unlink(path);
+    ck_failure(checkpoint_inspect(path, &out), STATUS_DATA, path);
+    free(bytes);
+    free(path);
+    text_free(&out);
+    remove_folder(folder);
+}
+END_TEST
+
+/* h5dump, the reader that comes with HDF5, sees the file as an ordinary one. */
+START_TEST(h5dump_reads_it) {
+    char *folder = make_folder(), *command;
+    ck_ok(write_state(folder, "a", 7));
+    if (system("command -v h5dump >/dev/null 2>&1") == 0) {
+        ck_assert_int_gt(asprintf(&command,
+                                  "h5dump -d /state/step %s/a.h5 | grep -q '(0): 7' && h5dump %s/a.h5 "
+                                  "| grep -q 'DATASET \"0.weight\"'",
+                                  folder, folder),
+                         0);
+        ck_assert_int_eq(system(command), 0);
+        free(command);
+    }
+    remove_folder(folder);
+}
+END_TEST
+
+TESTS("checkpoint", round_trip_of_all_types, odd_states, equal_states_are_equal_bytes,
+      differences_are_told_and_change_nothing, optional_entries, what_is_no_checkpoint_is_refused,
+      a_newer_format_is_refused, the_newest_is_found_by_its_step, damaged_ones_are_skipped_with_a_warning,
+      prune_keeps_the_newest, a_save_removes_what_a_killed_one_left, inspect_shows_what_is_inside, h5dump_reads_it)

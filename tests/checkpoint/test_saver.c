@@ -1,0 +1,288 @@
+/* saver: the caller's memory is free again when saver_save returns, saves come in order, a failure comes back once at
+ * the next call, and nothing is lost at the end. ctest-labels: unit */
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "check_main.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_image.h"
+#include "train/states.h"
+
+static status save(struct saver *saver, int64_t step) {
+    struct state state = make_state(step);
+    struct entry entries[STATE_ENTRIES];
+    char name[32];
+    snprintf(name, sizeof name, "step-%08d", (int)step);
+    list_entries(&state, entries);
+    status s = saver_save(saver, name, entries, STATE_ENTRIES);
+    memset(&state, 0x55, sizeof state); /* the copy was taken */
+    memset(name, 'x', sizeof name - 1);
+    return s;
+}
+
+static void must_be_newest(const char *folder, int64_t step) {
+    status s;
+    ck_assert_int_eq(newest_step(folder, &s), step);
+    ck_ok(s);
+}
+
+START_TEST(saves_and_prunes) {
+    char *folder = make_folder(), *dir = path_in(folder, "checkpoints");
+    struct saver *saver;
+    ck_ok(saver_create(dir, 2, &saver));
+    ck_ok(saver_wait(saver));
+    for (int64_t step = 1; step <= 20; step++) ck_ok(save(saver, step));
+    ck_ok(saver_wait(saver));
+    must_be_newest(dir, 20);
+    struct io_names names;
+    ck_ok(io_list(dir, &names));
+    ck_assert_uint_eq(names.count, 2);
+    ck_assert_str_eq(names.items[0], "step-00000019.h5");
+    io_names_free(&names);
+    ck_ok(save(saver, 21));
+    saver_destroy(saver); /* waits */
+    must_be_newest(dir, 21);
+    saver_destroy(NULL);
+    free(dir);
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(writes_the_same_bytes_as_checkpoint_write) {
+    char *folder = make_folder(), *a = path_in(folder, "step-00000007.h5"), *b = path_in(folder, "b.h5");
+    struct saver *saver;
+    ck_ok(saver_create(folder, 0, &saver));
+    ck_ok(save(saver, 6));
+    ck_ok(save(saver, 7)); /* into the image of the first */
+    saver_destroy(saver);
+    ck_ok(write_state(folder, "b", 7));
+    size_t size_a, size_b;
+    char *bytes_a = slurp(a, &size_a), *bytes_b = slurp(b, &size_b);
+    ck_assert_uint_eq(size_a, size_b);
+    ck_assert_mem_eq(bytes_a, bytes_b, size_a);
+    free(bytes_a);
+    free(bytes_b);
+    free(a);
+    free(b);
+    remove_folder(folder);
+}
+END_TEST
+
+#define TENSORS 40
+#define LARGE ((size_t)1 << 20) /* floats of the middle one */
+
+struct tensors {
+    float *values; /* (LARGE) */
+    int64_t step;
+    char paths[TENSORS][32];
+    struct entry entries[TENSORS + 1];
+};
+
+/* Small tensors around a large one. */
+static void make_tensors(struct tensors *t) {
+    t->values = calloc(LARGE, sizeof *t->values);
+    for (size_t i = 0; i < LARGE; i++) t->values[i] = (float)(i % 1013);
+    t->step = 9;
+    for (size_t i = 0; i < TENSORS; i++) {
+        snprintf(t->paths[i], sizeof t->paths[i], "model/%zu.weight", i);
+        int64_t size = i == TENSORS / 2 ? (int64_t)LARGE : 5;
+        t->entries[i] = (struct entry){t->paths[i], ENTRY_FLOAT32, 1, {size}, t->values + i, false};
+    }
+    t->entries[TENSORS / 2].data = t->values;
+    t->entries[TENSORS] = (struct entry){"state/step", ENTRY_INT64, 0, {0}, &t->step, false};
+}
+
+START_TEST(in_place_writes_the_same_bytes) {
+    char *folder = make_folder(), *a = path_in(folder, "a.h5"), *b = path_in(folder, "b.h5");
+    struct saver *saver;
+    static struct tensors t;
+    make_tensors(&t);
+    ck_ok(saver_create(folder, 0, &saver));
+    ck_ok(saver_save(saver, "a", t.entries, TENSORS + 1));
+    ck_ok(saver_save_in_place(saver, "b", t.entries, TENSORS + 1));
+    ck_ok(saver_wait(saver));
+    size_t size_a, size_b;
+    char *bytes_a = slurp(a, &size_a), *bytes_b = slurp(b, &size_b);
+    ck_assert_uint_eq(size_a, size_b);
+    ck_assert(memcmp(bytes_a, bytes_b, size_a) == 0);
+    for (size_t i = 0; i < LARGE; i++) t.values[i] = -1; /* the first saw a copy, the next must, too */
+    ck_ok(saver_save(saver, "b", t.entries, TENSORS + 1));
+    for (size_t i = 0; i < LARGE; i++) t.values[i] = 1;
+    ck_ok(saver_wait(saver));
+    struct checkpoint *checkpoint;
+    ck_ok(checkpoint_open(b, &checkpoint));
+    ck_ok(checkpoint_read(checkpoint, t.entries, TENSORS + 1, NULL));
+    ck_assert(t.values[LARGE - 1] == -1);
+    checkpoint_close(checkpoint);
+    saver_destroy(saver);
+    free(bytes_a);
+    free(bytes_b);
+    free(t.values);
+    free(a);
+    free(b);
+    remove_folder(folder);
+}
+END_TEST
+
+/* The pages that the large tensor would fill are never touched, but for the huge ones that reach into its ends. */
+START_TEST(in_place_takes_no_memory) {
+    static struct tensors t;
+    struct image *image;
+    make_tensors(&t);
+    free(t.values);
+    size_t bytes = (size_t)64 << 20, page = (size_t)sysconf(_SC_PAGESIZE), pages = bytes / page, there = 0;
+    float *large = calloc(bytes, 1);
+    unsigned char *is_there = calloc(pages, 1);
+    for (size_t i = 0; i <= TENSORS; i++) t.entries[i].data = i == TENSORS ? (void *)&t.step : large;
+    t.entries[TENSORS / 2].shape[0] = (int64_t)(bytes / sizeof *large);
+    ck_ok(image_create(t.entries, TENSORS + 1, &image));
+    image_borrow(image, t.entries, TENSORS + 1);
+    ck_assert_uint_ge(image->size, bytes);
+    uintptr_t first = ((uintptr_t)image->bytes + page - 1) / page * page;
+    ck_assert_int_eq(mincore((void *)first, (pages - 1) * page, is_there), 0);
+    for (size_t i = 0; i < pages; i++) there += is_there[i] & 1;
+#ifndef __SANITIZE_THREAD__ /* whose calloc touches all that it gives */
+    ck_assert_uint_lt(there, pages / 4);
+#endif
+    image_destroy(image);
+    free(is_there);
+    free(large);
+}
+END_TEST
+
+/* Another number of entries, other shapes, longer texts: a new image, and the file is right. */
+START_TEST(the_state_may_change_its_shape) {
+    char *folder = make_folder(), *path = path_in(folder, "a.h5"), *back;
+    static const char *const texts[] = {"one", "two", "three", "", "four"};
+    struct saver *saver;
+    ck_ok(saver_create(folder, 0, &saver));
+    for (int i = 0; i < 5; i++) {
+        float values[5] = {(float)i, 1, 2, 3, 4};
+        struct entry entries[] = {{"text", ENTRY_TEXT, 0, {0}, (void *)(uintptr_t)texts[i], false},
+                                  {i < 3 ? "x" : "y", ENTRY_FLOAT32, 1, {i % 2 + 4}, values, false}};
+        ck_ok(saver_save(saver, "a", entries, i == 4 ? 1 : 2));
+        ck_ok(saver_wait(saver));
+        struct checkpoint *checkpoint;
+        float found[5] = {-1};
+        entries[0].data = &back;
+        entries[1].data = found;
+        ck_ok(checkpoint_open(path, &checkpoint));
+        ck_ok(checkpoint_read(checkpoint, entries, i == 4 ? 1 : 2, NULL));
+        ck_assert_str_eq(back, texts[i]);
+        ck_assert(found[0] == (i == 4 ? -1.0f : (float)i));
+        free(back);
+        checkpoint_close(checkpoint);
+    }
+    saver_destroy(saver);
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+static void note_step(void *data, int64_t step) { *(int64_t *)data = step; }
+
+/* A step is reported as saved when its file is on disk, never before. */
+START_TEST(only_what_is_saved_is_reported) {
+    char *folder = make_folder();
+    struct saver *saver;
+    int64_t saved = 0;
+    ck_ok(saver_create(folder, 2, &saver));
+    saver_tell(saver, note_step, &saved);
+    saver_mark(saver, 1);
+    ck_ok(save(saver, 1));
+    ck_ok(saver_wait(saver));
+    ck_assert_int_eq(saved, 1);
+    fault_set(&(struct fault){.kind = FAULT_ENOSPC, .at = 1, .is_for_ever = true});
+    saver_mark(saver, 2);
+    ck_ok(save(saver, 2));
+    ck_failure(saver_wait(saver), STATUS_IO, "No space left on device");
+    fault_set(NULL);
+    ck_assert_int_eq(saved, 1);
+    saver_destroy(saver);
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(a_failure_comes_back_once) {
+    char *folder = make_folder();
+    struct saver *saver;
+    ck_ok(saver_create(folder, 2, &saver));
+    ck_ok(save(saver, 1));
+    ck_ok(saver_wait(saver));
+    fault_set(&(struct fault){.kind = FAULT_ENOSPC, .at = 1, .is_for_ever = true});
+    ck_ok(save(saver, 2)); /* not known yet */
+    ck_failure(save(saver, 3), STATUS_IO, folder);
+    ck_ok(save(saver, 4));
+    ck_failure(saver_wait(saver), STATUS_IO, "No space left on device");
+    ck_ok(saver_wait(saver));
+    fault_set(NULL);
+    must_be_newest(folder, 1);
+    ck_ok(save(saver, 5)); /* it goes on */
+    ck_ok(saver_wait(saver));
+    must_be_newest(folder, 5);
+    ck_assert_uint_eq(temporaries(folder), 0);
+    saver_destroy(saver);
+    remove_folder(folder);
+}
+END_TEST
+
+/* saver_save returns while the file is still being written. */
+static void slow_down(void *context, enum fault_call call, const char *path) {
+    (void)context, (void)path;
+    if (call == CALL_SYNC) clock_sleep(0.2);
+}
+
+START_TEST(training_does_not_wait_for_the_disk) {
+    char *folder = make_folder();
+    struct saver *saver;
+    ck_ok(saver_create(folder, 2, &saver));
+    ck_ok(save(saver, 1));
+    ck_ok(saver_wait(saver));
+    fault_set(&(struct fault){.kind = FAULT_NONE, .watch = slow_down});
+    double start = clock_seconds();
+    ck_ok(save(saver, 2));
+    double returned = clock_seconds() - start;
+    must_be_newest(folder, 1);
+    ck_ok(saver_wait(saver));
+    double finished = clock_seconds() - start;
+    fault_set(NULL);
+    ck_assert_msg(returned < 0.35 && finished >= 0.4, "%g s, %g s", returned, finished);
+    must_be_newest(folder, 2);
+    saver_destroy(saver);
+    remove_folder(folder);
+}
+END_TEST
+
+/* A reader beside the saver always finds a whole state, also while files are pruned. */
+START_TEST(readers_beside_the_saver) {
+    char *folder = make_folder();
+    struct saver *saver;
+    ck_ok(saver_create(folder, 1, &saver));
+    ck_ok(save(saver, 1));
+    ck_ok(saver_wait(saver));
+    pid_t child = fork();
+    if (child == 0) {
+        int64_t last = 0;
+        status s = OK;
+        while (last < 60 && s == OK) {
+            int64_t step = newest_step(folder, &s);
+            if (step < last) _exit(1);
+            last = step;
+        }
+        _exit(s != OK);
+    }
+    for (int64_t step = 2; step <= 60; step++) ck_ok(save(saver, step));
+    saver_destroy(saver);
+    int how;
+    waitpid(child, &how, 0);
+    ck_assert(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    remove_folder(folder);
+}
+END_TEST
+
+TESTS("saver", saves_and_prunes, writes_the_same_bytes_as_checkpoint_write, in_place_writes_the_same_bytes,
+      in_place_takes_no_memory, the_state_may_change_its_shape, only_what_is_saved_is_reported,
+      a_failure_comes_back_once, training_does_not_wait_for_the_disk, readers_beside_the_saver)

@@ -1,0 +1,54 @@
+/* Frames of the store: written, parsed and refused. ctest-labels: unit */
+#include "dist/store/store_frame.h"
+
+#include <string.h>
+
+#include "check_main.h"
+
+START_TEST(frames_round_trip) {
+    uint8_t bytes[STORE_HEADER + 100];
+    for (uint32_t length = 0; length <= 100; length += 25) {
+        struct store_frame out = {.type = FRAME_SET, .rank = 7, .job = 0x1122334455667788u, .length = length}, in;
+        store_frame_header(&out, bytes);
+        memset(bytes + STORE_HEADER, 0xab, length);
+        size_t used = 0, full = STORE_HEADER + length;
+        for (size_t size = 0; size < full; size++)
+            ck_assert_int_eq(store_frame_parse(bytes, size, 100, &in, &used), PARSED_MORE);
+        ck_assert_int_eq(store_frame_parse(bytes, full, 100, &in, &used), PARSED_FRAME);
+        ck_assert_uint_eq(used, full);
+        ck_assert(in.type == FRAME_SET && in.rank == 7 && in.job == out.job && in.length == length);
+        if (length) ck_assert_int_eq(store_frame_parse(bytes, full, length - 1, &in, &used), PARSED_BAD);
+        for (size_t i = 0; i < 8; i++) { /* magic, version, type, zeros */
+            uint8_t before = bytes[i];
+            bytes[i] ^= 0xf0;
+            ck_assert_int_eq(store_frame_parse(bytes, full, 100, &in, &used), PARSED_BAD);
+            bytes[i] = before;
+        }
+    }
+}
+END_TEST
+
+START_TEST(bodies_are_checked) {
+    char key[STORE_MAX_KEY + 1];
+    const uint8_t *value;
+    size_t size;
+    struct store_frame set = {.type = FRAME_SET, .body = (const uint8_t *)"\3abcdef", .length = 7};
+    ck_assert(store_parse_set(&set, key, &value, &size) && size == 3 && memcmp(value, "def", 3) == 0);
+    ck_assert_str_eq(key, "abc");
+    set.length = 4;
+    ck_assert(store_parse_set(&set, key, &value, &size) && size == 0);
+    set.length = 3;
+    ck_assert(!store_parse_set(&set, key, &value, &size));
+    set.length = 0;
+    ck_assert(!store_parse_set(&set, key, &value, &size));
+    set = (struct store_frame){.type = FRAME_SET, .body = (const uint8_t *)"\2a\0x", .length = 4};
+    ck_assert(!store_parse_set(&set, key, &value, &size)); /* a NUL in the key */
+    set = (struct store_frame){.type = FRAME_SET, .body = (const uint8_t *)"\0x", .length = 2};
+    ck_assert(!store_parse_set(&set, key, &value, &size)); /* no key */
+    char text[8];
+    store_parse_text((const uint8_t *)"a\033[1mbcdef", 10, text, sizeof text);
+    ck_assert_str_eq(text, "a?[1mbc");
+}
+END_TEST
+
+TESTS("store_frame", frames_round_trip, bodies_are_checked)

@@ -1,0 +1,159 @@
+/* Which values and gradients a device keeps in 16 bits, the room that they take, and what it is told in a pass.
+ * ctest-labels: unit */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check_main.h"
+#include "device/internal.h"
+#include "model/half_storage.h"
+
+static bool applies(const struct device *device, size_t features) {
+    (void)device;
+    return features % 8 == 0;
+}
+
+static struct half_operands told;
+static void set(struct device *device, struct half_operands operands) {
+    (void)device;
+    told = operands;
+}
+
+static const struct half_ops half_ops = {.applies = applies, .set = set};
+static const struct sequence_ops sequence = {.max_head_size = 256};
+static struct device_ops ops = {.sequence = &sequence, .half = &half_ops}; /* images': the CPU's, in main */
+static const struct device device = {.ops = &ops, .description = "a GPU"};
+
+static struct model *plan(const char *layers, struct document **document) {
+    static struct model_config config; /* variants point into the document */
+    struct problems problems = {0};
+    struct model *model = NULL;
+    struct shape input = {.dims = 2, .size = {4, 8}}, image = {.dims = 3, .size = {3, 8, 8}};
+    char text[512];
+    snprintf(text, sizeof text, "layers:\n%s", layers);
+    ck_assert(!document_parse("test.yaml", text, strlen(text), &problems, document));
+    schema_bind(&model_schema, document_root(*document), "model", &model_schema, &config, document_arena(*document),
+                &problems);
+    ck_assert_uint_eq(problems.count, 0);
+    ck_assert(!model_plan(&config, strstr(layers, "conv2d") ? &image : &input, &model));
+    return model;
+}
+
+#define TANH "- gelu: {approximate: tanh}\n"
+#define CONV(channels) "{conv2d: {out: " #channels ", kernel_size: 3, padding: 1, bias: false}}"
+#define RESIDUAL "- linear: 8\n- residual: [layer_norm, {linear: 8}]\n"
+
+/* Of each step its output, dy and dx: n in 16 bits, f in float32, - not there. */
+static const struct {
+    const char *layers;
+    bool is_output_half;
+    const char *forms;
+} cases[] = {
+    {"- linear: 16\n- linear: 16\n", false, "nn- ffn"},
+    {"- linear: 16\n- linear: 16\n", true, "nn- nnn"},
+    {"- linear: 12\n- linear: 16\n", true, "ff- nnf"}, /* 12 features are not whole */
+    {"- layer_norm\n- linear: 24\n- scaled_dot_product_attention: {heads: 1}\n- linear: 8\n", false, "nn- nnn nnn ffn"},
+    {"- linear: 24\n- scaled_dot_product_attention: {heads: 2}\n- linear: 8\n", true, "ff- fff nnf"}, /* heads of 4 */
+    {"- linear: 16\n- relu\n- linear: 8\n", false, "nn- ffn"},
+    {"- linear: 16\n- gelu\n- dropout: 0.1\n- linear: 8\n", false, "nn- nnn nnn ffn"},
+    {"- linear: 16\n- softmax\n- linear: 8\n", false, "ff- fff fff"}, /* not every layer */
+    {"- linear: 16\n" TANH "- linear: 8\n", false, "nn- nnn ffn"},    /* three steps as one */
+    {"- linear: 12\n" TANH "- linear: 8\n", false, "ff- fff fff"},
+    {"- linear: 16\n- flatten\n- linear: 8\n", false, "nn- ffn"}, /* a view of 64 features */
+    /* as autocast: a norm's output is float32, so is the stream that it starts, and a GELU of it */
+    {"- residual: [{linear: 8}]\n- layer_norm\n- residual: [{linear: 8}]\n- layer_norm\n- linear: 8\n", false,
+     "nf- ff- fff nff ff- nnf ffn"},
+    {"- layer_norm\n- residual: [{linear: 8}]\n- linear: 8\n", false, "ff- nff nf- fff"},
+    {"- softmax\n- residual: [{linear: 8}]\n- residual: [{linear: 8}]\n- linear: 8\n", false,
+     "f-- nf- ff- nff nf- fff"},
+    {"- layer_norm\n- gelu\n- linear: 8\n", false, "ff- nnf ffn"},
+    {"- linear: 8\n- residual: [{linear: 8}]\n- linear: 8\n", false, "nn- nnn nn- ffn"},
+    {"- layer_norm\n- residual: [{linear: 8}, {linear: 8}]\n- residual: [{linear: 8}]\n", false,
+     "ff- nnf nfn ff- nff ff-"},
+    {RESIDUAL "- linear: 8\n", false, "ff- nnf nfn nf- fff"}, /* the stream is float32, its branch not */
+    {RESIDUAL "- layer_norm\n- linear: 8\n", true, "ff- nnf nfn ff- nnf nnn"},
+    /* a CNN: its input is float32, and so are images of 12 channels, and what convolutions make of them */
+    {"- " CONV(16) "\n- batch_norm\n- relu\n- " CONV(24) "\n- relu\n- max_pool2d: 2\n- flatten\n- linear: 8\n", false,
+     "f-- nn- nnn nnn nnn nnn ffn"},
+    {"- " CONV(16) "\n- " CONV(12) "\n- batch_norm\n- adaptive_avg_pool2d: 1\n- flatten\n- linear: 8\n", false,
+     "f-- nn- ffn fff fff fff"},
+    /* a ResNet: the stream is 16 bits, too; so is a value that is made again; a group norm makes float32 */
+    {"- " CONV(16) "\n- batch_norm\n- relu\n- residual: [" CONV(16) ", batch_norm, relu, " CONV(
+         16) ", batch_norm]\n- relu\n"
+             "- residual: [group_norm: 4, relu, " CONV(
+                 16) "]\n- avg_pool2d: 2\n- adaptive_avg_pool2d: 1\n- flatten\n- linear: 16\n",
+     true, "f-- nn- nnn nnn nnn nnn nnn nn- ffn nnf nnn nn- nnn nnn nnn"},
+    {"- conv1d: {out: 16, kernel_size: 3}\n- relu\n- conv1d: {out: 16, kernel_size: 3}\n", false, "f-- nn- nnn ffn"},
+    /* what is reordered for a linear layer: rows count where nothing else does */
+    {"- conv1d: {out: 16, kernel_size: 3}\n- flatten\n- linear: 8\n", false, "f-- nn- nnn ffn"},
+    {"- conv1d: {out: 16, kernel_size: 3}\n- linear: 8\n", false, "f-- nn- ffn fff"},
+    {"- conv1d: {out: 16, kernel_size: 3}\n- flatten\n", true, "f-- nn- nnn"},
+    {"- conv1d: {out: 16, kernel_size: 3}\n", true, "f-- nn- ffn"}, /* the loss looks at rows of 6 */
+};
+
+static char form(bool is_half, bool is_there) { return is_there ? is_half ? 'n' : 'f' : '-'; }
+
+static void describe(const struct model *m, char *text) {
+    for (size_t i = 0; i < m->step_count; i++) {
+        const struct step *s = &m->steps[i];
+        struct half_operands forward = half_forward(m, s), back = half_backward(m, s);
+        *text++ = form(forward.y, true);
+        *text++ = form(s->raw == SIZE_MAX ? back.dy : half_relu(m, s).dy, s->dy != SIZE_MAX);
+        *text++ = form(back.dx, s->layer && s->dx != SIZE_MAX);
+        *text++ = ' ';
+    }
+    text[-1] = 0;
+}
+
+START_TEST(which_are_half) {
+    struct document *document;
+    struct model *m = plan(cases[_i].layers, &document);
+    char found[256];
+    size_t parameters, before, after;
+    model_memory(m, 1, &parameters, &before);
+    if (cases[_i].is_output_half) model_allow_half_output(m);
+    ck_assert(!model_adapt_to_device(m, &device));
+    m->is_output_half = cases[_i].is_output_half; /* as in a pass of training */
+    describe(m, found);
+    ck_assert_str_eq(found, cases[_i].forms);
+    ck_assert_int_eq(half_loss(m).x, found[strlen(found) - 3] == 'n'); /* what the last step writes */
+    m->is_output_half = false;
+    ck_assert(!half_loss(m).x);
+    model_memory(m, 1, &parameters, &after);
+    ck_assert_uint_le(after, before);
+    ck_assert(!model_adapt_to_device(m, &device)); /* once is enough */
+    size_t again;
+    model_memory(m, 1, &parameters, &again);
+    ck_assert_uint_eq(again, after);
+    model_destroy(m);
+    document_destroy(document);
+}
+END_TEST
+
+/* Where all but the input and what is made of it first is 16 bits, values that are made again and gradients, too. */
+START_TEST(memory_is_half) {
+    struct document *document;
+    size_t parameters, before, after, input = 3 * 8 * 8 * sizeof(float);
+    struct model *m = plan(
+        "- " CONV(16) "\n- repeat: {times: 4, layers: [" CONV(16) ", batch_norm, relu]}\n"
+                                                                  "- adaptive_avg_pool2d: 1\n- flatten\n- linear: 8\n",
+        &document);
+    model_memory(m, 1, &parameters, &before);
+    ck_assert(!model_adapt_to_device(m, &device));
+    model_memory(m, 1, &parameters, &after);
+    ck_assert_msg(after - input <= (before - input) / 2 + 1024, "%zu bytes of %zu", after, before);
+    model_destroy(m);
+    document_destroy(document);
+}
+END_TEST
+
+int main(void) {
+    struct device *cpu;
+    if (device_create("cpu", &cpu)) return 1;
+    ops.image = device_ops(cpu)->image;
+    ops.convolution = device_ops(cpu)->convolution;
+    const struct check_loop loops[] = {EACH(which_are_half, cases), ONCE(memory_is_half)};
+    int failed = check_run("half_storage", loops, sizeof loops / sizeof *loops);
+    device_destroy(cpu);
+    return failed;
+}

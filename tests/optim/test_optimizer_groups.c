@@ -1,0 +1,280 @@
+/* Groups, frozen parameters and rules that PyTorch does not have: against plain loops and against runs of each part by
+ * itself. ctest-labels: unit */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/rng.h"
+#include "check_main.h"
+#include "optim/optimizer_groups.h"
+#include "train/config.h"
+#include "train/parallel/ranges.h"
+
+static char text[2048];
+
+static struct config_file *parse(const char *layers, const char *optimizer, const char *freeze) {
+    struct config_file *file = NULL;
+    snprintf(text, sizeof text,
+             "dataset: {format: synthetic}\nmodel: {layers: %s, freeze: %s}\nloss: mse\nsampler: {batch_size: 1}\n"
+             "train: {epochs: 1}\noptimizer: %s\n",
+             layers, freeze, optimizer);
+    status s = config_parse("test", text, &file);
+    ck_assert_msg(!s, "%s", status_message(s));
+    return file;
+}
+
+#define TWO_LAYERS "[{linear: {out: 7, name: a}}, relu, {linear: {out: 3, name: b}}]"
+
+struct fixture {
+    struct config_file *file;
+    struct model *model;
+    struct device *device;
+    struct optimizer *optimizer;
+};
+
+static status plan(struct fixture *f, const char *layers, const char *optimizer, const char *freeze) {
+    struct shape input = {.dims = 1, .size = {5}};
+    *f = (struct fixture){.file = parse(layers, optimizer, freeze)};
+    TRY(model_plan(&config_of(f->file)->model, &input, &f->model));
+    TRY(device_create("cpu", &f->device));
+    TRY(model_alloc(f->model, f->device, 4));
+    return optimizer_create(&config_of(f->file)->optimizer, &f->model->params, f->device, &f->optimizer);
+}
+
+static void close_fixture(struct fixture *f) {
+    optimizer_destroy(f->optimizer);
+    model_destroy(f->model);
+    device_destroy(f->device);
+    config_free(f->file);
+}
+
+static void fill(float *to, size_t count, uint64_t seed) {
+    struct rng rng;
+    rng_seed(&rng, seed);
+    rng_normal(&rng, to, count, 0, 1);
+}
+
+/* Values after [steps] updates with made-up gradients, the same in every fixture. */
+static struct fixture run(const char *optimizer, const char *freeze, int steps) {
+    struct fixture f;
+    status s = plan(&f, TWO_LAYERS, optimizer, freeze);
+    ck_assert_msg(!s, "%s", status_message(s));
+    struct params *params = &f.model->params;
+    for (size_t p = 0; p < params->count; p++) fill(params_value(params, p), params->items[p].count, p + 1);
+    for (int t = 1; t <= steps; t++) {
+        for (size_t p = 0; p < params->count; p++)
+            fill(params_gradient(params, p), params->items[p].count, 100 * (uint64_t)t + p);
+        optimizer_step(f.optimizer, params, t, NULL, NULL, NAN, &(float){0.5f});
+    }
+    return f;
+}
+
+/* Parameter [index] is the same in both. */
+static void same(const struct fixture *a, const struct fixture *b, size_t index) {
+    const struct param *p = &a->model->params.items[index];
+    ck_assert_msg(memcmp(params_value(&a->model->params, index), params_value(&b->model->params, index),
+                         p->count * sizeof(float)) == 0,
+                  "%s", p->name);
+}
+
+START_TEST(each_group_is_an_optimizer_of_its_own) {
+    static const char *const types[] = {"sgd, momentum: 0.9",
+                                        "adam",
+                                        "adamw, amsgrad: true",
+                                        "adagrad",
+                                        "rmsprop, centered: true, momentum: 0.5",
+                                        "lion"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        char grouped[512], plain[4][256];
+        snprintf(
+            grouped, sizeof grouped,
+            "{type: %s, lr: 0.01, weight_decay: 0.1, groups: [{match: 'a.bias', weight_decay: 0}, {match: 'a.*', lr: "
+            "0.02}, {max_dims: 1, lr_factor: 3, weight_decay: 0.3}]}",
+            types[i]);
+        static const char *const own[] = {"lr: 0.02, weight_decay: 0.1", "lr: 0.01, weight_decay: 0",
+                                          "lr: 0.01, weight_decay: 0.1", "lr: 0.03, weight_decay: 0.3"};
+        struct fixture f = run(grouped, "null", 5);
+        ck_assert_uint_eq(f.optimizer->plan->setting_count, 4);
+        for (size_t p = 0; p < 4; p++) {
+            snprintf(plain[p], sizeof plain[p], "{type: %s, %s}", types[i], own[p]);
+            struct fixture alone = run(plain[p], "null", 5);
+            same(&f, &alone, p);
+            close_fixture(&alone);
+        }
+        close_fixture(&f);
+    }
+}
+END_TEST
+
+START_TEST(decay_of_matrices) {
+    struct fixture f = run("{type: adamw, weight_decay: 0.1, decay: matrices}", "null", 3);
+    struct fixture with = run("{type: adamw, weight_decay: 0.1}", "null", 3);
+    struct fixture without = run("{type: adamw, weight_decay: 0}", "null", 3);
+    same(&f, &with, 0), same(&f, &without, 1), same(&f, &with, 2), same(&f, &without, 3);
+    ck_assert_uint_eq(f.optimizer->plan->run_count, 4);
+    ck_assert_uint_eq(with.optimizer->plan->run_count, 1);
+    close_fixture(&f), close_fixture(&with), close_fixture(&without);
+}
+END_TEST
+
+START_TEST(neighbours_are_merged) {
+    struct fixture f = run("{type: adam, groups: [{match: ['b.*'], lr_factor: 1}, {match: 'a.weight'}]}", "null", 1);
+    ck_assert_uint_eq(f.optimizer->plan->setting_count, 1);
+    ck_assert_uint_eq(f.optimizer->plan->run_count, 1);
+    ck_assert_uint_eq(f.optimizer->plan->runs[0].end, f.model->params.total);
+    close_fixture(&f);
+}
+END_TEST
+
+/* The rate of each group goes through the schedule. */
+static double halved(const void *calls, double base_lr) {
+    (*(int *)(uintptr_t)calls)++;
+    return base_lr / 2;
+}
+
+START_TEST(schedules_see_each_groups_rate) {
+    struct fixture f = run("{type: sgd, lr: 0.5, groups: [{match: 'b.*', lr: 2}]}", "null", 0);
+    struct params *params = &f.model->params;
+    int calls = 0;
+    for (size_t i = 0; i < params->total; i++) params->values[i] = 0, params->gradients[i] = 1;
+    optimizer_step(f.optimizer, params, 1, halved, &calls, NAN, &(float){1});
+    ck_assert_int_eq(calls, 2);
+    ck_assert(params_value(params, 0)[0] == -0.25f && params_value(params, 3)[0] == -1.0f);
+    close_fixture(&f);
+}
+END_TEST
+
+START_TEST(frozen_parameters_stay) {
+    struct fixture before = run("{type: adamw, weight_decay: 0.1}", "null", 0);
+    struct fixture f = run("{type: adamw, weight_decay: 0.1}", "['a.*', b.bias]", 3);
+    struct fixture free_one = run("{type: adamw, weight_decay: 0.1}", "null", 3);
+    same(&f, &before, 0), same(&f, &before, 1), same(&f, &free_one, 2), same(&f, &before, 3);
+    close_fixture(&before), close_fixture(&f), close_fixture(&free_one);
+}
+END_TEST
+
+/* Only what is trained lies in a bucket, also where frozen parameters stand in between, and has optimizer state. */
+START_TEST(frozen_parameters_cost_nothing) {
+    static const char layers[] =
+        "[{linear: {out: 7, name: a}}, {linear: {out: 900, name: b}}, {linear: {out: 3, name: c}}]";
+    struct fixture f;
+    struct ranges ranges;
+    struct reducer_cut cuts[6];
+    size_t count, sent = 0, trained = 0, frozen = 0, padding = 0;
+    ck_assert(!plan(&f, layers, "adam", "['b.*', a.bias]"));
+    const struct params *params = &f.model->params;
+    ck_assert(!ranges_create(params, &ranges));
+    ck_assert_uint_eq(ranges.count, 3);
+    ck_assert(!reducer_cuts(ranges.ranges, ranges.count,
+                            &(struct reducer_config){.first_bucket_mb = 1, .bucket_cap_mb = 25}, 2, cuts, &count));
+    for (size_t i = 0; i < count; i++) sent += cuts[i].end - cuts[i].begin;
+    for (size_t i = 0; i < params->count; i++) {
+        const struct param *p = &params->items[i];
+        *(p->is_frozen ? &frozen : &trained) += p->count;
+        if (!p->is_frozen) padding += 15;
+        ck_assert(p->is_frozen ? p->offset >= params->trained : p->offset + p->count <= params->trained);
+    }
+    ck_assert_uint_eq(frozen, 7 + 900 * 7 + 900);
+    ck_assert(sent >= trained && sent <= trained + padding);
+    ck_assert(params->total >= params->trained + frozen);
+    ck_assert_uint_eq(optimizer_memory(&config_of(f.file)->optimizer, params), 2 * params->trained * sizeof(float));
+    ck_assert(params->trained <= trained + padding);
+    ranges_free(&ranges);
+    close_fixture(&f);
+}
+END_TEST
+
+/* Nothing before a trained parameter needs a gradient: the way back ends there, and only it is told to be ready. */
+static void note_ready(void *user, size_t index) {
+    size_t *seen = user;
+    seen[++seen[0]] = index;
+}
+
+START_TEST(the_way_back_ends_at_frozen_layers) {
+    struct fixture f;
+    float inputs[20], sum = 0;
+    size_t seen[8] = {0};
+    ck_assert(!plan(&f, TWO_LAYERS, "sgd", "'a.*'"));
+    struct params *params = &f.model->params;
+    struct pass pass = {.device = f.device, .rows = 4, .is_training = true};
+    fill(inputs, 20, 1);
+    fill(params->values, params->total, 2);
+    model_forward(f.model, &pass, inputs);
+    fill(model_output_gradient(f.model), 12, 3);
+    model_backward(f.model, &pass, inputs, note_ready, seen);
+    ck_assert_uint_eq(seen[0], 2);
+    ck_assert(seen[1] == 3 && seen[2] == 2);
+    for (size_t p = 0; p < 2; p++)
+        for (size_t i = 0; i < params->items[p].count; i++) ck_assert(params_gradient(params, p)[i] == 0);
+    for (size_t i = 0; i < params->items[2].count; i++) sum += fabsf(params_gradient(params, 2)[i]);
+    ck_assert(sum > 0);
+    close_fixture(&f);
+}
+END_TEST
+
+/* c = b1 m + (1 - b1) g;  p = p - lr (sign(c) + wd p);  m = b2 m + (1 - b2) g, in double */
+START_TEST(lion_is_the_papers) {
+    struct fixture f = run("{type: lion, lr: 0.01, betas: [0.9, 0.98], weight_decay: 0.2}", "null", 4);
+    const struct params *params = &f.model->params;
+    for (size_t p = 0; p < params->count; p++) {
+        size_t n = params->items[p].count;
+        float *start = malloc(n * sizeof *start), *g = malloc(n * sizeof *g);
+        double *w = malloc(n * sizeof *w), *m = calloc(n, sizeof *m);
+        fill(start, n, p + 1);
+        for (size_t i = 0; i < n; i++) w[i] = (double)start[i];
+        for (int t = 1; t <= 4; t++) {
+            fill(g, n, 100 * (uint64_t)t + p);
+            for (size_t i = 0; i < n; i++) {
+                double gradient = 0.5 * (double)g[i], c = 0.9 * m[i] + 0.1 * gradient;
+                w[i] -= 0.01 * ((c > 0) - (c < 0) + 0.2 * w[i]);
+                m[i] = 0.98 * m[i] + 0.02 * gradient;
+            }
+        }
+        for (size_t i = 0; i < n; i++) ck_assert(fabs(w[i] - (double)params_value(params, p)[i]) < 1e-6);
+        free(start), free(g), free(w), free(m);
+    }
+    close_fixture(&f);
+}
+END_TEST
+
+static void refused(const char *optimizer, const char *freeze, const char *sentence) {
+    struct fixture f;
+    status s = plan(&f, TWO_LAYERS, optimizer, freeze);
+    ck_assert_msg(s && status_code(s) == STATUS_USAGE, "%s %s was accepted", optimizer, freeze);
+    ck_assert_msg(strstr(status_message(s), sentence), "%s", status_message(s));
+    status_free(s);
+    close_fixture(&f);
+}
+
+START_TEST(what_matches_nothing_is_an_error) {
+    refused("{type: adam, groups: [{match: [a.bias, '*.bais']}]}", "null",
+            "test:6:34: optimizer.groups.0: no parameter matches '*.bais'; the parameters are a.weight, a.bias, "
+            "b.weight, b.bias");
+    refused("{type: adam, groups: [{match: '*.bias', min_dims: 2}]}", "null",
+            "optimizer.groups.0: no parameter has this name and so many dimensions");
+    refused("adam", "[a.bias, c]", "model.freeze: no parameter matches 'c'; the parameters are");
+    refused("adam", "'*'", "model.freeze: every parameter is frozen");
+}
+END_TEST
+
+static void bad_config(const char *optimizer, const char *sentence) {
+    struct config_file *file = NULL;
+    snprintf(text, sizeof text,
+             "dataset: {format: synthetic}\nmodel: {layers: [relu]}\nloss: mse\ntrain: {epochs: 1}\noptimizer: %s\n",
+             optimizer);
+    status s = config_parse("test", text, &file);
+    ck_assert_msg(s && strstr(status_message(s), sentence), "%s: %s", optimizer, s ? status_message(s) : "accepted");
+    status_free(s);
+}
+
+START_TEST(bad_groups) {
+    bad_config("{type: adam, groups: [{lr: 1}]}", "optimizer.groups.0: needs match, min_dims or max_dims");
+    bad_config("{type: adam, groups: [{match: a, lr: 1, lr_factor: 2}]}", "give lr or lr_factor, not both");
+    bad_config("{type: adam, groups: [{match: a, learning_rate: 1}]}", "optimizer.groups.0.learning_rate: unknown key");
+    bad_config("{type: adam, decay: biases}", "expected one of all, matrices");
+    bad_config("{type: lion, betas: [0.9]}", "betas must be two numbers, got 1");
+}
+END_TEST
+
+TESTS("optimizer groups", each_group_is_an_optimizer_of_its_own, decay_of_matrices, neighbours_are_merged,
+      schedules_see_each_groups_rate, frozen_parameters_stay, frozen_parameters_cost_nothing,
+      the_way_back_ends_at_frozen_layers, lion_is_the_papers, what_matches_nothing_is_an_error, bad_groups)

@@ -1,0 +1,215 @@
+"""A CSV file is read by the names of the columns that the model was trained with, or refused. ctest-labels: unit"""
+import csv
+import hashlib
+import json
+import struct
+
+import h5py
+import numpy as np
+
+import program
+from program import DATA, USAGE
+
+CONFIG = """
+dataset: {path: train.csv, scale: standard}
+sampler: {batch_size: 8}
+model: {layers: [{linear: 16}, tanh, {linear: 3}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.05}
+train: {epochs: 30}
+"""
+NAMES = ["u", "v", "height"]
+CLOUDS = np.array([[0, 30, -1], [4, 10, 0], [8, 20, 1]])
+
+
+def make_rows(count, seed):
+    r = np.random.default_rng(seed)
+    classes = np.arange(count) % 3
+    inputs = CLOUDS[classes] + r.normal(0, [0.5, 2, 0.1], (count, 3))
+    return {"u": inputs[:, 0], "v": inputs[:, 1], "height": inputs[:, 2], "kind": classes}
+
+
+def forget_columns(path):
+    program.without_datasets(path, "data/columns")
+
+
+class Columns(program.Case):
+    def csv(self, name, columns, rows=None, header=None):
+        """Writes [columns] of [rows] in this order, under the names of [header] where it is given ([]: no header)."""
+        rows = rows or self.other
+        header = columns if header is None else header
+        lines = [",".join(header)] if header else []
+        lines += [",".join(repr(v.item()) for v in row) for row in zip(*(rows[c] for c in columns))]
+        return self.write(name, "\n".join(lines) + "\n")
+
+    def setUp(self):
+        super().setUp()
+        self.other = make_rows(30, 2)
+        self.other["extra"] = np.arange(30) * 7.5
+        self.write("test.yaml", CONFIG)
+        self.csv("train.csv", NAMES + ["kind"], make_rows(60, 1))
+        self.run_program("test.yaml")
+        self.csv("same.csv", NAMES + ["kind"])
+        self.expected = self.evaluate("same.csv")[0]
+        self.assertEqual(json.loads(self.expected)["accuracy"], 1.0)
+
+    def evaluate(self, path, *arguments, code=program.OK):
+        return self.run_program("eval", "test.yaml", f"dataset.path={path}", *arguments, code=code)
+
+    def predict(self, path, *arguments, code=program.OK):
+        out, err = self.run_program("predict", "test.yaml", f"dataset.path={path}", "--out", "out.csv", *arguments, code=code)
+        return (self.read("out.csv") if code == program.OK else None), out + err
+
+    def test_another_order(self):
+        for columns in (["kind", "height", "u", "v"], ["v", "u", "kind", "height"]):
+            self.csv("other.csv", columns)
+            for nproc in (1, 2):
+                out, err = self.evaluate("other.csv", "--nproc", nproc)
+                self.assertEqual(out, self.expected, columns)
+                self.assertEqual(err.count("other.csv: the columns stand in another order than in training and are read by name"), 1, err)
+            self.assertEqual(self.predict("other.csv")[0], self.predict("same.csv")[0])
+        self.assertNotIn("another order", self.evaluate("same.csv")[1])
+
+    def test_more_columns(self):
+        self.csv("other.csv", ["extra"] + NAMES + ["kind"])
+        out, err = self.evaluate("other.csv")
+        self.assertEqual(out, self.expected)
+        self.assertIn("other.csv: columns that were not used in training are ignored: extra", err)
+
+    def test_renamed_and_missing(self):
+        self.csv("renamed.csv", NAMES + ["kind"], header=["u", "v", "heigth", "kind"])
+        self.csv("less.csv", ["u", "height", "kind"])
+        for code, run in ((self.evaluate("renamed.csv", code=DATA)[1], 0), (self.predict("renamed.csv", code=DATA)[1], 1)):
+            self.assertIn("renamed.csv: there is no column 'height', which is in the data that the model was trained with; "
+                          "did you mean 'heigth'; the columns are: u, v, heigth, kind", code)
+        self.assertIn("less.csv: there is no column 'v'", self.evaluate("less.csv", code=DATA)[1])
+        self.csv("no_target.csv", NAMES)
+        self.assertIn("no_target.csv: there is no column 'kind'", self.evaluate("no_target.csv", code=DATA)[1])
+
+    def test_names_in_the_config(self):
+        """The config may list the columns of the training, in any order, and no others."""
+        self.assertEqual(self.evaluate("same.csv", "dataset.inputs=[height, u, v]")[0], self.expected)
+        _, err = self.evaluate("same.csv", "dataset.inputs=[u, v, weight]", code=USAGE)
+        self.assertIn("dataset.inputs: the model does not know 'weight'; the model was trained with the inputs: u, v, height", err)
+        _, err = self.evaluate("same.csv", "dataset.inputs=[u, v]", code=USAGE)
+        self.assertIn("dataset.inputs: the list lacks 'height'", err)
+        _, err = self.evaluate("same.csv", "dataset.targets=[u]", code=USAGE)
+        self.assertIn("dataset.targets: the model does not know 'u'; the model was trained with the targets: kind", err)
+
+    def test_predict_without_targets(self):
+        expected = self.predict("same.csv")[0]
+        self.csv("rows.csv", NAMES)
+        self.assertEqual(self.predict("rows.csv")[0], expected)
+        self.csv("rows.csv", ["height", "u", "v"])
+        self.assertEqual(self.predict("rows.csv")[0], expected)
+
+    def test_predict_without_header(self):
+        expected = self.predict("same.csv")[0]
+        self.csv("rows.csv", NAMES, header=[])
+        predicted, err = self.predict("rows.csv")
+        self.assertEqual(predicted, expected)
+        self.assertIn("rows.csv: there is no header; the columns are taken in the order of training: u, v, height", err)
+        self.write("rows.csv", self.read("rows.csv").replace("\n", "\n1,x,2\n", 1))
+        self.assertIn("rows.csv:line 2: column 'v': 'x' is not a number", self.predict("rows.csv", code=DATA)[1])
+        self.csv("rows.csv", NAMES + ["kind"], header=[])  # where the target stands, nothing says
+        self.assertIn("rows.csv:line 1: the header must hold the columns' names", self.predict("rows.csv", code=DATA)[1])
+        self.evaluate("rows.csv", code=DATA)
+
+    def test_validation_file(self):
+        self.csv("val.csv", ["kind", "height", "extra", "u", "v"])
+        out, err = self.run_program("test.yaml", "dataset.validation=val.csv", "--fresh")
+        self.assertIn("val.csv: the columns stand in another order than in training and are read by name; "
+                      "columns that were not used in training are ignored: extra", out + err)
+        self.assertEqual(self.events("epoch")[-1]["val_loss"], json.loads(self.evaluate("same.csv", "--part", "all")[0])["loss"])
+        self.csv("val.csv", NAMES + ["kind"], header=["u", "v", "heigth", "kind"])
+        _, err = self.run_program("test.yaml", "dataset.validation=val.csv", "--fresh", code=DATA)
+        self.assertIn("val.csv: there is no column 'height', which is in 'train.csv'; did you mean 'heigth'", err)
+
+    def test_repeated_columns(self):
+        """A changed checkpoint that repeats a column has more columns than the dataset, whose names all are known."""
+        columns = [{"name": n, "role": "input"} for n in NAMES] + [{"name": "kind", "role": "target"}]
+        for repeated in (columns * 2000, columns + columns[-1:]):
+            text = json.dumps({"format": "csv", "columns": repeated}).encode()
+
+            def change(f):
+                del f["data/columns"]
+                f["data/columns"] = np.bytes_(text)
+            program.change_checkpoint(self.checkpoints()[-1], change)
+            for err in (self.run_program("test.yaml", "train.epochs=40", code=DATA)[1], self.evaluate("same.csv", code=DATA)[1]):
+                self.assertIn("the checkpoint's columns (data/columns) name a column twice in the same role", err)
+
+    def test_resume(self):
+        rows = make_rows(60, 1)
+        more = "train.epochs=40"
+        self.csv("train.csv", ["height", "u", "v", "kind"], rows)
+        _, err = self.run_program("test.yaml", more, code=DATA)
+        self.assertIn("the input columns of the dataset stand in another order than in training, and a resume needs the same: "
+                      "u, v, height; use the same file", err)
+        self.csv("train.csv", NAMES + ["kind"], rows, header=["u", "v", "heigth", "kind"])
+        _, err = self.run_program("test.yaml", "train.epochs=50", code=DATA)
+        self.assertIn("it was trained with the column 'height' as input, which the dataset now does not have (there is 'heigth')", err)
+        self.csv("train.csv", NAMES + ["extra", "kind"], {**rows, "extra": rows["u"]})
+        _, err = self.run_program("test.yaml", "train.epochs=50", code=DATA)
+        self.assertIn("it was trained without the column 'extra', which the dataset now has as input", err)
+        self.csv("train.csv", NAMES + ["kind"], rows)
+        self.run_program("test.yaml", more)
+
+    def test_checkpoint_without_names(self):
+        with h5py.File(self.checkpoints()[-1], "r") as f:
+            self.assertEqual(json.loads(f["data/columns"].asstr()[()]),
+                             {"format": "csv", "columns": [{"name": n, "role": "input"} for n in NAMES] + [{"name": "kind", "role": "target"}]})
+        forget_columns(self.checkpoints()[-1])
+        out, err = self.evaluate("same.csv")
+        self.assertEqual(out, self.expected)
+        self.assertEqual(err.count("same.csv: the columns could not be compared with those of the training, whose names the "
+                                   "checkpoint does not have"), 1, err)
+        self.run_program("test.yaml", "train.epochs=31")
+        self.assertNotIn("could not be compared", self.evaluate("same.csv")[1])
+
+    def test_export(self):
+        """The names travel with the weights, as texts of JSON in the file's metadata."""
+        def metadata():
+            with open(self.path("w.safetensors"), "rb") as f:
+                return json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))["__metadata__"]
+        self.run_program("export", "runs/test", "--out", "w.safetensors")
+        columns = json.loads(metadata()["columns"])
+        self.assertEqual([(c["name"], c["role"]) for c in columns["columns"]],
+                         [("u", "input"), ("v", "input"), ("height", "input"), ("kind", "target")])
+        self.assertNotIn("labels", metadata())
+        self.run_program("test.yaml", "--fresh", "model.init_from=w.safetensors", "--run-dir", "runs/b")
+        names = np.array(["low", "mi\"d", "high"])
+        with open(self.path("named.csv"), "w") as f:
+            writer = csv.writer(f)
+            writer.writerow(["u", "kind"])
+            writer.writerows((i % 3, names[i % 3]) for i in range(12))
+        self.run_program("test.yaml", "dataset.path=named.csv", "--run-dir", "runs/named")
+        self.run_program("export", "runs/named", "--out", "w.safetensors")
+        self.assertEqual(json.loads(metadata()["labels"]), sorted(names))
+        forget_columns(self.checkpoints()[-1])
+        self.run_program("export", "runs/test", "--out", "w.safetensors")
+        self.assertEqual(metadata(), {"format": "pt"})
+
+    def test_hdf5(self):
+        """Several datasets that are joined are read in the order of the training; one alone may have any name."""
+        def write(name, rows, **names):
+            with h5py.File(self.path(name), "w") as f:
+                for to, of in names.items():
+                    f[to] = rows[of] if isinstance(of, str) else np.stack([rows[c] for c in of], 1)
+        rows = make_rows(60, 1)
+        write("train.h5", rows, u="u", rest=["v", "height"], y="kind")
+        write("other.h5", self.other, u="u", rest=["v", "height"], x=NAMES, y="kind")
+        arguments = ("test.yaml", "dataset.path=train.h5", "dataset.inputs=[u, rest]", "--run-dir", "runs/h5")
+        self.run_program(*arguments)
+        expected, err = self.run_program("eval", *arguments, "dataset.path=other.h5")
+        self.assertNotIn("could not be compared", err)
+        self.assertEqual(self.run_program("eval", *arguments, "dataset.path=other.h5", "dataset.inputs=[rest, u]")[0], expected)
+        _, err = self.run_program("eval", *arguments, "dataset.path=other.h5", "dataset.inputs=[u, reste]", code=USAGE)
+        self.assertIn("dataset.inputs: the model does not know 'reste'; the model was trained with the inputs: u, rest", err)
+        out, err = self.run_program("eval", *arguments, "dataset.path=other.h5", "dataset.inputs=x")
+        self.assertEqual(out, expected)
+        self.assertIn("other.h5: the columns could not be compared with those of the training (hdf5 file, inputs u, rest)", err)
+        self.assertEqual(self.run_program("eval", *arguments, "dataset.path=same.csv", "dataset.inputs=[]")[0], expected)
+
+
+if __name__ == "__main__":
+    program.main()

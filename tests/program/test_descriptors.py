@@ -1,0 +1,56 @@
+"""A job of two processes under every limit of open files: it runs, or ends at once with 74 and what to do.
+ctest-labels: dist fault"""
+import resource, subprocess, time
+
+from program import BINARY, IO, OK, SLOW, Case, main
+
+CONFIG = """name: test
+seed: 1
+dataset: {path: datasets/wine.h5, inputs: x, targets: y, split: {test: 0.2, seed: 1}}
+sampler: {batch_size: 32}
+model: {layers: [linear: {out: 3}]}
+loss: cross_entropy
+optimizer: {type: sgd, lr: 0.01}
+train: {epochs: 1}
+checkpoint: {save_every: {epochs: 1}, keep: 1}
+"""
+ENOUGH = 40
+SECONDS = 10  # dist.timeout is 600
+
+
+class Descriptors(Case):
+    def run_with(self, limit, backend):
+        def lower():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+        begin = time.monotonic()
+        p = subprocess.run([BINARY, "c.yaml", f"dist.backend={backend}", "--nproc", "2", "--fresh", "--no-progress"], cwd=self.folder,
+                           env=self.environment(), capture_output=True, text=True, timeout=60 * SLOW, preexec_fn=lower)
+        self.assertLess(time.monotonic() - begin, SECONDS * SLOW, f"limit {limit}: {p.stderr}")
+        return p
+
+    def sweep(self, backend):
+        self.write("c.yaml", CONFIG)
+        codes = {}
+        for limit in range(3, ENOUGH + 1):
+            with self.subTest(limit=limit):
+                p = self.run_with(limit, backend)
+                codes[limit] = p.returncode
+                if "error while loading shared libraries" in p.stderr:  # the loader's own end
+                    continue
+                self.assertIn(p.returncode, (OK, IO), p.stderr)
+                if p.returncode == IO:
+                    self.assertIn("too many open files", p.stderr.lower())
+                    self.assertIn("ulimit -n", p.stderr)
+        self.assertEqual(codes[ENOUGH], OK)
+        first = min(limit for limit in codes if codes[limit] == OK)
+        self.assertEqual([limit for limit in codes if limit >= first and codes[limit] != OK], [])
+
+    def test_shared_memory(self):
+        self.sweep("auto")
+
+    def test_gloo(self):
+        self.sweep("gloo")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""inspect says what is in data files and how far a run folder is. ctest-labels: unit"""
+import program
+from program import DATA
+
+
+class Inspect(program.Case):
+    def inspect(self, path, code=program.OK):
+        out, err = self.run_program("inspect", path, code=code)
+        return out if code == program.OK else err
+
+    def test_csv(self):
+        out = self.inspect("datasets/iris.csv")
+        self.assertIn("format  csv, 150 rows, 5 columns, with a header\n", out)
+        self.assertRegex(out, r"1  sepal_length +number +4\.3 to 7\.9\n")
+        self.assertRegex(out, r"5  species +text +setosa, versicolor, virginica\n")
+
+    def test_csv_of_all_kinds(self):
+        self.write("a.csv", "id,score,,note\n1,0.5,,x\n2,,,\"y\x1b[31m\"\n3,1.5,,x\n")
+        out = self.inspect("a.csv")
+        self.assertIn("3 rows, 4 columns, with a header", out)
+        self.assertRegex(out, r"1  id +integer +1 to 3\n")
+        self.assertRegex(out, r"2  score +number +0\.5 to 1\.5  \(1 missing\)\n")
+        self.assertRegex(out, r"3 +empty\n")
+        self.assertRegex(out, r"4  note +text +x, y")
+        self.assertNotIn("\x1b", out)
+        self.write("b.csv", "1,2,red\n3,4,blue\n")
+        self.assertIn("2 rows, 3 columns, without a header", self.inspect("b.csv"))
+        self.write("many.csv", "word\n" + "".join(f"w{i}\n" for i in range(50)))
+        self.assertRegex(self.inspect("many.csv"), r"w0, w1, .*, \.\.\.\n")
+        self.write("header.csv", "a,b\n")
+        self.assertIn("0 rows, 2 columns", self.inspect("header.csv"))
+        self.write("short.csv", "a,b\n1,2\n3\n")
+        self.assertIn("short.csv:line 3: 1 values, but the first line has 2", self.inspect("short.csv", DATA))
+        self.write("empty.csv", "")
+        self.assertIn("empty.csv: the file is empty", self.inspect("empty.csv", DATA))
+
+    def test_other_data(self):
+        self.assertIn("format  idx, 10000 rows of (1, 28, 28)\n", self.inspect("datasets/mnist/t10k-images-idx3-ubyte.gz"))
+        self.assertIn("vocabulary 65", self.inspect("datasets/tinyshakespeare.txt"))
+        self.assertIn("float64 (178, 13)", self.inspect("datasets/wine.h5"))
+
+    def test_run_folder(self):
+        self.write("test.yaml", program.WINE)
+        self.run_program("test.yaml")
+        out = self.inspect("runs/test")
+        self.assertIn("run     runs/test\nevent   {\"event\":\"end\"", out)
+        self.assertIn("newest  runs/test/checkpoints/epoch-0010.h5\n", out)
+        self.assertIn("file    runs/test/checkpoints/epoch-0010.h5\nseal    good", out)
+        self.assertRegex(out, r"epoch +int64 scalar +10\n")
+        for checkpoint in self.checkpoints():
+            program.os.remove(checkpoint)
+        self.assertIn("newest  no checkpoint yet", self.inspect("runs/test/"))
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,58 @@
+"""Each mistake of mistakes.txt gets exactly the message that stands below it. ctest-labels: unit"""
+import os
+
+import program
+from program import USAGE
+
+TABLE = os.path.join(program.SOURCE, "tests", "program", "mistakes.txt")
+
+
+def mistakes():
+    """(old, new, message) of each entry."""
+    with open(TABLE) as f:
+        lines = [line.rstrip("\n") for line in f if line.strip() and not line.startswith("#")]
+    found = []
+    for line in lines:
+        if line.startswith("    "):
+            found[-1][2].append(line[4:])
+        else:
+            old, new = line.split(" -> ", 1)
+            found.append((old, new.replace("\\n", "\n"), []))
+    return found
+
+
+class Mistakes(program.Case):
+    def test_each_gets_its_message(self):
+        table = mistakes()
+        self.assertGreaterEqual(len(table), 300)
+        for old, new, message in table[::8 if program.SANITIZER else 1]:
+            with self.subTest(new):
+                self.assertIn(old, program.WINE)
+                self.write("test.yaml", program.WINE.replace(old, new, 1))
+                out, err = self.run_program("check", "test.yaml", code=USAGE)
+                self.assertEqual((out, err.splitlines()), ("", message))
+
+    def test_overrides_get_the_same_suggestions(self):
+        self.write("test.yaml", program.WINE)
+        for override, sentence in (("lr=0.1", "argument 'lr=0.1': lr: unknown key; did you mean 'optimizer.lr' (optimizer.lr: line 6, column 25)?"),
+                                   ("train.device=gpu", "got 'gpu'; did you mean 'cuda'?"),
+                                   ("loss=MSELoss", "unknown loss 'MSELoss'; did you mean 'mse'?"),
+                                   ("model.layers.1=Dropout(0.5)", "did you mean 'dropout: {p: 0.5}'?")):
+            with self.subTest(override):
+                _, err = self.run_program("check", "test.yaml", override, code=USAGE)
+                self.assertIn(sentence, err)
+
+    def test_block_style(self):
+        for old, new, sentence in (
+                ("optimizer: {type: adam, lr: 0.001}", "optimizer:\n  lr: 0,001", "test.yaml:7:7: optimizer.lr: expected a number, got '0,001'; write a decimal point instead of the comma"),
+                ("optimizer: {type: adam, lr: 0.001}", "optimizer:\n  betas: (0.9, 0.999)", "test.yaml:7:10: optimizer.betas: expected a number, got '(0.9, 0.999)'; write a list in brackets, such as [1, 2]"),
+                ("train: {epochs: 10}", "train:\n  epochs:10", "got 'epochs:10'; a space is missing after the ':'"),
+                ("{layers: [{linear: {out: 64}}, relu, {linear: {out: 3}}]}", "\n  layers:\n    - nn.Linear(13, 64)\n    - relu", "test.yaml:6:7: model.layers.0: unknown layer 'nn.Linear(13, 64)'; did you mean 'linear: {out: 64}'?")):
+            with self.subTest(new):
+                self.write("test.yaml", program.WINE.replace(old, new, 1))
+                _, err = self.run_program("check", "test.yaml", code=USAGE)
+                self.assertIn(sentence, err)
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,104 @@
+"""Where files of a config are looked up, and a program that was installed. ctest-labels: unit"""
+import os
+import shutil
+import subprocess
+import unittest
+
+import program
+from program import BINARY, DATA, SOURCE
+
+BUILD = os.path.dirname(os.path.dirname(BINARY))
+ROWS = "a,b,label\n" + "".join(f"{i % 5},{i % 7},{i % 3}\n" for i in range(60))
+OTHER = "a,b,label\n" + "".join(f"{i % 5},{i % 7},{i % 3}\n" for i in range(90))
+CONFIG = """
+dataset: {path: rows.csv}
+model: {layers: [{linear: {out: 3}}]}
+loss: cross_entropy
+train: {epochs: 2}
+"""
+
+
+class Lookup(program.Case):
+    def setUp(self):
+        super().setUp()
+        os.makedirs(self.path("project/configs"))
+        os.makedirs(self.path("elsewhere"))
+        self.write("project/configs/test.yaml", CONFIG)
+
+    def recorded(self):
+        line, = [line for line in self.read("runs/test/config.yaml").splitlines() if "path:" in line and "rows" in line]
+        return line.split("path:")[1].split(",")[0].strip(" {}")
+
+    def test_working_directory_first_then_beside_then_above(self):
+        config = "project/configs/test.yaml"
+        _, err = self.run_program(config, code=DATA)
+        self.assertIn("cannot read the dataset 'rows.csv'", err)
+        self.assertIn("nor is it beside the config or in the folder above", err)
+        self.write("project/rows.csv", ROWS)
+        self.run_program(config)
+        self.assertEqual(self.recorded(), os.path.realpath(self.path("project/rows.csv")))
+        self.write("project/configs/rows.csv", ROWS)
+        self.run_program(config, "--fresh")
+        self.assertEqual(self.recorded(), os.path.realpath(self.path("project/configs/rows.csv")))
+        self.write("rows.csv", OTHER)
+        out, err = self.run_program(config, "--fresh")
+        self.assertEqual(self.recorded(), "rows.csv")
+        self.assertIn("90 training rows", out + err)
+
+    def test_a_resume_from_another_folder_agrees(self):
+        self.write("project/rows.csv", ROWS)
+        config, run = self.path("project/configs/test.yaml"), self.path("runs/test")
+        self.run_program(config, "--run-dir", run, "--nproc", 2)
+        for folder in (self.path("elsewhere"), self.path("project")):
+            p = subprocess.run([BINARY, config, "train.epochs=4", "--run-dir", run], cwd=folder,
+                               env=self.environment(), capture_output=True, text=True)
+            self.assertEqual(p.returncode, 0, folder + p.stderr)
+        p = subprocess.run([BINARY, "eval", os.path.join(run, "config.yaml")], cwd=self.path("elsewhere"),
+                           env=self.environment(), capture_output=True, text=True)
+        self.assertEqual(p.returncode, 0, p.stderr)
+
+    def test_every_file_of_a_config(self):
+        self.write("project/rows.csv", ROWS)
+        self.write("project/validation.csv", ROWS)
+        config = self.path("project/configs/test.yaml")
+        self.run_program(config, "dataset.validation=validation.csv", "--run-dir", "first")
+        shutil.copy(self.path("first/checkpoints", os.listdir(self.path("first/checkpoints"))[0]), self.path("project/start.h5"))
+        self.run_program(config, "model.init_from=start.h5", "--run-dir", "second")
+        self.run_program(config, "dataset.validation=validation.csv", "checkpoint.resume=start.h5", "train.epochs=3", "--run-dir", "third")
+        start = os.path.realpath(self.path("project/start.h5"))
+        self.assertIn(f"init_from: {start}", self.read("second/config.yaml"))
+        self.assertIn(f"resume: {start}", self.read("third/config.yaml"))
+
+    def test_labels_of_images(self):
+        for name in ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"):
+            found = [os.path.join(folder, name) for folder, _, names in os.walk(os.path.join(SOURCE, "datasets")) if name in names]
+            self.assertTrue(found, name)
+            shutil.copy(found[0], self.path("project", name))
+        os.rename(self.path("project/t10k-labels-idx1-ubyte.gz"), self.path("project/labels.idx.gz"))
+        self.write("project/configs/test.yaml", CONFIG.replace("path: rows.csv", "path: t10k-images-idx3-ubyte.gz, targets: labels.idx.gz")
+                   .replace("[{linear: {out: 3}}]", "[flatten, {linear: {out: 10}}]"))
+        self.run_program("check", "project/configs/test.yaml")
+
+
+@unittest.skipUnless(os.path.exists(os.path.join(BUILD, "cmake_install.cmake")), "not a build folder of CMake")
+class Installed(program.Case):
+    def test_installed_program_and_configs(self):
+        prefix = self.path("prefix")
+        subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True, capture_output=True)
+        binary = os.path.join(prefix, "bin", "ddptrain")
+        config = os.path.join(prefix, "share/ddptrain/configs/wine_mlp.yaml")
+        os.makedirs(self.path("anywhere"))
+        env = self.environment({"PATH": os.path.join(prefix, "bin") + ":" + os.environ["PATH"]})
+        for arguments in ([config, "train.epochs=2"], [config, "train.epochs=2", "--nproc", "2", "--fresh"],
+                          [config, "train.epochs=2", "--nproc", "2", "--fresh", *(["dist.backend=gloo"] if self.has_gloo(prefix) else [])]):
+            p = subprocess.run(["ddptrain", *arguments], cwd=self.path("anywhere"), env=env, capture_output=True, text=True)
+            self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertTrue(os.path.exists(self.path("anywhere/runs/wine_mlp/config.yaml")))
+        self.assertTrue(os.path.exists(binary))
+
+    def has_gloo(self, prefix):
+        return any("ddptrain_gloo.so" in names for _, _, names in os.walk(prefix))
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,129 @@
+"""When checkpoints are written: without checkpoint.save_every, and before a long evaluation. DDPTRAIN_FAULT_CLOCK makes
+the time pass that the rules ask for. ctest-labels: dist fault"""
+import collections, contextlib, os, re, shutil, signal, time
+
+import program
+
+# An evaluation of 5,000 batches beside 50 steps of an epoch.
+CONFIG = """
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 40000, inputs: 64, classes: 4, seed: 3}, split: {test: 0.99, seed: 1}}
+sampler: {batch_size: 8, shuffle: true}
+model: {layers: [{linear: {out: 500}}, gelu, {linear: {out: 500}}, gelu, {dropout: {p: 0.2}}, {linear: {out: 4}}]}
+loss: cross_entropy
+optimizer: {type: adamw, lr: 0.002}
+schedule: {type: reduce_on_plateau, monitor: val_loss, patience: 0}
+train: {epochs: 1, metrics: [f1, auc], ema: {decay: 0.9}}
+checkpoint: {save_every: 1}
+"""
+
+
+class Automatic(program.Case):
+    def test_saves_without_the_key(self):
+        """A killed run goes on from the end of an epoch, to the same bits; a short one saves its end only."""
+        text = CONFIG.replace("checkpoint: {save_every: 1}\n", "").replace("test: 0.99", "test: 0.5").replace("rows: 40000", "rows: 400")
+        self.write("test.yaml", text.replace("epochs: 1,", "epochs: 100000,"))
+        for nproc in (1, 2):
+            shutil.rmtree(self.path("runs/test"), ignore_errors=True)
+            p = self.start("test.yaml", "--nproc", nproc)
+            self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")), what="the start")
+            self.wait_for(lambda: [c for c in self.checkpoints() if "epoch-" in c], seconds=30, what="a checkpoint")
+            p.kill()
+            _, err = p.communicate()
+            self.assertIn("checkpoints: after epochs where a save costs less than 1 %", err)
+            epochs = int(re.search(r"epoch-(\d+)", self.checkpoints()[-1])[1]) + 2
+            self.assert_no_leftovers()
+            _, err = self.run_program("test.yaml", "--nproc", nproc, f"train.epochs={epochs}")
+            self.assertIn("resuming from runs/test/checkpoints/epoch-", err)
+            self.run_program("test.yaml", "--nproc", nproc, f"train.epochs={epochs}", "--run-dir", "runs/reference", "--fresh")
+            self.assertEqual(self.sha(), self.sha("runs/reference"))
+        self.run_program("test.yaml", "train.epochs=3", "--fresh")
+        self.assertEqual([os.path.basename(c) for c in self.checkpoints()], ["epoch-0003.h5"])
+        out, _ = self.run_program("check", "test.yaml")
+        self.assertIn("checkpoints    after epochs where a save costs less than 1 % of the time since the last one, every 10 min, at the end", out)
+        out, _ = self.run_program("check", "test.yaml", "checkpoint.save_every=5")
+        self.assertIn("checkpoints    every 5 epochs, at the end and on a request to stop", out)
+
+    def test_saves_within_an_epoch_after_ten_minutes(self):
+        """Minutes pass in a fraction of a second. A killed run goes on from there, to the same bits."""
+        self.write("test.yaml", CONFIG.replace("checkpoint: {save_every: 1}\n", "").replace("test: 0.99", "test: 0.001"))
+        for nproc in (1, 2):
+            shutil.rmtree(self.path("runs/test"), ignore_errors=True)
+            p = self.start("test.yaml", "--nproc", nproc, env={"DDPTRAIN_FAULT_CLOCK": "3000"})
+            self.wait_for(self.checkpoints, what="a checkpoint")
+            p.kill()
+            p.communicate()
+            self.assert_no_leftovers()
+            self.assertEqual(self.events("epoch"), [], "the epoch was over too soon for this test")
+            step = int(re.search(r"/step-(\d+)\.h5$", self.checkpoints()[-1])[1])
+            last = f"train.steps={step + 20}"
+            _, err = self.run_program("test.yaml", "--nproc", nproc, "train.epochs=null", last)
+            self.assertIn("resuming from runs/test/checkpoints/step-", err)
+            self.run_program("test.yaml", "--nproc", nproc, "train.epochs=null", last, "--run-dir", "runs/reference", "--fresh")
+            self.assertEqual(self.sha(), self.sha("runs/reference"))
+            saved = [os.path.basename(e["path"]) for e in self.events("checkpoint", "runs/reference")]
+            self.assertEqual(saved, [f"step-{step + 20:08}.h5"], "without the clock of this test only the end is saved")
+
+    def test_saves_before_a_long_evaluation(self):
+        """And after it, under the same name; whichever rule asks for the save."""
+        for save_every in ("checkpoint: {save_every: 1}\n", ""):
+            self.write("test.yaml", CONFIG.replace("checkpoint: {save_every: 1}\n", save_every).replace("rows: 40000", "rows: 8000")
+                       .replace("test: 0.99", "test: 0.9").replace("epochs: 1,", "epochs: 2,"))
+            for nproc, clock, times in ((1, 1000, 2), (2, 1000, 2), (1, 0.001, 1)):
+                with self.subTest(save_every=save_every, nproc=nproc, clock=clock):
+                    self.run_program("test.yaml", "--nproc", nproc, "--fresh", env={"DDPTRAIN_FAULT_CLOCK": str(clock)})
+                    names = [os.path.basename(e["path"]) for e in self.events("checkpoint")]
+                    saved = collections.Counter(name for name in names if name.startswith("epoch-"))
+                    expected = {"epoch-0001.h5": times, "epoch-0002.h5": times}
+                    if not save_every and clock < 1:
+                        del expected["epoch-0001.h5"]  # too soon after the start
+                    self.assertEqual(saved, expected)
+                    out, _ = self.run_program("inspect", self.path("runs/test/checkpoints/epoch-0002.h5"))
+                    self.assertRegex(out, r"pending_end +int64 scalar +0\n")
+
+    def test_a_kill_in_a_long_evaluation_costs_no_training(self):
+        self.write("test.yaml", CONFIG)
+        p = self.start("test.yaml", env={"DDPTRAIN_FAULT_CLOCK": "1000"})
+        self.wait_for(self.checkpoints, what="a checkpoint")
+        p.kill()
+        p.communicate()
+        self.assertEqual(self.events("epoch"), [], "the save came after the evaluation")
+        _, err = self.run_program("test.yaml")
+        self.assertIn("resuming from runs/test/checkpoints/epoch-0001.h5", err)
+        self.run_program("test.yaml", "--run-dir", "runs/reference")
+        self.assertEqual(self.sha(), self.sha("runs/reference"))
+        self.assertEqual(self.losses(), self.losses("runs/reference"))
+
+    def test_the_clock_of_these_tests(self):
+        self.write("test.yaml", CONFIG)
+        for value in ("0", "-1", "x", "2x", "nan", "inf"):
+            _, err = self.run_program("test.yaml", code=program.USAGE, env={"DDPTRAIN_FAULT_CLOCK": value})
+            self.assertIn(f"DDPTRAIN_FAULT_CLOCK: expected a factor above 0, got '{value}'", err)
+
+
+class Stopped(program.Case):
+    def ranks(self, process):
+        """rank -> process id."""
+        found = {}
+        for pid in self.leftovers():
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/environ") as f:
+                e = dict(v.split("=", 1) for v in f.read().split("\0") if "=" in v)
+                if e.get("DDPTRAIN_AGENT") == str(process.pid):
+                    found[int(e["RANK"])] = pid
+        return found
+
+    def test_a_stop_before_all_have_begun_is_no_saved_stop(self):
+        """Rank 0 trains already when rank 1, which has not begun, is asked."""
+        self.write("test.yaml", CONFIG.replace("epochs: 1,", "epochs: 1000,"))
+        p = self.start("test.yaml", "--nproc", 2, env={"DDPTRAIN_FAULT_LATE": f"1:{2 * program.SLOW}"})
+        self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")), what="the start of rank 0")
+        time.sleep(0.5 * program.SLOW)
+        os.kill(self.ranks(p)[1], signal.SIGTERM)
+        _, err = p.communicate(timeout=30 * program.SLOW)
+        self.assertEqual(p.returncode, program.STOPPED, err)
+        self.assertIn("asked to stop before training began", err)
+        self.assertEqual(self.events("stopped"), [])
+        self.assertEqual(self.checkpoints(), [])
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,232 @@
+"""A request to stop during an evaluation, and in the verbs that only evaluate: within one batch, on any rank, and the
+next start goes on with that evaluation. ctest-labels: dist fault"""
+import contextlib, fcntl, glob, os, pty, re, select, shutil, signal, struct, termios, time
+
+import program
+from program import PEER, STOPPED
+
+# An evaluation of 5,000 batches beside 12 steps of an epoch.
+CONFIG = """
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 40000, inputs: 64, classes: 4, seed: 3}, split: {test: 0.99, seed: 1}}
+sampler: {batch_size: 8, shuffle: true}
+model: {layers: [{linear: {out: 500}}, gelu, {linear: {out: 500}}, gelu, {dropout: {p: 0.2}}, {linear: {out: 4}}]}
+loss: cross_entropy
+optimizer: {type: adamw, lr: 0.002}
+schedule: {type: reduce_on_plateau, monitor: val_loss, patience: 0}
+train: {epochs: 1, metrics: [f1, auc], ema: {decay: 0.9}}
+checkpoint: {save_every: 1}
+"""
+STEPS = {1: 50, 2: 25, 3: 17}  # of an epoch, by ranks
+
+
+class Stop(program.Case):
+    def setUp(self):
+        super().setUp()
+        self.write("test.yaml", CONFIG)
+
+    def reference(self, *arguments):
+        self.run_program("test.yaml", *arguments, "--run-dir", "runs/reference")
+        self.seconds = self.events("end", "runs/reference")[-1]["seconds"]
+
+    def ranks(self, process):
+        found = {}
+        for pid in self.leftovers():
+            try:
+                with open(f"/proc/{pid}/environ") as f:
+                    e = dict(v.split("=", 1) for v in f.read().split("\0") if "=" in v)
+            except OSError:
+                continue
+            if pid != process.pid and e.get("DDPTRAIN_AGENT") == str(process.pid):
+                found[int(e["RANK"])] = pid
+        return found
+
+    def has_joined(self, pid):
+        """Its thread that watches the others runs."""
+        names = set()
+        for path in glob.glob(f"/proc/{pid}/task/*/comm"):
+            with contextlib.suppress(OSError), open(path) as f:
+                names.add(f.read().strip())
+        return "watch" in names
+
+    def read_until(self, terminal, said, end):
+        """What [terminal] shows until it shows [said], or nothing more comes."""
+        shown = ""
+        while said is None or said not in shown:
+            self.assertLess(time.monotonic(), end, shown[-2000:])
+            if not select.select([terminal], [], [], 0.1)[0]:
+                continue
+            try:
+                piece = os.read(terminal, 65536).decode()
+            except OSError:  # closed at the other end
+                break
+            shown += piece
+            if not piece:
+                break
+        return shown.replace("\r\n", "\n")
+
+    def stop_in_evaluation(self, nproc, arguments, number, rank=None):
+        """As a person at a terminal does who sees the bar of the evaluation. Returns what was shown from then on, and how
+        long the end took."""
+        shutil.rmtree(self.path("runs/test"), ignore_errors=True)
+        terminal, other = pty.openpty()
+        self.addCleanup(os.close, terminal)
+        p = self.start("test.yaml", "--nproc", nproc, *arguments, stderr=other, env={"TERM": "xterm"})
+        os.close(other)
+        limit = time.monotonic() + 60 * program.SLOW
+        self.read_until(terminal, "evaluating: batch", limit)
+        ranks = self.ranks(p) if rank is not None else None
+        begin = time.monotonic()
+        os.kill(p.pid if rank is None else ranks[rank], number)
+        shown = self.read_until(terminal, None, limit)
+        p.stdout.close()
+        self.assertEqual(p.wait(20), STOPPED, shown)
+        return shown, time.monotonic() - begin
+
+    def check_goes_on(self, nproc, *arguments):
+        """The same epochs, metrics and bits as the run that nobody stopped."""
+        self.assertEqual(self.metrics()[-1]["event"], "stopped")
+        self.assertEqual(self.events("epoch"), [])
+        self.run_program("test.yaml", "--nproc", nproc, *arguments)
+        self.assertEqual(self.sha(), self.sha("runs/reference"))
+        timed = ("samples_per_second", "comm_hidden")
+        epochs = [[{k: v for k, v in e.items() if k not in timed} for e in self.events("epoch", run)] for run in ("runs/test", "runs/reference")]
+        self.assertEqual(*epochs)
+        ends = [self.events("end", run)[-1] for run in ("runs/test", "runs/reference")]
+        self.assertEqual(*[[e[k] for k in ("best_epoch", "best_value", "epoch", "step", "samples")] for e in ends])
+        self.assertEqual(ends[0]["best_epoch_index"], self.events("epoch")[0]["epoch"])
+        self.assertEqual(self.losses(), self.losses("runs/reference"))
+        _, err = self.run_program("test.yaml", "--nproc", nproc, *arguments)
+        self.assertIn("complete (", err)
+
+    def test_in_an_evaluation(self):
+        for nproc, rank, number in ((1, None, signal.SIGTERM), (2, None, signal.SIGUSR1), (3, 2, signal.SIGTERM)):
+            with self.subTest(nproc=nproc, rank=rank):
+                self.reference("--nproc", nproc, "--fresh")
+                err, seconds = self.stop_in_evaluation(nproc, [], number, rank)
+                self.assertIn("before the end of the evaluation", err)
+                self.assertLess(seconds, 1 * program.SLOW, "the evaluation went on")
+                self.assertEqual([os.path.basename(c) for c in self.checkpoints()], ["epoch-0001.h5"])
+                self.check_goes_on(nproc)
+
+    def test_in_the_evaluation_at_the_end_of_a_run_by_steps(self):
+        steps = ["train.epochs=null", "train.steps=20", "train.log_every=1"]
+        self.reference(*steps)
+        self.stop_in_evaluation(1, steps, signal.SIGTERM)
+        self.assertEqual([os.path.basename(c) for c in self.checkpoints()], ["step-00000020.h5"])
+        self.check_goes_on(1, *steps)
+
+    def test_a_longer_run_does_not_evaluate_where_the_shorter_one_would_end(self):
+        self.stop_in_evaluation(1, ["train.epochs=null", "train.steps=20", "train.log_every=1"], signal.SIGTERM)
+        self.run_program("test.yaml", "train.epochs=null", "train.steps=50")
+        self.run_program("test.yaml", "train.epochs=null", "train.steps=50", "--run-dir", "runs/reference")
+        self.assertEqual(self.sha(), self.sha("runs/reference"))
+        self.assertEqual(len(self.events("epoch")), 1)
+
+    def test_another_number_of_ranks_goes_on_with_the_evaluation(self):
+        self.stop_in_evaluation(2, [], signal.SIGTERM)
+        self.run_program("test.yaml", "--nproc", 1)
+        self.assertEqual([e["epoch"] for e in self.events("epoch")], [0])
+        self.assertEqual(self.events("end")[-1]["step"], STEPS[2])
+
+    def test_a_request_at_the_end_comes_too_late(self):
+        """All is saved and said: 0, also where the launcher is asked after its ranks have ended."""
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1, signal.SIGTERM):
+            p = self.start("test.yaml", "--nproc", 2, "--fresh", "--no-progress", "dataset.synthetic.rows=200", "dataset.split.test=0.5")
+            for line in p.stderr:
+                if line.startswith("checkpoint: the newest"):
+                    break
+            begin = time.monotonic()
+            while p.poll() is None and time.monotonic() - begin < 0.9:  # later a second SIGTERM ends everything
+                p.send_signal(number)
+            err = p.communicate(timeout=20 * program.SLOW)[1]
+            self.assertEqual(p.returncode, 0, err)
+            self.assertEqual(self.metrics()[-1]["event"], "end")
+
+    def test_messages_of_one_process(self):
+        for number, said in ((signal.SIGTERM, "then the state is saved\n"), (signal.SIGINT, "press Ctrl-C again to end at once\n")):
+            err, _ = self.stop_in_evaluation(1, [], number)
+            self.assertEqual(err.count("stopping after this step or batch of evaluation"), 1, err)
+            self.assertIn(said, err)
+
+    def test_the_bar_fits_the_terminal(self):
+        """Also one that becomes narrower: no line is as wide as it, and the most important parts stay."""
+        for columns, parts in ((200, ["[", "epoch", "step", "loss", "samples/s", "left"]), (60, ["[", "epoch", "loss", "left"]), (24, ["%", "left"])):
+            shutil.rmtree(self.path("runs/test"), ignore_errors=True)
+            terminal, other = pty.openpty()
+            fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns if columns < 200 else 300, 0, 0))
+            p = self.start("test.yaml", "train.epochs=3", "dataset.synthetic.rows=8000", "dataset.split.test=0.5", stderr=other, env={"TERM": "xterm"})
+            os.close(other)
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            shown = self.read_until(terminal, None, time.monotonic() + 60 * program.SLOW)
+            os.close(terminal)
+            p.stdout.close()
+            self.assertEqual(p.wait(20), 0, shown)
+            bars = [line for line in re.split(r"\r\x1b\[K|\n", shown) if re.match(r" *\d+ %", line)]
+            self.assertGreater(len(bars), 2, shown)
+            self.assertLess(max(map(len, bars)), columns)
+            for part in parts:
+                self.assertTrue([b for b in bars if part in b], (part, bars[:3]))
+
+    def test_a_second_interrupt_ends_one_process_at_once(self):
+        self.write("slow.yaml", CONFIG.replace("out: 500", "out: 9000").replace("batch_size: 8", "batch_size: 200"))
+        p = self.start("slow.yaml")
+        self.wait_for(lambda: os.path.exists(self.path("runs/slow/metrics.jsonl")), what="the first step")
+        time.sleep(0.2)
+        p.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+        self.assertIsNone(p.poll(), "the step was over too soon for this test")
+        p.send_signal(signal.SIGINT)
+        _, err = p.communicate(timeout=20 * program.SLOW)
+        self.assertEqual(p.returncode, PEER, err)
+        self.assertIn("ended at once by a second signal", err)
+
+    def test_eval_and_predict(self):
+        self.run_program("test.yaml")
+        for nproc, rank in ((1, None), (2, None), (2, 1)):
+            for verb in (["eval"], ["predict", "--out", "p.csv"]):
+                with self.subTest(verb=verb[0], nproc=nproc, rank=rank):
+                    p = self.start(verb[0], "test.yaml", "dataset.synthetic.rows=80000", *verb[1:], "--nproc", nproc, "--run-dir", "runs/test")
+                    self.wait_for(lambda: nproc == 1 or [self.has_joined(pid) for pid in self.ranks(p).values()] == nproc * [True],
+                                  what="the ranks")
+                    time.sleep(0.2 * program.SLOW)
+                    ranks, begin = self.ranks(p), time.monotonic()
+                    os.kill(p.pid if rank is None else ranks[rank], signal.SIGTERM)
+                    out, err = p.communicate(timeout=60 * program.SLOW)
+                    self.assertEqual(p.returncode, STOPPED, err)
+                    self.assertEqual(out, "")
+                    self.assertEqual(len(re.findall("stopped on request|asked to stop", err)), 1, err)
+                    self.assertNotIn("training began", err)
+                    self.assertLess(time.monotonic() - begin, 2 * program.SLOW)
+                    self.assertEqual([n for n in os.listdir(self.folder) if n.startswith("p.csv")], [])
+                    self.assert_no_leftovers()
+
+    def test_export(self):
+        """The file is written whole, or not at all."""
+        self.run_program("test.yaml", "model.layers.0.linear.out=6000", "model.layers.2.linear.out=1000", "train.epochs=null", "train.steps=1",
+                         "dataset.synthetic.rows=100", "schedule.monitor=train_loss")
+        for i in range(3):
+            p = self.start("export", "runs/test", "--out", "x.safetensors")
+            self.wait_for(lambda: [n for n in os.listdir(self.folder) if n.startswith("x.safetensors")], what="the file")
+            p.send_signal(signal.SIGTERM)
+            _, err = p.communicate(timeout=60 * program.SLOW)
+            self.assertEqual(p.returncode, 0, err)
+            self.assertEqual([n for n in os.listdir(self.folder) if n.startswith("x.safetensors")], ["x.safetensors"])
+            self.run_program("inspect", "x.safetensors")
+            os.remove(self.path("x.safetensors"))
+
+    def test_generate(self):
+        self.write("text.txt", "the quick brown fox jumps over the lazy dog. " * 40)
+        self.write("text.yaml", "dataset: {format: text, path: text.txt, text: {block_size: 32}}\nsampler: {batch_size: 8}\n"
+                   "model: {layers: [{embedding: {embedding_dim: 256}}, {linear: {out: 1024}}, gelu, {linear: {out: 64}}]}\n"
+                   "loss: cross_entropy\noptimizer: adam\ntrain: {steps: 1}\n")
+        self.run_program("text.yaml")
+        p = self.start("generate", "text.yaml", "--prompt", "the ", "--characters", 10000000)
+        time.sleep(0.5 * program.SLOW)
+        p.send_signal(signal.SIGTERM)
+        out, err = p.communicate(timeout=20 * program.SLOW)
+        self.assertEqual(p.returncode, STOPPED, err)
+        self.assertTrue(out.startswith("the ") and out.endswith("\n"), out[-20:])
+
+
+if __name__ == "__main__":
+    program.main()

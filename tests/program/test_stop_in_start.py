@@ -1,0 +1,105 @@
+"""A rank that is asked to stop before it has joined the others: no rank waits for it, and the job ends with 75 at once.
+ctest-labels: dist fault"""
+import os, random, signal, socket, subprocess, time
+
+from program import SLOW, STOPPED, Case, main
+
+CONFIG = """name: test
+seed: 1
+dataset: {path: datasets/wine.h5, inputs: x, targets: y, split: {test: 0.2, seed: 1}}
+sampler: {batch_size: 8}
+model: {layers: [linear: {out: 4}, relu, linear: {out: 3}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.001}
+train: {epochs: 100000}
+checkpoint: {save_every: {steps: 1000}, keep: 1}
+"""
+SECONDS = 15  # for the end; without a cause of its own it would be dist.timeout, 600 s
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        return [int(c) for c in f.read().split()]
+
+
+class StopInStart(Case):
+    def halt(self, launcher, local_rank):
+        """Freezes a rank as soon as it exists, long before it can have joined."""
+        self.wait_for(lambda: launcher.poll() is not None or len(children(launcher.pid)) > local_rank, what="the rank")
+        pid = children(launcher.pid)[local_rank]
+        os.kill(pid, signal.SIGSTOP)
+        return pid
+
+    def end_with_75(self, launchers, begin):
+        for number, p in enumerate(launchers):
+            try:
+                out, err = p.communicate(timeout=SECONDS * SLOW)
+            except subprocess.TimeoutExpired:
+                p.kill()
+                self.fail(f"launcher {number} still waits: {p.communicate()}")
+            self.assertEqual(p.returncode, STOPPED, f"launcher {number}: {out}{err}")
+            self.assertRegex(err, "(stopped on request|asked to stop) before training began")
+        self.assertLess(time.monotonic() - begin, SECONDS * SLOW)
+        self.assert_no_leftovers()
+
+    def one_node(self, rank, seconds):
+        self.write("c.yaml", CONFIG)
+        p = self.start("c.yaml", "--nproc", 3, "--no-progress")
+        pid = self.halt(p, rank)
+        time.sleep(seconds)  # the others join, or try to
+        begin = time.monotonic()
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)
+        self.end_with_75([p], begin)
+
+    def test_a_rank_that_the_others_wait_for(self):
+        self.one_node(1, 1.0)
+
+    def test_interrupt_of_all_processes(self):
+        """Ctrl-C reaches launcher and ranks at once, also a rank that cannot handle it yet."""
+        self.write("c.yaml", CONFIG)
+        chosen = random.Random(7)
+        for trial in range(40):
+            p = self.start("c.yaml", "--nproc", 2, "--no-progress", "--run-dir", f"r{trial}", start_new_session=True)
+            self.wait_for(lambda: p.poll() is not None or children(p.pid), what="a rank")
+            time.sleep(chosen.random() * 0.003)
+            os.killpg(p.pid, signal.SIGINT)
+            out, err = p.communicate(timeout=SECONDS * SLOW)
+            self.assertEqual(p.returncode, STOPPED, out + err)
+
+    def test_rank_0(self):
+        self.one_node(0, 1.0)
+
+    def test_while_all_are_starting(self):
+        self.one_node(2, 0)
+
+    def two_nodes(self, node):
+        """Each with its launcher, which has no link to the other yet."""
+        self.write("c.yaml", CONFIG)
+        arguments = ["c.yaml", "--nnodes", 2, "--nproc", 1, "--master-addr", "127.0.0.1", "--master-port", free_port(),
+                     "--no-progress", "--node-rank"]
+        env = {"DDPTRAIN_SECRET": "a secret of two nodes"}
+        launchers = {}
+        launchers[node] = self.start(*arguments, node, env=env)
+        pid = self.halt(launchers[node], 0)
+        launchers[1 - node] = self.start(*arguments, 1 - node, env=env)
+        time.sleep(1.0)
+        begin = time.monotonic()
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)
+        self.end_with_75([launchers[0], launchers[1]], begin)
+
+    def test_the_rank_of_another_node(self):
+        self.two_nodes(1)
+
+    def test_rank_0_of_another_node(self):
+        self.two_nodes(0)
+
+
+main()

@@ -1,0 +1,277 @@
+/* What must hold when a schedule is over: the promises of docs/reliability.md, docs/resume-and-faults.md, store.h and
+ * launch.h for the fault that struck. */
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/status.h"
+#include "simulation.h"
+
+#define STOP_BOUND (12 * SECOND) /* of a request to stop, saves of a tenth of a second included */
+#define LOSS_BOUND (20 * SECOND) /* of a killed or frozen rank: 8 s to notice, 5 s to end */
+#define CUT_BOUND (40 * SECOND)
+#define TIMEOUT_BOUND (150 * SECOND) /* of what ends by dist.timeout only */
+
+/* ---- what happened ---- */
+
+static const struct process *launcher_of(int node) { return process_of_role(node); }
+
+static const char *printed(const struct process *p) { return p->files[2] ? text_string(&p->files[2]->text) : ""; }
+
+static const char *all_printed(void) { return printed(launcher_of(0)); }
+
+static int code_of(const struct process *p) { return WIFEXITED(p->wait_status) ? WEXITSTATUS(p->wait_status) : -1; }
+
+static bool is_stop(int number) {
+    return number == SIGTERM || number == SIGINT || number == SIGUSR1 || number == SIGHUP || number == SIGALRM;
+}
+
+static int64_t last_end(void) {
+    int64_t last = 0;
+    for (int i = 0; i < world.process_count; i++) {
+        const struct process *p = &world.processes[i];
+        if (!p->is_stranger && p->ended_at > last) last = p->ended_at;
+    }
+    return last;
+}
+
+static bool is_finished(void) { return world.checkpoint == world.scenario.steps; }
+
+static bool is_in(int code, const int *codes) {
+    for (; *codes >= 0; codes++)
+        if (*codes == code) return true;
+    return false;
+}
+
+/* ---- what always holds ---- */
+
+static void check_codes(void) {
+    static const int documented[] = {0, 64, 65, 69, 71, 74, 75, 76, -1};
+    for (int node = 0; node < world.scenario.nodes; node++) {
+        const struct process *p = launcher_of(node);
+        int code = code_of(p);
+        if (!p->has_ended || code < 0) continue;
+        if (!is_in(code, documented)) violation("launcher %d ended with %d: %s", node, code, printed(p));
+        if (code != 0 && !strstr(printed(p), "ddptrain: "))
+            violation("launcher %d ended with %d without a word", node, code);
+    }
+}
+
+/* A launcher waits for a process that its user has stopped for ever. */
+static bool is_stopped_node(int host) {
+    for (int i = 0; i < world.process_count; i++)
+        if (world.processes[i].is_stopped && world.processes[i].host == host) return true;
+    return false;
+}
+
+static void check_ends(void) {
+    for (int i = 0; i < world.process_count; i++) {
+        const struct process *p = &world.processes[i];
+        if (!p->exists || p->is_stranger) continue;
+        if (!p->has_ended && !is_stopped_node(p->host))
+            violation("pid %d (%s %d) is still there at %.1f s%s", p->pid,
+                      p->role < world.scenario.nodes ? "launcher" : "rank",
+                      p->role < world.scenario.nodes ? p->role : p->role - world.scenario.nodes,
+                      (double)world.now * 1e-9, world.is_deadlocked ? ", and nothing would ever wake it" : "");
+        const struct process *parent = p->role >= world.scenario.nodes
+                                           ? launcher_of((p->role - world.scenario.nodes) / world.scenario.nproc)
+                                           : NULL;
+        if (parent && parent->has_ended && p->has_ended && p->ended_at > parent->ended_at + 100 * MILLISECOND)
+            violation("pid %d outlived its launcher by %.3f s", p->pid,
+                      (double)(p->ended_at - parent->ended_at) * 1e-9);
+    }
+}
+
+static void check_bound(const struct planned_fault *f, int64_t bound) {
+    int64_t took = last_end() - f->struck_at;
+    if (took > bound)
+        violation("%.1f s from the fault to the last end, at most %.0f s are promised; launcher 0: %s",
+                  (double)took * 1e-9, (double)bound * 1e-9, all_printed());
+}
+
+static void expect_codes(const int *codes, const char *what) {
+    for (int node = 0; node < world.scenario.nodes; node++) {
+        const struct process *p = launcher_of(node);
+        if (p->has_ended && !is_in(code_of(p), codes))
+            violation("launcher %d ended with %d%s: %s", node, code_of(p), what, printed(p));
+    }
+}
+
+/* ---- what holds after one fault ---- */
+
+static void check_nothing(void) {
+    static const int good[] = {0, -1};
+    expect_codes(good, ", though nothing failed");
+    if (!is_finished()) violation("the run is at step %lld of %d", (long long)world.checkpoint, world.scenario.steps);
+}
+
+/* Whether the victim of [f] had not begun its program, or could not know of signals yet. */
+static bool died_of(const struct planned_fault *f, int number) {
+    for (int i = 0; i < world.process_count; i++) {
+        const struct process *p = &world.processes[i];
+        if (p->pid == f->struck_pid)
+            return p->has_ended && WIFSIGNALED(p->wait_status) && WTERMSIG(p->wait_status) == number;
+    }
+    return false;
+}
+
+static bool is_launcher(const struct planned_fault *f) { return f->victim < world.scenario.nodes; }
+
+/* A node of which the store knows no rank cannot be told from one that is not started yet: the others wait for it until
+ * dist.timeout. */
+static bool is_unknown(const struct planned_fault *f) { return world.scenario.nodes > 1 && !f->was_gathered; }
+
+static void check_stop(const struct planned_fault *f) {
+    static const int stopped[] = {0, 75, -1}, lost[] = {0, 75, 69, -1};
+    bool has_died = died_of(f, f->number);
+    if (is_launcher(f) && has_died) return; /* in its first moments, as any program */
+    if (is_unknown(f)) {
+        check_bound(f, TIMEOUT_BOUND);
+        expect_codes(lost, " after a request to stop in the first moments");
+        return;
+    }
+    check_bound(f, STOP_BOUND);
+    expect_codes(has_died ? lost : stopped, " after a request to stop");
+}
+
+/* A node that began before the fault has a rank of the victim's name in what it says. */
+static void check_blame(const struct planned_fault *f, const char *how) {
+    char name[32], place[32], missing[32], silent[32];
+    const struct scenario *s = &world.scenario;
+    snprintf(name, sizeof name, "rank %d (", f->victim - s->nodes);
+    snprintf(place, sizeof place, "rank %d at ", f->victim - s->nodes);
+    snprintf(missing, sizeof missing, "rank %d of ", f->victim - s->nodes);
+    snprintf(silent, sizeof silent, "rank %d did ", f->victim - s->nodes);
+    for (int node = 0; node < s->nodes; node++) {
+        const struct process *p = launcher_of(node);
+        if (code_of(p) != 69) continue;
+        const char *text = printed(p);
+        if (!strstr(text, name) && !strstr(text, place) && !strstr(text, missing) && !strstr(text, silent))
+            violation("launcher %d does not name %s...) that %s: %s", node, name, how, printed(p));
+    }
+}
+
+static void check_kill(const struct planned_fault *f) {
+    static const int lost[] = {69, -1}, again[] = {0, 69, -1};
+    bool may_be_good = is_finished() || world.scenario.max_restarts > 0;
+    int64_t bound = world.scenario.max_restarts ? CUT_BOUND : LOSS_BOUND;
+    check_bound(f, is_unknown(f) ? (1 + world.scenario.max_restarts) * TIMEOUT_BOUND : bound);
+    if (is_launcher(f) || is_unknown(f)) return;
+    expect_codes(may_be_good ? again : lost, " after a rank was killed");
+    check_blame(f, "was killed");
+}
+
+static void check_freeze(const struct planned_fault *f) {
+    static const int lost[] = {69, -1}, again[] = {0, 69, -1}, good[] = {0, -1};
+    if (f->resumes != NEVER) {
+        expect_codes(good, " though the process went on in time");
+        return;
+    }
+    check_bound(f, TIMEOUT_BOUND);
+    expect_codes(is_finished() ? again : lost, " after a rank was stopped");
+    /* rank 0, whose launcher wakes it to end it, finds that the others have left */
+    if (f->victim != role_of_rank(&world.scenario, 0)) check_blame(f, "was stopped");
+}
+
+static bool is_transient(int error) { return error == EINTR || error == EAGAIN || error == ECONNABORTED; }
+
+static bool is_shortage(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS || error == EACCES ||
+           error == ENOENT;
+}
+
+static void expect_code(int node, const int *codes, const char *what) {
+    const struct process *p = launcher_of(node);
+    if (p->has_ended && !is_in(code_of(p), codes))
+        violation("launcher %d ended with %d%s: %s", node, code_of(p), what, printed(p));
+}
+
+static int node_of_role(int role) {
+    return role < world.scenario.nodes ? role : (role - world.scenario.nodes) / world.scenario.nproc;
+}
+
+/* Other nodes know a shortage as a lost rank. */
+static void check_errno(const struct planned_fault *f) {
+    static const int good[] = {0, -1}, shortage[] = {0, 74, -1}, connection[] = {0, 64, 69, -1},
+                     elsewhere[] = {0, 69, 74, -1};
+    enum call in = f->struck_in;
+    bool is_of_connection = in == SYS_SEND || in == SYS_RECV || in == SYS_CONNECT || in == SYS_BIND || in == SYS_POLL;
+    bool is_short = (is_shortage(f->struck_errno) && !is_of_connection) || in == SYS_FORK || in == SYS_THREAD;
+    bool is_passing = is_transient(f->struck_errno) && !is_short;
+    for (int node = 0; node < world.scenario.nodes; node++) {
+        if (is_passing)
+            expect_code(node, good, " after a passing error");
+        else if (is_short && node == node_of_role(f->watched))
+            expect_code(node, shortage, " after a lack of descriptors or memory");
+        else
+            expect_code(node, is_short ? elsewhere : connection, " after a failed call");
+    }
+    check_bound(f, is_unknown(f) ? TIMEOUT_BOUND : CUT_BOUND);
+}
+
+static void check_cut(const struct planned_fault *f) {
+    static const int good[] = {0, -1}, lost[] = {0, 69, -1};
+    bool is_short = f->resumes < 2900 * MILLISECOND;
+    expect_codes(is_short ? good : lost, is_short ? " though the link was back in time" : " after a cut");
+    if (!is_short) check_bound(f, TIMEOUT_BOUND);
+}
+
+static void check_limit(void) {
+    static const int codes[] = {0, 74, -1};
+    expect_codes(codes, " with too few descriptors");
+    if (last_end() > 60 * SECOND) violation("%.1f s until the end with too few descriptors", (double)last_end() * 1e-9);
+}
+
+static void check_data(void) {
+    static const int codes[] = {65, -1}, waited[] = {65, 69, -1};
+    bool may_wait = world.scenario.nodes > 1 && world.scenario.data_failure < world.scenario.nproc; /* is_unknown */
+    expect_codes(may_wait ? waited : codes, " though the data of a rank are not there");
+}
+
+static void check_one(const struct planned_fault *f) {
+    if (!f->is_struck || f->kind == FAULT_STRANGER)
+        check_nothing();
+    else if (f->kind == FAULT_SIGNAL && is_stop(f->number))
+        check_stop(f);
+    else if (f->kind == FAULT_SIGNAL && f->number == SIGKILL)
+        check_kill(f);
+    else if (f->kind == FAULT_SIGNAL)
+        check_freeze(f);
+    else if (f->kind == FAULT_ERRNO)
+        check_errno(f);
+    else if (f->kind == FAULT_CUT)
+        check_cut(f);
+}
+
+/* Words of the failures that docs/reliability.md lists as open: they are counted, and fail no test. Take a line away
+ * when it is repaired. */
+static const char *const known[] = {"has left this job already",
+                                    "has not joined",
+                                    "has no address: ",
+                                    "cannot make the job's secret",
+                                    "cannot read the job's secret",
+                                    "because another rank of its node had failed",
+                                    "every other rank has left before",
+                                    "cannot listen on "};
+
+bool outcome_is_known(void) {
+    for (int node = 0; node < world.scenario.nodes; node++)
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            if (strstr(printed(launcher_of(node)), known[i])) return !world.is_late && !world.is_deadlocked;
+    return false;
+}
+
+void outcome_check(void) {
+    const struct scenario *s = &world.scenario;
+    check_ends();
+    check_codes();
+    if (world.violations.length || world.is_late || world.is_deadlocked) return;
+    if (s->limit)
+        check_limit();
+    else if (s->data_failure >= 0)
+        check_data();
+    else if (s->fault_count == 0)
+        check_nothing();
+    else if (s->fault_count == 1 || s->faults[0].kind == FAULT_STRANGER)
+        check_one(&s->faults[0]);
+}

@@ -1,0 +1,78 @@
+/* The program: main, the verb `train` and the choice between launcher and rank are the product's own files, compiled
+ * here so that their static variables can be exchanged with the processes. */
+#undef _FORTIFY_SOURCE
+#include "simulation.h"
+
+#define main program_main
+#include "../../cmd/ddptrain/main.c"
+#undef main
+#include "../../cmd/ddptrain/train.c"
+
+/* CMakeLists.txt compares them with those of main.c. */
+static volatile sig_atomic_t *const variables[] = {&stop_requested, &can_save,      &is_rank, &is_silent,
+                                                   &is_quiet,       &saves_nothing, &stop_fd};
+#define VARIABLES (sizeof variables / sizeof *variables)
+
+const struct program_state program_initial = {.values = {0, 0, 0, 0, 0, 0, -1}};
+
+void program_save(struct program_state *state) {
+    for (size_t i = 0; i < VARIABLES; i++) state->values[i] = *variables[i];
+    state->asked_at = asked_at;
+}
+
+void program_load(const struct program_state *state) {
+    for (size_t i = 0; i < VARIABLES; i++) *variables[i] = state->values[i];
+    asked_at = state->asked_at;
+}
+
+/* ---- what the verb stands on and the simulation has no need of ---- */
+
+verb verb_check, verb_eval, verb_predict, verb_generate, verb_inspect, verb_export, verb_comm;
+#define UNUSED(name)                                                                                                   \
+    status name(const struct command_line *line) {                                                                     \
+        (void)line;                                                                                                    \
+        return OK;                                                                                                     \
+    }
+UNUSED(verb_check)
+UNUSED(verb_eval)
+UNUSED(verb_predict)
+UNUSED(verb_generate)
+UNUSED(verb_inspect)
+UNUSED(verb_export)
+UNUSED(verb_comm)
+status help_config(const char *section) {
+    (void)section;
+    return OK;
+}
+status help_schema(void) { return OK; }
+status help_markdown(void) { return OK; }
+
+/* A config that is read at once and right. */
+static struct config no_config;
+status __wrap_config_load(const char *path, char *const *overrides, size_t count, struct config_file **out);
+status __wrap_config_load(const char *path, char *const *overrides, size_t count, struct config_file **out) {
+    (void)path;
+    (void)overrides;
+    (void)count;
+    *out = (struct config_file *)(void *)&no_config;
+    return OK;
+}
+void __wrap_config_free(struct config_file *file);
+void __wrap_config_free(struct config_file *file) { (void)file; }
+const struct config *__wrap_config_of(const struct config_file *file);
+const struct config *__wrap_config_of(const struct config_file *file) {
+    (void)file;
+    return &no_config;
+}
+bool __wrap_config_leaves_device(const struct config *config);
+bool __wrap_config_leaves_device(const struct config *config) {
+    (void)config;
+    return false;
+}
+const char *__wrap_config_device_name(const struct config *config);
+const char *__wrap_config_device_name(const struct config *config) {
+    (void)config;
+    return "cpu";
+}
+bool __wrap_parallel_is_given(void);
+bool __wrap_parallel_is_given(void) { return true; }

@@ -1,0 +1,123 @@
+/* What run_train does as far as the control plane sees it: load, join, compare, connect, resume, steps whose sums are
+ * shared, saves by rank 0, the end. The order of calls is that of src/train/run.c and trainer.c. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "dist/comm/comm.h"
+#include "dist/process/launcher_channel.h"
+#include "dist/store/store.h"
+#include "simulation.h"
+#include "train/run.h"
+
+#define TIMEOUT 120.0 /* dist.timeout */
+#define HANG 8.0      /* dist.hang_timeout */
+
+struct run {
+    const struct dist_env *env;
+    const struct run_options *options;
+    struct log *log;
+    struct store *store;
+    struct comm *comm;
+    struct pulse *pulse;
+    int64_t step;
+};
+
+static bool is_first_rank(const struct run *run) { return run->env->rank == 0; }
+
+static double draw_seconds(double most) { return most * random_below(&world.random, 1000) / 1000; }
+
+static status load(const struct run *run) {
+    for (int i = 0; i < 3; i++) clock_sleep(draw_seconds(0.1));
+    if (world.scenario.data_failure != run->env->rank) return OK;
+    return status_new(STATUS_DATA, "the data of rank %d are not there", run->env->rank);
+}
+
+static status join_group(struct run *run) {
+    const struct run_options *o = run->options;
+    if (run->env->world_size > 1) {
+        struct store_options options = {
+            .timeout = TIMEOUT, .hang = HANG, .log = run->log, .overdue = o->overdue, .stop_fd = o->stop_fd};
+        TRY(store_open_with(run->env, &options, &run->store));
+        run->pulse = store_pulse(run->store);
+        TRY(store_agree(run->store, "the program, the config, the data or the model", "the same\n", TIMEOUT));
+    }
+    TRY(comm_create("gloo", run->env, run->store, TIMEOUT, &run->comm));
+    return comm_barrier(run->comm);
+}
+
+static status resume(struct run *run) {
+    int64_t step = world.checkpoint;
+    TRY(comm_broadcast(run->comm, &step, sizeof step, COMM_UINT8, 0));
+    run->step = step;
+    launcher_send(MESSAGE_RESUMED, 0, step, "run");
+    return comm_barrier(run->comm);
+}
+
+static status save(const struct run *run) {
+    pulse_phase(run->pulse, PULSE_SAVING);
+    if (is_first_rank(run)) {
+        clock_sleep(0.005 + draw_seconds(0.05));
+        if (run->step > world.checkpoint) world.checkpoint = run->step;
+        pulse_saved(run->pulse, run->step);
+        launcher_send(MESSAGE_SAVED, 0, run->step, "");
+    }
+    return OK;
+}
+
+/* *stops: ranks that were asked to stop. */
+static status step(struct run *run, double *stops) {
+    double start = clock_seconds(), word[2] = {run->options->stop && *run->options->stop ? 1 : 0, run->env->rank + 1};
+    int world_size = run->env->world_size;
+    pulse_phase(run->pulse, PULSE_LOADING);
+    pulse_phase(run->pulse, PULSE_FORWARD);
+    clock_sleep(0.005 + draw_seconds(0.04));
+    pulse_phase(run->pulse, PULSE_BACKWARD);
+    TRY(comm_all_reduce(run->comm, word, 2, COMM_FLOAT64, COMM_SUM));
+    if (word[1] != (double)world_size * (world_size + 1) / 2) violation("rank %d has a wrong sum", run->env->rank);
+    pulse_phase(run->pulse, PULSE_UPDATING);
+    *stops = word[0];
+    run->step++;
+    pulse_step(run->pulse, run->step, clock_seconds() - start);
+    return OK;
+}
+
+static status run_all(struct run *run) {
+    while (run->step < world.scenario.steps) {
+        double stops;
+        TRY(step(run, &stops));
+        bool is_last = run->step == world.scenario.steps;
+        if (is_last || stops > 0 || run->step % world.scenario.save_every == 0) TRY(save(run));
+        if (stops > 0 && !is_last)
+            return status_new(STATUS_STOPPED, "stopped on request after step %lld; the state is saved",
+                              (long long)run->step);
+    }
+    return OK;
+}
+
+static status train(struct run *run) {
+    if (run->options->can_save) *run->options->can_save = 1;
+    status s = run_all(run);
+    if (!s || status_code(s) == STATUS_STOPPED) s = status_first(s, comm_barrier(run->comm));
+    return s;
+}
+
+static void tear_down(struct run *run, status result) {
+    if (run->store && result && status_code(result) != STATUS_STOPPED) store_report(run->store, result);
+    comm_destroy(run->comm);
+    store_close(run->store);
+}
+
+status __wrap_run_train(const struct config *config, const struct dist_env *env, const struct run_options *options,
+                        struct log *log);
+status __wrap_run_train(const struct config *config, const struct dist_env *env, const struct run_options *options,
+                        struct log *log) {
+    (void)config;
+    struct run run = {.env = env, .options = options, .log = log};
+    status s = load(&run);
+    if (s) store_report_before_joining(env, false, log, s);
+    if (!s) s = join_group(&run);
+    if (!s) s = resume(&run);
+    if (!s) s = train(&run);
+    tear_down(&run, s);
+    return s;
+}

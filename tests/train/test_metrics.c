@@ -1,0 +1,67 @@
+/* metrics.jsonl: what a checkpoint counts on is on disk, and what was cut off is gone. ctest-labels: unit */
+#include "train/metrics/metrics.h"
+
+#include "base/fault.h"
+#include "check_main.h"
+#include "files.h"
+
+static void note_sync(void *context, enum fault_call call, const char *path) {
+    if (call == CALL_SYNC && strstr(path, "metrics.jsonl")) ++*(int *)context;
+}
+
+static void add_line(struct metrics *metrics, int64_t step) {
+    metrics_begin(metrics, "step");
+    metrics_int(metrics, "step", step);
+    ck_ok(metrics_end(metrics));
+}
+
+/* A checkpoint remembers the size of the file: after a power loss the file must be that long. */
+START_TEST(a_checkpoint_finds_its_lines) {
+    char *folder = make_folder(), *path = path_in(folder, "metrics.jsonl");
+    struct metrics *metrics;
+    int syncs = 0;
+    int64_t bytes;
+    ck_ok(metrics_open(path, 0, &metrics));
+    add_line(metrics, 1);
+    fault_set(&(struct fault){.kind = FAULT_NONE, .watch = note_sync, .context = &syncs});
+    ck_ok(metrics_sync(metrics, &bytes));
+    fault_set(NULL);
+    ck_assert_int_eq(syncs, 1);
+    add_line(metrics, 2);
+    ck_ok(metrics_close(metrics));
+    size_t size;
+    char *text = slurp(path, &size);
+    ck_assert_int_lt(bytes, (int64_t)size);
+    ck_assert_int_eq(text[bytes - 1], '\n');
+    free(text);
+
+    ck_ok(metrics_open(path, bytes, &metrics));
+    add_line(metrics, 3);
+    ck_ok(metrics_close(metrics));
+    text = slurp(path, &size);
+    ck_assert(strstr(text, "\"step\":1") && !strstr(text, "\"step\":2") && strstr(text, "\"step\":3"));
+    free(text);
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(a_failing_disk_is_reported) {
+    char *folder = make_folder(), *path = path_in(folder, "metrics.jsonl");
+    struct metrics *metrics;
+    int64_t bytes;
+    ck_ok(metrics_open(path, 0, &metrics));
+    for (int64_t at = 1; at <= 2; at++) { /* the write, the sync */
+        add_line(metrics, at);
+        fault_set(&(struct fault){.kind = FAULT_EIO, .at = at});
+        status s = metrics_sync(metrics, &bytes);
+        fault_set(NULL);
+        ck_failure(s, STATUS_IO, "metrics.jsonl");
+    }
+    ck_ok(metrics_close(metrics));
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+TESTS("metrics", a_checkpoint_finds_its_lines, a_failing_disk_is_reported)
