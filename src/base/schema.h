@@ -91,8 +91,8 @@ struct schema_row {
     const char *fallback; /* the default as YAML text ("0.001", "[0.9, 0.999]", "null", "adam"); NULL for a section:
                              the section's own defaults; NULL with SCHEMA_REQUIRED: none */
     unsigned flags;
-    double least, most; /* for numbers and items of number lists; both 0: no limits; INFINITY: none on that side */
-    bool excludes_least, excludes_most;
+    double min, max; /* for numbers and items of number lists; both 0: no limits; INFINITY: none on that side */
+    bool excludes_min, excludes_max;
     const char *const *choices;             /* SCHEMA_CHOICE: NULL-terminated */
     const struct schema *section;           /* SCHEMA_SECTION, SCHEMA_SECTION_LIST */
     const struct schema_variants *variants; /* SCHEMA_VARIANT, SCHEMA_VARIANT_LIST */

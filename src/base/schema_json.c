@@ -17,10 +17,10 @@ static json_t *number_of(double value) {
 
 static void set_limits(json_t *object, const struct schema_row *row) {
     if (!row_has_limits(row)) return;
-    if (isfinite(row->least))
-        json_object_set_new(object, row->excludes_least ? "exclusiveMinimum" : "minimum", number_of(row->least));
-    if (isfinite(row->most))
-        json_object_set_new(object, row->excludes_most ? "exclusiveMaximum" : "maximum", number_of(row->most));
+    if (isfinite(row->min))
+        json_object_set_new(object, row->excludes_min ? "exclusiveMinimum" : "minimum", number_of(row->min));
+    if (isfinite(row->max))
+        json_object_set_new(object, row->excludes_max ? "exclusiveMaximum" : "maximum", number_of(row->max));
 }
 
 /* {"anyOf": [a, b]} */

@@ -132,13 +132,13 @@ void row_add_expected(const struct schema_row *row, struct text *out) {
     }
 }
 
-bool row_has_limits(const struct schema_row *row) { return row->least != 0 || row->most != 0; }
+bool row_has_limits(const struct schema_row *row) { return row->min != 0 || row->max != 0; }
 
 bool row_admits(const struct schema_row *row, double value) {
     if (!row_has_limits(row)) return true;
-    bool is_enough = row->excludes_least ? value > row->least : value >= row->least;
-    bool is_little = row->excludes_most ? value < row->most : value <= row->most;
-    return is_enough && is_little;
+    bool is_min_met = row->excludes_min ? value > row->min : value >= row->min;
+    bool is_max_met = row->excludes_max ? value < row->max : value <= row->max;
+    return is_min_met && is_max_met;
 }
 
 void value_add_number(struct text *out, double value) {
@@ -149,15 +149,15 @@ void value_add_number(struct text *out, double value) {
 }
 
 void row_add_limits(const struct schema_row *row, struct text *out) {
-    bool has_least = isfinite(row->least), has_most = isfinite(row->most);
-    if (has_least) {
-        text_add(out, row->excludes_least ? "> " : ">= ");
-        value_add_number(out, row->least);
+    bool has_min = isfinite(row->min), has_max = isfinite(row->max);
+    if (has_min) {
+        text_add(out, row->excludes_min ? "> " : ">= ");
+        value_add_number(out, row->min);
     }
-    if (has_least && has_most) text_add(out, " and ");
-    if (has_most) {
-        text_add(out, row->excludes_most ? "< " : "<= ");
-        value_add_number(out, row->most);
+    if (has_min && has_max) text_add(out, " and ");
+    if (has_max) {
+        text_add(out, row->excludes_max ? "< " : "<= ");
+        value_add_number(out, row->max);
     }
 }
 

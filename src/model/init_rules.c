@@ -39,7 +39,7 @@ static const char *const modes[] = {"fan_in", "fan_out", NULL};
 #define REAL(type_, key_, fallback_, doc_)                                                                             \
     {                                                                                                                  \
         .key = #key_, .type = SCHEMA_REAL, .offset = offsetof(struct type_, key_), .fallback = fallback_,              \
-        .least = -INFINITY, .most = INFINITY, .doc = doc_                                                              \
+        .min = -INFINITY, .max = INFINITY, .doc = doc_                                                                 \
     }
 
 static const struct schema_row target_rows[] = {
@@ -60,8 +60,8 @@ static const struct schema_row normal_rows[] = {
      .type = SCHEMA_REAL,
      .offset = offsetof(struct normal_config, std),
      .fallback = "1",
-     .least = 0,
-     .most = INFINITY,
+     .min = 0,
+     .max = INFINITY,
      .doc = "Standard deviation."},
     REAL(normal_config, mean, "0", "Mean."),
     {0},

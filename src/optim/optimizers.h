@@ -11,7 +11,7 @@ extern const struct optimizer_type optimizer_sgd, optimizer_adam, optimizer_adam
 #define OPTIMIZER_REAL(struct_, name_, fallback_, doc_)                                                                \
     {                                                                                                                  \
         .key = #name_, .type = SCHEMA_REAL, .offset = offsetof(struct struct_, name_), .fallback = fallback_,          \
-        .least = 0, .most = INFINITY, .doc = doc_                                                                      \
+        .min = 0, .max = INFINITY, .doc = doc_                                                                         \
     }
 
 #define OPTIMIZER_BOOL(struct_, name_, doc_)                                                                           \
@@ -21,7 +21,7 @@ extern const struct optimizer_type optimizer_sgd, optimizer_adam, optimizer_adam
 #define OPTIMIZER_BETAS(struct_, fallback_, doc_)                                                                      \
     {                                                                                                                  \
         .key = "betas", .type = SCHEMA_REAL_LIST, .offset = offsetof(struct struct_, betas), .fallback = fallback_,    \
-        .least = 0, .most = 1, .excludes_most = true, .doc = doc_                                                      \
+        .min = 0, .max = 1, .excludes_max = true, .doc = doc_                                                          \
     }
 void optimizer_check_betas(const struct real_list *betas, const struct node *where, const char *path,
                            struct problems *problems);

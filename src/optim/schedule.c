@@ -33,12 +33,12 @@ static const char *const threshold_modes[] = {"rel", "abs", NULL};
 #define REAL(field_, fallback_, doc_)                                                                                  \
     {                                                                                                                  \
         .key = #field_, .type = SCHEMA_REAL, .offset = offsetof(struct schedule_config, field_),                       \
-        .fallback = fallback_, .least = 0, .most = INFINITY, .doc = doc_                                               \
+        .fallback = fallback_, .min = 0, .max = INFINITY, .doc = doc_                                                  \
     }
 #define COUNT(key_, field_, fallback_, flags_, doc_)                                                                   \
     {                                                                                                                  \
         .key = key_, .type = SCHEMA_INT, .offset = offsetof(struct schedule_config, field_), .fallback = fallback_,    \
-        .flags = flags_, .least = 1, .most = INFINITY, .doc = doc_                                                     \
+        .flags = flags_, .min = 1, .max = INFINITY, .doc = doc_                                                        \
     }
 
 static const struct schema_row step_rows[] = {
@@ -52,8 +52,8 @@ static const struct schema_row multistep_rows[] = {
      .type = SCHEMA_INT_LIST,
      .offset = offsetof(struct schedule_config, milestones),
      .flags = SCHEMA_REQUIRED,
-     .least = 0,
-     .most = INFINITY,
+     .min = 0,
+     .max = INFINITY,
      .doc = "At each of these the rate is multiplied by gamma."},
     REAL(gamma, "0.1", "The factor."),
     {0},
@@ -63,8 +63,8 @@ static const struct schema_row exponential_rows[] = {
      .type = SCHEMA_REAL,
      .offset = offsetof(struct schedule_config, gamma),
      .flags = SCHEMA_REQUIRED,
-     .least = 0,
-     .most = INFINITY,
+     .min = 0,
+     .max = INFINITY,
      .doc = "The factor of each interval."},
     {0},
 };
@@ -96,24 +96,24 @@ static const struct schema_row one_cycle_rows[] = {
      .type = SCHEMA_REAL,
      .offset = offsetof(struct schedule_config, pct_start),
      .fallback = "0.3",
-     .least = 0,
-     .most = 1,
+     .min = 0,
+     .max = 1,
      .doc = "Share of the cycle in which the rate rises."},
     {.key = "div_factor",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct schedule_config, div_factor),
      .fallback = "25",
-     .least = 0,
-     .most = INFINITY,
-     .excludes_least = true,
+     .min = 0,
+     .max = INFINITY,
+     .excludes_min = true,
      .doc = "The cycle starts at lr / div_factor."},
     {.key = "final_div_factor",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct schedule_config, final_div_factor),
      .fallback = "10000",
-     .least = 0,
-     .most = INFINITY,
-     .excludes_least = true,
+     .min = 0,
+     .max = INFINITY,
+     .excludes_min = true,
      .doc = "The cycle ends at lr / div_factor / final_div_factor."},
     {.key = "anneal",
      .type = SCHEMA_CHOICE,
@@ -143,7 +143,7 @@ static const struct schema_row one_cycle_rows[] = {
 #define EPOCHS(field_, fallback_, doc_)                                                                                \
     {                                                                                                                  \
         .key = #field_, .type = SCHEMA_INT, .offset = offsetof(struct schedule_config, field_), .fallback = fallback_, \
-        .least = 0, .most = INFINITY, .doc = doc_                                                                      \
+        .min = 0, .max = INFINITY, .doc = doc_                                                                         \
     }
 static const struct schema_row plateau_rows[] = {
     CHOICE(monitor, "val_loss", monitors,
@@ -278,15 +278,15 @@ static const struct schema_row common_rows[] = {
      .type = SCHEMA_INT,
      .offset = offsetof(struct schedule_common, warmup),
      .fallback = "0",
-     .least = 0,
-     .most = INFINITY,
+     .min = 0,
+     .max = INFINITY,
      .doc = "Intervals in which the rate rises linearly before the type begins (SequentialLR with LinearLR)."},
     {.key = "warmup_start_factor",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct schedule_common, warmup_start_factor),
      .fallback = "0.01",
-     .least = 0,
-     .most = 1,
+     .min = 0,
+     .max = 1,
      .doc = "Share of lr at the start of the warm-up."},
     {0},
 };

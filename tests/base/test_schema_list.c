@@ -22,12 +22,7 @@ static const struct schema_row group_rows[] = {
      .offset = FIELD(struct group, match),
      .flags = SCHEMA_REQUIRED,
      .doc = "Patterns."},
-    {.key = "lr",
-     .type = SCHEMA_REAL,
-     .offset = FIELD(struct group, lr),
-     .fallback = "null",
-     .most = 1,
-     .doc = "Rate."},
+    {.key = "lr", .type = SCHEMA_REAL, .offset = FIELD(struct group, lr), .fallback = "null", .max = 1, .doc = "Rate."},
     {0},
 };
 static void check_group(void *config, const struct node *where, const char *path, struct problems *problems) {

@@ -29,8 +29,8 @@ static const struct schema_row leaky_relu_rows[] = {
      .type = SCHEMA_REAL,
      .offset = offsetof(struct leaky_relu_config, negative_slope),
      .fallback = "0.01",
-     .least = -INFINITY,
-     .most = INFINITY,
+     .min = -INFINITY,
+     .max = INFINITY,
      .doc = "Slope below 0."},
     {0},
 };

@@ -14,7 +14,7 @@ struct attention_config {
 #define HEADS                                                                                                          \
     {                                                                                                                  \
         .key = "heads", .type = SCHEMA_INT, .offset = offsetof(struct attention_config, heads),                        \
-        .flags = SCHEMA_REQUIRED, .least = 1, .most = 1 << 16,                                                         \
+        .flags = SCHEMA_REQUIRED, .min = 1, .max = 1 << 16,                                                            \
         .doc = "Number of heads (PyTorch's num_heads); must divide the features."                                      \
     }
 #define CAUSAL                                                                                                         \

@@ -12,8 +12,8 @@ struct convolution_config {
 
 #define SIZES(key_, min_, doc_, ...)                                                                                   \
     {                                                                                                                  \
-        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct convolution_config, key_), .least = min_,     \
-        .most = 4096, .doc = doc_, __VA_ARGS__                                                                         \
+        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct convolution_config, key_), .min = min_,       \
+        .max = 4096, .doc = doc_, __VA_ARGS__                                                                          \
     }
 
 static const struct schema_row rows[] = {
@@ -21,8 +21,8 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_INT,
      .offset = offsetof(struct convolution_config, out),
      .flags = SCHEMA_REQUIRED,
-     .least = 1,
-     .most = 1 << 20,
+     .min = 1,
+     .max = 1 << 20,
      .doc = "Output channels (PyTorch's out_channels); the number of inputs is inferred."},
     SIZES(kernel_size, 1, "Size of the kernel: one number, or [height, width].", .flags = SCHEMA_REQUIRED),
     SIZES(stride, 1, "Step of the kernel: one number, or [height, width].", .fallback = "1"),
@@ -32,8 +32,8 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_INT,
      .offset = offsetof(struct convolution_config, groups),
      .fallback = "1",
-     .least = 1,
-     .most = 1 << 20,
+     .min = 1,
+     .max = 1 << 20,
      .doc = "Number of groups of channels; outputs of a group depend on its inputs only. Must divide the input's and "
             "the output's channels."},
     {.key = "bias",

@@ -13,8 +13,8 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_REAL,
      .offset = offsetof(struct dropout_config, p),
      .fallback = "0.5",
-     .least = 0,
-     .most = 1,
+     .min = 0,
+     .max = 1,
      .doc = "Probability of an element to be zeroed."},
     {0},
 };

@@ -14,7 +14,7 @@ struct norm_config {
 #define EPS(fallback_, doc_)                                                                                           \
     {                                                                                                                  \
         .key = "eps", .type = SCHEMA_REAL, .offset = offsetof(struct norm_config, eps), .fallback = fallback_,         \
-        .least = 0, .most = 1, .doc = doc_                                                                             \
+        .min = 0, .max = 1, .doc = doc_                                                                                \
     }
 #define AFFINE                                                                                                         \
     {                                                                                                                  \

@@ -15,8 +15,8 @@ struct adaptive_config {
 
 #define SIZES(key_, min_, doc_, ...)                                                                                   \
     {                                                                                                                  \
-        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct pool_config, key_), .least = min_,            \
-        .most = 4096, .doc = doc_, __VA_ARGS__                                                                         \
+        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct pool_config, key_), .min = min_, .max = 4096, \
+        .doc = doc_, __VA_ARGS__                                                                                       \
     }
 #define WINDOW_ROWS                                                                                                    \
     SIZES(kernel_size, 1, "Size of the window: one number, or [height, width].", .flags = SCHEMA_REQUIRED),            \
@@ -40,8 +40,8 @@ static const struct schema_row avg_rows[] = {
      .type = SCHEMA_INT,
      .offset = offsetof(struct pool_config, divisor_override),
      .fallback = "null",
-     .least = 1,
-     .most = 1 << 24,
+     .min = 1,
+     .max = 1 << 24,
      .doc = "What the sum of a window is divided by; null: the number of its elements."},
     {0},
 };
@@ -50,8 +50,8 @@ static const struct schema_row adaptive_rows[] = {
      .type = SCHEMA_INT_LIST,
      .offset = offsetof(struct adaptive_config, output_size),
      .flags = SCHEMA_REQUIRED,
-     .least = 1,
-     .most = 4096,
+     .min = 1,
+     .max = 4096,
      .doc = "Size of the output: one number, or [height, width]."},
     {0},
 };

@@ -12,8 +12,8 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_INT_LIST,
      .offset = offsetof(struct reshape_config, shape),
      .flags = SCHEMA_REQUIRED,
-     .least = -1,
-     .most = 1 << 30,
+     .min = -1,
+     .max = 1 << 30,
      .doc = "Sizes of a row, without the batch; one may be -1: what is left."},
     {0},
 };

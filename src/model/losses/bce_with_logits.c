@@ -10,8 +10,8 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_REAL_LIST,
      .offset = offsetof(struct bce_config, pos_weight),
      .fallback = "null",
-     .least = 0,
-     .most = INFINITY,
+     .min = 0,
+     .max = INFINITY,
      .doc = "Weight of the positive targets: one for all outputs or one each. null: 1."},
     {0},
 };

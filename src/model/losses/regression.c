@@ -10,8 +10,8 @@ static const struct schema_row smooth_l1_rows[] = {
      .type = SCHEMA_REAL,
      .offset = offsetof(struct smooth_l1_config, beta),
      .fallback = "1",
-     .least = 0,
-     .most = INFINITY,
+     .min = 0,
+     .max = INFINITY,
      .doc = "The error at which the square becomes linear; 0: l1."},
     {0},
 };

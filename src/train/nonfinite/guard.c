@@ -19,8 +19,8 @@ static const struct schema_row rows[] = {
      .offset = offsetof(struct guard_config, max),
      .fallback = "10",
      .flags = SCHEMA_EXTENDS,
-     .least = 1,
-     .most = 1 << 20,
+     .min = 1,
+     .max = 1 << 20,
      .doc = "Steps in a row that may be skipped, or roll-backs since the newest checkpoint; one more ends the run with "
             "76."},
     {0},
