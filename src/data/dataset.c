@@ -143,10 +143,9 @@ static status open_tables(struct dataset *dataset, const struct dataset_config *
     return check_alike(config, train, validation);
 }
 
-/* Reads the classes, which the split needs before anything else. */
-static status stratify(struct dataset *dataset, const struct dataset_config *config) {
-    struct table *table = &dataset->tables[0];
-    void *classes = NULL;
+/* The classes (rows) that a stratified split looks at; the caller frees them with buffer_free. */
+static status read_classes(struct table *table, void **classes) {
+    *classes = NULL;
     if (table->target_kind != TARGET_CLASS)
         return status_new(STATUS_USAGE, "dataset.split.stratify: the targets are no classes for this loss; only the "
                                         "rows of classes can keep their shares");
@@ -155,13 +154,20 @@ static status stratify(struct dataset *dataset, const struct dataset_config *con
                           "dataset.split.stratify: a row has %zu targets; only rows of one class each can "
                           "keep their shares",
                           table->target_size);
-    TRY(rows_alloc(table->rows, sizeof(int64_t), "the classes", &classes));
-    status s = table_classes(table, classes);
-    if (!s)
-        s = status_prefix(split_rows_stratified(&config->split, classes, table->rows, dataset->order),
-                          "%s: dataset.split.stratify", config->path ? config->path : "synthetic dataset");
-    buffer_free(classes);
-    return s;
+    TRY(rows_alloc(table->rows, sizeof(int64_t), "the classes", classes));
+    return table_classes(table, *classes);
+}
+
+/* Orders the rows of a stratified split or of folds, the *n_validation validation rows first. [classes]: NULL unless
+ * stratified. */
+static status order_rows(struct dataset *dataset, const struct dataset_config *config, const int64_t *classes,
+                         size_t *n_validation) {
+    const struct split_config *split = &config->split;
+    size_t rows = dataset->tables[0].rows;
+    status s = split->folds ? split_rows_folds(split, classes, rows, dataset->order, n_validation)
+                            : split_rows_stratified(split, classes, rows, dataset->order);
+    return status_prefix(s, "%s: dataset.split.%s", config->path ? config->path : "synthetic dataset",
+                         split->stratify ? "stratify" : "folds");
 }
 
 /* Which rows are for what. */
@@ -179,22 +185,27 @@ static status divide(struct dataset *dataset, const struct dataset_config *confi
         return status_new(STATUS_DATA, "%s: there are no rows to validate on", config->validation.path);
     }
     if (!split_is_given(&config->split)) return OK;
-    split_sizes(&config->split, table->rows, &info->train_rows, &info->validation_rows);
+    if (!config->split.folds) split_sizes(&config->split, table->rows, &info->train_rows, &info->validation_rows);
     bool is_torch = config->split.train > 0;
     if (info->train_rows == 0)
         return status_new(STATUS_DATA, "%s: split.%s %g of %zu row%s leaves none to train on", name,
                           is_torch ? "train" : "test", is_torch ? config->split.train : config->split.test, table->rows,
                           text_plural(table->rows, "s"));
-    if (config->split.shuffle) {
+    if (config->split.shuffle || config->split.folds) {
         void *order;
         TRY(rows_alloc(table->rows, sizeof(int64_t), "the split", &order));
         dataset->order = order;
     }
     struct selection *train = &dataset->parts[DATASET_TRAIN].rows;
     struct selection *validation = &dataset->parts[DATASET_VALIDATION].rows;
-    if (config->split.stratify) {
-        TRY(stratify(dataset, config));
+    if (config->split.stratify || config->split.folds) {
+        void *classes = NULL;
+        status s = config->split.stratify ? read_classes(table, &classes) : OK;
+        if (!s) s = order_rows(dataset, config, classes, &info->validation_rows);
+        buffer_free(classes);
+        TRY(s);
         train->first = info->validation_rows;
+        info->train_rows = table->rows - info->validation_rows;
     } else {
         split_rows(&config->split, table->rows, dataset->order, &train->first, &validation->first);
     }

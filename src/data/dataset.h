@@ -25,13 +25,15 @@ struct scale_config {
     bool is_fitted;
 };
 
-/* `split:`, scikit-learn's train_test_split, or (with [train]) torch's random_split. */
+/* `split:`, scikit-learn's train_test_split, or (with [folds]) KFold, or (with [train]) torch's random_split. */
 struct split_config {
-    double test;  /* part of the rows that is for validation; 0: no split */
-    double train; /* instead, part of the rows that is for training; 0: not given */
-    int64_t seed; /* random_state, or the generator's manual_seed */
+    double test;   /* part of the rows that is for validation; 0: no split */
+    double train;  /* instead, part of the rows that is for training; 0: not given */
+    int64_t folds; /* instead, number of folds; 0: not given */
+    int64_t fold;  /* number of the fold that is for validation, from 0; SCHEMA_NO_INT: not given */
+    int64_t seed;  /* random_state, or the generator's manual_seed */
     bool shuffle;
-    bool stratify; /* each class keeps its share in both parts; only with test and shuffle */
+    bool stratify; /* each class keeps its share in both parts; with test and shuffle, or with folds */
 };
 
 /* `validation:`, a file of its own instead of a split. */

@@ -78,36 +78,70 @@ static const struct schema_row split_rows_table[] = {
      .excludes_max = true,
      .doc = "Instead of test: part of the rows that is kept for training, rounded down, chosen as torch's "
             "random_split([int(train * rows), rest], torch.Generator().manual_seed(seed)); 0: not used."},
+    {.key = "folds",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct split_config, folds),
+     .fallback = "0",
+     .min = 0,
+     .max = 1000000,
+     .doc = "Instead of test: number of folds of a cross-validation, at least 2; the rows of scikit-learn's "
+            "KFold(n_splits=folds, shuffle=shuffle, random_state=seed), with stratify StratifiedKFold; 0: not used."},
+    {.key = "fold",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct split_config, fold),
+     .fallback = "null",
+     .min = 0,
+     .max = 999999,
+     .doc = "With folds: which fold is kept for validation, from 0, in the order of KFold.split."},
     {.key = "seed",
      .type = SCHEMA_INT,
      .offset = FIELD(struct split_config, seed),
      .fallback = "0",
      .min = 0,
      .max = 4294967295.0,
-     .doc = "train_test_split's random_state: the same rows as scikit-learn chooses; with train the seed of "
+     .doc = "random_state: the same rows as scikit-learn chooses; with train the seed of "
             "random_split's generator."},
     {.key = "shuffle",
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct split_config, shuffle),
      .fallback = "true",
-     .doc = "false: the last rows of the file are the validation rows."},
+     .doc = "false: the last rows of the file are the validation rows, or with folds each fold has adjacent rows."},
     {.key = "stratify",
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct split_config, stratify),
      .fallback = "false",
      .doc = "Whether each class keeps its share in both parts (train_test_split's stratify=y), for targets that are "
-            "classes; only with test and shuffle."},
+            "classes; with test and shuffle, or with folds (StratifiedKFold)."},
     {0},
 };
 
+static void check_folds(const struct split_config *split, const struct node *where, const char *path,
+                        struct problems *problems) {
+    bool has_fold = split->fold != SCHEMA_NO_INT;
+    if (split->folds == 1)
+        problems_add(problems, place_of(where, "folds"), path, "folds: a cross-validation has at least 2 folds");
+    else if (split->folds == 0 && has_fold)
+        problems_add(problems, place_of(where, "fold"), path, "fold goes with folds, the number of folds");
+    else if (split->folds > 0 && !has_fold)
+        problems_add(problems, place_of(where, "folds"), path,
+                     "fold is missing: give the fold that is kept for validation, 0 to %lld",
+                     (long long)split->folds - 1);
+    else if (has_fold && split->fold >= split->folds)
+        problems_add(problems, place_of(where, "fold"), path,
+                     "fold %lld of %lld folds: they have the numbers 0 to %lld", (long long)split->fold,
+                     (long long)split->folds, (long long)split->folds - 1);
+}
+
 static void check_split(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct split_config *split = config;
-    if (split->test > 0 && split->train > 0)
+    int ways = (split->test > 0) + (split->train > 0) + (split->folds > 0);
+    if (ways > 1)
         problems_add(problems, where ? where->place : (struct place){0}, path,
-                     "test (as scikit-learn) and train (as torch) exclude each other; give one");
-    if (split->stratify && (split->test <= 0 || !split->shuffle))
+                     "test (as scikit-learn), train (as torch) and folds exclude each other; give one");
+    if (split->stratify && !split->folds && (split->test <= 0 || !split->shuffle))
         problems_add(problems, place_of(where, "stratify"), path,
-                     "stratify goes with test and shuffle, as in train_test_split");
+                     "stratify goes with test and shuffle, as in train_test_split, or with folds");
+    check_folds(split, where, path, problems);
 }
 
 static const struct schema split_schema = {.name = "dataset.split",
@@ -329,8 +363,8 @@ static const struct schema_row dataset_rows[] = {
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, split),
      .section = &split_schema,
-     .doc = "Splits the rows into training and validation rows as scikit-learn's train_test_split, or (train:) as "
-            "torch's random_split."},
+     .doc = "Splits the rows into training and validation rows as scikit-learn's train_test_split, or (folds:) as "
+            "its KFold and StratifiedKFold, or (train:) as torch's random_split."},
     {.key = "validation",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, validation),

@@ -125,6 +125,12 @@ void split_rows(const struct split_config *config, size_t rows, int64_t *order, 
  * and then the training rows. STATUS_DATA for classes that are too small, or too many for a part. */
 status split_rows_stratified(const struct split_config *config, const int64_t *classes, size_t rows, int64_t *order);
 
+/* The rows of scikit-learn's KFold(folds, shuffle=shuffle, random_state=seed), or with [classes] (rows, each >= 0) of
+ * StratifiedKFold: order (rows) holds the *n_validation rows of fold number [fold], ascending, and then the training
+ * rows. STATUS_DATA for fewer rows than folds, or classes that are all smaller. */
+status split_rows_folds(const struct split_config *config, const int64_t *classes, size_t rows, int64_t *order,
+                        size_t *n_validation);
+
 /* ---- scaler ---- */
 
 struct scaler {

@@ -5,7 +5,9 @@
 #include "base/rng.h"
 #include "data/internal.h"
 
-bool split_is_given(const struct split_config *config) { return config->test > 0 || config->train > 0; }
+bool split_is_given(const struct split_config *config) {
+    return config->test > 0 || config->train > 0 || config->folds > 0;
+}
 
 void split_sizes(const struct split_config *config, size_t rows, size_t *n_train, size_t *n_validation) {
     if (config->train > 0) {

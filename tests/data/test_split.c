@@ -52,6 +52,66 @@ START_TEST(equals_stratified_train_test_split) {
 }
 END_TEST
 
+/* Each row validates in the one fold in which scikit-learn has it, and trains in the others. */
+START_TEST(equals_folds) {
+    json_t *root = vectors_load("folds"), *c;
+    size_t i, cases = 0;
+    json_array_foreach(json_object_get(root, "cases"), i, c) {
+        int64_t classes[256], order[256];
+        const json_t *given = json_object_get(c, "classes"), *folds = json_object_get(c, "folds");
+        size_t rows = json_array_size(given), n_validation;
+        struct split_config config = {.folds = (int64_t)json_array_size(folds),
+                                      .seed = json_integer_value(json_object_get(c, "seed")),
+                                      .shuffle = json_is_true(json_object_get(c, "shuffle"))};
+        bool is_stratified = json_is_true(json_object_get(c, "stratify"));
+        for (size_t r = 0; r < rows; r++) classes[r] = 1 + 3 * json_integer_value(json_array_get(given, r)); /* gaps */
+        for (config.fold = 0; config.fold < config.folds; config.fold++, cases++) {
+            const json_t *expected = json_array_get(folds, (size_t)config.fold);
+            ck_ok(split_rows_folds(&config, is_stratified ? classes : NULL, rows, order, &n_validation));
+            equal_rows(expected, order, n_validation);
+            bool is_seen[256] = {0};
+            for (size_t r = 0; r < rows; r++) {
+                ck_assert(!is_seen[order[r]]);
+                is_seen[order[r]] = true;
+                ck_assert(r == 0 || r == n_validation || order[r - 1] < order[r]);
+            }
+        }
+    }
+    ck_assert_uint_eq(cases, 41);
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(folds_of_a_dataset) {
+    struct dataset *dataset;
+    ck_ok(open_yaml(&dataset, true, "{path: %s/datasets/wine.h5, split: {folds: 4, fold: 1, stratify: true}}",
+                    SOURCE_DIR));
+    ck_assert_uint_eq(dataset_info(dataset)->validation_rows, 45);
+    ck_assert_uint_eq(dataset_info(dataset)->train_rows, 133);
+    dataset_close(dataset);
+
+    char *folder = make_folder(), *path = path_in(folder, "t.csv");
+    static const char rows[] = "a,y\n1,0\n2,1\n3,0\n4,2\n5,1\n";
+    spill(path, rows, strlen(rows));
+    float *inputs;
+    void *targets;
+    ck_ok(open_yaml(&dataset, true, "{path: %s, split: {folds: 2, fold: 1, shuffle: false}}", path));
+    read_part(dataset, DATASET_VALIDATION, &inputs, &targets);
+    ck_assert_uint_eq(dataset_info(dataset)->validation_rows, 2);
+    ck_assert(inputs[0] == 4 && inputs[1] == 5);
+    free(inputs), free(targets);
+    dataset_close(dataset);
+    ck_failure(open_yaml(&dataset, true, "{path: %s, split: {folds: 6, fold: 0}}", path), STATUS_DATA,
+               "t.csv: dataset.split.folds: 5 rows cannot be divided into 6 folds");
+    ck_failure(open_yaml(&dataset, true, "{path: %s, split: {folds: 3, fold: 0, stratify: true}}", path), STATUS_DATA,
+               "dataset.split.stratify: no class has as many rows as there are folds (3)");
+    ck_failure(open_yaml(&dataset, false, "{path: %s, split: {folds: 2, fold: 0, stratify: true}}", path), STATUS_USAGE,
+               "dataset.split.stratify: the targets are no classes for this loss");
+    remove_folder(folder);
+    free(path);
+}
+END_TEST
+
 START_TEST(stratified_rows_of_a_dataset) {
     struct dataset *dataset;
     float *inputs;
@@ -238,7 +298,14 @@ START_TEST(wrong_configs) {
         {"path: a.csv\nscale: strong", "c.yaml:2:8: "},
         {"path: a.csv\nsplit: {test: 1}", "c.yaml:2:15: "},
         {"path: a.csv\nsplit: {test: 0.5, train: 0.5}",
-         "dataset.split: test (as scikit-learn) and train (as torch) exclude each other; give one"},
+         "dataset.split: test (as scikit-learn), train (as torch) and folds exclude each other; give one"},
+        {"path: a.csv\nsplit: {test: 0.5, folds: 2, fold: 0}", "folds exclude each other; give one"},
+        {"path: a.csv\nsplit: {folds: 1, fold: 0}",
+         "c.yaml:2:16: dataset.split: folds: a cross-validation has at least 2 folds"},
+        {"path: a.csv\nsplit: {test: 0.5, fold: 0}", "c.yaml:2:26: dataset.split: fold goes with folds"},
+        {"path: a.csv\nsplit: {folds: 3}",
+         "dataset.split: fold is missing: give the fold that is kept for validation, 0 to 2"},
+        {"path: a.csv\nsplit: {folds: 3, fold: 3}", "dataset.split: fold 3 of 3 folds: they have the numbers 0 to 2"},
         {"path: a.csv\nsplit: {train: 0.5, stratify: true}",
          "c.yaml:2:31: dataset.split: stratify goes with test and shuffle, as in train_test_split"},
         {"path: a.csv\nsplit: {test: 0.5, shuffle: false, stratify: true}",
@@ -284,6 +351,6 @@ START_TEST(resolved_config) {
 }
 END_TEST
 
-TESTS("split", equals_train_test_split, equals_stratified_train_test_split, stratified_rows_of_a_dataset,
-      without_shuffle_the_last_rows_validate, equals_random_split, scaled_wine_equals_scikit_learn,
+TESTS("split", equals_train_test_split, equals_stratified_train_test_split, stratified_rows_of_a_dataset, equals_folds,
+      folds_of_a_dataset, without_shuffle_the_last_rows_validate, equals_random_split, scaled_wine_equals_scikit_learn,
       minmax_and_constant_features, given_numbers, wrong_configs, resolved_config)
