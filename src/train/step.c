@@ -141,6 +141,7 @@ static status read_found(struct trainer *t, struct pending_step *step, struct fo
     update->sums = found->sums;
     update->nonfinite_gradients = found->nonfinite[NONFINITE_GRADIENTS];
     update->nonfinite_statistics = found->nonfinite[NONFINITE_STATISTICS];
+    update->skips = found->found_inf > 0 ? 1 : 0;
     if (!update->has_norm) return OK;
     update->grad_norm = (double)found->norm.norm;
     update->nonfinite_gradients = isfinite(found->norm.norm) ? 0 : 1;
@@ -154,8 +155,21 @@ static const char *what_is_nonfinite(const struct update *update) {
     return update->nonfinite_statistics > 0 ? "running statistics are" : NULL;
 }
 
+/* Whether the devices of all ranks skipped the update, or made it, as [is_finite] requires. */
+static bool is_decision_right(const struct trainer *t, const struct update *update, bool is_finite) {
+    return !update->is_decided || update->skips == (is_finite ? 0 : comm_world_size(t->comm));
+}
+
+/* All ranks: what they compare here was the same on all of them. */
 static status differ(struct trainer *t, const struct update *update) {
+    int world = comm_world_size(t->comm);
     TRY(share_check_agreement(t, false));
+    if (update->skips > 0 && update->skips < world)
+        return status_new(STATUS_DIVERGED,
+                          "%g of %d ranks skipped step %lld, since a number in it is not finite there, and the others "
+                          "did not, though all have the same gradients. Memory, a processor or the network failed; "
+                          "nothing was saved after it, so the same command continues from the newest checkpoint",
+                          update->skips, world, (long long)update->step + 1);
     return status_new(STATUS_BUG, "the device and the ranks do not agree whether step %lld is finite",
                       (long long)update->step + 1);
 }
@@ -219,7 +233,7 @@ static status step_complete(struct trainer *t, struct pending_step *step, struct
     TRY(control_share(t, update));
     result->must_stop = result->must_stop || update->stops > 0;
     const char *what = what_is_nonfinite(update);
-    if (update->is_decided && (what != NULL) != (found.found_inf > 0)) return differ(t, update);
+    if (!is_decision_right(t, update, what == NULL)) return differ(t, update);
     if (what) return update->is_decided ? repeat(t, step, result) : recover(t, update, what, result);
     if (!update->is_decided) TRY(apply(t, update));
     take_time(t, step);

@@ -28,6 +28,7 @@ struct update {
     double stops; /* ranks that were asked to stop */
     /* ranks whose loss, averaged gradient or running statistic is not finite */
     double nonfinite_losses, nonfinite_gradients, nonfinite_statistics;
+    double skips; /* ranks whose device skipped the update (found_inf); 0 unless is_decided */
     double seconds;
 };
 

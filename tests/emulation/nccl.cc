@@ -330,6 +330,7 @@ ncclResult_t reduce_for(const void *from, void *to, size_t count, size_t stride,
             for (auto &room : done.rooms) parts.push_back(room.data());
             parts[(size_t)done.state->rank] = data + (size_t)done.state->rank * stride * size_of(type);
             reduce(*done.state, type, op, parts, to, count);
+            if (type == ncclFloat32 && count > 0 && is_to_fail("sum")) *(float *)to = NAN;
         };
     return give(t);
 }

@@ -3,7 +3,7 @@ who gets which GPU under which launcher, what is refused, and how a lost rank en
 import os, re, shutil, signal, subprocess, time, unittest
 
 import program
-from program import OK, PEER, USAGE
+from program import DIVERGED, OK, PEER, USAGE
 from test_processes import free_port
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(program.BINARY)), "emulation")
@@ -262,16 +262,29 @@ class Lost(Ranks):
             _, err = self.train("--nproc", 2, *words, "--fresh", code=PEER, DDPTRAIN_EMULATED_FAIL=fails)
             self.assertIn("NCCL: unhandled system error; NCCL_DEBUG=INFO shows more, NCCL_SOCKET_IFNAME chooses its", err)
 
+    def pair(self, *words, fails, code):
+        """Two ranks, of which [fails] is about the second alone; what both wrote."""
+        common = {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+        return self.ends([self.rank(0, *words, RANK=0, LOCAL_RANK=0, **common),
+                          self.rank(1, *words, RANK=1, LOCAL_RANK=1, DDPTRAIN_EMULATED_FAIL=fails, **common)], code)
+
     def test_a_rank_lost_while_connecting(self):
         """The others do not wait for dist.timeout."""
-        port = free_port()
-        common = {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        first = self.rank(0, RANK=0, LOCAL_RANK=0, **common)
-        second = self.rank(1, RANK=1, LOCAL_RANK=1, DDPTRAIN_EMULATED_FAIL="connect:1", **common)
         start = time.monotonic()
-        err = self.ends([first, second], PEER)
+        err = self.pair(fails="connect:1", code=PEER)
         self.assertLess(time.monotonic() - start, 20 * program.SLOW)
         self.assertIn("NCCL: unhandled system error", err)
+
+    def test_one_rank_alone_is_not_finite(self):
+        """The sum that NCCL gives to one rank is NaN: its GPU alone skips the update. Both ranks end with that in the same step, whether
+        their states differ since then or not (a learning rate of 0)."""
+        for words, text in (([], "the states of the ranks differ after epoch 0, step 3: rank 1 "),
+                            (["optimizer={type: sgd, lr: 0}", "train.on_nonfinite=skip"], "1 of 2 ranks skipped step 3, ")):
+            with self.subTest(words):
+                start = time.monotonic()
+                err = self.pair("dist.timeout=60", "--fresh", *words, fails="sum:3", code=DIVERGED)
+                self.assertLess(time.monotonic() - start, 20 * program.SLOW)
+                self.assertIn(text, err)
 
 
 if __name__ == "__main__":

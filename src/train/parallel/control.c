@@ -7,7 +7,16 @@
 #include "train/parallel/share.h"
 #include "train/save.h"
 
-enum count { COUNT_ROWS, COUNT_STOPS, COUNT_LOSSES, COUNT_GRADIENTS, COUNT_STATISTICS, COUNT_SAVES, COUNTS };
+enum count {
+    COUNT_ROWS,
+    COUNT_STOPS,
+    COUNT_LOSSES,
+    COUNT_GRADIENTS,
+    COUNT_STATISTICS,
+    COUNT_SKIPS,
+    COUNT_SAVES,
+    COUNTS
+};
 _Static_assert(COUNTS + AGREEMENT_WORD <= ELASTIC_WORD, "elastic_share carries all of it");
 
 bool control_checks_state(const struct trainer *t) {
@@ -29,6 +38,7 @@ status control_share(struct trainer *t, struct update *update) {
     counts[COUNT_LOSSES] = isfinite(update->sums.loss) ? 0 : 1;
     counts[COUNT_GRADIENTS] = update->nonfinite_gradients;
     counts[COUNT_STATISTICS] = update->nonfinite_statistics;
+    counts[COUNT_SKIPS] = update->skips;
     counts[COUNT_SAVES] = save_is_overdue(t) ? 1 : 0;
     if (update->checks_state) TRY(put_hash(t, hash));
     TRY(t->averaging.way->share_sums(t, &update->sums, counts, count));
@@ -37,6 +47,7 @@ status control_share(struct trainer *t, struct update *update) {
     update->nonfinite_losses = counts[COUNT_LOSSES] + (isfinite(update->sums.loss) ? 0 : 1);
     update->nonfinite_gradients = counts[COUNT_GRADIENTS];
     update->nonfinite_statistics = counts[COUNT_STATISTICS];
+    update->skips = counts[COUNT_SKIPS];
     if (counts[COUNT_SAVES] > 0) save_request(t);
     if (!update->checks_state || agreement_holds(hash, comm_world_size(t->comm))) return OK;
     return share_check_agreement(t, false);

@@ -1,6 +1,6 @@
 /* control: the control all-reduce of a step. A few numbers of every rank are summed in each step, so that all ranks
- * decide the same in the same step: losses, rows, requests to stop or to save, what is not finite, and a hash of the
- * state where that is due. */
+ * decide the same in the same step: losses, rows, requests to stop or to save, what is not finite, skipped updates, and
+ * a hash of the state where that is due. */
 #ifndef TRAIN_CONTROL_H
 #define TRAIN_CONTROL_H
 
