@@ -110,12 +110,16 @@ enum alias_kind { ALIAS_KEY, ALIAS_VALUE, ALIAS_CALL };
 struct schema_alias {
     enum alias_kind kind;
     const char *place; /* where the words are written. Keys: the section ("sampler", "layer.conv2d", "layer.*" for
-                          every layer, "" for the top level); values: the dotted path of the key; types: what they are
-                          ("layer"); NULL: anywhere */
-    const char *words; /* separated by blanks; case, '_' and '-' do not count. ALIAS_CALL: the type's name */
+                          every layer, "schedule" for every schedule, "schedule.cosine"; "" for the top level); values:
+                          the dotted path of the key, or its end ("*.padding"); types: what they are ("layer"); NULL:
+                          anywhere */
+    const char *words; /* separated by blanks; case, '_' and '-' do not count. ALIAS_CALL: the type's name, or another
+                          name exactly as it is spelled */
     const char *meant; /* a key: its dotted path from the top level, or ".out" in the same section; a value or type: its
-                          name; NULL: there is no such thing. ALIAS_CALL: the keys that arguments by position are, '-'
-                          for none */
+                          name; NULL: there is no such thing. Of several aliases for one key the first whose key the
+                          type at hand has is used. ALIAS_CALL: names of the arguments by position, keys or words with
+                          aliases of their own; '-' for one that means nothing here, '~' for such a one that is often
+                          left out, '?' for an object, which a number is not */
     const char *note;  /* a further sentence; NULL: none */
 };
 
@@ -155,8 +159,10 @@ status schema_help(const struct schema *schema, const char *section, struct text
 void schema_write_markdown(const struct schema *schema, struct text *out);
 void schema_write_json(const struct schema *schema, struct text *out);
 
-/* What [word] stands for as a value of the key [place] (a dotted path), by the aliases of [root]; NULL: nothing. */
-const char *schema_alias_value(const struct schema *root, const char *place, const char *word);
+/* Adds "did you mean 'cuda'?" for [word], which is not one of the NULL-terminated [known] values of the key [path] (a
+ * dotted path): by the aliases of [root], else by the nearest; nothing when nothing is near. */
+void schema_suggest_value(const struct schema *root, const char *path, const char *word, const char *const *known,
+                          struct text *out);
 
 /* The entry of the NULL-terminated [known] nearest to [word] by edit distance (transpositions count one), when it
  * is near enough to be a typo; else NULL. For any "did you mean". */

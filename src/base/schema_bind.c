@@ -77,8 +77,14 @@ static const char *hint_of(const struct schema_row *row, const struct node *node
 static void complain_type(struct binder *b, const struct schema_row *row, const struct node *node,
                           const struct path *path, const char *hint) {
     if (is_full(b)) return;
-    struct text sentence = {0};
+    struct text sentence = {0}, where = {0}, meant = {0};
     if (!hint) hint = hint_of(row, node);
+    if (!hint && node->kind == NODE_SCALAR) {
+        static const char *const none[] = {NULL};
+        add_path(path, &where);
+        schema_suggest_value(b->root, text_string(&where), node->text, none, &meant);
+        if (meant.length) hint = text_string(&meant);
+    }
     text_add(&sentence, "expected ");
     row_add_expected(row, &sentence);
     if (node->kind == NODE_SCALAR)
@@ -87,6 +93,8 @@ static void complain_type(struct binder *b, const struct schema_row *row, const 
         text_add(&sentence, node->kind == NODE_SEQUENCE ? ", got a list" : ", got a mapping");
     if (hint) text_printf(&sentence, "; %s", hint);
     complain_text(b, node->place, path, &sentence);
+    text_free(&meant);
+    text_free(&where);
     text_free(&sentence);
 }
 
@@ -181,7 +189,7 @@ static void bind_choice(struct binder *b, const struct schema_row *row, const st
     }
     struct text hint = {0}, where = {0};
     add_path(path, &where);
-    if (node->kind == NODE_SCALAR) suggest_choice(node->text, text_string(&where), row->choices, b->root, &hint);
+    if (node->kind == NODE_SCALAR) schema_suggest_value(b->root, text_string(&where), node->text, row->choices, &hint);
     complain_type(b, row, node, path, hint.length ? text_string(&hint) : NULL);
     text_free(&where);
     text_free(&hint);
@@ -287,11 +295,8 @@ static bool complain_cut(struct binder *b, const struct target *target, size_t i
 
 static void check_keys(struct binder *b, const struct target *target) {
     const struct key_scope *scope = &target->scope;
-    bool may_have_type = scope->variants && !scope->variants->is_keyed;
     for (size_t i = 0; target->mapping && i < target->mapping->count; i++) {
-        const char *key = target->mapping->keys[i];
-        if (may_have_type && strcmp(key, "type") == 0) continue;
-        if (schema_row(scope->own, key) || schema_row(scope->common, key)) continue;
+        if (scope_has_key(scope, target->mapping->keys[i])) continue;
         if (!complain_cut(b, target, i)) complain_unknown(b, target, i);
     }
 }
@@ -399,7 +404,7 @@ static void complain_no_type(struct binder *b, const struct node *node, const st
     static const char *const known[] = {"type", NULL};
     size_t slips = 0;
     for (size_t i = 0; i < node->count; i++) {
-        const struct schema_alias *alias = alias_find(b->root, ALIAS_KEY, false, what, node->keys[i]);
+        const struct schema_alias *alias = alias_find(b->root, ALIAS_KEY, what, node->keys[i]);
         bool is_alias = alias && alias->meant && strcmp(alias->meant, ".type") == 0;
         if (!is_alias && !schema_nearest(node->keys[i], known)) continue;
         struct path key_path = {path, node->keys[i], 0};

@@ -73,25 +73,17 @@ struct sections sections_list(const struct schema *root, struct arena *arena);
 
 /* The section nearest to the top that has [key]; NULL when none has it. */
 const struct section *sections_with_key(const struct sections *all, const char *key);
+/* The section, or choice of types, that has the key of the dotted [path]; NULL: the schema has no such key. */
+const struct section *sections_at_key(const struct sections *all, const char *path);
 
 /* The row of [key] in [schema]; NULL when absent or when [schema] is NULL. */
 const struct schema_row *schema_row(const struct schema *schema, const char *key);
+/* Whether a type of the table has [key]. */
+bool variants_with_key(const struct schema_variants *variants, const char *key);
 /* The row of the type [name]; NULL when there is none. */
 const struct schema_variant *variants_find(const struct schema_variants *variants, const char *name, int *index);
 
 /* ---- schema_alias.c ---- */
-
-/* The first alias of [kind] for [word] at [place]: one that names a place or, with [is_anywhere], one that names none.
- * NULL: there is none. */
-const struct schema_alias *alias_find(const struct schema *root, enum alias_kind kind, bool is_anywhere,
-                                      const char *place, const char *word);
-/* Whether [word] is [known] but for case, '_', '-', a prefix such as "nn." and arguments. */
-bool alias_is_same(const char *word, const char *known);
-/* The type with the arguments of the call [word] as keys: "linear: {out: 64}" for "nn.Linear(13, 64)". */
-const char *alias_call(const struct schema *root, const struct schema_variants *variants,
-                       const struct schema_variant *type, const char *word, struct arena *arena);
-
-/* ---- schema_suggest.c ---- */
 
 /* A place where keys are read: the type's own schema and the common one, either may be NULL. */
 struct key_scope {
@@ -101,6 +93,29 @@ struct key_scope {
     const char *path;                       /* dotted */
 };
 
+/* Whether [key] may stand there. */
+bool scope_has_key(const struct key_scope *scope, const char *key);
+
+/* The first alias of [kind] for [word] that names [place]; NULL: there is none. */
+const struct schema_alias *alias_find(const struct schema *root, enum alias_kind kind, const char *place,
+                                      const char *word);
+/* The alias for the key [word] in [scope]: one that names a place or, with [is_anywhere], one that names none. One
+ * whose key the scope has comes before one that is only a key of other types. NULL: there is none. */
+const struct schema_alias *alias_of_key(const struct schema *root, const struct key_scope *scope, bool is_anywhere,
+                                        const char *word, struct arena *arena);
+/* The place of a scope, as aliases name it: "layer.conv2d", or the path without the numbers of list entries. */
+const char *alias_place(const struct key_scope *scope, struct arena *arena);
+/* The key of [place] that the alias means; NULL: it means one elsewhere, or none. */
+const char *alias_key_of_place(const struct schema_alias *alias, const char *place);
+/* Whether [word] is [known] but for case, '_', '-', a prefix such as "nn." and arguments. */
+bool alias_is_same(const char *word, const char *known);
+/* The type with the arguments of the call [word] as keys: "linear: {out: 64}" for "nn.Linear(13, 64)". What becomes of
+ * arguments that have no key is added to [left_out] as sentences, each with a blank before it. */
+const char *alias_call(const struct schema *root, const struct schema_variants *variants,
+                       const struct schema_variant *type, const char *word, struct text *left_out, struct arena *arena);
+
+/* ---- schema_suggest.c ---- */
+
 /* "unknown key; did you mean 'optimizer.lr' (optimizer: line 6, column 1)?", with the keys of [scope] where nothing or
  * only a typo explains it. [document]: the root of the tree, for places; may be NULL. */
 void suggest_key(const char *key, const struct key_scope *scope, const struct schema *root, const struct node *document,
@@ -108,9 +123,6 @@ void suggest_key(const char *key, const struct key_scope *scope, const struct sc
 /* "unknown layer 'liner'; did you mean 'linear'? (known: ...)" */
 void suggest_type(const char *name, const struct schema_variants *variants, const struct schema *root,
                   struct text *out);
-/* "did you mean 'cuda'?" for a value of the choice [path]; nothing when nothing is near. */
-void suggest_choice(const char *word, const char *path, const char *const *known, const struct schema *root,
-                    struct text *out);
 /* "; did you mean 'x'?" when an entry of [known] is near */
 void suggest_nearest(const char *word, const char *const *known, struct text *out);
 

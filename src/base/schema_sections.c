@@ -91,10 +91,31 @@ const struct section *sections_with_key(const struct sections *all, const char *
     return best;
 }
 
+const struct section *sections_at_key(const struct sections *all, const char *path) {
+    const char *dot = strrchr(path, '.'), *key = dot ? dot + 1 : path;
+    size_t length = dot ? (size_t)(dot - path) : 0;
+    for (size_t i = 0; i < all->count; i++) {
+        const struct section *s = &all->items[i];
+        if (strlen(s->path) != length || strncmp(s->path, path, length) != 0) continue;
+        bool has_key =
+            s->choice ? variants_with_key(s->choice, key) : schema_row(s->own, key) || schema_row(s->common, key);
+        return has_key ? s : NULL;
+    }
+    return NULL;
+}
+
 const struct schema_row *schema_row(const struct schema *schema, const char *key) {
     for (const struct schema_row *row = schema ? schema->rows : NULL; row && row->key; row++)
         if (strcmp(row->key, key) == 0) return row;
     return NULL;
+}
+
+bool variants_with_key(const struct schema_variants *variants, const char *key) {
+    const struct schema_variant *type;
+    if (schema_row(variants->common, key) || (!variants->is_keyed && strcmp(key, "type") == 0)) return true;
+    for (size_t i = 0; (type = variants->at(i)) != NULL; i++)
+        if (schema_row(type->schema, key)) return true;
+    return false;
 }
 
 const struct schema_variant *variants_find(const struct schema_variants *variants, const char *name, int *index) {

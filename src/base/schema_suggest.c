@@ -79,24 +79,6 @@ static const char *const *known_keys(const struct key_scope *scope, struct arena
 
 /* ---- keys ---- */
 
-/* "layer.conv2d", or the path without the numbers of list entries. */
-static const char *place_of_scope(const struct key_scope *scope, struct arena *arena) {
-    if (scope->variants && scope->variants->is_keyed)
-        return arena_printf(arena, "%s.%s", scope->variants->what, scope->type);
-    char *place = arena_copy(arena, scope->path), *to = place;
-    for (const char *from = scope->path; *from;) {
-        size_t length = strcspn(from, "."), digits = strspn(from, "0123456789");
-        if (digits < length || length == 0) {
-            if (to > place) *to++ = '.';
-            memmove(to, from, length);
-            to += length;
-        }
-        from += length + (from[length] == '.');
-    }
-    *to = 0;
-    return place;
-}
-
 /* Where in the file the first keys of [path] stand that are there: " (optimizer: line 6, column 1". */
 static bool add_place(const char *path, const struct node *document, struct text *out) {
     const struct node *node = document;
@@ -116,55 +98,78 @@ static bool add_place(const char *path, const struct node *document, struct text
     return true;
 }
 
-/* "; did you mean 'optimizer.momentum' (optimizer: line 6, column 1; for sgd, rmsprop)?" */
-static void add_meant(const char *path, const char *types, const struct key_scope *scope, const struct node *document,
-                      struct arena *arena, struct text *out) {
-    const char *place = place_of_scope(scope, arena), *dot = strrchr(path, '.');
-    size_t length = strlen(place);
-    if (*path == '.' || (dot && (size_t)(dot - path) == length && strncmp(path, place, length) == 0)) {
-        text_printf(out, "; did you mean '%s'?", dot + 1);
-        return;
-    }
-    text_printf(out, "; did you mean '%s'%s", path, dot || !*place ? "" : " at the top level");
-    bool is_open = add_place(path, document, out);
-    if (*types) text_printf(out, "%s%s", is_open ? "; for " : " (for ", types);
-    text_add(out, is_open || *types ? ")?" : "?");
-}
-
 /* The types that have [key], where not all of them have it; else "". */
 static const char *types_with(const struct schema_variants *variants, const char *key, struct arena *arena) {
     const struct schema_variant *type;
     const char *types = "";
-    bool lacks = false;
+    bool lacks = false, is_typed = !variants->is_keyed && strcmp(key, "type") == 0;
     for (size_t i = 0; (type = variants->at(i)) != NULL; i++) {
         if (schema_row(type->schema, key))
             types = arena_printf(arena, "%s%s%s", types, *types ? ", " : "", type->name);
         else
             lacks = true;
     }
-    return lacks ? types : "";
+    return lacks && !is_typed && !schema_row(variants->common, key) ? types : "";
 }
 
-static void add_home(const struct section *s, const char *key, const struct key_scope *scope,
-                     const struct node *document, struct arena *arena, struct text *out) {
-    if (s->type && s->variants->is_keyed && !schema_row(s->common, key)) {
-        text_printf(out, "; it is a key of the %s %s", s->variants->what, types_with(s->variants, key, arena));
-        return;
-    }
-    if (s->type && strcmp(s->parent, scope->path) == 0) {
-        text_printf(out, "; it is a key of the %s %s, not of %s", s->variants->what,
-                    types_with(s->variants, key, arena), scope->type);
-        return;
-    }
-    const char *types = s->type && !schema_row(s->common, key) ? types_with(s->variants, key, arena) : "";
-    const char *parent = s->type ? s->parent : s->path;
-    add_meant(*parent ? arena_printf(arena, "%s.%s", parent, key) : key, types, scope, document, arena, out);
+/* What the suggestions for a key are made from. */
+struct question {
+    const char *key;
+    const struct key_scope *scope;
+    const char *place; /* of the scope */
+    struct sections all;
+    const struct node *document;
+    struct arena *arena;
+};
+
+/* "; it is 'alpha', a key of the optimizer rmsprop, not of adam" */
+static void add_other_types(const struct question *q, const char *key, struct text *out) {
+    text_add(out, "; it is ");
+    if (strcmp(key, q->key) != 0) text_printf(out, "'%s', ", key);
+    text_printf(out, "a key of the %s %s, not of %s", q->scope->variants->what,
+                types_with(q->scope->variants, key, q->arena), q->scope->type);
 }
 
-static void add_alias(const struct schema_alias *alias, const struct key_scope *scope, const struct node *document,
-                      struct arena *arena, struct text *out) {
-    if (alias->meant) add_meant(alias->meant, "", scope, document, arena, out);
-    if (alias->note) text_printf(out, "%s%s", alias->meant ? " " : "; ", alias->note);
+/* "; did you mean 'optimizer.momentum' (optimizer: line 6, column 1; for sgd, rmsprop)?" for the key of a dotted path,
+ * which stands in [home]. */
+static void add_meant(const struct question *q, const char *path, const struct section *home, struct text *out) {
+    const char *dot = strrchr(path, '.'), *key = dot ? dot + 1 : path;
+    const char *types = home->choice ? types_with(home->choice, key, q->arena) : "";
+    text_printf(out, "; did you mean '%s'%s", path, dot || !*q->place ? "" : " at the top level");
+    bool is_open = add_place(path, q->document, out);
+    if (*types) text_printf(out, "%s%s", is_open ? "; for " : " (for ", types);
+    text_add(out, is_open || *types ? ")?" : "?");
+}
+
+/* [home] has the key itself. */
+static void add_home(const struct question *q, const struct section *home, struct text *out) {
+    bool is_common = schema_row(home->common, q->key) != NULL;
+    if (home->type && home->variants->is_keyed && !is_common) {
+        text_printf(out, "; it is a key of the %s %s", home->variants->what,
+                    types_with(home->variants, q->key, q->arena));
+        return;
+    }
+    const char *parent = home->type ? home->parent : home->path;
+    const char *path = *parent ? arena_printf(q->arena, "%s.%s", parent, q->key) : q->key;
+    const struct section *at = sections_at_key(&q->all, path);
+    if (at) add_meant(q, path, at, out);
+}
+
+/* false: the schema has no key that the alias means, and there is nothing else to say. */
+static bool add_alias(const struct question *q, const struct schema_alias *alias, struct text *out) {
+    const char *key = alias_key_of_place(alias, q->place);
+    const struct section *home = alias->meant && !key ? sections_at_key(&q->all, alias->meant) : NULL;
+    bool is_other_type = key && !scope_has_key(q->scope, key);
+    if (alias->meant && !key && !home) return false;
+    if (is_other_type && !(q->scope->variants && variants_with_key(q->scope->variants, key))) return false;
+    if (is_other_type)
+        add_other_types(q, key, out);
+    else if (key)
+        text_printf(out, "; did you mean '%s'?", key);
+    else if (home)
+        add_meant(q, alias->meant, home, out);
+    if (alias->note) text_printf(out, "%s%s", is_other_type ? ". " : alias->meant ? " " : "; ", alias->note);
+    return true;
 }
 
 static const char *same_word(const char *word, const char *const *known) {
@@ -197,44 +202,49 @@ static bool add_dotted(const char *key, const struct schema *root, struct text *
     return false;
 }
 
-/* What explains [key] without a doubt: an alias, another way to write a key of this place, or one typo. */
-static bool add_meaning(const char *key, const struct key_scope *scope, const char *const *known,
-                        const struct schema *root, const struct node *document, struct arena *arena, struct text *out) {
-    const char *place = place_of_scope(scope, arena);
-    if (same_word(key, known)) return false;
-    if (add_dotted(key, root, out)) return true;
-    const struct schema_alias *alias = alias_find(root, ALIAS_KEY, false, place, key);
-    const char *slip = alias ? NULL : nearest_within(key, known, 1);
-    if (!alias && !slip) alias = alias_find(root, ALIAS_KEY, true, place, key);
-    if (!alias) return add_missing_space(key, known, out);
-    add_alias(alias, scope, document, arena, out);
-    return true;
+/* What explains the key without a doubt: an alias, another way to write a key of this place, or one typo. */
+static bool add_meaning(const struct question *q, const char *const *known, const struct schema *root,
+                        struct text *out) {
+    if (same_word(q->key, known)) return false;
+    if (add_dotted(q->key, root, out)) return true;
+    const struct schema_alias *alias = alias_of_key(root, q->scope, false, q->key, q->arena);
+    const char *slip = alias ? NULL : nearest_within(q->key, known, 1);
+    if (!alias && !slip) alias = alias_of_key(root, q->scope, true, q->key, q->arena);
+    return alias ? add_alias(q, alias, out) : add_missing_space(q->key, known, out);
+}
+
+/* A key of another type or section, else the nearest one, and all that are known here. */
+static void add_nearest_key(const struct question *q, const char *const *known, struct text *out) {
+    const char *slip = same_word(q->key, known);
+    if (!slip) slip = nearest_within(q->key, known, 1);
+    bool is_of_other_type = !slip && q->scope->variants && variants_with_key(q->scope->variants, q->key);
+    const struct section *home = slip || is_of_other_type ? NULL : sections_with_key(&q->all, q->key);
+    if (is_of_other_type)
+        add_other_types(q, q->key, out);
+    else if (home)
+        add_home(q, home, out);
+    else if (slip)
+        text_printf(out, "; did you mean '%s'?", slip);
+    else
+        suggest_nearest(q->key, known, out);
+    if (home || is_of_other_type) return;
+    text_add(out, known[0] ? " (keys here: " : "; there are none here");
+    add_joined(out, known);
+    if (known[0]) text_add(out, ")");
 }
 
 void suggest_key(const char *key, const struct key_scope *scope, const struct schema *root, const struct node *document,
                  struct text *out) {
     struct arena *arena = arena_create();
+    struct question q = {.key = key,
+                         .scope = scope,
+                         .place = alias_place(scope, arena),
+                         .all = root ? sections_list(root, arena) : (struct sections){0},
+                         .document = document,
+                         .arena = arena};
     const char *const *known = known_keys(scope, arena);
     text_add(out, "unknown key");
-    if (!add_meaning(key, scope, known, root, document, arena, out)) {
-        const char *slip = same_word(key, known);
-        if (!slip) slip = nearest_within(key, known, 1);
-        struct sections all = slip || !root ? (struct sections){0} : sections_list(root, arena);
-        const struct section *home = sections_with_key(&all, key);
-        if (home)
-            add_home(home, key, scope, document, arena, out);
-        else if (slip)
-            text_printf(out, "; did you mean '%s'?", slip);
-        else
-            suggest_nearest(key, known, out);
-        if (!home && known[0]) {
-            text_add(out, " (keys here: ");
-            add_joined(out, known);
-            text_add(out, ")");
-        } else if (!home) {
-            text_add(out, "; there are none here");
-        }
-    }
+    if (!add_meaning(&q, known, root, out)) add_nearest_key(&q, known, out);
     arena_destroy(arena);
 }
 
@@ -254,15 +264,19 @@ static bool is_part_of_call(const char *name) { return !strchr(name, '(') && str
 void suggest_type(const char *name, const struct schema_variants *variants, const struct schema *root,
                   struct text *out) {
     struct arena *arena = arena_create();
+    struct text left_out = {0};
     const char *const *known = type_names(variants, arena), *meant = same_word(name, known);
-    const struct schema_alias *alias = meant ? NULL : alias_find(root, ALIAS_VALUE, false, variants->what, name);
+    const struct schema_alias *alias = meant ? NULL : alias_find(root, ALIAS_VALUE, variants->what, name);
     int index;
     text_printf(out, "unknown %s '%s'", variants->what, short_text(name).s);
     if (alias) meant = alias->meant;
     const struct schema_variant *type = meant ? variants_find(variants, meant, &index) : NULL;
-    if (type) text_printf(out, "; did you mean '%s'?", alias_call(root, variants, type, name, arena));
+    if (type) text_printf(out, "; did you mean '%s'?", alias_call(root, variants, type, name, &left_out, arena));
     if (meant && !type) text_printf(out, "; did you mean '%s'?", meant);
-    if (alias && alias->note) text_printf(out, "%s%s", meant ? " " : "; ", alias->note);
+    if (alias && alias->note && !strstr(text_string(&left_out), alias->note))
+        text_printf(out, "%s%s%s", meant ? " " : "; ", alias->note, left_out.length ? "." : "");
+    text_add(out, text_string(&left_out));
+    text_free(&left_out);
     if (is_part_of_call(name)) text_printf(out, "; it looks like the end of a call; write NAME: {KEY: VALUE}");
     if (!meant) {
         if (!alias) suggest_nearest(name, known, out);
@@ -273,14 +287,9 @@ void suggest_type(const char *name, const struct schema_variants *variants, cons
     arena_destroy(arena);
 }
 
-const char *schema_alias_value(const struct schema *root, const char *place, const char *word) {
-    const struct schema_alias *alias = alias_find(root, ALIAS_VALUE, false, place, word);
-    return alias ? alias->meant : NULL;
-}
-
-void suggest_choice(const char *word, const char *path, const char *const *known, const struct schema *root,
-                    struct text *out) {
-    const struct schema_alias *alias = alias_find(root, ALIAS_VALUE, false, path, word);
+void schema_suggest_value(const struct schema *root, const char *path, const char *word, const char *const *known,
+                          struct text *out) {
+    const struct schema_alias *alias = alias_find(root, ALIAS_VALUE, path, word);
     const char *meant = alias ? alias->meant : same_word(word, known);
     if (!alias && !meant) meant = schema_nearest(word, known);
     if (meant) text_printf(out, "did you mean '%s'?", meant);

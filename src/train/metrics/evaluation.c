@@ -142,17 +142,16 @@ static enum tally_kind kind_of(const struct loss_type *loss) {
 }
 
 static status unknown(const char *name, const struct schema *schema) {
-    const char *known[METRICS + 1] = {0}, *nearest;
-    struct text list = {0};
+    const char *known[METRICS + 1] = {0};
+    struct text list = {0}, hint = {0};
     for (size_t i = 0; i < METRICS; i++) {
         known[i] = metrics[i].name;
         text_printf(&list, "%s%s", i ? ", " : "", known[i]);
     }
-    nearest = schema_alias_value(schema, "train.metrics", name);
-    if (!nearest) nearest = schema_nearest(name, known);
-    status s =
-        status_new(STATUS_USAGE, "unknown metric '%.40s'%s%s%s (known: %s)", name, nearest ? "; did you mean '" : "",
-                   nearest ? nearest : "", nearest ? "'?" : "", text_string(&list));
+    schema_suggest_value(schema, "train.metrics", name, known, &hint);
+    status s = status_new(STATUS_USAGE, "unknown metric '%.40s'%s%s (known: %s)", name, hint.length ? "; " : "",
+                          text_string(&hint), text_string(&list));
+    text_free(&hint);
     text_free(&list);
     return s;
 }
