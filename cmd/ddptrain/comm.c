@@ -39,7 +39,7 @@ static bool parse_size(const char *word, size_t *bytes) {
 
 static status parse_sizes(const char *list, struct sizes *sizes) {
     char *copy = strdup(list), *rest = NULL;
-    status failure = copy ? OK : status_new(STATUS_IO, "no memory");
+    status failure = copy ? OK : status_memory("the list of sizes");
     sizes->count = 0;
     for (char *word = strtok_r(copy, ",", &rest); word && !failure; word = strtok_r(NULL, ",", &rest)) {
         if (sizes->count == MOST_SIZES)

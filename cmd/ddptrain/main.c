@@ -425,7 +425,7 @@ int main(int argc, char **argv) {
     if (!open_standard_streams()) return STATUS_IO;
     signals_on_stop(request_stop);
     line.overrides = calloc((size_t)argc, sizeof *line.overrides);
-    if (!line.overrides) return STATUS_BUG;
+    if (!line.overrides) status_exit_without_memory();
     status s = stack_check();
     if (!s && !fault_is_readable())
         s = status_new(STATUS_USAGE, "DDPTRAIN_FAULT: expected N:KIND[:once|ever], got '%s'", getenv("DDPTRAIN_FAULT"));
@@ -436,7 +436,7 @@ int main(int argc, char **argv) {
         s = run(argc, argv, &line);
     s = status_first(s, check_output());
     if (s && !launcher_report(s) && !is_printed_by_another(&env, &line, s)) print_failure(s);
-    int code = status_code(s);
+    int code = status_exit_code(status_code(s));
     status_free(s);
     free(line.overrides);
     free(line.own_folder);

@@ -87,7 +87,7 @@ status command_find_folder(struct command_line *line) {
 void command_end_overdue(enum status_code code, const char *why) {
     status failure = status_new(code, "%s", why); /* what is on disk is complete */
     if (!launcher_report(failure)) fprintf(stderr, "ddptrain: %s\n", why);
-    _exit((int)code);
+    _exit(status_exit_code(code));
 }
 
 struct weights_options command_weights(const struct command_line *line) {

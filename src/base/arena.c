@@ -19,10 +19,7 @@ struct arena {
 };
 
 static void *must(void *block) {
-    if (!block) {
-        fputs("ddptrain: out of memory\n", stderr);
-        _Exit(STATUS_BUG);
-    }
+    if (!block) status_exit_without_memory();
     return block;
 }
 

@@ -1,6 +1,6 @@
 /* arena: small blocks that live and die together (a parsed config, a table of names).
  * Allocation of these small blocks never fails: when the host has no memory left for them the process ends
- * with a sentence (exit 70). Large buffers (parameters, batches, images) are not for an arena: they are
+ * with a sentence (exit 74). Large buffers (parameters, batches, images) are not for an arena: they are
  * allocated with buffer_new (base/buffer.h), which answers with a status. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H

@@ -22,14 +22,13 @@ status buffer_new(size_t bytes, const char *what, void **out) {
     *out = NULL;
     size_t machine = machine_bytes();
     if (bytes > machine)
-        return status_new(STATUS_USAGE, "%s: %zu MiB of memory are needed, and this machine has %zu MiB", what,
-                          bytes / MIB, machine / MIB);
+        return status_memory("%s: %zu MiB are needed, and this machine has %zu MiB", what, bytes / MIB, machine / MIB);
     bool is_large = bytes >= 2 * HUGE_PAGE;
     size_t alignment = is_large ? HUGE_PAGE : BUFFER_ALIGNMENT;
     char *block = calloc(1, sizeof(void *) + alignment - 1 + bytes);
     if (!block)
-        return status_new(STATUS_USAGE, "%s: %zu MiB of memory are needed, and the system does not give them", what,
-                          (bytes + MIB - 1) / MIB);
+        return status_memory("%s: %zu MiB are needed, and the system does not give them", what,
+                             (bytes + MIB - 1) / MIB);
     char *start = block + sizeof(void *) + alignment - 1;
     start -= (uintptr_t)start % alignment;
     memcpy(start - sizeof(void *), &block, sizeof block);

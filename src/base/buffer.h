@@ -10,7 +10,7 @@
 #define BUFFER_ALIGNMENT 64
 
 /* [bytes] zeroed bytes, aligned to BUFFER_ALIGNMENT; 0 bytes are a block too. Large blocks ask the kernel for huge
- * pages. More than the machine has: STATUS_USAGE that says what for ([what], "the gradients") and how many MiB, and
+ * pages. More than the machine has: STATUS_MEMORY that says what for ([what], "the gradients") and how many MiB, and
  * *out NULL. Released with buffer_free. */
 status buffer_new(size_t bytes, const char *what, void **out);
 

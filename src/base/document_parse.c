@@ -274,10 +274,7 @@ struct children {
 
 static void *grown(void *block, size_t count, size_t size) {
     block = realloc(block, count * size);
-    if (!block) {
-        fputs("ddptrain: out of memory\n", stderr);
-        _Exit(STATUS_BUG);
-    }
+    if (!block) status_exit_without_memory();
     return block;
 }
 

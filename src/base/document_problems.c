@@ -46,10 +46,7 @@ static void add_visible(struct text *out, const char *text) {
 }
 
 static void *must(void *block) {
-    if (!block) {
-        fputs("ddptrain: out of memory\n", stderr);
-        _Exit(STATUS_BUG);
-    }
+    if (!block) status_exit_without_memory();
     return block;
 }
 

@@ -18,7 +18,7 @@ static struct {
     enum status_code code;
     bool is_constant;
     char message[32];
-} out_of_memory = {STATUS_BUG, true, "out of memory"};
+} out_of_memory = {STATUS_MEMORY, true, "no memory for a message"};
 
 status status_newv(enum status_code code, const char *format, va_list arguments) {
     va_list again;
@@ -49,6 +49,21 @@ status status_new(enum status_code code, const char *format, ...) {
     return s;
 }
 
+status status_memory(const char *what, ...) {
+    va_list arguments;
+    va_start(arguments, what);
+    status inner = status_newv(STATUS_MEMORY, what, arguments);
+    va_end(arguments);
+    status s = status_new(STATUS_MEMORY, "no memory for %s", inner->message);
+    status_free(inner);
+    return s;
+}
+
+void status_exit_without_memory(void) {
+    fputs("ddptrain: no memory left\n", stderr);
+    _Exit(status_exit_code(STATUS_MEMORY));
+}
+
 status status_errno(enum status_code code, int error_number, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -71,6 +86,8 @@ status status_prefix(status inner, const char *format, ...) {
     status_free(inner);
     return s;
 }
+
+bool status_is_system(status s) { return status_code(s) == STATUS_IO || status_code(s) == STATUS_MEMORY; }
 
 enum status_code status_code(status s) { return s ? s->code : STATUS_OK; }
 

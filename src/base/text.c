@@ -17,10 +17,7 @@ static void reserve(struct text *text, size_t more) {
     size_t capacity = text->capacity ? text->capacity * 2 : 128;
     if (capacity < need) capacity = need;
     char *data = realloc(text->data, capacity);
-    if (!data) {
-        fputs("ddptrain: out of memory\n", stderr);
-        _Exit(STATUS_BUG);
-    }
+    if (!data) status_exit_without_memory();
     text->data = data;
     text->capacity = capacity;
 }

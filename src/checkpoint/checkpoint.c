@@ -62,7 +62,7 @@ status checkpoint_open(const char *path, struct checkpoint **out) {
     struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
     if (!checkpoint || !(checkpoint->path = strdup(path))) {
         free(checkpoint);
-        return status_new(STATUS_USAGE, "%s: no memory to open it", path);
+        return status_memory("opening %s", path);
     }
     checkpoint->file = -1;
     struct hdf5_silence silence;
@@ -177,7 +177,7 @@ static status prepare(const struct checkpoint *checkpoint, const struct entry *e
     if (entry->type != ENTRY_TEXT) return OK;
     uint64_t size = hdf5_bytes(&source->shape);
     source->text = strndup((const char *)checkpoint->image + source->shape.offset, size);
-    return source->text ? OK : status_new(STATUS_USAGE, "%s: no memory for '%s'", checkpoint->path, entry->path);
+    return source->text ? OK : status_memory("'%s' of %s", entry->path, checkpoint->path);
 }
 
 static bool is_asked_for(const struct comparison *comparison, const char *path) {
@@ -226,8 +226,8 @@ status checkpoint_read(struct checkpoint *checkpoint, struct entry *entries, siz
     struct hdf5_silence silence;
     hdf5_enter(&silence);
     comparison.sources = calloc(count ? count : 1, sizeof *comparison.sources);
-    status s = comparison.sources ? compare(checkpoint, &comparison, complete)
-                                  : status_new(STATUS_USAGE, "%s: no memory to read it", checkpoint->path);
+    status s =
+        comparison.sources ? compare(checkpoint, &comparison, complete) : status_memory("reading %s", checkpoint->path);
     hdf5_leave(&silence);
     for (size_t i = 0; i < count && comparison.sources; i++) {
         if (s == OK) fill(checkpoint, &entries[i], &comparison.sources[i]);

@@ -115,7 +115,7 @@ static int by_order(const void *a, const void *b) {
 static status find_candidates(const char *dir, const struct io_names *names, struct log *log,
                               struct candidates *candidates) {
     candidates->items = calloc(names->count + 1, sizeof *candidates->items);
-    if (!candidates->items) return status_new(STATUS_USAGE, "%s: no memory to list it", dir);
+    if (!candidates->items) return status_memory("the list of %s", dir);
     for (size_t i = 0; i < names->count; i++) {
         if (!ends_with(names->items[i], CHECKPOINT_ENDING)) continue;
         struct seal seal;

@@ -165,12 +165,12 @@ static status make_skeleton(struct image *image) {
 
 static status copy_places(struct image *image, const struct entry *entries, size_t count) {
     image->places = calloc(count ? count : 1, sizeof *image->places);
-    if (!image->places) return status_new(STATUS_USAGE, "checkpoint: no memory for %zu entries", count);
+    if (!image->places) return status_memory("the %zu entries of a checkpoint", count);
     for (size_t i = 0; i < count; i++) {
         struct place_of_entry *place = &image->places[i];
         assert(entries[i].dims <= ENTRY_MAX_DIMS && (entries[i].type != ENTRY_TEXT || entries[i].dims == 0));
         place->path = strdup(entries[i].path);
-        if (!place->path) return status_new(STATUS_USAGE, "checkpoint: no memory for %zu entries", count);
+        if (!place->path) return status_memory("the %zu entries of a checkpoint", count);
         place->type = entries[i].type;
         place->dims = entries[i].dims;
         memcpy(place->shape, entries[i].shape, sizeof(int64_t) * (size_t)entries[i].dims);
@@ -184,8 +184,7 @@ static status copy_places(struct image *image, const struct entry *entries, size
 static status sort_places(struct image *image) {
     image->by_offset = calloc(image->count + 1, sizeof *image->by_offset);
     image->parts = calloc(2 * image->count + 2, sizeof *image->parts);
-    if (!image->by_offset || !image->parts)
-        return status_new(STATUS_USAGE, "checkpoint: no memory for %zu entries", image->count);
+    if (!image->by_offset || !image->parts) return status_memory("the %zu entries of a checkpoint", image->count);
     for (size_t i = 0; i < image->count; i++) {
         size_t at = i;
         for (; at > 0 && image->places[image->by_offset[at - 1]].offset > image->places[i].offset; at--)
@@ -199,7 +198,7 @@ status image_create(const struct entry *entries, size_t count, struct image **ou
     *out = NULL;
     struct hdf5_silence silence;
     struct image *image = calloc(1, sizeof *image);
-    if (!image) return status_new(STATUS_USAGE, "checkpoint: no memory");
+    if (!image) return status_memory("a checkpoint");
     status s = copy_places(image, entries, count);
     if (s == OK) {
         hdf5_enter(&silence);

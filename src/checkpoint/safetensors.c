@@ -283,7 +283,7 @@ status safetensors_write(const char *path, const struct safetensors_note *notes,
                          const struct safetensors_tensor *tensors, size_t count) {
     struct text header = {0};
     struct io_part *parts = calloc(count + 2, sizeof *parts);
-    if (!parts) return status_new(STATUS_BUG, "out of memory");
+    if (!parts) return status_memory("the tensors of a file");
     write_metadata(notes, note_count, &header);
     write_header(tensors, count, &header);
     uint64_t length = header.length;

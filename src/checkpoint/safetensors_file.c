@@ -114,7 +114,7 @@ static status check_tensors(const struct safetensors *file) {
     json_t *entry;
     size_t count = 0;
     struct range *ranges = calloc(json_object_size(file->header) + 1, sizeof *ranges);
-    status s = ranges ? OK : status_new(STATUS_BUG, "out of memory");
+    status s = ranges ? OK : status_memory("the tensors of a file");
     json_object_foreach(file->header, name, entry) {
         struct safetensors_entry found;
         if (s || !safetensors_is_tensor(name)) continue;

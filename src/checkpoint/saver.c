@@ -87,7 +87,7 @@ static void release(struct saver *saver) {
 status saver_create(const char *dir, int64_t keep, struct saver **out) {
     *out = NULL;
     struct saver *saver = calloc(1, sizeof *saver);
-    if (!saver) return status_new(STATUS_USAGE, "checkpoints: no memory");
+    if (!saver) return status_memory("the thread that saves checkpoints");
     pthread_mutex_init(&saver->mutex, NULL);
     pthread_cond_init(&saver->changed, NULL);
     saver->keep = keep;
@@ -118,7 +118,7 @@ status saver_move(struct saver *saver, const char *dir, const char *name) {
     if (!dir_copy || !name_copy) {
         free(dir_copy);
         free(name_copy);
-        return status_new(STATUS_USAGE, "checkpoints: no memory");
+        return status_memory("the thread that saves checkpoints");
     }
     free(saver->dir);
     free(saver->dir_name);
@@ -148,7 +148,7 @@ static status prepare(struct saver *saver, const char *name, const struct entry 
     free(saver->name);
     saver->name = strdup(name);
     saver->step = saver->next_step;
-    return saver->name ? OK : status_new(STATUS_USAGE, "checkpoints: no memory");
+    return saver->name ? OK : status_memory("the thread that saves checkpoints");
 }
 
 static status start(struct saver *saver, const char *name, const struct entry *entries, size_t count,

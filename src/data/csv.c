@@ -24,7 +24,7 @@ static status add_field(struct csv_reader *reader, const char *text, bool is_quo
     if (reader->count == reader->capacity) {
         size_t capacity = reader->capacity ? reader->capacity * 2 : 32;
         struct csv_field *fields = realloc(reader->fields, capacity * sizeof *fields);
-        if (!fields) return status_new(STATUS_DATA, "%s: no memory for %zu fields", reader->path, capacity);
+        if (!fields) return status_memory("%zu fields of a line of %s", capacity, reader->path);
         reader->fields = fields;
         reader->capacity = capacity;
     }

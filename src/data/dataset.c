@@ -350,7 +350,7 @@ static status open_all(struct dataset *dataset, const struct dataset_config *con
 status dataset_open(const struct dataset_config *config, bool wants_classes, bool metadata_only, struct dataset **out) {
     *out = NULL;
     struct dataset *dataset = calloc(1, sizeof *dataset);
-    if (!dataset) return status_new(STATUS_BUG, "out of memory");
+    if (!dataset) return status_memory("a dataset");
     pthread_mutex_init(&dataset->reading, NULL);
     dataset->is_metadata = metadata_only;
     status s = open_all(dataset, config, wants_classes);

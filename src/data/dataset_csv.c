@@ -286,8 +286,7 @@ static status grow(struct csv *csv) {
     if (lines) csv->lines = lines;
     const char **labels = realloc(csv->labels, capacity * sizeof *labels);
     if (labels) csv->labels = labels;
-    if (!values || !lines || !labels)
-        return status_new(STATUS_DATA, "%s: no memory for more than %zu rows", csv->path, csv->base.rows);
+    if (!values || !lines || !labels) return status_memory("more than %zu rows of %s", csv->base.rows, csv->path);
     csv->capacity = capacity;
     return OK;
 }
@@ -434,7 +433,7 @@ static void close_csv(struct source *source) {
 static status open_csv(const struct dataset_config *config, const char *path, bool wants_classes,
                        const struct source *like, struct source **out) {
     struct csv *csv = calloc(1, sizeof *csv);
-    if (!csv) return status_new(STATUS_BUG, "out of memory");
+    if (!csv) return status_memory("a dataset");
     csv->base.format = &dataset_csv;
     csv->base.is_small = true;
     csv->arena = arena_create();

@@ -291,7 +291,7 @@ static status open_hdf5(const struct dataset_config *config, const char *path, b
                         const struct source *like, struct source **out) {
     (void)like;
     struct hdf5 *h = calloc(1, sizeof *h);
-    if (!h) return status_new(STATUS_BUG, "out of memory");
+    if (!h) return status_memory("a dataset");
     h->base.format = &dataset_hdf5;
     h->arena = arena_create();
     h->path = arena_copy(h->arena, path);

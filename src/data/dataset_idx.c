@@ -134,7 +134,7 @@ static status open_file(struct idx_file *file, char *path) {
     size_t got;
     uint64_t bytes;
     file->path = path;
-    if (!path) return status_new(STATUS_BUG, "out of memory");
+    if (!path) return status_memory("a dataset");
     TRY(file_check(path, &bytes));
     TRY(io_open(path, &file->fd));
     TRY(io_read_at(file->fd, path, start, sizeof start, 0, &got));
@@ -267,7 +267,7 @@ static status open_idx(const struct dataset_config *config, const char *path, bo
                        const struct source *like, struct source **out) {
     (void)wants_classes;
     struct idx *idx = calloc(1, sizeof *idx);
-    if (!idx) return status_new(STATUS_BUG, "out of memory");
+    if (!idx) return status_memory("a dataset");
     idx->base.format = &dataset_idx;
     idx->inputs.fd = idx->targets.fd = -1;
     status s = open_file(&idx->inputs, strdup(path));

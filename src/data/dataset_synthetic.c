@@ -106,7 +106,7 @@ static status open_synthetic(const struct dataset_config *config, const char *pa
                              const struct source *like, struct source **out) {
     (void)path, (void)like;
     struct synthetic *s = calloc(1, sizeof *s);
-    if (!s) return status_new(STATUS_BUG, "out of memory");
+    if (!s) return status_memory("a dataset");
     s->base.format = &dataset_synthetic;
     s->base.is_small = true;
     s->base.is_float32 = true;

@@ -55,7 +55,7 @@ static uint32_t next_code(const struct text_source *t, size_t *at) {
 /* sorted(set(text)) */
 static status collect_vocabulary(struct text_source *t) {
     bool *is_there = calloc(UTF8_CODES, sizeof *is_there);
-    if (!is_there) return status_new(STATUS_BUG, "out of memory");
+    if (!is_there) return status_memory("the text of a dataset");
     for (size_t i = 0, at = 0; i < t->count; i++) is_there[next_code(t, &at)] = true;
     for (uint32_t code = 0; code < UTF8_CODES; code++) {
         char bytes[4];
@@ -115,12 +115,12 @@ static status open_text(const struct dataset_config *config, const char *path, b
                         const struct source *like, struct source **out) {
     (void)wants_classes;
     struct text_source *t = calloc(1, sizeof *t);
-    if (!t) return status_new(STATUS_BUG, "out of memory");
+    if (!t) return status_memory("the text of a dataset");
     t->base.format = &dataset_text;
     t->base.is_small = true;
     t->path = strdup(path);
-    status s = t->path ? open_all(t, &config->text, (const struct text_source *)like)
-                       : status_new(STATUS_BUG, "out of memory");
+    status s =
+        t->path ? open_all(t, &config->text, (const struct text_source *)like) : status_memory("the text of a dataset");
     if (s == OK)
         *out = &t->base;
     else

@@ -58,7 +58,7 @@ static status read_raw(const struct tokens *t, size_t first, size_t count, void 
 static status each_piece(const struct tokens *t, void (*visit)(const struct tokens *, void *, const void *, size_t),
                          void *context) {
     void *piece = malloc(PIECE);
-    if (!piece) return status_new(STATUS_BUG, "out of memory");
+    if (!piece) return status_memory("a dataset of tokens");
     status s = OK;
     for (size_t first = 0, most = PIECE / t->width, n; s == OK && first < t->count; first += n) {
         n = t->count - first < most ? t->count - first : most;
@@ -117,12 +117,12 @@ static status open_tokens(const struct dataset_config *config, const char *path,
                           const struct source *like, struct source **out) {
     (void)wants_classes;
     struct tokens *t = calloc(1, sizeof *t);
-    if (!t) return status_new(STATUS_BUG, "out of memory");
+    if (!t) return status_memory("a dataset of tokens");
     t->base.format = &dataset_tokens;
     t->fd = -1;
     t->width = config->tokens.type == TOKEN_UINT16 ? sizeof(uint16_t) : sizeof(uint32_t);
     t->path = strdup(path);
-    status s = t->path ? open_all(t, &config->tokens, like) : status_new(STATUS_BUG, "out of memory");
+    status s = t->path ? open_all(t, &config->tokens, like) : status_memory("a dataset of tokens");
     if (s == OK)
         *out = &t->base;
     else

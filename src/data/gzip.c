@@ -12,7 +12,7 @@ double gzip_most(size_t size) { return 1032.0 * (double)size; } /* deflate's lim
 status gzip_start(struct gzip *gzip, const char *path, const void *bytes, size_t size) {
     *gzip = (struct gzip){.path = path, .next = bytes, .left = size};
     if (inflateInit2(&gzip->stream, 16 + MAX_WBITS) == Z_OK) return OK; /* 16: with a gzip header */
-    return status_new(STATUS_BUG, "out of memory");
+    return status_memory("a compressed file");
 }
 
 void gzip_end(struct gzip *gzip) { inflateEnd(&gzip->stream); }

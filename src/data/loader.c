@@ -133,7 +133,7 @@ static status allocate(struct loader *loader, size_t slots) {
     }
     loader->inputs = calloc(slots, sizeof *loader->inputs);
     loader->targets = calloc(slots, sizeof *loader->targets);
-    if (!loader->inputs || !loader->targets) return status_new(STATUS_BUG, "out of memory");
+    if (!loader->inputs || !loader->targets) return status_memory("the batches of the loader");
     loader->slots = slots;
     for (size_t i = 0; i < slots; i++) {
         TRY(rows_alloc(loader->batch_rows, info->input_size * sizeof(float), "the inputs of a batch", &block));
@@ -220,7 +220,7 @@ status loader_create(struct dataset *dataset, const struct sampler_config *sampl
                      int world_size, int64_t prefetch, struct loader **out) {
     *out = NULL;
     struct loader *loader = new_loader(dataset, DATASET_TRAIN, batch, rank, world_size);
-    if (!loader) return status_new(STATUS_BUG, "out of memory");
+    if (!loader) return status_memory("the batches of the loader");
     loader->sampler = *sampler;
     if (sampler->shards)
         shape_shards(loader);
@@ -242,7 +242,7 @@ status loader_create(struct dataset *dataset, const struct sampler_config *sampl
 status loader_create_evaluation(struct dataset *dataset, size_t batch, int rank, int world_size, struct loader **out) {
     *out = NULL;
     struct loader *loader = new_loader(dataset, DATASET_VALIDATION, batch, rank, world_size);
-    if (!loader) return status_new(STATUS_BUG, "out of memory");
+    if (!loader) return status_memory("the batches of the loader");
     size_t first, most;
     sampler_evaluation_range(loader->part_rows, 0, world_size, &first, &most);
     sampler_evaluation_range(loader->part_rows, rank, world_size, &loader->first_row, &loader->length);

@@ -142,7 +142,7 @@ static uint64_t dataloader_seed(const struct rng *generator, int64_t epoch) {
 status sampler_weigh(const int64_t *classes, size_t rows, int64_t n_classes, double *cumulative) {
     size_t *counts = calloc((size_t)n_classes, sizeof *counts);
     double sum = 0;
-    if (!counts) return status_new(STATUS_BUG, "out of memory");
+    if (!counts) return status_memory("the weights of the classes");
     for (size_t i = 0; i < rows; i++) counts[classes[i]]++;
     for (size_t i = 0; i < rows; i++) cumulative[i] = sum += 1 / (double)counts[classes[i]];
     for (size_t i = 0; i < rows; i++) cumulative[i] /= sum;

@@ -122,8 +122,7 @@ status split_rows_stratified(const struct split_config *config, const int64_t *c
     size_t n_train, n_test;
     split_sizes(config, rows, &n_train, &n_test);
     bool is_there = strata_create(classes, rows, &strata);
-    status s =
-        is_there ? check_sizes(&strata, n_train, n_test) : status_new(STATUS_USAGE, "no memory for %zu rows", rows);
+    status s = is_there ? check_sizes(&strata, n_train, n_test) : status_memory("%zu rows", rows);
     if (is_there && !s) draw(&strata, config, n_train, n_test, order);
     strata_free(&strata);
     return s;

@@ -20,7 +20,7 @@ struct pick {
 status rows_alloc(size_t count, size_t size, const char *what, void **out) {
     *out = NULL;
     if (size != 0 && count > PTRDIFF_MAX / size)
-        return status_new(STATUS_DATA, "%s: %zu times %zu bytes are more than any memory holds", what, count, size);
+        return status_memory("%s: %zu times %zu bytes are more than any machine has", what, count, size);
     return buffer_new(count * size, what, out);
 }
 
@@ -336,7 +336,7 @@ static int by_row(const void *left, const void *right) {
 static status sort_rows(struct table *table, const struct selection *rows, const int64_t *positions, size_t count) {
     if (count > table->order_capacity) {
         struct pick *order = realloc(table->order, count * sizeof *order);
-        if (!order) return status_new(STATUS_DATA, "no memory for the order of %zu rows", count);
+        if (!order) return status_memory("the order of %zu rows", count);
         table->order = order;
         table->order_capacity = count;
     }

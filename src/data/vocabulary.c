@@ -16,7 +16,7 @@ status vocabulary_create(const char *characters, struct vocabulary **out) {
     size_t size = strlen(characters);
     struct vocabulary *v = calloc(1, sizeof *v + (size + 1) * sizeof *v->codes);
     *out = NULL;
-    if (!v) return status_new(STATUS_BUG, "out of memory");
+    if (!v) return status_memory("the vocabulary");
     for (size_t at = 0, length; at < size; at += length) {
         length = utf8_decode(characters + at, size - at, &v->codes[v->count]);
         if (length == 0 || (v->count > 0 && v->codes[v->count] <= v->codes[v->count - 1])) {
@@ -52,7 +52,7 @@ status vocabulary_encode(const struct vocabulary *vocabulary, const char *text, 
     int32_t *found = calloc(size + 1, sizeof *found);
     *ids = NULL;
     *count = 0;
-    if (!found) return status_new(STATUS_BUG, "out of memory");
+    if (!found) return status_memory("the vocabulary");
     status s = OK;
     for (size_t at = 0, length; s == OK && at < size; at += length) {
         uint32_t code;

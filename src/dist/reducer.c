@@ -186,7 +186,7 @@ status reducer_cuts(const struct reducer_range *ranges, size_t count, const stru
     }
     free(bucket_of);
     free(buckets);
-    return is_there ? OK : status_new(STATUS_IO, "no memory for the reducer");
+    return is_there ? OK : status_memory("the reducer");
 }
 
 /* The last bucket is lane 0's. */
@@ -218,7 +218,7 @@ status reducer_create(const struct reducer_config *config, const struct reducer_
                       float *gradients, struct comm *comm, struct reducer **out) {
     *out = NULL;
     struct reducer *r = calloc(1, sizeof *r);
-    if (!r) return status_new(STATUS_IO, "no memory for the reducer");
+    if (!r) return status_memory("the reducer");
     pthread_mutex_init(&r->mutex, NULL);
     pthread_cond_init(&r->work, NULL);
     pthread_cond_init(&r->done, NULL);
@@ -235,7 +235,7 @@ status reducer_create(const struct reducer_config *config, const struct reducer_
     r->buckets = calloc(count + 1, sizeof *r->buckets);
     status failure = OK;
     if (!r->ranges || !r->bucket_of || !r->is_ready || !r->buckets) {
-        failure = status_new(STATUS_IO, "no memory for the reducer");
+        failure = status_memory("the reducer");
     } else {
         if (count) memcpy(r->ranges, ranges, count * sizeof *ranges);
         r->bucket_count = reducer_plan(ranges, count, config, r->bucket_of);

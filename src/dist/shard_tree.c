@@ -84,13 +84,13 @@ static status allocate(struct shard_tree *t) {
     t->vectors = calloc(t->kept, sizeof *t->vectors);
     bool is_there = t->mine && t->all && t->starts && t->vectors;
     for (size_t i = 0; is_there && i < t->kept; i++) is_there = (t->vectors[i] = new_floats(t->count)) != NULL;
-    return is_there ? OK : status_new(STATUS_IO, "no memory for the sums of %zu shards", t->shards);
+    return is_there ? OK : status_memory("the sums of %zu shards", t->shards);
 }
 
 status shard_tree_create(size_t shards, size_t count, struct comm *comm, struct shard_tree **out) {
     *out = NULL;
     struct shard_tree *t = calloc(1, sizeof *t);
-    if (!t) return status_new(STATUS_IO, "no memory for the sums of %zu shards", shards);
+    if (!t) return status_memory("the sums of %zu shards", shards);
     t->shards = shards;
     t->count = count;
     t->comm = comm;

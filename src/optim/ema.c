@@ -30,7 +30,7 @@ status ema_create(const struct ema_config *config, const struct params *params, 
     *out = NULL;
     if (config->decay == 0) return OK;
     struct ema *ema = calloc(1, sizeof *ema);
-    if (!ema) return status_new(STATUS_BUG, "out of memory");
+    if (!ema) return status_memory("the average of the weights");
     *ema = (struct ema){.device = device, .weight = (float)(1 - config->decay), .evaluates = ema_is_used(config)};
     status s = device_alloc(device, params->total * sizeof(float), "the average of the weights", (void **)&ema->values);
     if (s) {

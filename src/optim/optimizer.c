@@ -71,7 +71,7 @@ static status add_runs(struct optimizer *o, const struct params *params) {
     const struct optimizer_part *parts = o->shard ? o->shard->parts : &all;
     size_t part_count = o->shard ? o->shard->count : 1;
     o->runs = calloc(2 * (o->plan->run_count + part_count) + 1, sizeof *o->runs);
-    if (!o->runs) return status_new(STATUS_BUG, "out of memory");
+    if (!o->runs) return status_memory("the optimizer");
     for (size_t r = 0; r < o->plan->run_count; r++) {
         const struct optimizer_run *run = &o->plan->runs[r];
         for (size_t i = 0; i < part_count; i++) {
@@ -92,7 +92,7 @@ status optimizer_create(const struct variant *config, const struct params *param
 status optimizer_create_shard(const struct variant *config, const struct params *params, struct device *device,
                               const struct optimizer_shard *shard, struct optimizer **out) {
     struct optimizer *o = calloc(1, sizeof *o);
-    if (!o) return status_new(STATUS_BUG, "out of memory");
+    if (!o) return status_memory("the optimizer");
     o->type = optimizer_type_at((size_t)config->index);
     o->config = config->config;
     o->device = device;

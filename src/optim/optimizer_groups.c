@@ -202,7 +202,7 @@ status optimizer_plan_create(const struct variant *config, const struct params *
     if (plan) plan->runs = calloc(params->count + 1, sizeof *plan->runs);
     if (!plan || !plan->settings || !plan->runs) {
         optimizer_plan_destroy(plan);
-        return status_new(STATUS_BUG, "out of memory");
+        return status_memory("the groups of the optimizer");
     }
     add_runs(plan, common, &own, params);
     *out = plan;

@@ -455,7 +455,7 @@ static status bind(struct document *document, const char *path, struct problems 
     struct config_file *file = calloc(1, sizeof *file);
     if (!file) {
         document_destroy(document);
-        return status_new(STATUS_BUG, "out of memory");
+        return status_memory("the config");
     }
     file->document = document;
     if (document)

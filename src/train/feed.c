@@ -25,7 +25,7 @@ size_t feed_memory(const struct dataset_info *info, size_t rows) {
 status feed_create(struct device *device, const struct dataset_info *info, size_t rows, struct feed **out) {
     *out = NULL;
     struct feed *feed = calloc(1, sizeof *feed);
-    if (!feed) return status_new(STATUS_BUG, "out of memory");
+    if (!feed) return status_memory("the feed of batches");
     *feed =
         (struct feed){.device = device, .input_bytes = input_bytes(info), .target_bytes = dataset_target_bytes(info)};
     status s = OK;

@@ -68,7 +68,7 @@ static status describe_buckets(const struct config *config, const struct params 
     size_t *bucket_of = calloc(ranges.count + 1, sizeof *bucket_of), elements = 0;
     if (!bucket_of) {
         ranges_free(&ranges);
-        return status_new(STATUS_BUG, "out of memory");
+        return status_memory("the buckets of the gradients");
     }
     for (size_t i = 0; i < ranges.count; i++) elements += ranges.ranges[i].count;
     struct reducer_config buckets = {.bucket_cap_mb = config->dist.bucket_cap_mb,
@@ -268,6 +268,15 @@ static status find_device(const struct config *config, struct device **out, stat
     return s;
 }
 
+status plan_explain_memory(status failure) {
+    if (status_code(failure) != STATUS_MEMORY) return failure;
+    status s = status_new(STATUS_USAGE,
+                          "the run does not fit in memory: %s; use a smaller sampler.batch_size, model or dataset",
+                          status_message(failure));
+    status_free(failure);
+    return s;
+}
+
 status plan_describe(const struct config *config, int world_size, int local_size, struct text *out, status *missing) {
     const struct loss_type *loss = loss_type_at((size_t)config->loss.index);
     struct dataset *dataset = NULL;
@@ -293,6 +302,7 @@ status plan_describe(const struct config *config, int world_size, int local_size
     if (!s && device) s = model_adapt_to_device(model, device);
     if (!s) s = describe(config, world_size, local_size, dataset, model, batch, device, out);
     if (!s && *missing) text_printf(out, "not here       %s\n", status_message(*missing));
+    s = plan_explain_memory(s);
     if (s) {
         status_free(*missing);
         *missing = OK;

@@ -7,6 +7,10 @@
 #include "base/text.h"
 #include "train/config.h"
 
+/* A lack of memory that shows before the first step is the config's: STATUS_MEMORY becomes STATUS_USAGE with what can
+ * be made smaller. All else, NULL too, is passed on. Consumes [failure]. */
+status plan_explain_memory(status failure);
+
 /* [world_size] ranks share the work, [local_size] of them on this machine, whose free memory a warning compares. The
  * same failures as training would give before its first step. *missing: NULL, or what only this machine lacks, a GPU
  * for instance: STATUS_USAGE as training would say it; all else was looked at. */

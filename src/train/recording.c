@@ -28,7 +28,7 @@ status recordings_create(struct device *device, struct comm *comm, bool is_wante
     *out = NULL;
     if (!is_wanted || !device_can_record(device)) return OK;
     *out = calloc(1, sizeof **out);
-    if (!*out) return status_new(STATUS_BUG, "out of memory");
+    if (!*out) return status_memory("the recordings of passes");
     (*out)->device = device;
     (*out)->comm = comm && comm_gpu(comm) ? comm : NULL;
     (*out)->log = log;

@@ -1,8 +1,6 @@
 /* What a trainer asks for, in its order, and for `check` what it allocates. */
 #include "train/rehearsal.h"
 
-#include <string.h>
-
 #include "base/buffer.h"
 #include "train/parts.h"
 
@@ -36,16 +34,6 @@ static void update(const struct trainer *t) {
     ops->is_finite(t->device, params->values, params->total); /* before a save */
 }
 
-/* A run would end so, too, but in its first step. */
-static status told_as_too_little(status s) {
-    if (!s || !strstr(status_message(s), "out of memory")) return s;
-    status told = status_new(
-        STATUS_USAGE, "the run does not fit on the GPU: %s; use a smaller sampler.batch_size, or a smaller model",
-        status_message(s));
-    status_free(s);
-    return told;
-}
-
 status rehearsal_reserve(struct trainer *t, const struct rehearsal_rows *rows) {
     if (device_is_host(t->device)) return OK;
     device_dry_run_begin(t->device);
@@ -54,7 +42,7 @@ status rehearsal_reserve(struct trainer *t, const struct rehearsal_rows *rows) {
         if (rows->evaluation[i]) run_pass(t, rows->evaluation[i], false);
     }
     update(t);
-    return told_as_too_little(device_dry_run_end(t->device));
+    return device_dry_run_end(t->device);
 }
 
 status rehearsal_reserve_forward(struct model *model, struct device *device, const struct loss_type *loss,
@@ -65,7 +53,7 @@ status rehearsal_reserve_forward(struct model *model, struct device *device, con
     const float *output = model_forward(model, &pass, batch->inputs);
     struct loss_sums *sums = (struct loss_sums *)model->params.values; /* any address: nothing is written */
     if (loss) loss->run(loss_config, device, &model->out, output, batch->targets, batch->rows, 1, NULL, sums);
-    return told_as_too_little(device_dry_run_end(device));
+    return device_dry_run_end(device);
 }
 
 /* ---- check ---- */

@@ -15,7 +15,7 @@ struct rehearsal_rows {
     size_t training[2], evaluation[2];
 };
 
-/* Of a run that has all but its run folder. STATUS_USAGE where there is too little memory. Nothing happens where the
+/* Of a run that has all but its run folder. STATUS_MEMORY where there is too little memory. Nothing happens where the
  * device is the host. */
 status rehearsal_reserve(struct trainer *trainer, const struct rehearsal_rows *rows);
 

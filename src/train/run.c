@@ -18,6 +18,7 @@
 #include "train/parallel/averaging.h"
 #include "train/parallel/share.h"
 #include "train/passes.h"
+#include "train/plan.h"
 #include "train/progress.h"
 #include "train/rehearsal.h"
 #include "train/run_folder.h"
@@ -634,10 +635,10 @@ status run_train(const struct config *config, const struct dist_env *env, const 
                       .folder_path = folder_path(config, options),
                       .trainer = {.config = config, .stop = options->stop}};
     schema_write_yaml(&config_schema, config, &run.config_text);
-    status s = open_data_and_model(&run);
+    status s = plan_explain_memory(open_data_and_model(&run));
     if (s) store_report_before_joining(env, false, log, s);
-    if (!s) s = join_group(&run);
-    if (!s) s = reserve_memory(&run);
+    if (!s) s = plan_explain_memory(join_group(&run));
+    if (!s) s = plan_explain_memory(reserve_memory(&run));
     if (!s) s = comm_barrier(run.trainer.comm); /* no folder is made where one rank has too little */
     if (!s) s = resume(&run);
     if (!s && run.is_complete) {

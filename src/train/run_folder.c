@@ -143,7 +143,7 @@ static status read_config(struct run_folder *f) {
     if (info.size > DOCUMENT_MAX_BYTES)
         return status_new(STATUS_DATA, "%s: not a config of ddptrain (larger than 1 MiB)", f->config);
     f->config_text = calloc(1, info.size + 1);
-    if (!f->config_text) return status_new(STATUS_BUG, "out of memory");
+    if (!f->config_text) return status_memory("the config of the run folder");
     TRY(io_open(f->config, &fd));
     status s = io_read(fd, f->config, f->config_text, info.size, NULL);
     return status_first(s, io_close(fd, f->config));
@@ -302,7 +302,7 @@ status run_folder_write_config(struct run_folder *folder, const char *text) {
     if (folder->config_text && strcmp(folder->config_text, text) == 0) return OK;
     free(folder->config_text);
     folder->config_text = strdup(text);
-    if (!folder->config_text) return status_new(STATUS_BUG, "out of memory");
+    if (!folder->config_text) return status_memory("the config of the run folder");
     return write_config(folder);
 }
 

@@ -11,7 +11,7 @@
 /* A failed save does not end the run: the checkpoints before it stay, and the next save tries again. Rank 0. */
 static status note_failed_save(struct trainer *t, status failure) {
     if (!failure) return OK;
-    if (status_code(failure) != STATUS_IO) return failure;
+    if (!status_is_system(failure)) return failure;
     t->saves.has_failed = true;
     log_warning(t->outputs.log, "a checkpoint could not be saved, the run continues: %s", status_message(failure));
     metrics_begin(t->outputs.metrics, "checkpoint_failed");
@@ -185,8 +185,8 @@ status save_before_evaluation(struct trainer *t, const char **nonfinite) {
 
 /* Takes [failure] of the last save. */
 static status explain_last(status failure) {
-    if (status_code(failure) != STATUS_IO) return failure;
-    status explained = status_new(STATUS_IO,
+    if (!status_is_system(failure)) return failure;
+    status explained = status_new(status_code(failure),
                                   "%s\nthe last state is not saved; when that is fixed, run the same command again: it "
                                   "continues from the newest checkpoint",
                                   status_message(failure));

@@ -28,7 +28,7 @@ END_TEST
 
 START_TEST(too_large_a_buffer_is_an_answer) {
     void *buffer = &buffer;
-    ck_failure(buffer_new(SIZE_MAX / 4, "the gradients", &buffer), STATUS_USAGE, "the gradients: ");
+    ck_failure(buffer_new(SIZE_MAX / 4, "the gradients", &buffer), STATUS_MEMORY, "no memory for the gradients: ");
     ck_assert_ptr_null(buffer);
 }
 END_TEST

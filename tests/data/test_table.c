@@ -33,7 +33,7 @@ END_TEST
 
 START_TEST(a_row_that_no_memory_holds) {
     size_t rows;
-    ck_failure(create(1, SIZE_MAX, &rows), STATUS_DATA, "are more than any memory holds");
+    ck_failure(create(1, SIZE_MAX, &rows), STATUS_MEMORY, "are more than any machine has");
 }
 END_TEST
 

@@ -123,7 +123,7 @@ class Refusals(Emulated):
 
     def test_operators_that_do_not_fit(self):
         """Arrays do, but not what operators work in: that is known before the run folder is made."""
-        self.refused("the run does not fit on the GPU", "scratch memory: out of memory; use a smaller sampler.batch_size",
+        self.refused("the run does not fit in memory", "scratch memory: out of memory; use a smaller sampler.batch_size",
                      words=["model.layers.0.linear.out=40000", "train.precision=bfloat16"], mib=50)
 
 

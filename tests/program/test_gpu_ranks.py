@@ -194,7 +194,7 @@ class Places(Ranks):
                            MASTER_ADDR="127.0.0.1", MASTER_PORT=port, DDPTRAIN_EMULATED_MIB=(300, 50)[r], DDPTRAIN_EMULATED_REFUSAL_MS=1000) for r in range(2)]
         err = "".join(p.communicate(timeout=60 * program.SLOW)[1] for p in ranks)
         self.assertEqual([p.returncode for p in ranks], [PEER, USAGE], err)
-        self.assertIn("the run does not fit on the GPU", err)
+        self.assertIn("the run does not fit in memory", err)
         self.assertEqual(os.listdir(self.path("runs")), ["launched"])
 
     def test_different_libraries(self):

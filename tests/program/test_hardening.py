@@ -57,11 +57,14 @@ train: {epochs: 1}
 
     @unittest.skipIf(SANITIZER, "a sanitizer needs terabytes of addresses")
     def test_little_memory(self):
-        """A limit that the loader survives ends with 0 or a sentence; 127: the loader itself had too little."""
+        """A limit that the loader survives ends with 0 or a sentence; 127: the loader itself had too little. 64: what the
+        config needs is more; 74: the system gave none. None of them is a bug of the program, 70, or the data's fault."""
         codes = {}
         for kib in range(12000, 60000, 2000):
             codes[kib], said = self.limited(resource.RLIMIT_AS, kib, "c.yaml", "--fresh")
-            self.assertIn(codes[kib], (OK, USAGE, 65, 70, 74, 127), f"{kib} KiB: {said}")
+            self.assertIn(codes[kib], (OK, USAGE, 74, 127), f"{kib} KiB: {said}")
+            if codes[kib] == USAGE:
+                self.assertRegex(said, "the run does not fit in memory: no memory for|the stack")
             self.assertTrue(codes[kib] == OK or said.strip(), kib)
         self.assertIn(USAGE, codes.values())
 

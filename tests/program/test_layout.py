@@ -176,6 +176,19 @@ class Layout(unittest.TestCase):
                          for line in lines_with(forbidden, code)]
         self.fail_with(problems)
 
+    def test_a_lack_of_memory_is_a_code(self):
+        """status_memory says it, and its code tells it apart: nobody writes the sentence or looks for words in it."""
+        problems = []
+        for name in c_files("src/") + c_files("cmd/"):
+            if name == "src/base/status.c":
+                continue
+            code = read(name)
+            problems += [f"{name}:{line}: compares words of a failure; compare status_code"
+                         for line in lines_with(r"str(?:case)?str\s*\(\s*status_message", code)]
+            problems += [f"{name}:{line}: a lack of memory is status_memory(\"what\")"
+                         for line in lines_with(r'status_(?:new|errno)\s*\([^;]*?"[^"\n]*(?:out of|no) memory\b', code)]
+        self.fail_with(problems)
+
     def test_files_open_with_what_they_are(self):
         problems = [f"{name}: opens without a comment that says what it is" for name in c_files("src/") + c_files("cmd/")
                     if not read(name).lstrip().startswith(("/*", "//"))]

@@ -111,7 +111,7 @@ static status mesh_create_faultless(const struct comm_setup *setup, void **out) 
     int listener;
     struct mesh *m = calloc(1, sizeof *m);
     *out = NULL;
-    if (!m) return status_new(STATUS_IO, "no memory for a process group");
+    if (!m) return status_memory("a process group");
     m->rank = setup->rank;
     m->world_size = setup->world_size;
     m->timeout = setup->timeout;

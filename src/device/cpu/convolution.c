@@ -45,7 +45,7 @@ static const struct convolution_ops *onednn_ops(void) {
 
 static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {
     struct device_convolution *d = calloc(1, sizeof *d);
-    if (!d) return status_new(STATUS_BUG, "out of memory");
+    if (!d) return status_memory("a convolution");
     bool is_large = multiply_adds(c, rows) >= LARGE_CONVOLUTION, has_winograd = is_large && is_for_winograd(c);
     status s = OK;
     if (is_large) d->ops = has_winograd ? cpu_kernels_of(device)->winograd : onednn_ops();

@@ -153,7 +153,7 @@ status cpu_device_create(const char *set, struct device **out) {
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         if (!sets[i].is_supported || (set && strcmp(set, sets[i].name) != 0)) continue;
         struct cpu_device *device = calloc(1, sizeof *device);
-        if (!device) return status_new(STATUS_BUG, "out of memory");
+        if (!device) return status_memory("a device");
         device->kernels = sets[i].kernels;
         device->ops = cpu_ops;
         device->ops.image = device->kernels->image;

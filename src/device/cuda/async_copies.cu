@@ -6,7 +6,7 @@
 static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
 
 static bool check(struct gpu_device *gpu, const char *operation, cudaError_t error) {
-    if (error != cudaSuccess) gpu_fail(gpu, operation, cudaGetErrorString(error));
+    if (error != cudaSuccess) gpu_fail_with(gpu, operation, error);
     return !gpu->failure[0];
 }
 

@@ -127,7 +127,7 @@ static status create(struct device *device, const struct convolution *c, size_t 
     *out = nullptr;
     TRY(open_cudnn((struct gpu_device *)device));
     struct device_convolution *d = (struct device_convolution *)calloc(1, sizeof *d);
-    if (!d) return status_new(STATUS_BUG, "out of memory");
+    if (!d) return status_memory("a convolution");
     d->gpu = (struct gpu_device *)device;
     d->c = *c;
     *out = d;
@@ -143,7 +143,9 @@ static size_t weights(const struct convolution *c) {
 /* Whether there is a plan for the pass; creates it if necessary. */
 static bool made(call *c, struct device_convolution *d, struct row_plans *p, enum plan_pass pass) {
     status s = c->is_ok() ? make_plan(d, p, pass) : OK;
-    if (s) gpu_fail(c->gpu, passes[pass], status_message(s));
+    if (s)
+        gpu_fail_as(c->gpu, status_code(s) == STATUS_MEMORY ? STATUS_MEMORY : STATUS_BUG, passes[pass],
+                    status_message(s));
     status_free(s);
     return c->is_ok();
 }

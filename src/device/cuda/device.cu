@@ -5,9 +5,19 @@
 
 #include "device/cuda/product.cuh"
 
+void gpu_fail_as(struct gpu_device *device, enum status_code code, const char *operation, const char *what) {
+    if (device->failure[0]) return;
+    device->failure_code = code;
+    snprintf(device->failure, sizeof device->failure, "%s failed in %s: %s", device->description, operation, what);
+}
+
 void gpu_fail(struct gpu_device *device, const char *operation, const char *what) {
-    if (!device->failure[0])
-        snprintf(device->failure, sizeof device->failure, "%s failed in %s: %s", device->description, operation, what);
+    gpu_fail_as(device, STATUS_BUG, operation, what);
+}
+
+void gpu_fail_with(struct gpu_device *device, const char *operation, cudaError_t error) {
+    gpu_fail_as(device, error == cudaErrorMemoryAllocation ? STATUS_MEMORY : STATUS_BUG, operation,
+                cudaGetErrorString(error));
 }
 
 double *gpu_staging(struct gpu_device *gpu, size_t count) {
@@ -20,7 +30,7 @@ double *gpu_staging(struct gpu_device *gpu, size_t count) {
     if (error == cudaSuccess)
         gpu->staged = count;
     else
-        gpu_fail(gpu, "memory for sums over processes", cudaGetErrorString(error));
+        gpu_fail_with(gpu, "memory for sums over processes", error);
     return gpu->staging;
 }
 
@@ -43,7 +53,7 @@ call::~call() {
 }
 
 void call::check(cudaError_t error) {
-    if (error != cudaSuccess) gpu_fail(gpu, operation, cudaGetErrorString(error));
+    if (error != cudaSuccess) gpu_fail_with(gpu, operation, error);
 }
 
 void call::read(void *to, const void *from, size_t bytes) {
@@ -180,7 +190,7 @@ status gpu_device_create(int number, struct device **out) {
     static const struct device_ops ops = all_ops();
     struct gpu_device *gpu = (struct gpu_device *)calloc(1, sizeof *gpu);
     *out = nullptr;
-    if (!gpu) return status_new(STATUS_BUG, "out of memory");
+    if (!gpu) return status_memory("the GPU's device");
     gpu->gpu = number;
     gpu->base.ops = &ops;
     gpu->base.description = gpu->description;

@@ -103,6 +103,7 @@ struct gpu_device {
     char name[256];
     char description[320];
     char failure[512]; /* the first failure; "": none */
+    enum status_code failure_code;
     cudaStream_t stream;
     cublasLtHandle_t blas;
     void *workspace; /* (GPU_WORKSPACE), on the GPU */
@@ -181,8 +182,10 @@ void gpu_merge_scratch(struct gpu_device *gpu);
 const void *gpu_constant(struct gpu_device *gpu, const char *operation, const void *p, size_t bytes,
                          gpu_make *make = nullptr);
 
-/* Stores the first failure of the device. */
+/* Stores the first failure of the device; with [error], STATUS_MEMORY where memory is missing, else STATUS_BUG. */
+void gpu_fail_as(struct gpu_device *device, enum status_code code, const char *operation, const char *what);
 void gpu_fail(struct gpu_device *device, const char *operation, const char *what);
+void gpu_fail_with(struct gpu_device *device, const char *operation, cudaError_t error);
 
 /* Pinned host memory for [count] doubles, until the next call; NULL after a failure. */
 double *gpu_staging(struct gpu_device *device, size_t count);

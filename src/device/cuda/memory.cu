@@ -18,7 +18,7 @@ static bool has_failed(const struct gpu_device *gpu) { return gpu->failure[0] !=
 static bool is_still(const struct gpu_device *gpu) { return has_failed(gpu) || gpu->is_dry_run; }
 
 static void check(struct gpu_device *gpu, const char *operation, cudaError_t error) {
-    if (error != cudaSuccess) gpu_fail(gpu, operation, cudaGetErrorString(error));
+    if (error != cudaSuccess) gpu_fail_with(gpu, operation, error);
 }
 
 static void wrote(struct device *device, const void *memory, size_t bytes) {
@@ -29,6 +29,7 @@ static void wrote(struct device *device, const void *memory, size_t bytes) {
 /* ---- arrays ---- */
 
 static status failed(cudaError_t error, const char *what) {
+    if (error == cudaErrorMemoryAllocation) return status_memory("%s on the GPU", what);
     return status_new(STATUS_USAGE, "train.device: cuda: %s: %s; check the output of nvidia-smi, or use device: cpu",
                       what, cudaGetErrorString(error));
 }
@@ -55,11 +56,11 @@ static status alloc(struct device *device, size_t bytes, const char *what, void 
     *out = nullptr;
     TRY(info(device, &free_bytes, &all_bytes));
     if (bytes > free_bytes)
-        return status_new(STATUS_USAGE, "%s: %zu MiB of memory are needed, and %s has %zu MiB of %zu MiB left", what,
-                          bytes / MIB, gpu->description, free_bytes / MIB, all_bytes / MIB);
+        return status_memory("%s: %zu MiB are needed, and %s has %zu MiB of %zu MiB left", what, bytes / MIB,
+                             gpu->description, free_bytes / MIB, all_bytes / MIB);
     if (bytes == 0) bytes = 1;
     struct gpu_array *arrays = (struct gpu_array *)realloc(gpu->arrays, (gpu->array_count + 1) * sizeof *gpu->arrays);
-    if (!arrays) return status_new(STATUS_BUG, "out of memory");
+    if (!arrays) return status_memory("the list of the GPU's arrays");
     gpu->arrays = arrays;
     cudaError_t error = cudaMalloc(&memory, bytes);
     if (error == cudaSuccess) error = cudaMemsetAsync(memory, 0, bytes, gpu->stream);
@@ -93,7 +94,7 @@ static void release(struct device *device, void *memory) {
 
 static status state(const struct device *device) {
     const struct gpu_device *gpu = gpu_of(device);
-    return has_failed(gpu) ? status_new(STATUS_BUG, "%s", gpu->failure) : OK;
+    return has_failed(gpu) ? status_new(gpu->failure_code, "%s", gpu->failure) : OK;
 }
 
 static status wait(struct device *device) {
@@ -292,7 +293,7 @@ static const void *add_constant(struct gpu_device *gpu, const char *operation, c
     if (!all || !c.copy || !made) {
         if (make) free(made);
         free(c.copy);
-        gpu_fail(gpu, operation, "out of memory");
+        gpu_fail_as(gpu, STATUS_MEMORY, operation, "out of memory");
         return nullptr;
     }
     memcpy(c.copy, p, bytes);

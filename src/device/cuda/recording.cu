@@ -12,7 +12,7 @@ struct device_recording {
 static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
 
 static void check(struct gpu_device *gpu, cudaError_t error) {
-    if (error != cudaSuccess) gpu_fail(gpu, "a CUDA graph", cudaGetErrorString(error));
+    if (error != cudaSuccess) gpu_fail_with(gpu, "a CUDA graph", error);
 }
 
 /* The recording must not depend on whether the parameters' copy is current now. */
@@ -25,7 +25,7 @@ static void set_parameters_aside(struct gpu_device *gpu) {
 
 /* A failure during capture has no effects, because nothing ran. */
 static status give_up(struct gpu_device *gpu) {
-    status why = status_new(STATUS_BUG, "%s", gpu->failure);
+    status why = status_new(gpu->failure_code, "%s", gpu->failure);
     gpu->failure[0] = 0;
     cudaGetLastError();
     return why;
@@ -51,7 +51,7 @@ status gpu_record_begin(struct device *device, status *why) {
 static struct device_recording *make(struct gpu_device *gpu, cudaGraph_t graph) {
     struct device_recording *recording = (struct device_recording *)calloc(1, sizeof *recording);
     if (!recording) {
-        gpu_fail(gpu, "a CUDA graph", "out of memory");
+        gpu_fail_as(gpu, STATUS_MEMORY, "a CUDA graph", "out of memory");
         return nullptr;
     }
     recording->moves = gpu->moves;

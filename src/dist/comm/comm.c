@@ -124,7 +124,7 @@ static status gather_bytes(struct comm *comm, const char *call, const void *data
     for (int r = 0; r < comm->world_size; r++) total += sizes[r];
     bool is_wanted = root == COMM_ALL || root == comm->rank;
     void *all = is_wanted ? malloc(total + 1) : NULL;
-    if (is_wanted && !all) return fail(comm->shared, call, status_new(STATUS_IO, "no memory for %zu bytes", total));
+    if (is_wanted && !all) return fail(comm->shared, call, status_memory("%zu bytes", total));
     status failure = total ? gather(comm, call, data, sizes, all, root) : OK;
     if (failure)
         free(all);

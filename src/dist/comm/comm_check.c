@@ -405,7 +405,7 @@ static status check_parts(struct comm *comm, comm_check_told *told, void *contex
     c.a = malloc((size_t)MOST * 8);
     c.b = malloc((size_t)MOST * 8);
     c.sizes = malloc((size_t)c.world * sizeof *c.sizes);
-    status failure = c.a && c.b && c.sizes ? OK : status_new(STATUS_IO, "no memory to check the collectives");
+    status failure = c.a && c.b && c.sizes ? OK : status_memory("the check of the collectives");
     for (size_t i = 0; i < PARTS && !failure; i++) {
         c.part = parts[i].name;
         c.done = i;

@@ -41,7 +41,7 @@ status comm_check_gpus(struct comm *comm, const char *identity) {
     host_name(host, sizeof host);
     snprintf(own, sizeof own, "%d %s", comm->shared->hosts[comm->rank], identity);
     char *all = malloc((size_t)world * IDENTITY);
-    if (!all) return status_new(STATUS_IO, "no memory for a process group");
+    if (!all) return status_memory("a process group");
     status failure = comm_all_gather(comm, own, IDENTITY, COMM_UINT8, all);
     for (int r = 1; r < world && !failure; r++)
         for (int earlier = 0; earlier < r && !failure; earlier++)

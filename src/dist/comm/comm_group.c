@@ -57,7 +57,7 @@ static status allocate(const struct comm_group *like, const char *name, int rank
     if (!lanes || !g) {
         free(lanes);
         free(g);
-        return status_new(STATUS_IO, "no memory for a process group");
+        return status_memory("a process group");
     }
     *g = (struct comm_group){.name = strdup(name),
                              .store = like->store,
@@ -73,7 +73,7 @@ static status allocate(const struct comm_group *like, const char *name, int rank
         lanes[lane] = (struct comm){.rank = rank, .world_size = world_size, .lane = lane, .shared = g, .lanes = lanes};
     if (!g->name || !g->members || !g->hosts || !g->equal) {
         free_object(lanes);
-        return status_new(STATUS_IO, "no memory for a process group");
+        return status_memory("a process group");
     }
     *out = lanes;
     return OK;
@@ -152,7 +152,7 @@ status comm_connect_auto(struct comm *comm) {
     if (g->host_count == comm->world_size) return connect_gloo(comm, NULL); /* one rank a host: nothing to share */
     status failure = comm_connect_with(comm, g->host_count > 1 ? &comm_hosts : &comm_shm);
     if (!failure) g->description = strdup(g->host_count > 1 ? "shared memory, gloo between hosts" : "shared memory");
-    if (status_code(failure) != STATUS_IO) return failure;
+    if (!status_is_system(failure)) return failure;
     status next = connect_gloo(comm, status_message(failure));
     status_free(failure);
     return next;
@@ -225,7 +225,7 @@ static status find_hosts(struct comm *comm) {
     struct comm_group *g = comm->shared;
     char own[512], key[64];
     char **identities = calloc((size_t)comm->world_size, sizeof *identities);
-    if (!identities) return status_new(STATUS_IO, "no memory for a process group");
+    if (!identities) return status_memory("a process group");
     shm_host_identity(own, sizeof own);
     snprintf(key, sizeof key, "host/%d", comm->rank);
     status failure = store_set(g->store, key, own, strlen(own));
@@ -330,7 +330,7 @@ status comm_split(struct comm *comm, int color, int key, struct comm **out) {
     *out = NULL;
     struct wish mine = {.color = color < 0 ? -1 : color, .key = key};
     struct wish *all = malloc((size_t)comm->world_size * sizeof mine);
-    if (!all) return status_new(STATUS_IO, "no memory for a process group");
+    if (!all) return status_memory("a process group");
     status failure = comm_all_gather(comm, &mine, 2, COMM_INT32, all);
     if (!failure) failure = split(comm, all, out);
     free(all);
@@ -344,13 +344,13 @@ status comm_alloc(struct comm *comm, size_t size, void **out) {
     *out = NULL;
     if (g->backend && g->backend->alloc) {
         status failure = g->backend->alloc(g->group, size, out);
-        if (status_code(failure) != STATUS_IO) return failure;
+        if (!status_is_system(failure)) return failure;
         status_free(failure);
     }
     if (g->buffer_count == MOST_BUFFERS) return status_new(STATUS_BUG, "too many buffers of comm_alloc");
     size_t whole = (size + 4095) / 4096 * 4096;
     void *buffer = aligned_alloc(4096, whole ? whole : 4096);
-    if (!buffer) return status_new(STATUS_IO, "no memory for a buffer of %zu bytes", size);
+    if (!buffer) return status_memory("a buffer of %zu bytes", size);
     memset(buffer, 0, whole);
     *out = g->buffers[g->buffer_count++] = buffer;
     return OK;

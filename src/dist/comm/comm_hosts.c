@@ -45,7 +45,7 @@ static status make_room(struct hosts_group *g, int lane, size_t size, char **out
     struct room *room = &g->rooms[lane];
     if (room->size < size) {
         void *more = realloc(room->bytes, size);
-        if (!more) return status_new(STATUS_IO, "no memory for communication");
+        if (!more) return status_memory("communication");
         *room = (struct room){more, size};
     }
     *out = room->bytes;
@@ -102,7 +102,7 @@ static status reduce_scatter(void *group, int lane, const void *data, size_t cou
     struct hosts_group *g = group;
     size_t part = count * comm_type_size(type);
     char *whole = malloc(part * (size_t)g->world);
-    if (!whole) return status_new(STATUS_IO, "no memory for communication");
+    if (!whole) return status_memory("communication");
     memcpy(whole, data, part * (size_t)g->world);
     status failure = reduce(g, lane, whole, count * (size_t)g->world, type, op, COMM_ALL);
     if (!failure) memcpy(out, whole + (size_t)g->rank * part, part);
@@ -343,7 +343,7 @@ static status create(const struct comm_setup *setup, void **out) {
     *out = NULL;
     if (!g || !allocate(g, setup)) {
         destroy(g);
-        return status_new(STATUS_IO, "no memory for a process group");
+        return status_memory("a process group");
     }
     number_ranks(g);
     status failure = comm_backend_gloo(&g->gloo);

@@ -39,7 +39,7 @@ double comm_measure_factor(enum comm_measure measure, int world_size) {
 static status alloc_anywhere(struct comm_measurer *m, size_t room) {
     m->data = calloc(room, 1);
     m->another = calloc(room, 1);
-    return m->data && m->another ? OK : status_new(STATUS_IO, "no memory to measure with");
+    return m->data && m->another ? OK : status_memory("the measurement");
 }
 
 static status alloc_on_gpus(struct comm_measurer *m, size_t room) {
@@ -54,7 +54,7 @@ static status alloc_on_gpus(struct comm_measurer *m, size_t room) {
 status comm_measurer_create(struct comm *comm, size_t most, struct comm_measurer **out) {
     struct comm_measurer *m = calloc(1, sizeof *m);
     *out = NULL;
-    if (!m) return status_new(STATUS_IO, "no memory to measure with");
+    if (!m) return status_memory("the measurement");
     size_t room = most + (size_t)comm_world_size(comm) * sizeof(float); /* at least one element for each */
     *m = (struct comm_measurer){.comm = comm, .is_on_gpus = !comm_lane(comm, 1)};
     void *shared = NULL;

@@ -24,7 +24,7 @@ status comm_limit_threads(struct comm *comm) {
     size_t world = (size_t)comm->world_size;
     if (world == 1) return OK;
     cpu_set_t own, *masks = calloc(2 * world, sizeof *masks);
-    if (!masks) return status_new(STATUS_IO, "no memory for the masks of %d ranks", comm->world_size);
+    if (!masks) return status_memory("the masks of %d ranks", comm->world_size);
     if (sched_getaffinity(0, sizeof own, &own) != 0) memset(&own, 0xff, sizeof own);
     status failure = comm_all_gather(comm, &own, sizeof own, COMM_UINT8, masks);
     if (!failure && !parallel_is_given()) parallel_limit(share_of(comm, masks, masks + world));

@@ -429,7 +429,7 @@ static status create(const struct comm_setup *setup, void **out) {
     struct shm_group *g = calloc(1, sizeof *g);
     size_t world = (size_t)setup->world_size;
     *out = NULL;
-    if (!g) return status_new(STATUS_IO, "no memory for a process group");
+    if (!g) return status_memory("a process group");
     *g = (struct shm_group){.rank = setup->rank,
                             .world = setup->world_size,
                             .members = setup->members,
@@ -445,7 +445,7 @@ static status create(const struct comm_setup *setup, void **out) {
         lane->desks = (struct shm_desk *)((char *)g->map.base + (size_t)i * lane_size(setup->world_size));
         lane->pairs = (struct shm_pair *)(lane->desks + world);
         lane->patience = shm_patience(&g->map, &g->is_aborted, setup->timeout, setup->world_size, i);
-        if (!g->name || !lane->in) failure = status_new(STATUS_IO, "no memory for a process group");
+        if (!g->name || !lane->in) failure = status_memory("a process group");
     }
     if (failure)
         destroy(g);

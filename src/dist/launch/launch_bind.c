@@ -12,7 +12,7 @@ status launch_split(int nproc, cpu_set_t **parts) {
         return status_errno(STATUS_IO, errno,
                             "--cpu-bind cores: cannot read which processors are left to this process");
     *parts = calloc((size_t)nproc, sizeof **parts);
-    if (!*parts) return status_new(STATUS_IO, "--cpu-bind cores: out of memory");
+    if (!*parts) return status_memory("the processors of --cpu-bind cores");
     if (processors_split(&mask, CPU_FOLDER, nproc, *parts)) return OK;
     free(*parts);
     *parts = NULL;

@@ -401,8 +401,7 @@ status launch_once(struct launch_start *start) {
     a.polls = calloc(2 * (size_t)a.count + 1 + (size_t)start->job->config->nnodes, sizeof *a.polls);
     for (int i = 0; a.ranks && i < a.count; i++)
         a.ranks[i].report = a.ranks[i].news = a.ranks[i].output = a.ranks[i].log = -1;
-    status failure =
-        a.ranks && a.polls ? start_ranks(&a) : status_new(STATUS_IO, "cannot start %d ranks: out of memory", a.count);
+    status failure = a.ranks && a.polls ? start_ranks(&a) : status_memory("the start of %d ranks", a.count);
     if (failure) begin_killing(&a);
     watch(&a);
     nodes_hear(start->nodes);

@@ -48,7 +48,7 @@ static bool send_message(enum launcher_message message, int code, int64_t number
 }
 
 bool launcher_report(status failure) {
-    return failure && send_message(MESSAGE_FAILURE, (int)status_code(failure), 0, status_message(failure));
+    return failure && send_message(MESSAGE_FAILURE, status_exit_code(status_code(failure)), 0, status_message(failure));
 }
 
 void launcher_send(enum launcher_message message, int code, int64_t number, const char *text) {

@@ -58,7 +58,7 @@ static status too_few_descriptors(int error, int count) {
 
 status net_need_descriptors(int count) {
     int *opened = malloc((size_t)count * sizeof *opened), done = 0, error = 0;
-    if (!opened) return status_new(STATUS_IO, "no memory to open %d files", count);
+    if (!opened) return status_memory("the addresses of %d files", count);
     while (done < count && !error) {
         opened[done] = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (opened[done] < 0)

@@ -283,7 +283,7 @@ static status open_network(struct store *s, const struct dist_env *env, const st
 status store_open_with(const struct dist_env *env, const struct store_options *options, struct store **out) {
     *out = NULL;
     struct store *s = calloc(1, sizeof *s);
-    if (!s) return status_new(STATUS_IO, "no memory for the store");
+    if (!s) return status_memory("the store");
     *s = (struct store){.rank = env->rank,
                         .world_size = env->world_size,
                         .is_one_host = env->local_world_size == env->world_size,
@@ -297,7 +297,7 @@ status store_open_with(const struct dist_env *env, const struct store_options *o
     snprintf(s->place, sizeof s->place, "%s:%d", env->master_addr, env->master_port);
     if (!s->pulse) s->pulse = pulse_create();
     bool has_memory = s->body && s->keys && s->pulse;
-    status failure = has_memory ? OK : status_new(STATUS_IO, "no memory for the store");
+    status failure = has_memory ? OK : status_memory("the store");
     if (!failure && s->world_size > 1) failure = open_network(s, env, options);
     if (!failure) {
         *out = s;
@@ -363,8 +363,7 @@ void store_close(struct store *s) {
 /* ---- keys ---- */
 
 static status set_locked(struct store *s, const char *key, const void *value, size_t size) {
-    if (s->world_size == 1)
-        return store_keys_set(s->keys, key, value, size) ? OK : status_new(STATUS_IO, "no memory for the store");
+    if (s->world_size == 1) return store_keys_set(s->keys, key, value, size) ? OK : status_memory("the store");
     size_t length = strlen(key);
     struct store_frame reply;
     s->body[0] = (uint8_t)length;
@@ -385,7 +384,7 @@ status store_set(struct store *s, const char *key, const void *value, size_t siz
 
 static status copy_value(const uint8_t *bytes, size_t length, void **value, size_t *size) {
     char *copy = malloc(length + 1);
-    if (!copy) return status_new(STATUS_IO, "no memory for a value of the store");
+    if (!copy) return status_memory("a value of the store");
     if (length) memcpy(copy, bytes, length);
     copy[length] = 0;
     *value = copy;
@@ -433,7 +432,7 @@ static void report(struct store *s, status failure) {
     if (!failure || s->world_size == 1 || !s->body) return;
     pthread_mutex_lock(&s->mutex);
     size_t length = strnlen(status_message(failure), STORE_MAX_REPORT - 1);
-    store_write_u32(s->body, (uint32_t)status_code(failure));
+    store_write_u32(s->body, (uint32_t)status_exit_code(status_code(failure)));
     memcpy(s->body + 4, status_message(failure), length);
     tell(s, FRAME_REPORT, 4 + length);
     pthread_mutex_unlock(&s->mutex);

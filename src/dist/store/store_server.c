@@ -374,7 +374,7 @@ status store_server_start(const struct store_server_config *config, struct store
         close(config->listener);
         close(config->local);
         close(config->local_watch);
-        return status_new(STATUS_IO, "no memory for the store");
+        return status_memory("the store");
     }
     bool has_all = fill(s, config);
     bool has_local = has_all && add_local(s, config->local, false);

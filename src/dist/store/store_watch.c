@@ -291,7 +291,7 @@ status watch_start(const struct watch_config *config, struct watch **out) {
     if (!w) {
         close(config->fd);
         close(config->requests);
-        return status_new(STATUS_IO, "no memory for the watch");
+        return status_memory("the watch");
     }
     pthread_mutex_init(&w->mutex, NULL);
     w->config = *config;

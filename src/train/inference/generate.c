@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "data/vocabulary.h"
+#include "train/plan.h"
 #include "train/rehearsal.h"
 
 struct generator {
@@ -154,7 +155,7 @@ status generate_text(const struct config *config, const struct generate_options 
     bool average;
     status s = weights_open(config, &options->weights, log, &checkpoint, &average);
     if (!s) s = read_vocabulary(&g, checkpoint);
-    if (!s) s = open_model(&g, config, checkpoint, average);
+    if (!s) s = plan_explain_memory(open_model(&g, config, checkpoint, average));
     if (!s) s = take_prompt(&g);
     if (!s) s = write_text(&g, sink, context);
     checkpoint_close(checkpoint);

@@ -15,6 +15,7 @@
 #include "train/inference/predictions.h"
 #include "train/labels.h"
 #include "train/metrics/evaluation.h"
+#include "train/plan.h"
 #include "train/rehearsal.h"
 
 struct inference {
@@ -225,6 +226,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     if (!s) s = load_weights(inf, checkpoint, average);
     if (!s) s = reserve_memory(inf);
     checkpoint_close(checkpoint);
+    s = plan_explain_memory(s);
     if (!s) log_rows(inf, log);
     if (s) store_report_before_joining(inf->env, false, inf->log, s);
     return s ? s : join(inf);

@@ -192,7 +192,7 @@ static unsigned needs_of(const struct evaluation *e) {
 
 status evaluation_create(const struct evaluation_options *options, struct evaluation **out) {
     struct evaluation *e = calloc(1, sizeof *e);
-    if (!e) return status_new(STATUS_BUG, "out of memory");
+    if (!e) return status_memory("an evaluation");
     e->options = *options;
     e->out_size = shape_elements(options->output);
     const struct loss_type *loss = options->loss;

@@ -44,13 +44,13 @@ static status keep_whole_lines(const char *path, int64_t *bytes) {
 
 status metrics_open(const char *path, int64_t bytes, struct metrics **out) {
     struct metrics *m = calloc(1, sizeof *m);
-    if (!m) return status_new(STATUS_BUG, "out of memory");
+    if (!m) return status_memory("metrics.jsonl");
     m->fd = -1;
     m->path = strdup(path);
     m->flushed = clock_seconds();
     m->lr = NAN;
     struct io_info info;
-    status s = m->path ? io_open_append(path, &m->fd) : status_new(STATUS_BUG, "out of memory");
+    status s = m->path ? io_open_append(path, &m->fd) : status_memory("metrics.jsonl");
     if (!s) s = io_stat_fd(m->fd, path, &info);
     if (!s) {
         m->bytes = (int64_t)info.size < bytes ? (int64_t)info.size : bytes;
@@ -134,7 +134,7 @@ status metrics_move(struct metrics *m, const char *path) {
     int64_t copied;
     struct text part = {0};
     char *name = strdup(path);
-    if (!name) return status_new(STATUS_BUG, "out of memory");
+    if (!name) return status_memory("metrics.jsonl");
     text_printf(&part, "%s.part", path);
     status s = flush(m);
     if (!s) s = copy_to(m, path, text_string(&part), &to, &copied);
@@ -235,7 +235,7 @@ status metrics_end(struct metrics *metrics) {
     bool is_due = clock_seconds() - metrics->flushed >= FLUSH_SECONDS;
     if (!is_due && (metrics->is_torn || metrics->buffer.length < FLUSH_BYTES)) return OK;
     status s = flush(metrics);
-    if (status_code(s) != STATUS_IO || metrics->buffer.length >= KEPT_BYTES) return s;
+    if (!status_is_system(s) || metrics->buffer.length >= KEPT_BYTES) return s;
     status_free(s); /* the next save tells it, when the lines still do not reach the disk */
     return OK;
 }

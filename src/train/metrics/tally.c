@@ -26,12 +26,12 @@ static status allocate(struct tally *t) {
     bool is_short = ((o->needs & TALLY_CONFUSION) && !t->confusion) ||
                     ((o->needs & TALLY_SCORES) && (!t->scores || !t->labels)) ||
                     ((o->needs & TALLY_VALUES) && (!t->values || !t->gathered));
-    return is_short ? status_new(STATUS_BUG, "out of memory for the metrics") : OK;
+    return is_short ? status_memory("the metrics") : OK;
 }
 
 status tally_create(const struct tally_options *options, struct tally **out) {
     struct tally *t = calloc(1, sizeof *t);
-    if (!t) return status_new(STATUS_BUG, "out of memory");
+    if (!t) return status_memory("the metrics");
     t->options = *options;
     t->classes = options->kind == TALLY_CLASSES ? options->out_size / options->positions : 2;
     /* two classes are one question */

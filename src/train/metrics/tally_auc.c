@@ -68,13 +68,13 @@ status tally_auc(struct tally *tally, double *out) {
     struct gathering g = {.world = (size_t)comm_world_size(tally->options.comm)};
     int64_t own = (int64_t)tally->collected;
     g.counts = calloc(g.world, sizeof *g.counts);
-    if (!g.counts) return status_new(STATUS_BUG, "out of memory for the metrics");
+    if (!g.counts) return status_memory("the metrics");
     status s = comm_all_gather(tally->options.comm, &own, 1, COMM_INT64, g.counts);
     for (size_t i = 0; i < g.world; i++)
         if ((size_t)g.counts[i] > g.most) g.most = (size_t)g.counts[i];
     g.own = calloc(g.most + 1, sizeof *g.own);
     g.all = calloc(g.world * g.most + 1, sizeof *g.all);
-    if (!s && (!g.own || !g.all)) s = status_new(STATUS_BUG, "out of memory for the metrics");
+    if (!s && (!g.own || !g.all)) s = status_memory("the metrics");
     if (!s) s = mean_area(tally, &g, out);
     free(g.own);
     free(g.all);

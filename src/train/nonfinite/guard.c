@@ -32,7 +32,7 @@ status guard_create(const struct guard_config *config, const struct params *buff
                     struct guard **out) {
     *out = NULL;
     struct guard *guard = calloc(1, sizeof *guard);
-    if (!guard) return status_new(STATUS_BUG, "out of memory");
+    if (!guard) return status_memory("the list of left out micro-batches");
     guard->config = config;
     guard->device = device;
     bool skips = config->policy == NONFINITE_SKIP, rolls_back = config->policy == NONFINITE_ROLLBACK;
@@ -41,7 +41,7 @@ status guard_create(const struct guard_config *config, const struct params *buff
         s = device_alloc(device, buffers->total * sizeof *guard->buffers, "the running statistics before a step",
                          (void **)&guard->buffers);
     if (rolls_back) guard->left = calloc((size_t)config->max, sizeof *guard->left);
-    if (!s && rolls_back && !guard->left) s = status_new(STATUS_BUG, "out of memory");
+    if (!s && rolls_back && !guard->left) s = status_memory("the list of left out micro-batches");
     if (s) {
         guard_destroy(guard);
         return s;

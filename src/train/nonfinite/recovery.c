@@ -66,7 +66,7 @@ static status search(struct trainer *t, const struct bad_step *bad, struct findi
 static status share(struct trainer *t, const struct finding *own, struct text *out) {
     size_t world = (size_t)comm_world_size(t->comm);
     struct finding *all = calloc(world, sizeof *all);
-    if (!all) return status_new(STATUS_BUG, "out of memory");
+    if (!all) return status_memory("the reports of the ranks");
     status s = comm_all_gather(t->comm, own, sizeof *own, COMM_UINT8, all);
     for (size_t r = 0; !s && r < world && !out->length; r++) {
         if (!all[r].is_found) continue;

@@ -115,7 +115,7 @@ static status explain(const struct state *state, bool with_buffers, const struct
     const struct params *buffers = &state->model->buffers;
     size_t count = state->entry_count, world = (size_t)comm_world_size(comm);
     uint64_t *own = calloc(count * (world + 1), sizeof *own), *all = own ? own + count : NULL;
-    if (!own) return status_new(STATUS_BUG, "out of memory");
+    if (!own) return status_memory("the hashes of the ranks");
     for (size_t i = 0; i < count; i++) {
         const struct entry *e = &state->entries[i];
         const float *data = e->data;
@@ -132,7 +132,7 @@ status agreement_check(const struct state *state, bool with_buffers, struct comm
     size_t world = (size_t)comm_world_size(comm);
     if (world == 1) return OK;
     struct belief own = {.hash = agreement_hash(state, with_buffers)}, *all = calloc(world, sizeof *all);
-    if (!all) return status_new(STATUS_BUG, "out of memory");
+    if (!all) return status_memory("the hashes of the ranks");
     gethostname(own.host, sizeof own.host - 1);
     status s = comm_all_gather(comm, &own, sizeof own, COMM_UINT8, all);
     bool is_equal = true;

@@ -27,14 +27,14 @@ status elastic_create(const struct elastic_options *options, struct elastic **ou
     const struct params *params = &options->model->params, *buffers = &options->model->buffers;
     *out = NULL;
     struct elastic *e = calloc(1, sizeof *e);
-    if (!e) return status_new(STATUS_BUG, "out of memory");
+    if (!e) return status_memory("the shards of a batch");
     e->o = *options;
     shard_tree_share(options->shards, comm_rank(options->comm), (int)world, &e->first, &e->own);
     e->most = (options->shards + world - 1) / world;
     e->mine = calloc(record(e), sizeof *e->mine);
     e->all = calloc(world * record(e), sizeof *e->all);
     e->leaves = calloc(options->shards * SUMS, sizeof *e->leaves);
-    status s = e->mine && e->all && e->leaves ? OK : status_new(STATUS_BUG, "out of memory");
+    status s = e->mine && e->all && e->leaves ? OK : status_memory("the shards of a batch");
     struct device *device = options->model->device;
     if (!s)
         s = device_alloc(device, buffers->total * sizeof *e->before, "the running statistics before a step",

@@ -8,7 +8,7 @@ status ranges_create(const struct params *params, struct ranges *out) {
                            .index_of = calloc(params->count + 1, sizeof *out->index_of)};
     if (!out->ranges || !out->index_of) {
         ranges_free(out);
-        return status_new(STATUS_BUG, "out of memory");
+        return status_memory("the ranges of the gradients");
     }
     for (size_t i = 0; i < params->count; i++) {
         const struct param *p = &params->items[i];

@@ -20,7 +20,7 @@ struct zero {
     double *squares;                     /* (params->count) */
 };
 
-static status no_memory(void) { return status_new(STATUS_IO, "no memory for sharing the optimizer's state"); }
+static status no_memory(void) { return status_memory("sharing the optimizer's state"); }
 
 static size_t share_begin(const struct reducer_cut *c, int rank) { return c->begin + (size_t)rank * c->share; }
 static size_t rest_begin(const struct reducer_cut *c, int world) { return c->begin + (size_t)world * c->share; }

@@ -235,7 +235,7 @@ static struct plan *plan_for(struct device_convolution *d, size_t rows, bool has
 
 static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {
     struct device_convolution *d = calloc(1, sizeof *d);
-    if (!d) return status_new(STATUS_BUG, "out of memory");
+    if (!d) return status_memory("a convolution");
     d->device = device;
     d->c = *c;
     if (dnnl_engine_create(&d->engine, dnnl_cpu, 0) != dnnl_success ||

@@ -33,7 +33,7 @@ static status create(struct device *device, const struct convolution *c, size_t 
     (void)device;
     (void)rows;
     struct device_convolution *d = calloc(1, sizeof *d);
-    if (!d) return status_new(STATUS_BUG, "out of memory");
+    if (!d) return status_memory("a convolution");
     d->c = *c;
     d->in_group = c->in.channels / c->groups;
     d->out_group = c->out.channels / c->groups;

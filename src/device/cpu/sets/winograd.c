@@ -531,7 +531,7 @@ static size_t block_of(const struct device_convolution *d, size_t rows) {
 static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {
     struct device_convolution *d = calloc(1, sizeof *d);
     struct job job;
-    if (!d) return status_new(STATUS_BUG, "out of memory");
+    if (!d) return status_memory("a convolution");
     d->device = device;
     d->c = *c;
     d->in = c->in.channels;

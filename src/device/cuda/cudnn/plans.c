@@ -289,7 +289,7 @@ static status plan(struct cudnn *cudnn, const struct plan_request *wish, struct 
     struct parts parts = {0};
     *out = NULL;
     struct plan *p = calloc(1, sizeof *p);
-    if (!p) return status_new(STATUS_BUG, "out of memory");
+    if (!p) return status_memory("a plan of cuDNN");
     cudnnBackendDescriptor_t g = graph(&parts, cudnn, wish);
     status s = parts.code == CUDNN_STATUS_SUCCESS ? OK : failed("a convolution", parts.code);
     bool is_found = parts.code == CUDNN_STATUS_SUCCESS && (choose(cudnn, g, CUDNN_HEUR_MODE_A, wish, p) ||
@@ -343,7 +343,7 @@ static void close_cudnn(struct cudnn *cudnn) {
 static status open_cudnn(void *stream, struct cudnn **out) {
     struct cudnn *cudnn = calloc(1, sizeof *cudnn);
     *out = NULL;
-    if (!cudnn) return status_new(STATUS_BUG, "out of memory");
+    if (!cudnn) return status_memory("a plan of cuDNN");
     cudnnStatus_t code = cudnnCreate(&cudnn->handle);
     if (code == CUDNN_STATUS_SUCCESS) code = cudnnSetStream(cudnn->handle, stream);
     if (code == CUDNN_STATUS_SUCCESS) {
@@ -359,7 +359,7 @@ static status open_for(const char *properties, struct cudnn **out) {
     struct parts parts = {0};
     struct cudnn *cudnn = calloc(1, sizeof *cudnn);
     *out = NULL;
-    if (!cudnn) return status_new(STATUS_BUG, "out of memory");
+    if (!cudnn) return status_memory("a plan of cuDNN");
     cudnn->properties = part(&parts, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
     set(&parts, cudnn->properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
         (int64_t)strlen(properties), properties);

@@ -370,7 +370,7 @@ status alloc(void *group, size_t size, void **out) {
     if (g->buffer_count == MOST_BUFFERS) return status_new(STATUS_BUG, "too many buffers of comm_alloc");
     TRY(begin(g));
     if (ncclMemAlloc(&memory, size ? size : 1) != ncclSuccess)
-        return status_new(STATUS_PEER, "no memory on the GPU for a buffer of %zu bytes", size);
+        return status_memory("a buffer of %zu bytes on the GPU", size);
     cudaError_t error = cudaMemsetAsync(memory, 0, size, g->link.stream);
     if (error == cudaSuccess) error = cudaStreamSynchronize(g->link.stream);
     int i = g->buffer_count++;
@@ -407,7 +407,7 @@ void abort_calls(void *group) {
 status create(const struct comm_setup *setup, void **out) {
     struct nccl_group *g = (struct nccl_group *)calloc(1, sizeof *g);
     *out = nullptr;
-    if (!g) return status_new(STATUS_IO, "no memory for a process group");
+    if (!g) return status_memory("a process group");
     status failure = communicator_open(&g->link, setup);
     g->factor = (float)(1.0 / setup->world_size);
     if (!failure)

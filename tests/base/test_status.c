@@ -1,0 +1,51 @@
+/* status: the sentence and the exit code of a lack of memory; what a caller that can wait or do without may pass over.
+ * ctest-labels: unit */
+#include "base/status.h"
+
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check_main.h"
+#include "files.h"
+
+START_TEST(a_lack_of_memory_has_one_sentence) {
+    ck_failure(status_memory("the sums of %d shards", 4), STATUS_MEMORY, "no memory for the sums of 4 shards");
+}
+END_TEST
+
+/* It has a code of its own, but scripts see the code of what the system does not give. */
+START_TEST(a_lack_of_memory_ends_as_other_failures_of_the_system) {
+    ck_assert_int_ne(STATUS_MEMORY, STATUS_IO);
+    ck_assert_int_eq(status_exit_code(STATUS_MEMORY), 74);
+#define X(name, code, text) ck_assert_int_eq(status_exit_code(name), code);
+    STATUS_CODES(X)
+#undef X
+}
+END_TEST
+
+START_TEST(only_failures_of_the_system_may_be_passed_over) {
+    static const enum status_code codes[] = {STATUS_IO, STATUS_MEMORY, STATUS_USAGE, STATUS_DATA, STATUS_BUG};
+    ck_assert(!status_is_system(OK));
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        status s = status_new(codes[i], "a sentence");
+        ck_assert_int_eq(status_is_system(s), i < 2);
+        status_free(s);
+    }
+}
+END_TEST
+
+START_TEST(a_small_block_ends_the_process) {
+    int wait_status;
+    pid_t child = fork();
+    if (child == 0) {
+        if (!freopen("/dev/null", "w", stderr)) _exit(1);
+        status_exit_without_memory();
+    }
+    ck_assert_int_eq(waitpid(child, &wait_status, 0), child);
+    ck_assert(WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 74);
+}
+END_TEST
+
+TESTS("status", a_lack_of_memory_has_one_sentence, a_lack_of_memory_ends_as_other_failures_of_the_system,
+      only_failures_of_the_system_may_be_passed_over, a_small_block_ends_the_process)
