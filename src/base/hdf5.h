@@ -40,13 +40,18 @@ bool hdf5_is_inside(hid_t file, const char *path);
  * shuffle, fletcher32 and szip are accepted; when false, [filter] is the first other one and [name] (size) its name. */
 bool hdf5_has_known_filters(hid_t plan, H5Z_filter_t *filter, char *name, size_t size);
 
-/* Runs [look] in a child process, which opens the file [path] and looks at all that the caller is going to look at.
- * STATUS_DATA when the child crashes, is killed or uses HDF5_MAX_SECONDS of processor time; OK whatever [look] finds,
- * since the caller does the same afterwards. Without memory or a process for the child OK, too. Between hdf5_enter and
- * hdf5_leave, which [look] must not call: the lock belongs to the caller's thread, and the child would wait for ever.
- */
+/* Runs [look] in a child process, which opens the file [path] and looks at what the caller is going to look at. The
+ * child's failure is returned, so the caller parses only a file that the child could parse. STATUS_DATA when the child
+ * crashes, is killed or uses HDF5_MAX_SECONDS of processor time, STATUS_IO when it has not ended after HDF5_MAX_WAIT
+ * seconds. It gets HDF5_MAX_MEMORY at most, beside what the caller has, and libhdf5 fails when that is used up. Without
+ * memory or a process for the child OK. Between hdf5_enter and hdf5_leave, which [look] must not call: the lock belongs
+ * to the caller's thread, and the child would wait for ever. */
 #define HDF5_MAX_SECONDS 60
-typedef void hdf5_look(void *context);
+#define HDF5_MAX_WAIT 300
+#define HDF5_MAX_MEMORY ((size_t)4 << 30)
+typedef status hdf5_look(void *context);
 status hdf5_try_in_child(const char *path, hdf5_look *look, void *context);
+/* The same with another limit of the time. */
+status hdf5_try_for(const char *path, double seconds, hdf5_look *look, void *context);
 
 #endif

@@ -33,13 +33,13 @@ status checkpoint_write(const char *dir, const char *name, const struct entry *e
 }
 
 /* In a child process: all that reading the image parses. */
-static void look_at_image(void *context) {
+static status look_at_image(void *context) {
     struct checkpoint *checkpoint = context;
     hid_t file;
-    status s = hdf5_open_image(checkpoint->path, checkpoint->image, checkpoint->seal.image_size, &file);
-    if (s == OK) hdf5_look_at_all(file, checkpoint->path);
-    if (s == OK) H5Fclose(file);
-    status_free(s);
+    TRY(hdf5_open_image(checkpoint->path, checkpoint->image, checkpoint->seal.image_size, &file));
+    TRY(hdf5_look_at_all(file, checkpoint->path));
+    H5Fclose(file);
+    return OK;
 }
 
 /* Opens the image and makes sure that it is a checkpoint of a format we know. */

@@ -267,7 +267,7 @@ static status look_at_dataset(void *context, const char *path, hid_t dataset) {
     return hdf5_describe(dataset, context, &shape);
 }
 
-void hdf5_look_at_all(hid_t file, const char *name) {
+status hdf5_look_at_all(hid_t file, const char *name) {
     hdf5_checkpoint_version(file);
-    status_free(hdf5_walk(file, name, "/", look_at_dataset, (void *)(uintptr_t)name));
+    return hdf5_walk(file, name, "/", look_at_dataset, (void *)(uintptr_t)name);
 }

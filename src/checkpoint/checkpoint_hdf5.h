@@ -72,6 +72,6 @@ typedef status hdf5_visitor(void *context, const char *path, hid_t dataset);
 status hdf5_walk(hid_t file, const char *name, const char *group, hdf5_visitor *visit, void *context);
 
 /* Looks at all of a file, as reading or printing it would, for hdf5_try_in_child. */
-void hdf5_look_at_all(hid_t file, const char *name);
+status hdf5_look_at_all(hid_t file, const char *name);
 
 #endif

@@ -131,11 +131,10 @@ static status open_source(const struct hdf5_source *source, hid_t *file) {
 }
 
 /* In a child process: all that the report parses. */
-static void look_at_source(void *context) {
+static status look_at_source(void *context) {
     hid_t file;
-    status s = open_source(context, &file);
-    if (s == OK) hdf5_look_at_all(file, ((const struct hdf5_source *)context)->path);
-    status_free(s);
+    TRY(open_source(context, &file));
+    return hdf5_look_at_all(file, ((const struct hdf5_source *)context)->path);
 }
 
 static status inspect_sealed(const char *path, struct text *out) {

@@ -8,15 +8,18 @@
 #include "base/hdf5.h"
 #include "base/io.h"
 #include "data/hdf5_check.h"
+#include "data/hdf5_chunks.h"
 #include "data/internal.h"
 
 #define CHUNK_CACHE_BYTES ((size_t)64 << 20)
 #define CHUNK_CACHE_SLOTS 65537 /* a prime, so that neighbouring chunks do not push each other out */
+#define MAX_TRIED_VALUES ((size_t)1 << 24)
 
 struct column {
     const char *name;
     hid_t dataset; /* -1: not open */
     struct hdf5_shape of;
+    struct hdf5_chunks *chunks; /* NULL: nothing is compressed */
 };
 
 struct hdf5 {
@@ -140,7 +143,46 @@ static status open_dataset(const struct hdf5 *h, struct column *column) {
 
 static status open_column(const struct hdf5 *h, struct column *column) {
     TRY(open_dataset(h, column));
-    return hdf5_check(column->dataset, h->path, column->name, h->bytes, &column->of);
+    TRY(hdf5_check(column->dataset, h->path, column->name, h->bytes, &column->of));
+    return hdf5_chunks_open(column->dataset, h->path, column->name, &column->of, &column->chunks);
+}
+
+static void close_columns(struct column *columns, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        hdf5_chunks_close(columns[i].chunks);
+        if (columns[i].dataset >= 0) H5Dclose(columns[i].dataset);
+    }
+}
+
+/* ---- rows of one dataset ---- */
+
+/* The part of out (count, total) that a dataset with rows of shape extent[1..] fills; below 0 on failure. A dataset
+ * that fills it alone keeps its own number of dimensions: libhdf5 is many times faster then. */
+static hid_t memory_space(const struct column *column, const hsize_t *extent, size_t offset, size_t total) {
+    if (column->of.size == total) return H5Screate_simple(column->of.dims, extent, NULL);
+    const hsize_t shape[2] = {extent[0], total}, start[2] = {0, offset}, part[2] = {extent[0], column->of.size};
+    hid_t space = H5Screate_simple(2, shape, NULL);
+    if (space >= 0) H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, part, NULL);
+    return space;
+}
+
+/* Rows of one dataset to columns offset .. offset + size - 1 of out (count, total). */
+static status read_column(const struct hdf5 *h, const struct column *column, size_t first, size_t count, hid_t type,
+                          void *out, size_t offset, size_t total) {
+    hsize_t start[DATA_MAX_DIMS + 1] = {first}, extent[DATA_MAX_DIMS + 1];
+    TRY(hdf5_chunks_check(column->chunks, first, count));
+    memcpy(extent, column->of.shape, sizeof extent);
+    extent[0] = count;
+    hid_t space = H5Dget_space(column->dataset), memory = memory_space(column, extent, offset, total);
+    bool is_read = space >= 0 && memory >= 0 &&
+                   H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, extent, NULL) >= 0 &&
+                   H5Dread(column->dataset, type, memory, space, H5P_DEFAULT, out) >= 0;
+    status s = is_read ? OK
+                       : hdf5_failure(h->path, "rows %zu to %zu of dataset '%s' cannot be read", first,
+                                      first + count - 1, column->name);
+    if (space >= 0) H5Sclose(space);
+    if (memory >= 0) H5Sclose(memory);
+    return s;
 }
 
 /* ---- the source ---- */
@@ -229,8 +271,28 @@ static status open_and_check(struct hdf5 *h) {
     return open_columns(h, h->targets, h->n_targets, &h->base.target_size);
 }
 
+/* The first row and the last, as training reads them: most of what libhdf5 does with values does not depend on the
+ * row. Very long rows would take more time and memory than a check may. */
+static status try_rows(const struct hdf5 *h, const struct column *columns, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        size_t size = columns[i].of.size, rows = (size_t)columns[i].of.shape[0];
+        hid_t type = columns[i].of.is_bytes ? H5T_NATIVE_UINT8 : H5T_NATIVE_DOUBLE;
+        void *row = size > MAX_TRIED_VALUES || rows == 0 ? NULL : malloc(size * sizeof(double));
+        status s = row ? read_column(h, &columns[i], 0, 1, type, row, 0, size) : OK;
+        if (row && s == OK) s = read_column(h, &columns[i], rows - 1, 1, H5T_NATIVE_DOUBLE, row, 0, size);
+        free(row);
+        TRY(s);
+    }
+    return OK;
+}
+
 /* In a child process, whose copy of [context] is lost with it. */
-static void look(void *context) { status_free(open_and_check(context)); }
+static status look(void *context) {
+    struct hdf5 *h = context;
+    TRY(open_and_check(h));
+    TRY(try_rows(h, h->inputs, h->n_inputs));
+    return try_rows(h, h->targets, h->n_targets);
+}
 
 static status open_all(struct hdf5 *h, const struct dataset_config *config, bool wants_classes) {
     struct source *base = &h->base;
@@ -276,10 +338,8 @@ static void close_hdf5(struct source *source) {
     struct hdf5 *h = (struct hdf5 *)source;
     struct hdf5_silence silence;
     hdf5_enter(&silence);
-    for (size_t i = 0; i < h->n_inputs; i++)
-        if (h->inputs[i].dataset >= 0) H5Dclose(h->inputs[i].dataset);
-    for (size_t i = 0; i < h->n_targets; i++)
-        if (h->targets[i].dataset >= 0) H5Dclose(h->targets[i].dataset);
+    close_columns(h->inputs, h->n_inputs);
+    close_columns(h->targets, h->n_targets);
     if (h->file >= 0) H5Fclose(h->file);
     hdf5_leave(&silence);
     buffer_free(h->image);
@@ -309,34 +369,6 @@ static status open_hdf5(const struct dataset_config *config, const char *path, b
 }
 
 /* ---- reading ---- */
-
-/* The part of out (count, total) that a dataset with rows of shape extent[1..] fills; below 0 on failure. A dataset
- * that fills it alone keeps its own number of dimensions: libhdf5 is many times faster then. */
-static hid_t memory_space(const struct column *column, const hsize_t *extent, size_t offset, size_t total) {
-    if (column->of.size == total) return H5Screate_simple(column->of.dims, extent, NULL);
-    const hsize_t shape[2] = {extent[0], total}, start[2] = {0, offset}, part[2] = {extent[0], column->of.size};
-    hid_t space = H5Screate_simple(2, shape, NULL);
-    if (space >= 0) H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, part, NULL);
-    return space;
-}
-
-/* Rows of one dataset to columns offset .. offset + size - 1 of out (count, total). */
-static status read_column(const struct hdf5 *h, const struct column *column, size_t first, size_t count, hid_t type,
-                          void *out, size_t offset, size_t total) {
-    hsize_t start[DATA_MAX_DIMS + 1] = {first}, extent[DATA_MAX_DIMS + 1];
-    memcpy(extent, column->of.shape, sizeof extent);
-    extent[0] = count;
-    hid_t space = H5Dget_space(column->dataset), memory = memory_space(column, extent, offset, total);
-    bool is_read = space >= 0 && memory >= 0 &&
-                   H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, extent, NULL) >= 0 &&
-                   H5Dread(column->dataset, type, memory, space, H5P_DEFAULT, out) >= 0;
-    status s = is_read ? OK
-                       : hdf5_failure(h->path, "rows %zu to %zu of dataset '%s' cannot be read", first,
-                                      first + count - 1, column->name);
-    if (space >= 0) H5Sclose(space);
-    if (memory >= 0) H5Sclose(memory);
-    return s;
-}
 
 static status read_columns(const struct hdf5 *h, const struct column *columns, size_t n, size_t first, size_t count,
                            double *out, size_t total) {

@@ -42,20 +42,34 @@ static status refuse(const struct check *c, const char *format, ...) {
     return s;
 }
 
+/* The bits of a number are inside of its bytes; libhdf5 converts others beyond its buffers. */
+static bool has_good_bits(hid_t type) {
+    size_t bits = 8 * H5Tget_size(type), precision = H5Tget_precision(type);
+    size_t sign, exponent, exponent_bits, mantissa, mantissa_bits;
+    int offset = H5Tget_offset(type);
+    if (precision == 0 || offset < 0 || (size_t)offset > bits || precision > bits - (size_t)offset) return false;
+    if (H5Tget_class(type) == H5T_INTEGER) return true;
+    return H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) >= 0 && sign < precision &&
+           exponent_bits > 0 && mantissa_bits > 0 && exponent <= precision && mantissa <= precision &&
+           exponent_bits <= precision - exponent && mantissa_bits <= precision - mantissa;
+}
+
 static status check_type(struct check *c, struct hdf5_shape *out) {
     static const char *const names[] = {"integer",  "float",     "time",        "string", "bit field", "opaque",
                                         "compound", "reference", "enumeration", "vlen",   "array"};
     hid_t type = H5Dget_type(c->dataset);
     H5T_class_t class = type < 0 ? H5T_NO_CLASS : H5Tget_class(type);
-    size_t bytes = c->value_bytes = type < 0 ? 0 : H5Tget_size(type);
+    bool is_number = class == H5T_INTEGER || class == H5T_FLOAT, is_good = is_number && has_good_bits(type);
+    size_t bytes = c->value_bytes = is_number ? H5Tget_size(type) : 0;
     out->is_bytes = class == H5T_INTEGER && bytes == 1 && H5Tget_sign(type) == H5T_SGN_NONE;
     if (type >= 0) H5Tclose(type);
     out->is_float32 = bytes <= (class == H5T_FLOAT ? 4 : 2);
     if (class == H5T_ENUM)
         return refuse(c, "is of an enumeration type (h5py's way to store bool); save it with .astype('uint8')");
-    if (class != H5T_INTEGER && class != H5T_FLOAT)
+    if (!is_number)
         return refuse(c, "is of type %s; only integers and floats can be read",
                       class >= 0 && class < H5T_NCLASSES ? names[class] : "unknown");
+    if (!is_good) return refuse(c, "has numbers whose bits lie outside of their %zu bytes; the file is damaged", bytes);
     if (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || (class == H5T_FLOAT && bytes == 16)) return OK;
     return refuse(c, "has numbers of %zu bytes, which no program writes; the file may be damaged", bytes);
 }

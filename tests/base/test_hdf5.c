@@ -1,18 +1,23 @@
 /* hdf5_try_in_child: what a file does to the child is a sentence, and the caller lives on. ctest-labels: unit */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/hdf5.h"
 #include "check_main.h"
 #include "files.h"
 
-static void end_by(void *context) {
+static status end_by(void *context) {
     int number = *(int *)context;
-    if (number == 0) return;
+    if (number == 0) return OK;
     if (number < 0) _exit(-number); /* a sanitizer's report */
     signal(number, SIG_DFL);
     raise(number);
+    return OK;
 }
 
 static status try_end(int number) { return hdf5_try_in_child("a.h5", end_by, &number); }
@@ -30,10 +35,11 @@ START_TEST(the_child_contains_a_crash) {
 END_TEST
 
 static int changes;
-static void change(void *context) {
+static status change(void *context) {
     (void)context;
     changes++;
     if (H5Fopen("/nowhere", H5F_ACC_RDONLY, H5P_DEFAULT) >= 0) _exit(1);
+    return OK;
 }
 
 /* The child uses the library within the caller's lock, and changes nothing of the caller. */
@@ -46,10 +52,11 @@ START_TEST(the_child_is_a_copy) {
 }
 END_TEST
 
-static void be_asked_to_stop(void *unused) {
+static status be_asked_to_stop(void *unused) {
     (void)unused;
     raise(SIGTERM);
     raise(SIGINT);
+    return OK;
 }
 
 /* A request to stop is the parent's, also when the terminal sends it to the child. */
@@ -63,5 +70,67 @@ START_TEST(an_end_that_is_not_reported_is_a_failure) {
 }
 END_TEST
 
+static status find_fault(void *sentence) { return status_new(STATUS_DATA, "%s", (char *)sentence); }
+
+/* The caller need not parse what the child could not. */
+START_TEST(a_failure_of_the_child_is_returned) {
+    char sentence[5000];
+    ck_failure(hdf5_try_in_child("a.h5", find_fault, "a.h5: 100 % wrong"), STATUS_DATA, "a.h5: 100 % wrong");
+    memset(sentence, 'x', sizeof sentence);
+    sentence[sizeof sentence - 1] = 0;
+    ck_failure(hdf5_try_in_child("a.h5", find_fault, sentence), STATUS_DATA, "xxx");
+}
+END_TEST
+
+/* Runs for as long as the disk does not answer: a stopped process is as deaf. */
+static status wait_for_ever(void *file) {
+    int *out = file;
+    pid_t own = getpid();
+    if (write(*out, &own, sizeof own) == sizeof own) raise(SIGSTOP);
+    return OK;
+}
+
+START_TEST(a_child_that_does_not_end_is_given_up) {
+    int ends[2];
+    pid_t child;
+    ck_assert_int_eq(pipe(ends), 0);
+    double start = clock_seconds();
+    ck_failure(hdf5_try_for("a.h5", 0.5, wait_for_ever, &ends[1]), STATUS_IO,
+               "a.h5: the process that checks it did not end in 0.5 s; does the disk or the network file system "
+               "answer?");
+    ck_assert_double_lt(clock_seconds() - start, 20);
+    ck_assert_int_eq(read(ends[0], &child, sizeof child), sizeof child);
+    ck_assert(kill(child, 0) != 0); /* it is gone */
+    close(ends[0]), close(ends[1]);
+}
+END_TEST
+
+static status want_memory(void *size) {
+    size_t bytes = *(size_t *)size;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory != MAP_FAILED ? OK : status_new(STATUS_DATA, "no memory");
+}
+
+START_TEST(the_child_has_a_limit_of_memory) {
+    size_t little = HDF5_MAX_MEMORY / 8, much = HDF5_MAX_MEMORY + 1;
+    ck_ok(hdf5_try_in_child("a.h5", want_memory, &little));
+    ck_failure(hdf5_try_in_child("a.h5", want_memory, &much), STATUS_DATA, "no memory");
+}
+END_TEST
+
+static status read_score(void *unused) {
+    (void)unused;
+    FILE *f = fopen("/proc/self/oom_score_adj", "r");
+    int score = 0;
+    if (!f || fscanf(f, "%d", &score) != 1) score = -1;
+    if (f) fclose(f);
+    return score == 1000 ? OK : status_new(STATUS_DATA, "%d", score);
+}
+
+/* It is the child that the kernel kills where memory runs out. */
+START_TEST(the_child_is_killed_first) { ck_ok(hdf5_try_in_child("a.h5", read_score, NULL)); }
+END_TEST
+
 TESTS("hdf5", the_child_contains_a_crash, the_child_is_a_copy, the_child_ignores_requests_to_stop,
-      an_end_that_is_not_reported_is_a_failure)
+      an_end_that_is_not_reported_is_a_failure, a_failure_of_the_child_is_returned,
+      a_child_that_does_not_end_is_given_up, the_child_has_a_limit_of_memory, the_child_is_killed_first)

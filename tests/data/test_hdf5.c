@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <zlib.h>
 
 #include "hdf5_files.h"
 #include "hdf5_in_process.h"
@@ -536,7 +537,96 @@ START_TEST(damaged_compressed_files) {
 }
 END_TEST
 
+/* ---- compressed chunks that decode to another size ---- */
+
+enum { CHUNK_ROWS = 64, CHUNK_BYTES = CHUNK_ROWS * 8 };
+enum filter { SHUFFLE, DEFLATE, CHECKSUM, NO_FILTER };
+
+/* x (2 * CHUNK_ROWS) in two chunks, the second of which is [raw] (size) whatever the filters say; y the same, good. */
+static void write_chunk(const enum filter *filters, unsigned mask, const void *raw, size_t size) {
+    hid_t file = create_file(path), plan = H5Pcreate(H5P_DATASET_CREATE);
+    hsize_t rows = 2 * CHUNK_ROWS, chunk = CHUNK_ROWS, second = CHUNK_ROWS;
+    double values[2 * CHUNK_ROWS] = {0};
+    H5Pset_chunk(plan, 1, &chunk);
+    for (; *filters != NO_FILTER; filters++)
+        *filters == SHUFFLE   ? H5Pset_shuffle(plan)
+        : *filters == DEFLATE ? H5Pset_deflate(plan, 4)
+                              : H5Pset_fletcher32(plan);
+    write_values(file, "x", 1, &rows, H5T_IEEE_F64LE, plan, H5T_NATIVE_DOUBLE, values);
+    write_doubles(file, "y", 1, &rows, values);
+    hid_t dataset = H5Dopen2(file, "x", H5P_DEFAULT);
+    ck_assert_int_ge(H5Dwrite_chunk(dataset, H5P_DEFAULT, mask, &second, size, raw), 0);
+    H5Dclose(dataset), H5Pclose(plan), H5Fclose(file);
+}
+
+/* [bytes] zeros as the second chunk, compressed; a checksum of 4 bytes follows where there is one. */
+static void write_deflated(const enum filter *filters, unsigned mask, size_t bytes, size_t checksum) {
+    uLongf size = compressBound(bytes);
+    Bytef *zeros = calloc(bytes + 1, 1), *raw = calloc(size + checksum, 1);
+    ck_assert_int_eq(compress(raw, &size, zeros, bytes), Z_OK);
+    write_chunk(filters, mask, raw, size + checksum);
+    free(zeros), free(raw);
+}
+
+/* libhdf5 takes as much memory as a chunk decodes to, and reads behind it where that is too little. */
+START_TEST(refuses_chunks_of_another_size) {
+    setup();
+    static const enum filter all[] = {SHUFFLE, DEFLATE, CHECKSUM, NO_FILTER}, inner[] = {CHECKSUM, DEFLATE, NO_FILTER},
+                             alone[] = {DEFLATE, NO_FILTER}, late[] = {DEFLATE, SHUFFLE, NO_FILTER},
+                             twice[] = {DEFLATE, DEFLATE, NO_FILTER}, none[] = {SHUFFLE, NO_FILTER};
+    static const struct {
+        const enum filter *filters;
+        size_t bytes, checksum;
+        const char *holds;
+    } cases[] = {{all, 8, 4, "8 bytes"},
+                 {all, CHUNK_BYTES - 1, 4, "511 bytes"},
+                 {all, CHUNK_BYTES + 1, 4, "more than 512 bytes"},
+                 {alone, CHUNK_BYTES - 8, 0, "504 bytes"},
+                 {alone, 4 << 20, 0, "more than 512 bytes"},
+                 {inner, CHUNK_BYTES, 0, "508 bytes"},
+                 {inner, 3, 0, "3 bytes"},
+                 {inner, CHUNK_BYTES + 5, 0, "more than 512 bytes"}};
+    char sentence[160];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_deflated(cases[i].filters, 0, cases[i].bytes, cases[i].checksum);
+        snprintf(sentence, sizeof sentence, "t.h5: dataset 'x', the chunk of row 64 holds %s where 512 are needed",
+                 cases[i].holds);
+        check_refusal(false, "", sentence);
+    }
+    static const char raw[2 * CHUNK_BYTES] = {0};
+    write_chunk(none, 0, raw, CHUNK_BYTES - 1);
+    check_refusal(false, "", "the chunk of row 64 holds 511 bytes where 512 are needed");
+    write_chunk(alone, 1, raw, CHUNK_BYTES + 1); /* the mask: not filtered */
+    check_refusal(false, "", "the chunk of row 64 holds more than 512 bytes where 512 are needed");
+    write_chunk(alone, 0, raw, CHUNK_BYTES);
+    check_refusal(false, "", "t.h5: dataset 'x', the chunk of row 64 is not what its filters write");
+    write_chunk(alone, 0, "x\x9c", 2); /* the beginning of a stream */
+    check_refusal(false, "", "t.h5: dataset 'x', the chunk of row 64 is not what its filters write");
+    write_deflated(twice, 0, CHUNK_BYTES, 0);
+    check_refusal(false, "", "dataset 'x' is compressed by filters in an order that is not read");
+    write_deflated(late, 0, CHUNK_BYTES, 0);
+    check_refusal(false, "", "dataset 'x' is compressed by filters in an order that is not read");
+    teardown();
+}
+END_TEST
+
+START_TEST(reads_chunks_of_the_right_size) {
+    setup();
+    static const enum filter all[] = {SHUFFLE, DEFLATE, CHECKSUM, NO_FILTER}, alone[] = {DEFLATE, NO_FILTER};
+    static const char raw[CHUNK_BYTES] = {0};
+    float zeros[2 * CHUNK_ROWS] = {0};
+    write_deflated(alone, 0, CHUNK_BYTES, 0);
+    check_rows("", false, 2 * CHUNK_ROWS, zeros, 2 * CHUNK_ROWS);
+    write_chunk(alone, 1, raw, CHUNK_BYTES);
+    check_rows("", false, 2 * CHUNK_ROWS, zeros, 2 * CHUNK_ROWS);
+    write_chunk(all, 7, raw, CHUNK_BYTES);
+    check_rows("", false, 2 * CHUNK_ROWS, zeros, 2 * CHUNK_ROWS);
+    teardown();
+}
+END_TEST
+
 TESTS("hdf5", reads_any_number_type, joins_vectors_of_groups, reads_images, streams_what_memory_holds,
       samples_large_files, refuses_wrong_names, refuses_wrong_values, refuses_overflow_when_scaled, refuses_other_types,
-      refuses_missing_chunks, refuses_other_files, refuses_unknown_filters, refuses_what_is_no_hdf5, validation_file,
-      damaged_files, damaged_compressed_files)
+      refuses_missing_chunks, refuses_other_files, refuses_unknown_filters, refuses_what_is_no_hdf5,
+      refuses_chunks_of_another_size, reads_chunks_of_the_right_size, validation_file, damaged_files,
+      damaged_compressed_files)

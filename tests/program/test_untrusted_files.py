@@ -1,6 +1,6 @@
 """Files that somebody made to do harm: each is refused with a sentence and a documented exit code, never a crash. A seal
 proves that a file is complete, not where it comes from, so crafted files are sealed again here. ctest-labels: unit"""
-import hashlib, json, os, shutil, struct, unittest
+import hashlib, json, os, resource, shutil, struct, unittest, zlib
 import h5py, numpy as np
 from program import Case, DATA, OK, SANITIZER, USAGE
 
@@ -228,6 +228,51 @@ class Data(Case):
                 f.write(bad)
             self.run_program("check", "c.yaml", code=None, timeout=20)
             self.assertIn(self.code, (OK, DATA, USAGE), f"trial {trial}")
+
+
+class Chunks(Case):
+    """Compressed chunks whose data decode to another size than a chunk's; h5py writes them as they are given."""
+    ROWS = 4096
+
+    def write_chunk(self, raw):
+        with h5py.File(self.path("d.h5"), "w") as h:
+            x = h.create_dataset("x", data=np.ones((2 * self.ROWS, 64), "f4"), chunks=(self.ROWS, 64), compression="gzip")
+            h["y"] = np.arange(2 * self.ROWS) % 3
+            x.id.write_direct_chunk((self.ROWS, 0), raw)
+        self.write("c.yaml", CONFIG.replace("datasets/wine.h5", "d.h5"))
+
+    def test_less_than_a_chunk(self):
+        """libhdf5 1.10 reads what lies behind it in memory."""
+        self.write_chunk(zlib.compress(bytes(16)))
+        for command in (["c.yaml"], ["check", "c.yaml"]):
+            _, err = self.run_program(*command, code=DATA)
+            self.assertIn("d.h5: dataset 'x', the chunk of row 4096 holds 16 bytes where 1048576 are needed; the file is damaged", err)
+
+    @unittest.skipIf(SANITIZER, "a sanitizer takes memory of its own")
+    def test_more_than_a_chunk(self):
+        """512 MiB of zeros in 512 KiB: they are not expanded."""
+        packer = zlib.compressobj(6)
+        raw = b"".join(packer.compress(bytes(1 << 26)) for _ in range(8)) + packer.flush()
+        self.write_chunk(raw)
+        _, err = self.run_program("c.yaml", code=DATA)
+        self.assertIn("d.h5: dataset 'x', the chunk of row 4096 holds more than 1048576 bytes where 1048576 are needed", err)
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 256 << 10)
+
+    def test_numbers_outside_of_their_bytes(self):
+        """An exponent that begins at bit 240 of a float of 64."""
+        double = bytes.fromhex("0000 4000 340b 0034 ff030000")
+        with h5py.File(self.path("d.h5"), "w") as h:
+            h["x"] = np.ones((9, 4))
+            h["y"] = np.arange(9) % 3
+        with open(self.path("d.h5"), "rb") as f:
+            image = f.read()
+        self.assertIn(double, image)
+        with open(self.path("d.h5"), "wb") as f:
+            f.write(image.replace(double, double[:4] + b"\xf0" + double[5:]))
+        self.write("c.yaml", CONFIG.replace("datasets/wine.h5", "d.h5"))
+        for command in (["c.yaml"], ["check", "c.yaml"]):
+            _, err = self.run_program(*command, code=DATA)
+            self.assertIn("d.h5: dataset 'x' has numbers whose bits lie outside of their 8 bytes", err)
 
 
 class Text(Case):
