@@ -55,6 +55,8 @@ static status read_notes(struct checkpoint *checkpoint, struct safetensors_note 
 
 status verb_export(const struct command_line *line) {
     if (!line->out) return status_new(STATUS_USAGE, "export needs --out FILE.safetensors");
+    if (line->checkpoint && strcmp(line->checkpoint, CHECKPOINT_BEST) != 0)
+        return status_new(STATUS_USAGE, "--checkpoint: export takes only best; a file is named instead of RUN");
     const char *dot = strrchr(line->out, '.');
     if (!dot || strcmp(dot, ".safetensors") != 0)
         return status_new(STATUS_USAGE, "--out: the only format is .safetensors, got '%s'", line->out);
@@ -63,6 +65,7 @@ status verb_export(const struct command_line *line) {
     struct log *log = log_create(line->is_quiet, false);
     struct checkpoint *checkpoint = NULL;
     struct weights_options options = {.checkpoint = line->config, .which = line->weights};
+    if (line->checkpoint) options = (struct weights_options){line->config, line->checkpoint, line->weights};
     bool average = false;
     status s = weights_open_alone(&options, log, &checkpoint, &average);
     if (!s) s = checkpoint_visit(checkpoint, "model", add, &list);

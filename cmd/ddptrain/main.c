@@ -116,7 +116,9 @@ static const char usage[] =
     "                       default: none\n"
     "  --run-dir DIR        folder for the files of the run; default: runs/<name>\n"
     "  --fresh              rename an existing run folder and start again\n"
-    "  --checkpoint FILE    eval, predict, generate: this checkpoint, or the newest of this run folder\n"
+    "  --checkpoint FILE|best\n"
+    "                       eval, predict, generate: this checkpoint, or the newest of this run folder;\n"
+    "                       best, also of export: the one that checkpoint.best keeps\n"
     "  --weights trained|average\n"
     "                       eval, predict, generate, export: the weights, or their moving average (train.ema);\n"
     "                       default: what the evaluations of the run used\n"
@@ -249,7 +251,7 @@ static status parse(int argc, char **argv, int first, const char *verb_name, str
         {.name = "--cpu-bind", .text = &line->cpu_bind, .verbs = "train, check, eval, predict, comm"},
         {.name = "--run-dir", .text = &line->run_dir},
         {.name = "--out", .text = &line->out, .verbs = "predict, export"},
-        {.name = "--checkpoint", .text = &line->checkpoint, .verbs = "eval, predict, generate"},
+        {.name = "--checkpoint", .text = &line->checkpoint, .verbs = "eval, predict, generate, export"},
         {.name = "--weights", .text = &line->weights, .verbs = "eval, predict, generate, export"},
         {.name = "--part", .text = &line->part, .verbs = "eval, predict"},
         {.name = "--backend", .text = &line->backend, .verbs = "comm"},

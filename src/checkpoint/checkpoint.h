@@ -62,6 +62,9 @@ status checkpoint_open_newest(const char *dir, struct log *log, struct checkpoin
  * seal is not good, or whose name is not one that training gives (a copy), are left alone. */
 status checkpoint_prune(const char *dir, int64_t keep);
 
+/* Name, without its ending, of the checkpoint of the best epoch. Any other name of a saver is pruned. */
+#define CHECKPOINT_BEST "best"
+
 /* A file of this name may be one that training saved: "epoch-0001.h5", "step-00000010.h5". */
 bool checkpoint_is_name(const char *name);
 /* A file of this name is looked at by checkpoint_open_newest. */

@@ -51,9 +51,10 @@ bool checkpoint_is_name(const char *name) {
     return rest && strcmp(rest, CHECKPOINT_ENDING) == 0;
 }
 
-/* "epoch-0001.h5.tmp-17" */
+/* "epoch-0001.h5.tmp-17", "best.h5.tmp-17" */
 static bool is_left_over(const char *name) {
-    const char *rest = after_counter(name);
+    size_t best = sizeof CHECKPOINT_BEST - 1;
+    const char *rest = strncmp(name, CHECKPOINT_BEST, best) == 0 ? name + best : after_counter(name);
     return rest && io_is_temporary(name) && strncmp(rest, CHECKPOINT_ENDING ".tmp-", sizeof CHECKPOINT_ENDING + 4) == 0;
 }
 

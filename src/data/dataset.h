@@ -42,6 +42,10 @@ struct validation_config {
     const char *targets; /* idx: file of its labels; NULL: by the name of path */
 };
 
+/* Whether a config asks for validation rows. */
+struct dataset_config;
+bool dataset_has_validation(const struct dataset_config *config);
+
 /* `layout:` of images in the file; rows are always handed out as (channels, height, width). */
 enum layout { LAYOUT_NCHW, LAYOUT_NHWC };
 

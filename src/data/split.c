@@ -5,6 +5,10 @@
 #include "base/rng.h"
 #include "data/internal.h"
 
+bool dataset_has_validation(const struct dataset_config *config) {
+    return split_is_given(&config->split) || config->validation.path;
+}
+
 bool split_is_given(const struct split_config *config) {
     return config->test > 0 || config->train > 0 || config->folds > 0;
 }

@@ -115,6 +115,11 @@ static const struct schema_row train_rows[] = {
      .max = INFINITY,
      .doc = "Steps between comparisons of a hash of parameters and optimizer state over the ranks; if a rank differs, "
             "the run names it and ends with 71. The hash is also compared before each save; 0: only then."},
+    {.key = "early_stop",
+     .type = SCHEMA_SECTION,
+     .offset = offsetof(struct train_config, early_stop),
+     .section = &early_stop_schema,
+     .doc = "Ends the run at the end of an epoch when a metric no longer improves; with `metric` or `patience`."},
     {.key = "metrics",
      .type = SCHEMA_STRING_LIST,
      .offset = offsetof(struct train_config, metrics),
@@ -203,6 +208,12 @@ static const struct schema_row checkpoint_rows[] = {
      .max = INFINITY,
      .doc = "Newest checkpoints that are kept; 0: all. With 2 or more, a run can resume from the previous file when "
             "the newest is damaged."},
+    {.key = "best",
+     .type = SCHEMA_SECTION,
+     .offset = offsetof(struct checkpoint_config, best),
+     .section = &monitor_schema,
+     .doc = "The checkpoint of the epoch with the best value of a metric is kept as checkpoints/best.h5 besides the "
+            "newest ones; eval, predict, generate and export take it with --checkpoint best."},
     {.key = "resume",
      .type = SCHEMA_STRING,
      .offset = offsetof(struct checkpoint_config, resume),
@@ -382,8 +393,27 @@ static void check_in_backward(const struct config *c, const struct node *where, 
                          reasons[i].why);
 }
 
-static bool has_validation(const struct config *c) {
-    return c->dataset.split.test > 0 || c->dataset.split.train > 0 || c->dataset.validation.path;
+static bool has_validation(const struct config *c) { return dataset_has_validation(&c->dataset); }
+
+/* The metrics that checkpoint.best and train.early_stop monitor are those of the epochs. */
+static void check_monitors(const struct config *c, const struct node *where, struct problems *problems) {
+    const struct early_stop stop = early_stop_of(&c->train.early_stop);
+    const struct {
+        const char *section, *key, *path;
+        const struct monitor *monitor;
+    } monitors[] = {{"checkpoint", "best", "checkpoint.best", &c->checkpoint.best},
+                    {"train", "early_stop", "train.early_stop", &stop.monitor}};
+    for (size_t i = 0; i < sizeof monitors / sizeof *monitors; i++) {
+        const struct monitor *m = monitors[i].monitor;
+        const struct node *section = node_get(where, monitors[i].section);
+        const struct node *node = section && section->kind == NODE_MAPPING ? node_get(section, monitors[i].key) : NULL;
+        status s = m->metric || m->mode == MONITOR_AUTO
+                       ? monitor_check(m, &c->train.metrics, loss_type_at((size_t)c->loss.index), has_validation(c),
+                                       c->train.evaluate_every)
+                       : status_new(STATUS_USAGE, "mode goes with metric; give the metric");
+        if (s) problems_add(problems, place_of(node ? node : where), monitors[i].path, "%s", status_message(s));
+        status_free(s);
+    }
 }
 
 /* What a schedule watches must be measured, in time, and be better in the direction that it is told. */
@@ -428,6 +458,7 @@ static void check_config(void *config, const struct node *where, const char *pat
         status_free(metrics);
     }
     check_monitor(c, where, problems);
+    check_monitors(c, where, problems);
 }
 
 const struct schema config_schema = {.name = "config",

@@ -13,6 +13,7 @@
 #include "optim/loss_scale.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "train/metrics/monitor.h"
 #include "train/nonfinite/guard.h"
 
 enum train_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
@@ -34,7 +35,8 @@ struct train_config {
     double clip_grad_value;   /* 0: off */
     struct ema_config ema;
     struct guard_config on_nonfinite;
-    int64_t check_state_every;  /* steps between comparisons of the ranks' states; 0: only before saves */
+    int64_t check_state_every; /* steps between comparisons of the ranks' states; 0: only before saves */
+    struct early_stop early_stop;
     struct string_list metrics; /* of the validation rows */
     int64_t evaluate_every;     /* epochs; 0: only at the end */
     int64_t log_every;          /* steps between "step" lines of metrics.jsonl; 0: none */
@@ -47,6 +49,7 @@ struct save_every {
 struct checkpoint_config {
     struct save_every save_every;
     int64_t keep;
+    struct monitor best;
     const char *resume; /* "auto", "never" or a file */
 };
 

@@ -75,16 +75,31 @@ status epoch_evaluate(struct trainer *t, bool *must_stop) {
                       (long long)t->state->counters.epoch + 1);
 }
 
-/* The best epoch is that of the highest validation accuracy, else the lowest validation loss, else the lowest training
- * loss. */
+/* checkpoint.best's metric, else the validation accuracy, else the validation loss, else the training loss. */
+static struct monitor monitor_of_best(const struct trainer *t, const struct epoch_report *e) {
+    if (t->config->checkpoint.best.metric) return t->config->checkpoint.best;
+    bool by_accuracy = e->has_validation && is_accuracy_known(t);
+    return (struct monitor){.metric = by_accuracy ? "val_accuracy" : e->has_validation ? "val_loss" : "train_loss"};
+}
+
 static void remember_best(struct trainer *t, const struct epoch_report *e) {
     struct counters *c = &t->state->counters;
-    bool by_accuracy = e->has_validation && is_accuracy_known(t);
-    double value = by_accuracy ? e->validation_accuracy : e->has_validation ? e->validation_loss : e->train_loss;
-    bool is_better = by_accuracy ? value > c->best_value : value < c->best_value;
-    if (isnan(value) || (!isnan(c->best_value) && !is_better)) return;
+    struct monitor monitor = monitor_of_best(t, e);
+    double value = monitor_value(monitor.metric, e, &t->epoch.result);
+    t->epoch.is_best = monitor_is_better(&monitor, value, c->best_value, 0);
+    if (!t->epoch.is_best) return;
     c->best_value = value;
     c->best_epoch = e->epoch;
+}
+
+static void observe_early_stop(struct trainer *t, const struct epoch_report *e) {
+    struct counters *c = &t->state->counters;
+    struct early_stop stop = early_stop_of(&t->config->train.early_stop);
+    if (!stop.monitor.metric) return;
+    double value = monitor_value(stop.monitor.metric, e, &t->epoch.result);
+    bool is_better = monitor_is_better(&stop.monitor, value, c->early_stop_best, stop.min_delta);
+    if (is_better) c->early_stop_best = value;
+    c->early_stop_wait = is_better ? 0 : c->early_stop_wait + 1;
 }
 
 /* Shows the schedule the number that it watches, if this epoch has it. The same on every rank; an evaluation that is
@@ -159,7 +174,11 @@ status epoch_finish(struct trainer *t, bool is_whole, bool is_last) {
         e.validation_loss = t->epoch.result.loss;
         e.validation_accuracy = t->epoch.result.accuracy;
     }
-    if (e.has_validation || !t->validation) remember_best(t, &e);
+    t->epoch.is_best = false;
+    if (e.has_validation || !t->validation) {
+        remember_best(t, &e);
+        if (is_whole) observe_early_stop(t, &e);
+    }
     observe(t, &e, is_whole);
     report_epoch(&t->outputs.report, &e, is_last);
     TRY(log_epoch(t, &e));

@@ -120,6 +120,7 @@ struct epoch_state {
     struct reducer_times times;      /* at the start of the epoch, or of this process */
     struct evaluation_result result; /* of the newest evaluation; rows 0: none yet */
     double evaluation_seconds;       /* how long it took here */
+    bool is_best;                    /* the last epoch is the best so far */
 };
 
 struct trainer {

@@ -1,8 +1,14 @@
 /* All of it follows from the counters. */
 #include "train/progress.h"
 
+bool progress_stops_early(const struct config *config, const struct counters *counters) {
+    struct early_stop stop = early_stop_of(&config->train.early_stop);
+    return stop.monitor.metric && counters->early_stop_wait >= stop.patience;
+}
+
 bool progress_is_complete(const struct config *config, const struct counters *counters) {
     if (counters->pending_end) return false;
+    if (progress_stops_early(config, counters)) return true;
     if (config->train.epochs != SCHEMA_NO_INT) return counters->epoch >= config->train.epochs;
     return counters->step >= config->train.steps;
 }

@@ -5,6 +5,8 @@
 #include "optim/schedule.h"
 #include "train/parts.h"
 
+/* Whether train.early_stop ends the run here. */
+bool progress_stops_early(const struct config *config, const struct counters *counters);
 /* Whether the state is that of a finished run. */
 bool progress_is_complete(const struct config *config, const struct counters *counters);
 /* Steps that were applied or skipped: tells apart the states of one run. */

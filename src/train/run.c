@@ -514,6 +514,7 @@ static status log_end(struct run *run, bool is_stopped) {
     metrics_int(t->outputs.metrics, "best_epoch_index",
                 c->best_epoch - 1); /* from 0, as in the epoch's own line; -1: none */
     metrics_real(t->outputs.metrics, "best_value", c->best_value);
+    if (progress_stops_early(run->config, c)) metrics_int(t->outputs.metrics, "early_stop_wait", c->early_stop_wait);
     metrics_text(t->outputs.metrics, "state_sha256", hex);
     TRY(metrics_end(t->outputs.metrics));
     if (is_stopped) return OK;
@@ -525,13 +526,20 @@ static status log_end(struct run *run, bool is_stopped) {
     log_line(run->log, "done: %lld epoch%s, %lld step%s%s in %s of training, %.0f samples/s", (long long)c->epoch,
              text_plural((uint64_t)c->epoch, "s"), (long long)c->step, text_plural((uint64_t)c->step, "s"), skipped,
              duration, (double)c->samples / (c->seconds > 0 ? c->seconds : 1e-9));
+    struct early_stop early = early_stop_of(&run->config->train.early_stop);
+    if (progress_stops_early(run->config, c))
+        log_line(run->log, "stopped early: %s has not improved in %lld evaluation%s", early.monitor.metric,
+                 (long long)c->early_stop_wait, text_plural((uint64_t)c->early_stop_wait, "s"));
     if (t->epoch.result.rows > 0) {
         struct text line = {0};
         text_printf(&line, "validation: loss %.4f", t->epoch.result.loss);
         if (has_accuracy) text_printf(&line, ", accuracy %.2f %%", 100 * t->epoch.result.accuracy);
         text_printf(&line, " on %zu row%s; best epoch %lld: ", info->validation_rows,
                     text_plural(info->validation_rows, "s"), (long long)c->best_epoch);
-        if (has_accuracy)
+        const char *metric = run->config->checkpoint.best.metric;
+        if (metric)
+            text_printf(&line, "%s %.6g", metric, c->best_value);
+        else if (has_accuracy)
             text_printf(&line, "accuracy %.2f %%", 100 * c->best_value);
         else
             text_printf(&line, "loss %.4f", c->best_value);
@@ -580,10 +588,10 @@ static status conclude(struct run *run) {
         TRY(open_outputs(run));
         TRY(log_end(run, false));
     }
-    log_line(run->log,
-             "%s: complete (epoch %lld, step %lld); raise train.epochs or train.steps to continue, or use --fresh to "
-             "start over",
-             run->folder_path, (long long)c->epoch, (long long)c->step);
+    log_line(run->log, "%s: complete (%sepoch %lld, step %lld); raise %s to continue, or use --fresh to start over",
+             run->folder_path, progress_stops_early(run->config, c) ? "stopped early, " : "", (long long)c->epoch,
+             (long long)c->step,
+             progress_stops_early(run->config, c) ? "train.early_stop.patience" : "train.epochs or train.steps");
     return OK;
 }
 

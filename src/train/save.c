@@ -40,14 +40,17 @@ static status follow_folder(struct trainer *t) {
 
 /* Rank 0 copies the state and goes on; a thread writes it. [is_last]: the state changes no more, so it is not copied,
  * and the caller waits. The file is epoch-N.h5 at the end of an epoch, step-N.h5 elsewhere. A state that was saved
- * before an evaluation has the name of the one that is saved after it, which replaces it. */
-static status write_state(struct trainer *t, bool is_last) {
+ * before an evaluation has the name of the one that is saved after it, which replaces it. [other]: another name;
+ * NULL: none. */
+static status write_state(struct trainer *t, const char *other, bool is_last) {
     struct counters *c = &t->state->counters;
     TRY(settle(t));
     status lost = follow_folder(t);
     if (lost) return note_failed_save(t, lost);
     char name[64], path[4096];
-    if (c->batch == 0 || c->pending_end == PENDING_END_OF_EPOCH)
+    if (other)
+        snprintf(name, sizeof name, "%s", other);
+    else if (c->batch == 0 || c->pending_end == PENDING_END_OF_EPOCH)
         snprintf(name, sizeof name, "epoch-%04lld", (long long)c->epoch + (c->batch > 0));
     else
         snprintf(name, sizeof name, "step-%08lld", (long long)c->step);
@@ -67,10 +70,10 @@ static status write_state(struct trainer *t, bool is_last) {
 }
 
 /* All ranks. What is gathered for the last one stays until the run ends. */
-static status save(struct trainer *t, bool is_last) {
+static status save(struct trainer *t, const char *name, bool is_last) {
     if (t->outputs.saver || t->averaging.zero) TRY(state_map(t->state));
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
-    status s = t->outputs.saver ? write_state(t, is_last) : OK;
+    status s = t->outputs.saver ? write_state(t, name, is_last) : OK;
     if (!is_last) zero_release(t->averaging.zero, t->state);
     if (t->outputs.saver || t->averaging.zero) s = status_first(s, state_unmap(t->state, false));
     return s;
@@ -88,23 +91,34 @@ static const char *nonfinite_range(const struct trainer *t, const struct params 
     return "(padding)";
 }
 
+/* What a state must be to be saved: the same on all ranks, and finite (*nonfinite NULL). */
+static status check_state(struct trainer *t, const char **nonfinite) {
+    pulse_phase(t->pulse, PULSE_SAVING);
+    TRY(share_buffers(t)); /* rank 0's are saved */
+    TRY(share_check_agreement(t, true));
+    *nonfinite = nonfinite_range(t, &t->model->params);
+    if (!*nonfinite) *nonfinite = nonfinite_range(t, &t->model->buffers);
+    return OK;
+}
+
 static status save_what_is_good(struct trainer *t, bool is_last, const char **nonfinite) {
     const struct counters *c = &t->state->counters;
     double start = clock_seconds();
     *nonfinite = NULL;
     t->saves.is_wanted = false;
     if (t->saves.saved_step == progress_moves(c)) return OK;
-    pulse_phase(t->pulse, PULSE_SAVING);
-    TRY(share_buffers(t)); /* rank 0's are saved */
-    TRY(share_check_agreement(t, true));
-    *nonfinite = nonfinite_range(t, &t->model->params);
-    if (!*nonfinite) *nonfinite = nonfinite_range(t, &t->model->buffers);
+    TRY(check_state(t, nonfinite));
     if (*nonfinite) return OK;
-    TRY(save(t, is_last));
+    TRY(save(t, NULL, is_last));
     t->saves.saved_step = progress_moves(c);
     t->saves.saved_at = clock_seconds();
     t->saves.seconds = t->saves.saved_at - start;
     return OK;
+}
+
+status save_best(struct trainer *t, const char **nonfinite) {
+    TRY(check_state(t, nonfinite));
+    return *nonfinite ? OK : save(t, CHECKPOINT_BEST, false);
 }
 
 status save_if_good(struct trainer *t, const char **nonfinite) { return save_what_is_good(t, false, nonfinite); }
@@ -204,7 +218,7 @@ status save_last(struct trainer *t, const char **nonfinite) {
     /* the background save failed and was reported: once more, and now it counts */
     if (t->outputs.saver) TRY(follow_folder(t));
     if (t->outputs.saver) TRY(explain_last(metrics_sync(t->outputs.metrics, &t->state->counters.metrics_bytes)));
-    TRY(save(t, true));
+    TRY(save(t, NULL, true));
     if (!t->outputs.saver) return OK;
     TRY(explain_last(saver_wait(t->outputs.saver)));
     return t->saves.has_failed ? explain_last(status_new(STATUS_IO, "the checkpoint could not be written")) : OK;

@@ -40,7 +40,10 @@ bool save_is_due(const struct trainer *trainer, bool is_epoch_end, bool is_appli
  * statistic, else NULL. A save that fails is a warning. All ranks. */
 status save_if_good(struct trainer *trainer, const char **nonfinite);
 
-/* The same, and the state is on disk when it returns OK, unless *nonfinite: before the run reports its end, and
+/* The same as checkpoints/best.h5, besides the saves that are due. All ranks. */
+status save_best(struct trainer *trainer, const char **nonfinite);
+
+/* As save_if_good, and the state is on disk when it returns OK, unless *nonfinite: before the run reports its end, and
  * nothing may change it meanwhile. All ranks. */
 status save_last(struct trainer *trainer, const char **nonfinite);
 

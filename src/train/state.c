@@ -44,7 +44,8 @@ static void add_optimizer(struct state *state, size_t index) {
 
 /* Counters that the first checkpoints do not have. */
 static bool is_newer(const char *name) {
-    static const char *const starts[] = {"plateau_", "skipped", "epoch_scored", "loss_scale", "pending_end"};
+    static const char *const starts[] = {"plateau_",   "skipped",     "epoch_scored",
+                                         "loss_scale", "pending_end", "early_stop"};
     bool is_one = false;
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         is_one = is_one || strncmp(name, starts[i], strlen(starts[i])) == 0;
@@ -66,6 +67,7 @@ static void add_counters(struct state *state) {
                     {"metrics_bytes", &c->metrics_bytes},
                     {"pending_end", &c->pending_end},
                     {"best_epoch", &c->best_epoch},
+                    {"early_stop_wait", &c->early_stop_wait},
                     {"plateau_bad_epochs", &c->plateau.bad_epochs},
                     {"plateau_cooldown", &c->plateau.cooldown},
                     {"plateau_reductions", &c->plateau.reductions},
@@ -81,6 +83,7 @@ static void add_counters(struct state *state) {
                  {"epoch_seconds", &c->epoch_seconds},
                  {"seconds", &c->seconds},
                  {"best_value", &c->best_value},
+                 {"early_stop_best", &c->early_stop_best},
                  {"plateau_best", &c->plateau.best},
                  {"loss_scale", &c->loss_scale.scale}};
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
@@ -144,8 +147,8 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     s->model = model;
     s->optimizer = optimizer;
     s->ema = ema;
-    s->counters.best_value = s->counters.plateau.best = NAN;
-    s->entries = arena_alloc(arena, (model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + 33) *
+    s->counters.best_value = s->counters.early_stop_best = s->counters.plateau.best = NAN;
+    s->entries = arena_alloc(arena, (model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + 35) *
                                         sizeof *s->entries);
     add_tensors(s, &model->params, "model");
     s->buffers_first = add_tensors(s, &model->buffers, "model");

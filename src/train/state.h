@@ -38,6 +38,8 @@ struct counters {
     double seconds;
     double best_value; /* of the validation accuracy or loss (training loss without validation rows); NAN: none yet */
     int64_t best_epoch;
+    double early_stop_best;  /* of train.early_stop's metric; NAN: none yet */
+    int64_t early_stop_wait; /* evaluations since then */
     struct plateau plateau;
     struct loss_scale loss_scale; /* train.precision: float16 */
 };

@@ -20,7 +20,8 @@ static status roll_back(struct trainer *t) {
     return OK;
 }
 
-/* [how]: save_first, save_if_good, save_before_evaluation or save_last. A parameter that is not finite leads back
+/* [how]: save_first, save_best, save_if_good, save_before_evaluation or save_last. A parameter that is not finite leads
+ * back
  * (*has_moved). */
 static status save(struct trainer *t, status (*how)(struct trainer *, const char **), bool *has_moved) {
     const char *nonfinite;
@@ -93,6 +94,10 @@ static status follow_step(struct trainer *t, bool is_applied, bool must_stop, en
     if (ends_epoch || ends_run) TRY(finish_epoch(t, is_applied, &must_stop, &has_moved));
     if (has_moved) return OK;
     if (c->pending_end) return stop(t, state);
+    bool is_best = (ends_epoch || ends_run) && t->epoch.is_best && t->config->checkpoint.best.metric;
+    if (is_best) TRY(save(t, save_best, &has_moved));
+    if (has_moved) return OK;
+    ends_run = ends_run || (ends_epoch && progress_stops_early(t->config, c));
     bool is_due = save_is_due(t, ends_epoch, is_applied);
     if (is_due && !ends_run && !must_stop) TRY(save(t, save_if_good, &has_moved));
     if (ends_run && !has_moved) TRY(complete_run(t, &has_moved, state));

@@ -19,6 +19,20 @@ static status open_folder(const char *folder, struct log *log, struct checkpoint
     return status_new(STATUS_DATA, "%s has no checkpoint; train first, or name the file of one", folder);
 }
 
+/* The run folder's best.h5. */
+static status open_best(const char *folder, struct checkpoint **out, char **found) {
+    struct text path = {0};
+    struct io_info info;
+    text_printf(&path, "%s/checkpoints/%s.h5", folder, CHECKPOINT_BEST);
+    status s = io_stat(text_string(&path), &info);
+    if (!s && !info.exists)
+        s = status_new(STATUS_DATA, "%s does not exist; a run keeps its best checkpoint with checkpoint.best",
+                       text_string(&path));
+    if (!s) s = checkpoint_open(text_string(&path), out);
+    *found = path.data;
+    return s;
+}
+
 static status open_path(const char *path, struct log *log, struct checkpoint **out, char **found) {
     struct io_info info;
     TRY(io_stat(path, &info));
@@ -28,6 +42,10 @@ static status open_path(const char *path, struct log *log, struct checkpoint **o
     return OK;
 }
 
+static bool is_best(const struct weights_options *options) {
+    return options->checkpoint && strcmp(options->checkpoint, CHECKPOINT_BEST) == 0;
+}
+
 static status open_run(const struct config *config, const struct weights_options *options, struct log *log,
                        struct checkpoint **out, char **found) {
     struct text run = {0};
@@ -35,7 +53,8 @@ static status open_run(const struct config *config, const struct weights_options
         text_add(&run, options->folder);
     else
         text_printf(&run, "runs/%s", config->name);
-    status s = open_folder(text_string(&run), log, out, found);
+    status s =
+        is_best(options) ? open_best(text_string(&run), out, found) : open_folder(text_string(&run), log, out, found);
     text_free(&run);
     return s;
 }
@@ -77,8 +96,8 @@ static status open_and_choose(const struct config *config, const struct weights_
     bool has_average = false;
     char *path = NULL;
     *out = NULL;
-    status s = options->checkpoint ? open_path(options->checkpoint, log, out, &path)
-                                   : open_run(config, options, log, out, &path);
+    status s = options->checkpoint && !is_best(options) ? open_path(options->checkpoint, log, out, &path)
+                                                        : open_run(config, options, log, out, &path);
     struct entry counters[] = {{.path = "state/epoch", .type = ENTRY_INT64, .data = &epoch},
                                {.path = "state/step", .type = ENTRY_INT64, .data = &step}};
     if (!s) s = checkpoint_read(*out, counters, 2, NULL);

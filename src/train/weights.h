@@ -11,7 +11,8 @@
 /* Which checkpoint, and which of the weights in it. */
 struct weights_options {
     const char *folder;     /* --run-dir; NULL: runs/<name> */
-    const char *checkpoint; /* a file, a run folder or its folder of checkpoints; NULL: the newest of [folder] */
+    const char *checkpoint; /* a file, a run folder or its folder of checkpoints; "best": [folder]'s best
+                             * checkpoint; NULL: its newest */
     const char *which;      /* --weights: "trained" or "average"; NULL: those that the run's evaluations use */
 };
 

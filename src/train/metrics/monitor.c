@@ -1,0 +1,126 @@
+/* "val_" and the name of a metric of the validation rows, "train_" and one of the training rows. */
+#include "train/metrics/monitor.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#define DEFAULT_METRIC "val_loss"
+#define DEFAULT_PATIENCE 10
+#define PREFIX 4 /* characters of "val_" */
+
+const char *const monitor_modes[] = {"auto", "min", "max", NULL};
+
+#define MONITOR_ROWS                                                                                                   \
+    {.key = "metric",                                                                                                  \
+     .type = SCHEMA_STRING,                                                                                            \
+     .offset = offsetof(struct monitor, metric),                                                                       \
+     .fallback = "null",                                                                                               \
+     .doc = "A number of metrics.jsonl's epoch events: val_loss, val_accuracy, val_ and one of train.metrics, "        \
+            "train_loss, train_accuracy."},                                                                            \
+    {                                                                                                                  \
+        .key = "mode", .type = SCHEMA_CHOICE, .offset = offsetof(struct monitor, mode), .fallback = "auto",            \
+        .choices = monitor_modes,                                                                                      \
+        .doc = "`min`: smaller is better; `max`: larger is better; `auto`: min for losses, mae and perplexity, max "   \
+               "for all others."                                                                                       \
+    }
+
+static const struct schema_row best_rows[] = {MONITOR_ROWS, {0}};
+const struct schema monitor_schema = {
+    .name = "checkpoint.best", .size = sizeof(struct monitor), .rows = best_rows, .shorthand = "metric"};
+
+static const struct schema_row early_stop_rows[] = {
+    MONITOR_ROWS,
+    {.key = "patience",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct early_stop, patience),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS,
+     .min = 1,
+     .max = INFINITY,
+     .doc = "Evaluations in a row without an improvement after which the run is complete; default with a metric: 10."},
+    {.key = "min_delta",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct early_stop, min_delta),
+     .fallback = "0",
+     .flags = SCHEMA_EXTENDS,
+     .min = 0,
+     .max = INFINITY,
+     .doc = "A change of at most this much is no improvement."},
+    {0},
+};
+const struct schema early_stop_schema = {
+    .name = "train.early_stop", .size = sizeof(struct early_stop), .rows = early_stop_rows, .shorthand = "patience"};
+
+struct early_stop early_stop_of(const struct early_stop *config) {
+    struct early_stop stop = *config;
+    if (!stop.monitor.metric && stop.patience != SCHEMA_NO_INT) stop.monitor.metric = DEFAULT_METRIC;
+    if (stop.patience == SCHEMA_NO_INT) stop.patience = DEFAULT_PATIENCE;
+    return stop;
+}
+
+static bool is_listed(const struct string_list *metrics, const char *name) {
+    for (size_t i = 0; i < metrics->count; i++)
+        if (strcmp(metrics->items[i], name) == 0) return true;
+    return false;
+}
+
+/* Of the epochs whose losses are [loss]'s. */
+static bool is_known(const char *metric, const struct string_list *metrics, const struct loss_type *loss) {
+    if (strcmp(metric, "train_loss") == 0 || strcmp(metric, "val_loss") == 0) return true;
+    if (strcmp(metric, "train_accuracy") == 0 || strcmp(metric, "val_accuracy") == 0)
+        if (loss->wants_classes) return true;
+    return strncmp(metric, "val_", PREFIX) == 0 && strcmp(metric + PREFIX, "confusion_matrix") != 0 &&
+           is_listed(metrics, metric + PREFIX);
+}
+
+static status unknown(const char *metric, const struct string_list *metrics, const struct loss_type *loss) {
+    struct text known = {0};
+    text_printf(&known, "train_loss, val_loss%s", loss->wants_classes ? ", train_accuracy, val_accuracy" : "");
+    for (size_t i = 0; i < metrics->count; i++) {
+        if (strcmp(metrics->items[i], "confusion_matrix") == 0) continue;
+        if (loss->wants_classes && strcmp(metrics->items[i], "accuracy") == 0) continue;
+        text_printf(&known, ", val_%s", metrics->items[i]);
+    }
+    status s = status_new(STATUS_USAGE, "epochs have no metric '%.60s'; they have %s (train.metrics adds others)",
+                          metric, text_string(&known));
+    text_free(&known);
+    return s;
+}
+
+status monitor_check(const struct monitor *monitor, const struct string_list *metrics, const struct loss_type *loss,
+                     bool has_validation, int64_t evaluate_every) {
+    const char *metric = monitor->metric;
+    if (!metric) return OK;
+    if (!is_known(metric, metrics, loss)) return unknown(metric, metrics, loss);
+    if (strncmp(metric, "val_", PREFIX) == 0 && !has_validation)
+        return status_new(STATUS_USAGE,
+                          "%s needs validation rows (dataset.split or dataset.validation); without them use train_loss",
+                          metric);
+    if (has_validation && evaluate_every == 0)
+        return status_new(STATUS_USAGE, "nothing is evaluated before the last epoch (train.evaluate_every: 0)");
+    return OK;
+}
+
+double monitor_value(const char *metric, const struct epoch_report *epoch, const struct evaluation_result *result) {
+    if (strcmp(metric, "train_loss") == 0) return epoch->train_loss;
+    if (strcmp(metric, "train_accuracy") == 0) return epoch->has_train_accuracy ? epoch->train_accuracy : NAN;
+    if (!epoch->has_validation) return NAN;
+    if (strcmp(metric, "val_loss") == 0) return epoch->validation_loss;
+    for (size_t i = 0; i < result->metric_count; i++)
+        if (strcmp(metric + PREFIX, result->metrics[i].name) == 0) return result->metrics[i].value;
+    return epoch->validation_accuracy;
+}
+
+static bool wants_more(const struct monitor *monitor) {
+    static const char *const errors[] = {"train_loss", "val_loss", "val_mae", "val_perplexity"};
+    if (monitor->mode != MONITOR_AUTO) return monitor->mode == MONITOR_MAX;
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (strcmp(monitor->metric, errors[i]) == 0) return false;
+    return true;
+}
+
+bool monitor_is_better(const struct monitor *monitor, double value, double best, double min_delta) {
+    if (isnan(value) || isnan(best)) return !isnan(value);
+    return wants_more(monitor) ? value > best + min_delta : value < best - min_delta;
+}

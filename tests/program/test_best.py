@@ -1,0 +1,152 @@
+"""The best checkpoint and early stopping: decided by the numbers of the epochs, the same after a resume and on any number of ranks.
+ctest-labels: dist"""
+import os
+
+import h5py
+import numpy
+
+import program
+from program import DATA, USAGE
+
+CONFIG = """
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 300, inputs: 8, classes: 3, seed: 5}, split: {test: 0.3, seed: 1}}
+sampler: {batch_size: 16, shuffle: true}
+model: {layers: [{linear: {out: 32}}, relu, {linear: {out: 3}}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.05}
+train: {epochs: 60, metrics: [f1]}
+checkpoint: {save_every: 1, keep: 0}
+"""
+
+
+def best_of(values, wants_more):
+    """Position of the first of the best."""
+    return values.index(max(values) if wants_more else min(values))
+
+
+def stops_after(values, patience, min_delta=0, wants_more=False):
+    """Number of epochs, as Keras and Lightning count them."""
+    best, wait = None, 0
+    for epoch, value in enumerate(values, 1):
+        if best is None or (value > best + min_delta if wants_more else value < best - min_delta):
+            best, wait = value, 0
+        else:
+            wait += 1
+        if wait == patience:
+            return epoch
+    return len(values)
+
+
+class Best(program.Case):
+    def setUp(self):
+        super().setUp()
+        self.write("test.yaml", CONFIG)
+
+    def values(self, metric, run):
+        return [e[metric] for e in self.events("epoch", run)]
+
+    def state(self, path):
+        arrays = {}
+        with h5py.File(path, "r") as f:
+            f.visititems(lambda name, item: arrays.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+        return {k: v for k, v in arrays.items() if k.split("/")[0] in ("model", "optimizer", "ema") or k == "state/epoch"}
+
+    def test_the_checkpoint_of_the_best_epoch_is_kept(self):
+        for metric, wants_more, nproc in (("val_loss", False, 1), ("val_f1", True, 2), ("train_loss", False, 1)):
+            with self.subTest(metric=metric):
+                run = f"runs/{metric}"
+                _, err = self.run_program("test.yaml", "--run-dir", run, "--nproc", nproc, "train.epochs=20", f"checkpoint.best={metric}")
+                values = self.values(metric, run)
+                best = best_of(values, wants_more)
+                self.assertIn(f"best epoch {best + 1}: {metric} ", err)
+                self.assertEqual(self.events("end", run)[-1]["best_value"], values[best])
+                kept, regular = (self.state(self.path(run, "checkpoints", name)) for name in ("best.h5", f"epoch-{best + 1:04}.h5"))
+                self.assertEqual(kept.keys(), regular.keys())
+                for name in kept:
+                    numpy.testing.assert_array_equal(kept[name], regular[name], name)
+                by_name = self.run_program("eval", "test.yaml", "--run-dir", run, "--checkpoint", "best")[0]
+                self.assertEqual(by_name, self.run_program("eval", "test.yaml", "--checkpoint", self.path(run, "checkpoints", f"epoch-{best + 1:04}.h5"))[0])
+
+    def test_other_verbs_take_it(self):
+        self.run_program("test.yaml", "train.epochs=8", "checkpoint={save_every: 1, keep: 1, best: val_loss}")
+        self.assertEqual([os.path.basename(c) for c in self.checkpoints()], ["best.h5", "epoch-0008.h5"])  # pruning leaves it alone
+        best = self.events("end")[-1]["best_epoch"]
+        _, err = self.run_program("predict", "test.yaml", "--checkpoint", "best", "--out", "p.csv")
+        self.assertIn(f"best.h5: epoch {best},", err)
+        self.run_program("export", "runs/test", "--checkpoint", "best", "--out", "best.safetensors")
+        self.run_program("export", self.path("runs/test/checkpoints/best.h5"), "--out", "file.safetensors")
+        with open(self.path("best.safetensors"), "rb") as a, open(self.path("file.safetensors"), "rb") as b:
+            self.assertEqual(a.read(), b.read())
+        _, err = self.run_program("export", "runs/test", "--checkpoint", "x.h5", "--out", "x.safetensors", code=USAGE)
+        self.assertIn("--checkpoint: export takes only best", err)
+
+    def test_a_run_without_one(self):
+        self.run_program("test.yaml", "train.epochs=1")
+        _, err = self.run_program("eval", "test.yaml", "--checkpoint", "best", code=DATA)
+        self.assertIn("runs/test/checkpoints/best.h5 does not exist; a run keeps its best checkpoint with checkpoint.best", err)
+
+    def test_the_newest_checkpoint_may_be_the_best_one(self):
+        """A run that was killed between its save as the best and the save that was due."""
+        self.run_program("test.yaml", "train.epochs=12", "checkpoint.best=train_loss", "--run-dir", "runs/reference")
+        self.run_program("test.yaml", "train.epochs=12", "checkpoint.best=train_loss")
+        best = self.events("end")[-1]["best_epoch"]
+        for path in self.checkpoints():
+            name = os.path.basename(path)
+            if name.startswith("epoch-") and int(name[6:10]) >= best:
+                os.remove(path)
+        _, err = self.run_program("test.yaml", "train.epochs=12", "checkpoint.best=train_loss")
+        if best < 12:
+            self.assertIn("best.h5", err)
+        self.assertEqual(self.sha(), self.sha("runs/reference"))
+
+    def test_early_stop(self):
+        self.run_program("test.yaml", "--run-dir", "runs/all")
+        values, f1 = self.values("val_loss", "runs/all"), self.values("val_f1", "runs/all")
+        cases = (("train.early_stop={patience: 3, min_delta: 0.01}", stops_after(values, 3, 0.01), "val_loss"),
+                 ("train.early_stop={patience: 4, min_delta: 0.05}", stops_after(values, 4, 0.05), "val_loss"),
+                 ("train.early_stop={metric: val_f1, patience: 2}", stops_after(f1, 2, wants_more=True), "val_f1"))
+        for number, (argument, epochs, metric) in enumerate(cases):
+            with self.subTest(argument=argument):
+                self.assertLess(epochs, 60, "the run does not stop early: the test shows nothing")
+                run = f"runs/{number}"
+                _, err = self.run_program("test.yaml", argument, "--run-dir", run)
+                self.assertIn(f"stopped early: {metric} has not improved in ", err)
+                self.assertEqual(len(self.events("epoch", run)), epochs)
+                self.assertEqual(self.losses(run), self.losses("runs/all")[:len(self.losses(run))])
+                _, err = self.run_program("test.yaml", argument, "--run-dir", run)
+                self.assertIn(f"complete (stopped early, epoch {epochs}, ", err)
+                self.assertIn("raise train.early_stop.patience", err)
+
+    def test_the_same_epoch_after_a_resume_and_with_more_patience(self):
+        stop = "train.early_stop={metric: val_f1, patience: 4}"
+        self.run_program("test.yaml", stop, "--run-dir", "runs/reference", "--nproc", 2)
+        last = self.events("end", "runs/reference")[-1]["epoch"]
+        self.assertLess(last, 60)
+        for epochs in (1, last - 2, last - 1, 60):  # interrupted while it waits for an improvement
+            self.run_program("test.yaml", stop, "--nproc", 2, f"train.epochs={epochs}")
+        self.assertEqual(self.sha(), self.sha("runs/reference"))
+        self.assertEqual(len(self.events("epoch")), last)
+        self.run_program("test.yaml", "train.early_stop={metric: val_f1, patience: 5}", "--nproc", 2)
+        self.assertGreater(self.events("end")[-1]["epoch"], last)
+
+    def test_wrong_metrics(self):
+        cases = (("checkpoint.best=val_f2", "checkpoint.best: epochs have no metric 'val_f2'; they have train_loss, val_loss, train_accuracy, val_accuracy, val_f1"),
+                 ("checkpoint.best={mode: max}", "checkpoint.best: mode goes with metric; give the metric"),
+                 ("train.early_stop={metric: confusion_matrix}", "train.early_stop: epochs have no metric 'confusion_matrix'"),
+                 ("train.early_stop={patience: 0}", "train.early_stop.patience: "),
+                 ("train={epochs: 3, early_stop: 2, evaluate_every: 0}", "nothing is evaluated before the last epoch"))
+        for argument, expected in cases:
+            _, err = self.run_program("check", "test.yaml", argument, code=USAGE)
+            self.assertIn(expected, err)
+        _, err = self.run_program("check", "test.yaml", "train.early_stop=2", "dataset.split.test=0", code=USAGE)
+        self.assertIn("train.early_stop: val_loss needs validation rows (dataset.split or dataset.validation); without them use train_loss", err)
+
+    def test_another_metric_is_another_run(self):
+        self.run_program("test.yaml", "train.epochs=1", "checkpoint.best=val_loss")
+        _, err = self.run_program("test.yaml", "train.epochs=2", "checkpoint.best=val_f1", code=None)
+        self.assertNotEqual(self.code, 0)
+        self.assertIn("checkpoint.best.metric", err)
+
+
+if __name__ == "__main__":
+    program.main()
