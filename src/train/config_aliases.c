@@ -21,15 +21,12 @@
 #define PROCESSES "the number of processes is an option of the command line: --nproc N"
 #define NODES "nodes are options of the command line: --nnodes N --node-rank R --master-addr HOST --master-port PORT"
 #define FOLDER "the folder of a run is an option of the command line: --run-dir DIR"
-#define NO_STOPPING                                                                                                    \
-    "there is no early stopping; set train.epochs, and checkpoint: {save_every: 1, keep: 0} keeps the best epoch, "    \
-    "which "                                                                                                           \
-    "the end of the run names"
 #define COUNTS_EPOCHS "It counts epochs; there are no evaluations by steps"
 #define MAY_COUNT_STEPS "It counts epochs; with interval: step all keys of the schedule count steps"
 #define COUNTS_INTERVALS "It is no share of the run: it counts epochs, or with interval: step, steps"
 #define KERAS_COUNTS_STEPS "Keras counts steps: add interval: step"
 #define HUBER "It is Huber's loss divided by its delta, which is beta here: with 1, the default, they are the same"
+#define STOPPING "Write train: {early_stop: {metric: val_loss, patience: 10}}"
 #define NO_LOGGER "each run writes metrics.jsonl and log.txt into its folder; other loggers can read these"
 
 const struct schema_alias config_aliases[] = {
@@ -168,10 +165,10 @@ const struct schema_alias config_aliases[] = {
              "checkpoint.save_every", "A number counts epochs; {steps: N} counts steps"),
     KEY("checkpoint", "every_n_train_steps save_steps every_n_steps save_every_n_steps", "checkpoint.save_every.steps"),
     KEY_NOTE("checkpoint", "save_top_k save_total_limit max_to_keep keep_last num_to_keep", "checkpoint.keep",
-             "The newest are kept, not the best"),
-    KEY_NOTE(
-        "checkpoint", "monitor mode save_best_only save_best save_weights_only save_last", NULL,
-        "checkpoints are kept by age, not by a metric; keep: 0 keeps all, and the end of the run names the best epoch"),
+             "The newest are kept; checkpoint.best keeps the best one"),
+    KEY_NOTE("checkpoint", "save_weights_only save_last", NULL,
+             "every checkpoint has the whole state, and the last state is always saved"),
+    KEY_NOTE("checkpoint", "monitor mode save_best_only save_best", "checkpoint.best", "Write best: val_loss"),
     KEY_NOTE("checkpoint", "dir dirpath path folder save_dir directory filename", NULL, FOLDER),
     KEY("checkpoint", "load restore resume_from", "checkpoint.resume"),
     KEY("dist", "bucket_cap bucket_size", ".bucket_cap_mb"),
@@ -194,7 +191,7 @@ const struct schema_alias config_aliases[] = {
     KEY_NOTE(NULL, "warmup_steps num_warmup_steps warmup_iters n_warmup_steps", "schedule.warmup", MAY_COUNT_STEPS),
     KEY_NOTE(NULL, "warmup_ratio warmup_fraction warmup_proportion", "schedule.warmup", COUNTS_INTERVALS),
     KEY(NULL, "t_max cosine_t_max", "schedule.t_max"),
-    KEY_NOTE(NULL, "patience", "schedule.patience", "There is no early stopping"),
+    KEY_NOTE(NULL, "patience", "train.early_stop.patience", "schedule.patience is that of reduce_on_plateau"),
     KEY(NULL, "epoch epochs max_epochs num_epochs n_epochs nb_epoch nepochs num_train_epochs total_epochs",
         "train.epochs"),
     KEY(NULL, "max_steps num_steps total_steps max_iters iterations num_iterations training_steps train_steps",
@@ -232,7 +229,7 @@ const struct schema_alias config_aliases[] = {
     KEY(NULL, "ema_decay", "train.ema.decay"),
     KEY(NULL, "gradscaler loss_scale scaler_init_scale", "train.grad_scaler"),
     KEY_NOTE(NULL, "early_stopping earlystopping early_stop early_stopping_patience early_stopping_rounds min_delta",
-             NULL, NO_STOPPING),
+             "train.early_stop", STOPPING),
     KEY_NOTE(NULL, "callbacks callback hooks", NULL,
              "there are no callbacks; see the sections checkpoint and schedule, and train.metrics"),
     KEY_NOTE(NULL, "logger wandb tensorboard log_dir mlflow tensorboard_dir report_to logging", NULL, NO_LOGGER),
@@ -307,10 +304,9 @@ const struct schema_alias config_aliases[] = {
     KEY(NULL, "ckpt_path resume_from_checkpoint resume_from checkpoint_path load_checkpoint snapshot_path resume_path",
         "checkpoint.resume"),
     KEY(NULL, "model_checkpoint modelcheckpoint checkpointing checkpoints snapshot enable_checkpointing", "checkpoint"),
-    KEY_NOTE(NULL, "save_top_k save_total_limit max_to_keep", "checkpoint.keep", "The newest are kept, not the best"),
-    KEY_NOTE(
-        NULL, "save_best_only save_best", NULL,
-        "checkpoints are kept by age, not by a metric; keep: 0 keeps all, and the end of the run names the best epoch"),
+    KEY_NOTE(NULL, "save_top_k save_total_limit max_to_keep", "checkpoint.keep",
+             "The newest are kept; checkpoint.best keeps the best one"),
+    KEY_NOTE(NULL, "save_best_only save_best", "checkpoint.best", "Write checkpoint: {best: val_loss}"),
     KEY(NULL, "distributed ddp strategy parallel", "dist"),
     KEY(NULL, "distributed_backend process_group_backend ddp_backend", "dist.backend"),
     KEY(NULL, "fsdp zero deepspeed zero_optimization", "dist.zero_stage"),
