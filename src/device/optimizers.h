@@ -1,5 +1,6 @@
-/* optimizers: update rules over flat buffers, with the roundings of torch.optim's single-tensor CPU code. A call is an
- * update of all parameters, whatever groups they are in; on a GPU it is one kernel, which goes through memory once:
+/* optimizers: update rules (rules.h) over flat buffers, with the roundings of torch.optim's single-tensor CPU code. A
+ * call is an update of all parameters, whatever groups they are in; on a GPU it is one kernel, which goes through
+ * memory once:
  * - gradients are scaled by *clip (1: as they are) before use;
  * - each element is updated with the constants of its run;
  * - gradients are zero afterwards (zero_grad), also those of runs that are not updated;
@@ -15,47 +16,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/rules.h"
+
 struct device;
 
-struct sgd_step {
-    float minus_lr, momentum, one_minus_dampening, weight_decay;
-    bool has_momentum, has_weight_decay, is_nesterov, is_first; /* first: the buffer becomes the gradient */
-};
-
-struct adam_step {
-    float beta1, one_minus_beta1, beta2, one_minus_beta2, eps;
-    float minus_step_size;            /* -(lr / (1 - beta1^t)) */
-    float sqrt_correction2;           /* sqrt(1 - beta2^t) */
-    float weight_decay;               /* L2: added to the gradient */
-    float decay_factor;               /* AdamW: values are multiplied by it first; 1: none */
-    bool has_weight_decay, uses_lerp; /* lerp: the first moment as PyTorch >= 2.0 updates it */
-};
-
-struct adagrad_step {
-    float minus_lr; /* -(lr / (1 + (t - 1) * lr_decay)) */
-    float eps, weight_decay;
-    bool has_weight_decay;
-};
-
-struct rmsprop_step {
-    float minus_lr, alpha, one_minus_alpha, eps, momentum, weight_decay;
-    bool has_weight_decay;
-};
-
-struct lion_step {
-    float minus_lr, beta1, one_minus_beta1, beta2, one_minus_beta2;
-    float decay_factor; /* 1 - lr * weight_decay: values are multiplied by it first */
-};
-
-union optimizer_step {
-    struct sgd_step sgd;
-    struct adam_step adam;
-    struct adagrad_step adagrad;
-    struct rmsprop_step rmsprop;
-    struct lion_step lion;
-};
-
-#define OPTIMIZER_STATES 3      /* maximum buffers of state of a rule */
 #define OPTIMIZER_SKIP SIZE_MAX /* index of constants: no update */
 
 /* Elements [begin, end) of the flat buffers that share their constants. If there are several runs, begin, end and at
@@ -66,8 +30,9 @@ struct optimizer_run {
     size_t step; /* index of its constants, or OPTIMIZER_SKIP */
 };
 
-/* Operands of an update: in device memory, except the runs. */
+/* An update; its operands are in device memory, except the runs. */
 struct optimizer_update {
+    enum update_rule rule;
     const union optimizer_step *steps;
     const float *clip;
     float *values, *gradients;       /* (end of the last run) */
@@ -78,16 +43,7 @@ struct optimizer_update {
 };
 
 struct optimizer_ops {
-    /* states: momentum_buffer (NULL without momentum) */
-    void (*sgd)(struct device *, const struct optimizer_update *);
-    /* states: exp_avg, exp_avg_sq, max_exp_avg_sq (NULL without amsgrad) */
-    void (*adam)(struct device *, const struct optimizer_update *);
-    /* states: sum */
-    void (*adagrad)(struct device *, const struct optimizer_update *);
-    /* states: square_avg, grad_avg (NULL unless centered), momentum_buffer (NULL without momentum) */
-    void (*rmsprop)(struct device *, const struct optimizer_update *);
-    /* states: exp_avg */
-    void (*lion)(struct device *, const struct optimizer_update *);
+    void (*update)(struct device *, const struct optimizer_update *);
     /* average = lerp(average, values, weight) */
     void (*average)(struct device *, float weight, const float *clip, const float *values, float *average,
                     size_t count);

@@ -8,8 +8,11 @@
 #include "optim/optimizer_groups.h"
 #include "optim/optimizers.h"
 
-static const struct optimizer_type *const types[] = {&optimizer_sgd,     &optimizer_adam,    &optimizer_adamw,
-                                                     &optimizer_adagrad, &optimizer_rmsprop, &optimizer_lion};
+static const struct optimizer_type *const types[] = {
+#define X(name) &optimizer_##name,
+    OPTIMIZERS(X)
+#undef X
+};
 
 const struct optimizer_type *optimizer_type_at(size_t index) {
     return index < sizeof types / sizeof *types ? types[index] : NULL;
@@ -119,10 +122,11 @@ void optimizer_destroy(struct optimizer *optimizer) {
 }
 
 static void run(struct optimizer *o, struct optimizer_update *update) {
+    update->rule = o->type->rule;
     update->steps = o->steps;
     for (size_t i = 0, used = 0; i < OPTIMIZER_MAX_BUFFERS; i++)
         update->states[i] = uses_buffer(o->type, o->config, i) ? o->buffers[used++] : NULL;
-    o->type->run(o->device, update);
+    device_ops(o->device)->optimizers->update(o->device, update);
 }
 
 void optimizer_plan_step(struct optimizer *optimizer, int64_t t, optimizer_rate *rate, const void *schedule,

@@ -1,6 +1,6 @@
 /* optimizer: PyTorch's update rules over the flat buffers, with its roundings (tests/vectors/optim.json): one call of
- * the device for all parameters, with a table of their groups (device/optimizers.h, optimizer_groups.h). A new one is a
- * file optimizer_<type>.c and a row in optimizer.c. */
+ * the device for all parameters, with a table of their groups (device/optimizers.h, optimizer_groups.h). docs/adding.md
+ * shows what a new one needs. */
 #ifndef OPTIMIZER_H
 #define OPTIMIZER_H
 
@@ -29,7 +29,7 @@ struct optimizer_type {
     float (*start)(const void *config);
     /* The constants of update number [t] (from 1). */
     union optimizer_step (*plan)(const void *config, const struct optimizer_settings *settings, int64_t t);
-    void (*run)(struct device *device, const struct optimizer_update *update);
+    enum update_rule rule;
 };
 
 extern const struct schema_variants optimizer_variants;

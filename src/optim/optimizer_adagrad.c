@@ -35,15 +35,11 @@ static union optimizer_step plan(const void *config, const struct optimizer_sett
     return (union optimizer_step){.adagrad = s};
 }
 
-static void run(struct device *device, const struct optimizer_update *update) {
-    device_ops(device)->optimizers->adagrad(device, update);
-}
-
 const struct optimizer_type optimizer_adagrad = {
     .variant = {"adagrad", &schema, "Adagrad (torch.optim.Adagrad)."},
     .buffers = {"sum"},
     .settings = settings,
     .start = start,
     .plan = plan,
-    .run = run,
+    .rule = RULE_ADAGRAD,
 };

@@ -95,17 +95,13 @@ static union optimizer_step plan_adamw(const void *config, const struct optimize
     return (union optimizer_step){.adam = s};
 }
 
-static void run(struct device *device, const struct optimizer_update *update) {
-    device_ops(device)->optimizers->adam(device, update);
-}
-
 const struct optimizer_type optimizer_adam = {
     .variant = {"adam", &adam_schema, "Adam (torch.optim.Adam)."},
     .buffers = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
     .settings = settings,
     .uses_buffer = uses_buffer,
     .plan = plan_adam,
-    .run = run,
+    .rule = RULE_ADAM,
 };
 const struct optimizer_type optimizer_adamw = {
     .variant = {"adamw", &adamw_schema, "Adam with decoupled weight decay (torch.optim.AdamW)."},
@@ -113,5 +109,5 @@ const struct optimizer_type optimizer_adamw = {
     .settings = settings,
     .uses_buffer = uses_buffer,
     .plan = plan_adamw,
-    .run = run,
+    .rule = RULE_ADAM,
 };

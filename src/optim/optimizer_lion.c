@@ -43,14 +43,10 @@ static union optimizer_step plan(const void *config, const struct optimizer_sett
     return (union optimizer_step){.lion = s};
 }
 
-static void run(struct device *device, const struct optimizer_update *update) {
-    device_ops(device)->optimizers->lion(device, update);
-}
-
 const struct optimizer_type optimizer_lion = {
     .variant = {"lion", &schema, "Lion: the sign of the momentum (Chen et al. 2023)."},
     .buffers = {"exp_avg"},
     .settings = settings,
     .plan = plan,
-    .run = run,
+    .rule = RULE_LION,
 };

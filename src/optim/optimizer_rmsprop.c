@@ -52,15 +52,11 @@ static union optimizer_step plan(const void *config, const struct optimizer_sett
     return (union optimizer_step){.rmsprop = s};
 }
 
-static void run(struct device *device, const struct optimizer_update *update) {
-    device_ops(device)->optimizers->rmsprop(device, update);
-}
-
 const struct optimizer_type optimizer_rmsprop = {
     .variant = {"rmsprop", &schema, "RMSprop (torch.optim.RMSprop)."},
     .buffers = {"square_avg", "grad_avg", "momentum_buffer"},
     .settings = settings,
     .uses_buffer = uses_buffer,
     .plan = plan,
-    .run = run,
+    .rule = RULE_RMSPROP,
 };

@@ -54,16 +54,11 @@ static union optimizer_step plan(const void *config, const struct optimizer_sett
         .momentum = (float)own->momentum,
         .one_minus_dampening = (float)(1 - c->dampening),
         .weight_decay = (float)own->weight_decay,
-        .has_momentum = c->momentum != 0,
         .has_weight_decay = own->weight_decay != 0,
         .is_nesterov = c->nesterov,
         .is_first = t == 1,
     };
     return (union optimizer_step){.sgd = s};
-}
-
-static void run(struct device *device, const struct optimizer_update *update) {
-    device_ops(device)->optimizers->sgd(device, update);
 }
 
 const struct optimizer_type optimizer_sgd = {
@@ -72,5 +67,5 @@ const struct optimizer_type optimizer_sgd = {
     .settings = settings,
     .uses_buffer = uses_buffer,
     .plan = plan,
-    .run = run,
+    .rule = RULE_SGD,
 };

@@ -1,11 +1,14 @@
-/* Every optimizer, for the table in optimizer.c. */
+/* optimizers: the table of optimizers, and rows that several of them have. */
 #ifndef OPTIMIZERS_H
 #define OPTIMIZERS_H
 
 #include "optim/optimizer.h"
 
-extern const struct optimizer_type optimizer_sgd, optimizer_adam, optimizer_adamw, optimizer_adagrad, optimizer_rmsprop,
-    optimizer_lion;
+/* A name here, and a `const struct optimizer_type optimizer_<name>` in a file of this folder. */
+#define OPTIMIZERS(X) X(sgd) X(adam) X(adamw) X(adagrad) X(rmsprop) X(lion)
+#define X(name) extern const struct optimizer_type optimizer_##name;
+OPTIMIZERS(X)
+#undef X
 
 /* A number >= 0 of the optimizer's struct: the row of most of their keys. */
 #define OPTIMIZER_REAL(struct_, name_, fallback_, doc_)                                                                \

@@ -73,19 +73,23 @@ static const float work_clip __attribute__((unused)) = 0.7f, work_whole __attrib
                              work_held __attribute__((unused)) = NAN;
 static const uint64_t work_step __attribute__((unused)) = 17;
 
-typedef void work_rule(struct device *, const struct optimizer_update *);
-
 /* One update of (count) elements with the same constants; [g] stays, its copy that the rule gets must become zero. */
-static inline void work_update(struct device *d, work_rule *rule, const union optimizer_step *step, const float *clip,
-                               float *values, const float *g, float *const states[OPTIMIZER_STATES], size_t count) {
+static inline void work_update(struct device *d, enum update_rule rule, const union optimizer_step *step,
+                               const float *clip, float *values, const float *g, float *const states[OPTIMIZER_STATES],
+                               size_t count) {
     float *gradients = malloc(count * sizeof *gradients);
     ck_assert_ptr_nonnull(gradients);
     memcpy(gradients, g, count * sizeof *gradients);
     struct optimizer_run run = {.end = count};
-    struct optimizer_update update = {
-        .steps = step, .clip = clip, .values = values, .gradients = gradients, .runs = &run, .run_count = 1};
+    struct optimizer_update update = {.rule = rule,
+                                      .steps = step,
+                                      .clip = clip,
+                                      .values = values,
+                                      .gradients = gradients,
+                                      .runs = &run,
+                                      .run_count = 1};
     memcpy(update.states, states, sizeof update.states);
-    rule(d, &update);
+    device_ops(d)->optimizers->update(d, &update);
     for (size_t i = 0; i < count; i++) ck_assert(gradients[i] == 0);
     free(gradients);
 }
@@ -95,7 +99,6 @@ static const struct sgd_step work_sgd __attribute__((unused)) = {.minus_lr = -0.
                                                                  .momentum = 0.9f,
                                                                  .one_minus_dampening = 1,
                                                                  .weight_decay = 5e-4f,
-                                                                 .has_momentum = true,
                                                                  .has_weight_decay = true,
                                                                  .is_nesterov = true};
 

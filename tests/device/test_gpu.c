@@ -86,18 +86,18 @@ static void rules(struct device *d, struct results *r) {
             memcpy(before + i * N, i < 9 ? values[i] : state[i - 9], N * sizeof *before);
         sgd.is_first = t == 0;
         struct {
-            work_rule *rule;
+            enum update_rule rule;
             union optimizer_step step;
             const float *clip;
             float *states[OPTIMIZER_STATES];
-        } updates[] = {{ops->sgd, {.sgd = sgd}, clip, {state[0]}},
-                       {ops->sgd, {.sgd = plain}, t < 3 ? &work_whole : clip, {NULL}},
-                       {ops->adam, {.adam = adam}, clip, {state[1], state[2]}},
-                       {ops->adam, {.adam = other}, clip, {state[3], state[4], state[5]}},
-                       {ops->adagrad, {.adagrad = adagrad}, clip, {state[6]}},
-                       {ops->rmsprop, {.rmsprop = rmsprop}, clip, {state[7], state[8], state[9]}},
-                       {ops->rmsprop, {.rmsprop = rmsprop}, clip, {state[10]}},
-                       {ops->lion, {.lion = lion}, clip, {state[11]}}};
+        } updates[] = {{RULE_SGD, {.sgd = sgd}, clip, {state[0]}},
+                       {RULE_SGD, {.sgd = plain}, t < 3 ? &work_whole : clip, {NULL}},
+                       {RULE_ADAM, {.adam = adam}, clip, {state[1], state[2]}},
+                       {RULE_ADAM, {.adam = other}, clip, {state[3], state[4], state[5]}},
+                       {RULE_ADAGRAD, {.adagrad = adagrad}, clip, {state[6]}},
+                       {RULE_RMSPROP, {.rmsprop = rmsprop}, clip, {state[7], state[8], state[9]}},
+                       {RULE_RMSPROP, {.rmsprop = rmsprop}, clip, {state[10]}},
+                       {RULE_LION, {.lion = lion}, clip, {state[11]}}};
         for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
             work_update(d, updates[i].rule, &updates[i].step, updates[i].clip, values[i], g, updates[i].states, N);
         ops->average(d, 0.01f, clip, g, values[8], N);

@@ -39,7 +39,8 @@ static void update_groups(struct device *d, struct results *r) {
     float *values = next_from(r, VALUES, 1), *g = random_values(VALUES, 2), *before = random_values(VALUES, 1);
     float *gradients = next(r, VALUES), *exp_avg = next_from(r, STATES, 3), *exp_avg_sq = next(r, STATES);
     for (size_t i = 0; i < STATES; i++) exp_avg_sq[i] = 1;
-    struct optimizer_update update = {.steps = steps,
+    struct optimizer_update update = {.rule = RULE_ADAM,
+                                      .steps = steps,
                                       .values = values,
                                       .gradients = gradients,
                                       .states = {exp_avg, exp_avg_sq},
@@ -49,7 +50,7 @@ static void update_groups(struct device *d, struct results *r) {
     for (size_t t = 0; t < sizeof clips / sizeof *clips; t++) {
         memcpy(gradients, g, VALUES * sizeof *g);
         update.clip = clips[t];
-        device_ops(d)->optimizers->adam(d, &update);
+        device_ops(d)->optimizers->update(d, &update);
         for (size_t i = 0; i < VALUES; i++) ck_assert(gradients[i] == 0);
     }
     for (size_t k = 0; k < RUNS; k++)
@@ -64,14 +65,15 @@ static void update_part(struct device *d, struct results *r) {
     float *values = next_from(r, 2000, 1), *g = random_values(2000, 2), *states = next_from(r, 4000, 3);
     for (size_t i = 2000; i < 4000; i++) states[i] = 1;
     struct optimizer_run part = {.end = 1501, .at = 3};
-    struct optimizer_update update = {.steps = &step,
+    struct optimizer_update update = {.rule = RULE_ADAM,
+                                      .steps = &step,
                                       .clip = &work_clip,
                                       .values = values + 1,
                                       .gradients = g + 2,
                                       .states = {states, states + 2000},
                                       .runs = &part,
                                       .run_count = 1};
-    device_ops(d)->optimizers->adam(d, &update);
+    device_ops(d)->optimizers->update(d, &update);
     for (size_t i = 0; i < 2000; i++) ck_assert((g[i] == 0) == (i >= 2 && i < 1503));
     free(g);
 }
@@ -136,13 +138,14 @@ static void run_product(struct copy *c) {
 
 /* Of other gradients each time. */
 static void run_update(struct copy *c) {
-    struct optimizer_update update = {.steps = c->step,
+    struct optimizer_update update = {.rule = RULE_SGD,
+                                      .steps = c->step,
                                       .clip = c->clip,
                                       .values = c->values,
                                       .gradients = c->gradients,
                                       .runs = c->runs,
                                       .run_count = 3};
-    device_ops(c->d)->optimizers->sgd(c->d, &update);
+    device_ops(c->d)->optimizers->update(c->d, &update);
 }
 
 static void new_gradients(struct copy *c, uint64_t seed, float clip) {

@@ -129,15 +129,15 @@ static void compute_other_rules(struct device *device, struct results *r, const 
     float *exp_avg = calloc(2 * N, sizeof *exp_avg);
     for (int t = 0; t < 3; t++) {
         struct {
-            work_rule *rule;
+            enum update_rule rule;
             union optimizer_step step;
             float *values, *states[OPTIMIZER_STATES];
         } updates[] = {
-            {ops->adam, {.adam = adam}, r->amsgrad, {exp_avg, exp_avg + N, r->max_exp_avg_sq}},
-            {ops->adagrad, {.adagrad = adagrad}, r->adagrad, {r->sum}},
-            {ops->rmsprop, {.rmsprop = rmsprop}, r->rmsprop[0], {r->square_avg, r->grad_avg, r->buffer}},
-            {ops->rmsprop, {.rmsprop = rmsprop}, r->rmsprop[1], {r->square_avg}},
-            {ops->lion, {.lion = lion}, r->lion, {r->lion_avg}},
+            {RULE_ADAM, {.adam = adam}, r->amsgrad, {exp_avg, exp_avg + N, r->max_exp_avg_sq}},
+            {RULE_ADAGRAD, {.adagrad = adagrad}, r->adagrad, {r->sum}},
+            {RULE_RMSPROP, {.rmsprop = rmsprop}, r->rmsprop[0], {r->square_avg, r->grad_avg, r->buffer}},
+            {RULE_RMSPROP, {.rmsprop = rmsprop}, r->rmsprop[1], {r->square_avg}},
+            {RULE_LION, {.lion = lion}, r->lion, {r->lion_avg}},
         };
         for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
             work_update(device, updates[i].rule, &updates[i].step, &work_clip, updates[i].values, g, updates[i].states,
@@ -171,9 +171,9 @@ static void compute(struct device *device, struct results *r) {
     memcpy(r->sgd, p, N * sizeof *p);
     memcpy(r->momentum, g, N * sizeof *p);
     memcpy(r->adam, p, N * sizeof *p);
-    work_update(device, ops->optimizers->sgd, &(union optimizer_step){.sgd = sgd}, &work_clip, r->sgd, g,
+    work_update(device, RULE_SGD, &(union optimizer_step){.sgd = sgd}, &work_clip, r->sgd, g,
                 (float *[OPTIMIZER_STATES]){r->momentum}, N);
-    work_update(device, ops->optimizers->adam, &(union optimizer_step){.adam = adam}, &work_clip, r->adam, g,
+    work_update(device, RULE_ADAM, &(union optimizer_step){.adam = adam}, &work_clip, r->adam, g,
                 (float *[OPTIMIZER_STATES]){r->exp_avg, r->exp_avg_sq}, N);
     r->norm = ops->norm(device, x, N);
     compute_other_rules(device, r, p, g);
@@ -209,8 +209,8 @@ START_TEST(lion_of_zero_and_nan) {
         struct device *device = open_set(sets[s]);
         if (!device) continue;
         float values[] = {1, 1, 1, 1}, average[4] = {0};
-        work_update(device, device_ops(device)->optimizers->lion, &(union optimizer_step){.lion = step}, &work_whole,
-                    values, g, (float *[OPTIMIZER_STATES]){average}, 4);
+        work_update(device, RULE_LION, &(union optimizer_step){.lion = step}, &work_whole, values, g,
+                    (float *[OPTIMIZER_STATES]){average}, 4);
         ck_assert(values[0] == 1 && isnan(values[1]) && values[2] == 0.5f && values[3] == 1.5f);
         ck_assert(average[0] == 0 && isnan(average[1]));
         device_destroy(device);

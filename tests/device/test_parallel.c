@@ -89,7 +89,7 @@ static void run_operators(struct device *device, float *x, float *y, float *dx) 
     ops->image->max_pool_backward(device, &pool, y, index, y, x, ROWS);
     ops->image->avg_pool_forward(device, &pool, x, y, ROWS);
     ops->image->avg_pool_backward(device, &pool, y, dx, ROWS);
-    work_update(device, ops->optimizers->sgd, &step, &work_whole, x, dx, states, COUNT);
+    work_update(device, RULE_SGD, &step, &work_whole, x, dx, states, COUNT);
     ops->image->transpose(device, x, y, ROWS, (size_t)SIDE * SIDE, CHANNELS);
     ops->image->relu_backward(device, dx, y, x, COUNT);
     ops->image->add_relu(device, x, y, y, COUNT);

@@ -107,7 +107,8 @@ static void zero_part(void *context, size_t first, size_t last) {
     memset(c->gradients + first, 0, (last - first) * sizeof *c->gradients);
 }
 
-static void update(const struct optimizer_update *u, update_kernel *kernel) {
+static void update(struct device *device, const struct optimizer_update *u) {
+    update_kernel *kernel = cpu_kernels_of(device)->optimizers->update[u->rule];
     for (const struct optimizer_run *run = u->runs; run < u->runs + u->run_count; run++) {
         size_t count = run->end - run->begin;
         struct change c = {.kernel = kernel, .factor = *u->clip, .gradients = u->gradients + run->begin};
@@ -119,26 +120,6 @@ static void update(const struct optimizer_update *u, update_kernel *kernel) {
         }
         parallel_for(count, PARALLEL_FLOATS, stands ? zero_part : update_part, &c);
     }
-}
-
-static void sgd(struct device *device, const struct optimizer_update *u) {
-    update(u, cpu_kernels_of(device)->optimizers->sgd);
-}
-
-static void adam(struct device *device, const struct optimizer_update *u) {
-    update(u, cpu_kernels_of(device)->optimizers->adam);
-}
-
-static void adagrad(struct device *device, const struct optimizer_update *u) {
-    update(u, cpu_kernels_of(device)->optimizers->adagrad);
-}
-
-static void rmsprop(struct device *device, const struct optimizer_update *u) {
-    update(u, cpu_kernels_of(device)->optimizers->rmsprop);
-}
-
-static void lion(struct device *device, const struct optimizer_update *u) {
-    update(u, cpu_kernels_of(device)->optimizers->lion);
 }
 
 static void average_part(void *context, size_t first, size_t last) {
@@ -169,11 +150,5 @@ static void clamp(struct device *device, float limit, float *x, size_t count) {
     parallel_for(count, PARALLEL_FLOATS, clamp_part, &c);
 }
 
-const struct optimizer_ops elementwise_optimizer_ops = {.sgd = sgd,
-                                                        .adam = adam,
-                                                        .adagrad = adagrad,
-                                                        .rmsprop = rmsprop,
-                                                        .lion = lion,
-                                                        .average = average,
-                                                        .keep_or_restore = keep_or_restore,
-                                                        .clamp = clamp};
+const struct optimizer_ops elementwise_optimizer_ops = {
+    .update = update, .average = average, .keep_or_restore = keep_or_restore, .clamp = clamp};

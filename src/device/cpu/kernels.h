@@ -23,12 +23,12 @@ struct product {
     bool has_relu;    /* c = max(0, it) */
 };
 
-/* A rule of optimizers.h over (count) elements with the same constants; clip is not NaN. */
+/* A rule of rules.h over (count) elements with the same constants; clip is not NaN. */
 typedef void update_kernel(const union optimizer_step *step, float clip, float *values, float *gradients,
                            float *const states[OPTIMIZER_STATES], size_t count);
 
 struct optimizer_kernels {
-    update_kernel *sgd, *adam, *adagrad, *rmsprop, *lion;
+    update_kernel *update[RULE_COUNT];
     void (*average)(float weight, const float *values, float *average, size_t count);
     void (*clamp)(float limit, float *x, size_t count);
 };

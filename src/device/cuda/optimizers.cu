@@ -1,10 +1,8 @@
-/* The update rules of device/optimizers.h: one kernel goes through all buffers once, four numbers a thread. The rules
- * themselves are those of the CPU: device/optimizer_rules.h. */
+/* Every update rule of device/rules.h: one kernel goes through all buffers once, four numbers a thread. */
 #include <cmath>
 #include <cstdlib>
 
 #include "device/cuda/elements.cuh"
-#include "device/optimizer_rules.h"
 
 #define NUMBERS (4 * GPU_THREADS) /* of a block */
 
@@ -29,7 +27,8 @@ struct update_job {
     const union optimizer_step *steps;
     const float *clip;
     float *values, *gradients;
-    float *states[OPTIMIZER_STATES]; /* NULL: not used by the rule */
+    float *states[OPTIMIZER_STATES]; /* NULL: not used */
+    unsigned used;                   /* bit k: state k is */
     size_t count;
     bool is_aligned;      /* four numbers can be read at once */
     struct gpu_also also; /* values in 16 bits */
@@ -59,36 +58,28 @@ template <bool is_whole> __device__ void put(const struct gpu_also &also, size_t
         for (size_t l = 0; l < 4 && l < left; l++) also.put(i + l, v[l]);
 }
 
-/* One number of each buffer: what a rule works on. */
-struct element {
-    float value, gradient; /* clipped */
-    float state[OPTIMIZER_STATES];
-};
-
 /* Numbers [i, i + 4), whose state is at [at]: all are read before anything is computed. */
 template <typename Rule, bool is_whole>
 __device__ void update_four(const struct update_job &j, const union optimizer_step *steps, float factor, size_t i,
                             size_t at, size_t left) {
     const float zeros[4] = {};
     float values[4], gradients[4], states[OPTIMIZER_STATES][4] = {};
-    bool has[OPTIMIZER_STATES] = {};
     load<is_whole>(values, j.values + i, left);
     load<is_whole>(gradients, j.gradients + i, left);
-    for (int k = 0; k < Rule::states; k++) {
-        has[k] = j.states[k];
-        if (has[k]) load<is_whole>(states[k], j.states[k] + at, left);
-    }
+    for (int k = 0; k < Rule::states; k++)
+        if (RULE_USES(j.used, k)) load<is_whole>(states[k], j.states[k] + at, left);
     typename Rule::step step = Rule::of(*steps);
+    unsigned flags = j.used | Rule::flags(step) << OPTIMIZER_STATES;
     for (int l = 0; l < 4; l++) {
-        struct element e = {values[l], gradients[l] * factor, {states[0][l], states[1][l], states[2][l]}};
-        Rule::update(step, has, &e);
-        values[l] = e.value;
-        for (int k = 0; k < Rule::states; k++) states[k][l] = e.state[k];
+        struct rule_number n = {values[l], gradients[l] * factor, {states[0][l], states[1][l], states[2][l]}};
+        Rule::update(step, flags, &n);
+        values[l] = n.value;
+        for (int k = 0; k < Rule::states; k++) states[k][l] = n.state[k];
     }
     store<is_whole>(j.values + i, values, left);
     store<is_whole>(j.gradients + i, zeros, left);
     for (int k = 0; k < Rule::states; k++)
-        if (has[k]) store<is_whole>(j.states[k] + at, states[k], left);
+        if (RULE_USES(j.used, k)) store<is_whole>(j.states[k] + at, states[k], left);
     put<is_whole>(j.also, i, values, left);
 }
 
@@ -149,8 +140,8 @@ struct run_table table_of(call *c, const struct optimizer_update *u) {
 
 bool is_aligned(const void *p) { return alignment(p) >= sizeof(float4); }
 
-template <typename Rule> void update(struct device *device, const char *name, const struct optimizer_update *u) {
-    call c(device, name);
+template <typename Rule> void update_by(struct device *device, const struct optimizer_update *u) {
+    call c(device, Rule::text);
     if (u->run_count == 0) return;
     size_t count = u->runs[u->run_count - 1].end;
     struct extent reach = extent_of(u);
@@ -161,69 +152,45 @@ template <typename Rule> void update(struct device *device, const char *name, co
                            .values = c.inout(u->values, count),
                            .gradients = c.inout(u->gradients, count),
                            .states = {},
+                           .used = 0,
                            .count = count,
                            .is_aligned = true,
                            .also = also};
-    for (int k = 0; k < OPTIMIZER_STATES; k++) j.states[k] = c.inout(u->states[k], reach.state);
+    for (int k = 0; k < OPTIMIZER_STATES; k++) {
+        j.states[k] = c.inout(u->states[k], reach.state);
+        j.used |= (unsigned)(u->states[k] != nullptr) << k;
+    }
     j.is_aligned = is_aligned(j.values) && is_aligned(j.gradients) && j.table.only.at % 4 == 0;
     for (int k = 0; k < OPTIMIZER_STATES; k++) j.is_aligned &= is_aligned(j.states[k]);
     if (count > 0) c.launch(update_kernel<Rule>, (unsigned)blocks_of(count), GPU_THREADS, 0, Rule(), j);
     if (also.to) c.gpu->parameters.is_current = true; /* both were written */
 }
 
-struct sgd_update {
-    using step = struct sgd_step;
-    static constexpr int states = 1;
-    __device__ static step of(const union optimizer_step &s) { return s.sgd; }
-    __device__ static void update(const step &s, const bool *, struct element *e) {
-        sgd_rule(s.has_momentum, &s, e->gradient, &e->value, &e->state[0]);
-    }
-};
-
-struct adam_update {
-    using step = struct adam_step;
-    static constexpr int states = 3;
-    __device__ static step of(const union optimizer_step &s) { return s.adam; }
-    __device__ static void update(const step &s, const bool *has, struct element *e) {
-        adam_rule(s.has_weight_decay, s.uses_lerp, has[2], &s, e->gradient, &e->value, &e->state[0], &e->state[1],
-                  &e->state[2]);
-    }
-};
-
-struct adagrad_update {
-    using step = struct adagrad_step;
-    static constexpr int states = 1;
-    __device__ static step of(const union optimizer_step &s) { return s.adagrad; }
-    __device__ static void update(const step &s, const bool *, struct element *e) {
-        adagrad_rule(&s, e->gradient, &e->value, &e->state[0]);
-    }
-};
-
-struct rmsprop_update {
-    using step = struct rmsprop_step;
-    static constexpr int states = 3;
-    __device__ static step of(const union optimizer_step &s) { return s.rmsprop; }
-    __device__ static void update(const step &s, const bool *has, struct element *e) {
-        rmsprop_rule(has[1], has[2], &s, e->gradient, &e->value, &e->state[0], &e->state[1], &e->state[2]);
-    }
-};
-
-struct lion_update {
-    using step = struct lion_step;
-    static constexpr int states = 1;
-    __device__ static step of(const union optimizer_step &s) { return s.lion; }
-    __device__ static void update(const step &s, const bool *, struct element *e) {
-        lion_rule(&s, e->gradient, &e->value, &e->state[0]);
-    }
-};
-
-void sgd(struct device *device, const struct optimizer_update *u) { update<sgd_update>(device, "sgd", u); }
-void adam(struct device *device, const struct optimizer_update *u) { update<adam_update>(device, "adam", u); }
-void adagrad(struct device *device, const struct optimizer_update *u) { update<adagrad_update>(device, "adagrad", u); }
-void rmsprop(struct device *device, const struct optimizer_update *u) { update<rmsprop_update>(device, "rmsprop", u); }
-void lion(struct device *device, const struct optimizer_update *u) { update<lion_update>(device, "lion", u); }
+/* What the kernel needs of each rule. */
+#define X(id, name, states_, always, own_flags)                                                                        \
+    struct name##_update {                                                                                             \
+        using step = struct name##_step;                                                                               \
+        static constexpr int states = states_;                                                                         \
+        static constexpr const char *text = #name;                                                                     \
+        __device__ static step of(const union optimizer_step &s) { return s.name; }                                    \
+        __device__ static unsigned flags(const step &s) { return own_flags(&s); }                                      \
+        __device__ static void update(const step &s, unsigned flags, struct rule_number *n) {                          \
+            name##_rule(&s, flags, n);                                                                                 \
+        }                                                                                                              \
+    };
+UPDATE_RULES(X)
+#undef X
 
 } // namespace
+
+static void update(struct device *device, const struct optimizer_update *u) {
+    static void (*const rules[])(struct device *, const struct optimizer_update *) = {
+#define X(id, name, states, always, own_flags) update_by<name##_update>,
+        UPDATE_RULES(X)
+#undef X
+    };
+    rules[u->rule](device, u);
+}
 
 static void average(struct device *device, float weight, const float *clip, const float *values, float *mean,
                     size_t count) {
@@ -259,11 +226,5 @@ static void clamp(struct device *device, float limit, float *x, size_t count) {
         &c, count, to, {nullptr, false}, [=] __device__(float v) { return clamp_rule(limit, v); }, (const float *)to);
 }
 
-const struct optimizer_ops gpu_optimizers = {.sgd = sgd,
-                                             .adam = adam,
-                                             .adagrad = adagrad,
-                                             .rmsprop = rmsprop,
-                                             .lion = lion,
-                                             .average = average,
-                                             .keep_or_restore = keep_or_restore,
-                                             .clamp = clamp};
+const struct optimizer_ops gpu_optimizers = {
+    .update = update, .average = average, .keep_or_restore = keep_or_restore, .clamp = clamp};

@@ -1,0 +1,35 @@
+/* rules: the table of update rules. A new one is a header in rules/, its include and its row here: the union of
+ * constants, the enum, the CPU's loops (cpu/sets/optimizers.c) and the GPU's kernels (cuda/optimizers.cu) follow from
+ * it. */
+#ifndef DEVICE_RULES_H
+#define DEVICE_RULES_H
+
+#include "device/rules/adagrad.h"
+#include "device/rules/adam.h"
+#include "device/rules/lion.h"
+#include "device/rules/rmsprop.h"
+#include "device/rules/sgd.h"
+
+/* X(id, name, buffers of state, how many of them, from the first on, every update uses, the rule's own flags) */
+#define UPDATE_RULES(X)                                                                                                \
+    X(RULE_SGD, sgd, 1, 0, rule_no_flags)                                                                              \
+    X(RULE_ADAM, adam, 3, 2, adam_flags)                                                                               \
+    X(RULE_ADAGRAD, adagrad, 1, 1, rule_no_flags)                                                                      \
+    X(RULE_RMSPROP, rmsprop, 3, 1, rmsprop_flags)                                                                      \
+    X(RULE_LION, lion, 1, 1, rule_no_flags)
+
+enum update_rule {
+#define X(id, name, states, always, own_flags) id,
+    UPDATE_RULES(X)
+#undef X
+        RULE_COUNT
+};
+
+/* The constants of an update for numbers with the same settings. */
+union optimizer_step {
+#define X(id, name, states, always, own_flags) struct name##_step name;
+    UPDATE_RULES(X)
+#undef X
+};
+
+#endif
