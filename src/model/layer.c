@@ -1,36 +1,12 @@
-/* The table of layer types. */
+/* The table of layer types, and the keys that all of them have. */
 #include "model/layer.h"
 
 #include "model/layers/layers.h"
 
 static const struct layer_type *const types[] = {
-    &layer_linear,
-    &layer_relu,
-    &layer_tanh,
-    &layer_sigmoid,
-    &layer_gelu,
-    &layer_flatten,
-    &layer_dropout,
-    &layer_sequential,
-    &layer_repeat,
-    &layer_residual,
-    &layer_conv2d,
-    &layer_conv1d,
-    &layer_max_pool2d,
-    &layer_avg_pool2d,
-    &layer_adaptive_avg_pool2d,
-    &layer_batch_norm,
-    &layer_group_norm,
-    &layer_embedding,
-    &layer_positional_embedding,
-    &layer_layer_norm,
-    &layer_rms_norm,
-    &layer_attention,
-    &layer_scaled_dot_product_attention,
-    &layer_silu,
-    &layer_leaky_relu,
-    &layer_softmax,
-    &layer_reshape,
+#define X(name) &layer_##name,
+    LAYER_TYPES(X)
+#undef X
 };
 
 const struct layer_type *layer_type_at(size_t index) {

@@ -1,10 +1,13 @@
-/* The table of losses, and the code that they share. */
+/* The code that all losses share. */
 #include "model/half_storage.h"
 #include "model/layers/layers.h"
 #include "model/losses/losses.h"
 
-static const struct loss_type *const types[] = {&loss_cross_entropy,   &loss_mse,   &loss_l1, &loss_smooth_l1,
-                                                &loss_bce_with_logits, &loss_kl_div};
+static const struct loss_type *const types[] = {
+#define X(name) &loss_##name,
+    LOSS_TYPES(X)
+#undef X
+};
 
 const struct loss_type *loss_type_at(size_t index) {
     return index < sizeof types / sizeof *types ? types[index] : NULL;

@@ -1,20 +1,26 @@
-/* Every layer type of this folder, for the table in layer.c. */
+/* layers: the table of layer types. */
 #ifndef MODEL_LAYERS_LAYERS_H
 #define MODEL_LAYERS_LAYERS_H
 
 #include "model/layer.h"
 
-extern const struct layer_type layer_linear, layer_relu, layer_tanh, layer_sigmoid, layer_gelu, layer_flatten,
-    layer_dropout, layer_sequential, layer_repeat, layer_residual, layer_conv2d, layer_conv1d, layer_max_pool2d,
-    layer_avg_pool2d, layer_adaptive_avg_pool2d, layer_batch_norm, layer_group_norm;
+/* The table: a name here, and a `const struct layer_type layer_<name>` in a file of this folder. The order is that of
+ * docs/config.md. */
+/* clang-format off */
+#define LAYER_TYPES(X) \
+    X(linear) X(relu) X(tanh) X(sigmoid) X(gelu) X(flatten) X(dropout) X(sequential) X(repeat) X(residual) \
+    X(conv2d) X(conv1d) X(max_pool2d) X(avg_pool2d) X(adaptive_avg_pool2d) X(batch_norm) X(group_norm) \
+    X(embedding) X(positional_embedding) X(layer_norm) X(rms_norm) X(attention) X(scaled_dot_product_attention) \
+    X(silu) X(leaky_relu) X(softmax) X(reshape)
+/* clang-format on */
+#define X(name) extern const struct layer_type layer_##name;
+LAYER_TYPES(X)
+#undef X
 
 /* Whether it is GELU by tanh. */
 bool layer_is_gelu_tanh(const struct layer *layer);
 
 /* Not in the table: build.c adds it. */
 extern const struct layer_type layer_reorder;
-
-extern const struct layer_type layer_embedding, layer_positional_embedding, layer_layer_norm, layer_rms_norm,
-    layer_attention, layer_scaled_dot_product_attention, layer_silu, layer_leaky_relu, layer_softmax, layer_reshape;
 
 #endif

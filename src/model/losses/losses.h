@@ -1,10 +1,14 @@
-/* Every loss, for the table in loss.c, and what those of values share. */
+/* losses: the table of losses, and what those of values share. */
 #ifndef MODEL_LOSSES_LOSSES_H
 #define MODEL_LOSSES_LOSSES_H
 
 #include "model/loss.h"
 
-extern const struct loss_type loss_cross_entropy, loss_mse, loss_l1, loss_smooth_l1, loss_bce_with_logits, loss_kl_div;
+/* The table: a name here, and a `const struct loss_type loss_<name>` in a file of this folder. */
+#define LOSS_TYPES(X) X(cross_entropy) X(mse) X(l1) X(smooth_l1) X(bce_with_logits) X(kl_div)
+#define X(name) extern const struct loss_type loss_##name;
+LOSS_TYPES(X)
+#undef X
 
 /* Each element of the output has one target. */
 status loss_check_values(const struct shape *output, size_t target_size);
