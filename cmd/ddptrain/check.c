@@ -18,7 +18,7 @@ static status add_parts(const struct command_line *line, int nproc, struct text 
     return OK;
 }
 
-status verb_check(const struct command_line *line) {
+static status run(const struct command_line *line) {
     struct config_file *config;
     struct text out = {0}, shown = {0};
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
@@ -41,3 +41,12 @@ status verb_check(const struct command_line *line) {
     config_free(config);
     return s;
 }
+
+const struct verb verb_check = {
+    .name = "check",
+    .arguments = "CONFIG [KEY=VALUE ...]",
+    .help = "check the config; print shapes, memory and buckets",
+    .run = run,
+    .options = OPTION_CPU_BIND,
+    .operand = "config",
+};

@@ -160,8 +160,8 @@ static status connect(const struct command_line *line, const struct dist_env *en
     return OK;
 }
 
-static status run(const struct command_line *line, const struct config *config, const struct dist_env *env,
-                  struct log *log) {
+static status run_rank(const struct command_line *line, const struct config *config, const struct dist_env *env,
+                       struct log *log) {
     (void)config;
     struct store *store = NULL;
     struct comm *comm = NULL, *used = NULL;
@@ -179,14 +179,20 @@ static status run(const struct command_line *line, const struct config *config, 
     return failure;
 }
 
-status verb_comm(const struct command_line *line) {
+static status run(const struct command_line *line) {
     struct sizes sizes;
     const char *backend = line->backend;
-    if (line->config)
-        return status_new(STATUS_USAGE, "comm takes no config, got '%s'; see ddptrain --help", line->config);
     status unknown = backend ? comm_backend_find(backend, &(int){0}) : OK;
     if (unknown) return status_prefix(unknown, "--backend");
     if (command_wants_gpus(line)) TRY(comm_gpu_check());
     TRY(parse_sizes(sizes_of(line), &sizes)); /* before any process is started */
-    return command_on_ranks_without_config(line, run);
+    return command_on_ranks_without_config(line, run_rank);
 }
+
+const struct verb verb_comm = {
+    .name = "comm",
+    .arguments = "--nproc N",
+    .help = "check every collective; print a table of times by size",
+    .run = run,
+    .options = OPTION_CPU_BIND | OPTION_BACKEND | OPTION_SIZES,
+};

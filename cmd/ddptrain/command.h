@@ -1,5 +1,5 @@
-/* command: what the verbs share: options, and how a failure reaches the user. Each verb is one file with one function.
- */
+/* command: what the verbs share: the command line, the tables of verbs and options, and how a verb gets its processes.
+ * A verb is one file of this folder with one struct verb. */
 #ifndef CMD_COMMAND_H
 #define CMD_COMMAND_H
 
@@ -11,7 +11,10 @@
 #include "base/status.h"
 #include "dist/process/env.h"
 #include "train/config.h"
+#include "train/inference/inference.h"
 #include "train/weights.h"
+
+struct verb;
 
 struct command_line {
     const char *program;
@@ -30,7 +33,7 @@ struct command_line {
     const char *prompt;                                      /* generate */
     int characters, top_k, seed;
     double grace, temperature;
-    bool saves; /* the verb trains: it saves before it stops */
+    const struct verb *verb;
     bool is_fresh, is_quiet, has_no_progress, is_standalone;
     int max_restarts;
     volatile sig_atomic_t *stop_fd;    /* store_options' */
@@ -39,10 +42,50 @@ struct command_line {
     volatile sig_atomic_t *can_save;   /* to be set when these must wait for the verb; before, they end the process */
 };
 
-/* A verb. The failure it returns is printed by main. */
-typedef status verb(const struct command_line *line);
-verb verb_train, verb_check, verb_eval, verb_predict, verb_generate, verb_inspect, verb_export, verb_comm;
+/* The options that not every verb takes; rows of the table in options.c. */
+enum verb_option {
+    OPTION_CPU_BIND = 1 << 0,
+    OPTION_FRESH = 1 << 1,
+    OPTION_OUT = 1 << 2,
+    OPTION_CHECKPOINT = 1 << 3,
+    OPTION_WEIGHTS = 1 << 4,
+    OPTION_PART = 1 << 5,
+    OPTION_PROMPT = 1 << 6,
+    OPTION_CHARACTERS = 1 << 7,
+    OPTION_TEMPERATURE = 1 << 8,
+    OPTION_TOP_K = 1 << 9,
+    OPTION_SEED = 1 << 10,
+    OPTION_BACKEND = 1 << 11,
+    OPTION_SIZES = 1 << 12
+};
 
+struct verb {
+    const char *name, *arguments, *help; /* a line of --help: "eval", "CONFIG", "loss and ..." */
+    status (*run)(const struct command_line *line);
+    unsigned options;    /* enum verb_option */
+    const char *operand; /* what the first word after the verb is: "config", "file"; NULL: it takes none */
+    bool saves;          /* it trains: it saves before it stops */
+};
+
+/* The table: a name here, and a `const struct verb verb_<name>`. The first one runs where the command line names none.
+ */
+#define VERBS(X) X(train) X(check) X(eval) X(predict) X(generate) X(inspect) X(export) X(comm)
+#define X(name) extern const struct verb verb_##name;
+VERBS(X)
+#undef X
+
+/* The verb [index] of the table, NULL behind the last. */
+const struct verb *verb_at(size_t index);
+/* The verb that [word], the first one of the command line, names; NULL: none. */
+const struct verb *verb_find(const char *word);
+/* STATUS_USAGE where [word] is no file, but nearly a verb, or one of another program: no config of that name is meant.
+ */
+status verb_check_word(const char *word);
+
+/* Words [first, argc) of the command line. */
+status options_parse(int argc, char **argv, int first, const struct verb *verb, struct command_line *line);
+/* `--help` */
+void help_usage(void);
 /* `--help-config [SECTION]` and its machine-readable forms. */
 status help_config(const char *section);
 status help_schema(void);
@@ -62,6 +105,8 @@ status command_on_ranks_without_config(const struct command_line *line, rank_fun
 
 /* The checkpoint that eval, predict and generate mean, and which of its weights. */
 struct weights_options command_weights(const struct command_line *line);
+/* The same for a verb that computes outputs of rows. */
+struct inference_options command_inference(const struct command_line *line);
 /* Sets line->own_folder when the config is the config.yaml of a run folder: that run is meant. */
 status command_find_folder(struct command_line *line);
 

@@ -1,22 +1,12 @@
-/* eval, predict: a trained model on rows. Numbers go to standard output as one JSON line, words to standard error. */
+/* eval: loss and metrics of a trained model, one JSON line on standard output. */
 #include <stdio.h>
 
 #include "base/text.h"
 #include "command.h"
-#include "train/inference/inference.h"
-
-static struct inference_options options_of(const struct command_line *line) {
-    return (struct inference_options){.weights = command_weights(line),
-                                      .part = line->part,
-                                      .out = line->out,
-                                      .is_ending = line->can_save,
-                                      .stop_fd = line->stop_fd,
-                                      .overdue = command_end_overdue};
-}
 
 static status evaluate(const struct command_line *line, const struct config *config, const struct dist_env *env,
                        struct log *log) {
-    struct inference_options options = options_of(line);
+    struct inference_options options = command_inference(line);
     struct text out = {0};
     status s = inference_evaluate(config, env, &options, log, &out);
     if (!s && env->rank == 0) fputs(text_string(&out), stdout);
@@ -24,11 +14,13 @@ static status evaluate(const struct command_line *line, const struct config *con
     return s;
 }
 
-static status predict(const struct command_line *line, const struct config *config, const struct dist_env *env,
-                      struct log *log) {
-    struct inference_options options = options_of(line);
-    return inference_predict(config, env, &options, log);
-}
+static status run(const struct command_line *line) { return command_on_ranks(line, evaluate); }
 
-status verb_eval(const struct command_line *line) { return command_on_ranks(line, evaluate); }
-status verb_predict(const struct command_line *line) { return command_on_ranks(line, predict); }
+const struct verb verb_eval = {
+    .name = "eval",
+    .arguments = "CONFIG",
+    .help = "loss and metrics of the newest checkpoint",
+    .run = run,
+    .options = OPTION_CPU_BIND | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PART,
+    .operand = "config",
+};

@@ -53,7 +53,7 @@ static status read_notes(struct checkpoint *checkpoint, struct safetensors_note 
     return OK;
 }
 
-status verb_export(const struct command_line *line) {
+static status run(const struct command_line *line) {
     if (!line->out) return status_new(STATUS_USAGE, "export needs --out FILE.safetensors");
     if (line->checkpoint && strcmp(line->checkpoint, CHECKPOINT_BEST) != 0)
         return status_new(STATUS_USAGE, "--checkpoint: export takes only best; a file is named instead of RUN");
@@ -82,3 +82,12 @@ status verb_export(const struct command_line *line) {
     arena_destroy(list.arena);
     return s;
 }
+
+const struct verb verb_export = {
+    .name = "export",
+    .arguments = "RUN|FILE --out FILE.safetensors",
+    .help = "the weights of a run's newest checkpoint, for PyTorch",
+    .run = run,
+    .options = OPTION_OUT | OPTION_CHECKPOINT | OPTION_WEIGHTS,
+    .operand = "file",
+};

@@ -11,7 +11,7 @@ static void print(void *context, const char *text) {
     fflush(stdout);
 }
 
-status verb_generate(const struct command_line *line) {
+static status run(const struct command_line *line) {
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     struct config_file *config;
     int nproc = 1; /* one generates, whatever there is */
@@ -33,3 +33,13 @@ status verb_generate(const struct command_line *line) {
     config_free(config);
     return s;
 }
+
+const struct verb verb_generate = {
+    .name = "generate",
+    .arguments = "CONFIG --prompt TEXT",
+    .help = "text from a trained character model",
+    .run = run,
+    .options = OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PROMPT | OPTION_CHARACTERS | OPTION_TEMPERATURE |
+               OPTION_TOP_K | OPTION_SEED,
+    .operand = "config",
+};

@@ -66,10 +66,18 @@ static status inspect(const char *path, struct text *out) {
     return checkpoint_inspect(path, out);
 }
 
-status verb_inspect(const struct command_line *line) {
+static status run(const struct command_line *line) {
     struct text out = {0};
     status s = inspect(line->config, &out);
     if (!s) fputs(text_string(&out), stdout);
     text_free(&out);
     return s;
 }
+
+const struct verb verb_inspect = {
+    .name = "inspect",
+    .arguments = "FILE|RUN",
+    .help = "contents of a checkpoint, data file, safetensors file or run folder",
+    .run = run,
+    .operand = "file",
+};

@@ -96,6 +96,15 @@ struct weights_options command_weights(const struct command_line *line) {
                                     .which = line->weights};
 }
 
+struct inference_options command_inference(const struct command_line *line) {
+    return (struct inference_options){.weights = command_weights(line),
+                                      .part = line->part,
+                                      .out = line->out,
+                                      .is_ending = line->can_save,
+                                      .stop_fd = line->stop_fd,
+                                      .overdue = command_end_overdue};
+}
+
 status command_cpu_bind(const struct command_line *line, bool *binds_cores) {
     *binds_cores = line->cpu_bind && strcmp(line->cpu_bind, "cores") == 0;
     if (*binds_cores || !line->cpu_bind || strcmp(line->cpu_bind, "none") == 0) return OK;
@@ -123,7 +132,7 @@ static struct launch_config launch_of(const struct command_line *line, int nproc
                                   .master_port = line->master_port,
                                   .grace = line->grace,
                                   .max_restarts = line->max_restarts,
-                                  .saves = line->saves};
+                                  .saves = line->verb->saves};
 }
 
 static status start_ranks(const struct command_line *line, int nproc, struct log *log) {

@@ -32,4 +32,14 @@ static status train(const struct command_line *line, const struct config *config
     return run_train(config, env, &options, log);
 }
 
-status verb_train(const struct command_line *line) { return command_on_ranks(line, train); }
+static status run(const struct command_line *line) { return command_on_ranks(line, train); }
+
+const struct verb verb_train = {
+    .name = "train",
+    .arguments = "CONFIG [KEY=VALUE ...] [options]",
+    .help = "train (ddptrain train CONFIG is the same)",
+    .run = run,
+    .options = OPTION_CPU_BIND | OPTION_FRESH,
+    .operand = "config",
+    .saves = true,
+};

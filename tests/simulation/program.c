@@ -27,19 +27,14 @@ void program_load(const struct program_state *state) {
 
 /* ---- what the verb stands on and the simulation has no need of ---- */
 
-verb verb_check, verb_eval, verb_predict, verb_generate, verb_inspect, verb_export, verb_comm;
-#define UNUSED(name)                                                                                                   \
-    status name(const struct command_line *line) {                                                                     \
-        (void)line;                                                                                                    \
-        return OK;                                                                                                     \
-    }
-UNUSED(verb_check)
-UNUSED(verb_eval)
-UNUSED(verb_predict)
-UNUSED(verb_generate)
-UNUSED(verb_inspect)
-UNUSED(verb_export)
-UNUSED(verb_comm)
+#define UNUSED(name_) const struct verb verb_##name_ = {.name = #name_};
+UNUSED(check)
+UNUSED(eval)
+UNUSED(predict)
+UNUSED(generate)
+UNUSED(inspect)
+UNUSED(export)
+UNUSED(comm)
 status help_config(const char *section) {
     (void)section;
     return OK;

@@ -1,0 +1,304 @@
+/* The table of options: parsing, the check that the verb takes them, and --help follow from its rows. */
+#include <errno.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/schema.h"
+#include "base/text.h"
+#include "command.h"
+
+enum value_type { VALUE_NONE, VALUE_TEXT, VALUE_NUMBER, VALUE_REAL };
+
+/* "--name VALUE" or "--name=VALUE", once, under whichever of its names; "--name" for a flag (VALUE_NONE). */
+struct option {
+    const char *name;
+    enum value_type type;
+    size_t offset;            /* in struct command_line, a bool, const char *, int or double, by type */
+    unsigned verbs;           /* its enum verb_option; 0: every verb takes it */
+    const char *value, *help; /* of --help; help NULL: the next row's, or with value NULL none */
+    const char *aliases[2];   /* torchrun's spellings */
+};
+
+#define AT(member) offsetof(struct command_line, member)
+
+static const struct option options[] = {
+    {.name = "--nproc",
+     .type = VALUE_TEXT,
+     .offset = AT(nproc),
+     .value = "N|gpu|auto",
+     .help = "processes on this node; default: one per visible GPU, or 1 on the CPU",
+     .aliases = {"--nproc_per_node", "--nproc-per-node"}},
+    {.name = "--standalone",
+     .type = VALUE_NONE,
+     .offset = AT(is_standalone),
+     .value = "",
+     .help = "one node, a free port (the default)"},
+    {.name = "--nnodes", .type = VALUE_NUMBER, .offset = AT(nnodes), .value = "N"},
+    {.name = "--node-rank", .type = VALUE_NUMBER, .offset = AT(node_rank), .value = "R", .aliases = {"--node_rank"}},
+    {.name = "--master-addr",
+     .type = VALUE_TEXT,
+     .offset = AT(master_addr),
+     .value = "HOST",
+     .aliases = {"--master_addr"}},
+    {.name = "--master-port",
+     .type = VALUE_NUMBER,
+     .offset = AT(master_port),
+     .value = "PORT",
+     .help = "several nodes without a scheduler; run the same command on each with its own R",
+     .aliases = {"--master_port"}},
+    {.name = "--cpu-bind",
+     .type = VALUE_TEXT,
+     .offset = AT(cpu_bind),
+     .verbs = OPTION_CPU_BIND,
+     .value = "none|cores",
+     .help = "with cores, bind each process to an\n"
+             "equal share of the cores that this command may use; default: none"},
+    {.name = "--run-dir",
+     .type = VALUE_TEXT,
+     .offset = AT(run_dir),
+     .value = "DIR",
+     .help = "folder for the files of the run; default: runs/<name>"},
+    {.name = "--fresh",
+     .type = VALUE_NONE,
+     .offset = AT(is_fresh),
+     .verbs = OPTION_FRESH,
+     .value = "",
+     .help = "rename an existing run folder and start again"},
+    {.name = "--out", .type = VALUE_TEXT, .offset = AT(out), .verbs = OPTION_OUT},
+    {.name = "--checkpoint",
+     .type = VALUE_TEXT,
+     .offset = AT(checkpoint),
+     .verbs = OPTION_CHECKPOINT,
+     .value = "FILE|best",
+     .help = "this checkpoint, or the newest of this run folder;\n"
+             "best: the one that checkpoint.best keeps (export takes no other)"},
+    {.name = "--weights",
+     .type = VALUE_TEXT,
+     .offset = AT(weights),
+     .verbs = OPTION_WEIGHTS,
+     .value = "trained|average",
+     .help = "the weights, or their moving average (train.ema);\n"
+             "default: what the evaluations of the run used"},
+    {.name = "--part",
+     .type = VALUE_TEXT,
+     .offset = AT(part),
+     .verbs = OPTION_PART,
+     .value = "train|validation|all",
+     .help = "which rows; default: validation if there are any;\n"
+             "all: every row of dataset.path, without split and validation file"},
+    {.name = "--prompt", .type = VALUE_TEXT, .offset = AT(prompt), .verbs = OPTION_PROMPT},
+    {.name = "--characters", .type = VALUE_NUMBER, .offset = AT(characters), .verbs = OPTION_CHARACTERS, .value = "N"},
+    {.name = "--temperature", .type = VALUE_REAL, .offset = AT(temperature), .verbs = OPTION_TEMPERATURE, .value = "T"},
+    {.name = "--top-k", .type = VALUE_NUMBER, .offset = AT(top_k), .verbs = OPTION_TOP_K, .value = "K"},
+    {.name = "--seed",
+     .type = VALUE_NUMBER,
+     .offset = AT(seed),
+     .verbs = OPTION_SEED,
+     .value = "S",
+     .help = "number of characters (500), temperature (1; 0: always the most likely character),\n"
+             "number of candidates (all), seed of the draws"},
+    {.name = "--max-restarts",
+     .type = VALUE_NUMBER,
+     .offset = AT(max_restarts),
+     .value = "N",
+     .help = "restart all processes from the newest checkpoint after a failure, at most N times in a row\n"
+             "without a new checkpoint; default: 0",
+     .aliases = {"--max_restarts"}},
+    {.name = "--backend",
+     .type = VALUE_TEXT,
+     .offset = AT(backend),
+     .verbs = OPTION_BACKEND,
+     .value = "auto|shm|gloo|nccl"},
+    {.name = "--sizes",
+     .type = VALUE_TEXT,
+     .offset = AT(sizes),
+     .verbs = OPTION_SIZES,
+     .value = "1K,64K,1M",
+     .help = "backend and sizes in bytes; default: auto, 1K to 64M"},
+    {.name = "--grace",
+     .type = VALUE_REAL,
+     .offset = AT(grace),
+     .value = "SECONDS",
+     .help = "time that a process has to save after a stop request; default: 30"},
+    {.name = "--quiet", .type = VALUE_NONE, .offset = AT(is_quiet), .value = "", .help = "print failures only"},
+    {.name = "--no-progress",
+     .type = VALUE_NONE,
+     .offset = AT(has_no_progress),
+     .value = "",
+     .help = "no progress bar"},
+};
+#define N_OPTIONS (sizeof options / sizeof *options)
+#define N_NAMES 3 /* of an option */
+
+/* Name [index] of an option: its own, then its aliases; NULL: it has fewer. */
+static const char *name_at(const struct option *option, size_t index) {
+    return index == 0 ? option->name : option->aliases[index - 1];
+}
+
+/* "eval, predict": the verbs that take it. */
+static void add_verbs(const struct option *option, struct text *out) {
+    const char *separator = "";
+    for (size_t i = 0; verb_at(i); i++)
+        if (verb_at(i)->options & option->verbs) {
+            text_printf(out, "%s%s", separator, verb_at(i)->name);
+            separator = ", ";
+        }
+}
+
+/* ---- parsing ---- */
+
+/* An option that a verb does not take was meant for another one, or for another effect. */
+static status check_taken(const struct option *option, const char *name, const struct verb *verb) {
+    struct text takers = {0};
+    if (!option->verbs || verb->options & option->verbs) return OK;
+    add_verbs(option, &takers);
+    status s = status_new(STATUS_USAGE, "%s is for %s; '%s' does not take it (see ddptrain --help)", name,
+                          text_string(&takers), verb->name);
+    text_free(&takers);
+    return s;
+}
+
+#define LARGEST_REAL 1e9
+
+static status parse_value(const struct option *option, const char *name, const char *value, void *to) {
+    char *end;
+    errno = 0;
+    if (option->type == VALUE_TEXT) {
+        if (strncmp(value, "--", 2) == 0)
+            return status_new(STATUS_USAGE, "%s needs a value, got the option '%s'", name, value);
+        if (!*value) return status_new(STATUS_USAGE, "%s needs a value, got an empty value", name);
+        *(const char **)to = value;
+    } else if (option->type == VALUE_NUMBER) {
+        long number = strtol(value, &end, 10);
+        if (errno || *end || end == value || number < 0 || number > INT_MAX)
+            return status_new(STATUS_USAGE, "%s: expected a whole number from 0 to %d, got '%s'", name, INT_MAX, value);
+        *(int *)to = (int)number;
+    } else {
+        double real = strtod(value, &end);
+        if (errno || *end || end == value || !(real >= 0 && real <= LARGEST_REAL))
+            return status_new(STATUS_USAGE, "%s: expected a number from 0 to %g, got '%s'", name, LARGEST_REAL, value);
+        *(double *)to = real;
+    }
+    return OK;
+}
+
+static status unknown_option(const char *word) {
+    const char *known[N_OPTIONS * N_NAMES + 1] = {NULL};
+    size_t count = 0;
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        for (size_t n = 0; n < N_NAMES && name_at(&options[i], n); n++) known[count++] = name_at(&options[i], n);
+    const char *nearest = schema_nearest(word, known);
+    return status_new(STATUS_USAGE, "unknown option '%s'%s%s%s (see ddptrain --help)", word,
+                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+/* The option of which the first [length] characters of [word] are a name, *name; NULL: none. */
+static const struct option *find(const char *word, size_t length, const char **name) {
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        for (size_t n = 0; n < N_NAMES && (*name = name_at(&options[i], n)); n++)
+            if (strlen(*name) == length && strncmp(*name, word, length) == 0) return &options[i];
+    return NULL;
+}
+
+/* [given] (N_OPTIONS): under which name each option was given; NULL: not yet. Two values for one option are a slip that
+ * would silently go one way; a flag may be repeated. */
+static status parse_option(char **argv, int argc, int *at, const struct verb *verb, const char **given,
+                           struct command_line *line) {
+    const char *word = argv[*at], *equals = strchr(word, '='), *name;
+    const struct option *option = find(word, equals ? (size_t)(equals - word) : strlen(word), &name);
+    if (!option) return unknown_option(word);
+    void *to = (char *)line + option->offset;
+    const char **before = &given[option - options];
+    TRY(check_taken(option, name, verb));
+    if (option->type == VALUE_NONE) {
+        if (equals) return status_new(STATUS_USAGE, "%s takes no value", name);
+        *(bool *)to = true;
+        return OK;
+    }
+    if (*before && strcmp(*before, name) == 0) return status_new(STATUS_USAGE, "%s is given twice", name);
+    if (*before) return status_new(STATUS_USAGE, "%s and %s are the same option; give it once", *before, name);
+    *before = name;
+    if (equals) return parse_value(option, name, equals + 1, to);
+    if (*at + 1 >= argc) return status_new(STATUS_USAGE, "%s needs a value", word);
+    return parse_value(option, name, argv[++*at], to);
+}
+
+status options_parse(int argc, char **argv, int first, const struct verb *verb, struct command_line *line) {
+    const char *given[N_OPTIONS] = {NULL};
+    for (int i = first; i < argc; i++) {
+        if (argv[i][0] == '-' && argv[i][1])
+            TRY(parse_option(argv, argc, &i, verb, given, line));
+        else if (strchr(argv[i], '='))
+            line->overrides[line->override_count++] = argv[i];
+        else if (!line->config)
+            line->config = argv[i];
+        else
+            return status_new(STATUS_USAGE, "unexpected argument '%s' after '%s'; overrides are KEY=VALUE", argv[i],
+                              line->config);
+    }
+    return OK;
+}
+
+/* ---- help ---- */
+
+#define USAGE_COLUMN 53  /* of what a verb does */
+#define OPTION_COLUMN 23 /* of what an option does */
+
+/* Spaces up to [column] of the line that began at [start]. */
+static void pad(struct text *out, size_t start, size_t column) {
+    while (out->length - start < column) text_add(out, " ");
+}
+
+static void add_usage(struct text *out, const char *command, const char *arguments, const char *help) {
+    size_t start = out->length;
+    text_printf(out, "%s ddptrain%s%s %s", start ? "      " : "usage:", command ? " " : "", command ? command : "",
+                arguments);
+    if (out->length - start > USAGE_COLUMN - 2) text_add(out, "   ");
+    pad(out, start, USAGE_COLUMN);
+    text_printf(out, "%s\n", help);
+}
+
+/* The options from [first] to the one that has their help; returns the one behind it. */
+static size_t add_options(struct text *out, size_t first) {
+    size_t start = out->length, last = first;
+    if (!options[first].value) return first + 1;
+    while (!options[last].help) last++;
+    for (size_t i = first; i <= last; i++)
+        text_printf(out, "%s%s%s%s", i == first ? "  " : " ", options[i].name, *options[i].value ? " " : "",
+                    options[i].value);
+    if (out->length - start > OPTION_COLUMN - 2) {
+        text_add(out, "\n");
+        start = out->length;
+    }
+    pad(out, start, OPTION_COLUMN);
+    if (options[last].verbs) {
+        add_verbs(&options[last], out);
+        text_add(out, ": ");
+    }
+    for (const char *c = options[last].help; *c; c++) {
+        text_add_bytes(out, c, 1);
+        if (*c == '\n') pad(out, out->length, OPTION_COLUMN);
+    }
+    text_add(out, "\n");
+    return last + 1;
+}
+
+void help_usage(void) {
+    struct text out = {0};
+    for (size_t i = 0; verb_at(i); i++)
+        add_usage(&out, i == 0 ? NULL : verb_at(i)->name, verb_at(i)->arguments, verb_at(i)->help);
+    add_usage(&out, "--help-config", "[SECTION]", "every key of a config");
+    add_usage(&out, "--schema", "", "JSON schema of a config, for editors");
+    text_add(&out, "       ddptrain --help | --version\n\noptions\n");
+    for (size_t i = 0; i < N_OPTIONS;) i = add_options(&out, i);
+    text_add(&out, "\nKEY=VALUE overrides a key of the config by its dotted path: optimizer.lr=0.01 train.epochs=5\n"
+                   "Running the same command again continues an unfinished run.\n\nexit codes\n");
+#define X(name, code, meaning) text_printf(&out, "  %2d  %s\n", code, meaning);
+    STATUS_CODES(X)
+#undef X
+    fputs(text_string(&out), stdout);
+    text_free(&out);
+}
