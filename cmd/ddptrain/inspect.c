@@ -24,7 +24,7 @@ static void add_last_event(const char *folder, struct text *out) {
     if (last) {
         last[strcspn(last, "\n")] = 0;
         text_add(out, "event   ");
-        text_add_foreign(out, last, 600);
+        text_add_value(out, last, 600);
         text_add(out, "\n");
     }
     if (file) fclose(file);

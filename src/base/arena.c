@@ -18,13 +18,13 @@ struct arena {
     struct chunk *chunks; /* the newest first */
 };
 
-static void *must(void *block) {
+static void *exit_if_null(void *block) {
     if (!block) status_exit_without_memory();
     return block;
 }
 
 struct arena *arena_create(void) {
-    return must(calloc(1, sizeof(struct arena)));
+    return exit_if_null(calloc(1, sizeof(struct arena)));
 }
 
 void arena_destroy(struct arena *arena) {
@@ -40,11 +40,11 @@ void *arena_alloc(struct arena *arena, size_t size) {
     size = (size + alignof(max_align_t) - 1) / alignof(max_align_t) * alignof(max_align_t);
     struct chunk *c = arena->chunks;
     if (!c || c->size - c->used < size) {
-        size_t room = c ? c->size * 2 : 1024;
-        if (room > 65536) room = 65536;
-        if (room < size) room = size;
-        c = must(calloc(1, sizeof *c + room));
-        c->size = room;
+        size_t capacity = c ? c->size * 2 : 1024;
+        if (capacity > 65536) capacity = 65536;
+        if (capacity < size) capacity = size;
+        c = exit_if_null(calloc(1, sizeof *c + capacity));
+        c->size = capacity;
         c->next = arena->chunks;
         arena->chunks = c;
     }

@@ -1,7 +1,7 @@
-/* arena: small blocks that live and die together (a parsed config, a table of names).
- * Allocation of these small blocks never fails: when the host has no memory left for them the process ends
- * with a sentence (exit 74). Large buffers (parameters, batches, images) are not for an arena: they are
- * allocated with buffer_new (base/buffer.h), which answers with a status. */
+/* arena: small blocks that are freed together (a parsed config, a table of names).
+ * Allocation never fails: when the host has no memory left, the process prints a message and exits with 74. Large
+ * buffers (parameters, batches, images) do not belong into an arena: buffer_new (base/buffer.h) allocates them and
+ * returns a status. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 

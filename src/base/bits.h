@@ -1,5 +1,5 @@
-/* bits: floats as their bits, and 16-bit floats from and to them, rounded to nearest, ties to even. No branches, so
- * loops over them vectorise. */
+/* bits: reinterprets floats as integers, and converts between float32 and 16-bit floats (round to nearest, ties to
+ * even). The functions have no branches, so loops over them vectorise. */
 #ifndef BASE_BITS_H
 #define BASE_BITS_H
 
@@ -28,7 +28,7 @@ static inline double bits_to_double(uint64_t bits) {
 
 HOST_DEVICE static inline float bits_from_bfloat16(uint16_t half) { return bits_to_float((uint32_t)half << 16); }
 
-/* Exponent and fraction are moved into place and the difference of the biases (112) is multiplied away, which also
+/* Shifts exponent and fraction into place and corrects the exponent bias (by 112) with a multiplication, which also
  * normalises subnormal numbers. */
 HOST_DEVICE static inline float bits_from_float16(uint16_t half) {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = (uint32_t)(half & 0x7fff) << 13;
@@ -44,7 +44,7 @@ HOST_DEVICE static inline uint16_t bits_to_bfloat16(float value) {
 
 HOST_DEVICE static inline uint16_t bits_to_float16(float value) {
     uint32_t bits = bits_of_float(value), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;
-    /* below 2^-14: adding 0.5 lets the processor round at 2^-24; else rounded by hand, with the bias taken off */
+    /* below 2^-14: adding 0.5 makes the processor round at 2^-24; else rounded by integer arithmetic */
     uint32_t small = bits_of_float(bits_to_float(rest) + 0.5f) - 0x3f000000;
     uint32_t normal = (rest + 0xfff + ((rest >> 13) & 1) - 0x38000000) >> 13;
     uint32_t half = rest < 0x38800000 ? small : normal;

@@ -1,6 +1,6 @@
-/* Blocks come from calloc, so that the kernel's fresh zero pages are not written a second time, and are touched first
- * by who uses them. What is larger than the machine's memory is refused at once, because Linux would promise it and
- * kill the process when it is touched. The word before a block is the address that free wants. */
+/* Blocks come from calloc, so that fresh zero pages of the kernel are not written a second time and are first touched
+ * by their user. A block larger than the machine's memory is rejected at once, because Linux would overcommit and
+ * kill the process later. The pointer before a block is the address for free. */
 #include "base/buffer.h"
 
 #include <stdbool.h>
@@ -27,12 +27,12 @@ status buffer_new(size_t bytes, const char *what, void **out) {
     size_t alignment = is_large ? HUGE_PAGE : BUFFER_ALIGNMENT;
     char *block = calloc(1, sizeof(void *) + alignment - 1 + bytes);
     if (!block)
-        return status_memory("%s: %zu MiB are needed, and the system does not give them", what,
+        return status_memory("%s: %zu MiB are needed, but the system cannot allocate them", what,
                              (bytes + MIB - 1) / MIB);
     char *start = block + sizeof(void *) + alignment - 1;
     start -= (uintptr_t)start % alignment;
     memcpy(start - sizeof(void *), &block, sizeof block);
-    if (is_large) madvise(start, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* only advice: may fail */
+    if (is_large) madvise(start, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a failure is ignored */
     *out = start;
     return OK;
 }

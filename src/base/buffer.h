@@ -1,5 +1,5 @@
-/* buffer: large memory (parameters, gradients, images of files), which can be more than the machine has. That is an
- * answer for the user, not the end of the process. */
+/* buffer: large allocations (parameters, gradients, file images). A request that exceeds the machine's memory returns a
+ * failure for the user instead of ending the process. */
 #ifndef BASE_BUFFER_H
 #define BASE_BUFFER_H
 
@@ -9,9 +9,9 @@
 
 #define BUFFER_ALIGNMENT 64
 
-/* [bytes] zeroed bytes, aligned to BUFFER_ALIGNMENT; 0 bytes are a block too. Large blocks ask the kernel for huge
- * pages. More than the machine has: STATUS_MEMORY that says what for ([what], "the gradients") and how many MiB, and
- * *out NULL. Released with buffer_free. */
+/* Allocates [bytes] zeroed bytes, aligned to BUFFER_ALIGNMENT; 0 bytes give a block too. Large blocks ask the kernel
+ * for huge pages. Without enough memory: STATUS_MEMORY with the purpose ([what], "the gradients") and the size in MiB,
+ * and *out NULL. Release with buffer_free. */
 status buffer_new(size_t bytes, const char *what, void **out);
 
 void buffer_free(void *buffer); /* takes NULL */

@@ -1,4 +1,4 @@
-/* SHA-256 by nettle, which uses the CPU's own instructions where there are any. */
+/* SHA-256 by nettle, which uses the CPU's SHA instructions where available. */
 #include "base/digest.h"
 
 void digest_start(struct digest *digest) { sha256_init(&digest->context); }

@@ -1,4 +1,4 @@
-/* digest: SHA-256, the one hash of this program: of files that prove themselves, of a run's state, of configs. */
+/* digest: SHA-256 of sealed files, of a run's state and of configs. */
 #ifndef BASE_DIGEST_H
 #define BASE_DIGEST_H
 
@@ -13,12 +13,12 @@ struct digest {
     struct sha256_ctx context;
 };
 
-/* Piece by piece: start, add as often as needed, finish (after which start is needed again). */
+/* Incremental: start, add any number of times, finish. */
 void digest_start(struct digest *digest);
 void digest_add(struct digest *digest, const void *bytes, size_t size);
 void digest_finish(struct digest *digest, uint8_t hash[DIGEST_SIZE]);
 
-/* In one go. */
+/* One call for [bytes] (size). */
 void digest_of(const void *bytes, size_t size, uint8_t hash[DIGEST_SIZE]);
 
 /* Lower-case hexadecimal, NUL-terminated. */

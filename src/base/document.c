@@ -41,7 +41,7 @@ status document_read(const char *path, struct problems *problems, struct documen
     *out = NULL;
     FILE *file = fopen(path, "rbe");
     if (!file) return status_errno(STATUS_USAGE, errno, "cannot read config '%s'", path);
-    char *bytes = malloc(DOCUMENT_MAX_BYTES + 1); /* one more, to notice a larger file */
+    char *bytes = malloc(DOCUMENT_MAX_BYTES + 1); /* one more, to detect a larger file */
     size_t size = bytes ? fread(bytes, 1, DOCUMENT_MAX_BYTES + 1, file) : 0;
     int error = !bytes ? ENOMEM : ferror(file) ? errno : 0;
     fclose(file);

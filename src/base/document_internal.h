@@ -1,4 +1,4 @@
-/* What the files of document and schema share. */
+/* Declarations shared by the files of document and schema. */
 #ifndef BASE_DOCUMENT_INTERNAL_H
 #define BASE_DOCUMENT_INTERNAL_H
 
@@ -11,12 +11,12 @@ struct document {
 };
 
 /* Parses [bytes] to a tree in [arena]. Every node gets its line and column in place.file or, when [is_one_place],
- * [place] itself. [depth]: levels that already stand above the tree. NULL when nothing can be read or the tree would
- * lack something; an empty text gives a null scalar. */
+ * [place] itself. [depth]: number of levels above the tree. NULL when the text cannot be parsed or the tree would be
+ * incomplete; an empty text gives a null scalar. */
 struct node *document_parse_tree(const char *bytes, size_t size, struct place place, bool is_one_place, int depth,
                                  struct arena *arena, struct problems *problems);
 
-/* [text] cut to a length that fits a sentence: use short_text(x).s within one expression. */
+/* [text] shortened for a message: use short_text(x).s within one expression. */
 struct short_text {
     char s[68];
 };

@@ -1,4 +1,4 @@
-/* KEY=VALUE arguments change the tree before it is bound, so they are checked by the same rules as the file. */
+/* KEY=VALUE arguments change the tree before schema_bind, so the same rules apply as for the file. */
 #include <ctype.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -43,28 +43,29 @@ static struct node *new_mapping(struct override *o, struct place place) {
     return node;
 }
 
-static void *one_more(struct override *o, const void *from, size_t count, size_t size) {
+/* A copy of the array [from] (count) with space for one more item. */
+static void *copy_plus_one(struct override *o, const void *from, size_t count, size_t size) {
     char *to = arena_alloc(o->document->arena, (count + 1) * size);
     if (count > 0) memcpy(to, from, count * size);
     return to;
 }
 
-/* Where [key]'s value stands in [mapping]; the key is added (with no value) when it is absent. */
+/* The pointer to the value of [key] in [mapping]; an absent key is added, with value NULL. */
 static struct node **slot_of_key(struct override *o, struct node *mapping, const char *key) {
     size_t n = mapping->count;
     for (size_t i = 0; i < n; i++) {
         if (strcmp(mapping->keys[i], key) == 0) return &mapping->items[i];
     }
-    mapping->items = one_more(o, mapping->items, n, sizeof(struct node *));
-    mapping->keys = one_more(o, mapping->keys, n, sizeof *mapping->keys);
-    mapping->key_places = one_more(o, mapping->key_places, n, sizeof *mapping->key_places);
+    mapping->items = copy_plus_one(o, mapping->items, n, sizeof(struct node *));
+    mapping->keys = copy_plus_one(o, mapping->keys, n, sizeof *mapping->keys);
+    mapping->key_places = copy_plus_one(o, mapping->key_places, n, sizeof *mapping->key_places);
     mapping->keys[n] = key;
     mapping->key_places[n] = o->place;
     mapping->count = n + 1;
     return &mapping->items[n];
 }
 
-/* Where entry [step] of a list stands; NULL (reported) when there is no such entry. */
+/* The pointer to the entry of [sequence] that step [depth] names; NULL (reported) when there is no such entry. */
 static struct node **slot_of_index(struct override *o, struct node *sequence, int depth) {
     const char *step = o->steps[depth];
     size_t digits = strspn(step, "0123456789");
@@ -87,9 +88,9 @@ static bool is_type_name(const struct node *node) {
     return true;
 }
 
-/* Makes *slot something that has keys or entries, so that step [depth] can be taken; false (reported) when it cannot.
- */
-static bool open_slot(struct override *o, struct node **slot, int depth, bool is_entry) {
+/* Replaces an empty *slot or a type name in it with a mapping, so that it has the key of step [depth]; false (reported)
+ * for another scalar. */
+static bool make_container(struct override *o, struct node **slot, int depth, bool is_entry) {
     struct node *node = *slot;
     if (!node || node_is_null(node)) {
         *slot = new_mapping(o, o->place);
@@ -128,7 +129,7 @@ void document_override(struct document *document, const char *assignment, struct
     struct node **slot = &document->root;
     bool is_entry = false;
     for (int depth = 0; depth < o.step_count; depth++) {
-        if (!open_slot(&o, slot, depth, is_entry)) return;
+        if (!make_container(&o, slot, depth, is_entry)) return;
         is_entry = (*slot)->kind == NODE_SEQUENCE;
         slot = is_entry ? slot_of_index(&o, *slot, depth) : slot_of_key(&o, *slot, o.steps[depth]);
         if (!slot) return;

@@ -1,6 +1,6 @@
-/* libyaml's events become a tree. libyaml accepts far more than a config needs and is quadratic in nesting and in runs
- * of blanks, so the bytes are looked through once before it sees them, and it is stopped at the first level or
- * value too many. After a mistake that leaves the tree whole (a duplicate key) reading goes on to find the next. */
+/* Builds a tree from libyaml's events. libyaml accepts far more than a config needs, and its time is quadratic in
+ * nesting and in consecutive blanks. So the bytes are checked before libyaml reads them, and parsing stops at the first
+ * level or value above the limit. After an error that leaves the tree complete (a duplicate key) parsing continues. */
 #include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,17 +12,17 @@
 
 struct reader {
     yaml_parser_t yaml;
-    const char *bytes; /* what is parsed (size) */
+    const char *bytes; /* (size) the whole text */
     size_t size;
-    size_t quote_line, quote_column, quote_end; /* the last text in quotes that goes over several lines; 0: none */
+    size_t quote_line, quote_column, quote_end; /* the last quoted text of several lines; 0: none */
     struct place place;                         /* the file; when is_one_place, the place of every node */
     bool is_one_place;
     struct arena *arena;
     struct problems *problems;
     int depth;
     size_t nodes;
-    bool is_lacking; /* something was refused that the tree now lacks */
-    bool is_over;    /* nothing more can be read */
+    bool is_incomplete; /* a node was rejected, so the tree must not be used */
+    bool is_finished;   /* parsing cannot continue */
 };
 
 /* ---- before libyaml ---- */
@@ -37,14 +37,14 @@ static bool is_break(unsigned code) {
     return code == '\n' || code == '\r' || code == 0x85 || code == 0x2028 || code == 0x2029;
 }
 
-/* What libyaml accepts as a character. */
+/* The characters that libyaml accepts. */
 static bool is_printable(unsigned code) {
     return code == '\t' || is_break(code) || (code >= 0x20 && code < 0x7f) || (code >= 0xa0 && code < 0xfeff) ||
            (code > 0xfeff && code < 0xfffe) || code > 0xffff;
 }
 
-/* What makes the character [code] wrong after [blanks] blank ones; NULL when it is right. */
-static const char *fault_of(unsigned code, size_t column, size_t blanks) {
+/* The error of the character [code] after [blanks] blank ones; NULL: valid. */
+static const char *character_error(unsigned code, size_t column, size_t blanks) {
     if (code == 0) return "a NUL character; a config is plain text";
     if (!is_printable(code)) return "a control character; a config is plain text";
     if (code == '%' && column == 1) return "a YAML directive ('%'), which is not accepted; remove the line";
@@ -52,17 +52,18 @@ static const char *fault_of(unsigned code, size_t column, size_t blanks) {
     return NULL;
 }
 
-/* Reports the first character that cannot be in a config. */
-static bool has_sound_bytes(const struct reader *reader, const char *bytes, size_t size) {
+/* Reports the first invalid character. */
+static bool check_characters(const struct reader *reader, const char *bytes, size_t size) {
     size_t line = 1, column = 1;
     size_t blanks = 0;
     for (size_t i = 0, length; i < size; i += length) {
         unsigned code = 0;
         length = utf8_decode(bytes + i, size - i, &code);
         blanks = code == ' ' || code == '\t' || is_break(code) ? blanks + 1 : 0;
-        const char *fault = length == 0 ? "not valid UTF-8; save the file as UTF-8" : fault_of(code, column, blanks);
-        if (fault) {
-            problems_add(reader->problems, place_at(reader, line, column), NULL, "%s", fault);
+        const char *error =
+            length == 0 ? "not valid UTF-8; save the file as UTF-8" : character_error(code, column, blanks);
+        if (error) {
+            problems_add(reader->problems, place_at(reader, line, column), NULL, "%s", error);
             return false;
         }
         bool is_first_of_two = code == '\r' && i + 1 < size && bytes[i + 1] == '\n';
@@ -79,7 +80,7 @@ static const struct {
     const char *problem, *sentence;
 } yaml_sentences[] = {
     {"mapping values are not allowed in this context",
-     "a ':' that cannot stand here; check the indentation, or put a text that holds ': ' in quotes"},
+     "a ':' is not allowed here; check the indentation, or put a text that contains ': ' in quotes"},
     {"could not find expected ':'", "a ':' is missing after this key"},
     {"did not find expected key", "expected a key here; check the indentation and the quotes of the lines above"},
     {"did not find expected node content", "expected a value here"},
@@ -89,7 +90,8 @@ static const struct {
     {"found unexpected end of stream", "the quotes of a text are not closed"},
     {"block sequence entries are not allowed in this context",
      "a list cannot start here; put '- ' on a line of its own"},
-    {"mapping keys are not allowed in this context", "a '?' cannot stand here; put a text that holds it in quotes"},
+    {"mapping keys are not allowed in this context",
+     "a '?' is not allowed here; put a text that contains it in quotes"},
     {"found unknown escape character", "an unknown escape; in \"...\" write \\\\ for a backslash, or use '...'"},
 };
 
@@ -105,24 +107,24 @@ static const char *line_at(const struct reader *reader, size_t number, size_t *l
     return line;
 }
 
-/* The column of a word that a ':' without a space follows ("  path:x"); 0 when the line has none. */
-static size_t column_of_tight_colon(const char *line, size_t length, size_t *word) {
+/* The column of a key whose ':' has no space after it ("  path:x"); 0 when the line has none. */
+static size_t column_of_missing_space(const char *line, size_t length, size_t *word) {
     size_t start = 0;
     while (start < length && (line[start] == ' ' || line[start] == '-')) start++;
     size_t end = start;
     while (end < length && (isalnum((unsigned char)line[end]) || line[end] == '_')) end++;
-    bool is_tight = end > start && end + 1 < length && line[end] == ':' && !strchr(" \r/", line[end + 1]);
+    bool is_missing = end > start && end + 1 < length && line[end] == ':' && !strchr(" \r/", line[end + 1]);
     *word = end - start;
-    return is_tight ? start + 1 : 0;
+    return is_missing ? start + 1 : 0;
 }
 
-/* libyaml stumbles over "path:x" only in the line below, as it may be the start of a longer text. */
-static bool add_tight_colon(struct reader *reader) {
+/* libyaml reports "path:x" only in the line below, since it may be the start of a longer text. */
+static bool add_missing_space(struct reader *reader) {
     size_t last = reader->yaml.problem_mark.line + 1;
     for (size_t line = last; line > 0 && line + 2 >= last; line--) {
         size_t length, word;
         const char *text = line_at(reader, line, &length);
-        size_t column = column_of_tight_colon(text, length, &word);
+        size_t column = column_of_missing_space(text, length, &word);
         if (column == 0) continue;
         problems_add(reader->problems, place_at(reader, line, column), NULL,
                      "a space is missing after the ':' of '%.*s:'", (int)(word < 60 ? word : 60), text + column - 1);
@@ -131,7 +133,7 @@ static bool add_tight_colon(struct reader *reader) {
     return false;
 }
 
-/* A text in quotes that is not closed where it should be goes on to the next quotes, or to the end of the file. */
+/* A quoted text that is not closed continues to the next quotes or to the end of the file. */
 static bool add_open_quotes(struct reader *reader, const char *problem) {
     const yaml_parser_t *yaml = &reader->yaml;
     bool is_at_end = strcmp(problem, "found unexpected end of stream") == 0;
@@ -153,7 +155,7 @@ static void add_yaml_problem(struct reader *reader) {
     bool is_colon = strcmp(problem, "mapping values are not allowed in this context") == 0 ||
                     strcmp(problem, "could not find expected ':'") == 0;
     if (!reader->is_one_place && add_open_quotes(reader, problem)) return;
-    if (!reader->is_one_place && is_colon && add_tight_colon(reader)) return;
+    if (!reader->is_one_place && is_colon && add_missing_space(reader)) return;
     if (strcmp(problem, "found character that cannot start any token") == 0) {
         int c = yaml->buffer.pointer < yaml->buffer.last ? *yaml->buffer.pointer : 0;
         if (c == '\t')
@@ -178,7 +180,7 @@ static struct place place_of(const struct reader *reader, const yaml_event_t *ev
     return place_at(reader, event->start_mark.line + 1, event->start_mark.column + 1);
 }
 
-static void note_quotes(struct reader *reader, const yaml_event_t *event) {
+static void store_quotes(struct reader *reader, const yaml_event_t *event) {
     yaml_scalar_style_t style = event->data.scalar.style;
     bool is_quoted = style == YAML_SINGLE_QUOTED_SCALAR_STYLE || style == YAML_DOUBLE_QUOTED_SCALAR_STYLE;
     if (!is_quoted || event->start_mark.line == event->end_mark.line) return;
@@ -187,20 +189,20 @@ static void note_quotes(struct reader *reader, const yaml_event_t *event) {
     reader->quote_end = event->end_mark.line + 1;
 }
 
-/* False when there is no next event; the problem is reported. */
+/* False when there is no next event; the error is reported. */
 static bool next_event(struct reader *reader, yaml_event_t *event) {
-    if (!reader->is_over && yaml_parser_parse(&reader->yaml, event)) {
-        if (event->type == YAML_SCALAR_EVENT) note_quotes(reader, event);
+    if (!reader->is_finished && yaml_parser_parse(&reader->yaml, event)) {
+        if (event->type == YAML_SCALAR_EVENT) store_quotes(reader, event);
         return true;
     }
-    if (!reader->is_over) add_yaml_problem(reader);
-    reader->is_over = true;
+    if (!reader->is_finished) add_yaml_problem(reader);
+    reader->is_finished = true;
     return false;
 }
 
-static void refuse(struct reader *reader, const yaml_event_t *event, const char *sentence) {
+static void reject(struct reader *reader, const yaml_event_t *event, const char *sentence) {
     problems_add(reader->problems, place_of(reader, event), NULL, "%s", sentence);
-    reader->is_lacking = true;
+    reader->is_incomplete = true;
 }
 
 static const char *tag_of(const yaml_event_t *event) {
@@ -217,33 +219,33 @@ static const char *anchor_of(const yaml_event_t *event) {
                                                                      : NULL);
 }
 
-/* Counts the node and its level; reports what no node may have. False: stop. */
-static bool admit(struct reader *reader, const yaml_event_t *event) {
+/* Counts the node; reports a limit that it exceeds and a feature of YAML that is not accepted. False: stop. */
+static bool check_node(struct reader *reader, const yaml_event_t *event) {
     bool is_nested = event->type == YAML_SEQUENCE_START_EVENT || event->type == YAML_MAPPING_START_EVENT;
     if (is_nested && reader->depth >= DOCUMENT_MAX_DEPTH) {
         problems_add(reader->problems, place_of(reader, event), NULL, "nested deeper than %d levels",
                      DOCUMENT_MAX_DEPTH);
-        reader->is_over = true;
+        reader->is_finished = true;
     } else if (++reader->nodes > DOCUMENT_MAX_NODES) {
         problems_add(reader->problems, place_of(reader, event), NULL, "more than %d keys and values",
                      DOCUMENT_MAX_NODES);
-        reader->is_over = true;
+        reader->is_finished = true;
     } else if (event->type == YAML_ALIAS_EVENT) {
-        refuse(reader, event, "an alias ('*'), which is not accepted; write the value out");
+        reject(reader, event, "an alias ('*'), which is not accepted; write the value out");
     } else if (tag_of(event)) {
-        refuse(reader, event, "a tag ('!'), which is not accepted; put a text that starts with '!' in quotes");
+        reject(reader, event, "a tag ('!'), which is not accepted; put a text that starts with '!' in quotes");
     } else if (anchor_of(event)) {
         problems_add(reader->problems, place_of(reader, event), NULL,
                      "an anchor ('&'), which is not accepted; put a text that starts with '&' in quotes");
     }
-    return !reader->is_over;
+    return !reader->is_finished;
 }
 
 static bool is_start(const yaml_event_t *event) {
     return event->type == YAML_SEQUENCE_START_EVENT || event->type == YAML_MAPPING_START_EVENT;
 }
 
-/* Passes over the node that starts with [event], which is deleted. */
+/* Skips the node that starts with [event] and deletes the event. */
 static void skip_node(struct reader *reader, yaml_event_t *event) {
     int open = 0;
     for (;;) {
@@ -253,7 +255,7 @@ static void skip_node(struct reader *reader, yaml_event_t *event) {
             if (reader->depth + open > DOCUMENT_MAX_DEPTH) {
                 problems_add(reader->problems, place_of(reader, event), NULL, "nested deeper than %d levels",
                              DOCUMENT_MAX_DEPTH);
-                reader->is_over = true;
+                reader->is_finished = true;
             }
         }
         if (is_end) open--;
@@ -264,7 +266,7 @@ static void skip_node(struct reader *reader, yaml_event_t *event) {
 
 /* ---- tree ---- */
 
-/* The children of a collection while it is read. */
+/* The children of a collection while it is parsed. */
 struct children {
     struct node **items;
     const char **keys;
@@ -272,7 +274,7 @@ struct children {
     size_t count, capacity;
 };
 
-static void *grown(void *block, size_t count, size_t size) {
+static void *reallocate(void *block, size_t count, size_t size) {
     block = realloc(block, count * size);
     if (!block) status_exit_without_memory();
     return block;
@@ -281,9 +283,9 @@ static void *grown(void *block, size_t count, size_t size) {
 static void children_add(struct children *c, struct node *item, const char *key, struct place key_place) {
     if (c->count == c->capacity) {
         c->capacity = c->capacity ? c->capacity * 2 : 8;
-        c->items = grown(c->items, c->capacity, sizeof(struct node *));
-        c->keys = grown(c->keys, c->capacity, sizeof *c->keys);
-        c->key_places = grown(c->key_places, c->capacity, sizeof *c->key_places);
+        c->items = reallocate(c->items, c->capacity, sizeof(struct node *));
+        c->keys = reallocate(c->keys, c->capacity, sizeof *c->keys);
+        c->key_places = reallocate(c->key_places, c->capacity, sizeof *c->key_places);
     }
     c->items[c->count] = item;
     c->keys[c->count] = key;
@@ -297,10 +299,10 @@ static int compare_keys(const void *left, const void *right, void *context) {
     return order ? order : (a > b) - (a < b);
 }
 
-/* Reports keys that stand twice and keeps the first of each. */
+/* Reports duplicate keys and keeps the first of each. */
 static void drop_duplicates(struct reader *reader, struct children *c) {
     if (c->count < 2) return;
-    size_t *order = grown(NULL, c->count, sizeof *order);
+    size_t *order = reallocate(NULL, c->count, sizeof *order);
     for (size_t i = 0; i < c->count; i++) order[i] = i;
     qsort_r(order, c->count, sizeof *order, compare_keys, c);
     for (size_t i = 1, first = order[0]; i < c->count; i++) {
@@ -345,31 +347,30 @@ static void children_move(struct reader *reader, struct children *c, struct node
 static const char *scalar_text(struct reader *reader, const yaml_event_t *event) {
     size_t length = event->data.scalar.length;
     const char *value = (const char *)event->data.scalar.value;
-    if (memchr(value, 0, length)) refuse(reader, event, "a text with a NUL character");
+    if (memchr(value, 0, length)) reject(reader, event, "a text with a NUL character");
     char *text = arena_alloc(reader->arena, length + 1);
     memcpy(text, value, length);
     return text;
 }
 
-/* The key that [event] (deleted here) is; NULL when it is none, and what is wrong is reported. */
+/* The key of [event], which is deleted; NULL (reported) when it is not a valid key. */
 static const char *read_key(struct reader *reader, yaml_event_t *event) {
     const char *key = NULL;
     if (is_start(event)) {
-        refuse(reader, event,
-               "a key must be a word, not a list or mapping; put a text that starts with '[' or '{' in "
+        reject(reader, event,
+               "a key must be a text, not a list or mapping; put a text that starts with '[' or '{' in "
                "quotes");
         skip_node(reader, event);
         return NULL;
     }
-    bool is_admitted = admit(reader, event);
-    if (is_admitted && event->type == YAML_SCALAR_EVENT) {
+    if (check_node(reader, event) && event->type == YAML_SCALAR_EVENT) {
         bool is_plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
         key = scalar_text(reader, event);
         if (is_plain && strcmp(key, "<<") == 0) {
-            refuse(reader, event, "a merge key ('<<'), which is not accepted; write the keys out");
+            reject(reader, event, "a merge key ('<<'), which is not accepted; write the keys out");
             key = NULL;
         } else if (!*key) {
-            refuse(reader, event, "a key is empty");
+            reject(reader, event, "a key is empty");
             key = NULL;
         }
     }
@@ -401,9 +402,9 @@ static void read_children(struct reader *reader, struct node *node, struct child
     }
 }
 
-/* The node that starts with [event], which is deleted. NULL when it was refused or reading is over. */
+/* Parses the node that starts with [event], which is deleted. NULL when it was rejected or parsing is finished. */
 static struct node *read_node(struct reader *reader, yaml_event_t *event) {
-    if (!admit(reader, event) || event->type == YAML_ALIAS_EVENT) {
+    if (!check_node(reader, event) || event->type == YAML_ALIAS_EVENT) {
         yaml_event_delete(event);
         return NULL;
     }
@@ -423,14 +424,14 @@ static struct node *read_node(struct reader *reader, yaml_event_t *event) {
     reader->depth++;
     read_children(reader, node, &children);
     reader->depth--;
-    if (!reader->is_over) {
+    if (!reader->is_finished) {
         if (node->kind == NODE_MAPPING) drop_duplicates(reader, &children);
         children_move(reader, &children, node);
     }
     free(children.items);
     free(children.keys);
     free(children.key_places);
-    return reader->is_over ? NULL : node;
+    return reader->is_finished ? NULL : node;
 }
 
 static struct node *null_node(struct reader *reader) {
@@ -441,7 +442,7 @@ static struct node *null_node(struct reader *reader) {
     return node;
 }
 
-/* stream start, [document start, node, document end], stream end */
+/* Events: stream start, [document start, node, document end], stream end. */
 static struct node *read_stream(struct reader *reader) {
     struct node *root = NULL;
     yaml_event_t event;
@@ -451,11 +452,11 @@ static struct node *read_stream(struct reader *reader) {
             yaml_event_delete(&event);
         } else if (type == YAML_STREAM_END_EVENT) {
             yaml_event_delete(&event);
-            return root || reader->is_lacking ? root : null_node(reader);
+            return root || reader->is_incomplete ? root : null_node(reader);
         } else if (type == YAML_DOCUMENT_START_EVENT) {
             if (root) {
-                refuse(reader, &event, "a second document ('---'); a config is one document");
-                reader->is_over = true;
+                reject(reader, &event, "a second document ('---'); a config is one document");
+                reader->is_finished = true;
             }
             yaml_event_delete(&event);
         } else {
@@ -470,14 +471,14 @@ struct node *document_parse_tree(const char *bytes, size_t size, struct place pl
     struct reader reader = {
         .place = place, .is_one_place = is_one_place, .arena = arena, .problems = problems, .depth = depth};
     if (size > DOCUMENT_MAX_BYTES) {
-        problems_add(problems, (struct place){place.file, 0, 0}, NULL, "larger than 1 MiB, which no config is");
+        problems_add(problems, (struct place){place.file, 0, 0}, NULL, "larger than 1 MiB, the maximum for a config");
         return NULL;
     }
     if (size >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) { /* the byte order mark of Windows editors */
         bytes += 3;
         size -= 3;
     }
-    if (!has_sound_bytes(&reader, bytes, size)) return NULL;
+    if (!check_characters(&reader, bytes, size)) return NULL;
     reader.bytes = bytes;
     reader.size = size;
     if (!yaml_parser_initialize(&reader.yaml)) {
@@ -488,5 +489,5 @@ struct node *document_parse_tree(const char *bytes, size_t size, struct place pl
     yaml_parser_set_input_string(&reader.yaml, (const unsigned char *)bytes, size);
     struct node *root = read_stream(&reader);
     yaml_parser_delete(&reader.yaml);
-    return reader.is_over || reader.is_lacking ? NULL : root;
+    return reader.is_finished || reader.is_incomplete ? NULL : root;
 }

@@ -1,4 +1,4 @@
-/* Problems keep their finished sentence beside what they are sorted by, so they outlive the document. */
+/* A problem stores its formatted sentence and its sort key, so it outlives the document. */
 #include "base/document_internal.h"
 
 #include <stdint.h>
@@ -15,21 +15,21 @@ struct problem {
 
 struct short_text short_text(const char *text) {
     struct short_text result;
-    size_t room = sizeof result.s - 4, length = strnlen(text, room + 1);
-    if (length <= room) {
+    size_t max = sizeof result.s - 4, length = strnlen(text, max + 1);
+    if (length <= max) {
         memcpy(result.s, text, length);
         result.s[length] = 0;
         return result;
     }
-    length = room;
+    length = max;
     while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80) length--;
     memcpy(result.s, text, length);
     memcpy(result.s + length, "...", 4);
     return result;
 }
 
-/* Escapes C0, C1 and DEL, which could play tricks with a terminal. */
-static void add_visible(struct text *out, const char *text) {
+/* Escapes C0, C1 and DEL, which a terminal would interpret. */
+static void add_escaped(struct text *out, const char *text) {
     for (size_t left = strlen(text); left > 0;) {
         unsigned code = 0;
         size_t length = utf8_decode(text, left, &code);
@@ -45,7 +45,7 @@ static void add_visible(struct text *out, const char *text) {
     }
 }
 
-static void *must(void *block) {
+static void *exit_if_null(void *block) {
     if (!block) status_exit_without_memory();
     return block;
 }
@@ -60,22 +60,22 @@ void problems_add(struct problems *problems, struct place place, const char *key
     va_list arguments;
     va_start(arguments, format);
     char *sentence = NULL;
-    if (vasprintf(&sentence, format, arguments) < 0) must(NULL);
+    if (vasprintf(&sentence, format, arguments) < 0) exit_if_null(NULL);
     va_end(arguments);
 
-    add_visible(&line, file);
+    add_escaped(&line, file);
     size_t file_length = line.length;
     if (place.line > 0) text_printf(&line, ":%d:%d", place.line, place.column);
     if (line.length > 0) text_add(&line, ": ");
     if (key && *key) text_printf(&raw, "%s: ", key);
     text_add(&raw, sentence);
-    add_visible(&line, text_string(&raw));
+    add_escaped(&line, text_string(&raw));
     free(sentence);
     text_free(&raw);
 
     if (problems->count == problems->capacity) {
         problems->capacity = problems->capacity ? problems->capacity * 2 : 8;
-        problems->items = must(realloc(problems->items, problems->capacity * sizeof *problems->items));
+        problems->items = exit_if_null(realloc(problems->items, problems->capacity * sizeof *problems->items));
     }
     problems->items[problems->count++] = (struct problem){
         .text = line.data,
@@ -99,7 +99,7 @@ static int compare_problems(const void *left, const void *right) {
 
 status problems_status(const struct problems *problems, enum status_code code) {
     if (problems->count == 0) return OK;
-    const struct problem **sorted = must(calloc(problems->count, sizeof(struct problem *)));
+    const struct problem **sorted = exit_if_null(calloc(problems->count, sizeof(struct problem *)));
     for (size_t i = 0; i < problems->count; i++) sorted[i] = &problems->items[i];
     qsort(sorted, problems->count, sizeof(struct problem *), compare_problems);
     struct text all = {0};

@@ -1,5 +1,5 @@
-/* The fault stands in one static struct: set once from the environment, or by a test; the count is atomic, because the
- * saver and the trainer write at the same time. */
+/* The fault is one static struct, set once from the environment or by a test. The count is atomic, because the saver
+ * and the trainer write at the same time. */
 #include "base/fault.h"
 
 #include <limits.h>
@@ -14,7 +14,7 @@
 #include "base/clock.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static atomic_bool is_armed = true; /* true until the environment was read */
+static atomic_bool is_enabled = true; /* true until the environment was read */
 static _Atomic int64_t calls;
 static struct fault current;
 static double clock_factor = 1;
@@ -24,8 +24,8 @@ static double clock_factor = 1;
 #define DEVICE BIT(FAULT_EIO)
 #define SIGNAL BIT(FAULT_EINTR)
 
-/* Which faults a call can have. All can be killed. */
-static const unsigned can_suffer[CALLS] = {
+/* The faults that each call can have. FAULT_KILL applies to all. */
+static const unsigned possible_faults[CALLS] = {
     [CALL_OPEN] = DEVICE | SIGNAL,
     [CALL_CREATE] = SPACE | DEVICE | SIGNAL,
     [CALL_READ] = DEVICE | SIGNAL | BIT(FAULT_SHORT),
@@ -57,9 +57,9 @@ static bool parse(const char *text, struct fault *fault) {
     for (int k = FAULT_ENOSPC; k <= FAULT_KILL; k++) {
         if (strlen(kind_names[k]) != length || strncmp(kind, kind_names[k], length) != 0) continue;
         const char *how = kind + length;
-        bool is_for_ever = strcmp(how, ":ever") == 0;
-        if (*how && !is_for_ever && strcmp(how, ":once") != 0) return false;
-        *fault = (struct fault){.kind = (enum fault_kind)k, .at = at, .is_for_ever = is_for_ever};
+        bool is_permanent = strcmp(how, ":ever") == 0;
+        if (*how && !is_permanent && strcmp(how, ":once") != 0) return false;
+        *fault = (struct fault){.kind = (enum fault_kind)k, .at = at, .is_permanent = is_permanent};
         return true;
     }
     return false;
@@ -77,10 +77,10 @@ static void read_environment(void) {
     read_clock();
     const char *text = getenv("DDPTRAIN_FAULT");
     if (!text || !*text) {
-        atomic_store(&is_armed, false);
+        atomic_store(&is_enabled, false);
         return;
     }
-    if (!parse(text, &current)) current = (struct fault){.kind = FAULT_EINVAL, .at = 1, .is_for_ever = true};
+    if (!parse(text, &current)) current = (struct fault){.kind = FAULT_EINVAL, .at = 1, .is_permanent = true};
     const char *filter = getenv("DDPTRAIN_FAULT_FILTER");
     if (filter && *filter) current.filter = filter;
 }
@@ -96,10 +96,10 @@ bool fault_is_readable(void) {
 }
 
 void fault_set(const struct fault *fault) {
-    pthread_once(&once, read_environment); /* the environment must not come later and win */
+    pthread_once(&once, read_environment); /* else a later read would overwrite [fault] */
     current = fault ? *fault : (struct fault){.kind = FAULT_NONE};
     atomic_store(&calls, 0);
-    atomic_store(&is_armed, fault != NULL);
+    atomic_store(&is_enabled, fault != NULL);
 }
 
 bool fault_flip_read(struct fault_flip *flip) {
@@ -116,7 +116,7 @@ bool fault_flip_read(struct fault_flip *flip) {
     return flip->is_set;
 }
 
-void fault_be_late(int rank) {
+void fault_delay(int rank) {
     const char *text = getenv("DDPTRAIN_FAULT_LATE");
     char *end = NULL;
     if (text && *text && strtol(text, &end, 10) == rank && *end == ':') clock_sleep(strtod(end + 1, NULL));
@@ -129,13 +129,14 @@ void fault_kill(void) {
     for (;;) pause(); /* until the signal is delivered */
 }
 
-/* The filter is about names; a path through a descriptor ("/proc/self/fd/7/x") has that of its folder. */
+/* Whether [path] contains the filter. In a path through a descriptor ("/proc/self/fd/7/x") the descriptor is replaced
+ * with the path of its folder. */
 static bool passes_filter(const char *path) {
-    static const char held[] = "/proc/self/fd/";
+    static const char prefix[] = "/proc/self/fd/";
     char link[32], name[PATH_MAX];
     if (!current.filter || strstr(path, current.filter)) return true;
-    if (strncmp(path, held, sizeof held - 1) != 0) return false;
-    size_t length = sizeof held - 1 + strspn(path + sizeof held - 1, "0123456789");
+    if (strncmp(path, prefix, sizeof prefix - 1) != 0) return false;
+    size_t length = sizeof prefix - 1 + strspn(path + sizeof prefix - 1, "0123456789");
     if (length >= sizeof link) return false;
     memcpy(link, path, length);
     link[length] = 0;
@@ -147,15 +148,15 @@ static bool passes_filter(const char *path) {
 }
 
 enum fault_kind fault_next(enum fault_call call, const char *path) {
-    if (!atomic_load_explicit(&is_armed, memory_order_relaxed)) return FAULT_NONE;
+    if (!atomic_load_explicit(&is_enabled, memory_order_relaxed)) return FAULT_NONE;
     pthread_once(&once, read_environment);
-    if (!atomic_load(&is_armed)) return FAULT_NONE;
+    if (!atomic_load(&is_enabled)) return FAULT_NONE;
     if (current.kind == FAULT_EINVAL) return FAULT_EINVAL;
     if (!passes_filter(path)) return FAULT_NONE;
     int64_t number = atomic_fetch_add(&calls, 1) + 1;
     if (current.watch) current.watch(current.context, call, path);
-    bool is_due = current.at > 0 && (number == current.at || (current.is_for_ever && number > current.at));
+    bool is_due = current.at > 0 && (number == current.at || (current.is_permanent && number > current.at));
     if (!is_due) return FAULT_NONE;
     if (current.kind == FAULT_KILL && call != CALL_WRITE) fault_kill();
-    return current.kind == FAULT_KILL || (can_suffer[call] & BIT(current.kind)) ? current.kind : FAULT_NONE;
+    return current.kind == FAULT_KILL || (possible_faults[call] & BIT(current.kind)) ? current.kind : FAULT_NONE;
 }

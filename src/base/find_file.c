@@ -1,4 +1,4 @@
-/* The working directory comes first, so that a config means what its reader sees there. */
+/* Searches folders in a fixed order with io_stat. */
 #include "base/find_file.h"
 
 #include <stdlib.h>
@@ -12,12 +12,12 @@ static status is_file(const char *path, bool *out) {
     return OK;
 }
 
-static status look_in(const char *folder, const char **path, struct arena *arena, bool *found) {
-    const char *there = arena_printf(arena, "%s/%s", folder, *path);
-    TRY(is_file(there, found));
+static status search_in(const char *folder, const char **path, struct arena *arena, bool *found) {
+    const char *candidate = arena_printf(arena, "%s/%s", folder, *path);
+    TRY(is_file(candidate, found));
     if (!*found) return OK;
-    char *absolute = realpath(there, NULL);
-    *path = absolute ? arena_copy(arena, absolute) : there;
+    char *absolute = realpath(candidate, NULL);
+    *path = absolute ? arena_copy(arena, absolute) : candidate;
     free(absolute);
     return OK;
 }
@@ -28,8 +28,8 @@ status find_file(const char **path, const char *config, struct arena *arena) {
     TRY(is_file(*path, &found));
     if (found) return OK;
     char *folder = io_folder_of(config);
-    status s = look_in(folder, path, arena, &found);
-    if (!s && !found) s = look_in(arena_printf(arena, "%s/..", folder), path, arena, &found);
+    status s = search_in(folder, path, arena, &found);
+    if (!s && !found) s = search_in(arena_printf(arena, "%s/..", folder), path, arena, &found);
     free(folder);
     return s;
 }

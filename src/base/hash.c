@@ -1,6 +1,6 @@
-/* Eight lanes, each h = rotate(h ^ word) * odd, which is a bijection of h and of the word; so a single word that
- * differs changes its lane for good. The lanes are folded by bijections too. Independent lanes hide the multiplier's
- * latency. */
+/* Eight lanes, each h = rotate(h ^ word) * odd, a bijection of h and of the word: a single different word always
+ * changes its lane. The lanes are combined by bijections too. Independent lanes hide the latency of the multiplication.
+ */
 #include "base/hash.h"
 
 #include <string.h>

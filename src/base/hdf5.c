@@ -1,4 +1,4 @@
-/* One lock for all calls of libhdf5, which is not thread-safe everywhere. */
+/* One lock for all calls of libhdf5, which need not be built thread-safe. */
 #include "base/hdf5.h"
 
 #include <pthread.h>
@@ -23,7 +23,7 @@ struct reason {
     size_t size;
 };
 
-static herr_t keep_innermost(unsigned number, const H5E_error2_t *error, void *context) {
+static herr_t copy_innermost(unsigned number, const H5E_error2_t *error, void *context) {
     struct reason *reason = context;
     if (number == 0 && error->desc) snprintf(reason->text, reason->size, "%s", error->desc);
     return 0;
@@ -32,12 +32,12 @@ static herr_t keep_innermost(unsigned number, const H5E_error2_t *error, void *c
 void hdf5_reason(char *text, size_t size, const char *otherwise) {
     struct reason reason = {text, size};
     snprintf(text, size, "%s", otherwise);
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &reason);
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, copy_innermost, &reason);
 }
 
 /* ---- attributes ---- */
 
-/* An open attribute of one value. */
+/* An open scalar attribute. */
 struct attribute {
     hid_t attribute, type;
     H5T_class_t class;

@@ -1,4 +1,4 @@
-/* host_device: marks small inline functions that the GPU's kernels use, too; nothing for a compiler of C. */
+/* host_device: marks inline functions that GPU kernels use too; empty for C compilers. */
 #ifndef BASE_HOST_DEVICE_H
 #define BASE_HOST_DEVICE_H
 

@@ -1,5 +1,4 @@
-/* Each wrapper asks base/fault first and then makes one system call; all but reads, writes and close look alike:
- * repeat while interrupted, then the sentence. */
+/* Each wrapper calls fault_next and then one system call, and retries after EINTR. */
 #include "base/io.h"
 
 #include <dirent.h>
@@ -16,11 +15,11 @@
 #include "base/fault.h"
 #include "base/text.h"
 
-#define MOST_INTERRUPTS 1000           /* in a row; a call that never gets further is a failure */
-#define MOST_AT_ONCE ((size_t)1 << 26) /* bytes of one read or write */
+#define MAX_INTERRUPTS 1000         /* EINTR without progress before the call fails */
+#define MAX_CHUNK ((size_t)1 << 26) /* bytes of one read or write */
 
-/* Whether the call fails by a set fault; errno is then that of the fault. */
-static bool is_struck(enum fault_call call, const char *path) {
+/* Whether the call fails by fault injection; sets errno. */
+static bool has_fault(enum fault_call call, const char *path) {
     static const int numbers[] = {
         [FAULT_ENOSPC] = ENOSPC, [FAULT_EIO] = EIO, [FAULT_EINTR] = EINTR, [FAULT_EINVAL] = EINVAL};
     enum fault_kind kind = fault_next(call, path);
@@ -29,19 +28,19 @@ static bool is_struck(enum fault_call call, const char *path) {
     return true;
 }
 
-/* Whether the call that just failed was only interrupted and may be tried again. */
-static bool is_interrupted(int *interrupts) { return errno == EINTR && ++*interrupts < MOST_INTERRUPTS; }
+/* Whether a failed call is to be retried. */
+static bool is_interrupted(int *interrupts) { return errno == EINTR && ++*interrupts < MAX_INTERRUPTS; }
 
 static status open_with(enum fault_call call, const char *path, int flags, int *fd) {
     int interrupts = 0;
     do {
-        *fd = is_struck(call, path) ? -1 : open(path, flags | O_CLOEXEC, 0666);
+        *fd = has_fault(call, path) ? -1 : open(path, flags | O_CLOEXEC, 0666);
     } while (*fd < 0 && is_interrupted(&interrupts));
     if (*fd >= 0) return OK;
     return status_errno(STATUS_IO, errno, "cannot %s '%s'", call == CALL_OPEN ? "open" : "create", path);
 }
 
-/* O_NONBLOCK: a FIFO that nobody writes is opened at once, to be found to be no file. */
+/* O_NONBLOCK: opening a FIFO without a writer returns at once. */
 status io_open(const char *path, int *fd) { return open_with(CALL_OPEN, path, O_RDONLY | O_NOCTTY | O_NONBLOCK, fd); }
 
 status io_open_append(const char *path, int *fd) {
@@ -52,19 +51,19 @@ status io_create(const char *path, int *fd) { return open_with(CALL_CREATE, path
 
 status io_close(int fd, const char *path) {
     if (fd < 0) return OK;
-    bool is_lost = is_struck(CALL_CLOSE, path);
+    bool is_lost = has_fault(CALL_CLOSE, path);
     int number = errno;
     if (close(fd) != 0 && !is_lost) {
         is_lost = true;
         number = errno;
     }
-    /* Linux has closed it also when it says EINTR. */
+    /* Linux has closed it also after EINTR. */
     return is_lost && number != EINTR ? status_errno(STATUS_IO, number, "cannot close '%s'", path) : OK;
 }
 
 /* One pread or read (offset NULL) of up to [size] bytes. */
 static ssize_t read_once(int fd, const char *path, void *bytes, size_t size, const uint64_t *offset) {
-    if (size > MOST_AT_ONCE) size = MOST_AT_ONCE;
+    if (size > MAX_CHUNK) size = MAX_CHUNK;
     enum fault_kind kind = fault_next(CALL_READ, path);
     if (kind == FAULT_SHORT)
         size = (size + 1) / 2;
@@ -105,7 +104,7 @@ status io_read_at(int fd, const char *path, void *bytes, size_t size, uint64_t o
 }
 
 static ssize_t write_once(int fd, const char *path, const void *bytes, size_t size) {
-    if (size > MOST_AT_ONCE) size = MOST_AT_ONCE;
+    if (size > MAX_CHUNK) size = MAX_CHUNK;
     switch (fault_next(CALL_WRITE, path)) {
     case FAULT_NONE:
         return write(fd, bytes, size);
@@ -146,16 +145,16 @@ status io_write(int fd, const char *path, const void *bytes, size_t size) {
 status io_sync(int fd, const char *path) {
     int interrupts = 0, result;
     do {
-        result = is_struck(CALL_SYNC, path) ? -1 : fsync(fd);
+        result = has_fault(CALL_SYNC, path) ? -1 : fsync(fd);
     } while (result != 0 && is_interrupted(&interrupts));
-    return result == 0 ? OK : status_errno(STATUS_IO, errno, "cannot bring '%s' to disk", path);
+    return result == 0 ? OK : status_errno(STATUS_IO, errno, "cannot sync '%s' to disk", path);
 }
 
 status io_reserve(int fd, const char *path, uint64_t size) {
     if (size == 0) return OK;
     int interrupts = 0, result;
     do {
-        result = is_struck(CALL_RESERVE, path) ? -1 : fallocate(fd, 0, 0, (off_t)size);
+        result = has_fault(CALL_RESERVE, path) ? -1 : fallocate(fd, 0, 0, (off_t)size);
     } while (result != 0 && is_interrupted(&interrupts));
     if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return OK;
     return status_errno(STATUS_IO, errno, "cannot reserve %llu bytes for '%s'", (unsigned long long)size, path);
@@ -164,25 +163,25 @@ status io_reserve(int fd, const char *path, uint64_t size) {
 status io_truncate(int fd, const char *path, uint64_t size) {
     int interrupts = 0, result;
     do {
-        result = is_struck(CALL_TRUNCATE, path) ? -1 : ftruncate(fd, (off_t)size);
+        result = has_fault(CALL_TRUNCATE, path) ? -1 : ftruncate(fd, (off_t)size);
     } while (result != 0 && is_interrupted(&interrupts));
     if (result == 0) return OK;
-    return status_errno(STATUS_IO, errno, "cannot cut '%s' to %llu bytes", path, (unsigned long long)size);
+    return status_errno(STATUS_IO, errno, "cannot truncate '%s' to %llu bytes", path, (unsigned long long)size);
 }
 
 status io_lock(int fd, const char *path, bool *is_mine) {
     int interrupts = 0, result;
     do {
-        result = is_struck(CALL_LOCK, path) ? -1 : flock(fd, LOCK_EX | LOCK_NB);
+        result = has_fault(CALL_LOCK, path) ? -1 : flock(fd, LOCK_EX | LOCK_NB);
     } while (result != 0 && is_interrupted(&interrupts));
     *is_mine = result == 0;
     return result == 0 || errno == EWOULDBLOCK ? OK : status_errno(STATUS_IO, errno, "cannot lock '%s'", path);
 }
 
-static status stat_answer(int result, const struct stat *st, const char *path, struct io_info *info) {
+static status stat_result(int result, const struct stat *st, const char *path, struct io_info *info) {
     *info = (struct io_info){0};
     if (result != 0 && (errno == ENOENT || errno == ENOTDIR)) return OK;
-    if (result != 0) return status_errno(STATUS_IO, errno, "cannot look at '%s'", path);
+    if (result != 0) return status_errno(STATUS_IO, errno, "cannot stat '%s'", path);
     *info = (struct io_info){.exists = true,
                              .is_file = S_ISREG(st->st_mode),
                              .is_folder = S_ISDIR(st->st_mode),
@@ -194,14 +193,14 @@ static status stat_answer(int result, const struct stat *st, const char *path, s
 
 status io_stat(const char *path, struct io_info *info) {
     struct stat st;
-    int result = is_struck(CALL_STAT, path) ? -1 : stat(path, &st);
-    return stat_answer(result, &st, path, info);
+    int result = has_fault(CALL_STAT, path) ? -1 : stat(path, &st);
+    return stat_result(result, &st, path, info);
 }
 
 status io_stat_fd(int fd, const char *path, struct io_info *info) {
     struct stat st;
-    int result = is_struck(CALL_STAT, path) ? -1 : fstat(fd, &st);
-    return stat_answer(result, &st, path, info);
+    int result = has_fault(CALL_STAT, path) ? -1 : fstat(fd, &st);
+    return stat_result(result, &st, path, info);
 }
 
 bool io_is_same(const struct io_info *a, const struct io_info *b) {
@@ -218,23 +217,23 @@ char *io_path_of(int fd) {
 }
 
 status io_rename(const char *from, const char *to) {
-    if (!is_struck(CALL_RENAME, to) && rename(from, to) == 0) return OK;
+    if (!has_fault(CALL_RENAME, to) && rename(from, to) == 0) return OK;
     return status_errno(STATUS_IO, errno, "cannot rename '%s' to '%s'", from, to);
 }
 
 status io_remove(const char *path) {
-    if (!is_struck(CALL_REMOVE, path) && unlink(path) == 0) return OK;
+    if (!has_fault(CALL_REMOVE, path) && unlink(path) == 0) return OK;
     return errno == ENOENT ? OK : status_errno(STATUS_IO, errno, "cannot remove '%s'", path);
 }
 
 status io_remove_folder(const char *path) {
-    if (!is_struck(CALL_REMOVE, path) && rmdir(path) == 0) return OK;
+    if (!has_fault(CALL_REMOVE, path) && rmdir(path) == 0) return OK;
     if (errno == ENOENT || errno == ENOTEMPTY || errno == EEXIST) return OK;
     return status_errno(STATUS_IO, errno, "cannot remove the folder '%s'", path);
 }
 
 static status make_folder(const char *path) {
-    if (!is_struck(CALL_MKDIR, path) && mkdir(path, 0777) == 0) return io_sync_folder_of(path);
+    if (!has_fault(CALL_MKDIR, path) && mkdir(path, 0777) == 0) return io_sync_folder_of(path);
     int number = errno;
     struct stat st;
     if (number == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return OK;
@@ -269,7 +268,7 @@ static bool add_name(struct io_names *names, const char *name) {
     return (names->items[names->count] = strdup(name)) && ++names->count;
 }
 
-/* 0 or an errno. */
+/* Returns 0 or an errno value. */
 static int read_names(DIR *dir, struct io_names *names) {
     for (;;) {
         errno = 0;
@@ -282,7 +281,7 @@ static int read_names(DIR *dir, struct io_names *names) {
 
 status io_list(const char *folder, struct io_names *names) {
     *names = (struct io_names){0};
-    DIR *dir = is_struck(CALL_LIST, folder) ? NULL : opendir(folder);
+    DIR *dir = has_fault(CALL_LIST, folder) ? NULL : opendir(folder);
     if (!dir) return status_errno(STATUS_IO, errno, "cannot list the folder '%s'", folder);
     int number = read_names(dir, names);
     closedir(dir);

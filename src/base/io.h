@@ -1,8 +1,7 @@
-/* io: every system call that saves or loads goes through here: retried when a signal interrupts it, repeated when it
- * did only a part, and answered with a sentence that names the path (STATUS_IO). A test can fail the n-th of these
- * calls (base/fault.h).
+/* io: wrappers of the system calls that save and load files. A call is retried after EINTR and continued after a short
+ * read or write; a failure is STATUS_IO with the path. A test can make the n-th call fail (base/fault.h).
  *
- * [path] beside a descriptor is only for the sentence. Paths are relative to the working directory. */
+ * [path] beside a descriptor is used in messages only. */
 #ifndef BASE_IO_H
 #define BASE_IO_H
 
@@ -12,16 +11,16 @@
 
 #include "base/status.h"
 
-/* Opening. Descriptors are closed on exec. On a failure *fd is -1. */
-status io_open(const char *path, int *fd);        /* for reading; never waits, also for a FIFO */
-status io_open_append(const char *path, int *fd); /* for writing at the end; made when absent */
+/* Descriptors are closed on exec. On a failure *fd is -1. */
+status io_open(const char *path, int *fd);        /* for reading; does not block on a FIFO */
+status io_open_append(const char *path, int *fd); /* for appending; created when absent */
 status io_create(const char *path, int *fd);      /* for reading and writing; must not exist */
 
-/* Takes -1. The descriptor is gone also after a failure (which network file systems use to report lost writes). */
+/* Takes -1. The descriptor is closed also after a failure (network file systems report lost writes here). */
 status io_close(int fd, const char *path);
 
-/* Reads up to [size] bytes from the current position; less only at the end of the file. *got may be NULL when
- * fewer bytes are a failure too. */
+/* Reads [size] bytes, from the current position or from [offset]; less only at the end of the file. [got] NULL: fewer
+ * bytes are a failure. */
 status io_read(int fd, const char *path, void *bytes, size_t size, size_t *got);
 status io_read_at(int fd, const char *path, void *bytes, size_t size, uint64_t offset, size_t *got);
 
@@ -31,37 +30,36 @@ status io_write(int fd, const char *path, const void *bytes, size_t size);
 /* fsync. */
 status io_sync(int fd, const char *path);
 
-/* Reserves [size] bytes on disk so that a full disk shows before anything is written. File systems that cannot do it
- * are no failure. */
+/* Reserves [size] bytes on disk, so that a full disk is detected before the first write. OK on file systems that do not
+ * support it. */
 status io_reserve(int fd, const char *path, uint64_t size);
 
-/* Cuts the file to [size] bytes. */
 status io_truncate(int fd, const char *path, uint64_t size);
 
-/* The advisory lock (flock) of the file, without waiting: *is_mine false when another process holds it. It ends with
- * the descriptor or the process. */
+/* Tries to take the advisory lock (flock); *is_mine false when another process has it. Closing the descriptor releases
+ * it. */
 status io_lock(int fd, const char *path, bool *is_mine);
 
 struct io_info {
-    bool exists, is_file, is_folder; /* links are followed */
+    bool exists, is_file, is_folder; /* symbolic links are followed */
     uint64_t size;
-    uint64_t device, inode; /* together the same for one file under all its names */
+    uint64_t device, inode;
 };
-/* Absent is no failure. */
+/* OK also for an absent file. */
 status io_stat(const char *path, struct io_info *info);
 status io_stat_fd(int fd, const char *path, struct io_info *info);
 
-/* Where the open file or folder stands now, also after it was moved: absolute, malloc'ed. NULL: the system does not
- * tell. Of a file that was deleted it is a name that is not there, or another file's: compare with io_is_same. */
+/* The current absolute path of an open file or folder, also after a rename; malloc'ed; NULL: unknown. For a deleted
+ * file the path does not exist or is another file's: compare with io_is_same. */
 char *io_path_of(int fd);
+/* The same file: equal device and inode. */
 bool io_is_same(const struct io_info *a, const struct io_info *b);
 
 status io_rename(const char *from, const char *to);
-status io_remove(const char *path); /* a file; absent is no failure */
-/* A folder; absent, or not empty, is no failure. */
-status io_remove_folder(const char *path);
+status io_remove(const char *path);        /* a file; OK when absent */
+status io_remove_folder(const char *path); /* OK when absent or not empty */
 
-/* mkdir -p; what is made is brought to disk. */
+/* mkdir -p with fsync. */
 status io_make_folders(const char *path);
 
 /* The names in a folder, without "." and "..", sorted by strcmp. Zero-initialise. */
@@ -72,7 +70,7 @@ struct io_names {
 status io_list(const char *folder, struct io_names *names);
 void io_names_free(struct io_names *names);
 
-/* fsync of the folder [path] stands in: makes a rename or a removal last. */
+/* fsync of the folder of [path]: makes a rename or a removal durable. */
 status io_sync_folder_of(const char *path);
 
 /* "a/b" of "a/b/c", "." of "c", "/" of "/c". malloc'ed. */
@@ -83,16 +81,16 @@ struct io_part {
     size_t size;
 };
 
-/* Makes [path] a file of these [parts], one after the other, such that at every instant, also after a power loss, a
- * reader finds the whole new file or what was there before: temporary file "[path].tmp-<pid>", space reserved, write,
- * fsync, read back and compare, rename, fsync of the folder. On a failure the temporary file is removed and the old
- * file stays (when only the last fsync fails the new one stands there). */
+/* Replaces [path] atomically with the concatenated [parts]: at any time, also after a power loss, a reader finds the
+ * complete new file or the old one. Steps: temporary file "[path].tmp-<pid>", reserve space, write, fsync, read back
+ * and compare, rename, fsync of the folder. On a failure the temporary file is removed and the old file stays, unless
+ * only the last fsync failed. */
 status io_replace(const char *path, const struct io_part *parts, size_t count);
 
-/* Whether [name] is a temporary file of io_replace; those of a killed process stay behind. */
+/* Whether [name] is a temporary file of io_replace, which a killed process leaves. */
 bool io_is_temporary(const char *name);
 
-/* Removes the temporary files of [path] that processes of this host left which are gone now. */
+/* Removes the temporary files of [path] whose processes do not exist on this host. */
 status io_remove_temporaries(const char *path);
 
 #endif

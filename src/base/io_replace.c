@@ -1,5 +1,5 @@
-/* The safe way to put a file in place. Apart from the plain wrappers because the order of its steps is the promise:
- * nothing is renamed that is not on disk and was not read back equal, and the rename itself is brought to disk. */
+/* Atomic replacement of a file. The order of the steps matters: the temporary file is on disk and was read back equal
+ * before the rename, and the rename is synced. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 #include "base/text.h"
 
 #define TEMPORARY_MARK ".tmp-"
-#define COMPARE_AT_ONCE ((size_t)1 << 20)
+#define COMPARE_CHUNK ((size_t)1 << 20)
 
 char *io_folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -45,7 +45,7 @@ bool io_is_temporary(const char *name) {
     return *pid && pid[strspn(pid, "0123456789")] == 0;
 }
 
-/* Whether no process of this host has the number in the name of a temporary file. */
+/* Whether [number] (the end of a temporary file's name) is a pid that no process of this host has. */
 static bool is_abandoned(const char *number) {
     char *end;
     errno = 0;
@@ -75,14 +75,14 @@ status io_remove_temporaries(const char *path) {
     return s;
 }
 
-/* Compares the file from its start with [parts], [room] (COMPARE_AT_ONCE) by room. */
-static status compare(int fd, const char *path, const struct io_part *parts, size_t count, void *room) {
+/* Compares the file with [parts]; [buffer] (COMPARE_CHUNK) is a workspace. */
+static status compare(int fd, const char *path, const struct io_part *parts, size_t count, void *buffer) {
     uint64_t offset = 0;
     for (size_t p = 0; p < count; p++)
         for (size_t done = 0; done < parts[p].size;) {
-            size_t size = parts[p].size - done < COMPARE_AT_ONCE ? parts[p].size - done : COMPARE_AT_ONCE;
-            TRY(io_read_at(fd, path, room, size, offset, NULL));
-            if (memcmp(room, (const char *)parts[p].bytes + done, size) != 0)
+            size_t size = parts[p].size - done < COMPARE_CHUNK ? parts[p].size - done : COMPARE_CHUNK;
+            TRY(io_read_at(fd, path, buffer, size, offset, NULL));
+            if (memcmp(buffer, (const char *)parts[p].bytes + done, size) != 0)
                 return status_new(STATUS_IO,
                                   "'%s' reads back different from what was written: the disk or the memory "
                                   "of this machine is failing",
@@ -94,11 +94,11 @@ static status compare(int fd, const char *path, const struct io_part *parts, siz
 }
 
 static status read_back(int fd, const char *path, const struct io_part *parts, size_t count) {
-    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* advice: read from the disk, not from memory */
-    void *room;
-    TRY(buffer_new(COMPARE_AT_ONCE, "reading back a saved file", &room));
-    status s = compare(fd, path, parts, count, room);
-    buffer_free(room);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* drops the page cache, so that the disk is read */
+    void *buffer;
+    TRY(buffer_new(COMPARE_CHUNK, "reading back a saved file", &buffer));
+    status s = compare(fd, path, parts, count, buffer);
+    buffer_free(buffer);
     return s;
 }
 
@@ -115,14 +115,13 @@ status io_replace(const char *path, const struct io_part *parts, size_t count) {
     struct text temporary = {0};
     text_printf(&temporary, "%s%s%ld", path, TEMPORARY_MARK, (long)getpid());
     int fd = -1;
-    /* A killed process of the same number may have left one. */
-    status s = io_remove(temporary.data);
+    status s = io_remove(temporary.data); /* a killed process with the same pid may have left it */
     if (s == OK) s = io_create(temporary.data, &fd);
     if (s == OK) {
         s = write_temporary(fd, temporary.data, parts, count);
         s = status_first(s, io_close(fd, temporary.data));
         if (s == OK) s = io_rename(temporary.data, path);
-        if (s != OK) status_free(io_remove(temporary.data)); /* the first failure is the one to tell */
+        if (s != OK) status_free(io_remove(temporary.data)); /* the first failure is returned */
         if (s == OK) s = io_sync_folder_of(path);
     }
     text_free(&temporary);

@@ -1,4 +1,4 @@
-/* One mutex guards the terminal and the file, so lines of the saver's thread and of the trainer never mix. */
+/* One mutex guards the terminal and the file, because the saver's thread and the trainer both log. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ struct log {
     pthread_mutex_t mutex;
     FILE *file; /* log.txt; NULL before log_open_file */
     bool is_quiet, has_progress;
-    bool shows_progress; /* a progress line stands on the terminal now */
+    bool shows_progress; /* the terminal shows a progress line */
 };
 
 struct log *log_create(bool is_quiet, bool has_progress) {

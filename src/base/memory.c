@@ -1,5 +1,5 @@
-/* Linux's files in /proc and /sys/fs/cgroup. A container may show another root than the group's path says, so the root
- * is tried, too. */
+/* Reads /proc/meminfo and /sys/fs/cgroup. In a container the group's path may not exist below /sys/fs/cgroup, so the
+ * root is read too. */
 #include "base/memory.h"
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The number behind [word] at the start of a line, or of the whole file for "". */
+/* Reads the number after [word] at the start of a line; [word] "": at the start of the file. */
 static bool read_number(const char *path, const char *word, uint64_t *out) {
     FILE *file = fopen(path, "re");
     char line[256];
@@ -23,9 +23,8 @@ static bool read_number(const char *path, const char *word, uint64_t *out) {
     return is_found;
 }
 
-/* What the group [folder] may still take; unlimited groups have a limit that is no number ("max") or beyond any
- * machine. */
-static uint64_t left_in_group(const char *folder, bool is_v2) {
+/* The bytes below the limit of the group [folder]. A group without a limit has "max" or a huge number. */
+static uint64_t available_in_group(const char *folder, bool is_v2) {
     char path[1300];
     uint64_t limit, used;
     snprintf(path, sizeof path, "%s/%s", folder, is_v2 ? "memory.max" : "memory.limit_in_bytes");
@@ -35,13 +34,13 @@ static uint64_t left_in_group(const char *folder, bool is_v2) {
     return used < limit ? limit - used : 0;
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Lines "0::/path" (version 2) and "4:memory:/path" (version 1) */
-static uint64_t left_in_groups(void) {
+/* /proc/self/cgroup has lines "0::/path" (version 2) and "4:memory:/path" (version 1). */
+static uint64_t available_in_groups(void) {
     FILE *file = fopen("/proc/self/cgroup", "re");
     char line[1024], folder[1200];
-    uint64_t left = UINT64_MAX;
+    uint64_t available = UINT64_MAX;
     while (file && fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
         bool is_v2 = strncmp(line, "0::", 3) == 0;
@@ -49,14 +48,14 @@ static uint64_t left_in_groups(void) {
         if (!second || (!is_v2 && strncmp(first, ":memory:", 8) != 0)) continue;
         const char *root = is_v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
         snprintf(folder, sizeof folder, "%s%s", root, second + 1);
-        left = least(left, least(left_in_group(folder, is_v2), left_in_group(root, is_v2)));
+        available = min(available, min(available_in_group(folder, is_v2), available_in_group(root, is_v2)));
     }
     if (file) fclose(file);
-    return left;
+    return available;
 }
 
 uint64_t memory_available(void) {
     uint64_t kib;
     uint64_t machine = read_number("/proc/meminfo", "MemAvailable:", &kib) ? kib * 1024 : UINT64_MAX;
-    return least(machine, left_in_groups());
+    return min(machine, available_in_groups());
 }

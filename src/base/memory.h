@@ -1,11 +1,11 @@
-/* memory: how much the processes started here may still take. */
+/* memory: how much memory is available. */
 #ifndef BASE_MEMORY_H
 #define BASE_MEMORY_H
 
 #include <stdint.h>
 
-/* Bytes that are free on this machine (MemAvailable), or in this process's control group if its limit leaves less.
- * UINT64_MAX: unknown. */
+/* The available bytes: the minimum of the machine's (MemAvailable) and of those below the limits of this process's
+ * control group. UINT64_MAX: unknown. */
 uint64_t memory_available(void);
 
 #endif

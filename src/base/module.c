@@ -1,4 +1,4 @@
-/* dlopen with a short list of places and messages that name them. */
+/* dlopen in a list of folders. */
 #include "base/module.h"
 
 #include <dlfcn.h>
@@ -39,8 +39,8 @@ status module_open(const char *name, const char *symbol, void **address) {
         result = status_new(STATUS_USAGE, "the module ddptrain_%s.so is not installed (looked for %s)", name,
                             text_string(&tried));
     if (!result && !(*address = dlsym(handle, symbol)))
-        result =
-            status_new(STATUS_USAGE, "ddptrain_%s.so is not a module of this program: no '%s' in it", name, symbol);
+        result = status_new(STATUS_USAGE, "ddptrain_%s.so is not a module of this program: it has no symbol '%s'", name,
+                            symbol);
     text_free(&tried);
     return result;
 }
@@ -48,7 +48,7 @@ status module_open(const char *name, const char *symbol, void **address) {
 status module_need(const char *name, const char *symbol, const char *needs, const char *remedy, void **address) {
     status s = module_open(name, symbol, address);
     if (!s) return OK;
-    status told = status_new(STATUS_USAGE, "%s: %s; %s", needs, status_message(s), remedy);
+    status failure = status_new(STATUS_USAGE, "%s: %s; %s", needs, status_message(s), remedy);
     status_free(s);
-    return told;
+    return failure;
 }

@@ -1,15 +1,15 @@
-/* module: parts of ddptrain that are opened at run time only when needed (ddptrain_gloo.so, ddptrain_cuda.so), so that
- * the program starts in milliseconds where they are not. */
+/* module: shared objects of ddptrain (ddptrain_gloo.so, ddptrain_cuda.so) that are loaded at run time only when needed,
+ * so that the program starts fast without them. */
 #ifndef BASE_MODULE_H
 #define BASE_MODULE_H
 
 #include "base/status.h"
 
-/* Opens ddptrain_[name].so, looked for in $DDPTRAIN_MODULE_DIR, the program's own folder, the folder ../lib/ddptrain
- * beside it and the installed folder, and finds [symbol] in it. Modules are never closed. Not found: STATUS_USAGE
- * naming the places; not loadable: STATUS_USAGE with the loader's reason. */
+/* Loads ddptrain_[name].so and looks up [symbol] in it. The search order is $DDPTRAIN_MODULE_DIR, the program's folder,
+ * ../lib/ddptrain relative to it, the installed folder. Modules are never unloaded. Not found: STATUS_USAGE with the
+ * paths that were tried; not loadable: STATUS_USAGE with dlopen's error. */
 status module_open(const char *name, const char *symbol, void **address);
-/* The same for what the user asked for: "[needs]: <why not>; [remedy]". */
+/* The same for a module that the config requires; the failure is "[needs]: <error>; [remedy]". */
 status module_need(const char *name, const char *symbol, const char *needs, const char *remedy, void **address);
 
 #endif

@@ -1,5 +1,5 @@
-/* philox: Philox 4x32-10 (Salmon et al., SC 2011), a counter-based generator: a number depends only on what it is for
- * (the counter) and on the key, not on what was drawn before. In a header, so that loops over it can be vectorised. */
+/* philox: Philox 4x32-10 (Salmon et al., SC 2011), a counter-based generator: a number depends only on the counter and
+ * the key, not on earlier draws. Inline, so that loops over it can be vectorised. */
 #ifndef BASE_PHILOX_H
 #define BASE_PHILOX_H
 
@@ -7,7 +7,7 @@
 
 #include "base/host_device.h"
 
-/* counter (4) becomes four random words. */
+/* Replaces counter (4) with four random words. */
 HOST_DEVICE static inline void philox(uint32_t counter[4], uint32_t key0, uint32_t key1) {
     for (int round = 0; round < 10; round++) {
         uint64_t a = 0xd2511f53ull * counter[0], b = 0xcd9e8d57ull * counter[2];

@@ -1,5 +1,5 @@
-/* Linux's affinity mask and the files of its control groups, version 1 and 2. A container may show another root than
- * the group's path says, so the root is tried, too. */
+/* Linux's affinity mask and control groups, version 1 and 2. In a container the group's path may not exist below
+ * /sys/fs/cgroup, so the root is read too. */
 #include "base/processors.h"
 
 #include <stdint.h>
@@ -19,7 +19,7 @@ int processors_in_mask(void) {
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : processors_online();
 }
 
-/* The first [count] numbers in a file; "max" is none. */
+/* Reads the first [count] numbers of a file; false when there are fewer ("max" is not a number). */
 static bool read_numbers(const char *folder, const char *name, double *numbers, int count) {
     char path[1300], text[128] = "", *at = text;
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -35,7 +35,7 @@ static bool read_numbers(const char *folder, const char *name, double *numbers, 
     return is_read;
 }
 
-/* Processors' worth of time; 0: no limit. */
+/* The quota in processors; 0: no limit. */
 static double quota_of_group(const char *folder, bool is_v2) {
     double numbers[2]; /* quota, period */
     bool is_read = is_v2 ? read_numbers(folder, "cpu.max", numbers, 2)
@@ -44,7 +44,8 @@ static double quota_of_group(const char *folder, bool is_v2) {
     return is_read && numbers[0] > 0 && numbers[1] > 0 ? numbers[0] / numbers[1] : 0;
 }
 
-static double least(double a, double b) { return a == 0 || (b > 0 && b < a) ? b : a; }
+/* The smaller of two limits; 0: no limit. */
+static double min_limit(double a, double b) { return a == 0 || (b > 0 && b < a) ? b : a; }
 
 static bool is_cpu_line(const char *controllers, size_t length) {
     for (const char *at = controllers, *end = controllers + length; at < end;) {
@@ -55,7 +56,7 @@ static bool is_cpu_line(const char *controllers, size_t length) {
     return false;
 }
 
-/* Lines "0::/path" (version 2) and "4:cpu,cpuacct:/path" (version 1) */
+/* /proc/self/cgroup has lines "0::/path" (version 2) and "4:cpu,cpuacct:/path" (version 1). */
 static double quota(void) {
     FILE *file = fopen("/proc/self/cgroup", "re");
     char line[1024], folder[1200];
@@ -68,10 +69,10 @@ static double quota(void) {
         const char *root = is_v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
         size_t length = strlen(root);
         snprintf(folder, sizeof folder, "%s%s", root, second + 1);
-        for (char *end; (end = strrchr(folder, '/')) && end >= folder + length;
-             *end = 0) /* the group and those around it */
-            limit = least(limit, quota_of_group(folder, is_v2));
-        limit = least(limit, quota_of_group(root, is_v2));
+        /* the group and its ancestors */
+        for (char *end; (end = strrchr(folder, '/')) && end >= folder + length; *end = 0)
+            limit = min_limit(limit, quota_of_group(folder, is_v2));
+        limit = min_limit(limit, quota_of_group(root, is_v2));
     }
     if (file) fclose(file);
     return limit;
@@ -88,7 +89,7 @@ int processors_allowed(void) {
 }
 
 int processors_share(const cpu_set_t *masks, int count, int own, int quota) {
-    double share = 1e-6; /* for thirds that do not add up */
+    double share = 1e-6; /* compensates rounding: 1/3 + 1/3 + 1/3 < 1 */
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         int users = 0;
         if (!CPU_ISSET(cpu, &masks[own])) continue;
@@ -100,7 +101,7 @@ int processors_share(const cpu_set_t *masks, int count, int own, int quota) {
     return threads > 0 ? threads : 1;
 }
 
-/* ---- parts ---- */
+/* ---- split ---- */
 
 struct processor {
     int package, core, number; /* core: the smallest number of its threads */
@@ -113,7 +114,7 @@ static int topology(const char *folder, int cpu, const char *name, int otherwise
     return read_numbers(path, name, &number, 1) && number >= 0 ? (int)number : otherwise;
 }
 
-static int by_place(const void *a, const void *b) {
+static int compare_position(const void *a, const void *b) {
     const struct processor *x = a, *y = b;
     if (x->package != y->package) return x->package < y->package ? -1 : 1;
     if (x->core != y->core) return x->core < y->core ? -1 : 1;
@@ -133,7 +134,7 @@ bool processors_split(const cpu_set_t *mask, const char *folder, int count, cpu_
                                               .core = topology(folder, cpu, "thread_siblings_list", cpu),
                                               .number = cpu};
     if (found < count) return false;
-    qsort(all, (size_t)found, sizeof *all, by_place);
+    qsort(all, (size_t)found, sizeof *all, compare_position);
     for (int i = 0; i < found; i++) cores += i == 0 || !is_same_core(&all[i], &all[i - 1]);
     for (int p = 0; p < count; p++) CPU_ZERO(&parts[p]);
     bool is_by_core = cores >= count;
@@ -147,30 +148,30 @@ bool processors_split(const cpu_set_t *mask, const char *folder, int count, cpu_
 }
 
 /* The kernel's struct sched_attr in its first version; <linux/sched/types.h> and <sched.h> cannot both be included. */
-struct turns {
+struct scheduling {
     uint32_t size, policy;
     uint64_t flags;
     int32_t nice;
     uint32_t priority;
-    uint64_t runtime, deadline, period; /* runtime: of a thread that is not a real-time one, its turn */
+    uint64_t runtime, deadline, period; /* runtime: for SCHED_OTHER the time slice */
 };
 
-static bool read_turns(struct turns *turns) {
-    *turns = (struct turns){.size = sizeof *turns};
-    return syscall(SYS_sched_getattr, 0, turns, sizeof *turns, 0) == 0 && turns->policy == SCHED_OTHER;
+static bool read_scheduling(struct scheduling *own) {
+    *own = (struct scheduling){.size = sizeof *own};
+    return syscall(SYS_sched_getattr, 0, own, sizeof *own, 0) == 0 && own->policy == SCHED_OTHER;
 }
 
-void processors_take_short_turns(void) {
-    struct turns turns;
-    if (!read_turns(&turns) || turns.runtime <= PROCESSORS_TURN_NANOSECONDS) return;
-    turns.size = sizeof turns;
-    turns.runtime = PROCESSORS_TURN_NANOSECONDS;
-    syscall(SYS_sched_setattr, 0, &turns, 0); /* a failure is longer turns */
+void processors_shorten_slice(void) {
+    struct scheduling own;
+    if (!read_scheduling(&own) || own.runtime <= PROCESSORS_SLICE_NANOSECONDS) return;
+    own.size = sizeof own;
+    own.runtime = PROCESSORS_SLICE_NANOSECONDS;
+    syscall(SYS_sched_setattr, 0, &own, 0); /* a failure is ignored: it only costs time */
 }
 
-long processors_turn(void) {
-    struct turns turns;
-    return read_turns(&turns) ? (long)turns.runtime : 0;
+long processors_slice(void) {
+    struct scheduling own;
+    return read_scheduling(&own) ? (long)own.runtime : 0;
 }
 
 void processors_list(const cpu_set_t *set, struct text *out) {

@@ -1,4 +1,4 @@
-/* processors: how many this process may use, and how several on one host share them. */
+/* processors: how many logical processors this process may use, and how processes of one host share them. */
 #ifndef BASE_PROCESSORS_H
 #define BASE_PROCESSORS_H
 
@@ -7,30 +7,29 @@
 
 #include "base/text.h"
 
-int processors_online(void);  /* of this machine, or of its cpuset */
-int processors_in_mask(void); /* that taskset, srun --cpu-bind, mpirun or a container left to this process */
-int processors_quota(void);   /* processors' worth of time of the control group, rounded up; 0: no limit */
-/* The mask, and the control group's quota of processor time rounded up: a container of 2 processors on a machine of 64
- * has a mask of 64. At least 1. */
+int processors_online(void);  /* online processors of this machine or of its cpuset */
+int processors_in_mask(void); /* in the affinity mask (taskset, srun --cpu-bind, mpirun, containers) */
+int processors_quota(void);   /* CPU quota of the control group in processors, rounded up; 0: no limit */
+/* The minimum of mask and quota: a container with 2 processors on a machine of 64 has a mask of 64. At least 1. */
 int processors_allowed(void);
 
-/* How many threads process [own] of those of a host with masks (count) may run: each processor of its mask is shared by
- * those that have it, the quota (0: none) by all. At least 1. Pure. */
+/* The number of threads for process [own] of the processes of a host with the affinity masks [masks] (count). A
+ * processor is shared equally by the processes that have it in their mask; the quota (0: none) by all. At least 1. */
 int processors_share(const cpu_set_t *masks, int count, int own, int quota);
 
-/* Cuts [mask] into even parts (count): whole cores, all threads of a core to the same part, while there are as many
- * cores as parts; cores of a package beside each other. [folder]: where the kernel tells of them, CPU_FOLDER but in
- * tests. false: there are fewer processors than parts. */
+/* Splits [mask] into [parts] (count) of equal size. With at least as many cores as parts all hardware threads of a core
+ * are in one part. Cores of one package are adjacent. [folder]: CPU_FOLDER, or a copy of it in tests. false: there are
+ * fewer processors than parts. */
 #define CPU_FOLDER "/sys/devices/system/cpu"
 bool processors_split(const cpu_set_t *mask, const char *folder, int count, cpu_set_t *parts);
 
-/* Asks the kernel (Linux 6.12 and newer; others do nothing) for the shortest turns of a processor for this thread and
- * those that it starts: after a yield it comes back in 0.1 ms instead of up to 3, and when it wakes up it need not wait
- * until another's turn is over. Its share of the time stays the same. */
-#define PROCESSORS_TURN_NANOSECONDS 100000
-void processors_take_short_turns(void);
-/* Of this thread, in nanoseconds; 0: the kernel does not tell. */
-long processors_turn(void);
+/* Requests the shortest scheduler time slice for this thread and those that it starts (Linux 6.12 and newer; else no
+ * effect). After a yield the thread runs again after 0.1 ms instead of up to 3 ms, and at wake-up it need not wait for
+ * the end of another thread's slice. Its share of processor time stays the same. */
+#define PROCESSORS_SLICE_NANOSECONDS 100000
+void processors_shorten_slice(void);
+/* The time slice of this thread in nanoseconds; 0: unknown. */
+long processors_slice(void);
 
 void processors_list(const cpu_set_t *set, struct text *out); /* adds "0-3,8" */
 

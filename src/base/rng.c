@@ -1,12 +1,11 @@
-/* PyTorch's generator and its draws. What is drawn in numbers goes through the loops of draws.h, a piece that a cache
- * holds at a time; draws that nobody keeps move the generator only. */
+/* PyTorch's generator and its distributions. Arrays go through the loops of draws.h, in chunks that fit a cache. */
 #include "base/rng.h"
 
 #include <math.h>
 
 #include "base/draws.h"
 
-#define PIECE 2048 /* numbers; a multiple of 16 */
+#define CHUNK 2048 /* numbers; a multiple of 16 */
 
 const struct draws *draws_at(size_t index) {
     const struct draws *sets[4] = {0};
@@ -22,7 +21,7 @@ const struct draws *draws_at(size_t index) {
     return index < count ? sets[index] : NULL;
 }
 
-static const struct draws *loops(void) { return draws_at(0); }
+static const struct draws *fastest_set(void) { return draws_at(0); }
 
 void rng_seed(struct rng *rng, uint64_t seed) {
     rng->state[0] = (uint32_t)seed;
@@ -34,7 +33,7 @@ void rng_seed(struct rng *rng, uint64_t seed) {
 }
 
 static void refill(struct rng *rng) {
-    loops()->refill(rng->state);
+    fastest_set()->refill(rng->state);
     rng->next = 0;
 }
 
@@ -56,9 +55,9 @@ int64_t rng_int64(struct rng *rng) { return (int64_t)(rng_u64(rng) & 0x7ffffffff
 
 double rng_uniform53(struct rng *rng) { return (double)(rng_u64(rng) & ((1ull << 53) - 1)) * 0x1p-53; }
 
-/* values (count) = u * width + low; NULL: they are left out. */
+/* values (count) = u * width + low; NULL: only advances the generator. */
 static void draw(struct rng *rng, float *values, size_t count, float width, float low) {
-    const struct draws *set = loops();
+    const struct draws *set = fastest_set();
     for (size_t here; count > 0; count -= here) {
         if (rng->next == DRAWS_WORDS) refill(rng);
         here = (size_t)(DRAWS_WORDS - rng->next);
@@ -76,7 +75,7 @@ void rng_uniform(struct rng *rng, float *values, size_t count, double from, doub
     draw(rng, values, count, width, low);
 }
 
-/* Fewer than 16 values are drawn one by one in double, the second of each pair kept for the next call. */
+/* Fewer than 16 values are drawn one by one in double; the second value of a pair is stored for the next call. */
 static double normal_single(struct rng *rng) {
     if (rng->has_normal) {
         rng->has_normal = false;
@@ -90,7 +89,7 @@ static double normal_single(struct rng *rng) {
 }
 
 void rng_normal(struct rng *rng, float *values, size_t count, double mean, double std) {
-    const struct draws *set = loops();
+    const struct draws *set = fastest_set();
     if (count < 16) {
         for (size_t i = 0; i < count; i++) {
             float value = (float)(normal_single(rng) * std + mean);
@@ -99,7 +98,7 @@ void rng_normal(struct rng *rng, float *values, size_t count, double mean, doubl
         return;
     }
     for (size_t at = 0, here; at < count && values; at += here) {
-        here = count - at < PIECE ? count - at : PIECE;
+        here = count - at < CHUNK ? count - at : CHUNK;
         draw(rng, values + at, here, 1, 0);
         set->normal(values + at, here / 16 * 16, (float)mean, (float)std);
     }
@@ -130,13 +129,13 @@ void rng_permutation(struct rng *rng, int64_t *permutation, size_t count) {
     }
 }
 
-/* numpy's legacy random_interval: a masked draw, rejected until it is <= most */
-static uint64_t interval(struct rng *rng, uint64_t most) {
-    uint64_t mask = most, value;
+/* NumPy's legacy random_interval: masked draws until one is <= max */
+static uint64_t interval(struct rng *rng, uint64_t max) {
+    uint64_t mask = max, value;
     for (int shift = 1; shift < 64; shift *= 2) mask |= mask >> shift;
     do {
-        value = (most > 0xffffffffu ? rng_u64(rng) : rng_u32(rng)) & mask;
-    } while (value > most);
+        value = (max > 0xffffffffu ? rng_u64(rng) : rng_u32(rng)) & mask;
+    } while (value > max);
     return value;
 }
 

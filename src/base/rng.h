@@ -1,5 +1,5 @@
-/* rng: PyTorch's CPU generator (at::mt19937) and the draws made from it, bit for bit; and NumPy's legacy shuffle,
- * which scikit-learn's splits use. Facts and vectors: docs/determinism.md, tests/vectors/{rng,randperm,split}.json. */
+/* rng: PyTorch's CPU generator (at::mt19937) and its distributions, bit for bit; and NumPy's legacy shuffle, which
+ * scikit-learn's splits use. See docs/determinism.md and tests/vectors/{rng,randperm,split}.json. */
 #ifndef BASE_RNG_H
 #define BASE_RNG_H
 
@@ -11,10 +11,10 @@ struct rng {
     uint32_t state[624];
     int next; /* index of the next word; 624: refill first */
     bool has_normal;
-    double normal; /* the second value of the last pair drawn by the short normal path */
+    double normal; /* the second value of the last pair drawn one by one */
 };
 
-/* torch.manual_seed: the low 32 bits of [seed] count. */
+/* torch.manual_seed: uses the low 32 bits of [seed]. */
 void rng_seed(struct rng *rng, uint64_t seed);
 
 uint32_t rng_u32(struct rng *rng); /* one tempered output */
@@ -26,7 +26,7 @@ int64_t rng_int64(struct rng *rng);
 /* torch.rand(1, dtype=float64): 53 bits */
 double rng_uniform53(struct rng *rng);
 
-/* tensor.uniform_(from, to) in float32: values (count); NULL: they are drawn and not kept, at a fraction of the time */
+/* tensor.uniform_(from, to) in float32: values (count); NULL: only advances the generator, which is much faster */
 void rng_uniform(struct rng *rng, float *values, size_t count, double from, double to);
 
 /* tensor.normal_(mean, std) in float32: values (count); NULL: likewise */

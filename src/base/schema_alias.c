@@ -1,5 +1,5 @@
-/* Aliases: words that users of other programs write, and what they mean here. A word may be a call, as Python code has
- * it (`nn.Linear(13, 64)`): then its arguments become keys of the type that is meant. */
+/* Aliases: names of other programs and their equivalents here. A word may be a call in Python syntax
+ * (`nn.Linear(13, 64)`): its arguments become keys of the type. */
 #include <ctype.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static const char *bare_word(const char *word, size_t *length) {
     return start;
 }
 
-/* Case, '_', '-' and blanks do not count. */
+/* Ignores case, '_', '-' and spaces. */
 static bool is_same(const char *a, size_t a_length, const char *b, size_t b_length) {
     static const char *const ignored = "_- ";
     size_t i = 0, j = 0;
@@ -42,15 +42,15 @@ static bool is_listed(const char *words, const char *word, size_t length) {
     return false;
 }
 
-/* "layer.*" holds "layer.conv2d", "*.padding" what ends so; NULL holds every place. */
-static bool holds(const char *pattern, const char *place) {
+/* "layer.*" matches "layer.conv2d", "*.padding" every place with that end; NULL matches every place. */
+static bool matches(const char *pattern, const char *place) {
     size_t length = pattern ? strlen(pattern) : 0, n = strlen(place);
     if (!pattern || strcmp(pattern, place) == 0) return true;
     if (*pattern == '*') return n >= length && strcmp(place + n - (length - 1), pattern + 1) == 0;
     return length > 1 && pattern[length - 1] == '*' && strncmp(pattern, place, length - 1) == 0;
 }
 
-/* The next one after [last]; NULL: the first of all. */
+/* The next matching alias after [last]; [last] NULL: the first. */
 static const struct schema_alias *find_next(const struct schema *root, const struct schema_alias *last,
                                             enum alias_kind kind, bool is_anywhere, const char *place,
                                             const char *word) {
@@ -58,7 +58,8 @@ static const struct schema_alias *find_next(const struct schema *root, const str
     const char *bare = bare_word(word, &length);
     if (length == 0 || !root || !root->aliases) return NULL;
     for (const struct schema_alias *a = last ? last + 1 : root->aliases; a->words; a++)
-        if (a->kind == kind && is_anywhere == !a->place && holds(a->place, place) && is_listed(a->words, bare, length))
+        if (a->kind == kind && is_anywhere == !a->place && matches(a->place, place) &&
+            is_listed(a->words, bare, length))
             return a;
     return NULL;
 }
@@ -119,12 +120,11 @@ const struct schema_alias *alias_of_key(const struct schema *root, const struct 
 #define ARGUMENTS_MAX 12
 
 struct argument {
-    const char *name, *value; /* name NULL: by position */
-    const char *written;
+    const char *name, *value; /* name NULL: positional */
+    const char *written;      /* as in the config */
 };
 
-/* Splits "(13, out_features=64)" at the commas outside of brackets, in place of a copy in [arena]; brackets become
- * those of YAML. */
+/* Splits "(13, out_features=64)" at the commas outside of brackets, in a copy in [arena]; () become []. */
 static size_t split_arguments(const char *word, struct argument *arguments, struct arena *arena) {
     const char *open = strchr(word, '(');
     char *text = arena_copy(arena, open ? open + 1 : ""), *whole = arena_copy(arena, text);
@@ -153,7 +153,7 @@ static size_t split_arguments(const char *word, struct argument *arguments, stru
     return count;
 }
 
-/* Python's constants as YAML's; NULL: an expression. */
+/* Translates a Python constant to YAML; NULL: an expression. */
 static const char *yaml_value(const char *value) {
     if (strcmp(value, "True") == 0) return "true";
     if (strcmp(value, "False") == 0) return "false";
@@ -166,7 +166,7 @@ static bool is_number(const char *value) {
     return isdigit((unsigned char)*value);
 }
 
-/* The key of this name or alias that the type has; else NULL, and *alias says what else is known (may be NULL). */
+/* The key of the type that [name] equals or is an alias of; else NULL. *alias: the alias, if any. */
 static const char *key_of_name(const char *name, const struct schema *root, const struct key_scope *scope,
                                const struct schema_alias **alias, struct arena *arena) {
     const struct schema *schemas[] = {scope->own, scope->common};
@@ -179,7 +179,7 @@ static const char *key_of_name(const char *name, const struct schema *root, cons
     return key && scope_has_key(scope, key) ? key : NULL;
 }
 
-/* The row with the names of arguments by position: one for this very spelling ("Conv2D" is Keras's), or the type's. */
+/* The names of the positional arguments: those of this exact spelling ("Conv2D" is Keras), or those of the type. */
 static const char *positions_of(const struct schema *root, const struct key_scope *scope, const char *word) {
     size_t length;
     const char *bare = bare_word(word, &length), *what = scope->variants->what, *of_type = NULL;
@@ -192,7 +192,7 @@ static const char *positions_of(const struct schema *root, const struct key_scop
     return of_type ? of_type : scope->own && scope->own->shorthand ? scope->own->shorthand : "";
 }
 
-/* Takes the first of [positions]; NULL when there is none left. */
+/* Removes and returns the first of [positions]; NULL when it is empty. */
 static const char *next_position(const char **positions, struct arena *arena) {
     size_t length = strcspn(*positions, " ");
     if (length == 0) return NULL;
@@ -202,8 +202,8 @@ static const char *next_position(const char **positions, struct arena *arena) {
     return name;
 }
 
-/* Names the arguments by position, '-' where one means nothing here. '~': this argument is often left out, so one
- * alone is the next, unless that is given by name; '?': an object stands here, so a number is the next. */
+/* Names the positional arguments; '-': no equivalent. A position '~' is often omitted: a single argument is the next
+ * position, unless that is given by name. A position '?' is an object: a number is the next position. */
 static void name_arguments(struct argument *arguments, size_t count, const char *positions, const struct schema *root,
                            const struct key_scope *scope, struct arena *arena) {
     const struct schema_alias *alias;
@@ -228,7 +228,7 @@ static void name_arguments(struct argument *arguments, size_t count, const char 
     }
 }
 
-/* What there is for an argument that becomes no key. */
+/* Adds a sentence about an argument that cannot be translated. */
 static void add_left_out(const struct argument *argument, const char *key, const struct schema_alias *alias,
                          const struct key_scope *scope, struct text *left_out) {
     struct short_text written = short_text(argument->written);
@@ -242,7 +242,7 @@ static void add_left_out(const struct argument *argument, const char *key, const
     if (is_elsewhere && alias->note) text_printf(left_out, " %s.", alias->note);
 }
 
-/* What Python code passes and a config does not. */
+/* Whether the argument is a Python object, which a config does not have. */
 static bool is_object(const struct argument *argument) {
     return argument->name && (strcmp(argument->name, "-") == 0 || strcmp(argument->name, "params") == 0 ||
                               strcmp(argument->name, "optimizer") == 0);

@@ -1,6 +1,6 @@
-/* Binds a tree to a struct, row by row: the key's value, or else its default, goes through the same function of its
- * type. What is wrong is noted and binding goes on, so that one run names every mistake. Recursion follows the tree,
- * whose depth is limited. */
+/* Binds a tree to a struct, row by row: the key's value, or else its default, is converted by the function of its
+ * type. Binding continues after an error, so that one run reports every mistake. The recursion depth is that of the
+ * tree, which is limited. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +9,12 @@
 
 struct binder {
     const struct schema *root;
-    const struct node *document; /* the root of the tree; NULL: a section is bound alone */
+    const struct node *document; /* the root of the tree; NULL when only a section is bound */
     struct arena *arena;
     struct problems *problems;
 };
 
-/* The way to a value, on the stack; written out only for a problem. */
+/* The path to a value as a list on the stack; it becomes text only for a problem. */
 struct path {
     const struct path *parent;
     const char *key; /* NULL: an entry of a list */
@@ -33,23 +33,23 @@ static void add_path(const struct path *path, struct text *out) {
         text_printf(out, "%zu", path->index);
 }
 
-/* Further problems need not be looked into. */
+/* Whether the list of problems is full; then counts one more. */
 static bool is_full(struct binder *b) {
     if (b->problems->count < PROBLEMS_MAX) return false;
     b->problems->left_out++;
     return true;
 }
 
-static void complain_text(struct binder *b, struct place place, const struct path *path, const struct text *sentence) {
+static void report_text(struct binder *b, struct place place, const struct path *path, const struct text *sentence) {
     struct text key = {0};
     add_path(path, &key);
     problems_add(b->problems, place, text_string(&key), "%s", text_string(sentence));
     text_free(&key);
 }
 
-static void complain(struct binder *b, struct place place, const struct path *path, const char *format, ...)
+static void report(struct binder *b, struct place place, const struct path *path, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-static void complain(struct binder *b, struct place place, const struct path *path, const char *format, ...) {
+static void report(struct binder *b, struct place place, const struct path *path, const char *format, ...) {
     if (is_full(b)) return;
     va_list arguments;
     va_start(arguments, format);
@@ -57,14 +57,14 @@ static void complain(struct binder *b, struct place place, const struct path *pa
     char *formatted = NULL;
     if (vasprintf(&formatted, format, arguments) >= 0) text_add(&sentence, formatted);
     va_end(arguments);
-    complain_text(b, place, path, &sentence);
+    report_text(b, place, path, &sentence);
     free(formatted);
     text_free(&sentence);
 }
 
 static size_t problem_count(const struct binder *b) { return b->problems->count + b->problems->left_out; }
 
-/* What a value looks like that came from other languages; NULL: nothing known. */
+/* The hint for a value in the syntax of another language; NULL: none. */
 static const char *hint_of(const struct schema_row *row, const struct node *node) {
     if (node->kind != NODE_SCALAR || node->is_quoted) return NULL;
     if (row->type == SCHEMA_SECTION && strchr(node->text, ':')) return "a space is missing after the ':'";
@@ -74,8 +74,8 @@ static const char *hint_of(const struct schema_row *row, const struct node *node
 }
 
 /* "expected an integer, got 'abc'; hint" */
-static void complain_type(struct binder *b, const struct schema_row *row, const struct node *node,
-                          const struct path *path, const char *hint) {
+static void report_wrong_type(struct binder *b, const struct schema_row *row, const struct node *node,
+                              const struct path *path, const char *hint) {
     if (is_full(b)) return;
     struct text sentence = {0}, where = {0}, meant = {0};
     if (!hint) hint = hint_of(row, node);
@@ -92,14 +92,14 @@ static void complain_type(struct binder *b, const struct schema_row *row, const 
     else
         text_add(&sentence, node->kind == NODE_SEQUENCE ? ", got a list" : ", got a mapping");
     if (hint) text_printf(&sentence, "; %s", hint);
-    complain_text(b, node->place, path, &sentence);
+    report_text(b, node->place, path, &sentence);
     text_free(&meant);
     text_free(&where);
     text_free(&sentence);
 }
 
-static void complain_null(struct binder *b, const struct schema_row *row, const struct node *node,
-                          const struct path *path) {
+static void report_null(struct binder *b, const struct schema_row *row, const struct node *node,
+                        const struct path *path) {
     if (is_full(b)) return;
     struct text sentence = {0};
     text_add(&sentence, "null is not allowed; expected ");
@@ -108,18 +108,18 @@ static void complain_null(struct binder *b, const struct schema_row *row, const 
         text_add(&sentence, " (leave the key out for the defaults)");
     else if (row->fallback)
         text_printf(&sentence, " (leave the key out for the default, %s)", row->fallback);
-    complain_text(b, node->place, path, &sentence);
+    report_text(b, node->place, path, &sentence);
     text_free(&sentence);
 }
 
 static void check_limits(struct binder *b, const struct schema_row *row, double value, const struct node *node,
                          const struct path *path) {
-    if (row_admits(row, value) || is_full(b)) return;
+    if (row_is_within_limits(row, value) || is_full(b)) return;
     struct text sentence = {0};
     text_add(&sentence, "must be ");
     row_add_limits(row, &sentence);
     text_printf(&sentence, ", got %s", short_text(node->text).s);
-    complain_text(b, node->place, path, &sentence);
+    report_text(b, node->place, path, &sentence);
     text_free(&sentence);
 }
 
@@ -128,11 +128,11 @@ static void check_limits(struct binder *b, const struct schema_row *row, double 
 typedef void bind_function(struct binder *b, const struct schema_row *row, const struct node *node,
                            const struct path *path, void *field);
 
-/* A scalar that is not a text; a number in quotes is a mistake with a hint. */
+/* Whether the node is an unquoted scalar; else reports it. [is_valid]: its text is a value of the row's type. */
 static bool is_plain(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
-                     bool would_fit) {
+                     bool is_valid) {
     if (node->kind == NODE_SCALAR && !node->is_quoted) return true;
-    complain_type(b, row, node, path, node->kind == NODE_SCALAR && would_fit ? "remove the quotes" : NULL);
+    report_wrong_type(b, row, node, path, node->kind == NODE_SCALAR && is_valid ? "remove the quotes" : NULL);
     return false;
 }
 
@@ -142,7 +142,7 @@ static void bind_bool(struct binder *b, const struct schema_row *row, const stru
     const char *hint = NULL;
     bool fits = node->kind == NODE_SCALAR && value_parse_bool(node->text, &value, &hint);
     if (!is_plain(b, row, node, path, fits)) return;
-    if (!fits) complain_type(b, row, node, path, hint);
+    if (!fits) report_wrong_type(b, row, node, path, hint);
     *(bool *)field = value;
 }
 
@@ -155,7 +155,7 @@ static void bind_int(struct binder *b, const struct schema_row *row, const struc
     if (fits)
         check_limits(b, row, (double)value, node, path);
     else
-        complain_type(b, row, node, path, hint);
+        report_wrong_type(b, row, node, path, hint);
     *(int64_t *)field = value;
 }
 
@@ -168,7 +168,7 @@ static void bind_real(struct binder *b, const struct schema_row *row, const stru
     if (fits)
         check_limits(b, row, value, node, path);
     else
-        complain_type(b, row, node, path, hint);
+        report_wrong_type(b, row, node, path, hint);
     *(double *)field = value;
 }
 
@@ -177,7 +177,7 @@ static void bind_string(struct binder *b, const struct schema_row *row, const st
     if (node->kind == NODE_SCALAR)
         *(const char **)field = arena_copy(b->arena, node->text);
     else
-        complain_type(b, row, node, path, NULL);
+        report_wrong_type(b, row, node, path, NULL);
 }
 
 static void bind_choice(struct binder *b, const struct schema_row *row, const struct node *node,
@@ -190,19 +190,19 @@ static void bind_choice(struct binder *b, const struct schema_row *row, const st
     struct text hint = {0}, where = {0};
     add_path(path, &where);
     if (node->kind == NODE_SCALAR) schema_suggest_value(b->root, text_string(&where), node->text, row->choices, &hint);
-    complain_type(b, row, node, path, hint.length ? text_string(&hint) : NULL);
+    report_wrong_type(b, row, node, path, hint.length ? text_string(&hint) : NULL);
     text_free(&where);
     text_free(&hint);
 }
 
 /* ---- lists ---- */
 
-/* Lays out *list as struct int_list and its sisters: items, count. */
+/* Fills the [items] and [count] of a struct int_list, real_list or string_list. */
 static void bind_list(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
                       size_t item_size, enum schema_type item_type, bind_function *bind_item, void **items,
                       size_t *count) {
     if (node->kind == NODE_MAPPING) {
-        complain_type(b, row, node, path, NULL);
+        report_wrong_type(b, row, node, path, NULL);
         return;
     }
     struct schema_row item_row = *row;
@@ -215,7 +215,7 @@ static void bind_list(struct binder *b, const struct schema_row *row, const stru
         struct path item_path = {path, NULL, i};
         const struct path *where = is_list ? &item_path : path;
         if (node_is_null(item))
-            complain(b, item->place, where, "null is not allowed in a list");
+            report(b, item->place, where, "null is not allowed in a list");
         else
             bind_item(b, &item_row, item, where, (char *)*items + i * item_size);
     }
@@ -247,9 +247,9 @@ static void bind_string_list(struct binder *b, const struct schema_row *row, con
 
 /* ---- mappings ---- */
 
-/* A mapping (or NULL) whose keys are bound to one struct or, for a type with common keys, to two. */
+/* A mapping whose keys are bound to one struct or, for a type with common keys, to two. */
 struct target {
-    struct key_scope scope;     /* path is filled in for a problem */
+    struct key_scope scope;     /* its path is set only for a problem */
     void *own, *common;         /* the structs of scope.own and scope.common */
     const struct node *mapping; /* NULL: all defaults */
     struct place place;         /* of missing keys */
@@ -258,7 +258,7 @@ struct target {
 
 static void bind_row(struct binder *b, const struct schema_row *row, const struct target *target, void *config);
 
-static void complain_unknown(struct binder *b, const struct target *target, size_t index) {
+static void report_unknown_key(struct binder *b, const struct target *target, size_t index) {
     if (is_full(b)) return;
     struct text sentence = {0}, path = {0};
     add_path(target->path, &path);
@@ -267,13 +267,13 @@ static void complain_unknown(struct binder *b, const struct target *target, size
     const char *key = target->mapping->keys[index];
     struct path key_path = {target->path, key, 0};
     suggest_key(key, &scope, b->root, b->document, &sentence);
-    complain_text(b, target->mapping->key_places[index], &key_path, &sentence);
+    report_text(b, target->mapping->key_places[index], &key_path, &sentence);
     text_free(&sentence);
     text_free(&path);
 }
 
-/* In braces a comma ends a value: of `{lr: 0,001}` and `{betas: (0.9, 0.999)}` the last part became a key. */
-static bool complain_cut(struct binder *b, const struct target *target, size_t i) {
+/* Reports a value that was split at its comma: in `{lr: 0,001}` and `{betas: (0.9, 0.999)}` the last part is a key. */
+static bool report_split_value(struct binder *b, const struct target *target, size_t i) {
     const struct node *mapping = target->mapping, *before = i > 0 ? mapping->items[i - 1] : NULL;
     const char *key = mapping->keys[i];
     if (!before || before->kind != NODE_SCALAR || before->is_quoted || !node_is_null(mapping->items[i])) return false;
@@ -282,12 +282,12 @@ static bool complain_cut(struct binder *b, const struct target *target, size_t i
     bool is_number =
         *whole && !whole[strspn(whole, "0123456789")] && tail > key && (!*tail || *tail == 'e' || *tail == 'E');
     if (is_number)
-        complain(b, before->place, &path, "'%s,%s' has a decimal comma, but a comma ends a value here; write %s.%s",
-                 short_text(before->text).s, short_text(key).s, short_text(before->text).s, short_text(key).s);
+        report(b, before->place, &path, "'%s,%s' has a decimal comma, but a comma ends a value here; write %s.%s",
+               short_text(before->text).s, short_text(key).s, short_text(before->text).s, short_text(key).s);
     else if (before->text[0] == '(' && strchr(key, ')'))
-        complain(b, before->place, &path, "'%s, %s' is not a list here; write [%s, %.*s]", short_text(before->text).s,
-                 short_text(key).s, short_text(before->text + 1).s,
-                 (int)strcspn(key, ")") < 60 ? (int)strcspn(key, ")") : 60, key);
+        report(b, before->place, &path, "'%s, %s' is not a list here; write [%s, %.*s]", short_text(before->text).s,
+               short_text(key).s, short_text(before->text + 1).s,
+               (int)strcspn(key, ")") < 60 ? (int)strcspn(key, ")") : 60, key);
     else
         return false;
     return true;
@@ -297,7 +297,7 @@ static void check_keys(struct binder *b, const struct target *target) {
     const struct key_scope *scope = &target->scope;
     for (size_t i = 0; target->mapping && i < target->mapping->count; i++) {
         if (scope_has_key(scope, target->mapping->keys[i])) continue;
-        if (!complain_cut(b, target, i)) complain_unknown(b, target, i);
+        if (!report_split_value(b, target, i)) report_unknown_key(b, target, i);
     }
 }
 
@@ -305,8 +305,8 @@ static void run_check(struct binder *b, const struct schema *schema, void *confi
     if (!schema || !schema->check) return;
     struct text path = {0};
     add_path(target->path, &path);
-    struct node absent = {.kind = NODE_MAPPING, .place = target->place};
-    schema->check(config, target->mapping ? target->mapping : &absent, text_string(&path), b->problems);
+    struct node empty = {.kind = NODE_MAPPING, .place = target->place};
+    schema->check(config, target->mapping ? target->mapping : &empty, text_string(&path), b->problems);
     text_free(&path);
 }
 
@@ -321,7 +321,7 @@ static void bind_target(struct binder *b, const struct target *target) {
     run_check(b, common, target->common, target);
 }
 
-/* The mapping {[key]: [value]} that a shorthand stands for. */
+/* The mapping {[key]: [value]} of a shorthand. */
 static const struct node *mapping_of(struct binder *b, const char *key, const struct node *value) {
     struct node *mapping = arena_alloc(b->arena, sizeof *mapping);
     struct node **items = arena_alloc(b->arena, sizeof(struct node *));
@@ -340,7 +340,7 @@ static void bind_section(struct binder *b, const struct schema_row *row, const s
     const char *shorthand = row->section->shorthand;
     if (node->kind != NODE_MAPPING && shorthand) node = mapping_of(b, shorthand, node);
     if (node->kind != NODE_MAPPING) {
-        complain_type(b, row, node, path, NULL);
+        report_wrong_type(b, row, node, path, NULL);
         return;
     }
     struct target target = {
@@ -352,7 +352,7 @@ static void bind_section_list(struct binder *b, const struct schema_row *row, co
                               const struct path *path, void *field) {
     struct section_list *list = field;
     if (node->kind != NODE_SEQUENCE) {
-        complain_type(b, row, node, path, "start each entry with '- '");
+        report_wrong_type(b, row, node, path, "start each entry with '- '");
         return;
     }
     struct schema_row entry = *row;
@@ -362,7 +362,7 @@ static void bind_section_list(struct binder *b, const struct schema_row *row, co
     for (size_t i = 0; i < node->count; i++) {
         struct path item_path = {path, NULL, i};
         if (node_is_null(node->items[i]))
-            complain_null(b, &entry, node->items[i], &item_path);
+            report_null(b, &entry, node->items[i], &item_path);
         else
             bind_section(b, &entry, node->items[i], &item_path, (char *)list->items + i * row->section->size);
     }
@@ -370,7 +370,7 @@ static void bind_section_list(struct binder *b, const struct schema_row *row, co
 
 /* ---- types ---- */
 
-/* Makes *variant of the type [name] with the keys of [mapping] (NULL: defaults). */
+/* Binds *variant to the type [name] with the keys of [mapping] (NULL: defaults). */
 static void bind_type(struct binder *b, const struct schema_variants *variants, const char *name,
                       const struct node *name_node, const struct node *mapping, const struct path *path,
                       struct variant *variant) {
@@ -380,7 +380,7 @@ static void bind_type(struct binder *b, const struct schema_variants *variants, 
         if (is_full(b)) return;
         struct text sentence = {0};
         suggest_type(name, variants, b->root, &sentence);
-        complain_text(b, name_node->place, path, &sentence);
+        report_text(b, name_node->place, path, &sentence);
         text_free(&sentence);
         return;
     }
@@ -399,20 +399,20 @@ static void bind_type(struct binder *b, const struct schema_variants *variants, 
     bind_target(b, &target);
 }
 
-/* Without a type no other key is known; those that look like a slip of the pen for it are named. */
-static void complain_no_type(struct binder *b, const struct node *node, const struct path *path, const char *what) {
+/* Reports a missing `type`; keys that are a typo or an alias of it are reported instead. */
+static void report_missing_type(struct binder *b, const struct node *node, const struct path *path, const char *what) {
     static const char *const known[] = {"type", NULL};
-    size_t slips = 0;
+    size_t typos = 0;
     for (size_t i = 0; i < node->count; i++) {
         const struct schema_alias *alias = alias_find(b->root, ALIAS_KEY, what, node->keys[i]);
         bool is_alias = alias && alias->meant && strcmp(alias->meant, ".type") == 0;
         if (!is_alias && !schema_nearest(node->keys[i], known)) continue;
         struct path key_path = {path, node->keys[i], 0};
-        complain(b, node->key_places[i], &key_path, "unknown key; did you mean 'type'?");
-        slips++;
+        report(b, node->key_places[i], &key_path, "unknown key; did you mean 'type'?");
+        typos++;
     }
     struct path type_path = {path, "type", 0};
-    if (!slips) complain(b, node->place, &type_path, "missing; the name of the %s", what);
+    if (!typos) report(b, node->place, &type_path, "missing; the name of the %s", what);
 }
 
 /* `adam`, or {type: adam, lr: 0.1}, or {lr: 0.1} when the default names a type. */
@@ -423,7 +423,7 @@ static void bind_typed(struct binder *b, const struct schema_row *row, const str
         return;
     }
     if (node->kind == NODE_SEQUENCE) {
-        complain_type(b, row, node, path, NULL);
+        report_wrong_type(b, row, node, path, NULL);
         return;
     }
     const struct node *type = node_get(node, "type");
@@ -433,16 +433,16 @@ static void bind_typed(struct binder *b, const struct schema_row *row, const str
     }
     struct path type_path = {path, "type", 0};
     if (!type) {
-        complain_no_type(b, node, path, row->variants->what);
+        report_missing_type(b, node, path, row->variants->what);
         return;
     }
     if (node_is_null(type)) {
-        complain(b, type->place, &type_path, "missing; the name of the %s", row->variants->what);
+        report(b, type->place, &type_path, "missing; the name of the %s", row->variants->what);
         return;
     }
     if (type->kind != NODE_SCALAR) {
-        complain(b, type->place, &type_path, "expected the name of the %s, got %s", row->variants->what,
-                 type->kind == NODE_SEQUENCE ? "a list" : "a mapping");
+        report(b, type->place, &type_path, "expected the name of the %s, got %s", row->variants->what,
+               type->kind == NODE_SEQUENCE ? "a list" : "a mapping");
         return;
     }
     bind_type(b, row->variants, type->text, type, node, path, variant);
@@ -457,18 +457,18 @@ static void bind_keyed(struct binder *b, const struct schema_row *row, const str
         return;
     }
     if (node->kind != NODE_MAPPING) {
-        complain(b, node->place, path, "expected %s %s, got %s", article(what), what,
-                 node->kind == NODE_SEQUENCE ? "a list" : "null");
+        report(b, node->place, path, "expected %s %s, got %s", article(what), what,
+               node->kind == NODE_SEQUENCE ? "a list" : "null");
         return;
     }
     if (node->count != 1) {
         struct text keys = {0};
         for (size_t i = 0; i < node->count && i < 5; i++)
             text_printf(&keys, "%s%s", i ? ", " : "", short_text(node->keys[i]).s);
-        complain(b, node->place, path,
-                 "expected one key, the type of the %s, got %zu%s%s%s; its options go inside it: %s: {...}", what,
-                 node->count, node->count ? " (" : "", text_string(&keys), node->count ? ")" : "",
-                 node->count ? short_text(node->keys[0]).s : "TYPE");
+        report(b, node->place, path,
+               "expected one key, the type of the %s, got %zu%s%s%s; its options go inside it: %s: {...}", what,
+               node->count, node->count ? " (" : "", text_string(&keys), node->count ? ")" : "",
+               node->count ? short_text(node->keys[0]).s : "TYPE");
         text_free(&keys);
         return;
     }
@@ -479,8 +479,8 @@ static void bind_keyed(struct binder *b, const struct schema_row *row, const str
     struct path type_path = {path, node->keys[0], 0};
     if (type && options && options->kind != NODE_MAPPING) {
         if (!type->schema || !type->schema->shorthand) {
-            complain(b, options->place, &type_path, "expected a mapping with the options of the %s, got %s", what,
-                     options->kind == NODE_SEQUENCE ? "a list" : "a single value");
+            report(b, options->place, &type_path, "expected a mapping with the options of the %s, got %s", what,
+                   options->kind == NODE_SEQUENCE ? "a list" : "a single value");
             return;
         }
         options = mapping_of(b, type->schema->shorthand, options);
@@ -495,7 +495,8 @@ static void bind_variant(struct binder *b, const struct schema_row *row, const s
     (row->variants->is_keyed ? bind_keyed : bind_typed)(b, row, node, path, variant);
 }
 
-/* A list in brackets cuts `Linear(13, 64)` at its comma: the entries from *i that make the call, as one scalar. */
+/* A list in brackets splits `Linear(13, 64)` at its comma. Returns the entries of the call, from *i on, as one scalar
+ * and advances *i to the last of them. */
 static const struct node *joined_call(struct binder *b, const struct node *list, size_t *i) {
     const struct node *node = list->items[*i];
     if (node->kind != NODE_SCALAR || !strchr(node->text, '(') || strchr(node->text, ')')) return node;
@@ -514,7 +515,7 @@ static void bind_variant_list(struct binder *b, const struct schema_row *row, co
                               const struct path *path, void *field) {
     struct variant_list *list = field;
     if (node->kind != NODE_SEQUENCE) {
-        complain_type(b, row, node, path, "start each entry with '- '");
+        report_wrong_type(b, row, node, path, "start each entry with '- '");
         return;
     }
     struct schema_row entry = *row;
@@ -556,11 +557,11 @@ static void bind_row(struct binder *b, const struct schema_row *row, const struc
     if (row->present_offset) *(bool *)((char *)config + row->present_offset) = node && !(is_section && is_null);
 
     if (!node && (row->flags & SCHEMA_REQUIRED)) {
-        complain(b, target->place, &path, "missing; %s", row->doc);
+        report(b, target->place, &path, "missing; %s", row->doc);
         return;
     }
     if (is_null && !row_is_nullable(row)) {
-        complain_null(b, row, node, &path);
+        report_null(b, row, node, &path);
         return;
     }
     if (is_section && (!node || is_null)) {

@@ -1,5 +1,5 @@
-/* Two configs of one schema, walked side by side. Values are compared as they are written, so a difference that is
- * reported is one that can be seen. */
+/* Compares two configs of one schema. Values are compared in their YAML form, so every reported difference is visible.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static void add_difference(struct differ *d, const char *before, const char *aft
     d->count++;
 }
 
-/* Appends a step to the path; the length to go back to with leave(). */
+/* Appends a step to the path; returns the previous length, for leave(). */
 static size_t enter(struct differ *d, const char *step) {
     size_t length = d->path.length;
     text_printf(&d->path, "%s%s", length ? "." : "", step);

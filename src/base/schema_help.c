@@ -1,4 +1,4 @@
-/* `--help-config`: the overview, one section, one choice of types, one type or one key, in plain text. */
+/* `--help-config` as plain text: the overview, one section, one choice of types, one type or one key. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #define LINE_MAX 100 /* columns */
 
-/* Adds [words] wrapped to LINE_MAX columns; the cursor stands at column [column], further lines start at [indent]. */
+/* Adds [words] wrapped to LINE_MAX columns, from column [column]; further lines start at [indent]. */
 static void add_wrapped(struct text *out, const char *words, size_t column, size_t indent) {
     for (const char *word = words; *word;) {
         size_t length = strcspn(word, " ");
@@ -27,7 +27,7 @@ static void add_wrapped(struct text *out, const char *words, size_t column, size
     text_add(out, "\n");
 }
 
-static size_t wider(size_t width, const char *word) {
+static size_t max_width(size_t width, const char *word) {
     size_t length = strlen(word);
     return length > width ? length : width;
 }
@@ -51,7 +51,7 @@ static void add_row(struct text *out, const struct schema_row *row, size_t width
 
 static void add_rows(struct text *out, const struct schema *schema) {
     size_t width = 0;
-    for (const struct schema_row *row = schema->rows; row->key; row++) width = wider(width, row->key);
+    for (const struct schema_row *row = schema->rows; row->key; row++) width = max_width(width, row->key);
     for (const struct schema_row *row = schema->rows; row->key; row++) add_row(out, row, width);
 }
 
@@ -73,7 +73,7 @@ static void add_choice(struct text *out, const struct section *section) {
 
     const struct schema_variant *type;
     size_t width = 0;
-    for (size_t i = 0; (type = variants->at(i)) != NULL; i++) width = wider(width, type->name);
+    for (size_t i = 0; (type = variants->at(i)) != NULL; i++) width = max_width(width, type->name);
     for (size_t i = 0; (type = variants->at(i)) != NULL; i++) add_entry(out, type->name, width, type->doc, NULL);
     if (has_rows(variants->common)) {
         text_printf(out, "\nKeys of every %s:\n\n", variants->what);
@@ -101,9 +101,9 @@ static void add_struct(struct text *out, const struct section *section) {
         text_printf(out, "\nA single value means {%s: VALUE}.\n", section->own->shorthand);
 }
 
-/* ---- finding what is asked for ---- */
+/* ---- lookup ---- */
 
-/* What a path leads to: a section or choice, or one of its keys. */
+/* The result of a lookup: a section or choice, or one of its keys. */
 struct target {
     struct section section;
     const struct schema_row *key;
@@ -124,7 +124,7 @@ static bool step_into_struct(struct target *t, const char *step) {
     return true;
 }
 
-/* One step down from a choice: a type's name, an index (as in error messages), or a key of any type. */
+/* [step] is a type's name, an index (as in error messages), or a key of any type. */
 static bool step_into_choice(struct target *t, const char *step) {
     const struct schema_variants *variants = t->section.choice;
     if (step[strspn(step, "0123456789")] == 0) return true;
@@ -153,7 +153,7 @@ static bool walk(const struct schema *root, const char *path, struct arena *aren
     return true;
 }
 
-/* A name without its path: `adam`, `conv2d`, `lr`. */
+/* Finds a type or key by its name alone: `adam`, `conv2d`, `lr`. */
 static bool find_anywhere(const struct sections *all, const char *name, struct arena *arena, struct target *t) {
     for (size_t i = 1; i < all->count; i++) {
         const char *last = strrchr(all->items[i].path, '.');
@@ -161,11 +161,11 @@ static bool find_anywhere(const struct sections *all, const char *name, struct a
         *t = (struct target){.section = all->items[i]};
         return true;
     }
-    const struct section *home = sections_with_key(all, name);
-    if (!home) return false;
-    *t = (struct target){.section = *home, .key = schema_row(home->own, name)};
-    if (!t->key) t->key = schema_row(home->common, name);
-    t->section.path = *home->path ? arena_printf(arena, "%s.%s", home->path, name) : name;
+    const struct section *owner = sections_with_key(all, name);
+    if (!owner) return false;
+    *t = (struct target){.section = *owner, .key = schema_row(owner->own, name)};
+    if (!t->key) t->key = schema_row(owner->common, name);
+    t->section.path = *owner->path ? arena_printf(arena, "%s.%s", owner->path, name) : name;
     return true;
 }
 

@@ -1,5 +1,5 @@
-/* The JSON schema (draft-07) that editors check and complete configs with. Each table of types is a definition, so
- * layers may hold layers. It accepts what schema_bind accepts, except where JSON schema cannot say it. */
+/* The JSON schema (draft-07) for editors. Each table of types is a definition, so that layers may contain layers. It
+ * accepts what schema_bind accepts, as far as JSON schema can express it. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "base/schema_internal.h"
 
-struct maker {
+struct writer {
     struct sections all;
 };
 
@@ -27,20 +27,20 @@ static void set_limits(json_t *object, const struct schema_row *row) {
 static json_t *either(json_t *a, json_t *b) { return json_pack("{s:[o,o]}", "anyOf", a, b); }
 
 /* "#/$defs/layer"; a second table of the same name gets a number. */
-static void add_definition_name(const struct maker *m, const struct schema_variants *variants, struct text *out) {
-    size_t twins = 0;
-    for (size_t i = 0; i < m->all.count && m->all.items[i].choice != variants; i++) {
-        const struct section *s = &m->all.items[i];
-        if (s->choice && !s->repeats && strcmp(s->choice->what, variants->what) == 0) twins++;
+static void add_definition_name(const struct writer *w, const struct schema_variants *variants, struct text *out) {
+    size_t earlier = 0;
+    for (size_t i = 0; i < w->all.count && w->all.items[i].choice != variants; i++) {
+        const struct section *s = &w->all.items[i];
+        if (s->choice && !s->repeats && strcmp(s->choice->what, variants->what) == 0) earlier++;
     }
     for (const char *c = variants->what; *c; c++) text_add_bytes(out, *c == ' ' ? "_" : c, 1);
-    if (twins > 0) text_printf(out, "_%zu", twins + 1);
+    if (earlier > 0) text_printf(out, "_%zu", earlier + 1);
 }
 
-static json_t *reference_to(const struct maker *m, const struct schema_variants *variants) {
+static json_t *reference_to(const struct writer *w, const struct schema_variants *variants) {
     struct text pointer = {0};
     text_add(&pointer, "#/$defs/");
-    add_definition_name(m, variants, &pointer);
+    add_definition_name(w, variants, &pointer);
     json_t *reference = json_pack("{s:s}", "$ref", text_string(&pointer));
     text_free(&pointer);
     return reference;
@@ -85,7 +85,7 @@ static void set_default(json_t *object, const struct schema_row *row) {
 
 /* ---- values ---- */
 
-static json_t *object_of(const struct maker *m, const struct schema *own, const struct schema *common,
+static json_t *object_of(const struct writer *w, const struct schema *own, const struct schema *common,
                          const char *type);
 
 static bool needs_keys(const struct schema *schema) {
@@ -118,33 +118,33 @@ static json_t *scalar_of(const struct schema_row *row) {
     return scalar;
 }
 
-static json_t *value_of(const struct maker *m, const struct schema_row *row);
+static json_t *value_of(const struct writer *w, const struct schema_row *row);
 
-static json_t *section_of(const struct maker *m, const struct schema *schema) {
-    json_t *object = object_of(m, schema, NULL, NULL);
+static json_t *section_of(const struct writer *w, const struct schema *schema) {
+    json_t *object = object_of(w, schema, NULL, NULL);
     const struct schema_row *shorthand = schema->shorthand ? schema_row(schema, schema->shorthand) : NULL;
-    return shorthand ? either(object, value_of(m, shorthand)) : object;
+    return shorthand ? either(object, value_of(w, shorthand)) : object;
 }
 
-/* A type by name or mapping; without `type:` a mapping is of the default's type. */
-static json_t *variant_of(const struct maker *m, const struct schema_row *row) {
+/* A type by name or mapping; a mapping without `type:` has the type of the default. */
+static json_t *variant_of(const struct writer *w, const struct schema_row *row) {
     int index;
     const struct schema_variant *type =
         row->fallback && !row->variants->is_keyed ? variants_find(row->variants, row->fallback, &index) : NULL;
-    json_t *reference = reference_to(m, row->variants);
-    return type ? either(reference, object_of(m, type->schema, row->variants->common, NULL)) : reference;
+    json_t *reference = reference_to(w, row->variants);
+    return type ? either(reference, object_of(w, type->schema, row->variants->common, NULL)) : reference;
 }
 
-static json_t *value_of(const struct maker *m, const struct schema_row *row) {
+static json_t *value_of(const struct writer *w, const struct schema_row *row) {
     json_t *value;
     if (row->type == SCHEMA_SECTION) {
-        value = section_of(m, row->section);
+        value = section_of(w, row->section);
     } else if (row->type == SCHEMA_SECTION_LIST) {
-        value = json_pack("{s:s,s:o}", "type", "array", "items", section_of(m, row->section));
+        value = json_pack("{s:s,s:o}", "type", "array", "items", section_of(w, row->section));
     } else if (row->type == SCHEMA_VARIANT) {
-        value = variant_of(m, row);
+        value = variant_of(w, row);
     } else if (row->type == SCHEMA_VARIANT_LIST) {
-        value = json_pack("{s:s,s:o}", "type", "array", "items", reference_to(m, row->variants));
+        value = json_pack("{s:s,s:o}", "type", "array", "items", reference_to(w, row->variants));
     } else {
         value = scalar_of(row);
         if (row->type >= SCHEMA_INT_LIST)
@@ -153,33 +153,33 @@ static json_t *value_of(const struct maker *m, const struct schema_row *row) {
     return row_is_nullable(row) ? either(value, json_pack("{s:s}", "type", "null")) : value;
 }
 
-/* A value with its description and default. Keywords beside a $ref are ignored, so that one is wrapped. */
-static json_t *property_of(const struct maker *m, const struct schema_row *row) {
-    json_t *value = value_of(m, row);
+/* A value with its description and default. JSON schema ignores keywords beside a $ref, so a reference is wrapped. */
+static json_t *property_of(const struct writer *w, const struct schema_row *row) {
+    json_t *value = value_of(w, row);
     if (json_object_get(value, "$ref")) value = json_pack("{s:[o]}", "allOf", value);
     if (row->doc) json_object_set_new(value, "description", json_string(row->doc));
     set_default(value, row);
     return value;
 }
 
-static void set_properties(const struct maker *m, const struct schema *schema, json_t *properties, json_t *required) {
+static void set_properties(const struct writer *w, const struct schema *schema, json_t *properties, json_t *required) {
     for (const struct schema_row *row = schema ? schema->rows : NULL; row && row->key; row++) {
-        json_object_set_new(properties, row->key, property_of(m, row));
+        json_object_set_new(properties, row->key, property_of(w, row));
         bool is_needed = (row->flags & SCHEMA_REQUIRED) || (row->type == SCHEMA_SECTION && needs_keys(row->section));
         if (is_needed) json_array_append_new(required, json_string(row->key));
     }
 }
 
-/* A mapping with the keys of [own] and [common]; [type]: and `type: <type>`, which is then required; NULL: none. */
-static json_t *object_of(const struct maker *m, const struct schema *own, const struct schema *common,
+/* A mapping with the keys of [own] and [common] and, unless [type] is NULL, the required key `type: <type>`. */
+static json_t *object_of(const struct writer *w, const struct schema *own, const struct schema *common,
                          const char *type) {
     json_t *properties = json_object(), *required = json_array();
     if (type) {
         json_object_set_new(properties, "type", json_pack("{s:s}", "const", type));
         json_array_append_new(required, json_string("type"));
     }
-    set_properties(m, common, properties, required);
-    set_properties(m, own, properties, required);
+    set_properties(w, common, properties, required);
+    set_properties(w, own, properties, required);
     return json_pack("{s:s,s:o,s:o,s:b}", "type", "object", "properties", properties, "required", required,
                      "additionalProperties", 0);
 }
@@ -187,17 +187,17 @@ static json_t *object_of(const struct maker *m, const struct schema *own, const 
 /* ---- types ---- */
 
 /* {linear: {out: 3}}; the options may be null or a shorthand's value. */
-static json_t *keyed_of(const struct maker *m, const struct schema_variant *type, const struct schema *common) {
-    json_t *options = object_of(m, type->schema, common, NULL);
+static json_t *keyed_of(const struct writer *w, const struct schema_variant *type, const struct schema *common) {
+    json_t *options = object_of(w, type->schema, common, NULL);
     const char *shorthand = type->schema ? type->schema->shorthand : NULL;
-    if (shorthand) options = either(options, value_of(m, schema_row(type->schema, shorthand)));
+    if (shorthand) options = either(options, value_of(w, schema_row(type->schema, shorthand)));
     if (!needs_keys(type->schema) && !needs_keys(common)) options = either(options, json_pack("{s:s}", "type", "null"));
     if (type->doc) json_object_set_new(options, "description", json_string(type->doc));
     return json_pack("{s:s,s:{s:o},s:[s],s:b}", "type", "object", "properties", type->name, options, "required",
                      type->name, "additionalProperties", 0);
 }
 
-static json_t *definition_of(const struct maker *m, const struct schema_variants *variants) {
+static json_t *definition_of(const struct writer *w, const struct schema_variants *variants) {
     json_t *alternatives = json_array();
     const struct schema_variant *type;
     for (size_t i = 0; (type = variants->at(i)) != NULL; i++) {
@@ -207,22 +207,22 @@ static json_t *definition_of(const struct maker *m, const struct schema_variants
             json_array_append_new(alternatives, name);
         }
         json_array_append_new(alternatives, variants->is_keyed
-                                                ? keyed_of(m, type, variants->common)
-                                                : object_of(m, type->schema, variants->common, type->name));
+                                                ? keyed_of(w, type, variants->common)
+                                                : object_of(w, type->schema, variants->common, type->name));
     }
     return json_pack("{s:o}", "anyOf", alternatives);
 }
 
 void schema_write_json(const struct schema *schema, struct text *out) {
     struct arena *arena = arena_create();
-    struct maker m = {.all = sections_list(schema, arena)};
-    json_t *root = object_of(&m, schema, NULL, NULL), *definitions = json_object();
-    for (size_t i = 0; i < m.all.count; i++) {
-        const struct section *s = &m.all.items[i];
+    struct writer w = {.all = sections_list(schema, arena)};
+    json_t *root = object_of(&w, schema, NULL, NULL), *definitions = json_object();
+    for (size_t i = 0; i < w.all.count; i++) {
+        const struct section *s = &w.all.items[i];
         if (!s->choice || s->repeats) continue;
         struct text name = {0};
-        add_definition_name(&m, s->choice, &name);
-        json_object_set_new(definitions, text_string(&name), definition_of(&m, s->choice));
+        add_definition_name(&w, s->choice, &name);
+        json_object_set_new(definitions, text_string(&name), definition_of(&w, s->choice));
         text_free(&name);
     }
     json_t *page = json_pack("{s:s,s:s}", "$schema", "http://json-schema.org/draft-07/schema#", "title", schema->name);

@@ -1,9 +1,9 @@
-/* The reference page: a table per section, a heading per type, and an anchor for each. */
+/* The reference page: a table for each section, a heading and an anchor for each type. */
 #include <string.h>
 
 #include "base/schema_internal.h"
 
-/* [text] so that Markdown shows it as it is, also inside a table's cell; what stands in `...` is code already. */
+/* Adds [text] escaped for a Markdown table; text inside `...` needs no escapes but for '|'. */
 static void add_cell(struct text *out, const char *text) {
     bool is_code = false;
     for (; *text; text++) {
@@ -17,7 +17,7 @@ static void add_cell(struct text *out, const char *text) {
     }
 }
 
-/* The same in backquotes. */
+/* Adds [text] in backquotes. */
 static void add_code(struct text *out, const char *text) {
     struct text code = {0};
     text_printf(&code, "`%s`", text);

@@ -1,5 +1,5 @@
-/* The list of all sections of a schema, for help, the reference page and suggestions. A table of types may hold
- * itself (layers in a layer) and may be used in many places, so its types are listed at its first place only. */
+/* The list of all sections of a schema, for help, the reference page and suggestions. A table of types may contain
+ * itself (layers in a layer) and be used several times, so its types are listed only once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,7 +76,7 @@ static size_t level_of(const char *path) {
     return level;
 }
 
-/* The keys of a type stand where those of its choice do, but for those of a list's entries. */
+/* The keys of a type have the level of its choice; those of a keyed type (`linear: {out: 3}`) are one level deeper. */
 static size_t level_of_keys(const struct section *s) {
     return level_of(s->type && !s->variants->is_keyed ? s->parent : s->path) + (s->variants && s->variants->is_keyed);
 }

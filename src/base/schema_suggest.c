@@ -1,15 +1,15 @@
-/* "Did you mean": the nearest known word by Damerau-Levenshtein distance, or the section a key belongs in. */
+/* "Did you mean": the nearest known word by Damerau-Levenshtein distance, or the section that has the key. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/schema_internal.h"
 
-#define WORD_MAX 64 /* longer words are no typos of ours */
+#define WORD_MAX 64 /* no suggestions for longer words */
 
-static size_t least_of(size_t a, size_t b) { return a < b ? a : b; }
+static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Insertions, deletions, replacements and swaps of neighbours count one each; case does not count. */
+/* Insertions, deletions, replacements and transpositions count one each; ignores case. */
 static size_t distance(const char *a, const char *b) {
     size_t n = strlen(a), m = strlen(b), rows[3][WORD_MAX + 1];
     size_t *before = rows[0], *last = rows[1], *now = rows[2];
@@ -18,10 +18,10 @@ static size_t distance(const char *a, const char *b) {
         now[0] = i;
         for (size_t j = 1; j <= m; j++) {
             int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
-            now[j] = least_of(least_of(last[j] + 1, now[j - 1] + 1), last[j - 1] + (x != y));
+            now[j] = min(min(last[j] + 1, now[j - 1] + 1), last[j - 1] + (x != y));
             if (i > 1 && j > 1 && x != y && x == tolower((unsigned char)b[j - 2]) &&
                 y == tolower((unsigned char)a[i - 2]))
-                now[j] = least_of(now[j], before[j - 2] + 1);
+                now[j] = min(now[j], before[j - 2] + 1);
         }
         size_t *free_row = before;
         before = last;
@@ -40,7 +40,7 @@ static const char *nearest_within(const char *word, const char *const *known, si
         size_t other = strnlen(*known, WORD_MAX + 1);
         if (other > WORD_MAX || (other > length ? other - length : length - other) >= best) continue;
         size_t d = distance(word, *known);
-        if (d >= best || d >= (length > other ? length : other)) continue; /* at least one letter is the same */
+        if (d >= best || d >= (length > other ? length : other)) continue; /* at least one letter must match */
         best = d;
         nearest = *known;
     }
@@ -67,7 +67,7 @@ static void add_joined(struct text *out, const char *const *words) {
     for (size_t i = 0; words[i]; i++) text_printf(out, "%s%s", i ? ", " : "", words[i]);
 }
 
-/* The keys that may stand in [scope], NULL-terminated. */
+/* The keys of [scope], NULL-terminated. */
 static const char *const *known_keys(const struct key_scope *scope, struct arena *arena) {
     size_t own = row_count(scope->own), common = row_count(scope->common), count = 0;
     const char **keys = arena_alloc(arena, (own + common + 2) * sizeof *keys);
@@ -79,7 +79,7 @@ static const char *const *known_keys(const struct key_scope *scope, struct arena
 
 /* ---- keys ---- */
 
-/* Where in the file the first keys of [path] stand that are there: " (optimizer: line 6, column 1". */
+/* Adds the place of the longest part of [path] that exists in the file: " (optimizer: line 6, column 1". */
 static bool add_place(const char *path, const struct node *document, struct text *out) {
     const struct node *node = document;
     struct place place = {0};
@@ -98,21 +98,21 @@ static bool add_place(const char *path, const struct node *document, struct text
     return true;
 }
 
-/* The types that have [key], where not all of them have it; else "". */
+/* The types that have [key]; "" when all of them have it. */
 static const char *types_with(const struct schema_variants *variants, const char *key, struct arena *arena) {
     const struct schema_variant *type;
     const char *types = "";
-    bool lacks = false, is_typed = !variants->is_keyed && strcmp(key, "type") == 0;
+    bool has_all = true, is_typed = !variants->is_keyed && strcmp(key, "type") == 0;
     for (size_t i = 0; (type = variants->at(i)) != NULL; i++) {
         if (schema_row(type->schema, key))
             types = arena_printf(arena, "%s%s%s", types, *types ? ", " : "", type->name);
         else
-            lacks = true;
+            has_all = false;
     }
-    return lacks && !is_typed && !schema_row(variants->common, key) ? types : "";
+    return !has_all && !is_typed && !schema_row(variants->common, key) ? types : "";
 }
 
-/* What the suggestions for a key are made from. */
+/* An unknown key and what its suggestion depends on. */
 struct question {
     const char *key;
     const struct key_scope *scope;
@@ -122,7 +122,7 @@ struct question {
     struct arena *arena;
 };
 
-/* "; it is 'alpha', a key of the optimizer rmsprop, not of adam" */
+/* Adds "; it is 'alpha', a key of the optimizer rmsprop, not of adam". */
 static void add_other_types(const struct question *q, const char *key, struct text *out) {
     text_add(out, "; it is ");
     if (strcmp(key, q->key) != 0) text_printf(out, "'%s', ", key);
@@ -130,44 +130,44 @@ static void add_other_types(const struct question *q, const char *key, struct te
                 types_with(q->scope->variants, key, q->arena), q->scope->type);
 }
 
-/* "; did you mean 'optimizer.momentum' (optimizer: line 6, column 1; for sgd, rmsprop)?" for the key of a dotted path,
- * which stands in [home]. */
-static void add_meant(const struct question *q, const char *path, const struct section *home, struct text *out) {
+/* Adds "; did you mean 'optimizer.momentum' (optimizer: line 6, column 1; for sgd, rmsprop)?" for a dotted path, whose
+ * key is one of [owner]. */
+static void add_meant(const struct question *q, const char *path, const struct section *owner, struct text *out) {
     const char *dot = strrchr(path, '.'), *key = dot ? dot + 1 : path;
-    const char *types = home->choice ? types_with(home->choice, key, q->arena) : "";
+    const char *types = owner->choice ? types_with(owner->choice, key, q->arena) : "";
     text_printf(out, "; did you mean '%s'%s", path, dot || !*q->place ? "" : " at the top level");
     bool is_open = add_place(path, q->document, out);
     if (*types) text_printf(out, "%s%s", is_open ? "; for " : " (for ", types);
     text_add(out, is_open || *types ? ")?" : "?");
 }
 
-/* [home] has the key itself. */
-static void add_home(const struct question *q, const struct section *home, struct text *out) {
-    bool is_common = schema_row(home->common, q->key) != NULL;
-    if (home->type && home->variants->is_keyed && !is_common) {
-        text_printf(out, "; it is a key of the %s %s", home->variants->what,
-                    types_with(home->variants, q->key, q->arena));
+/* Suggests the section [owner], which has the key. */
+static void add_owner(const struct question *q, const struct section *owner, struct text *out) {
+    bool is_common = schema_row(owner->common, q->key) != NULL;
+    if (owner->type && owner->variants->is_keyed && !is_common) {
+        text_printf(out, "; it is a key of the %s %s", owner->variants->what,
+                    types_with(owner->variants, q->key, q->arena));
         return;
     }
-    const char *parent = home->type ? home->parent : home->path;
+    const char *parent = owner->type ? owner->parent : owner->path;
     const char *path = *parent ? arena_printf(q->arena, "%s.%s", parent, q->key) : q->key;
     const struct section *at = sections_at_key(&q->all, path);
     if (at) add_meant(q, path, at, out);
 }
 
-/* false: the schema has no key that the alias means, and there is nothing else to say. */
+/* Adds the suggestion of an alias; false: its key does not exist in the schema. */
 static bool add_alias(const struct question *q, const struct schema_alias *alias, struct text *out) {
     const char *key = alias_key_of_place(alias, q->place);
-    const struct section *home = alias->meant && !key ? sections_at_key(&q->all, alias->meant) : NULL;
+    const struct section *owner = alias->meant && !key ? sections_at_key(&q->all, alias->meant) : NULL;
     bool is_other_type = key && !scope_has_key(q->scope, key);
-    if (alias->meant && !key && !home) return false;
+    if (alias->meant && !key && !owner) return false;
     if (is_other_type && !(q->scope->variants && variants_with_key(q->scope->variants, key))) return false;
     if (is_other_type)
         add_other_types(q, key, out);
     else if (key)
         text_printf(out, "; did you mean '%s'?", key);
-    else if (home)
-        add_meant(q, alias->meant, home, out);
+    else if (owner)
+        add_meant(q, alias->meant, owner, out);
     if (alias->note) text_printf(out, "%s%s", is_other_type ? ". " : alias->meant ? " " : "; ", alias->note);
     return true;
 }
@@ -178,7 +178,7 @@ static const char *same_word(const char *word, const char *const *known) {
     return NULL;
 }
 
-/* "path:x" for "path: x": what stands before the colon is a key. */
+/* "path:x" instead of "path: x", if the part before the colon is a known key. */
 static bool add_missing_space(const char *key, const char *const *known, struct text *out) {
     size_t length = strcspn(key, ":");
     for (; key[length] && *known; known++) {
@@ -189,7 +189,7 @@ static bool add_missing_space(const char *key, const char *const *known, struct 
     return false;
 }
 
-/* "train.epochs" in a file, as it is written on the command line. */
+/* "train.epochs" in a file: the syntax of the command line. */
 static bool add_dotted(const char *key, const struct schema *root, struct text *out) {
     size_t length = strcspn(key, ".");
     const struct schema_row *row = root && key[length] ? root->rows : NULL;
@@ -202,32 +202,32 @@ static bool add_dotted(const char *key, const struct schema *root, struct text *
     return false;
 }
 
-/* What explains the key without a doubt: an alias, another way to write a key of this place, or one typo. */
+/* Adds the suggestion for an alias or a wrong syntax; false: neither matches, or the key is a typo. */
 static bool add_meaning(const struct question *q, const char *const *known, const struct schema *root,
                         struct text *out) {
     if (same_word(q->key, known)) return false;
     if (add_dotted(q->key, root, out)) return true;
     const struct schema_alias *alias = alias_of_key(root, q->scope, false, q->key, q->arena);
-    const char *slip = alias ? NULL : nearest_within(q->key, known, 1);
-    if (!alias && !slip) alias = alias_of_key(root, q->scope, true, q->key, q->arena);
+    const char *typo = alias ? NULL : nearest_within(q->key, known, 1);
+    if (!alias && !typo) alias = alias_of_key(root, q->scope, true, q->key, q->arena);
     return alias ? add_alias(q, alias, out) : add_missing_space(q->key, known, out);
 }
 
-/* A key of another type or section, else the nearest one, and all that are known here. */
+/* Suggests a key of another type or section, else the nearest key and the list of keys of this section. */
 static void add_nearest_key(const struct question *q, const char *const *known, struct text *out) {
-    const char *slip = same_word(q->key, known);
-    if (!slip) slip = nearest_within(q->key, known, 1);
-    bool is_of_other_type = !slip && q->scope->variants && variants_with_key(q->scope->variants, q->key);
-    const struct section *home = slip || is_of_other_type ? NULL : sections_with_key(&q->all, q->key);
+    const char *typo = same_word(q->key, known);
+    if (!typo) typo = nearest_within(q->key, known, 1);
+    bool is_of_other_type = !typo && q->scope->variants && variants_with_key(q->scope->variants, q->key);
+    const struct section *owner = typo || is_of_other_type ? NULL : sections_with_key(&q->all, q->key);
     if (is_of_other_type)
         add_other_types(q, q->key, out);
-    else if (home)
-        add_home(q, home, out);
-    else if (slip)
-        text_printf(out, "; did you mean '%s'?", slip);
+    else if (owner)
+        add_owner(q, owner, out);
+    else if (typo)
+        text_printf(out, "; did you mean '%s'?", typo);
     else
         suggest_nearest(q->key, known, out);
-    if (home || is_of_other_type) return;
+    if (owner || is_of_other_type) return;
     text_add(out, known[0] ? " (keys here: " : "; there are none here");
     add_joined(out, known);
     if (known[0]) text_add(out, ")");
@@ -258,7 +258,7 @@ static const char *const *type_names(const struct schema_variants *variants, str
     return names;
 }
 
-/* The end of a call that a list in brackets cut at its commas, or one that is not closed. */
+/* "64)": the end of a call that a list in brackets split at its commas. */
 static bool is_part_of_call(const char *name) { return !strchr(name, '(') && strchr(name, ')'); }
 
 void suggest_type(const char *name, const struct schema_variants *variants, const struct schema *root,

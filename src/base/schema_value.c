@@ -1,4 +1,4 @@
-/* Scalars, strictly: one way to write each, and a hint for the usual other ways (yes, 0x10, 1e3 for an integer). */
+/* Scalars: one syntax for each type, and hints for other common ones (yes, 0x10, 1e3 for an integer). */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -23,18 +23,19 @@ bool value_parse_bool(const char *text, bool *out, const char **hint) {
     return false;
 }
 
-/* Copies the digits at *text without the _ between them; the number of digits. */
-static size_t take_digits(const char **text, char *out, size_t room) {
+/* Copies the digits at *text to [out] (max + 1) without the _ between them, and advances *text. Returns the number of
+ * digits. */
+static size_t take_digits(const char **text, char *out, size_t max) {
     size_t count = 0;
     const char *t = *text;
     for (; isdigit((unsigned char)*t) || (*t == '_' && count > 0 && isdigit((unsigned char)t[1])); t++)
-        if (*t != '_' && count < room) out[count++] = *t;
+        if (*t != '_' && count < max) out[count++] = *t;
     *text = t;
     out[count] = 0;
     return count;
 }
 
-#define DIGITS_MAX 400 /* more digits than any number needs */
+#define DIGITS_MAX 400 /* more than any number needs */
 
 bool value_parse_int(const char *text, int64_t *out, const char **hint) {
     char digits[DIGITS_MAX + 2];
@@ -134,7 +135,7 @@ void row_add_expected(const struct schema_row *row, struct text *out) {
 
 bool row_has_limits(const struct schema_row *row) { return row->min != 0 || row->max != 0; }
 
-bool row_admits(const struct schema_row *row, double value) {
+bool row_is_within_limits(const struct schema_row *row, double value) {
     if (!row_has_limits(row)) return true;
     bool is_min_met = row->excludes_min ? value > row->min : value >= row->min;
     bool is_max_met = row->excludes_max ? value < row->max : value <= row->max;
@@ -204,7 +205,7 @@ void row_add_summary(const struct schema_row *row, struct text *out) {
 
 const struct node *row_fallback(const struct schema_row *row, struct place place, struct arena *arena) {
     if (!row->fallback) return NULL;
-    if (!strchr("[{\"'", row->fallback[0])) { /* the usual case, without libyaml */
+    if (!strchr("[{\"'", row->fallback[0])) { /* a plain scalar needs no libyaml */
         struct node *node = arena_alloc(arena, sizeof *node);
         *node = (struct node){.kind = NODE_SCALAR, .place = place, .text = row->fallback};
         return node;
@@ -217,7 +218,7 @@ const struct node *row_fallback(const struct schema_row *row, struct place place
 
 /* ---- strings ---- */
 
-/* Letters, digits and a few signs, and nothing that another reader takes for a number, a boolean or null. */
+/* Letters, digits and a few signs, but nothing that a YAML parser may read as a number, a boolean or null. */
 static bool is_safe_plain(const char *text) {
     static const char *const words[] = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", NULL};
     if (!isalpha((unsigned char)text[0]) && text[0] != '/' && text[0] != '_') return false;
@@ -226,7 +227,7 @@ static bool is_safe_plain(const char *text) {
     return !is_any_of(text, words);
 }
 
-/* What may stand in double quotes as it is; line breaks of YAML 1.1 may not. */
+/* The characters that need no escape in double quotes; line breaks of YAML 1.1 need one. */
 static bool is_quotable(unsigned code) {
     return code >= 0x20 && code != 0x7f && !(code >= 0x80 && code < 0xa0) && code != 0x2028 && code != 0x2029 &&
            code != 0xfeff && code != 0xfffe && code != 0xffff;

@@ -1,5 +1,5 @@
-/* Writes a config as YAML: one key a line, and in one line `{...}` what is short and flat. Keys whose absence means
- * something (present_offset) are left out when they were not given, so the output binds to the same struct. */
+/* Writes a config as YAML: one key per line, short flat mappings in one line `{...}`. Omits keys with present_offset
+ * that were not given, so that the output binds to the same struct. */
 #include <string.h>
 
 #include "base/schema_internal.h"
@@ -76,7 +76,7 @@ void value_add_yaml(const struct schema_row *row, const void *field, struct text
 
 /* ---- keys ---- */
 
-/* What stands in one mapping: the keys of a section, or of a type with those that all types share. */
+/* The keys of one mapping: those of a section, or of a type with the common ones. */
 struct group {
     const char *type; /* written first, as `type: adam`; NULL: none */
     const struct schema *own, *common;
@@ -134,12 +134,12 @@ static bool add_flow_rows(const struct schema *schema, const void *config, struc
     return true;
 }
 
-/* Adds " {key: value}" and a newline when the group is flat and at most [room] columns wide. */
-static bool add_flow(const struct group *group, size_t room, struct text *out) {
+/* Adds " {key: value}" and a newline when the group is flat and at most [max_columns] wide. */
+static bool add_flow(const struct group *group, size_t max_columns, struct text *out) {
     struct text line = {0};
     if (group->type) text_printf(&line, "type: %s", group->type);
     bool fits = add_flow_rows(group->own, group->own_config, &line) &&
-                add_flow_rows(group->common, group->common_config, &line) && line.length + 3 <= room;
+                add_flow_rows(group->common, group->common_config, &line) && line.length + 3 <= max_columns;
     if (fits) text_printf(out, " {%s}\n", text_string(&line));
     text_free(&line);
     return fits;

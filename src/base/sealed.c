@@ -1,5 +1,5 @@
-/* The trailer is looked at first (it says how much to read), then the image is read into the buffer that the caller
- * gets and hashed there: what is proved is what is used. */
+/* The trailer is read first, because it has the size of the image. The image is hashed in the buffer that the caller
+ * gets, so exactly the verified bytes are used. */
 #include "base/sealed.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@
 #define AT_IMAGE_HASH 32
 #define AT_ORDER 64
 #define AT_OWN_HASH 96
-#define VERIFY_AT_ONCE ((size_t)1 << 20)
+#define VERIFY_CHUNK ((size_t)1 << 20)
 
 static void put(uint8_t *at, uint64_t value, int bytes) {
     for (int i = 0; i < bytes; i++) at[i] = (uint8_t)(value >> (8 * i));
@@ -68,11 +68,11 @@ status sealed_write_parts(const char *path, struct io_part *parts, size_t count,
 static bool has_magic(const uint8_t *trailer) { return memcmp(trailer, MAGIC, MAGIC_SIZE) == 0; }
 
 static status truncated(const char *name) {
-    return status_new(STATUS_DATA, "%s: no seal at its end: the file is truncated, damaged or not one of ddptrain's",
+    return status_new(STATUS_DATA, "%s: no seal at its end: the file is truncated, damaged or not written by ddptrain",
                       name);
 }
 
-/* Verifies the trailer of a file of [file_size] bytes by itself. */
+/* Verifies the trailer of a file of [file_size] bytes without its image. */
 static status parse_trailer(const char *name, const uint8_t trailer[SEALED_TRAILER_SIZE], uint64_t file_size,
                             struct seal *seal) {
     if (!has_magic(trailer)) return truncated(name);
@@ -86,7 +86,7 @@ static status parse_trailer(const char *name, const uint8_t trailer[SEALED_TRAIL
                           (unsigned long long)version, VERSION);
     uint64_t image_size = get(trailer + AT_IMAGE_SIZE, 8);
     if (get(trailer + AT_SIZE, 4) != SEALED_TRAILER_SIZE || image_size != file_size - SEALED_TRAILER_SIZE)
-        return status_new(STATUS_DATA, "%s: damaged: %llu bytes before its seal, which says %llu", name,
+        return status_new(STATUS_DATA, "%s: damaged: it has %llu bytes before its seal, expected %llu", name,
                           (unsigned long long)file_size - SEALED_TRAILER_SIZE, (unsigned long long)image_size);
     seal->image_size = image_size;
     seal->order = get(trailer + AT_ORDER, 8);
@@ -99,7 +99,7 @@ static status compare_hash(const char *name, const uint8_t hash[DIGEST_SIZE], co
     char found[DIGEST_HEX_SIZE], expected[DIGEST_HEX_SIZE];
     digest_hex(hash, found);
     digest_hex(seal->sha256, expected);
-    return status_new(STATUS_DATA, "%s: damaged: its SHA-256 is %.16s... where its seal says %.16s...", name, found,
+    return status_new(STATUS_DATA, "%s: damaged: its SHA-256 is %.16s..., its seal has %.16s...", name, found,
                       expected);
 }
 
@@ -111,7 +111,7 @@ status sealed_check(const char *name, const void *bytes, size_t size, struct sea
     return compare_hash(name, hash, seal);
 }
 
-/* Reads the last bytes of the file; *size is the file's. A file that is too short has no mark. */
+/* Reads the trailer; *size: the size of the file. A file that is too short gives zeros. */
 static status read_trailer(int fd, const char *path, uint8_t trailer[SEALED_TRAILER_SIZE], uint64_t *size) {
     struct io_info info;
     memset(trailer, 0, SEALED_TRAILER_SIZE);
@@ -130,7 +130,7 @@ static status read_seal(int fd, const char *path, struct seal *seal) {
     return parse_trailer(path, trailer, size, seal);
 }
 
-/* Reads the image behind [fd] into [image]. */
+/* Reads and verifies the image. */
 static status read_image(int fd, const char *path, const struct seal *seal, void *image) {
     size_t got;
     TRY(io_read_at(fd, path, image, seal->image_size, 0, &got));
@@ -140,16 +140,16 @@ static status read_image(int fd, const char *path, const struct seal *seal, void
     return compare_hash(path, hash, seal);
 }
 
-/* Hashes the image piece by piece in [room] (VERIFY_AT_ONCE). */
-static status hash_image(int fd, const char *path, const struct seal *seal, void *room) {
+/* Verifies the image in chunks; [buffer] (VERIFY_CHUNK) is a workspace. */
+static status verify_image(int fd, const char *path, const struct seal *seal, void *buffer) {
     struct digest digest;
     digest_start(&digest);
     for (uint64_t done = 0; done < seal->image_size;) {
         uint64_t left = seal->image_size - done;
-        size_t size = left < VERIFY_AT_ONCE ? (size_t)left : VERIFY_AT_ONCE, got;
-        TRY(io_read_at(fd, path, room, size, done, &got));
+        size_t size = left < VERIFY_CHUNK ? (size_t)left : VERIFY_CHUNK, got;
+        TRY(io_read_at(fd, path, buffer, size, done, &got));
         if (got != size) return truncated(path);
-        digest_add(&digest, room, size);
+        digest_add(&digest, buffer, size);
         done += size;
     }
     uint8_t hash[DIGEST_SIZE];
@@ -174,12 +174,12 @@ status sealed_read(const char *path, void **image, struct seal *seal) {
 
 status sealed_verify(const char *path, struct seal *seal) {
     int fd;
-    void *room = NULL;
+    void *buffer = NULL;
     TRY(io_open(path, &fd));
     status s = read_seal(fd, path, seal);
-    if (s == OK) s = buffer_new(VERIFY_AT_ONCE, "verifying a file", &room);
-    if (s == OK) s = hash_image(fd, path, seal, room);
-    buffer_free(room);
+    if (s == OK) s = buffer_new(VERIFY_CHUNK, "verifying a file", &buffer);
+    if (s == OK) s = verify_image(fd, path, seal, buffer);
+    buffer_free(buffer);
     return status_first(s, io_close(fd, path));
 }
 
@@ -190,13 +190,13 @@ status sealed_read_seal(const char *path, struct seal *seal) {
     return status_first(s, io_close(fd, path));
 }
 
-status sealed_is_marked(const char *path, bool *is_marked) {
-    *is_marked = false;
+status sealed_has_trailer(const char *path, bool *has_trailer) {
+    *has_trailer = false;
     int fd;
     TRY(io_open(path, &fd));
     uint8_t trailer[SEALED_TRAILER_SIZE];
     uint64_t size = 0;
     status s = read_trailer(fd, path, trailer, &size);
-    if (s == OK) *is_marked = has_magic(trailer);
+    if (s == OK) *has_trailer = has_magic(trailer);
     return status_first(s, io_close(fd, path));
 }

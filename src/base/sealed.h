@@ -1,7 +1,6 @@
-/* sealed: a file that proves itself. After the image (any bytes; for a checkpoint an HDF5 file) stands a trailer with
- * the image's length and SHA-256 and a SHA-256 of the trailer's own fields, so every flipped bit and every lost or
- * added byte is noticed before the image is looked at. The proof travels with the file (cp, rsync), and because it
- * stands behind the image, libhdf5, h5py and h5dump open a sealed HDF5 file as if it was not there.
+/* sealed: a file with its own checksum. The image (any bytes; for a checkpoint an HDF5 file) is followed by a trailer
+ * with the length and SHA-256 of the image and a SHA-256 of the trailer's own fields. Every flipped, lost or added byte
+ * is detected before the image is used. libhdf5, h5py and h5dump ignore the trailer at the end of an HDF5 file.
  *
  * The trailer, 128 bytes, numbers little-endian:
  *      0  "ddptrain sealed\n"
@@ -9,9 +8,9 @@
  *     20  u32 size of the trailer, 128
  *     24  u64 size of the image
  *     32  SHA-256 of the image
- *     64  u64 order: what the owner sorts its files by without reading them (a checkpoint: its step)
+ *     64  u64 order: sort key of the owner's files (for a checkpoint the step)
  *     72  24 zero bytes
- *     96  SHA-256 of the 96 bytes before */
+ *     96  SHA-256 of the preceding 96 bytes */
 #ifndef BASE_SEALED_H
 #define BASE_SEALED_H
 
@@ -33,25 +32,25 @@ struct seal {
 /* Writes [image] (size) and its seal to [path] by io_replace. */
 status sealed_write(const char *path, const void *image, size_t size, uint64_t order);
 
-/* The same of an image in [count] pieces, one after the other; the array has room for one more, which it uses. */
+/* The same for an image in [count] parts; the array has capacity for one more, which this function uses. */
 status sealed_write_parts(const char *path, struct io_part *parts, size_t count, uint64_t order);
 
-/* Reads and verifies all of [path]: *image (seal->image_size) is the caller's (buffer_free). STATUS_DATA naming the
- * file and what is wrong; STATUS_IO when it cannot be read. */
+/* Reads and verifies [path]. The caller owns *image (seal->image_size) and frees it with buffer_free. STATUS_DATA: the
+ * file is damaged; STATUS_IO: it cannot be read. */
 status sealed_read(const char *path, void **image, struct seal *seal);
 
-/* Only the trailer, verified by itself: cheap, but says nothing about the image. */
+/* Reads and verifies only the trailer, not the image. */
 status sealed_read_seal(const char *path, struct seal *seal);
 
-/* As sealed_read, but keeps nothing: a file of any size in little memory. */
+/* Verifies a file of any size as sealed_read does, in little memory. */
 status sealed_verify(const char *path, struct seal *seal);
 
-/* Whether the file ends with a trailer of this kind, good or damaged. */
-status sealed_is_marked(const char *path, bool *is_marked);
+/* Whether the file ends with a trailer, valid or damaged. */
+status sealed_has_trailer(const char *path, bool *has_trailer);
 
-/* The trailer that seals [image] (size), and the same proof as sealed_read's for bytes (size) in memory; [name] stands
- * for the file in messages. */
+/* Makes the trailer of [image] (size). */
 void sealed_trailer(const void *image, size_t size, uint64_t order, uint8_t trailer[SEALED_TRAILER_SIZE]);
+/* Verifies a whole sealed file in memory, bytes (size), as sealed_read does; [name] is the file name in messages. */
 status sealed_check(const char *name, const void *bytes, size_t size, struct seal *seal);
 
 #endif

@@ -1,15 +1,15 @@
-/* The stack is static: the handler may run at any moment until the process has ended. */
+/* The alternate stack is static, because the handler may run until the process ends. */
 #include "base/signals.h"
 
 #include <signal.h>
 #include <stddef.h>
 
-/* Room for the registers that the kernel saves (10 KiB with AMX) and a handler that writes a sentence. */
+/* For the registers that the kernel saves (10 KiB with AMX) and a handler that writes a message. */
 #define STACK_BYTES 65536
 
 static char handler_stack[STACK_BYTES];
 
-bool signals_is_unwanted(int signal_number) {
+bool signals_is_ignored(int signal_number) {
     struct sigaction inherited;
     return (signal_number == SIGHUP || signal_number == SIGINT) && sigaction(signal_number, NULL, &inherited) == 0 &&
            inherited.sa_handler == SIG_IGN;
@@ -48,10 +48,10 @@ void signals_on_stop(void (*handler)(int signal_number)) {
     struct sigaction stop = {.sa_handler = handler, .sa_flags = SA_RESTART}, ignore = {.sa_handler = SIG_IGN};
     if (sigaltstack(&stack, NULL) == 0) stop.sa_flags |= SA_ONSTACK;
     for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
-        if (!signals_is_unwanted(stops[i])) sigaction(stops[i], &stop, NULL);
+        if (!signals_is_ignored(stops[i])) sigaction(stops[i], &stop, NULL);
     }
     sigaction(SIGPIPE, &ignore, NULL);
     sigaction(SIGXFSZ, &ignore, NULL);
-    signal(SIGCHLD, SIG_DFL); /* inherited as ignored, it would hide how children end */
+    signal(SIGCHLD, SIG_DFL); /* an inherited SIG_IGN would discard the exit status of children */
     signals_unblock_stops();
 }

@@ -1,5 +1,5 @@
-/* stack: whether this process can have the stack that its functions need. Products keep a panel of up to 512 KiB there,
- * and a stack that cannot grow ends in a signal, without a sentence. */
+/* stack: checks that the stack can grow as far as needed. Matrix products have a buffer of up to 512 KiB there, and a
+ * stack overflow would end the process with SIGSEGV, without a message. */
 #ifndef BASE_STACK_H
 #define BASE_STACK_H
 
@@ -7,11 +7,11 @@
 
 #include "base/status.h"
 
-#define STACK_MIN ((size_t)1 << 20)   /* what a function and those that it calls may use */
-#define STACK_SPACE ((size_t)3 << 19) /* with arguments, environment and what the callers use */
+#define STACK_MIN ((size_t)1 << 20)   /* maximum use of one call of a library function */
+#define STACK_SPACE ((size_t)3 << 19) /* the same with arguments, environment and callers */
 
-/* Call it first in main. STATUS_USAGE when the limit of the stack (ulimit -s) is below STACK_SPACE or that of memory
- * (ulimit -v) leaves less; under a limit of memory the stack is made that large now. */
+/* Call it first in main. STATUS_USAGE when the stack limit (ulimit -s) is below STACK_SPACE or the memory limit
+ * (ulimit -v) leaves less. With a memory limit the stack grows to its full size now. */
 status stack_check(void);
 
 #endif

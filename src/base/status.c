@@ -1,4 +1,4 @@
-/* A failure is one allocation: the code and the sentence behind it. */
+/* A failure is one allocation: the code and the sentence. */
 #include "base/status.h"
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* Amortised doubling. */
+/* The capacity doubles when it is exceeded. */
 #include "base/text.h"
 
 #include <math.h>
@@ -45,13 +45,13 @@ void text_printf(struct text *text, const char *format, ...) {
     va_end(arguments);
 }
 
-/* What a terminal would act on instead of showing it: C0, DEL, C1, and Unicode's embeddings and isolates. */
+/* Characters that a terminal interprets: C0, DEL, C1, and Unicode's embeddings and isolates. */
 static bool is_control(uint32_t code) {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x202a && code <= 0x202e) ||
            (code >= 0x2066 && code <= 0x2069) || code == 0x2028 || code == 0x2029;
 }
 
-/* Adds the character at [string] (left) and returns its bytes. */
+/* Adds the first character of [string] (left) and returns its number of bytes. */
 static size_t add_character(struct text *text, const char *string, size_t left, bool keeps_lines) {
     uint32_t code;
     size_t bytes = utf8_decode(string, left, &code);
@@ -65,7 +65,7 @@ static size_t add_character(struct text *text, const char *string, size_t left, 
     return bytes ? bytes : 1;
 }
 
-void text_add_foreign(struct text *text, const char *string, size_t max) {
+void text_add_value(struct text *text, const char *string, size_t max) {
     size_t left = strlen(string), start = text->length;
     while (left > 0 && text->length - start < max) {
         size_t bytes = add_character(text, string, left, false);

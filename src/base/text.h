@@ -1,5 +1,5 @@
-/* text: a growing string, for messages, resolved configs and JSON lines. Grows without limit and never fails
- * (see arena.h for what happens without memory). Zero-initialise; text_free at the end. */
+/* text: a growing string for messages, resolved configs and JSON lines. Without memory the process exits, as in
+ * arena.h. Zero-initialise; text_free at the end. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
@@ -16,24 +16,23 @@ void text_add(struct text *text, const char *string);
 void text_add_bytes(struct text *text, const char *bytes, size_t count);
 void text_printf(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Text from files for a reader at a terminal: control characters, bytes that are no UTF-8 and characters that change
- * the direction of writing become \x1b or \u202e. text_add_foreign is for a name or a value: one line, cut to [max]
- * bytes with "..." at its end. text_add_printable is for a whole message: line ends and tabs stay, and each line is cut
- * to TEXT_MAX_LINE bytes. Every failure and every line of the log passes it. */
+/* Add text from untrusted files for output on a terminal: control characters, invalid UTF-8 and characters that change
+ * the writing direction are escaped (\x1b, \u202e). text_add_value is for a name or a value: one line, truncated to
+ * [max] bytes with "..." at its end. text_add_printable is for a message: it keeps line breaks and tabs and truncates
+ * each line to TEXT_MAX_LINE bytes; all failures and log lines use it. */
 #define TEXT_MAX_NAME 80
 #define TEXT_MAX_LINE 4096
-void text_add_foreign(struct text *text, const char *string, size_t max);
+void text_add_value(struct text *text, const char *string, size_t max);
 void text_add_printable(struct text *text, const char *string);
 
-/* The end of a noun behind [count]: "" for 1, else [ending], "s" or "es". ("%zu row%s", n, text_plural(n, "s")) */
+/* "" for [count] 1, else [ending] ("s" or "es"): printf("%zu row%s", n, text_plural(n, "s")) */
 const char *text_plural(uint64_t count, const char *ending);
 
-/* [string] as a JSON string with its quotes; control characters, quotes and backslashes escaped, bytes that are no
- * UTF-8 replaced by U+FFFD. */
+/* Adds [string] as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. */
 void text_add_json(struct text *text, const char *string);
 
-/* The shortest decimal that reads back as the same double ("0.1", "1e-08"); JSON and YAML both read it.
- * Not-finite values become null. */
+/* Adds the shortest decimal that parses to the same double ("0.1", "1e-08"), for JSON and YAML. Non-finite values
+ * become null. */
 void text_add_double(struct text *text, double value);
 
 void text_clear(struct text *text); /* keeps the memory */

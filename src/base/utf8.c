@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 size_t utf8_decode(const char *bytes, size_t size, uint32_t *code) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    static const uint32_t min[] = {0, 0, 0x80, 0x800, 0x10000};
     if (size == 0) return 0;
     uint8_t first = (uint8_t)bytes[0];
     size_t length = first < 0x80 ? 1 : first < 0xc0 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf8 ? 4 : 0;
@@ -16,7 +16,7 @@ size_t utf8_decode(const char *bytes, size_t size, uint32_t *code) {
         value = value << 6 | (next & 0x3f);
     }
     bool is_surrogate = value >= 0xd800 && value < 0xe000;
-    if (value < least[length] || value >= UTF8_CODES || is_surrogate) return 0;
+    if (value < min[length] || value >= UTF8_CODES || is_surrogate) return 0;
     *code = value;
     return length;
 }

@@ -82,7 +82,7 @@ static const char *begin_group(struct report *report, const char *path) {
     text_clear(&report->group);
     text_add_bytes(&report->group, path, length);
     text_add(report->out, "\n");
-    text_add_foreign(report->out, length ? report->group.data : "/", MAX_PATH);
+    text_add_value(report->out, length ? report->group.data : "/", MAX_PATH);
     text_add(report->out, "\n");
     return name;
 }
@@ -96,7 +96,7 @@ static status report_dataset(void *context, const char *path, hid_t dataset) {
     text_printf(&kind, "%s ", shape.type_name);
     text_add_shape(&kind, shape.dims, shape.shape);
     struct text shown = {0};
-    text_add_foreign(&shown, name, TEXT_MAX_NAME);
+    text_add_value(&shown, name, TEXT_MAX_NAME);
     text_printf(report->out, "  %-28s %-22s", text_string(&shown), kind.data);
     text_free(&shown);
     text_free(&kind);
@@ -180,7 +180,7 @@ status checkpoint_inspect(const char *path, struct text *out) {
     struct hdf5_silence silence;
     TRY(io_stat(path, &info));
     if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such file", path);
-    TRY(sealed_is_marked(path, &is_marked));
+    TRY(sealed_has_trailer(path, &is_marked));
     hdf5_enter(&silence);
     status s = is_marked ? inspect_sealed(path, out) : inspect_plain(path, out);
     hdf5_leave(&silence);

@@ -24,9 +24,9 @@ static void print_metadata(json_t *metadata, struct text *out) {
     json_t *value;
     json_object_foreach(metadata, name, value) {
         if (!json_is_string(value)) continue;
-        text_add_foreign(out, name, TEXT_MAX_NAME);
+        text_add_value(out, name, TEXT_MAX_NAME);
         text_add(out, "  ");
-        text_add_foreign(out, json_string_value(value), MAX_VALUE);
+        text_add_value(out, json_string_value(value), MAX_VALUE);
         text_add(out, "\n");
     }
 }
@@ -44,7 +44,7 @@ static status print_tensors(const struct safetensors *file, struct text *out) {
         text_printf(&kind, "%s (", tensor.dtype->name);
         for (int d = 0; d < tensor.dims; d++) text_printf(&kind, "%s%lld", d ? ", " : "", (long long)tensor.shape[d]);
         text_add(&kind, ")");
-        text_add_foreign(&shown, name, TEXT_MAX_NAME);
+        text_add_value(&shown, name, TEXT_MAX_NAME);
         text_printf(out, "  %-28s %-22s", text_string(&shown), kind.data);
         text_free(&shown);
         text_free(&kind);

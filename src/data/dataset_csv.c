@@ -52,7 +52,7 @@ static bool is_utf8(const char *text) {
 /* A text of the file as messages show it. */
 static const char *shown(const struct csv *csv, const char *text) {
     struct text out = {0};
-    text_add_foreign(&out, text, TEXT_MAX_NAME);
+    text_add_value(&out, text, TEXT_MAX_NAME);
     const char *copy = arena_copy(csv->arena, text_string(&out));
     text_free(&out);
     return copy;
@@ -61,7 +61,7 @@ static const char *shown(const struct csv *csv, const char *text) {
 static void list_columns(const struct csv *csv, struct text *out) {
     for (size_t i = 0; i < csv->n_columns && out->length < 200; i++) {
         text_add(out, i ? ", " : "");
-        text_add_foreign(out, csv->names[i], TEXT_MAX_NAME);
+        text_add_value(out, csv->names[i], TEXT_MAX_NAME);
     }
     if (out->length >= 200) text_add(out, ", ...");
 }

@@ -48,7 +48,7 @@ static bool is_header(const struct csv_reader *reader) {
 
 static void print_column(size_t number, const char *name, const struct column *column, size_t rows, struct text *out) {
     struct text shown = {0};
-    text_add_foreign(&shown, name, TEXT_MAX_NAME);
+    text_add_value(&shown, name, TEXT_MAX_NAME);
     text_printf(out, "  %4zu  %-28s ", number, text_string(&shown));
     text_free(&shown);
     if (column->missing == rows)
@@ -59,7 +59,7 @@ static void print_column(size_t number, const char *name, const struct column *c
         text_printf(out, "%-8s ", "text");
     for (size_t i = 0; column->texts && i < column->label_count; i++) {
         text_add(out, i ? ", " : "");
-        text_add_foreign(out, column->labels[i], TEXT_MAX_NAME);
+        text_add_value(out, column->labels[i], TEXT_MAX_NAME);
     }
     if (column->has_more_labels) text_add(out, ", ...");
     if (column->missing && column->missing < rows) text_printf(out, "  (%zu missing)", column->missing);

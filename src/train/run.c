@@ -561,7 +561,7 @@ static status stopped_on_request(const struct counters *c) {
 static status train(struct run *run) {
     struct trainer *t = &run->trainer;
     if (is_first_rank(run)) TRY(open_outputs(run));
-    fault_be_late(run->env->rank);
+    fault_delay(run->env->rank);
     if (run->options->can_save) *run->options->can_save = 1;
     bool is_stopped;
     status s = trainer_run(t, run->is_resumed, &is_stopped);

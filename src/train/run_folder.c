@@ -185,7 +185,7 @@ static status look_for_checkpoints(const struct run_folder *f, bool *has_ours, c
         if (!checkpoint_has_ending(names.items[i])) continue;
         char *path = arena_printf(f->arena, "%s/%s", f->checkpoints, names.items[i]);
         bool is_marked = false;
-        status_free(sealed_is_marked(path, &is_marked)); /* what cannot be read is not ours */
+        status_free(sealed_has_trailer(path, &is_marked)); /* what cannot be read is not ours */
         *has_ours = *has_ours || (is_marked && checkpoint_is_name(names.items[i]));
         if (!is_marked && !*other) *other = path;
     }

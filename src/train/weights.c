@@ -129,7 +129,7 @@ status weights_check_out(const char *out) {
     struct io_info info;
     bool is_checkpoint = false;
     TRY(io_stat(out, &info));
-    if (info.is_file) TRY(sealed_is_marked(out, &is_checkpoint));
+    if (info.is_file) TRY(sealed_has_trailer(out, &is_checkpoint));
     if (!is_checkpoint) return OK;
     return status_new(STATUS_USAGE, "--out %s: it is a checkpoint, and would be overwritten; choose another name", out);
 }

@@ -39,17 +39,17 @@ static const struct {
     {"a:\n  <<: {b: 1}\n", "a.yaml:2:3: a merge key ('<<'), which is not accepted; write the keys out", false},
     {"a: 1\n---\nb: 2\n", "a.yaml:2:1: a second document ('---'); a config is one document", false},
     {"[a, b]: 1\n",
-     "a.yaml:1:1: a key must be a word, not a list or mapping; put a text that starts with '[' or '{' in quotes",
+     "a.yaml:1:1: a key must be a text, not a list or mapping; put a text that starts with '[' or '{' in quotes",
      false},
     {"a: {{b}}\n",
-     "a.yaml:1:5: a key must be a word, not a list or mapping; put a text that starts with '[' or '{' in quotes",
+     "a.yaml:1:5: a key must be a text, not a list or mapping; put a text that starts with '[' or '{' in quotes",
      false},
     {"? \n: 1\n", "a.yaml:1:2: a key is empty", false},
     {"a: \"x\\0y\"\n", "a.yaml:1:4: a text with a NUL character", false},
     {"a:\n\tb: 1\n", "a.yaml:2:1: a tab; YAML is indented with spaces only", false},
     {"a: @b\n", "a.yaml:1:4: a value cannot start with '@'; put it in quotes", false},
     {"a: b: c\n",
-     "a.yaml:1:5: a ':' that cannot stand here; check the indentation, or put a text that holds ': ' in quotes", false},
+     "a.yaml:1:5: a ':' is not allowed here; check the indentation, or put a text that contains ': ' in quotes", false},
     {"a: [1, 2\nb: 3\n", "a.yaml:2:2: expected ',' or ']' here; a '[' is not closed", false},
     {"a: {b: 1\n", "a.yaml:2:1: expected ',' or '}' here; a '{' is not closed", false},
     {"a: 'b\n", "a.yaml:1:4: the quotes that open here are not closed", false},
@@ -274,7 +274,7 @@ START_TEST(files_are_read) {
     ck_assert_uint_eq(problems.count, 0);
     ck_assert_ptr_null(document_read("/dev/zero", &problems, &document)); /* endless */
     status s = problems_status(&problems, STATUS_USAGE);
-    ck_assert_str_eq(status_message(s), "/dev/zero: larger than 1 MiB, which no config is");
+    ck_assert_str_eq(status_message(s), "/dev/zero: larger than 1 MiB, the maximum for a config");
     status_free(s);
     problems_free(&problems);
     free(missing);
@@ -315,10 +315,10 @@ static const struct {
 } monsters[] = {
     {"", "[", "", "a.yaml:1:33: " TOO_DEEP, 0, 0},
     {"", "{a: ", "", "a.yaml:1:129: " TOO_DEEP, 0, 0},
-    {"", "{", "", "a key must be a word", 0, 0},
+    {"", "{", "", "a key must be a text", 0, 0},
     {"a: ", "[\n", "", TOO_DEEP, 0, 0},
     {"", "- ", "", "a.yaml:1:65: " TOO_DEEP, 0, 0},
-    {"", "? ", "", "a key must be a word", 0, 0},
+    {"", "? ", "", "a key must be a text", 0, 0},
     {"? ", "[", "", TOO_DEEP, 0, 0},
     {"<<: ", "[", "", TOO_DEEP, 0, 0},
     {"a: [", "a,", "]", TOO_MANY, 0, 0},
@@ -344,8 +344,8 @@ static const struct {
     {"", "\xc2\x85", "", TOO_BLANK, 0, 0},
     {"", "\r", "", TOO_BLANK, 0, 0},
     {"", "a", "", "got a single value", 0, 0},
-    {"", "\"a\": ", "", "a ':' that cannot stand here", 0, 0},
-    {"", "a: ", "", "a ':' that cannot stand here", 0, 0},
+    {"", "\"a\": ", "", "a ':' is not allowed here", 0, 0},
+    {"", "a: ", "", "a ':' is not allowed here", 0, 0},
     {"a: x", "y ", "", "", ' ', 1000},
     {"a: x", "y ", "", TOO_BLANK, ' ', 2000},
     {"a: x", " y\n", "", "", '\n', 1000},
@@ -398,7 +398,7 @@ START_TEST(more_than_a_megabyte_is_not_parsed) {
     char *bytes = repeated("", "a", "", DOCUMENT_MAX_BYTES + 1);
     bool has_tree;
     char *text = problems_of(bytes, strlen(bytes), &has_tree);
-    ck_assert_str_eq(text, "a.yaml: larger than 1 MiB, which no config is");
+    ck_assert_str_eq(text, "a.yaml: larger than 1 MiB, the maximum for a config");
     free(text);
     free(bytes);
 }

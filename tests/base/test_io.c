@@ -255,9 +255,9 @@ static void replace_with(const char *folder, struct fault fault) {
     ck_assert_msg(s != OK || is_new, "success without the new content, call %d", (int)fault.at);
     if (s) ck_assert_msg(status_code(s) == STATUS_IO && strstr(status_message(s), folder), "%s", status_message(s));
     /* Only who cannot remove a file leaves one. */
-    bool cannot_remove = fault.kind == FAULT_EIO && fault.is_for_ever;
+    bool cannot_remove = fault.kind == FAULT_EIO && fault.is_permanent;
     ck_assert_msg(temporaries(folder) == 0 || cannot_remove, "a temporary file after call %d", (int)fault.at);
-    if (fault.kind == FAULT_SHORT || (fault.kind == FAULT_EINTR && !fault.is_for_ever)) ck_ok(s);
+    if (fault.kind == FAULT_SHORT || (fault.kind == FAULT_EINTR && !fault.is_permanent)) ck_ok(s);
     status_free(s);
     free(bytes);
     empty_folder(folder);
@@ -273,7 +273,7 @@ START_TEST(any_failing_call_leaves_old_or_new) {
     for (enum fault_kind kind = FAULT_ENOSPC; kind <= FAULT_SHORT; kind++)
         for (int64_t at = 1; at <= calls + 1; at++)
             for (int ever = 0; ever < 2; ever++)
-                replace_with(folder, (struct fault){.kind = kind, .at = at, .is_for_ever = ever});
+                replace_with(folder, (struct fault){.kind = kind, .at = at, .is_permanent = ever});
     remove_folder(folder);
 }
 END_TEST

@@ -96,18 +96,18 @@ START_TEST(parts_are_whole_cores) {
 END_TEST
 
 /* Kernels before 6.12 tell 0, and do nothing; a container may forbid it. */
-START_TEST(short_turns) {
-    long before = processors_turn();
-    processors_take_short_turns();
-    long after = processors_turn();
-    if (before && after == before && before != PROCESSORS_TURN_NANOSECONDS) {
-        printf("not looked at: turns of a processor cannot be asked for here\n");
+START_TEST(shorten_slice) {
+    long before = processors_slice();
+    processors_shorten_slice();
+    long after = processors_slice();
+    if (before && after == before && before != PROCESSORS_SLICE_NANOSECONDS) {
+        printf("skipped: the kernel does not report time slices\n");
         return;
     }
-    ck_assert_int_eq(after, before ? PROCESSORS_TURN_NANOSECONDS : 0);
-    processors_take_short_turns();
-    ck_assert_int_eq(processors_turn(), after);
+    ck_assert_int_eq(after, before ? PROCESSORS_SLICE_NANOSECONDS : 0);
+    processors_shorten_slice();
+    ck_assert_int_eq(processors_slice(), after);
 }
 END_TEST
 
-LOOP_TESTS("processors", ONCE(short_turns), EACH(threads_of_ranks, shares), EACH(parts_are_whole_cores, splits))
+LOOP_TESTS("processors", ONCE(shorten_slice), EACH(threads_of_ranks, shares), EACH(parts_are_whole_cores, splits))

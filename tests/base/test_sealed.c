@@ -55,7 +55,7 @@ START_TEST(comes_back) {
         ck_assert(other.order == seal.order && memcmp(other.sha256, seal.sha256, DIGEST_SIZE) == 0);
         ck_ok(sealed_verify(path, &other));
         bool is_marked;
-        ck_ok(sealed_is_marked(path, &is_marked));
+        ck_ok(sealed_has_trailer(path, &is_marked));
         ck_assert(is_marked);
         free(image);
     }
@@ -100,7 +100,7 @@ START_TEST(every_bit_and_every_length_is_proved) {
     must_refuse(longer, size + 1, "a byte before the seal", size);
     spill(path, longer, size + 1);
     void *read = NULL;
-    ck_failure(sealed_read(path, &read, &seal), STATUS_DATA, "601 bytes before its seal, which says 600");
+    ck_failure(sealed_read(path, &read, &seal), STATUS_DATA, "601 bytes before its seal, expected 600");
     ck_failure(sealed_verify(path, &seal), STATUS_DATA, "601 bytes before its seal");
     ck_failure(sealed_read_seal(path, &seal), STATUS_DATA, "601 bytes before its seal");
     free(longer);
@@ -134,11 +134,11 @@ START_TEST(files_are_refused_by_name) {
     ck_failure(sealed_read(path, &image, &seal), STATUS_DATA, path);
     ck_failure(sealed_verify(path, &seal), STATUS_DATA, path);
     ck_failure(sealed_read_seal(path, &seal), STATUS_DATA, path);
-    ck_ok(sealed_is_marked(path, &is_marked));
+    ck_ok(sealed_has_trailer(path, &is_marked));
     ck_assert(is_marked);
     spill(path, bytes, size - 1);
     ck_failure(sealed_read(path, &image, &seal), STATUS_DATA, "truncated");
-    ck_ok(sealed_is_marked(path, &is_marked));
+    ck_ok(sealed_has_trailer(path, &is_marked));
     ck_assert(!is_marked);
     spill(path, bytes, 5);
     ck_failure(sealed_verify(path, &seal), STATUS_DATA, "truncated");
@@ -156,7 +156,7 @@ START_TEST(any_failing_call_of_a_read_is_a_failure) {
     for (enum fault_kind kind = FAULT_EIO; kind <= FAULT_SHORT; kind++)
         for (int ever = 0; ever < 2; ever++)
             for (int64_t at = 1; at <= 5; at++) {
-                struct fault fault = {.kind = kind, .at = at, .is_for_ever = ever};
+                struct fault fault = {.kind = kind, .at = at, .is_permanent = ever};
                 fault_set(&fault);
                 status s = sealed_read(path, &image, &seal);
                 if (kind == FAULT_EIO) ck_assert_int_eq(status_code(s), STATUS_IO);

@@ -42,10 +42,10 @@ static void save_with(const char *folder, struct fault fault) {
     ck_ok(newest);
     ck_assert_msg(step == 2 || (step == 1 && s), "step %d, call %d, kind %d", (int)step, (int)fault.at, fault.kind);
     if (s) ck_assert_msg(status_code(s) == STATUS_IO && strstr(status_message(s), folder), "%s", status_message(s));
-    bool cannot_remove = fault.kind == FAULT_EIO && fault.is_for_ever;
+    bool cannot_remove = fault.kind == FAULT_EIO && fault.is_permanent;
     ck_assert_msg(temporaries(folder) == 0 || cannot_remove, "a temporary file, call %d, kind %d", (int)fault.at,
                   fault.kind);
-    if (fault.kind == FAULT_SHORT || (fault.kind == FAULT_EINTR && !fault.is_for_ever)) ck_ok(s);
+    if (fault.kind == FAULT_SHORT || (fault.kind == FAULT_EINTR && !fault.is_permanent)) ck_ok(s);
     /* The next save works and cleans up. */
     ck_ok(save_and_prune(folder, 3, 2));
     ck_assert_uint_eq(temporaries(folder), 0);
@@ -61,7 +61,7 @@ START_TEST(any_failing_call_leaves_the_old_checkpoint) {
     for (enum fault_kind kind = FAULT_ENOSPC; kind <= FAULT_SHORT; kind++)
         for (int64_t at = 1; at <= calls + 1; at++)
             for (int ever = 0; ever < 2; ever++)
-                save_with(folder, (struct fault){.kind = kind, .at = at, .is_for_ever = ever});
+                save_with(folder, (struct fault){.kind = kind, .at = at, .is_permanent = ever});
     remove_folder(folder);
 }
 END_TEST
@@ -101,7 +101,7 @@ START_TEST(any_failing_call_of_a_load) {
         for (int64_t at = 1; at <= 20; at++)
             for (int ever = 0; ever < 2; ever++) {
                 status s;
-                struct fault fault = {.kind = kind, .at = at, .is_for_ever = ever};
+                struct fault fault = {.kind = kind, .at = at, .is_permanent = ever};
                 fault_set(&fault);
                 int64_t step = newest_step(folder, &s);
                 fault_set(NULL);

@@ -195,7 +195,7 @@ START_TEST(only_what_is_saved_is_reported) {
     ck_ok(save(saver, 1));
     ck_ok(saver_wait(saver));
     ck_assert_int_eq(saved, 1);
-    fault_set(&(struct fault){.kind = FAULT_ENOSPC, .at = 1, .is_for_ever = true});
+    fault_set(&(struct fault){.kind = FAULT_ENOSPC, .at = 1, .is_permanent = true});
     saver_mark(saver, 2);
     ck_ok(save(saver, 2));
     ck_failure(saver_wait(saver), STATUS_IO, "No space left on device");
@@ -212,7 +212,7 @@ START_TEST(a_failure_comes_back_once) {
     ck_ok(saver_create(folder, 2, &saver));
     ck_ok(save(saver, 1));
     ck_ok(saver_wait(saver));
-    fault_set(&(struct fault){.kind = FAULT_ENOSPC, .at = 1, .is_for_ever = true});
+    fault_set(&(struct fault){.kind = FAULT_ENOSPC, .at = 1, .is_permanent = true});
     ck_ok(save(saver, 2)); /* not known yet */
     ck_failure(save(saver, 3), STATUS_IO, folder);
     ck_ok(save(saver, 4));

@@ -26,9 +26,9 @@ static void all_body(const struct dist_env *env, void *argument) {
     RANK_CHECK(strcmp(comm_backend(g.comm), env->world_size > 1 ? (const char *)argument : "self") == 0);
     rank_must(comm_all_reduce(g.comm, NULL, 0, COMM_FLOAT32, COMM_SUM));
     bool yields = strcmp(comm_backend(g.comm), "shm") == 0;
-    long turn = processors_turn();
-    processors_take_short_turns(); /* has been asked for already */
-    RANK_CHECK(!yields || processors_turn() == turn);
+    long turn = processors_slice();
+    processors_shorten_slice(); /* has been asked for already */
+    RANK_CHECK(!yields || processors_slice() == turn);
     rank_leave(&g);
 }
 

@@ -51,7 +51,7 @@ train: {epochs: 1}
         for kib in (300, 448, 1024):
             code, said = self.limited(resource.RLIMIT_STACK, kib, "c.yaml", "--fresh")
             self.assertEqual(code, USAGE, said)
-            self.assertIn(f"the limit of the stack is {kib} KiB", said)
+            self.assertIn(f"the stack limit is {kib} KiB", said)
         code, said = self.limited(resource.RLIMIT_STACK, 1600, "c.yaml", "--fresh")
         self.assertEqual(code, OK, said)
 

@@ -249,7 +249,7 @@ train: {{epochs: 1}}
         for file, sentence in (("w.safetensors", "a safetensors file, which holds weights but not the state of a run; start a run from it with model.init_from"),
                                ("w.pt", "a file of torch.save; write the state_dict with safetensors.torch.save_file"),
                                ("w.txt", "a text file, not a checkpoint"), ("empty.h5", "an empty file"),
-                               ("damaged.h5", "no seal at its end: the file is truncated, damaged or not one of ddptrain's")):
+                               ("damaged.h5", "no seal at its end: the file is truncated, damaged or not written by ddptrain")):
             for words in (["eval", "test.yaml", "--checkpoint", file], ["test.yaml", f"checkpoint.resume={file}", "--run-dir", "runs/c"],
                           ["export", file, "--out", "x.safetensors"], ["test.yaml", f"model.init_from={file}", "--run-dir", "runs/c"]):
                 if file == "w.safetensors" and "init_from" in words[1]:

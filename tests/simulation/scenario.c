@@ -45,8 +45,8 @@ static void plan_kill(struct scenario *s, struct random *r) {
 static void plan_freeze(struct scenario *s, struct random *r) {
     struct planned_fault *f = add(s, FAULT_SIGNAL, draw_role(s, r), draw_call(r));
     f->number = SIGSTOP;
-    bool is_for_ever = f->victim >= s->nodes && random_below(r, 2);
-    f->resumes = is_for_ever ? NEVER : random_below(r, 2500) * MILLISECOND;
+    bool is_permanent = f->victim >= s->nodes && random_below(r, 2);
+    f->resumes = is_permanent ? NEVER : random_below(r, 2500) * MILLISECOND;
 }
 
 static void plan_errno(struct scenario *s, struct random *r) { add(s, FAULT_ERRNO, draw_role(s, r), draw_call(r)); }

@@ -1,15 +1,16 @@
-/* Written from the published facts of PyTorch's generator: every multiply-add that its AVX2 kernels fuse is an
- * explicit fmaf here, every other rounding stands alone (the build forbids contraction). The mt19937 recurrence is
- * Matsumoto and Nishimura's; the polynomials of the block normal are Cephes' single-precision ones (see NOTICE). */
+/* Gives the bits of PyTorch's AVX2 kernels: every multiply-add that they fuse is an explicit fmaf here, and the build
+ * disables contraction elsewhere. The mt19937 recurrence is Matsumoto and Nishimura's; the polynomials of the block
+ * normal are Cephes' single-precision ones (see NOTICE). */
 #include "base/draws.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/bits.h"
 
 #define HALF 8   /* of a block: values[j] and values[j + 8] are a pair */
-#define PAIRS 64 /* worked on at a time */
+#define PAIRS 64 /* per chunk */
 
 static inline uint32_t twist(uint32_t high, uint32_t low) {
     uint32_t y = (high & 0x80000000u) | (low & 0x7fffffffu);
@@ -24,7 +25,7 @@ static void refill(uint32_t *s) {
     s[623] = s[396] ^ twist(s[623], s[0]);
 }
 
-static inline uint32_t tempered(uint32_t y) {
+static inline uint32_t temper(uint32_t y) {
     y ^= y >> 11;
     y ^= (y << 7) & 0x9d2c5680u;
     y ^= (y << 15) & 0xefc60000u;
@@ -34,7 +35,7 @@ static inline uint32_t tempered(uint32_t y) {
 static void uniform(const uint32_t *words, float *values, size_t count, float width, float low) {
 #pragma omp simd
     for (size_t i = 0; i < count; i++)
-        values[i] = fmaf((float)(int32_t)(tempered(words[i]) & 0xffffffu) * 0x1p-24f, width, low);
+        values[i] = fmaf((float)(int32_t)(temper(words[i]) & 0xffffffu) * 0x1p-24f, width, low);
 }
 
 /* Cephes' logf for x > 0, rounded as PyTorch's AVX2 build rounds it. */
@@ -42,9 +43,9 @@ static inline float block_log(float x) {
     x = x < 1.17549435e-38f ? 1.17549435e-38f : x;
     uint32_t bits = bits_of_float(x);
     float e = (float)((int)(bits >> 23) - 126), m = bits_to_float((bits & 0x007fffffu) | 0x3f000000u);
-    float again = m < 0.707106781186547524f ? m : 0, less = m < 0.707106781186547524f ? 1 : 0;
-    e -= less;
-    m = (m - 1) + again;
+    bool is_doubled = m < 0.707106781186547524f; /* x = m * 2^e with m in [sqrt(1/2), sqrt(2)) */
+    e -= is_doubled ? 1 : 0;
+    m = (m - 1) + (is_doubled ? m : 0);
     float z = m * m;
     float y = 7.0376836292e-2f;
     y = fmaf(y, m, -1.1514610310e-1f);
@@ -63,7 +64,7 @@ static inline float block_log(float x) {
 
 static inline float with_sign(float x, uint32_t sign) { return bits_to_float(bits_of_float(x) ^ sign); }
 
-/* Cephes' sinf and cosf for x >= 0, rounded likewise. */
+/* Cephes' sinf and cosf for x >= 0, rounded as PyTorch's AVX2 build rounds them. */
 static inline void block_sincos(float x, float *sine, float *cosine) {
     int j = (int)(x * 1.27323954473516f);
     j = (j + 1) & ~1;
@@ -87,8 +88,8 @@ static inline void block_sincos(float x, float *sine, float *cosine) {
     *cosine = with_sign((j & 2) ? s : c, (~((uint32_t)j - 2) & 4) << 29);
 }
 
-/* (PAIRS) each: uniforms in, normals out. */
-static void pairs(float *a, float *b, float mean, float std) {
+/* a, b (PAIRS): uniforms in, normals out. */
+static void transform_pairs(float *a, float *b, float mean, float std) {
 #pragma omp simd
     for (int i = 0; i < PAIRS; i++) {
         float radius = sqrtf(-2 * block_log(1 - a[i])), sine, cosine;
@@ -107,7 +108,7 @@ static void normal(float *values, size_t count, float mean, float std) {
             memcpy(a + i / 2, v + i, HALF * sizeof *a);
             memcpy(b + i / 2, v + i + HALF, HALF * sizeof *b);
         }
-        pairs(a, b, mean, std);
+        transform_pairs(a, b, mean, std);
         for (size_t i = 0; i < here; i += (size_t)2 * HALF) {
             memcpy(v + i, a + i / 2, HALF * sizeof *a);
             memcpy(v + i + HALF, b + i / 2, HALF * sizeof *b);

@@ -438,7 +438,7 @@ static status create(const struct comm_setup *setup, void **out) {
                             .map = {.fd = -1}};
     g->setup.name = g->name;
     for (int lane = 0; lane < COMM_LANES; lane++) g->lanes[lane].in = calloc(world, sizeof *g->lanes[lane].in);
-    processors_take_short_turns(); /* who waits for another offers its core, and wants it back */
+    processors_shorten_slice(); /* who waits for another offers its core, and wants it back */
     status failure = shm_map_open(setup, "shm", COMM_LANES * lane_size(setup->world_size), &g->map);
     for (int i = 0; i < COMM_LANES && !failure; i++) {
         struct shm_lane *lane = &g->lanes[i];

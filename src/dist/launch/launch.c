@@ -127,7 +127,7 @@ status launch_run(const struct launch_config *config, char *const argv[], struct
     sigset_t set, before;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
-        if (!signals_is_unwanted(watched[i])) sigaddset(&set, watched[i]);
+        if (!signals_is_ignored(watched[i])) sigaddset(&set, watched[i]);
     sigprocmask(SIG_BLOCK, &set, &before);
     start.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (config->nnodes > 1) start.nodes = nodes_create(config->nnodes, config->node_rank);

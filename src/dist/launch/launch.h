@@ -29,7 +29,7 @@ struct launch_config {
 /* Starts config->nproc ranks, each /proc/self/exe with [argv] and the variables that dist_env_detect reads, and waits
  * for all of them. Rank 0 inherits the standard streams; what others print appears on standard error behind "[rank 3] "
  * and in logs/rank-3.txt of the run folder. SIGINT, SIGTERM, SIGHUP (unless ignored from the start:
- * signals_is_unwanted), SIGUSR1 and SIGALRM reach the ranks as SIGTERM (they save and exit with STATUS_STOPPED); a
+ * signals_is_ignored), SIGUSR1 and SIGALRM reach the ranks as SIGTERM (they save and exit with STATUS_STOPPED); a
  * second SIGINT, or a second SIGTERM or SIGHUP at least a second later, ends them at once. When a rank fails, the
  * others get SIGTERM, then, after at most 5 s, SIGKILL (a second after a rank hung or its host fell silent: the others
  * have stood still for long by then).
