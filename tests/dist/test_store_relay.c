@@ -1,6 +1,7 @@
 /* A relay between rank 1 and the store, which does not know the secret: for each type of frame and direction it alters,
- * drops, repeats, moves, forges or sends back one frame. The ranks go on or end with a reason, and nothing that the
- * relay made up reaches a message. ctest-labels: dist fault */
+ * drops, repeats, moves, forges or sends back one frame, of those by which rank 1 is not let in every one. The ranks go
+ * on or end with a reason, and nothing that the relay made up reaches a message, but for a refusal, which then says
+ * that it is not authenticated. ctest-labels: dist fault */
 #include "ranks.h"
 
 #include <errno.h>
@@ -9,13 +10,19 @@
 
 #include "base/text.h"
 #include "check_main.h"
+#include "dist/process/launcher_channel.h"
 #include "dist/store/store_frame.h"
 
 #define MAX_PIPES 8
 #define PATIENCE 4.0 /* seconds */
 #define FORGED "FORGED BY THE RELAY"
 #define OWN_FAILURE "a failure of its own"
+#define DEATH " was ended by a test"
 #define TAMPERED "was tampered with or corrupted"
+#define NOT_PROVEN "(this answer is not authenticated)"
+#define OTHER_COUNT "it counts 2 ranks"
+#define OTHER_START "it is of start 1, this rank of start 0"
+#define NO_ANSWER "did not answer"
 
 enum tampering { ALTER_HEAD, ALTER_BODY, ALTER_TAG, CUT, DROP, REPEAT, SWAP, FORGE, REFLECT, TAMPERINGS };
 
@@ -100,8 +107,12 @@ static void tamper(struct relay *r, struct stream *s, uint8_t *frame, size_t siz
     forward(s, frame, size);
 }
 
+/* These are answers to attempts, which are repeated. */
+static bool is_no_entry(enum store_type type) { return type == FRAME_REFUSE || type == FRAME_OTHER; }
+
 static void pass_frame(struct relay *r, struct stream *s, size_t size) {
-    bool is_it = !r->is_done && s->bytes[5] == r->attack.type && s->is_up == r->attack.is_up;
+    bool is_wanted = !r->is_done || is_no_entry(r->attack.type);
+    bool is_it = is_wanted && s->bytes[5] == r->attack.type && s->is_up == r->attack.is_up;
     if (is_it) {
         r->is_done = true;
         *r->was_done = true;
@@ -140,14 +151,17 @@ static void end_pipe(struct relay *r, int i) {
 static void add_pipe(struct relay *r, int fd, int port) {
     int onward;
     bool is_final;
+    int at = 0;
+    while (at < r->count && r->streams[at].from >= 0) at += 2;
     status failure = net_connect("127.0.0.1", port, clock_seconds() + 5, &onward, &is_final);
-    if (failure || r->count + 2 > 2 * MAX_PIPES) {
+    if (failure || at == 2 * MAX_PIPES) {
         status_free(failure);
         close(fd);
         return;
     }
-    r->streams[r->count++] = (struct stream){.from = fd, .to = onward, .is_up = true};
-    r->streams[r->count++] = (struct stream){.from = onward, .to = fd};
+    if (at == r->count) r->count += 2;
+    r->streams[at] = (struct stream){.from = fd, .to = onward, .is_up = true};
+    r->streams[at + 1] = (struct stream){.from = onward, .to = fd};
 }
 
 static _Noreturn void relay(struct relay *r, int listener, int port) {
@@ -171,13 +185,43 @@ static _Noreturn void relay(struct relay *r, int listener, int port) {
 static void must_be_honest(const char *words, const struct attack *attack) {
     bool is_named = strstr(words, OWN_FAILURE) || strstr(words, TAMPERED) ||
                     strstr(words, "the secrets differ, or the connection was tampered with") ||
-                    strstr(words, "is not rank 0 of this job") || strstr(words, "(this answer is not authenticated)") ||
+                    strstr(words, "is not rank 0 of this job") || strstr(words, NOT_PROVEN) || strstr(words, DEATH) ||
+                    strstr(words, OTHER_COUNT) || strstr(words, OTHER_START) || strstr(words, "counts other ranks") ||
                     strstr(words, "left, or the connection to it broke") || strstr(words, "is lost") ||
                     strstr(words, "exited without reporting an error") ||
                     strstr(words, "hangs: its process has not run") || strstr(words, "within") ||
                     strstr(words, "has left this job already");
-    if (is_named && !strstr(words, FORGED)) return;
+    bool is_marked = attack->type == FRAME_REFUSE && strstr(words, NOT_PROVEN);
+    if (is_named && (is_marked || !strstr(words, FORGED))) return;
     fprintf(stderr, "frame %d, how %d: '%s'\n", attack->type, attack->how, words);
+    _exit(1);
+}
+
+/* What must be among the words of a rank; NULL: anything honest. */
+static const char *required(const struct attack *attack, int rank) {
+    bool is_genuine = attack->how == REPEAT || attack->how == REFLECT;
+    bool is_lost = attack->how == DROP || attack->how == SWAP;
+    switch (attack->type) {
+    case FRAME_DEATH: /* rank 1 may hear first that a frame was wrong; rank 2 is cut off, as one that has died */
+        if (is_genuine) return rank == 0 ? DEATH : NULL;
+        return TAMPERED;
+    case FRAME_NEWS:
+        return is_genuine || rank == 0 ? OWN_FAILURE : TAMPERED;
+    case FRAME_REFUSE:
+        if (rank == 0) return NULL;
+        return is_genuine ? OTHER_COUNT : is_lost ? NO_ANSWER : attack->how == ALTER_HEAD ? TAMPERED : NOT_PROVEN;
+    case FRAME_OTHER:
+        if (rank == 0) return NULL;
+        return is_genuine ? OTHER_START : is_lost ? NO_ANSWER : TAMPERED;
+    default:
+        return NULL;
+    }
+}
+
+static void must_say_what_is_required(const char *words, const struct attack *attack, int rank) {
+    const char *need = required(attack, rank);
+    if (!need || strstr(words, need)) return;
+    fprintf(stderr, "frame %d, how %d: rank %d says '%s', not '%s'\n", attack->type, attack->how, rank, words, need);
     _exit(1);
 }
 
@@ -209,17 +253,63 @@ static status talk(const struct dist_env *env, struct store *store) {
     return failure;
 }
 
+static void raise_flag(void *flag) { *(volatile bool *)flag = true; }
+
+/* The failure of the job that this rank's watch hears of, without asking for it. */
+static status hear_failure(struct store *store) {
+    static volatile bool is_known;
+    struct text why = {0};
+    double end = clock_seconds() + PATIENCE;
+    store_on_failure(store, raise_flag, (void *)&is_known);
+    while (!is_known && clock_seconds() < end) clock_sleep(0.01);
+    RANK_CHECK(is_known && store_cause(store, 0.3, &why));
+    status failure = status_new(STATUS_PEER, "%s", text_string(&why));
+    text_free(&why);
+    return failure;
+}
+
+/* The launcher of rank 1 will say that rank 2 has died. */
+static int give_launcher(void) {
+    int ends[2];
+    char number[16];
+    RANK_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+    snprintf(number, sizeof number, "%d", ends[1]);
+    setenv(NEWS_FD_VARIABLE, number, 1);
+    snprintf(number, sizeof number, "%d", (int)getppid());
+    setenv(LAUNCHER_VARIABLE, number, 1);
+    return ends[0];
+}
+
+static void say_death(int launcher) {
+    struct launcher_packet packet = {.message = MESSAGE_DEATH, .number = 2, .sentence = DEATH};
+    RANK_CHECK(send(launcher, &packet, sizeof packet, 0) == (ssize_t)sizeof packet);
+}
+
+/* What a rank does once it has joined. */
+static status act(const struct scene *scene, const struct dist_env *env, struct store *store, int launcher) {
+    enum store_type type = scene->attack.type;
+    if (type == FRAME_NEWS && env->rank == 0) return status_new(STATUS_DATA, OWN_FAILURE);
+    if (type == FRAME_DEATH && env->rank == 1) say_death(launcher);
+    if (type == FRAME_NEWS || type == FRAME_DEATH) return hear_failure(store);
+    status failure = talk(env, store);
+    bool is_reporter = type == FRAME_REPORT && env->rank == 1;
+    return !failure && is_reporter ? status_new(STATUS_DATA, OWN_FAILURE) : failure;
+}
+
 static void scene_body(const struct dist_env *env, void *argument) {
     const struct scene *scene = argument;
     struct dist_env mine = *env;
     struct store *store = NULL;
+    enum store_type type = scene->attack.type;
+    int launcher = type == FRAME_DEATH && mine.rank == 1 ? give_launcher() : -1;
     if (mine.rank == 1) mine.master_port = scene->port;
+    if (mine.rank == 1 && type == FRAME_REFUSE) mine.world_size = 3;
+    if (mine.rank == 0 && type == FRAME_OTHER) mine.incarnation = 1;
     setenv(SECRET_VARIABLE, "not known to the relay", 1);
     status failure = store_open(&mine, PATIENCE, &store);
-    if (!failure) failure = talk(&mine, store);
-    bool is_reporter = scene->attack.type == FRAME_REPORT && mine.rank == 1;
-    if (!failure && is_reporter) failure = status_new(STATUS_DATA, OWN_FAILURE);
+    if (!failure) failure = act(scene, &mine, store, launcher);
     if (failure) must_be_honest(status_message(failure), &scene->attack);
+    must_say_what_is_required(status_message(failure), &scene->attack, mine.rank);
     if (store) store_report(store, failure);
     struct text why = {0};
     if (store && store_cause(store, 0.5, &why)) must_be_honest(text_string(&why), &scene->attack);
@@ -235,10 +325,11 @@ static void scene_body(const struct dist_env *env, void *argument) {
 /* ---- the cases ---- */
 
 static const struct attack frames[] = {
-    {FRAME_HELLO, true, 0},      {FRAME_PROOF, true, 0},    {FRAME_READY, true, 0}, {FRAME_SET, true, 0},
-    {FRAME_GET, true, 0},        {FRAME_CAUSE, true, 0},    {FRAME_BYE, true, 0},   {FRAME_BEAT, true, 0},
-    {FRAME_CHALLENGE, false, 0}, {FRAME_WELCOME, false, 0}, {FRAME_DONE, false, 0}, {FRAME_VALUE, false, 0},
-    {FRAME_FAIL, false, 0},      {FRAME_TICK, false, 0},    {FRAME_BYE, false, 0},  {FRAME_REPORT, true, 0},
+    {FRAME_HELLO, true, 0},      {FRAME_PROOF, true, 0},    {FRAME_READY, true, 0},   {FRAME_SET, true, 0},
+    {FRAME_GET, true, 0},        {FRAME_CAUSE, true, 0},    {FRAME_BYE, true, 0},     {FRAME_BEAT, true, 0},
+    {FRAME_CHALLENGE, false, 0}, {FRAME_WELCOME, false, 0}, {FRAME_DONE, false, 0},   {FRAME_VALUE, false, 0},
+    {FRAME_FAIL, false, 0},      {FRAME_TICK, false, 0},    {FRAME_BYE, false, 0},    {FRAME_REPORT, true, 0},
+    {FRAME_DEATH, true, 0},      {FRAME_NEWS, false, 0},    {FRAME_REFUSE, false, 0}, {FRAME_OTHER, false, 0},
 };
 
 struct trial {
@@ -252,7 +343,7 @@ static void start_trial(struct trial *t, struct attack attack) {
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
     int listener;
-    ranks_prepare(&t->ranks, 2);
+    ranks_prepare(&t->ranks, attack.type == FRAME_DEATH ? 3 : 2);
     ck_assert_ptr_null(net_listen("127.0.0.1", 0, true, &listener));
     ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &size), 0);
     t->scene = (struct scene){attack, net_port(&address)};
@@ -280,7 +371,7 @@ static void end_trial(struct trial *t) {
     kill(t->relay, SIGKILL);
     waitpid(t->relay, NULL, 0);
     ck_assert_msg(*t->was_done, "frame %d never came", a->type);
-    for (int r = 0; r < 2; r++)
+    for (int r = 0; r < t->ranks.world; r++)
         ck_assert_msg(t->ranks.codes[r] == 0 || t->ranks.codes[r] == 10, "frame %d, how %d: rank %d ended with %d",
                       a->type, a->how, r, t->ranks.codes[r]);
     /* joining is tried again; nothing follows the last frame; a swap with nothing to come drops the frame */
