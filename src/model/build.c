@@ -172,7 +172,8 @@ static const struct layer_type *type_of(const struct variant_list *list, size_t 
 static bool merge_relu(struct builder *b, const struct variant_list *list, size_t index, size_t in) {
     struct model *m = b->model;
     const struct layer_type *next = type_of(list, index + 1);
-    if (type_of(list, index) != &layer_relu) return false;
+    const struct layer_type *type = type_of(list, index);
+    if (!type || type->relu != RELU_ITSELF) return false;
     if (next && next->relu == RELU_BEFORE) return true;
     if (index == 0 || m->step_count == 0) return false;
     struct step *last = &m->steps[m->step_count - 1];

@@ -78,6 +78,7 @@ enum relu_place {
     RELU_AFTER,  /* forward applies it; the model applies its derivative to dy before backward */
     RELU_INSIDE, /* after the layer; forward and backward apply it */
     RELU_BEFORE, /* before the layer; forward and backward apply it */
+    RELU_ITSELF  /* the layer is a relu */
 };
 
 /* A layer before or after a GELU by tanh, where the device runs layer, GELU and layer as one fused operation: tensors
@@ -115,6 +116,12 @@ struct layer_type {
     bool can_add_to_dx;
     /* The input may be token ids; other layers reject them. */
     bool takes_tokens;
+    /* Its output is probabilities, which losses that compute them from scores do not expect. */
+    bool gives_probabilities;
+    /* It works on the last dimension alone, so an image must be flattened before it. */
+    bool uses_last_dimension;
+    /* On the CPU its sums may be a library's, in an order that depends on the number of threads (oneDNN). */
+    bool depends_on_threads;
     /* Whether a device has the operators that the layer calls. NULL: every device has them. */
     bool (*runs_on)(const struct device_ops *ops);
     /* STATUS_USAGE if those operators do not support this layer's sizes; the caller adds the config position and the

@@ -1,6 +1,5 @@
 /* The code that all losses share. */
 #include "model/half_storage.h"
-#include "model/layers/layers.h"
 #include "model/losses/losses.h"
 
 static const struct loss_type *const types[] = {
@@ -36,16 +35,16 @@ static const struct layer *last_layer(const struct model *model) {
 
 void loss_warn_of_activation(const struct loss_type *loss, const struct model *model, struct text *out) {
     const struct layer *layer = last_layer(model);
-    if (!loss->own_activation || !layer || (layer->type != &layer_softmax && layer->type != &layer_sigmoid)) return;
+    if (!loss->own_activation || !layer || !layer->type->gives_probabilities) return;
     text_printf(out, "%s:%d:%d: %s: it is before the loss %s, which applies %s itself; remove the layer",
                 layer->place.file, layer->place.line, layer->place.column, layer->path, loss->variant.name,
                 loss->own_activation);
 }
 
-/* The first linear layer that gets an image: it works on the last dimension alone. NULL: none. */
-static const struct layer *linear_on_images(const struct model *model) {
+/* The first layer that gets an image and works on its last dimension alone. NULL: none. */
+static const struct layer *layer_on_rows_of_images(const struct model *model) {
     for (size_t i = 0; i < model->layer_count; i++)
-        if (model->layers[i].type == &layer_linear && model->layers[i].in.dims >= 3) return &model->layers[i];
+        if (model->layers[i].type->uses_last_dimension && model->layers[i].in.dims >= 3) return &model->layers[i];
     return NULL;
 }
 
@@ -53,7 +52,7 @@ status loss_check(const struct loss_type *loss, const void *config, const struct
                   const struct loss_targets *targets) {
     status s = loss->check(config, &model->out, targets->size, targets->classes);
     if (!s) return OK;
-    const struct layer *linear = linear_on_images(model);
+    const struct layer *linear = layer_on_rows_of_images(model);
     struct text hint = {0};
     if (linear) {
         text_printf(&hint, "; %s, line %d, gets ", linear->path, linear->place.line);

@@ -140,7 +140,7 @@ static status log_epoch(struct trainer *t, const struct epoch_report *e) {
         metrics_int(t->outputs.metrics, "val_rows", e->validation_rows);
         log_evaluation(t);
     }
-    metrics_real(t->outputs.metrics, "lr", e->lr);
+    metrics_rate(t->outputs.metrics, "lr", e->lr);
     metrics_real(t->outputs.metrics, "samples_per_second", e->samples_per_second);
     if (!isnan(e->comm_hidden)) metrics_real(t->outputs.metrics, "comm_hidden", e->comm_hidden);
     return metrics_end(t->outputs.metrics);

@@ -48,7 +48,7 @@ static bool is_first_rank(const struct run *run) { return run->env->rank == 0; }
 /* Large ones may be oneDNN's, which sums in an order that depends on the number of threads. */
 static bool has_convolution(const struct model *model) {
     for (size_t i = 0; i < model->layer_count; i++)
-        if (strncmp(model->layers[i].type->variant.name, "conv", 4) == 0) return true;
+        if (model->layers[i].type->depends_on_threads) return true;
     return false;
 }
 

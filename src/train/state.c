@@ -11,6 +11,8 @@
 #include "train/labels.h"
 #include "train/weights.h"
 
+#define FINGERPRINT "data/fingerprint"
+#define MAX_OTHER_ENTRIES 40           /* counters, the scaler and texts */
 #define MAX_COUNTER ((int64_t)1 << 53) /* exact as a double, too */
 
 static void add(struct state *state, struct entry entry) { state->entries[state->entry_count++] = entry; }
@@ -42,60 +44,58 @@ static void add_optimizer(struct state *state, size_t index) {
             add(state, tensor(state->arena, optimizer_group(state, index), &params->items[i], NULL));
 }
 
-/* Counters that the first checkpoints do not have. */
-static bool is_newer(const char *name) {
-    static const char *const starts[] = {"plateau_",   "skipped",     "epoch_scored",
-                                         "loss_scale", "pending_end", "early_stop"};
-    bool is_one = false;
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
-        is_one = is_one || strncmp(name, starts[i], strlen(starts[i])) == 0;
-    return is_one;
-}
-
 static void add_counters(struct state *state) {
     struct counters *c = &state->counters;
     const struct {
         const char *name;
-        int64_t *value;
-    } integers[] = {{"epoch", &c->epoch},
-                    {"batch", &c->batch},
-                    {"step", &c->step},
-                    {"samples", &c->samples},
-                    {"skipped", &c->skipped},
-                    {"skipped_in_row", &c->skipped_in_row},
-                    {"world_size", &c->world_size},
-                    {"metrics_bytes", &c->metrics_bytes},
-                    {"pending_end", &c->pending_end},
-                    {"best_epoch", &c->best_epoch},
-                    {"early_stop_wait", &c->early_stop_wait},
-                    {"plateau_bad_epochs", &c->plateau.bad_epochs},
-                    {"plateau_cooldown", &c->plateau.cooldown},
-                    {"plateau_reductions", &c->plateau.reductions},
-                    {"loss_scale_growth_tracker", &c->loss_scale.growth_tracker}};
-    const struct {
-        const char *name;
-        double *value;
-    } reals[] = {{"epoch_loss", &c->epoch_loss},
-                 {"epoch_count", &c->epoch_count},
-                 {"epoch_correct", &c->epoch_correct},
-                 {"epoch_scored", &c->epoch_scored},
-                 {"epoch_samples", &c->epoch_samples},
-                 {"epoch_seconds", &c->epoch_seconds},
-                 {"seconds", &c->seconds},
-                 {"best_value", &c->best_value},
-                 {"early_stop_best", &c->early_stop_best},
-                 {"plateau_best", &c->plateau.best},
-                 {"loss_scale", &c->loss_scale.scale}};
-    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        add(state, (struct entry){.path = arena_printf(state->arena, "state/%s", integers[i].name),
-                                  .type = ENTRY_INT64,
-                                  .data = integers[i].value,
-                                  .is_optional = is_newer(integers[i].name)});
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        add(state, (struct entry){.path = arena_printf(state->arena, "state/%s", reals[i].name),
-                                  .type = ENTRY_FLOAT64,
-                                  .data = reals[i].value,
-                                  .is_optional = is_newer(reals[i].name)});
+        enum entry_type type;
+        void *value;
+        bool is_newer; /* the first checkpoints do not have it */
+    } counters[] = {{"epoch", ENTRY_INT64, &c->epoch, false},
+                    {"batch", ENTRY_INT64, &c->batch, false},
+                    {"step", ENTRY_INT64, &c->step, false},
+                    {"samples", ENTRY_INT64, &c->samples, false},
+                    {"skipped", ENTRY_INT64, &c->skipped, true},
+                    {"skipped_in_row", ENTRY_INT64, &c->skipped_in_row, true},
+                    {"world_size", ENTRY_INT64, &c->world_size, false},
+                    {"metrics_bytes", ENTRY_INT64, &c->metrics_bytes, false},
+                    {"pending_end", ENTRY_INT64, &c->pending_end, true},
+                    {"best_epoch", ENTRY_INT64, &c->best_epoch, false},
+                    {"early_stop_wait", ENTRY_INT64, &c->early_stop_wait, true},
+                    {"plateau_bad_epochs", ENTRY_INT64, &c->plateau.bad_epochs, true},
+                    {"plateau_cooldown", ENTRY_INT64, &c->plateau.cooldown, true},
+                    {"plateau_reductions", ENTRY_INT64, &c->plateau.reductions, true},
+                    {"loss_scale_growth_tracker", ENTRY_INT64, &c->loss_scale.growth_tracker, true},
+                    {"epoch_loss", ENTRY_FLOAT64, &c->epoch_loss, false},
+                    {"epoch_count", ENTRY_FLOAT64, &c->epoch_count, false},
+                    {"epoch_correct", ENTRY_FLOAT64, &c->epoch_correct, false},
+                    {"epoch_scored", ENTRY_FLOAT64, &c->epoch_scored, true},
+                    {"epoch_samples", ENTRY_FLOAT64, &c->epoch_samples, false},
+                    {"epoch_seconds", ENTRY_FLOAT64, &c->epoch_seconds, false},
+                    {"seconds", ENTRY_FLOAT64, &c->seconds, false},
+                    {"best_value", ENTRY_FLOAT64, &c->best_value, false},
+                    {"early_stop_best", ENTRY_FLOAT64, &c->early_stop_best, true},
+                    {"plateau_best", ENTRY_FLOAT64, &c->plateau.best, true},
+                    {"loss_scale", ENTRY_FLOAT64, &c->loss_scale.scale, true}};
+    state->counters_first = state->entry_count;
+    state->counter_count = sizeof counters / sizeof *counters;
+    for (size_t i = 0; i < state->counter_count; i++)
+        add(state, (struct entry){.path = arena_printf(state->arena, "state/%s", counters[i].name),
+                                  .type = counters[i].type,
+                                  .data = counters[i].value,
+                                  .is_optional = counters[i].is_newer});
+}
+
+/* Like add; but state_load reads it to [loaded], not over what the state has. */
+static void add_beside(struct state *state, struct entry entry, void *loaded) {
+    state->loaded[state->entry_count] = loaded;
+    add(state, entry);
+}
+
+static void add_text(struct state *state, const char *path, const char *text, bool is_optional) {
+    add_beside(state,
+               (struct entry){.path = path, .type = ENTRY_TEXT, .data = (void *)text, .is_optional = is_optional},
+               &state->loaded_texts[state->text_count++]);
 }
 
 /* The scaler is a fact about the data, kept for whoever uses the model later; a resume fits it again from the same
@@ -110,8 +110,10 @@ static void add_scaler(struct state *state, const struct dataset *dataset) {
     for (int i = 0; i < 2; i++) {
         double *copy = arena_alloc(state->arena, features * sizeof *copy);
         memcpy(copy, values[i], features * sizeof *copy);
-        add(state, (struct entry){
-                       .path = paths[i], .type = ENTRY_FLOAT64, .dims = 1, .shape = {(int64_t)features}, .data = copy});
+        add_beside(state,
+                   (struct entry){
+                       .path = paths[i], .type = ENTRY_FLOAT64, .dims = 1, .shape = {(int64_t)features}, .data = copy},
+                   arena_alloc(state->arena, features * sizeof *copy));
     }
 }
 
@@ -148,44 +150,33 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     s->optimizer = optimizer;
     s->ema = ema;
     s->counters.best_value = s->counters.early_stop_best = s->counters.plateau.best = NAN;
-    s->entries = arena_alloc(arena, (model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + 35) *
-                                        sizeof *s->entries);
+    size_t most = model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + MAX_OTHER_ENTRIES;
+    s->entries = arena_alloc(arena, most * sizeof *s->entries);
+    s->loaded = arena_alloc(arena, most * sizeof *s->loaded);
     add_tensors(s, &model->params, "model");
     s->buffers_first = add_tensors(s, &model->buffers, "model");
     for (size_t i = 0; i < optimizer->buffer_count; i++) add_optimizer(s, i);
     if (ema) s->ema_first = add_tensors(s, &model->params, "ema");
     add_counters(s);
     add_scaler(s, dataset);
-    add(s, (struct entry){.path = "data/fingerprint",
-                          .type = ENTRY_TEXT,
-                          .data = arena_copy(arena, dataset_info(dataset)->fingerprint)});
+    s->fingerprint = arena_copy(arena, dataset_info(dataset)->fingerprint);
+    add_text(s, FINGERPRINT, s->fingerprint, false);
     const char *vocabulary = dataset_vocabulary(dataset);
-    if (vocabulary)
-        add(s, (struct entry){.path = "data/vocabulary", .type = ENTRY_TEXT, .data = arena_copy(arena, vocabulary)});
+    if (vocabulary) add_text(s, "data/vocabulary", arena_copy(arena, vocabulary), false);
     struct string_list labels = dataset_labels(dataset);
-    if (labels.count)
-        add(s,
-            (struct entry){
-                .path = "data/labels", .type = ENTRY_TEXT, .data = labels_write(arena, &labels), .is_optional = true});
+    if (labels.count) add_text(s, "data/labels", labels_write(arena, &labels), true);
     s->columns = dataset_columns(dataset);
-    if (s->columns.count)
-        add(s, (struct entry){.path = "data/columns",
-                              .type = ENTRY_TEXT,
-                              .data = column_names_write(arena, &s->columns),
-                              .is_optional = true});
-    add(s, (struct entry){.path = "config", .type = ENTRY_TEXT, .data = arena_copy(arena, config_text)});
+    if (s->columns.count) add_text(s, "data/columns", column_names_write(arena, &s->columns), true);
+    add_text(s, "config", arena_copy(arena, config_text), false);
     *out = s;
     return OK;
 }
 
 static void forget_loaded(struct state *state) {
-    free(state->loaded_config);
-    free(state->loaded_fingerprint);
-    free(state->loaded_vocabulary);
-    free(state->loaded_labels);
-    free(state->loaded_columns);
-    state->loaded_config = state->loaded_fingerprint = state->loaded_vocabulary = NULL;
-    state->loaded_labels = state->loaded_columns = NULL;
+    for (size_t i = 0; i < state->text_count; i++) {
+        free(state->loaded_texts[i]);
+        state->loaded_texts[i] = NULL;
+    }
 }
 
 void state_destroy(struct state *state) {
@@ -201,8 +192,6 @@ void state_set_optimizer(struct state *state, size_t index, float *whole) {
     for (size_t i = 0; i < params->count; i++)
         if (!params->items[i].is_frozen) entry++->data = whole ? whole + params->items[i].offset : NULL;
 }
-
-static bool is(const struct entry *entry, const char *path) { return strcmp(entry->path, path) == 0; }
 
 /* State of what was trained and is frozen now is read, and forgotten: it is no reason to refuse a file. */
 static size_t add_forgotten(struct state *state, struct entry *entries) {
@@ -224,29 +213,15 @@ static struct entry *entries_for_loading(struct state *state, size_t *count) {
     struct entry *entries = arena_alloc(state->arena, most * sizeof *entries);
     memcpy(entries, state->entries, state->entry_count * sizeof *entries);
     *count = state->entry_count + add_forgotten(state, entries + state->entry_count);
-    for (size_t i = 0; i < state->entry_count; i++) {
-        struct entry *e = &entries[i];
-        if (is(e, "config"))
-            e->data = &state->loaded_config;
-        else if (is(e, "data/fingerprint"))
-            e->data = &state->loaded_fingerprint;
-        else if (is(e, "data/vocabulary"))
-            e->data = &state->loaded_vocabulary;
-        else if (is(e, "data/labels"))
-            e->data = &state->loaded_labels;
-        else if (is(e, "data/columns"))
-            e->data = &state->loaded_columns;
-        else if (strncmp(e->path, "scaler/", 7) == 0)
-            e->data = arena_alloc(state->arena, (size_t)e->shape[0] * sizeof(double));
-    }
+    for (size_t i = 0; i < state->entry_count; i++)
+        if (state->loaded[i]) entries[i].data = state->loaded[i];
     return entries;
 }
 
 static status check_fingerprint(const struct state *state, struct checkpoint *checkpoint, const char *path) {
-    char *before = NULL, *now = NULL;
-    for (size_t i = 0; i < state->entry_count; i++)
-        if (is(&state->entries[i], "data/fingerprint")) now = state->entries[i].data;
-    struct entry wanted = {.path = "data/fingerprint", .type = ENTRY_TEXT, .data = &before};
+    char *before = NULL;
+    const char *now = state->fingerprint;
+    struct entry wanted = {.path = FINGERPRINT, .type = ENTRY_TEXT, .data = &before};
     TRY(checkpoint_read(checkpoint, &wanted, 1, NULL));
     status s = OK;
     if (strcmp(before, now) != 0)
@@ -271,9 +246,9 @@ static status check_columns(const struct state *state, struct checkpoint *checkp
 
 /* Counters are used as sizes and places: each is a whole number that a run can reach. */
 static status check_counters(const struct state *state, struct checkpoint *checkpoint, const char *path) {
-    for (size_t i = 0; i < state->entry_count; i++) {
-        const struct entry *counter = &state->entries[i];
-        if (counter->type != ENTRY_INT64 || strncmp(counter->path, "state/", 6) != 0) continue;
+    for (size_t i = 0; i < state->counter_count; i++) {
+        const struct entry *counter = &state->entries[state->counters_first + i];
+        if (counter->type != ENTRY_INT64) continue;
         int64_t value = 0;
         struct entry wanted = {
             .path = counter->path, .type = ENTRY_INT64, .data = &value, .is_optional = counter->is_optional};

@@ -52,11 +52,14 @@ struct state {
     float *optimizer_whole[OPTIMIZER_MAX_BUFFERS]; /* its buffers, (params->trained) each; NULL: they are shared out */
     size_t optimizer_first[OPTIMIZER_MAX_BUFFERS]; /* their first entries, one for each trained parameter */
     size_t buffers_first, ema_first;               /* first entries; those of the parameters come first of all */
+    size_t counters_first, counter_count;
     struct entry *entries; /* for checkpoint_write and checkpoint_read; they point into the objects above */
     size_t entry_count;
+    void **loaded;         /* (entry_count) where state_load reads an entry to; NULL: where the entry points */
+    char *loaded_texts[5]; /* what it has read (text_count) */
+    size_t text_count;
+    const char *fingerprint;    /* the dataset's */
     struct column_list columns; /* the dataset's, borrowed */
-    /* filled by state_load */
-    char *loaded_config, *loaded_fingerprint, *loaded_vocabulary, *loaded_labels, *loaded_columns;
     struct arena *arena;
 };
 

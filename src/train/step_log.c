@@ -20,7 +20,7 @@ static status write_metrics(struct trainer *t, const struct update *update, doub
     metrics_int(t->outputs.metrics, "epoch", t->state->counters.epoch);
     metrics_int(t->outputs.metrics, "step", update->step + 1);
     metrics_real(t->outputs.metrics, "loss", loss);
-    metrics_real(t->outputs.metrics, "lr", update->lr);
+    metrics_rate(t->outputs.metrics, "lr", update->lr);
     metrics_real(t->outputs.metrics, "grad_norm", update->grad_norm);
     if (t->config->train.precision == TRAIN_FLOAT16)
         metrics_real(t->outputs.metrics, "loss_scale", (double)update->loss_scale);

@@ -189,6 +189,21 @@ class Layout(unittest.TestCase):
                          for line in lines_with(r'status_(?:new|errno)\s*\([^;]*?"[^"\n]*(?:out of|no) memory\b', code)]
         self.fail_with(problems)
 
+    def test_no_decision_by_the_name_of_a_type(self):
+        """What differs between layers, losses or optimizers is a field of their rows; a file may compare its own types."""
+        search_in_the_table = {"src/model/init_rules.c"}
+        by_name, by_row = r"\bstr(?:ncase|case|n)?cmp\([^;]*variant\.name", r"[!=]=\s*&(layer|loss|optimizer|schedule)_\w+"
+        problems, found = [], 0
+        for name in c_files("src/") + c_files("cmd/"):
+            code = without_comments(read(name))
+            found += len(re.findall(by_row, code))
+            if name not in search_in_the_table:
+                problems += [f"{name}:{line}: compares the name of a type; add a field to its row" for line in lines_with(by_name, code)]
+            problems += [f"{name}:{code.count(chr(10), 0, m.start()) + 1}: compares with a type of another file; add a field to its row"
+                         for m in re.finditer(by_row, code) if f"struct {m.group(1)}_type {m.group(0).split('&')[1]}" not in code]
+        self.assertGreater(found, 3)
+        self.fail_with(problems)
+
     def test_files_open_with_what_they_are(self):
         problems = [f"{name}: opens without a comment that says what it is" for name in c_files("src/") + c_files("cmd/")
                     if not read(name).lstrip().startswith(("/*", "//"))]

@@ -71,6 +71,7 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
 
 const struct layer_type layer_relu = {.variant = {"relu", NULL, "max(x, 0) (torch.nn.ReLU)."},
                                       .order = ORDER_ANY,
+                                      .relu = RELU_ITSELF,
                                       .plan = plan,
                                       .half = HALF_ALL,
                                       .forward = forward,
@@ -82,6 +83,7 @@ const struct layer_type layer_tanh = {.variant = {"tanh", NULL, "Hyperbolic tang
                                       .forward = forward,
                                       .backward = backward};
 const struct layer_type layer_sigmoid = {.variant = {"sigmoid", NULL, "1 / (1 + exp(-x)) (torch.nn.Sigmoid)."},
+                                         .gives_probabilities = true,
                                          .order = ORDER_ANY,
                                          .plan = plan,
                                          .half = HALF_ALL,

@@ -199,6 +199,7 @@ static size_t multiply_adds(const struct layer *layer) { return layer->in_size *
 
 const struct layer_type layer_linear = {
     .variant = {"linear", &schema, "Affine map of the last dimension: y = x W^T + b (torch.nn.Linear)."},
+    .uses_last_dimension = true,
     .relu = RELU_AFTER,
     .ignores = IGNORES_Y,
     .plan = plan,

@@ -28,6 +28,7 @@ const struct layer_type layer_softmax = {
     .variant = {"softmax", NULL,
                 "exp(x) / sum(exp(x)) over the last dimension (torch.nn.Softmax(dim=-1)); not before cross_entropy, "
                 "which has its own."},
+    .gives_probabilities = true,
     .ignores = IGNORES_X,
     .plan = plan,
     .autocast = AUTOCAST_FLOAT32,

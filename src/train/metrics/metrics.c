@@ -20,8 +20,8 @@ struct metrics {
     bool is_torn;       /* a write has failed: part of the buffer may lie behind [bytes] */
     struct text buffer; /* not yet in the file */
     double flushed;     /* monotonic time of the last flush */
-    char lr_text[32];   /* the last real named lr, formatted: it rarely changes */
-    double lr;
+    char rate_text[32]; /* of the last metrics_rate */
+    double rate;
 };
 
 #define TAIL 4096 /* longer than nearly any line */
@@ -48,7 +48,7 @@ status metrics_open(const char *path, int64_t bytes, struct metrics **out) {
     m->fd = -1;
     m->path = strdup(path);
     m->flushed = clock_seconds();
-    m->lr = NAN;
+    m->rate = NAN;
     struct io_info info;
     status s = m->path ? io_open_append(path, &m->fd) : status_memory("metrics.jsonl");
     if (!s) s = io_stat_fd(m->fd, path, &info);
@@ -192,23 +192,26 @@ void metrics_int(struct metrics *metrics, const char *name, int64_t value) {
 }
 
 void metrics_real(struct metrics *metrics, const char *name, double value) {
+    char digits[32];
     if (!metrics) return;
     add_name(metrics, name);
-    char digits[32];
-    if (!isfinite(value)) {
-        text_add(&metrics->buffer, "null");
-    } else if (strcmp(name, "lr") == 0) {
-        if (value == metrics->lr) {
-            text_add(&metrics->buffer, metrics->lr_text);
-            return;
-        }
-        size_t start = metrics->buffer.length;
-        text_add_double(&metrics->buffer, value);
-        snprintf(metrics->lr_text, sizeof metrics->lr_text, "%s", metrics->buffer.data + start);
-        metrics->lr = value;
-    } else {
+    if (isfinite(value))
         text_add_bytes(&metrics->buffer, digits, (size_t)snprintf(digits, sizeof digits, "%.17g", value));
+    else
+        text_add(&metrics->buffer, "null");
+}
+
+void metrics_rate(struct metrics *metrics, const char *name, double value) {
+    if (!metrics) return;
+    add_name(metrics, name);
+    if (value == metrics->rate) {
+        text_add(&metrics->buffer, metrics->rate_text);
+        return;
     }
+    size_t start = metrics->buffer.length;
+    text_add_double(&metrics->buffer, value);
+    snprintf(metrics->rate_text, sizeof metrics->rate_text, "%s", metrics->buffer.data + start);
+    metrics->rate = value;
 }
 
 void metrics_matrix(struct metrics *metrics, const char *name, const double *values, size_t rows, size_t columns) {

@@ -25,6 +25,8 @@ status metrics_ends_with(const char *path, const char *event, bool *out);
 void metrics_begin(struct metrics *metrics, const char *event);
 void metrics_int(struct metrics *metrics, const char *name, int64_t value);
 void metrics_real(struct metrics *metrics, const char *name, double value); /* 17 digits; not finite: null */
+/* The shortest digits that read back as the same number, which is mostly that of the line before; not finite: null */
+void metrics_rate(struct metrics *metrics, const char *name, double value);
 /* Whole numbers, as a list of rows. values (rows, columns) */
 void metrics_matrix(struct metrics *metrics, const char *name, const double *values, size_t rows, size_t columns);
 void metrics_text(struct metrics *metrics, const char *name, const char *value);
