@@ -107,7 +107,8 @@ status command_on_ranks_without_config(const struct command_line *line, rank_fun
 struct weights_options command_weights(const struct command_line *line);
 /* The same for a verb that computes outputs of rows. */
 struct inference_options command_inference(const struct command_line *line);
-/* Sets line->own_folder when the config is the config.yaml of a run folder: that run is meant. */
+/* Sets line->own_folder when the config is the config.yaml of a run folder: that run is meant, unless name=NAME names
+ * another. STATUS_USAGE where --fresh would rename that folder. */
 status command_find_folder(struct command_line *line);
 
 /* What train.device: auto stands for in this process, told also to ranks that it starts (config_settle_device). Where

@@ -16,6 +16,7 @@
 #include "dist/launch/launch.h"
 #include "dist/process/launcher_channel.h"
 #include "dist/store/store.h"
+#include "train/run_folder.h"
 
 static status count_gpus(const char *who, int *nproc) {
     status s = gpus_count(nproc);
@@ -67,20 +68,35 @@ status command_settle_device(const struct command_line *line, struct config_file
 
 bool command_wants_gpus(const struct command_line *line) { return line->backend && strcmp(line->backend, "nccl") == 0; }
 
+static bool is_name_given(const struct command_line *line) {
+    for (size_t i = 0; i < line->override_count; i++)
+        if (strncmp(line->overrides[i], "name=", strlen("name=")) == 0) return true;
+    return false;
+}
+
+/* --fresh renames the folder of the run; each rank reads the config after that. */
+static status check_fresh(const struct command_line *line, const char *folder) {
+    struct io_info there = {0}, here;
+    TRY(io_stat(folder, &here));
+    if (line->run_dir) TRY(io_stat(line->run_dir, &there));
+    bool is_same = line->run_dir ? io_is_same(&there, &here) : line->own_folder != NULL;
+    if (!line->is_fresh || !is_same) return OK;
+    return status_new(STATUS_USAGE,
+                      "%s: --fresh renames the run folder, and this config is in it; copy the config to another place "
+                      "and use the copy, or give the new run its own folder by --run-dir DIR or name=NAME",
+                      line->config);
+}
+
 status command_find_folder(struct command_line *line) {
     const char *slash = line->config ? strrchr(line->config, '/') : NULL;
     const char *name = slash ? slash + 1 : line->config;
-    struct text lock = {0};
-    struct io_info info;
+    bool is_run = false;
     if (!name || strcmp(name, "config.yaml") != 0) return OK;
     char *folder = io_folder_of(line->config);
-    text_printf(&lock, "%s/.lock", folder);
-    status s = io_stat(text_string(&lock), &info);
-    text_free(&lock);
-    if (!s && info.exists)
-        line->own_folder = folder;
-    else
-        free(folder);
+    status s = run_folder_is_run(folder, &is_run);
+    if (!s && is_run && !is_name_given(line)) line->own_folder = folder;
+    if (!s && is_run) s = check_fresh(line, folder);
+    if (!line->own_folder) free(folder);
     return s;
 }
 

@@ -21,7 +21,7 @@ static void stop_before(double ends_at, double grace, struct log *log) {
 
 static status train(const struct command_line *line, const struct config *config, const struct dist_env *env,
                     struct log *log) {
-    struct run_options options = {.folder = line->run_dir,
+    struct run_options options = {.folder = line->run_dir ? line->run_dir : line->own_folder,
                                   .is_fresh = line->is_fresh,
                                   .stop = line->stop,
                                   .can_save = line->can_save,

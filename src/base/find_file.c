@@ -22,14 +22,22 @@ static status search_in(const char *folder, const char **path, struct arena *are
     return OK;
 }
 
+static status search_beside(const char *config, const char **path, struct arena *arena, bool *found) {
+    char *folder = io_folder_of(config);
+    status s = search_in(folder, path, arena, found);
+    if (!s && !*found) s = search_in(arena_printf(arena, "%s/..", folder), path, arena, found);
+    free(folder);
+    return s;
+}
+
 status find_file(const char **path, const char *config, struct arena *arena) {
     bool found = false;
     if (!*path || !**path || **path == '/') return OK;
     TRY(is_file(*path, &found));
     if (found) return OK;
-    char *folder = io_folder_of(config);
-    status s = search_in(folder, path, arena, &found);
-    if (!s && !found) s = search_in(arena_printf(arena, "%s/..", folder), path, arena, &found);
-    free(folder);
+    TRY(search_beside(config, path, arena, &found));
+    char *real = found ? NULL : realpath(config, NULL); /* a symbolic link */
+    status s = real ? search_beside(real, path, arena, &found) : OK;
+    free(real);
     return s;
 }

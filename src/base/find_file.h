@@ -5,9 +5,10 @@
 #include "base/arena.h"
 #include "base/status.h"
 
-/* Searches a relative *path in the working directory, in the folder of the file [config] and in the parent of that
- * folder (a project with configs/ and datasets/); the first match is used. A match outside of the working directory
- * makes *path absolute, in [arena]. Otherwise *path is unchanged. *path may be NULL. */
+/* Searches a relative *path in the working directory, in the folder of the file [config], in the parent of that folder
+ * (a project with configs/ and datasets/) and, where [config] is a symbolic link, in these two folders of its target;
+ * the first match is used. A match outside of the working directory makes *path absolute, in [arena]. Otherwise *path
+ * is unchanged. *path may be NULL. */
 status find_file(const char **path, const char *config, struct arena *arena);
 
 #endif

@@ -213,6 +213,16 @@ static status has_run(const struct run_folder *f, bool *out, const char **other)
     return OK;
 }
 
+status run_folder_is_run(const char *path, bool *out) {
+    struct arena *arena = arena_create();
+    struct run_folder f = {.arena = arena};
+    const char *other;
+    set_path(&f, path);
+    status s = has_run(&f, out, &other);
+    arena_destroy(arena);
+    return s;
+}
+
 static status note_what_was(struct run_folder *f) {
     struct io_info lock, checkpoints;
     TRY(io_stat(f->lock, &lock));

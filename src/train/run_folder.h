@@ -25,6 +25,9 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
                        struct run_folder **out);
 void run_folder_close(struct run_folder *folder); /* takes NULL */
 
+/* Whether a run has begun in the folder [path]. */
+status run_folder_is_run(const char *path, bool *out);
+
 const char *run_folder_metrics(const struct run_folder *folder);     /* "<path>/metrics.jsonl" */
 const char *run_folder_log(const struct run_folder *folder);         /* "<path>/log.txt" */
 const char *run_folder_checkpoints(const struct run_folder *folder); /* "<path>/checkpoints" */

@@ -5,7 +5,7 @@ import subprocess
 import unittest
 
 import program
-from program import BINARY, DATA, SOURCE
+from program import BINARY, DATA, SOURCE, USAGE
 
 BUILD = os.path.dirname(os.path.dirname(BINARY))
 ROWS = "a,b,label\n" + "".join(f"{i % 5},{i % 7},{i % 3}\n" for i in range(60))
@@ -57,6 +57,17 @@ class Lookup(program.Case):
                            env=self.environment(), capture_output=True, text=True)
         self.assertEqual(p.returncode, 0, p.stderr)
 
+    def test_a_config_that_is_a_symbolic_link(self):
+        """The folders of the link come first, then those of the file."""
+        os.makedirs(self.path("linked/configs"))
+        os.symlink("../../project/configs/test.yaml", self.path("linked/configs/test.yaml"))
+        _, err = self.run_program("linked/configs/test.yaml", code=DATA)
+        self.assertIn("nor is it beside the config or in the folder above", err)
+        for place in ("project/rows.csv", "project/configs/rows.csv", "linked/rows.csv"):
+            self.write(place, ROWS)
+            self.run_program("linked/configs/test.yaml", "--fresh")
+            self.assertEqual(self.recorded(), os.path.realpath(self.path(place)))
+
     def test_every_file_of_a_config(self):
         self.write("project/rows.csv", ROWS)
         self.write("project/validation.csv", ROWS)
@@ -78,6 +89,47 @@ class Lookup(program.Case):
         self.write("project/configs/test.yaml", CONFIG.replace("path: rows.csv", "path: t10k-images-idx3-ubyte.gz, targets: labels.idx.gz")
                    .replace("[{linear: {out: 3}}]", "[flatten, {linear: {out: 10}}]"))
         self.run_program("check", "project/configs/test.yaml")
+
+
+class OwnConfig(program.Case):
+    """The config.yaml of a run folder means that run, to every verb."""
+    def setUp(self):
+        super().setUp()
+        self.write("rows.csv", ROWS)
+        self.write("test.yaml", CONFIG)
+        self.run_program("test.yaml", "--run-dir", "kept/one")
+
+    def test_continues_the_run(self):
+        for nproc, epochs in ((1, 3), (2, 4)):
+            _, err = self.run_program("kept/one/config.yaml", "--nproc", nproc, f"train.epochs={epochs}")
+            self.assertIn("resuming from kept/one/checkpoints/", err)
+        self.assertEqual([e["epoch"] for e in self.events("epoch", "kept/one")], [0, 1, 2, 3])
+        self.assertFalse(os.path.exists(self.path("runs")))
+        out, _ = self.run_program("eval", "kept/one/config.yaml")
+        self.assertIn('"rows":60', out)
+
+    def test_another_folder(self):
+        for place, arguments in (("kept/two", ("--run-dir", "kept/two")), ("runs/three", ("name=three",))):
+            self.run_program("kept/one/config.yaml", "optimizer.lr=0.1", *arguments)
+            self.assertEqual(len(self.events("epoch", place)), 2)
+            self.run_program("eval", "kept/one/config.yaml", *arguments)
+        self.assertEqual(len(self.events("epoch", "kept/one")), 2)
+
+    def test_fresh_would_rename_the_config(self):
+        for arguments in ((), ("--nproc", 2), ("--run-dir", "kept/../kept/one")):
+            _, err = self.run_program("kept/one/config.yaml", "--fresh", *arguments, code=USAGE)
+            self.assertIn("kept/one/config.yaml: --fresh renames the run folder, and this config is in it; copy the config", err)
+        self.assertEqual(sorted(os.listdir(self.path("kept"))), ["one"])
+        self.run_program("kept/one/config.yaml", "--fresh", "--run-dir", "kept/two")
+
+    def test_a_folder_that_is_no_run(self):
+        """Of a project with a config.yaml, and a lock of another program."""
+        os.makedirs(self.path("project"))
+        self.write("project/config.yaml", CONFIG)
+        self.write("project/.lock", "of something else\n")
+        self.run_program("project/config.yaml")
+        self.assertEqual(len(self.events("epoch", "runs/config")), 2)
+        self.run_program("eval", "project/config.yaml")
 
 
 @unittest.skipUnless(os.path.exists(os.path.join(BUILD, "cmake_install.cmake")), "not a build folder of CMake")
