@@ -84,6 +84,10 @@ status verb_check_word(const char *word);
 
 /* Words [first, argc) of the command line. */
 status options_parse(int argc, char **argv, int first, const struct verb *verb, struct command_line *line);
+/* Adds "did you mean 'train.epochs=5'?" for [word] in place of an option: a word of another program, a key of the
+ * config with [has_config], or the nearest of the NULL-terminated [known] options; nothing when nothing is near.
+ * [next]: the next argument, or NULL. */
+void option_hint(const char *word, const char *next, const char *const *known, bool has_config, struct text *out);
 /* `--help` */
 void help_usage(void);
 /* `--help-config [SECTION]` and its machine-readable forms. */

@@ -150,13 +150,28 @@ static void add_verbs(const struct option *option, struct text *out) {
 
 /* ---- parsing ---- */
 
+/* What [word] may mean: an option that [verb] takes before any other. */
+static void add_hint(const char *word, const char *next, const struct verb *verb, struct text *out) {
+    const char *known[N_OPTIONS + 1] = {NULL};
+    size_t count = 0;
+    bool has_config = verb->operand && strcmp(verb->operand, "config") == 0;
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (!options[i].verbs || verb->options & options[i].verbs) known[count++] = options[i].name;
+    option_hint(word, next, known, has_config, out);
+    for (size_t i = 0; i < N_OPTIONS; i++) known[i] = options[i].name;
+    if (!out->length) option_hint(word, next, known, false, out);
+}
+
 /* An option that a verb does not take was meant for another one, or for another effect. */
-static status check_taken(const struct option *option, const char *name, const struct verb *verb) {
-    struct text takers = {0};
+static status check_taken(const struct option *option, const char *name, const char *word, const char *next,
+                          const struct verb *verb) {
+    struct text takers = {0}, hint = {0};
     if (!option->verbs || verb->options & option->verbs) return OK;
     add_verbs(option, &takers);
-    status s = status_new(STATUS_USAGE, "%s is for %s; '%s' does not take it (see ddptrain --help)", name,
-                          text_string(&takers), verb->name);
+    option_hint(word, next, (const char *const[]){NULL}, verb->operand && strcmp(verb->operand, "config") == 0, &hint);
+    status s = status_new(STATUS_USAGE, "%s is for %s; '%s' does not take it%s%s (see ddptrain --help)", name,
+                          text_string(&takers), verb->name, hint.length ? "; " : "", text_string(&hint));
+    text_free(&hint);
     text_free(&takers);
     return s;
 }
@@ -185,14 +200,13 @@ static status parse_value(const struct option *option, const char *name, const c
     return OK;
 }
 
-static status unknown_option(const char *word) {
-    const char *known[N_OPTIONS * N_NAMES + 1] = {NULL};
-    size_t count = 0;
-    for (size_t i = 0; i < N_OPTIONS; i++)
-        for (size_t n = 0; n < N_NAMES && name_at(&options[i], n); n++) known[count++] = name_at(&options[i], n);
-    const char *nearest = schema_nearest(word, known);
-    return status_new(STATUS_USAGE, "unknown option '%s'%s%s%s (see ddptrain --help)", word,
-                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+static status unknown_option(const char *word, const char *next, const struct verb *verb) {
+    struct text hint = {0};
+    add_hint(word, next, verb, &hint);
+    status s = status_new(STATUS_USAGE, "unknown option '%s'%s%s (see ddptrain --help)", word, hint.length ? "; " : "",
+                          text_string(&hint));
+    text_free(&hint);
+    return s;
 }
 
 /* The option of which the first [length] characters of [word] are a name, *name; NULL: none. */
@@ -207,12 +221,12 @@ static const struct option *find(const char *word, size_t length, const char **n
  * would silently go one way; a flag may be repeated. */
 static status parse_option(char **argv, int argc, int *at, const struct verb *verb, const char **given,
                            struct command_line *line) {
-    const char *word = argv[*at], *equals = strchr(word, '='), *name;
+    const char *word = argv[*at], *equals = strchr(word, '='), *name, *next = *at + 1 < argc ? argv[*at + 1] : NULL;
     const struct option *option = find(word, equals ? (size_t)(equals - word) : strlen(word), &name);
-    if (!option) return unknown_option(word);
+    if (!option) return unknown_option(word, next, verb);
     void *to = (char *)line + option->offset;
     const char **before = &given[option - options];
-    TRY(check_taken(option, name, verb));
+    TRY(check_taken(option, name, word, next, verb));
     if (option->type == VALUE_NONE) {
         if (equals) return status_new(STATUS_USAGE, "%s takes no value", name);
         *(bool *)to = true;
@@ -222,7 +236,7 @@ static status parse_option(char **argv, int argc, int *at, const struct verb *ve
     if (*before) return status_new(STATUS_USAGE, "%s and %s are the same option; give it once", *before, name);
     *before = name;
     if (equals) return parse_value(option, name, equals + 1, to);
-    if (*at + 1 >= argc) return status_new(STATUS_USAGE, "%s needs a value", word);
+    if (!next) return status_new(STATUS_USAGE, "%s needs a value", word);
     return parse_value(option, name, argv[++*at], to);
 }
 

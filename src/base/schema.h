@@ -163,6 +163,11 @@ void schema_write_json(const struct schema *schema, struct text *out);
 void schema_suggest_value(const struct schema *root, const char *path, const char *word, const char *const *known,
                           struct text *out);
 
+/* Adds "did you mean 'optimizer.lr=0.1'?" for an option of a command line, [word] without its dashes, that is a key of
+ * a config or an alias for one, or what there is instead of such a key; nothing when it is neither. [value]: the
+ * option's; may be NULL. */
+void schema_suggest_override(const struct schema *root, const char *word, const char *value, struct text *out);
+
 /* The entry of the NULL-terminated [known] with the smallest edit distance to [word] (transpositions count one), if it
  * is small enough for a typo; else NULL. */
 const char *schema_nearest(const char *word, const char *const *known);

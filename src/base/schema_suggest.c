@@ -248,6 +248,40 @@ void suggest_key(const char *key, const struct key_scope *scope, const struct sc
     arena_destroy(arena);
 }
 
+/* The dotted path of the key that [word] is somewhere in the config; NULL: it is none, or one in a list. */
+static const char *path_of_key(const struct sections *all, const char *word, struct arena *arena) {
+    char *key = arena_copy(arena, word);
+    for (char *c = key; *c; c++) *c = *c == '-' ? '_' : (char)tolower((unsigned char)*c);
+    if (strchr(key, '.')) return sections_at_key(all, key) ? key : NULL;
+    const struct section *home = sections_with_key(all, key);
+    if (!home || (home->type && home->variants->is_keyed)) return NULL;
+    const char *parent = home->type ? home->parent : home->path;
+    return *parent ? arena_printf(arena, "%s.%s", parent, key) : key;
+}
+
+void schema_suggest_override(const struct schema *root, const char *word, const char *value, struct text *out) {
+    struct arena *arena = arena_create();
+    struct key_scope scope = {.own = root, .path = ""};
+    struct sections all = sections_list(root, arena);
+    const struct schema_alias *alias = alias_of_key(root, &scope, false, word, arena);
+    if (!alias) alias = alias_of_key(root, &scope, true, word, arena);
+    const char *path = alias ? alias->meant : path_of_key(&all, word, arena), *dot = path ? strrchr(path, '.') : NULL;
+    const char *key = dot ? dot + 1 : path;
+    const struct section *home = path ? sections_at_key(&all, path) : NULL;
+    const struct schema_row *row = home ? schema_row(home->own, key) : NULL;
+    const char *types = home && home->choice ? types_with(home->choice, key, arena) : "";
+    bool is_section = row && row->type == SCHEMA_SECTION && !row->section->shorthand;
+    bool is_list = row && (row->type == SCHEMA_VARIANT_LIST || row->type == SCHEMA_SECTION_LIST);
+    if (is_section || is_list)
+        text_printf(out, "'%s' is a %s of the config: ddptrain --help-config %s%s", path, is_list ? "list" : "section",
+                    path, alias && alias->note ? ". " : "");
+    else if (home)
+        text_printf(out, "did you mean '%s=%s'%s%s%s?%s", path, value ? short_text(value).s : "VALUE",
+                    *types ? " (for " : "", types, *types ? ")" : "", alias && alias->note ? " " : "");
+    if (alias && alias->note) text_add(out, alias->note);
+    arena_destroy(arena);
+}
+
 /* ---- types and values ---- */
 
 static const char *const *type_names(const struct schema_variants *variants, struct arena *arena) {

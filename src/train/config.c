@@ -330,6 +330,14 @@ static void check_resume(const struct config *c, const struct node *where, struc
     const struct node *resume = section && section->kind == NODE_MAPPING ? node_get(section, "resume") : NULL;
     if (c->checkpoint.resume && !*c->checkpoint.resume)
         problems_add(problems, place_of(resume), "checkpoint.resume", "must be auto, never or a file, got ''");
+    struct text hint = {0};
+    static const char *const none[] = {NULL}; /* any other word may be a file */
+    if (resume && resume->kind == NODE_SCALAR)
+        schema_suggest_value(&config_schema, "checkpoint.resume", resume->text, none, &hint);
+    if (hint.length)
+        problems_add(problems, place_of(resume), "checkpoint.resume", "expected auto, never or a file, got '%.40s'; %s",
+                     resume->text, text_string(&hint));
+    text_free(&hint);
 }
 
 /* Shards are cut from the batches of one process, and are what accumulation would be. */

@@ -25,6 +25,8 @@
 #define MAY_COUNT_STEPS "It counts epochs; with interval: step all keys of the schedule count steps"
 #define COUNTS_INTERVALS "It is no share of the run: it counts epochs, or with interval: step, steps"
 #define KERAS_COUNTS_STEPS "Keras counts steps: add interval: step"
+#define RESUMES "It is the default: a run continues by itself when the same command runs again"
+#define RESUMES_ITSELF "It names a file to start from; a run continues by itself when the same command runs again"
 #define HUBER "It is Huber's loss divided by its delta, which is beta here: with 1, the default, they are the same"
 #define STOPPING "Write train: {early_stop: {metric: val_loss, patience: 10}}"
 #define NO_LOGGER "each run writes metrics.jsonl and log.txt into its folder; other loggers can read these"
@@ -301,6 +303,11 @@ const struct schema_alias config_aliases[] = {
     KEY(NULL, "save_steps save_every_n_steps every_n_train_steps save_every_steps", "checkpoint.save_every.steps"),
     KEY_NOTE(NULL, "save_freq save_interval save_strategy snapshot_every checkpoint_every", "checkpoint.save_every",
              "A number counts epochs; {steps: N} counts steps"),
+    KEY_NOTE("", "resume", "checkpoint.resume", RESUMES_ITSELF),
+    KEY("", "dataset", "dataset.path"), /* of options: --dataset FILE */
+    KEY("", "checkpoint", "checkpoint.resume"),
+    KEY_NOTE("train", "resume", "checkpoint.resume", RESUMES_ITSELF),
+    KEY_NOTE(NULL, "auto_resume resume_training restore", "checkpoint.resume", RESUMES_ITSELF),
     KEY(NULL, "ckpt_path resume_from_checkpoint resume_from checkpoint_path load_checkpoint snapshot_path resume_path",
         "checkpoint.resume"),
     KEY(NULL, "model_checkpoint modelcheckpoint checkpointing checkpoints snapshot enable_checkpointing", "checkpoint"),
@@ -448,6 +455,10 @@ const struct schema_alias config_aliases[] = {
     VALUE("*.padding", "valid", "0"),
     VALUE("schedule.interval", "epochs", "epoch"),
     VALUE("schedule.interval", "steps batch batches iteration iter", "step"),
+    VALUE_NOTE("checkpoint.resume", "true yes on latest last newest", "auto", RESUMES),
+    VALUE_NOTE("checkpoint.resume", "false no off", "never", "Or leave the key out and use --fresh to start over"),
+    VALUE_NOTE("checkpoint.resume", "best", NULL,
+               "write the file, RUN/checkpoints/best.h5 of a run with the key checkpoint.best"),
     VALUE("sampler.type", "random RandomSampler DistributedSampler", "distributed"),
     VALUE("sampler.type", "WeightedRandomSampler balanced", "weighted"),
     VALUE_NOTE("sampler.type", "sequential SequentialSampler", NULL, "set sampler.shuffle: false"),

@@ -42,6 +42,46 @@ class Mistakes(program.Case):
                 _, err = self.run_program("check", "test.yaml", override, code=USAGE)
                 self.assertIn(sentence, err)
 
+    def test_options_that_are_keys_or_of_other_programs(self):
+        self.write("test.yaml", program.WINE)
+        for arguments, said in (
+                ("--epochs 5", "did you mean 'train.epochs=5'?"),
+                ("--lr=0.1", "did you mean 'optimizer.lr=0.1'?"),
+                ("--optimizer.lr 0.1", "did you mean 'optimizer.lr=0.1'?"),
+                ("--batch-size 64", "did you mean 'sampler.batch_size=64'?"),
+                ("--per_device_train_batch_size 64", "did you mean 'sampler.batch_size=64'?"),
+                ("--optimizer adam", "did you mean 'optimizer=adam'?"),
+                ("--momentum --quiet", "did you mean 'optimizer.momentum=VALUE' (for sgd, rmsprop)?"),
+                ("--patience 3", "did you mean 'train.early_stop.patience=3'? schedule.patience is that of reduce_on_plateau"),
+                ("--fp16", "did you mean 'train.precision=VALUE'? One of float32, bfloat16, float16"),
+                ("--seed 3", "--seed is for generate; 'train' does not take it; did you mean 'seed=3'?"),
+                ("--backend gloo", "--backend is for comm; 'train' does not take it; did you mean 'dist.backend=gloo'?"),
+                ("--dataset x.csv", "did you mean 'dataset.path=x.csv'?"),
+                ("--checkpoint x.h5", "did you mean 'checkpoint.resume=x.h5'?"),
+                ("--resume", "a run continues by itself when the same command runs again"),
+                ("--model mlp", "'model' is a section of the config: ddptrain --help-config model"),
+                ("--layers 3", "'model.layers' is a list of the config: ddptrain --help-config model.layers"),
+                ("--wandb", "each run writes metrics.jsonl"),
+                ("--config x.yaml", "the config is an argument: ddptrain CONFIG"),
+                ("-np 2", "did you mean '--nproc'?"),
+                ("--npoc 2", "did you mean '--nproc'?"),
+                ("--run_dir x", "did you mean '--run-dir'?"),
+                ("--output_dir x", "did you mean '--run-dir'?"),
+                ("--chekpoint x", "did you mean '--checkpoint'?"),
+                ("--frehs", "did you mean '--fresh'?"),
+                ("--overwrite", "did you mean '--fresh'?"),
+                ("--xyz", "unknown option '--xyz' (see ddptrain --help)")):
+            with self.subTest(arguments):
+                _, err = self.run_program("test.yaml", *arguments.split(), code=USAGE)
+                self.assertIn(said, err)
+                self.assertEqual(len(err.splitlines()), 1)
+        self.assertFalse(os.path.exists(self.path("runs")))
+        for arguments, said in (("predict test.yaml --output x.csv", "did you mean '--out'?"),
+                                ("eval test.yaml --chekpoint x", "did you mean '--checkpoint'?"),
+                                ("inspect test.yaml --lr 3", "unknown option '--lr' (see ddptrain --help)")):
+            _, err = self.run_program(*arguments.split(), code=USAGE)
+            self.assertIn(said, err)
+
     def test_block_style(self):
         for old, new, sentence in (
                 ("optimizer: {type: adam, lr: 0.001}", "optimizer:\n  lr: 0,001", "test.yaml:7:7: optimizer.lr: expected a number, got '0,001'; write a decimal point instead of the comma"),
