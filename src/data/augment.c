@@ -1,11 +1,11 @@
-/* Four random words per image (Philox): the crop's offset down and across, and the flip. */
+/* Three random words per image (Philox): the vertical and horizontal offset of the crop, and the flip. */
 #include "data/augment.h"
 
 #include <string.h>
 
 #include "base/philox.h"
 
-#define STREAM 0x6175676du /* apart from the model's random numbers, which have small ones */
+#define STREAM 0x6175676du /* differs from the streams of the model's random numbers, which are small */
 
 static const struct schema_row crop_rows[] = {
     {.key = "padding",
@@ -29,7 +29,7 @@ static const struct schema_row augment_rows[] = {
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct augment_config, random_crop),
      .section = &crop_schema,
-     .doc = "The image moved by up to padding pixels."},
+     .doc = "Shifts the image by up to padding pixels."},
     {.key = "horizontal_flip",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct augment_config, horizontal_flip),
@@ -41,7 +41,7 @@ static const struct schema_row augment_rows[] = {
      .type = SCHEMA_INT,
      .offset = FIELD(struct augment_config, seed),
      .fallback = "0",
-     .doc = "The changes of an image depend on this, the epoch and its row only."},
+     .doc = "The changes of an image depend only on this seed, the epoch and its row."},
     {0},
 };
 
@@ -54,24 +54,24 @@ bool augment_is_on(const struct augment_config *config) {
 
 struct change {
     int64_t down, across; /* pixel (y, x) of the result is pixel (y + down, x + across) of the image */
-    bool is_flipped;      /* afterwards */
+    bool is_flipped;      /* after the shift */
 };
 
-/* 0 .. count - 1 */
-static int64_t below(uint32_t word, int64_t count) { return (int64_t)((uint64_t)word * (uint64_t)count >> 32); }
+/* Maps a random word to 0 .. count - 1. */
+static int64_t random_below(uint32_t word, int64_t count) { return (int64_t)((uint64_t)word * (uint64_t)count >> 32); }
 
 static struct change draw(const struct augment_config *config, int64_t epoch, int64_t row) {
     uint64_t r = (uint64_t)row, e = (uint64_t)epoch, seed = (uint64_t)config->seed;
     uint32_t word[4] = {(uint32_t)r, (uint32_t)(r >> 32), (uint32_t)e, (uint32_t)(e >> 32)};
     philox(word, (uint32_t)seed, (uint32_t)(seed >> 32) ^ STREAM);
     int64_t padding = config->random_crop.padding;
-    return (struct change){.down = below(word[0], 2 * padding + 1) - padding,
-                           .across = below(word[1], 2 * padding + 1) - padding,
+    return (struct change){.down = random_below(word[0], 2 * padding + 1) - padding,
+                           .across = random_below(word[1], 2 * padding + 1) - padding,
                            .is_flipped = (double)word[2] < config->horizontal_flip * 0x1p32};
 }
 
 /* to (width): pixels across .. across + width - 1 of from (width) */
-static void move_line(const float *from, int64_t width, int64_t across, float fill, float *to) {
+static void shift_line(const float *from, int64_t width, int64_t across, float fill, float *to) {
     for (int64_t x = 0; x < width; x++) {
         int64_t at = x + across;
         to[x] = at >= 0 && at < width ? from[at] : fill;
@@ -97,8 +97,8 @@ void augment_image(const struct augment *augment, int64_t epoch, int64_t row, fl
             int64_t from = y + change.down;
             float *line = image + c * pixels + (size_t)y * width;
             if (is_moved && from >= 0 && from < height)
-                move_line(scratch + c * pixels + (size_t)from * width, (int64_t)width, change.across, augment->fill[c],
-                          line);
+                shift_line(scratch + c * pixels + (size_t)from * width, (int64_t)width, change.across, augment->fill[c],
+                           line);
             else if (is_moved)
                 for (size_t x = 0; x < width; x++) line[x] = augment->fill[c];
             if (change.is_flipped) flip_line(line, width);

@@ -1,5 +1,5 @@
-/* augment: training images changed at random, anew in each epoch. What happens to an image depends only on the seed,
- * the epoch and the place of its row, so it is the same on any number of ranks, in any order, and after a resume. */
+/* augment: random changes of training images, different in each epoch. The change of an image depends only on the seed,
+ * the epoch and its row, so it is the same on any number of ranks, in any order, and after a resume. */
 #ifndef DATA_AUGMENT_H
 #define DATA_AUGMENT_H
 
@@ -25,13 +25,13 @@ extern const struct schema augment_schema;
 struct augment {
     struct augment_config config;
     size_t channels, height, width;
-    float *fill; /* (channels) what is around an image: a black pixel as the model gets it */
+    float *fill; /* (channels) value of the padding: a black pixel after scaling */
 };
 
 bool augment_is_on(const struct augment_config *config);
 
-/* image (channels, height, width) of row [row] in [epoch], in place; [scratch] as large. torchvision's
- * RandomCrop((height, width), padding), then RandomHorizontalFlip(p), with numbers of our own. */
+/* Changes image (channels, height, width) of [row] in [epoch] in place; [scratch] is a workspace of the same size.
+ * torchvision's RandomCrop((height, width), padding), then RandomHorizontalFlip(p), with other random numbers. */
 void augment_image(const struct augment *augment, int64_t epoch, int64_t row, float *image, float *scratch);
 
 #endif

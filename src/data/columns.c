@@ -1,4 +1,4 @@
-/* Lists are short (a file's columns), and compared once per file: plain searches. */
+/* The lists are short and searched once per file, so the search is linear. */
 #include "data/columns.h"
 
 #include <string.h>
@@ -61,7 +61,7 @@ static bool contains(const struct string_list *names, const char *name) {
     return false;
 }
 
-static status refuse_key(const struct column_list *trained, enum column_role role, const char *what, const char *name) {
+static status reject_key(const struct column_list *trained, enum column_role role, const char *what, const char *name) {
     struct text expected = {0};
     columns_add_names(trained, role, &expected);
     status s = status_new(STATUS_USAGE, "dataset.%ss: %s '%.60s'; the model was trained with the %ss: %s",
@@ -74,9 +74,9 @@ status columns_check_key(const struct column_list *trained, enum column_role rol
     if (names->count == 0) return OK;
     for (size_t i = 0; i < names->count; i++)
         if (!columns_have(trained, role, names->items[i]))
-            return refuse_key(trained, role, "the model does not know", names->items[i]);
+            return reject_key(trained, role, "unknown column", names->items[i]);
     for (size_t i = 0; i < trained->count; i++)
         if (trained->items[i].role == role && !contains(names, trained->items[i].name))
-            return refuse_key(trained, role, "the list lacks", trained->items[i].name);
+            return reject_key(trained, role, "missing column", trained->items[i].name);
     return OK;
 }

@@ -1,4 +1,4 @@
-/* One pass over the text; a field that is quoted is moved together over its quotes. */
+/* One pass over the text; unquoting moves the characters of a field to its start. */
 #include "data/csv.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static bool ends_field(const struct csv_reader *reader, const char *at) {
     return at == reader->end || *at == ',' || *at == '\n' || *at == '\r';
 }
 
-/* From the opening quote to the character after the closing one; the field's bytes are moved to where it starts. */
+/* Unquotes the field at reader->at, moving its characters to its start, and advances behind the closing quote. */
 static status unquote(struct csv_reader *reader, char **field_end) {
     char *to = reader->at, *from = reader->at + 1;
     size_t opened = reader->line;
@@ -56,12 +56,11 @@ static status unquote(struct csv_reader *reader, char **field_end) {
     reader->at = from;
     if (ends_field(reader, from)) return OK;
     return status_new(STATUS_DATA,
-                      "%s:line %zu: text after the closing quote of a field (a quote inside is written "
-                      "twice)",
+                      "%s:line %zu: text after the closing quote of a field (write a quote inside a field twice)",
                       reader->path, reader->line);
 }
 
-static void take_plain(struct csv_reader *reader, char **field_end) {
+static void parse_plain(struct csv_reader *reader, char **field_end) {
     while (!ends_field(reader, reader->at)) reader->at++;
     *field_end = reader->at;
 }
@@ -87,9 +86,9 @@ status csv_next(struct csv_reader *reader, bool *has_record) {
     reader->count = 0;
     reader->record_line = reader->line;
     reader->record = reader->at;
-    bool may_be_over = reader->at == reader->end || is_at_line_end(reader) || is_blank(*reader->at);
-    *has_record = !(may_be_over && is_rest_empty(reader));
-    for (bool is_over = !*has_record; !is_over;) {
+    bool may_be_end = reader->at == reader->end || is_at_line_end(reader) || is_blank(*reader->at);
+    *has_record = !(may_be_end && is_rest_empty(reader));
+    for (bool is_last = !*has_record; !is_last;) {
         char *field_end = reader->at;
         while (is_blank(*reader->at)) reader->at++;
         char *field = reader->at;
@@ -97,14 +96,14 @@ status csv_next(struct csv_reader *reader, bool *has_record) {
         if (is_quoted)
             TRY(unquote(reader, &field_end));
         else
-            take_plain(reader, &field_end);
-        is_over = *reader->at != ','; /* at the end stands a NUL */
-        if (is_over)
+            parse_plain(reader, &field_end);
+        is_last = *reader->at != ','; /* the text ends with a NUL */
+        if (is_last)
             skip_line_end(reader);
         else
             reader->at++;
         while (!is_quoted && field_end > field && is_blank(field_end[-1])) field_end--;
-        *field_end = 0; /* on a quote, a blank, the comma or the line end, all of which are behind us */
+        *field_end = 0; /* overwrites a quote, a blank, the comma or the line end, which were already read */
         TRY(add_field(reader, field, is_quoted));
     }
     return OK;

@@ -1,5 +1,5 @@
-/* What a dataset is: one or two tables of rows, which rows are for training and which for validation, and the scaler
- * that the training rows fitted. */
+/* A dataset has one or two tables of rows, the split into training and validation rows, and the scaler fitted to the
+ * training rows. */
 #include "data/dataset.h"
 
 #include <assert.h>
@@ -13,7 +13,7 @@
 #include "base/io.h"
 #include "data/internal.h"
 
-#define MOST_LEVELS 4096
+#define MAX_BYTE_FEATURES 4096 /* with more scaled features the lookup tables of bytes would be large */
 
 struct part {
     struct table *table;
@@ -31,7 +31,7 @@ struct dataset {
     struct arena *arena;    /* of the labels, columns and notes */
     struct string_list labels, notes;
     struct column_list columns;
-    pthread_mutex_t reading; /* one at a time from a file */
+    pthread_mutex_t reading; /* held while a file is read */
     bool is_in_memory, is_metadata;
 };
 
@@ -49,7 +49,7 @@ status file_check(const char *path, uint64_t *bytes) {
                                          : strerror(errno);
     status s = status_new(
         STATUS_DATA, "cannot read the dataset '%s' (working directory %s%s): %s", path, folder ? folder : "unknown",
-        !info.exists && path[0] != '/' ? "; nor is it beside the config or in the folder above" : "", reason);
+        !info.exists && path[0] != '/' ? "; it is also not beside the config or in the parent folder" : "", reason);
     free(folder);
     return s;
 }
@@ -71,19 +71,19 @@ status file_read(const char *path, char **text, size_t *size) {
 /* ---- opening ---- */
 
 static status open_source(const struct dataset_config *config, const char *path, bool wants_classes,
-                          const struct source *like, struct source **out) {
+                          const struct source *train, struct source **out) {
     const struct dataset_format *format = dataset_format_of(config, path);
     if (!format) {
         struct text names = {0};
         dataset_format_names(&names);
-        status s = status_new(STATUS_USAGE, "the extension of '%s' names no format; set dataset.format to one of: %s",
+        status s = status_new(STATUS_USAGE, "'%s': unknown file extension; set dataset.format to one of: %s",
                               path ? path : "", text_string(&names));
         text_free(&names);
         return s;
     }
     uint64_t bytes = 0;
     if (format->extensions) TRY(file_check(path, &bytes));
-    TRY(format->open(config, path, wants_classes, like, out));
+    TRY(format->open(config, path, wants_classes, train, out));
     struct source *source = *out;
     source->file_bytes = bytes;
     if (!isnan(config->divide)) source->divide = config->divide;
@@ -95,18 +95,18 @@ static void describe_target(const struct source *source, struct text *out) {
     source->format->describe(source, true, 0, 0, out);
 }
 
-/* Checks and takes [source] as the next table. */
+/* Adds [source], which is owned by the dataset then, as the next table. */
 static status add_table(struct dataset *dataset, struct source *source, bool wants_classes) {
     enum target_kind kind = wants_classes ? TARGET_CLASS : TARGET_VALUES;
     TRY(table_create(source, kind, &dataset->scaler, &dataset->tables[dataset->n_tables++]));
     if (source->input_kind == INPUT_TOKENS && !wants_classes)
-        return status_new(STATUS_USAGE, "dataset: the target of a token is the next token, a class; use loss: "
-                                        "cross_entropy");
+        return status_new(STATUS_USAGE, "dataset: the target of a token is the next token, which is a class; use "
+                                        "loss: cross_entropy");
     if (!wants_classes || source->target_size <= 1 || source->input_kind == INPUT_TOKENS) return OK;
     struct text place = {0};
     describe_target(source, &place);
     status s = status_new(STATUS_DATA,
-                          "%s: a target has %zu values, but the loss takes one class, a whole number, per row (for "
+                          "%s: a target has %zu values, but the loss expects one class (an integer) per row (for "
                           "one-hot targets store the index of the 1)",
                           text_string(&place), source->target_size);
     text_free(&place);
@@ -118,8 +118,8 @@ static void add_shape(const struct source *source, struct text *out) {
         text_printf(out, "%s%lld", i ? "x" : "", (long long)source->input_shape[i]);
 }
 
-static status check_alike(const struct dataset_config *config, const struct source *train,
-                          const struct source *validation) {
+static status check_same_shape(const struct dataset_config *config, const struct source *train,
+                               const struct source *validation) {
     if (train->input_dims == validation->input_dims && train->target_size == validation->target_size &&
         memcmp(train->input_shape, validation->input_shape, sizeof train->input_shape) == 0)
         return OK;
@@ -140,19 +140,17 @@ static status open_tables(struct dataset *dataset, const struct dataset_config *
     if (!config->validation.path) return OK;
     TRY(open_source(config, config->validation.path, wants_classes, train, &validation));
     TRY(add_table(dataset, validation, wants_classes));
-    return check_alike(config, train, validation);
+    return check_same_shape(config, train, validation);
 }
 
-/* The classes (rows) that a stratified split looks at; the caller frees them with buffer_free. */
+/* Reads the classes (rows) for a stratified split; the caller frees them with buffer_free. */
 static status read_classes(struct table *table, void **classes) {
     *classes = NULL;
     if (table->target_kind != TARGET_CLASS)
-        return status_new(STATUS_USAGE, "dataset.split.stratify: the targets are no classes for this loss; only the "
-                                        "rows of classes can keep their shares");
+        return status_new(STATUS_USAGE, "dataset.split.stratify: it needs classes as targets, but this loss has "
+                                        "other targets");
     if (table->target_size != 1)
-        return status_new(STATUS_USAGE,
-                          "dataset.split.stratify: a row has %zu targets; only rows of one class each can "
-                          "keep their shares",
+        return status_new(STATUS_USAGE, "dataset.split.stratify: it needs one class per row, but a row has %zu targets",
                           table->target_size);
     TRY(rows_alloc(table->rows, sizeof(int64_t), "the classes", classes));
     return table_classes(table, *classes);
@@ -170,8 +168,8 @@ static status order_rows(struct dataset *dataset, const struct dataset_config *c
                          split->stratify ? "stratify" : "folds");
 }
 
-/* Which rows are for what. */
-static status divide(struct dataset *dataset, const struct dataset_config *config) {
+/* Assigns the rows to training and validation. */
+static status assign_rows(struct dataset *dataset, const struct dataset_config *config) {
     struct table *table = &dataset->tables[0];
     struct dataset_info *info = &dataset->info;
     const char *name = config->path ? config->path : "synthetic dataset";
@@ -182,13 +180,13 @@ static status divide(struct dataset *dataset, const struct dataset_config *confi
     if (dataset->n_tables == 2) {
         info->validation_rows = dataset->tables[1].rows;
         if (info->validation_rows > 0) return OK;
-        return status_new(STATUS_DATA, "%s: there are no rows to validate on", config->validation.path);
+        return status_new(STATUS_DATA, "%s: there are no validation rows", config->validation.path);
     }
     if (!split_is_given(&config->split)) return OK;
     if (!config->split.folds) split_sizes(&config->split, table->rows, &info->train_rows, &info->validation_rows);
     bool is_torch = config->split.train > 0;
     if (info->train_rows == 0)
-        return status_new(STATUS_DATA, "%s: split.%s %g of %zu row%s leaves none to train on", name,
+        return status_new(STATUS_DATA, "%s: split.%s %g of %zu row%s leaves no training row", name,
                           is_torch ? "train" : "test", is_torch ? config->split.train : config->split.test, table->rows,
                           text_plural(table->rows, "s"));
     if (config->split.shuffle || config->split.folds) {
@@ -213,7 +211,7 @@ static status divide(struct dataset *dataset, const struct dataset_config *confi
     return OK;
 }
 
-/* A source may be closed before the dataset. */
+/* Labels are copied because the source may be closed before the dataset. */
 static void copy_labels(struct dataset *dataset) {
     const struct source *source = dataset->tables[0].source;
     struct string_list labels = source->format->labels ? source->format->labels(source) : (struct string_list){0};
@@ -256,14 +254,13 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
     return OK;
 }
 
-/* A pixel of 0 once it is scaled. */
-static float black(const struct source *source, const struct scaler *scaler, size_t channel) {
+static float scaled_black(const struct source *source, const struct scaler *scaler, size_t channel) {
     size_t feature = scaler->features > 1 ? channel : 0;
-    if (source->is_bytes) return levels_value(scaler, feature, source->divide, 0);
+    if (source->is_bytes) return byte_table_value(scaler, feature, source->divide, 0);
     return scaler->features ? (float)((0 - scaler->mean[feature]) / scaler->scale[feature]) : 0;
 }
 
-/* After the scaler was fitted, while the source is there. */
+/* Call it after the scaler was fitted and before the source is closed. */
 static status prepare_augment(struct dataset *dataset, const struct augment_config *config) {
     const struct source *source = dataset->tables[0].source;
     struct augment *augment = &dataset->augment;
@@ -271,7 +268,7 @@ static status prepare_augment(struct dataset *dataset, const struct augment_conf
     if (source->input_dims != 3 || source->input_kind == INPUT_TOKENS) {
         struct text shape = {0};
         add_shape(source, &shape);
-        status s = status_new(STATUS_USAGE, "dataset.augment is for images, (channels, height, width), but a row is %s",
+        status s = status_new(STATUS_USAGE, "dataset.augment needs images, (channels, height, width), but a row is %s",
                               text_string(&shape));
         text_free(&shape);
         return s;
@@ -283,11 +280,11 @@ static status prepare_augment(struct dataset *dataset, const struct augment_conf
                                 .height = (size_t)source->input_shape[1],
                                 .width = (size_t)source->input_shape[2],
                                 .fill = fill};
-    for (size_t c = 0; c < augment->channels; c++) augment->fill[c] = black(source, &dataset->scaler, c);
+    for (size_t c = 0; c < augment->channels; c++) augment->fill[c] = scaled_black(source, &dataset->scaler, c);
     return OK;
 }
 
-/* ---- the rows ---- */
+/* ---- rows ---- */
 
 static bool fits_in_memory(const struct dataset *dataset, const struct dataset_config *config) {
     double bytes = 0;
@@ -301,15 +298,15 @@ static bool fits_in_memory(const struct dataset *dataset, const struct dataset_c
     return is_small || bytes <= (double)config->cache_mb * 1048576;
 }
 
-/* Reads one table and adds it to [digest], which must not depend on what is kept in memory. */
+/* Reads one table and adds it to [digest], whose result does not depend on whether rows are kept in memory. */
 static status load_table(struct dataset *dataset, struct table *table, bool needs_fit, struct digest *digest) {
     uint64_t shape[4] = {table->rows, table->target_size, table->target_kind, table->source->is_float32};
     digest_add(digest, shape, sizeof shape);
     if (table->source->input_kind == INPUT_TOKENS) return table->source->format->digest(table->source, digest);
-    bool takes_all = table_bytes(table) <= MOST_DIGESTED;
-    if (!takes_all) TRY(table_sample(table, digest));
-    if (dataset->is_in_memory) return table_load(table, needs_fit, takes_all ? digest : NULL);
-    return takes_all ? table_digest(table, digest) : OK;
+    bool is_whole = table_bytes(table) <= MAX_DIGESTED;
+    if (!is_whole) TRY(table_sample(table, digest));
+    if (dataset->is_in_memory) return table_load(table, needs_fit, is_whole ? digest : NULL);
+    return is_whole ? table_digest(table, digest) : OK;
 }
 
 /* Reads, fingerprints and scales. */
@@ -337,13 +334,13 @@ static status load(struct dataset *dataset, const struct dataset_config *config)
 
 static status open_all(struct dataset *dataset, const struct dataset_config *config, bool wants_classes) {
     TRY(open_tables(dataset, config, wants_classes));
-    TRY(divide(dataset, config));
+    TRY(assign_rows(dataset, config));
     TRY(describe(dataset, config, wants_classes));
     copy_labels(dataset);
     copy_columns(dataset);
     TRY(scaler_create(&config->scale, dataset->tables[0].source, &dataset->scaler));
-    for (int i = 0; i < dataset->n_tables; i++) /* a table of 256 numbers for each would not stay small */
-        if (dataset->scaler.features > MOST_LEVELS) dataset->tables[i].source->is_bytes = false;
+    for (int i = 0; i < dataset->n_tables; i++)
+        if (dataset->scaler.features > MAX_BYTE_FEATURES) dataset->tables[i].source->is_bytes = false;
     return dataset->is_metadata ? prepare_augment(dataset, &config->augment) : load(dataset, config);
 }
 
@@ -372,7 +369,7 @@ void dataset_close(struct dataset *dataset) {
     free(dataset);
 }
 
-/* ---- using ---- */
+/* ---- access ---- */
 
 const struct dataset_info *dataset_info(const struct dataset *dataset) { return &dataset->info; }
 
@@ -434,9 +431,9 @@ status dataset_read(struct dataset *dataset, enum dataset_part part, const int64
                     void *inputs, void *targets) {
     assert(!dataset->is_metadata);
     const struct part *from = &dataset->parts[part];
-    bool takes_turns = !dataset->is_in_memory && dataset->info.input_kind != INPUT_TOKENS;
-    if (takes_turns) pthread_mutex_lock(&dataset->reading);
+    bool needs_lock = !dataset->is_in_memory && dataset->info.input_kind != INPUT_TOKENS;
+    if (needs_lock) pthread_mutex_lock(&dataset->reading);
     status s = table_read(from->table, &from->rows, positions, count, inputs, targets);
-    if (takes_turns) pthread_mutex_unlock(&dataset->reading);
+    if (needs_lock) pthread_mutex_unlock(&dataset->reading);
     return s;
 }

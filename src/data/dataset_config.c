@@ -20,15 +20,13 @@ static const struct schema_row scale_rows[] = {
      .fallback = "none",
      .choices = scale_choices,
      .doc = "Fitted on the training rows: standard is scikit-learn's StandardScaler, minmax its MinMaxScaler to 0..1, "
-            "in double; "
-            "per feature for vectors, one pair for all elements of N-D rows."},
+            "in double; per feature for vectors, one pair for all elements of N-D rows."},
     {.key = "mean",
      .type = SCHEMA_REAL_LIST,
      .offset = FIELD(struct scale_config, mean),
      .fallback = "[]",
-     .doc =
-         "Given instead of type, with std: x' = (x - mean) / std, as torchvision's Normalize. One number, or one per "
-         "feature (vectors) or per channel (the first dimension of N-D rows)."},
+     .doc = "Instead of type, with std: x' = (x - mean) / std, as torchvision's Normalize. One number, or one per "
+            "feature (vectors) or per channel (the first dimension of N-D rows)."},
     {.key = "std",
      .type = SCHEMA_REAL_LIST,
      .offset = FIELD(struct scale_config, std),
@@ -49,9 +47,10 @@ static void check_scale(void *config, const struct node *where, const char *path
     const struct scale_config *scale = config;
     struct place place = where ? where->place : (struct place){0};
     if (!scale->mean.count != !scale->std.count)
-        problems_add(problems, place, path, "mean and std are given together");
+        problems_add(problems, place, path, "mean and std must be given together");
     else if (scale->mean.count && scale->type != SCALE_NONE)
-        problems_add(problems, place, path, "type is fitted to the rows, mean and std are given numbers; choose one");
+        problems_add(problems, place, path,
+                     "type (fitted to the rows) and mean/std (given) exclude each other; give one");
 }
 
 static const struct schema scale_schema = {.name = "dataset.scale",
@@ -68,7 +67,7 @@ static const struct schema_row split_rows_table[] = {
      .min = 0,
      .max = 1,
      .excludes_max = true,
-     .doc = "Part of the rows that is kept for validation (train_test_split's test_size), rounded up; 0: no split."},
+     .doc = "Fraction of the rows used for validation (train_test_split's test_size), rounded up; 0: no split."},
     {.key = "train",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct split_config, train),
@@ -76,7 +75,7 @@ static const struct schema_row split_rows_table[] = {
      .min = 0,
      .max = 1,
      .excludes_max = true,
-     .doc = "Instead of test: part of the rows that is kept for training, rounded down, chosen as torch's "
+     .doc = "Instead of test: fraction of the rows used for training, rounded down, chosen as torch's "
             "random_split([int(train * rows), rest], torch.Generator().manual_seed(seed)); 0: not used."},
     {.key = "folds",
      .type = SCHEMA_INT,
@@ -92,15 +91,14 @@ static const struct schema_row split_rows_table[] = {
      .fallback = "null",
      .min = 0,
      .max = 999999,
-     .doc = "With folds: which fold is kept for validation, from 0, in the order of KFold.split."},
+     .doc = "With folds: the index of the validation fold, from 0, in the order of KFold.split."},
     {.key = "seed",
      .type = SCHEMA_INT,
      .offset = FIELD(struct split_config, seed),
      .fallback = "0",
      .min = 0,
      .max = 4294967295.0,
-     .doc = "random_state: the same rows as scikit-learn chooses; with train the seed of "
-            "random_split's generator."},
+     .doc = "scikit-learn's random_state; with train the seed of random_split's generator."},
     {.key = "shuffle",
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct split_config, shuffle),
@@ -110,7 +108,7 @@ static const struct schema_row split_rows_table[] = {
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct split_config, stratify),
      .fallback = "false",
-     .doc = "Whether each class keeps its share in both parts (train_test_split's stratify=y), for targets that are "
+     .doc = "Keep the proportion of each class in both parts (train_test_split's stratify=y), for targets that are "
             "classes; with test and shuffle, or with folds (StratifiedKFold)."},
     {0},
 };
@@ -119,16 +117,15 @@ static void check_folds(const struct split_config *split, const struct node *whe
                         struct problems *problems) {
     bool has_fold = split->fold != SCHEMA_NO_INT;
     if (split->folds == 1)
-        problems_add(problems, place_of(where, "folds"), path, "folds: a cross-validation has at least 2 folds");
+        problems_add(problems, place_of(where, "folds"), path, "folds must be at least 2");
     else if (split->folds == 0 && has_fold)
-        problems_add(problems, place_of(where, "fold"), path, "fold goes with folds, the number of folds");
+        problems_add(problems, place_of(where, "fold"), path, "fold needs folds, the number of folds");
     else if (split->folds > 0 && !has_fold)
         problems_add(problems, place_of(where, "folds"), path,
-                     "fold is missing: give the fold that is kept for validation, 0 to %lld",
-                     (long long)split->folds - 1);
+                     "fold is missing: give the index of the validation fold, 0 to %lld", (long long)split->folds - 1);
     else if (has_fold && split->fold >= split->folds)
         problems_add(problems, place_of(where, "fold"), path,
-                     "fold %lld of %lld folds: they have the numbers 0 to %lld", (long long)split->fold,
+                     "there is no fold %lld; the %lld folds have the indices 0 to %lld", (long long)split->fold,
                      (long long)split->folds, (long long)split->folds - 1);
 }
 
@@ -140,7 +137,7 @@ static void check_split(void *config, const struct node *where, const char *path
                      "test (as scikit-learn), train (as torch) and folds exclude each other; give one");
     if (split->stratify && !split->folds && (split->test <= 0 || !split->shuffle))
         problems_add(problems, place_of(where, "stratify"), path,
-                     "stratify goes with test and shuffle, as in train_test_split, or with folds");
+                     "stratify needs test and shuffle, as in train_test_split, or folds");
     check_folds(split, where, path, problems);
 }
 
@@ -162,7 +159,7 @@ static const struct schema_row validation_rows[] = {
      .offset = FIELD(struct validation_config, targets),
      .fallback = "null",
      .flags = SCHEMA_EXTENDS,
-     .doc = "IDX: file of their labels; when null by the name of path (images -> labels)."},
+     .doc = "IDX: file of the labels; null: derived from path (images -> labels)."},
     {0},
 };
 
@@ -194,7 +191,7 @@ static const struct schema_row text_rows[] = {
      .min = 0,
      .max = 1,
      .excludes_min = true,
-     .doc = "First part of the file that is used."},
+     .doc = "Fraction of the file that is used, from its start."},
     {0},
 };
 
@@ -216,8 +213,9 @@ static const struct schema_row tokens_rows[] = {
      .fallback = "null",
      .min = 1,
      .max = INT32_MAX,
-     .doc = "Number of tokens of the vocabulary (50257 for GPT-2); null: the largest token of the file + 1, for which "
-            "the file is read once."},
+     .doc =
+         "Number of tokens of the vocabulary (50257 for GPT-2); null: the largest token of the file + 1 (the file is "
+         "read once to find it)."},
     {.key = "block_size",
      .type = SCHEMA_INT,
      .offset = FIELD(struct tokens_config, block_size),
@@ -246,15 +244,16 @@ static const struct schema_row synthetic_rows[] = {
      .offset = FIELD(struct synthetic_config, kind),
      .fallback = "uniform",
      .choices = kind_choices,
-     .doc = "uniform: each row is (torch.rand(inputs), torch.rand(targets)), as the PyTorch tutorial's toy data; "
-            "linear: targets are a linear function of the inputs plus noise; classes: one normal cloud per class."},
+     .doc =
+         "uniform: each row is (torch.rand(inputs), torch.rand(targets)), as the PyTorch tutorial's toy data; "
+         "linear: targets are a linear function of the inputs plus noise; classes: one normal distribution per class."},
     {.key = "rows",
      .type = SCHEMA_INT,
      .offset = FIELD(struct synthetic_config, rows),
      .fallback = "2048",
      .min = 1,
      .max = 1e12,
-     .doc = "How many rows are made."},
+     .doc = "Number of rows."},
     {.key = "inputs",
      .type = SCHEMA_INT_LIST,
      .offset = FIELD(struct synthetic_config, inputs),
@@ -275,14 +274,14 @@ static const struct schema_row synthetic_rows[] = {
      .fallback = "3",
      .min = 2,
      .max = 1e6,
-     .doc = "How many classes (classes)."},
+     .doc = "Number of classes (classes)."},
     {.key = "noise",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct synthetic_config, noise),
      .fallback = "0.1",
      .min = 0,
      .max = 1e6,
-     .doc = "Standard deviation of the targets around the line (linear), or of a class's cloud (classes)."},
+     .doc = "Standard deviation of the noise of the targets (linear), or of a class (classes)."},
     {.key = "seed",
      .type = SCHEMA_INT,
      .offset = FIELD(struct synthetic_config, seed),
@@ -294,7 +293,8 @@ static const struct schema_row synthetic_rows[] = {
 static void check_synthetic(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct synthetic_config *synthetic = config;
     if (synthetic->inputs.count < 1 || synthetic->inputs.count > DATA_MAX_DIMS)
-        problems_add(problems, place_of(where, "inputs"), path, "inputs is a shape of 1 to %d numbers", DATA_MAX_DIMS);
+        problems_add(problems, place_of(where, "inputs"), path, "inputs must be a shape of 1 to %d numbers",
+                     DATA_MAX_DIMS);
 }
 
 static const struct schema synthetic_schema = {.name = "dataset.synthetic",
@@ -309,30 +309,28 @@ static const struct schema_row dataset_rows[] = {
      .type = SCHEMA_STRING,
      .offset = FIELD(struct dataset_config, path),
      .fallback = "null",
-     .flags = SCHEMA_EXTENDS, /* the fingerprint says whether these are the same rows */
-     .doc = "File of the rows. Relative paths of files are looked up in the working directory, then beside the config, "
-            "then in the folder above the config's; the first that exists is used and recorded."},
+     .flags = SCHEMA_EXTENDS, /* the fingerprint is compared instead */
+     .doc = "File of the rows. Relative paths are searched in the working directory, then in the folder of the config, "
+            "then in its parent folder; the first match is used and recorded."},
     {.key = "format",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct dataset_config, format),
      .fallback = "auto",
      .choices = format_choices,
      .doc = "auto: by the extension of path (.h5 .hdf5 .hdf: hdf5, .csv: csv, -ubyte -ubyte.gz .idx .idx.gz: idx, "
-            ".txt: text, .bin: "
-            "tokens)."},
+            ".txt: text, .bin: tokens)."},
     {.key = "inputs",
      .type = SCHEMA_STRING_LIST,
      .offset = FIELD(struct dataset_config, inputs),
      .fallback = "[]",
-     .doc =
-         "HDF5: names of datasets (x when empty; several vectors are joined); CSV: columns (all but the targets when "
-         "empty)."},
+     .doc = "HDF5: names of datasets (x when empty; several vectors are concatenated); CSV: columns (all but the "
+            "targets when empty)."},
     {.key = "targets",
      .type = SCHEMA_STRING_LIST,
      .offset = FIELD(struct dataset_config, targets),
      .fallback = "[]",
      .doc = "HDF5: names of datasets (y when empty); CSV: columns (the last one when empty); IDX: file of the labels "
-            "(when empty by the name of path: images -> labels)."},
+            "(when empty derived from path: images -> labels)."},
     {.key = "layout",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct dataset_config, layout),
@@ -347,8 +345,8 @@ static const struct schema_row dataset_rows[] = {
      .min = 0,
      .max = 1e300,
      .excludes_min = true,
-     .doc = "Inputs are divided by this before they are scaled; null: 255 for IDX images of unsigned bytes (as "
-            "torchvision's ToTensor), else 1."},
+     .doc = "Inputs are divided by this before scaling; null: 255 for IDX images of unsigned bytes (as torchvision's "
+            "ToTensor), else 1."},
     {.key = "scale",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, scale),
@@ -380,7 +378,7 @@ static const struct schema_row dataset_rows[] = {
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, tokens),
      .section = &tokens_schema,
-     .doc = "With format: tokens, what the file holds and how it becomes rows."},
+     .doc = "With format: tokens, the type of the tokens and how they become rows."},
     {.key = "synthetic",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, synthetic),
@@ -393,8 +391,7 @@ static const struct schema_row dataset_rows[] = {
      .flags = SCHEMA_EXTENDS,
      .min = -1,
      .max = 1024,
-     .doc = "Batches that a thread reads ahead; 0: none; -1: 2 for rows that stay in the file, none for rows in "
-            "memory."},
+     .doc = "Batches that a thread reads ahead; 0: none; -1: 2 for rows in a file, none for rows in memory."},
     {.key = "cache_mb",
      .type = SCHEMA_INT,
      .offset = FIELD(struct dataset_config, cache_mb),
@@ -413,19 +410,19 @@ static void check_format(const struct dataset_config *dataset, const char *path,
     if (!path || dataset_format_of(dataset, path)) return;
     struct text names = {0};
     dataset_format_names(&names);
-    problems_add(problems, place, key, "the extension of '%s' names no format; set dataset.format to one of: %s", path,
+    problems_add(problems, place, key, "'%s': unknown file extension; set dataset.format to one of: %s", path,
                  text_string(&names));
     text_free(&names);
 }
 
-static void check_validation(const struct dataset_config *dataset, bool is_made_up, const struct node *where,
+static void check_validation(const struct dataset_config *dataset, bool is_synthetic, const struct node *where,
                              const char *path, struct problems *problems) {
     const char *file = dataset->validation.path;
     if (!file) return;
     char key[256];
     snprintf(key, sizeof key, "%s.validation", path);
     struct place place = place_of(where, "validation");
-    if (is_made_up) {
+    if (is_synthetic) {
         problems_add(problems, place, key, "format synthetic has no validation file; use split");
         return;
     }
@@ -433,7 +430,7 @@ static void check_validation(const struct dataset_config *dataset, bool is_made_
     const struct dataset_format *format = dataset_format_of(dataset, dataset->path);
     const struct dataset_format *other = dataset_format_of(dataset, file);
     if (format && other && format != other)
-        problems_add(problems, place, key, "'%s' is of format %s and '%s' of format %s; both take one format",
+        problems_add(problems, place, key, "'%s' has format %s, but '%s' has format %s; both must have the same",
                      dataset->path, format->name, file, other->name);
     if (split_is_given(&dataset->split))
         problems_add(problems, place, key, "split and validation exclude each other; give one");
@@ -443,18 +440,18 @@ static void check_dataset(void *config, const struct node *where, const char *pa
     const struct dataset_config *dataset = config;
     char key[256];
     snprintf(key, sizeof key, "%s.path", path);
-    bool is_made_up = dataset->format > 0 && !dataset_format_of(dataset, NULL)->extensions;
-    if (is_made_up && dataset->path)
-        problems_add(problems, place_of(where, "path"), key, "format synthetic makes its rows up and takes no path");
-    else if (!is_made_up && !dataset->path)
+    bool is_synthetic = dataset->format > 0 && !dataset_format_of(dataset, NULL)->extensions;
+    if (is_synthetic && dataset->path)
+        problems_add(problems, place_of(where, "path"), key, "format synthetic generates its rows; remove the path");
+    else if (!is_synthetic && !dataset->path)
         problems_add(problems, where ? where->place : (struct place){0}, key,
                      "is missing: give the file of the rows, or format: synthetic");
     check_format(dataset, dataset->path, place_of(where, "path"), key, problems);
-    check_validation(dataset, is_made_up, where, path, problems);
+    check_validation(dataset, is_synthetic, where, path, problems);
     const struct dataset_format *format = dataset_format_of(dataset, dataset->path);
     snprintf(key, sizeof key, "%s.layout", path);
     if (format && dataset->layout == LAYOUT_NHWC && !format->has_layout)
-        problems_add(problems, place_of(where, "layout"), key, "nhwc is for format hdf5, not %s", format->name);
+        problems_add(problems, place_of(where, "layout"), key, "nhwc needs format hdf5, not %s", format->name);
 }
 
 const struct schema dataset_schema = {

@@ -1,5 +1,5 @@
-/* CSV files: a header line with the columns' names, then one row per line, all numbers; the class column may be text.
- * The file is read once and kept as doubles until the rows are scaled. */
+/* CSV files: a header line with column names, then one row of numbers per line; the class column may be text. The file
+ * is read once and stored as doubles until the rows are scaled. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 struct role {
     bool is_target;
-    size_t at; /* among the inputs or the targets; NOT_USED */
+    size_t at; /* index among the inputs or the targets; NOT_USED */
 };
 
 struct csv {
@@ -31,12 +31,12 @@ struct csv {
     double *values;       /* (rows, input_size + target_size) */
     size_t *lines;        /* (rows) */
     const char **labels;  /* (rows) text of the class column; NULL: it holds numbers */
-    size_t capacity;      /* rows that fit */
+    size_t capacity;      /* of the arrays above, in rows */
     const char **classes; /* (n_classes) sorted, unique labels */
     size_t n_classes;
-    bool has_given_classes; /* those of a checkpoint, in the arena */
-    bool is_kind_known;     /* whether the class column holds labels was said by another file */
-    bool has_no_header;     /* the reader's first record is a row */
+    bool has_given_classes; /* [classes] are those of a checkpoint, in the arena */
+    bool is_kind_known;     /* another file decides whether the class column has labels */
+    bool has_no_header;     /* the first record is a row */
 };
 
 /* ---- columns ---- */
@@ -49,8 +49,8 @@ static bool is_utf8(const char *text) {
     return true;
 }
 
-/* A text of the file as messages show it. */
-static const char *shown(const struct csv *csv, const char *text) {
+/* A text of the file, escaped for messages. */
+static const char *printable(const struct csv *csv, const char *text) {
     struct text out = {0};
     text_add_value(&out, text, TEXT_MAX_NAME);
     const char *copy = arena_copy(csv->arena, text_string(&out));
@@ -80,8 +80,8 @@ static status read_header(struct csv *csv) {
         csv->roles[i].at = NOT_USED;
         if (csv->names[i][0] == 0)
             return status_new(STATUS_DATA,
-                              "%s:line 1: column %zu has no name (pandas writes such an index column unless "
-                              "told index=False)",
+                              "%s:line 1: column %zu has no name (pandas writes such an index column without "
+                              "index=False)",
                               csv->path, i + 1);
     }
     if (n == 1 && strpbrk(csv->names[0], ";\t"))
@@ -90,8 +90,8 @@ static status read_header(struct csv *csv) {
     return OK;
 }
 
-/* Whether the names, all or all but a label, are those of columns (three or more) that are numbered from 0 or 1, or
- * (five) rising, such as wavelengths and years. */
+/* Whether numeric names are plausible as column names: three or more that count up from 0 or 1, or five or more that
+ * increase, such as wavelengths and years. */
 static bool are_rising(const double *numbers, size_t count, size_t columns) {
     bool is_counted = columns >= 3 && (numbers[0] == 0 || numbers[0] == 1), is_rising = count >= 5;
     for (size_t i = 1; i < count; i++) {
@@ -101,22 +101,23 @@ static bool are_rising(const double *numbers, size_t count, size_t columns) {
     return is_counted || is_rising;
 }
 
-/* A file without a header would lose its first row: where the config names no column, a first line of numbers, but for
- * one label at most, is taken for a row. */
+/* Rejects a file without header, whose first row would be lost: when the config names no column, the first line must
+ * not be numbers (with one label at most). */
 static status check_header(const struct csv *csv, const struct dataset_config *config) {
     double *numbers = arena_alloc(csv->arena, (csv->n_columns + 1) * sizeof *numbers);
     size_t count = 0;
     for (size_t i = 0; i < csv->n_columns; i++) count += csv_number(csv->names[i], &numbers[count]);
     bool is_named = config->inputs.count || config->targets.count;
     if (is_named || count == 0 || count + 1 < csv->n_columns || are_rising(numbers, count, csv->n_columns)) return OK;
-    return status_new(STATUS_DATA,
-                      "%s:line 1: the header must hold the columns' names, but this is a row of numbers ('%s', ...); "
-                      "put a line with names before it",
-                      csv->path, shown(csv, csv->names[0]));
+    return status_new(
+        STATUS_DATA,
+        "%s:line 1: expected a header with column names, but this is a row of numbers ('%s', ...); insert "
+        "a line with names before it",
+        csv->path, printable(csv, csv->names[0]));
 }
 
-/* Rows to predict need no header: a first line of as many numbers as the model has inputs, none of them the name of a
- * column, is a row, and the columns are those of the training in its order. */
+/* Rows to predict need no header: when the first line has as many numbers as the model has inputs, and none is a column
+ * name, it is a row, and the columns have the order of the training. */
 static void name_columns(struct csv *csv, const struct dataset_config *config) {
     const struct column_list *list = &config->columns;
     double number;
@@ -127,27 +128,26 @@ static void name_columns(struct csv *csv, const struct dataset_config *config) {
     struct text names = {0};
     columns_add_names(list, COLUMN_INPUT, &names);
     for (size_t i = 0; i < csv->n_columns; i++) csv->names[i] = list->items[i].name;
-    csv->base.note =
-        arena_printf(csv->arena, "%s: there is no header; the columns are taken in the order of training: %s",
-                     csv->path, text_string(&names));
+    csv->base.note = arena_printf(csv->arena, "%s: there is no header; the columns must have the order of training: %s",
+                                  csv->path, text_string(&names));
     text_free(&names);
 }
 
-static int by_name(const void *left, const void *right) {
+static int compare_names(const void *left, const void *right) {
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
 static status check_unique(const struct csv *csv) {
     const char **sorted = arena_alloc(csv->arena, csv->n_columns * sizeof *sorted);
     memcpy(sorted, csv->names, csv->n_columns * sizeof *sorted);
-    qsort(sorted, csv->n_columns, sizeof *sorted, by_name);
+    qsort(sorted, csv->n_columns, sizeof *sorted, compare_names);
     for (size_t i = 1; i < csv->n_columns; i++)
         if (strcmp(sorted[i], sorted[i - 1]) == 0)
-            return status_new(STATUS_DATA, "%s:line 1: column '%s' is there twice", csv->path, shown(csv, sorted[i]));
+            return status_new(STATUS_DATA, "%s:line 1: duplicate column '%s'", csv->path, printable(csv, sorted[i]));
     return OK;
 }
 
-/* [known_from]: what has a column of this name, for the message; NULL: the config. */
+/* [known_from]: the source of the name, for the message; NULL: the config. */
 static status find_column(const struct csv *csv, const char *name, const char *known_from, size_t *column) {
     for (*column = 0; *column < csv->n_columns; (*column)++)
         if (strcmp(csv->names[*column], name) == 0) return OK;
@@ -157,7 +157,7 @@ static status find_column(const struct csv *csv, const char *name, const char *k
     status s =
         status_new(STATUS_DATA, "%s: there is no column '%s'%s%s%s%s%s; the columns are: %s", csv->path, name,
                    known_from ? ", which is in " : "", known_from ? known_from : "", nearest ? "; did you mean '" : "",
-                   nearest ? shown(csv, nearest) : "", nearest ? "'" : "", text_string(&columns));
+                   nearest ? printable(csv, nearest) : "", nearest ? "'" : "", text_string(&columns));
     text_free(&columns);
     return s;
 }
@@ -166,7 +166,7 @@ static status use_column(struct csv *csv, size_t column, bool is_target) {
     struct role *role = &csv->roles[column];
     if (role->at != NOT_USED)
         return status_new(STATUS_DATA, "%s: column '%s' is used twice, as %s; see dataset.inputs and dataset.targets",
-                          csv->path, shown(csv, csv->names[column]),
+                          csv->path, printable(csv, csv->names[column]),
                           role->is_target != is_target ? "input and as target"
                           : is_target                  ? "target"
                                                        : "input");
@@ -185,7 +185,7 @@ static status use_columns(struct csv *csv, const struct string_list *names, bool
     return OK;
 }
 
-/* The columns of [csv] in the order in which a model takes them. */
+/* The columns of [csv] in the model's order. */
 static struct column_list columns_of(const struct csv *csv, struct arena *arena) {
     size_t count = csv->base.input_size + csv->base.target_size;
     struct column_list list = {dataset_csv.name, arena_alloc(arena, (count + 1) * sizeof *list.items), count};
@@ -204,15 +204,15 @@ static bool is_in_order(const struct csv *csv) {
     return true;
 }
 
-/* What is there besides the columns of [list], and whether their order is another. */
+/* Makes a note about columns that are not in [list], and about a different order. */
 static void note_columns(struct csv *csv, const struct dataset_config *config, const struct column_list *list) {
     struct text note = {0}, ignored = {0};
     for (size_t i = 0; i < csv->n_columns && ignored.length < 200; i++)
         if (csv->roles[i].at == NOT_USED && !columns_have_name(list, csv->names[i]))
-            text_printf(&ignored, "%s%s", ignored.length ? ", " : "", shown(csv, csv->names[i]));
-    bool was_chosen = config->inputs.count > 0; /* from more columns than are used, in an order of its own */
+            text_printf(&ignored, "%s%s", ignored.length ? ", " : "", printable(csv, csv->names[i]));
+    bool was_chosen = config->inputs.count > 0; /* then other columns and another order are expected */
     if (!was_chosen && !is_in_order(csv))
-        text_add(&note, "the columns stand in another order than in training and are read by name");
+        text_add(&note, "the columns have another order than in training and are read by name");
     if (!was_chosen && ignored.length)
         text_printf(&note, "%scolumns that were not used in training are ignored: %s%s", note.length ? "; " : "",
                     text_string(&ignored), ignored.length >= 200 ? ", ..." : "");
@@ -221,7 +221,7 @@ static void note_columns(struct csv *csv, const struct dataset_config *config, c
     text_free(&ignored);
 }
 
-/* Those of [list], by name. */
+/* Uses the columns of [list], found by name. */
 static status use_named_columns(struct csv *csv, const struct dataset_config *config, const struct column_list *list,
                                 const char *known_from) {
     for (size_t i = 0; i < list->count; i++) {
@@ -235,9 +235,9 @@ static status use_named_columns(struct csv *csv, const struct dataset_config *co
     return OK;
 }
 
-static status use_same_columns(struct csv *csv, const struct dataset_config *config, const struct csv *like) {
-    struct column_list list = columns_of(like, csv->arena);
-    return use_named_columns(csv, config, &list, arena_printf(csv->arena, "'%s'", like->path));
+static status use_same_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
+    struct column_list list = columns_of(train, csv->arena);
+    return use_named_columns(csv, config, &list, arena_printf(csv->arena, "'%s'", train->path));
 }
 
 static status use_trained_columns(struct csv *csv, const struct dataset_config *config) {
@@ -246,12 +246,12 @@ static status use_trained_columns(struct csv *csv, const struct dataset_config *
     return use_named_columns(csv, config, &config->columns, "the data that the model was trained with");
 }
 
-/* The columns of a model that was trained with a CSV file. */
+/* Whether the columns of a model that was trained with a CSV file are known. */
 static bool has_trained_columns(const struct dataset_config *config) {
     return config->columns.count && strcmp(config->columns.format, dataset_csv.name) == 0;
 }
 
-/* Whether the config means column [column] by its targets. */
+/* Whether [column] is a target by the config. */
 static bool is_target(const struct csv *csv, const struct string_list *targets, size_t column) {
     if (targets->count == 0) return column + 1 == csv->n_columns;
     for (size_t i = 0; i < targets->count; i++)
@@ -259,8 +259,8 @@ static bool is_target(const struct csv *csv, const struct string_list *targets, 
     return false;
 }
 
-static status choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *like) {
-    if (like) return use_same_columns(csv, config, like);
+static status choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
+    if (train) return use_same_columns(csv, config, train);
     if (has_trained_columns(config)) return use_trained_columns(csv, config);
     if (!config->without_targets) {
         TRY(use_columns(csv, &config->targets, true));
@@ -270,8 +270,8 @@ static status choose_columns(struct csv *csv, const struct dataset_config *confi
     for (size_t i = 0; i < csv->n_columns && config->inputs.count == 0; i++)
         if (csv->roles[i].at == NOT_USED && !is_target(csv, &config->targets, i)) TRY(use_column(csv, i, false));
     if (csv->base.input_size > 0) return OK;
-    return status_new(STATUS_DATA, "%s: no column is left for the inputs; the file has only: %s", csv->path,
-                      shown(csv, csv->names[0]));
+    return status_new(STATUS_DATA, "%s: there is no column for the inputs; the file has only: %s", csv->path,
+                      printable(csv, csv->names[0]));
 }
 
 /* ---- rows ---- */
@@ -291,16 +291,16 @@ static status grow(struct csv *csv) {
     return OK;
 }
 
-static status refuse_value(const struct csv *csv, size_t column, const char *text) {
+static status reject_value(const struct csv *csv, size_t column, const char *text) {
     size_t line = csv->reader.record_line;
     if (*text == 0)
         return status_new(STATUS_DATA, "%s:line %zu: column '%s': missing value", csv->path, line,
-                          shown(csv, csv->names[column]));
+                          printable(csv, csv->names[column]));
     return status_new(STATUS_DATA, "%s:line %zu: column '%s': '%s' is not a number", csv->path, line,
-                      shown(csv, csv->names[column]), shown(csv, text));
+                      printable(csv, csv->names[column]), printable(csv, text));
 }
 
-static status take_row(struct csv *csv, bool *is_text) {
+static status add_row(struct csv *csv, bool *is_text) {
     TRY(grow(csv));
     size_t row = csv->base.rows, size = csv->base.input_size, total = size + csv->base.target_size;
     double *values = csv->values + row * total;
@@ -317,23 +317,23 @@ static status take_row(struct csv *csv, bool *is_text) {
         if (may_be_label)
             csv->labels[row] = text;
         else if (!is_number)
-            return refuse_value(csv, i, text);
+            return reject_value(csv, i, text);
     }
     csv->base.rows++;
     return OK;
 }
 
-/* [may_be_text]: the target is one class column. Whether it holds labels or numbers, its first value says, or the
- * training file. */
-static status read_rows(struct csv *csv, bool may_be_text, const struct csv *like) {
-    bool is_text = like ? like->n_classes > 0 : csv->has_given_classes || may_be_text;
+/* [may_be_text]: the target is one class column. Its first value, or the training file, decides whether it has labels
+ * or numbers. */
+static status read_rows(struct csv *csv, bool may_be_text, const struct csv *train) {
+    bool is_text = train ? train->n_classes > 0 : csv->has_given_classes || may_be_text;
     for (bool has_record = csv->has_no_header, is_first = has_record;; is_first = false) {
         if (!is_first) TRY(csv_next(&csv->reader, &has_record));
         if (!has_record) break;
         if (csv->reader.count != csv->n_columns)
             return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", csv->path,
                               csv->reader.record_line, csv->reader.count, csv->n_columns);
-        TRY(take_row(csv, &is_text));
+        TRY(add_row(csv, &is_text));
     }
     if (is_text && csv->base.rows > 0) return OK;
     free(csv->labels);
@@ -347,11 +347,11 @@ static status check_labels(const struct csv *csv) {
     for (size_t row = 0; row < csv->base.rows; row++)
         if (!is_utf8(csv->labels[row]))
             return status_new(STATUS_DATA, "%s:line %zu: column '%s': the label is not UTF-8 text", csv->path,
-                              csv->lines[row], shown(csv, csv->names[csv->target_columns[0]]));
+                              csv->lines[row], printable(csv, csv->names[csv->target_columns[0]]));
     return OK;
 }
 
-static void take_classes(struct csv *csv, const struct string_list *classes) {
+static void copy_classes(struct csv *csv, const struct string_list *classes) {
     csv->classes = arena_alloc(csv->arena, classes->count * sizeof *csv->classes);
     for (size_t i = 0; i < classes->count; i++) csv->classes[i] = arena_copy(csv->arena, classes->items[i]);
     csv->n_classes = classes->count;
@@ -363,27 +363,27 @@ static status collect_classes(struct csv *csv) {
     TRY(rows_alloc(csv->base.rows, sizeof *csv->classes, "labels", &sorted));
     csv->classes = sorted;
     memcpy(csv->classes, csv->labels, csv->base.rows * sizeof *csv->classes);
-    qsort(csv->classes, csv->base.rows, sizeof *csv->classes, by_name);
+    qsort(csv->classes, csv->base.rows, sizeof *csv->classes, compare_names);
     for (size_t i = 0; i < csv->base.rows; i++)
         if (i == 0 || strcmp(csv->classes[i], csv->classes[csv->n_classes - 1]) != 0)
             csv->classes[csv->n_classes++] = csv->classes[i];
     return OK;
 }
 
-/* Labels become their place among the sorted labels of the training file. */
-static status number_labels(struct csv *csv, const struct csv *like) {
+/* Replaces labels by their index in the sorted labels of the training file. */
+static status number_labels(struct csv *csv, const struct csv *train) {
     if (!csv->labels) return OK;
     TRY(check_labels(csv));
-    if (!like && !csv->has_given_classes) TRY(collect_classes(csv));
-    const struct csv *known = like ? like : csv;
+    if (!train && !csv->has_given_classes) TRY(collect_classes(csv));
+    const struct csv *known = train ? train : csv;
     size_t total = csv->base.input_size + 1;
     for (size_t row = 0; row < csv->base.rows; row++) {
         const char **found =
-            bsearch(&csv->labels[row], known->classes, known->n_classes, sizeof *known->classes, by_name);
+            bsearch(&csv->labels[row], known->classes, known->n_classes, sizeof *known->classes, compare_names);
         if (!found)
             return status_new(STATUS_DATA, "%s:line %zu: column '%s': class '%s' is not in %s%s%s", csv->path,
-                              csv->lines[row], shown(csv, csv->names[csv->target_columns[0]]),
-                              shown(csv, csv->labels[row]),
+                              csv->lines[row], printable(csv, csv->names[csv->target_columns[0]]),
+                              printable(csv, csv->labels[row]),
                               known->has_given_classes ? "the data that the model was trained with" : "'",
                               known->has_given_classes ? "" : known->path, known->has_given_classes ? "" : "'");
         csv->values[row * total + total - 1] = (double)(found - known->classes);
@@ -401,18 +401,18 @@ static status read_text(struct csv *csv) {
 }
 
 static status open_all(struct csv *csv, const struct dataset_config *config, bool wants_classes,
-                       const struct csv *like) {
+                       const struct csv *train) {
     TRY(read_text(csv));
     TRY(read_header(csv));
-    if (!like && has_trained_columns(config)) name_columns(csv, config);
+    if (!train && has_trained_columns(config)) name_columns(csv, config);
     TRY(check_unique(csv));
-    if (!like && !csv->has_no_header) TRY(check_header(csv, config));
-    TRY(choose_columns(csv, config, like));
+    if (!train && !csv->has_no_header) TRY(check_header(csv, config));
+    TRY(choose_columns(csv, config, train));
     bool may_be_text = wants_classes && csv->base.target_size == 1;
-    if (!like && may_be_text && config->classes.count) take_classes(csv, &config->classes);
-    csv->is_kind_known = like || csv->has_given_classes;
-    TRY(read_rows(csv, may_be_text, like));
-    TRY(number_labels(csv, like));
+    if (!train && may_be_text && config->classes.count) copy_classes(csv, &config->classes);
+    csv->is_kind_known = train || csv->has_given_classes;
+    TRY(read_rows(csv, may_be_text, train));
+    TRY(number_labels(csv, train));
     csv->base.input_dims = 1;
     csv->base.input_shape[0] = (int64_t)csv->base.input_size;
     return OK;
@@ -431,15 +431,15 @@ static void close_csv(struct source *source) {
 }
 
 static status open_csv(const struct dataset_config *config, const char *path, bool wants_classes,
-                       const struct source *like, struct source **out) {
+                       const struct source *train, struct source **out) {
     struct csv *csv = calloc(1, sizeof *csv);
     if (!csv) return status_memory("a dataset");
     csv->base.format = &dataset_csv;
     csv->base.is_small = true;
     csv->arena = arena_create();
     csv->path = arena_copy(csv->arena, path);
-    bool is_like = like && like->format == &dataset_csv;
-    status s = open_all(csv, config, wants_classes, is_like ? (const struct csv *)like : NULL);
+    bool is_csv = train && train->format == &dataset_csv;
+    status s = open_all(csv, config, wants_classes, is_csv ? (const struct csv *)train : NULL);
     if (s == OK)
         *out = &csv->base;
     else
@@ -461,7 +461,7 @@ static status read_csv(struct source *source, size_t first, size_t count, double
 static void describe_csv(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
     const struct csv *csv = (const struct csv *)source;
     text_printf(out, "%s:line %zu: column '%s'", csv->path, csv->lines[row],
-                shown(csv, csv->names[(is_target ? csv->target_columns : csv->input_columns)[element]]));
+                printable(csv, csv->names[(is_target ? csv->target_columns : csv->input_columns)[element]]));
 }
 
 static struct string_list labels_of(const struct source *source) {
@@ -469,7 +469,7 @@ static struct string_list labels_of(const struct source *source) {
     return (struct string_list){.items = csv->classes, .count = csv->n_classes};
 }
 
-/* A checkpoint keeps UTF-8. */
+/* The columns for the checkpoint, which stores UTF-8 only. */
 static struct column_list list_of(const struct source *source, struct arena *arena) {
     struct column_list list = columns_of((const struct csv *)source, arena);
     for (size_t i = 0; i < list.count; i++)

@@ -1,6 +1,6 @@
-/* HDF5 files, as h5py writes them: one dataset for the inputs (or several vectors that are joined) and one for the
- * targets. Files come from anywhere, so nothing outside the file is followed, no filter plugin is loaded, and
- * each dataset is checked (hdf5_check.h) before a value of it is read. */
+/* HDF5 files, as h5py writes them: one dataset for the inputs (or several vectors that are concatenated) and one for
+ * the targets. Files are not trusted: external links are not followed, filter plugins are not loaded, and each dataset
+ * is checked (hdf5_check.h) before its values are read. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "data/internal.h"
 
 #define CHUNK_CACHE_BYTES ((size_t)64 << 20)
-#define CHUNK_CACHE_SLOTS 65537 /* a prime, so that neighbouring chunks do not push each other out */
+#define CHUNK_CACHE_SLOTS 65537 /* a prime number, to avoid collisions of neighbouring chunks */
 #define MAX_TRIED_VALUES ((size_t)1 << 24)
 
 struct column {
@@ -32,21 +32,21 @@ struct hdf5 {
     size_t n_inputs, n_targets;
     struct column *inputs, *targets;
     bool is_nhwc; /* rows are (height, width, channels) in the file */
-    void *image;  /* (input_size) doubles: with is_nhwc, a row while its values change places */
+    void *image;  /* (input_size) doubles: workspace to transpose an image, with is_nhwc */
 };
 
 /* ---- opening ---- */
 
-/* libhdf5 reads zeros where a file has become shorter than it was. */
+/* libhdf5 reads zeros behind the end of a file that was truncated. */
 static status check_length(const struct hdf5 *h) {
     struct io_info info;
     TRY(io_stat_fd(h->descriptor, h->path, &info));
     if (info.size >= h->bytes) return OK;
-    return status_new(STATUS_DATA, "%s: the file has become shorter since it was opened (%llu bytes of %llu)", h->path,
+    return status_new(STATUS_DATA, "%s: the file was truncated after it was opened (%llu bytes of %llu)", h->path,
                       (unsigned long long)info.size, (unsigned long long)h->bytes);
 }
 
-/* The system's file behind the open one. */
+/* Gets the file descriptor of the open HDF5 file. */
 static status find_descriptor(struct hdf5 *h) {
     struct io_info info;
     void *handle;
@@ -92,9 +92,9 @@ static status missing(const struct hdf5 *h, const char *name) {
     return s;
 }
 
-/* Called before an external link is followed, also one behind a soft link. The type is libhdf5's. */
+/* libhdf5 calls it before it follows an external link, also through a soft link; a negative result prevents it. */
 /* NOLINTBEGIN(readability-non-const-parameter) */
-static herr_t refuse_link(const char *parent_file, const char *parent_group, const char *child_file,
+static herr_t reject_link(const char *parent_file, const char *parent_group, const char *child_file,
                           const char *child_object, unsigned *access_flags, hid_t access, void *context) {
     (void)parent_file, (void)parent_group, (void)child_file, (void)child_object, (void)access_flags, (void)access;
     (void)context;
@@ -102,7 +102,7 @@ static herr_t refuse_link(const char *parent_file, const char *parent_group, con
 }
 /* NOLINTEND(readability-non-const-parameter) */
 
-/* Each step of "a/b/c" must be a link inside this file. */
+/* Checks that each step of "a/b/c" is a link within this file. */
 static status check_links(const struct hdf5 *h, const char *name, hid_t access) {
     char step[1024];
     size_t length = strlen(name);
@@ -122,7 +122,7 @@ static status check_links(const struct hdf5 *h, const char *name, hid_t access) 
 
 static status open_dataset(const struct hdf5 *h, struct column *column) {
     hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
-    H5Pset_elink_cb(access, refuse_link, NULL);
+    H5Pset_elink_cb(access, reject_link, NULL);
     H5Pset_chunk_cache(access, CHUNK_CACHE_SLOTS, CHUNK_CACHE_BYTES, H5D_CHUNK_CACHE_W0_DEFAULT);
     status s = check_links(h, column->name, access);
     hid_t object = s == OK ? H5Oopen(h->file, column->name, access) : -1;
@@ -156,8 +156,8 @@ static void close_columns(struct column *columns, size_t count) {
 
 /* ---- rows of one dataset ---- */
 
-/* The part of out (count, total) that a dataset with rows of shape extent[1..] fills; below 0 on failure. A dataset
- * that fills it alone keeps its own number of dimensions: libhdf5 is many times faster then. */
+/* The selection of out (count, total) for a dataset with rows of shape extent[1..]; negative on failure. A single
+ * dataset keeps its number of dimensions, because libhdf5 is many times faster then. */
 static hid_t memory_space(const struct column *column, const hsize_t *extent, size_t offset, size_t total) {
     if (column->of.size == total) return H5Screate_simple(column->of.dims, extent, NULL);
     const hsize_t shape[2] = {extent[0], total}, start[2] = {0, offset}, part[2] = {extent[0], column->of.size};
@@ -166,7 +166,7 @@ static hid_t memory_space(const struct column *column, const hsize_t *extent, si
     return space;
 }
 
-/* Rows of one dataset to columns offset .. offset + size - 1 of out (count, total). */
+/* Reads rows of one dataset to columns offset .. offset + size - 1 of out (count, total). */
 static status read_column(const struct hdf5 *h, const struct column *column, size_t first, size_t count, hid_t type,
                           void *out, size_t offset, size_t total) {
     hsize_t start[DATA_MAX_DIMS + 1] = {first}, extent[DATA_MAX_DIMS + 1];
@@ -198,7 +198,7 @@ static struct column *make_columns(struct hdf5 *h, const struct string_list *nam
     return columns;
 }
 
-/* Opens all of one kind; *size: values of a row over all of them. */
+/* Opens all input or target datasets; *size: values of a row of all of them. */
 static status open_columns(const struct hdf5 *h, struct column *columns, size_t count, size_t *size) {
     *size = 0;
     for (size_t i = 0; i < count; i++) {
@@ -206,8 +206,9 @@ static status open_columns(const struct hdf5 *h, struct column *columns, size_t 
         if (column->name[0] == 0) return status_new(STATUS_USAGE, "%s: the name of a dataset is empty", h->path);
         TRY(open_column(h, column));
         if (count > 1 && column->of.dims > 2)
-            return status_new(STATUS_DATA, "%s: dataset '%s' has rows of %d dimensions; only vectors can be joined",
-                              h->path, column->name, column->of.dims - 1);
+            return status_new(STATUS_DATA,
+                              "%s: dataset '%s' has rows of %d dimensions; only vectors can be concatenated", h->path,
+                              column->name, column->of.dims - 1);
         if (column->of.shape[0] != h->inputs[0].of.shape[0])
             return status_new(STATUS_DATA, "%s: dataset '%s' has %llu rows, but '%s' has %llu", h->path,
                               h->inputs[0].name, (unsigned long long)h->inputs[0].of.shape[0], column->name,
@@ -217,7 +218,7 @@ static status open_columns(const struct hdf5 *h, struct column *columns, size_t 
     return OK;
 }
 
-/* Several datasets that are joined are the columns of a row; one alone may have any name. */
+/* Concatenated datasets have column names; a single dataset may have any name. */
 static struct column_list columns_of(const struct source *source, struct arena *arena) {
     const struct hdf5 *h = (const struct hdf5 *)source;
     struct column_list list = {.format = dataset_hdf5.name};
@@ -230,7 +231,8 @@ static struct column_list columns_of(const struct source *source, struct arena *
     return list;
 }
 
-/* *names: those of [role] in the order of the training, where several datasets were joined then and are now. */
+/* Sets *names to those of [role] in the order of the training, if several datasets were concatenated then and are now.
+ */
 static status use_trained_names(struct hdf5 *h, const struct dataset_config *config, enum column_role role,
                                 struct string_list *names) {
     const struct column_list *trained = &config->columns;
@@ -244,7 +246,7 @@ static status use_trained_names(struct hdf5 *h, const struct dataset_config *con
     return OK;
 }
 
-/* The same dataset twice is a slip of the pen; only values may be their own target (an autoencoder's). */
+/* Rejects a dataset that is named twice; only values may be input and target (autoencoders). */
 static status check_names(const struct hdf5 *h, bool wants_classes) {
     const struct column *all[] = {h->inputs, h->targets};
     size_t counts[] = {h->n_inputs, h->n_targets};
@@ -271,8 +273,8 @@ static status open_and_check(struct hdf5 *h) {
     return open_columns(h, h->targets, h->n_targets, &h->base.target_size);
 }
 
-/* The first row and the last, as training reads them: most of what libhdf5 does with values does not depend on the
- * row. Very long rows would take more time and memory than a check may. */
+/* Reads the first and the last row as training does, to find errors that libhdf5 reports only for values. Skips rows of
+ * more than MAX_TRIED_VALUES values, which would take too much time and memory. */
 static status try_rows(const struct hdf5 *h, const struct column *columns, size_t count) {
     for (size_t i = 0; i < count; i++) {
         size_t size = columns[i].of.size, rows = (size_t)columns[i].of.shape[0];
@@ -316,13 +318,13 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
     return OK;
 }
 
-/* The model sees (channels, height, width). */
+/* The rows of the source are (channels, height, width). */
 static status set_layout(struct hdf5 *h, const struct dataset_config *config) {
     struct source *base = &h->base;
     if (config->layout != LAYOUT_NHWC) return OK;
     if (base->input_dims != 3)
         return status_new(STATUS_USAGE,
-                          "dataset.layout: nhwc is for images, (rows, height, width, channels), but dataset '%s' of "
+                          "dataset.layout: nhwc needs images, (rows, height, width, channels), but dataset '%s' of "
                           "%s has %d dimension%s",
                           h->inputs[0].name, h->path, h->inputs[0].of.dims,
                           text_plural((uint64_t)h->inputs[0].of.dims, "s"));
@@ -348,8 +350,8 @@ static void close_hdf5(struct source *source) {
 }
 
 static status open_hdf5(const struct dataset_config *config, const char *path, bool wants_classes,
-                        const struct source *like, struct source **out) {
-    (void)like;
+                        const struct source *train, struct source **out) {
+    (void)train;
     struct hdf5 *h = calloc(1, sizeof *h);
     if (!h) return status_memory("a dataset");
     h->base.format = &dataset_hdf5;
@@ -380,8 +382,8 @@ static status read_columns(const struct hdf5 *h, const struct column *columns, s
     return OK;
 }
 
-/* One row of values of [bytes] bytes: (height, width, channels) -> (channels, height, width) */
-static void turn_image(const struct hdf5 *h, char *row, size_t bytes) {
+/* Transposes one row, values of [bytes] bytes: (height, width, channels) -> (channels, height, width). */
+static void transpose_image(const struct hdf5 *h, char *row, size_t bytes) {
     size_t channels = (size_t)h->base.input_shape[0], pixels = h->base.input_size / channels;
     memcpy(h->image, row, h->base.input_size * bytes);
     for (size_t c = 0; c < channels; c++)
@@ -389,9 +391,9 @@ static void turn_image(const struct hdf5 *h, char *row, size_t bytes) {
             memcpy(row + (c * pixels + p) * bytes, (char *)h->image + (p * channels + c) * bytes, bytes);
 }
 
-static void turn_images(const struct hdf5 *h, void *rows, size_t count, size_t bytes) {
+static void transpose_images(const struct hdf5 *h, void *rows, size_t count, size_t bytes) {
     for (size_t i = 0; h->is_nhwc && i < count; i++)
-        turn_image(h, (char *)rows + i * h->base.input_size * bytes, bytes);
+        transpose_image(h, (char *)rows + i * h->base.input_size * bytes, bytes);
 }
 
 static status read_hdf5(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
@@ -402,7 +404,7 @@ static status read_hdf5(struct source *source, size_t first, size_t count, doubl
     if (s == OK && inputs) s = read_columns(h, h->inputs, h->n_inputs, first, count, inputs, source->input_size);
     if (s == OK && targets) s = read_columns(h, h->targets, h->n_targets, first, count, targets, source->target_size);
     hdf5_leave(&silence);
-    if (s == OK && inputs) turn_images(h, inputs, count, sizeof *inputs);
+    if (s == OK && inputs) transpose_images(h, inputs, count, sizeof *inputs);
     return s;
 }
 
@@ -413,11 +415,11 @@ static status read_bytes(struct source *source, size_t first, size_t count, uint
     status s = check_length(h);
     if (s == OK) s = read_column(h, h->inputs, first, count, H5T_NATIVE_UINT8, inputs, 0, source->input_size);
     hdf5_leave(&silence);
-    if (s == OK) turn_images(h, inputs, count, 1);
+    if (s == OK) transpose_images(h, inputs, count, 1);
     return s;
 }
 
-/* The place in the file of an element of a row as it is handed out. */
+/* The index in the file of element [element] of a row (channels, height, width). */
 static size_t element_in_file(const struct hdf5 *h, size_t element) {
     size_t channels = (size_t)h->base.input_shape[0], pixels = h->base.input_size / channels;
     return h->is_nhwc ? element % pixels * channels + element / pixels : element;

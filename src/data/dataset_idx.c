@@ -1,5 +1,5 @@
-/* IDX files, MNIST's format: a big-endian header with type and shape, then the values; the labels are a file of their
- * own. Plain files are read in place; compressed ones are expanded into memory when they are first read. */
+/* IDX files, MNIST's format: a big-endian header with type and shape, then the values; the labels are in a separate
+ * file. Plain files are read with pread; compressed files are decompressed to memory at the first read. */
 #include <endian.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "data/gzip.h"
 #include "data/internal.h"
 
-#define MOST_HEADER (4 + 4 * (DATA_MAX_DIMS + 1))
+#define MAX_HEADER (4 + 4 * (DATA_MAX_DIMS + 1))
 
 struct idx_type {
     uint8_t code;
@@ -40,9 +40,9 @@ static const struct idx_type types[] = {
 struct idx_file {
     char *path;
     int fd;       /* of a plain file; -1: not open */
-    char *packed; /* (packed_size) a compressed file; NULL: plain, or expanded */
+    char *packed; /* (packed_size) a compressed file; NULL: plain, or already decompressed */
     size_t packed_size;
-    uint8_t *values; /* of a compressed file once they are read; NULL before */
+    uint8_t *values; /* of a compressed file, after the first read */
     const struct idx_type *type;
     int dims; /* with the rows */
     uint32_t shape[DATA_MAX_DIMS + 1];
@@ -56,7 +56,7 @@ struct idx {
 
 /* ---- header ---- */
 
-/* Type and number of dimensions, of the first 4 bytes. */
+/* Parses the first 4 bytes: type and number of dimensions. */
 static status parse_magic(struct idx_file *file, const uint8_t *magic) {
     if (magic[0] != 0 || magic[1] != 0)
         return status_new(
@@ -67,8 +67,8 @@ static status parse_magic(struct idx_file *file, const uint8_t *magic) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].code == magic[2]) file->type = &types[i];
     if (!file->type)
-        return status_new(STATUS_DATA, "%s: the type of its values, 0x%02x, is none of IDX: 08, 09, 0b, 0c, 0d, 0e",
-                          file->path, magic[2]);
+        return status_new(STATUS_DATA, "%s: unknown type of values 0x%02x; IDX has 08, 09, 0b, 0c, 0d, 0e", file->path,
+                          magic[2]);
     file->dims = magic[3];
     if (file->dims < 1 || file->dims > DATA_MAX_DIMS + 1)
         return status_new(STATUS_DATA, "%s: it has %d dimensions; rows need 1 to %d", file->path, file->dims,
@@ -96,7 +96,7 @@ static double value_bytes(const struct idx_file *file) {
 }
 
 static status open_packed(struct idx_file *file) {
-    uint8_t header[MOST_HEADER];
+    uint8_t header[MAX_HEADER];
     struct gzip gzip;
     TRY(file_read(file->path, &file->packed, &file->packed_size));
     TRY(gzip_start(&gzip, file->path, file->packed, file->packed_size));
@@ -105,30 +105,31 @@ static status open_packed(struct idx_file *file) {
     if (s == OK) s = gzip_read(&gzip, header + 4, file->header - 4);
     if (s == OK) s = parse_shape(file, header + 4);
     gzip_end(&gzip);
-    if (s == OK && value_bytes(file) > gzip_most(file->packed_size))
-        s = status_new(STATUS_DATA, "%s: its header says it holds %.0f bytes, more than %zu compressed bytes can",
+    if (s == OK && value_bytes(file) > gzip_max_size(file->packed_size))
+        s = status_new(STATUS_DATA,
+                       "%s: its header says that it has %.0f bytes, which %zu compressed bytes cannot contain",
                        file->path, value_bytes(file), file->packed_size);
     return s;
 }
 
 static status open_plain(struct idx_file *file, uint64_t bytes) {
-    uint8_t header[MOST_HEADER];
+    uint8_t header[MAX_HEADER];
     size_t got;
     TRY(io_read_at(file->fd, file->path, header, sizeof header, 0, &got));
     if (got < 4)
         return status_new(STATUS_DATA, "%s: the file has only %zu bytes; this is not an IDX file", file->path, got);
     TRY(parse_magic(file, header));
     if (got < file->header)
-        return status_new(STATUS_DATA, "%s: the file ends within its header; it was not copied to its end", file->path);
+        return status_new(STATUS_DATA, "%s: the file ends within its header; copy the file again", file->path);
     TRY(parse_shape(file, header + 4));
     double expected = (double)file->header + value_bytes(file);
     if ((double)bytes == expected) return OK;
     return status_new(STATUS_DATA, "%s: the file has %llu bytes, but its header says %.0f; %s", file->path,
                       (unsigned long long)bytes, expected,
-                      (double)bytes < expected ? "it was not copied to its end" : "it is damaged");
+                      (double)bytes < expected ? "copy the file again" : "the file is damaged");
 }
 
-/* Takes [path]. */
+/* [path] is owned by the file then. */
 static status open_file(struct idx_file *file, char *path) {
     uint8_t start[2];
     size_t got;
@@ -153,9 +154,9 @@ static void close_file(struct idx_file *file) {
 
 /* ---- values ---- */
 
-/* All values of a compressed file. */
-static status expand(struct idx_file *file) {
-    uint8_t header[MOST_HEADER];
+/* Decompresses all values. */
+static status decompress(struct idx_file *file) {
+    uint8_t header[MAX_HEADER];
     void *values;
     struct gzip gzip;
     TRY(rows_alloc(file->rows, file->size * file->type->bytes, file->path, &values));
@@ -174,20 +175,20 @@ static status expand(struct idx_file *file) {
     return OK;
 }
 
-/* Rows first .. first + count - 1 as the file has them. */
+/* Reads rows first .. first + count - 1 without conversion. */
 static status read_raw(struct idx_file *file, size_t first, size_t count, void *out) {
     size_t row = file->size * file->type->bytes, got;
-    if (file->packed) TRY(expand(file));
+    if (file->packed) TRY(decompress(file));
     if (file->values) {
         memcpy(out, file->values + first * row, count * row);
         return OK;
     }
     TRY(io_read_at(file->fd, file->path, out, count * row, file->header + first * row, &got));
     if (got == count * row) return OK;
-    return status_new(STATUS_DATA, "%s: the file has become shorter since it was opened", file->path);
+    return status_new(STATUS_DATA, "%s: the file was truncated after it was opened", file->path);
 }
 
-/* The raw values are read to the end of [out], so that each is there until it is converted. */
+/* The raw values are read to the end of [out], so that a conversion does not overwrite values that follow. */
 static status read_values(struct idx_file *file, size_t first, size_t count, double *out) {
     size_t n = count * file->size, bytes = file->type->bytes;
     const uint8_t *raw = (const uint8_t *)out + n * (sizeof *out - bytes);
@@ -208,7 +209,7 @@ static status read_bytes(struct source *source, size_t first, size_t count, uint
 
 /* ---- the source ---- */
 
-/* "t10k-images-idx3-ubyte.gz" -> "t10k-labels-idx1-ubyte.gz"; NULL: the name says nothing. malloc'ed. */
+/* "t10k-images-idx3-ubyte.gz" -> "t10k-labels-idx1-ubyte.gz"; NULL for other names. malloc'ed. */
 static char *labels_of(const char *path) {
     static const char *const words[][2] = {{"images", "labels"}, {"idx3", "idx1"}};
     char *labels = strdup(path), *name = labels ? strrchr(labels, '/') : NULL;
@@ -229,17 +230,17 @@ static status open_targets(struct idx *idx, const struct dataset_config *config,
     if (!is_validation && config->targets.count > 1)
         return status_new(STATUS_USAGE, "dataset.targets: format idx takes one file, got %zu", config->targets.count);
     if (!is_validation && config->targets.count == 1) path = config->targets.items[0];
-    char *taken = path ? strdup(path) : labels_of(idx->inputs.path);
-    if (!taken)
-        return status_new(STATUS_USAGE, "%s: is missing: give the IDX file of the labels of '%s'", key,
+    char *copy = path ? strdup(path) : labels_of(idx->inputs.path);
+    if (!copy)
+        return status_new(STATUS_USAGE, "%s is missing: give the IDX file of the labels of '%s'", key,
                           idx->inputs.path);
-    TRY(open_file(&idx->targets, taken));
+    TRY(open_file(&idx->targets, copy));
     if (idx->targets.rows == idx->inputs.rows) return OK;
     return status_new(STATUS_DATA, "%s has %zu rows, but '%s' has %zu", idx->inputs.path, idx->inputs.rows,
                       idx->targets.path, idx->targets.rows);
 }
 
-/* Images of one channel get that dimension. */
+/* Adds the dimension of the channel to images and of the feature to scalars. */
 static void set_shape(struct idx *idx) {
     struct source *base = &idx->base;
     const struct idx_file *file = &idx->inputs;
@@ -252,7 +253,7 @@ static void set_shape(struct idx *idx) {
     for (int i = 1; i < file->dims; i++) base->input_shape[i - 1 + missing] = file->shape[i];
     base->is_float32 = file->type->is_float32;
     base->is_bytes = file->type->value == of_uint8;
-    base->divide = base->is_bytes && file->dims >= 3 ? 255 : 1; /* images: as torchvision's ToTensor */
+    base->divide = base->is_bytes && file->dims >= 3 ? 255 : 1; /* as torchvision's ToTensor */
     base->is_small = file->packed != NULL;
 }
 
@@ -264,14 +265,14 @@ static void close_idx(struct source *source) {
 }
 
 static status open_idx(const struct dataset_config *config, const char *path, bool wants_classes,
-                       const struct source *like, struct source **out) {
+                       const struct source *train, struct source **out) {
     (void)wants_classes;
     struct idx *idx = calloc(1, sizeof *idx);
     if (!idx) return status_memory("a dataset");
     idx->base.format = &dataset_idx;
     idx->inputs.fd = idx->targets.fd = -1;
     status s = open_file(&idx->inputs, strdup(path));
-    if (s == OK && !config->without_targets) s = open_targets(idx, config, like != NULL);
+    if (s == OK && !config->without_targets) s = open_targets(idx, config, train != NULL);
     if (s == OK) {
         set_shape(idx);
         *out = &idx->base;

@@ -1,6 +1,5 @@
-/* Rows that are made up, for first tries, tests and timing. `uniform` draws what the PyTorch tutorial's toy dataset
- * draws, row by row from one generator; `linear` and `classes` can be learnt. They are drawn when they are first read.
- */
+/* Generated rows for tests and benchmarks. `uniform` is the toy dataset of the PyTorch tutorial, drawn row by row from
+ * one generator; `linear` and `classes` can be learned. All rows are generated at the first read. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +9,8 @@
 
 struct synthetic {
     struct source base;
-    struct synthetic_config config; /* inputs is not kept: base.input_shape is */
-    float *rows;                    /* (rows, input_size + target_size); NULL until drawn */
+    struct synthetic_config config; /* without inputs, which are in base.input_shape */
+    float *rows;                    /* (rows, input_size + target_size); NULL before the first read */
 };
 
 /* (torch.rand(inputs), torch.rand(targets)) */
@@ -54,7 +53,7 @@ static const struct kind kinds[] = {
     [SYNTHETIC_CLASSES] = {draw_classes, true},
 };
 
-/* What all rows share, drawn from N(0, 1) before the first row. */
+/* The number of values that all rows share, which are drawn from N(0, 1) before the first row. */
 static size_t fixed_size(const struct synthetic *s) {
     if (s->config.kind == SYNTHETIC_LINEAR) return (s->base.input_size + 1) * s->base.target_size;
     return s->config.kind == SYNTHETIC_CLASSES ? s->base.input_size * (size_t)s->config.classes : 0;
@@ -87,7 +86,7 @@ static void close_synthetic(struct source *source) {
 static status set_shape(struct synthetic *s, const struct synthetic_config *config, bool wants_classes) {
     bool has_classes = kinds[config->kind].has_classes;
     if (wants_classes && !has_classes)
-        return status_new(STATUS_USAGE, "dataset.synthetic: the loss takes classes, which only kind: classes makes");
+        return status_new(STATUS_USAGE, "dataset.synthetic: the loss needs classes; use kind: classes");
     s->base.rows = (size_t)config->rows;
     s->base.target_size = has_classes ? 1 : (size_t)config->targets;
     s->base.classes = has_classes ? config->classes : 0;
@@ -103,8 +102,8 @@ static status set_shape(struct synthetic *s, const struct synthetic_config *conf
 }
 
 static status open_synthetic(const struct dataset_config *config, const char *path, bool wants_classes,
-                             const struct source *like, struct source **out) {
-    (void)path, (void)like;
+                             const struct source *train, struct source **out) {
+    (void)path, (void)train;
     struct synthetic *s = calloc(1, sizeof *s);
     if (!s) return status_memory("a dataset");
     s->base.format = &dataset_synthetic;

@@ -1,5 +1,5 @@
-/* Text files for character-level models. The vocabulary is the characters of the training text; the text is kept as
- * one id of 1, 2 or 4 bytes per character, and a row is a view of it, so that nothing is expanded in memory. */
+/* Text files for character-level models. The vocabulary is the set of characters of the training text. The text is
+ * stored as one id of 1, 2 or 4 bytes per character; rows overlap in it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 struct text_source {
     struct source base;
     char *path;
-    char *file; /* (size) UTF-8, until its characters are numbered */
+    char *file; /* (size) UTF-8; freed when the ids are known */
     size_t size;
     size_t count;             /* characters that are used */
     struct text characters;   /* the vocabulary as a string */
@@ -20,9 +20,9 @@ struct text_source {
 };
 
 /* "<path>: line <n>: <sentence>" for the character at byte [at]. */
-static status refuse(const struct text_source *t, size_t at, const char *format, ...)
+static status reject(const struct text_source *t, size_t at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static status refuse(const struct text_source *t, size_t at, const char *format, ...) {
+static status reject(const struct text_source *t, size_t at, const char *format, ...) {
     size_t line = 1;
     for (size_t i = 0; i < at; i++) line += t->file[i] == '\n';
     va_list arguments;
@@ -32,16 +32,16 @@ static status refuse(const struct text_source *t, size_t at, const char *format,
     return status_prefix(s, "%s: line %zu", t->path, line);
 }
 
-/* *count: characters of the file. Each must be one. */
+/* Counts the characters of the file and checks them. */
 static status count_characters(const struct text_source *t, size_t *count) {
     *count = 0;
     for (size_t at = 0, length; at < t->size; at += length, ++*count) {
         uint32_t code;
         length = utf8_decode(t->file + at, t->size - at, &code);
         if (length == 0)
-            return refuse(t, at, "byte %zu of the file is not valid UTF-8; convert the file (iconv -f latin1 -t utf-8)",
+            return reject(t, at, "byte %zu of the file is not valid UTF-8; convert the file (iconv -f latin1 -t utf-8)",
                           at + 1);
-        if (code == 0) return refuse(t, at, "byte %zu of the file is 0; this is not text", at + 1);
+        if (code == 0) return reject(t, at, "byte %zu of the file is 0; this is not text", at + 1);
     }
     return OK;
 }
@@ -54,14 +54,14 @@ static uint32_t next_code(const struct text_source *t, size_t *at) {
 
 /* sorted(set(text)) */
 static status collect_vocabulary(struct text_source *t) {
-    bool *is_there = calloc(UTF8_CODES, sizeof *is_there);
-    if (!is_there) return status_memory("the text of a dataset");
-    for (size_t i = 0, at = 0; i < t->count; i++) is_there[next_code(t, &at)] = true;
+    bool *is_used = calloc(UTF8_CODES, sizeof *is_used);
+    if (!is_used) return status_memory("the text of a dataset");
+    for (size_t i = 0, at = 0; i < t->count; i++) is_used[next_code(t, &at)] = true;
     for (uint32_t code = 0; code < UTF8_CODES; code++) {
         char bytes[4];
-        if (is_there[code]) text_add_bytes(&t->characters, bytes, utf8_encode(code, bytes));
+        if (is_used[code]) text_add_bytes(&t->characters, bytes, utf8_encode(code, bytes));
     }
-    free(is_there);
+    free(is_used);
     return vocabulary_create(text_string(&t->characters), &t->known);
 }
 
@@ -71,8 +71,8 @@ static void store_id(const struct text_source *t, size_t i, uint32_t id) {
     if (t->width == 4) ((uint32_t *)t->ids)[i] = id;
 }
 
-static status number_characters(struct text_source *t, const struct text_source *like) {
-    const struct vocabulary *known = like ? like->known : t->known;
+static status number_characters(struct text_source *t, const struct text_source *train) {
+    const struct vocabulary *known = train ? train->known : t->known;
     size_t vocabulary = vocabulary_size(known);
     t->width = vocabulary <= 0x100 ? 1 : vocabulary <= 0x10000 ? 2 : 4;
     t->base.vocabulary = t->base.classes = (int64_t)vocabulary;
@@ -81,21 +81,21 @@ static status number_characters(struct text_source *t, const struct text_source 
         size_t before = at;
         int64_t id = vocabulary_find(known, next_code(t, &at));
         if (id < 0)
-            return refuse(t, before, "the character '%.*s' is not in '%s', so the model has no token for it",
-                          (int)(at - before), t->file + before, like->path);
+            return reject(t, before, "the character '%.*s' is not in '%s', so the model has no token for it",
+                          (int)(at - before), t->file + before, train->path);
         store_id(t, i, (uint32_t)id);
     }
     return OK;
 }
 
-static status open_all(struct text_source *t, const struct text_config *config, const struct text_source *like) {
+static status open_all(struct text_source *t, const struct text_config *config, const struct text_source *train) {
     size_t all;
     TRY(file_read(t->path, &t->file, &t->size));
     TRY(count_characters(t, &all));
-    t->count = like ? all : (size_t)(config->truncate * (double)all);
+    t->count = train ? all : (size_t)(config->truncate * (double)all);
     TRY(tokens_shape(&t->base, t->count, config->block_size, config->stride, t->path, "characters"));
-    if (!like) TRY(collect_vocabulary(t));
-    TRY(number_characters(t, like));
+    if (!train) TRY(collect_vocabulary(t));
+    TRY(number_characters(t, train));
     buffer_free(t->file);
     t->file = NULL;
     return OK;
@@ -112,15 +112,15 @@ static void close_text(struct source *source) {
 }
 
 static status open_text(const struct dataset_config *config, const char *path, bool wants_classes,
-                        const struct source *like, struct source **out) {
+                        const struct source *train, struct source **out) {
     (void)wants_classes;
     struct text_source *t = calloc(1, sizeof *t);
     if (!t) return status_memory("the text of a dataset");
     t->base.format = &dataset_text;
     t->base.is_small = true;
     t->path = strdup(path);
-    status s =
-        t->path ? open_all(t, &config->text, (const struct text_source *)like) : status_memory("the text of a dataset");
+    status s = t->path ? open_all(t, &config->text, (const struct text_source *)train)
+                       : status_memory("the text of a dataset");
     if (s == OK)
         *out = &t->base;
     else

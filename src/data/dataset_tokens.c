@@ -1,6 +1,5 @@
-/* Files of token ids, as nanoGPT writes them: little-endian uint16 or uint32, one after the other, nothing else. Each
- * row is one read at its place, so a file may be larger than the memory and may shrink without killing the process,
- * as it would if it were mapped. */
+/* Files of token ids, as nanoGPT writes them: an array of little-endian uint16 or uint32. Each row is one pread, so the
+ * file may be larger than the memory. It is not mapped: a truncated file would give SIGBUS. */
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +7,7 @@
 #include "base/io.h"
 #include "data/internal.h"
 
-#define PIECE ((size_t)1 << 20) /* bytes */
+#define CHUNK ((size_t)1 << 20) /* bytes */
 #define SAMPLES 64
 
 struct tokens {
@@ -23,7 +22,7 @@ status tokens_shape(struct source *source, size_t count, int64_t block_size, int
     size_t block = (size_t)block_size;
     if (count <= block)
         return status_new(STATUS_DATA,
-                          "%s: %zu %s are used, but a row and its targets take block_size + 1 = %zu; use a smaller "
+                          "%s: %zu %s are used, but a row and its targets need block_size + 1 = %zu; use a smaller "
                           "block_size or a larger part of the file",
                           path, count, what, block + 1);
     source->input_kind = INPUT_TOKENS;
@@ -36,36 +35,36 @@ status tokens_shape(struct source *source, size_t count, int64_t block_size, int
 }
 
 static uint32_t token_at(const struct tokens *t, const void *bytes, size_t i) {
-    uint16_t narrow;
-    uint32_t wide;
-    if (t->width == sizeof narrow) {
-        memcpy(&narrow, (const char *)bytes + i * sizeof narrow, sizeof narrow);
-        return le16toh(narrow);
+    uint16_t token16;
+    uint32_t token32;
+    if (t->width == sizeof token16) {
+        memcpy(&token16, (const char *)bytes + i * sizeof token16, sizeof token16);
+        return le16toh(token16);
     }
-    memcpy(&wide, (const char *)bytes + i * sizeof wide, sizeof wide);
-    return le32toh(wide);
+    memcpy(&token32, (const char *)bytes + i * sizeof token32, sizeof token32);
+    return le32toh(token32);
 }
 
-/* Tokens first .. first + count - 1 as the file has them. */
+/* Reads tokens first .. first + count - 1 without conversion. */
 static status read_raw(const struct tokens *t, size_t first, size_t count, void *bytes) {
     size_t got;
     TRY(io_read_at(t->fd, t->path, bytes, count * t->width, first * t->width, &got));
     if (got == count * t->width) return OK;
-    return status_new(STATUS_DATA, "%s: the file has become shorter since it was opened", t->path);
+    return status_new(STATUS_DATA, "%s: the file was truncated after it was opened", t->path);
 }
 
-/* Calls visit(context, bytes (count tokens), count) with all of the file, in order. */
-static status each_piece(const struct tokens *t, void (*visit)(const struct tokens *, void *, const void *, size_t),
-                         void *context) {
-    void *piece = malloc(PIECE);
-    if (!piece) return status_memory("a dataset of tokens");
+/* Calls [visit] with all chunks of the file, in order. */
+static status visit_chunks(const struct tokens *t, void (*visit)(const struct tokens *, void *, const void *, size_t),
+                           void *context) {
+    void *chunk = malloc(CHUNK);
+    if (!chunk) return status_memory("a dataset of tokens");
     status s = OK;
-    for (size_t first = 0, most = PIECE / t->width, n; s == OK && first < t->count; first += n) {
-        n = t->count - first < most ? t->count - first : most;
-        s = read_raw(t, first, n, piece);
-        if (s == OK) visit(t, context, piece, n);
+    for (size_t first = 0, max = CHUNK / t->width, n; s == OK && first < t->count; first += n) {
+        n = t->count - first < max ? t->count - first : max;
+        s = read_raw(t, first, n, chunk);
+        if (s == OK) visit(t, context, chunk, n);
     }
-    free(piece);
+    free(chunk);
     return s;
 }
 
@@ -75,16 +74,15 @@ static void visit_largest(const struct tokens *t, void *context, const void *byt
         if (token_at(t, bytes, i) > *largest) *largest = token_at(t, bytes, i);
 }
 
-static status find_vocabulary(struct tokens *t, const struct tokens_config *config, const struct source *like) {
+static status find_vocabulary(struct tokens *t, const struct tokens_config *config, const struct source *train) {
     int64_t *vocabulary = &t->base.vocabulary;
-    if (config->vocabulary != SCHEMA_NO_INT || like) {
-        *vocabulary = like ? like->vocabulary : config->vocabulary;
+    if (config->vocabulary != SCHEMA_NO_INT || train) {
+        *vocabulary = train ? train->vocabulary : config->vocabulary;
     } else {
         uint32_t largest = 0;
-        TRY(each_piece(t, visit_largest, &largest));
+        TRY(visit_chunks(t, visit_largest, &largest));
         if (largest >= INT32_MAX)
-            return status_new(STATUS_DATA,
-                              "%s: there is a token %u, which is too large; is dataset.tokens.dtype right?", t->path,
+            return status_new(STATUS_DATA, "%s: token %u is too large; is dataset.tokens.dtype correct?", t->path,
                               largest);
         *vocabulary = (int64_t)largest + 1;
     }
@@ -92,18 +90,18 @@ static status find_vocabulary(struct tokens *t, const struct tokens_config *conf
     return OK;
 }
 
-static status open_all(struct tokens *t, const struct tokens_config *config, const struct source *like) {
+static status open_all(struct tokens *t, const struct tokens_config *config, const struct source *train) {
     struct io_info info;
     TRY(io_open(t->path, &t->fd));
     TRY(io_stat_fd(t->fd, t->path, &info));
     if (info.size % t->width != 0)
         return status_new(STATUS_DATA,
-                          "%s: its size, %llu bytes, is not a multiple of %zu: it holds no tokens of type %s", t->path,
+                          "%s: its size, %llu bytes, is not a multiple of %zu: it has no tokens of type %s", t->path,
                           (unsigned long long)info.size, t->width, t->width == 2 ? "uint16" : "uint32");
     t->count = (size_t)(info.size / t->width);
     int64_t stride = config->stride == SCHEMA_NO_INT ? config->block_size : config->stride;
     TRY(tokens_shape(&t->base, t->count, config->block_size, stride, t->path, "tokens"));
-    return find_vocabulary(t, config, like);
+    return find_vocabulary(t, config, train);
 }
 
 static void close_tokens(struct source *source) {
@@ -114,7 +112,7 @@ static void close_tokens(struct source *source) {
 }
 
 static status open_tokens(const struct dataset_config *config, const char *path, bool wants_classes,
-                          const struct source *like, struct source **out) {
+                          const struct source *train, struct source **out) {
     (void)wants_classes;
     struct tokens *t = calloc(1, sizeof *t);
     if (!t) return status_memory("a dataset of tokens");
@@ -122,7 +120,7 @@ static status open_tokens(const struct dataset_config *config, const char *path,
     t->fd = -1;
     t->width = config->tokens.type == TOKEN_UINT16 ? sizeof(uint16_t) : sizeof(uint32_t);
     t->path = strdup(path);
-    status s = t->path ? open_all(t, &config->tokens, like) : status_memory("a dataset of tokens");
+    status s = t->path ? open_all(t, &config->tokens, train) : status_memory("a dataset of tokens");
     if (s == OK)
         *out = &t->base;
     else
@@ -130,24 +128,24 @@ static status open_tokens(const struct dataset_config *config, const char *path,
     return s;
 }
 
-static status take(const struct tokens *t, size_t at, uint32_t token, int32_t *out) {
+static status check_token(const struct tokens *t, size_t at, uint32_t token, int32_t *out) {
     if (token >= (uint64_t)t->base.vocabulary)
         return status_new(STATUS_DATA,
                           "%s: token number %zu is %u, but the vocabulary has %lld (dataset.tokens.vocabulary); is "
-                          "dataset.tokens.dtype right?",
+                          "dataset.tokens.dtype correct?",
                           t->path, at, token, (long long)t->base.vocabulary);
     *out = (int32_t)token;
     return OK;
 }
 
-/* The raw tokens are read to where the targets go: 8 bytes per token there, and at most 4 for one more token. */
+/* The raw tokens are read to [targets]: (size + 1) tokens of at most 4 bytes fit into (size) targets of 8 bytes. */
 static status read_tokens(const struct source *source, size_t row, int32_t *inputs, int64_t *targets) {
     const struct tokens *t = (const struct tokens *)source;
     size_t first = row * source->stride, size = source->input_size;
     int32_t last = 0;
     TRY(read_raw(t, first, size + 1, targets));
-    for (size_t i = 0; i < size; i++) TRY(take(t, first + i, token_at(t, targets, i), &inputs[i]));
-    TRY(take(t, first + size, token_at(t, targets, size), &last));
+    for (size_t i = 0; i < size; i++) TRY(check_token(t, first + i, token_at(t, targets, i), &inputs[i]));
+    TRY(check_token(t, first + size, token_at(t, targets, size), &last));
     for (size_t i = 0; i + 1 < size; i++) targets[i] = inputs[i + 1];
     targets[size - 1] = last;
     return OK;
@@ -157,17 +155,17 @@ static void visit_digest(const struct tokens *t, void *context, const void *byte
     digest_add(context, bytes, count * t->width);
 }
 
-/* All tokens, or of a large file its size and pieces of it, evenly spaced. */
+/* Digests all tokens, or for a large file its size and samples at equal distances. */
 static status digest_tokens(const struct source *source, struct digest *digest) {
     const struct tokens *t = (const struct tokens *)source;
     uint64_t shape[] = {source->stride, t->width, t->count, (uint64_t)source->vocabulary};
     digest_add(digest, shape, sizeof shape);
-    if ((double)t->count * (double)t->width <= MOST_DIGESTED) return each_piece(t, visit_digest, digest);
-    char piece[4096];
-    size_t n = sizeof piece / t->width;
+    if ((double)t->count * (double)t->width <= MAX_DIGESTED) return visit_chunks(t, visit_digest, digest);
+    char sample[4096];
+    size_t n = sizeof sample / t->width;
     for (size_t i = 0; i < SAMPLES; i++) {
-        TRY(read_raw(t, (t->count - n) / (SAMPLES - 1) * i, n, piece));
-        digest_add(digest, piece, sizeof piece);
+        TRY(read_raw(t, (t->count - n) / (SAMPLES - 1) * i, n, sample));
+        digest_add(digest, sample, sizeof sample);
     }
     return OK;
 }

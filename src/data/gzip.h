@@ -1,4 +1,4 @@
-/* gzip: a compressed file in memory, expanded piece by piece. */
+/* gzip: decompresses a file in memory, chunk by chunk. */
 #ifndef DATA_GZIP_H
 #define DATA_GZIP_H
 
@@ -12,25 +12,25 @@
 struct gzip {
     const char *path; /* for messages */
     const uint8_t *next;
-    size_t left; /* of the compressed bytes that were not handed to zlib yet */
+    size_t left; /* compressed bytes that were not passed to zlib yet */
     z_stream stream;
     bool is_at_end;
 };
 
-/* Whether bytes (size) start as a gzip file does. */
+/* Whether bytes (size) start with the magic number of gzip. */
 bool gzip_is(const void *bytes, size_t size);
 
-/* The most bytes that [size] compressed bytes can hold. */
-double gzip_most(size_t size);
+/* The maximum size of the decompressed data of [size] compressed bytes. */
+double gzip_max_size(size_t size);
 
-/* Starts at [bytes] (size), which must stay. gzip_end also after a failure of any other call. */
+/* Starts at [bytes] (size), which must stay valid. Call gzip_end also after a failure of any other function. */
 status gzip_start(struct gzip *gzip, const char *path, const void *bytes, size_t size);
 void gzip_end(struct gzip *gzip);
 
 /* The next [size] bytes; STATUS_DATA when there are fewer or they are damaged. */
 status gzip_read(struct gzip *gzip, void *out, size_t size);
 
-/* Everything was read, and the checksum is right. */
+/* Checks that all data was read and that the checksum is correct. */
 status gzip_finish(struct gzip *gzip);
 
 #endif

@@ -1,5 +1,5 @@
-/* Each check is there because libhdf5 1.10 does without: sizes that do not fit the file, chunks that do not tile the
- * dataset (their bytes are then copied from beyond a buffer), values that were never written. */
+/* These are checks that libhdf5 1.10 does not make: sizes larger than the file, chunks that do not tile the dataset
+ * (libhdf5 then reads beyond a buffer), values that were never written. */
 #include "data/hdf5_check.h"
 
 #include <limits.h>
@@ -7,8 +7,8 @@
 
 #include "base/hdf5.h"
 
-#define MOST_CHUNK_BYTES 1073741824.0 /* a larger chunk is no honest file's */
-#define MOST_CHUNKS_LOOKED_AT 64      /* finding the n-th costs n steps */
+#define MAX_CHUNK_BYTES 1073741824.0
+#define MAX_CHECKED_CHUNKS 64 /* libhdf5 needs n steps to find the n-th */
 
 struct check {
     hid_t dataset, space, plan; /* plan: the creation properties */
@@ -20,7 +20,7 @@ struct check {
 
 status hdf5_failure(const char *path, const char *format, ...) {
     char reason[160];
-    hdf5_reason(reason, sizeof reason, "libhdf5 gives no reason");
+    hdf5_reason(reason, sizeof reason, "libhdf5 reports no reason");
     va_list arguments;
     va_start(arguments, format);
     status what = status_newv(STATUS_DATA, format, arguments);
@@ -31,8 +31,8 @@ status hdf5_failure(const char *path, const char *format, ...) {
 }
 
 /* "<path>: dataset '<name>' <sentence>" */
-static status refuse(const struct check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static status refuse(const struct check *c, const char *format, ...) {
+static status reject(const struct check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static status reject(const struct check *c, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     status what = status_newv(STATUS_DATA, format, arguments);
@@ -65,28 +65,28 @@ static status check_type(struct check *c, struct hdf5_shape *out) {
     if (type >= 0) H5Tclose(type);
     out->is_float32 = bytes <= (class == H5T_FLOAT ? 4 : 2);
     if (class == H5T_ENUM)
-        return refuse(c, "is of an enumeration type (h5py's way to store bool); save it with .astype('uint8')");
+        return reject(c, "is of an enumeration type (h5py's way to store bool); save it with .astype('uint8')");
     if (!is_number)
-        return refuse(c, "is of type %s; only integers and floats can be read",
+        return reject(c, "is of type %s; only integers and floats can be read",
                       class >= 0 && class < H5T_NCLASSES ? names[class] : "unknown");
-    if (!is_good) return refuse(c, "has numbers whose bits lie outside of their %zu bytes; the file is damaged", bytes);
+    if (!is_good) return reject(c, "has numbers whose bits lie outside of their %zu bytes; the file is damaged", bytes);
     if (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || (class == H5T_FLOAT && bytes == 16)) return OK;
-    return refuse(c, "has numbers of %zu bytes, which no program writes; the file may be damaged", bytes);
+    return reject(c, "has numbers of %zu bytes, expected 1, 2, 4 or 8; the file may be damaged", bytes);
 }
 
 static status check_shape(const struct check *c, struct hdf5_shape *out) {
     int dims = out->dims = H5Sget_simple_extent_ndims(c->space);
     bool is_good = dims >= 1 && dims <= DATA_MAX_DIMS + 1 && H5Sis_simple(c->space) > 0 &&
                    H5Sget_simple_extent_dims(c->space, out->shape, NULL) == dims;
-    if (!is_good) return refuse(c, "has %d dimensions; rows need 1 to %d", dims, DATA_MAX_DIMS + 1);
+    if (!is_good) return reject(c, "has %d dimensions; rows need 1 to %d", dims, DATA_MAX_DIMS + 1);
     out->size = 1;
     for (int i = 1; i < dims; i++) {
-        if (out->shape[i] == 0) return refuse(c, "has rows of 0 values");
-        if (out->shape[i] > (hsize_t)INT_MAX / out->size) return refuse(c, "has rows of more than %d values", INT_MAX);
+        if (out->shape[i] == 0) return reject(c, "has rows of 0 values");
+        if (out->shape[i] > (hsize_t)INT_MAX / out->size) return reject(c, "has rows of more than %d values", INT_MAX);
         out->size *= (size_t)out->shape[i];
     }
     if (out->shape[0] > PTRDIFF_MAX / 16 / out->size)
-        return refuse(c, "says it has %llu rows; the file may be damaged", (unsigned long long)out->shape[0]);
+        return reject(c, "says it has %llu rows; the file may be damaged", (unsigned long long)out->shape[0]);
     return OK;
 }
 
@@ -94,13 +94,13 @@ static status check_filters(const struct check *c) {
     H5Z_filter_t filter = 0;
     char name[64] = "";
     if (hdf5_has_known_filters(c->plan, &filter, name, sizeof name)) return OK;
-    return refuse(c,
+    return reject(c,
                   "is compressed by filter %d (%s), which is not read; write it again with compression='gzip' or none",
                   (int)filter, name[0] ? name : "no name");
 }
 
 static status does_not_fit(const struct check *c) {
-    return refuse(c, "and its values do not fit together; the file is damaged or was not copied to its end");
+    return reject(c, "and its values do not fit together; the file is damaged or was not copied to its end");
 }
 
 /* One piece, as long as the shape says, inside the file (compact: in the dataset's header). */
@@ -114,7 +114,7 @@ static status check_piece(const struct check *c, const struct hdf5_shape *shape,
 
 /* The first chunks start where a chunk may start. */
 static status check_places(const struct check *c, const struct hdf5_shape *shape, hsize_t chunks) {
-    for (hsize_t i = 0; i < chunks && i < MOST_CHUNKS_LOOKED_AT; i++) {
+    for (hsize_t i = 0; i < chunks && i < MAX_CHECKED_CHUNKS; i++) {
         hsize_t start[DATA_MAX_DIMS + 1] = {0}, bytes;
         unsigned mask;
         haddr_t at;
@@ -138,12 +138,12 @@ static status check_chunks(struct check *c, const struct hdf5_shape *shape) {
         hsize_t tiles = shape->shape[i] / c->chunk[i] + (shape->shape[i] % c->chunk[i] != 0);
         expected *= (double)tiles;
     }
-    if (bytes > MOST_CHUNK_BYTES) return refuse(c, "has chunks of %g bytes; at most 1 GiB is read", bytes);
+    if (bytes > MAX_CHUNK_BYTES) return reject(c, "has chunks of %g bytes; at most 1 GiB is read", bytes);
     hsize_t chunks, stored = H5Dget_storage_size(c->dataset);
     if (H5Dget_num_chunks(c->dataset, c->space, &chunks) < 0)
         return hdf5_failure(c->path, "dataset '%s' cannot be read", c->name);
     if ((double)chunks < expected)
-        return refuse(c, "has %llu chunks of %g: its other values were never written", (unsigned long long)chunks,
+        return reject(c, "has %llu chunks of %g: its other values were never written", (unsigned long long)chunks,
                       expected);
     if ((double)chunks > expected || stored > c->file_bytes) return does_not_fit(c);
     if (H5Pget_nfilters(c->plan) == 0 && (double)stored != (double)chunks * bytes) return does_not_fit(c);
@@ -155,11 +155,11 @@ static status check_layout(struct check *c, const struct hdf5_shape *shape) {
     H5D_space_status_t allocated;
     TRY(check_filters(c));
     if (layout == H5D_VIRTUAL || H5Pget_external_count(c->plan) != 0)
-        return refuse(c, "has its values in other files, which are not followed");
+        return reject(c, "has its values in other files, which are not followed");
     if (shape->shape[0] == 0) return OK;
     if (H5Dget_space_status(c->dataset, &allocated) < 0)
         return hdf5_failure(c->path, "dataset '%s' cannot be read", c->name);
-    if (allocated == H5D_SPACE_STATUS_NOT_ALLOCATED) return refuse(c, "was created but its values were never written");
+    if (allocated == H5D_SPACE_STATUS_NOT_ALLOCATED) return reject(c, "was created but its values were never written");
     return layout == H5D_CHUNKED ? check_chunks(c, shape) : check_piece(c, shape, layout == H5D_COMPACT);
 }
 

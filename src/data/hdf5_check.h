@@ -1,5 +1,5 @@
-/* hdf5_check: whether the values of an HDF5 dataset can be read. libhdf5 trusts what a file says of itself; a
- * damaged or hostile one can make it crash, take all memory, or read other files. */
+/* hdf5_check: checks that the values of an HDF5 dataset can be read safely. libhdf5 trusts the metadata of a file; a
+ * damaged or crafted file can make it crash, allocate all memory, or read other files. */
 #ifndef DATA_HDF5_CHECK_H
 #define DATA_HDF5_CHECK_H
 
@@ -18,11 +18,11 @@ struct hdf5_shape {
     bool is_bytes;   /* each value is an unsigned integer of one byte */
 };
 
-/* Checks type, shape, filters, layout and storage of the open [dataset] called [name] in the file [path] of
- * [file_bytes], before a value of it is read. STATUS_DATA says what is wrong. */
+/* Checks type, shape, filters, layout and storage of the open [dataset], [name] in the file [path] of [file_bytes].
+ * STATUS_DATA with the first error. */
 status hdf5_check(hid_t dataset, const char *path, const char *name, uint64_t file_bytes, struct hdf5_shape *shape);
 
-/* "<path>: <sentence>: <what libhdf5 says>" of the call that just failed in this thread. */
+/* "<path>: <sentence>: <libhdf5's error>" for the call that just failed in this thread. */
 status hdf5_failure(const char *path, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

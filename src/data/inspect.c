@@ -1,4 +1,4 @@
-/* What `inspect` prints of a data file that is not HDF5: of a CSV file its columns, of others the shape of a row. */
+/* `inspect` for data files that are not HDF5: the columns of a CSV file, the shape of a row of the others. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #define MAX_LABELS 10
 
 struct column {
-    const char *labels[MAX_LABELS]; /* the first different texts */
+    const char *labels[MAX_LABELS]; /* the first distinct texts */
     size_t label_count, texts, missing;
     double min, max;
     bool has_fraction, has_more_labels;
@@ -38,7 +38,7 @@ static void add_field(struct column *column, const char *text) {
     }
 }
 
-/* A line with two numbers, or with nothing else, is a row. */
+/* A line with two or more numbers, or with numbers only, is not a header. */
 static bool is_header(const struct csv_reader *reader) {
     double value;
     size_t numbers = 0;
@@ -66,7 +66,7 @@ static void print_column(size_t number, const char *name, const struct column *c
     text_add(out, "\n");
 }
 
-/* The names, from the header or numbered; *has_row: the record at hand is a row. */
+/* The names of the header, or "(no header)"; *has_row: the current record is a row. */
 static const char **names_of(const struct csv_reader *reader, bool *has_row, struct arena *arena) {
     const char **names = arena_alloc(arena, (reader->count + 1) * sizeof *names);
     *has_row = !is_header(reader);

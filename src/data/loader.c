@@ -1,6 +1,6 @@
-/* A ring of batches. Without a thread it has one slot, filled in loader_next. With one, the thread fills slots ahead
- * while the caller holds the slot it was given last; batches are numbered from the start of the epoch, and batch b lies
- * in slot b mod slots. */
+/* A ring buffer of batches. Without a thread it has one slot, filled in loader_next. With a thread, slots are filled
+ * ahead while the caller uses the last one. Batches are numbered from the start of the epoch; batch b is in slot
+ * b mod slots. */
 #include "data/loader.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@ struct loader {
     int rank, world_size;
     size_t part_rows, length;                  /* rows of the part; rows this rank draws in an epoch */
     size_t first_row;                          /* evaluation: of this rank's range */
-    size_t batch_rows, n_batches, own_batches; /* own: this rank's; n_batches: the most of any rank */
+    size_t batch_rows, n_batches, own_batches; /* own_batches: of this rank; n_batches: maximum over all ranks */
     int64_t *indices, *scratch;                /* (length) the epoch's rows; (part_rows) */
     double *cumulative;                        /* (part_rows) for a weighted sampler */
     int64_t epoch;
@@ -30,36 +30,36 @@ struct loader {
 
     bool has_thread;
     pthread_t thread;
-    pthread_mutex_t mutex; /* guards what follows, and the thread's use of indices */
+    pthread_mutex_t mutex; /* guards the fields below, and the thread's use of indices */
     pthread_cond_t changed;
-    size_t filled, taken; /* batches of this epoch that were read; that were handed out */
-    size_t in_use;        /* batches from this one on may be in the caller's hands or the ring */
+    size_t filled, taken; /* batches of this epoch that were read; that loader_next returned */
+    size_t in_use;        /* the first batch whose slot must not be overwritten */
     bool is_reading, is_paused, is_stopping;
-    status failure; /* of reading batch [filled]; the thread rests */
+    status failure; /* of reading batch [filled]; the thread waits then */
 };
 
 /* ---- reading ---- */
 
-/* Where a batch lies in the epoch's indices. */
+/* The range of a batch in the epoch's indices. */
 struct span {
     size_t first, rows;
 };
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 
 static struct span span_of(const struct loader *loader, size_t batch) {
     const struct sampler_config *sampler = &loader->sampler;
-    if (sampler->shards) { /* the shards of this rank, of a batch of all ranks */
+    if (sampler->shards) { /* this rank's shards of a global batch */
         size_t global = (size_t)sampler->global_batch_size, first = batch * global;
-        size_t rows = least(loader->length - first, global), world = (size_t)loader->world_size;
+        size_t rows = min(loader->length - first, global), world = (size_t)loader->world_size;
         size_t begin = sampler_shard(sampler->shards, world, (size_t)loader->rank);
         size_t end = sampler_shard(sampler->shards, world, (size_t)loader->rank + 1);
         begin = sampler_shard(rows, sampler->shards, begin);
         end = sampler_shard(rows, sampler->shards, end);
         return (struct span){first + begin, end - begin};
     }
-    size_t first = least(batch * loader->batch_rows, loader->length);
-    return (struct span){first, least(loader->length - first, loader->batch_rows)};
+    size_t first = min(batch * loader->batch_rows, loader->length);
+    return (struct span){first, min(loader->length - first, loader->batch_rows)};
 }
 
 static status read_batch(struct loader *loader, size_t batch) {
@@ -102,7 +102,7 @@ static void *read_ahead(void *context) {
     return NULL;
 }
 
-/* Signals are for the main thread. */
+/* The thread blocks all signals: the main thread handles them. */
 static status start_thread(struct loader *loader) {
     sigset_t all, before;
     sigfillset(&all);
@@ -114,7 +114,7 @@ static status start_thread(struct loader *loader) {
     return OK;
 }
 
-/* ---- making ---- */
+/* ---- creation ---- */
 
 static status allocate(struct loader *loader, size_t slots) {
     const struct dataset_info *info = dataset_info(loader->dataset);
@@ -144,15 +144,15 @@ static status allocate(struct loader *loader, size_t slots) {
     return OK;
 }
 
-/* The weights of a weighted sampler, before its first epoch is drawn. */
-static status weigh(struct loader *loader) {
+/* Computes the weights of a weighted sampler. */
+static status compute_weights(struct loader *loader) {
     const struct dataset_info *info = dataset_info(loader->dataset);
     void *classes, *cumulative;
     if (loader->part != DATASET_TRAIN || loader->sampler.type != SAMPLER_WEIGHTED) return OK;
     if (info->target_kind != TARGET_CLASS || info->input_kind == INPUT_TOKENS)
         return status_new(STATUS_USAGE,
-                          "sampler.type weighted draws each class equally often, but the targets are not one class "
-                          "per row");
+                          "sampler.type weighted needs one class per row as target, but this dataset has other "
+                          "targets");
     TRY(rows_alloc(loader->part_rows, sizeof(double), "the weights of the rows", &cumulative));
     loader->cumulative = cumulative;
     loader->sampler.cumulative = cumulative;
@@ -163,8 +163,8 @@ static status weigh(struct loader *loader) {
     return s;
 }
 
-/* Batches of [length] rows. */
-static size_t batches_of(const struct loader *loader, size_t length, size_t batch) {
+/* The number of batches of [length] rows. */
+static size_t count_batches(const struct loader *loader, size_t length, size_t batch) {
     bool drops = loader->part == DATASET_TRAIN && loader->sampler.drop_last_batch;
     return length / batch + (!drops && length % batch != 0);
 }
@@ -173,7 +173,7 @@ static status finish(struct loader *loader, int64_t prefetch, struct loader **ou
     if (prefetch < 0) prefetch = dataset_is_in_memory(loader->dataset) ? 0 : AUTOMATIC_PREFETCH;
     if ((size_t)prefetch > loader->n_batches) prefetch = (int64_t)loader->n_batches;
     status s = allocate(loader, (size_t)prefetch + 1);
-    if (s == OK) s = weigh(loader);
+    if (s == OK) s = compute_weights(loader);
     if (s == OK) s = loader_seek(loader, 0, 0);
     if (s == OK && prefetch > 0) s = start_thread(loader);
     if (s == OK)
@@ -199,20 +199,20 @@ static struct loader *new_loader(struct dataset *dataset, enum dataset_part part
     return loader;
 }
 
-/* A batch is never larger than what a rank draws, so that a large batch_size costs no memory. */
-static void limit_batch(struct loader *loader, size_t most) {
-    if (loader->batch_rows > most) loader->batch_rows = most ? most : 1;
+/* A batch has at most the rows of an epoch, so that a large batch_size costs no memory. */
+static void limit_batch(struct loader *loader, size_t max) {
+    if (loader->batch_rows > max) loader->batch_rows = max ? max : 1;
 }
 
-/* All ranks draw the order of one process and cut its batches. */
-static void shape_shards(struct loader *loader) {
+/* With shards all ranks draw the same order, that of one process, and each reads its part of every batch. */
+static void set_shard_sizes(struct loader *loader) {
     const struct sampler_config *sampler = &loader->sampler;
     size_t global = (size_t)sampler->global_batch_size, world = (size_t)loader->world_size;
     size_t shards = sampler_shard(sampler->shards, world, (size_t)loader->rank + 1) -
                     sampler_shard(sampler->shards, world, (size_t)loader->rank);
     loader->length = sampler_length(sampler, loader->part_rows, 1);
-    loader->n_batches = batches_of(loader, loader->length, global);
-    loader->batch_rows = (least(global, loader->length) * shards + sampler->shards - 1) / sampler->shards;
+    loader->n_batches = count_batches(loader, loader->length, global);
+    loader->batch_rows = (min(global, loader->length) * shards + sampler->shards - 1) / sampler->shards;
     if (loader->batch_rows == 0) loader->batch_rows = 1;
 }
 
@@ -223,12 +223,12 @@ status loader_create(struct dataset *dataset, const struct sampler_config *sampl
     if (!loader) return status_memory("the batches of the loader");
     loader->sampler = *sampler;
     if (sampler->shards)
-        shape_shards(loader);
+        set_shard_sizes(loader);
     else {
-        size_t most = sampler_length(sampler, loader->part_rows, world_size);
+        size_t max = sampler_length(sampler, loader->part_rows, world_size);
         loader->length = sampler_own_length(sampler, loader->part_rows, rank, world_size);
-        loader->n_batches = batches_of(loader, most, batch);
-        limit_batch(loader, most);
+        loader->n_batches = count_batches(loader, max, batch);
+        limit_batch(loader, max);
     }
     loader->own_batches = loader->n_batches;
     status s = sampler_check_rows(sampler, loader->part_rows, world_size, batch);
@@ -243,12 +243,12 @@ status loader_create_evaluation(struct dataset *dataset, size_t batch, int rank,
     *out = NULL;
     struct loader *loader = new_loader(dataset, DATASET_VALIDATION, batch, rank, world_size);
     if (!loader) return status_memory("the batches of the loader");
-    size_t first, most;
-    sampler_evaluation_range(loader->part_rows, 0, world_size, &first, &most);
+    size_t first, max;
+    sampler_evaluation_range(loader->part_rows, 0, world_size, &first, &max);
     sampler_evaluation_range(loader->part_rows, rank, world_size, &loader->first_row, &loader->length);
-    loader->n_batches = batches_of(loader, most, batch);
-    loader->own_batches = batches_of(loader, loader->length, batch);
-    limit_batch(loader, most);
+    loader->n_batches = count_batches(loader, max, batch);
+    loader->own_batches = count_batches(loader, loader->length, batch);
+    limit_batch(loader, max);
     return finish(loader, -1, out);
 }
 
@@ -277,7 +277,7 @@ void loader_destroy(struct loader *loader) {
     free(loader);
 }
 
-/* ---- using ---- */
+/* ---- use ---- */
 
 size_t loader_batches(const struct loader *loader) { return loader->n_batches; }
 
@@ -310,7 +310,7 @@ status loader_seek(struct loader *loader, int64_t epoch, size_t first) {
     while (loader->is_reading) pthread_cond_wait(&loader->changed, &loader->mutex);
     pthread_mutex_unlock(&loader->mutex);
 
-    loader->epoch = epoch; /* the thread is paused */
+    loader->epoch = epoch; /* no lock needed: the thread is paused */
     draw_order(loader, epoch);
 
     pthread_mutex_lock(&loader->mutex);
@@ -323,16 +323,16 @@ status loader_seek(struct loader *loader, int64_t epoch, size_t first) {
     return OK;
 }
 
-/* Waits until batch [taken] is there; the failure when it cannot be read. */
-static status await_batch(struct loader *loader) {
+/* Waits until batch [taken] was read; returns the failure when it cannot be read. */
+static status wait_for_batch(struct loader *loader) {
     pthread_mutex_lock(&loader->mutex);
-    loader->in_use = loader->taken; /* the caller is done with the one before */
+    loader->in_use = loader->taken; /* the caller no longer uses the previous batch */
     pthread_cond_broadcast(&loader->changed);
     while (loader->filled == loader->taken && !loader->failure) pthread_cond_wait(&loader->changed, &loader->mutex);
     status s = OK;
     if (loader->filled == loader->taken) {
         s = loader->failure;
-        loader->failure = OK; /* the next call tries again */
+        loader->failure = OK; /* so that the next call retries */
     }
     pthread_mutex_unlock(&loader->mutex);
     return s;
@@ -341,7 +341,7 @@ static status await_batch(struct loader *loader) {
 status loader_next(struct loader *loader, struct batch *out) {
     *out = (struct batch){0};
     if (loader->taken >= loader->own_batches) return OK;
-    TRY(loader->has_thread ? await_batch(loader) : read_batch(loader, loader->taken));
+    TRY(loader->has_thread ? wait_for_batch(loader) : read_batch(loader, loader->taken));
     size_t slot = loader->taken % loader->slots;
     struct span span = span_of(loader, loader->taken);
     *out = (struct batch){.rows = span.rows,

@@ -1,5 +1,5 @@
-/* loader: batches of one rank's rows, in the sampler's order, read ahead by a thread where reading costs more than a
- * copy. Nothing is allocated after loader_create. It can start anywhere in an epoch, which is what a resume needs. */
+/* loader: batches of one rank's rows in the sampler's order. A thread reads them ahead, unless the rows are in memory.
+ * Nothing is allocated after loader_create. It can start at any batch of an epoch, for resume. */
 #ifndef DATA_LOADER_H
 #define DATA_LOADER_H
 
@@ -19,8 +19,8 @@ struct batch {
 
 struct loader;
 
-/* [batch] rows per batch (sampler_batch); with sampler->shards a batch is what this rank's shards have of a batch of
- * all ranks. [prefetch]: batches read ahead by a thread; 0: read in loader_next; -1: automatic. */
+/* [batch]: rows per batch (sampler_batch); with sampler->shards a batch has the rows of this rank's shards.
+ * [prefetch]: batches that a thread reads ahead; 0: loader_next reads; -1: automatic. */
 status loader_create(struct dataset *dataset, const struct sampler_config *sampler, size_t batch, int rank,
                      int world_size, int64_t prefetch, struct loader **out);
 void loader_destroy(struct loader *loader); /* takes NULL */
@@ -28,21 +28,21 @@ void loader_destroy(struct loader *loader); /* takes NULL */
 /* Batches of an epoch, the same on every rank. */
 size_t loader_batches(const struct loader *loader);
 
-/* Rows of this rank's first batch of an epoch, which all but the last have, and of the last. */
+/* The rows of this rank's batches: of all but the last batch of an epoch, and of the last. */
 void loader_batch_rows(const struct loader *loader, size_t *first, size_t *last);
 
-/* Positions the loader at batch [first] (0: the start) of [epoch]. */
+/* Sets the position to batch [first] of [epoch]. */
 status loader_seek(struct loader *loader, int64_t epoch, size_t first);
 
-/* The next batch of the epoch, valid until the next call. rows == 0: the epoch is over, or this rank has no rows of a
- * batch that others have rows of (uneven, shards): count with loader_batches. */
+/* The next batch of the epoch, valid until the next call. rows == 0: the epoch has ended, or only other ranks have rows
+ * of this batch (uneven, shards); loader_batches has the number of batches. */
 status loader_next(struct loader *loader, struct batch *out);
 
-/* Shows all memory that batches are handed out in; it stays until loader_destroy. */
+/* Calls [visit] with each block of memory that batches are in; the blocks stay valid until loader_destroy. */
 typedef void loader_visitor(void *user, void *memory, size_t bytes);
 void loader_visit(const struct loader *loader, loader_visitor *visit, void *user);
 
-/* Validation: this rank's share, each row once over all ranks, in order. Call loader_seek(l, 0, 0) before each pass. */
+/* For validation: each row once over all ranks, in order. Call loader_seek(l, 0, 0) before each pass. */
 status loader_create_evaluation(struct dataset *dataset, size_t batch, int rank, int world_size, struct loader **out);
 
 #endif

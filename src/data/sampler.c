@@ -1,5 +1,5 @@
-/* The epoch's permutation is drawn again whenever it is asked for: O(rows), and nothing to save or to lose. Padding
- * repeats the first indices, as PyTorch does, so that all ranks draw the same number of rows. */
+/* Each call computes the permutation of the epoch, in O(rows). Padding repeats the first indices, as PyTorch does, so
+ * that all ranks draw the same number of rows. */
 #include "data/sampler.h"
 
 #include <assert.h>
@@ -31,8 +31,8 @@ static const struct schema_row sampler_rows[] = {
      .fallback = "null",
      .min = 1,
      .max = 1e9,
-     .doc = "Rows of a batch over all ranks, instead of batch_size: the run keeps its meaning on any number of ranks "
-            "that divides it."},
+     .doc = "Rows of a batch over all ranks, instead of batch_size: the same training on any number of ranks that "
+            "divides it."},
     {.key = "shuffle",
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct sampler_config, shuffle),
@@ -42,21 +42,20 @@ static const struct schema_row sampler_rows[] = {
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct sampler_config, drop_last),
      .fallback = "false",
-     .doc = "When the rows do not divide by the ranks: leave out the tail instead of repeating the first rows "
-            "(DistributedSampler's drop_last)."},
+     .doc = "When the number of rows is not a multiple of the number of ranks: drop the tail instead of repeating the "
+            "first rows (DistributedSampler's drop_last)."},
     {.key = "uneven",
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct sampler_config, uneven),
      .fallback = "false",
-     .doc = "When the rows do not divide by the ranks: each row exactly once an epoch instead of repeating the first "
-            "rows. A rank that has no row left contributes with weight zero, and gradients are weighted by rows "
+     .doc = "When the number of rows is not a multiple of the number of ranks: use each row exactly once per epoch "
+            "instead of repeating the first rows. Gradients are weighted by rows; a rank without rows has weight zero "
             "(torch's Join for uneven inputs, with exact weights)."},
     {.key = "drop_last_batch",
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct sampler_config, drop_last_batch),
      .fallback = "false",
-     .doc = "Leave out the last batch of an epoch when it is short (DataLoader's drop_last). Not together with "
-            "`uneven`."},
+     .doc = "Drop the last batch of an epoch when it is short (DataLoader's drop_last). Not together with `uneven`."},
     {.key = "seed",
      .type = SCHEMA_INT,
      .offset = FIELD(struct sampler_config, seed),
@@ -73,10 +72,10 @@ static void check_sampler(void *config, const struct node *where, const char *pa
                      "batch_size (per rank) and global_batch_size (of all ranks) exclude each other; give one");
     if (sampler->uneven && sampler->drop_last)
         problems_add(problems, where ? where->place : (struct place){0}, path,
-                     "uneven (each row once) and drop_last (the tail is left out) exclude each other");
+                     "uneven (each row once) and drop_last (the tail is dropped) exclude each other; give one");
     if (sampler->uneven && sampler->drop_last_batch)
         problems_add(problems, where ? where->place : (struct place){0}, path,
-                     "uneven (each row once) and drop_last_batch (a short last batch is left out) exclude each other; "
+                     "uneven (each row once) and drop_last_batch (a short last batch is dropped) exclude each other; "
                      "give one");
     if (!has_batch && !has_global) sampler->batch_size = 32;
 }
@@ -87,7 +86,7 @@ const struct schema sampler_schema = {
 size_t sampler_length(const struct sampler_config *config, size_t rows, int world_size) {
     assert(world_size >= 1);
     size_t world = (size_t)world_size;
-    /* with drop_last ceil((rows - world) / world), which is rows div world when rows does not divide */
+    /* drop_last: PyTorch's ceil((rows - world) / world) is rows / world when rows % world != 0 */
     return config->drop_last ? rows / world : rows / world + (rows % world != 0);
 }
 
@@ -104,8 +103,8 @@ status sampler_check_rows(const struct sampler_config *config, size_t rows, int 
     if (length >= batch || (length > 0 && !config->drop_last_batch)) return OK;
     return status_new(
         STATUS_USAGE,
-        "%zu training rows give no batch of %zu rows to each of %d ranks; use fewer ranks, a smaller batch, or "
-        "sampler.%s: false",
+        "%zu training rows are less than one batch of %zu rows for each of %d ranks; use fewer ranks, a smaller batch, "
+        "or sampler.%s: false",
         rows, batch, world_size, length ? "drop_last_batch" : "drop_last");
 }
 
@@ -117,28 +116,27 @@ size_t sampler_evaluation_batch(const struct sampler_config *config, int world_s
 
 status sampler_batch(const struct sampler_config *config, int world_size, size_t *batch) {
     if (config->type == SAMPLER_DATALOADER && world_size > 1)
-        return status_new(
-            STATUS_USAGE,
-            "sampler.type dataloader is the order of a single process, but there are %d; use type distributed",
-            world_size);
+        return status_new(STATUS_USAGE,
+                          "sampler.type dataloader needs a single rank, but there are %d; use type distributed",
+                          world_size);
     *batch = sampler_evaluation_batch(config, world_size);
     if (config->global_batch_size != SCHEMA_NO_INT && !config->shards && config->global_batch_size % world_size != 0)
         return status_new(STATUS_USAGE,
-                          "sampler.global_batch_size %lld does not divide by the %d ranks; change one of the two, or "
+                          "sampler.global_batch_size %lld is not a multiple of the %d ranks; change one of the two, or "
                           "give sampler.batch_size (rows per rank)",
                           (long long)config->global_batch_size, world_size);
     return OK;
 }
 
-/* Every iteration over a DataLoader draws two int64 from the default generator: one for its workers, then the seed of
- * the order. */
+/* Every iteration over a DataLoader draws two int64 from the default generator: the seed of its workers, then the seed
+ * of the order. */
 static uint64_t dataloader_seed(const struct rng *generator, int64_t epoch) {
     struct rng rng = *generator;
     for (int64_t draw = 0; draw < 2 * epoch + 1; draw++) rng_int64(&rng);
     return (uint64_t)rng_int64(&rng);
 }
 
-/* Sums as torch.multinomial makes them, one after the other. */
+/* Sequential sums, as in torch.multinomial. */
 status sampler_weigh(const int64_t *classes, size_t rows, int64_t n_classes, double *cumulative) {
     size_t *counts = calloc((size_t)n_classes, sizeof *counts);
     double sum = 0;
@@ -167,7 +165,7 @@ static void draw_weighted(const double *cumulative, struct rng *rng, size_t rows
     }
 }
 
-/* The epoch's rows over all ranks, before they are dealt out; false: in their order. */
+/* Draws the order of the epoch for all ranks to [scratch] (rows); false: without shuffling, nothing is drawn. */
 static bool draw_epoch(const struct sampler_config *config, size_t rows, int64_t epoch, int64_t *scratch) {
     struct rng rng;
     bool is_weighted = config->type == SAMPLER_WEIGHTED;
@@ -187,7 +185,7 @@ void sampler_indices(const struct sampler_config *config, size_t rows, int64_t e
     bool is_drawn = draw_epoch(config, rows, epoch, scratch);
     size_t length = sampler_own_length(config, rows, rank, world_size);
     for (size_t i = 0; i < length; i++) {
-        size_t at = ((size_t)rank + i * (size_t)world_size) % rows; /* past the end: the first rows again */
+        size_t at = ((size_t)rank + i * (size_t)world_size) % rows; /* padding: the first rows again */
         indices[i] = is_drawn ? scratch[at] : (int64_t)at;
     }
 }

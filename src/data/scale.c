@@ -1,15 +1,15 @@
-/* The scaler: numbers given in the config, or scikit-learn's StandardScaler and MinMaxScaler fitted to the training
- * rows, all in double and rounded once: the float32 inputs are those scikit-learn makes of float64. */
+/* The scaler: numbers of the config, or scikit-learn's StandardScaler and MinMaxScaler fitted to the training rows. All
+ * computations are in double and rounded once, as when scikit-learn gets float64. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "data/internal.h"
 
-static status take_numbers(const struct real_list *list, const char *name, const struct source *source, double *out,
+static status copy_numbers(const struct real_list *list, const char *name, const struct source *source, double *out,
                            size_t features) {
     if (list->count != 1 && list->count != features)
-        return status_new(STATUS_USAGE, "dataset.scale.%s has %zu numbers; rows with %zu %s take 1 or %zu", name,
+        return status_new(STATUS_USAGE, "dataset.scale.%s has %zu numbers; rows with %zu %s need 1 or %zu", name,
                           list->count, features, source->input_dims == 1 ? "features" : "channels", features);
     for (size_t f = 0; f < features; f++) out[f] = list->items[list->count == 1 ? 0 : f];
     return OK;
@@ -20,7 +20,7 @@ status scaler_create(const struct scale_config *config, const struct source *sou
     bool is_given = config->mean.count > 0, is_vector = source->input_dims == 1;
     if (!is_given && config->type == SCALE_NONE) return OK;
     if (source->input_kind == INPUT_TOKENS)
-        return status_new(STATUS_USAGE, "dataset.scale: tokens are numbers of words or characters and are not scaled");
+        return status_new(STATUS_USAGE, "dataset.scale: tokens cannot be scaled; remove it");
     bool per_channel = is_given && (config->mean.count > 1 || config->std.count > 1);
     size_t features = is_vector ? source->input_size : per_channel ? (size_t)source->input_shape[0] : 1;
     void *pairs;
@@ -31,8 +31,8 @@ status scaler_create(const struct scale_config *config, const struct source *sou
     scaler->scale = scaler->mean + features;
     for (size_t f = 0; f < features; f++) scaler->scale[f] = 1;
     if (!is_given) return OK;
-    TRY(take_numbers(&config->mean, "mean", source, scaler->mean, features));
-    return take_numbers(&config->std, "std", source, scaler->scale, features);
+    TRY(copy_numbers(&config->mean, "mean", source, scaler->mean, features));
+    return copy_numbers(&config->std, "std", source, scaler->scale, features);
 }
 
 void scaler_free(struct scaler *scaler) {
@@ -55,7 +55,7 @@ void scaler_apply(const struct scaler *scaler, const double *rows, size_t count,
 
 struct fit {
     const struct scaler *scaler;
-    double *sum, *low, *high;       /* (features), first pass */
+    double *sum, *min, *max;        /* (features), first pass */
     double *correction, *deviation; /* (features), second pass: sum of d and of d*d, d = x - mean */
 };
 
@@ -64,8 +64,8 @@ static void visit_sum(void *context, const double *row) {
     for (size_t f = 0; f < fit->scaler->features; f++, row += fit->scaler->block)
         for (size_t i = 0; i < fit->scaler->block; i++) {
             fit->sum[f] += row[i];
-            if (row[i] < fit->low[f]) fit->low[f] = row[i];
-            if (row[i] > fit->high[f]) fit->high[f] = row[i];
+            if (row[i] < fit->min[f]) fit->min[f] = row[i];
+            if (row[i] > fit->max[f]) fit->max[f] = row[i];
         }
 }
 
@@ -79,17 +79,17 @@ static void visit_deviation(void *context, const double *row) {
         }
 }
 
-/* x' = (x - low) / (high - low) */
-static void take_range(const struct fit *fit, double *mean, double *scale) {
+/* MinMaxScaler: x' = (x - min) / (max - min) */
+static void set_range(const struct fit *fit, double *mean, double *scale) {
     for (size_t f = 0; f < fit->scaler->features; f++) {
-        double range = fit->high[f] - fit->low[f];
-        mean[f] = fit->low[f];
+        double range = fit->max[f] - fit->min[f];
+        mean[f] = fit->min[f];
         scale[f] = range < 10 * DBL_EPSILON ? 1 : range; /* scikit-learn's rule for a constant feature */
     }
 }
 
-/* var = (sum d^2 - (sum d)^2 / n) / n; scale = sqrt(var), 1 for a constant feature */
-static void take_deviation(const struct fit *fit, double n, double *scale) {
+/* StandardScaler: var = (sum d^2 - (sum d)^2 / n) / n; scale = sqrt(var), 1 for a constant feature */
+static void set_deviation(const struct fit *fit, double n, double *scale) {
     for (size_t f = 0; f < fit->scaler->features; f++) {
         double mean = fit->scaler->mean[f];
         double var = (fit->deviation[f] - fit->correction[f] * fit->correction[f] / n) / n;
@@ -112,14 +112,14 @@ status scaler_fit(struct scaler *scaler, enum scale_type type, struct table *tab
     TRY(rows_alloc(features, 5 * sizeof(double), "the scaler", &sums));
     double *at = sums;
     struct fit fit = {scaler, at, at + features, at + 2 * features, at + 3 * features, at + 4 * features};
-    for (size_t f = 0; f < features; f++) fit.low[f] = INFINITY, fit.high[f] = -INFINITY;
+    for (size_t f = 0; f < features; f++) fit.min[f] = INFINITY, fit.max[f] = -INFINITY;
     status s = table_each(table, rows, count, visit_sum, &fit);
-    if (s == OK && type == SCALE_MINMAX) take_range(&fit, scaler->mean, scaler->scale);
+    if (s == OK && type == SCALE_MINMAX) set_range(&fit, scaler->mean, scaler->scale);
     if (s == OK && type == SCALE_STANDARD) {
         double n = (double)count * (double)scaler->block;
         for (size_t f = 0; f < features; f++) scaler->mean[f] = fit.sum[f] / n;
         s = table_each(table, rows, count, visit_deviation, &fit);
-        if (s == OK) take_deviation(&fit, n, scaler->scale);
+        if (s == OK) set_deviation(&fit, n, scaler->scale);
     }
     buffer_free(sums);
     return s == OK ? check_fit(scaler) : s;

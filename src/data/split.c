@@ -1,5 +1,5 @@
-/* Splits: scikit-learn's ShuffleSplit behind train_test_split, with the validation rows at the head of its permutation,
- * and torch's random_split, with the training rows there. */
+/* scikit-learn's train_test_split (ShuffleSplit), whose permutation starts with the validation rows, and torch's
+ * random_split, whose permutation starts with the training rows. */
 #include <math.h>
 
 #include "base/rng.h"

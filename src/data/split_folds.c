@@ -1,13 +1,12 @@
-/* scikit-learn's KFold and StratifiedKFold, draw for draw. Both parts of a fold hold their rows in ascending order, as
- * split() returns them. */
+/* scikit-learn's KFold and StratifiedKFold, with the same random draws. The rows of both parts are in ascending order,
+ * as split() returns them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
 #include "data/internal.h"
 
-/* The fold of each row, as KFold assigns it: of [rows] (shuffled) positions the first rows % folds folds get one more.
- */
+/* KFold: folds of consecutive (or shuffled) rows; the first rows % folds folds have one row more. */
 static void assign_folds(const struct split_config *config, size_t rows, int64_t *positions, int64_t *fold_of) {
     struct rng rng;
     rng_seed(&rng, (uint64_t)config->seed);
@@ -18,7 +17,7 @@ static void assign_folds(const struct split_config *config, size_t rows, int64_t
             fold_of[config->shuffle ? (size_t)positions[row] : row] = (int64_t)fold;
 }
 
-/* Classes are numbered in the order in which they first appear. Returns their count. [map]: (rows) working memory. */
+/* Numbers the classes in the order of their first appearance and returns their count. [map]: (rows) workspace. */
 static size_t number_classes(const int64_t *classes, size_t rows, int64_t *map, int64_t *numbers) {
     size_t count = 0;
     for (size_t i = 0; i < rows; i++) {
@@ -30,11 +29,11 @@ static size_t number_classes(const int64_t *classes, size_t rows, int64_t *map, 
     return count;
 }
 
-/* The fold of each row, as StratifiedKFold assigns it: sorted by class, the rows are dealt out to the folds in turn,
- * which gives the number of rows of each class in each fold; the rows of a class then take these folds in order, or
- * (shuffle) in a random order. [next], [dealt]: (rows) working memory. false: no class has as many rows as folds. */
+/* StratifiedKFold: the rows sorted by class are assigned to folds 0, 1, 2, ..., 0, 1, ...; this gives the number of
+ * rows of each class in each fold. The rows of a class then get these folds in order or, with shuffle, in random order.
+ * [class_folds], [permutation]: (rows) workspaces. false: all classes have fewer rows than there are folds. */
 static bool assign_stratified(const struct split_config *config, const int64_t *numbers, size_t rows, size_t count,
-                              int64_t *dealt, int64_t *picked, int64_t *fold_of) {
+                              int64_t *class_folds, int64_t *permutation, int64_t *fold_of) {
     struct rng rng;
     rng_seed(&rng, (uint64_t)config->seed);
     size_t first = 0, largest = 0, folds = (size_t)config->folds;
@@ -43,12 +42,12 @@ static bool assign_stratified(const struct split_config *config, const int64_t *
         for (size_t i = 0; i < rows; i++) size += numbers[i] == (int64_t)c;
         for (size_t fold = 0; fold < folds; fold++)
             for (size_t i = first; i < first + size; i++)
-                if (i % folds == fold) dealt[at++] = (int64_t)fold;
-        if (config->shuffle) rng_numpy_permutation(&rng, picked, size);
+                if (i % folds == fold) class_folds[at++] = (int64_t)fold;
+        if (config->shuffle) rng_numpy_permutation(&rng, permutation, size);
         at = 0;
         for (size_t i = 0; i < rows; i++)
             if (numbers[i] == (int64_t)c) {
-                fold_of[i] = dealt[config->shuffle ? (size_t)picked[at] : at];
+                fold_of[i] = class_folds[config->shuffle ? (size_t)permutation[at] : at];
                 at++;
             }
         first += size;
@@ -57,16 +56,16 @@ static bool assign_stratified(const struct split_config *config, const int64_t *
     return largest >= folds;
 }
 
-/* [memory]: (4, rows). */
+/* [memory]: (4, rows) workspace. */
 static status fill_folds(const struct split_config *config, const int64_t *classes, size_t rows, int64_t *memory,
                          int64_t *order, size_t *n_validation) {
-    int64_t *fold_of = memory, *numbers = memory + rows, *dealt = numbers + rows, *picked = dealt + rows;
+    int64_t *fold_of = memory, *numbers = memory + rows, *first = numbers + rows, *second = first + rows;
     if (!classes) {
-        assign_folds(config, rows, picked, fold_of);
+        assign_folds(config, rows, first, fold_of);
     } else {
-        size_t count = number_classes(classes, rows, dealt, numbers);
-        if (!assign_stratified(config, numbers, rows, count, dealt, picked, fold_of))
-            return status_new(STATUS_DATA, "no class has as many rows as there are folds (%lld)",
+        size_t count = number_classes(classes, rows, first, numbers);
+        if (!assign_stratified(config, numbers, rows, count, first, second, fold_of))
+            return status_new(STATUS_DATA, "all classes have fewer rows than there are folds (%lld)",
                               (long long)config->folds);
     }
     size_t at = 0;

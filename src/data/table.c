@@ -1,6 +1,6 @@
-/* Rows that fit into memory are read once, in large pieces, and then only copied; others are read when a batch asks
- * for them, sorted, so that the file is read forwards and neighbouring rows in one piece. Every value passes the same
- * checks on its way from a format's doubles to float32 and int64. */
+/* Rows that fit into memory are read once, in large chunks, and then only copied. Other rows are read for each batch,
+ * sorted by their position in the file, adjacent rows with one read. All values pass the same checks when they are
+ * converted from the doubles of a format to float32 and int64. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,11 +10,11 @@
 
 #define CHUNK_BYTES ((size_t)4 << 20)
 #define SAMPLED_ROWS 64
-#define MOST_CLASSES 2147483647.0
+#define MAX_CLASSES 2147483647.0
 
 struct pick {
     int64_t row;  /* of the file */
-    size_t place; /* in the batch */
+    size_t index; /* in the batch */
 };
 
 status rows_alloc(size_t count, size_t size, const char *what, void **out) {
@@ -41,7 +41,7 @@ status table_create(struct source *source, enum target_kind target_kind, const s
     table->chunk_rows = CHUNK_BYTES / sizeof(double) / widest;
     if (table->chunk_rows < 1) table->chunk_rows = 1;
     if (table->chunk_rows > table->rows)
-        table->chunk_rows = table->rows; /* none: no size that a header claims counts */
+        table->chunk_rows = table->rows; /* with 0 rows the sizes of a header are not checked */
     void *chunk;
     TRY(rows_alloc(table->chunk_rows * widest, sizeof(double), "rows of the dataset", &chunk));
     table->chunk = chunk;
@@ -61,7 +61,7 @@ void table_free(struct table *table) {
     buffer_free(table->exact);
     buffer_free(table->bytes);
     buffer_free(table->targets);
-    levels_free(&table->levels);
+    byte_table_free(&table->values);
     free(table->order);
     *table = (struct table){0};
 }
@@ -71,15 +71,15 @@ double table_bytes(const struct table *table) {
     return (double)table->rows * ((double)table->input_size * size + (double)target_bytes(table));
 }
 
-/* Rows of the piece that starts at [row]. */
+/* The number of rows of the chunk that starts at [row]. */
 static size_t chunk_at(const struct table *table, size_t row) {
     return table->rows - row < table->chunk_rows ? table->rows - row : table->chunk_rows;
 }
 
 /* ---- checks ---- */
 
-/* "<place>: <value><sentence>" */
-static status refuse(const struct table *table, bool is_target, size_t row, size_t element, double value,
+/* "<place>: <value> <sentence>" */
+static status reject(const struct table *table, bool is_target, size_t row, size_t element, double value,
                      const char *sentence) {
     struct text place = {0};
     table->source->format->describe(table->source, is_target, row, element, &place);
@@ -96,12 +96,12 @@ static status refuse(const struct table *table, bool is_target, size_t row, size
 static status check_finite(const struct table *table, bool is_target, size_t first, size_t count, size_t size) {
     for (size_t i = 0; i < count * size; i++)
         if (!isfinite(table->chunk[i]))
-            return refuse(table, is_target, first + i / size, i % size, table->chunk[i],
+            return reject(table, is_target, first + i / size, i % size, table->chunk[i],
                           "is not a finite number; remove the row or replace the value");
     return OK;
 }
 
-/* The rows first .. first + count - 1 in table->chunk. */
+/* Reads rows first .. first + count - 1 to table->chunk. */
 static status read_inputs(struct table *table, size_t first, size_t count) {
     double divide = table->source->divide;
     TRY(table->source->format->read(table->source, first, count, table->chunk, NULL));
@@ -109,14 +109,16 @@ static status read_inputs(struct table *table, size_t first, size_t count) {
     return check_finite(table, false, first, count, table->input_size);
 }
 
-/* out (count, input_size) = scaled rows (count, input_size); they are rows first .. of the file. */
+/* Scales rows (count, input_size) to out (count, input_size). [first]: the row of the file that rows[0] is, for
+ * messages.
+ */
 static status scale_inputs(const struct table *table, size_t first, const double *rows, size_t count, float *out) {
     size_t size = table->input_size;
     scaler_apply(table->scaler, rows, count, size, out);
     for (size_t i = 0; i < count * size; i++)
         if (!isfinite(out[i]))
-            return refuse(table, false, first + i / size, i % size, rows[i],
-                          table->scaler->features ? "is too large for float32 once scaled"
+            return reject(table, false, first + i / size, i % size, rows[i],
+                          table->scaler->features ? "is too large for float32 after scaling"
                                                   : "is too large for float32");
     return OK;
 }
@@ -128,11 +130,11 @@ static status read_targets(struct table *table, size_t first, size_t count) {
 }
 
 static status check_class(const struct table *table, size_t row, double value) {
-    if (value >= 0 && value == floor(value) && value <= MOST_CLASSES) return OK;
-    return refuse(table, true, row, 0, value, "is not a class; classes are whole numbers from 0");
+    if (value >= 0 && value == floor(value) && value <= MAX_CLASSES) return OK;
+    return reject(table, true, row, 0, value, "is not a class; classes are integers from 0");
 }
 
-/* out = targets (count, target_size), those of rows first .. of the file, as they are handed out. */
+/* Converts targets (count, target_size) to the type of table->targets. [first]: as in scale_inputs. */
 static status convert_targets(const struct table *table, size_t first, const double *targets, size_t count, void *out) {
     size_t size = table->target_size;
     int64_t *classes = out;
@@ -144,7 +146,7 @@ static status convert_targets(const struct table *table, size_t first, const dou
         } else {
             values[i] = (float)targets[i];
             if (!isfinite(values[i]))
-                return refuse(table, true, first + i / size, i % size, targets[i], "is too large for float32");
+                return reject(table, true, first + i / size, i % size, targets[i], "is too large for float32");
         }
     }
     return OK;
@@ -154,21 +156,21 @@ static status convert_targets(const struct table *table, size_t first, const dou
 
 static bool is_float32(const struct source *source) { return source->is_float32 && source->divide == 1; }
 
-/* Exactly as much as the file knows: floats of float32 files, doubles of others. */
+/* Digests values with the precision of the file: float or double. */
 static void digest_chunk(const struct table *table, size_t values, struct digest *digest) {
     if (!is_float32(table->source)) {
         digest_add(digest, table->chunk, values * sizeof(double));
         return;
     }
-    float narrow[1024];
+    float floats[1024];
     for (size_t i = 0; i < values;) {
         size_t n = 0;
-        while (n < 1024 && i < values) narrow[n++] = (float)table->chunk[i++];
-        digest_add(digest, narrow, n * sizeof(float));
+        while (n < 1024 && i < values) floats[n++] = (float)table->chunk[i++];
+        digest_add(digest, floats, n * sizeof(float));
     }
 }
 
-/* The inputs of rows first .. first + count - 1, bytes as bytes. */
+/* Digests the inputs of rows first .. first + count - 1; bytes as bytes. */
 static status digest_inputs(struct table *table, size_t first, size_t count, struct digest *digest) {
     struct source *source = table->source;
     if (source->is_bytes) {
@@ -230,9 +232,9 @@ status table_check_probabilities(struct table *table) {
         TRY(read_targets(table, row, count));
         for (size_t i = 0; i < count * size; i++)
             if (table->chunk[i] < 0 || table->chunk[i] > 1)
-                return refuse(
+                return reject(
                     table, true, row + i / size, i % size, table->chunk[i],
-                    "is not a probability; the loss takes targets from 0 to 1 (for classes use cross_entropy)");
+                    "is not a probability; the loss needs targets from 0 to 1 (for classes use cross_entropy)");
     }
     return OK;
 }
@@ -289,8 +291,8 @@ static status load_inputs(struct table *table, struct digest *digest) {
     return OK;
 }
 
-status table_load(struct table *table, bool waits_for_fit, struct digest *digest) {
-    table->is_raw = waits_for_fit;
+status table_load(struct table *table, bool needs_fit, struct digest *digest) {
+    table->is_raw = needs_fit;
     TRY(load_inputs(table, digest));
     TRY(rows_alloc(table->rows, target_bytes(table), "the targets of the dataset", &table->targets));
     for (size_t row = 0, count; row < table->rows; row += count) {
@@ -305,7 +307,7 @@ status table_load(struct table *table, bool waits_for_fit, struct digest *digest
 status table_finish(struct table *table) {
     const struct source *source = table->source;
     size_t size = table->input_size;
-    if (source->is_bytes) TRY(levels_create(table->scaler, source->divide, size, &table->levels));
+    if (source->is_bytes) TRY(byte_table_create(table->scaler, source->divide, size, &table->values));
     if (!table->targets) return OK;
     if (table->exact) {
         void *inputs;
@@ -329,10 +331,10 @@ status table_finish(struct table *table) {
 static int by_row(const void *left, const void *right) {
     const struct pick *a = left, *b = right;
     if (a->row != b->row) return a->row < b->row ? -1 : 1;
-    return a->place < b->place ? -1 : 1;
+    return a->index < b->index ? -1 : 1;
 }
 
-/* table->order = the rows of a batch, sorted. */
+/* Sets table->order to the rows of a batch, sorted. */
 static status sort_rows(struct table *table, const struct selection *rows, const int64_t *positions, size_t count) {
     if (count > table->order_capacity) {
         struct pick *order = realloc(table->order, count * sizeof *order);
@@ -346,7 +348,8 @@ static status sort_rows(struct table *table, const struct selection *rows, const
     return OK;
 }
 
-/* How many entries of order from [at] on lie in one piece of the file that a chunk holds; *rows of that piece. */
+/* The number of entries of order from [at] on that are adjacent in the file and fit into a chunk; *rows: the rows from
+ * the first to the last of them. */
 static size_t run_at(const struct table *table, size_t at, size_t count, size_t *rows) {
     const struct pick *order = table->order;
     size_t end = at + 1;
@@ -357,7 +360,7 @@ static size_t run_at(const struct table *table, size_t at, size_t count, size_t 
     return end - at;
 }
 
-/* A row in memory, not yet scaled, as doubles. */
+/* An unscaled row in memory as doubles. */
 static const double *raw_row(const struct table *table, size_t row) {
     size_t size = table->input_size, first = row * size;
     if (table->exact) return table->exact + first;
@@ -375,21 +378,21 @@ status table_each(struct table *table, const struct selection *rows, size_t coun
         return OK;
     }
     TRY(sort_rows(table, rows, NULL, count));
-    for (size_t i = 0, run, piece; i < count; i += run) {
-        run = run_at(table, i, count, &piece);
-        TRY(read_inputs(table, (size_t)table->order[i].row, piece));
+    for (size_t i = 0, run, run_rows; i < count; i += run) {
+        run = run_at(table, i, count, &run_rows);
+        TRY(read_inputs(table, (size_t)table->order[i].row, run_rows));
         for (size_t k = i; k < i + run; k++)
             visit(context, table->chunk + (size_t)(table->order[k].row - table->order[i].row) * size);
     }
-    free(table->order); /* a whole epoch's; batches need less */
+    free(table->order); /* batches need less */
     table->order = NULL;
     table->order_capacity = 0;
     return OK;
 }
 
-/* One piece of the file that holds order[0 .. run - 1]. */
-static status read_piece(struct table *table, const struct pick *order, size_t run, size_t rows, float *inputs,
-                         void *targets) {
+/* Reads [rows] adjacent rows of the file, which include order[0 .. run - 1]. */
+static status read_run(struct table *table, const struct pick *order, size_t run, size_t rows, float *inputs,
+                       void *targets) {
     size_t first = (size_t)order[0].row, size = table->input_size, bytes = target_bytes(table);
     struct source *source = table->source;
     const uint8_t *images = (const uint8_t *)table->chunk;
@@ -397,9 +400,9 @@ static status read_piece(struct table *table, const struct pick *order, size_t r
                          : read_inputs(table, first, rows));
     for (size_t k = 0; k < run; k++) {
         size_t row = (size_t)order[k].row;
-        float *out = inputs + order[k].place * size;
+        float *out = inputs + order[k].index * size;
         if (source->is_bytes)
-            levels_apply(&table->levels, images + (row - first) * size, out);
+            byte_table_apply(&table->values, images + (row - first) * size, out);
         else
             TRY(scale_inputs(table, row, table->chunk + (row - first) * size, 1, out));
     }
@@ -407,7 +410,7 @@ static status read_piece(struct table *table, const struct pick *order, size_t r
     for (size_t k = 0; k < run; k++) {
         size_t row = (size_t)order[k].row;
         const double *values = table->chunk + (row - first) * table->target_size;
-        TRY(convert_targets(table, row, values, 1, (char *)targets + order[k].place * bytes));
+        TRY(convert_targets(table, row, values, 1, (char *)targets + order[k].index * bytes));
     }
     return OK;
 }
@@ -415,13 +418,13 @@ static status read_piece(struct table *table, const struct pick *order, size_t r
 static void copy_row(const struct table *table, size_t row, void *inputs, void *targets) {
     size_t input_bytes = table->input_size * sizeof(float), bytes = target_bytes(table);
     if (table->bytes)
-        levels_apply(&table->levels, table->bytes + row * table->input_size, inputs);
+        byte_table_apply(&table->values, table->bytes + row * table->input_size, inputs);
     else
         memcpy(inputs, (const char *)table->inputs + row * input_bytes, input_bytes);
     memcpy(targets, (const char *)table->targets + row * bytes, bytes);
 }
 
-/* One row to its place in the batch. */
+/* Reads one row of a batch. */
 static status read_row(const struct table *table, size_t row, void *inputs, void *targets) {
     assert(row < table->rows);
     if (!table->targets) return table->source->format->read_tokens(table->source, row, inputs, targets);
@@ -439,9 +442,9 @@ status table_read(struct table *table, const struct selection *rows, const int64
         return OK;
     }
     TRY(sort_rows(table, rows, positions, count));
-    for (size_t i = 0, run, piece; i < count; i += run) {
-        run = run_at(table, i, count, &piece);
-        TRY(read_piece(table, table->order + i, run, piece, inputs, targets));
+    for (size_t i = 0, run, run_rows; i < count; i += run) {
+        run = run_at(table, i, count, &run_rows);
+        TRY(read_run(table, table->order + i, run, run_rows, inputs, targets));
     }
     return OK;
 }

@@ -1,4 +1,4 @@
-/* A sorted array of code points: an id is an index, and finding one is a binary search. */
+/* A sorted array of code points with binary search. */
 #include "data/vocabulary.h"
 
 #include <assert.h>
@@ -20,8 +20,7 @@ status vocabulary_create(const char *characters, struct vocabulary **out) {
     for (size_t at = 0, length; at < size; at += length) {
         length = utf8_decode(characters + at, size - at, &v->codes[v->count]);
         if (length == 0 || (v->count > 0 && v->codes[v->count] <= v->codes[v->count - 1])) {
-            status s =
-                status_new(STATUS_DATA, "the vocabulary is damaged: byte %zu is not a valid character there", at);
+            status s = status_new(STATUS_DATA, "the vocabulary is damaged: byte %zu is not a valid character", at);
             free(v);
             return s;
         }

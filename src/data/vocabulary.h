@@ -1,4 +1,4 @@
-/* vocabulary: the characters a character-level model knows; the id of a character is its place. A checkpoint keeps them
+/* vocabulary: the characters of a character-level model; the id of a character is its index. A checkpoint stores them
  * as one string (dataset_vocabulary, "data/vocabulary"), so that text can be generated without the training text. */
 #ifndef DATA_VOCABULARY_H
 #define DATA_VOCABULARY_H
@@ -11,7 +11,7 @@
 
 struct vocabulary;
 
-/* [characters]: UTF-8, each once, in increasing order of code points. STATUS_DATA when it is not that. */
+/* [characters]: UTF-8, in strictly increasing order of code points; else STATUS_DATA. */
 status vocabulary_create(const char *characters, struct vocabulary **out);
 void vocabulary_destroy(struct vocabulary *vocabulary); /* takes NULL */
 
@@ -20,8 +20,8 @@ size_t vocabulary_size(const struct vocabulary *vocabulary);
 /* The id of a code point; -1: not in the vocabulary. */
 int64_t vocabulary_find(const struct vocabulary *vocabulary, uint32_t code);
 
-/* The ids of the characters of [text]: *ids (count), released with free. STATUS_USAGE names the first character that is
- * not in the vocabulary, or the byte that is no UTF-8. */
+/* Encodes [text] to *ids (count), released with free. STATUS_USAGE with the first character that is not in the
+ * vocabulary, or the first byte that is not valid UTF-8. */
 status vocabulary_encode(const struct vocabulary *vocabulary, const char *text, int32_t **ids, size_t *count);
 
 /* Adds the characters of ids (count), each below vocabulary_size, as UTF-8. */

@@ -189,7 +189,7 @@ START_TEST(is_for_images) {
     spill(table, "a,b,y\n1,2,0\n3,4,1\n", 18);
     spill(text, "hello", 5);
     ck_failure(open_yaml(&dataset, true, "{path: %s, augment: {horizontal_flip: 0.5}}", table), STATUS_USAGE,
-               "dataset.augment is for images, (channels, height, width), but a row is 2");
+               "dataset.augment needs images, (channels, height, width), but a row is 2");
     ck_failure(open_yaml_as("{format: synthetic, augment: {random_crop: 4}}", false, true, &dataset), STATUS_USAGE,
                "but a row is 20");
     ck_failure(open_yaml(&dataset, true, "{path: %s, text: {block_size: 3}, augment: {random_crop: 4}}", text),
@@ -232,7 +232,7 @@ START_TEST(weighted_rows) {
     const struct sampler_config config = {.type = SAMPLER_WEIGHTED, .batch_size = 4};
     ck_ok(open_yaml(&dataset, false, "format: synthetic"));
     ck_failure(loader_create(dataset, &config, 4, 0, 1, 0, &loader), STATUS_USAGE,
-               "sampler.type weighted draws each class equally often, but the targets are not one class per row");
+               "sampler.type weighted needs one class per row as target, but this dataset has other targets");
     dataset_close(dataset);
     teardown();
 }

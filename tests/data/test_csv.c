@@ -87,7 +87,7 @@ START_TEST(text_classes) {
                "v.csv: there is no column 'species', which is in '");
     spill(second, "a,species\n", 10);
     ck_failure(open_yaml(&dataset, true, "{path: %s, validation: %s}", path, second), STATUS_DATA,
-               "v.csv: there are no rows to validate on");
+               "v.csv: there are no validation rows");
     free(second);
     teardown();
 }
@@ -136,12 +136,12 @@ static const struct wrong wrongs[] = {
     {false, "", "", "t.csv: the file is empty"},
     {false, "\n\n", "", "t.csv: the file is empty"},
     {false, "a,y\n", "", "t.csv: there are no rows"},
-    {false, "y\n1\n", "", "t.csv: no column is left for the inputs; the file has only: y"},
+    {false, "y\n1\n", "", "t.csv: there is no column for the inputs; the file has only: y"},
     {false, "a;y\n1;2\n", "", "t.csv:line 1: the fields seem to be separated by ';'; only commas are read"},
     {false, "0,1\n1,0\n", "",
-     "t.csv:line 1: the header must hold the columns' names, but this is a row of numbers ('0', ...)"},
+     "t.csv:line 1: expected a header with column names, but this is a row of numbers ('0', ...)"},
     {false, ",a,y\n0,1,2\n", "", "t.csv:line 1: column 1 has no name (pandas writes such an index column"},
-    {false, "a,b,a\n1,2,3\n", "", "t.csv:line 1: column 'a' is there twice"},
+    {false, "a,b,a\n1,2,3\n", "", "t.csv:line 1: duplicate column 'a'"},
     {false, "a,y\n1,2\n3\n", "", "t.csv:line 3: there are 1 fields, but the header has 2"},
     {false, "a,y\n1,2\n3,4,5\n", "", "t.csv:line 3: there are 3 fields, but the header has 2"},
     {false, "a,y\n\n1,2\n", "", "t.csv:line 2: there are 1 fields, but the header has 2"},
@@ -161,17 +161,17 @@ static const struct wrong wrongs[] = {
     {true, "a,y\r1,\"two\rlines\"\rx,red\r", "", "t.csv:line 4: column 'a': 'x' is not a number"},
     {true, "a,y\r\n1,\"two\r\nlines\"\r\nx,red\r\n", "", "t.csv:line 4: column 'a': 'x' is not a number"},
     {true, "a,y\n1,red\n2,\n", "", "t.csv:line 3: column 'y': missing value"},
-    {true, "a,y\n1,0\n2,1.5\n", "", "t.csv:line 3: column 'y': 1.5 is not a class; classes are whole numbers from 0"},
+    {true, "a,y\n1,0\n2,1.5\n", "", "t.csv:line 3: column 'y': 1.5 is not a class; classes are integers from 0"},
     {true, "a,y\n1,0\n2,-1\n", "", "t.csv:line 3: column 'y': -1 is not a class"},
     {true, "a,y\n1,0\n2,1e12\n", "", "t.csv:line 3: column 'y': 1e+12 is not a class"},
-    {true, "a,y,z\n1,0,1\n", "targets: [y, z]", "column 'y': a target has 2 values, but the loss takes one class"},
+    {true, "a,y,z\n1,0,1\n", "targets: [y, z]", "column 'y': a target has 2 values, but the loss expects one class"},
     {false, "a,y\n1,\"2\n3,4\n", "", "t.csv:line 2: a quoted field is not closed"},
     {false, "a,y\n1,\"2\"3\n", "", "t.csv:line 2: text after the closing quote of a field"},
     {false, "alpha,beta,y\n1,2,3\n", "inputs: [alpha, betta]",
      "t.csv: there is no column 'betta'; did you mean 'beta'; the columns are: alpha, beta, y"},
     {false, "a,y\n1,2\n", "inputs: [a, a]", "t.csv: column 'a' is used twice, as input"},
     {false, "a,y\n1,2\n", "inputs: y", "t.csv: column 'y' is used twice, as input and as target"},
-    {false, "a,y\n1,2\n", "split: 0.9", "t.csv: split.test 0.9 of 1 row leaves none to train on"},
+    {false, "a,y\n1,2\n", "split: 0.9", "t.csv: split.test 0.9 of 1 row leaves no training row"},
 };
 
 START_TEST(refuses) {
@@ -195,12 +195,11 @@ START_TEST(missing_files) {
     struct dataset *dataset;
     char here[4096], *sentence = NULL;
     ck_assert_ptr_nonnull(getcwd(here, sizeof here));
-    ck_assert_int_gt(
-        asprintf(
-            &sentence,
-            "(working directory %s; nor is it beside the config or in the folder above): No such file or directory",
-            here),
-        0);
+    ck_assert_int_gt(asprintf(&sentence,
+                              "(working directory %s; it is also not beside the config or in the parent folder): No "
+                              "such file or directory",
+                              here),
+                     0);
     ck_failure(open_yaml(&dataset, false, "path: nowhere/x.csv"), STATUS_DATA,
                "cannot read the dataset 'nowhere/x.csv' ");
     ck_failure(open_yaml(&dataset, false, "path: nowhere/x.csv"), STATUS_DATA, sentence);

@@ -134,7 +134,7 @@ START_TEST(reads_images) {
     free(inputs), free(targets);
     dataset_close(dataset);
     ck_failure(open_yaml(&dataset, true, "{path: %s, scale: {mean: [1, 2], std: 1}}", path), STATUS_USAGE,
-               "dataset.scale.mean has 2 numbers; rows with 3 channels take 1 or 3");
+               "dataset.scale.mean has 2 numbers; rows with 3 channels need 1 or 3");
     teardown();
 }
 END_TEST
@@ -234,11 +234,12 @@ START_TEST(refuses_wrong_names) {
     write_integers(file, "short", 1, (hsize_t[]){2}, classes);
     H5Fclose(file);
     check_refusal(false, "inputs: g", "t.h5: 'g' is a group, not a dataset; name a dataset in it, such as 'g/x'");
-    check_refusal(false, "inputs: [g/x, images]", "'images' has rows of 2 dimensions; only vectors can be joined");
+    check_refusal(false, "inputs: [g/x, images]",
+                  "'images' has rows of 2 dimensions; only vectors can be concatenated");
     check_refusal(false, "inputs: g/x, targets: short", "t.h5: dataset 'g/x' has 3 rows, but 'short' has 2");
     check_refusal(true, "inputs: g/x, targets: g/x", "dataset 'g/x' is used twice, as input and as target");
     check_refusal(false, "inputs: y, targets: [short, short]", "dataset 'short' is used twice, as target");
-    check_refusal(true, "inputs: y, targets: g/x", "a target has 2 values, but the loss takes one class");
+    check_refusal(true, "inputs: y, targets: g/x", "a target has 2 values, but the loss expects one class");
     teardown();
 }
 END_TEST
@@ -259,10 +260,7 @@ START_TEST(refuses_wrong_values) {
          {0, 1, 2},
          false,
          "t.h5: dataset 'x', row 2, column 1: 1e+200 is too large for float32"},
-        {{1, 2, 3, 4, 5, 6},
-         {0, 1.5, 2},
-         true,
-         "t.h5: dataset 'y', row 1: 1.5 is not a class; classes are whole numbers"},
+        {{1, 2, 3, 4, 5, 6}, {0, 1.5, 2}, true, "t.h5: dataset 'y', row 1: 1.5 is not a class; classes are integers"},
         {{1, 2, 3, 4, 5, 6}, {0, 1, -1}, true, "t.h5: dataset 'y', row 2: -1 is not a class"},
         {{1, 2, 3, 4, 5, 6}, {0, 1, 3e9}, true, "t.h5: dataset 'y', row 2: 3e+09 is not a class"},
         {{1, 2, 3, 4, 5, 6}, {0, NAN, 1}, false, "t.h5: dataset 'y', row 1: NaN is not a finite number"},

@@ -199,7 +199,7 @@ START_TEST(refuses_wrong_headers) {
     check_changed(0, 'P',
                   "a-images-idx3-ubyte: this is not an IDX file: it starts with the bytes 50 00 08 03, but MNIST's "
                   "images with 00 00 08 03 and labels with 00 00 08 01");
-    check_changed(2, 0x0a, "the type of its values, 0x0a, is none of IDX: 08, 09, 0b, 0c, 0d, 0e");
+    check_changed(2, 0x0a, "unknown type of values 0x0a; IDX has 08, 09, 0b, 0c, 0d, 0e");
     check_changed(3, 0, "it has 0 dimensions; rows need 1 to 9");
     check_changed(3, 10, "it has 10 dimensions; rows need 1 to 9");
     check_changed(11, 0, "its rows have 0 values");
@@ -221,15 +221,15 @@ START_TEST(refuses_wrong_sizes) {
     write_three(false);
     check_images(false, bytes, 0, "the file has only 0 bytes; this is not an IDX file");
     check_images(false, bytes, 3, "the file has only 3 bytes; this is not an IDX file");
-    check_images(false, bytes, 15, "the file ends within its header; it was not copied to its end");
-    check_images(false, bytes, 27, "the file has 27 bytes, but its header says 28; it was not copied to its end");
-    check_images(false, bytes, 29, "the file has 29 bytes, but its header says 28; it is damaged");
-    check_images(true, bytes, 3, "the file ends 1 bytes too early for what its header says");
-    check_images(true, bytes, 15, "the file ends 1 bytes too early for what its header says");
-    check_images(true, bytes, 27, "the file ends 1 bytes too early for what its header says");
+    check_images(false, bytes, 15, "the file ends within its header; copy the file again");
+    check_images(false, bytes, 27, "the file has 27 bytes, but its header says 28; copy the file again");
+    check_images(false, bytes, 29, "the file has 29 bytes, but its header says 28; the file is damaged");
+    check_images(true, bytes, 3, "the file is 1 bytes shorter than its header says");
+    check_images(true, bytes, 15, "the file is 1 bytes shorter than its header says");
+    check_images(true, bytes, 27, "the file is 1 bytes shorter than its header says");
     check_images(true, bytes, 29, "the file is longer than its header says");
     bytes[4] = 0x10; /* 268 million images */
-    check_images(true, bytes, 28, "its header says it holds 1073741836 bytes, more than ");
+    check_images(true, bytes, 28, "its header says that it has 1073741836 bytes, which ");
     teardown();
 }
 END_TEST
@@ -245,7 +245,7 @@ START_TEST(refuses_damaged_gzip) {
     for (size_t length = 2; length < size; length++) {
         spill(images, good, length);
         ck_failure(open_yaml(&dataset, true, "path: %s", images), STATUS_DATA,
-                   "the compressed data ends too early; the file was not copied to its end");
+                   "the compressed data is truncated; copy the file again");
     }
     for (size_t at = 10; at < size; at++) {
         good[at] ^= 0x10;
@@ -262,8 +262,7 @@ START_TEST(refuses_damaged_gzip) {
     good[size - 6] ^= 1;
     good[size] = 7; /* slurp gives one byte more */
     spill(images, good, size + 1);
-    ck_failure(open_yaml(&dataset, true, "path: %s", images), STATUS_DATA,
-               "there are bytes behind the compressed data");
+    ck_failure(open_yaml(&dataset, true, "path: %s", images), STATUS_DATA, "there are bytes after the compressed data");
     free(good);
     teardown();
 }
@@ -291,9 +290,9 @@ START_TEST(labels_and_validation) {
     ck_failure(open_yaml(&dataset, true, "path: %s", second), STATUS_DATA, "b-labels-idx1-ubyte' has 4");
     spill(other, three_images, sizeof three_images);
     ck_failure(open_yaml(&dataset, true, "path: %s", other), STATUS_USAGE,
-               "dataset.targets: is missing: give the IDX file of the labels of '");
+               "dataset.targets is missing: give the IDX file of the labels of '");
     ck_failure(open_yaml(&dataset, true, "{path: %s, scale: {mean: 0, std: 1.0e-300}}", images), STATUS_USAGE,
-               "dataset.scale: a byte of 0 is too large for float32 once scaled");
+               "dataset.scale: the scaled value of byte 0 is too large for float32");
     ck_failure(open_yaml(&dataset, true, "{path: %s, targets: [a, b]}", images), STATUS_USAGE,
                "dataset.targets: format idx takes one file, got 2");
     free(other), free(second), free(second_labels);
@@ -310,7 +309,7 @@ START_TEST(file_that_shrinks) {
     int64_t position = 2, y;
     float x[4];
     ck_failure(dataset_read(dataset, DATASET_TRAIN, &position, 1, x, &y), STATUS_DATA,
-               "a-images-idx3-ubyte: the file has become shorter since it was opened");
+               "a-images-idx3-ubyte: the file was truncated after it was opened");
     dataset_close(dataset);
     teardown();
 }
@@ -386,9 +385,9 @@ START_TEST(layouts_of_hdf5) {
     write_doubles(file, "y", 1, (hsize_t[]){2}, (double[]){0, 1});
     H5Fclose(file);
     ck_failure(open_yaml(&dataset, true, "{path: %s, layout: nhwc}", path), STATUS_USAGE,
-               "dataset.layout: nhwc is for images, (rows, height, width, channels), but dataset 'x' of ");
+               "dataset.layout: nhwc needs images, (rows, height, width, channels), but dataset 'x' of ");
     ck_failure(open_yaml(&dataset, true, "{path: a.csv, layout: nhwc}"), STATUS_USAGE,
-               "dataset.layout: nhwc is for format hdf5, not csv");
+               "dataset.layout: nhwc needs format hdf5, not csv");
     free(path);
     remove_folder(here);
 }

@@ -231,10 +231,10 @@ START_TEST(failures_come_out) {
         ck_assert_int_eq(truncate(large, 2000000), 0);
         status s = OK;
         for (int i = 0; s == OK && i < 10; i++) s = loader_next(loader, &batch);
-        ck_failure(s, STATUS_DATA, "large.h5: the file has become shorter since it was opened (2000000 bytes of ");
-        ck_failure(loader_next(loader, &batch), STATUS_DATA, "large.h5: the file has become shorter");
+        ck_failure(s, STATUS_DATA, "large.h5: the file was truncated after it was opened (2000000 bytes of ");
+        ck_failure(loader_next(loader, &batch), STATUS_DATA, "large.h5: the file was truncated");
         ck_ok(loader_seek(loader, 0, 0));
-        ck_failure(loader_next(loader, &batch), STATUS_DATA, "large.h5: the file has become shorter");
+        ck_failure(loader_next(loader, &batch), STATUS_DATA, "large.h5: the file was truncated");
         usleep(100000);                                    /* the thread tries again, and has the next failure ready */
         ck_assert_int_eq(truncate(large, (off_t)size), 0); /* the rows are zeros */
         ck_ok(loader_seek(loader, 0, 0));
@@ -254,9 +254,10 @@ START_TEST(refuses_empty_epochs) {
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 2);
     struct sampler_config sampler = sampler_of(false, true, false);
     struct loader *loader;
-    ck_failure(loader_create(dataset, &sampler, 8, 0, 3, 0, &loader), STATUS_USAGE,
-               "2 training rows give no batch of 8 rows to each of 3 ranks; use fewer ranks, a smaller batch, or "
-               "sampler.drop_last: false");
+    ck_failure(
+        loader_create(dataset, &sampler, 8, 0, 3, 0, &loader), STATUS_USAGE,
+        "2 training rows are less than one batch of 8 rows for each of 3 ranks; use fewer ranks, a smaller batch, or "
+        "sampler.drop_last: false");
     sampler = sampler_of(false, false, true);
     ck_failure(loader_create(dataset, &sampler, 8, 0, 2, 0, &loader), STATUS_USAGE,
                "or sampler.drop_last_batch: false");

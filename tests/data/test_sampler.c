@@ -146,7 +146,7 @@ START_TEST(batch_of_a_rank) {
     ck_ok(sampler_batch(&config, 3, &batch));
     ck_assert_uint_eq(batch, 32);
     ck_failure(sampler_batch(&config, 5, &batch), STATUS_USAGE,
-               "sampler.global_batch_size 96 does not divide by the 5 ranks");
+               "sampler.global_batch_size 96 is not a multiple of the 5 ranks");
 }
 END_TEST
 

@@ -104,9 +104,9 @@ START_TEST(folds_of_a_dataset) {
     ck_failure(open_yaml(&dataset, true, "{path: %s, split: {folds: 6, fold: 0}}", path), STATUS_DATA,
                "t.csv: dataset.split.folds: 5 rows cannot be divided into 6 folds");
     ck_failure(open_yaml(&dataset, true, "{path: %s, split: {folds: 3, fold: 0, stratify: true}}", path), STATUS_DATA,
-               "dataset.split.stratify: no class has as many rows as there are folds (3)");
+               "dataset.split.stratify: all classes have fewer rows than there are folds (3)");
     ck_failure(open_yaml(&dataset, false, "{path: %s, split: {folds: 2, fold: 0, stratify: true}}", path), STATUS_USAGE,
-               "dataset.split.stratify: the targets are no classes for this loss");
+               "dataset.split.stratify: it needs classes as targets, but this loss");
     remove_folder(folder);
     free(path);
 }
@@ -134,13 +134,13 @@ START_TEST(stratified_rows_of_a_dataset) {
     static const char rows[] = "a,y\n1,0\n2,1\n3,0\n4,2\n5,1\n";
     spill(path, rows, strlen(rows));
     ck_failure(open_yaml(&dataset, true, "{path: %s, split: {test: 0.4, stratify: true}}", path), STATUS_DATA,
-               "dataset.split.stratify: class 2 has one row, and each class needs two");
+               "dataset.split.stratify: class 2 has only one row; each class needs at least two");
     ck_failure(open_yaml(&dataset, false, "{path: %s, split: {test: 0.4, stratify: true}}", path), STATUS_USAGE,
-               "dataset.split.stratify: the targets are no classes for this loss");
+               "dataset.split.stratify: it needs classes as targets, but this loss");
     static const char few[] = "a,y\n1,0\n2,1\n3,0\n4,1\n";
     spill(path, few, strlen(few));
     ck_failure(open_yaml(&dataset, true, "{path: %s, split: {test: 0.2, stratify: true}}", path), STATUS_DATA,
-               "3 training and 1 validation rows cannot both hold each of 2 classes");
+               "3 training and 1 validation rows are too few for rows of each of 2 classes");
     remove_folder(folder);
     free(path);
 }
@@ -277,9 +277,9 @@ START_TEST(given_numbers) {
     free(inputs), free(targets);
     dataset_close(dataset);
     ck_failure(open_yaml(&dataset, false, "{path: %s, scale: {mean: [1, 2], std: 2}}", path), STATUS_USAGE,
-               "dataset.scale.mean has 2 numbers; rows with 3 features take 1 or 3");
+               "dataset.scale.mean has 2 numbers; rows with 3 features need 1 or 3");
     ck_failure(open_yaml(&dataset, false, "{path: %s, scale: {mean: 0, std: 1.0e-300}}", path), STATUS_DATA,
-               "t.csv:line 2: column 'a': 1 is too large for float32 once scaled");
+               "t.csv:line 2: column 'a': 1 is too large for float32 after scaling");
     remove_folder(folder);
     free(path);
 }
@@ -288,37 +288,37 @@ END_TEST
 START_TEST(wrong_configs) {
     static const char *const cases[][2] = {
         {"{}", "dataset.path: is missing: give the file of the rows, or format: synthetic"},
-        {"path: a.xyz", "c.yaml:1:7: dataset.path: the extension of 'a.xyz' names no format; set dataset.format to one "
+        {"path: a.xyz", "c.yaml:1:7: dataset.path: 'a.xyz': unknown file extension; set dataset.format to one "
                         "of: hdf5, csv, idx, text, tokens, synthetic"},
         {"path: a.csv\nformat: parquet", "c.yaml:2:9: "},
-        {"path: a.csv\nscale: {mean: 1}", "dataset.scale: mean and std are given together"},
+        {"path: a.csv\nscale: {mean: 1}", "dataset.scale: mean and std must be given together"},
         {"path: a.csv\nscale: {type: minmax, mean: 1, std: 1}",
-         "dataset.scale: type is fitted to the rows, mean and std are given numbers; choose one"},
+         "dataset.scale: type (fitted to the rows) and mean/std (given) exclude each other; give one"},
         {"path: a.csv\nscale: {mean: 1, std: 0}", "c.yaml:2:23: "},
         {"path: a.csv\nscale: strong", "c.yaml:2:8: "},
         {"path: a.csv\nsplit: {test: 1}", "c.yaml:2:15: "},
         {"path: a.csv\nsplit: {test: 0.5, train: 0.5}",
          "dataset.split: test (as scikit-learn), train (as torch) and folds exclude each other; give one"},
         {"path: a.csv\nsplit: {test: 0.5, folds: 2, fold: 0}", "folds exclude each other; give one"},
-        {"path: a.csv\nsplit: {folds: 1, fold: 0}",
-         "c.yaml:2:16: dataset.split: folds: a cross-validation has at least 2 folds"},
-        {"path: a.csv\nsplit: {test: 0.5, fold: 0}", "c.yaml:2:26: dataset.split: fold goes with folds"},
+        {"path: a.csv\nsplit: {folds: 1, fold: 0}", "c.yaml:2:16: dataset.split: folds must be at least 2"},
+        {"path: a.csv\nsplit: {test: 0.5, fold: 0}", "c.yaml:2:26: dataset.split: fold needs folds"},
         {"path: a.csv\nsplit: {folds: 3}",
-         "dataset.split: fold is missing: give the fold that is kept for validation, 0 to 2"},
-        {"path: a.csv\nsplit: {folds: 3, fold: 3}", "dataset.split: fold 3 of 3 folds: they have the numbers 0 to 2"},
+         "dataset.split: fold is missing: give the index of the validation fold, 0 to 2"},
+        {"path: a.csv\nsplit: {folds: 3, fold: 3}",
+         "dataset.split: there is no fold 3; the 3 folds have the indices 0 to 2"},
         {"path: a.csv\nsplit: {train: 0.5, stratify: true}",
-         "c.yaml:2:31: dataset.split: stratify goes with test and shuffle, as in train_test_split"},
+         "c.yaml:2:31: dataset.split: stratify needs test and shuffle, as in train_test_split"},
         {"path: a.csv\nsplit: {test: 0.5, shuffle: false, stratify: true}",
-         "dataset.split: stratify goes with test and shuffle"},
+         "dataset.split: stratify needs test and shuffle"},
         {"path: a.csv\nvalidation: b.h5",
-         "dataset.validation: 'a.csv' is of format csv and 'b.h5' of format hdf5; both "
-         "take one format"},
+         "dataset.validation: 'a.csv' has format csv, but 'b.h5' has format hdf5; both "
+         "must have the same"},
         {"path: a.csv\nsplit: 0.5\nvalidation: b.csv",
          "c.yaml:3:13: dataset.validation: split and validation exclude each other; give one"},
-        {"path: a.csv\nvalidation: {path: b.xyz}", "dataset.validation: the extension of 'b.xyz' names no format"},
-        {"format: synthetic\npath: a.csv", "dataset.path: format synthetic makes its rows up and takes no path"},
+        {"path: a.csv\nvalidation: {path: b.xyz}", "dataset.validation: 'b.xyz': unknown file extension"},
+        {"format: synthetic\npath: a.csv", "dataset.path: format synthetic generates its rows; remove the path"},
         {"format: synthetic\nvalidation: a.csv", "format synthetic has no validation file; use split"},
-        {"format: synthetic\nsynthetic: {inputs: []}", "dataset.synthetic: inputs is a shape of 1 to 8 numbers"},
+        {"format: synthetic\nsynthetic: {inputs: []}", "dataset.synthetic: inputs must be a shape of 1 to 8 numbers"},
         {"format: synthetic\nsynthetic: {rows: 0}", "c.yaml:2:19: "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

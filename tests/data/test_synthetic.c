@@ -95,7 +95,7 @@ END_TEST
 START_TEST(refuses) {
     struct dataset *dataset;
     ck_failure(open_yaml(&dataset, true, "format: synthetic"), STATUS_USAGE,
-               "dataset.synthetic: the loss takes classes, which only kind: classes makes");
+               "dataset.synthetic: the loss needs classes; use kind: classes");
     ck_failure(open_yaml(&dataset, false, "{format: synthetic, synthetic: {inputs: [100000, 100000]}}"), STATUS_USAGE,
                "dataset.synthetic.inputs: a row of 1e+10 values is too large");
 }

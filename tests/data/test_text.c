@@ -145,15 +145,15 @@ START_TEST(refuses_what_is_no_text) {
                "t.txt: line 1: byte 2 of the file is 0; this is not text");
     write_text(path, "abc");
     ck_failure(open_yaml(&dataset, true, "{path: %s, text: {block_size: 3}}", path), STATUS_DATA,
-               "t.txt: 3 characters are used, but a row and its targets take block_size + 1 = 4; use a smaller "
+               "t.txt: 3 characters are used, but a row and its targets need block_size + 1 = 4; use a smaller "
                "block_size or a larger part of the file");
     write_text(path, "");
     ck_failure(open_yaml(&dataset, true, "path: %s", path), STATUS_DATA, "t.txt: 0 characters are used");
     write_text(path, "abcdef");
     ck_failure(open_yaml(&dataset, true, "{path: %s, scale: standard, text: {block_size: 3}}", path), STATUS_USAGE,
-               "dataset.scale: tokens are numbers of words or characters and are not scaled");
+               "dataset.scale: tokens cannot be scaled; remove it");
     ck_failure(open_yaml(&dataset, false, "{path: %s, text: {block_size: 3}}", path), STATUS_USAGE,
-               "dataset: the target of a token is the next token, a class; use loss: cross_entropy");
+               "dataset: the target of a token is the next token, which is a class; use loss: cross_entropy");
     teardown();
 }
 END_TEST
@@ -247,14 +247,14 @@ START_TEST(refuses_wrong_token_files) {
     int32_t x[2];
     spill(file, seven, sizeof seven);
     ck_failure(open_yaml(&dataset, true, "path: %s", file), STATUS_DATA,
-               "t.bin: its size, 7 bytes, is not a multiple of 2: it holds no tokens of type uint16");
+               "t.bin: its size, 7 bytes, is not a multiple of 2: it has no tokens of type uint16");
     spill(file, seven, 6);
     ck_failure(open_yaml(&dataset, true, "path: %s", file), STATUS_DATA,
-               "t.bin: 3 tokens are used, but a row and its targets take block_size + 1 = 1025");
+               "t.bin: 3 tokens are used, but a row and its targets need block_size + 1 = 1025");
     ck_ok(open_yaml(&dataset, true, "{path: %s, tokens: {block_size: 2, vocabulary: 10}}", file));
     ck_failure(dataset_read(dataset, DATASET_TRAIN, &position, 1, x, y), STATUS_DATA,
                "t.bin: token number 2 is 259, but the vocabulary has 10 (dataset.tokens.vocabulary); is "
-               "dataset.tokens.dtype right?");
+               "dataset.tokens.dtype correct?");
     dataset_close(dataset);
     ck_ok(open_yaml(&dataset, true, "{path: %s, tokens: {block_size: 2, vocabulary: 259}}", file));
     ck_failure(dataset_read(dataset, DATASET_TRAIN, &position, 1, x, y), STATUS_DATA,
@@ -262,7 +262,7 @@ START_TEST(refuses_wrong_token_files) {
     dataset_close(dataset);
     spill(file, large, sizeof large);
     ck_failure(open_yaml(&dataset, true, "{path: %s, tokens: {block_size: 1, dtype: uint32}}", file), STATUS_DATA,
-               "t.bin: there is a token 4294967295, which is too large; is dataset.tokens.dtype right?");
+               "t.bin: token 4294967295 is too large; is dataset.tokens.dtype correct?");
     spill(file, four, sizeof four);
     spill(other, seven, 6);
     ck_ok(open_yaml(&dataset, true, "{path: %s, validation: %s, tokens: {block_size: 2}}", file, other));
@@ -270,7 +270,7 @@ START_TEST(refuses_wrong_token_files) {
                "v.bin: token number 2 is 259, but the vocabulary has 5");
     ck_assert_int_eq(truncate(file, 4), 0);
     ck_failure(dataset_read(dataset, DATASET_TRAIN, &position, 1, x, y), STATUS_DATA,
-               "t.bin: the file has become shorter since it was opened");
+               "t.bin: the file was truncated after it was opened");
     dataset_close(dataset);
     free(file), free(other);
     teardown();

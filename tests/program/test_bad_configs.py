@@ -22,8 +22,8 @@ WRONG = [
     ("epochs: 10", "epochs: 10, steps: 5", "train: give epochs or steps, not both"),
     ("train: {epochs: 10}", "train: {}", "train: needs epochs or steps"),
     ("batch_size: 32", "batch_size: 32, global_batch_size: 32", "batch_size (per rank) and global_batch_size (of all ranks) exclude each other"),
-    ("batch_size: 32", "batch_size: 32, uneven: true, drop_last: true", "uneven (each row once) and drop_last (the tail is left out) exclude"),
-    ("batch_size: 32", "batch_size: 32, uneven: true, drop_last_batch: true", "sampler: uneven (each row once) and drop_last_batch (a short last batch is left out) exclude each other; give one"),
+    ("batch_size: 32", "batch_size: 32, uneven: true, drop_last: true", "uneven (each row once) and drop_last (the tail is dropped) exclude"),
+    ("batch_size: 32", "batch_size: 32, uneven: true, drop_last_batch: true", "sampler: uneven (each row once) and drop_last_batch (a short last batch is dropped) exclude each other; give one"),
     ("scale: standard", "scale: standart", "dataset.scale"),
     ("train: {epochs: 10}", "determinism: {mode: elastic, shards: 4}\ndist: {gradient_compression: bfloat16}\ntrain: {epochs: 10}",
      "determinism: elastic does not go with dist.gradient_compression: what is rounded would depend on the number of processes"),
@@ -35,7 +35,7 @@ WRONG = [
     ("{type: adam, lr: 0.001}", "{type: sgd, nesterov: true}", "optimizer: nesterov needs momentum > 0 and dampening 0"),
     ("checkpoint:", "schedule: {type: one_cycle, pct_start: 5}\ncheckpoint:", "schedule.pct_start: must be >= 0 and <= 1, got 5"),
     ("checkpoint:", "schedule: {type: one_cycle, div_factor: 0}\ncheckpoint:", "schedule.div_factor: must be > 0, got 0"),
-    ("batch_size: 32", "batch_size: 1000, drop_last_batch: true", "142 training rows give no batch of 1000 rows"),
+    ("batch_size: 32", "batch_size: 1000, drop_last_batch: true", "142 training rows are less than one batch of 1000 rows"),
     ("checkpoint:", "dist: {backend: mpi}\ncheckpoint:", "dist.backend: expected one of auto, shm, gloo, nccl, got 'mpi'"),
     ("checkpoint:", "dist: {backend: nccl}\ncheckpoint:", "dist.backend: nccl is for the memory of GPUs: "),
     ("epochs: 10", "epochs: 10, precision: float16", "train.precision: float16 needs a GPU: "),
@@ -264,7 +264,7 @@ class Data(program.Case):
                 self.write("data.csv", first + rows)
                 _, err = self.run_program("test.yaml", "--fresh", code=code)
                 if code:
-                    self.assertIn("data.csv:line 1: the header must hold the columns' names, but this is a row of numbers", err)
+                    self.assertIn("data.csv:line 1: expected a header with column names, but this is a row of numbers", err)
         self.write("data.csv", "5,3,1\n" + rows)
         self.write("test.yaml", config.replace("data.csv", "data.csv, targets: '1'"))
         self.run_program("test.yaml", "--fresh")

@@ -66,7 +66,7 @@ class Columns(program.Case):
             for nproc in (1, 2):
                 out, err = self.evaluate("other.csv", "--nproc", nproc)
                 self.assertEqual(out, self.expected, columns)
-                self.assertEqual(err.count("other.csv: the columns stand in another order than in training and are read by name"), 1, err)
+                self.assertEqual(err.count("other.csv: the columns have another order than in training and are read by name"), 1, err)
             self.assertEqual(self.predict("other.csv")[0], self.predict("same.csv")[0])
         self.assertNotIn("another order", self.evaluate("same.csv")[1])
 
@@ -90,11 +90,11 @@ class Columns(program.Case):
         """The config may list the columns of the training, in any order, and no others."""
         self.assertEqual(self.evaluate("same.csv", "dataset.inputs=[height, u, v]")[0], self.expected)
         _, err = self.evaluate("same.csv", "dataset.inputs=[u, v, weight]", code=USAGE)
-        self.assertIn("dataset.inputs: the model does not know 'weight'; the model was trained with the inputs: u, v, height", err)
+        self.assertIn("dataset.inputs: unknown column 'weight'; the model was trained with the inputs: u, v, height", err)
         _, err = self.evaluate("same.csv", "dataset.inputs=[u, v]", code=USAGE)
-        self.assertIn("dataset.inputs: the list lacks 'height'", err)
+        self.assertIn("dataset.inputs: missing column 'height'", err)
         _, err = self.evaluate("same.csv", "dataset.targets=[u]", code=USAGE)
-        self.assertIn("dataset.targets: the model does not know 'u'; the model was trained with the targets: kind", err)
+        self.assertIn("dataset.targets: unknown column 'u'; the model was trained with the targets: kind", err)
 
     def test_predict_without_targets(self):
         expected = self.predict("same.csv")[0]
@@ -108,17 +108,17 @@ class Columns(program.Case):
         self.csv("rows.csv", NAMES, header=[])
         predicted, err = self.predict("rows.csv")
         self.assertEqual(predicted, expected)
-        self.assertIn("rows.csv: there is no header; the columns are taken in the order of training: u, v, height", err)
+        self.assertIn("rows.csv: there is no header; the columns must have the order of training: u, v, height", err)
         self.write("rows.csv", self.read("rows.csv").replace("\n", "\n1,x,2\n", 1))
         self.assertIn("rows.csv:line 2: column 'v': 'x' is not a number", self.predict("rows.csv", code=DATA)[1])
         self.csv("rows.csv", NAMES + ["kind"], header=[])  # where the target stands, nothing says
-        self.assertIn("rows.csv:line 1: the header must hold the columns' names", self.predict("rows.csv", code=DATA)[1])
+        self.assertIn("rows.csv:line 1: expected a header with column names", self.predict("rows.csv", code=DATA)[1])
         self.evaluate("rows.csv", code=DATA)
 
     def test_validation_file(self):
         self.csv("val.csv", ["kind", "height", "extra", "u", "v"])
         out, err = self.run_program("test.yaml", "dataset.validation=val.csv", "--fresh")
-        self.assertIn("val.csv: the columns stand in another order than in training and are read by name; "
+        self.assertIn("val.csv: the columns have another order than in training and are read by name; "
                       "columns that were not used in training are ignored: extra", out + err)
         self.assertEqual(self.events("epoch")[-1]["val_loss"], json.loads(self.evaluate("same.csv", "--part", "all")[0])["loss"])
         self.csv("val.csv", NAMES + ["kind"], header=["u", "v", "heigth", "kind"])
@@ -204,7 +204,7 @@ class Columns(program.Case):
         self.assertNotIn("could not be compared", err)
         self.assertEqual(self.run_program("eval", *arguments, "dataset.path=other.h5", "dataset.inputs=[rest, u]")[0], expected)
         _, err = self.run_program("eval", *arguments, "dataset.path=other.h5", "dataset.inputs=[u, reste]", code=USAGE)
-        self.assertIn("dataset.inputs: the model does not know 'reste'; the model was trained with the inputs: u, rest", err)
+        self.assertIn("dataset.inputs: unknown column 'reste'; the model was trained with the inputs: u, rest", err)
         out, err = self.run_program("eval", *arguments, "dataset.path=other.h5", "dataset.inputs=x")
         self.assertEqual(out, expected)
         self.assertIn("other.h5: the columns could not be compared with those of the training (hdf5 file, inputs u, rest)", err)

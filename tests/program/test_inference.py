@@ -76,7 +76,7 @@ class Inference(program.Case):
         np.testing.assert_array_equal(new[:, 1:], all_[10:30, 1:])
         _, err = self.run_program("predict", "test.yaml", "dataset.path=new.h5", "--out", "p.csv")
         self.assertIn("new.h5: 4 of 20 rows, those for validation (--part all takes all)", err)
-        for rows, more, what in ((slice(1), [], "split.test 0.2 of 1 row leaves none to train on; --part all takes every row\n"),
+        for rows, more, what in ((slice(1), [], "split.test 0.2 of 1 row leaves no training row; --part all takes every row\n"),
                                  (slice(1), ["dataset.split.stratify=true"], None),  # the classes are not there
                                  (slice(0), [], "one.h5: there are no rows\n"),
                                  (slice(0), ["--part", "all"], "one.h5: there are no rows\n")):

@@ -27,7 +27,7 @@ class Losses(program.Case):
 
     def test_targets_outside_0_to_1(self):
         self.config(1, [], "bce_with_logits")
-        for targets, message in (([0, 1, 2, 1], "rows.csv:line 4: column 'y': 2 is not a probability; the loss takes targets from 0 to 1"),
+        for targets, message in (([0, 1, 2, 1], "rows.csv:line 4: column 'y': 2 is not a probability; the loss needs targets from 0 to 1"),
                                  ([0.5, -0.25], "rows.csv:line 3: column 'y': -0.25 is not a probability")):
             self.rows(targets)
             for arguments in (["test.yaml"], ["test.yaml", "--nproc", 2], ["check", "test.yaml"]):

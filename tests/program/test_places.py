@@ -33,7 +33,7 @@ class Lookup(program.Case):
         config = "project/configs/test.yaml"
         _, err = self.run_program(config, code=DATA)
         self.assertIn("cannot read the dataset 'rows.csv'", err)
-        self.assertIn("nor is it beside the config or in the folder above", err)
+        self.assertIn("it is also not beside the config or in the parent folder", err)
         self.write("project/rows.csv", ROWS)
         self.run_program(config)
         self.assertEqual(self.recorded(), os.path.realpath(self.path("project/rows.csv")))
@@ -62,7 +62,7 @@ class Lookup(program.Case):
         os.makedirs(self.path("linked/configs"))
         os.symlink("../../project/configs/test.yaml", self.path("linked/configs/test.yaml"))
         _, err = self.run_program("linked/configs/test.yaml", code=DATA)
-        self.assertIn("nor is it beside the config or in the folder above", err)
+        self.assertIn("it is also not beside the config or in the parent folder", err)
         for place in ("project/rows.csv", "project/configs/rows.csv", "linked/rows.csv"):
             self.write(place, ROWS)
             self.run_program("linked/configs/test.yaml", "--fresh")

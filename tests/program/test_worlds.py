@@ -150,7 +150,7 @@ train: {epochs: 3}
     def test_indivisible_global_batch(self):
         self.write("test.yaml", self.CONFIG.replace("test: 97", "test: 0.2"))
         _, err = self.run_program("test.yaml", "--nproc", 5, code=USAGE)
-        self.assertIn("sampler.global_batch_size 24 does not divide by the 5 ranks", err)
+        self.assertIn("sampler.global_batch_size 24 is not a multiple of the 5 ranks", err)
 
 
 if __name__ == "__main__":
