@@ -62,14 +62,15 @@ enum verb_option {
 struct verb {
     const char *name, *arguments, *help; /* a line of --help: "eval", "CONFIG", "loss and ..." */
     status (*run)(const struct command_line *line);
-    unsigned options;    /* enum verb_option */
-    const char *operand; /* what the first word after the verb is: "config", "file"; NULL: it takes none */
-    bool saves;          /* it trains: it saves before it stops */
+    unsigned options;      /* enum verb_option */
+    const char *operand;   /* what the first word after the verb is: "config", "file"; NULL: it takes none */
+    bool needs_no_operand; /* the operand may be left out */
+    bool saves;            /* it trains: it saves before it stops */
 };
 
 /* The table: a name here, and a `const struct verb verb_<name>`. The first one runs where the command line names none.
  */
-#define VERBS(X) X(train) X(check) X(eval) X(predict) X(generate) X(inspect) X(export) X(comm)
+#define VERBS(X) X(train) X(check) X(eval) X(predict) X(generate) X(inspect) X(runs) X(export) X(comm)
 #define X(name) extern const struct verb verb_##name;
 VERBS(X)
 #undef X

@@ -94,7 +94,7 @@ static status run_verb(int argc, char **argv, struct command_line *line) {
     if (line->config && !line->verb->operand)
         return status_new(STATUS_USAGE, "%s takes no config, got '%s'; see ddptrain --help", line->verb->name,
                           line->config);
-    if (!line->config && line->verb->operand)
+    if (!line->config && line->verb->operand && !line->verb->needs_no_operand)
         return status_new(STATUS_USAGE, "no %s given; see ddptrain --help", line->verb->operand);
     if (line->nnodes < 1) return status_new(STATUS_USAGE, "--nnodes must be at least 1");
     if (line->is_standalone && line->nnodes > 1)

@@ -33,6 +33,8 @@ static const struct {
     {"sample", "generate", ""}, {"lint", "check", ""},
     {"verify", "check", ""},    {"dry-run", "check", ""},
     {"info", "inspect", ""},    {"show", "inspect", ""},
+    {"list", "runs", ""},       {"ls", "runs", ""},
+    {"history", "runs", ""},    {"status", "runs", ""},
     {"summary", "check", ""},   {"bench", "comm", ""},
     {"benchmark", "comm", ""},
 };

@@ -27,14 +27,6 @@ void program_load(const struct program_state *state) {
 
 /* ---- what the verb stands on and the simulation has no need of ---- */
 
-#define UNUSED(name_) const struct verb verb_##name_ = {.name = #name_};
-UNUSED(check)
-UNUSED(eval)
-UNUSED(predict)
-UNUSED(generate)
-UNUSED(inspect)
-UNUSED(export)
-UNUSED(comm)
 status help_config(const char *section) {
     (void)section;
     return OK;

@@ -1,0 +1,22 @@
+/* runs: the run folders in a folder, as a table. */
+#include <stdio.h>
+
+#include "command.h"
+#include "train/run_list.h"
+
+static status run(const struct command_line *line) {
+    struct text out = {0};
+    status s = run_list(line->config ? line->config : "runs", &out);
+    if (!s) fputs(text_string(&out), stdout);
+    text_free(&out);
+    return s;
+}
+
+const struct verb verb_runs = {
+    .name = "runs",
+    .arguments = "[FOLDER]",
+    .help = "the run folders in a folder (default: runs): state, progress, best epoch, time, size",
+    .run = run,
+    .operand = "folder",
+    .needs_no_operand = true,
+};

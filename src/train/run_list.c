@@ -1,0 +1,197 @@
+/* A run's numbers are those of its metrics.jsonl: the newest event of each kind. */
+#include "train/run_list.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "train/metrics/report.h"
+#include "train/run_folder.h"
+
+struct line {
+    char *text;
+    size_t size; /* of its memory */
+};
+
+/* The newest events of a run; NULL: none. */
+struct events {
+    json_t *step, *epoch;
+    json_t *end; /* `end` or `stopped`, if nothing follows it */
+};
+
+static bool is_event(const char *line, const char *event) {
+    char start[32];
+    int length = snprintf(start, sizeof start, "{\"event\":\"%s\"", event);
+    return strncmp(line, start, (size_t)length) == 0;
+}
+
+/* A line that is damaged, or not yet written in full, is no event. */
+static void replace(json_t **event, const char *line) {
+    json_decref(*event);
+    *event = line ? json_loads(line, 0, NULL) : NULL;
+}
+
+static void read_events(const char *path, struct events *events) {
+    struct line line = {0}, step = {0};
+    FILE *file = fopen(path, "r");
+    while (file && getline(&line.text, &line.size, file) > 0) {
+        bool is_end = is_event(line.text, "end") || is_event(line.text, "stopped");
+        if (is_end || events->end) replace(&events->end, is_end ? line.text : NULL);
+        if (is_event(line.text, "epoch")) replace(&events->epoch, line.text);
+        if (!is_event(line.text, "step")) continue;
+        struct line last = step; /* of many steps only the last is parsed */
+        step = line;
+        line = last;
+    }
+    replace(&events->step, step.text);
+    if (file) fclose(file);
+    free(line.text);
+    free(step.text);
+}
+
+static void events_free(struct events *events) {
+    json_decref(events->step);
+    json_decref(events->epoch);
+    json_decref(events->end);
+}
+
+/* Adds a column: the number [name] of [event] by [format], or "-". */
+static void add_number(const json_t *event, const char *name, const char *format, int width, struct text *out) {
+    const json_t *value = json_object_get(event, name);
+    char number[64] = "-";
+    if (json_is_number(value)) snprintf(number, sizeof number, format, json_number_value(value));
+    text_printf(out, "  %*s", width, number);
+}
+
+/* "0.972 at epoch 9" */
+static void add_best(const json_t *end, struct text *out) {
+    char best[64] = "-";
+    const json_t *epoch = json_object_get(end, "best_epoch"), *value = json_object_get(end, "best_value");
+    if (json_is_integer(epoch) && json_is_number(value))
+        snprintf(best, sizeof best, "%.6g at epoch %lld", json_number_value(value),
+                 (long long)json_integer_value(epoch));
+    text_printf(out, "  %-24s", best);
+}
+
+static void add_time(const json_t *end, struct text *out) {
+    char duration[32] = "-";
+    const json_t *seconds = json_object_get(end, "seconds");
+    if (json_is_number(seconds)) report_duration(json_number_value(seconds), duration);
+    text_printf(out, "  %9s", duration);
+}
+
+/* Sum of the sizes of the files in [folder]. */
+static status add_sizes(const char *folder, uint64_t *bytes) {
+    struct io_names names;
+    struct io_info info;
+    status s = io_stat(folder, &info);
+    if (s || !info.is_folder) return s;
+    TRY(io_list(folder, &names));
+    for (size_t i = 0; i < names.count && !s; i++) {
+        struct text path = {0};
+        text_printf(&path, "%s/%s", folder, names.items[i]);
+        s = io_stat(text_string(&path), &info);
+        if (!s && info.is_file) *bytes += info.size;
+        text_free(&path);
+    }
+    io_names_free(&names);
+    return s;
+}
+
+/* Whether a process holds the lock. Whoever starts a run meanwhile waits a moment for it. */
+static status is_locked(const char *path, bool *is_locked) {
+    int fd;
+    bool is_free = true;
+    struct io_info info;
+    *is_locked = false;
+    TRY(io_stat(path, &info));
+    if (!info.is_file) return OK;
+    TRY(io_open(path, &fd));
+    status s = io_lock(fd, path, &is_free);
+    *is_locked = !is_free;
+    return status_first(s, io_close(fd, path));
+}
+
+static const char *state_of(const struct events *events, bool is_running) {
+    if (is_running) return "running";
+    if (!events->end) return "failed";
+    const char *event = json_string_value(json_object_get(events->end, "event"));
+    return event && strcmp(event, "end") == 0 ? "complete" : "stopped";
+}
+
+static void add_name(const char *name, struct text *out) {
+    struct text printable = {0};
+    text_add_value(&printable, name, TEXT_MAX_NAME);
+    text_printf(out, "%-24s", text_string(&printable));
+    text_free(&printable);
+}
+
+static void add_row(const char *name, const struct events *events, bool is_running, uint64_t bytes, struct text *out) {
+    add_name(name, out);
+    text_printf(out, "  %-8s", state_of(events, is_running));
+    add_number(events->end ? events->end : events->step, "epoch", "%.0f", 6, out);
+    add_number(events->end ? events->end : events->step, "step", "%.0f", 9, out);
+    add_number(events->epoch, "train_loss", "%.4g", 10, out);
+    add_number(events->epoch, "val_loss", "%.4g", 10, out);
+    add_best(events->end, out);
+    add_time(events->end, out);
+    text_printf(out, "  %8.1f MB\n", (double)bytes / 1e6);
+}
+
+static status list_run(const char *folder, const char *name, struct text *out) {
+    struct text path = {0};
+    struct events events = {0};
+    uint64_t bytes = 0;
+    bool is_running;
+    text_printf(&path, "%s/.lock", folder);
+    status s = is_locked(text_string(&path), &is_running);
+    if (!s) s = add_sizes(folder, &bytes);
+    text_clear(&path);
+    text_printf(&path, "%s/checkpoints", folder);
+    if (!s) s = add_sizes(text_string(&path), &bytes);
+    text_clear(&path);
+    text_printf(&path, "%s/metrics.jsonl", folder);
+    if (!s) read_events(text_string(&path), &events);
+    if (!s) add_row(name, &events, is_running, bytes, out);
+    events_free(&events);
+    text_free(&path);
+    return s;
+}
+
+static void add_head(struct text *out) {
+    text_printf(out, "%-24s  %-8s  %6s  %9s  %10s  %10s  %-24s  %9s  %11s\n", "run", "state", "epochs", "steps",
+                "train_loss", "val_loss", "best", "time", "size");
+}
+
+/* One that cannot be read has its reason in its row. */
+static void list_entry(const char *folder, const char *name, size_t *count, struct text *out) {
+    struct text path = {0}, row = {0};
+    bool is_run = false;
+    text_printf(&path, "%s/%s", folder, name);
+    status s = run_folder_is_run(text_string(&path), &is_run);
+    if (!s && is_run) s = list_run(text_string(&path), name, &row);
+    if (s) {
+        text_clear(&row);
+        add_name(name, &row);
+        text_printf(&row, "  %s\n", status_message(s));
+    }
+    if ((is_run || s) && (*count)++ == 0) add_head(out);
+    text_add(out, text_string(&row));
+    status_free(s);
+    text_free(&row);
+    text_free(&path);
+}
+
+status run_list(const char *folder, struct text *out) {
+    struct io_info info;
+    struct io_names names;
+    TRY(io_stat(folder, &info));
+    if (!info.is_folder) return status_new(STATUS_DATA, "%s: there is no such folder", folder);
+    TRY(io_list(folder, &names));
+    size_t count = 0;
+    for (size_t i = 0; i < names.count; i++) list_entry(folder, names.items[i], &count, out);
+    io_names_free(&names);
+    return count ? OK : status_new(STATUS_DATA, "%s: there is no run folder in it", folder);
+}

@@ -1,0 +1,63 @@
+"""`ddptrain runs`: a row for each run folder, with its state and its numbers. ctest-labels: unit fault"""
+import os, shutil, signal
+
+import program
+from program import DATA, LONG, STOPPED, WINE
+
+
+class Runs(program.Case):
+    def rows(self, *arguments):
+        """{name: words of its row}"""
+        out, _ = self.run_program("runs", *arguments)
+        lines = out.splitlines()
+        self.assertEqual(lines[0].split(), ["run", "state", "epochs", "steps", "train_loss", "val_loss", "best", "time", "size"])
+        return {line.split()[0]: line.split()[1:] for line in lines[1:]}
+
+    def test_states_and_numbers(self):
+        self.write("test.yaml", WINE)
+        self.write("long.yaml", LONG)
+        self.run_program("test.yaml")
+        end, epoch = self.events("end")[-1], self.events("epoch")[-1]
+        for name, signals in (("stopped", [signal.SIGTERM]), ("killed", [signal.SIGKILL])):
+            p = self.start("long.yaml", "--run-dir", f"runs/{name}")
+            self.wait_for(lambda: os.path.exists(self.path("runs", name, "metrics.jsonl")) and self.events("step", f"runs/{name}"), what="a step")
+            if name == "stopped":
+                self.assertEqual(self.rows()["stopped"][0], "running")
+            for number in signals:
+                p.send_signal(number)
+            p.communicate(timeout=20 * program.SLOW)
+            self.assertEqual(p.returncode, STOPPED if name == "stopped" else -signal.SIGKILL)
+        os.mkdir(self.path("runs", "no-run"))
+        rows = self.rows()
+        self.assertEqual({name: row[0] for name, row in rows.items()}, {"killed": "failed", "stopped": "stopped", "test": "complete"})
+        row = rows["test"]
+        self.assertEqual(row[1:9], ["10", "50", f"{epoch['train_loss']:.4g}", f"{epoch['val_loss']:.4g}", f"{end['best_value']:.6g}", "at", "epoch",
+                                    str(end["best_epoch"])])
+        self.assertGreater(float(row[-2]), 0)
+        self.assertEqual(self.rows("runs"), rows)
+
+    def test_continued_run_is_not_complete_until_its_end(self):
+        """The event `end` of before does not count any more."""
+        self.write("test.yaml", WINE)
+        self.run_program("test.yaml")
+        with open(self.path("runs/test/metrics.jsonl"), "a") as f:
+            f.write('{"event":"start","epoch":10}\n{"event":"step","epoch":10,"step":51}\n{"event":"st')
+        self.assertEqual(self.rows()["test"][:3], ["failed", "10", "51"])
+
+    def test_what_is_no_run(self):
+        _, err = self.run_program("runs", code=DATA)
+        self.assertIn("runs: there is no such folder", err)
+        os.mkdir(self.path("runs"))
+        _, err = self.run_program("runs", code=DATA)
+        self.assertIn("runs: there is no run folder in it", err)
+        self.write("test.yaml", WINE)
+        self.run_program("test.yaml", "train.epochs=1", "--run-dir", "runs/a\x1b[31mb")
+        shutil.copytree(self.path("runs/a\x1b[31mb"), self.path("runs/copy"))
+        out, _ = self.run_program("runs")
+        self.assertNotIn("\x1b", out)
+        self.assertIn("a\\x1b[31mb", out)
+        self.assertIn("copy ", out)
+
+
+if __name__ == "__main__":
+    program.main()
