@@ -1,7 +1,9 @@
 /* Sockets and pipes. A connection is two queues of segments, each with the time at which it arrives. TCP between hosts
- * has delays, and while the hosts are cut from each other segments are sent again after 0.2, 0.6, 1.4, 3, 6.2 s (the
- * kernel's doubling) until the connection ends by TCP_USER_TIMEOUT; acknowledgements come from the kernel of the other
- * host, whether its process runs or not. Between processes of a host everything arrives almost at once. */
+ * has delays, and while the hosts are cut from each other segments are sent again after 0.2, 0.6, 1.4, 3, 6.2 s ...
+ * (the kernel's doubling) for a quarter of an hour (tcp_retries2), those of a closed socket for 100 s
+ * (tcp_orphan_retries); a connection with nothing to send ends when a minute of keep-alive probes is lost (net_tune).
+ * Acknowledgements come from the kernel of the other host, whether its process runs or not. Between processes of a host
+ * everything arrives almost at once. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -17,8 +19,12 @@
 
 #define ROOM ((size_t)128 << 10)
 #define FIRST_RETRANSMISSION (200 * MILLISECOND)
-#define USER_TIMEOUT (8 * SECOND)
+#define LONGEST_PAUSE (120 * SECOND) /* between retransmissions */
+#define RETRIES (924 * SECOND)
+#define ORPHAN_RETRIES (102 * SECOND)
+#define SYN_RETRIES (63 * SECOND)
 #define KEEPALIVE (2 * SECOND)
+#define KEEPALIVE_END (62 * SECOND) /* idle, and 60 probes */
 #define BACKLOG 64
 
 struct segment {
@@ -40,6 +46,7 @@ struct connection {
     size_t bytes[2];
     bool is_shut[2]; /* this side writes no more, and reads nothing new */
     int64_t reset_at[2];
+    bool is_idle_reset[2]; /* by keep-alive probes: not when there is something to send again */
     int reset_error[2];
     bool has_seen_reset[2];
     int64_t heard_at[2], acknowledged_at[2]; /* from the other host; the second: yet to come */
@@ -65,8 +72,10 @@ static bool is_cut_at(int64_t time) { return time >= world.cut_from && time < wo
 static int64_t arrival(int64_t delay, int64_t first, int64_t patience) {
     if (!is_cut_at(world.now) && !is_cut_at(world.now + delay)) return world.now + delay;
     if (world.cut_until == NEVER) return NEVER;
-    for (int64_t pause = first, at = world.now + first; at - world.now <= patience; pause *= 2, at += pause)
+    for (int64_t pause = first, at = world.now + first; at - world.now <= patience; at += pause) {
         if (at >= world.cut_until) return at + delay;
+        pause = 2 * pause < LONGEST_PAUSE ? 2 * pause : LONGEST_PAUSE;
+    }
     return NEVER;
 }
 
@@ -93,11 +102,19 @@ static void reset_side(struct connection *c, int side, int64_t at, int error) {
     c->reset_error[side] = error;
 }
 
+/* What ends the idle connection in a cut does not end one that sends. */
+static void reset_later(struct connection *c, int side, int64_t at) {
+    c->reset_at[side] = at < world.cut_until ? at : NEVER;
+    c->is_idle_reset[side] = false;
+}
+
 static bool is_reset(const struct connection *c, int side) { return c->reset_at[side] <= world.now; }
 
 static void append(struct connection *c, int to, struct segment *s) {
     int64_t delay = draw_delay(c);
-    int64_t at = crosses(c) ? arrival(delay, FIRST_RETRANSMISSION, USER_TIMEOUT) : world.now + delay;
+    int64_t patience = c->ends[1 - to] ? RETRIES : ORPHAN_RETRIES;
+    int64_t at = crosses(c) ? arrival(delay, FIRST_RETRANSMISSION, patience) : world.now + delay;
+    if (c->is_idle_reset[1 - to] && c->reset_at[1 - to] > world.now) reset_later(c, 1 - to, world.now + RETRIES);
     if (c->last[to]) at = later(c->last[to]->at, c->last[to]->at > world.now + delay ? 0 : at); /* in order */
     s->at = at;
     s->next = NULL;
@@ -136,11 +153,18 @@ void network_cut(int64_t from, int64_t until) {
     for (struct connection *c = connections; c; c = c->next) {
         if (!crosses(c)) continue;
         for (int side = 0; side < 2; side++) {
+            bool is_unacknowledged = c->acknowledged_at[side] > from;
+            int64_t patience = c->ends[1 - side] ? RETRIES : ORPHAN_RETRIES;
+            for (struct segment *s = c->first[1 - side]; s; s = s->next)
+                is_unacknowledged = is_unacknowledged || s->at > from;
             for (struct segment *s = c->first[side]; s; s = s->next)
-                if (s->at > from) s->at = arrival(0, FIRST_RETRANSMISSION, USER_TIMEOUT);
+                if (s->at > from) s->at = arrival(0, FIRST_RETRANSMISSION, patience);
             c->acknowledged_at[side] = c->acknowledged_at[side] > from ? c->heard_at[side] : c->acknowledged_at[side];
-            if (until == NEVER || until - from > USER_TIMEOUT)
-                reset_side(c, side, from + USER_TIMEOUT + random_below(&world.random, SECOND / 2), ETIMEDOUT);
+            int64_t end =
+                from + (is_unacknowledged ? RETRIES : KEEPALIVE_END) + random_below(&world.random, SECOND / 2);
+            if (end >= until || c->reset_at[side] <= end) continue;
+            reset_side(c, side, end, ETIMEDOUT);
+            c->is_idle_reset[side] = !is_unacknowledged;
         }
     }
 }
@@ -432,7 +456,7 @@ static int begin_connecting(struct file *file, const struct sockaddr_in *a) {
     int host = is_loopback(a) ? file->host : (int)(ntohl(a->sin_addr.s_addr) - 0x0a000001u);
     bool is_far = host != file->host;
     int64_t delay = is_far ? 50 * MICROSECOND + random_below(&world.random, world.scenario.delay) : 10 * MICROSECOND;
-    int64_t there = is_far ? arrival(delay, SECOND, 60 * SECOND) : world.now + delay;
+    int64_t there = is_far ? arrival(delay, SECOND, SYN_RETRIES) : world.now + delay;
     struct file *listener = find_listener(host, ntohs(a->sin_port), is_loopback(a));
     file->connecting = there == NEVER ? NEVER : there + delay;
     if (!listener || listener->queued == BACKLOG) {
