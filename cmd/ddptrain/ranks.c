@@ -226,7 +226,7 @@ static void excuse(const struct command_line *line, status failure) {
     if (!unknown) unknown = command_nproc(line, "cpu", &nproc);
     struct launch_config launch = launch_of(line, nproc);
     bool is_starter = env.launcher == LAUNCHER_NONE && launch.node_rank < launch.nnodes && launch.master_port > 0;
-    if (!unknown && env.launcher != LAUNCHER_NONE) store_report_before_joining(&env, false, NULL, failure);
+    if (!unknown && env.launcher != LAUNCHER_NONE) store_report_before_joining(&env, NULL, 0, NULL, failure);
     if (!unknown && is_starter) launch_report_before_joining(&launch, log, failure);
     status_free(unknown);
     log_destroy(log);

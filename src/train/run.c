@@ -644,7 +644,7 @@ status run_train(const struct config *config, const struct dist_env *env, const 
                       .trainer = {.config = config, .stop = options->stop}};
     schema_write_yaml(&config_schema, config, &run.config_text);
     status s = plan_explain_memory(open_data_and_model(&run));
-    if (s) store_report_before_joining(env, false, log, s);
+    if (s) store_report_before_joining(env, NULL, 0, log, s);
     if (!s) s = plan_explain_memory(join_group(&run));
     if (!s) s = plan_explain_memory(reserve_memory(&run));
     if (!s) s = comm_barrier(run.trainer.comm); /* no folder is made where one rank has too little */

@@ -121,6 +121,36 @@ START_TEST(a_reset_after_silence_is_a_cut) {
 }
 END_TEST
 
+/* How many words arrive until nothing has come for a while; all of them are authentic. */
+static int read_words(struct player *p) {
+    struct timeval patience = {.tv_usec = 300000};
+    uint8_t bytes[TAGGED];
+    size_t size = 0;
+    int count = 0;
+    setsockopt(p->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    for (ssize_t got; (got = recv(p->fd, bytes + size, sizeof bytes - size, 0)) > 0;) {
+        size = (size + (size_t)got) % sizeof bytes;
+        if (size > 0) continue;
+        ck_assert(session_verify(&p->session, bytes, WORD, NULL, 0, bytes + WORD));
+        count++;
+    }
+    return count;
+}
+
+/* No word follows one for which the socket had no space: its tag would be wrong. */
+START_TEST(a_word_without_space_ends_the_words) {
+    enum { MANY = 300000 };
+    struct launch_nodes *nodes = nodes_create(2, 1);
+    struct player other = link_up(nodes);
+    for (int i = 0; i < MANY; i++) nodes_say_again(nodes, i);
+    ck_assert_int_lt(read_words(&other), MANY);
+    nodes_say_again(nodes, MANY);
+    read_words(&other);
+    nodes_destroy(nodes);
+    close(other.fd);
+}
+END_TEST
+
 /* ---- three nodes ---- */
 
 /* Node 0, node 1 with a link to it, and the socket that plays node 2's launcher. */
@@ -298,4 +328,4 @@ END_TEST
 LOOP_TESTS("launch_nodes", LOOP(an_end_is_an_end_until_a_new_link, 0, 2), ONCE(a_reset_after_silence_is_a_cut),
            ONCE(the_first_loss_reaches_all), ONCE(a_stop_is_no_loss), ONCE(who_is_done_may_leave),
            ONCE(strange_words_change_nothing), ONCE(a_stop_ends_the_wait_for_others),
-           LOOP(a_wrong_tag_ends_the_link, 0, TAMPERINGS))
+           LOOP(a_wrong_tag_ends_the_link, 0, TAMPERINGS), ONCE(a_word_without_space_ends_the_words))

@@ -314,7 +314,7 @@ static void stopped_body(const struct dist_env *env, void *argument) {
         store_close(store);
     } else {
         status stopped = status_new(STATUS_STOPPED, "stopped on request before training began");
-        store_report_before_joining(&mine, false, NULL, stopped);
+        store_report_before_joining(&mine, NULL, 0, NULL, stopped);
         status_free(stopped);
     }
 }

@@ -314,9 +314,27 @@ START_TEST(the_missing_are_listed) {
 }
 END_TEST
 
+/* Its launcher says how it died; that it was missing, too, makes no rank complete. */
+START_TEST(a_rank_that_died_before_it_joined_is_the_cause) {
+    struct members *m = members_create(3, 3, (struct members_limits){.slow = 600}, 0);
+    struct text text = {0};
+    members_join(m, 0, "host a, pid 1", 0);
+    members_join(m, 1, "host b, pid 2", 0);
+    members_introduce(m, 2, "host b", 1);
+    members_died(m, 2, " was killed by SIGKILL; last seen starting", 1);
+    members_leave(m, 1, LEFT_AFTER_PEER, STATUS_PEER, ": ended by its launcher", 1);
+    ck_assert_int_eq(members_cause(m, 1), 2);
+    members_describe(m, 2, &text);
+    ck_assert_str_eq(text.data, "rank 2 (host b) was killed by SIGKILL; last seen starting");
+    ck_assert_int_eq(members_joined(m), 2);
+    text_free(&text);
+    members_destroy(m);
+}
+END_TEST
+
 LOOP_TESTS("store_members", EACH(a_hang_is_named_at_its_limit, hangs), ONCE(phases_without_steps),
            ONCE(the_last_beat_tells_where_it_left), ONCE(progress_is_no_hang), ONCE(who_is_behind_is_named),
            ONCE(all_wait_for_each_other), ONCE(a_cut_link_and_a_stopped_process_differ),
            ONCE(a_pause_of_the_judge_blames_nobody), ONCE(the_first_cause_wins),
            ONCE(a_failure_explains_a_request_to_stop), ONCE(a_rank_that_never_beats_is_lost),
-           ONCE(the_missing_are_listed))
+           ONCE(the_missing_are_listed), ONCE(a_rank_that_died_before_it_joined_is_the_cause))

@@ -315,7 +315,7 @@ static void scene_body(const struct dist_env *env, void *argument) {
     if (store && store_cause(store, 0.5, &why)) must_be_honest(text_string(&why), &scene->attack);
     text_free(&why);
     bool is_good_bye = scene->attack.type == FRAME_BYE && !scene->attack.is_up;
-    if (is_good_bye && mine.rank == 1) clock_sleep(3); /* rank 0 waits for 2 s */
+    if (is_good_bye && mine.rank == 1) clock_sleep(11); /* rank 0 waits for 10 s */
     store_close(store);
     int code = failure ? 10 : 0;
     status_free(failure);

@@ -302,6 +302,5 @@ void schedule_run(const struct scenario *scenario, bool is_traced) {
     start_launchers();
     run_all();
     outcome_check();
-    world.is_known = world.violations.length > 0 && outcome_is_known();
     clear();
 }

@@ -183,8 +183,10 @@ int __wrap_sigtimedwait(const sigset_t *set, siginfo_t *info, const struct times
 }
 
 int __wrap_signalfd(int fd, const sigset_t *set, int flags) {
-    (void)fd;
     CHECK_ERROR(SYS_SIGNALFD, 0);
+    struct file *other = fd < 0 ? NULL : descriptor_file(fd);
+    if (other) other->mask = bits_of(set);
+    if (other) return fd;
     struct file *file = file_new(FILE_SIGNALS);
     file->mask = bits_of(set);
     file->is_nonblocking = (flags & SFD_NONBLOCK) != 0;

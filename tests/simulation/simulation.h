@@ -297,7 +297,7 @@ struct world {
     int64_t cut_from, cut_until;
     /* results */
     uint64_t hash, calls;
-    bool is_traced, is_deadlocked, is_late, is_known;
+    bool is_traced, is_deadlocked, is_late;
     int64_t bound; /* virtual time at which the run is given up */
     struct text violations;
     /* the disk */
@@ -328,7 +328,6 @@ void schedule_run(const struct scenario *scenario, bool is_traced);
 void scenario_draw(uint64_t seed, struct scenario *scenario);
 void scenario_describe(const struct scenario *scenario, struct text *out);
 void outcome_check(void);
-bool outcome_is_known(void); /* what is wrong is known and not repaired yet; before the launchers' output is freed */
 void stranger_start(int64_t at);
 
 #define CHECK_ERROR(call, fd)                                                                                          \

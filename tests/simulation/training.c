@@ -114,7 +114,7 @@ status __wrap_run_train(const struct config *config, const struct dist_env *env,
     (void)config;
     struct run run = {.env = env, .options = options, .log = log};
     status s = load(&run);
-    if (s) store_report_before_joining(env, false, log, s);
+    if (s) store_report_before_joining(env, NULL, 0, log, s);
     if (!s) s = join_group(&run);
     if (!s) s = resume(&run);
     if (!s) s = train(&run);

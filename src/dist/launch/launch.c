@@ -117,12 +117,28 @@ static status bind_ranks(struct launch_job *job, struct log *log) {
     return OK;
 }
 
+/* Ranks of other nodes may wait for this one. When it was stopped after training had begun they agreed to it. */
+static void inform(const struct launch_start *start, const sigset_t *requests, status failure) {
+    const struct launch_job *job = start->job;
+    bool is_stopped = status_code(failure) == STATUS_STOPPED;
+    bool *informed = failure && start->nodes ? calloc((size_t)job->config->nnodes, sizeof *informed) : NULL;
+    if (is_stopped) nodes_say_stopped(start->nodes);
+    bool is_news = is_stopped ? !start->has_begun : start->has_news;
+    if (informed && is_news && nodes_need_report(start->nodes, informed)) {
+        int asked = is_stopped ? -1 : signalfd(start->signals, requests, SFD_CLOEXEC | SFD_NONBLOCK);
+        launch_report(job, informed, asked > 0 ? asked : 0, start->log, failure);
+        if (asked > 0 && asked != start->signals) close(asked);
+    }
+    free(informed);
+}
+
 status launch_run(const struct launch_config *config, char *const argv[], struct log *log) {
     TRY(check_config(config));
     TRY(net_need_descriptors(DESCRIPTORS));
     struct launch_job job = {.config = config, .argv = argv};
     TRY(bind_ranks(&job, log));
-    struct launch_start start = {.job = &job, .log = log, .grace = config->grace > 0 ? config->grace : DEFAULT_GRACE};
+    struct launch_start start = {
+        .job = &job, .log = log, .grace = config->grace > 0 ? config->grace : DEFAULT_GRACE, .has_news = true};
     static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGALRM, SIGCHLD};
     sigset_t set, before;
     sigemptyset(&set);
@@ -134,10 +150,9 @@ status launch_run(const struct launch_config *config, char *const argv[], struct
     status failure =
         start.signals < 0 ? status_errno(STATUS_IO, errno, "cannot start %d ranks", config->nproc) : run(&start);
     static const struct timespec at_once = {0};
-    if (status_code(failure) == STATUS_STOPPED) {
-        nodes_say_stopped(start.nodes);
-        if (nodes_are_unlinked(start.nodes) && !start.has_begun) launch_report_before_joining(config, log, failure);
-    }
+    sigset_t requests = set;
+    sigdelset(&requests, SIGCHLD);
+    inform(&start, &requests, failure);
     while (sigtimedwait(&set, NULL, &at_once) > 0) { /* a request that came too late must not kill the launcher */
     }
     if (start.signals >= 0) close(start.signals);

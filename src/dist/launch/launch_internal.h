@@ -51,6 +51,8 @@ struct launch_job {
 };
 
 status launch_prepare(struct launch_job *job);
+/* As launch_report_before_joining; [informed], [stop]: as store_report_before_joining's. */
+void launch_report(const struct launch_job *job, const bool *informed, int stop, struct log *log, status failure);
 void launch_forget(struct launch_job *job); /* the launcher's copies of what the ranks inherited */
 status launch_spawn(const struct launch_job *job, int local_rank, struct launched_rank *rank);
 
@@ -122,8 +124,12 @@ double nodes_missed_time(const struct launch_nodes *n, double seconds); /* when 
 int nodes_stopped(const struct launch_nodes *n);
 void nodes_say_again(struct launch_nodes *n, int64_t incarnation); /* this node starts again, as this start */
 void nodes_say_stopped(struct launch_nodes *n);                    /* this node ends because of a request to stop */
-/* Another node (of which this one needs to know) has never had a link: it cannot be told. */
-bool nodes_are_unlinked(const struct launch_nodes *n);
+/* A rank of [node] has joined the store in this start (-1: all nodes have been informed): what happens to this node it
+ * hears from there. */
+void nodes_joined(struct launch_nodes *n, int node);
+/* Whether another node neither has a link nor joined: it would not hear of the end of this one. [informed] (nodes):
+ * those of the others that would, and this one. */
+bool nodes_need_report(const struct launch_nodes *n, bool *informed);
 /* All ranks of this node have ended with 0: waits until it is known that those of the others have, too. STATUS_PEER
  * when one of them starts again, with *newer, the number of that start. STATUS_STOPPED after a request, here or
  * elsewhere. */
@@ -140,6 +146,7 @@ struct launch_start {
     enum launch_stop stop;
     int64_t checkpoint;  /* the newest step known to be saved: grows over starts */
     bool has_begun;      /* a rank has opened the run folder */
+    bool has_news;       /* a rank of this node has failed, not for the lack of another; or none could be started */
     int64_t incarnation; /* of the store that refused our ranks; -1: none did */
 };
 status launch_once(struct launch_start *start);

@@ -33,9 +33,11 @@ enum word {
 };
 
 struct node {
-    int fd;     /* -1: no link */
-    bool is_up; /* the other end is a launcher's */
+    int fd;       /* -1: no link */
+    bool is_up;   /* the other end is a launcher's */
+    bool is_mute; /* a word did not go out whole: what followed it would have a wrong tag */
     bool is_over, is_tampered, was_linked;
+    bool has_joined;     /* the store, in this start */
     double ended_at;     /* 0: it has not */
     int64_t done, again; /* incarnations, the newest it told of; -1: none */
     struct store_session session;
@@ -62,8 +64,9 @@ struct launch_nodes *nodes_create(int count, int own) {
 
 static void unlink_node(struct node *node) {
     if (node->fd >= 0) close(node->fd);
+    session_end(&node->session);
     node->fd = -1;
-    node->is_up = false;
+    node->is_up = node->is_mute = false;
     node->size = 0;
 }
 
@@ -75,12 +78,12 @@ void nodes_destroy(struct launch_nodes *n) {
 /* So few bytes fit into any socket that still works. */
 static void say(struct node *node, enum word word, int64_t number) {
     uint8_t bytes[TAGGED];
-    if (node->fd < 0) return;
+    if (node->fd < 0 || node->is_mute) return;
     store_write_u32(bytes, MAGIC);
     store_write_u32(bytes + 4, word);
     store_write_u32(bytes + 8, (uint32_t)number);
     session_sign(&node->session, bytes, WORD_SIZE, NULL, 0, bytes + WORD_SIZE);
-    send(node->fd, bytes, sizeof bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    node->is_mute = !net_send(node->fd, bytes, sizeof bytes, clock_seconds());
 }
 
 static void say_to_all(struct launch_nodes *n, enum word word, int64_t number) {
@@ -219,6 +222,7 @@ int nodes_stopped(const struct launch_nodes *n) { return n ? n->stopped : -1; }
 void nodes_say_again(struct launch_nodes *n, int64_t incarnation) {
     if (!n) return;
     n->incarnation = incarnation;
+    for (int i = 0; i < n->count; i++) n->items[i].has_joined = false;
     say_to_all(n, WORD_AGAIN, incarnation);
 }
 
@@ -229,10 +233,20 @@ void nodes_say_stopped(struct launch_nodes *n) {
     say_to_all(n, WORD_STOPPED, n->stopped >= 0 ? n->stopped : n->own);
 }
 
-bool nodes_are_unlinked(const struct launch_nodes *n) {
-    bool is_unlinked = n && n->own != 0 && !n->items[0].was_linked;
-    for (int i = 1; n && n->own == 0 && i < n->count; i++) is_unlinked = is_unlinked || !n->items[i].was_linked;
-    return is_unlinked;
+void nodes_joined(struct launch_nodes *n, int node) {
+    for (int i = 0; n && i < n->count; i++) n->items[i].has_joined = n->items[i].has_joined || node == i || node < 0;
+}
+
+/* Other nodes than 0 report to rank 0's store, which informs the rest. */
+bool nodes_need_report(const struct launch_nodes *n, bool *informed) {
+    bool is_needed = false;
+    for (int i = 0; n && i < n->count; i++) {
+        const struct node *node = &n->items[i];
+        informed[i] = node->was_linked || node->has_joined || i == n->own;
+        is_needed = is_needed || (n->own == 0 && !informed[i]);
+    }
+    if (n && n->own != 0) is_needed = !n->items[0].was_linked && !n->items[n->own].has_joined;
+    return is_needed;
 }
 
 /* A node that starts again, as a newer start than [incarnation]; -1: none. */

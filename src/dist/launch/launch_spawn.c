@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "base/signals.h"
 #include "dist/launch/launch_internal.h"
 #include "dist/process/net.h"
@@ -22,10 +23,11 @@
 static status make_secret(int *fd) {
     uint8_t secret[32];
     *fd = memfd_create("ddptrain-secret", MFD_CLOEXEC);
-    if (*fd < 0 || getrandom(secret, sizeof secret, 0) != sizeof secret ||
-        write(*fd, secret, sizeof secret) != sizeof secret)
+    if (*fd < 0 || getrandom(secret, sizeof secret, 0) != sizeof secret)
         return status_errno(STATUS_IO, errno, "cannot make the job's secret");
-    return OK;
+    status failure = io_write(*fd, "the job's secret", secret, sizeof secret);
+    explicit_bzero(secret, sizeof secret);
+    return failure;
 }
 
 static status bind_loopback(struct launch_job *job) {
@@ -71,16 +73,27 @@ status launch_prepare(struct launch_job *job) {
     return OK;
 }
 
-void launch_report_before_joining(const struct launch_config *config, struct log *log, status failure) {
+void launch_report(const struct launch_job *job, const bool *informed, int stop, struct log *log, status failure) {
+    const struct launch_config *config = job->config;
     struct dist_env env = {.launcher = LAUNCHER_NONE,
                            .rank = config->node_rank * config->nproc,
                            .world_size = config->nnodes * config->nproc,
                            .local_world_size = config->nproc,
+                           .incarnation = job->incarnation,
                            .master_port = config->master_port};
-    if (config->nnodes == 1 || !config->master_addr || strlen(config->master_addr) >= sizeof env.master_addr) return;
+    if (!config->master_addr || strlen(config->master_addr) >= sizeof env.master_addr) return;
     snprintf(env.master_addr, sizeof env.master_addr, "%s", config->master_addr);
     name_job(config, env.job_id);
-    store_report_before_joining(&env, true, log, failure);
+    store_report_before_joining(&env, informed, stop, log, failure);
+}
+
+void launch_report_before_joining(const struct launch_config *config, struct log *log, status failure) {
+    struct launch_job job = {.config = config};
+    bool *informed = config->nnodes > 1 ? calloc((size_t)config->nnodes, sizeof *informed) : NULL;
+    if (!informed) return;
+    informed[config->node_rank] = true;
+    launch_report(&job, informed, 0, log, failure);
+    free(informed);
 }
 
 void launch_forget(struct launch_job *job) {

@@ -72,6 +72,9 @@ static void on_packet(struct launcher *a, struct launched_rank *r, struct launch
     case MESSAGE_STANDSTILL:
         on_news(a, packet);
         break;
+    case MESSAGE_JOINED: /* ranks are numbered node by node */
+        nodes_joined(start->nodes, packet->number < 0 ? -1 : (int)(packet->number / a->count));
+        break;
     case MESSAGE_INCARNATION:
         start->incarnation = packet->number;
         break;
@@ -111,6 +114,7 @@ static void on_link(struct launcher *a, const struct launcher_packet *packet, in
     static_assert(sizeof session <= LAUNCHER_MAX_SESSION, "a packet must have space for a session");
     memcpy(&session, packet->session, sizeof session);
     if (fd >= 0) nodes_link(a->start->nodes, (int)packet->number / a->count, fd, &session);
+    session_end(&session);
 }
 
 static void read_report(struct launcher *a, struct launched_rank *r) {
@@ -120,15 +124,18 @@ static void read_report(struct launcher *a, struct launched_rank *r) {
         ssize_t got = receive(r->report, &packet, &passed);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && errno == EAGAIN) return;
+        bool is_link = got == sizeof packet && packet.message == MESSAGE_LINK;
+        if (passed >= 0 && !is_link) close(passed);
         if (got != sizeof packet) { /* closed, or not ours */
             close(r->report);
             r->report = -1;
             return;
         }
-        if (packet.message == MESSAGE_LINK)
+        if (is_link)
             on_link(a, &packet, passed);
         else
             on_packet(a, r, &packet);
+        explicit_bzero(packet.session, sizeof packet.session);
     }
 }
 
@@ -357,6 +364,16 @@ static status start_ranks(struct launcher *a) {
     return failure;
 }
 
+/* Whether the other nodes need to know of the end of this one: not when its ranks only waited for others in vain. */
+static bool has_news(const struct launcher *a) {
+    bool has_news = a->news.is_known;
+    for (int i = 0; i < a->count; i++) /* the news of such a rank are that it missed others */
+        if (a->ranks[i].rank == a->news.rank && launch_lost_peer(&a->ranks[i])) has_news = false;
+    for (int i = 0; i < a->count; i++)
+        has_news = has_news || (launch_has_failed(&a->ranks[i]) && !launch_lost_peer(&a->ranks[i]));
+    return has_news;
+}
+
 static status result_of(struct launcher *a) {
     char host[256];
     host_name(host, sizeof host);
@@ -407,6 +424,7 @@ status launch_once(struct launch_start *start) {
     nodes_hear(start->nodes);
     look_for_early_stops(&a);
     look_for_stopped_nodes(&a);
+    start->has_news = failure || has_news(&a);
     if (!failure) failure = result_of(&a);
     release(&a);
     return failure;

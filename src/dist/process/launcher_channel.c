@@ -59,6 +59,7 @@ void launcher_send_link(int rank, int fd, const void *session, size_t size) {
     struct launcher_packet packet = {.message = MESSAGE_LINK, .number = rank};
     memcpy(packet.session, session, size);
     send_packet(&packet, fd);
+    explicit_bzero(packet.session, sizeof packet.session);
 }
 
 bool launcher_wants_link(void) {

@@ -22,9 +22,10 @@ enum launcher_message {
     MESSAGE_INCARNATION, /* number: the incarnation of the store, which rejected this rank */
     MESSAGE_RESUMED,     /* number: the step from which this start resumes; sentence: the run folder */
     MESSAGE_SAVED,       /* number: the step of a complete checkpoint */
-    MESSAGE_LINK,        /* launcher_send_link's; number: the rank at the other end */
-    MESSAGE_DEATH,       /* from the launcher: number: a rank of this node, sentence: " was killed by SIGKILL" */
-    MESSAGE_END          /* from the launcher: it ends this rank, because another has failed */
+    MESSAGE_JOINED, /* number: this rank has joined the store; rank 0: a rank that hears what happens to it; -1: all */
+    MESSAGE_LINK,   /* launcher_send_link's; number: the rank at the other end */
+    MESSAGE_DEATH,  /* from the launcher: number: a rank of this node, sentence: " was killed by SIGKILL" */
+    MESSAGE_END     /* from the launcher: it ends this rank, because another has failed */
 };
 
 struct launcher_packet {

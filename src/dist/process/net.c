@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "dist/process/net.h"
 
+#define RESOLVE_SECONDS 3.0  /* for a name whose server has no answer at the moment */
 #define SPARE_DESCRIPTORS 40 /* what a launcher or a rank has open anyway */
 
 void net_address_text(const struct sockaddr_storage *address, char text[64]) {
@@ -43,6 +44,8 @@ void host_name(char *name, size_t size) {
 }
 
 bool net_is_out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
+
+bool net_is_shortage(int error) { return net_is_out_of_descriptors(error) || error == ENOMEM || error == ENOBUFS; }
 
 static status too_few_descriptors(int error, int count) {
     struct rlimit limit = {0};
@@ -76,8 +79,11 @@ static status resolve(const char *host, int port, struct addrinfo **list, bool *
     snprintf(service, sizeof service, "%d", port);
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     int error = getaddrinfo(host, service, &hints, list);
-    *is_final = error != 0 && error != EAI_AGAIN && error != EAI_SYSTEM;
+    int reason = error == EAI_MEMORY ? ENOMEM : error == EAI_SYSTEM ? errno : 0;
+    *is_final = error != 0 && error != EAI_AGAIN && error != EAI_SYSTEM && error != EAI_MEMORY;
     if (error == 0) return OK;
+    if (net_is_shortage(reason))
+        return status_errno(STATUS_IO, reason, "cannot look up the host of rank 0, '%s'", host);
     return status_new(STATUS_USAGE,
                       "the host of rank 0, '%s', has no address: %s; set MASTER_ADDR to a name or number "
                       "that every node knows",
@@ -103,11 +109,22 @@ static int listen_everywhere(int family, int port) {
     return listen_on((const struct sockaddr *)&any6, sizeof any6);
 }
 
+/* A server of names that has no answer at the moment is asked again for a while. */
+static status resolve_patiently(const char *host, int port, struct addrinfo **list) {
+    double pause = 0.05;
+    for (double end = clock_seconds() + RESOLVE_SECONDS;; pause *= 2) {
+        bool is_final;
+        status failure = resolve(host, port, list, &is_final);
+        if (!failure || is_final || clock_seconds() + pause > end) return failure;
+        status_free(failure);
+        clock_sleep(pause);
+    }
+}
+
 status net_listen(const char *host, int port, bool is_one_host, int *fd) {
     struct addrinfo *list;
-    bool is_final;
-    TRY(resolve(host, port, &list, &is_final));
     *fd = -1;
+    TRY(resolve_patiently(host, port, &list));
     int error = EADDRNOTAVAIL;
     for (const struct addrinfo *a = list; a && *fd < 0; a = a->ai_next) {
         struct sockaddr_storage address = {0};
@@ -125,7 +142,8 @@ status net_listen(const char *host, int port, bool is_one_host, int *fd) {
                           "MASTER_PORT to a free one",
                           port, host);
     if (net_is_out_of_descriptors(error)) return too_few_descriptors(error, 1);
-    return status_errno(STATUS_USAGE, error, "rank 0 cannot listen on %s:%d", host, port);
+    return status_errno(net_is_shortage(error) ? STATUS_IO : STATUS_USAGE, error, "rank 0 cannot listen on %s:%d", host,
+                        port);
 }
 
 static bool wait_for(int fd, short events, double deadline) {
@@ -184,7 +202,7 @@ status net_connect(const char *host, int port, double deadline, int *fd, bool *i
         }
     }
     freeaddrinfo(list);
-    if (*fd < 0) return status_errno(STATUS_PEER, error, "%s:%d", host, port);
+    if (*fd < 0) return status_errno(net_is_shortage(error) ? STATUS_IO : STATUS_PEER, error, "%s:%d", host, port);
     net_tune(*fd);
     return OK;
 }

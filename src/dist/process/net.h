@@ -19,7 +19,8 @@ int net_port(const struct sockaddr_storage *address); /* 0 when it is neither */
  * wildcard address. */
 status net_listen(const char *host, int port, bool is_one_host, int *fd);
 
-/* One attempt to connect, at most until [deadline]. *is_final: another attempt would not help. */
+/* One attempt to connect, at most until [deadline]. *is_final: another attempt would not help. STATUS_IO when this host
+ * lacks memory or descriptors. */
 status net_connect(const char *host, int port, double deadline, int *fd, bool *is_final);
 
 /* Seconds since the other host has acknowledged anything; 0 where that is not known (no TCP). */
@@ -33,6 +34,7 @@ void net_interface(const char *address, char *name, size_t size);
 
 /* Out of descriptors, in this process (EMFILE) or on this machine (ENFILE). */
 bool net_is_out_of_descriptors(int error);
+bool net_is_shortage(int error); /* of descriptors or memory */
 /* STATUS_IO, with the limit and what to do, unless [count] more descriptors can be opened now. They are closed again.
  */
 status net_need_descriptors(int count);

@@ -25,7 +25,6 @@
 #include "dist/store/store_watch.h"
 
 #define ANSWER_SECONDS 30.0 /* beyond the time a request may wait at the server */
-#define LEAVE_SECONDS 2.0
 #define DECLARE_SECONDS 1.0
 #define REPORT_SECONDS 1.0 /* for the watch to report a request to stop */
 #define LINK_SECONDS 20.0
@@ -173,7 +172,7 @@ static status serve(struct store *s, const struct dist_env *env, const struct st
                                          .local_watch = watch_ends[1],
                                          .world_size = s->world_size,
                                          .node_size = env->local_world_size,
-                                         .is_alone = options->is_for_node,
+                                         .informed = options->informed,
                                          .incarnation = (uint32_t)env->incarnation,
                                          .limits = {.hang = options->hang, .slow = options->timeout},
                                          .job = s->job,
@@ -205,11 +204,12 @@ static struct store_join way_in(const struct store *s, const struct dist_env *en
 
 /* Without it this node's launcher hears less of the other's; nothing else is lost, so it is not awaited for as long as
  * the ranks are. The watch lives by then, so this rank is heard meanwhile. */
-static void link_launchers(struct store_join join) {
+static void link_launchers(const struct store *s, struct store_join join) {
     double latest = clock_seconds() + LINK_SECONDS;
     struct store_session session;
     int fd;
     join.purpose = FOR_LAUNCHERS;
+    join.joined_fd = s->fd;
     if (join.deadline > latest) join.deadline = latest;
     status failure = store_join(&join, &fd, &session, &(uint32_t){0});
     if (failure) {
@@ -218,24 +218,39 @@ static void link_launchers(struct store_join join) {
         return;
     }
     launcher_send_link(0, fd, &session, sizeof session);
+    session_end(&session);
     close(fd);
 }
 
-static status join(struct store *s, struct store_join join, int *watch, struct store_session *watch_session) {
-    uint32_t incarnation = join.incarnation;
-    status failure = store_join(&join, &s->fd, &s->session, &incarnation);
-    join.purpose = FOR_WATCHING;
-    join.stop_fd = 0; /* from now on a request to stop is the watch's to report */
-    if (!failure) failure = store_join(&join, watch, watch_session, &incarnation);
-    if (incarnation != join.incarnation) launcher_send(MESSAGE_INCARNATION, 0, incarnation, "");
+/* A store that does not know this rank when it comes for its watch is not the one that it has joined: rank 0 has gone,
+ * and what took its place, its launcher, may say why to a rank that joins. */
+static status join(struct store *s, const struct store_join *way, int *watch, struct store_session *watch_session) {
+    uint32_t incarnation = way->incarnation;
+    struct store_join first = *way;
+    status failure = store_join(&first, &s->fd, &s->session, &incarnation);
+    while (!failure) {
+        launcher_send(MESSAGE_JOINED, 0, s->rank, ""); /* the store hears the end of this connection */
+        struct store_join second = first;
+        second.purpose = FOR_WATCHING;
+        second.joined_fd = s->fd;
+        failure = store_join(&second, watch, watch_session, &incarnation);
+        if (status_code(failure) != STATUS_USAGE) break;
+        status_free(failure);
+        close(s->fd);
+        double latest = clock_seconds() + STORE_GONE_SECONDS;
+        if (first.deadline > latest) first.deadline = latest;
+        failure = store_join(&first, &s->fd, &s->session, &incarnation);
+    }
+    if (incarnation != way->incarnation) launcher_send(MESSAGE_INCARNATION, 0, incarnation, "");
     return failure;
 }
 
 /* From here on a request to stop is seen by whoever waits: before joining by store_join, then by the watch. */
 static status accept_stops(struct store *s, const struct store_options *options) {
-    if (!options->stop_fd) return OK;
-    s->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!options->stop_fd && options->stop <= 0) return OK;
+    s->stop = options->stop > 0 ? fcntl(options->stop, F_DUPFD_CLOEXEC, 0) : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->stop < 0) return status_errno(STATUS_IO, errno, "cannot open the store");
+    if (!options->stop_fd) return OK;
     s->stop_fd = options->stop_fd;
     *s->stop_fd = s->stop;
     return OK;
@@ -258,9 +273,10 @@ static status open_network(struct store *s, const struct dist_env *env, const st
     if (!options->failure) TRY(need_descriptors(env));
     TRY(accept_stops(s, options));
     struct store_join way = way_in(s, env, options, who, deadline);
-    status failure = s->rank == 0 ? serve(s, env, options, who, &watch) : join(s, way, &watch, &session);
+    status failure = s->rank == 0 ? serve(s, env, options, who, &watch) : join(s, &way, &watch, &session);
     if (failure) {
         if (watch >= 0) close(watch);
+        session_end(&session);
         return failure;
     }
     struct watch_config config = {.fd = watch,
@@ -273,9 +289,12 @@ static status open_network(struct store *s, const struct dist_env *env, const st
                                   .place = s->place,
                                   .trains_nothing = options->trains_nothing,
                                   .overdue = options->overdue};
-    TRY(watch_start(&config, &s->watch));
+    failure = watch_start(&config, &s->watch);
+    session_end(&session);
+    session_end(&config.session);
+    if (failure) return failure;
     if (options->failure && s->rank > 0) return OK; /* nobody is waited for */
-    if (launcher_wants_link()) link_launchers(way);
+    if (launcher_wants_link()) link_launchers(s, way);
     double left = deadline - clock_seconds();
     return wait_ready(s, s->rank == 0 || left > 1 ? left : 1);
 }
@@ -315,16 +334,21 @@ status store_open(const struct dist_env *env, double timeout, struct store **out
     return store_open_with(env, &(struct store_options){.timeout = timeout}, out);
 }
 
-void store_report_before_joining(const struct dist_env *env, bool is_node, struct log *log, status failure) {
+void store_report_before_joining(const struct dist_env *env, const bool *informed, int stop, struct log *log,
+                                 status failure) {
     if (env->world_size == env->local_world_size) return;
     struct store *s;
     double seconds = status_code(failure) == STATUS_STOPPED ? STOPPED_SECONDS : REPORT_JOIN_SECONDS;
-    struct store_options options = {.timeout = seconds, .log = log, .failure = failure, .is_for_node = is_node};
+    struct store_options options = {
+        .timeout = seconds, .log = log, .failure = failure, .informed = informed, .stop = stop};
     log_line(log, "%s; the other nodes are informed", status_message(failure));
     status unheard = store_open_with(env, &options, &s);
     if (!unheard) report(s, failure);
     if (!unheard) store_close(s);
     status_free(unheard);
+    bool is_beside_rank_0 =
+        env->rank > 0 && env->rank < env->local_world_size; /* which knows of those only that came */
+    if (!is_beside_rank_0) launcher_send(MESSAGE_JOINED, 0, -1, "");
 }
 
 /* A frame without an answer; a connection that is gone needs no news. Locked. */
@@ -346,10 +370,10 @@ static void report_stop(struct store *s) {
 
 void store_close(struct store *s) {
     if (!s) return;
-    if (s->stop_fd) *s->stop_fd = -1;
     report_stop(s);
     tell(s, FRAME_BYE, 0);
-    if (s->rank == 0) store_server_stop(s->server, LEAVE_SECONDS); /* its own watch hears the good-bye */
+    if (s->rank == 0) store_server_stop(s->server); /* its own watch hears the good-bye */
+    if (s->stop_fd) *s->stop_fd = -1; /* not before: a request would end rank 0 while others are still informed */
     watch_stop(s->watch);
     if (s->fd >= 0) close(s->fd);
     if (s->stop >= 0) close(s->stop);
@@ -357,6 +381,8 @@ void store_close(struct store *s) {
     pulse_destroy(s->pulse);
     pthread_mutex_destroy(&s->mutex);
     free(s->body);
+    session_end(&s->session);
+    explicit_bzero(s->secret, sizeof s->secret);
     free(s);
 }
 
@@ -458,6 +484,8 @@ bool store_cause(struct store *s, double patience, struct text *out) {
         text_add_bytes(out, (const char *)reply.body, reply.length);
     else if (!failure)
         is_known = false;
+    if (!failure && is_known)
+        was_declared(s, NULL); /* for store_failure_code: the watch hears it on its own connection */
     pthread_mutex_unlock(&s->mutex);
     status_free(failure);
     return is_known;
@@ -486,22 +514,24 @@ void store_sign(const struct store *s, const void *message, size_t size, uint8_t
 
 /* ---- addresses ---- */
 
-static void own_end(struct store *s, struct sockaddr_storage *address) {
+static status own_end(struct store *s, struct sockaddr_storage *address) {
     socklen_t size = sizeof *address;
+    int error = 0;
     memset(address, 0, sizeof *address);
     pthread_mutex_lock(&s->mutex);
     if (s->server)
-        store_server_address(s->server, address);
+        error = store_server_address(s->server, address);
     else if (s->fd >= 0 && getsockname(s->fd, (struct sockaddr *)address, &size) != 0)
-        address->ss_family = AF_UNSPEC;
+        error = errno;
     pthread_mutex_unlock(&s->mutex);
+    return error ? status_errno(STATUS_IO, error, "cannot find the address of this host on the network of rank 0") : OK;
 }
 
 status store_address(struct store *s, double timeout, char address[64]) {
     struct sockaddr_storage own;
     snprintf(address, 64, "127.0.0.1");
     if (s->world_size == 1) return OK;
-    own_end(s, &own);
+    TRY(own_end(s, &own));
     if (!net_is_loopback(&own)) net_address_text(&own, address);
     if (s->is_one_host) return OK;
     /* A rank on rank 0's host may have come over loopback: others must use the address they know rank 0 by. */

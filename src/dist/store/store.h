@@ -32,8 +32,9 @@ struct store_options {
     struct log *log; /* for "waiting for ..."; NULL: silent. Not owned; used until store_close */
     store_overdue_function *overdue; /* NULL: none */
     status failure;                  /* store_report_before_joining's own, with its words */
-    bool is_for_node;
-    bool trains_nothing; /* eval, predict: a request to stop is not reported as one before training */
+    const bool *informed;            /* store_report_before_joining's own */
+    int stop;                        /* readable: this process is asked to stop; 0: stop_fd alone says it. Not owned */
+    bool trains_nothing;             /* eval, predict: a request to stop is not reported as one before training */
     /* Set to a descriptor while this rank waits or trains, -1 otherwise: a signal handler that writes 8 bytes to it has
      * this rank leave the job, and all others with it, with STATUS_STOPPED. NULL: nobody asks. */
     volatile sig_atomic_t *stop_fd;
@@ -48,14 +49,17 @@ struct store_options {
  * it is derived from the job id, which keeps jobs apart but protects against nobody. */
 status store_open(const struct dist_env *env, double timeout, struct store **out);
 status store_open_with(const struct dist_env *env, const struct store_options *options, struct store **out);
-/* Takes NULL. Rank 0 waits up to 2 s for the others to leave first. */
+/* Takes NULL. Rank 0 waits for the others to leave first, for 10 s at most, and 2 s after a failure. */
 void store_close(struct store *store);
 
 /* For a rank that cannot take part, because of [failure]: joins, for a minute at most, to say so, so that the ranks of
  * other hosts do not wait for it until their timeout; for three seconds where [failure] is a request to stop
  * (STATUS_STOPPED), since the others have usually had one, too. Where all are on one host the launcher sees it end:
- * nothing. [is_node]: it speaks for all ranks of its host, of which it is the first; none of them will come. */
-void store_report_before_joining(const struct dist_env *env, bool is_node, struct log *log, status failure);
+ * nothing. [informed]: NULL, or the caller speaks for all ranks of its host, of which it is the first, and none of them
+ * will come, nor one of the other nodes (nodes) that are marked, which know already; its own is. [stop]: as
+ * store_options'. */
+void store_report_before_joining(const struct dist_env *env, const bool *informed, int stop, struct log *log,
+                                 status failure);
 
 /* Keys: at most STORE_MAX_KEY bytes; values: at most STORE_MAX_VALUE. All calls may come from several threads; one
  * waits for the other. */

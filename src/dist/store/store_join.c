@@ -56,7 +56,8 @@ struct attempt {
     struct store_handshake shake;
     struct store_session session;
     uint8_t body[STORE_MAX_JOINING];
-    char why[STORE_MAX_JOINING + 1]; /* the last attempt's reason */
+    char why[STORE_MAX_JOINING + 1]; /* the last attempt's reason, */
+    enum status_code code;           /* and what it means when there is no other attempt */
     uint32_t incarnation;            /* the store's, with IS_OTHER */
     double older_since;              /* since when the store is of an older incarnation and waits; 0: it is not */
 };
@@ -156,6 +157,7 @@ static enum outcome attempt_once(struct attempt *a, double deadline, int *fd, st
     double until = clock_seconds() + HANDSHAKE_SECONDS;
     if (until > deadline) until = deadline;
     bool is_final = false;
+    a->code = STATUS_PEER;
     status problem = net_connect(a->join->host, a->join->port, until, fd, &is_final);
     if (problem && is_final) {
         *failure = problem;
@@ -164,6 +166,7 @@ static enum outcome attempt_once(struct attempt *a, double deadline, int *fd, st
     if (problem) {
         const char *reason = strrchr(status_message(problem), ':'); /* the place is said anyway */
         snprintf(a->why, sizeof a->why, "%s", reason ? reason + 2 : status_message(problem));
+        a->code = status_code(problem);
         status_free(problem);
         return TRY_AGAIN;
     }
@@ -193,10 +196,27 @@ static status refused(struct attempt *a) {
     return status_new(STATUS_USAGE, "rank 0 at %s:%d refused rank %d: %s", join->host, join->port, join->rank, a->why);
 }
 
+/* Nobody sends on the connection of a rank that asks nothing: what can be read is its end. */
+static bool has_gone(const struct store_join *join) {
+    struct pollfd joined = {.fd = join->joined_fd, .events = POLLIN};
+    return join->joined_fd > 0 && poll(&joined, 1, 0) > 0;
+}
+
 /* Waits for [seconds] or until then. */
 static bool is_asked_to_stop(const struct store_join *join, double seconds) {
-    struct pollfd stop = {.fd = join->stop_fd > 0 ? join->stop_fd : -1, .events = POLLIN};
+    bool is_heard = join->stop_fd > 0 && (join->purpose != FOR_WATCHING || has_gone(join));
+    struct pollfd stop = {.fd = is_heard ? join->stop_fd : -1, .events = POLLIN};
     return poll(&stop, 1, (int)(seconds * 1000) + 1) > 0;
+}
+
+static status too_late(const struct attempt *a, bool is_gone, double seconds) {
+    const struct store_join *join = a->join;
+    if (is_gone)
+        return status_new(STATUS_PEER,
+                          "rank 0 at %s:%d left, or the connection to it broke, before all ranks had joined",
+                          join->host, join->port);
+    return status_new(a->code, "rank 0 did not answer at %s:%d within %.3g s (%s)", join->host, join->port, seconds,
+                      a->why);
 }
 
 /* What an outcome that no other attempt would change means; OK: another may. */
@@ -223,21 +243,28 @@ status store_join(const struct store_join *join, int *fd, struct store_session *
                                   .incarnation = join->incarnation,
                                   .purpose = join->purpose},
                         .why = "nothing listens there"};
-    double start = clock_seconds(), pause = 0.01, say_at = start + FIRST_WAITING_SECONDS;
+    double start = clock_seconds(), deadline = join->deadline, refused_at = 0;
+    double pause = 0.01, say_at = start + FIRST_WAITING_SECONDS;
+    bool is_gone = false;
     for (;;) {
         status failure = OK;
-        enum outcome outcome = attempt_once(&a, join->deadline, fd, &failure);
+        enum outcome outcome = attempt_once(&a, deadline, fd, &failure);
         *session = a.session;
+        session_end(&a.session);
         if (outcome == IS_WELCOME) return OK;
         *fd = -1;
         if (!failure) failure = final_failure(&a, outcome, incarnation);
         if (failure) return failure;
         double now = clock_seconds();
-        if (outcome == IS_REFUSED && (now - start > REFUSED_SECONDS || now + pause > join->deadline))
-            return refused(&a);
-        if (now + pause > join->deadline)
-            return status_new(STATUS_PEER, "rank 0 did not answer at %s:%d within %.3g s (%s)", join->host, join->port,
-                              now - start, a.why);
+        if (outcome == IS_REFUSED && refused_at == 0) refused_at = now;
+        if (outcome != IS_REFUSED) refused_at = 0;
+        bool is_final = join->purpose == FOR_WATCHING || now - refused_at > REFUSED_SECONDS || now + pause > deadline;
+        if (outcome == IS_REFUSED && is_final) return refused(&a);
+        if (!is_gone && has_gone(join)) {
+            is_gone = true;
+            if (deadline > now + STORE_GONE_SECONDS) deadline = now + STORE_GONE_SECONDS;
+        }
+        if (now + pause > deadline) return too_late(&a, is_gone, now - start);
         if (now >= say_at) {
             log_line(join->log, "waiting for rank 0 at %s:%d (%s)", join->host, join->port, a.why);
             say_at = now + WAITING_SECONDS;

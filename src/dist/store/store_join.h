@@ -8,6 +8,8 @@
 #include "base/status.h"
 #include "dist/store/store_frame.h"
 
+#define STORE_GONE_SECONDS 5.0
+
 struct store_join {
     const char *host;
     int port, rank, world_size;
@@ -18,14 +20,17 @@ struct store_join {
     double deadline;       /* of clock_seconds() */
     uint32_t incarnation;
     enum store_purpose purpose; /* FOR_REQUESTS joins; the others are further connections of a rank that has joined */
+    int joined_fd;              /* of such a rank: the connection with which it has joined; else 0 */
     bool trains_nothing;        /* store_options' */
-    int stop_fd;     /* readable: this rank is asked to stop, and tries no more (STATUS_STOPPED); 0: nobody asks */
+    int stop_fd; /* readable: this rank is asked to stop, and tries no more (STATUS_STOPPED), but for its watch, which
+                    reports the request, while rank 0 is there; 0: nobody asks */
     struct log *log; /* for "waiting for rank 0"; NULL: silent */
 };
 
-/* Retries while nobody listens, or rank 0 is still of an older incarnation. *fd is the connection of a rank that has
- * joined, and *session authenticates it; -1 on a failure: STATUS_PEER when rank 0 did not answer or its answer was
- * tampered with, STATUS_USAGE when it refused or is somebody else.
+/* Retries while nobody listens, or rank 0 is still of an older incarnation; when joined_fd has ended, for
+ * STORE_GONE_SECONDS. *fd is the connection of a rank that has joined, and *session authenticates it; -1 on a failure:
+ * STATUS_PEER when rank 0 did not answer, has left, or its answer was tampered with, STATUS_IO when this process lacked
+ * memory or descriptors, STATUS_USAGE when it refused (the watch of a rank: at once) or is somebody else.
  * A rank that rank 0 goes on refusing tells it so at last: one that counts other ranks keeps nobody waiting.
  * *incarnation is that of the store when it is another than ours and this rank must not join (STATUS_PEER); else it
  * stays. */

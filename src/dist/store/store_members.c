@@ -72,11 +72,15 @@ static void consider_cause(struct members *m, int rank) {
     if (explanation(&m->items[rank]) > before) m->first_cause = rank;
 }
 
-void members_join(struct members *m, int rank, const char *who, double now) {
+void members_introduce(struct members *m, int rank, const char *who, double now) {
     struct member *r = &m->items[rank];
     r->state = IS_HERE;
     r->heard_at = r->changed_at = m->changed_at = now;
     snprintf(r->who, sizeof r->who, "%s", who);
+}
+
+void members_join(struct members *m, int rank, const char *who, double now) {
+    members_introduce(m, rank, who, now);
     m->joined++;
 }
 

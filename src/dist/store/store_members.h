@@ -42,6 +42,8 @@ const char *members_who(const struct members *m, int rank); /* "host n1, pid 71"
 int members_joined(const struct members *m);                /* how many have ever joined */
 
 void members_join(struct members *m, int rank, const char *who, double now);
+/* The same of a rank that has not joined and never will: what happened to it is said next. */
+void members_introduce(struct members *m, int rank, const char *who, double now);
 void members_beat(struct members *m, int rank, const struct pulse_reading *reading, double now);
 /* [fate]: what follows the rank's name, ": the loss is nan"; NULL: it exited without reporting an error. STATUS_PEER is
  * the code of a rank that lost a peer. A second departure of a rank changes nothing. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/digest.h"
+#include "base/io.h"
 #include "base/text.h"
 #include "dist/process/net.h"
 #include "dist/process/variables.h"
@@ -33,9 +34,7 @@ status store_secret_find(const struct dist_env *env, uint8_t secret[32]) {
     const char *variable = getenv(SECRET_VARIABLE);
     int fd = env->launcher == LAUNCHER_OWN ? passed_descriptor(SECRET_FD_VARIABLE) : -1;
     if (fd >= 0) {
-        ssize_t got = pread(fd, secret, 32, 0);
-        if (got != 32)
-            return status_errno(STATUS_BUG, got < 0 ? errno : EIO, "cannot read the job's secret from the launcher");
+        TRY(io_read_at(fd, "the job's secret from the launcher", secret, 32, 0, NULL));
     } else if (variable && *variable) {
         hash_words("secret", variable, secret);
     } else {

@@ -23,11 +23,15 @@
 #define TICK_SECONDS 0.2
 #define FIRST_WAITING_SECONDS 2.0
 #define WAITING_SECONDS 5.0
+#define AGAIN_SECONDS 3.0                     /* for a rank whose first connection ended before the second */
+#define LEAVE_SECONDS 2.0                     /* for ranks that know of a failure */
+#define PEACE_SECONDS (MEMBERS_STOPPED + 2.0) /* for the others: a stopped one among them is named to the rest */
 
 /* ---- connections ---- */
 
 static void connection_free(struct connection *c) {
     close(c->fd);
+    session_end(&c->session);
     free(c->in);
     free(c->out);
     free(c);
@@ -99,9 +103,12 @@ void server_refuse(struct store_server *s, struct connection *c, enum store_type
 void server_note_address(struct store_server *s, int fd) {
     struct sockaddr_storage here = {0};
     socklen_t size = sizeof here;
-    if (getsockname(fd, (struct sockaddr *)&here, &size) != 0) return;
+    int error = getsockname(fd, (struct sockaddr *)&here, &size) != 0 ? errno : 0;
     pthread_mutex_lock(&s->mutex);
-    if (s->address.ss_family == AF_UNSPEC || net_is_loopback(&s->address)) s->address = here;
+    if (error)
+        s->address_error = error;
+    else if (s->address.ss_family == AF_UNSPEC || net_is_loopback(&s->address))
+        s->address = here;
     pthread_mutex_unlock(&s->mutex);
 }
 
@@ -144,6 +151,21 @@ static void accept_some(struct store_server *s) {
     }
 }
 
+/* A rank without a watch has perhaps not received the answer, and comes again. */
+static void lose_connection(struct store_server *s, int rank) {
+    double now = clock_seconds();
+    if (s->arrivals[rank].has_watch || rank == 0)
+        members_leave(s->members, rank, LEFT_AS_CAUSE, STATUS_PEER, NULL, now);
+    else
+        s->arrivals[rank].gone_at = now;
+}
+
+static void lose_those_who_do_not_come_again(struct store_server *s, double now) {
+    for (int r = 1; r < s->world_size; r++)
+        if (s->arrivals[r].gone_at > 0 && now >= s->arrivals[r].gone_at + AGAIN_SECONDS)
+            members_leave(s->members, r, LEFT_AS_CAUSE, STATUS_PEER, NULL, now);
+}
+
 static void remove_ended(struct store_server *s) {
     size_t kept = 0;
     for (size_t i = 0; i < s->count; i++) {
@@ -152,8 +174,7 @@ static void remove_ended(struct store_server *s) {
             s->connections[kept++] = c;
             continue;
         }
-        if (c->stage == HAS_JOINED && is_member(c))
-            members_leave(s->members, (int)c->shake.rank, LEFT_AS_CAUSE, STATUS_PEER, NULL, clock_seconds());
+        if (c->stage == HAS_JOINED && is_member(c)) lose_connection(s, (int)c->shake.rank);
         connection_free(c);
     }
     s->count = kept;
@@ -178,7 +199,7 @@ static void say_that_all_are_here(struct store_server *s) {
     s->has_said_all = true;
     if (s->has_said_waiting) log_line(s->log, "all %d ranks are here", s->world_size);
     if (s->is_one_host) return;
-    store_server_address(s, &address);
+    if (store_server_address(s, &address)) return;
     net_address_text(&address, text);
     net_interface(text, interface, sizeof interface);
     log_line(s->log, "rank 0 is reached at %s (%s); " INTERFACE_VARIABLE " chooses another interface for the data",
@@ -215,12 +236,13 @@ static void tell_watches(struct store_server *s, int lost) {
 static void watch(struct store_server *s, double now) {
     if (now >= s->ticks_at) {
         members_check(s->members, now, link_age, s);
+        lose_those_who_do_not_come_again(s, now);
         say_who_is_missing(s, now);
     }
     int lost = members_cause(s->members, now);
-    bool has_news = lost >= 0 && !s->has_told;
+    bool has_news = lost >= 0 && s->told_at == 0;
     if (now < s->ticks_at && !has_news) return;
-    s->has_told = s->has_told || lost >= 0;
+    if (has_news) s->told_at = now;
     tell_watches(s, lost);
     if (now >= s->ticks_at) s->ticks_at = now + TICK_SECONDS;
 }
@@ -252,13 +274,21 @@ static double next_deadline(const struct store_server *s, double now) {
     return next;
 }
 
+/* When to end though others are still there: they have been informed of a failure, or have had the time to be found
+ * silent. 0: nobody wants it to end. */
+static double time_to_stop(struct store_server *s) {
+    pthread_mutex_lock(&s->mutex);
+    double asked_at = s->stop_asked_at;
+    pthread_mutex_unlock(&s->mutex);
+    if (asked_at == 0) return 0;
+    if (s->told_at == 0) return asked_at + PEACE_SECONDS;
+    return (s->told_at > asked_at ? s->told_at : asked_at) + LEAVE_SECONDS;
+}
+
 /* Whether to end now; else *next is when to look again. */
 static bool is_stopped(struct store_server *s, double now, double *next) {
-    pthread_mutex_lock(&s->mutex);
-    bool is_stopping = s->is_stopping;
-    double stop_at = s->stop_at;
-    pthread_mutex_unlock(&s->mutex);
-    if (!is_stopping || members_cause_time(s->members, now) > now) return false; /* the news go before the good-bye */
+    double stop_at = time_to_stop(s);
+    if (stop_at == 0 || members_cause_time(s->members, now) > now) return false; /* the news go before the good-bye */
     if (stop_at < *next) *next = stop_at;
     for (size_t i = 0; i < s->count; i++) {
         const struct connection *c = s->connections[i];
@@ -313,11 +343,12 @@ static void server_free(struct store_server *s) {
     if (s->listener >= 0) close(s->listener);
     if (s->wake >= 0) close(s->wake);
     store_keys_destroy(s->keys);
-    free(s->has_link);
+    free(s->arrivals);
     pthread_mutex_destroy(&s->mutex);
     members_destroy(s->members);
     free(s->connections);
     free(s->polls);
+    explicit_bzero(s->secret, sizeof s->secret);
     free(s);
 }
 
@@ -356,12 +387,13 @@ static bool fill(struct store_server *s, const struct store_server_config *confi
     snprintf(s->place, sizeof s->place, "%s", config->place);
     snprintf(s->hint, sizeof s->hint, "%s", config->hint);
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    s->has_link = calloc((size_t)s->world_size, sizeof *s->has_link);
+    s->arrivals = calloc((size_t)s->world_size, sizeof *s->arrivals);
     s->keys = store_keys_create();
     s->members = members_create(s->world_size, config->node_size, config->limits, now);
-    if (!s->has_link || !s->keys || !s->members || s->wake < 0) return false;
+    if (!s->arrivals || !s->keys || !s->members || s->wake < 0) return false;
     members_join(s->members, 0, config->who, now);
-    for (int r = 1; config->is_alone && r < config->node_size; r++) {
+    for (int r = 1; config->informed && r < s->world_size; r++) {
+        if (!config->informed[r / config->node_size]) continue;
         members_join(s->members, r, config->who, now);
         members_leave(s->members, r, LEFT_IN_PEACE, STATUS_OK, NULL, now);
     }
@@ -390,11 +422,10 @@ status store_server_start(const struct store_server_config *config, struct store
     return status_errno(STATUS_IO, error, "cannot start the store");
 }
 
-void store_server_stop(struct store_server *s, double patience) {
+void store_server_stop(struct store_server *s) {
     if (!s) return;
     pthread_mutex_lock(&s->mutex);
-    s->is_stopping = true;
-    s->stop_at = clock_seconds() + patience;
+    s->stop_asked_at = clock_seconds();
     pthread_mutex_unlock(&s->mutex);
     uint64_t one = 1;
     while (write(s->wake, &one, sizeof one) < 0 && errno == EINTR) {
@@ -403,8 +434,10 @@ void store_server_stop(struct store_server *s, double patience) {
     server_free(s);
 }
 
-void store_server_address(struct store_server *s, struct sockaddr_storage *address) {
+int store_server_address(struct store_server *s, struct sockaddr_storage *address) {
     pthread_mutex_lock(&s->mutex);
     *address = s->address;
+    int error = address->ss_family == AF_UNSPEC ? s->address_error : 0;
     pthread_mutex_unlock(&s->mutex);
+    return error;
 }

@@ -15,7 +15,7 @@ struct store_server_config {
     int listener;              /* a non-blocking listening socket; the server owns it from now on */
     int local, local_watch;    /* the server's ends of rank 0's own connections, already trusted; owned too */
     int world_size, node_size; /* node_size as members_create's */
-    bool is_alone;             /* no other rank of rank 0's node will come: nobody waits for one */
+    const bool *informed;      /* (nodes) of which no other rank will come: nobody waits for one; NULL: none */
     uint32_t incarnation;
     struct members_limits limits;
     struct log *log;  /* for "waiting for ..."; NULL: silent. Not owned */
@@ -29,10 +29,11 @@ struct store_server_config {
 /* Starts the thread, which has all signals blocked. */
 status store_server_start(const struct store_server_config *config, struct store_server **out);
 
-/* Waits up to [patience] seconds until all ranks but 0 have left, then ends the thread. Takes NULL. */
-void store_server_stop(struct store_server *server, double patience);
+/* Waits until all ranks but 0 have left, 10 s at most, and 2 s after a failure; then ends the thread. Takes NULL. */
+void store_server_stop(struct store_server *server);
 
-/* This host's end of the connection of another rank, preferring one from another host. Once all ranks have joined. */
-void store_server_address(struct store_server *server, struct sockaddr_storage *address);
+/* This host's end of the connection of another rank, preferring one from another host. Once all ranks have joined. 0,
+ * or why there is none: an errno value. */
+int store_server_address(struct store_server *server, struct sockaddr_storage *address);
 
 #endif

@@ -173,7 +173,25 @@ static void part(struct store_server *s, const struct connection *c, const char 
              c->shake.rank, who, count);
 }
 
-/* [who]: what its proof says. */
+/* Whether this is a rank that has joined, has no watch yet, and did not receive the answer: the same process, or one
+ * for it when its connection has ended. */
+static bool comes_again(const struct store_server *s, const struct connection *c, const char *who) {
+    int rank = rank_of(c);
+    const struct arrival *arrival = &s->arrivals[rank];
+    bool is_same = arrival->gone_at > 0 || strcmp(who, members_who(s->members, rank)) == 0;
+    return is_member(c) && !arrival->has_watch && rank > 0 && is_same;
+}
+
+static void replace_earlier(struct store_server *s, const struct connection *c) {
+    for (size_t i = 0; i < s->count; i++) {
+        struct connection *other = s->connections[i];
+        if (other == c || other->stage != HAS_JOINED || !is_member(other) || rank_of(other) != rank_of(c)) continue;
+        other->stage = IS_REFUSED; /* its end is not the rank's */
+        other->is_over = true;
+    }
+}
+
+/* [who]: what its proof says. A rank that was given up is let in: it asks next, and hears why. */
 static bool is_welcome(struct store_server *s, struct connection *c, const char *who) {
     char why[400] = "", count[64];
     uint32_t rank = c->shake.rank;
@@ -188,11 +206,11 @@ static bool is_welcome(struct store_server *s, struct connection *c, const char 
         snprintf(why, sizeof why, "there is no rank %u in a world of %d", rank, s->world_size);
     else if (!is_member(c) && state == IS_ABSENT)
         snprintf(why, sizeof why, "rank %u has not joined", rank);
-    else if (is_link(c) && state == IS_HERE && s->has_link[rank])
+    else if (is_link(c) && state == IS_HERE && s->arrivals[rank].has_link)
         snprintf(why, sizeof why, "rank %u has connected the launchers already", rank);
-    else if ((is_member(c) || is_parting(c)) && state == IS_HERE)
+    else if ((is_member(c) || is_parting(c)) && state == IS_HERE && !comes_again(s, c, who))
         snprintf(why, sizeof why, "rank %u has joined already (%s)", rank, members_who(s->members, (int)rank));
-    else if (!is_watch(c) && state > IS_HERE)
+    else if (!is_watch(c) && state > IS_HERE && !(is_member(c) && state != LEFT_IN_PEACE))
         snprintf(why, sizeof why, "rank %u has left this job already (%s)", rank, members_who(s->members, (int)rank));
     if (*why) refuse(s, c, why);
     return !*why;
@@ -202,8 +220,15 @@ static bool is_welcome(struct store_server *s, struct connection *c, const char 
 static bool hand_to_launcher(struct store_server *s, const struct connection *c) {
     if (c->out_size > 0) return false;
     launcher_send_link(rank_of(c), c->fd, &c->session, sizeof c->session);
-    s->has_link[rank_of(c)] = true;
+    s->arrivals[rank_of(c)].has_link = true;
     return false;
+}
+
+/* It soon knows who rank 0 is, and from now on what happens to rank 0; the launchers need not say it. */
+static void begin_watch(struct store_server *s, const struct connection *c) {
+    s->ticks_at = 0;
+    s->arrivals[rank_of(c)].has_watch = true;
+    launcher_send(MESSAGE_JOINED, 0, rank_of(c), "");
 }
 
 static bool on_proof(struct store_server *s, struct connection *c, const struct store_frame *frame) {
@@ -217,9 +242,11 @@ static bool on_proof(struct store_server *s, struct connection *c, const struct 
     c->stage = HAS_JOINED;
     net_tune(c->fd);
     server_answer(s, c, FRAME_WELCOME, NULL, 0);
-    if (is_watch(c)) s->ticks_at = 0; /* it soon knows who rank 0 is */
+    if (is_watch(c)) begin_watch(s, c);
     if (!is_member(c)) return is_watch(c) || hand_to_launcher(s, c);
-    members_join(s->members, rank_of(c), who, clock_seconds());
+    replace_earlier(s, c);
+    s->arrivals[rank_of(c)].gone_at = 0;
+    if (members_state(s->members, rank_of(c)) == IS_ABSENT) members_join(s->members, rank_of(c), who, clock_seconds());
     server_note_address(s, c->fd);
     return true;
 }
@@ -268,11 +295,20 @@ static bool on_beat(struct store_server *s, struct connection *c, const struct s
     return true;
 }
 
+/* Of a rank that died before it had joined the host is known: that of its neighbour. */
+static void join_dead(struct store_server *s, const struct connection *c, int rank) {
+    const char *neighbour = members_who(s->members, rank_of(c));
+    char who[STORE_MAX_WHO];
+    snprintf(who, sizeof who, "%.*s", (int)strcspn(neighbour, ","), neighbour);
+    members_introduce(s->members, rank, who, clock_seconds());
+}
+
 static bool on_death(struct store_server *s, struct connection *c, const struct store_frame *frame) {
     char fate[STORE_MAX_REPORT];
     uint32_t rank;
     if (!is_watch(c) || !store_parse_death(frame, &rank, fate) || rank >= (uint32_t)s->world_size) return false;
-    if (members_state(s->members, (int)rank) != IS_ABSENT) members_died(s->members, (int)rank, fate, clock_seconds());
+    if (members_state(s->members, (int)rank) == IS_ABSENT) join_dead(s, c, (int)rank);
+    members_died(s->members, (int)rank, fate, clock_seconds());
     return true;
 }
 

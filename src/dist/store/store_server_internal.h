@@ -31,12 +31,19 @@ struct connection {
     bool is_over;
 };
 
+/* How far a rank has come in this start. Its watch is the second connection: until then the first may end because the
+ * answer to it was lost, and the rank comes again. */
+struct arrival {
+    bool has_watch, has_link; /* the launchers are linked once */
+    double gone_at;           /* when its connection ended without a watch; 0: it has not */
+};
+
 struct store_server {
     pthread_t thread;
     pthread_mutex_t mutex; /* guards what follows up to the next gap */
-    bool is_stopping;
-    double stop_at;
+    double stop_asked_at;  /* 0: not yet */
     struct sockaddr_storage address;
+    int address_error; /* why an address is not known: an errno value */
 
     int listener, wake;
     double listens_again; /* out of descriptors: not before this time */
@@ -48,10 +55,11 @@ struct store_server {
     struct log *log;
     double ticks_at, waits_said_at;
     bool is_one_host;
-    bool has_said_waiting, has_said_all, has_told; /* who is missing; that nobody is; the failure */
-    bool has_said_version;                         /* that a rank of another one knocked */
-    int64_t saved;                                 /* the step of the newest checkpoint that rank 0 told of */
-    bool *has_link;                                /* (world_size) that have linked the launchers: once in a start */
+    bool has_said_waiting, has_said_all; /* who is missing; that nobody is */
+    double told_at;                      /* when the watches were told the failure; 0: there is none */
+    bool has_said_version;               /* that a rank of another one knocked */
+    int64_t saved;                       /* the step of the newest checkpoint that rank 0 told of */
+    struct arrival *arrivals;            /* (world_size) */
     char misfit[400]; /* a rank of this job that will not come, since it counts other ranks; "": none */
     struct store_keys *keys;
     struct members *members;

@@ -1,12 +1,18 @@
-/* The labels differ by direction, so that a message cannot be played back to its sender, and start with the version, so
- * that keys of different protocols never meet. */
+/* The labels differ by direction, so that a message cannot be played back to its sender, and contain the version, so
+ * that keys of different protocols never meet. Whatever a key can be computed from is overwritten after use. */
 #include "dist/store/store_session.h"
 
+#include <assert.h>
 #include <nettle/hmac.h>
 #include <nettle/memops.h>
 #include <string.h>
 
+#include "dist/store/store_frame.h"
+
+#define TEXT_OF(number) #number
+#define LABEL_FROM(version, side) "ddptrain " TEXT_OF(version) " from " side
 #define LABEL 24
+static_assert(sizeof LABEL_FROM(STORE_VERSION, "client") <= LABEL + 1, "a label must contain the version and the side");
 
 static void write_number(uint8_t *bytes, uint64_t value, int size) {
     for (int i = 0; i < size; i++) bytes[i] = (uint8_t)(value >> 8 * i);
@@ -17,6 +23,7 @@ void store_hmac(const uint8_t secret[32], const void *message, size_t size, uint
     hmac_sha256_set_key(&hmac, 32, secret);
     hmac_sha256_update(&hmac, size, message);
     hmac_sha256_digest(&hmac, 32, proof);
+    explicit_bzero(&hmac, sizeof hmac);
 }
 
 static void derive_key(const uint8_t secret[32], const char *label, const struct store_handshake *shake,
@@ -38,9 +45,13 @@ static void derive_key(const uint8_t secret[32], const char *label, const struct
 void session_begin(struct store_session *session, const uint8_t secret[32], const struct store_handshake *shake,
                    bool is_server) {
     *session = (struct store_session){.is_on = true};
-    derive_key(secret, "ddptrain 3 from client", shake, is_server ? session->receive_key : session->send_key);
-    derive_key(secret, "ddptrain 3 from server", shake, is_server ? session->send_key : session->receive_key);
+    derive_key(secret, LABEL_FROM(STORE_VERSION, "client"), shake,
+               is_server ? session->receive_key : session->send_key);
+    derive_key(secret, LABEL_FROM(STORE_VERSION, "server"), shake,
+               is_server ? session->send_key : session->receive_key);
 }
+
+void session_end(struct store_session *session) { explicit_bzero(session, sizeof *session); }
 
 static void make_tag(const uint8_t key[SESSION_KEY], uint64_t number, const void *head, size_t head_size,
                      const void *body, size_t body_size, uint8_t tag[SESSION_TAG]) {
@@ -52,6 +63,7 @@ static void make_tag(const uint8_t key[SESSION_KEY], uint64_t number, const void
     hmac_sha256_update(&hmac, head_size, head);
     if (body_size) hmac_sha256_update(&hmac, body_size, body);
     hmac_sha256_digest(&hmac, SESSION_TAG, tag);
+    explicit_bzero(&hmac, sizeof hmac);
 }
 
 void session_sign(struct store_session *session, const void *head, size_t head_size, const void *body, size_t body_size,

@@ -31,6 +31,9 @@ struct store_session {
 void session_begin(struct store_session *session, const uint8_t secret[32], const struct store_handshake *shake,
                    bool is_server);
 
+/* Overwrites the keys. Whoever copies a session ends each copy. */
+void session_end(struct store_session *session);
+
 /* The tag of the next message, which is [head] (head_size) followed by [body] (body_size). */
 void session_sign(struct store_session *session, const void *head, size_t head_size, const void *body, size_t body_size,
                   uint8_t tag[SESSION_TAG]);

@@ -281,6 +281,7 @@ static void release(struct watch *w) {
     close(w->config.requests);
     if (w->wake >= 0) close(w->wake);
     status_free(w->leaving);
+    session_end(&w->config.session);
     pthread_mutex_destroy(&w->mutex);
     free(w);
 }

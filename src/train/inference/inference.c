@@ -228,7 +228,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     checkpoint_close(checkpoint);
     s = plan_explain_memory(s);
     if (!s) log_rows(inf, log);
-    if (s) store_report_before_joining(inf->env, false, inf->log, s);
+    if (s) store_report_before_joining(inf->env, NULL, 0, inf->log, s);
     return s ? s : join(inf);
 }
 
