@@ -99,6 +99,7 @@ struct source {
 };
 
 struct comparison {
+    const struct checkpoint *checkpoint;
     const char *path; /* of the file */
     const struct entry *entries;
     size_t count;
@@ -197,10 +198,29 @@ static status add_when_extra(void *context, const char *path, hid_t dataset) {
     return OK;
 }
 
+/* A counter that is 0 changes nothing. */
+static status refuse_unknown_counter(void *context, const char *path, hid_t dataset) {
+    const struct comparison *comparison = context;
+    struct hdf5_shape shape;
+    int64_t value = 0;
+    if (is_asked_for(comparison, path)) return OK;
+    TRY(hdf5_describe(dataset, comparison->path, &shape));
+    if (!shape.is_known || shape.type != ENTRY_INT64 || shape.dims != 0) return OK;
+    TRY(check_place(comparison->checkpoint, path, &shape));
+    memcpy(&value, comparison->checkpoint->image + shape.offset, sizeof value);
+    if (value == 0) return OK;
+    return status_new(STATUS_DATA,
+                      "%s: '%s' is %lld, a counter that this version does not have; the file is of a newer ddptrain, "
+                      "which has to continue the run",
+                      comparison->path, path, (long long)value);
+}
+
 static status compare(struct checkpoint *checkpoint, struct comparison *comparison, const char *const *complete) {
     for (size_t i = 0; i < comparison->count; i++) TRY(compare_entry(checkpoint, comparison, i));
-    for (; complete && *complete; complete++)
-        TRY(hdf5_walk(checkpoint->file, checkpoint->path, *complete, add_when_extra, comparison));
+    for (; complete && *complete; complete++) {
+        hdf5_visitor *visit = strcmp(*complete, "state") == 0 ? refuse_unknown_counter : add_when_extra;
+        TRY(hdf5_walk(checkpoint->file, checkpoint->path, *complete, visit, comparison));
+    }
     if (comparison->difference_count)
         return status_new(STATUS_DATA, "%s: the checkpoint does not fit the config:%s", checkpoint->path,
                           text_string(&comparison->differences));
@@ -222,7 +242,8 @@ static void fill(const struct checkpoint *checkpoint, struct entry *entry, struc
 
 status checkpoint_read(struct checkpoint *checkpoint, struct entry *entries, size_t count,
                        const char *const *complete) {
-    struct comparison comparison = {.path = checkpoint->path, .entries = entries, .count = count};
+    struct comparison comparison = {
+        .checkpoint = checkpoint, .path = checkpoint->path, .entries = entries, .count = count};
     struct hdf5_silence silence;
     hdf5_enter(&silence);
     comparison.sources = calloc(count ? count : 1, sizeof *comparison.sources);

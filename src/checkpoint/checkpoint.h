@@ -39,7 +39,9 @@ struct checkpoint;
 status checkpoint_open(const char *path, struct checkpoint **out);
 /* Fills all [entries], or none: first every path, type and shape is compared, and every difference is a line of the
  * STATUS_DATA failure ("model/0.weight: (64, 13) in the file, (128, 13) in the config"); entries of the file under the
- * top-level groups named in [complete] (NULL-terminated; may be NULL) that are not asked for are differences too. */
+ * top-level groups named in [complete] (NULL-terminated; may be NULL) that are not asked for are differences too. Of
+ * the group "state" only counters (integers) are, and only where they are not 0: a later version has counted what this
+ * one would not continue. */
 status checkpoint_read(struct checkpoint *checkpoint, struct entry *entries, size_t count, const char *const *complete);
 /* What stands at entry->path: fills its type, dims and shape; *exists false when there is nothing or nothing that an
  * entry can be. STATUS_DATA when its values are not in the file, so memory for them is never more than the file. */

@@ -261,7 +261,7 @@ static status check_counters(const struct state *state, struct checkpoint *check
 }
 
 status state_load(struct state *state, struct checkpoint *checkpoint, const char *path) {
-    static const char *const complete[] = {"model", "optimizer", "ema", NULL};
+    static const char *const complete[] = {"model", "optimizer", "ema", "state", NULL};
     TRY(check_columns(state, checkpoint, path));
     TRY(check_fingerprint(state, checkpoint, path));
     TRY(check_counters(state, checkpoint, path));

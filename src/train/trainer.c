@@ -74,8 +74,8 @@ static status finish_epoch(struct trainer *t, bool is_applied, bool *must_stop, 
         TRY(epoch_evaluate(t, must_stop));
         if (*must_stop) return OK;
         c->pending_end = PENDING_NONE;
-        save_forget(t); /* a save before was of a state with less in it */
     }
+    save_forget(t); /* a save before was of a state with less in it */
     return epoch_finish(t, ends_epoch, ends_run);
 }
 

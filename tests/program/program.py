@@ -128,6 +128,16 @@ class Case(unittest.TestCase):
                             found.append(int(p))
         return found
 
+    def ranks(self, process):
+        """rank -> process id, of those that the launcher [process] has started."""
+        found = {}
+        for pid in self.leftovers():
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/environ") as f:
+                e = dict(v.split("=", 1) for v in f.read().split("\0") if "=" in v)
+                if pid != process.pid and e.get("DDPTRAIN_AGENT") == str(process.pid):
+                    found[int(e["RANK"])] = pid
+        return found
+
     def assert_no_leftovers(self, seconds=2.0):
         end = time.monotonic() + seconds * SLOW
         while self.leftovers() and time.monotonic() < end:
@@ -155,6 +165,23 @@ optimizer: {type: adam, lr: 0.001}
 train: {epochs: 10}
 checkpoint: {save_every: 5}
 """
+
+
+def long_evaluation(train=400, validation=7600 if SANITIZER else 39600):
+    """A config whose evaluation, 8 rows a batch, takes long beside its training: with the default 50 steps and half a second,
+    more with a sanitizer. These are the numbers of rows."""
+    rows = train + validation
+    return f"""
+dataset: {{format: synthetic, synthetic: {{kind: classes, rows: {rows}, inputs: 64, classes: 4, seed: 3}}, split: {{test: {validation / rows}, seed: 1}}}}
+sampler: {{batch_size: 8, shuffle: true}}
+model: {{layers: [{{linear: {{out: 500}}}}, gelu, {{linear: {{out: 500}}}}, gelu, {{dropout: {{p: 0.2}}}}, {{linear: {{out: 4}}}}]}}
+loss: cross_entropy
+optimizer: {{type: adamw, lr: 0.002}}
+schedule: {{type: reduce_on_plateau, monitor: val_loss, patience: 0}}
+train: {{epochs: 1, metrics: [f1, auc], ema: {{decay: 0.9}}}}
+checkpoint: {{save_every: 1}}
+"""
+
 
 with open(os.path.join(SOURCE, "tests/program/long.yaml")) as f:
     LONG = f.read()

@@ -1,6 +1,8 @@
 """Whatever interrupts a run, the same command continues it and ends with the same bits. ctest-labels: fault"""
 import contextlib, fcntl, glob, os, random, re, shutil, signal, subprocess, time
 
+import numpy as np
+
 import program
 from program import DATA, IO, OK, STOPPED, USAGE
 
@@ -172,6 +174,32 @@ class Resume(program.Case):
         start = self.checkpoints()[-1]
         _, err = self.run_program("test.yaml", f"checkpoint.resume={start}", "train.epochs=13", "--run-dir", "runs/c", code=DATA)
         self.assertIn("state/step: int64 scalar in the config, not in the file", err)
+
+    def test_checkpoint_of_a_newer_version(self):
+        """A counter that this version does not have may be there only where it has counted nothing."""
+        self.run_program("test.yaml", "train.epochs=2", "schedule.t_max=600")
+        newest = self.path("runs/test/checkpoints/epoch-0002.h5")
+
+        def change(value):
+            def write(f):
+                if "later" in f["state"]:
+                    del f["state/later"]
+                f["state/later"] = np.int64(value)
+                f["state/later_list"] = np.ones(3)
+            return write
+        program.change_checkpoint(newest, change(1))
+        _, err = self.run_program("test.yaml", "schedule.t_max=600", code=DATA)
+        self.assertIn(f"{os.path.relpath(newest, self.folder)}: 'state/later' is 1, a counter that this version does not have; "
+                      "the file is of a newer ddptrain, which has to continue the run", err)
+        self.run_program("eval", "test.yaml", "schedule.t_max=600")  # weights are weights
+        program.without_datasets(newest, "state/later_list")
+        program.change_checkpoint(newest, change(0))
+        _, err = self.run_program("test.yaml", "train.epochs=3", "schedule.t_max=600")
+        self.assertIn("resuming from", err)
+        newest = self.path("runs/test/checkpoints/epoch-0003.h5")
+        program.change_checkpoint(newest, lambda f: f.attrs.modify("format_version", np.int32(2)))
+        _, err = self.run_program("eval", "test.yaml", "--checkpoint", newest, code=DATA)
+        self.assertIn("written by a newer ddptrain (format 2; this one reads up to 1)", err)
 
     def test_state_of_another_optimizer(self):
         """What one optimizer kept is of no use to another, also where the other keeps less."""

@@ -1,30 +1,21 @@
 """When checkpoints are written: without checkpoint.save_every, and before a long evaluation. DDPTRAIN_FAULT_CLOCK makes
 the time pass that the rules ask for. ctest-labels: dist fault"""
-import collections, contextlib, os, re, shutil, signal, time
+import collections, os, re, shutil, signal, time
 
 import program
 
-# An evaluation of 5,000 batches beside 50 steps of an epoch.
-CONFIG = """
-dataset: {format: synthetic, synthetic: {kind: classes, rows: 40000, inputs: 64, classes: 4, seed: 3}, split: {test: 0.99, seed: 1}}
-sampler: {batch_size: 8, shuffle: true}
-model: {layers: [{linear: {out: 500}}, gelu, {linear: {out: 500}}, gelu, {dropout: {p: 0.2}}, {linear: {out: 4}}]}
-loss: cross_entropy
-optimizer: {type: adamw, lr: 0.002}
-schedule: {type: reduce_on_plateau, monitor: val_loss, patience: 0}
-train: {epochs: 1, metrics: [f1, auc], ema: {decay: 0.9}}
-checkpoint: {save_every: 1}
-"""
+SAVE_EVERY = "checkpoint: {save_every: 1}\n"
 
 
 class Automatic(program.Case):
     def test_saves_without_the_key(self):
         """A killed run goes on from the end of an epoch, to the same bits; a short one saves its end only."""
-        text = CONFIG.replace("checkpoint: {save_every: 1}\n", "").replace("test: 0.99", "test: 0.5").replace("rows: 40000", "rows: 400")
-        self.write("test.yaml", text.replace("epochs: 1,", "epochs: 100000,"))
-        for nproc in (1, 2):
+        text = program.long_evaluation(200, 200).replace(SAVE_EVERY, "").replace("epochs: 1,", "epochs: 100000,")
+        alone = re.sub(r", split: {[^}]*}", "", text).replace("val_loss", "train_loss")  # no validation rows
+        for nproc, config in ((1, alone), (2, alone), (1, text), (2, text)):
+            self.write("test.yaml", config)
             shutil.rmtree(self.path("runs/test"), ignore_errors=True)
-            p = self.start("test.yaml", "--nproc", nproc)
+            p = self.start("test.yaml", "--nproc", nproc, env={"DDPTRAIN_FAULT_CLOCK": "30"})
             self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")), what="the start")
             self.wait_for(lambda: [c for c in self.checkpoints() if "epoch-" in c], seconds=30, what="a checkpoint")
             p.kill()
@@ -45,7 +36,7 @@ class Automatic(program.Case):
 
     def test_saves_within_an_epoch_after_ten_minutes(self):
         """Minutes pass in a fraction of a second. A killed run goes on from there, to the same bits."""
-        self.write("test.yaml", CONFIG.replace("checkpoint: {save_every: 1}\n", "").replace("test: 0.99", "test: 0.001"))
+        self.write("test.yaml", program.long_evaluation(39960, 40).replace(SAVE_EVERY, ""))
         for nproc in (1, 2):
             shutil.rmtree(self.path("runs/test"), ignore_errors=True)
             p = self.start("test.yaml", "--nproc", nproc, env={"DDPTRAIN_FAULT_CLOCK": "3000"})
@@ -65,9 +56,8 @@ class Automatic(program.Case):
 
     def test_saves_before_a_long_evaluation(self):
         """And after it, under the same name; whichever rule asks for the save."""
-        for save_every in ("checkpoint: {save_every: 1}\n", ""):
-            self.write("test.yaml", CONFIG.replace("checkpoint: {save_every: 1}\n", save_every).replace("rows: 40000", "rows: 8000")
-                       .replace("test: 0.99", "test: 0.9").replace("epochs: 1,", "epochs: 2,"))
+        for save_every in (SAVE_EVERY, ""):
+            self.write("test.yaml", program.long_evaluation(800, 7200).replace(SAVE_EVERY, save_every).replace("epochs: 1,", "epochs: 2,"))
             for nproc, clock, times in ((1, 1000, 2), (2, 1000, 2), (1, 0.001, 1)):
                 with self.subTest(save_every=save_every, nproc=nproc, clock=clock):
                     self.run_program("test.yaml", "--nproc", nproc, "--fresh", env={"DDPTRAIN_FAULT_CLOCK": str(clock)})
@@ -81,7 +71,7 @@ class Automatic(program.Case):
                     self.assertRegex(out, r"pending_end +int64 scalar +0\n")
 
     def test_a_kill_in_a_long_evaluation_costs_no_training(self):
-        self.write("test.yaml", CONFIG)
+        self.write("test.yaml", program.long_evaluation())
         p = self.start("test.yaml", env={"DDPTRAIN_FAULT_CLOCK": "1000"})
         self.wait_for(self.checkpoints, what="a checkpoint")
         p.kill()
@@ -94,26 +84,16 @@ class Automatic(program.Case):
         self.assertEqual(self.losses(), self.losses("runs/reference"))
 
     def test_the_clock_of_these_tests(self):
-        self.write("test.yaml", CONFIG)
+        self.write("test.yaml", program.long_evaluation())
         for value in ("0", "-1", "x", "2x", "nan", "inf"):
             _, err = self.run_program("test.yaml", code=program.USAGE, env={"DDPTRAIN_FAULT_CLOCK": value})
             self.assertIn(f"DDPTRAIN_FAULT_CLOCK: expected a factor above 0, got '{value}'", err)
 
 
 class Stopped(program.Case):
-    def ranks(self, process):
-        """rank -> process id."""
-        found = {}
-        for pid in self.leftovers():
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/environ") as f:
-                e = dict(v.split("=", 1) for v in f.read().split("\0") if "=" in v)
-                if e.get("DDPTRAIN_AGENT") == str(process.pid):
-                    found[int(e["RANK"])] = pid
-        return found
-
     def test_a_stop_before_all_have_begun_is_no_saved_stop(self):
         """Rank 0 trains already when rank 1, which has not begun, is asked."""
-        self.write("test.yaml", CONFIG.replace("epochs: 1,", "epochs: 1000,"))
+        self.write("test.yaml", program.long_evaluation().replace("epochs: 1,", "epochs: 1000,"))
         p = self.start("test.yaml", "--nproc", 2, env={"DDPTRAIN_FAULT_LATE": f"1:{2 * program.SLOW}"})
         self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")), what="the start of rank 0")
         time.sleep(0.5 * program.SLOW)

@@ -5,40 +5,17 @@ import contextlib, fcntl, glob, os, pty, re, select, shutil, signal, struct, ter
 import program
 from program import PEER, STOPPED
 
-# An evaluation of 5,000 batches beside 12 steps of an epoch.
-CONFIG = """
-dataset: {format: synthetic, synthetic: {kind: classes, rows: 40000, inputs: 64, classes: 4, seed: 3}, split: {test: 0.99, seed: 1}}
-sampler: {batch_size: 8, shuffle: true}
-model: {layers: [{linear: {out: 500}}, gelu, {linear: {out: 500}}, gelu, {dropout: {p: 0.2}}, {linear: {out: 4}}]}
-loss: cross_entropy
-optimizer: {type: adamw, lr: 0.002}
-schedule: {type: reduce_on_plateau, monitor: val_loss, patience: 0}
-train: {epochs: 1, metrics: [f1, auc], ema: {decay: 0.9}}
-checkpoint: {save_every: 1}
-"""
 STEPS = {1: 50, 2: 25, 3: 17}  # of an epoch, by ranks
 
 
 class Stop(program.Case):
     def setUp(self):
         super().setUp()
-        self.write("test.yaml", CONFIG)
+        self.write("test.yaml", program.long_evaluation())
 
     def reference(self, *arguments):
         self.run_program("test.yaml", *arguments, "--run-dir", "runs/reference")
         self.seconds = self.events("end", "runs/reference")[-1]["seconds"]
-
-    def ranks(self, process):
-        found = {}
-        for pid in self.leftovers():
-            try:
-                with open(f"/proc/{pid}/environ") as f:
-                    e = dict(v.split("=", 1) for v in f.read().split("\0") if "=" in v)
-            except OSError:
-                continue
-            if pid != process.pid and e.get("DDPTRAIN_AGENT") == str(process.pid):
-                found[int(e["RANK"])] = pid
-        return found
 
     def has_joined(self, pid):
         """Its thread that watches the others runs."""
@@ -122,6 +99,18 @@ class Stop(program.Case):
         self.assertEqual(self.sha(), self.sha("runs/reference"))
         self.assertEqual(len(self.events("epoch")), 1)
 
+    def test_a_longer_run_without_this_evaluation_saves_the_epoch_again(self):
+        """The end of the epoch is due, its evaluation no more: the file of the epoch does not stay before that end."""
+        self.stop_in_evaluation(1, [], signal.SIGTERM)
+        longer = ["train.epochs=2", "train.evaluate_every=2"]
+        out, _ = self.run_program("inspect", self.path("runs/test/checkpoints/epoch-0001.h5"))
+        self.assertRegex(out, r"pending_end +int64 scalar +2\n")
+        self.run_program("test.yaml", *longer)
+        self.run_program("test.yaml", *longer, "--run-dir", "runs/reference")
+        self.assertEqual(self.sha(), self.sha("runs/reference"))
+        out, _ = self.run_program("inspect", self.path("runs/test/checkpoints/epoch-0001.h5"))
+        self.assertRegex(out, r"pending_end +int64 scalar +0\n")
+
     def test_another_number_of_ranks_goes_on_with_the_evaluation(self):
         self.stop_in_evaluation(2, [], signal.SIGTERM)
         self.run_program("test.yaml", "--nproc", 1)
@@ -156,7 +145,7 @@ class Stop(program.Case):
             shutil.rmtree(self.path("runs/test"), ignore_errors=True)
             terminal, other = pty.openpty()
             fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns if columns < 200 else 300, 0, 0))
-            p = self.start("test.yaml", "train.epochs=3", "dataset.synthetic.rows=8000", "dataset.split.test=0.5", stderr=other, env={"TERM": "xterm"})
+            p = self.start("test.yaml", "train.epochs=2", f"dataset.synthetic.rows={2000 if program.SANITIZER else 8000}", "dataset.split.test=0.5", stderr=other, env={"TERM": "xterm"})
             os.close(other)
             fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             shown = self.read_until(terminal, None, time.monotonic() + 60 * program.SLOW)
@@ -170,7 +159,7 @@ class Stop(program.Case):
                 self.assertTrue([b for b in bars if part in b], (part, bars[:3]))
 
     def test_a_second_interrupt_ends_one_process_at_once(self):
-        self.write("slow.yaml", CONFIG.replace("out: 500", "out: 9000").replace("batch_size: 8", "batch_size: 200"))
+        self.write("slow.yaml", program.long_evaluation().replace("out: 500", "out: 9000").replace("batch_size: 8", "batch_size: 200"))
         p = self.start("slow.yaml")
         self.wait_for(lambda: os.path.exists(self.path("runs/slow/metrics.jsonl")), what="the first step")
         time.sleep(0.2)
@@ -183,7 +172,7 @@ class Stop(program.Case):
         self.assertIn("ended at once by a second signal", err)
 
     def test_eval_and_predict(self):
-        self.run_program("test.yaml")
+        self.run_program("test.yaml", "dataset.synthetic.rows=800", "dataset.split.test=0.5")
         for nproc, rank in ((1, None), (2, None), (2, 1)):
             for verb in (["eval"], ["predict", "--out", "p.csv"]):
                 with self.subTest(verb=verb[0], nproc=nproc, rank=rank):
