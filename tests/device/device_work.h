@@ -12,12 +12,12 @@
 #include "base/digest.h"
 #include "base/rng.h"
 #include "device/internal.h"
+#include "guarded.h"
 
-/* (count), of a normal distribution; free() them. */
+/* (count), of a normal distribution, for guarded_free. */
 static inline float *random_values(size_t count, uint64_t seed) {
     struct rng rng;
-    float *values = malloc((count + 1) * sizeof *values);
-    ck_assert_ptr_nonnull(values);
+    float *values = guarded_malloc(count * sizeof *values);
     rng_seed(&rng, seed);
     rng_normal(&rng, values, count, 0, 1);
     return values;
@@ -77,9 +77,7 @@ static const uint64_t work_step __attribute__((unused)) = 17;
 static inline void work_update(struct device *d, enum update_rule rule, const union optimizer_step *step,
                                const float *clip, float *values, const float *g, float *const states[OPTIMIZER_STATES],
                                size_t count) {
-    float *gradients = malloc(count * sizeof *gradients);
-    ck_assert_ptr_nonnull(gradients);
-    memcpy(gradients, g, count * sizeof *gradients);
+    float *gradients = guarded_copy(g, count * sizeof *gradients);
     struct optimizer_run run = {.end = count};
     struct optimizer_update update = {.rule = rule,
                                       .steps = step,
@@ -91,7 +89,7 @@ static inline void work_update(struct device *d, enum update_rule rule, const un
     memcpy(update.states, states, sizeof update.states);
     device_ops(d)->optimizers->update(d, &update);
     for (size_t i = 0; i < count; i++) ck_assert(gradients[i] == 0);
-    free(gradients);
+    guarded_free(gradients);
 }
 
 /* Every part of SGD's rule at once. */

@@ -62,7 +62,7 @@ struct tensors {
 };
 
 static float *numbers(struct rng *rng, size_t count) {
-    float *values = malloc(count * sizeof *values);
+    float *values = guarded_malloc(count * sizeof *values);
     if (rng)
         for (size_t i = 0; i < count; i++) values[i] = (float)(rng_u32(rng) % 2001) / 1000 - 1;
     else
@@ -96,7 +96,8 @@ static struct tensors run(struct device *device, const struct convolution_ops *o
 }
 
 static void free_tensors(struct tensors *t) {
-    free(t->x), free(t->w), free(t->bias), free(t->dy), free(t->y), free(t->dx), free(t->dw), free(t->dbias);
+    guarded_free(t->x), guarded_free(t->w), guarded_free(t->bias), guarded_free(t->dy), guarded_free(t->y),
+        guarded_free(t->dx), guarded_free(t->dw), guarded_free(t->dbias);
 }
 
 static void equal(const float *a, const float *b, size_t count, const char *what, size_t which) {

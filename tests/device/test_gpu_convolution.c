@@ -49,7 +49,8 @@ static struct work work_new(const struct convolution *c) {
 }
 
 static void work_free(struct work *p) {
-    free(p->x), free(p->w), free(p->bias), free(p->dy), free(p->y), free(p->dx), free(p->dw), free(p->dbias);
+    guarded_free(p->x), guarded_free(p->w), guarded_free(p->bias), guarded_free(p->dy), guarded_free(p->y),
+        guarded_free(p->dx), guarded_free(p->dw), guarded_free(p->dbias);
 }
 
 static void round_factors(struct work *p, enum precision precision) {
@@ -216,8 +217,8 @@ START_TEST(weights_are_rounded_when_told) {
     ck_assert_int_ne(memcmp(y[0], y[2], bytes), 0);
     ck_assert_int_eq(memcmp(y[2], y[3], bytes), 0);
     ck_assert_int_ne(memcmp(dx, late, p.in * sizeof *dx), 0);
-    for (int i = 0; i < 4; i++) free(y[i]);
-    free(other), free(dx), free(late);
+    for (int i = 0; i < 4; i++) guarded_free(y[i]);
+    guarded_free(other), guarded_free(dx), guarded_free(late);
     work_free(&p);
 }
 END_TEST
@@ -241,7 +242,7 @@ static void write_convolution(struct device *d, const float *x, float *y, size_t
     (void)count;
     device_ops(d)->convolution->forward(made, x, w, NULL, y, ROWS);
     device_ops(d)->convolution->destroy(made);
-    free(w);
+    guarded_free(w);
 }
 
 typedef void writer(struct device *, const float *x, float *y, size_t count);
@@ -261,7 +262,7 @@ START_TEST(a_convolution_after_what_writes_16_bits) {
             ck_assert(!device_download(d, other, y, p.in * sizeof *other));
             float *again = forward_of(d, &p.c, other, p.w);
             ck_assert_int_eq(memcmp(after, again, p.out * sizeof *after), 0);
-            free(after), free(again), free(other);
+            guarded_free(after), guarded_free(again), guarded_free(other);
             device_free(d, x), device_free(d, y);
             work_free(&p);
             end(d);
@@ -307,7 +308,7 @@ START_TEST(what_is_no_number) {
         ck_assert(isnan(y[0]) && y[1] == 0);
         ck_assert(precision == PRECISION_FLOAT16 ? isinf(y[2]) : fabsf(y[2] - 90000) < 300);
         ck_assert(fabsf(y[3] - 60000) < 300);
-        free(y);
+        guarded_free(y);
         end(d);
     }
 }

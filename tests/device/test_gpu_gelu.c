@@ -44,7 +44,7 @@ static void work_free(struct work *p) {
     float *all[] = {p->x,         p->w1,        p->b1,   p->w2,  p->b2,   p->dy,        p->to,
                     p->dw1,       p->db1,       p->dw2,  p->db2, p->dx,   p->dw1_start, p->db1_start,
                     p->dw2_start, p->db2_start, p->kept, p->y,   p->dkept};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) guarded_free(all[i]);
 }
 
 static float widened(enum precision precision, uint16_t bits) {
@@ -57,10 +57,10 @@ static float rounded(enum precision precision, float x) {
 
 /* What the device keeps in its own form: (count) of 16 bits. */
 static void look(struct device *d, enum precision precision, const void *memory, float *to, size_t count) {
-    uint16_t *bits = malloc(count * sizeof *bits);
+    uint16_t *bits = guarded_malloc(count * sizeof *bits);
     ck_assert(!device_download(d, bits, memory, count * sizeof *bits));
     for (size_t i = 0; i < count; i++) to[i] = widened(precision, bits[i]);
-    free(bits);
+    guarded_free(bits);
 }
 
 static void run(struct device *d, enum precision precision, struct work *p) {

@@ -56,7 +56,7 @@ static void gelu(struct device *d, float *const p[]) {
 static void gelu_input(struct device *d, float *const p[]) {
     float *between;
     ck_assert(!device_alloc(d, ROWS * OUT * sizeof(float), "a test", (void **)&between));
-    uint16_t *bits = malloc(ROWS * OUT * sizeof *bits);
+    uint16_t *bits = guarded_malloc(ROWS * OUT * sizeof *bits);
     bool is_bfloat16 = strstr(device_describe(d), "bfloat16");
     for (size_t i = 0; i < ROWS * OUT; i++)
         bits[i] = is_bfloat16 ? bits_to_bfloat16(p[0][i]) : bits_to_float16(p[0][i]);
@@ -64,7 +64,7 @@ static void gelu_input(struct device *d, float *const p[]) {
     device_ops(d)->gelu->backward(d, between, p[1], p[2], p[3], p[4], p[5], ROWS, IN, OUT);
     ck_assert(!device_wait(d));
     device_free(d, between);
-    free(bits);
+    guarded_free(bits);
 }
 static void layer_norm_forward(struct device *d, float *const p[]) {
     device_ops(d)->norm_layers->layer_norm_forward(d, p[0], p[1], p[2], 1e-5f, p[3], p[4], ROWS, OUT);
@@ -370,7 +370,7 @@ static void half_run(struct device *d, enum precision precision, const struct wo
     ck_assert_msg(!s, "%s", status_message(s));
     for (size_t i = 0; i < OPERANDS; i++) {
         for (size_t k = 0; bits[i] && k < w->operands[i].count; k++) p[i][k] = from_bits(precision, bits[i][k]);
-        free(bits[i]);
+        guarded_free(bits[i]);
     }
 }
 
@@ -410,10 +410,10 @@ START_TEST(operands_of_16_bits) {
             fill(precisions[t], w, half);
             half_run(d, precisions[t], w, forms, half);
             compare(w, precisions[t], forms, wide, half);
-            for (size_t i = 0; i < OPERANDS; i++) free(half[i]);
+            for (size_t i = 0; i < OPERANDS; i++) guarded_free(half[i]);
             mixes++;
         }
-        for (size_t i = 0; i < OPERANDS; i++) free(wide[i]);
+        for (size_t i = 0; i < OPERANDS; i++) guarded_free(wide[i]);
         device_destroy(d);
     }
     ck_assert_int_gt(mixes, 0);
@@ -444,7 +444,7 @@ START_TEST(a_nan_stays) {
                     ck_abort_msg("%s, precision %d: operand %zu, number %zu", w->name, (int)precision, i, k);
                 found += isnan(wide[i][k]);
             }
-            free(wide[i]), free(half[i]);
+            guarded_free(wide[i]), guarded_free(half[i]);
         }
         ck_assert_msg(found > 0, "%s", w->name);
         device_destroy(d);
@@ -457,7 +457,7 @@ static void check_refused(const char *operation, struct half_operands forms,
                           void (*run)(struct device *, float *p[8])) {
     struct device *d;
     float *p[8];
-    for (size_t i = 0; i < 8; i++) p[i] = calloc(4096, sizeof(float));
+    for (size_t i = 0; i < 8; i++) p[i] = guarded_calloc(4096, sizeof(float));
     ck_assert(!device_create("cuda", &d));
     ck_assert(!device_set_precision(d, PRECISION_BFLOAT16));
     device_ops(d)->half->set(d, forms);
@@ -467,7 +467,7 @@ static void check_refused(const char *operation, struct half_operands forms,
                   operation, status_message(s));
     status_free(s);
     device_destroy(d);
-    for (size_t i = 0; i < 8; i++) free(p[i]);
+    for (size_t i = 0; i < 8; i++) guarded_free(p[i]);
 }
 
 static void softmax(struct device *d, float *p[8]) { device_ops(d)->sequence->softmax_forward(d, p[0], p[1], 1, 8); }

@@ -28,7 +28,7 @@ static float first_of(struct device *d, const float *memory) {
 /* The same host memory is filled again as soon as the call is over. */
 START_TEST(what_is_uploaded_arrives_in_order) {
     struct device *d = gpu();
-    float *sum = numbers(d, COUNT), *part = numbers(d, PIECE), *own = calloc(PIECE, sizeof *own);
+    float *sum = numbers(d, COUNT), *part = numbers(d, PIECE), *own = guarded_calloc(PIECE, sizeof *own);
     ck_assert_ptr_nonnull(own);
     for (int turn = 1; turn <= 60; turn++) {
         for (size_t i = 0; i < PIECE; i++) own[i] = (float)turn;
@@ -37,7 +37,7 @@ START_TEST(what_is_uploaded_arrives_in_order) {
     }
     ck_assert(!device_download(d, own, sum, COUNT * sizeof *own));
     for (size_t i = 0; i < COUNT; i++) ck_assert(own[i] == 60 * 61 / 2);
-    free(own);
+    guarded_free(own);
     device_free(d, sum), device_free(d, part);
     device_destroy(d);
 }
@@ -45,14 +45,14 @@ END_TEST
 
 START_TEST(large_arrays_cross) {
     struct device *d = gpu();
-    float *memory = numbers(d, LARGE), *own = calloc(LARGE, sizeof *own);
+    float *memory = numbers(d, LARGE), *own = guarded_calloc(LARGE, sizeof *own);
     ck_assert_ptr_nonnull(own);
     for (size_t i = 0; i < LARGE; i++) own[i] = (float)(i % 1000003);
     device_upload(d, memory, own, LARGE * sizeof *own);
     memset(own, 0, LARGE * sizeof *own);
     ck_assert(!device_download(d, own, memory, LARGE * sizeof *own));
     for (size_t i = 0; i < LARGE; i++) ck_assert(own[i] == (float)(i % 1000003));
-    free(own);
+    guarded_free(own);
     device_free(d, memory);
     device_destroy(d);
 }
@@ -152,7 +152,7 @@ END_TEST
 START_TEST(batches_come_beside) {
     struct device *d = gpu();
     float *sum = numbers(d, COUNT), *batch = numbers(d, PIECE), *beside = numbers(d, PIECE);
-    float *own = calloc(PIECE, sizeof *own), value;
+    float *own = guarded_calloc(PIECE, sizeof *own), value;
     ck_assert_ptr_nonnull(own);
     for (int turn = 1; turn <= 40; turn++) {
         if (turn == 20) device_pin(d, own, PIECE * sizeof *own);
@@ -168,7 +168,7 @@ START_TEST(batches_come_beside) {
     device_unpin(d, own);
     ck_assert(!device_download(d, &value, sum, sizeof value));
     ck_assert(value == 40 * 41 / 2);
-    free(own);
+    guarded_free(own);
     device_free(d, sum), device_free(d, batch), device_free(d, beside);
     device_destroy(d);
 }

@@ -29,7 +29,8 @@ static struct work work_new(const size_t *shape) {
 }
 
 static void work_free(struct work *p) {
-    free(p->x), free(p->w), free(p->bias), free(p->dy), free(p->dw), free(p->dbias);
+    guarded_free(p->x), guarded_free(p->w), guarded_free(p->bias), guarded_free(p->dy), guarded_free(p->dw),
+        guarded_free(p->dbias);
 }
 
 static float rounded(enum precision precision, float x) {
@@ -85,12 +86,12 @@ static void check_forward(struct device *d, enum precision precision, const stru
         if (has_relu && e.value < 0) e.value = 0;
         check_element(precision, "y", i, e, y[i]);
     }
-    free(y);
+    guarded_free(y);
 }
 
 static void check_backward(struct device *d, enum precision precision, const struct work *p) {
     size_t in = p->in, out = p->out, rows = p->rows;
-    float *dw = malloc(out * in * sizeof *dw), *dbias = malloc(out * sizeof *dbias);
+    float *dw = guarded_malloc(out * in * sizeof *dw), *dbias = guarded_malloc(out * sizeof *dbias);
     float *dx = random_values(rows * in, 7);
     memcpy(dw, p->dw, out * in * sizeof *dw);
     memcpy(dbias, p->dbias, out * sizeof *dbias);
@@ -107,7 +108,7 @@ static void check_backward(struct device *d, enum precision precision, const str
     for (size_t i = 0; i < out; i++)
         check_element(PRECISION_FLOAT32, "dbias", i,
                       element(PRECISION_FLOAT32, (double)p->dbias[i], p->dy + i, out, &one, 0, rows), dbias[i]);
-    free(dw), free(dbias), free(dx);
+    guarded_free(dw), guarded_free(dbias), guarded_free(dx);
 }
 
 START_TEST(factors_are_rounded_and_sums_are_not) {
@@ -140,7 +141,7 @@ START_TEST(what_needs_no_rounding_is_exact) {
             check_element(PRECISION_FLOAT32, "y", i,
                           element(PRECISION_FLOAT32, (double)p.bias[i % p.out], x, 1, w, 1, p.in), y[i]);
         }
-        free(y);
+        guarded_free(y);
         work_free(&p);
     }
 }
@@ -179,7 +180,7 @@ START_TEST(agrees_with_the_cpu_in_bfloat16) {
         ck_assert_msg(fabs((double)one[i] - (double)other[i]) <= 1e-5 * sqrt((double)p.in) * (1 + fabs((double)one[i])),
                       "%zu: GPU %.9g, CPU %.9g", i, (double)one[i], (double)other[i]);
     status_free(s);
-    free(one), free(other);
+    guarded_free(one), guarded_free(other);
     work_free(&p);
     device_destroy(cpu);
 }
@@ -205,7 +206,7 @@ START_TEST(a_gradient_that_changed_is_rounded_again) {
                                   p.in, p.out),
                           dx[i]);
         device_free(d, dy);
-        free(dx), free(other);
+        guarded_free(dx), guarded_free(other);
         work_free(&p);
         end(d);
     }
@@ -220,7 +221,7 @@ static void check_product(struct device *d, enum precision precision, const floa
     for (size_t i = 0; i < p->rows * p->out; i++)
         check_element(precision, "y", i,
                       element(precision, 0, p->x + i / p->out * p->in, 1, p->w + i % p->out * p->in, 1, p->in), y[i]);
-    free(y);
+    guarded_free(y);
 }
 
 /* Weights among the parameters are read as round_parameters found them where their rows are whole in 16 bits, and as
@@ -247,7 +248,7 @@ START_TEST(parameters_are_rounded_when_told) {
         device_ops(d)->round_parameters(d, values, total);
         check_product(d, precision, values + weights[i].offset, &other);
         device_free(d, values);
-        free(other.w);
+        guarded_free(other.w);
         work_free(&p);
     }
     end(d);
@@ -261,34 +262,34 @@ static void write_gelu(struct device *d, const float *x, float *y, size_t rows, 
 static void write_layer_norm(struct device *d, const float *x, float *y, size_t rows, size_t size) {
     float *statistics = random_values(2 * rows, 12);
     device_ops(d)->norm_layers->layer_norm_forward(d, x, NULL, NULL, 1e-5f, y, statistics, rows, size);
-    free(statistics);
+    guarded_free(statistics);
 }
 
 static void write_rms_norm(struct device *d, const float *x, float *y, size_t rows, size_t size) {
     float *statistics = random_values(rows, 12);
     device_ops(d)->norm_layers->rms_norm_forward(d, x, NULL, 1e-5f, y, statistics, rows, size);
-    free(statistics);
+    guarded_free(statistics);
 }
 
 static void write_cross_entropy(struct device *d, const float *x, float *y, size_t rows, size_t size) {
     struct cross_entropy_options o = {.ignored = -100};
     struct loss_sums sums = {0};
-    int64_t *targets = malloc(rows * sizeof *targets);
+    int64_t *targets = guarded_malloc(rows * sizeof *targets);
     for (size_t i = 0; i < rows; i++) targets[i] = i % 5 == 3 ? -100 : (int64_t)(i % size);
     device_ops(d)->losses->cross_entropy(d, &o, x, targets, rows, size, 1000, y, &sums);
-    free(targets);
+    guarded_free(targets);
 }
 
 typedef void writer(struct device *, const float *x, float *y, size_t rows, size_t size);
 static void write_layer_norm_back(struct device *d, const float *x, float *y, size_t rows, size_t size) {
     float *values = random_values(rows * size, 1), *statistics = random_values(2 * rows, 2);
     device_ops(d)->norm_layers->layer_norm_backward(d, values, NULL, statistics, x, y, false, NULL, NULL, rows, size);
-    free(values), free(statistics);
+    guarded_free(values), guarded_free(statistics);
 }
 static void write_rms_norm_back(struct device *d, const float *x, float *y, size_t rows, size_t size) {
     float *values = random_values(rows * size, 1), *statistics = random_values(rows, 2), *sums = random_values(size, 3);
     device_ops(d)->norm_layers->rms_norm_backward(d, values, sums, statistics, x, y, false, sums, rows, size);
-    free(values), free(statistics), free(sums);
+    guarded_free(values), guarded_free(statistics), guarded_free(sums);
 }
 
 static writer *const writers[] = {write_gelu,          write_layer_norm,      write_rms_norm,
@@ -315,8 +316,8 @@ START_TEST(the_way_back_after_a_norm) {
     for (size_t k = 0; k < out; k++) ck_assert_float_eq_tol(dbias[0][k], dbias[1][k], 0.1f);
     ck_assert(memcmp(dbias[0], dbias[1], out * sizeof **dbias) != 0); /* so the 16 bits were read */
     device_free(d, dy);
-    for (int i = 0; i < 2; i++) free(dw[i]), free(dbias[i]), free(dx[i]);
-    free(x), free(w), free(given);
+    for (int i = 0; i < 2; i++) guarded_free(dw[i]), guarded_free(dbias[i]), guarded_free(dx[i]);
+    guarded_free(x), guarded_free(w), guarded_free(given);
     end(d);
 }
 END_TEST
@@ -341,7 +342,7 @@ static void check_product_after(writer *write, enum precision precision, const s
         check_element(precision, "y", k,
                       element(precision, 0, p.x + k / p.out * p.in, 1, p.w + k % p.out * p.in, 1, p.in), result[k]);
     device_free(d, x), device_free(d, y);
-    free(other), free(result);
+    guarded_free(other), guarded_free(result);
     work_free(&p);
     end(d);
 }
@@ -361,9 +362,9 @@ START_TEST(cross_entropy_in_the_form_of_the_device) {
     struct device *d = gpu_with(precision);
     struct cross_entropy_options o = {.ignored = -100, .label_smoothing = 0.1f};
     struct loss_sums sums = {0}, half_sums = {0};
-    int64_t *targets = malloc(rows * sizeof *targets);
-    float *x = random_values(count, 1), *wide = malloc(count * sizeof *wide), *half;
-    uint16_t *bits = malloc(2 * count * sizeof *bits);
+    int64_t *targets = guarded_malloc(rows * sizeof *targets);
+    float *x = random_values(count, 1), *wide = guarded_malloc(count * sizeof *wide), *half;
+    uint16_t *bits = guarded_malloc(2 * count * sizeof *bits);
     for (size_t i = 0; i < rows; i++) targets[i] = i % 5 == 3 ? -100 : (int64_t)(i * 31 % size);
     ck_assert(!device_alloc(d, count * sizeof *half, "a test", (void **)&half));
     device_ops(d)->losses->cross_entropy(d, &o, x, targets, rows, size, 100, wide, &sums);
@@ -378,7 +379,7 @@ START_TEST(cross_entropy_in_the_form_of_the_device) {
         ck_assert_uint_eq(bits[count + i], 0);
     }
     device_free(d, half);
-    free(x), free(wide), free(bits), free(targets);
+    guarded_free(x), guarded_free(wide), guarded_free(bits), guarded_free(targets);
     end(d);
 }
 END_TEST

@@ -56,7 +56,7 @@ static void update_groups(struct device *d, struct results *r) {
     for (size_t k = 0; k < RUNS; k++)
         for (size_t i = runs[k].begin; i < runs[k].end; i++)
             ck_assert((values[i] == before[i]) == (runs[k].step == OPTIMIZER_SKIP));
-    free(g), free(before);
+    guarded_free(g), guarded_free(before);
 }
 
 /* A part of a parameter: nothing is a multiple of anything. */
@@ -75,10 +75,11 @@ static void update_part(struct device *d, struct results *r) {
                                       .run_count = 1};
     device_ops(d)->optimizers->update(d, &update);
     for (size_t i = 0; i < 2000; i++) ck_assert((g[i] == 0) == (i >= 2 && i < 1503));
-    free(g);
+    guarded_free(g);
 }
 
-static const struct gpu_case cases[] = {{"groups", update_groups, 1e-6}, {"a part of a parameter", update_part, 1e-6}};
+static const struct operator_case cases[] = {{"groups", update_groups, 1e-6},
+                                             {"a part of a parameter", update_part, 1e-6}};
 
 START_TEST(agrees) { agrees_with_the_cpu(&cases[_i]); }
 END_TEST
@@ -127,7 +128,7 @@ static void close_copy(struct copy *c) {
     void *all[] = {c->values, c->gradients, c->clip, c->step, c->x, c->y};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) device_free(c->d, all[i]);
     device_destroy(c->d);
-    free(c->own);
+    guarded_free(c->own);
 }
 
 static void round_all(struct copy *c) { device_ops(c->d)->round_parameters(c->d, c->values, COUNT); }
@@ -152,7 +153,7 @@ static void new_gradients(struct copy *c, uint64_t seed, float clip) {
     float *g = random_values(COUNT, seed);
     device_upload(c->d, c->gradients, g, COUNT * sizeof *g);
     device_upload(c->d, c->clip, &clip, sizeof clip);
-    free(g);
+    guarded_free(g);
 }
 
 static float rounded(enum precision precision, float x) {
@@ -167,7 +168,7 @@ static void check_seen(struct copy *c, const float *values, const char *when) {
     for (size_t i = 0; i < COUNT; i++)
         ck_assert_msg(y[i % IN * OUT + i / IN] == rounded(c->precision, values[i]), "%s: weight %zu is %.9g, not %.9g",
                       when, i, (double)y[i % IN * OUT + i / IN], (double)rounded(c->precision, values[i]));
-    free(y);
+    guarded_free(y);
 }
 
 static void check_copy(struct copy *c, const char *when) {
@@ -184,7 +185,7 @@ static void check_gradients(struct copy *c) {
 static void write_by_upload(struct copy *c) {
     float *other = random_values(COUNT, 20);
     device_upload(c->d, c->values + 128, other, 512 * sizeof *other);
-    free(other);
+    guarded_free(other);
 }
 
 static void write_by_mapping(struct copy *c) {
@@ -198,7 +199,7 @@ static void write_zeros(struct copy *c) { device_zero(c->d, c->values + COUNT - 
 static void write_by_operator(struct copy *c) {
     float *other = random_values(COUNT, 21);
     device_ops(c->d)->copy(c->d, other, c->values + 64, 3);
-    free(other);
+    guarded_free(other);
 }
 
 /* In time for the next pass, which rounds then. */
@@ -270,7 +271,7 @@ static void check_replay(struct copy *c, const struct device_recording *recordin
     check_seen(c, before, when);
     check_copy(c, when);
     check_gradients(c);
-    free(before);
+    guarded_free(before);
 }
 
 /* Recorded while the copy was current or not, run while it is or not, or that of other values. */

@@ -23,8 +23,8 @@ static struct device *open_set(const char *set) {
 static void product_agrees(struct device *device, size_t rows, size_t in, size_t out) {
     const struct device_ops *ops = device_ops(device);
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
-    float *y = malloc(rows * out * sizeof *y), *dx = malloc(rows * in * sizeof *dx);
-    float *dw = calloc(out * in, sizeof *dw), *db = calloc(out, sizeof *db);
+    float *y = guarded_malloc(rows * out * sizeof *y), *dx = guarded_malloc(rows * in * sizeof *dx);
+    float *dw = guarded_calloc(out * in, sizeof *dw), *db = guarded_calloc(out, sizeof *db);
     ops->linear_forward(device, x, w, bias, false, y, rows, in, out);
     for (size_t i = 0; i < rows; i++)
         for (size_t o = 0; o < out; o++) {
@@ -58,7 +58,8 @@ static void product_agrees(struct device *device, size_t rows, size_t in, size_t
             ck_assert(fabs(sum - (double)dw[o * in + k]) < 1e-5 * size);
         }
     }
-    free(x), free(w), free(bias), free(y), free(dx), free(dw), free(db);
+    guarded_free(x), guarded_free(w), guarded_free(bias), guarded_free(y), guarded_free(dx), guarded_free(dw),
+        guarded_free(db);
 }
 
 START_TEST(products) {
@@ -87,7 +88,7 @@ START_TEST(rows_are_independent) {
             ops->linear_forward(device, x + i * 13, w, bias, false, row, 1, 13, 64);
             ck_assert_mem_eq(row, whole + i * 64, sizeof row);
         }
-        free(x), free(w), free(bias);
+        guarded_free(x), guarded_free(w), guarded_free(bias);
         device_destroy(device);
     }
 }
@@ -126,7 +127,7 @@ static void compute_other_rules(struct device *device, struct results *r, const 
     float *const starts[] = {r->amsgrad, r->adagrad, r->rmsprop[0], r->rmsprop[1], r->lion, r->clamped};
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) memcpy(starts[i], p, N * sizeof *p);
     memcpy(r->average, g, N * sizeof *g);
-    float *exp_avg = calloc(2 * N, sizeof *exp_avg);
+    float *exp_avg = guarded_calloc(2 * N, sizeof *exp_avg);
     for (int t = 0; t < 3; t++) {
         struct {
             enum update_rule rule;
@@ -145,7 +146,7 @@ static void compute_other_rules(struct device *device, struct results *r, const 
         ops->average(device, 0.01f, &work_clip, p, r->average, N);
     }
     ops->clamp(device, 0.5f, r->clamped, N);
-    free(exp_avg);
+    guarded_free(exp_avg);
 }
 
 static void compute(struct device *device, struct results *r) {
@@ -177,11 +178,11 @@ static void compute(struct device *device, struct results *r) {
                 (float *[OPTIMIZER_STATES]){r->exp_avg, r->exp_avg_sq}, N);
     r->norm = ops->norm(device, x, N);
     compute_other_rules(device, r, p, g);
-    free(x), free(g), free(p);
+    guarded_free(x), guarded_free(g), guarded_free(p);
 }
 
 START_TEST(sets_give_equal_bits) {
-    struct results *first = malloc(sizeof *first), *other = malloc(sizeof *other);
+    struct results *first = guarded_malloc(sizeof *first), *other = guarded_malloc(sizeof *other);
     struct device *device = open_set("baseline");
     ck_assert_ptr_nonnull(device);
     compute(device, first);
@@ -192,7 +193,7 @@ START_TEST(sets_give_equal_bits) {
         ck_assert_msg(memcmp(first, other, sizeof *first) == 0, "%s differs from the baseline", sets[s]);
         device_destroy(device);
     }
-    free(first), free(other);
+    guarded_free(first), guarded_free(other);
 }
 END_TEST
 
@@ -264,7 +265,7 @@ START_TEST(finite_or_not) {
             }
             x[i] = keep;
         }
-        free(x);
+        guarded_free(x);
         device_destroy(device);
     }
 }

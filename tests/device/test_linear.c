@@ -17,17 +17,19 @@ struct results {
 static struct results compute(struct device *device, size_t rows, size_t in, size_t out) {
     const struct device_ops *ops = device_ops(device);
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
-    struct results r = {malloc(rows * out * sizeof(float)), malloc(rows * out * sizeof(float)),
-                        malloc(rows * in * sizeof(float)), random_values(out * in, 4), random_values(out, 5)};
+    struct results r = {guarded_malloc(rows * out * sizeof(float)), guarded_malloc(rows * out * sizeof(float)),
+                        guarded_malloc(rows * in * sizeof(float)), random_values(out * in, 4), random_values(out, 5)};
     ops->linear_forward(device, x, w, bias, false, r.y, rows, in, out);
     ops->linear_forward(device, x, w, NULL, true, r.positive, rows, in, out);
     ops->linear_backward_input(device, r.y, w, r.dx, rows, in, out);
     ops->linear_backward_weight(device, r.y, x, r.dw, r.dbias, rows, in, out);
-    free(x), free(w), free(bias);
+    guarded_free(x), guarded_free(w), guarded_free(bias);
     return r;
 }
 
-static void release(struct results *r) { free(r->y), free(r->positive), free(r->dx), free(r->dw), free(r->dbias); }
+static void release(struct results *r) {
+    guarded_free(r->y), guarded_free(r->positive), guarded_free(r->dx), guarded_free(r->dw), guarded_free(r->dbias);
+}
 
 /* |value - sum of a(i) b(i)| is small beside the sum of the sizes of its terms. */
 static void check(float value, float start, const float *a, size_t a_step, const float *b, size_t b_step, size_t count,
@@ -45,7 +47,7 @@ static void check(float value, float start, const float *a, size_t a_step, const
 static void check_all(const struct results *r, size_t rows, size_t in, size_t out, bool is_bf16) {
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
     float *dw = random_values(out * in, 4), *dbias = random_values(out, 5), one = 1;
-    float *dy = memcpy(malloc(rows * out * sizeof *dy), r->y, rows * out * sizeof *dy);
+    float *dy = memcpy(guarded_malloc(rows * out * sizeof *dy), r->y, rows * out * sizeof *dy);
     if (is_bf16) round_bf16(x, rows * in), round_bf16(w, out * in), round_bf16(dy, rows * out);
     for (size_t i = 0; i < rows; i += i + 8 < rows ? 7 : 1)
         for (size_t o = 0; o < out; o += o + 8 < out ? 7 : 1) {
@@ -62,7 +64,7 @@ static void check_all(const struct results *r, size_t rows, size_t in, size_t ou
             check(r->dw[o * in + j], dw[o * in + j], dy + o, out, x + j, in, rows, "dw");
     }
     for (size_t o = 0; o < out; o++) check(r->dbias[o], dbias[o], r->y + o, out, &one, 0, rows, "dbias");
-    free(x), free(w), free(bias), free(dw), free(dbias), free(dy);
+    guarded_free(x), guarded_free(w), guarded_free(bias), guarded_free(dw), guarded_free(dbias), guarded_free(dy);
 }
 
 static const size_t shapes[][3] = {{1, 1, 1},     {40, 1024, 101}, {33, 401, 270},

@@ -98,11 +98,11 @@ static void run_operators(struct device *device, float *x, float *y, float *dx) 
 
 static void run_all(struct device *device, const void *context, struct digest *digest) {
     (void)context;
-    float *all = calloc(3 * COUNT, sizeof *all), *values = random_values(COUNT, 5);
+    float *all = guarded_calloc(3 * COUNT, sizeof *all), *values = random_values(COUNT, 5);
     memcpy(all, values, COUNT * sizeof *all);
     run_operators(device, all, all + COUNT, all + 2 * COUNT);
     digest_add(digest, all, 3 * COUNT * sizeof *all);
-    free(values), free(all);
+    guarded_free(values), guarded_free(all);
 }
 
 START_TEST(the_same_bits_on_any_number_of_threads) { threads_agree(run_all, NULL); }

@@ -25,7 +25,7 @@ struct plain {
 static void plain_head(const struct attention_shape *s, const float *q, const float *dy, struct plain *out) {
     size_t t = s->tokens, d = s->head_size, c = s->heads * d;
     const float *k = q + c, *v = q + 2 * c;
-    double *p = malloc(t * sizeof *p), *dp = malloc(t * sizeof *dp), scale = 1 / sqrt((double)d);
+    double *p = guarded_malloc(t * sizeof *p), *dp = guarded_malloc(t * sizeof *dp), scale = 1 / sqrt((double)d);
     for (size_t i = 0; i < t; i++) {
         size_t seen = s->is_causal ? i + 1 : t;
         double max = -INFINITY, sum = 0, total = 0;
@@ -51,7 +51,7 @@ static void plain_head(const struct attention_shape *s, const float *q, const fl
                 out->dk[j * d + e] += p[j] * (dp[j] - total) * scale * (double)q[i * 3 * c + e];
             }
     }
-    free(p), free(dp);
+    guarded_free(p), guarded_free(dp);
 }
 
 #define FLOAT32_ERROR 2e-5
@@ -72,13 +72,13 @@ static void same(const double *expected, const float *values, size_t stride, siz
 static void agrees(struct device *device, const struct attention_shape *s, const float *qkv, const float *dy,
                    double error, double unit) {
     size_t d = s->head_size, c = s->heads * d, values = s->rows * s->tokens * c, one = s->tokens * d;
-    float *y = malloc(values * sizeof *y), *dqkv = malloc(3 * values * sizeof *dqkv);
-    float *softmaxes = malloc(2 * s->rows * s->heads * s->tokens * sizeof *softmaxes);
+    float *y = guarded_malloc(values * sizeof *y), *dqkv = guarded_malloc(3 * values * sizeof *dqkv);
+    float *softmaxes = guarded_malloc(2 * s->rows * s->heads * s->tokens * sizeof *softmaxes);
     device_ops(device)->sequence->attention_forward(device, s, qkv, y, softmaxes);
     device_ops(device)->sequence->attention_backward(device, s, qkv, y, softmaxes, dy, dqkv);
     for (size_t r = 0; r < s->rows; r++)
         for (size_t h = 0; h < s->heads; h++) {
-            double *all = calloc(4 * one, sizeof *all);
+            double *all = guarded_calloc(4 * one, sizeof *all);
             struct plain plain = {all, all + one, all + 2 * one, all + 3 * one};
             size_t narrow = r * s->tokens * c + h * d, wide = r * s->tokens * 3 * c + h * d;
             plain_head(s, qkv + wide, dy + narrow, &plain);
@@ -86,9 +86,9 @@ static void agrees(struct device *device, const struct attention_shape *s, const
             same(plain.dq, dqkv + wide, 3 * c, s->tokens, d, error, unit, "dq");
             same(plain.dk, dqkv + wide + c, 3 * c, s->tokens, d, error, unit, "dk");
             same(plain.dv, dqkv + wide + 2 * c, 3 * c, s->tokens, d, error, 1, "dv");
-            free(all);
+            guarded_free(all);
         }
-    free(y), free(dqkv), free(softmaxes);
+    guarded_free(y), guarded_free(dqkv), guarded_free(softmaxes);
 }
 
 static void attention_agrees(struct device *device, const struct attention_shape *s, float spread, double error) {
@@ -97,7 +97,7 @@ static void attention_agrees(struct device *device, const struct attention_shape
     for (size_t i = 0; i < 3 * values; i++) qkv[i] *= spread;
     if (error > FLOAT32_ERROR) round_bf16(qkv, 3 * values), round_bf16(dy, values);
     agrees(device, s, qkv, dy, error, 1);
-    free(qkv), free(dy);
+    guarded_free(qkv), guarded_free(dy);
 }
 
 static const struct attention_shape shapes[] = {
@@ -129,7 +129,7 @@ static void large_scores_agree(struct device *device, float large, float step, d
             if (i % (3 * c) < 2 * c) qkv[i] = i % d == 0 ? large : step * rintf(fminf(fmaxf(qkv[i], -3), 3));
         if (error > FLOAT32_ERROR) round_bf16(qkv, 3 * values), round_bf16(dy, values);
         agrees(device, s, qkv, dy, error, (double)large);
-        free(qkv), free(dy);
+        guarded_free(qkv), guarded_free(dy);
     }
 }
 
@@ -173,13 +173,13 @@ END_TEST
 static double moved(struct device *device, const struct attention_shape *s, const float *qkv, const float *direction,
                     float step, const float *weight) {
     size_t values = s->rows * s->tokens * s->heads * s->head_size;
-    float *x = malloc(3 * values * sizeof *x), *y = malloc(values * sizeof *y);
-    float *softmaxes = malloc(2 * s->rows * s->heads * s->tokens * sizeof *softmaxes);
+    float *x = guarded_malloc(3 * values * sizeof *x), *y = guarded_malloc(values * sizeof *y);
+    float *softmaxes = guarded_malloc(2 * s->rows * s->heads * s->tokens * sizeof *softmaxes);
     double sum = 0;
     for (size_t i = 0; i < 3 * values; i++) x[i] = qkv[i] + step * direction[i];
     device_ops(device)->sequence->attention_forward(device, s, x, y, softmaxes);
     for (size_t i = 0; i < values; i++) sum += (double)y[i] * (double)weight[i];
-    free(x), free(y), free(softmaxes);
+    guarded_free(x), guarded_free(y), guarded_free(softmaxes);
     return sum;
 }
 
@@ -189,9 +189,11 @@ START_TEST(bfloat16_gradients_are_those_of_forward) {
     for (size_t j = 1; device && j < SHAPES; j++) {
         const struct attention_shape *s = &shapes[j];
         size_t values = s->rows * s->tokens * s->heads * s->head_size;
-        float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), *y = malloc(values * sizeof *y);
-        float *dqkv = malloc(3 * values * sizeof *dqkv), *direction = random_values(3 * values, 3), step = 0.03f;
-        float *softmaxes = malloc(2 * s->rows * s->heads * s->tokens * sizeof *softmaxes);
+        float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2),
+              *y = guarded_malloc(values * sizeof *y);
+        float *dqkv = guarded_malloc(3 * values * sizeof *dqkv), *direction = random_values(3 * values, 3),
+              step = 0.03f;
+        float *softmaxes = guarded_malloc(2 * s->rows * s->heads * s->tokens * sizeof *softmaxes);
         device_ops(device)->sequence->attention_forward(device, s, qkv, y, softmaxes);
         device_ops(device)->sequence->attention_backward(device, s, qkv, y, softmaxes, dy, dqkv);
         double slope = 0;
@@ -202,7 +204,8 @@ START_TEST(bfloat16_gradients_are_those_of_forward) {
         double numeric = (moved(device, s, qkv, direction, step, dy) - moved(device, s, qkv, direction, -step, dy)) /
                          (2 * (double)step);
         ck_assert_msg(fabs(numeric - slope) < 0.03 * fabs(slope), "shape %zu: %g, not %g", j, slope, numeric);
-        free(qkv), free(dy), free(y), free(dqkv), free(direction), free(softmaxes);
+        guarded_free(qkv), guarded_free(dy), guarded_free(y), guarded_free(dqkv), guarded_free(direction),
+            guarded_free(softmaxes);
     }
     device_destroy(device);
 }
@@ -215,13 +218,15 @@ static void run_attention(struct device *device, const void *context, struct dig
     for (size_t j = 0; j < SHAPES; j++) {
         const struct attention_shape *s = &shapes[j];
         size_t values = s->rows * s->tokens * s->heads * s->head_size;
-        float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), *y = malloc(values * sizeof *y);
-        float *dqkv = malloc(3 * values * sizeof *dqkv), *softmaxes = malloc(2 * values * sizeof *softmaxes);
+        float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2),
+              *y = guarded_malloc(values * sizeof *y);
+        float *dqkv = guarded_malloc(3 * values * sizeof *dqkv),
+              *softmaxes = guarded_malloc(2 * values * sizeof *softmaxes);
         device_ops(device)->sequence->attention_forward(device, s, qkv, y, softmaxes);
         device_ops(device)->sequence->attention_backward(device, s, qkv, y, softmaxes, dy, dqkv);
         digest_add(digest, y, values * sizeof *y);
         digest_add(digest, dqkv, 3 * values * sizeof *dqkv);
-        free(qkv), free(dy), free(y), free(dqkv), free(softmaxes);
+        guarded_free(qkv), guarded_free(dy), guarded_free(y), guarded_free(dqkv), guarded_free(softmaxes);
     }
 }
 

@@ -1,0 +1,274 @@
+/* Every operator but those over images, as cases for any device: products, element-wise rules, losses, norms, whole
+ * buffers. For tests only. */
+#ifndef TESTS_DEVICE_OPERATOR_CASES_H
+#define TESTS_DEVICE_OPERATOR_CASES_H
+
+#include "operator_case.h"
+
+#define ROWS 37
+#define IN 70
+#define OUT 45
+#define TOKENS 300 /* more than a block of the GPU has threads */
+#define N (ROWS * IN)
+#define WHOLE (1 << 19) /* of a whole buffer */
+
+static void products(struct device *d, struct results *r) {
+    const struct device_ops *ops = device_ops(d);
+    float *x = random_values(N, 1), *w = random_values(OUT * IN, 2), *bias = random_values(OUT + 1, 3);
+    float *dy = random_values(ROWS * OUT, 4);
+    ops->linear_forward(d, x, w, bias, false, next(r, ROWS * OUT), ROWS, IN, OUT);
+    ops->linear_forward(d, x, w, bias + 1, true, next(r, ROWS * OUT), ROWS, IN, OUT);
+    ops->linear_forward(d, x, w, NULL, true, next(r, ROWS * OUT), ROWS, IN, OUT);
+    ops->linear_forward(d, x, w, NULL, false, next(r, OUT), 1, IN, OUT);
+    ops->linear_backward_input(d, dy, w, next(r, N), ROWS, IN, OUT);
+    float *dw = next_from(r, OUT * IN, 5), *dbias = next_from(r, OUT, 6);
+    ops->linear_backward_weight(d, dy, x, dw, dbias, ROWS, IN, OUT);
+    ops->linear_backward_weight(d, dy, x, dw, NULL, ROWS, IN, OUT);
+    ops->linear_forward(d, x, w, bias, true, next(r, ROWS), ROWS, IN, 1);
+    ops->linear_forward(d, x, w, bias, false, next(r, ROWS * OUT), ROWS, 1, OUT);
+    ops->linear_forward(d, x, w, bias, true, next(r, OUT), 1, IN, OUT);
+    x[5 * IN] = NAN; /* a relu does not hide it */
+    ops->linear_forward(d, x, w, bias, true, next(r, ROWS * OUT), ROWS, IN, OUT);
+    guarded_free(x), guarded_free(w), guarded_free(bias), guarded_free(dy);
+}
+
+static void elements(struct device *d, struct results *r) {
+    const struct device_ops *ops = device_ops(d);
+    float *x = random_values(N, 1), *y = random_values(N, 2), *dy = random_values(N, 3);
+    for (int f = ACTIVATION_RELU; f <= ACTIVATION_SILU; f++) {
+        float *to = next(r, N);
+        ops->activation_forward(d, (enum activation)f, x, to, N);
+        ops->activation_backward(d, (enum activation)f, x, to, dy, next(r, N), N);
+    }
+    ops->add(d, x, y, next(r, N), N);
+    ops->copy(d, x, next(r, N), N);
+    ops->leaky_relu_forward(d, 0.1f, x, next(r, N), N);
+    ops->leaky_relu_backward(d, 0.1f, x, dy, next(r, N), N);
+    ops->image->add_relu(d, x, y, next(r, N), N);
+    ops->image->relu_backward(d, y, dy, next(r, N), N);
+    ops->image->transpose(d, x, next(r, N), ROWS, 7, 10);
+    struct draw_key key = {.seed = 42, .stream = 3, .step = &work_step, .first_row = 5, .row_stride = 2};
+    ops->dropout(d, &key, 0.3f, x, next(r, N), ROWS, IN);
+    ops->dropout(d, &key, 0.3f, x, next(r, 32 * 80), 32, 80); /* whole fours */
+    ops->dropout(d, &key, 1, x, next(r, 59 * 3), 3, 59);
+    ops->sequence->add_row(d, x, y, next(r, N), ROWS, IN);
+    guarded_free(x), guarded_free(y), guarded_free(dy);
+}
+
+static void rules(struct device *d, struct results *r) {
+    const struct optimizer_ops *ops = device_ops(d)->optimizers;
+    float *g = random_values(N, 8), *state[12], *values[9], *before = guarded_calloc(21 * N, sizeof *before);
+    ck_assert_ptr_nonnull(before);
+    for (int i = 0; i < 9; i++) values[i] = next_from(r, N, 20 + (uint64_t)i);
+    for (int i = 0; i < 12; i++) state[i] = memset(next(r, N), 0, N * sizeof(float));
+    struct sgd_step sgd = work_sgd;
+    struct sgd_step plain = {.minus_lr = -0.1f};
+    struct adam_step adam = {.beta1 = 0.9f,
+                             .one_minus_beta1 = 0.1f,
+                             .beta2 = 0.99f,
+                             .one_minus_beta2 = 0.01f,
+                             .eps = 1e-8f,
+                             .minus_step_size = -0.01f,
+                             .sqrt_correction2 = 0.1f,
+                             .decay_factor = 0.99f,
+                             .uses_lerp = true};
+    struct adam_step other = adam;
+    other.uses_lerp = false, other.has_weight_decay = true, other.weight_decay = 0.1f;
+    struct adagrad_step adagrad = {.minus_lr = -0.1f, .eps = 1e-10f, .weight_decay = 0.1f, .has_weight_decay = true};
+    struct rmsprop_step rmsprop = {
+        .minus_lr = -0.1f, .alpha = 0.9f, .one_minus_alpha = 0.1f, .eps = 1e-8f, .momentum = 0.9f};
+    struct lion_step lion = {.minus_lr = -0.1f,
+                             .beta1 = 0.9f,
+                             .one_minus_beta1 = 0.1f,
+                             .beta2 = 0.99f,
+                             .one_minus_beta2 = 0.01f,
+                             .decay_factor = 0.99f};
+    for (int t = 0; t < 4; t++) { /* the last one is skipped */
+        const float *clip = t < 3 ? &work_clip : &work_held;
+        for (size_t i = 0; t == 3 && i < 21; i++)
+            memcpy(before + i * N, i < 9 ? values[i] : state[i - 9], N * sizeof *before);
+        sgd.is_first = t == 0;
+        struct {
+            enum update_rule rule;
+            union optimizer_step step;
+            const float *clip;
+            float *states[OPTIMIZER_STATES];
+        } updates[] = {{RULE_SGD, {.sgd = sgd}, clip, {state[0]}},
+                       {RULE_SGD, {.sgd = plain}, t < 3 ? &work_whole : clip, {NULL}},
+                       {RULE_ADAM, {.adam = adam}, clip, {state[1], state[2]}},
+                       {RULE_ADAM, {.adam = other}, clip, {state[3], state[4], state[5]}},
+                       {RULE_ADAGRAD, {.adagrad = adagrad}, clip, {state[6]}},
+                       {RULE_RMSPROP, {.rmsprop = rmsprop}, clip, {state[7], state[8], state[9]}},
+                       {RULE_RMSPROP, {.rmsprop = rmsprop}, clip, {state[10]}},
+                       {RULE_LION, {.lion = lion}, clip, {state[11]}}};
+        for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
+            work_update(d, updates[i].rule, &updates[i].step, updates[i].clip, values[i], g, updates[i].states, N);
+        ops->average(d, 0.01f, clip, g, values[8], N);
+    }
+    for (size_t i = 0; i < 21; i++)
+        ck_assert(memcmp(before + i * N, i < 9 ? values[i] : state[i - 9], N * sizeof *before) == 0);
+    ops->keep_or_restore(d, &work_clip, values[7], state[11], N); /* there */
+    ops->keep_or_restore(d, &work_held, values[6], state[11], N); /* and back */
+    ck_assert(memcmp(values[6], values[7], N * sizeof *g) == 0);
+    ops->clamp(d, 0.5f, values[8], N);
+    guarded_free(g), guarded_free(before);
+}
+
+/* What is found holds back all that follows, until the host has seen it. */
+static void decisions(struct device *d, struct results *r) {
+    const struct device_ops *ops = device_ops(d);
+    const double losses[] = {1, INFINITY, NAN, 1, 1, 1, 1}, nonfinite[][2] = {{0}, {0}, {0}, {0}, {1, 0}, {0, 2}, {0}};
+    const float norms[] = {2, 2, 2, INFINITY, 2, 2, 2};
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
+        bool is_nonfinite = i > 0 && i < 6;
+        double found_inf = 0;
+        float clip = 0.5f, x = 3;
+        ops->skip_if_nonfinite(d, &losses[i], &norms[i], nonfinite[i], 2, &found_inf, &clip);
+        ck_assert(is_nonfinite ? found_inf == 1 && isnan(clip) : found_inf == 0 && clip == 0.5f);
+        clip = 0.5f;
+        ops->skip_if_nonfinite(d, &losses[0], &norms[0], nonfinite[0], 2, &found_inf, &clip);
+        ck_assert(is_nonfinite ? found_inf == 1 && isnan(clip) : found_inf == 0 && clip == 0.5f);
+        ops->propagate_nonfinite(d, &losses[i], &nonfinite[i][0], &x);
+        ck_assert(i == 1 || i == 2 || i == 4 ? isnan(x) : x == 3);
+        *next(r, 1) = (float)found_inf;
+    }
+}
+
+static void put_sums(struct results *r, const struct loss_sums *s) {
+    float *to = next(r, 4);
+    to[0] = (float)s->loss, to[1] = (float)s->count, to[2] = (float)s->correct, to[3] = (float)s->scored;
+}
+
+static void losses(struct device *d, struct results *r) {
+    const struct loss_ops *ops = device_ops(d)->losses;
+    float *x = random_values(TOKENS * OUT, 1), *t = random_values(TOKENS * OUT, 2);
+    double weight[OUT], pos_weight[3] = {0.5, 1, 3};
+    int64_t targets[TOKENS];
+    for (int c = 0; c < OUT; c++) weight[c] = 0.25 + c % 4;
+    for (int i = 0; i < TOKENS; i++) targets[i] = i % 7 == 3 ? -100 : i * 31 % OUT;
+    for (int i = 0; i < 4; i++) {
+        struct cross_entropy_options o = {
+            .label_smoothing = i & 1 ? 0.1f : 0, .weight = i & 2 ? weight : NULL, .ignored = -100};
+        struct loss_sums sums = {0};
+        ops->cross_entropy(d, &o, x, targets, TOKENS, OUT, 0.5f, next(r, TOKENS * OUT), &sums);
+        ops->cross_entropy(d, &o, x, targets, TOKENS, OUT, 1, NULL, &sums);
+        put_sums(r, &sums);
+    }
+    for (int loss = LOSS_MSE; loss <= LOSS_KL_DIV_LOG; loss++) {
+        struct elementwise_options o = {
+            .loss = (enum elementwise_loss)loss, .beta = 0.5f, .pos_weight = pos_weight, .pos_weights = 3};
+        struct loss_sums sums = {0};
+        for (int i = 0; loss == LOSS_KL_DIV && i < TOKENS * OUT; i++) t[i] = i % 5 ? fabsf(t[i]) : 0;
+        ops->elementwise(d, &o, x, t, TOKENS * OUT, 0.1f, 3, next(r, TOKENS * OUT), &sums);
+        put_sums(r, &sums);
+    }
+    guarded_free(x), guarded_free(t);
+}
+
+static void norms(struct device *d, struct results *r) {
+    const struct norm_ops *ops = device_ops(d)->norm_layers;
+    float *x = random_values(N, 1), *w = random_values(IN, 2), *b = random_values(IN, 3), *dy = random_values(N, 4);
+    for (int i = 0; i < 4; i++) {
+        const float *weight = i & 1 ? w : NULL, *bias = i & 1 ? b : NULL;
+        bool adds = i & 2;
+        float *statistics = next(r, 2 * ROWS), *dw = next_from(r, IN, 5), *db = next_from(r, IN, 6);
+        ops->layer_norm_forward(d, x, weight, bias, 1e-5f, next(r, N), statistics, ROWS, IN);
+        ops->layer_norm_backward(d, x, weight, statistics, dy, next_from(r, N, 7), adds, weight ? dw : NULL,
+                                 bias ? db : NULL, ROWS, IN);
+        ops->layer_norm_backward(d, x, weight, statistics, dy, NULL, false, dw, NULL, ROWS, IN);
+        ops->rms_norm_forward(d, x, weight, 1e-5f, next(r, N), statistics, ROWS, IN);
+        ops->rms_norm_backward(d, x, weight, statistics, dy, next_from(r, N, 8), adds, dw, ROWS, IN);
+    }
+    guarded_free(x), guarded_free(w), guarded_free(b), guarded_free(dy);
+}
+
+static void sequences(struct device *d, struct results *r) {
+    const struct sequence_ops *ops = device_ops(d)->sequence;
+    int32_t tokens[TOKENS];
+    for (int i = 0; i < TOKENS; i++) tokens[i] = i * 17 % ROWS;
+    float *table = random_values(N, 1), *dy = random_values(TOKENS * IN, 2), *x = random_values(TOKENS * IN, 3);
+    ops->embedding_forward(d, tokens, table, next(r, TOKENS * IN), TOKENS, ROWS, IN);
+    ops->embedding_backward(d, tokens, dy, next_from(r, N, 4), TOKENS, ROWS, IN);
+    ops->sum_rows(d, x, next_from(r, IN, 5), TOKENS, IN);
+    float *y = next(r, TOKENS * IN);
+    ops->softmax_forward(d, x, y, IN, TOKENS);
+    ops->softmax_backward(d, y, dy, next(r, TOKENS * IN), IN, TOKENS);
+    guarded_free(table), guarded_free(dy), guarded_free(x);
+}
+
+static void attention(struct device *d, struct results *r) {
+    const struct sequence_ops *ops = device_ops(d)->sequence;
+    for (int causal = 0; causal < 2; causal++) {
+        struct attention_shape s = {.rows = 2, .tokens = TOKENS, .heads = 3, .head_size = 16, .is_causal = causal};
+        size_t values = s.rows * s.tokens * s.heads * s.head_size;
+        float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), *y = next(r, values);
+        float *softmaxes = guarded_malloc(2 * s.rows * s.heads * s.tokens * sizeof *softmaxes);
+        ops->attention_forward(d, &s, qkv, y, softmaxes);
+        ops->attention_backward(d, &s, qkv, y, softmaxes, dy, next(r, 3 * values));
+        guarded_free(qkv), guarded_free(dy), guarded_free(softmaxes);
+    }
+}
+
+static void whole_buffers(struct device *d, struct results *r) {
+    const struct device_ops *ops = device_ops(d);
+    const struct device_range ranges[] = {{0, 1000}, {1008, 1009}, {1024, WHOLE}};
+    float *x = random_values(WHOLE, 1), bad[] = {INFINITY, -INFINITY, NAN};
+    struct clip_norm norm = {0};
+    double found = 0;
+    *next(r, 1) = ops->norm(d, x, WHOLE);
+    *next(r, 1) = ops->is_finite(d, x, WHOLE);
+    for (size_t i = 0; i < 3; i++) {
+        float keep = x[i * 100003];
+        x[i * 100003] = bad[i];
+        *next(r, 1) = ops->is_finite(d, x, WHOLE);
+        ops->check_finite(d, x, WHOLE, &found);
+        ops->clip_norm(d, x, ranges, 3, 1, 1, &norm);
+        *next(r, 1) = norm.norm, *next(r, 1) = norm.clip;
+        x[i * 100003] = keep;
+    }
+    ops->check_finite(d, x, WHOLE, &found);
+    *next(r, 1) = (float)found;
+    for (int max = 0; max < 3000; max += 1000) {
+        ops->clip_norm(d, x, ranges, 3, (float)max, 4, &norm);
+        *next(r, 1) = norm.norm, *next(r, 1) = norm.clip;
+    }
+    guarded_free(x);
+}
+
+/* What lies on the device: zero at first, copied there and back, worked on by both in turns. */
+static void own_memory(struct device *d, struct results *r) {
+    const struct device_ops *ops = device_ops(d);
+    float *x = random_values(N, 1), *memory, *at;
+    ck_assert(!device_alloc(d, N * sizeof *memory, "a test", (void **)&memory));
+    ck_assert(!device_download(d, next(r, N), memory, N * sizeof *x));
+    device_upload(d, memory, x, N * sizeof *x);
+    memset(x, 0, N * sizeof *x); /* the device has its own */
+    ops->add(d, memory, memory, memory, N);
+    at = memory;
+    for (int turn = 0; turn < 3; turn++) {
+        ck_assert(!device_map(d, (void **)&at));
+        ck_assert(!device_map(d, (void **)&at)); /* within the other */
+        memcpy(next(r, N), at, N * sizeof *at);
+        for (size_t i = 0; i < N; i++) at[i] += 1;
+        ck_assert(!device_unmap(d, (void **)&at, false));
+        ck_assert(!device_unmap(d, (void **)&at, turn == 1 || device_is_host(d)));
+        ck_assert_ptr_eq(at, memory);
+        if (turn != 1 && device_is_host(d)) /* what was not to be kept */
+            for (size_t i = 0; i < N; i++) at[i] -= 1;
+        ops->add(d, memory, memory, memory, N);
+    }
+    ck_assert(!device_download(d, next(r, N), memory, N * sizeof *x));
+    device_zero(d, memory, N / 2 * sizeof *x);
+    ck_assert(!device_download(d, next(r, N), memory, N * sizeof *x));
+    device_free(d, memory);
+    guarded_free(x);
+}
+
+static const struct operator_case operator_cases[] = {
+    {"products", products, 1e-5},     {"elements", elements, 1e-6}, {"rules", rules, 1e-6},
+    {"losses", losses, 1e-5},         {"norms", norms, 1e-5},       {"sequences", sequences, 1e-5},
+    {"attention", attention, 2e-5},   {"decisions", decisions, 0},  {"whole buffers", whole_buffers, 1e-6},
+    {"own memory", own_memory, 1e-6},
+};
+
+#endif
