@@ -1,5 +1,9 @@
 /* checkpoint: what goes in comes out, in equal bytes; what does not fit is told entry by entry and changes nothing;
  * the newest good one is found by its step; pruning keeps it. ctest-labels: unit */
+#include <pthread.h>
+#include <time.h>
+
+#include "base/hdf5.h"
 #include "base/log.h"
 #include "base/sealed.h"
 #include "check_main.h"
@@ -384,6 +388,80 @@ START_TEST(inspect_shows_what_is_inside) {
 }
 END_TEST
 
+static void *enter(void *context) {
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
+    hdf5_leave(&silence);
+    return context;
+}
+
+/* Another thread can use libhdf5, which prints its errors as before. */
+static void library_must_be_free(const char *after) {
+    H5E_auto2_t print = NULL;
+    void *data;
+    pthread_t thread;
+    struct timespec limit;
+    H5Eget_auto2(H5E_DEFAULT, &print, &data);
+    ck_assert_msg(print, "libhdf5 stays silent after %s", after);
+    ck_assert_int_eq(pthread_create(&thread, NULL, enter, NULL), 0);
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += 20;
+    ck_assert_msg(pthread_timedjoin_np(thread, NULL, &limit) == 0, "libhdf5 is locked after %s", after);
+}
+
+static status no_more(void *context, const char *path, int dims, const int64_t *shape, const float *values) {
+    (void)path, (void)dims, (void)shape, (void)values;
+    ++*(int *)context;
+    return status_new(STATUS_DATA, "no more");
+}
+
+/* Saves and the loader's thread use libhdf5, too. */
+START_TEST(libhdf5_is_free_after_every_call) {
+    char *folder = make_folder(), *path = path_in(folder, "a.h5"), *other = path_in(folder, "b.h5");
+    struct checkpoint *checkpoint;
+    struct text out = {0};
+    struct state state;
+    struct entry entries[STATE_ENTRIES], entry = {.path = "state/step"};
+    bool exists;
+    int visits = 0;
+    ck_ok(write_state(folder, "a", 7));
+    library_must_be_free("checkpoint_write");
+    ck_ok(checkpoint_open(path, &checkpoint));
+    library_must_be_free("checkpoint_open");
+    ck_ok(checkpoint_has(checkpoint, "model", &exists));
+    ck_assert(exists);
+    library_must_be_free("checkpoint_has");
+    ck_ok(checkpoint_has(checkpoint, "models", &exists));
+    ck_assert(!exists);
+    library_must_be_free("checkpoint_has of nothing");
+    ck_ok(checkpoint_find(checkpoint, &entry, &exists));
+    ck_assert(exists && entry.type == ENTRY_INT64 && entry.dims == 0);
+    entry.path = "state/steps";
+    ck_ok(checkpoint_find(checkpoint, &entry, &exists));
+    ck_assert(!exists);
+    library_must_be_free("checkpoint_find");
+    ck_failure(checkpoint_visit(checkpoint, "model", no_more, &visits), STATUS_DATA, "no more");
+    ck_assert_int_eq(visits, 1);
+    library_must_be_free("checkpoint_visit");
+    list_entries(&state, entries);
+    entries[0].shape[0] = 3;
+    ck_failure(checkpoint_read(checkpoint, entries, 1, NULL), STATUS_DATA, "(2, 3)");
+    library_must_be_free("a checkpoint_read that failed");
+    checkpoint_close(checkpoint);
+    library_must_be_free("checkpoint_close");
+    must_hold(path, 7);
+    library_must_be_free("checkpoint_read");
+    ck_ok(checkpoint_inspect(path, &out));
+    library_must_be_free("checkpoint_inspect");
+    ck_ok(sealed_write(other, "no HDF5", 7, 7));
+    ck_failure(checkpoint_open(other, &checkpoint), STATUS_DATA, other);
+    library_must_be_free("a checkpoint_open that failed");
+    text_free(&out);
+    free(path), free(other);
+    remove_folder(folder);
+}
+END_TEST
+
 /* h5dump, the reader that comes with HDF5, sees the file as an ordinary one. */
 START_TEST(h5dump_reads_it) {
     char *folder = make_folder(), *command;
@@ -404,4 +482,5 @@ END_TEST
 TESTS("checkpoint", round_trip_of_all_types, odd_states, equal_states_are_equal_bytes,
       differences_are_told_and_change_nothing, optional_entries, what_is_no_checkpoint_is_refused,
       a_newer_format_is_refused, the_newest_is_found_by_its_step, damaged_ones_are_skipped_with_a_warning,
-      prune_keeps_the_newest, a_save_removes_what_a_killed_one_left, inspect_shows_what_is_inside, h5dump_reads_it)
+      prune_keeps_the_newest, a_save_removes_what_a_killed_one_left, inspect_shows_what_is_inside,
+      libhdf5_is_free_after_every_call, h5dump_reads_it)
