@@ -1,5 +1,6 @@
 /* io: each wrapper does its work and names the path when it cannot; io_replace leaves the old or the new file whatever
  * call fails; faults strike where they are told to. ctest-labels: unit fault */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -113,6 +114,27 @@ START_TEST(makes_and_lists_folders) {
     ck_ok(io_remove(other));
     ck_ok(io_remove(other));
     ck_failure(io_remove(folder), STATUS_IO, folder);
+    remove_folder(folder);
+}
+END_TEST
+
+/* What is gone or not empty is no failure; what is no folder is one, and stays. */
+START_TEST(removes_empty_folders_only) {
+    char *folder = make_folder(), *inner = path_in(folder, "a"), *file = path_in(folder, "a/b");
+    struct io_info info;
+    ck_ok(io_make_folders(inner));
+    spill(file, "x", 1);
+    ck_ok(io_remove_folder(inner));
+    ck_ok(io_stat(file, &info));
+    ck_assert(info.exists);
+    ck_failure(io_remove_folder(file), STATUS_IO, file);
+    ck_ok(io_remove(file));
+    errno = 0;
+    ck_ok(io_remove_folder(inner));
+    ck_ok(io_stat(inner, &info));
+    ck_assert(!info.exists);
+    ck_ok(io_remove_folder(inner));
+    free(inner), free(file);
     remove_folder(folder);
 }
 END_TEST
@@ -327,8 +349,8 @@ START_TEST(a_malformed_environment_fails_every_call) {
 END_TEST
 
 LOOP_TESTS("io", ONCE(buffers_are_aligned_and_zeroed), ONCE(too_large_a_buffer_is_an_answer), ONCE(writes_and_reads),
-           ONCE(failures_say_what_was_tried), ONCE(makes_and_lists_folders), ONCE(a_lock_has_one_owner),
-           ONCE(names_of_files), ONCE(replaces_a_file), ONCE(what_was_written_is_read_back),
+           ONCE(failures_say_what_was_tried), ONCE(makes_and_lists_folders), ONCE(removes_empty_folders_only),
+           ONCE(a_lock_has_one_owner), ONCE(names_of_files), ONCE(replaces_a_file), ONCE(what_was_written_is_read_back),
            ONCE(new_folders_are_brought_to_disk), ONCE(any_failing_call_leaves_old_or_new),
            ONCE(a_kill_at_any_call_leaves_old_or_new), ONCE(the_environment_sets_a_fault),
            LOOP(a_malformed_environment_fails_every_call, 0, 7))

@@ -117,6 +117,51 @@ START_TEST(entries_are_bound_and_written) {
 }
 END_TEST
 
+struct item {
+    int64_t size;
+    bool has_size;
+};
+struct list {
+    struct section_list items;
+};
+
+static const struct schema_row item_rows[] = {{.key = "size",
+                                               .type = SCHEMA_INT,
+                                               .offset = FIELD(struct item, size),
+                                               .present_offset = FIELD(struct item, has_size),
+                                               .fallback = "1",
+                                               .doc = "Size."},
+                                              {0}};
+static const struct schema item_schema = {.name = "item", .size = sizeof(struct item), .rows = item_rows};
+static const struct schema_row list_rows[] = {{.key = "items",
+                                               .type = SCHEMA_SECTION_LIST,
+                                               .offset = FIELD(struct list, items),
+                                               .fallback = "[]",
+                                               .section = &item_schema,
+                                               .doc = "Items."},
+                                              {0}};
+static const struct schema list_schema = {.name = "list", .size = sizeof(struct list), .rows = list_rows};
+
+/* An entry without keys is written as one, so that the written list has as many entries. */
+START_TEST(empty_entries_are_written) {
+    static const char *const texts[] = {"items:\n  - {}\n  - {size: 2}\n  - {}\n", "items: []\n"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct problems problems = {0};
+        struct document *document;
+        struct list list;
+        struct text written = {0};
+        ck_assert(!document_parse("t", texts[i], strlen(texts[i]), &problems, &document));
+        schema_bind(&list_schema, document_root(document), "", &list_schema, &list, document_arena(document),
+                    &problems);
+        ck_assert_uint_eq(problems.count, 0);
+        schema_write_yaml(&list_schema, &list, &written);
+        ck_assert_str_eq(text_string(&written), texts[i]);
+        text_free(&written);
+        document_destroy(document);
+    }
+}
+END_TEST
+
 START_TEST(problems_have_their_place) {
     refuses("optimizer: {groups: [{match: a}, {match: a, lr: 2}]}", "t:1:49: optimizer.groups.1.lr: must be");
     refuses("optimizer: {groups: [{match: a, rate: 2}]}", "optimizer.groups.0.rate: unknown key");
@@ -127,6 +172,9 @@ START_TEST(problems_have_their_place) {
     refuses("optimizer: {groups: {match: a}}", "optimizer.groups: expected a list of mappings, got a mapping");
     refuses("optimizer: {groups: null}", "null is not allowed; expected a list of mappings");
     refuses("match: a", "did you mean 'optimizer.groups.match'?");
+    refuses("optimizer: {groups: [{match: a, lr: 0,25}]}", "t:1:37: optimizer.groups.0.lr: '0,25' has a decimal comma");
+    refuses("optimizer: {groups: [{lr: (0.5, 0.25)}]}",
+            "t:1:27: optimizer.groups.0.lr: '(0.5, 0.25)' is not a list here; write [0.5, 0.25]");
 }
 END_TEST
 
@@ -170,5 +218,5 @@ START_TEST(reference_explains_it) {
 }
 END_TEST
 
-TESTS("schema lists", entries_are_bound_and_written, problems_have_their_place, differences_are_listed,
-      reference_explains_it)
+TESTS("schema lists", entries_are_bound_and_written, empty_entries_are_written, problems_have_their_place,
+      differences_are_listed, reference_explains_it)

@@ -296,6 +296,36 @@ START_TEST(refuses_overflow_when_scaled) {
 }
 END_TEST
 
+/* The row of the file that is named, of a table in memory and of one that stays in the file: found when it is read. */
+START_TEST(names_the_row_that_overflows) {
+    setup();
+    enum { N = 9 };
+    double x[N * 2] = {0}, y[N] = {0};
+    static const char *const places[] = {"dataset 'x', row 6, column 1: 1e+30 is too large for float32 after scaling",
+                                         "dataset 'y', row 6: 1e+39 is too large for float32"};
+    for (int i = 0; i < 4; i++) {
+        bool is_target = i % 2, is_stream = i / 2;
+        x[6 * 2 + 1] = is_target ? 0 : 1e30, y[6] = is_target ? 1e39 : 0;
+        hid_t file = create_file(path);
+        write_doubles(file, "x", 2, (hsize_t[]){N, 2}, x);
+        write_doubles(file, "y", 1, (hsize_t[]){N}, y);
+        H5Fclose(file);
+        struct dataset *dataset;
+        status s =
+            open_yaml(&dataset, false, "{path: %s, scale: {mean: 0, std: 1.0e-9}, cache_mb: %d}", path, !is_stream);
+        if (is_stream) {
+            float inputs[5 * 2], targets[5];
+            ck_ok(s);
+            ck_ok(dataset_read(dataset, DATASET_TRAIN, (int64_t[]){5, 0, 7, 3, 4}, 5, inputs, targets));
+            s = dataset_read(dataset, DATASET_TRAIN, (int64_t[]){5, 7, 6, 3, 4}, 5, inputs, targets);
+            dataset_close(dataset);
+        }
+        ck_failure(s, STATUS_DATA, places[is_target]);
+    }
+    teardown();
+}
+END_TEST
+
 START_TEST(refuses_other_types) {
     setup();
     hid_t file = create_file(path), text = H5Tcopy(H5T_C_S1), truth = H5Tenum_create(H5T_NATIVE_INT8);
@@ -624,7 +654,7 @@ START_TEST(reads_chunks_of_the_right_size) {
 END_TEST
 
 TESTS("hdf5", reads_any_number_type, joins_vectors_of_groups, reads_images, streams_what_memory_holds,
-      samples_large_files, refuses_wrong_names, refuses_wrong_values, refuses_overflow_when_scaled, refuses_other_types,
-      refuses_missing_chunks, refuses_other_files, refuses_unknown_filters, refuses_what_is_no_hdf5,
-      refuses_chunks_of_another_size, reads_chunks_of_the_right_size, validation_file, damaged_files,
-      damaged_compressed_files)
+      samples_large_files, refuses_wrong_names, refuses_wrong_values, refuses_overflow_when_scaled,
+      names_the_row_that_overflows, refuses_other_types, refuses_missing_chunks, refuses_other_files,
+      refuses_unknown_filters, refuses_what_is_no_hdf5, refuses_chunks_of_another_size, reads_chunks_of_the_right_size,
+      validation_file, damaged_files, damaged_compressed_files)

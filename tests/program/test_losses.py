@@ -28,7 +28,8 @@ class Losses(program.Case):
     def test_targets_outside_0_to_1(self):
         self.config(1, [], "bce_with_logits")
         for targets, message in (([0, 1, 2, 1], "rows.csv:line 4: column 'y': 2 is not a probability; the loss needs targets from 0 to 1"),
-                                 ([0.5, -0.25], "rows.csv:line 3: column 'y': -0.25 is not a probability")):
+                                 ([0.5, -0.25], "rows.csv:line 3: column 'y': -0.25 is not a probability"),
+                                 ([1.5, 2], "rows.csv:line 2: column 'y': 1.5 is not a probability")):
             self.rows(targets)
             for arguments in (["test.yaml"], ["test.yaml", "--nproc", 2], ["check", "test.yaml"]):
                 self.assertIn(message, self.run_program(*arguments, code=DATA)[1])
