@@ -48,7 +48,7 @@ static status at_place(struct place place, const char *path, status inner) {
 static status check_name(const struct builder *b, const struct layer *layer) {
     for (size_t i = 0; i < b->model->layer_count; i++)
         if (strcmp(b->layers[i]->name, layer->name) == 0)
-            return status_new(STATUS_USAGE, "the name '%s' is already that of %s", layer->name, b->layers[i]->path);
+            return status_new(STATUS_USAGE, "the name '%s' is already used by %s", layer->name, b->layers[i]->path);
     return OK;
 }
 
@@ -81,7 +81,7 @@ static status check_freeze(const struct model *model, const struct string_list *
     return OK;
 }
 
-static void keep_layer(struct builder *b, struct layer *layer) {
+static void append_layer(struct builder *b, struct layer *layer) {
     struct model *m = b->model;
     b->layers = grow(m->arena, b->layers, m->layer_count, &b->layer_capacity, sizeof *b->layers);
     b->layers[m->layer_count++] = layer;
@@ -109,7 +109,7 @@ static size_t ordered(struct builder *b, size_t in, bool is_channels_last, const
                             .out_size = m->tensors[in].size,
                             .first_param = m->params.count,
                             .first_buffer = m->buffers.count};
-    keep_layer(b, layer);
+    append_layer(b, layer);
     size_t out = add_tensor(b, &shape, NO_TENSOR, needs_gradient);
     add_step(b, layer, in, NO_TENSOR, out);
     return out;
@@ -129,13 +129,14 @@ static status add_layer(struct builder *b, struct layer *layer, size_t in, size_
     layer->first_param = m->params.count;
     layer->first_buffer = m->buffers.count;
     if (layer->in.is_tokens && !layer->type->takes_tokens)
-        return status_new(STATUS_USAGE, "its input is token ids, which only an embedding takes: put one before it");
+        return status_new(STATUS_USAGE,
+                          "its input is token ids, which only an embedding accepts: insert one before it");
     TRY(layer->type->plan(layer, &planning));
     layer->param_count = m->params.count - layer->first_param;
     layer->buffer_count = m->buffers.count - layer->first_buffer;
     layer->out_size = shape_elements(&layer->out);
     if (layer->type->multiply_adds) m->multiply_adds += layer->type->multiply_adds(layer);
-    keep_layer(b, layer);
+    append_layer(b, layer);
     bool is_trained = freeze(b, layer), needs_gradient = m->tensors[in].needs_gradient || is_trained;
     size_t root = m->tensors[in].alias == NO_TENSOR ? in : m->tensors[in].alias;
     *out = add_tensor(b, &layer->out, is_view ? root : NO_TENSOR, needs_gradient);
@@ -154,7 +155,7 @@ static status build_one(struct builder *b, const struct variant *variant, const 
     const char *own_path = arena_printf(arena, "%s.%zu.%s", path, index, variant->name);
     if (strchr(own, '.') || strchr(own, '/') || (!*own && !type->expand))
         return at_place(place, own_path,
-                        status_new(STATUS_USAGE, "a name must not be empty nor hold '.' or '/', got '%s'", own));
+                        status_new(STATUS_USAGE, "a name must not be empty or contain '.' or '/', got '%s'", own));
     char *name = arena_printf(arena, "%s%s", prefix, own);
     if (!*own && *name) name[strlen(name) - 1] = '\0'; /* a composite without a name adds no level */
     if (type->expand) return type->expand(b, variant, own_path, name, in, out);
@@ -167,8 +168,8 @@ static const struct layer_type *type_of(const struct variant_list *list, size_t 
     return index < list->count ? layer_type_at((size_t)list->items[index].index) : NULL;
 }
 
-/* Whether the relu at [index] of a list after tensor [in] is fused into the layer after it or into the step before
- * it. The output of that step then has no other reader. */
+/* Fuses the relu at [index] of a list into the layer after it or, with input tensor [in], into the step before it,
+ * whose output then has no other reader. False: not a relu, or it cannot be fused. */
 static bool merge_relu(struct builder *b, const struct variant_list *list, size_t index, size_t in) {
     struct model *m = b->model;
     const struct layer_type *next = type_of(list, index + 1);
@@ -186,7 +187,7 @@ static bool merge_relu(struct builder *b, const struct variant_list *list, size_
 
 status build_list(struct builder *builder, const struct variant_list *list, const char *path, const char *prefix,
                   size_t in, size_t *out) {
-    bool takes_relu = false;
+    bool has_relu_before = false;
     *out = in;
     if (++builder->lists > BUILD_MAX_LISTS || builder->model->layer_count > BUILD_MAX_LAYERS)
         return status_new(STATUS_USAGE, "model.layers: more than %d layers in all; is a 'times' too large?",
@@ -195,9 +196,9 @@ status build_list(struct builder *builder, const struct variant_list *list, cons
         in = *out;
         bool is_merged = merge_relu(builder, list, i, in);
         builder->merges_relu = is_merged;
-        builder->has_relu = takes_relu;
+        builder->has_relu = has_relu_before;
         const struct layer_type *next = type_of(list, i + 1);
-        takes_relu = is_merged && next && next->relu == RELU_BEFORE;
+        has_relu_before = is_merged && next && next->relu == RELU_BEFORE;
         TRY(build_one(builder, &list->items[i], path, prefix, i, in, out));
     }
     return OK;
@@ -225,30 +226,31 @@ status build_sum(struct builder *builder, size_t a, size_t b, size_t *out) {
     return OK;
 }
 
-/* Gradient slots. In backward order, a slot is allocated with the first step that contributes to a tensor's gradient
- * and is free after the backward of the step that produced the tensor. Several tensors may share a slot while they
- * only read it. */
+/* Gradient slots. In backward order, a slot is allocated for the first step that contributes to a tensor's gradient
+ * and released after the backward of the step that produced the tensor. Several tensors may share a slot while they
+ * only read it (reference counting). */
 struct pool {
     struct arena *arena;
     struct piece *slots;
-    size_t *holders; /* tensors in use whose gradient is in the slot */
-    size_t count, slot_capacity, holder_capacity;
+    size_t *references; /* (count) tensors in use whose gradient is in the slot */
+    size_t count, slot_capacity, reference_capacity;
     size_t now, end; /* times */
 };
 
-static size_t take_slot(struct pool *pool, size_t size) {
+static size_t allocate_slot(struct pool *pool, size_t size) {
     pool->slots = grow(pool->arena, pool->slots, pool->count, &pool->slot_capacity, sizeof *pool->slots);
-    pool->holders = grow(pool->arena, pool->holders, pool->count, &pool->holder_capacity, sizeof *pool->holders);
+    pool->references =
+        grow(pool->arena, pool->references, pool->count, &pool->reference_capacity, sizeof *pool->references);
     pool->slots[pool->count] = (struct piece){.size = size, .first = pool->now, .last = pool->end};
-    pool->holders[pool->count] = 1;
+    pool->references[pool->count] = 1;
     return pool->count++;
 }
 
-static void let_go(struct pool *pool, size_t slot) {
-    if (--pool->holders[slot] == 0) pool->slots[slot].last = pool->now;
+static void release_slot(struct pool *pool, size_t slot) {
+    if (--pool->references[slot] == 0) pool->slots[slot].last = pool->now;
 }
 
-/* For a view, the tensor that owns the memory. */
+/* The tensor that owns the memory: for a view, the one it is a view of. */
 static struct tensor *owner(struct model *m, size_t tensor) {
     return &m->tensors[m->tensors[tensor].alias == NO_TENSOR ? tensor : m->tensors[tensor].alias];
 }
@@ -260,57 +262,57 @@ static void plan_add(struct step *s, size_t to, size_t a, size_t b) {
 /* Whether only [tensor] (and the step's output, which is no longer needed) uses its slot, so that it may be
  * overwritten. */
 static bool is_exclusive(const struct pool *pool, const struct tensor *tensor, size_t dy) {
-    return pool->holders[tensor->slot] - (tensor->slot == dy) == 1;
+    return pool->references[tensor->slot] - (tensor->slot == dy) == 1;
 }
 
-/* out = a + b passes its gradient to both: a side without a gradient shares the slot, a side with one adds it. */
+/* The backward of out = a + b for one side: a side without a gradient shares the slot of out's, else it is added. */
 static void plan_sum_side(struct pool *pool, struct step *s, struct tensor *side) {
     if (!side->needs_gradient) return;
     if (side->slot == SIZE_MAX) {
         side->slot = s->dy;
-        pool->holders[s->dy]++;
+        pool->references[s->dy]++;
     } else if (is_exclusive(pool, side, s->dy)) {
         plan_add(s, side->slot, side->slot, s->dy);
     } else {
-        size_t own = take_slot(pool, side->size);
+        size_t own = allocate_slot(pool, side->size);
         plan_add(s, own, side->slot, s->dy);
-        let_go(pool, side->slot);
+        release_slot(pool, side->slot);
         side->slot = own;
     }
 }
 
-/* The gradient of an output after a fused relu becomes dy in place, or in a new slot if others read it. */
+/* The derivative of a fused relu is applied to the gradient in place, or to a new slot if others read it. */
 static void plan_relu(struct pool *pool, struct step *s, size_t size) {
     if (!(s->layer ? s->layer->has_relu && s->layer->type->relu == RELU_AFTER : s->has_relu)) return;
     s->raw = s->dy;
-    if (pool->holders[s->raw] == 1) return;
-    s->dy = take_slot(pool, size);
-    let_go(pool, s->raw);
+    if (pool->references[s->raw] == 1) return;
+    s->dy = allocate_slot(pool, size);
+    release_slot(pool, s->raw);
 }
 
-/* Where a layer's dx is written: to a new slot; or added to the existing gradient by the layer itself or through a
- * temporary; or, if others still read that gradient, to a new slot to which the old one is added. */
+/* The first gradient of a layer's input is written to a new slot. A further one is added to the existing gradient by
+ * the layer itself or through a temporary slot; if others read that gradient, to a new slot to which it is added. */
 static void plan_layer(struct pool *pool, struct step *s, struct tensor *in) {
     if (!in->needs_gradient) return;
     if (in->slot == SIZE_MAX) {
-        s->dx = in->slot = take_slot(pool, in->size);
+        s->dx = in->slot = allocate_slot(pool, in->size);
     } else if (is_exclusive(pool, in, s->dy)) {
         s->layer->adds_to_dx = s->layer->type->can_add_to_dx && in->slot != s->dy;
-        s->dx = s->layer->adds_to_dx ? in->slot : take_slot(pool, in->size);
+        s->dx = s->layer->adds_to_dx ? in->slot : allocate_slot(pool, in->size);
         if (s->dx == in->slot) return;
         plan_add(s, in->slot, in->slot, s->dx);
-        let_go(pool, s->dx);
+        release_slot(pool, s->dx);
     } else {
-        s->dx = take_slot(pool, in->size);
+        s->dx = allocate_slot(pool, in->size);
         plan_add(s, s->dx, s->dx, in->slot);
-        let_go(pool, in->slot);
+        release_slot(pool, in->slot);
         in->slot = s->dx;
     }
 }
 
 static void plan_gradients(struct model *m) {
     struct pool pool = {.arena = m->arena, .now = m->step_count, .end = 2 * m->step_count};
-    m->output_slot = owner(m, m->output)->slot = take_slot(&pool, owner(m, m->output)->size);
+    m->output_slot = owner(m, m->output)->slot = allocate_slot(&pool, owner(m, m->output)->size);
     for (size_t i = m->step_count; i-- > 0;) {
         struct step *s = &m->steps[i];
         pool.now = 2 * m->step_count - i;
@@ -323,13 +325,13 @@ static void plan_gradients(struct model *m) {
             plan_sum_side(&pool, s, owner(m, s->in));
             plan_sum_side(&pool, s, owner(m, s->other));
         }
-        let_go(&pool, s->dy);
+        release_slot(&pool, s->dy);
     }
     m->slots = pool.slots;
     m->slot_count = pool.count;
 }
 
-/* Number of reads of a tensor's values. */
+/* Number of steps that read a tensor's values; the output counts once more. */
 static size_t readers(struct model *m, size_t tensor) {
     const struct tensor *own = owner(m, tensor);
     size_t count = owner(m, m->output) == own;
@@ -351,7 +353,7 @@ static bool is_around_gelu(struct model *m, size_t i) {
            readers(m, s[1].out) == 1;
 }
 
-/* The gradient before the GELU is then already computed by the last of the three steps. */
+/* Marks the steps that may be fused. The last of the three then computes the gradient before the GELU. */
 static void plan_gelus(struct model *m) {
     for (size_t i = 0; i + 2 < m->step_count; i++) {
         if (m->steps[i].part != PART_NONE || !is_around_gelu(m, i)) continue;
@@ -360,22 +362,22 @@ static void plan_gelus(struct model *m) {
     }
 }
 
-static void needed_at(struct tensor *tensor, size_t time) {
+static void extend_lifetime(struct tensor *tensor, size_t time) {
     if (tensor->piece.last < time) tensor->piece.last = time;
 }
 
-/* The step that produced the tensor, if it can recompute it; its own input is kept for backward. */
+/* The step that produced the tensor, if it can recompute it; else NULL. */
 static const struct step *recomputing_step(const struct model *m, const struct tensor *tensor) {
     const struct step *s = tensor->piece.size ? &m->steps[tensor->piece.first] : NULL;
     return s && s->dy != SIZE_MAX && s->layer && s->layer->type->recompute ? s : NULL;
 }
 
-/* The backward of step [i] reads [tensor]: it is kept until then, or recomputed before from what is kept. */
-static void needed_by(struct model *m, struct tensor *tensor, size_t i) {
+/* The backward of step [i] reads [tensor]: keeps it until then, or recomputes it from a tensor that is kept. */
+static void keep_for_backward(struct model *m, struct tensor *tensor, size_t i) {
     size_t end = 2 * m->step_count;
-    const struct step *maker = recomputing_step(m, tensor);
-    if (!maker || recomputing_step(m, owner(m, maker->in)) || tensor == owner(m, m->output)) {
-        needed_at(tensor, end - i);
+    const struct step *producer = recomputing_step(m, tensor);
+    if (!producer || recomputing_step(m, owner(m, producer->in)) || tensor == owner(m, m->output)) {
+        extend_lifetime(tensor, end - i);
         return;
     }
     if (!tensor->recomputed_piece.size)
@@ -384,24 +386,24 @@ static void needed_by(struct model *m, struct tensor *tensor, size_t i) {
     tensor->reader = i;
 }
 
-/* The time range in which each value is needed. The output stays for readers after the pass. */
+/* Sets the lifetime of each value. The output is kept until the end of the pass. */
 static void plan_values(struct model *m) {
     size_t end = 2 * m->step_count;
     for (size_t i = 0; i < m->step_count; i++) {
         struct step *s = &m->steps[i];
         struct tensor *out = &m->tensors[s->out];
-        bool goes_back = s->dy != SIZE_MAX;
+        bool has_backward = s->dy != SIZE_MAX;
         out->piece = (struct piece){.size = out->size, .first = i, .last = i};
-        needed_at(owner(m, s->in), i);
-        if (s->other != NO_TENSOR) needed_at(owner(m, s->other), i);
-        if (goes_back && s->raw != SIZE_MAX) needed_at(out, end - i);
+        extend_lifetime(owner(m, s->in), i);
+        if (s->other != NO_TENSOR) extend_lifetime(owner(m, s->other), i);
+        if (has_backward && s->raw != SIZE_MAX) extend_lifetime(out, end - i);
         if (!s->layer) continue;
-        if (goes_back && !(s->layer->type->ignores & IGNORES_X)) needed_by(m, owner(m, s->in), i);
-        if (goes_back && !(s->layer->type->ignores & IGNORES_Y)) needed_at(out, end - i);
+        if (has_backward && !(s->layer->type->ignores & IGNORES_X)) keep_for_backward(m, owner(m, s->in), i);
+        if (has_backward && !(s->layer->type->ignores & IGNORES_Y)) extend_lifetime(out, end - i);
         s->layer->saved_piece =
-            (struct piece){.size = s->layer->saved_size, .first = i, .last = goes_back ? end - i : i};
+            (struct piece){.size = s->layer->saved_size, .first = i, .last = has_backward ? end - i : i};
     }
-    needed_at(owner(m, m->output), end);
+    extend_lifetime(owner(m, m->output), end);
     for (size_t t = 0; t < m->tensor_count; t++)
         if (m->tensors[t].recomputed_piece.size) m->steps[m->tensors[t].reader].recompute = m->tensors[t].piece.first;
 }

@@ -18,15 +18,15 @@ struct builder {
     struct layer **layers; /* while building; the array of struct layer is made at the end */
 };
 
-/* Builds the list after tensor [in]; *out is its last tensor ([in] for an empty list). [path]: "model.layers";
- * [prefix] of names: "" or "h.0." */
+/* Builds [list] with the input tensor [in]; *out is its last tensor ([in] for an empty list). [path]: "model.layers";
+ * [prefix] of parameter names: "" or "h.0." */
 status build_list(struct builder *builder, const struct variant_list *list, const char *path, const char *prefix,
                   size_t in, size_t *out);
 
 /* *out = a + b; both must have the same shape, else STATUS_USAGE with both shapes. */
 status build_sum(struct builder *builder, size_t a, size_t b, size_t *out);
 
-/* Computes the offsets of the pieces in memory, and the total size. */
+/* Computes the memory offsets of all tensors and gradients, and the total size. */
 void build_place(struct model *model);
 
 /* Builds the whole model: layers, steps and gradient slots. */

@@ -1,4 +1,4 @@
-/* Offsets are assigned once, before memory is allocated. */
+/* Offsets of gradients are assigned once, before memory is allocated. */
 #include "model/gradients.h"
 
 static bool is_shared(const struct model *model, size_t param) { return model->users[param] > 1; }

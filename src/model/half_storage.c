@@ -15,8 +15,8 @@ static size_t features(const struct shape *shape) {
     return (size_t)shape->size[shape->is_channels_last ? 0 : shape->dims - 1];
 }
 
-/* A sum supports every format. */
-static int forms_of(const struct step *s) {
+/* The operands of a step that support 16 bits (HALF_X, ...); for a sum all. */
+static int operands_of(const struct step *s) {
     if (!s->layer) return HALF_ALL;
     const struct layer_type *type = s->layer->type;
     return !type->can_be_half || type->can_be_half(s->layer) ? type->half : 0;
@@ -46,48 +46,49 @@ static void follow_autocast(const struct half_planning *p) {
     p->rounds[root_of(m, m->output)] = false;
 }
 
-/* Whether a step can use [tensor], or its gradient, in 16 bits; [forms]: operands it supports. */
-static bool applies(const struct half_planning *p, size_t tensor, int forms) {
+/* Whether the device can use [tensor], or its gradient, in 16 bits; [supported]: the operands that the step supports.
+ */
+static bool applies(const struct half_planning *p, size_t tensor, int supported) {
     const struct tensor *t = &p->model->tensors[tensor];
-    size_t side_by_side = forms & HALF_BY_ELEMENT ? t->size : features(&t->shape);
-    return device_ops(p->device)->half->applies(p->device, side_by_side);
+    size_t contiguous = supported & HALF_BY_ELEMENT ? t->size : features(&t->shape);
+    return device_ops(p->device)->half->applies(p->device, contiguous);
 }
 
-static void require(const struct half_planning *p, size_t tensor, int forms, int form) {
-    p->tensors[root_of(p->model, tensor)] &= (forms & form) && applies(p, tensor, forms);
+static void require(const struct half_planning *p, size_t tensor, int supported, int operand) {
+    p->tensors[root_of(p->model, tensor)] &= (supported & operand) && applies(p, tensor, supported);
 }
 
 /* [slot] is the gradient of [tensor]. */
-static void require_slot(const struct half_planning *p, size_t slot, size_t tensor, int forms, int form) {
+static void require_slot(const struct half_planning *p, size_t slot, size_t tensor, int supported, int operand) {
     size_t root = root_of(p->model, tensor);
     if (slot != SIZE_MAX)
-        p->slots[slot] &= (forms & form) && applies(p, tensor, forms) && (p->is_16[root] || p->rounds[root]);
+        p->slots[slot] &= (supported & operand) && applies(p, tensor, supported) && (p->is_16[root] || p->rounds[root]);
 }
 
 /* Three fused steps: everything between them is 16 bits, except the gradient of the GELU output, which is never
  * computed. */
-static void look_at_parts(const struct half_planning *p, const struct step *before) {
+static void restrict_fused(const struct half_planning *p, const struct step *before) {
     const struct step *after = before + 2;
-    int forms = forms_of(before), forms_after = forms_of(after);
-    require(p, before->in, forms, HALF_X);
-    require(p, after->out, forms_after, HALF_Y);
-    require_slot(p, before->dx, before->in, forms, HALF_DX);
-    require_slot(p, after->dy, after->out, forms_after, HALF_DY);
+    int supported = operands_of(before), supported_after = operands_of(after);
+    require(p, before->in, supported, HALF_X);
+    require(p, after->out, supported_after, HALF_Y);
+    require_slot(p, before->dx, before->in, supported, HALF_DX);
+    require_slot(p, after->dy, after->out, supported_after, HALF_DY);
     if (after->dx != SIZE_MAX) p->model->slots[after->dx].size = 0;
 }
 
-static void look_at(const struct half_planning *p, const struct step *s) {
-    int forms = forms_of(s);
-    require(p, s->in, forms, HALF_X);
+static void restrict_step(const struct half_planning *p, const struct step *s) {
+    int supported = operands_of(s);
+    require(p, s->in, supported, HALF_X);
     if (s->other != NO_TENSOR) require(p, s->other, HALF_ALL, HALF_ALL);
-    require(p, s->out, forms, HALF_Y);
-    require_slot(p, s->dy, s->out, forms, HALF_DY);
-    require_slot(p, s->dx, s->in, forms, HALF_DX);
+    require(p, s->out, supported, HALF_Y);
+    require_slot(p, s->dy, s->out, supported, HALF_DY);
+    require_slot(p, s->dx, s->in, supported, HALF_DX);
     if (s->raw != SIZE_MAX) require_slot(p, s->raw, s->out, HALF_ALL, HALF_ALL);
     for (size_t a = 0; a < s->add_count; a++) {
         const struct slot_add *add = &s->adds[a];
         size_t side = s->layer ? s->in : s->out;
-        /* else the terms were rounded, but the sum is not */
+        /* in float32 otherwise: the terms were rounded, but the sum must not be */
         int added = p->is_16[root_of(p->model, side)] ? HALF_ALL : 0;
         require_slot(p, add->to, side, added, HALF_ALL);
         require_slot(p, add->a, side, added, HALF_ALL);
@@ -114,13 +115,13 @@ bool half_storage_plan(struct model *model, const struct device *device) {
     for (size_t i = 0; i < model->step_count; i++) {
         const struct step *s = &model->steps[i];
         if (s->part == PART_BEFORE_GELU && applies(&p, s->out, HALF_ALL))
-            look_at_parts(&p, s), i += 2;
+            restrict_fused(&p, s), i += 2;
         else
-            look_at(&p, s);
+            restrict_step(&p, s);
     }
-    int output_forms = model->allows_half_output ? HALF_ALL : 0; /* for the loss */
-    require(&p, model->output, output_forms, HALF_X);
-    require_slot(&p, model->output_slot, model->output, output_forms, HALF_DX);
+    int output_operands = model->allows_half_output ? HALF_ALL : 0; /* for the loss */
+    require(&p, model->output, output_operands, HALF_X);
+    require_slot(&p, model->output_slot, model->output, output_operands, HALF_DX);
     for (size_t t = 0; t < model->tensor_count; t++) {
         if (!p.tensors[t] || t == output) continue;
         halve(&model->tensors[t].piece);

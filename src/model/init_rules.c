@@ -94,7 +94,7 @@ static const struct schema_row gpt2_rows[] = {
      .type = SCHEMA_STRING_LIST,
      .offset = offsetof(struct gpt2_config, residual),
      .fallback = "['*c_proj.weight', '*out_proj.weight']",
-     .doc = "The weights at the end of residual branches, drawn with 0.02 / sqrt(their number)."},
+     .doc = "The last weights of residual branches, drawn with standard deviation 0.02 / sqrt(their number)."},
     {0},
 };
 
@@ -205,7 +205,7 @@ static const struct rule_type {
     {.variant = {"ones", NULL, "1 (ones_)."}, .draw = ones},
     {.variant = {"gpt2", &gpt2_schema,
                  "As GPT-2 and nanoGPT: weights of linear, embedding and attention layers normal(0, 0.02), biases 0, "
-                 "then the ends of residual branches again with a smaller deviation."}},
+                 "then the last weights of residual branches again with a smaller standard deviation."}},
 };
 
 static const struct schema_variant *variant_at(size_t index) {
@@ -215,13 +215,13 @@ static const struct schema_variant *variant_at(size_t index) {
 const struct schema_variants init_variants = {
     .what = "init", .at = variant_at, .common = &target_schema, .is_keyed = true};
 
-static bool is_in(const struct string_list *list, const char *name) {
+static bool contains(const struct string_list *list, const char *name) {
     for (size_t i = 0; i < list->count; i++)
         if (strcmp(list->items[i], name) == 0) return true;
     return false;
 }
 
-static bool fits(const struct string_list *patterns, const char *name) {
+static bool matches(const struct string_list *patterns, const char *name) {
     for (size_t i = 0; i < patterns->count; i++)
         if (fnmatch(patterns->items[i], name, 0) == 0) return true;
     return patterns->count == 0;
@@ -229,20 +229,20 @@ static bool fits(const struct string_list *patterns, const char *name) {
 
 typedef void visitor(void *user, const struct param *param, size_t index);
 
-/* Every parameter of the target, in the order of the rule. */
+/* Calls [call] with every parameter of the target, in the order of the rule. */
 static void visit(const struct model *model, const struct target *target, visitor *call, void *user) {
     const struct params *params = &model->params;
     for (size_t l = 0; l < model->layer_count; l++) {
         const struct layer *layer = &model->layers[l];
-        if (target->layers.count && !is_in(&target->layers, layer->type->variant.name)) continue;
+        if (target->layers.count && !contains(&target->layers, layer->type->variant.name)) continue;
         if (target->layers.count && layer->tied_count) {
             struct text own = {0};
             text_printf(&own, "%s.weight", layer->name);
-            if (fits(&target->match, text_string(&own))) call(user, &params->items[layer->tied], layer->tied);
+            if (matches(&target->match, text_string(&own))) call(user, &params->items[layer->tied], layer->tied);
             text_free(&own);
         }
         for (size_t i = layer->first_param; i < layer->first_param + layer->param_count; i++)
-            if (fits(&target->match, params->items[i].name)) call(user, &params->items[i], i);
+            if (matches(&target->match, params->items[i].name)) call(user, &params->items[i], i);
     }
 }
 
@@ -254,8 +254,8 @@ struct drawing {
     size_t number;   /* of draws so far */
 };
 
-/* Where the next draw, of parameter [index], is stored; NULL if a later draw replaces it. */
-static float *next(struct drawing *d, size_t index) {
+/* The address for the next draw, of parameter [index]; NULL if a later draw replaces it. */
+static float *next_draw(struct drawing *d, size_t index) {
     struct param *p = &d->params->items[index];
     d->number++;
     if (!d->rng) p->last_draw = d->number;
@@ -264,14 +264,14 @@ static float *next(struct drawing *d, size_t index) {
 
 static void draw(void *user, const struct param *param, size_t index) {
     struct drawing *d = user;
-    float *values = next(d, index);
+    float *values = next_draw(d, index);
     if (d->rng) d->type->draw(d->config, param, values, d->rng);
 }
 
-/* Weights of the layers that GPT-2 initialises: matrices are normal, vectors of the same layers are biases. */
+/* GPT-2: matrices are drawn from normal(0, 0.02), vectors (biases) are 0. */
 static void draw_gpt2(void *user, const struct param *param, size_t index) {
     struct drawing *d = user;
-    float *values = next(d, index);
+    float *values = next_draw(d, index);
     if (!d->rng) return;
     if (param->dims >= 2)
         rng_normal(d->rng, values, param->count, 0, 0.02);
@@ -321,7 +321,7 @@ struct check {
     const struct param *vector; /* one with fewer than two dimensions; NULL: none */
 };
 
-static void look_at(void *user, const struct param *param, size_t index) {
+static void check_param(void *user, const struct param *param, size_t index) {
     (void)index;
     struct check *c = user;
     c->count++;
@@ -332,7 +332,7 @@ static status check_layers(const struct string_list *layers) {
     for (size_t i = 0; i < layers->count; i++) {
         size_t t = 0;
         while (layer_type_at(t) && strcmp(layer_type_at(t)->variant.name, layers->items[i]) != 0) t++;
-        if (!layer_type_at(t)) return status_new(STATUS_USAGE, "there is no type of layer '%s'", layers->items[i]);
+        if (!layer_type_at(t)) return status_new(STATUS_USAGE, "unknown layer type '%s'", layers->items[i]);
     }
     return OK;
 }
@@ -342,16 +342,15 @@ static status check_rule(const struct model *model, const struct variant *rule) 
     struct target target = *(const struct target *)rule->common;
     struct check found = {0};
     if (!type->draw && (target.match.count || target.layers.count))
-        return status_new(STATUS_USAGE, "gpt2 chooses its parameters itself: leave out match and layers");
+        return status_new(STATUS_USAGE, "gpt2 selects its parameters itself: remove match and layers");
     TRY(check_layers(&target.layers));
     if (!type->draw) target.match = ((const struct gpt2_config *)rule->config)->residual;
-    visit(model, &target, look_at, &found);
+    visit(model, &target, check_param, &found);
     if (found.count == 0)
-        return params_no_match(&model->params, type->draw ? "it fits no parameter"
-                                                          : "no parameter is at the end of a residual branch "
-                                                            "by `residual`");
+        return params_no_match(&model->params,
+                               type->draw ? "it matches no parameter" : "`residual` matches no parameter");
     if (type->wants_matrices && found.vector)
-        return status_new(STATUS_USAGE, "'%s' has fewer than two dimensions: leave it out with match",
+        return status_new(STATUS_USAGE, "'%s' has fewer than two dimensions: exclude it with match",
                           found.vector->name);
     return OK;
 }

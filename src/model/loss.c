@@ -41,8 +41,9 @@ void loss_warn_of_activation(const struct loss_type *loss, const struct model *m
                 loss->own_activation);
 }
 
-/* The first layer that gets an image and works on its last dimension alone. NULL: none. */
-static const struct layer *layer_on_rows_of_images(const struct model *model) {
+/* The first layer whose input is an image and that uses only the last dimension, so that a flatten is missing. NULL:
+ * none. */
+static const struct layer *layer_without_flatten(const struct model *model) {
     for (size_t i = 0; i < model->layer_count; i++)
         if (model->layers[i].type->uses_last_dimension && model->layers[i].in.dims >= 3) return &model->layers[i];
     return NULL;
@@ -52,15 +53,16 @@ status loss_check(const struct loss_type *loss, const void *config, const struct
                   const struct loss_targets *targets) {
     status s = loss->check(config, &model->out, targets->size, targets->classes);
     if (!s) return OK;
-    const struct layer *linear = layer_on_rows_of_images(model);
+    const struct layer *linear = layer_without_flatten(model);
     struct text hint = {0};
     if (linear) {
         text_printf(&hint, "; %s, line %d, gets ", linear->path, linear->place.line);
         shape_print(&linear->in, &hint);
-        text_add(&hint, " and works on the last dimension alone: write '- flatten' before it");
+        text_add(&hint, " and uses only the last dimension: insert '- flatten' before it");
     } else if (targets->first_class > 0) {
-        text_printf(&hint, "; no row has the class 0%s: number the labels from 0, or give the last layer %lld outputs",
-                    targets->first_class > 1 ? ", nor the next ones" : "", (long long)targets->classes);
+        text_printf(&hint,
+                    "; the smallest class is %lld: number the labels from 0, or give the last layer %lld outputs",
+                    (long long)targets->first_class, (long long)targets->classes);
     }
     status explained = status_new(status_code(s), "%s%s", status_message(s), text_string(&hint));
     text_free(&hint);

@@ -73,7 +73,7 @@ status model_check_used(const struct model *model) {
         }
     }
     if (!names.length) return OK;
-    status s = status_new(STATUS_USAGE, "model: these parameters do not reach the loss, so they would never learn: %s",
+    status s = status_new(STATUS_USAGE, "model: these parameters do not affect the loss, so they cannot be trained: %s",
                           text_string(&names));
     text_free(&names);
     return s;
@@ -83,8 +83,8 @@ status model_check_independent(const struct model *model, const char *why) {
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];
         if (layer->type->sums_over_ranks && layer->type->sums_over_ranks(layer))
-            return status_new(STATUS_USAGE, "%s: its statistics over all ranks (sync) do not go with %s", layer->path,
-                              why);
+            return status_new(STATUS_USAGE, "%s: its statistics over all ranks (sync) cannot be combined with %s",
+                              layer->path, why);
     }
     return OK;
 }
@@ -108,7 +108,7 @@ void model_memory(const struct model *model, size_t batch, size_t *parameters, s
     *activations = batch * model->row_floats * sizeof(float);
 }
 
-/* NULL for a piece without memory. */
+/* The address of a piece; NULL if its size is 0. */
 static float *address(const struct model *model, const struct piece *piece) {
     return piece->size ? model->block + model->batch * piece->offset : NULL;
 }
@@ -119,8 +119,8 @@ status model_adapt_to_device(struct model *model, const struct device *device) {
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *l = &model->layers[i];
         if (l->type->runs_on && !l->type->runs_on(device_ops(device)))
-            return status_new(STATUS_USAGE, "%s:%d:%d: %s: is not on %s yet: use train.device: cpu", l->place.file,
-                              l->place.line, l->place.column, l->path, device_describe(device));
+            return status_new(STATUS_USAGE, "%s:%d:%d: %s: is not supported on %s: use train.device: cpu",
+                              l->place.file, l->place.line, l->place.column, l->path, device_describe(device));
         if (l->type->check_device)
             TRY(status_prefix(l->type->check_device(l, device_ops(device)), "%s:%d:%d: %s: on %s", l->place.file,
                               l->place.line, l->place.column, l->path, device_describe(device)));
@@ -183,6 +183,7 @@ static const float *value_of(const struct model *model, size_t tensor, const flo
     return root == 0 ? inputs : model->tensors[root].value;
 }
 
+/* The caller's pass with the model's part filled in. */
 static struct pass complete(const struct model *model, const struct pass *pass) {
     struct pass own = *pass;
     own.params = &model->params;
@@ -200,7 +201,7 @@ static void sum(const struct model *model, const struct step *s, const struct pa
         ops->add(pass->device, a, b, y, count);
 }
 
-/* For [s] and its neighbours, which are in the model's order. */
+/* One of three fused steps; the others are the adjacent ones in model->steps. */
 static void run_part(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
     if (s->part == PART_BEFORE_GELU)
         s->layer->type->around_gelu->forward_before(s->layer, pass, value_of(model, s->in, inputs),
@@ -223,7 +224,7 @@ static void run_step(const struct model *model, const struct step *s, const stru
     half_set(model, (struct half_operands){0});
 }
 
-/* The caller's pass with the model's part filled in; parameters do not change until it ends. */
+/* Starts a pass; parameters must not change until it ends. */
 static struct pass begin(struct model *model, const struct pass *pass) {
     const struct device_ops *ops = device_ops(pass->device);
     model->is_output_half = model->allows_half_output && pass->is_training;
@@ -264,20 +265,21 @@ struct listener {
     const struct gradient_parts *parts;
 };
 
-/* A parameter is ready when every layer that uses it has added its contribution. */
-static void count_down(struct model *model, size_t param, const struct listener *listener) {
+/* Counts a contribution to the gradient of [param]; reports the gradient after the last one. */
+static void count_contribution(struct model *model, size_t param, const struct listener *listener) {
     if (--model->waiting[param] > 0 || model->params.items[param].is_frozen) return;
     if (listener->parts) gradients_after(model, param, listener->parts);
     if (listener->ready) listener->ready(listener->user, param);
 }
 
-static void tell_ready(struct model *model, const struct layer *layer, const struct listener *listener) {
-    for (size_t p = layer->first_param + layer->param_count; p-- > layer->first_param;) count_down(model, p, listener);
-    for (size_t p = layer->tied + layer->tied_count; p-- > layer->tied;) count_down(model, p, listener);
+static void report_gradients(struct model *model, const struct layer *layer, const struct listener *listener) {
+    for (size_t p = layer->first_param + layer->param_count; p-- > layer->first_param;)
+        count_contribution(model, p, listener);
+    for (size_t p = layer->tied + layer->tied_count; p-- > layer->tied;) count_contribution(model, p, listener);
 }
 
-/* In backward. */
-static const float *value_back(const struct model *model, size_t tensor, const float *inputs) {
+/* The value of a tensor for backward, which may have been recomputed. */
+static const float *value_in_backward(const struct model *model, size_t tensor, const float *inputs) {
     const struct tensor *t = &model->tensors[tensor];
     size_t root = t->alias == NO_TENSOR ? tensor : t->alias;
     return model->tensors[root].recomputed ? model->tensors[root].recomputed : value_of(model, root, inputs);
@@ -285,26 +287,27 @@ static const float *value_back(const struct model *model, size_t tensor, const f
 
 static void recompute(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
     half_set(model, half_forward(model, s));
-    s->layer->type->recompute(s->layer, pass, value_back(model, s->in, inputs), model->tensors[s->out].recomputed);
+    s->layer->type->recompute(s->layer, pass, value_in_backward(model, s->in, inputs),
+                              model->tensors[s->out].recomputed);
 }
 
 static float *gradient_at(const struct model *model, size_t slot) {
     return slot == SIZE_MAX ? NULL : model->gradients[slot];
 }
 
-static void go_back_in_part(const struct model *model, const struct step *s, const struct pass *pass,
-                            const float *inputs) {
+static void run_part_backward(const struct model *model, const struct step *s, const struct pass *pass,
+                              const float *inputs) {
     if (s->part == PART_AFTER_GELU)
         s->layer->type->around_gelu->backward_after(s->layer, pass, model->tensors[s->in].value,
                                                     model->tensors[s[-1].in].value, model->gradients[s->dy],
                                                     s->dx == SIZE_MAX ? NULL : gradient_at(model, s[-1].dx));
     if (s->part == PART_BEFORE_GELU)
-        s->layer->type->around_gelu->backward_before(s->layer, pass, value_back(model, s->in, inputs),
+        s->layer->type->around_gelu->backward_before(s->layer, pass, value_in_backward(model, s->in, inputs),
                                                      model->gradients[s->dy], gradient_at(model, s->dx));
 }
 
-static void go_back(struct model *model, const struct pass *pass, const float *inputs,
-                    const struct listener *listener) {
+static void run_backward(struct model *model, const struct pass *pass, const float *inputs,
+                         const struct listener *listener) {
     struct pass own = complete(model, pass);
     own.parts = listener->parts;
     if (own.parts) gradients_start(model);
@@ -321,10 +324,10 @@ static void go_back(struct model *model, const struct pass *pass, const float *i
         if (s->layer && own.parts) gradients_before(model, s->layer);
         half_set(model, half_backward(model, s));
         if (half_storage_is_fused(model, s))
-            go_back_in_part(model, s, &own, inputs);
+            run_part_backward(model, s, &own, inputs);
         else if (s->layer)
-            s->layer->type->backward(s->layer, &own, value_back(model, s->in, inputs), model->tensors[s->out].value,
-                                     model->gradients[s->dy], gradient_at(model, s->dx));
+            s->layer->type->backward(s->layer, &own, value_in_backward(model, s->in, inputs),
+                                     model->tensors[s->out].value, model->gradients[s->dy], gradient_at(model, s->dx));
         for (size_t a = 0; a < s->add_count; a++) {
             const struct slot_add *add = &s->adds[a];
             half_set(model, half_add(model, add));
@@ -333,17 +336,17 @@ static void go_back(struct model *model, const struct pass *pass, const float *i
                       own.rows * model->tensors[s->in].size);
         }
         half_set(model, (struct half_operands){0});
-        if (s->layer) tell_ready(model, s->layer, listener);
+        if (s->layer) report_gradients(model, s->layer, listener);
     }
 }
 
 void model_backward(struct model *model, const struct pass *pass, const float *inputs, gradient_ready *ready,
                     void *user) {
-    assert(!model->params.gradient_floats); /* not all gradients have memory */
-    go_back(model, pass, inputs, &(struct listener){.ready = ready, .user = user});
+    assert(!model->params.gradient_floats); /* after model_split_gradients not all gradients have memory */
+    run_backward(model, pass, inputs, &(struct listener){.ready = ready, .user = user});
 }
 
 void model_backward_in_parts(struct model *model, const struct pass *pass, const float *inputs,
                              const struct gradient_parts *parts) {
-    go_back(model, pass, inputs, &(struct listener){.parts = parts});
+    run_backward(model, pass, inputs, &(struct listener){.parts = parts});
 }

@@ -1,4 +1,4 @@
-/* Offsets are assigned as parameters are declared, and again when it is known which are frozen. */
+/* Offsets are assigned when parameters are declared, and again when the frozen ones are known. */
 #include "model/params.h"
 
 #include <fnmatch.h>
@@ -27,7 +27,8 @@ size_t params_declare(struct params *params, struct arena *arena, const char *na
         p->count *= (size_t)shape[d];
     }
     params->elements += p->count;
-    params->trained = params->total += params_padded(p->count);
+    params->total += params_padded(p->count);
+    params->trained = params->total;
     return params->count++;
 }
 
@@ -76,13 +77,13 @@ size_t params_match(const struct params *params, const char *pattern) {
     return count;
 }
 
-#define NAMES_SHOWN 8
+#define MAX_NAMES 8 /* in a message */
 
 status params_no_match(const struct params *params, const char *what) {
     struct text names = {0};
-    for (size_t i = 0; i < params->count && i < NAMES_SHOWN; i++)
+    for (size_t i = 0; i < params->count && i < MAX_NAMES; i++)
         text_printf(&names, "%s%s", i ? ", " : "", params->items[i].name);
-    if (params->count > NAMES_SHOWN) text_printf(&names, " and %zu more", params->count - NAMES_SHOWN);
+    if (params->count > MAX_NAMES) text_printf(&names, " and %zu more", params->count - MAX_NAMES);
     status s = status_new(STATUS_USAGE, "%s; the parameters are %s", what, text_string(&names));
     text_free(&names);
     return s;

@@ -1,17 +1,17 @@
-/* Largest first, at the lowest free offset: simple, and for chains of layers nearly as small as the maximum in use at
- * one time. */
+/* Places the largest pieces first, each at the lowest free offset. For a chain of layers the result is nearly as small
+ * as the maximum memory in use at one time. */
 #include "model/placement.h"
 
 #include <stdlib.h>
 
-static int larger_first(const void *a, const void *b) {
+static int compare_sizes(const void *a, const void *b) {
     const struct piece *x = *(struct piece *const *)a, *y = *(struct piece *const *)b;
     if (x->size != y->size) return x->size > y->size ? -1 : 1;
     if (x->first != y->first) return x->first < y->first ? -1 : 1;
     return x->last < y->last ? -1 : x->last > y->last;
 }
 
-static size_t room(const struct piece *piece) {
+static size_t padded_size(const struct piece *piece) {
     return (piece->size + PLACEMENT_ALIGNMENT - 1) / PLACEMENT_ALIGNMENT * PLACEMENT_ALIGNMENT;
 }
 
@@ -21,8 +21,8 @@ static size_t lowest_gap(const struct piece *piece, struct piece *const *placed,
     for (size_t i = 0; i < count; i++) {
         const struct piece *other = placed[i];
         if (other->last < piece->first || other->first > piece->last) continue;
-        if (other->offset >= end + room(piece)) break;
-        if (other->offset + room(other) > end) end = other->offset + room(other);
+        if (other->offset >= end + padded_size(piece)) break;
+        if (other->offset + padded_size(other) > end) end = other->offset + padded_size(other);
     }
     return end;
 }
@@ -30,11 +30,11 @@ static size_t lowest_gap(const struct piece *piece, struct piece *const *placed,
 size_t placement_find(struct arena *arena, struct piece **pieces, size_t count) {
     struct piece **placed = arena_alloc(arena, (count + 1) * sizeof(struct piece *));
     size_t total = 0, n = 0;
-    if (count) qsort(pieces, count, sizeof(struct piece *), larger_first);
+    if (count) qsort(pieces, count, sizeof(struct piece *), compare_sizes);
     for (size_t i = 0; i < count && pieces[i]->size; i++) {
         struct piece *piece = pieces[i];
         piece->offset = lowest_gap(piece, placed, n);
-        if (piece->offset + room(piece) > total) total = piece->offset + room(piece);
+        if (piece->offset + padded_size(piece) > total) total = piece->offset + padded_size(piece);
         size_t at = n++;
         for (; at > 0 && placed[at - 1]->offset > piece->offset; at--) placed[at] = placed[at - 1];
         placed[at] = piece;

@@ -143,8 +143,7 @@ START_TEST(shapes_are_checked) {
     refused("cross_entropy", sequence, 5, 3,
             "the model's output is (4, 3), but a target row has 5 classes: cross_entropy needs an output (5, 3)");
     refused("{type: cross_entropy, weight: [1, 2]}", three, 1, 3, "weight has 2 numbers, but the model has 3 classes");
-    refused("{type: cross_entropy, weight: [0, 0, 0]}", three, 1, 3,
-            "weight: all of them are 0, so no row would count");
+    refused("{type: cross_entropy, weight: [0, 0, 0]}", three, 1, 3, "weight: at least one must be greater than 0");
     refused("{type: cross_entropy, weight: [0, 0, 1]}", three, 1, 3, NULL);
     refused("mse", three, 1, 0, "the model's output is 3, but a target row has 1 value");
     refused("mse", three, 3, 0, NULL);

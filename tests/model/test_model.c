@@ -532,7 +532,7 @@ START_TEST(limits_of_poolings) {
         struct fixture f = open_fixture(fits[i], image, 2, "mse");
         close_fixture(&f);
     }
-    refused_on(image, "[{max_pool2d: {kernel_size: [16, 17]}}]", "at most 256 elements, this one has 272");
+    refused_on(image, "[{max_pool2d: {kernel_size: [16, 17]}}]", "at most 256 elements, got 272");
     refused_on(image, "[{avg_pool2d: {kernel_size: 21}}]", "the window is larger than the padded input (20 x 20)");
     refused_on(image, "[{max_pool2d: {kernel_size: [2, 4], padding: [2, 0]}}]", "padding must be at most half");
     refused_on(image, "[{max_pool2d: {kernel_size: [4, 3], padding: [0, 2]}}]", "padding must be at most half");
@@ -541,10 +541,10 @@ END_TEST
 
 START_TEST(bad_models) {
     refused("[{linear: {out: 2, name: a}}, {linear: {out: 2, name: a}}]",
-            "test.yaml:1:39: model.layers.1.linear: the name 'a' is already that of model.layers.0.linear");
-    refused("[{linear: {out: 2, name: a.b}}]", "must not be empty nor hold '.' or '/'");
+            "test.yaml:1:39: model.layers.1.linear: the name 'a' is already used by model.layers.0.linear");
+    refused("[{linear: {out: 2, name: a.b}}]", "must not be empty or contain '.' or '/'");
     refused("[{linear: {out: 2, name: '1'}}, {linear: {out: 2}}]",
-            "the name '1' is already that of model.layers.0.linear");
+            "the name '1' is already used by model.layers.0.linear");
     refused("[]", "must have at least one layer");
     refused("[{residual: [{linear: {out: 3}}]}]",
             "test.yaml:1:10: model.layers.0.residual: the two sides of the sum have different shapes: 3 and 4");
@@ -561,20 +561,20 @@ START_TEST(bad_models) {
     refused("[positional_embedding]", "its input must be (positions, features), but is 4");
     refused("[{attention: {heads: 2}}]", "its input must be (positions, features), but is 4");
     refused("[{reshape: [2, 2]}, {attention: {heads: 3}}]", "its input is (2, 2): heads (3) must divide the features");
-    refused("[{reshape: [2, 2]}, {scaled_dot_product_attention: {heads: 1}}]", "it must hold q, k and v side by side");
+    refused("[{reshape: [2, 2]}, {scaled_dot_product_attention: {heads: 1}}]", "its features must be q, k and v");
     refused("[{reshape: [2, 2]}, {positional_embedding: {num_embeddings: 1}}]", "but the input has 2 positions");
     refused("[{reshape: [3, -1]}]", "the sizes do not multiply to the input's elements; its input is 4, 4 elements");
     refused("[{reshape: [-1, -1]}]", "only one size may be -1");
     refused("[{reshape: [0, -1]}]", "a size must not be 0");
-    refused("[{linear: {out: 3, tie: wte.weight}}]", "tie: no layer before it has a parameter 'wte.weight'");
+    refused("[{linear: {out: 3, tie: wte.weight}}]", "tie: no earlier layer has a parameter 'wte.weight'");
     refused("[{linear: 3}, {linear: {out: 3, tie: 0.weight}}]",
             "model.layers.1.linear: tie: the weight is (3, 3), but '0.weight' is (3, 4)");
     refused("[{linear: 3}]\ninit: [{normal: {match: '*.wait'}}]",
-            "test.yaml:2:8: model.init.0.normal: it fits no parameter");
-    refused("[{linear: 3}]\ninit: [{normal: {layers: [lin]}}]", "there is no type of layer 'lin'");
-    refused("[{linear: 3}]\ninit: [xavier_uniform]", "'0.bias' has fewer than two dimensions: leave it out with match");
-    refused("[{linear: 3}]\ninit: [gpt2]", "no parameter is at the end of a residual branch");
-    refused("[{linear: 3}]\ninit: [{gpt2: {match: '*'}}]", "gpt2 chooses its parameters itself");
+            "test.yaml:2:8: model.init.0.normal: it matches no parameter");
+    refused("[{linear: 3}]\ninit: [{normal: {layers: [lin]}}]", "unknown layer type 'lin'");
+    refused("[{linear: 3}]\ninit: [xavier_uniform]", "'0.bias' has fewer than two dimensions: exclude it with match");
+    refused("[{linear: 3}]\ninit: [gpt2]", "`residual` matches no parameter");
+    refused("[{linear: 3}]\ninit: [{gpt2: {match: '*'}}]", "gpt2 selects its parameters itself");
     refused("[liner]", "unknown layer 'liner'; did you mean 'linear'");
 }
 END_TEST
@@ -588,7 +588,7 @@ START_TEST(unused_parameters_are_named) {
     status s = model_check_used(f.model);
     ck_assert_int_eq(status_code(s), STATUS_USAGE);
     ck_assert_str_eq(status_message(s),
-                     "model: these parameters do not reach the loss, so they would never learn: 0.weight, 0.bias");
+                     "model: these parameters do not affect the loss, so they cannot be trained: 0.weight, 0.bias");
     status_free(s);
     close_fixture(&f);
 }
@@ -617,7 +617,7 @@ START_TEST(only_embeddings_take_tokens) {
     static const struct {
         const char *layers, *expected;
     } cases[] = {
-        {"[{linear: 3}]", "its input is token ids, which only an embedding takes: put one before it"},
+        {"[{linear: 3}]", "its input is token ids, which only an embedding accepts: insert one before it"},
         {"[{embedding: {embedding_dim: 3, num_embeddings: 6}}]",
          "num_embeddings is 6, but the dataset's vocabulary has 7 tokens"},
     };

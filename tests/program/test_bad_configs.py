@@ -117,7 +117,7 @@ class Model(program.Case):
     def test_shapes(self):
         for old, new, sentence in (
                 ("{linear: {out: 3}}", "{linear: {out: 2}}", "the model's output is 2, but the targets have 3 classes (0 to 2)"),
-                ("loss: cross_entropy", "loss: {type: cross_entropy, weight: [0, 0, 0]}", "loss: weight: all of them are 0, so no row would count"),
+                ("loss: cross_entropy", "loss: {type: cross_entropy, weight: [0, 0, 0]}", "loss: weight: at least one must be greater than 0"),
                 ("loss: cross_entropy", "loss: mse", "the model's output is 3, but a target row has 1 value"),
                 ("relu", "{repeat: {times: 10000, layers: [{repeat: {times: 10000, layers: [relu]}}]}}", "more than 10000 layers in all"),
                 ("relu", "{repeat: {times: 10000, layers: [{repeat: {times: 10000, layers: []}}]}}", "more than 10000 layers in all"),
@@ -140,7 +140,7 @@ class Model(program.Case):
         for command in ([], ["check"]):
             _, err = self.run_program(*command, "test.yaml", code=USAGE)
             self.assertIn("the model's output is 3, but the targets have 4 classes (0 to 3): cross_entropy needs one output per class; "
-                          "no row has the class 0: number the labels from 0, or give the last layer 4 outputs", err)
+                          "the smallest class is 1: number the labels from 0, or give the last layer 4 outputs", err)
 
     def test_images_into_a_linear_layer(self):
         text = program.WINE.replace("path: datasets/wine.h5, inputs: x, targets: y, scale: standard, split: {test: 0.2, seed: 42}",
@@ -148,7 +148,7 @@ class Model(program.Case):
         self.write("test.yaml", text)
         for command in ([], ["check"]):
             _, err = self.run_program(*command, "test.yaml", code=USAGE)
-            self.assertIn("model.layers.0.linear, line 4, gets (1, 8, 8) and works on the last dimension alone: write '- flatten' before it", err)
+            self.assertIn("model.layers.0.linear, line 4, gets (1, 8, 8) and uses only the last dimension: insert '- flatten' before it", err)
         self.write("test.yaml", text.replace("[{linear: {out: 64}}", "[flatten, {linear: {out: 64}}"))
         self.run_program("check", "test.yaml")
 

@@ -108,7 +108,7 @@ determinism: {mode: elastic, shards: 4}
                 ("mode: elastic", "mode: torch", "determinism: shards is for mode elastic"),
                 ("global_batch_size: 30", "batch_size: 30", "determinism: elastic needs sampler.global_batch_size"),
                 ("shards: 8", "shards: 31", "determinism.shards: must be at most sampler.global_batch_size, 30"),
-                ("relu", "{batch_norm: {sync: true}}", "do not go with determinism.mode: elastic"),
+                ("relu", "{batch_norm: {sync: true}}", "cannot be combined with determinism.mode: elastic"),
                 ("epochs: 4", "epochs: 4, accumulate: 2", "train.accumulate saves nothing")):
             with self.subTest(new):
                 self.write("test.yaml", WINE.replace(old, new))

@@ -1,4 +1,4 @@
-/* relu, tanh, sigmoid, gelu, silu, leaky_relu: element-wise, one row of a small table each. */
+/* relu, tanh, sigmoid, gelu, silu, leaky_relu: element-wise functions. */
 #include "model/layers/layers.h"
 
 struct gelu_config {
@@ -13,7 +13,7 @@ static const struct schema_row gelu_rows[] = {
      .offset = offsetof(struct gelu_config, approximate),
      .fallback = "none",
      .choices = approximations,
-     .doc = "`none`: x Phi(x) by the error function; `tanh`: the approximation GPT-2 uses."},
+     .doc = "`none`: x Phi(x) by the error function; `tanh`: the approximation of GPT-2."},
     {0},
 };
 

@@ -1,5 +1,5 @@
-/* attention: multi-head self-attention (torch.nn.MultiheadAttention with one input), and its core alone for models
- * that write the projections as linear layers. Scores are never stored (device/sequence.h). */
+/* attention: multi-head self-attention (torch.nn.MultiheadAttention with one input), and scaled dot product attention
+ * without projections, for models with linear layers for them. Scores are never stored (device/sequence.h). */
 #include "base/text.h"
 #include "device/sequence.h"
 #include "model/init.h"
@@ -8,7 +8,7 @@
 struct attention_config {
     int64_t heads;
     bool is_causal;
-    bool bias; /* of the projections; not in the core */
+    bool bias; /* of the projections; attention only */
 };
 
 #define HEADS                                                                                                          \
@@ -63,8 +63,7 @@ static status plan_shape(struct layer *layer, int64_t parts) {
     else if (layer->in.size[1] % (heads * parts) != 0)
         s = status_new(STATUS_USAGE,
                        parts == 1 ? "its input is %s: heads (%lld) must divide the features"
-                                  : "its input is %s: it must hold q, k and v side by side, each a multiple of heads "
-                                    "(%lld) wide",
+                                  : "its input is %s: its features must be q, k and v, each a multiple of heads (%lld)",
                        text_string(&shape), (long long)heads);
     text_free(&shape);
     TRY(s);
@@ -80,7 +79,7 @@ static status check_device(const struct layer *layer, const struct device_ops *o
                       max, size);
 }
 
-/* For one row: scores and sum of values. A causal mask removes half. */
+/* Multiply-adds of one row: scores and weighted sums of values. A causal mask removes half. */
 static size_t core_multiply_adds(const struct layer *layer) {
     size_t whole = 2 * tokens_of(layer) * tokens_of(layer) * features_of(layer);
     return config_of(layer)->is_causal ? whole / 2 : whole;
@@ -104,20 +103,20 @@ static void core_backward(const struct layer *layer, const struct pass *pass, co
     if (dx) device_ops(pass->device)->sequence->attention_backward(pass->device, &shape, x, y, layer->saved, dy, dx);
 }
 
-/* What forward stores in layer->saved, each for the whole batch: qkv, the heads' outputs, two numbers of each
- * softmax; then the two gradients of backward. */
-struct kept {
-    float *qkv, *mixed, *softmaxes, *dqkv, *dmixed;
+/* The parts of layer->saved, each for the whole batch: q, k and v, the outputs of the heads, two numbers of each
+ * softmax, and the two gradients of backward. */
+struct saved {
+    float *qkv, *heads, *softmaxes, *dqkv, *dheads;
 };
 
-static struct kept kept_of(const struct layer *layer, size_t rows) {
+static struct saved saved_of(const struct layer *layer, size_t rows) {
     size_t values = rows * layer->out_size;
-    struct kept k = {.qkv = layer->saved};
-    k.mixed = k.qkv + 3 * values;
-    k.dqkv = k.mixed + values;
-    k.dmixed = k.dqkv + 3 * values;
-    k.softmaxes = k.dmixed + values;
-    return k;
+    struct saved s = {.qkv = layer->saved};
+    s.heads = s.qkv + 3 * values;
+    s.dqkv = s.heads + values;
+    s.dheads = s.dqkv + 3 * values;
+    s.softmaxes = s.dheads + values;
+    return s;
 }
 
 enum { IN_WEIGHT, IN_BIAS, OUT_WEIGHT, OUT_BIAS };
@@ -151,8 +150,9 @@ static status attention_plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-/* MultiheadAttention initialises out_proj first, then in_proj by xavier_uniform; biases are 0 (out_proj's after its
- * draw). */
+/* MultiheadAttention initialises out_proj, then in_proj by xavier_uniform; biases are 0, that of out_proj after its
+ * draw.
+ */
 static void attention_init(const struct layer *layer, const struct params *params, struct rng *rng) {
     size_t c = features_of(layer);
     init_kaiming_uniform(rng, params_drawn(params, index_of(layer, OUT_WEIGHT)), c * c, c);
@@ -167,12 +167,12 @@ static void attention_init(const struct layer *layer, const struct params *param
 static void attention_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
     const struct device_ops *ops = device_ops(pass->device);
     struct attention_shape shape = shape_of(layer, pass->rows);
-    struct kept k = kept_of(layer, pass->rows);
+    struct saved s = saved_of(layer, pass->rows);
     size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
     ops->linear_forward(pass->device, x, value_of(layer, pass->params, IN_WEIGHT),
-                        value_of(layer, pass->params, IN_BIAS), false, k.qkv, n, c, 3 * c);
-    ops->sequence->attention_forward(pass->device, &shape, k.qkv, k.mixed, k.softmaxes);
-    ops->linear_forward(pass->device, k.mixed, value_of(layer, pass->params, OUT_WEIGHT),
+                        value_of(layer, pass->params, IN_BIAS), false, s.qkv, n, c, 3 * c);
+    ops->sequence->attention_forward(pass->device, &shape, s.qkv, s.heads, s.softmaxes);
+    ops->linear_forward(pass->device, s.heads, value_of(layer, pass->params, OUT_WEIGHT),
                         value_of(layer, pass->params, OUT_BIAS), false, y, n, c, c);
 }
 
@@ -181,15 +181,15 @@ static void attention_backward(const struct layer *layer, const struct pass *pas
     (void)y;
     const struct device_ops *ops = device_ops(pass->device);
     struct attention_shape shape = shape_of(layer, pass->rows);
-    struct kept k = kept_of(layer, pass->rows);
+    struct saved s = saved_of(layer, pass->rows);
     size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
-    ops->linear_backward_weight(pass->device, dy, k.mixed, gradient_of(layer, pass->params, OUT_WEIGHT),
+    ops->linear_backward_weight(pass->device, dy, s.heads, gradient_of(layer, pass->params, OUT_WEIGHT),
                                 gradient_of(layer, pass->params, OUT_BIAS), n, c, c);
-    ops->linear_backward_input(pass->device, dy, value_of(layer, pass->params, OUT_WEIGHT), k.dmixed, n, c, c);
-    ops->sequence->attention_backward(pass->device, &shape, k.qkv, k.mixed, k.softmaxes, k.dmixed, k.dqkv);
-    ops->linear_backward_weight(pass->device, k.dqkv, x, gradient_of(layer, pass->params, IN_WEIGHT),
+    ops->linear_backward_input(pass->device, dy, value_of(layer, pass->params, OUT_WEIGHT), s.dheads, n, c, c);
+    ops->sequence->attention_backward(pass->device, &shape, s.qkv, s.heads, s.softmaxes, s.dheads, s.dqkv);
+    ops->linear_backward_weight(pass->device, s.dqkv, x, gradient_of(layer, pass->params, IN_WEIGHT),
                                 gradient_of(layer, pass->params, IN_BIAS), n, c, 3 * c);
-    if (dx) ops->linear_backward_input(pass->device, k.dqkv, value_of(layer, pass->params, IN_WEIGHT), dx, n, c, 3 * c);
+    if (dx) ops->linear_backward_input(pass->device, s.dqkv, value_of(layer, pass->params, IN_WEIGHT), dx, n, c, 3 * c);
 }
 
 static size_t attention_multiply_adds(const struct layer *layer) {
@@ -216,7 +216,7 @@ const struct layer_type layer_attention = {
 const struct layer_type layer_scaled_dot_product_attention = {
     .variant =
         {"scaled_dot_product_attention", &core_schema,
-         "The core of attention alone: (positions, 3C), queries, keys and values side by side, to (positions, C)."},
+         "Attention without projections: (positions, 3C), which are queries, keys and values, to (positions, C)."},
     .check_device = check_device,
     .plan = core_plan,
     .half = HALF_ALL,

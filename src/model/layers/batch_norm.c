@@ -29,19 +29,19 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct batch_norm_config, affine),
      .fallback = "true",
-     .doc = "Whether a learned weight and bias per channel follow."},
+     .doc = "Whether a learned weight and bias per channel are applied."},
     {.key = "track_running_stats",
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct batch_norm_config, track_running_stats),
      .fallback = "true",
-     .doc = "Whether running statistics are kept for evaluation; false: evaluation uses each batch's own, "
-            "so that its numbers depend on the batches, and these on sampler.batch_size and the number of processes."},
+     .doc = "Whether evaluation uses running statistics; false: evaluation uses the statistics of each batch, so its "
+            "results depend on sampler.batch_size and the number of processes."},
     {.key = "sync",
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct batch_norm_config, sync),
      .fallback = "false",
-     .doc = "Whether the statistics of training are those of all processes' rows (torch.nn.SyncBatchNorm), not of each "
-            "process's own."},
+     .doc = "Whether training computes the statistics over the rows of all processes (torch.nn.SyncBatchNorm), not of "
+            "each process."},
     {0},
 };
 

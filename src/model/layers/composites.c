@@ -1,5 +1,5 @@
-/* sequential, repeat, residual: layers made of layers. They add a level to the names of the layers inside
- * ("h.0.1.weight"); the built model contains only their steps. */
+/* sequential, repeat, residual: layers that contain layers. They add a level to the names of the inner layers
+ * ("h.0.1.weight"); the built model contains only the steps of the inner layers. */
 #include "model/build.h"
 #include "model/layers/layers.h"
 
@@ -33,7 +33,7 @@ static const struct schema_row repeat_rows[] = {
      .flags = SCHEMA_REQUIRED,
      .min = 1,
      .max = 10000,
-     .doc = "How many copies, each with parameters of its own, one after the other."},
+     .doc = "Number of copies in sequence, each with its own parameters."},
     LAYERS(repeat_config, "The layers of one copy; copy i of `h` has the names `h.i...`."),
     {0},
 };
@@ -44,7 +44,8 @@ static const struct schema_row residual_rows[] = {
      .offset = offsetof(struct residual_config, shortcut),
      .fallback = "[]",
      .variants = &layer_variants,
-     .doc = "Layers on the other side, where the shape changes; none: the input itself. Named `shortcut.0...`."},
+     .doc = "Layers of the skip connection, for branches that change the shape; none: the input itself. Named "
+            "`shortcut.0...`."},
     {0},
 };
 
@@ -98,11 +99,11 @@ static status expand_residual(struct builder *builder, const struct variant *var
 }
 
 const struct layer_type layer_sequential = {
-    .variant = {"sequential", &sequential_schema, "Layers in order, as one (torch.nn.Sequential)."},
+    .variant = {"sequential", &sequential_schema, "A sequence of layers (torch.nn.Sequential)."},
     .expand = expand_sequential,
 };
 const struct layer_type layer_repeat = {
-    .variant = {"repeat", &repeat_schema, "The same layers several times, each copy with parameters of its own."},
+    .variant = {"repeat", &repeat_schema, "The same layers several times, each copy with its own parameters."},
     .expand = expand_repeat,
 };
 const struct layer_type layer_residual = {

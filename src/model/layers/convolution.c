@@ -82,7 +82,7 @@ static struct convolution convolution_of(const struct layer *layer) {
     pair_of(&c->stride, dims, 1, v.window.stride);
     pair_of(&c->padding, dims, 0, v.window.padding);
     pair_of(&c->dilation, dims, 1, v.window.dilation);
-    v.out = (struct image_shape){window_count(&v.window, 0, v.in.height), window_count(&v.window, 1, v.in.width),
+    v.out = (struct image_shape){window_output(&v.window, 0, v.in.height), window_output(&v.window, 1, v.in.width),
                                  (size_t)c->out};
     return v;
 }

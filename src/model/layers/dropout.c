@@ -1,7 +1,6 @@
 /* dropout: in training, zeroes elements with probability p and scales the others by 1 / (1 - p) (torch.nn.Dropout). The
- * mask is a function of (seed, layer, step, row of the global batch, element): backward draws it again instead of
- * keeping it, a resume draws the same, and 2 ranks x 16 rows draw what 1 rank x 32 rows does. PyTorch's masks differ
- * (its CPU generators do among themselves, too). */
+ * mask is a function of (seed, layer, step, row of the global batch, element): backward computes it again instead of
+ * storing it, a resume gets the same mask, and so do 2 ranks x 16 rows and 1 rank x 32 rows. PyTorch's masks differ. */
 #include "model/layers/layers.h"
 
 struct dropout_config {
@@ -15,7 +14,7 @@ static const struct schema_row rows[] = {
      .fallback = "0.5",
      .min = 0,
      .max = 1,
-     .doc = "Probability of an element to be zeroed."},
+     .doc = "Probability that an element is zeroed."},
     {0},
 };
 

@@ -18,7 +18,7 @@ static const struct schema_row embedding_rows[] = {
      .flags = SCHEMA_REQUIRED,
      .min = 1,
      .max = 1 << 24,
-     .doc = "Size of a vector."},
+     .doc = "Elements of a vector."},
     {.key = "num_embeddings",
      .type = SCHEMA_INT,
      .offset = offsetof(struct embedding_config, num_embeddings),
@@ -62,9 +62,8 @@ static void init(const struct layer *layer, const struct params *params, struct 
 static status embedding_plan(struct layer *layer, struct planning *planning) {
     const struct embedding_config *c = layer->config;
     if (!layer->in.is_tokens)
-        return status_new(STATUS_USAGE,
-                          "its input must be the dataset's tokens; here it is the values of a layer or of "
-                          "a dataset that is not text");
+        return status_new(STATUS_USAGE, "its input must be the dataset's tokens, but it is the output of a layer or of "
+                                        "a dataset that is not text");
     int64_t count = c->num_embeddings == SCHEMA_NO_INT ? layer->in.vocabulary : c->num_embeddings;
     if (count < layer->in.vocabulary)
         return status_new(STATUS_USAGE, "num_embeddings is %lld, but the dataset's vocabulary has %lld tokens",
@@ -116,7 +115,7 @@ static status positional_plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-/* y[t] = x[t] + weight[t]: the first T rows of weight are one row of the batch */
+/* y[t] = x[t] + weight[t] for t < T: the first T rows of weight are added to each row of the batch */
 static void positional_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
     device_ops(pass->device)
         ->sequence->add_row(pass->device, x, params_value(pass->params, layer->first_param), y, pass->rows,

@@ -1,4 +1,4 @@
-/* flatten: all dimensions of a row become one (torch.nn.Flatten). Memory is contiguous, so nothing moves. */
+/* flatten: merges all dimensions of a row into one (torch.nn.Flatten). Memory is contiguous, so nothing is copied. */
 #include "model/layers/layers.h"
 
 static status plan(struct layer *layer, struct planning *planning) {
@@ -8,7 +8,7 @@ static status plan(struct layer *layer, struct planning *planning) {
 }
 
 const struct layer_type layer_flatten = {
-    .variant = {"flatten", NULL, "Makes one dimension of all dimensions of a row (torch.nn.Flatten)."},
+    .variant = {"flatten", NULL, "Merges all dimensions of a row into one (torch.nn.Flatten)."},
     .is_view = true,
     .plan = plan,
 };

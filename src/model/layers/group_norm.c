@@ -28,7 +28,7 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct group_norm_config, affine),
      .fallback = "true",
-     .doc = "Whether a learned weight and bias per channel follow."},
+     .doc = "Whether a learned weight and bias per channel are applied."},
     {0},
 };
 

@@ -43,15 +43,15 @@ void pair_of(const struct int_list *list, int dims, size_t height, size_t to[2])
     to[1] = (size_t)list->items[list->count - 1];
 }
 
-size_t window_count(const struct window *window, int d, size_t in) {
-    size_t room = in + 2 * window->padding[d], need = window->dilation[d] * (window->kernel[d] - 1) + 1;
-    return room < need ? 0 : (room - need) / window->stride[d] + 1;
+size_t window_output(const struct window *window, int d, size_t in) {
+    size_t padded = in + 2 * window->padding[d], extent = window->dilation[d] * (window->kernel[d] - 1) + 1;
+    return padded < extent ? 0 : (padded - extent) / window->stride[d] + 1;
 }
 
-size_t window_count_up(const struct window *window, int d, size_t in) {
-    size_t room = in + 2 * window->padding[d] + window->stride[d] - 1;
-    size_t need = window->dilation[d] * (window->kernel[d] - 1) + 1;
-    if (room < need) return 0;
-    size_t count = (room - need) / window->stride[d] + 1;
+size_t window_output_ceil(const struct window *window, int d, size_t in) {
+    size_t padded = in + 2 * window->padding[d] + window->stride[d] - 1; /* the stride rounds the division up */
+    size_t extent = window->dilation[d] * (window->kernel[d] - 1) + 1;
+    if (padded < extent) return 0;
+    size_t count = (padded - extent) / window->stride[d] + 1;
     return (count - 1) * window->stride[d] >= in + window->padding[d] ? count - 1 : count;
 }

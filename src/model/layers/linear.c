@@ -28,7 +28,7 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_STRING,
      .offset = offsetof(struct linear_config, tie),
      .fallback = "null",
-     .doc = "The weight is this parameter of an earlier layer (`wte.weight`): one tensor, trained by both."},
+     .doc = "Use this parameter of an earlier layer (`wte.weight`) as the weight: one tensor, trained by both."},
     {0},
 };
 
@@ -53,18 +53,18 @@ static status tie(struct layer *layer, const struct params *params, const int64_
     while (i < params->count && strcmp(params->items[i].name, name) != 0) i++;
     if (i == params->count) {
         struct text what = {0};
-        text_printf(&what, "tie: no layer before it has a parameter '%s'", name);
+        text_printf(&what, "tie: no earlier layer has a parameter '%s'", name);
         status s = params_no_match(params, text_string(&what));
         text_free(&what);
         return s;
     }
     const struct param *p = &params->items[i];
-    struct shape theirs = {.dims = p->dims}, ours = {.dims = 2, .size = {shape[0], shape[1]}};
-    memcpy(theirs.size, p->shape, sizeof theirs.size);
-    if (theirs.dims != 2 || theirs.size[0] != shape[0] || theirs.size[1] != shape[1]) {
+    struct shape actual = {.dims = p->dims}, expected = {.dims = 2, .size = {shape[0], shape[1]}};
+    memcpy(actual.size, p->shape, sizeof actual.size);
+    if (actual.dims != 2 || actual.size[0] != shape[0] || actual.size[1] != shape[1]) {
         struct text one = {0}, other = {0};
-        shape_print(&ours, &one);
-        shape_print(&theirs, &other);
+        shape_print(&expected, &one);
+        shape_print(&actual, &other);
         status s = status_new(STATUS_USAGE, "tie: the weight is %s, but '%s' is %s", text_string(&one), name,
                               text_string(&other));
         text_free(&one);
@@ -92,7 +92,8 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-/* A tied weight keeps its values; its draws are made anyway, because PyTorch creates the layer before it ties it. */
+/* A tied weight keeps its values. The generator advances anyway, because PyTorch creates the layer before it ties it.
+ */
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
     const struct linear_config *c = config_of(layer);
     size_t in = (size_t)features(layer), out = (size_t)c->out;
@@ -118,9 +119,9 @@ static void forward(const struct layer *layer, const struct pass *pass, const fl
                          (size_t)config_of(layer)->out);
 }
 
-#define PART_FLOATS                                                                                                    \
-    ((size_t)1 << 21) /* 8 MiB of a gradient: enough rows for a fast product, few enough for the cache */
-#define PART_ROWS 48  /* a part is a multiple of it, as the CPU splits products over threads */
+/* 8 MiB of a gradient: large enough for a fast matrix product, small enough for the cache. */
+#define PART_FLOATS ((size_t)1 << 21)
+#define PART_ROWS 48 /* a part is a multiple of it, as the CPU splits products over threads */
 
 static size_t gradient_part(const struct layer *layer) {
     if (layer->tied_count) return 0; /* the first parameter is the bias */

@@ -7,7 +7,7 @@
 #include "model/layers/layers.h"
 
 struct norm_config {
-    double eps; /* NAN: RMSNorm's default, the spacing of float32 at 1 */
+    double eps; /* NAN: RMSNorm's default, FLT_EPSILON */
     bool elementwise_affine, bias;
 };
 
@@ -29,7 +29,7 @@ static const struct schema_row layer_norm_rows[] = {
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct norm_config, bias),
      .fallback = "true",
-     .doc = "Whether a learned bias is added (only with elementwise_affine)."},
+     .doc = "Whether a learned bias is added (requires elementwise_affine)."},
     {0},
 };
 static const struct schema_row rms_norm_rows[] = {

@@ -1,5 +1,5 @@
-/* max_pool2d, avg_pool2d, adaptive_avg_pool2d: torch.nn's. max_pool2d stores the position of each maximum, so that
- * backward needs neither the input nor a search. */
+/* max_pool2d, avg_pool2d, adaptive_avg_pool2d, as in torch.nn. max_pool2d stores the position of each maximum for
+ * backward. */
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
 
@@ -24,8 +24,9 @@ struct adaptive_config {
         SIZES(padding, 0, "Padding around the input, at most half the window.", .fallback = "0"), {                    \
         .key = "ceil_mode", .type = SCHEMA_BOOL, .offset = offsetof(struct pool_config, ceil_mode),                    \
         .fallback = "false",                                                                                           \
-        .doc = "Whether the size of the output is rounded up: a last window may reach out of the padded input, if it " \
-               "starts in the input or the padding before it."                                                         \
+        .doc =                                                                                                         \
+            "Whether the size of the output is rounded up: a last window may exceed the padded input, if it starts "   \
+            "in the input or the padding before it."                                                                   \
     }
 
 static const struct schema_row max_rows[] = {WINDOW_ROWS, {0}};
@@ -35,14 +36,14 @@ static const struct schema_row avg_rows[] = {
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct pool_config, count_include_pad),
      .fallback = "true",
-     .doc = "Whether padded zeros count in the average; what is beyond the padding (ceil_mode) never does."},
+     .doc = "Whether padded zeros count in the average; elements beyond the padding (ceil_mode) never count."},
     {.key = "divisor_override",
      .type = SCHEMA_INT,
      .offset = offsetof(struct pool_config, divisor_override),
      .fallback = "null",
      .min = 1,
      .max = 1 << 24,
-     .doc = "What the sum of a window is divided by; null: the number of its elements."},
+     .doc = "Divisor of the sum of a window; null: the number of its elements."},
     {0},
 };
 static const struct schema_row adaptive_rows[] = {
@@ -96,7 +97,7 @@ static struct pooling pooling_of(const struct layer *layer) {
         pair_of(c->stride.items ? &c->stride : &c->kernel_size, 3, 0, p.window.stride);
         pair_of(&c->padding, 3, 0, p.window.padding);
         p.window.dilation[0] = p.window.dilation[1] = 1;
-        size_t (*count)(const struct window *, int, size_t) = c->ceil_mode ? window_count_up : window_count;
+        size_t (*count)(const struct window *, int, size_t) = c->ceil_mode ? window_output_ceil : window_output;
         out[0] = count(&p.window, 0, p.in.height);
         out[1] = count(&p.window, 1, p.in.width);
     }
@@ -113,7 +114,7 @@ static status check_pooling(const struct layer *layer, const struct pooling *p) 
     if (2 * w->padding[0] > w->kernel[0] || 2 * w->padding[1] > w->kernel[1])
         return status_new(STATUS_USAGE, "padding must be at most half the window");
     if (is_max(layer) && w->kernel[0] * w->kernel[1] > POOLING_MAX_WINDOW)
-        return status_new(STATUS_USAGE, "a window may have at most %d elements, this one has %zu", POOLING_MAX_WINDOW,
+        return status_new(STATUS_USAGE, "a window may have at most %d elements, got %zu", POOLING_MAX_WINDOW,
                           w->kernel[0] * w->kernel[1]);
     return OK;
 }
@@ -175,7 +176,7 @@ const struct layer_type layer_avg_pool2d = {
 };
 const struct layer_type layer_adaptive_avg_pool2d = {
     .variant = {"adaptive_avg_pool2d", &adaptive_schema,
-                "Averages that make an output of the given size (torch.nn.AdaptiveAvgPool2d); 1: one per channel."},
+                "Averages with an output of the given size (torch.nn.AdaptiveAvgPool2d); 1: one per channel."},
     .order = ORDER_CHANNELS_LAST,
     .ignores = IGNORES_X_AND_Y,
     .runs_on = avg_runs_on,

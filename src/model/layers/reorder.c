@@ -10,9 +10,9 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-/* [from]: the order of the source, (height, width) of the matrices that are transposed */
-static void move(const struct layer *layer, const struct pass *pass, const float *source, float *target,
-                 bool is_channels_last) {
+/* [is_channels_last]: the order of [source] */
+static void transpose(const struct layer *layer, const struct pass *pass, const float *source, float *target,
+                      bool is_channels_last) {
     size_t channels = (size_t)layer->in.size[0], positions = layer->in_size / channels;
     device_ops(pass->device)
         ->image->transpose(pass->device, source, target, pass->rows, is_channels_last ? positions : channels,
@@ -20,14 +20,14 @@ static void move(const struct layer *layer, const struct pass *pass, const float
 }
 
 static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
-    move(layer, pass, x, y, layer->in.is_channels_last);
+    transpose(layer, pass, x, y, layer->in.is_channels_last);
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                      const float *dy, float *dx) {
     (void)x;
     (void)y;
-    if (dx) move(layer, pass, dy, dx, layer->out.is_channels_last);
+    if (dx) transpose(layer, pass, dy, dx, layer->out.is_channels_last);
 }
 
 const struct layer_type layer_reorder = {

@@ -1,4 +1,4 @@
-/* reshape: the elements of a row under another shape (torch.nn.Unflatten, Tensor.reshape). Memory is contiguous, so
+/* reshape: the elements of a row with another shape (torch.nn.Unflatten, Tensor.reshape). Memory is contiguous, so
  * nothing is copied. */
 #include "base/text.h"
 #include "model/layers/layers.h"
@@ -14,13 +14,13 @@ static const struct schema_row rows[] = {
      .flags = SCHEMA_REQUIRED,
      .min = -1,
      .max = 1 << 30,
-     .doc = "Sizes of a row, without the batch; one may be -1: what is left."},
+     .doc = "Shape of a row, without the batch; one size may be -1: it is inferred."},
     {0},
 };
 static const struct schema schema = {
     .name = "model.layers.reshape", .size = sizeof(struct reshape_config), .rows = rows, .shorthand = "shape"};
 
-static status does_not_fit(const struct layer *layer, const char *what) {
+static status wrong_shape(const struct layer *layer, const char *what) {
     struct text in = {0};
     shape_print(&layer->in, &in);
     status s = status_new(STATUS_USAGE, "%s; its input is %s, %zu elements", what, text_string(&in), layer->in_size);
@@ -31,28 +31,28 @@ static status does_not_fit(const struct layer *layer, const char *what) {
 static status plan(struct layer *layer, struct planning *planning) {
     (void)planning;
     const struct int_list *shape = &((const struct reshape_config *)layer->config)->shape;
-    if (shape->count < 1 || shape->count > MODEL_MAX_DIMS) return does_not_fit(layer, "shape must have 1 to 8 sizes");
+    if (shape->count < 1 || shape->count > MODEL_MAX_DIMS) return wrong_shape(layer, "shape must have 1 to 8 sizes");
     size_t known = 1;
-    int open = -1;
+    int inferred = -1;
     layer->out = (struct shape){.dims = (int)shape->count};
     for (int d = 0; d < layer->out.dims; d++) {
         int64_t size = layer->out.size[d] = shape->items[d];
-        if (size == 0) return does_not_fit(layer, "a size must not be 0");
-        if (size < 0 && open >= 0) return does_not_fit(layer, "only one size may be -1");
+        if (size == 0) return wrong_shape(layer, "a size must not be 0");
+        if (size < 0 && inferred >= 0) return wrong_shape(layer, "only one size may be -1");
         if (size < 0)
-            open = d;
+            inferred = d;
         else if (__builtin_mul_overflow(known, (size_t)size, &known))
-            return does_not_fit(layer, "the sizes do not multiply to the input's elements");
+            return wrong_shape(layer, "the sizes do not multiply to the input's elements");
     }
-    if (open >= 0 && layer->in_size % known == 0) {
-        layer->out.size[open] = (int64_t)(layer->in_size / known);
+    if (inferred >= 0 && layer->in_size % known == 0) {
+        layer->out.size[inferred] = (int64_t)(layer->in_size / known);
         known = layer->in_size;
     }
-    return known == layer->in_size ? OK : does_not_fit(layer, "the sizes do not multiply to the input's elements");
+    return known == layer->in_size ? OK : wrong_shape(layer, "the sizes do not multiply to the input's elements");
 }
 
 const struct layer_type layer_reshape = {
-    .variant = {"reshape", &schema, "The same elements under another shape (Tensor.reshape of each row)."},
+    .variant = {"reshape", &schema, "The same elements with another shape (Tensor.reshape of each row)."},
     .is_view = true,
     .plan = plan,
 };

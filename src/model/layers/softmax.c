@@ -27,7 +27,7 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
 const struct layer_type layer_softmax = {
     .variant = {"softmax", NULL,
                 "exp(x) / sum(exp(x)) over the last dimension (torch.nn.Softmax(dim=-1)); not before cross_entropy, "
-                "which has its own."},
+                "which applies it itself."},
     .gives_probabilities = true,
     .ignores = IGNORES_X,
     .plan = plan,

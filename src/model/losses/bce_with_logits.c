@@ -1,21 +1,21 @@
-/* bce_with_logits: torch.nn.BCEWithLogitsLoss, for one or several independent yes-or-no questions. */
+/* bce_with_logits: torch.nn.BCEWithLogitsLoss, for one or several independent binary targets. */
 #include "model/losses/losses.h"
 
 struct bce_config {
     struct real_list pos_weight;
 };
 
-static const struct schema_row rows[] = {
+static const struct schema_row keys[] = {
     {.key = "pos_weight",
      .type = SCHEMA_REAL_LIST,
      .offset = offsetof(struct bce_config, pos_weight),
      .fallback = "null",
      .min = 0,
      .max = INFINITY,
-     .doc = "Weight of the positive targets: one for all outputs or one each. null: 1."},
+     .doc = "Weight of the positive targets: one for all outputs or one for each. null: 1."},
     {0},
 };
-static const struct schema schema = {.name = "loss.bce_with_logits", .size = sizeof(struct bce_config), .rows = rows};
+static const struct schema schema = {.name = "loss.bce_with_logits", .size = sizeof(struct bce_config), .rows = keys};
 
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     const struct bce_config *c = config;
@@ -28,11 +28,11 @@ static status check(const void *config, const struct shape *output, size_t targe
 }
 
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, size_t count, float scale, float *gradient, struct loss_sums *sums) {
+                const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums) {
     const struct bce_config *c = config;
     struct elementwise_options options = {
         .loss = LOSS_BCE_WITH_LOGITS, .pos_weight = c->pos_weight.items, .pos_weights = c->pos_weight.count};
-    loss_mean_of_elements(&options, device, output_shape, output, targets, count, scale, gradient, sums);
+    loss_mean_of_elements(&options, device, output_shape, output, targets, rows, scale, gradient, sums);
 }
 
 const struct loss_type loss_bce_with_logits = {

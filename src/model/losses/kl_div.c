@@ -9,7 +9,7 @@ struct kl_div_config {
 enum { REDUCTION_MEAN, REDUCTION_BATCHMEAN };
 static const char *const reductions[] = {"mean", "batchmean", NULL};
 
-static const struct schema_row rows[] = {
+static const struct schema_row keys[] = {
     {.key = "reduction",
      .type = SCHEMA_CHOICE,
      .offset = offsetof(struct kl_div_config, reduction),
@@ -20,10 +20,10 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct kl_div_config, log_target),
      .fallback = "false",
-     .doc = "Whether the targets are logarithms, too."},
+     .doc = "Whether the targets are log-probabilities too."},
     {0},
 };
-static const struct schema schema = {.name = "loss.kl_div", .size = sizeof(struct kl_div_config), .rows = rows};
+static const struct schema schema = {.name = "loss.kl_div", .size = sizeof(struct kl_div_config), .rows = keys};
 
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     (void)config;
@@ -32,10 +32,10 @@ static status check(const void *config, const struct shape *output, size_t targe
 }
 
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, size_t count, float scale, float *gradient, struct loss_sums *sums) {
+                const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums) {
     const struct kl_div_config *c = config;
     struct elementwise_options options = {.loss = c->log_target ? LOSS_KL_DIV_LOG : LOSS_KL_DIV};
-    size_t elements = count * shape_elements(output_shape), over = c->reduction == REDUCTION_MEAN ? elements : count;
+    size_t elements = rows * shape_elements(output_shape), over = c->reduction == REDUCTION_MEAN ? elements : rows;
     device_ops(device)->losses->elementwise(device, &options, output, targets, elements, scale / (float)over,
                                             (double)over, gradient, sums);
 }

@@ -1,4 +1,4 @@
-/* losses: the table of losses, and what those of values share. */
+/* losses: the table of losses, and common functions of element-wise losses. */
 #ifndef MODEL_LOSSES_LOSSES_H
 #define MODEL_LOSSES_LOSSES_H
 
@@ -10,7 +10,7 @@
 LOSS_TYPES(X)
 #undef X
 
-/* Each element of the output has one target. */
+/* Checks that each element of the output has one target. */
 status loss_check_values(const struct shape *output, size_t target_size);
 
 /* The mean over all elements of the batch. */

@@ -12,7 +12,7 @@ static const struct schema_row smooth_l1_rows[] = {
      .fallback = "1",
      .min = 0,
      .max = INFINITY,
-     .doc = "The error at which the square becomes linear; 0: l1."},
+     .doc = "The error at which the loss changes from quadratic to linear; 0: l1."},
     {0},
 };
 static const struct schema smooth_l1_schema = {
