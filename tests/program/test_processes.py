@@ -177,6 +177,38 @@ class Processes(Started):
                     self.assertNotIn(nodes[bad].returncode, (program.OK, program.PEER))
             self.run_program("test.yaml")
 
+    def alone(self, node, port):
+        """The launcher of a node whose first rank is killed while it waits for the other node."""
+        p = self.start("test.yaml", "--nproc", 2, "--nnodes", 2, "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port", port)
+        self.addCleanup(self.finish, p)
+        time.sleep(1.5 * program.SLOW)
+        os.kill(self.ranks(p)[2 * node], signal.SIGKILL)
+        time.sleep(program.SLOW)
+        self.assertIsNone(p.poll())
+        return p
+
+    def test_a_node_that_fails_before_it_joins_informs_the_other(self):
+        for node in (0, 1):
+            with self.subTest(node=node):
+                port = free_port()
+                failed = self.alone(node, port)
+                other = self.start("test.yaml", "--nproc", 2, "--nnodes", 2, "--node-rank", 1 - node, "--master-addr", "127.0.0.1", "--master-port", port)
+                self.addCleanup(self.finish, other)
+                for p in (failed, other):
+                    _, err = p.communicate(timeout=40 * program.SLOW)
+                    self.assertEqual(p.returncode, program.PEER)
+                    self.assertRegex(err, rf"rank {2 * node} \(.* was killed by SIGKILL")
+                self.assert_no_leftovers()
+
+    def test_a_request_to_stop_ends_the_wait_for_nodes_to_inform(self):
+        for node in (0, 1):
+            p = self.alone(node, free_port())
+            begin = time.monotonic()
+            p.send_signal(signal.SIGINT)
+            p.communicate(timeout=20 * program.SLOW)
+            self.assertEqual(p.returncode, program.PEER)
+            self.assertLess(time.monotonic() - begin, 5 * program.SLOW)
+
     def two_nodes(self, *different, more=(), counts=(2, 2), binaries=(None, None)):
         """Runs two nodes whose command lines differ; (exit code, stderr) of each, soon after the start."""
         where = ["--master-addr", "127.0.0.1", "--master-port", free_port(), *more]
