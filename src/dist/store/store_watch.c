@@ -78,9 +78,12 @@ static void declare(struct watch *w, enum status_code code, int rank, bool is_st
     launcher_send(is_standstill ? MESSAGE_STANDSTILL : MESSAGE_NEWS, (int)code, rank, why);
 }
 
-/* Then its store answers nobody: a request that waits for it on the other connection ends now. */
+/* Then its store answers nobody: a request that waits for it on the other connection ends now. A rank that has asked
+ * the job to stop expects that; the news of it may have been lost with the connection. */
 static void lose_rank_0(struct watch *w, const char *how, bool has_gone) {
     struct text why = {0};
+    if (w->leaving && status_code(w->leaving) == STATUS_STOPPED)
+        declare(w, STATUS_STOPPED, w->config.rank, false, status_message(w->leaving));
     if (*w->who_is_0)
         text_printf(&why, "rank 0 (%s)%s", w->who_is_0, how);
     else
