@@ -437,3 +437,17 @@ status dataset_read(struct dataset *dataset, enum dataset_part part, const int64
     if (needs_lock) pthread_mutex_unlock(&dataset->reading);
     return s;
 }
+
+status dataset_explain_columns(const struct dataset_config *config, status failure) {
+    const struct dataset_format *format = config->path ? dataset_format_of(config, config->path) : NULL;
+    bool is_named = config->columns.count || config->inputs.count || config->targets.count;
+    bool may_be_wrong = status_code(failure) == STATUS_DATA || status_code(failure) == STATUS_USAGE;
+    if (!may_be_wrong || !config->without_targets || is_named || format != &dataset_csv) return failure;
+    status s =
+        status_new(status_code(failure),
+                   "%s\nthe checkpoint does not have the names of the columns, so the last column of %s was taken "
+                   "for the target; if the file has no target, name its columns: dataset.inputs=[a, b, c]",
+                   status_message(failure), config->path);
+    status_free(failure);
+    return s;
+}

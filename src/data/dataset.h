@@ -108,6 +108,10 @@ extern const struct schema dataset_schema;
 /* Replaces file names by the paths that find_file finds, for a config read from the file [config_path]. */
 status dataset_find_files(struct dataset_config *config, const char *config_path, struct arena *arena);
 
+/* [failure], of a model that does not fit its rows to predict: adds what helps where the last column of a CSV file was
+ * taken for the target because nobody has named the columns. Consumes it. */
+status dataset_explain_columns(const struct dataset_config *config, status failure);
+
 /* Whether the extension of [path] is that of a data format other than HDF5; dataset_inspect describes such a file: the
  * columns of a CSV file with their types and ranges, the number and shape of rows of the others. */
 bool dataset_is_inspected(const char *path);

@@ -101,6 +101,25 @@ static bool are_rising(const double *numbers, size_t count, size_t columns) {
     return is_counted || is_rising;
 }
 
+/* Which names a header needs, where a model knows them: in the order of the training if the number of fields fits. */
+static void advise_header(const struct csv *csv, const struct dataset_config *config, struct text *out) {
+    const struct column_list *list = &config->columns;
+    size_t inputs = columns_count(list, COLUMN_INPUT), targets = columns_count(list, COLUMN_TARGET);
+    struct text input_names = {0}, target_names = {0};
+    if (list->count == 0) return;
+    columns_add_names(list, COLUMN_INPUT, &input_names);
+    columns_add_names(list, COLUMN_TARGET, &target_names);
+    if (csv->n_columns == inputs + targets && targets > 0)
+        text_printf(out, "; with the columns of the training in their order it would be: %s, %s",
+                    text_string(&input_names), text_string(&target_names));
+    else
+        text_printf(out, "; the row has %zu field%s, and the model was trained with the inputs %s and the target %s%s",
+                    csv->n_columns, text_plural(csv->n_columns, "s"), text_string(&input_names),
+                    text_string(&target_names), config->without_targets ? ", which 'predict' does not need" : "");
+    text_free(&input_names);
+    text_free(&target_names);
+}
+
 /* Rejects a file without header, whose first row would be lost: when the config names no column, the first line must
  * not be numbers (with one label at most). */
 static status check_header(const struct csv *csv, const struct dataset_config *config) {
@@ -109,11 +128,14 @@ static status check_header(const struct csv *csv, const struct dataset_config *c
     for (size_t i = 0; i < csv->n_columns; i++) count += csv_number(csv->names[i], &numbers[count]);
     bool is_named = config->inputs.count || config->targets.count;
     if (is_named || count == 0 || count + 1 < csv->n_columns || are_rising(numbers, count, csv->n_columns)) return OK;
-    return status_new(
-        STATUS_DATA,
-        "%s:line 1: expected a header with column names, but this is a row of numbers ('%s', ...); insert "
-        "a line with names before it",
-        csv->path, printable(csv, csv->names[0]));
+    struct text advice = {0};
+    advise_header(csv, config, &advice);
+    status s = status_new(STATUS_DATA,
+                          "%s:line 1: expected a header with column names, but this is a row of numbers ('%s', "
+                          "...); insert a line with names before it%s",
+                          csv->path, printable(csv, csv->names[0]), text_string(&advice));
+    text_free(&advice);
+    return s;
 }
 
 /* Rows to predict need no header: when the first line has as many numbers as the model has inputs, and none is a column

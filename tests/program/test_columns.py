@@ -115,6 +115,37 @@ class Columns(program.Case):
         self.assertIn("rows.csv:line 1: expected a header with column names", self.predict("rows.csv", code=DATA)[1])
         self.evaluate("rows.csv", code=DATA)
 
+    def test_messages_about_a_missing_header(self):
+        rows = "rows.csv:line 1: expected a header with column names, but this is a row of numbers ("
+        self.csv("rows.csv", NAMES + ["kind"], header=[])
+        for err in (self.predict("rows.csv", code=DATA)[1], self.evaluate("rows.csv", code=DATA)[1]):
+            self.assertIn(rows, err)
+            self.assertIn("; insert a line with names before it; with the columns of the training in their order it would be: u, v, height, kind\n", err)
+        self.csv("rows.csv", NAMES[:2], header=[])
+        self.assertIn("; insert a line with names before it; the row has 2 fields, and the model was trained with the inputs u, v, height and "
+                      "the target kind, which 'predict' does not need\n", self.predict("rows.csv", code=DATA)[1])
+        self.csv("rows.csv", NAMES, header=[])
+        self.assertIn("; the row has 3 fields, and the model was trained with the inputs u, v, height and the target kind\n",
+                      self.evaluate("rows.csv", code=DATA)[1])
+        _, err = self.run_program("test.yaml", "dataset.path=rows.csv", "--run-dir", "runs/new", code=DATA)
+        self.assertTrue(err.endswith("; insert a line with names before it\n"), err)
+
+    def test_predict_by_a_checkpoint_without_names(self):
+        """Nothing says that the last column is an input."""
+        expected = self.predict("same.csv")[0]
+        self.csv("rows.csv", NAMES)
+        forget_columns(self.checkpoints()[-1])
+        advice = ("the checkpoint does not have the names of the columns, so the last column of rows.csv was taken for the target; "
+                  "if the file has no target, name its columns: dataset.inputs=[a, b, c]")
+        self.assertIn(advice, self.predict("rows.csv", code=USAGE)[1])
+        self.assertNotIn(advice, self.evaluate("rows.csv", code=None)[1])
+        self.assertEqual(self.predict("rows.csv", "dataset.inputs=[u, v, height]")[0], expected)
+        self.run_program("test.yaml", "dataset.scale=none", "--run-dir", "runs/unscaled")
+        forget_columns(self.checkpoints("runs/unscaled")[-1])
+        err = self.predict("rows.csv", "dataset.scale=none", "--run-dir", "runs/unscaled", code=DATA)[1]
+        self.assertIn("0.weight", err)
+        self.assertIn(advice, err)
+
     def test_validation_file(self):
         self.csv("val.csv", ["kind", "height", "extra", "u", "v"])
         out, err = self.run_program("test.yaml", "dataset.validation=val.csv", "--fresh")

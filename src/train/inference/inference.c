@@ -152,7 +152,7 @@ static status open_dataset(struct inference *inf, struct checkpoint *checkpoint)
     TRY(column_names_read(inf->arena, checkpoint, &dataset.columns));
     if (!dataset.without_targets) TRY(use_labels(inf, checkpoint, &dataset));
     status s = dataset_open(&dataset, inf->loss->wants_classes, false, &inf->dataset);
-    if (s) return suggest_all(inf, dataset, s);
+    if (s) return suggest_all(inf, dataset, dataset_explain_columns(&dataset, s));
     log_columns(inf, &dataset.columns);
     return check_labels(inf, &dataset);
 }
@@ -205,6 +205,16 @@ static status load_weights(struct inference *inf, struct checkpoint *checkpoint,
     return model_unmap(inf->model, true);
 }
 
+/* [failure] of weights that do not fit the rows. */
+static status explain_columns(struct inference *inf, struct checkpoint *checkpoint, status failure) {
+    struct dataset_config dataset = inf->config->dataset;
+    if (!failure) return OK;
+    status unread = column_names_read(inf->arena, checkpoint, &dataset.columns);
+    status_free(unread);
+    dataset.without_targets = inf->predicts;
+    return unread ? failure : dataset_explain_columns(&dataset, failure);
+}
+
 /* What a GPU's operators work in, of a whole and of the last batch. */
 static status reserve_memory(const struct inference *inf) {
     struct batch batch = feed_put(inf->feed, &(struct batch){0}); /* where they will be */
@@ -223,7 +233,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     if (!s) s = open_dataset(inf, checkpoint);
     if (!s) s = choose_part(inf, options);
     if (!s) s = open_model(inf);
-    if (!s) s = load_weights(inf, checkpoint, average);
+    if (!s) s = explain_columns(inf, checkpoint, load_weights(inf, checkpoint, average));
     if (!s) s = reserve_memory(inf);
     checkpoint_close(checkpoint);
     s = plan_explain_memory(s);
