@@ -73,6 +73,22 @@ static const char *hint_of(const struct schema_row *row, const struct node *node
     return NULL;
 }
 
+/* The key of a section that a value in its place is meant for: a list of layers, a number without a default such as the
+ * epochs, a path; NULL: none. */
+static const char *key_of_value(const struct schema_row *row, const struct node *node) {
+    int64_t number;
+    const char *hint;
+    if (row->type != SCHEMA_SECTION || node->kind == NODE_MAPPING) return NULL;
+    bool is_list = node->kind == NODE_SEQUENCE, is_int = !is_list && value_parse_int(node->text, &number, &hint);
+    for (const struct schema_row *key = row->section->rows; key->key; key++) {
+        bool fits = is_list  ? key->type == SCHEMA_VARIANT_LIST
+                    : is_int ? key->type == SCHEMA_INT && row_is_nullable(key)
+                             : strcmp(key->key, "path") == 0;
+        if (fits) return key->key;
+    }
+    return NULL;
+}
+
 /* "expected an integer, got 'abc'; hint" */
 static void report_wrong_type(struct binder *b, const struct schema_row *row, const struct node *node,
                               const struct path *path, const char *hint) {
@@ -91,6 +107,10 @@ static void report_wrong_type(struct binder *b, const struct schema_row *row, co
         text_printf(&sentence, ", got '%s'", short_text(node->text).s);
     else
         text_add(&sentence, node->kind == NODE_SEQUENCE ? ", got a list" : ", got a mapping");
+    const char *key = hint ? NULL : key_of_value(row, node);
+    if (key)
+        text_printf(&sentence, "; write %s: {%s: %s}", row->key, key,
+                    node->kind == NODE_SCALAR ? short_text(node->text).s : "[...]");
     if (hint) text_printf(&sentence, "; %s", hint);
     report_text(b, node->place, path, &sentence);
     text_free(&meant);

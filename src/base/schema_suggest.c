@@ -311,6 +311,9 @@ void suggest_type(const char *name, const struct schema_variants *variants, cons
         text_printf(out, "%s%s%s", meant ? " " : "; ", alias->note, left_out.length ? "." : "");
     text_add(out, text_string(&left_out));
     text_free(&left_out);
+    if (strspn(name, "0123456789.") == strlen(name) && *name)
+        text_printf(out, "; a number is not %s %s: write NAME or NAME: {KEY: VALUE}", article(variants->what),
+                    variants->what);
     if (is_part_of_call(name)) text_printf(out, "; it looks like the end of a call; write NAME: {KEY: VALUE}");
     if (!meant) {
         if (!alias) suggest_nearest(name, known, out);

@@ -16,7 +16,8 @@
     { .kind = ALIAS_CALL, .place = place_, .words = type_, .meant = keys_ }
 
 #define INFERRED "the size of the input is inferred; leave the key out"
-#define OWN_LAYER "an activation is a layer of its own: write '- relu' after this one"
+#define OWN_LAYER                                                                                                      \
+    "an activation is a layer of its own: write it after this one, such as '- relu'; none before cross_entropy"
 #define NO_OPTION "there is no such option; leave the key out"
 #define PROCESSES "the number of processes is an option of the command line: --nproc N"
 #define NODES "nodes are options of the command line: --nnodes N --node-rank R --master-addr HOST --master-port PORT"
@@ -140,8 +141,8 @@ const struct schema_alias config_aliases[] = {
     KEY("dataset", "type kind file_format filetype", "dataset.format"),
     KEY("dataset", "name file filename file_path filepath path_train source", "dataset.path"),
     KEY("dataset", "data_format image_format", "dataset.layout"),
-    KEY("dataset", "x", "dataset.inputs"),
-    KEY("dataset", "y", "dataset.targets"),
+    KEY("dataset", "x x_train", "dataset.inputs"),
+    KEY("dataset", "y y_train", "dataset.targets"),
     KEY("dataset", "rescale", "dataset.divide"),
     KEY("dataset", "cache cache_size", "dataset.cache_mb"),
     KEY_NOTE("dataset", "download", NULL, "files are not downloaded; see datasets/README.md for how to get them"),
@@ -183,11 +184,33 @@ const struct schema_alias config_aliases[] = {
     KEY("train.grad_scaler", "scale", ".init_scale"),
 
     /* ---- keys anywhere else ---- */
-    KEY(NULL, "lr learning_rate initial_learning_rate base_lr initial_lr init_lr lr0 eta0 step_length", "optimizer.lr"),
+    KEY(NULL,
+        "lr learning_rate learning_rate_init initial_learning_rate base_lr initial_lr init_lr lr0 eta0 step_length",
+        "optimizer.lr"),
     KEY(NULL, "weight_decay wd l2 l2_penalty l2_regularization regularization", "optimizer.weight_decay"),
     KEY(NULL, "optim optimiser solver", "optimizer"),
     KEY(NULL, "loss_fn loss_function criterion objective loss_type losses", "loss"),
     KEY(NULL, "class_weight class_weights", "loss.weight"),
+    KEY(NULL, "label_smoothing_factor", "loss.label_smoothing"),
+    KEY_NOTE(NULL, "alpha", "optimizer.weight_decay",
+             "It is scikit-learn's alpha, the L2 penalty; optimizer.alpha is a key of rmsprop"),
+    KEY_NOTE(NULL, "adam_beta1 adam_beta2 beta1 beta2", "optimizer.betas", "Both stand in a list: betas: [0.9, 0.999]"),
+    KEY(NULL, "adam_epsilon epsilon", "optimizer.eps"),
+    KEY_NOTE(NULL, "load_best_model_at_end metric_for_best_model greater_is_better", "checkpoint.best",
+             "Write checkpoint: {best: val_loss}; eval and predict take it with --checkpoint best"),
+    KEY(NULL, "n_iter_no_change", "train.early_stop.patience"),
+    KEY_NOTE(NULL, "tol", "train.early_stop.min_delta", "scikit-learn's tol is the least improvement that counts"),
+    KEY_NOTE(NULL, "per_device_eval_batch_size eval_batch_size val_batch_size test_batch_size", NULL,
+             "evaluations use sampler.batch_size; leave the key out"),
+    KEY_NOTE(NULL, "overwrite_output_dir", NULL, "an option of the command line starts a run again: --fresh"),
+    KEY_NOTE(NULL, "do_train do_eval do_predict", NULL,
+             "commands do that: ddptrain CONFIG trains, ddptrain eval CONFIG evaluates"),
+    KEY(NULL, "model_name_or_path pretrained_model_name_or_path", "model.init_from"),
+    KEY_NOTE(NULL, "warm_start", "checkpoint.resume", RESUMES_ITSELF),
+    KEY_NOTE(NULL, "class_path init_args", NULL,
+             "classes of Python are not loaded; the sections and their keys are in docs/config.md"),
+    KEY_NOTE(NULL, "group_by_length gradient_checkpointing torch_compile_mode push_to_hub remove_unused_columns", NULL,
+             NO_OPTION),
     KEY(NULL, "scheduler lr_scheduler lr_schedule learning_rate_schedule sched lr_scheduler_type", "schedule"),
     KEY_NOTE(NULL, "warmup_epochs num_warmup_epochs", "schedule.warmup", MAY_COUNT_STEPS),
     KEY_NOTE(NULL, "warmup_steps num_warmup_steps warmup_iters n_warmup_steps", "schedule.warmup", MAY_COUNT_STEPS),
@@ -271,7 +294,7 @@ const struct schema_alias config_aliases[] = {
     KEY(NULL, "random_horizontal_flip hflip flip random_flip", "dataset.augment.horizontal_flip"),
     KEY_NOTE(NULL, "num_workers workers prefetch_factor dataloader_num_workers n_jobs", "dataset.prefetch",
              "It is the number of batches that a thread reads ahead; there are no worker processes"),
-    KEY_NOTE(NULL, "seq_len seq_length sequence_length context_length max_seq_len max_length n_ctx",
+    KEY_NOTE(NULL, "seq_len seq_length max_seq_length sequence_length context_length max_seq_len max_length n_ctx",
              "dataset.text.block_size", "With format: tokens it is dataset.tokens.block_size"),
     KEY(NULL, "vocab_size n_vocab", "dataset.tokens.vocabulary"),
     KEY(NULL, "dataloader data_loader loader train_loader train_dataloader samplers", "sampler"),
