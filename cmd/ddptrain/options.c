@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/schema.h"
 #include "base/text.h"
@@ -240,6 +241,21 @@ static status parse_option(char **argv, int argc, int *at, const struct verb *ve
     return parse_value(option, name, argv[++*at], to);
 }
 
+/* A second operand: a key without its '=', or a data file. */
+static status unexpected(char **words, int count, const struct verb *verb, const struct command_line *line) {
+    bool has_config = verb->operand && strcmp(verb->operand, "config") == 0;
+    int next = count > 1 && strcmp(words[1], "=") == 0 ? 2 : 1;
+    struct text hint = {0};
+    if (has_config && access(words[0], F_OK) == 0 && !strstr(words[0], ".yaml"))
+        text_printf(&hint, "did you mean 'dataset.path=%s'?", words[0]);
+    else if (has_config)
+        schema_suggest_override(&config_schema, words[0], next < count ? words[next] : NULL, &hint);
+    status s = status_new(STATUS_USAGE, "unexpected argument '%s' after '%s'; overrides are KEY=VALUE%s%s", words[0],
+                          line->config, hint.length ? "; " : "", text_string(&hint));
+    text_free(&hint);
+    return s;
+}
+
 status options_parse(int argc, char **argv, int first, const struct verb *verb, struct command_line *line) {
     const char *given[N_OPTIONS] = {NULL};
     for (int i = first; i < argc; i++) {
@@ -250,8 +266,7 @@ status options_parse(int argc, char **argv, int first, const struct verb *verb, 
         else if (!line->config)
             line->config = argv[i];
         else
-            return status_new(STATUS_USAGE, "unexpected argument '%s' after '%s'; overrides are KEY=VALUE", argv[i],
-                              line->config);
+            return unexpected(argv + i, argc - i, verb, line);
     }
     return OK;
 }

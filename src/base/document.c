@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/document_internal.h"
+#include "base/io.h"
 
 static struct node *empty_mapping(struct arena *arena, struct place place) {
     struct node *node = arena_alloc(arena, sizeof *node);
@@ -37,16 +38,55 @@ status document_parse(const char *name, const char *bytes, size_t size, struct p
     return OK;
 }
 
+/* A name that is a file, where [path] is a run folder or has another ending; else "". In [arena]. */
+static const char *other_name(const char *path, int error, struct arena *arena) {
+    const char *dot = strrchr(path, '.');
+    int stem = dot && !strchr(dot, '/') ? (int)(dot - path) : (int)strlen(path);
+    const char *names[] = {arena_printf(arena, "%s/config.yaml", path), arena_printf(arena, "%s.yaml", path),
+                           arena_printf(arena, "%.*s.yaml", stem, path), arena_printf(arena, "%.*s.yml", stem, path)};
+    for (size_t i = error == EISDIR ? 0 : 1; i < (error == EISDIR ? 1 : sizeof names / sizeof *names); i++) {
+        struct io_info info;
+        status unseen = io_stat(names[i], &info);
+        bool is_there = !unseen && info.is_file;
+        status_free(unseen);
+        if (is_there) return names[i];
+    }
+    return "";
+}
+
+static status cannot_read(const char *path, int error) {
+    struct arena *arena = arena_create();
+    const char *name = error == EISDIR || error == ENOENT ? other_name(path, error, arena) : "";
+    status s = status_new(STATUS_USAGE, "cannot read config '%s': %s%s%s%s", path, strerror(error),
+                          *name ? "; did you mean '" : "", name, *name ? "'?" : "");
+    arena_destroy(arena);
+    return s;
+}
+
+#define HDF5_SIGNATURE "\x89HDF\r\n\x1a\n"
+
+static bool is_hdf5(const char *bytes, size_t size) {
+    return size >= sizeof HDF5_SIGNATURE - 1 && memcmp(bytes, HDF5_SIGNATURE, sizeof HDF5_SIGNATURE - 1) == 0;
+}
+
 status document_read(const char *path, struct problems *problems, struct document **out) {
     *out = NULL;
     FILE *file = fopen(path, "rbe");
-    if (!file) return status_errno(STATUS_USAGE, errno, "cannot read config '%s'", path);
+    if (!file) return cannot_read(path, errno);
     char *bytes = malloc(DOCUMENT_MAX_BYTES + 1); /* one more, to detect a larger file */
     size_t size = bytes ? fread(bytes, 1, DOCUMENT_MAX_BYTES + 1, file) : 0;
     int error = !bytes ? ENOMEM : ferror(file) ? errno : 0;
     fclose(file);
-    status s = error ? status_errno(STATUS_USAGE, error, "cannot read config '%s'", path)
-                     : document_parse(path, bytes, size, problems, out);
+    status s = OK;
+    if (error)
+        s = cannot_read(path, error);
+    else if (is_hdf5(bytes, size))
+        s = status_new(STATUS_USAGE,
+                       "%s: an HDF5 file, not a config; the config comes first, a checkpoint is given by --checkpoint "
+                       "FILE, and data by dataset.path=FILE",
+                       path);
+    else
+        s = document_parse(path, bytes, size, problems, out);
     free(bytes);
     return s;
 }

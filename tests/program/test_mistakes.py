@@ -82,6 +82,26 @@ class Mistakes(program.Case):
             _, err = self.run_program(*arguments.split(), code=USAGE)
             self.assertIn(said, err)
 
+    def test_other_things_than_a_config(self):
+        self.write("test.yaml", program.WINE)
+        self.run_program("test.yaml", "train.epochs=1")
+        checkpoint = os.path.relpath(self.checkpoints()[0], self.folder)
+        for arguments, said in (
+                ("eval runs/test", "cannot read config 'runs/test': Is a directory; did you mean 'runs/test/config.yaml'?"),
+                ("./runs", "cannot read config './runs': Is a directory\n"),
+                ("test.yml", "cannot read config 'test.yml': No such file or directory; did you mean 'test.yaml'?"),
+                ("./test", "cannot read config './test': No such file or directory; did you mean './test.yaml'?"),
+                ("other.yaml", "cannot read config 'other.yaml': No such file or directory\n"),
+                (f"eval {checkpoint}", f"{checkpoint}: an HDF5 file, not a config; the config comes first, a checkpoint is given by --checkpoint FILE"),
+                ("test.yaml optimizer.lr 0.1", "overrides are KEY=VALUE; did you mean 'optimizer.lr=0.1'?"),
+                ("test.yaml lr = 0.1", "overrides are KEY=VALUE; did you mean 'optimizer.lr=0.1'?"),
+                ("test.yaml train.epochs", "overrides are KEY=VALUE; did you mean 'train.epochs=VALUE'?"),
+                ("predict test.yaml datasets/wine.h5", "overrides are KEY=VALUE; did you mean 'dataset.path=datasets/wine.h5'?"),
+                ("test.yaml other", "unexpected argument 'other' after 'test.yaml'; overrides are KEY=VALUE\n")):
+            with self.subTest(arguments):
+                _, err = self.run_program(*arguments.split(), code=USAGE)
+                self.assertIn(said, err)
+
     def test_block_style(self):
         for old, new, sentence in (
                 ("optimizer: {type: adam, lr: 0.001}", "optimizer:\n  lr: 0,001", "test.yaml:7:7: optimizer.lr: expected a number, got '0,001'; write a decimal point instead of the comma"),
