@@ -63,7 +63,7 @@ static void run_child(hdf5_look *look, void *context, int out, pid_t parent, con
     if (getppid() != parent) _exit(0);
     for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++) signal(crashes[i], SIG_DFL);
     signals_ignore_stops(); /* they are for the parent, which kills the child when it ends */
-    sigprocmask(SIG_SETMASK, mask, NULL);
+    signals_restore(mask);
     setrlimit(RLIMIT_CPU, &seconds);
     setrlimit(RLIMIT_CORE, &core);
     limit_memory();
@@ -119,13 +119,12 @@ static status wait_for(const char *path, pid_t child, int in, double seconds) {
 status hdf5_try_for(const char *path, double seconds, hdf5_look *look, void *context) {
     pid_t parent = getpid();
     int ends[2];
-    sigset_t all, mask;
+    sigset_t mask;
     if (pipe2(ends, O_CLOEXEC) != 0) return OK;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &mask);
+    signals_block_all(&mask);
     pid_t child = fork();
     if (child == 0) run_child(look, context, ends[1], parent, &mask);
-    pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    signals_restore(&mask);
     close(ends[1]);
     status s = child < 0 ? OK : wait_for(path, child, ends[0], seconds);
     close(ends[0]);

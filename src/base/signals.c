@@ -24,6 +24,14 @@ static sigset_t stop_set(void) {
     return set;
 }
 
+void signals_block_all(sigset_t *before) {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+void signals_restore(const sigset_t *before) { pthread_sigmask(SIG_SETMASK, before, NULL); }
+
 void signals_block_stops(void) {
     sigset_t set = stop_set();
     sigprocmask(SIG_BLOCK, &set, NULL);

@@ -2,6 +2,7 @@
 #ifndef BASE_SIGNALS_H
 #define BASE_SIGNALS_H
 
+#include <signal.h>
 #include <stdbool.h>
 
 /* Installs [handler] for the stop requests: SIGINT, SIGTERM, SIGUSR1, SIGHUP and SIGALRM (the allocation ends soon). It
@@ -10,6 +11,10 @@
  * or a file size limit gives a failed write. Unblocks the stop requests. Call it in the main thread before others
  * start. */
 void signals_on_stop(void (*handler)(int signal_number));
+
+/* Blocks all signals in this thread; *before is what signals_restore sets again. */
+void signals_block_all(sigset_t *before);
+void signals_restore(const sigset_t *before);
 
 /* Blocks the stop requests in this thread. */
 void signals_block_stops(void);

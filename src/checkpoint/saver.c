@@ -3,10 +3,10 @@
  * libhdf5. */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "checkpoint/checkpoint_folder.h"
 
 struct saver {
@@ -93,14 +93,12 @@ status saver_create(const char *dir, int64_t keep, struct saver **out) {
     saver->keep = keep;
     saver->dir = strdup(dir);
     saver->dir_name = strdup(dir);
-    sigset_t all, before; /* signals are for the thread that trains */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int number = saver->dir && saver->dir_name ? pthread_create(&saver->thread, NULL, work, saver) : ENOMEM;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (number != 0) {
+    status s = saver->dir && saver->dir_name
+                   ? thread_start(&saver->thread, "saver", "the thread that saves checkpoints", work, saver)
+                   : status_memory("the thread that saves checkpoints");
+    if (s) {
         release(saver);
-        return status_errno(STATUS_IO, number, "cannot start the thread that saves");
+        return s;
     }
     *out = saver;
     return OK;

@@ -4,10 +4,10 @@
 #include "data/loader.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/thread.h"
 #include "data/internal.h"
 
 #define AUTOMATIC_PREFETCH 2
@@ -102,14 +102,8 @@ static void *read_ahead(void *context) {
     return NULL;
 }
 
-/* The thread blocks all signals: the main thread handles them. */
 static status start_thread(struct loader *loader) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&loader->thread, NULL, read_ahead, loader);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error) return status_errno(STATUS_IO, error, "cannot start the thread that reads batches ahead");
+    TRY(thread_start(&loader->thread, "loader", "the thread that reads batches ahead", read_ahead, loader));
     loader->has_thread = true;
     return OK;
 }

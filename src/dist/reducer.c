@@ -5,11 +5,11 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "dist/buckets.h"
 #include "dist/comm/combine.h"
 #include "dist/comm/comm_gpu.h"
@@ -205,13 +205,9 @@ static status make_halves(struct reducer *r) {
 }
 
 static status start_thread(struct reducer *r) {
-    sigset_t all, before; /* signals are the main thread's */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&r->thread, NULL, communicate, r);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    r->has_thread = error == 0;
-    return error ? status_errno(STATUS_IO, error, "cannot start the communication thread") : OK;
+    TRY(thread_start(&r->thread, "reducer", "the communication thread", communicate, r));
+    r->has_thread = true;
+    return OK;
 }
 
 status reducer_create(const struct reducer_config *config, const struct reducer_range *ranges, size_t count,

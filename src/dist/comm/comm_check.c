@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "dist/comm/combine.h"
 
 /* Fewer than ranks; odd ones; around 64 KiB; several chunks. */
@@ -376,8 +377,7 @@ static status check_lanes(struct check *c) {
     if (!comm_lane(c->comm, 1)) return OK; /* a group on GPUs */
     calls[1].check.comm = comm_lane(c->comm, 1);
     calls[1].check.a = c->b;
-    int error = pthread_create(&thread, NULL, call_on_lane, &calls[1]);
-    if (error) return status_errno(STATUS_IO, error, "cannot start a thread");
+    TRY(thread_start(&thread, "lane", "a thread for the second lane", call_on_lane, &calls[1]));
     call_on_lane(&calls[0]);
     pthread_join(thread, NULL);
     c->checks += calls[0].check.checks + calls[1].check.checks - 2 * c->checks;

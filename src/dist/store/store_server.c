@@ -4,7 +4,6 @@
 #include "dist/store/store_server.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "dist/process/net.h"
 #include "dist/process/variables.h"
 #include "dist/store/store_server_internal.h"
@@ -361,17 +361,6 @@ static bool add_local(struct store_server *s, int fd, bool is_a_watch) {
     return true;
 }
 
-/* The thread leaves all signals to the main thread. */
-static int start_thread(struct store_server *s) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&s->thread, NULL, serve, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!error) pthread_setname_np(s->thread, "store");
-    return error;
-}
-
 static bool fill(struct store_server *s, const struct store_server_config *config) {
     double now = clock_seconds();
     pthread_mutex_init(&s->mutex, NULL);
@@ -413,13 +402,10 @@ status store_server_start(const struct store_server_config *config, struct store
     bool has_watch = has_local && add_local(s, config->local_watch, true);
     if (!has_local) close(config->local);
     if (!has_watch) close(config->local_watch);
-    int error = has_watch ? start_thread(s) : ENOMEM;
-    if (!error) {
-        *out = s;
-        return OK;
-    }
-    server_free(s);
-    return status_errno(STATUS_IO, error, "cannot start the store");
+    status failure = has_watch ? thread_start(&s->thread, "store", "the store", serve, s) : status_memory("the store");
+    if (failure) server_free(s);
+    if (!failure) *out = s;
+    return failure;
 }
 
 void store_server_stop(struct store_server *s) {

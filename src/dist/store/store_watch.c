@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "dist/process/launcher_channel.h"
 #include "dist/process/net.h"
 #include "dist/store/store_join.h"
@@ -301,16 +302,13 @@ status watch_start(const struct watch_config *config, struct watch **out) {
     w->config = *config;
     snprintf(w->place, sizeof w->place, "%s", config->place);
     w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    sigset_t all, before; /* signals are for the thread that trains */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = w->wake < 0 || config->requests < 0 ? EMFILE : pthread_create(&w->thread, NULL, run, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error) {
+    static const char *const what = "the thread that watches the ranks";
+    status s = w->wake < 0 || config->requests < 0 ? status_errno(STATUS_IO, EMFILE, "cannot start %s", what)
+                                                   : thread_start(&w->thread, "watch", what, run, w);
+    if (s) {
         release(w);
-        return status_errno(STATUS_IO, error, "cannot start the thread that watches the ranks");
+        return s;
     }
-    pthread_setname_np(w->thread, "watch");
     *out = w;
     return OK;
 }

@@ -16,6 +16,7 @@
 #include <string>
 
 extern "C" {
+#include "base/signals.h"
 #include "dist/comm/comm_backend.h"
 }
 
@@ -56,12 +57,8 @@ template <class Function> status guard(Function function) {
 /* Gloo's threads must leave signals to the main thread. */
 class SignalsBlocked {
   public:
-    SignalsBlocked() {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before_);
-    }
-    ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    SignalsBlocked() { signals_block_all(&before_); }
+    ~SignalsBlocked() { signals_restore(&before_); }
 
   private:
     sigset_t before_;

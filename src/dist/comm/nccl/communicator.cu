@@ -12,6 +12,7 @@
 
 extern "C" {
 #include "base/clock.h"
+#include "base/thread.h"
 }
 
 #define CLOSE_SECONDS 2.0  /* for the others to close theirs as well */
@@ -186,13 +187,11 @@ static void *end(void *comm) {
 /* ncclCommAbort frees what waits on the GPU at once, and then itself waits until no CUDA graph holds a call of the
  * communicator. Those are destroyed by the thread that trains, which is to hear of the failure meanwhile. */
 void communicator_abort(struct communicator *c) {
-    sigset_t all, before;
     pthread_mutex_lock(&c->mutex);
     if (c->comm) {
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        c->is_ending = pthread_create(&c->ender, nullptr, end, c->comm) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        status s = thread_start(&c->ender, "nccl-abort", "the thread that ends NCCL", end, c->comm);
+        c->is_ending = s == OK;
+        status_free(s);
     }
     c->comm = nullptr;
     pthread_mutex_unlock(&c->mutex);
