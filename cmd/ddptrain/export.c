@@ -26,7 +26,7 @@ static status add(void *context, const char *name, int dims, const int64_t *shap
         list->items = items;
         list->capacity = capacity;
     }
-    int64_t *copy = arena_alloc(list->arena, ENTRY_MAX_DIMS * sizeof *copy);
+    int64_t *copy = arena_alloc(list->arena, MAX_DIMS * sizeof *copy);
     memcpy(copy, shape, (size_t)dims * sizeof *copy);
     list->items[list->count++] = (struct safetensors_tensor){arena_copy(list->arena, name), dims, copy, values};
     return OK;

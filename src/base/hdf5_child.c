@@ -18,7 +18,7 @@
 #include "base/signals.h"
 
 /* The status of [look]; one write of it is not split (PIPE_BUF). */
-struct report {
+struct child_report {
     int code;
     char sentence[2048];
 };
@@ -49,7 +49,7 @@ static void be_killed_first(void) {
 }
 
 static void send_report(int out, status s) {
-    struct report report = {.code = (int)status_code(s)};
+    struct child_report report = {.code = (int)status_code(s)};
     snprintf(report.sentence, sizeof report.sentence, "%s", status_message(s));
     ssize_t written = write(out, &report, sizeof report);
     _exit(written == sizeof report ? 0 : 1);
@@ -105,7 +105,7 @@ static status describe_end(const char *path, int end) {
 }
 
 static status wait_for(const char *path, pid_t child, int in, double seconds) {
-    struct report report;
+    struct child_report report;
     int end = 0;
     if (!wait_for_report(in, clock_seconds() + seconds)) return give_up(path, child, seconds);
     ssize_t got = read(in, &report, sizeof report); /* 0: it ended without one */

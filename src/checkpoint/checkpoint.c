@@ -92,7 +92,7 @@ void checkpoint_close(struct checkpoint *checkpoint) {
 }
 
 /* What the comparison knows of one wanted entry. */
-struct source {
+struct file_source {
     bool is_found;
     struct hdf5_shape shape;
     char *text; /* ENTRY_TEXT: the copy to hand out */
@@ -103,7 +103,7 @@ struct comparison {
     const char *path; /* of the file */
     const struct entry *entries;
     size_t count;
-    struct source *sources; /* (count) */
+    struct file_source *sources; /* (count) */
     struct text differences;
     size_t difference_count;
 };
@@ -116,7 +116,7 @@ static struct text *differ(struct comparison *comparison, const char *path) {
 }
 
 static void add_wanted(struct text *text, const struct entry *entry, bool with_type) {
-    hsize_t shape[ENTRY_MAX_DIMS];
+    hsize_t shape[MAX_DIMS];
     for (int d = 0; d < entry->dims; d++) shape[d] = (hsize_t)entry->shape[d];
     if (with_type) text_printf(text, "%s ", entry_type_name(entry->type));
     text_add_shape(text, entry->dims, shape);
@@ -141,7 +141,7 @@ static bool has_same_shape(const struct entry *entry, const struct hdf5_shape *s
 /* Looks the entry up in the file and adds a line when it is not as wanted. */
 static status compare_entry(struct checkpoint *checkpoint, struct comparison *comparison, size_t i) {
     const struct entry *entry = &comparison->entries[i];
-    struct source *source = &comparison->sources[i];
+    struct file_source *source = &comparison->sources[i];
     hid_t dataset = hdf5_open_dataset(checkpoint->file, entry->path);
     source->is_found = dataset >= 0;
     if (!source->is_found) {
@@ -172,7 +172,7 @@ static status check_place(const struct checkpoint *checkpoint, const char *path,
 }
 
 /* Checks where the dataset's bytes are, and copies a text. */
-static status prepare(const struct checkpoint *checkpoint, const struct entry *entry, struct source *source) {
+static status prepare(const struct checkpoint *checkpoint, const struct entry *entry, struct file_source *source) {
     if (!source->is_found) return OK;
     TRY(check_place(checkpoint, entry->path, &source->shape));
     if (entry->type != ENTRY_TEXT) return OK;
@@ -229,7 +229,7 @@ static status compare(struct checkpoint *checkpoint, struct comparison *comparis
     return OK;
 }
 
-static void fill(const struct checkpoint *checkpoint, struct entry *entry, struct source *source) {
+static void fill(const struct checkpoint *checkpoint, struct entry *entry, struct file_source *source) {
     if (!source->is_found) return;
     if (entry->type == ENTRY_TEXT) {
         *(char **)entry->data = source->text;
@@ -269,7 +269,7 @@ status checkpoint_find(struct checkpoint *checkpoint, struct entry *entry, bool 
     if (dataset >= 0) H5Dclose(dataset);
     hdf5_leave(&silence);
     TRY(s);
-    if (dataset < 0 || !shape.is_known || shape.dims > ENTRY_MAX_DIMS) return OK;
+    if (dataset < 0 || !shape.is_known || shape.dims > MAX_DIMS) return OK;
     TRY(check_place(checkpoint, entry->path, &shape));
     *exists = true;
     entry->type = shape.type;
@@ -288,9 +288,9 @@ struct visit {
 static status visit_dataset(void *context, const char *path, hid_t dataset) {
     const struct visit *v = context;
     struct entry entry = {.path = path, .type = ENTRY_FLOAT32};
-    struct source source = {.is_found = true};
+    struct file_source source = {.is_found = true};
     TRY(hdf5_describe(dataset, v->checkpoint->path, &source.shape));
-    if (!source.shape.is_known || source.shape.type != ENTRY_FLOAT32 || source.shape.dims > ENTRY_MAX_DIMS) return OK;
+    if (!source.shape.is_known || source.shape.type != ENTRY_FLOAT32 || source.shape.dims > MAX_DIMS) return OK;
     TRY(prepare(v->checkpoint, &entry, &source));
     for (int d = 0; d < source.shape.dims; d++) entry.shape[d] = (int64_t)source.shape.shape[d];
     const void *values = v->checkpoint->image + source.shape.offset;

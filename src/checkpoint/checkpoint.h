@@ -9,20 +9,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/dims.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
 
 enum entry_type { ENTRY_FLOAT32, ENTRY_FLOAT64, ENTRY_INT64, ENTRY_TEXT };
 
-#define ENTRY_MAX_DIMS 8
-
 /* One dataset of the file. The memory is the caller's. */
 struct entry {
     const char *path; /* "model/0.weight", "optimizer/exp_avg/0.weight", "state/step", "scaler/mean", "config" */
     enum entry_type type;
     int dims; /* 0: a scalar */
-    int64_t shape[ENTRY_MAX_DIMS];
+    int64_t shape[MAX_DIMS];
     void *data; /* (product of shape); ENTRY_TEXT: a NUL-terminated string to write; on load: char ** that receives a
                    malloc'ed copy */
     bool is_optional; /* on load: absent in the file leaves data as it is */

@@ -28,7 +28,7 @@ struct maker {
 };
 
 static status make_dataset(const struct maker *maker, struct place_of_entry *place) {
-    hsize_t dims[ENTRY_MAX_DIMS];
+    hsize_t dims[MAX_DIMS];
     for (int d = 0; d < place->dims; d++) dims[d] = (hsize_t)place->shape[d];
     hid_t space = place->dims ? H5Screate_simple(place->dims, dims, NULL) : H5Screate(H5S_SCALAR);
     hid_t type = hdf5_file_type(place->type, place->size ? place->size : 1); /* a text of no bytes cannot be */
@@ -168,7 +168,7 @@ static status copy_places(struct image *image, const struct entry *entries, size
     if (!image->places) return status_memory("the %zu entries of a checkpoint", count);
     for (size_t i = 0; i < count; i++) {
         struct place_of_entry *place = &image->places[i];
-        assert(entries[i].dims <= ENTRY_MAX_DIMS && (entries[i].type != ENTRY_TEXT || entries[i].dims == 0));
+        assert(entries[i].dims <= MAX_DIMS && (entries[i].type != ENTRY_TEXT || entries[i].dims == 0));
         place->path = strdup(entries[i].path);
         if (!place->path) return status_memory("the %zu entries of a checkpoint", count);
         place->type = entries[i].type;

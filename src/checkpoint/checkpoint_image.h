@@ -17,7 +17,7 @@ struct image {
         char *path;
         enum entry_type type;
         int dims;
-        int64_t shape[ENTRY_MAX_DIMS];
+        int64_t shape[MAX_DIMS];
         size_t size;       /* bytes of the data; of a text: its length */
         uint64_t offset;   /* in bytes */
         const void *data;  /* where it stands, of a place that was not copied; else NULL */

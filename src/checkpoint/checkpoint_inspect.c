@@ -14,7 +14,7 @@
 #define LONGEST_TEXT 60 /* bytes of a text that is shown */
 #define MAX_PATH 400    /* bytes of a group's path that are shown */
 
-struct report {
+struct inspection {
     const char *path; /* of the file */
     struct text *out;
     struct text group;          /* of the line above; "" for the root */
@@ -55,7 +55,7 @@ static void add_text(struct text *out, const unsigned char *bytes, size_t size) 
 }
 
 /* What the dataset holds: the value of a scalar, the range of a tensor. */
-static void add_content(const struct report *report, const struct hdf5_shape *shape) {
+static void add_content(const struct inspection *report, const struct hdf5_shape *shape) {
     uint64_t count = hdf5_values(shape), size = hdf5_bytes(shape);
     if (!report->image || !shape->is_known || !shape->is_contiguous || count == 0) return;
     if (size > report->image_size || shape->offset > report->image_size - size) return;
@@ -74,7 +74,7 @@ static void add_content(const struct report *report, const struct hdf5_shape *sh
 }
 
 /* Names the group of [path] when it is another than that of the line above; returns the last part of the path. */
-static const char *begin_group(struct report *report, const char *path) {
+static const char *begin_group(struct inspection *report, const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     size_t length = (size_t)(name - path);
     const char *before = text_string(&report->group);
@@ -88,7 +88,7 @@ static const char *begin_group(struct report *report, const char *path) {
 }
 
 static status report_dataset(void *context, const char *path, hid_t dataset) {
-    struct report *report = context;
+    struct inspection *report = context;
     struct hdf5_shape shape;
     TRY(hdf5_describe(dataset, report->path, &shape));
     const char *name = begin_group(report, path);
@@ -109,7 +109,7 @@ static status report_dataset(void *context, const char *path, hid_t dataset) {
     return OK;
 }
 
-static status report_tree(struct report *report, hid_t file) {
+static status report_tree(struct inspection *report, hid_t file) {
     status s = hdf5_walk(file, report->path, "/", report_dataset, report);
     text_printf(report->out, "\n%llu dataset%s, %llu value%s\n", (unsigned long long)report->datasets,
                 text_plural(report->datasets, "s"), (unsigned long long)report->values,
@@ -146,7 +146,7 @@ static status inspect_sealed(const char *path, struct text *out) {
     status s = hdf5_try_in_child(path, look_at_source, &source);
     if (s == OK) s = open_source(&source, &file);
     if (s == OK) {
-        struct report report = {.path = path, .out = out, .image = image, .image_size = seal.image_size};
+        struct inspection report = {.path = path, .out = out, .image = image, .image_size = seal.image_size};
         int64_t version = hdf5_checkpoint_version(file);
         char hex[DIGEST_HEX_SIZE];
         digest_hex(seal.sha256, hex);
@@ -165,7 +165,7 @@ static status inspect_plain(const char *path, struct text *out) {
     struct hdf5_source source = {.path = path};
     TRY(hdf5_try_in_child(path, look_at_source, &source));
     TRY(open_source(&source, &file));
-    struct report report = {.path = path, .out = out};
+    struct inspection report = {.path = path, .out = out};
     text_printf(out, "file    %s\n", path);
     if (hdf5_checkpoint_version(file))
         text_printf(out, "seal    none: this checkpoint was truncated or changed, and no run continues from it\n");

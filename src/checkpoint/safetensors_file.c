@@ -44,7 +44,7 @@ static status read_shape(const struct safetensors *file, const char *name, const
                          struct safetensors_entry *out) {
     out->dims = (int)json_array_size(shape);
     out->count = 1;
-    if (!json_is_array(shape) || json_array_size(shape) > MODEL_MAX_DIMS)
+    if (!json_is_array(shape) || json_array_size(shape) > MAX_DIMS)
         return safetensors_bad(file, name, "its shape is not a list of at most 8 numbers");
     for (int d = 0; d < out->dims; d++) {
         const json_t *size = json_array_get(shape, (size_t)d);
@@ -82,19 +82,19 @@ status safetensors_entry(const struct safetensors *file, const char *name, const
 
 bool safetensors_is_tensor(const char *name) { return strcmp(name, "__metadata__") != 0; }
 
-struct range {
+struct byte_range {
     const char *name;
     size_t start, end;
 };
 
 static int by_start(const void *left, const void *right) {
-    const struct range *a = left, *b = right;
+    const struct byte_range *a = left, *b = right;
     if (a->start != b->start) return a->start < b->start ? -1 : 1;
     return (a->end > b->end) - (a->end < b->end);
 }
 
 /* ranges (count): in some order they must be all of the data, as the format says; else a part was changed or lost. */
-static status check_ranges(const struct safetensors *file, struct range *ranges, size_t count) {
+static status check_ranges(const struct safetensors *file, struct byte_range *ranges, size_t count) {
     size_t end = 0;
     if (count) qsort(ranges, count, sizeof *ranges, by_start);
     for (size_t i = 0; i < count; i++) {
@@ -113,13 +113,14 @@ static status check_tensors(const struct safetensors *file) {
     const char *name;
     json_t *entry;
     size_t count = 0;
-    struct range *ranges = calloc(json_object_size(file->header) + 1, sizeof *ranges);
+    struct byte_range *ranges = calloc(json_object_size(file->header) + 1, sizeof *ranges);
     status s = ranges ? OK : status_memory("the tensors of a file");
     json_object_foreach(file->header, name, entry) {
         struct safetensors_entry found;
         if (s || !safetensors_is_tensor(name)) continue;
         s = safetensors_entry(file, name, entry, &found);
-        if (!s) ranges[count++] = (struct range){name, found.offset, found.offset + found.count * found.dtype->bytes};
+        if (!s)
+            ranges[count++] = (struct byte_range){name, found.offset, found.offset + found.count * found.dtype->bytes};
     }
     if (!s) s = check_ranges(file, ranges, count);
     free(ranges);

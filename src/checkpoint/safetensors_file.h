@@ -29,7 +29,7 @@ struct safetensors {
 struct safetensors_entry {
     const struct safetensors_dtype *dtype;
     int dims;
-    int64_t shape[MODEL_MAX_DIMS];
+    int64_t shape[MAX_DIMS];
     size_t count, offset; /* elements; bytes from file->data */
 };
 

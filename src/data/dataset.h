@@ -8,12 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/dims.h"
 #include "base/schema.h"
 #include "base/status.h"
 #include "data/augment.h"
 #include "data/columns.h"
-
-#define DATA_MAX_DIMS 8
 
 /* `scale:`. When [mean] and [std] are given, [type] is SCALE_NONE. */
 enum scale_type { SCALE_NONE, SCALE_STANDARD, SCALE_MINMAX };
@@ -130,10 +129,10 @@ enum target_kind {
 struct dataset_info {
     size_t train_rows, validation_rows; /* train_rows > 0 */
     enum input_kind input_kind;
-    int64_t vocabulary;                 /* INPUT_TOKENS; else 0 */
-    int input_dims;                     /* of one row: 1 for a vector */
-    int64_t input_shape[DATA_MAX_DIMS]; /* {13} for wine; {1, 28, 28} for an image; {block_size} for tokens */
-    size_t input_size;                  /* values (4 bytes each) of one input row */
+    int64_t vocabulary;            /* INPUT_TOKENS; else 0 */
+    int input_dims;                /* of one row: 1 for a vector */
+    int64_t input_shape[MAX_DIMS]; /* {13} for wine; {1, 28, 28} for an image; {block_size} for tokens */
+    size_t input_size;             /* values (4 bytes each) of one input row */
     enum target_kind target_kind;
     int64_t classes;      /* TARGET_CLASS: largest class + 1 over all rows, for tokens the vocabulary; else 0 */
     int64_t first_class;  /* TARGET_CLASS: the smallest class of all rows, if they were counted; else 0 */

@@ -292,9 +292,8 @@ static const struct schema_row synthetic_rows[] = {
 
 static void check_synthetic(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct synthetic_config *synthetic = config;
-    if (synthetic->inputs.count < 1 || synthetic->inputs.count > DATA_MAX_DIMS)
-        problems_add(problems, place_of(where, "inputs"), path, "inputs must be a shape of 1 to %d numbers",
-                     DATA_MAX_DIMS);
+    if (synthetic->inputs.count < 1 || synthetic->inputs.count > MAX_DIMS)
+        problems_add(problems, place_of(where, "inputs"), path, "inputs must be a shape of 1 to %d numbers", MAX_DIMS);
 }
 
 static const struct schema synthetic_schema = {.name = "dataset.synthetic",

@@ -18,7 +18,7 @@
 struct column {
     const char *name;
     hid_t dataset; /* -1: not open */
-    struct hdf5_shape of;
+    struct hdf5_rows of;
     struct hdf5_chunks *chunks; /* NULL: nothing is compressed */
 };
 
@@ -169,7 +169,7 @@ static hid_t memory_space(const struct column *column, const hsize_t *extent, si
 /* Reads rows of one dataset to columns offset .. offset + size - 1 of out (count, total). */
 static status read_column(const struct hdf5 *h, const struct column *column, size_t first, size_t count, hid_t type,
                           void *out, size_t offset, size_t total) {
-    hsize_t start[DATA_MAX_DIMS + 1] = {first}, extent[DATA_MAX_DIMS + 1];
+    hsize_t start[MAX_DIMS + 1] = {first}, extent[MAX_DIMS + 1];
     TRY(hdf5_chunks_check(column->chunks, first, count));
     memcpy(extent, column->of.shape, sizeof extent);
     extent[0] = count;

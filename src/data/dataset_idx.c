@@ -10,7 +10,7 @@
 #include "data/gzip.h"
 #include "data/internal.h"
 
-#define MAX_HEADER (4 + 4 * (DATA_MAX_DIMS + 1))
+#define MAX_HEADER (4 + 4 * (MAX_DIMS + 1))
 
 struct idx_type {
     uint8_t code;
@@ -45,7 +45,7 @@ struct idx_file {
     uint8_t *values; /* of a compressed file, after the first read */
     const struct idx_type *type;
     int dims; /* with the rows */
-    uint32_t shape[DATA_MAX_DIMS + 1];
+    uint32_t shape[MAX_DIMS + 1];
     size_t header, rows, size; /* bytes; rows; values of a row */
 };
 
@@ -70,9 +70,9 @@ static status parse_magic(struct idx_file *file, const uint8_t *magic) {
         return status_new(STATUS_DATA, "%s: unknown type of values 0x%02x; IDX has 08, 09, 0b, 0c, 0d, 0e", file->path,
                           magic[2]);
     file->dims = magic[3];
-    if (file->dims < 1 || file->dims > DATA_MAX_DIMS + 1)
+    if (file->dims < 1 || file->dims > MAX_DIMS + 1)
         return status_new(STATUS_DATA, "%s: it has %d dimensions; rows need 1 to %d", file->path, file->dims,
-                          DATA_MAX_DIMS + 1);
+                          MAX_DIMS + 1);
     file->header = 4 + 4 * (size_t)file->dims;
     return OK;
 }

@@ -15,7 +15,7 @@ struct check {
     const char *path, *name;
     uint64_t file_bytes;
     size_t value_bytes;
-    hsize_t chunk[DATA_MAX_DIMS + 1];
+    hsize_t chunk[MAX_DIMS + 1];
 };
 
 status hdf5_failure(const char *path, const char *format, ...) {
@@ -54,7 +54,7 @@ static bool has_good_bits(hid_t type) {
            exponent_bits <= precision - exponent && mantissa_bits <= precision - mantissa;
 }
 
-static status check_type(struct check *c, struct hdf5_shape *out) {
+static status check_type(struct check *c, struct hdf5_rows *out) {
     static const char *const names[] = {"integer",  "float",     "time",        "string", "bit field", "opaque",
                                         "compound", "reference", "enumeration", "vlen",   "array"};
     hid_t type = H5Dget_type(c->dataset);
@@ -74,11 +74,11 @@ static status check_type(struct check *c, struct hdf5_shape *out) {
     return reject(c, "has numbers of %zu bytes, expected 1, 2, 4 or 8; the file may be damaged", bytes);
 }
 
-static status check_shape(const struct check *c, struct hdf5_shape *out) {
+static status check_shape(const struct check *c, struct hdf5_rows *out) {
     int dims = out->dims = H5Sget_simple_extent_ndims(c->space);
-    bool is_good = dims >= 1 && dims <= DATA_MAX_DIMS + 1 && H5Sis_simple(c->space) > 0 &&
+    bool is_good = dims >= 1 && dims <= MAX_DIMS + 1 && H5Sis_simple(c->space) > 0 &&
                    H5Sget_simple_extent_dims(c->space, out->shape, NULL) == dims;
-    if (!is_good) return reject(c, "has %d dimensions; rows need 1 to %d", dims, DATA_MAX_DIMS + 1);
+    if (!is_good) return reject(c, "has %d dimensions; rows need 1 to %d", dims, MAX_DIMS + 1);
     out->size = 1;
     for (int i = 1; i < dims; i++) {
         if (out->shape[i] == 0) return reject(c, "has rows of 0 values");
@@ -104,7 +104,7 @@ static status does_not_fit(const struct check *c) {
 }
 
 /* One piece, as long as the shape says, inside the file (compact: in the dataset's header). */
-static status check_piece(const struct check *c, const struct hdf5_shape *shape, bool is_compact) {
+static status check_piece(const struct check *c, const struct hdf5_rows *shape, bool is_compact) {
     hsize_t stored = H5Dget_storage_size(c->dataset);
     haddr_t at = is_compact ? 0 : H5Dget_offset(c->dataset);
     double expected = (double)shape->shape[0] * (double)shape->size * (double)c->value_bytes;
@@ -113,9 +113,9 @@ static status check_piece(const struct check *c, const struct hdf5_shape *shape,
 }
 
 /* The first chunks start where a chunk may start. */
-static status check_places(const struct check *c, const struct hdf5_shape *shape, hsize_t chunks) {
+static status check_places(const struct check *c, const struct hdf5_rows *shape, hsize_t chunks) {
     for (hsize_t i = 0; i < chunks && i < MAX_CHECKED_CHUNKS; i++) {
-        hsize_t start[DATA_MAX_DIMS + 1] = {0}, bytes;
+        hsize_t start[MAX_DIMS + 1] = {0}, bytes;
         unsigned mask;
         haddr_t at;
         if (H5Dget_chunk_info(c->dataset, c->space, i, start, &mask, &at, &bytes) < 0)
@@ -128,9 +128,9 @@ static status check_places(const struct check *c, const struct hdf5_shape *shape
 }
 
 /* As many chunks as tile the shape; without filters, as many bytes as they hold. */
-static status check_chunks(struct check *c, const struct hdf5_shape *shape) {
+static status check_chunks(struct check *c, const struct hdf5_rows *shape) {
     double bytes = (double)c->value_bytes, expected = 1;
-    int dims = H5Pget_chunk(c->plan, DATA_MAX_DIMS + 1, c->chunk);
+    int dims = H5Pget_chunk(c->plan, MAX_DIMS + 1, c->chunk);
     if (dims != shape->dims) return does_not_fit(c);
     for (int i = 0; i < dims; i++) {
         if (c->chunk[i] == 0) return does_not_fit(c);
@@ -150,7 +150,7 @@ static status check_chunks(struct check *c, const struct hdf5_shape *shape) {
     return check_places(c, shape, chunks);
 }
 
-static status check_layout(struct check *c, const struct hdf5_shape *shape) {
+static status check_layout(struct check *c, const struct hdf5_rows *shape) {
     H5D_layout_t layout = H5Pget_layout(c->plan);
     H5D_space_status_t allocated;
     TRY(check_filters(c));
@@ -163,14 +163,14 @@ static status check_layout(struct check *c, const struct hdf5_shape *shape) {
     return layout == H5D_CHUNKED ? check_chunks(c, shape) : check_piece(c, shape, layout == H5D_COMPACT);
 }
 
-static status check_all(struct check *c, struct hdf5_shape *shape) {
+static status check_all(struct check *c, struct hdf5_rows *shape) {
     if (c->space < 0 || c->plan < 0) return hdf5_failure(c->path, "dataset '%s' cannot be read", c->name);
     TRY(check_type(c, shape));
     TRY(check_shape(c, shape));
     return check_layout(c, shape);
 }
 
-status hdf5_check(hid_t dataset, const char *path, const char *name, uint64_t file_bytes, struct hdf5_shape *shape) {
+status hdf5_check(hid_t dataset, const char *path, const char *name, uint64_t file_bytes, struct hdf5_rows *shape) {
     struct check c = {.dataset = dataset, .path = path, .name = name, .file_bytes = file_bytes};
     c.space = H5Dget_space(dataset);
     c.plan = H5Dget_create_plist(dataset);

@@ -10,9 +10,9 @@
 #include "base/status.h"
 #include "data/dataset.h"
 
-struct hdf5_shape {
+struct hdf5_rows {
     int dims; /* with the rows */
-    hsize_t shape[DATA_MAX_DIMS + 1];
+    hsize_t shape[MAX_DIMS + 1];
     size_t size;     /* values of one row */
     bool is_float32; /* each value is exact in float32 */
     bool is_bytes;   /* each value is an unsigned integer of one byte */
@@ -20,7 +20,7 @@ struct hdf5_shape {
 
 /* Checks type, shape, filters, layout and storage of the open [dataset], [name] in the file [path] of [file_bytes].
  * STATUS_DATA with the first error. */
-status hdf5_check(hid_t dataset, const char *path, const char *name, uint64_t file_bytes, struct hdf5_shape *shape);
+status hdf5_check(hid_t dataset, const char *path, const char *name, uint64_t file_bytes, struct hdf5_rows *shape);
 
 /* "<path>: <sentence>: <libhdf5's error>" for the call that just failed in this thread. */
 status hdf5_failure(const char *path, const char *format, ...) __attribute__((format(printf, 2, 3)));

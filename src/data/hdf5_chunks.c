@@ -13,7 +13,7 @@ struct hdf5_chunks {
     hid_t dataset;
     const char *path, *name;
     int dims;
-    hsize_t shape[DATA_MAX_DIMS + 1], chunk[DATA_MAX_DIMS + 1];
+    hsize_t shape[MAX_DIMS + 1], chunk[MAX_DIMS + 1];
     size_t bytes; /* of a chunk */
     int filter_count;
     H5Z_filter_t filters[MAX_FILTERS]; /* in the order in which they were applied */
@@ -46,9 +46,9 @@ static status read_filters(struct hdf5_chunks *c, hid_t plan) {
     return OK;
 }
 
-static status read_plan(struct hdf5_chunks *c, hid_t plan, hid_t type, const struct hdf5_shape *shape) {
+static status read_plan(struct hdf5_chunks *c, hid_t plan, hid_t type, const struct hdf5_rows *shape) {
     unsigned options = 0;
-    if (plan < 0 || type < 0 || H5Pget_chunk(plan, DATA_MAX_DIMS + 1, c->chunk) != shape->dims ||
+    if (plan < 0 || type < 0 || H5Pget_chunk(plan, MAX_DIMS + 1, c->chunk) != shape->dims ||
         H5Pget_chunk_opts(plan, &options) < 0)
         return hdf5_failure(c->path, "dataset '%s' cannot be read", c->name);
     TRY(read_filters(c, plan));
@@ -63,11 +63,11 @@ static status read_plan(struct hdf5_chunks *c, hid_t plan, hid_t type, const str
     return c->is_checked ? OK : status_memory("dataset '%s' of %s", c->name, c->path);
 }
 
-static bool needs_check(hid_t plan, const struct hdf5_shape *shape) {
+static bool needs_check(hid_t plan, const struct hdf5_rows *shape) {
     return plan >= 0 && H5Pget_layout(plan) == H5D_CHUNKED && H5Pget_nfilters(plan) > 0 && shape->shape[0] > 0;
 }
 
-status hdf5_chunks_open(hid_t dataset, const char *path, const char *name, const struct hdf5_shape *shape,
+status hdf5_chunks_open(hid_t dataset, const char *path, const char *name, const struct hdf5_rows *shape,
                         struct hdf5_chunks **out) {
     *out = NULL;
     hid_t plan = H5Dget_create_plist(dataset), type = H5Dget_type(dataset);
@@ -193,7 +193,7 @@ static bool next_in_row(const struct hdf5_chunks *c, hsize_t *start) {
 status hdf5_chunks_check(struct hdf5_chunks *c, size_t first, size_t count) {
     if (!c || count == 0) return OK;
     for (hsize_t i = first / c->chunk[0]; i <= (first + count - 1) / c->chunk[0]; i++) {
-        hsize_t start[DATA_MAX_DIMS + 1] = {i * c->chunk[0]};
+        hsize_t start[MAX_DIMS + 1] = {i * c->chunk[0]};
         if (c->is_checked[i]) continue;
         do TRY(check_chunk(c, start));
         while (next_in_row(c, start));

@@ -14,7 +14,7 @@ struct hdf5_chunks;
 /* For the open [dataset], which hdf5_check has accepted with [shape]; all but [shape] is borrowed. *out is NULL where
  * nothing is compressed. STATUS_DATA: filters in an order that cannot be followed. Between hdf5_enter and hdf5_leave,
  * as all calls. */
-status hdf5_chunks_open(hid_t dataset, const char *path, const char *name, const struct hdf5_shape *shape,
+status hdf5_chunks_open(hid_t dataset, const char *path, const char *name, const struct hdf5_rows *shape,
                         struct hdf5_chunks **out);
 void hdf5_chunks_close(struct hdf5_chunks *chunks); /* takes NULL */
 

@@ -18,16 +18,16 @@ struct source {
     const struct dataset_format *format;
     size_t rows;
     enum input_kind input_kind;
-    int64_t vocabulary;                 /* INPUT_TOKENS: number of different tokens */
-    size_t stride;                      /* INPUT_TOKENS: row i starts at token i * stride */
-    int input_dims;                     /* of one row, at least 1 */
-    int64_t input_shape[DATA_MAX_DIMS]; /* (input_dims) */
-    size_t input_size, target_size;     /* values of one row; target_size 0: dataset_config.without_targets */
-    int64_t classes;                    /* number of classes, if known without reading all rows; else 0 */
-    bool is_float32;                    /* each input is exact in float32 (float, half, 8 and 16 bit integers) */
-    bool is_bytes;                      /* each input is 0 .. 255 and is stored as a byte in memory, see read_bytes */
-    double divide;                      /* inputs are divided by it; 0 from open: no default of the format (1) */
-    bool is_small;                      /* always kept in memory, regardless of cache_mb */
+    int64_t vocabulary;             /* INPUT_TOKENS: number of different tokens */
+    size_t stride;                  /* INPUT_TOKENS: row i starts at token i * stride */
+    int input_dims;                 /* of one row, at least 1 */
+    int64_t input_shape[MAX_DIMS];  /* (input_dims) */
+    size_t input_size, target_size; /* values of one row; target_size 0: dataset_config.without_targets */
+    int64_t classes;                /* number of classes, if known without reading all rows; else 0 */
+    bool is_float32;                /* each input is exact in float32 (float, half, 8 and 16 bit integers) */
+    bool is_bytes;                  /* each input is 0 .. 255 and is stored as a byte in memory, see read_bytes */
+    double divide;                  /* inputs are divided by it; 0 from open: no default of the format (1) */
+    bool is_small;                  /* always kept in memory, regardless of cache_mb */
     uint64_t file_bytes;
     const char *note; /* for dataset_notes; NULL: none. Owned by the format. */
 };

@@ -18,7 +18,7 @@
 /* The shape of one row: without the batch dimension. */
 struct shape {
     int dims;
-    int64_t size[MODEL_MAX_DIMS];
+    int64_t size[MAX_DIMS];
     bool is_channels_last; /* (channels, height, width) or (channels, length) with the channels innermost in memory */
     bool is_tokens;        /* int32_t token ids instead of floats; only for a model's inputs */
     int64_t vocabulary;    /* with is_tokens: ids are below this */

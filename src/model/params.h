@@ -9,15 +9,14 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/dims.h"
 #include "base/status.h"
 #include "device/device.h"
-
-#define MODEL_MAX_DIMS 8
 
 struct param {
     const char *name; /* PyTorch's state_dict name: "0.weight" */
     int dims;
-    int64_t shape[MODEL_MAX_DIMS];
+    int64_t shape[MAX_DIMS];
     size_t offset, count; /* in elements of the flat buffers */
     size_t gradient;      /* offset of its gradient: as offset, unless gradients are split (gradients.h) */
     size_t part;          /* elements of its gradient that exist at a time; 0: all */

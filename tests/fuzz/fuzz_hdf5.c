@@ -39,7 +39,7 @@ static void inspect(const char *path) {
 static status add_up(void *context, const char *name, int dims, const int64_t *shape, const float *values) {
     uint64_t count = 1;
     uint8_t sum = 0;
-    must(strlen(name) < SIZE_MAX && dims <= ENTRY_MAX_DIMS);
+    must(strlen(name) < SIZE_MAX && dims <= MAX_DIMS);
     for (int d = 0; d < dims; d++) count *= (uint64_t)shape[d];
     for (uint64_t i = 0; i < count * sizeof *values; i++) sum ^= ((const uint8_t *)values)[i];
     *(uint8_t *)context ^= sum;

@@ -127,6 +127,21 @@ class Layout(unittest.TestCase):
             for module in free:
                 del includes[module]
 
+    def test_a_struct_of_a_header_has_its_name_alone(self):
+        """Whoever reads the name in another file finds one meaning. Where a header declares it only, each backend defines its own."""
+        places = {}
+        for name in c_files("src/") + c_files("cmd/"):
+            for match in re.finditer(r"^(?:struct|union|enum) (\w+) \{", read(name), re.M):
+                places.setdefault(match.group(1), []).append(name)
+        self.assertGreater(len(places), 200)
+        self.fail_with([f"struct {struct} is defined in {' and '.join(sorted(names))}" for struct, names in sorted(places.items())
+                        if len(names) > 1 and any(name.endswith((".h", ".cuh")) for name in names)])
+
+    def test_no_emulator_in_the_product(self):
+        """The emulated GPU has files of its own in place of what it cannot compile (tests/emulation/include)."""
+        self.fail_with([f"{name}:{line}: code of the emulated GPU" for name in c_files("src/")
+                        for line in lines_with(r"(?i)emulated_", without_comments(read(name)))])
+
     def test_nobody_includes_a_command(self):
         commands = {os.path.basename(name) for name in c_files("cmd/") if name.endswith(".h")}
         problems = [f"{name}: includes {header}" for name in c_files("src/") for header in commands

@@ -16,10 +16,10 @@
 struct cpu_device {
     struct device base;
     const struct cpu_kernels *kernels;
-    void (*product)(const struct product *p); /* in the selected precision */
-    struct device_ops ops;                    /* cpu_ops, with this instruction set's groups */
-    struct sequence_ops sequence;             /* the set's, with attention in the selected precision */
-    void *workspace;                          /* (workspace_bytes) */
+    void (*product)(const struct cpu_product *p); /* in the selected precision */
+    struct device_ops ops;                        /* cpu_ops, with this instruction set's groups */
+    struct sequence_ops sequence;                 /* the set's, with attention in the selected precision */
+    void *workspace;                              /* (workspace_bytes) */
     size_t workspace_bytes;
 };
 
@@ -27,7 +27,7 @@ static const struct cpu_kernels *kernels_of(struct device *device) { return ((st
 
 const struct cpu_kernels *cpu_kernels_of(struct device *device) { return kernels_of(device); }
 
-void cpu_product(struct device *device, const struct product *p) { ((struct cpu_device *)device)->product(p); }
+void cpu_product(struct device *device, const struct cpu_product *p) { ((struct cpu_device *)device)->product(p); }
 
 status workspace_reserve(struct device *device, size_t bytes, const char *what) {
     struct cpu_device *cpu = (struct cpu_device *)device;

@@ -12,7 +12,7 @@ enum product_start {
 };
 
 /* c (m, n; row stride ldc) = start + a b, with a(i, k) = a[i * ars + k * acs] and b(k, j) = b[k * brs + j * bcs] */
-struct product {
+struct cpu_product {
     size_t m, n, k;
     const float *a, *b;
     size_t ars, acs, brs, bcs;
@@ -35,7 +35,7 @@ struct optimizer_kernels {
 
 struct cpu_kernels {
     bool is_avx512;
-    void (*product)(const struct product *p);
+    void (*product)(const struct cpu_product *p);
     /* sum (size) += each row of x (rows, size; [stride] between rows) */
     void (*add_rows)(float *sum, const float *x, size_t rows, size_t size, size_t stride);
     /* e (count) = exp(x - max), *max = the largest of x; returns their sum */
@@ -64,7 +64,7 @@ struct cpu_kernels {
 const struct cpu_kernels *cpu_kernels_of(struct device *device);
 
 /* In the precision of the device, on the caller's thread. */
-void cpu_product(struct device *device, const struct product *p);
+void cpu_product(struct device *device, const struct cpu_product *p);
 
 extern const struct cpu_kernels cpu_kernels_baseline, cpu_kernels_avx2, cpu_kernels_avx512;
 

@@ -11,14 +11,14 @@
 #define MIN_WORK ((size_t)1 << 20) /* multiply-adds of a thread: 20 us */
 
 struct cut {
-    const struct product *whole;
+    const struct cpu_product *whole;
     struct device *device;
     bool by_columns;
 };
 
 static void run_part(void *context, size_t first, size_t last) {
     const struct cut *cut = context;
-    struct product p = *cut->whole;
+    struct cpu_product p = *cut->whole;
     size_t all = cut->by_columns ? p.n : p.m, from = first * UNIT, to = last * UNIT < all ? last * UNIT : all;
     if (cut->by_columns) {
         p.n = to - from;
@@ -33,7 +33,7 @@ static void run_part(void *context, size_t first, size_t last) {
     cpu_product(cut->device, &p);
 }
 
-static void run_product(struct device *device, const struct product *p) {
+static void run_product(struct device *device, const struct cpu_product *p) {
     struct cut cut = {p, device, p->acs == 1 && p->n >= MANY_UNITS * UNIT};
     size_t units = ((cut.by_columns ? p->n : p->m) + UNIT - 1) / UNIT, work = p->m * p->n * p->k;
     if (work < 2 * MIN_WORK)
@@ -44,37 +44,37 @@ static void run_product(struct device *device, const struct product *p) {
 
 void linear_forward(struct device *device, const float *x, const float *w, const float *bias, bool has_relu, float *y,
                     size_t rows, size_t in, size_t out) {
-    struct product p = {.m = rows,
-                        .n = out,
-                        .k = in,
-                        .a = x,
-                        .ars = in,
-                        .acs = 1,
-                        .b = w,
-                        .brs = 1,
-                        .bcs = in,
-                        .c = y,
-                        .ldc = out,
-                        .start = bias ? PRODUCT_ROW : PRODUCT_ZERO,
-                        .row = bias,
-                        .has_relu = has_relu};
+    struct cpu_product p = {.m = rows,
+                            .n = out,
+                            .k = in,
+                            .a = x,
+                            .ars = in,
+                            .acs = 1,
+                            .b = w,
+                            .brs = 1,
+                            .bcs = in,
+                            .c = y,
+                            .ldc = out,
+                            .start = bias ? PRODUCT_ROW : PRODUCT_ZERO,
+                            .row = bias,
+                            .has_relu = has_relu};
     run_product(device, &p);
 }
 
 void linear_backward_input(struct device *device, const float *dy, const float *w, float *dx, size_t rows, size_t in,
                            size_t out) {
-    struct product p = {.m = rows,
-                        .n = in,
-                        .k = out,
-                        .a = dy,
-                        .ars = out,
-                        .acs = 1,
-                        .b = w,
-                        .brs = in,
-                        .bcs = 1,
-                        .c = dx,
-                        .ldc = in,
-                        .start = PRODUCT_ZERO};
+    struct cpu_product p = {.m = rows,
+                            .n = in,
+                            .k = out,
+                            .a = dy,
+                            .ars = out,
+                            .acs = 1,
+                            .b = w,
+                            .brs = in,
+                            .bcs = 1,
+                            .c = dx,
+                            .ldc = in,
+                            .start = PRODUCT_ZERO};
     run_product(device, &p);
 }
 
@@ -94,18 +94,18 @@ static void sum_columns(void *context, size_t first, size_t last) {
 /* dw (count, in) and dbias (count) from [count] columns of dy (rows, count; [out] between rows) */
 static void weight_gradient(struct device *device, enum product_start start, const float *dy, const float *x, float *dw,
                             float *dbias, size_t rows, size_t in, size_t out, size_t count) {
-    struct product p = {.m = count,
-                        .n = in,
-                        .k = rows,
-                        .a = dy,
-                        .ars = 1,
-                        .acs = out,
-                        .b = x,
-                        .brs = in,
-                        .bcs = 1,
-                        .c = dw,
-                        .ldc = in,
-                        .start = start};
+    struct cpu_product p = {.m = count,
+                            .n = in,
+                            .k = rows,
+                            .a = dy,
+                            .ars = 1,
+                            .acs = out,
+                            .b = x,
+                            .brs = in,
+                            .bcs = 1,
+                            .c = dw,
+                            .ldc = in,
+                            .start = start};
     run_product(device, &p);
     if (!dbias) return;
     struct columns c = {cpu_kernels_of(device)->add_rows, dy, dbias, rows, count, out};

@@ -8,7 +8,7 @@
 #include "device/cpu/parallel.h"
 
 /* Arguments shared by the positions of a batch. */
-struct batch {
+struct loss_batch {
     const struct cpu_kernels *kernels;
     const struct cross_entropy_options *options;
     const float *logits;
@@ -25,7 +25,7 @@ static float weight_of(const struct cross_entropy_options *o, int64_t target) {
 /* Buffer for the exponentials when there is no gradient, one piece at a time. */
 #define PIECE 256
 
-static float sum_of_exponentials(const struct batch *b, const float *z, float *dz, float *max) {
+static float sum_of_exponentials(const struct loss_batch *b, const float *z, float *dz, float *max) {
     float piece[PIECE], sum = 0;
     if (dz) return b->kernels->exponentials(z, dz, max, b->classes);
     if (b->classes <= PIECE) return b->kernels->exponentials(z, piece, max, b->classes);
@@ -37,7 +37,8 @@ static float sum_of_exponentials(const struct batch *b, const float *z, float *d
 
 /* log_softmax = z - max - log(sum exp(z - max)); with smoothing e and weights w the loss is
  * (1 - e) w_t (-logp_t) + e / C sum_c w_c (-logp_c). Adds it; dz: its derivative times the factor. */
-static void cross_entropy_row(const struct batch *b, const float *z, size_t target, float *dz, struct loss_sums *sums) {
+static void cross_entropy_row(const struct loss_batch *b, const float *z, size_t target, float *dz,
+                              struct loss_sums *sums) {
     const double *weight = b->options->weight;
     float smoothing = b->options->label_smoothing, own_weight = weight_of(b->options, (int64_t)target), max;
     size_t classes = b->classes, best = 0;
@@ -70,13 +71,13 @@ static void cross_entropy_row(const struct batch *b, const float *z, size_t targ
 #define PARTS 32
 
 struct parts {
-    const struct batch *batch;
+    const struct loss_batch *batch;
     struct loss_sums sums[PARTS];
 };
 
 static void cross_entropy_parts(void *context, size_t first, size_t last) {
     struct parts *p = context;
-    const struct batch *b = p->batch;
+    const struct loss_batch *b = p->batch;
     for (size_t part = first; part < last; part++)
         for (size_t i = b->positions * part / PARTS; i < b->positions * (part + 1) / PARTS; i++) {
             float *dz = b->dlogits ? b->dlogits + i * b->classes : NULL;
@@ -92,7 +93,7 @@ static void cross_entropy(struct device *device, const struct cross_entropy_opti
                           struct loss_sums *sums) {
     double count = 0;
     for (size_t i = 0; i < positions; i++) count += (double)weight_of(o, targets[i]);
-    struct batch batch = {
+    struct loss_batch batch = {
         cpu_kernels_of(device), o, logits, targets, positions, classes, count > 0 ? scale / (float)count : 0, dlogits};
     struct parts parts = {.batch = &batch};
     parallel_for(PARTS, 1 + PARTS * (PARALLEL_FLOATS / 4) / (positions * classes + 1), cross_entropy_parts, &parts);

@@ -10,6 +10,7 @@
 #include <cuda_runtime.h>
 
 #include "device/cuda/numbers.cuh"
+#include "device/cuda/shared.cuh"
 
 extern "C" {
 #include "base/philox.h"
@@ -250,16 +251,6 @@ cudaError_t gpu_launch(struct gpu_device *gpu, void (*kernel)(Parameters...), di
                        Arguments... arguments) {
     if (gpu->is_dry_run) return cudaSuccess;
     return gpu_launch_on(gpu->stream, kernel, grid, block, shared, arguments...);
-}
-
-/* A block's dynamic shared memory, aligned to 128 bytes. */
-template <typename T> __device__ T *gpu_shared() {
-#ifdef __CUDACC__
-    extern __shared__ __align__(128) unsigned char gpu_shared_bytes[];
-    return (T *)gpu_shared_bytes;
-#else
-    return (T *)emulated_shared_bytes();
-#endif
 }
 
 /* One thread per element. */

@@ -13,16 +13,16 @@ void multiply_forward(call *c, struct factor x, const float *weight, const float
                       struct gpu_result to, size_t rows, size_t in, size_t out) {
     bool wants_fusion = row && alignment(row) >= 16, is_half = to.is_half();
     float *sums = to.to;
-    struct product p = {.transpose_a = CUBLAS_OP_T,
-                        .transpose_b = CUBLAS_OP_N,
-                        .m = out,
-                        .n = rows,
-                        .k = in,
-                        .a = gpu_weight_factor(c, weight, out, in),
-                        .b = x,
-                        .epilogue = CUBLASLT_EPILOGUE_DEFAULT,
-                        .c = is_half ? (void *)to.also.to : sums,
-                        .is_half = is_half};
+    struct gpu_product p = {.transpose_a = CUBLAS_OP_T,
+                            .transpose_b = CUBLAS_OP_N,
+                            .m = out,
+                            .n = rows,
+                            .k = in,
+                            .a = gpu_weight_factor(c, weight, out, in),
+                            .b = x,
+                            .epilogue = CUBLASLT_EPILOGUE_DEFAULT,
+                            .c = is_half ? (void *)to.also.to : sums,
+                            .is_half = is_half};
     if (wants_fusion) {
         p.epilogue = CUBLASLT_EPILOGUE_BIAS;
         p.bias = is_half ? gpu_weight_factor(c, row, 1, out).at : row;
@@ -57,14 +57,14 @@ struct factor gradient_of(call *c, struct gpu_numbers dy, const float *given, fl
 }
 
 /* The product's result: float32, or 16 bits. */
-void set_result(struct product *p, struct gpu_result to) {
+void set_result(struct gpu_product *p, struct gpu_result to) {
     p->c = to.is_half() ? (void *)to.also.to : to.to;
     p->is_half = to.is_half();
 }
 
 /* dx (rows, in) = dy w */
-struct product input_product(call *c, struct factor dy, const float *weight, void *to, size_t rows, size_t in,
-                             size_t out) {
+struct gpu_product input_product(call *c, struct factor dy, const float *weight, void *to, size_t rows, size_t in,
+                                 size_t out) {
     return {.transpose_a = CUBLAS_OP_N,
             .transpose_b = CUBLAS_OP_N,
             .m = in,
@@ -77,7 +77,7 @@ struct product input_product(call *c, struct factor dy, const float *weight, voi
 }
 
 /* dw (out, in) += dy^T x */
-struct product weight_product(struct factor dy, struct factor x, float *dw, size_t rows, size_t in, size_t out) {
+struct gpu_product weight_product(struct factor dy, struct factor x, float *dw, size_t rows, size_t in, size_t out) {
     return {.transpose_a = CUBLAS_OP_N,
             .transpose_b = CUBLAS_OP_T,
             .m = in,
@@ -94,7 +94,7 @@ struct product weight_product(struct factor dy, struct factor x, float *dw, size
  * bits, so no other pass reads it. */
 void add_to_weight(call *c, struct gpu_numbers dy, struct factor x, float *dw, float *dbias, size_t rows, size_t in,
                    size_t out) {
-    struct product p = weight_product({dy.at, out}, x, dw, rows, in, out);
+    struct gpu_product p = weight_product({dy.at, out}, x, dw, rows, in, out);
     float *sums = dbias ? c->scratch<float>(out) : nullptr;
     if (dbias) p.epilogue = CUBLASLT_EPILOGUE_BGRADB, p.bias = sums;
     if (gpu_try_multiply(c, &p)) {
@@ -127,7 +127,8 @@ void gpu_linear_backward_input(struct device *device, const float *dy, const flo
     call c(device, "linear_backward_input");
     struct gpu_numbers from = c.in(dy, rows * out, c.half().dy);
     const float *weight = c.in(w, out * in);
-    struct product p = input_product(&c, gradient_of(&c, from, dy, nullptr, rows, out), weight, nullptr, rows, in, out);
+    struct gpu_product p =
+        input_product(&c, gradient_of(&c, from, dy, nullptr, rows, out), weight, nullptr, rows, in, out);
     set_result(&p, c.out(dx, rows * in, c.half().dx));
     gpu_multiply(&c, &p);
 }
@@ -143,7 +144,7 @@ void gpu_linear_backward_weight(struct device *device, const float *dy, const fl
         return;
     }
     struct factor gradient = gradient_of(&c, from, dy, db, rows, out);
-    struct product p = weight_product(gradient, factor_of(&c, input, rows, in), slopes, rows, in, out);
+    struct gpu_product p = weight_product(gradient, factor_of(&c, input, rows, in), slopes, rows, in, out);
     gpu_multiply(&c, &p);
 }
 
@@ -160,18 +161,18 @@ void forward(struct device *device, const float *x, const float *w, const float 
     const float *weight = c.in(w, hidden * in), *row = c.in(bias, hidden);
     uint16_t *before = c.out((uint16_t *)kept, rows * hidden), *to = c.out((uint16_t *)y, rows * hidden);
     struct factor input = gpu_input_factor(&c, from, rows, in);
-    struct product p = {.transpose_a = CUBLAS_OP_T,
-                        .transpose_b = CUBLAS_OP_N,
-                        .m = hidden,
-                        .n = rows,
-                        .k = in,
-                        .a = gpu_weight_factor(&c, weight, hidden, in),
-                        .b = input,
-                        .epilogue = row ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX,
-                        .bias = row ? gpu_weight_factor(&c, row, 1, hidden).at : nullptr,
-                        .aux = before,
-                        .c = to,
-                        .is_half = true};
+    struct gpu_product p = {.transpose_a = CUBLAS_OP_T,
+                            .transpose_b = CUBLAS_OP_N,
+                            .m = hidden,
+                            .n = rows,
+                            .k = in,
+                            .a = gpu_weight_factor(&c, weight, hidden, in),
+                            .b = input,
+                            .epilogue = row ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX,
+                            .bias = row ? gpu_weight_factor(&c, row, 1, hidden).at : nullptr,
+                            .aux = before,
+                            .c = to,
+                            .is_half = true};
     if (gpu_try_multiply(&c, &p)) return;
     float *sums = c.scratch<float>(rows * hidden);
     multiply_forward(&c, input, weight, row, false, nullptr, {sums, {}}, rows, in, hidden);
@@ -205,11 +206,11 @@ void backward_after(struct device *device, const float *dy, const void *y, const
     if (from.is_half()) {
         add_to_weight(&c, from, {input, hidden}, slopes, db, rows, hidden, out);
     } else {
-        struct product p = weight_product(gradient, {input, hidden}, slopes, rows, hidden, out);
+        struct gpu_product p = weight_product(gradient, {input, hidden}, slopes, rows, hidden, out);
         gpu_multiply(&c, &p);
     }
     if (!to) return;
-    struct product back = input_product(&c, gradient, weight, to, rows, hidden, out);
+    struct gpu_product back = input_product(&c, gradient, weight, to, rows, hidden, out);
     back.epilogue = CUBLASLT_EPILOGUE_DGELU;
     back.aux = before;
     back.is_half = true;
@@ -232,7 +233,7 @@ void backward(struct device *device, const void *dkept, const float *x, const fl
     float *slopes = c.inout(dw, hidden * in), *db = c.inout(dbias, hidden);
     add_to_weight(&c, from, factor_of(&c, input, rows, in), slopes, db, rows, in, hidden);
     if (!dx) return;
-    struct product p = input_product(&c, {from.at, hidden}, weight, nullptr, rows, in, hidden);
+    struct gpu_product p = input_product(&c, {from.at, hidden}, weight, nullptr, rows, in, hidden);
     set_result(&p, c.out(dx, rows * in, c.half().dx));
     gpu_multiply(&c, &p);
 }

@@ -6,6 +6,10 @@
 
 #include "device/cuda/tensor_core.cuh"
 
+extern "C" {
+#include "base/bits.h"
+}
+
 /* Largest power of two that divides an address, up to 256. */
 static inline uint32_t alignment(const void *p) {
     uintptr_t lowest = (uintptr_t)p & -(uintptr_t)p;

@@ -88,12 +88,12 @@ __device__ static inline struct windows windows_of(const struct side &s, int i) 
 }
 
 /* The coordinates of an element of an image. */
-struct place {
+struct pool_place {
     int y, x;
     uint32_t channel;
 };
 
-__device__ static inline struct place place_of(uint32_t element, uint32_t channels, int width) {
+__device__ static inline struct pool_place place_of(uint32_t element, uint32_t channels, int width) {
     uint32_t pixel = element / channels, y = pixel / (uint32_t)width;
     return {(int)y, (int)(pixel - y * (uint32_t)width), element - pixel * channels};
 }
@@ -109,7 +109,7 @@ struct max_windows {
     uint8_t *index;
 
     template <int V> __device__ void run(size_t row, uint32_t element) const {
-        struct place o = place_of(element, p.channels, p.side[1].out);
+        struct pool_place o = place_of(element, p.channels, p.side[1].out);
         struct span v = span_of(p.side[0], o.y), h = span_of(p.side[1], o.x);
         struct gpu_several<V> best = {};
         int at[V];
@@ -145,7 +145,7 @@ static void max_pool_forward(struct device *device, const struct pooling *poolin
 }
 
 /* Calls f(window's element, window's spans) for each window that holds the input's element at [in], in their order. */
-template <typename F> __device__ static inline void in_windows(const struct pool &p, struct place in, F f) {
+template <typename F> __device__ static inline void in_windows(const struct pool &p, struct pool_place in, F f) {
     struct windows rows = windows_of(p.side[0], in.y), columns = windows_of(p.side[1], in.x);
     for (int i = rows.first; i < rows.last; i++) {
         struct span v = span_of(p.side[0], i);
@@ -161,7 +161,7 @@ struct max_gradients {
     struct gpu_result dx;
 
     template <int V> __device__ void run(size_t row, uint32_t element) const {
-        struct place in = place_of(element, p.channels, p.side[1].in);
+        struct pool_place in = place_of(element, p.channels, p.side[1].in);
         struct gpu_several<V> sum = {};
         in_windows(p, in, [&](uint32_t o, struct span v, struct span h) {
             int own = (in.y - v.from + v.skipped) * p.side[1].kernel + in.x - h.from + h.skipped;
@@ -202,7 +202,7 @@ struct averages {
     struct gpu_result y;
 
     template <int V> __device__ void run(size_t row, uint32_t element) const {
-        struct place o = place_of(element, p.channels, p.side[1].out);
+        struct pool_place o = place_of(element, p.channels, p.side[1].out);
         struct span v = span_of(p.side[0], o.y), h = span_of(p.side[1], o.x);
         size_t image = row * p.in + o.channel;
         struct gpu_several<V> sum = {};

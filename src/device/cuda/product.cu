@@ -33,7 +33,7 @@ static cudaDataType_t type_of(enum precision precision) {
     return precision == PRECISION_BFLOAT16 ? CUDA_R_16BF : precision == PRECISION_FLOAT16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-static cublasStatus_t describe(const struct gpu_device *gpu, const struct product *p, struct gpu_plan *plan) {
+static cublasStatus_t describe(const struct gpu_device *gpu, const struct gpu_product *p, struct gpu_plan *plan) {
     cublasLtMatmulDescOpaque_t *d = &plan->product;
     cudaDataType_t type = type_of(gpu->precision);
     bool is_a_turned = p->transpose_a == CUBLAS_OP_T, is_b_turned = p->transpose_b == CUBLAS_OP_T;
@@ -49,7 +49,7 @@ static cublasStatus_t describe(const struct gpu_device *gpu, const struct produc
     return cublasLtMatrixLayoutInit(&plan->c, p->is_half ? type : CUDA_R_32F, p->m, p->n, (int64_t)p->m);
 }
 
-static cublasStatus_t point_to_operands(const struct product *p, struct gpu_plan *plan) {
+static cublasStatus_t point_to_operands(const struct gpu_product *p, struct gpu_plan *plan) {
     cublasLtMatmulDescOpaque_t *d = &plan->product;
     int64_t stride = (int64_t)p->m;
     if (p->bias) CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias));
@@ -59,7 +59,7 @@ static cublasStatus_t point_to_operands(const struct product *p, struct gpu_plan
 }
 
 /* cuBLASLt's first choice for addresses as aligned as these. */
-static cublasStatus_t choose(struct gpu_device *gpu, const struct product *p, struct gpu_plan *plan) {
+static cublasStatus_t choose(struct gpu_device *gpu, const struct gpu_product *p, struct gpu_plan *plan) {
     cublasLtMatmulPreferenceOpaque_t wish;
     cublasLtMatmulHeuristicResult_t found;
     int count = 0;
@@ -98,7 +98,7 @@ static struct gpu_plan *find(struct gpu_plans *plans, const size_t *key, bool *i
     return place ? place : &plans->plans[hash % PLANS];
 }
 
-static cublasStatus_t plan_for(struct gpu_device *gpu, const struct product *p, struct gpu_plan **out) {
+static cublasStatus_t plan_for(struct gpu_device *gpu, const struct gpu_product *p, struct gpu_plan **out) {
     bool is_new;
     const size_t key[KEY] = {p->m,
                              p->n,
@@ -134,7 +134,7 @@ static cublasStatus_t plan_for(struct gpu_device *gpu, const struct product *p, 
     return plan->is_missing ? CUBLAS_STATUS_NOT_SUPPORTED : point_to_operands(p, plan);
 }
 
-static cublasStatus_t multiply(struct gpu_device *gpu, const struct product *p) {
+static cublasStatus_t multiply(struct gpu_device *gpu, const struct gpu_product *p) {
     struct gpu_plan *plan;
     CHECK(plan_for(gpu, p, &plan));
     if (gpu->is_dry_run) return CUBLAS_STATUS_SUCCESS;
@@ -143,7 +143,7 @@ static cublasStatus_t multiply(struct gpu_device *gpu, const struct product *p) 
                           p->c, &plan->c, &plan->algorithm, gpu->workspace, GPU_WORKSPACE, gpu->stream);
 }
 
-static cublasStatus_t multiply_if_any(call *c, const struct product *p) {
+static cublasStatus_t multiply_if_any(call *c, const struct gpu_product *p) {
     if (!c->is_ok() || p->m == 0 || p->n == 0 || p->k == 0) return CUBLAS_STATUS_SUCCESS;
     return multiply(c->gpu, p);
 }
@@ -152,9 +152,9 @@ static void check(call *c, cublasStatus_t status) {
     if (status != CUBLAS_STATUS_SUCCESS) gpu_fail(c->gpu, "a product of cuBLASLt", cublasLtGetStatusString(status));
 }
 
-void gpu_multiply(call *c, const struct product *p) { check(c, multiply_if_any(c, p)); }
+void gpu_multiply(call *c, const struct gpu_product *p) { check(c, multiply_if_any(c, p)); }
 
-bool gpu_try_multiply(call *c, const struct product *p) {
+bool gpu_try_multiply(call *c, const struct gpu_product *p) {
     cublasStatus_t status = multiply_if_any(c, p);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
     check(c, status);

@@ -13,7 +13,7 @@ struct factor {
 
 /* cuBLASLt is column-major: a row-major (rows, columns) matrix is its (columns, rows). So c (n, m; row-major) is a b
  * [+ c] with m, n and k as cuBLASLt defines them. */
-struct product {
+struct gpu_product {
     cublasOperation_t transpose_a, transpose_b;
     size_t m, n, k;
     struct factor a, b;
@@ -25,9 +25,9 @@ struct product {
     bool adds;
 };
 
-void gpu_multiply(call *c, const struct product *p);
+void gpu_multiply(call *c, const struct gpu_product *p);
 /* The same, but returns false and does nothing if cuBLASLt has no algorithm for it. */
-bool gpu_try_multiply(call *c, const struct product *p);
+bool gpu_try_multiply(call *c, const struct gpu_product *p);
 /* Memory of [copy] for [bytes], which outlives the call; growing moves it. */
 uint16_t *gpu_reserve(call *c, struct gpu_copy *copy, size_t bytes);
 void gpu_products_close(struct gpu_device *gpu);

@@ -117,13 +117,13 @@ static double expected_whole(enum comm_type type, enum comm_op op, int world, si
 }
 
 /* Where a number comes from: what rank [owner] had, or the result over all [world] ranks. */
-struct source {
+struct check_source {
     int owner; /* -1: the result */
     int world;
     enum comm_op op;
 };
 
-static double number_of(struct source source, enum comm_type type, size_t i) {
+static double number_of(struct check_source source, enum comm_type type, size_t i) {
     if (source.owner < 0)
         return is_float(type) ? expected_float(type, source.op, source.world, i)
                               : expected_whole(type, source.op, source.world, i);
@@ -132,14 +132,14 @@ static double number_of(struct source source, enum comm_type type, size_t i) {
 }
 
 /* pattern (PERIOD): the numbers of elements [from], [from] + 1, ... */
-static void make_pattern(void *pattern, struct source source, enum comm_type type, size_t from) {
+static void make_pattern(void *pattern, struct check_source source, enum comm_type type, size_t from) {
     for (size_t i = 0; i < PERIOD; i++) put(pattern, i, type, number_of(source, type, (from + i) % PERIOD));
 }
 
 static void fill(void *data, size_t count, enum comm_type type, enum comm_op op, int rank, size_t from) {
     char pattern[PERIOD * 8];
     size_t size = comm_type_size(type), all = count * size, period = PERIOD * size;
-    make_pattern(pattern, (struct source){.owner = rank, .op = op}, type, from);
+    make_pattern(pattern, (struct check_source){.owner = rank, .op = op}, type, from);
     for (size_t at = 0; at < all; at += period)
         memcpy((char *)data + at, pattern, all - at < period ? all - at : period);
 }
@@ -181,7 +181,7 @@ static status wrong(const struct check *c, struct what w, size_t i, double got, 
 }
 
 /* data (count) must be the numbers of [source] from its element [from] on, bit for bit. */
-static status expect(struct check *c, struct what w, const void *data, size_t count, struct source source,
+static status expect(struct check *c, struct what w, const void *data, size_t count, struct check_source source,
                      size_t from) {
     char pattern[PERIOD * 8];
     size_t size = comm_type_size(w.type), all = count * size, period = PERIOD * size;
@@ -199,11 +199,11 @@ static status expect(struct check *c, struct what w, const void *data, size_t co
 }
 
 static status expect_result(struct check *c, struct what w, const void *data, size_t count, size_t from) {
-    return expect(c, w, data, count, (struct source){.owner = -1, .world = c->world, .op = w.op}, from);
+    return expect(c, w, data, count, (struct check_source){.owner = -1, .world = c->world, .op = w.op}, from);
 }
 
 static status expect_data(struct check *c, struct what w, const void *data, size_t count, int owner, size_t from) {
-    return expect(c, w, data, count, (struct source){.owner = owner, .op = COMM_SUM}, from);
+    return expect(c, w, data, count, (struct check_source){.owner = owner, .op = COMM_SUM}, from);
 }
 
 /* ---- reductions ---- */

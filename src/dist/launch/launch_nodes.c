@@ -32,7 +32,7 @@ enum word {
     WORD_LEFT     /* the same of one whose ranks had all ended with 0 */
 };
 
-struct node {
+struct launch_node {
     int fd;       /* -1: no link */
     bool is_up;   /* the other end is a launcher's */
     bool is_mute; /* a word did not go out whole: what followed it would have a wrong tag */
@@ -47,9 +47,9 @@ struct node {
 
 struct launch_nodes {
     int count, own;
-    int64_t incarnation; /* of this node's ranks */
-    int stopped;         /* the first node that ended on a request; -1: none */
-    struct node items[]; /* (count); other nodes than 0 have a link to 0 only */
+    int64_t incarnation;        /* of this node's ranks */
+    int stopped;                /* the first node that ended on a request; -1: none */
+    struct launch_node items[]; /* (count); other nodes than 0 have a link to 0 only */
 };
 
 struct launch_nodes *nodes_create(int count, int own) {
@@ -58,11 +58,11 @@ struct launch_nodes *nodes_create(int count, int own) {
     n->count = count;
     n->own = own;
     n->stopped = -1;
-    for (int i = 0; i < count; i++) n->items[i] = (struct node){.fd = -1, .done = -1, .again = -1};
+    for (int i = 0; i < count; i++) n->items[i] = (struct launch_node){.fd = -1, .done = -1, .again = -1};
     return n;
 }
 
-static void unlink_node(struct node *node) {
+static void unlink_node(struct launch_node *node) {
     if (node->fd >= 0) close(node->fd);
     session_end(&node->session);
     node->fd = -1;
@@ -76,7 +76,7 @@ void nodes_destroy(struct launch_nodes *n) {
 }
 
 /* So few bytes fit into any socket that still works. */
-static void say(struct node *node, enum word word, int64_t number) {
+static void say(struct launch_node *node, enum word word, int64_t number) {
     uint8_t bytes[TAGGED];
     if (node->fd < 0 || node->is_mute) return;
     store_write_u32(bytes, MAGIC);
@@ -96,7 +96,7 @@ void nodes_link(struct launch_nodes *n, int number, int fd, const struct store_s
         return;
     }
     unlink_node(&n->items[number]);
-    struct node *node = &n->items[number];
+    struct launch_node *node = &n->items[number];
     node->fd = fd;
     node->was_linked = true;
     node->session = *session;
@@ -118,7 +118,9 @@ static void pass_on(struct launch_nodes *n, enum word word, int64_t number) {
         if (i != number) say(&n->items[i], word, number);
 }
 
-static bool is_done(const struct launch_nodes *n, const struct node *node) { return node->done >= n->incarnation; }
+static bool is_done(const struct launch_nodes *n, const struct launch_node *node) {
+    return node->done >= n->incarnation;
+}
 
 /* The first one counts: what others do then follows from it. */
 static void on_stopped(struct launch_nodes *n, int64_t number) {
@@ -130,12 +132,12 @@ static void on_stopped(struct launch_nodes *n, int64_t number) {
 /* One that stopped on request has said so before. */
 static void on_loss(struct launch_nodes *n, int64_t number) {
     if (n->stopped >= 0 || number >= n->count || number == n->own || n->items[number].ended_at > 0) return;
-    struct node *node = &n->items[number];
+    struct launch_node *node = &n->items[number];
     node->ended_at = clock_seconds();
     pass_on(n, is_done(n, node) ? WORD_LEFT : WORD_LOST, number);
 }
 
-static void on_word(struct launch_nodes *n, struct node *node, enum word word, int64_t number) {
+static void on_word(struct launch_nodes *n, struct launch_node *node, enum word word, int64_t number) {
     node->is_up = true;
     if (word == WORD_DONE) node->done = number;
     if (word == WORD_AGAIN) node->again = number;
@@ -147,20 +149,20 @@ static void on_word(struct launch_nodes *n, struct node *node, enum word word, i
 }
 
 /* A closed link is a launcher's end; one that is merely out of reach is not. */
-static void on_end(struct launch_nodes *n, struct node *node, bool is_closed) {
+static void on_end(struct launch_nodes *n, struct launch_node *node, bool is_closed) {
     bool has_ended = is_closed && node->is_up;
     unlink_node(node);
     if (has_ended) on_loss(n, node - n->items);
 }
 
 /* The other side sees the link end, so this one counts its node as ended as well. */
-static void on_wrong_tag(struct launch_nodes *n, struct node *node) {
+static void on_wrong_tag(struct launch_nodes *n, struct launch_node *node) {
     unlink_node(node);
     if (node->ended_at == 0) node->is_tampered = true;
     on_loss(n, node - n->items);
 }
 
-static void hear(struct launch_nodes *n, struct node *node) {
+static void hear(struct launch_nodes *n, struct launch_node *node) {
     while (node->fd >= 0) {
         double age = net_link_age(node->fd);
         ssize_t got = recv(node->fd, node->input + node->size, TAGGED - node->size, MSG_DONTWAIT);
@@ -194,7 +196,7 @@ size_t nodes_poll(const struct launch_nodes *n, struct pollfd *polls) {
 static int first_ended(const struct launch_nodes *n, double seconds, bool is_undone) {
     int first = -1;
     for (int i = 0; n && i < n->count; i++) {
-        const struct node *node = &n->items[i];
+        const struct launch_node *node = &n->items[i];
         if (node->ended_at == 0 || (is_undone && is_done(n, node))) continue;
         if (first < 0 || node->ended_at < n->items[first].ended_at) first = i;
     }
@@ -241,7 +243,7 @@ void nodes_joined(struct launch_nodes *n, int node) {
 bool nodes_need_report(const struct launch_nodes *n, bool *informed) {
     bool is_needed = false;
     for (int i = 0; n && i < n->count; i++) {
-        const struct node *node = &n->items[i];
+        const struct launch_node *node = &n->items[i];
         informed[i] = node->was_linked || node->has_joined || i == n->own;
         is_needed = is_needed || (n->own == 0 && !informed[i]);
     }
@@ -260,7 +262,7 @@ static int starting_again(const struct launch_nodes *n, int64_t incarnation) {
 static bool is_settled(const struct launch_nodes *n, int64_t incarnation) {
     bool is_settled = true;
     for (int i = 0; i < n->count; i++) {
-        const struct node *node = &n->items[i];
+        const struct launch_node *node = &n->items[i];
         is_settled = is_settled && (node->fd < 0 || (n->own == 0 ? node->done == incarnation : node->is_over));
     }
     return is_settled;

@@ -6,15 +6,15 @@
 
 #define SLOTS 1024
 
-struct entry {
-    struct entry *next;
+struct store_value {
+    struct store_value *next;
     char *key;
     uint8_t *value;
     size_t size;
 };
 
 struct store_keys {
-    struct entry *slots[SLOTS];
+    struct store_value *slots[SLOTS];
 };
 
 static size_t slot_of(const char *key) {
@@ -23,8 +23,8 @@ static size_t slot_of(const char *key) {
     return hash % SLOTS;
 }
 
-static struct entry *find(const struct store_keys *keys, const char *key) {
-    struct entry *e = keys->slots[slot_of(key)];
+static struct store_value *find(const struct store_keys *keys, const char *key) {
+    struct store_value *e = keys->slots[slot_of(key)];
     while (e && strcmp(e->key, key) != 0) e = e->next;
     return e;
 }
@@ -36,7 +36,7 @@ struct store_keys *store_keys_create(void) {
 void store_keys_destroy(struct store_keys *keys) {
     if (!keys) return;
     for (size_t i = 0; i < SLOTS; i++)
-        for (struct entry *e = keys->slots[i], *next; e; e = next) {
+        for (struct store_value *e = keys->slots[i], *next; e; e = next) {
             next = e->next;
             free(e->key);
             free(e->value);
@@ -45,13 +45,13 @@ void store_keys_destroy(struct store_keys *keys) {
     free(keys);
 }
 
-static struct entry *add(struct store_keys *keys, const char *key) {
-    struct entry *e = calloc(1, sizeof *e);
+static struct store_value *add(struct store_keys *keys, const char *key) {
+    struct store_value *e = calloc(1, sizeof *e);
     if (!e || !(e->key = strdup(key))) {
         free(e);
         return NULL;
     }
-    struct entry **slot = &keys->slots[slot_of(key)];
+    struct store_value **slot = &keys->slots[slot_of(key)];
     e->next = *slot;
     *slot = e;
     return e;
@@ -61,7 +61,7 @@ bool store_keys_set(struct store_keys *keys, const char *key, const void *value,
     uint8_t *copy = malloc(size + 1);
     if (!copy) return false;
     if (size) memcpy(copy, value, size);
-    struct entry *e = find(keys, key);
+    struct store_value *e = find(keys, key);
     if (!e) e = add(keys, key);
     if (!e) {
         free(copy);
@@ -74,7 +74,7 @@ bool store_keys_set(struct store_keys *keys, const char *key, const void *value,
 }
 
 const uint8_t *store_keys_get(const struct store_keys *keys, const char *key, size_t *size) {
-    const struct entry *e = find(keys, key);
+    const struct store_value *e = find(keys, key);
     if (!e) return NULL;
     *size = e->size;
     return e->value;

@@ -68,7 +68,7 @@ static status embedding_plan(struct layer *layer, struct planning *planning) {
     if (count < layer->in.vocabulary)
         return status_new(STATUS_USAGE, "num_embeddings is %lld, but the dataset's vocabulary has %lld tokens",
                           (long long)count, (long long)layer->in.vocabulary);
-    if (layer->in.dims >= MODEL_MAX_DIMS) return status_new(STATUS_USAGE, "its input has too many dimensions");
+    if (layer->in.dims >= MAX_DIMS) return status_new(STATUS_USAGE, "its input has too many dimensions");
     layer->out = (struct shape){.dims = layer->in.dims + 1};
     for (int d = 0; d < layer->in.dims; d++) layer->out.size[d] = layer->in.size[d];
     layer->out.size[layer->in.dims] = c->embedding_dim;

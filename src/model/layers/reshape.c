@@ -31,7 +31,7 @@ static status wrong_shape(const struct layer *layer, const char *what) {
 static status plan(struct layer *layer, struct planning *planning) {
     (void)planning;
     const struct int_list *shape = &((const struct reshape_config *)layer->config)->shape;
-    if (shape->count < 1 || shape->count > MODEL_MAX_DIMS) return wrong_shape(layer, "shape must have 1 to 8 sizes");
+    if (shape->count < 1 || shape->count > MAX_DIMS) return wrong_shape(layer, "shape must have 1 to 8 sizes");
     size_t known = 1;
     int inferred = -1;
     layer->out = (struct shape){.dims = (int)shape->count};

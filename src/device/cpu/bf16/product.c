@@ -114,8 +114,8 @@ static void first_panel(const struct block *whole, const struct rows *a, bool is
 }
 
 /* One block of [depth] steps of k, for the rows of a after [i]: all panels of b, one after the other. */
-static void rows_product(const struct product *p, struct block *block, const float *b, size_t i, const struct rows *a,
-                         float *panel) {
+static void rows_product(const struct cpu_product *p, struct block *block, const float *b, size_t i,
+                         const struct rows *a, float *panel) {
     bool is_large = p->m * p->n * p->k >= LARGE;
     for (size_t j = 0, columns; j < p->n; j += columns) {
         columns = panel_columns(p->n - j);
@@ -137,7 +137,7 @@ static void rows_product(const struct product *p, struct block *block, const flo
     }
 }
 
-void product_bf16(const struct product *p) {
+void product_bf16(const struct cpu_product *p) {
     _Alignas(64) float panel[PANEL_K * PANEL_WIDTH], strip[STRIP_STRIDE * STRIP_ROWS];
     size_t blocks = (p->k + BLOCK_K - 1) / BLOCK_K, strips = (p->m + STRIP_ROWS - 1) / STRIP_ROWS;
     size_t strip_rows = strips ? ((p->m + strips - 1) / strips + GROUP - 1) / GROUP * GROUP : 0;

@@ -4,10 +4,10 @@
 
 #include "device/cpu/kernels.h"
 
-/* As struct product, but a and b are rounded to bfloat16 (to nearest, ties to even; subnormal numbers to 0) when they
- * are read; products and sums are float32, each c(i, j) over pairs of k in order. One of ars and acs must be 1, and
- * one of brs and bcs. */
-void product_bf16(const struct product *p);
+/* As struct cpu_product, but a and b are rounded to bfloat16 (to nearest, ties to even; subnormal numbers to 0) when
+ * they are read; products and sums are float32, each c(i, j) over pairs of k in order. One of ars and acs must be 1,
+ * and one of brs and bcs. */
+void product_bf16(const struct cpu_product *p);
 
 /* Attention of sets/attention.c with these products: the softmax and stored values stay float32. */
 void attention_forward_bf16(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,

@@ -12,7 +12,7 @@ bool product_bf16_is_supported(void) {
 }
 
 #ifndef DDPTRAIN_X86_KERNELS
-void product_bf16(const struct product *p) { (void)p; }
+void product_bf16(const struct cpu_product *p) { (void)p; }
 void attention_forward_bf16(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
                             float *softmaxes) {
     (void)device, (void)shape, (void)qkv, (void)y, (void)softmaxes;

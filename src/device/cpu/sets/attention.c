@@ -48,36 +48,36 @@ static size_t seen(const struct head *h, size_t query, size_t first, size_t keys
 /* block (BLOCK, BLOCK) = a (m, size) b (n, size)^T */
 static void scores(float *block, const float *a, size_t a_stride, size_t m, const float *b, size_t b_stride, size_t n,
                    size_t size) {
-    struct product p = {.m = m,
-                        .n = n,
-                        .k = size,
-                        .a = a,
-                        .ars = a_stride,
-                        .acs = 1,
-                        .b = b,
-                        .brs = 1,
-                        .bcs = b_stride,
-                        .c = block,
-                        .ldc = BLOCK,
-                        .start = PRODUCT_ZERO};
+    struct cpu_product p = {.m = m,
+                            .n = n,
+                            .k = size,
+                            .a = a,
+                            .ars = a_stride,
+                            .acs = 1,
+                            .b = b,
+                            .brs = 1,
+                            .bcs = b_stride,
+                            .c = block,
+                            .ldc = BLOCK,
+                            .start = PRODUCT_ZERO};
     IN_SET(product)(&p);
 }
 
 /* c (m, size; [c_stride]) += a (m, k; strides [ars] and [acs]) b (k, size); for the first block =. */
 static void weigh(const struct head *h, bool is_first, size_t m, size_t k, const float *a, size_t ars, size_t acs,
                   const float *b, size_t b_stride, float *c, size_t c_stride) {
-    struct product p = {.m = m,
-                        .n = h->size,
-                        .k = k,
-                        .a = a,
-                        .ars = ars,
-                        .acs = acs,
-                        .b = b,
-                        .brs = b_stride,
-                        .bcs = 1,
-                        .c = c,
-                        .ldc = c_stride,
-                        .start = is_first ? PRODUCT_ZERO : PRODUCT_ADD};
+    struct cpu_product p = {.m = m,
+                            .n = h->size,
+                            .k = k,
+                            .a = a,
+                            .ars = ars,
+                            .acs = acs,
+                            .b = b,
+                            .brs = b_stride,
+                            .bcs = 1,
+                            .c = c,
+                            .ldc = c_stride,
+                            .start = is_first ? PRODUCT_ZERO : PRODUCT_ADD};
     IN_SET(product)(&p);
 }
 

@@ -48,7 +48,7 @@ static void pack_columns(float *strip, const float *a, size_t acs, size_t k, siz
 }
 
 /* One block of k, for contiguous rows of a: all panels of b, one after the other. */
-static void rows_product(const struct product *p, struct block *block, const float *b, size_t i, bool is_packed,
+static void rows_product(const struct cpu_product *p, struct block *block, const float *b, size_t i, bool is_packed,
                          float *panel) {
     for (size_t j = 0, columns; j < p->n; j += columns) {
         columns = panel_columns(p->n - j);
@@ -70,13 +70,13 @@ enum order {
     BY_COLUMNS /* a is transposed */
 };
 
-static enum order order_of(const struct product *p) {
+static enum order order_of(const struct cpu_product *p) {
     if (p->acs != 1) return BY_COLUMNS;
     return p->ars % 1024 == 0 && p->n > 2 * PANEL_WIDTH ? COPIED : AS_THEY_ARE;
 }
 
 /* The rows of a block at [from], copied to [strip] if they must be contiguous. */
-static void order_rows(const struct product *p, struct block *block, enum order order, const float *from,
+static void order_rows(const struct cpu_product *p, struct block *block, enum order order, const float *from,
                        float *strip) {
     block->a = order == AS_THEY_ARE ? from : strip;
     block->ars = order == COPIED ? STRIP_STRIDE : p->ars;
@@ -86,7 +86,7 @@ static void order_rows(const struct product *p, struct block *block, enum order 
         memcpy(strip + r * STRIP_STRIDE, from + r * p->ars, block->depth * sizeof *strip);
 }
 
-void IN_SET(product)(const struct product *p) {
+void IN_SET(product)(const struct cpu_product *p) {
     _Alignas(64) float panel[PANEL_K * PANEL_WIDTH], strip[STRIP_STRIDE * STRIP_ROWS];
     enum order order = order_of(p);
     size_t blocks = (p->k + PANEL_K - 1) / PANEL_K;
@@ -109,7 +109,7 @@ void IN_SET(product)(const struct product *p) {
 
 void IN_SET(gemm)(size_t m, size_t n, size_t k, const float *a, size_t ars, size_t acs, const float *b, size_t brs,
                   size_t bcs, float *c, size_t ldc) {
-    struct product p = {
+    struct cpu_product p = {
         .m = m, .n = n, .k = k, .a = a, .ars = ars, .acs = acs, .b = b, .brs = brs, .bcs = bcs, .c = c, .ldc = ldc};
     IN_SET(product)(&p);
 }

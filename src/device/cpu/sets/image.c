@@ -115,7 +115,7 @@ static void look_at(const struct pooling *p, size_t oy, size_t ox, struct view *
 INLINE lanes choose(ints mask, lanes yes, lanes no) { return (lanes)((mask & (ints)yes) | (~mask & (ints)no)); }
 
 /* Operands of a pooling, (rows, in) and (rows, out). */
-struct pass {
+struct image_pass {
     const struct pooling *p;
     const float *x, *y, *dy;
     float *to; /* y forward, dx backward */
@@ -124,12 +124,12 @@ struct pass {
     size_t channels, in, out;
 };
 
-static struct pass pass_of(const struct pooling *p) {
+static struct image_pass pass_of(const struct pooling *p) {
     size_t channels = p->in.channels;
-    return (struct pass){.p = p,
-                         .channels = channels,
-                         .in = p->in.height * p->in.width * channels,
-                         .out = p->out.height * p->out.width * channels};
+    return (struct image_pass){.p = p,
+                               .channels = channels,
+                               .in = p->in.height * p->in.width * channels,
+                               .out = p->out.height * p->out.width * channels};
 }
 
 /* One window, all channels; [count] is a constant for the common 2 x 2 */
@@ -162,7 +162,7 @@ INLINE void max_window(const float *x, float *y, uint8_t *index, const struct vi
 }
 
 static void max_pool_forward_part(void *context, size_t first, size_t last) {
-    const struct pass *pass = context;
+    const struct image_pass *pass = context;
     const struct pooling *p = pass->p;
     struct view view;
     for (size_t oy = 0; oy < p->out.height; oy++)
@@ -183,7 +183,7 @@ static void max_pool_forward_part(void *context, size_t first, size_t last) {
 static void max_pool_forward(struct device *device, const struct pooling *p, const float *x, float *y, uint8_t *index,
                              size_t rows) {
     (void)device;
-    struct pass pass = pass_of(p);
+    struct image_pass pass = pass_of(p);
     pass.x = x, pass.to = y, pass.new_index = index;
     parallel_for(rows, parallel_items(pass.in), max_pool_forward_part, &pass);
 }
@@ -219,7 +219,7 @@ static bool is_partition(const struct pooling *p) {
 }
 
 static void max_pool_backward_part(void *context, size_t first, size_t last) {
-    const struct pass *pass = context;
+    const struct image_pass *pass = context;
     const struct pooling *p = pass->p;
     struct view view;
     bool adds = !is_partition(p);
@@ -243,7 +243,7 @@ static void max_pool_backward_part(void *context, size_t first, size_t last) {
 static void max_pool_backward(struct device *device, const struct pooling *p, const float *y, const uint8_t *index,
                               const float *dy, float *dx, size_t rows) {
     (void)device;
-    struct pass pass = pass_of(p);
+    struct image_pass pass = pass_of(p);
     pass.y = y, pass.index = index, pass.dy = dy, pass.to = dx;
     parallel_for(rows, parallel_items(pass.in), max_pool_backward_part, &pass);
 }
@@ -256,7 +256,7 @@ INLINE float share(const struct pooling *p, struct span v, struct span h) {
 }
 
 static void avg_pool_forward_part(void *context, size_t first, size_t last) {
-    const struct pass *pass = context;
+    const struct image_pass *pass = context;
     const struct pooling *p = pass->p;
     const float *restrict x = pass->x + first * pass->in;
     float *restrict y = pass->to + first * pass->out;
@@ -277,13 +277,13 @@ static void avg_pool_forward_part(void *context, size_t first, size_t last) {
 
 static void avg_pool_forward(struct device *device, const struct pooling *p, const float *x, float *y, size_t rows) {
     (void)device;
-    struct pass pass = pass_of(p);
+    struct image_pass pass = pass_of(p);
     pass.x = x, pass.to = y;
     parallel_for(rows, parallel_items(pass.in), avg_pool_forward_part, &pass);
 }
 
 static void avg_pool_backward_part(void *context, size_t first, size_t last) {
-    const struct pass *pass = context;
+    const struct image_pass *pass = context;
     const struct pooling *p = pass->p;
     const float *restrict dy = pass->dy + first * pass->out;
     float *restrict dx = pass->to + first * pass->in;
@@ -303,7 +303,7 @@ static void avg_pool_backward_part(void *context, size_t first, size_t last) {
 
 static void avg_pool_backward(struct device *device, const struct pooling *p, const float *dy, float *dx, size_t rows) {
     (void)device;
-    struct pass pass = pass_of(p);
+    struct image_pass pass = pass_of(p);
     pass.dy = dy, pass.to = dx;
     parallel_for(rows, parallel_items(pass.in), avg_pool_backward_part, &pass);
 }

@@ -45,7 +45,7 @@ void IN_SET(attention_backward)(struct device *device, const struct attention_sh
                                 const float *y, const float *softmaxes, const float *dy, float *dqkv);
 
 /* gemm.c */
-void IN_SET(product)(const struct product *p);
+void IN_SET(product)(const struct cpu_product *p);
 void IN_SET(gemm)(size_t m, size_t n, size_t k, const float *a, size_t ars, size_t acs, const float *b, size_t brs,
                   size_t bcs, float *c, size_t ldc);
 

@@ -190,7 +190,7 @@ static void panel_product(struct block *block, bool is_packed) {
 #define LARGE ((size_t)1 << 20) /* multiply-adds from which prefetching pays off */
 
 /* The [next] columns of b, of which [depth] rows are needed, and the prefetch rate. */
-static void look_ahead(const struct product *p, struct block *block, const float *b, size_t depth, size_t next) {
+static void look_ahead(const struct cpu_product *p, struct block *block, const float *b, size_t depth, size_t next) {
     bool is_transposed = p->brs == 1 && p->bcs != 1;
     size_t rows = is_transposed ? next : next ? depth : 0, width = is_transposed ? depth : next;
     size_t pulses = ((block->rows + TILE_ROWS - 1) / TILE_ROWS) * ((block->depth + PULSE - 1) / PULSE);

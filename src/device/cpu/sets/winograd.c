@@ -109,15 +109,15 @@ static void multiply(size_t m, size_t n, size_t depth, const float *a, size_t ar
  */
 static size_t stride_of(size_t tiles, size_t channels) { return tiles * channels + 16; }
 
-struct place {
+struct tile_place {
     size_t image;
     ptrdiff_t y, x; /* of the first output */
 };
 
-static struct place place_of(const struct device_convolution *d, size_t tile) {
+static struct tile_place place_of(const struct device_convolution *d, size_t tile) {
     size_t in_image = tile % d->image_tiles;
-    return (struct place){tile / d->image_tiles, (ptrdiff_t)(in_image / d->across * TILE),
-                          (ptrdiff_t)(in_image % d->across * TILE)};
+    return (struct tile_place){tile / d->image_tiles, (ptrdiff_t)(in_image / d->across * TILE),
+                               (ptrdiff_t)(in_image % d->across * TILE)};
 }
 
 /* Addresses of the n x n pixels from (y, x); [elsewhere]: for pixels outside of the image. */
@@ -141,7 +141,7 @@ static void input_points(const struct device_convolution *d, const float *x, siz
                          size_t stride) {
     const float *pixels[POINTS];
     for (size_t t = first; t < last; t++, to += d->in) {
-        struct place at = place_of(d, t);
+        struct tile_place at = place_of(d, t);
         look_at(image_at(x, &d->c.in, at.image), &d->c.in, at.y - (ptrdiff_t)d->c.window.padding[0],
                 at.x - (ptrdiff_t)d->c.window.padding[1], SPAN, d->zeros, pixels);
         for (size_t c = 0; c < d->in; c += LANES) {
@@ -158,7 +158,7 @@ static void gradient_points(const struct device_convolution *d, const float *dy,
                             size_t stride) {
     const float *pixels[TILE * TILE];
     for (size_t t = first; t < last; t++, to += d->out) {
-        struct place at = place_of(d, t);
+        struct tile_place at = place_of(d, t);
         look_at(image_at(dy, &d->c.out, at.image), &d->c.out, at.y, at.x, TILE, d->zeros, pixels);
         for (size_t c = 0; c < d->out; c += LANES) {
             lanes from[TILE * TILE], points[POINTS];
@@ -177,7 +177,7 @@ static void outputs(const struct device_convolution *d, const float *points, siz
                     size_t channel, size_t width, const float *bias, float *y) {
     const struct image_shape *size = &d->c.out;
     for (size_t t = first; t < last; t++, points += width) {
-        struct place at = place_of(d, t);
+        struct tile_place at = place_of(d, t);
         float *to = y + ((at.image * size->height + (size_t)at.y) * size->width + (size_t)at.x) * d->out + channel;
         size_t rows = size->height - (size_t)at.y < TILE ? size->height - (size_t)at.y : TILE;
         size_t columns = size->width - (size_t)at.x < TILE ? size->width - (size_t)at.x : TILE;
@@ -200,7 +200,7 @@ static void add_inputs(const struct device_convolution *d, const float *points, 
                        size_t last, size_t channel, size_t width, float *dx) {
     const float *pixels[POINTS];
     for (size_t t = first; t < last; t++, points += width) {
-        struct place at = place_of(d, t);
+        struct tile_place at = place_of(d, t);
         look_at(image_at(dx, &d->c.in, at.image), &d->c.in, at.y - (ptrdiff_t)d->c.window.padding[0],
                 at.x - (ptrdiff_t)d->c.window.padding[1], SPAN, NULL, pixels);
         for (size_t c = 0; c < width; c += LANES) {
