@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -220,6 +222,26 @@ static int role_standstill(const struct role_context *c) {
     return end_with(status_new(STATUS_PEER, "lost rank 1"));
 }
 
+/* Sends an end of a pipe with a message that is no link: the launcher must not keep it open. */
+static int role_descriptor(const struct role_context *c) {
+    int ends[2], report = atoi(getenv(REPORT_FD_VARIABLE));
+    struct launcher_packet packet = {.message = MESSAGE_SAVED, .number = 1};
+    struct iovec bytes = {.iov_base = &packet, .iov_len = sizeof packet};
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof ends[1])];
+    } control = {.header = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof ends[1])}};
+    struct msghdr whole = {
+        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.space};
+    (void)c;
+    if (pipe2(ends, O_CLOEXEC) != 0) return 1;
+    memcpy(CMSG_DATA(&control.header), &ends[1], sizeof ends[1]);
+    if (sendmsg(report, &whole, 0) != sizeof packet) return 2;
+    close(ends[1]);
+    struct pollfd end = {.fd = ends[0], .events = POLLIN};
+    return poll(&end, 1, 5000) == 1 && (end.revents & POLLHUP) ? 0 : 65;
+}
+
 static const struct {
     const char *name;
     int (*run)(const struct role_context *c);
@@ -242,6 +264,7 @@ static const struct {
     {"litter", role_litter},
     {"late_report", role_late_report},
     {"standstill", role_standstill},
+    {"descriptor", role_descriptor},
 };
 
 static int run_role(const char *name, const char *folder) {
@@ -356,6 +379,14 @@ START_TEST(ranks_find_each_other) {
     struct answer answer = agent_wait(&launcher);
     ck_assert_msg(answer.code == 0, "%d: %s", answer.code, answer.sentence);
     for (int r = 0; r < _i; r++) marked(&launcher, "joined", r);
+    clean(&launcher);
+}
+END_TEST
+
+START_TEST(descriptors_are_not_kept) {
+    struct launcher launcher = agent_start("descriptor", 1, 0);
+    struct answer answer = agent_wait(&launcher);
+    ck_assert_msg(answer.code == 0, "%d: %s", answer.code, answer.sentence);
     clean(&launcher);
 }
 END_TEST
@@ -591,6 +622,7 @@ int main(int argc, char **argv) {
     const struct check_loop loops[] = {LOOP(ranks_find_each_other, 1, 5),
                                        EACH(first_cause_is_named, endings),
                                        LOOP(requests_reach_the_ranks, 0, 4),
+                                       ONCE(descriptors_are_not_kept),
                                        ONCE(done_and_stopped_is_stopped),
                                        ONCE(grace_has_an_end),
                                        ONCE(a_standstill_is_ended_soon),
