@@ -140,9 +140,9 @@ static void candidates_free(struct candidates *candidates) {
     *candidates = (struct candidates){0};
 }
 
-/* Opens the first good one; *out NULL when there is none. */
-static status open_first(const char *dir, struct log *log, struct candidates *candidates, struct checkpoint **out,
-                         char **path) {
+/* Opens the first good one; *out NULL when there is none. [is_last]: nobody looks again at what went away. */
+static status open_first(const char *dir, struct log *log, struct candidates *candidates, bool is_last,
+                         struct checkpoint **out, char **path) {
     for (size_t i = 0; i < candidates->count; i++) {
         status s = checkpoint_open(candidates->items[i].path, out);
         if (s == OK) {
@@ -152,7 +152,7 @@ static status open_first(const char *dir, struct log *log, struct candidates *ca
         }
         give_up(candidates, log, candidates->items[i].path, s);
     }
-    if (candidates->gone || candidates->refused == 0) return OK;
+    if ((candidates->gone && !is_last) || candidates->refused == 0) return OK;
     return status_new(STATUS_DATA, "%s: none of its %zu checkpoints is good:%s", dir, candidates->refused,
                       text_string(&candidates->reasons));
 }
@@ -170,7 +170,7 @@ status checkpoint_open_newest(const char *dir, struct log *log, struct checkpoin
         if (!info.exists) return OK;
         TRY(io_list(dir, &names));
         s = find_candidates(dir, &names, log, &candidates);
-        if (s == OK) s = open_first(dir, log, &candidates, out, path);
+        if (s == OK) s = open_first(dir, log, &candidates, round + 1 == MOST_ROUNDS, out, path);
         is_stale = !*out && candidates.gone; /* a newer one has come */
         candidates_free(&candidates);
         io_names_free(&names);

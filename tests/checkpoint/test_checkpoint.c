@@ -1,6 +1,8 @@
 /* checkpoint: what goes in comes out, in equal bytes; what does not fit is told entry by entry and changes nothing;
  * the newest good one is found by its step; pruning keeps it. ctest-labels: unit */
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "base/hdf5.h"
@@ -280,6 +282,84 @@ START_TEST(damaged_ones_are_skipped_with_a_warning) {
 }
 END_TEST
 
+enum { DAMAGED = 100 };
+
+struct successor {
+    const char *folder, *log;
+};
+
+/* Once the first damaged file is logged: the newest appears under its name, and the good one that was listed goes. */
+static void *replace_the_newest(void *context) {
+    const struct successor *s = context;
+    char *from = path_in(s->folder, "newest.part"), *to = path_in(s->folder, "a.h5"), *old = path_in(s->folder, "z.h5");
+    char words[4096];
+    int fd = open(s->log, O_RDONLY);
+    bool is_done = false;
+    while (read(fd, words, sizeof words) > 0) {
+        if (!is_done) is_done = rename(from, to) == 0 && unlink(old) == 0;
+    }
+    close(fd);
+    free(from), free(to), free(old);
+    return is_done ? context : NULL;
+}
+
+/* A saver adds a checkpoint and removes an older one while they are listed. The log is a pipe that is smaller than what
+ * is logged before the good one is opened, so the change comes in between. */
+START_TEST(the_folder_is_listed_again_when_a_file_went_away) {
+    char *folder = make_folder(), *dir = path_in(folder, "checkpoints"), *pipe = path_in(folder, "log");
+    char *good = path_in(dir, "z.h5"), *newest = path_in(dir, "newest.h5"), *part = path_in(dir, "newest.part");
+    char name[16], *path, *expected = path_in(dir, "a.h5");
+    ck_ok(write_state(dir, "z", 1));
+    ck_ok(write_state(dir, "newest", 2));
+    ck_assert_int_eq(rename(newest, part), 0);
+    for (int i = 0; i < DAMAGED; i++) {
+        snprintf(name, sizeof name, "b%03d.h5", i);
+        char *damaged = path_in(dir, name);
+        spill(damaged, "damaged", 7);
+        free(damaged);
+    }
+    ck_assert_int_eq(mkfifo(pipe, 0600), 0);
+    int keep = open(pipe, O_RDWR);
+    ck_assert_int_ge(fcntl(keep, F_SETPIPE_SZ, 4096), 0);
+    struct successor successor = {dir, pipe};
+    struct log *log = log_create(true, false);
+    struct checkpoint *checkpoint;
+    pthread_t thread;
+    void *is_done;
+    ck_assert_int_eq(pthread_create(&thread, NULL, replace_the_newest, &successor), 0);
+    ck_ok(log_open_file(log, pipe));
+    status s = checkpoint_open_newest(dir, log, &checkpoint, &path);
+    ck_assert_msg(!s, "%.300s", status_message(s)); /* it lists all damaged files */
+    log_destroy(log);
+    close(keep);
+    ck_assert_int_eq(pthread_join(thread, &is_done), 0);
+    ck_assert_ptr_nonnull(is_done);
+    ck_assert_ptr_nonnull(path);
+    ck_assert_str_eq(path, expected);
+    checkpoint_close(checkpoint);
+    free(path), free(expected), free(good), free(newest), free(part), free(pipe), free(dir);
+    remove_folder(folder);
+}
+END_TEST
+
+/* A link to nothing is no checkpoint, and does not hide that the others are damaged. */
+START_TEST(links_to_nothing) {
+    char *folder = make_folder(), *link = path_in(folder, "epoch-0009.h5"), *path = path_in(folder, "epoch-0001.h5");
+    status s;
+    ck_assert_int_eq(symlink("nothing", link), 0);
+    ck_assert_int_eq(newest_step(folder, &s), -1);
+    ck_ok(s);
+    ck_ok(write_state(folder, "epoch-0001", 7));
+    ck_assert_int_eq(newest_step(folder, &s), 7);
+    ck_ok(s);
+    damage(path, 700);
+    ck_assert_int_eq(newest_step(folder, &s), -1);
+    ck_failure(s, STATUS_DATA, "none of its 1 checkpoints is good");
+    free(link), free(path);
+    remove_folder(folder);
+}
+END_TEST
+
 static bool exists(const char *folder, const char *name) {
     char *path = path_in(folder, name);
     bool is_there = access(path, F_OK) == 0;
@@ -482,5 +562,6 @@ END_TEST
 TESTS("checkpoint", round_trip_of_all_types, odd_states, equal_states_are_equal_bytes,
       differences_are_told_and_change_nothing, optional_entries, what_is_no_checkpoint_is_refused,
       a_newer_format_is_refused, the_newest_is_found_by_its_step, damaged_ones_are_skipped_with_a_warning,
-      prune_keeps_the_newest, a_save_removes_what_a_killed_one_left, inspect_shows_what_is_inside,
-      libhdf5_is_free_after_every_call, h5dump_reads_it)
+      the_folder_is_listed_again_when_a_file_went_away, links_to_nothing, prune_keeps_the_newest,
+      a_save_removes_what_a_killed_one_left, inspect_shows_what_is_inside, libhdf5_is_free_after_every_call,
+      h5dump_reads_it)
