@@ -49,7 +49,7 @@ PROGRAMS = {
 
 # The tests that know most about files, by the end of their path: they run before all others.
 FIRST = [
-    ("schema_suggest*", ["program_bad_configs", "program_typos"]),
+    ("schema_suggest*", ["program_bad_configs", "program_typos", "train_config_aliases"]), ("schema_alias*", ["train_config_aliases"]),
     ("base/io*", ["base_io", "checkpoint_checkpoint_fault", "checkpoint_saver", "program_files", "program_resume"]),
     ("processors*", ["base_processors", "program_processes"]), ("log*", ["program_nonfinite", "program_processes"]),
     ("module*", ["program_gpu", "device_convolution"]), ("signals*", ["base_signals", "program_resume"]),

@@ -123,6 +123,7 @@ struct item {
 };
 struct list {
     struct section_list items;
+    struct item first;
 };
 
 static const struct schema_row item_rows[] = {{.key = "size",
@@ -139,12 +140,18 @@ static const struct schema_row list_rows[] = {{.key = "items",
                                                .fallback = "[]",
                                                .section = &item_schema,
                                                .doc = "Items."},
+                                              {.key = "first",
+                                               .type = SCHEMA_SECTION,
+                                               .offset = FIELD(struct list, first),
+                                               .section = &item_schema,
+                                               .doc = "First item."},
                                               {0}};
 static const struct schema list_schema = {.name = "list", .size = sizeof(struct list), .rows = list_rows};
 
-/* An entry without keys is written as one, so that the written list has as many entries. */
-START_TEST(empty_entries_are_written) {
-    static const char *const texts[] = {"items:\n  - {}\n  - {size: 2}\n  - {}\n", "items: []\n"};
+/* A section without keys is written as one, so that what is written can be read, and a list has as many entries. */
+START_TEST(empty_sections_are_written) {
+    static const char *const texts[] = {"items:\n  - {}\n  - {size: 2}\n  - {}\nfirst: {}\n",
+                                        "items: []\nfirst:\n  size: 3\n"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct problems problems = {0};
         struct document *document;
@@ -218,5 +225,5 @@ START_TEST(reference_explains_it) {
 }
 END_TEST
 
-TESTS("schema lists", entries_are_bound_and_written, empty_entries_are_written, problems_have_their_place,
+TESTS("schema lists", entries_are_bound_and_written, empty_sections_are_written, problems_have_their_place,
       differences_are_listed, reference_explains_it)

@@ -1,5 +1,6 @@
 /* Made-up rows: the PyTorch tutorial's toy data bit for bit, and kinds that can be learnt. ctest-labels: unit */
 #include "base/digest.h"
+#include "base/rng.h"
 #include "open.h"
 
 static void check_hash(const void *bytes, size_t size, const char *expected) {
@@ -40,6 +41,36 @@ START_TEST(linear_is_linear) {
     for (int t = 0; t < 2; t++) {
         double w = (y[2 + t] - y[t]) / (x[1] - x[0]), b = y[t] - w * x[0];
         for (int i = 0; i < 50; i++) ck_assert_double_le(fabs(y[2 * i + t] - (w * x[i] + b)), 1e-4);
+    }
+    free(x), free(targets);
+    dataset_close(dataset);
+}
+END_TEST
+
+/* W and b are drawn first, then each row: its inputs and its noise. */
+START_TEST(linear_is_what_it_draws) {
+    enum { IN = 3, OUT = 2, N = 40 };
+    struct dataset *dataset;
+    ck_ok(open_yaml(&dataset, false,
+                    "{format: synthetic, synthetic: {kind: linear, rows: %d, inputs: %d, targets: %d, noise: 0.5, "
+                    "seed: 7}}",
+                    N, IN, OUT));
+    float *x, drawn[IN], noise[OUT], fixed[(IN + 1) * OUT];
+    void *targets;
+    struct rng rng;
+    read_part(dataset, DATASET_TRAIN, &x, &targets);
+    rng_seed(&rng, 7);
+    rng_normal(&rng, fixed, (IN + 1) * OUT, 0, 1);
+    for (size_t i = 0; i < N; i++) {
+        rng_normal(&rng, drawn, IN, 0, 1);
+        rng_normal(&rng, noise, OUT, 0, 0.5);
+        for (size_t t = 0; t < OUT; t++) {
+            double sum = 0;
+            for (size_t k = 0; k < IN; k++) sum += (double)fixed[t * IN + k] * (double)drawn[k];
+            double y = sum / sqrt(IN) + (double)fixed[OUT * IN + t] + (double)noise[t];
+            ck_assert_double_le(fabs((double)((float *)targets)[i * OUT + t] - y), 1e-6 * (1 + fabs(y)));
+        }
+        ck_assert_mem_eq(x + i * IN, drawn, sizeof drawn);
     }
     free(x), free(targets);
     dataset_close(dataset);
@@ -98,6 +129,11 @@ START_TEST(refuses) {
                "dataset.synthetic: the loss needs classes; use kind: classes");
     ck_failure(open_yaml(&dataset, false, "{format: synthetic, synthetic: {inputs: [100000, 100000]}}"), STATUS_USAGE,
                "dataset.synthetic.inputs: a row of 1e+10 values is too large");
+    ck_failure(open_yaml_as("{format: synthetic, synthetic: {inputs: [1000001, 1000]}}", false, true, &dataset),
+               STATUS_USAGE, "a row of 1e+09 values is too large");
+    ck_ok(open_yaml_as("{format: synthetic, synthetic: {inputs: [1000, 1000000]}}", false, true, &dataset));
+    ck_assert_uint_eq(dataset_info(dataset)->input_size, 1000000000);
+    dataset_close(dataset);
 }
 END_TEST
 
@@ -111,5 +147,5 @@ START_TEST(metadata_draws_nothing) {
 }
 END_TEST
 
-TESTS("synthetic", equals_the_tutorial, linear_is_linear, classes_are_clouds, seed_decides, refuses,
-      metadata_draws_nothing)
+TESTS("synthetic", equals_the_tutorial, linear_is_linear, linear_is_what_it_draws, classes_are_clouds, seed_decides,
+      refuses, metadata_draws_nothing)

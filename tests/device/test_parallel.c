@@ -65,6 +65,23 @@ START_TEST(one_thread_is_the_caller) {
 }
 END_TEST
 
+/* A number that the program has set is not one that is given, also after it was changed; another one is. */
+START_TEST(a_given_number_is_not_a_chosen_one) {
+    unsetenv("OMP_NUM_THREADS"), unsetenv("DDPTRAIN_THREADS");
+    ck_assert(!parallel_is_given());
+    for (int threads = 3; threads > 0; threads--) {
+        parallel_limit(threads);
+        ck_assert_int_eq(atoi(getenv("OMP_NUM_THREADS")), threads);
+        ck_assert(!parallel_is_given());
+    }
+    ck_assert_uint_eq(parallel_threads(), 1);
+    setenv("OMP_NUM_THREADS", "2", 1);
+    ck_assert(parallel_is_given());
+    setenv("OMP_NUM_THREADS", "", 1);
+    ck_assert(!parallel_is_given());
+}
+END_TEST
+
 #define ROWS 24
 #define SIDE 20
 #define CHANNELS 72
@@ -109,4 +126,4 @@ START_TEST(the_same_bits_on_any_number_of_threads) { threads_agree(run_all, NULL
 END_TEST
 
 TESTS("parallel", every_item_is_done_once, a_small_loop_stays_on_its_thread, one_thread_is_the_caller,
-      the_same_bits_on_any_number_of_threads)
+      a_given_number_is_not_a_chosen_one, the_same_bits_on_any_number_of_threads)

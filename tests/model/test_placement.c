@@ -76,21 +76,25 @@ START_TEST(chains_are_packed) {
 }
 END_TEST
 
-/* y = x + f(x) where nobody looks at f(x) again: its memory serves others, and so does that of gradients. */
-START_TEST(a_model_needs_less_than_all_of_it) {
-    static const char yaml[] =
-        "layers: [{repeat: {times: 8, layers: [{residual: [{linear: 64}, gelu, {linear: 64}]}]}}]";
+static void plan(const char *layers, int64_t in, struct document **document, struct model **model) {
     struct model_config config;
-    struct document *document;
-    struct model *model;
-    struct shape input = {.dims = 1, .size = {64}};
-    size_t parameters, activations;
+    struct shape input = {.dims = 1, .size = {in}};
     struct problems problems = {0};
-    ck_assert(!document_parse("test.yaml", yaml, strlen(yaml), &problems, &document));
-    schema_bind(&model_schema, document_root(document), "model", &model_schema, &config, document_arena(document),
+    char yaml[256];
+    snprintf(yaml, sizeof yaml, "layers: %s", layers);
+    ck_assert(!document_parse("test.yaml", yaml, strlen(yaml), &problems, document));
+    schema_bind(&model_schema, document_root(*document), "model", &model_schema, &config, document_arena(*document),
                 &problems);
     ck_assert_uint_eq(problems.count, 0);
-    ck_ok(model_plan(&config, &input, &model));
+    ck_ok(model_plan(&config, &input, model));
+}
+
+/* y = x + f(x) where nobody looks at f(x) again: its memory serves others, and so does that of gradients. */
+START_TEST(a_model_needs_less_than_all_of_it) {
+    struct document *document;
+    struct model *model;
+    size_t parameters, activations;
+    plan("[{repeat: {times: 8, layers: [{residual: [{linear: 64}, gelu, {linear: 64}]}]}}]", 64, &document, &model);
     model_memory(model, 1, &parameters, &activations);
     /* of a residual block three values are kept: the sum, and what goes into and comes out of gelu; then the gradients
      * beside them, where nothing is free yet */
@@ -101,4 +105,39 @@ START_TEST(a_model_needs_less_than_all_of_it) {
 }
 END_TEST
 
-TESTS("placement", any_pieces, chains_are_packed, a_model_needs_less_than_all_of_it)
+/* A loss reads the output while it writes the output's gradient, also where nothing can be trained. */
+START_TEST(the_output_is_apart_from_its_gradient) {
+    enum { ROWS = 3, OUT = 5 };
+    static const char *const models[] = {"[relu]",
+                                         "[relu, tanh]",
+                                         "[{linear: 5}]",
+                                         "[{linear: 5}, relu]",
+                                         "[{linear: 4}, tanh, {linear: 5}, tanh]",
+                                         "[{residual: [{linear: 5}]}]",
+                                         "[{residual: [relu]}, tanh]"};
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+        struct document *document;
+        struct model *model;
+        struct device *device;
+        float x[ROWS * OUT], y[ROWS * OUT];
+        struct rng rng;
+        plan(models[m], OUT, &document, &model);
+        ck_ok(device_create("cpu", &device));
+        ck_ok(model_alloc(model, device, ROWS));
+        rng_seed(&rng, 1);
+        model_init(model, &rng);
+        rng_normal(&rng, x, ROWS * OUT, 0, 1);
+        struct pass pass = {.device = device, .rows = ROWS, .is_training = true};
+        const float *output = model_forward(model, &pass, x);
+        memcpy(y, output, sizeof y);
+        memset(model_output_gradient(model), 0xff, sizeof y);
+        ck_assert_msg(memcmp(y, output, sizeof y) == 0, "%s", models[m]);
+        model_destroy(model);
+        device_destroy(device);
+        document_destroy(document);
+    }
+}
+END_TEST
+
+TESTS("placement", any_pieces, chains_are_packed, a_model_needs_less_than_all_of_it,
+      the_output_is_apart_from_its_gradient)
