@@ -158,39 +158,17 @@ static size_t multiply_adds(const struct layer *layer) {
 
 static bool runs_on(const struct device_ops *ops) { return ops->convolution != NULL; }
 
+/* What both rows have. */
+#define CONVOLUTION                                                                                                    \
+    .order = ORDER_CHANNELS_LAST, .depends_on_threads = true, .relu = RELU_AFTER, .ignores = IGNORES_Y,                \
+    .runs_on = runs_on, .plan = plan, .alloc = alloc, .release = release, .prepare = prepare, .init = init,            \
+    .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward, .half = HALF_ALL,                          \
+    .multiply_adds = multiply_adds
 const struct layer_type layer_conv2d = {
     .variant = {"conv2d", &conv2d_schema, "Convolution over (channels, height, width) (torch.nn.Conv2d)."},
-    .order = ORDER_CHANNELS_LAST,
-    .depends_on_threads = true,
-    .relu = RELU_AFTER,
-    .ignores = IGNORES_Y,
-    .runs_on = runs_on,
-    .plan = plan,
-    .alloc = alloc,
-    .release = release,
-    .prepare = prepare,
-    .init = init,
-    .autocast = AUTOCAST_PRODUCT,
-    .forward = forward,
-    .backward = backward,
-    .half = HALF_ALL,
-    .multiply_adds = multiply_adds,
+    CONVOLUTION,
 };
 const struct layer_type layer_conv1d = {
     .variant = {"conv1d", &conv1d_schema, "Convolution over (channels, length) (torch.nn.Conv1d)."},
-    .order = ORDER_CHANNELS_LAST,
-    .depends_on_threads = true,
-    .relu = RELU_AFTER,
-    .ignores = IGNORES_Y,
-    .runs_on = runs_on,
-    .plan = plan,
-    .alloc = alloc,
-    .release = release,
-    .prepare = prepare,
-    .init = init,
-    .autocast = AUTOCAST_PRODUCT,
-    .forward = forward,
-    .backward = backward,
-    .half = HALF_ALL,
-    .multiply_adds = multiply_adds,
+    CONVOLUTION,
 };

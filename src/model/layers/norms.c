@@ -112,27 +112,21 @@ static void rms_norm_backward(const struct layer *layer, const struct pass *pass
             vectors(layer, pass->rows), width(layer));
 }
 
+/* What both rows have. The input is a residual stream, which stays float32. */
+#define NORM                                                                                                           \
+    .can_add_to_dx = true, .ignores = IGNORES_Y, .plan = plan, .init = init, .half = HALF_Y | HALF_DY,                 \
+    .autocast = AUTOCAST_FLOAT32
 const struct layer_type layer_layer_norm = {
     .variant = {"layer_norm", &layer_norm_schema,
                 "Mean 0 and variance 1 over the last dimension, then weight and bias (torch.nn.LayerNorm)."},
-    .can_add_to_dx = true,
-    .ignores = IGNORES_Y,
-    .plan = plan,
-    .init = init,
-    .half = HALF_Y | HALF_DY, /* the input is a residual stream, which stays float32 */
-    .autocast = AUTOCAST_FLOAT32,
     .forward = layer_norm_forward,
     .backward = layer_norm_backward,
+    NORM,
 };
 const struct layer_type layer_rms_norm = {
     .variant = {"rms_norm", &rms_norm_schema,
                 "Mean square 1 over the last dimension, then a weight (torch.nn.RMSNorm)."},
-    .can_add_to_dx = true,
-    .ignores = IGNORES_Y,
-    .plan = plan,
-    .init = init,
-    .half = HALF_Y | HALF_DY, /* the input is a residual stream, which stays float32 */
-    .autocast = AUTOCAST_FLOAT32,
     .forward = rms_norm_forward,
     .backward = rms_norm_backward,
+    NORM,
 };

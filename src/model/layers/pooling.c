@@ -164,24 +164,16 @@ const struct layer_type layer_max_pool2d = {
     .backward = backward,
     .half = HALF_ALL,
 };
+/* What both rows of averages have. */
+#define AVERAGE                                                                                                        \
+    .order = ORDER_CHANNELS_LAST, .ignores = IGNORES_X_AND_Y, .runs_on = avg_runs_on, .plan = plan,                    \
+    .forward = forward, .backward = backward, .half = HALF_ALL
 const struct layer_type layer_avg_pool2d = {
     .variant = {"avg_pool2d", &avg_schema, "Average of each window (torch.nn.AvgPool2d)."},
-    .order = ORDER_CHANNELS_LAST,
-    .ignores = IGNORES_X_AND_Y,
-    .runs_on = avg_runs_on,
-    .plan = plan,
-    .forward = forward,
-    .backward = backward,
-    .half = HALF_ALL,
+    AVERAGE,
 };
 const struct layer_type layer_adaptive_avg_pool2d = {
     .variant = {"adaptive_avg_pool2d", &adaptive_schema,
                 "Averages with an output of the given size (torch.nn.AdaptiveAvgPool2d); 1: one per channel."},
-    .order = ORDER_CHANNELS_LAST,
-    .ignores = IGNORES_X_AND_Y,
-    .runs_on = avg_runs_on,
-    .plan = plan,
-    .forward = forward,
-    .backward = backward,
-    .half = HALF_ALL,
+    AVERAGE,
 };
