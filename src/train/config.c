@@ -143,6 +143,13 @@ static const struct schema_row train_rows[] = {
      .min = 0,
      .max = INFINITY,
      .doc = "Steps between `step` lines of metrics.jsonl; 0: none."},
+    {.key = "tensorboard",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct train_config, tensorboard),
+     .fallback = "false",
+     .flags = SCHEMA_EXTENDS,
+     .doc = "The numbers of metrics.jsonl's steps and epochs also as a TensorBoard event file in the run folder: "
+            "tensorboard --logdir runs."},
     {0},
 };
 

@@ -40,6 +40,7 @@ struct train_config {
     struct string_list metrics; /* of the validation rows */
     int64_t evaluate_every;     /* epochs; 0: only at the end */
     int64_t log_every;          /* steps between "step" lines of metrics.jsonl; 0: none */
+    bool tensorboard;
 };
 
 struct save_every {

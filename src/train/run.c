@@ -485,6 +485,7 @@ static status open_outputs(struct run *run) {
                     "%s is shorter than at the last save: lines of earlier steps are lost; the training itself is not",
                     run_folder_metrics(run->folder));
     TRY(metrics_open(run_folder_metrics(run->folder), t->state->counters.metrics_bytes, &t->outputs.metrics));
+    if (c->train.tensorboard) TRY(metrics_open_events(t->outputs.metrics, t->state->counters.step));
     TRY(saver_create(run_folder_checkpoints(run->folder), c->checkpoint.keep, &t->outputs.saver));
     TRY(saver_move(t->outputs.saver, run_folder_checkpoints_held(run->folder), run_folder_checkpoints(run->folder)));
     saver_tell(t->outputs.saver, checkpoint_is_complete, t->pulse);

@@ -8,9 +8,11 @@
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "train/metrics/event_file.h"
 
 #define FLUSH_SECONDS 1.0
 #define FLUSH_BYTES (1 << 16)
+#define MAX_SCALARS 32        /* of an event: the most that one has, EVALUATION_MAX_METRICS among them */
 #define KEPT_BYTES (16 << 20) /* while the disk takes nothing */
 
 struct metrics {
@@ -22,6 +24,11 @@ struct metrics {
     double flushed;     /* monotonic time of the last flush */
     char rate_text[32]; /* of the last metrics_rate */
     double rate;
+    struct event_file *events; /* TensorBoard's; NULL: none */
+    const char *event;         /* being added */
+    int64_t step;              /* of the newest `step` event */
+    struct scalar scalars[MAX_SCALARS];
+    size_t scalar_count;
 };
 
 #define TAIL 4096 /* longer than nearly any line */
@@ -67,6 +74,7 @@ status metrics_open(const char *path, int64_t bytes, struct metrics **out) {
 
 static status flush(struct metrics *m) {
     m->flushed = clock_seconds();
+    TRY(event_file_flush(m->events));
     if (m->buffer.length == 0) return OK;
     if (m->is_torn) TRY(io_truncate(m->fd, m->path, (uint64_t)m->bytes));
     m->is_torn = false;
@@ -78,7 +86,21 @@ static status flush(struct metrics *m) {
     return OK;
 }
 
-status metrics_rewind(struct metrics *metrics, int64_t bytes) {
+static status open_events(struct metrics *m) {
+    char *folder = io_folder_of(m->path);
+    status s = folder ? event_file_open(folder, m->step, &m->events) : status_memory("the event file");
+    free(folder);
+    return s;
+}
+
+status metrics_open_events(struct metrics *metrics, int64_t step) {
+    metrics->step = step;
+    return open_events(metrics);
+}
+
+status metrics_rewind(struct metrics *metrics, int64_t bytes, int64_t step) {
+    metrics->step = step;
+    event_file_restart(metrics->events, step);
     text_clear(&metrics->buffer);
     if (bytes < metrics->bytes) metrics->bytes = bytes;
     return io_truncate(metrics->fd, metrics->path, (uint64_t)metrics->bytes);
@@ -91,6 +113,7 @@ status metrics_close(struct metrics *metrics) {
         s = flush(metrics);
         s = status_first(s, io_close(metrics->fd, metrics->path));
     }
+    s = status_first(s, event_file_close(metrics->events));
     text_free(&metrics->buffer);
     free(metrics->path);
     free(metrics);
@@ -129,6 +152,13 @@ static status copy_to(const struct metrics *m, const char *path, const char *par
     return s;
 }
 
+/* Events of before stay where they are. */
+static status move_events(struct metrics *m) {
+    status_free(event_file_close(m->events));
+    m->events = NULL;
+    return open_events(m);
+}
+
 status metrics_move(struct metrics *m, const char *path) {
     int to;
     int64_t copied;
@@ -148,7 +178,7 @@ status metrics_move(struct metrics *m, const char *path) {
     m->path = name;
     m->fd = to;
     m->bytes = copied;
-    return OK;
+    return m->events ? move_events(m) : OK;
 }
 
 status metrics_ends_with(const char *path, const char *event, bool *out) {
@@ -173,6 +203,8 @@ status metrics_ends_with(const char *path, const char *event, bool *out) {
 
 void metrics_begin(struct metrics *metrics, const char *event) {
     if (!metrics) return;
+    metrics->event = event;
+    metrics->scalar_count = 0;
     text_add(&metrics->buffer, "{\"event\":\"");
     text_add(&metrics->buffer, event);
     text_add(&metrics->buffer, "\"");
@@ -187,13 +219,22 @@ static void add_name(struct metrics *metrics, const char *name) {
 void metrics_int(struct metrics *metrics, const char *name, int64_t value) {
     if (!metrics) return;
     add_name(metrics, name);
+    if (metrics->events && strcmp(name, "step") == 0 && strcmp(metrics->event, "step") == 0) metrics->step = value;
     char digits[24];
     text_add_bytes(&metrics->buffer, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)value));
+}
+
+static void add_scalar(struct metrics *metrics, const char *name, double value) {
+    if (!metrics->events || metrics->scalar_count == MAX_SCALARS) return;
+    struct scalar *scalar = &metrics->scalars[metrics->scalar_count++];
+    snprintf(scalar->name, sizeof scalar->name, "%s", name);
+    scalar->value = value;
 }
 
 void metrics_real(struct metrics *metrics, const char *name, double value) {
     char digits[32];
     if (!metrics) return;
+    add_scalar(metrics, name, value);
     add_name(metrics, name);
     if (isfinite(value))
         text_add_bytes(&metrics->buffer, digits, (size_t)snprintf(digits, sizeof digits, "%.17g", value));
@@ -203,6 +244,7 @@ void metrics_real(struct metrics *metrics, const char *name, double value) {
 
 void metrics_rate(struct metrics *metrics, const char *name, double value) {
     if (!metrics) return;
+    add_scalar(metrics, name, value);
     add_name(metrics, name);
     if (value == metrics->rate) {
         text_add(&metrics->buffer, metrics->rate_text);
@@ -235,6 +277,8 @@ void metrics_text(struct metrics *metrics, const char *name, const char *value) 
 status metrics_end(struct metrics *metrics) {
     if (!metrics) return OK;
     text_add(&metrics->buffer, "}\n");
+    if (strcmp(metrics->event, "step") == 0 || strcmp(metrics->event, "epoch") == 0)
+        event_file_add(metrics->events, metrics->event, metrics->step, metrics->scalars, metrics->scalar_count);
     bool is_due = clock_seconds() - metrics->flushed >= FLUSH_SECONDS;
     if (!is_due && (metrics->is_torn || metrics->buffer.length < FLUSH_BYTES)) return OK;
     status s = flush(metrics);

@@ -15,6 +15,9 @@ struct metrics;
 /* Opens [path] for appending after cutting it to [bytes] (0: a new run). A file shorter than that (lost with the
  * machine) is continued behind its last whole line. */
 status metrics_open(const char *path, int64_t bytes, struct metrics **out);
+/* From here on the numbers of `step` and `epoch` events also go to a TensorBoard event file beside the file.
+ * [step]: updates so far. */
+status metrics_open_events(struct metrics *metrics, int64_t step);
 /* Flushes. Takes NULL. */
 status metrics_close(struct metrics *metrics);
 
@@ -34,9 +37,9 @@ void metrics_text(struct metrics *metrics, const char *name, const char *value);
  * next time. */
 status metrics_end(struct metrics *metrics);
 
-/* Cuts the file to [bytes], a size that metrics_sync gave: the lines after it are of a part of the run that is done
- * again. */
-status metrics_rewind(struct metrics *metrics, int64_t bytes);
+/* Cuts the file to [bytes], a size that metrics_sync gave at [step]: the lines after it are of a part of the run that
+ * is done again. */
+status metrics_rewind(struct metrics *metrics, int64_t bytes, int64_t step);
 
 /* The file was deleted, or is no longer this run's: it goes on as [path], which does not exist, with what is in it, if
  * the system still gives that; else from here on. */

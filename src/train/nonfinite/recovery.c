@@ -174,7 +174,7 @@ static status reload(struct trainer *t) {
         t->state->counters.batch = (int64_t)loader_batches(t->loader);
     checkpoint_close(checkpoint);
     free(path);
-    return s ? s : metrics_rewind(t->outputs.metrics, t->state->counters.metrics_bytes);
+    return s ? s : metrics_rewind(t->outputs.metrics, t->state->counters.metrics_bytes, t->state->counters.step);
 }
 
 static status roll_back(struct trainer *t, const char *what, struct guard_place place, struct guard_place written) {

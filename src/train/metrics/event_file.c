@@ -1,0 +1,172 @@
+/* Messages are encoded by hand: a field is a key (number << 3 | wire type) and a value; only a few fields of
+ * tensorflow/core/util/event.proto and summary.proto are needed. */
+#include "train/metrics/event_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+#include "base/io.h"
+#include "base/text.h"
+
+#define MAX_KEPT (16 << 20) /* bytes */
+
+enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; /* wire types */
+enum { EVENT_WALL_TIME = 1, EVENT_STEP = 2, EVENT_FILE_VERSION = 3, EVENT_SUMMARY = 5, EVENT_SESSION_LOG = 7 };
+enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE = 2, SESSION_STATUS = 1, SESSION_START = 1 };
+
+struct event_file {
+    char *path;
+    int fd;
+    uint64_t bytes; /* in the file */
+    bool is_torn;   /* a write failed: part of [buffer] may be behind [bytes] */
+    struct text buffer;
+    struct text event, summary, value; /* being encoded */
+};
+
+static void add_fixed(struct text *to, uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; i++) text_add_bytes(to, &(const char){(char)(value >> 8 * i & 0xFF)}, 1);
+}
+
+static void add_varint(struct text *to, uint64_t value) {
+    for (; value >= 0x80; value >>= 7) text_add_bytes(to, &(const char){(char)((value & 0x7F) | 0x80)}, 1);
+    text_add_bytes(to, &(const char){(char)value}, 1);
+}
+
+static void add_key(struct text *to, unsigned field, unsigned wire_type) { add_varint(to, field << 3 | wire_type); }
+
+static void add_message(struct text *to, unsigned field, const struct text *message) {
+    add_key(to, field, BYTES);
+    add_varint(to, message->length);
+    text_add_bytes(to, text_string(message), message->length);
+}
+
+/* TFRecord's: rotated and offset, so that a CRC of data with CRCs in it is no problem. */
+static uint32_t masked_crc(const void *bytes, size_t size) {
+    uint32_t crc = crc32c(bytes, size);
+    return (crc >> 15 | crc << 17) + 0xA282EAD8u;
+}
+
+static void begin_event(struct event_file *f, int64_t step) {
+    struct timespec now;
+    double seconds;
+    uint64_t bits;
+    clock_gettime(CLOCK_REALTIME, &now);
+    seconds = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    memcpy(&bits, &seconds, sizeof bits);
+    text_clear(&f->event);
+    add_key(&f->event, EVENT_WALL_TIME, FIXED64);
+    add_fixed(&f->event, bits, 8);
+    add_key(&f->event, EVENT_STEP, VARINT);
+    add_varint(&f->event, (uint64_t)step);
+}
+
+static void end_event(struct event_file *f) {
+    size_t start = f->buffer.length, length = f->event.length;
+    add_fixed(&f->buffer, length, 8);
+    add_fixed(&f->buffer, masked_crc(f->buffer.data + start, 8), 4);
+    text_add_bytes(&f->buffer, f->event.data, length);
+    add_fixed(&f->buffer, masked_crc(f->event.data, length), 4);
+}
+
+static void add_version(struct event_file *f) {
+    static const char version[] = "brain.Event:2";
+    begin_event(f, 0);
+    add_key(&f->event, EVENT_FILE_VERSION, BYTES);
+    add_varint(&f->event, sizeof version - 1);
+    text_add(&f->event, version);
+    end_event(f);
+}
+
+void event_file_restart(struct event_file *f, int64_t step) {
+    if (!f) return;
+    text_clear(&f->value);
+    add_key(&f->value, SESSION_STATUS, VARINT);
+    add_varint(&f->value, SESSION_START);
+    begin_event(f, step + 1); /* what is discarded begins with it */
+    add_message(&f->event, EVENT_SESSION_LOG, &f->value);
+    end_event(f);
+}
+
+static void add_scalar(struct event_file *f, const char *group, const struct scalar *scalar) {
+    float value = (float)scalar->value;
+    uint32_t bits;
+    size_t length = strlen(group) + 1 + strlen(scalar->name);
+    memcpy(&bits, &value, sizeof bits);
+    text_clear(&f->value);
+    add_key(&f->value, VALUE_TAG, BYTES);
+    add_varint(&f->value, length);
+    text_add(&f->value, group);
+    text_add(&f->value, "/");
+    text_add(&f->value, scalar->name);
+    add_key(&f->value, VALUE_SIMPLE, FIXED32);
+    add_fixed(&f->value, bits, 4);
+    add_message(&f->summary, SUMMARY_VALUE, &f->value);
+}
+
+void event_file_add(struct event_file *f, const char *group, int64_t step, const struct scalar *scalars, size_t count) {
+    if (!f || count == 0) return;
+    text_clear(&f->summary);
+    for (size_t i = 0; i < count; i++) add_scalar(f, group, &scalars[i]);
+    begin_event(f, step);
+    add_message(&f->event, EVENT_SUMMARY, &f->summary);
+    end_event(f);
+}
+
+/* Two processes of a host have different numbers, and so have two files of one process in one second. */
+static status create(struct event_file *f, const char *folder) {
+    char host[256] = "localhost";
+    gethostname(host, sizeof host - 1);
+    struct io_info info = {.exists = true};
+    status s = OK;
+    for (int number = 0; info.exists && !s; number++) {
+        struct text path = {0};
+        text_printf(&path, "%s/events.out.tfevents.%lld.%s.%ld.%d", folder, (long long)time(NULL), host, (long)getpid(),
+                    number);
+        free(f->path);
+        f->path = path.data;
+        s = io_stat(f->path, &info);
+    }
+    return s ? s : io_create(f->path, &f->fd);
+}
+
+status event_file_open(const char *folder, int64_t step, struct event_file **out) {
+    struct event_file *f = calloc(1, sizeof *f);
+    if (!f) return status_memory("the event file");
+    f->fd = -1;
+    status s = create(f, folder);
+    if (s) {
+        status_free(event_file_close(f));
+        return s;
+    }
+    add_version(f);
+    event_file_restart(f, step);
+    *out = f;
+    return OK;
+}
+
+status event_file_flush(struct event_file *f) {
+    if (!f || f->buffer.length == 0) return OK;
+    status s = f->is_torn ? io_truncate(f->fd, f->path, f->bytes) : OK;
+    if (!s) s = io_write(f->fd, f->path, f->buffer.data, f->buffer.length);
+    f->is_torn = s != OK;
+    if (!s) f->bytes += f->buffer.length;
+    if (!s || f->buffer.length >= MAX_KEPT) text_clear(&f->buffer);
+    return s;
+}
+
+status event_file_close(struct event_file *f) {
+    if (!f) return OK;
+    status s = f->fd >= 0 ? event_file_flush(f) : OK;
+    if (f->fd >= 0) s = status_first(s, io_close(f->fd, f->path));
+    text_free(&f->buffer);
+    text_free(&f->event);
+    text_free(&f->summary);
+    text_free(&f->value);
+    free(f->path);
+    free(f);
+    return s;
+}

@@ -1,0 +1,33 @@
+/* event_file: a TensorBoard event file: scalars over steps. Records are those of TFRecord (length, CRC-32C of the
+ * length, protocol buffer `Event`, CRC-32C of it), so tensorboard reads the file while it grows. Rank 0. */
+#ifndef TRAIN_EVENT_FILE_H
+#define TRAIN_EVENT_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct scalar {
+    char name[48];
+    double value;
+};
+
+struct event_file;
+
+/* A new file "events.out.tfevents.<seconds>.<host>.<pid>.<number>" in [folder]. [step]: updates so far; TensorBoard
+ * discards what earlier files have of later steps, which are done again. */
+status event_file_open(const char *folder, int64_t step, struct event_file **out);
+/* Flushes. Takes NULL. */
+status event_file_close(struct event_file *file);
+
+/* Adds an event at [step] with the tags "[group]/[name]". Values that are not finite are NaN. */
+void event_file_add(struct event_file *file, const char *group, int64_t step, const struct scalar *scalars,
+                    size_t count);
+/* The run goes back to [step]: TensorBoard discards later events. */
+void event_file_restart(struct event_file *file, int64_t step);
+
+/* Writes what was added. On a failure it is kept for the next time, up to 16 MiB. */
+status event_file_flush(struct event_file *file);
+
+#endif

@@ -1,0 +1,125 @@
+"""train.tensorboard: an event file with the numbers of metrics.jsonl, read here record by record with its checksums.
+ctest-labels: unit"""
+import glob, math, os, struct
+
+import program
+from program import WINE
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(data):
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def fields(message):
+    """(number, value) of a protocol buffer's fields; a value is an int or bytes."""
+    found, at = [], 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        key = varint()
+        size = {0: None, 1: 8, 5: 4}.get(key & 7, -1)
+        if size is None:
+            found.append((key >> 3, varint()))
+            continue
+        if size == -1:
+            assert key & 7 == 2, key
+            size = varint()
+        found.append((key >> 3, message[at:at + size]))
+        assert at + size <= len(message)
+        at += size
+    return found
+
+
+class Tensorboard(program.Case):
+    def records(self, path):
+        with open(path, "rb") as f:
+            data = f.read()
+        at, found = 0, []
+        while at < len(data):
+            length, = struct.unpack_from("<Q", data, at)
+            record = data[at + 12:at + 12 + length]
+            self.assertEqual(struct.unpack_from("<I", data, at + 8)[0], masked(data[at:at + 8]))
+            self.assertEqual(struct.unpack_from("<I", data, at + 12 + length)[0], masked(record))
+            found.append(fields(record))
+            at += 16 + length
+        self.assertEqual(at, len(data))
+        return found
+
+    def scalars(self, run="runs/test"):
+        """{tag: {step: value}}, as TensorBoard reads the files: in the order of their names, later starts replace what they do again."""
+        tags = {}
+        for path in sorted(glob.glob(self.path(run, "events.out.tfevents.*")), key=os.path.getmtime):
+            records = self.records(path)
+            self.assertEqual([r for r in records[0] if r[0] == 3], [(3, b"brain.Event:2")])
+            for record in records:
+                values = dict(record)
+                if 7 in values:
+                    self.assertEqual(fields(values[7]), [(1, 1)])
+                    tags = {tag: {s: v for s, v in points.items() if s < values[2]} for tag, points in tags.items()}
+                for number, value in fields(values.get(5, b"")):
+                    point = dict(fields(value))
+                    self.assertNotIn(values[2], tags.get(point[1].decode(), {}))
+                    tags.setdefault(point[1].decode(), {})[values[2]] = struct.unpack("<f", point[2])[0]
+        return tags
+
+    def check(self, steps, run="runs/test"):
+        tags = self.scalars(run)
+        per_epoch = steps // len(self.events("epoch", run))
+        for event in ("step", "epoch"):
+            for number, numbers in enumerate(self.events(event, run), 1):
+                step = number if event == "step" else number * per_epoch
+                for name, value in numbers.items():
+                    if not isinstance(value, float) and name not in ("lr", "val_accuracy", "train_accuracy"):
+                        continue
+                    self.assertEqual(tags[f"{event}/{name}"][step], struct.unpack("<f", struct.pack("<f", value))[0], (event, name, step))
+        self.assertEqual(sorted(tags["step/loss"]), list(range(1, steps + 1)))
+        self.assertTrue(all(math.isfinite(v) for v in tags["step/loss"].values()))
+        return tags
+
+    def test_has_the_numbers_of_the_metrics(self):
+        self.write("test.yaml", WINE)
+        self.run_program("test.yaml", "--nproc", 1, "train={epochs: 4, tensorboard: true, metrics: [f1]}")
+        tags = self.check(20)
+        self.assertEqual({"step/loss", "step/lr", "step/grad_norm", "epoch/train_loss", "epoch/val_loss", "epoch/val_accuracy", "epoch/val_f1"} - set(tags), set())
+        self.run_program("test.yaml", "train={epochs: 6, tensorboard: true, metrics: [f1]}")
+        self.assertEqual(len(glob.glob(self.path("runs/test/events.out.tfevents.*"))), 2)
+        self.check(30)
+
+    def test_a_resume_replaces_what_it_does_again(self):
+        """A killed run: its newest checkpoint is older than its newest events."""
+        self.write("test.yaml", WINE)
+        run = ["test.yaml", "train={epochs: 6, tensorboard: true}", "checkpoint.save_every=1"]
+        self.run_program(*run)
+        for name in self.checkpoints()[-2:]:
+            os.remove(name)
+        self.run_program(*run)
+        self.check(30)
+
+    def test_without_the_key_there_is_none(self):
+        self.write("test.yaml", WINE)
+        self.run_program("test.yaml", "train.epochs=1")
+        self.assertEqual(glob.glob(self.path("runs/test/events*")), [])
+
+
+if __name__ == "__main__":
+    program.main()
