@@ -230,6 +230,11 @@ START_TEST(counts_per_node) {
     ck_assert_int_eq(slurm_count("", 0), 0);
     ck_assert_int_eq(slurm_count("2(x", 0), 0);
     ck_assert_int_eq(slurm_count("x", 0), 0);
+    ck_assert_int_eq(slurm_count("1048576", 0), 1 << 20);
+    static const char *const wrong[] = {"0,3", "1048577,3", "2(x0),3", "2(x-1),3", "2(x3", "2(x1)4", "2;3", "2, 3"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        for (int index = i < 5 ? 0 : 1; index < 4; index++)
+            ck_assert_msg(slurm_count(wrong[i], index) == 0, "'%s', %d", wrong[i], index);
 }
 END_TEST
 

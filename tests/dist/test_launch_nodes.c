@@ -1,8 +1,10 @@
 /* What a launcher makes of the end of its link to another: an end, a reset, and silence before a reset, which is a cut;
  * and what node 0 passes on to the others. */
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -29,6 +31,7 @@ static void connect_ends(int *one, int *other) {
     ck_assert_int_eq(connect(*one, (struct sockaddr *)&address, size), 0);
     *other = accept(listener, NULL, NULL);
     ck_assert_int_ge(*other, 0);
+    setsockopt(*other, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = 5}, sizeof(struct timeval));
     close(listener);
 }
 
@@ -307,6 +310,117 @@ START_TEST(a_wrong_tag_ends_the_link) {
 }
 END_TEST
 
+/* ---- the end of a start ---- */
+
+static void expect_word(struct player *p, uint32_t word, uint32_t number) {
+    uint8_t bytes[TAGGED];
+    ck_assert_int_eq(recv(p->fd, bytes, TAGGED, MSG_WAITALL), TAGGED);
+    ck_assert(session_verify(&p->session, bytes, WORD, NULL, 0, bytes + WORD));
+    ck_assert_uint_eq(store_read_u32(bytes + 4), word);
+    ck_assert_uint_eq(store_read_u32(bytes + 8), number);
+}
+
+/* The status code of nodes_settle at the end of start 3, which may not wait for long; the number of a newer start, or
+ * -1. */
+static enum status_code settle(struct launch_nodes *nodes, int signals, const char *words, int64_t *newer) {
+    double begin = clock_seconds();
+    *newer = -1;
+    status s = nodes_settle(nodes, signals, 3, newer);
+    enum status_code code = status_code(s);
+    ck_assert_msg(!s || strstr(status_message(s), words), "%s", status_message(s));
+    ck_assert_double_lt(clock_seconds() - begin, 20); /* else 30 s */
+    status_free(s);
+    return code;
+}
+
+/* Node 0 with a link to node 1, whose launcher is played by what is returned. */
+static struct player link_of_hub(struct launch_nodes *hub) {
+    struct player other;
+    struct store_session session;
+    int own;
+    make_sessions(&other.session, &session);
+    connect_ends(&own, &other.fd);
+    nodes_link(hub, 1, own, &session);
+    say(&other, HERE, 0);
+    expect_word(&other, HERE, 0);
+    return other;
+}
+
+START_TEST(node_0_waits_for_the_same_start_of_all) {
+    int64_t newer;
+    struct launch_nodes *hub = nodes_create(2, 0);
+    struct player other = link_of_hub(hub);
+    say(&other, AGAIN, 3); /* the start that has ended now */
+    say(&other, DONE, 3);
+    ck_assert_int_eq(settle(hub, -1, "", &newer), STATUS_OK);
+    ck_assert_int_eq(newer, -1);
+    expect_word(&other, OVER, 3);
+    say(&other, DONE, 2); /* of an older start: not all */
+    say(&other, AGAIN, 5);
+    ck_assert_int_eq(settle(hub, -1, "a rank of node 1 was lost", &newer), STATUS_PEER);
+    ck_assert_int_eq(newer, 5);
+    nodes_destroy(hub);
+    ck_assert_int_eq(recv(other.fd, &newer, sizeof newer, 0), 0); /* no other word */
+    close(other.fd);
+}
+END_TEST
+
+START_TEST(others_wait_for_node_0) {
+    int64_t newer;
+    struct launch_nodes *nodes = nodes_create(2, 1);
+    struct player hub = link_up(nodes);
+    expect_word(&hub, HERE, 0);
+    say(&hub, AGAIN, 4);
+    ck_assert_int_eq(settle(nodes, -1, "a rank of node 0 was lost", &newer), STATUS_PEER);
+    ck_assert_int_eq(newer, 4);
+    expect_word(&hub, DONE, 3);
+    nodes_destroy(nodes);
+    close(hub.fd);
+
+    nodes = nodes_create(2, 1);
+    hub = link_up(nodes);
+    expect_word(&hub, HERE, 0);
+    say(&hub, OVER, 3);
+    ck_assert_int_eq(settle(nodes, -1, "", &newer), STATUS_OK);
+    expect_word(&hub, DONE, 3);
+    nodes_destroy(nodes);
+    ck_assert_int_eq(recv(hub.fd, &newer, sizeof newer, 0), 0);
+    close(hub.fd);
+}
+END_TEST
+
+/* Nobody is left to wait for. */
+START_TEST(a_closed_link_ends_the_wait) {
+    int64_t newer;
+    struct launch_nodes *nodes = nodes_create(2, _i), *none = NULL;
+    struct player other = _i == 0 ? link_of_hub(nodes) : link_up(nodes);
+    close(other.fd);
+    ck_assert_int_eq(settle(nodes, -1, "", &newer), STATUS_OK);
+    ck_assert_int_eq(settle(none, -1, "", &newer), STATUS_OK);
+    nodes_destroy(nodes);
+}
+END_TEST
+
+/* A rank's end is no request to stop; SIGTERM is. */
+START_TEST(a_signal_ends_the_wait) {
+    int64_t newer;
+    int signals[2];
+    struct signalfd_siginfo child = {.ssi_signo = SIGCHLD}, term = {.ssi_signo = SIGTERM};
+    struct launch_nodes *hub = nodes_create(2, 0);
+    struct player other = link_of_hub(hub);
+    ck_assert_int_eq(pipe2(signals, O_NONBLOCK), 0);
+    ck_assert_int_eq(write(signals[1], &child, sizeof child), sizeof child);
+    ck_assert_int_eq(write(signals[1], &term, sizeof term), sizeof term);
+    ck_assert_int_eq(settle(hub, signals[0], "stopped on request when the ranks of this node had ended", &newer),
+                     STATUS_STOPPED);
+    ck_assert_int_eq(read(signals[0], &child, sizeof child), -1); /* the second one was the reason */
+    close(signals[0]);
+    close(signals[1]);
+    nodes_destroy(hub);
+    close(other.fd);
+}
+END_TEST
+
 /* All ranks of node 0 have ended with 0; those of others not yet when one of them is asked to stop. */
 START_TEST(a_stop_ends_the_wait_for_others) {
     struct trio t = trio_create();
@@ -328,4 +442,6 @@ END_TEST
 LOOP_TESTS("launch_nodes", LOOP(an_end_is_an_end_until_a_new_link, 0, 2), ONCE(a_reset_after_silence_is_a_cut),
            ONCE(the_first_loss_reaches_all), ONCE(a_stop_is_no_loss), ONCE(who_is_done_may_leave),
            ONCE(strange_words_change_nothing), ONCE(a_stop_ends_the_wait_for_others),
+           ONCE(node_0_waits_for_the_same_start_of_all), ONCE(others_wait_for_node_0),
+           LOOP(a_closed_link_ends_the_wait, 0, 2), ONCE(a_signal_ends_the_wait),
            LOOP(a_wrong_tag_ends_the_link, 0, TAMPERINGS), ONCE(a_word_without_space_ends_the_words))

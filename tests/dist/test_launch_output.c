@@ -1,0 +1,175 @@
+/* What the launcher prints of a rank's output, and keeps in its log: whole lines, from the first to the last byte.
+ * ctest-labels: unit */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "check_main.h"
+#include "dist/launch/launch_internal.h"
+#include "files.h"
+
+#define EARLY 65536 /* launch_output.c's KEPT */
+
+/* Rank 3, what it writes to, and where its lines go: this process's standard error. */
+struct printed {
+    struct launched_rank rank;
+    int input, shown;
+    char *folder;
+};
+
+static struct printed printed_create(void) {
+    struct printed p = {.rank = {.rank = 3, .log = -1}, .folder = make_folder()};
+    int ends[2];
+    ck_assert_int_eq(pipe2(ends, O_NONBLOCK), 0);
+    p.rank.output = ends[0];
+    p.input = ends[1];
+    p.shown = memfd_create("shown", 0);
+    ck_assert_int_ge(dup2(p.shown, STDERR_FILENO), 0);
+    return p;
+}
+
+static void print(const struct printed *p, const char *text) {
+    ck_assert_int_eq(write(p->input, text, strlen(text)), (ssize_t)strlen(text));
+}
+
+/* Reads [fd] from its beginning. */
+static const char *contents(int fd) {
+    static char text[2 * EARLY];
+    ssize_t size = pread(fd, text, sizeof text - 1, 0);
+    ck_assert_int_ge(size, 0);
+    text[size] = 0;
+    return text;
+}
+
+static const char *log_of(const struct printed *p) {
+    char *path = path_in(p->folder, "run/logs/rank-3.txt");
+    int fd = open(path, O_RDONLY);
+    free(path);
+    if (fd < 0) return "no log";
+    const char *text = contents(fd);
+    close(fd);
+    return text;
+}
+
+static void open_log(struct printed *p) {
+    char *run = path_in(p->folder, "run");
+    output_open(&p->rank, run);
+    free(run);
+}
+
+static void printed_destroy(struct printed *p) {
+    remove_folder(p->folder);
+    close(p->input);
+    close(p->shown);
+}
+
+START_TEST(lines_are_whole) {
+    struct printed p = printed_create();
+    print(&p, "one\ntw");
+    output_read(&p.rank);
+    ck_assert_str_eq(contents(p.shown), "[rank 3] one\n");
+    print(&p, "o\n\n");
+    output_read(&p.rank);
+    ck_assert_str_eq(contents(p.shown), "[rank 3] one\n[rank 3] two\n[rank 3] \n");
+    ck_assert_str_eq(log_of(&p), "no log");
+    open_log(&p);
+    ck_assert_str_eq(log_of(&p), "one\ntwo\n\n"); /* what was printed before */
+    print(&p, "last\nwithout an end");
+    output_close(&p.rank);
+    ck_assert_str_eq(contents(p.shown),
+                     "[rank 3] one\n[rank 3] two\n[rank 3] \n[rank 3] last\n[rank 3] without an end\n");
+    ck_assert_str_eq(log_of(&p), "one\ntwo\n\nlast\nwithout an end\n");
+    ck_assert_int_eq(p.rank.output, -1);
+    ck_assert_int_eq(p.rank.log, -1);
+    printed_destroy(&p);
+}
+END_TEST
+
+/* Also one that never ends is shown. */
+START_TEST(a_long_line_is_cut) {
+    struct printed p = printed_create();
+    char text[10001];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    print(&p, text);
+    output_read(&p.rank);
+    const char *shown = contents(p.shown);
+    ck_assert_msg(strlen(shown) > 8192 && shown[strlen(shown) - 1] == '\n', "%zu bytes", strlen(shown));
+    output_close(&p.rank);
+    size_t count = 0;
+    for (shown = contents(p.shown); (shown = strchr(shown, 'x')); shown++) count++;
+    ck_assert_uint_eq(count, sizeof text - 1);
+    printed_destroy(&p);
+}
+END_TEST
+
+START_TEST(the_end_of_the_pipe_ends_the_output) {
+    struct printed p = printed_create();
+    print(&p, "one\n");
+    output_read(&p.rank);
+    ck_assert_int_ge(p.rank.output, 0);
+    print(&p, "two");
+    close(p.input);
+    output_read(&p.rank);
+    ck_assert_int_eq(p.rank.output, -1);
+    ck_assert_str_eq(contents(p.shown), "[rank 3] one\n");
+    output_close(&p.rank);
+    ck_assert_str_eq(contents(p.shown), "[rank 3] one\n[rank 3] two\n");
+    p.input = -1;
+    printed_destroy(&p);
+}
+END_TEST
+
+/* Before there is a log, so much is kept and no more. */
+START_TEST(early_output_has_a_limit) {
+    struct printed p = printed_create();
+    char line[1025], expected[EARLY + 1] = "";
+    memset(line, 'x', sizeof line - 2);
+    line[sizeof line - 2] = '\n';
+    line[sizeof line - 1] = 0;
+    for (int i = 0; i < 70; i++) {
+        line[0] = (char)('0' + i);
+        if (strlen(expected) + strlen(line) <= EARLY) strcat(expected, line);
+        print(&p, line);
+        output_read(&p.rank);
+    }
+    ck_assert_uint_eq(strlen(expected), EARLY);
+    open_log(&p);
+    ck_assert_str_eq(log_of(&p), expected);
+    output_close(&p.rank);
+    printed_destroy(&p);
+}
+END_TEST
+
+/* Notes of the launcher are for the log only, behind the time. */
+START_TEST(notes_are_in_the_log) {
+    struct printed p = printed_create();
+    output_note(&p.rank, "killed by SIGKILL");
+    open_log(&p);
+    output_note(&p.rank, "and again");
+    output_close(&p.rank);
+    ck_assert_str_eq(contents(p.shown), "");
+    const char *log = log_of(&p);
+    ck_assert_uint_eq(strlen(log), 2 * strlen("2000-01-01 00:00:00 ") + strlen("killed by SIGKILL\nand again\n"));
+    ck_assert_ptr_nonnull(strstr(log, " killed by SIGKILL\n2"));
+    ck_assert_ptr_nonnull(strstr(log, " and again\n"));
+    printed_destroy(&p);
+}
+END_TEST
+
+/* Rank 0 writes the log of the run itself. */
+START_TEST(rank_0_has_no_log) {
+    struct printed p = printed_create();
+    p.rank.rank = 0;
+    open_log(&p);
+    ck_assert_int_eq(p.rank.log, -1);
+    output_close(&p.rank);
+    printed_destroy(&p);
+}
+END_TEST
+
+TESTS("launch_output", lines_are_whole, a_long_line_is_cut, the_end_of_the_pipe_ends_the_output,
+      early_output_has_a_limit, notes_are_in_the_log, rank_0_has_no_log)
