@@ -1,0 +1,171 @@
+/* What ranks say about the store: in rank 0's log while others are awaited, when rank 0 does not answer, and to the
+ * others when their launcher or a request ends them. ctest-labels: dist */
+#include "ranks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "check_main.h"
+#include "dist/process/launcher_channel.h"
+#include "dist/store/store_frame.h"
+
+/* ---- rank 0's log ---- */
+
+static const struct {
+    bool is_one_host;
+    double late; /* seconds after which rank 1 joins */
+    const char *expected;
+} logs[] = {
+    {true, 0, ""},
+    {false, 0, "rank 0 is reached at 127.0.0.1 (lo); " INTERFACE_VARIABLE " chooses another interface for the data\n"},
+    {true, 2.3, "waiting for 1 of 2 ranks: 1\nall 2 ranks are here\n"},
+};
+
+static void log_body(const struct dist_env *env, void *argument) {
+    const int number = *(const int *)argument;
+    struct dist_env mine = *env;
+    struct store_options options = {.timeout = 20};
+    struct store *store;
+    char text[1024], *value;
+    int said = memfd_create("said", MFD_CLOEXEC), own = dup(STDERR_FILENO);
+    if (!logs[number].is_one_host) mine.local_rank = 0, mine.local_world_size = 1;
+    if (env->rank == 0) {
+        RANK_CHECK(dup2(said, STDERR_FILENO) >= 0);
+        options.log = log_create(false, false);
+    } else {
+        clock_sleep(logs[number].late);
+    }
+    rank_must(store_open_with(&mine, &options, &store));
+    if (env->rank == 0) {
+        clock_sleep(0.6); /* three times as long as the server takes to look around */
+        RANK_CHECK(dup2(own, STDERR_FILENO) >= 0);
+        ssize_t size = pread(said, text, sizeof text - 1, 0);
+        text[size < 0 ? 0 : size] = 0;
+        if (strcmp(text, logs[number].expected) != 0) fprintf(stderr, "the log is '%s'\n", text);
+        RANK_CHECK(strcmp(text, logs[number].expected) == 0);
+        rank_must(store_set(store, "read", NULL, 0));
+    } else {
+        rank_must(store_get(store, "read", 20, (void **)&value, NULL));
+        free(value);
+    }
+    store_close(store);
+    log_destroy(options.log);
+}
+
+START_TEST(who_is_awaited_and_where_rank_0_is_reached) {
+    int number = _i;
+    ranks_run(2, log_body, &number);
+}
+END_TEST
+
+/* ---- no answer ---- */
+
+static void expect_no_answer(const struct ranks *ranks, const char *why) {
+    struct dist_env env = ranks_env(ranks, 1);
+    struct store *store;
+    double begin = clock_seconds();
+    status s = store_open(&env, 0.4, &store);
+    char expected[200];
+    ck_assert_int_eq(status_code(s), STATUS_PEER);
+    snprintf(expected, sizeof expected, "rank 0 did not answer at 127.0.0.1:%d within 0.", ranks->port);
+    ck_assert_msg(strstr(status_message(s), expected) && strstr(status_message(s), why), "%s", status_message(s));
+    ck_assert_double_lt(clock_seconds() - begin, 3);
+    status_free(s);
+}
+
+START_TEST(something_silent_listens) {
+    struct ranks ranks;
+    ranks_prepare(&ranks, 2);
+    expect_no_answer(&ranks, "(something accepts the connection but sends nothing)");
+    close(ranks.listener);
+}
+END_TEST
+
+/* Takes what is sent and closes; until the listener ends. */
+static void *hang_up(void *argument) {
+    char bytes[1000];
+    for (int fd; (fd = accept(*(const int *)argument, NULL, NULL)) >= 0; close(fd))
+        if (recv(fd, bytes, sizeof bytes, 0) < 0) continue;
+    return NULL;
+}
+
+START_TEST(something_hangs_up) {
+    struct ranks ranks;
+    pthread_t thread;
+    ranks_prepare(&ranks, 2);
+    fcntl(ranks.listener, F_SETFL, 0); /* blocking */
+    ck_assert_int_eq(pthread_create(&thread, NULL, hang_up, &ranks.listener), 0);
+    expect_no_answer(&ranks, "(the connection was closed)");
+    shutdown(ranks.listener, SHUT_RDWR);
+    pthread_join(thread, NULL);
+    close(ranks.listener);
+}
+END_TEST
+
+/* ---- ended before training ---- */
+
+/* What rank 1 hears from its launcher before the SIGTERM, and what the others then hear. */
+static const struct {
+    int message;
+    bool trains_nothing;
+    enum status_code code;
+    const char *reason;
+} ends[] = {
+    {-1, false, STATUS_STOPPED, "): asked to stop before training began; nothing was to be saved"},
+    {-1, true, STATUS_STOPPED, "): asked to stop"},
+    {MESSAGE_DEATH, false, STATUS_PEER, ") was ended by a test"},
+    {MESSAGE_END, false, STATUS_PEER, "): ended by its launcher, because another rank of its node had failed"},
+};
+
+/* This process as a rank of a launcher, which sends [message] on the socket [news]. */
+static void pretend_launcher(int news[2], int message) {
+    struct launcher_packet packet = {.message = message, .number = 2, .sentence = " was ended by a test"};
+    char text[32];
+    snprintf(text, sizeof text, "%ld", (long)getppid());
+    setenv(LAUNCHER_VARIABLE, text, 1);
+    RANK_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, news) == 0);
+    snprintf(text, sizeof text, "%d", news[1]);
+    setenv(NEWS_FD_VARIABLE, text, 1);
+    if (message >= 0) RANK_CHECK(send(news[0], &packet, sizeof packet, 0) == sizeof packet);
+}
+
+static void ended_body(const struct dist_env *env, void *argument) {
+    const int number = *(const int *)argument;
+    volatile sig_atomic_t stop_fd = -1;
+    struct store_options options = {.timeout = 20, .trains_nothing = ends[number].trains_nothing};
+    struct store *store;
+    void *value;
+    int news[2];
+    if (env->rank == 1) {
+        options.stop_fd = &stop_fd;
+        pretend_launcher(news, ends[number].message);
+    }
+    rank_must(store_open_with(env, &options, &store));
+    if (env->rank == 1) {
+        uint64_t one = 1;
+        clock_sleep(0.1); /* the launcher's message has come before the signal */
+        RANK_CHECK(write(stop_fd, &one, sizeof one) == sizeof one);
+    } else {
+        status s = store_get(store, "never", 20, &value, NULL);
+        size_t length = strlen(status_message(s)), end = strlen(ends[number].reason);
+        if (status_code(s) != ends[number].code || length < end ||
+            strcmp(status_message(s) + length - end, ends[number].reason) != 0)
+            rank_must(s);
+        RANK_CHECK(
+            strstr(status_message(s), ends[number].message == MESSAGE_DEATH ? "rank 2 (host " : "rank 1 (host "));
+        status_free(s);
+    }
+    store_close(store);
+    RANK_CHECK(stop_fd == -1);
+}
+
+START_TEST(why_a_rank_ends_before_training) {
+    int number = _i;
+    ranks_run(3, ended_body, &number);
+}
+END_TEST
+
+LOOP_TESTS("store_messages", EACH(who_is_awaited_and_where_rank_0_is_reached, logs), ONCE(something_silent_listens),
+           ONCE(something_hangs_up), EACH(why_a_rank_ends_before_training, ends))
