@@ -1,0 +1,112 @@
+/* The check of the collectives notices one wrong element of each, and names it. ctest-labels: dist */
+#include "ranks.h"
+
+#include "check_main.h"
+#include "dist/comm/comm_check.h"
+#include "dist/comm/comm_group.h"
+
+enum call { REDUCE_ALL, REDUCE_ROOT, REDUCE_SCATTER, GATHER_ALL, GATHER_ROOT, SCATTER, BROADCAST, RECV };
+
+/* Rank [rank] of two finds a float, or where [size] is odd a byte, at [at] of what [call] gives it raised by 100: in
+ * the first call of [size] bytes, in a gather from rank 1. A rank that has no result has data that must not change. */
+static const struct mistake {
+    enum call call;
+    int rank;
+    size_t size, at;
+    const char *expected;
+} mistakes[] = {
+    {REDUCE_ALL, 1, 4 * 16385, 4 * 16000, "all_reduce of 16385 float32, sum: element 16000 is 106, expected 6"},
+    {REDUCE_ALL, 0, 4 * 100001, 4 * 100000, "all_reduce of 100001 float32, sum: element 100000 is 107, expected 7"},
+    {REDUCE_ROOT, 1, 4 * 16385, 0, "reduce of 16385 float32, sum: element 0 is 99, expected -1"},
+    {REDUCE_ROOT, 0, 4 * 16385, 4 * 16384, "reduce of 16385 float32, sum: element 0 is nan, expected 0"},
+    {REDUCE_SCATTER, 1, 4 * 16385, 0, "reduce_scatter of 16385 float32, sum: element 0 is 106, expected 6"},
+    {BROADCAST, 0, 4 * 16385, 4 * 45, "broadcast of 16385 float32: element 45 is 98, expected -2"},
+    {GATHER_ALL, 0, 4 * 16385, 4 * 16386, "all_gather of 16385 float32: element 1 is 98, expected -2"},
+    {GATHER_ROOT, 1, 4 * 16385, 4 * 1, "gather of 16385 float32: element 1 is 104, expected 4"},
+    {SCATTER, 0, 4 * 16385, 4 * 2, "scatter of 16385 float32: element 2 is 105, expected 5"},
+    {RECV, 0, 4 * 16385, 4 * 16384, "send of 16385 float32: element 16384 is 104, expected 4"},
+    {GATHER_ALL, 0, 13, 5, "all_gather_bytes of 1 uint8: element 5 is 102, expected 2"},
+    {GATHER_ROOT, 1, 13, 12, "gather_bytes of 1 uint8: element 12 is 102, expected 2"},
+};
+
+static const struct mistake *mistake; /* of this rank; NULL: none any more */
+static const struct comm_backend *real;
+
+static void spoil(enum call call, size_t size, void *result) {
+    if (!mistake || call != mistake->call || size != mistake->size) return;
+    if (size % 2)
+        ((uint8_t *)result)[mistake->at] = (uint8_t)(((uint8_t *)result)[mistake->at] + 100);
+    else
+        *(float *)(void *)((char *)result + mistake->at) += 100;
+    mistake = NULL;
+}
+
+static status reduce(void *group, int lane, void *data, size_t count, enum comm_type type, enum comm_op op, int root) {
+    TRY(real->reduce(group, lane, data, count, type, op, root));
+    if (type == COMM_FLOAT32 && op == COMM_SUM) spoil(root == COMM_ALL ? REDUCE_ALL : REDUCE_ROOT, 4 * count, data);
+    return OK;
+}
+
+static status reduce_scatter(void *group, int lane, const void *data, size_t count, enum comm_type type,
+                             enum comm_op op, void *out) {
+    TRY(real->reduce_scatter(group, lane, data, count, type, op, out));
+    if (type == COMM_FLOAT32 && op == COMM_SUM) spoil(REDUCE_SCATTER, 4 * count, out);
+    return OK;
+}
+
+static status gather(void *group, int lane, const void *data, const size_t *sizes, void *out, int root) {
+    TRY(real->gather(group, lane, data, sizes, out, root));
+    if (out) spoil(root == COMM_ALL ? GATHER_ALL : GATHER_ROOT, sizes[1], out);
+    return OK;
+}
+
+static status scatter(void *group, int lane, const void *data, size_t size, void *out, int root) {
+    TRY(real->scatter(group, lane, data, size, out, root));
+    spoil(SCATTER, size, out);
+    return OK;
+}
+
+static status broadcast(void *group, int lane, void *data, size_t size, int root) {
+    TRY(real->broadcast(group, lane, data, size, root));
+    spoil(BROADCAST, size, data);
+    return OK;
+}
+
+static status receive(void *group, int lane, void *data, size_t size, int from) {
+    TRY(real->recv(group, lane, data, size, from));
+    spoil(RECV, size, data);
+    return OK;
+}
+
+static void check_body(const struct dist_env *env, void *argument) {
+    const struct mistake *m = argument;
+    struct rank_group g = rank_join(env, 20);
+    real = g.comm->shared->backend;
+    mistake = env->rank == m->rank ? m : NULL;
+    struct comm_backend wrong = *real;
+    wrong.reduce = reduce;
+    wrong.reduce_scatter = reduce_scatter;
+    wrong.gather = gather;
+    wrong.scatter = scatter;
+    wrong.broadcast = broadcast;
+    wrong.recv = receive;
+    g.comm->shared->backend = &wrong;
+    size_t checks;
+    status s = comm_check(g.comm, NULL, NULL, &checks);
+    if (env->rank == m->rank) {
+        char expected[200];
+        snprintf(expected, sizeof expected, "rank %d of 2, shm: %s", env->rank, m->expected);
+        if (strcmp(status_message(s), expected) != 0) fprintf(stderr, "expected: %s\n", expected);
+        if (status_code(s) != STATUS_BUG || strcmp(status_message(s), expected) != 0) rank_must(s);
+        RANK_CHECK(checks > 0);
+        _exit(0); /* which ends the other one's check */
+    }
+    RANK_CHECK(status_code(s) == STATUS_PEER);
+    status_free(s);
+    rank_leave(&g);
+}
+
+START_TEST(a_wrong_element_is_named) { ranks_run(2, check_body, (void *)&mistakes[_i]); }
+END_TEST
+
+LOOP_TESTS("comm_check", EACH(a_wrong_element_is_named, mistakes))
