@@ -4,7 +4,7 @@
 
 #include "command.h"
 #include "dist/launch/launch.h"
-#include "train/plan.h"
+#include "train/check.h"
 
 static status add_parts(const struct command_line *line, int nproc, struct text *out) {
     cpu_set_t *parts;
@@ -31,7 +31,8 @@ static status run(const struct command_line *line) {
         nproc = 1;
     }
     status missing = OK, unsettled = s ? OK : command_settle_device(line, config, &alone, &nproc);
-    if (!s) s = plan_describe(config_of(config), nproc * line->nnodes, nproc, &out, &missing);
+    const struct dist_env env = {.world_size = nproc * line->nnodes, .local_world_size = nproc};
+    if (!s) s = check_run(config_of(config), &env, &out, &missing);
     if (!s) s = add_parts(line, nproc, &out);
     text_add_printable(&shown, text_string(&out));
     if (!s) fputs(text_string(&shown), stdout);

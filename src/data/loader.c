@@ -143,10 +143,6 @@ static status compute_weights(struct loader *loader) {
     const struct dataset_info *info = dataset_info(loader->dataset);
     void *classes, *cumulative;
     if (loader->part != DATASET_TRAIN || loader->sampler.type != SAMPLER_WEIGHTED) return OK;
-    if (info->target_kind != TARGET_CLASS || info->input_kind == INPUT_TOKENS)
-        return status_new(STATUS_USAGE,
-                          "sampler.type weighted needs one class per row as target, but this dataset has other "
-                          "targets");
     TRY(rows_alloc(loader->part_rows, sizeof(double), "the weights of the rows", &cumulative));
     loader->cumulative = cumulative;
     loader->sampler.cumulative = cumulative;
@@ -210,6 +206,16 @@ static void set_shard_sizes(struct loader *loader) {
     if (loader->batch_rows == 0) loader->batch_rows = 1;
 }
 
+status loader_check(const struct dataset_info *info, const struct sampler_config *sampler, size_t batch,
+                    int world_size) {
+    bool has_class = info->target_kind == TARGET_CLASS && info->input_kind != INPUT_TOKENS;
+    if (sampler->type == SAMPLER_WEIGHTED && !has_class)
+        return status_new(STATUS_USAGE,
+                          "sampler.type weighted needs one class per row as target, but this dataset has other "
+                          "targets");
+    return sampler_check_rows(sampler, info->train_rows, world_size, batch);
+}
+
 status loader_create(struct dataset *dataset, const struct sampler_config *sampler, size_t batch, int rank,
                      int world_size, int64_t prefetch, struct loader **out) {
     *out = NULL;
@@ -225,7 +231,7 @@ status loader_create(struct dataset *dataset, const struct sampler_config *sampl
         limit_batch(loader, max);
     }
     loader->own_batches = loader->n_batches;
-    status s = sampler_check_rows(sampler, loader->part_rows, world_size, batch);
+    status s = loader_check(dataset_info(dataset), sampler, batch, world_size);
     if (s) {
         loader_destroy(loader);
         return s;
@@ -274,11 +280,6 @@ void loader_destroy(struct loader *loader) {
 /* ---- use ---- */
 
 size_t loader_batches(const struct loader *loader) { return loader->n_batches; }
-
-void loader_batch_rows(const struct loader *loader, size_t *first, size_t *last) {
-    *first = loader->own_batches ? span_of(loader, 0).rows : 0;
-    *last = loader->own_batches ? span_of(loader, loader->own_batches - 1).rows : 0;
-}
 
 void loader_visit(const struct loader *loader, loader_visitor *visit, void *user) {
     const struct dataset_info *info = dataset_info(loader->dataset);

@@ -19,6 +19,10 @@ struct batch {
 
 struct loader;
 
+/* STATUS_USAGE where the rows do not go with the sampler, or an epoch has no batch. */
+status loader_check(const struct dataset_info *info, const struct sampler_config *sampler, size_t batch,
+                    int world_size);
+
 /* [batch]: rows per batch (sampler_batch); with sampler->shards a batch has the rows of this rank's shards.
  * [prefetch]: batches that a thread reads ahead; 0: loader_next reads; -1: automatic. */
 status loader_create(struct dataset *dataset, const struct sampler_config *sampler, size_t batch, int rank,
@@ -27,9 +31,6 @@ void loader_destroy(struct loader *loader); /* takes NULL */
 
 /* Batches of an epoch, the same on every rank. */
 size_t loader_batches(const struct loader *loader);
-
-/* The rows of this rank's batches: of all but the last batch of an epoch, and of the last. */
-void loader_batch_rows(const struct loader *loader, size_t *first, size_t *last);
 
 /* Sets the position to batch [first] of [epoch]. */
 status loader_seek(struct loader *loader, int64_t epoch, size_t first);

@@ -606,6 +606,10 @@ enum precision config_precision(const struct config *config) {
     return c->matmul_precision == MATMUL_HIGH ? PRECISION_TF32 : PRECISION_FLOAT32;
 }
 
+bool config_updates_in_backward(const struct config *config, int world_size) {
+    return world_size == 1 && optimizer_is_in_backward(&config->optimizer);
+}
+
 const char *config_ignored(const struct config *config, size_t index) {
     const struct train_config *c = &config->train;
     bool is_on_gpu = config->device == DEVICE_CUDA;

@@ -112,6 +112,9 @@ const char *config_device_name(const struct config *config);
 /* What matrix products compute with. */
 enum precision config_precision(const struct config *config);
 
+/* Whether a run of [world_size] processes updates during backward: more than one have to average first. */
+bool config_updates_in_backward(const struct config *config, int world_size);
+
 /* Line [index] about what is given but does nothing in such a run ("train.cuda_graph: is for GPUs"); NULL past the
  * last.
  */

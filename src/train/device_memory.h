@@ -11,8 +11,8 @@ struct device_memory {
     size_t optimizer, average, activations;
     size_t rounded;   /* 16-bit copies of the parameters, with train.precision */
     size_t batches;   /* inputs and targets */
-    size_t left, all; /* of the device, before a rehearsal; 0: there is none to ask */
-    size_t whole;     /* with what operators and libraries work in, which a rehearsal shows; 0: not known */
+    size_t left, all; /* of the device, before a dry run; 0: there is none to ask */
+    size_t whole;     /* with what operators and libraries work in, which a dry run shows; 0: not known */
 };
 
 /* Of a run with batches of [batch] rows. */

@@ -1,8 +1,9 @@
-/* What run.c does not create: memory for the results of a step, and recordings. */
+/* What a run and `check` create alike, and recordings. */
 #include "train/parts.h"
 
 #include "base/buffer.h"
 #include "dist/comm/comm_gpu.h"
+#include "train/plan.h"
 
 /* The random numbers of a pass are named by its place in the run, not drawn in order. */
 struct pass parts_pass(struct trainer *t, size_t rows, bool is_training) {
@@ -28,32 +29,72 @@ static bool is_recordable(const struct trainer *t) {
     return t->config->train.cuda_graph && is_apart;
 }
 
-status parts_alloc(struct trainer *t, size_t rows, struct log *log) {
-    size_t count = t->averaging.ranges.count;
-    TRY(feed_create(t->device, dataset_info(t->dataset), rows, &t->feed));
-    feed_expect(t->feed, t->loader);
-    feed_expect(t->feed, t->validation);
+/* So that the loop allocates nothing. */
+static status prepare_model(struct model *model, const struct pass_rows *rows) {
+    for (int i = 0; i < 2; i++) TRY(model_prepare(model, rows->training[i], true));
+    for (int i = 0; i < 2; i++) TRY(model_prepare(model, rows->evaluation[i], false));
+    return OK;
+}
+
+/* All ranges of the gradients have a norm of their own. */
+static status create_ranges(struct averaging_parts *a, const struct params *params) {
+    TRY(ranges_create(params, &a->ranges));
+    TRY(buffer_new(a->ranges.count * sizeof *a->norm_ranges, "the ranges of the gradients", (void **)&a->norm_ranges));
+    for (size_t i = 0; i < a->ranges.count; i++) {
+        const struct reducer_range *range = &a->ranges.ranges[i];
+        a->norm_ranges[i] = (struct device_range){range->offset, range->offset + range->count};
+    }
+    return OK;
+}
+
+static status create_step_memory(struct trainer *t) {
     TRY(device_alloc(t->device, sizeof *t->memory.found, "the results of a step", (void **)&t->memory.found));
     TRY(device_alloc(t->device, t->model->buffers.total * sizeof *t->memory.kept, "the last running statistics",
                      (void **)&t->memory.kept));
-    TRY(device_alloc(t->device, sizeof *t->memory.pass_number, "the number of a pass",
-                     (void **)&t->memory.pass_number));
-    TRY(buffer_new(count * sizeof *t->averaging.norm_ranges, "the ranges of the gradients",
-                   (void **)&t->averaging.norm_ranges));
-    for (size_t i = 0; i < count; i++) {
-        const struct reducer_range *range = &t->averaging.ranges.ranges[i];
-        t->averaging.norm_ranges[i] = (struct device_range){range->offset, range->offset + range->count};
-    }
+    return device_alloc(t->device, sizeof *t->memory.pass_number, "the number of a pass",
+                        (void **)&t->memory.pass_number);
+}
+
+status parts_create(struct trainer *t, const struct plan *plan) {
+    const struct config *c = plan->config;
+    const struct params *params = &plan->model->params;
+    t->config = c;
+    t->device = plan->device;
+    t->dataset = plan->dataset;
+    t->model = plan->model;
+    t->loss = plan->loss;
+    t->batch = plan->batch;
+    TRY(model_alloc(t->model, t->device, t->batch));
+    TRY(prepare_model(t->model, &plan->rows));
+    TRY(zero_create(&c->dist, params, plan->env.rank, plan->env.world_size, &t->averaging.zero));
+    TRY(optimizer_create_shard(&c->optimizer, params, t->device, zero_shard(t->averaging.zero), &t->optimizer));
+    TRY(ema_create(&c->train.ema, params, t->device, &t->ema));
+    TRY(feed_create(t->device, &plan->info, plan->rows.most, &t->feed));
+    TRY(create_ranges(&t->averaging, params));
+    return create_step_memory(t);
+}
+
+void parts_destroy(struct trainer *t) {
+    if (!t->device) return;
+    feed_destroy(t->feed);
+    optimizer_destroy(t->optimizer);
+    zero_destroy(t->averaging.zero);
+    ema_destroy(t->ema);
+    ranges_free(&t->averaging.ranges);
+    buffer_free(t->averaging.norm_ranges);
+    device_free(t->device, t->memory.found);
+    device_free(t->device, t->memory.kept);
+    device_free(t->device, t->memory.pass_number);
+}
+
+status parts_open_recordings(struct trainer *t, struct log *log) {
+    feed_expect(t->feed, t->loader);
+    feed_expect(t->feed, t->validation);
     TRY(recordings_create(t->device, t->comm, is_recordable(t), log, &t->recordings));
     return recordings_create(t->device, NULL, t->config->train.cuda_graph, NULL, &t->evaluations);
 }
 
-void parts_free(struct trainer *t) {
+void parts_close_recordings(struct trainer *t) {
     recordings_destroy(t->recordings);
     recordings_destroy(t->evaluations);
-    feed_destroy(t->feed);
-    device_free(t->device, t->memory.found);
-    device_free(t->device, t->memory.kept);
-    device_free(t->device, t->memory.pass_number);
-    buffer_free(t->averaging.norm_ranges);
 }

@@ -1,6 +1,6 @@
-/* parts: what a trainer is made of: the parts of a run, which run.c creates and destroys, and the state of its loop, in
- * one struct for each subject, which only the file named with it changes. Functions that only share state between ranks
- * are in parallel/share.h. Of src/train's loop each file includes only those before it:
+/* parts: what a trainer is made of: the parts of a run, which run.c and parts.c create and destroy, and the state of
+ * its loop, in one struct for each subject, which only the file named with it changes. Functions that only share state
+ * between ranks are in parallel/share.h. Of src/train's loop each file includes only those before it:
  *
  *   parts.h  progress.h  parallel/share.h  parallel/averaging.h  save.h  parallel/control.h  nonfinite/recovery.h
  *   micro_batch.h  step_log.h  step.h  epoch.h  trainer.h */
@@ -28,6 +28,8 @@
 #include "train/run_folder.h"
 #include "train/state.h"
 #include "train/update.h"
+
+struct plan;
 
 /* What the device measures during an update; the host reads all of it at once. */
 struct found {
@@ -154,10 +156,14 @@ struct trainer {
     struct epoch_state epoch;
 };
 
-/* What the loop works with on the device, for a batch of up to [rows] rows. After averaging.ranges and loader; [log]:
- * rank 0's. */
-status parts_alloc(struct trainer *trainer, size_t rows, struct log *log);
-void parts_free(struct trainer *trainer);
+/* All that the loop works with on the device and that needs no other rank: the model's memory, the optimizer, the feed
+ * of batches, the results of a step. What the trainer has of the plan is borrowed. */
+status parts_create(struct trainer *trainer, const struct plan *plan);
+void parts_destroy(struct trainer *trainer); /* after parts_create, which may have failed */
+
+/* Recordings of passes, when the group and the loaders are there; [log]: rank 0's. They end before the group. */
+status parts_open_recordings(struct trainer *trainer, struct log *log);
+void parts_close_recordings(struct trainer *trainer);
 
 /* A pass over [rows] rows of the current micro-batch; its random numbers are named by the place in the run. */
 struct pass parts_pass(struct trainer *trainer, size_t rows, bool is_training);

@@ -88,3 +88,31 @@ status passes_check(const struct config *config, const struct model *model, size
     }
     return OK;
 }
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+static size_t largest(const struct pass_rows *rows) {
+    size_t largest = 0;
+    for (int i = 0; i < 2; i++) {
+        if (rows->training[i] > largest) largest = rows->training[i];
+        if (rows->evaluation[i] > largest) largest = rows->evaluation[i];
+    }
+    return largest;
+}
+
+struct pass_rows passes_rows(const struct config *config, const struct dataset_info *info, const struct dist_env *env,
+                             const struct dist_env *evaluates, size_t batch) {
+    const struct sampler_config *sampler = &config->sampler;
+    size_t world = (size_t)env->world_size, shards = sampler->shards, first, own;
+    size_t length = sampler_own_length(sampler, info->train_rows, env->rank, env->world_size);
+    sampler_evaluation_range(info->validation_rows, evaluates->rank, evaluates->world_size, &first, &own);
+    struct pass_rows rows = {
+        {least(batch, length), sampler->drop_last_batch ? 0 : length % batch}, {least(batch, own), own % batch}, 0};
+    if (shards) {
+        rows.training[0] = batch;
+        rows.training[1] = (size_t)sampler->global_batch_size / shards;
+    }
+    rows.most = shards ? (shards + world - 1) / world * batch : largest(&rows);
+    if (rows.evaluation[0] > rows.most) rows.most = rows.evaluation[0];
+    return rows;
+}

@@ -5,11 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/foreign.h"
-#include "checkpoint/safetensors.h"
 #include "train/column_names.h"
 #include "train/labels.h"
-#include "train/weights.h"
 
 #define FINGERPRINT "data/fingerprint"
 #define MAX_OTHER_ENTRIES 40           /* counters, the scaler and texts */
@@ -270,51 +267,6 @@ status state_load(struct state *state, struct checkpoint *checkpoint, const char
     size_t count;
     struct entry *entries = entries_for_loading(state, &count);
     return checkpoint_read(checkpoint, entries, count, complete);
-}
-
-static status init_from_checkpoint(struct state *state, const char *path) {
-    struct checkpoint *checkpoint;
-    TRY(checkpoint_open(path, &checkpoint));
-    status s = weights_load(state->model, checkpoint, false);
-    checkpoint_close(checkpoint);
-    return s;
-}
-
-/* Names of the matrices that layers multiply by. */
-static size_t find_products(const struct state *state, const char **names) {
-    const struct model *model = state->model;
-    size_t count = 0;
-    for (size_t i = 0; i < model->layer_count; i++) {
-        const struct layer *layer = &model->layers[i];
-        for (size_t p = 0; layer->type->multiply_adds && p < layer->param_count; p++)
-            names[count++] = model->params.items[layer->first_param + p].name;
-    }
-    return count;
-}
-
-/* A tied weight has a name in each layer that uses it. */
-static status init_from_safetensors(struct state *state, const char *path) {
-    const struct model *model = state->model;
-    const struct params *sets[] = {&model->params, &model->buffers};
-    struct safetensors_alias *aliases = arena_alloc(state->arena, (model->layer_count + 1) * sizeof *aliases);
-    struct safetensors_target target = {.sets = sets, .set_count = 2, .aliases = aliases};
-    for (size_t i = 0; i < model->layer_count; i++)
-        if (model->layers[i].tied_count)
-            aliases[target.alias_count++] =
-                (struct safetensors_alias){arena_printf(state->arena, "%s.weight", model->layers[i].name),
-                                           model->params.items[model->layers[i].tied].name};
-    const char **products = arena_alloc(state->arena, (model->params.count + 1) * sizeof *products);
-    target.product_count = find_products(state, products);
-    target.products = products;
-    return safetensors_load(path, &target);
-}
-
-status state_init_from(struct state *state, const char *path) {
-    const char *dot = strrchr(path, '.');
-    bool is_safetensors = dot && strcmp(dot, ".safetensors") == 0;
-    if (!is_safetensors) is_safetensors = foreign_is_safetensors(path);
-    return status_prefix(is_safetensors ? init_from_safetensors(state, path) : init_from_checkpoint(state, path),
-                         "model.init_from");
 }
 
 static void add_param(struct digest *digest, const struct param *p, const float *flat) {

@@ -82,10 +82,6 @@ void state_set_optimizer(struct state *state, size_t index, float *whole);
  * dataset is STATUS_DATA with every difference. [path] for messages. */
 status state_load(struct state *state, struct checkpoint *checkpoint, const char *path);
 
-/* Replaces the parameters (and buffers) by those of [path], a .safetensors file or a checkpoint, or changes nothing:
- * every name and shape that differs is a line of the STATUS_DATA failure. */
-status state_init_from(struct state *state, const char *path);
-
 /* SHA-256 (hex) of parameters, buffers, optimizer state, the moving average of the weights and the counters epoch,
  * batch, step and samples. */
 void state_sha256(const struct state *state, char hex[DIGEST_HEX_SIZE]);

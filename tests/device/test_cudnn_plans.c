@@ -61,7 +61,7 @@ static const struct cudnn_module *module;
 
 /* The plan's workspace, or -1: none. */
 static long long workspace_of(struct cudnn *cudnn, const struct plan_request *wish) {
-    struct plan *plan;
+    struct convolution_plan *plan;
     status s = module->plan(cudnn, wish, &plan);
     ck_assert_msg(!s, "%s", status_message(s));
     long long bytes = plan ? (long long)module->workspace(plan) : -1;
@@ -94,7 +94,7 @@ START_TEST(wishes_are_kept) {
     ck_assert_int_eq(workspace_of(cudnn, &wish), 0);
     struct convolution wrong = cases[4].c;
     wrong.out.height++;
-    struct plan *plan;
+    struct convolution_plan *plan;
     wish.convolution = &wrong;
     status s = module->plan(cudnn, &wish, &plan);
     ck_assert(s != OK);

@@ -28,8 +28,8 @@ const char *const passes[] = {"conv forward", "conv backward to its input", "con
 struct row_plans {
     size_t rows; /* 0: none */
     enum precision precision;
-    struct plan *plans[3]; /* by pass; NULL: not made yet */
-    bool is_half[3];       /* by pass: whether it is a 16-bit plan */
+    struct convolution_plan *plans[3]; /* by pass; NULL: not made yet */
+    bool is_half[3];                   /* by pass: whether it is a 16-bit plan */
     bool adds_bias;
 };
 
@@ -71,7 +71,7 @@ static bool is_half(enum precision p) { return p == PRECISION_BFLOAT16 || p == P
 static status make_plan(struct device_convolution *d, struct row_plans *p, enum plan_pass pass) {
     const struct cudnn_module *module = d->gpu->cudnn_module;
     struct plan_request wish = {&d->c, p->rows, pass, p->precision, false, MAX_WORKSPACE};
-    struct plan **plan = &p->plans[pass];
+    struct convolution_plan **plan = &p->plans[pass];
     if (*plan) return OK;
     if (is_half(p->precision)) TRY(module->plan(d->gpu->cudnn, &wish, plan));
     p->is_half[pass] = *plan != nullptr;
@@ -88,7 +88,7 @@ static status make_plan(struct device_convolution *d, struct row_plans *p, enum 
 }
 
 static void forget(struct device_convolution *d, struct row_plans *p) {
-    for (struct plan *plan : p->plans) d->gpu->cudnn_module->destroy(plan);
+    for (struct convolution_plan *plan : p->plans) d->gpu->cudnn_module->destroy(plan);
     *p = {};
 }
 

@@ -8,13 +8,14 @@
 
 #include "base/buffer.h"
 #include "data/vocabulary.h"
+#include "train/dry_run.h"
 #include "train/plan.h"
-#include "train/rehearsal.h"
 
 struct generator {
     const struct generate_options *options;
     struct vocabulary *vocabulary;
-    struct device *device;
+    struct plan *plan;
+    struct device *device; /* the plan's, as the model */
     struct model *model;
     struct rng rng;
     size_t block;          /* tokens the model sees */
@@ -44,9 +45,19 @@ static status open_model(struct generator *g, const struct config *config, struc
                          bool average) {
     g->block = (size_t)config->dataset.text.block_size;
     size_t classes = vocabulary_size(g->vocabulary);
-    struct shape input = {.dims = 1, .size = {(int64_t)g->block}, .is_tokens = true, .vocabulary = (int64_t)classes};
-    TRY(config_create_device(config, NULL, &g->device));
-    TRY(model_plan(&config->model, &input, &g->model));
+    static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
+    const struct dataset_info info = {.input_kind = INPUT_TOKENS,
+                                      .vocabulary = (int64_t)classes,
+                                      .input_dims = 1,
+                                      .input_shape = {(int64_t)g->block},
+                                      .input_size = g->block,
+                                      .target_kind = TARGET_CLASS,
+                                      .classes = (int64_t)classes,
+                                      .target_size = g->block};
+    struct plan_options options = {.purpose = PLAN_INFERENCE, .env = &alone, .info = &info};
+    TRY(plan_create(config, &options, &g->plan));
+    g->device = g->plan->device;
+    g->model = g->plan->model;
     g->logits = g->model->out_size / g->block;
     if (g->model->out_size % g->block != 0 || g->logits < classes)
         return status_new(STATUS_USAGE, "the model's output is not a logit per position and character (%zu x %zu)",
@@ -57,7 +68,7 @@ static status open_model(struct generator *g, const struct config *config, struc
     TRY(model_unmap(g->model, true));
     TRY(device_alloc(g->device, g->block * sizeof *g->tokens, "the text", &g->own_tokens));
     struct batch batch = {.rows = 1, .inputs = g->own_tokens};
-    TRY(rehearsal_reserve_forward(g->model, g->device, NULL, NULL, &batch));
+    TRY(dry_run_forward(g->model, g->device, NULL, NULL, &batch));
     TRY(buffer_new(g->logits * sizeof *g->last, "the logits", (void **)&g->last));
     TRY(buffer_new(g->block * sizeof *g->tokens, "the text", (void **)&g->tokens));
     TRY(buffer_new(classes * sizeof *g->probabilities, "the probabilities", (void **)&g->probabilities));
@@ -164,8 +175,7 @@ status generate_text(const struct config *config, const struct generate_options 
     if (g.device) device_free(g.device, g.own_tokens);
     buffer_free(g.probabilities);
     buffer_free(g.sorted);
-    model_destroy(g.model);
-    device_destroy(g.device);
+    plan_destroy(g.plan);
     vocabulary_destroy(g.vocabulary);
     return s;
 }

@@ -11,12 +11,12 @@
 #include "dist/comm/comm.h"
 #include "dist/comm/comm_processors.h"
 #include "train/column_names.h"
+#include "train/dry_run.h"
 #include "train/feed.h"
 #include "train/inference/predictions.h"
 #include "train/labels.h"
 #include "train/metrics/evaluation.h"
 #include "train/plan.h"
-#include "train/rehearsal.h"
 
 struct inference {
     const struct config *config;
@@ -25,10 +25,11 @@ struct inference {
     struct arena *arena;
     struct store *store;
     struct comm *comm;
-    struct device *device;
-    struct dataset *dataset;
-    struct model *model;
     const struct loss_type *loss;
+    struct dataset *dataset; /* the plan's, once there is one; so are device and model */
+    struct plan *plan;
+    struct device *device;
+    struct model *model;
     const struct inference_options *options;
     bool predicts, takes_all; /* predict, not eval; --part all */
     enum dataset_part part;
@@ -174,11 +175,13 @@ static void log_rows(const struct inference *inf, struct log *log) {
 
 static status open_model(struct inference *inf) {
     const struct dataset_info *info = dataset_info(inf->dataset);
-    TRY(config_create_device(inf->config, inf->env, &inf->device));
-    struct shape input = dataset_shape(info);
-    TRY(model_plan(&inf->config->model, &input, &inf->model));
-    if (info->target_size > 0) TRY(config_check_loss(inf->config, inf->model, info));
-    inf->batch = sampler_evaluation_batch(&inf->config->sampler, inf->env->world_size);
+    struct plan_options options = {.purpose = PLAN_INFERENCE, .env = inf->env, .dataset = inf->dataset};
+    inf->dataset = NULL;
+    TRY(plan_create(inf->config, &options, &inf->plan));
+    inf->dataset = inf->plan->dataset;
+    inf->device = inf->plan->device;
+    inf->model = inf->plan->model;
+    inf->batch = inf->plan->batch;
     TRY(model_alloc(inf->model, inf->device, inf->batch));
     TRY(feed_create(inf->device, info, inf->batch, &inf->feed));
     size_t target_bytes = info->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float);
@@ -220,9 +223,9 @@ static status reserve_memory(const struct inference *inf) {
     struct batch batch = feed_put(inf->feed, &(struct batch){0}); /* where they will be */
     const void *loss_config = inf->config->loss.config;
     batch.rows = inf->count < inf->batch ? inf->count : inf->batch;
-    TRY(rehearsal_reserve_forward(inf->model, inf->device, inf->loss, loss_config, &batch));
+    TRY(dry_run_forward(inf->model, inf->device, inf->loss, loss_config, &batch));
     batch.rows = inf->count % inf->batch;
-    return rehearsal_reserve_forward(inf->model, inf->device, inf->loss, loss_config, &batch);
+    return dry_run_forward(inf->model, inf->device, inf->loss, loss_config, &batch);
 }
 
 static status set_up(struct inference *inf, const struct inference_options *options, struct log *log) {
@@ -249,9 +252,8 @@ static void tear_down(struct inference *inf, status failure) {
     if (inf->device) feed_destroy(inf->feed);
     buffer_free(inf->inputs);
     buffer_free(inf->targets);
-    model_destroy(inf->model);
-    dataset_close(inf->dataset);
-    device_destroy(inf->device);
+    if (!inf->plan) dataset_close(inf->dataset);
+    plan_destroy(inf->plan);
     arena_destroy(inf->arena);
 }
 

@@ -177,17 +177,34 @@ status evaluation_check(const struct string_list *names, const struct loss_type 
 /* ---- counting ---- */
 
 /* Metrics that the loss does not give already. */
-static bool is_given_by_loss(const struct evaluation *e, const struct metric *metric) {
-    return metric->value == accuracy && e->options.loss->wants_classes;
+static bool is_given_by_loss(const struct evaluation_options *options, const struct metric *metric) {
+    return metric->value == accuracy && options->loss->wants_classes;
 }
 
-static unsigned needs_of(const struct evaluation *e) {
+static unsigned needs_of(const struct evaluation_options *options) {
     unsigned needs = 0;
-    for (size_t i = 0; i < e->options.metrics->count; i++) {
-        const struct metric *metric = find(e->options.metrics->items[i]);
-        if (!is_given_by_loss(e, metric)) needs |= metric->needs;
+    for (size_t i = 0; i < options->metrics->count; i++) {
+        const struct metric *metric = find(options->metrics->items[i]);
+        if (!is_given_by_loss(options, metric)) needs |= metric->needs;
     }
     return needs;
+}
+
+static struct tally_options tally_of(const struct evaluation_options *options) {
+    const struct loss_type *loss = options->loss;
+    return (struct tally_options){.needs = needs_of(options),
+                                  .kind = kind_of(loss),
+                                  .out_size = shape_elements(options->output),
+                                  .positions = loss->wants_classes ? options->info->target_size : 1,
+                                  .rows = options->rows,
+                                  .has_ignored = loss->ignored != NULL,
+                                  .ignored = loss->ignored ? loss->ignored(options->loss_config) : 0,
+                                  .comm = options->comm};
+}
+
+status evaluation_check_size(const struct evaluation_options *options) {
+    struct tally_options tally = tally_of(options);
+    return tally_check(&tally);
 }
 
 status evaluation_create(const struct evaluation_options *options, struct evaluation **out) {
@@ -195,17 +212,7 @@ status evaluation_create(const struct evaluation_options *options, struct evalua
     if (!e) return status_memory("an evaluation");
     e->options = *options;
     e->out_size = shape_elements(options->output);
-    const struct loss_type *loss = options->loss;
-    struct tally_options tally = {
-        .needs = needs_of(e),
-        .kind = kind_of(loss),
-        .out_size = e->out_size,
-        .positions = loss->wants_classes ? options->info->target_size : 1,
-        .rows = options->rows,
-        .has_ignored = loss->ignored != NULL,
-        .ignored = loss->ignored ? loss->ignored(options->loss_config) : 0,
-        .comm = options->comm,
-    };
+    struct tally_options tally = tally_of(options);
     status s = device_alloc(options->device, sizeof *e->sums, "the sums of a loss", (void **)&e->sums);
     if (!s && tally.needs) s = tally_create(&tally, &e->tally);
     if (!s && e->tally && !device_is_host(options->device))
@@ -260,7 +267,7 @@ static status add_metrics(const struct evaluation *e, struct evaluation_result *
     const struct string_list *names = e->options.metrics;
     for (size_t i = 0; i < names->count; i++) {
         const struct metric *metric = find(names->items[i]);
-        if (is_given_by_loss(e, metric)) continue;
+        if (is_given_by_loss(&e->options, metric)) continue;
         if (!metric->value) {
             out->confusion = e->tally->confusion;
             out->classes = e->tally->classes;

@@ -50,6 +50,8 @@ struct evaluation_options {
     const struct shape *output; /* of the model */
     size_t rows, batch;
 };
+/* STATUS_USAGE where a metric would need too much memory for so many classes. Without device and comm, too. */
+status evaluation_check_size(const struct evaluation_options *options);
 status evaluation_create(const struct evaluation_options *options, struct evaluation **out);
 void evaluation_destroy(struct evaluation *evaluation); /* takes NULL */
 

@@ -8,12 +8,21 @@
 
 #define MATRIX_MOST ((size_t)64 << 20) /* bytes */
 
+static size_t classes_of(const struct tally_options *o) {
+    return o->kind == TALLY_CLASSES ? o->out_size / o->positions : 2;
+}
+
+status tally_check(const struct tally_options *options) {
+    size_t classes = classes_of(options);
+    if (!(options->needs & TALLY_CONFUSION) || classes <= MATRIX_MOST / sizeof(double) / classes) return OK;
+    return status_new(STATUS_USAGE, "train.metrics: a confusion matrix of %zu classes is too large", classes);
+}
+
 static status allocate(struct tally *t) {
     const struct tally_options *o = &t->options;
     size_t values = o->out_size * TALLY_VALUE_SUMS, cells = t->classes * t->classes;
     size_t scores = o->rows * o->positions * t->columns + 1;
-    if ((o->needs & TALLY_CONFUSION) && t->classes > MATRIX_MOST / sizeof(double) / t->classes)
-        return status_new(STATUS_USAGE, "train.metrics: a confusion matrix of %zu classes is too large", t->classes);
+    TRY(tally_check(o));
     if (o->needs & TALLY_CONFUSION) t->confusion = calloc(cells, sizeof *t->confusion);
     if (o->needs & TALLY_SCORES) {
         t->scores = calloc(scores, sizeof *t->scores);
@@ -33,7 +42,7 @@ status tally_create(const struct tally_options *options, struct tally **out) {
     struct tally *t = calloc(1, sizeof *t);
     if (!t) return status_memory("the metrics");
     t->options = *options;
-    t->classes = options->kind == TALLY_CLASSES ? options->out_size / options->positions : 2;
+    t->classes = classes_of(options);
     /* two classes are one question */
     t->columns = options->kind != TALLY_CLASSES ? options->out_size : t->classes == 2 ? 1 : t->classes;
     status s = allocate(t);

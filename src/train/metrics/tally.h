@@ -45,6 +45,9 @@ struct tally {
 };
 enum { TALLY_ABSOLUTE, TALLY_SQUARE, TALLY_NUMBER, TALLY_MEAN, TALLY_DEVIATION, TALLY_VALUE_SUMS };
 
+/* STATUS_USAGE where a confusion matrix would be too large. Without a comm, too. */
+status tally_check(const struct tally_options *options);
+
 status tally_create(const struct tally_options *options, struct tally **out);
 void tally_destroy(struct tally *tally); /* takes NULL */
 

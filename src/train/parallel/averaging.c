@@ -3,18 +3,13 @@
 
 #include <string.h>
 
-#include "optim/optimizer_groups.h"
 #include "train/parts.h"
 #include "train/progress.h"
 #include "train/update.h"
 
-bool averaging_is_in_backward(const struct config *config, int world_size) {
-    return world_size == 1 && optimizer_is_in_backward(&config->optimizer);
-}
-
 const struct averaging *averaging_choose(const struct trainer *t) {
     const struct averaging_parts *a = &t->averaging;
-    if (averaging_is_in_backward(t->config, comm_world_size(t->comm))) return &averaging_in_backward;
+    if (config_updates_in_backward(t->config, comm_world_size(t->comm))) return &averaging_in_backward;
     if (a->elastic) return &averaging_elastic;
     if (a->zero) return a->host_gradients ? &averaging_sharded_on_host : &averaging_sharded;
     return a->host_gradients ? &averaging_on_host : &averaging_on_device;

@@ -60,9 +60,6 @@ struct averaging {
 extern const struct averaging averaging_on_device, averaging_on_host, averaging_elastic, averaging_sharded,
     averaging_sharded_on_host, averaging_in_backward;
 
-/* Whether a run of [world_size] processes updates during backward: more than one have to average first. */
-bool averaging_is_in_backward(const struct config *config, int world_size);
-
 /* After the parts of the trainer were created. */
 const struct averaging *averaging_choose(const struct trainer *trainer);
 

@@ -22,6 +22,11 @@ struct elastic {
 
 static size_t record(const struct elastic *e) { return e->most * SUMS + ELASTIC_WORD; }
 
+size_t elastic_memory(const struct model *model, size_t shards, int world_size) {
+    size_t world = (size_t)world_size;
+    return model->buffers.total * sizeof(float) + (shards + world - 1) / world * sizeof(struct loss_sums);
+}
+
 status elastic_create(const struct elastic_options *options, struct elastic **out) {
     size_t world = (size_t)comm_world_size(options->comm);
     const struct params *params = &options->model->params, *buffers = &options->model->buffers;

@@ -23,6 +23,9 @@ struct elastic_options {
     struct comm *comm;
 };
 status elastic_create(const struct elastic_options *options, struct elastic **out);
+/* Bytes of the device's memory that it takes on the rank that has most shards. */
+size_t elastic_memory(const struct model *model, size_t shards, int world_size);
+
 void elastic_destroy(struct elastic *elastic); /* takes NULL */
 
 /* A part of this rank's batch that goes through the model at once. */

@@ -21,7 +21,7 @@ struct primitive {
 };
 
 /* Everything for one number of rows. */
-struct plan {
+struct convolution_plan {
     size_t rows; /* 0: not made */
     bool has_backward;
     struct primitive forward, backward_data, backward_weights;
@@ -33,7 +33,7 @@ struct device_convolution {
     struct convolution c;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    struct plan plans[MAX_PLANS];
+    struct convolution_plan plans[MAX_PLANS];
 };
 
 #define MUST(call)                                                                                                     \
@@ -47,7 +47,7 @@ static void primitive_destroy(struct primitive *p) {
     *p = (struct primitive){0};
 }
 
-static void plan_destroy(struct plan *plan) {
+static void plan_destroy(struct convolution_plan *plan) {
     struct primitive *all[] = {&plan->forward,         &plan->backward_data, &plan->backward_weights,
                                &plan->reorder_forward, &plan->reorder_data,  &plan->reorder_gradients};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) primitive_destroy(all[i]);
@@ -135,7 +135,7 @@ fail:
     return is_made;
 }
 
-static bool make_forward(struct device_convolution *d, const struct descriptions *m, struct plan *plan,
+static bool make_forward(struct device_convolution *d, const struct descriptions *m, struct convolution_plan *plan,
                          dnnl_primitive_desc_t *hint) {
     dnnl_convolution_desc_t description;
     dnnl_primitive_attr_t attributes = NULL;
@@ -164,8 +164,8 @@ fail:
     return is_made;
 }
 
-static bool make_backward_data(struct device_convolution *d, const struct descriptions *m, struct plan *plan,
-                               dnnl_primitive_desc_t hint) {
+static bool make_backward_data(struct device_convolution *d, const struct descriptions *m,
+                               struct convolution_plan *plan, dnnl_primitive_desc_t hint) {
     dnnl_convolution_desc_t description;
     dnnl_primitive_desc_t made = NULL;
     struct primitive *p = &plan->backward_data;
@@ -184,8 +184,8 @@ fail:
     return is_made;
 }
 
-static bool make_backward_weights(struct device_convolution *d, const struct descriptions *m, struct plan *plan,
-                                  dnnl_primitive_desc_t hint) {
+static bool make_backward_weights(struct device_convolution *d, const struct descriptions *m,
+                                  struct convolution_plan *plan, dnnl_primitive_desc_t hint) {
     dnnl_convolution_desc_t description;
     dnnl_primitive_desc_t made = NULL;
     struct primitive *p = &plan->backward_weights;
@@ -204,7 +204,7 @@ fail:
     return is_made;
 }
 
-static bool make_plan(struct device_convolution *d, size_t rows, bool has_backward, struct plan *plan) {
+static bool make_plan(struct device_convolution *d, size_t rows, bool has_backward, struct convolution_plan *plan) {
     struct descriptions m;
     dnnl_primitive_desc_t hint = NULL;
     plan_destroy(plan);
@@ -222,9 +222,9 @@ static bool make_plan(struct device_convolution *d, size_t rows, bool has_backwa
 }
 
 /* The plan for [rows]; created now if necessary, in the first free slot, else in the last one. NULL: out of memory. */
-static struct plan *plan_for(struct device_convolution *d, size_t rows, bool has_backward) {
+static struct convolution_plan *plan_for(struct device_convolution *d, size_t rows, bool has_backward) {
     for (size_t i = 0; i < MAX_PLANS; i++) {
-        struct plan *plan = &d->plans[i];
+        struct convolution_plan *plan = &d->plans[i];
         bool is_there = plan->rows == rows;
         if (is_there && (plan->has_backward || !has_backward)) return plan;
         if (!is_there && plan->rows && i + 1 < MAX_PLANS) continue;
@@ -255,7 +255,7 @@ static status prepare(struct device_convolution *d, size_t rows, bool is_trainin
 
 static void forward(struct device_convolution *d, const float *x, const float *w, const float *bias, float *y,
                     size_t rows) {
-    struct plan *plan = plan_for(d, rows, false);
+    struct convolution_plan *plan = plan_for(d, rows, false);
     void *weights = workspace_of(d->device);
     void *const reorder[] = {(float *)w, weights}, *const all[] = {(float *)x, y, weights, (float *)bias};
     if (plan && run(d, &plan->reorder_forward, 2, reorder) && run(d, &plan->forward, plan->forward.count, all)) return;
@@ -266,7 +266,7 @@ static void forward(struct device_convolution *d, const float *x, const float *w
 static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
                      float *dw, float *dbias, size_t rows) {
     (void)dbias; /* computed by the caller */
-    struct plan *plan = plan_for(d, rows, true);
+    struct convolution_plan *plan = plan_for(d, rows, true);
     void *weights = workspace_of(d->device);
     if (!plan) return;
     void *const gradients[] = {(float *)x, (float *)dy, weights}, *const sums[] = {weights, dw};

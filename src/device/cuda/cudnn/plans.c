@@ -25,7 +25,7 @@ struct cudnn {
     cudnnBackendDescriptor_t properties; /* of a GPU that is not present; NULL with a handle */
 };
 
-struct plan {
+struct convolution_plan {
     cudnnBackendDescriptor_t plan;
     bool adds_bias;
     size_t workspace;
@@ -223,7 +223,7 @@ static bool is_wanted(cudnnBackendDescriptor_t choice, const struct plan_request
     return is_known;
 }
 
-static void destroy(struct plan *p) {
+static void destroy(struct convolution_plan *p) {
     if (!p) return;
     if (p->arguments) cudnnBackendDestroyDescriptor(p->arguments);
     if (p->plan) cudnnBackendDestroyDescriptor(p->plan);
@@ -231,7 +231,8 @@ static void destroy(struct plan *p) {
 }
 
 /* [p] gets the plan of [choice], if it can be created within the workspace. */
-static bool finalise(struct cudnn *cudnn, cudnnBackendDescriptor_t choice, size_t workspace, struct plan *p) {
+static bool finalise(struct cudnn *cudnn, cudnnBackendDescriptor_t choice, size_t workspace,
+                     struct convolution_plan *p) {
     struct parts parts = {0};
     int64_t bytes = 0, count = 0;
     cudnnBackendDescriptor_t plan = part(&parts, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -270,7 +271,7 @@ static cudnnStatus_t ask(struct cudnn *cudnn, cudnnBackendDescriptor_t graph, cu
 }
 
 static bool choose(struct cudnn *cudnn, cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
-                   const struct plan_request *wish, struct plan *p) {
+                   const struct plan_request *wish, struct convolution_plan *p) {
     cudnnBackendDescriptor_t choices[MAX_CHOICES] = {NULL};
     int64_t count = 0;
     bool is_found = false, is_there = true;
@@ -285,10 +286,10 @@ static bool choose(struct cudnn *cudnn, cudnnBackendDescriptor_t graph, cudnnBac
     return is_found;
 }
 
-static status plan(struct cudnn *cudnn, const struct plan_request *wish, struct plan **out) {
+static status plan(struct cudnn *cudnn, const struct plan_request *wish, struct convolution_plan **out) {
     struct parts parts = {0};
     *out = NULL;
-    struct plan *p = calloc(1, sizeof *p);
+    struct convolution_plan *p = calloc(1, sizeof *p);
     if (!p) return status_memory("a plan of cuDNN");
     cudnnBackendDescriptor_t g = graph(&parts, cudnn, wish);
     status s = parts.code == CUDNN_STATUS_SUCCESS ? OK : failed("a convolution", parts.code);
@@ -303,10 +304,10 @@ static status plan(struct cudnn *cudnn, const struct plan_request *wish, struct 
     return s;
 }
 
-static size_t workspace_of(const struct plan *p) { return p->workspace; }
+static size_t workspace_of(const struct convolution_plan *p) { return p->workspace; }
 
 /* Sets the addresses of the plan's operands. */
-static cudnnStatus_t place(struct plan *p, const struct plan_operands *o) {
+static cudnnStatus_t place(struct convolution_plan *p, const struct plan_operands *o) {
     struct parts parts = {0};
     const int64_t names[] = {NAME_X, NAME_W, NAME_Y, NAME_BIAS};
     const void *const addresses[] = {o->x, o->w, o->y, o->bias};
@@ -326,7 +327,7 @@ static cudnnStatus_t place(struct plan *p, const struct plan_operands *o) {
     return CUDNN_STATUS_SUCCESS;
 }
 
-static const char *run(struct cudnn *cudnn, struct plan *p, const struct plan_operands *o) {
+static const char *run(struct cudnn *cudnn, struct convolution_plan *p, const struct plan_operands *o) {
     cudnnStatus_t code = CUDNN_STATUS_SUCCESS;
     if (!p->arguments || memcmp(&p->operands, o, sizeof *o) != 0) code = place(p, o);
     if (code == CUDNN_STATUS_SUCCESS) code = cudnnBackendExecute(cudnn->handle, p->plan, p->arguments);

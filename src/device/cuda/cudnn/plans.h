@@ -30,7 +30,7 @@ struct plan_operands {
 };
 
 struct cudnn; /* a handle, or the properties of a GPU that is not present */
-struct plan;
+struct convolution_plan;
 
 struct cudnn_module {
     /* For the current GPU; [stream]: a cudaStream_t. STATUS_USAGE with cuDNN's reason. */
@@ -40,11 +40,11 @@ struct cudnn_module {
     void (*close)(struct cudnn *); /* takes NULL */
     /* The first choice of cuDNN's heuristics that is deterministic and meets the request; [out] NULL without a
      * failure: there is none. */
-    status (*plan)(struct cudnn *, const struct plan_request *, struct plan **out);
-    size_t (*workspace)(const struct plan *); /* bytes */
+    status (*plan)(struct cudnn *, const struct plan_request *, struct convolution_plan **out);
+    size_t (*workspace)(const struct convolution_plan *); /* bytes */
     /* Enqueues it on the stream. Returns the failure, or NULL. */
-    const char *(*run)(struct cudnn *, struct plan *, const struct plan_operands *);
-    void (*destroy)(struct plan *); /* takes NULL */
+    const char *(*run)(struct cudnn *, struct convolution_plan *, const struct plan_operands *);
+    void (*destroy)(struct convolution_plan *); /* takes NULL */
 };
 
 #endif

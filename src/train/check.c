@@ -1,0 +1,78 @@
+/* Only the group, the loaders and the run folder of a run are left out. */
+#include "train/check.h"
+
+#include <string.h>
+
+#include "checkpoint/checkpoint.h"
+#include "train/dry_run.h"
+#include "train/init_from.h"
+#include "train/parts.h"
+#include "train/plan.h"
+#include "train/plan_describe.h"
+
+/* A file to resume from is read and verified. */
+static status check_resume(const struct config *config) {
+    struct checkpoint *checkpoint;
+    const char *resume = config->checkpoint.resume;
+    if (strcmp(resume, "auto") == 0 || strcmp(resume, "never") == 0) return OK;
+    TRY(status_prefix(checkpoint_open(resume, &checkpoint), "checkpoint.resume"));
+    checkpoint_close(checkpoint);
+    return OK;
+}
+
+static status check_init_from(const struct plan *plan) {
+    const char *path = plan->config->model.init_from;
+    return path ? init_from(plan->model, path) : OK;
+}
+
+/* How much of a GPU's memory the rank takes that takes most. */
+static status measure(struct trainer *t, struct plan *plan) {
+    const struct sampler_config *sampler = &plan->config->sampler;
+    struct device_memory *m = &plan->memory;
+    void *shards = NULL;
+    if (device_is_host(t->device)) return OK;
+    if (sampler->shards)
+        TRY(device_alloc(t->device, elastic_memory(t->model, sampler->shards, plan->env.world_size), "what shards need",
+                         &shards));
+    status s = dry_run_training(t, &plan->rows);
+    if (!s) m->whole = device_memory_used(t->device);
+    device_free(t->device, shards);
+    return s;
+}
+
+static status try_parts(struct plan *plan) {
+    struct trainer t = {0};
+    struct device_memory *m = &plan->memory;
+    if (!device_is_host(plan->device)) {
+        TRY(device_memory_info(plan->device, &m->left, &m->all));
+        m->left += device_memory_used(plan->device); /* before the device was opened */
+    }
+    status s = parts_create(&t, plan);
+    if (!s) s = measure(&t, plan);
+    if (!s) s = check_init_from(plan);
+    parts_destroy(&t);
+    return s;
+}
+
+/* Memory is missing here, but another machine may have it. */
+static status note_missing(struct plan *plan, status failure) {
+    if (status_code(failure) != STATUS_MEMORY) return failure;
+    plan->missing = plan_explain_memory(failure);
+    return OK;
+}
+
+status check_run(const struct config *config, const struct dist_env *env, struct text *out, status *missing) {
+    struct plan_options options = {.purpose = PLAN_CHECK, .env = env};
+    struct plan *plan;
+    *missing = OK;
+    TRY(plan_create(config, &options, &plan));
+    status s = check_resume(config);
+    if (!s && !plan->missing) s = note_missing(plan, try_parts(plan));
+    if (!s) {
+        plan_describe(plan, out);
+        *missing = plan->missing;
+        plan->missing = OK;
+    }
+    plan_destroy(plan);
+    return s;
+}

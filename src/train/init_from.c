@@ -1,0 +1,56 @@
+/* A file of PyTorch has other names than a checkpoint in a few places: what a layer shares, what it multiplies by. */
+#include "train/init_from.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "checkpoint/foreign.h"
+#include "checkpoint/safetensors.h"
+#include "train/weights.h"
+
+static status from_checkpoint(struct model *model, const char *path) {
+    struct checkpoint *checkpoint;
+    TRY(checkpoint_open(path, &checkpoint));
+    status s = weights_load(model, checkpoint, false);
+    checkpoint_close(checkpoint);
+    return s;
+}
+
+/* Names of the matrices that layers multiply by. */
+static size_t find_products(const struct model *model, const char **names) {
+    size_t count = 0;
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        for (size_t p = 0; layer->type->multiply_adds && p < layer->param_count; p++)
+            names[count++] = model->params.items[layer->first_param + p].name;
+    }
+    return count;
+}
+
+/* A tied weight has a name in each layer that uses it. */
+static status from_safetensors(struct model *model, const char *path) {
+    struct arena *arena = arena_create();
+    const struct params *sets[] = {&model->params, &model->buffers};
+    struct safetensors_alias *aliases = arena_alloc(arena, (model->layer_count + 1) * sizeof *aliases);
+    struct safetensors_target target = {.sets = sets, .set_count = 2, .aliases = aliases};
+    for (size_t i = 0; i < model->layer_count; i++)
+        if (model->layers[i].tied_count)
+            aliases[target.alias_count++] =
+                (struct safetensors_alias){arena_printf(arena, "%s.weight", model->layers[i].name),
+                                           model->params.items[model->layers[i].tied].name};
+    const char **products = arena_alloc(arena, (model->params.count + 1) * sizeof *products);
+    target.product_count = find_products(model, products);
+    target.products = products;
+    status s = safetensors_load(path, &target);
+    arena_destroy(arena);
+    return s;
+}
+
+status init_from(struct model *model, const char *path) {
+    const char *dot = strrchr(path, '.');
+    bool is_safetensors = dot && strcmp(dot, ".safetensors") == 0;
+    if (!is_safetensors) is_safetensors = foreign_is_safetensors(path);
+    TRY(model_map(model));
+    status s = is_safetensors ? from_safetensors(model, path) : from_checkpoint(model, path);
+    return status_prefix(status_first(s, model_unmap(model, true)), "model.init_from");
+}

@@ -1,0 +1,149 @@
+/* The store comes first: it says who is missing, and names the rank that failed. Then ranks compare, and only ranks
+ * that agree open connections for data. */
+#include "train/run.h"
+#include "train/run_internal.h"
+
+#include "dist/comm/comm_gpu.h"
+#include "dist/comm/comm_processors.h"
+#include "train/parallel/averaging.h"
+
+/* What must be identical on all ranks, one line each, so that a difference shows as a line. */
+static void describe_invariants(const struct run *run, struct text *out) {
+    const struct params *params = &run->trainer.model->params;
+    text_add(out, "ddptrain: " DDPTRAIN_VERSION "\n");
+    text_add(out, text_string(&run->config_text));
+    text_printf(out, "device: %s\n", config_device_name(run->config));
+    text_printf(out, "dataset fingerprint: %s\n", run->plan->info.fingerprint);
+    for (size_t i = 0; i < params->count; i++) {
+        text_printf(out, "parameter %s:", params->items[i].name);
+        for (int d = 0; d < params->items[i].dims; d++) text_printf(out, " %lld", (long long)params->items[i].shape[d]);
+        text_add(out, "\n");
+    }
+}
+
+static status open_evaluation(struct run *run) {
+    struct trainer *t = &run->trainer;
+    const struct dataset_info *info = &run->plan->info;
+    size_t first, rows;
+    if (!t->validation) return OK;
+    struct dist_env env = plan_evaluation_env(run->plan);
+    if (plan_is_elastic(run->plan)) TRY(comm_create("auto", &env, NULL, run->config->dist.timeout, &run->alone));
+    sampler_evaluation_range(info->validation_rows, env.rank, env.world_size, &first, &rows);
+    struct evaluation_options options = {.metrics = &run->config->train.metrics,
+                                         .loss = t->loss,
+                                         .loss_config = run->config->loss.config,
+                                         .info = info,
+                                         .device = t->device,
+                                         .comm = run->alone ? run->alone : t->comm,
+                                         .output = &t->model->out,
+                                         .rows = rows,
+                                         .batch = t->batch};
+    return evaluation_create(&options, &t->evaluation);
+}
+
+static status open_elastic(struct run *run) {
+    struct trainer *t = &run->trainer;
+    const struct dataset_info *info = &run->plan->info;
+    struct elastic_options options = {.shards = run->config->sampler.shards,
+                                      .batch = (size_t)run->config->sampler.global_batch_size,
+                                      .rows = sampler_length(&run->config->sampler, info->train_rows, 1),
+                                      .model = t->model,
+                                      .loss = t->loss,
+                                      .loss_config = run->config->loss.config,
+                                      .input_size = info->input_size,
+                                      .target_bytes = dataset_target_bytes(info),
+                                      .comm = t->comm};
+    return elastic_create(&options, &t->averaging.elastic);
+}
+
+/* Whether every rank has NCCL; *why: what is missing here, NULL when it is not here. All ranks. */
+static status is_nccl_everywhere(struct comm *comm, bool *is_there, status *why) {
+    *why = comm_gpu_check();
+    uint8_t has = *why ? 0 : 1;
+    status s = comm_all_reduce(comm, &has, 1, COMM_UINT8, COMM_MIN);
+    *is_there = has;
+    return s;
+}
+
+/* Gradients are averaged where they are: in the memory of GPUs, when every rank has a GPU and NCCL. All ranks. */
+static status open_gpus(struct run *run) {
+    struct trainer *t = &run->trainer;
+    int backend = run->config->dist.backend, gpu;
+    char identity[128];
+    if (run->env->world_size == 1 || !device_stream(t->device)) return OK;
+    struct gpus_process place = dist_env_place(run->env);
+    TRY(gpus_choose(&place, &gpu));
+    TRY(gpus_identity(gpu, identity));
+    TRY(comm_check_gpus(t->comm, identity));
+    if ((backend != BACKEND_NCCL && backend != BACKEND_AUTO) || plan_is_elastic(run->plan)) return OK;
+    bool is_there = false;
+    status missing = OK, s = is_nccl_everywhere(t->comm, &is_there, &missing);
+    if (!s && is_there) s = comm_open_gpu(t->comm, gpu, identity);
+    if (!s && !is_there && backend == BACKEND_NCCL) {
+        s = missing ? missing : status_new(STATUS_USAGE, "dist.backend: nccl: another rank has no NCCL; use auto");
+        missing = OK;
+    }
+    if (missing) log_line(run->log, "gradients are averaged by way of the host: %s", status_message(missing));
+    status_free(missing);
+    return s;
+}
+
+/* Where there are others. */
+static status open_store(struct run *run) {
+    const struct dist_config *d = &run->config->dist;
+    struct text invariants = {0};
+    struct store_options options = {.timeout = d->timeout,
+                                    .hang = d->hang_timeout,
+                                    .log = run->any_log,
+                                    .overdue = run->options->overdue,
+                                    .stop_fd = run->options->stop_fd};
+    if (run->env->world_size == 1) return OK;
+    TRY(store_open_with(run->env, &options, &run->store));
+    run->trainer.pulse = store_pulse(run->store);
+    describe_invariants(run, &invariants);
+    status s =
+        store_agree(run->store, "the program, the config, the data or the model", text_string(&invariants), d->timeout);
+    text_free(&invariants);
+    return s;
+}
+
+/* Where ranks share memory, nothing is copied to average. */
+static status share_gradients(struct trainer *t) {
+    struct params *params = &t->model->params;
+    void *gradients;
+    if (comm_world_size(t->comm) == 1 || comm_gpu(t->comm)) return OK;
+    TRY(comm_alloc(t->comm, params->total * sizeof(float), &gradients));
+    if (device_is_host(t->device))
+        params_use_gradients(params, t->device, gradients);
+    else
+        t->averaging.host_gradients = gradients;
+    return OK;
+}
+
+static status open_reducer(struct trainer *t) {
+    const struct dist_config *d = &t->config->dist;
+    struct averaging_parts *a = &t->averaging;
+    struct reducer_config buckets = {.bucket_cap_mb = d->bucket_cap_mb,
+                                     .first_bucket_mb = d->first_bucket_mb,
+                                     .is_scattered = a->zero != NULL,
+                                     .is_compressed = d->gradient_compression == COMPRESSION_BFLOAT16,
+                                     .stream = device_stream(t->device)};
+    float *gradients = a->host_gradients ? a->host_gradients : t->model->params.gradients;
+    return reducer_create(&buckets, a->ranges.ranges, a->ranges.count, gradients, t->comm, &a->reducer);
+}
+
+status run_join(struct run *run) {
+    struct trainer *t = &run->trainer;
+    const struct dist_config *d = &run->config->dist;
+    bool is_elastic = plan_is_elastic(run->plan);
+    TRY(open_store(run));
+    TRY(comm_create(comm_backend_names[d->backend], run->env, run->store, d->timeout, &t->comm));
+    if (!is_elastic) TRY(comm_limit_threads(t->comm)); /* whose bits must be those of any number of ranks */
+    TRY(open_gpus(run));
+    TRY(parts_open_recordings(t, run->log));
+    TRY(share_gradients(t));
+    TRY(open_evaluation(run));
+    TRY(is_elastic ? open_elastic(run) : open_reducer(t));
+    t->averaging.way = averaging_choose(t);
+    return OK;
+}
