@@ -357,7 +357,7 @@ static void half_run(struct device *d, enum precision precision, const struct wo
         const struct operand *o = &w->operands[i];
         given[i] = p[i];
         if (!(o->form & forms)) continue;
-        bits[i] = aligned_alloc(64, (o->count * sizeof *bits[i] + 63) / 64 * 64);
+        bits[i] = guarded_malloc(o->count * sizeof *bits[i]);
         for (size_t k = 0; k < o->count; k++) bits[i][k] = to_bits(precision, p[i][k]);
         given[i] = (float *)(void *)bits[i];
     }
