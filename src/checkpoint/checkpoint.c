@@ -1,7 +1,5 @@
-/* Writing and reading one checkpoint. The verified bytes are the ones that are used: libhdf5 opens them in memory and
- * only says where each dataset stands, so that after the comparison nothing can fail and entries are filled all or
- * none.
- */
+/* Writing and reading one checkpoint. libhdf5 opens the verified bytes in memory and only finds the offset of each
+ * dataset. So after the comparison nothing can fail, and either all entries are filled or none. */
 #include "checkpoint/checkpoint.h"
 
 #include <assert.h>
@@ -26,25 +24,25 @@ struct checkpoint {
 status checkpoint_write(const char *dir, const char *name, const struct entry *entries, size_t count) {
     struct image *image;
     TRY(image_create(entries, count, &image));
-    image_borrow(image, entries, count);
+    image_reference(image, entries, count);
     status s = folder_add(dir, name, image);
     image_destroy(image);
     return s;
 }
 
-/* In a child process: all that reading the image parses. */
-static status look_at_image(void *context) {
+/* In a child process: parses everything that reading the image parses. */
+static status parse_image(void *context) {
     struct checkpoint *checkpoint = context;
     hid_t file;
     TRY(hdf5_open_image(checkpoint->path, checkpoint->image, checkpoint->seal.image_size, &file));
-    TRY(hdf5_look_at_all(file, checkpoint->path));
+    TRY(hdf5_parse_all(file, checkpoint->path));
     H5Fclose(file);
     return OK;
 }
 
-/* Opens the image and makes sure that it is a checkpoint of a format we know. */
+/* Opens the image and checks that it is a checkpoint of a known format. */
 static status open_image(struct checkpoint *checkpoint) {
-    TRY(hdf5_try_in_child(checkpoint->path, look_at_image, checkpoint));
+    TRY(hdf5_try_in_child(checkpoint->path, parse_image, checkpoint));
     TRY(hdf5_open_image(checkpoint->path, checkpoint->image, checkpoint->seal.image_size, &checkpoint->file));
     int64_t version = hdf5_checkpoint_version(checkpoint->file);
     if (version == 0) return status_new(STATUS_DATA, "%s: not a checkpoint of ddptrain", checkpoint->path);
@@ -91,11 +89,11 @@ void checkpoint_close(struct checkpoint *checkpoint) {
     free(checkpoint);
 }
 
-/* What the comparison knows of one wanted entry. */
+/* The dataset of the file for one entry. */
 struct file_source {
     bool is_found;
     struct hdf5_shape shape;
-    char *text; /* ENTRY_TEXT: the copy to hand out */
+    char *text; /* ENTRY_TEXT: the copy for the caller */
 };
 
 struct comparison {
@@ -109,7 +107,7 @@ struct comparison {
 };
 
 /* Begins a line of the list of differences. */
-static struct text *differ(struct comparison *comparison, const char *path) {
+static struct text *add_difference(struct comparison *comparison, const char *path) {
     comparison->difference_count++;
     text_printf(&comparison->differences, "\n  %s: ", path);
     return &comparison->differences;
@@ -138,7 +136,7 @@ static bool has_same_shape(const struct entry *entry, const struct hdf5_shape *s
     return true;
 }
 
-/* Looks the entry up in the file and adds a line when it is not as wanted. */
+/* Compares the entry with the dataset of the file and adds a line when they differ. */
 static status compare_entry(struct checkpoint *checkpoint, struct comparison *comparison, size_t i) {
     const struct entry *entry = &comparison->entries[i];
     struct file_source *source = &comparison->sources[i];
@@ -146,7 +144,7 @@ static status compare_entry(struct checkpoint *checkpoint, struct comparison *co
     source->is_found = dataset >= 0;
     if (!source->is_found) {
         if (entry->is_optional) return OK;
-        struct text *text = differ(comparison, entry->path);
+        struct text *text = add_difference(comparison, entry->path);
         add_wanted(text, entry, true);
         text_add(text, " in the config, not in the file");
         return OK;
@@ -156,7 +154,7 @@ static status compare_entry(struct checkpoint *checkpoint, struct comparison *co
     TRY(s);
     bool same_type = has_same_type(entry, &source->shape);
     if (same_type && has_same_shape(entry, &source->shape)) return OK;
-    struct text *text = differ(comparison, entry->path);
+    struct text *text = add_difference(comparison, entry->path);
     add_found(text, &source->shape, !same_type);
     text_add(text, " in the file, ");
     add_wanted(text, entry, !same_type);
@@ -164,14 +162,15 @@ static status compare_entry(struct checkpoint *checkpoint, struct comparison *co
     return OK;
 }
 
-/* Whether the bytes of the dataset at [path] are inside the image. */
+/* Checks that the bytes of the dataset at [path] are within the image. */
 static status check_place(const struct checkpoint *checkpoint, const char *path, const struct hdf5_shape *shape) {
     uint64_t size = hdf5_bytes(shape), whole = checkpoint->seal.image_size;
     if (shape->is_contiguous && (size == 0 || (size <= whole && shape->offset <= whole - size))) return OK;
-    return status_new(STATUS_DATA, "%s: '%s' is stored in a way that this version cannot read", checkpoint->path, path);
+    return status_new(STATUS_DATA, "%s: '%s' has a storage layout that this version cannot read", checkpoint->path,
+                      path);
 }
 
-/* Checks where the dataset's bytes are, and copies a text. */
+/* Checks the offset of the dataset, and copies a text. */
 static status prepare(const struct checkpoint *checkpoint, const struct entry *entry, struct file_source *source) {
     if (!source->is_found) return OK;
     TRY(check_place(checkpoint, entry->path, &source->shape));
@@ -181,48 +180,49 @@ static status prepare(const struct checkpoint *checkpoint, const struct entry *e
     return source->text ? OK : status_memory("'%s' of %s", entry->path, checkpoint->path);
 }
 
-static bool is_asked_for(const struct comparison *comparison, const char *path) {
+static bool has_entry(const struct comparison *comparison, const char *path) {
     for (size_t i = 0; i < comparison->count; i++)
         if (strcmp(comparison->entries[i].path, path) == 0) return true;
     return false;
 }
 
-static status add_when_extra(void *context, const char *path, hid_t dataset) {
+static status report_extra(void *context, const char *path, hid_t dataset) {
     struct comparison *comparison = context;
-    if (is_asked_for(comparison, path)) return OK;
+    if (has_entry(comparison, path)) return OK;
     struct hdf5_shape shape;
     TRY(hdf5_describe(dataset, comparison->path, &shape));
-    struct text *text = differ(comparison, path);
+    struct text *text = add_difference(comparison, path);
     add_found(text, &shape, true);
     text_add(text, " in the file, not in the config");
     return OK;
 }
 
-/* A counter that is 0 changes nothing. */
-static status refuse_unknown_counter(void *context, const char *path, hid_t dataset) {
+/* A counter that is 0 has no effect. */
+static status reject_unknown_counter(void *context, const char *path, hid_t dataset) {
     const struct comparison *comparison = context;
     struct hdf5_shape shape;
     int64_t value = 0;
-    if (is_asked_for(comparison, path)) return OK;
+    if (has_entry(comparison, path)) return OK;
     TRY(hdf5_describe(dataset, comparison->path, &shape));
     if (!shape.is_known || shape.type != ENTRY_INT64 || shape.dims != 0) return OK;
     TRY(check_place(comparison->checkpoint, path, &shape));
     memcpy(&value, comparison->checkpoint->image + shape.offset, sizeof value);
     if (value == 0) return OK;
-    return status_new(STATUS_DATA,
-                      "%s: '%s' is %lld, a counter that this version does not have; the file is of a newer ddptrain, "
-                      "which has to continue the run",
-                      comparison->path, path, (long long)value);
+    return status_new(
+        STATUS_DATA,
+        "%s: '%s' is %lld, a counter that this version does not have; resume with the newer ddptrain that "
+        "wrote the file",
+        comparison->path, path, (long long)value);
 }
 
 static status compare(struct checkpoint *checkpoint, struct comparison *comparison, const char *const *complete) {
     for (size_t i = 0; i < comparison->count; i++) TRY(compare_entry(checkpoint, comparison, i));
     for (; complete && *complete; complete++) {
-        hdf5_visitor *visit = strcmp(*complete, "state") == 0 ? refuse_unknown_counter : add_when_extra;
+        hdf5_visitor *visit = strcmp(*complete, "state") == 0 ? reject_unknown_counter : report_extra;
         TRY(hdf5_walk(checkpoint->file, checkpoint->path, *complete, visit, comparison));
     }
     if (comparison->difference_count)
-        return status_new(STATUS_DATA, "%s: the checkpoint does not fit the config:%s", checkpoint->path,
+        return status_new(STATUS_DATA, "%s: the checkpoint does not match the config:%s", checkpoint->path,
                           text_string(&comparison->differences));
     for (size_t i = 0; i < comparison->count; i++)
         TRY(prepare(checkpoint, &comparison->entries[i], &comparison->sources[i]));

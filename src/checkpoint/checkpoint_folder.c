@@ -1,5 +1,5 @@
-/* Which checkpoint is the newest is told by its seal, which proves itself and holds the step: names and times of files
- * are not trusted, and a folder of large files is sorted by reading 128 bytes of each. */
+/* Checkpoints are sorted by the step in their seal, which has a checksum: names and times of files are not trusted, and
+ * only 128 bytes of each file are read. */
 #include "checkpoint/checkpoint_folder.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/io.h"
 #include "base/sealed.h"
 
-#define MOST_ROUNDS 10 /* of looking again when a file went away meanwhile */
+#define MAX_ROUNDS 10 /* attempts when files are removed at the same time */
 
 struct candidate {
     char *path;
@@ -18,9 +18,9 @@ struct candidate {
 struct candidates {
     struct candidate *items; /* the newest first */
     size_t count;
-    size_t refused;      /* files with our ending that are not good */
-    size_t gone;         /* files that were removed between listing and opening them */
-    struct text reasons; /* one line for each refused file */
+    size_t invalid;      /* files with the extension that are not valid */
+    size_t removed;      /* files that were removed after they were listed */
+    struct text reasons; /* one line for each invalid file */
 };
 
 static char *join(const char *dir, const char *name, const char *ending) {
@@ -34,14 +34,14 @@ static bool ends_with(const char *name, const char *ending) {
     return length > end && strcmp(name + length - end, ending) == 0;
 }
 
-/* What follows the counter in a name as runs make them ("epoch-0001", "step-00000001"); NULL: it is not one. */
+/* The rest of a name after its counter ("epoch-0001", "step-00000001"); NULL: it has another form. */
 static const char *after_counter(const char *name) {
     bool is_epoch = strncmp(name, "epoch-", 6) == 0;
-    size_t least = is_epoch ? 4 : 8, digits;
+    size_t min_digits = is_epoch ? 4 : 8, digits;
     if (!is_epoch && strncmp(name, "step-", 5) != 0) return NULL;
     name += is_epoch ? 6 : 5;
     digits = strspn(name, "0123456789");
-    return digits < least || (digits > least && *name == '0') ? NULL : name + digits;
+    return digits < min_digits || (digits > min_digits && *name == '0') ? NULL : name + digits;
 }
 
 bool checkpoint_has_ending(const char *name) { return ends_with(name, CHECKPOINT_ENDING); }
@@ -52,16 +52,16 @@ bool checkpoint_is_name(const char *name) {
 }
 
 /* "epoch-0001.h5.tmp-17", "best.h5.tmp-17" */
-static bool is_left_over(const char *name) {
+static bool is_temporary(const char *name) {
     size_t best = sizeof CHECKPOINT_BEST - 1;
     const char *rest = strncmp(name, CHECKPOINT_BEST, best) == 0 ? name + best : after_counter(name);
     return rest && io_is_temporary(name) && strncmp(rest, CHECKPOINT_ENDING ".tmp-", sizeof CHECKPOINT_ENDING + 4) == 0;
 }
 
-static status remove_left_overs(const char *dir, const struct io_names *names) {
+static status remove_temporaries(const char *dir, const struct io_names *names) {
     status s = OK;
     for (size_t i = 0; i < names->count; i++) {
-        if (!is_left_over(names->items[i])) continue;
+        if (!is_temporary(names->items[i])) continue;
         char *path = join(dir, names->items[i], "");
         s = status_first(s, io_remove(path));
         free(path);
@@ -73,7 +73,7 @@ status folder_add(const char *dir, const char *name, const struct image *image) 
     TRY(io_make_folders(dir));
     struct io_names names;
     TRY(io_list(dir, &names));
-    status_free(remove_left_overs(dir, &names)); /* a file that will not go does not keep the new one from coming */
+    status_free(remove_temporaries(dir, &names)); /* a failure does not matter for the new file */
     io_names_free(&names);
     char *path = join(dir, name, CHECKPOINT_ENDING);
     size_t count;
@@ -83,7 +83,7 @@ status folder_add(const char *dir, const char *name, const struct image *image) 
     return s;
 }
 
-static bool is_gone(const char *path) {
+static bool is_removed(const char *path) {
     struct io_info info;
     status s = io_stat(path, &info);
     bool is_absent = s == OK && !info.exists;
@@ -91,25 +91,25 @@ static bool is_gone(const char *path) {
     return is_absent;
 }
 
-/* A file that cannot be trusted, or was pruned meanwhile. */
-static void give_up(struct candidates *candidates, struct log *log, const char *path, status reason) {
-    if (is_gone(path))
-        candidates->gone++;
+/* Counts a file that cannot be opened: it is invalid (with a warning), or was pruned in the meantime. */
+static void skip_file(struct candidates *candidates, struct log *log, const char *path, status reason) {
+    if (is_removed(path))
+        candidates->removed++;
     else {
         log_warning(log, "skipped a checkpoint: %s", status_message(reason));
         text_printf(&candidates->reasons, "\n  %s", status_message(reason));
-        candidates->refused++;
+        candidates->invalid++;
     }
     status_free(reason);
 }
 
-static bool has_our_name(const struct candidate *c) { return checkpoint_is_name(strrchr(c->path, '/') + 1); }
+static bool has_training_name(const struct candidate *c) { return checkpoint_is_name(strrchr(c->path, '/') + 1); }
 
-/* The newest first; of several copies our own. */
-static int by_order(const void *a, const void *b) {
+/* The newest first; among copies the one with a name of training first. */
+static int compare_order(const void *a, const void *b) {
     const struct candidate *x = a, *y = b;
     if (x->order != y->order) return x->order < y->order ? 1 : -1;
-    if (has_our_name(x) != has_our_name(y)) return has_our_name(x) ? -1 : 1;
+    if (has_training_name(x) != has_training_name(y)) return has_training_name(x) ? -1 : 1;
     return strcmp(y->path, x->path);
 }
 
@@ -126,10 +126,10 @@ static status find_candidates(const char *dir, const struct io_names *names, str
             candidates->items[candidates->count++] = (struct candidate){path, seal.order};
             continue;
         }
-        give_up(candidates, log, path, s);
+        skip_file(candidates, log, path, s);
         free(path);
     }
-    if (candidates->count) qsort(candidates->items, candidates->count, sizeof *candidates->items, by_order);
+    if (candidates->count) qsort(candidates->items, candidates->count, sizeof *candidates->items, compare_order);
     return OK;
 }
 
@@ -140,7 +140,7 @@ static void candidates_free(struct candidates *candidates) {
     *candidates = (struct candidates){0};
 }
 
-/* Opens the first good one; *out NULL when there is none. [is_last]: nobody looks again at what went away. */
+/* Opens the first valid one; *out NULL when there is none. [is_last]: the caller will not retry after removed files. */
 static status open_first(const char *dir, struct log *log, struct candidates *candidates, bool is_last,
                          struct checkpoint **out, char **path) {
     for (size_t i = 0; i < candidates->count; i++) {
@@ -150,10 +150,10 @@ static status open_first(const char *dir, struct log *log, struct candidates *ca
             candidates->items[i].path = NULL;
             return OK;
         }
-        give_up(candidates, log, candidates->items[i].path, s);
+        skip_file(candidates, log, candidates->items[i].path, s);
     }
-    if ((candidates->gone && !is_last) || candidates->refused == 0) return OK;
-    return status_new(STATUS_DATA, "%s: none of its %zu checkpoints is good:%s", dir, candidates->refused,
+    if ((candidates->removed && !is_last) || candidates->invalid == 0) return OK;
+    return status_new(STATUS_DATA, "%s: none of its %zu checkpoints is valid:%s", dir, candidates->invalid,
                       text_string(&candidates->reasons));
 }
 
@@ -162,7 +162,7 @@ status checkpoint_open_newest(const char *dir, struct log *log, struct checkpoin
     *path = NULL;
     bool is_stale = true;
     status s = OK;
-    for (int round = 0; round < MOST_ROUNDS && is_stale && s == OK; round++) {
+    for (int round = 0; round < MAX_ROUNDS && is_stale && s == OK; round++) {
         struct io_info info;
         struct io_names names;
         struct candidates candidates = {0};
@@ -170,30 +170,30 @@ status checkpoint_open_newest(const char *dir, struct log *log, struct checkpoin
         if (!info.exists) return OK;
         TRY(io_list(dir, &names));
         s = find_candidates(dir, &names, log, &candidates);
-        if (s == OK) s = open_first(dir, log, &candidates, round + 1 == MOST_ROUNDS, out, path);
-        is_stale = !*out && candidates.gone; /* a newer one has come */
+        if (s == OK) s = open_first(dir, log, &candidates, round + 1 == MAX_ROUNDS, out, path);
+        is_stale = !*out && candidates.removed; /* there must be a newer one */
         candidates_free(&candidates);
         io_names_free(&names);
     }
     return s;
 }
 
-/* Removes what is older than the newest [keep]. The newest of those kept is verified in full, so that a good one
- * always stays; damaged files do not count. */
+/* Removes all but the newest [keep]. The newest that is kept is verified, so that a valid one always remains; damaged
+ * files do not count. */
 static status prune(const struct candidates *candidates, int64_t keep) {
     status s = OK;
     int64_t kept = 0;
     for (size_t i = 0; i < candidates->count; i++) {
         const char *path = candidates->items[i].path;
-        if (!checkpoint_is_name(strrchr(path, '/') + 1)) continue; /* somebody's copy */
+        if (!checkpoint_is_name(strrchr(path, '/') + 1)) continue; /* a copy */
         if (kept == keep) {
             s = status_first(s, io_remove(path));
             continue;
         }
         struct seal seal;
-        status bad = kept ? OK : sealed_verify(path, &seal);
-        if (bad == OK) kept++;
-        status_free(bad); /* who opens it will say so */
+        status invalid = kept ? OK : sealed_verify(path, &seal);
+        if (invalid == OK) kept++;
+        status_free(invalid); /* reported when it is opened */
     }
     return s;
 }
@@ -205,7 +205,7 @@ status checkpoint_prune(const char *dir, int64_t keep) {
     TRY(io_stat(dir, &info));
     if (!info.exists) return OK;
     TRY(io_list(dir, &names));
-    status s = remove_left_overs(dir, &names);
+    status s = remove_temporaries(dir, &names);
     if (keep > 0) s = status_first(s, find_candidates(dir, &names, NULL, &candidates));
     if (keep > 0 && s == OK) s = prune(&candidates, keep);
     candidates_free(&candidates);

@@ -1,5 +1,5 @@
-/* checkpoint_folder: the folder of a run's checkpoints, which one process writes (see checkpoint.h for opening the
- * newest and pruning). */
+/* checkpoint_folder: the folder of a run's checkpoints, written by one process (see checkpoint.h for opening the newest
+ * and pruning). */
 #ifndef CHECKPOINT_FOLDER_H
 #define CHECKPOINT_FOLDER_H
 
@@ -7,7 +7,7 @@
 
 #define CHECKPOINT_ENDING ".h5"
 
-/* Writes the image as DIR/[name].h5 the safe way; the folder is made, left-over temporary files go first. */
+/* Writes the image to DIR/[name].h5 with io_replace. Creates the folder and removes old temporary files first. */
 status folder_add(const char *dir, const char *name, const struct image *image);
 
 #endif

@@ -1,4 +1,4 @@
-/* The calls used here exist unchanged from HDF5 1.8 to 1.14. */
+/* All functions of libhdf5 used here exist unchanged from HDF5 1.8 to 1.14. */
 #include "checkpoint/checkpoint_hdf5.h"
 
 #include <stdio.h>
@@ -7,11 +7,11 @@
 
 #include "base/hdf5.h"
 
-#define MAX_LEVELS 32 /* of groups; a hard link can make a circle */
+#define MAX_LEVELS 32 /* of groups; hard links can form cycles */
 
 status image_failure(enum status_code code, const char *format, ...) {
     char reason[160];
-    hdf5_reason(reason, sizeof reason, "no reason given");
+    hdf5_reason(reason, sizeof reason, "no reason reported");
     va_list arguments;
     va_start(arguments, format);
     status inner = status_newv(code, format, arguments);
@@ -21,59 +21,59 @@ status image_failure(enum status_code code, const char *format, ...) {
     return s;
 }
 
-/* Image callbacks that lend the memory instead of copying it. */
-struct loan {
+/* File image callbacks that give libhdf5 the caller's memory instead of a copy. */
+struct memory {
     void *image;
     size_t size;
 };
 
-static void *lend(size_t size, H5FD_file_image_op_t operation, void *data) {
-    const struct loan *loan = data;
+static void *image_malloc(size_t size, H5FD_file_image_op_t operation, void *data) {
+    const struct memory *memory = data;
     (void)operation;
-    return size == loan->size ? loan->image : NULL;
+    return size == memory->size ? memory->image : NULL;
 }
 
-static void *keep_in_place(void *to, const void *from, size_t size, H5FD_file_image_op_t operation, void *data) {
+static void *image_memcpy(void *to, const void *from, size_t size, H5FD_file_image_op_t operation, void *data) {
     (void)size, (void)operation, (void)data;
     return to == from ? to : NULL;
 }
 
-static void *never_grow(void *image, size_t size, H5FD_file_image_op_t operation, void *data) {
+static void *image_realloc(void *image, size_t size, H5FD_file_image_op_t operation, void *data) {
     (void)image, (void)size, (void)operation, (void)data;
     return NULL;
 }
 
-static herr_t take_back(void *image, H5FD_file_image_op_t operation, void *data) {
+static herr_t image_free(void *image, H5FD_file_image_op_t operation, void *data) {
     (void)image, (void)operation, (void)data;
     return 0;
 }
 
-static void *copy_loan(void *data) {
-    struct loan *copy = malloc(sizeof *copy);
-    if (copy) *copy = *(struct loan *)data;
+static void *udata_copy(void *data) {
+    struct memory *copy = malloc(sizeof *copy);
+    if (copy) *copy = *(struct memory *)data;
     return copy;
 }
 
-static herr_t free_loan(void *data) {
+static herr_t udata_free(void *data) {
     free(data);
     return 0;
 }
 
 status hdf5_open_image(const char *name, void *image, size_t size, hid_t *file) {
-    struct loan loan = {image, size};
-    H5FD_file_image_callbacks_t callbacks = {.image_malloc = lend,
-                                             .image_memcpy = keep_in_place,
-                                             .image_realloc = never_grow,
-                                             .image_free = take_back,
-                                             .udata_copy = copy_loan,
-                                             .udata_free = free_loan,
-                                             .udata = &loan};
+    struct memory memory = {image, size};
+    H5FD_file_image_callbacks_t callbacks = {.image_malloc = image_malloc,
+                                             .image_memcpy = image_memcpy,
+                                             .image_realloc = image_realloc,
+                                             .image_free = image_free,
+                                             .udata_copy = udata_copy,
+                                             .udata_free = udata_free,
+                                             .udata = &memory};
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     *file = -1;
     if (H5Pset_fapl_core(access, 65536, 0) >= 0 && H5Pset_file_image_callbacks(access, &callbacks) >= 0 &&
         H5Pset_file_image(access, image, size) >= 0)
         *file = H5Fopen(HDF5_IN_MEMORY, H5F_ACC_RDONLY, access);
-    status s = *file < 0 ? image_failure(STATUS_DATA, "%s: not a good HDF5 file", name) : OK;
+    status s = *file < 0 ? image_failure(STATUS_DATA, "%s: not a valid HDF5 file", name) : OK;
     H5Pclose(access);
     return s;
 }
@@ -83,7 +83,7 @@ status hdf5_open_file(const char *path, hid_t *file) {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_file_locking(access, 0, 1);
     *file = H5Fopen(path, H5F_ACC_RDONLY, access);
-    status s = *file < 0 ? image_failure(STATUS_DATA, "%s: not an HDF5 file, or a damaged one", path) : OK;
+    status s = *file < 0 ? image_failure(STATUS_DATA, "%s: not an HDF5 file, or damaged", path) : OK;
     H5Pclose(access);
     return s;
 }
@@ -123,17 +123,17 @@ static void name_type(hid_t type, struct hdf5_shape *shape) {
         [H5T_TIME] = "time",           [H5T_BITFIELD] = "bits", [H5T_OPAQUE] = "opaque", [H5T_COMPOUND] = "compound",
         [H5T_REFERENCE] = "reference", [H5T_ENUM] = "enum",     [H5T_VLEN] = "lists",    [H5T_ARRAY] = "arrays"};
     H5T_class_t class = H5Tget_class(type);
-    size_t bits = H5Tget_size(type) * 8, room = sizeof shape->type_name;
+    size_t bits = H5Tget_size(type) * 8, size = sizeof shape->type_name;
     if (class == H5T_FLOAT)
-        snprintf(shape->type_name, room, "float%zu", bits);
+        snprintf(shape->type_name, size, "float%zu", bits);
     else if (class == H5T_INTEGER)
-        snprintf(shape->type_name, room, "%sint%zu", H5Tget_sign(type) == H5T_SGN_NONE ? "u" : "", bits);
+        snprintf(shape->type_name, size, "%sint%zu", H5Tget_sign(type) == H5T_SGN_NONE ? "u" : "", bits);
     else if (class == H5T_STRING)
-        snprintf(shape->type_name, room, "text");
+        snprintf(shape->type_name, size, "text");
     else if (class >= 0 && (size_t) class < sizeof classes / sizeof *classes && classes[class])
-        snprintf(shape->type_name, room, "%s", classes[class]);
+        snprintf(shape->type_name, size, "%s", classes[class]);
     else
-        snprintf(shape->type_name, room, "unknown type");
+        snprintf(shape->type_name, size, "unknown type");
 }
 
 static void recognise_type(hid_t type, struct hdf5_shape *shape) {
@@ -192,7 +192,7 @@ void text_add_shape(struct text *text, int dims, const hsize_t *shape) {
     if (dims) text_add(text, ")");
 }
 
-/* The name of hard link [index] in [group], malloc'ed; NULL for links to elsewhere. */
+/* The name of hard link [index] in [group], malloc'ed; NULL for soft and external links. */
 static char *link_name(hid_t group, hsize_t index) {
     H5L_info_t info;
     if (H5Lget_info_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, index, &info, H5P_DEFAULT) < 0) return NULL;
@@ -203,12 +203,12 @@ static char *link_name(hid_t group, hsize_t index) {
     return name;
 }
 
-/* A walk under way. */
+/* An iteration over the datasets of a file. */
 struct walk {
     const char *name; /* of the file */
     hdf5_visitor *visit;
     void *context;
-    uint64_t objects; /* met so far */
+    uint64_t objects; /* visited so far */
 };
 
 static status walk_group(struct walk *walk, hid_t group, const char *path, int depth);
@@ -261,13 +261,13 @@ status hdf5_walk(hid_t file, const char *name, const char *group, hdf5_visitor *
     return s;
 }
 
-static status look_at_dataset(void *context, const char *path, hid_t dataset) {
+static status parse_dataset(void *context, const char *path, hid_t dataset) {
     struct hdf5_shape shape;
     (void)path;
     return hdf5_describe(dataset, context, &shape);
 }
 
-status hdf5_look_at_all(hid_t file, const char *name) {
+status hdf5_parse_all(hid_t file, const char *name) {
     hdf5_checkpoint_version(file);
-    return hdf5_walk(file, name, "/", look_at_dataset, (void *)(uintptr_t)name);
+    return hdf5_walk(file, name, "/", parse_dataset, (void *)(uintptr_t)name);
 }

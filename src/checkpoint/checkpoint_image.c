@@ -1,7 +1,7 @@
-/* The skeleton is made by libhdf5's core driver, whose memory is taken over when it closes the file. All metadata stand
- * at the front, and libhdf5 never writes the data: so its memory holds the metadata only, and the state is in memory
- * once, in the image. The format is the default, oldest one, which every reader knows. Datasets are contiguous,
- * allocated early and without times: equal states are equal bytes. */
+/* libhdf5's core driver writes the metadata to memory that this file owns. All metadata are at the start of the file,
+ * and libhdf5 never writes the data, so its memory has only the metadata and the state exists once, in the image. The
+ * file format is the oldest, which every reader supports. Datasets are contiguous, allocated early and without times:
+ * equal states give equal bytes. */
 #include "checkpoint/checkpoint_image.h"
 
 #include <assert.h>
@@ -22,29 +22,30 @@ static size_t data_size(const struct entry *entry) {
     return size;
 }
 
-/* The handles that every dataset is made with. */
-struct maker {
+/* The handles for creating datasets. */
+struct creator {
     hid_t file, links, properties;
 };
 
-static status make_dataset(const struct maker *maker, struct place_of_entry *place) {
+static status create_dataset(const struct creator *creator, struct image_entry *place) {
     hsize_t dims[MAX_DIMS];
     for (int d = 0; d < place->dims; d++) dims[d] = (hsize_t)place->shape[d];
     hid_t space = place->dims ? H5Screate_simple(place->dims, dims, NULL) : H5Screate(H5S_SCALAR);
-    hid_t type = hdf5_file_type(place->type, place->size ? place->size : 1); /* a text of no bytes cannot be */
-    hid_t dataset = H5Dcreate2(maker->file, place->path, type, space, maker->links, maker->properties, H5P_DEFAULT);
+    hid_t type = hdf5_file_type(place->type, place->size ? place->size : 1); /* libhdf5 has no texts of 0 bytes */
+    hid_t dataset =
+        H5Dcreate2(creator->file, place->path, type, space, creator->links, creator->properties, H5P_DEFAULT);
     status s = OK;
     if (dataset < 0)
-        s = image_failure(STATUS_BUG, "checkpoint: '%s' cannot be made", place->path);
+        s = image_failure(STATUS_BUG, "checkpoint: '%s' cannot be created", place->path);
     else if (place->size && (place->offset = H5Dget_offset(dataset)) == HADDR_UNDEF)
-        s = image_failure(STATUS_BUG, "checkpoint: '%s' has no place", place->path);
+        s = image_failure(STATUS_BUG, "checkpoint: '%s' has no offset", place->path);
     if (dataset >= 0) H5Dclose(dataset);
     H5Tclose(type);
     H5Sclose(space);
     return s;
 }
 
-static bool make_attributes(hid_t file) {
+static bool create_attributes(hid_t file) {
     int32_t version = CHECKPOINT_FORMAT_VERSION;
     hid_t scalar = H5Screate(H5S_SCALAR), text = hdf5_file_type(ENTRY_TEXT, strlen(CHECKPOINT_FORMAT));
     hid_t format = H5Acreate2(file, "format", text, scalar, H5P_DEFAULT, H5P_DEFAULT);
@@ -57,44 +58,44 @@ static bool make_attributes(hid_t file) {
     return is_good;
 }
 
-/* The core driver's memory: what it wrote of the file, from its start. */
-struct front {
+/* The memory of libhdf5's core driver: the metadata at the start of the file. */
+struct metadata {
     unsigned char *bytes;
     size_t size, capacity;
 };
 
-static void *front_new(size_t size, H5FD_file_image_op_t operation, void *data) {
+static void *metadata_malloc(size_t size, H5FD_file_image_op_t operation, void *data) {
     (void)size, (void)operation, (void)data;
-    return NULL; /* there is no image to begin with */
+    return NULL; /* the file starts empty */
 }
 
-static void *front_grow(void *bytes, size_t size, H5FD_file_image_op_t operation, void *data) {
-    struct front *front = data;
+static void *metadata_realloc(void *bytes, size_t size, H5FD_file_image_op_t operation, void *data) {
+    struct metadata *metadata = data;
     (void)bytes, (void)operation;
-    if (size > front->capacity) {
-        size_t capacity = front->capacity * 2 < size ? size : front->capacity * 2;
-        unsigned char *more = realloc(front->bytes, capacity);
+    if (size > metadata->capacity) {
+        size_t capacity = metadata->capacity * 2 < size ? size : metadata->capacity * 2;
+        unsigned char *more = realloc(metadata->bytes, capacity);
         if (!more) return NULL;
-        front->bytes = more;
-        front->capacity = capacity;
+        metadata->bytes = more;
+        metadata->capacity = capacity;
     }
-    front->size = size;
-    return front->bytes;
+    metadata->size = size;
+    return metadata->bytes;
 }
 
-static herr_t front_keep(void *bytes, H5FD_file_image_op_t operation, void *data) {
+static herr_t metadata_free(void *bytes, H5FD_file_image_op_t operation, void *data) {
     (void)bytes, (void)operation, (void)data;
     return 0;
 }
 
-static void *front_share(void *data) { return data; }
+static void *udata_copy(void *data) { return data; }
 
-static herr_t front_leave(void *data) {
+static herr_t udata_free(void *data) {
     (void)data;
     return 0;
 }
 
-/* Groups in the path of place [i] that the one before does not stand in. */
+/* The number of groups in the path of place [i] that are not in the path of the previous place. */
 static size_t new_groups(const struct image *image, size_t i) {
     const char *path = image->places[i].path, *before = i ? image->places[i - 1].path : "";
     size_t same = 0, count = 0;
@@ -103,63 +104,63 @@ static size_t new_groups(const struct image *image, size_t i) {
     return count;
 }
 
-/* Room for the metadata at the front: headers, heaps of names and nodes of trees. When it is too small, more of it
- * stands behind the data, and the library's memory reaches over all of them. */
-static hsize_t metadata_room(const struct image *image) {
-    hsize_t room = 2048;
+/* An upper bound of the size of the metadata: headers, heaps of names and tree nodes. If it were too small, libhdf5
+ * would put metadata after the data, and its memory would cover the whole file. */
+static hsize_t max_metadata_size(const struct image *image) {
+    hsize_t size = 2048;
     for (size_t i = 0; i < image->count; i++)
-        room += 512 + 4 * strlen(image->places[i].path) + 1536 * new_groups(image, i);
-    return room;
+        size += 512 + 4 * strlen(image->places[i].path) + 1536 * new_groups(image, i);
+    return size;
 }
 
-static hid_t core_access(const struct image *image, struct front *front) {
-    H5FD_file_image_callbacks_t callbacks = {.image_malloc = front_new,
-                                             .image_realloc = front_grow,
-                                             .image_free = front_keep,
-                                             .udata_copy = front_share,
-                                             .udata_free = front_leave,
-                                             .udata = front};
+static hid_t core_access(const struct image *image, struct metadata *metadata) {
+    H5FD_file_image_callbacks_t callbacks = {.image_malloc = metadata_malloc,
+                                             .image_realloc = metadata_realloc,
+                                             .image_free = metadata_free,
+                                             .udata_copy = udata_copy,
+                                             .udata_free = udata_free,
+                                             .udata = metadata};
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_fapl_core(access, 1, 0);
     H5Pset_file_image_callbacks(access, &callbacks);
-    H5Pset_meta_block_size(access, metadata_room(image));
+    H5Pset_meta_block_size(access, max_metadata_size(image));
     return access;
 }
 
-static status make_file(struct image *image, struct front *front, hsize_t *size) {
-    hid_t access = core_access(image, front);
-    struct maker maker = {.links = H5Pcreate(H5P_LINK_CREATE), .properties = H5Pcreate(H5P_DATASET_CREATE)};
-    H5Pset_create_intermediate_group(maker.links, 1);
-    H5Pset_layout(maker.properties, H5D_CONTIGUOUS);
-    H5Pset_alloc_time(maker.properties, H5D_ALLOC_TIME_EARLY);
-    H5Pset_fill_time(maker.properties, H5D_FILL_TIME_NEVER);
-    H5Pset_obj_track_times(maker.properties, 0);
-    maker.file = H5Fcreate(HDF5_IN_MEMORY, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+static status create_file(struct image *image, struct metadata *metadata, hsize_t *size) {
+    hid_t access = core_access(image, metadata);
+    struct creator creator = {.links = H5Pcreate(H5P_LINK_CREATE), .properties = H5Pcreate(H5P_DATASET_CREATE)};
+    H5Pset_create_intermediate_group(creator.links, 1);
+    H5Pset_layout(creator.properties, H5D_CONTIGUOUS);
+    H5Pset_alloc_time(creator.properties, H5D_ALLOC_TIME_EARLY);
+    H5Pset_fill_time(creator.properties, H5D_FILL_TIME_NEVER);
+    H5Pset_obj_track_times(creator.properties, 0);
+    creator.file = H5Fcreate(HDF5_IN_MEMORY, H5F_ACC_TRUNC, H5P_DEFAULT, access);
     status s = OK;
-    if (maker.file < 0 || !make_attributes(maker.file)) s = image_failure(STATUS_BUG, "checkpoint: no image");
-    for (size_t i = 0; i < image->count && s == OK; i++) s = make_dataset(&maker, &image->places[i]);
-    if (s == OK && H5Fget_filesize(maker.file, size) < 0) s = image_failure(STATUS_BUG, "checkpoint: no image");
-    if (maker.file >= 0 && H5Fclose(maker.file) < 0 && s == OK)
-        s = image_failure(STATUS_BUG, "checkpoint: the image cannot be finished");
-    H5Pclose(maker.properties);
-    H5Pclose(maker.links);
+    if (creator.file < 0 || !create_attributes(creator.file)) s = image_failure(STATUS_BUG, "checkpoint: no image");
+    for (size_t i = 0; i < image->count && s == OK; i++) s = create_dataset(&creator, &image->places[i]);
+    if (s == OK && H5Fget_filesize(creator.file, size) < 0) s = image_failure(STATUS_BUG, "checkpoint: no image");
+    if (creator.file >= 0 && H5Fclose(creator.file) < 0 && s == OK)
+        s = image_failure(STATUS_BUG, "checkpoint: the image cannot be closed");
+    H5Pclose(creator.properties);
+    H5Pclose(creator.links);
     H5Pclose(access);
     return s;
 }
 
-static status make_skeleton(struct image *image) {
-    struct front front = {0};
+static status create_metadata(struct image *image) {
+    struct metadata metadata = {0};
     hsize_t size = 0;
-    status s = make_file(image, &front, &size);
+    status s = create_file(image, &metadata, &size);
     if (s == OK) {
-        image->size = size > front.size ? (size_t)size : front.size;
+        image->size = size > metadata.size ? (size_t)size : metadata.size;
         s = buffer_new(image->size, "the checkpoint", (void **)&image->bytes);
     }
-    if (s == OK) memcpy(image->bytes, front.bytes, front.size);
+    if (s == OK) memcpy(image->bytes, metadata.bytes, metadata.size);
     for (size_t i = 0; i < image->count && s == OK; i++)
         if (image->places[i].size && image->places[i].offset + image->places[i].size > image->size)
             s = status_new(STATUS_BUG, "checkpoint: '%s' is outside of the image", image->places[i].path);
-    free(front.bytes);
+    free(metadata.bytes);
     return s;
 }
 
@@ -167,7 +168,7 @@ static status copy_places(struct image *image, const struct entry *entries, size
     image->places = calloc(count ? count : 1, sizeof *image->places);
     if (!image->places) return status_memory("the %zu entries of a checkpoint", count);
     for (size_t i = 0; i < count; i++) {
-        struct place_of_entry *place = &image->places[i];
+        struct image_entry *place = &image->places[i];
         assert(entries[i].dims <= MAX_DIMS && (entries[i].type != ENTRY_TEXT || entries[i].dims == 0));
         place->path = strdup(entries[i].path);
         if (!place->path) return status_memory("the %zu entries of a checkpoint", count);
@@ -180,7 +181,7 @@ static status copy_places(struct image *image, const struct entry *entries, size
     return OK;
 }
 
-/* Insertion sort: the library places entries nearly in their order. */
+/* Insertion sort, because libhdf5 places entries nearly in their order. */
 static status sort_places(struct image *image) {
     image->by_offset = calloc(image->count + 1, sizeof *image->by_offset);
     image->parts = calloc(2 * image->count + 2, sizeof *image->parts);
@@ -202,7 +203,7 @@ status image_create(const struct entry *entries, size_t count, struct image **ou
     status s = copy_places(image, entries, count);
     if (s == OK) {
         hdf5_enter(&silence);
-        s = make_skeleton(image);
+        s = create_metadata(image);
         hdf5_leave(&silence);
     }
     if (s == OK) s = sort_places(image);
@@ -217,7 +218,7 @@ status image_create(const struct entry *entries, size_t count, struct image **ou
 bool image_fits(const struct image *image, const struct entry *entries, size_t count) {
     if (image->count != count) return false;
     for (size_t i = 0; i < count; i++) {
-        const struct place_of_entry *place = &image->places[i];
+        const struct image_entry *place = &image->places[i];
         if (strcmp(place->path, entries[i].path) != 0 || place->type != entries[i].type ||
             place->dims != entries[i].dims || place->size != data_size(&entries[i]) ||
             memcmp(place->shape, entries[i].shape, sizeof(int64_t) * (size_t)place->dims) != 0)
@@ -226,11 +227,11 @@ bool image_fits(const struct image *image, const struct entry *entries, size_t c
     return true;
 }
 
-static void take(struct image *image, const struct entry *entries, size_t count, bool is_copy) {
+static void set_data(struct image *image, const struct entry *entries, size_t count, bool is_copy) {
     assert(image_fits(image, entries, count));
     image->order = 0;
     for (size_t i = 0; i < count; i++) {
-        struct place_of_entry *place = &image->places[i];
+        struct image_entry *place = &image->places[i];
         place->data = is_copy || !place->size ? NULL : entries[i].data;
         if (place->size && is_copy) memcpy(image->bytes + place->offset, entries[i].data, place->size);
         bool is_step = place->type == ENTRY_INT64 && place->dims == 0 && strcmp(place->path, "state/step") == 0;
@@ -239,17 +240,19 @@ static void take(struct image *image, const struct entry *entries, size_t count,
     }
 }
 
-void image_fill(struct image *image, const struct entry *entries, size_t count) { take(image, entries, count, true); }
+void image_fill(struct image *image, const struct entry *entries, size_t count) {
+    set_data(image, entries, count, true);
+}
 
-void image_borrow(struct image *image, const struct entry *entries, size_t count) {
-    take(image, entries, count, image->size <= IMAGE_BORROWS);
+void image_reference(struct image *image, const struct entry *entries, size_t count) {
+    set_data(image, entries, count, image->size <= IMAGE_MAX_COPY);
 }
 
 struct io_part *image_parts(const struct image *image, size_t *count) {
     size_t done = 0;
     *count = 0;
     for (size_t i = 0; i < image->count; i++) {
-        const struct place_of_entry *place = &image->places[image->by_offset[i]];
+        const struct image_entry *place = &image->places[image->by_offset[i]];
         if (!place->data) continue;
         if (place->offset > done)
             image->parts[(*count)++] = (struct io_part){image->bytes + done, place->offset - done};

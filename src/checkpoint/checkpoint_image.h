@@ -1,7 +1,8 @@
-/* checkpoint_image: the HDF5 file of a state, in memory. libhdf5 makes the file's skeleton once, with a place for every
- * dataset; filling it is then a copy to known offsets. So a running job's second save calls no libhdf5, allocates
- * nothing, and the image is also the snapshot that the background thread writes. Of a state that changes no more large
- * entries need not be copied: the file is then written from pieces, some of the image and some of the state. */
+/* checkpoint_image: the HDF5 file of a state as an image in memory. libhdf5 creates the metadata once and allocates the
+ * offset of every dataset; filling the image is then a copy to known offsets. So the second save of a run does not call
+ * libhdf5 and allocates nothing, and the image is the snapshot that the background thread writes. For a state that no
+ * longer changes large entries need not be copied: the file is then written from parts of the image and of the state.
+ */
 #ifndef CHECKPOINT_IMAGE_H
 #define CHECKPOINT_IMAGE_H
 
@@ -13,34 +14,34 @@ struct image {
     size_t size;
     uint64_t order; /* state/step of the last fill; 0 without one */
     size_t count;
-    struct place_of_entry {
+    struct image_entry {
         char *path;
         enum entry_type type;
         int dims;
         int64_t shape[MAX_DIMS];
         size_t size;       /* bytes of the data; of a text: its length */
         uint64_t offset;   /* in bytes */
-        const void *data;  /* where it stands, of a place that was not copied; else NULL */
+        const void *data;  /* the caller's data, if it was not copied; else NULL */
     } * places;            /* (count), in the order of the entries */
     size_t *by_offset;     /* (count) places in the order of the file */
     struct io_part *parts; /* (2 count + 2), for image_parts */
 };
 
-/* Makes the skeleton for [entries]; image_fill puts the data in. */
+/* Creates the metadata and offsets for [entries], without their data. */
 status image_create(const struct entry *entries, size_t count, struct image **out);
 
-/* Whether [entries] have the paths, types and shapes (and lengths of text) that the image was made for. */
+/* Whether [entries] have the paths, types and shapes (and lengths of text) of the image. */
 bool image_fits(const struct image *image, const struct entry *entries, size_t count);
 
-/* Copies the data of [entries], which must fit. */
+/* Copies the data of [entries]; requires image_fits. */
 void image_fill(struct image *image, const struct entry *entries, size_t count);
 
-/* The same, but an image of more than IMAGE_BORROWS bytes only remembers where the data stand: they must stay as they
- * are while the image is used. The memory that they would fill is not touched, so it costs none. */
-#define IMAGE_BORROWS ((size_t)1 << 20)
-void image_borrow(struct image *image, const struct entry *entries, size_t count);
+/* The same, but an image larger than IMAGE_MAX_COPY only stores pointers to the data, which must not change while the
+ * image is used. The memory for the data is not touched then, so it is not allocated by the kernel. */
+#define IMAGE_MAX_COPY ((size_t)1 << 20)
+void image_reference(struct image *image, const struct entry *entries, size_t count);
 
-/* The file in pieces, in order; *count of them, with room for one more (sealed_write_parts). */
+/* The parts of the file in order (*count); the array has capacity for one more (sealed_write_parts). */
 struct io_part *image_parts(const struct image *image, size_t *count);
 
 void image_destroy(struct image *image); /* takes NULL */

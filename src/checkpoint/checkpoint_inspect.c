@@ -1,5 +1,5 @@
-/* What `ddptrain inspect` prints. A checkpoint is verified first and shown with its counters and the range of its
- * numbers; any other HDF5 file (a dataset) with its tree. */
+/* The output of `ddptrain inspect` for HDF5 files. A checkpoint is verified first and shown with its counters and the
+ * ranges of its values; for other HDF5 files only names, types and shapes are shown. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +11,13 @@
 #include "checkpoint/foreign.h"
 #include "checkpoint/range.h"
 
-#define LONGEST_TEXT 60 /* bytes of a text that is shown */
-#define MAX_PATH 400    /* bytes of a group's path that are shown */
+#define MAX_TEXT 60  /* bytes of a text; of longer ones only the length is shown */
+#define MAX_PATH 400 /* bytes of a group's path that are shown */
 
 struct inspection {
     const char *path; /* of the file */
     struct text *out;
-    struct text group;          /* of the line above; "" for the root */
+    struct text group;          /* of the previous line; "" for the root */
     const unsigned char *image; /* (image_size) of a checkpoint, whose numbers are shown; else NULL */
     uint64_t image_size;
     uint64_t datasets, values;
@@ -41,10 +41,10 @@ static void add_range(struct text *out, const unsigned char *bytes, enum entry_t
     range_print(&range, out);
 }
 
-/* A text that fits a line, in quotes; else its length. */
+/* Adds a short text in quotes; else its length. */
 static void add_text(struct text *out, const unsigned char *bytes, size_t size) {
     size_t length = strnlen((const char *)bytes, size);
-    if (length > LONGEST_TEXT || memchr(bytes, '\n', length)) {
+    if (length > MAX_TEXT || memchr(bytes, '\n', length)) {
         text_printf(out, "  %zu bytes", length);
         return;
     }
@@ -54,7 +54,7 @@ static void add_text(struct text *out, const unsigned char *bytes, size_t size) 
     free(text);
 }
 
-/* What the dataset holds: the value of a scalar, the range of a tensor. */
+/* Adds the value of a scalar or the range of a tensor. */
 static void add_content(const struct inspection *report, const struct hdf5_shape *shape) {
     uint64_t count = hdf5_values(shape), size = hdf5_bytes(shape);
     if (!report->image || !shape->is_known || !shape->is_contiguous || count == 0) return;
@@ -73,7 +73,7 @@ static void add_content(const struct inspection *report, const struct hdf5_shape
     }
 }
 
-/* Names the group of [path] when it is another than that of the line above; returns the last part of the path. */
+/* Prints the group of [path] when it differs from that of the previous line; returns the last part of the path. */
 static const char *begin_group(struct inspection *report, const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     size_t length = (size_t)(name - path);
@@ -130,11 +130,11 @@ static status open_source(const struct hdf5_source *source, hid_t *file) {
     return hdf5_open_file(source->path, file);
 }
 
-/* In a child process: all that the report parses. */
-static status look_at_source(void *context) {
+/* In a child process: parses everything that the report parses. */
+static status parse_source(void *context) {
     hid_t file;
     TRY(open_source(context, &file));
-    return hdf5_look_at_all(file, ((const struct hdf5_source *)context)->path);
+    return hdf5_parse_all(file, ((const struct hdf5_source *)context)->path);
 }
 
 static status inspect_sealed(const char *path, struct text *out) {
@@ -143,7 +143,7 @@ static status inspect_sealed(const char *path, struct text *out) {
     hid_t file;
     TRY(sealed_read(path, &image, &seal));
     struct hdf5_source source = {path, image, seal.image_size};
-    status s = hdf5_try_in_child(path, look_at_source, &source);
+    status s = hdf5_try_in_child(path, parse_source, &source);
     if (s == OK) s = open_source(&source, &file);
     if (s == OK) {
         struct inspection report = {.path = path, .out = out, .image = image, .image_size = seal.image_size};
@@ -163,12 +163,12 @@ static status inspect_sealed(const char *path, struct text *out) {
 static status inspect_plain(const char *path, struct text *out) {
     hid_t file;
     struct hdf5_source source = {.path = path};
-    TRY(hdf5_try_in_child(path, look_at_source, &source));
+    TRY(hdf5_try_in_child(path, parse_source, &source));
     TRY(open_source(&source, &file));
     struct inspection report = {.path = path, .out = out};
     text_printf(out, "file    %s\n", path);
     if (hdf5_checkpoint_version(file))
-        text_printf(out, "seal    none: this checkpoint was truncated or changed, and no run continues from it\n");
+        text_printf(out, "seal    none: this checkpoint was truncated or changed, and no run can resume from it\n");
     status s = report_tree(&report, file);
     H5Fclose(file);
     return s;

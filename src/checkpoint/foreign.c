@@ -1,4 +1,4 @@
-/* One table of beginnings. */
+/* A table of file formats and their first bytes. */
 #include "checkpoint/foreign.h"
 
 #include <stdint.h>
@@ -18,7 +18,7 @@ static bool starts_with(const struct head *head, const char *magic, size_t size)
     return head->size >= size && memcmp(head->bytes, magic, size) == 0;
 }
 
-/* The length of a JSON header, little-endian, and its brace. */
+/* The little-endian length of a JSON header, and its opening brace. */
 static bool is_safetensors(const struct head *head) {
     uint64_t length = 0;
     for (int i = 0; head->size > 8 && i < 8; i++) length |= (uint64_t)head->bytes[i] << (8 * i);
@@ -47,7 +47,7 @@ static const struct {
     const char *sentence;
 } kinds[] = {
     {is_empty, "an empty file"},
-    {is_safetensors, "a safetensors file, which holds weights but not the state of a run; start a run from it with "
+    {is_safetensors, "a safetensors file, which has weights but not the state of a run; start a run from it with "
                      "model.init_from"},
     {is_torch, "a file of torch.save; write the state_dict with safetensors.torch.save_file instead and start a run "
                "from that with model.init_from"},

@@ -1,5 +1,5 @@
-/* foreign: what a file is that was given for a checkpoint and is none: said by its first bytes, with what to do instead
- * of "damaged". */
+/* foreign: detects by its first bytes the format of a file that was given as a checkpoint but is none, so that the
+ * message can say what to do instead of "damaged". */
 #ifndef CHECKPOINT_FOREIGN_H
 #define CHECKPOINT_FOREIGN_H
 
@@ -7,11 +7,11 @@
 
 #include "base/status.h"
 
-/* Consumes [failure], which opening [path] as a checkpoint gave: a better one when the file is of another kind, else
- * it. */
+/* Consumes [failure] of opening [path] as a checkpoint: returns a better message when the file has another known
+ * format, else [failure]. */
 status foreign_explain(const char *path, status failure);
 
-/* Whether it begins like a safetensors file, whatever its name. */
+/* Whether the file starts like a safetensors file, regardless of its name. */
 bool foreign_is_safetensors(const char *path);
 
 #endif

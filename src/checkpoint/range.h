@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-/* Values that are not finite are counted apart. Start with RANGE_NONE. */
+/* Non-finite values are counted separately. Start with RANGE_NONE. */
 struct range {
     double min, max, sum;
     uint64_t finite, not_finite;
@@ -14,7 +14,7 @@ struct range {
 #define RANGE_NONE ((struct range){.min = INFINITY, .max = -INFINITY})
 
 void range_add(struct range *range, double value);
-/* "  min 0  max 1  mean 0.5  not finite: 2"; what there is none of is left out. */
+/* Adds "  min 0  max 1  mean 0.5  not finite: 2", without the parts that do not apply. */
 void range_print(const struct range *range, struct text *out);
 
 #endif

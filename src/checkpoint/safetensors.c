@@ -1,5 +1,5 @@
-/* Loading: the names of file and model are compared first, all of them; only then numbers are copied. Writing: names in
- * the order given, numbers without gaps. */
+/* Loading compares all names and shapes of file and model before it copies values. Writing stores the tensors in the
+ * given order, without gaps. */
 #include "checkpoint/safetensors.h"
 
 #include <math.h>
@@ -15,12 +15,12 @@
 struct loading {
     struct safetensors file;
     const struct safetensors_target *target;
-    struct text prefix; /* that every name in the file has before its own */
+    struct text prefix; /* of every name in the file */
 };
 
 status safetensors_check(const char *name, const void *bytes, size_t size) {
     struct safetensors file;
-    status s = safetensors_take(name, bytes, size, &file);
+    status s = safetensors_parse(name, bytes, size, &file);
     safetensors_close(&file);
     return s;
 }
@@ -42,31 +42,31 @@ static const struct safetensors_alias *find_alias(const struct loading *l, const
     return NULL;
 }
 
-/* PyTorch's count of batches; only a momentum of None uses it. */
+/* PyTorch's batch counter of BatchNorm, which only momentum=None uses. */
 static bool is_batch_counter(const char *name) {
     const char *dot = strrchr(name, '.');
     return strcmp(dot ? dot + 1 : name, "num_batches_tracked") == 0;
 }
 
-/* Whether every tensor's name starts with [prefix] and [more]. */
-static bool have_all(const struct loading *l, const char *more) {
+/* Whether the names of all tensors start with l->prefix and [more]. */
+static bool is_common_prefix(const struct loading *l, const char *more) {
     const char *name;
     json_t *entry;
     size_t count = 0;
     json_object_foreach(l->file.header, name, entry) {
         if (!safetensors_is_tensor(name)) continue;
         if (!starts_with(name + l->prefix.length, more)) return false;
-        if (find_param(l, name + l->prefix.length)) return false; /* the model's own name */
+        if (find_param(l, name + l->prefix.length)) return false; /* a name of the model without prefix */
         count++;
     }
     return count > 0;
 }
 
-/* What wrappers put before the names: DistributedDataParallel "module.", torch.compile "_orig_mod.". */
+/* Finds the prefixes of wrappers: DistributedDataParallel's "module.", torch.compile's "_orig_mod.". */
 static void find_prefix(struct loading *l) {
     static const char *const wrappers[] = {"module.", "_orig_mod."};
     for (size_t i = 0; i < 2 * sizeof wrappers / sizeof *wrappers; i++)
-        if (have_all(l, wrappers[i % 2])) text_add(&l->prefix, wrappers[i % 2]);
+        if (is_common_prefix(l, wrappers[i % 2])) text_add(&l->prefix, wrappers[i % 2]);
 }
 
 static const json_t *find(const struct loading *l, const char *name) {
@@ -77,7 +77,7 @@ static const json_t *find(const struct loading *l, const char *name) {
     return entry;
 }
 
-/* The tensor of a parameter; one that is tied may be in the file under another of its names only. */
+/* The tensor of a parameter; the file may have a tied one under an alias only. */
 static const json_t *find_any(const struct loading *l, const char *name) {
     const json_t *entry = find(l, name);
     for (size_t i = 0; !entry && i < l->target->alias_count; i++)
@@ -85,12 +85,12 @@ static const json_t *find_any(const struct loading *l, const char *name) {
     return entry;
 }
 
-/* ---- comparing ---- */
+/* ---- comparison ---- */
 
 static status read_values(const struct loading *l, const char *name, const json_t *entry,
                           struct safetensors_entry *out) {
     TRY(safetensors_entry(&l->file, name, entry, out));
-    if (!out->dtype->convert) return safetensors_bad(&l->file, name, "its dtype is none of F32, F64, F16, BF16");
+    if (!out->dtype->convert) return safetensors_bad(&l->file, name, "its dtype must be F32, F64, F16 or BF16");
     return OK;
 }
 
@@ -138,8 +138,7 @@ static bool has_transposed(const struct loading *l) {
     return false;
 }
 
-/* Square factors of products in a file whose other matrices are (in, out): their shape fits, their numbers probably
- * not. */
+/* Lists the square product matrices of a file whose other matrices are (in, out): they probably are transposed too. */
 static void add_squares(const struct loading *l, struct text *differences) {
     bool is_any = false;
     for (size_t i = 0; i < l->target->product_count; i++) {
@@ -151,15 +150,12 @@ static void add_squares(const struct loading *l, struct text *differences) {
         text_add(differences, " is square and cannot be distinguished by shape");
     }
     text_printf(differences,
-                "\nmatrices of the file fit only transposed, (in, out) as Hugging Face's Conv1D keeps them; transpose "
+                "\nsome matrices of the file match only transposed, (in, out) as in Hugging Face's Conv1D; transpose "
                 "them before saving%s",
-                is_any
-                    ? ", and the square ones as well: a file whose other matrices are transposed has them transposed, "
-                      "too"
-                    : "");
+                is_any ? ", and also the square ones, which are then transposed too" : "");
 }
 
-/* A further name of a tied parameter must hold the same numbers. */
+/* An alias of a tied parameter must have the same values. */
 static status compare_alias(const struct loading *l, const struct safetensors_alias *alias, struct text *differences) {
     struct safetensors_entry one, other;
     const json_t *entry = find(l, alias->name), *original = find_any(l, alias->of);
@@ -173,7 +169,7 @@ static status compare_alias(const struct loading *l, const struct safetensors_al
     return OK;
 }
 
-/* A name of the file that is none of the parameters'. */
+/* A name of the file that is not a parameter's. */
 static status compare_other(const struct loading *l, const char *name, struct text *differences) {
     const struct safetensors_alias *alias = find_alias(l, name);
     if (alias) return compare_alias(l, alias, differences);
@@ -199,12 +195,12 @@ static status compare(const struct loading *l) {
     struct text differences = {0};
     status s = compare_all(l, &differences);
     if (!s && differences.length)
-        s = status_new(STATUS_DATA, "%s: does not fit the model:%s", l->file.path, text_string(&differences));
+        s = status_new(STATUS_DATA, "%s: does not match the model:%s", l->file.path, text_string(&differences));
     text_free(&differences);
     return s;
 }
 
-/* values (found->count) as they were converted: the first that no run can start from. */
+/* Rejects the first of the converted values (found->count) that is not finite. */
 static status check_finite(const struct loading *l, const char *name, const struct safetensors_entry *found,
                            const float *values) {
     size_t at = 0;
@@ -276,7 +272,7 @@ static void write_header(const struct safetensors_tensor *tensors, size_t count,
         offset += bytes;
     }
     text_add(out, "}");
-    while (out->length % 8) text_add(out, " "); /* numbers start aligned */
+    while (out->length % 8) text_add(out, " "); /* aligns the values */
 }
 
 status safetensors_write(const char *path, const struct safetensors_note *notes, size_t note_count,

@@ -1,5 +1,5 @@
-/* The header of a safetensors file: its length, JSON (jansson: duplicates refused, depth bounded), then each tensor's
- * type, shape and range. */
+/* The header of a safetensors file: its length, JSON (jansson rejects duplicates and limits the depth), then type,
+ * shape and range of each tensor. */
 #include "checkpoint/safetensors_file.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/buffer.h"
 #include "base/io.h"
 
-#define MOST_HEADER_BYTES (100u << 20) /* as the reference implementation */
+#define MAX_HEADER_BYTES (100u << 20) /* as the reference implementation */
 
 static void from_f32(const unsigned char *from, float *to, size_t count) { memcpy(to, from, count * sizeof *to); }
 
@@ -65,18 +65,18 @@ status safetensors_entry(const struct safetensors *file, const char *name, const
     *out = (struct safetensors_entry){0};
     for (size_t i = 0; dtype && i < sizeof dtypes / sizeof *dtypes; i++)
         if (strcmp(dtype, dtypes[i].name) == 0) out->dtype = &dtypes[i];
-    if (!out->dtype) return safetensors_bad(file, name, "its dtype is none of F32, F64, F16, BF16 or an integer type");
+    if (!out->dtype) return safetensors_bad(file, name, "its dtype must be F32, F64, F16, BF16 or an integer type");
     TRY(read_shape(file, name, json_object_get(entry, "shape"), out));
     const json_t *from = json_array_get(offsets, 0), *to = json_array_get(offsets, 1);
     if (json_array_size(offsets) != 2 || !json_is_integer(from) || !json_is_integer(to))
         return safetensors_bad(file, name, "it has no data_offsets");
     if (json_integer_value(from) < 0 || json_integer_value(to) < json_integer_value(from) ||
         (uint64_t)json_integer_value(to) > file->data_size)
-        return safetensors_bad(file, name, "its numbers lie outside the file (is the file truncated?)");
+        return safetensors_bad(file, name, "its values are outside of the file (is the file truncated?)");
     out->offset = (size_t)json_integer_value(from);
     if (__builtin_mul_overflow(out->count, out->dtype->bytes, &bytes) ||
         bytes != (size_t)json_integer_value(to) - out->offset)
-        return safetensors_bad(file, name, "its data_offsets do not fit its shape");
+        return safetensors_bad(file, name, "its data_offsets do not match its shape");
     return OK;
 }
 
@@ -87,25 +87,25 @@ struct byte_range {
     size_t start, end;
 };
 
-static int by_start(const void *left, const void *right) {
+static int compare_starts(const void *left, const void *right) {
     const struct byte_range *a = left, *b = right;
     if (a->start != b->start) return a->start < b->start ? -1 : 1;
     return (a->end > b->end) - (a->end < b->end);
 }
 
-/* ranges (count): in some order they must be all of the data, as the format says; else a part was changed or lost. */
+/* Checks that the ranges (count) cover all of the data without gaps and overlaps, as the format requires. */
 static status check_ranges(const struct safetensors *file, struct byte_range *ranges, size_t count) {
     size_t end = 0;
-    if (count) qsort(ranges, count, sizeof *ranges, by_start);
+    if (count) qsort(ranges, count, sizeof *ranges, compare_starts);
     for (size_t i = 0; i < count; i++) {
         if (ranges[i].start < end)
-            return safetensors_bad(file, ranges[i].name, "its numbers overlap those of another tensor");
+            return safetensors_bad(file, ranges[i].name, "its values overlap those of another tensor");
         if (ranges[i].start > end)
-            return safetensors_bad(file, ranges[i].name, "bytes that belong to no tensor lie before its numbers");
+            return safetensors_bad(file, ranges[i].name, "there are unused bytes before its values");
         end = ranges[i].end;
     }
     if (end == file->data_size) return OK;
-    return status_new(STATUS_DATA, "%s: %zu bytes behind the last tensor belong to none", file->path,
+    return status_new(STATUS_DATA, "%s: there are %zu unused bytes after the last tensor", file->path,
                       file->data_size - end);
 }
 
@@ -127,12 +127,12 @@ static status check_tensors(const struct safetensors *file) {
     return s;
 }
 
-status safetensors_take(const char *name, const void *bytes, size_t size, struct safetensors *file) {
+status safetensors_parse(const char *name, const void *bytes, size_t size, struct safetensors *file) {
     *file = (struct safetensors){.path = name};
     uint64_t length;
     if (size < sizeof length) return status_new(STATUS_DATA, "%s: not a safetensors file (too short)", name);
     memcpy(&length, bytes, sizeof length);
-    if (length > size - sizeof length || length > MOST_HEADER_BYTES)
+    if (length > size - sizeof length || length > MAX_HEADER_BYTES)
         return status_new(STATUS_DATA,
                           "%s: not a safetensors file, or truncated (its header would be longer than the file)", name);
     json_error_t error;
@@ -162,7 +162,7 @@ status safetensors_read(const char *path, struct safetensors *file) {
     size_t size = 0;
     *file = (struct safetensors){.path = path};
     status s = read_bytes(path, &bytes, &size);
-    if (!s) s = safetensors_take(path, bytes, size, file);
+    if (!s) s = safetensors_parse(path, bytes, size, file);
     file->bytes = bytes;
     return s;
 }

@@ -1,4 +1,4 @@
-/* safetensors_file: a safetensors file in memory whose header was checked; what loading and `inspect` share. */
+/* safetensors_file: a safetensors file in memory with a checked header, for loading and `inspect`. */
 #ifndef CHECKPOINT_SAFETENSORS_FILE_H
 #define CHECKPOINT_SAFETENSORS_FILE_H
 
@@ -13,14 +13,14 @@
 struct safetensors_dtype {
     const char *name; /* "F32" */
     size_t bytes;
-    /* values (count) to float32; NULL: integers, which no model takes */
+    /* converts values (count) to float32; NULL: integers, which no model accepts */
     void (*convert)(const unsigned char *from, float *to, size_t count);
 };
 
 struct safetensors {
-    const char *path;          /* for messages; borrowed */
-    void *bytes;               /* of safetensors_read; NULL: somebody else's */
-    const unsigned char *data; /* behind the header */
+    const char *path;          /* for messages; not owned */
+    void *bytes;               /* of safetensors_read; NULL: owned by the caller */
+    const unsigned char *data; /* after the header */
     size_t data_size;
     json_t *header;
 };
@@ -33,13 +33,13 @@ struct safetensors_entry {
     size_t count, offset; /* elements; bytes from file->data */
 };
 
-/* Reads a whole file, or takes [bytes] (size), which stay the caller's. Every tensor is checked. STATUS_DATA; the file
- * is to be closed also after a failure. */
+/* Reads and checks a whole file; or parses [bytes] (size), which the caller owns. Call safetensors_close also after a
+ * failure. */
 status safetensors_read(const char *path, struct safetensors *file);
-status safetensors_take(const char *name, const void *bytes, size_t size, struct safetensors *file);
+status safetensors_parse(const char *name, const void *bytes, size_t size, struct safetensors *file);
 void safetensors_close(struct safetensors *file);
 
-/* The names and entries of the header that are tensors: json_object_foreach without "__metadata__". */
+/* Whether an entry of the header is a tensor, not "__metadata__"; and its description. */
 bool safetensors_is_tensor(const char *name);
 status safetensors_entry(const struct safetensors *file, const char *name, const json_t *entry,
                          struct safetensors_entry *out);

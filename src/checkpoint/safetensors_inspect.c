@@ -1,18 +1,18 @@
-/* What `ddptrain inspect` prints of a safetensors file. Tensors stand in the order of the file. */
+/* The output of `ddptrain inspect` for a safetensors file, with the tensors in the order of the file. */
 #include <math.h>
 
 #include "checkpoint/range.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_file.h"
 
-#define PIECE 4096    /* values converted at a time */
+#define CHUNK 4096    /* values converted at a time */
 #define MAX_VALUE 400 /* bytes of a value of the metadata that are shown */
 
 static struct range range_of(const struct safetensors *file, const struct safetensors_entry *tensor) {
     struct range range = RANGE_NONE;
-    float values[PIECE];
-    for (size_t i = 0; i < tensor->count; i += PIECE) {
-        size_t count = tensor->count - i < PIECE ? tensor->count - i : PIECE;
+    float values[CHUNK];
+    for (size_t i = 0; i < tensor->count; i += CHUNK) {
+        size_t count = tensor->count - i < CHUNK ? tensor->count - i : CHUNK;
         tensor->dtype->convert(file->data + tensor->offset + i * tensor->dtype->bytes, values, count);
         for (size_t j = 0; j < count; j++) range_add(&range, (double)values[j]);
     }

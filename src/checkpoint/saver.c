@@ -1,6 +1,6 @@
-/* One thread and one image. saver_save waits until the thread is done with the image, fills it and hands it over; so
- * memory is bounded by one copy of the state, and training stands still only for that copy. The thread calls no
- * libhdf5. */
+/* One thread and one image. saver_save waits until the thread has written the image, fills it and passes it to the
+ * thread. So memory is limited to one copy of the state, and training waits only for that copy. The thread does not
+ * call libhdf5. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,29 +12,29 @@
 struct saver {
     int64_t keep;
     pthread_t thread;
-    pthread_mutex_t mutex; /* guards what follows */
+    pthread_mutex_t mutex; /* guards the fields below */
     pthread_cond_t changed;
     bool is_busy, is_ending;
     status failure; /* of the last save */
-    /* While busy the thread's, else the caller's: */
+    /* Used by the thread while is_busy, else by the caller: */
     struct image *image;
-    char *dir, *dir_name; /* where to write, and what to call it */
+    char *dir, *dir_name; /* where to write, and its name in messages */
     char *name;
     int64_t step;
-    /* The caller's, and read by the thread while busy: */
-    void (*is_saved)(void *data, int64_t step);
+    /* Set by the caller, read by the thread while is_busy: */
+    void (*on_saved)(void *data, int64_t step);
     void *data;
-    int64_t next_step; /* the caller's */
+    int64_t next_step; /* used by the caller only */
 };
 
 static status write_image(const struct saver *saver) {
     TRY(folder_add(saver->dir, saver->name, saver->image));
-    if (saver->is_saved) saver->is_saved(saver->data, saver->step);
+    if (saver->on_saved) saver->on_saved(saver->data, saver->step);
     return checkpoint_prune(saver->dir, saver->keep);
 }
 
-/* Consumes [failure]: its sentence, with the folder's own name. */
-static status name_folder(const struct saver *saver, status failure) {
+/* Consumes [failure] and replaces saver->dir by dir_name in its sentence. */
+static status rename_folder(const struct saver *saver, status failure) {
     size_t length = strlen(saver->dir);
     struct text sentence = {0};
     const char *rest = status_message(failure);
@@ -51,7 +51,7 @@ static status name_folder(const struct saver *saver, status failure) {
 
 static status save(const struct saver *saver) {
     status failure = write_image(saver);
-    return failure ? name_folder(saver, failure) : OK;
+    return failure ? rename_folder(saver, failure) : OK;
 }
 
 static void *work(void *data) {
@@ -104,12 +104,12 @@ status saver_create(const char *dir, int64_t keep, struct saver **out) {
     return OK;
 }
 
-void saver_tell(struct saver *saver, void (*is_saved)(void *data, int64_t step), void *data) {
-    saver->is_saved = is_saved;
+void saver_on_saved(struct saver *saver, void (*on_saved)(void *data, int64_t step), void *data) {
+    saver->on_saved = on_saved;
     saver->data = data;
 }
 
-void saver_mark(struct saver *saver, int64_t step) { saver->next_step = step; }
+void saver_set_step(struct saver *saver, int64_t step) { saver->next_step = step; }
 
 status saver_move(struct saver *saver, const char *dir, const char *name) {
     char *dir_copy = strdup(dir), *name_copy = strdup(name);
@@ -134,7 +134,7 @@ status saver_wait(struct saver *saver) {
     return failure;
 }
 
-/* Brings the image and the name up to date; the thread is idle. */
+/* Updates the image and the name; the thread is idle. */
 static status prepare(struct saver *saver, const char *name, const struct entry *entries, size_t count,
                       bool is_in_place) {
     if (!saver->image || !image_fits(saver->image, entries, count)) {
@@ -142,7 +142,7 @@ static status prepare(struct saver *saver, const char *name, const struct entry 
         saver->image = NULL;
         TRY(image_create(entries, count, &saver->image));
     }
-    (is_in_place ? image_borrow : image_fill)(saver->image, entries, count);
+    (is_in_place ? image_reference : image_fill)(saver->image, entries, count);
     free(saver->name);
     saver->name = strdup(name);
     saver->step = saver->next_step;

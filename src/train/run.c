@@ -77,7 +77,7 @@ static status open_outputs(struct run *run) {
     if (c->train.tensorboard) TRY(metrics_open_events(t->outputs.metrics, t->state->counters.step));
     TRY(saver_create(run_folder_checkpoints(run->folder), c->checkpoint.keep, &t->outputs.saver));
     TRY(saver_move(t->outputs.saver, run_folder_checkpoints_held(run->folder), run_folder_checkpoints(run->folder)));
-    saver_tell(t->outputs.saver, checkpoint_is_complete, t->pulse);
+    saver_on_saved(t->outputs.saver, checkpoint_is_complete, t->pulse);
     t->outputs.folder = run->folder;
     t->outputs.log = run->log;
     t->outputs.report = (struct report){.log = run->log,

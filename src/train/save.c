@@ -62,7 +62,7 @@ static status write_state(struct trainer *t, const char *other, bool is_last) {
     status unwritten = metrics_sync(t->outputs.metrics, &c->metrics_bytes);
     if (unwritten) return note_failed_save(t, unwritten);
     t->saves.has_failed = false;
-    saver_mark(t->outputs.saver, c->step);
+    saver_set_step(t->outputs.saver, c->step);
     status unsaved =
         (is_last ? saver_save_in_place : saver_save)(t->outputs.saver, name, t->state->entries, t->state->entry_count);
     if (!unsaved) t->saves.handed_over = (struct guard_place){c->epoch, c->batch};

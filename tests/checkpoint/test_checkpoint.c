@@ -174,7 +174,7 @@ START_TEST(what_is_no_checkpoint_is_refused) {
     ck_assert_ptr_null(checkpoint);
     ck_failure(checkpoint_open(folder, &checkpoint), STATUS_DATA, folder);
     ck_ok(sealed_write(path, "no HDF5 at all", 14, 1));
-    ck_failure(checkpoint_open(path, &checkpoint), STATUS_DATA, "not a good HDF5 file");
+    ck_failure(checkpoint_open(path, &checkpoint), STATUS_DATA, "not a valid HDF5 file");
     ck_ok(sealed_write(path, "", 0, 1));
     ck_failure(checkpoint_open(path, &checkpoint), STATUS_DATA, path);
     char *wine = path_in(SOURCE_DIR, "datasets/wine.h5");
@@ -272,7 +272,7 @@ START_TEST(damaged_ones_are_skipped_with_a_warning) {
     damage(first, 0);
     status s;
     ck_assert_int_eq(newest_step(dir, &s), -1);
-    ck_failure(s, STATUS_DATA, "none of its 3 checkpoints is good");
+    ck_failure(s, STATUS_DATA, "none of its 3 checkpoints is valid");
     free(first);
     free(second);
     free(third);
@@ -354,7 +354,7 @@ START_TEST(links_to_nothing) {
     ck_ok(s);
     damage(path, 700);
     ck_assert_int_eq(newest_step(folder, &s), -1);
-    ck_failure(s, STATUS_DATA, "none of its 1 checkpoints is good");
+    ck_failure(s, STATUS_DATA, "none of its 1 checkpoints is valid");
     free(link), free(path);
     remove_folder(folder);
 }

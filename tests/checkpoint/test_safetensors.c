@@ -44,7 +44,7 @@ START_TEST(numbers_of_every_type) {
         struct safetensors file;
         struct safetensors_entry entry;
         void *memory = file_of(header, numbers[_i].bytes, count * numbers[_i].size, &bytes);
-        ck_ok(safetensors_take("w.safetensors", memory, bytes, &file));
+        ck_ok(safetensors_parse("w.safetensors", memory, bytes, &file));
         ck_ok(safetensors_entry(&file, "w", json_object_get(file.header, "w"), &entry));
         ck_assert_uint_eq(entry.count, count);
         ck_assert_int_eq(entry.dims, 1);
@@ -95,14 +95,14 @@ static const struct {
     const char *sentence; /* NULL: accepted */
 } headers[] = {
     {"{}", 0, NULL},
-    {"{}", 1, "1 bytes behind the last tensor belong to none"},
+    {"{}", 1, "there are 1 unused bytes after the last tensor"},
     {"{\"__metadata__\": {\"format\": \"pt\"}}", 0, NULL},
     {"{" TENSOR("a", "F32", "[]", "[0, 4]") "}", 4, NULL},
-    {"{" TENSOR("a", "F32", "[]", "[0, 4]") "}", 5, "1 bytes behind the last tensor belong to none"},
-    {"{" TENSOR("a", "F32", "[]", "[0, 4]") "}", 3, "tensor 'a': its numbers lie outside the file"},
-    {"{" TENSOR("a", "F32", "[]", "[0, 3]") "}", 3, "tensor 'a': its data_offsets do not fit its shape"},
-    {"{" TENSOR("a", "F32", "[]", "[4, 0]") "}", 4, "tensor 'a': its numbers lie outside the file"},
-    {"{" TENSOR("a", "F32", "[]", "[-4, 0]") "}", 4, "tensor 'a': its numbers lie outside the file"},
+    {"{" TENSOR("a", "F32", "[]", "[0, 4]") "}", 5, "there are 1 unused bytes after the last tensor"},
+    {"{" TENSOR("a", "F32", "[]", "[0, 4]") "}", 3, "tensor 'a': its values are outside of the file"},
+    {"{" TENSOR("a", "F32", "[]", "[0, 3]") "}", 3, "tensor 'a': its data_offsets do not match its shape"},
+    {"{" TENSOR("a", "F32", "[]", "[4, 0]") "}", 4, "tensor 'a': its values are outside of the file"},
+    {"{" TENSOR("a", "F32", "[]", "[-4, 0]") "}", 4, "tensor 'a': its values are outside of the file"},
     {"{" TENSOR("a", "F32", "[]", "[0, 4, 4]") "}", 4, "tensor 'a': it has no data_offsets"},
     {"{" TENSOR("a", "F32", "[]", "[0, 4.0]") "}", 4, "tensor 'a': it has no data_offsets"},
     {"{" TENSOR("a", "F32", "[]", "[0.0, 4]") "}", 4, "tensor 'a': it has no data_offsets"},
@@ -112,21 +112,21 @@ static const struct {
     {"{" TENSOR("a", "F32", "[-1]", "[0, 0]") "}", 0, "tensor 'a': its shape is not sensible"},
     {"{" TENSOR("a", "F32", "[1.0]", "[0, 4]") "}", 4, "tensor 'a': its shape is not sensible"},
     {"{" TENSOR("a", "F32", "[1099511627776, 1099511627776]", "[0, 4]") "}", 4, "tensor 'a': its shape is not"},
-    {"{" TENSOR("a", "F64", "[1099511627776, 4194304]", "[0, 0]") "}", 0, "'a': its data_offsets do not fit"},
+    {"{" TENSOR("a", "F64", "[1099511627776, 4194304]", "[0, 0]") "}", 0, "'a': its data_offsets do not match"},
     {"{" TENSOR("a", "U8", "[1, 1, 1, 1, 1, 1, 1, 2]", "[0, 2]") "}", 2, NULL},
     {"{" TENSOR("a", "U8", "[1, 1, 1, 1, 1, 1, 1, 1, 2]", "[0, 2]") "}", 2,
      "'a': its shape is not a list of at most 8"},
     {"{" TENSOR("a", "U8", "{}", "[0, 1]") "}", 1, "tensor 'a': its shape is not a list of at most 8 numbers"},
-    {"{" TENSOR("a", "U16", "[]", "[0, 2]") "}", 2, "tensor 'a': its dtype is none of"},
-    {"{\"a\": 1}", 0, "tensor 'a': its dtype is none of"},
-    {"{\"a\": {\"dtype\": 1}}", 0, "tensor 'a': its dtype is none of"},
+    {"{" TENSOR("a", "U16", "[]", "[0, 2]") "}", 2, "tensor 'a': its dtype must be F32"},
+    {"{\"a\": 1}", 0, "tensor 'a': its dtype must be F32"},
+    {"{\"a\": {\"dtype\": 1}}", 0, "tensor 'a': its dtype must be F32"},
     {"[]", 0, "its header is not JSON"},
     {"{\"a\": 1, \"a\": 1}", 0, "its header is not JSON"},
     {"{" TENSOR("b", "I8", "[2]", "[1, 3]") ", " TENSOR("a", "BOOL", "[1]", "[0, 1]") "}", 3, NULL},
     {"{" TENSOR("b", "I8", "[2]", "[1, 3]") ", " TENSOR("a", "I16", "[1]", "[0, 2]") "}", 3,
-     "tensor 'b': its numbers overlap those of another tensor"},
+     "tensor 'b': its values overlap those of another tensor"},
     {"{" TENSOR("b", "I8", "[2]", "[2, 4]") ", " TENSOR("a", "U8", "[1]", "[0, 1]") "}", 4,
-     "tensor 'b': bytes that belong to no tensor lie before its numbers"},
+     "tensor 'b': there are unused bytes before its values"},
     {"{" TENSOR("b", "I64", "[1]", "[0, 8]") ", " TENSOR("a", "I32", "[0]", "[0, 0]") "}", 8, NULL},
     {"{" TENSOR("b", "I64", "[1]", "[0, 8]") ", " TENSOR("a", "I64", "[1]", "[0, 8]") "}", 8, "overlap"},
 };
@@ -155,7 +155,7 @@ START_TEST(truncated_files) {
         char *part = guarded_copy(file, size);
         const char *sentence = size < 8                       ? "not a safetensors file (too short)"
                                : size < 8 + sizeof header - 1 ? "not a safetensors file, or truncated"
-                                                              : "lie outside the file (is the file truncated?)";
+                                                              : "are outside of the file (is the file truncated?)";
         ck_failure(safetensors_check("w", part, size), STATUS_DATA, sentence);
         guarded_free(part);
     }

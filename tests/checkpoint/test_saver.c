@@ -139,7 +139,7 @@ START_TEST(in_place_takes_no_memory) {
     for (size_t i = 0; i <= TENSORS; i++) t.entries[i].data = i == TENSORS ? (void *)&t.step : large;
     t.entries[TENSORS / 2].shape[0] = (int64_t)(bytes / sizeof *large);
     ck_ok(image_create(t.entries, TENSORS + 1, &image));
-    image_borrow(image, t.entries, TENSORS + 1);
+    image_reference(image, t.entries, TENSORS + 1);
     ck_assert_uint_ge(image->size, bytes);
     uintptr_t first = ((uintptr_t)image->bytes + page - 1) / page * page;
     ck_assert_int_eq(mincore((void *)first, (pages - 1) * page, is_there), 0);
@@ -190,13 +190,13 @@ START_TEST(only_what_is_saved_is_reported) {
     struct saver *saver;
     int64_t saved = 0;
     ck_ok(saver_create(folder, 2, &saver));
-    saver_tell(saver, note_step, &saved);
-    saver_mark(saver, 1);
+    saver_on_saved(saver, note_step, &saved);
+    saver_set_step(saver, 1);
     ck_ok(save(saver, 1));
     ck_ok(saver_wait(saver));
     ck_assert_int_eq(saved, 1);
     fault_set(&(struct fault){.kind = FAULT_ENOSPC, .at = 1, .is_permanent = true});
-    saver_mark(saver, 2);
+    saver_set_step(saver, 2);
     ck_ok(save(saver, 2));
     ck_failure(saver_wait(saver), STATUS_IO, "No space left on device");
     fault_set(NULL);

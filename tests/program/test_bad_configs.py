@@ -216,7 +216,7 @@ class CommandLine(program.Case):
                 (["inspect"], USAGE, "no file given"),
                 (["inspect", "notes"], DATA, "notes: a text file, not a checkpoint"),
                 (["inspect", "datasets"], DATA, "datasets: a folder without checkpoints/: give a run folder or a file"),
-                (["inspect", "zeros"], DATA, "zeros: not an HDF5 file, or a damaged one"),
+                (["inspect", "zeros"], DATA, "zeros: not an HDF5 file, or damaged"),
                 (["inspect", "missing.h5"], None, "missing.h5"),
                 (["--help-config", "nothing"], USAGE, "nothing")):
             with self.subTest(arguments):

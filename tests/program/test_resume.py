@@ -190,7 +190,7 @@ class Resume(program.Case):
         program.change_checkpoint(newest, change(1))
         _, err = self.run_program("test.yaml", "schedule.t_max=600", code=DATA)
         self.assertIn(f"{os.path.relpath(newest, self.folder)}: 'state/later' is 1, a counter that this version does not have; "
-                      "the file is of a newer ddptrain, which has to continue the run", err)
+                      "resume with the newer ddptrain that wrote the file", err)
         self.run_program("eval", "test.yaml", "schedule.t_max=600")  # weights are weights
         program.without_datasets(newest, "state/later_list")
         program.change_checkpoint(newest, change(0))

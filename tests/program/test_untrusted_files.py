@@ -189,7 +189,7 @@ class Crafted(Case):
                 self.assertIn("scaler/mean and scaler/scale are not two float64 vectors of one length",
                               self.refuse("eval", "c.yaml", "--checkpoint", sealed, codes=(DATA,)))
         _, sealed = self.craft(CHANGES["mean beyond memory"])
-        self.assertIn("'scaler/mean' is stored in a way that this version cannot read",
+        self.assertIn("'scaler/mean' has a storage layout that this version cannot read",
                       self.refuse("eval", "c.yaml", "--checkpoint", sealed, codes=(DATA,)))
 
     def test_groups_in_circles(self):

@@ -81,16 +81,16 @@ class Weights(program.Case):
         for tensors, changes, sentences in (
                 (dict(less, extra=good["0.bias"]), {}, ["0.bias: (64,) in the model, not in the file", "extra: in the file, not in the model"]),
                 (dict(good, **{"2.bias": ("F32", np.zeros(4, "<f4"))}), {}, ["2.bias: (4,) in the file, (3,) in the model"]),
-                (good, {"0__bias": {"dtype": "C64"}}, ["tensor '0.bias': its dtype is none of"]),
-                (good, {"0__bias": {"dtype": "I32"}}, ["tensor '0.bias': its dtype is none of F32, F64, F16, BF16"]),
-                (good, {"0__bias": {"shape": [63]}}, ["tensor '0.bias': its data_offsets do not fit its shape"]),
+                (good, {"0__bias": {"dtype": "C64"}}, ["tensor '0.bias': its dtype must be F32"]),
+                (good, {"0__bias": {"dtype": "I32"}}, ["tensor '0.bias': its dtype must be F32, F64, F16 or BF16"]),
+                (good, {"0__bias": {"shape": [63]}}, ["tensor '0.bias': its data_offsets do not match its shape"]),
                 (good, {"0__bias": {"shape": [2 ** 40, 2 ** 40]}}, ["tensor '0.bias': its shape is not sensible"]),
                 (good, {"0__bias": {"shape": "x"}}, ["tensor '0.bias': its shape is not a list"]),
-                (good, {"0__bias": {"data_offsets": [0, 10 ** 15]}}, ["tensor '0.bias': its numbers lie outside the file"]),
-                (good, {"0__bias": {"data_offsets": [-4, 252]}}, ["tensor '0.bias': its numbers lie outside the file"]),
+                (good, {"0__bias": {"data_offsets": [0, 10 ** 15]}}, ["tensor '0.bias': its values are outside of the file"]),
+                (good, {"0__bias": {"data_offsets": [-4, 252]}}, ["tensor '0.bias': its values are outside of the file"]),
                 (good, {"0__bias": {"data_offsets": None}}, ["tensor '0.bias': it has no data_offsets"]),
-                (good, {"0__bias": {"data_offsets": [3324, 3580]}}, ["tensor '0.bias': its numbers overlap those of another tensor"]),
-                (good, {"0__bias": {"data_offsets": [3332, 3588]}}, ["tensor '0.bias': bytes that belong to no tensor lie before"])):
+                (good, {"0__bias": {"data_offsets": [3324, 3580]}}, ["tensor '0.bias': its values overlap those of another tensor"]),
+                (good, {"0__bias": {"data_offsets": [3332, 3588]}}, ["tensor '0.bias': there are unused bytes before"])):
             with self.subTest(sentences):
                 write_safetensors(path, tensors, **changes)
                 err = self.start_from("w.safetensors", code=DATA)
@@ -106,7 +106,7 @@ class Weights(program.Case):
             array[5] = value
             write_safetensors(path, dict(good, **{"0.bias": (f"F{8 * array.itemsize}", array)}))
             self.assertIn(f"model.init_from: w.safetensors: tensor '0.bias': {sentence}", self.start_from("w.safetensors", code=DATA))
-        for bytes_, sentence in ((whole + b"more", "4 bytes behind the last tensor belong to none"), (b"", "too short"), (whole[:100], "truncated"), (whole[:-4], "outside the file"),
+        for bytes_, sentence in ((whole + b"more", "there are 4 unused bytes after the last tensor"), (b"", "too short"), (whole[:100], "truncated"), (whole[:-4], "outside of the file"),
                                  (struct.pack("<Q", 5) + b"{]  }", "its header is not JSON")):
             with open(path, "wb") as f:
                 f.write(bytes_)
@@ -203,7 +203,7 @@ train: {{epochs: 1}}
         for i in range(2):
             self.assertIn(f"h.{i}.attn.c_proj.weight: (8, 8) is square and cannot be distinguished by shape\n", err)
         self.assertEqual(err.count("is square"), 2, err)  # wpe is as well, and never transposed
-        self.assertIn("transpose them before saving, and the square ones as well", err)
+        self.assertIn("transpose them before saving, and also the square ones", err)
         self.assertEqual(err.count(" in the file, ("), 6, err)
         named = [line.split(":")[0].strip() for line in err.splitlines() if "is square" in line or " in the file, (" in line]
         turned = {n: (t, np.ascontiguousarray(a.T) if n in named else a) for n, (t, a) in tensors.items()}
@@ -246,7 +246,7 @@ train: {{epochs: 1}}
         self.write("empty.h5", "")
         with open(self.path("damaged.h5"), "wb") as f, open(self.checkpoints()[-1], "rb") as whole:
             f.write(whole.read()[:-300])
-        for file, sentence in (("w.safetensors", "a safetensors file, which holds weights but not the state of a run; start a run from it with model.init_from"),
+        for file, sentence in (("w.safetensors", "a safetensors file, which has weights but not the state of a run; start a run from it with model.init_from"),
                                ("w.pt", "a file of torch.save; write the state_dict with safetensors.torch.save_file"),
                                ("w.txt", "a text file, not a checkpoint"), ("empty.h5", "an empty file"),
                                ("damaged.h5", "no seal at its end: the file is truncated, damaged or not written by ddptrain")):
