@@ -41,10 +41,13 @@ TMPDIR=$(mktemp -d -p /dev/shm ddptrain-fuzz-XXXXXX) # files for libhdf5, and wh
 export TMPDIR UBSAN_OPTIONS=print_stacktrace=1
 trap 'rm -rf "$TMPDIR"' EXIT
 
+# For the targets of HDF5: libhdf5 leaks when it fails, and an allocation that the limit of the child process refuses
+# (HDF5_MAX_MEMORY of src/base/hdf5.h) is refused here, too: the sanitizer would touch an eighth of it.
+in_process=detect_leaks=0:max_allocation_size_mb=4096:allocator_may_return_null=1
+
 # Whether the report on standard input is of libhdf5 alone. The first function of ours or of the library decides, both where
 # it crashed and where the memory it touched came from; memory of a stack or a global variable is always ours, since only
-# our code is instrumented. A failed check of ours (abort) or a report without a stack is ours. Leaks are not looked for:
-# libhdf5 leaks when it fails.
+# our code is instrumented. A failed check of ours (abort) or a report without a stack is ours.
 is_of_library() {
     awk '
         /stack of thread|global variable/ { ours = 1 }
@@ -59,7 +62,7 @@ sort_crashes() {
     local target=$1 file
     for file in "$build/crashes-$target"/*; do
         [ -f "$file" ] || continue
-        if ASAN_OPTIONS=detect_leaks=0 "$build/bin/fuzz_$target" -timeout=60 -rss_limit_mb=2048 "$file" >"$build/again" 2>&1; then
+        if ASAN_OPTIONS=$in_process "$build/bin/fuzz_$target" -timeout=60 -rss_limit_mb=2048 "$file" >"$build/again" 2>&1; then
             rm "$file" # slow or out of memory on a busy machine
         elif is_of_library <"$build/again"; then
             library=$((library + 1))
@@ -74,7 +77,7 @@ sort_crashes() {
 # Runs [target] for [seconds]; adds to executions and used; library and log say more.
 fuzz() {
     local target=$1 corpus=tests/fuzz/corpus/corpus_$1 found=$build/found-$1 start=$SECONDS
-    local leaks=1
+    local sanitizer=detect_leaks=1
     local -a options=(-max_len=4096 -timeout=25 -rss_limit_mb=2048) folders=("$found" "$corpus")
     [ "$target" != document ] || folders+=(configs)
     log=$build/$target.log
@@ -84,13 +87,13 @@ fuzz() {
             mkdir -p "$build/seeds-hdf5" "$build/crashes-$target" "$build/library-$target"
             $build/bin/hdf5_seeds "$build/seeds-hdf5" >/dev/null
             folders+=("$build/seeds-hdf5")
-            leaks=0
+            sanitizer=$in_process
             options=(-max_len=40960 -timeout=60 -rss_limit_mb=2048 -fork=1 -ignore_crashes=1
                 -ignore_timeouts=1 -ignore_ooms=1 -artifact_prefix="$build/crashes-$target/")
             ;;
         *) options+=(-artifact_prefix="$build/findings/$target-" -print_final_stats=1) ;;
     esac
-    ASAN_OPTIONS=detect_leaks=$leaks "$build/bin/fuzz_$target" "${options[@]}" -max_total_time="$2" "${folders[@]}" >"$log" 2>&1 || true
+    ASAN_OPTIONS=$sanitizer "$build/bin/fuzz_$target" "${options[@]}" -max_total_time="$2" "${folders[@]}" >"$log" 2>&1 || true
     sort_crashes "$target"
     # alone libFuzzer counts at its end; in fork mode each line begins with the number
     local count

@@ -66,7 +66,7 @@ FIRST = [
     ("elastic*", ["program_elastic"]), ("zero*", ["program_zero"]), ("in_backward*", ["program_in_backward"]),
     ("agreement*", ["train_agreement", "program_agreement"]), ("tally*", ["program_metrics"]),
     ("evaluation*", ["program_metrics", "program_inference"]), ("epoch*", ["program_metrics"]),
-    ("inference/inference*", ["program_inference", "program_labels"]), ("generate*", ["train_gpt", "program_inference"]),
+    ("inference/inference*", ["program_inference", "program_labels"]), ("generate*", ["train_gpt", "program_precision", "program_inference"]),
     ("predictions*", ["program_inference"]), ("nonfinite/*", ["program_nonfinite"]), ("recovery*", ["program_nonfinite", "program_resume"]),
     ("run_folder*", ["program_resume", "program_files"]), ("weights*", ["program_weights"]),
     ("dry_run*", ["program_files", "program_gpu_emulated"]), ("plan*", ["program_verdicts", "program_bad_configs"]),

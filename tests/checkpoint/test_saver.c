@@ -256,6 +256,35 @@ START_TEST(training_does_not_wait_for_the_disk) {
 }
 END_TEST
 
+/* A file and the one that comes in its place as soon as it is opened. */
+struct replacement {
+    const char *folder, *old, *hidden, *new;
+    bool is_done;
+};
+
+static void replace(void *context, enum fault_call call, const char *path) {
+    struct replacement *r = context;
+    if (r->is_done || call != CALL_OPEN || strcmp(path, r->old) != 0) return;
+    r->is_done = true;
+    if (rename(r->hidden, r->new) != 0 || unlink(r->old) != 0) abort();
+}
+
+START_TEST(a_checkpoint_may_be_pruned_while_it_is_opened) {
+    char *folder = make_folder(), *old = path_in(folder, "step-00000001.h5"), *hidden = path_in(folder, "hidden"),
+         *new = path_in(folder, "step-00000002.h5");
+    ck_ok(write_state(folder, "step-00000002", 2));
+    ck_assert_int_eq(rename(new, hidden), 0);
+    ck_ok(write_state(folder, "step-00000001", 1));
+    struct replacement r = {folder, old, hidden, new, false};
+    fault_set(&(struct fault){.kind = FAULT_NONE, .watch = replace, .context = &r});
+    must_be_newest(folder, 2);
+    fault_set(NULL);
+    ck_assert(r.is_done);
+    free(old), free(hidden), free(new);
+    remove_folder(folder);
+}
+END_TEST
+
 /* A reader beside the saver always finds a whole state, also while files are pruned. */
 START_TEST(readers_beside_the_saver) {
     char *folder = make_folder();
@@ -285,4 +314,5 @@ END_TEST
 
 TESTS("saver", saves_and_prunes, writes_the_same_bytes_as_checkpoint_write, in_place_writes_the_same_bytes,
       in_place_takes_no_memory, the_state_may_change_its_shape, only_what_is_saved_is_reported,
-      a_failure_comes_back_once, training_does_not_wait_for_the_disk, readers_beside_the_saver)
+      a_failure_comes_back_once, training_does_not_wait_for_the_disk, a_checkpoint_may_be_pruned_while_it_is_opened,
+      readers_beside_the_saver)

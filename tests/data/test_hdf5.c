@@ -171,6 +171,28 @@ START_TEST(streams_what_memory_holds) {
 }
 END_TEST
 
+/* Classes are read from the first row to the last, in memory or not. */
+START_TEST(every_row_has_its_class) {
+    setup();
+    static const int64_t y[] = {2, 0, 1, 0, 1, 0, 1, 0, 1, 0};
+    double x[10] = {0};
+    hid_t file = create_file(path);
+    write_doubles(file, "x", 1, (hsize_t[]){10}, x);
+    write_integers(file, "y", 1, (hsize_t[]){10}, y);
+    H5Fclose(file);
+    for (int cache = 0; cache < 2; cache++) {
+        struct dataset *dataset;
+        int64_t all[10];
+        ck_ok(open_yaml(&dataset, true, "{path: %s, cache_mb: %d}", path, cache));
+        ck_assert_int_eq(dataset_info(dataset)->classes, 3);
+        ck_ok(dataset_train_classes(dataset, all));
+        ck_assert_mem_eq(all, y, sizeof y);
+        dataset_close(dataset);
+    }
+    teardown();
+}
+END_TEST
+
 /* 2 GiB of rows, a hole in the file but for the first: sampled for the fingerprint, and read where asked. */
 START_TEST(samples_large_files) {
     setup();
@@ -654,7 +676,7 @@ START_TEST(reads_chunks_of_the_right_size) {
 END_TEST
 
 TESTS("hdf5", reads_any_number_type, joins_vectors_of_groups, reads_images, streams_what_memory_holds,
-      samples_large_files, refuses_wrong_names, refuses_wrong_values, refuses_overflow_when_scaled,
-      names_the_row_that_overflows, refuses_other_types, refuses_missing_chunks, refuses_other_files,
-      refuses_unknown_filters, refuses_what_is_no_hdf5, refuses_chunks_of_another_size, reads_chunks_of_the_right_size,
-      validation_file, damaged_files, damaged_compressed_files)
+      every_row_has_its_class, samples_large_files, refuses_wrong_names, refuses_wrong_values,
+      refuses_overflow_when_scaled, names_the_row_that_overflows, refuses_other_types, refuses_missing_chunks,
+      refuses_other_files, refuses_unknown_filters, refuses_what_is_no_hdf5, refuses_chunks_of_another_size,
+      reads_chunks_of_the_right_size, validation_file, damaged_files, damaged_compressed_files)

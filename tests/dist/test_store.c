@@ -609,6 +609,23 @@ END_TEST
 
 /* ---- where it listens ---- */
 
+/* A host that does not answer: with a full backlog the kernel drops the packets. */
+START_TEST(a_connection_that_nobody_accepts) {
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    int listener, fds[8];
+    bool is_final;
+    status s = OK;
+    ck_assert(net_listen("127.0.0.1", 0, true, &listener) == OK);
+    ck_assert_int_eq(listen(listener, 0), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+    for (int i = 0; i < 8 && !s; i++)
+        s = net_connect("127.0.0.1", net_port(&address), clock_seconds() + 0.3, &fds[i], &is_final);
+    ck_assert_msg(s && strstr(status_message(s), "timed out"), "%s", status_message(s));
+    status_free(s);
+}
+END_TEST
+
 START_TEST(listening_addresses) {
     int fd, second;
     struct sockaddr_storage address;
@@ -669,6 +686,7 @@ int main(void) {
                                        ONCE(late_ones_change_nothing),
                                        ONCE(strangers),
                                        ONCE(another_program_on_the_port),
+                                       ONCE(a_connection_that_nobody_accepts),
                                        ONCE(listening_addresses),
                                        ONCE(no_timeout_of_the_kernel_ends_a_connection)};
     return check_run("store", loops, sizeof loops / sizeof *loops);

@@ -41,6 +41,8 @@ WRONG = [
     ("checkpoint:", "dist: {backend: nccl}\ncheckpoint:", "dist.backend: nccl is for the memory of GPUs: "),
     ("epochs: 10", "epochs: 10, precision: float16", "train.precision: float16 needs a GPU: "),
     ("train: {epochs: 10}", "train: {epochs: 10, device: cpu}\ndist: {backend: nccl}", "nccl is for the memory of GPUs: it needs train.device: cuda or auto; on the CPU use auto here"),
+    ("train: {epochs: 10}", "train: {epochs: 10, device: cpu}\ndist: {bucket_cap_mb: 25, backend: nccl}",
+     "test.yaml:8:36: dist.backend: nccl is for the memory of GPUs"),
     ("checkpoint:", "name: a/b\ncheckpoint:", "name: must be a file name without '/', got 'a/b'"),
     ("checkpoint:", "x: &a 1\ncheckpoint:", "test.yaml:8:4: an anchor ('&'), which is not accepted"),
     ("checkpoint:", "determinism: {mode: elastik}\ncheckpoint:", "determinism.mode: expected one of torch, elastic, got 'elastik'"),

@@ -50,6 +50,10 @@ class Losses(program.Case):
             f["y"] = np.eye(9)[:, :2] * [1, 4]
         _, err = self.run_program("test.yaml", "dataset.path=rows.h5", "dataset.cache_mb=0", code=DATA)
         self.assertIn("rows.h5: dataset 'y', row 1, column 1: 4 is not a probability", err)
+        with h5py.File(self.path("rows.h5"), "r+") as f:
+            f["y"][0, 0] = -2
+        _, err = self.run_program("test.yaml", "dataset.path=rows.h5", "dataset.cache_mb=0", code=DATA)
+        self.assertIn("rows.h5: dataset 'y', row 0, column 0: -2 is not a probability", err)
 
     def test_an_activation_that_the_loss_has_itself(self):
         self.rows([0, 1, 1, 0])

@@ -87,7 +87,9 @@ class Precision(program.Case):
         for a, b in zip(one, other):
             self.assertAlmostEqual(a, b, delta=0.01)
         generate = ["generate", self.gpt, *SMALL, BF16, "--run-dir", "runs/whole", "--prompt", "First ", "--characters", 20]
-        self.assertTrue(self.run_program(*generate)[0].startswith("First "))
+        text, _ = self.run_program(*generate)
+        self.assertTrue(text.startswith("First "))
+        self.assertEqual(len(text), len("First ") + 20 + 1)
 
 
 if __name__ == "__main__":
