@@ -44,7 +44,7 @@ template <class Function> status guard(Function function) {
     } catch (const StoreFailure &e) {
         return status_new(STATUS_PEER, "%s", e.what());
     } catch (const std::bad_alloc &) {
-        return status_new(STATUS_IO, "no memory for communication");
+        return status_memory("communication");
     } catch (const std::exception &e) {
         return status_new(STATUS_PEER, "gloo: %s", without_place(e.what()).c_str());
     } catch (...) {
