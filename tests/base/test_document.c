@@ -1,5 +1,5 @@
-/* document: what is wrong with the form of a file is said in one sentence at its place; overrides change the tree; no
- * input, however strange, takes long, takes much memory or crashes. */
+/* document: each syntax error is reported in one sentence with its position; overrides change the tree; no input takes
+ * much time or memory or causes a crash. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +81,7 @@ START_TEST(mistakes_are_named_at_their_place) {
 }
 END_TEST
 
-START_TEST(nul_bytes_are_refused) {
+START_TEST(nul_bytes_are_rejected) {
     bool has_tree;
     char *text = problems_of("a: 1\0b: 2\n", 10, &has_tree);
     ck_assert_str_eq(text, "a.yaml:1:5: a NUL character; a config is plain text");
@@ -111,7 +111,7 @@ START_TEST(nodes_know_their_place) {
     struct problems problems = {0};
     struct document *document;
     ck_assert_ptr_null(document_parse("a.yaml", yaml, sizeof yaml - 1, &problems, &document));
-    ck_assert_ptr_null(document); /* a block text cannot stand in braces */
+    ck_assert_ptr_null(document); /* a block scalar is not allowed in braces */
     problems_free(&problems);
 
     static const char good[] =
@@ -283,7 +283,7 @@ START_TEST(files_are_read) {
 }
 END_TEST
 
-/* ---- strange input ---- */
+/* ---- hostile input ---- */
 
 /* [head] once, [body] as often as it fits into [size] bytes before [tail]. */
 static char *repeated(const char *head, const char *body, const char *tail, size_t size) {
@@ -362,14 +362,14 @@ static long peak_memory(void) {
     return usage.ru_maxrss;
 }
 
-/* Seconds of processor time of this process: another load on the machine does not count. */
+/* Processor time of this process in seconds, which does not depend on the load of the machine. */
 static double processor_seconds(void) {
     struct timespec used;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
     return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
 }
 
-/* Any 1 MiB is handled at once: libyaml alone takes minutes for some of these. */
+/* Any input of 1 MiB is handled within seconds; libyaml alone takes minutes for some of these. */
 START_TEST(a_megabyte_of_anything_is_handled_at_once) {
     char *bytes = monsters[_i].blanks
                       ? blanks_between(monsters[_i].head, monsters[_i].blank, monsters[_i].blanks, monsters[_i].body,
@@ -385,7 +385,7 @@ START_TEST(a_megabyte_of_anything_is_handled_at_once) {
         ck_assert_msg(*monsters[_i].expected && strstr(text, monsters[_i].expected), "monster %d: %.300s", _i, text);
     else
         ck_assert_str_eq(text, "");
-    const char *sanitizer = getenv("DDPTRAIN_SANITIZER"); /* they multiply time and memory */
+    const char *sanitizer = getenv("DDPTRAIN_SANITIZER"); /* sanitizers need more time and memory */
     bool is_sanitized = sanitizer && *sanitizer;
     ck_assert_msg(seconds < (is_sanitized ? 5 : 0.5), "monster %d took %g s", _i, seconds);
     if (!is_sanitized) ck_assert_msg(memory <= 16 << 10, "monster %d took %ld KiB", _i, memory);
@@ -454,7 +454,7 @@ START_TEST(random_bytes_do_no_harm) {
 }
 END_TEST
 
-LOOP_TESTS("document", EACH(mistakes_are_named_at_their_place, mistakes), ONCE(nul_bytes_are_refused),
+LOOP_TESTS("document", EACH(mistakes_are_named_at_their_place, mistakes), ONCE(nul_bytes_are_rejected),
            ONCE(an_empty_file_is_an_empty_mapping), ONCE(nodes_know_their_place),
            EACH(overrides_change_the_tree, overrides), ONCE(overridden_nodes_have_the_arguments_place),
            ONCE(problems_are_sorted_and_bounded), ONCE(files_are_read),

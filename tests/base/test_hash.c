@@ -1,4 +1,4 @@
-/* The fast hash: every single flipped bit shows, wherever it is and whatever the size. */
+/* hash: every single flipped bit changes the hash, at every position and for every size. */
 #include "check_main.h"
 
 #include <stdlib.h>
@@ -6,15 +6,15 @@
 
 #include "base/hash.h"
 
-#define MOST 300
+#define MAX_SIZE 300
 
 static void fill(unsigned char *bytes, size_t size, uint64_t seed) {
     for (size_t i = 0; i < size; i++) bytes[i] = (unsigned char)((seed = seed * 6364136223846793005u + 1) >> 56);
 }
 
 START_TEST(every_flip_shows) {
-    unsigned char bytes[MOST];
-    for (size_t size = 1; size <= MOST; size += size < 140 ? 1 : 37) {
+    unsigned char bytes[MAX_SIZE];
+    for (size_t size = 1; size <= MAX_SIZE; size += size < 140 ? 1 : 37) {
         fill(bytes, size, size);
         uint64_t before = hash_add(7, bytes, size);
         for (size_t bit = 0; bit < 8 * size; bit++) {
@@ -28,17 +28,17 @@ START_TEST(every_flip_shows) {
 END_TEST
 
 START_TEST(size_seed_and_order_count) {
-    unsigned char bytes[MOST] = {0};
-    for (size_t a = 0; a < MOST; a++)
-        for (size_t b = a + 1; b < MOST; b += 17) ck_assert_uint_ne(hash_add(0, bytes, a), hash_add(0, bytes, b));
-    fill(bytes, MOST, 3);
+    unsigned char bytes[MAX_SIZE] = {0};
+    for (size_t a = 0; a < MAX_SIZE; a++)
+        for (size_t b = a + 1; b < MAX_SIZE; b += 17) ck_assert_uint_ne(hash_add(0, bytes, a), hash_add(0, bytes, b));
+    fill(bytes, MAX_SIZE, 3);
     ck_assert_uint_ne(hash_add(0, bytes, 64), hash_add(1, bytes, 64));
     ck_assert_uint_ne(hash_add(hash_add(0, bytes, 64), bytes + 64, 64),
                       hash_add(hash_add(0, bytes + 64, 64), bytes, 64));
 }
 END_TEST
 
-/* The low 54 bits are what ranks compare: no two of many similar inputs share them. */
+/* Ranks compare the low 54 bits: they must differ for many similar inputs. */
 static int by_value(const void *left, const void *right) {
     uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
     return a < b ? -1 : a > b;

@@ -1,4 +1,4 @@
-/* hdf5_try_in_child: what a file does to the child is a sentence, and the caller lives on. ctest-labels: unit */
+/* hdf5_try_in_child: a crash of the child is a failure, and the caller continues. ctest-labels: unit */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static status change(void *context) {
     return OK;
 }
 
-/* The child uses the library within the caller's lock, and changes nothing of the caller. */
+/* The child uses libhdf5 under the caller's lock, and does not change the caller's memory. */
 START_TEST(the_child_is_a_copy) {
     struct hdf5_silence silence;
     hdf5_enter(&silence);
@@ -59,12 +59,12 @@ static status be_asked_to_stop(void *unused) {
     return OK;
 }
 
-/* A request to stop is the parent's, also when the terminal sends it to the child. */
-START_TEST(the_child_ignores_requests_to_stop) { ck_ok(hdf5_try_in_child("a.h5", be_asked_to_stop, NULL)); }
+/* The child ignores stop requests, which a terminal sends to it too. */
+START_TEST(the_child_ignores_stop_requests) { ck_ok(hdf5_try_in_child("a.h5", be_asked_to_stop, NULL)); }
 END_TEST
 
-/* An end that nobody reports is no proof that the file is good. */
-START_TEST(an_end_that_is_not_reported_is_a_failure) {
+/* An unknown exit status of the child is a failure. */
+START_TEST(an_unknown_exit_status_is_a_failure) {
     signal(SIGCHLD, SIG_IGN);
     ck_failure(try_end(SIGSEGV), STATUS_IO, "a.h5: cannot wait for the process that checks it");
 }
@@ -72,7 +72,7 @@ END_TEST
 
 static status find_fault(void *sentence) { return status_new(STATUS_DATA, "%s", (char *)sentence); }
 
-/* The caller need not parse what the child could not. */
+/* The failure of the child is returned, so the caller does not parse the file. */
 START_TEST(a_failure_of_the_child_is_returned) {
     char sentence[5000];
     ck_failure(hdf5_try_in_child("a.h5", find_fault, "a.h5: 100 % wrong"), STATUS_DATA, "a.h5: 100 % wrong");
@@ -82,7 +82,7 @@ START_TEST(a_failure_of_the_child_is_returned) {
 }
 END_TEST
 
-/* Runs for as long as the disk does not answer: a stopped process is as deaf. */
+/* Simulates a disk that does not respond with a stopped process. */
 static status wait_for_ever(void *file) {
     int *out = file;
     pid_t own = getpid();
@@ -90,7 +90,7 @@ static status wait_for_ever(void *file) {
     return OK;
 }
 
-START_TEST(a_child_that_does_not_end_is_given_up) {
+START_TEST(a_child_that_hangs_is_killed) {
     int ends[2];
     pid_t child;
     ck_assert_int_eq(pipe(ends), 0);
@@ -100,7 +100,7 @@ START_TEST(a_child_that_does_not_end_is_given_up) {
                "answer?");
     ck_assert_double_lt(clock_seconds() - start, 20);
     ck_assert_int_eq(read(ends[0], &child, sizeof child), sizeof child);
-    ck_assert(kill(child, 0) != 0); /* it is gone */
+    ck_assert(kill(child, 0) != 0); /* the child does not exist any more */
     close(ends[0]), close(ends[1]);
 }
 END_TEST
@@ -127,10 +127,10 @@ static status read_score(void *unused) {
     return score == 1000 ? OK : status_new(STATUS_DATA, "%d", score);
 }
 
-/* It is the child that the kernel kills where memory runs out. */
+/* Without memory the kernel kills the child, not the caller. */
 START_TEST(the_child_is_killed_first) { ck_ok(hdf5_try_in_child("a.h5", read_score, NULL)); }
 END_TEST
 
-TESTS("hdf5", the_child_contains_a_crash, the_child_is_a_copy, the_child_ignores_requests_to_stop,
-      an_end_that_is_not_reported_is_a_failure, a_failure_of_the_child_is_returned,
-      a_child_that_does_not_end_is_given_up, the_child_has_a_limit_of_memory, the_child_is_killed_first)
+TESTS("hdf5", the_child_contains_a_crash, the_child_is_a_copy, the_child_ignores_stop_requests,
+      an_unknown_exit_status_is_a_failure, a_failure_of_the_child_is_returned, a_child_that_hangs_is_killed,
+      the_child_has_a_limit_of_memory, the_child_is_killed_first)

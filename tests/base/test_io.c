@@ -1,5 +1,5 @@
-/* io: each wrapper does its work and names the path when it cannot; io_replace leaves the old or the new file whatever
- * call fails; faults strike where they are told to. ctest-labels: unit fault */
+/* io: each wrapper works, and its failure has the path; io_replace leaves the old or the new file whichever call fails;
+ * faults are injected at the configured call. ctest-labels: unit fault */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ START_TEST(buffers_are_aligned_and_zeroed) {
 }
 END_TEST
 
-START_TEST(too_large_a_buffer_is_an_answer) {
+START_TEST(a_too_large_buffer_is_a_failure) {
     void *buffer = &buffer;
     ck_failure(buffer_new(SIZE_MAX / 4, "the gradients", &buffer), STATUS_MEMORY, "no memory for the gradients: ");
     ck_assert_ptr_null(buffer);
@@ -72,7 +72,7 @@ START_TEST(writes_and_reads) {
 }
 END_TEST
 
-START_TEST(failures_say_what_was_tried) {
+START_TEST(failures_have_the_path) {
     int fd;
     ck_failure(io_open("/nowhere/at/all", &fd), STATUS_IO, "cannot open '/nowhere/at/all'");
     ck_failure(io_create("/nowhere/at/all", &fd), STATUS_IO, "cannot create '/nowhere/at/all'");
@@ -118,7 +118,7 @@ START_TEST(makes_and_lists_folders) {
 }
 END_TEST
 
-/* What is gone or not empty is no failure; what is no folder is one, and stays. */
+/* An absent or non-empty folder is no failure; a file is one, and is not removed. */
 START_TEST(removes_empty_folders_only) {
     char *folder = make_folder(), *inner = path_in(folder, "a"), *file = path_in(folder, "a/b");
     struct io_info info;
@@ -195,7 +195,7 @@ START_TEST(replaces_a_file) {
 }
 END_TEST
 
-/* What a disk or memory that fails would do: one byte of the temporary file changes before it is read back. */
+/* Simulates a failing disk or memory: changes one byte of the temporary file before it is read back. */
 static void change_a_byte(void *context, enum fault_call call, const char *path) {
     if (call != CALL_SYNC || !strstr(path, ".tmp-")) return;
     int fd = open(path, O_WRONLY);
@@ -203,7 +203,7 @@ static void change_a_byte(void *context, enum fault_call call, const char *path)
     close(fd);
 }
 
-START_TEST(what_was_written_is_read_back) {
+START_TEST(written_bytes_are_read_back) {
     char *folder = make_folder(), path[512];
     size_t size;
     snprintf(path, sizeof path, "%s/file", folder);
@@ -235,9 +235,8 @@ static void note_call(void *context, enum fault_call call, const char *path) {
     snprintf(c->paths[c->count++], sizeof c->paths[0], "%s", path);
 }
 
-/* A folder that is made survives a power loss: the folder that holds its name is brought to disk before the next call.
- */
-START_TEST(new_folders_are_brought_to_disk) {
+/* A new folder survives a power loss: its parent folder is synced before the next call. */
+START_TEST(new_folders_are_synced) {
     char *folder = make_folder(), path[512];
     static struct calls seen;
     snprintf(path, sizeof path, "%s/a/b", folder);
@@ -262,7 +261,7 @@ START_TEST(new_folders_are_brought_to_disk) {
 }
 END_TEST
 
-/* One io_replace of "old" with [fault]; whether it was the last call of it that the fault could reach. */
+/* Calls io_replace of "old" with [fault]. */
 static void replace_with(const char *folder, struct fault fault) {
     char path[512];
     size_t size;
@@ -276,7 +275,7 @@ static void replace_with(const char *folder, struct fault fault) {
     ck_assert_msg(is_new || strcmp(bytes, "old") == 0, "'%s' after call %d", bytes, (int)fault.at);
     ck_assert_msg(s != OK || is_new, "success without the new content, call %d", (int)fault.at);
     if (s) ck_assert_msg(status_code(s) == STATUS_IO && strstr(status_message(s), folder), "%s", status_message(s));
-    /* Only who cannot remove a file leaves one. */
+    /* A temporary file may remain only when its removal failed. */
     bool cannot_remove = fault.kind == FAULT_EIO && fault.is_permanent;
     ck_assert_msg(temporaries(folder) == 0 || cannot_remove, "a temporary file after call %d", (int)fault.at);
     if (fault.kind == FAULT_SHORT || (fault.kind == FAULT_EINTR && !fault.is_permanent)) ck_ok(s);
@@ -348,9 +347,9 @@ START_TEST(a_malformed_environment_fails_every_call) {
 }
 END_TEST
 
-LOOP_TESTS("io", ONCE(buffers_are_aligned_and_zeroed), ONCE(too_large_a_buffer_is_an_answer), ONCE(writes_and_reads),
-           ONCE(failures_say_what_was_tried), ONCE(makes_and_lists_folders), ONCE(removes_empty_folders_only),
-           ONCE(a_lock_has_one_owner), ONCE(names_of_files), ONCE(replaces_a_file), ONCE(what_was_written_is_read_back),
-           ONCE(new_folders_are_brought_to_disk), ONCE(any_failing_call_leaves_old_or_new),
+LOOP_TESTS("io", ONCE(buffers_are_aligned_and_zeroed), ONCE(a_too_large_buffer_is_a_failure), ONCE(writes_and_reads),
+           ONCE(failures_have_the_path), ONCE(makes_and_lists_folders), ONCE(removes_empty_folders_only),
+           ONCE(a_lock_has_one_owner), ONCE(names_of_files), ONCE(replaces_a_file), ONCE(written_bytes_are_read_back),
+           ONCE(new_folders_are_synced), ONCE(any_failing_call_leaves_old_or_new),
            ONCE(a_kill_at_any_call_leaves_old_or_new), ONCE(the_environment_sets_a_fault),
            LOOP(a_malformed_environment_fails_every_call, 0, 7))

@@ -1,4 +1,5 @@
-/* How processes share processors, and how they are cut into parts: on masks and on topologies that are written here. */
+/* Shares of processors for the processes of a host, and the split of a mask into parts, for given masks and topologies.
+ */
 #include "base/processors.h"
 
 #include <stdio.h>
@@ -18,16 +19,16 @@ static cpu_set_t range(int first, int last) {
 static const struct {
     int ranges[4][2], count, quota, expected[4];
 } shares[] = {
-    {{{0, 7}, {0, 7}}, 2, 0, {4, 4}},                           /* nobody has bound them */
-    {{{8, 15}, {8, 15}, {8, 15}}, 3, 0, {2, 2, 2}},             /* nor within a part of the host */
+    {{{0, 7}, {0, 7}}, 2, 0, {4, 4}},                           /* not bound */
+    {{{8, 15}, {8, 15}, {8, 15}}, 3, 0, {2, 2, 2}},             /* not bound, in a part of the host */
     {{{0, 3}, {4, 5}}, 2, 0, {4, 2}},                           /* bound */
-    {{{0, 7}, {0, 7}, {8, 15}, {8, 15}}, 4, 0, {4, 4, 4, 4}},   /* to a socket by twos */
-    {{{0, 7}, {0, 3}}, 2, 0, {6, 2}},                           /* in part */
-    {{{0, 1}, {0, 1}, {0, 1}, {0, 1}}, 4, 0, {1, 1, 1, 1}},     /* more than processors */
+    {{{0, 7}, {0, 7}, {8, 15}, {8, 15}}, 4, 0, {4, 4, 4, 4}},   /* two processes per socket */
+    {{{0, 7}, {0, 3}}, 2, 0, {6, 2}},                           /* partly shared */
+    {{{0, 1}, {0, 1}, {0, 1}, {0, 1}}, 4, 0, {1, 1, 1, 1}},     /* more processes than processors */
     {{{0, 63}, {0, 63}}, 2, 4, {2, 2}},                         /* a container's quota */
-    {{{0, 63}, {0, 63}, {0, 63}, {0, 63}}, 4, 2, {1, 1, 1, 1}}, /* smaller than the number of ranks */
-    {{{0, 3}, {4, 7}}, 2, 16, {4, 4}},                          /* larger than what they have */
-    {{{0, 2}, {0, 2}, {0, 2}}, 3, 0, {1, 1, 1}},                /* three thirds are a whole */
+    {{{0, 63}, {0, 63}, {0, 63}, {0, 63}}, 4, 2, {1, 1, 1, 1}}, /* quota smaller than the number of ranks */
+    {{{0, 3}, {4, 7}}, 2, 16, {4, 4}},                          /* quota larger than their masks */
+    {{{0, 2}, {0, 2}, {0, 2}}, 3, 0, {1, 1, 1}},                /* 1/3 + 1/3 + 1/3 is rounded to 1 */
 };
 
 START_TEST(threads_of_ranks) {
@@ -54,10 +55,10 @@ static void put(const char *folder, int cpu, const char *name, const char *text)
 }
 
 static const struct {
-    int kind; /* 0: nothing is told; 1: 4 cores of 2 threads, i and i + 4; 2: even numbers in one package, odd ones in
+    int kind; /* 0: unknown topology; 1: 4 cores of 2 threads, i and i + 4; 2: even numbers in one package, odd ones in
                  another */
     int first, last, count;
-    const char *expected[4]; /* NULL: they do not suffice */
+    const char *expected[4]; /* NULL: fewer processors than parts */
 } splits[] = {
     {0, 0, 3, 2, {"0-1", "2-3"}},
     {0, 2, 7, 4, {"2", "3-4", "5", "6-7"}},
@@ -95,7 +96,7 @@ START_TEST(parts_are_whole_cores) {
 }
 END_TEST
 
-/* Kernels before 6.12 tell 0, and do nothing; a container may forbid it. */
+/* Kernels before 6.12 report 0 and ignore the request; a container may forbid it. */
 START_TEST(shorten_slice) {
     long before = processors_slice();
     processors_shorten_slice();

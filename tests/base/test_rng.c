@@ -162,7 +162,7 @@ START_TEST(sets_agree_to_the_bit) {
 }
 END_TEST
 
-START_TEST(what_is_left_out_moves_the_generator_alike) {
+START_TEST(draws_to_NULL_advance_the_generator_alike) {
     static const size_t counts[] = {1, 7, 15, 16, 17, 623, 624, 625, 2047, 2048, 2064, 5000};
     float *values = malloc(5000 * sizeof *values);
     struct rng kept, left;
@@ -182,4 +182,4 @@ START_TEST(what_is_left_out_moves_the_generator_alike) {
 END_TEST
 
 TESTS("rng", engine_and_uniform, normal, permutation, philox_is_philox, sets_agree_to_the_bit,
-      what_is_left_out_moves_the_generator_alike)
+      draws_to_NULL_advance_the_generator_alike)

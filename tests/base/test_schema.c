@@ -250,7 +250,7 @@ static const struct {
      "scale)\n"
      "c.yaml:4:16: train.sizes: expected an integer, got 'x'\n"
      "c.yaml:5:1: duplicate key 'sampler'; it is also in line 1"},
-    /* nothing plays tricks with the terminal or floods it */
+    /* control characters are escaped, long values are truncated */
     {S "\"a\\e[31m\\n\": 1", "c.yaml:2:1: a\\x1b[31m\\x0a: unknown key " KEYS_OF_ROOT},
     {"seed: 0123456789012345678901234567890123456789012345678901234567890123456789",
      "c.yaml:1:7: seed: expected an integer, got "
@@ -365,7 +365,7 @@ static size_t check_typos(size_t start, size_t length, int line, int column) {
     return count;
 }
 
-START_TEST(typos_of_every_key_are_refused) {
+START_TEST(typos_of_every_key_are_rejected) {
     struct bound whole = bind_good(all_keys);
     unbind(&whole);
     size_t count = 0;
@@ -378,7 +378,7 @@ START_TEST(typos_of_every_key_are_refused) {
 }
 END_TEST
 
-/* A megabyte of mistakes is as quick as one. */
+/* A megabyte of mistakes takes no longer than a few seconds. */
 START_TEST(a_megabyte_of_mistakes_is_handled_at_once) {
     static const char *const heads[] = {"", "seed: [", "model: {layers: [", "model: {layers: [", "train: {sizes: ["};
     static const char *const formats[] = {"key%d: 1\n", "x%d,", "liner%d,", "{linear: {out: x%d}},", "x%d,"};
@@ -402,4 +402,4 @@ END_TEST
 LOOP_TESTS("schema", ONCE(defaults_are_bound), ONCE(every_spelling_of_a_value_is_bound),
            ONCE(no_mapping_means_all_defaults), EACH(mistakes_have_their_sentence, mistakes),
            ONCE(overrides_are_checked_like_the_file), ONCE(the_nearest_word_is_suggested),
-           ONCE(typos_of_every_key_are_refused), ONCE(a_megabyte_of_mistakes_is_handled_at_once))
+           ONCE(typos_of_every_key_are_rejected), ONCE(a_megabyte_of_mistakes_is_handled_at_once))

@@ -90,7 +90,7 @@ static void accepts(const char *yaml, const char *written) {
     document_destroy(again);
 }
 
-static void refuses(const char *yaml, const char *sentence) {
+static void rejects(const char *yaml, const char *sentence) {
     struct document *document = NULL;
     struct config config;
     char *message = bind(yaml, &document, &config);
@@ -148,7 +148,7 @@ static const struct schema_row list_rows[] = {{.key = "items",
                                               {0}};
 static const struct schema list_schema = {.name = "list", .size = sizeof(struct list), .rows = list_rows};
 
-/* A section without keys is written as one, so that what is written can be read, and a list has as many entries. */
+/* A section without keys is written as {}, so that the written config can be read and lists keep their length. */
 START_TEST(empty_sections_are_written) {
     static const char *const texts[] = {"items:\n  - {}\n  - {size: 2}\n  - {}\nfirst: {}\n",
                                         "items: []\nfirst:\n  size: 3\n"};
@@ -170,17 +170,17 @@ START_TEST(empty_sections_are_written) {
 END_TEST
 
 START_TEST(problems_have_their_place) {
-    refuses("optimizer: {groups: [{match: a}, {match: a, lr: 2}]}", "t:1:49: optimizer.groups.1.lr: must be");
-    refuses("optimizer: {groups: [{match: a, rate: 2}]}", "optimizer.groups.0.rate: unknown key");
-    refuses("optimizer: {groups: [{lr: 1}]}", "optimizer.groups.0.match: missing");
-    refuses("optimizer: {groups: [{match: []}]}", "optimizer.groups.0: matches nothing");
-    refuses("optimizer: {groups: [a]}", "optimizer.groups.0: expected a mapping with the keys match, lr");
-    refuses("optimizer: {groups: [null]}", "optimizer.groups.0: null is not allowed");
-    refuses("optimizer: {groups: {match: a}}", "optimizer.groups: expected a list of mappings, got a mapping");
-    refuses("optimizer: {groups: null}", "null is not allowed; expected a list of mappings");
-    refuses("match: a", "did you mean 'optimizer.groups.match'?");
-    refuses("optimizer: {groups: [{match: a, lr: 0,25}]}", "t:1:37: optimizer.groups.0.lr: '0,25' has a decimal comma");
-    refuses("optimizer: {groups: [{lr: (0.5, 0.25)}]}",
+    rejects("optimizer: {groups: [{match: a}, {match: a, lr: 2}]}", "t:1:49: optimizer.groups.1.lr: must be");
+    rejects("optimizer: {groups: [{match: a, rate: 2}]}", "optimizer.groups.0.rate: unknown key");
+    rejects("optimizer: {groups: [{lr: 1}]}", "optimizer.groups.0.match: missing");
+    rejects("optimizer: {groups: [{match: []}]}", "optimizer.groups.0: matches nothing");
+    rejects("optimizer: {groups: [a]}", "optimizer.groups.0: expected a mapping with the keys match, lr");
+    rejects("optimizer: {groups: [null]}", "optimizer.groups.0: null is not allowed");
+    rejects("optimizer: {groups: {match: a}}", "optimizer.groups: expected a list of mappings, got a mapping");
+    rejects("optimizer: {groups: null}", "null is not allowed; expected a list of mappings");
+    rejects("match: a", "did you mean 'optimizer.groups.match'?");
+    rejects("optimizer: {groups: [{match: a, lr: 0,25}]}", "t:1:37: optimizer.groups.0.lr: '0,25' has a decimal comma");
+    rejects("optimizer: {groups: [{lr: (0.5, 0.25)}]}",
             "t:1:27: optimizer.groups.0.lr: '(0.5, 0.25)' is not a list here; write [0.5, 0.25]");
 }
 END_TEST

@@ -1,4 +1,4 @@
-/* schema_help, the reference page and the JSON schema: they say what binding does. */
+/* schema_help, the reference page and the JSON schema describe what schema_bind accepts. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,7 +170,7 @@ static bool is_valid_number(const json_t *schema, double value) {
     return true;
 }
 
-/* How many of the alternatives [key] hold; -1 when there are none. */
+/* The number of alternatives of [key] that the value matches; -1 when there are none. */
 static int count_valid(const json_t *root, const json_t *schema, const char *key, const json_t *value) {
     const json_t *alternatives = json_object_get(schema, key);
     if (!alternatives) return -1;
@@ -254,7 +254,7 @@ static const struct {
     {"{\"seed\": 1, \"model\": {\"layers\": [{\"linear\": {\"out\": 1, \"init\": \"zero\"}}]}}", false},
 };
 
-/* The editor and the program agree. */
+/* The JSON schema accepts a config if and only if schema_bind does. */
 START_TEST(the_json_schema_accepts_what_binding_accepts) {
     struct text text = {0};
     schema_write_json(&example_schema, &text);

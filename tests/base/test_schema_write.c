@@ -1,5 +1,5 @@
-/* schema_write_yaml and schema_diff: what is written binds to the same struct, bit for bit, and two configs differ in
- * what is listed and in nothing else. */
+/* schema_write_yaml and schema_diff: the written config binds to the same struct, bit for bit, and exactly the
+ * differences of two configs are listed. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,7 +244,7 @@ START_TEST(random_configs_survive_the_round_trip) {
 }
 END_TEST
 
-/* Any text with bytes changed, cut or doubled is bound or refused, and never does harm. */
+/* A text with bytes changed, removed or repeated is bound or rejected, without a crash. */
 START_TEST(mutated_configs_do_no_harm) {
     uint64_t state = 7;
     double start = clock_seconds();

@@ -1,4 +1,4 @@
-/* sealed: what was written comes back; every flipped bit and every truncation is refused with the file's name.
+/* sealed: a written file is read back equal; every flipped bit and every truncation is rejected with the file's name.
  * Also SHA-256 against the vectors of FIPS 180-4. ctest-labels: unit fault */
 #include "base/buffer.h"
 #include "base/digest.h"
@@ -35,7 +35,7 @@ START_TEST(sha256_vectors) {
 }
 END_TEST
 
-START_TEST(comes_back) {
+START_TEST(is_read_back) {
     static const size_t sizes[] = {0, 1, 127, 128, 129, 3 << 20};
     char *folder = make_folder(), path[512];
     snprintf(path, sizeof path, "%s/file", folder);
@@ -63,7 +63,7 @@ START_TEST(comes_back) {
 }
 END_TEST
 
-static void must_refuse(const char *bytes, size_t size, const char *what, size_t where) {
+static void must_reject(const char *bytes, size_t size, const char *what, size_t where) {
     struct seal seal;
     status s = sealed_check("some/file.h5", bytes, size, &seal);
     ck_assert_msg(status_code(s) == STATUS_DATA && strncmp(status_message(s), "some/file.h5: ", 14) == 0,
@@ -71,7 +71,7 @@ static void must_refuse(const char *bytes, size_t size, const char *what, size_t
     status_free(s);
 }
 
-START_TEST(every_bit_and_every_length_is_proved) {
+START_TEST(every_flipped_bit_and_truncation_is_detected) {
     char *folder = make_folder(), path[512], image[600];
     snprintf(path, sizeof path, "%s/file", folder);
     for (size_t b = 0; b < sizeof image; b++) image[b] = (char)(b * b);
@@ -82,22 +82,22 @@ START_TEST(every_bit_and_every_length_is_proved) {
     ck_ok(sealed_check(path, bytes, size, &seal));
     for (size_t bit = 0; bit < size * 8; bit++) {
         bytes[bit / 8] ^= (char)(1 << bit % 8);
-        must_refuse(bytes, size, "bit", bit);
+        must_reject(bytes, size, "bit", bit);
         bytes[bit / 8] ^= (char)(1 << bit % 8);
     }
     for (size_t length = 0; length < size; length++) {
-        must_refuse(bytes, length, "length", length);
-        must_refuse(bytes + size - length, length, "lost bytes at the start", size - length);
+        must_reject(bytes, length, "length", length);
+        must_reject(bytes + size - length, length, "lost bytes at the start", size - length);
     }
     char *longer = calloc(1, size + 1);
     memcpy(longer, bytes, size);
-    must_refuse(longer, size + 1, "a byte more", size);
+    must_reject(longer, size + 1, "a byte more", size);
     memcpy(longer + 1, bytes, size);
-    must_refuse(longer, size + 1, "a byte before", size);
+    must_reject(longer, size + 1, "a byte before", size);
     memcpy(longer, bytes, sizeof image);
     memcpy(longer + sizeof image + 1, bytes + sizeof image, SEALED_TRAILER_SIZE);
     longer[sizeof image] = 'x';
-    must_refuse(longer, size + 1, "a byte before the seal", size);
+    must_reject(longer, size + 1, "a byte before the seal", size);
     spill(path, longer, size + 1);
     void *read = NULL;
     ck_failure(sealed_read(path, &read, &seal), STATUS_DATA, "601 bytes before its seal, expected 600");
@@ -109,7 +109,7 @@ START_TEST(every_bit_and_every_length_is_proved) {
 }
 END_TEST
 
-/* The three ways to read a file must refuse the same damage. */
+/* The three functions that read a file must reject the same damage. */
 START_TEST(files_are_refused_by_name) {
     char *folder = make_folder(), path[512];
     snprintf(path, sizeof path, "%s/file", folder);
@@ -127,7 +127,7 @@ START_TEST(files_are_refused_by_name) {
     spill(path, bytes, size);
     ck_failure(sealed_read(path, &image, &seal), STATUS_DATA, path);
     ck_failure(sealed_verify(path, &seal), STATUS_DATA, path);
-    ck_ok(sealed_read_seal(path, &seal)); /* says nothing about the image */
+    ck_ok(sealed_read_seal(path, &seal)); /* does not verify the image */
     bytes[3] ^= 1;
     bytes[size - 1] ^= 1;
     spill(path, bytes, size);
@@ -170,5 +170,5 @@ START_TEST(any_failing_call_of_a_read_is_a_failure) {
 }
 END_TEST
 
-TESTS("sealed", sha256_vectors, comes_back, every_bit_and_every_length_is_proved, files_are_refused_by_name,
+TESTS("sealed", sha256_vectors, is_read_back, every_flipped_bit_and_truncation_is_detected, files_are_refused_by_name,
       any_failing_call_of_a_read_is_a_failure)

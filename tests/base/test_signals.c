@@ -1,4 +1,4 @@
-/* Requests to stop run on a stack of their own, wherever the stack pointer is. ctest-labels: unit */
+/* The handler of stop requests runs on the alternate stack, for any stack pointer. ctest-labels: unit */
 #include "base/signals.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* status: the sentence and the exit code of a lack of memory; what a caller that can wait or do without may pass over.
+/* status: the sentence and the exit code of STATUS_MEMORY; which failures a caller may retry or ignore.
  * ctest-labels: unit */
 #include "base/status.h"
 
@@ -14,7 +14,7 @@ START_TEST(a_lack_of_memory_has_one_sentence) {
 }
 END_TEST
 
-/* It has a code of its own, but scripts see the code of what the system does not give. */
+/* STATUS_MEMORY is a separate code, but the exit code is that of STATUS_IO. */
 START_TEST(a_lack_of_memory_ends_as_other_failures_of_the_system) {
     ck_assert_int_ne(STATUS_MEMORY, STATUS_IO);
     ck_assert_int_eq(status_exit_code(STATUS_MEMORY), 74);

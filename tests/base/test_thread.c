@@ -1,4 +1,4 @@
-/* Threads beside the main one: no signal reaches them. ctest-labels: unit */
+/* thread: threads other than the main one get no signals. ctest-labels: unit */
 #include "base/thread.h"
 
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* checkpoint: what goes in comes out, in equal bytes; what does not fit is told entry by entry and changes nothing;
- * the newest good one is found by its step; pruning keeps it. ctest-labels: unit */
+/* checkpoint: a written state is read back equal; each difference to the config is reported and nothing is changed; the
+ * newest valid checkpoint is found by its step; pruning keeps it. ctest-labels: unit */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -44,7 +44,7 @@ START_TEST(odd_states) {
     checkpoint_close(checkpoint);
     free(text);
 
-    /* More names than one node of HDF5's tree holds, and more bytes than its driver grows by at once. */
+    /* More names than fit into one node of HDF5's tree, and more bytes than one growth of its driver. */
     enum { MANY = 700, SIZE = 300 };
     static float values[MANY][SIZE], back[MANY][SIZE];
     static char names[MANY][32];
@@ -69,10 +69,10 @@ START_TEST(equal_states_are_equal_bytes) {
     char *folder = make_folder(), *a = path_in(folder, "a.h5"), *b = path_in(folder, "b.h5");
     size_t size_a, size_b;
     ck_ok(write_state(folder, "a", 3));
-    void *dirt[64]; /* another heap, so that bytes that nobody wrote would show */
+    void *dirt[64]; /* changes the heap, so that uninitialised bytes would differ */
     for (int i = 0; i < 64; i++) memset(dirt[i] = malloc((size_t)64 << i % 8), 0xa5, (size_t)64 << i % 8);
     for (int i = 0; i < 64; i++) free(dirt[i]);
-    usleep(1100 * 1000); /* and another second */
+    usleep(1100 * 1000); /* and the time */
     ck_ok(write_state(folder, "b", 3));
     char *bytes_a = slurp(a, &size_a), *bytes_b = slurp(b, &size_b);
     ck_assert_uint_eq(size_a, size_b);
@@ -85,7 +85,7 @@ START_TEST(equal_states_are_equal_bytes) {
 }
 END_TEST
 
-/* Reads with one entry changed; the failure must hold [line], and nothing may be filled. */
+/* Reads with one entry changed; the failure must contain [line], and no entry may be filled. */
 static void must_differ(const char *path, struct entry *entries, size_t count, const char *const *complete,
                         const char *line) {
     struct checkpoint *checkpoint;
@@ -96,7 +96,7 @@ static void must_differ(const char *path, struct entry *entries, size_t count, c
     checkpoint_close(checkpoint);
 }
 
-START_TEST(differences_are_told_and_change_nothing) {
+START_TEST(differences_are_reported_and_change_nothing) {
     static const char *const complete[] = {"model", NULL};
     char *folder = make_folder(), *path = path_in(folder, "a.h5"), *config = NULL;
     ck_ok(write_state(folder, "a", 5));
@@ -158,7 +158,7 @@ START_TEST(optional_entries) {
     ck_ok(checkpoint_open(path, &checkpoint));
     ck_ok(checkpoint_read(checkpoint, entries, 2, NULL));
     ck_assert(step == 5 && other == 99);
-    entries[0].type = ENTRY_FLOAT64; /* present, but not as wanted */
+    entries[0].type = ENTRY_FLOAT64; /* present with another type */
     ck_failure(checkpoint_read(checkpoint, entries, 2, NULL), STATUS_DATA, "state/step");
     checkpoint_close(checkpoint);
     checkpoint_close(NULL);
@@ -167,7 +167,7 @@ START_TEST(optional_entries) {
 }
 END_TEST
 
-START_TEST(what_is_no_checkpoint_is_refused) {
+START_TEST(other_files_are_rejected) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5");
     struct checkpoint *checkpoint = (void *)folder;
     ck_failure(checkpoint_open(path, &checkpoint), STATUS_DATA, path);
@@ -192,8 +192,8 @@ START_TEST(what_is_no_checkpoint_is_refused) {
 }
 END_TEST
 
-/* The format's number stands in the file as one little-endian int32 in an attribute's message. */
-START_TEST(a_newer_format_is_refused) {
+/* The format version is a little-endian int32 in the message of an attribute. */
+START_TEST(a_newer_format_is_rejected) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5");
     size_t size;
     ck_ok(write_state(folder, "a", 5));
@@ -288,7 +288,7 @@ struct successor {
     const char *folder, *log;
 };
 
-/* Once the first damaged file is logged: the newest appears under its name, and the good one that was listed goes. */
+/* After the first damaged file was logged: adds the newest checkpoint and removes the valid one that was listed. */
 static void *replace_the_newest(void *context) {
     const struct successor *s = context;
     char *from = path_in(s->folder, "newest.part"), *to = path_in(s->folder, "a.h5"), *old = path_in(s->folder, "z.h5");
@@ -303,8 +303,8 @@ static void *replace_the_newest(void *context) {
     return is_done ? context : NULL;
 }
 
-/* A saver adds a checkpoint and removes an older one while they are listed. The log is a pipe that is smaller than what
- * is logged before the good one is opened, so the change comes in between. */
+/* A saver adds a checkpoint and removes an older one after they were listed. The log is a pipe with less capacity than
+ * the warnings before the valid one is opened, so the change happens in between. */
 START_TEST(the_folder_is_listed_again_when_a_file_went_away) {
     char *folder = make_folder(), *dir = path_in(folder, "checkpoints"), *pipe = path_in(folder, "log");
     char *good = path_in(dir, "z.h5"), *newest = path_in(dir, "newest.h5"), *part = path_in(dir, "newest.part");
@@ -342,7 +342,7 @@ START_TEST(the_folder_is_listed_again_when_a_file_went_away) {
 }
 END_TEST
 
-/* A link to nothing is no checkpoint, and does not hide that the others are damaged. */
+/* A dangling link is not a checkpoint, and does not hide that the others are damaged. */
 START_TEST(links_to_nothing) {
     char *folder = make_folder(), *link = path_in(folder, "epoch-0009.h5"), *path = path_in(folder, "epoch-0001.h5");
     status s;
@@ -377,7 +377,7 @@ START_TEST(prune_keeps_the_newest) {
     spill(temporary, "half", 4);
     spill(foreign, "not ours", 8);
     spill(notes, "not ours", 8);
-    ck_ok(write_state(folder, "copy", 1)); /* of somebody who wants to keep it, whatever its step */
+    ck_ok(write_state(folder, "copy", 1)); /* a copy by the user, which is not pruned */
     spill(half, "not ours", 8);
     ck_ok(checkpoint_prune(folder, 0));
     ck_assert(!exists(folder, "step-00000005.h5.tmp-12") && exists(folder, "step-00000004.h5"));
@@ -389,7 +389,7 @@ START_TEST(prune_keeps_the_newest) {
     ck_assert(exists(folder, "step-00000005.h5") && exists(folder, "step-00000002.h5") &&
               exists(folder, "step-00000003.h5"));
 
-    /* A damaged one does not push a good one out. */
+    /* A damaged one does not count, so a valid one is kept. */
     char *newest = path_in(folder, "step-00000003.h5");
     damage(newest, 700);
     ck_ok(checkpoint_prune(folder, 1));
@@ -448,7 +448,7 @@ START_TEST(inspect_shows_what_is_inside) {
     size_t size;
     char *bytes = slurp(path, &size);
     text_clear(&out);
-    spill(path, bytes, size - SEALED_TRAILER_SIZE); /* the seal is gone */
+    spill(path, bytes, size - SEALED_TRAILER_SIZE); /* without the seal */
     ck_ok(checkpoint_inspect(path, &out));
     must_say(&out, "seal    none");
     must_say(&out, "float32 (2, 3)\n");
@@ -475,7 +475,7 @@ static void *enter(void *context) {
     return context;
 }
 
-/* Another thread can use libhdf5, which prints its errors as before. */
+/* Checks that another thread can use libhdf5 and that libhdf5 prints errors as before. */
 static void library_must_be_free(const char *after) {
     H5E_auto2_t print = NULL;
     void *data;
@@ -560,8 +560,8 @@ START_TEST(h5dump_reads_it) {
 END_TEST
 
 TESTS("checkpoint", round_trip_of_all_types, odd_states, equal_states_are_equal_bytes,
-      differences_are_told_and_change_nothing, optional_entries, what_is_no_checkpoint_is_refused,
-      a_newer_format_is_refused, the_newest_is_found_by_its_step, damaged_ones_are_skipped_with_a_warning,
+      differences_are_reported_and_change_nothing, optional_entries, other_files_are_rejected,
+      a_newer_format_is_rejected, the_newest_is_found_by_its_step, damaged_ones_are_skipped_with_a_warning,
       the_folder_is_listed_again_when_a_file_went_away, links_to_nothing, prune_keeps_the_newest,
       a_save_removes_what_a_killed_one_left, inspect_shows_what_is_inside, libhdf5_is_free_after_every_call,
       h5dump_reads_it)

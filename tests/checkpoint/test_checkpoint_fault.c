@@ -1,7 +1,6 @@
-/* checkpoint when things go wrong: any I/O call of a save failing or being the last one before a kill, a power loss at
- * any instant, any damaged byte, any truncation. The oracle is always the same: a loader gets the whole new or the
- * whole old state. DDPTRAIN_TEST_TRIALS sets the number of simulated power losses (default 3000). ctest-labels: fault
- */
+/* checkpoint under faults: each I/O call of a save fails or is the last one before a kill, a power loss at any time,
+ * any damaged byte, any truncation. A loader must always get the complete new or the complete old state.
+ * DDPTRAIN_TEST_TRIALS sets the number of simulated power losses (default 3000). ctest-labels: fault */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -9,10 +8,10 @@
 #include "base/fault.h"
 #include "check_main.h"
 #include "checkpoint/checkpoint.h"
-#include "hdf5_in_process.h" /* thousands of files are opened, and each is one that we wrote */
+#include "hdf5_in_process.h" /* faster: thousands of trusted files are opened */
 #include "train/states.h"
 
-/* What a run does when a save is due. */
+/* Saves as a run does. */
 static status save_and_prune(const char *folder, int64_t step, int64_t keep) {
     char name[32];
     snprintf(name, sizeof name, "step-%08d", (int)step);
@@ -92,7 +91,7 @@ START_TEST(a_kill_at_any_call_leaves_old_or_new) {
 }
 END_TEST
 
-/* Whoever opens the newest while a call fails gets a good state or a failure. */
+/* Opening the newest while a call fails gives a valid state or a failure. */
 START_TEST(any_failing_call_of_a_load) {
     char *folder = make_folder();
     ck_ok(save_and_prune(folder, 1, 2));
@@ -113,7 +112,7 @@ START_TEST(any_failing_call_of_a_load) {
 }
 END_TEST
 
-static void must_refuse(const char *path, const char *what, size_t where) {
+static void must_reject(const char *path, const char *what, size_t where) {
     struct checkpoint *checkpoint;
     status s = checkpoint_open(path, &checkpoint);
     ck_assert_msg(status_code(s) == STATUS_DATA && strstr(status_message(s), path), "%s %zu: %s", what, where,
@@ -121,7 +120,7 @@ static void must_refuse(const char *path, const char *what, size_t where) {
     status_free(s);
 }
 
-START_TEST(every_damaged_byte_is_refused) {
+START_TEST(every_damaged_byte_is_rejected) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5");
     size_t size;
     ck_ok(write_state(folder, "a", 7));
@@ -130,7 +129,7 @@ START_TEST(every_damaged_byte_is_refused) {
     for (size_t at = 0; at < size; at++) {
         char wrong = (char)(bytes[at] ^ (1 << at % 8));
         ck_assert_int_eq(pwrite(fd, &wrong, 1, (off_t)at), 1);
-        must_refuse(path, "byte", at);
+        must_reject(path, "byte", at);
         ck_assert_int_eq(pwrite(fd, &bytes[at], 1, (off_t)at), 1);
     }
     must_hold(path, 7);
@@ -141,42 +140,42 @@ START_TEST(every_damaged_byte_is_refused) {
 }
 END_TEST
 
-START_TEST(every_truncation_is_refused) {
+START_TEST(every_truncation_is_rejected) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5");
     size_t size;
     ck_ok(write_state(folder, "a", 7));
     free(slurp(path, &size));
     while (size-- > 0) {
         ck_assert_int_eq(truncate(path, (off_t)size), 0);
-        must_refuse(path, "length", size);
+        must_reject(path, "length", size);
     }
     free(path);
     remove_folder(folder);
 }
 END_TEST
 
-/* Power loss. A model of a disk is kept beside the real folder: for every file the bytes that were brought to disk, and
- * the names that were. At each call of a save, states that a power loss could leave are made in a second folder: each
- * file's unsynced blocks new, old, zero or torn, its length old or new; each name's unsynced change there or not. */
+/* Power loss. A model of the disk stores the synced bytes of every file and the synced names. At each call of a save,
+ * the test creates possible states after a power loss in a second folder: unsynced blocks of a file new, old, zero or
+ * torn, its length old or new; an unsynced change of a name done or not. */
 #define BLOCK 512
-#define MOST_FILES 8
-#define MOST_SIZE 65536
+#define MAX_FILES 8
+#define MAX_SIZE 65536
 
 struct version {
     bool exists;
     size_t size;
-    char bytes[MOST_SIZE];
+    char bytes[MAX_SIZE];
 };
 
 struct disk_file {
     char name[256];
-    struct version now, safe; /* what a process sees; what is surely on disk under this name */
-    struct version synced;    /* the bytes of `now` that were brought to disk (by fsync of the file) */
+    struct version now, safe; /* what a process reads; what is on disk under this name after a power loss */
+    struct version synced;    /* the bytes of `now` that were synced with fsync */
 };
 
 struct disk {
     const char *folder, *other;
-    struct disk_file files[MOST_FILES];
+    struct disk_file files[MAX_FILES];
     size_t count;
     enum fault_call last;
     char last_path[256];
@@ -194,7 +193,7 @@ static uint32_t draw(struct disk *disk) {
 static struct disk_file *file_of(struct disk *disk, const char *name) {
     for (size_t i = 0; i < disk->count; i++)
         if (strcmp(disk->files[i].name, name) == 0) return &disk->files[i];
-    ck_assert_uint_lt(disk->count, MOST_FILES);
+    ck_assert_uint_lt(disk->count, MAX_FILES);
     struct disk_file *file = &disk->files[disk->count++];
     memset(file, 0, sizeof *file);
     snprintf(file->name, sizeof file->name, "%s", name);
@@ -211,7 +210,7 @@ static void look(struct disk *disk) {
         struct disk_file *file = file_of(disk, entry->d_name);
         char *path = path_in(disk->folder, entry->d_name);
         char *bytes = slurp(path, &file->now.size);
-        ck_assert_uint_le(file->now.size, MOST_SIZE);
+        ck_assert_uint_le(file->now.size, MAX_SIZE);
         memcpy(file->now.bytes, bytes, file->now.size);
         file->now.exists = true;
         free(bytes);
@@ -221,7 +220,7 @@ static void look(struct disk *disk) {
     io_names_free(&names);
 }
 
-/* What the last call made sure of. */
+/* Applies the effect of the last call on the disk. */
 static void settle(struct disk *disk) {
     if (disk->last == CALL_RENAME) /* the bytes move with the name */
         for (size_t i = 0; i < disk->count; i++)
@@ -243,7 +242,7 @@ static void settle(struct disk *disk) {
     }
 }
 
-/* The bytes of [file] after the loss: synced ones as they are, others any mixture. */
+/* The bytes of [file] after a power loss: synced bytes are unchanged, others random. */
 static void corrupt(struct disk *disk, const struct disk_file *file, struct version *out) {
     *out = file->now;
     bool is_synced = file->synced.exists && file->synced.size == file->now.size &&
@@ -265,7 +264,7 @@ static void put_file(const char *folder, const char *name, const struct version 
     free(path);
 }
 
-/* One state that the disk may be in. */
+/* Creates one possible state of the disk. */
 static void lose_power(struct disk *disk) {
     static struct version version;
     for (size_t i = 0; i < disk->count; i++) {
@@ -322,5 +321,5 @@ START_TEST(a_power_loss_leaves_old_or_new) {
 END_TEST
 
 TESTS("checkpoint faults", any_failing_call_leaves_the_old_checkpoint, a_kill_at_any_call_leaves_old_or_new,
-      any_failing_call_of_a_load, every_damaged_byte_is_refused, every_truncation_is_refused,
+      any_failing_call_of_a_load, every_damaged_byte_is_rejected, every_truncation_is_rejected,
       a_power_loss_leaves_old_or_new)

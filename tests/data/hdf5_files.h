@@ -1,4 +1,4 @@
-/* Small HDF5 files made with the C API. For tests only. */
+/* Creates small HDF5 files with the C API. For tests only. */
 #ifndef TESTS_DATA_HDF5_FILES_H
 #define TESTS_DATA_HDF5_FILES_H
 

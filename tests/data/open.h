@@ -11,8 +11,8 @@
 #include "files.h"
 #include "vectors.h"
 
-/* Binds [yaml] with [schema]; what is wrong with it as one failure. document_destroy(*document) when done with
- * config. */
+/* Binds [yaml] with [schema]; its problems are one failure. Call document_destroy(*document) after the use of config.
+ */
 static inline status bind_yaml(const struct schema *schema, const char *yaml, void *config,
                                struct document **document) {
     struct problems problems = {0};

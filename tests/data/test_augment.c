@@ -1,4 +1,4 @@
-/* Augmented images and weighted rows, as the loader hands them out. ctest-labels: unit */
+/* Augmented images and the weighted sampler, through the loader. ctest-labels: unit */
 #include "data/augment.h"
 
 #include "hdf5_files.h"
@@ -30,7 +30,7 @@ static void teardown(void) {
     free(path);
 }
 
-/* Pixel (y, x) of channel c of a row when the image lies on black. */
+/* Pixel (y, x) of channel c of a row of an image with black padding. */
 static float pixel(const float *image, int c, int y, int x, float black) {
     return y >= 0 && y < HEIGHT && x >= 0 && x < WIDTH ? image[(c * HEIGHT + y) * WIDTH + x] : black;
 }
@@ -45,7 +45,7 @@ static bool is_change(const float *from, const float *to, int down, int across, 
     return true;
 }
 
-/* The image is one of the (2 * padding + 1)^2 * 2 that there may be; *which of them. */
+/* Checks that the image is one of the (2 * padding + 1)^2 * 2 possible ones; *which: its index. */
 static void check_image(const float *from, const float *to, int padding, bool flips, float black, int *which) {
     *which = -1;
     int number = 0;
@@ -56,7 +56,7 @@ static void check_image(const float *from, const float *to, int padding, bool fl
     ck_assert_int_ge(*which, 0);
 }
 
-/* Every change comes about, each nearly as often as any other. */
+/* All changes occur with nearly equal frequency. */
 START_TEST(draws_every_change) {
     enum { PADDING = 2, CHANGES = (2 * PADDING + 1) * (2 * PADDING + 1) * 2, DRAWS = 20000 };
     float fill[CHANNELS] = {-1, -1}, scratch[SIZE], from[SIZE], to[SIZE];
@@ -199,7 +199,7 @@ START_TEST(is_for_images) {
 }
 END_TEST
 
-/* One row in eight is of class 1; it is drawn every second time. */
+/* One row in eight is of class 1; half of the draws are of class 1. */
 START_TEST(weighted_rows) {
     setup();
     for (int cache = 0; cache < 2; cache++) {

@@ -1,4 +1,4 @@
-/* CSV: what is read, and the sentence for each thing that is not. ctest-labels: unit */
+/* CSV: accepted files, and the message for each rejected one. ctest-labels: unit */
 #include "open.h"
 
 static char *folder, *path;
@@ -93,7 +93,7 @@ START_TEST(text_classes) {
 }
 END_TEST
 
-/* Classes of a checkpoint are of no use where no targets are read. */
+/* Without targets the classes of a checkpoint are ignored. */
 START_TEST(without_targets) {
     setup();
     write_csv("a,species\n1,virginica\n2,setosa\n");
@@ -174,7 +174,7 @@ static const struct wrong wrongs[] = {
     {false, "a,y\n1,2\n", "split: 0.9", "t.csv: split.test 0.9 of 1 row leaves no training row"},
 };
 
-START_TEST(refuses) {
+START_TEST(rejects) {
     setup();
     for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
         struct dataset *dataset;
@@ -240,7 +240,7 @@ START_TEST(fingerprint) {
 }
 END_TEST
 
-/* Every prefix and many flipped bytes of a file: an answer, never a crash. */
+/* Every prefix and many flipped bytes of a file: a result or a failure, never a crash. */
 START_TEST(damaged_files) {
     setup();
     static const char text[] = "a,\"b \"\"x\"\"\",y\r\n1,\"2\",red\n-3.5e2,4,\"gre\"\"en\"\r\n5,6,red\n";
@@ -266,5 +266,5 @@ START_TEST(damaged_files) {
 }
 END_TEST
 
-TESTS("csv", reads_values, text_classes, without_targets, iris, refuses, missing_files, metadata_only, fingerprint,
+TESTS("csv", reads_values, text_classes, without_targets, iris, rejects, missing_files, metadata_only, fingerprint,
       damaged_files)

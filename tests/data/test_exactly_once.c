@@ -1,13 +1,13 @@
-/* Each row exactly once an epoch, over any number of ranks, with uneven shares or shards, also when the run stops
- * anywhere and goes on, with shards on another number of ranks. DDPTRAIN_EXHAUSTIVE=1 tries every world and every stop;
+/* Each row exactly once per epoch, for any world size, with uneven shares or shards, also when the run stops at any
+ * batch and resumes (with shards on another number of ranks). DDPTRAIN_EXHAUSTIVE=1 tests all world sizes and stops;
  * else a sample. */
 #include "check_main.h"
 
 #include "data/internal.h"
 #include "open.h"
 
-#define MOST_WORLD 8
-#define MOST_ROWS 10000
+#define MAX_WORLD 8
+#define MAX_ROWS 10000
 
 static bool is_exhaustive(void) { return getenv("DDPTRAIN_EXHAUSTIVE") != NULL; }
 
@@ -16,7 +16,7 @@ struct shares {
     struct sampler_config sampler;
     size_t batch, batches;
     int64_t epoch;
-    int seen[MOST_ROWS];
+    int seen[MAX_ROWS];
 };
 
 /* All ranks of [world] take batches [begin, end). */
@@ -53,7 +53,7 @@ static void try_world(struct shares *s, size_t rows, int world, bool is_elastic)
     size_t batches = s->batches, stride = is_exhaustive() ? 1 : batches / 3 + 1;
     if (rows > 1000 && stride < batches / 50) stride = batches / 50;
     for (size_t stop = 1; stop < batches; stop += stride)
-        for (int then = 1; then <= MOST_WORLD; then += is_exhaustive() ? 1 : 3)
+        for (int then = 1; then <= MAX_WORLD; then += is_exhaustive() ? 1 : 3)
             if (is_elastic || then == world) stop_and_go(s, rows, world, then, stop);
 }
 
@@ -66,7 +66,7 @@ static void try_rows(size_t rows, bool is_elastic) {
     if (rows > 1000) s.batch = 250;
     if (is_elastic) s.sampler.global_batch_size = (int64_t)s.batch * 4 + 3;
     if (!is_elastic) s.sampler.uneven = true;
-    for (int world = 1; world <= MOST_WORLD; world += is_exhaustive() || rows < 1000 ? 1 : 7)
+    for (int world = 1; world <= MAX_WORLD; world += is_exhaustive() || rows < 1000 ? 1 : 7)
         for (size_t shards = 1; shards <= 20; shards += is_exhaustive() ? 1 : 6) {
             s.sampler.shards = is_elastic ? shards : 0;
             try_world(&s, rows, world, is_elastic);
@@ -75,7 +75,7 @@ static void try_rows(size_t rows, bool is_elastic) {
     dataset_close(s.dataset);
 }
 
-static const size_t sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 40, 97, MOST_ROWS}; /* below, at and above the ranks; a prime */
+static const size_t sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 40, 97, MAX_ROWS}; /* below, at and above the ranks; a prime */
 #define SIZES ((int)(sizeof sizes / sizeof *sizes))
 
 START_TEST(uneven_shares) {

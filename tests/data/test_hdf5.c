@@ -1,5 +1,5 @@
-/* HDF5 files: what is read, the sentence for each thing that is not, and damage. Files are parsed in this process, so
- * that a crash of libhdf5 that hdf5_check.h lets through is counted and not contained by a child. ctest-labels: unit */
+/* HDF5 files: accepted files, the message for each rejected one, and damaged files. Files are parsed in this process,
+ * so that a crash of libhdf5 that hdf5_check.h does not prevent is counted. ctest-labels: unit */
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -139,7 +139,7 @@ START_TEST(reads_images) {
 }
 END_TEST
 
-/* Rows that stay in the file, in any order and with repetitions, are those in memory. */
+/* Rows read from the file, in any order and with repetitions, are equal to those in memory. */
 START_TEST(streams_what_memory_holds) {
     setup();
     enum { N = 997, WIDTH = 11 };
@@ -231,21 +231,21 @@ START_TEST(samples_large_files) {
 }
 END_TEST
 
-/* ---- what is refused ---- */
+/* ---- rejected files ---- */
 
-static void check_refusal(bool wants_classes, const char *keys, const char *sentence) {
+static void check_rejection(bool wants_classes, const char *keys, const char *sentence) {
     struct dataset *dataset;
     for (int cache = 0; cache < 2; cache++)
         ck_failure(open_yaml(&dataset, wants_classes, "{path: %s, cache_mb: %d, %s}", path, cache, keys), STATUS_DATA,
                    sentence);
 }
 
-START_TEST(refuses_wrong_names) {
+START_TEST(rejects_wrong_names) {
     setup();
     write_plain();
-    check_refusal(false, "inputs: z",
-                  "t.h5: there is no dataset 'z'; the file has: x, y (see dataset.inputs, targets)");
-    check_refusal(false, "inputs: a/b", "t.h5: there is no dataset 'a/b'");
+    check_rejection(false, "inputs: z",
+                    "t.h5: there is no dataset 'z'; the file has: x, y (see dataset.inputs, targets)");
+    check_rejection(false, "inputs: a/b", "t.h5: there is no dataset 'a/b'");
     struct dataset *dataset;
     ck_failure(open_yaml(&dataset, false, "{path: %s, inputs: ''}", path), STATUS_USAGE,
                "t.h5: the name of a dataset is empty");
@@ -255,18 +255,18 @@ START_TEST(refuses_wrong_names) {
     write_integers(file, "y", 1, (hsize_t[]){3}, classes);
     write_integers(file, "short", 1, (hsize_t[]){2}, classes);
     H5Fclose(file);
-    check_refusal(false, "inputs: g", "t.h5: 'g' is a group, not a dataset; name a dataset in it, such as 'g/x'");
-    check_refusal(false, "inputs: [g/x, images]",
-                  "'images' has rows of 2 dimensions; only vectors can be concatenated");
-    check_refusal(false, "inputs: g/x, targets: short", "t.h5: dataset 'g/x' has 3 rows, but 'short' has 2");
-    check_refusal(true, "inputs: g/x, targets: g/x", "dataset 'g/x' is used twice, as input and as target");
-    check_refusal(false, "inputs: y, targets: [short, short]", "dataset 'short' is used twice, as target");
-    check_refusal(true, "inputs: y, targets: g/x", "a target has 2 values, but the loss expects one class");
+    check_rejection(false, "inputs: g", "t.h5: 'g' is a group, not a dataset; name a dataset in it, such as 'g/x'");
+    check_rejection(false, "inputs: [g/x, images]",
+                    "'images' has rows of 2 dimensions; only vectors can be concatenated");
+    check_rejection(false, "inputs: g/x, targets: short", "t.h5: dataset 'g/x' has 3 rows, but 'short' has 2");
+    check_rejection(true, "inputs: g/x, targets: g/x", "dataset 'g/x' is used twice, as input and as target");
+    check_rejection(false, "inputs: y, targets: [short, short]", "dataset 'short' is used twice, as target");
+    check_rejection(true, "inputs: y, targets: g/x", "a target has 2 values, but the loss expects one class");
     teardown();
 }
 END_TEST
 
-START_TEST(refuses_wrong_values) {
+START_TEST(rejects_wrong_values) {
     setup();
     static const struct {
         double x[6], y[3];
@@ -300,25 +300,25 @@ START_TEST(refuses_wrong_values) {
     write_doubles(file, "x", 4, (hsize_t[]){1, 1, 2, 3}, (double[]){1, 2, 3, 4, 5, NAN});
     write_integers(file, "y", 1, (hsize_t[]){1}, classes);
     H5Fclose(file);
-    check_refusal(false, "", "t.h5: dataset 'x', row 0, element [0, 1, 2]: NaN is not a finite number");
+    check_rejection(false, "", "t.h5: dataset 'x', row 0, element [0, 1, 2]: NaN is not a finite number");
     teardown();
 }
 END_TEST
 
-/* float32 files may hold numbers that grow too large when scaled. */
-START_TEST(refuses_overflow_when_scaled) {
+/* Scaled float32 values may be too large. */
+START_TEST(rejects_overflow_when_scaled) {
     setup();
     hid_t file = create_file(path);
     write_doubles(file, "x", 2, (hsize_t[]){3, 2}, (double[]){1, 1e308, 1, -1e308, 1, 1e308});
     write_integers(file, "y", 1, (hsize_t[]){3}, classes);
     H5Fclose(file);
-    check_refusal(false, "scale: minmax", "t.h5: the values of input feature 1 are too large to be scaled");
-    check_refusal(false, "scale: standard", "t.h5: the values of input feature 1 are too large to be scaled");
+    check_rejection(false, "scale: minmax", "t.h5: the values of input feature 1 are too large to be scaled");
+    check_rejection(false, "scale: standard", "t.h5: the values of input feature 1 are too large to be scaled");
     teardown();
 }
 END_TEST
 
-/* The row of the file that is named, of a table in memory and of one that stays in the file: found when it is read. */
+/* The message has the row of the file, for a table in memory and for one that is read on demand. */
 START_TEST(names_the_row_that_overflows) {
     setup();
     enum { N = 9 };
@@ -348,7 +348,7 @@ START_TEST(names_the_row_that_overflows) {
 }
 END_TEST
 
-START_TEST(refuses_other_types) {
+START_TEST(rejects_other_types) {
     setup();
     hid_t file = create_file(path), text = H5Tcopy(H5T_C_S1), truth = H5Tenum_create(H5T_NATIVE_INT8);
     H5Tset_size(text, 4);
@@ -370,22 +370,22 @@ START_TEST(refuses_other_types) {
     H5Dclose(H5Dcreate2(file, "scalar", H5T_IEEE_F64LE, scalar, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
     H5Sclose(scalar), H5Tclose(text), H5Tclose(truth), H5Tclose(odd);
     H5Fclose(file);
-    check_refusal(false, "inputs: text",
-                  "t.h5: dataset 'text' is of type string; only integers and floats can be read");
-    check_refusal(false, "inputs: bool", "t.h5: dataset 'bool' is of an enumeration type (h5py's way to store bool)");
-    check_refusal(false, "inputs: odd", "t.h5: dataset 'odd' has numbers of 3 bytes");
-    check_refusal(false, "inputs: none, targets: no", "t.h5: there are no rows");
-    check_refusal(false, "inputs: thin", "t.h5: dataset 'thin' has rows of 0 values");
-    check_refusal(false, "inputs: unwritten",
-                  "t.h5: dataset 'unwritten' was created but its values were never written");
-    check_refusal(false, "inputs: deep", "t.h5: dataset 'deep' has 10 dimensions; rows need 1 to 9");
-    check_refusal(false, "inputs: scalar", "t.h5: dataset 'scalar' has 0 dimensions");
+    check_rejection(false, "inputs: text",
+                    "t.h5: dataset 'text' is of type string; only integers and floats can be read");
+    check_rejection(false, "inputs: bool", "t.h5: dataset 'bool' is of an enumeration type (h5py's way to store bool)");
+    check_rejection(false, "inputs: odd", "t.h5: dataset 'odd' has numbers of 3 bytes");
+    check_rejection(false, "inputs: none, targets: no", "t.h5: there are no rows");
+    check_rejection(false, "inputs: thin", "t.h5: dataset 'thin' has rows of 0 values");
+    check_rejection(false, "inputs: unwritten",
+                    "t.h5: dataset 'unwritten' was created but its values were never written");
+    check_rejection(false, "inputs: deep", "t.h5: dataset 'deep' has 10 dimensions; rows need 1 to 9");
+    check_rejection(false, "inputs: scalar", "t.h5: dataset 'scalar' has 0 dimensions");
     teardown();
 }
 END_TEST
 
-/* Of 12 chunks one is there: libhdf5 would read zeros for the others. */
-START_TEST(refuses_missing_chunks) {
+/* Only one of 12 chunks exists: libhdf5 would read zeros for the others. */
+START_TEST(rejects_missing_chunks) {
     setup();
     hid_t file = create_file(path), plan = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_chunk(plan, 2, (hsize_t[]){1, 1});
@@ -397,13 +397,13 @@ START_TEST(refuses_missing_chunks) {
     ck_assert_int_ge(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, one, space, H5P_DEFAULT, six), 0);
     H5Sclose(one), H5Sclose(space), H5Dclose(dataset), H5Pclose(plan);
     H5Fclose(file);
-    check_refusal(false, "", "t.h5: dataset 'x' has 1 chunks of 12: its other values were never written");
+    check_rejection(false, "", "t.h5: dataset 'x' has 1 chunks of 12: its other values were never written");
     teardown();
 }
 END_TEST
 
 /* Nothing outside the file: external links, external storage, virtual datasets, plugins. */
-START_TEST(refuses_other_files) {
+START_TEST(rejects_other_files) {
     setup();
     char *other = path_in(folder, "other.h5");
     write_plain();
@@ -421,12 +421,12 @@ START_TEST(refuses_other_files) {
     write_values(file, "virtual", 2, (hsize_t[]){3, 2}, H5T_IEEE_F64LE, mapped, H5T_NATIVE_DOUBLE, NULL);
     H5Sclose(space), H5Pclose(plan), H5Pclose(mapped);
     H5Fclose(file);
-    check_refusal(false, "inputs: link", "t.h5: 'link' is a link to another file, which is not followed");
-    check_refusal(false, "inputs: root/x", "t.h5: 'root' is a link to another file, which is not followed");
-    check_refusal(false, "inputs: soft", "t.h5: 'soft' cannot be opened: ");
-    check_refusal(false, "inputs: through", "t.h5: 'through' cannot be opened: ");
-    check_refusal(false, "inputs: outside", "t.h5: dataset 'outside' has its values in other files");
-    check_refusal(false, "inputs: virtual", "t.h5: dataset 'virtual' has its values in other files");
+    check_rejection(false, "inputs: link", "t.h5: 'link' is a link to another file, which is not followed");
+    check_rejection(false, "inputs: root/x", "t.h5: 'root' is a link to another file, which is not followed");
+    check_rejection(false, "inputs: soft", "t.h5: 'soft' cannot be opened: ");
+    check_rejection(false, "inputs: through", "t.h5: 'through' cannot be opened: ");
+    check_rejection(false, "inputs: outside", "t.h5: dataset 'outside' has its values in other files");
+    check_rejection(false, "inputs: virtual", "t.h5: dataset 'virtual' has its values in other files");
     free(other);
     teardown();
 }
@@ -437,8 +437,8 @@ static size_t keep(unsigned flags, size_t n, const unsigned *values, size_t size
     return size;
 }
 
-/* A filter that this program does not have, as a plugin would bring it. */
-START_TEST(refuses_unknown_filters) {
+/* A filter that libhdf5 would load as a plugin. */
+START_TEST(rejects_unknown_filters) {
     setup();
     const H5Z_class2_t filter = {H5Z_CLASS_T_VERS, 32004, 1, 1, "lz4", NULL, NULL, (H5Z_func_t)keep};
     ck_assert_int_ge(H5Zregister(&filter), 0);
@@ -450,24 +450,24 @@ START_TEST(refuses_unknown_filters) {
     H5Pclose(plan);
     H5Fclose(file);
     H5Zunregister(32004);
-    check_refusal(false, "",
-                  "t.h5: dataset 'x' is compressed by filter 32004 (lz4), which is not read; write it "
-                  "again with compression='gzip' or none");
+    check_rejection(false, "",
+                    "t.h5: dataset 'x' is compressed by filter 32004 (lz4), which is not read; write it "
+                    "again with compression='gzip' or none");
     teardown();
 }
 END_TEST
 
-START_TEST(refuses_what_is_no_hdf5) {
+START_TEST(rejects_what_is_no_hdf5) {
     setup();
     spill(path, "a,b\n1,2\n", 8);
-    check_refusal(false, "", "t.h5: this is not an HDF5 file");
+    check_rejection(false, "", "t.h5: this is not an HDF5 file");
     spill(path, "", 0);
-    check_refusal(false, "", "t.h5: this is not an HDF5 file");
+    check_rejection(false, "", "t.h5: this is not an HDF5 file");
     write_plain();
     ck_assert_int_eq(truncate(path, 2100), 0);
-    check_refusal(false, "", "t.h5: cannot be opened as HDF5 file: truncated file");
+    check_rejection(false, "", "t.h5: cannot be opened as HDF5 file: truncated file");
     ck_assert_int_eq(unlink(path), 0);
-    check_refusal(false, "", "No such file or directory");
+    check_rejection(false, "", "No such file or directory");
     teardown();
 }
 END_TEST
@@ -522,8 +522,8 @@ static void try_file(const char *bytes, size_t size) {
     }
 }
 
-/* Changes one byte of the file after the other, [count] times; in a child, so that a crash costs only one of them. *at
- * is where the child is. */
+/* Changes one byte of the file, [count] times; in a child process, which is restarted after a crash. *at: the progress
+ * of the child. */
 static size_t count_crashes(const char *original, size_t size, size_t count, unsigned seed) {
     volatile size_t *at = mmap(NULL, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     size_t crashes = 0;
@@ -618,8 +618,8 @@ static void write_deflated(const enum filter *filters, unsigned mask, size_t byt
     free(zeros), free(raw);
 }
 
-/* libhdf5 takes as much memory as a chunk decodes to, and reads behind it where that is too little. */
-START_TEST(refuses_chunks_of_another_size) {
+/* libhdf5 allocates the decoded size of a chunk, and reads beyond it when it is too small. */
+START_TEST(rejects_chunks_of_another_size) {
     setup();
     static const enum filter all[] = {SHUFFLE, DEFLATE, CHECKSUM, NO_FILTER}, inner[] = {CHECKSUM, DEFLATE, NO_FILTER},
                              alone[] = {DEFLATE, NO_FILTER}, late[] = {DEFLATE, SHUFFLE, NO_FILTER},
@@ -641,21 +641,21 @@ START_TEST(refuses_chunks_of_another_size) {
         write_deflated(cases[i].filters, 0, cases[i].bytes, cases[i].checksum);
         snprintf(sentence, sizeof sentence, "t.h5: dataset 'x', the chunk of row 64 holds %s where 512 are needed",
                  cases[i].holds);
-        check_refusal(false, "", sentence);
+        check_rejection(false, "", sentence);
     }
     static const char raw[2 * CHUNK_BYTES] = {0};
     write_chunk(none, 0, raw, CHUNK_BYTES - 1);
-    check_refusal(false, "", "the chunk of row 64 holds 511 bytes where 512 are needed");
+    check_rejection(false, "", "the chunk of row 64 holds 511 bytes where 512 are needed");
     write_chunk(alone, 1, raw, CHUNK_BYTES + 1); /* the mask: not filtered */
-    check_refusal(false, "", "the chunk of row 64 holds more than 512 bytes where 512 are needed");
+    check_rejection(false, "", "the chunk of row 64 holds more than 512 bytes where 512 are needed");
     write_chunk(alone, 0, raw, CHUNK_BYTES);
-    check_refusal(false, "", "t.h5: dataset 'x', the chunk of row 64 is not what its filters write");
+    check_rejection(false, "", "t.h5: dataset 'x', the chunk of row 64 is not what its filters write");
     write_chunk(alone, 0, "x\x9c", 2); /* the beginning of a stream */
-    check_refusal(false, "", "t.h5: dataset 'x', the chunk of row 64 is not what its filters write");
+    check_rejection(false, "", "t.h5: dataset 'x', the chunk of row 64 is not what its filters write");
     write_deflated(twice, 0, CHUNK_BYTES, 0);
-    check_refusal(false, "", "dataset 'x' is compressed by filters in an order that is not read");
+    check_rejection(false, "", "dataset 'x' is compressed by filters in an order that is not read");
     write_deflated(late, 0, CHUNK_BYTES, 0);
-    check_refusal(false, "", "dataset 'x' is compressed by filters in an order that is not read");
+    check_rejection(false, "", "dataset 'x' is compressed by filters in an order that is not read");
     teardown();
 }
 END_TEST
@@ -676,7 +676,7 @@ START_TEST(reads_chunks_of_the_right_size) {
 END_TEST
 
 TESTS("hdf5", reads_any_number_type, joins_vectors_of_groups, reads_images, streams_what_memory_holds,
-      every_row_has_its_class, samples_large_files, refuses_wrong_names, refuses_wrong_values,
-      refuses_overflow_when_scaled, names_the_row_that_overflows, refuses_other_types, refuses_missing_chunks,
-      refuses_other_files, refuses_unknown_filters, refuses_what_is_no_hdf5, refuses_chunks_of_another_size,
+      every_row_has_its_class, samples_large_files, rejects_wrong_names, rejects_wrong_values,
+      rejects_overflow_when_scaled, names_the_row_that_overflows, rejects_other_types, rejects_missing_chunks,
+      rejects_other_files, rejects_unknown_filters, rejects_what_is_no_hdf5, rejects_chunks_of_another_size,
       reads_chunks_of_the_right_size, validation_file, damaged_files, damaged_compressed_files)

@@ -1,5 +1,4 @@
-/* IDX files and images of bytes: what is read, how it is scaled, and the sentence for each thing that is refused.
- * ctest-labels: unit */
+/* IDX files and images of bytes: accepted files, scaling, and the message for each rejected file. ctest-labels: unit */
 #include <zlib.h>
 
 #include "base/digest.h"
@@ -156,7 +155,7 @@ START_TEST(other_types_and_shapes) {
 }
 END_TEST
 
-/* MNIST's test digits as torchvision's ToTensor and Normalize((0.1307,), (0.3081,)) hand them out. */
+/* MNIST's test digits equal torchvision's ToTensor and Normalize((0.1307,), (0.3081,)). */
 START_TEST(equals_torchvision) {
     struct dataset *dataset;
     ck_ok(open_yaml(&dataset, true,
@@ -193,7 +192,7 @@ static void check_changed(size_t at, uint8_t byte, const char *sentence) {
     }
 }
 
-START_TEST(refuses_wrong_headers) {
+START_TEST(rejects_wrong_headers) {
     setup();
     write_three(false);
     check_changed(0, 'P',
@@ -214,7 +213,7 @@ static void check_images(bool is_packed, const void *bytes, size_t size, const c
     ck_failure(open_yaml(&dataset, true, "path: %s", images), STATUS_DATA, sentence);
 }
 
-START_TEST(refuses_wrong_sizes) {
+START_TEST(rejects_wrong_sizes) {
     setup();
     uint8_t bytes[sizeof three_images + 1] = {0};
     memcpy(bytes, three_images, sizeof three_images);
@@ -234,8 +233,8 @@ START_TEST(refuses_wrong_sizes) {
 }
 END_TEST
 
-/* A compressed file that was cut or changed. */
-START_TEST(refuses_damaged_gzip) {
+/* A truncated or changed compressed file. */
+START_TEST(rejects_damaged_gzip) {
     setup();
     struct dataset *dataset;
     write_three(true);
@@ -315,7 +314,7 @@ START_TEST(file_that_shrinks) {
 }
 END_TEST
 
-/* The fingerprint is of the bytes, whether they are kept in memory or not. */
+/* The fingerprint is that of the bytes, in memory or not. */
 START_TEST(fingerprint_of_bytes) {
     setup();
     char seen[2][65];
@@ -417,6 +416,6 @@ START_TEST(scales_long_rows_of_bytes) {
 }
 END_TEST
 
-TESTS("idx", reads_images, fits_a_scaler_to_bytes, other_types_and_shapes, equals_torchvision, refuses_wrong_headers,
-      refuses_wrong_sizes, refuses_damaged_gzip, labels_and_validation, file_that_shrinks, fingerprint_of_bytes,
+TESTS("idx", reads_images, fits_a_scaler_to_bytes, other_types_and_shapes, equals_torchvision, rejects_wrong_headers,
+      rejects_wrong_sizes, rejects_damaged_gzip, labels_and_validation, file_that_shrinks, fingerprint_of_bytes,
       layouts_of_hdf5, scales_long_rows_of_bytes)

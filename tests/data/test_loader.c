@@ -49,7 +49,7 @@ static struct sampler_config sampler_of(bool shuffle, bool drop_last, bool drop_
                                    .seed = 11};
 }
 
-/* The batch holds rows[0 .. count - 1], whole and aligned. */
+/* Checks that the batch has rows[0 .. count - 1] and is aligned. */
 static void check_batch(const struct batch *batch, const int64_t *rows, size_t count) {
     ck_assert_uint_eq(batch->rows, count);
     ck_assert_uint_eq((uintptr_t)batch->inputs % 64, 0);
@@ -105,7 +105,7 @@ START_TEST(follows_the_sampler) {
 }
 END_TEST
 
-/* A resume starts anywhere; a seek may come at any moment, also while the thread reads. */
+/* A resume starts at any batch; loader_seek may be called at any time, also while the thread reads. */
 START_TEST(seeks) {
     setup();
     struct sampler_config sampler = sampler_of(true, false, false);
@@ -133,7 +133,7 @@ START_TEST(seeks) {
 }
 END_TEST
 
-/* Destroyed while the thread is at work, at once or after some batches. */
+/* Destroyed while the thread reads, at once or after some batches. */
 START_TEST(ends_at_any_moment) {
     setup();
     struct dataset *dataset = open_rows(false, "");
@@ -213,7 +213,7 @@ static void write_large(const char *file_path) {
     free(x);
 }
 
-/* A file that shrinks under the run: the failure comes out of loader_next, with the file's name, with or without a
+/* A file that is truncated during the run: loader_next returns the failure with the file's name, with or without a
  * thread, and the loader can still be used and destroyed. */
 START_TEST(failures_come_out) {
     char *here = make_folder(), *large = path_in(here, "large.h5");
@@ -235,7 +235,7 @@ START_TEST(failures_come_out) {
         ck_failure(loader_next(loader, &batch), STATUS_DATA, "large.h5: the file was truncated");
         ck_ok(loader_seek(loader, 0, 0));
         ck_failure(loader_next(loader, &batch), STATUS_DATA, "large.h5: the file was truncated");
-        usleep(100000);                                    /* the thread tries again, and has the next failure ready */
+        usleep(100000);                                    /* the thread retries and stores the next failure */
         ck_assert_int_eq(truncate(large, (off_t)size), 0); /* the rows are zeros */
         ck_ok(loader_seek(loader, 0, 0));
         ck_ok(loader_next(loader, &batch));
@@ -248,7 +248,7 @@ START_TEST(failures_come_out) {
 }
 END_TEST
 
-START_TEST(refuses_empty_epochs) {
+START_TEST(rejects_empty_epochs) {
     setup();
     struct dataset *dataset = open_rows(true, "split: {test: 0.98, shuffle: false}");
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 2);
@@ -262,7 +262,7 @@ START_TEST(refuses_empty_epochs) {
     ck_failure(loader_create(dataset, &sampler, 8, 0, 2, 0, &loader), STATUS_USAGE,
                "or sampler.drop_last_batch: false");
     sampler = sampler_of(false, false, false);
-    ck_ok(loader_create(dataset, &sampler, 1000000000, 1, 2, 0, &loader)); /* takes no more memory than rows need */
+    ck_ok(loader_create(dataset, &sampler, 1000000000, 1, 2, 0, &loader)); /* allocates memory for existing rows only */
     struct batch batch;
     ck_ok(loader_next(loader, &batch));
     ck_assert_uint_eq(batch.rows, 1);
@@ -273,4 +273,4 @@ START_TEST(refuses_empty_epochs) {
 END_TEST
 
 TESTS("loader", follows_the_sampler, seeks, ends_at_any_moment, evaluates_each_row_once, evaluation_without_rows,
-      failures_come_out, refuses_empty_epochs)
+      failures_come_out, rejects_empty_epochs)

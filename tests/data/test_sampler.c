@@ -37,7 +37,7 @@ START_TEST(equals_distributed_sampler) {
 }
 END_TEST
 
-/* The tutorial's question: N = 10, 3 ranks. */
+/* N = 10, 3 ranks, as in the PyTorch tutorial. */
 START_TEST(pads_with_the_first_rows) {
     static const int64_t expected[3][4] = {{0, 3, 6, 9}, {1, 4, 7, 0}, {2, 5, 8, 1}};
     struct sampler_config config = config_of(false, false, 0);
@@ -50,7 +50,7 @@ START_TEST(pads_with_the_first_rows) {
 }
 END_TEST
 
-/* Together the ranks see each row once; those that DistributedSampler repeats, as often as it does. */
+/* All ranks together draw each row once, and repeat the rows that DistributedSampler repeats. */
 static void check_cover(size_t rows, int world, bool shuffle, bool drop_last) {
     struct sampler_config config = config_of(shuffle, drop_last, 5);
     size_t length = sampler_length(&config, rows, world), total = length * (size_t)world;
@@ -88,7 +88,7 @@ START_TEST(each_row_once) {
 }
 END_TEST
 
-/* An epoch needs one batch: a whole one where drop_last_batch leaves out the others. */
+/* An epoch needs at least one batch, with drop_last_batch a full one. */
 START_TEST(the_fewest_rows) {
     static const struct {
         size_t rows;
@@ -172,7 +172,7 @@ START_TEST(config_binds) {
 END_TEST
 
 /* list(WeightedRandomSampler([1 / count[c] for c in classes], 12, True, torch.Generator().manual_seed(seed + epoch))),
- * dealt to the ranks. */
+ * distributed over the ranks. */
 START_TEST(equals_weighted_random_sampler) {
     static const int64_t classes[12] = {0, 0, 0, 0, 0, 0, 1, 1, 2, 0, 0, 1};
     static const int64_t expected[] = {8, 6, 6, 6, 6, 10, 8, 8, 10, 7, 6, 6};

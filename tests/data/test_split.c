@@ -52,7 +52,7 @@ START_TEST(equals_stratified_train_test_split) {
 }
 END_TEST
 
-/* Each row validates in the one fold in which scikit-learn has it, and trains in the others. */
+/* Each row is a validation row in the same fold as in scikit-learn, and a training row in the others. */
 START_TEST(equals_folds) {
     json_t *root = vectors_load("folds"), *c;
     size_t i, cases = 0;
@@ -179,7 +179,7 @@ START_TEST(equals_random_split) {
 }
 END_TEST
 
-/* The float32 cells of scikit-learn, also when the rows stay in the file and when they come from CSV. */
+/* The float32 values equal scikit-learn's, for rows in memory, rows read on demand and rows from CSV. */
 static void check_wine(const char *path, const char *names, int cache_mb, char fingerprint[65]) {
     json_t *wine = vectors_load("loss_wine"), *split = vectors_load("split"), *data = json_object_get(wine, "data");
     struct dataset *dataset;
@@ -328,7 +328,7 @@ START_TEST(wrong_configs) {
 }
 END_TEST
 
-/* What the resolved config says binds to the same config. */
+/* The resolved config binds to the same config. */
 START_TEST(resolved_config) {
     struct dataset_config config, again;
     struct document *document, *second;

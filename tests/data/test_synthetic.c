@@ -1,4 +1,4 @@
-/* Made-up rows: the PyTorch tutorial's toy data bit for bit, and kinds that can be learnt. ctest-labels: unit */
+/* Synthetic rows: the PyTorch tutorial's toy data bit for bit, and kinds that can be learned. ctest-labels: unit */
 #include "base/digest.h"
 #include "base/rng.h"
 #include "open.h"
@@ -29,7 +29,7 @@ START_TEST(equals_the_tutorial) {
 }
 END_TEST
 
-/* Without noise the targets are W x / sqrt(n) + b: n + 1 rows tell W and b, all others must follow. Here n = 1. */
+/* Without noise the targets are W x / sqrt(n) + b: n + 1 rows determine W and b, which the others must match. n = 1. */
 START_TEST(linear_is_linear) {
     struct dataset *dataset;
     ck_ok(open_yaml(&dataset, false,
@@ -77,7 +77,7 @@ START_TEST(linear_is_what_it_draws) {
 }
 END_TEST
 
-/* Rows of a class lie around its centre, with the noise asked for. */
+/* Rows of a class have the mean of the class and the given noise. */
 START_TEST(classes_are_clouds) {
     struct dataset *dataset;
     ck_ok(
@@ -123,7 +123,7 @@ START_TEST(seed_decides) {
 }
 END_TEST
 
-START_TEST(refuses) {
+START_TEST(rejects) {
     struct dataset *dataset;
     ck_failure(open_yaml(&dataset, true, "format: synthetic"), STATUS_USAGE,
                "dataset.synthetic: the loss needs classes; use kind: classes");
@@ -137,7 +137,7 @@ START_TEST(refuses) {
 }
 END_TEST
 
-/* `check` draws nothing: a dataset that no memory holds is described at once. */
+/* With metadata_only nothing is drawn: a dataset larger than any memory can be described. */
 START_TEST(metadata_draws_nothing) {
     struct dataset *dataset;
     ck_ok(open_yaml_as("{format: synthetic, synthetic: {kind: classes, rows: 1000000000000, inputs: 1000}}", true, true,
@@ -148,4 +148,4 @@ START_TEST(metadata_draws_nothing) {
 END_TEST
 
 TESTS("synthetic", equals_the_tutorial, linear_is_linear, linear_is_what_it_draws, classes_are_clouds, seed_decides,
-      refuses, metadata_draws_nothing)
+      rejects, metadata_draws_nothing)

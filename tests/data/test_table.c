@@ -1,5 +1,5 @@
-/* How many rows a table reads at once: a few MiB, one row at least, and none of a file without rows, whose header may
- * claim any size. ctest-labels: unit */
+/* The number of rows that a table reads at once: a few MiB, at least one row, and none for a file without rows, whose
+ * header may have any row size. ctest-labels: unit */
 #include <stdint.h>
 
 #include "check_main.h"

@@ -1,4 +1,4 @@
-/* Text and token files: rows, vocabularies, and the sentence for each thing that is refused. ctest-labels: unit */
+/* Text and token files: rows, vocabularies, and the message for each rejected file. ctest-labels: unit */
 #include "data/vocabulary.h"
 #include "open.h"
 
@@ -49,7 +49,7 @@ START_TEST(rows_are_views_of_the_text) {
     check_row(dataset, DATASET_TRAIN, 6, 4, (int32_t[]){7, 5, 6, 4}, (int64_t[]){5, 6, 4, 1});
     dataset_close(dataset);
 
-    /* truncate comes first: the vocabulary is that of the part that is used */
+    /* the vocabulary is that of the truncated text */
     ck_ok(open_yaml(&dataset, true, "{path: %s, text: {block_size: 2, truncate: 0.5, stride: 2}}", path));
     ck_assert_str_eq(dataset_vocabulary(dataset), "ehlo"); /* "hello" */
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 2);
@@ -129,7 +129,7 @@ START_TEST(splits_and_validation_files) {
 }
 END_TEST
 
-START_TEST(refuses_what_is_no_text) {
+START_TEST(rejects_what_is_no_text) {
     setup();
     struct dataset *dataset;
     write_text(path, "one\nna\xefve");
@@ -237,7 +237,7 @@ START_TEST(token_files) {
 }
 END_TEST
 
-START_TEST(refuses_wrong_token_files) {
+START_TEST(rejects_wrong_token_files) {
     setup();
     struct dataset *dataset;
     char *file = path_in(folder, "t.bin"), *other = path_in(folder, "v.bin");
@@ -312,5 +312,5 @@ START_TEST(batches_of_tokens) {
 END_TEST
 
 TESTS("text", rows_are_views_of_the_text, characters_are_code_points, large_vocabularies, splits_and_validation_files,
-      refuses_what_is_no_text, fingerprints_differ, vocabularies, token_files, refuses_wrong_token_files,
+      rejects_what_is_no_text, fingerprints_differ, vocabularies, token_files, rejects_wrong_token_files,
       batches_of_tokens)

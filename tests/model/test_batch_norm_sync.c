@@ -1,6 +1,6 @@
-/* batch_norm with sync on processes with different numbers of rows, one of them with none: the statistics, the outputs
- * and the gradients are those of all rows in one process. The processes are threads here, and the sum over them is
- * taken behind a barrier. ctest-labels: unit */
+/* batch_norm with sync on processes with different numbers of rows, one without rows: statistics, outputs and gradients
+ * equal those of one process with all rows. Threads simulate the processes, and a barrier the all-reduce.
+ * ctest-labels: unit */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static const char yaml[] =
     "1}}, {batch_norm: {sync: true, affine: false}}, {adaptive_avg_pool2d: 1}, flatten]\n";
 static const struct shape input = {.dims = 3, .size = {2, 3, 4}};
 
-/* What the processes share; [values] are those of the process that came last until all have added theirs. */
+/* Shared by the processes. */
 struct group {
     pthread_barrier_t barrier;
     pthread_mutex_t mutex;
@@ -26,7 +26,7 @@ struct group {
 };
 
 struct process {
-    struct group *group; /* NULL: alone, with all rows */
+    struct group *group; /* NULL: a single process with all rows */
     size_t rows;
     const float *inputs, *dy; /* of its rows */
     struct document *document;

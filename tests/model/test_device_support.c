@@ -1,5 +1,5 @@
-/* A device without some operators: a model that needs one is refused with its layer and line, others are not. And which
- * steps a device may do as one. ctest-labels: unit */
+/* A device without some operators: a model that needs one is rejected with layer and line, others are accepted. And the
+ * steps that a device may fuse. ctest-labels: unit */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "device/internal.h"
 #include "model/model.h"
 
-/* As a GPU fills it so far. */
+/* The operators that the fake GPU has. */
 static const struct image_ops images = {0};
 static const struct sequence_ops sequence = {.max_head_size = 256};
 static const struct device_ops ops = {.image = &images, .sequence = &sequence};
@@ -88,17 +88,18 @@ static const struct {
 } gelus[] = {
     {"- linear: 4\n" TANH "- linear: 3\n", "bga"},
     {"- layer_norm\n- linear: 4\n" TANH "- linear: 3\n- relu\n- linear: 2\n", "-bga-"},
-    {"- linear: 4\n" TANH "- linear: 5\n" TANH "- linear: 3\n", "bga--"}, /* a layer is on one side */
+    {"- linear: 4\n" TANH "- linear: 5\n" TANH "- linear: 3\n",
+     "bga--"}, /* the middle layer belongs to one group only */
     {"- linear: 4\n- gelu\n- linear: 3\n", "---"},
     {"- linear: 4\n- relu\n" TANH "- linear: 3\n", "---"},
     {"- linear: 4\n" TANH "- dropout: 0.1\n- linear: 3\n", "----"},
     {"- linear: 4\n" TANH, "--"},
-    {"- linear: 4\n" TANH "- residual: [{linear: 4}]\n", "----"}, /* the sum reads the GELU, too */
+    {"- linear: 4\n" TANH "- residual: [{linear: 4}]\n", "----"}, /* the sum reads the output of the GELU too */
     {"- linear: 4\n- residual: [{gelu: {approximate: tanh}}, {linear: 4}]\n", "----"},
     {"- residual: [{linear: 4}, {gelu: {approximate: tanh}}, {linear: 3}]\n", "bga-"},
 };
 
-/* The gradient before a GELU is there when the layer behind it goes back. */
+/* The gradient before a GELU exists when the backward of the layer after it runs. */
 START_TEST(steps_around_a_gelu) {
     struct document *document;
     struct model *m = plan(gelus[_i].layers, (struct shape){.dims = 1, .size = {3}}, &document);

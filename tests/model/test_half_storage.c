@@ -1,4 +1,4 @@
-/* Which values and gradients a device keeps in 16 bits, the room that they take, and what it is told in a pass.
+/* The values and gradients that a device stores in 16 bits, their memory, and the operands that are set in a pass.
  * ctest-labels: unit */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static struct model *plan(const char *layers, struct document **document) {
 #define CONV(channels) "{conv2d: {out: " #channels ", kernel_size: 3, padding: 1, bias: false}}"
 #define RESIDUAL "- linear: 8\n- residual: [layer_norm, {linear: 8}]\n"
 
-/* Of each step its output, dy and dx: n in 16 bits, f in float32, - not there. */
+/* For each step its output, dy and dx: n: 16 bits, f: float32, -: none. */
 static const struct {
     const char *layers;
     bool is_output_half;
@@ -51,13 +51,13 @@ static const struct {
 } cases[] = {
     {"- linear: 16\n- linear: 16\n", false, "nn- ffn"},
     {"- linear: 16\n- linear: 16\n", true, "nn- nnn"},
-    {"- linear: 12\n- linear: 16\n", true, "ff- nnf"}, /* 12 features are not whole */
+    {"- linear: 12\n- linear: 16\n", true, "ff- nnf"}, /* 12 features are not a multiple of 8 */
     {"- layer_norm\n- linear: 24\n- scaled_dot_product_attention: {heads: 1}\n- linear: 8\n", false, "nn- nnn nnn ffn"},
     {"- linear: 24\n- scaled_dot_product_attention: {heads: 2}\n- linear: 8\n", true, "ff- fff nnf"}, /* heads of 4 */
     {"- linear: 16\n- relu\n- linear: 8\n", false, "nn- ffn"},
     {"- linear: 16\n- gelu\n- dropout: 0.1\n- linear: 8\n", false, "nn- nnn nnn ffn"},
     {"- linear: 16\n- softmax\n- linear: 8\n", false, "ff- fff fff"}, /* not every layer */
-    {"- linear: 16\n" TANH "- linear: 8\n", false, "nn- nnn ffn"},    /* three steps as one */
+    {"- linear: 16\n" TANH "- linear: 8\n", false, "nn- nnn ffn"},    /* three fused steps */
     {"- linear: 12\n" TANH "- linear: 8\n", false, "ff- fff fff"},
     {"- linear: 16\n- flatten\n- linear: 8\n", false, "nn- ffn"}, /* a view of 64 features */
     /* as autocast: a norm's output is float32, so is the stream that it starts, and a GELU of it */
@@ -70,25 +70,26 @@ static const struct {
     {"- linear: 8\n- residual: [{linear: 8}]\n- linear: 8\n", false, "nn- nnn nn- ffn"},
     {"- layer_norm\n- residual: [{linear: 8}, {linear: 8}]\n- residual: [{linear: 8}]\n", false,
      "ff- nnf nfn ff- nff ff-"},
-    {RESIDUAL "- linear: 8\n", false, "ff- nnf nfn nf- fff"}, /* the stream is float32, its branch not */
+    {RESIDUAL "- linear: 8\n", false,
+     "ff- nnf nfn nf- fff"}, /* the residual stream is float32, its branch is 16 bits */
     {RESIDUAL "- layer_norm\n- linear: 8\n", true, "ff- nnf nfn ff- nnf nnn"},
-    /* a CNN: its input is float32, and so are images of 12 channels, and what convolutions make of them */
+    /* a CNN: its input is float32, and so are images of 12 channels and the outputs of their convolutions */
     {"- " CONV(16) "\n- batch_norm\n- relu\n- " CONV(24) "\n- relu\n- max_pool2d: 2\n- flatten\n- linear: 8\n", false,
      "f-- nn- nnn nnn nnn nnn ffn"},
     {"- " CONV(16) "\n- " CONV(12) "\n- batch_norm\n- adaptive_avg_pool2d: 1\n- flatten\n- linear: 8\n", false,
      "f-- nn- ffn fff fff fff"},
-    /* a ResNet: the stream is 16 bits, too; so is a value that is made again; a group norm makes float32 */
+    /* a ResNet: the residual stream is 16 bits, and so is a recomputed value; a group norm gives float32 */
     {"- " CONV(16) "\n- batch_norm\n- relu\n- residual: [" CONV(16) ", batch_norm, relu, " CONV(
          16) ", batch_norm]\n- relu\n"
              "- residual: [group_norm: 4, relu, " CONV(
                  16) "]\n- avg_pool2d: 2\n- adaptive_avg_pool2d: 1\n- flatten\n- linear: 16\n",
      true, "f-- nn- nnn nnn nnn nnn nnn nn- ffn nnf nnn nn- nnn nnn nnn"},
     {"- conv1d: {out: 16, kernel_size: 3}\n- relu\n- conv1d: {out: 16, kernel_size: 3}\n", false, "f-- nn- nnn ffn"},
-    /* what is reordered for a linear layer: rows count where nothing else does */
+    /* reordered for a linear layer: the size of all rows together is checked */
     {"- conv1d: {out: 16, kernel_size: 3}\n- flatten\n- linear: 8\n", false, "f-- nn- nnn ffn"},
     {"- conv1d: {out: 16, kernel_size: 3}\n- linear: 8\n", false, "f-- nn- ffn fff"},
     {"- conv1d: {out: 16, kernel_size: 3}\n- flatten\n", true, "f-- nn- nnn"},
-    {"- conv1d: {out: 16, kernel_size: 3}\n", true, "f-- nn- ffn"}, /* the loss looks at rows of 6 */
+    {"- conv1d: {out: 16, kernel_size: 3}\n", true, "f-- nn- ffn"}, /* the loss reads rows of 6 */
 };
 
 static char form(bool is_half, bool is_there) { return is_there ? is_half ? 'n' : 'f' : '-'; }
@@ -116,12 +117,12 @@ START_TEST(which_are_half) {
     m->is_output_half = cases[_i].is_output_half; /* as in a pass of training */
     describe(m, found);
     ck_assert_str_eq(found, cases[_i].forms);
-    ck_assert_int_eq(half_loss(m).x, found[strlen(found) - 3] == 'n'); /* what the last step writes */
+    ck_assert_int_eq(half_loss(m).x, found[strlen(found) - 3] == 'n'); /* the output of the last step */
     m->is_output_half = false;
     ck_assert(!half_loss(m).x);
     model_memory(m, 1, &parameters, &after);
     ck_assert_uint_le(after, before);
-    ck_assert(!model_adapt_to_device(m, &device)); /* once is enough */
+    ck_assert(!model_adapt_to_device(m, &device)); /* the second call does nothing */
     size_t again;
     model_memory(m, 1, &parameters, &again);
     ck_assert_uint_eq(again, after);
@@ -130,7 +131,7 @@ START_TEST(which_are_half) {
 }
 END_TEST
 
-/* Where all but the input and what is made of it first is 16 bits, values that are made again and gradients, too. */
+/* All values but the input and the first output, all recomputed values and all gradients are 16 bits. */
 START_TEST(memory_is_half) {
     struct document *document;
     size_t parameters, before, after, input = 3 * 8 * 8 * sizeof(float);

@@ -1,5 +1,5 @@
-/* Losses and their gradients against PyTorch's (tests/vectors/make_losses.py), and what they refuse. The gradients by
- * differences are in test_model.c. ctest-labels: unit */
+/* Losses and their gradients against PyTorch's (tests/vectors/make_losses.py), and rejected shapes. test_model.c checks
+ * the gradients by finite differences. ctest-labels: unit */
 #include "model/loss.h"
 
 #include <math.h>
@@ -72,7 +72,7 @@ START_TEST(losses_are_pytorchs) {
 }
 END_TEST
 
-/* Two batches add up to the mean over both; ignored positions count nowhere. */
+/* The sums of two batches give the mean over both; ignored positions do not count. */
 START_TEST(sums_add_up) {
     struct device *device;
     struct variant loss;
@@ -101,7 +101,7 @@ START_TEST(sums_add_up) {
 }
 END_TEST
 
-/* Without a gradient many classes take another way; the largest output may be the last, and too far above for exp. */
+/* Without a gradient another code path computes many classes; the largest output may be the last and very large. */
 START_TEST(many_classes) {
     enum { CLASSES = 300 };
     struct device *device;
@@ -122,8 +122,8 @@ START_TEST(many_classes) {
 }
 END_TEST
 
-static void refused(const char *config, struct shape output, size_t target_size, int64_t classes,
-                    const char *sentence) {
+static void rejected(const char *config, struct shape output, size_t target_size, int64_t classes,
+                     const char *sentence) {
     struct variant loss;
     struct document *document = bind(config, &loss);
     status s = loss_type_at((size_t)loss.index)->check(loss.config, &output, target_size, classes);
@@ -135,21 +135,21 @@ static void refused(const char *config, struct shape output, size_t target_size,
 
 START_TEST(shapes_are_checked) {
     struct shape three = {.dims = 1, .size = {3}}, sequence = {.dims = 2, .size = {4, 3}};
-    refused(
+    rejected(
         "cross_entropy", three, 1, 4,
         "the model's output is 3, but the targets have 4 classes (0 to 3): cross_entropy needs one output per class");
-    refused("cross_entropy", three, 1, 3, NULL);
-    refused("cross_entropy", sequence, 4, 3, NULL);
-    refused("cross_entropy", sequence, 5, 3,
-            "the model's output is (4, 3), but a target row has 5 classes: cross_entropy needs an output (5, 3)");
-    refused("{type: cross_entropy, weight: [1, 2]}", three, 1, 3, "weight has 2 numbers, but the model has 3 classes");
-    refused("{type: cross_entropy, weight: [0, 0, 0]}", three, 1, 3, "weight: at least one must be greater than 0");
-    refused("{type: cross_entropy, weight: [0, 0, 1]}", three, 1, 3, NULL);
-    refused("mse", three, 1, 0, "the model's output is 3, but a target row has 1 value");
-    refused("mse", three, 3, 0, NULL);
-    refused("kl_div", three, 2, 0, "the model's output is 3, but a target row has 2 values");
-    refused("{type: bce_with_logits, pos_weight: [1, 2]}", three, 3, 0,
-            "pos_weight has 2 numbers, but the model has 3 outputs");
+    rejected("cross_entropy", three, 1, 3, NULL);
+    rejected("cross_entropy", sequence, 4, 3, NULL);
+    rejected("cross_entropy", sequence, 5, 3,
+             "the model's output is (4, 3), but a target row has 5 classes: cross_entropy needs an output (5, 3)");
+    rejected("{type: cross_entropy, weight: [1, 2]}", three, 1, 3, "weight has 2 numbers, but the model has 3 classes");
+    rejected("{type: cross_entropy, weight: [0, 0, 0]}", three, 1, 3, "weight: at least one must be greater than 0");
+    rejected("{type: cross_entropy, weight: [0, 0, 1]}", three, 1, 3, NULL);
+    rejected("mse", three, 1, 0, "the model's output is 3, but a target row has 1 value");
+    rejected("mse", three, 3, 0, NULL);
+    rejected("kl_div", three, 2, 0, "the model's output is 3, but a target row has 2 values");
+    rejected("{type: bce_with_logits, pos_weight: [1, 2]}", three, 3, 0,
+             "pos_weight has 2 numbers, but the model has 3 outputs");
 }
 END_TEST
 

@@ -135,8 +135,7 @@ static void check_gradients(struct fixture *f, const char *what) {
     free(analytic);
 }
 
-/* One case per layer type: a model in which the layer stands between parameters, so that its dx is checked through
- * them. */
+/* One case per layer type: a model with parameters before and after the layer, so that its dx is checked too. */
 static const struct {
     const char *type, *layers;
     int dims;
@@ -155,7 +154,7 @@ static const struct {
      1,
      {6}},
     {"repeat", "[{repeat: {times: 3, layers: [{linear: {out: 6}}, tanh]}}, {linear: {out: 3}}]", 1, {6}},
-    /* every way a gradient can be shared, added or copied in the plan of the way back */
+    /* all ways in which the plan of backward shares, adds or copies a gradient */
     {"residual",
      "[{linear: {out: 6}}, {residual: [{linear: {out: 6}}, tanh, {linear: {out: 6}}]}, {linear: {out: 3}}]",
      1,
@@ -294,7 +293,7 @@ static const struct {
      "{num_groups: 1, affine: false}}, flatten, {linear: {out: 3}}]",
      3,
      {2, 6, 5}},
-    /* a channels-first side is brought into the order of the other */
+    /* one side is channels-first and is reordered */
     {"residual",
      "[{linear: {out: 5}}, {residual: [{conv2d: {out: 2, kernel_size: 3, padding: 1}}]}, {residual: [{linear: {out: "
      "5}}]}, flatten, {linear: {out: 3}}]",
@@ -322,9 +321,8 @@ START_TEST(layer_gradients) {
 }
 END_TEST
 
-/* Layers that take over a relu beside them give the bits of a relu on its own (which it stays as the first of a list).
- */
-START_TEST(relu_taken_over) {
+/* Layers with a fused relu give the same bits as a separate relu (the first layer of a list is never fused). */
+START_TEST(fused_relu) {
     static const char *const models[] = {
         "[{conv2d: {out: 17, kernel_size: 3}}, %s, {max_pool2d: 2}, {conv2d: {out: 3, kernel_size: 1}}, %s, flatten, "
         "{linear: {out: 3}}]",
@@ -458,7 +456,7 @@ START_TEST(initial_weights_are_pytorchs) {
 }
 END_TEST
 
-START_TEST(only_the_last_draw_is_seen) {
+START_TEST(only_the_last_draw_is_stored) {
     struct shape input = {.dims = 1, .size = {40}};
     struct fixture f =
         open_fixture("[{linear: 30}]\ninit: [{normal: {match: '*.weight'}}, {uniform: {layers: [linear]}}, "
@@ -507,7 +505,7 @@ START_TEST(names_replace_indices) {
 }
 END_TEST
 
-static void refused_on(struct shape input, const char *layers, const char *expected) {
+static void rejected_on(struct shape input, const char *layers, const char *expected) {
     struct document *document = NULL;
     struct model *model = NULL;
     status s = build(layers, &input, &document, &model);
@@ -518,11 +516,11 @@ static void refused_on(struct shape input, const char *layers, const char *expec
     document_destroy(document);
 }
 
-static void refused(const char *layers, const char *expected) {
-    refused_on((struct shape){.dims = 1, .size = {4}}, layers, expected);
+static void rejected(const char *layers, const char *expected) {
+    rejected_on((struct shape){.dims = 1, .size = {4}}, layers, expected);
 }
 
-/* The largest padding and the largest window of a maximum; PyTorch refuses more padding, too. */
+/* The maximum padding, which PyTorch also enforces, and the maximum window of max_pool2d. */
 START_TEST(limits_of_poolings) {
     struct shape image = {.dims = 3, .size = {1, 20, 20}};
     static const char *const fits[] = {"[{max_pool2d: {kernel_size: 16, stride: 1}}, flatten, {linear: 3}]",
@@ -532,54 +530,54 @@ START_TEST(limits_of_poolings) {
         struct fixture f = open_fixture(fits[i], image, 2, "mse");
         close_fixture(&f);
     }
-    refused_on(image, "[{max_pool2d: {kernel_size: [16, 17]}}]", "at most 256 elements, got 272");
-    refused_on(image, "[{avg_pool2d: {kernel_size: 21}}]", "the window is larger than the padded input (20 x 20)");
-    refused_on(image, "[{max_pool2d: {kernel_size: [2, 4], padding: [2, 0]}}]", "padding must be at most half");
-    refused_on(image, "[{max_pool2d: {kernel_size: [4, 3], padding: [0, 2]}}]", "padding must be at most half");
+    rejected_on(image, "[{max_pool2d: {kernel_size: [16, 17]}}]", "at most 256 elements, got 272");
+    rejected_on(image, "[{avg_pool2d: {kernel_size: 21}}]", "the window is larger than the padded input (20 x 20)");
+    rejected_on(image, "[{max_pool2d: {kernel_size: [2, 4], padding: [2, 0]}}]", "padding must be at most half");
+    rejected_on(image, "[{max_pool2d: {kernel_size: [4, 3], padding: [0, 2]}}]", "padding must be at most half");
 }
 END_TEST
 
 START_TEST(bad_models) {
-    refused("[{linear: {out: 2, name: a}}, {linear: {out: 2, name: a}}]",
-            "test.yaml:1:39: model.layers.1.linear: the name 'a' is already used by model.layers.0.linear");
-    refused("[{linear: {out: 2, name: a.b}}]", "must not be empty or contain '.' or '/'");
-    refused("[{linear: {out: 2, name: '1'}}, {linear: {out: 2}}]",
-            "the name '1' is already used by model.layers.0.linear");
-    refused("[]", "must have at least one layer");
-    refused("[{residual: [{linear: {out: 3}}]}]",
-            "test.yaml:1:10: model.layers.0.residual: the two sides of the sum have different shapes: 3 and 4");
-    refused("[{conv2d: {out: 2, kernel_size: 3}}]",
-            "model.layers.0.conv2d: needs an input of shape (channels, height, width), got 4");
-    refused("[{conv2d: {out: 3, kernel_size: 3, groups: 2}}]", "groups: must divide out (3), got 2");
-    refused("[{conv2d: {out: 3, kernel_size: [1, 2, 3]}}]", "expected one number or two (height, width), got 3");
-    refused("[{conv1d: {out: 3, kernel_size: [1, 2]}}]", "kernel_size: expected one number, got 2");
-    refused("[{group_norm: 3}]", "num_groups must divide the channels (4), got 3");
-    refused("[{repeat: {times: 0, layers: [relu]}}]", "must be");
-    refused("[{linear: {out: 0}}]", "must be");
-    refused("[{dropout: {p: 1.5}}]", "must be");
-    refused("[{embedding: 3}]", "its input must be the dataset's tokens");
-    refused("[positional_embedding]", "its input must be (positions, features), but is 4");
-    refused("[{attention: {heads: 2}}]", "its input must be (positions, features), but is 4");
-    refused("[{reshape: [2, 2]}, {attention: {heads: 3}}]", "its input is (2, 2): heads (3) must divide the features");
-    refused("[{reshape: [2, 2]}, {scaled_dot_product_attention: {heads: 1}}]", "its features must be q, k and v");
-    refused("[{reshape: [2, 2]}, {positional_embedding: {num_embeddings: 1}}]", "but the input has 2 positions");
-    refused("[{reshape: [3, -1]}]", "the sizes do not multiply to the input's elements; its input is 4, 4 elements");
-    refused("[{reshape: [-1, -1]}]", "only one size may be -1");
-    refused("[{reshape: [0, -1]}]", "a size must not be 0");
-    refused("[{linear: {out: 3, tie: wte.weight}}]", "tie: no earlier layer has a parameter 'wte.weight'");
-    refused("[{linear: 3}, {linear: {out: 3, tie: 0.weight}}]",
-            "model.layers.1.linear: tie: the weight is (3, 3), but '0.weight' is (3, 4)");
-    refused("[{linear: 3}]\ninit: [{normal: {match: '*.wait'}}]",
-            "test.yaml:2:8: model.init.0.normal: it matches no parameter");
-    refused("[{linear: 3}]\ninit: [{normal: {layers: [lin]}}]", "unknown layer type 'lin'");
-    refused("[{linear: 3}]\ninit: [xavier_uniform]", "'0.bias' has fewer than two dimensions: exclude it with match");
-    refused("[{linear: 3}]\ninit: [gpt2]", "`residual` matches no parameter");
-    refused("[{linear: 3}]\ninit: [{gpt2: {match: '*'}}]", "gpt2 selects its parameters itself");
-    refused("[liner]", "unknown layer 'liner'; did you mean 'linear'");
+    rejected("[{linear: {out: 2, name: a}}, {linear: {out: 2, name: a}}]",
+             "test.yaml:1:39: model.layers.1.linear: the name 'a' is already used by model.layers.0.linear");
+    rejected("[{linear: {out: 2, name: a.b}}]", "must not be empty or contain '.' or '/'");
+    rejected("[{linear: {out: 2, name: '1'}}, {linear: {out: 2}}]",
+             "the name '1' is already used by model.layers.0.linear");
+    rejected("[]", "must have at least one layer");
+    rejected("[{residual: [{linear: {out: 3}}]}]",
+             "test.yaml:1:10: model.layers.0.residual: the two sides of the sum have different shapes: 3 and 4");
+    rejected("[{conv2d: {out: 2, kernel_size: 3}}]",
+             "model.layers.0.conv2d: needs an input of shape (channels, height, width), got 4");
+    rejected("[{conv2d: {out: 3, kernel_size: 3, groups: 2}}]", "groups: must divide out (3), got 2");
+    rejected("[{conv2d: {out: 3, kernel_size: [1, 2, 3]}}]", "expected one number or two (height, width), got 3");
+    rejected("[{conv1d: {out: 3, kernel_size: [1, 2]}}]", "kernel_size: expected one number, got 2");
+    rejected("[{group_norm: 3}]", "num_groups must divide the channels (4), got 3");
+    rejected("[{repeat: {times: 0, layers: [relu]}}]", "must be");
+    rejected("[{linear: {out: 0}}]", "must be");
+    rejected("[{dropout: {p: 1.5}}]", "must be");
+    rejected("[{embedding: 3}]", "its input must be the dataset's tokens");
+    rejected("[positional_embedding]", "its input must be (positions, features), but is 4");
+    rejected("[{attention: {heads: 2}}]", "its input must be (positions, features), but is 4");
+    rejected("[{reshape: [2, 2]}, {attention: {heads: 3}}]", "its input is (2, 2): heads (3) must divide the features");
+    rejected("[{reshape: [2, 2]}, {scaled_dot_product_attention: {heads: 1}}]", "its features must be q, k and v");
+    rejected("[{reshape: [2, 2]}, {positional_embedding: {num_embeddings: 1}}]", "but the input has 2 positions");
+    rejected("[{reshape: [3, -1]}]", "the sizes do not multiply to the input's elements; its input is 4, 4 elements");
+    rejected("[{reshape: [-1, -1]}]", "only one size may be -1");
+    rejected("[{reshape: [0, -1]}]", "a size must not be 0");
+    rejected("[{linear: {out: 3, tie: wte.weight}}]", "tie: no earlier layer has a parameter 'wte.weight'");
+    rejected("[{linear: 3}, {linear: {out: 3, tie: 0.weight}}]",
+             "model.layers.1.linear: tie: the weight is (3, 3), but '0.weight' is (3, 4)");
+    rejected("[{linear: 3}]\ninit: [{normal: {match: '*.wait'}}]",
+             "test.yaml:2:8: model.init.0.normal: it matches no parameter");
+    rejected("[{linear: 3}]\ninit: [{normal: {layers: [lin]}}]", "unknown layer type 'lin'");
+    rejected("[{linear: 3}]\ninit: [xavier_uniform]", "'0.bias' has fewer than two dimensions: exclude it with match");
+    rejected("[{linear: 3}]\ninit: [gpt2]", "`residual` matches no parameter");
+    rejected("[{linear: 3}]\ninit: [{gpt2: {match: '*'}}]", "gpt2 selects its parameters itself");
+    rejected("[liner]", "unknown layer 'liner'; did you mean 'linear'");
 }
 END_TEST
 
-/* No config makes such a model today: a step is cut off by hand. */
+/* No config gives such a model, so the test removes a step. */
 START_TEST(unused_parameters_are_named) {
     struct shape input = {.dims = 1, .size = {4}};
     struct fixture f = open_fixture("[{linear: {out: 2}}, tanh, {linear: {out: 2}}]", input, 1, "mse");
@@ -594,7 +592,7 @@ START_TEST(unused_parameters_are_named) {
 }
 END_TEST
 
-/* Backward tells each parameter once, last to first, when its gradient is complete. */
+/* Backward reports each parameter once, last to first, when its gradient is complete. */
 static void note_ready(void *user, size_t index) {
     size_t *seen = user;
     seen[++seen[0]] = index;
@@ -612,7 +610,7 @@ START_TEST(ready_order) {
 }
 END_TEST
 
-START_TEST(only_embeddings_take_tokens) {
+START_TEST(only_embeddings_accept_tokens) {
     struct shape input = {.dims = 1, .size = {4}, .is_tokens = true, .vocabulary = 7};
     static const struct {
         const char *layers, *expected;
@@ -632,8 +630,8 @@ START_TEST(only_embeddings_take_tokens) {
 }
 END_TEST
 
-/* torch.nn.init's functions bit for bit: the vectors are drawn first after the seed, so the layer's own draws are given
- * back by seeding again. */
+/* torch.nn.init's functions bit for bit. The vectors are the first draws after the seed, so the generator is seeded
+ * again after the layer's default draws. */
 START_TEST(init_rules_draw_as_torch) {
     static const struct {
         const char *vector, *rule;
@@ -658,7 +656,7 @@ START_TEST(init_rules_draw_as_torch) {
 }
 END_TEST
 
-START_TEST(init_rules_choose_parameters) {
+START_TEST(init_rules_select_parameters) {
     struct shape input = {.dims = 1, .size = {4}};
     struct fixture f =
         open_fixture("[{linear: {out: 3, name: a}}, layer_norm, {linear: {out: 3, name: b}}]\n"
@@ -677,7 +675,7 @@ START_TEST(init_rules_choose_parameters) {
 }
 END_TEST
 
-/* A tied weight is one parameter, ready when both layers have added their part. */
+/* A tied weight is one parameter, whose gradient is complete when both layers have added theirs. */
 START_TEST(tied_weights_are_one) {
     struct shape input = {.dims = 1, .size = {3}, .is_tokens = true, .vocabulary = 5};
     struct fixture f =
@@ -693,7 +691,7 @@ START_TEST(tied_weights_are_one) {
 }
 END_TEST
 
-TESTS("model", only_embeddings_take_tokens, init_rules_draw_as_torch, init_rules_choose_parameters,
-      tied_weights_are_one, layer_gradients, relu_taken_over, loss_gradients, initial_weights_are_pytorchs,
-      only_the_last_draw_is_seen, composites_add_levels_to_names, names_replace_indices, bad_models, limits_of_poolings,
-      unused_parameters_are_named, ready_order)
+TESTS("model", only_embeddings_accept_tokens, init_rules_draw_as_torch, init_rules_select_parameters,
+      tied_weights_are_one, layer_gradients, fused_relu, loss_gradients, initial_weights_are_pytorchs,
+      only_the_last_draw_is_stored, composites_add_levels_to_names, names_replace_indices, bad_models,
+      limits_of_poolings, unused_parameters_are_named, ready_order)

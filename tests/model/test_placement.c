@@ -1,5 +1,5 @@
-/* placement: pieces that live at the same time never lie on each other, and the block is hardly larger than the most
- * that lives at one time. ctest-labels: unit */
+/* placement: pieces that are used at the same time do not overlap, and the block is hardly larger than the maximum in
+ * use at one time. ctest-labels: unit */
 #include "base/rng.h"
 #include "check_main.h"
 #include "files.h"
@@ -20,7 +20,7 @@ static size_t min(struct piece *const *pieces, size_t count) {
 }
 
 /* One assertion for all: each costs a message to the runner. */
-static void check_apart(struct piece *const *pieces, size_t count, size_t total) {
+static void check_no_overlap(struct piece *const *pieces, size_t count, size_t total) {
     bool is_good = true;
     for (size_t i = 0; i < count; i++) {
         const struct piece *a = pieces[i];
@@ -46,7 +46,7 @@ START_TEST(any_pieces) {
             pieces[i] = (struct piece){.size = rng_u32(&rng) % 50, .first = a < b ? a : b, .last = a < b ? b : a};
             list[i] = &pieces[i];
         }
-        check_apart(list, PIECES, placement_find(arena, list, PIECES));
+        check_no_overlap(list, PIECES, placement_find(arena, list, PIECES));
         arena_destroy(arena);
     }
     struct arena *arena = arena_create();
@@ -55,7 +55,7 @@ START_TEST(any_pieces) {
 }
 END_TEST
 
-/* A chain: each value is kept from its step to the same step on the way back, each gradient for two. */
+/* A chain: each value is used from its forward to its backward step, each gradient in two steps. */
 START_TEST(chains_are_packed) {
     struct rng rng;
     struct piece pieces[2 * TIMES], *list[2 * TIMES];
@@ -70,7 +70,7 @@ START_TEST(chains_are_packed) {
         list[2 * i + 1] = &pieces[2 * i + 1];
     }
     size_t total = placement_find(arena, list, 2 * half);
-    check_apart(list, 2 * half, total);
+    check_no_overlap(list, 2 * half, total);
     ck_assert_uint_le(total, min(list, 2 * half) * 11 / 10);
     arena_destroy(arena);
 }
@@ -89,15 +89,15 @@ static void plan(const char *layers, int64_t in, struct document **document, str
     ck_ok(model_plan(&config, &input, model));
 }
 
-/* y = x + f(x) where nobody looks at f(x) again: its memory serves others, and so does that of gradients. */
-START_TEST(a_model_needs_less_than_all_of_it) {
+/* y = x + f(x), where f(x) is not read again: its memory is reused, and so is that of gradients. */
+START_TEST(a_model_reuses_memory) {
     struct document *document;
     struct model *model;
     size_t parameters, activations;
     plan("[{repeat: {times: 8, layers: [{residual: [{linear: 64}, gelu, {linear: 64}]}]}}]", 64, &document, &model);
     model_memory(model, 1, &parameters, &activations);
-    /* of a residual block three values are kept: the sum, and what goes into and comes out of gelu; then the gradients
-     * beside them, where nothing is free yet */
+    /* a residual block keeps three values: the sum, the input and the output of gelu; then come the gradients of the
+     * last block, when no memory is free yet */
     ck_assert_uint_ge(activations, 8 * 3 * 64 * sizeof(float));
     ck_assert_uint_le(activations, (8 * 3 + 4) * 64 * sizeof(float));
     model_destroy(model);
@@ -105,8 +105,8 @@ START_TEST(a_model_needs_less_than_all_of_it) {
 }
 END_TEST
 
-/* A loss reads the output while it writes the output's gradient, also where nothing can be trained. */
-START_TEST(the_output_is_apart_from_its_gradient) {
+/* The loss reads the output while it writes its gradient, also in a model without trainable parameters. */
+START_TEST(the_output_does_not_overlap_its_gradient) {
     enum { ROWS = 3, OUT = 5 };
     static const char *const models[] = {"[relu]",
                                          "[relu, tanh]",
@@ -139,5 +139,4 @@ START_TEST(the_output_is_apart_from_its_gradient) {
 }
 END_TEST
 
-TESTS("placement", any_pieces, chains_are_packed, a_model_needs_less_than_all_of_it,
-      the_output_is_apart_from_its_gradient)
+TESTS("placement", any_pieces, chains_are_packed, a_model_reuses_memory, the_output_does_not_overlap_its_gradient)

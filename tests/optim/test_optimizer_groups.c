@@ -236,7 +236,7 @@ START_TEST(lion_is_the_papers) {
 }
 END_TEST
 
-static void refused(const char *optimizer, const char *freeze, const char *sentence) {
+static void rejected(const char *optimizer, const char *freeze, const char *sentence) {
     struct fixture f;
     status s = plan(&f, TWO_LAYERS, optimizer, freeze);
     ck_assert_msg(s && status_code(s) == STATUS_USAGE, "%s %s was accepted", optimizer, freeze);
@@ -246,13 +246,13 @@ static void refused(const char *optimizer, const char *freeze, const char *sente
 }
 
 START_TEST(what_matches_nothing_is_an_error) {
-    refused("{type: adam, groups: [{match: [a.bias, '*.bais']}]}", "null",
-            "test:6:34: optimizer.groups.0: no parameter matches '*.bais'; the parameters are a.weight, a.bias, "
-            "b.weight, b.bias");
-    refused("{type: adam, groups: [{match: '*.bias', min_dims: 2}]}", "null",
-            "optimizer.groups.0: no parameter has this name and so many dimensions");
-    refused("adam", "[a.bias, c]", "model.freeze: no parameter matches 'c'; the parameters are");
-    refused("adam", "'*'", "model.freeze: every parameter is frozen");
+    rejected("{type: adam, groups: [{match: [a.bias, '*.bais']}]}", "null",
+             "test:6:34: optimizer.groups.0: no parameter matches '*.bais'; the parameters are a.weight, a.bias, "
+             "b.weight, b.bias");
+    rejected("{type: adam, groups: [{match: '*.bias', min_dims: 2}]}", "null",
+             "optimizer.groups.0: no parameter has this name and so many dimensions");
+    rejected("adam", "[a.bias, c]", "model.freeze: no parameter matches 'c'; the parameters are");
+    rejected("adam", "'*'", "model.freeze: every parameter is frozen");
 }
 END_TEST
 
