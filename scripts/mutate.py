@@ -39,12 +39,13 @@ PROGRAMS = {
     "model": ["program_bad_configs", "program_weights", "program_parity", "program_batch_norm", "program_parity_cnn", "program_inference"],
     "data": ["corpus_csv", "corpus_idx", "program_columns", "program_labels", "program_data", "program_losses", "program_inspect", "program_bad_configs",
              "program_inference"],
-    "dist": ["corpus_store", "program_comm", "program_worlds", "program_zero", "program_processes"],
+    "dist": ["corpus_store", "program_comm", "program_worlds", "program_zero", "program_descriptors", "program_stop_in_start",
+             "program_processes"],
     "optim": ["program_bad_configs", "program_parity", "program_metrics", "program_zero", "program_in_backward"],
     "checkpoint": ["corpus_safetensors", "program_readers", "program_weights", "program_files", "program_resume"],
     "train": ["program_columns", "program_labels", "program_readers", "program_weights", "program_bad_configs", "program_nonfinite",
               "program_metrics", "program_inference", "program_elastic", "program_agreement", "program_files", "program_in_backward",
-              "program_zero", "program_worlds"],
+              "program_zero", "program_worlds", "program_losses", "program_best", "program_save"],
 }
 
 # The tests that know most about files, by the end of their path: they run before all others.
@@ -55,7 +56,7 @@ FIRST = [
     ("module*", ["program_gpu", "device_convolution"]), ("signals*", ["base_signals", "program_resume"]),
     ("bf16/*", ["device_linear", "program_precision"]),
     ("launch*", ["dist_launch", "dist_launch_nodes", "dist_launch_agents", "program_processes"]),
-    ("comm_check*", ["dist_comm", "program_comm"]), ("comm_measure*", ["program_comm"]),
+    ("comm_check*", ["dist_comm_check", "dist_comm", "program_comm"]), ("comm_measure*", ["program_comm"]),
     ("pulse*", ["dist_pulse", "dist_store", "program_processes"]),
     ("src/data/inspect*", ["program_inspect"]), ("src/device/cpu/losses*", ["device_sets", "model_loss"]),
     ("src/device/cpu/sets/norm*", ["device_sets_sequence", "model_layers"]), ("src/device/cpu/sets/image*", ["device_sets_image", "model_layers"]),
@@ -72,10 +73,10 @@ FIRST = [
     ("dry_run*", ["program_files", "program_gpu_emulated"]), ("plan*", ["program_verdicts", "program_bad_configs"]),
     ("check*", ["program_verdicts", "program_bad_configs"]), ("init_from*", ["program_weights", "program_verdicts"]),
     ("config*", ["program_bad_configs"]), ("metrics/metrics*", ["program_resume", "program_readers"]),
-    ("passes*", ["program_worlds", "program_inference"]), ("state*", ["checkpoint_checkpoint", "program_resume"]),
-    ("save*", ["checkpoint_saver", "program_resume"]), ("run_resume*", ["program_resume"]), ("run_join*", ["program_worlds", "program_agreement"]), ("run_log*", ["program_resume"]),
+    ("passes*", ["program_batch_norm", "program_worlds", "program_inference"]), ("state*", ["checkpoint_checkpoint", "program_resume"]),
+    ("save*", ["checkpoint_saver", "program_save", "program_resume"]), ("run_resume*", ["program_resume"]), ("run_join*", ["program_worlds", "program_agreement"]), ("run_log*", ["program_resume"]),
     ("run.c", ["program_resume", "program_processes"]),
-    ("step.c", ["program_worlds", "program_nonfinite", "program_resume"]), ("trainer.c", ["program_resume"]),
+    ("step.c", ["program_worlds", "program_nonfinite", "program_resume"]), ("trainer.c", ["program_resume", "program_nonfinite"]),
     ("report*", ["program_processes"]), ("progress*", ["program_processes"]),
 ]
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sys/mman.h>
 
@@ -104,6 +105,32 @@ START_TEST(something_hangs_up) {
 }
 END_TEST
 
+/* So many connections that nobody accepts fill the listener's queue; the next one gets no answer at all. */
+START_TEST(nothing_answers) {
+    struct ranks ranks;
+    int fds[8], fd;
+    bool is_final;
+    ranks_prepare(&ranks, 2);
+    ck_assert_int_eq(listen(ranks.listener, 0), 0);
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)ranks.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    for (int i = 0; i < 8; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (connect(fds[i], (struct sockaddr *)&address, sizeof address) < 0) ck_assert_int_eq(errno, EINPROGRESS);
+    }
+    double begin = clock_seconds();
+    status s = net_connect("127.0.0.1", ranks.port, begin + 0.3, &fd, &is_final);
+    ck_assert_msg(status_code(s) == STATUS_PEER && strstr(status_message(s), "Connection timed out"), "%s",
+                  status_message(s));
+    ck_assert_double_ge(clock_seconds() - begin, 0.3);
+    ck_assert_int_eq(fd, -1);
+    ck_assert(!is_final);
+    status_free(s);
+    for (int i = 0; i < 8; i++) close(fds[i]);
+    close(ranks.listener);
+}
+END_TEST
+
 /* ---- ended before training ---- */
 
 /* What rank 1 hears from its launcher before the SIGTERM, and what the others then hear. */
@@ -168,4 +195,4 @@ START_TEST(why_a_rank_ends_before_training) {
 END_TEST
 
 LOOP_TESTS("store_messages", EACH(who_is_awaited_and_where_rank_0_is_reached, logs), ONCE(something_silent_listens),
-           ONCE(something_hangs_up), EACH(why_a_rank_ends_before_training, ends))
+           ONCE(something_hangs_up), ONCE(nothing_answers), EACH(why_a_rank_ends_before_training, ends))

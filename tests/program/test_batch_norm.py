@@ -94,6 +94,7 @@ class BatchNorm(program.Case):
                 (3, ["sampler.global_batch_size=21"], short),
                 (5, ["sampler.global_batch_size=20"], short),  # 24 rows are padded to 25: 4 + 1 each
                 (5, ["sampler.global_batch_size=20", "sampler.uneven=true"], short),
+                (5, ["sampler.global_batch_size=15", "sampler.uneven=true"], short),  # 3 + 1 of rank 4 only
                 (1, ["determinism={mode: elastic, shards: 5}"], "5 shards of a batch of 8 rows have a single row; use fewer determinism.shards"),
                 (2, ["determinism={mode: elastic, shards: 2}", "sampler.global_batch_size=21"], "in the last batch of an epoch, of 3 rows, a shard has a single row"),
                 (1, ["sampler.global_batch_size=23", "train={steps: 2}"], short)):

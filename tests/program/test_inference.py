@@ -185,6 +185,7 @@ train: {epochs: 1}
                 (["--part", "test"], USAGE, "--part: expected validation, train or all, got 'test'"),
                 (["--part", "validation", "dataset.split.test=0"], USAGE, "neither dataset.split nor dataset.validation"),
                 (["--run-dir", "runs/none"], DATA, "runs/none has no checkpoint"),
+                (["loss=mse"], USAGE, "loss: the model's output is 3, but a target row has 1 value"),
                 (["--checkpoint", "none.h5"], DATA, "there is no such checkpoint"),
                 (["model.layers.0.linear.out=8"], DATA, "0.weight: (64, 13) in the file, (8, 13) in the config")):
             with self.subTest(arguments):
@@ -194,6 +195,44 @@ train: {epochs: 1}
             _, err = self.run_program(*arguments, code=USAGE)
             self.assertIn(sentence, err)
         self.run_program("predict", "test.yaml", "--out", "/proc/none/p.csv", code=program.IO)
+
+
+class Generate(program.Case):
+    """After each letter of the text comes the next one of the alphabet: a model of one character learns that exactly."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("text.txt", "abcdefghij" * 60)
+        self.write("text.yaml", "name: test\ndataset: {format: text, path: text.txt, text: {block_size: 4}}\nsampler: {batch_size: 16}\n"
+                   "model: {layers: [{embedding: {embedding_dim: 16}}, {linear: 10}]}\n"
+                   "loss: cross_entropy\noptimizer: {type: adam, lr: 0.1}\ntrain: {epochs: 3}\n")
+        self.run_program("text.yaml")
+
+    def generate(self, *arguments, code=0):
+        out, err = self.run_program("generate", "text.yaml", *arguments, code=code)
+        return out if code == 0 else err
+
+    def test_the_text_goes_on(self):
+        for prompt in ("d", "abcd", "cdefghijabcd"):  # shorter than the block, the block, longer
+            for arguments in (["--temperature", 0], ["--top-k", 1], ["--temperature", 0.01]):
+                self.assertEqual(self.generate("--prompt", prompt, "--characters", 13, *arguments), prompt + "efghijabcdefg\n")
+
+    def test_draws(self):
+        draws = ["--prompt", "a", "--characters", 400, "--temperature", 50]
+        text = self.generate(*draws, "--seed", 1)
+        self.assertEqual(len(text), 402)
+        self.assertEqual(set(text[:-1]), set("abcdefghij"))  # nearly uniform
+        self.assertEqual(self.generate(*draws, "--seed", 1), text)
+        self.assertNotEqual(self.generate(*draws, "--seed", 2), text)
+        pairs = {}
+        for a, b in zip(*(lambda t: (t, t[1:]))(self.generate(*draws, "--top-k", 2)[:-1])):
+            pairs.setdefault(a, set()).add(b)
+        self.assertLessEqual(max(len(p) for p in pairs.values()), 2)
+        self.assertGreater(max(len(p) for p in pairs.values()), 1)
+        self.assertEqual(self.generate("--prompt", "ab", "--characters", 0), "ab\n")
+
+    def test_refused(self):
+        self.assertIn("--prompt", self.generate("--prompt", "abx", code=USAGE))
 
 
 if __name__ == "__main__":

@@ -146,6 +146,18 @@ class NotFinite(program.Case):
                 for path in self.checkpoints():
                     self.assertNotIn("not finite", self.run_program("inspect", path)[0])
 
+    def test_the_last_step_explodes(self):
+        """A parameter that is not finite where a save is due ends the run, or leads back: after an epoch's end, before its evaluation, as
+        the best one, at the end."""
+        self.write("test.yaml", CONFIG.replace("batch_norm, ", ""))
+        self.write_rows({row: 1e4 for row in range(72)})
+        huge = ["test.yaml", "--fresh", "optimizer={type: sgd, lr: 1.0e+38}", "train={steps: 1}", "dataset.split.test=0"]
+        for more in ([], ["checkpoint.save_every.steps=1"], ["checkpoint.best={metric: train_loss}"]):
+            for policy in ("stop", "skip", "rollback"):
+                _, err = self.run_program(*huge, *more, f"train.on_nonfinite={{policy: {policy}, max: 1}}", code=NOT_FINITE)
+                self.assertRegex(err, r"the parameter 0\.weight is not finite after epoch 0, step 1")
+                self.assertEqual("back to epoch 1, step 0; its batches are left out" in err, policy == "rollback", err)
+
     def test_another_policy_may_take_over(self):
         """After a stop the same run goes on with skip: the policy only extends a run."""
         self.write_rows({60: 3e38})

@@ -64,4 +64,32 @@ START_TEST(a_failing_disk_is_reported) {
 }
 END_TEST
 
-TESTS("metrics", a_checkpoint_finds_its_lines, a_failing_disk_is_reported)
+/* Only a whole last line counts. */
+START_TEST(the_last_event) {
+    char *folder = make_folder(), *path = path_in(folder, "metrics.jsonl"), longer[5000];
+    bool is_last = true;
+    ck_ok(metrics_ends_with(path, "end", &is_last)); /* no such file */
+    ck_assert(!is_last);
+    snprintf(longer, sizeof longer, "{\"event\":\"step\"%4500s}\n{\"event\":\"end\"}\n", "");
+    static const char *const texts[][2] = {{"", ""},
+                                           {"\n", ""},
+                                           {"{\"event\":\"end\"}\n", "end"},
+                                           {"{\"event\":\"end\"}", ""},
+                                           {"{\"event\":\"end\"}\n{\"event\":\"start\"}\n", "start"},
+                                           {"{\"event\":\"end\"}\n{\"event\":\"start\"", ""},
+                                           {"{\"event\":\"ends\"}\n", "ends"},
+                                           {NULL, "end"}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const char *text = texts[i][0] ? texts[i][0] : longer;
+        spill(path, text, strlen(text));
+        ck_ok(metrics_ends_with(path, "end", &is_last));
+        ck_assert_msg(is_last == (strcmp(texts[i][1], "end") == 0), "'%s'", text);
+        ck_ok(metrics_ends_with(path, "start", &is_last));
+        ck_assert_msg(is_last == (strcmp(texts[i][1], "start") == 0), "'%s'", text);
+    }
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+TESTS("metrics", a_checkpoint_finds_its_lines, a_failing_disk_is_reported, the_last_event)

@@ -1,0 +1,47 @@
+/* The columns of a resume against those of the training. ctest-labels: unit */
+#include "train/column_names.h"
+
+#include "check_main.h"
+#include "files.h"
+
+#define LIST(format, ...)                                                                                              \
+    {                                                                                                                  \
+        format, (struct named_column[]){__VA_ARGS__},                                                                  \
+            sizeof(struct named_column[]){__VA_ARGS__} / sizeof(struct named_column)                                   \
+    }
+
+static const struct {
+    struct column_list trained, now;
+    const char *failure; /* NULL: none */
+} cases[] = {
+    {LIST("csv", {"a", COLUMN_INPUT}, {"y", COLUMN_TARGET}), LIST("csv", {"a", COLUMN_INPUT}, {"y", COLUMN_TARGET}),
+     NULL},
+    {LIST("csv", {"a", COLUMN_INPUT}), {"csv", NULL, 0}, NULL},
+    {{"csv", NULL, 0}, LIST("csv", {"a", COLUMN_INPUT}), NULL},
+    {LIST("csv", {"a", COLUMN_INPUT}), LIST("hdf5", {"x", COLUMN_INPUT}), NULL},
+    {LIST("csv", {"alpha", COLUMN_INPUT}), LIST("csv", {"alphe", COLUMN_INPUT}),
+     "t.h5: it was trained with the column 'alpha' as input, which the dataset now does not have (there is 'alphe'); "
+     "use the same columns, or --fresh"},
+    {LIST("csv", {"a", COLUMN_INPUT}), LIST("csv", {"zzzzzz", COLUMN_INPUT}),
+     "t.h5: it was trained with the column 'a' as input, which the dataset now does not have; use the same"},
+    {LIST("csv", {"a", COLUMN_INPUT}, {"y", COLUMN_TARGET}), LIST("csv", {"a", COLUMN_INPUT}, {"y", COLUMN_INPUT}),
+     "'y' as target, which the dataset now has in another role"},
+    {LIST("csv", {"a", COLUMN_INPUT}), LIST("csv", {"a", COLUMN_INPUT}, {"y", COLUMN_TARGET}),
+     "it was trained without the column 'y', which the dataset now has as target"},
+    {LIST("csv", {"a", COLUMN_INPUT}, {"b", COLUMN_INPUT}), LIST("csv", {"b", COLUMN_INPUT}, {"a", COLUMN_INPUT}),
+     "the input columns of the dataset stand in another order than in training, and a resume needs the same: a, b;"},
+    {LIST("csv", {"a", COLUMN_INPUT}, {"y", COLUMN_TARGET}, {"z", COLUMN_TARGET}),
+     LIST("csv", {"a", COLUMN_INPUT}, {"z", COLUMN_TARGET}, {"y", COLUMN_TARGET}),
+     "the target columns of the dataset stand in another order than in training, and a resume needs the same: y, z;"},
+};
+
+START_TEST(a_resume_needs_the_same_columns) {
+    status s = column_names_compare(&cases[_i].trained, &cases[_i].now, "t.h5");
+    if (cases[_i].failure)
+        ck_failure(s, STATUS_DATA, cases[_i].failure);
+    else
+        ck_ok(s);
+}
+END_TEST
+
+LOOP_TESTS("column_names", EACH(a_resume_needs_the_same_columns, cases))
