@@ -215,6 +215,19 @@ class Layout(unittest.TestCase):
         problems += [f"{name}: no longer {what}; take it from the list of this test" for name, what in sorted(set(justified) - found)]
         self.fail_with(problems)
 
+    def test_a_lack_of_memory_is_a_code(self):
+        """status_memory says it, and its code tells it apart: nobody writes the sentence or looks for words in it."""
+        problems = []
+        for name in [name for name in FILES if name.startswith(("src/", "cmd/")) and name.endswith((".c", ".h", ".cc", ".hpp", ".cu", ".cuh"))]:
+            if name == "src/base/status.c":
+                continue
+            code = read(name)
+            problems += [f"{name}:{line}: compares words of a failure; compare status_code"
+                         for line in lines_with(r"str(?:case)?str\s*\(\s*status_message", code)]
+            problems += [f"{name}:{line}: a lack of memory is status_memory(\"what\")"
+                         for line in lines_with(r'status_(?:new|errno)\s*\([^;]*?"[^"\n]*(?:out of|no) memory\b', code)]
+        self.fail_with(problems)
+
     def test_no_decision_by_the_name_of_a_type(self):
         """What differs between layers, losses or optimizers is a field of their rows; a file may compare its own types."""
         search_in_the_table = {"src/model/init_rules.c"}
