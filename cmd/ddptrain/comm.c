@@ -136,26 +136,28 @@ static status measure(const struct command_line *line, struct comm *comm, const 
     return failure;
 }
 
-/* The group's collectives, or with --backend nccl those of its GPUs: *out. */
+/* The group's collectives, or with a backend that needs GPUs those of its GPUs: *out. */
 static status connect(const struct command_line *line, const struct dist_env *env, struct store *store,
                       struct comm **comm, struct comm **out) {
-    const char *backend = line->backend ? line->backend : comm_backend_names[BACKEND_AUTO];
+    int backend = command_backend(line);
     struct gpus_process place = dist_env_place(env);
     char identity[128];
     int gpu;
-    TRY(comm_create(backend, env, store, TIMEOUT, comm));
+    TRY(comm_create(comm_backend_names[backend], env, store, TIMEOUT, comm));
     *out = *comm;
     if (!command_wants_gpus(line)) return OK;
     status s = gpus_choose(&place, &gpu);
     if (!s) s = gpus_identity(gpu, identity);
     if (s) {
-        status told = status_new(status_code(s), "--backend nccl needs %s", status_message(s));
+        status told =
+            status_new(status_code(s), "--backend %s needs %s", comm_backend_names[backend], status_message(s));
         status_free(s);
         return told;
     }
     if (env->world_size == 1)
-        return status_new(STATUS_USAGE, "--backend nccl needs two processes or more, each with a GPU of its own");
-    TRY(comm_open_gpu(*comm, gpu, identity));
+        return status_new(STATUS_USAGE, "--backend %s needs two processes or more, each with a GPU of its own",
+                          comm_backend_names[backend]);
+    TRY(comm_open_gpu(*comm, backend, gpu, identity));
     *out = comm_gpu(*comm);
     return OK;
 }
@@ -184,7 +186,7 @@ static status run(const struct command_line *line) {
     const char *backend = line->backend;
     status unknown = backend ? comm_backend_find(backend, &(int){0}) : OK;
     if (unknown) return status_prefix(unknown, "--backend");
-    if (command_wants_gpus(line)) TRY(comm_gpu_check());
+    if (command_wants_gpus(line)) TRY(comm_gpu_check(command_backend(line)));
     TRY(parse_sizes(sizes_of(line), &sizes)); /* before any process is started */
     return command_on_ranks_without_config(line, run_rank);
 }

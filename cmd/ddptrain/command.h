@@ -126,5 +126,7 @@ status command_nproc(const struct command_line *line, const char *device, int *n
 status command_cpu_bind(const struct command_line *line, bool *binds_cores);
 /* --backend nccl. */
 bool command_wants_gpus(const struct command_line *line);
+/* The enum dist_backend that --backend names; BACKEND_AUTO where it names none. */
+int command_backend(const struct command_line *line);
 
 #endif

@@ -13,6 +13,7 @@
 #include "command.h"
 #include "device/cpu/parallel.h"
 #include "device/gpus.h"
+#include "dist/comm/comm_backends.h"
 #include "dist/launch/launch.h"
 #include "dist/process/launcher_channel.h"
 #include "dist/store/store.h"
@@ -66,7 +67,15 @@ status command_settle_device(const struct command_line *line, struct config_file
     return s;
 }
 
-bool command_wants_gpus(const struct command_line *line) { return line->backend && strcmp(line->backend, "nccl") == 0; }
+int command_backend(const struct command_line *line) {
+    int backend;
+    status unknown = comm_backend_find(line->backend ? line->backend : comm_backend_names[BACKEND_AUTO], &backend);
+    if (unknown) backend = BACKEND_AUTO;
+    status_free(unknown);
+    return backend;
+}
+
+bool command_wants_gpus(const struct command_line *line) { return comm_backend_needs_gpus(command_backend(line)); }
 
 static bool is_name_given(const struct command_line *line) {
     for (size_t i = 0; i < line->override_count; i++)

@@ -372,13 +372,15 @@ static void check_elastic(struct config *c, const struct node *where, struct pro
 static void check_backend(const struct config *c, const struct node *where, struct problems *problems) {
     const struct node *dist = node_get(where, "dist");
     const struct node *backend = dist && dist->kind == NODE_MAPPING ? node_get(dist, "backend") : NULL;
-    if (c->dist.backend != BACKEND_NCCL) return;
+    const char *name = comm_backend_names[c->dist.backend];
+    if (!comm_backend_needs_gpus(c->dist.backend)) return;
     if (c->train.device == DEVICE_CPU)
         problems_add(problems, place_of(backend ? backend : dist), "dist.backend",
-                     "nccl is for the memory of GPUs: it needs train.device: cuda or auto; on the CPU use auto here");
+                     "%s is for the memory of GPUs: it needs train.device: cuda or auto; on the CPU use auto here",
+                     name);
     else if (c->determinism.mode == DETERMINISM_ELASTIC)
         problems_add(problems, place_of(backend ? backend : dist), "dist.backend",
-                     "determinism: elastic sums its shards in an order of its own, which nccl has not; use auto");
+                     "determinism: elastic sums its shards in an order of its own, which %s has not; use auto", name);
 }
 
 /* What needs all gradients at once, or a step that can be taken back. */
@@ -396,7 +398,7 @@ static void check_in_backward(const struct config *c, const struct node *where, 
                                                    "when a gradient turns out not to be finite"},
         {t->precision == TRAIN_FLOAT16, "train.precision: float16: a step whose gradients overflow is undone"},
         {t->device == DEVICE_CUDA, "train.device: cuda: it is for the CPU"},
-        {c->dist.backend == BACKEND_NCCL, "dist.backend: nccl: it is for the CPU"},
+        {comm_backend_needs_gpus(c->dist.backend), "dist.backend: nccl: it is for the CPU"},
         {c->dist.zero_stage > 0, "dist.zero_stage: the optimizer's shares are updated after gradients are averaged"},
         {c->determinism.mode == DETERMINISM_ELASTIC,
          "determinism.mode: elastic: the gradients of shards are summed before an update"},
@@ -594,8 +596,9 @@ status config_settle_device(struct config_file *file, const char *why_not) {
     c->device_why = arena_copy(document_arena(file->document), why_not);
     if (c->train.precision == TRAIN_FLOAT16)
         return status_new(STATUS_USAGE, "train.precision: float16 needs a GPU: %s", why_not);
-    if (c->dist.backend == BACKEND_NCCL)
-        return status_new(STATUS_USAGE, "dist.backend: nccl is for the memory of GPUs: %s", why_not);
+    if (comm_backend_needs_gpus(c->dist.backend))
+        return status_new(STATUS_USAGE, "dist.backend: %s is for the memory of GPUs: %s",
+                          comm_backend_names[c->dist.backend], why_not);
     return OK;
 }
 

@@ -56,16 +56,17 @@ static status open_elastic(struct run *run) {
     return elastic_create(&options, &t->averaging.elastic);
 }
 
-/* Whether every rank has NCCL; *why: what is missing here, NULL when it is not here. All ranks. */
-static status is_nccl_everywhere(struct comm *comm, bool *is_there, status *why) {
-    *why = comm_gpu_check();
+/* Whether every rank has the GPU backend; *why: what is missing here, NULL when it is not here. All ranks. */
+static status is_everywhere(struct comm *comm, int backend, bool *is_there, status *why) {
+    *why = comm_gpu_check(backend);
     uint8_t has = *why ? 0 : 1;
     status s = comm_all_reduce(comm, &has, 1, COMM_UINT8, COMM_MIN);
     *is_there = has;
     return s;
 }
 
-/* Gradients are averaged where they are: in the memory of GPUs, when every rank has a GPU and NCCL. All ranks. */
+/* Gradients are averaged where they are: in the memory of GPUs, when every rank has a GPU and its backend. All ranks.
+ */
 static status open_gpus(struct run *run) {
     struct trainer *t = &run->trainer;
     int backend = run->config->dist.backend, gpu;
@@ -75,12 +76,14 @@ static status open_gpus(struct run *run) {
     TRY(gpus_choose(&place, &gpu));
     TRY(gpus_identity(gpu, identity));
     TRY(comm_check_gpus(t->comm, identity));
-    if ((backend != BACKEND_NCCL && backend != BACKEND_AUTO) || plan_is_elastic(run->plan)) return OK;
+    if (!comm_backend_uses_gpus(backend) || plan_is_elastic(run->plan)) return OK;
     bool is_there = false;
-    status missing = OK, s = is_nccl_everywhere(t->comm, &is_there, &missing);
-    if (!s && is_there) s = comm_open_gpu(t->comm, gpu, identity);
-    if (!s && !is_there && backend == BACKEND_NCCL) {
-        s = missing ? missing : status_new(STATUS_USAGE, "dist.backend: nccl: another rank has no NCCL; use auto");
+    status missing = OK, s = is_everywhere(t->comm, backend, &is_there, &missing);
+    if (!s && is_there) s = comm_open_gpu(t->comm, backend, gpu, identity);
+    if (!s && !is_there && comm_backend_needs_gpus(backend)) {
+        s = missing ? missing
+                    : status_new(STATUS_USAGE, "dist.backend: %s: another rank does not have it; use auto",
+                                 comm_backend_names[backend]);
         missing = OK;
     }
     if (missing) log_line(run->log, "gradients are averaged by way of the host: %s", status_message(missing));

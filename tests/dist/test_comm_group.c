@@ -128,8 +128,12 @@ static void fake_abort(void *group) {
 }
 
 static const struct comm_enqueued enqueued;
-static const struct comm_backend fake = {
-    .name = "fake", .create = fake_create, .destroy = fake_destroy, .abort = fake_abort, .enqueued = &enqueued};
+static const struct comm_backend fake = {.name = "fake",
+                                         .create = fake_create,
+                                         .destroy = fake_destroy,
+                                         .abort = fake_abort,
+                                         .enqueued = &enqueued,
+                                         .title = "FAKE"};
 
 static void gpu_body(const struct dist_env *env, void *argument) {
     (void)argument;
@@ -150,7 +154,7 @@ static void gpu_body(const struct dist_env *env, void *argument) {
     struct comm *gpu = comm_gpu(g.comm);
     RANK_CHECK(gpu && comm_lane(gpu, 0) == gpu && !comm_lane(gpu, 1) && comm_lane(g.comm, 1));
     RANK_CHECK(strcmp(comm_backend(g.comm), "fake") == 0);
-    RANK_CHECK(strcmp(comm_describe(g.comm), "NCCL; the hosts' own numbers by shared memory") == 0);
+    RANK_CHECK(strcmp(comm_describe(g.comm), "FAKE; the hosts' own numbers by shared memory") == 0);
 
     rank_must(comm_split(g.comm, env->rank == 0, 0, &part)); /* rank 0 alone, which needs none */
     RANK_CHECK(!comm_gpu(part) == (env->rank == 0) && alive == (env->rank == 0 ? 1 : 2));

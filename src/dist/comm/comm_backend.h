@@ -55,6 +55,7 @@ struct comm_backend {
      * is none */
     status (*alloc)(void *group, size_t size, void **out);
     const struct comm_enqueued *enqueued; /* NULL: a backend on the host's memory */
+    const char *title;                    /* with [enqueued]: its name in sentences, "NCCL" */
 };
 
 /* "gloo", from its module. STATUS_USAGE when this build has none. */

@@ -3,31 +3,36 @@
 #ifndef DIST_COMM_BACKENDS_H
 #define DIST_COMM_BACKENDS_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 
 struct comm;
 
-/* X(name in the code, name, function that connects the host memory of a group). NCCL is used beside the backend for the
- * host memory (comm_gpu.h). */
+/* X(name in the code, name, function that connects the host memory of a group, function that opens the backend for the
+ * memory of GPUs which is used beside it (comm_gpu.h; NULL: none), whether the ranks must have GPUs). */
 #define COMM_BACKENDS(X)                                                                                               \
-    X(BACKEND_AUTO, "auto", comm_connect_auto)                                                                         \
-    X(BACKEND_SHM, "shm", comm_connect_shm)                                                                            \
-    X(BACKEND_GLOO, "gloo", comm_connect_gloo)                                                                         \
-    X(BACKEND_NCCL, "nccl", comm_connect_auto)
+    X(BACKEND_AUTO, "auto", comm_connect_auto, comm_backend_nccl, false)                                               \
+    X(BACKEND_SHM, "shm", comm_connect_shm, NULL, false)                                                               \
+    X(BACKEND_GLOO, "gloo", comm_connect_gloo, NULL, false)                                                            \
+    X(BACKEND_NCCL, "nccl", comm_connect_auto, comm_backend_nccl, true)
 
 enum dist_backend {
-#define X(id, name, connect) id,
+#define X(id, name, connect, gpu, needs_gpus) id,
     COMM_BACKENDS(X)
 #undef X
 };
 
 /* STATUS_USAGE when this backend cannot connect these ranks. */
-#define X(id, name, connect) status connect(struct comm *comm);
+#define X(id, name, connect, gpu, needs_gpus) status connect(struct comm *comm);
 COMM_BACKENDS(X)
 #undef X
 
 /* The names in the order of the enum, then NULL. */
 extern const char *const comm_backend_names[];
+/* Whether the backend averages in the memory of GPUs; whether it needs them. [backend]: an enum dist_backend. */
+bool comm_backend_uses_gpus(int backend);
+bool comm_backend_needs_gpus(int backend);
 /* *backend is an enum dist_backend; STATUS_USAGE "expected auto, shm, ... or nccl, got 'mpi'". */
 status comm_backend_find(const char *name, int *backend);
 

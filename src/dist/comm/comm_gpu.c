@@ -8,6 +8,7 @@
 
 #include "base/module.h"
 #include "device/gpus.h"
+#include "dist/comm/comm_backends.h"
 #include "dist/comm/comm_group.h"
 #include "dist/process/net.h"
 #include "dist/process/variables.h"
@@ -24,9 +25,24 @@ status comm_backend_nccl(const struct comm_backend **out) {
     return OK;
 }
 
-status comm_gpu_check(void) {
-    const struct comm_backend *backend;
-    return comm_backend_nccl(&backend);
+typedef status open_function(const struct comm_backend **out);
+
+static const struct {
+    open_function *open; /* NULL: none */
+    bool needs_gpus;
+} gpu_backends[] = {
+#define X(id, name, connect, gpu, needs) {gpu, needs},
+    COMM_BACKENDS(X)
+#undef X
+};
+
+bool comm_backend_uses_gpus(int backend) { return gpu_backends[backend].open != NULL; }
+
+bool comm_backend_needs_gpus(int backend) { return gpu_backends[backend].needs_gpus; }
+
+status comm_gpu_check(int backend) {
+    const struct comm_backend *opened;
+    return gpu_backends[backend].open(&opened);
 }
 
 static bool may_share(void) {
@@ -79,14 +95,14 @@ static void pretend_hosts(int rank) {
     setenv("NCCL_IB_DISABLE", "1", 0);
 }
 
-status comm_open_gpu(struct comm *comm, int gpu, const char *identity) {
-    const struct comm_backend *backend = NULL;
+status comm_open_gpu(struct comm *comm, int backend, int gpu, const char *identity) {
+    const struct comm_backend *opened = NULL;
     if (comm->world_size == 1) return OK;
-    TRY(comm_backend_nccl(&backend));
+    TRY(gpu_backends[backend].open(&opened));
     TRY(comm_check_gpus(comm, identity));
     TRY(choose_interface(comm));
     if (may_share()) pretend_hosts(comm->rank);
-    return comm_add_gpu(comm, backend, gpu);
+    return comm_add_gpu(comm, opened, gpu);
 }
 
 struct comm *comm_gpu(struct comm *comm) {

@@ -11,13 +11,15 @@
 
 #include "dist/comm/comm.h"
 
-/* Whether NCCL can be used here: its module and its library are there. STATUS_USAGE says what is missing. */
-status comm_gpu_check(void);
+/* Whether the GPU backend of [backend], an enum dist_backend that has one, can be used here: its module and its library
+ * are there. STATUS_USAGE says what is missing. */
+status comm_gpu_check(int backend);
 
-/* Gives [comm] its group on GPUs; this process uses GPU number [gpu], whose [identity] no other rank may have, unless
- * DDPTRAIN_SHARE_GPUS is 1 (for tests: slow). Groups that are cut from it later get theirs as well. Nothing happens for
- * a group of one. STATUS_USAGE where NCCL is missing on a rank, or where two ranks have one GPU. All ranks. */
-status comm_open_gpu(struct comm *comm, int gpu, const char *identity);
+/* Gives [comm] its group on GPUs, by the GPU backend of [backend]; this process uses GPU number [gpu], whose [identity]
+ * no other rank may have, unless DDPTRAIN_SHARE_GPUS is 1 (for tests: slow). Groups that are cut from it later get
+ * theirs as well. Nothing happens for a group of one. STATUS_USAGE where the backend is missing on a rank, or where two
+ * ranks have one GPU. All ranks. */
+status comm_open_gpu(struct comm *comm, int backend, int gpu, const char *identity);
 
 /* Ranks that have the same GPU are STATUS_USAGE on all ranks. All ranks. */
 status comm_check_gpus(struct comm *comm, const char *identity);

@@ -179,7 +179,7 @@ status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int g
         return failure;
     }
     struct text text = {0};
-    text_printf(&text, "NCCL; the hosts' own numbers by %s", comm_describe(comm));
+    text_printf(&text, "%s; the hosts' own numbers by %s", backend->title, comm_describe(comm));
     free(g->description);
     g->description = text.data;
     return OK;
@@ -187,13 +187,13 @@ status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int g
 
 status comm_connect_gloo(struct comm *comm) { return connect_gloo(comm, NULL); }
 
-#define X(id, name, connect) name,
+#define X(id, name, connect, gpu, needs_gpus) name,
 const char *const comm_backend_names[] = {COMM_BACKENDS(X) NULL};
 #undef X
 
 typedef status connect_function(struct comm *comm);
 
-#define X(id, name, connect) connect,
+#define X(id, name, connect, gpu, needs_gpus) connect,
 static connect_function *const connects[] = {COMM_BACKENDS(X)};
 #undef X
 #define BACKENDS (sizeof connects / sizeof *connects)

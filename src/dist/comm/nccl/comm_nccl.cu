@@ -428,4 +428,4 @@ const struct comm_enqueued enqueued = {after, before, average, average_scatter, 
 
 const struct comm_backend ddptrain_comm_nccl = {"nccl",         create, destroy, abort_calls, reduce,
                                                 reduce_scatter, gather, scatter, broadcast,   barrier,
-                                                send,           recv,   alloc,   &enqueued};
+                                                send,           recv,   alloc,   &enqueued,   "NCCL"};
