@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Hurts running jobs and checks what docs/reliability.md promises: real processes, signals, sockets, network namespaces.
+"""Injects faults into running jobs and checks the guarantees of docs/reliability.md: real processes, signals, sockets, namespaces.
 
-    scripts/faults.py                          every promise that this machine can try, a few trials each
+    scripts/faults.py                          every guarantee that this machine can test, a few trials each
     scripts/faults.py kill orphans --trials 100 --seed 7
     scripts/faults.py --list
 
-Prints a table; each failure comes with its seed, and `--seed` repeats it. Needs a built program (--binary) and, for
-`link` and `slurm`, root. Nothing outside its own temporary folder and its own processes is touched.
+Prints a table; each failure has its seed, and `--seed` repeats it. Needs a built program (--binary) and, for `link` and
+`slurm`, root. Changes nothing outside its own temporary folder and its own processes.
 """
 import argparse, collections, ctypes, glob, json, os, random, re, shutil, signal, socket, struct, subprocess, sys, tempfile, time
 
@@ -25,7 +25,7 @@ def config(epochs, save):
 
 
 class Failed(Exception):
-    """A promise was broken."""
+    """A guarantee does not hold."""
 
 
 def check(condition, *what):
@@ -96,9 +96,9 @@ class Place:
                 pass
         return found
 
-    def ranks(self, agent):
+    def ranks(self, launcher):
         """rank -> pid."""
-        return {int(e["RANK"]): pid for pid, e in self.processes().items() if e.get("DDPTRAIN_AGENT") == str(agent.pid)}
+        return {int(e["RANK"]): pid for pid, e in self.processes().items() if e.get("DDPTRAIN_AGENT") == str(launcher.pid)}
 
     def running(self, config, nproc, *arguments, run="runs/x", **options):
         """A job that has begun to train; its run folder is new."""
@@ -134,7 +134,7 @@ class Place:
         return [e for e in events if e["event"] == "end"][-1]["state_sha256"]
 
     def undisturbed(self, nproc, config="short.yaml"):
-        """The state after a run that nobody hurt."""
+        """The state after a run without faults."""
         if (nproc, config) not in self.reference:
             run, begin = f"runs/reference-{nproc}-{config}", time.monotonic()
             code, err = self.finish(self.start(config, "--nproc", nproc, run=run))
@@ -183,7 +183,7 @@ def send(pid, number):
 
 
 def free_port():
-    """Two in a row, outside the range from which the kernel takes ports of its own."""
+    """Two consecutive ports outside of the kernel's ephemeral range."""
     for port in random.sample(range(20000, 30000, 2), 100):
         with socket.socket() as s, socket.socket() as t:
             try:
@@ -195,31 +195,31 @@ def free_port():
     raise OSError("no free port")
 
 
-# ---- the promises: each tries once and raises Failed; what it returns is summed up in the table ----
+# ---- the guarantees: each function makes one trial and raises Failed; the table sums up the results ----
 
 
 def kill(place, rng):
-    """G1: SIGKILL of anybody at any instant; the same command resumes to the same bits"""
+    """G1: SIGKILL of any process at any time; the same command resumes to the same bits"""
     nproc = rng.choice((1, 2, 3))
     expected = place.undisturbed(nproc)
     shutil.rmtree(place.path("runs/kill"), ignore_errors=True)
     p = place.start("short.yaml", "--nproc", nproc, run="runs/kill")
     time.sleep(rng.uniform(0, place.seconds))
     ranks = place.ranks(p)
-    victim = rng.choice(["agent", "all", *ranks.values()])
+    chosen = rng.choice(["launcher", "all", *ranks.values()])
     hits = int(p.poll() is None)
-    for pid in ([p.pid] if victim == "agent" else [p.pid, *ranks.values()] if victim == "all" else [victim]):
+    for pid in ([p.pid] if chosen == "launcher" else [p.pid, *ranks.values()] if chosen == "all" else [chosen]):
         send(pid, signal.SIGKILL)
     place.finish(p)
     place.nothing_left()
     code, err = place.finish(place.start("short.yaml", "--nproc", nproc, run="runs/kill"))
     check(code == 0, err)
-    check(place.sha("runs/kill") == expected, "other bits after a kill of", victim)
+    check(place.sha("runs/kill") == expected, "other bits after a kill of", chosen)
     return {"killed before their end": hits}
 
 
 def orphans(place, rng):
-    """G6: no process of the job 2 s after the end of anything, also with stopped ranks"""
+    """G6: no process of the job exists 2 s after the end of any of its processes, also with stopped ranks"""
     nproc = rng.choice((2, 3))
     p = place.running("endless.yaml", nproc)
     ranks = place.ranks(p)
@@ -232,51 +232,51 @@ def orphans(place, rng):
     if target != p.pid:
         number = signal.SIGKILL
     send(target, number)
-    place.wait(lambda: p.poll() is not None, "the end of the agent", 8)
+    place.wait(lambda: p.poll() is not None, "the end of the launcher", 8)
     place.nothing_left()
     place.finish(p)
 
 
 def death(place, rng):
-    """G7: a killed rank is known on every rank in 1 s, by rank, pid and signal; no victim is blamed"""
+    """G7: every rank reports a killed rank within 1 s, with rank, pid and signal; no other rank is reported"""
     nproc = rng.choice((2, 3, 4))
     p = place.running("endless.yaml", nproc)
     ranks = place.ranks(p)
     check(len(ranks) == nproc, "ranks:", ranks)
     time.sleep(rng.uniform(0, 0.3))
-    victim = rng.randrange(nproc)
+    chosen = rng.randrange(nproc)
     name = rng.choice(("KILL", "SEGV", "ABRT", "BUS", "FPE"))
     name = "KILL" if SANITIZED else name  # sanitizers catch the others
     begin = time.monotonic()
-    send(ranks[victim], getattr(signal, "SIG" + name))
+    send(ranks[chosen], getattr(signal, "SIG" + name))
     code, err = place.finish(p)
     seconds = time.monotonic() - begin
-    said = rf"rank {victim} \(host \S+, pid {ranks[victim]}\) was killed by SIG{name}"
+    said = rf"rank {chosen} \(host \S+, pid {ranks[chosen]}\) was killed by SIG{name}"
     check(code == 69, code, err)
-    last = r"; last seen (starting|in [a-z ]+ of step \d+), (in|after) \w+ #\d+"  # the agent shares the rank's memory of it
+    last = r"; last seen (starting|in [a-z ]+ of step \d+), (in|after) \w+ #\d+"  # the launcher shares memory with the rank
     check(re.search("ddptrain: " + said + last, err), err)
     check(seconds < 1 * SLOW, "took", seconds, "s")
     for rank, log in place.rank_logs("runs/x").items():
-        check(rank == victim or re.search(said, log), "rank", rank, "believes:", log)
+        check(rank == chosen or re.search(said, log), "rank", rank, "believes:", log)
     return {"seconds": seconds}
 
 
 def stop(place, rng):
-    """G9: a stopped rank is named with its phase and collective, and ended, in 10 s"""
+    """G9: a stopped rank is reported with its phase and collective, and killed, within 10 s"""
     nproc = rng.choice((2, 3))
     p = place.running("endless.yaml", nproc, "train.log_every=0")
     ranks = place.ranks(p)
     check(len(ranks) == nproc, "ranks:", ranks)
     time.sleep(rng.uniform(0, 0.5))
-    victim = rng.randrange(nproc)
+    chosen = rng.randrange(nproc)
     begin = time.monotonic()
-    send(ranks[victim], signal.SIGSTOP)
+    send(ranks[chosen], signal.SIGSTOP)
     place.wait(lambda: p.poll() is not None, "the end", 16)
     seconds = time.monotonic() - begin
     code, err = place.finish(p)
     check(code == 69, code, err)
     # one that is stopped before its second beat was last seen starting, or in a phase before any collective
-    found = re.search(rf"ddptrain: rank {victim} \(host \S+, pid {ranks[victim]}\) hangs: .*last seen (starting|in ([a-z ]+) of step "
+    found = re.search(rf"ddptrain: rank {chosen} \(host \S+, pid {ranks[chosen]}\) hangs: .*last seen (starting|in ([a-z ]+) of step "
                       rf"\d+(, (in|after) \w+ #\d+)?)$", err, re.M)
     check(found, err)
     check(seconds < 10 * SLOW, "took", seconds, "s")
@@ -305,7 +305,7 @@ INSTANTS = {
 
 
 def request(place, rng):
-    """a request to stop at any instant, to any rank or the launcher: 75 and a complete checkpoint, or nothing begun, or 0; then the same bits"""
+    """a stop request at any time, to any rank or the launcher: 75 and a complete checkpoint, or nothing started, or 0; then the same bits"""
     nproc, config = rng.choice((1, 2, 3, 4)), rng.choice(("short.yaml", "evaluated.yaml"))
     instant = rng.choice(["any", "any", "any", *INSTANTS])
     number = rng.choice((signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP))
@@ -354,18 +354,18 @@ class Tracer:
         self.thread = thread
 
     def reap(self):
-        """A traced process ends for its parent only when its tracer has seen it."""
+        """The parent of a traced process sees its end only after its tracer has waited for it."""
         self.libc.waitpid(self.thread, None, os.WNOHANG | 0x40000000)  # __WALL
 
 
 def hang(place, rng):
-    """G9: a rank whose training thread stands still while its heart beats is named in 10 s"""
+    """G9: a rank whose training thread hangs while its heartbeats continue is reported within 10 s"""
     p = place.running("heavy.yaml", 2, "train.log_every=0", "train.evaluate_every=0")
     ranks = place.ranks(p)
     time.sleep(rng.uniform(0.5, 1.0))
-    victim = rng.randrange(2)
+    chosen = rng.randrange(2)
     begin = time.monotonic()
-    tracer = Tracer(ranks[victim])
+    tracer = Tracer(ranks[chosen])
 
     def is_over():
         tracer.reap()
@@ -374,33 +374,33 @@ def hang(place, rng):
     named = time.monotonic() - begin
     code, err = place.finish(p)
     check(code == 69, code, err)
-    # caught inside a collective, both wait and either may be named
+    # inside a collective both ranks wait, and either may be reported
     found = re.search(r"ddptrain: rank (\d) \(host \S+, pid \d+\) hangs (in|after) ([a-z ]+) of step \d+, (in|after) \w+ #\d+: "
                       r"no rank has moved for \d+\.\d s", err)
-    check(found and (int(found[1]) == victim or found[2] == "after"), err)
+    check(found and (int(found[1]) == chosen or found[2] == "after"), err)
     check(named < 10 * SLOW, "took", named, "s")
     place.nothing_left()
     return {"seconds": named, found[3]: 1}
 
 
 def slow(place, rng):
-    """G9: a rank that is slow but moves is left alone (6 s of a rank at a tenth of its speed)"""
+    """G9: a slow rank that makes progress is not killed (6 s of a rank at a tenth of its speed)"""
     p = place.running("endless.yaml", 2, "train.log_every=0")
-    victim = place.ranks(p)[rng.randrange(2)]
+    chosen = place.ranks(p)[rng.randrange(2)]
     end = time.monotonic() + 6
     while time.monotonic() < end and p.poll() is None:
-        send(victim, signal.SIGSTOP)
+        send(chosen, signal.SIGSTOP)
         time.sleep(0.45)
-        send(victim, signal.SIGCONT)
+        send(chosen, signal.SIGCONT)
         time.sleep(0.05)
     check(p.poll() is None, "a false alarm:", place.finish(p) if p.poll() is not None else "")
-    send(victim, signal.SIGCONT)
+    send(chosen, signal.SIGCONT)
     p.send_signal(signal.SIGTERM)
     check(place.finish(p)[0] == 75, "it did not save")
 
 
 def restart(place, rng):
-    """G19, G1: ranks killed again and again under --max-restarts: the job ends by itself with the same bits"""
+    """G19, G1: ranks killed repeatedly under --max-restarts: the job ends with the same bits"""
     expected = place.undisturbed(2)
     shutil.rmtree(place.path("runs/restart"), ignore_errors=True)
     p = place.start("short.yaml", "--nproc", 2, "--max-restarts", 3, run="runs/restart")
@@ -419,7 +419,7 @@ def restart(place, rng):
 
 
 def stale(place, rng):
-    """G19: a rank of an older start never joins, and the newer ones do not notice it"""
+    """G19: a rank of an older start never joins, and does not affect the newer ones"""
     expected = place.undisturbed(2)
     shutil.rmtree(place.path("runs/stale"), ignore_errors=True)
     port, incarnation = free_port(), rng.randrange(1, 5)
@@ -465,7 +465,7 @@ def resident(pid):
 
 
 def strangers(place, rng):
-    """G17: strangers on the rendezvous port change nothing; memory stays; loopback only"""
+    """G17: other clients on the rendezvous port have no effect; memory does not grow; loopback only"""
     expected = place.undisturbed(2)
     p = place.running("endless.yaml", 2, run="runs/loud")
     ranks = place.ranks(p)
@@ -501,7 +501,7 @@ def strangers(place, rng):
 
 
 def pairs(place, rng):
-    """G18: jobs that start at once on one host never meet"""
+    """G18: jobs that start at the same time on one host do not affect each other"""
     expected = place.undisturbed(2)
     jobs = []
     for i in range(2):
@@ -515,7 +515,7 @@ def pairs(place, rng):
 
 
 def missing(place, rng):
-    """who is missing is said, a stop while starting is 75 on every rank, also on those nobody asked"""
+    """missing ranks are reported; a stop request during start gives 75 on every rank, also on those that got no signal"""
     port, world = free_port(), 3
     env = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "LOCAL_WORLD_SIZE": str(world)}
     ranks = [place.start("short.yaml", run="runs/missing", env={**env, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in (0, 1)]
@@ -533,7 +533,7 @@ PROMISES = collections.OrderedDict((f.__name__, f) for f in (kill, orphans, deat
 
 
 def load_more():
-    """What needs root and tools of the system."""
+    """Loads the guarantees that need root and system tools."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import faults_cluster
     for name, function in faults_cluster.promises().items():
@@ -541,7 +541,7 @@ def load_more():
 
 
 def run(binary, names, trials, seed, out=print):
-    """Rows of the table; every trial has a seed of its own, so one can be repeated alone."""
+    """Rows of the table; every trial has its own seed, so that it can be repeated alone."""
     rows, failures = [], 0
     for name in names:
         place, begin, failed, sums, worst = Place(binary), time.monotonic(), 0, collections.Counter(), 0.0

@@ -1,5 +1,5 @@
-"""The promises of faults.py that need several hosts, a scheduler or another launcher: network namespaces joined by a veth
-pair (root), a real slurmctld with two slurmd on this machine (root), mpirun and torchrun where they are installed."""
+"""The guarantees of faults.py that need several hosts, a scheduler or another launcher: network namespaces joined by a veth
+pair (root), a real slurmctld with two slurmd on this machine (root), mpirun and torchrun if installed."""
 import collections, contextlib, itertools, json, os, random, re, shutil, signal, subprocess, sys, time
 
 import faults
@@ -12,13 +12,13 @@ numbers = itertools.count()
 
 
 class Hosts:
-    """Two network namespaces, 10.231.7.1 and .2, joined by a veth pair; gone at the end."""
+    """Two network namespaces, 10.231.7.1 and .2, joined by a veth pair; removed at the end."""
 
     def __init__(self):
         self.names = [f"ddptrain-{os.getpid()}-{next(numbers)}" for _ in range(2)]
 
     def __enter__(self):
-        with contextlib.ExitStack() as undone:  # what a set-up that fails has made goes again
+        with contextlib.ExitStack() as undone:  # undoes a set-up that fails
             undone.push(self.__exit__)
             for name in self.names:
                 self.ip("netns", "add", name)
@@ -47,7 +47,7 @@ class Hosts:
         self.ip("-n", self.names[host], "link", "set", "veth0", "down")
 
     def start(self, place, config, nproc, *arguments, run, nnodes=2):
-        """The two agents; only the first has the run folder's lock and writes."""
+        """The two launchers; only the first has the run folder's lock and writes."""
         return [place.start(config, "--nnodes", nnodes, "--node-rank", node, "--master-addr", "10.231.7.1", "--master-port", 29511,
                             "--nproc", nproc, *arguments, prefix=("ip", "netns", "exec", name), run=run)
                 for node, name in enumerate(self.names)]
@@ -112,7 +112,7 @@ def shared_files():
 
 
 def link(place, rng):
-    """G8: a cut link between two hosts is named on both within 5 s, with the right culprit, while joining or training; nothing is left"""
+    """G8: both hosts report a cut link between them within 5 s, with the correct host, while joining or training; no process is left"""
     shutil.rmtree(place.path("runs/link"), ignore_errors=True)
     before = shared_files()
     with Hosts() as hosts:
@@ -150,7 +150,7 @@ def losses(place, run):
 
 
 def hosts(place, rng):
-    """two ranks on each of two hosts, shared memory inside and Gloo between: the losses of one host with four, bits where they are promised"""
+    """two ranks on each of two hosts, shared memory within and Gloo between them: the losses of one host with four, and the same bits where guaranteed"""
     options = rng.choice(((), ("dist.backend=gloo",)))
     for run in ("runs/hosts", "runs/one-host"):
         shutil.rmtree(place.path(run), ignore_errors=True)
@@ -171,17 +171,17 @@ def hosts(place, rng):
 
 
 def nodes(place, rng):
-    """G19, G7: a rank of one node is killed: the agents of both start again together, to the same bits"""
+    """G19, G7: a rank of one node is killed: the launchers of both start again together, to the same bits"""
     expected = place.undisturbed(2)
     shutil.rmtree(place.path("runs/nodes"), ignore_errors=True)
     with Hosts() as hosts:
-        agents = hosts.start(place, "short.yaml", 1, "--max-restarts", 3, run="runs/nodes")
+        launchers = hosts.start(place, "short.yaml", 1, "--max-restarts", 3, run="runs/nodes")
         time.sleep(rng.uniform(0.1, place.seconds))
-        agent = rng.choice(agents)
-        found = list(place.ranks(agent).values()) if agent.poll() is None else []
+        chosen = rng.choice(launchers)
+        found = list(place.ranks(chosen).values()) if chosen.poll() is None else []
         for pid in found:
             faults.send(pid, signal.SIGKILL)
-        for p in agents:
+        for p in launchers:
             code, err = place.finish(p)
             check(code == 0, code, err)
         check(place.sha("runs/nodes") == expected, "other bits")
@@ -203,7 +203,7 @@ train: {epochs: 1}
 
 
 def memory(place, rng):
-    """G7: a rank that the kernel kills for lack of memory: the limit and what it had used are said"""
+    """G7: a rank that the kernel kills for lack of memory: the limit and its memory use are reported"""
     limit, group = rng.choice((150, 200, 250)), f"{GROUPS}/ddptrain-{os.getpid()}-{next(numbers)}"
     with open(place.path("hungry.yaml"), "w") as f:
         f.write(HUNGRY)
@@ -305,7 +305,7 @@ PartitionName=p Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 
 
 def listening_ranks(place):
-    """Ranks under Slurm that would hear SIGTERM."""
+    """Ranks under Slurm that can handle SIGTERM."""
     found = 0
     for pid, environment in place.processes().items():
         try:
@@ -322,7 +322,7 @@ def state_of(cluster, job):
 
 
 def slurm(place, rng):
-    """G21: asked to stop at any phase under a real Slurm: saved, 75 within 30 s, requeued, the same bits in the end"""
+    """G21: a stop request in any phase under a real Slurm: saved, 75 within 30 s, requeued, the same bits in the end"""
     place.write("slurm.yaml", 400, 2000)
     code, err = place.finish(place.start("slurm.yaml", "--nproc", 2, "--fresh", run="runs/slurm-reference"))
     check(code == 0, err)
@@ -366,22 +366,22 @@ def slurm(place, rng):
 # ---- other launchers ----
 
 
-def launch(place, starters, *words):
+def launch(place, commands, *words):
     """What all of them printed; each, words before and after the program's, must end well."""
     started = [subprocess.Popen([*before, place.binary, *words, *after], cwd=place.folder, env=place.environment(), stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for before, after in starters]
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for before, after in commands]
     said = [p.communicate(timeout=120 * faults.SLOW)[0] for p in started]
     check(all(p.returncode == 0 for p in started), *said)
     return "".join(said)
 
 
-def launcher(place, *starters, world=2):
+def launcher(place, *commands, world=2):
     """Right collectives and the same bits, over shared memory without being asked."""
     expected = place.undisturbed(world)
     shutil.rmtree(place.path("runs/other"), ignore_errors=True)
-    said = launch(place, starters, "comm", "--sizes", "1K")
+    said = launch(place, commands, "comm", "--sizes", "1K")
     check(f"{world} processes, shared memory\n" in said and "all right" in said, said)
-    said = launch(place, starters, "short.yaml", "--no-progress", "--run-dir", "runs/other")
+    said = launch(place, commands, "short.yaml", "--no-progress", "--run-dir", "runs/other")
     check(place.sha("runs/other") == expected, "other bits", said)
     with open(place.path("runs/other/log.txt")) as f:
         check("gradients averaged by shared memory," in f.read(), said)
@@ -408,27 +408,27 @@ def torchrun(place, rng):
         launcher(place, (("torchrun", *(("--standalone",) if how == 0 else ("--nnodes=1", *at)), *own, "--nproc_per_node=2"), ()))
 
 
-def agents(place, rng):
-    """two starters on one host, as if each had one"""
+def launchers(place, rng):
+    """two launchers on one host, as if each had its own host"""
     nproc = rng.choice((1, 2))
     at = ("--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", str(faults.free_port()), "--nproc", str(nproc))
     launcher(place, *(((), (*at, "--node-rank", str(node))) for node in range(2)), world=2 * nproc)
 
 
 def endings(place, rng):
-    """no starter waits for a node that has ended: a rank killed between its last line and its end, a starter killed, one that gives up"""
+    """no launcher waits for a node that has ended: a rank killed between its last line and its end, a launcher killed, one that gives up"""
     expected = place.undisturbed(2)
     shutil.rmtree(place.path("runs/endings"), ignore_errors=True)
-    port, how = faults.free_port(), rng.choice(("last rank", "last rank", "starter", "gives up"))
+    port, how = faults.free_port(), rng.choice(("last rank", "last rank", "launcher", "gives up"))
     most = (0, 3) if how == "gives up" else (3, 3)
     config = "short.yaml" if how == "last rank" else "endless.yaml"
-    agents = [place.start(config, "--nnodes", 2, "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port", port, "--max-restarts",
+    launchers = [place.start(config, "--nnodes", 2, "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port", port, "--max-restarts",
                           most[node], run="runs/endings") for node in range(2)]
-    victim = rng.randrange(2)
-    place.wait(lambda: all(place.ranks(p) for p in agents), "the ranks")
-    ranks = list(place.ranks(agents[victim]).values())
+    chosen = rng.randrange(2)
+    place.wait(lambda: all(place.ranks(p) for p in launchers), "the ranks")
+    ranks = list(place.ranks(launchers[chosen]).values())
     if how == "last rank":
-        for line in agents[0].stderr:
+        for line in launchers[0].stderr:
             if line.startswith("checkpoint: the newest"):
                 break
         time.sleep(rng.choice((0, 0, rng.uniform(0, 0.003))))
@@ -437,48 +437,48 @@ def endings(place, rng):
         time.sleep(rng.uniform(0, 0.3))
     begin = time.monotonic()
     hits = sum(os.path.exists(f"/proc/{pid}") for pid in ranks)
-    for pid in [agents[victim].pid] if how == "starter" else ranks:
+    for pid in [launchers[chosen].pid] if how == "launcher" else ranks:
         faults.send(pid, signal.SIGKILL)
-    ends = [place.finish(p, 20) for p in agents]
+    ends = [place.finish(p, 20) for p in launchers]
     seconds = time.monotonic() - begin
     check(seconds < 10 * faults.SLOW, "took", seconds, "s")
     place.nothing_left()
     if how == "last rank":
         check([code for code, _ in ends] == [0, 0], *ends)
         check(place.sha("runs/endings") == expected, "other bits")
-        return {"seconds": seconds, "killed at the end": hits, "started again": int("starting all ranks again" in ends[victim][1])}
-    if how == "starter":
-        code, err = ends[1 - victim]
-        check(code == 69 and f"the launcher of node {victim} has ended: this node ends, too" in err, code, err)
+        return {"seconds": seconds, "killed at the end": hits, "started again": int("starting all ranks again" in ends[chosen][1])}
+    if how == "launcher":
+        code, err = ends[1 - chosen]
+        check(code == 69 and f"the launcher of node {chosen} has ended: this node ends, too" in err, code, err)
     else:
         check([code for code, _ in ends] == [69, 69] and "the launcher of node 0 has ended: this node ends, too" in ends[1][1], *ends)
     return {"seconds": seconds, how: 1}
 
 
-def starters(place, count, *arguments, run):
-    """Agents of one rank each, on this host."""
+def launchers_of(place, count, *arguments, run):
+    """Launchers with one rank each, on this host."""
     at = ("--nnodes", count, "--master-addr", "127.0.0.1", "--master-port", faults.free_port())
     return [place.start("three.yaml", *at, "--node-rank", node, *arguments, run=run) for node in range(count)]
 
 
 def three(place, rng):
-    """of three starters one is killed: the others name it; one is asked to stop, in training or between two starts: all end with 75, to the same bits"""
+    """one of three launchers is killed: the others name it; one gets a stop request, in training or between two starts: all end with 75, to the same bits"""
     place.write("three.yaml", 200, 500)
     expected = place.undisturbed(3, "three.yaml")
     shutil.rmtree(place.path("runs/three"), ignore_errors=True)
     how, chosen = rng.choice(("killed", "asked", "between")), rng.randrange(3)
-    agents = starters(place, 3, "--max-restarts", rng.choice((0, 3)) if how != "between" else 3, run="runs/three")
+    launchers = launchers_of(place, 3, "--max-restarts", rng.choice((0, 3)) if how != "between" else 3, run="runs/three")
     place.wait(lambda: place.size("runs/three", "metrics.jsonl") > 0, "the first step")
     time.sleep(rng.uniform(0, 0.3 * place.seconds))
     if how == "between":
-        place.wait(lambda: all(place.ranks(p) for p in agents), "the ranks")
-        faults.send(next(iter(place.ranks(rng.choice(agents)).values())), signal.SIGKILL)
-        for line in agents[chosen].stderr:
+        place.wait(lambda: all(place.ranks(p) for p in launchers), "the ranks")
+        faults.send(next(iter(place.ranks(rng.choice(launchers)).values())), signal.SIGKILL)
+        for line in launchers[chosen].stderr:
             if line.startswith("starting all ranks again"):
                 break
     begin = time.monotonic()
-    faults.send(agents[chosen].pid, signal.SIGKILL if how == "killed" else rng.choice((signal.SIGTERM, signal.SIGINT)))
-    ends = [place.finish(p, 20) for p in agents]
+    faults.send(launchers[chosen].pid, signal.SIGKILL if how == "killed" else rng.choice((signal.SIGTERM, signal.SIGINT)))
+    ends = [place.finish(p, 20) for p in launchers]
     seconds = time.monotonic() - begin
     check(seconds < 10 * faults.SLOW, "took", seconds, "s")
     place.nothing_left()
@@ -488,7 +488,7 @@ def three(place, rng):
     for node, (code, err) in enumerate(ends):
         if how == "killed":
             check(node == chosen or code == 69, "node", node, code, err)
-            named = set(re.findall(r"starter of node (\d)|rank (\d) \([^)]*\) (?:left|killed)", err.split("ddptrain: ")[-1]))
+            named = set(re.findall(r"launcher of node (\d)|rank (\d) \([^)]*\) (?:exited|was killed|left)", err.split("ddptrain: ")[-1]))
             check(node == chosen or {a or b for a, b in named} == {str(chosen)}, "of node", chosen, "says", node, err)
         else:
             check(code == 75, "of node", chosen, "says", node, code, err)
@@ -510,7 +510,7 @@ def promises():
     """Those that this machine can try."""
     is_root = os.geteuid() == 0
     found = collections.OrderedDict()
-    for function, tools, needs_root in ((link, ("ip",), True), (hosts, ("ip",), True), (nodes, ("ip",), True), (lossy, ("ip",), True), (agents, (), False), (endings, (), False), (three, (), False), (memory, (), True), (openmpi, ("mpirun.openmpi",), False),
+    for function, tools, needs_root in ((link, ("ip",), True), (hosts, ("ip",), True), (nodes, ("ip",), True), (lossy, ("ip",), True), (launchers, (), False), (endings, (), False), (three, (), False), (memory, (), True), (openmpi, ("mpirun.openmpi",), False),
                                         (mpich, ("mpirun.mpich",), False), (torchrun, ("torchrun",), False),
                                         (slurm, ("munged", "slurmctld", "slurmd", "sbatch"), True)):
         lacking = [t for t in tools if not shutil.which(t)] + (["root"] if needs_root and not is_root else [])

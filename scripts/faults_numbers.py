@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tries, often, what docs/resume-and-faults.md promises about numbers, memory and rows.
+"""Tests, many times, the guarantees of docs/resume-and-faults.md about numbers, memory and rows.
 
     scripts/faults_numbers.py                         all but guards, a hundred trials each
     scripts/faults_numbers.py flips --trials 10000    a bit of one rank's parameters flips: found, named, never saved
@@ -50,7 +50,7 @@ WATCHES = ("watch", "store")  # threads that beat and listen: there is no run of
 
 
 class Failed(Exception):
-    """A promise was broken."""
+    """A guarantee does not hold."""
 
 
 def check(condition, *what):
@@ -92,7 +92,7 @@ class Place:
 
 
 def flips(place, draw):
-    """A flipped bit in one rank's parameters is found within 100 steps and before any save, and the rank is named"""
+    """A flipped bit in one rank's parameters is detected within 100 steps and before any save, and the rank is reported"""
     world, steps = draw.choice((3, 4, 5)), 70 * 2
     rank, step = draw.randrange(world), draw.randrange(steps)
     tensor = draw.choices(range(4), [count for _, count in WEIGHTS])[0]
@@ -110,7 +110,7 @@ def flips(place, draw):
 
 
 def nonfinite(place, draw):
-    """A row that breaks numbers: all ranks do the same in the same step, and it is named"""
+    """A row with non-finite results: all ranks do the same in the same step, and the row is reported"""
     bad, world = draw.randrange(48), draw.choice((1, 2, 3, 4))
     policy, huge = draw.choice(("stop", "skip", "rollback")), draw.choice((3e38, -3e38))
     lines = [",".join(f"{huge if row == bad and column < 3 else draw.uniform(-1, 1):.9g}" for column in range(4)) for row in range(48)]
@@ -131,13 +131,13 @@ def rows(place, _):
     check(done.returncode == 0, done.stdout, done.stderr)
 
 
-def watch_share(agent):
-    """Of the processor time of the ranks, what their watching threads have used so far."""
+def watch_share(launcher):
+    """The processor time that the monitoring threads of the ranks have used so far."""
     seconds = {True: 0, False: 0}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/stat") as f:
-                if int(f.read().rsplit(")", 1)[1].split()[1]) != agent:
+                if int(f.read().rsplit(")", 1)[1].split()[1]) != launcher:
                     continue
             for task in glob.glob(f"/proc/{pid}/task/*"):
                 with open(f"{task}/comm") as name, open(f"{task}/schedstat") as times:
@@ -148,7 +148,7 @@ def watch_share(agent):
 
 
 def guarded_run(place, has_guards):
-    """(seconds of training, share of the watching threads)"""
+    """(seconds of training, share of the monitoring threads)"""
     place.write("test.yaml", GUARDED)
     shutil.rmtree(place.path("runs"), ignore_errors=True)
     p = subprocess.Popen([place.binary, "test.yaml", "--quiet", "--nproc", "2", *GUARDS[has_guards]], cwd=place.folder, stdin=subprocess.DEVNULL)

@@ -46,7 +46,7 @@ class Started(program.Case):
                 stream.close()
 
     def ranks(self, p):
-        """pid of each rank of agent [p], by rank."""
+        """pid of each rank of launcher [p], by rank."""
         found = {}
         for pid in self.leftovers():
             try:
@@ -79,7 +79,7 @@ class Processes(Started):
                     self.assertNotRegex(err, rf"ddptrain: rank {other} ")
                 self.assert_no_leftovers()
 
-    def test_nothing_is_left_after_the_agent_is_killed(self):
+    def test_nothing_is_left_after_the_launcher_is_killed(self):
         p = self.start_endless("--nproc", 3)
         self.assertEqual(len(self.leftovers()), 4)
         p.kill()
@@ -93,7 +93,7 @@ class Processes(Started):
         p.wait()
         self.assert_no_leftovers(2.0)
 
-    def test_signals_to_the_agent(self):
+    def test_signals_to_the_launcher(self):
         for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
             p = self.start_endless("--nproc", 2)
             time.sleep(0.05)
@@ -145,7 +145,7 @@ class Processes(Started):
         self.assert_no_leftovers()
 
     def test_a_stop_while_joining_ends_at_once(self):
-        """Rank 0 waits for a rank that never comes, with and without an agent."""
+        """Rank 0 waits for a rank that never comes, with and without a launcher."""
         for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             for arguments, env in ((["--nnodes", 2, "--node-rank", 0, "--master-addr", "127.0.0.1", "--master-port", free_port()], None),
                                    ([], self.environment_of(0, 2, free_port()))):
@@ -265,7 +265,7 @@ class Processes(Started):
             self.assertIn(f"rank 0: {mine[0].decode().strip()}\n  rank 1: {mine[0][:-2].decode()}x", err)
 
     def catches(self, pid, number):
-        """Whether the process has a handler for the signal, or waits for it as the starter does."""
+        """Whether the process has a handler for the signal, or waits for it as the launcher does."""
         with open(f"/proc/{pid}/status") as f:
             masks = dict(line.split(":\t") for line in f if line.startswith(("SigCgt", "SigBlk")))
         return any(int(m, 16) >> (number - 1) & 1 for m in masks.values())
@@ -326,7 +326,7 @@ class Processes(Started):
             self.assertEqual(p.returncode, STOPPED, err)
             self.assertEqual(err.count("stopping after this step (SIGTERM)"), nproc - 1, err)
 
-    def test_one_process_needs_no_agent(self):
+    def test_one_process_needs_no_launcher(self):
         p = self.start_endless()
         self.assertEqual(self.leftovers(), [p.pid])
         p.send_signal(signal.SIGTERM)
