@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Takes the figures of docs/gpu.md on a machine with a GPU: ddptrain and PyTorch in interleaved rounds, medians, as a table.
+"""Measures the figures of docs/gpu.md on a machine with a GPU: ddptrain and PyTorch in interleaved rounds, medians, as a table.
 
     bench/gpu.py [--only gpt2_124m,wine] [--rounds N] [--python python3] [--set KEY=VALUE] [--ours]
     bench/gpu.py --rehearse             the same with tiny sizes on the CPU: does everything run?
@@ -128,7 +128,7 @@ class Bench:
 
 
 def skip(options):
-    """Why there is nothing to measure; None: there is."""
+    """The reason why nothing can be measured, or None."""
     if not os.path.exists(options.binary):
         return f"{options.binary} is not there: cmake --preset release && cmake --build --preset release"
     if options.rehearse:
@@ -139,7 +139,7 @@ def skip(options):
 
 
 def why_no_torch(options):
-    """Why PyTorch is left out; None: it is not."""
+    """The reason why PyTorch is not measured, or None."""
     if options.ours:
         return "--ours"
     probe = "import torch; print(torch.__version__, torch.cuda.is_available())"
@@ -199,7 +199,7 @@ def main():
                     starts[i].append(start)
         print(f"round {r + 1} of {options.rounds}", file=sys.stderr)
     b.close()
-    print(f"{b.device or ''}; {'PyTorch left out' if alone else version(options)}; medians of {options.rounds} interleaved rounds [least - most]\n")
+    print(f"{b.device or ''}; {'PyTorch left out' if alone else version(options)}; medians of {options.rounds} interleaved rounds [min - max]\n")
     print("| | ddptrain | PyTorch | ratio |\n|---|---|---|---|")
     for name, (ours, theirs) in rates.items():
         row(f"{all_of_them[name].title}: {all_of_them[name].unit}", ours, theirs)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What the guards of a run cost, against a program that has none; prints a table for docs/reliability.md:
+"""Measures the cost of the guards of a run, against a program without them; prints a table for docs/reliability.md:
 
     bench/guards.py [--rounds N] [--only wine,cnn,gpt_medium] [--nproc 1,2] [--keep FOLDER]
 
@@ -83,7 +83,7 @@ def main():
         with open(config, "w") as f:
             f.write(workload.config.replace("STEPS", str(STEPS[name])).replace("FOLDER", folder).replace(", clip_grad_norm: 1.0", ""))
         for nproc in map(int, options.nproc.split(",")):
-            # who, and how often the state is hashed; one process has nothing to compare with
+            # the program, and how often the state is hashed (only with several processes)
             ways = {"without": (bare, 0), "with": (options.binary, 0), "hash": (options.binary, 1)}
             if nproc == 1:
                 del ways["hash"]
@@ -91,10 +91,10 @@ def main():
             for turn in range(options.rounds):
                 for way in list(ways) if turn % 2 else list(ways)[::-1]:
                     times[way].append(step(ways[way][0], folder, config, nproc, ways[way][1]))
-            least = {way: min(t) for way, t in times.items()}
+            minimum = {way: min(t) for way, t in times.items()}
             middle = {way: statistics.median(t) for way, t in times.items()}
-            cost = [100 * ((b["with"] + (max(b["hash"] - b["with"], 0) / 100 if nproc > 1 else 0)) / b["without"] - 1) for b in (least, middle)]
-            show = [" / ".join(f"{b[way]:.4g}" for b in (least, middle)) if way in ways else "" for way in ("without", "with", "hash")]
+            cost = [100 * ((b["with"] + (max(b["hash"] - b["with"], 0) / 100 if nproc > 1 else 0)) / b["without"] - 1) for b in (minimum, middle)]
+            show = [" / ".join(f"{b[way]:.4g}" for b in (minimum, middle)) if way in ways else "" for way in ("without", "with", "hash")]
             print(f"| {workload.title} | {nproc} | {' | '.join(show)} | {cost[0]:+.2f} % / {cost[1]:+.2f} % |", flush=True)
     shutil.rmtree(folder)
 

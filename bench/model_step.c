@@ -110,7 +110,7 @@ int main(int count, char **words) {
     }
     qsort(wall, (size_t)steps, sizeof *wall, compare);
     qsort(cpu, (size_t)steps, sizeof *cpu, compare);
-    printf("gpt-%s: %.2f ms a step (median of %d; processor time %.2f, least %.2f), loss %.4f\n", s->name,
+    printf("gpt-%s: %.2f ms a step (median of %d; processor time %.2f, min %.2f), loss %.4f\n", s->name,
            1e3 * wall[steps / 2], steps, 1e3 * cpu[steps / 2], 1e3 * cpu[0], loss);
     return 0;
 }

@@ -183,7 +183,7 @@ def main():
                     theirs.append(b.theirs_steps(name, setting))
         print(f"round {r + 1} of {options.rounds}", file=sys.stderr)
     model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
-    print(f"{model}, {os.cpu_count()} cores, {'bfloat16' if options.bfloat16 else 'float32'}; medians of {options.rounds} interleaved rounds [least - most]\n")
+    print(f"{model}, {os.cpu_count()} cores, {'bfloat16' if options.bfloat16 else 'float32'}; medians of {options.rounds} interleaved rounds [min - max]\n")
     if peaks:
         print("float32 product of 2048: " + "; ".join(f"{s} {show(v)} GFLOP/s" for s, v in peaks.items()) + "\n")
     print("| model | | ddptrain, ms a step | PyTorch, ms a step | ratio | GFLOP/s a process |\n|---|---|---|---|---|---|")

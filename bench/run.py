@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Takes the figures of docs/performance.md: ddptrain and PyTorch on this machine, in interleaved rounds, as ratios of medians.
+"""Measures the figures of docs/performance.md: ddptrain and PyTorch on this machine, in interleaved rounds, as ratios of medians.
 
     bench/run.py [--rounds N] [--binary build/release/bin/ddptrain]
 
@@ -100,7 +100,7 @@ def main():
         help_ms.append(timed([b.binary, "--help"])[0])
         print(f"round {r + 1} of {options.rounds}", file=sys.stderr)
     model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
-    print(f"{model}, {os.cpu_count()} cores; medians of {options.rounds} interleaved rounds [least - most]\n")
+    print(f"{model}, {os.cpu_count()} cores; medians of {options.rounds} interleaved rounds [min - max]\n")
     print("| wine | ddptrain | PyTorch | ratio |\n|---|---|---|---|")
     show = lambda v: f"{statistics.median(v):.4g} [{min(v):.4g} - {max(v):.4g}]"
     for name, (ours, theirs) in rows.items():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the model of a config in ddptrain and in PyTorch on the same rows and compares what comes out.
+"""Trains the model of a config in ddptrain and in PyTorch on the same rows and compares the results.
 
     scripts/compare_pytorch.py runs/wine_mlp                                  the run's config and newest checkpoint
     scripts/compare_pytorch.py configs/mnist_cnn.yaml                         new weights
@@ -176,12 +176,12 @@ class Comparison:
             return {name: np.asarray(f[group][name][()], dtype=np.float64) for name in f[group]}
 
     def line(self, what, kind, difference, own, note=""):
-        """[own]: what PyTorch itself differs by."""
+        """[own]: the difference between two runs of PyTorch."""
         is_good = difference <= max(TOLERANCES[kind], 10 * own)
         self.failed |= not is_good
         print(f"{what:<44} {difference:>10.1e} {own:>16.1e} {TOLERANCES[kind]:>10.0e}  {'good' if is_good else 'DIFFERENT'}{note}")
 
-    def compare_tensors(self, kind, got, exact, others, least=0.0, noise=None):
+    def compare_tensors(self, kind, got, exact, others, floor=0.0, noise=None):
         """One line for the worst of all tensors. [others]: PyTorch's own that differ from [exact]."""
         missing = sorted(set(exact) - set(got))
         if missing:
@@ -190,7 +190,7 @@ class Comparison:
 
         def distance(name, values):
             differences = np.where(noise.get(name, False), 0, np.abs(values - exact[name]))
-            return differences.max() / max(np.abs(exact[name]).max(), least, 1e-30)
+            return differences.max() / max(np.abs(exact[name]).max(), floor, 1e-30)
 
         worst = max(exact, key=lambda name: distance(name, got[name]))
         skipped = sum(mask.sum() for mask in noise.values())
@@ -254,7 +254,7 @@ class Comparison:
                              [other[1] for other in others], 0.01 * largest)
 
     def torch_steps(self, model, keys, clip):
-        """The losses, and what the model is afterwards."""
+        """The losses, and the final parameters of the model."""
         named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
         optimizer, losses = torch_optimizer(keys, named), []
         model.train()
@@ -286,7 +286,7 @@ class Comparison:
 
 
 def tied_names(model):
-    """Further names of parameters that have one already."""
+    """Aliases of parameters."""
     first = {id(p) for _, p in model.named_parameters()}
     names = {n for n, _ in model.named_parameters()}
     return {n for n, t in model.state_dict(keep_vars=True).items() if id(t) in first and n not in names}
@@ -309,8 +309,8 @@ class Lion(torch.optim.Optimizer):
 
 
 def is_in_group(group, name, parameter):
-    least, most, patterns = group.get("min_dims"), group.get("max_dims"), group.get("match")
-    return ((least is None or parameter.dim() >= least) and (most is None or parameter.dim() <= most) and
+    min_dims, max_dims, patterns = group.get("min_dims"), group.get("max_dims"), group.get("match")
+    return ((min_dims is None or parameter.dim() >= min_dims) and (max_dims is None or parameter.dim() <= max_dims) and
             (patterns is None or any(fnmatch.fnmatchcase(name, p) for p in patterns)))
 
 

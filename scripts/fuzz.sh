@@ -104,13 +104,13 @@ fuzz() {
 
 # The corpus stays the smallest set of files that reaches all that was reached; files with names of their own stay, too.
 merge() {
-    local target=$1 corpus=tests/fuzz/corpus/corpus_$1 least=$build/least-$1 size=4096
+    local target=$1 corpus=tests/fuzz/corpus/corpus_$1 minimised=$build/minimised-$1 size=4096
     [[ $target != hdf5* ]] || size=40960
-    rm -rf "$least"
-    mkdir -p "$least"
-    ASAN_OPTIONS=detect_leaks=0 "$build/bin/fuzz_$target" -merge=1 -max_len=$size "$least" "$corpus" "$build/found-$target" >>"$build/$target.log" 2>&1
+    rm -rf "$minimised"
+    mkdir -p "$minimised"
+    ASAN_OPTIONS=detect_leaks=0 "$build/bin/fuzz_$target" -merge=1 -max_len=$size "$minimised" "$corpus" "$build/found-$target" >>"$build/$target.log" 2>&1
     find "$corpus" -type f -regextype posix-extended -regex '.*/[0-9a-f]{40}' -delete
-    cp "$least"/* "$corpus"
+    cp "$minimised"/* "$corpus"
 }
 
 failed=0

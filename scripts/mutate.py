@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts small mistakes into the code, one at a time, and says which of them the tests notice.
+"""Mutation testing: makes small changes to the code, one at a time, and reports which of them the tests detect.
 
     scripts/mutate.py                                   50 mutants over all layers, in proportion to their lines
     scripts/mutate.py --count 300 --seed 7              300 others
@@ -12,7 +12,7 @@ its layer run, unit tests first, until one fails. Code whose object files stay t
 counted, nor is what does not compile. The same seed on the same code gives the same mutants.
 
 tests/accepted_mutants.txt lists survivors with a reason; the exit code is 1 if one survives that is not listed there.
-Tests run in namespaces of their own (unshare), because a mutant may send a signal to every process that it can reach."""
+Tests run in separate namespaces (unshare), because a mutant may send a signal to every process that it can reach."""
 import argparse, collections, concurrent.futures, fnmatch, hashlib, json, os, random, re, resource, select, shutil, signal, subprocess, sys, threading, time
 
 import mutations
@@ -26,13 +26,13 @@ MAX_OBJECTS = 12  # a header in more objects than these costs too much to build
 BLOCK = 75  # mutants that are sorted by their path, since neighbours share what is linked; a run that is cut short is a fair sample
 MAX_BYTES = 64 << 30  # of a file that a mutant writes; tests make sparse ones of many GiB
 
-# Files whose tests need what a machine may lack, or that are no part of the product.
+# Files whose tests need hardware or tools that a machine may not have, or that are not part of the product.
 UNTESTED = {
     "src/device/cuda/*": "a GPU", "src/device/gpu.c": "a GPU", "src/device/gpus.h": "a GPU", "*/comm_gpu.*": "a GPU", "*/recording.*": "a GPU",
     "*/device_memory.*": "a GPU", "*/loss_scale.c": "a GPU", "src/model/half_storage.c": "a GPU", "src/base/fault.*": "a tool of the tests",
 }
 
-# What follows the unit tests of a layer: corpora of the fuzz targets and programs of tests/program.
+# Run after the unit tests of a layer: corpora of the fuzz targets and programs of tests/program.
 PROGRAMS = {
     "base": ["corpus_document", "corpus_sealed", "program_bad_configs", "program_readers", "program_files"],
     "device": ["model_layers", "model_loss", "model_model", "model_batch_norm_sync", "optim_optimizer", "program_parity", "program_parity_cnn", "program_precision"],
@@ -48,7 +48,7 @@ PROGRAMS = {
               "program_zero", "program_worlds", "program_losses", "program_best", "program_save"],
 }
 
-# The tests that know most about files, by the end of their path: they run before all others.
+# The tests most related to a file, by the end of its path: they run before all others.
 FIRST = [
     ("schema_suggest*", ["program_bad_configs", "program_typos", "train_config_aliases"]), ("schema_alias*", ["train_config_aliases"]),
     ("base/io*", ["base_io", "checkpoint_checkpoint_fault", "checkpoint_saver", "program_files", "program_resume"]),
@@ -293,7 +293,7 @@ def tests_of(path, tests):
 
 
 def clean():
-    """Nothing that a test has started or written outlives it."""
+    """Removes everything that a test has started or written."""
     if os.getpid() == 1:  # of a namespace
         try:
             os.kill(-1, signal.SIGKILL)

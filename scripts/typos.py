@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every key of the config with every single typo: each must be refused with its line and column and the right suggestion.
+"""Tests every single typo of every config key: each must be rejected with its line and column and the correct suggestion.
 
     scripts/typos.py [--ddptrain build/release/bin/ddptrain] [--sample N]
 
@@ -18,7 +18,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LETTERS = "abcdefghijklmnopqrstuvwxyz_"
-MOST = 80  # typos in a file; the program keeps 100 sentences
+MAX_TYPOS = 80  # in a file; the program stores at most 100 problems
 
 
 def typos(word):
@@ -137,8 +137,8 @@ def main():
                     words = sorted(random.Random(key).sample(words, args.sample))
                 keys += 1
                 tried += len(words)
-                for at in range(0, len(words), MOST):
-                    failures += check(args.ddptrain, place, key, words[at:at + MOST], folder)
+                for at in range(0, len(words), MAX_TYPOS):
+                    failures += check(args.ddptrain, place, key, words[at:at + MAX_TYPOS], folder)
     for failure in failures:
         print(failure)
     print(f"{keys} keys, {tried} typos, {len(failures)} failures")
