@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "check_main.h"
 #include "dist/process/launcher_channel.h"
@@ -131,6 +132,39 @@ START_TEST(nothing_answers) {
 }
 END_TEST
 
+/* ---- out of descriptors ---- */
+
+static int open_descriptors(void) {
+    int count = 0;
+    for (int fd = 0; fd < 256; fd++) count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+/* Wherever they end, those that were opened are closed again. */
+START_TEST(no_descriptor_is_left_behind) {
+    int before = open_descriptors();
+    struct rlimit all, few;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &all), 0);
+    for (int more = 1; more < 16; more++) {
+        struct ranks ranks;
+        struct store *store;
+        ranks_prepare(&ranks, 2);
+        struct dist_env env = ranks_env(&ranks, 0);
+        status failure = status_new(STATUS_DATA, "bad data"), s;
+        few = (struct rlimit){.rlim_cur = (rlim_t)(before + more), .rlim_max = all.rlim_max};
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+        s = store_open_with(&env, &(struct store_options){.timeout = 0.05, .failure = failure}, &store);
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &all), 0);
+        ck_assert_ptr_null(store);
+        const char *expected = status_code(s) == STATUS_IO ? "Too many open files" : "rank 1 of 2 did not join rank 0";
+        ck_assert_msg(strstr(status_message(s), expected), "%d more: %s", more, status_message(s));
+        ck_assert_msg(open_descriptors() == before, "%d more: %s", more, status_message(s));
+        status_free(s);
+        status_free(failure);
+    }
+}
+END_TEST
+
 /* ---- ended before training ---- */
 
 /* What rank 1 hears from its launcher before the SIGTERM, and what the others then hear. */
@@ -195,4 +229,5 @@ START_TEST(why_a_rank_ends_before_training) {
 END_TEST
 
 LOOP_TESTS("store_messages", EACH(who_is_awaited_and_where_rank_0_is_reached, logs), ONCE(something_silent_listens),
-           ONCE(something_hangs_up), ONCE(nothing_answers), EACH(why_a_rank_ends_before_training, ends))
+           ONCE(something_hangs_up), ONCE(nothing_answers), ONCE(no_descriptor_is_left_behind),
+           EACH(why_a_rank_ends_before_training, ends))

@@ -58,6 +58,28 @@ static void silent_body(const struct dist_env *env, void *argument) {
 START_TEST(silent_strangers) { ranks_run(2, silent_body, NULL); }
 END_TEST
 
+/* One after the other; each is taken, and dropped for what it says, without a pause. */
+static void many_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    enum { COUNT = 40 };
+    if (env->rank == 1) {
+        char bytes[64];
+        clock_sleep(0.2); /* rank 0 listens */
+        double begin = clock_seconds();
+        for (int i = 0; i < COUNT; i++) {
+            int fd = knock(env->master_port);
+            RANK_CHECK(fd >= 0 && send(fd, "no frame of the store's, but as long as one", 43, MSG_NOSIGNAL) == 43);
+            while (recv(fd, bytes, sizeof bytes, 0) > 0) continue;
+            close(fd);
+        }
+        RANK_CHECK(clock_seconds() - begin < 2);
+    }
+    store_close(join_store(env, 30));
+}
+
+START_TEST(many_strangers) { ranks_run(2, many_body, NULL); }
+END_TEST
+
 /* A rank speaks for itself only: a connection that sends a frame of another rank is closed. */
 static void false_rank_body(const struct dist_env *env, void *argument) {
     (void)argument;
@@ -126,4 +148,4 @@ START_TEST(nobody_listens) {
 }
 END_TEST
 
-TESTS("store_strangers", silent_strangers, a_rank_speaks_for_itself, nobody_listens)
+TESTS("store_strangers", silent_strangers, many_strangers, a_rank_speaks_for_itself, nobody_listens)

@@ -402,7 +402,9 @@ status store_server_start(const struct store_server_config *config, struct store
     bool has_watch = has_local && add_local(s, config->local_watch, true);
     if (!has_local) close(config->local);
     if (!has_watch) close(config->local_watch);
-    status failure = has_watch ? thread_start(&s->thread, "store", "the store", serve, s) : status_memory("the store");
+    status failure = has_watch     ? thread_start(&s->thread, "store", "the store", serve, s)
+                     : s->wake < 0 ? status_errno(STATUS_IO, EMFILE, "cannot start the store")
+                                   : status_memory("the store");
     if (failure) server_free(s);
     if (!failure) *out = s;
     return failure;
