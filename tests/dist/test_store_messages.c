@@ -132,6 +132,43 @@ START_TEST(nothing_answers) {
 }
 END_TEST
 
+/* ---- a connection that breaks ---- */
+
+/* This process's first connection to rank 0, which is the one for requests. */
+static int request_connection(int port) {
+    for (int fd = 3; fd < 256; fd++) {
+        struct sockaddr_storage there;
+        socklen_t size = sizeof there;
+        if (getpeername(fd, (struct sockaddr *)&there, &size) == 0 && net_port(&there) == port) return fd;
+    }
+    return -1;
+}
+
+static void expect_peer(status s, const char *words) {
+    if (status_code(s) != STATUS_PEER || !strstr(status_message(s), words)) rank_must(s);
+    RANK_CHECK(s);
+    status_free(s);
+}
+
+static void broken_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct store *store;
+    void *value;
+    rank_must(store_open(env, 20, &store));
+    if (env->rank == 1) {
+        int fd = request_connection(env->master_port);
+        RANK_CHECK(fd >= 0 && shutdown(fd, SHUT_RDWR) == 0);
+        expect_peer(store_set(store, "key", NULL, 0), "left, or the connection to it broke: Broken pipe");
+        expect_peer(store_set(store, "key", NULL, 0), "the connection to rank 0 at 127.0.0.1:");
+    } else {
+        expect_peer(store_get(store, "never", 20, &value, NULL), "exited without reporting an error");
+    }
+    store_close(store);
+}
+
+START_TEST(a_broken_connection_says_how) { ranks_run(2, broken_body, NULL); }
+END_TEST
+
 /* ---- out of descriptors ---- */
 
 static int open_descriptors(void) {
@@ -229,5 +266,5 @@ START_TEST(why_a_rank_ends_before_training) {
 END_TEST
 
 LOOP_TESTS("store_messages", EACH(who_is_awaited_and_where_rank_0_is_reached, logs), ONCE(something_silent_listens),
-           ONCE(something_hangs_up), ONCE(nothing_answers), ONCE(no_descriptor_is_left_behind),
-           EACH(why_a_rank_ends_before_training, ends))
+           ONCE(something_hangs_up), ONCE(nothing_answers), ONCE(a_broken_connection_says_how),
+           ONCE(no_descriptor_is_left_behind), EACH(why_a_rank_ends_before_training, ends))
