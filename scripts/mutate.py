@@ -50,10 +50,10 @@ PROGRAMS = {
 
 # The tests most related to a file, by the end of its path: they run before all others.
 FIRST = [
-    ("schema_suggest*", ["program_bad_configs", "program_typos", "train_config_aliases"]), ("schema_alias*", ["train_config_aliases"]),
+    ("schema_suggest*", ["program_bad_configs", "program_typos", "train_config_aliases"]), ("schema_alias*", ["base_schema_alias", "train_config_aliases"]),
     ("base/io*", ["base_io", "checkpoint_checkpoint_fault", "checkpoint_saver", "program_files", "program_resume"]),
     ("processors*", ["base_processors", "program_processes"]), ("log*", ["program_nonfinite", "program_processes"]),
-    ("module*", ["program_gpu", "device_convolution"]), ("signals*", ["base_signals", "program_resume"]),
+    ("module*", ["base_module", "program_gpu", "device_convolution"]), ("signals*", ["base_signals", "program_resume"]),
     ("bf16/*", ["device_linear", "program_precision"]),
     ("launch*", ["dist_launch", "dist_launch_nodes", "dist_launch_agents", "program_processes"]),
     ("comm_check*", ["dist_comm_check", "dist_comm", "program_comm"]), ("comm_measure*", ["program_comm"]),

@@ -139,6 +139,47 @@ START_TEST(removes_empty_folders_only) {
 }
 END_TEST
 
+/* Those of processes that are gone, whatever the folder the path is told from; no other files. */
+START_TEST(abandoned_temporaries_are_removed) {
+    char *folder = make_folder(), name[300], here[4096];
+    pid_t gone = fork();
+    if (gone == 0) _exit(0);
+    ck_assert_int_eq(waitpid(gone, NULL, 0), gone);
+    ck_assert_ptr_nonnull(getcwd(here, sizeof here));
+    const struct {
+        const char *start;
+        long pid;
+        const char *end;
+        bool stays;
+    } files[] = {{"log.tmp-", gone, "", false},
+                 {"log.tmp-", getpid(), "", true},
+                 {"log.tmp-", gone, "x", true},
+                 {"log.txt.tmp-", gone, "", true},
+                 {"alog.tmp-", gone, "", true},
+                 {"log.tmp-0", gone, "", true},
+                 {"log.tmp--", gone, "", true},
+                 {"log", gone, "", true},
+                 {"log.tmp-99999999999999", gone, "", true},
+                 {"log.tmp-4294967296", gone, "", true}};
+    for (int is_relative = 0; is_relative < 2; is_relative++) {
+        for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+            snprintf(name, sizeof name, "%s/%s%ld%s", folder, files[i].start, files[i].pid, files[i].end);
+            spill(name, "x", 1);
+        }
+        snprintf(name, sizeof name, "%s/log", folder);
+        if (is_relative) ck_assert_int_eq(chdir(folder), 0);
+        ck_ok(io_remove_temporaries(is_relative ? "log" : name));
+        ck_assert_int_eq(chdir(here), 0);
+        for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+            snprintf(name, sizeof name, "%s/%s%ld%s", folder, files[i].start, files[i].pid, files[i].end);
+            ck_assert_msg((access(name, F_OK) == 0) == files[i].stays, "%s", name);
+        }
+    }
+    ck_failure(io_remove_temporaries("/nowhere/at/all"), STATUS_IO, "/nowhere/at");
+    remove_folder(folder);
+}
+END_TEST
+
 START_TEST(a_lock_has_one_owner) {
     char *folder = make_folder(), path[512];
     snprintf(path, sizeof path, "%s/lock", folder);
@@ -349,7 +390,7 @@ END_TEST
 
 LOOP_TESTS("io", ONCE(buffers_are_aligned_and_zeroed), ONCE(a_too_large_buffer_is_a_failure), ONCE(writes_and_reads),
            ONCE(failures_have_the_path), ONCE(makes_and_lists_folders), ONCE(removes_empty_folders_only),
-           ONCE(a_lock_has_one_owner), ONCE(names_of_files), ONCE(replaces_a_file), ONCE(written_bytes_are_read_back),
-           ONCE(new_folders_are_synced), ONCE(any_failing_call_leaves_old_or_new),
-           ONCE(a_kill_at_any_call_leaves_old_or_new), ONCE(the_environment_sets_a_fault),
-           LOOP(a_malformed_environment_fails_every_call, 0, 7))
+           ONCE(abandoned_temporaries_are_removed), ONCE(a_lock_has_one_owner), ONCE(names_of_files),
+           ONCE(replaces_a_file), ONCE(written_bytes_are_read_back), ONCE(new_folders_are_synced),
+           ONCE(any_failing_call_leaves_old_or_new), ONCE(a_kill_at_any_call_leaves_old_or_new),
+           ONCE(the_environment_sets_a_fault), LOOP(a_malformed_environment_fails_every_call, 0, 7))

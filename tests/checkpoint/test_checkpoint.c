@@ -10,6 +10,7 @@
 #include "base/sealed.h"
 #include "check_main.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_hdf5.h"
 #include "train/states.h"
 
 START_TEST(round_trip_of_all_types) {
@@ -189,6 +190,21 @@ START_TEST(other_files_are_rejected) {
     free(wine);
     free(path);
     remove_folder(folder);
+}
+END_TEST
+
+/* A failure leaves no file to close. */
+START_TEST(an_image_that_is_no_hdf5) {
+    static char bytes[4096] = "no HDF5";
+    const size_t sizes[] = {0, 1, 7, 4096};
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        hid_t file = 7;
+        ck_failure(hdf5_open_image("a.h5", bytes, sizes[i], &file), STATUS_DATA, "a.h5: not a valid HDF5 file");
+        ck_assert_int_eq(file, -1);
+    }
+    hdf5_leave(&silence);
 }
 END_TEST
 
@@ -560,7 +576,7 @@ START_TEST(h5dump_reads_it) {
 END_TEST
 
 TESTS("checkpoint", round_trip_of_all_types, odd_states, equal_states_are_equal_bytes,
-      differences_are_reported_and_change_nothing, optional_entries, other_files_are_rejected,
+      differences_are_reported_and_change_nothing, optional_entries, other_files_are_rejected, an_image_that_is_no_hdf5,
       a_newer_format_is_rejected, the_newest_is_found_by_its_step, damaged_ones_are_skipped_with_a_warning,
       the_folder_is_listed_again_when_a_file_went_away, links_to_nothing, prune_keeps_the_newest,
       a_save_removes_what_a_killed_one_left, inspect_shows_what_is_inside, libhdf5_is_free_after_every_call,

@@ -1,4 +1,6 @@
 /* CSV: accepted files, and the message for each rejected one. ctest-labels: unit */
+#include <ctype.h>
+
 #include "open.h"
 
 static char *folder, *path;
@@ -88,6 +90,43 @@ START_TEST(text_classes) {
     spill(second, "a,species\n", 10);
     ck_failure(open_yaml(&dataset, true, "{path: %s, validation: %s}", path, second), STATUS_DATA,
                "v.csv: there are no validation rows");
+    free(second);
+    teardown();
+}
+END_TEST
+
+/* Columns of a second file are read by name; another order is noted, of inputs as of targets. */
+START_TEST(another_order_is_noted) {
+    static const struct {
+        const char *header;
+        bool is_noted;
+    } cases[] = {{"a,b,c,y,z,w\n", false}, {"y,z,w,a,b,c\n", false}, {"a,y,b,z,c,w\n", false}, {"b,a,c,y,z,w\n", true},
+                 {"a,c,b,y,z,w\n", true},  {"a,b,c,z,y,w\n", true},  {"a,b,c,y,w,z\n", true}};
+    setup();
+    write_csv("a,b,c,y,z,w\n1,2,3,4,5,6\n1,2,3,4,5,6\n");
+    char *second = path_in(folder, "v.csv"), text[100];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *values = "abcyzw";
+        size_t length = strlen(cases[i].header);
+        memcpy(text, cases[i].header, length);
+        for (size_t k = 0; k < length; k++) { /* a number that tells the column */
+            char c = cases[i].header[k];
+            text[length + k] = isalpha((unsigned char)c) ? (char)('1' + (strchr(values, c) - values)) : c;
+        }
+        spill(second, text, 2 * length);
+        struct dataset *dataset;
+        ck_ok(open_yaml(&dataset, false, "{path: %s, validation: %s, targets: [y, z, w]}", path, second));
+        float *x;
+        void *y;
+        read_part(dataset, DATASET_VALIDATION, &x, &y);
+        for (int k = 0; k < 3; k++) ck_assert(x[k] == (float)k + 1 && ((float *)y)[k] == (float)k + 4);
+        struct string_list notes = dataset_notes(dataset);
+        bool is_noted = false;
+        for (size_t n = 0; n < notes.count; n++) is_noted = is_noted || strstr(notes.items[n], "another order");
+        ck_assert_msg(is_noted == cases[i].is_noted, "%s", cases[i].header);
+        free(x), free(y);
+        dataset_close(dataset);
+    }
     free(second);
     teardown();
 }
@@ -266,5 +305,5 @@ START_TEST(damaged_files) {
 }
 END_TEST
 
-TESTS("csv", reads_values, text_classes, without_targets, iris, rejects, missing_files, metadata_only, fingerprint,
-      damaged_files)
+TESTS("csv", reads_values, text_classes, another_order_is_noted, without_targets, iris, rejects, missing_files,
+      metadata_only, fingerprint, damaged_files)

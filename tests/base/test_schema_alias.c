@@ -1,0 +1,123 @@
+/* Aliases: where a word applies, and which key of a place it refers to. That every alias of the config names something
+ * is in train/test_config_aliases.c. ctest-labels: unit */
+#include "base/schema_internal.h"
+#include "check_main.h"
+
+START_TEST(words_are_compared_loosely) {
+    static const struct {
+        const char *word, *known;
+        bool is_same;
+    } cases[] = {{"relu", "relu", true},
+                 {"ReLU", "relu", true},
+                 {"nn.ReLU", "relu", true},
+                 {"torch.nn.ReLU()", "relu", true},
+                 {"batch-norm", "batch_norm", true},
+                 {"BatchNorm", "batch_norm", true},
+                 {"batch norm", "batch_norm", true},
+                 {"relu6", "relu", false},
+                 {"rel", "relu", false},
+                 {"", "relu", false},
+                 {"()", "relu", false},
+                 {"__relu__", "relu", true},
+                 {"0.5relu", "relu", false},
+                 {"nn.relu(a.tanh)", "relu", true},
+                 {"nn.", "nn", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_msg(alias_is_same(cases[i].word, cases[i].known) == cases[i].is_same, "%s", cases[i].word);
+}
+END_TEST
+
+static const struct schema_alias aliases[] = {
+    {.kind = ALIAS_VALUE, .place = "layer", .words = "dense fc", .meant = "linear"},
+    {.kind = ALIAS_KEY, .place = "layer.*", .words = "units", .meant = ".out"},
+    {.kind = ALIAS_KEY, .place = "layer.conv2d", .words = "filters", .meant = ".out"},
+    {.kind = ALIAS_VALUE, .place = "*.padding", .words = "none", .meant = "valid"},
+    {.kind = ALIAS_KEY, .words = "anywhere", .meant = "train.epochs"},
+    {.kind = ALIAS_KEY, .place = "", .words = "epochs max_epochs", .meant = "train.epochs"},
+    {.kind = ALIAS_KEY, .place = "", .words = "epochs", .meant = "second"},
+    {0},
+};
+static const struct schema schema = {.name = "s", .aliases = aliases};
+
+START_TEST(an_alias_has_its_place) {
+    static const struct {
+        enum alias_kind kind;
+        const char *place, *word;
+        int found; /* -1: none */
+    } cases[] = {{ALIAS_VALUE, "layer", "Dense", 0},
+                 {ALIAS_VALUE, "layer", "nn.FC(3)", 0},
+                 {ALIAS_VALUE, "layer", "dense fc", -1},
+                 {ALIAS_VALUE, "layers", "dense", -1},
+                 {ALIAS_VALUE, "laye", "dense", -1},
+                 {ALIAS_KEY, "layer", "dense", -1},
+                 {ALIAS_VALUE, "layer", "", -1},
+                 {ALIAS_KEY, "layer.linear", "units", 1},
+                 {ALIAS_KEY, "layer.", "units", 1},
+                 {ALIAS_KEY, "layer", "units", -1},
+                 {ALIAS_KEY, "player.linear", "units", -1},
+                 {ALIAS_KEY, "layer.conv2d", "filters", 2},
+                 {ALIAS_KEY, "layer.conv1d", "filters", -1},
+                 {ALIAS_VALUE, "layer.conv2d.padding", "None", 3},
+                 {ALIAS_VALUE, "a.padding", "none", 3},
+                 {ALIAS_VALUE, ".padding", "none", -1},
+                 {ALIAS_VALUE, "padding", "none", -1},
+                 {ALIAS_VALUE, "layer.padding.x", "none", -1},
+                 {ALIAS_KEY, "", "anywhere", -1}, /* of any place: alias_of_key alone asks for these */
+                 {ALIAS_KEY, "", "max-epochs", 5},
+                 {ALIAS_KEY, "", "epochs", 5},
+                 {ALIAS_KEY, "train", "epochs", -1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct schema_alias *found = alias_find(&schema, cases[i].kind, cases[i].place, cases[i].word);
+        ck_assert_msg(found == (cases[i].found < 0 ? NULL : &aliases[cases[i].found]), "'%s' at '%s'", cases[i].word,
+                      cases[i].place);
+    }
+    ck_assert_ptr_null(alias_find(NULL, ALIAS_KEY, "", "epochs"));
+    ck_assert_ptr_null(alias_find(&(struct schema){.name = "s"}, ALIAS_KEY, "", "epochs"));
+}
+END_TEST
+
+/* Only a key of the place itself, not of one inside or beside it. */
+START_TEST(the_key_of_a_place) {
+    static const struct {
+        const char *meant, *place, *key;
+    } cases[] = {{".out", "layer.linear", "out"},
+                 {".out", "", "out"},
+                 {"train.epochs", "train", "epochs"},
+                 {"train.stop.patience", "train.stop", "patience"},
+                 {"train.stop.patience", "train", NULL},
+                 {"train.epochs", "trai", NULL},
+                 {"training.epochs", "train", NULL},
+                 {"train.epochs", "test", NULL},
+                 {"train", "train", NULL},
+                 {NULL, "train", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct schema_alias alias = {.kind = ALIAS_KEY, .meant = cases[i].meant};
+        const char *key = alias_key_of_place(&alias, cases[i].place);
+        ck_assert_msg((key == NULL) == (cases[i].key == NULL) && (!key || strcmp(key, cases[i].key) == 0),
+                      "%s at %s: %s", cases[i].meant, cases[i].place, key ? key : "none");
+    }
+}
+END_TEST
+
+/* Without the indices of lists; a type of a keyed table has its kind's. */
+START_TEST(the_place_of_a_scope) {
+    static const struct schema_variants keyed = {.what = "layer", .is_keyed = true}, plain = {.what = "optimizer"};
+    static const struct {
+        struct key_scope scope;
+        const char *place;
+    } cases[] = {{{.path = ""}, ""},
+                 {{.path = "train"}, "train"},
+                 {{.path = "optimizer.groups.0.match"}, "optimizer.groups.match"},
+                 {{.path = "a.10"}, "a"},
+                 {{.path = "a.1b.2.c3"}, "a.1b.c3"},
+                 {{.path = "0"}, ""},
+                 {{.path = "model.layers.3.linear", .variants = &keyed, .type = "linear"}, "layer.linear"},
+                 {{.path = "optimizer", .variants = &plain, .type = "adam"}, "optimizer"}};
+    struct arena *arena = arena_create();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_str_eq(alias_place(&cases[i].scope, arena), cases[i].place);
+    arena_destroy(arena);
+}
+END_TEST
+
+TESTS("schema aliases", words_are_compared_loosely, an_alias_has_its_place, the_key_of_a_place, the_place_of_a_scope)
