@@ -314,6 +314,23 @@ START_TEST(the_nearest_word_is_suggested) {
 }
 END_TEST
 
+/* One edit in words of up to 4 letters, two up to 8, three in longer ones; other words are not suggested. */
+START_TEST(longer_words_may_differ_more) {
+    static const char *const words[] = {"ab", "abc", "abcd", "abcde", "abcdefgh", "abcdefghi", "abcdefghijkl"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const char *const known[] = {words[i], NULL};
+        size_t length = strlen(words[i]), limit = length <= 4 ? 1 : length <= 8 ? 2 : 3;
+        for (size_t edits = 0; edits <= 4 && edits < length; edits++) {
+            char word[16];
+            memcpy(word, words[i], length + 1);
+            memset(word + length - edits, '_', edits);
+            const char *nearest = schema_nearest(word, known);
+            ck_assert_msg(nearest == (edits <= limit ? words[i] : NULL), "%s: %s", word, nearest ? nearest : "(none)");
+        }
+    }
+}
+END_TEST
+
 /* ---- typos ---- */
 
 /* Binds all_keys with the [length] bytes at [start] replaced by [typo], which must be refused at its place. */
@@ -402,4 +419,5 @@ END_TEST
 LOOP_TESTS("schema", ONCE(defaults_are_bound), ONCE(every_spelling_of_a_value_is_bound),
            ONCE(no_mapping_means_all_defaults), EACH(mistakes_have_their_sentence, mistakes),
            ONCE(overrides_are_checked_like_the_file), ONCE(the_nearest_word_is_suggested),
-           ONCE(typos_of_every_key_are_rejected), ONCE(a_megabyte_of_mistakes_is_handled_at_once))
+           ONCE(longer_words_may_differ_more), ONCE(typos_of_every_key_are_rejected),
+           ONCE(a_megabyte_of_mistakes_is_handled_at_once))

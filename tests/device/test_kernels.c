@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "check_main.h"
+#include "device/cpu/workspace.h"
 #include "device/internal.h"
 #include "device_work.h"
 
@@ -279,5 +280,21 @@ START_TEST(refusals) {
 }
 END_TEST
 
+/* A smaller reservation leaves the workspace as large as the largest one needs it. */
+START_TEST(the_workspace_never_shrinks) {
+    const size_t sizes[] = {1, (size_t)64 << 20, 16, 0, (size_t)32 << 20, 4096};
+    size_t max = 0;
+    struct device *device = open_set("baseline");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        ck_assert(!workspace_reserve(device, sizes[i], "a test"));
+        if (sizes[i] > max) max = sizes[i];
+        char *workspace = workspace_of(device);
+        ck_assert_uint_eq((uintptr_t)workspace % 64, 0);
+        memset(workspace, 1, max);
+    }
+    device_destroy(device);
+}
+END_TEST
+
 TESTS("kernels", products, rows_are_independent, sets_give_equal_bits, lion_of_zero_and_nan,
-      dropout_depends_on_the_row_only, finite_or_not, refusals)
+      dropout_depends_on_the_row_only, finite_or_not, refusals, the_workspace_never_shrinks)
