@@ -1,6 +1,8 @@
 /* The check of the collectives notices one wrong element of each, and names it. ctest-labels: dist */
 #include "ranks.h"
 
+#include <stdatomic.h>
+
 #include "check_main.h"
 #include "dist/comm/comm_check.h"
 #include "dist/comm/comm_group.h"
@@ -29,16 +31,16 @@ static const struct mistake {
     {GATHER_ROOT, 1, 13, 12, "gather_bytes of 1 uint8: element 12 is 102, expected 2"},
 };
 
-static const struct mistake *mistake; /* of this rank; NULL: none any more */
+static const struct mistake *mistake; /* of this rank; NULL: none */
+static atomic_bool is_done;           /* it is made once; several threads check at a time */
 static const struct comm_backend *real;
 
 static void spoil(enum call call, size_t size, void *result) {
-    if (!mistake || call != mistake->call || size != mistake->size) return;
+    if (!mistake || call != mistake->call || size != mistake->size || atomic_exchange(&is_done, true)) return;
     if (size % 2)
         ((uint8_t *)result)[mistake->at] = (uint8_t)(((uint8_t *)result)[mistake->at] + 100);
     else
         *(float *)(void *)((char *)result + mistake->at) += 100;
-    mistake = NULL;
 }
 
 static status reduce(void *group, int lane, void *data, size_t count, enum comm_type type, enum comm_op op, int root) {
