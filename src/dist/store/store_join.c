@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "dist/process/launcher_channel.h"
 #include "dist/process/net.h"
 
 #define HANDSHAKE_SECONDS 5.0
@@ -192,7 +193,10 @@ static void part(struct attempt *a) {
 
 static status refused(struct attempt *a) {
     const struct store_join *join = a->join;
-    if (join->purpose == FOR_REQUESTS) part(a);
+    if (join->purpose == FOR_REQUESTS) {
+        part(a);
+        launcher_send(MESSAGE_JOINED, 0, -1, ""); /* rank 0 knows; the launcher has nothing to report */
+    }
     return status_new(STATUS_USAGE, "rank 0 at %s:%d refused rank %d: %s", join->host, join->port, join->rank, a->why);
 }
 

@@ -199,7 +199,10 @@ static bool is_welcome(struct store_server *s, struct connection *c, const char 
     enum member_state state = exists ? members_state(s->members, (int)rank) : IS_ABSENT;
     store_describe_count(s->world_size, s->node_size, count);
     bool is_same = c->shake.world == (uint32_t)s->world_size;
-    if (is_parting(c) && !is_same) part(s, c, who);
+    if (is_parting(c) && !is_same) {
+        part(s, c, who);
+        launcher_send(MESSAGE_JOINED, 0, -1, ""); /* that node knows */
+    }
     if (!is_same)
         snprintf(why, sizeof why, "it counts %s, this rank %u: " SAME_COUNT, count, c->shake.world);
     else if (!exists)
