@@ -98,7 +98,7 @@ class Place:
 
     def ranks(self, launcher):
         """rank -> pid."""
-        return {int(e["RANK"]): pid for pid, e in self.processes().items() if e.get("DDPTRAIN_AGENT") == str(launcher.pid)}
+        return {int(e["RANK"]): pid for pid, e in self.processes().items() if e.get("DDPTRAIN_LAUNCHER") == str(launcher.pid)}
 
     def running(self, config, nproc, *arguments, run="runs/x", **options):
         """A job that has begun to train; its run folder is new."""

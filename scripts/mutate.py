@@ -55,7 +55,7 @@ FIRST = [
     ("processors*", ["base_processors", "program_processes"]), ("log*", ["program_nonfinite", "program_processes"]),
     ("module*", ["base_module", "program_gpu", "device_convolution"]), ("signals*", ["base_signals", "program_resume"]),
     ("bf16/*", ["device_linear", "program_precision"]),
-    ("launch*", ["dist_launch", "dist_launch_nodes", "dist_launch_agents", "program_processes"]),
+    ("launch*", ["dist_launch", "dist_launch_nodes", "dist_launchers", "program_processes"]),
     ("comm_check*", ["dist_comm_check", "dist_comm", "program_comm"]), ("comm_measure*", ["program_comm"]),
     ("pulse*", ["dist_pulse", "dist_store", "program_processes"]),
     ("src/data/inspect*", ["program_inspect"]), ("src/device/cpu/losses*", ["device_sets", "model_loss"]),

@@ -79,8 +79,7 @@ VERBS(X)
 const struct verb *verb_at(size_t index);
 /* The verb that [word], the first one of the command line, names; NULL: none. */
 const struct verb *verb_find(const char *word);
-/* STATUS_USAGE where [word] is no file, but nearly a verb, or one of another program: no config of that name is meant.
- */
+/* STATUS_USAGE with a suggestion where [word] is not a file but resembles a verb of this or of another program. */
 status verb_check_word(const char *word);
 
 /* Words [first, argc) of the command line. */

@@ -1,5 +1,5 @@
 /* ranks: how a verb that needs several processes gets them. This process is one rank when a launcher says so; else it
- * is the agent that starts the ranks, or, alone, the only rank. */
+ * is the launcher that starts the ranks, or, alone, the only rank. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ status command_nproc(const struct command_line *line, const char *device, int *n
     return OK;
 }
 
-/* The agent's choice for its ranks: "cuda", or why not. */
+/* The launcher's choice for its ranks: "cuda", or why not. */
 #define DEVICE_VARIABLE "DDPTRAIN_DEVICE"
 
 status command_settle_device(const struct command_line *line, struct config_file *file, const struct dist_env *env,

@@ -410,8 +410,6 @@ static void check_in_backward(const struct config *c, const struct node *where, 
                          reasons[i].why);
 }
 
-static bool has_validation(const struct config *c) { return dataset_has_validation(&c->dataset); }
-
 /* The metrics that checkpoint.best and train.early_stop monitor are those of the epochs. */
 static void check_monitors(const struct config *c, const struct node *where, struct problems *problems) {
     const struct early_stop stop = early_stop_of(&c->train.early_stop);
@@ -425,8 +423,8 @@ static void check_monitors(const struct config *c, const struct node *where, str
         const struct node *section = node_get(where, monitors[i].section);
         const struct node *node = section && section->kind == NODE_MAPPING ? node_get(section, monitors[i].key) : NULL;
         status s = m->metric || m->mode == MONITOR_AUTO
-                       ? monitor_check(m, &c->train.metrics, loss_type_at((size_t)c->loss.index), has_validation(c),
-                                       c->train.evaluate_every)
+                       ? monitor_check(m, &c->train.metrics, loss_type_at((size_t)c->loss.index),
+                                       dataset_has_validation(&c->dataset), c->train.evaluate_every)
                        : status_new(STATUS_USAGE, "mode goes with metric; give the metric");
         if (s) problems_add(problems, place_of(node ? node : where), monitors[i].path, "%s", status_message(s));
         status_free(s);
@@ -443,7 +441,7 @@ static void check_monitor(const struct config *c, const struct node *where, stru
         problems_add(problems, place, "schedule.mode",
                      "min takes a rising val_accuracy for no progress and cuts the rate; give mode: max");
     if (monitor != MONITOR_VAL_LOSS && monitor != MONITOR_VAL_ACCURACY) return;
-    if (!has_validation(c))
+    if (!dataset_has_validation(&c->dataset))
         problems_add(problems, place, "schedule.monitor",
                      "there are no validation rows (dataset.split or dataset.validation); use monitor: train_loss");
     else if (c->train.evaluate_every == 0)
@@ -627,7 +625,7 @@ const char *config_ignored(const struct config *config, size_t index) {
         {c->precision != TRAIN_FLOAT16 && c->has_grad_scaler,
          "train.grad_scaler is for precision: float16; the loss is not scaled"},
         {c->has_cuda_graph && !is_on_gpu, "train.cuda_graph is for GPUs; the CPU records nothing"},
-        {c->metrics.count > 0 && !has_validation(config),
+        {c->metrics.count > 0 && !dataset_has_validation(&config->dataset),
          "train.metrics are measured on validation rows, and there are none (dataset.split or dataset.validation)"},
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)

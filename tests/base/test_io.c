@@ -139,7 +139,7 @@ START_TEST(removes_empty_folders_only) {
 }
 END_TEST
 
-/* Those of processes that are gone, whatever the folder the path is told from; no other files. */
+/* Removes those of processes that have ended, for relative and absolute paths; no other files. */
 START_TEST(abandoned_temporaries_are_removed) {
     char *folder = make_folder(), name[300], here[4096];
     pid_t gone = fork();

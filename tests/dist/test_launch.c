@@ -290,7 +290,7 @@ struct answer {
     double seconds;
 };
 
-static struct launcher agent_start(const char *role, int nproc, double grace) {
+static struct launcher launcher_start(const char *role, int nproc, double grace) {
     struct launcher launcher;
     int ends[2];
     snprintf(launcher.folder, sizeof launcher.folder, "/tmp/test_launch.XXXXXX");
@@ -318,7 +318,7 @@ static struct launcher agent_start(const char *role, int nproc, double grace) {
     return launcher;
 }
 
-static struct answer agent_wait(struct launcher *launcher) {
+static struct answer launcher_wait(struct launcher *launcher) {
     struct answer answer = {0};
     int how;
     double start = clock_seconds();
@@ -375,8 +375,8 @@ static void gone_within(long pid, double seconds) {
 /* ---- tests ---- */
 
 START_TEST(ranks_find_each_other) {
-    struct launcher launcher = agent_start("join", _i, 0);
-    struct answer answer = agent_wait(&launcher);
+    struct launcher launcher = launcher_start("join", _i, 0);
+    struct answer answer = launcher_wait(&launcher);
     ck_assert_msg(answer.code == 0, "%d: %s", answer.code, answer.sentence);
     for (int r = 0; r < _i; r++) marked(&launcher, "joined", r);
     clean(&launcher);
@@ -384,8 +384,8 @@ START_TEST(ranks_find_each_other) {
 END_TEST
 
 START_TEST(descriptors_are_not_kept) {
-    struct launcher launcher = agent_start("descriptor", 1, 0);
-    struct answer answer = agent_wait(&launcher);
+    struct launcher launcher = launcher_start("descriptor", 1, 0);
+    struct answer answer = launcher_wait(&launcher);
     ck_assert_msg(answer.code == 0, "%d: %s", answer.code, answer.sentence);
     clean(&launcher);
 }
@@ -419,8 +419,8 @@ static const struct {
 };
 
 START_TEST(first_cause_is_named) {
-    struct launcher launcher = agent_start(endings[_i].role, endings[_i].nproc, 1);
-    struct answer answer = agent_wait(&launcher);
+    struct launcher launcher = launcher_start(endings[_i].role, endings[_i].nproc, 1);
+    struct answer answer = launcher_wait(&launcher);
     ck_assert_msg(answer.code == endings[_i].code, "%s: %d %s", endings[_i].role, answer.code, answer.sentence);
     for (int i = 0; i < 2; i++)
         ck_assert_msg(strstr(answer.sentence, endings[_i].expected[i]), "%s: %s", endings[_i].role, answer.sentence);
@@ -433,11 +433,11 @@ END_TEST
 static const int requests[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGALRM};
 
 START_TEST(requests_reach_the_ranks) {
-    struct launcher launcher = agent_start("saves", 2, 10);
+    struct launcher launcher = launcher_start("saves", 2, 10);
     for (int r = 0; r < 2; r++) marked(&launcher, "up", r);
     kill(launcher.pid, requests[_i]);
     if (requests[_i] != SIGINT) kill(launcher.pid, requests[_i]); /* a scheduler may repeat itself */
-    struct answer answer = agent_wait(&launcher);
+    struct answer answer = launcher_wait(&launcher);
     ck_assert_msg(answer.code == 75, "%d: %s", answer.code, answer.sentence);
     for (int r = 0; r < 2; r++) marked(&launcher, "saved", r);
     ck_assert_double_lt(answer.seconds, 5);
@@ -446,20 +446,20 @@ START_TEST(requests_reach_the_ranks) {
 END_TEST
 
 START_TEST(done_and_stopped_is_stopped) {
-    struct launcher launcher = agent_start("mixed", 3, 10);
+    struct launcher launcher = launcher_start("mixed", 3, 10);
     for (int r = 0; r < 3; r++) marked(&launcher, "up", r);
     kill(launcher.pid, SIGTERM);
-    struct answer answer = agent_wait(&launcher);
+    struct answer answer = launcher_wait(&launcher);
     ck_assert_int_eq(answer.code, 75);
     clean(&launcher);
 }
 END_TEST
 
 START_TEST(grace_has_an_end) {
-    struct launcher launcher = agent_start("stubborn", 2, 0.5);
+    struct launcher launcher = launcher_start("stubborn", 2, 0.5);
     long pids[2] = {marked(&launcher, "up", 0), marked(&launcher, "up", 1)};
     kill(launcher.pid, SIGTERM);
-    struct answer answer = agent_wait(&launcher);
+    struct answer answer = launcher_wait(&launcher);
     ck_assert_int_eq(answer.code, 69);
     ck_assert_msg(strstr(answer.sentence, "did not stop within 0.5 s"), "%s", answer.sentence);
     ck_assert(answer.seconds > 0.4 && answer.seconds < 4);
@@ -469,9 +469,9 @@ START_TEST(grace_has_an_end) {
 END_TEST
 
 START_TEST(a_standstill_is_ended_soon) {
-    struct launcher launcher = agent_start("standstill", 3, 30);
+    struct launcher launcher = launcher_start("standstill", 3, 30);
     marked(&launcher, "up", 2);
-    struct answer answer = agent_wait(&launcher);
+    struct answer answer = launcher_wait(&launcher);
     ck_assert_int_eq(answer.code, 69);
     ck_assert_str_eq(answer.sentence, "rank 1 (host n, pid 1) hangs in forward");
     ck_assert_double_lt(answer.seconds, 4.5); /* other failures leave 5 s */
@@ -480,12 +480,12 @@ START_TEST(a_standstill_is_ended_soon) {
 END_TEST
 
 START_TEST(second_ctrl_c_ends_at_once) {
-    struct launcher launcher = agent_start("stubborn", 2, 30);
+    struct launcher launcher = launcher_start("stubborn", 2, 30);
     for (int r = 0; r < 2; r++) marked(&launcher, "up", r);
     kill(launcher.pid, SIGINT);
     clock_sleep(0.2);
     kill(launcher.pid, SIGINT);
-    struct answer answer = agent_wait(&launcher);
+    struct answer answer = launcher_wait(&launcher);
     ck_assert_int_eq(answer.code, 69);
     ck_assert_msg(strstr(answer.sentence, "second signal"), "%s", answer.sentence);
     ck_assert_double_lt(answer.seconds, 3);
@@ -494,21 +494,21 @@ START_TEST(second_ctrl_c_ends_at_once) {
 END_TEST
 
 START_TEST(no_orphans) {
-    struct launcher launcher = agent_start("orphan", 4, 30);
+    struct launcher launcher = launcher_start("orphan", 4, 30);
     long pids[4];
     for (int r = 0; r < 4; r++) pids[r] = marked(&launcher, "up", r);
     clock_sleep(0.1);
     kill(launcher.pid, SIGKILL);
-    ck_assert_int_eq(agent_wait(&launcher).code, 128 + SIGKILL);
+    ck_assert_int_eq(launcher_wait(&launcher).code, 128 + SIGKILL);
     for (int r = 0; r < 4; r++) gone_within(pids[r], 2);
     clean(&launcher);
 }
 END_TEST
 
 START_TEST(no_litter) {
-    struct launcher launcher = agent_start("litter", 2, 30);
+    struct launcher launcher = launcher_start("litter", 2, 30);
     long pids[2] = {marked(&launcher, "up", 0), marked(&launcher, "up", 1)};
-    ck_assert_int_eq(agent_wait(&launcher).code, 0);
+    ck_assert_int_eq(launcher_wait(&launcher).code, 0);
     for (int r = 0; r < 2; r++) gone_within(pids[r], 2);
     clean(&launcher);
 }

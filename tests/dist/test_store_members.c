@@ -264,13 +264,13 @@ START_TEST(a_failure_explains_a_request_to_stop) {
     ck_assert_int_eq(members_cause(m, 1.2), 2);
     members_destroy(m);
 
-    m = all_here(4, 10); /* the neighbour's connection ends before the failure is told */
+    m = all_here(4, 10); /* the neighbour's connection ends before the failure is reported */
     members_leave(m, 1, LEFT_AS_CAUSE, STATUS_PEER, NULL, 1.0);
     members_leave(m, 2, LEFT_AS_CAUSE, STATUS_DATA, ": bad data", 1.2);
     ck_assert_int_eq(members_cause(m, 1.2), 2);
     members_destroy(m);
 
-    m = all_here(4, 10); /* its death is told after the request */
+    m = all_here(4, 10); /* its death is reported after the request */
     members_leave(m, 2, LEFT_AS_CAUSE, STATUS_PEER, NULL, 1.0);
     members_leave(m, 1, LEFT_AS_CAUSE, STATUS_STOPPED, asked, 1.1);
     members_died(m, 2, " was killed by SIGKILL", 1.2);

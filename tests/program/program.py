@@ -134,7 +134,7 @@ class Case(unittest.TestCase):
         for pid in self.leftovers():
             with contextlib.suppress(OSError), open(f"/proc/{pid}/environ") as f:
                 e = dict(v.split("=", 1) for v in f.read().split("\0") if "=" in v)
-                if pid != process.pid and e.get("DDPTRAIN_AGENT") == str(process.pid):
+                if pid != process.pid and e.get("DDPTRAIN_LAUNCHER") == str(process.pid):
                     found[int(e["RANK"])] = pid
         return found
 

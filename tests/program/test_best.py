@@ -141,6 +141,11 @@ class Best(program.Case):
         _, err = self.run_program("check", "test.yaml", "train.early_stop=2", "dataset.split.test=0", code=USAGE)
         self.assertIn("train.early_stop: val_loss needs validation rows (dataset.split or dataset.validation); without them use train_loss", err)
 
+    def test_folds_have_validation_rows(self):
+        folds = ["dataset.split={folds: 3, fold: 1}", "train.epochs=3"]
+        self.run_program("test.yaml", *folds, "checkpoint.best=val_loss", "schedule={type: reduce_on_plateau, monitor: val_loss}")
+        self.assertEqual(self.events("epoch")[0]["val_rows"], 100)
+
     def test_another_metric_is_another_run(self):
         self.run_program("test.yaml", "train.epochs=1", "checkpoint.best=val_loss")
         _, err = self.run_program("test.yaml", "train.epochs=2", "checkpoint.best=val_f1", code=None)

@@ -153,7 +153,7 @@ static void set_environment(const struct launch_job *job, int local_rank, pid_t 
 
 /* Two ways to end with the launcher, both the kernel's: its death signal, and a signal when the launcher's end of the
  * report socket closes. */
-static bool tie_to_agent(pid_t launcher, int report) {
+static bool tie_to_launcher(pid_t launcher, int report) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
     fcntl(report, F_SETOWN, getpid());
     fcntl(report, F_SETSIG, SIGKILL);
@@ -165,7 +165,7 @@ static bool tie_to_agent(pid_t launcher, int report) {
 static _Noreturn void become_rank(const struct launch_job *job, int local_rank, pid_t launcher,
                                   const struct ends *ends) {
     setpgid(0, 0);
-    if (!tie_to_agent(launcher, ends->report[1])) _exit(STATUS_PEER);
+    if (!tie_to_launcher(launcher, ends->report[1])) _exit(STATUS_PEER);
     set_environment(job, local_rank, launcher, ends);
     static const int reset[] = {SIGINT, SIGTERM, SIGUSR1, SIGCHLD};
     for (size_t i = 0; i < sizeof reset / sizeof *reset; i++) signal(reset[i], SIG_DFL);

@@ -3,7 +3,7 @@
 #define DIST_VARIABLES_H
 
 /* Set by the launcher for its ranks. */
-#define LAUNCHER_VARIABLE "DDPTRAIN_AGENT"          /* the launcher's pid, to tell a rank from a grandchild */
+#define LAUNCHER_VARIABLE "DDPTRAIN_LAUNCHER"       /* the launcher's pid, to tell a rank from a grandchild */
 #define JOB_VARIABLE "DDPTRAIN_JOB_ID"              /* the same on all nodes of the job */
 #define STORE_FD_VARIABLE "DDPTRAIN_STORE_FD"       /* rank 0: a listening socket for the store */
 #define SECRET_FD_VARIABLE "DDPTRAIN_SECRET_FD"     /* a file with the job's secret */

@@ -117,17 +117,18 @@ static const struct metric {
     unsigned needs; /* of enum tally_need */
     unsigned kinds; /* of outputs that it is for */
     status (*value)(const struct evaluation *, double *out);
+    bool is_error; /* smaller is better */
 } metrics[] = {
-    {"accuracy", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, accuracy},
-    {"top5", TALLY_TOP5, FOR_CLASSES, top5},
-    {"perplexity", 0, FOR_CLASSES, perplexity},
-    {"confusion_matrix", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, NULL},
-    {"precision", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, precision},
-    {"recall", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, recall},
-    {"f1", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, f1},
-    {"auc", TALLY_SCORES, FOR_CLASSES | FOR_BINARY, auc},
-    {"mae", TALLY_VALUES, FOR_BINARY | FOR_REALS, mae},
-    {"r2", TALLY_VALUES, FOR_BINARY | FOR_REALS, r2},
+    {"accuracy", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, accuracy, false},
+    {"top5", TALLY_TOP5, FOR_CLASSES, top5, false},
+    {"perplexity", 0, FOR_CLASSES, perplexity, true},
+    {"confusion_matrix", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, NULL, false},
+    {"precision", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, precision, false},
+    {"recall", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, recall, false},
+    {"f1", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, f1, false},
+    {"auc", TALLY_SCORES, FOR_CLASSES | FOR_BINARY, auc, false},
+    {"mae", TALLY_VALUES, FOR_BINARY | FOR_REALS, mae, true},
+    {"r2", TALLY_VALUES, FOR_BINARY | FOR_REALS, r2, false},
 };
 #define METRICS (sizeof metrics / sizeof *metrics)
 
@@ -135,6 +136,11 @@ static const struct metric *find(const char *name) {
     for (size_t i = 0; i < METRICS; i++)
         if (strcmp(metrics[i].name, name) == 0) return &metrics[i];
     return NULL;
+}
+
+bool evaluation_is_error(const char *name) {
+    const struct metric *metric = find(name);
+    return metric && metric->is_error;
 }
 
 static enum tally_kind kind_of(const struct loss_type *loss) {

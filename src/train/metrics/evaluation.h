@@ -17,6 +17,9 @@
  * of the whole config, whose other names of metrics are suggested. */
 status evaluation_check(const struct string_list *metrics, const struct loss_type *loss, const struct schema *schema);
 
+/* Whether smaller values of the metric [name] are better. */
+bool evaluation_is_error(const char *name);
+
 #define EVALUATION_MAX_METRICS 16
 
 struct evaluation_metric {

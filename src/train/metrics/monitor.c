@@ -113,11 +113,9 @@ double monitor_value(const char *metric, const struct epoch_report *epoch, const
 }
 
 static bool wants_more(const struct monitor *monitor) {
-    static const char *const errors[] = {"train_loss", "val_loss", "val_mae", "val_perplexity"};
     if (monitor->mode != MONITOR_AUTO) return monitor->mode == MONITOR_MAX;
-    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
-        if (strcmp(monitor->metric, errors[i]) == 0) return false;
-    return true;
+    if (strcmp(monitor->metric, "train_loss") == 0 || strcmp(monitor->metric, "val_loss") == 0) return false;
+    return strncmp(monitor->metric, "val_", PREFIX) != 0 || !evaluation_is_error(monitor->metric + PREFIX);
 }
 
 bool monitor_is_better(const struct monitor *monitor, double value, double best, double min_delta) {

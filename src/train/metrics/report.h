@@ -32,8 +32,8 @@ struct epoch_report {
 
 /* [fraction]: of the run that is done already (a resume). */
 void report_start(struct report *report, double fraction);
-/* After a step: [fraction] of the run is done. Shows something at most ten times a second, in one line of the terminal
- * however narrow it is. */
+/* After a step: [fraction] of the run is done. Updates at most ten times a second one line, which is shorter than the
+ * terminal is wide. */
 void report_step(struct report *report, double fraction, int64_t epoch, int64_t step, double loss,
                  double samples_per_second);
 /* Before batch [done] of an evaluation of [batches], in the same place and as often. */

@@ -78,8 +78,8 @@ static inline __attribute__((always_inline)) void fetch(struct fetch *f) {
     }
 }
 
-/* Columns of the next panel when [left] remain. Less than two panels are halved: a narrow tile has too few sums to
- * hide the latency of its multiply-adds. */
+/* Columns of the next panel when [left] remain. Less than two panels are halved: a tile of few columns has too few sums
+ * to hide the latency of its multiply-adds. */
 static inline size_t panel_columns(size_t left) {
     if (left <= PANEL_WIDTH || left >= 2 * PANEL_WIDTH) return left < PANEL_WIDTH ? left : PANEL_WIDTH;
     return (left + 2 * LANES - 1) / (2 * LANES) * LANES;

@@ -1,4 +1,4 @@
-/* Three launchers, each with one rank, which is this program itself: `test_launch_agents role NAME FOLDER`. The ranks
+/* Three launchers, each with one rank, which is this program itself: `test_launchers role NAME FOLDER`. The ranks
  * link the launchers without a store. Who is stopped or killed, and what the others make of it. ctest-labels: dist
  * fault */
 #include <fcntl.h>
@@ -204,11 +204,11 @@ static int free_port(void) {
     return net_port(&address);
 }
 
-static struct launchers agents_start(const char *role, int max_restarts) {
+static struct launchers launchers_start(const char *role, int max_restarts) {
     struct launchers a = {0};
     char path[256];
     int port = free_port();
-    snprintf(a.folder, sizeof a.folder, "/tmp/test_launch_agents.XXXXXX");
+    snprintf(a.folder, sizeof a.folder, "/tmp/test_launchers.XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(a.folder));
     for (int node = 0; node < NODES; node++) {
         int ends[2];
@@ -219,7 +219,7 @@ static struct launchers agents_start(const char *role, int max_restarts) {
         if (a.pids[node] == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             for (int i = 0; i < node; i++) close(a.out[i]);
-            char *argv[] = {"test_launch_agents", "role", (char *)role, a.folder, NULL};
+            char *argv[] = {"test_launchers", "role", (char *)role, a.folder, NULL};
             struct launch_config config = {.nproc = 1,
                                            .nnodes = NODES,
                                            .node_rank = node,
@@ -241,7 +241,7 @@ static struct launchers agents_start(const char *role, int max_restarts) {
     return a;
 }
 
-static struct answer agents_wait(const struct launchers *a, int node) {
+static struct answer launchers_wait(const struct launchers *a, int node) {
     struct answer answer = {0};
     int how;
     ck_assert_int_eq(waitpid(a->pids[node], &how, 0), a->pids[node]);
@@ -291,11 +291,11 @@ static void clean(const struct launchers *a) {
 
 START_TEST(all_end_with_a_node_that_was_asked) {
     static const char *const names[] = {"late", "early"};
-    struct launchers a = agents_start(names[_i], 0);
+    struct launchers a = launchers_start(names[_i], 0);
     all_have(&a, "up");
     kill(a.pids[1], SIGTERM);
     for (int node = 0; node < NODES; node++) {
-        struct answer answer = agents_wait(&a, node);
+        struct answer answer = launchers_wait(&a, node);
         ck_assert_msg(answer.code == STATUS_STOPPED, "node %d: %d %s", node, answer.code, answer.sentence);
     }
     clean(&a);
@@ -304,10 +304,10 @@ END_TEST
 
 /* Who was asked, a node that ends on a request cannot say of another. */
 START_TEST(nobody_is_said_to_have_been_asked) {
-    struct launchers a = agents_start("other", 0);
+    struct launchers a = launchers_start("other", 0);
     all_have(&a, "up");
     kill(a.pids[1], SIGTERM);
-    for (int node = 0; node < NODES; node++) ck_assert_int_eq(agents_wait(&a, node).code, STATUS_STOPPED);
+    for (int node = 0; node < NODES; node++) ck_assert_int_eq(launchers_wait(&a, node).code, STATUS_STOPPED);
     ck_assert(has_said(&a, 0, "stopping: the ranks of node 2 have stopped on request\n"));
     for (int node = 0; node < NODES; node++) ck_assert(!has_said(&a, node, "was asked"));
     clean(&a);
@@ -316,12 +316,12 @@ END_TEST
 
 START_TEST(a_stop_between_two_starts) {
     int asked = _i;
-    struct launchers a = agents_start("again", 3);
+    struct launchers a = launchers_start("again", 3);
     pid_t rank = marked(&a, "up", asked);
     while (kill(rank, 0) == 0) clock_sleep(0.001); /* reaped: from now on the launcher listens in its pause */
     kill(a.pids[asked], SIGTERM);
     for (int node = 0; node < NODES; node++) {
-        struct answer answer = agents_wait(&a, node);
+        struct answer answer = launchers_wait(&a, node);
         ck_assert_msg(answer.code == STATUS_STOPPED, "node %d: %d %s", node, answer.code, answer.sentence);
         ck_assert_msg(!strstr(answer.sentence, "was asked"), "node %d: %s", node, answer.sentence);
     }
@@ -333,12 +333,12 @@ END_TEST
 START_TEST(the_lost_node_is_named_by_all) {
     int lost = _i % NODES;
     char expected[64];
-    struct launchers a = agents_start(_i < NODES ? "wait" : "again", _i < NODES ? 0 : 3);
+    struct launchers a = launchers_start(_i < NODES ? "wait" : "again", _i < NODES ? 0 : 3);
     all_have(&a, _i < NODES ? "up" : "again");
     kill(a.pids[lost], SIGKILL);
     snprintf(expected, sizeof expected, "node %d, whose launcher has ended", lost);
     for (int node = 0; node < NODES; node++) {
-        struct answer answer = agents_wait(&a, node);
+        struct answer answer = launchers_wait(&a, node);
         ck_assert_int_eq(answer.code, node == lost ? 128 + SIGKILL : STATUS_PEER);
         ck_assert_msg(node == lost || strstr(answer.sentence, expected), "node %d: %s", node, answer.sentence);
     }
@@ -354,5 +354,5 @@ int main(int argc, char **argv) {
     const struct check_loop loops[] = {
         LOOP(all_end_with_a_node_that_was_asked, 0, 2), LOOP(nobody_is_said_to_have_been_asked, 0, 1),
         LOOP(a_stop_between_two_starts, 0, NODES), LOOP(the_lost_node_is_named_by_all, 0, 2 * NODES)};
-    return check_run("launch_agents", loops, sizeof loops / sizeof *loops);
+    return check_run("launchers", loops, sizeof loops / sizeof *loops);
 }
