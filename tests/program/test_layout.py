@@ -22,6 +22,7 @@ BELOW = {
     "optim": {"base", "device", "model"},
     "checkpoint": {"base", "device", "model"},
     "train": {"base", "device", "model", "data", "dist", "optim", "checkpoint"},
+    "sweep": {"base", "device", "model", "data", "dist", "optim", "checkpoint", "train"},
 }
 # The same for the folders inside src/dist; "" are the files beside them.
 BELOW_DIST = {

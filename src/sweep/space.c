@@ -1,0 +1,97 @@
+/* Values on steps are computed from their number, so that the same number has the same bits everywhere. */
+#include "sweep/space.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_EXACT 9007199254740992.0 /* 2^53 */
+
+const char *const parameter_kinds[] = {"values", "uniform", "log_uniform", "int_uniform", "int_log_uniform", NULL};
+
+static double step_of(const struct parameter *p) {
+    return p->step > 0 ? p->step : p->kind == PARAMETER_INT_UNIFORM ? 1 : 0;
+}
+
+/* The largest k for which min + k * step is at most max, also where the division's rounding hides it (0 to 1 by 0.1).
+ */
+static double last_step(const struct parameter *p) {
+    return floor((p->max - p->min) / step_of(p) * (1 + 1e-12) + 1e-12);
+}
+
+static double at_step(const struct parameter *p, double k) { return fmin(p->min + k * step_of(p), p->max); }
+
+double parameter_round(const struct parameter *p, double value) {
+    value = fmin(fmax(value, p->min), p->max);
+    if (step_of(p) > 0) return at_step(p, fmin(round((value - p->min) / step_of(p)), last_step(p)));
+    return parameter_is_int(p) ? round(value) : value;
+}
+
+double parameter_draw(const struct parameter *p, struct rng *rng) {
+    double u = rng_uniform53(rng); /* in [0, 1) */
+    if (p->kind == PARAMETER_VALUES) return floor(u * (double)p->count);
+    if (step_of(p) > 0) return at_step(p, floor(u * (last_step(p) + 1)));
+    if (p->kind == PARAMETER_UNIFORM) return parameter_round(p, p->min + u * (p->max - p->min));
+    double margin = parameter_is_int(p) ? 0.5 : 0, low = log(p->min - margin), high = log(p->max + margin);
+    return parameter_round(p, exp(low + u * (high - low)));
+}
+
+void parameter_write(const struct parameter *p, double value, struct text *out) {
+    if (p->kind == PARAMETER_VALUES)
+        text_add(out, p->texts[(size_t)value]);
+    else if (parameter_is_int(p))
+        text_printf(out, "%.0f", value);
+    else
+        text_add_double(out, value);
+}
+
+bool parameter_read(const struct parameter *p, const char *text, double *out) {
+    char *end;
+    for (size_t i = 0; p->kind == PARAMETER_VALUES && i < p->count; i++)
+        if (strcmp(p->texts[i], text) == 0) {
+            *out = (double)i;
+            return true;
+        }
+    if (p->kind == PARAMETER_VALUES) return false;
+    errno = 0;
+    *out = strtod(text, &end);
+    bool is_number = end != text && !*end && !errno && *out >= p->min && *out <= p->max;
+    return is_number && (!parameter_is_int(p) || *out == round(*out));
+}
+
+void space_draw(const struct space *space, struct rng *rng, struct point *out) {
+    *out = (struct point){0};
+    for (size_t i = 0; i < space->count; i++) out->values[i] = parameter_draw(&space->items[i], rng);
+}
+
+/* 0: it has no finite number of values. */
+static double count_values(const struct parameter *p) {
+    if (p->kind == PARAMETER_VALUES) return (double)p->count;
+    return step_of(p) > 0 ? last_step(p) + 1 : 0;
+}
+
+uint64_t space_grid_size(const struct space *space, const struct parameter **endless) {
+    double size = 1;
+    *endless = NULL;
+    for (size_t i = 0; i < space->count; i++) {
+        double count = count_values(&space->items[i]);
+        if (count == 0) {
+            *endless = &space->items[i];
+            return 0;
+        }
+        size *= count;
+    }
+    return size <= MAX_EXACT ? (uint64_t)size : 0;
+}
+
+void space_grid_point(const struct space *space, uint64_t index, struct point *out) {
+    *out = (struct point){0};
+    for (size_t i = space->count; i-- > 0;) {
+        const struct parameter *p = &space->items[i];
+        uint64_t count = (uint64_t)count_values(p);
+        double k = (double)(index % count);
+        out->values[i] = p->kind == PARAMETER_VALUES ? k : at_step(p, k);
+        index /= count;
+    }
+}

@@ -1,0 +1,68 @@
+/* space: the parameters of a sweep, each a key of the trials' config, and the values that it may have. A point is one
+ * value for each parameter. Names of distributions are those of Weights & Biases; a random point is a function of the
+ * generator's state. */
+#ifndef SWEEP_SPACE_H
+#define SWEEP_SPACE_H
+
+#include "base/document.h"
+#include "base/rng.h"
+#include "base/text.h"
+
+#define SPACE_MAX_PARAMETERS 64
+
+enum parameter_kind {
+    PARAMETER_VALUES,         /* one of a list, each as likely */
+    PARAMETER_UNIFORM,        /* a real number in [min, max] */
+    PARAMETER_LOG_UNIFORM,    /* exp of a uniform real number in [log min, log max] */
+    PARAMETER_INT_UNIFORM,    /* a whole number in [min, max] */
+    PARAMETER_INT_LOG_UNIFORM /* exp of a uniform number in [log(min - 0.5), log(max + 0.5)], rounded */
+};
+/* Names of the kinds in a sweep's file, in their order; NULL-terminated. */
+extern const char *const parameter_kinds[];
+
+struct parameter {
+    const char *path;   /* of the key: "optimizer.lr" */
+    int kind;           /* enum parameter_kind */
+    double min, max;    /* inclusive; min <= max; above 0 for the logarithmic kinds; whole for the int kinds */
+    double step;        /* uniform and int_uniform: values are min + k * step, at most max; 0: any (int: 1) */
+    const char **texts; /* PARAMETER_VALUES: (count) the values as YAML in one line */
+    size_t count;
+    struct place place; /* in the sweep's file */
+};
+
+struct space {
+    struct parameter *items; /* (count) */
+    size_t count;            /* at most SPACE_MAX_PARAMETERS */
+};
+
+/* PARAMETER_VALUES: an index into texts; int kinds: a whole number. */
+struct point {
+    double values[SPACE_MAX_PARAMETERS];
+};
+
+static inline bool parameter_is_int(const struct parameter *p) {
+    return p->kind == PARAMETER_INT_UNIFORM || p->kind == PARAMETER_INT_LOG_UNIFORM;
+}
+static inline bool parameter_is_log(const struct parameter *p) {
+    return p->kind == PARAMETER_LOG_UNIFORM || p->kind == PARAMETER_INT_LOG_UNIFORM;
+}
+
+/* The value of the parameter that is nearest to [value]: within its limits, on its steps. Not for PARAMETER_VALUES. */
+double parameter_round(const struct parameter *parameter, double value);
+double parameter_draw(const struct parameter *parameter, struct rng *rng);
+
+/* Adds the value as YAML in one line, exactly (text_add_double). */
+void parameter_write(const struct parameter *parameter, double value, struct text *out);
+/* The value that parameter_write wrote; false: [text] is none of this parameter. */
+bool parameter_read(const struct parameter *parameter, const char *text, double *out);
+
+/* Every parameter drawn independently. */
+void space_draw(const struct space *space, struct rng *rng, struct point *out);
+
+/* How many points a grid has: the product of the numbers of values (PARAMETER_VALUES, int_uniform, and uniform with a
+ * step); 0: a parameter has no finite number of values, *endless, or there are more than 2^53, *endless NULL. */
+uint64_t space_grid_size(const struct space *space, const struct parameter **endless);
+/* Point [index] of the grid; the last parameter changes first. */
+void space_grid_point(const struct space *space, uint64_t index, struct point *out);
+
+#endif
