@@ -4,10 +4,12 @@
 
 #include <check.h>
 #include <dirent.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -80,6 +82,15 @@ static inline void spill(const char *path, const void *bytes, size_t size) {
     ck_assert_msg(file, "cannot create %s", path);
     ck_assert_uint_eq(fwrite(bytes, 1, size, file), size);
     fclose(file);
+}
+
+/* A write beyond [bytes] of a file writes up to there and fails with EFBIG; RLIM_INFINITY: no limit. */
+static inline void limit_file_size(rlim_t bytes) {
+    struct rlimit limit;
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = bytes;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
 /* The status is OK; else the test fails with its sentence. */

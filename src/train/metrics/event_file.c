@@ -11,19 +11,14 @@
 #include "base/crc32c.h"
 #include "base/io.h"
 #include "base/text.h"
-
-#define MAX_KEPT (16 << 20) /* bytes */
+#include "train/metrics/append_file.h"
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; /* wire types */
 enum { EVENT_WALL_TIME = 1, EVENT_STEP = 2, EVENT_FILE_VERSION = 3, EVENT_SUMMARY = 5, EVENT_SESSION_LOG = 7 };
 enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE = 2, SESSION_STATUS = 1, SESSION_START = 1 };
 
 struct event_file {
-    char *path;
-    int fd;
-    uint64_t bytes; /* in the file */
-    bool is_torn;   /* a write failed: part of [buffer] may be behind [bytes] */
-    struct text buffer;
+    struct append_file file;
     struct text event, summary, value; /* being encoded */
 };
 
@@ -65,11 +60,12 @@ static void begin_event(struct event_file *f, int64_t step) {
 }
 
 static void end_event(struct event_file *f) {
-    size_t start = f->buffer.length, length = f->event.length;
-    add_fixed(&f->buffer, length, 8);
-    add_fixed(&f->buffer, masked_crc(f->buffer.data + start, 8), 4);
-    text_add_bytes(&f->buffer, f->event.data, length);
-    add_fixed(&f->buffer, masked_crc(f->event.data, length), 4);
+    struct text *buffer = &f->file.buffer;
+    size_t start = buffer->length, length = f->event.length;
+    add_fixed(buffer, length, 8);
+    add_fixed(buffer, masked_crc(buffer->data + start, 8), 4);
+    text_add_bytes(buffer, f->event.data, length);
+    add_fixed(buffer, masked_crc(f->event.data, length), 4);
 }
 
 static void add_version(struct event_file *f) {
@@ -116,7 +112,7 @@ void event_file_add(struct event_file *f, const char *group, int64_t step, const
     end_event(f);
 }
 
-/* Two processes of a host have different numbers, and so have two files of one process in one second. */
+/* The name contains the process id, and a number in case the process creates two files within a second. */
 static status create(struct event_file *f, const char *folder) {
     char host[256] = "localhost";
     gethostname(host, sizeof host - 1);
@@ -126,17 +122,17 @@ static status create(struct event_file *f, const char *folder) {
         struct text path = {0};
         text_printf(&path, "%s/events.out.tfevents.%lld.%s.%ld.%d", folder, (long long)time(NULL), host, (long)getpid(),
                     number);
-        free(f->path);
-        f->path = path.data;
-        s = io_stat(f->path, &info);
+        free(f->file.path);
+        f->file.path = path.data;
+        s = io_stat(f->file.path, &info);
     }
-    return s ? s : io_create(f->path, &f->fd);
+    return s ? s : io_open_append(f->file.path, &f->file.fd);
 }
 
 status event_file_open(const char *folder, int64_t step, struct event_file **out) {
     struct event_file *f = calloc(1, sizeof *f);
     if (!f) return status_memory("the event file");
-    f->fd = -1;
+    f->file.fd = -1;
     status s = create(f, folder);
     if (s) {
         status_free(event_file_close(f));
@@ -149,24 +145,18 @@ status event_file_open(const char *folder, int64_t step, struct event_file **out
 }
 
 status event_file_flush(struct event_file *f) {
-    if (!f || f->buffer.length == 0) return OK;
-    status s = f->is_torn ? io_truncate(f->fd, f->path, f->bytes) : OK;
-    if (!s) s = io_write(f->fd, f->path, f->buffer.data, f->buffer.length);
-    f->is_torn = s != OK;
-    if (!s) f->bytes += f->buffer.length;
-    if (!s || f->buffer.length >= MAX_KEPT) text_clear(&f->buffer);
+    if (!f) return OK;
+    status s = append_file_flush(&f->file);
+    if (s && f->file.buffer.length >= APPEND_FILE_MAX_BUFFER) text_clear(&f->file.buffer);
     return s;
 }
 
 status event_file_close(struct event_file *f) {
     if (!f) return OK;
-    status s = f->fd >= 0 ? event_file_flush(f) : OK;
-    if (f->fd >= 0) s = status_first(s, io_close(f->fd, f->path));
-    text_free(&f->buffer);
+    status s = append_file_close(&f->file);
     text_free(&f->event);
     text_free(&f->summary);
     text_free(&f->value);
-    free(f->path);
     free(f);
     return s;
 }

@@ -27,7 +27,7 @@ void event_file_add(struct event_file *file, const char *group, int64_t step, co
 /* The run goes back to [step]: TensorBoard discards later events. */
 void event_file_restart(struct event_file *file, int64_t step);
 
-/* Writes what was added. On a failure it is kept for the next time, up to 16 MiB. */
+/* Writes what was added. On a failure it is kept for the next flush, up to APPEND_FILE_MAX_BUFFER bytes. */
 status event_file_flush(struct event_file *file);
 
 #endif

@@ -1,4 +1,4 @@
-/* A text buffer in front of a descriptor. */
+/* Lines are added to the buffer of an append_file; those of steps and epochs also to TensorBoard's event file. */
 #include "train/metrics/metrics.h"
 
 #include <math.h>
@@ -8,19 +8,15 @@
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "train/metrics/append_file.h"
 #include "train/metrics/event_file.h"
 
 #define FLUSH_SECONDS 1.0
 #define FLUSH_BYTES (1 << 16)
-#define MAX_SCALARS 32        /* of an event: the most that one has, EVALUATION_MAX_METRICS among them */
-#define KEPT_BYTES (16 << 20) /* while the disk takes nothing */
+#define MAX_SCALARS 32 /* of an event, including EVALUATION_MAX_METRICS */
 
 struct metrics {
-    char *path;
-    int fd;
-    int64_t bytes;      /* in the file */
-    bool is_torn;       /* a write has failed: part of the buffer may lie behind [bytes] */
-    struct text buffer; /* not yet in the file */
+    struct append_file file;
     double flushed;     /* monotonic time of the last flush */
     char rate_text[32]; /* of the last metrics_rate */
     double rate;
@@ -33,18 +29,18 @@ struct metrics {
 
 #define TAIL 4096 /* longer than nearly any line */
 
-/* The bytes of [path] up to its last newline, of *bytes: what is behind it is half a line. */
-static status keep_whole_lines(const char *path, int64_t *bytes) {
+/* Reduces *size, of the file [path], to the end of its last complete line. */
+static status find_last_line_end(const char *path, uint64_t *size) {
     char tail[TAIL];
     int fd;
     TRY(io_open(path, &fd));
     status s = OK;
-    bool is_whole = false;
-    while (!s && !is_whole && *bytes > 0) {
-        size_t size = *bytes < TAIL ? (size_t)*bytes : TAIL;
-        s = io_read_at(fd, path, tail, size, (uint64_t)*bytes - size, NULL);
-        while (!s && size > 0 && tail[size - 1] != '\n') size--, --*bytes;
-        is_whole = size > 0;
+    bool is_found = false;
+    while (!s && !is_found && *size > 0) {
+        size_t length = *size < TAIL ? (size_t)*size : TAIL;
+        s = io_read_at(fd, path, tail, length, *size - length, NULL);
+        while (!s && length > 0 && tail[length - 1] != '\n') length--, --*size;
+        is_found = length > 0;
     }
     return status_first(s, io_close(fd, path));
 }
@@ -52,18 +48,15 @@ static status keep_whole_lines(const char *path, int64_t *bytes) {
 status metrics_open(const char *path, int64_t bytes, struct metrics **out) {
     struct metrics *m = calloc(1, sizeof *m);
     if (!m) return status_memory("metrics.jsonl");
-    m->fd = -1;
-    m->path = strdup(path);
+    m->file = (struct append_file){.path = strdup(path), .fd = -1};
     m->flushed = clock_seconds();
     m->rate = NAN;
-    struct io_info info;
-    status s = m->path ? io_open_append(path, &m->fd) : status_memory("metrics.jsonl");
-    if (!s) s = io_stat_fd(m->fd, path, &info);
-    if (!s) {
-        m->bytes = (int64_t)info.size < bytes ? (int64_t)info.size : bytes;
-        if (m->bytes < bytes) s = keep_whole_lines(path, &m->bytes);
-    }
-    if (!s) s = io_truncate(m->fd, path, (uint64_t)m->bytes);
+    struct io_info info = {0};
+    status s = m->file.path ? io_open_append(path, &m->file.fd) : status_memory("metrics.jsonl");
+    if (!s) s = io_stat_fd(m->file.fd, path, &info);
+    if (!s && info.size < (uint64_t)bytes) s = find_last_line_end(path, &info.size);
+    m->file.size = info.size;
+    if (!s) s = append_file_truncate(&m->file, (uint64_t)bytes);
     if (s) {
         status_free(metrics_close(m));
         return s;
@@ -75,19 +68,11 @@ status metrics_open(const char *path, int64_t bytes, struct metrics **out) {
 static status flush(struct metrics *m) {
     m->flushed = clock_seconds();
     TRY(event_file_flush(m->events));
-    if (m->buffer.length == 0) return OK;
-    if (m->is_torn) TRY(io_truncate(m->fd, m->path, (uint64_t)m->bytes));
-    m->is_torn = false;
-    status s = io_write(m->fd, m->path, m->buffer.data, m->buffer.length);
-    m->is_torn = s != OK;
-    TRY(s);
-    m->bytes += (int64_t)m->buffer.length;
-    text_clear(&m->buffer);
-    return OK;
+    return append_file_flush(&m->file);
 }
 
 static status open_events(struct metrics *m) {
-    char *folder = io_folder_of(m->path);
+    char *folder = io_folder_of(m->file.path);
     status s = folder ? event_file_open(folder, m->step, &m->events) : status_memory("the event file");
     free(folder);
     return s;
@@ -101,21 +86,13 @@ status metrics_open_events(struct metrics *metrics, int64_t step) {
 status metrics_rewind(struct metrics *metrics, int64_t bytes, int64_t step) {
     metrics->step = step;
     event_file_restart(metrics->events, step);
-    text_clear(&metrics->buffer);
-    if (bytes < metrics->bytes) metrics->bytes = bytes;
-    return io_truncate(metrics->fd, metrics->path, (uint64_t)metrics->bytes);
+    return append_file_truncate(&metrics->file, (uint64_t)bytes);
 }
 
 status metrics_close(struct metrics *metrics) {
     if (!metrics) return OK;
-    status s = OK;
-    if (metrics->fd >= 0) {
-        s = flush(metrics);
-        s = status_first(s, io_close(metrics->fd, metrics->path));
-    }
+    status s = append_file_close(&metrics->file);
     s = status_first(s, event_file_close(metrics->events));
-    text_free(&metrics->buffer);
-    free(metrics->path);
     free(metrics);
     return s;
 }
@@ -125,7 +102,7 @@ static status copy_lines(const struct metrics *m, const char *path, int to, int6
     char held[64], bytes[1 << 14];
     int from;
     size_t got;
-    snprintf(held, sizeof held, "/proc/self/fd/%d", m->fd);
+    snprintf(held, sizeof held, "/proc/self/fd/%d", m->file.fd);
     *copied = 0;
     status s = io_open(held, &from);
     if (s) { /* what was there is lost */
@@ -173,11 +150,8 @@ status metrics_move(struct metrics *m, const char *path) {
         free(name);
         return s;
     }
-    status_free(io_close(m->fd, m->path));
-    free(m->path);
-    m->path = name;
-    m->fd = to;
-    m->bytes = copied;
+    status_free(append_file_close(&m->file));
+    m->file = (struct append_file){.path = name, .fd = to, .size = (uint64_t)copied};
     return m->events ? move_events(m) : OK;
 }
 
@@ -205,15 +179,15 @@ void metrics_begin(struct metrics *metrics, const char *event) {
     if (!metrics) return;
     metrics->event = event;
     metrics->scalar_count = 0;
-    text_add(&metrics->buffer, "{\"event\":\"");
-    text_add(&metrics->buffer, event);
-    text_add(&metrics->buffer, "\"");
+    text_add(&metrics->file.buffer, "{\"event\":\"");
+    text_add(&metrics->file.buffer, event);
+    text_add(&metrics->file.buffer, "\"");
 }
 
 static void add_name(struct metrics *metrics, const char *name) {
-    text_add(&metrics->buffer, ",\"");
-    text_add(&metrics->buffer, name);
-    text_add(&metrics->buffer, "\":");
+    text_add(&metrics->file.buffer, ",\"");
+    text_add(&metrics->file.buffer, name);
+    text_add(&metrics->file.buffer, "\":");
 }
 
 void metrics_int(struct metrics *metrics, const char *name, int64_t value) {
@@ -221,7 +195,7 @@ void metrics_int(struct metrics *metrics, const char *name, int64_t value) {
     add_name(metrics, name);
     if (metrics->events && strcmp(name, "step") == 0 && strcmp(metrics->event, "step") == 0) metrics->step = value;
     char digits[24];
-    text_add_bytes(&metrics->buffer, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)value));
+    text_add_bytes(&metrics->file.buffer, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)value));
 }
 
 static void add_scalar(struct metrics *metrics, const char *name, double value) {
@@ -237,9 +211,9 @@ void metrics_real(struct metrics *metrics, const char *name, double value) {
     add_scalar(metrics, name, value);
     add_name(metrics, name);
     if (isfinite(value))
-        text_add_bytes(&metrics->buffer, digits, (size_t)snprintf(digits, sizeof digits, "%.17g", value));
+        text_add_bytes(&metrics->file.buffer, digits, (size_t)snprintf(digits, sizeof digits, "%.17g", value));
     else
-        text_add(&metrics->buffer, "null");
+        text_add(&metrics->file.buffer, "null");
 }
 
 void metrics_rate(struct metrics *metrics, const char *name, double value) {
@@ -247,12 +221,12 @@ void metrics_rate(struct metrics *metrics, const char *name, double value) {
     add_scalar(metrics, name, value);
     add_name(metrics, name);
     if (value == metrics->rate) {
-        text_add(&metrics->buffer, metrics->rate_text);
+        text_add(&metrics->file.buffer, metrics->rate_text);
         return;
     }
-    size_t start = metrics->buffer.length;
-    text_add_double(&metrics->buffer, value);
-    snprintf(metrics->rate_text, sizeof metrics->rate_text, "%s", metrics->buffer.data + start);
+    size_t start = metrics->file.buffer.length;
+    text_add_double(&metrics->file.buffer, value);
+    snprintf(metrics->rate_text, sizeof metrics->rate_text, "%s", metrics->file.buffer.data + start);
     metrics->rate = value;
 }
 
@@ -260,35 +234,35 @@ void metrics_matrix(struct metrics *metrics, const char *name, const double *val
     if (!metrics) return;
     add_name(metrics, name);
     for (size_t i = 0; i < rows; i++) {
-        text_add(&metrics->buffer, i ? ",[" : "[[");
+        text_add(&metrics->file.buffer, i ? ",[" : "[[");
         for (size_t j = 0; j < columns; j++)
-            text_printf(&metrics->buffer, "%s%.0f", j ? "," : "", values[i * columns + j]);
-        text_add(&metrics->buffer, "]");
+            text_printf(&metrics->file.buffer, "%s%.0f", j ? "," : "", values[i * columns + j]);
+        text_add(&metrics->file.buffer, "]");
     }
-    text_add(&metrics->buffer, "]");
+    text_add(&metrics->file.buffer, "]");
 }
 
 void metrics_text(struct metrics *metrics, const char *name, const char *value) {
     if (!metrics) return;
     add_name(metrics, name);
-    text_add_json(&metrics->buffer, value);
+    text_add_json(&metrics->file.buffer, value);
 }
 
 status metrics_end(struct metrics *metrics) {
     if (!metrics) return OK;
-    text_add(&metrics->buffer, "}\n");
+    text_add(&metrics->file.buffer, "}\n");
     if (strcmp(metrics->event, "step") == 0 || strcmp(metrics->event, "epoch") == 0)
         event_file_add(metrics->events, metrics->event, metrics->step, metrics->scalars, metrics->scalar_count);
     bool is_due = clock_seconds() - metrics->flushed >= FLUSH_SECONDS;
-    if (!is_due && (metrics->is_torn || metrics->buffer.length < FLUSH_BYTES)) return OK;
+    if (!is_due && (metrics->file.is_torn || metrics->file.buffer.length < FLUSH_BYTES)) return OK;
     status s = flush(metrics);
-    if (!status_is_system(s) || metrics->buffer.length >= KEPT_BYTES) return s;
+    if (!status_is_system(s) || metrics->file.buffer.length >= APPEND_FILE_MAX_BUFFER) return s;
     status_free(s); /* the next save tells it, when the lines still do not reach the disk */
     return OK;
 }
 
 status metrics_sync(struct metrics *metrics, int64_t *bytes) {
     TRY(flush(metrics));
-    *bytes = metrics->bytes;
-    return io_sync(metrics->fd, metrics->path);
+    *bytes = (int64_t)metrics->file.size;
+    return io_sync(metrics->file.fd, metrics->file.path);
 }
