@@ -1,4 +1,4 @@
-/* inspect: what is in a checkpoint, a data file or a safetensors file, and how far a run folder is. */
+/* inspect: contents of a checkpoint, a data file or a safetensors file, and progress of a run folder. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,29 +8,23 @@
 #include "checkpoint/safetensors.h"
 #include "command.h"
 #include "data/dataset.h"
+#include "train/metrics/metrics_read.h"
 
-/* The last event of a run's metrics.jsonl, as it stands there; nothing when there is none. */
-static void add_last_event(const char *folder, struct text *out) {
-    char *line = NULL, *last = NULL;
-    size_t size = 0;
+/* The newest event of a run's metrics.jsonl other than a step; nothing when there is none. */
+static status add_newest_event(const char *folder, struct text *out) {
+    struct metrics_lines lines;
     struct text path = {0};
     text_printf(&path, "%s/metrics.jsonl", folder);
-    FILE *file = fopen(text_string(&path), "r");
-    while (file && getline(&line, &size, file) > 0)
-        if (!strstr(line, "\"event\":\"step\"")) {
-            free(last);
-            last = strdup(line);
-        }
-    if (last) {
-        last[strcspn(last, "\n")] = 0;
+    status s = metrics_read(text_string(&path), &lines);
+    if (lines.other) {
+        lines.other[strcspn(lines.other, "\n")] = 0;
         text_add(out, "event   ");
-        text_add_value(out, last, 600);
+        text_add_value(out, lines.other, 600);
         text_add(out, "\n");
     }
-    if (file) fclose(file);
-    free(line);
-    free(last);
+    metrics_lines_free(&lines);
     text_free(&path);
+    return s;
 }
 
 /* A run folder: its newest good checkpoint. */
@@ -46,7 +40,7 @@ static status inspect_folder(const char *folder, struct text *out) {
     if (!s) s = checkpoint_open_newest(text_string(&checkpoints), NULL, &newest, &path);
     if (!s) {
         text_printf(out, "run     %s\n", folder);
-        add_last_event(folder, out);
+        s = add_newest_event(folder, out);
         text_printf(out, "newest  %s\n\n", path ? path : "no checkpoint yet");
     }
     checkpoint_close(newest);

@@ -116,7 +116,7 @@ static status read_trailer(int fd, const char *path, uint8_t trailer[SEALED_TRAI
     struct io_info info;
     memset(trailer, 0, SEALED_TRAILER_SIZE);
     TRY(io_stat_fd(fd, path, &info));
-    if (!info.is_file) return status_new(STATUS_DATA, "%s: not a file", path);
+    if (!info.is_file) return status_new(STATUS_DATA, "%s: not a regular file", path);
     *size = info.size;
     if (info.size < SEALED_TRAILER_SIZE) return OK;
     size_t got;

@@ -62,7 +62,7 @@ static status read_head(const char *path, struct head *head) {
     TRY(io_open(path, &fd));
     status s = io_stat_fd(fd, path, &info);
     if (!s && info.is_file) s = io_read_at(fd, path, head->bytes, HEAD, 0, &head->size);
-    if (!s && !info.is_file) s = status_new(STATUS_DATA, "%s: not a file", path);
+    if (!s && !info.is_file) s = status_new(STATUS_DATA, "%s: not a regular file", path);
     head->file_size = info.size;
     return status_first(s, io_close(fd, path));
 }

@@ -149,7 +149,7 @@ static status read_bytes(const char *path, void **bytes, size_t *size) {
     int fd;
     TRY(io_stat(path, &info));
     if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such file", path);
-    if (!info.is_file) return status_new(STATUS_DATA, "%s: not a file", path);
+    if (!info.is_file) return status_new(STATUS_DATA, "%s: not a regular file", path);
     TRY(io_open(path, &fd));
     status s = buffer_new((size_t)info.size, path, bytes);
     if (!s) s = io_read(fd, path, *bytes, (size_t)info.size, NULL);

@@ -130,7 +130,7 @@ static void log_evaluation(struct trainer *t) {
 static status log_epoch(struct trainer *t, const struct epoch_report *e) {
     if (!t->outputs.metrics) return OK;
     pulse_phase(t->pulse, PULSE_LOGGING);
-    metrics_begin(t->outputs.metrics, "epoch");
+    metrics_begin(t->outputs.metrics, METRICS_EPOCH);
     metrics_int(t->outputs.metrics, "epoch", e->epoch - 1);
     metrics_real(t->outputs.metrics, "train_loss", e->train_loss);
     if (e->has_train_accuracy) metrics_real(t->outputs.metrics, "train_accuracy", e->train_accuracy);

@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "dist/process/launcher_channel.h"
 #include "train/dry_run.h"
+#include "train/metrics/metrics_read.h"
 #include "train/progress.h"
 #include "train/save.h"
 #include "train/trainer.h"
@@ -119,7 +120,7 @@ static status conclude(struct run *run) {
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
     if (!run_is_first_rank(run)) return OK;
     const struct counters *c = &t->state->counters;
-    TRY(metrics_ends_with(run_folder_metrics(run->folder), "end", &has_end));
+    TRY(metrics_ends_with(run_folder_metrics(run->folder), METRICS_END, &has_end));
     if (!has_end) {
         TRY(open_outputs(run));
         TRY(run_log_end(run, false));

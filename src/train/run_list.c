@@ -7,13 +7,9 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "train/metrics/metrics_read.h"
 #include "train/metrics/report.h"
 #include "train/run_folder.h"
-
-struct line {
-    char *text;
-    size_t size; /* of its memory */
-};
 
 /* The newest events of a run; NULL: none. */
 struct events {
@@ -21,34 +17,18 @@ struct events {
     json_t *end; /* `end` or `stopped`, if nothing follows it */
 };
 
-static bool is_event(const char *line, const char *event) {
-    char start[32];
-    int length = snprintf(start, sizeof start, "{\"event\":\"%s\"", event);
-    return strncmp(line, start, (size_t)length) == 0;
-}
+/* NULL for a line that is damaged or incomplete. */
+static json_t *parse(const char *line) { return line ? json_loads(line, 0, NULL) : NULL; }
 
-/* A line that is damaged, or not yet written in full, is no event. */
-static void replace(json_t **event, const char *line) {
-    json_decref(*event);
-    *event = line ? json_loads(line, 0, NULL) : NULL;
-}
-
-static void read_events(const char *path, struct events *events) {
-    struct line line = {0}, step = {0};
-    FILE *file = fopen(path, "r");
-    while (file && getline(&line.text, &line.size, file) > 0) {
-        bool is_end = is_event(line.text, "end") || is_event(line.text, "stopped");
-        if (is_end || events->end) replace(&events->end, is_end ? line.text : NULL);
-        if (is_event(line.text, "epoch")) replace(&events->epoch, line.text);
-        if (!is_event(line.text, "step")) continue;
-        struct line last = step; /* of many steps only the last is parsed */
-        step = line;
-        line = last;
-    }
-    replace(&events->step, step.text);
-    if (file) fclose(file);
-    free(line.text);
-    free(step.text);
+static status read_events(const char *path, struct events *events) {
+    struct metrics_lines lines;
+    TRY(metrics_read(path, &lines));
+    bool is_end = metrics_line_is(lines.other, METRICS_END) || metrics_line_is(lines.other, METRICS_STOPPED);
+    *events = (struct events){.step = parse(lines.step),
+                              .epoch = parse(lines.epoch),
+                              .end = is_end && lines.is_other_last ? parse(lines.other) : NULL};
+    metrics_lines_free(&lines);
+    return OK;
 }
 
 static void events_free(struct events *events) {
@@ -153,7 +133,7 @@ static status list_run(const char *folder, const char *name, struct text *out) {
     if (!s) s = add_sizes(text_string(&path), &bytes);
     text_clear(&path);
     text_printf(&path, "%s/metrics.jsonl", folder);
-    if (!s) read_events(text_string(&path), &events);
+    if (!s) s = read_events(text_string(&path), &events);
     if (!s) add_row(name, &events, is_running, bytes, out);
     events_free(&events);
     text_free(&path);

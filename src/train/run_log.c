@@ -58,7 +58,7 @@ static status log_start_metrics(struct run *run) {
     struct trainer *t = &run->trainer;
     const struct counters *c = &t->state->counters;
     const struct dataset_info *info = &run->plan->info;
-    metrics_begin(t->outputs.metrics, c->metrics_bytes ? "resume" : "start");
+    metrics_begin(t->outputs.metrics, c->metrics_bytes ? METRICS_RESUME : METRICS_START);
     metrics_text(t->outputs.metrics, "name", run->config->name);
     metrics_int(t->outputs.metrics, "world_size", run->env->world_size);
     metrics_int(t->outputs.metrics, "parameters", (int64_t)t->model->params.elements);
@@ -87,7 +87,7 @@ status run_log_end(struct run *run, bool is_stopped) {
     const struct counters *c = &t->state->counters;
     char hex[DIGEST_HEX_SIZE], duration[32];
     state_sha256(t->state, hex);
-    metrics_begin(t->outputs.metrics, is_stopped ? "stopped" : "end");
+    metrics_begin(t->outputs.metrics, is_stopped ? METRICS_STOPPED : METRICS_END);
     metrics_int(t->outputs.metrics, "epoch", c->epoch);
     metrics_int(t->outputs.metrics, "step", c->step);
     metrics_int(t->outputs.metrics, "samples", c->samples);

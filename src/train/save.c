@@ -14,7 +14,7 @@ static status note_failed_save(struct trainer *t, status failure) {
     if (!status_is_system(failure)) return failure;
     t->saves.has_failed = true;
     log_warning(t->outputs.log, "a checkpoint could not be saved, the run continues: %s", status_message(failure));
-    metrics_begin(t->outputs.metrics, "checkpoint_failed");
+    metrics_begin(t->outputs.metrics, METRICS_CHECKPOINT_FAILED);
     metrics_text(t->outputs.metrics, "error", status_message(failure));
     status_free(failure);
     return metrics_end(t->outputs.metrics);
@@ -55,7 +55,7 @@ static status write_state(struct trainer *t, const char *other, bool is_last) {
     else
         snprintf(name, sizeof name, "step-%08lld", (long long)c->step);
     snprintf(path, sizeof path, "%s/%s.h5", run_folder_checkpoints(t->outputs.folder), name);
-    metrics_begin(t->outputs.metrics, "checkpoint");
+    metrics_begin(t->outputs.metrics, METRICS_CHECKPOINT);
     metrics_text(t->outputs.metrics, "path", path);
     metrics_int(t->outputs.metrics, "step", c->step);
     TRY(metrics_end(t->outputs.metrics));

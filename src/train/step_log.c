@@ -16,9 +16,9 @@ static void count_step(struct counters *c, const struct update *update) {
 }
 
 static status write_metrics(struct trainer *t, const struct update *update, double loss) {
-    metrics_begin(t->outputs.metrics, "step");
+    metrics_begin(t->outputs.metrics, METRICS_STEP);
     metrics_int(t->outputs.metrics, "epoch", t->state->counters.epoch);
-    metrics_int(t->outputs.metrics, "step", update->step + 1);
+    metrics_step(t->outputs.metrics, update->step + 1);
     metrics_real(t->outputs.metrics, "loss", loss);
     metrics_rate(t->outputs.metrics, "lr", update->lr);
     metrics_real(t->outputs.metrics, "grad_norm", update->grad_norm);

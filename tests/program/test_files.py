@@ -188,11 +188,17 @@ class Output(program.Case):
                           ["wine.yaml", "model.init_from=f.safetensors"], ["wine.yaml", "model.init_from=f.h5"]):
             with self.subTest(arguments=arguments):
                 _, err = self.run_program(*arguments, code=DATA, timeout=10)
-                self.assertRegex(err, r"f\.\w+: not a file")
+                self.assertRegex(err, r"f\.\w+: not a regular file")
         self.run_program("wine.yaml", "train.epochs=1")
+        os.rename(self.path("runs/test/metrics.jsonl"), self.path("metrics.jsonl"))
+        os.mkfifo(self.path("runs/test/metrics.jsonl"))
+        _, err = self.run_program("inspect", "runs/test", code=DATA, timeout=10)
+        self.assertIn("metrics.jsonl: not a regular file", err)
+        self.assertIn("metrics.jsonl: not a regular file", self.run_program("runs", timeout=10)[0])
+        os.rename(self.path("metrics.jsonl"), self.path("runs/test/metrics.jsonl"))
         os.mkfifo(self.path("runs/test/checkpoints/epoch-0009.h5"))  # neither the newest nor worth keeping a run from going on
         _, err = self.run_program("wine.yaml", "train.epochs=2", timeout=10)
-        self.assertIn("epoch-0009.h5: not a file", err)
+        self.assertIn("epoch-0009.h5: not a regular file", err)
         self.assertEqual(self.events("resume")[0]["epoch"], 1)
 
 

@@ -1,5 +1,5 @@
 /* metrics.jsonl: what a checkpoint counts on is on disk, and what was cut off is gone. ctest-labels: unit */
-#include "train/metrics/metrics.h"
+#include "train/metrics/metrics_read.h"
 
 #include "base/fault.h"
 #include "check_main.h"
@@ -10,8 +10,8 @@ static void note_sync(void *context, enum fault_call call, const char *path) {
 }
 
 static void add_line(struct metrics *metrics, int64_t step) {
-    metrics_begin(metrics, "step");
-    metrics_int(metrics, "step", step);
+    metrics_begin(metrics, METRICS_STEP);
+    metrics_step(metrics, step);
     ck_ok(metrics_end(metrics));
 }
 
@@ -68,7 +68,7 @@ END_TEST
 START_TEST(the_last_event) {
     char *folder = make_folder(), *path = path_in(folder, "metrics.jsonl"), longer[5000];
     bool is_last = true;
-    ck_ok(metrics_ends_with(path, "end", &is_last)); /* no such file */
+    ck_ok(metrics_ends_with(path, METRICS_END, &is_last)); /* no such file */
     ck_assert(!is_last);
     snprintf(longer, sizeof longer, "{\"event\":\"step\"%4500s}\n{\"event\":\"end\"}\n", "");
     static const char *const texts[][2] = {{"", ""},
@@ -82,9 +82,9 @@ START_TEST(the_last_event) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const char *text = texts[i][0] ? texts[i][0] : longer;
         spill(path, text, strlen(text));
-        ck_ok(metrics_ends_with(path, "end", &is_last));
+        ck_ok(metrics_ends_with(path, METRICS_END, &is_last));
         ck_assert_msg(is_last == (strcmp(texts[i][1], "end") == 0), "'%s'", text);
-        ck_ok(metrics_ends_with(path, "start", &is_last));
+        ck_ok(metrics_ends_with(path, METRICS_START, &is_last));
         ck_assert_msg(is_last == (strcmp(texts[i][1], "start") == 0), "'%s'", text);
     }
     free(path);

@@ -21,13 +21,28 @@ struct metrics {
     char rate_text[32]; /* of the last metrics_rate */
     double rate;
     struct event_file *events; /* TensorBoard's; NULL: none */
-    const char *event;         /* being added */
-    int64_t step;              /* of the newest `step` event */
+    enum metrics_event event;  /* being added */
+    int64_t step;              /* updates so far: the x axis of [events] */
     struct scalar scalars[MAX_SCALARS];
     size_t scalar_count;
 };
 
 #define TAIL 4096 /* longer than nearly any line */
+
+static const char *const event_names[] = {
+    [METRICS_START] = "start",
+    [METRICS_RESUME] = "resume",
+    [METRICS_STEP] = "step",
+    [METRICS_EPOCH] = "epoch",
+    [METRICS_SKIPPED] = "skipped",
+    [METRICS_ROLLBACK] = "rollback",
+    [METRICS_CHECKPOINT] = "checkpoint",
+    [METRICS_CHECKPOINT_FAILED] = "checkpoint_failed",
+    [METRICS_STOPPED] = "stopped",
+    [METRICS_END] = "end",
+};
+
+const char *metrics_event_name(enum metrics_event event) { return event_names[event]; }
 
 /* Reduces *size, of the file [path], to the end of its last complete line. */
 static status find_last_line_end(const char *path, uint64_t *size) {
@@ -155,32 +170,12 @@ status metrics_move(struct metrics *m, const char *path) {
     return m->events ? move_events(m) : OK;
 }
 
-status metrics_ends_with(const char *path, const char *event, bool *out) {
-    char tail[TAIL + 1], start[64];
-    struct io_info info;
-    size_t got = 0;
-    int fd;
-    *out = false;
-    TRY(io_stat(path, &info));
-    if (!info.exists) return OK;
-    TRY(io_open(path, &fd));
-    uint64_t offset = info.size > TAIL ? info.size - TAIL : 0;
-    status s = io_read_at(fd, path, tail, TAIL, offset, &got);
-    TRY(status_first(s, io_close(fd, path)));
-    if (got == 0 || tail[got - 1] != '\n') return OK;
-    tail[got - 1] = 0;
-    const char *newline = strrchr(tail, '\n'), *line = newline ? newline + 1 : tail;
-    int length = snprintf(start, sizeof start, "{\"event\":\"%s\"", event);
-    *out = strncmp(line, start, (size_t)length) == 0;
-    return OK;
-}
-
-void metrics_begin(struct metrics *metrics, const char *event) {
+void metrics_begin(struct metrics *metrics, enum metrics_event event) {
     if (!metrics) return;
     metrics->event = event;
     metrics->scalar_count = 0;
     text_add(&metrics->file.buffer, "{\"event\":\"");
-    text_add(&metrics->file.buffer, event);
+    text_add(&metrics->file.buffer, metrics_event_name(event));
     text_add(&metrics->file.buffer, "\"");
 }
 
@@ -192,10 +187,15 @@ static void add_name(struct metrics *metrics, const char *name) {
 
 void metrics_int(struct metrics *metrics, const char *name, int64_t value) {
     if (!metrics) return;
-    add_name(metrics, name);
-    if (metrics->events && strcmp(name, "step") == 0 && strcmp(metrics->event, "step") == 0) metrics->step = value;
     char digits[24];
+    add_name(metrics, name);
     text_add_bytes(&metrics->file.buffer, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)value));
+}
+
+void metrics_step(struct metrics *metrics, int64_t step) {
+    if (!metrics) return;
+    metrics->step = step;
+    metrics_int(metrics, "step", step);
 }
 
 static void add_scalar(struct metrics *metrics, const char *name, double value) {
@@ -251,8 +251,9 @@ void metrics_text(struct metrics *metrics, const char *name, const char *value) 
 status metrics_end(struct metrics *metrics) {
     if (!metrics) return OK;
     text_add(&metrics->file.buffer, "}\n");
-    if (strcmp(metrics->event, "step") == 0 || strcmp(metrics->event, "epoch") == 0)
-        event_file_add(metrics->events, metrics->event, metrics->step, metrics->scalars, metrics->scalar_count);
+    if (metrics->event == METRICS_STEP || metrics->event == METRICS_EPOCH)
+        event_file_add(metrics->events, metrics_event_name(metrics->event), metrics->step, metrics->scalars,
+                       metrics->scalar_count);
     bool is_due = clock_seconds() - metrics->flushed >= FLUSH_SECONDS;
     if (!is_due && (metrics->file.is_torn || metrics->file.buffer.length < FLUSH_BYTES)) return OK;
     status s = flush(metrics);

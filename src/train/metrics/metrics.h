@@ -12,6 +12,21 @@
 
 struct metrics;
 
+/* What a line is about: its field `event`. */
+enum metrics_event {
+    METRICS_START,
+    METRICS_RESUME,
+    METRICS_STEP,
+    METRICS_EPOCH,
+    METRICS_SKIPPED,
+    METRICS_ROLLBACK,
+    METRICS_CHECKPOINT,
+    METRICS_CHECKPOINT_FAILED,
+    METRICS_STOPPED,
+    METRICS_END
+};
+const char *metrics_event_name(enum metrics_event event); /* "step" */
+
 /* Opens [path] for appending after cutting it to [bytes] (0: a new run). A file shorter than that (lost with the
  * machine) is continued behind its last whole line. */
 status metrics_open(const char *path, int64_t bytes, struct metrics **out);
@@ -21,12 +36,11 @@ status metrics_open_events(struct metrics *metrics, int64_t step);
 /* Flushes. Takes NULL. */
 status metrics_close(struct metrics *metrics);
 
-/* Whether the last line of [path] is an [event]; false when there is no such file. */
-status metrics_ends_with(const char *path, const char *event, bool *out);
-
 /* A line is begun, given its fields in order, and ended. Names are literals. NULL [metrics]: nothing happens. */
-void metrics_begin(struct metrics *metrics, const char *event);
+void metrics_begin(struct metrics *metrics, enum metrics_event event);
 void metrics_int(struct metrics *metrics, const char *name, int64_t value);
+/* `step` of a METRICS_STEP: TensorBoard shows this event, and epochs after it, at [step]. */
+void metrics_step(struct metrics *metrics, int64_t step);
 void metrics_real(struct metrics *metrics, const char *name, double value); /* 17 digits; not finite: null */
 /* The shortest digits that read back as the same number, which is mostly that of the line before; not finite: null */
 void metrics_rate(struct metrics *metrics, const char *name, double value);

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "train/nonfinite/diagnosis.h"
@@ -97,7 +96,7 @@ static bool is_power_of_ten(int64_t number) {
     return number == 1;
 }
 
-static void put_event(struct trainer *t, const char *event, const char *why) {
+static void put_event(struct trainer *t, enum metrics_event event, const char *why) {
     const struct counters *c = &t->state->counters;
     metrics_begin(t->outputs.metrics, event);
     metrics_int(t->outputs.metrics, "epoch", c->epoch);
@@ -107,13 +106,13 @@ static void put_event(struct trainer *t, const char *event, const char *why) {
 }
 
 /* The first few, then number 10, 100 ...: a run may skip a step in every epoch. */
-static void warn(struct trainer *t, const char *event, const char *what, const char *then) {
+static void warn(struct trainer *t, enum metrics_event event, const char *what, const char *then) {
     int64_t number = ++t->recovery.warnings;
     if (number < SAID_EACH)
         log_warning(t->outputs.log, "%s; %s", what, then);
     else if (number == SAID_EACH)
         log_warning(t->outputs.log, "%s; %s. From here on only the 10th, 100th ... such step is reported%s", what, then,
-                    strcmp(event, "skipped") == 0 ? "; all are in metrics.jsonl" : "");
+                    event == METRICS_SKIPPED ? "; all are in metrics.jsonl" : "");
     else if (is_power_of_ten(number))
         log_warning(t->outputs.log, "%s; %s (number %lld since the start)", what, then, (long long)number);
     put_event(t, event, what);
@@ -139,7 +138,7 @@ static status skip(struct trainer *t, const char *what) {
     c->skipped++;
     c->skipped_in_row++;
     if (!t->outputs.metrics) return OK;
-    warn(t, "skipped", what, "the step is skipped");
+    warn(t, METRICS_SKIPPED, what, "the step is skipped");
     return metrics_end(t->outputs.metrics);
 }
 
@@ -158,7 +157,7 @@ status recovery_overflow(struct trainer *t) {
     if (!t->outputs.metrics) return OK;
     snprintf(what, sizeof what, "gradients overflowed float16: the loss scale goes from %.10g to %.10g", before,
              c->loss_scale.scale);
-    put_event(t, "skipped", what);
+    put_event(t, METRICS_SKIPPED, what);
     return metrics_end(t->outputs.metrics);
 }
 
@@ -196,7 +195,7 @@ static status roll_back(struct trainer *t, const char *what, struct guard_place 
     char then[96];
     snprintf(then, sizeof then, "back to epoch %lld, step %lld; its batches are left out", (long long)c->epoch + 1,
              (long long)c->step);
-    warn(t, "rollback", what, then);
+    warn(t, METRICS_ROLLBACK, what, then);
     return metrics_end(t->outputs.metrics);
 }
 
