@@ -1,5 +1,5 @@
-/* How patiently ranks look for each other: only where each of them has a core, be it that all may use all or that each
- * is bound to its own. */
+/* A rank spins only if every rank of the host can have a core of its own: all may use all cores, or each is bound to
+ * one. */
 #include "dist/comm/shm_wait.h"
 
 #include <fcntl.h>
@@ -21,20 +21,20 @@ static void bind_to(int core) {
     ck_assert_int_eq(sched_setaffinity(0, sizeof set, &set), 0);
 }
 
-static void be_rank(int fd, int rank) {
+static void lock_byte_of_rank(int fd, int rank) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
     ck_assert_int_eq(fcntl(fd, F_SETLK, &lock), 0);
 }
 
-/* Rank 1 on [core] of its own until it is killed. */
-static pid_t other_rank(int fd, int core) {
+/* Starts rank 1, bound to [core], which runs until it is killed. */
+static pid_t start_other_rank(int fd, int core) {
     int ready[2];
     char byte = 0;
     ck_assert_int_eq(pipe(ready), 0);
     pid_t pid = fork();
     if (pid == 0) {
         bind_to(core);
-        be_rank(fd, 1);
+        lock_byte_of_rank(fd, 1);
         if (write(ready[1], &byte, 1) == 1) pause();
         _exit(0);
     }
@@ -44,17 +44,18 @@ static pid_t other_rank(int fd, int core) {
     return pid;
 }
 
-static bool looks_often(int fd, int core_of_other) {
+/* Whether rank 0 spins while rank 1 is bound to [core_of_other]. */
+static bool does_spin(int fd, int core_of_other) {
     struct shm_map map = {.fd = fd};
     atomic_bool is_aborted = false;
-    pid_t other = other_rank(fd, core_of_other);
-    struct shm_patience patience = shm_patience(&map, &is_aborted, 1, 2, 0);
+    pid_t other = start_other_rank(fd, core_of_other);
+    struct shm_wait_policy policy = shm_wait_policy(&map, &is_aborted, 1, 2, 0);
     kill(other, SIGKILL);
     waitpid(other, NULL, 0);
-    return patience.looks > 1;
+    return policy.spins > 1;
 }
 
-START_TEST(bound_ranks_have_room) {
+START_TEST(ranks_bound_to_own_cores_spin) {
     cpu_set_t all;
     int cores[2], found = 0, fd = memfd_create("test", MFD_CLOEXEC);
     ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
@@ -62,15 +63,15 @@ START_TEST(bound_ranks_have_room) {
         if (CPU_ISSET(core, &all)) cores[found++] = core;
     if (found == 2) {
         bind_to(cores[0]);
-        be_rank(fd, 0);
-        ck_assert(looks_often(fd, cores[1]));
-        ck_assert(!looks_often(fd, cores[0]));
+        lock_byte_of_rank(fd, 0);
+        ck_assert(does_spin(fd, cores[1]));
+        ck_assert(!does_spin(fd, cores[0]));
     }
     close(fd);
 }
 END_TEST
 
-/* Into a control group of version 1 with one processor's worth of time; false: there is no right to make one. */
+/* Enters a new control group (version 1) with the processor time of one core; false: no permission to create one. */
 static bool enter_quota(char *group, size_t size) {
     char path[256];
     snprintf(group, size, "/sys/fs/cgroup/cpu/ddptrain-test-%d", (int)getpid());
@@ -95,8 +96,8 @@ static void leave_quota(const char *group) {
     for (int i = 0; i < 100 && rmdir(group) != 0; i++) usleep(10000);
 }
 
-/* Each has a core, but together the time of one. */
-START_TEST(a_quota_is_for_all) {
+/* Each has a core, but the quota gives all together the time of one. */
+START_TEST(quota_applies_to_all_ranks) {
     cpu_set_t all;
     char group[128];
     int cores[2], found = 0, fd = memfd_create("test", MFD_CLOEXEC);
@@ -105,8 +106,8 @@ START_TEST(a_quota_is_for_all) {
         if (CPU_ISSET(core, &all)) cores[found++] = core;
     if (found == 2 && enter_quota(group, sizeof group)) {
         bind_to(cores[0]);
-        be_rank(fd, 0);
-        bool does = looks_often(fd, cores[1]);
+        lock_byte_of_rank(fd, 0);
+        bool does = does_spin(fd, cores[1]);
         leave_quota(group);
         ck_assert(!does);
     }
@@ -114,4 +115,4 @@ START_TEST(a_quota_is_for_all) {
 }
 END_TEST
 
-TESTS("shm_wait", bound_ranks_have_room, a_quota_is_for_all)
+TESTS("shm_wait", ranks_bound_to_own_cores_spin, quota_applies_to_all_ranks)

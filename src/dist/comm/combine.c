@@ -1,6 +1,5 @@
-/* Blocks of a few KiB are accumulated in the first cache, so an array is read once however many ranks there are. Sums
- * of float32 and bfloat16, which carry the gradients, are compiled for wider vectors too; the roundings are the same.
- */
+/* Blocks of a few KiB are accumulated in the first-level cache, so each array is read once for any number of ranks.
+ * Sums of two float32 arrays, the most frequent case, are also compiled for wider vectors; the rounding is the same. */
 #include "dist/comm/combine.h"
 
 #include <math.h>
@@ -26,7 +25,7 @@ void combine_narrow(uint16_t *out, const float *in, size_t count, enum comm_type
         for (size_t i = 0; i < count; i++) out[i] = bits_to_float16(in[i]);
 }
 
-/* ---- one block, one more rank: acc = acc op in ---- */
+/* ---- one block of one more rank: acc = acc op in ---- */
 
 #define FLOAT_SUM(a, b) ((a) + (b))
 #define FLOAT_PRODUCT(a, b) ((a) * (b))
@@ -118,7 +117,7 @@ static void store(void *out, const void *acc, size_t count, enum comm_type type)
         memcpy(out, acc, count * types[type].size);
 }
 
-/* acc /= divisor; of the type that is accumulated. */
+/* acc /= divisor, in the type that [type] is accumulated in. */
 static void divide(void *acc, int divisor, size_t count, enum comm_type type) {
     switch (type) {
     case COMM_FLOAT64:

@@ -1,5 +1,5 @@
-/* Checks, a table look-up, and sentences: every failure of a backend becomes "rank 1 of 4: all_reduce failed (...)"
- * with the rank that left first when the store knows it. comm_group.c makes groups. */
+/* The calls of comm.h: argument checks, a call of the backend, and the message of a failure: "rank 1 of 4: all_reduce
+ * failed (...)", with the rank that failed first if the store has a report. comm_group.c creates groups. */
 #include "dist/comm/comm.h"
 
 #include <stdlib.h>
@@ -9,25 +9,25 @@
 
 /* ---- failures ---- */
 
-/* After the first failure nothing else is tried, ranks would no longer be in step; every later call, also of the other
- * lane, repeats the first failure's sentence, which names the rank that failed first. */
+/* After the first failure the ranks are no longer in the same call, so every later call of either lane returns the
+ * message of the first failure, which names the rank that failed first. */
 static status first_failure(struct comm_group *g) {
-    pthread_mutex_lock(&g->mutex); /* whoever found the failure may still be asking for the rank that failed first */
+    pthread_mutex_lock(&g->mutex); /* the lane that failed first holds it until g->why is set */
     status failure = status_new(STATUS_PEER, "%s", g->why ? g->why : "communication has failed");
     pthread_mutex_unlock(&g->mutex);
     return failure;
 }
 
-/* The store tells the others what this rank waits in, from here to finish. */
+/* From here to comm_finish, the heartbeat reports that this rank is in [call]. */
 status comm_begin(struct comm *comm, const char *call) {
-    if (atomic_load(&comm->shared->is_dead)) return first_failure(comm->shared);
+    if (atomic_load(&comm->shared->has_failed)) return first_failure(comm->shared);
     pulse_enter(store_pulse(comm->shared->store), comm->lane, call);
     return OK;
 }
 
 static status fail(struct comm_group *g, const char *call, status failure) {
     pthread_mutex_lock(&g->mutex);
-    bool is_first = !atomic_exchange(&g->is_dead, true);
+    bool is_first = !atomic_exchange(&g->has_failed, true);
     if (is_first) {
         failure = comm_explain(g, call, failure);
         g->why = strdup(status_message(failure));
@@ -52,11 +52,11 @@ static status check_rank(const struct comm *comm, const char *call, int rank) {
     return status_new(STATUS_BUG, "%s with rank %d in a group of %d", call, rank, comm->world_size);
 }
 
-static void copy(void *to, const void *from, size_t size) {
+static void copy_unless_same(void *to, const void *from, size_t size) {
     if (to != from && size) memmove(to, from, size);
 }
 
-/* The average of one is itself, and so is every other result. */
+/* A group of one: the result of every operation is the input. */
 status comm_all_reduce(struct comm *comm, void *data, size_t count, enum comm_type type, enum comm_op op) {
     if (is_alone(comm) || count == 0) return OK;
     TRY(comm_begin(comm, "all_reduce"));
@@ -74,7 +74,7 @@ status comm_reduce(struct comm *comm, void *data, size_t count, enum comm_type t
 
 status comm_reduce_scatter(struct comm *comm, const void *data, size_t count, enum comm_type type, enum comm_op op,
                            void *out) {
-    if (is_alone(comm)) copy(out, data, count * comm_type_size(type));
+    if (is_alone(comm)) copy_unless_same(out, data, count * comm_type_size(type));
     if (is_alone(comm) || count == 0) return OK;
     TRY(comm_begin(comm, "reduce_scatter"));
     struct comm_group *g = comm->shared;
@@ -92,7 +92,7 @@ status comm_broadcast(struct comm *comm, void *data, size_t count, enum comm_typ
 }
 
 static status gather(struct comm *comm, const char *call, const void *data, const size_t *sizes, void *out, int root) {
-    if (is_alone(comm)) copy(out, data, sizes[0]);
+    if (is_alone(comm)) copy_unless_same(out, data, sizes[0]);
     if (is_alone(comm)) return OK;
     TRY(comm_begin(comm, call));
     struct comm_group *g = comm->shared;
@@ -115,16 +115,16 @@ status comm_gather(struct comm *comm, const void *data, size_t count, enum comm_
     return gather_equal(comm, "gather", data, count * comm_type_size(type), out, root);
 }
 
-/* First everybody learns how much everybody has. */
+/* All ranks first exchange their sizes. */
 static status gather_bytes(struct comm *comm, const char *call, const void *data, size_t size, int root, void **out,
                            size_t *sizes) {
     *out = NULL;
     TRY(gather_equal(comm, call, &size, sizeof size, sizes, COMM_ALL));
     size_t total = 0;
     for (int r = 0; r < comm->world_size; r++) total += sizes[r];
-    bool is_wanted = root == COMM_ALL || root == comm->rank;
-    void *all = is_wanted ? malloc(total + 1) : NULL;
-    if (is_wanted && !all) return fail(comm->shared, call, status_memory("%zu bytes", total));
+    bool is_receiver = root == COMM_ALL || root == comm->rank;
+    void *all = is_receiver ? malloc(total + 1) : NULL;
+    if (is_receiver && !all) return fail(comm->shared, call, status_memory("%zu bytes", total));
     status failure = total ? gather(comm, call, data, sizes, all, root) : OK;
     if (failure)
         free(all);
@@ -146,7 +146,7 @@ status comm_gather_bytes(struct comm *comm, const void *data, size_t size, int r
 status comm_scatter(struct comm *comm, const void *data, size_t count, enum comm_type type, void *out, int root) {
     size_t size = count * comm_type_size(type);
     TRY(check_rank(comm, "scatter", root));
-    if (is_alone(comm)) copy(out, data, size);
+    if (is_alone(comm)) copy_unless_same(out, data, size);
     if (is_alone(comm) || count == 0) return OK;
     TRY(comm_begin(comm, "scatter"));
     struct comm_group *g = comm->shared;
@@ -160,13 +160,13 @@ status comm_barrier(struct comm *comm) {
     return comm_finish(comm, "barrier", g->backend->barrier(g->group, comm->lane));
 }
 
-static status check_partner(const struct comm *comm, const char *call, int partner) {
-    TRY(check_rank(comm, call, partner));
-    return partner == comm->rank ? status_new(STATUS_BUG, "%s between rank %d and itself", call, partner) : OK;
+static status check_peer(const struct comm *comm, const char *call, int peer) {
+    TRY(check_rank(comm, call, peer));
+    return peer == comm->rank ? status_new(STATUS_BUG, "%s between rank %d and itself", call, peer) : OK;
 }
 
 status comm_send(struct comm *comm, const void *data, size_t count, enum comm_type type, int to) {
-    TRY(check_partner(comm, "send", to));
+    TRY(check_peer(comm, "send", to));
     if (count == 0) return OK;
     TRY(comm_begin(comm, "send"));
     struct comm_group *g = comm->shared;
@@ -174,7 +174,7 @@ status comm_send(struct comm *comm, const void *data, size_t count, enum comm_ty
 }
 
 status comm_recv(struct comm *comm, void *data, size_t count, enum comm_type type, int from) {
-    TRY(check_partner(comm, "recv", from));
+    TRY(check_peer(comm, "recv", from));
     if (count == 0) return OK;
     TRY(comm_begin(comm, "recv"));
     struct comm_group *g = comm->shared;

@@ -1,14 +1,13 @@
-/* comm: collective communication between the ranks of a group, in PyTorch's terms. A backend fills a table: shared
- * memory between ranks of one host, Gloo between hosts; a process that is alone needs none. Counts are in elements.
- *
- * A collective is called by all ranks of the group in the same order, blocks, and ends within the group's timeout.
- * After a failure (STATUS_PEER: a rank was lost, is in another call, or did not answer in time) the group is dead: only
- * comm_destroy may follow.
- *
- * Reductions combine element by element in order of rank, so a result is equal on all ranks, repeats bit for bit, and
- * does not depend on how data is cut into calls. 16-bit floats are computed in float32 and rounded once, with several
- * ranks on each of several hosts once on each host and once over the hosts. Integers wrap around; with floats a NaN
- * wins over any number. */
+/* comm: collective communication between the ranks of a group, in PyTorch's terms. Backends are tables of functions:
+ * shared memory between ranks of one host, Gloo between hosts. A group of one rank has no backend. Counts are in
+ * elements.
+ * All ranks of the group call a collective, in the same order. It blocks, and ends within the group's timeout.
+ * After a failure (STATUS_PEER: a rank was lost, is in another call, or did not answer in time) the group is unusable:
+ * only comm_destroy may follow.
+ * Reductions combine element by element in order of rank, so a result is equal on all ranks, is the same in every run,
+ * and does not depend on how data is split into calls. 16-bit floats are computed in float32 and rounded once; with
+ * several ranks on each of several hosts they are rounded once on each host and once over the hosts. Integers wrap
+ * around. A NaN in any input gives NaN. */
 #ifndef DIST_COMM_H
 #define DIST_COMM_H
 
@@ -27,7 +26,7 @@ enum comm_type {
     COMM_INT32,
     COMM_INT64,
     COMM_UINT8,
-    COMM_TYPES /* how many there are */
+    COMM_TYPES /* number of types */
 };
 enum comm_op { COMM_SUM, COMM_AVG, COMM_MIN, COMM_MAX, COMM_PRODUCT, COMM_OPS };
 
@@ -35,67 +34,68 @@ size_t comm_type_size(enum comm_type type); /* bytes */
 
 struct comm;
 
-/* Joins the group of all ranks. [backend]: "shm" is shared memory, for ranks of one host; "gloo" goes through sockets;
- * "auto" takes shared memory where it can, Gloo where it must, and both for several ranks on each of several hosts:
- * shared memory inside, and one rank of each host on the wire. world_size 1 gives "self" whatever the backend.
- * [timeout] seconds for each call. [store] is not owned and must outlive the group; NULL only for world_size 1. All
- * ranks. */
+/* Joins the group of all ranks. [backend]: "shm" is shared memory, for ranks of one host; "gloo" uses TCP sockets;
+ * "auto" uses shared memory on one host, Gloo with one rank on each host, and both for several ranks on each of several
+ * hosts: shared memory inside a host, Gloo between the first ranks of the hosts. world_size 1 gives "self" whatever the
+ * backend. [timeout]: seconds for each call. [store] is not owned and must outlive the group; NULL only for
+ * world_size 1. All ranks. */
 status comm_create(const char *backend, const struct dist_env *env, struct store *store, double timeout,
                    struct comm **out);
-void comm_destroy(struct comm *comm); /* takes NULL; not collective, never blocks for long */
+void comm_destroy(struct comm *comm); /* takes NULL; not collective; blocks for a few seconds at most */
 
 int comm_rank(const struct comm *comm);
 int comm_world_size(const struct comm *comm);
 const char *comm_backend(const struct comm *comm);  /* "shm", "gloo", "shm+gloo", "self"; "nccl" with comm_gpu.h */
-const char *comm_describe(const struct comm *comm); /* the same in words, with the reason when it is not the best one */
+const char *comm_describe(const struct comm *comm); /* for messages; with the reason if a faster one failed */
 
-/* Cuts the group into groups: ranks with the same [color] (>= 0) form one, ordered by [key], equal keys by rank. A
- * negative color takes part in the call and in no group: *out is NULL. The new group is destroyed on its own, before
- * the store is closed; it may be split again. MPI_Comm_split; torch.distributed.new_group. All ranks. */
+/* Divides the group into new groups: ranks with the same [color] (>= 0) form one, ordered by [key], then by rank. A
+ * rank with a negative color makes the call too and gets no group: *out is NULL. The caller destroys the new group,
+ * before the store is closed; it may be split again. Like MPI_Comm_split; torch.distributed.new_group. All ranks. */
 status comm_split(struct comm *comm, int color, int key, struct comm **out);
 
-/* Two independent streams of calls may run at once, each in its own thread: the group itself is lane 0; lane 1 is for a
- * communication thread. Calls of a lane are ordered; lanes do not disturb each other. Not owned: lives as long as the
- * group; comm_destroy takes the group only. NULL: comm_gpu's groups have lane 0 only. */
+/* Two independent sequences of calls may run at once, each in its own thread: the group itself is lane 0; lane 1 is for
+ * a communication thread. The calls of a lane are ordered; calls of different lanes are independent. Not owned: valid
+ * as long as the group; only the group itself is passed to comm_destroy. NULL for lane 1 of comm_gpu's groups. */
 #define COMM_LANES 2
 struct comm *comm_lane(struct comm *comm, int lane);
 
-/* Memory for data that is reduced often, zero at first: with shared memory, comm_all_reduce does not copy it. Lives as
- * long as the group. All ranks, in the same order, with the same [size] in bytes. */
+/* Zeroed memory for data that is reduced often: with shared memory, comm_all_reduce does not copy it. Owned by the
+ * group and freed with it. All ranks, in the same order, with the same [size] in bytes. */
 status comm_alloc(struct comm *comm, size_t size, void **out);
 
 /* ---- results on all ranks ---- */
 
-/* data (count): every rank ends with the element-wise result. */
+/* data (count): in place, the element-wise result on every rank. */
 status comm_all_reduce(struct comm *comm, void *data, size_t count, enum comm_type type, enum comm_op op);
-/* data (world, count), out (count): rank r ends with the result of part r, the same bits as comm_all_reduce gives.
- * [out] may be rank r's own part of [data]; the rest of [data] stays. */
+/* data (world, count), out (count): rank r gets the result of part r, the same bits as from comm_all_reduce. [out] may
+ * be rank r's own part of [data]; the rest of [data] is not changed. */
 status comm_reduce_scatter(struct comm *comm, const void *data, size_t count, enum comm_type type, enum comm_op op,
                            void *out);
-/* data (count): rank [root]'s values reach all. */
+/* data (count): every rank gets the values of rank [root]. */
 status comm_broadcast(struct comm *comm, void *data, size_t count, enum comm_type type, int root);
-/* out (world, count): every rank's values in order of rank. [data] may be this rank's own part of [out]. */
+/* data (count), out (world, count): the values of every rank in order of rank. [data] may be this rank's own part of
+ * [out]. */
 status comm_all_gather(struct comm *comm, const void *data, size_t count, enum comm_type type, void *out);
-/* [size] bytes, as many as each rank likes: *out, malloc'ed, holds those of rank 0, then of rank 1, ...; sizes (world)
- * says how many each gave. torch.distributed.all_gather_object without the pickling. */
+/* [size] bytes, which may differ between ranks. *out: the bytes of rank 0, then of rank 1, ...; the caller frees it.
+ * sizes (world): the size of each rank. Like torch.distributed.all_gather_object, without pickling. */
 status comm_all_gather_bytes(struct comm *comm, const void *data, size_t size, void **out, size_t *sizes);
 status comm_barrier(struct comm *comm);
 
 /* ---- one rank's results, or one rank's data ---- */
 
-/* data (count): rank [root] ends with the element-wise result; what the others have stays. */
+/* data (count): in place on rank [root], the element-wise result; the data of the other ranks is not changed. */
 status comm_reduce(struct comm *comm, void *data, size_t count, enum comm_type type, enum comm_op op, int root);
 /* data (count); out (world, count) on [root], else unused. On [root], [data] may be its own part of [out]. */
 status comm_gather(struct comm *comm, const void *data, size_t count, enum comm_type type, void *out, int root);
-/* As comm_all_gather_bytes; *out is NULL except on [root], sizes (world) are known to all. */
+/* As comm_all_gather_bytes; *out is NULL except on [root]; sizes (world) are set on all ranks. */
 status comm_gather_bytes(struct comm *comm, const void *data, size_t size, int root, void **out, size_t *sizes);
-/* data (world, count) on [root], else unused; out (count): rank r ends with part r. On [root], [out] may be its own
+/* data (world, count) on [root], else unused; out (count): rank r gets part r. On [root], [out] may be its own
  * part of [data]. */
 status comm_scatter(struct comm *comm, const void *data, size_t count, enum comm_type type, void *out, int root);
 
 /* ---- between two ranks ---- */
 
-/* [count] must be equal on both; the messages of a pair arrive in order. comm_send may wait for the receiver's
+/* [count] must be equal on both; messages between two ranks arrive in order. comm_send may wait for the receiver's
  * comm_recv. Only the two ranks. */
 status comm_send(struct comm *comm, const void *data, size_t count, enum comm_type type, int to);
 status comm_recv(struct comm *comm, void *data, size_t count, enum comm_type type, int from);

@@ -1,5 +1,5 @@
-/* comm_backends: the table of values of dist.backend and of `ddptrain comm --backend`. The choices of the config, their
- * names in messages and how a group connects follow from it. */
+/* comm_backends: the table of the values of dist.backend and of `ddptrain comm --backend`: choices of the config, names
+ * in messages, and functions that connect a group. */
 #ifndef DIST_COMM_BACKENDS_H
 #define DIST_COMM_BACKENDS_H
 
@@ -9,8 +9,8 @@
 
 struct comm;
 
-/* X(name in the code, name, function that connects the host memory of a group, function that opens the backend for the
- * memory of GPUs which is used beside it (comm_gpu.h; NULL: none), whether the ranks must have GPUs). */
+/* X(enum constant, name, function that connects a group for host memory, function that loads the backend for GPU
+ * memory that is used in addition (comm_gpu.h; NULL: none), whether every rank must have a GPU). */
 #define COMM_BACKENDS(X)                                                                                               \
     X(BACKEND_AUTO, "auto", comm_connect_auto, comm_backend_nccl, false)                                               \
     X(BACKEND_SHM, "shm", comm_connect_shm, NULL, false)                                                               \
@@ -30,7 +30,7 @@ COMM_BACKENDS(X)
 
 /* The names in the order of the enum, then NULL. */
 extern const char *const comm_backend_names[];
-/* Whether the backend averages in the memory of GPUs; whether it needs them. [backend]: an enum dist_backend. */
+/* Whether the backend averages gradients in GPU memory; whether it requires GPUs. [backend]: an enum dist_backend. */
 bool comm_backend_uses_gpus(int backend);
 bool comm_backend_needs_gpus(int backend);
 /* *backend is an enum dist_backend; STATUS_USAGE "expected auto, shm, ... or nccl, got 'mpi'". */

@@ -1,6 +1,6 @@
 /* Values are small whole numbers and powers of two, so that every sum and product is exact and the reference can be
- * taken in double and in 64-bit integers, in any order; only the last rounding to 16 bits is left, and done another way
- * than in combine.c. They repeat every 44 elements, so that the reference is cheap. */
+ * computed in double and in 64-bit integers, in any order; only the last rounding to 16 bits remains, and is computed
+ * in another way than in combine.c. The values repeat every 44 elements, so that the reference is cheap. */
 #include "dist/comm/comm_check.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 /* Fewer than ranks; odd ones; around 64 KiB; several chunks. */
 static const size_t counts[] = {1, 2, 3, 17, 1000, 8191, 16385, 65536, 200003};
 #define COUNTS (sizeof counts / sizeof *counts)
-#define MOST 800012 /* elements of a call, all ranks' parts together */
+#define MAX_ELEMENTS 800012 /* of a call, the parts of all ranks together */
 #define PERIOD 44
 
 static const char *const type_names[COMM_TYPES] = {"float32", "float64", "bfloat16", "float16",
@@ -27,24 +27,24 @@ const char *comm_op_name(enum comm_op op) { return op_names[op]; }
 struct check {
     struct comm *comm;
     int rank, world;
-    char *a, *b;   /* (MOST) elements of 8 bytes each */
+    char *a, *b;   /* (MAX_ELEMENTS) elements of 8 bytes each */
     size_t *sizes; /* (world) */
     size_t checks;
-    comm_check_told *told; /* NULL: nobody asks */
+    comm_check_progress *progress; /* NULL: none */
     void *context;
     const char *part;
     size_t done, total; /* parts */
 };
 
-static void tell(const struct check *c) {
-    if (c->told) c->told(c->context, c->part, c->done, c->total, c->checks);
+static void report_progress(const struct check *c) {
+    if (c->progress) c->progress(c->context, c->part, c->done, c->total, c->checks);
 }
 
 /* ---- values ---- */
 
 static bool is_float(enum comm_type type) { return type <= COMM_FLOAT16; }
 
-/* What rank r has at index i. */
+/* The input of rank r at index i. */
 static int64_t whole_value(int rank, size_t i) { return (int64_t)((i * 7 + (size_t)rank * 5) % 11) - 3; }
 
 static double value_of(enum comm_type type, enum comm_op op, int rank, size_t i) {
@@ -77,7 +77,7 @@ static void put(void *data, size_t i, enum comm_type type, double value) {
     }
 }
 
-/* [value] with [bits] bits of fraction and leading one, to nearest even. */
+/* [value] rounded to [bits] significant bits, to nearest even. */
 static double rounded(double value, int bits) {
     int exponent;
     double fraction = frexp(value, &exponent);
@@ -98,7 +98,7 @@ static double expected_float(enum comm_type type, enum comm_op op, int world, si
     return rounded(result, bits[type]);
 }
 
-/* As the type sees it: uint8 values wrap around before they are compared or divided. */
+/* [value] converted to the type: uint8 values wrap around before they are compared or divided. */
 static int64_t as_type(uint64_t value, enum comm_type type) {
     return type == COMM_UINT8 ? (int64_t)(uint8_t)value : type == COMM_INT32 ? (int32_t)value : (int64_t)value;
 }
@@ -116,7 +116,7 @@ static double expected_whole(enum comm_type type, enum comm_op op, int world, si
     return (double)(op == COMM_AVG ? result / world : result);
 }
 
-/* Where a number comes from: what rank [owner] had, or the result over all [world] ranks. */
+/* The source of a number: the input of rank [owner], or the result over all [world] ranks. */
 struct check_source {
     int owner; /* -1: the result */
     int world;
@@ -146,9 +146,9 @@ static void fill(void *data, size_t count, enum comm_type type, enum comm_op op,
 
 /* ---- comparing ---- */
 
-/* How a call is named in a failure. */
-struct what {
-    const char *call;
+/* A call, as it is named in a failure. */
+struct call {
+    const char *name;
     size_t count;
     enum comm_type type;
     enum comm_op op; /* COMM_OPS: none */
@@ -174,14 +174,14 @@ static double get(const void *data, size_t i, enum comm_type type) {
     }
 }
 
-static status wrong(const struct check *c, struct what w, size_t i, double got, double expected) {
+static status wrong(const struct check *c, struct call w, size_t i, double got, double expected) {
     return status_new(STATUS_BUG, "rank %d of %d, %s: %s of %zu %s%s%s: element %zu is %.9g, expected %.9g", c->rank,
-                      c->world, comm_backend(c->comm), w.call, w.count, type_names[w.type],
+                      c->world, comm_backend(c->comm), w.name, w.count, type_names[w.type],
                       w.op == COMM_OPS ? "" : ", ", w.op == COMM_OPS ? "" : op_names[w.op], i, got, expected);
 }
 
-/* data (count) must be the numbers of [source] from its element [from] on, bit for bit. */
-static status expect(struct check *c, struct what w, const void *data, size_t count, struct check_source source,
+/* data (count) must have the bits of the numbers of [source], starting at its element [from]. */
+static status expect(struct check *c, struct call w, const void *data, size_t count, struct check_source source,
                      size_t from) {
     char pattern[PERIOD * 8];
     size_t size = comm_type_size(w.type), all = count * size, period = PERIOD * size;
@@ -198,25 +198,25 @@ static status expect(struct check *c, struct what w, const void *data, size_t co
     return OK;
 }
 
-static status expect_result(struct check *c, struct what w, const void *data, size_t count, size_t from) {
+static status expect_result(struct check *c, struct call w, const void *data, size_t count, size_t from) {
     return expect(c, w, data, count, (struct check_source){.owner = -1, .world = c->world, .op = w.op}, from);
 }
 
-static status expect_data(struct check *c, struct what w, const void *data, size_t count, int owner, size_t from) {
+static status expect_data(struct check *c, struct call w, const void *data, size_t count, int owner, size_t from) {
     return expect(c, w, data, count, (struct check_source){.owner = owner, .op = COMM_SUM}, from);
 }
 
 /* ---- reductions ---- */
 
-static status check_all_reduce(struct check *c, struct what w) {
-    w.call = "all_reduce";
+static status check_all_reduce(struct check *c, struct call w) {
+    w.name = "all_reduce";
     fill(c->a, w.count, w.type, w.op, c->rank, 0);
     TRY(comm_all_reduce(c->comm, c->a, w.count, w.type, w.op));
     return expect_result(c, w, c->a, w.count, 0);
 }
 
-static status check_reduce(struct check *c, struct what w) {
-    w.call = "reduce";
+static status check_reduce(struct check *c, struct call w) {
+    w.name = "reduce";
     int root = (int)((w.count + (size_t)w.op) % (size_t)c->world);
     size_t bytes = w.count * comm_type_size(w.type);
     fill(c->a, w.count, w.type, w.op, c->rank, 0);
@@ -226,10 +226,10 @@ static status check_reduce(struct check *c, struct what w) {
     return memcmp(c->a, c->b, bytes) == 0 ? OK : wrong(c, w, 0, NAN, 0);
 }
 
-/* Into its own part of the data, or elsewhere. */
-static status check_reduce_scatter(struct check *c, struct what w) {
-    w.call = "reduce_scatter";
-    if (w.count * (size_t)c->world > MOST) return OK;
+/* [out] is this rank's part of the data, or another buffer. */
+static status check_reduce_scatter(struct check *c, struct call w) {
+    w.name = "reduce_scatter";
+    if (w.count * (size_t)c->world > MAX_ELEMENTS) return OK;
     size_t size = comm_type_size(w.type), own = (size_t)c->rank * w.count;
     char *out = w.count % 2 ? c->a + own * size : c->b;
     fill(c->a, w.count * (size_t)c->world, w.type, w.op, c->rank, 0);
@@ -237,64 +237,64 @@ static status check_reduce_scatter(struct check *c, struct what w) {
     return expect_result(c, w, out, w.count, own);
 }
 
-/* ---- moving ---- */
+/* ---- data movement ---- */
 
-static status check_broadcast(struct check *c, struct what w) {
-    w.call = "broadcast";
+static status check_broadcast(struct check *c, struct call w) {
+    w.name = "broadcast";
     int root = (int)(w.count % (size_t)c->world);
     fill(c->a, w.count, w.type, COMM_SUM, c->rank, 0);
     TRY(comm_broadcast(c->comm, c->a, w.count, w.type, root));
     return expect_data(c, w, c->a, w.count, root, 0);
 }
 
-static status expect_gathered(struct check *c, struct what w, const char *all) {
+static status expect_gathered(struct check *c, struct call w, const char *all) {
     for (int r = 0; r < c->world; r++)
         TRY(expect_data(c, w, all + (size_t)r * w.count * comm_type_size(w.type), w.count, r, 0));
     return OK;
 }
 
-static status check_all_gather(struct check *c, struct what w) {
-    w.call = "all_gather";
-    if (w.count * (size_t)c->world > MOST) return OK;
+static status check_all_gather(struct check *c, struct call w) {
+    w.name = "all_gather";
+    if (w.count * (size_t)c->world > MAX_ELEMENTS) return OK;
     char *own = w.count % 2 ? c->b + (size_t)c->rank * w.count * comm_type_size(w.type) : c->a;
     fill(own, w.count, w.type, COMM_SUM, c->rank, 0);
     TRY(comm_all_gather(c->comm, own, w.count, w.type, c->b));
     return expect_gathered(c, w, c->b);
 }
 
-static status check_gather(struct check *c, struct what w) {
-    w.call = "gather";
-    if (w.count * (size_t)c->world > MOST) return OK;
+static status check_gather(struct check *c, struct call w) {
+    w.name = "gather";
+    if (w.count * (size_t)c->world > MAX_ELEMENTS) return OK;
     int root = (int)(w.count % (size_t)c->world);
     fill(c->a, w.count, w.type, COMM_SUM, c->rank, 0);
     TRY(comm_gather(c->comm, c->a, w.count, w.type, c->b, root));
     return c->rank == root ? expect_gathered(c, w, c->b) : OK;
 }
 
-static status check_scatter(struct check *c, struct what w) {
-    w.call = "scatter";
-    if (w.count * (size_t)c->world > MOST) return OK;
+static status check_scatter(struct check *c, struct call w) {
+    w.name = "scatter";
+    if (w.count * (size_t)c->world > MAX_ELEMENTS) return OK;
     int root = (int)(w.count % (size_t)c->world);
     if (c->rank == root) fill(c->a, w.count * (size_t)c->world, w.type, COMM_SUM, root, 0);
     TRY(comm_scatter(c->comm, c->a, w.count, w.type, c->b, root));
     return expect_data(c, w, c->b, w.count, root, (size_t)c->rank * w.count);
 }
 
-/* Round the ring, then between the first and the last: even ranks send first. */
-static status check_pairs(struct check *c, struct what w) {
-    w.call = "send";
+/* Each rank sends to the next one, the last to the first; even ranks send before they receive. */
+static status check_pairs(struct check *c, struct call w) {
+    w.name = "send";
     if (c->world == 1) return OK;
-    int next = (c->rank + 1) % c->world, before = (c->rank + c->world - 1) % c->world;
+    int next = (c->rank + 1) % c->world, previous = (c->rank + c->world - 1) % c->world;
     fill(c->a, w.count, w.type, COMM_SUM, c->rank, 0);
     if (c->rank % 2 == 0) TRY(comm_send(c->comm, c->a, w.count, w.type, next));
-    TRY(comm_recv(c->comm, c->b, w.count, w.type, before));
+    TRY(comm_recv(c->comm, c->b, w.count, w.type, previous));
     if (c->rank % 2) TRY(comm_send(c->comm, c->a, w.count, w.type, next));
-    return expect_data(c, w, c->b, w.count, before, 0);
+    return expect_data(c, w, c->b, w.count, previous, 0);
 }
 
-/* Rank r gives r * 13 % 29 times [count] bytes of its number; some give none. */
-static status check_bytes(struct check *c, struct what w, int root) {
-    w.call = root < 0 ? "all_gather_bytes" : "gather_bytes";
+/* Rank r sends r * 13 % 29 times [count] bytes with the value r + 1; some send none. */
+static status check_bytes(struct check *c, struct call w, int root) {
+    w.name = root < 0 ? "all_gather_bytes" : "gather_bytes";
     size_t unit = w.count % 1024, own = unit * (size_t)(c->rank * 13 % 29);
     void *all;
     memset(c->a, c->rank + 1, own);
@@ -317,13 +317,13 @@ static status check_bytes(struct check *c, struct what w, int root) {
 
 /* ---- parts ---- */
 
-/* Every type with every operation at a third of the sizes, by turns. */
+/* Every type with every operation; each combination at a third of the sizes. */
 static status check_reductions(struct check *c) {
     for (int type = 0; type < COMM_TYPES; type++)
         for (int op = 0; op < COMM_OPS; op++)
             for (size_t i = (size_t)(type + op) % 3; i < COUNTS; i += 3) {
-                tell(c);
-                struct what w = {.count = counts[i], .type = (enum comm_type)type, .op = (enum comm_op)op};
+                report_progress(c);
+                struct call w = {.count = counts[i], .type = (enum comm_type)type, .op = (enum comm_op)op};
                 TRY(check_all_reduce(c, w));
                 TRY(check_reduce(c, w));
                 TRY(check_reduce_scatter(c, w));
@@ -334,8 +334,8 @@ static status check_reductions(struct check *c) {
 static status check_moves(struct check *c) {
     for (int type = 0; type < COMM_TYPES; type++)
         for (size_t i = (size_t)type % 3; i < COUNTS; i += 3) {
-            tell(c);
-            struct what w = {.count = counts[i], .type = (enum comm_type)type, .op = COMM_OPS};
+            report_progress(c);
+            struct call w = {.count = counts[i], .type = (enum comm_type)type, .op = COMM_OPS};
             TRY(check_broadcast(c, w));
             TRY(check_all_gather(c, w));
             TRY(check_gather(c, w));
@@ -348,8 +348,8 @@ static status check_moves(struct check *c) {
 
 static status check_all_bytes(struct check *c) {
     for (size_t i = 0; i < COUNTS; i++) {
-        tell(c);
-        struct what w = {.count = counts[i], .type = COMM_UINT8, .op = COMM_OPS};
+        report_progress(c);
+        struct call w = {.count = counts[i], .type = COMM_UINT8, .op = COMM_OPS};
         TRY(check_bytes(c, w, -1));
         TRY(check_bytes(c, w, (int)(counts[i] % (size_t)c->world)));
     }
@@ -366,7 +366,7 @@ static void *call_on_lane(void *argument) {
     struct lane_call *call = argument;
     for (int i = 0; i < 20 && !call->failure; i++)
         call->failure =
-            check_all_reduce(&call->check, (struct what){.count = call->count, .type = COMM_FLOAT32, .op = COMM_SUM});
+            check_all_reduce(&call->check, (struct call){.count = call->count, .type = COMM_FLOAT32, .op = COMM_SUM});
     return NULL;
 }
 
@@ -395,21 +395,21 @@ static const struct part {
              {"two lanes at once", check_lanes}};
 #define PARTS (sizeof parts / sizeof *parts)
 
-static status check_parts(struct comm *comm, comm_check_told *told, void *context, size_t *checks) {
+static status check_parts(struct comm *comm, comm_check_progress *progress, void *context, size_t *checks) {
     struct check c = {.comm = comm,
                       .rank = comm_rank(comm),
                       .world = comm_world_size(comm),
-                      .told = told,
+                      .progress = progress,
                       .context = context,
                       .total = PARTS + 1};
-    c.a = malloc((size_t)MOST * 8);
-    c.b = malloc((size_t)MOST * 8);
+    c.a = malloc((size_t)MAX_ELEMENTS * 8);
+    c.b = malloc((size_t)MAX_ELEMENTS * 8);
     c.sizes = malloc((size_t)c.world * sizeof *c.sizes);
     status failure = c.a && c.b && c.sizes ? OK : status_memory("the check of the collectives");
     for (size_t i = 0; i < PARTS && !failure; i++) {
         c.part = parts[i].name;
         c.done = i;
-        tell(&c);
+        report_progress(&c);
         failure = parts[i].run(&c);
     }
     free(c.a);
@@ -419,7 +419,7 @@ static status check_parts(struct comm *comm, comm_check_told *told, void *contex
     return failure;
 }
 
-/* One reduction and one gather: enough to see who is in the group. */
+/* One reduction and one gather, which show the members of the group. */
 static status check_members(struct comm *comm, int world, int rank, size_t *checks) {
     int32_t number = 1, numbers[2] = {world, rank}, all[2 * 64];
     ++*checks;
@@ -431,21 +431,22 @@ static status check_members(struct comm *comm, int world, int rank, size_t *chec
     if (world > 64) return OK;
     TRY(comm_all_gather(comm, numbers, 2, COMM_INT32, all));
     for (int r = 0; r < world; r++)
-        if (all[2 * r] != world || all[2 * r + 1] != r) return status_new(STATUS_BUG, "split: ranks are mixed up");
+        if (all[2 * r] != world || all[2 * r + 1] != r)
+            return status_new(STATUS_BUG, "split: the ranks are in the wrong order");
     return OK;
 }
 
-/* Even and odd ranks, the latter in reverse; in those, halves; and a group without rank 0. */
+/* Groups of even and of odd ranks, the latter in reverse order; halves of those; and a group without rank 0. */
 static status check_split(struct comm *comm, size_t *checks) {
     int rank = comm_rank(comm), world = comm_world_size(comm);
-    int is_odd = rank % 2, count = (world + !is_odd) / 2, place = is_odd ? count - 1 - rank / 2 : rank / 2;
+    int is_odd = rank % 2, count = (world + !is_odd) / 2, new_rank = is_odd ? count - 1 - rank / 2 : rank / 2;
     struct comm *half, *quarter = NULL, *others;
     TRY(comm_split(comm, is_odd, is_odd ? -rank : 0, &half));
-    status failure = check_members(half, count, place, checks);
-    if (!failure) failure = comm_split(half, place < count / 2, 0, &quarter);
+    status failure = check_members(half, count, new_rank, checks);
+    if (!failure) failure = comm_split(half, new_rank < count / 2, 0, &quarter);
     if (!failure)
-        failure = check_members(quarter, place < count / 2 ? count / 2 : count - count / 2,
-                                place < count / 2 ? place : place - count / 2, checks);
+        failure = check_members(quarter, new_rank < count / 2 ? count / 2 : count - count / 2,
+                                new_rank < count / 2 ? new_rank : new_rank - count / 2, checks);
     comm_destroy(quarter);
     comm_destroy(half);
     TRY(failure);
@@ -456,9 +457,9 @@ static status check_split(struct comm *comm, size_t *checks) {
     return failure;
 }
 
-status comm_check(struct comm *comm, comm_check_told *told, void *context, size_t *checks) {
+status comm_check(struct comm *comm, comm_check_progress *progress, void *context, size_t *checks) {
     *checks = 0;
-    TRY(check_parts(comm, told, context, checks));
-    if (told) told(context, "groups", PARTS, PARTS + 1, *checks);
+    TRY(check_parts(comm, progress, context, checks));
+    if (progress) progress(context, "groups", PARTS, PARTS + 1, *checks);
     return check_split(comm, checks);
 }

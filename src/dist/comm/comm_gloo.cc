@@ -1,6 +1,6 @@
-/* The backend on Gloo's TCP transport, a module in C++ whose one symbol is a table of C functions that let no exception
- * out. Small messages of lane 0 take the mesh of quick.hpp, for two ranks in pieces also those of middle size,
- * everything else that of bulk.hpp. */
+/* The backend on Gloo's TCP transport: a C++ module that exports one symbol, a table of C functions that throw no
+ * exceptions. Small messages of lane 0 use the mesh of quick.hpp; with two ranks, medium messages use it, too, in
+ * pieces. Everything else uses the mesh of bulk.hpp. */
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -22,7 +22,7 @@ using namespace ddptrain_gloo;
 
 /* ---- the group ---- */
 
-/* What a quick call is: compared between ranks. */
+/* The kind of a call on the quick mesh: compared between ranks. */
 enum Kind : uint32_t { kBarrier = 1, kGather, kScatter, kBroadcast, kReduceScatter, kReduce };
 
 uint32_t what(Kind kind, int root, comm_type type = COMM_UINT8, comm_op op = COMM_SUM) {
@@ -41,7 +41,7 @@ class Group {
 
     void reduce(int lane, void *data, size_t count, comm_type type, comm_op op, int root) {
         size_t bytes = count * comm_type_size(type);
-        if (is_for_pieces(lane, bytes, root)) return reduce_pieces(data, count, type, op);
+        if (is_in_pieces(lane, bytes, root)) return reduce_pieces(data, count, type, op);
         if (!is_quick(lane, bytes)) return bulk_.reduce(lane, data, count, type, op, root);
         quick_.exchange(data, bytes, what(kReduce, root, type, op), bytes);
         if (root == COMM_ALL || root == rank_) combine(data, quick_.payloads(0), world_, count, type, op);
@@ -89,10 +89,10 @@ class Group {
     void abort() const { sockets_.shut_down(); }
 
   private:
-    PeerSockets sockets_; /* knows what was open before the others open theirs */
+    PeerSockets sockets_; /* first: lists the sockets that are open before the members below open theirs */
     bool is_quick(int lane, size_t bytes) const { return lane == 0 && quick_.fits(bytes); }
 
-    bool is_for_pieces(int lane, size_t bytes, int root) const {
+    bool is_in_pieces(int lane, size_t bytes, int root) const {
         return lane == 0 && world_ == 2 && root == COMM_ALL && bytes > kPieceBytes && bytes <= kPiecesBytes;
     }
 
@@ -107,7 +107,7 @@ class Group {
     }
 
     int rank_, world_;
-    Ticker ticker_; /* outlives the device */
+    Ticker ticker_; /* must outlive the device */
     std::shared_ptr<gloo::transport::Device> device_;
     Bulk bulk_;
     Quick quick_;

@@ -1,5 +1,5 @@
-/* Which GPU each rank has, the module of NCCL, and the enqueued calls: a look into the backend's table between
- * comm_begin and comm_finish, so that a failure names the rank that failed first as everywhere. */
+/* Loads the module of NCCL, checks which GPU each rank has, and makes the enqueued calls: those of the backend's table
+ * between comm_begin and comm_finish, so that a failure names the rank that failed first. */
 #include "dist/comm/comm_gpu.h"
 
 #include <stdio.h>
@@ -72,7 +72,7 @@ status comm_check_gpus(struct comm *comm, const char *identity) {
     return failure;
 }
 
-/* NCCL's own connections start on the interface that leads to rank 0, as Gloo's, unless the user has chosen. */
+/* NCCL uses the interface that reaches rank 0, as Gloo does, unless the user has chosen one. */
 static status choose_interface(struct comm *comm) {
     struct comm_group *g = comm->shared;
     const char *chosen = getenv(INTERFACE_VARIABLE);
@@ -81,13 +81,13 @@ static status choose_interface(struct comm *comm) {
     TRY(store_address(g->store, g->timeout, address));
     net_interface(address, name, sizeof name);
     if (chosen && *chosen) snprintf(name, sizeof name, "%s", chosen);
-    snprintf(exactly, sizeof exactly, "=%s", name); /* else names that begin like it match as well */
+    snprintf(exactly, sizeof exactly, "=%s", name); /* "=": without it, longer names with this prefix match, too */
     if (strcmp(name, "?") != 0) setenv("NCCL_SOCKET_IFNAME", exactly, 1);
     return OK;
 }
 
-/* NCCL refuses ranks of one host that have one GPU: they say that they are on several. */
-static void pretend_hosts(int rank) {
+/* NCCL rejects ranks of one host that share a GPU, so each rank gets a host id of its own. */
+static void set_distinct_host_ids(int rank) {
     char id[32];
     snprintf(id, sizeof id, "ddptrain-%d", rank);
     setenv("NCCL_HOSTID", id, 0);
@@ -101,7 +101,7 @@ status comm_open_gpu(struct comm *comm, int backend, int gpu, const char *identi
     TRY(gpu_backends[backend].open(&opened));
     TRY(comm_check_gpus(comm, identity));
     TRY(choose_interface(comm));
-    if (may_share()) pretend_hosts(comm->rank);
+    if (may_share()) set_distinct_host_ids(comm->rank);
     return comm_add_gpu(comm, opened, gpu);
 }
 

@@ -1,54 +1,53 @@
-/* comm_gpu: collectives on the memory of GPUs, by NCCL. A group keeps the backend that it has for the host's memory
- * (shared memory, Gloo) and gets a second one for the GPUs' beside it, as torch's "cpu:gloo,cuda:nccl": the numbers
- * that a run's hosts tell each other are few and small, and must not wait for a stream. One process, one GPU.
- *
- * The calls of comm.h take the group that comm_gpu gives, and wait; what is here is enqueued on a stream of the group
- * and returns at once, so that it overlaps with what the compute stream does, and may be captured into a CUDA graph.
- * Sums are taken in NCCL's order, which follows from the topology and the size, not in order of rank: results are equal
- * on all ranks and repeat on the same machines; with two ranks they have the bits of the other backends. */
+/* comm_gpu: collectives on GPU memory, by NCCL. A group keeps its backend for host memory (shared memory, Gloo) and
+ * gets a second one for GPU memory, as torch's "cpu:gloo,cuda:nccl": collectives of host memory are few and small, and
+ * must not wait for a stream. Each process uses one GPU. The calls of comm.h work on the group that comm_gpu returns,
+ * and block. The calls below are enqueued on a stream of the group and return at once, so that they overlap with the
+ * compute stream and can be captured into a CUDA graph. NCCL decides the order of a sum from topology and size, so it
+ * is not the order of rank: results are equal on all ranks and the same in every run on the same machines; with two
+ * ranks they have the bits of the other backends. */
 #ifndef DIST_COMM_GPU_H
 #define DIST_COMM_GPU_H
 
 #include "dist/comm/comm.h"
 
-/* Whether the GPU backend of [backend], an enum dist_backend that has one, can be used here: its module and its library
- * are there. STATUS_USAGE says what is missing. */
+/* Whether the GPU backend of [backend], an enum dist_backend that has one, can be used here. STATUS_USAGE: its module
+ * or its library is missing. */
 status comm_gpu_check(int backend);
 
-/* Gives [comm] its group on GPUs, by the GPU backend of [backend]; this process uses GPU number [gpu], whose [identity]
- * no other rank may have, unless DDPTRAIN_SHARE_GPUS is 1 (for tests: slow). Groups that are cut from it later get
- * theirs as well. Nothing happens for a group of one. STATUS_USAGE where the backend is missing on a rank, or where two
- * ranks have one GPU. All ranks. */
+/* Creates the group for GPU memory of [comm], by the GPU backend of [backend]. This process uses GPU number [gpu]; its
+ * [identity] must differ from that of every other rank, unless DDPTRAIN_SHARE_GPUS is 1 (for tests: slow). Groups that
+ * are split from [comm] later get one, too. Does nothing for a group of one. STATUS_USAGE: the backend is missing on a
+ * rank, or two ranks have the same GPU. All ranks. */
 status comm_open_gpu(struct comm *comm, int backend, int gpu, const char *identity);
 
-/* Ranks that have the same GPU are STATUS_USAGE on all ranks. All ranks. */
+/* STATUS_USAGE on all ranks if two ranks have the same GPU, or the same [identity] on one host. All ranks. */
 status comm_check_gpus(struct comm *comm, const char *identity);
 
-/* The group on GPUs for the calls of comm.h, with data in the GPU's memory; data in ordinary memory is copied there and
- * back, for checks. It has lane 0 only. NULL without comm_open_gpu. Not owned. */
+/* The group for GPU memory, for the calls of comm.h. Data in host memory is copied to the GPU and back, for checks. It
+ * has lane 0 only. NULL before comm_open_gpu. Not owned. */
 struct comm *comm_gpu(struct comm *comm);
 
 /* ---- enqueued: [gpu] is comm_gpu's group, [stream] a cudaStream_t of its GPU ---- */
 
-/* What is enqueued from here on begins when everything that [stream] has now is done. */
+/* Work enqueued on the group after this call starts when the work that is now in [stream] has completed. */
 status comm_gpu_after(struct comm *gpu, void *stream);
-/* What [stream] gets from here on begins when everything that was enqueued is done. */
+/* Work enqueued on [stream] after this call starts when the work that is now enqueued on the group has completed. */
 status comm_gpu_before(struct comm *gpu, void *stream);
 
-/* DDP's average: data (count) = the sum over ranks of (float)(1 / world) * data. [is_compressed]: each product is
- * rounded to bfloat16, and bfloat16 travels and is summed. */
+/* DDP's average: data (count) = the sum over ranks of (float)(1 / world) * data. [is_compressed]: each product is *
+ * rounded to bfloat16, and sent and summed as bfloat16. */
 status comm_gpu_average(struct comm *gpu, float *data, size_t count, bool is_compressed);
-/* The same of data (world, count), where rank r ends with part r only; what the other parts hold means nothing. */
+/* The same for data (world, count), but rank r gets part r only; the other parts are undefined afterwards. */
 status comm_gpu_average_scatter(struct comm *gpu, float *data, size_t count, bool is_compressed);
-/* Room for compressed averages of up to [count] elements in all, made before the first. All ranks. */
+/* Allocates the buffer for compressed averages of up to [count] elements in all; before the first one. All ranks. */
 status comm_gpu_reserve(struct comm *gpu, size_t count);
 /* data (count): the sum over ranks. */
 status comm_gpu_sum(struct comm *gpu, void *data, size_t count, enum comm_type type);
-/* data (world, count): part r of rank r reaches all. */
+/* data (world, count): every rank gets part r of rank r. */
 status comm_gpu_all_gather(struct comm *gpu, float *data, size_t count);
 
-/* The host waits until [stream] has done all that it has, at most the group's timeout; for other ranks this is a
- * collective call in which this rank waits. STATUS_PEER when a rank was lost: what was enqueued may then be wrong. */
+/* The host waits until all work in [stream] has completed, at most the group's timeout. The heartbeat reports it as a
+ * collective call. STATUS_PEER when a rank was lost: results of enqueued calls may then be wrong. */
 status comm_gpu_wait(struct comm *gpu, void *stream);
 
 #endif

@@ -1,5 +1,5 @@
-/* The life of groups: who is on which host decides the backend, the job's store tells it to everybody, and a group that
- * is cut from another inherits what is known. */
+/* Creates and destroys groups. Ranks publish their host in the store; the hosts decide the backend. A group that is
+ * split from another inherits members, hosts and backend. */
 #include "dist/comm/comm_group.h"
 
 #include <stdio.h>
@@ -13,9 +13,8 @@
 #include "dist/comm/comm_shm.h"
 #include "dist/comm/shm_map.h"
 
-#define CAUSE_SECONDS 1.0 /* how long to wait for news of who left */
+#define CAUSE_SECONDS 1.0 /* maximum wait for the report of the rank that failed first */
 
-/* A failure of the backend, with the rank that explains it. Consumes [failure]. */
 status comm_explain(const struct comm_group *g, const char *call, status failure) {
     int rank = g->job_rank, size = g->job_size;
     if (status_code(failure) != STATUS_PEER) return status_prefix(failure, "rank %d of %d: %s", rank, size, call);
@@ -48,10 +47,10 @@ static void free_object(struct comm *comm) {
     free(comm->lanes);
 }
 
-/* Not yet connected. [like]: the group it is cut from, or what is known of the job. */
+/* Not yet connected. [like]: the parent group, or the values of the job. */
 static status allocate(const struct comm_group *like, const char *name, int rank, int world_size, struct comm **out) {
     *out = NULL;
-    size_t world = (size_t)world_size + 1; /* for no-one's sake 0 */
+    size_t world = (size_t)world_size + 1; /* calloc of 0 bytes may return NULL */
     struct comm *lanes = calloc(COMM_LANES, sizeof *lanes);
     struct comm_group *g = calloc(1, sizeof *g);
     if (!lanes || !g) {
@@ -111,7 +110,7 @@ status comm_backend_gloo(const struct comm_backend **out) {
     return OK;
 }
 
-/* Another rank is lost: what waits for it here shall not. Called by the store's thread. */
+/* Another rank is lost: ends blocked calls. Called by the store's thread. */
 static void abort_group(void *group) {
     struct comm_group *g = group;
     if (g->backend->abort) g->backend->abort(g->group);
@@ -146,10 +145,10 @@ static status connect_gloo(struct comm *comm, const char *why) {
     return OK;
 }
 
-/* Every rank gets the same answer from shm's creation, so all of them try the next best. */
+/* The creation of shm has the same result on all ranks, so all fall back to Gloo together. */
 status comm_connect_auto(struct comm *comm) {
     struct comm_group *g = comm->shared;
-    if (g->host_count == comm->world_size) return connect_gloo(comm, NULL); /* one rank a host: nothing to share */
+    if (g->host_count == comm->world_size) return connect_gloo(comm, NULL); /* one rank on each host */
     status failure = comm_connect_with(comm, g->host_count > 1 ? &comm_hosts : &comm_shm);
     if (!failure) g->description = strdup(g->host_count > 1 ? "shared memory, gloo between hosts" : "shared memory");
     if (!status_is_system(failure)) return failure;
@@ -158,7 +157,6 @@ status comm_connect_auto(struct comm *comm) {
     return next;
 }
 
-/* The same ranks; what GPUs tell each other goes another way. */
 status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int gpu) {
     struct comm_group *g = comm->shared;
     struct text name = {0};
@@ -262,30 +260,30 @@ status comm_create(const char *backend, const struct dist_env *env, struct store
 
 /* ---- groups of a group ---- */
 
-/* What each rank gives to a split. */
-struct wish {
+/* The arguments of a rank to comm_split. */
+struct split_request {
     int32_t color, key;
 };
 
-/* The place of [rank] among those of its color. */
-static int place_of(const struct wish *wishes, int world_size, int rank) {
-    int place = 0;
+/* The rank that [rank] gets in the new group of its color. */
+static int new_rank_of(const struct split_request *requests, int world_size, int rank) {
+    int new_rank = 0;
     for (int r = 0; r < world_size; r++) {
-        if (wishes[r].color != wishes[rank].color) continue;
-        place += wishes[r].key < wishes[rank].key || (wishes[r].key == wishes[rank].key && r < rank);
+        if (requests[r].color != requests[rank].color) continue;
+        new_rank += requests[r].key < requests[rank].key || (requests[r].key == requests[rank].key && r < rank);
     }
-    return place;
+    return new_rank;
 }
 
-/* The members of the new group and their hosts, the hosts numbered anew. */
-static void fill_members(const struct comm *from, const struct wish *wishes, struct comm *to) {
+/* The members of the new group and their hosts; the hosts are renumbered from 0. */
+static void fill_members(const struct comm *from, const struct split_request *requests, struct comm *to) {
     const struct comm_group *parent = from->shared;
     struct comm_group *g = to->shared;
     for (int r = 0; r < from->world_size; r++) {
-        if (wishes[r].color != wishes[from->rank].color) continue;
-        int place = place_of(wishes, from->world_size, r);
-        g->members[place] = parent->members[r];
-        g->hosts[place] = -1 - parent->hosts[r];
+        if (requests[r].color != requests[from->rank].color) continue;
+        int rank = new_rank_of(requests, from->world_size, r);
+        g->members[rank] = parent->members[r];
+        g->hosts[rank] = -1 - parent->hosts[r]; /* negative: not yet renumbered */
     }
     g->host_count = 0;
     for (int r = 0; r < to->world_size; r++) {
@@ -297,26 +295,26 @@ static void fill_members(const struct comm *from, const struct wish *wishes, str
     }
 }
 
-/* The new groups use what the group itself uses; ranks of one host may share memory where it could not. */
-static int choice_like(const struct comm_group *g) {
+/* A new group uses the backend of its parent; "shm+gloo" becomes "auto", since the new group may be on one host. */
+static int backend_of(const struct comm_group *g) {
     for (int i = 0; i < (int)BACKENDS; i++)
         if (g->backend && strcmp(g->backend->name, comm_backend_names[i]) == 0) return i;
     return BACKEND_AUTO;
 }
 
-static status split(struct comm *comm, const struct wish *wishes, struct comm **out) {
+static status split(struct comm *comm, const struct split_request *requests, struct comm **out) {
     struct comm_group *g = comm->shared;
-    int color = wishes[comm->rank].color, count = 0;
+    int color = requests[comm->rank].color, count = 0;
     unsigned number = g->splits++;
     if (color < 0) return OK;
-    for (int r = 0; r < comm->world_size; r++) count += wishes[r].color == color;
+    for (int r = 0; r < comm->world_size; r++) count += requests[r].color == color;
     struct text name = {0};
     text_printf(&name, "%s/%u.%d", g->name, number, color);
-    status failure = allocate(g, text_string(&name), place_of(wishes, comm->world_size, comm->rank), count, out);
+    status failure = allocate(g, text_string(&name), new_rank_of(requests, comm->world_size, comm->rank), count, out);
     text_free(&name);
     TRY(failure);
-    fill_members(comm, wishes, *out);
-    if (count > 1) failure = connect_by(*out, choice_like(g));
+    fill_members(comm, requests, *out);
+    if (count > 1) failure = connect_by(*out, backend_of(g));
     if (!failure && count > 1 && g->gpu)
         failure = comm_add_gpu(*out, g->gpu->shared->backend, g->gpu->shared->gpu_number);
     if (failure) {
@@ -328,8 +326,8 @@ static status split(struct comm *comm, const struct wish *wishes, struct comm **
 
 status comm_split(struct comm *comm, int color, int key, struct comm **out) {
     *out = NULL;
-    struct wish mine = {.color = color < 0 ? -1 : color, .key = key};
-    struct wish *all = malloc((size_t)comm->world_size * sizeof mine);
+    struct split_request mine = {.color = color < 0 ? -1 : color, .key = key};
+    struct split_request *all = malloc((size_t)comm->world_size * sizeof mine);
     if (!all) return status_memory("a process group");
     status failure = comm_all_gather(comm, &mine, 2, COMM_INT32, all);
     if (!failure) failure = split(comm, all, out);
@@ -347,7 +345,7 @@ status comm_alloc(struct comm *comm, size_t size, void **out) {
         if (!status_is_system(failure)) return failure;
         status_free(failure);
     }
-    if (g->buffer_count == MOST_BUFFERS) return status_new(STATUS_BUG, "too many buffers of comm_alloc");
+    if (g->buffer_count == MAX_BUFFERS) return status_new(STATUS_BUG, "too many buffers of comm_alloc");
     size_t whole = (size + 4095) / 4096 * 4096;
     void *buffer = aligned_alloc(4096, whole ? whole : 4096);
     if (!buffer) return status_memory("a buffer of %zu bytes", size);

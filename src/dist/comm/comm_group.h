@@ -1,4 +1,4 @@
-/* comm_group: what comm.c (calls) and comm_group.c (life) share. */
+/* comm_group: internal declarations that comm.c (calls) and comm_group.c (create and destroy) share. */
 #ifndef DIST_COMM_GROUP_H
 #define DIST_COMM_GROUP_H
 
@@ -8,28 +8,28 @@
 
 #include "dist/comm/comm_backend.h"
 
-#define MOST_BUFFERS 8
+#define MAX_BUFFERS 8
 
-/* What the lanes of a group share. */
+/* State that the lanes of a group share. */
 struct comm_group {
     const struct comm_backend *backend; /* NULL: a group of one */
     void *group;
     char *name;
     struct store *store;
     double timeout;
-    int job_rank, job_size; /* among all ranks, for sentences */
-    int *members, *hosts;   /* (world): rank in the job, and on which host */
+    int job_rank, job_size; /* of all ranks, for messages */
+    int *members, *hosts;   /* (world): rank in the job; host number */
     int host_count;
-    char *description;           /* comm_describe */
-    unsigned splits;             /* so far: the same on all ranks */
-    size_t *equal;               /* (world): room for the sizes of a gather; one for each lane */
-    void *buffers[MOST_BUFFERS]; /* of comm_alloc, where the backend has no memory of its own */
+    char *description;          /* comm_describe */
+    unsigned splits;            /* calls of comm_split so far: equal on all ranks */
+    size_t *equal;              /* (COMM_LANES, world): the sizes of a gather */
+    void *buffers[MAX_BUFFERS]; /* of comm_alloc, where the backend allocates none */
     int buffer_count;
-    struct comm *gpu; /* comm_gpu's; NULL: none */
-    int gpu_number;   /* of a group on GPUs and of the one that it belongs to: this rank's */
-    atomic_bool is_dead;
+    struct comm *gpu; /* owned: the group for GPU memory; NULL: none */
+    int gpu_number;   /* device number of this rank; set in a group for GPU memory */
+    atomic_bool has_failed;
     pthread_mutex_t mutex; /* guards: */
-    char *why;             /* the first failure's sentence; NULL before */
+    char *why;             /* message of the first failure; NULL before */
 };
 
 struct comm {
@@ -38,18 +38,19 @@ struct comm {
     struct comm *lanes; /* (COMM_LANES): one allocation */
 };
 
-/* A failure of the backend in [call], with the rank that explains it. Consumes [failure]. */
+/* comm_group.c: the failure of the backend in [call], with the rank that failed first. Consumes [failure]. */
 status comm_explain(const struct comm_group *group, const char *call, status failure);
 
-/* comm.c: around each call of a backend. A failure is explained, and the group is dead. */
+/* comm.c: before and after each call of a backend. comm_finish passes a failure to comm_explain and marks the group as
+ * failed; later calls of comm_begin return the first failure. */
 status comm_begin(struct comm *comm, const char *call);
 status comm_finish(struct comm *comm, const char *call, status failure);
 
-/* comm_group.c: creates [backend]'s group for [comm] and has it aborted when a rank is lost. All ranks. */
+/* comm_group.c: creates the backend's group for [comm]; it is aborted when a rank is lost. All ranks. */
 status comm_connect_with(struct comm *comm, const struct comm_backend *backend);
 
-/* comm_group.c: a second group of the same ranks, "<name>/gpu", on [backend], of which [comm] becomes the owner. All
- * ranks. */
+/* comm_group.c: creates a second group of the same ranks, "<name>/gpu", on [backend]; [comm] owns it. [gpu]: device
+ * number of this rank. All ranks. */
 status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int gpu);
 
 #endif

@@ -1,6 +1,7 @@
-/* Every call is made of calls of the two backends below: gather on the leader, between leaders, spread on the host.
- * 16-bit floats travel as such, so a host's sum of them is rounded before it goes to the others. Ranks of different
- * hosts that send to each other get a Gloo group of two when they first do. */
+/* Every call consists of calls of two backends: gather or reduce to the leader by shared memory, exchange between
+ * leaders by Gloo, broadcast or scatter by shared memory. 16-bit floats are exchanged as such, so the sum of a host is
+ * rounded before it is sent. Ranks of different hosts that send to each other get a Gloo group of two ranks at the
+ * first send or receive. */
 #include "dist/comm/comm_hosts.h"
 
 #include <pthread.h>
@@ -12,9 +13,9 @@
 #include "dist/comm/combine.h"
 #include "dist/comm/comm_shm.h"
 
-#define CHUNK ((size_t)1 << 20) /* elements of a reduction that needs room of its own */
+#define CHUNK ((size_t)1 << 20) /* elements that a reduction to one root copies at once */
 
-struct room {
+struct scratch {
     void *bytes;
     size_t size;
 };
@@ -24,39 +25,40 @@ struct hosts_group {
     char *name;
     int rank, world, host, host_count;
     int local_rank, local_size;
-    int *place;           /* (world): each rank's number on its host */
+    int *local_ranks;     /* (world) */
     int *leaders, *sizes; /* (host_count): first rank and number of ranks */
     int *local_members;   /* (local_size): job ranks of this host */
     int *leader_members;  /* (host_count) */
     const struct comm_backend *gloo;
-    void *inner;                 /* shared memory; NULL when this rank is alone on its host */
+    void *inner;                 /* shared memory; NULL if this rank is the only one of its host */
     void *outer;                 /* Gloo between leaders; NULL on others */
-    void **partners[COMM_LANES]; /* (world): Gloo groups of two */
+    void **partners[COMM_LANES]; /* (world): Gloo groups of two ranks; NULL: not yet created */
     size_t *bytes[COMM_LANES];   /* (world) */
-    struct room rooms[COMM_LANES];
+    struct scratch scratch[COMM_LANES];
 };
 
 /* ---- parts of a call ---- */
 
 static bool is_leader(const struct hosts_group *g) { return g->local_rank == 0; }
 
-/* Room for [size] bytes, until the next call. */
-static status make_room(struct hosts_group *g, int lane, size_t size, char **out) {
-    struct room *room = &g->rooms[lane];
-    if (room->size < size) {
-        void *more = realloc(room->bytes, size);
+/* *out: a buffer of [size] bytes, valid until the next call of the lane. */
+static status reserve_scratch(struct hosts_group *g, int lane, size_t size, char **out) {
+    struct scratch *scratch = &g->scratch[lane];
+    if (scratch->size < size) {
+        void *more = realloc(scratch->bytes, size);
         if (!more) return status_memory("communication");
-        *room = (struct room){more, size};
+        *scratch = (struct scratch){more, size};
     }
-    *out = room->bytes;
+    *out = scratch->bytes;
     return OK;
 }
 
-static status spread(struct hosts_group *g, int lane, void *data, size_t size, int from) {
+static status broadcast_on_host(struct hosts_group *g, int lane, void *data, size_t size, int from) {
     return g->inner && size ? comm_shm.broadcast(g->inner, lane, data, size, from) : OK;
 }
 
-/* Into the leaders' data, then the same result into every leader's or [root_host]'s leader's. */
+/* The sum of each host is written into the data of its leader, then the result into the data of all leaders or of
+ * [root_host]'s leader. */
 static status reduce_on_leaders(struct hosts_group *g, int lane, void *data, size_t count, enum comm_type type,
                                 enum comm_op op, int root_host) {
     if (g->inner) TRY(comm_shm.reduce(g->inner, lane, data, count, type, op, 0));
@@ -65,38 +67,39 @@ static status reduce_on_leaders(struct hosts_group *g, int lane, void *data, siz
 
 /* ---- reductions ---- */
 
-/* In place everywhere, also where the result is not wanted. [op] is no average. */
+/* In place; overwrites the data of ranks that do not receive the result, too. [op] is not COMM_AVG. */
 static status reduce_all(struct hosts_group *g, int lane, void *data, size_t count, enum comm_type type,
                          enum comm_op op, int root) {
     int root_host = root == COMM_ALL ? COMM_ALL : g->setup.hosts[root];
     TRY(reduce_on_leaders(g, lane, data, count, type, op, root_host));
     bool is_here = root == COMM_ALL || root_host == g->host;
-    return is_here ? spread(g, lane, data, count * comm_type_size(type), 0) : OK;
+    return is_here ? broadcast_on_host(g, lane, data, count * comm_type_size(type), 0) : OK;
 }
 
 static status reduce(void *group, int lane, void *data, size_t count, enum comm_type type, enum comm_op op, int root) {
     struct hosts_group *g = group;
     enum comm_op own = op == COMM_AVG ? COMM_SUM : op;
     size_t size = comm_type_size(type);
-    char *room = NULL;
+    char *scratch = NULL;
     if (root == COMM_ALL) {
         TRY(reduce_all(g, lane, data, count, type, own, root));
         if (op == COMM_AVG) combine_divide(data, g->world, count, type);
         return OK;
     }
-    TRY(make_room(g, lane, (count < CHUNK ? count : CHUNK) * size, &room)); /* others' data stays */
+    TRY(reserve_scratch(g, lane, (count < CHUNK ? count : CHUNK) * size,
+                        &scratch)); /* data of ranks other than the root must not change */
     for (size_t at = 0; at < count; at += CHUNK) {
         size_t n = count - at < CHUNK ? count - at : CHUNK;
         char *part = (char *)data + at * size;
-        memcpy(room, part, n * size);
-        TRY(reduce_all(g, lane, room, n, type, own, root));
-        if (root == g->rank && op == COMM_AVG) combine_divide(room, g->world, n, type);
-        if (root == g->rank) memcpy(part, room, n * size);
+        memcpy(scratch, part, n * size);
+        TRY(reduce_all(g, lane, scratch, n, type, own, root));
+        if (root == g->rank && op == COMM_AVG) combine_divide(scratch, g->world, n, type);
+        if (root == g->rank) memcpy(part, scratch, n * size);
     }
     return OK;
 }
 
-/* The whole, and then a part of it: between hosts this costs what an all-reduce costs. */
+/* An all-reduce of a copy, of which each rank keeps its part: it sends as many bytes between hosts as an all-reduce. */
 static status reduce_scatter(void *group, int lane, const void *data, size_t count, enum comm_type type,
                              enum comm_op op, void *out) {
     struct hosts_group *g = group;
@@ -110,9 +113,9 @@ static status reduce_scatter(void *group, int lane, const void *data, size_t cou
     return failure;
 }
 
-/* ---- moving ---- */
+/* ---- data movement ---- */
 
-/* From order of hosts, and of ranks on each, to order of rank. */
+/* Reorders data from order of hosts, and of ranks on each host, to order of rank. */
 static void put_in_order(const struct hosts_group *g, const size_t *sizes, const char *from, char *out) {
     for (int host = 0; host < g->host_count; host++) {
         size_t offset = 0;
@@ -128,46 +131,48 @@ static status gather(void *group, int lane, const void *data, const size_t *size
     struct hosts_group *g = group;
     int root_host = root == COMM_ALL ? COMM_ALL : g->setup.hosts[root];
     size_t *parts = g->bytes[lane], total = 0, own = 0;
-    char *room = NULL;
+    char *scratch = NULL;
     for (int r = 0; r < g->world; r++) {
         total += sizes[r];
         if (g->setup.hosts[r] != g->host) continue;
         own += sizes[r];
-        parts[g->place[r]] = sizes[r];
+        parts[g->local_ranks[r]] = sizes[r];
     }
-    TRY(make_room(g, lane, total + own + 1, &room));
-    char *host_data = room + total;
+    TRY(reserve_scratch(g, lane, total + own + 1, &scratch));
+    char *host_data = scratch + total;
     if (g->inner)
         TRY(comm_shm.gather(g->inner, lane, data, parts, host_data, 0));
     else if (own)
         memcpy(host_data, data, own);
     memset(parts, 0, (size_t)g->world * sizeof *parts);
     for (int r = 0; r < g->world; r++) parts[g->setup.hosts[r]] += sizes[r];
-    if (is_leader(g)) TRY(g->gloo->gather(g->outer, lane, host_data, parts, room, root_host));
-    if (root == COMM_ALL || root_host == g->host) TRY(spread(g, lane, room, total, 0));
-    if (root == COMM_ALL || root == g->rank) put_in_order(g, sizes, room, out);
+    if (is_leader(g)) TRY(g->gloo->gather(g->outer, lane, host_data, parts, scratch, root_host));
+    if (root == COMM_ALL || root_host == g->host) TRY(broadcast_on_host(g, lane, scratch, total, 0));
+    if (root == COMM_ALL || root == g->rank) put_in_order(g, sizes, scratch, out);
     return OK;
 }
 
-/* The root's data in order of hosts reaches its leader, from there each host its part, and there each rank its own. */
+/* The root sorts its data by host and passes it to its leader, which sends each other leader the part of its host;
+ * the leaders scatter it on their hosts. */
 static status scatter(void *group, int lane, const void *data, size_t size, void *out, int root) {
     struct hosts_group *g = group;
     int root_host = g->setup.hosts[root];
     size_t total = size * (size_t)g->world, own = size * (size_t)g->local_size, at = 0;
-    char *room = NULL, *host_data;
-    TRY(make_room(g, lane, total + own, &room));
-    host_data = room + total;
+    char *scratch = NULL, *host_data;
+    TRY(reserve_scratch(g, lane, total + own, &scratch));
+    host_data = scratch + total;
     for (int host = 0; g->rank == root && host < g->host_count; host++)
         for (int r = 0; r < g->world; r++)
-            if (g->setup.hosts[r] == host) memcpy(room + at++ * size, (const char *)data + (size_t)r * size, size);
-    if (g->host == root_host && g->leaders[root_host] != root) TRY(spread(g, lane, room, total, g->place[root]));
+            if (g->setup.hosts[r] == host) memcpy(scratch + at++ * size, (const char *)data + (size_t)r * size, size);
+    if (g->host == root_host && g->leaders[root_host] != root)
+        TRY(broadcast_on_host(g, lane, scratch, total, g->local_ranks[root]));
     at = 0;
     for (int host = 0; is_leader(g) && g->host == root_host && host < g->host_count; host++) {
         size_t part = size * (size_t)g->sizes[host];
         if (host == g->host)
-            memcpy(host_data, room + at, part);
+            memcpy(host_data, scratch + at, part);
         else
-            TRY(g->gloo->send(g->outer, lane, room + at, part, host));
+            TRY(g->gloo->send(g->outer, lane, scratch + at, part, host));
         at += part;
     }
     if (is_leader(g) && g->host != root_host) TRY(g->gloo->recv(g->outer, lane, host_data, own, root_host));
@@ -179,9 +184,9 @@ static status scatter(void *group, int lane, const void *data, size_t size, void
 static status broadcast(void *group, int lane, void *data, size_t size, int root) {
     struct hosts_group *g = group;
     int root_host = g->setup.hosts[root];
-    if (g->host == root_host) TRY(spread(g, lane, data, size, g->place[root]));
+    if (g->host == root_host) TRY(broadcast_on_host(g, lane, data, size, g->local_ranks[root]));
     if (is_leader(g)) TRY(g->gloo->broadcast(g->outer, lane, data, size, root_host));
-    return g->host == root_host ? OK : spread(g, lane, data, size, 0);
+    return g->host == root_host ? OK : broadcast_on_host(g, lane, data, size, 0);
 }
 
 static status barrier(void *group, int lane) {
@@ -191,7 +196,7 @@ static status barrier(void *group, int lane) {
     return g->inner ? comm_shm.barrier(g->inner, lane) : OK;
 }
 
-/* ---- between two ---- */
+/* ---- send and recv ---- */
 
 static status partner_of(struct hosts_group *g, int lane, int peer, void **out) {
     char name[STORE_MAX_KEY];
@@ -212,7 +217,7 @@ static status partner_of(struct hosts_group *g, int lane, int peer, void **out) 
 static status send(void *group, int lane, const void *data, size_t size, int to) {
     struct hosts_group *g = group;
     void *partner;
-    if (g->setup.hosts[to] == g->host) return comm_shm.send(g->inner, lane, data, size, g->place[to]);
+    if (g->setup.hosts[to] == g->host) return comm_shm.send(g->inner, lane, data, size, g->local_ranks[to]);
     TRY(partner_of(g, lane, to, &partner));
     return g->gloo->send(partner, lane, data, size, to > g->rank);
 }
@@ -220,12 +225,12 @@ static status send(void *group, int lane, const void *data, size_t size, int to)
 static status recv(void *group, int lane, void *data, size_t size, int from) {
     struct hosts_group *g = group;
     void *partner;
-    if (g->setup.hosts[from] == g->host) return comm_shm.recv(g->inner, lane, data, size, g->place[from]);
+    if (g->setup.hosts[from] == g->host) return comm_shm.recv(g->inner, lane, data, size, g->local_ranks[from]);
     TRY(partner_of(g, lane, from, &partner));
     return g->gloo->recv(partner, lane, data, size, from > g->rank);
 }
 
-/* ---- life ---- */
+/* ---- create and destroy ---- */
 
 static void destroy(void *group) {
     struct hosts_group *g = group;
@@ -235,11 +240,11 @@ static void destroy(void *group) {
             if (g->partners[lane][r]) g->gloo->destroy(g->partners[lane][r]);
         free(g->partners[lane]);
         free(g->bytes[lane]);
-        free(g->rooms[lane].bytes);
+        free(g->scratch[lane].bytes);
     }
     if (g->outer) g->gloo->destroy(g->outer);
     comm_shm.destroy(g->inner);
-    free(g->place);
+    free(g->local_ranks);
     free(g->leaders);
     free(g->sizes);
     free(g->local_members);
@@ -261,19 +266,19 @@ static bool allocate(struct hosts_group *g, const struct comm_setup *setup) {
     g->setup = *setup;
     g->setup.name = g->name;
     g->setup.address = strdup(setup->address);
-    g->place = calloc(world, sizeof *g->place);
+    g->local_ranks = calloc(world, sizeof *g->local_ranks);
     g->leaders = calloc(world, sizeof *g->leaders);
     g->sizes = calloc(world, sizeof *g->sizes);
     g->local_members = calloc(world, sizeof *g->local_members);
     g->leader_members = calloc(world, sizeof *g->leader_members);
-    bool is_whole =
-        g->name && g->setup.address && g->place && g->leaders && g->sizes && g->local_members && g->leader_members;
+    bool is_allocated = g->name && g->setup.address && g->local_ranks && g->leaders && g->sizes && g->local_members &&
+                        g->leader_members;
     for (int lane = 0; lane < COMM_LANES; lane++) {
         g->partners[lane] = calloc(world, sizeof *g->partners[lane]);
         g->bytes[lane] = calloc(world, sizeof *g->bytes[lane]);
-        is_whole = is_whole && g->partners[lane] && g->bytes[lane];
+        is_allocated = is_allocated && g->partners[lane] && g->bytes[lane];
     }
-    return is_whole;
+    return is_allocated;
 }
 
 static void number_ranks(struct hosts_group *g) {
@@ -289,13 +294,13 @@ static void number_ranks(struct hosts_group *g) {
             g->leader_members[host] = g->setup.members[r];
         }
         if (host == g->host) g->local_members[g->sizes[host]] = g->setup.members[r];
-        g->place[r] = g->sizes[host]++;
+        g->local_ranks[r] = g->sizes[host]++;
     }
-    g->local_rank = g->place[g->rank];
+    g->local_rank = g->local_ranks[g->rank];
     g->local_size = g->sizes[g->host];
 }
 
-/* A host whose ranks cannot share memory is one too many: all hosts hear of it. */
+/* The result of connect_inner, equal on all hosts: the first failure in order of hosts. Consumes [inner]. */
 static status agree(const struct hosts_group *g, status inner) {
     char key[STORE_MAX_KEY];
     status failure = OK;

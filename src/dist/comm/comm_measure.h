@@ -1,12 +1,13 @@
-/* comm_measure: how long a collective takes by size, as nccl-tests measures it: many calls in a row between barriers,
- * the slowest rank counts, the median of the rounds. For `ddptrain comm`. */
+/* comm_measure: measures how long a collective takes, as nccl-tests does: rounds of many calls between barriers, the
+ * time of the slowest rank, the median of the rounds. For `ddptrain comm`. */
 #ifndef DIST_COMM_MEASURE_H
 #define DIST_COMM_MEASURE_H
 
 #include "dist/comm/comm.h"
 
-/* X(name in code, name for people, factor of the bus bandwidth for n ranks) The factor makes bandwidths of different
- * collectives and numbers of ranks comparable: what a rank's link carries (nccl-tests, doc/PERFORMANCE.md). */
+/* X(enum constant, name in tables, factor of the bus bandwidth for n ranks). The factor makes bandwidths of different
+ * collectives and numbers of ranks comparable: the bytes that the link of a rank transfers (nccl-tests,
+ * doc/PERFORMANCE.md). */
 #define COMM_MEASURES(X)                                                                                               \
     X(MEASURE_ALL_REDUCE, "all_reduce", 2.0 * (n - 1) / n)                                                             \
     X(MEASURE_ALL_REDUCE_COPIED, "all_reduce, any memory", 2.0 * (n - 1) / n)                                          \
@@ -16,24 +17,24 @@
     X(MEASURE_SEND_RECV, "send, recv", 1.0)
 
 enum comm_measure {
-#define X(name, words, factor) name,
+#define X(name, label, factor) name,
     COMM_MEASURES(X)
 #undef X
         COMM_MEASURE_COUNT
 };
 
 const char *comm_measure_name(enum comm_measure measure);
-/* Bus bandwidth / (bytes / time). */
+/* Bus bandwidth divided by (bytes / time). */
 double comm_measure_factor(enum comm_measure measure, int world_size);
 
 struct comm_measurer;
 
-/* For messages of up to [most] bytes, all ranks' parts together. world_size > 1. All ranks. */
-status comm_measurer_create(struct comm *comm, size_t most, struct comm_measurer **out);
+/* For messages of up to [max_bytes] bytes, the parts of all ranks together. world_size > 1. All ranks. */
+status comm_measurer_create(struct comm *comm, size_t max_bytes, struct comm_measurer **out);
 void comm_measurer_destroy(struct comm_measurer *measurer); /* takes NULL */
 
-/* *seconds of one call with float32 data of [bytes] bytes, all ranks' parts together; of send and recv: one way. All
- * ranks. */
+/* *seconds: time of one call with float32 data of [bytes] bytes, the parts of all ranks together; for send and recv: of
+ * one direction. All ranks. */
 status comm_measurer_run(struct comm_measurer *measurer, enum comm_measure measure, size_t bytes, double *seconds);
 
 #endif

@@ -1,4 +1,4 @@
-/* Every rank tells its mask; what a launcher has bound shows in it, and what it has not. */
+/* Ranks exchange their affinity masks, which show whether a launcher has bound them to processors. */
 #include "dist/comm/comm_processors.h"
 
 #include <sched.h>

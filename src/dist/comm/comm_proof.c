@@ -1,4 +1,4 @@
-/* The nonce comes last and has one length, and the name of a mesh has no colon: no two messages are the same. */
+/* The nonce is last and has a fixed length, and the name of a mesh has no colon, so all messages differ. */
 #include "dist/comm/comm_proof.h"
 
 #include <nettle/memops.h>

@@ -1,6 +1,6 @@
-/* Rank 0 makes the memory and listens on an abstract Unix socket, whose name goes through the job's store. Abstract
- * names belong to the network namespace and need no file. A stranger must be this user and must know the secret before
- * it gets an answer. */
+/* Rank 0 creates the memory and listens on an abstract Unix socket, whose name it publishes in the job's store.
+ * Abstract names belong to the network namespace and need no file. A process that connects gets an answer only if it
+ * has the same user id and proves the secret. */
 #include "dist/comm/shm_map.h"
 
 #include <errno.h>
@@ -19,16 +19,16 @@
 #include "base/text.h"
 #include "dist/process/net.h"
 
-#define HANDOVER_SECONDS 20.0
-#define STRANGER_SECONDS 1.0 /* for one that connects and says nothing */
-#define MAX_NAME 128         /* of an abstract socket */
+#define FETCH_SECONDS 20.0
+#define HELLO_SECONDS 1.0 /* maximum wait for the first message of a connection */
+#define MAX_NAME 128      /* of an abstract socket */
 
 struct hello {
     int32_t rank;
     uint8_t proof[32];
 };
 
-static const char no_store[] = ""; /* the store failed, nothing else matters */
+static const char no_store[] = ""; /* error text for a failure of the store, which is returned in a status */
 
 /* ---- keys of the store ---- */
 
@@ -55,7 +55,7 @@ static status look_up(const struct comm_setup *setup, const char *what, const ch
     return failure;
 }
 
-/* ---- handing the descriptor over ---- */
+/* ---- passing the descriptor ---- */
 
 static void prove(const struct comm_setup *setup, const char *socket_name, size_t length, int rank, uint8_t proof[32]) {
     struct text message = {0};
@@ -65,62 +65,62 @@ static void prove(const struct comm_setup *setup, const char *socket_name, size_
     text_free(&message);
 }
 
-/* A message of one byte, with room for a descriptor beside it. */
-struct parcel {
+/* A message of one byte with one descriptor as ancillary data. */
+struct fd_message {
     char byte;
     struct iovec part;
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-    struct msghdr message;
+    struct msghdr header;
 };
 
-static void prepare(struct parcel *p) {
-    *p = (struct parcel){.part = {&p->byte, 1}};
-    p->message = (struct msghdr){
+static void prepare(struct fd_message *p) {
+    *p = (struct fd_message){.part = {&p->byte, 1}};
+    p->header = (struct msghdr){
         .msg_iov = &p->part, .msg_iovlen = 1, .msg_control = p->control, .msg_controllen = sizeof p->control};
 }
 
 static bool send_descriptor(int to, int fd) {
-    struct parcel parcel;
-    prepare(&parcel);
-    struct cmsghdr *header = CMSG_FIRSTHDR(&parcel.message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof fd);
-    memcpy(CMSG_DATA(header), &fd, sizeof fd);
-    return sendmsg(to, &parcel.message, MSG_NOSIGNAL) == 1;
+    struct fd_message message;
+    prepare(&message);
+    struct cmsghdr *control = CMSG_FIRSTHDR(&message.header);
+    control->cmsg_level = SOL_SOCKET;
+    control->cmsg_type = SCM_RIGHTS;
+    control->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(control), &fd, sizeof fd);
+    return sendmsg(to, &message.header, MSG_NOSIGNAL) == 1;
 }
 
 static int receive_descriptor(int from, double deadline) {
-    struct parcel parcel;
+    struct fd_message message;
     int fd = -1;
-    prepare(&parcel);
+    prepare(&message);
     struct pollfd ready = {.fd = from, .events = POLLIN};
     double left = deadline - clock_seconds();
     if (poll(&ready, 1, left > 0 ? (int)(left * 1000) : 0) != 1) return -1;
-    if (recvmsg(from, &parcel.message, MSG_CMSG_CLOEXEC) != 1) return -1;
-    struct cmsghdr *header = CMSG_FIRSTHDR(&parcel.message);
-    if (header && header->cmsg_type == SCM_RIGHTS) memcpy(&fd, CMSG_DATA(header), sizeof fd);
+    if (recvmsg(from, &message.header, MSG_CMSG_CLOEXEC) != 1) return -1;
+    struct cmsghdr *control = CMSG_FIRSTHDR(&message.header);
+    if (control && control->cmsg_type == SCM_RIGHTS) memcpy(&fd, CMSG_DATA(control), sizeof fd);
     return fd;
 }
 
-/* One connection: true when it was a rank that has the descriptor now. */
+/* Serves one connection. true: it was a rank, and the descriptor was sent to it. */
 static bool serve_one(const struct comm_setup *setup, int connection, const char *name, size_t length, int fd) {
     struct ucred who;
     socklen_t size = sizeof who;
     struct hello hello;
     uint8_t expected[32];
     if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.uid != geteuid()) return false;
-    if (!net_receive(connection, &hello, sizeof hello, clock_seconds() + STRANGER_SECONDS)) return false;
+    if (!net_receive(connection, &hello, sizeof hello, clock_seconds() + HELLO_SECONDS)) return false;
     prove(setup, name, length, hello.rank, expected);
     return memcmp(hello.proof, expected, sizeof expected) == 0 && send_descriptor(connection, fd);
 }
 
 static const char *serve(const struct comm_setup *setup, int listener, const char *name, size_t length, int fd) {
-    double deadline = clock_seconds() + HANDOVER_SECONDS;
+    double deadline = clock_seconds() + FETCH_SECONDS;
     for (int served = 1; served < setup->world_size;) {
         struct pollfd ready = {.fd = listener, .events = POLLIN};
         double left = deadline - clock_seconds();
-        if (left <= 0) return "not every rank came for the shared memory";
+        if (left <= 0) return "not all ranks connected to get the shared memory";
         if (poll(&ready, 1, (int)(left * 1000) + 1) != 1) continue;
         int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (connection < 0) continue;
@@ -130,8 +130,8 @@ static const char *serve(const struct comm_setup *setup, int listener, const cha
     return NULL;
 }
 
-/* A listening socket with a name the kernel chose. 0 or an errno. */
-static int listen_somewhere(int *listener, struct sockaddr_un *address, socklen_t *size) {
+/* Listens on an abstract Unix socket with a name chosen by the kernel. 0 or an errno. */
+static int listen_abstract(int *listener, struct sockaddr_un *address, socklen_t *size) {
     *listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
     *size = sizeof *address;
@@ -141,34 +141,33 @@ static int listen_somewhere(int *listener, struct sockaddr_un *address, socklen_
     return 0;
 }
 
-/* ---- rank 0 makes, the others get ---- */
+/* ---- create on rank 0, fetch on the others ---- */
 
-/* Answers NULL or what went wrong here; the store's failures go to *failure. */
-static const char *make(const struct comm_setup *setup, const char *what, struct shm_map *map, status *failure) {
+/* Returns NULL or the error on this rank; a failure of the store is returned in *failure. */
+static const char *create(const struct comm_setup *setup, const char *what, struct shm_map *map, status *failure) {
     struct sockaddr_un address;
     socklen_t size;
     int listener = -1;
     map->fd = memfd_create("ddptrain", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    const char *trouble = map->fd < 0 ? strerror(errno) : NULL;
-    if (!trouble && ftruncate(map->fd, (off_t)map->size) != 0) trouble = strerror(errno);
-    if (!trouble && fcntl(map->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-        trouble = strerror(errno);
-    if (!trouble) {
-        int error = listen_somewhere(&listener, &address, &size);
-        if (error) trouble = strerror(error);
+    const char *error = map->fd < 0 ? strerror(errno) : NULL;
+    if (!error && ftruncate(map->fd, (off_t)map->size) != 0) error = strerror(errno);
+    if (!error && fcntl(map->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) error = strerror(errno);
+    if (!error) {
+        int code = listen_abstract(&listener, &address, &size);
+        if (code) error = strerror(code);
     }
-    /* an empty name: there is nothing to come for */
-    size_t length = trouble ? 0 : size - offsetof(struct sockaddr_un, sun_path);
+    /* an empty name: rank 0 failed to create the memory */
+    size_t length = error ? 0 : size - offsetof(struct sockaddr_un, sun_path);
     *failure = publish(setup, what, "socket", address.sun_path, length);
-    if (!trouble && !*failure) trouble = serve(setup, listener, address.sun_path, length, map->fd);
+    if (!error && !*failure) error = serve(setup, listener, address.sun_path, length, map->fd);
     if (listener >= 0) close(listener);
-    return *failure ? no_store : trouble;
+    return *failure ? no_store : error;
 }
 
-static const char *come_for_it(const struct comm_setup *setup, const char *name, size_t length, struct shm_map *map) {
+static const char *fetch_from(const struct comm_setup *setup, const char *name, size_t length, struct shm_map *map) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct hello hello = {.rank = setup->rank};
-    double deadline = clock_seconds() + HANDOVER_SECONDS;
+    double deadline = clock_seconds() + FETCH_SECONDS;
     if (length == 0 || length > MAX_NAME || length > sizeof address.sun_path) return "rank 0 has no shared memory";
     memcpy(address.sun_path, name, length);
     prove(setup, name, length, setup->rank, hello.proof);
@@ -179,16 +178,16 @@ static const char *come_for_it(const struct comm_setup *setup, const char *name,
         net_send(connection, &hello, sizeof hello, deadline))
         map->fd = receive_descriptor(connection, deadline);
     close(connection);
-    return map->fd < 0 ? "rank 0 did not hand over the shared memory" : NULL;
+    return map->fd < 0 ? "rank 0 did not send the shared memory" : NULL;
 }
 
-static const char *get(const struct comm_setup *setup, const char *what, struct shm_map *map, status *failure) {
+static const char *fetch(const struct comm_setup *setup, const char *what, struct shm_map *map, status *failure) {
     char *name = NULL;
     size_t length = 0;
     *failure = look_up(setup, what, "socket", 0, &name, &length);
-    const char *trouble = *failure ? no_store : come_for_it(setup, name, length, map);
+    const char *error = *failure ? no_store : fetch_from(setup, name, length, map);
     free(name);
-    return trouble;
+    return error;
 }
 
 static const char *map_and_lock(struct shm_map *map, int rank) {
@@ -202,9 +201,9 @@ static const char *map_and_lock(struct shm_map *map, int rank) {
     return NULL;
 }
 
-/* Everybody says how it went and hears how it went for the others. */
-static status agree(const struct comm_setup *setup, const char *what, const char *trouble) {
-    TRY(publish(setup, what, "difference", trouble, strlen(trouble)));
+/* Each rank publishes its error, "" for none, and reads those of the others. Returns the first in order of rank. */
+static status agree(const struct comm_setup *setup, const char *what, const char *error) {
+    TRY(publish(setup, what, "difference", error, strlen(error)));
     for (int rank = 0; rank < setup->world_size; rank++) {
         char *theirs;
         TRY(look_up(setup, what, "difference", rank, &theirs, NULL));
@@ -218,9 +217,9 @@ static status agree(const struct comm_setup *setup, const char *what, const char
 status shm_map_open(const struct comm_setup *setup, const char *what, size_t size, struct shm_map *out) {
     status failure = OK;
     *out = (struct shm_map){.fd = -1, .size = size};
-    const char *trouble = setup->rank == 0 ? make(setup, what, out, &failure) : get(setup, what, out, &failure);
-    if (!trouble) trouble = map_and_lock(out, setup->rank);
-    if (!failure) failure = agree(setup, what, trouble ? trouble : "");
+    const char *error = setup->rank == 0 ? create(setup, what, out, &failure) : fetch(setup, what, out, &failure);
+    if (!error) error = map_and_lock(out, setup->rank);
+    if (!failure) failure = agree(setup, what, error ? error : "");
     if (failure) shm_map_close(out);
     return failure;
 }
@@ -236,7 +235,7 @@ bool shm_map_is_open_at(const struct shm_map *map, int rank) {
     return fcntl(map->fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-pid_t shm_map_holder(const struct shm_map *map, int rank) {
+pid_t shm_map_pid(const struct shm_map *map, int rank) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
     return fcntl(map->fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK ? lock.l_pid : 0;
 }

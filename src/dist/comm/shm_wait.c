@@ -1,7 +1,7 @@
-/* Yielding lasts long on purpose. Two ranks that put each other to sleep and wake each other up look half idle, so the
- * kernel leaves them on one core, for ever; two that yield look busy, hand that core over in a microsecond, and one is
- * soon moved to a free core. A sleeper wakes up every few milliseconds to see whether the other still lives and whether
- * its own time is over. */
+/* The yield phase is long on purpose. Two ranks that put each other to sleep and wake each other up look half idle to
+ * the kernel, which leaves them on one core; two that yield look busy, switch in a microsecond, and the kernel soon
+ * moves one to a free core. A sleeping rank wakes up every few milliseconds to check whether the other is alive and
+ * whether its deadline has passed. */
 #include "dist/comm/shm_wait.h"
 
 #include <errno.h>
@@ -15,12 +15,13 @@
 #include "base/clock.h"
 #include "base/processors.h"
 
-#define LOOK_SECONDS 5e-6        /* the caller's lane */
-#define LOOK_SECONDS_BESIDE 1e-6 /* a communication thread's: someone computes beside it */
+/* Lane 0, and lane 1: its communication thread shares the cores with computation. */
+#define SPIN_SECONDS 5e-6
+#define SPIN_SECONDS_LANE_1 1e-6
 #define YIELD_SECONDS 3e-3
-#define YIELD_SECONDS_BESIDE 2e-4
-#define YIELDS 16 /* between two looks at the clock */
-#define NAP_NANOSECONDS 10000000
+#define YIELD_SECONDS_LANE_1 2e-4
+#define YIELDS 16 /* between two reads of the clock */
+#define SLEEP_NANOSECONDS 10000000
 
 static inline void relax(void) {
 #if defined __x86_64__
@@ -32,8 +33,8 @@ static bool has_reached(struct shm_signal *signal, uint32_t number) {
     return (int32_t)(atomic_load_explicit(&signal->number, memory_order_acquire) - number) >= 0;
 }
 
-/* How many looks fit into [seconds]. */
-static int count_looks(double seconds) {
+/* The number of spins that take [seconds]. */
+static int count_spins(double seconds) {
     static const int sample = 256;
     double start = clock_seconds();
     for (int i = 0; i < sample; i++) relax();
@@ -41,28 +42,28 @@ static int count_looks(double seconds) {
     return each > 0 ? (int)(seconds / each) + 1 : 1000;
 }
 
-/* Those of all ranks together: each may be bound to one of its own. A quota is for all of them. */
+/* The cores that any rank of the host may use: each may be bound to its own. A quota is for all of them. */
 static int count_cores(const struct shm_map *map, int ranks) {
     cpu_set_t all, one;
     if (sched_getaffinity(0, sizeof all, &all) != 0) return processors_allowed();
     for (int rank = 0; rank < ranks; rank++) {
-        pid_t pid = shm_map_holder(map, rank);
+        pid_t pid = shm_map_pid(map, rank);
         if (pid > 0 && sched_getaffinity(pid, sizeof one, &one) == 0) CPU_OR(&all, &all, &one);
     }
     int quota = processors_quota(), cores = CPU_COUNT(&all);
     return quota > 0 && quota < cores ? quota : cores;
 }
 
-struct shm_patience shm_patience(const struct shm_map *map, const atomic_bool *is_aborted, double timeout, int ranks,
-                                 int lane) {
-    bool has_room = ranks <= count_cores(map, ranks);
-    int looks = has_room ? count_looks(lane ? LOOK_SECONDS_BESIDE : LOOK_SECONDS) : 1;
-    return (struct shm_patience){.map = map,
-                                 .is_aborted = is_aborted,
-                                 .timeout = timeout,
-                                 .looks = looks,
-                                 .most_looks = looks,
-                                 .yielding = lane || !has_room ? YIELD_SECONDS_BESIDE : YIELD_SECONDS};
+struct shm_wait_policy shm_wait_policy(const struct shm_map *map, const atomic_bool *is_aborted, double timeout,
+                                       int ranks, int lane) {
+    bool has_own_core = ranks <= count_cores(map, ranks);
+    int spins = has_own_core ? count_spins(lane ? SPIN_SECONDS_LANE_1 : SPIN_SECONDS) : 1;
+    return (struct shm_wait_policy){.map = map,
+                                    .is_aborted = is_aborted,
+                                    .timeout = timeout,
+                                    .spins = spins,
+                                    .max_spins = spins,
+                                    .yield_seconds = lane || !has_own_core ? YIELD_SECONDS_LANE_1 : YIELD_SECONDS};
 }
 
 void shm_signal_raise(struct shm_signal *signal, uint32_t number) {
@@ -82,46 +83,46 @@ static bool wait_yielding(struct shm_signal *signal, uint32_t number, double sec
     return false;
 }
 
-static void nap(struct shm_signal *signal, uint32_t number) {
-    struct timespec time = {.tv_nsec = NAP_NANOSECONDS};
+static void futex_wait(struct shm_signal *signal, uint32_t number) {
+    struct timespec time = {.tv_nsec = SLEEP_NANOSECONDS};
     atomic_fetch_add(&signal->sleepers, 1);
     uint32_t now = atomic_load(&signal->number);
     if ((int32_t)(now - number) < 0) syscall(SYS_futex, &signal->number, FUTEX_WAIT, now, &time, NULL, 0);
     atomic_fetch_sub(&signal->sleepers, 1);
 }
 
-static status wait_asleep(struct shm_signal *signal, uint32_t number, const struct shm_patience *patience, int rank,
+static status wait_asleep(struct shm_signal *signal, uint32_t number, const struct shm_wait_policy *policy, int rank,
                           int name, double *deadline) {
-    if (*deadline == 0) *deadline = clock_seconds() + patience->timeout;
+    if (*deadline == 0) *deadline = clock_seconds() + policy->timeout;
     while (!has_reached(signal, number)) {
-        nap(signal, number);
+        futex_wait(signal, number);
         if (has_reached(signal, number)) break;
-        if (!shm_map_is_open_at(patience->map, rank) && !has_reached(signal, number))
-            return status_new(STATUS_PEER, "rank %d left", name);
-        if (atomic_load(patience->is_aborted)) return status_new(STATUS_PEER, "another rank was lost");
+        if (!shm_map_is_open_at(policy->map, rank) && !has_reached(signal, number))
+            return status_new(STATUS_PEER, "rank %d has left the group", name);
+        if (atomic_load(policy->is_aborted)) return status_new(STATUS_PEER, "another rank was lost");
         if (clock_seconds() > *deadline)
-            return status_new(STATUS_PEER, "rank %d did not come within %g s", name, patience->timeout);
+            return status_new(STATUS_PEER, "rank %d did not make the call within %g s", name, policy->timeout);
     }
     return OK;
 }
 
-/* Looking in vain, because the other needs this very core, is done less and less. */
-static bool look(struct shm_signal *signal, uint32_t number, struct shm_patience *patience) {
-    for (int i = 0; i < patience->looks; i++) {
+/* Spinning fails when the other rank needs this core: each failure halves the number of spins. */
+static bool wait_spinning(struct shm_signal *signal, uint32_t number, struct shm_wait_policy *policy) {
+    for (int i = 0; i < policy->spins; i++) {
         if (has_reached(signal, number)) {
-            if (patience->looks < patience->most_looks) patience->looks *= 2;
+            if (policy->spins < policy->max_spins) policy->spins *= 2;
             return true;
         }
         relax();
     }
-    patience->looks = patience->looks / 2 + 1;
+    policy->spins = policy->spins / 2 + 1;
     return false;
 }
 
-status shm_signal_wait(struct shm_signal *signal, uint32_t number, struct shm_patience *patience, int rank, int name,
+status shm_signal_wait(struct shm_signal *signal, uint32_t number, struct shm_wait_policy *policy, int rank, int name,
                        double *deadline) {
-    if (look(signal, number, patience)) return OK;
-    return wait_yielding(signal, number, patience->yielding)
+    if (wait_spinning(signal, number, policy)) return OK;
+    return wait_yielding(signal, number, policy->yield_seconds)
                ? OK
-               : wait_asleep(signal, number, patience, rank, name, deadline);
+               : wait_asleep(signal, number, policy, rank, name, deadline);
 }

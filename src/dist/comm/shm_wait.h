@@ -1,5 +1,6 @@
-/* shm_wait: waiting for another rank's number in shared memory to rise: first by looking, because the other is usually
- * nanoseconds away, then by yielding the core, because the other may need it, then asleep in the kernel. */
+/* shm_wait: waits until a counter of another rank in shared memory reaches a number. It spins first, because the other
+ * rank is usually nanoseconds behind; then it yields the core, because the other rank may need it; then it sleeps on a
+ * futex. */
 #ifndef DIST_SHM_WAIT_H
 #define DIST_SHM_WAIT_H
 
@@ -11,28 +12,30 @@
 
 /* Written by one rank. Two cache lines, since processors fetch pairs. */
 struct shm_signal {
-    _Alignas(128) atomic_uint number; /* rises, and wraps around; also the futex */
+    _Alignas(128) atomic_uint number; /* only incremented; wraps around; also the futex */
     atomic_uint sleepers;
 };
 
-/* How patiently a lane waits. */
-struct shm_patience {
-    const struct shm_map *map; /* to see whether others live */
+/* How a lane waits. */
+struct shm_wait_policy {
+    const struct shm_map *map; /* shows which ranks are alive */
     const atomic_bool *is_aborted;
-    double timeout;        /* seconds of a call */
-    int looks, most_looks; /* how often before the core is offered to others; as many as were of use lately */
-    double yielding;       /* seconds after which it is given up */
+    double timeout;       /* seconds of a call */
+    int spins, max_spins; /* checks before the first yield; adapts to whether spinning succeeded lately */
+    double yield_seconds; /* then the rank sleeps */
 };
 
-/* [ranks] of this host, of which each has [lane] at work. */
-struct shm_patience shm_patience(const struct shm_map *map, const atomic_bool *is_aborted, double timeout, int ranks,
-                                 int lane);
+/* For a lane of a group with [ranks] ranks on this host. [timeout]: seconds of a call. */
+struct shm_wait_policy shm_wait_policy(const struct shm_map *map, const atomic_bool *is_aborted, double timeout,
+                                       int ranks, int lane);
 
+/* Sets the number and wakes sleeping ranks. */
 void shm_signal_raise(struct shm_signal *signal, uint32_t number);
 
-/* Until the signal of [rank] has reached [number]. *deadline: of the call, 0 before its first long wait. STATUS_PEER
- * when the rank is gone, "rank 2 left", or too late, or *is_aborted; [name]: what it is called there. */
-status shm_signal_wait(struct shm_signal *signal, uint32_t number, struct shm_patience *patience, int rank, int name,
+/* Waits until the signal of [rank] has reached [number]. *deadline: of the call, 0 before its first long wait.
+ * STATUS_PEER when the rank has exited, does not reach it in time, or *is_aborted is set. [name]: the rank's number for
+ * messages. */
+status shm_signal_wait(struct shm_signal *signal, uint32_t number, struct shm_wait_policy *policy, int rank, int name,
                        double *deadline);
 
 #endif

@@ -1,6 +1,6 @@
-/* bulk: a mesh for messages of any size, driven by Gloo's own thread, on two lanes. Every rank adds up its own slice of
- * the data, in order of rank, chunk by chunk while the next chunks travel. Gloo's ring would move as much, but each
- * element would be summed in an order that depends on its place. */
+/* bulk: a mesh for messages of any size, on two lanes; Gloo's thread reads and writes the sockets. Every rank sums its
+ * own slice of the data, in order of rank, chunk by chunk while the next chunks are transferred. Gloo's ring would
+ * transfer as many bytes, but would sum each element in an order that depends on its position. */
 #ifndef DIST_GLOO_BULK_HPP
 #define DIST_GLOO_BULK_HPP
 
@@ -19,16 +19,15 @@ extern "C" {
 
 namespace ddptrain_gloo {
 
-constexpr size_t kHopBytes = 64 << 10;    /* up to here everyone sends all to everyone */
-constexpr size_t kChunkBytes = 256 << 10; /* of a slice */
-constexpr size_t kSwapBytes = 1 << 20;    /* of what two ranks give each other */
+constexpr size_t kDirectBytes = 64 << 10;  /* largest message that every rank sends whole to every other */
+constexpr size_t kChunkBytes = 256 << 10;  /* chunk of a slice */
+constexpr size_t kExchangeBytes = 1 << 20; /* chunk of an exchange between two ranks */
 constexpr uint8_t kPartSlot = 0x61, kResultSlot = 0x62, kPairSlot = 0x63; /* no collective of Gloo uses these */
 
 using Clock = std::chrono::steady_clock;
 using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 
-/* One call on one lane: its slots, its deadline, and its messages. A buffer counts what was posted on it, so finish()
- * waits for all of them. */
+/* One call on one lane: its slots, its deadline, and waits for its messages. */
 class Call {
   public:
     Call(Context &context, int lane, milliseconds timeout)
@@ -68,7 +67,7 @@ class Bulk {
   public:
     Bulk(const comm_setup &setup, const std::shared_ptr<gloo::transport::Device> &device)
         : rank_(setup.rank), world_(setup.world_size), timeout_(to_milliseconds(setup.timeout)),
-          context_(connect_patiently(setup, device, std::string(setup.name) + "/bulk")) {
+          context_(connect_with_retries(setup, device, std::string(setup.name) + "/bulk")) {
         for (auto &lane : lanes_) lane.inputs.resize(world_);
     }
 
@@ -76,8 +75,8 @@ class Bulk {
         Call call(*context_, lane, timeout_);
         if (world_ == 2)
             exchange(call, lane, data, count, type, op, root);
-        else if (count * comm_type_size(type) <= kHopBytes)
-            hop(call, lane, data, count, type, op, root);
+        else if (count * comm_type_size(type) <= kDirectBytes)
+            reduce_direct(call, lane, data, count, type, op, root);
         else
             exchange_slices(call, lane, data, count, type, op, root);
     }
@@ -128,12 +127,12 @@ class Bulk {
         call.wait(from, static_cast<size_t>(world_) - 1, 0);
     }
 
-    /* The root gives everyone a slice, and everyone passes it on: nobody sends more than twice the data. */
+    /* The root sends each rank a slice, which that rank sends to all others: no rank sends more than twice the data. */
     void broadcast(int lane, void *data, size_t size, int root) {
         Call call(*context_, lane, timeout_);
         Buffer whole = call.buffer(data, size);
         size_t sends = 0, receives = 0;
-        bool is_whole = size <= kHopBytes || world_ == 2;
+        bool is_whole = size <= kDirectBytes || world_ == 2;
         auto post_send = [&](int peer, uint8_t kind, const Slice &s) {
             if (peer != rank_ && s.count) whole->send(peer, call.slot(kind), s.begin, s.count), sends++;
         };
@@ -203,14 +202,15 @@ class Bulk {
         return lanes_[lane].scratch.data();
     }
 
-    /* Two ranks give each other everything, which is as much as slices and results would be, but one way only. */
+    /* Two ranks send each other all data: as many bytes as slices and results, but in one phase instead of two. */
     void exchange(Call &call, int lane, void *data, size_t count, comm_type type, comm_op op, int root) {
-        const size_t size = comm_type_size(type), chunk = kSwapBytes / size;
+        const size_t size = comm_type_size(type), chunk = kExchangeBytes / size;
         const bool is_receiver = root == COMM_ALL || root == rank_, is_sender = root != rank_;
         const int peer = 1 - rank_;
-        char *room = scratch(lane, 2 * kSwapBytes), *mine = static_cast<char *>(data);
+        char *buffers = scratch(lane, 2 * kExchangeBytes), *mine = static_cast<char *>(data);
         Buffer whole = call.buffer(data, count * size);
-        Buffer received[2] = {call.buffer(room, kSwapBytes), call.buffer(room + kSwapBytes, kSwapBytes)};
+        Buffer received[2] = {call.buffer(buffers, kExchangeBytes),
+                              call.buffer(buffers + kExchangeBytes, kExchangeBytes)};
         auto bytes_of = [&](size_t begin) { return std::min(chunk, count - begin) * size; };
         auto post_recv = [&](size_t begin) {
             if (is_receiver && begin < count)
@@ -222,7 +222,7 @@ class Bulk {
             whole->send(peer, call.slot(kPartSlot), begin * size, bytes_of(begin));
         for (size_t begin = 0; begin < count; begin += chunk) {
             Buffer &theirs = received[begin / chunk % 2];
-            if (is_sender) call.wait_send(whole); /* the messages of a pair leave in order */
+            if (is_sender) call.wait_send(whole); /* messages to one peer are sent in order */
             if (!is_receiver) continue;
             call.wait_recv(theirs);
             const void *inputs[2] = {mine + begin * size, mine + begin * size};
@@ -232,15 +232,15 @@ class Bulk {
         }
     }
 
-    /* Everyone's data goes to everyone, or to the root. */
-    void hop(Call &call, int lane, void *data, size_t count, comm_type type, comm_op op, int root) {
+    /* Every rank sends all its data to every other rank, or to the root. */
+    void reduce_direct(Call &call, int lane, void *data, size_t count, comm_type type, comm_op op, int root) {
         size_t bytes = count * comm_type_size(type), sends = 0, receives = 0;
         bool is_receiver = root == COMM_ALL || root == rank_;
-        char *room = scratch(lane, is_receiver ? bytes * static_cast<size_t>(world_) : 1);
-        Buffer from = call.buffer(data, bytes), to = call.buffer(room, bytes * static_cast<size_t>(world_));
+        char *buffers = scratch(lane, is_receiver ? bytes * static_cast<size_t>(world_) : 1);
+        Buffer from = call.buffer(data, bytes), to = call.buffer(buffers, bytes * static_cast<size_t>(world_));
         auto &inputs = lanes_[lane].inputs;
         for (int r = 0; r < world_; r++) {
-            inputs[r] = r == rank_ ? data : room + static_cast<size_t>(r) * bytes;
+            inputs[r] = r == rank_ ? data : buffers + static_cast<size_t>(r) * bytes;
             if (r == rank_ || !is_receiver) continue;
             to->recv(r, call.slot(kPartSlot), static_cast<size_t>(r) * bytes, bytes), receives++;
         }
@@ -253,14 +253,14 @@ class Bulk {
         if (is_receiver) combine(data, inputs.data(), world_, count, type, op);
     }
 
-    /* out (own slice's count) = the result of this rank's slice; done(offset, count) after each chunk of it. */
+    /* out (own slice's count): the result of this rank's slice. Calls done(offset, count) after each chunk of it. */
     template <class Done>
     void reduce_own(Call &call, int lane, const void *data, const std::vector<Slice> &slices, comm_type type,
                     comm_op op, void *out, Done done) {
         const size_t size = comm_type_size(type), chunk = kChunkBytes / size;
         const char *in = static_cast<const char *>(data);
         const Slice own = slices[rank_];
-        char *room = scratch(lane, 2 * static_cast<size_t>(world_) * kChunkBytes);
+        char *buffers = scratch(lane, 2 * static_cast<size_t>(world_) * kChunkBytes);
         std::vector<Buffer> received(2 * static_cast<size_t>(world_));
         auto post_recv = [&](size_t begin) {
             if (begin >= own.count) return;
@@ -268,7 +268,7 @@ class Bulk {
             for (int r = 0; r < world_; r++)
                 if (r != rank_) received[turn * world_ + r]->recv(r, call.slot(kPartSlot), 0, bytes);
         };
-        for (size_t i = 0; i < received.size(); i++) received[i] = call.buffer(room + i * kChunkBytes, kChunkBytes);
+        for (size_t i = 0; i < received.size(); i++) received[i] = call.buffer(buffers + i * kChunkBytes, kChunkBytes);
         post_recv(0);
         post_recv(chunk);
 
@@ -300,15 +300,15 @@ class Bulk {
         call.wait(whole, sends, 0);
     }
 
-    /* Results land where contributions are being sent from: a peer has its result only after it has our contribution.
-     */
+    /* Results are received into [data] while it is still being sent: safe, because a peer sends the result of its slice
+     * only after it has received this rank's part of that slice. */
     void exchange_slices(Call &call, int lane, void *data, size_t count, comm_type type, comm_op op, int root) {
         const size_t size = comm_type_size(type), chunk = kChunkBytes / size;
         const bool is_receiver = root == COMM_ALL || root == rank_;
         std::vector<Slice> slices(world_);
         for (int r = 0; r < world_; r++) slices[r] = slice(count, r);
         const Slice own = slices[rank_];
-        std::vector<char> kept(is_receiver ? 0 : own.count * size); /* this rank's data stays as it is */
+        std::vector<char> kept(is_receiver ? 0 : own.count * size); /* this rank's data must not change */
         char *out = is_receiver ? static_cast<char *>(data) + own.begin * size : kept.data();
         Buffer whole = call.buffer(data, count * size), result = call.buffer(out, own.count * size);
         size_t sends = 0, receives = 0;

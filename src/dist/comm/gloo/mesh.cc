@@ -1,5 +1,5 @@
-/* Gloo lets anyone in who connects first, so after connecting every pair exchanges a proof of the job's secret.
- * Addresses travel through the job's store. */
+/* Gloo accepts any connection, so after connecting every two ranks exchange proofs of the job's secret. Addresses are
+ * exchanged through the job's store. */
 #include "dist/comm/gloo/mesh.hpp"
 
 #include <gloo/rendezvous/store.h>
@@ -11,6 +11,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -28,7 +29,7 @@ constexpr uint8_t kProofSlot = 0x60; /* no collective of Gloo uses this prefix *
 constexpr int kAttempts = 3;
 constexpr double kConnectSeconds[kAttempts] = {10, 20, 60};
 
-void must(status failure) {
+void throw_if_failed(status failure) {
     if (failure) throw StoreFailure(failure);
 }
 
@@ -38,12 +39,12 @@ class JobStore : public gloo::rendezvous::Store {
         : store_(store), prefix_(std::move(prefix)), timeout_(timeout) {}
 
     void set(const std::string &key, const std::vector<char> &data) override {
-        must(store_set(store_, (prefix_ + key).c_str(), data.data(), data.size()));
+        throw_if_failed(store_set(store_, (prefix_ + key).c_str(), data.data(), data.size()));
     }
     std::vector<char> get(const std::string &key) override {
         void *value;
         size_t size;
-        must(store_get(store_, (prefix_ + key).c_str(), timeout_, &value, &size));
+        throw_if_failed(store_get(store_, (prefix_ + key).c_str(), timeout_, &value, &size));
         std::vector<char> data(static_cast<char *>(value), static_cast<char *>(value) + size);
         std::free(value);
         return data;
@@ -59,7 +60,7 @@ class JobStore : public gloo::rendezvous::Store {
     double timeout_;
 };
 
-/* ---- proof: every pair shows the other that it knows the secret ---- */
+/* ---- proofs of the job's secret ---- */
 
 struct Proof {
     uint8_t bytes[COMM_PROOF];
@@ -69,17 +70,18 @@ Proof sign(const comm_setup &setup, const std::string &mesh, const std::vector<c
     text message = {};
     Proof proof;
     if (!comm_proof_message(mesh.c_str(), from, to, nonce.data(), nonce.size(), &message))
-        throw std::runtime_error("the nonce of rank 0 is not of " + std::to_string(COMM_NONCE) + " bytes");
+        throw std::runtime_error("the nonce of rank 0 does not have " + std::to_string(COMM_NONCE) + " bytes");
     store_sign(setup.store, message.data, message.length, proof.bytes);
     text_free(&message);
     return proof;
 }
 
-std::vector<char> agree_on_nonce(const comm_setup &setup, JobStore &store) {
+/* Rank 0 creates the nonce, the others read it from the store. */
+std::vector<char> shared_nonce(const comm_setup &setup, JobStore &store) {
     if (setup.rank == 0) {
         std::vector<char> nonce(COMM_NONCE);
         if (getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size()))
-            throw std::runtime_error("no random numbers");
+            throw std::runtime_error("getrandom failed");
         store.set("nonce", nonce);
     }
     return store.get("nonce");
@@ -87,7 +89,7 @@ std::vector<char> agree_on_nonce(const comm_setup &setup, JobStore &store) {
 
 void exchange_proofs(const comm_setup &setup, Context &context, JobStore &store, const std::string &mesh,
                      double seconds) {
-    auto nonce = agree_on_nonce(setup, store);
+    auto nonce = shared_nonce(setup, store);
     auto slot = gloo::Slot::build(kProofSlot, 0);
     std::vector<Proof> sent(setup.world_size), received(setup.world_size);
     std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> buffers;
@@ -107,13 +109,14 @@ void exchange_proofs(const comm_setup &setup, Context &context, JobStore &store,
         if (peer == setup.rank) continue;
         Proof expected = sign(setup, mesh, nonce, peer, setup.rank);
         if (!comm_proof_is_good(received[peer].bytes, expected.bytes))
-            throw std::runtime_error("who connected as rank " + std::to_string(peer) + " does not know the secret");
+            throw std::runtime_error("the process that connected as rank " + std::to_string(peer) +
+                                     " does not have the job's secret");
     }
 }
 
 } // namespace
 
-std::string without_place(const char *what) {
+std::string without_location(const char *what) {
     const char *end = what[0] == '[' ? std::strstr(what, "] ") : nullptr;
     std::string text = end ? end + 2 : what;
     return text.substr(0, text.find('\n'));
@@ -122,7 +125,7 @@ std::string without_place(const char *what) {
 /* ---- the timer ---- */
 
 Ticker::Ticker() : fd_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
-    if (fd_ < 0) throw std::runtime_error("no timer: out of descriptors");
+    if (fd_ < 0) throw std::runtime_error(std::string("cannot create a timer: ") + std::strerror(errno));
 }
 
 Ticker::~Ticker() { close(fd_); }
@@ -139,7 +142,7 @@ void Ticker::run(bool is_running) {
 
 void Ticker::handleEvents(int) {
     uint64_t ticks;
-    if (read(fd_, &ticks, sizeof ticks) < 0) return; /* nothing there: as well */
+    if (read(fd_, &ticks, sizeof ticks) < 0) return; /* no tick since the last read */
 }
 
 /* ---- connecting ---- */
@@ -178,11 +181,11 @@ std::string shared_result(const comm_setup &setup, const std::string &mesh, cons
     return first;
 }
 
-std::shared_ptr<Context> connect_patiently(const comm_setup &setup,
-                                           const std::shared_ptr<gloo::transport::Device> &device,
-                                           const std::string &name) {
+std::shared_ptr<Context> connect_with_retries(const comm_setup &setup,
+                                              const std::shared_ptr<gloo::transport::Device> &device,
+                                              const std::string &name) {
     for (int attempt = 0;; attempt++) {
-        std::string mesh = name + std::to_string(attempt), trouble;
+        std::string mesh = name + std::to_string(attempt), error;
         double seconds = std::min(setup.timeout, kConnectSeconds[attempt]);
         std::shared_ptr<Context> context;
         try {
@@ -190,12 +193,12 @@ std::shared_ptr<Context> connect_patiently(const comm_setup &setup,
         } catch (const StoreFailure &) {
             throw;
         } catch (const std::exception &e) {
-            trouble = without_place(e.what());
-            if (trouble.empty()) trouble = "unknown trouble";
+            error = without_location(e.what());
+            if (error.empty()) error = "unknown error";
         }
-        trouble = shared_result(setup, mesh, trouble);
-        if (trouble.empty()) return context;
-        if (attempt + 1 == kAttempts) throw std::runtime_error(trouble);
+        error = shared_result(setup, mesh, error);
+        if (error.empty()) return context;
+        if (attempt + 1 == kAttempts) throw std::runtime_error(error);
     }
 }
 

@@ -1,4 +1,4 @@
-/* mesh: a full mesh of Gloo's connections between the ranks of a group, each proven by the job's secret. */
+/* mesh: a full mesh of Gloo's connections between the ranks of a group, each authenticated with the job's secret. */
 #ifndef DIST_GLOO_MESH_HPP
 #define DIST_GLOO_MESH_HPP
 
@@ -29,13 +29,13 @@ inline milliseconds to_milliseconds(double seconds) { return milliseconds(static
 
 /* ---- exceptions become failures ---- */
 
-/* A failure of the store on its way through Gloo. */
+/* A failure of the store in a callback from Gloo, as an exception. */
 struct StoreFailure : std::runtime_error {
     explicit StoreFailure(status failure) : std::runtime_error(status_message(failure)) { status_free(failure); }
 };
 
 /* "[/build/gloo/pair.cc:123] Connection closed" -> "Connection closed" */
-std::string without_place(const char *what);
+std::string without_location(const char *what);
 
 template <class Function> status guard(Function function) {
     try {
@@ -46,7 +46,7 @@ template <class Function> status guard(Function function) {
     } catch (const std::bad_alloc &) {
         return status_memory("communication");
     } catch (const std::exception &e) {
-        return status_new(STATUS_PEER, "gloo: %s", without_place(e.what()).c_str());
+        return status_new(STATUS_PEER, "gloo: %s", without_location(e.what()).c_str());
     } catch (...) {
         return status_new(STATUS_BUG, "gloo: unknown exception");
     }
@@ -64,8 +64,9 @@ class SignalsBlocked {
     sigset_t before_;
 };
 
-/* Gloo's thread looks at its list of sockets only when one has news, or after 10 ms; taking a socket off the list waits
- * for that, several times per peer. A timer among the sockets makes it look at once while connections come and go. */
+/* Gloo's thread reads its list of sockets only after an event of one of them, or after 10 ms; removing a socket from
+ * the list waits for that, several times per peer. A timer in the list makes the thread read it every 0.1 ms while
+ * connections are opened and closed. */
 class Ticker : public gloo::transport::tcp::Handler {
   public:
     Ticker();
@@ -81,20 +82,22 @@ class Ticker : public gloo::transport::tcp::Handler {
     int fd_;
 };
 
-/* With [ticker] attached and running. */
+/* Attaches [ticker] to the new device and starts it. */
 std::shared_ptr<gloo::transport::Device> open_device(const char *address, Ticker &ticker);
 
-/* [mesh]: its name, for the store. [seconds] to connect; also Gloo's own limit for every wait without a limit of its
- * own. All ranks of the group. */
+/* [mesh]: name of the mesh, prefix of its keys in the store. [seconds]: to connect; also Gloo's default timeout for
+ * later waits. All ranks of the group. */
 std::shared_ptr<Context> connect(const comm_setup &setup, std::shared_ptr<gloo::transport::Device> device,
                                  const std::string &mesh, double seconds);
 
-/* The same, again and again until it works for everybody: a stranger may have been faster at a port. */
-std::shared_ptr<Context> connect_patiently(const comm_setup &setup,
-                                           const std::shared_ptr<gloo::transport::Device> &device,
-                                           const std::string &mesh);
+/* The same, with up to three attempts until it succeeds on all ranks: an unauthenticated connection may have been
+ * accepted first. All ranks of the group. */
+std::shared_ptr<Context> connect_with_retries(const comm_setup &setup,
+                                              const std::shared_ptr<gloo::transport::Device> &device,
+                                              const std::string &mesh);
 
-/* All ranks learn how something went for each of them: "" or the first trouble. */
+/* Exchanges the errors of all ranks, "" for none. Returns the first in order of rank, "" if there is none. All ranks of
+ * the group. */
 std::string shared_result(const comm_setup &setup, const std::string &mesh, const std::string &mine);
 
 } // namespace ddptrain_gloo

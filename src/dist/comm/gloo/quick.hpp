@@ -1,5 +1,6 @@
-/* quick: a mesh for small messages in one hop: everyone sends to everyone, and each adds up for itself. The caller
- * reads the sockets (Gloo's synchronous mode), which saves a change of thread on either side. One thread. */
+/* quick: a mesh for small messages in one phase: every rank sends to every other, and each computes the result itself.
+ * The calling thread reads the sockets (Gloo's synchronous mode), which avoids a thread switch on both sides. For one
+ * thread. */
 #ifndef DIST_GLOO_QUICK_HPP
 #define DIST_GLOO_QUICK_HPP
 
@@ -16,10 +17,10 @@ namespace ddptrain_gloo {
 
 constexpr size_t kQuickBytes = 64 << 10;       /* the largest message */
 constexpr size_t kQuickTotalBytes = 256 << 10; /* what a rank may send to all others in one call */
-/* Two ranks write to each other at once before they read: what is larger than this may find the sockets' buffers full
- * and wait a third of a millisecond for them to grow. */
+/* Two ranks write to each other before they read: a larger message may fill the sockets' buffers and wait a third of a
+ * millisecond until the kernel enlarges them. */
 constexpr size_t kPieceBytes = 32 << 10;
-constexpr size_t kPiecesBytes = 1 << 20; /* up to here pieces by the callers are faster than bulk's thread */
+constexpr size_t kPiecesBytes = 1 << 20; /* largest message for which pieces are faster than the bulk mesh */
 
 class Quick {
   public:
@@ -46,9 +47,9 @@ class Quick {
 
     bool fits(size_t bytes) const { return bytes <= capacity_; }
 
-    /* Every rank's [bytes] bytes reach all; payload(rank) gives them until the call after the next. A rank's next
-     * message can only arrive when it has all of this call's, so two buffers by turns never overwrite what is being
-     * read. [what] and [size] must be equal on all ranks: they are compared. */
+    /* Sends [bytes] bytes to every other rank; payload(rank) returns those of [rank] until the call after the next. A
+     * rank sends its next message only after it has received all messages of this call, so two alternating buffers are
+     * never overwritten while they are read. [what] and [size] must be equal on all ranks: they are compared. */
     void exchange(const void *data, size_t bytes, uint32_t what, size_t size) {
         turn_ = static_cast<int>(number_ & 1);
         Header header = {number_++, what, size};
@@ -71,7 +72,7 @@ class Quick {
         return bytes.data() + sizeof(Header);
     }
 
-    /* The payloads in order of rank, from byte [offset] on. */
+    /* (world): the payloads in order of rank, each from byte [offset] on. */
     const void *const *payloads(size_t offset) {
         for (int rank = 0; rank < world_; rank++) inputs_[rank] = payload(rank) + offset;
         return inputs_.data();
@@ -101,7 +102,7 @@ class Quick {
 
     int rank_, world_;
     size_t capacity_;
-    std::shared_ptr<Context> context_; /* outlives the buffers */
+    std::shared_ptr<Context> context_; /* must outlive the buffers */
     std::vector<char> out_;
     std::vector<Peer> peers_;
     std::vector<const void *> inputs_;

@@ -1,5 +1,6 @@
-/* sockets: Gloo frees a blocked call only when its connections end, and does not say which descriptors they are: those
- * of this process that came after the group was begun. Nothing else here opens TCP connections after the store's. */
+/* sockets: the TCP sockets of a Gloo group. A blocked call of Gloo ends only when its connections are shut down, and
+ * Gloo does not expose their descriptors: they are the sockets that this process opened after the group's creation
+ * began. The process opens no other TCP connections after the store's. */
 #ifndef DIST_GLOO_SOCKETS_HPP
 #define DIST_GLOO_SOCKETS_HPP
 
@@ -13,13 +14,14 @@
 
 namespace ddptrain_gloo {
 
-/* Made before the group connects. */
+/* Created before the group connects. */
 class PeerSockets {
   public:
     PeerSockets() {
         each([this](int fd) { before_.push_back(fd); });
     }
-    /* Ends the group's connections in both directions; the descriptors stay Gloo's. From any thread. */
+    /* Shuts down the group's connections in both directions; does not close the descriptors, which Gloo owns. May be
+     * called from any thread. */
     void shut_down() const {
         each([this](int fd) {
             if (std::find(before_.begin(), before_.end(), fd) == before_.end()) shutdown(fd, SHUT_RDWR);
@@ -27,7 +29,7 @@ class PeerSockets {
     }
 
   private:
-    /* Connected TCP sockets. */
+    /* Calls function(fd) for each connected TCP socket of this process. */
     template <class Function> static void each(Function function) {
         DIR *folder = opendir("/proc/self/fd");
         if (!folder) return;

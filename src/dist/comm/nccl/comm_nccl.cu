@@ -1,7 +1,7 @@
-/* The backend on NCCL, a module whose one symbol is a table. The calls of comm.h enqueue on the group's stream and
- * wait; data in the host's memory goes to the GPU and comes back (checks only). Those of comm_gpu.h return at once.
- * What NCCL has not, averages with the house's rounding and bfloat16 for the way, are kernels before or behind its
- * sums. */
+/* The backend on NCCL: a module that exports one symbol, a table of functions. The calls of comm.h enqueue on the
+ * group's stream and wait; data in host memory is copied to the GPU and back (checks only). The calls of comm_gpu.h
+ * return at once. NCCL has no averages with the rounding of the other backends and no compression to bfloat16: kernels
+ * before or after its sums compute them. */
 #include <cstdlib>
 
 #include "device/cuda/gpu.cuh"
@@ -15,20 +15,20 @@ extern const struct comm_backend ddptrain_comm_nccl;
 
 namespace {
 
-#define ROOMS 2 /* for data in, and for results */
-#define MOST_BUFFERS 8
+#define STAGING_BUFFERS 2 /* for input, and for results */
+#define MAX_BUFFERS 8
 
 struct nccl_group {
     struct communicator link;
     ncclRedOp_t average; /* sums (float)(1 / world) times each rank's float32 */
     float factor;
     bool has_average;
-    void *rooms[ROOMS]; /* on the GPU, for data of the host */
-    size_t room_bytes[ROOMS];
+    void *staging[STAGING_BUFFERS]; /* on the GPU, for data in host memory */
+    size_t staging_bytes[STAGING_BUFFERS];
     uint16_t *halves; /* (halves_count): bfloat16, for comm_gpu_average */
     size_t halves_count;
-    void *buffers[MOST_BUFFERS]; /* of alloc */
-    void *handles[MOST_BUFFERS];
+    void *buffers[MAX_BUFFERS]; /* of alloc */
+    void *handles[MAX_BUFFERS];
     int buffer_count;
 };
 
@@ -42,11 +42,12 @@ const ncclRedOp_t ops[] = {ncclSum, ncclSum, ncclMin, ncclMax, ncclProd}; /* an 
 /* ---- kernels ---- */
 
 template <typename F> status each(struct nccl_group *g, size_t count, F f) {
-    size_t blocks = (count + GPU_THREADS - 1) / GPU_THREADS, most = (size_t)1 << 30;
-    return communicator_cuda(
-        &g->link,
-        gpu_launch_on(g->link.stream, gpu_each<F>, (unsigned)(blocks < most ? blocks : most), GPU_THREADS, 0, count, f),
-        "a kernel of the averages");
+    size_t blocks = (count + GPU_THREADS - 1) / GPU_THREADS, max_blocks = (size_t)1 << 30;
+    return communicator_cuda(&g->link,
+                             gpu_launch_on(g->link.stream, gpu_each<F>,
+                                           (unsigned)(blocks < max_blocks ? blocks : max_blocks), GPU_THREADS, 0, count,
+                                           f),
+                             "a kernel of the averages");
 }
 
 template <typename T> status divide(struct nccl_group *g, T *data, size_t count) {
@@ -54,7 +55,7 @@ template <typename T> status divide(struct nccl_group *g, T *data, size_t count)
     return each(g, count, [=] __device__(size_t i) { data[i] = data[i] / divisor; });
 }
 
-/* The sum became an average; integers are cut toward zero, 16-bit floats are divided as float32. */
+/* Divides a sum by the world size; integers are truncated toward zero, 16-bit floats are divided as float32. */
 status divide_by_world(struct nccl_group *g, void *data, size_t count, enum comm_type type) {
     float world = (float)g->link.world;
     uint16_t *bits = (uint16_t *)data;
@@ -78,34 +79,35 @@ status divide_by_world(struct nccl_group *g, void *data, size_t count, enum comm
     }
 }
 
-/* ---- data of the host ---- */
+/* ---- data in host memory ---- */
 
 bool is_on_gpu(const void *data) {
     struct cudaPointerAttributes where = {};
     if (cudaPointerGetAttributes(&where, data) != cudaSuccess) {
-        cudaGetLastError(); /* older runtimes call unknown memory an error */
+        cudaGetLastError(); /* older runtimes return an error for host memory that CUDA did not allocate */
         return false;
     }
     return where.type == cudaMemoryTypeDevice || where.type == cudaMemoryTypeManaged;
 }
 
-/* An operand where NCCL can use it: the data itself, or room [number]. */
+/* An operand in memory that NCCL can use: the data itself, or staging buffer [number]. */
 class operand {
   public:
     operand(struct nccl_group *group, int number, const void *data, size_t bytes)
-        : g(group), at((void *)data), home((void *)data), size(bytes), is_copied(bytes && !is_on_gpu(data)) {
-        if (is_copied) at = g->rooms[number];
+        : g(group), at((void *)data), host((void *)data), size(bytes), is_copied(bytes && !is_on_gpu(data)) {
+        if (is_copied) at = g->staging[number];
     }
-    /* Room for it, and its data in it. */
-    status bring() const { return copy(at, home, cudaMemcpyHostToDevice); }
-    /* Back to the host, [bytes] of it, once it is there: a copy to the host's memory would wait without a limit. */
-    status take_back() const {
+    /* Copies host data to the staging buffer. */
+    status copy_to_gpu() const { return copy(at, host, cudaMemcpyHostToDevice); }
+    /* Copies the result back to host memory. Waits for it first, with the group's timeout: the copy itself would wait
+     * without one. */
+    status copy_to_host() const {
         if (is_copied) TRY(communicator_wait(&g->link, g->link.stream));
-        return copy(home, at, cudaMemcpyDeviceToHost);
+        return copy(host, at, cudaMemcpyDeviceToHost);
     }
 
     struct nccl_group *g;
-    void *at, *home;
+    void *at, *host;
     size_t size;
     bool is_copied;
 
@@ -116,13 +118,13 @@ class operand {
     }
 };
 
-status make_room(struct nccl_group *g, int number, const void *data, size_t bytes) {
-    if (g->room_bytes[number] >= bytes || is_on_gpu(data)) return OK;
-    TRY(communicator_cuda(&g->link, cudaFree(g->rooms[number]), "the GPU's memory"));
-    g->rooms[number] = nullptr;
-    g->room_bytes[number] = 0;
-    TRY(communicator_cuda(&g->link, cudaMalloc(&g->rooms[number], bytes), "memory on the GPU for communication"));
-    g->room_bytes[number] = bytes;
+status reserve_staging(struct nccl_group *g, int number, const void *data, size_t bytes) {
+    if (g->staging_bytes[number] >= bytes || is_on_gpu(data)) return OK;
+    TRY(communicator_cuda(&g->link, cudaFree(g->staging[number]), "the GPU's memory"));
+    g->staging[number] = nullptr;
+    g->staging_bytes[number] = 0;
+    TRY(communicator_cuda(&g->link, cudaMalloc(&g->staging[number], bytes), "memory on the GPU for communication"));
+    g->staging_bytes[number] = bytes;
     return OK;
 }
 
@@ -138,16 +140,16 @@ status reduce(void *group, int, void *data, size_t count, enum comm_type type, e
     struct nccl_group *g = group_of(group);
     size_t bytes = count * comm_type_size(type);
     TRY(begin(g));
-    TRY(make_room(g, 0, data, bytes));
+    TRY(reserve_staging(g, 0, data, bytes));
     operand x(g, 0, data, bytes);
-    TRY(x.bring());
+    TRY(x.copy_to_gpu());
     TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
         if (root == COMM_ALL) return ncclAllReduce(x.at, x.at, count, types[type], ops[op], comm, g->link.stream);
         return ncclReduce(x.at, x.at, count, types[type], ops[op], root, comm, g->link.stream);
     }));
     if (root == COMM_ALL || root == g->link.rank) {
         if (op == COMM_AVG) TRY(divide_by_world(g, x.at, count, type));
-        TRY(x.take_back());
+        TRY(x.copy_to_host());
     }
     return wait(g);
 }
@@ -157,44 +159,45 @@ status reduce_scatter(void *group, int, const void *data, size_t count, enum com
     struct nccl_group *g = group_of(group);
     size_t bytes = count * comm_type_size(type), all = bytes * (size_t)g->link.world;
     TRY(begin(g));
-    TRY(make_room(g, 0, data, all));
-    TRY(make_room(g, 1, out, bytes));
+    TRY(reserve_staging(g, 0, data, all));
+    TRY(reserve_staging(g, 1, out, bytes));
     operand x(g, 0, data, all), y(g, 1, out, bytes);
-    TRY(x.bring());
+    TRY(x.copy_to_gpu());
     TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
         return ncclReduceScatter(x.at, y.at, count, types[type], ops[op], comm, g->link.stream);
     }));
     if (op == COMM_AVG) TRY(divide_by_world(g, y.at, count, type));
-    TRY(y.take_back());
+    TRY(y.copy_to_host());
     return wait(g);
 }
 
-/* ---- moving ---- */
+/* ---- data movement ---- */
 
 status broadcast(void *group, int, void *data, size_t size, int root) {
     struct nccl_group *g = group_of(group);
     TRY(begin(g));
-    TRY(make_room(g, 0, data, size));
+    TRY(reserve_staging(g, 0, data, size));
     operand x(g, 0, data, size);
-    TRY(x.bring());
+    TRY(x.copy_to_gpu());
     TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
         return ncclBroadcast(x.at, x.at, size, ncclUint8, root, comm, g->link.stream);
     }));
-    TRY(x.take_back());
+    TRY(x.copy_to_host());
     return wait(g);
 }
 
-/* From everybody to whoever wants it, as one group of sends and receives, since NCCL's gathers want equal parts. */
+/* Parts of any size from every rank to the receivers, as one group of sends and receives: NCCL's gathers need parts of
+ * equal size. */
 ncclResult_t exchange_parts(struct nccl_group *g, ncclComm_t comm, const void *own, const size_t *sizes, char *all,
                             int root) {
-    bool is_wanted = root == COMM_ALL || root == g->link.rank;
+    bool is_receiver = root == COMM_ALL || root == g->link.rank;
     ncclResult_t result = ncclGroupStart();
     for (int r = 0; r < g->link.world; r++) {
         if (result == ncclSuccess && (root == COMM_ALL || root == r) && sizes[g->link.rank])
             result = ncclSend(own, sizes[g->link.rank], ncclUint8, r, comm, g->link.stream);
-        if (result == ncclSuccess && is_wanted && sizes[r])
+        if (result == ncclSuccess && is_receiver && sizes[r])
             result = ncclRecv(all, sizes[r], ncclUint8, r, comm, g->link.stream);
-        if (is_wanted) all += sizes[r];
+        if (is_receiver) all += sizes[r];
     }
     ncclResult_t ended = ncclGroupEnd();
     return result == ncclSuccess ? ended : result;
@@ -208,19 +211,19 @@ bool are_equal(const size_t *sizes, int count) {
 
 status gather(void *group, int, const void *data, const size_t *sizes, void *out, int root) {
     struct nccl_group *g = group_of(group);
-    bool is_wanted = root == COMM_ALL || root == g->link.rank, are_parts_equal = are_equal(sizes, g->link.world);
+    bool is_receiver = root == COMM_ALL || root == g->link.rank, are_parts_equal = are_equal(sizes, g->link.world);
     size_t own = sizes[g->link.rank], total = 0;
     for (int r = 0; r < g->link.world; r++) total += sizes[r];
     TRY(begin(g));
-    TRY(make_room(g, 0, data, own));
-    if (is_wanted) TRY(make_room(g, 1, out, total));
-    operand x(g, 0, data, own), y(g, 1, is_wanted ? out : nullptr, is_wanted ? total : 0);
-    TRY(x.bring());
+    TRY(reserve_staging(g, 0, data, own));
+    if (is_receiver) TRY(reserve_staging(g, 1, out, total));
+    operand x(g, 0, data, own), y(g, 1, is_receiver ? out : nullptr, is_receiver ? total : 0);
+    TRY(x.copy_to_gpu());
     TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
         if (root == COMM_ALL && are_parts_equal) return ncclAllGather(x.at, y.at, own, ncclUint8, comm, g->link.stream);
         return exchange_parts(g, comm, x.at, sizes, (char *)y.at, root);
     }));
-    TRY(y.take_back());
+    TRY(y.copy_to_host());
     return wait(g);
 }
 
@@ -229,10 +232,10 @@ status scatter(void *group, int, const void *data, size_t size, void *out, int r
     bool is_root = root == g->link.rank;
     size_t all = is_root ? size * (size_t)g->link.world : 0;
     TRY(begin(g));
-    if (is_root) TRY(make_room(g, 0, data, all));
-    TRY(make_room(g, 1, out, size));
+    if (is_root) TRY(reserve_staging(g, 0, data, all));
+    TRY(reserve_staging(g, 1, out, size));
     operand x(g, 0, is_root ? data : nullptr, all), y(g, 1, out, size);
-    TRY(x.bring());
+    TRY(x.copy_to_gpu());
     TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
         ncclResult_t result = ncclGroupStart();
         for (int r = 0; is_root && r < g->link.world && result == ncclSuccess; r++)
@@ -241,7 +244,7 @@ status scatter(void *group, int, const void *data, size_t size, void *out, int r
         ncclResult_t ended = ncclGroupEnd();
         return result == ncclSuccess ? ended : result;
     }));
-    TRY(y.take_back());
+    TRY(y.copy_to_host());
     return wait(g);
 }
 
@@ -254,9 +257,9 @@ status barrier(void *group, int) {
 status send(void *group, int, const void *data, size_t size, int to) {
     struct nccl_group *g = group_of(group);
     TRY(begin(g));
-    TRY(make_room(g, 0, data, size));
+    TRY(reserve_staging(g, 0, data, size));
     operand x(g, 0, data, size);
-    TRY(x.bring());
+    TRY(x.copy_to_gpu());
     TRY(communicator_enqueue(
         &g->link, [&](ncclComm_t comm) { return ncclSend(x.at, size, ncclUint8, to, comm, g->link.stream); }));
     return wait(g);
@@ -265,11 +268,11 @@ status send(void *group, int, const void *data, size_t size, int to) {
 status recv(void *group, int, void *data, size_t size, int from) {
     struct nccl_group *g = group_of(group);
     TRY(begin(g));
-    TRY(make_room(g, 1, data, size));
+    TRY(reserve_staging(g, 1, data, size));
     operand y(g, 1, data, size);
     TRY(communicator_enqueue(
         &g->link, [&](ncclComm_t comm) { return ncclRecv(y.at, size, ncclUint8, from, comm, g->link.stream); }));
-    TRY(y.take_back());
+    TRY(y.copy_to_host());
     return wait(g);
 }
 
@@ -278,18 +281,18 @@ status recv(void *group, int, void *data, size_t size, int from) {
 status after(void *group, void *stream) {
     struct communicator *c = &group_of(group)->link;
     TRY(begin(group_of(group)));
-    TRY(communicator_cuda(c, cudaEventRecord(c->from, (cudaStream_t)stream), "an event"));
-    return communicator_cuda(c, cudaStreamWaitEvent(c->stream, c->from, 0), "an event");
+    TRY(communicator_cuda(c, cudaEventRecord(c->input_ready, (cudaStream_t)stream), "an event"));
+    return communicator_cuda(c, cudaStreamWaitEvent(c->stream, c->input_ready, 0), "an event");
 }
 
 status before(void *group, void *stream) {
     struct communicator *c = &group_of(group)->link;
     TRY(begin(group_of(group)));
-    TRY(communicator_cuda(c, cudaEventRecord(c->to, c->stream), "an event"));
-    return communicator_cuda(c, cudaStreamWaitEvent((cudaStream_t)stream, c->to, 0), "an event");
+    TRY(communicator_cuda(c, cudaEventRecord(c->output_ready, c->stream), "an event"));
+    return communicator_cuda(c, cudaStreamWaitEvent((cudaStream_t)stream, c->output_ready, 0), "an event");
 }
 
-/* to (count) = bfloat16 of factor * from; and back */
+/* to (count) = bfloat16 of factor * from; widen converts back. */
 status narrow(struct nccl_group *g, uint16_t *to, const float *from, size_t count) {
     float factor = g->factor;
     return each(g, count, [=] __device__(size_t i) { to[i] = bits_to_bfloat16(from[i] * factor); });
@@ -299,13 +302,16 @@ status widen(struct nccl_group *g, float *to, const uint16_t *from, size_t count
     return each(g, count, [=] __device__(size_t i) { to[i] = bits_from_bfloat16(from[i]); });
 }
 
-status check_room(const struct nccl_group *g, size_t count) {
-    return count <= g->halves_count ? OK : status_new(STATUS_BUG, "no room for %zu gradients as bfloat16", count);
+status check_halves(const struct nccl_group *g, size_t count) {
+    return count <= g->halves_count
+               ? OK
+               : status_new(STATUS_BUG, "the buffer for gradients as bfloat16 has %zu elements, and %zu are needed",
+                            g->halves_count, count);
 }
 
 status average(void *group, float *data, size_t count, bool is_compressed) {
     struct nccl_group *g = group_of(group);
-    if (is_compressed) TRY(check_room(g, count));
+    if (is_compressed) TRY(check_halves(g, count));
     if (is_compressed) TRY(narrow(g, g->halves, data, count));
     void *x = is_compressed ? (void *)g->halves : data;
     TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
@@ -318,7 +324,7 @@ status average(void *group, float *data, size_t count, bool is_compressed) {
 status average_scatter(void *group, float *data, size_t count, bool is_compressed) {
     struct nccl_group *g = group_of(group);
     size_t all = count * (size_t)g->link.world, own = count * (size_t)g->link.rank;
-    if (is_compressed) TRY(check_room(g, all));
+    if (is_compressed) TRY(check_halves(g, all));
     if (is_compressed) TRY(narrow(g, g->halves, data, all));
     TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
         return is_compressed
@@ -363,11 +369,11 @@ status wait_for(void *group, void *stream) {
 
 /* ---- memory ---- */
 
-/* NCCL's own kind, which it may use without copies; where it is refused, any. */
+/* Memory of ncclMemAlloc, registered, which NCCL can use without copies. */
 status alloc(void *group, size_t size, void **out) {
     struct nccl_group *g = group_of(group);
     void *memory = nullptr;
-    if (g->buffer_count == MOST_BUFFERS) return status_new(STATUS_BUG, "too many buffers of comm_alloc");
+    if (g->buffer_count == MAX_BUFFERS) return status_new(STATUS_BUG, "too many buffers of comm_alloc");
     TRY(begin(g));
     if (ncclMemAlloc(&memory, size ? size : 1) != ncclSuccess)
         return status_memory("a buffer of %zu bytes on the GPU", size);
@@ -382,7 +388,7 @@ status alloc(void *group, size_t size, void **out) {
     return OK;
 }
 
-/* ---- life ---- */
+/* ---- create and destroy ---- */
 
 void destroy(void *group) {
     struct nccl_group *g = group_of(group);
@@ -391,16 +397,16 @@ void destroy(void *group) {
     for (int i = 0; i < g->buffer_count; i++)
         if (g->handles[i] && g->link.comm) ncclCommDeregister(g->link.comm, g->handles[i]);
     if (g->has_average && g->link.comm) ncclRedOpDestroy(g->average, g->link.comm);
-    if (!communicator_close(&g->link)) return; /* NCCL still uses what would be freed */
+    if (!communicator_close(&g->link)) return; /* NCCL may still use the memory below */
     for (int i = 0; i < g->buffer_count; i++) ncclMemFree(g->buffers[i]);
-    for (int i = 0; i < ROOMS; i++) cudaFree(g->rooms[i]);
+    for (int i = 0; i < STAGING_BUFFERS; i++) cudaFree(g->staging[i]);
     cudaFree(g->halves);
     free(g);
 }
 
 void abort_calls(void *group) {
     struct communicator *c = &group_of(group)->link;
-    c->is_lost = true;
+    c->has_lost_rank = true;
     communicator_abort(c);
 }
 

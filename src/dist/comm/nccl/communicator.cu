@@ -1,5 +1,5 @@
-/* The life of a communicator. NCCL frees it in ncclCommAbort, which the store's thread may call at any time: every use
- * holds the mutex, and none holds it for long. */
+/* Creates, polls, aborts and destroys a communicator. NCCL frees it in ncclCommAbort, which the store's thread may call
+ * at any time, so every use of it locks the mutex, for a short time. */
 #include "dist/comm/nccl/communicator.cuh"
 
 #include <csignal>
@@ -15,19 +15,19 @@ extern "C" {
 #include "base/thread.h"
 }
 
-#define CLOSE_SECONDS 2.0  /* for the others to close theirs as well */
-#define ABORT_SECONDS 5    /* for NCCL to end what was given up */
-#define ASKING_SECONDS 0.1 /* between two questions whether a rank has left, while connecting */
-#define EAGER_SECONDS 1e-3 /* of a wait without sleeping */
+#define CLOSE_SECONDS 2.0      /* maximum wait until the other ranks close theirs, too */
+#define ABORT_SECONDS 5        /* maximum wait for ncclCommAbort */
+#define STORE_POLL_SECONDS 0.1 /* while connecting, between two queries whether a rank has left */
+#define YIELD_SECONDS 1e-3     /* then a wait sleeps */
 
 /* ---- failures ---- */
 
-static status lost(const struct communicator *c) {
-    return c->is_lost ? status_new(STATUS_PEER, "NCCL was ended because a rank was lost")
-                      : status_new(STATUS_PEER, "NCCL was ended by an earlier failure");
+static status aborted(const struct communicator *c) {
+    return c->has_lost_rank ? status_new(STATUS_PEER, "NCCL was aborted because a rank was lost")
+                            : status_new(STATUS_PEER, "NCCL was aborted after an earlier failure");
 }
 
-static status late(struct communicator *c, const char *what) {
+static status timed_out(struct communicator *c, const char *what) {
     communicator_abort(c);
     return status_new(STATUS_PEER,
                       "%s took more than %g s; NCCL_DEBUG=INFO shows what NCCL does, NCCL_SOCKET_IFNAME chooses its "
@@ -41,83 +41,85 @@ status communicator_cuda(struct communicator *c, cudaError_t error, const char *
     return status_new(STATUS_PEER, "%s: %s", what, cudaGetErrorString(error));
 }
 
-/* NCCL's own sentence, of its last error in this process, without the newline. */
+/* NCCL's message of its last error in this process, without the newline. */
 static void last_error(char text[300]) {
-    const char *said = ncclGetLastError(nullptr);
-    snprintf(text, 300, "%s", said ? said : "");
+    const char *message = ncclGetLastError(nullptr);
+    snprintf(text, 300, "%s", message ? message : "");
     text[strcspn(text, "\n")] = 0;
 }
 
 status communicator_failed(struct communicator *c, ncclResult_t result) {
-    char said[300];
+    char message[300];
     if (result == ncclSuccess) return OK;
-    last_error(said);
+    last_error(message);
     communicator_abort(c);
     return status_new(STATUS_PEER,
                       "NCCL: %s%s%s; NCCL_DEBUG=INFO shows more, NCCL_SOCKET_IFNAME chooses its interface, "
                       "NCCL_IB_DISABLE=1 keeps it from InfiniBand",
-                      ncclGetErrorString(result), said[0] ? ": " : "", said);
+                      ncclGetErrorString(result), message[0] ? ": " : "", message);
 }
 
 /* ---- waiting ---- */
 
-/* ncclInProgress: not yet. */
+/* ncclInProgress: not yet enqueued; ncclNumResults: aborted. */
 static ncclResult_t state_of(struct communicator *c) {
     ncclResult_t state = ncclSuccess;
     pthread_mutex_lock(&c->mutex);
-    ncclResult_t asked = c->comm ? ncclCommGetAsyncError(c->comm, &state) : ncclNumResults;
+    ncclResult_t result = c->comm ? ncclCommGetAsyncError(c->comm, &state) : ncclNumResults;
     pthread_mutex_unlock(&c->mutex);
-    return asked == ncclSuccess ? state : asked;
+    return result == ncclSuccess ? state : result;
 }
 
-static void rest(double begun) {
-    if (clock_seconds() - begun < EAGER_SECONDS)
+/* Pauses a polling loop that has run since [start]. */
+static void pause_poll(double start) {
+    if (clock_seconds() - start < YIELD_SECONDS)
         sched_yield();
     else
         usleep(50);
 }
 
-status communicator_settle(struct communicator *c) {
-    for (double begun = clock_seconds();; rest(begun)) {
+status communicator_wait_enqueued(struct communicator *c) {
+    for (double start = clock_seconds();; pause_poll(start)) {
         ncclResult_t state = state_of(c);
         if (state == ncclSuccess) return OK;
-        if (state == ncclNumResults) return lost(c);
+        if (state == ncclNumResults) return aborted(c);
         if (state != ncclInProgress) return communicator_failed(c, state);
-        if (clock_seconds() > begun + c->timeout) return late(c, "NCCL's call");
+        if (clock_seconds() > start + c->timeout) return timed_out(c, "NCCL's call");
     }
 }
 
 status communicator_wait(struct communicator *c, cudaStream_t stream) {
-    for (double begun = clock_seconds();; rest(begun)) {
+    for (double start = clock_seconds();; pause_poll(start)) {
         cudaError_t done = cudaStreamQuery(stream);
-        ncclResult_t state = state_of(c); /* asked last: a stream that was freed by an abort is done, too */
-        if (state == ncclNumResults) return lost(c);
+        ncclResult_t state = state_of(c); /* after the query: the stream of an aborted communicator completes, too */
+        if (state == ncclNumResults) return aborted(c);
         if (state != ncclSuccess && state != ncclInProgress) return communicator_failed(c, state);
         if (done == cudaSuccess) return OK;
         if (done != cudaErrorNotReady) return communicator_cuda(c, done, "the GPU failed");
-        if (clock_seconds() > begun + c->timeout) return late(c, "a collective on the GPUs");
+        if (clock_seconds() > start + c->timeout) return timed_out(c, "a collective on the GPUs");
     }
 }
 
 /* ---- opening ---- */
 
-/* What rank 0 tells: who has another version of NCCL would fail later, in other words. */
-struct invitation {
+/* What rank 0 publishes. Without the comparison, a rank with another version of NCCL would fail later, with an unclear
+ * error. */
+struct rendezvous {
     int version;
     ncclUniqueId id;
 };
 
-static status invite(const struct comm_setup *setup, struct invitation *out) {
+static status exchange_id(const struct comm_setup *setup, struct rendezvous *out) {
     char key[STORE_MAX_KEY];
     int own = 0;
     snprintf(key, sizeof key, "%s/id", setup->name);
     ncclGetVersion(&own);
     if (setup->rank == 0) {
         out->version = own;
-        ncclResult_t made = ncclGetUniqueId(&out->id);
-        if (made != ncclSuccess)
-            return status_new(STATUS_PEER, "NCCL cannot begin: %s; NCCL_SOCKET_IFNAME chooses its interface",
-                              ncclGetErrorString(made));
+        ncclResult_t result = ncclGetUniqueId(&out->id);
+        if (result != ncclSuccess)
+            return status_new(STATUS_PEER, "NCCL cannot start: %s; NCCL_SOCKET_IFNAME chooses its interface",
+                              ncclGetErrorString(result));
         return store_set(setup->store, key, out, sizeof *out);
     }
     void *value;
@@ -126,40 +128,42 @@ static status invite(const struct comm_setup *setup, struct invitation *out) {
     if (size == sizeof *out) memcpy(out, value, sizeof *out);
     free(value);
     if (size == sizeof *out && out->version == own) return OK;
-    return status_new(STATUS_USAGE, "rank %d has version %d of NCCL, and rank %d has %d: install the same",
+    return status_new(STATUS_USAGE,
+                      "rank %d has version %d of NCCL, and rank %d has %d: install the same version on all hosts",
                       setup->members[setup->rank], own, setup->members[0], size == sizeof *out ? out->version : 0);
 }
 
-/* A rank that leaves meanwhile is known to the store only. */
-static bool has_someone_left(struct store *store, double *asked) {
+/* Whether the store reports that a rank has left; NCCL does not notice it while connecting. *queried: time of the last
+ * query. */
+static bool has_rank_left(struct store *store, double *queried) {
     double now = clock_seconds();
-    if (now < *asked + ASKING_SECONDS) return false;
-    *asked = now;
+    if (now < *queried + STORE_POLL_SECONDS) return false;
+    *queried = now;
     struct text who = {};
     bool has_left = store_cause(store, 0, &who);
     text_free(&who);
     return has_left;
 }
 
-static status connect(struct communicator *c, const struct comm_setup *setup, const struct invitation *invitation) {
+static status connect(struct communicator *c, const struct comm_setup *setup, const struct rendezvous *rendezvous) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    ncclResult_t result = ncclCommInitRankConfig(&c->comm, c->world, invitation->id, c->rank, &config);
+    ncclResult_t result = ncclCommInitRankConfig(&c->comm, c->world, rendezvous->id, c->rank, &config);
     if (result != ncclSuccess && result != ncclInProgress) return communicator_failed(c, result);
-    for (double begun = clock_seconds(), asked = begun;; rest(begun)) {
+    for (double start = clock_seconds(), queried = start;; pause_poll(start)) {
         ncclResult_t state = state_of(c);
         if (state == ncclSuccess) return OK;
         if (state != ncclInProgress) return communicator_failed(c, state);
-        if (clock_seconds() > begun + c->timeout) return late(c, "connecting the GPUs");
-        if (!has_someone_left(setup->store, &asked)) continue;
+        if (clock_seconds() > start + c->timeout) return timed_out(c, "connecting the GPUs");
+        if (!has_rank_left(setup->store, &queried)) continue;
         communicator_abort(c);
-        return lost(c);
+        return aborted(c);
     }
 }
 
 status communicator_open(struct communicator *c, const struct comm_setup *setup) {
-    struct invitation invitation = {};
-    int least = 0, greatest = 0;
+    struct rendezvous rendezvous = {};
+    int lowest = 0, highest = 0;
     *c = {};
     pthread_mutex_init(&c->mutex, nullptr);
     c->rank = setup->rank;
@@ -167,57 +171,58 @@ status communicator_open(struct communicator *c, const struct comm_setup *setup)
     c->gpu = setup->gpu;
     c->timeout = setup->timeout;
     cudaError_t error = cudaSetDevice(c->gpu);
-    if (error == cudaSuccess) error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
-    /* first in line for the processors of the GPU: whoever waits for this rank waits for little */
-    if (error == cudaSuccess) error = cudaStreamCreateWithPriority(&c->stream, cudaStreamNonBlocking, greatest);
-    if (error == cudaSuccess) error = cudaEventCreateWithFlags(&c->from, cudaEventDisableTiming);
-    if (error == cudaSuccess) error = cudaEventCreateWithFlags(&c->to, cudaEventDisableTiming);
+    if (error == cudaSuccess) error = cudaDeviceGetStreamPriorityRange(&lowest, &highest);
+    /* the highest priority: other ranks wait for this rank's communication */
+    if (error == cudaSuccess) error = cudaStreamCreateWithPriority(&c->stream, cudaStreamNonBlocking, highest);
+    if (error == cudaSuccess) error = cudaEventCreateWithFlags(&c->input_ready, cudaEventDisableTiming);
+    if (error == cudaSuccess) error = cudaEventCreateWithFlags(&c->output_ready, cudaEventDisableTiming);
     TRY(communicator_cuda(c, error, "the GPU cannot be used for communication"));
-    TRY(invite(setup, &invitation));
-    return connect(c, setup, &invitation);
+    TRY(exchange_id(setup, &rendezvous));
+    return connect(c, setup, &rendezvous);
 }
 
-/* ---- the end ---- */
+/* ---- abort and close ---- */
 
-static void *end(void *comm) {
+static void *run_abort(void *comm) {
     ncclCommAbort((ncclComm_t)comm);
     return nullptr;
 }
 
-/* ncclCommAbort frees what waits on the GPU at once, and then itself waits until no CUDA graph holds a call of the
- * communicator. Those are destroyed by the thread that trains, which is to hear of the failure meanwhile. */
+/* ncclCommAbort ends the work that waits on the GPU at once, and then blocks until no CUDA graph contains a call of the
+ * communicator. The training thread destroys those graphs after it has got the failure, so the abort needs a thread of
+ * its own. */
 void communicator_abort(struct communicator *c) {
     pthread_mutex_lock(&c->mutex);
     if (c->comm) {
-        status s = thread_start(&c->ender, "nccl-abort", "the thread that ends NCCL", end, c->comm);
-        c->is_ending = s == OK;
+        status s = thread_start(&c->abort_thread, "nccl-abort", "the thread that aborts NCCL", run_abort, c->comm);
+        c->is_aborting = s == OK;
         status_free(s);
     }
     c->comm = nullptr;
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* Whether NCCL has let go of everything. */
-static bool has_ended(struct communicator *c) {
+/* Waits for ncclCommAbort. false: it did not end in time, and NCCL may still use its memory. */
+static bool wait_for_abort(struct communicator *c) {
     struct timespec until;
-    if (!c->is_ending) return true;
+    if (!c->is_aborting) return true;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += ABORT_SECONDS;
-    c->is_ending = false;
-    if (pthread_timedjoin_np(c->ender, nullptr, &until) == 0) return true;
-    pthread_detach(c->ender);
+    c->is_aborting = false;
+    if (pthread_timedjoin_np(c->abort_thread, nullptr, &until) == 0) return true;
+    pthread_detach(c->abort_thread);
     return false;
 }
 
-/* All ranks close theirs at about the same time, else it is an abort. */
+/* Closes the communicator; leaves it open, to be aborted, if the other ranks do not close theirs in time. */
 static void finalize(struct communicator *c) {
     ncclResult_t result = ncclCommFinalize(c->comm);
-    double begun = clock_seconds();
+    double start = clock_seconds();
     while (result == ncclInProgress || result == ncclSuccess) {
         result = state_of(c);
         if (result == ncclSuccess) break;
-        if (clock_seconds() > begun + CLOSE_SECONDS) result = ncclSystemError;
-        rest(begun);
+        if (clock_seconds() > start + CLOSE_SECONDS) result = ncclSystemError;
+        pause_poll(start);
     }
     pthread_mutex_lock(&c->mutex);
     if (c->comm && result == ncclSuccess) {
@@ -231,10 +236,10 @@ bool communicator_close(struct communicator *c) {
     cudaSetDevice(c->gpu);
     if (c->comm) finalize(c);
     communicator_abort(c);
-    if (!has_ended(c)) return false;
+    if (!wait_for_abort(c)) return false;
     if (c->stream) cudaStreamSynchronize(c->stream);
-    if (c->from) cudaEventDestroy(c->from);
-    if (c->to) cudaEventDestroy(c->to);
+    if (c->input_ready) cudaEventDestroy(c->input_ready);
+    if (c->output_ready) cudaEventDestroy(c->output_ready);
     if (c->stream) cudaStreamDestroy(c->stream);
     pthread_mutex_destroy(&c->mutex);
     return true;

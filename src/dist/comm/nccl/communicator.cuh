@@ -1,6 +1,6 @@
-/* communicator: one NCCL communicator with a stream of its own, and the rules by which nothing blocks for ever: it is
- * made non-blocking, every call is polled until NCCL has enqueued it, and a rank that was lost, or the group's timeout,
- * ends it by ncclCommAbort, which frees what waits on the GPU as well. */
+/* communicator: one NCCL communicator with a stream of its own. No call blocks without a limit: the communicator is
+ * non-blocking, every call is polled until NCCL has enqueued it, and when a rank is lost or the group's timeout has
+ * passed, ncclCommAbort ends it and the work that waits on the GPU. */
 #ifndef DIST_NCCL_COMMUNICATOR_CUH
 #define DIST_NCCL_COMMUNICATOR_CUH
 
@@ -14,35 +14,36 @@ extern "C" {
 
 struct communicator {
     int rank, world, gpu;
-    double timeout;
+    double timeout; /* seconds */
     cudaStream_t stream;
-    cudaEvent_t from, to;  /* what the stream waits for, and what waits for it */
-    pthread_mutex_t mutex; /* guards: */
-    ncclComm_t comm;       /* NULL: not yet, or no more */
-    pthread_t ender;       /* with is_ending: in ncclCommAbort */
-    bool is_lost;          /* aborted because a rank was lost */
-    bool is_ending;
+    cudaEvent_t input_ready, output_ready; /* the stream waits for the first; other streams wait for the second */
+    pthread_mutex_t mutex;                 /* guards: */
+    ncclComm_t comm;                       /* NULL: not yet created, or aborted */
+    pthread_t abort_thread;                /* with is_aborting: runs ncclCommAbort */
+    bool has_lost_rank;                    /* the reason of an abort */
+    bool is_aborting;
 };
 
 /* All ranks. */
 status communicator_open(struct communicator *c, const struct comm_setup *setup);
-/* Also what was opened in part. CUDA graphs that hold calls of it are destroyed before. false: NCCL did not end in
- * time, and what it may still use is not freed. */
+/* Also after communicator_open failed. CUDA graphs that contain its calls must be destroyed before. false: NCCL did not
+ * end in time; memory that it may still use must not be freed. */
 bool communicator_close(struct communicator *c);
 
-/* From any thread, without waiting: everything that is under way ends soon, and nothing new begins. */
+/* From any thread; does not block. Running calls end soon; later ones fail. */
 void communicator_abort(struct communicator *c);
 
-/* A failure of CUDA or NCCL in words; OK for success. It ends the communicator. */
+/* OK for success. For an error of CUDA or NCCL: aborts the communicator and returns STATUS_PEER with its message.
+ * [what]: what failed. */
 status communicator_cuda(struct communicator *c, cudaError_t error, const char *what);
 status communicator_failed(struct communicator *c, ncclResult_t result);
 
-/* Until NCCL has enqueued what it was given. */
-status communicator_settle(struct communicator *c);
-/* Until [stream] has done all that it has. */
+/* Waits until NCCL has enqueued all calls. */
+status communicator_wait_enqueued(struct communicator *c);
+/* Waits until all work in [stream] has completed. */
 status communicator_wait(struct communicator *c, cudaStream_t stream);
 
-/* call(ncclComm_t) enqueues something; several calls in one stand between ncclGroupStart and ncclGroupEnd. */
+/* Runs call(ncclComm_t), which enqueues one call of NCCL, or several between ncclGroupStart and ncclGroupEnd. */
 template <typename F> status communicator_enqueue(struct communicator *c, F call) {
     cudaError_t error = cudaSetDevice(c->gpu);
     if (error != cudaSuccess) return communicator_cuda(c, error, "the GPU cannot be used");
@@ -50,7 +51,7 @@ template <typename F> status communicator_enqueue(struct communicator *c, F call
     ncclResult_t result = c->comm ? call(c->comm) : ncclSuccess;
     pthread_mutex_unlock(&c->mutex);
     if (result != ncclSuccess && result != ncclInProgress) return communicator_failed(c, result);
-    return communicator_settle(c);
+    return communicator_wait_enqueued(c);
 }
 
 #endif
