@@ -115,7 +115,7 @@ struct inference_options command_inference(const struct command_line *line);
  * another. STATUS_USAGE where --fresh would rename that folder. */
 status command_find_folder(struct command_line *line);
 
-/* What train.device: auto stands for in this process, told also to ranks that it starts (config_settle_device). Where
+/* What train.device: auto stands for in this process, told also to ranks that it starts (config_set_auto_device). Where
  * the number of processes is left to GPUs, *nproc becomes theirs. STATUS_USAGE where the config needs a GPU. */
 status command_settle_device(const struct command_line *line, struct config_file *file, const struct dist_env *env,
                              int *nproc);

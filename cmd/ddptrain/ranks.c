@@ -51,7 +51,7 @@ status command_settle_device(const struct command_line *line, struct config_file
     struct gpus_process place = dist_env_place(env);
     struct text why = {0};
     int gpus;
-    if (!config_leaves_device(config_of(file))) return OK;
+    if (!config_device_is_auto(config_of(file))) return OK;
     bool is_by_rule = !line->nproc || strcmp(line->nproc, "auto") == 0;
     if (env->launcher == LAUNCHER_NONE) place.local_size = is_by_rule ? 0 : *nproc;
     if (env->launcher == LAUNCHER_OWN) {
@@ -62,7 +62,7 @@ status command_settle_device(const struct command_line *line, struct config_file
     }
     const char *why_not = why.length ? text_string(&why) : NULL;
     setenv(DEVICE_VARIABLE, why_not ? why_not : "cuda", 1);
-    status s = config_settle_device(file, why_not);
+    status s = config_set_auto_device(file, why_not);
     text_free(&why);
     return s;
 }

@@ -326,7 +326,7 @@ double schedule_lr(const struct variant *schedule, double base_lr, const struct 
     return type->at ? type->at(schedule->config, base_lr, t - c->warmup, total) : base_lr;
 }
 
-bool schedule_moves_momentum(const struct variant *schedule) {
+bool schedule_changes_momentum(const struct variant *schedule) {
     const struct schedule_config *c = schedule->config;
     return types[schedule->index].at == one_cycle && c->cycle_momentum;
 }
@@ -334,7 +334,7 @@ bool schedule_moves_momentum(const struct variant *schedule) {
 double schedule_momentum(const struct variant *schedule, const struct schedule_progress *progress) {
     const struct schedule_common *shared = schedule->common;
     const struct schedule_config *c = schedule->config;
-    if (!schedule_moves_momentum(schedule)) return NAN;
+    if (!schedule_changes_momentum(schedule)) return NAN;
     int64_t t, total;
     count(shared, progress, &t, &total);
     t = t > shared->warmup ? t - shared->warmup : 0;
@@ -347,7 +347,7 @@ enum schedule_monitor schedule_monitor(const struct variant *schedule) {
     return is_plateau(schedule) ? by_choice[c->monitor] : MONITOR_NOTHING;
 }
 
-bool schedule_wants_more(const struct variant *schedule) {
+bool schedule_is_max(const struct variant *schedule) {
     const struct schedule_config *c = schedule->config;
     return is_plateau(schedule) && c->mode == 1;
 }

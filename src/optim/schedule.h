@@ -23,7 +23,7 @@ double schedule_lr(const struct variant *schedule, double base_lr, const struct 
 
 /* The momentum (or first beta) of that update; NAN: the optimizer's own. */
 double schedule_momentum(const struct variant *schedule, const struct schedule_progress *progress);
-bool schedule_moves_momentum(const struct variant *schedule);
+bool schedule_changes_momentum(const struct variant *schedule);
 
 /* What reduce_on_plateau remembers: plain numbers, for the checkpoint. Starts as {.best = NAN}. */
 struct plateau {
@@ -34,8 +34,8 @@ struct plateau {
 /* The number that the schedule wants to see after each evaluation. */
 enum schedule_monitor { MONITOR_NOTHING, MONITOR_VAL_LOSS, MONITOR_VAL_ACCURACY, MONITOR_TRAIN_LOSS };
 enum schedule_monitor schedule_monitor(const struct variant *schedule);
-/* Whether more of it is better (mode: max). */
-bool schedule_wants_more(const struct variant *schedule);
+/* Whether larger values of it are better (mode: max). */
+bool schedule_is_max(const struct variant *schedule);
 
 /* ReduceLROnPlateau.step([value]). */
 void schedule_observe(const struct variant *schedule, struct plateau *plateau, double value);

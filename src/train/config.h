@@ -1,5 +1,5 @@
-/* config: the whole config of a run, composed of what each module declares, and the few sections that belong to the run
- * itself. */
+/* config: the complete config of a run, composed of the sections that each module declares and a few sections of the
+ * run itself. */
 #ifndef TRAIN_CONFIG_H
 #define TRAIN_CONFIG_H
 
@@ -44,7 +44,7 @@ struct train_config {
 };
 
 struct save_every {
-    int64_t epochs, steps; /* SCHEMA_NO_INT: not by this */
+    int64_t epochs, steps; /* SCHEMA_NO_INT: not given */
 };
 
 struct checkpoint_config {
@@ -62,8 +62,8 @@ struct determinism_config {
 };
 
 struct config {
-    int device;             /* not of the file: DEVICE_CPU or DEVICE_CUDA, what train.device stands for */
-    const char *device_why; /* not of the file: a clause, why `auto` stands for the CPU; NULL: it does not */
+    int device;                /* not a key: DEVICE_CPU or DEVICE_CUDA, the result of train.device */
+    const char *device_reason; /* not a key: a clause, why `auto` is the CPU; NULL: it is not */
     const char *name;
     int64_t seed;
     struct dataset_config dataset;
@@ -90,17 +90,16 @@ void config_free(struct config_file *file); /* takes NULL */
 
 const struct config *config_of(const struct config_file *file);
 
-/* Whether train.device leaves the choice: `auto`, and nothing else in the config asks for the CPU. Until it is settled
- * the CPU is taken. */
-bool config_leaves_device(const struct config *config);
-/* Settles it. [why_not]: a clause that speaks against GPUs, for the CPU; NULL for GPUs. STATUS_USAGE where the config
- * needs a GPU. */
-status config_settle_device(struct config_file *file, const char *why_not);
+/* Whether train.device is `auto` and no other key needs the CPU. The device is the CPU until config_set_auto_device. */
+bool config_device_is_auto(const struct config *config);
+/* Sets the device of `auto`: the CPU for the reason [why_cpu], a clause, or the GPU when that is NULL. STATUS_USAGE
+ * when the config needs a GPU. */
+status config_set_auto_device(struct config_file *file, const char *why_cpu);
 
 /* The model's input shape for rows of this dataset. */
 struct shape dataset_shape(const struct dataset_info *info);
 
-/* STATUS_USAGE for a model that does not go with the rest of the config. */
+/* STATUS_USAGE for a model that contradicts the rest of the config. */
 status config_check_model(const struct config *config, const struct model *model);
 
 /* STATUS_USAGE for a model whose output does not fit the targets of the rows. After model_plan. */
@@ -109,19 +108,18 @@ status config_check_loss(const struct config *config, const struct model *model,
 /* "cpu" or "cuda": what device_create takes. */
 const char *config_device_name(const struct config *config);
 
-/* What matrix products compute with. */
+/* The precision of matrix products. */
 enum precision config_precision(const struct config *config);
 
-/* Whether a run of [world_size] processes updates during backward: more than one have to average first. */
+/* Whether a run of [world_size] processes updates parameters during backward; several processes average gradients
+ * first. */
 bool config_updates_in_backward(const struct config *config, int world_size);
 
-/* Line [index] about what is given but does nothing in such a run ("train.cuda_graph: is for GPUs"); NULL past the
- * last.
- */
+/* Sentence [index] about a given key that has no effect ("train.cuda_graph is for GPUs"); NULL after the last. */
 const char *config_ignored(const struct config *config, size_t index);
 
-/* The device of the config, in its precision, for this process of those on its host (NULL: alone); *out is to be
- * destroyed also after an error, unless it is NULL. */
+/* Creates the device of the config with its precision, for this process of its host ([env] NULL: the only one). Destroy
+ * *out also after a failure, unless it is NULL. */
 status config_create_device(const struct config *config, const struct dist_env *env, struct device **out);
 
 #endif

@@ -142,7 +142,7 @@ static void describe_processes(const struct plan *p, struct text *out) {
     if (c->train.accumulate > 1) text_printf(out, ", %lld batches per step", (long long)c->train.accumulate);
     if (c->train.device == DEVICE_AUTO && c->device == DEVICE_CUDA)
         text_add(out, "\ndevice         train.device: auto takes the GPU");
-    if (c->device_why) text_printf(out, "\ndevice         train.device: auto takes the CPU: %s", c->device_why);
+    if (c->device_reason) text_printf(out, "\ndevice         train.device: auto takes the CPU: %s", c->device_reason);
     describe_precision(c, out);
     for (size_t i = 0; config_ignored(c, i); i++) text_printf(out, "\nignored        %s", config_ignored(c, i));
     warn_of_activation(c, p->model, out);

@@ -50,8 +50,8 @@ static void log_start(struct run *run) {
     if (run->config->train.device == DEVICE_AUTO && run->config->device == DEVICE_CUDA)
         log_line(run->log, "train.device: auto takes the GPU, which has been tried on emulated ones only so far "
                            "(docs/gpu.md); train.device: cpu takes the CPU");
-    if (run->config->device_why && gpus_are_expected())
-        log_line(run->log, "train.device: auto takes the CPU: %s", run->config->device_why);
+    if (run->config->device_reason && gpus_are_expected())
+        log_line(run->log, "train.device: auto takes the CPU: %s", run->config->device_reason);
 }
 
 static status log_start_metrics(struct run *run) {

@@ -131,7 +131,7 @@ class Best(program.Case):
 
     def test_wrong_metrics(self):
         cases = (("checkpoint.best=val_f2", "checkpoint.best: epochs have no metric 'val_f2'; they have train_loss, val_loss, train_accuracy, val_accuracy, val_f1"),
-                 ("checkpoint.best={mode: max}", "checkpoint.best: mode goes with metric; give the metric"),
+                 ("checkpoint.best={mode: max}", "checkpoint.best: mode needs metric; give the metric"),
                  ("train.early_stop={metric: confusion_matrix}", "train.early_stop: epochs have no metric 'confusion_matrix'"),
                  ("train.early_stop={patience: 0}", "train.early_stop.patience: "),
                  ("train={epochs: 3, early_stop: 2, evaluate_every: 0}", "nothing is evaluated before the last epoch"))

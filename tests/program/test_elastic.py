@@ -109,7 +109,7 @@ determinism: {mode: elastic, shards: 4}
                 ("global_batch_size: 30", "batch_size: 30", "determinism: elastic needs sampler.global_batch_size"),
                 ("shards: 8", "shards: 31", "determinism.shards: must be at most sampler.global_batch_size, 30"),
                 ("relu", "{batch_norm: {sync: true}}", "cannot be combined with determinism.mode: elastic"),
-                ("epochs: 4", "epochs: 4, accumulate: 2", "train.accumulate saves nothing")):
+                ("epochs: 4", "epochs: 4, accumulate: 2", "train.accumulate saves no memory")):
             with self.subTest(new):
                 self.write("test.yaml", WINE.replace(old, new))
                 self.assertIn(sentence, self.run_program("test.yaml", code=USAGE)[1])

@@ -99,12 +99,13 @@ class InBackward(program.Case):
                                    ("train.accumulate=2", "train.accumulate: gradients of micro-batches are summed before an update"),
                                    ("train.on_nonfinite=skip", "train.on_nonfinite: skip or rollback"),
                                    ("train.on_nonfinite=rollback", "train.on_nonfinite: skip or rollback"),
-                                   ("train.device=cuda", "train.device: cuda: it is for the CPU"),
-                                   ("dist.zero_stage=1", "dist.zero_stage: the optimizer's shares are updated after gradients are averaged")):
+                                   ("train.device=cuda", "train.device: cuda: it is for the CPU only"),
+                                   ("dist.backend=nccl", "dist.backend: nccl: it is for the CPU only"),
+                                   ("dist.zero_stage=1", "dist.zero_stage: the shares of the optimizer are updated after gradients are averaged")):
             _, err = self.run_program("test.yaml", override, code=USAGE)
-            self.assertIn("test.yaml:10:16: optimizer.in_backward: does not go with " + sentence, err)
+            self.assertIn("test.yaml:10:16: optimizer.in_backward: cannot be combined with " + sentence, err)
         _, err = self.run_program("test.yaml", "determinism={mode: elastic, shards: 2}", "sampler={global_batch_size: 8}", code=USAGE)
-        self.assertIn("does not go with determinism.mode: elastic", err)
+        self.assertIn("cannot be combined with determinism.mode: elastic", err)
 
 
 class NotFiniteInBackward(program.Case):

@@ -338,7 +338,7 @@ class Optimizers(program.Case):
     def test_mistakes(self):
         for change, sentence in (
                 ("schedule={type: one_cycle}", None),
-                ("optimizer={type: adagrad}", "one_cycle moves the momentum, and this optimizer has none"),
+                ("optimizer={type: adagrad}", "one_cycle changes the momentum, and this optimizer has none"),
                 ("model.freeze=nothing", "model.freeze: no parameter matches 'nothing'"),
                 ("optimizer.groups=[{match: 9.*, lr: 1}]", "optimizer.groups.0: no parameter matches '9.*'"),
                 ("train.clip_grad_norm=1", "give clip_grad_norm or clip_grad_value, not both")):

@@ -51,8 +51,8 @@ const struct config *__wrap_config_of(const struct config_file *file) {
     (void)file;
     return &no_config;
 }
-bool __wrap_config_leaves_device(const struct config *config);
-bool __wrap_config_leaves_device(const struct config *config) {
+bool __wrap_config_device_is_auto(const struct config *config);
+bool __wrap_config_device_is_auto(const struct config *config) {
     (void)config;
     return false;
 }
