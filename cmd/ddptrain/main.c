@@ -66,7 +66,7 @@ __attribute__((no_sanitize("address"))) static void stop_later(int signal_number
 }
 
 __attribute__((no_sanitize("address"))) static void request_stop(int signal_number) {
-    static const char sentence[] = "ddptrain: stopped on request before training began; nothing was to be saved\n";
+    static const char sentence[] = "ddptrain: stopped on request before training began; there was nothing to save\n";
     static const char no_training[] = "ddptrain: stopped on request\n";
     int error = errno;
     if (can_save) stop_later(signal_number);

@@ -48,7 +48,7 @@ status command_nproc(const struct command_line *line, const char *device, int *n
 
 status command_settle_device(const struct command_line *line, struct config_file *file, const struct dist_env *env,
                              int *nproc) {
-    struct gpus_process place = dist_env_place(env);
+    struct gpus_process place = dist_env_gpus(env);
     struct text why = {0};
     int gpus;
     if (!config_device_is_auto(config_of(file))) return OK;

@@ -1,5 +1,5 @@
-/* Runs a function in N processes that are the ranks of one job, over a store on a socket made beforehand. For tests. A
- * rank reports trouble by its exit code and on standard error, because Check's own channel belongs to the parent. */
+/* Runs a function in N processes that are the ranks of one job, with a store on a socket that the parent has opened.
+ * For tests. A rank reports a failure by its exit code and on standard error, because only the parent can use Check. */
 #ifndef TESTS_DIST_RANKS_H
 #define TESTS_DIST_RANKS_H
 
@@ -22,7 +22,7 @@
 
 #define MAX_TEST_RANKS 8
 
-/* In a rank: a condition that must hold. */
+/* In a rank: exits with 1 unless the condition is true. */
 #define RANK_CHECK(condition)                                                                                          \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
@@ -31,7 +31,7 @@
         }                                                                                                              \
     } while (0)
 
-/* In a rank: a call that must work. */
+/* In a rank: exits with 1 unless the call has succeeded. */
 static inline void rank_must(status s) {
     if (!s) return;
     fprintf(stderr, "rank fails: %s\n", status_message(s));
@@ -56,7 +56,7 @@ static inline struct dist_env ranks_env(const struct ranks *ranks, int rank) {
     return env;
 }
 
-/* A socket for the store; its number is in the environment, as from the launcher. */
+/* Opens the listening socket of the store and sets the environment variable with its number, as the launcher does. */
 static inline void ranks_prepare(struct ranks *ranks, int world) {
     *ranks = (struct ranks){.world = world};
     struct sockaddr_storage address;
@@ -102,7 +102,7 @@ static inline void ranks_wait(struct ranks *ranks) {
     }
 }
 
-/* All must end with 0. */
+/* Runs [body] in all ranks; all must exit with 0. */
 static inline void ranks_run(int world, rank_body body, void *argument) {
     struct ranks ranks;
     ranks_prepare(&ranks, world);
@@ -111,20 +111,20 @@ static inline void ranks_run(int world, rank_body body, void *argument) {
     for (int r = 0; r < world; r++) ck_assert_msg(ranks.codes[r] == 0, "rank %d of %d: %d", r, world, ranks.codes[r]);
 }
 
-/* In a rank. */
+/* The store and the group of a rank. */
 struct rank_group {
     struct store *store;
     struct comm *comm;
 };
 
-/* TEST_BACKEND, else what the default picks. */
+/* TEST_BACKEND, else "auto". */
 static inline const char *rank_backend(void) {
     const char *name = getenv("TEST_BACKEND");
     return name ? name : "auto";
 }
 
-/* TEST_HOSTS: ranks pretend to be on so many hosts, by turns; 0: on one. */
-static inline void rank_pretend(const struct dist_env *env) {
+/* TEST_HOSTS: number of simulated hosts; rank r is on host r % TEST_HOSTS. 0: one host. */
+static inline void rank_set_host(const struct dist_env *env) {
     const char *hosts = getenv("TEST_HOSTS");
     char name[16];
     if (!hosts || atoi(hosts) == 0) return;
@@ -134,7 +134,7 @@ static inline void rank_pretend(const struct dist_env *env) {
 
 static inline struct rank_group rank_join(const struct dist_env *env, double timeout) {
     struct rank_group group;
-    rank_pretend(env);
+    rank_set_host(env);
     rank_must(store_open(env, 20, &group.store));
     rank_must(comm_create(rank_backend(), env, group.store, timeout, &group.comm));
     return group;

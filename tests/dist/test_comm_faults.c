@@ -189,7 +189,7 @@ static void apart_body(const struct dist_env *env, void *argument) {
     struct comm *comm;
     struct store *store;
     setenv("TEST_HOSTS", "2", 1);
-    rank_pretend(env);
+    rank_set_host(env);
     rank_must(store_open(env, 20, &store));
     status s = comm_create("shm", env, store, 20, &comm);
     RANK_CHECK(status_code(s) == STATUS_USAGE && strstr(status_message(s), "on 2 hosts"));

@@ -1,4 +1,4 @@
-/* A table of environments, as the launchers make them, and what a process is in each. ctest-labels: unit */
+/* A table of environments, as launchers set them, and the result of dist_env_detect for each. ctest-labels: unit */
 #include "dist/process/env.h"
 
 #include <stdio.h>
@@ -51,12 +51,12 @@ static void set_environment(const char *assignments) {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) unsetenv(known[i]);
     char copy[1024], *save = NULL;
     snprintf(copy, sizeof copy, "%s", assignments);
-    for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
-        char *equals = strchr(word, '='), parent[32];
+    for (char *name = strtok_r(copy, " ", &save); name; name = strtok_r(NULL, " ", &save)) {
+        char *equals = strchr(name, '='), parent[32];
         ck_assert_ptr_nonnull(equals);
         *equals = 0;
         snprintf(parent, sizeof parent, "%ld", (long)getppid());
-        setenv(word, strcmp(equals + 1, "PARENT") == 0 ? parent : equals + 1, 1);
+        setenv(name, strcmp(equals + 1, "PARENT") == 0 ? parent : equals + 1, 1);
     }
 }
 
@@ -114,13 +114,13 @@ static const struct {
      LAUNCHER_OPENMPI, 1, 2, 0, 1, "n1:5000", NULL},
     {"PMI_RANK=2 PMI_SIZE=3 MPI_LOCALRANKID=2 MPI_LOCALNRANKS=3", LAUNCHER_MPICH, 2, 3, 2, 3, "127.0.0.1:0", NULL},
     {"PMI_RANK=0 PMI_SIZE=1", LAUNCHER_MPICH, 0, 1, 0, 1, ":", NULL},
-    /* MPICH's helpers were started by srun: two helpers, four ranks */
+    /* MPICH's mpirun in a Slurm job: two helper processes, four ranks */
     {"PMI_RANK=2 PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0 "
      "SLURM_JOB_ID=7 SLURM_STEP_NODELIST=n[1-2] MASTER_ADDR=n1",
      LAUNCHER_MPICH, 2, 4, 0, 2, "n1:0", NULL},
 };
 
-START_TEST(who_am_i) {
+START_TEST(rank_is_detected) {
     struct dist_env env;
     set_environment(good[_i].environment);
     status s = dist_env_detect(&env);
@@ -151,11 +151,11 @@ START_TEST(who_am_i) {
 END_TEST
 
 static const struct {
-    const char *environment, *expected; /* in the sentence */
+    const char *environment, *expected; /* part of the message */
 } bad[] = {
     {"RANK=1", "WORLD_SIZE is not set"},
     {"WORLD_SIZE=2", "RANK is not set"},
-    {"RANK=2 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "rank 2 does not exist in a world of 2"},
+    {"RANK=2 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "rank 2 does not exist: the world size is 2"},
     {"RANK=-1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "RANK is '-1'"},
     {"RANK=1x WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "RANK is '1x'"},
     {"RANK=1 WORLD_SIZE=two MASTER_ADDR=a MASTER_PORT=1", "WORLD_SIZE is 'two'"},
@@ -165,7 +165,8 @@ static const struct {
     {"RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=http", "MASTER_PORT is 'http'"},
     {"RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=65536", "MASTER_PORT is '65536'"},
     {"RANK=0 WORLD_SIZE=2 LOCAL_RANK=3 LOCAL_WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "local rank 3 does not exist"},
-    {"RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=3 MASTER_ADDR=a MASTER_PORT=1", "3 local ranks are more"},
+    {"RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=3 MASTER_ADDR=a MASTER_PORT=1",
+     "the local world size 3 is larger than"},
     {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=65535 TORCHELASTIC_RUN_ID=x TORCHELASTIC_USE_AGENT_STORE=True",
      "65535"},
     {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE is not set"},
@@ -176,7 +177,7 @@ static const struct {
     {"SLURM_PROCID=0 SLURM_NTASKS=many SLURM_STEP_ID=0", "SLURM_NTASKS is 'many'"},
 };
 
-START_TEST(contradictions) {
+START_TEST(invalid_environments_are_rejected) {
     struct dist_env env;
     set_environment(bad[_i].environment);
     status s = dist_env_detect(&env);
@@ -238,4 +239,5 @@ START_TEST(counts_per_node) {
 }
 END_TEST
 
-LOOP_TESTS("env", EACH(who_am_i, good), EACH(contradictions, bad), EACH(node_lists, lists), ONCE(counts_per_node))
+LOOP_TESTS("env", EACH(rank_is_detected, good), EACH(invalid_environments_are_rejected, bad), EACH(node_lists, lists),
+           ONCE(counts_per_node))

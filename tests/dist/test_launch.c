@@ -23,18 +23,18 @@
 #include "dist/process/variables.h"
 #include "dist/store/store.h"
 
-/* ---- roles: what a rank does ---- */
+/* ---- roles of ranks ---- */
 
 struct role_context {
     struct dist_env env;
     const char *folder;
 };
 
-static volatile sig_atomic_t is_asked;
+static volatile sig_atomic_t is_requested;
 
 static void on_term(int number) {
     (void)number;
-    is_asked = 1;
+    is_requested = 1;
 }
 
 static int end_with(status failure) {
@@ -46,7 +46,7 @@ static int end_with(status failure) {
 
 static void wait_long(void) { clock_sleep(60); }
 
-/* "NAME.RANK" in the folder: something has happened. */
+/* Creates the file "NAME.RANK" in the folder: the event NAME has happened in this rank. */
 static void mark(const struct role_context *c, const char *name, long value) {
     char path[512], ready[600];
     snprintf(path, sizeof path, "%s/.%s.%d", c->folder, name, c->env.rank);
@@ -86,8 +86,8 @@ static void await(const struct role_context *c, const char *name, int rank) {
     while (access(path, F_OK) != 0) clock_sleep(0.002);
 }
 
-/* Rank 0 loses a peer first; why, rank 1 says later, on a busy machine only after it was asked to stop. */
-static int role_victim_first(const struct role_context *c) {
+/* Rank 0 reports the loss of a peer first; rank 1 reports the cause later, on a busy machine only after SIGTERM. */
+static int role_peer_loss_first(const struct role_context *c) {
     if (c->env.rank == 1) {
         signal(SIGTERM, SIG_IGN);
         mark(c, "up", getpid());
@@ -96,14 +96,14 @@ static int role_victim_first(const struct role_context *c) {
     }
     if (c->env.rank == 2) wait_long();
     await(c, "up", 1);
-    int code = end_with(status_new(STATUS_PEER, "lost somebody"));
+    int code = end_with(status_new(STATUS_PEER, "lost a rank"));
     mark(c, "lost", 1);
     return code;
 }
 
-static int role_only_victims(const struct role_context *c) {
+static int role_only_peer_losses(const struct role_context *c) {
     if (c->env.rank == 0) clock_sleep(0.1);
-    return end_with(status_new(STATUS_PEER, "lost somebody, says %d", c->env.rank));
+    return end_with(status_new(STATUS_PEER, "lost a rank, reported by %d", c->env.rank));
 }
 
 static int role_killed(const struct role_context *c) {
@@ -150,30 +150,30 @@ static int end_in_step(const struct role_context *c, int killed_by) {
 static int role_killed_in_step(const struct role_context *c) { return end_in_step(c, SIGKILL); }
 static int role_silent_in_step(const struct role_context *c) { return end_in_step(c, 0); }
 
-/* Saves at SIGTERM, which takes a moment. */
+/* Saves at SIGTERM, which takes 0.2 s. */
 static int role_saves(const struct role_context *c) {
     signal(SIGTERM, on_term);
     mark(c, "up", getpid());
-    while (!is_asked) clock_sleep(0.01);
+    while (!is_requested) clock_sleep(0.01);
     clock_sleep(0.2);
     mark(c, "saved", 1);
     return STATUS_STOPPED;
 }
 
-/* Rank 0 has nothing left to do when it is asked. */
-static int role_mixed(const struct role_context *c) {
+/* Rank 0 is done when it gets the request to stop. */
+static int role_done_and_stopped(const struct role_context *c) {
     role_saves(c);
     return c->env.rank == 0 ? 0 : STATUS_STOPPED;
 }
 
-static int role_stubborn(const struct role_context *c) {
+static int role_ignores_term(const struct role_context *c) {
     signal(SIGTERM, SIG_IGN);
     mark(c, "up", getpid());
     wait_long();
     return 0;
 }
 
-/* Rank 0 is stopped by someone; rank 1 fails. */
+/* Rank 0 is stopped by SIGSTOP; rank 1 fails. */
 static int role_stopped_and_fail(const struct role_context *c) {
     mark(c, "up", getpid());
     if (c->env.rank == 0) raise(SIGSTOP);
@@ -182,7 +182,8 @@ static int role_stopped_and_fail(const struct role_context *c) {
     return end_with(status_new(STATUS_IO, "the disk is full"));
 }
 
-/* For the death of the launcher: rank 0 plain, rank 1 stopped, rank 2 without its death signal, rank 3 deaf. */
+/* For a launcher that is killed: rank 0 waits, rank 1 is stopped by SIGSTOP, rank 2 has no parent-death signal, rank 3
+ * ignores all signals. */
 static int role_orphan(const struct role_context *c) {
     if (c->env.rank == 2) prctl(PR_SET_PDEATHSIG, 0);
     if (c->env.rank == 3)
@@ -193,8 +194,8 @@ static int role_orphan(const struct role_context *c) {
     return 0;
 }
 
-/* Leaves a child of its own behind. */
-static int role_litter(const struct role_context *c) {
+/* Exits before its child process. */
+static int role_leaves_child(const struct role_context *c) {
     pid_t child = fork();
     if (child == 0) {
         wait_long();
@@ -213,16 +214,16 @@ static int role_late_report(const struct role_context *c) {
     return 0;
 }
 
-/* The store has given rank 1 up; rank 2 does not end by itself. */
-static int role_standstill(const struct role_context *c) {
-    if (c->env.rank != 0) return role_stubborn(c);
+/* The store reports that rank 1 hangs; rank 2 does not end by itself. */
+static int role_hang(const struct role_context *c) {
+    if (c->env.rank != 0) return role_ignores_term(c);
     await(c, "up", 1);
     await(c, "up", 2);
-    launcher_send(MESSAGE_STANDSTILL, STATUS_PEER, 1, "rank 1 (host n, pid 1) hangs in forward");
+    launcher_send(MESSAGE_HANG, STATUS_PEER, 1, "rank 1 (host n, pid 1) hangs in forward");
     return end_with(status_new(STATUS_PEER, "lost rank 1"));
 }
 
-/* Sends an end of a pipe with a message that is no link: the launcher must not keep it open. */
+/* Sends a descriptor with a message other than MESSAGE_LINK: the launcher must close it. */
 static int role_descriptor(const struct role_context *c) {
     int ends[2], report = atoi(getenv(REPORT_FD_VARIABLE));
     struct launcher_packet packet = {.message = MESSAGE_SAVED, .number = 1};
@@ -248,8 +249,8 @@ static const struct {
 } roles[] = {
     {"join", role_join},
     {"fail", role_fail},
-    {"victim_first", role_victim_first},
-    {"only_victims", role_only_victims},
+    {"peer_loss_first", role_peer_loss_first},
+    {"only_peer_losses", role_only_peer_losses},
     {"killed", role_killed},
     {"crash", role_crash},
     {"silent_1", role_silent_1},
@@ -257,13 +258,13 @@ static const struct {
     {"killed_in_step", role_killed_in_step},
     {"silent_in_step", role_silent_in_step},
     {"saves", role_saves},
-    {"mixed", role_mixed},
-    {"stubborn", role_stubborn},
+    {"done_and_stopped", role_done_and_stopped},
+    {"ignores_term", role_ignores_term},
     {"stopped_and_fail", role_stopped_and_fail},
     {"orphan", role_orphan},
-    {"litter", role_litter},
+    {"leaves_child", role_leaves_child},
     {"late_report", role_late_report},
-    {"standstill", role_standstill},
+    {"hang", role_hang},
     {"descriptor", role_descriptor},
 };
 
@@ -280,13 +281,14 @@ static int run_role(const char *name, const char *folder) {
 
 struct launcher {
     pid_t pid;
-    int out; /* its sentence */
+    int out; /* pipe with its message */
     char folder[64];
 };
 
-struct answer {
+/* How the launcher ended. */
+struct outcome {
     int code;
-    char sentence[1024];
+    char message[1024];
     double seconds;
 };
 
@@ -318,20 +320,20 @@ static struct launcher launcher_start(const char *role, int nproc, double grace)
     return launcher;
 }
 
-static struct answer launcher_wait(struct launcher *launcher) {
-    struct answer answer = {0};
+static struct outcome launcher_wait(struct launcher *launcher) {
+    struct outcome outcome = {0};
     int how;
     double start = clock_seconds();
     ck_assert_int_eq(waitpid(launcher->pid, &how, 0), launcher->pid);
-    answer.seconds = clock_seconds() - start;
-    answer.code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
-    ssize_t got = read(launcher->out, answer.sentence, sizeof answer.sentence - 1);
-    answer.sentence[got > 0 ? got : 0] = 0;
+    outcome.seconds = clock_seconds() - start;
+    outcome.code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+    ssize_t received = read(launcher->out, outcome.message, sizeof outcome.message - 1);
+    outcome.message[received > 0 ? received : 0] = 0;
     close(launcher->out);
-    return answer;
+    return outcome;
 }
 
-/* What a rank has marked; waits until it has. */
+/* Waits until a rank has marked [name]; returns the value. */
 static long marked(const struct launcher *launcher, const char *name, int rank) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s.%d", launcher->folder, name, rank);
@@ -343,7 +345,7 @@ static long marked(const struct launcher *launcher, const char *name, int rank) 
         fclose(file);
         return value;
     }
-    ck_abort_msg("%s never came", path);
+    ck_abort_msg("%s was not created within 20 s", path);
     return -1;
 }
 
@@ -364,7 +366,7 @@ static bool is_running(long pid) {
     return state && state[2] != 'Z' && state[2] != 'X';
 }
 
-static void gone_within(long pid, double seconds) {
+static void expect_end_within(long pid, double seconds) {
     double start = clock_seconds();
     while (is_running(pid)) {
         ck_assert_msg(clock_seconds() - start < seconds, "process %ld is still there", pid);
@@ -374,19 +376,19 @@ static void gone_within(long pid, double seconds) {
 
 /* ---- tests ---- */
 
-START_TEST(ranks_find_each_other) {
+START_TEST(all_ranks_join) {
     struct launcher launcher = launcher_start("join", _i, 0);
-    struct answer answer = launcher_wait(&launcher);
-    ck_assert_msg(answer.code == 0, "%d: %s", answer.code, answer.sentence);
+    struct outcome outcome = launcher_wait(&launcher);
+    ck_assert_msg(outcome.code == 0, "%d: %s", outcome.code, outcome.message);
     for (int r = 0; r < _i; r++) marked(&launcher, "joined", r);
     clean(&launcher);
 }
 END_TEST
 
-START_TEST(descriptors_are_not_kept) {
+START_TEST(unexpected_descriptors_are_closed) {
     struct launcher launcher = launcher_start("descriptor", 1, 0);
-    struct answer answer = launcher_wait(&launcher);
-    ck_assert_msg(answer.code == 0, "%d: %s", answer.code, answer.sentence);
+    struct outcome outcome = launcher_wait(&launcher);
+    ck_assert_msg(outcome.code == 0, "%d: %s", outcome.code, outcome.message);
     clean(&launcher);
 }
 END_TEST
@@ -394,15 +396,15 @@ END_TEST
 static const struct {
     const char *role;
     int nproc, code;
-    const char *expected[2]; /* words of the sentence */
+    const char *expected[2]; /* parts of the message */
     double within;           /* seconds */
 } endings[] = {
     {"fail", 3, 65, {"rank 1 (host ", "): x.h5 is damaged"}, 4},
-    {"victim_first", 3, 76, {"rank 1 (host ", "): the loss is nan"}, 4},
-    {"only_victims", 3, 69, {"rank ", "): lost somebody, says "}, 4},
+    {"peer_loss_first", 3, 76, {"rank 1 (host ", "): the loss is nan"}, 4},
+    {"only_peer_losses", 3, 69, {"rank ", "): lost a rank, reported by "}, 4},
     {"killed", 3, 69, {"rank 1 (host ", "was killed by SIGKILL"}, 4},
     {"crash", 2, 69, {"rank 1 (host ", "was killed by SIGSEGV"}, 4},
-    {"silent_1", 2, 70, {"rank 1 (host ", "ended with exit code 1 and gave no reason"}, 4},
+    {"silent_1", 2, 70, {"rank 1 (host ", "ended with exit code 1 without reporting an error"}, 4},
     {"silent_65", 2, 65, {"rank 0 (host ", "ended with exit code 65"}, 4},
     {"killed_in_step",
      2,
@@ -412,131 +414,131 @@ static const struct {
     {"silent_in_step",
      2,
      70,
-     {"exit code 3 and gave no reason", "; last seen in backward of step 120, after all_r"},
+     {"exit code 3 without reporting an error", "; last seen in backward of step 120, after all_r"},
      4},
     {"stopped_and_fail", 2, 74, {"rank 1 (host ", "): the disk is full"}, 8},
     {"late_report", 2, 64, {"rank 1 (host ", "): no such key"}, 8},
 };
 
-START_TEST(first_cause_is_named) {
+START_TEST(root_cause_is_reported) {
     struct launcher launcher = launcher_start(endings[_i].role, endings[_i].nproc, 1);
-    struct answer answer = launcher_wait(&launcher);
-    ck_assert_msg(answer.code == endings[_i].code, "%s: %d %s", endings[_i].role, answer.code, answer.sentence);
+    struct outcome outcome = launcher_wait(&launcher);
+    ck_assert_msg(outcome.code == endings[_i].code, "%s: %d %s", endings[_i].role, outcome.code, outcome.message);
     for (int i = 0; i < 2; i++)
-        ck_assert_msg(strstr(answer.sentence, endings[_i].expected[i]), "%s: %s", endings[_i].role, answer.sentence);
-    ck_assert_msg(!strstr(answer.sentence, "memory"), "%s", answer.sentence); /* nobody ran out of it */
-    ck_assert_double_lt(answer.seconds, endings[_i].within);
+        ck_assert_msg(strstr(outcome.message, endings[_i].expected[i]), "%s: %s", endings[_i].role, outcome.message);
+    ck_assert_msg(!strstr(outcome.message, "memory"), "%s", outcome.message); /* no rank ran out of memory */
+    ck_assert_double_lt(outcome.seconds, endings[_i].within);
     clean(&launcher);
 }
 END_TEST
 
 static const int requests[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGALRM};
 
-START_TEST(requests_reach_the_ranks) {
+START_TEST(requests_are_forwarded_to_ranks) {
     struct launcher launcher = launcher_start("saves", 2, 10);
     for (int r = 0; r < 2; r++) marked(&launcher, "up", r);
     kill(launcher.pid, requests[_i]);
-    if (requests[_i] != SIGINT) kill(launcher.pid, requests[_i]); /* a scheduler may repeat itself */
-    struct answer answer = launcher_wait(&launcher);
-    ck_assert_msg(answer.code == 75, "%d: %s", answer.code, answer.sentence);
+    if (requests[_i] != SIGINT) kill(launcher.pid, requests[_i]); /* as a scheduler may */
+    struct outcome outcome = launcher_wait(&launcher);
+    ck_assert_msg(outcome.code == 75, "%d: %s", outcome.code, outcome.message);
     for (int r = 0; r < 2; r++) marked(&launcher, "saved", r);
-    ck_assert_double_lt(answer.seconds, 5);
+    ck_assert_double_lt(outcome.seconds, 5);
     clean(&launcher);
 }
 END_TEST
 
 START_TEST(done_and_stopped_is_stopped) {
-    struct launcher launcher = launcher_start("mixed", 3, 10);
+    struct launcher launcher = launcher_start("done_and_stopped", 3, 10);
     for (int r = 0; r < 3; r++) marked(&launcher, "up", r);
     kill(launcher.pid, SIGTERM);
-    struct answer answer = launcher_wait(&launcher);
-    ck_assert_int_eq(answer.code, 75);
+    struct outcome outcome = launcher_wait(&launcher);
+    ck_assert_int_eq(outcome.code, 75);
     clean(&launcher);
 }
 END_TEST
 
-START_TEST(grace_has_an_end) {
-    struct launcher launcher = launcher_start("stubborn", 2, 0.5);
+START_TEST(ranks_are_killed_after_grace) {
+    struct launcher launcher = launcher_start("ignores_term", 2, 0.5);
     long pids[2] = {marked(&launcher, "up", 0), marked(&launcher, "up", 1)};
     kill(launcher.pid, SIGTERM);
-    struct answer answer = launcher_wait(&launcher);
-    ck_assert_int_eq(answer.code, 69);
-    ck_assert_msg(strstr(answer.sentence, "did not stop within 0.5 s"), "%s", answer.sentence);
-    ck_assert(answer.seconds > 0.4 && answer.seconds < 4);
+    struct outcome outcome = launcher_wait(&launcher);
+    ck_assert_int_eq(outcome.code, 69);
+    ck_assert_msg(strstr(outcome.message, "did not stop within 0.5 s"), "%s", outcome.message);
+    ck_assert(outcome.seconds > 0.4 && outcome.seconds < 4);
     for (int r = 0; r < 2; r++) ck_assert(!is_running(pids[r]));
     clean(&launcher);
 }
 END_TEST
 
-START_TEST(a_standstill_is_ended_soon) {
-    struct launcher launcher = launcher_start("standstill", 3, 30);
+START_TEST(hang_shortens_grace) {
+    struct launcher launcher = launcher_start("hang", 3, 30);
     marked(&launcher, "up", 2);
-    struct answer answer = launcher_wait(&launcher);
-    ck_assert_int_eq(answer.code, 69);
-    ck_assert_str_eq(answer.sentence, "rank 1 (host n, pid 1) hangs in forward");
-    ck_assert_double_lt(answer.seconds, 4.5); /* other failures leave 5 s */
+    struct outcome outcome = launcher_wait(&launcher);
+    ck_assert_int_eq(outcome.code, 69);
+    ck_assert_str_eq(outcome.message, "rank 1 (host n, pid 1) hangs in forward");
+    ck_assert_double_lt(outcome.seconds, 4.5); /* after other failures the grace period is 5 s */
     clean(&launcher);
 }
 END_TEST
 
-START_TEST(second_ctrl_c_ends_at_once) {
-    struct launcher launcher = launcher_start("stubborn", 2, 30);
+START_TEST(second_ctrl_c_kills_ranks) {
+    struct launcher launcher = launcher_start("ignores_term", 2, 30);
     for (int r = 0; r < 2; r++) marked(&launcher, "up", r);
     kill(launcher.pid, SIGINT);
     clock_sleep(0.2);
     kill(launcher.pid, SIGINT);
-    struct answer answer = launcher_wait(&launcher);
-    ck_assert_int_eq(answer.code, 69);
-    ck_assert_msg(strstr(answer.sentence, "second signal"), "%s", answer.sentence);
-    ck_assert_double_lt(answer.seconds, 3);
+    struct outcome outcome = launcher_wait(&launcher);
+    ck_assert_int_eq(outcome.code, 69);
+    ck_assert_msg(strstr(outcome.message, "second signal"), "%s", outcome.message);
+    ck_assert_double_lt(outcome.seconds, 3);
     clean(&launcher);
 }
 END_TEST
 
-START_TEST(no_orphans) {
+START_TEST(ranks_end_with_launcher) {
     struct launcher launcher = launcher_start("orphan", 4, 30);
     long pids[4];
     for (int r = 0; r < 4; r++) pids[r] = marked(&launcher, "up", r);
     clock_sleep(0.1);
     kill(launcher.pid, SIGKILL);
     ck_assert_int_eq(launcher_wait(&launcher).code, 128 + SIGKILL);
-    for (int r = 0; r < 4; r++) gone_within(pids[r], 2);
+    for (int r = 0; r < 4; r++) expect_end_within(pids[r], 2);
     clean(&launcher);
 }
 END_TEST
 
-START_TEST(no_litter) {
-    struct launcher launcher = launcher_start("litter", 2, 30);
+START_TEST(children_of_ranks_are_killed) {
+    struct launcher launcher = launcher_start("leaves_child", 2, 30);
     long pids[2] = {marked(&launcher, "up", 0), marked(&launcher, "up", 1)};
     ck_assert_int_eq(launcher_wait(&launcher).code, 0);
-    for (int r = 0; r < 2; r++) gone_within(pids[r], 2);
+    for (int r = 0; r < 2; r++) expect_end_within(pids[r], 2);
     clean(&launcher);
 }
 END_TEST
 
-/* ---- pure parts ---- */
+/* ---- pure functions ---- */
 
 static struct launched_rank ended(int rank, int order, int wait_status, int reported) {
     struct launched_rank r = {
-        .rank = rank, .pid = 100 + rank, .is_over = true, .order = order, .wait_status = wait_status};
+        .rank = rank, .pid = 100 + rank, .has_ended = true, .order = order, .wait_status = wait_status};
     r.has_report = reported != 0;
     r.code = reported;
-    snprintf(r.sentence, sizeof r.sentence, "sentence %d", rank);
+    snprintf(r.text, sizeof r.text, "failure of %d", rank);
     return r;
 }
 
-static const struct launch_circumstances calm = {.host = "h", .grace = 30, .saves = true};
+static const struct launch_context no_stop = {.host = "h", .grace = 30, .saves = true};
 
 START_TEST(out_of_memory_needs_evidence) {
     struct launched_rank ranks[] = {ended(0, 2, STATUS_PEER << 8, STATUS_PEER), ended(1, 1, SIGKILL, 0)};
-    struct launch_circumstances oom = calm;
+    struct launch_context oom = no_stop;
     oom.memory = (struct launch_memory){.has_oom = true, .limit_gib = 2};
     ranks[1].peak_kib = 3 << 19;
     status s = launch_result(ranks, 2, &oom);
     ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101) was killed by SIGKILL; probably out of memory: limit "
                                         "2.0 GiB, peak of this rank 1.5 GiB");
     status_free(s);
-    s = launch_result(ranks, 2, &calm);
+    s = launch_result(ranks, 2, &no_stop);
     ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101) was killed by SIGKILL");
     status_free(s);
     ranks[1].wait_status = SIGTERM;
@@ -547,53 +549,54 @@ START_TEST(out_of_memory_needs_evidence) {
 END_TEST
 
 START_TEST(order_of_causes) {
-    /* the earliest own failure wins over earlier victims and later failures */
+    /* the earliest failure of a rank itself is the cause, not an earlier loss of a peer or a later failure */
     struct launched_rank ranks[] = {ended(0, 1, STATUS_PEER << 8, STATUS_PEER), ended(1, 3, STATUS_IO << 8, STATUS_IO),
                                     ended(2, 2, STATUS_DATA << 8, STATUS_DATA)};
-    status s = launch_result(ranks, 3, &calm);
+    status s = launch_result(ranks, 3, &no_stop);
     ck_assert_int_eq(status_code(s), STATUS_DATA);
-    ck_assert_str_eq(status_message(s), "rank 2 (host h, pid 102): sentence 2");
+    ck_assert_str_eq(status_message(s), "rank 2 (host h, pid 102): failure of 2");
     status_free(s);
-    /* whom we killed is not the cause */
+    /* a rank that the launcher killed is not the cause */
     ranks[2] = ended(2, 1, SIGKILL, 0);
-    ranks[2].was_ended_by_us = true;
+    ranks[2].was_signalled = true;
     ranks[0] = ended(0, 2, SIGTERM, 0);
-    ranks[0].was_ended_by_us = true;
-    s = launch_result(ranks, 3, &calm);
-    ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101): sentence 1");
+    ranks[0].was_signalled = true;
+    s = launch_result(ranks, 3, &no_stop);
+    ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101): failure of 1");
     status_free(s);
-    /* ... but a crash after our SIGTERM is */
+    /* a crash after SIGTERM of the launcher is */
     ranks[1] = ended(1, 3, SIGBUS, 0);
-    ranks[1].was_ended_by_us = true;
-    s = launch_result(ranks, 3, &calm);
+    ranks[1].was_signalled = true;
+    s = launch_result(ranks, 3, &no_stop);
     ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101) was killed by SIGBUS");
     status_free(s);
 }
 END_TEST
 
-/* A rank of another node is the cause; here are only victims. */
-START_TEST(news_explain_victims) {
+/* The cause is a rank of another node; the ranks of this node only lost a peer. */
+START_TEST(job_failure_explains_peer_losses) {
     struct launched_rank ranks[] = {ended(0, 1, STATUS_PEER << 8, STATUS_PEER), ended(1, 2, SIGKILL, 0)};
-    struct launch_circumstances around = calm;
-    around.news = (struct launch_news){.is_known = true, .code = STATUS_DATA, .sentence = "rank 2 (host b): bad data"};
-    ranks[1].was_ended_by_us = true;
-    status s = launch_result(ranks, 2, &around);
+    struct launch_context context = no_stop;
+    context.job_failure =
+        (struct launch_job_failure){.is_known = true, .code = STATUS_DATA, .text = "rank 2 (host b): bad data"};
+    ranks[1].was_signalled = true;
+    status s = launch_result(ranks, 2, &context);
     ck_assert_int_eq(status_code(s), STATUS_DATA);
     ck_assert_str_eq(status_message(s), "rank 2 (host b): bad data");
     status_free(s);
-    ranks[0] = ended(0, 1, SIGKILL, 0); /* nor had anybody else the time to say something */
-    ranks[0].was_ended_by_us = true;
-    s = launch_result(ranks, 2, &around);
+    ranks[0] = ended(0, 1, SIGKILL, 0); /* no rank of this node has reported anything */
+    ranks[0].was_signalled = true;
+    s = launch_result(ranks, 2, &context);
     ck_assert_str_eq(status_message(s), "rank 2 (host b): bad data");
     status_free(s);
-    ranks[1].was_ended_by_us = false; /* but what was seen here with own eyes counts more */
-    s = launch_result(ranks, 2, &around);
+    ranks[1].was_signalled = false; /* a signal of another process on this node is the cause */
+    s = launch_result(ranks, 2, &context);
     ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101) was killed by SIGKILL");
     status_free(s);
 }
 END_TEST
 
-START_TEST(impossible_configs) {
+START_TEST(invalid_configs_are_rejected) {
     static const struct launch_config configs[] = {
         {.nproc = 0, .nnodes = 1},
         {.nproc = 1, .nnodes = 2, .node_rank = 2, .master_addr = "n1", .master_port = 1},
@@ -619,19 +622,19 @@ int main(int argc, char **argv) {
         signals_unblock_stops(); /* as signals_on_stop does in a rank of the program */
         return run_role(argv[2], argv[3]);
     }
-    const struct check_loop loops[] = {LOOP(ranks_find_each_other, 1, 5),
-                                       EACH(first_cause_is_named, endings),
-                                       LOOP(requests_reach_the_ranks, 0, 4),
-                                       ONCE(descriptors_are_not_kept),
+    const struct check_loop loops[] = {LOOP(all_ranks_join, 1, 5),
+                                       EACH(root_cause_is_reported, endings),
+                                       LOOP(requests_are_forwarded_to_ranks, 0, 4),
+                                       ONCE(unexpected_descriptors_are_closed),
                                        ONCE(done_and_stopped_is_stopped),
-                                       ONCE(grace_has_an_end),
-                                       ONCE(a_standstill_is_ended_soon),
-                                       ONCE(second_ctrl_c_ends_at_once),
-                                       ONCE(no_orphans),
-                                       ONCE(no_litter),
+                                       ONCE(ranks_are_killed_after_grace),
+                                       ONCE(hang_shortens_grace),
+                                       ONCE(second_ctrl_c_kills_ranks),
+                                       ONCE(ranks_end_with_launcher),
+                                       ONCE(children_of_ranks_are_killed),
                                        ONCE(out_of_memory_needs_evidence),
                                        ONCE(order_of_causes),
-                                       ONCE(news_explain_victims),
-                                       ONCE(impossible_configs)};
+                                       ONCE(job_failure_explains_peer_losses),
+                                       ONCE(invalid_configs_are_rejected)};
     return check_run("launch", loops, sizeof loops / sizeof *loops);
 }

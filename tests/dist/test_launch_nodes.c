@@ -1,5 +1,5 @@
-/* What a launcher makes of the end of its link to another: an end, a reset, and silence before a reset, which is a cut;
- * and what node 0 passes on to the others. */
+/* Links between launchers: how a launcher handles a closed link, a reset, and a reset after silence (a network
+ * failure), and which messages node 0 forwards. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -16,10 +16,10 @@
 
 #define MAGIC 0x4c504444u
 
-enum { HERE, DONE, AGAIN, OVER, STOPPED, LOST, LEFT }; /* launch_nodes.c's words */
-#define SILENCE_US 3300000                             /* more than launch_nodes.c calls silence */
+enum { HELLO, DONE, RESTART, JOB_DONE, STOPPED, LOST, LOST_AFTER_DONE }; /* as in launch_nodes.c */
+#define SILENCE_US 3300000 /* more than SILENCE_SECONDS of launch_nodes.c */
 
-/* Ends of one connection. */
+/* The two ends of a new TCP connection. */
 static void connect_ends(int *one, int *other) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
@@ -35,33 +35,33 @@ static void connect_ends(int *one, int *other) {
     close(listener);
 }
 
-/* The end of a link whose launcher a test plays. */
-struct player {
+/* The end of a link where the test takes the part of the launcher. */
+struct peer {
     int fd;
     struct store_session session;
 };
 
-#define WORD 12
-#define TAGGED (WORD + SESSION_TAG)
+#define CONTENT_SIZE 12
+#define MESSAGE_SIZE (CONTENT_SIZE + SESSION_TAG)
 
-static void make_word(struct player *p, uint32_t word, uint32_t number, uint8_t bytes[TAGGED]) {
+static void make_message(struct peer *p, uint32_t message, uint32_t number, uint8_t bytes[MESSAGE_SIZE]) {
     store_write_u32(bytes, MAGIC);
-    store_write_u32(bytes + 4, word);
+    store_write_u32(bytes + 4, message);
     store_write_u32(bytes + 8, number);
-    session_sign(&p->session, bytes, WORD, NULL, 0, bytes + WORD);
+    session_sign(&p->session, bytes, CONTENT_SIZE, NULL, 0, bytes + CONTENT_SIZE);
 }
 
-static void say_bytes(const struct player *p, const uint8_t bytes[TAGGED]) {
-    ck_assert_int_eq(send(p->fd, bytes, TAGGED, MSG_NOSIGNAL), TAGGED);
+static void send_bytes(const struct peer *p, const uint8_t bytes[MESSAGE_SIZE]) {
+    ck_assert_int_eq(send(p->fd, bytes, MESSAGE_SIZE, MSG_NOSIGNAL), MESSAGE_SIZE);
 }
 
-static void say(struct player *p, uint32_t word, uint32_t number) {
-    uint8_t bytes[TAGGED];
-    make_word(p, word, number, bytes);
-    say_bytes(p, bytes);
+static void send_message(struct peer *p, uint32_t message, uint32_t number) {
+    uint8_t bytes[MESSAGE_SIZE];
+    make_message(p, message, number, bytes);
+    send_bytes(p, bytes);
 }
 
-/* The two ends of a connection, and what authenticates them. */
+/* The sessions of the two ends of a connection. */
 static void make_sessions(struct store_session *client, struct store_session *server) {
     static const uint8_t secret[32] = "a secret of this job";
     struct store_handshake shake = {.rank = 1};
@@ -69,42 +69,42 @@ static void make_sessions(struct store_session *client, struct store_session *se
     session_begin(server, secret, &shake, true);
 }
 
-/* Node 1's links, with one to node 0, whose launcher has said that it is there and is played by what is returned. */
-static struct player link_up(struct launch_nodes *nodes) {
-    struct player other;
+/* Gives node 1 a link to node 0 and waits until its HELLO has arrived. Returns the end of node 0. */
+static struct peer link_up(struct launch_nodes *nodes) {
+    struct peer other;
     struct store_session session;
     int own;
     make_sessions(&session, &other.session);
     connect_ends(&own, &other.fd);
-    nodes_link(nodes, 0, own, &session);
-    say(&other, HERE, 0);
-    for (int i = 0; i < 100 && nodes_want_link(nodes); i++) usleep(10000);
-    ck_assert(!nodes_want_link(nodes));
+    nodes_set_link(nodes, 0, own, &session);
+    send_message(&other, HELLO, 0);
+    for (int i = 0; i < 100 && nodes_need_link(nodes); i++) usleep(10000);
+    ck_assert(!nodes_need_link(nodes));
     return other;
 }
 
 static void reset(int fd) {
-    struct linger at_once = {.l_onoff = 1};
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    struct linger linger = {.l_onoff = 1};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
     close(fd);
 }
 
-static void hear_for_a_moment(struct launch_nodes *nodes) {
+static void read_for_200_ms(struct launch_nodes *nodes) {
     for (int i = 0; i < 20; i++) {
         usleep(10000);
-        nodes_hear(nodes);
+        nodes_read(nodes);
     }
 }
 
-START_TEST(an_end_is_an_end_until_a_new_link) {
+START_TEST(closed_link_is_a_loss_until_a_new_link) {
     struct launch_nodes *nodes = nodes_create(2, 1);
-    ck_assert(nodes_want_link(nodes));
-    struct player other = link_up(nodes);
+    ck_assert(nodes_need_link(nodes));
+    struct peer other = link_up(nodes);
     ck_assert_int_eq(nodes_lost(nodes), -1);
     _i == 0 ? (void)close(other.fd) : reset(other.fd);
-    hear_for_a_moment(nodes);
+    read_for_200_ms(nodes);
     ck_assert_int_eq(nodes_lost(nodes), 0);
-    ck_assert_int_eq(nodes_missed(nodes, 60), -1);
+    ck_assert_int_eq(nodes_lost_unfinished(nodes, 60), -1);
     other = link_up(nodes);
     ck_assert_int_eq(nodes_lost(nodes), -1);
     nodes_destroy(nodes);
@@ -112,43 +112,43 @@ START_TEST(an_end_is_an_end_until_a_new_link) {
 }
 END_TEST
 
-START_TEST(a_reset_after_silence_is_a_cut) {
+START_TEST(reset_after_silence_is_no_loss) {
     struct launch_nodes *nodes = nodes_create(2, 1);
-    struct player other = link_up(nodes);
+    struct peer other = link_up(nodes);
     usleep(SILENCE_US);
-    ck_assert(nodes_want_link(nodes)); /* before the connection is given up */
+    ck_assert(nodes_need_link(nodes)); /* before the connection is closed */
     reset(other.fd);
-    hear_for_a_moment(nodes);
+    read_for_200_ms(nodes);
     ck_assert_int_eq(nodes_lost(nodes), -1);
     nodes_destroy(nodes);
 }
 END_TEST
 
-/* How many words arrive until nothing has come for a while; all of them are authentic. */
-static int read_words(struct player *p) {
-    struct timeval patience = {.tv_usec = 300000};
-    uint8_t bytes[TAGGED];
+/* The number of messages that arrive until none has arrived for 0.3 s; all must be authentic. */
+static int read_messages(struct peer *p) {
+    struct timeval timeout = {.tv_usec = 300000};
+    uint8_t bytes[MESSAGE_SIZE];
     size_t size = 0;
     int count = 0;
-    setsockopt(p->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    for (ssize_t got; (got = recv(p->fd, bytes + size, sizeof bytes - size, 0)) > 0;) {
-        size = (size + (size_t)got) % sizeof bytes;
+    setsockopt(p->fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+    for (ssize_t received; (received = recv(p->fd, bytes + size, sizeof bytes - size, 0)) > 0;) {
+        size = (size + (size_t)received) % sizeof bytes;
         if (size > 0) continue;
-        ck_assert(session_verify(&p->session, bytes, WORD, NULL, 0, bytes + WORD));
+        ck_assert(session_verify(&p->session, bytes, CONTENT_SIZE, NULL, 0, bytes + CONTENT_SIZE));
         count++;
     }
     return count;
 }
 
-/* No word follows one for which the socket had no space: its tag would be wrong. */
-START_TEST(a_word_without_space_ends_the_words) {
+/* After a message that did not fit into the send buffer, no other is sent: its tag would be wrong. */
+START_TEST(message_without_space_is_the_last) {
     enum { MANY = 300000 };
     struct launch_nodes *nodes = nodes_create(2, 1);
-    struct player other = link_up(nodes);
-    for (int i = 0; i < MANY; i++) nodes_say_again(nodes, i);
-    ck_assert_int_lt(read_words(&other), MANY);
-    nodes_say_again(nodes, MANY);
-    read_words(&other);
+    struct peer other = link_up(nodes);
+    for (int i = 0; i < MANY; i++) nodes_send_restart(nodes, i);
+    ck_assert_int_lt(read_messages(&other), MANY);
+    nodes_send_restart(nodes, MANY);
+    read_messages(&other);
     nodes_destroy(nodes);
     close(other.fd);
 }
@@ -156,17 +156,17 @@ END_TEST
 
 /* ---- three nodes ---- */
 
-/* Node 0, node 1 with a link to it, and the socket that plays node 2's launcher. */
+/* Node 0, node 1 with a link to it, and the other end of node 0's link to node 2. */
 struct trio {
     struct launch_nodes *hub, *other;
-    struct player third;
+    struct peer third;
 };
 
-static void hear_all(struct trio *t) {
+static void read_all(struct trio *t) {
     for (int i = 0; i < 20; i++) {
         usleep(10000);
-        nodes_hear(t->hub);
-        nodes_hear(t->other);
+        nodes_read(t->hub);
+        nodes_read(t->other);
     }
 }
 
@@ -176,14 +176,14 @@ static struct trio trio_create(void) {
     int hub_end, end;
     make_sessions(&client, &server);
     connect_ends(&hub_end, &end);
-    nodes_link(t.hub, 1, hub_end, &server);
-    nodes_link(t.other, 0, end, &client);
+    nodes_set_link(t.hub, 1, hub_end, &server);
+    nodes_set_link(t.other, 0, end, &client);
     make_sessions(&t.third.session, &server);
     connect_ends(&hub_end, &t.third.fd);
-    nodes_link(t.hub, 2, hub_end, &server);
-    say(&t.third, HERE, 0);
-    hear_all(&t);
-    ck_assert(!nodes_want_link(t.other));
+    nodes_set_link(t.hub, 2, hub_end, &server);
+    send_message(&t.third, HELLO, 0);
+    read_all(&t);
+    ck_assert(!nodes_need_link(t.other));
     return t;
 }
 
@@ -192,65 +192,65 @@ static void trio_destroy(struct trio *t) {
     nodes_destroy(t->other);
 }
 
-START_TEST(the_first_loss_reaches_all) {
+START_TEST(loss_is_forwarded) {
     struct trio t = trio_create();
     close(t.third.fd);
-    hear_all(&t);
+    read_all(&t);
     ck_assert_int_eq(nodes_lost(t.hub), 2);
-    ck_assert_int_eq(nodes_missed(t.hub, 0), 2);
-    ck_assert_int_eq(nodes_missed(t.hub, 60), -1);
-    nodes_destroy(t.hub); /* which ends for that reason */
+    ck_assert_int_eq(nodes_lost_unfinished(t.hub, 0), 2);
+    ck_assert_int_eq(nodes_lost_unfinished(t.hub, 60), -1);
+    nodes_destroy(t.hub);
     t.hub = NULL;
-    hear_all(&t);
+    read_all(&t);
     ck_assert_int_eq(nodes_lost(t.other), 2);
-    ck_assert_int_eq(nodes_missed(t.other, 0), 2);
+    ck_assert_int_eq(nodes_lost_unfinished(t.other, 0), 2);
     ck_assert_int_eq(nodes_stopped(t.other), -1);
     trio_destroy(&t);
 }
 END_TEST
 
-START_TEST(a_stop_is_no_loss) {
+START_TEST(stop_is_no_loss) {
     struct trio t = trio_create();
-    say(&t.third, STOPPED, 2);
+    send_message(&t.third, STOPPED, 2);
     close(t.third.fd);
-    hear_all(&t);
-    nodes_say_stopped(t.hub);
+    read_all(&t);
+    nodes_send_stopped(t.hub);
     nodes_destroy(t.hub);
     t.hub = NULL;
-    hear_all(&t);
+    read_all(&t);
     ck_assert_int_eq(nodes_stopped(t.other), 2);
     ck_assert_int_eq(nodes_lost(t.other), -1);
     trio_destroy(&t);
 }
 END_TEST
 
-/* Its ranks have all ended with 0: no rank waits for it, but there will be no other start with it. */
-START_TEST(who_is_done_may_leave) {
+/* The ranks of node 2 have all exited with 0: no rank waits for it, but a restart needs it. */
+START_TEST(node_may_end_after_done) {
     struct trio t = trio_create();
-    say(&t.third, DONE, 0);
+    send_message(&t.third, DONE, 0);
     close(t.third.fd);
-    hear_all(&t);
-    ck_assert_int_eq(nodes_missed(t.hub, 0), -1);
-    ck_assert_int_eq(nodes_missed(t.other, 0), -1);
-    ck_assert_double_eq(nodes_missed_time(t.other, 2), 0);
+    read_all(&t);
+    ck_assert_int_eq(nodes_lost_unfinished(t.hub, 0), -1);
+    ck_assert_int_eq(nodes_lost_unfinished(t.other, 0), -1);
+    ck_assert_double_eq(nodes_lost_unfinished_time(t.other, 2), 0);
     ck_assert_int_eq(nodes_lost(t.hub), 2);
     ck_assert_int_eq(nodes_lost(t.other), 2);
-    nodes_say_again(t.other, 1);
-    ck_assert_int_eq(nodes_missed(t.other, 0), 2);
-    ck_assert(nodes_missed_time(t.other, 2) > 0);
+    nodes_send_restart(t.other, 1);
+    ck_assert_int_eq(nodes_lost_unfinished(t.other, 0), 2);
+    ck_assert(nodes_lost_unfinished_time(t.other, 2) > 0);
     trio_destroy(&t);
 }
 END_TEST
 
-/* Losses are node 0's to tell, and there are three nodes. */
-START_TEST(strange_words_change_nothing) {
+/* Only node 0 may report losses, and there is no node 3. */
+START_TEST(invalid_messages_are_ignored) {
     struct trio t = trio_create();
-    for (uint32_t word = STOPPED; word <= LEFT + 1; word++) say(&t.third, word, 3);
-    say(&t.third, STOPPED, UINT32_MAX);
-    say(&t.third, STOPPED, 0);
-    say(&t.third, LOST, 1);
-    say(&t.third, LEFT, 1);
-    hear_all(&t);
+    for (uint32_t message = STOPPED; message <= LOST_AFTER_DONE + 1; message++) send_message(&t.third, message, 3);
+    send_message(&t.third, STOPPED, UINT32_MAX);
+    send_message(&t.third, STOPPED, 0);
+    send_message(&t.third, LOST, 1);
+    send_message(&t.third, LOST_AFTER_DONE, 1);
+    read_all(&t);
     ck_assert_int_eq(nodes_lost(t.hub), -1);
     ck_assert_int_eq(nodes_stopped(t.hub), -1);
     ck_assert_int_eq(nodes_lost(t.other), -1);
@@ -264,42 +264,42 @@ END_TEST
 
 enum { ALTERED, REPEATED, LEFT_OUT, SWAPPED, FORGED, REFLECTED, TAMPERINGS };
 
-static void tamper(struct player *p, int how) {
-    uint8_t one[TAGGED], two[TAGGED], own[TAGGED];
-    make_word(p, AGAIN, 1, one);
-    make_word(p, STOPPED, 2, two);
+static void tamper(struct peer *p, int how) {
+    uint8_t one[MESSAGE_SIZE], two[MESSAGE_SIZE], own[MESSAGE_SIZE];
+    make_message(p, RESTART, 1, one);
+    make_message(p, STOPPED, 2, two);
     switch (how) {
     case ALTERED:
         one[8] ^= 2;
-        say_bytes(p, one);
+        send_bytes(p, one);
         break;
     case REPEATED:
-        say_bytes(p, one);
-        say_bytes(p, one);
+        send_bytes(p, one);
+        send_bytes(p, one);
         break;
     case LEFT_OUT:
-        say_bytes(p, two);
+        send_bytes(p, two);
         break;
     case SWAPPED:
-        say_bytes(p, two);
-        say_bytes(p, one);
+        send_bytes(p, two);
+        send_bytes(p, one);
         break;
     case FORGED:
-        memset(two + WORD, 0, SESSION_TAG);
-        say_bytes(p, two);
+        memset(two + CONTENT_SIZE, 0, SESSION_TAG);
+        send_bytes(p, two);
         break;
-    default: /* what the other side has said itself: HERE */
-        ck_assert_int_eq(recv(p->fd, own, TAGGED, 0), TAGGED);
-        say_bytes(p, own);
+    default: /* REFLECTED: a message of the other side, HELLO */
+        ck_assert_int_eq(recv(p->fd, own, MESSAGE_SIZE, 0), MESSAGE_SIZE);
+        send_bytes(p, own);
     }
 }
 
-/* The link ends with its reason, and no word of it counts. */
-START_TEST(a_wrong_tag_ends_the_link) {
+/* The link is closed with that reason, and later messages are ignored. */
+START_TEST(wrong_tag_closes_the_link) {
     struct trio t = trio_create();
     tamper(&t.third, _i);
-    say(&t.third, STOPPED, 2);
-    hear_all(&t);
+    send_message(&t.third, STOPPED, 2);
+    read_all(&t);
     ck_assert_int_eq(nodes_stopped(t.hub), -1);
     ck_assert_int_eq(nodes_stopped(t.other), -1);
     ck_assert_int_eq(nodes_lost(t.hub), 2);
@@ -312,55 +312,55 @@ END_TEST
 
 /* ---- the end of a start ---- */
 
-static void expect_word(struct player *p, uint32_t word, uint32_t number) {
-    uint8_t bytes[TAGGED];
-    ck_assert_int_eq(recv(p->fd, bytes, TAGGED, MSG_WAITALL), TAGGED);
-    ck_assert(session_verify(&p->session, bytes, WORD, NULL, 0, bytes + WORD));
-    ck_assert_uint_eq(store_read_u32(bytes + 4), word);
+static void expect_message(struct peer *p, uint32_t message, uint32_t number) {
+    uint8_t bytes[MESSAGE_SIZE];
+    ck_assert_int_eq(recv(p->fd, bytes, MESSAGE_SIZE, MSG_WAITALL), MESSAGE_SIZE);
+    ck_assert(session_verify(&p->session, bytes, CONTENT_SIZE, NULL, 0, bytes + CONTENT_SIZE));
+    ck_assert_uint_eq(store_read_u32(bytes + 4), message);
     ck_assert_uint_eq(store_read_u32(bytes + 8), number);
 }
 
-/* The status code of nodes_settle at the end of start 3, which may not wait for long; the number of a newer start, or
- * -1. */
-static enum status_code settle(struct launch_nodes *nodes, int signals, const char *words, int64_t *newer) {
+/* Calls nodes_wait_done at the end of incarnation 3; it must not wait for long. Returns its code; *newer is -1 or the
+ * newer incarnation. */
+static enum status_code wait_done(struct launch_nodes *nodes, int signals, const char *expected, int64_t *newer) {
     double begin = clock_seconds();
     *newer = -1;
-    status s = nodes_settle(nodes, signals, 3, newer);
+    status s = nodes_wait_done(nodes, signals, 3, newer);
     enum status_code code = status_code(s);
-    ck_assert_msg(!s || strstr(status_message(s), words), "%s", status_message(s));
-    ck_assert_double_lt(clock_seconds() - begin, 20); /* else 30 s */
+    ck_assert_msg(!s || strstr(status_message(s), expected), "%s", status_message(s));
+    ck_assert_double_lt(clock_seconds() - begin, 20); /* the timeout is 30 s */
     status_free(s);
     return code;
 }
 
-/* Node 0 with a link to node 1, whose launcher is played by what is returned. */
-static struct player link_of_hub(struct launch_nodes *hub) {
-    struct player other;
+/* Gives node 0 a link to node 1. Returns the end of node 1. */
+static struct peer link_of_hub(struct launch_nodes *hub) {
+    struct peer other;
     struct store_session session;
     int own;
     make_sessions(&other.session, &session);
     connect_ends(&own, &other.fd);
-    nodes_link(hub, 1, own, &session);
-    say(&other, HERE, 0);
-    expect_word(&other, HERE, 0);
+    nodes_set_link(hub, 1, own, &session);
+    send_message(&other, HELLO, 0);
+    expect_message(&other, HELLO, 0);
     return other;
 }
 
-START_TEST(node_0_waits_for_the_same_start_of_all) {
+START_TEST(node_0_waits_for_the_same_incarnation_of_all) {
     int64_t newer;
     struct launch_nodes *hub = nodes_create(2, 0);
-    struct player other = link_of_hub(hub);
-    say(&other, AGAIN, 3); /* the start that has ended now */
-    say(&other, DONE, 3);
-    ck_assert_int_eq(settle(hub, -1, "", &newer), STATUS_OK);
+    struct peer other = link_of_hub(hub);
+    send_message(&other, RESTART, 3); /* of the incarnation that has ended now */
+    send_message(&other, DONE, 3);
+    ck_assert_int_eq(wait_done(hub, -1, "", &newer), STATUS_OK);
     ck_assert_int_eq(newer, -1);
-    expect_word(&other, OVER, 3);
-    say(&other, DONE, 2); /* of an older start: not all */
-    say(&other, AGAIN, 5);
-    ck_assert_int_eq(settle(hub, -1, "a rank of node 1 was lost", &newer), STATUS_PEER);
+    expect_message(&other, JOB_DONE, 3);
+    send_message(&other, DONE, 2); /* of an older incarnation: ignored */
+    send_message(&other, RESTART, 5);
+    ck_assert_int_eq(wait_done(hub, -1, "a rank of node 1 was lost", &newer), STATUS_PEER);
     ck_assert_int_eq(newer, 5);
     nodes_destroy(hub);
-    ck_assert_int_eq(recv(other.fd, &newer, sizeof newer, 0), 0); /* no other word */
+    ck_assert_int_eq(recv(other.fd, &newer, sizeof newer, 0), 0); /* no other message */
     close(other.fd);
 }
 END_TEST
@@ -368,52 +368,52 @@ END_TEST
 START_TEST(others_wait_for_node_0) {
     int64_t newer;
     struct launch_nodes *nodes = nodes_create(2, 1);
-    struct player hub = link_up(nodes);
-    expect_word(&hub, HERE, 0);
-    say(&hub, AGAIN, 4);
-    ck_assert_int_eq(settle(nodes, -1, "a rank of node 0 was lost", &newer), STATUS_PEER);
+    struct peer hub = link_up(nodes);
+    expect_message(&hub, HELLO, 0);
+    send_message(&hub, RESTART, 4);
+    ck_assert_int_eq(wait_done(nodes, -1, "a rank of node 0 was lost", &newer), STATUS_PEER);
     ck_assert_int_eq(newer, 4);
-    expect_word(&hub, DONE, 3);
+    expect_message(&hub, DONE, 3);
     nodes_destroy(nodes);
     close(hub.fd);
 
     nodes = nodes_create(2, 1);
     hub = link_up(nodes);
-    expect_word(&hub, HERE, 0);
-    say(&hub, OVER, 3);
-    ck_assert_int_eq(settle(nodes, -1, "", &newer), STATUS_OK);
-    expect_word(&hub, DONE, 3);
+    expect_message(&hub, HELLO, 0);
+    send_message(&hub, JOB_DONE, 3);
+    ck_assert_int_eq(wait_done(nodes, -1, "", &newer), STATUS_OK);
+    expect_message(&hub, DONE, 3);
     nodes_destroy(nodes);
     ck_assert_int_eq(recv(hub.fd, &newer, sizeof newer, 0), 0);
     close(hub.fd);
 }
 END_TEST
 
-/* Nobody is left to wait for. */
-START_TEST(a_closed_link_ends_the_wait) {
+/* No other node is left. */
+START_TEST(closed_link_ends_the_wait) {
     int64_t newer;
     struct launch_nodes *nodes = nodes_create(2, _i), *none = NULL;
-    struct player other = _i == 0 ? link_of_hub(nodes) : link_up(nodes);
+    struct peer other = _i == 0 ? link_of_hub(nodes) : link_up(nodes);
     close(other.fd);
-    ck_assert_int_eq(settle(nodes, -1, "", &newer), STATUS_OK);
-    ck_assert_int_eq(settle(none, -1, "", &newer), STATUS_OK);
+    ck_assert_int_eq(wait_done(nodes, -1, "", &newer), STATUS_OK);
+    ck_assert_int_eq(wait_done(none, -1, "", &newer), STATUS_OK);
     nodes_destroy(nodes);
 }
 END_TEST
 
-/* A rank's end is no request to stop; SIGTERM is. */
-START_TEST(a_signal_ends_the_wait) {
+/* SIGCHLD does not end the wait, SIGTERM does. */
+START_TEST(signal_ends_the_wait) {
     int64_t newer;
     int signals[2];
     struct signalfd_siginfo child = {.ssi_signo = SIGCHLD}, term = {.ssi_signo = SIGTERM};
     struct launch_nodes *hub = nodes_create(2, 0);
-    struct player other = link_of_hub(hub);
+    struct peer other = link_of_hub(hub);
     ck_assert_int_eq(pipe2(signals, O_NONBLOCK), 0);
     ck_assert_int_eq(write(signals[1], &child, sizeof child), sizeof child);
     ck_assert_int_eq(write(signals[1], &term, sizeof term), sizeof term);
-    ck_assert_int_eq(settle(hub, signals[0], "stopped on request when the ranks of this node had ended", &newer),
+    ck_assert_int_eq(wait_done(hub, signals[0], "stopped on request after the ranks of this node had ended", &newer),
                      STATUS_STOPPED);
-    ck_assert_int_eq(read(signals[0], &child, sizeof child), -1); /* the second one was the reason */
+    ck_assert_int_eq(read(signals[0], &child, sizeof child), -1); /* both were read */
     close(signals[0]);
     close(signals[1]);
     nodes_destroy(hub);
@@ -421,27 +421,27 @@ START_TEST(a_signal_ends_the_wait) {
 }
 END_TEST
 
-/* All ranks of node 0 have ended with 0; those of others not yet when one of them is asked to stop. */
-START_TEST(a_stop_ends_the_wait_for_others) {
+/* All ranks of nodes 0 and 1 have exited with 0 when node 2 stops on request. */
+START_TEST(stop_of_another_node_ends_the_wait) {
     struct trio t = trio_create();
     int64_t newer = 0;
     double begin = clock_seconds();
-    say(&t.third, STOPPED, 2);
-    status s = nodes_settle(t.hub, -1, 0, &newer);
+    send_message(&t.third, STOPPED, 2);
+    status s = nodes_wait_done(t.hub, -1, 0, &newer);
     ck_assert_int_eq(status_code(s), STATUS_STOPPED);
     status_free(s);
-    s = nodes_settle(t.other, -1, 0, &newer);
+    s = nodes_wait_done(t.other, -1, 0, &newer);
     ck_assert_int_eq(status_code(s), STATUS_STOPPED);
     status_free(s);
-    ck_assert_double_lt(clock_seconds() - begin, 20); /* else 30 s each */
+    ck_assert_double_lt(clock_seconds() - begin, 20); /* the timeout is 30 s each */
     trio_destroy(&t);
     close(t.third.fd);
 }
 END_TEST
 
-LOOP_TESTS("launch_nodes", LOOP(an_end_is_an_end_until_a_new_link, 0, 2), ONCE(a_reset_after_silence_is_a_cut),
-           ONCE(the_first_loss_reaches_all), ONCE(a_stop_is_no_loss), ONCE(who_is_done_may_leave),
-           ONCE(strange_words_change_nothing), ONCE(a_stop_ends_the_wait_for_others),
-           ONCE(node_0_waits_for_the_same_start_of_all), ONCE(others_wait_for_node_0),
-           LOOP(a_closed_link_ends_the_wait, 0, 2), ONCE(a_signal_ends_the_wait),
-           LOOP(a_wrong_tag_ends_the_link, 0, TAMPERINGS), ONCE(a_word_without_space_ends_the_words))
+LOOP_TESTS("launch_nodes", LOOP(closed_link_is_a_loss_until_a_new_link, 0, 2), ONCE(reset_after_silence_is_no_loss),
+           ONCE(loss_is_forwarded), ONCE(stop_is_no_loss), ONCE(node_may_end_after_done),
+           ONCE(invalid_messages_are_ignored), ONCE(stop_of_another_node_ends_the_wait),
+           ONCE(node_0_waits_for_the_same_incarnation_of_all), ONCE(others_wait_for_node_0),
+           LOOP(closed_link_ends_the_wait, 0, 2), ONCE(signal_ends_the_wait),
+           LOOP(wrong_tag_closes_the_link, 0, TAMPERINGS), ONCE(message_without_space_is_the_last))

@@ -1,4 +1,4 @@
-/* What the launcher prints of a rank's output, and keeps in its log: whole lines, from the first to the last byte.
+/* The launcher prints the output of a rank, and writes it to the rank's log, in whole lines and without loss.
  * ctest-labels: unit */
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,9 +11,9 @@
 #include "dist/launch/launch_internal.h"
 #include "files.h"
 
-#define EARLY 65536 /* launch_output.c's KEPT */
+#define MAX_UNLOGGED 65536 /* as in launch_output.c */
 
-/* Rank 3, what it writes to, and where its lines go: this process's standard error. */
+/* Rank 3, the pipe that it writes to, and the file that replaces standard error of this process. */
 struct printed {
     struct launched_rank rank;
     int input, shown;
@@ -35,9 +35,9 @@ static void print(const struct printed *p, const char *text) {
     ck_assert_int_eq(write(p->input, text, strlen(text)), (ssize_t)strlen(text));
 }
 
-/* Reads [fd] from its beginning. */
+/* The contents of [fd] from its beginning; valid until the next call. */
 static const char *contents(int fd) {
-    static char text[2 * EARLY];
+    static char text[2 * MAX_UNLOGGED];
     ssize_t size = pread(fd, text, sizeof text - 1, 0);
     ck_assert_int_ge(size, 0);
     text[size] = 0;
@@ -76,7 +76,7 @@ START_TEST(lines_are_whole) {
     ck_assert_str_eq(contents(p.shown), "[rank 3] one\n[rank 3] two\n[rank 3] \n");
     ck_assert_str_eq(log_of(&p), "no log");
     open_log(&p);
-    ck_assert_str_eq(log_of(&p), "one\ntwo\n\n"); /* what was printed before */
+    ck_assert_str_eq(log_of(&p), "one\ntwo\n\n"); /* output from before the log was open */
     print(&p, "last\nwithout an end");
     output_close(&p.rank);
     ck_assert_str_eq(contents(p.shown),
@@ -88,8 +88,8 @@ START_TEST(lines_are_whole) {
 }
 END_TEST
 
-/* Also one that never ends is shown. */
-START_TEST(a_long_line_is_cut) {
+/* An unfinished line is printed when it is longer than the limit. */
+START_TEST(long_line_is_split) {
     struct printed p = printed_create();
     char text[10001];
     memset(text, 'x', sizeof text - 1);
@@ -123,20 +123,20 @@ START_TEST(the_end_of_the_pipe_ends_the_output) {
 }
 END_TEST
 
-/* Before there is a log, so much is kept and no more. */
-START_TEST(early_output_has_a_limit) {
+/* Before the log is open, output is kept up to a limit. */
+START_TEST(unlogged_output_has_a_limit) {
     struct printed p = printed_create();
-    char line[1025], expected[EARLY + 1] = "";
+    char line[1025], expected[MAX_UNLOGGED + 1] = "";
     memset(line, 'x', sizeof line - 2);
     line[sizeof line - 2] = '\n';
     line[sizeof line - 1] = 0;
     for (int i = 0; i < 70; i++) {
         line[0] = (char)('0' + i);
-        if (strlen(expected) + strlen(line) <= EARLY) strcat(expected, line);
+        if (strlen(expected) + strlen(line) <= MAX_UNLOGGED) strcat(expected, line);
         print(&p, line);
         output_read(&p.rank);
     }
-    ck_assert_uint_eq(strlen(expected), EARLY);
+    ck_assert_uint_eq(strlen(expected), MAX_UNLOGGED);
     open_log(&p);
     ck_assert_str_eq(log_of(&p), expected);
     output_close(&p.rank);
@@ -144,7 +144,7 @@ START_TEST(early_output_has_a_limit) {
 }
 END_TEST
 
-/* Notes of the launcher are for the log only, behind the time. */
+/* Notes of the launcher are written to the log only, after the time. */
 START_TEST(notes_are_in_the_log) {
     struct printed p = printed_create();
     output_note(&p.rank, "killed by SIGKILL");
@@ -160,7 +160,7 @@ START_TEST(notes_are_in_the_log) {
 }
 END_TEST
 
-/* Rank 0 writes the log of the run itself. */
+/* Rank 0 writes log.txt of the run. */
 START_TEST(rank_0_has_no_log) {
     struct printed p = printed_create();
     p.rank.rank = 0;
@@ -171,5 +171,5 @@ START_TEST(rank_0_has_no_log) {
 }
 END_TEST
 
-TESTS("launch_output", lines_are_whole, a_long_line_is_cut, the_end_of_the_pipe_ends_the_output,
-      early_output_has_a_limit, notes_are_in_the_log, rank_0_has_no_log)
+TESTS("launch_output", lines_are_whole, long_line_is_split, the_end_of_the_pipe_ends_the_output,
+      unlogged_output_has_a_limit, notes_are_in_the_log, rank_0_has_no_log)

@@ -1,6 +1,6 @@
 /* Three launchers, each with one rank, which is this program itself: `test_launchers role NAME FOLDER`. The ranks
- * link the launchers without a store. Who is stopped or killed, and what the others make of it. ctest-labels: dist
- * fault */
+ * connect the launchers without a store. Tests stop or kill a rank or launcher and check how the others end.
+ * ctest-labels: dist fault */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,18 +22,18 @@
 #include "dist/store/store_session.h"
 
 #define NODES 3
-#define LATE_SECONDS 2.5 /* more than a launcher lets pass before it ends ranks that wait for a lost node */
+#define LATE_SECONDS 2.5 /* more than LOST_NODE_SECONDS of launch_watch.c */
 
-/* ---- what a rank does ---- */
+/* ---- roles of ranks ---- */
 
-static volatile sig_atomic_t is_asked;
+static volatile sig_atomic_t is_requested;
 
 static void on_term(int number) {
     (void)number;
-    is_asked = 1;
+    is_requested = 1;
 }
 
-/* "NAME.NODE" in the folder: something has happened. */
+/* Creates the file "NAME.NODE" in the folder: the event NAME has happened on this node. */
 static void mark(const char *folder, const char *name, int node) {
     char path[256], ready[256];
     snprintf(path, sizeof path, "%s/.%s.%d", folder, name, node);
@@ -51,14 +51,14 @@ static bool is_marked(const char *folder, const char *name, int node) {
     return access(path, F_OK) == 0;
 }
 
-/* false: it has not come. */
+/* Waits for a mark. false: timeout. */
 static bool await(const char *folder, const char *name, int node) {
     for (double end = clock_seconds() + 60; clock_seconds() < end; clock_sleep(0.005))
         if (is_marked(folder, name, node)) return true;
     return false;
 }
 
-/* What the store would have agreed on for the link of [rank] to rank 0. */
+/* The session of the link from [rank] to rank 0, which the store would have created. */
 static struct store_session session_of(uint32_t rank, bool is_server) {
     static const uint8_t secret[32] = "the secret of these launchers";
     struct store_handshake shake = {.rank = rank};
@@ -92,7 +92,7 @@ static void link_launchers(const struct dist_env *env) {
         if (clock_seconds() > deadline) _exit(98);
         clock_sleep(0.01);
     }
-    if (!launcher_wants_link() || !net_send(fd, &rank, 1, deadline)) _exit(98);
+    if (!launcher_needs_link() || !net_send(fd, &rank, 1, deadline)) _exit(98);
     session = session_of(rank, false);
     launcher_send_link(0, fd, &session, sizeof session);
     close(fd);
@@ -103,20 +103,20 @@ static int wait_long(void) {
     return 0;
 }
 
-static int lose_a_peer(void) {
-    status failure = status_new(STATUS_PEER, "lost somebody");
+static int report_peer_loss(void) {
+    status failure = status_new(STATUS_PEER, "lost a rank");
     launcher_report(failure);
     status_free(failure);
     return STATUS_PEER;
 }
 
-/* Node 1 is asked and leaves; node 2 knows of it by its own launcher only, and node 0 leaves long after it. */
+/* Node 1 gets a request to stop and ends; node 2 gets SIGTERM from its own launcher only; node 0 ends long after it. */
 static int role_late(const struct dist_env *env, const char *folder) {
     signal(SIGTERM, on_term);
     mark(folder, "up", env->rank);
     for (double end = clock_seconds() + 60; clock_seconds() < end; clock_sleep(0.01)) {
-        bool is_time = env->rank == 0 ? is_marked(folder, "left", 2) : is_asked;
-        if (!is_time) continue;
+        bool is_due = env->rank == 0 ? is_marked(folder, "left", 2) : is_requested;
+        if (!is_due) continue;
         if (env->rank != 1) clock_sleep(LATE_SECONDS);
         mark(folder, "left", env->rank);
         return STATUS_STOPPED;
@@ -124,41 +124,41 @@ static int role_late(const struct dist_env *env, const char *folder) {
     return 1;
 }
 
-/* Node 1's rank has left before the others could know: they lose it and have nobody who was asked. */
+/* The rank of node 1 ends at a request before the others have joined: they only lose a peer. */
 static int role_early(const struct dist_env *env, const char *folder) {
     mark(folder, "up", env->rank);
     if (env->rank == 1) return wait_long();
     signal(SIGTERM, on_term);
-    while (!is_asked) clock_sleep(0.01);
-    return lose_a_peer();
+    while (!is_requested) clock_sleep(0.01);
+    return report_peer_loss();
 }
 
-/* Node 1 is asked, as in training all agree to stop, and node 2 is the first to leave. */
+/* Node 1 gets the request; all ranks stop, as in training, and node 2 ends first. */
 static int role_other(const struct dist_env *env, const char *folder) {
     signal(SIGTERM, on_term);
     mark(folder, "up", env->rank);
     if (env->rank == 2 && !await(folder, "asked", 1)) return 1;
-    while (env->rank != 2 && !is_asked) clock_sleep(0.005);
+    while (env->rank != 2 && !is_requested) clock_sleep(0.005);
     if (env->rank == 1) mark(folder, "asked", 1);
     if (env->rank == 1 && !await(folder, "left", 0)) return 1;
     mark(folder, "left", env->rank);
     return STATUS_STOPPED;
 }
 
-/* In the first start node 1's rank dies; the second waits for all. */
-static int role_again(const struct dist_env *env, const char *folder) {
+/* In the first start the rank of node 1 is killed; in the second all ranks wait. */
+static int role_restart(const struct dist_env *env, const char *folder) {
     if (env->incarnation > 0) {
-        mark(folder, "again", env->rank);
+        mark(folder, "restarted", env->rank);
         return wait_long();
     }
     for (int i = 0; i < NODES; i++) {
         if (i == env->rank) mark(folder, "up", i);
         if (!await(folder, "up", i)) return 1;
     }
-    clock_sleep(0.2); /* for the launchers to take their links */
+    clock_sleep(0.2); /* until the launchers have received their links */
     if (env->rank == 1) raise(SIGKILL);
     clock_sleep(0.1);
-    return lose_a_peer();
+    return report_peer_loss();
 }
 
 static int role_wait(const struct dist_env *env, const char *folder) {
@@ -170,7 +170,7 @@ static const struct {
     const char *name;
     int (*run)(const struct dist_env *env, const char *folder);
 } roles[] = {
-    {"late", role_late}, {"early", role_early}, {"other", role_other}, {"again", role_again}, {"wait", role_wait}};
+    {"late", role_late}, {"early", role_early}, {"other", role_other}, {"restart", role_restart}, {"wait", role_wait}};
 
 static int run_role(const char *name, const char *folder) {
     struct dist_env env;
@@ -186,12 +186,13 @@ static int run_role(const char *name, const char *folder) {
 struct launchers {
     char folder[64];
     pid_t pids[NODES];
-    int out[NODES]; /* their sentences */
+    int out[NODES]; /* pipes with their messages */
 };
 
-struct answer {
+/* How a launcher ended. */
+struct outcome {
     int code;
-    char sentence[1024];
+    char message[1024];
 };
 
 static int free_port(void) {
@@ -229,7 +230,7 @@ static struct launchers launchers_start(const char *role, int max_restarts) {
                                            .max_restarts = max_restarts,
                                            .saves = true};
             struct log *log = log_create(true, false);
-            snprintf(path, sizeof path, "%s/said.%d", a.folder, node);
+            snprintf(path, sizeof path, "%s/log.%d", a.folder, node);
             status_free(log_open_file(log, path));
             status s = launch_run(&config, argv, log);
             ssize_t length = (ssize_t)strlen(status_message(s));
@@ -241,19 +242,19 @@ static struct launchers launchers_start(const char *role, int max_restarts) {
     return a;
 }
 
-static struct answer launchers_wait(const struct launchers *a, int node) {
-    struct answer answer = {0};
+static struct outcome launchers_wait(const struct launchers *a, int node) {
+    struct outcome outcome = {0};
     int how;
     ck_assert_int_eq(waitpid(a->pids[node], &how, 0), a->pids[node]);
-    answer.code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
-    ssize_t got = read(a->out[node], answer.sentence, sizeof answer.sentence - 1);
-    answer.sentence[got > 0 ? got : 0] = 0;
+    outcome.code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+    ssize_t received = read(a->out[node], outcome.message, sizeof outcome.message - 1);
+    outcome.message[received > 0 ? received : 0] = 0;
     close(a->out[node]);
-    return answer;
+    return outcome;
 }
 
-/* Until the ranks of all nodes have marked [name], and their launchers have taken the links. */
-static void all_have(const struct launchers *a, const char *name) {
+/* Waits until the ranks of all nodes have marked [name] and their launchers have received the links. */
+static void wait_for_all(const struct launchers *a, const char *name) {
     for (int node = 0; node < NODES; node++) ck_assert(await(a->folder, name, node));
     clock_sleep(0.3);
 }
@@ -270,10 +271,10 @@ static pid_t marked(const struct launchers *a, const char *name, int node) {
     return (pid_t)pid;
 }
 
-/* A line of node's launcher. */
-static bool has_said(const struct launchers *a, int node, const char *what) {
+/* Whether the launcher of [node] has logged [what]. */
+static bool has_logged(const struct launchers *a, int node, const char *what) {
     char path[256], text[4096];
-    snprintf(path, sizeof path, "%s/said.%d", a->folder, node);
+    snprintf(path, sizeof path, "%s/log.%d", a->folder, node);
     FILE *file = fopen(path, "r");
     ck_assert_ptr_nonnull(file);
     text[fread(text, 1, sizeof text - 1, file)] = 0;
@@ -289,58 +290,58 @@ static void clean(const struct launchers *a) {
 
 /* ---- tests ---- */
 
-START_TEST(all_end_with_a_node_that_was_asked) {
+START_TEST(stop_of_one_node_stops_all) {
     static const char *const names[] = {"late", "early"};
     struct launchers a = launchers_start(names[_i], 0);
-    all_have(&a, "up");
+    wait_for_all(&a, "up");
     kill(a.pids[1], SIGTERM);
     for (int node = 0; node < NODES; node++) {
-        struct answer answer = launchers_wait(&a, node);
-        ck_assert_msg(answer.code == STATUS_STOPPED, "node %d: %d %s", node, answer.code, answer.sentence);
+        struct outcome outcome = launchers_wait(&a, node);
+        ck_assert_msg(outcome.code == STATUS_STOPPED, "node %d: %d %s", node, outcome.code, outcome.message);
     }
     clean(&a);
 }
 END_TEST
 
-/* Who was asked, a node that ends on a request cannot say of another. */
-START_TEST(nobody_is_said_to_have_been_asked) {
+/* A message about a stopped node does not claim that the request was sent to that node: its launcher does not know. */
+START_TEST(message_names_no_recipient_of_the_request) {
     struct launchers a = launchers_start("other", 0);
-    all_have(&a, "up");
+    wait_for_all(&a, "up");
     kill(a.pids[1], SIGTERM);
     for (int node = 0; node < NODES; node++) ck_assert_int_eq(launchers_wait(&a, node).code, STATUS_STOPPED);
-    ck_assert(has_said(&a, 0, "stopping: the ranks of node 2 have stopped on request\n"));
-    for (int node = 0; node < NODES; node++) ck_assert(!has_said(&a, node, "was asked"));
+    ck_assert(has_logged(&a, 0, "stopping: the ranks of node 2 have stopped on request\n"));
+    for (int node = 0; node < NODES; node++) ck_assert(!has_logged(&a, node, "was asked"));
     clean(&a);
 }
 END_TEST
 
-START_TEST(a_stop_between_two_starts) {
-    int asked = _i;
-    struct launchers a = launchers_start("again", 3);
-    pid_t rank = marked(&a, "up", asked);
-    while (kill(rank, 0) == 0) clock_sleep(0.001); /* reaped: from now on the launcher listens in its pause */
-    kill(a.pids[asked], SIGTERM);
+START_TEST(stop_between_two_starts) {
+    int stopped = _i;
+    struct launchers a = launchers_start("restart", 3);
+    pid_t rank = marked(&a, "up", stopped);
+    while (kill(rank, 0) == 0) clock_sleep(0.001); /* until it is reaped: the launcher then pauses before the restart */
+    kill(a.pids[stopped], SIGTERM);
     for (int node = 0; node < NODES; node++) {
-        struct answer answer = launchers_wait(&a, node);
-        ck_assert_msg(answer.code == STATUS_STOPPED, "node %d: %d %s", node, answer.code, answer.sentence);
-        ck_assert_msg(!strstr(answer.sentence, "was asked"), "node %d: %s", node, answer.sentence);
+        struct outcome outcome = launchers_wait(&a, node);
+        ck_assert_msg(outcome.code == STATUS_STOPPED, "node %d: %d %s", node, outcome.code, outcome.message);
+        ck_assert_msg(!strstr(outcome.message, "was asked"), "node %d: %s", node, outcome.message);
     }
     clean(&a);
 }
 END_TEST
 
-/* _i: the node whose launcher is killed; with restarts or without. */
-START_TEST(the_lost_node_is_named_by_all) {
+/* _i: the node whose launcher is killed, without restarts and then with them. */
+START_TEST(lost_node_is_named_by_all) {
     int lost = _i % NODES;
     char expected[64];
-    struct launchers a = launchers_start(_i < NODES ? "wait" : "again", _i < NODES ? 0 : 3);
-    all_have(&a, _i < NODES ? "up" : "again");
+    struct launchers a = launchers_start(_i < NODES ? "wait" : "restart", _i < NODES ? 0 : 3);
+    wait_for_all(&a, _i < NODES ? "up" : "restarted");
     kill(a.pids[lost], SIGKILL);
     snprintf(expected, sizeof expected, "node %d, whose launcher has ended", lost);
     for (int node = 0; node < NODES; node++) {
-        struct answer answer = launchers_wait(&a, node);
-        ck_assert_int_eq(answer.code, node == lost ? 128 + SIGKILL : STATUS_PEER);
-        ck_assert_msg(node == lost || strstr(answer.sentence, expected), "node %d: %s", node, answer.sentence);
+        struct outcome outcome = launchers_wait(&a, node);
+        ck_assert_int_eq(outcome.code, node == lost ? 128 + SIGKILL : STATUS_PEER);
+        ck_assert_msg(node == lost || strstr(outcome.message, expected), "node %d: %s", node, outcome.message);
     }
     clean(&a);
 }
@@ -352,7 +353,7 @@ int main(int argc, char **argv) {
         return run_role(argv[2], argv[3]);
     }
     const struct check_loop loops[] = {
-        LOOP(all_end_with_a_node_that_was_asked, 0, 2), LOOP(nobody_is_said_to_have_been_asked, 0, 1),
-        LOOP(a_stop_between_two_starts, 0, NODES), LOOP(the_lost_node_is_named_by_all, 0, 2 * NODES)};
+        LOOP(stop_of_one_node_stops_all, 0, 2), LOOP(message_names_no_recipient_of_the_request, 0, 1),
+        LOOP(stop_between_two_starts, 0, NODES), LOOP(lost_node_is_named_by_all, 0, 2 * NODES)};
     return check_run("launchers", loops, sizeof loops / sizeof *loops);
 }

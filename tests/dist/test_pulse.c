@@ -1,4 +1,4 @@
-/* A pulse that another process reads: what it says, and whatever its memory holds. */
+/* A pulse that another process reads, with valid and with arbitrary contents. */
 #include "dist/process/pulse.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "check_main.h"
 #include "dist/store/store_members.h"
 
-START_TEST(both_see_the_same) {
+START_TEST(reader_sees_what_was_written) {
     int file = pulse_file();
     struct pulse *writer = pulse_map(file), *reader = pulse_map(file);
     struct pulse_reading r;
@@ -48,7 +48,7 @@ static void fill(uint8_t *bytes, size_t size, int trial) {
     for (size_t i = 0; i < size; i++) bytes[i] = (uint8_t)(trial < 256 ? trial : rand());
 }
 
-START_TEST(any_bytes_can_be_read) {
+START_TEST(arbitrary_bytes_can_be_read) {
     int file = pulse_file();
     struct stat info;
     ck_assert_int_eq(fstat(file, &info), 0);
@@ -59,14 +59,14 @@ START_TEST(any_bytes_can_be_read) {
     for (int trial = 0; trial < 2000; trial++) {
         struct pulse *reader = pulse_map(file);
         struct pulse_reading r;
-        struct text said = {0};
+        struct text text = {0};
         fill(bytes, size, trial);
         pulse_read(reader, &r);
-        members_last_seen(&r, &said);
+        members_last_seen(&r, &text);
         ck_assert(r.step >= 0 && r.saved >= 0);
         ck_assert_uint_lt(strlen(r.call), PULSE_CALL_NAME);
-        for (const char *c = said.data; *c; c++) ck_assert_msg(*c >= ' ' && *c <= '~', "%s", said.data);
-        text_free(&said);
+        for (const char *c = text.data; *c; c++) ck_assert_msg(*c >= ' ' && *c <= '~', "%s", text.data);
+        text_free(&text);
         pulse_destroy(reader);
     }
     munmap(bytes, size);
@@ -74,4 +74,4 @@ START_TEST(any_bytes_can_be_read) {
 }
 END_TEST
 
-TESTS("pulse", both_see_the_same, any_bytes_can_be_read)
+TESTS("pulse", reader_sees_what_was_written, arbitrary_bytes_can_be_read)

@@ -216,10 +216,10 @@ static const struct {
     enum status_code code;
     const char *reason;
 } ends[] = {
-    {-1, false, STATUS_STOPPED, "): asked to stop before training began; nothing was to be saved"},
+    {-1, false, STATUS_STOPPED, "): asked to stop before training began; there was nothing to save"},
     {-1, true, STATUS_STOPPED, "): asked to stop"},
-    {MESSAGE_DEATH, false, STATUS_PEER, ") was ended by a test"},
-    {MESSAGE_END, false, STATUS_PEER, "): ended by its launcher, because another rank of its node had failed"},
+    {MESSAGE_RANK_EXIT, false, STATUS_PEER, ") was ended by a test"},
+    {MESSAGE_TERMINATE, false, STATUS_PEER, "): ended by its launcher, because another rank of its node had failed"},
 };
 
 /* This process as a rank of a launcher, which sends on the socket [news]. */
@@ -229,12 +229,12 @@ static void pretend_launcher(int news[2]) {
     setenv(LAUNCHER_VARIABLE, text, 1);
     RANK_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, news) == 0);
     snprintf(text, sizeof text, "%d", news[1]);
-    setenv(NEWS_FD_VARIABLE, text, 1);
+    setenv(EXITS_FD_VARIABLE, text, 1);
 }
 
 /* Once all ranks are there: what ends a rank that is joining has other words. */
 static void send_news(struct store *store, int news, int message) {
-    struct launcher_packet packet = {.message = message, .number = 2, .sentence = " was ended by a test"};
+    struct launcher_packet packet = {.message = message, .number = 2, .text = " was ended by a test"};
     for (int rank = 0; rank <= 2; rank += 2) {
         void *value;
         rank_must(store_get(store, rank ? "rank 2 is open" : "rank 0 is open", 20, &value, NULL));
@@ -268,7 +268,7 @@ static void ended_body(const struct dist_env *env, void *argument) {
             strcmp(status_message(s) + length - end, ends[number].reason) != 0)
             rank_must(s);
         RANK_CHECK(
-            strstr(status_message(s), ends[number].message == MESSAGE_DEATH ? "rank 2 (host " : "rank 1 (host "));
+            strstr(status_message(s), ends[number].message == MESSAGE_RANK_EXIT ? "rank 2 (host " : "rank 1 (host "));
         status_free(s);
     }
     store_close(store);

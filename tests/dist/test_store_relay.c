@@ -274,14 +274,14 @@ static int give_launcher(void) {
     char number[16];
     RANK_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
     snprintf(number, sizeof number, "%d", ends[1]);
-    setenv(NEWS_FD_VARIABLE, number, 1);
+    setenv(EXITS_FD_VARIABLE, number, 1);
     snprintf(number, sizeof number, "%d", (int)getppid());
     setenv(LAUNCHER_VARIABLE, number, 1);
     return ends[0];
 }
 
 static void say_death(int launcher) {
-    struct launcher_packet packet = {.message = MESSAGE_DEATH, .number = 2, .sentence = DEATH};
+    struct launcher_packet packet = {.message = MESSAGE_RANK_EXIT, .number = 2, .text = DEATH};
     RANK_CHECK(send(launcher, &packet, sizeof packet, 0) == (ssize_t)sizeof packet);
 }
 

@@ -1,5 +1,5 @@
-/* Starts, and starts again. Whether a failure may be an accident is decided by its code; whether the job gets anywhere
- * by the newest checkpoint, of which every launcher hears. */
+/* Starts and restarts the ranks. The code of a failure decides whether a restart may help; a new checkpoint, which is
+ * reported to every launcher, counts as progress. */
 #include "dist/launch/launch.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "dist/process/net.h"
 
 #define DEFAULT_GRACE 30.0
-#define DESCRIPTORS 8 /* before the first rank is started */
+#define DESCRIPTORS 8 /* needed before the first rank is started */
 #define FIRST_PAUSE 0.5
 #define LONGEST_PAUSE 30.0
 
@@ -24,7 +24,7 @@ static status check_config(const struct launch_config *c) {
     return OK;
 }
 
-static bool may_be_an_accident(status failure) {
+static bool is_transient(status failure) {
     enum status_code code = status_code(failure);
     return code == STATUS_PEER || code == STATUS_BUG || code == STATUS_IO || code == STATUS_DIVERGED;
 }
@@ -36,28 +36,27 @@ static double pause_before(int tries) {
 }
 
 /* Consumes [failure]. */
-static status give_up(status failure, int tries) {
-    status final =
-        status_new(status_code(failure), "%s\n%d restart%s without a new checkpoint in between: it ends here",
-                   status_message(failure), tries, text_plural((uint64_t)tries, "s"));
+static status no_more_restarts(status failure, int tries) {
+    status final = status_new(status_code(failure), "%s\n%d restart%s without a new checkpoint: no further restart",
+                              status_message(failure), tries, text_plural((uint64_t)tries, "s"));
     status_free(failure);
     return final;
 }
 
-/* Another start of all ranks needs all nodes. false: *failure, which is consumed, has become what this one ends with.
+/* A restart needs all nodes and no request to stop. false: *failure is replaced by the failure that ends this launcher.
  */
-static bool can_start(const struct launch_start *start, status *failure) {
-    nodes_hear(start->nodes);
+static bool can_restart(const struct launch_start *start, status *failure) {
+    nodes_read(start->nodes);
     int lost = nodes_lost(start->nodes), stopped = nodes_stopped(start->nodes);
     status final = OK;
-    if (start->stop >= STOP_ASKED)
+    if (start->stop >= STOP_REQUESTED)
         final =
             status_new(STATUS_STOPPED, "stopped on request between two starts; run the same command again to continue");
     else if (stopped >= 0)
-        final =
-            status_new(STATUS_STOPPED,
-                       "%s\nnode %d has stopped on request: it ends here, too; run the same command again to continue",
-                       status_message(*failure), stopped);
+        final = status_new(
+            STATUS_STOPPED,
+            "%s\nnode %d has stopped on request: this node stops, too; run the same command again to continue",
+            status_message(*failure), stopped);
     else if (lost >= 0)
         final = status_new(status_code(*failure), "%s\nthe launcher of node %d %s: this node ends, too",
                            status_message(*failure), lost, nodes_describe_loss(start->nodes, lost));
@@ -67,78 +66,79 @@ static bool can_start(const struct launch_start *start, status *failure) {
     return false;
 }
 
-/* Not before all nodes are known to be done is this one; after a request to stop it does not begin again. */
-static status settle(struct launch_start *start) {
+/* Waits until the ranks of all nodes have succeeded. STATUS_PEER: a node restarts, and this one must, too. */
+static status wait_for_nodes(struct launch_start *start) {
     int64_t newer = 0;
-    status failure = nodes_settle(start->nodes, start->signals, start->job->incarnation, &newer);
+    status failure = nodes_wait_done(start->nodes, start->signals, start->job->incarnation, &newer);
     if (status_code(failure) != STATUS_PEER) return failure;
     start->incarnation = newer;
-    if (start->stop != STOP_NONE) can_start(start, &failure);
+    if (start->stop != STOP_NONE) can_restart(start, &failure);
     return failure;
 }
 
 static status run(struct launch_start *start) {
-    int most = start->job->config->max_restarts, tries = 0;
-    for (int64_t before = 0;; before = start->checkpoint) {
+    int max_tries = start->job->config->max_restarts, tries = 0;
+    for (int64_t previous = 0;; previous = start->checkpoint) {
         start->incarnation = -1;
-        start->job->wants_link = nodes_want_link(start->nodes);
+        start->job->needs_link = nodes_need_link(start->nodes);
         status failure = launch_once(start);
-        if (!failure) failure = settle(start);
-        if (!failure || most == 0 || start->stop >= STOP_ASKED || !may_be_an_accident(failure)) return failure;
-        if (!can_start(start, &failure)) return failure;
+        if (!failure) failure = wait_for_nodes(start);
+        if (!failure || max_tries == 0 || start->stop >= STOP_REQUESTED || !is_transient(failure)) return failure;
+        if (!can_restart(start, &failure)) return failure;
         start->job->has_begun = start->has_begun;
-        if (start->incarnation >= 0) { /* our ranks came too late, or too early */
+        if (start->incarnation >= 0) { /* the store rejected the incarnation of these ranks */
             start->job->incarnation = (int)start->incarnation;
         } else {
-            if (start->checkpoint > before) tries = 0;
-            if (tries++ == most) return give_up(failure, most);
+            if (start->checkpoint > previous) tries = 0;
+            if (tries++ == max_tries) return no_more_restarts(failure, max_tries);
             start->job->incarnation++;
         }
         double seconds = pause_before(tries);
         log_line(start->log, "%s", status_message(failure));
         log_line(start->log, "starting all ranks again in %g s (restart %d, %d of at most %d without a new checkpoint)",
-                 seconds, start->job->incarnation, tries, most);
-        nodes_say_again(start->nodes, start->job->incarnation);
+                 seconds, start->job->incarnation, tries, max_tries);
+        nodes_send_restart(start->nodes, start->job->incarnation);
         launch_pause(start, seconds);
-        if (!can_start(start, &failure)) return failure;
+        if (!can_restart(start, &failure)) return failure;
         status_free(failure);
     }
 }
 
-/* The same for every start. */
+/* Chooses the processors of the ranks, the same for every start. */
 static status bind_ranks(struct launch_job *job, struct log *log) {
     const struct launch_config *c = job->config;
-    struct text said = {0};
+    struct text text = {0};
     if (!c->binds_cores) return OK;
     TRY(launch_split(c->nproc, &job->parts));
-    launch_describe_parts(job->parts, c->nproc, c->node_rank * c->nproc, &said);
-    log_line(log, "%s", text_string(&said));
-    text_free(&said);
+    launch_describe_parts(job->parts, c->nproc, c->node_rank * c->nproc, &text);
+    log_line(log, "%s", text_string(&text));
+    text_free(&text);
     return OK;
 }
 
-/* Ranks of other nodes may wait for this one. When it was stopped after training had begun they agreed to it. */
-static void inform(const struct launch_start *start, const sigset_t *requests, status failure) {
+/* Reports the end of this node to nodes that do not get it otherwise, since their ranks may wait for it. A stop after
+ * training has begun needs no report: all ranks have agreed to it. */
+static void report_to_other_nodes(const struct launch_start *start, const sigset_t *requests, status failure) {
     const struct launch_job *job = start->job;
     bool is_stopped = status_code(failure) == STATUS_STOPPED;
     bool *informed = failure && start->nodes ? calloc((size_t)job->config->nnodes, sizeof *informed) : NULL;
-    if (is_stopped) nodes_say_stopped(start->nodes);
-    bool is_news = is_stopped ? !start->has_begun : start->has_news;
-    if (informed && is_news && nodes_need_report(start->nodes, informed)) {
-        int asked = is_stopped ? -1 : signalfd(start->signals, requests, SFD_CLOEXEC | SFD_NONBLOCK);
-        launch_report(job, informed, asked > 0 ? asked : 0, start->log, failure);
-        if (asked > 0 && asked != start->signals) close(asked);
+    if (is_stopped) nodes_send_stopped(start->nodes);
+    bool is_needed = is_stopped ? !start->has_begun : start->has_own_failure;
+    if (informed && is_needed && nodes_need_report(start->nodes, informed)) {
+        int stop = is_stopped ? -1 : signalfd(start->signals, requests, SFD_CLOEXEC | SFD_NONBLOCK);
+        launch_report(job, informed, stop > 0 ? stop : 0, start->log, failure);
+        if (stop > 0 && stop != start->signals) close(stop);
     }
     free(informed);
 }
 
 status launch_run(const struct launch_config *config, char *const argv[], struct log *log) {
     TRY(check_config(config));
-    TRY(net_need_descriptors(DESCRIPTORS));
+    TRY(net_check_descriptors(DESCRIPTORS));
     struct launch_job job = {.config = config, .argv = argv};
     TRY(bind_ranks(&job, log));
     struct launch_start start = {
-        .job = &job, .log = log, .grace = config->grace > 0 ? config->grace : DEFAULT_GRACE, .has_news = true};
+        .job = &job, .log = log, .grace = config->grace > 0 ? config->grace : DEFAULT_GRACE, .has_own_failure = true};
     static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGALRM, SIGCHLD};
     sigset_t set, before;
     sigemptyset(&set);
@@ -149,11 +149,11 @@ status launch_run(const struct launch_config *config, char *const argv[], struct
     if (config->nnodes > 1) start.nodes = nodes_create(config->nnodes, config->node_rank);
     status failure =
         start.signals < 0 ? status_errno(STATUS_IO, errno, "cannot start %d ranks", config->nproc) : run(&start);
-    static const struct timespec at_once = {0};
+    static const struct timespec no_wait = {0};
     sigset_t requests = set;
     sigdelset(&requests, SIGCHLD);
-    inform(&start, &requests, failure);
-    while (sigtimedwait(&set, NULL, &at_once) > 0) { /* a request that came too late must not kill the launcher */
+    report_to_other_nodes(&start, &requests, failure);
+    while (sigtimedwait(&set, NULL, &no_wait) > 0) { /* discards signals that arrived after the end */
     }
     if (start.signals >= 0) close(start.signals);
     nodes_destroy(start.nodes);

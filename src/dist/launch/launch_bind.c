@@ -1,4 +1,4 @@
-/* Which processors a rank gets when the user asks for it. */
+/* --cpu-bind cores: divides the processors of the launcher among its ranks. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -9,8 +9,7 @@ status launch_split(int nproc, cpu_set_t **parts) {
     cpu_set_t mask;
     *parts = NULL;
     if (sched_getaffinity(0, sizeof mask, &mask) != 0)
-        return status_errno(STATUS_IO, errno,
-                            "--cpu-bind cores: cannot read which processors are left to this process");
+        return status_errno(STATUS_IO, errno, "--cpu-bind cores: cannot read the processors that this process may use");
     *parts = calloc((size_t)nproc, sizeof **parts);
     if (!*parts) return status_memory("the processors of --cpu-bind cores");
     if (processors_split(&mask, CPU_FOLDER, nproc, *parts)) return OK;

@@ -1,5 +1,5 @@
-/* launch_internal: what the launcher's files share: the ranks, how they end, and which of their ends explains the rest.
- */
+/* launch_internal: internal declarations of the launcher: its ranks, how they ended, and the links to the launchers of
+ * other nodes. */
 #ifndef DIST_LAUNCH_INTERNAL_H
 #define DIST_LAUNCH_INTERNAL_H
 
@@ -17,125 +17,136 @@
 
 struct launched_rank {
     int rank;
-    pid_t pid;           /* 0: not started */
-    int report;          /* our end of its socket; -1 */
-    int news;            /* our end of the socket on which it hears of others' deaths; -1 */
-    int output;          /* our end of the pipe that is its standard output and error; -1 for rank 0 */
-    int log;             /* logs/rank-N.txt; -1: not open */
-    struct text line;    /* printed, but without a newline yet */
-    struct text early;   /* printed before the log was open */
-    struct pulse *pulse; /* what it was doing; NULL: not known, or the only rank */
-    bool is_over;        /* ended and reaped */
-    int wait_status;
-    long peak_kib;        /* largest resident memory */
-    bool was_ended_by_us; /* it was still running when we sent a signal */
+    pid_t pid;            /* 0: not started */
+    int report;           /* the launcher's end of the socket for messages of the rank; -1: closed */
+    int exits;            /* the launcher's end of the socket for exits of other ranks; -1: closed */
+    int output;           /* the launcher's end of the pipe for standard output and error; -1 for rank 0 */
+    int log;              /* logs/rank-N.txt; -1: not open */
+    struct text line;     /* output without a newline yet */
+    struct text unlogged; /* output before the log was open */
+    struct pulse *pulse;  /* its activity; NULL: not known, or the only rank */
+    bool has_ended;       /* exited and reaped */
+    int wait_status;      /* of waitpid, with has_ended */
+    long peak_kib;        /* largest resident memory, KiB */
+    bool was_signalled;   /* the launcher sent a signal while it was running */
     int order;            /* of its end, from 1; a report counts as the end */
-    bool has_report;
-    int code; /* reported */
-    char sentence[LAUNCHER_MAX_SENTENCE];
+    bool has_report;      /* MESSAGE_FAILURE was received: */
+    int code;
+    char text[LAUNCHER_MAX_TEXT];
 };
 
-/* launch_spawn.c: what all ranks of this node share. */
+/* launch_spawn.c: the settings that all ranks of this node share. */
 struct launch_job {
     const struct launch_config *config;
     char *const *argv;
     char job_id[128];
     int incarnation;
-    bool has_begun;  /* an earlier start has opened the run folder: it goes on, also with --fresh */
-    bool wants_link; /* its first rank makes one to node 0 */
+    bool has_begun;  /* an earlier start has opened the run folder: resume, even with --fresh */
+    bool needs_link; /* the first rank of this node must create one to node 0 */
     char master_addr[256];
     int master_port;
-    int listener;     /* for rank 0's store; -1: rank 0 makes its own */
-    int secret;       /* a file in memory; -1: the user's variable */
-    cpu_set_t *parts; /* (nproc) to which ranks are bound; NULL: to nothing */
+    int listener;     /* listening socket for rank 0's store; -1: rank 0 creates it */
+    int secret;       /* a memfd with the job's secret; -1: DDPTRAIN_SECRET of the user */
+    cpu_set_t *parts; /* (nproc) processors of each rank; NULL: not bound */
 };
 
+/* Sets job id, secret and address of the store for the next start. */
 status launch_prepare(struct launch_job *job);
-/* As launch_report_before_joining; [informed], [stop]: as store_report_before_joining's. */
+/* As launch_report_before_joining; [informed] and [stop] as in store_report_before_joining. */
 void launch_report(const struct launch_job *job, const bool *informed, int stop, struct log *log, status failure);
-void launch_forget(struct launch_job *job); /* the launcher's copies of what the ranks inherited */
+void launch_release(struct launch_job *job); /* closes the launcher's copies of descriptors that the ranks inherited */
 status launch_spawn(const struct launch_job *job, int local_rank, struct launched_rank *rank);
 
-/* launch_output.c: what ranks print. */
-void output_read(struct launched_rank *rank); /* what is there now; -1 in rank->output after the end */
+/* launch_output.c: the output of ranks. */
+void output_read(struct launched_rank *rank); /* without blocking; sets rank->output to -1 at the end of the pipe */
 void output_open(struct launched_rank *rank, const char *run_folder);
-void output_note(struct launched_rank *rank, const char *sentence); /* to its log only */
-void output_close(struct launched_rank *rank);                      /* also what has no newline */
+void output_note(struct launched_rank *rank, const char *text); /* writes a line with the time to its log only */
+void output_close(struct launched_rank *rank);                  /* writes an incomplete line, too */
 
-/* The first failure of the job, told by a rank that is still there: the only way to know what happened on other nodes.
- */
-struct launch_news {
-    bool is_known, is_standstill;
+/* The first failure of the job, reported by a rank of this node: the only source for failures on other nodes. */
+struct launch_job_failure {
+    bool is_known;
+    bool is_hang; /* the rank hung, or its host fell silent */
     int code, rank;
     double at; /* of clock_seconds() */
-    char sentence[LAUNCHER_MAX_SENTENCE];
+    char text[LAUNCHER_MAX_TEXT];
 };
 
-/* Signs of a lack of memory. */
+/* Whether ranks may have run out of memory. */
 struct launch_memory {
-    bool has_oom;     /* the kernel's out-of-memory killer has struck while the ranks ran */
+    bool has_oom;     /* the kernel's out-of-memory killer has killed a process while the ranks ran */
     double limit_gib; /* of this control group, or of the machine; 0: not known */
 };
 
-/* launch_cause.c: the result of ranks (count) that have all ended. [stop]: what the user asked for; elsewhere:
- * a rank that had not yet joined, or another node, has ended on a request. Pure. */
-enum launch_stop { STOP_NONE, STOP_ELSEWHERE, STOP_ASKED, STOP_AT_ONCE };
-struct launch_circumstances {
+/* launch_cause.c: the result of ranks (count) that have all ended. Pure. */
+enum launch_stop {
+    STOP_NONE,
+    STOP_ELSEWHERE, /* a rank that had not yet joined, or another node, has stopped on request */
+    STOP_REQUESTED, /* a signal to this launcher */
+    STOP_NOW        /* a second signal: the ranks are killed */
+};
+struct launch_context {
     const char *host;
     struct launch_memory memory;
-    struct launch_news news;
+    struct launch_job_failure job_failure;
     enum launch_stop stop;
-    double grace;
-    bool saves; /* launch_config's */
+    double grace; /* seconds; of launch_config */
+    bool saves;   /* of launch_config */
 };
-status launch_result(const struct launched_rank *ranks, int count, const struct launch_circumstances *around);
-/* Whether a rank failed: neither 0 nor STATUS_STOPPED; and whether it merely lost a peer. */
+status launch_result(const struct launched_rank *ranks, int count, const struct launch_context *context);
+/* Whether a rank failed: its code is neither 0 nor STATUS_STOPPED; and whether it only lost a peer. */
 bool launch_has_failed(const struct launched_rank *rank);
 bool launch_lost_peer(const struct launched_rank *rank);
-/* Whether a rank has ended on a request to stop before it could tell the other ranks, which may wait for it. */
-bool launch_left_early(const struct launched_rank *rank);
-/* How a rank ended that said nothing itself: " was killed by SIGKILL"; "" when it has reported. */
+/* Whether a rank has ended on a request to stop before it could inform the other ranks, which may wait for it. */
+bool launch_stopped_early(const struct launched_rank *rank);
+/* Adds how a rank ended, " was killed by SIGKILL", to [out]; nothing if it has reported a failure. */
 void launch_describe_end(const struct launched_rank *rank, const struct launch_memory *memory, struct text *out);
 
 /* launch_memory.c */
-long launch_oom_kills(void);      /* how often the out-of-memory killer has struck here; -1: unknown */
+long launch_oom_kills(void);      /* kills of the out-of-memory killer in this control group; -1: unknown */
 double launch_memory_limit(void); /* GiB; 0: unknown */
 
-/* launch_nodes.c: what the launchers of several nodes tell each other. All take NULL: one node. */
+/* launch_nodes.c: messages between the launchers of several nodes. All functions take NULL: one node. */
 struct launch_nodes;
+/* [count] nodes, of which this is number [own]. NULL: no memory. */
 struct launch_nodes *nodes_create(int count, int own);
 void nodes_destroy(struct launch_nodes *n);
-/* Takes over [fd], which leads to the launcher of another node, with the session that authenticates it. */
-void nodes_link(struct launch_nodes *n, int number, int fd, const struct store_session *session);
-/* This is not node 0, and has no link to it, or one that is cut. */
-bool nodes_want_link(struct launch_nodes *n);
-size_t nodes_poll(const struct launch_nodes *n, struct pollfd *polls); /* how many it filled: 0 or one a node */
-void nodes_hear(struct launch_nodes *n);
-/* The node whose launcher ended first, with its ranks: none of it will come to another start. -1: none. */
+/* Sets the connection to the launcher of node [number], authenticated by [session]. Owns [fd] from now on. */
+void nodes_set_link(struct launch_nodes *n, int number, int fd, const struct store_session *session);
+/* This is not node 0, and has no link to node 0, or a broken one. */
+bool nodes_need_link(struct launch_nodes *n);
+/* polls (nodes): fills one entry for each node. Returns how many it filled. */
+size_t nodes_poll(const struct launch_nodes *n, struct pollfd *polls);
+/* Reads and handles all messages that have arrived. Does not block. */
+void nodes_read(struct launch_nodes *n);
+/* The node whose launcher ended first: its ranks will not take part in a restart. -1: none. */
 int nodes_lost(const struct launch_nodes *n);
-/* How such a node ended, after "the launcher of node 1 ": "has ended", or what happened to the link to it. */
-const char *nodes_describe_loss(const struct launch_nodes *n, int node);
-/* The same, [seconds] ago or earlier, among those whose ranks had not all ended with 0 by then: it may be waited for.
+/* How the launcher of that node was lost, to follow "the launcher of node 1 ": "has ended", or why its link was closed.
  */
-int nodes_missed(const struct launch_nodes *n, double seconds);
-double nodes_missed_time(const struct launch_nodes *n, double seconds); /* when nodes_missed changes; 0: not known */
-/* The first node that has ended on a request to stop; -1: none. It is not lost. The request may have come to another
- * one: ranks agree to stop, and end in any order. */
+const char *nodes_describe_loss(const struct launch_nodes *n, int node);
+/* The same among nodes whose ranks had not all exited with 0, so that ranks of this node may wait for them; only if the
+ * launcher ended at least [seconds] ago. */
+int nodes_lost_unfinished(const struct launch_nodes *n, double seconds);
+/* The clock_seconds() at which the result of nodes_lost_unfinished changes; 0: not known. */
+double nodes_lost_unfinished_time(const struct launch_nodes *n, double seconds);
+/* The first node that has ended on a request to stop; -1: none. It does not count as lost. The request may have been
+ * sent to another node: all ranks stop, in any order. */
 int nodes_stopped(const struct launch_nodes *n);
-void nodes_say_again(struct launch_nodes *n, int64_t incarnation); /* this node starts again, as this start */
-void nodes_say_stopped(struct launch_nodes *n);                    /* this node ends because of a request to stop */
-/* A rank of [node] has joined the store in this start (-1: all nodes have been informed): what happens to this node it
- * hears from there. */
+/* Sends that this node restarts its ranks, with this incarnation. */
+void nodes_send_restart(struct launch_nodes *n, int64_t incarnation);
+/* Sends that this node ends because of a request to stop. */
+void nodes_send_stopped(struct launch_nodes *n);
+/* A rank of [node] (-1: of every node) has joined the store in this start, so the store informs that node. */
 void nodes_joined(struct launch_nodes *n, int node);
-/* Whether another node neither has a link nor joined: it would not hear of the end of this one. [informed] (nodes):
- * those of the others that would, and this one. */
+/* Whether another node has neither a link nor joined, so that it would not be informed of the end of this one.
+ * informed (nodes): this node, and those others that would be. */
 bool nodes_need_report(const struct launch_nodes *n, bool *informed);
-/* All ranks of this node have ended with 0: waits until it is known that those of the others have, too. STATUS_PEER
- * when one of them starts again, with *newer, the number of that start. STATUS_STOPPED after a request, here or
- * elsewhere. */
-status nodes_settle(struct launch_nodes *n, int signals, int64_t incarnation, int64_t *newer);
+/* All ranks of this node have exited with 0: waits until those of the other nodes have, too, for 30 s at most.
+ * [signals]: a signalfd. STATUS_PEER: a node restarts, as incarnation *newer. STATUS_STOPPED: a request to stop, on any
+ * node. */
+status nodes_wait_done(struct launch_nodes *n, int signals, int64_t incarnation, int64_t *newer);
 
-/* launch_watch.c: starts the ranks and waits for their end. */
+/* launch_watch.c: one start of the ranks of this node. */
 struct launch_start {
     struct launch_job *job;
     struct log *log;
@@ -144,13 +155,14 @@ struct launch_start {
     double grace;
     /* results */
     enum launch_stop stop;
-    int64_t checkpoint;  /* the newest step known to be saved: grows over starts */
-    bool has_begun;      /* a rank has opened the run folder */
-    bool has_news;       /* a rank of this node has failed, not for the lack of another; or none could be started */
-    int64_t incarnation; /* of the store that refused our ranks; -1: none did */
+    int64_t checkpoint;   /* step of the newest checkpoint of all starts */
+    bool has_begun;       /* a rank has opened the run folder */
+    bool has_own_failure; /* a rank of this node has failed by itself, or the ranks could not be started */
+    int64_t incarnation;  /* of the store that rejected the ranks of this node; -1: none did */
 };
+/* Starts the ranks and waits until all have ended. */
 status launch_once(struct launch_start *start);
-/* For restarts: waits [seconds], or until a request to stop comes, here or elsewhere, or another node is lost. */
+/* Before a restart: waits [seconds], or until a request to stop on any node, or until another node is lost. */
 void launch_pause(struct launch_start *start, double seconds);
 
 #endif

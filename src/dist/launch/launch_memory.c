@@ -1,5 +1,5 @@
-/* Evidence for "out of memory": the counters of the kernel's out-of-memory killer and the limit that it kept. Both
- * versions of control groups; without them the machine's own numbers. */
+/* Whether ranks ran out of memory: the counter of the kernel's out-of-memory killer and the memory limit, of the
+ * control group (version 1 or 2), else of the machine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,16 +8,16 @@
 
 #define GIB 1073741824.0
 
-/* The number behind [word] in a file of lines "word number"; behind nothing when [word] is "". -1: none. */
-static double number_after(const char *path, const char *word) {
+/* The number after [key] in a file of lines "key number"; [key] "": at the start of a line. -1: none. */
+static double number_after(const char *path, const char *key) {
     FILE *file = fopen(path, "re");
     if (!file) return -1;
     char line[256];
     double number = -1;
-    size_t length = strlen(word);
+    size_t length = strlen(key);
     while (number < 0 && fgets(line, sizeof line, file)) {
         char *end;
-        if (strncmp(line, word, length) != 0) continue;
+        if (strncmp(line, key, length) != 0) continue;
         double value = strtod(line + length, &end);
         if (end != line + length) number = value;
     }
@@ -25,10 +25,10 @@ static double number_after(const char *path, const char *word) {
     return number;
 }
 
-/* Looks up [word] in the file [v2] or [v1] of this process's control group or of the groups it lies in, from the
- * inside. /proc/self/cgroup has lines "0::/path" (version 2) and "4:memory:/path" (version 1); a container may show
- * another root than the files have, so the root is tried too. [most]: numbers above it are no limit. */
-static double group_number(const char *v2, const char *v1, const char *word, double most) {
+/* The number of [key] in the file [v2] or [v1] of this process's control group, or of the nearest parent group that has
+ * one. /proc/self/cgroup has lines "0::/path" (version 2) and "4:memory:/path" (version 1); in a container the paths
+ * may not exist, so the root group is tried, too. Numbers above [max] mean "no limit". -1: none. */
+static double group_number(const char *v2, const char *v1, const char *key, double max) {
     FILE *file = fopen("/proc/self/cgroup", "re");
     if (!file) return -1;
     char line[1024], path[1300];
@@ -42,8 +42,8 @@ static double group_number(const char *v2, const char *v1, const char *word, dou
         group++; /* "/a/b", then "/a", then "" */
         for (bool is_root = false; number < 0 && !is_root;) {
             snprintf(path, sizeof path, "%s%s/%s", root, group, is_v2 ? v2 : v1);
-            number = number_after(path, word);
-            if (number > most) number = -1;
+            number = number_after(path, key);
+            if (number > max) number = -1;
             char *slash = strrchr(group, '/');
             is_root = slash == NULL;
             if (slash) *slash = 0;

@@ -1,4 +1,5 @@
-/* Whole lines go to standard error in one write, behind the rank's name, so that ranks never mix within a line. */
+/* Copies the output of ranks: each line in one write, after "[rank N] ", so that output of several ranks never mixes
+ * within a line. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,24 +10,24 @@
 
 #include "dist/launch/launch_internal.h"
 
-#define LONGEST_LINE 8192
-#define KEPT 65536 /* bytes printed before the log is open */
+#define MAX_LINE 8192
+#define MAX_UNLOGGED 65536 /* bytes of output that are kept until the log is open */
 
 static void write_all(int fd, const char *bytes, size_t size) {
     while (size > 0) {
         ssize_t done = write(fd, bytes, size);
         if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return; /* a closed terminal or a full disk must not end the job */
+        if (done <= 0) return; /* an error, such as a full disk, must not end the job */
         bytes += done;
         size -= (size_t)done;
     }
 }
 
-static void keep(struct launched_rank *r, const char *line, size_t size) {
+static void write_log(struct launched_rank *r, const char *line, size_t size) {
     if (r->log >= 0)
         write_all(r->log, line, size);
-    else if (r->early.length + size <= KEPT)
-        text_add_bytes(&r->early, line, size);
+    else if (r->unlogged.length + size <= MAX_UNLOGGED)
+        text_add_bytes(&r->unlogged, line, size);
 }
 
 static void end_line(struct launched_rank *r) {
@@ -35,7 +36,7 @@ static void end_line(struct launched_rank *r) {
     text_printf(&line, "[rank %d] ", r->rank);
     text_add_bytes(&line, r->line.data, r->line.length);
     write_all(STDERR_FILENO, line.data, line.length);
-    keep(r, r->line.data, r->line.length);
+    write_log(r, r->line.data, r->line.length);
     text_free(&line);
     text_clear(&r->line);
 }
@@ -43,35 +44,35 @@ static void end_line(struct launched_rank *r) {
 void output_read(struct launched_rank *r) {
     char bytes[4096];
     while (r->output >= 0) {
-        ssize_t got = read(r->output, bytes, sizeof bytes);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0 && errno == EAGAIN) return;
-        if (got <= 0) {
+        ssize_t received = read(r->output, bytes, sizeof bytes);
+        if (received < 0 && errno == EINTR) continue;
+        if (received < 0 && errno == EAGAIN) return;
+        if (received <= 0) {
             close(r->output);
             r->output = -1;
             return;
         }
-        for (const char *at = bytes, *end = bytes + got; at < end;) {
+        for (const char *at = bytes, *end = bytes + received; at < end;) {
             const char *newline = memchr(at, '\n', (size_t)(end - at));
             text_add_bytes(&r->line, at, (size_t)((newline ? newline : end) - at));
             at = newline ? newline + 1 : end;
-            if (newline || r->line.length > LONGEST_LINE) end_line(r);
+            if (newline || r->line.length > MAX_LINE) end_line(r);
         }
     }
 }
 
-void output_note(struct launched_rank *r, const char *sentence) {
+void output_note(struct launched_rank *r, const char *text) {
     char stamp[32] = "";
     struct tm parts;
     time_t now = time(NULL);
     struct text line = {0};
     if (localtime_r(&now, &parts)) strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S", &parts);
-    text_printf(&line, "%s %s\n", stamp, sentence);
-    keep(r, line.data, line.length);
+    text_printf(&line, "%s %s\n", stamp, text);
+    write_log(r, line.data, line.length);
     text_free(&line);
 }
 
-/* Other nodes may not have the run folder; then they make one of their own. */
+/* Creates the folder if it does not exist: nodes may have no shared file system. */
 void output_open(struct launched_rank *r, const char *folder) {
     char path[4096];
     if (r->log >= 0 || r->rank == 0) return;
@@ -84,8 +85,8 @@ void output_open(struct launched_rank *r, const char *folder) {
     mkdir(path, 0777);
     snprintf(path, sizeof path, "%s/logs/rank-%d.txt", folder, r->rank);
     r->log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (r->log >= 0 && r->early.length) write_all(r->log, r->early.data, r->early.length);
-    text_clear(&r->early);
+    if (r->log >= 0 && r->unlogged.length) write_all(r->log, r->unlogged.data, r->unlogged.length);
+    text_clear(&r->unlogged);
 }
 
 void output_close(struct launched_rank *r) {
@@ -95,5 +96,5 @@ void output_close(struct launched_rank *r) {
     if (r->log >= 0) close(r->log);
     r->output = r->log = -1;
     text_free(&r->line);
-    text_free(&r->early);
+    text_free(&r->unlogged);
 }

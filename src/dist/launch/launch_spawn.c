@@ -1,5 +1,5 @@
-/* fork and exec of the program itself. Between the two only plain system calls and setenv happen: the launcher has one
- * thread, so the child may use the allocator. */
+/* Starts ranks: fork and exec of the program itself. The launcher has one thread, so the child may allocate memory
+ * between fork and exec. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,13 +18,13 @@
 #include "dist/process/variables.h"
 #include "dist/store/store.h"
 
-/* ---- what all ranks share ---- */
+/* ---- resources of all ranks ---- */
 
-static status make_secret(int *fd) {
+static status create_secret(int *fd) {
     uint8_t secret[32];
     *fd = memfd_create("ddptrain-secret", MFD_CLOEXEC);
     if (*fd < 0 || getrandom(secret, sizeof secret, 0) != sizeof secret)
-        return status_errno(STATUS_IO, errno, "cannot make the job's secret");
+        return status_errno(STATUS_IO, errno, "cannot create the job's secret");
     status failure = io_write(*fd, "the job's secret", secret, sizeof secret);
     explicit_bzero(secret, sizeof secret);
     return failure;
@@ -41,20 +41,20 @@ static status bind_loopback(struct launch_job *job) {
     return OK;
 }
 
-/* One node: the number is this job's own, and stays over restarts. */
+/* One node: the job id is unique and stays the same over restarts. */
 static status prepare_one_node(struct launch_job *job) {
     uint64_t random = 0;
     if (getrandom(&random, sizeof random, 0) != sizeof random) random = (uint64_t)getpid();
     snprintf(job->job_id, sizeof job->job_id, "%ld-%016llx", (long)getpid(), (unsigned long long)random);
-    TRY(make_secret(&job->secret));
+    TRY(create_secret(&job->secret));
     return job->config->nproc > 1 ? bind_loopback(job) : OK;
 }
 
-/* Of several nodes: the same on each, whatever it believes of their number. */
-static void name_job(const struct launch_config *config, char job_id[128]) {
-    const char *given = getenv(JOB_VARIABLE);
-    if (given && *given && strlen(given) < 128)
-        snprintf(job_id, 128, "%s", given);
+/* Several nodes: the same job id on each, even if the nodes are configured with different numbers of nodes. */
+static void set_job_id(const struct launch_config *config, char job_id[128]) {
+    const char *variable = getenv(JOB_VARIABLE);
+    if (variable && *variable && strlen(variable) < 128)
+        snprintf(job_id, 128, "%s", variable);
     else
         snprintf(job_id, 128, "nodes-port-%d", config->master_port);
 }
@@ -66,10 +66,10 @@ status launch_prepare(struct launch_job *job) {
     if (!config->master_addr || !*config->master_addr || strlen(config->master_addr) >= sizeof job->master_addr)
         return status_new(STATUS_USAGE, "several nodes need the host of rank 0 (--master-addr)");
     if (config->master_port < 1 || config->master_port > 65535)
-        return status_new(STATUS_USAGE, "several nodes need a port of rank 0's host, 1 to 65535 (--master-port)");
+        return status_new(STATUS_USAGE, "several nodes need a port on the host of rank 0, 1 to 65535 (--master-port)");
     snprintf(job->master_addr, sizeof job->master_addr, "%s", config->master_addr);
     job->master_port = config->master_port;
-    name_job(config, job->job_id);
+    set_job_id(config, job->job_id);
     return OK;
 }
 
@@ -83,7 +83,7 @@ void launch_report(const struct launch_job *job, const bool *informed, int stop,
                            .master_port = config->master_port};
     if (!config->master_addr || strlen(config->master_addr) >= sizeof env.master_addr) return;
     snprintf(env.master_addr, sizeof env.master_addr, "%s", config->master_addr);
-    name_job(config, env.job_id);
+    set_job_id(config, env.job_id);
     store_report_before_joining(&env, informed, stop, log, failure);
 }
 
@@ -96,7 +96,7 @@ void launch_report_before_joining(const struct launch_config *config, struct log
     free(informed);
 }
 
-void launch_forget(struct launch_job *job) {
+void launch_release(struct launch_job *job) {
     if (job->listener >= 0) close(job->listener);
     if (job->secret >= 0) close(job->secret);
     job->listener = job->secret = -1;
@@ -110,29 +110,30 @@ static void set_number(const char *name, long value) {
     setenv(name, text, 1);
 }
 
-/* Keeps [fd] open over exec and tells its number in [name]; -1 removes the variable. */
-static void hand_over(const char *name, int fd) {
+/* Keeps [fd] open over exec and sets variable [name] to its number; -1 removes the variable. */
+static void pass_descriptor(const char *name, int fd) {
     unsetenv(name);
     if (fd < 0) return;
     fcntl(fd, F_SETFD, 0);
     set_number(name, fd);
 }
 
-/* Between launcher and rank: [0] is the launcher's, [1] the rank's. */
-struct ends {
-    int report[2], news[2];
-    int output[2]; /* -1 for rank 0, which has the terminal */
-    int pulse;     /* a file; -1: none */
+/* Channels between launcher and rank: [0] is the launcher's end, [1] the rank's. */
+struct channels {
+    int report[2], exits[2]; /* sockets: messages of the rank; exits of other ranks */
+    int output[2];           /* pipe; -1 for rank 0, which inherits the standard streams */
+    int pulse;               /* memfd; -1: none */
 };
 
-static void set_environment(const struct launch_job *job, int local_rank, pid_t launcher, const struct ends *ends) {
+static void set_environment(const struct launch_job *job, int local_rank, pid_t launcher,
+                            const struct channels *channels) {
     const struct launch_config *c = job->config;
     int rank = c->node_rank * c->nproc + local_rank;
     set_number(LAUNCHER_VARIABLE, launcher);
     setenv(JOB_VARIABLE, job->job_id, 1);
     set_number(INCARNATION_VARIABLE, job->incarnation);
     set_number(BEGUN_VARIABLE, job->has_begun);
-    set_number(LINK_VARIABLE, job->wants_link && local_rank == 0);
+    set_number(LINK_VARIABLE, job->needs_link && local_rank == 0);
     set_number("RANK", rank);
     set_number("LOCAL_RANK", local_rank);
     set_number("WORLD_SIZE", (long)c->nnodes * c->nproc);
@@ -144,35 +145,35 @@ static void set_environment(const struct launch_job *job, int local_rank, pid_t 
         set_number("MASTER_PORT", job->master_port);
     }
     if (c->nproc > 1) setenv("OMP_NUM_THREADS", "1", 0);
-    hand_over(STORE_FD_VARIABLE, rank == 0 ? job->listener : -1);
-    hand_over(SECRET_FD_VARIABLE, job->secret);
-    hand_over(REPORT_FD_VARIABLE, ends->report[1]);
-    hand_over(NEWS_FD_VARIABLE, ends->news[1]);
-    hand_over(PULSE_FD_VARIABLE, ends->pulse);
+    pass_descriptor(STORE_FD_VARIABLE, rank == 0 ? job->listener : -1);
+    pass_descriptor(SECRET_FD_VARIABLE, job->secret);
+    pass_descriptor(REPORT_FD_VARIABLE, channels->report[1]);
+    pass_descriptor(EXITS_FD_VARIABLE, channels->exits[1]);
+    pass_descriptor(PULSE_FD_VARIABLE, channels->pulse);
 }
 
-/* Two ways to end with the launcher, both the kernel's: its death signal, and a signal when the launcher's end of the
- * report socket closes. */
-static bool tie_to_launcher(pid_t launcher, int report) {
+/* The kernel kills this rank when the launcher ends: by the parent-death signal, and by a signal when the launcher's
+ * end of the report socket is closed. */
+static bool kill_with_launcher(pid_t launcher, int report) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
     fcntl(report, F_SETOWN, getpid());
     fcntl(report, F_SETSIG, SIGKILL);
     int flags = fcntl(report, F_GETFL);
     if (flags >= 0) fcntl(report, F_SETFL, flags | O_ASYNC);
-    return getppid() == launcher; /* it may have died before prctl */
+    return getppid() == launcher; /* false: the launcher has ended before prctl */
 }
 
-static _Noreturn void become_rank(const struct launch_job *job, int local_rank, pid_t launcher,
-                                  const struct ends *ends) {
+static _Noreturn void exec_rank(const struct launch_job *job, int local_rank, pid_t launcher,
+                                const struct channels *channels) {
     setpgid(0, 0);
-    if (!tie_to_launcher(launcher, ends->report[1])) _exit(STATUS_PEER);
-    set_environment(job, local_rank, launcher, ends);
+    if (!kill_with_launcher(launcher, channels->report[1])) _exit(STATUS_PEER);
+    set_environment(job, local_rank, launcher, channels);
     static const int reset[] = {SIGINT, SIGTERM, SIGUSR1, SIGCHLD};
     for (size_t i = 0; i < sizeof reset / sizeof *reset; i++) signal(reset[i], SIG_DFL);
-    signals_block_only_stops(); /* the rank's main unblocks them when it can handle them */
-    if (ends->output[1] >= 0) {
-        dup2(ends->output[1], STDOUT_FILENO);
-        dup2(ends->output[1], STDERR_FILENO);
+    signals_block_only_stops(); /* main unblocks them after it has installed the handlers */
+    if (channels->output[1] >= 0) {
+        dup2(channels->output[1], STDOUT_FILENO);
+        dup2(channels->output[1], STDERR_FILENO);
     }
     const cpu_set_t *part = job->parts ? &job->parts[local_rank] : NULL;
     bool is_bound = !part || sched_setaffinity(0, sizeof *part, part) == 0;
@@ -185,43 +186,43 @@ static _Noreturn void become_rank(const struct launch_job *job, int local_rank, 
 
 /* ---- the launcher ---- */
 
-static void close_ends(struct ends *ends, int side) {
-    int *all[] = {ends->report, ends->news, ends->output};
+static void close_channels(struct channels *channels, int side) {
+    int *all[] = {channels->report, channels->exits, channels->output};
     for (size_t i = 0; i < 3; i++)
         if (all[i][side] >= 0) close(all[i][side]);
 }
 
-static bool make_ends(struct ends *ends, bool has_output) {
-    *ends = (struct ends){{-1, -1}, {-1, -1}, {-1, -1}, -1};
-    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends->report) == 0 &&
-           socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends->news) == 0 &&
-           (!has_output || pipe2(ends->output, O_CLOEXEC) == 0);
+static bool open_channels(struct channels *channels, bool has_output) {
+    *channels = (struct channels){{-1, -1}, {-1, -1}, {-1, -1}, -1};
+    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channels->report) == 0 &&
+           socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channels->exits) == 0 &&
+           (!has_output || pipe2(channels->output, O_CLOEXEC) == 0);
 }
 
 status launch_spawn(const struct launch_job *job, int local_rank, struct launched_rank *rank) {
-    struct ends ends;
+    struct channels channels;
     int number = job->config->node_rank * job->config->nproc + local_rank;
-    *rank = (struct launched_rank){.rank = number, .report = -1, .news = -1, .output = -1, .log = -1};
-    if (!make_ends(&ends, number != 0)) {
+    *rank = (struct launched_rank){.rank = number, .report = -1, .exits = -1, .output = -1, .log = -1};
+    if (!open_channels(&channels, number != 0)) {
         int error = errno;
-        close_ends(&ends, 0);
-        close_ends(&ends, 1);
+        close_channels(&channels, 0);
+        close_channels(&channels, 1);
         return status_errno(STATUS_IO, error, "cannot start rank %d%s", number,
                             error == EMFILE ? " (ulimit -n is too low for so many processes)" : "");
     }
-    if (job->config->nproc * job->config->nnodes > 1) ends.pulse = pulse_file();
-    rank->pulse = pulse_map(ends.pulse);
+    if (job->config->nproc * job->config->nnodes > 1) channels.pulse = pulse_file();
+    rank->pulse = pulse_map(channels.pulse);
     pid_t launcher = getpid(), pid = fork();
-    if (pid == 0) become_rank(job, local_rank, launcher, &ends);
+    if (pid == 0) exec_rank(job, local_rank, launcher, &channels);
     int error = errno;
-    close_ends(&ends, 1);
-    if (ends.pulse >= 0) close(ends.pulse);
-    rank->report = ends.report[0];
-    rank->news = ends.news[0];
-    rank->output = ends.output[0];
+    close_channels(&channels, 1);
+    if (channels.pulse >= 0) close(channels.pulse);
+    rank->report = channels.report[0];
+    rank->exits = channels.exits[0];
+    rank->output = channels.output[0];
     if (rank->output >= 0) fcntl(rank->output, F_SETFL, O_NONBLOCK);
     if (pid < 0) return status_errno(STATUS_IO, error, "cannot start rank %d", number);
-    setpgid(pid, pid); /* also here: whoever is first */
+    setpgid(pid, pid); /* in both processes: either may run first */
     rank->pid = pid;
     return OK;
 }

@@ -1,5 +1,6 @@
-/* One start of all ranks of this node: one poll loop over a signalfd and what the ranks say and print. States: running;
- * collecting (a rank lost a peer: 0.3 s for the cause to show); stopping (SIGTERM sent); killing (SIGKILL sent). */
+/* One start of all ranks of this node: a poll loop over a signalfd and over the messages and output of the ranks.
+ * Phases: running; collecting (a rank lost a peer: waits 0.3 s for the report of the cause); stopping (SIGTERM sent);
+ * killing (SIGKILL sent); giving up (a rank survived SIGKILL). */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
@@ -17,12 +18,12 @@
 #include "dist/launch/launch_internal.h"
 #include "dist/process/net.h"
 
-#define FAILURE_GRACE 5.0   /* others of a failed job: their checkpoints are complete or absent anyway */
-#define HANGING_SECONDS 0.5 /* for a rank that was only slow to end by itself */
+#define FAILURE_GRACE 5.0   /* for the other ranks after a failure: they have nothing to save */
+#define HANGING_SECONDS 0.5 /* for a rank that was reported as hanging to end by itself */
 #define COLLECT_SECONDS 0.3
-#define KILL_SECONDS 5.0 /* for the kernel to end what got SIGKILL */
-#define SECOND_SECONDS 1.0
-#define LOST_NODE_SECONDS 2.0 /* for ranks to notice by themselves that another node has ended */
+#define KILL_SECONDS 5.0 /* for the kernel to end ranks after SIGKILL */
+#define SECOND_SIGNAL_SECONDS 1.0
+#define LOST_NODE_SECONDS 2.0 /* for ranks to detect by themselves that another node has ended */
 
 enum phase { RUNNING, COLLECTING, STOPPING, KILLING, GIVING_UP };
 
@@ -30,57 +31,57 @@ struct launcher {
     struct launched_rank *ranks; /* (count) */
     int count, alive, order;
     enum phase phase;
-    double phase_ends; /* not for RUNNING */
-    double asked_at;
+    double phase_ends;   /* clock_seconds(); not for RUNNING */
+    double requested_at; /* time of the first signal */
     struct launch_start *start;
     struct launch_memory memory;
     long oom_before;
-    struct launch_news news;
-    int lost_node;        /* without which the ranks would wait; -1: none */
+    struct launch_job_failure job_failure;
+    int lost_node;        /* the ranks were stopped because they would wait for this node; -1: none */
     struct pollfd *polls; /* (1 + 2 count + nodes) */
 };
 
 /* ---- ends of ranks ---- */
 
-static void on_failure(struct launcher *a, struct launched_rank *r, const struct launcher_packet *packet) {
+static void on_failure(struct launcher *l, struct launched_rank *r, const struct launcher_packet *packet) {
     if (r->has_report) return;
     r->has_report = true;
     r->code = packet->code;
-    memcpy(r->sentence, packet->sentence, sizeof r->sentence);
-    output_note(r, r->sentence);
-    if (!r->order) r->order = ++a->order;
+    memcpy(r->text, packet->text, sizeof r->text);
+    output_note(r, r->text);
+    if (!r->order) r->order = ++l->order;
 }
 
-static void on_news(struct launcher *a, const struct launcher_packet *packet) {
-    if (a->news.is_known) return;
-    a->news = (struct launch_news){.is_known = true,
-                                   .is_standstill = packet->message == MESSAGE_STANDSTILL,
-                                   .code = packet->code,
-                                   .rank = (int)packet->number,
-                                   .at = clock_seconds()};
-    memcpy(a->news.sentence, packet->sentence, sizeof a->news.sentence);
+static void on_job_failure(struct launcher *l, const struct launcher_packet *packet) {
+    if (l->job_failure.is_known) return;
+    l->job_failure = (struct launch_job_failure){.is_known = true,
+                                                 .is_hang = packet->message == MESSAGE_HANG,
+                                                 .code = packet->code,
+                                                 .rank = (int)packet->number,
+                                                 .at = clock_seconds()};
+    memcpy(l->job_failure.text, packet->text, sizeof l->job_failure.text);
 }
 
-static void on_packet(struct launcher *a, struct launched_rank *r, struct launcher_packet *packet) {
-    struct launch_start *start = a->start;
-    packet->sentence[sizeof packet->sentence - 1] = 0;
+static void on_packet(struct launcher *l, struct launched_rank *r, struct launcher_packet *packet) {
+    struct launch_start *start = l->start;
+    packet->text[sizeof packet->text - 1] = 0;
     switch (packet->message) {
     case MESSAGE_FAILURE:
-        on_failure(a, r, packet);
+        on_failure(l, r, packet);
         break;
-    case MESSAGE_NEWS:
-    case MESSAGE_STANDSTILL:
-        on_news(a, packet);
+    case MESSAGE_JOB_FAILURE:
+    case MESSAGE_HANG:
+        on_job_failure(l, packet);
         break;
-    case MESSAGE_JOINED: /* ranks are numbered node by node */
-        nodes_joined(start->nodes, packet->number < 0 ? -1 : (int)(packet->number / a->count));
+    case MESSAGE_JOINED: /* node n has the ranks n * count ... */
+        nodes_joined(start->nodes, packet->number < 0 ? -1 : (int)(packet->number / l->count));
         break;
     case MESSAGE_INCARNATION:
         start->incarnation = packet->number;
         break;
     case MESSAGE_RESUMED:
         start->has_begun = true;
-        output_open(r, packet->sentence);
+        output_open(r, packet->text);
         if (packet->number > start->checkpoint) start->checkpoint = packet->number;
         break;
     case MESSAGE_SAVED:
@@ -91,7 +92,7 @@ static void on_packet(struct launcher *a, struct launched_rank *r, struct launch
     }
 }
 
-/* One packet, and the descriptor that came with it; -1: none. */
+/* Receives one packet, and the descriptor that was passed with it; -1: none. */
 static ssize_t receive(int fd, struct launcher_packet *packet, int *passed) {
     struct iovec bytes = {.iov_base = packet, .iov_len = sizeof *packet};
     union {
@@ -100,347 +101,351 @@ static ssize_t receive(int fd, struct launcher_packet *packet, int *passed) {
     } control = {0};
     struct msghdr whole = {
         .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.space};
-    ssize_t got = recvmsg(fd, &whole, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    const struct cmsghdr *first = got > 0 ? CMSG_FIRSTHDR(&whole) : NULL;
+    ssize_t received = recvmsg(fd, &whole, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const struct cmsghdr *first = received > 0 ? CMSG_FIRSTHDR(&whole) : NULL;
     *passed = -1;
     if (first && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_RIGHTS)
         memcpy(passed, CMSG_DATA(first), sizeof *passed);
-    return got;
+    return received;
 }
 
-/* Ranks are numbered node by node. */
-static void on_link(struct launcher *a, const struct launcher_packet *packet, int fd) {
+static void on_link(struct launcher *l, const struct launcher_packet *packet, int fd) {
     struct store_session session;
     static_assert(sizeof session <= LAUNCHER_MAX_SESSION, "a packet must have space for a session");
     memcpy(&session, packet->session, sizeof session);
-    if (fd >= 0) nodes_link(a->start->nodes, (int)packet->number / a->count, fd, &session);
+    if (fd >= 0) nodes_set_link(l->start->nodes, (int)packet->number / l->count, fd, &session);
     session_end(&session);
 }
 
-static void read_report(struct launcher *a, struct launched_rank *r) {
+static void read_report(struct launcher *l, struct launched_rank *r) {
     struct launcher_packet packet;
     int passed;
     while (r->report >= 0) {
-        ssize_t got = receive(r->report, &packet, &passed);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0 && errno == EAGAIN) return;
-        bool is_link = got == sizeof packet && packet.message == MESSAGE_LINK;
+        ssize_t received = receive(r->report, &packet, &passed);
+        if (received < 0 && errno == EINTR) continue;
+        if (received < 0 && errno == EAGAIN) return;
+        bool is_link = received == sizeof packet && packet.message == MESSAGE_LINK;
         if (passed >= 0 && !is_link) close(passed);
-        if (got != sizeof packet) { /* closed, or not ours */
+        if (received != sizeof packet) { /* closed, or malformed */
             close(r->report);
             r->report = -1;
             return;
         }
         if (is_link)
-            on_link(a, &packet, passed);
+            on_link(l, &packet, passed);
         else
-            on_packet(a, r, &packet);
+            on_packet(l, r, &packet);
         explicit_bzero(packet.session, sizeof packet.session);
     }
 }
 
-/* Only a parent knows the signal that killed a rank; the others tell it to the store. */
-static void tell_death(struct launcher *a, const struct launched_rank *dead) {
-    struct text fate = {0};
-    a->memory.has_oom = a->oom_before >= 0 && launch_oom_kills() > a->oom_before;
-    if (a->phase < STOPPING && launch_has_failed(dead)) launch_describe_end(dead, &a->memory, &fate);
-    if (fate.length > 0) {
-        struct launcher_packet packet = {.message = MESSAGE_DEATH, .number = dead->rank};
-        snprintf(packet.sentence, sizeof packet.sentence, "%s", fate.data);
-        for (int i = 0; i < a->count; i++)
-            if (a->ranks[i].news >= 0) send(a->ranks[i].news, &packet, sizeof packet, MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
-    text_free(&fate);
+static void send_to_ranks(const struct launcher *l, const struct launcher_packet *packet) {
+    for (int i = 0; i < l->count; i++)
+        if (l->ranks[i].exits >= 0) send(l->ranks[i].exits, packet, sizeof *packet, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Before the rank is reaped its process group cannot be anyone else's: what it left behind there ends now. */
-static void reap(struct launcher *a, struct launched_rank *r) {
+/* Sends how a rank ended to the others, which report it to the store: only the parent gets the signal that killed it.
+ */
+static void report_exit(struct launcher *l, const struct launched_rank *ended) {
+    struct text text = {0};
+    l->memory.has_oom = l->oom_before >= 0 && launch_oom_kills() > l->oom_before;
+    if (l->phase < STOPPING && launch_has_failed(ended)) launch_describe_end(ended, &l->memory, &text);
+    if (text.length > 0) {
+        struct launcher_packet packet = {.message = MESSAGE_RANK_EXIT, .number = ended->rank};
+        snprintf(packet.text, sizeof packet.text, "%s", text.data);
+        send_to_ranks(l, &packet);
+    }
+    text_free(&text);
+}
+
+/* Kills the rest of the rank's process group before the rank is reaped, while its group id cannot be reused. */
+static void reap(struct launcher *l, struct launched_rank *r) {
     siginfo_t info = {0};
     struct rusage usage = {0};
-    if (r->is_over || !r->pid || waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+    if (r->has_ended || !r->pid || waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
         info.si_pid == 0)
         return;
     kill(-r->pid, SIGKILL);
     while (wait4(r->pid, &r->wait_status, 0, &usage) < 0 && errno == EINTR) {
     }
     r->peak_kib = usage.ru_maxrss;
-    read_report(a, r);
+    read_report(l, r);
     if (r->report >= 0) close(r->report);
-    if (r->news >= 0) close(r->news);
-    r->report = r->news = -1;
-    r->is_over = true;
-    if (!r->order) r->order = ++a->order;
-    a->alive--;
-    tell_death(a, r);
+    if (r->exits >= 0) close(r->exits);
+    r->report = r->exits = -1;
+    r->has_ended = true;
+    if (!r->order) r->order = ++l->order;
+    l->alive--;
+    report_exit(l, r);
     output_read(r);
 }
 
-/* ---- the ladder ---- */
+/* ---- shutdown: SIGTERM, then SIGKILL ---- */
 
-/* A rank that gets SIGTERM would else tell the others that its user wants the job to stop. */
-static void announce_end(const struct launcher *a) {
-    struct launcher_packet packet = {.message = MESSAGE_END};
-    for (int i = 0; i < a->count; i++)
-        if (a->ranks[i].news >= 0) send(a->ranks[i].news, &packet, sizeof packet, MSG_NOSIGNAL | MSG_DONTWAIT);
+/* Without it, a rank would take the SIGTERM for a request of the user and report that to the others. */
+static void announce_termination(const struct launcher *l) {
+    send_to_ranks(l, &(struct launcher_packet){.message = MESSAGE_TERMINATE});
 }
 
-static void signal_all(struct launcher *a, int number) {
-    if (number == SIGTERM && a->start->stop == STOP_NONE) announce_end(a);
-    for (int i = 0; i < a->count; i++) {
-        struct launched_rank *r = &a->ranks[i];
-        if (r->is_over || !r->pid) continue;
-        r->was_ended_by_us = true;
+static void signal_all(struct launcher *l, int number) {
+    if (number == SIGTERM && l->start->stop == STOP_NONE) announce_termination(l);
+    for (int i = 0; i < l->count; i++) {
+        struct launched_rank *r = &l->ranks[i];
+        if (r->has_ended || !r->pid) continue;
+        r->was_signalled = true;
         kill(number == SIGKILL ? -r->pid : r->pid, number);
-        kill(r->pid, SIGCONT); /* a stopped rank cannot answer SIGTERM */
+        kill(r->pid, SIGCONT); /* a rank that is stopped (SIGSTOP) does not handle SIGTERM */
     }
 }
 
-static void enter(struct launcher *a, enum phase phase, double seconds) {
-    a->phase = phase;
-    a->phase_ends = clock_seconds() + seconds;
+static void enter(struct launcher *l, enum phase phase, double seconds) {
+    l->phase = phase;
+    l->phase_ends = clock_seconds() + seconds;
 }
 
-static void begin_stopping(struct launcher *a, double grace) {
-    if (a->phase >= STOPPING) return;
-    signal_all(a, SIGTERM);
-    enter(a, STOPPING, grace);
+static void begin_stopping(struct launcher *l, double grace) {
+    if (l->phase >= STOPPING) return;
+    signal_all(l, SIGTERM);
+    enter(l, STOPPING, grace);
 }
 
-static void begin_killing(struct launcher *a) {
-    if (a->phase >= KILLING) return;
-    signal_all(a, SIGKILL);
-    enter(a, KILLING, KILL_SECONDS);
+static void begin_killing(struct launcher *l) {
+    if (l->phase >= KILLING) return;
+    signal_all(l, SIGKILL);
+    enter(l, KILLING, KILL_SECONDS);
 }
 
-static double failure_grace(const struct launcher *a) {
-    double most = a->news.is_standstill ? STANDSTILL_GRACE : FAILURE_GRACE;
-    return a->start->grace < most ? a->start->grace : most;
+static double failure_grace(const struct launcher *l) {
+    double grace = l->job_failure.is_hang ? HANG_GRACE : FAILURE_GRACE;
+    return l->start->grace < grace ? l->start->grace : grace;
 }
 
-/* A failure starts the ladder: at once when it is a cause; one that lost a peer waits for the cause first. */
-static void look_for_failures(struct launcher *a) {
+/* A rank that failed by itself starts the shutdown at once; after the loss of a peer the cause may still arrive. */
+static void check_failures(struct launcher *l) {
     bool has_cause = false, has_peer_loss = false;
-    for (int i = 0; i < a->count; i++) {
-        if (!launch_has_failed(&a->ranks[i])) continue;
-        if (launch_lost_peer(&a->ranks[i]))
+    for (int i = 0; i < l->count; i++) {
+        if (!launch_has_failed(&l->ranks[i])) continue;
+        if (launch_lost_peer(&l->ranks[i]))
             has_peer_loss = true;
         else
             has_cause = true;
     }
     if (has_cause) {
-        double now = clock_seconds(), grace = failure_grace(a);
-        bool is_waiting_for_save = a->phase == STOPPING && a->phase_ends > now + grace;
-        if (is_waiting_for_save) a->phase_ends = now + grace; /* with a rank less they cannot save */
-        begin_stopping(a, grace);
-    } else if (has_peer_loss && a->phase == RUNNING) {
-        enter(a, COLLECTING, COLLECT_SECONDS);
+        double now = clock_seconds(), grace = failure_grace(l);
+        bool is_waiting_for_save = l->phase == STOPPING && l->phase_ends > now + grace;
+        if (is_waiting_for_save) l->phase_ends = now + grace; /* without the failed rank they cannot save */
+        begin_stopping(l, grace);
+    } else if (has_peer_loss && l->phase == RUNNING) {
+        enter(l, COLLECTING, COLLECT_SECONDS);
     }
 }
 
-/* A rank that the others found hanging cannot save, and its connections may be all that they wait for. */
-static void end_hanging(struct launcher *a) {
-    bool is_time = a->news.is_known && a->news.code == STATUS_PEER && clock_seconds() >= a->news.at + HANGING_SECONDS;
-    for (int i = 0; is_time && i < a->count; i++) {
-        struct launched_rank *r = &a->ranks[i];
-        if (r->rank != a->news.rank || r->is_over || !r->pid || r->has_report) continue;
-        r->was_ended_by_us = true;
+/* Kills a rank that was reported as hanging: it cannot save, and the others may wait on its connections. */
+static void kill_hanging(struct launcher *l) {
+    bool is_due = l->job_failure.is_known && l->job_failure.code == STATUS_PEER &&
+                  clock_seconds() >= l->job_failure.at + HANGING_SECONDS;
+    for (int i = 0; is_due && i < l->count; i++) {
+        struct launched_rank *r = &l->ranks[i];
+        if (r->rank != l->job_failure.rank || r->has_ended || !r->pid || r->has_report) continue;
+        r->was_signalled = true;
         kill(-r->pid, SIGKILL);
     }
 }
 
-/* Ranks that learn of it themselves have ended by then, with the first cause. */
-static void look_for_lost_nodes(struct launcher *a) {
-    if (a->phase != RUNNING || nodes_missed(a->start->nodes, LOST_NODE_SECONDS) < 0) return;
-    a->lost_node = nodes_missed(a->start->nodes, LOST_NODE_SECONDS);
-    begin_stopping(a, failure_grace(a));
+/* Ranks that detect the loss themselves have ended before, with the cause. */
+static void check_lost_nodes(struct launcher *l) {
+    if (l->phase != RUNNING || nodes_lost_unfinished(l->start->nodes, LOST_NODE_SECONDS) < 0) return;
+    l->lost_node = nodes_lost_unfinished(l->start->nodes, LOST_NODE_SECONDS);
+    begin_stopping(l, failure_grace(l));
 }
 
-/* The others may wait for it until their timeout, since no store knows of it. */
-static void look_for_early_stops(struct launcher *a) {
-    struct launch_start *start = a->start;
-    for (int i = 0; i < a->count && start->stop == STOP_NONE; i++) {
-        if (a->ranks[i].was_ended_by_us || !launch_left_early(&a->ranks[i])) continue;
+/* A rank that stopped before it joined was not reported to the store, so the others may wait for it. */
+static void check_early_stops(struct launcher *l) {
+    struct launch_start *start = l->start;
+    for (int i = 0; i < l->count && start->stop == STOP_NONE; i++) {
+        if (l->ranks[i].was_signalled || !launch_stopped_early(&l->ranks[i])) continue;
         start->stop = STOP_ELSEWHERE;
-        if (a->alive > 0) log_line(start->log, "stopping: rank %d has stopped on request", a->ranks[i].rank);
-        begin_stopping(a, start->grace);
+        if (l->alive > 0) log_line(start->log, "stopping: rank %d has stopped on request", l->ranks[i].rank);
+        begin_stopping(l, start->grace);
     }
 }
 
-/* Its ranks have all left: those of this node end, too, and have as long for it as if they had been asked here. */
-static void look_for_stopped_nodes(struct launcher *a) {
-    struct launch_start *start = a->start;
+/* The ranks of another node have all stopped on request: stops those of this node, with the same grace period. */
+static void check_stopped_nodes(struct launcher *l) {
+    struct launch_start *start = l->start;
     if (start->stop != STOP_NONE || nodes_stopped(start->nodes) < 0) return;
     start->stop = STOP_ELSEWHERE;
-    if (a->alive > 0)
+    if (l->alive > 0)
         log_line(start->log, "stopping: the ranks of node %d have stopped on request", nodes_stopped(start->nodes));
-    begin_stopping(a, start->grace);
+    begin_stopping(l, start->grace);
 }
 
-static void next_phase(struct launcher *a) {
-    if (a->phase == RUNNING || clock_seconds() < a->phase_ends) return;
-    if (a->phase == COLLECTING)
-        begin_stopping(a, failure_grace(a));
-    else if (a->phase == STOPPING)
-        begin_killing(a);
+static void next_phase(struct launcher *l) {
+    if (l->phase == RUNNING || clock_seconds() < l->phase_ends) return;
+    if (l->phase == COLLECTING)
+        begin_stopping(l, failure_grace(l));
+    else if (l->phase == STOPPING)
+        begin_killing(l);
     else
-        a->phase = GIVING_UP;
+        l->phase = GIVING_UP;
 }
 
 /* ---- signals to the launcher ---- */
 
-static void on_request(struct launcher *a, int number) {
+static void on_request(struct launcher *l, int number) {
     double now = clock_seconds();
-    if (a->start->stop < STOP_ASKED) {
-        a->start->stop = STOP_ASKED;
-        a->asked_at = now;
-        bool saves = a->start->job->config->saves;
-        log_line(a->start->log, "stopping%s (SIG%s)%s", saves ? " after this step" : "", sigabbrev_np(number),
+    if (l->start->stop < STOP_REQUESTED) {
+        l->start->stop = STOP_REQUESTED;
+        l->requested_at = now;
+        bool saves = l->start->job->config->saves;
+        log_line(l->start->log, "stopping%s (SIG%s)%s", saves ? " after this step" : "", sigabbrev_np(number),
                  number == SIGINT ? "; press Ctrl-C again to end at once"
                  : saves          ? "; waiting for the ranks to save"
                                   : "");
-        begin_stopping(a, a->start->grace);
+        begin_stopping(l, l->start->grace);
         return;
     }
-    /* schedulers and closing terminals send several signals in a row; only a person's second one is meant so */
-    bool is_person = number == SIGTERM || number == SIGHUP;
-    bool is_meant = number == SIGINT || (is_person && now - a->asked_at >= SECOND_SECONDS);
-    if (!is_meant) return;
-    a->start->stop = STOP_AT_ONCE;
-    begin_killing(a);
+    /* schedulers and terminals that are closed send several signals in a row, which count as one */
+    bool is_repeatable = number == SIGTERM || number == SIGHUP;
+    bool is_second = number == SIGINT || (is_repeatable && now - l->requested_at >= SECOND_SIGNAL_SECONDS);
+    if (!is_second) return;
+    l->start->stop = STOP_NOW;
+    begin_killing(l);
 }
 
-static void read_signals(struct launcher *a) {
+static void read_signals(struct launcher *l) {
     struct signalfd_siginfo info;
-    while (read(a->start->signals, &info, sizeof info) == sizeof info)
-        if (info.ssi_signo != SIGCHLD) on_request(a, (int)info.ssi_signo);
+    while (read(l->start->signals, &info, sizeof info) == sizeof info)
+        if (info.ssi_signo != SIGCHLD) on_request(l, (int)info.ssi_signo);
 }
 
 /* ---- the loop ---- */
 
-static void poll_once(struct launcher *a) {
-    int timeout = a->news.is_known ? (int)(HANGING_SECONDS * 1000) : -1;
-    double next = a->phase != RUNNING ? a->phase_ends : nodes_missed_time(a->start->nodes, LOST_NODE_SECONDS);
+static void poll_once(struct launcher *l) {
+    int timeout = l->job_failure.is_known ? (int)(HANGING_SECONDS * 1000) : -1;
+    double next = l->phase != RUNNING ? l->phase_ends : nodes_lost_unfinished_time(l->start->nodes, LOST_NODE_SECONDS);
     if (next > 0) {
         double left = next - clock_seconds();
-        int more = left <= 0 ? 0 : (int)(left * 1000) + 1;
-        if (timeout < 0 || more < timeout) timeout = more;
+        int until_next = left <= 0 ? 0 : (int)(left * 1000) + 1;
+        if (timeout < 0 || until_next < timeout) timeout = until_next;
     }
-    a->polls[0] = (struct pollfd){.fd = a->start->signals, .events = POLLIN};
-    for (int i = 0; i < a->count; i++) {
-        a->polls[1 + 2 * i] = (struct pollfd){.fd = a->ranks[i].report, .events = POLLIN};
-        a->polls[2 + 2 * i] = (struct pollfd){.fd = a->ranks[i].output, .events = POLLIN};
+    l->polls[0] = (struct pollfd){.fd = l->start->signals, .events = POLLIN};
+    for (int i = 0; i < l->count; i++) {
+        l->polls[1 + 2 * i] = (struct pollfd){.fd = l->ranks[i].report, .events = POLLIN};
+        l->polls[2 + 2 * i] = (struct pollfd){.fd = l->ranks[i].output, .events = POLLIN};
     }
-    nfds_t more = (nfds_t)nodes_poll(a->start->nodes, a->polls + 1 + 2 * a->count);
-    if (poll(a->polls, 1 + 2 * (nfds_t)a->count + more, timeout) < 0 && errno != EINTR) return;
+    nfds_t nodes = (nfds_t)nodes_poll(l->start->nodes, l->polls + 1 + 2 * l->count);
+    if (poll(l->polls, 1 + 2 * (nfds_t)l->count + nodes, timeout) < 0 && errno != EINTR) return;
 }
 
-static void watch(struct launcher *a) {
-    while (a->alive > 0 && a->phase != GIVING_UP) {
-        poll_once(a);
-        read_signals(a);
-        for (int i = 0; i < a->count; i++) {
-            read_report(a, &a->ranks[i]);
-            output_read(&a->ranks[i]);
-            reap(a, &a->ranks[i]);
+static void watch(struct launcher *l) {
+    while (l->alive > 0 && l->phase != GIVING_UP) {
+        poll_once(l);
+        read_signals(l);
+        for (int i = 0; i < l->count; i++) {
+            read_report(l, &l->ranks[i]);
+            output_read(&l->ranks[i]);
+            reap(l, &l->ranks[i]);
         }
-        nodes_hear(a->start->nodes);
-        look_for_early_stops(a);
-        look_for_failures(a);
-        look_for_stopped_nodes(a);
-        look_for_lost_nodes(a);
-        end_hanging(a);
-        next_phase(a);
+        nodes_read(l->start->nodes);
+        check_early_stops(l);
+        check_failures(l);
+        check_stopped_nodes(l);
+        check_lost_nodes(l);
+        kill_hanging(l);
+        next_phase(l);
     }
 }
 
-static status start_ranks(struct launcher *a) {
-    struct launch_job *job = a->start->job;
+static status start_ranks(struct launcher *l) {
+    struct launch_job *job = l->start->job;
     status failure = launch_prepare(job);
-    for (int i = 0; i < a->count && !failure; i++) {
-        failure = launch_spawn(job, i, &a->ranks[i]);
-        if (!failure) a->alive++;
+    for (int i = 0; i < l->count && !failure; i++) {
+        failure = launch_spawn(job, i, &l->ranks[i]);
+        if (!failure) l->alive++;
     }
-    launch_forget(job);
+    launch_release(job);
     return failure;
 }
 
-/* Whether the other nodes need to know of the end of this one: not when its ranks only waited for others in vain. */
-static bool has_news(const struct launcher *a) {
-    bool has_news = a->news.is_known;
-    for (int i = 0; i < a->count; i++) /* the news of such a rank are that it missed others */
-        if (a->ranks[i].rank == a->news.rank && launch_lost_peer(&a->ranks[i])) has_news = false;
-    for (int i = 0; i < a->count; i++)
-        has_news = has_news || (launch_has_failed(&a->ranks[i]) && !launch_lost_peer(&a->ranks[i]));
-    return has_news;
+/* Whether the failure of this node must be reported to the other nodes: not if its ranks only lost other ranks. */
+static bool has_own_failure(const struct launcher *l) {
+    bool result = l->job_failure.is_known;
+    for (int i = 0; i < l->count; i++) /* the reported failure of this rank is that it lost a peer */
+        if (l->ranks[i].rank == l->job_failure.rank && launch_lost_peer(&l->ranks[i])) result = false;
+    for (int i = 0; i < l->count; i++)
+        result = result || (launch_has_failed(&l->ranks[i]) && !launch_lost_peer(&l->ranks[i]));
+    return result;
 }
 
-static status result_of(struct launcher *a) {
+static status result_of(struct launcher *l) {
     char host[256];
     host_name(host, sizeof host);
-    for (int i = 0; i < a->count; i++)
-        if (!a->ranks[i].is_over)
-            return status_new(STATUS_PEER, "rank %d (host %s, pid %ld) cannot be ended: it hangs in the kernel",
-                              a->ranks[i].rank, host, (long)a->ranks[i].pid);
-    a->memory.has_oom = a->oom_before >= 0 && launch_oom_kills() > a->oom_before;
-    struct launch_circumstances around = {.host = host,
-                                          .memory = a->memory,
-                                          .news = a->news,
-                                          .stop = a->start->stop,
-                                          .grace = a->start->grace,
-                                          .saves = a->start->job->config->saves};
-    status failure = launch_result(a->ranks, a->count, &around);
-    bool waited_for_node = a->lost_node >= 0 && a->start->stop == STOP_NONE && status_code(failure) == STATUS_STOPPED;
+    for (int i = 0; i < l->count; i++)
+        if (!l->ranks[i].has_ended)
+            return status_new(STATUS_PEER,
+                              "rank %d (host %s, pid %ld) did not end after SIGKILL: it hangs in the kernel",
+                              l->ranks[i].rank, host, (long)l->ranks[i].pid);
+    l->memory.has_oom = l->oom_before >= 0 && launch_oom_kills() > l->oom_before;
+    struct launch_context context = {.host = host,
+                                     .memory = l->memory,
+                                     .job_failure = l->job_failure,
+                                     .stop = l->start->stop,
+                                     .grace = l->start->grace,
+                                     .saves = l->start->job->config->saves};
+    status failure = launch_result(l->ranks, l->count, &context);
+    bool waited_for_node = l->lost_node >= 0 && l->start->stop == STOP_NONE && status_code(failure) == STATUS_STOPPED;
     if (!waited_for_node) return failure;
     status_free(failure);
     return status_new(STATUS_PEER, "the ranks of this node waited for those of node %d, whose launcher %s",
-                      a->lost_node, nodes_describe_loss(a->start->nodes, a->lost_node));
+                      l->lost_node, nodes_describe_loss(l->start->nodes, l->lost_node));
 }
 
-static void release(struct launcher *a) {
-    for (int i = 0; a->ranks && i < a->count; i++) {
-        struct launched_rank *r = &a->ranks[i];
+static void release(struct launcher *l) {
+    for (int i = 0; l->ranks && i < l->count; i++) {
+        struct launched_rank *r = &l->ranks[i];
         if (r->report >= 0) close(r->report);
-        if (r->news >= 0) close(r->news);
+        if (r->exits >= 0) close(r->exits);
         pulse_destroy(r->pulse);
         output_close(r);
     }
-    free(a->ranks);
-    free(a->polls);
+    free(l->ranks);
+    free(l->polls);
 }
 
 status launch_once(struct launch_start *start) {
-    struct launcher a = {.count = start->job->config->nproc,
+    struct launcher l = {.count = start->job->config->nproc,
                          .lost_node = -1,
                          .start = start,
                          .oom_before = launch_oom_kills(),
                          .memory = {.limit_gib = launch_memory_limit()}};
-    a.ranks = calloc((size_t)a.count, sizeof *a.ranks);
-    a.polls = calloc(2 * (size_t)a.count + 1 + (size_t)start->job->config->nnodes, sizeof *a.polls);
-    for (int i = 0; a.ranks && i < a.count; i++)
-        a.ranks[i].report = a.ranks[i].news = a.ranks[i].output = a.ranks[i].log = -1;
-    status failure = a.ranks && a.polls ? start_ranks(&a) : status_memory("the start of %d ranks", a.count);
-    if (failure) begin_killing(&a);
-    watch(&a);
-    nodes_hear(start->nodes);
-    look_for_early_stops(&a);
-    look_for_stopped_nodes(&a);
-    start->has_news = failure || has_news(&a);
-    if (!failure) failure = result_of(&a);
-    release(&a);
+    l.ranks = calloc((size_t)l.count, sizeof *l.ranks);
+    l.polls = calloc(2 * (size_t)l.count + 1 + (size_t)start->job->config->nnodes, sizeof *l.polls);
+    for (int i = 0; l.ranks && i < l.count; i++)
+        l.ranks[i].report = l.ranks[i].exits = l.ranks[i].output = l.ranks[i].log = -1;
+    status failure = l.ranks && l.polls ? start_ranks(&l) : status_memory("the start of %d ranks", l.count);
+    if (failure) begin_killing(&l);
+    watch(&l);
+    nodes_read(start->nodes);
+    check_early_stops(&l);
+    check_stopped_nodes(&l);
+    start->has_own_failure = failure || has_own_failure(&l);
+    if (!failure) failure = result_of(&l);
+    release(&l);
     return failure;
 }
 
 void launch_pause(struct launch_start *start, double seconds) {
     double until = clock_seconds() + seconds, left;
     struct pollfd *polls = calloc((size_t)start->job->config->nnodes + 1, sizeof *polls);
-    for (; polls && (left = until - clock_seconds()) > 0; nodes_hear(start->nodes)) {
+    for (; polls && (left = until - clock_seconds()) > 0; nodes_read(start->nodes)) {
         if (start->stop != STOP_NONE || nodes_stopped(start->nodes) >= 0 || nodes_lost(start->nodes) >= 0) break;
         struct signalfd_siginfo info;
         nfds_t count = (nfds_t)nodes_poll(start->nodes, polls + 1);
         polls[0] = (struct pollfd){.fd = start->signals, .events = POLLIN};
         if (poll(polls, 1 + count, (int)(left * 1000) + 1) <= 0) continue;
         while (read(start->signals, &info, sizeof info) == sizeof info)
-            if (info.ssi_signo != SIGCHLD) start->stop = STOP_ASKED;
+            if (info.ssi_signo != SIGCHLD) start->stop = STOP_REQUESTED;
     }
     free(polls);
 }

@@ -17,7 +17,7 @@ static int launcher_fd(const char *variable) {
     return launcher && number && atol(launcher) == (long)getppid() ? atoi(number) : -1;
 }
 
-/* With a duplicate of the descriptor [passed] unless that is -1. */
+/* Sends a packet, with a duplicate of the descriptor [passed] unless that is -1. */
 static bool send_packet(struct launcher_packet *packet, int passed) {
     int fd = launcher_fd(REPORT_FD_VARIABLE);
     if (fd < 0) return false;
@@ -43,7 +43,7 @@ static bool send_packet(struct launcher_packet *packet, int passed) {
 
 static bool send_message(enum launcher_message message, int code, int64_t number, const char *text) {
     struct launcher_packet packet = {.message = (int32_t)message, .code = code, .number = number};
-    snprintf(packet.sentence, sizeof packet.sentence, "%s", text);
+    snprintf(packet.text, sizeof packet.text, "%s", text);
     return send_packet(&packet, -1);
 }
 
@@ -62,26 +62,27 @@ void launcher_send_link(int rank, int fd, const void *session, size_t size) {
     explicit_bzero(packet.session, sizeof packet.session);
 }
 
-bool launcher_wants_link(void) {
+bool launcher_needs_link(void) {
     const char *wants = getenv(LINK_VARIABLE);
     return launcher_fd(REPORT_FD_VARIABLE) >= 0 && wants && strcmp(wants, "1") == 0;
 }
 
 int launcher_pulse_fd(void) { return launcher_fd(PULSE_FD_VARIABLE); }
 
-int launcher_news_fd(void) { return launcher_fd(NEWS_FD_VARIABLE); }
+int launcher_exits_fd(void) { return launcher_fd(EXITS_FD_VARIABLE); }
 
-bool launcher_receive_death(int *rank, char *fate, size_t size) {
+bool launcher_receive_exit(int *rank, char *text, size_t size) {
     struct launcher_packet packet;
-    int fd = launcher_news_fd();
-    ssize_t got;
+    int fd = launcher_exits_fd();
+    ssize_t received;
     do {
-        got = fd < 0 ? 0 : recv(fd, &packet, sizeof packet, MSG_DONTWAIT);
-    } while (got < 0 && errno == EINTR);
-    if (got != (ssize_t)sizeof packet || (packet.message != MESSAGE_DEATH && packet.message != MESSAGE_END))
+        received = fd < 0 ? 0 : recv(fd, &packet, sizeof packet, MSG_DONTWAIT);
+    } while (received < 0 && errno == EINTR);
+    if (received != (ssize_t)sizeof packet ||
+        (packet.message != MESSAGE_RANK_EXIT && packet.message != MESSAGE_TERMINATE))
         return false;
-    packet.sentence[sizeof packet.sentence - 1] = 0;
-    snprintf(fate, size, "%s", packet.sentence);
-    *rank = packet.message == MESSAGE_END ? -1 : (int)packet.number;
+    packet.text[sizeof packet.text - 1] = 0;
+    snprintf(text, size, "%s", packet.text);
+    *rank = packet.message == MESSAGE_TERMINATE ? -1 : (int)packet.number;
     return true;
 }

@@ -1,5 +1,5 @@
-/* launcher_channel: a rank's side of the two sockets to its launcher, and the packets that travel on them. A process
- * that ddptrain did not start has no launcher: nothing is sent then, and nothing arrives. */
+/* launcher_channel: a rank's ends of the two sockets to its launcher, and the packets that both sides send. In a
+ * process that ddptrain's launcher did not start, nothing is sent or received. */
 #ifndef DIST_LAUNCHER_CHANNEL_H
 #define DIST_LAUNCHER_CHANNEL_H
 
@@ -9,48 +9,48 @@
 
 #include "base/status.h"
 
-#define LAUNCHER_MAX_SENTENCE 2048
+#define LAUNCHER_MAX_TEXT 2048
 #define LAUNCHER_MAX_SESSION 96
 
-/* Seconds for ranks to end by themselves after another was given up because nothing had moved for much longer. */
-#define STANDSTILL_GRACE 1.0
+/* Seconds for ranks to end by themselves after another rank was found to hang: they have been idle for longer. */
+#define HANG_GRACE 1.0
 
 enum launcher_message {
-    MESSAGE_FAILURE,     /* launcher_report's */
-    MESSAGE_NEWS,        /* the failure that ends the job: code, number: the rank, sentence */
-    MESSAGE_STANDSTILL,  /* the same: the rank was silent or hung */
-    MESSAGE_INCARNATION, /* number: the incarnation of the store, which rejected this rank */
-    MESSAGE_RESUMED,     /* number: the step from which this start resumes; sentence: the run folder */
+    MESSAGE_FAILURE,     /* of this rank, by launcher_report: code, text */
+    MESSAGE_JOB_FAILURE, /* the failure that ends the job: code, number: the rank, text */
+    MESSAGE_HANG,        /* the same, of a rank that hung or whose host fell silent */
+    MESSAGE_INCARNATION, /* the store rejected this rank; number: the incarnation of the store */
+    MESSAGE_RESUMED,     /* number: the step from which this start resumes; text: the run folder */
     MESSAGE_SAVED,       /* number: the step of a complete checkpoint */
-    MESSAGE_JOINED, /* number: this rank has joined the store; rank 0: a rank that hears what happens to it; -1: all */
-    MESSAGE_LINK,   /* launcher_send_link's; number: the rank at the other end */
-    MESSAGE_DEATH,  /* from the launcher: number: a rank of this node, sentence: " was killed by SIGKILL" */
-    MESSAGE_END     /* from the launcher: it ends this rank, because another has failed */
+    MESSAGE_JOINED,      /* number: a rank that has joined the store and gets its reports; -1: all ranks */
+    MESSAGE_LINK,        /* by launcher_send_link: number: the rank at the other end; session */
+    MESSAGE_RANK_EXIT,   /* from the launcher: number: a rank of this node, text: " was killed by SIGKILL" */
+    MESSAGE_TERMINATE    /* from the launcher: it will end this rank, because another has failed */
 };
 
 struct launcher_packet {
     int32_t message, code; /* enum launcher_message */
     int64_t number;
-    uint8_t session[LAUNCHER_MAX_SESSION]; /* of a link */
-    char sentence[LAUNCHER_MAX_SENTENCE];
+    uint8_t session[LAUNCHER_MAX_SESSION]; /* MESSAGE_LINK: a struct store_session */
+    char text[LAUNCHER_MAX_TEXT];
 };
 
-/* Just before this rank exits: reports the failure (NULL: none). true: the launcher has it and prints it, so this rank
- * should not. */
+/* Reports the failure of this rank (NULL: none) just before it exits. true: the launcher prints it, so this rank must
+ * not. */
 bool launcher_report(status failure);
 
-/* While the rank runs; from any thread. */
-void launcher_send(enum launcher_message message, int code, int64_t number, const char *sentence);
+/* Sends a message to the launcher. From any thread; does not block. */
+void launcher_send(enum launcher_message message, int code, int64_t number, const char *text);
 
-/* Sends a duplicate of [fd], a connection to [rank] of another node, with its authentication [session] (size), which
- * must not be used here any more: the link between launchers. */
+/* Sends a duplicate of [fd], a connection to [rank] of another node, with its authentication [session] (size): the link
+ * between the launchers of both nodes. The caller must not use connection and session any more. */
 void launcher_send_link(int rank, int fd, const void *session, size_t size);
-bool launcher_wants_link(void); /* whether this rank should make one */
+bool launcher_needs_link(void); /* whether this rank must create one */
 
-/* How another rank of this node died; *rank is -1 when the launcher ends this rank because another has failed: the
- * SIGTERM that follows is no request of a user. false: nothing now. */
-bool launcher_receive_death(int *rank, char *fate, size_t size);
-int launcher_news_fd(void);  /* readable when there is something; -1 without a launcher */
-int launcher_pulse_fd(void); /* for pulse_map: the launcher reads it when this rank has died; -1: none */
+/* Receives how another rank of this node ended, in [text] (size). *rank is -1 if the launcher is about to end this rank
+ * because another has failed: the SIGTERM that follows is not a request of the user. false: no message. */
+bool launcher_receive_exit(int *rank, char *text, size_t size);
+int launcher_exits_fd(void); /* readable when launcher_receive_exit has a message; -1 without a launcher */
+int launcher_pulse_fd(void); /* for pulse_map: the launcher reads it after this rank has ended; -1: none */
 
 #endif

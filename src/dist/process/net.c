@@ -1,4 +1,4 @@
-/* Sockets with deadlines. Every wait is a poll(2), so a signal or a silent peer never blocks for ever. */
+/* Sockets with deadlines. Every wait is a poll(2) with a timeout, so no call blocks without a limit. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include "base/clock.h"
 #include "dist/process/net.h"
 
-#define RESOLVE_SECONDS 3.0  /* for a name whose server has no answer at the moment */
-#define SPARE_DESCRIPTORS 40 /* what a launcher or a rank has open anyway */
+#define RESOLVE_SECONDS 3.0 /* retries after a temporary failure of name resolution */
+#define BASE_DESCRIPTORS 40 /* that a launcher or a rank needs in any case */
 
 void net_address_text(const struct sockaddr_storage *address, char text[64]) {
     const void *bytes = address->ss_family == AF_INET ? (const void *)&((const struct sockaddr_in *)address)->sin_addr
@@ -45,7 +45,9 @@ void host_name(char *name, size_t size) {
 
 bool net_is_out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
 
-bool net_is_shortage(int error) { return net_is_out_of_descriptors(error) || error == ENOMEM || error == ENOBUFS; }
+bool net_is_out_of_resources(int error) {
+    return net_is_out_of_descriptors(error) || error == ENOMEM || error == ENOBUFS;
+}
 
 static status too_few_descriptors(int error, int count) {
     struct rlimit limit = {0};
@@ -54,12 +56,12 @@ static status too_few_descriptors(int error, int count) {
         return status_new(STATUS_IO, "too many open files on this machine: its limit is /proc/sys/fs/file-max");
     return status_new(
         STATUS_IO,
-        "too many open files: this process may have %llu and needs %d more than are open; raise the limit, "
-        "as by 'ulimit -n %d', and start again",
-        (unsigned long long)limit.rlim_cur, count, count + SPARE_DESCRIPTORS);
+        "too many open files: the limit of this process is %llu, and it needs %d more than are open; raise the limit, "
+        "for example with 'ulimit -n %d', and start again",
+        (unsigned long long)limit.rlim_cur, count, count + BASE_DESCRIPTORS);
 }
 
-status net_need_descriptors(int count) {
+status net_check_descriptors(int count) {
     int *opened = malloc((size_t)count * sizeof *opened), done = 0, error = 0;
     if (!opened) return status_memory("the addresses of %d files", count);
     while (done < count && !error) {
@@ -82,11 +84,11 @@ static status resolve(const char *host, int port, struct addrinfo **list, bool *
     int reason = error == EAI_MEMORY ? ENOMEM : error == EAI_SYSTEM ? errno : 0;
     *is_final = error != 0 && error != EAI_AGAIN && error != EAI_SYSTEM && error != EAI_MEMORY;
     if (error == 0) return OK;
-    if (net_is_shortage(reason))
+    if (net_is_out_of_resources(reason))
         return status_errno(STATUS_IO, reason, "cannot look up the host of rank 0, '%s'", host);
     return status_new(STATUS_USAGE,
-                      "the host of rank 0, '%s', has no address: %s; set MASTER_ADDR to a name or number "
-                      "that every node knows",
+                      "the host of rank 0, '%s', has no address: %s; set MASTER_ADDR to a name or address "
+                      "that every node can resolve",
                       host, gai_strerror(error));
 }
 
@@ -102,15 +104,15 @@ static int listen_on(const struct sockaddr *address, socklen_t size) {
     return -1;
 }
 
-static int listen_everywhere(int family, int port) {
+static int listen_on_wildcard(int family, int port) {
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
     if (family == AF_INET) return listen_on((const struct sockaddr *)&any, sizeof any);
     return listen_on((const struct sockaddr *)&any6, sizeof any6);
 }
 
-/* A server of names that has no answer at the moment is asked again for a while. */
-static status resolve_patiently(const char *host, int port, struct addrinfo **list) {
+/* Retries for a while after a temporary failure of name resolution. */
+static status resolve_with_retries(const char *host, int port, struct addrinfo **list) {
     double pause = 0.05;
     for (double end = clock_seconds() + RESOLVE_SECONDS;; pause *= 2) {
         bool is_final;
@@ -124,14 +126,14 @@ static status resolve_patiently(const char *host, int port, struct addrinfo **li
 status net_listen(const char *host, int port, bool is_one_host, int *fd) {
     struct addrinfo *list;
     *fd = -1;
-    TRY(resolve_patiently(host, port, &list));
+    TRY(resolve_with_retries(host, port, &list));
     int error = EADDRNOTAVAIL;
     for (const struct addrinfo *a = list; a && *fd < 0; a = a->ai_next) {
         struct sockaddr_storage address = {0};
         memcpy(&address, a->ai_addr, a->ai_addrlen);
         bool is_reachable = is_one_host || !net_is_loopback(&address);
-        *fd = is_reachable ? listen_on(a->ai_addr, a->ai_addrlen) : listen_everywhere(a->ai_family, port);
-        if (*fd < 0 && errno == EADDRNOTAVAIL && !is_one_host) *fd = listen_everywhere(a->ai_family, port);
+        *fd = is_reachable ? listen_on(a->ai_addr, a->ai_addrlen) : listen_on_wildcard(a->ai_family, port);
+        if (*fd < 0 && errno == EADDRNOTAVAIL && !is_one_host) *fd = listen_on_wildcard(a->ai_family, port);
         if (*fd < 0) error = errno;
     }
     freeaddrinfo(list);
@@ -142,8 +144,8 @@ status net_listen(const char *host, int port, bool is_one_host, int *fd) {
                           "MASTER_PORT to a free one",
                           port, host);
     if (net_is_out_of_descriptors(error)) return too_few_descriptors(error, 1);
-    return status_errno(net_is_shortage(error) ? STATUS_IO : STATUS_USAGE, error, "rank 0 cannot listen on %s:%d", host,
-                        port);
+    return status_errno(net_is_out_of_resources(error) ? STATUS_IO : STATUS_USAGE, error,
+                        "rank 0 cannot listen on %s:%d", host, port);
 }
 
 static bool wait_for(int fd, short events, double deadline) {
@@ -179,7 +181,7 @@ static int connect_to(const struct addrinfo *a, double deadline, int *fd) {
     return error;
 }
 
-/* Linux may connect a socket to itself when nobody listens and the source port happens to be the target. */
+/* Linux connects a socket to itself if no process listens and the ephemeral source port equals the target port. */
 static bool is_connected_to_itself(int fd) {
     struct sockaddr_storage here = {0}, there = {0};
     socklen_t here_size = sizeof here, there_size = sizeof there;
@@ -202,7 +204,8 @@ status net_connect(const char *host, int port, double deadline, int *fd, bool *i
         }
     }
     freeaddrinfo(list);
-    if (*fd < 0) return status_errno(net_is_shortage(error) ? STATUS_IO : STATUS_PEER, error, "%s:%d", host, port);
+    if (*fd < 0)
+        return status_errno(net_is_out_of_resources(error) ? STATUS_IO : STATUS_PEER, error, "%s:%d", host, port);
     net_tune(*fd);
     return OK;
 }
@@ -214,7 +217,7 @@ double net_link_age(int fd) {
     return info.tcpi_last_ack_recv * 1e-3;
 }
 
-bool net_is_here(const char *host) {
+bool net_is_this_host(const char *host) {
     struct addrinfo *list;
     bool is_final, is_here = false;
     status failure = resolve(host, 0, &list, &is_final);
@@ -247,10 +250,10 @@ void net_interface(const char *address, char *name, size_t size) {
     freeifaddrs(list);
 }
 
-/* The kernel ends no connection early; the store decides who is lost. TCP_USER_TIMEOUT is not set: Linux (6.18 at
- * least) then ends a connection with ETIMEDOUT as soon as a retransmission finds no route, after a third of a second.
- * Probes of an idle connection keep net_link_age current; when a link fails again and again, several of them in a row
- * may fall into its failures, so a minute of them must be lost. */
+/* The kernel must not close a connection early: the store decides which rank is lost. TCP_USER_TIMEOUT is not set: with
+ * it, Linux (6.18 at least) closes a connection with ETIMEDOUT as soon as a retransmission finds no route, after a
+ * third of a second. Keep-alive probes keep net_link_age current. A link that fails repeatedly may lose several probes
+ * in a row, so the connection is closed only after a minute without an answer. */
 void net_tune(int fd) {
     static const struct {
         int level, name, value;

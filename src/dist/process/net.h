@@ -1,5 +1,5 @@
-/* net: sockets of the control plane: addresses, listening, one attempt to connect, and whole messages with a deadline.
- * Descriptors are closed on exec. A deadline is a time of clock_seconds(). */
+/* net: sockets of the control plane: addresses, listen, one attempt to connect, and send and receive of whole messages
+ * with a deadline. All descriptors are close-on-exec. A deadline is a time of clock_seconds(). */
 #ifndef DIST_NET_H
 #define DIST_NET_H
 
@@ -9,45 +9,46 @@
 
 #include "base/status.h"
 
-/* "10.0.0.7" or "fe80::1" of a socket address; "?" when it is neither IPv4 nor IPv6. */
+/* "10.0.0.7" or "fe80::1"; "?" if the address is neither IPv4 nor IPv6. */
 void net_address_text(const struct sockaddr_storage *address, char text[64]);
 bool net_is_loopback(const struct sockaddr_storage *address);
-int net_port(const struct sockaddr_storage *address); /* 0 when it is neither */
+int net_port(const struct sockaddr_storage *address); /* 0 if the address is neither IPv4 nor IPv6 */
 
-/* A non-blocking listening socket on [host]:[port]. [is_one_host]: all ranks are here, so a loopback address is bound
- * as it is; otherwise a name that means loopback here (Debian's 127.0.1.1) or is not of this host becomes the
- * wildcard address. */
+/* *fd: a non-blocking socket that listens on [host]:[port]. [is_one_host]: all ranks are on this host, so a loopback
+ * address is used as it is. Otherwise the wildcard address replaces a name that resolves to loopback here (Debian's
+ * 127.0.1.1) or to an address of another host. STATUS_USAGE: the port is in use, or the host cannot be resolved;
+ * STATUS_IO: no memory or descriptors. */
 status net_listen(const char *host, int port, bool is_one_host, int *fd);
 
-/* One attempt to connect, at most until [deadline]. *is_final: another attempt would not help. STATUS_IO when this host
- * lacks memory or descriptors. */
+/* One attempt to connect, until [deadline] at the latest. *is_final: another attempt would fail, too. STATUS_IO: no
+ * memory or descriptors on this host. */
 status net_connect(const char *host, int port, double deadline, int *fd, bool *is_final);
 
-/* Seconds since the other host has acknowledged anything; 0 where that is not known (no TCP). */
+/* Seconds since the last acknowledgement from the other host; 0 if not known (not a TCP socket). */
 double net_link_age(int fd);
 
-/* Whether [host] means this host or cannot be resolved. */
-bool net_is_here(const char *host);
+/* Whether [host] resolves to an address of this host, or cannot be resolved. */
+bool net_is_this_host(const char *host);
 
-/* The interface that has [address] ("eth0"), "?" when there is none. */
+/* name (size): the network interface that has [address] ("eth0"); "?": there is none. */
 void net_interface(const char *address, char *name, size_t size);
 
 /* Out of descriptors, in this process (EMFILE) or on this machine (ENFILE). */
 bool net_is_out_of_descriptors(int error);
-bool net_is_shortage(int error); /* of descriptors or memory */
-/* STATUS_IO, with the limit and what to do, unless [count] more descriptors can be opened now. They are closed again.
- */
-status net_need_descriptors(int count);
+bool net_is_out_of_resources(int error); /* descriptors or memory */
+/* Checks that [count] more descriptors can be opened now. STATUS_IO, with the limit, if not. */
+status net_check_descriptors(int count);
 
-/* Low latency, and the kernel asks an idle peer every two seconds whether it is there, which net_link_age shows. */
+/* Sets TCP_NODELAY and keep-alive: the kernel probes an idle connection, after two seconds and then every second, so
+ * that net_link_age is current. */
 void net_tune(int fd);
 
-/* All [size] bytes, on a blocking or non-blocking socket. false: closed, failed or late; errno is 0, the error, or
- * ETIMEDOUT. */
+/* Send or receive all [size] bytes, on a blocking or non-blocking socket. false: closed, failed or timed out; errno is
+ * 0, the error, or ETIMEDOUT. */
 bool net_send(int fd, const void *bytes, size_t size, double deadline);
 bool net_receive(int fd, void *bytes, size_t size, double deadline);
 
-/* Host name of this machine, "?" when it has none. */
+/* name (size): the host name of this machine; "?": unknown. */
 void host_name(char *name, size_t size);
 
 #endif

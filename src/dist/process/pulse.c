@@ -1,5 +1,5 @@
-/* Relaxed atomics: a reader may see a phase with the step before it, which the next reading corrects. A reader in
- * another process trusts none of it: who wrote it may have broken memory. */
+/* Relaxed atomics: a reader may see a phase with the previous step; the next read is correct. A reader in another
+ * process checks all values, because the writer may have corrupted its memory. */
 #include "dist/process/pulse.h"
 
 #include <stdatomic.h>
@@ -10,14 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define STEPS 31 /* the newest durations, of which the median is taken */
+#define STEPS 31 /* the last durations, for the median */
 
 struct lane {
     atomic_uint_fast64_t entered, left;
     _Atomic(uint64_t) name[PULSE_CALL_NAME / 8];
 };
 
-/* What two processes may map. */
+/* The part that two processes may map. */
 struct pulse_memory {
     atomic_int phase, newest_lane;
     atomic_int_fast64_t step, saved;
@@ -29,20 +29,20 @@ struct pulse_memory {
 struct pulse {
     struct pulse_memory *memory;
     bool is_mapped;
-    const char *calls[PULSE_LANES]; /* the newest of each lane, to see whether the next is another */
-    struct pulse_memory own;        /* unless it is mapped */
+    const char *calls[PULSE_LANES]; /* the last of each lane, to detect a change of the name */
+    struct pulse_memory own;        /* used unless is_mapped */
 };
 
 static const struct {
-    const char *words;
+    const char *text;
     bool is_slow;
 } phases[] = {
-#define X(name, words, is_slow) {words, is_slow},
+#define X(name, text, is_slow) {text, is_slow},
     PULSE_PHASES(X)
 #undef X
 };
 
-const char *pulse_phase_name(int phase) { return phase >= 0 && phase < PULSE_PHASE_COUNT ? phases[phase].words : "?"; }
+const char *pulse_phase_name(int phase) { return phase >= 0 && phase < PULSE_PHASE_COUNT ? phases[phase].text : "?"; }
 
 bool pulse_phase_is_slow(int phase) { return phase < 0 || phase >= PULSE_PHASE_COUNT || phases[phase].is_slow; }
 
@@ -97,7 +97,7 @@ void pulse_saved(struct pulse *p, int64_t step) {
     if (p) atomic_store_explicit(&p->memory->saved, step, memory_order_relaxed);
 }
 
-/* A name, not its address: another process may read it. */
+/* Copies the name: its address means nothing in another process. */
 static void write_name(struct lane *lane, const char *call) {
     uint64_t words[PULSE_CALL_NAME / 8] = {0};
     size_t length = strnlen(call, PULSE_CALL_NAME - 1);
@@ -159,7 +159,7 @@ void pulse_read(const struct pulse *pulse, struct pulse_reading *r) {
                                 .cpu = (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9};
     int newest = atomic_load_explicit(&p->newest_lane, memory_order_relaxed);
     if (newest < 0 || newest >= PULSE_LANES) newest = 0;
-    for (int i = 0; i < PULSE_LANES; i++) { /* what a lane waits in explains more than what another has ended */
+    for (int i = 0; i < PULSE_LANES; i++) { /* a collective in progress is reported rather than a completed one */
         const struct lane *lane = &p->lanes[i];
         uint64_t left = atomic_load_explicit(&lane->left, memory_order_relaxed);
         uint64_t entered = atomic_load_explicit(&lane->entered, memory_order_relaxed);

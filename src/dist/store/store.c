@@ -80,7 +80,7 @@ static status explain_loss(struct store *s, status failure) {
     if (!was_declared(s, &why)) return failure;
     bool is_stopped = watch_failure(s->watch, NULL) == STATUS_STOPPED;
     const char *own =
-        is_stopped ? "asked to stop before training began; nothing was to be saved" : status_message(failure);
+        is_stopped ? "asked to stop before training began; there was nothing to save" : status_message(failure);
     status explained = status_new(is_stopped ? STATUS_STOPPED : STATUS_PEER, "%s", why.length > 0 ? why.data : own);
     text_free(&why);
     status_free(failure);
@@ -142,7 +142,7 @@ static bool make_pair(int ends[2]) {
 static void describe_place(const struct dist_env *env, char hint[400]) {
     char host[128];
     *hint = 0;
-    if (env->local_world_size == env->world_size || net_is_here(env->master_addr)) return;
+    if (env->local_world_size == env->world_size || net_is_this_host(env->master_addr)) return;
     host_name(host, sizeof host);
     snprintf(
         hint, 400,
@@ -260,7 +260,7 @@ static status accept_stops(struct store *s, const struct store_options *options)
 static status need_descriptors(const struct dist_env *env) {
     int hosts = env->local_world_size > 0 ? env->world_size / env->local_world_size : 1;
     int connections = 4 * (hosts - 1) + (env->rank == 0 ? 2 * (env->world_size - 1) : 0);
-    return net_need_descriptors(DESCRIPTORS + connections);
+    return net_check_descriptors(DESCRIPTORS + connections);
 }
 
 static status open_network(struct store *s, const struct dist_env *env, const struct store_options *options) {
@@ -294,7 +294,7 @@ static status open_network(struct store *s, const struct dist_env *env, const st
     session_end(&config.session);
     if (failure) return failure;
     if (options->failure && s->rank > 0) return OK; /* nobody is waited for */
-    if (launcher_wants_link()) link_launchers(s, way);
+    if (launcher_needs_link()) link_launchers(s, way);
     double left = deadline - clock_seconds();
     return wait_ready(s, s->rank == 0 || left > 1 ? left : 1);
 }

@@ -275,7 +275,7 @@ status store_join(const struct store_join *join, int *fd, struct store_session *
         }
         if (is_asked_to_stop(join, pause))
             return status_new(STATUS_STOPPED, "stopped on request%s",
-                              join->trains_nothing ? "" : " before training began; nothing was to be saved");
+                              join->trains_nothing ? "" : " before training began; there was nothing to save");
         if (pause < 0.2) pause *= 1.5;
     }
 }

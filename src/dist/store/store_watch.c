@@ -75,8 +75,8 @@ static void declare(struct watch *w, enum status_code code, int rank, bool is_st
     }
     pthread_mutex_unlock(&w->mutex);
     if (!is_first) return;
-    w->overdue_at = clock_seconds() + (is_standstill ? STANDSTILL_GRACE : OVERDUE_SECONDS);
-    launcher_send(is_standstill ? MESSAGE_STANDSTILL : MESSAGE_NEWS, (int)code, rank, why);
+    w->overdue_at = clock_seconds() + (is_standstill ? HANG_GRACE : OVERDUE_SECONDS);
+    launcher_send(is_standstill ? MESSAGE_HANG : MESSAGE_JOB_FAILURE, (int)code, rank, why);
 }
 
 /* Then its store answers nobody: a request that waits for it on the other connection ends now. A rank that has asked
@@ -115,8 +115,9 @@ static void beat(struct watch *w, double now) {
 
 static void leave_job(struct watch *w) {
     const char *sentence = w->is_ended ? "ended by its launcher, because another rank of its node had failed"
-                           : w->config.trains_nothing ? "asked to stop"
-                                                      : "asked to stop before training began; nothing was to be saved";
+                           : w->config.trains_nothing
+                               ? "asked to stop"
+                               : "asked to stop before training began; there was nothing to save";
     uint8_t body[4 + STORE_MAX_REPORT];
     size_t length = strlen(sentence);
     store_write_u32(body, w->is_ended ? STATUS_PEER : STATUS_STOPPED);
@@ -189,7 +190,7 @@ static void receive_deaths(struct watch *w) {
     char fate[STORE_MAX_REPORT];
     uint8_t body[4 + STORE_MAX_REPORT];
     int rank;
-    while (launcher_receive_death(&rank, fate, sizeof fate)) {
+    while (launcher_receive_exit(&rank, fate, sizeof fate)) {
         size_t length = strlen(fate);
         w->is_ended = w->is_ended || rank < 0;
         if (rank < 0) continue;
@@ -266,7 +267,7 @@ static void *run(void *argument) {
         struct pollfd polls[] = {{.fd = w->broken_at > 0 || w->is_in_peace ? -1 : w->config.fd, .events = POLLIN},
                                  {.fd = w->wake, .events = POLLIN},
                                  {.fd = w->is_asked ? -1 : w->config.stop, .events = POLLIN},
-                                 {.fd = launcher_news_fd(), .events = POLLIN}};
+                                 {.fd = launcher_exits_fd(), .events = POLLIN}};
         if (poll(polls, 4, left <= 0 ? 0 : (int)(left * 1000) + 1) < 0 && errno != EINTR) return NULL;
         now = clock_seconds();
         if (is_set(w->wake)) return NULL;
