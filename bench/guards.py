@@ -19,7 +19,7 @@ CUTS = {
                          ("void pulse_step(struct pulse *p, int64_t step, double seconds) {", "    if (p) return;"),
                          ("void pulse_enter(struct pulse *p, int lane, const char *call) {", "    if (p) return;"),
                          ("void pulse_leave(struct pulse *p, int lane) {", "    if (p) return;")),
-    "src/dist/store/store_watch.c": (("static void beat(struct watch *w, double now) {", "    w->beat_at = now + 1e6;\n    if (w) return;"),
+    "src/dist/store/store_heartbeat.c": (("static void beat(struct watch *w, double now) {", "    w->beat_at = now + 1e6;\n    if (w) return;"),
                                ("static void judge_server(struct watch *w, double now) {", "    if (w->broken_at == 0) return;")),
     "src/dist/store/store_server.c": (("static void watch(struct store_server *s, double now) {",
                                  "    if (members_verdict(s->members, now) < 0) {\n        s->ticks_at = now + 1e6;\n        return;\n    }"),),

@@ -376,7 +376,7 @@ def hang(place, rng):
     check(code == 69, code, err)
     # inside a collective both ranks wait, and either may be reported
     found = re.search(r"ddptrain: rank (\d) \(host \S+, pid \d+\) hangs (in|after) ([a-z ]+) of step \d+, (in|after) \w+ #\d+: "
-                      r"no rank has moved for \d+\.\d s", err)
+                      r"no rank has made progress for \d+\.\d s", err)
     check(found and (int(found[1]) == chosen or found[2] == "after"), err)
     check(named < 10 * SLOW, "took", named, "s")
     place.nothing_left()

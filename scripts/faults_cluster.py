@@ -135,7 +135,7 @@ def link(place, rng):
         for node, p in enumerate(nodes):
             code, err = place.finish(p)
             check(code == 69, code, err)
-            named = re.search(r"rank (\d) \(.*\) is out of reach: its host has not answered", err)
+            named = re.search(r"rank (\d) \(.*\) is unreachable: its host has not answered", err)
             check(named and int(named[1]) // nproc == 1 - node, "node", node, err)
         seconds = max(ends) - begin
         check(seconds < 5 * faults.SLOW, "took", seconds, "s")

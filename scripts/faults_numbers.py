@@ -46,7 +46,7 @@ train: {epochs: 4}
 GUARDS = {True: ("train.on_nonfinite=skip", "train.check_state_every=1"),
           False: ("train.on_nonfinite=stop", "train.check_state_every=0", "dist.hang_timeout=0")}
 OFTEN = 100
-WATCHES = ("watch", "store")  # threads that beat and listen: there is no run of several ranks without them
+WATCHES = ("heartbeat", "store")  # threads that beat and listen: there is no run of several ranks without them
 
 
 class Failed(Exception):

@@ -1,39 +1,20 @@
-/* The store between processes, its failures, and strangers on its port. ctest-labels: dist fault */
-#include "ranks.h"
+/* The store between processes, its failures, and untrusted clients on its port. ctest-labels: dist fault */
+#include "store_ranks.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 
 #include "base/text.h"
 #include "check_main.h"
 #include "dist/store/store_frame.h"
-#include "dist/store/store_join.h"
-#include "dist/store/store_secret.h"
-
-static struct store *join_store(const struct dist_env *env, double timeout) {
-    struct store *store;
-    rank_must(store_open(env, timeout, &store));
-    return store;
-}
-
-/* A failure with these words; consumed. */
-static void rank_expect(status s, enum status_code code, const char *words) {
-    if (status_code(s) == code && strstr(status_message(s), words)) {
-        status_free(s);
-        return;
-    }
-    fprintf(stderr, "rank fails: expected %d '%s', got %d '%s'\n", code, words, status_code(s), status_message(s));
-    _exit(1);
-}
 
 /* ---- keys ---- */
 
 static void keys_body(const struct dist_env *env, void *argument) {
     (void)argument;
-    struct store *store = join_store(env, 20);
+    struct store *store = rank_open_store(env, 20);
     char key[300], *value;
     size_t size;
     for (int i = 0; i < 50; i++) {
@@ -47,7 +28,7 @@ static void keys_body(const struct dist_env *env, void *argument) {
             RANK_CHECK(size == strlen(key) && strcmp(value, key) == 0);
             free(value);
         }
-    /* the largest, an empty one, one that comes late and is replaced */
+    /* the largest value, an empty one, one that is set late and replaced */
     static char large[STORE_MAX_VALUE + 1];
     memset(large, env->rank + 1, sizeof large);
     snprintf(key, sizeof key, "large/%d", env->rank);
@@ -82,7 +63,7 @@ static void keys_body(const struct dist_env *env, void *argument) {
     memset(long_key, 'x', sizeof long_key - 1);
     long_key[sizeof long_key - 1] = 0;
     rank_expect(store_get(store, long_key, 1, (void **)&value, &size), STATUS_BUG, "store_get");
-    /* everybody is done before anybody leaves */
+    /* all ranks are done before one leaves */
     snprintf(key, sizeof key, "done/%d", env->rank);
     rank_must(store_set(store, key, NULL, 0));
     for (int r = 0; r < env->world_size; r++) {
@@ -121,13 +102,13 @@ START_TEST(world_of_one) {
 }
 END_TEST
 
-struct hammer {
+struct caller {
     struct store *store;
     int thread, rank;
 };
 
-static void *hammer(void *argument) {
-    struct hammer *h = argument;
+static void *call_repeatedly(void *argument) {
+    struct caller *h = argument;
     for (int i = 0; i < 100; i++) {
         char key[64], *value;
         snprintf(key, sizeof key, "t/%d/%d/%d", h->rank, h->thread, i);
@@ -141,12 +122,12 @@ static void *hammer(void *argument) {
 
 static void threads_body(const struct dist_env *env, void *argument) {
     (void)argument;
-    struct store *store = join_store(env, 20);
+    struct store *store = rank_open_store(env, 20);
     pthread_t threads[4];
-    struct hammer hammers[4];
+    struct caller callers[4];
     for (int i = 0; i < 4; i++) {
-        hammers[i] = (struct hammer){store, i, env->rank};
-        RANK_CHECK(pthread_create(&threads[i], NULL, hammer, &hammers[i]) == 0);
+        callers[i] = (struct caller){store, i, env->rank};
+        RANK_CHECK(pthread_create(&threads[i], NULL, call_repeatedly, &callers[i]) == 0);
     }
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
     store_close(store);
@@ -159,7 +140,7 @@ END_TEST
 
 static void agree_body(const struct dist_env *env, void *argument) {
     (void)argument;
-    struct store *store = join_store(env, 20);
+    struct store *store = rank_open_store(env, 20);
     rank_must(store_agree(store, "the config", "a: 1\nb: 2\n", 10));
     rank_expect(store_agree(store, "the config", env->rank == 1 ? "a: 1\nb: 3\nc: 4\n" : "a: 1\nb: 2\nc: 4\n", 10),
                 STATUS_USAGE,
@@ -181,7 +162,7 @@ static void agree_body(const struct dist_env *env, void *argument) {
 START_TEST(agreement) { ranks_run(_i, agree_body, NULL); }
 END_TEST
 
-/* ---- ranks that do not come, or leave ---- */
+/* ---- ranks that do not join, or leave ---- */
 
 static void missing_body(const struct dist_env *env, void *argument) {
     (void)argument;
@@ -198,7 +179,7 @@ END_TEST
 START_TEST(no_rank_0) {
     struct ranks ranks;
     ranks_prepare(&ranks, 2);
-    close(ranks.listener); /* nobody listens there any more */
+    close(ranks.listener);
     struct dist_env env = ranks_env(&ranks, 1);
     struct store *store;
     double start = clock_seconds();
@@ -219,17 +200,17 @@ END_TEST
 static void late_server_body(const struct dist_env *env, void *argument) {
     (void)argument;
     if (env->rank == 0) clock_sleep(0.7);
-    struct store *store = join_store(env, 20);
+    struct store *store = rank_open_store(env, 20);
     store_close(store);
 }
 
-START_TEST(rank_0_comes_late) { ranks_run(2, late_server_body, NULL); }
+START_TEST(rank_0_starts_late) { ranks_run(2, late_server_body, NULL); }
 END_TEST
 
-/* What rank 2 does before it is gone, and what the others, waiting for a key, hear. */
+/* Rank 2 leaves: 0: killed, 1: after a report, 2: without a failure. The others wait for a key. */
 static void leave_body(const struct dist_env *env, void *argument) {
     int how = *(int *)argument;
-    struct store *store = join_store(env, 20);
+    struct store *store = rank_open_store(env, 20);
     char *value;
     if (env->rank == 2) {
         clock_sleep(0.2);
@@ -247,7 +228,7 @@ static void leave_body(const struct dist_env *env, void *argument) {
     double seconds = clock_seconds() - start;
     if (how == 0) rank_expect(s, STATUS_PEER, "exited without reporting an error");
     if (how == 1) rank_expect(s, STATUS_PEER, "): cannot read x.h5");
-    if (how == 2) rank_expect(s, STATUS_PEER, "'never'"); /* leaving in peace fails nobody */
+    if (how == 2) rank_expect(s, STATUS_PEER, "'never'"); /* only the timeout: rank 2 has not failed */
     RANK_CHECK(how == 2 ? seconds > 0.8 : seconds < 10);
     struct text who = {0};
     RANK_CHECK(store_cause(store, 0.1, &who) == (how != 2));
@@ -256,7 +237,7 @@ static void leave_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(leaving_ends_waits) {
+START_TEST(lost_rank_ends_waits) {
     struct ranks ranks;
     int how = _i;
     ranks_prepare(&ranks, 3);
@@ -268,15 +249,15 @@ START_TEST(leaving_ends_waits) {
 }
 END_TEST
 
-/* A rank that only lost a peer is not the cause when one with an own failure is known. */
-static void victim_body(const struct dist_env *env, void *argument) {
+/* A rank that only lost a peer is not the cause if another rank reports a failure of its own. */
+static void peer_loss_body(const struct dist_env *env, void *argument) {
     (void)argument;
-    struct store *store = join_store(env, 20);
+    struct store *store = rank_open_store(env, 20);
     struct text who = {0};
     char *value;
     if (env->rank == 1) {
         rank_must(store_set(store, "go", NULL, 0));
-        status s = status_new(STATUS_PEER, "lost somebody");
+        status s = status_new(STATUS_PEER, "lost a rank");
         store_report(store, s);
         status_free(s);
     } else if (env->rank == 2) {
@@ -293,8 +274,8 @@ static void victim_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-/* Rank 0 is asked to stop when all have joined and the others wait for what it will set. They get that reason, whether
- * it has joined to train, or only to report the request; and not that it has finished. */
+/* Rank 0 gets a request to stop after all have joined, while the others wait for a key. They get that reason, not that
+ * rank 0 has finished, whether it has joined to train or only to report the request. */
 static void stopped_body(const struct dist_env *env, void *argument) {
     bool has_joined_to_train = *(const int *)argument == 0;
     struct dist_env mine = *env;
@@ -303,7 +284,7 @@ static void stopped_body(const struct dist_env *env, void *argument) {
     mine.local_rank = 0;
     mine.local_world_size = 1;
     if (env->rank > 0) {
-        store = join_store(&mine, 20);
+        store = rank_open_store(&mine, 20);
         rank_expect(store_get(store, "agree/0/text/0", 20, &value, NULL), STATUS_STOPPED, "rank 0 (host ");
         store_close(store);
     } else if (has_joined_to_train) {
@@ -319,15 +300,15 @@ static void stopped_body(const struct dist_env *env, void *argument) {
     }
 }
 
-START_TEST(a_stop_of_rank_0_is_the_reason) { ranks_run(2, stopped_body, &_i); }
+START_TEST(stop_of_rank_0_is_reported) { ranks_run(2, stopped_body, &_i); }
 END_TEST
 
-START_TEST(cause_before_victim) { ranks_run(3, victim_body, NULL); }
+START_TEST(own_failure_is_the_cause) { ranks_run(3, peer_loss_body, NULL); }
 END_TEST
 
-static void rank_0_dies_body(const struct dist_env *env, void *argument) {
+static void rank_0_killed_body(const struct dist_env *env, void *argument) {
     (void)argument;
-    struct store *store = join_store(env, 20);
+    struct store *store = rank_open_store(env, 20);
     char *value;
     if (env->rank == 0) {
         clock_sleep(0.2);
@@ -341,74 +322,66 @@ static void rank_0_dies_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(rank_0_dies) {
+START_TEST(rank_0_is_killed) {
     struct ranks ranks;
     ranks_prepare(&ranks, 2);
-    ranks_start(&ranks, rank_0_dies_body, NULL);
+    ranks_start(&ranks, rank_0_killed_body, NULL);
     ranks_wait(&ranks);
     ck_assert_int_eq(ranks.codes[0], 128 + SIGKILL);
     ck_assert_int_eq(ranks.codes[1], 0);
 }
 END_TEST
 
-/* ---- those who do not belong here ---- */
+/* ---- untrusted clients ---- */
 
-struct impostor {
+struct client {
     const char *secret, *job;
     int rank, world;
     const char *expected;
 };
 
-static const struct impostor impostors[] = {
+static const struct client clients[] = {
     {"other", "test", 1, 2, "the secrets differ"},
     {"right", "another", 1, 2, "another job"},
     {"right", "test", 0, 2, "rank 0 has joined already (host "},
-    {"right", "test", 2, 2, "no rank 2"},
+    {"right", "test", 2, 2, "rank 2 does not exist"},
 };
 
-static void impostor_body(const struct dist_env *env, void *argument) {
-    const struct impostor *impostor = argument;
+static void client_body(const struct dist_env *env, void *argument) {
+    const struct client *client = argument;
     setenv(SECRET_VARIABLE, "right", 1);
     if (env->rank == 0) {
-        store_close(join_store(env, 30));
+        store_close(rank_open_store(env, 30));
         return;
     }
-    setenv(SECRET_VARIABLE, impostor->secret, 1);
+    setenv(SECRET_VARIABLE, client->secret, 1);
     struct dist_env wrong = *env;
-    snprintf(wrong.job_id, sizeof wrong.job_id, "%s", impostor->job);
-    wrong.rank = impostor->rank;
-    wrong.world_size = impostor->world;
+    snprintf(wrong.job_id, sizeof wrong.job_id, "%s", client->job);
+    wrong.rank = client->rank;
+    wrong.world_size = client->world;
     struct store *store;
-    if (wrong.rank != 0) { /* through store_open; it insists for 3 s */
-        rank_expect(store_open(&wrong, 20, &store), STATUS_USAGE, impostor->expected);
+    if (wrong.rank != 0) { /* by store_open, which retries for 3 s */
+        rank_expect(store_open(&wrong, 20, &store), STATUS_USAGE, client->expected);
     } else {
         uint8_t secret[32];
-        rank_must(store_secret_find(&wrong, secret));
-        struct store_join join = {.host = "127.0.0.1",
-                                  .port = wrong.master_port,
-                                  .rank = wrong.rank,
-                                  .world_size = wrong.world_size,
-                                  .job = store_job_hash(wrong.job_id),
-                                  .secret = secret,
-                                  .who = "an impostor",
-                                  .deadline = clock_seconds() + 20};
+        struct store_join join = rank_connection(&wrong, secret, FOR_REQUESTS);
         int fd;
         struct store_session session;
         uint32_t incarnation = 0;
-        rank_expect(store_join(&join, &fd, &session, &incarnation), STATUS_USAGE, impostor->expected);
+        rank_expect(store_join(&join, &fd, &session, &incarnation), STATUS_USAGE, client->expected);
         RANK_CHECK(fd == -1);
     }
-    setenv(SECRET_VARIABLE, "right", 1); /* the real one still gets in */
-    store_close(join_store(env, 20));
+    setenv(SECRET_VARIABLE, "right", 1); /* the rank itself can still join */
+    store_close(rank_open_store(env, 20));
 }
 
-START_TEST(impostors_are_refused) {
-    struct impostor impostor = impostors[_i];
-    ranks_run(2, impostor_body, &impostor);
+START_TEST(untrusted_clients_are_rejected) {
+    struct client client = clients[_i];
+    ranks_run(2, client_body, &client);
 }
 END_TEST
 
-/* Rank 2 was started for five. It ends the wait of the others, who know by then how many each counts. */
+/* Rank 2 was started with world size 5. It ends the wait of the others, which report both world sizes. */
 static void other_count_body(const struct dist_env *env, void *argument) {
     (void)argument;
     struct dist_env mine = *env;
@@ -417,49 +390,39 @@ static void other_count_body(const struct dist_env *env, void *argument) {
     if (mine.rank == 2) mine.world_size = 5;
     status s = store_open(&mine, 60, &store);
     if (mine.rank == 2)
-        rank_expect(s, STATUS_USAGE, "refused rank 2: it counts 3 ranks, this rank 5: --nproc");
+        rank_expect(s, STATUS_USAGE, "rejected rank 2: it expects 3 ranks, this rank 5: --nproc");
     else
-        rank_expect(s, STATUS_USAGE, ": 5 ranks) counts other ranks than rank 0 (3 ranks): --nproc");
+        rank_expect(s, STATUS_USAGE, ": 5 ranks) expects another number of ranks than rank 0 (3 ranks): --nproc");
     RANK_CHECK(clock_seconds() - start < 30);
 }
 
-START_TEST(another_count_ends_the_wait) { ranks_run(3, other_count_body, NULL); }
+START_TEST(another_world_size_ends_the_wait) { ranks_run(3, other_count_body, NULL); }
 END_TEST
 
-static int knock(int port);
-
-/* Those that would have been refused, or would have ended the wait, change nothing once all are here. */
+/* Connections that are rejected, or that would have ended the wait, have no effect after all ranks have joined. */
 static void late_body(const struct dist_env *env, void *argument) {
     (void)argument;
-    struct store *store = join_store(env, 30);
+    struct store *store = rank_open_store(env, 30);
     char *value;
     if (env->rank == 1) {
         uint8_t secret[32], bytes[STORE_HEADER + STORE_MAX_JOINING] = {0};
-        rank_must(store_secret_find(env, secret));
-        struct store_join join = {.host = "127.0.0.1",
-                                  .port = env->master_port,
-                                  .rank = 1,
-                                  .world_size = 5,
-                                  .node_size = 1,
-                                  .job = store_job_hash(env->job_id),
-                                  .secret = secret,
-                                  .who = "a late one",
-                                  .deadline = clock_seconds() + 20, /* a refusal is final after 3 s */
-                                  .purpose = FOR_PARTING};
+        struct store_join join = rank_connection(env, secret, FOR_GIVING_UP); /* 20 s: a rejection is final after 3 s */
+        join.world_size = 5;
+        join.node_size = 1;
         struct store_session session;
         int fd;
-        rank_expect(store_join(&join, &fd, &session, &(uint32_t){0}), STATUS_USAGE, "it counts 2 ranks, this rank 5");
-        join.world_size = 2; /* as many, and here already */
+        rank_expect(store_join(&join, &fd, &session, &(uint32_t){0}), STATUS_USAGE, "it expects 2 ranks, this rank 5");
+        join.world_size = 2; /* correct, but it has joined already */
         rank_expect(store_join(&join, &fd, &session, &(uint32_t){0}), STATUS_USAGE, "rank 1 has joined already");
         struct store_frame hello = {.type = FRAME_HELLO, .rank = 1, .version = STORE_VERSION + 7}, reply;
         store_frame_header(&hello, bytes);
-        fd = knock(env->master_port);
+        fd = connect_to_port(env->master_port);
         RANK_CHECK(fd >= 0 && send(fd, bytes, STORE_HEADER, 0) == STORE_HEADER);
         RANK_CHECK(net_receive(fd, bytes, STORE_HEADER, clock_seconds() + 10) && bytes[4] == STORE_VERSION + 7);
-        bytes[4] = STORE_VERSION; /* the rest is the same in all */
+        bytes[4] = STORE_VERSION; /* the rest is the same in all versions */
         size_t used;
-        RANK_CHECK(store_frame_parse(bytes, STORE_HEADER, 200, &reply, &used) == PARSED_MORE);
-        RANK_CHECK(reply.type == FRAME_REFUSE && net_receive(fd, bytes, reply.length, clock_seconds() + 10));
+        RANK_CHECK(store_frame_parse(bytes, STORE_HEADER, 200, &reply, &used) == PARSED_INCOMPLETE);
+        RANK_CHECK(reply.type == FRAME_REJECT && net_receive(fd, bytes, reply.length, clock_seconds() + 10));
         bytes[reply.length] = 0;
         RANK_CHECK(strstr((const char *)bytes, "it uses version 3 of ddptrain's protocol, this rank version 10"));
         close(fd);
@@ -470,20 +433,11 @@ static void late_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(late_ones_change_nothing) { ranks_run(2, late_body, NULL); }
+START_TEST(late_connections_have_no_effect) { ranks_run(2, late_body, NULL); }
 END_TEST
 
-static int knock(int port) {
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
-    if (fd >= 0) close(fd);
-    return -1;
-}
-
-/* Bothers the port until it is killed. */
-static _Noreturn void bother(int port) {
+/* Opens connections and sends invalid data until it is killed. */
+static _Noreturn void attack_port(int port) {
     static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     static const char tls[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
     int slow[64];
@@ -493,7 +447,7 @@ static _Noreturn void bother(int port) {
     for (unsigned n = 0;; n++) {
         uint8_t bytes[512];
         struct store_frame frame = {.type = FRAME_HELLO, .rank = 1, .length = n % 3 == 0 ? 0xfffffff0u : 64 << 10};
-        int fd = knock(port);
+        int fd = connect_to_port(port);
         if (fd < 0) {
             clock_sleep(0.001);
             continue;
@@ -510,7 +464,7 @@ static _Noreturn void bother(int port) {
             for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)rand_r(&seed);
             sent = send(fd, bytes, sizeof bytes, 0);
             break;
-        case 3: /* a length that must not be believed */
+        case 3: /* too large a length */
             store_frame_header(&frame, bytes);
             sent = send(fd, bytes, STORE_HEADER, 0);
             break;
@@ -524,7 +478,7 @@ static _Noreturn void bother(int port) {
             sent = send(fd, "DDPS", 4, 0);
             break;
         default:
-            break; /* says nothing and stays */
+            break; /* sends nothing and stays open */
         }
         if (n % 8 >= 5 && sent >= 0) {
             if (slow[n % 64] >= 0) close(slow[n % 64]);
@@ -543,10 +497,10 @@ static long resident_kib(void) {
     return resident * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-static void bothered_body(const struct dist_env *env, void *argument) {
+static void attacked_body(const struct dist_env *env, void *argument) {
     (void)argument;
-    if (env->rank == 1) clock_sleep(0.5); /* joins when all places are taken by strangers */
-    struct store *store = join_store(env, 30);
+    if (env->rank == 1) clock_sleep(0.5); /* joins when the maximum number of unauthenticated connections is open */
+    struct store *store = rank_open_store(env, 30);
     long before = resident_kib();
     for (int i = 0; i < 300; i++) {
         char key[64], *value;
@@ -560,7 +514,7 @@ static void bothered_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(strangers) {
+START_TEST(untrusted_clients) {
     struct ranks ranks;
     ranks_prepare(&ranks, 2);
     pid_t pids[3];
@@ -569,9 +523,9 @@ START_TEST(strangers) {
         if ((pids[i] = fork()) == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             close(ranks.listener);
-            bother(ranks.port);
+            attack_port(ranks.port);
         }
-    ranks_start(&ranks, bothered_body, NULL);
+    ranks_start(&ranks, attacked_body, NULL);
     ranks_wait(&ranks);
     for (int i = 0; i < 3; i++) {
         kill(pids[i], SIGKILL);
@@ -582,7 +536,7 @@ START_TEST(strangers) {
 }
 END_TEST
 
-/* A rank that finds another program on the port says so. */
+/* A rank reports that another program listens on the port. */
 static void *http_server(void *argument) {
     int fd = accept(*(int *)argument, NULL, NULL);
     char bytes[100];
@@ -591,7 +545,7 @@ static void *http_server(void *argument) {
     return NULL;
 }
 
-START_TEST(another_program_on_the_port) {
+START_TEST(another_program_is_reported) {
     struct ranks ranks;
     ranks_prepare(&ranks, 2);
     fcntl(ranks.listener, F_SETFL, 0); /* blocking */
@@ -607,10 +561,10 @@ START_TEST(another_program_on_the_port) {
 }
 END_TEST
 
-/* ---- where it listens ---- */
+/* ---- addresses and sockets ---- */
 
 /* A host that does not answer: with a full backlog the kernel drops the packets. */
-START_TEST(a_connection_that_nobody_accepts) {
+START_TEST(connect_times_out) {
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
     int listener, fds[8];
@@ -641,7 +595,7 @@ START_TEST(listening_addresses) {
     }
     status_free(s);
     close(fd);
-    /* over several hosts a name that means loopback here must be reachable from there */
+    /* with several hosts a name that resolves to loopback is replaced by the wildcard address */
     ck_assert(net_listen("127.0.0.1", 0, false, &fd) == OK);
     size = sizeof address;
     ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
@@ -651,8 +605,8 @@ START_TEST(listening_addresses) {
 }
 END_TEST
 
-/* Linux ends such a connection after a third of a second without a route, whatever the time. */
-START_TEST(no_timeout_of_the_kernel_ends_a_connection) {
+/* With TCP_USER_TIMEOUT Linux closes a connection after a third of a second without a route, whatever its value. */
+START_TEST(no_user_timeout_is_set) {
     int listener, fd, timeout = -1;
     bool is_final;
     struct sockaddr_storage address;
@@ -676,18 +630,18 @@ int main(void) {
                                        LOOP(agreement, 2, 5),
                                        ONCE(missing_ranks_are_named),
                                        ONCE(no_rank_0),
-                                       ONCE(rank_0_comes_late),
-                                       LOOP(leaving_ends_waits, 0, 3),
-                                       LOOP(a_stop_of_rank_0_is_the_reason, 0, 2),
-                                       ONCE(cause_before_victim),
-                                       ONCE(rank_0_dies),
-                                       EACH(impostors_are_refused, impostors),
-                                       ONCE(another_count_ends_the_wait),
-                                       ONCE(late_ones_change_nothing),
-                                       ONCE(strangers),
-                                       ONCE(another_program_on_the_port),
-                                       ONCE(a_connection_that_nobody_accepts),
+                                       ONCE(rank_0_starts_late),
+                                       LOOP(lost_rank_ends_waits, 0, 3),
+                                       LOOP(stop_of_rank_0_is_reported, 0, 2),
+                                       ONCE(own_failure_is_the_cause),
+                                       ONCE(rank_0_is_killed),
+                                       EACH(untrusted_clients_are_rejected, clients),
+                                       ONCE(another_world_size_ends_the_wait),
+                                       ONCE(late_connections_have_no_effect),
+                                       ONCE(untrusted_clients),
+                                       ONCE(another_program_is_reported),
+                                       ONCE(connect_times_out),
                                        ONCE(listening_addresses),
-                                       ONCE(no_timeout_of_the_kernel_ends_a_connection)};
+                                       ONCE(no_user_timeout_is_set)};
     return check_run("store", loops, sizeof loops / sizeof *loops);
 }

@@ -1,4 +1,4 @@
-/* Frames of the store: written, parsed and refused. ctest-labels: unit */
+/* Frames of the store are written, parsed, and rejected if they are invalid. ctest-labels: unit */
 #include "dist/store/store_frame.h"
 
 #include <string.h>
@@ -13,16 +13,16 @@ START_TEST(frames_round_trip) {
         memset(bytes + STORE_HEADER, 0xab, length);
         size_t used = 0, full = STORE_HEADER + length;
         for (size_t size = 0; size < full; size++)
-            ck_assert_int_eq(store_frame_parse(bytes, size, 100, &in, &used), PARSED_MORE);
+            ck_assert_int_eq(store_frame_parse(bytes, size, 100, &in, &used), PARSED_INCOMPLETE);
         ck_assert_int_eq(store_frame_parse(bytes, full, 100, &in, &used), PARSED_FRAME);
         ck_assert_uint_eq(used, full);
         ck_assert(in.type == FRAME_SET && in.rank == 7 && in.job == out.job && in.length == length);
-        if (length) ck_assert_int_eq(store_frame_parse(bytes, full, length - 1, &in, &used), PARSED_BAD);
+        if (length) ck_assert_int_eq(store_frame_parse(bytes, full, length - 1, &in, &used), PARSED_INVALID);
         for (size_t i = 0; i < 8; i++) { /* magic, version, type, zeros */
-            uint8_t before = bytes[i];
+            uint8_t original = bytes[i];
             bytes[i] ^= 0xf0;
-            ck_assert_int_eq(store_frame_parse(bytes, full, 100, &in, &used), PARSED_BAD);
-            bytes[i] = before;
+            ck_assert_int_eq(store_frame_parse(bytes, full, 100, &in, &used), PARSED_INVALID);
+            bytes[i] = original;
         }
     }
 }

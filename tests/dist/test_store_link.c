@@ -1,9 +1,8 @@
-/* The launchers' link as the store sees it: who may make one, how often, and what is said while it is awaited.
+/* The link of launchers in the store: which rank may open one, how often, and the log while it is not answered.
  * ctest-labels: dist fault */
-#include "ranks.h"
+#include "store_ranks.h"
 
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -11,32 +10,19 @@
 #include "check_main.h"
 #include "dist/launch/launch.h"
 #include "dist/store/store_frame.h"
-#include "dist/store/store_join.h"
-#include "dist/store/store_secret.h"
 
-/* ---- who may ---- */
+/* ---- which rank may open a link ---- */
 
-static void rank_links(const struct dist_env *env, int rank, enum status_code code, const char *words) {
+/* Opens a link as [rank]; expects the result [code] with [text]. */
+static void open_link(const struct dist_env *env, int rank, enum status_code code, const char *text) {
     uint8_t secret[32];
     int fd;
     struct store_session session;
-    uint32_t incarnation = 0;
-    rank_must(store_secret_find(env, secret));
-    struct store_join join = {.host = "127.0.0.1",
-                              .port = env->master_port,
-                              .rank = rank,
-                              .world_size = env->world_size,
-                              .job = store_job_hash(env->job_id),
-                              .secret = secret,
-                              .who = "a rank",
-                              .deadline = clock_seconds() + 20,
-                              .purpose = FOR_LAUNCHERS};
-    status s = store_join(&join, &fd, &session, &incarnation);
-    bool is_right = status_code(s) == code && strstr(status_message(s), words);
-    if (!is_right) fprintf(stderr, "rank %d: %d '%s'\n", rank, status_code(s), status_message(s));
-    RANK_CHECK(is_right);
+    struct store_join join = rank_connection(env, secret, FOR_LINK);
+    join.rank = rank;
+    status s = store_join(&join, &fd, &session, &(uint32_t){0});
     if (!s) close(fd);
-    status_free(s);
+    rank_expect(s, code, text);
 }
 
 static void link_body(const struct dist_env *env, void *argument) {
@@ -46,18 +32,18 @@ static void link_body(const struct dist_env *env, void *argument) {
     if (env->rank == 0) {
         for (int i = 0; i < 3000 && !atomic_load(is_done); i++) clock_sleep(0.01);
     } else {
-        rank_links(env, 1, STATUS_OK, "");
-        rank_links(env, 1, STATUS_USAGE, "rank 1 has connected the launchers already");
-        rank_links(env, 2, STATUS_USAGE, "no rank 2");
+        open_link(env, 1, STATUS_OK, "");
+        open_link(env, 1, STATUS_USAGE, "rank 1 has connected the launchers already");
+        open_link(env, 2, STATUS_USAGE, "rank 2 does not exist");
         store_close(store);
         store = NULL;
-        rank_links(env, 1, STATUS_USAGE, "rank 1 has left this job already");
+        open_link(env, 1, STATUS_USAGE, "rank 1 has left this job already");
         atomic_store(is_done, true);
     }
     store_close(store);
 }
 
-START_TEST(once_by_a_rank_that_is_here) {
+START_TEST(joined_rank_may_open_one_link) {
     atomic_bool *is_done = mmap(NULL, sizeof *is_done, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(is_done, MAP_FAILED);
     ranks_run(2, link_body, is_done);
@@ -65,19 +51,19 @@ START_TEST(once_by_a_rank_that_is_here) {
 }
 END_TEST
 
-/* ---- what is said ---- */
+/* ---- the log ---- */
 
-#define MOST_PIPES 8
+#define MAX_PIPES 8
 
 static bool forward(int from, int to) {
     uint8_t bytes[4096];
-    ssize_t got = recv(from, bytes, sizeof bytes, MSG_DONTWAIT);
-    return got < 0 || (got > 0 && net_send(to, bytes, (size_t)got, clock_seconds() + 5));
+    ssize_t received = recv(from, bytes, sizeof bytes, MSG_DONTWAIT);
+    return received < 0 || (received > 0 && net_send(to, bytes, (size_t)received, clock_seconds() + 5));
 }
 
-/* Between rank 1 and the store, until it is killed: of the connections the third is taken and never answered. */
-static _Noreturn void stand_between(int listener, int port) {
-    struct pollfd polls[1 + 2 * MOST_PIPES] = {{.fd = listener, .events = POLLIN}};
+/* A relay between rank 1 and the store, until it is killed. It accepts the third connection and never answers it. */
+static _Noreturn void relay(int listener, int port) {
+    struct pollfd polls[1 + 2 * MAX_PIPES] = {{.fd = listener, .events = POLLIN}};
     int accepted = 0;
     nfds_t count = 1;
     for (;;) {
@@ -99,8 +85,8 @@ static _Noreturn void stand_between(int listener, int port) {
     }
 }
 
-/* This process as a rank of a launcher that has no link yet. */
-static void pretend_launcher(int report) {
+/* Sets the environment of a rank whose launcher has no link yet. */
+static void set_launcher_environment(int report) {
     char text[32];
     snprintf(text, sizeof text, "%ld", (long)getppid());
     setenv(LAUNCHER_VARIABLE, text, 1);
@@ -110,24 +96,24 @@ static void pretend_launcher(int report) {
 }
 
 static void slow_link_body(const struct dist_env *env, void *argument) {
-    int report[2], said = memfd_create("said", MFD_CLOEXEC);
+    int report[2], log = memfd_create("said", MFD_CLOEXEC);
     struct dist_env other = *env;
     struct store *store;
     struct store_options options = {.timeout = 60};
     if (env->rank == 1) {
         RANK_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, report) == 0);
-        pretend_launcher(report[1]);
+        set_launcher_environment(report[1]);
         other.local_rank = 0;
         other.master_port = *(int *)argument;
-        dup2(said, STDERR_FILENO);
+        dup2(log, STDERR_FILENO);
         options.log = log_create(false, false);
     }
     rank_must(store_open_with(&other, &options, &store));
     if (env->rank == 1) {
         char text[1024] = "", packet[4096];
-        RANK_CHECK(pread(said, text, sizeof text - 1, 0) > 0);
+        RANK_CHECK(pread(log, text, sizeof text - 1, 0) > 0);
         RANK_CHECK(strstr(text, "waiting for rank 0 at 127.0.0.1:"));
-        RANK_CHECK(recv(report[0], packet, sizeof packet, MSG_DONTWAIT) > 0); /* the link, in the end */
+        RANK_CHECK(recv(report[0], packet, sizeof packet, MSG_DONTWAIT) > 0); /* the link, opened at last */
         log_destroy(options.log);
         rank_must(store_set(store, "linked", NULL, 0));
     } else {
@@ -138,7 +124,7 @@ static void slow_link_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(a_link_that_is_awaited_is_told) {
+START_TEST(waiting_for_a_link_is_logged) {
     struct ranks ranks;
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
@@ -147,20 +133,20 @@ START_TEST(a_link_that_is_awaited_is_told) {
     ck_assert_ptr_null(net_listen("127.0.0.1", 0, true, &listener));
     ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &size), 0);
     port = net_port(&address);
-    pid_t between = fork();
-    if (between == 0) {
+    pid_t relay_pid = fork();
+    if (relay_pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(ranks.listener);
-        stand_between(listener, ranks.port);
+        relay(listener, ranks.port);
     }
     close(listener);
     ranks_start(&ranks, slow_link_body, &port);
     ranks_wait(&ranks);
-    kill(between, SIGKILL);
-    waitpid(between, NULL, 0);
+    kill(relay_pid, SIGKILL);
+    waitpid(relay_pid, NULL, 0);
     ck_assert_int_eq(ranks.codes[0], 0);
     ck_assert_int_eq(ranks.codes[1], 0);
 }
 END_TEST
 
-TESTS("store_link", once_by_a_rank_that_is_here, a_link_that_is_awaited_is_told)
+TESTS("store_link", joined_rank_may_open_one_link, waiting_for_a_link_is_logged)

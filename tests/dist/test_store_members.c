@@ -1,4 +1,4 @@
-/* Who is lost, who hangs, who is to blame: on a clock of its own. */
+/* Which rank is lost, which one hangs, and which one is the root cause, with simulated time. */
 #include "dist/store/store_members.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ static double link_age(void *data, int rank) {
     return link_ages[rank];
 }
 
-static struct members *all_here(int world, double hang) {
+static struct members *all_joined(int world, double hang) {
     struct members *m = members_create(world, world, (struct members_limits){.hang = hang, .slow = 600}, 0);
     memset(link_ages, 0, sizeof link_ages);
     for (int r = 0; r < world; r++) {
@@ -25,7 +25,7 @@ static struct members *all_here(int world, double hang) {
     return m;
 }
 
-/* Of a rank in step 7: [ticks] says how far it is. */
+/* The heartbeat of a rank in step 7 with [ticks] of progress. */
 static struct pulse_reading reading_of(enum pulse_phase phase, uint64_t ticks, bool is_waiting, double median) {
     return (struct pulse_reading){.phase = phase,
                                   .step = 7,
@@ -36,20 +36,21 @@ static struct pulse_reading reading_of(enum pulse_phase phase, uint64_t ticks, b
                                   .median_step = median};
 }
 
-static void beat(struct members *m, int rank, enum pulse_phase phase, uint64_t ticks, bool is_waiting, double median,
-                 double now) {
+static void send_heartbeat(struct members *m, int rank, enum pulse_phase phase, uint64_t ticks, bool is_waiting,
+                           double median, double now) {
     struct pulse_reading r = reading_of(phase, ticks, is_waiting, median);
     r.cpu = now;
-    members_beat(m, rank, &r, now);
+    members_heartbeat(m, rank, &r, now);
 }
 
-/* Every rank sends the same reading five times a second. The time of the cause; 0: none until [end]. */
-static double checked_at(struct members *m, int world, struct pulse_reading *readings, double end) {
+/* Every rank sends the same heartbeat five times a second. Returns the time at which the cause is known; 0: none before
+ * [end]. */
+static double time_of_cause(struct members *m, int world, struct pulse_reading *readings, double end) {
     for (int i = 1; i * 0.2 < end; i++) {
         double now = i * 0.2;
         for (int r = 0; r < world; r++) {
             readings[r].cpu = now;
-            members_beat(m, r, &readings[r], now);
+            members_heartbeat(m, r, &readings[r], now);
         }
         members_check(m, now, link_age, NULL);
         if (members_cause(m, now) >= 0) return now;
@@ -57,34 +58,34 @@ static double checked_at(struct members *m, int world, struct pulse_reading *rea
     return 0;
 }
 
-static void expect(struct members *m, int rank, const char *words) {
+static void expect(struct members *m, int rank, const char *expected) {
     struct text text = {0};
     members_describe(m, rank, &text);
-    ck_assert_msg(strstr(text.data, words), "%s", text.data);
+    ck_assert_msg(strstr(text.data, expected), "%s", text.data);
     text_free(&text);
 }
 
 static const struct {
     enum pulse_phase phase;
-    double median, hang, least, most; /* most 0: never */
+    double median, hang, min, max; /* seconds; max 0: never */
 } hangs[] = {
     {PULSE_FORWARD, 0.01, 10, 10, 10.5},    {PULSE_BACKWARD, 0.01, 10, 10, 10.5}, {PULSE_UPDATING, 0.01, 3, 3, 3.5},
     {PULSE_FORWARD, 2, 10, 40, 40.5},                                            /* long steps: 20 of them */
-    {PULSE_EVALUATING, 0.01, 10, 60, 60.5}, {PULSE_LOADING, 0.01, 10, 600, 601}, /* disks may be slow, and the first
-                                                                                    step */
+    {PULSE_EVALUATING, 0.01, 10, 60, 60.5}, {PULSE_LOADING, 0.01, 10, 600, 601}, /* disks and the first step may be slow
+                                                                                  */
     {PULSE_SAVING, 0.01, 10, 600, 601},     {PULSE_LOGGING, 0.01, 10, 600, 601},  {PULSE_STARTING, 0, 10, 600, 601},
     {PULSE_FORWARD, 0, 10, 600, 601},       {PULSE_FORWARD, 0.01, 0, 0, 0}, /* switched off */
 };
 
-START_TEST(a_hang_is_named_at_its_limit) {
-    struct members *m = all_here(3, hangs[_i].hang);
+START_TEST(hang_is_detected_at_its_limit) {
+    struct members *m = all_joined(3, hangs[_i].hang);
     struct pulse_reading waiting = reading_of(PULSE_BACKWARD, 41, true, hangs[_i].median);
     struct pulse_reading readings[] = {waiting, reading_of(hangs[_i].phase, 40, false, hangs[_i].median), waiting};
-    double at = checked_at(m, 3, readings, 700);
-    ck_assert_msg(at >= hangs[_i].least && at <= hangs[_i].most, "%g", at);
-    if (hangs[_i].most > 0) {
+    double at = time_of_cause(m, 3, readings, 700);
+    ck_assert_msg(at >= hangs[_i].min && at <= hangs[_i].max, "%g", at);
+    if (hangs[_i].max > 0) {
         ck_assert_int_eq(members_cause(m, at), 1);
-        ck_assert(members_stood_still(m, 1) && !members_stood_still(m, 0));
+        ck_assert(members_hung(m, 1) && !members_hung(m, 0));
         expect(m, 1, "rank 1 (host n1, pid 71) hangs in ");
         expect(m, 1, pulse_phase_name((int)hangs[_i].phase));
         expect(m, 1, "of step 8, after all_reduce #17");
@@ -94,12 +95,12 @@ START_TEST(a_hang_is_named_at_its_limit) {
 }
 END_TEST
 
-/* `eval` and `predict` have no steps to name. */
+/* `eval` and `predict` have no steps. */
 START_TEST(phases_without_steps) {
     static const struct {
         enum pulse_phase phase;
         int64_t step;
-        const char *words;
+        const char *expected;
     } cases[] = {{PULSE_PREDICTING, 0, "; last seen in predicting, after all_gather #2"},
                  {PULSE_EVALUATING, 0, "; last seen in evaluating, after all_gather #2"},
                  {PULSE_EVALUATING, 6, "; last seen in evaluating of step 7, after all_gather #2"},
@@ -112,19 +113,19 @@ START_TEST(phases_without_steps) {
         struct pulse_reading reading = {
             .phase = cases[i].phase, .step = cases[i].step, .ticks = 3, .call = "all_gather", .number = 2};
         members_last_seen(&reading, &text);
-        ck_assert_str_eq(text_string(&text), cases[i].words);
+        ck_assert_str_eq(text_string(&text), cases[i].expected);
         text_free(&text);
     }
 }
 END_TEST
 
-/* No launcher said how it ended; its heart said where. */
-START_TEST(the_last_beat_tells_where_it_left) {
-    struct members *m = all_here(2, 10);
+/* The launcher has not reported how the rank ended; the last heartbeat shows where. */
+START_TEST(last_heartbeat_is_in_the_message) {
+    struct members *m = all_joined(2, 10);
     struct pulse_reading reading = {.phase = PULSE_FORWARD, .step = 4, .ticks = 3};
     struct text text = {0};
-    members_beat(m, 1, &reading, 0.1);
-    members_leave(m, 1, LEFT_AS_CAUSE, STATUS_PEER, NULL, 0.2);
+    members_heartbeat(m, 1, &reading, 0.1);
+    members_leave(m, 1, MEMBER_FAILED, STATUS_PEER, NULL, 0.2);
     members_describe(m, 1, &text);
     ck_assert_msg(strstr(text_string(&text), ") exited without reporting an error; last seen in forward of step 5"),
                   "%s", text.data);
@@ -133,18 +134,18 @@ START_TEST(the_last_beat_tells_where_it_left) {
 }
 END_TEST
 
-/* A slow rank that moves is no hang, nor is a job in which nobody waits. */
+/* A slow rank that makes progress does not hang, nor does a job in which no rank waits. */
 START_TEST(progress_is_no_hang) {
-    struct members *m = all_here(2, 10);
+    struct members *m = all_joined(2, 10);
     for (int i = 1; i < 500; i++) {
         double now = i * 0.2;
-        beat(m, 0, PULSE_BACKWARD, 41, true, 0.01, now);
-        beat(m, 1, PULSE_EVALUATING, 40 + (uint64_t)(i / 40), false, 0.01, now); /* a batch every 8 s */
+        send_heartbeat(m, 0, PULSE_BACKWARD, 41, true, 0.01, now);
+        send_heartbeat(m, 1, PULSE_EVALUATING, 40 + (uint64_t)(i / 40), false, 0.01, now); /* a batch every 8 s */
         members_check(m, now, link_age, NULL);
     }
     for (int i = 500; i < 1000; i++) {
         double now = i * 0.2;
-        for (int r = 0; r < 2; r++) beat(m, r, PULSE_FORWARD, 50, false, 0.01, now);
+        for (int r = 0; r < 2; r++) send_heartbeat(m, r, PULSE_FORWARD, 50, false, 0.01, now);
         members_check(m, now, link_age, NULL);
     }
     ck_assert_int_eq(members_cause(m, 200), -1);
@@ -152,32 +153,32 @@ START_TEST(progress_is_no_hang) {
 }
 END_TEST
 
-/* Both wait, but rank 1 in the step before: it never left that collective. */
-START_TEST(who_is_behind_is_named) {
-    struct members *m = all_here(2, 10);
+/* Both wait, but rank 1 in an earlier collective. */
+START_TEST(rank_that_is_behind_hangs) {
+    struct members *m = all_joined(2, 10);
     struct pulse_reading waiting = reading_of(PULSE_BACKWARD, 40, true, 0.01), readings[] = {waiting, waiting};
     readings[1].number = 17;
-    ck_assert_int_eq(members_cause(m, checked_at(m, 2, readings, 20)), 1);
+    ck_assert_int_eq(members_cause(m, time_of_cause(m, 2, readings, 20)), 1);
     members_destroy(m);
 }
 END_TEST
 
 START_TEST(all_wait_for_each_other) {
-    struct members *m = all_here(2, 10);
+    struct members *m = all_joined(2, 10);
     struct pulse_reading waiting = reading_of(PULSE_BACKWARD, 41, true, 0.01), readings[] = {waiting, waiting};
-    double at = checked_at(m, 2, readings, 20);
+    double at = time_of_cause(m, 2, readings, 20);
     ck_assert(at >= 10 && at < 11);
     expect(m, members_cause(m, at), "hangs after backward of step 8, in all_reduce #18");
     members_destroy(m);
 }
 END_TEST
 
-/* Rank 1 falls silent at 1 s. */
-static double silent_at(struct members *m, bool has_link) {
+/* Rank 1 sends its last heartbeat at 1 s. Returns the time at which it is lost; 0: never. */
+static double time_of_loss(struct members *m, bool has_link) {
     for (int i = 1; i < 100; i++) {
         double now = i * 0.2;
-        beat(m, 0, PULSE_FORWARD, (uint64_t)i, false, 0.01, now);
-        if (now <= 1) beat(m, 1, PULSE_SAVING, (uint64_t)i, false, 0.01, now);
+        send_heartbeat(m, 0, PULSE_FORWARD, (uint64_t)i, false, 0.01, now);
+        if (now <= 1) send_heartbeat(m, 1, PULSE_SAVING, (uint64_t)i, false, 0.01, now);
         link_ages[1] = has_link || now < 1 ? 0.1 : now - 1;
         members_check(m, now, link_age, NULL);
         if (members_cause(m, now) >= 0) return now;
@@ -185,28 +186,28 @@ static double silent_at(struct members *m, bool has_link) {
     return 0;
 }
 
-START_TEST(a_cut_link_and_a_stopped_process_differ) {
-    struct members *m = all_here(2, 10);
-    double at = silent_at(m, false);
+START_TEST(unreachable_and_stopped_ranks_differ) {
+    struct members *m = all_joined(2, 10);
+    double at = time_of_loss(m, false);
     ck_assert(at > 4.4 && at < 5);
-    expect(m, 1, "is out of reach: its host has not answered for 3.");
+    expect(m, 1, "is unreachable: its host has not answered for 3.");
     expect(m, 1, "last seen in saving of step 8, after all_reduce #17");
     members_destroy(m);
-    m = all_here(2, 10);
-    at = silent_at(m, true);
+    m = all_joined(2, 10);
+    at = time_of_loss(m, true);
     ck_assert(at > 8.9 && at < 9.5);
     expect(m, 1, "hangs: its process has not run for 8.");
     members_destroy(m);
 }
 END_TEST
 
-/* This process itself stood still for a minute (a suspended machine). */
-START_TEST(a_pause_of_the_judge_blames_nobody) {
-    struct members *m = all_here(2, 10);
+/* This process did not run for a minute (a suspended machine). */
+START_TEST(pause_of_the_server_loses_no_rank) {
+    struct members *m = all_joined(2, 10);
     for (int i = 1; i < 100; i++) {
         double now = i < 50 ? i * 0.2 : 60 + i * 0.2;
-        if (i != 50) /* the beats arrive after the check */
-            for (int r = 0; r < 2; r++) beat(m, r, PULSE_FORWARD, 5 + (uint64_t)i, r == 0, 0.01, now);
+        if (i != 50) /* the heartbeats are read after the check */
+            for (int r = 0; r < 2; r++) send_heartbeat(m, r, PULSE_FORWARD, 5 + (uint64_t)i, r == 0, 0.01, now);
         members_check(m, now, link_age, NULL);
         if (i <= 50) ck_assert_int_eq(members_cause(m, now), -1);
     }
@@ -214,97 +215,97 @@ START_TEST(a_pause_of_the_judge_blames_nobody) {
 }
 END_TEST
 
-START_TEST(the_first_cause_wins) {
-    struct members *m = all_here(4, 10);
-    members_leave(m, 0, LEFT_AFTER_PEER, STATUS_PEER, ": lost a peer", 1.0);
-    ck_assert_int_eq(members_cause(m, 1.1), -1); /* a better explanation may come */
-    members_leave(m, 2, LEFT_AS_CAUSE, STATUS_PEER, NULL, 1.2);
+START_TEST(first_cause_is_final) {
+    struct members *m = all_joined(4, 10);
+    members_leave(m, 0, MEMBER_LOST_PEER, STATUS_PEER, ": lost a peer", 1.0);
+    ck_assert_int_eq(members_cause(m, 1.1), -1); /* the cause may still be reported */
+    members_leave(m, 2, MEMBER_FAILED, STATUS_PEER, NULL, 1.2);
     ck_assert_int_eq(members_cause(m, 1.25), -1);
-    members_died(m, 2, " was killed by SIGKILL", 1.27);
+    members_exited(m, 2, " was killed by SIGKILL", 1.27);
     ck_assert_int_eq(members_cause(m, 1.28), 2);
     expect(m, 2, "rank 2 (host n2, pid 72) was killed by SIGKILL");
-    members_leave(m, 1, LEFT_AS_CAUSE, STATUS_DATA, ": bad data", 1.29); /* too late */
+    members_leave(m, 1, MEMBER_FAILED, STATUS_DATA, ": bad data", 1.29); /* too late */
     ck_assert_int_eq(members_cause(m, 2), 2);
     members_destroy(m);
 
-    m = all_here(2, 10); /* nobody explains it: the victim stands */
-    members_leave(m, 1, LEFT_AFTER_PEER, STATUS_PEER, ": lost a peer", 1.0);
+    m = all_joined(2, 10); /* no other report: the rank that lost a peer is the cause */
+    members_leave(m, 1, MEMBER_LOST_PEER, STATUS_PEER, ": lost a peer", 1.0);
     ck_assert(members_cause_time(m, 99) < 1.31);
     ck_assert_int_eq(members_cause(m, 1.31), 1);
     members_destroy(m);
 
-    m = all_here(3, 10); /* the launcher is faster than the connection's end */
-    members_died(m, 1, " was killed by SIGSEGV", 1.0);
-    members_leave(m, 1, LEFT_AS_CAUSE, STATUS_PEER, NULL, 1.1);
+    m = all_joined(3, 10); /* the launcher reports before the connection ends */
+    members_exited(m, 1, " was killed by SIGSEGV", 1.0);
+    members_leave(m, 1, MEMBER_FAILED, STATUS_PEER, NULL, 1.1);
     ck_assert_int_eq(members_cause(m, 1.1), 1);
     expect(m, 1, "SIGSEGV");
-    members_leave(m, 0, LEFT_IN_PEACE, STATUS_OK, NULL, 1.2);
+    members_leave(m, 0, MEMBER_LEFT, STATUS_OK, NULL, 1.2);
     members_destroy(m);
 
-    m = all_here(3, 10); /* peace is no failure */
-    for (int r = 1; r < 3; r++) members_leave(m, r, LEFT_IN_PEACE, STATUS_OK, NULL, 1.0);
+    m = all_joined(3, 10); /* leaving without a failure is not a cause */
+    for (int r = 1; r < 3; r++) members_leave(m, r, MEMBER_LEFT, STATUS_OK, NULL, 1.0);
     ck_assert_int_eq(members_cause(m, 5), -1);
     ck_assert(members_is_alone(m, 0));
     members_destroy(m);
 
-    m = all_here(2, 10); /* whoever waits for rank 0 gets its reason, when that is final */
-    members_leave(m, 0, LEFT_AS_CAUSE, STATUS_STOPPED, ": asked to stop", 1.0);
+    m = all_joined(2, 10); /* a request to stop of rank 0 is not final at once */
+    members_leave(m, 0, MEMBER_FAILED, STATUS_STOPPED, ": asked to stop", 1.0);
     ck_assert_int_eq(members_cause(m, 1.1), -1);
     ck_assert(!members_is_alone(m, 1));
     members_destroy(m);
 }
 END_TEST
 
-START_TEST(a_failure_explains_a_request_to_stop) {
-    static const char asked[] = ": asked to stop before training began";
-    struct members *m = all_here(4, 10); /* a failure that the request overtook */
-    members_leave(m, 1, LEFT_AS_CAUSE, STATUS_STOPPED, asked, 1.0);
+START_TEST(failure_precedes_request_to_stop) {
+    static const char reason[] = ": asked to stop before training began";
+    struct members *m = all_joined(4, 10); /* a failure that is reported after a request to stop */
+    members_leave(m, 1, MEMBER_FAILED, STATUS_STOPPED, reason, 1.0);
     ck_assert_int_eq(members_cause(m, 1.1), -1);
-    members_leave(m, 2, LEFT_AS_CAUSE, STATUS_DATA, ": bad data", 1.2);
+    members_leave(m, 2, MEMBER_FAILED, STATUS_DATA, ": bad data", 1.2);
     ck_assert_int_eq(members_cause(m, 1.2), 2);
     members_destroy(m);
 
-    m = all_here(4, 10); /* the neighbour's connection ends before the failure is reported */
-    members_leave(m, 1, LEFT_AS_CAUSE, STATUS_PEER, NULL, 1.0);
-    members_leave(m, 2, LEFT_AS_CAUSE, STATUS_DATA, ": bad data", 1.2);
+    m = all_joined(4, 10); /* the connection of another rank ends before the failure is reported */
+    members_leave(m, 1, MEMBER_FAILED, STATUS_PEER, NULL, 1.0);
+    members_leave(m, 2, MEMBER_FAILED, STATUS_DATA, ": bad data", 1.2);
     ck_assert_int_eq(members_cause(m, 1.2), 2);
     members_destroy(m);
 
-    m = all_here(4, 10); /* its death is reported after the request */
-    members_leave(m, 2, LEFT_AS_CAUSE, STATUS_PEER, NULL, 1.0);
-    members_leave(m, 1, LEFT_AS_CAUSE, STATUS_STOPPED, asked, 1.1);
-    members_died(m, 2, " was killed by SIGKILL", 1.2);
+    m = all_joined(4, 10); /* the end of a rank is reported after a request to stop */
+    members_leave(m, 2, MEMBER_FAILED, STATUS_PEER, NULL, 1.0);
+    members_leave(m, 1, MEMBER_FAILED, STATUS_STOPPED, reason, 1.1);
+    members_exited(m, 2, " was killed by SIGKILL", 1.2);
     ck_assert_int_eq(members_cause(m, 1.2), 2);
     members_destroy(m);
 
-    m = all_here(4, 10); /* all were asked, and one exited without reporting an error */
-    members_leave(m, 2, LEFT_AS_CAUSE, STATUS_PEER, NULL, 1.0);
-    members_leave(m, 1, LEFT_AS_CAUSE, STATUS_STOPPED, asked, 1.1);
+    m = all_joined(4, 10); /* a request to stop to all, and one exits without reporting an error */
+    members_leave(m, 2, MEMBER_FAILED, STATUS_PEER, NULL, 1.0);
+    members_leave(m, 1, MEMBER_FAILED, STATUS_STOPPED, reason, 1.1);
     ck_assert_int_eq(members_cause(m, 1.31), 1);
     members_destroy(m);
 }
 END_TEST
 
-START_TEST(a_rank_that_never_beats_is_lost) {
-    struct members *m = all_here(2, 10);
+START_TEST(rank_without_heartbeat_is_lost) {
+    struct members *m = all_joined(2, 10);
     double now = 0;
     for (int i = 1; members_cause(m, now) < 0 && i < 100; i++) {
         now = i * 0.2;
-        beat(m, 0, PULSE_STARTING, 1, false, 0, now);
+        send_heartbeat(m, 0, PULSE_STARTING, 1, false, 0, now);
         members_check(m, now, link_age, NULL);
     }
-    ck_assert_double_eq_tol(now, MEMBERS_STOPPED, 0.21);
+    ck_assert_double_eq_tol(now, MEMBERS_STOPPED_SECONDS, 0.21);
     expect(m, 1, "hangs: its process has not run for 8.0 s");
     members_destroy(m);
 }
 END_TEST
 
-START_TEST(the_missing_are_listed) {
+START_TEST(missing_ranks_are_listed) {
     struct members *m = members_create(4, 2, (struct members_limits){.slow = 600}, 0);
     struct text text = {0};
     members_join(m, 0, "host a, pid 1", 0);
     members_join(m, 1, "host a, pid 2", 0);
-    members_awaited(m, &text);
+    members_missing_by_node(m, &text);
     ck_assert_str_eq(text.data, "2 of 4 ranks: 2 (node 1), 3 (node 1)");
     text_clear(&text);
     members_missing(m, &text);
@@ -314,15 +315,15 @@ START_TEST(the_missing_are_listed) {
 }
 END_TEST
 
-/* Its launcher says how it died; that it was missing, too, makes no rank complete. */
-START_TEST(a_rank_that_died_before_it_joined_is_the_cause) {
+/* Its launcher reports how it ended; it does not count as joined. */
+START_TEST(rank_that_ended_before_it_joined_is_the_cause) {
     struct members *m = members_create(3, 3, (struct members_limits){.slow = 600}, 0);
     struct text text = {0};
     members_join(m, 0, "host a, pid 1", 0);
     members_join(m, 1, "host b, pid 2", 0);
-    members_introduce(m, 2, "host b", 1);
-    members_died(m, 2, " was killed by SIGKILL; last seen starting", 1);
-    members_leave(m, 1, LEFT_AFTER_PEER, STATUS_PEER, ": ended by its launcher", 1);
+    members_add_unjoined(m, 2, "host b", 1);
+    members_exited(m, 2, " was killed by SIGKILL; last seen starting", 1);
+    members_leave(m, 1, MEMBER_LOST_PEER, STATUS_PEER, ": ended by its launcher", 1);
     ck_assert_int_eq(members_cause(m, 1), 2);
     members_describe(m, 2, &text);
     ck_assert_str_eq(text.data, "rank 2 (host b) was killed by SIGKILL; last seen starting");
@@ -332,9 +333,9 @@ START_TEST(a_rank_that_died_before_it_joined_is_the_cause) {
 }
 END_TEST
 
-LOOP_TESTS("store_members", EACH(a_hang_is_named_at_its_limit, hangs), ONCE(phases_without_steps),
-           ONCE(the_last_beat_tells_where_it_left), ONCE(progress_is_no_hang), ONCE(who_is_behind_is_named),
-           ONCE(all_wait_for_each_other), ONCE(a_cut_link_and_a_stopped_process_differ),
-           ONCE(a_pause_of_the_judge_blames_nobody), ONCE(the_first_cause_wins),
-           ONCE(a_failure_explains_a_request_to_stop), ONCE(a_rank_that_never_beats_is_lost),
-           ONCE(the_missing_are_listed), ONCE(a_rank_that_died_before_it_joined_is_the_cause))
+LOOP_TESTS("store_members", EACH(hang_is_detected_at_its_limit, hangs), ONCE(phases_without_steps),
+           ONCE(last_heartbeat_is_in_the_message), ONCE(progress_is_no_hang), ONCE(rank_that_is_behind_hangs),
+           ONCE(all_wait_for_each_other), ONCE(unreachable_and_stopped_ranks_differ),
+           ONCE(pause_of_the_server_loses_no_rank), ONCE(first_cause_is_final), ONCE(failure_precedes_request_to_stop),
+           ONCE(rank_without_heartbeat_is_lost), ONCE(missing_ranks_are_listed),
+           ONCE(rank_that_ended_before_it_joined_is_the_cause))

@@ -1,5 +1,5 @@
-/* What ranks say about the store: in rank 0's log while others are awaited, when rank 0 does not answer, and to the
- * others when their launcher or a request ends them. ctest-labels: dist */
+/* Messages about the store: rank 0's log while it waits for others, failures when rank 0 does not answer, and the
+ * reason of a rank that its launcher or a request ends. ctest-labels: dist */
 #include "ranks.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static const struct {
 } logs[] = {
     {true, 0, ""},
     {false, 0, "rank 0 is reached at 127.0.0.1 (lo); " INTERFACE_VARIABLE " chooses another interface for the data\n"},
-    {true, 2.3, "waiting for 1 of 2 ranks: 1\nall 2 ranks are here\n"},
+    {true, 2.3, "waiting for 1 of 2 ranks: 1\nall 2 ranks have joined\n"},
 };
 
 static void log_body(const struct dist_env *env, void *argument) {
@@ -31,19 +31,19 @@ static void log_body(const struct dist_env *env, void *argument) {
     struct store_options options = {.timeout = 20};
     struct store *store;
     char text[1024], *value;
-    int said = memfd_create("said", MFD_CLOEXEC), own = dup(STDERR_FILENO);
+    int log = memfd_create("said", MFD_CLOEXEC), own = dup(STDERR_FILENO);
     if (!logs[number].is_one_host) mine.local_rank = 0, mine.local_world_size = 1;
     if (env->rank == 0) {
-        RANK_CHECK(dup2(said, STDERR_FILENO) >= 0);
+        RANK_CHECK(dup2(log, STDERR_FILENO) >= 0);
         options.log = log_create(false, false);
     } else {
         clock_sleep(logs[number].late);
     }
     rank_must(store_open_with(&mine, &options, &store));
     if (env->rank == 0) {
-        clock_sleep(0.6); /* three times as long as the server takes to look around */
+        clock_sleep(0.6); /* three heartbeats of the server */
         RANK_CHECK(dup2(own, STDERR_FILENO) >= 0);
-        ssize_t size = pread(said, text, sizeof text - 1, 0);
+        ssize_t size = pread(log, text, sizeof text - 1, 0);
         text[size < 0 ? 0 : size] = 0;
         if (strcmp(text, logs[number].expected) != 0) fprintf(stderr, "the log is '%s'\n", text);
         RANK_CHECK(strcmp(text, logs[number].expected) == 0);
@@ -56,7 +56,7 @@ static void log_body(const struct dist_env *env, void *argument) {
     log_destroy(options.log);
 }
 
-START_TEST(who_is_awaited_and_where_rank_0_is_reached) {
+START_TEST(missing_ranks_and_address_are_logged) {
     int number = _i;
     ranks_run(2, log_body, &number);
 }
@@ -64,7 +64,7 @@ END_TEST
 
 /* ---- no answer ---- */
 
-/* Whether the reason is [why]. */
+/* Expects that rank 0 does not answer. Returns whether the reason is [why]. */
 static bool has_no_answer(const struct ranks *ranks, const char *why) {
     struct dist_env env = ranks_env(ranks, 1);
     struct store *store;
@@ -80,39 +80,40 @@ static bool has_no_answer(const struct ranks *ranks, const char *why) {
     return is_why;
 }
 
-START_TEST(something_silent_listens) {
+START_TEST(silent_listener_is_reported) {
     struct ranks ranks;
     ranks_prepare(&ranks, 2);
-    ck_assert(has_no_answer(&ranks, "(something accepts the connection but sends nothing)"));
+    ck_assert(has_no_answer(&ranks, "(the connection was accepted but nothing was sent)"));
     close(ranks.listener);
 }
 END_TEST
 
-/* Takes what is sent and closes; until the listener ends. */
-static void *hang_up(void *argument) {
+/* Accepts connections, reads once and closes them, until the listener is shut down. */
+static void *accept_and_close(void *argument) {
     char bytes[1000];
     for (int fd; (fd = accept(*(const int *)argument, NULL, NULL)) >= 0; close(fd))
         if (recv(fd, bytes, sizeof bytes, 0) < 0) continue;
     return NULL;
 }
 
-START_TEST(something_hangs_up) {
+START_TEST(closed_connection_is_reported) {
     struct ranks ranks;
     pthread_t thread;
     ranks_prepare(&ranks, 2);
     fcntl(ranks.listener, F_SETFL, 0); /* blocking */
-    ck_assert_int_eq(pthread_create(&thread, NULL, hang_up, &ranks.listener), 0);
-    bool is_said = false; /* on a loaded machine the time may end before the thread has closed the last connection */
-    for (int i = 0; i < 20 && !is_said; i++) is_said = has_no_answer(&ranks, "(the connection was closed)");
-    ck_assert(is_said);
+    ck_assert_int_eq(pthread_create(&thread, NULL, accept_and_close, &ranks.listener), 0);
+    bool is_reported =
+        false; /* on a loaded machine the time may end before the thread has closed the last connection */
+    for (int i = 0; i < 20 && !is_reported; i++) is_reported = has_no_answer(&ranks, "(the connection was closed)");
+    ck_assert(is_reported);
     shutdown(ranks.listener, SHUT_RDWR);
     pthread_join(thread, NULL);
     close(ranks.listener);
 }
 END_TEST
 
-/* So many connections that nobody accepts fill the listener's queue; the next one gets no answer at all. */
-START_TEST(nothing_answers) {
+/* Connections that are not accepted fill the listener's queue; the next one gets no answer. */
+START_TEST(connect_times_out) {
     struct ranks ranks;
     int fds[8], fd;
     bool is_final;
@@ -139,7 +140,7 @@ END_TEST
 
 /* ---- a connection that breaks ---- */
 
-/* This process's first connection to rank 0, which is the one for requests. */
+/* This process's first connection to rank 0: FOR_REQUESTS. */
 static int request_connection(int port) {
     for (int fd = 3; fd < 256; fd++) {
         struct sockaddr_storage there;
@@ -171,7 +172,7 @@ static void broken_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(a_broken_connection_says_how) { ranks_run(2, broken_body, NULL); }
+START_TEST(broken_connection_is_reported) { ranks_run(2, broken_body, NULL); }
 END_TEST
 
 /* ---- out of descriptors ---- */
@@ -182,8 +183,8 @@ static int open_descriptors(void) {
     return count;
 }
 
-/* Wherever they end, those that were opened are closed again. */
-START_TEST(no_descriptor_is_left_behind) {
+/* store_open closes all descriptors that it has opened, wherever it fails. */
+START_TEST(descriptors_are_closed) {
     int before = open_descriptors();
     struct rlimit all, few;
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &all), 0);
@@ -209,10 +210,10 @@ END_TEST
 
 /* ---- ended before training ---- */
 
-/* What rank 1 hears from its launcher before the SIGTERM, and what the others then hear. */
+/* The message that rank 1 gets from its launcher before SIGTERM (-1: none), and the failure of the other ranks. */
 static const struct {
     int message;
-    bool trains_nothing;
+    bool is_inference;
     enum status_code code;
     const char *reason;
 } ends[] = {
@@ -222,43 +223,43 @@ static const struct {
     {MESSAGE_TERMINATE, false, STATUS_PEER, "): ended by its launcher, because another rank of its node had failed"},
 };
 
-/* This process as a rank of a launcher, which sends on the socket [news]. */
-static void pretend_launcher(int news[2]) {
+/* Sets the environment of a rank whose launcher sends on the socket [exits]. */
+static void set_launcher_environment(int exits[2]) {
     char text[32];
     snprintf(text, sizeof text, "%ld", (long)getppid());
     setenv(LAUNCHER_VARIABLE, text, 1);
-    RANK_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, news) == 0);
-    snprintf(text, sizeof text, "%d", news[1]);
+    RANK_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, exits) == 0);
+    snprintf(text, sizeof text, "%d", exits[1]);
     setenv(EXITS_FD_VARIABLE, text, 1);
 }
 
-/* Once all ranks are there: what ends a rank that is joining has other words. */
-static void send_news(struct store *store, int news, int message) {
+/* Waits until all ranks have opened their stores, since the message for a rank that is joining differs. */
+static void send_to_rank(struct store *store, int exits, int message) {
     struct launcher_packet packet = {.message = message, .number = 2, .text = " was ended by a test"};
     for (int rank = 0; rank <= 2; rank += 2) {
         void *value;
         rank_must(store_get(store, rank ? "rank 2 is open" : "rank 0 is open", 20, &value, NULL));
         free(value);
     }
-    if (message >= 0) RANK_CHECK(send(news, &packet, sizeof packet, 0) == sizeof packet);
+    if (message >= 0) RANK_CHECK(send(exits, &packet, sizeof packet, 0) == sizeof packet);
 }
 
 static void ended_body(const struct dist_env *env, void *argument) {
     const int number = *(const int *)argument;
     volatile sig_atomic_t stop_fd = -1;
-    struct store_options options = {.timeout = 20, .trains_nothing = ends[number].trains_nothing};
+    struct store_options options = {.timeout = 20, .is_inference = ends[number].is_inference};
     struct store *store;
     void *value;
-    int news[2];
+    int exits[2];
     if (env->rank == 1) {
         options.stop_fd = &stop_fd;
-        pretend_launcher(news);
+        set_launcher_environment(exits);
     }
     rank_must(store_open_with(env, &options, &store));
     if (env->rank == 1) {
         uint64_t one = 1;
-        send_news(store, news[0], ends[number].message);
-        clock_sleep(0.1); /* the launcher's message has come before the signal */
+        send_to_rank(store, exits[0], ends[number].message);
+        clock_sleep(0.1); /* the launcher's message arrives before the signal */
         RANK_CHECK(write(stop_fd, &one, sizeof one) == sizeof one);
     } else {
         rank_must(store_set(store, env->rank ? "rank 2 is open" : "rank 0 is open", NULL, 0));
@@ -275,12 +276,12 @@ static void ended_body(const struct dist_env *env, void *argument) {
     RANK_CHECK(stop_fd == -1);
 }
 
-START_TEST(why_a_rank_ends_before_training) {
+START_TEST(end_before_training_is_reported) {
     int number = _i;
     ranks_run(3, ended_body, &number);
 }
 END_TEST
 
-LOOP_TESTS("store_messages", EACH(who_is_awaited_and_where_rank_0_is_reached, logs), ONCE(something_silent_listens),
-           ONCE(something_hangs_up), ONCE(nothing_answers), ONCE(a_broken_connection_says_how),
-           ONCE(no_descriptor_is_left_behind), EACH(why_a_rank_ends_before_training, ends))
+LOOP_TESTS("store_messages", EACH(missing_ranks_and_address_are_logged, logs), ONCE(silent_listener_is_reported),
+           ONCE(closed_connection_is_reported), ONCE(connect_times_out), ONCE(broken_connection_is_reported),
+           ONCE(descriptors_are_closed), EACH(end_before_training_is_reported, ends))

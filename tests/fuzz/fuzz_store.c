@@ -28,13 +28,13 @@ static void read_body(const struct store_frame *frame) {
     uint32_t other;
     if (store_parse_hello(frame, &hello))
         must(is_inside(hello.nonce, STORE_NONCE, frame) && hello.purpose < STORE_PURPOSES);
-    if (store_parse_beat(frame, &reading)) must(strlen(reading.call) < sizeof reading.call && reading.step >= 0);
-    if (store_parse_death(frame, &number, text)) must(strlen(text) < sizeof text);
-    struct store_news news;
-    if (store_parse_news(frame, &news, text)) must(strlen(text) < sizeof text);
+    if (store_parse_heartbeat(frame, &reading)) must(strlen(reading.call) < sizeof reading.call && reading.step >= 0);
+    if (store_parse_rank_exit(frame, &number, text)) must(strlen(text) < sizeof text);
+    struct store_job_failure news;
+    if (store_parse_job_failure(frame, &news, text)) must(strlen(text) < sizeof text);
     int64_t saved;
-    if (store_parse_tick(frame, &saved, &reading, who)) must(saved >= 0 && strlen(who) < sizeof who);
-    store_parse_other(frame, &number, &other);
+    if (store_parse_server_heartbeat(frame, &saved, &reading, who)) must(saved >= 0 && strlen(who) < sizeof who);
+    store_parse_incarnation(frame, &number, &other);
     if (store_parse_proof(frame, who)) must(strlen(who) < sizeof who);
     if (store_parse_set(frame, key, &part, &size)) {
         must(is_inside(part, size, frame) && size <= STORE_MAX_VALUE);

@@ -229,15 +229,15 @@ class Processes(Started):
             with self.subTest(zero=zero, one=one):
                 (code, here), (other, there) = self.two_nodes(*[["test.yaml", "--nproc", n] for n in (zero, one)], more=["--max-restarts", 2])
                 self.assertEqual((code, other), (USAGE, USAGE), here + there)
-                self.assertRegex(here, rf"rank \d \(host .*, node 1: {counts[1]}\) counts other ranks than rank 0 \({counts[0]}\): --nproc")
-                self.assertIn(f"it counts {counts[0]}, this rank {2 * one}: --nproc", there)
+                self.assertRegex(here, rf"rank \d \(host .*, node 1: {counts[1]}\) expects another number of ranks than rank 0 \({counts[0]}\): --nproc")
+                self.assertIn(f"it expects {counts[0]}, this rank {2 * one}: --nproc", there)
                 self.assertNotIn("starting all ranks again", here + there)
 
     def test_nodes_that_count_other_nodes_end(self):
         (code, here), (other, there) = self.two_nodes(["test.yaml"], ["test.yaml"], counts=(2, 3))
         self.assertEqual((code, other), (USAGE, USAGE), here + there)
-        self.assertIn("node 1: 3 ranks, 1 on each of 3 nodes) counts other ranks than rank 0 (2 ranks, 1 on each of 2 nodes)", here)
-        self.assertIn("it counts 2 ranks, 1 on each of 2 nodes, this rank 3", there)
+        self.assertIn("node 1: 3 ranks, 1 on each of 3 nodes) expects another number of ranks than rank 0 (2 ranks, 1 on each of 2 nodes)", here)
+        self.assertIn("it expects 2 ranks, 1 on each of 2 nodes, this rank 3", there)
 
     def test_a_node_whose_config_cannot_be_read_says_so(self):
         self.write("broken.yaml", program.WINE.replace("batch_size", "batch_sise"))

@@ -23,7 +23,7 @@ class Stop(program.Case):
         for path in glob.glob(f"/proc/{pid}/task/*/comm"):
             with contextlib.suppress(OSError), open(path) as f:
                 names.add(f.read().strip())
-        return "watch" in names
+        return "heartbeat" in names
 
     def read_until(self, terminal, said, end):
         """What [terminal] shows until it shows [said], or nothing more comes."""

@@ -35,7 +35,7 @@ int __wrap_pthread_join(pthread_t thread, void **result) {
 }
 
 int __wrap_pthread_setname_np(pthread_t thread, const char *name) {
-    if (strcmp(name, "watch") == 0) current_process()->has_joined = true;
+    if (strcmp(name, "heartbeat") == 0) current_process()->has_joined = true;
     snprintf(world.fibers[thread - 1].name, sizeof world.fibers[0].name, "%s", name);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* pulse: the current activity of a rank: phase, step, collective. Its threads write it; the thread of the heartbeat
- * reads it (store_watch.c). As in PyTorch's flight recorder, the last pulse of a rank that hangs shows where it hangs.
- * A write is a few atomic stores, so it is cheap enough for every step. */
+ * reads it (store_heartbeat.c). As in PyTorch's flight recorder, the last pulse of a rank that hangs shows where it
+ * hangs. A write is a few atomic stores, so it is cheap enough for every step. */
 #ifndef DIST_PULSE_H
 #define DIST_PULSE_H
 

@@ -1,5 +1,5 @@
-/* The client side of the store: one connection, one request at a time. Rank 0's own connection is a socket pair to its
- * server thread, so all ranks take the same path. A world of one keeps its keys in memory. */
+/* The client of the store: one connection, one request at a time. Rank 0's own connection is a socket pair to its
+ * server thread, so all ranks use the same code. With world_size 1 there is only a table of keys in memory. */
 #include "dist/store/store.h"
 
 #include <errno.h>
@@ -17,20 +17,20 @@
 #include "dist/process/launcher_channel.h"
 #include "dist/process/net.h"
 #include "dist/store/store_frame.h"
+#include "dist/store/store_heartbeat.h"
 #include "dist/store/store_internal.h"
 #include "dist/store/store_join.h"
 #include "dist/store/store_keys.h"
 #include "dist/store/store_secret.h"
 #include "dist/store/store_server.h"
-#include "dist/store/store_watch.h"
 
-#define ANSWER_SECONDS 30.0 /* beyond the time a request may wait at the server */
-#define DECLARE_SECONDS 1.0
-#define REPORT_SECONDS 1.0 /* for the watch to report a request to stop */
+#define ANSWER_SECONDS 30.0 /* for an answer, in addition to the time that the request may wait at the server */
+#define FAILURE_SECONDS 1.0 /* for the heartbeat to report why a connection has ended */
+#define REPORT_SECONDS 1.0  /* for the heartbeat to report a request to stop */
 #define LINK_SECONDS 20.0
-#define REPORT_JOIN_SECONDS 60.0 /* others may still load their data */
-#define DESCRIPTORS 24           /* of a rank that trains: its store, its group, data and checkpoints */
-#define STOPPED_SECONDS 3.0      /* whoever asked for a stop waits; the others have usually been asked, too */
+#define REPORT_JOIN_SECONDS 60.0 /* rank 0 may still load its data */
+#define DESCRIPTORS 24           /* that a rank needs for its store, group, data and checkpoints */
+#define STOPPED_SECONDS 3.0      /* as REPORT_JOIN_SECONDS, after a request to stop: the user waits */
 
 struct store {
     int rank, world_size;
@@ -39,14 +39,14 @@ struct store {
     uint64_t job;
     char place[320]; /* of rank 0 */
     struct pulse *pulse;
-    struct watch *watch; /* NULL: world_size 1 */
+    struct heartbeat *heartbeat; /* NULL: world_size 1 */
     volatile sig_atomic_t *stop_fd;
-    int stop; /* an eventfd: what *stop_fd is while the store is open; -1: nobody asks */
+    int stop; /* the descriptor that *stop_fd is set to while the store is open; -1: none */
 
     pthread_mutex_t mutex; /* guards what follows */
     int fd;                /* -1: broken, or world_size 1 */
     struct store_session session;
-    unsigned agreements;     /* store_agree calls so far: the same on all ranks */
+    unsigned agreements;     /* store_agree calls so far: equal on all ranks */
     uint8_t *body;           /* (STORE_MAX_BODY): of requests and answers */
     struct store_keys *keys; /* world_size 1 */
 
@@ -55,30 +55,31 @@ struct store {
 
 /* ---- requests ---- */
 
-static status lost_rank_0(struct store *s) {
+/* Closes the connection after an error, errno. */
+static status disconnect(struct store *s) {
     char reason[128] = "";
     int error = errno;
     if (error) snprintf(reason, sizeof reason, ": %s", strerror(error));
-    shutdown(s->fd, SHUT_RDWR); /* the watch has a duplicate */
+    shutdown(s->fd, SHUT_RDWR); /* the heartbeat has a duplicate of the descriptor */
     close(s->fd);
     s->fd = -1;
     if (store_is_tampered(error)) return store_tampered(s->place);
     return status_new(STATUS_PEER, "rank 0 at %s left, or the connection to it broke%s", s->place, reason);
 }
 
-/* Rank 0 is gone: the watch soon knows how, when the launcher does. */
-static bool was_declared(struct store *s, struct text *out) {
-    for (double end = clock_seconds() + DECLARE_SECONDS; clock_seconds() < end; clock_sleep(0.01))
-        if (watch_failure(s->watch, out) != STATUS_OK) return true;
+/* Waits until the heartbeat has a failure of the job and adds its message to [out]. false: timeout. */
+static bool wait_for_failure(struct store *s, struct text *out) {
+    for (double end = clock_seconds() + FAILURE_SECONDS; clock_seconds() < end; clock_sleep(0.01))
+        if (heartbeat_failure(s->heartbeat, out) != STATUS_OK) return true;
     return false;
 }
 
-/* The connection to rank 0 ended: why, as soon as the watch knows. A stop ends a job in the same way. Consumes
- * [failure]. */
+/* Replaces [failure], the end of the connection to rank 0, by the failure that the heartbeat has received, if any. A
+ * request to stop ends a job in the same way. Consumes [failure]. */
 static status explain_loss(struct store *s, status failure) {
     struct text why = {0};
-    if (!was_declared(s, &why)) return failure;
-    bool is_stopped = watch_failure(s->watch, NULL) == STATUS_STOPPED;
+    if (!wait_for_failure(s, &why)) return failure;
+    bool is_stopped = heartbeat_failure(s->heartbeat, NULL) == STATUS_STOPPED;
     const char *own =
         is_stopped ? "asked to stop before training began; there was nothing to save" : status_message(failure);
     status explained = status_new(is_stopped ? STATUS_STOPPED : STATUS_PEER, "%s", why.length > 0 ? why.data : own);
@@ -87,28 +88,28 @@ static status explain_loss(struct store *s, status failure) {
     return explained;
 }
 
-static status gone(const struct store *s) {
+static status disconnected(const struct store *s) {
     return status_new(STATUS_PEER, "the connection to rank 0 at %s is lost", s->place);
 }
 
-/* Sends s->body (size) and waits for the answer, which is then in s->body. Locked. */
+/* Sends s->body (size) and receives the answer into s->body. The mutex is locked. */
 static status exchange(struct store *s, enum store_type type, size_t size, double timeout, struct store_frame *reply) {
-    if (s->fd < 0) return gone(s);
+    if (s->fd < 0) return disconnected(s);
     double deadline = clock_seconds() + timeout + ANSWER_SECONDS;
     struct store_frame frame = {
         .type = type, .rank = (uint32_t)s->rank, .job = s->job, .body = s->body, .length = (uint32_t)size};
     if (!store_send_frame(s->fd, &s->session, &frame, deadline) ||
         !store_receive_frame(s->fd, &s->session, STORE_MAX_BODY, reply, s->body, deadline))
-        return lost_rank_0(s);
-    if (reply->type != FRAME_FAIL) return OK;
+        return disconnect(s);
+    if (reply->type != FRAME_ERROR) return OK;
     char text[STORE_MAX_REPORT];
     uint32_t code;
-    if (!store_parse_failure(reply, &code, text)) return status_new(STATUS_BUG, "a broken answer from the store");
-    bool is_told = code == STATUS_STOPPED || code == STATUS_USAGE || code == STATUS_DATA;
-    return status_new(is_told ? (enum status_code)code : STATUS_PEER, "%s", text);
+    if (!store_parse_failure(reply, &code, text)) return status_new(STATUS_BUG, "malformed answer from the store");
+    bool keeps_code = code == STATUS_STOPPED || code == STATUS_USAGE || code == STATUS_DATA;
+    return status_new(keeps_code ? (enum status_code)code : STATUS_PEER, "%s", text);
 }
 
-static status ask(struct store *s, enum store_type type, size_t size, double timeout, struct store_frame *reply) {
+static status request(struct store *s, enum store_type type, size_t size, double timeout, struct store_frame *reply) {
     bool was_connected = s->fd >= 0;
     status failure = exchange(s, type, size, timeout, reply);
     return failure && was_connected && s->fd < 0 ? explain_loss(s, failure) : failure;
@@ -121,7 +122,7 @@ static uint32_t to_milliseconds(double seconds) {
 static status wait_ready(struct store *s, double timeout) {
     struct store_frame reply;
     store_write_u32(s->body, to_milliseconds(timeout));
-    return ask(s, FRAME_READY, 4, timeout, &reply);
+    return request(s, FRAME_READY, 4, timeout, &reply);
 }
 
 static void report(struct store *s, status failure);
@@ -138,8 +139,8 @@ static bool make_pair(int ends[2]) {
     return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0;
 }
 
-/* Rank 0 where MASTER_ADDR does not lead: others would look for it elsewhere. */
-static void describe_place(const struct dist_env *env, char hint[400]) {
+/* hint: what is wrong if MASTER_ADDR is not an address of rank 0's host, where the others try to connect; else "". */
+static void describe_wrong_host(const struct dist_env *env, char hint[400]) {
     char host[128];
     *hint = 0;
     if (env->local_world_size == env->world_size || net_is_this_host(env->master_addr)) return;
@@ -152,24 +153,24 @@ static void describe_place(const struct dist_env *env, char hint[400]) {
 }
 
 static status serve(struct store *s, const struct dist_env *env, const struct store_options *options, const char *who,
-                    int *watch) {
-    int listener, ends[2], watch_ends[2];
+                    int *heartbeat_fd) {
+    int listener, ends[2], heartbeat_ends[2];
     char hint[400];
     TRY(store_listener_find(env, &listener));
     bool has_ends = make_pair(ends);
-    if (!has_ends || !make_pair(watch_ends)) {
+    if (!has_ends || !make_pair(heartbeat_ends)) {
         int error = errno;
         if (has_ends) close(ends[0]);
         if (has_ends) close(ends[1]);
         close(listener);
         return status_errno(STATUS_IO, error, "cannot start the store");
     }
-    describe_place(env, hint);
+    describe_wrong_host(env, hint);
     s->fd = ends[0];
-    *watch = watch_ends[0];
+    *heartbeat_fd = heartbeat_ends[0];
     struct store_server_config config = {.listener = listener,
                                          .local = ends[1],
-                                         .local_watch = watch_ends[1],
+                                         .local_heartbeat = heartbeat_ends[1],
                                          .world_size = s->world_size,
                                          .node_size = env->local_world_size,
                                          .informed = options->informed,
@@ -184,9 +185,9 @@ static status serve(struct store *s, const struct dist_env *env, const struct st
     return store_server_start(&config, &s->server);
 }
 
-/* Further connections differ in their purpose. */
-static struct store_join way_in(const struct store *s, const struct dist_env *env, const struct store_options *options,
-                                const char *who, double deadline) {
+/* The options of this rank's connections, which differ in their purpose. */
+static struct store_join join_options(const struct store *s, const struct dist_env *env,
+                                      const struct store_options *options, const char *who, double deadline) {
     return (struct store_join){.host = env->master_addr,
                                .port = env->master_port,
                                .rank = s->rank,
@@ -198,17 +199,17 @@ static struct store_join way_in(const struct store *s, const struct dist_env *en
                                .incarnation = (uint32_t)env->incarnation,
                                .stop_fd = s->stop > 0 ? s->stop : 0,
                                .log = env->local_rank == 0 ? options->log : NULL,
-                               .trains_nothing = options->trains_nothing,
+                               .is_inference = options->is_inference,
                                .deadline = deadline};
 }
 
-/* Without it this node's launcher hears less of the other's; nothing else is lost, so it is not awaited for as long as
- * the ranks are. The watch lives by then, so this rank is heard meanwhile. */
+/* Connects the launchers of this node and of node 0. A failure is not fatal: this node's launcher then gets fewer
+ * reports. So the timeout is short. The heartbeat runs meanwhile. */
 static void link_launchers(const struct store *s, struct store_join join) {
     double latest = clock_seconds() + LINK_SECONDS;
     struct store_session session;
     int fd;
-    join.purpose = FOR_LAUNCHERS;
+    join.purpose = FOR_LINK;
     join.joined_fd = s->fd;
     if (join.deadline > latest) join.deadline = latest;
     status failure = store_join(&join, &fd, &session, &(uint32_t){0});
@@ -222,31 +223,33 @@ static void link_launchers(const struct store *s, struct store_join join) {
     close(fd);
 }
 
-/* A store that does not know this rank when it comes for its watch is not the one that it has joined: rank 0 has gone,
- * and what took its place, its launcher, may say why to a rank that joins. */
-static status join(struct store *s, const struct store_join *way, int *watch, struct store_session *watch_session) {
-    uint32_t incarnation = way->incarnation;
-    struct store_join first = *way;
+/* Joins and opens the heartbeat connection. If the store rejects that, it is no longer the store that this rank has
+ * joined: rank 0 has ended, and its launcher, which now serves a store to report that, sends the reason to a rank that
+ * joins again. */
+static status join(struct store *s, const struct store_join *base, int *heartbeat_fd,
+                   struct store_session *heartbeat_session) {
+    uint32_t incarnation = base->incarnation;
+    struct store_join first = *base;
     status failure = store_join(&first, &s->fd, &s->session, &incarnation);
     while (!failure) {
-        launcher_send(MESSAGE_JOINED, 0, s->rank, ""); /* the store hears the end of this connection */
+        launcher_send(MESSAGE_JOINED, 0, s->rank, ""); /* the store now detects the end of this rank */
         struct store_join second = first;
-        second.purpose = FOR_WATCHING;
+        second.purpose = FOR_HEARTBEAT;
         second.joined_fd = s->fd;
-        failure = store_join(&second, watch, watch_session, &incarnation);
+        failure = store_join(&second, heartbeat_fd, heartbeat_session, &incarnation);
         if (status_code(failure) != STATUS_USAGE) break;
         status_free(failure);
         close(s->fd);
-        double latest = clock_seconds() + STORE_GONE_SECONDS;
+        double latest = clock_seconds() + STORE_LOST_SECONDS;
         if (first.deadline > latest) first.deadline = latest;
         failure = store_join(&first, &s->fd, &s->session, &incarnation);
     }
-    if (incarnation != way->incarnation) launcher_send(MESSAGE_INCARNATION, 0, incarnation, "");
+    if (incarnation != base->incarnation) launcher_send(MESSAGE_INCARNATION, 0, incarnation, "");
     return failure;
 }
 
-/* From here on a request to stop is seen by whoever waits: before joining by store_join, then by the watch. */
-static status accept_stops(struct store *s, const struct store_options *options) {
+/* From here on requests to stop are handled: by store_join while it retries, then by the heartbeat. */
+static status open_stop_event(struct store *s, const struct store_options *options) {
     if (!options->stop_fd && options->stop <= 0) return OK;
     s->stop = options->stop > 0 ? fcntl(options->stop, F_DUPFD_CLOEXEC, 0) : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->stop < 0) return status_errno(STATUS_IO, errno, "cannot open the store");
@@ -256,8 +259,8 @@ static status accept_stops(struct store *s, const struct store_options *options)
     return OK;
 }
 
-/* Without them it would fail later, in words of others or by waiting. Rank 0 holds two connections of each rank. */
-static status need_descriptors(const struct dist_env *env) {
+/* Without them a later call would fail with an unclear error or wait. Rank 0 has two connections to each rank. */
+static status check_descriptors(const struct dist_env *env) {
     int hosts = env->local_world_size > 0 ? env->world_size / env->local_world_size : 1;
     int connections = 4 * (hosts - 1) + (env->rank == 0 ? 2 * (env->world_size - 1) : 0);
     return net_check_descriptors(DESCRIPTORS + connections);
@@ -266,35 +269,36 @@ static status need_descriptors(const struct dist_env *env) {
 static status open_network(struct store *s, const struct dist_env *env, const struct store_options *options) {
     double deadline = clock_seconds() + options->timeout;
     char who[STORE_MAX_WHO];
-    struct store_session session = {0}; /* stays so on rank 0, whose connections are socket pairs in this process */
-    int watch = -1;
+    struct store_session session = {0}; /* not used on rank 0, whose connections are socket pairs in this process */
+    int heartbeat_fd = -1;
     describe_self(who);
     TRY(store_secret_find(env, s->secret));
-    if (!options->failure) TRY(need_descriptors(env));
-    TRY(accept_stops(s, options));
-    struct store_join way = way_in(s, env, options, who, deadline);
-    status failure = s->rank == 0 ? serve(s, env, options, who, &watch) : join(s, &way, &watch, &session);
+    if (!options->failure) TRY(check_descriptors(env));
+    TRY(open_stop_event(s, options));
+    struct store_join base = join_options(s, env, options, who, deadline);
+    status failure =
+        s->rank == 0 ? serve(s, env, options, who, &heartbeat_fd) : join(s, &base, &heartbeat_fd, &session);
     if (failure) {
-        if (watch >= 0) close(watch);
+        if (heartbeat_fd >= 0) close(heartbeat_fd);
         session_end(&session);
         return failure;
     }
-    struct watch_config config = {.fd = watch,
-                                  .session = session,
-                                  .requests = fcntl(s->fd, F_DUPFD_CLOEXEC, 0),
-                                  .stop = s->stop,
-                                  .rank = s->rank,
-                                  .job = s->job,
-                                  .pulse = s->pulse,
-                                  .place = s->place,
-                                  .trains_nothing = options->trains_nothing,
-                                  .overdue = options->overdue};
-    failure = watch_start(&config, &s->watch);
+    struct heartbeat_config config = {.fd = heartbeat_fd,
+                                      .session = session,
+                                      .requests = fcntl(s->fd, F_DUPFD_CLOEXEC, 0),
+                                      .stop = s->stop,
+                                      .rank = s->rank,
+                                      .job = s->job,
+                                      .pulse = s->pulse,
+                                      .place = s->place,
+                                      .is_inference = options->is_inference,
+                                      .overdue = options->overdue};
+    failure = heartbeat_start(&config, &s->heartbeat);
     session_end(&session);
     session_end(&config.session);
     if (failure) return failure;
-    if (options->failure && s->rank > 0) return OK; /* nobody is waited for */
-    if (launcher_needs_link()) link_launchers(s, way);
+    if (options->failure && s->rank > 0) return OK; /* it only reports */
+    if (launcher_needs_link()) link_launchers(s, base);
     double left = deadline - clock_seconds();
     return wait_ready(s, s->rank == 0 || left > 1 ? left : 1);
 }
@@ -341,29 +345,29 @@ void store_report_before_joining(const struct dist_env *env, const bool *informe
     double seconds = status_code(failure) == STATUS_STOPPED ? STOPPED_SECONDS : REPORT_JOIN_SECONDS;
     struct store_options options = {
         .timeout = seconds, .log = log, .failure = failure, .informed = informed, .stop = stop};
-    log_line(log, "%s; the other nodes are informed", status_message(failure));
-    status unheard = store_open_with(env, &options, &s);
-    if (!unheard) report(s, failure);
-    if (!unheard) store_close(s);
-    status_free(unheard);
-    bool is_beside_rank_0 =
-        env->rank > 0 && env->rank < env->local_world_size; /* which knows of those only that came */
-    if (!is_beside_rank_0) launcher_send(MESSAGE_JOINED, 0, -1, "");
+    log_line(log, "%s; reporting it to the other nodes", status_message(failure));
+    status not_opened = store_open_with(env, &options, &s);
+    if (!not_opened) report(s, failure);
+    if (!not_opened) store_close(s);
+    status_free(not_opened);
+    /* on rank 0's node only rank 0 knows which ranks have joined */
+    bool is_on_node_of_rank_0 = env->rank > 0 && env->rank < env->local_world_size;
+    if (!is_on_node_of_rank_0) launcher_send(MESSAGE_JOINED, 0, -1, "");
 }
 
-/* A frame without an answer; a connection that is gone needs no news. Locked. */
-static void tell(struct store *s, enum store_type type, size_t size) {
+/* Sends a frame that has no answer; does nothing without a connection. The mutex is locked. */
+static void send_only(struct store *s, enum store_type type, size_t size) {
     struct store_frame frame = {
         .type = type, .rank = (uint32_t)s->rank, .job = s->job, .body = s->body, .length = (uint32_t)size};
-    if (s->fd >= 0 && !store_send_frame(s->fd, &s->session, &frame, clock_seconds() + 1)) status_free(lost_rank_0(s));
+    if (s->fd >= 0 && !store_send_frame(s->fd, &s->session, &frame, clock_seconds() + 1)) status_free(disconnect(s));
 }
 
-/* The watch reports a request to stop on its own connection, so the BYE of this one could arrive first, and the others
- * would wait for a rank that seems to have finished. */
+/* Reports a request to stop, which the heartbeat has reported on its own connection: without it, the BYE of this
+ * connection could arrive first, and the others would wait for a rank that seems to have finished. */
 static void report_stop(struct store *s) {
     struct pollfd stop = {.fd = s->stop, .events = POLLIN};
-    if (!s->watch || s->stop < 0 || poll(&stop, 1, 0) <= 0) return;
-    status reason = watch_leaving(s->watch, REPORT_SECONDS);
+    if (!s->heartbeat || s->stop < 0 || poll(&stop, 1, 0) <= 0) return;
+    status reason = heartbeat_leave_reason(s->heartbeat, REPORT_SECONDS);
     report(s, reason);
     status_free(reason);
 }
@@ -371,10 +375,11 @@ static void report_stop(struct store *s) {
 void store_close(struct store *s) {
     if (!s) return;
     report_stop(s);
-    tell(s, FRAME_BYE, 0);
-    if (s->rank == 0) store_server_stop(s->server); /* its own watch hears the good-bye */
-    if (s->stop_fd) *s->stop_fd = -1; /* not before: a request would end rank 0 while others are still informed */
-    watch_stop(s->watch);
+    send_only(s, FRAME_BYE, 0);
+    if (s->rank == 0) store_server_stop(s->server); /* also sends BYE to the heartbeat of rank 0 */
+    if (s->stop_fd)
+        *s->stop_fd = -1; /* until here: otherwise a request would end rank 0 before the server has stopped */
+    heartbeat_stop(s->heartbeat);
     if (s->fd >= 0) close(s->fd);
     if (s->stop >= 0) close(s->stop);
     store_keys_destroy(s->keys);
@@ -395,7 +400,7 @@ static status set_locked(struct store *s, const char *key, const void *value, si
     s->body[0] = (uint8_t)length;
     memcpy(s->body + 1, key, length);
     if (size) memcpy(s->body + 1 + length, value, size);
-    return ask(s, FRAME_SET, 1 + length + size, 0, &reply);
+    return request(s, FRAME_SET, 1 + length + size, 0, &reply);
 }
 
 status store_set(struct store *s, const char *key, const void *value, size_t size) {
@@ -422,13 +427,13 @@ static status get_locked(struct store *s, const char *key, double timeout, void 
     if (s->world_size == 1) {
         const uint8_t *found = store_keys_get(s->keys, key, size);
         return found ? copy_value(found, *size, value, size)
-                     : status_new(STATUS_PEER, "no rank has set '%s', and no other rank is left", key);
+                     : status_new(STATUS_PEER, "no rank has set '%s', and there is no other rank", key);
     }
     size_t length = strlen(key);
     struct store_frame reply;
     store_write_u32(s->body, to_milliseconds(timeout));
     memcpy(s->body + 4, key, length);
-    TRY(ask(s, FRAME_GET, 4 + length, timeout, &reply));
+    TRY(request(s, FRAME_GET, 4 + length, timeout, &reply));
     return copy_value(reply.body, reply.length, value, size);
 }
 
@@ -460,32 +465,32 @@ static void report(struct store *s, status failure) {
     size_t length = strnlen(status_message(failure), STORE_MAX_REPORT - 1);
     store_write_u32(s->body, (uint32_t)status_exit_code(status_code(failure)));
     memcpy(s->body + 4, status_message(failure), length);
-    tell(s, FRAME_REPORT, 4 + length);
+    send_only(s, FRAME_REPORT, 4 + length);
     pthread_mutex_unlock(&s->mutex);
 }
 
-/* A stop after training has begun is agreed on by all ranks, and nobody's failure. */
+/* After training has begun all ranks stop together, so STATUS_STOPPED is not the failure of a rank. */
 void store_report(struct store *s, status failure) {
     if (status_code(failure) != STATUS_STOPPED) report(s, failure);
 }
 
-bool store_cause(struct store *s, double patience, struct text *out) {
+bool store_cause(struct store *s, double timeout, struct text *out) {
     if (s->world_size == 1) return false;
-    size_t before = out->length;
-    if (watch_failure(s->watch, out) != STATUS_OK && out->length > before) return true;
+    size_t length_before = out->length;
+    if (heartbeat_failure(s->heartbeat, out) != STATUS_OK && out->length > length_before) return true;
     pthread_mutex_lock(&s->mutex);
     struct store_frame reply;
-    store_write_u32(s->body, to_milliseconds(patience));
-    status failure = exchange(s, FRAME_CAUSE, 4, patience, &reply);
-    bool is_known = true, is_declared = failure && was_declared(s, out);
-    if (failure && (!is_declared || out->length == before))
+    store_write_u32(s->body, to_milliseconds(timeout));
+    status failure = exchange(s, FRAME_CAUSE, 4, timeout, &reply);
+    bool is_known = true, has_message = failure && wait_for_failure(s, out);
+    if (failure && (!has_message || out->length == length_before))
         text_add(out, status_message(failure));
     else if (!failure && reply.length > 0)
         text_add_bytes(out, (const char *)reply.body, reply.length);
     else if (!failure)
         is_known = false;
     if (!failure && is_known)
-        was_declared(s, NULL); /* for store_failure_code: the watch hears it on its own connection */
+        wait_for_failure(s, NULL); /* for store_failure_code: the heartbeat gets it on its own connection */
     pthread_mutex_unlock(&s->mutex);
     status_free(failure);
     return is_known;
@@ -496,15 +501,15 @@ struct pulse *store_pulse(struct store *s) {
 }
 
 void store_on_failure(struct store *s, void (*handler)(void *data), void *data) {
-    if (s->watch) watch_on_failure(s->watch, handler, data);
+    if (s->heartbeat) heartbeat_on_failure(s->heartbeat, handler, data);
 }
 
 void store_off_failure(struct store *s, void *data) {
-    if (s->watch) watch_off_failure(s->watch, data);
+    if (s->heartbeat) heartbeat_off_failure(s->heartbeat, data);
 }
 
 enum status_code store_failure_code(struct store *s) {
-    bool is_stopped = s->watch && watch_failure(s->watch, NULL) == STATUS_STOPPED;
+    bool is_stopped = s->heartbeat && heartbeat_failure(s->heartbeat, NULL) == STATUS_STOPPED;
     return is_stopped ? STATUS_STOPPED : STATUS_PEER;
 }
 
@@ -514,7 +519,7 @@ void store_sign(const struct store *s, const void *message, size_t size, uint8_t
 
 /* ---- addresses ---- */
 
-static status own_end(struct store *s, struct sockaddr_storage *address) {
+static status local_address(struct store *s, struct sockaddr_storage *address) {
     socklen_t size = sizeof *address;
     int error = 0;
     memset(address, 0, sizeof *address);
@@ -531,10 +536,10 @@ status store_address(struct store *s, double timeout, char address[64]) {
     struct sockaddr_storage own;
     snprintf(address, 64, "127.0.0.1");
     if (s->world_size == 1) return OK;
-    TRY(own_end(s, &own));
+    TRY(local_address(s, &own));
     if (!net_is_loopback(&own)) net_address_text(&own, address);
     if (s->is_one_host) return OK;
-    /* A rank on rank 0's host may have come over loopback: others must use the address they know rank 0 by. */
+    /* A rank on rank 0's host may have connected over loopback: it uses the address of rank 0. */
     if (s->rank == 0) TRY(store_set(s, "address/0", address, strlen(address)));
     if (s->rank == 0 || !net_is_loopback(&own)) return OK;
     void *value;

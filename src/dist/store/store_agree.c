@@ -1,5 +1,5 @@
-/* store_agree: rank 0 publishes its text in pieces, every other rank compares it with its own and says what differs,
- * rank 0 puts the answers together. Two values per rank, however long the text is. */
+/* store_agree: rank 0 publishes its text in pieces; every other rank compares it with its own and publishes the
+ * differences; rank 0 combines them and publishes the result. The texts of other ranks are not transferred. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #define PIECE 60000
 #define MAX_LINES 8
-#define MAX_NAMED 3 /* ranks whose lines are shown */
+#define MAX_SHOWN 3 /* ranks whose lines are in the message */
 
 struct agreement {
     struct store *store;
@@ -34,7 +34,7 @@ static status get_part(const struct agreement *a, const char *part, int index, s
     return OK;
 }
 
-/* A piece that is not full is the last. */
+/* The last piece is shorter than PIECE. */
 static status publish(const struct agreement *a, const char *text) {
     size_t length = strlen(text), size = PIECE;
     for (int i = 0; size == PIECE; i++, text += size, length -= size) {
@@ -54,7 +54,7 @@ static status fetch(const struct agreement *a, struct text *out) {
 
 static size_t line_length(const char *text) { return strcspn(text, "\n"); }
 
-/* The lines in which mine differs from rank 0's, the first few. */
+/* Adds the first lines in which mine differs from rank 0's to [out]. */
 static void compare(int rank, const char *zero, const char *mine, struct text *out) {
     for (int shown = 0; *zero || *mine;) {
         size_t a = line_length(zero), b = line_length(mine);
@@ -71,7 +71,8 @@ static void compare(int rank, const char *zero, const char *mine, struct text *o
     }
 }
 
-static status answer(const struct agreement *a, int rank, const char *mine) {
+/* On other ranks than 0: publishes the difference. */
+static status publish_difference(const struct agreement *a, int rank, const char *mine) {
     struct text zero = {0}, difference = {0};
     status failure = fetch(a, &zero);
     bool is_equal = !failure && strcmp(text_string(&zero), mine) == 0;
@@ -85,7 +86,7 @@ static status answer(const struct agreement *a, int rank, const char *mine) {
     return failure;
 }
 
-/* Rank 0: the result of all, "" when they agree. */
+/* On rank 0: adds the message with all differences to [result]; nothing if all texts are equal. */
 static status collect(const struct agreement *a, int world_size, const char *what, struct text *result) {
     struct text ranks = {0}, lines = {0}, difference = {0};
     int different = 0;
@@ -94,7 +95,7 @@ static status collect(const struct agreement *a, int world_size, const char *wha
         text_clear(&difference);
         failure = get_part(a, "difference", r, &difference);
         if (failure || difference.length == 0) continue;
-        if (different++ < MAX_NAMED) text_add(&lines, difference.data);
+        if (different++ < MAX_SHOWN) text_add(&lines, difference.data);
         if (different <= 16) text_printf(&ranks, "%s%d", different > 1 ? ", " : "", r);
     }
     if (different)
@@ -114,7 +115,7 @@ static status exchange(const struct agreement *a, const char *what, const char *
         TRY(collect(a, store_world_size(a->store), what, result));
         return set_part(a, "result", 0, text_string(result), result->length);
     }
-    TRY(answer(a, rank, text));
+    TRY(publish_difference(a, rank, text));
     return get_part(a, "result", 0, result);
 }
 

@@ -1,4 +1,4 @@
-/* Lengths are compared before anything is read by them, and nothing is copied but into fixed arrays. */
+/* Every length is checked before it is used, and data is copied into arrays of fixed size only. */
 #include "dist/store/store_frame.h"
 
 #include <stdio.h>
@@ -26,25 +26,25 @@ void store_write_u64(uint8_t *b, uint64_t value) {
 enum store_parsed store_frame_parse(const uint8_t *bytes, size_t size, size_t limit, struct store_frame *frame,
                                     size_t *used) {
     size_t known = size < sizeof magic ? size : sizeof magic;
-    if (memcmp(bytes, magic, known) != 0) return PARSED_BAD;
-    if (size < STORE_HEADER) return PARSED_MORE;
+    if (memcmp(bytes, magic, known) != 0) return PARSED_INVALID;
+    if (size < STORE_HEADER) return PARSED_INCOMPLETE;
     if (bytes[4] != STORE_VERSION || bytes[5] == 0 || bytes[5] >= FRAME_TYPES || bytes[6] || bytes[7])
-        return PARSED_BAD;
+        return PARSED_INVALID;
     uint32_t length = store_read_u32(bytes + 8);
-    if (length > limit) return PARSED_BAD;
+    if (length > limit) return PARSED_INVALID;
     *frame = (struct store_frame){.type = (enum store_type)bytes[5],
                                   .rank = store_read_u32(bytes + 12),
                                   .job = store_read_u32(bytes + 16) | (uint64_t)store_read_u32(bytes + 20) << 32,
                                   .body = bytes + STORE_HEADER,
                                   .length = length};
-    if (size - STORE_HEADER < length) return PARSED_MORE;
+    if (size - STORE_HEADER < length) return PARSED_INCOMPLETE;
     *used = STORE_HEADER + (size_t)length;
     return PARSED_FRAME;
 }
 
 int store_frame_version(const uint8_t *bytes, size_t size) {
-    bool is_ours = size >= STORE_HEADER && memcmp(bytes, magic, sizeof magic) == 0;
-    return is_ours && bytes[4] != STORE_VERSION ? bytes[4] : -1;
+    bool has_magic = size >= STORE_HEADER && memcmp(bytes, magic, sizeof magic) == 0;
+    return has_magic && bytes[4] != STORE_VERSION ? bytes[4] : -1;
 }
 
 void store_frame_header(const struct store_frame *frame, uint8_t header[STORE_HEADER]) {
@@ -73,7 +73,7 @@ bool store_frame_verify(struct store_session *session, struct store_frame *frame
     uint8_t header[STORE_HEADER];
     if (!session->is_on) return true;
     if (frame->length < SESSION_TAG) return false;
-    store_frame_header(frame, header); /* as it came: parsing leaves nothing out */
+    store_frame_header(frame, header); /* the same bytes as received: parsing keeps every field */
     frame->length -= SESSION_TAG;
     return session_verify(session, header, sizeof header, frame->body, frame->length, frame->body + frame->length);
 }
@@ -95,26 +95,26 @@ void store_write_hello(const struct store_hello *hello, uint8_t body[STORE_HELLO
     store_write_u32(body + STORE_NONCE + 8, hello->purpose);
 }
 
-bool store_parse_other(const struct store_frame *frame, uint32_t *incarnation, uint32_t *is_gathering) {
-    if (frame->type != FRAME_OTHER || frame->length != 8) return false;
+bool store_parse_incarnation(const struct store_frame *frame, uint32_t *incarnation, uint32_t *is_waiting_for_ranks) {
+    if (frame->type != FRAME_INCARNATION || frame->length != 8) return false;
     *incarnation = store_read_u32(frame->body);
-    *is_gathering = store_read_u32(frame->body + 4);
+    *is_waiting_for_ranks = store_read_u32(frame->body + 4);
     return true;
 }
 
-/* Times go as microseconds. */
-void store_write_beat(const struct pulse_reading *r, uint8_t body[STORE_BEAT]) {
+/* Times are sent in microseconds. */
+void store_write_heartbeat(const struct pulse_reading *r, uint8_t body[STORE_HEARTBEAT]) {
     const uint64_t numbers[] = {
         (uint64_t)r->step,       (uint64_t)r->saved, r->ticks, r->number, (uint64_t)(r->median_step * 1e6),
         (uint64_t)(r->cpu * 1e6)};
-    memset(body, 0, STORE_BEAT);
+    memset(body, 0, STORE_HEARTBEAT);
     body[0] = (uint8_t)r->phase;
     body[1] = r->is_in_collective;
     for (size_t i = 0; i < 6; i++) store_write_u64(body + 4 + 8 * i, numbers[i]);
     memcpy(body + 4 + 48, r->call, strnlen(r->call, PULSE_CALL_NAME - 1));
 }
 
-static bool read_beat(const uint8_t *body, struct pulse_reading *r) {
+static bool read_heartbeat(const uint8_t *body, struct pulse_reading *r) {
     const uint8_t *b = body + 4;
     if (body[0] >= PULSE_PHASE_COUNT) return false;
     *r = (struct pulse_reading){.phase = (enum pulse_phase)body[0],
@@ -129,31 +129,32 @@ static bool read_beat(const uint8_t *body, struct pulse_reading *r) {
     return true;
 }
 
-bool store_parse_beat(const struct store_frame *frame, struct pulse_reading *reading) {
-    return frame->type == FRAME_BEAT && frame->length == STORE_BEAT && read_beat(frame->body, reading);
+bool store_parse_heartbeat(const struct store_frame *frame, struct pulse_reading *reading) {
+    return frame->type == FRAME_HEARTBEAT && frame->length == STORE_HEARTBEAT && read_heartbeat(frame->body, reading);
 }
 
-bool store_parse_tick(const struct store_frame *frame, int64_t *saved, struct pulse_reading *reading,
-                      char who[STORE_MAX_WHO]) {
-    if (frame->type != FRAME_TICK || frame->length < 8 + STORE_BEAT) return false;
+bool store_parse_server_heartbeat(const struct store_frame *frame, int64_t *saved, struct pulse_reading *reading,
+                                  char who[STORE_MAX_WHO]) {
+    if (frame->type != FRAME_SERVER_HEARTBEAT || frame->length < 8 + STORE_HEARTBEAT) return false;
     *saved = (int64_t)(store_read_u64(frame->body) & INT64_MAX);
-    store_parse_text(frame->body + 8 + STORE_BEAT, frame->length - 8 - STORE_BEAT, who, STORE_MAX_WHO);
-    return read_beat(frame->body + 8, reading);
+    store_parse_text(frame->body + 8 + STORE_HEARTBEAT, frame->length - 8 - STORE_HEARTBEAT, who, STORE_MAX_WHO);
+    return read_heartbeat(frame->body + 8, reading);
 }
 
-bool store_parse_death(const struct store_frame *frame, uint32_t *rank, char text[STORE_MAX_REPORT]) {
-    if (frame->type != FRAME_DEATH || frame->length < 4) return false;
+bool store_parse_rank_exit(const struct store_frame *frame, uint32_t *rank, char text[STORE_MAX_REPORT]) {
+    if (frame->type != FRAME_RANK_EXIT || frame->length < 4) return false;
     *rank = store_read_u32(frame->body);
     store_parse_text(frame->body + 4, frame->length - 4, text, STORE_MAX_REPORT);
     return true;
 }
 
-bool store_parse_news(const struct store_frame *frame, struct store_news *news, char text[STORE_MAX_REPORT]) {
-    if (frame->type != FRAME_NEWS || frame->length < STORE_NEWS) return false;
-    news->code = store_read_u32(frame->body);
-    news->rank = store_read_u32(frame->body + 4);
-    news->is_standstill = store_read_u32(frame->body + 8);
-    store_parse_text(frame->body + STORE_NEWS, frame->length - STORE_NEWS, text, STORE_MAX_REPORT);
+bool store_parse_job_failure(const struct store_frame *frame, struct store_job_failure *failure,
+                             char text[STORE_MAX_REPORT]) {
+    if (frame->type != FRAME_JOB_FAILURE || frame->length < STORE_JOB_FAILURE) return false;
+    failure->code = store_read_u32(frame->body);
+    failure->rank = store_read_u32(frame->body + 4);
+    failure->is_hang = store_read_u32(frame->body + 8);
+    store_parse_text(frame->body + STORE_JOB_FAILURE, frame->length - STORE_JOB_FAILURE, text, STORE_MAX_REPORT);
     return true;
 }
 

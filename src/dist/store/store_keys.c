@@ -1,4 +1,4 @@
-/* Chains in a fixed number of slots: a job has a few keys per rank. */
+/* A hash table with chaining and a fixed number of slots: a job has a few keys for each rank. */
 #include "dist/store/store_keys.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* One array, walked by every question: a check of thousands of ranks takes microseconds and comes five times a
+/* One array, which every function searches: a check of thousands of ranks takes microseconds and runs five times a
  * second. */
 #include "dist/store/store_members.h"
 
@@ -11,17 +11,17 @@
 #define PAUSE 1.0 /* a longer gap between checks means that this process did not run */
 #define STEPS 20
 #define EVALUATING_SECONDS 60.0
-#define LINK_MARGIN 0.5 /* an acknowledgement may be younger than the last pulse by this much */
+#define LINK_MARGIN 0.5 /* the last acknowledgement may be later than the last heartbeat by this much */
 #define MAX_LISTED 16
 
 struct member {
     enum member_state state;
     enum status_code code;
     char who[STORE_MAX_WHO];
-    char *fate; /* NULL: exited without reporting an error */
-    struct pulse_reading last;
-    bool has_beat, stood_still;
-    double heard_at, changed_at;
+    char *reason;              /* NULL: exited without reporting an error */
+    struct pulse_reading last; /* heartbeat */
+    bool has_heartbeat, has_hung;
+    double heartbeat_at, changed_at; /* time of the last heartbeat; of the last progress */
     double cpu_at_change;
 };
 
@@ -30,7 +30,7 @@ struct members {
     struct members_limits limits;
     double checked_at, changed_at;
     int first_peer_loss, first_cause, cause; /* ranks; -1: none */
-    double left_at;                          /* of the first departure; 0: none */
+    double left_at;                          /* time of the first loss; 0: none */
     struct member items[];                   /* (world_size) */
 };
 
@@ -47,7 +47,7 @@ struct members *members_create(int world_size, int node_size, struct members_lim
 
 void members_destroy(struct members *m) {
     if (!m) return;
-    for (int r = 0; r < m->world_size; r++) free(m->items[r].fate);
+    for (int r = 0; r < m->world_size; r++) free(m->items[r].reason);
     free(m);
 }
 
@@ -55,76 +55,76 @@ enum member_state members_state(const struct members *m, int rank) { return m->i
 const char *members_who(const struct members *m, int rank) { return m->items[rank].who; }
 int members_joined(const struct members *m) { return m->joined; }
 enum status_code members_code(const struct members *m, int rank) { return m->items[rank].code; }
-bool members_stood_still(const struct members *m, int rank) { return m->items[rank].stood_still; }
+bool members_hung(const struct members *m, int rank) { return m->items[rank].has_hung; }
 
-/* ---- what happens ---- */
+/* ---- events ---- */
 
-/* How well the end of a rank explains the ends of others: a failure with its reason is better than a request to stop,
- * and that is better than an end without a report. */
-static int explanation(const struct member *r) {
-    if (r->state != LEFT_AS_CAUSE) return -1;
-    if (!r->fate) return 0;
+/* The rank with the highest priority is the root cause: 2: a failure with its reason, 1: a request to stop, 0: an end
+ * without a report; -1: not a cause. */
+static int cause_priority(const struct member *r) {
+    if (r->state != MEMBER_FAILED) return -1;
+    if (!r->reason) return 0;
     return r->code == STATUS_STOPPED ? 1 : 2;
 }
 
-static void consider_cause(struct members *m, int rank) {
-    int before = m->first_cause >= 0 ? explanation(&m->items[m->first_cause]) : -1;
-    if (explanation(&m->items[rank]) > before) m->first_cause = rank;
+static void update_cause(struct members *m, int rank) {
+    int before = m->first_cause >= 0 ? cause_priority(&m->items[m->first_cause]) : -1;
+    if (cause_priority(&m->items[rank]) > before) m->first_cause = rank;
 }
 
-void members_introduce(struct members *m, int rank, const char *who, double now) {
+void members_add_unjoined(struct members *m, int rank, const char *who, double now) {
     struct member *r = &m->items[rank];
-    r->state = IS_HERE;
-    r->heard_at = r->changed_at = m->changed_at = now;
+    r->state = MEMBER_JOINED;
+    r->heartbeat_at = r->changed_at = m->changed_at = now;
     snprintf(r->who, sizeof r->who, "%s", who);
 }
 
 void members_join(struct members *m, int rank, const char *who, double now) {
-    members_introduce(m, rank, who, now);
+    members_add_unjoined(m, rank, who, now);
     m->joined++;
 }
 
-void members_beat(struct members *m, int rank, const struct pulse_reading *reading, double now) {
+void members_heartbeat(struct members *m, int rank, const struct pulse_reading *reading, double now) {
     struct member *r = &m->items[rank];
-    r->heard_at = now;
-    if (!r->has_beat || r->last.ticks != reading->ticks || r->last.step != reading->step) {
+    r->heartbeat_at = now;
+    if (!r->has_heartbeat || r->last.ticks != reading->ticks || r->last.step != reading->step) {
         r->changed_at = m->changed_at = now;
         r->cpu_at_change = reading->cpu;
     }
     r->last = *reading;
-    r->has_beat = true;
+    r->has_heartbeat = true;
 }
 
-void members_leave(struct members *m, int rank, enum member_state how, enum status_code code, const char *fate,
+void members_leave(struct members *m, int rank, enum member_state state, enum status_code code, const char *reason,
                    double now) {
     struct member *r = &m->items[rank];
-    if (r->state != IS_HERE) return;
-    r->state = how;
+    if (r->state != MEMBER_JOINED) return;
+    r->state = state;
     r->code = code;
-    r->fate = fate ? strdup(fate) : NULL;
+    r->reason = reason ? strdup(reason) : NULL;
     m->changed_at = now;
-    if (how == LEFT_IN_PEACE) return;
+    if (state == MEMBER_LEFT) return;
     if (m->left_at == 0) m->left_at = now;
-    if (how == LEFT_AFTER_PEER && m->first_peer_loss < 0) m->first_peer_loss = rank;
-    consider_cause(m, rank);
+    if (state == MEMBER_LOST_PEER && m->first_peer_loss < 0) m->first_peer_loss = rank;
+    update_cause(m, rank);
 }
 
-void members_died(struct members *m, int rank, const char *fate, double now) {
+void members_exited(struct members *m, int rank, const char *reason, double now) {
     struct member *r = &m->items[rank];
-    members_leave(m, rank, LEFT_AS_CAUSE, STATUS_PEER, fate, now);
-    if (r->state == LEFT_AS_CAUSE && !r->fate) r->fate = strdup(fate);
-    consider_cause(m, rank);
+    members_leave(m, rank, MEMBER_FAILED, STATUS_PEER, reason, now);
+    if (r->state == MEMBER_FAILED && !r->reason) r->reason = strdup(reason);
+    update_cause(m, rank);
 }
 
 /* ---- the cause ---- */
 
-/* A failure with its reason explains itself; for others a better explanation may come. */
+/* A failure with its reason is final; after other losses a report of the root cause may still arrive. */
 static bool is_final(const struct members *m, double now) {
     if (m->left_at == 0) return false;
-    if (m->first_cause >= 0 && explanation(&m->items[m->first_cause]) == 2) return true;
-    if (now >= m->left_at + MEMBERS_COLLECT) return true;
+    if (m->first_cause >= 0 && cause_priority(&m->items[m->first_cause]) == 2) return true;
+    if (now >= m->left_at + MEMBERS_COLLECT_SECONDS) return true;
     for (int r = 1; r < m->world_size; r++)
-        if (m->items[r].state <= IS_HERE) return false;
+        if (m->items[r].state <= MEMBER_JOINED) return false;
     return true;
 }
 
@@ -135,20 +135,20 @@ int members_cause(struct members *m, double now) {
 }
 
 double members_cause_time(const struct members *m, double otherwise) {
-    return m->cause < 0 && m->left_at > 0 ? m->left_at + MEMBERS_COLLECT : otherwise;
+    return m->cause < 0 && m->left_at > 0 ? m->left_at + MEMBERS_COLLECT_SECONDS : otherwise;
 }
 
 bool members_is_alone(const struct members *m, int rank) {
     for (int r = 0; r < m->world_size; r++)
-        if (r != rank && m->items[r].state != LEFT_IN_PEACE) return false;
+        if (r != rank && m->items[r].state != MEMBER_LEFT) return false;
     return true;
 }
 
-/* ---- silence ---- */
+/* ---- unreachable and stopped ranks ---- */
 
 const struct pulse_reading *members_last(const struct members *m, int rank) { return &m->items[rank].last; }
 
-/* Before the first step there is a state to save; `eval` and `predict` have no steps at all. */
+/* false before the first step, also while the initial state is saved; `eval` and `predict` have no steps. */
 static bool is_in_step(const struct pulse_reading *r) {
     return r->step > 0 || (r->phase >= PULSE_LOADING && r->phase <= PULSE_LOGGING);
 }
@@ -165,32 +165,33 @@ void members_last_seen(const struct pulse_reading *r, struct text *out) {
         text_printf(out, ", %s %s #%llu", r->is_in_collective ? "in" : "after", r->call, (unsigned long long)r->number);
 }
 
-static void lose(struct members *m, int rank, struct text *fate, double now) {
-    members_leave(m, rank, LEFT_AS_CAUSE, STATUS_PEER, text_string(fate), now);
-    m->items[rank].stood_still = true;
-    text_free(fate);
+static void mark_lost(struct members *m, int rank, struct text *reason, double now) {
+    members_leave(m, rank, MEMBER_FAILED, STATUS_PEER, text_string(reason), now);
+    m->items[rank].has_hung = true;
+    text_free(reason);
 }
 
 static void check_silence(struct members *m, int rank, double now, double link_age) {
     struct member *r = &m->items[rank];
-    double silence = now - r->heard_at;
-    struct text fate = {0};
-    if (silence >= MEMBERS_SILENT && link_age >= MEMBERS_SILENT - LINK_MARGIN)
-        text_printf(&fate, " is out of reach: its host has not answered for %.1f s (a cut link, or the host is down)",
+    double silence = now - r->heartbeat_at;
+    struct text reason = {0};
+    if (silence >= MEMBERS_SILENT_SECONDS && link_age >= MEMBERS_SILENT_SECONDS - LINK_MARGIN)
+        text_printf(&reason,
+                    " is unreachable: its host has not answered for %.1f s (the network failed, or the host is down)",
                     silence);
-    else if (silence >= MEMBERS_STOPPED)
-        text_printf(&fate, " hangs: its process has not run for %.1f s although its host answers (is it stopped?)",
+    else if (silence >= MEMBERS_STOPPED_SECONDS)
+        text_printf(&reason, " hangs: its process has not run for %.1f s although its host answers (is it stopped?)",
                     silence);
     else
         return;
-    members_last_seen(&r->last, &fate);
-    lose(m, rank, &fate, now);
+    members_last_seen(&r->last, &reason);
+    mark_lost(m, rank, &reason, now);
 }
 
-/* ---- hanging ---- */
+/* ---- hanging ranks ---- */
 
-static bool is_waiting(const struct member *r) { return r->state == IS_HERE && r->last.is_in_collective; }
-static bool is_working(const struct member *r) { return r->state == IS_HERE && !r->last.is_in_collective; }
+static bool is_waiting(const struct member *r) { return r->state == MEMBER_JOINED && r->last.is_in_collective; }
+static bool is_working(const struct member *r) { return r->state == MEMBER_JOINED && !r->last.is_in_collective; }
 
 /* Seconds without any progress after which the job hangs; 0: never. */
 static double hang_limit(const struct members *m, bool has_working) {
@@ -199,7 +200,7 @@ static double hang_limit(const struct members *m, bool has_working) {
     if (m->limits.hang <= 0) return 0;
     for (int i = 0; i < m->world_size; i++) {
         const struct member *r = &m->items[i];
-        if (r->state != IS_HERE) continue;
+        if (r->state != MEMBER_JOINED) continue;
         if (r->last.median_step > median) median = r->last.median_step;
         if (has_working && !is_working(r)) continue;
         if (pulse_phase_is_slow((int)r->last.phase)) return m->limits.slow;
@@ -211,18 +212,18 @@ static double hang_limit(const struct members *m, bool has_working) {
 }
 
 static void describe_hang(const struct members *m, const struct member *r, int waiting, const struct member *waiter,
-                          double now, struct text *fate) {
-    text_printf(fate, " hangs %s", is_working(r) ? "in " : "after ");
-    add_phase(&r->last, fate);
+                          double now, struct text *reason) {
+    text_printf(reason, " hangs %s", is_working(r) ? "in " : "after ");
+    add_phase(&r->last, reason);
     if (*r->last.call)
-        text_printf(fate, ", %s %s #%llu", is_working(r) ? "after" : "in", r->last.call,
+        text_printf(reason, ", %s %s #%llu", is_working(r) ? "after" : "in", r->last.call,
                     (unsigned long long)r->last.number);
-    text_printf(fate, ": no rank has moved for %.1f s while %d of %d wait in %s #%llu", now - m->changed_at, waiting,
-                m->world_size, waiter->last.call, (unsigned long long)waiter->last.number);
-    text_printf(fate, "; it used %.1f s of processor time meanwhile", r->last.cpu - r->cpu_at_change);
+    text_printf(reason, ": no rank has made progress for %.1f s while %d of %d wait in %s #%llu", now - m->changed_at,
+                waiting, m->world_size, waiter->last.call, (unsigned long long)waiter->last.number);
+    text_printf(reason, "; it has used %.1f s of processor time since then", r->last.cpu - r->cpu_at_change);
 }
 
-/* Of two ranks that stand still: in an earlier step or collective, else for longer. */
+/* Of two hanging ranks: whether [a] is in an earlier step or collective, else has hung for longer. */
 static bool is_behind(const struct member *a, const struct member *b) {
     bool is_comparable = strcmp(a->last.call, b->last.call) == 0;
     if (a->last.step != b->last.step) return a->last.step < b->last.step;
@@ -242,50 +243,50 @@ static void check_hang(struct members *m, double now) {
     }
     double limit = waiting ? hang_limit(m, working > 0) : 0;
     if (limit <= 0 || now - m->changed_at < limit) return;
-    for (int i = 0; i < m->world_size; i++) { /* who waits for nobody, and for longest */
+    for (int i = 0; i < m->world_size; i++) { /* the one that does not wait in a collective and is behind the others */
         const struct member *r = &m->items[i];
         bool is_candidate = working ? is_working(r) : is_waiting(r);
         if (is_candidate && (oldest < 0 || is_behind(r, &m->items[oldest]))) oldest = i;
     }
-    struct text fate = {0};
-    describe_hang(m, &m->items[oldest], waiting, waiter, now, &fate);
-    lose(m, oldest, &fate, now);
+    struct text reason = {0};
+    describe_hang(m, &m->items[oldest], waiting, waiter, now, &reason);
+    mark_lost(m, oldest, &reason, now);
 }
 
 void members_check(struct members *m, double now, double (*link_age)(void *data, int rank), void *data) {
     double gap = now - m->checked_at;
     m->checked_at = now;
-    if (gap > PAUSE) { /* nobody could be heard meanwhile */
+    if (gap > PAUSE) { /* heartbeats could not be read meanwhile */
         m->changed_at += gap;
-        for (int r = 0; r < m->world_size; r++) m->items[r].heard_at += gap;
+        for (int r = 0; r < m->world_size; r++) m->items[r].heartbeat_at += gap;
         return;
     }
-    if (m->left_at > 0) return; /* what stands still now has its reason */
+    if (m->left_at > 0) return; /* ranks that wait now wait because of that loss */
     for (int r = 0; r < m->world_size; r++)
-        if (m->items[r].state == IS_HERE && now - m->items[r].heard_at >= MEMBERS_SILENT)
+        if (m->items[r].state == MEMBER_JOINED && now - m->items[r].heartbeat_at >= MEMBERS_SILENT_SECONDS)
             check_silence(m, r, now, link_age(data, r));
     check_hang(m, now);
 }
 
-/* ---- words ---- */
+/* ---- messages ---- */
 
 void members_describe(const struct members *m, int rank, struct text *out) {
     const struct member *r = &m->items[rank];
     text_printf(out, "rank %d (%s)", rank, r->who);
-    text_add(out, r->fate ? r->fate : r->state == LEFT_IN_PEACE ? " left" : " exited without reporting an error");
-    if (!r->fate && r->state == LEFT_AS_CAUSE && r->has_beat) members_last_seen(&r->last, out);
+    text_add(out, r->reason ? r->reason : r->state == MEMBER_LEFT ? " left" : " exited without reporting an error");
+    if (!r->reason && r->state == MEMBER_FAILED && r->has_heartbeat) members_last_seen(&r->last, out);
 }
 
 static int missing_count(const struct members *m) {
     int missing = 0;
-    for (int r = 0; r < m->world_size; r++) missing += m->items[r].state == IS_ABSENT;
+    for (int r = 0; r < m->world_size; r++) missing += m->items[r].state == MEMBER_ABSENT;
     return missing;
 }
 
 static void list_missing(const struct members *m, bool has_nodes, struct text *out) {
     int missing = missing_count(m), shown = 0;
     for (int r = 0; r < m->world_size && shown < MAX_LISTED; r++) {
-        if (m->items[r].state != IS_ABSENT) continue;
+        if (m->items[r].state != MEMBER_ABSENT) continue;
         text_printf(out, "%s%d", shown++ ? ", " : "", r);
         if (has_nodes) text_printf(out, " (node %d)", r / m->node_size);
     }
@@ -297,7 +298,7 @@ void members_missing(const struct members *m, struct text *out) {
     list_missing(m, false, out);
 }
 
-void members_awaited(const struct members *m, struct text *out) {
+void members_missing_by_node(const struct members *m, struct text *out) {
     text_printf(out, "%d of %d ranks: ", missing_count(m), m->world_size);
     list_missing(m, m->node_size > 0 && m->node_size < m->world_size, out);
 }

@@ -1,4 +1,4 @@
-/* Where the job's secret and rank 0's listening socket come from. */
+/* Gets the job's secret and rank 0's listening socket. */
 #include "dist/store/store_secret.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "dist/process/net.h"
 #include "dist/process/variables.h"
 
-/* A descriptor the launcher passed in [variable]; -1: none. It stays open, but no child gets it. */
+/* A descriptor that the launcher passed in [variable], now close-on-exec; -1: none. */
 static int passed_descriptor(const char *variable) {
     const char *text = getenv(variable);
     if (!text || !*text) return -1;
@@ -23,9 +23,9 @@ static int passed_descriptor(const char *variable) {
     return fd;
 }
 
-static void hash_words(const char *what, const char *word, uint8_t secret[32]) {
+static void derive_secret(const char *source, const char *value, uint8_t secret[32]) {
     struct text text = {0};
-    text_printf(&text, "ddptrain %s:%s", what, word);
+    text_printf(&text, "ddptrain %s:%s", source, value);
     digest_of(text.data, text.length, secret);
     text_free(&text);
 }
@@ -36,9 +36,9 @@ status store_secret_find(const struct dist_env *env, uint8_t secret[32]) {
     if (fd >= 0) {
         TRY(io_read_at(fd, "the job's secret from the launcher", secret, 32, 0, NULL));
     } else if (variable && *variable) {
-        hash_words("secret", variable, secret);
+        derive_secret("secret", variable, secret);
     } else {
-        hash_words("job", env->job_id, secret);
+        derive_secret("job", env->job_id, secret);
     }
     return OK;
 }

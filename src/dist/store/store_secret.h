@@ -1,4 +1,4 @@
-/* store_secret: what the store of a rank inherits from the launcher or the environment. */
+/* store_secret: the secret and the listening socket that a rank gets from the launcher or the environment. */
 #ifndef DIST_STORE_SECRET_H
 #define DIST_STORE_SECRET_H
 
@@ -7,10 +7,10 @@
 #include "base/status.h"
 #include "dist/process/env.h"
 
-/* The launcher's file, else the variable DDPTRAIN_SECRET, else something derived from the job id. */
+/* The secret: from the launcher's file, else from the variable DDPTRAIN_SECRET, else derived from the job id. */
 status store_secret_find(const struct dist_env *env, uint8_t secret[32]);
 
-/* Rank 0: the launcher's socket, else a new one on master_addr:master_port. */
+/* Rank 0: *fd is the launcher's listening socket, else a new one on master_addr:master_port. */
 status store_listener_find(const struct dist_env *env, int *fd);
 
 #endif

@@ -1,5 +1,5 @@
-/* What the server says: handshakes, requests, and requests that must wait. A rank whose request cannot be answered yet
- * is parked; there is at most one such request per connection. */
+/* The frames of the server: handshakes, requests, and pending requests, which cannot be answered yet. A connection has
+ * at most one pending request. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,142 +12,146 @@
 #include "dist/store/store_server_internal.h"
 
 #define SAME_PROGRAM "the same ddptrain must be installed on every node"
-#define REASON_SECONDS 1.0
+#define REASON_SECONDS 1.0 /* to send the reason before a connection is closed */
 #define SAME_COUNT "--nproc and --nnodes (WORLD_SIZE) must be the same on every node"
 
 static int rank_of(const struct connection *c) { return (int)c->shake.rank; }
 
-/* A failure as the answer to a request. */
-static void fail(struct store_server *s, struct connection *c, enum status_code code, const char *why) {
+/* Answers a request with an error. */
+static void send_error(struct store_server *s, struct connection *c, enum status_code code, const char *why) {
     uint8_t body[4 + STORE_MAX_REPORT];
     size_t length = strnlen(why, STORE_MAX_REPORT - 1);
     store_write_u32(body, code);
     memcpy(body + 4, why, length);
-    server_answer(s, c, FRAME_FAIL, body, 4 + length);
+    server_send(s, c, FRAME_ERROR, body, 4 + length);
 }
 
-void server_tell_news(struct store_server *s, struct connection *c, int rank) {
-    uint8_t body[STORE_NEWS + STORE_MAX_REPORT];
+void server_send_failure(struct store_server *s, struct connection *c, int rank) {
+    uint8_t body[STORE_JOB_FAILURE + STORE_MAX_REPORT];
     struct text why = {0};
     members_describe(s->members, rank, &why);
     size_t length = why.length < STORE_MAX_REPORT ? why.length : STORE_MAX_REPORT - 1;
     store_write_u32(body, members_code(s->members, rank));
-    store_write_u32(body + 4, c->stage == IS_REFUSED ? UINT32_MAX : (uint32_t)rank); /* its own, which it must learn */
-    store_write_u32(body + 8, members_stood_still(s->members, rank));
-    memcpy(body + STORE_NEWS, why.data, length);
+    store_write_u32(body + 4, c->stage == STAGE_REJECTED
+                                  ? UINT32_MAX
+                                  : (uint32_t)rank); /* not the rank itself: it must get the message */
+    store_write_u32(body + 8, members_hung(s->members, rank));
+    memcpy(body + STORE_JOB_FAILURE, why.data, length);
     text_free(&why);
-    c->has_news = true;
-    server_answer(s, c, FRAME_NEWS, body, STORE_NEWS + length);
+    c->has_failure = true;
+    server_send(s, c, FRAME_JOB_FAILURE, body, STORE_JOB_FAILURE + length);
 }
 
-/* ---- requests that wait ---- */
+/* ---- pending requests ---- */
 
-/* It would come again at another start, so none is to be made by another node either. */
-static bool is_no_accident(enum status_code code) { return code == STATUS_USAGE || code == STATUS_DATA; }
+/* The failure would occur again after a restart. */
+static bool is_permanent(enum status_code code) { return code == STATUS_USAGE || code == STATUS_DATA; }
 
-/* The failure that ends the wait, when there is one: *code and *why are filled. */
-static bool is_lost(struct store_server *s, const struct connection *c, enum status_code *code, struct text *why) {
+/* Whether a failure ends the wait: sets *code and adds the message to [why]. A rank of another node gets the code of a
+ * permanent failure, so that its launcher does not restart. */
+static bool has_failed(struct store_server *s, const struct connection *c, enum status_code *code, struct text *why) {
     int rank = members_cause(s->members, clock_seconds());
     *code = STATUS_PEER;
-    if (rank < 0 && *s->misfit) {
+    if (rank < 0 && *s->mismatch) {
         *code = STATUS_USAGE;
-        text_add(why, s->misfit);
+        text_add(why, s->mismatch);
         return true;
     }
     if (rank < 0) return false;
     enum status_code cause = members_code(s->members, rank);
-    bool is_far = s->node_size > 0 && rank / s->node_size != rank_of(c) / s->node_size;
-    if (cause == STATUS_STOPPED || (is_far && is_no_accident(cause))) *code = cause;
+    bool is_other_node = s->node_size > 0 && rank / s->node_size != rank_of(c) / s->node_size;
+    if (cause == STATUS_STOPPED || (is_other_node && is_permanent(cause))) *code = cause;
     members_describe(s->members, rank, why);
     return true;
 }
 
-/* Answers with [why] unless it is empty; whether it did. Frees it. */
-static bool fail_with(struct store_server *s, struct connection *c, enum status_code code, struct text *why) {
-    bool is_done = why->length > 0;
-    if (is_done) fail(s, c, code, why->data);
+/* Sends the error [why], unless it is empty, and frees it. Returns whether it was sent. */
+static bool send_error_text(struct store_server *s, struct connection *c, enum status_code code, struct text *why) {
+    bool is_sent = why->length > 0;
+    if (is_sent) send_error(s, c, code, why->data);
     text_free(why);
-    return is_done;
+    return is_sent;
 }
 
-static bool try_ready(struct store_server *s, struct connection *c, bool is_late) {
+static bool try_ready(struct store_server *s, struct connection *c, bool is_timed_out) {
     if (members_joined(s->members) == s->world_size) {
-        server_answer(s, c, FRAME_DONE, NULL, 0);
+        server_send(s, c, FRAME_DONE, NULL, 0);
         return true;
     }
     struct text why = {0};
     enum status_code code;
-    if (!is_lost(s, c, &code, &why) && is_late) {
+    if (!has_failed(s, c, &code, &why) && is_timed_out) {
         members_missing(s->members, &why);
-        text_printf(&why, " of %d did not join rank 0 at %s within %g s%s", s->world_size, s->place, c->waited_seconds,
+        text_printf(&why, " of %d did not join rank 0 at %s within %g s%s", s->world_size, s->place, c->pending_seconds,
                     s->hint);
     }
-    return fail_with(s, c, code, &why);
+    return send_error_text(s, c, code, &why);
 }
 
-static bool try_get(struct store_server *s, struct connection *c, bool is_late) {
+static bool try_get(struct store_server *s, struct connection *c, bool is_timed_out) {
     size_t size;
     const uint8_t *value = store_keys_get(s->keys, c->key, &size);
     if (value) {
-        server_answer(s, c, FRAME_VALUE, value, size);
+        server_send(s, c, FRAME_VALUE, value, size);
         return true;
     }
     struct text why = {0};
     enum status_code code;
     bool has_all_joined = members_joined(s->members) == s->world_size;
-    if (!is_lost(s, c, &code, &why) && has_all_joined && members_is_alone(s->members, rank_of(c)))
+    if (!has_failed(s, c, &code, &why) && has_all_joined && members_is_alone(s->members, rank_of(c)))
         text_printf(&why, "every other rank has left before '%s' was set", c->key);
-    else if (!why.length && is_late)
-        text_printf(&why, "no rank has set '%s' within %g s", c->key, c->waited_seconds);
-    return fail_with(s, c, code, &why);
+    else if (!why.length && is_timed_out)
+        text_printf(&why, "no rank has set '%s' within %g s", c->key, c->pending_seconds);
+    return send_error_text(s, c, code, &why);
 }
 
-static bool try_cause(struct store_server *s, struct connection *c, bool is_late) {
+static bool try_cause(struct store_server *s, struct connection *c, bool is_timed_out) {
     int rank = members_cause(s->members, clock_seconds());
-    if ((rank < 0 || rank == rank_of(c)) && !is_late) return false;
+    if ((rank < 0 || rank == rank_of(c)) && !is_timed_out) return false;
     struct text why = {0};
     if (rank >= 0 && rank != rank_of(c)) members_describe(s->members, rank, &why);
-    server_answer(s, c, FRAME_VALUE, text_string(&why), why.length);
+    server_send(s, c, FRAME_VALUE, text_string(&why), why.length);
     text_free(&why);
     return true;
 }
 
-void server_try_waiting(struct store_server *s, struct connection *c) {
-    bool is_late = clock_seconds() >= c->waits_until, is_done = false;
-    if (c->waits == FRAME_READY) is_done = try_ready(s, c, is_late);
-    if (c->waits == FRAME_GET) is_done = try_get(s, c, is_late);
-    if (c->waits == FRAME_CAUSE) is_done = try_cause(s, c, is_late);
-    if (is_done) c->waits = 0;
+void server_try_pending(struct store_server *s, struct connection *c) {
+    bool is_timed_out = clock_seconds() >= c->pending_until, is_done = false;
+    if (c->pending == FRAME_READY) is_done = try_ready(s, c, is_timed_out);
+    if (c->pending == FRAME_GET) is_done = try_get(s, c, is_timed_out);
+    if (c->pending == FRAME_CAUSE) is_done = try_cause(s, c, is_timed_out);
+    if (is_done) c->pending = 0;
 }
 
-static bool park(struct store_server *s, struct connection *c, enum store_type type, uint32_t milliseconds) {
-    c->waits = type;
-    c->waited_seconds = milliseconds * 1e-3;
-    c->waits_until = clock_seconds() + c->waited_seconds;
-    server_try_waiting(s, c);
+static bool set_pending(struct store_server *s, struct connection *c, enum store_type type, uint32_t milliseconds) {
+    c->pending = type;
+    c->pending_seconds = milliseconds * 1e-3;
+    c->pending_until = clock_seconds() + c->pending_seconds;
+    server_try_pending(s, c);
     return true;
 }
 
 /* ---- joining ---- */
 
-static void refuse(struct store_server *s, struct connection *c, const char *why) {
-    server_refuse(s, c, FRAME_REFUSE, why, strlen(why));
+static void reject(struct store_server *s, struct connection *c, const char *why) {
+    server_reject(s, c, FRAME_REJECT, why, strlen(why));
 }
 
-/* A rank that was started before the others, or after them, learns which incarnation is here. */
-static void refuse_incarnation(struct store_server *s, struct connection *c) {
+/* Rejects a rank of another incarnation and sends that of the server. */
+static void reject_incarnation(struct store_server *s, struct connection *c) {
     uint8_t body[8];
-    bool is_gathering = members_joined(s->members) < s->world_size && members_cause(s->members, clock_seconds()) < 0;
+    bool is_waiting_for_ranks =
+        members_joined(s->members) < s->world_size && members_cause(s->members, clock_seconds()) < 0;
     store_write_u32(body, s->incarnation);
-    store_write_u32(body + 4, is_gathering);
-    server_refuse(s, c, FRAME_OTHER, body, sizeof body);
+    store_write_u32(body + 4, is_waiting_for_ranks);
+    server_reject(s, c, FRAME_INCARNATION, body, sizeof body);
 }
 
 static bool on_hello(struct store_server *s, struct connection *c, const struct store_frame *frame) {
     struct store_hello hello;
     if (!store_parse_hello(frame, &hello)) return false;
     if (frame->job != s->job) {
-        refuse(s, c, "it belongs to another job");
+        reject(s, c, "it belongs to another job");
         return true;
     }
     memcpy(c->shake.client_nonce, hello.nonce, STORE_NONCE);
@@ -157,80 +161,81 @@ static bool on_hello(struct store_server *s, struct connection *c, const struct 
     c->shake.job = s->job;
     c->shake.rank = frame->rank;
     if (getrandom(c->shake.server_nonce, STORE_NONCE, 0) != STORE_NONCE) return false;
-    c->stage = AWAITS_PROOF;
-    server_answer(s, c, FRAME_CHALLENGE, c->shake.server_nonce, STORE_NONCE);
+    c->stage = STAGE_PROOF;
+    server_send(s, c, FRAME_CHALLENGE, c->shake.server_nonce, STORE_NONCE);
     session_begin(&c->session, s->secret, &c->shake, true);
     return true;
 }
 
-/* A rank of this job that was started for another number of ranks gives up. It ends the wait of those who are here, but
- * not a job that has begun. [who]: its own words. */
-static void part(struct store_server *s, const struct connection *c, const char *who) {
+/* A rank of this job that was started with another world size gives up: ends the wait of the ranks that have joined,
+ * unless all have. [who]: from its proof, with the number of ranks that it expects. */
+static void on_giving_up(struct store_server *s, const struct connection *c, const char *who) {
     char count[64];
-    if (members_joined(s->members) == s->world_size || *s->misfit) return;
+    if (members_joined(s->members) == s->world_size || *s->mismatch) return;
     store_describe_count(s->world_size, s->node_size, count);
-    snprintf(s->misfit, sizeof s->misfit, "rank %u (%s) counts other ranks than rank 0 (%s): " SAME_COUNT,
-             c->shake.rank, who, count);
+    snprintf(s->mismatch, sizeof s->mismatch,
+             "rank %u (%s) expects another number of ranks than rank 0 (%s): " SAME_COUNT, c->shake.rank, who, count);
 }
 
-/* Whether this is a rank that has joined, has no watch yet, and did not receive the answer: the same process, or one
- * for it when its connection has ended. */
-static bool comes_again(const struct store_server *s, const struct connection *c, const char *who) {
+/* Whether a rank joins again because it did not receive WELCOME: it has no heartbeat connection yet, and is the same
+ * process, or its first connection has ended. */
+static bool is_rejoining(const struct store_server *s, const struct connection *c, const char *who) {
     int rank = rank_of(c);
-    const struct arrival *arrival = &s->arrivals[rank];
-    bool is_same = arrival->gone_at > 0 || strcmp(who, members_who(s->members, rank)) == 0;
-    return is_member(c) && !arrival->has_watch && rank > 0 && is_same;
+    const struct join_state *state = &s->join[rank];
+    bool is_same = state->disconnected_at > 0 || strcmp(who, members_who(s->members, rank)) == 0;
+    return is_member(c) && !state->has_heartbeat && rank > 0 && is_same;
 }
 
-static void replace_earlier(struct store_server *s, const struct connection *c) {
+static void close_earlier(struct store_server *s, const struct connection *c) {
     for (size_t i = 0; i < s->count; i++) {
         struct connection *other = s->connections[i];
-        if (other == c || other->stage != HAS_JOINED || !is_member(other) || rank_of(other) != rank_of(c)) continue;
-        other->stage = IS_REFUSED; /* its end is not the rank's */
-        other->is_over = true;
+        if (other == c || other->stage != STAGE_JOINED || !is_member(other) || rank_of(other) != rank_of(c)) continue;
+        other->stage = STAGE_REJECTED; /* its end does not count as the end of the rank */
+        other->is_closed = true;
     }
 }
 
-/* [who]: what its proof says. A rank that was given up is let in: it asks next, and hears why. */
-static bool is_welcome(struct store_server *s, struct connection *c, const char *who) {
+/* Whether the connection is accepted; rejects it otherwise. [who]: from its proof. A rank that counts as lost is
+ * accepted: its next request is answered with the reason. */
+static bool accept_join(struct store_server *s, struct connection *c, const char *who) {
     char why[400] = "", count[64];
     uint32_t rank = c->shake.rank;
     bool exists = c->shake.world == (uint32_t)s->world_size && rank < c->shake.world;
-    enum member_state state = exists ? members_state(s->members, (int)rank) : IS_ABSENT;
+    enum member_state state = exists ? members_state(s->members, (int)rank) : MEMBER_ABSENT;
     store_describe_count(s->world_size, s->node_size, count);
     bool is_same = c->shake.world == (uint32_t)s->world_size;
-    if (is_parting(c) && !is_same) {
-        part(s, c, who);
-        launcher_send(MESSAGE_JOINED, 0, -1, ""); /* that node knows */
+    if (is_giving_up(c) && !is_same) {
+        on_giving_up(s, c, who);
+        launcher_send(MESSAGE_JOINED, 0, -1, ""); /* that node needs no report */
     }
     if (!is_same)
-        snprintf(why, sizeof why, "it counts %s, this rank %u: " SAME_COUNT, count, c->shake.world);
+        snprintf(why, sizeof why, "it expects %s, this rank %u: " SAME_COUNT, count, c->shake.world);
     else if (!exists)
-        snprintf(why, sizeof why, "there is no rank %u in a world of %d", rank, s->world_size);
-    else if (!is_member(c) && state == IS_ABSENT)
+        snprintf(why, sizeof why, "rank %u does not exist: the world size is %d", rank, s->world_size);
+    else if (!is_member(c) && state == MEMBER_ABSENT)
         snprintf(why, sizeof why, "rank %u has not joined", rank);
-    else if (is_link(c) && state == IS_HERE && s->arrivals[rank].has_link)
+    else if (is_link(c) && state == MEMBER_JOINED && s->join[rank].has_link)
         snprintf(why, sizeof why, "rank %u has connected the launchers already", rank);
-    else if ((is_member(c) || is_parting(c)) && state == IS_HERE && !comes_again(s, c, who))
+    else if ((is_member(c) || is_giving_up(c)) && state == MEMBER_JOINED && !is_rejoining(s, c, who))
         snprintf(why, sizeof why, "rank %u has joined already (%s)", rank, members_who(s->members, (int)rank));
-    else if (!is_watch(c) && state > IS_HERE && !(is_member(c) && state != LEFT_IN_PEACE))
+    else if (!is_heartbeat(c) && state > MEMBER_JOINED && !(is_member(c) && state != MEMBER_LEFT))
         snprintf(why, sizeof why, "rank %u has left this job already (%s)", rank, members_who(s->members, (int)rank));
-    if (*why) refuse(s, c, why);
+    if (*why) reject(s, c, why);
     return !*why;
 }
 
-/* From now on it is the launchers' own; here it ends. */
-static bool hand_to_launcher(struct store_server *s, const struct connection *c) {
+/* Passes a link to the launcher. false: the server closes its copy. */
+static bool pass_to_launcher(struct store_server *s, const struct connection *c) {
     if (c->out_size > 0) return false;
     launcher_send_link(rank_of(c), c->fd, &c->session, sizeof c->session);
-    s->arrivals[rank_of(c)].has_link = true;
+    s->join[rank_of(c)].has_link = true;
     return false;
 }
 
-/* It soon knows who rank 0 is, and from now on what happens to rank 0; the launchers need not say it. */
-static void begin_watch(struct store_server *s, const struct connection *c) {
-    s->ticks_at = 0;
-    s->arrivals[rank_of(c)].has_watch = true;
+/* From now on the heartbeat informs the rank of failures, so its launcher needs no report. */
+static void begin_heartbeat(struct store_server *s, const struct connection *c) {
+    s->heartbeat_at = 0;
+    s->join[rank_of(c)].has_heartbeat = true;
     launcher_send(MESSAGE_JOINED, 0, rank_of(c), "");
 }
 
@@ -238,19 +243,20 @@ static bool on_proof(struct store_server *s, struct connection *c, const struct 
     char who[STORE_MAX_WHO];
     if (!store_parse_proof(frame, who)) return false;
     if (c->shake.incarnation != s->incarnation) {
-        refuse_incarnation(s, c);
+        reject_incarnation(s, c);
         return true;
     }
-    if (!is_welcome(s, c, who)) return true;
-    c->stage = HAS_JOINED;
+    if (!accept_join(s, c, who)) return true;
+    c->stage = STAGE_JOINED;
     net_tune(c->fd);
-    server_answer(s, c, FRAME_WELCOME, NULL, 0);
-    if (is_watch(c)) begin_watch(s, c);
-    if (!is_member(c)) return is_watch(c) || hand_to_launcher(s, c);
-    replace_earlier(s, c);
-    s->arrivals[rank_of(c)].gone_at = 0;
-    if (members_state(s->members, rank_of(c)) == IS_ABSENT) members_join(s->members, rank_of(c), who, clock_seconds());
-    server_note_address(s, c->fd);
+    server_send(s, c, FRAME_WELCOME, NULL, 0);
+    if (is_heartbeat(c)) begin_heartbeat(s, c);
+    if (!is_member(c)) return is_heartbeat(c) || pass_to_launcher(s, c);
+    close_earlier(s, c);
+    s->join[rank_of(c)].disconnected_at = 0;
+    if (members_state(s->members, rank_of(c)) == MEMBER_ABSENT)
+        members_join(s->members, rank_of(c), who, clock_seconds());
+    server_set_address(s, c->fd);
     return true;
 }
 
@@ -260,58 +266,59 @@ static bool on_set(struct store_server *s, struct connection *c, const struct st
     const uint8_t *value;
     size_t size;
     if (!store_parse_set(frame, c->key, &value, &size) || !store_keys_set(s->keys, c->key, value, size)) return false;
-    server_answer(s, c, FRAME_DONE, NULL, 0);
+    server_send(s, c, FRAME_DONE, NULL, 0);
     return true;
 }
 
 static bool on_get(struct store_server *s, struct connection *c, const struct store_frame *frame) {
     uint32_t milliseconds;
-    return store_parse_get(frame, &milliseconds, c->key) && park(s, c, FRAME_GET, milliseconds);
+    return store_parse_get(frame, &milliseconds, c->key) && set_pending(s, c, FRAME_GET, milliseconds);
 }
 
 static bool on_wait(struct store_server *s, struct connection *c, const struct store_frame *frame) {
     uint32_t milliseconds;
-    return store_parse_wait(frame, &milliseconds) && park(s, c, frame->type, milliseconds);
+    return store_parse_wait(frame, &milliseconds) && set_pending(s, c, frame->type, milliseconds);
 }
 
 static bool on_report(struct store_server *s, struct connection *c, const struct store_frame *frame) {
-    char text[STORE_MAX_REPORT], fate[STORE_MAX_REPORT + 2];
+    char text[STORE_MAX_REPORT], reason[STORE_MAX_REPORT + 2];
     uint32_t code;
     if (!store_parse_failure(frame, &code, text) || code > 255) return false;
-    snprintf(fate, sizeof fate, ": %s", text);
-    members_leave(s->members, rank_of(c), code == STATUS_PEER ? LEFT_AFTER_PEER : LEFT_AS_CAUSE, (enum status_code)code,
-                  fate, clock_seconds());
+    snprintf(reason, sizeof reason, ": %s", text);
+    members_leave(s->members, rank_of(c), code == STATUS_PEER ? MEMBER_LOST_PEER : MEMBER_FAILED,
+                  (enum status_code)code, reason, clock_seconds());
     return true;
 }
 
 static bool on_bye(struct store_server *s, struct connection *c, const struct store_frame *frame) {
     (void)frame;
-    members_leave(s->members, rank_of(c), LEFT_IN_PEACE, STATUS_OK, NULL, clock_seconds());
+    members_leave(s->members, rank_of(c), MEMBER_LEFT, STATUS_OK, NULL, clock_seconds());
     return true;
 }
 
-static bool on_beat(struct store_server *s, struct connection *c, const struct store_frame *frame) {
+static bool on_heartbeat(struct store_server *s, struct connection *c, const struct store_frame *frame) {
     struct pulse_reading reading;
-    if (!is_watch(c) || !store_parse_beat(frame, &reading)) return false;
-    members_beat(s->members, rank_of(c), &reading, clock_seconds());
+    if (!is_heartbeat(c) || !store_parse_heartbeat(frame, &reading)) return false;
+    members_heartbeat(s->members, rank_of(c), &reading, clock_seconds());
     if (rank_of(c) == 0) s->saved = reading.saved;
     return true;
 }
 
-/* Of a rank that died before it had joined the host is known: that of its neighbour. */
-static void join_dead(struct store_server *s, const struct connection *c, int rank) {
-    const char *neighbour = members_who(s->members, rank_of(c));
+/* A rank that ended before it joined: its host is that of the rank that reports it. */
+static void add_unjoined(struct store_server *s, const struct connection *c, int rank) {
+    const char *reporter = members_who(s->members, rank_of(c));
     char who[STORE_MAX_WHO];
-    snprintf(who, sizeof who, "%.*s", (int)strcspn(neighbour, ","), neighbour);
-    members_introduce(s->members, rank, who, clock_seconds());
+    snprintf(who, sizeof who, "%.*s", (int)strcspn(reporter, ","), reporter);
+    members_add_unjoined(s->members, rank, who, clock_seconds());
 }
 
-static bool on_death(struct store_server *s, struct connection *c, const struct store_frame *frame) {
-    char fate[STORE_MAX_REPORT];
+static bool on_rank_exit(struct store_server *s, struct connection *c, const struct store_frame *frame) {
+    char reason[STORE_MAX_REPORT];
     uint32_t rank;
-    if (!is_watch(c) || !store_parse_death(frame, &rank, fate) || rank >= (uint32_t)s->world_size) return false;
-    if (members_state(s->members, (int)rank) == IS_ABSENT) join_dead(s, c, (int)rank);
-    members_died(s->members, (int)rank, fate, clock_seconds());
+    if (!is_heartbeat(c) || !store_parse_rank_exit(frame, &rank, reason) || rank >= (uint32_t)s->world_size)
+        return false;
+    if (members_state(s->members, (int)rank) == MEMBER_ABSENT) add_unjoined(s, c, (int)rank);
+    members_exited(s->members, (int)rank, reason, clock_seconds());
     return true;
 }
 
@@ -319,85 +326,82 @@ static const struct {
     enum stage stage;
     bool (*handle)(struct store_server *s, struct connection *c, const struct store_frame *frame);
 } handlers[FRAME_TYPES] = {
-    [FRAME_HELLO] = {AWAITS_HELLO, on_hello}, [FRAME_PROOF] = {AWAITS_PROOF, on_proof},
-    [FRAME_READY] = {HAS_JOINED, on_wait},    [FRAME_SET] = {HAS_JOINED, on_set},
-    [FRAME_GET] = {HAS_JOINED, on_get},       [FRAME_CAUSE] = {HAS_JOINED, on_wait},
-    [FRAME_REPORT] = {HAS_JOINED, on_report}, [FRAME_BYE] = {HAS_JOINED, on_bye},
-    [FRAME_BEAT] = {HAS_JOINED, on_beat},     [FRAME_DEATH] = {HAS_JOINED, on_death},
+    [FRAME_HELLO] = {STAGE_HELLO, on_hello},
+    [FRAME_PROOF] = {STAGE_PROOF, on_proof},
+    [FRAME_READY] = {STAGE_JOINED, on_wait},
+    [FRAME_SET] = {STAGE_JOINED, on_set},
+    [FRAME_GET] = {STAGE_JOINED, on_get},
+    [FRAME_CAUSE] = {STAGE_JOINED, on_wait},
+    [FRAME_REPORT] = {STAGE_JOINED, on_report},
+    [FRAME_BYE] = {STAGE_JOINED, on_bye},
+    [FRAME_HEARTBEAT] = {STAGE_JOINED, on_heartbeat},
+    [FRAME_RANK_EXIT] = {STAGE_JOINED, on_rank_exit},
 };
 
-/* A ddptrain of another version: its header is the same, and a refusal with its own number reaches it. Whoever it is
- * has proved nothing, so here it is only said. */
-static bool refuse_version(struct store_server *s, struct connection *c) {
+/* A ddptrain with another version of the protocol: the header is the same, so a REJECT with its own version can be
+ * parsed there. It has proved nothing, so here it is only logged. */
+static bool reject_version(struct store_server *s, struct connection *c) {
     char why[200];
     int version = store_frame_version(c->in, c->in_size);
-    if (c->stage != AWAITS_HELLO || version < 0) return false;
+    if (c->stage != STAGE_HELLO || version < 0) return false;
     snprintf(why, sizeof why, "it uses version %d of ddptrain's protocol, this rank version %d: " SAME_PROGRAM,
              STORE_VERSION, version);
     c->version = (uint8_t)version;
-    refuse(s, c, why);
-    if (s->has_said_version) return true;
-    s->has_said_version = true;
-    log_line(s->log, "refused a rank that uses version %d of ddptrain's protocol, not %d: " SAME_PROGRAM, version,
+    reject(s, c, why);
+    if (s->has_logged_version) return true;
+    s->has_logged_version = true;
+    log_line(s->log, "rejected a rank that uses version %d of ddptrain's protocol, not %d: " SAME_PROGRAM, version,
              STORE_VERSION);
     return true;
 }
 
-static bool grow_input(struct connection *c, size_t need) {
-    if (need <= c->in_capacity) return true;
-    uint8_t *more = realloc(c->in, need);
-    if (!more) return false;
-    c->in = more;
-    c->in_capacity = need;
-    return true;
-}
-
-/* Bytes without the right tag, which a network or somebody in between has changed. Before joining they mean no more
- * than another secret; later the rank is lost with the connection, and hears why. */
+/* A frame with a wrong tag was changed on the way. Before the rank has joined it may also mean another secret: it is
+ * rejected. Later the rank is lost, and gets the reason. */
 static bool on_wrong_tag(struct store_server *s, struct connection *c) {
-    char fate[STORE_MAX_REPORT];
-    if (c->stage == AWAITS_PROOF) {
+    char reason[STORE_MAX_REPORT];
+    if (c->stage == STAGE_PROOF) {
         c->session.is_on = false;
-        refuse(s, c,
+        reject(s, c,
                "the secrets differ, or the connection was tampered with (is " SECRET_VARIABLE
                " the same on every rank?)");
         return true;
     }
-    snprintf(fate, sizeof fate,
+    snprintf(reason, sizeof reason,
              ": its connection to rank 0 at %s was tampered with or corrupted: a message had a wrong authentication "
              "code; check what is between the hosts",
              s->place);
-    members_leave(s->members, rank_of(c), LEFT_AS_CAUSE, STATUS_PEER, fate, clock_seconds());
-    c->stage = IS_REFUSED; /* what follows is its last frame */
+    members_leave(s->members, rank_of(c), MEMBER_FAILED, STATUS_PEER, reason, clock_seconds());
+    c->stage = STAGE_REJECTED; /* the next frame is the last */
     c->deadline = clock_seconds() + REASON_SECONDS;
-    if (is_watch(c)) {
-        server_tell_news(s, c, rank_of(c));
+    if (is_heartbeat(c)) {
+        server_send_failure(s, c, rank_of(c));
         return true;
     }
     struct text why = {0};
     members_describe(s->members, rank_of(c), &why);
-    return fail_with(s, c, STATUS_PEER, &why);
+    return send_error_text(s, c, STATUS_PEER, &why);
 }
 
 static bool is_expected(const struct connection *c, const struct store_frame *frame) {
-    bool is_mine = c->stage < HAS_JOINED || frame->rank == c->shake.rank;
-    bool is_second = c->waits && frame->type != FRAME_REPORT && frame->type != FRAME_BYE;
-    return is_mine && !is_second && handlers[frame->type].handle && handlers[frame->type].stage == c->stage;
+    bool is_of_rank = c->stage < STAGE_JOINED || frame->rank == c->shake.rank;
+    bool is_second = c->pending && frame->type != FRAME_REPORT && frame->type != FRAME_BYE;
+    return is_of_rank && !is_second && handlers[frame->type].handle && handlers[frame->type].stage == c->stage;
 }
 
 bool server_handle_frames(struct store_server *s, struct connection *c) {
     for (;;) {
         struct store_frame frame = {0};
-        size_t used = 0, limit = c->stage == HAS_JOINED ? STORE_MAX_BODY : STORE_MAX_JOINING;
+        size_t used = 0, limit = c->stage == STAGE_JOINED ? STORE_MAX_BODY : STORE_MAX_JOINING;
         enum store_parsed parsed = store_frame_parse(c->in, c->in_size, limit, &frame, &used);
-        if (parsed == PARSED_BAD && c->session.is_on) return on_wrong_tag(s, c);
-        if (parsed == PARSED_BAD) return refuse_version(s, c);
-        if (parsed == PARSED_MORE) /* the length was checked against the limit */
-            return c->in_size < STORE_HEADER || grow_input(c, STORE_HEADER + (size_t)frame.length);
+        if (parsed == PARSED_INVALID && c->session.is_on) return on_wrong_tag(s, c);
+        if (parsed == PARSED_INVALID) return reject_version(s, c);
+        if (parsed == PARSED_INCOMPLETE) /* the length is at most the limit */
+            return c->in_size < STORE_HEADER ||
+                   server_reserve(&c->in, &c->in_capacity, STORE_HEADER + (size_t)frame.length);
         if (!store_frame_verify(&c->session, &frame)) return on_wrong_tag(s, c);
         if (!is_expected(c, &frame)) return false;
         if (!handlers[frame.type].handle(s, c, &frame)) return false;
-        if (c->stage == IS_REFUSED) return true;
+        if (c->stage == STAGE_REJECTED) return true;
         memmove(c->in, c->in + used, c->in_size - used);
         c->in_size -= used;
     }

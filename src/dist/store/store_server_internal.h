@@ -1,6 +1,6 @@
-/* store_server_internal: what the server's two files share: its connections and its state. store_server.c moves bytes
- * and keeps time, store_server_frames.c gives the answers. All of it belongs to the server's thread, except what the
- * mutex guards. */
+/* store_server_internal: connections and state of the server. store_server.c reads, writes and handles deadlines;
+ * store_server_frames.c handles frames. Only the server's thread accesses this state, except for what the mutex
+ * guards. */
 #ifndef DIST_STORE_SERVER_INTERNAL_H
 #define DIST_STORE_SERVER_INTERNAL_H
 
@@ -13,54 +13,54 @@
 #include "dist/store/store_members.h"
 #include "dist/store/store_server.h"
 
-enum stage { AWAITS_HELLO, AWAITS_PROOF, HAS_JOINED, IS_REFUSED };
+/* In this order. */
+enum stage { STAGE_HELLO, STAGE_PROOF, STAGE_JOINED, STAGE_REJECTED };
 
 struct connection {
     int fd;
     enum stage stage;
-    uint8_t version; /* of its protocol, when another than ours; 0 */
-    double deadline; /* of joining, or of being told the refusal */
+    uint8_t version; /* of its protocol, if not STORE_VERSION; else 0 */
+    double deadline; /* for joining, or for sending the rejection */
     struct store_handshake shake;
-    struct store_session session; /* on from PROOF; never on for rank 0's own */
+    struct store_session session; /* on from PROOF; off for rank 0's own connections */
     uint8_t *in, *out;
     size_t in_size, in_capacity, out_size, out_sent, out_capacity;
-    enum store_type waits; /* 0: for nothing; else FRAME_READY, FRAME_GET, FRAME_CAUSE */
-    double waits_until, waited_seconds;
+    enum store_type pending; /* request without an answer yet: FRAME_READY, FRAME_GET, FRAME_CAUSE; 0: none */
+    double pending_until, pending_seconds;
     char key[STORE_MAX_KEY + 1];
-    bool has_news; /* a watch that was told the failure */
-    bool is_over;
+    bool has_failure; /* JOB_FAILURE has been sent on this heartbeat connection */
+    bool is_closed;   /* to be removed */
 };
 
-/* How far a rank has come in this start. Its watch is the second connection: until then the first may end because the
- * answer to it was lost, and the rank comes again. */
-struct arrival {
-    bool has_watch, has_link; /* the launchers are linked once */
-    double gone_at;           /* when its connection ended without a watch; 0: it has not */
+/* The connections of a rank in this start. Until it has its second connection, the heartbeat, the first may end because
+ * WELCOME was lost; the rank then joins again. */
+struct join_state {
+    bool has_heartbeat, has_link;
+    double disconnected_at; /* when its first connection ended before the second; 0: it has not */
 };
 
 struct store_server {
     pthread_t thread;
-    pthread_mutex_t mutex; /* guards what follows up to the next gap */
-    double stop_asked_at;  /* 0: not yet */
+    pthread_mutex_t mutex;    /* guards what follows up to the next gap */
+    double stop_requested_at; /* 0: not yet */
     struct sockaddr_storage address;
-    int address_error; /* why an address is not known: an errno value */
+    int address_error; /* errno if the address is not known */
 
     int listener, wake;
-    double listens_again; /* out of descriptors: not before this time */
+    double accept_after; /* out of descriptors: accepts no connection before this time */
     int world_size, node_size;
     uint32_t incarnation;
     uint64_t job;
     uint8_t secret[32];
     char place[320], hint[400];
     struct log *log;
-    double ticks_at, waits_said_at;
+    double heartbeat_at, log_waiting_at; /* next heartbeat, next "waiting for ..." */
     bool is_one_host;
-    bool has_said_waiting, has_said_all; /* who is missing; that nobody is */
-    double told_at;                      /* when the watches were told the failure; 0: there is none */
-    bool has_said_version;               /* that a rank of another one knocked */
-    int64_t saved;                       /* the step of the newest checkpoint that rank 0 told of */
-    struct arrival *arrivals;            /* (world_size) */
-    char misfit[400]; /* a rank of this job that will not come, since it counts other ranks; "": none */
+    bool has_logged_waiting, has_logged_joined, has_logged_version;
+    double failure_sent_at;  /* when JOB_FAILURE was sent; 0: no failure */
+    int64_t saved;           /* step of the newest checkpoint, from rank 0 */
+    struct join_state *join; /* (world_size) */
+    char mismatch[400];      /* failure of a rank that will not join because it has another world size; "": none */
     struct store_keys *keys;
     struct members *members;
     struct connection **connections;
@@ -68,24 +68,26 @@ struct store_server {
     struct pollfd *polls; /* (capacity + 2) */
 };
 
-static inline bool is_watch(const struct connection *c) { return c->shake.purpose == FOR_WATCHING; }
+static inline bool is_heartbeat(const struct connection *c) { return c->shake.purpose == FOR_HEARTBEAT; }
 static inline bool is_member(const struct connection *c) { return c->shake.purpose == FOR_REQUESTS; }
 
-static inline bool is_parting(const struct connection *c) { return c->shake.purpose == FOR_PARTING; }
-static inline bool is_link(const struct connection *c) { return c->shake.purpose == FOR_LAUNCHERS; }
+static inline bool is_giving_up(const struct connection *c) { return c->shake.purpose == FOR_GIVING_UP; }
+static inline bool is_link(const struct connection *c) { return c->shake.purpose == FOR_LINK; }
 
-/* store_server.c: sends at once what the socket takes, the rest later. */
-void server_answer(struct store_server *s, struct connection *c, enum store_type type, const void *body, size_t size);
-/* ... and then ends the connection. */
-void server_refuse(struct store_server *s, struct connection *c, enum store_type type, const void *body, size_t size);
-/* Remembers at which of our addresses a rank came in. */
-void server_note_address(struct store_server *s, int fd);
+/* store_server.c: enlarges a buffer to at least [need] bytes. false: no memory. */
+bool server_reserve(uint8_t **bytes, size_t *capacity, size_t need);
+/* Sends a frame without blocking; what does not fit into the socket buffer is sent later. */
+void server_send(struct store_server *s, struct connection *c, enum store_type type, const void *body, size_t size);
+/* The same, and then closes the connection. */
+void server_reject(struct store_server *s, struct connection *c, enum store_type type, const void *body, size_t size);
+/* Sets the address of this host to the local address of the connection of a rank. */
+void server_set_address(struct store_server *s, int fd);
 
-/* store_server_frames.c: handles what has arrived; false: drop the connection. */
+/* store_server_frames.c: handles all complete frames in c->in; false: the connection must be closed. */
 bool server_handle_frames(struct store_server *s, struct connection *c);
-/* Answers a parked request if that is possible now. */
-void server_try_waiting(struct store_server *s, struct connection *c);
-/* To a watch: the failure that ends the job. */
-void server_tell_news(struct store_server *s, struct connection *c, int rank);
+/* Answers the pending request if that is possible now. */
+void server_try_pending(struct store_server *s, struct connection *c);
+/* Sends JOB_FAILURE, the loss of [rank], on a heartbeat connection. */
+void server_send_failure(struct store_server *s, struct connection *c, int rank);
 
 #endif

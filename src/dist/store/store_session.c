@@ -1,5 +1,5 @@
-/* The labels differ by direction, so that a message cannot be played back to its sender, and contain the version, so
- * that keys of different protocols never meet. Whatever a key can be computed from is overwritten after use. */
+/* The labels differ by direction, so that a message cannot be reflected to its sender, and contain the version, so that
+ * different versions have different keys. Data from which a key can be computed is overwritten after use. */
 #include "dist/store/store_session.h"
 
 #include <assert.h>

@@ -194,7 +194,7 @@ static status join(struct inference *inf) {
     struct store_options options = {.timeout = d->timeout,
                                     .hang = d->hang_timeout,
                                     .log = inf->log,
-                                    .trains_nothing = true,
+                                    .is_inference = true,
                                     .overdue = inf->options->overdue,
                                     .stop_fd = inf->options->stop_fd};
     if (inf->env->world_size > 1) TRY(store_open_with(inf->env, &options, &inf->store));

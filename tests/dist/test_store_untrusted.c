@@ -1,0 +1,128 @@
+/* The store and untrusted clients: silent ones, ones that send invalid data, and one with another rank's number; and
+ * connecting to a port without a listener. ctest-labels: dist */
+#include "store_ranks.h"
+
+#include <errno.h>
+
+#include "base/text.h"
+#include "check_main.h"
+#include "dist/store/store_frame.h"
+
+/* The number of connections that the other side has not closed. */
+static int still_open(const int *fds, int count) {
+    int open = 0;
+    char byte;
+    for (int i = 0; i < count; i++) open += recv(fds[i], &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+    return open;
+}
+
+/* Silent connections: at most MAX_UNAUTHENTICATED are kept, the oldest ones are closed first, and all are closed after
+ * the timeout for joining. */
+static void silent_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    enum { COUNT = 80, KEPT = 32 };
+    if (env->rank == 1) {
+        int fds[COUNT];
+        clock_sleep(0.2); /* rank 0 listens */
+        for (int i = 0; i < COUNT; i++) RANK_CHECK((fds[i] = connect_to_port(env->master_port)) >= 0);
+        double end = clock_seconds() + 4;
+        while (still_open(fds, COUNT) > KEPT && clock_seconds() < end) clock_sleep(0.02);
+        RANK_CHECK(still_open(fds, COUNT) == KEPT && still_open(fds, COUNT - KEPT) == 0);
+        end = clock_seconds() + 15;
+        while (still_open(fds, COUNT) > 0 && clock_seconds() < end) clock_sleep(0.05);
+        RANK_CHECK(still_open(fds, COUNT) == 0);
+        for (int i = 0; i < COUNT; i++) close(fds[i]);
+    }
+    struct store *store = rank_open_store(env, 30);
+    store_close(store);
+}
+
+START_TEST(silent_connections_are_closed) { ranks_run(2, silent_body, NULL); }
+END_TEST
+
+/* Connections that send invalid data, one after the other: each is accepted and closed at once. */
+static void many_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    enum { COUNT = 40 };
+    if (env->rank == 1) {
+        char bytes[64];
+        clock_sleep(0.2); /* rank 0 listens */
+        double begin = clock_seconds();
+        for (int i = 0; i < COUNT; i++) {
+            int fd = connect_to_port(env->master_port);
+            RANK_CHECK(fd >= 0 && send(fd, "no frame of the store, but longer than one.", 43, MSG_NOSIGNAL) == 43);
+            while (recv(fd, bytes, sizeof bytes, 0) > 0) continue;
+            close(fd);
+        }
+        RANK_CHECK(clock_seconds() - begin < 2);
+    }
+    store_close(rank_open_store(env, 30));
+}
+
+START_TEST(invalid_data_closes_the_connection) { ranks_run(2, many_body, NULL); }
+END_TEST
+
+/* A connection that sends a frame of another rank is closed. */
+static void false_rank_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct store *store = rank_open_store(env, 30);
+    if (env->rank == 1) {
+        uint8_t secret[32], body[STORE_HEARTBEAT], answer[STORE_MAX_SERVER_HEARTBEAT];
+        struct store_join join = rank_connection(env, secret, FOR_HEARTBEAT);
+        struct store_session session;
+        struct store_frame frame = {.type = FRAME_HEARTBEAT,
+                                    .rank = 1,
+                                    .job = join.job,
+                                    .body = body,
+                                    .length = sizeof body},
+                           reply;
+        int fd;
+        store_write_heartbeat(&(struct pulse_reading){0}, body);
+        rank_must(store_join(&join, &fd, &session, &(uint32_t){0}));
+        for (int i = 0; i < 3; i++) { /* its own frames are accepted */
+            RANK_CHECK(store_send_frame(fd, &session, &frame, clock_seconds() + 5));
+            RANK_CHECK(store_receive_frame(fd, &session, sizeof answer, &reply, answer, clock_seconds() + 5));
+            RANK_CHECK(reply.type == FRAME_SERVER_HEARTBEAT);
+        }
+        frame.rank = 0;
+        RANK_CHECK(store_send_frame(fd, &session, &frame, clock_seconds() + 5));
+        double end = clock_seconds() + 5;
+        while (store_receive_frame(fd, &session, sizeof answer, &reply, answer, end)) {
+        }
+        RANK_CHECK(clock_seconds() < end - 1);
+        close(fd);
+        rank_must(store_set(store, "tried", "x", 1)); /* the rank itself is not lost */
+    }
+    char *value;
+    rank_must(store_get(store, "tried", 30, (void **)&value, NULL));
+    free(value);
+    store_close(store);
+}
+
+START_TEST(frame_of_another_rank_closes_the_connection) { ranks_run(2, false_rank_body, NULL); }
+END_TEST
+
+/* Linux connects a socket to itself if its ephemeral port equals the target port, about once in ten thousand tries of
+ * an even port. No process listens, so every try must fail. */
+START_TEST(connect_to_itself_fails) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    bool is_free = false;
+    for (uint16_t port = 40000; !is_free; port += 2) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        address.sin_port = htons(port);
+        is_free = bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+        close(fd);
+    }
+    double end = clock_seconds() + 5;
+    for (int i = 0; i < 40000 && clock_seconds() < end; i++) {
+        int fd;
+        bool is_final;
+        status s = net_connect("127.0.0.1", ntohs(address.sin_port), clock_seconds() + 5, &fd, &is_final);
+        ck_assert_msg(s != OK && fd < 0, "try %d: connected to itself", i);
+        status_free(s);
+    }
+}
+END_TEST
+
+TESTS("store_untrusted", silent_connections_are_closed, invalid_data_closes_the_connection,
+      frame_of_another_rank_closes_the_connection, connect_to_itself_fails)
