@@ -73,7 +73,7 @@ static status run(const struct command_line *line) {
     struct safetensors_note notes[NOTES];
     char *texts[NOTES] = {0};
     if (!s) s = read_notes(checkpoint, notes, texts);
-    *line->can_save = 1; /* from here on a request to stop comes too late: the file is written whole */
+    *line->can_save = 1; /* from here on a stop request has no effect: the file is written completely */
     if (!s) s = safetensors_write(line->out, notes, NOTES, list.items, list.count);
     for (size_t i = 0; i < NOTES; i++) free(texts[i]);
     if (!s) log_line(log, "%s: %zu tensor%s", line->out, list.count, text_plural(list.count, "s"));

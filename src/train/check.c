@@ -1,4 +1,4 @@
-/* Only the group, the loaders and the run folder of a run are left out. */
+/* Creates what a run creates, except the group of ranks, the loaders and the run folder. */
 #include "train/check.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "train/plan.h"
 #include "train/plan_describe.h"
 
-/* A file to resume from is read and verified. */
+/* Reads and verifies the file of checkpoint.resume. */
 static status check_resume(const struct config *config) {
     struct checkpoint *checkpoint;
     const char *resume = config->checkpoint.resume;
@@ -25,17 +25,17 @@ static status check_init_from(const struct plan *plan) {
     return path ? init_from(plan->model, path) : OK;
 }
 
-/* How much of a GPU's memory the rank takes that takes most. */
-static status measure(struct trainer *t, struct plan *plan) {
+/* The GPU memory of the rank that needs the maximum, by a dry run. */
+static status measure_memory(struct trainer *t, struct plan *plan) {
     const struct sampler_config *sampler = &plan->config->sampler;
     struct device_memory *m = &plan->memory;
     void *shards = NULL;
     if (device_is_host(t->device)) return OK;
     if (sampler->shards)
-        TRY(device_alloc(t->device, elastic_memory(t->model, sampler->shards, plan->env.world_size), "what shards need",
-                         &shards));
+        TRY(device_alloc(t->device, elastic_memory(t->model, sampler->shards, plan->env.world_size),
+                         "the shards of a batch", &shards));
     status s = dry_run_training(t, &plan->rows);
-    if (!s) m->whole = device_memory_used(t->device);
+    if (!s) m->measured = device_memory_used(t->device);
     device_free(t->device, shards);
     return s;
 }
@@ -44,18 +44,18 @@ static status try_parts(struct plan *plan) {
     struct trainer t = {0};
     struct device_memory *m = &plan->memory;
     if (!device_is_host(plan->device)) {
-        TRY(device_memory_info(plan->device, &m->left, &m->all));
-        m->left += device_memory_used(plan->device); /* before the device was opened */
+        TRY(device_memory_info(plan->device, &m->free, &m->total));
+        m->free += device_memory_used(plan->device); /* as before the device was opened */
     }
     status s = parts_create(&t, plan);
-    if (!s) s = measure(&t, plan);
+    if (!s) s = measure_memory(&t, plan);
     if (!s) s = check_init_from(plan);
     parts_destroy(&t);
     return s;
 }
 
-/* Memory is missing here, but another machine may have it. */
-static status note_missing(struct plan *plan, status failure) {
+/* A lack of memory is no error: another machine may have it. Consumes [failure]. */
+static status record_missing(struct plan *plan, status failure) {
     if (status_code(failure) != STATUS_MEMORY) return failure;
     plan->missing = plan_explain_memory(failure);
     return OK;
@@ -67,7 +67,7 @@ status check_run(const struct config *config, const struct dist_env *env, struct
     *missing = OK;
     TRY(plan_create(config, &options, &plan));
     status s = check_resume(config);
-    if (!s && !plan->missing) s = note_missing(plan, try_parts(plan));
+    if (!s && !plan->missing) s = record_missing(plan, try_parts(plan));
     if (!s) {
         plan_describe(plan, out);
         *missing = plan->missing;

@@ -1,5 +1,5 @@
-/* check: what `ddptrain check` does: makes the plan of a run, then the parts of one rank as the run would before its
- * first step, with a dry run, and describes the plan. Rows are not read and nothing is written. */
+/* check: the work of `ddptrain check`. It makes the plan of a run and the parts of one rank, does a dry run, and
+ * describes the plan. It reads no rows and writes nothing. */
 #ifndef TRAIN_CHECK_H
 #define TRAIN_CHECK_H
 
@@ -8,9 +8,9 @@
 #include "dist/process/env.h"
 #include "train/config.h"
 
-/* [env]: the ranks that would share the work; this process is rank 0. The failures that training would have before its
- * first step. *missing: NULL, or what only this machine lacks, a GPU or memory: STATUS_USAGE as training would say it;
- * everything else was checked and is described. */
+/* Adds the description to [out]. [env]: the ranks of the run; this process is rank 0. Returns the failures that
+ * training would return before its first step, except that a GPU or memory that this machine lacks is *missing
+ * (STATUS_USAGE; NULL: nothing): everything else is checked and described. */
 status check_run(const struct config *config, const struct dist_env *env, struct text *out, status *missing);
 
 #endif

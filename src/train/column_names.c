@@ -1,4 +1,4 @@
-/* Names may hold whatever a quoted field of a CSV file or the name of an HDF5 dataset may hold; JSON keeps it. */
+/* JSON, because a name may contain any character of a quoted CSV field or of an HDF5 name. */
 #include "train/column_names.h"
 
 #include <jansson.h>
@@ -52,16 +52,17 @@ static status parse(struct arena *arena, const char *text, struct column_list *o
     json_t *whole = json_loads(text, 0, NULL), *items = json_object_get(whole, "columns");
     const char *format = json_string_value(json_object_get(whole, "format"));
     size_t count = json_array_size(items);
-    bool is_good = format && json_is_array(items);
+    bool is_valid = format && json_is_array(items);
     *out = (struct column_list){.items = arena_alloc(arena, (count + 1) * sizeof *out->items), .count = count};
     if (format) out->format = arena_copy(arena, format);
-    for (size_t i = 0; is_good && i < count; i++)
-        is_good = read_column(arena, json_array_get(items, i), &out->items[i]);
+    for (size_t i = 0; is_valid && i < count; i++)
+        is_valid = read_column(arena, json_array_get(items, i), &out->items[i]);
     json_decref(whole);
-    if (!is_good)
-        return status_new(STATUS_DATA, "the checkpoint's columns (data/columns) are no list of names and roles");
+    if (!is_valid)
+        return status_new(STATUS_DATA, "the checkpoint's columns (data/columns) are not a list of names and roles");
     if (has_repetition(arena, out))
-        return status_new(STATUS_DATA, "the checkpoint's columns (data/columns) name a column twice in the same role");
+        return status_new(STATUS_DATA,
+                          "the checkpoint's columns (data/columns) contain a column twice in the same role");
     return OK;
 }
 
@@ -75,7 +76,7 @@ status column_names_read(struct arena *arena, struct checkpoint *checkpoint, str
     return s;
 }
 
-/* A column of the one that the other does not have. */
+/* Reports the first column that only one of the two lists has. */
 static status compare_names(const struct column_list *trained, const struct column_list *now, const char *path) {
     for (size_t i = 0; i < trained->count; i++) {
         const struct named_column *column = &trained->items[i];
@@ -106,8 +107,8 @@ static status compare_order(const struct column_list *trained, const struct colu
         struct text names = {0};
         columns_add_names(trained, role, &names);
         status s = status_new(STATUS_DATA,
-                              "%s: the %s columns of the dataset stand in another order than in training, and a resume "
-                              "needs the same: %s; use the same file, or --fresh to start over",
+                              "%s: the %s columns of the dataset have another order than in training, and a resume "
+                              "needs the same order: %s; use the same file, or --fresh to start over",
                               path, column_role_name(role), text_string(&names));
         text_free(&names);
         return s;

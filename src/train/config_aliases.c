@@ -1,5 +1,5 @@
-/* Words of PyTorch, Keras, Lightning, Hugging Face and scikit-learn, and of plain habit, and what they mean in a
- * config. The first row that fits is used, so rows of one layer stand before rows of all. */
+/* Names from PyTorch, Keras, Lightning, Hugging Face and scikit-learn, and common misspellings, with the key or value
+ * of this config. The first row that matches is used, so rows of one layer precede rows of all layers. */
 #include "train/config_aliases.h"
 
 #include <stddef.h>
@@ -24,7 +24,7 @@
 #define FOLDER "the folder of a run is an option of the command line: --run-dir DIR"
 #define COUNTS_EPOCHS "It counts epochs; there are no evaluations by steps"
 #define MAY_COUNT_STEPS "It counts epochs; with interval: step all keys of the schedule count steps"
-#define COUNTS_INTERVALS "It is no share of the run: it counts epochs, or with interval: step, steps"
+#define COUNTS_INTERVALS "It is not a fraction of the run: it counts epochs, or with interval: step, steps"
 #define KERAS_COUNTS_STEPS "Keras counts steps: add interval: step"
 #define RESUMES "It is the default: a run continues by itself when the same command runs again"
 #define RESUMES_ITSELF "It names a file to start from; a run continues by itself when the same command runs again"
@@ -94,7 +94,7 @@ const struct schema_alias config_aliases[] = {
     KEY("loss", "name kind loss", ".type"),
     KEY_NOTE("loss", "from_logits", NULL,
              "the loss takes logits; leave the key out, and end the model without softmax or sigmoid"),
-    KEY_NOTE("optimizer", "beta1 beta2 beta_1 beta_2 beta", ".betas", "Both stand in a list: betas: [0.9, 0.999]"),
+    KEY_NOTE("optimizer", "beta1 beta2 beta_1 beta_2 beta", ".betas", "Both are in a list: betas: [0.9, 0.999]"),
     KEY("optimizer", "epsilon", ".eps"),
     KEY("optimizer", "l2 wd", ".weight_decay"),
     KEY("optimizer", "rho", ".alpha"),
@@ -121,7 +121,7 @@ const struct schema_alias config_aliases[] = {
              "the rate is multiplied by gamma at each interval; write gamma: decay_rate^(1 / decay_steps) as a number"),
     KEY("schedule", "decay_rate decay rate", ".gamma"),
     KEY("schedule", "min_lr lr_min end_learning_rate final_lr", ".eta_min"),
-    KEY_NOTE("schedule.cosine", "alpha", ".eta_min", "It is a rate, not a share of the first one"),
+    KEY_NOTE("schedule.cosine", "alpha", ".eta_min", "It is a rate, not a fraction of the first one"),
     KEY_NOTE("schedule", "warmup_epochs num_warmup_epochs", ".warmup", MAY_COUNT_STEPS),
     KEY_NOTE("schedule", "warmup_steps num_warmup_steps warmup_iters n_warmup_steps", ".warmup", MAY_COUNT_STEPS),
     KEY_NOTE("schedule", "warmup_ratio warmup_fraction warmup_proportion", ".warmup", COUNTS_INTERVALS),
@@ -194,12 +194,12 @@ const struct schema_alias config_aliases[] = {
     KEY(NULL, "label_smoothing_factor", "loss.label_smoothing"),
     KEY_NOTE(NULL, "alpha", "optimizer.weight_decay",
              "It is scikit-learn's alpha, the L2 penalty; optimizer.alpha is a key of rmsprop"),
-    KEY_NOTE(NULL, "adam_beta1 adam_beta2 beta1 beta2", "optimizer.betas", "Both stand in a list: betas: [0.9, 0.999]"),
+    KEY_NOTE(NULL, "adam_beta1 adam_beta2 beta1 beta2", "optimizer.betas", "Both are in a list: betas: [0.9, 0.999]"),
     KEY(NULL, "adam_epsilon epsilon", "optimizer.eps"),
     KEY_NOTE(NULL, "load_best_model_at_end metric_for_best_model greater_is_better", "checkpoint.best",
              "Write checkpoint: {best: val_loss}; eval and predict take it with --checkpoint best"),
     KEY(NULL, "n_iter_no_change", "train.early_stop.patience"),
-    KEY_NOTE(NULL, "tol", "train.early_stop.min_delta", "scikit-learn's tol is the least improvement that counts"),
+    KEY_NOTE(NULL, "tol", "train.early_stop.min_delta", "scikit-learn's tol is the minimum improvement"),
     KEY_NOTE(NULL, "per_device_eval_batch_size eval_batch_size val_batch_size test_batch_size", NULL,
              "evaluations use sampler.batch_size; leave the key out"),
     KEY_NOTE(NULL, "overwrite_output_dir", NULL, "an option of the command line starts a run again: --fresh"),
@@ -469,7 +469,7 @@ const struct schema_alias config_aliases[] = {
     VALUE("dataset.layout", "channels_first chw", "nchw"),
     VALUE("dataset.layout", "channels_last hwc", "nhwc"),
     VALUE("dist.backend", "ddp", "auto"),
-    VALUE_NOTE("dist.backend", "mpi", NULL, "mpirun starts the processes; gloo or nccl carries the numbers"),
+    VALUE_NOTE("dist.backend", "mpi", NULL, "mpirun starts the processes; gloo or nccl transfers the gradients"),
     VALUE("determinism.mode", "true deterministic", "torch"),
     VALUE("schedule.monitor", "val_acc accuracy acc validation_accuracy", "val_accuracy"),
     VALUE("schedule.monitor", "validation_loss eval_loss", "val_loss"),

@@ -92,12 +92,12 @@ static const struct schema_row train_rows[] = {
      .fallback = "0",
      .min = 0,
      .max = INFINITY,
-     .doc = "Instead, each element of the gradients is brought into [-value, value] (clip_grad_value_); 0: off."},
+     .doc = "Each element of the gradients is clamped to [-value, value] (clip_grad_value_); 0: off."},
     {.key = "ema",
      .type = SCHEMA_SECTION,
      .offset = offsetof(struct train_config, ema),
      .section = &ema_schema,
-     .doc = "A moving average of the weights, kept beside them and saved as `ema/`."},
+     .doc = "A moving average of the weights, saved as `ema/`."},
     {.key = "on_nonfinite",
      .type = SCHEMA_SECTION,
      .offset = offsetof(struct train_config, on_nonfinite),
@@ -122,7 +122,8 @@ static const struct schema_row train_rows[] = {
      .offset = offsetof(struct train_config, metrics),
      .fallback = "[]",
      .flags = SCHEMA_EXTENDS,
-     .doc = "Metrics of the validation rows besides the loss: accuracy, top5, perplexity, confusion_matrix, precision, "
+     .doc = "Metrics of the validation rows in addition to the loss: accuracy, top5, perplexity, confusion_matrix, "
+            "precision, "
             "recall, f1, auc, mae, r2 (docs/metrics.md)."},
     {.key = "evaluate_every",
      .type = SCHEMA_INT,
@@ -145,7 +146,7 @@ static const struct schema_row train_rows[] = {
      .offset = offsetof(struct train_config, tensorboard),
      .fallback = "false",
      .flags = SCHEMA_EXTENDS,
-     .doc = "The numbers of metrics.jsonl's steps and epochs also as a TensorBoard event file in the run folder: "
+     .doc = "Writes the numbers of steps and epochs also to a TensorBoard event file in the run folder: "
             "tensorboard --logdir runs."},
     {0},
 };
@@ -212,8 +213,8 @@ static const struct schema_row checkpoint_rows[] = {
      .type = SCHEMA_SECTION,
      .offset = offsetof(struct checkpoint_config, best),
      .section = &monitor_schema,
-     .doc = "The checkpoint of the epoch with the best value of a metric is kept as checkpoints/best.h5 besides the "
-            "newest ones; eval, predict, generate and export take it with --checkpoint best."},
+     .doc = "The checkpoint of the epoch with the best value of a metric is kept as checkpoints/best.h5 in addition to "
+            "the newest ones; eval, predict, generate and export use it with --checkpoint best."},
     {.key = "resume",
      .type = SCHEMA_STRING,
      .offset = offsetof(struct checkpoint_config, resume),
@@ -278,9 +279,9 @@ static const struct schema_row config_rows[] = {
      .type = SCHEMA_INT,
      .offset = offsetof(struct config, seed),
      .fallback = "42",
-     .doc = "Initial weights and every random draw of the model (torch.manual_seed)."},
+     .doc = "Seed of the initial weights and of all random numbers of the model (torch.manual_seed)."},
     SECTION(dataset, dataset_schema, "Where the rows come from, how they are split and scaled."),
-    SECTION(sampler, sampler_schema, "Which rows a rank sees in which order (DistributedSampler)."),
+    SECTION(sampler, sampler_schema, "Which rows a rank uses in which order (DistributedSampler)."),
     SECTION(model, model_schema, "The layers."),
     {.key = "loss",
      .type = SCHEMA_VARIANT,
@@ -303,7 +304,7 @@ static const struct schema_row config_rows[] = {
     SECTION(train, train_schema, "Length of the run, device and precision."),
     SECTION(checkpoint, checkpoint_schema, "What is saved and when."),
     SECTION(dist, dist_schema, "Processes and communication."),
-    SECTION(determinism, determinism_schema, "What repeats bit for bit."),
+    SECTION(determinism, determinism_schema, "Which runs have the same bits."),
     {0},
 };
 

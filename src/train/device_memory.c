@@ -1,4 +1,4 @@
-/* The same functions that allocate say how much. */
+/* The modules that allocate memory also compute its size. */
 #include "train/device_memory.h"
 
 #include "train/feed.h"
@@ -31,27 +31,27 @@ static void describe(const struct device_memory *m, struct text *out) {
 }
 
 status device_memory_check(const struct device_memory *memory, struct device *device) {
-    size_t left, all, sum = sum_of(memory);
+    size_t free_bytes, total, sum = sum_of(memory);
     if (device_is_host(device)) return OK;
-    TRY(device_memory_info(device, &left, &all));
-    if (sum <= left) return OK;
+    TRY(device_memory_info(device, &free_bytes, &total));
+    if (sum <= free_bytes) return OK;
     struct text parts = {0};
     describe(memory, &parts);
     status s = status_new(STATUS_USAGE,
-                          "%.0f MiB of memory are needed, and %s has %.0f MiB of %.0f MiB left (%s): use a smaller "
+                          "%.0f MiB of memory are needed, and %s has %.0f MiB of %.0f MiB free (%s): use a smaller "
                           "sampler.batch_size or model, or more GPUs with dist.zero_stage: 1",
-                          (double)sum / MIB, device_describe(device), (double)left / MIB, (double)all / MIB,
+                          (double)sum / MIB, device_describe(device), (double)free_bytes / MIB, (double)total / MIB,
                           text_string(&parts));
     text_free(&parts);
     return s;
 }
 
 void device_memory_describe(const struct device_memory *memory, const struct device *device, struct text *out) {
-    size_t sum = sum_of(memory), whole = memory->whole ? memory->whole : sum;
+    size_t sum = sum_of(memory), whole = memory->measured ? memory->measured : sum;
     text_printf(out, "GPU memory     %.2f MiB", (double)whole / MIB);
-    if (device) text_printf(out, " of %.0f MiB free on %s", (double)memory->left / MIB, device_describe(device));
-    text_add(out, memory->whole ? ": " : ", and what operators work in: ");
+    if (device) text_printf(out, " of %.0f MiB free on %s", (double)memory->free / MIB, device_describe(device));
+    text_add(out, memory->measured ? ": " : ", and the workspace of operators: ");
     describe(memory, out);
-    if (memory->whole) text_printf(out, ", %.2f for operators to work in", (double)(whole - sum) / MIB);
+    if (memory->measured) text_printf(out, ", %.2f workspace of operators", (double)(whole - sum) / MIB);
     text_add(out, "\n");
 }

@@ -1,5 +1,6 @@
-/* device_update: the update as part of a recorded pass. The device itself checks whether the step is finite, makes the
- * update or skips it, and the host reads that later. All ranks have whole, equal gradients, so all decide the same. */
+/* device_update: the update as part of a recorded pass. The device checks whether the step is finite and applies or
+ * skips the update; the host reads the result later. All ranks have the same complete gradients, so all decide the
+ * same. */
 #ifndef TRAIN_DEVICE_UPDATE_H
 #define TRAIN_DEVICE_UPDATE_H
 
@@ -7,11 +8,12 @@
 
 struct trainer;
 
-/* Before gradients are reduced: what is not finite on this rank reaches all ranks with them. */
+/* Before gradients are reduced: a non-finite number of this rank is put into its gradients and so reaches all ranks. */
 void device_update_check(struct trainer *trainer);
 
-/* With averaged gradients: measures them ([has_norm]: by their norm), clips, updates parameters and average, unless a
- * loss, a gradient or a running statistic is not finite in this update or was in one before (found_inf). */
+/* With averaged gradients: checks them ([has_norm]: by their norm), clips, and updates the parameters and their moving
+ * average, unless a loss, a gradient or a running statistic is not finite in this update or an earlier one (found_inf).
+ */
 void device_update_run(struct trainer *trainer, bool has_norm, float loss_scale);
 
 #endif

@@ -1,35 +1,35 @@
-/* What a trainer asks for, in its order. */
+/* The operators of a trainer, in its order. */
 #include "train/dry_run.h"
 
 #include "train/parts.h"
 
-/* Forward and loss; of an evaluation, or of training and back. */
+/* Forward and loss; for training also backward. */
 static void run_pass(const struct trainer *t, size_t rows, bool is_training) {
     struct pass pass = {.device = t->device,
                         .rows = rows,
                         .is_training = is_training,
                         .draws = {.step = t->memory.pass_number, .row_stride = 1}};
-    struct batch batch = feed_put(t->feed, &(struct batch){.rows = rows}); /* where it will be */
+    struct batch batch = feed_put(t->feed, &(struct batch){.rows = rows}); /* only its addresses */
     const void *config = t->config->loss.config;
     const float *output = model_forward(t->model, &pass, batch.inputs);
     if (!is_training) {
-        t->loss->run(config, t->device, &t->model->out, output, batch.targets, rows, 1, NULL, &t->memory.found->sums);
+        t->loss->run(config, t->device, &t->model->out, output, batch.targets, rows, 1, NULL, &t->memory.results->sums);
         return;
     }
-    loss_run(t->loss, config, t->model, output, batch.targets, rows, 1, &t->memory.found->sums);
+    loss_run(t->loss, config, t->model, output, batch.targets, rows, 1, &t->memory.results->sums);
     model_backward(t->model, &pass, batch.inputs, NULL, NULL);
 }
 
 static void update(const struct trainer *t) {
     struct params *params = &t->model->params, *buffers = &t->model->buffers;
     const struct device_ops *ops = device_ops(t->device);
-    struct found *found = t->memory.found;
-    ops->check_finite(t->device, buffers->values, buffers->total, &found->nonfinite[NONFINITE_STATISTICS]);
+    struct device_results *results = t->memory.results;
+    ops->check_finite(t->device, buffers->values, buffers->total, &results->nonfinite[NONFINITE_STATISTICS]);
     ops->clip_norm(t->device, params->gradients, t->averaging.norm_ranges, t->averaging.ranges.count, 1, 1,
-                   &found->norm);
-    ops->check_finite(t->device, params->gradients, params->trained, &found->nonfinite[NONFINITE_GRADIENTS]);
-    optimizer_step(t->optimizer, params, 1, NULL, NULL, 0, &found->norm.clip);
-    ema_update(t->ema, params, 1, &found->norm.clip);
+                   &results->norm);
+    ops->check_finite(t->device, params->gradients, params->trained, &results->nonfinite[NONFINITE_GRADIENTS]);
+    optimizer_step(t->optimizer, params, 1, NULL, NULL, 0, &results->norm.clip);
+    ema_update(t->ema, params, 1, &results->norm.clip);
     ops->is_finite(t->device, params->values, params->total); /* before a save */
 }
 

@@ -1,4 +1,4 @@
-/* The numbers of an epoch are those of its counters; an evaluation adds its own. */
+/* The metrics of an epoch are computed from the counters; an evaluation adds its own. */
 #include "train/epoch.h"
 
 #include <math.h>
@@ -21,22 +21,22 @@ static status run_pass(void *user) {
     const struct work *w = user;
     const struct trainer *t = w->trainer;
     const float *outputs = model_forward(t->model, &w->pass, w->batch.inputs);
-    evaluation_run(t->evaluation, outputs, w->batch.targets, w->batch.rows);
+    evaluation_add_loss(t->evaluation, outputs, w->batch.targets, w->batch.rows);
     return OK;
 }
 
-/* This rank's next batch of the validation rows; it may have none. */
+/* Evaluates this rank's next batch of the validation rows; the rank may have none left. */
 static status evaluate_batch(struct trainer *t) {
     struct batch batch, fed;
     TRY(feed_next(t->feed, t->validation, &batch, &fed));
     if (batch.rows == 0) return OK;
     struct work work = {t, parts_pass(t, batch.rows, false), fed};
     TRY(recordings_run(t->evaluations, &(struct recording_key){.rows = batch.rows}, run_pass, &work));
-    return evaluation_look(t->evaluation, model_output(t->model, fed.inputs), batch.targets, batch.rows);
+    return evaluation_add_metrics(t->evaluation, model_output(t->model, fed.inputs), batch.targets, batch.rows);
 }
 
-/* Before each batch all ranks learn whether one of them was asked to stop. They take part equally often, also where one
- * has a batch less. */
+/* Before each batch the ranks exchange whether one of them received a stop request. All ranks do it equally often,
+ * although some may have one batch less. */
 static status evaluate_batches(struct trainer *t, bool *must_stop) {
     size_t batches = loader_batches(t->validation);
     for (size_t i = 0; i < batches; i++) {
@@ -49,7 +49,7 @@ static status evaluate_batches(struct trainer *t, bool *must_stop) {
     return OK;
 }
 
-/* The validation rows, each once over all ranks; with the average of the weights where that is asked for. */
+/* Evaluates each validation row once over all ranks, with the moving average of the weights if the config has one. */
 static status evaluate(struct trainer *t, bool *must_stop) {
     pulse_phase(t->pulse, PULSE_EVALUATING);
     TRY(share_buffers(t));
@@ -75,14 +75,14 @@ status epoch_evaluate(struct trainer *t, bool *must_stop) {
                       (long long)t->state->counters.epoch + 1);
 }
 
-/* checkpoint.best's metric, else the validation accuracy, else the validation loss, else the training loss. */
+/* The metric of checkpoint.best; default: validation accuracy, else validation loss, else training loss. */
 static struct monitor monitor_of_best(const struct trainer *t, const struct epoch_report *e) {
     if (t->config->checkpoint.best.metric) return t->config->checkpoint.best;
     bool by_accuracy = e->has_validation && is_accuracy_known(t);
     return (struct monitor){.metric = by_accuracy ? "val_accuracy" : e->has_validation ? "val_loss" : "train_loss"};
 }
 
-static void remember_best(struct trainer *t, const struct epoch_report *e) {
+static void update_best(struct trainer *t, const struct epoch_report *e) {
     struct counters *c = &t->state->counters;
     struct monitor monitor = monitor_of_best(t, e);
     double value = monitor_value(monitor.metric, e, &t->epoch.result);
@@ -92,7 +92,7 @@ static void remember_best(struct trainer *t, const struct epoch_report *e) {
     c->best_epoch = e->epoch;
 }
 
-static void observe_early_stop(struct trainer *t, const struct epoch_report *e) {
+static void update_early_stop(struct trainer *t, const struct epoch_report *e) {
     struct counters *c = &t->state->counters;
     struct early_stop stop = early_stop_of(&t->config->train.early_stop);
     if (!stop.monitor.metric) return;
@@ -102,9 +102,9 @@ static void observe_early_stop(struct trainer *t, const struct epoch_report *e) 
     c->early_stop_wait = is_better ? 0 : c->early_stop_wait + 1;
 }
 
-/* Shows the schedule the number that it watches, if this epoch has it. The same on every rank; an evaluation that is
- * there only because the run ends does not count, so that a longer run would be the same until here. */
-static void observe(struct trainer *t, const struct epoch_report *e, bool is_whole) {
+/* Passes the monitored value to the schedule, if this epoch has it. The same on all ranks. An evaluation that is done
+ * only because the run ends does not count, so that a longer run is identical up to here. */
+static void update_schedule(struct trainer *t, const struct epoch_report *e, bool is_whole) {
     const struct variant *schedule = &t->config->schedule;
     struct plateau *plateau = &t->state->counters.plateau;
     enum schedule_monitor monitor = schedule_monitor(schedule);
@@ -116,7 +116,7 @@ static void observe(struct trainer *t, const struct epoch_report *e, bool is_who
     if (monitor == MONITOR_VAL_ACCURACY) schedule_observe(schedule, plateau, e->validation_accuracy);
 }
 
-/* "val_f1" and its like */
+/* val_f1, ... */
 static void log_evaluation(struct trainer *t) {
     const struct evaluation_result *r = &t->epoch.result;
     char name[64];
@@ -151,8 +151,9 @@ bool epoch_evaluates(const struct trainer *t, bool is_last) {
     return t->validation && (is_last || (every > 0 && (t->state->counters.epoch + 1) % every == 0));
 }
 
-/* Of the epoch, or what of it this process did; NAN: there was none, or elastic determinism sums up after backward. */
-static double share_of_hidden_comm(struct trainer *t) {
+/* Of the epoch, or the part of it since the start of this process. NAN: no communication, or elastic mode, which sums
+ * after backward. */
+static double hidden_comm_fraction(struct trainer *t) {
     if (!t->averaging.reducer) return NAN;
     struct reducer_times before = t->epoch.times;
     t->epoch.times = reducer_times(t->averaging.reducer);
@@ -168,7 +169,7 @@ status epoch_finish(struct trainer *t, bool is_whole, bool is_last) {
                              .has_validation = epoch_evaluates(t, is_last),
                              .samples_per_second = c->epoch_samples / (c->epoch_seconds > 0 ? c->epoch_seconds : 1e-9),
                              .lr = progress_lr(t),
-                             .comm_hidden = share_of_hidden_comm(t)};
+                             .comm_hidden = hidden_comm_fraction(t)};
     if (e.has_validation) {
         e.validation_rows = t->epoch.result.rows;
         e.validation_loss = t->epoch.result.loss;
@@ -176,10 +177,10 @@ status epoch_finish(struct trainer *t, bool is_whole, bool is_last) {
     }
     t->epoch.is_best = false;
     if (e.has_validation || !t->validation) {
-        remember_best(t, &e);
-        if (is_whole) observe_early_stop(t, &e);
+        update_best(t, &e);
+        if (is_whole) update_early_stop(t, &e);
     }
-    observe(t, &e, is_whole);
+    update_schedule(t, &e, is_whole);
     report_epoch(&t->outputs.report, &e, is_last);
     TRY(log_epoch(t, &e));
     if (!is_whole) return OK;

@@ -1,18 +1,17 @@
-/* Operators, recorded ones as well, find a batch always at the same place. The next one comes meanwhile, to a second
- * place beside it, and is moved when its turn has come: a copy within the device's memory, so that one recording serves
- * for all batches. */
+/* A batch is always at the same addresses, so that a recorded pass can be replayed for every batch. The next batch is
+ * copied from the host to a second buffer meanwhile, and from there to these addresses, within the device's memory. */
 #include "train/feed.h"
 
 #include <stdlib.h>
 
-#define MOST_LOADERS 2 /* of training, of evaluation */
+#define MAX_LOADERS 2 /* of training, of evaluation */
 
 struct feed {
     struct device *device;
     size_t input_bytes, target_bytes; /* of a row */
-    float *inputs, *next_inputs;      /* (rows, input_size); NULL: batches are taken as they are */
-    void *targets, *next_targets;     /* (rows, target_size); NULL, too, where target_size is 0 */
-    const struct loader *pinned[MOST_LOADERS];
+    float *inputs, *next_inputs;      /* (rows, input_size); NULL: batches are used where they are */
+    void *targets, *next_targets;     /* (rows, target_size); NULL also when target_size is 0 */
+    const struct loader *pinned[MAX_LOADERS];
     size_t pinned_count;
 };
 
@@ -44,7 +43,7 @@ status feed_create(struct device *device, const struct dataset_info *info, size_
     return OK;
 }
 
-/* Each part of the loader's memory, so that the device copies from it by itself. */
+/* Pins a part of the loader's memory, so that the device can copy from it asynchronously. */
 static void pin(void *feed, void *memory, size_t bytes) { device_pin(((struct feed *)feed)->device, memory, bytes); }
 
 static void unpin(void *feed, void *memory, size_t bytes) {
@@ -52,8 +51,8 @@ static void unpin(void *feed, void *memory, size_t bytes) {
     device_unpin(((struct feed *)feed)->device, memory);
 }
 
-void feed_expect(struct feed *feed, const struct loader *loader) {
-    if (!feed->inputs || !loader || feed->pinned_count == MOST_LOADERS) return;
+void feed_pin_loader(struct feed *feed, const struct loader *loader) {
+    if (!feed->inputs || !loader || feed->pinned_count == MAX_LOADERS) return;
     loader_visit(loader, pin, feed);
     feed->pinned[feed->pinned_count++] = loader;
 }
@@ -69,7 +68,7 @@ void feed_destroy(struct feed *feed) {
 }
 
 status feed_next(struct feed *feed, struct loader *loader, struct batch *host, struct batch *fed) {
-    if (feed->inputs) TRY(device_upload_wait(feed->device)); /* the loader writes over what was copied */
+    if (feed->inputs) TRY(device_upload_wait(feed->device)); /* the loader overwrites the last batch */
     TRY(loader_next(loader, host));
     *fed = host->rows > 0 ? feed_put(feed, host) : *host;
     return OK;

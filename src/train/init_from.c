@@ -1,4 +1,5 @@
-/* A file of PyTorch has other names than a checkpoint in a few places: what a layer shares, what it multiplies by. */
+/* A safetensors file of PyTorch differs from a checkpoint: a tied weight has several names, and the matrices of linear
+ * layers have other shapes. */
 #include "train/init_from.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ static status from_checkpoint(struct model *model, const char *path) {
     return s;
 }
 
-/* Names of the matrices that layers multiply by. */
+/* Fills [names] with the parameters of the layers that compute matrix products; returns their number. */
 static size_t find_products(const struct model *model, const char **names) {
     size_t count = 0;
     for (size_t i = 0; i < model->layer_count; i++) {

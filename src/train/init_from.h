@@ -1,11 +1,11 @@
-/* init_from: initial weights from a file (model.init_from): a checkpoint, or safetensors as PyTorch writes it. */
+/* init_from: initial weights from a file (model.init_from): a checkpoint, or a safetensors file from PyTorch. */
 #ifndef TRAIN_INIT_FROM_H
 #define TRAIN_INIT_FROM_H
 
 #include "model/model.h"
 
-/* Replaces the parameters and buffers of [model], which has memory, by those of [path], or changes nothing: every name
- * and shape that differs is a line of the STATUS_DATA failure. */
+/* Loads the parameters and buffers of [model], which has memory, from [path], or changes nothing: the STATUS_DATA
+ * failure has a line for every name or shape that differs. */
 status init_from(struct model *model, const char *path);
 
 #endif

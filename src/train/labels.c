@@ -1,4 +1,4 @@
-/* JSON keeps whatever a quoted field of a CSV file may hold, line ends too. */
+/* JSON, because a label may contain any character of a quoted CSV field, also line ends. */
 #include "train/labels.h"
 
 #include <jansson.h>
@@ -21,13 +21,13 @@ char *labels_write(struct arena *arena, const struct string_list *labels) {
 status labels_read(struct arena *arena, const char *text, struct string_list *out) {
     json_t *list = json_loads(text, 0, NULL);
     size_t count = json_array_size(list);
-    bool is_good = json_is_array(list);
+    bool is_valid = json_is_array(list);
     *out = (struct string_list){.items = arena_alloc(arena, (count + 1) * sizeof *out->items), .count = count};
-    for (size_t i = 0; is_good && i < count; i++) {
+    for (size_t i = 0; is_valid && i < count; i++) {
         const char *label = json_string_value(json_array_get(list, i));
-        is_good = label != NULL;
+        is_valid = label != NULL;
         if (label) out->items[i] = arena_copy(arena, label);
     }
     json_decref(list);
-    return is_good ? OK : status_new(STATUS_DATA, "the checkpoint's labels (data/labels) are no list of texts");
+    return is_valid ? OK : status_new(STATUS_DATA, "the checkpoint's labels (data/labels) are not a list of strings");
 }

@@ -1,5 +1,5 @@
-/* labels: the text of the classes, as a checkpoint keeps it ("data/labels": a JSON list, class 0 first), so that other
- * files are numbered as the training file was. */
+/* labels: the labels of the classes, stored in a checkpoint as "data/labels" (a JSON list, class 0 first), so that
+ * other files get the same class numbers as the training file. */
 #ifndef TRAIN_LABELS_H
 #define TRAIN_LABELS_H
 
@@ -7,10 +7,10 @@
 #include "base/schema.h"
 #include "base/status.h"
 
-/* As JSON, in [arena]. */
+/* [labels] as JSON, allocated in [arena]. */
 char *labels_write(struct arena *arena, const struct string_list *labels);
 
-/* Back, in [arena]. STATUS_DATA when it is not that. */
+/* Parses [text] into [arena]. STATUS_DATA when it is not a list of strings. */
 status labels_read(struct arena *arena, const char *text, struct string_list *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* A pass over a micro-batch may be recorded: what it does depends on its key, and on values in the device's memory. */
+/* A pass over a micro-batch may be recorded: its work depends only on its key and on values in device memory. */
 #include "train/micro_batch.h"
 
 #include "train/device_update.h"
@@ -27,8 +27,8 @@ static double mean_rows(const struct trainer *t, size_t index) {
     return (double)rows / world;
 }
 
-/* What a micro-batch of [rows] counts in its update; gradients are averaged over ranks afterwards. `samples`, and ranks
- * with unequal rows, need the rows of all: only the last batch of an epoch may be short. */
+/* The weight of a micro-batch of [rows] rows in its update; gradients are averaged over ranks later. `samples`, and
+ * ranks with unequal rows, need the rows of all micro-batches: only the last batch of an epoch may be short. */
 static float batch_weight(const struct trainer *t, size_t rows, double group_rows) {
     const struct train_config *c = &t->config->train;
     if (c->accumulate_weighting == WEIGHTING_SAMPLES) return (float)((double)rows / group_rows);
@@ -36,7 +36,7 @@ static float batch_weight(const struct trainer *t, size_t rows, double group_row
     return (float)((double)rows / (mean_rows(t, (size_t)t->state->counters.batch) * (double)c->accumulate));
 }
 
-/* What layers ask for in the middle of a pass; a failure is returned when the pass is over. */
+/* Called by layers during a pass; a failure is returned after the pass. */
 static void sum_over_ranks(void *trainer, double *values, size_t count) {
     struct trainer *t = trainer;
     if (!t->micro_batches.all_sum_failure)
@@ -51,7 +51,7 @@ static status take_failure(struct trainer *t) {
     return failure;
 }
 
-/* A micro-batch on the device. */
+/* The argument of run_pass: a micro-batch on the device. */
 struct work {
     struct trainer *trainer;
     struct pass pass;
@@ -59,28 +59,29 @@ struct work {
     struct recording_key key;
 };
 
-/* forward, loss, backward; for the last micro-batch of an update the end of the reduction, and its update */
+/* forward, loss, backward; for the last micro-batch also the end of the reduction, and the update if the device makes
+ * it */
 static status run_pass(void *user) {
     const struct work *w = user;
     struct trainer *t = w->trainer;
-    const struct averaging *way = t->averaging.way;
+    const struct averaging *method = t->averaging.method;
     pulse_phase(t->pulse, PULSE_FORWARD);
     const float *output = model_forward(t->model, &w->pass, w->batch.inputs);
     TRY(take_failure(t));
     loss_run(t->loss, t->config->loss.config, t->model, output, w->batch.targets, w->batch.rows, w->key.scale,
-             &t->memory.found->sums);
+             &t->memory.results->sums);
     if (w->key.is_update) device_update_check(t);
     pulse_phase(t->pulse, PULSE_BACKWARD);
-    way->backward(t, &w->pass, w->batch.inputs, w->key.is_last);
+    method->backward(t, &w->pass, w->batch.inputs, w->key.is_last);
     TRY(take_failure(t));
-    if (w->key.is_last && way->finish_backward) TRY(way->finish_backward(t));
+    if (w->key.is_last && method->finish_backward) TRY(method->finish_backward(t));
     if (w->key.is_update) device_update_run(t, w->key.has_norm, w->key.loss_scale);
     return OK;
 }
 
 static status run_rows(struct trainer *t, const struct update *update, const struct batch *batch, float weight,
                        bool is_last) {
-    bool is_update = is_last && update->is_decided;
+    bool is_update = is_last && update->is_device_update;
     struct work work = {.trainer = t,
                         .pass = parts_pass(t, batch->rows, true),
                         .batch = *batch,
@@ -89,28 +90,28 @@ static status run_rows(struct trainer *t, const struct update *update, const str
                                 .loss_scale = update->loss_scale,
                                 .is_last = is_last,
                                 .is_update = is_update,
-                                .has_norm = is_update && update->wants_norm}};
+                                .has_norm = is_update && update->needs_norm}};
     work.pass.all_sum = comm_world_size(t->comm) > 1 ? &t->micro_batches.all_sum : NULL;
     return recordings_run(t->recordings, &work.key, run_pass, &work);
 }
 
-/* A rank without rows of this batch. */
+/* On a rank without rows of this batch. */
 static status run_no_rows(struct trainer *t, bool is_last) {
-    const struct averaging *way = t->averaging.way;
-    return is_last && way->contribute_zeros ? way->contribute_zeros(t) : OK;
+    const struct averaging *method = t->averaging.method;
+    return is_last && method->contribute_zeros ? method->contribute_zeros(t) : OK;
 }
 
-/* An update leaves them zero; the start of a run, and a step that was not applied, do not. */
+/* Gradients are zero after an update, but not at the start of a run or after a step that was not applied. */
 static void zero_gradients(struct trainer *t) {
-    if (!t->micro_batches.has_zero_gradients && t->averaging.way->keeps_gradients)
+    if (!t->micro_batches.has_zero_gradients && t->averaging.method->keeps_gradients)
         params_zero_gradients(&t->model->params, t->device);
 }
 
 void micro_batches_applied(struct trainer *t) {
-    t->micro_batches.has_zero_gradients = t->averaging.way->keeps_gradients;
+    t->micro_batches.has_zero_gradients = t->averaging.method->keeps_gradients;
 }
 
-/* Number [i] of the update's. */
+/* Micro-batch [i] of the update. */
 static status run_batch(struct trainer *t, struct update *update, double group_rows, size_t i) {
     bool is_last = i + 1 == update->batches;
     struct batch host, batch;
@@ -125,7 +126,7 @@ static status run_batch(struct trainer *t, struct update *update, double group_r
         TRY(run_rows(t, update, &batch, batch_weight(t, batch.rows, group_rows), is_last));
     else
         TRY(run_no_rows(t, is_last));
-    t->micro_batches.has_zero_gradients = is_last && update->is_decided;
+    t->micro_batches.has_zero_gradients = is_last && update->is_device_update;
     update->rows += (double)batch.rows;
     t->state->counters.batch++;
     return OK;

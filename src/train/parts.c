@@ -1,11 +1,11 @@
-/* What a run and `check` create alike, and recordings. */
+/* The parts that both a run and `check` create, and the recordings. */
 #include "train/parts.h"
 
 #include "base/buffer.h"
 #include "dist/comm/comm_gpu.h"
 #include "train/plan.h"
 
-/* The random numbers of a pass are named by its place in the run, not drawn in order. */
+/* The random numbers of a pass are a function of its position in the run. */
 struct pass parts_pass(struct trainer *t, size_t rows, bool is_training) {
     const struct counters *c = &t->state->counters;
     uint64_t number = (uint64_t)(c->epoch * (int64_t)loader_batches(t->loader) + c->batch);
@@ -19,24 +19,24 @@ struct pass parts_pass(struct trainer *t, size_t rows, bool is_training) {
                                    .row_stride = (uint64_t)comm_world_size(t->comm)}};
 }
 
-/* A pass that the host has no part in. NCCL wants its calls recorded on all ranks or on none, so none may be without
- * rows. */
+/* A pass without work on the host can be recorded. NCCL calls must be recorded on all ranks or on none, so no rank may
+ * be without rows. */
 static bool is_recordable(const struct trainer *t) {
     if (comm_gpu(t->comm) && t->config->sampler.uneven) return false;
-    status apart = comm_world_size(t->comm) > 1 ? model_check_independent(t->model, "a CUDA graph") : OK;
-    bool is_apart = !apart;
-    status_free(apart);
-    return t->config->train.cuda_graph && is_apart;
+    status shared = comm_world_size(t->comm) > 1 ? model_check_independent(t->model, "a CUDA graph") : OK;
+    bool is_independent = !shared;
+    status_free(shared);
+    return t->config->train.cuda_graph && is_independent;
 }
 
-/* So that the loop allocates nothing. */
+/* Allocates the memory of all passes, so that the loop allocates nothing. */
 static status prepare_model(struct model *model, const struct pass_rows *rows) {
     for (int i = 0; i < 2; i++) TRY(model_prepare(model, rows->training[i], true));
     for (int i = 0; i < 2; i++) TRY(model_prepare(model, rows->evaluation[i], false));
     return OK;
 }
 
-/* All ranges of the gradients have a norm of their own. */
+/* The norm is computed for each range of the gradients separately. */
 static status create_ranges(struct averaging_parts *a, const struct params *params) {
     TRY(ranges_create(params, &a->ranges));
     TRY(buffer_new(a->ranges.count * sizeof *a->norm_ranges, "the ranges of the gradients", (void **)&a->norm_ranges));
@@ -48,9 +48,9 @@ static status create_ranges(struct averaging_parts *a, const struct params *para
 }
 
 static status create_step_memory(struct trainer *t) {
-    TRY(device_alloc(t->device, sizeof *t->memory.found, "the results of a step", (void **)&t->memory.found));
-    TRY(device_alloc(t->device, t->model->buffers.total * sizeof *t->memory.kept, "the last running statistics",
-                     (void **)&t->memory.kept));
+    TRY(device_alloc(t->device, sizeof *t->memory.results, "the results of a step", (void **)&t->memory.results));
+    TRY(device_alloc(t->device, t->model->buffers.total * sizeof *t->memory.saved_buffers,
+                     "the saved running statistics", (void **)&t->memory.saved_buffers));
     return device_alloc(t->device, sizeof *t->memory.pass_number, "the number of a pass",
                         (void **)&t->memory.pass_number);
 }
@@ -69,7 +69,7 @@ status parts_create(struct trainer *t, const struct plan *plan) {
     TRY(zero_create(&c->dist, params, plan->env.rank, plan->env.world_size, &t->averaging.zero));
     TRY(optimizer_create_shard(&c->optimizer, params, t->device, zero_shard(t->averaging.zero), &t->optimizer));
     TRY(ema_create(&c->train.ema, params, t->device, &t->ema));
-    TRY(feed_create(t->device, &plan->info, plan->rows.most, &t->feed));
+    TRY(feed_create(t->device, &plan->info, plan->rows.max, &t->feed));
     TRY(create_ranges(&t->averaging, params));
     return create_step_memory(t);
 }
@@ -82,14 +82,14 @@ void parts_destroy(struct trainer *t) {
     ema_destroy(t->ema);
     ranges_free(&t->averaging.ranges);
     buffer_free(t->averaging.norm_ranges);
-    device_free(t->device, t->memory.found);
-    device_free(t->device, t->memory.kept);
+    device_free(t->device, t->memory.results);
+    device_free(t->device, t->memory.saved_buffers);
     device_free(t->device, t->memory.pass_number);
 }
 
 status parts_open_recordings(struct trainer *t, struct log *log) {
-    feed_expect(t->feed, t->loader);
-    feed_expect(t->feed, t->validation);
+    feed_pin_loader(t->feed, t->loader);
+    feed_pin_loader(t->feed, t->validation);
     TRY(recordings_create(t->device, t->comm, is_recordable(t), log, &t->recordings));
     return recordings_create(t->device, NULL, t->config->train.cuda_graph, NULL, &t->evaluations);
 }

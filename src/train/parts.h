@@ -1,6 +1,6 @@
-/* parts: what a trainer is made of: the parts of a run, which run.c and parts.c create and destroy, and the state of
- * its loop, in one struct for each subject, which only the file named with it changes. Functions that only share state
- * between ranks are in parallel/share.h. Of src/train's loop each file includes only those before it:
+/* parts: struct trainer: the parts of a run, which run.c and parts.c create and destroy, and the state of the loop, in
+ * one struct per subject, changed only by the file that its comment names. Broadcasts between ranks are in
+ * parallel/share.h. The files of the loop include each other only in this order:
  *
  *   parts.h  progress.h  parallel/share.h  parallel/averaging.h  save.h  parallel/control.h  nonfinite/recovery.h
  *   micro_batch.h  step_log.h  step.h  epoch.h  trainer.h */
@@ -31,41 +31,41 @@
 
 struct plan;
 
-/* What the device measures during an update; the host reads all of it at once. */
-struct found {
+/* The results of an update on the device; the host reads all of them at once. */
+struct device_results {
     struct loss_sums sums;
     struct clip_norm norm;
     double nonfinite[2]; /* gradients, running statistics */
-    double found_inf;    /* not of one update: all are skipped while it is above 0 (skip_if_nonfinite of device_ops) */
+    double found_inf;    /* not reset: all updates are skipped while it is > 0 (skip_if_nonfinite of device_ops) */
 };
 enum { NONFINITE_GRADIENTS, NONFINITE_STATISTICS };
 
-/* Of parallel/average_in_backward.c, in the current step. */
+/* Of parallel/average_in_backward.c, for the current step. */
 struct in_backward {
-    double squares;  /* of the norms of the gradients so far; NAN: not measured */
-    const char *bad; /* the first parameter whose gradient is not finite; NULL: none */
+    double squares;        /* sum of squared norms of the gradients so far; NAN: not needed */
+    const char *nonfinite; /* the first parameter whose gradient is not finite; NULL: none */
 };
 
-/* What averages gradients: one way of the table, and what the ways work with. */
+/* How gradients are averaged: the method and its objects. */
 struct averaging_parts {
-    const struct averaging *way;      /* parallel/averaging.h */
+    const struct averaging *method;   /* parallel/averaging.h */
     struct ranges ranges;             /* the parameters that are averaged */
-    struct device_range *norm_ranges; /* (ranges.count) of the gradients that have a norm of their own */
-    struct reducer *reducer;          /* NULL: elastic shards */
-    float *host_gradients;   /* (params.total) what the reducer works on, where it does not see the device's; NULL */
-    struct elastic *elastic; /* NULL: the reducer averages */
-    struct zero *zero;       /* NULL: every rank has the whole optimizer */
+    struct device_range *norm_ranges; /* (ranges.count) the same for clip_norm */
+    struct reducer *reducer;          /* NULL: elastic */
+    float *host_gradients;   /* (params.total) copy for the reducer; NULL: it accesses the gradients of the device */
+    struct elastic *elastic; /* NULL: not elastic */
+    struct zero *zero;       /* NULL: the optimizer is not sharded */
     struct in_backward in_backward;
 };
 
-/* In the device's memory. */
+/* In device memory. */
 struct step_memory {
-    struct found *found;
-    float *kept;           /* (model->buffers.total) the running statistics of the last good step */
-    uint64_t *pass_number; /* of the pass, for its random numbers */
+    struct device_results *results;
+    float *saved_buffers;  /* (model->buffers.total) the running statistics after the last finite step */
+    uint64_t *pass_number; /* for the random numbers of the pass */
 };
 
-/* What only rank 0 has; elsewhere NULL, and the report is silent. */
+/* NULL except on rank 0; then the report prints nothing. */
 struct outputs {
     struct log *log;
     struct metrics *metrics;
@@ -76,12 +76,12 @@ struct outputs {
 
 /* Of micro_batch.c. */
 struct micro_batch_state {
-    struct all_sum all_sum;  /* over all ranks, for layers */
-    status all_sum_failure;  /* in this pass */
-    bool has_zero_gradients; /* nothing was added to the gradients since an update */
+    struct all_sum all_sum;  /* for layers that sum over ranks */
+    status all_sum_failure;  /* of the current pass */
+    bool has_zero_gradients; /* no backward since the last update */
 };
 
-/* A step that was enqueued and whose results the host has not read. */
+/* A step that was enqueued and whose results the host has not read yet. */
 struct pending_step {
     bool is_pending;
     int slot;                       /* of device_download_begin */
@@ -92,45 +92,46 @@ struct pending_step {
 
 /* Of step.c. */
 struct step_state {
-    bool runs_ahead;             /* the next step is enqueued before the last one's results are read */
-    struct pending_step pending; /* the newest step; the counters are behind it as if it were finite */
+    bool enqueues_ahead;         /* the next step is enqueued before the results of the last one are read */
+    struct pending_step pending; /* the newest step; the counters include it as if it were finite */
     double completed_at;         /* when the last step was completed */
-    struct fault_flip flip;      /* of a test */
-    struct guard_place last;     /* where the micro-batches of the last step began */
+    struct fault_flip flip;      /* for tests */
+    struct guard_place last;     /* position of the last step */
 };
 
 /* Of nonfinite/recovery.c. */
 struct recovery_state {
     struct guard *guard;      /* from recovery_open to recovery_close */
-    int64_t warnings;         /* of steps that are not finite */
+    int64_t warnings;         /* number of non-finite steps */
     struct text reason;       /* of the roll-back that is due */
-    struct guard_place place; /* the micro-batches that it leaves out */
+    struct guard_place place; /* its micro-batches, which are left out after it */
 };
 
 /* Of save.c. */
 struct save_state {
-    int64_t saved_step;             /* progress_moves of the last state that was saved; -1: none */
-    struct guard_place handed_over; /* place of the newest state that the saver was given; rank 0 */
-    struct guard_place written;     /* place of the newest state that is on disk; rank 0 */
-    bool is_wanted;                 /* a save is due by rank 0's clock; the same on all ranks */
-    double saved_at, seconds;       /* when the last save was, and how long training waited for it */
-    bool has_failed;                /* the newest save did not reach the disk */
+    int64_t saved_step;         /* progress_attempted_steps of the last saved state; -1: none */
+    struct guard_place queued;  /* position of the newest state that the saver received; rank 0 */
+    struct guard_place written; /* position of the newest state on disk; rank 0 */
+    bool is_requested;          /* a save is due by the clock of rank 0; the same on all ranks */
+    double saved_at, seconds;   /* time of the last save, and how long training waited for it */
+    bool has_failed;            /* the newest save failed */
 };
 
 /* Of epoch.c. */
 struct epoch_state {
     struct reducer_times times;      /* at the start of the epoch, or of this process */
     struct evaluation_result result; /* of the newest evaluation; rows 0: none yet */
-    double evaluation_seconds;       /* how long it took here */
+    double evaluation_seconds;       /* its duration on this rank */
     bool is_best;                    /* the last epoch is the best so far */
 };
 
 struct trainer {
     /* the parts of the run */
     const struct config *config;
-    const volatile sig_atomic_t *stop; /* set by a signal: stop after this step, or batch of evaluation; NULL: never */
+    const volatile sig_atomic_t
+        *stop; /* set by a signal: stop after this step, or batch of an evaluation; NULL: never */
     struct comm *comm;
-    struct pulse *pulse; /* sends the others what this rank does; NULL: one rank */
+    struct pulse *pulse; /* reports the phase of this rank to the store; NULL: one rank */
     struct device *device;
     struct dataset *dataset;
     struct loader *loader, *validation; /* validation NULL: no validation rows */
@@ -142,8 +143,8 @@ struct trainer {
     struct ema *ema; /* NULL: none */
     struct state *state;
     struct evaluation *evaluation;  /* of the validation rows */
-    struct recordings *recordings;  /* of passes; NULL: none are recorded */
-    struct recordings *evaluations; /* of those of an evaluation, where ranks may differ */
+    struct recordings *recordings;  /* of training passes; NULL: not recorded */
+    struct recordings *evaluations; /* of evaluation passes, which may differ between ranks */
     struct averaging_parts averaging;
     struct step_memory memory;
     struct outputs outputs;
@@ -156,16 +157,18 @@ struct trainer {
     struct epoch_state epoch;
 };
 
-/* All that the loop works with on the device and that needs no other rank: the model's memory, the optimizer, the feed
- * of batches, the results of a step. What the trainer has of the plan is borrowed. */
+/* Creates the parts that need no other rank: memory of the model, optimizer, feed, results of a step. Device, dataset,
+ * model and loss remain owned by the plan. */
 status parts_create(struct trainer *trainer, const struct plan *plan);
 void parts_destroy(struct trainer *trainer); /* after parts_create, which may have failed */
 
-/* Recordings of passes, when the group and the loaders are there; [log]: rank 0's. They end before the group. */
+/* Creates the recordings, after the group and the loaders; destroys them, before the group. [log]: NULL except on rank
+ * 0.
+ */
 status parts_open_recordings(struct trainer *trainer, struct log *log);
 void parts_close_recordings(struct trainer *trainer);
 
-/* A pass over [rows] rows of the current micro-batch; its random numbers are named by the place in the run. */
+/* A pass over [rows] rows of the current micro-batch. */
 struct pass parts_pass(struct trainer *trainer, size_t rows, bool is_training);
 
 #endif

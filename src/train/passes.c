@@ -1,26 +1,26 @@
-/* Ranks differ by one row at most, so the first and the last one tell of all. */
+/* Shares differ by at most one row, so only the first and the last rank are checked. */
 #include "train/passes.h"
 
 #include <stdio.h>
 
 #include "data/sampler.h"
 
-/* What all batches are cut from. */
+/* The batches of an epoch. */
 struct epoch {
     const struct sampler_config *sampler;
-    size_t train_rows, batch; /* rows of a whole batch: of a rank, or of all where shards are cut from it */
+    size_t train_rows, batch; /* rows of a whole batch of a rank; with shards of all ranks */
     int world;
-    bool has_last; /* the short last batch is reached */
+    bool has_last; /* the run reaches a short last batch */
 };
 
-static status too_few(const struct layer *layer, const char *where, const char *what_to_do) {
+static status too_few(const struct layer *layer, const char *where, const char *hint) {
     struct place place = layer->place;
     return status_new(STATUS_USAGE,
                       "%s:%d:%d: %s: training needs more than one value per channel (as in PyTorch), but %s; %s",
-                      place.file, place.line, place.column, layer->path, where, what_to_do);
+                      place.file, place.line, place.column, layer->path, where, hint);
 }
 
-/* A batch of [rows] rows of one rank. */
+/* Checks a batch of [rows] rows of a rank. */
 static status check_batch(const struct epoch *e, const struct layer *layer, size_t rows, bool is_last) {
     bool is_shared = layer->type->sums_over_ranks && layer->type->sums_over_ranks(layer);
     size_t seen = is_shared ? rows * (size_t)e->world : rows;
@@ -32,8 +32,8 @@ static status check_batch(const struct epoch *e, const struct layer *layer, size
         return too_few(layer, where, "set sampler.drop_last_batch: true, or choose another batch size");
     }
     return too_few(layer, e->world > 1 ? "a batch of a process is a single row" : "a batch is a single row",
-                   e->world > 1 ? "raise sampler.batch_size, or set sync: true on the layer"
-                                : "raise sampler.batch_size");
+                   e->world > 1 ? "increase sampler.batch_size, or set sync: true on the layer"
+                                : "increase sampler.batch_size");
 }
 
 static status check_rank(const struct epoch *e, const struct layer *layer, int rank) {
@@ -42,7 +42,7 @@ static status check_rank(const struct epoch *e, const struct layer *layer, int r
     return e->has_last ? check_batch(e, layer, last, true) : OK;
 }
 
-/* Shards without a row sit out. */
+/* Empty shards are not computed. */
 static bool has_shard_of_one(const struct epoch *e, size_t rows) {
     size_t shards = e->sampler->shards;
     for (size_t i = 0; i < shards; i++)
@@ -89,7 +89,7 @@ status passes_check(const struct config *config, const struct model *model, size
     return OK;
 }
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
 static size_t largest(const struct pass_rows *rows) {
     size_t largest = 0;
@@ -106,13 +106,14 @@ struct pass_rows passes_rows(const struct config *config, const struct dataset_i
     size_t world = (size_t)env->world_size, shards = sampler->shards, first, own;
     size_t length = sampler_own_length(sampler, info->train_rows, env->rank, env->world_size);
     sampler_evaluation_range(info->validation_rows, evaluates->rank, evaluates->world_size, &first, &own);
-    struct pass_rows rows = {
-        {least(batch, length), sampler->drop_last_batch ? 0 : length % batch}, {least(batch, own), own % batch}, 0};
+    struct pass_rows rows = {{min_size(batch, length), sampler->drop_last_batch ? 0 : length % batch},
+                             {min_size(batch, own), own % batch},
+                             0};
     if (shards) {
         rows.training[0] = batch;
         rows.training[1] = (size_t)sampler->global_batch_size / shards;
     }
-    rows.most = shards ? (shards + world - 1) / world * batch : largest(&rows);
-    if (rows.evaluation[0] > rows.most) rows.most = rows.evaluation[0];
+    rows.max = shards ? (shards + world - 1) / world * batch : largest(&rows);
+    if (rows.evaluation[0] > rows.max) rows.max = rows.evaluation[0];
     return rows;
 }

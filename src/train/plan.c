@@ -1,5 +1,5 @@
-/* What can fail because of the config comes in the order in which a user would correct it: data, model, loss,
- * optimizer, batches, device. */
+/* Checks are in the order in which a user would correct the errors: device, data, model, loss, optimizer, batches,
+ * memory. */
 #include "train/plan.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ status plan_explain_memory(status failure) {
     return s;
 }
 
-/* `check` is for runs on other machines, too: one process asks for the device, and goes on without it. */
+/* `check` is also for runs on other machines: it continues without a device that this machine lacks. */
 static status open_device(struct plan *p) {
     bool is_check = p->purpose == PLAN_CHECK;
     status s = config_create_device(p->config, is_check ? NULL : &p->env, &p->device);
@@ -54,7 +54,7 @@ static status plan_layers(struct plan *p) {
     return config_check_model(p->config, p->model);
 }
 
-/* Rows without targets, of predict, say nothing about the loss. */
+/* Not for rows without targets, as in predict. */
 static status check_loss_and_metrics(const struct plan *p) {
     const struct config *c = p->config;
     if (p->info.target_size == 0) return OK;
@@ -67,7 +67,7 @@ static status check_loss_and_metrics(const struct plan *p) {
     return evaluation_check_size(&options);
 }
 
-/* How an epoch's rows become batches and steps. */
+/* Computes the batches and steps of an epoch. */
 static status plan_batches(struct plan *p) {
     const struct config *c = p->config;
     const struct sampler_config *sampler = &c->sampler;
@@ -111,7 +111,7 @@ static status plan_training(struct plan *p) {
     return p->device ? device_memory_check(&p->memory, p->device) : OK;
 }
 
-static status settle(struct plan *p, const struct plan_options *options) {
+static status fill(struct plan *p, const struct plan_options *options) {
     TRY(open_device(p));
     TRY(open_data(p, options));
     TRY(plan_layers(p));
@@ -134,7 +134,7 @@ status plan_create(const struct config *config, const struct plan_options *optio
                        .purpose = options->purpose,
                        .loss = loss_type_at((size_t)config->loss.index),
                        .dataset = options->dataset};
-    status s = plan_explain_memory(settle(p, options));
+    status s = plan_explain_memory(fill(p, options));
     if (s)
         plan_destroy(p);
     else

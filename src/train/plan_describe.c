@@ -1,4 +1,4 @@
-/* Lines of the plan of a run, in the order of `check`. */
+/* The lines of `check`, in their order. */
 #include "train/plan_describe.h"
 
 #include "base/memory.h"
@@ -62,7 +62,7 @@ static void describe_buckets(const struct plan *p, struct text *out) {
     text_add(out, "\n");
 }
 
-/* Instead of buckets. */
+/* With elastic shards, instead of buckets. */
 static void describe_shards(const struct config *config, const struct model *model, int world_size, struct text *out) {
     size_t kept, sent, floats = model->params.trained + model->buffers.total, shards = config->sampler.shards;
     double vector = (double)floats * sizeof(float) / MIB;
@@ -82,14 +82,14 @@ static void warn_of_activation(const struct config *config, const struct model *
     text_free(&warning);
 }
 
-/* Bytes of the rows that a rank keeps in memory, as float32. */
+/* Bytes of the rows in the memory of a rank, as float32. */
 static double row_memory(const struct config *config, const struct dataset_info *info) {
     double rows = (double)info->train_rows + (double)info->validation_rows;
     double bytes = rows * (double)(info->input_size + info->target_size) * sizeof(float);
     return info->input_kind == INPUT_TOKENS || bytes > (double)config->dataset.cache_mb * MIB ? 0 : bytes;
 }
 
-/* [bytes] of one rank against what the machine, or the control group, has left. */
+/* Compares [bytes] of one rank with the free memory of the machine or of its control group. */
 static void warn_of_memory(double bytes, int local_size, struct text *out) {
     uint64_t left = memory_available();
     if (left == UINT64_MAX || bytes * local_size <= (double)left) return;
@@ -97,10 +97,10 @@ static void warn_of_memory(double bytes, int local_size, struct text *out) {
                 local_size, text_plural((uint64_t)local_size, "es"), bytes / MIB, (double)left / MIB);
 }
 
-/* Nothing for float32 as it is. */
+/* Adds nothing for plain float32. */
 static void describe_precision(const struct config *config, struct text *out) {
     static const char *const lines[] = {
-        [PRECISION_TF32] = "float32, its products in TF32",
+        [PRECISION_TF32] = "float32, matrix products in TF32",
         [PRECISION_BFLOAT16] = "products in bfloat16; weights, gradients and sums in float32",
         [PRECISION_FLOAT16] = "products in float16; weights, gradients and sums in float32; the loss scaled by"};
     enum precision precision = config_precision(config);
@@ -109,13 +109,13 @@ static void describe_precision(const struct config *config, struct text *out) {
     if (precision == PRECISION_FLOAT16) text_printf(out, " %g at first", config->train.grad_scaler.init_scale);
 }
 
-/* Instead of buckets, where nothing is averaged. */
+/* With updates in backward, instead of buckets. */
 static void describe_in_backward(const struct params *params, struct text *out) {
     text_printf(out, "gradients      %.2f MiB at a time; each is applied during backward (optimizer.in_backward)\n",
                 (double)params_gradient_floats(params) * sizeof(float) / MIB);
 }
 
-/* How long the run is, with epochs of [steps]. */
+/* The length of the run, with [steps] per epoch. */
 static void describe_length(const struct config *config, size_t steps, struct text *out) {
     uint64_t epochs = (uint64_t)config->train.epochs;
     text_add(out, "run            ");
@@ -141,8 +141,8 @@ static void describe_processes(const struct plan *p, struct text *out) {
                 c->sampler.shards ? "shard" : "batch and process");
     if (c->train.accumulate > 1) text_printf(out, ", %lld batches per step", (long long)c->train.accumulate);
     if (c->train.device == DEVICE_AUTO && c->device == DEVICE_CUDA)
-        text_add(out, "\ndevice         train.device: auto takes the GPU");
-    if (c->device_reason) text_printf(out, "\ndevice         train.device: auto takes the CPU: %s", c->device_reason);
+        text_add(out, "\ndevice         train.device: auto is the GPU");
+    if (c->device_reason) text_printf(out, "\ndevice         train.device: auto is the CPU: %s", c->device_reason);
     describe_precision(c, out);
     for (size_t i = 0; config_ignored(c, i); i++) text_printf(out, "\nignored        %s", config_ignored(c, i));
     warn_of_activation(c, p->model, out);
@@ -191,7 +191,8 @@ static void describe_gradients(const struct plan *p, struct text *out) {
         return;
     }
     if (optimizer_is_in_backward(&c->optimizer))
-        text_printf(out, "in_backward    not with %d processes, which average gradients: they are kept\n", world_size);
+        text_printf(out, "in_backward    no effect with %d processes, because gradients are averaged first\n",
+                    world_size);
     describe_buckets(p, out);
 }
 

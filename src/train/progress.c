@@ -1,4 +1,4 @@
-/* All of it follows from the counters. */
+/* Functions of the counters. */
 #include "train/progress.h"
 
 bool progress_stops_early(const struct config *config, const struct counters *counters) {
@@ -13,7 +13,7 @@ bool progress_is_complete(const struct config *config, const struct counters *co
     return counters->step >= config->train.steps;
 }
 
-int64_t progress_moves(const struct counters *c) { return c->step + c->skipped; }
+int64_t progress_attempted_steps(const struct counters *c) { return c->step + c->skipped; }
 
 static int64_t steps_per_epoch(const struct trainer *t) {
     int64_t batches = (int64_t)loader_batches(t->loader), group = t->config->train.accumulate;

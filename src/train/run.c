@@ -1,5 +1,5 @@
-/* Each step of the set-up is a function that fills its part of struct run; tear_down releases whatever is there. The
- * order matters: what can fail because of the user comes first, and the run folder is touched last. */
+/* Each function of the set-up fills a part of struct run; destroy frees what was created. Checks of the user's input
+ * come first, and the run folder is changed last. */
 #include "train/run.h"
 #include "train/run_internal.h"
 
@@ -15,14 +15,14 @@
 #include "train/save.h"
 #include "train/trainer.h"
 
-/* Large ones may be oneDNN's, which sums in an order that depends on the number of threads. */
+/* Large operators may be those of oneDNN, whose order of sums depends on the number of threads. */
 static bool depends_on_threads(const struct model *model) {
     for (size_t i = 0; i < model->layer_count; i++)
         if (model->layers[i].type->depends_on_threads) return true;
     return false;
 }
 
-/* The initial weights of the seed. */
+/* Sets the initial weights from the seed. */
 static status init_model(struct run *run) {
     struct model *model = run->trainer.model;
     TRY(model_map(model));
@@ -43,12 +43,12 @@ static status open_loaders(struct run *run) {
     return loader_create_evaluation(t->dataset, t->batch, evaluates.rank, evaluates.world_size, &t->validation);
 }
 
-/* What this rank needs without the others. */
-static status set_up(struct run *run) {
+/* Creates the parts that need no other rank. */
+static status create_parts(struct run *run) {
     struct trainer *t = &run->trainer;
     struct plan_options options = {.purpose = PLAN_TRAINING, .env = run->env};
     TRY(plan_create(run->config, &options, &run->plan));
-    /* the library of threads reads this when it is opened, at the first large operation */
+    /* OpenMP reads this variable when it is loaded, at the first large operation */
     if (plan_is_elastic(run->plan) && depends_on_threads(run->plan->model)) setenv("OMP_NUM_THREADS", "1", 0);
     TRY(parts_create(t, run->plan));
     TRY(init_model(run));
@@ -56,7 +56,7 @@ static status set_up(struct run *run) {
     return state_create(t->model, t->optimizer, t->ema, t->dataset, text_string(&run->config_text), &t->state);
 }
 
-/* Launchers count restarts by it. Called by the saver's thread. */
+/* A checkpoint resets the launcher's count of restarts. Called in the saver's thread. */
 static void checkpoint_is_complete(void *pulse, int64_t step) {
     pulse_saved(pulse, step);
     launcher_send(MESSAGE_SAVED, 0, step, "");
@@ -71,13 +71,14 @@ static status open_outputs(struct run *run) {
     struct io_info metrics;
     TRY(io_stat(run_folder_metrics(run->folder), &metrics));
     if ((int64_t)metrics.size < t->state->counters.metrics_bytes)
-        log_warning(run->log,
-                    "%s is shorter than at the last save: lines of earlier steps are lost; the training itself is not",
-                    run_folder_metrics(run->folder));
+        log_warning(
+            run->log,
+            "%s is shorter than at the last save: lines of earlier steps are lost; the training state is not affected",
+            run_folder_metrics(run->folder));
     TRY(metrics_open(run_folder_metrics(run->folder), t->state->counters.metrics_bytes, &t->outputs.metrics));
     if (c->train.tensorboard) TRY(metrics_open_events(t->outputs.metrics, t->state->counters.step));
     TRY(saver_create(run_folder_checkpoints(run->folder), c->checkpoint.keep, &t->outputs.saver));
-    TRY(saver_move(t->outputs.saver, run_folder_checkpoints_held(run->folder), run_folder_checkpoints(run->folder)));
+    TRY(saver_move(t->outputs.saver, run_folder_checkpoints_by_fd(run->folder), run_folder_checkpoints(run->folder)));
     saver_on_saved(t->outputs.saver, checkpoint_is_complete, t->pulse);
     t->outputs.folder = run->folder;
     t->outputs.log = run->log;
@@ -107,16 +108,15 @@ static status train(struct run *run) {
     TRY(state_map(t->state));
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
     if (t->outputs.metrics) TRY(run_log_end(run, is_stopped));
-    TRY(comm_barrier(t->comm)); /* a rank that exits early could not answer another */
+    TRY(comm_barrier(t->comm)); /* no rank closes its connections before the others are done */
     return is_stopped ? stopped_on_request(&t->state->counters) : OK;
 }
 
-/* A finished run: nothing to train. If the process ended between its last checkpoint and its last line, that line is
- * written now. */
-static status conclude(struct run *run) {
+/* For a run that is already complete. Writes the last line of metrics.jsonl if the earlier process ended before it. */
+static status report_complete(struct run *run) {
     struct trainer *t = &run->trainer;
     bool has_end;
-    TRY(state_map(t->state)); /* to the end */
+    TRY(state_map(t->state)); /* until the end */
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
     if (!run_is_first_rank(run)) return OK;
     const struct counters *c = &t->state->counters;
@@ -125,23 +125,23 @@ static status conclude(struct run *run) {
         TRY(open_outputs(run));
         TRY(run_log_end(run, false));
     }
-    log_line(run->log, "%s: complete (%sepoch %lld, step %lld); raise %s to continue, or use --fresh to start over",
+    log_line(run->log, "%s: complete (%sepoch %lld, step %lld); increase %s to continue, or use --fresh to start over",
              run->folder_path, progress_stops_early(run->config, c) ? "stopped early, " : "", (long long)c->epoch,
              (long long)c->step,
              progress_stops_early(run->config, c) ? "train.early_stop.patience" : "train.epochs or train.steps");
     return OK;
 }
 
-static void tear_down(struct run *run, status *result) {
+static void destroy(struct run *run, status *result) {
     struct trainer *t = &run->trainer;
-    /* so that the others can name the cause when this rank's connections close */
+    /* before connections close, so that other ranks report the cause */
     if (run->store && *result && status_code(*result) != STATUS_STOPPED) store_report(run->store, *result);
     reducer_destroy(t->averaging.reducer);
     elastic_destroy(t->averaging.elastic);
     parts_close_recordings(t);
-    comm_destroy(run->alone);
+    comm_destroy(run->own_comm);
     comm_destroy(t->comm);
-    saver_destroy(t->outputs.saver); /* its thread uses the store's pulse and the state */
+    saver_destroy(t->outputs.saver); /* its thread uses the pulse of the store and the state */
     store_close(run->store);
     *result = status_first(*result, metrics_close(t->outputs.metrics));
     state_destroy(t->state);
@@ -165,16 +165,16 @@ static char *folder_path(const struct config *config, const struct run_options *
     return path.data;
 }
 
-/* All that is needed before the first step. */
+/* Everything before the first step. */
 static status prepare(struct run *run) {
-    status s = plan_explain_memory(set_up(run));
+    status s = plan_explain_memory(create_parts(run));
     if (s) {
         store_report_before_joining(run->env, NULL, 0, run->any_log, s);
         return s;
     }
     TRY(plan_explain_memory(run_join(run)));
     TRY(plan_explain_memory(dry_run_training(&run->trainer, &run->plan->rows)));
-    TRY(comm_barrier(run->trainer.comm)); /* no folder is made where one rank has too little */
+    TRY(comm_barrier(run->trainer.comm)); /* no run folder is created when a rank has too little memory */
     return run_resume(run);
 }
 
@@ -189,7 +189,7 @@ status run_train(const struct config *config, const struct dist_env *env, const 
                       .trainer = {.stop = options->stop}};
     schema_write_yaml(&config_schema, config, &run.config_text);
     status s = prepare(&run);
-    if (!s) s = run.is_complete ? conclude(&run) : train(&run);
-    tear_down(&run, &s);
+    if (!s) s = run.is_complete ? report_complete(&run) : train(&run);
+    destroy(&run, &s);
     return s;
 }

@@ -1,5 +1,5 @@
-/* The lock is an advisory one on "<path>/.lock": it ends with the process, however that ends. What is locked is that
- * file and not a name, so before each save the name is looked up again. */
+/* The lock is an advisory lock (flock) on "<path>/.lock", which the kernel releases when the process ends. It locks the
+ * file, not the path, so each save verifies that the path is still this file. */
 #include "train/run_folder.h"
 
 #include <stdio.h>
@@ -14,19 +14,18 @@
 
 struct run_folder {
     struct arena *arena;
-    const char *path, *config, *metrics, *log, *checkpoints, *checkpoints_held, *lock;
-    int fd, lock_fd; /* of the folder and of the lock; -1: not open */
-    struct io_info held, locked;
-    bool is_new;                    /* no run's before this one, which has not written into it yet */
-    bool is_made;                   /* the folder itself, too */
-    bool had_lock, had_checkpoints; /* before: not to be taken back */
-    char *config_text;              /* what config.yaml holds; NULL: no such file */
+    const char *path, *config, *metrics, *log, *checkpoints, *checkpoints_by_fd, *lock;
+    int fd, lock_fd;                   /* of the folder and of the lock file; -1: not open */
+    struct io_info folder_id, lock_id; /* device and inode */
+    bool is_new;                       /* not the folder of an earlier run; not written to yet */
+    bool is_created;                   /* the folder did not exist */
+    bool had_lock, had_checkpoints;    /* existed before: not removed when the start fails */
+    char *config_text;                 /* content of config.yaml; NULL: no such file */
 };
 
-/* A process that was killed holds its lock until the system has taken it apart, and the same command may come at once.
- */
-#define DYING_SECONDS 2.0
-#define SAY_SECONDS 1.0
+/* A killed process keeps its lock until the kernel has freed its memory, and the same command may be started before. */
+#define LOCK_WAIT_SECONDS 2.0
+#define LOCK_REPORT_SECONDS 1.0
 
 static void set_path(struct run_folder *f, const char *path) {
     f->path = arena_copy(f->arena, path);
@@ -34,57 +33,57 @@ static void set_path(struct run_folder *f, const char *path) {
     f->metrics = arena_printf(f->arena, "%s/metrics.jsonl", path);
     f->log = arena_printf(f->arena, "%s/log.txt", path);
     f->checkpoints = arena_printf(f->arena, "%s/checkpoints", path);
-    f->checkpoints_held = f->checkpoints;
+    f->checkpoints_by_fd = f->checkpoints;
     f->lock = arena_printf(f->arena, "%s/.lock", path);
 }
 
-/* What a lock says, so that a file of this name that is somebody's own is not taken for one. */
-#define MARK "a run of ddptrain\n"
+/* Content of the lock file, which distinguishes it from a user's file of that name. */
+#define LOCK_TEXT "a run of ddptrain\n"
 
-/* How many bytes of the mark the lock holds: fewer of a run that was killed when it began, or that began before there
- * were marks. *is_other: it holds something else. */
-static status read_mark(const struct run_folder *f, size_t *size, bool *is_other) {
+/* *size: how many bytes of LOCK_TEXT the lock file contains; less than all if the run was killed at its start or was
+ * made by an early version. *is_other: it has another content. */
+static status read_lock_text(const struct run_folder *f, size_t *size, bool *is_other) {
     struct io_info info;
-    char mark[sizeof MARK] = "";
+    char text[sizeof LOCK_TEXT] = "";
     int fd;
     *size = 0;
     *is_other = false;
     TRY(io_stat(f->lock, &info));
     if (!info.is_file || info.size == 0) return OK;
     TRY(io_open(f->lock, &fd));
-    *size = info.size < sizeof mark ? (size_t)info.size : sizeof mark;
-    status s = io_read(fd, f->lock, mark, *size, NULL);
-    *is_other = *size == sizeof mark || memcmp(mark, MARK, *size) != 0;
+    *size = info.size < sizeof text ? (size_t)info.size : sizeof text;
+    status s = io_read(fd, f->lock, text, *size, NULL);
+    *is_other = *size == sizeof text || memcmp(text, LOCK_TEXT, *size) != 0;
     return status_first(s, io_close(fd, f->lock));
 }
 
-/* The lock is this run's. */
-static status mark_lock(const struct run_folder *f) {
+/* Completes LOCK_TEXT in a lock file that this run has locked. */
+static status write_lock_text(const struct run_folder *f) {
     size_t size;
     bool is_other;
-    TRY(read_mark(f, &size, &is_other));
-    return is_other ? OK : io_write(f->lock_fd, f->lock, &MARK[size], sizeof MARK - 1 - size);
+    TRY(read_lock_text(f, &size, &is_other));
+    return is_other ? OK : io_write(f->lock_fd, f->lock, &LOCK_TEXT[size], sizeof LOCK_TEXT - 1 - size);
 }
 
-/* One try. */
+/* Tries once. */
 static status try_lock(struct run_folder *f, bool *is_mine) {
     if (f->lock_fd < 0) TRY(io_open_append(f->lock, &f->lock_fd));
     return io_lock(f->lock_fd, f->lock, is_mine);
 }
 
-static status take_lock(struct run_folder *f, struct log *log) {
-    bool is_mine = false, is_said = false;
+static status acquire_lock(struct run_folder *f, struct log *log) {
+    bool is_mine = false, is_reported = false;
     double start = clock_seconds(), now;
     do {
         TRY(try_lock(f, &is_mine));
-        if (is_mine) return mark_lock(f);
+        if (is_mine) return write_lock_text(f);
         clock_sleep(0.02);
         now = clock_seconds();
-        if (!is_said && now > start + SAY_SECONDS) {
+        if (!is_reported && now > start + LOCK_REPORT_SECONDS) {
             log_line(log, "waiting for %s: another ddptrain has locked it", f->lock);
-            is_said = true;
+            is_reported = true;
         }
-    } while (now < start + DYING_SECONDS);
+    } while (now < start + LOCK_WAIT_SECONDS);
     return status_new(
         STATUS_USAGE,
         "%s: another ddptrain is training in this folder; wait for it, or give this run its own --run-dir", f->path);
@@ -96,43 +95,44 @@ static status release_lock(struct run_folder *f) {
     return fd >= 0 ? io_close(fd, f->lock) : OK;
 }
 
-/* Linux's name of an open folder; elsewhere the plain path has to do. */
-static void hold_checkpoints(struct run_folder *f) {
-    struct io_info there;
+/* Uses the path of the open descriptor in /proc (Linux); without /proc the plain path remains. */
+static void set_checkpoints_by_fd(struct run_folder *f) {
+    struct io_info info;
     const char *link = arena_printf(f->arena, "/proc/self/fd/%d", f->fd);
-    status s = io_stat(link, &there);
-    if (!s && io_is_same(&there, &f->held)) f->checkpoints_held = arena_printf(f->arena, "%s/checkpoints", link);
+    status s = io_stat(link, &info);
+    if (!s && io_is_same(&info, &f->folder_id)) f->checkpoints_by_fd = arena_printf(f->arena, "%s/checkpoints", link);
     status_free(s);
 }
 
-/* Remembers what is locked. */
-static status hold(struct run_folder *f) {
+/* Records the identity of the locked folder and of its lock file. */
+static status record_identity(struct run_folder *f) {
     if (f->fd < 0) TRY(io_open(f->path, &f->fd));
-    TRY(io_stat_fd(f->fd, f->path, &f->held));
-    hold_checkpoints(f);
-    return io_stat_fd(f->lock_fd, f->lock, &f->locked);
+    TRY(io_stat_fd(f->fd, f->path, &f->folder_id));
+    set_checkpoints_by_fd(f);
+    return io_stat_fd(f->lock_fd, f->lock, &f->lock_id);
 }
 
-static status let_go(struct run_folder *f) {
+static status close_descriptors(struct run_folder *f) {
     int fd = f->fd;
     f->fd = -1;
     status s = release_lock(f);
     return status_first(s, fd >= 0 ? io_close(fd, f->path) : OK);
 }
 
-/* Renames the folder to the first free "<path>.N". The lock is held while it happens, so a running job is not moved. */
-static status move_aside(struct run_folder *f, struct log *log) {
+/* Renames the folder to the first free "<path>.N". It is locked meanwhile, so that the folder of a running job is not
+ * renamed. */
+static status rename_earlier(struct run_folder *f, struct log *log) {
     for (int n = 1; n < 100000; n++) {
         char *target = arena_printf(f->arena, "%s.%d", f->path, n);
         struct io_info info;
         TRY(io_stat(target, &info));
         if (info.exists) continue;
-        TRY(take_lock(f, log));
+        TRY(acquire_lock(f, log));
         TRY(io_rename(f->path, target));
-        log_line(log, "moved the earlier run aside: %s", target);
+        log_line(log, "renamed the folder of the earlier run: %s", target);
         return release_lock(f);
     }
-    return status_new(STATUS_IO, "%s: cannot find a free name to move it aside", f->path);
+    return status_new(STATUS_IO, "%s: cannot find a free name to rename it", f->path);
 }
 
 static status read_config(struct run_folder *f) {
@@ -172,11 +172,12 @@ static status compare_config(struct run_folder *f, const struct config *config) 
     return s;
 }
 
-/* A checkpoint that a run has saved here; or the first file that it would take for one. */
-static status look_for_checkpoints(const struct run_folder *f, bool *has_ours, char **other) {
+/* *has_checkpoint: the folder has a checkpoint of a run. *other: the first file with the name of a checkpoint that is
+ * none; NULL: none. */
+static status find_checkpoints(const struct run_folder *f, bool *has_checkpoint, char **other) {
     struct io_info folder;
     struct io_names names = {0};
-    *has_ours = false;
+    *has_checkpoint = false;
     *other = NULL;
     TRY(io_stat(f->checkpoints, &folder));
     if (!folder.is_folder) return OK;
@@ -184,26 +185,26 @@ static status look_for_checkpoints(const struct run_folder *f, bool *has_ours, c
     for (size_t i = 0; !s && i < names.count; i++) {
         if (!checkpoint_has_ending(names.items[i])) continue;
         char *path = arena_printf(f->arena, "%s/%s", f->checkpoints, names.items[i]);
-        bool is_marked = false;
-        status_free(sealed_has_trailer(path, &is_marked)); /* what cannot be read is not ours */
-        *has_ours = *has_ours || (is_marked && checkpoint_is_name(names.items[i]));
-        if (!is_marked && !*other) *other = path;
+        bool is_sealed = false;
+        status_free(sealed_has_trailer(path, &is_sealed)); /* a file that cannot be read is no checkpoint of a run */
+        *has_checkpoint = *has_checkpoint || (is_sealed && checkpoint_is_name(names.items[i]));
+        if (!is_sealed && !*other) *other = path;
     }
     io_names_free(&names);
     return s;
 }
 
-/* A run has begun here: with a lock that says so, or one that was deleted; names alone are no proof. In a folder that
- * is no run's, [other] is the first file of somebody's own that is in the way; NULL: none. */
+/* Whether the folder is that of a run: its lock file has LOCK_TEXT, or it has a sealed checkpoint.
+ * If not, *other is the first file of another origin that a run would overwrite; NULL: none. */
 static status has_run(const struct run_folder *f, bool *out, const char **other) {
     const char *const names[] = {f->config, f->metrics, f->log};
     char *file;
     size_t size;
     bool is_other;
-    TRY(read_mark(f, &size, &is_other));
-    *out = !is_other && size == sizeof MARK - 1;
+    TRY(read_lock_text(f, &size, &is_other));
+    *out = !is_other && size == sizeof LOCK_TEXT - 1;
     if (*out) return OK;
-    TRY(look_for_checkpoints(f, out, &file));
+    TRY(find_checkpoints(f, out, &file));
     *other = is_other ? f->lock : file;
     for (size_t i = 0; i < sizeof names / sizeof *names && !*other; i++) {
         struct io_info info;
@@ -223,7 +224,7 @@ status run_folder_is_run(const char *path, bool *out) {
     return s;
 }
 
-static status note_what_was(struct run_folder *f) {
+static status record_existing(struct run_folder *f) {
     struct io_info lock, checkpoints;
     TRY(io_stat(f->lock, &lock));
     TRY(io_stat(f->checkpoints, &checkpoints));
@@ -236,7 +237,7 @@ static status check_start(struct run_folder *f, enum run_folder_start start, str
     struct io_info info;
     bool is_run = false;
     TRY(io_stat(f->path, &info));
-    if (!info.exists && start == RUN_FOLDER_OURS)
+    if (!info.exists && start == RUN_FOLDER_REQUIRED)
         return status_new(
             STATUS_USAGE,
             "%s: the run folder has disappeared since this job began (moved or deleted?); move it back, or name "
@@ -246,18 +247,18 @@ static status check_start(struct run_folder *f, enum run_folder_start start, str
         return status_new(STATUS_USAGE, "%s: is not a folder; choose another --run-dir", f->path);
     const char *other = NULL;
     if (info.exists) TRY(has_run(f, &is_run, &other));
-    if (!is_run && other && start != RUN_FOLDER_OURS)
+    if (!is_run && other && start != RUN_FOLDER_REQUIRED)
         return status_new(STATUS_USAGE,
                           "%s: a run here would overwrite this file, which does not belong to a run; choose "
                           "another --run-dir",
                           other);
-    TRY(note_what_was(f));
+    TRY(record_existing(f));
     bool is_moved = is_run && start == RUN_FOLDER_FRESH;
     f->is_new = !is_run || is_moved;
-    f->is_made = !info.exists || is_moved;
+    f->is_created = !info.exists || is_moved;
     f->had_lock = f->had_lock && !is_moved;
     f->had_checkpoints = f->had_checkpoints && !is_moved;
-    return is_moved ? move_aside(f, log) : OK;
+    return is_moved ? rename_earlier(f, log) : OK;
 }
 
 status run_folder_open(const char *path, enum run_folder_start start, const struct config *config, struct log *log,
@@ -268,9 +269,9 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
     set_path(f, path);
     status s = check_start(f, start, log);
     if (!s) s = io_make_folders(f->checkpoints);
-    if (!s) s = take_lock(f, log);
-    if (s) f->is_new = false; /* another run's, perhaps */
-    if (!s) s = hold(f);
+    if (!s) s = acquire_lock(f, log);
+    if (s) f->is_new = false; /* it may belong to another run */
+    if (!s) s = record_identity(f);
     if (!s) s = read_config(f);
     if (!s) s = compare_config(f, config);
     if (s) {
@@ -281,17 +282,17 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
     return OK;
 }
 
-/* A start that failed leaves nothing: what is there was made by this run and is empty. */
-static void take_back(const struct run_folder *f) {
+/* Removes what this run created, after a start that failed; the folders are empty. */
+static void remove_created(const struct run_folder *f) {
     if (!f->had_lock) status_free(io_remove(f->lock));
     if (!f->had_checkpoints) status_free(io_remove_folder(f->checkpoints));
-    if (f->is_made) status_free(io_remove_folder(f->path));
+    if (f->is_created) status_free(io_remove_folder(f->path));
 }
 
 void run_folder_close(struct run_folder *folder) {
     if (!folder) return;
-    if (folder->is_new && folder->lock_fd >= 0) take_back(folder);
-    status_free(let_go(folder));
+    if (folder->is_new && folder->lock_fd >= 0) remove_created(folder);
+    status_free(close_descriptors(folder));
     free(folder->config_text);
     arena_destroy(folder->arena);
 }
@@ -299,11 +300,11 @@ void run_folder_close(struct run_folder *folder) {
 const char *run_folder_metrics(const struct run_folder *folder) { return folder->metrics; }
 const char *run_folder_log(const struct run_folder *folder) { return folder->log; }
 const char *run_folder_checkpoints(const struct run_folder *folder) { return folder->checkpoints; }
-const char *run_folder_checkpoints_held(const struct run_folder *folder) { return folder->checkpoints_held; }
+const char *run_folder_checkpoints_by_fd(const struct run_folder *folder) { return folder->checkpoints_by_fd; }
 
 static status write_config(struct run_folder *folder) {
     struct io_part part = {folder->config_text, strlen(folder->config_text)};
-    status_free(io_remove_temporaries(folder->config)); /* of a start that was killed; one that stays does no harm */
+    status_free(io_remove_temporaries(folder->config)); /* of a killed process; ignoring a failure is harmless */
     return io_replace(folder->config, &part, 1);
 }
 
@@ -316,39 +317,38 @@ status run_folder_write_config(struct run_folder *folder, const char *text) {
     return write_config(folder);
 }
 
-/* ---- a folder that does not stay where it was ---- */
+/* ---- a folder that is moved or deleted during the run ---- */
 
-/* Takes the lock of the folder that this run holds again, when its file has gone. *is_mine false: another run has it.
- */
-static status lock_again(struct run_folder *f, bool *is_mine) {
-    struct io_info there;
+/* Locks this run's folder again if its lock file was removed or replaced. *is_mine false: another run has the lock. */
+static status reacquire_lock(struct run_folder *f, bool *is_mine) {
+    struct io_info info;
     *is_mine = true;
-    TRY(io_stat(f->lock, &there));
-    if (io_is_same(&there, &f->locked)) return OK;
+    TRY(io_stat(f->lock, &info));
+    if (io_is_same(&info, &f->lock_id)) return OK;
     TRY(release_lock(f));
     TRY(try_lock(f, is_mine));
     if (!*is_mine) return release_lock(f);
-    status_free(mark_lock(f)); /* without it the checkpoints tell whose folder it is */
-    return hold(f);
+    status_free(write_lock_text(f)); /* if it fails, the checkpoints identify the folder */
+    return record_identity(f);
 }
 
-static status is_held(const struct run_folder *f, const char *path, bool *out) {
-    struct io_info there;
-    TRY(io_stat(path, &there));
-    *out = io_is_same(&there, &f->held);
+static status is_own_folder(const struct run_folder *f, const char *path, bool *out) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    *out = io_is_same(&info, &f->folder_id);
     return OK;
 }
 
-/* The folder was moved within its file system: it goes on under its new name. */
+/* If the folder was moved within its file system, continues with the new path. */
 static status follow_move(struct run_folder *f, struct log *log, bool *is_mine) {
     char *now = io_path_of(f->fd);
-    bool is_there = false;
-    status s = now ? is_held(f, now, &is_there) : OK;
-    if (!s && is_there) {
+    bool is_found = false;
+    status s = now ? is_own_folder(f, now, &is_found) : OK;
+    if (!s && is_found) {
         const char *before = f->path;
         set_path(f, now);
-        hold_checkpoints(f);
-        s = lock_again(f, is_mine);
+        set_checkpoints_by_fd(f);
+        s = reacquire_lock(f, is_mine);
         if (!s && *is_mine)
             log_warning(log,
                         "%s was moved to %s during this run; the run continues there. For the next command move it "
@@ -360,34 +360,34 @@ static status follow_move(struct run_folder *f, struct log *log, bool *is_mine) 
     return s;
 }
 
-/* A folder of our own under the first name that is free: [base], "<base>.1" ... */
-static status make_new(struct run_folder *f, const char *base) {
+/* Creates and locks a new folder with the first free name of [base], "<base>.1" ... */
+static status create_new(struct run_folder *f, const char *base) {
     bool is_mine = false;
-    TRY(let_go(f));
+    TRY(close_descriptors(f));
     for (int n = 0; n < 100000 && !is_mine; n++) {
         struct io_info info;
         set_path(f, n ? arena_printf(f->arena, "%s.%d", base, n) : base);
         TRY(io_stat(f->path, &info));
         if (info.exists) continue;
-        f->is_made = true;
+        f->is_created = true;
         f->had_lock = f->had_checkpoints = false;
         TRY(io_make_folders(f->checkpoints));
         TRY(try_lock(f, &is_mine));
         if (!is_mine) TRY(release_lock(f));
     }
     if (!is_mine) return status_new(STATUS_IO, "%s: cannot find a free name for a new run folder", base);
-    status_free(mark_lock(f));
-    return hold(f);
+    status_free(write_lock_text(f));
+    return record_identity(f);
 }
 
 static status replace_folder(struct run_folder *f, struct log *log) {
     const char *before = f->path;
-    status s = make_new(f, before);
+    status s = create_new(f, before);
     if (!s) s = write_config(f);
     if (!s) s = log_open_file(log, f->log);
-    if (s) { /* the next save tries again */
-        if (f->lock_fd >= 0) take_back(f);
-        status_free(let_go(f));
+    if (s) { /* the next save retries */
+        if (f->lock_fd >= 0) remove_created(f);
+        status_free(close_descriptors(f));
         set_path(f, before);
         return s;
     }
@@ -402,8 +402,8 @@ static status replace_folder(struct run_folder *f, struct log *log) {
     return OK;
 }
 
-/* What was deleted of a folder that is still this run's; each save makes the folder of checkpoints again. */
-static status make_again(struct run_folder *f, struct log *log, bool *is_new) {
+/* Writes deleted files of the run folder again; the folder of checkpoints is created by each save. */
+static status restore_files(struct run_folder *f, struct log *log, bool *is_new) {
     struct io_info config, file, metrics;
     TRY(io_stat(f->config, &config));
     TRY(io_stat(f->log, &file));
@@ -417,18 +417,18 @@ static status make_again(struct run_folder *f, struct log *log, bool *is_new) {
 }
 
 status run_folder_follow(struct run_folder *f, struct log *log, bool *has_changed, bool *is_new) {
-    struct io_info there;
-    bool is_there, is_mine = false;
+    struct io_info info;
+    bool is_same, is_mine = false;
     const char *before = f->path;
     *is_new = *has_changed = false;
-    if (f->lock_fd >= 0) TRY(io_stat(f->lock, &there));
-    if (f->lock_fd >= 0 && io_is_same(&there, &f->locked)) return make_again(f, log, is_new);
+    if (f->lock_fd >= 0) TRY(io_stat(f->lock, &info));
+    if (f->lock_fd >= 0 && io_is_same(&info, &f->lock_id)) return restore_files(f, log, is_new);
     if (f->fd >= 0) {
-        TRY(is_held(f, f->path, &is_there));
-        TRY(is_there ? lock_again(f, &is_mine) : follow_move(f, log, &is_mine));
+        TRY(is_own_folder(f, f->path, &is_same));
+        TRY(is_same ? reacquire_lock(f, &is_mine) : follow_move(f, log, &is_mine));
     }
     *is_new = !is_mine;
-    TRY(is_mine ? make_again(f, log, is_new) : replace_folder(f, log));
+    TRY(is_mine ? restore_files(f, log, is_new) : replace_folder(f, log));
     *has_changed = f->path != before;
     return OK;
 }

@@ -1,5 +1,5 @@
-/* run_internal: what the files of a run share: run.c in which order everything happens, run_join.c how the ranks become
- * a group, run_resume.c where the run starts, run_log.c what is said about its start and end. */
+/* run_internal: struct run, which the files of a run share: run.c has the order of the steps, run_join.c connects the
+ * ranks, run_resume.c loads the state, run_log.c logs the start and the end. */
 #ifndef TRAIN_RUN_INTERNAL_H
 #define TRAIN_RUN_INTERNAL_H
 
@@ -14,32 +14,30 @@ struct run {
     const struct config *config;
     const struct dist_env *env;
     const struct run_options *options;
-    struct log *log; /* NULL except on rank 0 */
-    struct log *any_log;
+    struct log *log;     /* NULL except on rank 0 */
+    struct log *any_log; /* on all ranks */
     struct plan *plan;
     struct store *store;
-    struct comm *alone; /* for evaluations that are not shared; NULL: they are */
+    struct comm *own_comm; /* of this rank alone, for evaluations that are not shared; NULL: they are shared */
     struct run_folder *folder;
     char *folder_path;
     struct text config_text;
     struct rng rng; /* PyTorch's default generator: seeded, then used to build the model */
     struct trainer trainer;
-    bool is_resumed, is_complete; /* known on all ranks after run_resume */
+    bool is_resumed, is_complete; /* set on all ranks by run_resume */
 };
 
 static inline bool run_is_first_rank(const struct run *run) { return run->env->rank == 0; }
 
-/* Meets the other ranks, compares with them what must be identical, and creates what works with all of them. All
- * ranks. */
+/* Connects to the other ranks, compares the invariants, and creates the objects that communicate. All ranks. */
 status run_join(struct run *run);
 
-/* Rank 0 opens the run folder and loads; the state reaches the others by broadcast, so that only rank 0 needs the file.
- * All ranks. */
+/* Rank 0 opens the run folder and loads a checkpoint; the state is broadcast, so that only rank 0 needs the file. All
+ * ranks. */
 status run_resume(struct run *run);
 
-/* The log's and metrics.jsonl's lines about the start. Rank 0. */
+/* Log the start and the end, also in metrics.jsonl. [is_stopped]: by a stop request. Rank 0. */
 status run_log_start(struct run *run);
-/* [is_stopped]: on request, before the end of the run. Rank 0. */
 status run_log_end(struct run *run, bool is_stopped);
 
 #endif

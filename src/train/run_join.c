@@ -1,5 +1,5 @@
-/* The store comes first: it says who is missing, and names the rank that failed. Then ranks compare, and only ranks
- * that agree open connections for data. */
+/* The store is opened first: it reports missing and failed ranks. Then the ranks compare their invariants, and only
+ * after that open connections for data. */
 #include "train/run.h"
 #include "train/run_internal.h"
 
@@ -7,7 +7,7 @@
 #include "dist/comm/comm_processors.h"
 #include "train/parallel/averaging.h"
 
-/* What must be identical on all ranks, one line each, so that a difference shows as a line. */
+/* Everything that must be identical on all ranks, one line each, so that a difference is a line. */
 static void describe_invariants(const struct run *run, struct text *out) {
     const struct params *params = &run->trainer.model->params;
     text_add(out, "ddptrain: " DDPTRAIN_VERSION "\n");
@@ -27,14 +27,14 @@ static status open_evaluation(struct run *run) {
     size_t first, rows;
     if (!t->validation) return OK;
     struct dist_env env = plan_evaluation_env(run->plan);
-    if (plan_is_elastic(run->plan)) TRY(comm_create("auto", &env, NULL, run->config->dist.timeout, &run->alone));
+    if (plan_is_elastic(run->plan)) TRY(comm_create("auto", &env, NULL, run->config->dist.timeout, &run->own_comm));
     sampler_evaluation_range(info->validation_rows, env.rank, env.world_size, &first, &rows);
     struct evaluation_options options = {.metrics = &run->config->train.metrics,
                                          .loss = t->loss,
                                          .loss_config = run->config->loss.config,
                                          .info = info,
                                          .device = t->device,
-                                         .comm = run->alone ? run->alone : t->comm,
+                                         .comm = run->own_comm ? run->own_comm : t->comm,
                                          .output = &t->model->out,
                                          .rows = rows,
                                          .batch = t->batch};
@@ -56,16 +56,17 @@ static status open_elastic(struct run *run) {
     return elastic_create(&options, &t->averaging.elastic);
 }
 
-/* Whether every rank has the GPU backend; *why: what is missing here, NULL when it is not here. All ranks. */
-static status is_everywhere(struct comm *comm, int backend, bool *is_there, status *why) {
-    *why = comm_gpu_check(backend);
-    uint8_t has = *why ? 0 : 1;
+/* *is_available: every rank has the GPU backend; *missing: why this rank has not, or NULL. All ranks. */
+static status check_gpu_backend(struct comm *comm, int backend, bool *is_available, status *missing) {
+    *missing = comm_gpu_check(backend);
+    uint8_t has = *missing ? 0 : 1;
     status s = comm_all_reduce(comm, &has, 1, COMM_UINT8, COMM_MIN);
-    *is_there = has;
+    *is_available = has;
     return s;
 }
 
-/* Gradients are averaged where they are: in the memory of GPUs, when every rank has a GPU and its backend. All ranks.
+/* Opens the GPU backend, if every rank has a GPU and the backend, so that gradients are averaged in GPU memory. All
+ * ranks.
  */
 static status open_gpus(struct run *run) {
     struct trainer *t = &run->trainer;
@@ -77,21 +78,21 @@ static status open_gpus(struct run *run) {
     TRY(gpus_identity(gpu, identity));
     TRY(comm_check_gpus(t->comm, identity));
     if (!comm_backend_uses_gpus(backend) || plan_is_elastic(run->plan)) return OK;
-    bool is_there = false;
-    status missing = OK, s = is_everywhere(t->comm, backend, &is_there, &missing);
-    if (!s && is_there) s = comm_open_gpu(t->comm, backend, gpu, identity);
-    if (!s && !is_there && comm_backend_needs_gpus(backend)) {
+    bool is_available = false;
+    status missing = OK, s = check_gpu_backend(t->comm, backend, &is_available, &missing);
+    if (!s && is_available) s = comm_open_gpu(t->comm, backend, gpu, identity);
+    if (!s && !is_available && comm_backend_needs_gpus(backend)) {
         s = missing ? missing
                     : status_new(STATUS_USAGE, "dist.backend: %s: another rank does not have it; use auto",
                                  comm_backend_names[backend]);
         missing = OK;
     }
-    if (missing) log_line(run->log, "gradients are averaged by way of the host: %s", status_message(missing));
+    if (missing) log_line(run->log, "gradients are averaged through the host: %s", status_message(missing));
     status_free(missing);
     return s;
 }
 
-/* Where there are others. */
+/* Opens the store and compares the invariants, if there are other ranks. */
 static status open_store(struct run *run) {
     const struct dist_config *d = &run->config->dist;
     struct text invariants = {0};
@@ -110,8 +111,8 @@ static status open_store(struct run *run) {
     return s;
 }
 
-/* Where ranks share memory, nothing is copied to average. */
-static status share_gradients(struct trainer *t) {
+/* Puts the gradients into memory of the group: ranks of a host then average without a copy. */
+static status alloc_gradients(struct trainer *t) {
     struct params *params = &t->model->params;
     void *gradients;
     if (comm_world_size(t->comm) == 1 || comm_gpu(t->comm)) return OK;
@@ -141,12 +142,12 @@ status run_join(struct run *run) {
     bool is_elastic = plan_is_elastic(run->plan);
     TRY(open_store(run));
     TRY(comm_create(comm_backend_names[d->backend], run->env, run->store, d->timeout, &t->comm));
-    if (!is_elastic) TRY(comm_limit_threads(t->comm)); /* whose bits must be those of any number of ranks */
+    if (!is_elastic) TRY(comm_limit_threads(t->comm)); /* elastic: the bits must not depend on the ranks */
     TRY(open_gpus(run));
     TRY(parts_open_recordings(t, run->log));
-    TRY(share_gradients(t));
+    TRY(alloc_gradients(t));
     TRY(open_evaluation(run));
     TRY(is_elastic ? open_elastic(run) : open_reducer(t));
-    t->averaging.way = averaging_choose(t);
+    t->averaging.method = averaging_choose(t);
     return OK;
 }

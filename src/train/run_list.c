@@ -1,4 +1,4 @@
-/* A run's numbers are those of its metrics.jsonl: the newest event of each kind. */
+/* The values of a row are those of the newest events in metrics.jsonl. */
 #include "train/run_list.h"
 
 #include <jansson.h>
@@ -14,7 +14,7 @@
 /* The newest events of a run; NULL: none. */
 struct events {
     json_t *step, *epoch;
-    json_t *end; /* `end` or `stopped`, if nothing follows it */
+    json_t *end; /* `end` or `stopped`, if it is the last event */
 };
 
 /* NULL for a line that is damaged or incomplete. */
@@ -80,7 +80,7 @@ static status add_sizes(const char *folder, uint64_t *bytes) {
     return s;
 }
 
-/* Whether a process holds the lock. Whoever starts a run meanwhile waits a moment for it. */
+/* Whether a process has the lock. The check locks the file for a moment; a run that starts then waits for it. */
 static status is_locked(const char *path, bool *is_locked) {
     int fd;
     bool is_free = true;
@@ -145,7 +145,7 @@ static void add_head(struct text *out) {
                 "train_loss", "val_loss", "best", "time", "size");
 }
 
-/* One that cannot be read has its reason in its row. */
+/* The row of a run that cannot be read contains the reason. */
 static void list_entry(const char *folder, const char *name, size_t *count, struct text *out) {
     struct text path = {0}, row = {0};
     bool is_run = false;

@@ -1,4 +1,4 @@
-/* Lines for people in the log, events for programs in metrics.jsonl. */
+/* Lines of the log, and events of metrics.jsonl. */
 #include "train/run.h"
 #include "train/run_internal.h"
 
@@ -36,7 +36,8 @@ static void log_start(struct run *run) {
              loader_batches(t->loader), text_plural(loader_batches(t->loader), "es"));
     if (optimizer_is_in_backward(&run->config->optimizer) &&
         !config_updates_in_backward(run->config, run->env->world_size))
-        log_line(run->log, "optimizer.in_backward: not with %d processes, which average gradients: they are kept",
+        log_line(run->log,
+                 "optimizer.in_backward has no effect with %d processes, because gradients are averaged first",
                  run->env->world_size);
     struct text saves = {0};
     save_describe(run->config, &saves);
@@ -48,10 +49,10 @@ static void log_start(struct run *run) {
         log_line(run->log, "ignored: %s", config_ignored(run->config, i));
     warn_of_activation(run);
     if (run->config->train.device == DEVICE_AUTO && run->config->device == DEVICE_CUDA)
-        log_line(run->log, "train.device: auto takes the GPU, which has been tried on emulated ones only so far "
-                           "(docs/gpu.md); train.device: cpu takes the CPU");
+        log_line(run->log, "train.device: auto is the GPU, which has been tested on emulated GPUs only "
+                           "(docs/gpu.md); use train.device: cpu for the CPU");
     if (run->config->device_reason && gpus_are_expected())
-        log_line(run->log, "train.device: auto takes the CPU: %s", run->config->device_reason);
+        log_line(run->log, "train.device: auto is the CPU: %s", run->config->device_reason);
 }
 
 static status log_start_metrics(struct run *run) {
@@ -93,9 +94,9 @@ status run_log_end(struct run *run, bool is_stopped) {
     metrics_int(t->outputs.metrics, "samples", c->samples);
     metrics_int(t->outputs.metrics, "skipped", c->skipped);
     metrics_real(t->outputs.metrics, "seconds", c->seconds);
-    metrics_int(t->outputs.metrics, "best_epoch", c->best_epoch); /* from 1, as on the screen; 0: none yet */
+    metrics_int(t->outputs.metrics, "best_epoch", c->best_epoch); /* from 1, as in the log; 0: none yet */
     metrics_int(t->outputs.metrics, "best_epoch_index",
-                c->best_epoch - 1); /* from 0, as in the epoch's own line; -1: none */
+                c->best_epoch - 1); /* from 0, as in the event of the epoch; -1: none */
     metrics_real(t->outputs.metrics, "best_value", c->best_value);
     if (progress_stops_early(run->config, c)) metrics_int(t->outputs.metrics, "early_stop_wait", c->early_stop_wait);
     metrics_text(t->outputs.metrics, "state_sha256", hex);

@@ -1,5 +1,5 @@
-/* A start is fresh, from a file of weights (model.init_from), from a checkpoint that the config names, or from the
- * newest checkpoint of the run folder. */
+/* A run starts from the newest checkpoint of its folder, from the checkpoint of checkpoint.resume, from the weights of
+ * model.init_from, or from initial weights. */
 #include "train/run.h"
 #include "train/run_internal.h"
 
@@ -11,7 +11,7 @@
 #include "train/parallel/share.h"
 #include "train/progress.h"
 
-/* Mid-epoch, the place in the data depends on the number of ranks. */
+/* Within an epoch, the position in the data depends on the number of ranks. */
 static status check_world_size(const struct run *run, const struct counters *c, const char *path) {
     bool is_between_epochs = c->batch == 0 || c->pending_end == PENDING_END_OF_EPOCH;
     if (is_between_epochs || c->world_size == run->env->world_size || plan_is_elastic(run->plan)) return OK;
@@ -27,13 +27,13 @@ static status load(struct run *run, struct checkpoint *checkpoint, const char *p
     status s = state_load(state, checkpoint, path);
     TRY(status_first(s, state_unmap(state, true)));
     TRY(check_world_size(run, &state->counters, path));
-    if (state->counters.pending_end == PENDING_END_OF_EPOCH) /* of this number of ranks */
+    if (state->counters.pending_end == PENDING_END_OF_EPOCH) /* batches of this number of ranks */
         state->counters.batch = (int64_t)loader_batches(run->trainer.loader);
     run->is_resumed = true;
     return OK;
 }
 
-/* checkpoint.resume names a file, to start from where the run folder has none. */
+/* Whether checkpoint.resume is a file, which is used when the run folder has no checkpoint. */
 static bool names_file(const struct run *run) {
     const char *resume = run->config->checkpoint.resume;
     return strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0;
@@ -45,12 +45,12 @@ static status load_named(struct run *run) {
     TRY(status_prefix(checkpoint_open(path, &checkpoint), "checkpoint.resume"));
     status s = load(run, checkpoint, path);
     checkpoint_close(checkpoint);
-    run->trainer.state->counters.metrics_bytes = 0; /* another folder's file */
+    run->trainer.state->counters.metrics_bytes = 0; /* of the file in another folder */
     return s;
 }
 
-/* The newest checkpoint of the run folder, else the file that the config names, else none. What a job that was started
- * again finds there is its own, which `never` does not mean. Rank 0. */
+/* Loads the newest checkpoint of the run folder, else the file of checkpoint.resume, else none. `never` does not apply
+ * to checkpoints of this job, after a restart. Rank 0. */
 static status find_and_load(struct run *run) {
     const char *resume = run->config->checkpoint.resume;
     struct checkpoint *checkpoint = NULL;
@@ -77,13 +77,13 @@ static status find_and_load(struct run *run) {
     return s;
 }
 
-/* model.init_from, where it is set. */
+/* Loads model.init_from, if set. */
 static status load_initial_weights(const struct run *run) {
     const char *path = run->config->model.init_from;
     return path ? init_from(run->trainer.model, path) : OK;
 }
 
-/* --fresh moves the old folder away, so what the new run starts from is read before: it may be missing, or lie in that
+/* --fresh renames the old folder, so the files of the start are loaded before: they may be missing, or be in that
  * folder. Rank 0. */
 static status load_before_fresh(struct run *run) {
     if (!names_file(run)) return load_initial_weights(run);
@@ -92,13 +92,14 @@ static status load_before_fresh(struct run *run) {
     return OK;
 }
 
-/* The launcher knows that the folder was made; other launchers only that this is not the first start. */
+/* After a restart by ddptrain's launcher the folder exists; of other launchers it is only known that it is not the
+ * first start. */
 static enum run_folder_start folder_start(const struct run *run, bool is_fresh) {
     bool is_ours = run->env->has_begun && run->env->launcher == LAUNCHER_OWN;
-    return is_fresh ? RUN_FOLDER_FRESH : is_ours ? RUN_FOLDER_OURS : RUN_FOLDER_ANY;
+    return is_fresh ? RUN_FOLDER_FRESH : is_ours ? RUN_FOLDER_REQUIRED : RUN_FOLDER_ANY;
 }
 
-/* From rank 0's to all ranks'. On a GPU the host maps no more than has to move: what it maps becomes pinned memory. */
+/* Broadcasts the state of rank 0. Maps only what is broadcast, because mapped memory of a GPU is pinned. */
 static status share_loaded(struct run *run) {
     struct trainer *t = &run->trainer;
     if (!run->is_resumed && !t->averaging.zero) return share_start(t);
@@ -107,7 +108,7 @@ static status share_loaded(struct run *run) {
     return status_first(s, state_unmap(t->state, true));
 }
 
-/* What a checkpoint is read over, where ranks share the optimizer's state. */
+/* Gathers sharded optimizer state on rank 0, where a checkpoint is loaded. */
 static status gather_shares(struct trainer *t) {
     if (!t->averaging.zero) return OK;
     TRY(state_map(t->state));

@@ -1,4 +1,4 @@
-/* Every rank takes part: what is saved must be the same and finite on all of them. Rank 0 passes it to its saver. */
+/* All ranks take part: the state must be the same and finite on all of them. Rank 0 passes it to its saver. */
 #include "train/save.h"
 
 #include <stdio.h>
@@ -8,68 +8,69 @@
 #include "train/parallel/share.h"
 #include "train/progress.h"
 
-/* A failed save does not end the run: the checkpoints before it stay, and the next save tries again. Rank 0. */
-static status note_failed_save(struct trainer *t, status failure) {
+/* A failed save does not end the run: earlier checkpoints remain, and the next save retries. Rank 0. */
+static status report_failed_save(struct trainer *t, status failure) {
     if (!failure) return OK;
     if (!status_is_system(failure)) return failure;
     t->saves.has_failed = true;
-    log_warning(t->outputs.log, "a checkpoint could not be saved, the run continues: %s", status_message(failure));
+    log_warning(t->outputs.log, "a checkpoint could not be saved; the run continues: %s", status_message(failure));
     metrics_begin(t->outputs.metrics, METRICS_CHECKPOINT_FAILED);
     metrics_text(t->outputs.metrics, "error", status_message(failure));
     status_free(failure);
     return metrics_end(t->outputs.metrics);
 }
 
-static status settle(struct trainer *t) {
+/* Waits for the saver. Rank 0. */
+static status wait_for_saver(struct trainer *t) {
     status failure = saver_wait(t->outputs.saver);
     if (failure)
-        t->saves.handed_over = t->saves.written;
+        t->saves.queued = t->saves.written;
     else
-        t->saves.written = t->saves.handed_over;
-    return note_failed_save(t, failure);
+        t->saves.written = t->saves.queued;
+    return report_failed_save(t, failure);
 }
 
 static status follow_folder(struct trainer *t) {
     bool has_changed, is_new;
     TRY(run_folder_follow(t->outputs.folder, t->outputs.log, &has_changed, &is_new));
     if (has_changed)
-        TRY(saver_move(t->outputs.saver, run_folder_checkpoints_held(t->outputs.folder),
+        TRY(saver_move(t->outputs.saver, run_folder_checkpoints_by_fd(t->outputs.folder),
                        run_folder_checkpoints(t->outputs.folder)));
     return is_new ? metrics_move(t->outputs.metrics, run_folder_metrics(t->outputs.folder)) : OK;
 }
 
-/* Rank 0 copies the state and goes on; a thread writes it. [is_last]: the state changes no more, so it is not copied,
- * and the caller waits. The file is epoch-N.h5 at the end of an epoch, step-N.h5 elsewhere. A state that was saved
- * before an evaluation has the name of the one that is saved after it, which replaces it. [other]: another name;
- * NULL: none. */
-static status write_state(struct trainer *t, const char *other, bool is_last) {
+/* Rank 0 copies the state and continues; a thread writes it. [is_last]: the state does not change any more, so it is
+ * not copied, and the caller waits. The file is epoch-N.h5 at the end of an epoch, otherwise step-N.h5. A state saved
+ * before an evaluation has the same name as after it, and is replaced by that. [name]: another file name; NULL: none.
+ * Rank 0. */
+static status write_state(struct trainer *t, const char *name, bool is_last) {
     struct counters *c = &t->state->counters;
-    TRY(settle(t));
+    TRY(wait_for_saver(t));
     status lost = follow_folder(t);
-    if (lost) return note_failed_save(t, lost);
-    char name[64], path[4096];
-    if (other)
-        snprintf(name, sizeof name, "%s", other);
+    if (lost) return report_failed_save(t, lost);
+    char own_name[64], path[4096];
+    if (name)
+        snprintf(own_name, sizeof own_name, "%s", name);
     else if (c->batch == 0 || c->pending_end == PENDING_END_OF_EPOCH)
-        snprintf(name, sizeof name, "epoch-%04lld", (long long)c->epoch + (c->batch > 0));
+        snprintf(own_name, sizeof own_name, "epoch-%04lld", (long long)c->epoch + (c->batch > 0));
     else
-        snprintf(name, sizeof name, "step-%08lld", (long long)c->step);
-    snprintf(path, sizeof path, "%s/%s.h5", run_folder_checkpoints(t->outputs.folder), name);
+        snprintf(own_name, sizeof own_name, "step-%08lld", (long long)c->step);
+    snprintf(path, sizeof path, "%s/%s.h5", run_folder_checkpoints(t->outputs.folder), own_name);
     metrics_begin(t->outputs.metrics, METRICS_CHECKPOINT);
     metrics_text(t->outputs.metrics, "path", path);
     metrics_int(t->outputs.metrics, "step", c->step);
     TRY(metrics_end(t->outputs.metrics));
     status unwritten = metrics_sync(t->outputs.metrics, &c->metrics_bytes);
-    if (unwritten) return note_failed_save(t, unwritten);
+    if (unwritten) return report_failed_save(t, unwritten);
     t->saves.has_failed = false;
     saver_set_step(t->outputs.saver, c->step);
-    status unsaved =
-        (is_last ? saver_save_in_place : saver_save)(t->outputs.saver, name, t->state->entries, t->state->entry_count);
-    if (!unsaved) t->saves.handed_over = (struct guard_place){c->epoch, c->batch};
-    return note_failed_save(t, unsaved);
+    status unsaved = (is_last ? saver_save_in_place : saver_save)(t->outputs.saver, own_name, t->state->entries,
+                                                                  t->state->entry_count);
+    if (!unsaved) t->saves.queued = (struct guard_place){c->epoch, c->batch};
+    return report_failed_save(t, unsaved);
 }
 
-/* All ranks. What is gathered for the last one stays until the run ends. */
+/* After the last save the gathered optimizer state is kept until the run ends. All ranks. */
 static status save(struct trainer *t, const char *name, bool is_last) {
     if (t->outputs.saver || t->averaging.zero) TRY(state_map(t->state));
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
@@ -83,7 +84,7 @@ static bool is_finite(const struct trainer *t, const float *values, size_t count
     return device_ops(t->device)->is_finite(t->device, values, count);
 }
 
-/* The name of a range that is not finite; NULL: all are. */
+/* The name of a tensor that is not finite; NULL: all are finite. */
 static const char *nonfinite_range(const struct trainer *t, const struct params *params) {
     if (is_finite(t, params->values, params->total)) return NULL;
     for (size_t i = 0; i < params->count; i++)
@@ -91,26 +92,27 @@ static const char *nonfinite_range(const struct trainer *t, const struct params 
     return "(padding)";
 }
 
-/* What a state must be to be saved: the same on all ranks, and finite (*nonfinite NULL). */
+/* Verifies that the state is the same on all ranks; *nonfinite: a tensor that is not finite; NULL: none. */
 static status check_state(struct trainer *t, const char **nonfinite) {
     pulse_phase(t->pulse, PULSE_SAVING);
-    TRY(share_buffers(t)); /* rank 0's are saved */
+    TRY(share_buffers(t)); /* those of rank 0 are saved */
     TRY(share_check_agreement(t, true));
     *nonfinite = nonfinite_range(t, &t->model->params);
     if (!*nonfinite) *nonfinite = nonfinite_range(t, &t->model->buffers);
     return OK;
 }
 
-static status save_what_is_good(struct trainer *t, bool is_last, const char **nonfinite) {
+/* Saves, unless the state is already saved. */
+static status save_once(struct trainer *t, bool is_last, const char **nonfinite) {
     const struct counters *c = &t->state->counters;
     double start = clock_seconds();
     *nonfinite = NULL;
-    t->saves.is_wanted = false;
-    if (t->saves.saved_step == progress_moves(c)) return OK;
+    t->saves.is_requested = false;
+    if (t->saves.saved_step == progress_attempted_steps(c)) return OK;
     TRY(check_state(t, nonfinite));
     if (*nonfinite) return OK;
     TRY(save(t, NULL, is_last));
-    t->saves.saved_step = progress_moves(c);
+    t->saves.saved_step = progress_attempted_steps(c);
     t->saves.saved_at = clock_seconds();
     t->saves.seconds = t->saves.saved_at - start;
     return OK;
@@ -121,7 +123,7 @@ status save_best(struct trainer *t, const char **nonfinite) {
     return *nonfinite ? OK : save(t, CHECKPOINT_BEST, false);
 }
 
-status save_if_good(struct trainer *t, const char **nonfinite) { return save_what_is_good(t, false, nonfinite); }
+status save_if_valid(struct trainer *t, const char **nonfinite) { return save_once(t, false, nonfinite); }
 
 bool save_is_automatic(const struct config *config) {
     const struct save_every *every = &config->checkpoint.save_every;
@@ -138,7 +140,7 @@ void save_describe(const struct config *config, struct text *out) {
         text_printf(out, "every %lld epoch%s, ", (long long)every->epochs, text_plural((uint64_t)every->epochs, "s"));
     if (every->steps != SCHEMA_NO_INT)
         text_printf(out, "every %lld step%s, ", (long long)every->steps, text_plural((uint64_t)every->steps, "s"));
-    text_add(out, "at the end and on a request to stop");
+    text_add(out, "at the end and on a stop request");
 }
 
 static double seconds_since_save(const struct trainer *t) {
@@ -149,7 +151,7 @@ bool save_is_overdue(const struct trainer *t) {
     return t->outputs.saver && save_is_automatic(t->config) && seconds_since_save(t) >= SAVE_SECONDS;
 }
 
-#define SAVE_START 0.02       /* seconds, of any save */
+#define SAVE_START 0.02       /* seconds, fixed cost of a save */
 #define SAVE_BYTES_SECOND 2e8 /* of a slow disk */
 
 static double expected_cost(const struct trainer *t) {
@@ -159,45 +161,45 @@ static double expected_cost(const struct trainer *t) {
 }
 
 status save_decide(struct trainer *t) {
-    uint8_t wants = 0;
+    uint8_t is_due = 0;
     if (!save_is_automatic(t->config)) return OK;
-    if (t->outputs.saver) wants = expected_cost(t) <= SAVE_SHARE * seconds_since_save(t);
-    TRY(comm_broadcast(t->comm, &wants, 1, COMM_UINT8, 0));
-    t->saves.is_wanted = t->saves.is_wanted || wants;
+    if (t->outputs.saver) is_due = expected_cost(t) <= SAVE_SHARE * seconds_since_save(t);
+    TRY(comm_broadcast(t->comm, &is_due, 1, COMM_UINT8, 0));
+    t->saves.is_requested = t->saves.is_requested || is_due;
     return OK;
 }
 
 bool save_is_due(const struct trainer *t, bool is_epoch_end, bool is_applied) {
     const struct save_every *every = &t->config->checkpoint.save_every;
     const struct counters *c = &t->state->counters;
-    if (t->saves.is_wanted) return true;
+    if (t->saves.is_requested) return true;
     if (is_applied && every->steps != SCHEMA_NO_INT && c->step % every->steps == 0) return true;
     int64_t epochs = c->epoch + (c->pending_end == PENDING_END_OF_EPOCH);
     return is_epoch_end && every->epochs != SCHEMA_NO_INT && epochs % every->epochs == 0;
 }
 
-/* By rank 0's clock: the time of the last evaluation, else what training takes for as many rows. All ranks. */
+/* By the clock of rank 0: the time of the last evaluation, else that of training as many rows. All ranks. */
 static status is_evaluation_long(const struct trainer *t, bool *is_long) {
     const struct counters *c = &t->state->counters;
     double rows = (double)dataset_info(t->dataset)->validation_rows, seconds = t->epoch.evaluation_seconds;
     if (seconds <= 0 && c->epoch_samples > 0) seconds = rows * c->epoch_seconds / c->epoch_samples;
-    uint8_t answer = seconds * fault_clock() > LONG_EVALUATION;
-    TRY(comm_broadcast(t->comm, &answer, 1, COMM_UINT8, 0));
-    *is_long = answer;
+    uint8_t exceeds = seconds * fault_clock() > LONG_EVALUATION_SECONDS;
+    TRY(comm_broadcast(t->comm, &exceeds, 1, COMM_UINT8, 0));
+    *is_long = exceeds;
     return OK;
 }
 
 status save_before_evaluation(struct trainer *t, const char **nonfinite) {
-    bool is_long, is_wanted = t->saves.is_wanted;
+    bool is_long, is_requested = t->saves.is_requested;
     *nonfinite = NULL;
     TRY(is_evaluation_long(t, &is_long));
     if (!is_long) return OK;
-    TRY(save_if_good(t, nonfinite));
-    t->saves.is_wanted = is_wanted && !*nonfinite;
+    TRY(save_if_valid(t, nonfinite));
+    t->saves.is_requested = is_requested && !*nonfinite;
     return OK;
 }
 
-/* Takes [failure] of the last save. */
+/* Explains a [failure] of the last save. Consumes it. */
 static status explain_last(status failure) {
     if (!status_is_system(failure)) return failure;
     status explained = status_new(status_code(failure),
@@ -209,13 +211,13 @@ static status explain_last(status failure) {
 }
 
 status save_last(struct trainer *t, const char **nonfinite) {
-    TRY(save_what_is_good(t, true, nonfinite));
+    TRY(save_once(t, true, nonfinite));
     if (*nonfinite) return OK;
-    if (t->outputs.saver) TRY(settle(t));
+    if (t->outputs.saver) TRY(wait_for_saver(t));
     uint8_t has_failed = t->outputs.saver && t->saves.has_failed;
     if (t->averaging.zero) TRY(comm_broadcast(t->comm, &has_failed, 1, COMM_UINT8, 0));
     if (!has_failed) return OK;
-    /* the background save failed and was reported: once more, and now it counts */
+    /* the background save failed and was reported: try once more, and return the failure */
     if (t->outputs.saver) TRY(follow_folder(t));
     if (t->outputs.saver) TRY(explain_last(metrics_sync(t->outputs.metrics, &t->state->counters.metrics_bytes)));
     TRY(save(t, NULL, true));
@@ -228,12 +230,12 @@ status save_first(struct trainer *t, const char **nonfinite) {
     bool is_own = t->state->counters.metrics_bytes > 0; /* resumed from this folder */
     *nonfinite = NULL;
     if (t->config->train.on_nonfinite.policy != NONFINITE_ROLLBACK || is_own) return OK;
-    save_forget(t);
-    return save_if_good(t, nonfinite);
+    save_mark_unsaved(t);
+    return save_if_valid(t, nonfinite);
 }
 
 status save_complete(struct trainer *t, struct guard_place *written) {
-    if (t->outputs.saver) TRY(settle(t));
+    if (t->outputs.saver) TRY(wait_for_saver(t));
     if (t->outputs.saver) TRY(follow_folder(t));
     TRY(comm_broadcast(t->comm, &t->saves.written, sizeof t->saves.written, COMM_UINT8, 0));
     *written = t->saves.written;
@@ -242,11 +244,11 @@ status save_complete(struct trainer *t, struct guard_place *written) {
 
 void save_open(struct trainer *t, bool is_resumed) {
     t->saves.saved_at = clock_seconds();
-    t->saves.saved_step = is_resumed ? progress_moves(&t->state->counters) : -1;
+    t->saves.saved_step = is_resumed ? progress_attempted_steps(&t->state->counters) : -1;
 }
 
-void save_mark(struct trainer *t) { t->saves.saved_step = progress_moves(&t->state->counters); }
+void save_mark_saved(struct trainer *t) { t->saves.saved_step = progress_attempted_steps(&t->state->counters); }
 
-void save_forget(struct trainer *t) { t->saves.saved_step = -1; }
+void save_mark_unsaved(struct trainer *t) { t->saves.saved_step = -1; }
 
-void save_request(struct trainer *t) { t->saves.is_wanted = true; }
+void save_request(struct trainer *t) { t->saves.is_requested = true; }

@@ -1,4 +1,5 @@
-/* save: what the loop keeps of its state, and when; saver.c is the thread that writes it. */
+/* save: decides when the loop saves its state, and passes it to the saver (checkpoint/saver.h), a thread that writes
+ * it. */
 #ifndef TRAIN_SAVE_H
 #define TRAIN_SAVE_H
 
@@ -7,55 +8,54 @@
 #include "base/status.h"
 #include "train/parts.h"
 
-/* Before everything else. [is_resumed]: the state is that of a checkpoint. */
+/* Before all other functions. [is_resumed]: the state is that of a checkpoint. */
 void save_open(struct trainer *trainer, bool is_resumed);
 
-/* Before the first step: a roll-back needs a checkpoint. As save_if_good. All ranks. */
+/* Before the first step: saves if roll-backs may need a checkpoint. As save_if_valid. All ranks. */
 status save_first(struct trainer *trainer, const char **nonfinite);
 
-/* Without checkpoint.save_every a state is saved at the end of an epoch when that is expected to cost at most this
- * share of the time since the last save, and whenever so many seconds have passed. */
+/* Without checkpoint.save_every a state is saved at the end of an epoch if the expected cost is at most SAVE_SHARE of
+ * the time since the last save, and when SAVE_SECONDS have passed. */
 #define SAVE_SHARE 0.01
 #define SAVE_SECONDS 600.0
 bool save_is_automatic(const struct config *config);
-/* Adds when checkpoints are written, in words. */
+/* Adds a description of when checkpoints are written. */
 void save_describe(const struct config *config, struct text *out);
-/* Rank 0's clock: SAVE_SECONDS are over. The other ranks get it by the control all-reduce of the
- * step. */
+/* Whether SAVE_SECONDS have passed by the clock of rank 0; the control all-reduce distributes it. */
 bool save_is_overdue(const struct trainer *trainer);
-/* At the end of an epoch: rank 0 decides for all whether save_is_due is true. All ranks. */
+/* At the end of an epoch: rank 0 decides for all ranks whether an automatic save is due. All ranks. */
 status save_decide(struct trainer *trainer);
 
-/* So long an evaluation that a save which is due after it is also made before it: what was trained is not lost when the
- * process ends meanwhile. */
-#define LONG_EVALUATION 10.0 /* seconds */
-/* Before an evaluation, where a save is due after it. [nonfinite] as save_if_good's. All ranks. */
+/* Before a longer evaluation, a save that is due after it is also made before it, so that the epoch is not lost when
+ * the process ends during the evaluation. */
+#define LONG_EVALUATION_SECONDS 10.0 /* seconds */
+/* Before an evaluation after which a save is due. [nonfinite] as in save_if_valid. All ranks. */
 status save_before_evaluation(struct trainer *trainer, const char **nonfinite);
 
-/* Whether checkpoint.save_every, or save_request since the last save, asks for a save here. [is_applied]: the step
- * before changed the parameters. */
+/* Whether a save is due by checkpoint.save_every or save_request. [is_applied]: the last step changed the parameters.
+ */
 bool save_is_due(const struct trainer *trainer, bool is_epoch_end, bool is_applied);
 
-/* Saves a state once. One that is not finite is not saved: *nonfinite is the name of a parameter or of a running
- * statistic, else NULL. A save that fails is a warning. All ranks. */
-status save_if_good(struct trainer *trainer, const char **nonfinite);
+/* Saves the state, unless it is already saved or not finite; *nonfinite: a parameter or running statistic that is not
+ * finite; NULL: none. A failed save is a warning. All ranks. */
+status save_if_valid(struct trainer *trainer, const char **nonfinite);
 
-/* The same as checkpoints/best.h5, besides the saves that are due. All ranks. */
+/* The same as checkpoints/best.h5, in addition to the other saves. All ranks. */
 status save_best(struct trainer *trainer, const char **nonfinite);
 
-/* As save_if_good, and the state is on disk when it returns OK, unless *nonfinite: before the run reports its end, and
- * nothing may change it meanwhile. All ranks. */
+/* As save_if_valid, but the state is on disk when it returns OK without *nonfinite. The state must not change
+ * meanwhile. All ranks. */
 status save_last(struct trainer *trainer, const char **nonfinite);
 
-/* Waits for the save under way (one that failed is a warning) and follows a run folder that was moved, so that the
- * newest checkpoint can be read; *written: the place of the run in it. All ranks. */
+/* Waits for a pending save (a failure is a warning) and updates the path of a moved run folder, so that the newest
+ * checkpoint can be read; *written: its position in the data. All ranks. */
 status save_complete(struct trainer *trainer, struct guard_place *written);
 
-/* The current state is that of the newest checkpoint; that of no checkpoint. The same on all ranks. */
-void save_mark(struct trainer *trainer);
-void save_forget(struct trainer *trainer);
+/* Declare that the current state is, or is not, that of a checkpoint. The same on all ranks. */
+void save_mark_saved(struct trainer *trainer);
+void save_mark_unsaved(struct trainer *trainer);
 
-/* A save is due by rank 0's clock (save_is_overdue). The same on all ranks. */
+/* Requests a save after the current step. The same on all ranks. */
 void save_request(struct trainer *trainer);
 
 #endif

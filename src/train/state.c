@@ -1,4 +1,4 @@
-/* One list of entries serves saving, loading and comparing. */
+/* The same list of entries is used to save, load and compare a state. */
 #include "train/state.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ static struct entry tensor(struct arena *arena, const char *group, const struct 
     return e;
 }
 
-/* Their entries stand one after the other; returns the first one's index. */
+/* Adds an entry for each parameter; returns the index of the first. */
 static size_t add_tensors(struct state *state, const struct params *params, const char *group) {
     size_t first = state->entry_count;
     for (size_t i = 0; i < params->count; i++) add(state, tensor(state->arena, group, &params->items[i], NULL));
@@ -32,7 +32,7 @@ static const char *optimizer_group(const struct state *state, size_t index) {
     return arena_printf(state->arena, "optimizer/%s", state->optimizer->buffer_names[index]);
 }
 
-/* What is frozen has no state. */
+/* Frozen parameters have no optimizer state. */
 static void add_optimizer(struct state *state, size_t index) {
     const struct params *params = &state->model->params;
     state->optimizer_first[index] = state->entry_count;
@@ -47,7 +47,7 @@ static void add_counters(struct state *state) {
         const char *name;
         enum entry_type type;
         void *value;
-        bool is_newer; /* the first checkpoints do not have it */
+        bool is_newer; /* checkpoints of early versions do not have it */
     } counters[] = {{"epoch", ENTRY_INT64, &c->epoch, false},
                     {"batch", ENTRY_INT64, &c->batch, false},
                     {"step", ENTRY_INT64, &c->step, false},
@@ -83,20 +83,19 @@ static void add_counters(struct state *state) {
                                   .is_optional = counters[i].is_newer});
 }
 
-/* Like add; but state_load reads it to [loaded], not over what the state has. */
-static void add_beside(struct state *state, struct entry entry, void *loaded) {
+/* As add, but state_load reads the entry into [loaded] and does not overwrite the state. */
+static void add_constant(struct state *state, struct entry entry, void *loaded) {
     state->loaded[state->entry_count] = loaded;
     add(state, entry);
 }
 
 static void add_text(struct state *state, const char *path, const char *text, bool is_optional) {
-    add_beside(state,
-               (struct entry){.path = path, .type = ENTRY_TEXT, .data = (void *)text, .is_optional = is_optional},
-               &state->loaded_texts[state->text_count++]);
+    add_constant(state,
+                 (struct entry){.path = path, .type = ENTRY_TEXT, .data = (void *)text, .is_optional = is_optional},
+                 &state->loaded_texts[state->text_count++]);
 }
 
-/* The scaler is a fact about the data, kept for whoever uses the model later; a resume fits it again from the same
- * rows. */
+/* The scaler is saved for inference; a resume fits it again to the same rows. */
 static void add_scaler(struct state *state, const struct dataset *dataset) {
     const double *mean, *scale;
     size_t features;
@@ -107,14 +106,15 @@ static void add_scaler(struct state *state, const struct dataset *dataset) {
     for (int i = 0; i < 2; i++) {
         double *copy = arena_alloc(state->arena, features * sizeof *copy);
         memcpy(copy, values[i], features * sizeof *copy);
-        add_beside(state,
-                   (struct entry){
-                       .path = paths[i], .type = ENTRY_FLOAT64, .dims = 1, .shape = {(int64_t)features}, .data = copy},
-                   arena_alloc(state->arena, features * sizeof *copy));
+        add_constant(
+            state,
+            (struct entry){
+                .path = paths[i], .type = ENTRY_FLOAT64, .dims = 1, .shape = {(int64_t)features}, .data = copy},
+            arena_alloc(state->arena, features * sizeof *copy));
     }
 }
 
-static void point(struct entry *entry, const struct params *params, float *flat) {
+static void set_data(struct entry *entry, const struct params *params, float *flat) {
     for (size_t i = 0; i < params->count; i++) entry[i].data = flat + params->items[i].offset;
 }
 
@@ -124,10 +124,10 @@ status state_map(struct state *state) {
     TRY(model_map(model));
     for (size_t i = 0; i < o->buffer_count; i++) TRY(device_map(o->device, (void **)&o->buffers[i]));
     if (state->ema) TRY(device_map(state->ema->device, (void **)&state->ema->values));
-    point(state->entries, &model->params, model->params.values);
-    point(state->entries + state->buffers_first, &model->buffers, model->buffers.values);
+    set_data(state->entries, &model->params, model->params.values);
+    set_data(state->entries + state->buffers_first, &model->buffers, model->buffers.values);
     for (size_t i = 0; i < o->buffer_count && !o->shard; i++) state_set_optimizer(state, i, o->buffers[i]);
-    if (state->ema) point(state->entries + state->ema_first, &model->params, state->ema->values);
+    if (state->ema) set_data(state->entries + state->ema_first, &model->params, state->ema->values);
     return OK;
 }
 
@@ -147,9 +147,9 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     s->optimizer = optimizer;
     s->ema = ema;
     s->counters.best_value = s->counters.early_stop_best = s->counters.plateau.best = NAN;
-    size_t most = model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + MAX_OTHER_ENTRIES;
-    s->entries = arena_alloc(arena, most * sizeof *s->entries);
-    s->loaded = arena_alloc(arena, most * sizeof *s->loaded);
+    size_t max = model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + MAX_OTHER_ENTRIES;
+    s->entries = arena_alloc(arena, max * sizeof *s->entries);
+    s->loaded = arena_alloc(arena, max * sizeof *s->loaded);
     add_tensors(s, &model->params, "model");
     s->buffers_first = add_tensors(s, &model->buffers, "model");
     for (size_t i = 0; i < optimizer->buffer_count; i++) add_optimizer(s, i);
@@ -169,7 +169,7 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     return OK;
 }
 
-static void forget_loaded(struct state *state) {
+static void free_loaded(struct state *state) {
     for (size_t i = 0; i < state->text_count; i++) {
         free(state->loaded_texts[i]);
         state->loaded_texts[i] = NULL;
@@ -178,20 +178,21 @@ static void forget_loaded(struct state *state) {
 
 void state_destroy(struct state *state) {
     if (!state) return;
-    forget_loaded(state);
+    free_loaded(state);
     arena_destroy(state->arena);
 }
 
-void state_set_optimizer(struct state *state, size_t index, float *whole) {
+void state_set_optimizer(struct state *state, size_t index, float *full) {
     const struct params *params = &state->model->params;
-    state->optimizer_whole[index] = whole;
+    state->optimizer_full[index] = full;
     struct entry *entry = &state->entries[state->optimizer_first[index]];
     for (size_t i = 0; i < params->count; i++)
-        if (!params->items[i].is_frozen) entry++->data = whole ? whole + params->items[i].offset : NULL;
+        if (!params->items[i].is_frozen) entry++->data = full ? full + params->items[i].offset : NULL;
 }
 
-/* State of what was trained and is frozen now is read, and forgotten: it is no reason to refuse a file. */
-static size_t add_forgotten(struct state *state, struct entry *entries) {
+/* Adds optional entries for optimizer state of parameters that are frozen now, so that a file with them is accepted;
+ * their data is not used. */
+static size_t add_unused(struct state *state, struct entry *entries) {
     const struct params *params = &state->model->params;
     size_t count = 0;
     for (size_t b = 0; b < state->optimizer->buffer_count; b++)
@@ -204,12 +205,12 @@ static size_t add_forgotten(struct state *state, struct entry *entries) {
     return count;
 }
 
-/* Text and scaler are read beside the state, not over it. */
+/* The entries for checkpoint_read: texts and scaler are read into their own memory. */
 static struct entry *entries_for_loading(struct state *state, size_t *count) {
-    size_t most = state->entry_count + state->optimizer->buffer_count * state->model->params.count;
-    struct entry *entries = arena_alloc(state->arena, most * sizeof *entries);
+    size_t max = state->entry_count + state->optimizer->buffer_count * state->model->params.count;
+    struct entry *entries = arena_alloc(state->arena, max * sizeof *entries);
     memcpy(entries, state->entries, state->entry_count * sizeof *entries);
-    *count = state->entry_count + add_forgotten(state, entries + state->entry_count);
+    *count = state->entry_count + add_unused(state, entries + state->entry_count);
     for (size_t i = 0; i < state->entry_count; i++)
         if (state->loaded[i]) entries[i].data = state->loaded[i];
     return entries;
@@ -218,8 +219,8 @@ static struct entry *entries_for_loading(struct state *state, size_t *count) {
 static status check_fingerprint(const struct state *state, struct checkpoint *checkpoint, const char *path) {
     char *before = NULL;
     const char *now = state->fingerprint;
-    struct entry wanted = {.path = FINGERPRINT, .type = ENTRY_TEXT, .data = &before};
-    TRY(checkpoint_read(checkpoint, &wanted, 1, NULL));
+    struct entry entry = {.path = FINGERPRINT, .type = ENTRY_TEXT, .data = &before};
+    TRY(checkpoint_read(checkpoint, &entry, 1, NULL));
     status s = OK;
     if (strcmp(before, now) != 0)
         s = status_new(
@@ -231,7 +232,7 @@ static status check_fingerprint(const struct state *state, struct checkpoint *ch
     return s;
 }
 
-/* Before the fingerprint, which also differs then and says less. */
+/* Before check_fingerprint, whose message is less specific. */
 static status check_columns(const struct state *state, struct checkpoint *checkpoint, const char *path) {
     struct arena *arena = arena_create();
     struct column_list trained;
@@ -241,15 +242,15 @@ static status check_columns(const struct state *state, struct checkpoint *checkp
     return s;
 }
 
-/* Counters are used as sizes and places: each is a whole number that a run can reach. */
+/* Counters are used as sizes and positions, so each must be in a valid range. */
 static status check_counters(const struct state *state, struct checkpoint *checkpoint, const char *path) {
     for (size_t i = 0; i < state->counter_count; i++) {
         const struct entry *counter = &state->entries[state->counters_first + i];
         if (counter->type != ENTRY_INT64) continue;
         int64_t value = 0;
-        struct entry wanted = {
+        struct entry entry = {
             .path = counter->path, .type = ENTRY_INT64, .data = &value, .is_optional = counter->is_optional};
-        TRY(checkpoint_read(checkpoint, &wanted, 1, NULL));
+        TRY(checkpoint_read(checkpoint, &entry, 1, NULL));
         if (value < 0 || value > MAX_COUNTER)
             return status_new(STATUS_DATA, "%s: %s is %lld; expected 0 to %lld", path, counter->path, (long long)value,
                               (long long)MAX_COUNTER);
@@ -262,7 +263,7 @@ status state_load(struct state *state, struct checkpoint *checkpoint, const char
     TRY(check_columns(state, checkpoint, path));
     TRY(check_fingerprint(state, checkpoint, path));
     TRY(check_counters(state, checkpoint, path));
-    forget_loaded(state);
+    free_loaded(state);
     state->counters.pending_end = PENDING_NONE; /* files of earlier versions do not have it */
     size_t count;
     struct entry *entries = entries_for_loading(state, &count);
@@ -288,7 +289,7 @@ void state_sha256(const struct state *state, char hex[DIGEST_HEX_SIZE]) {
     add_params(&digest, &state->model->buffers, state->model->buffers.values);
     for (size_t b = 0; b < state->optimizer->buffer_count; b++)
         for (size_t i = 0; i < params->count; i++)
-            if (!params->items[i].is_frozen) add_param(&digest, &params->items[i], state->optimizer_whole[b]);
+            if (!params->items[i].is_frozen) add_param(&digest, &params->items[i], state->optimizer_full[b]);
     if (state->ema) add_params(&digest, params, state->ema->values);
     digest_add(&digest, counts, sizeof counts);
     digest_finish(&digest, hash);

@@ -1,5 +1,5 @@
-/* state: everything a run is besides its config: parameters, buffers, optimizer state and counters. What a checkpoint
- * holds, what a resume restores, what state_sha256 covers. */
+/* state: the state of a run: parameters, buffers, optimizer state, moving average and counters. A checkpoint contains
+ * it, a resume restores it, state_sha256 hashes it. */
 #ifndef TRAIN_STATE_H
 #define TRAIN_STATE_H
 
@@ -15,20 +15,20 @@
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
-/* What a state that was saved before an evaluation still has to do: the evaluation, and what follows from it. */
+/* For a state that was saved before an evaluation: the evaluation, and the end of the epoch or run, are still due. */
 enum pending_end {
     PENDING_NONE,
     PENDING_END_OF_RUN,  /* of a run by steps, within an epoch */
-    PENDING_END_OF_EPOCH /* counters.epoch does not count it yet; counters.batch is all its batches */
+    PENDING_END_OF_EPOCH /* not yet counted in counters.epoch; counters.batch is the number of its batches */
 };
 
 /* Fixed-size, so that rank 0 can broadcast it as bytes. */
 struct counters {
-    int64_t epoch;                   /* epochs finished */
-    int64_t batch;                   /* micro-batches done in the current epoch */
-    int64_t step;                    /* optimizer updates done */
-    int64_t samples;                 /* rows seen by all ranks */
-    int64_t skipped, skipped_in_row; /* steps that were not applied because numbers were not finite */
+    int64_t epoch;                   /* finished epochs */
+    int64_t batch;                   /* finished micro-batches of the current epoch */
+    int64_t step;                    /* optimizer updates */
+    int64_t samples;                 /* rows of all ranks */
+    int64_t skipped, skipped_in_row; /* steps that were not applied because of non-finite numbers */
     int64_t world_size;
     int64_t metrics_bytes; /* size of metrics.jsonl at the save */
     int64_t pending_end;   /* enum pending_end */
@@ -39,7 +39,7 @@ struct counters {
     double best_value; /* of the validation accuracy or loss (training loss without validation rows); NAN: none yet */
     int64_t best_epoch;
     double early_stop_best;  /* of train.early_stop's metric; NAN: none yet */
-    int64_t early_stop_wait; /* evaluations since then */
+    int64_t early_stop_wait; /* evaluations since the last improvement */
     struct plateau plateau;
     struct loss_scale loss_scale; /* train.precision: float16 */
 };
@@ -49,37 +49,36 @@ struct state {
     struct model *model;
     struct optimizer *optimizer;
     struct ema *ema;                               /* NULL: none */
-    float *optimizer_whole[OPTIMIZER_MAX_BUFFERS]; /* its buffers, (params->trained) each; NULL: they are shared out */
+    float *optimizer_full[OPTIMIZER_MAX_BUFFERS];  /* its buffers, (params->trained) each; NULL: sharded */
     size_t optimizer_first[OPTIMIZER_MAX_BUFFERS]; /* their first entries, one for each trained parameter */
-    size_t buffers_first, ema_first;               /* first entries; those of the parameters come first of all */
+    size_t buffers_first, ema_first;               /* indices of their first entries; parameters begin at 0 */
     size_t counters_first, counter_count;
-    struct entry *entries; /* for checkpoint_write and checkpoint_read; they point into the objects above */
+    struct entry *entries; /* for checkpoint_write and checkpoint_read; their data points into the objects above */
     size_t entry_count;
-    void **loaded;         /* (entry_count) where state_load reads an entry to; NULL: where the entry points */
-    char *loaded_texts[5]; /* what it has read (text_count) */
+    void **loaded;         /* (entry_count) the destinations of state_load; NULL: the data of the entry */
+    char *loaded_texts[5]; /* the texts that it has read (text_count) */
     size_t text_count;
-    const char *fingerprint;    /* the dataset's */
-    struct column_list columns; /* the dataset's, borrowed */
+    const char *fingerprint;    /* of the dataset */
+    struct column_list columns; /* of the dataset, not owned */
     struct arena *arena;
 };
 
-/* The host works on the state, and the device again (device_map): all of its arrays. Whatever reads or writes them on
- * the host, below or through the entries, does it in between. One may lie within another. */
+/* Map and unmap all arrays of the state for access by the host (device_map). state_load, state_sha256 and
+ * every access through the entries need a mapped state. Calls may be nested. */
 status state_map(struct state *state);
 status state_unmap(struct state *state, bool has_changed);
 
-/* Names every part of the state; where it lies the entries know once it is lent. [config_text]: the resolved config;
- * [dataset]: its scaler, fingerprint, columns and vocabulary (of a text: "data/vocabulary", as data/vocabulary.h reads
- * it) are kept too; it must live as long. */
+/* Creates the list of entries; state_map sets their data. The resolved config [config_text] and the scaler,
+ * fingerprint, columns, labels and vocabulary of [dataset] are entries, too. [dataset] must outlive the state. */
 status state_create(struct model *model, struct optimizer *optimizer, struct ema *ema, const struct dataset *dataset,
                     const char *config_text, struct state **out);
 void state_destroy(struct state *state); /* takes NULL */
 
-/* Where the optimizer's buffer [index] stands as a whole, for a state whose ranks share it; NULL: nowhere. */
-void state_set_optimizer(struct state *state, size_t index, float *whole);
+/* Sets the complete buffer [index] of a sharded optimizer; NULL: none. */
+void state_set_optimizer(struct state *state, size_t index, float *full);
 
-/* Restores parameters, optimizer state and counters, or changes nothing: a checkpoint of another model, optimizer or
- * dataset is STATUS_DATA with every difference. [path] for messages. */
+/* Restores parameters, optimizer state and counters, or changes nothing: STATUS_DATA with all differences for a
+ * checkpoint of another model, optimizer or dataset. [path]: for messages. */
 status state_load(struct state *state, struct checkpoint *checkpoint, const char *path);
 
 /* SHA-256 (hex) of parameters, buffers, optimizer state, the moving average of the weights and the counters epoch,

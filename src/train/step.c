@@ -1,6 +1,6 @@
-/* A step that was not finite makes the device skip its own update and that of the step enqueued after it. The host then
- * returns to where that step began and runs it again, waiting for it: the search for the cause, and the decision what
- * follows, are in one place. Everything was allocated before. */
+/* After a non-finite step the device skips the update of that step and of the step enqueued after it. The host then
+ * returns to the start of that step and runs it again synchronously, so that diagnosis and recovery are in one place.
+ * Nothing is allocated here. */
 #include "train/step.h"
 
 #include <math.h>
@@ -14,16 +14,16 @@
 #include "train/progress.h"
 #include "train/step_log.h"
 
-static bool can_run_ahead(const struct trainer *t) {
-    const struct averaging *way = t->averaging.way;
-    return t->recordings && way->can_decide_on_device && way->can_decide_on_device(t);
+static bool can_enqueue_ahead(const struct trainer *t) {
+    const struct averaging *method = t->averaging.method;
+    return t->recordings && method->can_update_on_device && method->can_update_on_device(t);
 }
 
 status step_open(struct trainer *t) {
     if (!fault_flip_read(&t->steps.flip))
         return status_new(STATUS_USAGE, "DDPTRAIN_FAULT_FLIP: expected RANK:STEP:BIT");
     micro_batches_open(t);
-    t->steps.runs_ahead = can_run_ahead(t);
+    t->steps.enqueues_ahead = can_enqueue_ahead(t);
     return OK;
 }
 
@@ -44,22 +44,22 @@ static bool is_norm_needed(const struct trainer *t) {
     return t->config->train.clip_grad_norm > 0 || (every > 0 && (t->state->counters.step + 1) % every == 0);
 }
 
-static struct update new_update(const struct trainer *t, bool is_decided) {
+static struct update new_update(const struct trainer *t, bool is_device_update) {
     struct schedule_progress progress = progress_of(t);
-    bool wants_norm = is_norm_needed(t);
+    bool needs_norm = is_norm_needed(t);
     return (struct update){.first = step_place(t),
                            .step = t->state->counters.step,
                            .loss_scale = loss_scale(t),
                            .lr = progress_lr(t),
                            .momentum = schedule_momentum(&t->config->schedule, &progress),
-                           .is_decided = is_decided,
-                           .wants_norm = wants_norm,
-                           .has_norm = is_decided && wants_norm,
+                           .is_device_update = is_device_update,
+                           .needs_norm = needs_norm,
+                           .has_norm = is_device_update && needs_norm,
                            .grad_norm = NAN,
                            .checks_state = control_checks_state(t)};
 }
 
-/* A test's fault. */
+/* Injects the fault of a test. */
 static status flip_bit(struct trainer *t) {
     if (!t->steps.flip.is_set || t->steps.flip.step != t->state->counters.step) return OK;
     TRY(state_map(t->state));
@@ -67,43 +67,43 @@ static status flip_bit(struct trainer *t) {
     return state_unmap(t->state, true);
 }
 
-/* What the host restores after a step that is not applied, what the device does (found_inf and the running statistics
- * of the last good step are those of all steps since the first pending one), and no results yet. */
+/* Saves the running statistics, which the host or the device restores after a step that is not applied, and resets the
+ * results. found_inf and the saved statistics of the device are kept over consecutive pending steps. */
 static status prepare(struct trainer *t, const struct update *update, bool is_first) {
     const struct params *buffers = &t->model->buffers;
-    const struct averaging *way = t->averaging.way;
-    size_t size = update->is_decided ? offsetof(struct found, found_inf) : sizeof *t->memory.found;
-    if (update->is_decided && is_first && buffers->total)
-        device_ops(t->device)->copy(t->device, buffers->values, t->memory.kept, buffers->total);
-    if (!update->is_decided) {
+    const struct averaging *method = t->averaging.method;
+    size_t size = update->is_device_update ? offsetof(struct device_results, found_inf) : sizeof *t->memory.results;
+    if (update->is_device_update && is_first && buffers->total)
+        device_ops(t->device)->copy(t->device, buffers->values, t->memory.saved_buffers, buffers->total);
+    if (!update->is_device_update) {
         TRY(flip_bit(t));
         recovery_prepare(t);
     }
-    device_upload(t->device, t->memory.found, &(struct found){.norm.clip = 1 / update->loss_scale}, size);
-    if (update->is_decided) optimizer_plan_step(t->optimizer, update->step + 1, progress_rate, t, update->momentum);
-    if (way->start) way->start(t, update);
+    device_upload(t->device, t->memory.results, &(struct device_results){.norm.clip = 1 / update->loss_scale}, size);
+    if (update->is_device_update)
+        optimizer_plan_step(t->optimizer, update->step + 1, progress_rate, t, update->momentum);
+    if (method->start) method->start(t, update);
     return OK;
 }
 
-/* clip_grad_value_ comes after: the norm, and whether they are finite, are those of the gradients as they came, as with
- * GradScaler.unscale_. */
+/* clip_grad_value_: after the norm and the check for non-finite numbers, as with GradScaler.unscale_. */
 static void clamp_gradients(struct trainer *t, const struct update *update) {
     const struct params *params = &t->model->params;
     float limit = (float)t->config->train.clip_grad_value * update->loss_scale;
-    if (limit <= 0 || !t->averaging.way->keeps_gradients) return;
+    if (limit <= 0 || !t->averaging.method->keeps_gradients) return;
     device_ops(t->device)->optimizers->clamp(t->device, limit, params->gradients, params->trained);
 }
 
 static status measure(struct trainer *t, struct update *update) {
     const struct params *buffers = &t->model->buffers;
     device_ops(t->device)->check_finite(t->device, buffers->values, buffers->total,
-                                        &t->memory.found->nonfinite[NONFINITE_STATISTICS]);
-    TRY(t->averaging.way->measure(t, update));
+                                        &t->memory.results->nonfinite[NONFINITE_STATISTICS]);
+    TRY(t->averaging.method->measure(t, update));
     clamp_gradients(t, update);
     return OK;
 }
 
-/* The part of the counters that later steps depend on. */
+/* Updates the counters that the next step depends on. */
 static void count_applied(struct trainer *t) {
     struct counters *c = &t->state->counters;
     c->step++;
@@ -111,87 +111,88 @@ static void count_applied(struct trainer *t) {
         loss_scale_update(&t->config->train.grad_scaler, &c->loss_scale, false);
 }
 
-/* Where the device decides, results are copied behind its work, and the counters go on as if it were finite. */
-static status step_enqueue(struct trainer *t, bool is_decided, struct pending_step *out) {
+/* If the device makes the update, its results are copied asynchronously, and the counters are updated as if the step
+ * were finite. */
+static status step_enqueue(struct trainer *t, bool is_device_update, struct pending_step *out) {
     const struct pending_step *last = &t->steps.pending;
     *out = (struct pending_step){.is_pending = true,
                                  .slot = last->is_pending ? 1 - last->slot : 0,
                                  .scale_before = t->state->counters.loss_scale,
                                  .start = clock_seconds(),
-                                 .update = new_update(t, is_decided)};
+                                 .update = new_update(t, is_device_update)};
     t->steps.last = out->update.first;
     TRY(prepare(t, &out->update, !last->is_pending));
-    TRY(t->averaging.way->run(t, &out->update)); /* load, forward, backward, reduce */
-    if (!is_decided) return measure(t, &out->update);
-    device_download_begin(t->device, out->slot, t->memory.found, sizeof *t->memory.found);
+    TRY(t->averaging.method->run(t, &out->update)); /* load, forward, backward, reduce */
+    if (!is_device_update) return measure(t, &out->update);
+    device_download_begin(t->device, out->slot, t->memory.results, sizeof *t->memory.results);
     count_applied(t);
     return OK;
 }
 
 /* ---- complete ---- */
 
-/* The one place of a step where the host waits for the device. */
-static status read_found(struct trainer *t, struct pending_step *step, struct found *found) {
-    const struct averaging *way = t->averaging.way;
+/* Waits for the device; the only place of a step that does. */
+static status read_results(struct trainer *t, struct pending_step *step, struct device_results *results) {
+    const struct averaging *method = t->averaging.method;
     struct update *update = &step->update;
-    void *stream = update->is_decided ? device_download_stream(t->device, step->slot) : device_stream(t->device);
-    if (way->wait) TRY(way->wait(t, stream));
-    TRY(update->is_decided ? device_download_end(t->device, step->slot, found, sizeof *found)
-                           : device_download(t->device, found, t->memory.found, sizeof *found));
-    update->sums = found->sums;
-    update->nonfinite_gradients = found->nonfinite[NONFINITE_GRADIENTS];
-    update->nonfinite_statistics = found->nonfinite[NONFINITE_STATISTICS];
-    update->skips = found->found_inf > 0 ? 1 : 0;
+    void *stream = update->is_device_update ? device_download_stream(t->device, step->slot) : device_stream(t->device);
+    if (method->wait) TRY(method->wait(t, stream));
+    TRY(update->is_device_update ? device_download_end(t->device, step->slot, results, sizeof *results)
+                                 : device_download(t->device, results, t->memory.results, sizeof *results));
+    update->sums = results->sums;
+    update->nonfinite_gradients = results->nonfinite[NONFINITE_GRADIENTS];
+    update->nonfinite_statistics = results->nonfinite[NONFINITE_STATISTICS];
+    update->skips = results->found_inf > 0 ? 1 : 0;
     if (!update->has_norm) return OK;
-    update->grad_norm = (double)found->norm.norm;
-    update->nonfinite_gradients = isfinite(found->norm.norm) ? 0 : 1;
+    update->grad_norm = (double)results->norm.norm;
+    update->nonfinite_gradients = isfinite(results->norm.norm) ? 0 : 1;
     return OK;
 }
 
-/* NULL: all is finite. */
+/* The array that is not finite; NULL: none. */
 static const char *what_is_nonfinite(const struct update *update) {
     if (update->nonfinite_losses > 0) return "the loss is";
     if (update->nonfinite_gradients > 0) return "gradients are";
     return update->nonfinite_statistics > 0 ? "running statistics are" : NULL;
 }
 
-/* Whether the devices of all ranks skipped the update, or made it, as [is_finite] requires. */
+/* Whether the devices of all ranks applied or skipped the update, as [is_finite] requires. */
 static bool is_decision_right(const struct trainer *t, const struct update *update, bool is_finite) {
-    return !update->is_decided || update->skips == (is_finite ? 0 : comm_world_size(t->comm));
+    return !update->is_device_update || update->skips == (is_finite ? 0 : comm_world_size(t->comm));
 }
 
-/* All ranks: what they compare here was the same on all of them. */
-static status differ(struct trainer *t, const struct update *update) {
+/* Reports that the decisions of the devices differ. All ranks, because all have the same results. */
+static status report_difference(struct trainer *t, const struct update *update) {
     int world = comm_world_size(t->comm);
     TRY(share_check_agreement(t, false));
     if (update->skips > 0 && update->skips < world)
         return status_new(STATUS_DIVERGED,
                           "%g of %d ranks skipped step %lld, since a number in it is not finite there, and the others "
-                          "did not, though all have the same gradients. Memory, a processor or the network failed; "
+                          "did not, although all have the same gradients. Memory, a processor or the network failed; "
                           "nothing was saved after it, so the same command continues from the newest checkpoint",
                           update->skips, world, (long long)update->step + 1);
     return status_new(STATUS_BUG, "the device and the ranks do not agree whether step %lld is finite",
                       (long long)update->step + 1);
 }
 
-/* The step is not applied. */
+/* Handles a non-finite step, which is not applied. */
 static status recover(struct trainer *t, const struct update *update, const char *what, struct step_result *result) {
     if (recovery_is_overflow(t, update->nonfinite_losses == 0 && update->nonfinite_statistics == 0))
         return recovery_overflow(t);
-    pulse_phase(t->pulse, PULSE_LOADING); /* it may read a checkpoint */
+    pulse_phase(t->pulse, PULSE_LOADING); /* a roll-back reads a checkpoint */
     bool needs_roll_back = false;
     TRY(recovery_run(t, &(struct bad_step){update->first, update->batches, what}, &needs_roll_back));
     if (needs_roll_back) result->outcome = STEP_ROLL_BACK;
     return OK;
 }
 
-/* The update, by the host. */
+/* Makes the update. */
 static status apply(struct trainer *t, const struct update *update) {
-    const struct averaging *way = t->averaging.way;
+    const struct averaging *method = t->averaging.method;
     pulse_phase(t->pulse, PULSE_UPDATING);
-    if (way->update) TRY(way->update(t, update));
+    if (method->update) TRY(method->update(t, update));
     micro_batches_applied(t);
-    ema_update(t->ema, &t->model->params, update->step + 1, &t->memory.found->norm.clip);
+    ema_update(t->ema, &t->model->params, update->step + 1, &t->memory.results->norm.clip);
     TRY(device_status(t->device));
     count_applied(t);
     return OK;
@@ -205,12 +206,12 @@ static status run_and_wait(struct trainer *t, struct step_result *result) {
     return step_complete(t, &step, result);
 }
 
-/* Host and device return to before [step]: the device skipped its update and all since. */
+/* Returns to the start of [step] and runs it again; the device skipped its update and all since. */
 static status repeat(struct trainer *t, const struct pending_step *step, struct step_result *result) {
     struct counters *c = &t->state->counters;
-    const struct averaging *way = t->averaging.way;
+    const struct averaging *method = t->averaging.method;
     t->steps.pending.is_pending = false;
-    if (way->wait) TRY(way->wait(t, device_stream(t->device)));
+    if (method->wait) TRY(method->wait(t, device_stream(t->device)));
     TRY(device_wait(t->device));
     c->batch = step->update.first.batch;
     c->step = step->update.step;
@@ -220,7 +221,7 @@ static status repeat(struct trainer *t, const struct pending_step *step, struct 
     return run_and_wait(t, result);
 }
 
-static void take_time(struct trainer *t, struct pending_step *step) {
+static void set_duration(struct trainer *t, struct pending_step *step) {
     double now = clock_seconds();
     step->update.seconds = now - (step->start > t->steps.completed_at ? step->start : t->steps.completed_at);
     t->steps.completed_at = now;
@@ -228,24 +229,25 @@ static void take_time(struct trainer *t, struct pending_step *step) {
 
 static status step_complete(struct trainer *t, struct pending_step *step, struct step_result *result) {
     struct update *update = &step->update;
-    struct found found;
-    TRY(read_found(t, step, &found));
+    struct device_results results;
+    TRY(read_results(t, step, &results));
     TRY(control_share(t, update));
     result->must_stop = result->must_stop || update->stops > 0;
     const char *what = what_is_nonfinite(update);
-    if (!is_decision_right(t, update, what == NULL)) return differ(t, update);
-    if (what) return update->is_decided ? repeat(t, step, result) : recover(t, update, what, result);
-    if (!update->is_decided) TRY(apply(t, update));
-    take_time(t, step);
+    if (!is_decision_right(t, update, what == NULL)) return report_difference(t, update);
+    if (what) return update->is_device_update ? repeat(t, step, result) : recover(t, update, what, result);
+    if (!update->is_device_update) TRY(apply(t, update));
+    set_duration(t, step);
     return step_log_write(t, update);
 }
 
-/* ---- what the loop calls ---- */
+/* ---- functions of step.h ---- */
 
-/* The host does its part first where it has one: a hash of the state, a test's fault, the first copy of an average. */
+/* Whether the host must have completed the last step before this one is enqueued: for a hash of the state, a fault of a
+ * test, or the first copy of the moving average. */
 static bool is_host_needed(const struct trainer *t) {
     bool is_first_average = t->ema && t->state->counters.step == 0;
-    return !t->steps.runs_ahead || t->steps.flip.is_set || is_first_average || control_checks_state(t);
+    return !t->steps.enqueues_ahead || t->steps.flip.is_set || is_first_average || control_checks_state(t);
 }
 
 status step_finish(struct trainer *t, struct step_result *result) {

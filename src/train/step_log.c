@@ -1,4 +1,4 @@
-/* The sums of an epoch are those of its applied steps. */
+/* The sums of an epoch include its applied steps only. */
 #include "train/step_log.h"
 
 #include "train/progress.h"

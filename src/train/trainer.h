@@ -1,16 +1,14 @@
-/* trainer: the loop: steps, and what is due after them. run.c creates its parts. All ranks make the same calls in the
- * same order. It connects the files below it: a step that needs a roll-back, the save that comes before it. */
+/* trainer: the loop over steps, evaluations and saves. run.c creates its parts. All ranks make the same calls in the
+ * same order. */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
 #include "train/parts.h"
 
-/* Trains from where the state is to the end of the run and saves the last state. *is_stopped, on all ranks: it ended
- * before that, on a request to stop; the state is saved. STATUS_NOT_FINITE, on all ranks in the same step, when the
- * loss or a gradient is not finite and train.on_nonfinite does not let the run go on; STATUS_DIVERGED when the states
- * of the ranks differ; then nothing is saved after the last good checkpoint. All ranks.
- * [is_resumed]: the state is that of a
- * checkpoint of this folder or of checkpoint.resume. */
+/* Trains from the current state to the end of the run and saves the last state. [is_resumed]: the state is that of a
+ * checkpoint. *is_stopped, on all ranks: a stop request ended the run earlier; the state is saved. STATUS_NOT_FINITE,
+ * on all ranks in the same step: the loss or a gradient is not finite, and train.on_nonfinite ends the run.
+ * STATUS_DIVERGED: the states of the ranks differ. After both nothing more is saved. All ranks. */
 status trainer_run(struct trainer *trainer, bool is_resumed, bool *is_stopped);
 
 #endif

@@ -1,4 +1,4 @@
-/* The entries of a model under "model/", complete in both directions. */
+/* The entries of a model: "model/" or "ema/" for parameters, "model/" for buffers. */
 #include "train/weights.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "base/io.h"
 #include "base/sealed.h"
 
-/* The newest of a run folder or of its folder of checkpoints. */
+/* Opens the newest checkpoint of a run folder or of a folder of checkpoints. */
 static status open_folder(const char *folder, struct log *log, struct checkpoint **out, char **path) {
     struct text inside = {0};
     struct io_info info;
@@ -16,18 +16,17 @@ static status open_folder(const char *folder, struct log *log, struct checkpoint
     if (!s) s = checkpoint_open_newest(info.is_folder ? text_string(&inside) : folder, log, out, path);
     text_free(&inside);
     if (s || *out) return s;
-    return status_new(STATUS_DATA, "%s has no checkpoint; train first, or name the file of one", folder);
+    return status_new(STATUS_DATA, "%s has no checkpoint; train first, or give --checkpoint FILE", folder);
 }
 
-/* The run folder's best.h5. */
+/* Opens best.h5 of a run folder. */
 static status open_best(const char *folder, struct checkpoint **out, char **found) {
     struct text path = {0};
     struct io_info info;
     text_printf(&path, "%s/checkpoints/%s.h5", folder, CHECKPOINT_BEST);
     status s = io_stat(text_string(&path), &info);
     if (!s && !info.exists)
-        s = status_new(STATUS_DATA, "%s does not exist; a run keeps its best checkpoint with checkpoint.best",
-                       text_string(&path));
+        s = status_new(STATUS_DATA, "%s does not exist; a run saves it with checkpoint.best", text_string(&path));
     if (!s) s = checkpoint_open(text_string(&path), out);
     *found = path.data;
     return s;
@@ -59,7 +58,7 @@ static status open_run(const struct config *config, const struct weights_options
     return s;
 }
 
-/* What the run itself evaluated with. A config that this version does not read says nothing. */
+/* *average: whether the evaluations of the run used it. True when the config cannot be read by this version. */
 static status read_default(struct checkpoint *checkpoint, const char *path, bool *average) {
     char *text = NULL;
     struct entry entry = {.path = "config", .type = ENTRY_TEXT, .data = &text};
@@ -131,7 +130,8 @@ status weights_check_out(const char *out) {
     TRY(io_stat(out, &info));
     if (info.is_file) TRY(sealed_has_trailer(out, &is_checkpoint));
     if (!is_checkpoint) return OK;
-    return status_new(STATUS_USAGE, "--out %s: it is a checkpoint, and would be overwritten; choose another name", out);
+    return status_new(STATUS_USAGE, "--out %s: this is a checkpoint, which would be overwritten; choose another name",
+                      out);
 }
 
 static void add_entries(struct arena *arena, const char *group, const struct params *params, struct entry *entries,

@@ -87,8 +87,8 @@ class BatchNorm(program.Case):
         """Refused before the first step, by check as well, wherever a pass of training would be a single row."""
         short = "the last batch of an epoch has a single row"
         for nproc, changes, sentence in (
-                (1, ["sampler.global_batch_size=1"], "a batch is a single row; raise sampler.batch_size"),
-                (2, ["sampler.global_batch_size=2"], "a batch of a process is a single row; raise sampler.batch_size, or set sync: true"),
+                (1, ["sampler.global_batch_size=1"], "a batch is a single row; increase sampler.batch_size"),
+                (2, ["sampler.global_batch_size=2"], "a batch of a process is a single row; increase sampler.batch_size, or set sync: true"),
                 (1, ["sampler.global_batch_size=23"], short + " (24 training rows); set sampler.drop_last_batch: true"),
                 (2, ["sampler.global_batch_size=22"], short + " on a process (24 training rows)"),
                 (3, ["sampler.global_batch_size=21"], short),

@@ -83,7 +83,7 @@ class Best(program.Case):
     def test_a_run_without_one(self):
         self.run_program("test.yaml", "train.epochs=1")
         _, err = self.run_program("eval", "test.yaml", "--checkpoint", "best", code=DATA)
-        self.assertIn("runs/test/checkpoints/best.h5 does not exist; a run keeps its best checkpoint with checkpoint.best", err)
+        self.assertIn("runs/test/checkpoints/best.h5 does not exist; a run saves it with checkpoint.best", err)
 
     def test_the_newest_checkpoint_may_be_the_best_one(self):
         """A run that was killed between its save as the best and the save that was due."""
@@ -115,7 +115,7 @@ class Best(program.Case):
                 self.assertEqual(self.losses(run), self.losses("runs/all")[:len(self.losses(run))])
                 _, err = self.run_program("test.yaml", argument, "--run-dir", run)
                 self.assertIn(f"complete (stopped early, epoch {epochs}, ", err)
-                self.assertIn("raise train.early_stop.patience", err)
+                self.assertIn("increase train.early_stop.patience", err)
 
     def test_the_same_epoch_after_a_resume_and_with_more_patience(self):
         stop = "train.early_stop={metric: val_f1, patience: 4}"

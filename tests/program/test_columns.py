@@ -167,14 +167,14 @@ class Columns(program.Case):
                 f["data/columns"] = np.bytes_(text)
             program.change_checkpoint(self.checkpoints()[-1], change)
             for err in (self.run_program("test.yaml", "train.epochs=40", code=DATA)[1], self.evaluate("same.csv", code=DATA)[1]):
-                self.assertIn("the checkpoint's columns (data/columns) name a column twice in the same role", err)
+                self.assertIn("the checkpoint's columns (data/columns) contain a column twice in the same role", err)
 
     def test_resume(self):
         rows = make_rows(60, 1)
         more = "train.epochs=40"
         self.csv("train.csv", ["height", "u", "v", "kind"], rows)
         _, err = self.run_program("test.yaml", more, code=DATA)
-        self.assertIn("the input columns of the dataset stand in another order than in training, and a resume needs the same: "
+        self.assertIn("the input columns of the dataset have another order than in training, and a resume needs the same order: "
                       "u, v, height; use the same file", err)
         self.csv("train.csv", NAMES + ["kind"], rows, header=["u", "v", "heigth", "kind"])
         _, err = self.run_program("test.yaml", "train.epochs=50", code=DATA)
@@ -192,8 +192,8 @@ class Columns(program.Case):
         forget_columns(self.checkpoints()[-1])
         out, err = self.evaluate("same.csv")
         self.assertEqual(out, self.expected)
-        self.assertEqual(err.count("same.csv: the columns could not be compared with those of the training, whose names the "
-                                   "checkpoint does not have"), 1, err)
+        self.assertEqual(err.count("same.csv: the columns could not be compared with those of the training, because the "
+                                   "checkpoint does not have their names"), 1, err)
         self.run_program("test.yaml", "train.epochs=31")
         self.assertNotIn("could not be compared", self.evaluate("same.csv")[1])
 

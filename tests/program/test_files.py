@@ -102,12 +102,12 @@ class OwnFiles(program.Case):
         os.symlink(checkpoint, self.path("mine/link.safetensors"))
         self.write("two.yaml", program.WINE.replace("split: {test: 0.2, seed: 42}", "validation: mine/wine.h5"))
         predict = ["predict", "wine.yaml", "name=test", "dataset.path=mine/wine.h5", "--out"]
-        for arguments, what in (([*predict, "mine/wine.h5"], "it is the dataset"),
-                                ([*predict, "mine/same.h5"], "it is the dataset"),
-                                (["predict", "two.yaml", "--out", "mine/wine.h5"], "it is the dataset"),
-                                ([*predict, checkpoint], "it is a checkpoint"),
-                                ([*predict, checkpoint, "--nproc", 2], "it is a checkpoint"),
-                                (["export", "runs/test", "--out", "mine/link.safetensors"], "it is a checkpoint")):
+        for arguments, what in (([*predict, "mine/wine.h5"], "this is the input dataset"),
+                                ([*predict, "mine/same.h5"], "this is the input dataset"),
+                                (["predict", "two.yaml", "--out", "mine/wine.h5"], "this is the input dataset"),
+                                ([*predict, checkpoint], "this is a checkpoint"),
+                                ([*predict, checkpoint, "--nproc", 2], "this is a checkpoint"),
+                                (["export", "runs/test", "--out", "mine/link.safetensors"], "this is a checkpoint")):
             with self.subTest(arguments=arguments):
                 before = {p: os.stat(p).st_mtime_ns for p in (self.path("mine/wine.h5"), checkpoint)}
                 _, err = self.run_program(*arguments, code=USAGE)

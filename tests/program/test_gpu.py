@@ -31,7 +31,7 @@ class Missing(program.Case):
                     self.assertIn(sentence, p.stderr)
                 self.assertRegex(p.stderr, r"train\.device: cuda needs \w")
                 if words[0] == "check":  # all that this machine can say about the run is said
-                    self.assertRegex(p.stdout, r"(?s)parameters in \d+ tensors.*GPU memory +[\d.]+ MiB, and what operators work in: .* optimizer.*"
+                    self.assertRegex(p.stdout, r"(?s)parameters in \d+ tensors.*GPU memory +[\d.]+ MiB, and the workspace of operators: .* optimizer.*"
                                                r"optimizer +\w+: lr.*not here +train\.device: cuda needs")
                 self.assertFalse(os.path.exists(self.path("runs")))
 
@@ -84,7 +84,7 @@ class Missing(program.Case):
 
     @unittest.skipIf(has_driver(), "this machine has NVIDIA's driver")
     def test_auto_takes_the_cpu_and_says_why(self):
-        line = "train.device: auto takes the CPU: there is no NVIDIA driver\n"
+        line = "train.device: auto is the CPU: there is no NVIDIA driver\n"
         out, _ = self.run_program("check", "test.yaml")
         self.assertEqual(out.count(line), 1, out)
         _, err = self.run_program("test.yaml", "train.epochs=1", "--nproc", "2")

@@ -46,7 +46,7 @@ class Float16(program.Case):
         self.run_gpu("train.grad_scaler={init_scale: 67108864}", "train.on_nonfinite.max=1", "train.steps=6")
         skipped, scales = self.events("skipped"), self.scales()
         self.assertGreater(len(skipped), 2)
-        self.assertEqual(skipped[0]["reason"], "gradients overflowed float16: the loss scale goes from 67108864 to 33554432")
+        self.assertEqual(skipped[0]["reason"], "gradients overflowed float16: the loss scale is reduced from 67108864 to 33554432")
         self.assertEqual(scales, [2.0 ** (26 - len(skipped))] * 6)
         self.assertEqual(self.events("end")[0]["skipped"], len(skipped))
         self.run_gpu("train.precision=float32", "train.steps=6", run="runs/plain")  # norms are those of the real gradients

@@ -125,7 +125,7 @@ class Places(Ranks):
                 _, err = self.auto(*words, **more)
                 self.assertRegex(err, r"\d process(es)? on cpu")
                 if why:
-                    self.assertIn(f"train.device: auto takes the CPU: {why}", err)
+                    self.assertIn(f"train.device: auto is the CPU: {why}", err)
                 else:
                     self.assertNotIn("auto takes", err)
         self.assertIn("on cpu", self.auto("optimizer.in_backward=true")[1])
@@ -215,7 +215,7 @@ class Places(Ranks):
         p = subprocess.run([copied, "test.yaml", "train.device=cuda", "train.epochs=3", "--nproc", "2"], cwd=self.folder, env=env,
                            capture_output=True, text=True, timeout=120 * program.SLOW, stdin=subprocess.DEVNULL)
         self.assertEqual(p.returncode, OK, p.stderr)
-        self.assertIn("gradients are averaged by way of the host: dist.backend: nccl needs a build with NCCL", p.stderr)
+        self.assertIn("gradients are averaged through the host: dist.backend: nccl needs a build with NCCL", p.stderr)
         self.assertIn("gradients averaged by shared memory", p.stderr)
         p = subprocess.run([copied, "test.yaml", "train.device=cuda", "dist.backend=nccl", "--nproc", "2", "--fresh"], cwd=self.folder,
                            env=env, capture_output=True, text=True, timeout=120 * program.SLOW, stdin=subprocess.DEVNULL)

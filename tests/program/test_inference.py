@@ -75,8 +75,8 @@ class Inference(program.Case):
         _, new = self.predict("dataset.path=new.h5", "--part", "all")
         np.testing.assert_array_equal(new[:, 1:], all_[10:30, 1:])
         _, err = self.run_program("predict", "test.yaml", "dataset.path=new.h5", "--out", "p.csv")
-        self.assertIn("new.h5: 4 of 20 rows, those for validation (--part all takes all)", err)
-        for rows, more, what in ((slice(1), [], "split.test 0.2 of 1 row leaves no training row; --part all takes every row\n"),
+        self.assertIn("new.h5: 4 of 20 rows, those for validation (--part all uses all)", err)
+        for rows, more, what in ((slice(1), [], "split.test 0.2 of 1 row leaves no training row; --part all uses every row\n"),
                                  (slice(1), ["dataset.split.stratify=true"], None),  # the classes are not there
                                  (slice(0), [], "one.h5: there are no rows\n"),
                                  (slice(0), ["--part", "all"], "one.h5: there are no rows\n")):
@@ -84,7 +84,7 @@ class Inference(program.Case):
                 with h5py.File(self.path("datasets/wine.h5")) as d, h5py.File(self.path("one.h5"), "w") as f:
                     f["x"] = d["x"][rows]
                 _, err = self.run_program("predict", "test.yaml", "dataset.path=one.h5", "--out", "p.csv", *more, code=DATA)
-                self.assertIn(what or "; --part all takes every row\n", err)
+                self.assertIn(what or "; --part all uses every row\n", err)
         _, err = self.run_program("predict", "test.yaml", "dataset.path=none.h5", "--out", "p.csv", code=None)
         self.assertNotIn("--part all", err)
         self.assertIn("there is no dataset 'y'", self.evaluate("dataset.path=new.h5", "--part", "all", code=DATA))

@@ -108,7 +108,7 @@ class NotFinite(program.Case):
                 _, err = self.run_program(*arguments, f"train.on_nonfinite={{policy: {policy}, max: 2}}", code=NOT_FINITE)
                 self.assertIn(sentence, err)
                 _, err = self.run_program(*arguments, f"train.on_nonfinite={{policy: {policy}, max: 3}}")
-                self.assertIn("From here on only the 10th", err)
+                self.assertIn("From now on only the 10th", err)
                 self.assertEqual("all are in metrics.jsonl" in err, policy == "skip")  # going back takes lines back
 
     def test_rollback_on_a_full_disk(self):
@@ -121,7 +121,7 @@ class NotFinite(program.Case):
             _, err = self.run_program(*arguments, "train.on_nonfinite={policy: rollback, max: 2}", env=full, code=NOT_FINITE)
             self.assertIn("2 roll-backs to the newest checkpoint did not help", err)
             self.assertIn("back to epoch 1, step 0; its batches are left out", err)
-            self.assertIn("a checkpoint could not be saved, the run continues", err)
+            self.assertIn("a checkpoint could not be saved; the run continues", err)
             self.run_program(*arguments, "train.on_nonfinite={policy: rollback, max: 2}")  # a save between them makes the count begin again
 
     def test_gradients_alone(self):

@@ -35,7 +35,7 @@ class Precision(program.Case):
     def test_what_does_nothing_is_said(self):
         """Once for each key, by `check` and at the start of a run; a resolved config says nothing new."""
         lines = {"train.grad_scaler={init_scale: 1024}": "train.grad_scaler is for precision: float16; the loss is not scaled",
-                 "train.cuda_graph=true": "train.cuda_graph is for GPUs; the CPU records nothing",
+                 "train.cuda_graph=true": "train.cuda_graph is for GPUs",
                  "train.float32_matmul_precision=high": "train.float32_matmul_precision: high is for GPUs; the CPU has no TF32"}
         for i, words in enumerate([[], *[[key] for key in lines], list(lines)]):
             expected = [lines[key] for key in words]

@@ -245,7 +245,7 @@ class Resume(program.Case):
     def test_fresh_may_start_from_the_folder_it_moves(self):
         self.run_program("test.yaml", "train.epochs=1")
         _, err = self.run_program("test.yaml", "train.epochs=2", "--fresh", "--run-dir", "runs/test/", "checkpoint.resume=runs/test/checkpoints/epoch-0001.h5")
-        self.assertIn("moved the earlier run aside: runs/test.1", err)
+        self.assertIn("renamed the folder of the earlier run: runs/test.1", err)
         self.assertEqual(self.events("step")[0]["step"], 301)
 
     def test_lost_metrics_are_told(self):
@@ -382,7 +382,7 @@ class MovedFolder(program.Case):
                 except OSError:
                     break
         p.send_signal(signal.SIGCONT)
-        self.assertTrue(any("could not be saved, the run continues" in line for line in p.stderr))
+        self.assertTrue(any("could not be saved; the run continues" in line for line in p.stderr))
         self.assertFalse(os.path.exists(self.path("runs/test/metrics.jsonl")))
         self.pause(p)
         os.remove(self.path("runs/filler"))

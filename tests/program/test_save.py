@@ -32,7 +32,7 @@ class Automatic(program.Case):
         out, _ = self.run_program("check", "test.yaml")
         self.assertIn("checkpoints    after epochs where a save costs less than 1 % of the time since the last one, every 10 min, at the end", out)
         out, _ = self.run_program("check", "test.yaml", "checkpoint.save_every=5")
-        self.assertIn("checkpoints    every 5 epochs, at the end and on a request to stop", out)
+        self.assertIn("checkpoints    every 5 epochs, at the end and on a stop request", out)
 
     def test_saves_within_an_epoch_after_ten_minutes(self):
         """Minutes pass in a fraction of a second. A killed run goes on from there, to the same bits."""

@@ -186,7 +186,7 @@ class Crafted(Case):
         for name in ("scale longer than mean", "scale shorter than mean", "scale text", "mean text", "mean int", "mean none"):
             with self.subTest(name):
                 _, sealed = self.craft(CHANGES[name])
-                self.assertIn("scaler/mean and scaler/scale are not two float64 vectors of one length",
+                self.assertIn("scaler/mean and scaler/scale are not two float64 vectors of the same length",
                               self.refuse("eval", "c.yaml", "--checkpoint", sealed, codes=(DATA,)))
         _, sealed = self.craft(CHANGES["mean beyond memory"])
         self.assertIn("'scaler/mean' has a storage layout that this version cannot read",

@@ -74,7 +74,7 @@ class Zero(program.Case):
         for call in (2, 4):  # the file cannot be created, or not be written
             _, err = self.run_program("test.yaml", "--nproc", 2, "checkpoint.save_every={epochs: 3}", "dist.zero_stage=1", "--fresh",
                                       env={"DDPTRAIN_FAULT": f"{call}:enospc", "DDPTRAIN_FAULT_FILTER": "epoch-0003.h5.tmp"})
-            self.assertIn("a checkpoint could not be saved, the run continues", err)
+            self.assertIn("a checkpoint could not be saved; the run continues", err)
             self.assertIn("seal    good", self.run_program("inspect", *self.checkpoints())[0])
 
     def test_with_guards_and_elastic(self):

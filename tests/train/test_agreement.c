@@ -4,12 +4,12 @@
 #include "train/parallel/agreement.h"
 
 static bool holds(const uint64_t *hashes, int world) {
-    double sums[AGREEMENT_WORD] = {0}, word[AGREEMENT_WORD];
+    double sums[AGREEMENT_NUMBERS] = {0}, word[AGREEMENT_NUMBERS];
     for (int r = 0; r < world; r++) {
         agreement_put(hashes[r], word);
-        for (int i = 0; i < AGREEMENT_WORD; i++) sums[i] += word[i];
+        for (int i = 0; i < AGREEMENT_NUMBERS; i++) sums[i] += word[i];
     }
-    return agreement_holds(sums, world);
+    return agreement_is_equal(sums, world);
 }
 
 START_TEST(equal_hashes_hold) {

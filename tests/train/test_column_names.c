@@ -29,10 +29,10 @@ static const struct {
     {LIST("csv", {"a", COLUMN_INPUT}), LIST("csv", {"a", COLUMN_INPUT}, {"y", COLUMN_TARGET}),
      "it was trained without the column 'y', which the dataset now has as target"},
     {LIST("csv", {"a", COLUMN_INPUT}, {"b", COLUMN_INPUT}), LIST("csv", {"b", COLUMN_INPUT}, {"a", COLUMN_INPUT}),
-     "the input columns of the dataset stand in another order than in training, and a resume needs the same: a, b;"},
+     "the input columns of the dataset have another order than in training, and a resume needs the same order: a, b;"},
     {LIST("csv", {"a", COLUMN_INPUT}, {"y", COLUMN_TARGET}, {"z", COLUMN_TARGET}),
      LIST("csv", {"a", COLUMN_INPUT}, {"z", COLUMN_TARGET}, {"y", COLUMN_TARGET}),
-     "the target columns of the dataset stand in another order than in training, and a resume needs the same: y, z;"},
+     "the target columns of the dataset have another order than in training, and a resume needs the same order: y, z;"},
 };
 
 START_TEST(a_resume_needs_the_same_columns) {

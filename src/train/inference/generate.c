@@ -1,5 +1,5 @@
-/* The model's input is always a whole block: the text so far stands at its beginning, and what follows does not matter
- * to a causal model. Once the block is full the text moves through it. */
+/* The model's input is always a whole block that begins with the text so far; the rest does not affect a causal model.
+ * When the block is full, its first token is removed for each new one. */
 #include "train/inference/generate.h"
 
 #include <math.h>
@@ -18,8 +18,8 @@ struct generator {
     struct device *device; /* the plan's, as the model */
     struct model *model;
     struct rng rng;
-    size_t block;          /* tokens the model sees */
-    size_t logits;         /* of a position; at least as many as characters, those beyond are never drawn */
+    size_t block;          /* tokens of an input */
+    size_t logits;         /* of a position; at least one per character; the others are never sampled */
     int32_t *tokens;       /* (block) */
     void *own_tokens;      /* (block) on the device */
     float *last;           /* (logits) of the last character, on the host */
@@ -60,7 +60,7 @@ static status open_model(struct generator *g, const struct config *config, struc
     g->model = g->plan->model;
     g->logits = g->model->out_size / g->block;
     if (g->model->out_size % g->block != 0 || g->logits < classes)
-        return status_new(STATUS_USAGE, "the model's output is not a logit per position and character (%zu x %zu)",
+        return status_new(STATUS_USAGE, "the model's output is not one logit per position and character (%zu x %zu)",
                           g->block, classes);
     TRY(model_alloc(g->model, g->device, 1));
     TRY(model_map(g->model));
@@ -80,7 +80,7 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* The logit below which a character is not drawn. */
+/* The minimum logit of the characters that are sampled. */
 static float threshold(struct generator *g, const float *logits, size_t classes) {
     int64_t k = g->options->top_k;
     if (k <= 0 || (size_t)k >= classes) return -INFINITY;
@@ -96,15 +96,14 @@ static size_t most_likely(const float *logits, size_t classes) {
     return best;
 }
 
-/* p(c) = exp((z_c - max z) / temperature) among the top k; the draw is the first c at which the running sum passes u */
-static size_t draw(struct generator *g, const float *logits) {
+/* p(c) = exp((z_c - max z) / temperature) among the top k; the sample is the first c whose cumulative sum exceeds u */
+static size_t sample(struct generator *g, const float *logits) {
     size_t classes = vocabulary_size(g->vocabulary), best = most_likely(logits, classes), last = best;
     if (g->options->temperature <= 0) return best;
-    float least = threshold(g, logits, classes);
+    float min = threshold(g, logits, classes);
     double sum = 0;
     for (size_t c = 0; c < classes; c++) {
-        g->probabilities[c] =
-            logits[c] >= least ? exp((double)(logits[c] - logits[best]) / g->options->temperature) : 0;
+        g->probabilities[c] = logits[c] >= min ? exp((double)(logits[c] - logits[best]) / g->options->temperature) : 0;
         sum += g->probabilities[c];
     }
     double u = rng_uniform53(&g->rng) * sum;
@@ -122,7 +121,7 @@ static void append(struct generator *g, int32_t token) {
     g->tokens[g->length++] = token;
 }
 
-static status take_prompt(struct generator *g) {
+static status encode_prompt(struct generator *g) {
     int32_t *ids;
     size_t count;
     TRY(status_prefix(vocabulary_encode(g->vocabulary, g->options->prompt, &ids, &count), "--prompt"));
@@ -131,7 +130,7 @@ static status take_prompt(struct generator *g) {
     return count ? OK : status_new(STATUS_USAGE, "--prompt: at least one character is needed");
 }
 
-/* The logits after the text. */
+/* Computes g->last. */
 static status run_model(struct generator *g) {
     struct pass pass = {.device = g->device, .rows = 1};
     device_upload(g->device, g->own_tokens, g->tokens, g->block * sizeof *g->tokens);
@@ -148,7 +147,7 @@ static status write_text(struct generator *g, generate_sink *sink, void *context
         if (g->options->stop && *g->options->stop) s = status_new(STATUS_STOPPED, "stopped on request");
         if (!s) s = run_model(g);
         if (s) break;
-        int32_t next = (int32_t)draw(g, g->last);
+        int32_t next = (int32_t)sample(g, g->last);
         append(g, next);
         text_clear(&piece);
         vocabulary_decode(g->vocabulary, &next, 1, &piece);
@@ -167,7 +166,7 @@ status generate_text(const struct config *config, const struct generate_options 
     status s = weights_open(config, &options->weights, log, &checkpoint, &average);
     if (!s) s = read_vocabulary(&g, checkpoint);
     if (!s) s = plan_explain_memory(open_model(&g, config, checkpoint, average));
-    if (!s) s = take_prompt(&g);
+    if (!s) s = encode_prompt(&g);
     if (!s) s = write_text(&g, sink, context);
     checkpoint_close(checkpoint);
     buffer_free(g.tokens);

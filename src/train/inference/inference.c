@@ -1,5 +1,5 @@
-/* One set-up serves both: every rank reads the checkpoint itself (there is nothing to agree on but the file), takes its
- * share of the rows and adds up or hands over what it found. */
+/* eval and predict share the set-up: each rank reads the checkpoint itself and computes its share of the rows; the sums
+ * are reduced, the predictions gathered on rank 0. */
 #include "train/inference/inference.h"
 
 #include <stdlib.h>
@@ -26,12 +26,12 @@ struct inference {
     struct store *store;
     struct comm *comm;
     const struct loss_type *loss;
-    struct dataset *dataset; /* the plan's, once there is one; so are device and model */
+    struct dataset *dataset; /* the plan's after open_model, as device and model */
     struct plan *plan;
     struct device *device;
     struct model *model;
     const struct inference_options *options;
-    bool predicts, takes_all; /* predict, not eval; --part all */
+    bool predicts, is_all; /* predict, not eval; --part all */
     enum dataset_part part;
     size_t rows, first, count; /* of the part; this rank's share of it */
     size_t batch;
@@ -41,14 +41,13 @@ struct inference {
 };
 
 static const char *part_name(const struct inference *inf) {
-    if (inf->takes_all) return "all";
+    if (inf->is_all) return "all";
     return inf->part == DATASET_VALIDATION ? "validation" : "train";
 }
 
 static bool is_vector(const struct entry *entry) { return entry->type == ENTRY_FLOAT64 && entry->dims == 1; }
 
-/* The scaler was fitted to the training rows once; here its numbers are given, so that no row of the new data moves
- * them. */
+/* Uses the scaler of the checkpoint, which was fitted to the training rows; it is not fitted to the new rows. */
 static status use_scaler(struct inference *inf, struct checkpoint *checkpoint, struct dataset_config *dataset) {
     struct entry mean = {.path = "scaler/mean"}, scale = {.path = "scaler/scale"};
     bool has_mean, has_scale;
@@ -57,7 +56,7 @@ static status use_scaler(struct inference *inf, struct checkpoint *checkpoint, s
     if (!has_mean || !has_scale) return OK;
     if (!is_vector(&mean) || !is_vector(&scale) || mean.shape[0] != scale.shape[0])
         return status_new(STATUS_DATA, "the checkpoint's scaler/mean and scaler/scale are not two float64 vectors of "
-                                       "one length; the file was changed");
+                                       "the same length; the file was changed");
     mean.data = arena_alloc(inf->arena, (size_t)mean.shape[0] * sizeof(double));
     scale.data = arena_alloc(inf->arena, (size_t)mean.shape[0] * sizeof(double));
     struct entry entries[] = {mean, scale};
@@ -68,7 +67,7 @@ static status use_scaler(struct inference *inf, struct checkpoint *checkpoint, s
     return OK;
 }
 
-/* Labels get the numbers that training gave them. */
+/* Labels have the same class numbers as in training. */
 static status use_labels(struct inference *inf, struct checkpoint *checkpoint, struct dataset_config *dataset) {
     char *text = NULL;
     struct entry entry = {.path = "data/labels", .type = ENTRY_TEXT, .data = &text, .is_optional = true};
@@ -78,7 +77,7 @@ static status use_labels(struct inference *inf, struct checkpoint *checkpoint, s
     return s;
 }
 
-/* A model that learned numbers has no labels to compare with. */
+/* Labels cannot be compared with a model that was trained with numbers. */
 static status check_labels(const struct inference *inf, const struct dataset_config *dataset) {
     struct string_list labels = dataset_labels(inf->dataset);
     if (labels.count == 0 || dataset->classes.count) return OK;
@@ -90,19 +89,19 @@ static status check_labels(const struct inference *inf, const struct dataset_con
 
 static status choose_part(struct inference *inf, const struct inference_options *options) {
     const struct dataset_info *info = dataset_info(inf->dataset);
-    bool wants_train = inf->takes_all || (options->part && strcmp(options->part, "train") == 0);
-    if (options->part && !wants_train && strcmp(options->part, "validation") != 0)
+    bool is_train = inf->is_all || (options->part && strcmp(options->part, "train") == 0);
+    if (options->part && !is_train && strcmp(options->part, "validation") != 0)
         return status_new(STATUS_USAGE, "--part: expected validation, train or all, got '%s'", options->part);
-    if (options->part && !wants_train && info->validation_rows == 0)
+    if (options->part && !is_train && info->validation_rows == 0)
         return status_new(STATUS_USAGE,
                           "--part validation: the config has neither dataset.split nor dataset.validation");
-    inf->part = wants_train || info->validation_rows == 0 ? DATASET_TRAIN : DATASET_VALIDATION;
+    inf->part = is_train || info->validation_rows == 0 ? DATASET_TRAIN : DATASET_VALIDATION;
     inf->rows = inf->part == DATASET_TRAIN ? info->train_rows : info->validation_rows;
     sampler_evaluation_range(inf->rows, inf->env->rank, inf->env->world_size, &inf->first, &inf->count);
     return OK;
 }
 
-/* [failure]: a part of the rows cannot be had; says so when all of them could. Consumes it. */
+/* [failure]: the split failed; suggests --part all if the file can be read without it. Consumes [failure]. */
 static status suggest_all(const struct inference *inf, struct dataset_config dataset, status failure) {
     struct dataset *all;
     if (dataset.split.test <= 0 && dataset.split.train <= 0) return failure;
@@ -115,12 +114,12 @@ static status suggest_all(const struct inference *inf, struct dataset_config dat
         return failure;
     }
     dataset_close(all);
-    s = status_new(status_code(failure), "%s; --part all takes every row", status_message(failure));
+    s = status_new(status_code(failure), "%s; --part all uses every row", status_message(failure));
     status_free(failure);
     return s;
 }
 
-/* How the columns were found, or that [trained] and those of the data say nothing about each other. */
+/* Logs how the columns were matched, or that they could not be compared with [trained]. */
 static void log_columns(const struct inference *inf, const struct column_list *trained) {
     const struct string_list notes = dataset_notes(inf->dataset);
     const struct column_list now = dataset_columns(inf->dataset);
@@ -130,8 +129,8 @@ static void log_columns(const struct inference *inf, const struct column_list *t
     if (trained->count == 0 && now.count)
         log_line(
             log,
-            "%s: the columns could not be compared with those of the training, whose names the checkpoint does not "
-            "have; they are taken in the order of the file",
+            "%s: the columns could not be compared with those of the training, because the checkpoint does not have "
+            "their names; they are used in the order of the file",
             path);
     if (trained->count == 0 || (now.count && strcmp(trained->format, now.format) == 0)) return;
     struct text names = {0};
@@ -144,11 +143,11 @@ static void log_columns(const struct inference *inf, const struct column_list *t
 static status open_dataset(struct inference *inf, struct checkpoint *checkpoint) {
     struct dataset_config dataset = inf->config->dataset;
     inf->loss = loss_type_at((size_t)inf->config->loss.index);
-    if (inf->takes_all) {
+    if (inf->is_all) {
         dataset.split = (struct split_config){0};
         dataset.validation = (struct validation_config){0};
     }
-    dataset.without_targets = inf->predicts && !dataset.split.stratify; /* stratify looks at the classes */
+    dataset.without_targets = inf->predicts && !dataset.split.stratify; /* stratify reads the classes */
     TRY(use_scaler(inf, checkpoint, &dataset));
     TRY(column_names_read(inf->arena, checkpoint, &dataset.columns));
     if (!dataset.without_targets) TRY(use_labels(inf, checkpoint, &dataset));
@@ -158,18 +157,18 @@ static status open_dataset(struct inference *inf, struct checkpoint *checkpoint)
     return check_labels(inf, &dataset);
 }
 
-/* Which rows of which file. */
+/* Logs the number of rows and their file. */
 static void log_rows(const struct inference *inf, struct log *log) {
     const struct dataset_config *dataset = &inf->config->dataset;
     const struct dataset_info *info = dataset_info(inf->dataset);
     bool is_own = inf->part == DATASET_VALIDATION && dataset->validation.path,
-         is_split = !inf->takes_all && !dataset->validation.path;
+         is_split = !inf->is_all && !dataset->validation.path;
     const char *file = is_own ? dataset->validation.path : dataset->path ? dataset->path : "synthetic dataset";
     size_t rows = is_split ? info->train_rows + info->validation_rows : inf->rows;
     if (rows == inf->rows)
         log_line(log, "%s: all %zu row%s", file, rows, text_plural(rows, "s"));
     else
-        log_line(log, "%s: %zu of %zu row%s, those for %s (--part all takes all)", file, inf->rows, rows,
+        log_line(log, "%s: %zu of %zu row%s, those for %s (--part all uses all)", file, inf->rows, rows,
                  text_plural(rows, "s"), inf->part == DATASET_VALIDATION ? "validation" : "training");
 }
 
@@ -208,7 +207,7 @@ static status load_weights(struct inference *inf, struct checkpoint *checkpoint,
     return model_unmap(inf->model, true);
 }
 
-/* [failure] of weights that do not fit the rows. */
+/* Adds the difference of the columns to [failure], of weights that do not fit the rows. */
 static status explain_columns(struct inference *inf, struct checkpoint *checkpoint, status failure) {
     struct dataset_config dataset = inf->config->dataset;
     if (!failure) return OK;
@@ -218,9 +217,9 @@ static status explain_columns(struct inference *inf, struct checkpoint *checkpoi
     return unread ? failure : dataset_explain_columns(&dataset, failure);
 }
 
-/* What a GPU's operators work in, of a whole and of the last batch. */
+/* Allocates the workspace of a GPU's operators, for whole batches and the last one. */
 static status reserve_memory(const struct inference *inf) {
-    struct batch batch = feed_put(inf->feed, &(struct batch){0}); /* where they will be */
+    struct batch batch = feed_put(inf->feed, &(struct batch){0}); /* only their addresses */
     const void *loss_config = inf->config->loss.config;
     batch.rows = inf->count < inf->batch ? inf->count : inf->batch;
     TRY(dry_run_forward(inf->model, inf->device, inf->loss, loss_config, &batch));
@@ -232,7 +231,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     struct checkpoint *checkpoint = NULL;
     bool average;
     status s = weights_open(inf->config, &options->weights, log, &checkpoint, &average);
-    inf->takes_all = options->part && strcmp(options->part, "all") == 0;
+    inf->is_all = options->part && strcmp(options->part, "all") == 0;
     if (!s) s = open_dataset(inf, checkpoint);
     if (!s) s = choose_part(inf, options);
     if (!s) s = open_model(inf);
@@ -257,12 +256,12 @@ static void tear_down(struct inference *inf, status failure) {
     arena_destroy(inf->arena);
 }
 
-static void enter(const struct inference *inf, enum pulse_phase phase) {
+static void set_phase(const struct inference *inf, enum pulse_phase phase) {
     pulse_phase(inf->store ? store_pulse(inf->store) : NULL, phase);
 }
 
-/* The model's output for [rows] rows from position [at] of the part, on the device, and its batch; the targets are left
- * in inf->targets. */
+/* Computes *output, on the device, for [rows] rows from position [at] of the part. *fed is the batch on the device; its
+ * targets are also in inf->targets. */
 static status forward(struct inference *inf, size_t at, size_t rows, int64_t *positions, struct batch *fed,
                       const float **output) {
     for (size_t i = 0; i < rows; i++) positions[i] = (int64_t)(at + i);
@@ -273,25 +272,25 @@ static status forward(struct inference *inf, size_t at, size_t rows, int64_t *po
     return device_status(inf->device);
 }
 
-/* A process that is alone ends at once when it is asked to. */
+/* Only with several processes; a single one ends in its signal handler. */
 static status check_stop(const struct inference *inf) {
     if (!inf->store || store_failure_code(inf->store) != STATUS_STOPPED) return OK;
     return status_new(STATUS_STOPPED, "stopped on request");
 }
 
-/* From here on a request to stop comes too late. */
+/* A stop request has no effect from here on. */
 static void begin_ending(const struct inference *inf) {
     if (inf->options->is_ending) *inf->options->is_ending = 1;
 }
 
-/* A collective names the rank that was asked and where the others waited; which one it was does not matter here. */
-static status name_stop(status s) {
+/* Replaces the message of a collective, which names ranks, when the failure is a stop request. */
+static status simplify_stop(status s) {
     if (status_code(s) != STATUS_STOPPED) return s;
     status_free(s);
     return status_new(STATUS_STOPPED, "stopped on request");
 }
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
 static void add_json(const struct inference *inf, const struct evaluation_result *r, struct text *out) {
     text_printf(out, "{\"event\":\"eval\",\"part\":\"%s\",\"rows\":%lld,\"loss\":%.17g", part_name(inf),
@@ -327,10 +326,10 @@ static status evaluate(struct inference *inf, struct text *out) {
     status s = OK;
     evaluation_start(evaluation);
     for (size_t done = 0; !s && done < inf->count;) {
-        size_t rows = least(inf->batch, inf->count - done);
+        size_t rows = min_size(inf->batch, inf->count - done);
         const float *output;
         struct batch fed;
-        enter(inf, PULSE_EVALUATING);
+        set_phase(inf, PULSE_EVALUATING);
         s = check_stop(inf);
         if (!s) s = forward(inf, inf->first + done, rows, positions, &fed, &output);
         if (!s) s = evaluation_add(evaluation, output, fed.targets, inf->targets, rows);
@@ -344,24 +343,24 @@ static status evaluate(struct inference *inf, struct text *out) {
     return s;
 }
 
-/* Shares differ by at most one row, so every rank sends the largest share; rank 0 keeps what is real. */
+/* Shares differ by at most one row: every rank sends as many rows as rank 0 has, and the padding is removed after. */
 static status gather(struct inference *inf, const float *own, float **all) {
-    size_t first, most, out_size = inf->model->out_size;
-    sampler_evaluation_range(inf->rows, 0, inf->env->world_size, &first, &most);
+    size_t first, max, out_size = inf->model->out_size;
+    sampler_evaluation_range(inf->rows, 0, inf->env->world_size, &first, &max);
     float *padded;
-    TRY(buffer_new((size_t)inf->env->world_size * most * out_size * sizeof *padded, "the predictions",
+    TRY(buffer_new((size_t)inf->env->world_size * max * out_size * sizeof *padded, "the predictions",
                    (void **)&padded));
-    status s = comm_all_gather(inf->comm, own, most * out_size, COMM_FLOAT32, padded);
+    status s = comm_all_gather(inf->comm, own, max * out_size, COMM_FLOAT32, padded);
     for (int rank = 0; !s && rank < inf->env->world_size; rank++) {
         size_t count;
         sampler_evaluation_range(inf->rows, rank, inf->env->world_size, &first, &count);
-        memmove(padded + first * out_size, padded + (size_t)rank * most * out_size, count * out_size * sizeof *padded);
+        memmove(padded + first * out_size, padded + (size_t)rank * max * out_size, count * out_size * sizeof *padded);
     }
     *all = padded;
     return s;
 }
 
-/* Rank 0. outputs (inf->rows, outputs) */
+/* outputs (inf->rows, outputs). Rank 0. */
 static status write_predictions(const struct inference *inf, const char *out, const float *outputs) {
     int64_t *rows;
     TRY(buffer_new(inf->rows * sizeof *rows, "the predictions", (void **)&rows));
@@ -372,16 +371,16 @@ static status write_predictions(const struct inference *inf, const char *out, co
 }
 
 static status predict(struct inference *inf, const char *out) {
-    size_t first, most, out_size = inf->model->out_size;
+    size_t first, max, out_size = inf->model->out_size;
     int64_t *positions = arena_alloc(inf->arena, inf->batch * sizeof *positions);
     float *own = NULL, *all = NULL;
-    sampler_evaluation_range(inf->rows, 0, inf->env->world_size, &first, &most);
-    status s = buffer_new(most * out_size * sizeof *own, "the predictions", (void **)&own);
+    sampler_evaluation_range(inf->rows, 0, inf->env->world_size, &first, &max);
+    status s = buffer_new(max * out_size * sizeof *own, "the predictions", (void **)&own);
     for (size_t done = 0; !s && done < inf->count;) {
-        size_t rows = least(inf->batch, inf->count - done);
+        size_t rows = min_size(inf->batch, inf->count - done);
         const float *output;
         struct batch fed;
-        enter(inf, PULSE_PREDICTING);
+        set_phase(inf, PULSE_PREDICTING);
         s = check_stop(inf);
         if (!s) s = forward(inf, inf->first + done, rows, positions, &fed, &output);
         if (!s) s = device_download(inf->device, own + done * out_size, output, rows * out_size * sizeof *own);
@@ -389,7 +388,7 @@ static status predict(struct inference *inf, const char *out) {
     }
     if (!s) s = gather(inf, own, &all);
     if (!s) begin_ending(inf);
-    if (!s) enter(inf, PULSE_SAVING);
+    if (!s) set_phase(inf, PULSE_SAVING);
     if (!s && inf->env->rank == 0) s = write_predictions(inf, out, all);
     if (!s) s = comm_barrier(inf->comm);
     buffer_free(own);
@@ -403,10 +402,10 @@ status inference_evaluate(const struct config *config, const struct dist_env *en
     status s = set_up(&inf, options, env->rank == 0 ? log : NULL);
     if (!s) s = evaluate(&inf, out);
     tear_down(&inf, s);
-    return name_stop(s);
+    return simplify_stop(s);
 }
 
-/* What is read is not written. */
+/* STATUS_USAGE when [out] is an input file or a checkpoint. */
 static status check_out(const struct dataset_config *dataset, const char *out) {
     const char *const inputs[] = {dataset->path, dataset->validation.path};
     struct io_info own, info;
@@ -416,7 +415,7 @@ static status check_out(const struct dataset_config *dataset, const char *out) {
         TRY(io_stat(inputs[i], &info));
         if (io_is_same(&own, &info))
             return status_new(STATUS_USAGE,
-                              "--out %s: it is the dataset that is read, and would be overwritten; choose another name",
+                              "--out %s: this is the input dataset, which would be overwritten; choose another name",
                               out);
     }
     return weights_check_out(out);
@@ -432,5 +431,5 @@ status inference_predict(const struct config *config, const struct dist_env *env
     if (!s) s = predict(&inf, options->out);
     if (!s) log_line(env->rank == 0 ? log : NULL, "%s: %zu row%s", options->out, inf.rows, text_plural(inf.rows, "s"));
     tear_down(&inf, s);
-    return name_stop(s);
+    return simplify_stop(s);
 }

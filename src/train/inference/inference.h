@@ -1,7 +1,7 @@
-/* inference: a trained model on rows: evaluation and prediction, exact on any number of ranks. The weights, the running
- * statistics and the scaler are those of a checkpoint; the rows are those of the config, so new data is a matter of
- * dataset.path=FILE. Nothing is written into the run folder. When a rank is asked to stop, all end with STATUS_STOPPED
- * within a batch, and nothing is written. */
+/* inference: evaluation and prediction with a trained model, exact on any number of ranks. Weights, running statistics
+ * and scaler are those of a checkpoint; the rows are those of the config (dataset.path=FILE for new data). Nothing is
+ * written into the run folder. After a stop request to a rank all ranks end with STATUS_STOPPED within a batch, and
+ * write nothing. */
 #ifndef TRAIN_INFERENCE_H
 #define TRAIN_INFERENCE_H
 
@@ -17,13 +17,13 @@
 
 struct inference_options {
     struct weights_options weights;
-    const char *part; /* "validation", "train", or "all": every row of dataset.path, whatever the config says about
-                         validation; NULL: validation, or train when there is no validation part */
+    const char *part; /* "validation", "train", or "all": every row of dataset.path, without split; NULL: validation, or
+                         train when there is no validation part */
     const char *out;  /* predict: .csv or .h5 */
     volatile sig_atomic_t
-        *is_ending;                  /* set when all is computed: a request to stop comes too late; NULL: nobody asks */
-    volatile sig_atomic_t *stop_fd;  /* store_options': until then; NULL: nobody asks */
-    store_overdue_function *overdue; /* store_options'; NULL: none */
+        *is_ending; /* set when all is computed: a stop request has no effect any more; NULL: not needed */
+    volatile sig_atomic_t *stop_fd;  /* as in store_options, until then; NULL: not needed */
+    store_overdue_function *overdue; /* as in store_options; NULL: none */
 };
 
 /* The loss, accuracy and metrics over all rows of the part, each once, as a line of JSON: {"event":"eval","part":..,
@@ -33,7 +33,7 @@ status inference_evaluate(const struct config *config, const struct dist_env *en
 
 /* Writes the model's outputs for all rows of the part, in the order of the part, to options->out. CSV: `row`, the row's
  * number in the file from 0, for classes `prediction`, then a column per output; HDF5: datasets `row` (rows), `outputs`
- * (rows, outputs) and for classes `prediction` (rows). Targets are not read (but for dataset.split.stratify). Rank 0
+ * (rows, outputs) and for classes `prediction` (rows). Targets are not read, except for dataset.split.stratify. Rank 0
  * writes. All ranks. */
 status inference_predict(const struct config *config, const struct dist_env *env,
                          const struct inference_options *options, struct log *log);

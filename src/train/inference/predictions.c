@@ -1,4 +1,4 @@
-/* Both formats are made in memory and put in place by io_replace, so that a reader never sees half a file. */
+/* Both formats are built in memory and written by io_replace, so that a reader never finds an incomplete file. */
 #include "train/inference/predictions.h"
 
 #include <hdf5.h>
@@ -55,28 +55,28 @@ static bool add_dataset(hid_t file, const char *name, hid_t file_type, hid_t mem
                         const hsize_t *shape, const void *data) {
     hid_t space = H5Screate_simple(dims, shape, NULL);
     hid_t set = space < 0 ? -1 : H5Dcreate2(file, name, file_type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    bool is_good = set >= 0 && H5Dwrite(set, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
+    bool is_valid = set >= 0 && H5Dwrite(set, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
     if (set >= 0) H5Dclose(set);
     if (space >= 0) H5Sclose(space);
-    return is_good;
+    return is_valid;
 }
 
-/* The file as bytes; *image is malloc'ed. */
-static status make_image(const int64_t *row_of, const float *outputs, size_t rows, size_t size, const int64_t *classes,
-                         void **image, size_t *bytes) {
+/* *image is the HDF5 file, malloc'ed. */
+static status create_image(const int64_t *row_of, const float *outputs, size_t rows, size_t size,
+                           const int64_t *classes, void **image, size_t *bytes) {
     hsize_t shape[] = {rows, size};
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-    bool is_good = access >= 0 && H5Pset_fapl_core(access, 1 << 20, 0) >= 0;
-    hid_t file = is_good ? H5Fcreate(HDF5_IN_MEMORY, H5F_ACC_TRUNC, H5P_DEFAULT, access) : -1;
-    is_good = file >= 0 && add_dataset(file, "outputs", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, shape, outputs);
-    is_good = is_good && add_dataset(file, "row", H5T_STD_I64LE, H5T_NATIVE_INT64, 1, shape, row_of);
-    if (is_good && classes)
-        is_good = add_dataset(file, "prediction", H5T_STD_I64LE, H5T_NATIVE_INT64, 1, shape, classes);
-    ssize_t length = is_good && H5Fflush(file, H5F_SCOPE_LOCAL) >= 0 ? H5Fget_file_image(file, NULL, 0) : -1;
+    bool is_valid = access >= 0 && H5Pset_fapl_core(access, 1 << 20, 0) >= 0;
+    hid_t file = is_valid ? H5Fcreate(HDF5_IN_MEMORY, H5F_ACC_TRUNC, H5P_DEFAULT, access) : -1;
+    is_valid = file >= 0 && add_dataset(file, "outputs", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, shape, outputs);
+    is_valid = is_valid && add_dataset(file, "row", H5T_STD_I64LE, H5T_NATIVE_INT64, 1, shape, row_of);
+    if (is_valid && classes)
+        is_valid = add_dataset(file, "prediction", H5T_STD_I64LE, H5T_NATIVE_INT64, 1, shape, classes);
+    ssize_t length = is_valid && H5Fflush(file, H5F_SCOPE_LOCAL) >= 0 ? H5Fget_file_image(file, NULL, 0) : -1;
     *image = length > 0 ? malloc((size_t)length) : NULL;
-    is_good = *image && H5Fget_file_image(file, *image, (size_t)length) == length;
-    *bytes = is_good ? (size_t)length : 0;
-    status s = is_good ? OK : image_failure(STATUS_BUG, "the predictions cannot be made into an HDF5 file");
+    is_valid = *image && H5Fget_file_image(file, *image, (size_t)length) == length;
+    *bytes = is_valid ? (size_t)length : 0;
+    status s = is_valid ? OK : image_failure(STATUS_BUG, "cannot create an HDF5 file of the predictions");
     if (file >= 0) H5Fclose(file);
     if (access >= 0) H5Pclose(access);
     return s;
@@ -91,7 +91,7 @@ static status write_hdf5(const char *path, const int64_t *row_of, const float *o
     hdf5_enter(&silence);
     status s = has_classes ? buffer_new(rows * sizeof *classes, "the predictions", (void **)&classes) : OK;
     for (size_t r = 0; !s && has_classes && r < rows; r++) classes[r] = (int64_t)largest(outputs + r * size, size);
-    if (!s) s = make_image(row_of, outputs, rows, size, classes, &image, &bytes);
+    if (!s) s = create_image(row_of, outputs, rows, size, classes, &image, &bytes);
     hdf5_leave(&silence);
     struct io_part part = {image, bytes};
     if (!s) s = io_replace(path, &part, 1);

@@ -1,4 +1,4 @@
-/* predictions: a table of outputs as a CSV or HDF5 file, written the safe way. */
+/* predictions: writes a table of outputs as a CSV or HDF5 file, atomically. */
 #ifndef TRAIN_PREDICTIONS_H
 #define TRAIN_PREDICTIONS_H
 
@@ -11,8 +11,8 @@
 /* [path] must end in .csv, .h5 or .hdf5; else STATUS_USAGE. */
 status predictions_check_name(const char *path);
 
-/* outputs (rows, size); row_of (rows): which rows of the file they are of, from 0, written as `row`. [has_classes]: the
- * index of each row's largest output is written too, as `prediction`. CSV numbers have all digits of a float32. */
+/* outputs (rows, size); row_of (rows): their row numbers in the dataset, from 0, written as `row`. [has_classes]: the
+ * index of each row's largest output is also written, as `prediction`. CSV numbers have all digits of a float32. */
 status predictions_write(const char *path, const int64_t *row_of, const float *outputs, size_t rows, size_t size,
                          bool has_classes);
 

@@ -1,4 +1,4 @@
-/* The table of metrics: a name, what it counts, what it needs to be told, and its formula over the counts. */
+/* The table of metrics: name, required counts, kinds of outputs, formula. */
 #include "train/metrics/evaluation.h"
 
 #include <math.h>
@@ -10,22 +10,22 @@
 
 struct evaluation {
     struct evaluation_options options;
-    struct tally *tally;    /* NULL: the loss says it all */
+    struct tally *tally;    /* NULL: the sums of the loss are enough */
     struct loss_sums *sums; /* on the device until evaluation_finish */
-    float *outputs;         /* (batch, out_size) of the host; NULL: not needed there, or seen as they are */
+    float *outputs;         /* (batch, out_size) copy on the host; NULL: not needed, or the device is the host */
     double rows;
     size_t out_size; /* of a row */
 };
 
 /* ---- formulas ---- */
 
-/* Of one class: right ones, those predicted, those that are. */
-struct of_class {
-    double right, predicted, actual;
+/* Counts of one class: correct predictions, all predictions, targets. */
+struct class_counts {
+    double correct, predicted, actual;
 };
 
-static struct of_class of_class(const struct tally *t, size_t c) {
-    struct of_class sums = {.right = t->confusion[c * t->classes + c]};
+static struct class_counts counts_of(const struct tally *t, size_t c) {
+    struct class_counts sums = {.correct = t->confusion[c * t->classes + c]};
     for (size_t i = 0; i < t->classes; i++) {
         sums.predicted += t->confusion[i * t->classes + c];
         sums.actual += t->confusion[c * t->classes + i];
@@ -33,34 +33,35 @@ static struct of_class of_class(const struct tally *t, size_t c) {
     return sums;
 }
 
-static double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
-static double precision_of(struct of_class s) { return share(s.right, s.predicted); }
-static double recall_of(struct of_class s) { return share(s.right, s.actual); }
-static double f1_of(struct of_class s) { return share(2 * s.right, s.predicted + s.actual); }
+static double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
+static double precision_of(struct class_counts s) { return ratio(s.correct, s.predicted); }
+static double recall_of(struct class_counts s) { return ratio(s.correct, s.actual); }
+static double f1_of(struct class_counts s) { return ratio(2 * s.correct, s.predicted + s.actual); }
 
-/* The mean over classes that occur as target or prediction; of binary decisions that of the positive ones. */
-static double macro(const struct tally *t, double (*measure)(struct of_class)) {
+/* The mean over the classes that occur as target or prediction; for binary decisions the value of the positive class.
+ */
+static double macro(const struct tally *t, double (*measure)(struct class_counts)) {
     double sum = 0, present = 0;
-    if (t->options.kind == TALLY_BINARY) return measure(of_class(t, 1));
+    if (t->options.kind == TALLY_BINARY) return measure(counts_of(t, 1));
     for (size_t c = 0; c < t->classes; c++) {
-        struct of_class s = of_class(t, c);
+        struct class_counts s = counts_of(t, c);
         if (s.predicted + s.actual == 0) continue;
         sum += measure(s);
         present++;
     }
-    return share(sum, present);
+    return ratio(sum, present);
 }
 
 static status accuracy(const struct evaluation *e, double *out) {
     const struct tally *t = e->tally;
-    double right = 0;
-    for (size_t c = 0; c < t->classes; c++) right += t->confusion[c * t->classes + c];
-    *out = share(right, t->counted);
+    double correct = 0;
+    for (size_t c = 0; c < t->classes; c++) correct += t->confusion[c * t->classes + c];
+    *out = ratio(correct, t->counted);
     return OK;
 }
 
 static status top5(const struct evaluation *e, double *out) {
-    *out = share(e->tally->top5, e->tally->counted);
+    *out = ratio(e->tally->top5, e->tally->counted);
     return OK;
 }
 
@@ -92,12 +93,12 @@ static status mae(const struct evaluation *e, double *out) {
         sum += e->tally->values[i * TALLY_VALUE_SUMS + TALLY_ABSOLUTE];
         number += e->tally->values[i * TALLY_VALUE_SUMS + TALLY_NUMBER];
     }
-    *out = share(sum, number);
+    *out = ratio(sum, number);
     return OK;
 }
 
-/* 1 - sum of squared errors / squared deviations, the mean over outputs; equal targets: 1 when there is no error, else
- * 0 (as scikit-learn) */
+/* Mean over outputs of 1 - sum of squared errors / sum of squared deviations; if all targets are equal: 1 without
+ * errors, else 0 (as scikit-learn). */
 static status r2(const struct evaluation *e, double *out) {
     double sum = 0;
     for (size_t i = 0; i < e->out_size; i++) {
@@ -115,7 +116,7 @@ enum { FOR_CLASSES = 1 << TALLY_CLASSES, FOR_BINARY = 1 << TALLY_BINARY, FOR_REA
 static const struct metric {
     const char *name;
     unsigned needs; /* of enum tally_need */
-    unsigned kinds; /* of outputs that it is for */
+    unsigned kinds; /* of outputs */
     status (*value)(const struct evaluation *, double *out);
     bool is_error; /* smaller is better */
 } metrics[] = {
@@ -182,7 +183,7 @@ status evaluation_check(const struct string_list *names, const struct loss_type 
 
 /* ---- counting ---- */
 
-/* Metrics that the loss does not give already. */
+/* Whether the sums of the loss contain the metric. */
 static bool is_given_by_loss(const struct evaluation_options *options, const struct metric *metric) {
     return metric->value == accuracy && options->loss->wants_classes;
 }
@@ -245,12 +246,13 @@ void evaluation_start(struct evaluation *evaluation) {
     if (evaluation->tally) tally_start(evaluation->tally);
 }
 
-void evaluation_run(const struct evaluation *evaluation, const float *outputs, const void *targets, size_t rows) {
+void evaluation_add_loss(const struct evaluation *evaluation, const float *outputs, const void *targets, size_t rows) {
     const struct evaluation_options *o = &evaluation->options;
     o->loss->run(o->loss_config, o->device, o->output, outputs, targets, rows, 1, NULL, evaluation->sums);
 }
 
-status evaluation_look(struct evaluation *evaluation, const float *outputs, const void *host_targets, size_t rows) {
+status evaluation_add_metrics(struct evaluation *evaluation, const float *outputs, const void *host_targets,
+                              size_t rows) {
     const struct evaluation_options *o = &evaluation->options;
     evaluation->rows += (double)rows;
     if (!evaluation->tally) return OK;
@@ -265,8 +267,8 @@ status evaluation_look(struct evaluation *evaluation, const float *outputs, cons
 
 status evaluation_add(struct evaluation *evaluation, const float *outputs, const void *targets,
                       const void *host_targets, size_t rows) {
-    evaluation_run(evaluation, outputs, targets, rows);
-    return evaluation_look(evaluation, outputs, host_targets, rows);
+    evaluation_add_loss(evaluation, outputs, targets, rows);
+    return evaluation_add_metrics(evaluation, outputs, host_targets, rows);
 }
 
 static status add_metrics(const struct evaluation *e, struct evaluation_result *out) {
@@ -286,22 +288,22 @@ static status add_metrics(const struct evaluation *e, struct evaluation_result *
     return OK;
 }
 
-static status finish(struct evaluation *evaluation, struct evaluation_result *out) {
+static status compute_result(struct evaluation *evaluation, struct evaluation_result *out) {
     struct loss_sums *sums = evaluation->sums;
-    double word[] = {sums->loss, sums->count, sums->correct, sums->scored, evaluation->rows};
-    TRY(comm_all_reduce(evaluation->options.comm, word, 5, COMM_FLOAT64, COMM_SUM));
-    *sums = (struct loss_sums){.loss = word[0], .count = word[1], .correct = word[2], .scored = word[3]};
-    if (evaluation->tally) TRY(tally_share(evaluation->tally));
-    *out = (struct evaluation_result){.rows = (int64_t)word[4],
+    double totals[] = {sums->loss, sums->count, sums->correct, sums->scored, evaluation->rows};
+    TRY(comm_all_reduce(evaluation->options.comm, totals, 5, COMM_FLOAT64, COMM_SUM));
+    *sums = (struct loss_sums){.loss = totals[0], .count = totals[1], .correct = totals[2], .scored = totals[3]};
+    if (evaluation->tally) TRY(tally_reduce(evaluation->tally));
+    *out = (struct evaluation_result){.rows = (int64_t)totals[4],
                                       .loss = sums->loss / sums->count,
                                       .has_accuracy = evaluation->options.loss->wants_classes,
-                                      .accuracy = share(sums->correct, sums->scored)};
+                                      .accuracy = ratio(sums->correct, sums->scored)};
     return add_metrics(evaluation, out);
 }
 
 status evaluation_finish(struct evaluation *evaluation, struct evaluation_result *out) {
     struct device *device = evaluation->options.device;
     TRY(device_map(device, (void **)&evaluation->sums));
-    status s = finish(evaluation, out);
+    status s = compute_result(evaluation, out);
     return status_first(s, device_unmap(device, (void **)&evaluation->sums, false));
 }

@@ -1,6 +1,5 @@
-/* evaluation: how good a model is on rows that it does not learn from. Batches of one rank's rows are counted in; at
- * the end the sums of all ranks are put together, so that each row counts once and the number of ranks does not matter.
- */
+/* evaluation: loss and metrics of a model on validation rows. Each rank adds the batches of its rows; at the end the
+ * sums of all ranks are reduced, so that each row counts once and the result does not depend on the number of ranks. */
 #ifndef TRAIN_EVALUATION_H
 #define TRAIN_EVALUATION_H
 
@@ -13,8 +12,8 @@
 #include "dist/comm/comm.h"
 #include "model/model.h"
 
-/* `train.metrics`: names that are not known, or that do not fit the loss, are STATUS_USAGE. [schema]:
- * of the whole config, whose other names of metrics are suggested. */
+/* Checks train.metrics: STATUS_USAGE for a name that is unknown or does not fit the loss. [schema]: of the config, for
+ * suggestions. */
 status evaluation_check(const struct string_list *metrics, const struct loss_type *loss, const struct schema *schema);
 
 /* Whether smaller values of the metric [name] are better. */
@@ -35,14 +34,14 @@ struct evaluation_result {
     struct evaluation_metric metrics[EVALUATION_MAX_METRICS]; /* in the order of the config; without accuracy where
                                                                  has_accuracy, and without the matrix */
     size_t metric_count;
-    const double *confusion; /* (classes, classes): counts; rows: targets, columns: predictions; NULL: not asked for.
-                                Borrowed until the next evaluation */
+    const double *confusion; /* (classes, classes): counts; rows: targets, columns: predictions; NULL: not requested.
+                                Valid until the next evaluation */
     size_t classes;
 };
 
 struct evaluation;
 
-/* [rows]: the most that this rank will count in one evaluation; [batch]: at a time. */
+/* [rows]: maximum rows of this rank in an evaluation; [batch]: in a batch. */
 struct evaluation_options {
     const struct string_list *metrics;
     const struct loss_type *loss;
@@ -53,20 +52,22 @@ struct evaluation_options {
     const struct shape *output; /* of the model */
     size_t rows, batch;
 };
-/* STATUS_USAGE where a metric would need too much memory for so many classes. Without device and comm, too. */
+/* STATUS_USAGE when a metric needs too much memory for the number of classes. Device and comm may be NULL. */
 status evaluation_check_size(const struct evaluation_options *options);
 status evaluation_create(const struct evaluation_options *options, struct evaluation **out);
 void evaluation_destroy(struct evaluation *evaluation); /* takes NULL */
 
-/* Begins a new count. */
+/* Resets the sums. */
 void evaluation_start(struct evaluation *evaluation);
 /* outputs (rows, out_size) and targets as in struct batch, on the device; the same targets on the host. */
 status evaluation_add(struct evaluation *evaluation, const float *outputs, const void *targets,
                       const void *host_targets, size_t rows);
-/* The same in two parts: what the device has to do, which may be recorded; what the host has to. */
-void evaluation_run(const struct evaluation *evaluation, const float *outputs, const void *targets, size_t rows);
-status evaluation_look(struct evaluation *evaluation, const float *outputs, const void *host_targets, size_t rows);
-/* The numbers over the rows of all ranks, equal on every rank. All ranks. */
+/* The same in two parts: evaluation_add_loss enqueues the work of the device, which may be recorded;
+ * evaluation_add_metrics does that of the host. */
+void evaluation_add_loss(const struct evaluation *evaluation, const float *outputs, const void *targets, size_t rows);
+status evaluation_add_metrics(struct evaluation *evaluation, const float *outputs, const void *host_targets,
+                              size_t rows);
+/* The result over the rows of all ranks, the same on all ranks. All ranks. */
 status evaluation_finish(struct evaluation *evaluation, struct evaluation_result *out);
 
 #endif

@@ -39,7 +39,7 @@ static void add_message(struct text *to, unsigned field, const struct text *mess
     text_add_bytes(to, text_string(message), message->length);
 }
 
-/* TFRecord's: rotated and offset, so that a CRC of data with CRCs in it is no problem. */
+/* TFRecord's masked CRC: rotated and offset, because a CRC over data that contains its own CRC has problems. */
 static uint32_t masked_crc(const void *bytes, size_t size) {
     uint32_t crc = crc32c(bytes, size);
     return (crc >> 15 | crc << 17) + 0xA282EAD8u;
@@ -82,7 +82,7 @@ void event_file_restart(struct event_file *f, int64_t step) {
     text_clear(&f->value);
     add_key(&f->value, SESSION_STATUS, VARINT);
     add_varint(&f->value, SESSION_START);
-    begin_event(f, step + 1); /* what is discarded begins with it */
+    begin_event(f, step + 1); /* the first discarded step */
     add_message(&f->event, EVENT_SESSION_LOG, &f->value);
     end_event(f);
 }

@@ -1,5 +1,5 @@
-/* event_file: a TensorBoard event file: scalars over steps. Records are those of TFRecord (length, CRC-32C of the
- * length, protocol buffer `Event`, CRC-32C of it), so tensorboard reads the file while it grows. Rank 0. */
+/* event_file: a TensorBoard event file with scalars over steps, in the format TFRecord: length, CRC-32C of the length,
+ * protocol buffer `Event`, CRC-32C of that. tensorboard can read it while it grows. Rank 0. */
 #ifndef TRAIN_EVENT_FILE_H
 #define TRAIN_EVENT_FILE_H
 
@@ -16,7 +16,7 @@ struct scalar {
 struct event_file;
 
 /* A new file "events.out.tfevents.<seconds>.<host>.<pid>.<number>" in [folder]. [step]: updates so far; TensorBoard
- * discards what earlier files have of later steps, which are done again. */
+ * discards later steps of earlier files, because they are repeated. */
 status event_file_open(const char *folder, int64_t step, struct event_file **out);
 /* Flushes. Takes NULL. */
 status event_file_close(struct event_file *file);
@@ -24,7 +24,7 @@ status event_file_close(struct event_file *file);
 /* Adds an event at [step] with the tags "[group]/[name]". Values that are not finite are NaN. */
 void event_file_add(struct event_file *file, const char *group, int64_t step, const struct scalar *scalars,
                     size_t count);
-/* The run goes back to [step]: TensorBoard discards later events. */
+/* The run rolls back to [step]: TensorBoard discards later events. */
 void event_file_restart(struct event_file *file, int64_t step);
 
 /* Writes what was added. On a failure it is kept for the next flush, up to APPEND_FILE_MAX_BUFFER bytes. */

@@ -27,7 +27,7 @@ struct metrics {
     size_t scalar_count;
 };
 
-#define TAIL 4096 /* longer than nearly any line */
+#define TAIL 4096 /* bytes read at a time from the end; longer than nearly any line */
 
 static const char *const event_names[] = {
     [METRICS_START] = "start",
@@ -112,29 +112,29 @@ status metrics_close(struct metrics *metrics) {
     return s;
 }
 
-/* A file that was deleted can be read as long as it is open, by the name that the system gives the descriptor. */
+/* A deleted file can be read by its descriptor, through /proc/self/fd, as long as that is open. */
 static status copy_lines(const struct metrics *m, const char *path, int to, int64_t *copied) {
-    char held[64], bytes[1 << 14];
+    char source[64], bytes[1 << 14];
     int from;
     size_t got;
-    snprintf(held, sizeof held, "/proc/self/fd/%d", m->file.fd);
+    snprintf(source, sizeof source, "/proc/self/fd/%d", m->file.fd);
     *copied = 0;
-    status s = io_open(held, &from);
-    if (s) { /* what was there is lost */
+    status s = io_open(source, &from);
+    if (s) { /* the lines are lost */
         status_free(s);
         return OK;
     }
     do {
-        s = io_read(from, held, bytes, sizeof bytes, &got);
+        s = io_read(from, source, bytes, sizeof bytes, &got);
         if (!s) s = io_write(to, path, bytes, got);
         if (!s) *copied += (int64_t)got;
     } while (!s && got == sizeof bytes);
-    return status_first(s, io_close(from, held));
+    return status_first(s, io_close(from, source));
 }
 
-/* The lines in a new file [part], which then takes the name [path]: half of them never stand under it. */
+/* Copies the lines to a new file [part] and renames that to [path], so that [path] never contains a part of them. */
 static status copy_to(const struct metrics *m, const char *path, const char *part, int *to, int64_t *copied) {
-    TRY(io_remove(part)); /* of an attempt that ended in the middle */
+    TRY(io_remove(part)); /* of an interrupted attempt */
     TRY(io_open_append(part, to));
     status s = copy_lines(m, part, *to, copied);
     if (!s) s = io_rename(part, path);
@@ -144,8 +144,8 @@ static status copy_to(const struct metrics *m, const char *path, const char *par
     return s;
 }
 
-/* Events of before stay where they are. */
-static status move_events(struct metrics *m) {
+/* Starts a new event file in the new folder. */
+static status reopen_events(struct metrics *m) {
     status_free(event_file_close(m->events));
     m->events = NULL;
     return open_events(m);
@@ -167,7 +167,7 @@ status metrics_move(struct metrics *m, const char *path) {
     }
     status_free(append_file_close(&m->file));
     m->file = (struct append_file){.path = name, .fd = to, .size = (uint64_t)copied};
-    return m->events ? move_events(m) : OK;
+    return m->events ? reopen_events(m) : OK;
 }
 
 void metrics_begin(struct metrics *metrics, enum metrics_event event) {
@@ -258,7 +258,7 @@ status metrics_end(struct metrics *metrics) {
     if (!is_due && (metrics->file.is_torn || metrics->file.buffer.length < FLUSH_BYTES)) return OK;
     status s = flush(metrics);
     if (!status_is_system(s) || metrics->file.buffer.length >= APPEND_FILE_MAX_BUFFER) return s;
-    status_free(s); /* the next save tells it, when the lines still do not reach the disk */
+    status_free(s); /* metrics_sync reports it if it persists */
     return OK;
 }
 

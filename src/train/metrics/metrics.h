@@ -1,6 +1,6 @@
-/* metrics: metrics.jsonl, one JSON object a line, numbers with all their digits. Lines are buffered and reach the file
- * at least once a second and before every checkpoint; a checkpoint remembers the file's size, and a resume cuts the
- * file back to it, so that it continues without a gap or a duplicate step. Rank 0. */
+/* metrics: writes metrics.jsonl, one JSON object per line, numbers with all digits. Lines are buffered and written at
+ * least once a second and before every checkpoint. A checkpoint contains the size of the file, and a resume truncates
+ * the file to it, so that it continues without a gap or a duplicate step. Rank 0. */
 #ifndef TRAIN_METRICS_H
 #define TRAIN_METRICS_H
 
@@ -27,39 +27,40 @@ enum metrics_event {
 };
 const char *metrics_event_name(enum metrics_event event); /* "step" */
 
-/* Opens [path] for appending after cutting it to [bytes] (0: a new run). A file shorter than that (lost with the
- * machine) is continued behind its last whole line. */
+/* Opens [path] for appending and truncates it to [bytes] (0: a new run). A shorter file (lost in a crash of the
+ * machine) is continued after its last complete line. */
 status metrics_open(const char *path, int64_t bytes, struct metrics **out);
-/* From here on the numbers of `step` and `epoch` events also go to a TensorBoard event file beside the file.
- * [step]: updates so far. */
+/* From here on the numbers of METRICS_STEP and METRICS_EPOCH are also written to a TensorBoard event file in the same
+ * folder. [step]: updates so far. */
 status metrics_open_events(struct metrics *metrics, int64_t step);
 /* Flushes. Takes NULL. */
 status metrics_close(struct metrics *metrics);
 
-/* A line is begun, given its fields in order, and ended. Names are literals. NULL [metrics]: nothing happens. */
+/* A line is begun, gets its fields in order, and is ended. Names are literals. All of these do nothing when [metrics]
+ * is NULL. */
 void metrics_begin(struct metrics *metrics, enum metrics_event event);
 void metrics_int(struct metrics *metrics, const char *name, int64_t value);
 /* `step` of a METRICS_STEP: TensorBoard shows this event, and epochs after it, at [step]. */
 void metrics_step(struct metrics *metrics, int64_t step);
 void metrics_real(struct metrics *metrics, const char *name, double value); /* 17 digits; not finite: null */
-/* The shortest digits that read back as the same number, which is mostly that of the line before; not finite: null */
+/* The shortest digits that parse to the same number; not finite: null. Cached: fast for a value that rarely changes. */
 void metrics_rate(struct metrics *metrics, const char *name, double value);
 /* Whole numbers, as a list of rows. values (rows, columns) */
 void metrics_matrix(struct metrics *metrics, const char *name, const double *values, size_t rows, size_t columns);
 void metrics_text(struct metrics *metrics, const char *name, const char *value);
-/* Flushes when a second has passed since the last time. Lines that cannot be written are kept, up to 16 MiB, for the
- * next time. */
+/* Ends the line; flushes once a second. Lines that cannot be written are kept for the next flush, up to
+ * APPEND_FILE_MAX_BUFFER bytes. */
 status metrics_end(struct metrics *metrics);
 
-/* Cuts the file to [bytes], a size that metrics_sync gave at [step]: the lines after it are of a part of the run that
- * is done again. */
+/* Truncates the file to [bytes], a size that metrics_sync returned at [step], before the steps after it are repeated.
+ */
 status metrics_rewind(struct metrics *metrics, int64_t bytes, int64_t step);
 
-/* The file was deleted, or is no longer this run's: it goes on as [path], which does not exist, with what is in it, if
- * the system still gives that; else from here on. */
+/* Continues as [path], which does not exist, after the file was deleted or replaced. Copies the lines so far if they
+ * can still be read. */
 status metrics_move(struct metrics *metrics, const char *path);
 
-/* Everything so far is in the file, on disk; *bytes its size. */
+/* Flushes to disk (fsync); *bytes is the size of the file. */
 status metrics_sync(struct metrics *metrics, int64_t *bytes);
 
 #endif

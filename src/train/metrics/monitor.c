@@ -1,4 +1,4 @@
-/* "val_" and the name of a metric of the validation rows, "train_" and one of the training rows. */
+/* A name is "val_" or "train_" and the name of a metric. */
 #include "train/metrics/monitor.h"
 
 #include <math.h>
@@ -65,7 +65,7 @@ static bool is_listed(const struct string_list *metrics, const char *name) {
     return false;
 }
 
-/* Of the epochs whose losses are [loss]'s. */
+/* Whether the epochs of a run with [loss] have [metric]. */
 static bool is_known(const char *metric, const struct string_list *metrics, const struct loss_type *loss) {
     if (strcmp(metric, "train_loss") == 0 || strcmp(metric, "val_loss") == 0) return true;
     if (strcmp(metric, "train_accuracy") == 0 || strcmp(metric, "val_accuracy") == 0)
@@ -112,7 +112,7 @@ double monitor_value(const char *metric, const struct epoch_report *epoch, const
     return epoch->validation_accuracy;
 }
 
-static bool wants_more(const struct monitor *monitor) {
+static bool is_maximized(const struct monitor *monitor) {
     if (monitor->mode != MONITOR_AUTO) return monitor->mode == MONITOR_MAX;
     if (strcmp(monitor->metric, "train_loss") == 0 || strcmp(monitor->metric, "val_loss") == 0) return false;
     return strncmp(monitor->metric, "val_", PREFIX) != 0 || !evaluation_is_error(monitor->metric + PREFIX);
@@ -120,5 +120,5 @@ static bool wants_more(const struct monitor *monitor) {
 
 bool monitor_is_better(const struct monitor *monitor, double value, double best, double min_delta) {
     if (isnan(value) || isnan(best)) return !isnan(value);
-    return wants_more(monitor) ? value > best + min_delta : value < best - min_delta;
+    return is_maximized(monitor) ? value > best + min_delta : value < best - min_delta;
 }

@@ -1,5 +1,5 @@
-/* monitor: a metric of the epochs that decides something: which checkpoint is the best (`checkpoint.best`), when a run
- * stops early (`train.early_stop`). Metrics have the names of metrics.jsonl's epoch events. */
+/* monitor: the metric that selects the best checkpoint (`checkpoint.best`) or ends a run (`train.early_stop`). Metrics
+ * have the names of the epoch events in metrics.jsonl. */
 #ifndef TRAIN_MONITOR_H
 #define TRAIN_MONITOR_H
 
@@ -13,7 +13,7 @@
 
 enum monitor_mode { MONITOR_AUTO, MONITOR_MIN, MONITOR_MAX };
 
-/* Its keys are `metric` and `mode`, the first two rows of a section. */
+/* The keys `metric` and `mode`, the first two rows of both sections. */
 struct monitor {
     const char *metric; /* NULL: none is monitored */
     int mode;           /* enum monitor_mode */
@@ -27,14 +27,16 @@ struct early_stop {
 };
 extern const struct schema monitor_schema, early_stop_schema;
 
-/* The section as it acts: val_loss and 10 where one of the two is not given; metric NULL: there is no early stop. */
+/* The section with defaults: val_loss when only patience is given, 10 when only a metric is. metric NULL: no early
+ * stop. */
 struct early_stop early_stop_of(const struct early_stop *config);
 
-/* Whether epochs have the metric: STATUS_USAGE with what is missing. [metrics]: train.metrics. */
+/* STATUS_USAGE when epochs do not have the metric, with the reason. [metrics]: train.metrics. */
 status monitor_check(const struct monitor *monitor, const struct string_list *metrics, const struct loss_type *loss,
                      bool has_validation, int64_t evaluate_every);
 
-/* The value in an epoch with its evaluation ([result], where the epoch has one); NAN: it has none. */
+/* The value of [metric] in an epoch and its evaluation ([result], if has_validation); NAN: the epoch does not have it.
+ */
 double monitor_value(const char *metric, const struct epoch_report *epoch, const struct evaluation_result *result);
 
 /* Whether [value] is better than [best] by more than [min_delta]. NAN is never better; anything else is better than a

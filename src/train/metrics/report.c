@@ -1,4 +1,4 @@
-/* Formatting only; nothing here is needed for training. */
+/* Formatting only. */
 #include "train/metrics/report.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "base/text.h"
 
 #define BAR_WIDTH 24
-#define EPOCH_LINES 20 /* about so many lines in a batch log, and one every 10 s */
+#define EPOCH_LINES 20 /* lines per run in a log file, approximately; more if 10 s pass without one */
 
 void report_duration(double seconds, char text[32]) {
     if (!isfinite(seconds) || seconds < 0) seconds = 0;
@@ -37,7 +37,7 @@ static bool is_shown_now(struct report *report) {
     return true;
 }
 
-/* What a progress line says. Parts go, the least important first, until it fits the terminal. */
+/* The content of a progress line. Parts are removed, least important first, until it fits the terminal. */
 struct progress_line {
     double fraction, loss, samples_per_second;
     int64_t epoch, step;
@@ -45,7 +45,7 @@ struct progress_line {
     const char *left;
 };
 
-enum detail { ALL, NO_RATE, NO_STEP, SHORT_BAR, NO_BAR, NO_EPOCH, NO_LOSS, LEAST };
+enum detail { ALL, NO_RATE, NO_STEP, SHORT_BAR, NO_BAR, NO_EPOCH, NO_LOSS, DETAILS };
 
 static void add_bar(struct text *line, double fraction, int width) {
     int filled = (int)(fraction * width);
@@ -73,7 +73,7 @@ static void show_progress(const struct report *report, const struct progress_lin
     struct text line = {0};
     size_t columns = log_width();
     write_progress(p, ALL, &line);
-    for (enum detail detail = NO_RATE; detail < LEAST && line.length >= columns; detail++)
+    for (enum detail detail = NO_RATE; detail < DETAILS && line.length >= columns; detail++)
         write_progress(p, detail, &line);
     if (line.length >= columns) line.data[columns - 1] = 0;
     log_progress(report->log, text_string(&line));
@@ -100,7 +100,7 @@ void report_step(struct report *report, double fraction, int64_t epoch, int64_t 
                                                   .left = left});
 }
 
-/* Four decimals, or four digits where the number is huge. */
+/* Four decimals; four significant digits when the number is large. */
 static void add_loss(struct text *line, double loss) { text_printf(line, fabs(loss) < 1e5 ? "%.4f" : "%.4g", loss); }
 
 static bool is_due(const struct report *report, const struct epoch_report *epoch, bool is_last) {
@@ -134,7 +134,7 @@ void report_epoch(struct report *report, const struct epoch_report *epoch, bool 
     text_free(&line);
 }
 
-#define MATRIX_MOST 20 /* classes of a matrix that is shown */
+#define MAX_SHOWN_CLASSES 20 /* of a confusion matrix */
 
 static void report_matrix(struct log *log, const double *counts, size_t classes) {
     struct text line = {0};
@@ -153,5 +153,6 @@ void report_metrics(struct log *log, const struct evaluation_result *result) {
         text_printf(&line, "%s%s %.4f", i ? ", " : "metrics: ", result->metrics[i].name, result->metrics[i].value);
     if (result->metric_count) log_line(log, "%s", text_string(&line));
     text_free(&line);
-    if (result->confusion && result->classes <= MATRIX_MOST) report_matrix(log, result->confusion, result->classes);
+    if (result->confusion && result->classes <= MAX_SHOWN_CLASSES)
+        report_matrix(log, result->confusion, result->classes);
 }

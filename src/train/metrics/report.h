@@ -1,5 +1,5 @@
-/* report: what rank 0 shows while it trains: a progress bar on a terminal, a line per epoch (thinned out in long runs)
- * elsewhere, and a summary at the end. All ranks may call it: with a NULL log nothing is shown. */
+/* report: the output of rank 0 during training: a progress bar on a terminal, otherwise a line per epoch (fewer in long
+ * runs), and a summary at the end. All ranks may call it: with a NULL log nothing is printed. */
 #ifndef TRAIN_REPORT_H
 #define TRAIN_REPORT_H
 
@@ -10,11 +10,11 @@
 #include "train/metrics/evaluation.h"
 
 struct report {
-    struct log *log;   /* borrowed; NULL: silent */
+    struct log *log;   /* not owned; NULL: no output */
     bool counts_steps; /* the run's length is in steps, not epochs */
     int64_t total;     /* epochs or steps */
     bool has_accuracy;
-    double started; /* monotonic time of the first step here */
+    double started; /* monotonic time of the first step of this process */
     double fraction_at_start;
     double shown;   /* monotonic time of the last progress line */
     double printed; /* monotonic time of the last epoch line */
@@ -27,16 +27,16 @@ struct epoch_report {
     double train_accuracy, validation_loss, validation_accuracy;
     int64_t validation_rows;
     double samples_per_second, lr;
-    double comm_hidden; /* reducer_hidden's share, on rank 0; NAN: nothing to show */
+    double comm_hidden; /* reducer_hidden, on rank 0; NAN: not printed */
 };
 
-/* [fraction]: of the run that is done already (a resume). */
+/* [fraction]: of the run that is already done (a resume). */
 void report_start(struct report *report, double fraction);
-/* After a step: [fraction] of the run is done. Updates at most ten times a second one line, which is shorter than the
+/* After a step: [fraction] of the run is done. Updates one line at most ten times a second; it is shorter than the
  * terminal is wide. */
 void report_step(struct report *report, double fraction, int64_t epoch, int64_t step, double loss,
                  double samples_per_second);
-/* Before batch [done] of an evaluation of [batches], in the same place and as often. */
+/* The same before batch [done] of an evaluation of [batches]. */
 void report_evaluation(struct report *report, double fraction, int64_t epoch, size_t done, size_t batches);
 void report_epoch(struct report *report, const struct epoch_report *epoch, bool is_last);
 

@@ -1,12 +1,12 @@
-/* Counts are whole numbers in double, so their sums over ranks are exact. The deviations of values are put together
- * from each rank's mean, not from sums of squares, which would lose the small ones (Chan et al. 1979). */
+/* Counts are whole numbers in double, so their sums over ranks are exact. Squared deviations are combined from the
+ * means of the ranks (Chan et al. 1979), because sums of squares would lose small deviations. */
 #include "train/metrics/tally.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MATRIX_MOST ((size_t)64 << 20) /* bytes */
+#define MAX_CONFUSION_BYTES ((size_t)64 << 20)
 
 static size_t classes_of(const struct tally_options *o) {
     return o->kind == TALLY_CLASSES ? o->out_size / o->positions : 2;
@@ -14,7 +14,7 @@ static size_t classes_of(const struct tally_options *o) {
 
 status tally_check(const struct tally_options *options) {
     size_t classes = classes_of(options);
-    if (!(options->needs & TALLY_CONFUSION) || classes <= MATRIX_MOST / sizeof(double) / classes) return OK;
+    if (!(options->needs & TALLY_CONFUSION) || classes <= MAX_CONFUSION_BYTES / sizeof(double) / classes) return OK;
     return status_new(STATUS_USAGE, "train.metrics: a confusion matrix of %zu classes is too large", classes);
 }
 
@@ -43,7 +43,7 @@ status tally_create(const struct tally_options *options, struct tally **out) {
     if (!t) return status_memory("the metrics");
     t->options = *options;
     t->classes = classes_of(options);
-    /* two classes are one question */
+    /* with two classes, one score is enough */
     t->columns = options->kind != TALLY_CLASSES ? options->out_size : t->classes == 2 ? 1 : t->classes;
     status s = allocate(t);
     if (s) {
@@ -80,16 +80,17 @@ static size_t largest(const float *z, size_t count) {
     return best;
 }
 
-/* Fewer than five classes stand before the target; of equal scores the first class stands first. */
+/* Fewer than five classes have a larger score, or an equal one and a smaller number. */
 static bool is_in_top5(const float *z, size_t classes, size_t target) {
     size_t before = 0;
     for (size_t c = 0; c < classes; c++) before += z[c] > z[target] || (z[c] == z[target] && c < target);
     return before < 5;
 }
 
-/* The probability of each class; of two classes the difference of the logits, which has the same order. */
+/* The score is the probability of each class; for two classes the difference of the logits, which has the same order.
+ */
 static void add_scores(struct tally *t, const float *z, size_t target) {
-    float *scores = t->scores + t->collected * t->columns, most = z[largest(z, t->classes)];
+    float *scores = t->scores + t->collected * t->columns, max = z[largest(z, t->classes)];
     uint8_t *labels = t->labels + t->collected * t->columns;
     double sum = 0;
     t->collected++;
@@ -98,9 +99,9 @@ static void add_scores(struct tally *t, const float *z, size_t target) {
         *labels = target == 1;
         return;
     }
-    for (size_t c = 0; c < t->classes; c++) sum += exp((double)z[c] - (double)most);
+    for (size_t c = 0; c < t->classes; c++) sum += exp((double)z[c] - (double)max);
     for (size_t c = 0; c < t->classes; c++) {
-        scores[c] = (float)(exp((double)z[c] - (double)most) / sum);
+        scores[c] = (float)(exp((double)z[c] - (double)max) / sum);
         labels[c] = target == c;
     }
 }
@@ -133,7 +134,7 @@ static void add_decisions(struct tally *t, const float *outputs, const float *ta
     t->collected += rows;
 }
 
-/* Of a logit z the probability 1 / (1 + exp(-z)). */
+/* The probability 1 / (1 + exp(-z)) of a logit z; else the output itself. */
 static double value_of(const struct tally *t, float output) {
     return t->options.kind == TALLY_BINARY ? 1 / (1 + exp(-(double)output)) : (double)output;
 }
@@ -161,7 +162,7 @@ void tally_add(struct tally *tally, const float *outputs, const void *targets, s
 /* ---- all ranks ---- */
 
 /* n = na + nb;  d = mb - ma;  mean = ma + d nb / n;  deviation = da + db + d^2 na nb / n */
-static void join(double *a, const double *b) {
+static void combine(double *a, const double *b) {
     double n = a[TALLY_NUMBER] + b[TALLY_NUMBER], d = b[TALLY_MEAN] - a[TALLY_MEAN];
     if (n == 0) return;
     a[TALLY_DEVIATION] += b[TALLY_DEVIATION] + d * d * a[TALLY_NUMBER] * b[TALLY_NUMBER] / n;
@@ -171,13 +172,13 @@ static void join(double *a, const double *b) {
     a[TALLY_NUMBER] = n;
 }
 
-status tally_share(struct tally *tally) {
+status tally_reduce(struct tally *tally) {
     struct comm *comm = tally->options.comm;
-    double word[] = {tally->top5, tally->counted};
+    double counts[] = {tally->top5, tally->counted};
     size_t size = tally->options.out_size * TALLY_VALUE_SUMS;
-    TRY(comm_all_reduce(comm, word, 2, COMM_FLOAT64, COMM_SUM));
-    tally->top5 = word[0];
-    tally->counted = word[1];
+    TRY(comm_all_reduce(comm, counts, 2, COMM_FLOAT64, COMM_SUM));
+    tally->top5 = counts[0];
+    tally->counted = counts[1];
     if (tally->confusion)
         TRY(comm_all_reduce(comm, tally->confusion, tally->classes * tally->classes, COMM_FLOAT64, COMM_SUM));
     if (!tally->values) return OK;
@@ -185,6 +186,6 @@ status tally_share(struct tally *tally) {
     memset(tally->values, 0, size * sizeof *tally->values);
     for (int rank = 0; rank < comm_world_size(comm); rank++)
         for (size_t i = 0; i < size; i += TALLY_VALUE_SUMS)
-            join(tally->values + i, tally->gathered + (size_t)rank * size + i);
+            combine(tally->values + i, tally->gathered + (size_t)rank * size + i);
     return OK;
 }

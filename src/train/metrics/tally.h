@@ -1,5 +1,5 @@
-/* tally: what an evaluation counts for its metrics: a confusion matrix, the ranks of the right classes, errors of
- * values, and scores for the area under the ROC curve. Only what some metric needs is kept. */
+/* tally: the counts of an evaluation for its metrics: a confusion matrix, top-5 hits, errors of values, and scores for
+ * the area under the ROC curve. Only those that a metric needs are computed. */
 #ifndef TRAIN_TALLY_H
 #define TRAIN_TALLY_H
 
@@ -9,10 +9,10 @@
 
 #include "dist/comm/comm.h"
 
-/* What a metric needs. */
+/* The counts that a metric needs. */
 enum tally_need { TALLY_CONFUSION = 1, TALLY_TOP5 = 2, TALLY_SCORES = 4, TALLY_VALUES = 8 };
 
-/* How an output is read. */
+/* The meaning of an output. */
 enum tally_kind {
     TALLY_CLASSES, /* a score per class, targets int64_t */
     TALLY_BINARY,  /* each output is a logit (as a value: its probability), its target 0 to 1 (float) */
@@ -24,9 +24,9 @@ struct tally_options {
     enum tally_kind kind;
     size_t out_size;  /* of a row */
     size_t positions; /* targets of a row: out_size / positions is the number of classes; TALLY_CLASSES only */
-    size_t rows;      /* the most of this rank */
+    size_t rows;      /* maximum of this rank */
     bool has_ignored;
-    int64_t ignored; /* a target that does not count */
+    int64_t ignored; /* a target that is not counted */
     struct comm *comm;
 };
 
@@ -37,15 +37,15 @@ struct tally {
     double *confusion; /* (classes, classes) rows: targets */
     double top5, counted;
     float *scores;    /* (rows * positions, columns) */
-    uint8_t *labels;  /* the same: whether the column is right */
-    size_t collected; /* rows of them */
+    uint8_t *labels;  /* the same: whether the target is the class of the column */
+    size_t collected; /* rows of [scores] and [labels] */
     /* of values, per output: sums of |error|, error^2; number, mean and squared deviations of the targets */
     double *values;   /* (out_size, TALLY_VALUE_SUMS) */
     double *gathered; /* (world, out_size, TALLY_VALUE_SUMS) */
 };
 enum { TALLY_ABSOLUTE, TALLY_SQUARE, TALLY_NUMBER, TALLY_MEAN, TALLY_DEVIATION, TALLY_VALUE_SUMS };
 
-/* STATUS_USAGE where a confusion matrix would be too large. Without a comm, too. */
+/* STATUS_USAGE when the confusion matrix would be too large. comm may be NULL. */
 status tally_check(const struct tally_options *options);
 
 status tally_create(const struct tally_options *options, struct tally **out);
@@ -53,11 +53,11 @@ void tally_destroy(struct tally *tally); /* takes NULL */
 
 void tally_start(struct tally *tally);
 void tally_add(struct tally *tally, const float *outputs, const void *targets, size_t rows);
-/* Every count becomes that of all ranks, except the scores. All ranks. */
-status tally_share(struct tally *tally);
+/* Sums the counts over all ranks, except the scores. All ranks. */
+status tally_reduce(struct tally *tally);
 
-/* The area under the ROC curve over all ranks, exact: by sorting every score, ties counted half. Several columns: the
- * mean of those that have both labels (one class against the rest); NAN when none has. All ranks. */
+/* The exact area under the ROC curve over all ranks: all scores are sorted, ties count half. With several columns the
+ * mean of those with both labels (one class against the rest); NAN when none has both. All ranks. */
 status tally_auc(struct tally *tally, double *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Column by column, so that only one column of all ranks is in memory at a time. */
+/* One column at a time is gathered from all ranks, to need less memory. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -31,20 +31,20 @@ static double area(struct scored *all, size_t count) {
     return positives > 0 && negatives > 0 ? u / (positives * negatives) : NAN;
 }
 
-/* What one column's gathering needs, for shares of at most [most] on each of [world] ranks. */
+/* Buffers to gather a column: at most [max] scores from each of [world] ranks. */
 struct gathering {
-    struct scored *own, *all; /* (most), (world, most) */
+    struct scored *own, *all; /* (max), (world, max) */
     int64_t *counts;          /* (world) */
-    size_t most, world;
+    size_t max, world;
 };
 
 static status gather(struct tally *t, size_t column, struct gathering *g, size_t *count) {
     for (size_t i = 0; i < t->collected; i++)
         g->own[i] = (struct scored){t->scores[i * t->columns + column], t->labels[i * t->columns + column]};
-    TRY(comm_all_gather(t->options.comm, g->own, 2 * g->most, COMM_FLOAT32, g->all));
+    TRY(comm_all_gather(t->options.comm, g->own, 2 * g->max, COMM_FLOAT32, g->all));
     *count = 0;
     for (size_t rank = 0; rank < g->world; rank++)
-        for (size_t i = 0; i < (size_t)g->counts[rank]; i++) g->all[(*count)++] = g->all[rank * g->most + i];
+        for (size_t i = 0; i < (size_t)g->counts[rank]; i++) g->all[(*count)++] = g->all[rank * g->max + i];
     return OK;
 }
 
@@ -71,9 +71,9 @@ status tally_auc(struct tally *tally, double *out) {
     if (!g.counts) return status_memory("the metrics");
     status s = comm_all_gather(tally->options.comm, &own, 1, COMM_INT64, g.counts);
     for (size_t i = 0; i < g.world; i++)
-        if ((size_t)g.counts[i] > g.most) g.most = (size_t)g.counts[i];
-    g.own = calloc(g.most + 1, sizeof *g.own);
-    g.all = calloc(g.world * g.most + 1, sizeof *g.all);
+        if ((size_t)g.counts[i] > g.max) g.max = (size_t)g.counts[i];
+    g.own = calloc(g.max + 1, sizeof *g.own);
+    g.all = calloc(g.world * g.max + 1, sizeof *g.all);
     if (!s && (!g.own || !g.all)) s = status_memory("the metrics");
     if (!s) s = mean_area(tally, &g, out);
     free(g.own);

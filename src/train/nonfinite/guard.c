@@ -1,4 +1,4 @@
-/* A few numbers beside the trainer's; nothing here talks to other ranks. */
+/* No communication here: all ranks make the same calls. */
 #include "train/nonfinite/guard.h"
 
 #include <stdlib.h>
@@ -40,8 +40,8 @@ status guard_create(const struct guard_config *config, const struct params *buff
     if (skips)
         s = device_alloc(device, buffers->total * sizeof *guard->buffers, "the running statistics before a step",
                          (void **)&guard->buffers);
-    if (rolls_back) guard->left = calloc((size_t)config->max, sizeof *guard->left);
-    if (!s && rolls_back && !guard->left) s = status_memory("the list of left out micro-batches");
+    if (rolls_back) guard->excluded = calloc((size_t)config->max, sizeof *guard->excluded);
+    if (!s && rolls_back && !guard->excluded) s = status_memory("the list of left out micro-batches");
     if (s) {
         guard_destroy(guard);
         return s;
@@ -53,7 +53,7 @@ status guard_create(const struct guard_config *config, const struct params *buff
 void guard_destroy(struct guard *guard) {
     if (!guard) return;
     device_free(guard->device, guard->buffers);
-    free(guard->left);
+    free(guard->excluded);
     free(guard);
 }
 
@@ -68,23 +68,23 @@ void guard_restore_buffers(const struct guard *guard, struct params *buffers) {
 }
 
 bool guard_leaves_out(const struct guard *guard, struct guard_place place) {
-    for (size_t i = 0; i < guard->left_count; i++)
-        if (guard->left[i].epoch == place.epoch && guard->left[i].batch == place.batch) return true;
+    for (size_t i = 0; i < guard->excluded_count; i++)
+        if (guard->excluded[i].epoch == place.epoch && guard->excluded[i].batch == place.batch) return true;
     return false;
 }
 
 bool guard_leave_out(struct guard *guard, struct guard_place place) {
-    if ((int64_t)guard->left_count >= guard->config->max) return false;
-    guard->left[guard->left_count++] = place;
+    if ((int64_t)guard->excluded_count >= guard->config->max) return false;
+    guard->excluded[guard->excluded_count++] = place;
     return true;
 }
 
-void guard_forget(struct guard *guard, struct guard_place place) {
+void guard_discard_before(struct guard *guard, struct guard_place place) {
     size_t kept = 0;
-    for (size_t i = 0; i < guard->left_count; i++) {
-        struct guard_place g = guard->left[i];
+    for (size_t i = 0; i < guard->excluded_count; i++) {
+        struct guard_place g = guard->excluded[i];
         bool is_before = g.epoch < place.epoch || (g.epoch == place.epoch && g.batch < place.batch);
-        if (!is_before) guard->left[kept++] = g;
+        if (!is_before) guard->excluded[kept++] = g;
     }
-    guard->left_count = kept;
+    guard->excluded_count = kept;
 }

@@ -1,4 +1,4 @@
-/* What one rank finds is gathered by all, so that every rank has the same sentence, whichever is asked first. */
+/* The findings are gathered by all ranks, so that every rank reports the same message. */
 #include "train/nonfinite/recovery.h"
 
 #include <stdio.h>
@@ -11,14 +11,14 @@
 
 #define HOST_SIZE 64
 
-/* What one rank found; fixed-size, so that it can be gathered as bytes. */
+/* The finding of a rank; fixed-size, so that it can be gathered as bytes. */
 struct finding {
     bool is_found;
     char host[HOST_SIZE];
     char what[DIAGNOSIS_SIZE];
 };
 
-/* [part]: NULL, or the shard that [batch] is. */
+/* [part]: the shard of [batch]; NULL: no shards. */
 static bool run(struct trainer *t, const struct diagnosis *diagnosis, const struct batch *batch,
                 const struct elastic_part *part, char *what) {
     struct pass pass = parts_pass(t, batch->rows, true);
@@ -36,16 +36,16 @@ static void search_shards(struct trainer *t, const struct diagnosis *diagnosis, 
     }
 }
 
-/* Runs the step's micro-batches again until one of them shows where the numbers break. */
+/* Runs the micro-batches of the step again until the diagnosis finds a non-finite number. */
 static status search(struct trainer *t, const struct bad_step *bad, struct finding *finding) {
     struct diagnosis diagnosis = {.model = t->model,
                                   .loss = t->loss,
                                   .loss_config = t->config->loss.config,
                                   .dataset = t->dataset,
-                                  .sums = &t->memory.found->sums,
-                                  .has_gradients = t->averaging.way->keeps_gradients};
+                                  .sums = &t->memory.results->sums,
+                                  .has_gradients = t->averaging.method->keeps_gradients};
     struct counters *c = &t->state->counters;
-    int64_t after = c->batch;
+    int64_t batch_after = c->batch;
     status s = loader_seek(t->loader, bad->first.epoch, (size_t)bad->first.batch);
     for (size_t i = 0; !s && i < bad->batches && !finding->is_found; i++) {
         struct batch host, batch;
@@ -56,13 +56,13 @@ static status search(struct trainer *t, const struct bad_step *bad, struct findi
         else if (!s && batch.rows > 0)
             finding->is_found = run(t, &diagnosis, &batch, NULL, finding->what);
     }
-    c->batch = after;
+    c->batch = batch_after;
     return status_first(s, loader_seek(t->loader, c->epoch, (size_t)c->batch));
 }
 
-/* "on rank 1 (host b): the output of layer 2 (linear) for row 17 of the training data" of the first rank that found
- * something; empty when none did. All ranks. */
-static status share(struct trainer *t, const struct finding *own, struct text *out) {
+/* [out]: the finding of the first rank that has one, "on rank 1 (host b): the output of layer 2 (linear) for row 17 of
+ * the training data"; empty: none. All ranks. */
+static status share_finding(struct trainer *t, const struct finding *own, struct text *out) {
     size_t world = (size_t)comm_world_size(t->comm);
     struct finding *all = calloc(world, sizeof *all);
     if (!all) return status_memory("the reports of the ranks");
@@ -76,27 +76,27 @@ static status share(struct trainer *t, const struct finding *own, struct text *o
     return s;
 }
 
-/* Where it came from, the same sentence on all ranks. */
+/* [out]: the origin of the non-finite number, the same on all ranks; empty: not found. */
 static status explain(struct trainer *t, const struct bad_step *bad, struct text *out) {
     struct finding own = {0};
-    const char *averaged = t->averaging.way->keeps_gradients ? diagnosis_gradient(t->model, t->device) : NULL;
+    const char *averaged = t->averaging.method->keeps_gradients ? diagnosis_gradient(t->model, t->device) : NULL;
     gethostname(own.host, sizeof own.host - 1);
     TRY(search(t, bad, &own));
-    TRY(recordings_agree(t->recordings)); /* ranks have searched in passes of their own */
-    TRY(share(t, &own, out));
+    TRY(recordings_agree(t->recordings)); /* the searches of the ranks differ in their passes */
+    TRY(share_finding(t, &own, out));
     if (!out->length && averaged)
         text_printf(out, "the average of the gradients of %s, while those of each rank are finite", averaged);
     return OK;
 }
 
-#define SAID_EACH 3
+#define WARNED_EACH 3
 
 static bool is_power_of_ten(int64_t number) {
     while (number >= 10 && number % 10 == 0) number /= 10;
     return number == 1;
 }
 
-static void put_event(struct trainer *t, enum metrics_event event, const char *why) {
+static void begin_event(struct trainer *t, enum metrics_event event, const char *why) {
     const struct counters *c = &t->state->counters;
     metrics_begin(t->outputs.metrics, event);
     metrics_int(t->outputs.metrics, "epoch", c->epoch);
@@ -105,17 +105,17 @@ static void put_event(struct trainer *t, enum metrics_event event, const char *w
     metrics_text(t->outputs.metrics, "reason", why);
 }
 
-/* The first few, then number 10, 100 ...: a run may skip a step in every epoch. */
+/* Only the first three warnings, then the 10th, 100th ... are printed: a run may skip a step in every epoch. */
 static void warn(struct trainer *t, enum metrics_event event, const char *what, const char *then) {
     int64_t number = ++t->recovery.warnings;
-    if (number < SAID_EACH)
+    if (number < WARNED_EACH)
         log_warning(t->outputs.log, "%s; %s", what, then);
-    else if (number == SAID_EACH)
-        log_warning(t->outputs.log, "%s; %s. From here on only the 10th, 100th ... such step is reported%s", what, then,
+    else if (number == WARNED_EACH)
+        log_warning(t->outputs.log, "%s; %s. From now on only the 10th, 100th ... such step is reported%s", what, then,
                     event == METRICS_SKIPPED ? "; all are in metrics.jsonl" : "");
     else if (is_power_of_ten(number))
         log_warning(t->outputs.log, "%s; %s (number %lld since the start)", what, then, (long long)number);
-    put_event(t, event, what);
+    begin_event(t, event, what);
 }
 
 static status stop(const char *what, const char *why) {
@@ -142,22 +142,22 @@ static status skip(struct trainer *t, const char *what) {
     return metrics_end(t->outputs.metrics);
 }
 
-bool recovery_is_overflow(const struct trainer *t, bool is_loss_good) {
+bool recovery_is_overflow(const struct trainer *t, bool is_loss_finite) {
     const struct train_config *c = &t->config->train;
-    return is_loss_good && c->precision == TRAIN_FLOAT16 &&
+    return is_loss_finite && c->precision == TRAIN_FLOAT16 &&
            loss_scale_is_suspect(&c->grad_scaler, &t->state->counters.loss_scale);
 }
 
 status recovery_overflow(struct trainer *t) {
     struct counters *c = &t->state->counters;
     double before = loss_scale_value(&t->config->train.grad_scaler, &c->loss_scale);
-    char what[96];
+    char what[112];
     loss_scale_update(&t->config->train.grad_scaler, &c->loss_scale, true);
     c->skipped++;
     if (!t->outputs.metrics) return OK;
-    snprintf(what, sizeof what, "gradients overflowed float16: the loss scale goes from %.10g to %.10g", before,
+    snprintf(what, sizeof what, "gradients overflowed float16: the loss scale is reduced from %.10g to %.10g", before,
              c->loss_scale.scale);
-    put_event(t, METRICS_SKIPPED, what);
+    begin_event(t, METRICS_SKIPPED, what);
     return metrics_end(t->outputs.metrics);
 }
 
@@ -169,7 +169,7 @@ static status reload(struct trainer *t) {
     int64_t world_size = t->state->counters.world_size;
     status s = state_load(t->state, checkpoint, path);
     t->state->counters.world_size = world_size;
-    if (t->state->counters.pending_end == PENDING_END_OF_EPOCH) /* of this number of ranks */
+    if (t->state->counters.pending_end == PENDING_END_OF_EPOCH) /* batches of this number of ranks */
         t->state->counters.batch = (int64_t)loader_batches(t->loader);
     checkpoint_close(checkpoint);
     free(path);
@@ -179,7 +179,7 @@ static status reload(struct trainer *t) {
 static status roll_back(struct trainer *t, const char *what, struct guard_place place, struct guard_place written) {
     struct counters *c = &t->state->counters;
     char why[96];
-    guard_forget(t->recovery.guard, written); /* what was left out before it does not come again */
+    guard_discard_before(t->recovery.guard, written); /* positions before it are not reached again */
     if (!guard_leave_out(t->recovery.guard, place)) {
         snprintf(why, sizeof why, "%lld roll-backs to the newest checkpoint did not help; ",
                  (long long)t->config->train.on_nonfinite.max);
@@ -206,7 +206,7 @@ status recovery_roll_back(struct trainer *t, struct guard_place written) {
     return s;
 }
 
-/* The trainer rolls back; [what], which is taken, is the reason, [place] is left out. */
+/* Requests a roll-back for the reason [what], which is moved; the micro-batches at [place] are left out after it. */
 static status request_roll_back(struct trainer *t, struct text *what, struct guard_place place) {
     text_free(&t->recovery.reason);
     t->recovery.reason = *what;
@@ -218,7 +218,7 @@ static status request_roll_back(struct trainer *t, struct text *what, struct gua
 status recovery_run(struct trainer *t, const struct bad_step *bad, bool *needs_roll_back) {
     const struct counters *c = &t->state->counters;
     struct text what = {0}, where = {0};
-    TRY(share_check_agreement(t, false)); /* a rank that differs is the cause, not the numbers */
+    TRY(share_check_agreement(t, false)); /* a rank with a different state is reported instead */
     text_printf(&what, "%s not finite in epoch %lld, step %lld", bad->what, (long long)bad->first.epoch + 1,
                 (long long)c->step + 1);
     status s = explain(t, bad, &where);

@@ -1,5 +1,5 @@
-/* The sum and the sum of squares of equal numbers h over W ranks are W h and W h^2; W sum(h^2) = sum(h)^2 only then. In
- * pieces of 18 bits all of it is exact. Only when that fails is the state hashed tensor by tensor. */
+/* Hashes h of W ranks are equal exactly if W sum(h^2) = sum(h)^2 (Cauchy-Schwarz). They are compared in pieces of 18
+ * bits, for which the sums are exact. Only after a difference is the state hashed tensor by tensor. */
 #include "train/parallel/agreement.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 
-#define PIECES (AGREEMENT_WORD / 2)
+#define PIECES (AGREEMENT_NUMBERS / 2)
 #define PIECE_BITS 18
 #define HOST_SIZE 64
 
@@ -30,15 +30,15 @@ uint64_t agreement_hash(const struct state *state, bool with_buffers) {
 
 static uint64_t piece_of(uint64_t hash, int piece) { return hash >> (PIECE_BITS * piece) & ((1u << PIECE_BITS) - 1); }
 
-void agreement_put(uint64_t hash, double *word) {
+void agreement_put(uint64_t hash, double *numbers) {
     for (int i = 0; i < PIECES; i++) {
         double piece = (double)piece_of(hash, i);
-        word[2 * i] = piece;
-        word[2 * i + 1] = piece * piece;
+        numbers[2 * i] = piece;
+        numbers[2 * i + 1] = piece * piece;
     }
 }
 
-bool agreement_holds(const double *sums, int world_size) {
+bool agreement_is_equal(const double *sums, int world_size) {
     for (int i = 0; i < PIECES; i++) {
         uint64_t sum = (uint64_t)sums[2 * i], squares = (uint64_t)sums[2 * i + 1];
         if ((uint64_t)world_size * squares != sum * sum) return false;
@@ -48,12 +48,12 @@ bool agreement_holds(const double *sums, int world_size) {
 
 /* ---- which rank, in what ---- */
 
-struct belief {
+struct rank_hash {
     uint64_t hash;
     char host[HOST_SIZE];
 };
 
-/* Not NULL: optimizer state that ranks share out is each rank's own. */
+/* Optimizer state that is sharded over the ranks has no data here. */
 static bool is_tensor(const struct entry *e) { return e->type == ENTRY_FLOAT32 && e->data; }
 
 static size_t elements_of(const struct entry *e) {
@@ -62,12 +62,12 @@ static size_t elements_of(const struct entry *e) {
     return count;
 }
 
-/* What most ranks have: the hash of more than half of them; false: there is no such. */
-static bool find_majority(const struct belief *beliefs, int world, uint64_t *hash) {
+/* *hash: that of more than half of the ranks; false: there is none. */
+static bool find_majority(const struct rank_hash *hashes_of_ranks, int world, uint64_t *hash) {
     for (int r = 0; r < world; r++) {
         int count = 0;
-        for (int other = 0; other < world; other++) count += beliefs[other].hash == beliefs[r].hash;
-        *hash = beliefs[r].hash;
+        for (int other = 0; other < world; other++) count += hashes_of_ranks[other].hash == hashes_of_ranks[r].hash;
+        *hash = hashes_of_ranks[r].hash;
         if (2 * count > world) return true;
     }
     return false;
@@ -86,21 +86,23 @@ static void add_tensors(const struct state *state, const uint64_t *a, const uint
 }
 
 /* hashes (world, entry_count) */
-static status describe(const struct state *state, const struct belief *beliefs, const uint64_t *hashes, int world) {
+static status describe(const struct state *state, const struct rank_hash *hashes_of_ranks, const uint64_t *hashes,
+                       int world) {
     const struct counters *c = &state->counters;
     struct text out = {0};
     uint64_t majority;
-    bool has_majority = find_majority(beliefs, world, &majority);
-    int good = 0;
-    while (has_majority && beliefs[good].hash != majority) good++;
+    bool has_majority = find_majority(hashes_of_ranks, world, &majority);
+    int reference = 0;
+    while (has_majority && hashes_of_ranks[reference].hash != majority) reference++;
     text_printf(&out, "the states of the ranks differ after epoch %lld, step %lld: ", (long long)c->epoch,
                 (long long)c->step);
     bool is_first = true;
     for (int r = 0; r < world; r++) {
-        if (beliefs[r].hash == beliefs[good].hash) continue;
-        text_printf(&out, "%srank %d (host %s) differs", is_first ? "" : "; ", r, beliefs[r].host);
-        add_tensors(state, hashes + (size_t)good * state->entry_count, hashes + (size_t)r * state->entry_count, &out);
-        if (!has_majority) text_printf(&out, " from rank %d (host %s)", good, beliefs[good].host);
+        if (hashes_of_ranks[r].hash == hashes_of_ranks[reference].hash) continue;
+        text_printf(&out, "%srank %d (host %s) differs", is_first ? "" : "; ", r, hashes_of_ranks[r].host);
+        add_tensors(state, hashes + (size_t)reference * state->entry_count, hashes + (size_t)r * state->entry_count,
+                    &out);
+        if (!has_majority) text_printf(&out, " from rank %d (host %s)", reference, hashes_of_ranks[reference].host);
         is_first = false;
     }
     status s = status_new(STATUS_DIVERGED,
@@ -111,7 +113,8 @@ static status describe(const struct state *state, const struct belief *beliefs, 
     return s;
 }
 
-static status explain(const struct state *state, bool with_buffers, const struct belief *beliefs, struct comm *comm) {
+static status explain(const struct state *state, bool with_buffers, const struct rank_hash *hashes_of_ranks,
+                      struct comm *comm) {
     const struct params *buffers = &state->model->buffers;
     size_t count = state->entry_count, world = (size_t)comm_world_size(comm);
     uint64_t *own = calloc(count * (world + 1), sizeof *own), *all = own ? own + count : NULL;
@@ -123,7 +126,7 @@ static status explain(const struct state *state, bool with_buffers, const struct
         if (is_tensor(e) && (with_buffers || !is_buffer)) own[i] = add_floats(0, data, elements_of(e));
     }
     status s = comm_all_gather(comm, own, count, COMM_INT64, all);
-    if (!s) s = describe(state, beliefs, all, (int)world);
+    if (!s) s = describe(state, hashes_of_ranks, all, (int)world);
     free(own);
     return s;
 }
@@ -131,7 +134,7 @@ static status explain(const struct state *state, bool with_buffers, const struct
 status agreement_check(const struct state *state, bool with_buffers, struct comm *comm) {
     size_t world = (size_t)comm_world_size(comm);
     if (world == 1) return OK;
-    struct belief own = {.hash = agreement_hash(state, with_buffers)}, *all = calloc(world, sizeof *all);
+    struct rank_hash own = {.hash = agreement_hash(state, with_buffers)}, *all = calloc(world, sizeof *all);
     if (!all) return status_memory("the hashes of the ranks");
     gethostname(own.host, sizeof own.host - 1);
     status s = comm_all_gather(comm, &own, sizeof own, COMM_UINT8, all);

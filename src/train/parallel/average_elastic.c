@@ -1,5 +1,5 @@
-/* Elastic shards: one batch for each update, since shards are what accumulation is elsewhere. Parameters come from all
- * ranks where the optimizer is shared out besides. */
+/* Elastic shards: each update has one batch, and its shards take the place of accumulation. With ZeRO the updated
+ * parameters are then gathered from all ranks. */
 #include "train/micro_batch.h"
 #include "train/parallel/averaging.h"
 #include "train/parts.h"

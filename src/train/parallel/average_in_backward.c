@@ -1,7 +1,6 @@
-/* Updates during backward (optimizer.in_backward), on one rank. A gradient is checked, counted in the norm and applied
- * while it is in the cache, and is gone afterwards. What would have to stop the step is therefore checked before
- * backward: a loss or a running statistic that is not finite. A gradient that is not finite ends the run with a state
- * that is half of the step's; it is not saved. */
+/* Updates during backward (optimizer.in_backward), on one rank. A gradient is checked, added to the norm and applied
+ * while it is in the cache, and is not kept. The loss and running statistics are therefore checked before backward. A
+ * gradient that is not finite ends the run after a part of the step was applied; that state is not saved. */
 #include <math.h>
 
 #include "train/micro_batch.h"
@@ -10,12 +9,12 @@
 #include "train/progress.h"
 
 static void start(struct trainer *t, const struct update *update) {
-    t->averaging.in_backward = (struct in_backward){.squares = update->wants_norm ? 0 : NAN};
+    t->averaging.in_backward = (struct in_backward){.squares = update->needs_norm ? 0 : NAN};
     optimizer_plan_step(t->optimizer, update->step + 1, progress_rate, t, update->momentum);
 }
 
-/* The norm, where it is asked for, shows as well whether all is finite. */
-static bool is_good(struct trainer *t, const float *gradient, size_t count) {
+/* The norm, if needed, is also finite exactly if the gradient is. */
+static bool check_gradient(struct trainer *t, const float *gradient, size_t count) {
     const struct device_ops *ops = device_ops(t->device);
     double *squares = &t->averaging.in_backward.squares;
     if (isnan(*squares)) return ops->is_finite(t->device, gradient, count);
@@ -24,40 +23,40 @@ static bool is_good(struct trainer *t, const float *gradient, size_t count) {
     return isfinite(norm);
 }
 
-static void take(void *trainer, size_t index, size_t first, size_t count, float *gradient) {
+static void apply_gradient(void *trainer, size_t index, size_t first, size_t count, float *gradient) {
     struct trainer *t = trainer;
     struct params *params = &t->model->params;
     const struct param *p = &params->items[index];
     float limit = (float)t->config->train.clip_grad_value;
     size_t begin = p->offset + first;
-    if (t->averaging.in_backward.bad) return;
-    if (!is_good(t, gradient, count)) {
-        t->averaging.in_backward.bad = p->name;
+    if (t->averaging.in_backward.nonfinite) return;
+    if (!check_gradient(t, gradient, count)) {
+        t->averaging.in_backward.nonfinite = p->name;
         return;
     }
     if (limit > 0) device_ops(t->device)->optimizers->clamp(t->device, limit, gradient, count);
-    optimizer_run_part(t->optimizer, params, begin, begin + count, gradient, &t->memory.found->norm.clip);
+    optimizer_run_part(t->optimizer, params, begin, begin + count, gradient, &t->memory.results->norm.clip);
 }
 
-/* Nothing is updated after a loss or a running statistic that is not finite, and from a gradient on that is not. */
+/* Parameters are not updated if the loss or a running statistic is not finite, or after a gradient that is not. */
 static void backward(struct trainer *t, const struct pass *pass, const float *inputs, bool is_last) {
     (void)is_last;
     const struct params *buffers = &t->model->buffers;
-    if (!isfinite(t->memory.found->sums.loss)) return;
+    if (!isfinite(t->memory.results->sums.loss)) return;
     if (!device_ops(t->device)->is_finite(t->device, buffers->values, buffers->total)) return;
-    model_backward_in_parts(t->model, pass, inputs, &(struct gradient_parts){take, t});
+    model_backward_in_parts(t->model, pass, inputs, &(struct gradient_parts){apply_gradient, t});
 }
 
 static status measure(struct trainer *t, struct update *update) {
     const struct in_backward *in_backward = &t->averaging.in_backward;
     update->grad_norm = sqrt(in_backward->squares);
-    if (!in_backward->bad) return OK;
+    if (!in_backward->nonfinite) return OK;
     return status_new(
         STATUS_NOT_FINITE,
         "gradients are not finite in epoch %lld, step %lld (first the gradient of %s); nothing was saved "
-        "after it. Without optimizer.in_backward the rows are named, too. Try a smaller optimizer.lr, and "
+        "after it. Without optimizer.in_backward the message names the rows, too. Try a smaller optimizer.lr, and "
         "look for extreme values in the data",
-        (long long)update->first.epoch + 1, (long long)update->step + 1, in_backward->bad);
+        (long long)update->first.epoch + 1, (long long)update->step + 1, in_backward->nonfinite);
 }
 
 const struct averaging averaging_in_backward = {.name = "in_backward",

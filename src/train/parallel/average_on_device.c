@@ -1,5 +1,5 @@
-/* Gradients are averaged where backward leaves them: in the host's memory, or in that of GPUs by NCCL. The last
- * micro-batch of an update hands each gradient to the reducer as soon as it is final. */
+/* Gradients are averaged in place, in host memory or by NCCL in that of GPUs. In the last micro-batch of an update each
+ * gradient is passed to the reducer as soon as it is complete. */
 #include "dist/comm/comm_gpu.h"
 #include "train/micro_batch.h"
 #include "train/parallel/averaging.h"
@@ -12,7 +12,7 @@ static bool has_device_failed(const struct trainer *t) {
     return has_failed;
 }
 
-/* What a failed operator has not written is not sent. */
+/* After a failed operator gradients are not sent, because they are incomplete. */
 static void gradient_is_ready(void *trainer, size_t param) {
     struct trainer *t = trainer;
     if (!has_device_failed(t)) reducer_ready(t->averaging.reducer, t->averaging.ranges.index_of[param]);
@@ -34,7 +34,7 @@ status averaging_reduce_all(struct trainer *t) {
     return reducer_finish(t->averaging.reducer);
 }
 
-static bool can_decide_on_device(const struct trainer *t) { return comm_world_size(t->comm) == 1 || comm_gpu(t->comm); }
+static bool can_update_on_device(const struct trainer *t) { return comm_world_size(t->comm) == 1 || comm_gpu(t->comm); }
 
 const struct averaging averaging_on_device = {.name = "on_device",
                                               .keeps_gradients = true,
@@ -46,4 +46,4 @@ const struct averaging averaging_on_device = {.name = "on_device",
                                               .wait = averaging_wait,
                                               .share_sums = averaging_share_sums,
                                               .update = averaging_update,
-                                              .can_decide_on_device = can_decide_on_device};
+                                              .can_update_on_device = can_update_on_device};

@@ -1,5 +1,5 @@
-/* Gradients of a device that the reducer does not see: once all are there, they are copied to the host, averaged and
- * copied back. */
+/* For a device whose memory the reducer cannot access: after backward all gradients are copied to the host, averaged,
+ * and copied back. */
 #include "train/micro_batch.h"
 #include "train/parallel/averaging.h"
 #include "train/parts.h"

@@ -1,5 +1,5 @@
-/* The optimizer is shared out (ZeRO): a rank has only its cuts of the averaged gradients, measures and updates those,
- * and gets the other parameters from their owners. */
+/* The optimizer is sharded over the ranks (ZeRO): a rank has only its share of the averaged gradients, checks and
+ * applies it, and gets the other parameters from the other ranks. */
 #include <math.h>
 
 #include "train/micro_batch.h"
@@ -7,7 +7,8 @@
 #include "train/parts.h"
 #include "train/update.h"
 
-/* The norm of what each rank has a cut of, and the coefficient as device_ops' clip_norm takes it. */
+/* The norm of all gradients, from the shares of the ranks, and the clipping factor, computed as device_ops' clip_norm.
+ */
 static status measure_norm(struct trainer *t, const struct update *update) {
     struct params *params = &t->model->params;
     float max = (float)t->config->train.clip_grad_norm, scale = update->loss_scale;
@@ -18,15 +19,15 @@ static status measure_norm(struct trainer *t, const struct update *update) {
     struct clip_norm norm = {.norm = (float)(sqrt(squares) / (double)scale), .clip = 1 / scale};
     float coefficient = max / (norm.norm + 1e-6f);
     if (max > 0 && coefficient < 1) norm.clip *= coefficient;
-    device_upload(t->device, &t->memory.found->norm, &norm, sizeof norm);
+    device_upload(t->device, &t->memory.results->norm, &norm, sizeof norm);
     return OK;
 }
 
 static status measure(struct trainer *t, struct update *update) {
-    update->has_norm = update->wants_norm;
+    update->has_norm = update->needs_norm;
     if (update->has_norm) return measure_norm(t, update);
     zero_check_finite(t->averaging.zero, t->device, t->model->params.gradients,
-                      &t->memory.found->nonfinite[NONFINITE_GRADIENTS]);
+                      &t->memory.results->nonfinite[NONFINITE_GRADIENTS]);
     return OK;
 }
 

@@ -1,4 +1,4 @@
-/* The choice of a row, and what is the same in several of them. */
+/* Chooses the method; functions that several methods share. */
 #include "train/parallel/averaging.h"
 
 #include <string.h>
@@ -20,28 +20,28 @@ void averaging_backward_alone(struct trainer *t, const struct pass *pass, const 
     model_backward(t->model, pass, inputs, NULL, NULL);
 }
 
-/* This rank's share of checking whether the averaged gradients are finite. */
+/* Checks this rank's share of the averaged gradients. */
 static void check_share(struct trainer *t) {
     const struct params *params = &t->model->params;
     size_t world = (size_t)comm_world_size(t->comm), rank = (size_t)comm_rank(t->comm);
     size_t begin = params->trained * rank / world, end = params->trained * (rank + 1) / world;
     device_ops(t->device)->check_finite(t->device, params->gradients + begin, end - begin,
-                                        &t->memory.found->nonfinite[NONFINITE_GRADIENTS]);
+                                        &t->memory.results->nonfinite[NONFINITE_GRADIENTS]);
 }
 
-/* clip_grad_norm_: the coefficient is max / (norm + 1e-6), at most 1. Without clipping the norm is taken only where it
- * is logged, on rank 0. Whatever the norm is needed for, it also shows whether the gradients are finite. The gradients
- * are multiplied by the loss scale. */
+/* clip_grad_norm_: the coefficient is min(1, max / (norm + 1e-6)). Without clipping the norm is computed only for the
+ * log, on rank 0. It is finite exactly if the gradients are, so they need no other check. The gradients are multiplied
+ * by the loss scale. */
 status averaging_measure(struct trainer *t, struct update *update) {
     float max = (float)t->config->train.clip_grad_norm;
-    if (!update->wants_norm) {
+    if (!update->needs_norm) {
         check_share(t);
         return OK;
     }
     update->has_norm = max > 0 || t->outputs.metrics;
     if (update->has_norm)
         device_ops(t->device)->clip_norm(t->device, t->model->params.gradients, t->averaging.norm_ranges,
-                                         t->averaging.ranges.count, max, update->loss_scale, &t->memory.found->norm);
+                                         t->averaging.ranges.count, max, update->loss_scale, &t->memory.results->norm);
     return OK;
 }
 
@@ -49,7 +49,7 @@ status averaging_wait(struct trainer *t, void *stream) { return reducer_wait(t->
 
 status averaging_share_sums(struct trainer *t, struct loss_sums *sums, double *counts, size_t count) {
     enum { SUMS = sizeof *sums / sizeof(double) };
-    double values[SUMS + ELASTIC_WORD];
+    double values[SUMS + ELASTIC_MAX_COUNTS];
     memcpy(values, sums, sizeof *sums);
     memcpy(values + SUMS, counts, count * sizeof *counts);
     TRY(comm_all_reduce(t->comm, values, SUMS + count, COMM_FLOAT64, COMM_SUM));
@@ -60,6 +60,6 @@ status averaging_share_sums(struct trainer *t, struct loss_sums *sums, double *c
 
 status averaging_update(struct trainer *t, const struct update *update) {
     optimizer_step(t->optimizer, &t->model->params, update->step + 1, progress_rate, t, update->momentum,
-                   &t->memory.found->norm.clip);
+                   &t->memory.results->norm.clip);
     return OK;
 }

@@ -1,12 +1,12 @@
-/* averaging: the ways in which the gradients of an update become those of all ranks, one row each. The row is chosen
- * once, when the trainer is created; a step calls its functions and does not ask which way it is. What a way does
- * differently is in its own file:
+/* averaging: the methods to average the gradients of an update over the ranks, one table each. The method is chosen
+ * once, when the trainer is created; a step calls its functions and does not depend on the method. The files of the
+ * methods:
  *
- *   on_device        average_on_device.c    buckets are all-reduced during backward, where gradients are
+ *   on_device        average_on_device.c    buckets are all-reduced during backward, in place
  *   on_host          average_on_host.c      gradients of a device are copied to the host and all-reduced there
  *   elastic          average_elastic.c      shards of the batch of all ranks, summed in one tree
  *   sharded          average_sharded.c      buckets are reduce-scattered, each rank updates its share (ZeRO)
- *   sharded_on_host  average_sharded.c      the same by way of the host
+ *   sharded_on_host  average_sharded.c      the same through the host
  *   in_backward      average_in_backward.c  one rank; parameters are updated while backward runs */
 #ifndef TRAIN_AVERAGING_H
 #define TRAIN_AVERAGING_H
@@ -24,55 +24,55 @@ struct pass;
 
 struct averaging {
     const char *name;
-    bool keeps_gradients; /* from backward to the update; else they are applied during backward */
+    bool keeps_gradients; /* from backward to the update; false: they are applied during backward */
 
     /* Before the first micro-batch of an update. NULL: nothing to do. */
     void (*start)(struct trainer *trainer, const struct update *update);
 
-    /* The micro-batches of an update: load, forward, backward. Afterwards the gradients are averaged, or a rank has its
-     * share of the average. All ranks. */
+    /* The micro-batches of an update: load, forward, backward. After it the gradients are averaged, or a rank has
+     * its share of the average. All ranks. */
     status (*run)(struct trainer *trainer, struct update *update);
 
-    /* Of a micro-batch, for micro_batches_run. [is_last]: of the update; only then gradients are reduced. */
+    /* Backward of a micro-batch, for micro_batches_run. [is_last]: of the update; only then gradients are reduced. */
     void (*backward)(struct trainer *trainer, const struct pass *pass, const float *inputs, bool is_last);
     /* After backward of the last micro-batch. NULL: nothing to wait for. */
     status (*finish_backward)(struct trainer *trainer);
-    /* Instead of both, on a rank that has no rows of the last micro-batch. NULL: nothing to do. */
+    /* Replaces both on a rank without rows in the last micro-batch. NULL: nothing to do. */
     status (*contribute_zeros)(struct trainer *trainer);
 
-    /* Whether the averaged gradients are finite, or with update->wants_norm their norm and the factor that clips it,
-     * into trainer->memory.found. update->has_norm: the norm was taken. All ranks. */
+    /* Checks whether the averaged gradients are finite, or with update->needs_norm computes their norm and the clipping
+     * factor, into trainer->memory.results. update->has_norm: the norm was computed. All ranks. */
     status (*measure)(struct trainer *trainer, struct update *update);
 
-    /* The host waits until [stream] has done the work of a step, before its results are read. NULL: nothing to do. */
+    /* Waits until [stream] has finished a step, before its results are read. NULL: nothing to do. */
     status (*wait)(struct trainer *trainer, void *stream);
 
-    /* The control all-reduce of a step: the sums of the losses and of [counts] (count). All ranks. */
+    /* The control all-reduce of a step: sums the losses and [counts] (count) over the ranks. All ranks. */
     status (*share_sums)(struct trainer *trainer, struct loss_sums *sums, double *counts, size_t count);
 
-    /* The optimizer's update, after which all ranks have all parameters. NULL: they are updated. All ranks. */
+    /* The optimizer's update, after which all ranks have all parameters. NULL: already done. All ranks. */
     status (*update)(struct trainer *trainer, const struct update *update);
 
-    /* Whether all ranks have whole gradients on their devices, so that these can decide about the update. NULL: no. */
-    bool (*can_decide_on_device)(const struct trainer *trainer);
+    /* Whether all ranks have complete gradients on their devices, so that the devices can make the update. NULL: no. */
+    bool (*can_update_on_device)(const struct trainer *trainer);
 };
 
 extern const struct averaging averaging_on_device, averaging_on_host, averaging_elastic, averaging_sharded,
     averaging_sharded_on_host, averaging_in_backward;
 
-/* After the parts of the trainer were created. */
+/* After the parts of the trainer are created. */
 const struct averaging *averaging_choose(const struct trainer *trainer);
 
-/* What several rows share. Of average_on_device.c: backward that hands gradients to the reducer, the end of it, and all
- * gradients at once; */
+/* Functions that several methods share. In average_on_device.c: backward that passes gradients to the reducer, its end,
+ * and the reduction of all gradients at once. */
 void averaging_backward(struct trainer *trainer, const struct pass *pass, const float *inputs, bool is_last);
 status averaging_finish_backward(struct trainer *trainer);
 status averaging_reduce_all(struct trainer *trainer);
-/* of average_on_host.c; */
+/* In average_on_host.c. */
 status averaging_run_on_host(struct trainer *trainer, struct update *update);
-/* of average_sharded.c: where the optimizer is not shared out, as averaging_update; */
+/* In average_sharded.c; the same as averaging_update when the optimizer is not sharded. */
 status averaging_update_shared(struct trainer *trainer, const struct update *update);
-/* of averaging.c: */
+/* In averaging.c. */
 void averaging_backward_alone(struct trainer *trainer, const struct pass *pass, const float *inputs, bool is_last);
 status averaging_measure(struct trainer *trainer, struct update *update);
 status averaging_wait(struct trainer *trainer, void *stream);

@@ -1,5 +1,5 @@
-/* What one shard contributes is a vector: its gradients, then its running statistics times its weight. An empty shard
- * (of a short last batch) contributes zeros, so that the tree is the same in every step. */
+/* The leaf of a shard is a vector: its gradients, then its running statistics times its weight. The leaf of an empty
+ * shard (of a short last batch) is zero, so that the tree is the same in every step. */
 #include "train/parallel/elastic.h"
 
 #include <stdlib.h>
@@ -12,15 +12,15 @@
 
 struct elastic {
     struct elastic_options o;
-    size_t first, own, most; /* this rank's shards; the most of any rank */
+    size_t first, own, max_shards; /* this rank's shards; maximum of a rank */
     struct shard_tree *tree;
-    float *before;          /* (buffers->total) the running statistics before the step; on the device */
-    struct loss_sums *sums; /* (own) of the shards; on the device */
-    double *mine, *all;     /* (most * SUMS + ELASTIC_WORD); the same of all ranks */
-    double *leaves;         /* (shards, SUMS) */
+    float *before;            /* (buffers->total) the running statistics before the step; on the device */
+    struct loss_sums *sums;   /* (own) of the shards; on the device */
+    double *own_record, *all; /* (record_size); the same of all ranks */
+    double *leaves;           /* (shards, SUMS) */
 };
 
-static size_t record(const struct elastic *e) { return e->most * SUMS + ELASTIC_WORD; }
+static size_t record_size(const struct elastic *e) { return e->max_shards * SUMS + ELASTIC_MAX_COUNTS; }
 
 size_t elastic_memory(const struct model *model, size_t shards, int world_size) {
     size_t world = (size_t)world_size;
@@ -35,11 +35,11 @@ status elastic_create(const struct elastic_options *options, struct elastic **ou
     if (!e) return status_memory("the shards of a batch");
     e->o = *options;
     shard_tree_share(options->shards, comm_rank(options->comm), (int)world, &e->first, &e->own);
-    e->most = (options->shards + world - 1) / world;
-    e->mine = calloc(record(e), sizeof *e->mine);
-    e->all = calloc(world * record(e), sizeof *e->all);
+    e->max_shards = (options->shards + world - 1) / world;
+    e->own_record = calloc(record_size(e), sizeof *e->own_record);
+    e->all = calloc(world * record_size(e), sizeof *e->all);
     e->leaves = calloc(options->shards * SUMS, sizeof *e->leaves);
-    status s = e->mine && e->all && e->leaves ? OK : status_memory("the shards of a batch");
+    status s = e->own_record && e->all && e->leaves ? OK : status_memory("the shards of a batch");
     struct device *device = options->model->device;
     if (!s)
         s = device_alloc(device, buffers->total * sizeof *e->before, "the running statistics before a step",
@@ -58,7 +58,7 @@ void elastic_destroy(struct elastic *e) {
     shard_tree_destroy(e->tree);
     device_free(e->o.model->device, e->before);
     device_free(e->o.model->device, e->sums);
-    free(e->mine);
+    free(e->own_record);
     free(e->all);
     free(e->leaves);
     free(e);
@@ -121,7 +121,7 @@ status elastic_run(struct elastic *e, const struct batch *batch, size_t number, 
         TRY(fill_leaf(e, device, part.weight, shard_tree_leaf(e->tree)));
         shard_tree_push(e->tree);
     }
-    TRY(device_download(device, e->mine, e->sums, e->own * sizeof *e->sums));
+    TRY(device_download(device, e->own_record, e->sums, e->own * sizeof *e->sums));
     const float *sum;
     TRY(shard_tree_finish(e->tree, &sum));
     device_upload(device, params->gradients, sum, params->trained * sizeof *sum);
@@ -129,17 +129,17 @@ status elastic_run(struct elastic *e, const struct batch *batch, size_t number, 
     return OK;
 }
 
-status elastic_share(struct elastic *e, struct loss_sums *sums, double *word, size_t count) {
-    size_t world = (size_t)comm_world_size(e->o.comm), words = e->most * SUMS;
-    memcpy(e->mine + words, word, count * sizeof *word);
-    TRY(comm_all_gather(e->o.comm, e->mine, record(e), COMM_FLOAT64, e->all));
-    memset(word, 0, count * sizeof *word);
+status elastic_share(struct elastic *e, struct loss_sums *sums, double *counts, size_t count) {
+    size_t world = (size_t)comm_world_size(e->o.comm), sums_size = e->max_shards * SUMS;
+    memcpy(e->own_record + sums_size, counts, count * sizeof *counts);
+    TRY(comm_all_gather(e->o.comm, e->own_record, record_size(e), COMM_FLOAT64, e->all));
+    memset(counts, 0, count * sizeof *counts);
     for (size_t r = 0; r < world; r++) {
-        const double *record_of = e->all + r * record(e);
+        const double *record = e->all + r * record_size(e);
         size_t first, own;
         shard_tree_share(e->o.shards, (int)r, (int)world, &first, &own);
-        memcpy(e->leaves + first * SUMS, record_of, own * SUMS * sizeof *e->leaves);
-        for (size_t i = 0; i < count; i++) word[i] += record_of[words + i];
+        memcpy(e->leaves + first * SUMS, record, own * SUMS * sizeof *e->leaves);
+        for (size_t i = 0; i < count; i++) counts[i] += record[sums_size + i];
     }
     shard_tree_sum(e->leaves, e->o.shards, SUMS);
     memcpy(sums, e->leaves, sizeof *sums);

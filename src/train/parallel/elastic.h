@@ -1,6 +1,6 @@
-/* elastic: a step whose bits do not depend on the number of ranks (`determinism: {mode: elastic}`). The batch of all
- * ranks is cut into shards; each goes through the model by itself, its random numbers named by its rows; gradients,
- * running statistics and losses are summed in one tree over the shards (dist/shard_tree.h). */
+/* elastic: a step with the same bits on any number of ranks (`determinism: {mode: elastic}`). The batch of all ranks is
+ * split into shards. Each shard is computed separately, with random numbers that depend on its rows; gradients, running
+ * statistics and losses are summed in one tree over the shards (dist/shard_tree.h). */
 #ifndef TRAIN_ELASTIC_H
 #define TRAIN_ELASTIC_H
 
@@ -13,7 +13,7 @@
 
 struct elastic;
 
-/* Borrows all; [batch]: rows of a batch of all ranks. */
+/* Not owned. [batch]: rows of a batch of all ranks. */
 struct elastic_options {
     size_t shards, batch, rows; /* rows: of an epoch */
     struct model *model;
@@ -23,29 +23,29 @@ struct elastic_options {
     struct comm *comm;
 };
 status elastic_create(const struct elastic_options *options, struct elastic **out);
-/* Bytes of the device's memory that it takes on the rank that has most shards. */
+/* Bytes of device memory on the rank with the maximum number of shards. */
 size_t elastic_memory(const struct model *model, size_t shards, int world_size);
 
 void elastic_destroy(struct elastic *elastic); /* takes NULL */
 
-/* A part of this rank's batch that goes through the model at once. */
+/* A shard of this rank's batch. */
 struct elastic_part {
     struct batch batch;
-    size_t first; /* row of the batch of all ranks */
-    float weight; /* its rows' share of that batch */
+    size_t first; /* its first row in the batch of all ranks */
+    float weight; /* its rows / rows of that batch */
 };
 size_t elastic_parts(const struct elastic *elastic);
 struct elastic_part elastic_part(const struct elastic *elastic, const struct batch *batch, size_t number, size_t index);
 
-/* Forward and backward of this rank's shards of batch [number] of the epoch; the model's gradients become those of the
- * mean over the batch of all ranks, its running statistics the mean of the shards'. [pass] names the random numbers of
+/* Forward and backward of this rank's shards of batch [number] of the epoch. Sets the model's gradients to those of the
+ * mean over the batch of all ranks, and its running statistics to the mean of the shards. [pass]: the random numbers of
  * row 0. All ranks. */
 status elastic_run(struct elastic *elastic, const struct batch *batch, size_t number, const struct pass *pass);
 
-/* The sums of the losses of the step, in the order of the tree, and of [word] (count, at most ELASTIC_WORD), in order
- * of rank. All ranks. */
-#define ELASTIC_WORD 16
-status elastic_share(struct elastic *elastic, struct loss_sums *sums, double *word, size_t count);
+/* Sums the losses of the step in the order of the tree, and [counts] (count <= ELASTIC_MAX_COUNTS) in order of rank.
+ * All ranks. */
+#define ELASTIC_MAX_COUNTS 16
+status elastic_share(struct elastic *elastic, struct loss_sums *sums, double *counts, size_t count);
 
 /* Rows of batch [number] over all ranks. */
 size_t elastic_rows(const struct elastic *elastic, size_t number);

@@ -1,4 +1,4 @@
-/* One walk over the parameters. */
+/* One pass over the parameters. */
 #include "train/parallel/ranges.h"
 
 #include <stdlib.h>

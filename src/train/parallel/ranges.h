@@ -1,4 +1,4 @@
-/* ranges: which parameters take part in averaging gradients: those that are not frozen, as the reducer wants them. */
+/* ranges: the ranges of the gradients that are averaged, those of parameters that are not frozen, for the reducer. */
 #ifndef TRAIN_RANGES_H
 #define TRAIN_RANGES_H
 

@@ -1,4 +1,4 @@
-/* The host works on the state, so it is mapped where the caller has not done so. */
+/* The host accesses the state, so these functions map it, except where the caller has done so. */
 #include "train/parallel/share.h"
 
 status share_check_agreement(struct trainer *t, bool with_buffers) {
@@ -41,8 +41,8 @@ status share_buffers(struct trainer *t) {
 }
 
 status share_stop(struct trainer *t, bool *must_stop) {
-    uint8_t is_asked = t->stop && *t->stop;
-    TRY(comm_all_reduce(t->comm, &is_asked, 1, COMM_UINT8, COMM_MAX));
-    *must_stop = *must_stop || is_asked;
+    uint8_t has_request = t->stop && *t->stop;
+    TRY(comm_all_reduce(t->comm, &has_request, 1, COMM_UINT8, COMM_MAX));
+    *must_stop = *must_stop || has_request;
     return OK;
 }

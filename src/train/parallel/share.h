@@ -1,23 +1,23 @@
-/* share: what ranks make equal or compare, outside of averaging. All ranks call all of it. */
+/* share: broadcasts and comparisons between ranks, other than averaging. All ranks call all functions. */
 #ifndef TRAIN_SHARE_H
 #define TRAIN_SHARE_H
 
 #include "train/parts.h"
 
-/* Rank 0's running statistics become everyone's, as DistributedDataParallel's broadcast_buffers: before evaluation (a
- * training pass does not read them, and rank 0 is the one that saves). All ranks. */
+/* Broadcasts the running statistics of rank 0, as DistributedDataParallel's broadcast_buffers, but only before an
+ * evaluation or a save: a training pass does not read them. */
 status share_buffers(struct trainer *trainer);
 
-/* Whether a rank was asked to stop: *must_stop is raised on all ranks. All ranks. */
+/* Sets *must_stop on all ranks if one of them received a stop request. */
 status share_stop(struct trainer *trainer, bool *must_stop);
 
-/* Compares the states of the ranks (agreement_check). All ranks. */
+/* Compares the states of the ranks (agreement_check). */
 status share_check_agreement(struct trainer *trainer, bool with_buffers);
 
-/* Rank 0's counters, and its state, mapped, become everyone's: parameters, running statistics, optimizer, average. All
- * ranks. */
+/* Broadcasts the counters and the state of rank 0: parameters, running statistics, optimizer, moving average. The state
+ * must be mapped (state_map). */
 status share_state(struct trainer *trainer);
-/* The same where optimizer and average are as every rank makes them. */
+/* The same without optimizer and moving average, which are equal at the start of a run. */
 status share_start(struct trainer *trainer);
 
 #endif

@@ -1,5 +1,5 @@
-/* A share is a piece of every bucket, since a bucket is what becomes ready at once. What does not divide by the ranks,
- * less than 16 floats for each in a bucket, every rank updates alike. */
+/* A share is a part of every bucket, because the gradients of a bucket are ready at the same time. The rest that cannot
+ * be divided by the ranks, less than 16 floats per rank in a bucket, is updated by every rank. */
 #include "train/parallel/zero.h"
 
 #include <math.h>
@@ -15,12 +15,12 @@ struct zero {
     struct reducer_cut *cuts; /* (cut_count), ascending */
     size_t cut_count;
     struct optimizer_shard shard;
-    float *whole[OPTIMIZER_MAX_BUFFERS]; /* (params->trained) on rank 0 from gather to release */
-    size_t total;                        /* params->trained */
-    double *squares;                     /* (params->count) */
+    float *full[OPTIMIZER_MAX_BUFFERS]; /* (params->trained) on rank 0 from gather to release */
+    size_t total;                       /* params->trained */
+    double *squares;                    /* (params->count) */
 };
 
-static status no_memory(void) { return status_memory("sharing the optimizer's state"); }
+static status memory_failure(void) { return status_memory("the shares of the optimizer's state"); }
 
 static size_t share_begin(const struct reducer_cut *c, int rank) { return c->begin + (size_t)rank * c->share; }
 static size_t rest_begin(const struct reducer_cut *c, int world) { return c->begin + (size_t)world * c->share; }
@@ -33,7 +33,7 @@ static status cut(const struct dist_config *config, const struct params *params,
                                      .first_bucket_mb = config->first_bucket_mb};
     TRY(ranges_create(params, &ranges));
     *cuts = calloc(ranges.count + 1, sizeof **cuts);
-    status s = *cuts ? reducer_cuts(ranges.ranges, ranges.count, &buckets, world, *cuts, count) : no_memory();
+    status s = *cuts ? reducer_cuts(ranges.ranges, ranges.count, &buckets, world, *cuts, count) : memory_failure();
     ranges_free(&ranges);
     return s;
 }
@@ -49,14 +49,14 @@ status zero_create(const struct dist_config *config, const struct params *params
     *out = NULL;
     if (config->zero_stage == 0 || world_size == 1) return OK;
     struct zero *z = calloc(1, sizeof *z);
-    if (!z) return no_memory();
+    if (!z) return memory_failure();
     z->rank = rank;
     z->world = world_size;
     z->total = params->trained;
     status s = cut(config, params, world_size, &z->cuts, &z->cut_count);
     if (!s) z->shard.parts = calloc(2 * z->cut_count + 1, sizeof *z->shard.parts);
     if (!s) z->squares = calloc(params->count + 1, sizeof *z->squares);
-    if (!s && (!z->shard.parts || !z->squares)) s = no_memory();
+    if (!s && (!z->shard.parts || !z->squares)) s = memory_failure();
     if (s) {
         zero_destroy(z);
         return s;
@@ -72,7 +72,7 @@ status zero_create(const struct dist_config *config, const struct params *params
 
 void zero_destroy(struct zero *z) {
     if (!z) return;
-    for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) free(z->whole[i]);
+    for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) free(z->full[i]);
     free(z->cuts);
     free(z->shard.parts);
     free(z->squares);
@@ -81,10 +81,10 @@ void zero_destroy(struct zero *z) {
 
 const struct optimizer_shard *zero_shard(const struct zero *z) { return z ? &z->shard : NULL; }
 
-size_t zero_memory(const struct dist_config *config, const struct params *params, int world_size, size_t whole) {
+size_t zero_memory(const struct dist_config *config, const struct params *params, int world_size, size_t full) {
     struct zero *z;
     status s = zero_create(config, params, 0, world_size, &z);
-    size_t bytes = !s && z && params->trained ? whole / params->trained * z->shard.total : whole;
+    size_t bytes = !s && z && params->trained ? full / params->trained * z->shard.total : full;
     status_free(s);
     zero_destroy(z);
     return bytes;
@@ -99,7 +99,7 @@ static status share_values(struct zero *z, struct params *params, struct comm *c
     return OK;
 }
 
-/* Behind the update on the device's stream, and before what that gets next. */
+/* After the update on the device's stream, and before its next work. */
 static status share_on_gpus(struct zero *z, struct params *params, struct device *device, struct comm *gpus) {
     TRY(comm_gpu_after(gpus, device_stream(device)));
     for (size_t i = 0; i < z->cut_count; i++)
@@ -116,7 +116,7 @@ status zero_share_values(struct zero *z, struct params *params, struct device *d
     return device_unmap(device, (void **)&params->values, true);
 }
 
-/* Of x (begin <= index < end), where it is inside of the parameter. */
+/* The sum of squares of x[begin, end) within the parameter. */
 static double squares_within(const struct param *p, const float *x, size_t begin, size_t end) {
     double sum = 0;
     if (begin < p->offset) begin = p->offset;
@@ -127,7 +127,7 @@ static double squares_within(const struct param *p, const float *x, size_t begin
 
 static bool is_before(const struct param *p, size_t begin) { return p->is_frozen || p->offset + p->count <= begin; }
 
-/* squares (params->count): this rank's part of each parameter's. */
+/* squares (params->count): this rank's part of the squared norm of each parameter's gradient. */
 static void add_squares(const struct zero *z, const struct params *params, double *squares) {
     memset(squares, 0, params->count * sizeof *squares);
     for (size_t c = 0, p = 0; c < z->cut_count; c++) {
@@ -138,13 +138,13 @@ static void add_squares(const struct zero *z, const struct params *params, doubl
             if (params->items[i].offset >= cut->end) break;
             squares[i] += squares_within(&params->items[i], params->gradients, share_begin(cut, z->rank),
                                          share_begin(cut, z->rank + 1));
-            if (z->rank == 0) /* what all own counts once */
+            if (z->rank == 0) /* the rest, which all ranks have */
                 squares[i] += squares_within(&params->items[i], params->gradients, rest_begin(cut, z->world), cut->end);
         }
     }
 }
 
-/* Each parameter's norm is rounded to float, as the device does. */
+/* The norm of each parameter is rounded to float, as on the device. */
 status zero_squared_norm(struct zero *z, const struct params *params, struct comm *comm, double *squares) {
     add_squares(z, params, z->squares);
     TRY(comm_all_reduce(comm, z->squares, params->count, COMM_FLOAT64, COMM_SUM));
@@ -163,22 +163,22 @@ void zero_check_finite(const struct zero *z, struct device *device, const float 
     }
 }
 
-/* Between a rank's own buffer and rank 0's whole one: part by part, in order, as they lie in the buffer. */
-static status move(struct zero *z, float *own, float *whole, struct comm *comm, bool to_whole) {
+/* Copies between the buffer of each rank and the complete one of rank 0, in the order of the cuts. */
+static status transfer(struct zero *z, float *own, float *full, struct comm *comm, bool to_full) {
     for (size_t i = 0, at = 0; i < z->cut_count; i++) {
         const struct reducer_cut *c = &z->cuts[i];
-        float *all = whole ? whole + c->begin : NULL;
+        float *all = full ? full + c->begin : NULL;
         size_t rest = c->end - rest_begin(c, z->world);
-        if (to_whole)
+        if (to_full)
             TRY(comm_gather(comm, own + at, c->share, COMM_FLOAT32, all, 0));
         else
             TRY(comm_scatter(comm, all, c->share, COMM_FLOAT32, own + at, 0));
         at += c->share;
-        if (whole && rest) {
-            float *shared = whole + rest_begin(c, z->world);
-            memcpy(to_whole ? shared : own + at, to_whole ? own + at : shared, rest * sizeof *own);
+        if (full && rest) {
+            float *shared = full + rest_begin(c, z->world);
+            memcpy(to_full ? shared : own + at, to_full ? own + at : shared, rest * sizeof *own);
         }
-        if (!to_whole) TRY(comm_broadcast(comm, own + at, rest, COMM_FLOAT32, 0));
+        if (!to_full) TRY(comm_broadcast(comm, own + at, rest, COMM_FLOAT32, 0));
         at += rest;
     }
     return OK;
@@ -187,10 +187,10 @@ static status move(struct zero *z, float *own, float *whole, struct comm *comm, 
 status zero_gather(struct zero *z, struct state *state, struct comm *comm) {
     if (!z) return OK;
     for (size_t i = 0; i < state->optimizer->buffer_count; i++) {
-        if (z->rank == 0 && !z->whole[i]) z->whole[i] = calloc(z->total + 1, sizeof **z->whole);
-        if (z->rank == 0 && !z->whole[i]) return no_memory();
-        TRY(move(z, state->optimizer->buffers[i], z->whole[i], comm, true));
-        state_set_optimizer(state, i, z->whole[i]);
+        if (z->rank == 0 && !z->full[i]) z->full[i] = calloc(z->total + 1, sizeof **z->full);
+        if (z->rank == 0 && !z->full[i]) return memory_failure();
+        TRY(transfer(z, state->optimizer->buffers[i], z->full[i], comm, true));
+        state_set_optimizer(state, i, z->full[i]);
     }
     return OK;
 }
@@ -198,7 +198,7 @@ status zero_gather(struct zero *z, struct state *state, struct comm *comm) {
 status zero_scatter(struct zero *z, struct state *state, struct comm *comm) {
     if (!z) return OK;
     for (size_t i = 0; i < state->optimizer->buffer_count; i++)
-        TRY(move(z, state->optimizer->buffers[i], z->whole[i], comm, false));
+        TRY(transfer(z, state->optimizer->buffers[i], z->full[i], comm, false));
     zero_release(z, state);
     return OK;
 }
@@ -206,7 +206,7 @@ status zero_scatter(struct zero *z, struct state *state, struct comm *comm) {
 void zero_release(struct zero *z, struct state *state) {
     for (size_t i = 0; z && i < state->optimizer->buffer_count; i++) {
         state_set_optimizer(state, i, NULL);
-        free(z->whole[i]);
-        z->whole[i] = NULL;
+        free(z->full[i]);
+        z->full[i] = NULL;
     }
 }
