@@ -45,7 +45,7 @@ PROGRAMS = {
     "checkpoint": ["corpus_safetensors", "program_readers", "program_weights", "program_files", "program_resume"],
     "train": ["program_columns", "program_labels", "program_readers", "program_weights", "program_bad_configs", "program_nonfinite",
               "program_metrics", "program_inference", "program_elastic", "program_agreement", "program_files", "program_in_backward",
-              "program_zero", "program_worlds", "program_losses", "program_best", "program_save"],
+              "program_zero", "program_worlds", "program_losses", "program_best", "program_save", "program_tensorboard", "program_runs"],
     "sweep": ["program_sweep"],
 }
 
@@ -78,7 +78,8 @@ FIRST = [
     ("save*", ["checkpoint_saver", "program_save", "program_resume"]), ("run_resume*", ["program_resume"]), ("run_join*", ["program_worlds", "program_agreement"]), ("run_log*", ["program_resume"]),
     ("run.c", ["program_resume", "program_processes"]),
     ("step.c", ["program_worlds", "program_nonfinite", "program_resume"]), ("trainer.c", ["program_resume", "program_nonfinite"]),
-    ("report*", ["program_processes"]), ("progress*", ["program_processes"]),
+    ("report*", ["program_processes"]), ("progress*", ["program_best", "program_processes"]), ("monitor*", ["train_monitor", "program_best"]),
+    ("event_file*", ["train_event_file", "program_tensorboard"]), ("run_list*", ["program_runs"]),
 ]
 
 

@@ -248,6 +248,14 @@ START_TEST(the_newest_is_found_by_its_step) {
     spill(other, "x", 1);
     ck_assert_int_eq(newest_step(folder, &s), 300);
     ck_ok(s);
+    static const char *const names[] = {"best", "epoch-0003", "z"}; /* of one step: the run's own is taken */
+    for (size_t i = 0; i < 3; i++) ck_ok(write_state(folder, names[i], 300));
+    struct checkpoint *checkpoint;
+    char *path;
+    ck_ok(checkpoint_open_newest(folder, NULL, &checkpoint, &path));
+    ck_assert_str_eq(strrchr(path, '/'), "/epoch-0003.h5");
+    checkpoint_close(checkpoint);
+    free(path);
     free(other);
     free(nowhere);
     remove_folder(folder);
@@ -385,18 +393,21 @@ static bool exists(const char *folder, const char *name) {
 
 START_TEST(prune_keeps_the_newest) {
     char *folder = make_folder(), *temporary = path_in(folder, "step-00000005.h5.tmp-12"),
-         *foreign = path_in(folder, "mine.h5"), *half = path_in(folder, "mine.h5.tmp-12"),
-         *notes = path_in(folder, "notes.tmp-12"), *nowhere = path_in(folder, "nowhere");
+         *best = path_in(folder, "best.h5.tmp-12"), *foreign = path_in(folder, "mine.h5"),
+         *half = path_in(folder, "mine.h5.tmp-12"), *notes = path_in(folder, "notes.tmp-12"),
+         *nowhere = path_in(folder, "nowhere");
     static const char *const names[] = {"step-00000004", "epoch-0001", "step-00000005", "step-00000002",
                                         "step-00000003"}; /* steps 1 to 5 */
     for (int64_t step = 1; step <= 5; step++) ck_ok(write_state(folder, names[step - 1], step));
     spill(temporary, "half", 4);
+    spill(best, "half", 4);
     spill(foreign, "not ours", 8);
     spill(notes, "not ours", 8);
     ck_ok(write_state(folder, "copy", 1)); /* a copy by the user, which is not pruned */
     spill(half, "not ours", 8);
     ck_ok(checkpoint_prune(folder, 0));
     ck_assert(!exists(folder, "step-00000005.h5.tmp-12") && exists(folder, "step-00000004.h5"));
+    ck_assert(!exists(folder, "best.h5.tmp-12"));
     ck_ok(checkpoint_prune(folder, 3));
     ck_assert(!exists(folder, "step-00000004.h5") && !exists(folder, "epoch-0001.h5"));
     ck_assert(exists(folder, "step-00000005.h5") && exists(folder, "step-00000002.h5") &&
@@ -416,6 +427,7 @@ START_TEST(prune_keeps_the_newest) {
     ck_assert_int_eq(newest_step(folder, &s), 4);
     ck_ok(s);
     ck_ok(checkpoint_prune(nowhere, 1));
+    free(best);
     free(newest);
     free(nowhere);
     free(notes);

@@ -37,14 +37,15 @@ class Flips(program.Case):
 
     def test_found_before_a_save(self):
         """No comparison on the way: the save itself compares; the same command goes on as if nothing had been."""
-        self.run_program("test.yaml", "--nproc", 3, "--run-dir", "runs/whole")
-        for step, rank, bit in ((9, 0, 30), (5, 2, MODEL * 2 + 7), (19, 1, 1), (12, 0, 31)):
-            err = self.flipped(rank, step, bit, "--nproc", 3, "--fresh", "train.check_state_every=0")
-            self.assertIn(f"rank {rank} ", err)
-            self.assert_unhurt(step)
-            self.run_program("test.yaml", "--nproc", 3)
-            self.assertEqual(self.sha(), self.sha("runs/whole"))
-            self.assertEqual(self.losses(), self.losses("runs/whole"))
+        for best, flips in (([], ((9, 0, 30), (5, 2, MODEL * 2 + 7))), (["checkpoint.best=train_loss"], ((19, 1, 1), (12, 0, 31)))):
+            self.run_program("test.yaml", "--nproc", 3, "--run-dir", "runs/whole", "--fresh", *best)
+            for step, rank, bit in flips:
+                err = self.flipped(rank, step, bit, "--nproc", 3, "--fresh", "train.check_state_every=0", *best)
+                self.assertIn(f"rank {rank} ", err)
+                self.assert_unhurt(step)
+                self.run_program("test.yaml", "--nproc", 3, *best)
+                self.assertEqual(self.sha(), self.sha("runs/whole"))
+                self.assertEqual(self.losses(), self.losses("runs/whole"))
 
     def test_a_restart_may_help(self):
         """States that differ may be an accident of one memory, so all start again from the last checkpoint; this flip comes again there."""

@@ -9,11 +9,11 @@ import program
 from program import DATA, USAGE
 
 CONFIG = """
-dataset: {format: synthetic, synthetic: {kind: classes, rows: 300, inputs: 8, classes: 3, seed: 5}, split: {test: 0.3, seed: 1}}
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 300, inputs: 1, classes: 8, seed: 5}, split: {test: 0.3, seed: 1}}
 sampler: {batch_size: 16, shuffle: true}
-model: {layers: [{linear: {out: 32}}, relu, {linear: {out: 3}}]}
+model: {layers: [{linear: {out: 32}}, relu, {linear: {out: 8}}]}
 loss: cross_entropy
-optimizer: {type: adam, lr: 0.05}
+optimizer: {type: adam, lr: 0.02}
 train: {epochs: 60, metrics: [f1]}
 checkpoint: {save_every: 1, keep: 0}
 """
@@ -52,11 +52,13 @@ class Best(program.Case):
         return {k: v for k, v in arrays.items() if k.split("/")[0] in ("model", "optimizer", "ema") or k == "state/epoch"}
 
     def test_the_checkpoint_of_the_best_epoch_is_kept(self):
-        for metric, wants_more, nproc in (("val_loss", False, 1), ("val_f1", True, 2), ("train_loss", False, 1)):
-            with self.subTest(metric=metric):
-                run = f"runs/{metric}"
-                _, err = self.run_program("test.yaml", "--run-dir", run, "--nproc", nproc, "train.epochs=20", f"checkpoint.best={metric}")
+        for metric, best, wants_more, nproc in (("val_loss", "val_loss", False, 1), ("val_f1", "val_f1", True, 2), ("train_loss", "train_loss", False, 1),
+                                                ("val_f1", "{metric: val_f1, mode: min}", False, 1)):
+            with self.subTest(best=best):
+                run = f"runs/{len(best)}"
+                _, err = self.run_program("test.yaml", "--run-dir", run, "--nproc", nproc, "train.epochs=20", f"checkpoint.best={best}")
                 values = self.values(metric, run)
+                self.assertGreater(len(set(values)), 5, "too few values: the test shows nothing")
                 best = best_of(values, wants_more)
                 self.assertIn(f"best epoch {best + 1}: {metric} ", err)
                 self.assertEqual(self.events("end", run)[-1]["best_value"], values[best])
@@ -66,6 +68,41 @@ class Best(program.Case):
                     numpy.testing.assert_array_equal(kept[name], regular[name], name)
                 by_name = self.run_program("eval", "test.yaml", "--run-dir", run, "--checkpoint", "best")[0]
                 self.assertEqual(by_name, self.run_program("eval", "test.yaml", "--checkpoint", self.path(run, "checkpoints", f"epoch-{best + 1:04}.h5"))[0])
+
+    def test_only_evaluated_epochs_count(self):
+        """Also for a number of the training rows; and no other epoch is taken for the best one because the one before it was."""
+        for metric, mode, find in (("val_loss", "max", max), ("train_loss", "auto", min)):
+            run = f"runs/{metric}"
+            self.run_program("test.yaml", "--run-dir", run, "train={epochs: 9, evaluate_every: 2}", f"checkpoint.best={{metric: {metric}, mode: {mode}}}")
+            values = {e["epoch"] + 1: e[metric] for e in self.events("epoch", run) if "val_loss" in e}
+            self.assertEqual(list(values), [2, 4, 6, 8, 9])
+            best = find(values, key=values.get)
+            self.assertEqual(self.events("end", run)[-1]["best_epoch"], best)
+            self.assertEqual(self.state(self.path(run, "checkpoints/best.h5"))["state/epoch"], best)
+
+    def test_the_end_of_a_run_within_an_epoch(self):
+        """It is evaluated and may be the best state; but early_stop counts whole epochs, so that a longer run is the same."""
+        self.run_program("test.yaml", "train={steps: 7}", "checkpoint.best=val_loss")
+        self.assertEqual([os.path.basename(c) for c in self.checkpoints()], ["best.h5", "step-00000007.h5"])
+        stop = "early_stop: {metric: val_f1, patience: 2}, metrics: [f1]"
+        self.run_program("test.yaml", f"train={{steps: 840, {stop}}}", "--run-dir", "runs/reference")
+        last = self.events("end", "runs/reference")[-1]["step"]
+        self.assertLess(last, 840)
+        for steps in (last - 9, 840):
+            self.run_program("test.yaml", f"train={{steps: {steps}, {stop}}}", "--run-dir", "runs/parts")
+        self.assertEqual(self.sha("runs/parts"), self.sha("runs/reference"))
+
+    def test_without_the_key(self):
+        """The best epoch is that of the accuracy, of the loss where there is none, of the training loss without validation rows."""
+        reals = "dataset={format: synthetic, synthetic: {kind: uniform, rows: 60, inputs: 2, seed: 5}, split: {test: 0.3}}"
+        linear = ["model={layers: [{linear: {out: 1}}]}", "loss=mse"]
+        for number, (metric, find, arguments) in enumerate((("val_accuracy", max, ()), ("val_loss", min, (reals, *linear)),
+                                                            ("train_loss", min, (reals.replace(", split: {test: 0.3}", ""), *linear)))):
+            run = f"runs/{number}"
+            self.run_program("test.yaml", "--run-dir", run, "train={epochs: 20}", *arguments)
+            values = self.values(metric, run)
+            end = self.events("end", run)[-1]
+            self.assertEqual((end["best_value"], end["best_epoch"]), (find(values), best_of(values, find is max) + 1))
 
     def test_other_verbs_take_it(self):
         self.run_program("test.yaml", "train.epochs=8", "checkpoint={save_every: 1, keep: 1, best: val_loss}")
@@ -104,7 +141,11 @@ class Best(program.Case):
         values, f1 = self.values("val_loss", "runs/all"), self.values("val_f1", "runs/all")
         cases = (("train.early_stop={patience: 3, min_delta: 0.01}", stops_after(values, 3, 0.01), "val_loss"),
                  ("train.early_stop={patience: 4, min_delta: 0.05}", stops_after(values, 4, 0.05), "val_loss"),
-                 ("train.early_stop={metric: val_f1, patience: 2}", stops_after(f1, 2, wants_more=True), "val_f1"))
+                 ("train.early_stop={metric: val_f1, patience: 2}", stops_after(f1, 2, wants_more=True), "val_f1"),
+                 ("train.early_stop={metric: val_f1, min_delta: 0.01}", stops_after(f1, 10, 0.01, wants_more=True), "val_f1"),
+                 ("train.early_stop={metric: val_f1, mode: min, patience: 3}", stops_after(f1, 3), "val_f1"),
+                 ("train={epochs: 60, evaluate_every: 2, early_stop: {metric: val_f1, patience: 2}, metrics: [f1]}",
+                  2 * stops_after(f1[1::2], 2, wants_more=True), "val_f1"))
         for number, (argument, epochs, metric) in enumerate(cases):
             with self.subTest(argument=argument):
                 self.assertLess(epochs, 60, "the run does not stop early: the test shows nothing")
@@ -128,6 +169,13 @@ class Best(program.Case):
         self.assertEqual(len(self.events("epoch")), last)
         self.run_program("test.yaml", "train.early_stop={metric: val_f1, patience: 5}", "--nproc", 2)
         self.assertGreater(self.events("end")[-1]["epoch"], last)
+
+    def test_goes_on_without_the_key(self):
+        """What counted for it ends nothing any more."""
+        self.run_program("test.yaml", "train.early_stop={patience: 10, min_delta: 10}")
+        self.assertEqual(self.events("end")[-1]["epoch"], 11)
+        self.run_program("test.yaml", "train.epochs=13")
+        self.assertEqual(self.events("end")[-1]["epoch"], 13)
 
     def test_wrong_metrics(self):
         cases = (("checkpoint.best=val_f2", "checkpoint.best: epochs have no metric 'val_f2'; they have train_loss, val_loss, train_accuracy, val_accuracy, val_f1"),

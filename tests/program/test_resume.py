@@ -161,11 +161,11 @@ class Resume(program.Case):
         self.run_program("test.yaml", "--nproc", 2)
 
     def test_checkpoint_of_an_older_version(self):
-        """The first checkpoints have no counters of schedules, skipped steps and loss scales: a resume begins these anew."""
+        """The first checkpoints have no counters of schedules, skipped steps, loss scales and early stops: a resume begins these anew."""
         self.run_program("test.yaml", "train.epochs=2", "schedule.t_max=600")
         self.run_program("test.yaml", "schedule.t_max=600", "--run-dir", "runs/whole")
         names = ("plateau_best", "plateau_bad_epochs", "plateau_cooldown", "plateau_reductions", "skipped", "skipped_in_row",
-                 "epoch_scored", "loss_scale", "loss_scale_growth_tracker")
+                 "epoch_scored", "loss_scale", "loss_scale_growth_tracker", "early_stop_best", "early_stop_wait", "pending_end")
         for c in self.checkpoints():
             program.without_datasets(c, *(f"state/{name}" for name in names))
         self.run_program("test.yaml", "schedule.t_max=600")
@@ -302,7 +302,8 @@ class MovedFolder(program.Case):
     """A run whose folder is moved or deleted under it loses nothing and touches nobody's files."""
 
     def begin(self, env=None, width=48):
-        self.write("test.yaml", program.LONG.replace("schedule: {type: cosine, interval: step, warmup: 50}\n", "").replace("out: 48", f"out: {width}"))
+        self.write("test.yaml", program.LONG.replace("schedule: {type: cosine, interval: step, warmup: 50}\n", "").replace("out: 48", f"out: {width}")
+                   .replace("train: {", "train: {tensorboard: true, "))
         p = self.start("test.yaml", "train.epochs=1000000", "checkpoint.keep=2", env=env)
         self.addCleanup(lambda: p.poll() is None and p.kill())
         self.wait_for(self.checkpoints, what="the first checkpoint")
@@ -345,6 +346,7 @@ class MovedFolder(program.Case):
         shutil.rmtree(self.path("runs"))
         err = self.finish(p, "runs/test")
         self.assertIn("runs/test was deleted, or moved out of reach, during this run; the run saves into a new folder runs/test", err)
+        self.assertEqual(len(glob.glob(self.path("runs/test/events.out.tfevents.*"))), 2)  # one since then, one of the run that goes on
 
     def test_emptied(self):
         """What "rm -r runs/test/*" takes is made again, metrics.jsonl with all its lines."""

@@ -44,6 +44,29 @@ class Runs(program.Case):
             f.write('{"event":"start","epoch":10}\n{"event":"step","epoch":10,"step":51}\n{"event":"st')
         self.assertEqual(self.rows()["test"][:3], ["failed", "10", "51"])
 
+    def test_times_and_sizes(self):
+        """The size is that of the files of the run folder and of its checkpoints."""
+        self.write("test.yaml", WINE)
+        self.run_program("test.yaml", "train.epochs=1")
+        for name, megabytes in (("notes", 20), ("checkpoints/a", 3), ("checkpoints/b", 4)):
+            with open(self.path("runs/test", name), "wb") as f:
+                f.truncate(megabytes * 10**6)
+        self.assertEqual(self.rows()["test"][-2:], ["27.1", "MB"])
+        with open(self.path("runs/test/metrics.jsonl"), "a") as f:
+            f.write('{"event":"end","epoch":1,"step":5,"seconds":125}\n')
+        self.assertEqual(self.rows()["test"][5:-2], ["-", "2", "min", "5", "s"])
+
+    def test_a_run_that_cannot_be_read(self):
+        """Its row has the reason, and the others are listed."""
+        self.write("test.yaml", WINE)
+        self.run_program("test.yaml", "train.epochs=1")
+        os.symlink("loop", self.path("runs/loop"))
+        rows = self.rows()
+        self.assertEqual(rows["test"][0], "complete")
+        self.assertIn("Too many levels of symbolic links", " ".join(rows["loop"]))
+        shutil.rmtree(self.path("runs/test"))
+        self.assertEqual(list(self.rows()), ["loop"])
+
     def test_what_is_no_run(self):
         _, err = self.run_program("runs", code=DATA)
         self.assertIn("runs: there is no such folder", err)

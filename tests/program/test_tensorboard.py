@@ -1,6 +1,6 @@
 """train.tensorboard: an event file with the numbers of metrics.jsonl, read here record by record with its checksums.
 ctest-labels: unit"""
-import glob, math, os, struct
+import glob, math, os, struct, time
 
 import program
 from program import WINE
@@ -51,6 +51,10 @@ def fields(message):
 
 
 class Tensorboard(program.Case):
+    def setUp(self):
+        super().setUp()
+        self.begun = time.time()
+
     def records(self, path):
         with open(path, "rb") as f:
             data = f.read()
@@ -70,6 +74,8 @@ class Tensorboard(program.Case):
         tags = {}
         for path in sorted(glob.glob(self.path(run, "events.out.tfevents.*")), key=os.path.getmtime):
             records = self.records(path)
+            self.assertLessEqual(self.begun, struct.unpack("<d", dict(records[0])[1])[0])
+            self.assertLessEqual(struct.unpack("<d", dict(records[-1])[1])[0], time.time())
             self.assertEqual([r for r in records[0] if r[0] == 3], [(3, b"brain.Event:2")])
             for record in records:
                 values = dict(record)
@@ -93,17 +99,19 @@ class Tensorboard(program.Case):
                         continue
                     self.assertEqual(tags[f"{event}/{name}"][step], struct.unpack("<f", struct.pack("<f", value))[0], (event, name, step))
         self.assertEqual(sorted(tags["step/loss"]), list(range(1, steps + 1)))
+        self.assertEqual({tag.split("/")[0] for tag in tags}, {"step", "epoch"})
         self.assertTrue(all(math.isfinite(v) for v in tags["step/loss"].values()))
         return tags
 
     def test_has_the_numbers_of_the_metrics(self):
         self.write("test.yaml", WINE)
-        self.run_program("test.yaml", "--nproc", 1, "train={epochs: 4, tensorboard: true, metrics: [f1]}")
+        train = "tensorboard: true, metrics: [f1, precision, recall, auc, perplexity, confusion_matrix]"
+        self.run_program("test.yaml", "--nproc", 1, f"train={{epochs: 4, {train}}}")
         tags = self.check(20)
         self.assertEqual({"step/loss", "step/lr", "step/grad_norm", "epoch/train_loss", "epoch/val_loss", "epoch/val_accuracy", "epoch/val_f1"} - set(tags), set())
-        self.run_program("test.yaml", "train={epochs: 6, tensorboard: true, metrics: [f1]}")
+        self.run_program("test.yaml", f"train={{epochs: 60, {train}}}")
         self.assertEqual(len(glob.glob(self.path("runs/test/events.out.tfevents.*"))), 2)
-        self.check(30)
+        self.check(300)
 
     def test_a_resume_replaces_what_it_does_again(self):
         """A killed run: its newest checkpoint is older than its newest events."""
@@ -114,6 +122,46 @@ class Tensorboard(program.Case):
             os.remove(name)
         self.run_program(*run)
         self.check(30)
+
+    def test_a_rollback_replaces_what_it_does_again(self):
+        rows = [f"{row},{row % 3}" for row in range(24)]
+        rows[5] = "3e38,1"  # a batch of an epoch has no finite loss
+        self.write("data.csv", "a,y\n" + "\n".join(rows) + "\n")
+        self.write("test.yaml", """
+dataset: {path: data.csv, targets: y, validation: good.csv}
+sampler: {batch_size: 4, shuffle: true}
+model: {layers: [{linear: {out: 1}}]}
+loss: mse
+optimizer: {type: adam, lr: 0.01}
+train: {epochs: 4, tensorboard: true, on_nonfinite: rollback}
+checkpoint: {save_every: {steps: 3}, keep: 0}
+""")
+        self.write("good.csv", "a,y\n1,1\n2,0\n")
+        self.run_program("test.yaml")
+        self.assertGreaterEqual(len(self.events("rollback")), 1)
+        self.check(20)
+
+    def test_a_disk_that_fails_once(self):
+        """Whichever call on the file fails, all numbers are in it at the end, or the run says why it cannot begin."""
+        self.write("test.yaml", WINE)
+        started = 0
+        for kind in ("enospc", "eio"):
+            for n in range(1, 12):
+                _, err = self.run_program("test.yaml", "--fresh", "train={epochs: 4, tensorboard: true}", "checkpoint.save_every=1", code=None,
+                                          env={"DDPTRAIN_FAULT": f"{n}:{kind}", "DDPTRAIN_FAULT_FILTER": "events.out.tfevents"})
+                if self.code:
+                    self.assertEqual(self.code, program.IO, err)
+                    self.assertIn("events.out.tfevents", err)
+                elif self.events("start"):
+                    started += 1
+                    self.check(20)
+        self.assertGreater(started, 10)
+
+    def test_a_disk_that_fails_ever(self):
+        self.write("test.yaml", WINE)
+        _, err = self.run_program("test.yaml", "train={epochs: 4, tensorboard: true}", "checkpoint.save_every=1", code=program.IO,
+                                  env={"DDPTRAIN_FAULT": "3:enospc:ever", "DDPTRAIN_FAULT_FILTER": "events.out.tfevents"})
+        self.assertRegex(err, "a checkpoint could not be saved, the run continues: .*events.out.tfevents")
 
     def test_without_the_key_there_is_none(self):
         self.write("test.yaml", WINE)

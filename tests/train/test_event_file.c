@@ -2,9 +2,11 @@
  * ctest-labels: unit */
 #include "train/metrics/event_file.h"
 
+#include "base/fault.h"
 #include "base/io.h"
 #include "check_main.h"
 #include "files.h"
+#include "train/metrics/append_file.h"
 
 #define RECORD_OVERHEAD 16 /* length, its CRC, the CRC of the data */
 
@@ -48,4 +50,61 @@ START_TEST(a_torn_record_is_written_again) {
 }
 END_TEST
 
-TESTS("event_file", a_torn_record_is_written_again)
+/* Adds events of [count] scalars as long as the disk takes nothing. */
+static void add_on_a_full_disk(struct event_file *file, const struct scalar *scalars, size_t count, int events) {
+    fault_set(&(struct fault){.kind = FAULT_ENOSPC, .at = 1, .is_permanent = true});
+    for (int i = 0; i < events; i++) {
+        event_file_add(file, "step", i, scalars, count);
+        ck_failure(event_file_flush(file), STATUS_IO, "events.out.tfevents.");
+    }
+    fault_set(NULL);
+}
+
+START_TEST(a_full_disk_costs_no_more_than_16_mib_of_memory) {
+    enum { COUNT = 40000, EVENT = COUNT * 60 }; /* bytes of an event, at least */
+    struct scalar *scalars = calloc(COUNT, sizeof *scalars);
+    for (size_t i = 0; i < COUNT; i++) memset(scalars[i].name, 'a', sizeof scalars[i].name - 1);
+    char *folder = make_folder();
+    struct event_file *file;
+    ck_ok(event_file_open(folder, 0, &file));
+    ck_ok(event_file_flush(file));
+    add_on_a_full_disk(file, scalars, COUNT, 3);
+    ck_ok(event_file_flush(file));
+    ck_assert_uint_eq(count_records(folder), 2 + 3);
+    add_on_a_full_disk(file, scalars, COUNT, APPEND_FILE_MAX_BUFFER / EVENT + 1);
+    event_file_add(file, "step", 1, scalars, 1);
+    ck_ok(event_file_close(file));
+    ck_assert_uint_eq(count_records(folder), 2 + 3 + 1);
+    free(scalars);
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(two_files_of_one_second_have_two_names) {
+    char *folder = make_folder();
+    struct event_file *first, *second;
+    struct io_names names;
+    ck_ok(event_file_open(folder, 0, &first));
+    ck_ok(event_file_open(folder, 0, &second));
+    ck_ok(event_file_close(first));
+    ck_ok(event_file_close(second));
+    ck_ok(io_list(folder, &names));
+    ck_assert_uint_eq(names.count, 2);
+    io_names_free(&names);
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(an_event_without_scalars_is_none) {
+    char *folder = make_folder();
+    struct event_file *file;
+    ck_ok(event_file_open(folder, 0, &file));
+    event_file_add(file, "epoch", 1, NULL, 0);
+    ck_ok(event_file_close(file));
+    ck_assert_uint_eq(count_records(folder), 2);
+    remove_folder(folder);
+}
+END_TEST
+
+TESTS("event_file", a_torn_record_is_written_again, a_full_disk_costs_no_more_than_16_mib_of_memory,
+      two_files_of_one_second_have_two_names, an_event_without_scalars_is_none)
