@@ -1,4 +1,4 @@
-/* A bucket may exceed its limit: the tensor that reaches it belongs to it. */
+/* A bucket may exceed its limit: the tensor with which it reaches the limit is part of it. */
 #include "dist/buckets.h"
 
 size_t buckets_assign(const size_t *sizes, size_t count, const size_t *limits, size_t limit_count, size_t *bucket_of) {

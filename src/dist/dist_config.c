@@ -1,4 +1,4 @@
-/* The rows of the `dist:` section. */
+/* The schema of the `dist:` section. */
 #include "dist/dist_config.h"
 
 static const char *const compressions[] = {[COMPRESSION_NONE] = "none", [COMPRESSION_BFLOAT16] = "bfloat16", NULL};

@@ -1,6 +1,7 @@
-/* Backward counts down a bucket's pending ranges; a bucket that is complete, and whose predecessors are, goes to the
- * communication thread by raising one number. The thread works on lane 1 in order of buckets, so all ranks agree on
- * the order whatever theirs was; the last bucket is the caller's, on lane 0, at the same time. */
+/* Each gradient that becomes ready decrements the pending count of its bucket. A bucket that is complete, and whose
+ * predecessors are, is queued for the communication thread, which reduces buckets in order on lane 1; so the order is
+ * the same on all ranks, whatever the order in which their gradients become ready. The caller reduces the last bucket
+ * on lane 0, at the same time. */
 #include "dist/reducer.h"
 
 #include <math.h>
@@ -17,7 +18,7 @@
 struct bucket {
     size_t begin, end; /* of the flat buffer, in elements */
     size_t count;      /* ranges */
-    size_t pending;    /* of them not ready in this step */
+    size_t pending;    /* ranges that are not ready in this step */
 };
 
 struct reducer {
@@ -27,23 +28,23 @@ struct reducer {
     size_t count;
     struct bucket *buckets; /* (bucket_count) */
     size_t bucket_count;
-    size_t complete; /* buckets 0..complete-1 have all their gradients */
+    size_t complete; /* buckets 0..complete-1 have all their gradients in this step */
     float *gradients;
     struct comm *comm;
-    struct comm *gpu; /* NULL: the gradients are in the host's memory */
+    struct comm *gpu; /* NULL: the gradients are in host memory */
     void *stream;     /* of the device */
     bool is_scattered, is_compressed;
-    uint16_t *halves[COMM_LANES]; /* (the lane's largest bucket), bfloat16, the group's; NULL: float32 travels */
+    uint16_t *halves[COMM_LANES]; /* (the lane's largest bucket), bfloat16, of comm_alloc; NULL: float32 is sent */
     double waited;
 
     bool has_thread;
     pthread_t thread;
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t work, done;
-    size_t given;   /* buckets handed to the thread in this step */
-    size_t reduced; /* of them finished, also in vain */
+    size_t queued;  /* buckets queued for the thread in this step */
+    size_t reduced; /* buckets that the thread has finished, also after a failure */
     bool is_ending;
-    status failure; /* the first of the thread's */
+    status failure; /* the first failure of the thread */
     int running;    /* buckets that are being reduced now */
     double running_since, communication;
 };
@@ -57,8 +58,8 @@ static size_t to_bytes(double mebibytes) {
 
 size_t reducer_plan(const struct reducer_range *ranges, size_t count, const struct reducer_config *config,
                     size_t *bucket_of) {
-    /* [bucket_of] holds the sizes in reverse order, then the answer in reverse order: the rule reads a size before it
-     * writes there */
+    /* [bucket_of] first contains the sizes, then the result, both in reverse order: buckets_assign reads each size
+     * before it overwrites it */
     size_t limits[] = {to_bytes(config->first_bucket_mb), to_bytes(config->bucket_cap_mb)};
     for (size_t i = 0; i < count; i++) bucket_of[count - 1 - i] = ranges[i].count * sizeof(float);
     size_t buckets = buckets_assign(bucket_of, count, limits, 2, bucket_of);
@@ -79,7 +80,7 @@ static struct reducer_cut cut_of(const struct bucket *b, int world_size) {
     return (struct reducer_cut){b->begin, share, b->end};
 }
 
-/* The rank's own cut, and what all own. data (b->end - b->begin) */
+/* Sums this rank's cut, and the rest, which all ranks own. data (b->end - b->begin) */
 static status scatter(struct comm *comm, const struct bucket *b, void *data, enum comm_type type) {
     struct reducer_cut cut = cut_of(b, comm_world_size(comm));
     size_t size = comm_type_size(type), shared = (size_t)comm_world_size(comm) * cut.share;
@@ -108,7 +109,7 @@ static status average(const struct reducer *r, const struct bucket *b, int lane)
     return OK;
 }
 
-/* Around each average, with the mutex held. */
+/* Called before and after each average, with the mutex locked: measure the time in which at least one runs. */
 static void begin(struct reducer *r, double now) {
     if (r->running++ == 0) r->running_since = now;
 }
@@ -121,7 +122,7 @@ static void *communicate(void *argument) {
     struct reducer *r = argument;
     pthread_mutex_lock(&r->mutex);
     for (;;) {
-        while (r->reduced == r->given && !r->is_ending) pthread_cond_wait(&r->work, &r->mutex);
+        while (r->reduced == r->queued && !r->is_ending) pthread_cond_wait(&r->work, &r->mutex);
         if (r->is_ending) break;
         size_t index = r->reduced;
         bool has_failed = r->failure != OK;
@@ -149,7 +150,7 @@ static status enqueue_scatter(struct reducer *r, const struct bucket *b) {
     return comm_gpu_average(r->gpu, r->gradients + cut.begin + shared, cut.end - cut.begin - shared, r->is_compressed);
 }
 
-/* Behind what the device's stream has now: the bucket's gradients are among that. */
+/* After the work that is now in the device's stream, which computes the bucket's gradients. */
 static status enqueue(struct reducer *r, const struct bucket *b) {
     TRY(comm_gpu_after(r->gpu, r->stream));
     if (r->is_scattered) return enqueue_scatter(r, b);
@@ -157,17 +158,17 @@ static status enqueue(struct reducer *r, const struct bucket *b) {
 }
 
 static status reserve(const struct reducer *r) {
-    size_t most = 0;
+    size_t largest = 0;
     for (size_t i = 0; i < r->bucket_count; i++)
-        if (r->buckets[i].end - r->buckets[i].begin > most) most = r->buckets[i].end - r->buckets[i].begin;
-    return comm_gpu_reserve(r->gpu, most);
+        if (r->buckets[i].end - r->buckets[i].begin > largest) largest = r->buckets[i].end - r->buckets[i].begin;
+    return comm_gpu_reserve(r->gpu, largest);
 }
 
-/* ---- life ---- */
+/* ---- create and destroy ---- */
 
 static void fill_buckets(const struct reducer_range *ranges, size_t count, const size_t *bucket_of,
                          struct bucket *buckets) {
-    for (size_t i = count; i-- > 0;) { /* buckets hold ranges in reverse order */
+    for (size_t i = count; i-- > 0;) { /* bucket 0 has the last ranges */
         struct bucket *b = &buckets[bucket_of[i]];
         if (b->count++ == 0) b->end = ranges[i].offset + ranges[i].count;
         b->begin = ranges[i].offset;
@@ -178,27 +179,27 @@ status reducer_cuts(const struct reducer_range *ranges, size_t count, const stru
                     int world_size, struct reducer_cut *cuts, size_t *cut_count) {
     size_t *bucket_of = calloc(count + 1, sizeof *bucket_of);
     struct bucket *buckets = calloc(count + 1, sizeof *buckets);
-    bool is_there = bucket_of && buckets;
-    if (is_there) {
+    bool is_allocated = bucket_of && buckets;
+    if (is_allocated) {
         *cut_count = reducer_plan(ranges, count, config, bucket_of);
         fill_buckets(ranges, count, bucket_of, buckets);
         for (size_t b = 0; b < *cut_count; b++) cuts[b] = cut_of(&buckets[*cut_count - 1 - b], world_size);
     }
     free(bucket_of);
     free(buckets);
-    return is_there ? OK : status_memory("the reducer");
+    return is_allocated ? OK : status_memory("the reducer");
 }
 
-/* The last bucket is lane 0's. */
-static status make_halves(struct reducer *r) {
-    size_t most[COMM_LANES] = {0};
+/* The last bucket uses lane 0, the others lane 1. */
+static status allocate_halves(struct reducer *r) {
+    size_t largest[COMM_LANES] = {0};
     for (size_t i = 0; i < r->bucket_count; i++) {
-        size_t *lane = &most[i + 1 < r->bucket_count], count = r->buckets[i].end - r->buckets[i].begin;
+        size_t *lane = &largest[i + 1 < r->bucket_count], count = r->buckets[i].end - r->buckets[i].begin;
         if (count > *lane) *lane = count;
     }
     for (int lane = 0; lane < COMM_LANES; lane++) {
         void *halves = NULL;
-        if (most[lane]) TRY(comm_alloc(r->comm, most[lane] * sizeof **r->halves, &halves));
+        if (largest[lane]) TRY(comm_alloc(r->comm, largest[lane] * sizeof **r->halves, &halves));
         r->halves[lane] = halves;
     }
     return OK;
@@ -238,7 +239,7 @@ status reducer_create(const struct reducer_config *config, const struct reducer_
         fill_buckets(r->ranges, count, r->bucket_of, r->buckets);
         bool is_shared = comm_world_size(comm) > 1 && !r->gpu;
         if (r->gpu && config->is_compressed) failure = reserve(r);
-        if (is_shared && config->is_compressed) failure = make_halves(r);
+        if (is_shared && config->is_compressed) failure = allocate_halves(r);
         if (!failure && is_shared && r->bucket_count > 1) failure = start_thread(r);
     }
     if (failure) {
@@ -276,7 +277,7 @@ void reducer_start(struct reducer *r) {
     for (size_t b = 0; b < r->bucket_count; b++) r->buckets[b].pending = r->buckets[b].count;
     r->complete = 0;
     pthread_mutex_lock(&r->mutex);
-    r->given = r->reduced = 0;
+    r->queued = r->reduced = 0;
     pthread_mutex_unlock(&r->mutex);
 }
 
@@ -289,7 +290,7 @@ void reducer_ready(struct reducer *r, size_t index) {
     for (size_t b = before; r->gpu && b < r->complete && !r->failure; b++) r->failure = enqueue(r, &r->buckets[b]);
     if (r->complete == before || !r->has_thread) return;
     pthread_mutex_lock(&r->mutex);
-    r->given = r->complete < r->bucket_count ? r->complete : r->bucket_count - 1; /* the last is the caller's */
+    r->queued = r->complete < r->bucket_count ? r->complete : r->bucket_count - 1; /* the caller reduces the last */
     pthread_cond_signal(&r->work);
     pthread_mutex_unlock(&r->mutex);
 }
@@ -297,14 +298,14 @@ void reducer_ready(struct reducer *r, size_t index) {
 static status check_all_ready(const struct reducer *r) {
     for (size_t i = 0; i < r->count; i++)
         if (!r->is_ready[i])
-            return status_new(STATUS_BUG, "the gradient of parameter '%s' never became ready in this step",
+            return status_new(STATUS_BUG, "the gradient of parameter '%s' did not become ready in this step",
                               r->ranges[i].name);
     return OK;
 }
 
 static status wait_for_thread(struct reducer *r) {
     pthread_mutex_lock(&r->mutex);
-    while (r->reduced < r->given) pthread_cond_wait(&r->done, &r->mutex);
+    while (r->reduced < r->queued) pthread_cond_wait(&r->done, &r->mutex);
     status failure = r->failure;
     r->failure = OK;
     pthread_mutex_unlock(&r->mutex);
@@ -322,7 +323,7 @@ status reducer_wait(struct reducer *r, void *stream) { return r->gpu ? comm_gpu_
 status reducer_finish(struct reducer *r) {
     status missing = check_all_ready(r);
     if (!missing && r->gpu) return finish_on_gpu(r);
-    /* what was handed over is finished on all ranks, or others would wait for us in vain */
+    /* buckets that are queued must be reduced on all ranks: the other ranks wait for them */
     if (missing) return r->has_thread ? status_first(missing, wait_for_thread(r)) : missing;
     if (comm_world_size(r->comm) == 1 || r->bucket_count == 0) return OK;
     double start = clock_seconds();
@@ -342,12 +343,12 @@ status reducer_finish(struct reducer *r) {
     return failure;
 }
 
-/* After reducer_finish the thread is idle, so nothing is written meanwhile. */
+/* After reducer_finish the thread is idle, so the mutex need not be locked. */
 struct reducer_times reducer_times(const struct reducer *r) {
     return (struct reducer_times){.communication = r->communication, .waited = r->waited};
 }
 
-/* The thread is woken a moment after the last bucket, so there may seem to be more waiting than communication. */
+/* The thread may start after the caller has started to wait, so the wait may be longer than the communication. */
 double reducer_hidden(struct reducer_times before, struct reducer_times after) {
     double communication = after.communication - before.communication, waited = after.waited - before.waited;
     if (!(communication > 0)) return NAN;

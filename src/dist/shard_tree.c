@@ -1,13 +1,14 @@
-/* A subtree is named by its level and its first shard, a multiple of 2^level; the last ones may be cut off by the
- * number of shards. While shards come in, finished subtrees wait on a stack for their right neighbour, as the digits of
- * a binary counter. What is left at the end is exchanged in pieces, so that memory does not grow with the ranks. */
+/* A subtree is identified by its level and its first shard, a multiple of 2^level; the last subtrees may be incomplete,
+ * because the number of shards ends. While shards are pushed, complete subtrees wait on a stack for their sibling, like
+ * the digits of a binary counter. The remaining subtrees are exchanged in pieces, so that memory does not grow with the
+ * number of ranks. */
 #include "dist/shard_tree.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_LEVELS 64
+#define MAX_LEVELS 64
 #define PIECE_FLOATS (1u << 20) /* of all ranks together, in one exchange */
 
 struct subtree {
@@ -16,8 +17,8 @@ struct subtree {
 };
 
 struct stack {
-    struct subtree items[2 * MOST_LEVELS];
-    size_t count, most;
+    struct subtree items[2 * MAX_LEVELS];
+    size_t count, max_count;
 };
 
 struct shard_tree {
@@ -28,7 +29,7 @@ struct shard_tree {
     float **vectors;          /* (kept): (count) of each subtree on the stack */
     size_t kept, sent, piece; /* piece: floats of a vector in one exchange */
     float *mine, *all;        /* (sent, piece); (world, sent, piece) */
-    float **starts;           /* (shards) while summing: the subtree that begins there; NULL: inside of one */
+    float **starts;           /* (shards) while summing: the subtree that starts there; NULL: inside of one */
     size_t pushed;
 };
 
@@ -43,10 +44,10 @@ static bool are_siblings(const struct subtree *left, const struct subtree *right
     return left->level == right->level && left->first % (2 * size) == 0 && right->first == left->first + size;
 }
 
-/* Puts shard [first] on the stack. [merge] adds vector i + 1 to vector i of the stack. */
+/* Pushes shard [first]. merge(context, i) adds vector i + 1 of the stack to vector i; NULL: nothing. */
 static void push(struct stack *stack, size_t first, void (*merge)(void *, size_t), void *context) {
     stack->items[stack->count++] = (struct subtree){0, first};
-    if (stack->count > stack->most) stack->most = stack->count;
+    if (stack->count > stack->max_count) stack->max_count = stack->count;
     while (stack->count > 1 && are_siblings(&stack->items[stack->count - 2], &stack->items[stack->count - 1])) {
         stack->count--;
         if (merge) merge(context, stack->count - 1);
@@ -66,7 +67,7 @@ void shard_tree_cost(size_t shards, int world_size, size_t *kept, size_t *sent) 
     *kept = *sent = 1;
     for (int r = 0; r < world_size; r++) {
         struct stack stack = stack_of(shards, r, world_size);
-        if (stack.most > *kept) *kept = stack.most;
+        if (stack.max_count > *kept) *kept = stack.max_count;
         if (stack.count > *sent) *sent = stack.count;
     }
 }
@@ -82,9 +83,9 @@ static status allocate(struct shard_tree *t) {
     t->all = new_floats(world * t->sent * t->piece);
     t->starts = calloc(t->shards, sizeof *t->starts);
     t->vectors = calloc(t->kept, sizeof *t->vectors);
-    bool is_there = t->mine && t->all && t->starts && t->vectors;
-    for (size_t i = 0; is_there && i < t->kept; i++) is_there = (t->vectors[i] = new_floats(t->count)) != NULL;
-    return is_there ? OK : status_memory("the sums of %zu shards", t->shards);
+    bool is_allocated = t->mine && t->all && t->starts && t->vectors;
+    for (size_t i = 0; is_allocated && i < t->kept; i++) is_allocated = (t->vectors[i] = new_floats(t->count)) != NULL;
+    return is_allocated ? OK : status_memory("the sums of %zu shards", t->shards);
 }
 
 status shard_tree_create(size_t shards, size_t count, struct comm *comm, struct shard_tree **out) {
@@ -134,8 +135,8 @@ void shard_tree_push(struct shard_tree *t) {
     push(&t->stack, t->first + t->pushed++, merge, t);
 }
 
-/* Puts the subtrees of all ranks where they begin; their vectors are in t->all. */
-static void place(struct shard_tree *t) {
+/* Sets t->starts for the subtrees of all ranks, whose vectors are in t->all. */
+static void set_starts(struct shard_tree *t) {
     int world = comm_world_size(t->comm);
     memset(t->starts, 0, t->shards * sizeof *t->starts);
     for (int r = 0; r < world; r++) {
@@ -145,9 +146,9 @@ static void place(struct shard_tree *t) {
     }
 }
 
-/* Neighbours first: a subtree that is there already holds what the smaller steps would add to it. */
+/* Adds siblings, the smallest first; a subtree already contains the sums of the smaller steps. */
 static float *sum_piece(struct shard_tree *t, size_t count) {
-    place(t);
+    set_starts(t);
     for (size_t step = 1; step < t->shards; step *= 2)
         for (size_t i = 0; i + step < t->shards; i += 2 * step)
             if (t->starts[i + step]) add(t->starts[i], t->starts[i + step], count);
@@ -168,8 +169,8 @@ status shard_tree_finish(struct shard_tree *t, const float **sum) {
     return OK;
 }
 
-void shard_tree_sum(double *words, size_t shards, size_t width) {
+void shard_tree_sum(double *values, size_t shards, size_t width) {
     for (size_t step = 1; step < shards; step *= 2)
         for (size_t i = 0; i + step < shards; i += 2 * step)
-            for (size_t w = 0; w < width; w++) words[i * width + w] += words[(i + step) * width + w];
+            for (size_t w = 0; w < width; w++) values[i * width + w] += values[(i + step) * width + w];
 }

@@ -1,4 +1,4 @@
-/* Every collective and type on 1 to 4 ranks against the same arithmetic done alone. ctest-labels: dist */
+/* Every collective and type on 1 to 5 ranks against the same arithmetic in one process. ctest-labels: dist */
 #include "ranks.h"
 
 #include <math.h>
@@ -10,9 +10,9 @@
 #include "dist/comm/combine.h"
 #include "dist/comm/comm_check.h"
 
-/* A loop index chooses the backend: gloo, shm, then both with ranks that pretend to be on hosts. */
-#define EVERY 11
-static void choose(int backend) {
+/* Sets the backend: 0 gloo, 1 shm, 2 and 3 both, on 2 and 3 simulated hosts. */
+#define CASES 11
+static void set_backend(int backend) {
     setenv("TEST_BACKEND", backend == 0 ? "gloo" : "auto", 1);
     setenv("TEST_HOSTS", backend == 2 ? "2" : backend == 3 ? "3" : "0", 1);
 }
@@ -25,10 +25,10 @@ static void all_body(const struct dist_env *env, void *argument) {
     RANK_CHECK(checks > 400);
     RANK_CHECK(strcmp(comm_backend(g.comm), env->world_size > 1 ? (const char *)argument : "self") == 0);
     rank_must(comm_all_reduce(g.comm, NULL, 0, COMM_FLOAT32, COMM_SUM));
-    bool yields = strcmp(comm_backend(g.comm), "shm") == 0;
-    long turn = processors_slice();
-    processors_shorten_slice(); /* has been asked for already */
-    RANK_CHECK(!yields || processors_slice() == turn);
+    bool is_shm = strcmp(comm_backend(g.comm), "shm") == 0;
+    long slice = processors_slice();
+    processors_shorten_slice(); /* the backend has called it already */
+    RANK_CHECK(!is_shm || processors_slice() == slice);
     rank_leave(&g);
 }
 
@@ -36,13 +36,13 @@ START_TEST(every_collective) {
     static const struct {
         int backend, world;
     } cases[] = {{0, 1}, {0, 2}, {0, 3}, {0, 5}, {1, 2}, {1, 3}, {1, 4}, {1, 5}, {2, 3}, {2, 5}, {3, 4}};
-    ck_assert_uint_eq(sizeof cases / sizeof *cases, EVERY);
-    choose(cases[_i].backend);
+    ck_assert_uint_eq(sizeof cases / sizeof *cases, CASES);
+    set_backend(cases[_i].backend);
     ranks_run(cases[_i].world, all_body, (void *)expected_backends[cases[_i].backend]);
 }
 END_TEST
 
-/* Sums of floats whose order matters: the same bits on all ranks and again. */
+/* Sums of floats that depend on the order: the same bits on all ranks and in every call. */
 static void bits_body(const struct dist_env *env, void *argument) {
     (void)argument;
     struct rank_group g = rank_join(env, 20);
@@ -68,20 +68,20 @@ static void bits_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(same_bits_everywhere) {
-    choose(_i / 3);
+START_TEST(same_bits_on_all_ranks) {
+    set_backend(_i / 3);
     ranks_run(2 + _i % 3, bits_body, NULL);
 }
 END_TEST
 
-/* A number that all ranks see, whatever the time. */
+/* A counter in memory that all ranks share. */
 static atomic_int *shared_count(void) {
     void *count = mmap(NULL, sizeof(atomic_int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(count, MAP_FAILED);
     return count;
 }
 
-/* The barrier waits for the last. */
+/* The barrier waits for the last rank. */
 static void barrier_body(const struct dist_env *env, void *argument) {
     atomic_int *arrived = argument;
     struct rank_group g = rank_join(env, 20);
@@ -94,12 +94,12 @@ static void barrier_body(const struct dist_env *env, void *argument) {
 }
 
 START_TEST(barrier_waits) {
-    choose(_i);
+    set_backend(_i);
     ranks_run(3, barrier_body, shared_count());
 }
 END_TEST
 
-/* A rank that fails reports why; the others' failure quotes it. */
+/* A rank reports its failure; the failure of the others contains its message. */
 static void report_body(const struct dist_env *env, void *argument) {
     (void)argument;
     struct rank_group g = rank_join(env, 20);
@@ -117,13 +117,13 @@ static void report_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(reason_is_quoted) {
-    choose(_i);
+START_TEST(reported_failure_is_in_the_message) {
+    set_backend(_i);
     ranks_run(2, report_body, NULL);
 }
 END_TEST
 
-/* A rank that does not come ends the others' wait at the timeout of the call; it is there until they are done. */
+/* If a rank does not make the call, those of the others time out; it runs until they have. */
 static void timeout_body(const struct dist_env *env, void *argument) {
     atomic_int *done = argument;
     struct rank_group g = rank_join(env, 2);
@@ -142,31 +142,31 @@ static void timeout_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(calls_end_in_time) {
-    choose(_i);
+START_TEST(calls_time_out) {
+    set_backend(_i);
     ranks_run(3, timeout_body, shared_count());
 }
 END_TEST
 
-/* Ranks that are not in the same call are told, instead of hanging or mixing data. */
+/* Ranks in different calls get a failure; they do not hang or mix data. */
 static void mismatch_body(const struct dist_env *env, void *argument) {
     (void)argument;
     struct rank_group g = rank_join(env, 5);
     float data[4] = {0};
     status s = comm_all_reduce(g.comm, data, env->rank == 0 ? 3 : 4, COMM_FLOAT32, COMM_SUM);
     RANK_CHECK(status_code(s) == STATUS_PEER);
-    if (env->rank == 0) clock_sleep(1); /* both report their own sentence, not that the other left */
+    if (env->rank == 0) clock_sleep(1); /* both report the mismatch, not that the other has left */
     status_free(s);
     rank_leave(&g);
 }
 
-START_TEST(mismatch_is_told) {
-    choose(_i);
+START_TEST(mismatch_is_detected) {
+    set_backend(_i);
     ranks_run(2, mismatch_body, NULL);
 }
 END_TEST
 
-/* Through the parcels of one sender: the data of a message is taken before the next one, to whomever, overwrites it. */
+/* The send buffers of one sender: a message is received before the next one, to any rank, overwrites it. */
 static void in_a_row_body(const struct dist_env *env, void *argument) {
     (void)argument;
     enum { COUNT = 300000, MESSAGES = 4 };
@@ -189,13 +189,13 @@ static void in_a_row_body(const struct dist_env *env, void *argument) {
 }
 
 START_TEST(messages_in_a_row) {
-    choose(1);
+    set_backend(1);
     ranks_run(3, in_a_row_body, NULL);
 }
 END_TEST
 
-/* With floats a NaN wins, whichever rank has it; integers have none. */
-START_TEST(nan_wins) {
+/* A NaN of any rank gives NaN. */
+START_TEST(nan_gives_nan) {
     static const enum comm_op ops[] = {COMM_SUM, COMM_AVG, COMM_MIN, COMM_MAX, COMM_PRODUCT};
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
         for (int bad = 0; bad < 3; bad++) {
@@ -229,6 +229,6 @@ START_TEST(unknown_backend) {
 }
 END_TEST
 
-LOOP_TESTS("comm", LOOP(every_collective, 0, EVERY), LOOP(same_bits_everywhere, 0, 6), LOOP(barrier_waits, 0, 2),
-           LOOP(reason_is_quoted, 0, 2), LOOP(calls_end_in_time, 0, 2), LOOP(mismatch_is_told, 0, 2),
-           ONCE(messages_in_a_row), ONCE(nan_wins), ONCE(unknown_backend))
+LOOP_TESTS("comm", LOOP(every_collective, 0, CASES), LOOP(same_bits_on_all_ranks, 0, 6), LOOP(barrier_waits, 0, 2),
+           LOOP(reported_failure_is_in_the_message, 0, 2), LOOP(calls_time_out, 0, 2), LOOP(mismatch_is_detected, 0, 2),
+           ONCE(messages_in_a_row), ONCE(nan_gives_nan), ONCE(unknown_backend))

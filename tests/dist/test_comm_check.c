@@ -1,4 +1,4 @@
-/* The check of the collectives notices one wrong element of each, and names it. ctest-labels: dist */
+/* comm_check detects one wrong element of each collective and reports it. ctest-labels: dist */
 #include "ranks.h"
 
 #include <stdatomic.h>
@@ -9,8 +9,8 @@
 
 enum call { REDUCE_ALL, REDUCE_ROOT, REDUCE_SCATTER, GATHER_ALL, GATHER_ROOT, SCATTER, BROADCAST, RECV };
 
-/* Rank [rank] of two finds a float, or where [size] is odd a byte, at [at] of what [call] gives it raised by 100: in
- * the first call of [size] bytes, in a gather from rank 1. A rank that has no result has data that must not change. */
+/* In rank [rank] of two, the first call [call] of [size] bytes (gather: from rank 1) adds 100 to the float, or the byte
+ * if [size] is odd, at byte [at] of its result; in a rank without a result, of its data, which must not change. */
 static const struct mistake {
     enum call call;
     int rank;
@@ -32,10 +32,10 @@ static const struct mistake {
 };
 
 static const struct mistake *mistake; /* of this rank; NULL: none */
-static atomic_bool is_done;           /* it is made once; several threads check at a time */
+static atomic_bool is_done;           /* the mistake is made once; several threads run the check */
 static const struct comm_backend *real;
 
-static void spoil(enum call call, size_t size, void *result) {
+static void make_mistake(enum call call, size_t size, void *result) {
     if (!mistake || call != mistake->call || size != mistake->size || atomic_exchange(&is_done, true)) return;
     if (size % 2)
         ((uint8_t *)result)[mistake->at] = (uint8_t)(((uint8_t *)result)[mistake->at] + 100);
@@ -45,38 +45,39 @@ static void spoil(enum call call, size_t size, void *result) {
 
 static status reduce(void *group, int lane, void *data, size_t count, enum comm_type type, enum comm_op op, int root) {
     TRY(real->reduce(group, lane, data, count, type, op, root));
-    if (type == COMM_FLOAT32 && op == COMM_SUM) spoil(root == COMM_ALL ? REDUCE_ALL : REDUCE_ROOT, 4 * count, data);
+    if (type == COMM_FLOAT32 && op == COMM_SUM)
+        make_mistake(root == COMM_ALL ? REDUCE_ALL : REDUCE_ROOT, 4 * count, data);
     return OK;
 }
 
 static status reduce_scatter(void *group, int lane, const void *data, size_t count, enum comm_type type,
                              enum comm_op op, void *out) {
     TRY(real->reduce_scatter(group, lane, data, count, type, op, out));
-    if (type == COMM_FLOAT32 && op == COMM_SUM) spoil(REDUCE_SCATTER, 4 * count, out);
+    if (type == COMM_FLOAT32 && op == COMM_SUM) make_mistake(REDUCE_SCATTER, 4 * count, out);
     return OK;
 }
 
 static status gather(void *group, int lane, const void *data, const size_t *sizes, void *out, int root) {
     TRY(real->gather(group, lane, data, sizes, out, root));
-    if (out) spoil(root == COMM_ALL ? GATHER_ALL : GATHER_ROOT, sizes[1], out);
+    if (out) make_mistake(root == COMM_ALL ? GATHER_ALL : GATHER_ROOT, sizes[1], out);
     return OK;
 }
 
 static status scatter(void *group, int lane, const void *data, size_t size, void *out, int root) {
     TRY(real->scatter(group, lane, data, size, out, root));
-    spoil(SCATTER, size, out);
+    make_mistake(SCATTER, size, out);
     return OK;
 }
 
 static status broadcast(void *group, int lane, void *data, size_t size, int root) {
     TRY(real->broadcast(group, lane, data, size, root));
-    spoil(BROADCAST, size, data);
+    make_mistake(BROADCAST, size, data);
     return OK;
 }
 
 static status receive(void *group, int lane, void *data, size_t size, int from) {
     TRY(real->recv(group, lane, data, size, from));
-    spoil(RECV, size, data);
+    make_mistake(RECV, size, data);
     return OK;
 }
 
@@ -92,7 +93,9 @@ static void check_body(const struct dist_env *env, void *argument) {
     wrong.scatter = scatter;
     wrong.broadcast = broadcast;
     wrong.recv = receive;
-    if (mistake) g.comm->shared->backend = &wrong; /* the store's thread of the other rank is going to read its own */
+    if (mistake)
+        g.comm->shared->backend =
+            &wrong; /* only here: the store's thread of the other rank may read its table at any time */
     size_t checks;
     status s = comm_check(g.comm, NULL, NULL, &checks);
     if (env->rank == m->rank) {
@@ -101,14 +104,14 @@ static void check_body(const struct dist_env *env, void *argument) {
         if (strcmp(status_message(s), expected) != 0) fprintf(stderr, "expected: %s\n", expected);
         if (status_code(s) != STATUS_BUG || strcmp(status_message(s), expected) != 0) rank_must(s);
         RANK_CHECK(checks > 0);
-        _exit(0); /* which ends the other one's check */
+        _exit(0); /* ends the check of the other rank */
     }
     RANK_CHECK(status_code(s) == STATUS_PEER);
     status_free(s);
     rank_leave(&g);
 }
 
-START_TEST(a_wrong_element_is_named) { ranks_run(2, check_body, (void *)&mistakes[_i]); }
+START_TEST(wrong_element_is_reported) { ranks_run(2, check_body, (void *)&mistakes[_i]); }
 END_TEST
 
-LOOP_TESTS("comm_check", EACH(a_wrong_element_is_named, mistakes))
+LOOP_TESTS("comm_check", EACH(wrong_element_is_reported, mistakes))

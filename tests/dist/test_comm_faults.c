@@ -1,4 +1,4 @@
-/* Ranks that die in the middle of each call, jobs side by side, and hosts that cannot share memory. ctest-labels: dist
+/* Ranks that are killed during each call, jobs at the same time, and hosts without shared memory. ctest-labels: dist
  * fault */
 #include "ranks.h"
 
@@ -43,8 +43,8 @@ static status call_once(struct comm *c, int how, float *data, float *more) {
 }
 #define CALLS 12
 
-/* Rank 1 is killed; the others' calls end soon and say who it was. */
-static void death_body(const struct dist_env *env, void *argument) {
+/* Rank 1 is killed; the calls of the others end soon with a failure that names it. */
+static void killed_body(const struct dist_env *env, void *argument) {
     int how = *(int *)argument;
     struct rank_group g = rank_join(env, 60);
     static float data[LARGE], more[LARGE];
@@ -58,20 +58,20 @@ static void death_body(const struct dist_env *env, void *argument) {
     if (!strstr(status_message(s), "rank 1 (host ") || !strstr(status_message(s), "exited without reporting an error"))
         rank_must(s);
     status_free(s);
-    s = comm_barrier(g.comm); /* the group is dead */
+    s = comm_barrier(g.comm); /* the group is unusable */
     RANK_CHECK(status_code(s) == STATUS_PEER && strstr(status_message(s), "rank 1 (host "));
     status_free(s);
     rank_leave(&g);
 }
 
-START_TEST(death_is_named) {
+START_TEST(killed_rank_is_reported) {
     struct ranks ranks;
     static const int between_hosts[] = {2, 5, 10};
     int how = _i < 2 * CALLS ? _i % CALLS : between_hosts[_i - 2 * CALLS];
     setenv("TEST_BACKEND", _i < CALLS ? "gloo" : "auto", 1);
     setenv("TEST_HOSTS", _i < 2 * CALLS ? "0" : "2", 1);
     ranks_prepare(&ranks, 3);
-    ranks_start(&ranks, death_body, &how);
+    ranks_start(&ranks, killed_body, &how);
     ranks_wait(&ranks);
     ck_assert_int_eq(ranks.codes[0], 0);
     ck_assert_int_eq(ranks.codes[1], 128 + SIGKILL);
@@ -79,7 +79,7 @@ START_TEST(death_is_named) {
 }
 END_TEST
 
-/* Two jobs of one name at the same time. */
+/* Two jobs with the same job id at the same time. */
 static void job_body(const struct dist_env *env, void *argument) {
     struct rank_group g = rank_join(env, 20);
     static float data[20000];
@@ -107,7 +107,7 @@ START_TEST(two_jobs_do_not_mix) {
 }
 END_TEST
 
-/* Nothing needs /dev/shm: here it has room for nothing. */
+/* Shared memory does not need /dev/shm, which has one page here. */
 static void tiny_body(const struct dist_env *env, void *argument) {
     (void)argument;
     if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0)
@@ -126,7 +126,7 @@ static void tiny_body(const struct dist_env *env, void *argument) {
 START_TEST(tiny_dev_shm) { ranks_run(3, tiny_body, NULL); }
 END_TEST
 
-/* Memory of comm_alloc beside memory of one's own, and parts of it. */
+/* Memory of comm_alloc, parts of it, and other memory. */
 static void alloc_body(const struct dist_env *env, void *argument) {
     (void)argument;
     enum { COUNT = 50000 };
@@ -138,7 +138,7 @@ static void alloc_body(const struct dist_env *env, void *argument) {
     for (size_t i = 0; i < COUNT; i++) RANK_CHECK(shared[i] == 0);
     for (int turn = 0; turn < 30; turn++) {
         size_t begin = (size_t)turn * 333, count = COUNT - begin - (size_t)turn;
-        /* now and then one rank comes with other memory, or from another place */
+        /* in some calls one rank uses other memory, or another offset */
         float *data =
             turn % 3 == 1 && env->rank == 0 ? own : shared + (turn % 3 == 2 && env->rank == 1 ? begin / 2 : begin);
         for (size_t i = 0; i < count; i++) data[i] = sinf((float)i + 0.1f * (float)env->rank);
@@ -158,8 +158,8 @@ START_TEST(allocated_memory) {
 }
 END_TEST
 
-/* A host that gives rank 0 no memory to share: all ranks take the next best, or say why not. */
-static void refused_body(const struct dist_env *env, void *argument) {
+/* Rank 0 cannot create shared memory: all ranks use Gloo, or fail with the reason. */
+static void no_memory_body(const struct dist_env *env, void *argument) {
     struct comm *comm;
     struct store *store;
     struct rlimit limit = {4096, 4096};
@@ -180,11 +180,11 @@ static void refused_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(no_shared_memory) { ranks_run(3, refused_body, _i ? "shm" : "auto"); }
+START_TEST(no_shared_memory) { ranks_run(3, no_memory_body, _i ? "shm" : "auto"); }
 END_TEST
 
-/* shm is for one host. */
-static void apart_body(const struct dist_env *env, void *argument) {
+/* The backend shm requires one host. */
+static void two_hosts_body(const struct dist_env *env, void *argument) {
     (void)argument;
     struct comm *comm;
     struct store *store;
@@ -197,8 +197,8 @@ static void apart_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(shm_needs_one_host) { ranks_run(3, apart_body, NULL); }
+START_TEST(shm_needs_one_host) { ranks_run(3, two_hosts_body, NULL); }
 END_TEST
 
-LOOP_TESTS("comm_faults", LOOP(death_is_named, 0, 2 * CALLS + 3), ONCE(two_jobs_do_not_mix), ONCE(tiny_dev_shm),
-           LOOP(allocated_memory, 0, 4), LOOP(no_shared_memory, 0, 2), ONCE(shm_needs_one_host))
+LOOP_TESTS("comm_faults", LOOP(killed_rank_is_reported, 0, 2 * CALLS + 3), ONCE(two_jobs_do_not_mix),
+           ONCE(tiny_dev_shm), LOOP(allocated_memory, 0, 4), LOOP(no_shared_memory, 0, 2), ONCE(shm_needs_one_host))

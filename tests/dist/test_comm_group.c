@@ -1,5 +1,4 @@
-/* Which ranks a group has, by what they are connected, and what a group that is cut from another inherits.
- * ctest-labels: dist */
+/* Members, hosts and backends of groups that are split from another, and groups on GPUs. ctest-labels: dist */
 #include "ranks.h"
 
 #include <stdatomic.h>
@@ -13,7 +12,7 @@
 
 #define WORLD 4
 
-/* Four ranks on two hosts, 0 and 2, 1 and 3, and what comm_split(colors[rank], keys[rank]) gives each. */
+/* Four ranks on two hosts, 0 and 2, 1 and 3, and the results of comm_split(colors[rank], keys[rank]). */
 static const struct {
     int colors[WORLD], keys[WORLD];
     struct {
@@ -73,14 +72,14 @@ static void split_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(a_part_knows_its_members_and_hosts) {
+START_TEST(split_group_has_members_and_hosts) {
     int number = _i;
     setenv("TEST_HOSTS", "2", 1);
     ranks_run(WORLD, split_body, &number);
 }
 END_TEST
 
-/* A group is connected in the way that was chosen for the whole. */
+/* A split group has the backend of its parent. */
 static void same_backend_body(const struct dist_env *env, void *argument) {
     const char *name = argument;
     struct rank_group g = {0};
@@ -95,12 +94,12 @@ static void same_backend_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(a_part_has_the_backend_of_the_whole) { ranks_run(2, same_backend_body, _i == 0 ? "shm" : "gloo"); }
+START_TEST(split_group_has_backend_of_parent) { ranks_run(2, same_backend_body, _i == 0 ? "shm" : "gloo"); }
 END_TEST
 
-/* ---- the group on GPUs, by a backend that moves nothing ---- */
+/* ---- the group on GPUs, with a backend that transfers no data ---- */
 
-static struct comm_setup last_setup; /* with a name that is over */
+static struct comm_setup last_setup; /* its name is not valid any more */
 static char last_name[64];
 static int last_members[WORLD], last_hosts[WORLD], alive;
 static atomic_int aborted;
@@ -156,7 +155,8 @@ static void gpu_body(const struct dist_env *env, void *argument) {
     RANK_CHECK(strcmp(comm_backend(g.comm), "fake") == 0);
     RANK_CHECK(strcmp(comm_describe(g.comm), "FAKE; the hosts' own numbers by shared memory") == 0);
 
-    rank_must(comm_split(g.comm, env->rank == 0, 0, &part)); /* rank 0 alone, which needs none */
+    rank_must(
+        comm_split(g.comm, env->rank == 0, 0, &part)); /* rank 0 is in a group of one, which has no group on GPUs */
     RANK_CHECK(!comm_gpu(part) == (env->rank == 0) && alive == (env->rank == 0 ? 1 : 2));
     if (env->rank > 0) {
         RANK_CHECK(last_setup.gpu == 5 + env->rank && strcmp(last_name, "comm/0.0/gpu") == 0);
@@ -180,13 +180,13 @@ static void gpu_hosts_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(gpus_are_on_the_hosts_of_their_ranks) {
+START_TEST(gpu_group_has_hosts_of_ranks) {
     setenv("TEST_HOSTS", "2", 1);
     ranks_run(3, gpu_hosts_body, NULL);
 }
 END_TEST
 
-/* Of two groups one has been destroyed when rank 1 leaves. */
+/* One of two groups has been destroyed when rank 1 exits. */
 static void abort_body(const struct dist_env *env, void *argument) {
     (void)argument;
     struct rank_group g = rank_join(env, 20);
@@ -205,12 +205,11 @@ static void abort_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(a_lost_rank_aborts_what_is_left) { ranks_run(2, abort_body, NULL); }
+START_TEST(lost_rank_aborts_remaining_groups) { ranks_run(2, abort_body, NULL); }
 END_TEST
 
-START_TEST(a_group_on_gpus_beside_the_hosts) { ranks_run(3, gpu_body, NULL); }
+START_TEST(group_on_gpus_is_added) { ranks_run(3, gpu_body, NULL); }
 END_TEST
 
-LOOP_TESTS("comm_group", EACH(a_part_knows_its_members_and_hosts, splits),
-           LOOP(a_part_has_the_backend_of_the_whole, 0, 2), ONCE(a_group_on_gpus_beside_the_hosts),
-           ONCE(gpus_are_on_the_hosts_of_their_ranks), ONCE(a_lost_rank_aborts_what_is_left))
+LOOP_TESTS("comm_group", EACH(split_group_has_members_and_hosts, splits), LOOP(split_group_has_backend_of_parent, 0, 2),
+           ONCE(group_on_gpus_is_added), ONCE(gpu_group_has_hosts_of_ranks), ONCE(lost_rank_aborts_remaining_groups))

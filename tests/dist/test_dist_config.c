@@ -1,4 +1,4 @@
-/* The `dist:` section: defaults, ranges, and backends this build does not have. ctest-labels: unit */
+/* The `dist:` section: defaults, ranges, and unknown backends. ctest-labels: unit */
 #include "dist/dist_config.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include "base/document.h"
 #include "check_main.h"
 
-/* Binds the section's text; the sentence of what is wrong, "" for nothing. */
-static struct dist_config bind(const char *yaml, char *sentence, size_t size) {
+/* Binds the section. message (size): the errors; "": none. */
+static struct dist_config bind(const char *yaml, char *message, size_t size) {
     struct problems problems = {0};
     struct document *document = NULL;
     struct dist_config config;
@@ -18,7 +18,7 @@ static struct dist_config bind(const char *yaml, char *sentence, size_t size) {
     schema_bind(&dist_schema, document_root(document), "dist", &dist_schema, &config, document_arena(document),
                 &problems);
     status s = problems_status(&problems, STATUS_USAGE);
-    snprintf(sentence, size, "%s", status_message(s));
+    snprintf(message, size, "%s", status_message(s));
     status_free(s);
     problems_free(&problems);
     document_destroy(document);
@@ -26,20 +26,20 @@ static struct dist_config bind(const char *yaml, char *sentence, size_t size) {
 }
 
 START_TEST(defaults_are_pytorchs) {
-    char sentence[500];
-    struct dist_config config = bind("", sentence, sizeof sentence);
-    ck_assert_str_eq(sentence, "");
+    char message[500];
+    struct dist_config config = bind("", message, sizeof message);
+    ck_assert_str_eq(message, "");
     ck_assert_int_eq(config.backend, BACKEND_AUTO);
     ck_assert_double_eq(config.bucket_cap_mb, 25);
     ck_assert_double_eq(config.first_bucket_mb, 1);
     ck_assert_double_eq(config.timeout, 600);
     ck_assert(!config.find_unused_parameters);
-    config = bind("backend: gloo\nbucket_cap_mb: 0.5\n", sentence, sizeof sentence);
-    ck_assert_str_eq(sentence, "");
+    config = bind("backend: gloo\nbucket_cap_mb: 0.5\n", message, sizeof message);
+    ck_assert_str_eq(message, "");
     ck_assert_int_eq(config.backend, BACKEND_GLOO);
     ck_assert_double_eq(config.bucket_cap_mb, 0.5);
-    config = bind("backend: nccl\n", sentence, sizeof sentence);
-    ck_assert_str_eq(sentence, "");
+    config = bind("backend: nccl\n", message, sizeof message);
+    ck_assert_str_eq(message, "");
     ck_assert_int_eq(config.backend, BACKEND_NCCL);
 }
 END_TEST
@@ -53,11 +53,11 @@ static const struct {
     {"bucket_cap: 3\n", "bucket_cap_mb"},
 };
 
-START_TEST(mistakes_are_told) {
-    char sentence[1000];
-    bind(wrong[_i].yaml, sentence, sizeof sentence);
-    ck_assert_msg(strstr(sentence, wrong[_i].expected), "%s: '%s'", wrong[_i].yaml, sentence);
+START_TEST(mistakes_are_reported) {
+    char message[1000];
+    bind(wrong[_i].yaml, message, sizeof message);
+    ck_assert_msg(strstr(message, wrong[_i].expected), "%s: '%s'", wrong[_i].yaml, message);
 }
 END_TEST
 
-LOOP_TESTS("dist_config", ONCE(defaults_are_pytorchs), EACH(mistakes_are_told, wrong))
+LOOP_TESTS("dist_config", ONCE(defaults_are_pytorchs), EACH(mistakes_are_reported, wrong))

@@ -1,4 +1,6 @@
-/* Buckets as PyTorch cuts them, and averages over ranks as done alone. ctest-labels: dist */
+/* Buckets as PyTorch assigns them, and averages over ranks against the same arithmetic in one process. ctest-labels:
+ * dist
+ */
 #include "ranks.h"
 
 #include <jansson.h>
@@ -33,7 +35,7 @@ START_TEST(buckets_as_pytorch) {
                                   b);
         ck_assert_uint_eq(seen, count);
 
-        /* reducer_plan is the same rule from the last parameter to the first */
+        /* reducer_plan applies the same rule from the last parameter to the first */
         struct reducer_range ranges[200];
         size_t plan[200], offset = 0;
         for (size_t i = 0; i < count; i++) {
@@ -116,8 +118,8 @@ static void average_body(const struct dist_env *env, void *argument) {
 
 static const struct reducer_case cases[] = {
     {1024, 25600, false}, /* one bucket */
-    {1, 4, false},        /* nearly one per parameter */
-    {0.001, 0.001, true}, /* one per parameter, ready in any order */
+    {1, 4, false},        /* about one bucket for each parameter */
+    {0.001, 0.001, true}, /* one bucket for each parameter, ready in any order */
     {16, 100, true},      {300, 1, false},
 };
 #define CASES ((int)(sizeof cases / sizeof *cases))
@@ -135,7 +137,7 @@ static float as_bfloat16(float value) {
     return value;
 }
 
-/* Ranks [first], [first] + [stride], ...: their rounded terms are added in float32 and the sum is rounded. */
+/* The sum of ranks [first], [first] + [stride], ...: rounded terms are added in float32, and the sum is rounded. */
 static float compressed_sum(int first, int stride, int world, size_t i) {
     float sum = 0, factor = (float)(1.0 / world);
     for (int r = first; r < world; r += stride) {
@@ -145,7 +147,7 @@ static float compressed_sum(int first, int stride, int world, size_t i) {
     return as_bfloat16(sum);
 }
 
-/* By turns on [hosts] hosts, a host's sum goes to the others; 0: one host. */
+/* Rank r is on host r % [hosts]; the sums of the hosts are added. 0: one host. */
 static float compressed_average(int hosts, int world, size_t i) {
     if (hosts == 0) return compressed_sum(0, 1, world, i);
     float sum = compressed_sum(0, hosts, world, i);
@@ -209,7 +211,7 @@ static void pause_for(double seconds) {
     nanosleep(&time, NULL);
 }
 
-/* Rank 0's first bucket waits for rank 1's while its backward goes on: that is hidden. */
+/* Rank 0's first bucket waits for that of rank 1 while its backward continues: the wait overlaps. */
 static void overlap_body(const struct dist_env *env, void *argument) {
     (void)argument;
     struct rank_group g = rank_join(env, 20);
@@ -236,7 +238,7 @@ static void overlap_body(const struct dist_env *env, void *argument) {
 START_TEST(overlap_is_measured) { ranks_run(2, overlap_body, NULL); }
 END_TEST
 
-START_TEST(hidden_share) {
+START_TEST(hidden_share_is_computed) {
     struct reducer_times before = {1, 2}, idle = before, half = {3, 3}, late = {2, 3.01};
     ck_assert(isnan(reducer_hidden(before, idle)));
     ck_assert(reducer_hidden(before, half) == 0.5);
@@ -254,7 +256,7 @@ static void missing_body(const struct dist_env *env, void *argument) {
     rank_must(reducer_create(&config, ranges, 2, gradients, g.comm, &reducer));
     reducer_start(reducer);
     reducer_ready(reducer, 1);
-    reducer_ready(reducer, 1); /* twice counts once */
+    reducer_ready(reducer, 1); /* the second call does nothing */
     status s = reducer_finish(reducer);
     RANK_CHECK(status_code(s) == STATUS_BUG && strstr(status_message(s), "'0.weight'"));
     status_free(s);
@@ -263,11 +265,11 @@ static void missing_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(missing_gradient_is_named) { ranks_run(_i, missing_body, NULL); }
+START_TEST(missing_gradient_is_reported) { ranks_run(_i, missing_body, NULL); }
 END_TEST
 
-/* A rank that dies in the middle of a step fails the others' finish, and their destroy does not hang. */
-static void death_body(const struct dist_env *env, void *argument) {
+/* A rank is killed during a step: reducer_finish of the other fails, and reducer_destroy does not hang. */
+static void killed_body(const struct dist_env *env, void *argument) {
     (void)argument;
     struct rank_group g = rank_join(env, 60);
     static float gradients[400000];
@@ -292,10 +294,10 @@ static void death_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(death_in_a_step) {
+START_TEST(rank_is_killed_in_a_step) {
     struct ranks ranks;
     ranks_prepare(&ranks, 2);
-    ranks_start(&ranks, death_body, NULL);
+    ranks_start(&ranks, killed_body, NULL);
     ranks_wait(&ranks);
     ck_assert_int_eq(ranks.codes[0], 0);
     ck_assert_int_eq(ranks.codes[1], 128 + SIGKILL);
@@ -303,5 +305,5 @@ START_TEST(death_in_a_step) {
 END_TEST
 
 LOOP_TESTS("reducer", ONCE(buckets_as_pytorch), LOOP(average_is_serial, 0, 4 * CASES), ONCE(overlap_is_measured),
-           ONCE(hidden_share), EACH(compressed_is_rounded_twice, compressed_cases),
-           LOOP(missing_gradient_is_named, 1, 3), ONCE(death_in_a_step))
+           ONCE(hidden_share_is_computed), EACH(compressed_is_rounded_twice, compressed_cases),
+           LOOP(missing_gradient_is_reported, 1, 3), ONCE(rank_is_killed_in_a_step))

@@ -1,29 +1,29 @@
-/* Sums over shards: the same bits on any number of ranks, those of the tree done by hand. ctest-labels: dist */
+/* Sums over shards: the same bits on any number of ranks as a recursive sum. ctest-labels: dist */
 #include "ranks.h"
 
 #include "check_main.h"
 #include "dist/shard_tree.h"
 
 #define COUNT 700
-#define MOST_SHARDS 40
+#define MAX_SHARDS 40
 
-/* Sizes differ so much that the order of additions shows. */
+/* Magnitudes differ so much that the order of additions changes the result. */
 static float value_of(size_t shard, size_t i, int step) {
     uint32_t x = (uint32_t)(shard * 7919 + i * 104729 + (size_t)step * 31) * 2654435761u;
     return ((float)(x >> 8) / 16777216.0f - 0.5f) * (float)(1u << (x & 15));
 }
 
-/* Recursive, as the tree is drawn. */
-static float by_hand(size_t first, size_t size, size_t shards, size_t i, int step) {
+/* The sum of the tree of [size] shards from [first] on, recursively. */
+static float recursive_sum(size_t first, size_t size, size_t shards, size_t i, int step) {
     if (size == 1) return value_of(first, i, step);
-    float left = by_hand(first, size / 2, shards, i, step);
-    return first + size / 2 < shards ? left + by_hand(first + size / 2, size / 2, shards, i, step) : left;
+    float left = recursive_sum(first, size / 2, shards, i, step);
+    return first + size / 2 < shards ? left + recursive_sum(first + size / 2, size / 2, shards, i, step) : left;
 }
 
 static void sum_body(const struct dist_env *env, void *argument) {
     (void)argument;
     struct rank_group g = rank_join(env, 20);
-    for (size_t shards = 1; shards <= MOST_SHARDS; shards += shards < 9 ? 1 : 7) {
+    for (size_t shards = 1; shards <= MAX_SHARDS; shards += shards < 9 ? 1 : 7) {
         struct shard_tree *tree;
         size_t first, own, size = 1;
         while (size < shards) size *= 2;
@@ -38,14 +38,14 @@ static void sum_body(const struct dist_env *env, void *argument) {
                 shard_tree_push(tree);
             }
             rank_must(shard_tree_finish(tree, &sum));
-            for (size_t i = 0; i < COUNT; i++) RANK_CHECK(sum[i] == by_hand(0, size, shards, i, step));
+            for (size_t i = 0; i < COUNT; i++) RANK_CHECK(sum[i] == recursive_sum(0, size, shards, i, step));
         }
         shard_tree_destroy(tree);
     }
     rank_leave(&g);
 }
 
-START_TEST(sums_as_by_hand) { ranks_run(_i, sum_body, NULL); }
+START_TEST(sums_are_those_of_the_tree) { ranks_run(_i, sum_body, NULL); }
 END_TEST
 
 START_TEST(shares_and_cost) {
@@ -70,17 +70,18 @@ START_TEST(shares_and_cost) {
 }
 END_TEST
 
-START_TEST(words_as_by_hand) {
-    double words[MOST_SHARDS][2];
-    for (size_t shards = 1; shards <= MOST_SHARDS; shards++) {
+START_TEST(values_are_summed_in_the_tree) {
+    double values[MAX_SHARDS][2];
+    for (size_t shards = 1; shards <= MAX_SHARDS; shards++) {
         size_t size = 1;
         while (size < shards) size *= 2;
-        for (size_t s = 0; s < shards; s++) words[s][0] = (double)value_of(s, 1, 0), words[s][1] = 1;
-        shard_tree_sum(words[0], shards, 2);
-        ck_assert(words[0][1] == (double)shards); /* each once */
-        ck_assert_double_eq_tol(words[0][0], (double)by_hand(0, size, shards, 1, 0), 0.05);
+        for (size_t s = 0; s < shards; s++) values[s][0] = (double)value_of(s, 1, 0), values[s][1] = 1;
+        shard_tree_sum(values[0], shards, 2);
+        ck_assert(values[0][1] == (double)shards); /* each shard once */
+        ck_assert_double_eq_tol(values[0][0], (double)recursive_sum(0, size, shards, 1, 0), 0.05);
     }
 }
 END_TEST
 
-LOOP_TESTS("shard tree", LOOP(sums_as_by_hand, 1, 6), ONCE(shares_and_cost), ONCE(words_as_by_hand))
+LOOP_TESTS("shard tree", LOOP(sums_are_those_of_the_tree, 1, 6), ONCE(shares_and_cost),
+           ONCE(values_are_summed_in_the_tree))
