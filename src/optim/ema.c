@@ -1,4 +1,4 @@
-/* One more flat buffer and one pass over it per update. */
+/* The average is a flat buffer, updated in one pass. */
 #include "optim/ema.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ static const struct schema_row rows[] = {
      .min = 0,
      .max = 1,
      .excludes_max = true,
-     .doc = "Weight of the old average in each update, such as 0.999; 0: no average is kept."},
+     .doc = "Weight of the old average in each update, such as 0.999; 0: no average."},
     {.key = "evaluate",
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct ema_config, evaluate),
@@ -19,7 +19,7 @@ static const struct schema_row rows[] = {
      .flags = SCHEMA_EXTENDS,
      .doc =
          "Evaluations use the average instead of the weights; so do `eval`, `predict`, `generate` and `export` unless "
-         "`--weights` says otherwise."},
+         "`--weights` is given."},
     {0},
 };
 const struct schema ema_schema = {

@@ -4,16 +4,16 @@
 #include <float.h>
 #include <math.h>
 
-#define LEAST 1e-6 /* of what is multiplied with: products stay numbers that float32 holds */
+#define MIN_FACTOR 1e-6 /* products with the scale remain in the range of float32 */
 
 static const struct schema_row rows[] = {
     {.key = "init_scale",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct loss_scale_config, init_scale),
      .fallback = "65536",
-     .min = LEAST,
+     .min = MIN_FACTOR,
      .max = 0x1p127,
-     .doc = "What the loss is multiplied by at the start."},
+     .doc = "The factor of the loss at the start."},
     {.key = "growth_factor",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct loss_scale_config, growth_factor),
@@ -26,7 +26,7 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_REAL,
      .offset = offsetof(struct loss_scale_config, backoff_factor),
      .fallback = "0.5",
-     .min = LEAST,
+     .min = MIN_FACTOR,
      .max = 1,
      .excludes_max = true,
      .doc = "The scale is multiplied by this when gradients overflow; that step is not applied."},
@@ -46,10 +46,10 @@ double loss_scale_value(const struct loss_scale_config *config, const struct los
     return state->scale > 0 ? state->scale : (double)(float)config->init_scale;
 }
 
-void loss_scale_update(const struct loss_scale_config *config, struct loss_scale *state, bool has_overflown) {
+void loss_scale_update(const struct loss_scale_config *config, struct loss_scale *state, bool has_overflowed) {
     double now = loss_scale_value(config, state);
     state->scale = now;
-    if (has_overflown) {
+    if (has_overflowed) {
         state->scale = fmax((double)(float)(now * config->backoff_factor), (double)FLT_MIN);
         state->growth_tracker = 0;
     } else if (++state->growth_tracker == config->growth_interval) {
@@ -59,6 +59,6 @@ void loss_scale_update(const struct loss_scale_config *config, struct loss_scale
     }
 }
 
-bool loss_scale_is_suspect(const struct loss_scale_config *config, const struct loss_scale *state) {
+bool loss_scale_can_overflow(const struct loss_scale_config *config, const struct loss_scale *state) {
     return loss_scale_value(config, state) > 1;
 }

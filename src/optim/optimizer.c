@@ -1,4 +1,4 @@
-/* The table of optimizers, and the state that all of them keep the same way. */
+/* The table of optimizers, and the state that all of them have. */
 #include "optim/optimizer.h"
 
 #include <math.h>
@@ -61,14 +61,14 @@ static status allocate(struct optimizer *o, const struct params *params) {
     return device_alloc(o->device, bytes, "the optimizer's steps", (void **)&o->steps);
 }
 
-/* Up to [end]; what was left out since the run before stands. */
+/* Adds the run [begin, end), and before it one that skips the elements since the last run. */
 static void add_run(struct optimizer *o, size_t begin, size_t end, size_t at, size_t step) {
-    size_t before = o->run_count ? o->runs[o->run_count - 1].end : 0;
-    if (before < begin) o->runs[o->run_count++] = (struct optimizer_run){before, begin, 0, OPTIMIZER_SKIP};
+    size_t last_end = o->run_count ? o->runs[o->run_count - 1].end : 0;
+    if (last_end < begin) o->runs[o->run_count++] = (struct optimizer_run){last_end, begin, 0, OPTIMIZER_SKIP};
     if (begin < end) o->runs[o->run_count++] = (struct optimizer_run){begin, end, at, step};
 }
 
-/* The plan's runs, cut to what this rank updates, and what stands between and behind them. */
+/* Adds the runs of the plan, restricted to the parts of this rank; all other elements are skipped. */
 static status add_runs(struct optimizer *o, const struct params *params) {
     const struct optimizer_part all = {0, params->trained, 0};
     const struct optimizer_part *parts = o->shard ? o->shard->parts : &all;
@@ -156,9 +156,9 @@ void optimizer_run_step(struct optimizer *optimizer, struct params *params, cons
 
 void optimizer_run_part(struct optimizer *optimizer, struct params *params, size_t begin, size_t end, float *gradients,
                         const float *clip) {
-    const struct optimizer_run *whole = optimizer->plan->runs;
-    while (whole->end <= begin) whole++; /* a parameter lies within one run */
-    struct optimizer_run part = {.end = end - begin, .at = begin, .step = whole->step};
+    const struct optimizer_run *run_of = optimizer->plan->runs;
+    while (run_of->end <= begin) run_of++; /* a parameter is within one run */
+    struct optimizer_run part = {.end = end - begin, .at = begin, .step = run_of->step};
     run(optimizer,
         &(struct optimizer_update){
             .clip = clip, .values = params->values + begin, .gradients = gradients, .runs = &part, .run_count = 1});

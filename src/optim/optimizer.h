@@ -1,6 +1,6 @@
-/* optimizer: PyTorch's update rules over the flat buffers, with its roundings (tests/vectors/optim.json): one call of
- * the device for all parameters, with a table of their groups (device/optimizers.h, optimizer_groups.h). docs/adding.md
- * shows what a new one needs. */
+/* optimizer: PyTorch's update rules over the flat buffers, with the same roundings (tests/vectors/optim.json): one call
+ * of the device for all parameters, with a table of their groups (device/optimizers.h, optimizer_groups.h).
+ * docs/adding.md describes how to add one. */
 #ifndef OPTIMIZER_H
 #define OPTIMIZER_H
 
@@ -13,19 +13,19 @@
 
 #define OPTIMIZER_MAX_BUFFERS OPTIMIZER_STATES
 
-/* What a schedule or a group may change. */
+/* The settings that a schedule or a group can change. */
 struct optimizer_settings {
     double lr, weight_decay;
-    double momentum; /* or its first beta: what one_cycle moves; NAN: the rule has none */
+    double momentum; /* or the first beta; changed by one_cycle; NAN: the rule has none */
 };
 
 struct optimizer_type {
     struct schema_variant variant;
-    const char *buffers[OPTIMIZER_MAX_BUFFERS]; /* PyTorch's names of its state: "exp_avg"; NULL: fewer */
+    const char *buffers[OPTIMIZER_MAX_BUFFERS]; /* PyTorch's names of its state: "exp_avg"; NULL: unused */
     struct optimizer_settings (*settings)(const void *config);
     /* Whether this config needs buffer [index] (SGD without momentum does not). NULL: always. */
     bool (*uses_buffer)(const void *config, size_t index);
-    /* What the elements of its buffers start with. NULL: 0. */
+    /* The initial value of the elements of its buffers. NULL: 0. */
     float (*start)(const void *config);
     /* The constants of update number [t] (from 1). */
     union optimizer_step (*plan)(const void *config, const struct optimizer_settings *settings, int64_t t);
@@ -37,7 +37,8 @@ const struct optimizer_type *optimizer_type_at(size_t index);
 
 struct optimizer_plan;
 
-/* What one rank updates: parts of the flat buffers, ascending, and where their state stands in this rank's buffers. */
+/* The parts of the flat buffers that a rank updates, ascending. [at]: the position of their state in the buffers of the
+ * rank. */
 struct optimizer_part {
     size_t begin, end, at;
 };
@@ -51,22 +52,23 @@ struct optimizer {
     const void *config;
     struct device *device;
     struct optimizer_plan *plan;
-    const struct optimizer_shard *shard;   /* NULL: it updates everything */
-    float *buffers[OPTIMIZER_MAX_BUFFERS]; /* (params->trained, or shard->total) each, those that are used */
+    const struct optimizer_shard *shard;   /* NULL: all parameters */
+    float *buffers[OPTIMIZER_MAX_BUFFERS]; /* (params->trained, or shard->total) each; only those in use */
     const char *buffer_names[OPTIMIZER_MAX_BUFFERS];
     size_t buffer_count;
-    struct optimizer_run *runs; /* (run_count) of all parameters; what this rank does not update stands */
+    struct optimizer_run
+        *runs; /* (run_count) of all elements; OPTIMIZER_SKIP for those that this rank does not update */
     size_t run_count;
-    union optimizer_step *planned, *steps; /* (plan->setting_count) of the update: on the host, on the device */
+    union optimizer_step *planned, *steps; /* (plan->setting_count) of the update, on the host and on the device */
 };
 
-/* Bytes of state for [params]: for `check`. */
+/* Bytes of state for [params]. */
 size_t optimizer_memory(const struct variant *config, const struct params *params);
 
 /* STATUS_USAGE with file:line:column for a group that matches no parameter. */
 status optimizer_create(const struct variant *config, const struct params *params, struct device *device,
                         struct optimizer **out);
-/* Of what [shard] (borrowed; NULL: everything) says only. */
+/* Only for the elements of [shard] (not owned; NULL: all). */
 status optimizer_create_shard(const struct variant *config, const struct params *params, struct device *device,
                               const struct optimizer_shard *shard, struct optimizer **out);
 void optimizer_destroy(struct optimizer *optimizer); /* takes NULL */
@@ -74,22 +76,24 @@ void optimizer_destroy(struct optimizer *optimizer); /* takes NULL */
 /* The settings of the config, before groups and any schedule. */
 struct optimizer_settings optimizer_settings(const struct variant *config);
 
-/* What the schedule makes of a group's [base_lr] now. */
+/* The scheduled rate of a group with [base_lr]. */
 typedef double optimizer_rate(const void *schedule, double base_lr);
 
-/* Update number [t] (from 1) of all parameters that are not frozen; all gradients are zero afterwards. [rate] is asked
- * once per group with other settings; NULL: the rates stay as configured. [momentum]: NAN: the config's. *clip lies in
- * the device's memory. */
+/* Update number [t] (from 1) of all parameters that are not frozen; all gradients are zero afterwards. [rate] is
+ * called once per setting; NULL: the configured rates. [momentum]: NAN: that of the config. *clip is in device memory.
+ */
 void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, optimizer_rate *rate,
                     const void *schedule, double momentum, const float *clip);
 
-/* The same in two parts: what changes from one update to the next goes to the device; the update runs. */
+/* The same in two parts: optimizer_plan_step uploads the values that change from step to step; optimizer_run_step makes
+ * the update. */
 void optimizer_plan_step(struct optimizer *optimizer, int64_t t, optimizer_rate *rate, const void *schedule,
                          double momentum);
 void optimizer_run_step(struct optimizer *optimizer, struct params *params, const float *clip);
 
 /* Instead of optimizer_run_step: elements [begin, end) of one parameter, with their [gradients] (end - begin), which
- * are zero afterwards. All parts of an update together have its bits. Not for shards. */
+ * are zero afterwards. The parts of an update together give the same bits as
+ * optimizer_run_step. Not for shards. */
 void optimizer_run_part(struct optimizer *optimizer, struct params *params, size_t begin, size_t end, float *gradients,
                         const float *clip);
 

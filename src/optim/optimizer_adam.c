@@ -1,5 +1,5 @@
-/* adam, adamw: torch.optim.Adam and AdamW. They differ in how weight decay enters: added to the gradient, or taken from
- * the weights before the update. */
+/* adam, adamw: torch.optim.Adam and AdamW. Adam adds weight decay to the gradient; AdamW subtracts it from the weights
+ * before the update. */
 #include <math.h>
 
 #include "optim/optimizers.h"

@@ -1,4 +1,4 @@
-/* Everything is decided once, before the first step: a step only walks over the runs. */
+/* The runs are computed once, before the first step. */
 #include "optim/optimizer_groups.h"
 
 #include <fnmatch.h>
@@ -48,14 +48,14 @@ static const struct schema_row group_rows[] = {
      .fallback = "null",
      .min = 0,
      .max = INFINITY,
-     .doc = "Learning rate of the group; the schedule scales it like the optimizer's own."},
+     .doc = "Learning rate of the group; the schedule scales it like that of the optimizer."},
     {.key = "lr_factor",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct group, lr_factor),
      .fallback = "null",
      .min = 0,
      .max = INFINITY,
-     .doc = "Instead of `lr`: the optimizer's own, times this."},
+     .doc = "Instead of `lr`: a factor of the rate of the optimizer."},
     {.key = "weight_decay",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct group, weight_decay),
@@ -91,13 +91,13 @@ static const struct schema_row common_rows[] = {
      .offset = offsetof(struct common, groups),
      .fallback = "[]",
      .section = &group_schema,
-     .doc = "Parameters with values of their own (PyTorch's parameter groups); the first group that matches wins."},
+     .doc = "Parameters with other values (PyTorch's parameter groups); the first group that matches is used."},
     {.key = "in_backward",
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct common, in_backward),
      .fallback = "false",
      .flags = SCHEMA_EXTENDS,
-     .doc = "Update each parameter during backward, as soon as its gradient is complete, and keep no gradients "
+     .doc = "Update each parameter during backward, as soon as its gradient is complete, without storing all gradients "
             "(PyTorch's optimizer step in backward): the same numbers in less memory and time. On the CPU, with one "
             "process; several processes keep their gradients to average them (docs/optimizers.md)."},
     {0},
@@ -161,10 +161,10 @@ static struct optimizer_setting setting_of(const struct common *common, const st
     return setting;
 }
 
-static size_t find_or_add(struct optimizer_plan *plan, struct optimizer_setting wanted) {
+static size_t find_or_add(struct optimizer_plan *plan, struct optimizer_setting setting) {
     for (size_t i = 0; i < plan->setting_count; i++)
-        if (plan->settings[i].lr == wanted.lr && plan->settings[i].weight_decay == wanted.weight_decay) return i;
-    plan->settings[plan->setting_count] = wanted;
+        if (plan->settings[i].lr == setting.lr && plan->settings[i].weight_decay == setting.weight_decay) return i;
+    plan->settings[plan->setting_count] = setting;
     return plan->setting_count++;
 }
 
@@ -174,7 +174,7 @@ static const struct param *next_trained(const struct params *params, size_t inde
     return NULL;
 }
 
-/* A run reaches to the next parameter's start: the gap between them holds zeros and stays so. */
+/* A run ends where the next parameter begins; the gap between them is zero and remains zero. */
 static void add_runs(struct optimizer_plan *plan, const struct common *common, const struct optimizer_settings *own,
                      const struct params *params) {
     for (size_t i = 0; i < params->count; i++) {

@@ -1,6 +1,5 @@
-/* optimizer groups: which parameters are updated with which learning rate and weight decay. The first group that
- * matches a parameter wins, the others keep the optimizer's own values; neighbours with equal values are updated
- * together. */
+/* optimizer groups: the learning rate and weight decay of each parameter. The first group that matches a parameter is
+ * used, else the values of the optimizer; neighbours with equal values are updated together. */
 #ifndef OPTIMIZER_GROUPS_H
 #define OPTIMIZER_GROUPS_H
 
@@ -12,7 +11,7 @@ extern const struct schema optimizer_common;
 /* `in_backward` */
 bool optimizer_is_in_backward(const struct variant *config);
 
-/* One pair of values, and how many parameters have it. */
+/* A pair of values, and the number of parameters with it. */
 struct optimizer_setting {
     double lr, weight_decay;
     size_t tensors, elements;

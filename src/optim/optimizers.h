@@ -1,4 +1,4 @@
-/* optimizers: the table of optimizers, and rows that several of them have. */
+/* optimizers: the table of optimizers, and schema rows that several of them use. */
 #ifndef OPTIMIZERS_H
 #define OPTIMIZERS_H
 
@@ -10,7 +10,7 @@
 OPTIMIZERS(X)
 #undef X
 
-/* A number >= 0 of the optimizer's struct: the row of most of their keys. */
+/* The row of a number >= 0. */
 #define OPTIMIZER_REAL(struct_, name_, fallback_, doc_)                                                                \
     {                                                                                                                  \
         .key = #name_, .type = SCHEMA_REAL, .offset = offsetof(struct struct_, name_), .fallback = fallback_,          \

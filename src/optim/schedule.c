@@ -1,6 +1,6 @@
-/* One row per type: keys and closed form. t counts epochs (PyTorch's habit: scheduler.step() once an epoch) or steps,
- * by `interval`. A warm-up of m precedes any type as SequentialLR([LinearLR, type], [m]) does: the type then sees t -
- * m. */
+/* One row per type: keys and closed form. t counts epochs (as scheduler.step() once per epoch in PyTorch) or steps, by
+ * `interval`. A warm-up of m intervals precedes any type, as with SequentialLR([LinearLR, type], [m]): the type then
+ * gets t - m. */
 #include "optim/schedule.h"
 
 #include <math.h>
@@ -86,7 +86,7 @@ static const struct schema_row cosine_rows[] = {
 };
 static const struct schema_row restarts_rows[] = {
     COUNT("t_0", t_0, NULL, SCHEMA_REQUIRED, "Intervals of the first period."),
-    COUNT("t_mult", t_mult, "1", 0, "Each period is this many times as long as the one before."),
+    COUNT("t_mult", t_mult, "1", 0, "Factor of the length of each period relative to the one before."),
     REAL(eta_min, "0", "The minimum rate."),
     {0},
 };
@@ -98,7 +98,7 @@ static const struct schema_row one_cycle_rows[] = {
      .fallback = "0.3",
      .min = 0,
      .max = 1,
-     .doc = "Share of the cycle in which the rate rises."},
+     .doc = "Fraction of the cycle in which the rate rises."},
     {.key = "div_factor",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct schedule_config, div_factor),
@@ -152,10 +152,10 @@ static const struct schema_row plateau_rows[] = {
     REAL(factor, "0.1", "The rate is multiplied by this."),
     EPOCHS(patience, "10", "Evaluations without progress before the rate is reduced."),
     REAL(threshold, "0.0001", "The minimum change that counts as progress."),
-    CHOICE(threshold_mode, "rel", threshold_modes, "`rel`: a share of the best value so far; `abs`: a difference."),
-    EPOCHS(cooldown, "0", "Evaluations after a reduction that do not count."),
+    CHOICE(threshold_mode, "rel", threshold_modes, "`rel`: a fraction of the best value so far; `abs`: a difference."),
+    EPOCHS(cooldown, "0", "Evaluations after a reduction that are ignored."),
     REAL(min_lr, "0", "The minimum rate."),
-    REAL(eps, "1e-08", "A change of the rate that is smaller than this is not made."),
+    REAL(eps, "1e-08", "A reduction of the rate by at most this is not made."),
     {0},
 };
 
@@ -193,19 +193,19 @@ static double exponential(const struct schedule_config *c, double base, int64_t 
     return base * pow(c->gamma, (double)t);
 }
 
-static double least(int64_t t, int64_t most) { return (double)(t < most ? t : most); }
+static double minimum(int64_t t, int64_t max) { return (double)(t < max ? t : max); }
 
 /* base * (s + (e - s) * min(t, T) / T) */
 static double linear(const struct schedule_config *c, double base, int64_t t, int64_t total) {
     (void)total;
     return base *
-           (c->start_factor + (c->end_factor - c->start_factor) * least(t, c->total_iters) / (double)c->total_iters);
+           (c->start_factor + (c->end_factor - c->start_factor) * minimum(t, c->total_iters) / (double)c->total_iters);
 }
 
 /* base * (1 - min(t, T) / T)^p */
 static double polynomial(const struct schedule_config *c, double base, int64_t t, int64_t total) {
     (void)total;
-    return base * pow(1 - least(t, c->total_iters) / (double)c->total_iters, c->power);
+    return base * pow(1 - minimum(t, c->total_iters) / (double)c->total_iters, c->power);
 }
 
 /* eta + (base - eta) * (1 + cos(pi t / T)) / 2 */
@@ -224,8 +224,8 @@ static double cosine_restarts(const struct schedule_config *c, double base, int6
     return c->eta_min + (base - c->eta_min) * (1 + cos(PI * (double)t / (double)period)) / 2;
 }
 
-static double anneal(const struct schedule_config *c, double from, double to, double share) {
-    return c->anneal ? from + (to - from) * share : to + (from - to) / 2 * (cos(PI * share) + 1);
+static double anneal(const struct schedule_config *c, double from, double to, double fraction) {
+    return c->anneal ? from + (to - from) * fraction : to + (from - to) / 2 * (cos(PI * fraction) + 1);
 }
 
 /* From [low] up to [high], and down to [end]; in three phases: up, back to [low], to [end]. */
@@ -246,7 +246,7 @@ static double one_cycle(const struct schedule_config *c, double base, int64_t t,
 
 struct schedule_type {
     struct schema_variant variant;
-    /* [t] intervals done of [total]; NULL: constant */
+    /* after [t] of [total] intervals; NULL: constant */
     double (*at)(const struct schedule_config *config, double base, int64_t t, int64_t total);
 };
 
@@ -258,8 +258,8 @@ static const struct schedule_type types[] = {
     {{"linear", &linear_schema, "From start_factor to end_factor (LinearLR)."}, linear},
     {{"polynomial", &polynomial_schema, "lr * (1 - t / total_iters)^power (PolynomialLR)."}, polynomial},
     {{"cosine", &cosine_schema, "Half a cosine from lr to eta_min (CosineAnnealingLR)."}, cosine},
-    {{"cosine_restarts", &restarts_schema, "Cosines that start again (CosineAnnealingWarmRestarts)."}, cosine_restarts},
-    {{"one_cycle", &one_cycle_schema, "Rises, then falls far below the start (OneCycleLR)."}, one_cycle},
+    {{"cosine_restarts", &restarts_schema, "Cosine with restarts (CosineAnnealingWarmRestarts)."}, cosine_restarts},
+    {{"one_cycle", &one_cycle_schema, "Rises to lr, then falls far below the initial rate (OneCycleLR)."}, one_cycle},
     {{"reduce_on_plateau", &plateau_schema, "lr * factor when a metric stops improving (ReduceLROnPlateau)."}, NULL},
 };
 
@@ -287,14 +287,14 @@ static const struct schema_row common_rows[] = {
      .fallback = "0.01",
      .min = 0,
      .max = 1,
-     .doc = "Share of lr at the start of the warm-up."},
+     .doc = "Fraction of lr at the start of the warm-up."},
     {0},
 };
 static const struct schema common = {.name = "schedule", .size = sizeof(struct schedule_common), .rows = common_rows};
 
 const struct schema_variants schedule_variants = {.what = "schedule", .at = variant_at, .common = &common};
 
-/* Intervals done, and those of the whole run. */
+/* *t: finished intervals; *total: those of the run after the warm-up. */
 static void count(const struct schedule_common *c, const struct schedule_progress *p, int64_t *t, int64_t *total) {
     *t = c->interval ? p->steps : p->epoch;
     *total = c->interval ? p->total_steps : p->total_epochs;
@@ -305,7 +305,7 @@ static bool is_plateau(const struct variant *schedule) {
     return types[schedule->index].variant.schema == &plateau_schema;
 }
 
-/* lr = max(lr * factor, min_lr), as often as it was reduced; a change of at most eps is left out */
+/* lr = max(lr * factor, min_lr) for each reduction; a change of at most eps is not made */
 static double reduced(const struct schedule_config *c, double lr, int64_t reductions) {
     for (int64_t i = 0; i < reductions; i++) {
         double next = fmax(lr * c->factor, c->min_lr);
@@ -353,13 +353,13 @@ bool schedule_is_max(const struct variant *schedule) {
 }
 
 static bool is_better(const struct schedule_config *c, double value, double best) {
-    bool is_relative = c->threshold_mode == 0, wants_less = c->mode == 0;
+    bool is_relative = c->threshold_mode == 0, is_min = c->mode == 0;
     if (isnan(best)) return true;
-    if (wants_less) return value < (is_relative ? best * (1 - c->threshold) : best - c->threshold);
+    if (is_min) return value < (is_relative ? best * (1 - c->threshold) : best - c->threshold);
     return value > (is_relative ? best * (c->threshold + 1) : best + c->threshold);
 }
 
-void schedule_observe(const struct variant *schedule, struct plateau *plateau, double value) {
+void schedule_update_plateau(const struct variant *schedule, struct plateau *plateau, double value) {
     const struct schedule_config *c = schedule->config;
     if (is_better(c, value, plateau->best)) {
         plateau->best = value;

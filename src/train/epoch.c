@@ -110,10 +110,10 @@ static void update_schedule(struct trainer *t, const struct epoch_report *e, boo
     enum schedule_monitor monitor = schedule_monitor(schedule);
     int64_t every = t->config->train.evaluate_every;
     if (!is_whole || isnan(e->train_loss)) return; /* NAN: every step of the epoch was skipped */
-    if (monitor == MONITOR_TRAIN_LOSS) schedule_observe(schedule, plateau, e->train_loss);
+    if (monitor == MONITOR_TRAIN_LOSS) schedule_update_plateau(schedule, plateau, e->train_loss);
     if (!e->has_validation || every == 0 || e->epoch % every != 0) return;
-    if (monitor == MONITOR_VAL_LOSS) schedule_observe(schedule, plateau, e->validation_loss);
-    if (monitor == MONITOR_VAL_ACCURACY) schedule_observe(schedule, plateau, e->validation_accuracy);
+    if (monitor == MONITOR_VAL_LOSS) schedule_update_plateau(schedule, plateau, e->validation_loss);
+    if (monitor == MONITOR_VAL_ACCURACY) schedule_update_plateau(schedule, plateau, e->validation_accuracy);
 }
 
 /* val_f1, ... */

@@ -16,9 +16,9 @@
 START_TEST(round_trip_of_all_types) {
     char *folder = make_folder(), *path = path_in(folder, "made/here/a.h5"), *dir = path_in(folder, "made/here");
     ck_ok(write_state(dir, "a", 7));
-    must_hold(path, 7);
+    assert_state(path, 7);
     ck_ok(write_state(dir, "a", 8));
-    must_hold(path, 8);
+    assert_state(path, 8);
     struct seal seal;
     ck_ok(sealed_read_seal(path, &seal));
     ck_assert_uint_eq(seal.order, 8);
@@ -557,7 +557,7 @@ START_TEST(libhdf5_is_free_after_every_call) {
     library_must_be_free("a checkpoint_read that failed");
     checkpoint_close(checkpoint);
     library_must_be_free("checkpoint_close");
-    must_hold(path, 7);
+    assert_state(path, 7);
     library_must_be_free("checkpoint_read");
     ck_ok(checkpoint_inspect(path, &out));
     library_must_be_free("checkpoint_inspect");

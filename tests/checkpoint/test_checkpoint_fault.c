@@ -36,7 +36,7 @@ static void save_with(const char *folder, struct fault fault) {
     status s = save_and_prune(folder, 2, 2), newest;
     fault_set(NULL);
     char *old = path_in(folder, "step-00000001.h5");
-    must_hold(old, 1);
+    assert_state(old, 1);
     int64_t step = newest_step(folder, &newest);
     ck_ok(newest);
     ck_assert_msg(step == 2 || (step == 1 && s), "step %d, call %d, kind %d", (int)step, (int)fault.at, fault.kind);
@@ -132,7 +132,7 @@ START_TEST(every_damaged_byte_is_rejected) {
         must_reject(path, "byte", at);
         ck_assert_int_eq(pwrite(fd, &bytes[at], 1, (off_t)at), 1);
     }
-    must_hold(path, 7);
+    assert_state(path, 7);
     close(fd);
     free(bytes);
     free(path);

@@ -1,4 +1,4 @@
-/* The scale of the loss follows the rules of torch.amp.GradScaler, whose arithmetic is written down here a second time:
+/* The scale of the loss follows the rules of torch.amp.GradScaler, whose arithmetic is repeated here:
  * growth after growth_interval steps in a row without an overflow, back-off at each overflow, in float32. */
 #include <float.h>
 #include <math.h>
@@ -8,12 +8,12 @@
 
 static const struct loss_scale_config defaults = {65536, 2, 0.5, 2000};
 
-static void step(const struct loss_scale_config *config, struct loss_scale *state, int good, int bad) {
-    for (int i = 0; i < good; i++) loss_scale_update(config, state, false);
-    for (int i = 0; i < bad; i++) loss_scale_update(config, state, true);
+static void step(const struct loss_scale_config *config, struct loss_scale *state, int finite, int overflows) {
+    for (int i = 0; i < finite; i++) loss_scale_update(config, state, false);
+    for (int i = 0; i < overflows; i++) loss_scale_update(config, state, true);
 }
 
-START_TEST(starts_with_init_scale_and_keeps_it) {
+START_TEST(starts_with_init_scale) {
     struct loss_scale state = {0};
     ck_assert(loss_scale_value(&defaults, &state) == 65536);
     step(&defaults, &state, 1999, 0);
@@ -34,7 +34,7 @@ START_TEST(grows_after_the_interval) {
 }
 END_TEST
 
-START_TEST(an_overflow_halves_it_and_starts_the_count_again) {
+START_TEST(an_overflow_halves_it_and_resets_the_count) {
     struct loss_scale state = {0};
     step(&defaults, &state, 0, 3);
     ck_assert(state.scale == 8192);
@@ -47,17 +47,17 @@ START_TEST(an_overflow_halves_it_and_starts_the_count_again) {
 }
 END_TEST
 
-/* Against the rules, step by step, with factors that float32 does not hold. */
+/* Against the rules, step by step, with factors that are not float32 values. */
 START_TEST(is_rounded_to_float32) {
     struct loss_scale_config config = {1000.1, 1.3, 0.7, 3};
     struct loss_scale state = {0};
     float scale = 1000.1f;
     int tracker = 0;
     for (int i = 0; i < 1000; i++) {
-        bool is_bad = i % 7 == 5 || i % 11 == 3;
-        loss_scale_update(&config, &state, is_bad);
-        tracker = is_bad ? 0 : tracker + 1;
-        if (is_bad) scale = (float)((double)scale * 0.7);
+        bool has_overflowed = i % 7 == 5 || i % 11 == 3;
+        loss_scale_update(&config, &state, has_overflowed);
+        tracker = has_overflowed ? 0 : tracker + 1;
+        if (has_overflowed) scale = (float)((double)scale * 0.7);
         if (tracker == 3) {
             scale = (float)((double)scale * 1.3);
             tracker = 0;
@@ -78,7 +78,7 @@ START_TEST(never_grows_beyond_float32) {
 }
 END_TEST
 
-/* 0 would stand for a scale that is still to be chosen, and 1 / scale must be a number. */
+/* 0 means that the scale is not set, and 1 / scale must be finite. */
 START_TEST(never_becomes_0) {
     struct loss_scale_config config = {1e-6, 2, 1e-6, 1};
     struct loss_scale state = {0};
@@ -90,18 +90,17 @@ START_TEST(never_becomes_0) {
 }
 END_TEST
 
-/* At 1 the gradients are what they are. */
-START_TEST(is_suspect_above_1) {
+/* A scale of 1 does not change the gradients. */
+START_TEST(can_overflow_above_1) {
     struct loss_scale state = {0};
     step(&defaults, &state, 0, 15);
     ck_assert(state.scale == 2);
-    ck_assert(loss_scale_is_suspect(&defaults, &state));
+    ck_assert(loss_scale_can_overflow(&defaults, &state));
     step(&defaults, &state, 0, 1);
     ck_assert(state.scale == 1);
-    ck_assert(!loss_scale_is_suspect(&defaults, &state));
+    ck_assert(!loss_scale_can_overflow(&defaults, &state));
 }
 END_TEST
 
-TESTS("loss_scale", starts_with_init_scale_and_keeps_it, grows_after_the_interval,
-      an_overflow_halves_it_and_starts_the_count_again, is_rounded_to_float32, never_grows_beyond_float32,
-      never_becomes_0, is_suspect_above_1)
+TESTS("loss_scale", starts_with_init_scale, grows_after_the_interval, an_overflow_halves_it_and_resets_the_count,
+      is_rounded_to_float32, never_grows_beyond_float32, never_becomes_0, can_overflow_above_1)

@@ -1,5 +1,5 @@
-/* Groups, frozen parameters and rules that PyTorch does not have: against plain loops and against runs of each part by
- * itself. ctest-labels: unit */
+/* Groups, frozen parameters and rules that PyTorch does not have: against plain loops and against separate runs of each
+ * part. ctest-labels: unit */
 #include <math.h>
 #include <stdio.h>
 
@@ -76,7 +76,7 @@ static void same(const struct fixture *a, const struct fixture *b, size_t index)
                   "%s", p->name);
 }
 
-START_TEST(each_group_is_an_optimizer_of_its_own) {
+START_TEST(each_group_is_a_separate_optimizer) {
     static const char *const types[] = {"sgd, momentum: 0.9",
                                         "adam",
                                         "adamw, amsgrad: true",
@@ -125,13 +125,13 @@ START_TEST(neighbours_are_merged) {
 }
 END_TEST
 
-/* The rate of each group goes through the schedule. */
+/* The rate of each group is scheduled. */
 static double halved(const void *calls, double base_lr) {
     (*(int *)(uintptr_t)calls)++;
     return base_lr / 2;
 }
 
-START_TEST(schedules_see_each_groups_rate) {
+START_TEST(each_group_is_scheduled) {
     struct fixture f = run("{type: sgd, lr: 0.5, groups: [{match: 'b.*', lr: 2}]}", "null", 0);
     struct params *params = &f.model->params;
     int calls = 0;
@@ -143,7 +143,7 @@ START_TEST(schedules_see_each_groups_rate) {
 }
 END_TEST
 
-START_TEST(frozen_parameters_stay) {
+START_TEST(frozen_parameters_do_not_change) {
     struct fixture before = run("{type: adamw, weight_decay: 0.1}", "null", 0);
     struct fixture f = run("{type: adamw, weight_decay: 0.1}", "['a.*', b.bias]", 3);
     struct fixture free_one = run("{type: adamw, weight_decay: 0.1}", "null", 3);
@@ -152,8 +152,8 @@ START_TEST(frozen_parameters_stay) {
 }
 END_TEST
 
-/* Only what is trained lies in a bucket, also where frozen parameters stand in between, and has optimizer state. */
-START_TEST(frozen_parameters_cost_nothing) {
+/* Only trained parameters are in a bucket and have optimizer state, also with frozen parameters between them. */
+START_TEST(frozen_parameters_have_no_state) {
     static const char layers[] =
         "[{linear: {out: 7, name: a}}, {linear: {out: 900, name: b}}, {linear: {out: 3, name: c}}]";
     struct fixture f;
@@ -183,13 +183,13 @@ START_TEST(frozen_parameters_cost_nothing) {
 }
 END_TEST
 
-/* Nothing before a trained parameter needs a gradient: the way back ends there, and only it is told to be ready. */
+/* Backward stops at the first trained parameter, and only that is reported as ready. */
 static void note_ready(void *user, size_t index) {
     size_t *seen = user;
     seen[++seen[0]] = index;
 }
 
-START_TEST(the_way_back_ends_at_frozen_layers) {
+START_TEST(backward_stops_at_frozen_layers) {
     struct fixture f;
     float inputs[20], sum = 0;
     size_t seen[8] = {0};
@@ -245,7 +245,7 @@ static void rejected(const char *optimizer, const char *freeze, const char *sent
     close_fixture(&f);
 }
 
-START_TEST(what_matches_nothing_is_an_error) {
+START_TEST(a_pattern_without_match_is_an_error) {
     rejected("{type: adam, groups: [{match: [a.bias, '*.bais']}]}", "null",
              "test:6:34: optimizer.groups.0: no parameter matches '*.bais'; the parameters are a.weight, a.bias, "
              "b.weight, b.bias");
@@ -275,6 +275,6 @@ START_TEST(bad_groups) {
 }
 END_TEST
 
-TESTS("optimizer groups", each_group_is_an_optimizer_of_its_own, decay_of_matrices, neighbours_are_merged,
-      schedules_see_each_groups_rate, frozen_parameters_stay, frozen_parameters_cost_nothing,
-      the_way_back_ends_at_frozen_layers, lion_is_the_papers, what_matches_nothing_is_an_error, bad_groups)
+TESTS("optimizer groups", each_group_is_a_separate_optimizer, decay_of_matrices, neighbours_are_merged,
+      each_group_is_scheduled, frozen_parameters_do_not_change, frozen_parameters_have_no_state,
+      backward_stops_at_frozen_layers, lion_is_the_papers, a_pattern_without_match_is_an_error, bad_groups)

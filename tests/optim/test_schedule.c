@@ -88,7 +88,7 @@ START_TEST(schedules_count_steps_and_default_to_the_run) {
 }
 END_TEST
 
-/* PyTorch's raises an error there; here a run may be longer than its cycle, and stays where that ended. */
+/* PyTorch raises an error after the cycle; here a run may be longer and keeps the last rate. */
 START_TEST(a_cycle_has_an_end) {
     static const char *const cycles[] = {"{type: one_cycle, total_iters: 20}",
                                          "{type: one_cycle, total_iters: 20, anneal: linear, three_phase: true}"};
@@ -121,7 +121,7 @@ START_TEST(plateau_is_pytorchs) {
         ck_assert_int_eq(schedule_monitor(s), MONITOR_VAL_LOSS);
         json_t *values = json_object_get(run, "values"), *rates = json_object_get(run, "lr");
         for (size_t t = 0; t < json_array_size(values); t++) {
-            schedule_observe(s, &plateau, json_number_value(json_array_get(values, t)));
+            schedule_update_plateau(s, &plateau, json_number_value(json_array_get(values, t)));
             at.epoch++;
             at.reductions = plateau.reductions;
             double expected = json_real_value(json_array_get(rates, t)), got = schedule_lr(s, 0.1, &at);
@@ -133,7 +133,7 @@ START_TEST(plateau_is_pytorchs) {
 }
 END_TEST
 
-START_TEST(sections_that_do_not_go_together) {
+START_TEST(sections_that_contradict_each_other) {
     static const struct {
         const char *rest, *sentence;
     } cases[] = {
@@ -150,4 +150,4 @@ START_TEST(sections_that_do_not_go_together) {
 END_TEST
 
 TESTS("schedule", schedules_are_pytorchs, a_cycle_has_an_end, schedules_count_steps_and_default_to_the_run,
-      plateau_is_pytorchs, sections_that_do_not_go_together)
+      plateau_is_pytorchs, sections_that_contradict_each_other)

@@ -15,7 +15,7 @@ struct state {
 
 #define STATE_ENTRIES 8
 
-/* A state that differs with [step]. */
+/* A state that depends on [step]. */
 static inline struct state make_state(int64_t step) {
     struct state state = {.step = step, .epochs = {step / 2, -1}, .config = "name: test\nseed: 42 # \xc3\xa9\n"};
     for (int i = 0; i < 6; i++) state.weight[i / 3][i % 3] = (float)step + (float)i / 7;
@@ -42,7 +42,7 @@ static inline status write_state(const char *folder, const char *name, int64_t s
     return checkpoint_write(folder, name, entries, STATE_ENTRIES);
 }
 
-/* Reads the whole state; *step is what it holds, and every other value must be that of make_state(step). */
+/* Reads the complete state; *step is its step, and every other value must be that of make_state(step). */
 static inline status read_state(struct checkpoint *checkpoint, int64_t *step) {
     struct state state = {0};
     struct entry entries[STATE_ENTRIES];
@@ -64,7 +64,7 @@ static inline status read_state(struct checkpoint *checkpoint, int64_t *step) {
     return s;
 }
 
-static inline void must_hold(const char *path, int64_t step) {
+static inline void assert_state(const char *path, int64_t step) {
     struct checkpoint *checkpoint;
     int64_t found = -1;
     ck_ok(checkpoint_open(path, &checkpoint));
@@ -73,7 +73,7 @@ static inline void must_hold(const char *path, int64_t step) {
     checkpoint_close(checkpoint);
 }
 
-/* The step of the newest checkpoint of [folder], -1 without one; *s says what went wrong. */
+/* The step of the newest checkpoint of [folder], -1 without one; *s: the failure. */
 static inline int64_t newest_step(const char *folder, status *s) {
     struct checkpoint *checkpoint;
     char *path;

@@ -1,6 +1,5 @@
-/* Every alias names something that a config can hold, and every suggestion for a key names one that the schema has at
- * that place, so that no suggestion is itself a mistake.
- * ctest-labels: unit */
+/* Every alias means a key or value that a config can contain, and every suggested key exists in the schema at that
+ * place, so that no suggestion is itself a mistake. ctest-labels: unit */
 #include <check.h>
 #include <ctype.h>
 #include <stdio.h>
@@ -19,7 +18,7 @@ static void assert_known(const char *path, const struct schema_alias *alias) {
     text_free(&out);
 }
 
-/* Where the types of the choice [what] are listed. */
+/* The path of the section with the types of [what]. */
 static const char *path_of(const char *what) {
     return strcmp(what, "layer") == 0 ? "model.layers" : strcmp(what, "init") == 0 ? "model.init" : what;
 }
@@ -44,7 +43,7 @@ START_TEST(keys_exist) {
 }
 END_TEST
 
-/* The type that a call of this name makes. */
+/* The type that a call of this name creates. */
 static const char *type_of_call(const struct schema_alias *call, const struct sections *all) {
     const struct schema_alias *named = alias_find(&config_schema, ALIAS_VALUE, call->place, call->words);
     for (size_t i = 0; i < all->count; i++) {
@@ -69,10 +68,10 @@ START_TEST(types_exist) {
         for (const char *key = a->meant; a->kind == ALIAS_CALL && *key;) {
             size_t length = strcspn(key, " ");
             snprintf(path, sizeof path, "%s.%s.%.*s", path_of(a->place), type, (int)length, key);
-            char *word = arena_printf(arena, "%.*s", (int)length, key);
-            bool is_alias = alias_find(&config_schema, ALIAS_KEY, a->place, word) ||
-                            alias_find(&config_schema, ALIAS_KEY, arena_printf(arena, "%s.%s", a->place, type), word) ||
-                            strcmp(word, "initial_learning_rate") == 0;
+            char *name = arena_printf(arena, "%.*s", (int)length, key);
+            bool is_alias = alias_find(&config_schema, ALIAS_KEY, a->place, name) ||
+                            alias_find(&config_schema, ALIAS_KEY, arena_printf(arena, "%s.%s", a->place, type), name) ||
+                            strcmp(name, "initial_learning_rate") == 0;
             if (!strchr("-~?", *key) && !is_alias) assert_known(path, a);
             key += length + (key[length] == ' ');
         }
@@ -83,13 +82,13 @@ START_TEST(types_exist) {
 }
 END_TEST
 
-/* ---- every word at every place ---- */
+/* ---- every name at every place ---- */
 
 struct walk {
     struct arena *arena;
     struct sections all;
     struct key_scope scope;
-    const char *word, *message;
+    const char *name, *message;
     size_t count, hints;
 };
 
@@ -118,7 +117,7 @@ static bool types_have(const struct schema_variants *variants, const char *types
     return !types || listed == commas + 1;
 }
 
-/* Whether the schema has the key of the dotted [path]: where that is a key of types, with each of [types]. */
+/* Whether the schema has the key of the dotted [path]; for a key of types, whether each of [types] has it. */
 static bool is_path(const struct walk *w, const char *path, const char *types) {
     const char *dot = strrchr(path, '.'), *key = dot ? dot + 1 : path;
     size_t length = dot ? (size_t)(dot - path) : 0;
@@ -138,7 +137,7 @@ static char *copy_until(struct walk *w, const char *text, const char *end) {
 }
 
 #define ASSERT_HINT(w, condition)                                                                                      \
-    ck_assert_msg(condition, "'%s' in '%s' (%s): %s", (w)->word, (w)->scope.path,                                      \
+    ck_assert_msg(condition, "'%s' in '%s' (%s): %s", (w)->name, (w)->scope.path,                                      \
                   (w)->scope.type ? (w)->scope.type : "", (w)->message)
 
 /* "did you mean 'schedule.t_max' (schedule: line 1, column 1; for cosine)?" */
@@ -159,10 +158,10 @@ static void check_meant(struct walk *w) {
 static void check_other_types(struct walk *w) {
     const char *at = strstr(w->message, "a key of the "), *quoted = strstr(w->message, "it is '");
     if (!at) return;
-    const char *key = quoted ? copy_until(w, quoted + strlen("it is '"), "'") : w->word,
+    const char *key = quoted ? copy_until(w, quoted + strlen("it is '"), "'") : w->name,
                *not_of = strstr(at, ", not of");
     at += strlen("a key of the ");
-    if (at[strcspn(at, " :")] == ':') return; /* a sentence of an alias */
+    if (at[strcspn(at, " :")] == ':') return; /* the note of an alias */
     char *what = copy_until(w, at, " "), *types = copy_until(w, at + strlen(what) + 1, "(;.");
     if (not_of) types[(size_t)(not_of - at) - strlen(what) - 1] = 0;
     for (size_t end = strlen(types); end > 0 && types[end - 1] == ' ';) types[--end] = 0;
@@ -176,7 +175,7 @@ static void check_other_types(struct walk *w) {
     ASSERT_HINT(w, false);
 }
 
-/* In sentences: "Set sampler.shuffle: false" */
+/* In notes: "Set sampler.shuffle: false" */
 static void check_sentences(struct walk *w) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_.";
     for (const char *at = w->message; *at; at += !*at ? 0 : 1) {
@@ -195,11 +194,11 @@ static void check_sentences(struct walk *w) {
     }
 }
 
-static void check_word(struct walk *w, const char *word) {
-    if (is_key_of_scope(&w->scope, word)) return;
+static void check_name(struct walk *w, const char *name) {
+    if (is_key_of_scope(&w->scope, name)) return;
     struct text message = {0};
-    suggest_key(word, &w->scope, &config_schema, NULL, &message);
-    w->word = word;
+    suggest_key(name, &w->scope, &config_schema, NULL, &message);
+    w->name = name;
     w->message = text_string(&message);
     check_meant(w);
     check_other_types(w);
@@ -208,38 +207,38 @@ static void check_word(struct walk *w, const char *word) {
     text_free(&message);
 }
 
-struct words {
+struct names {
     const char *items[2000];
     size_t count;
 };
 
-static void add_word(struct words *words, const char *word) {
-    for (size_t i = 0; i < words->count; i++)
-        if (strcmp(words->items[i], word) == 0) return;
-    ck_assert_uint_lt(words->count, sizeof words->items / sizeof *words->items);
-    words->items[words->count++] = word;
+static void add_name(struct names *names, const char *name) {
+    for (size_t i = 0; i < names->count; i++)
+        if (strcmp(names->items[i], name) == 0) return;
+    ck_assert_uint_lt(names->count, sizeof names->items / sizeof *names->items);
+    names->items[names->count++] = name;
 }
 
-/* Every word of an alias, and every key of the schema. */
-static void collect(struct words *words, const struct sections *all, struct arena *arena) {
+/* Every name of an alias, and every key of the schema. */
+static void collect(struct names *names, const struct sections *all, struct arena *arena) {
     for (const struct schema_alias *a = config_aliases; a->words; a++) {
         char *copy = arena_copy(arena, a->words);
-        for (char *word = strtok(copy, " "); word && a->kind == ALIAS_KEY; word = strtok(NULL, " "))
-            add_word(words, word);
+        for (char *name = strtok(copy, " "); name && a->kind == ALIAS_KEY; name = strtok(NULL, " "))
+            add_name(names, name);
     }
     for (size_t i = 0; i < all->count; i++) {
         const struct schema *schemas[] = {all->items[i].own, all->items[i].common};
         for (size_t k = 0; k < 2; k++)
             for (const struct schema_row *row = schemas[k] ? schemas[k]->rows : NULL; row && row->key; row++)
-                add_word(words, row->key);
+                add_name(names, row->key);
     }
 }
 
 START_TEST(every_hint_names_a_key_of_its_place) {
     struct arena *arena = arena_create();
     struct walk w = {.all = sections_list(&config_schema, arena)};
-    struct words words = {0};
-    collect(&words, &w.all, arena);
+    struct names names = {0};
+    collect(&names, &w.all, arena);
     for (size_t i = 0; i < w.all.count; i++) {
         const struct section *s = &w.all.items[i];
         if (s->choice) continue;
@@ -250,7 +249,7 @@ START_TEST(every_hint_names_a_key_of_its_place) {
                                      .type = s->type ? s->type->name : NULL,
                                      .path = is_typed ? s->parent : s->path};
         w.arena = arena_create();
-        for (size_t k = 0; k < words.count; k++) check_word(&w, words.items[k]);
+        for (size_t k = 0; k < names.count; k++) check_name(&w, names.items[k]);
         arena_destroy(w.arena);
     }
     ck_assert_uint_gt(w.count, 30000);

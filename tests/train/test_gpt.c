@@ -1,5 +1,5 @@
-/* A GPT of nanoGPT's form, from YAML, against 20 steps of PyTorch: names, initial weights bit for bit, losses and
- * gradient norms to rounding (tests/vectors/loss_gpt.json). ctest-labels: unit */
+/* A GPT with the architecture of nanoGPT, from YAML, against 20 steps of PyTorch: names, initial weights bit for bit,
+ * losses and gradient norms to rounding (tests/vectors/loss_gpt.json). ctest-labels: unit */
 #include <math.h>
 
 #include "base/digest.h"

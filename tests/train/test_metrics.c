@@ -1,4 +1,4 @@
-/* metrics.jsonl: what a checkpoint counts on is on disk, and what was cut off is gone. ctest-labels: unit */
+/* metrics.jsonl: the lines before a checkpoint are on disk, and truncated lines are removed. ctest-labels: unit */
 #include "train/metrics/metrics_read.h"
 
 #include "base/fault.h"
@@ -15,8 +15,8 @@ static void add_line(struct metrics *metrics, int64_t step) {
     ck_ok(metrics_end(metrics));
 }
 
-/* A checkpoint remembers the size of the file: after a power loss the file must be that long. */
-START_TEST(a_checkpoint_finds_its_lines) {
+/* A checkpoint contains the size of the file: after a power loss the file must be that long. */
+START_TEST(a_checkpoint_has_its_lines) {
     char *folder = make_folder(), *path = path_in(folder, "metrics.jsonl");
     struct metrics *metrics;
     int syncs = 0;
@@ -64,7 +64,7 @@ START_TEST(a_failing_disk_is_reported) {
 }
 END_TEST
 
-/* Only a whole last line counts. */
+/* Only a complete last line is used. */
 START_TEST(the_last_event) {
     char *folder = make_folder(), *path = path_in(folder, "metrics.jsonl"), longer[5000];
     bool is_last = true;
@@ -92,4 +92,4 @@ START_TEST(the_last_event) {
 }
 END_TEST
 
-TESTS("metrics", a_checkpoint_finds_its_lines, a_failing_disk_is_reported, the_last_event)
+TESTS("metrics", a_checkpoint_has_its_lines, a_failing_disk_is_reported, the_last_event)

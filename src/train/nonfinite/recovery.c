@@ -145,7 +145,7 @@ static status skip(struct trainer *t, const char *what) {
 bool recovery_is_overflow(const struct trainer *t, bool is_loss_finite) {
     const struct train_config *c = &t->config->train;
     return is_loss_finite && c->precision == TRAIN_FLOAT16 &&
-           loss_scale_is_suspect(&c->grad_scaler, &t->state->counters.loss_scale);
+           loss_scale_can_overflow(&c->grad_scaler, &t->state->counters.loss_scale);
 }
 
 status recovery_overflow(struct trainer *t) {
