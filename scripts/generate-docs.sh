@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the pages that the program itself knows: docs/config.md and docs/config.schema.json.
+# Writes the pages that the program itself knows: docs/config.md, docs/sweep.md and docs/config.schema.json.
 #
 #     scripts/generate-docs.sh [PROGRAM]     default build/release/bin/ddptrain, built when it is missing or old
 set -euo pipefail
@@ -17,4 +17,5 @@ write() { # option file
     mv "$2.new" "$2"
 }
 write --reference docs/config.md
+write --sweep-reference docs/sweep.md
 write --schema docs/config.schema.json

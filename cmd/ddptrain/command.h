@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "dist/process/env.h"
+#include "sweep/sweep.h"
 #include "train/config.h"
 #include "train/inference/inference.h"
 #include "train/weights.h"
@@ -20,7 +21,9 @@ struct command_line {
     const char *program;
     char *const *argv;  /* as main got it, for starting ranks */
     const char *config; /* the first word that is neither option nor KEY=VALUE; NULL: none */
-    char **overrides;   /* KEY=VALUE words (override_count) */
+    char **operands;    /* all of these words (operand_count) */
+    size_t operand_count;
+    char **overrides; /* KEY=VALUE words (override_count) */
     size_t override_count;
     const char *cpu_bind;  /* --cpu-bind: "none" or "cores"; NULL: not given */
     const char *nproc;     /* --nproc: a number, "gpu" or "auto"; NULL: not given */
@@ -32,6 +35,8 @@ struct command_line {
     const char *backend, *sizes;                             /* comm */
     const char *prompt;                                      /* generate */
     int characters, top_k, seed;
+    const char *metric; /* compare */
+    int seeds;          /* compare; 0: not given */
     double grace, temperature;
     const struct verb *verb;
     bool is_fresh, is_quiet, has_no_progress, is_standalone;
@@ -56,7 +61,9 @@ enum verb_option {
     OPTION_TOP_K = 1 << 9,
     OPTION_SEED = 1 << 10,
     OPTION_BACKEND = 1 << 11,
-    OPTION_SIZES = 1 << 12
+    OPTION_SIZES = 1 << 12,
+    OPTION_SEEDS = 1 << 13,
+    OPTION_METRIC = 1 << 14
 };
 
 struct verb {
@@ -64,13 +71,15 @@ struct verb {
     status (*run)(const struct command_line *line);
     unsigned options;      /* enum verb_option */
     const char *operand;   /* what the first word after the verb is: "config", "file"; NULL: it takes none */
+    size_t max_operands;   /* 0: one */
     bool needs_no_operand; /* the operand may be left out */
     bool saves;            /* it trains: it saves before it stops */
 };
 
 /* The table: a name here, and a `const struct verb verb_<name>`. The first one runs where the command line names none.
  */
-#define VERBS(X) X(train) X(check) X(eval) X(predict) X(generate) X(inspect) X(runs) X(export) X(comm)
+#define VERBS(X)                                                                                                       \
+    X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) X(inspect) X(runs) X(export) X(comm)
 #define X(name) extern const struct verb verb_##name;
 VERBS(X)
 #undef X
@@ -94,6 +103,9 @@ void help_usage(void);
 status help_config(const char *section);
 status help_schema(void);
 status help_markdown(void);
+/* The same of the file of a sweep. */
+status help_sweep(const char *section);
+status help_sweep_markdown(void);
 
 /* What a verb does on each rank. [log] speaks on rank 0. */
 typedef status rank_function(const struct command_line *line, const struct config *config, const struct dist_env *env,
@@ -121,6 +133,24 @@ status command_settle_device(const struct command_line *line, struct config_file
                              int *nproc);
 /* --nproc as a number, by the default rule: one per visible GPU for device "cuda", else 1. */
 status command_nproc(const struct command_line *line, const char *device, int *nproc);
+/* What a verb needs to run sweeps: how many workers, which devices, until when. */
+struct command_sweep {
+    struct sweep_options options;
+    struct dist_env env;
+    struct text no_gpu;
+    struct log *log;
+};
+/* From here on a stop request waits for the sweep. Close it also after a failure. [folder]: the sweep's. */
+status command_sweep_open(const struct command_line *line, const struct sweep_file *file, const char *folder,
+                          struct command_sweep *out);
+void command_sweep_close(struct command_sweep *sweep);
+
+/* Where the allocation ends at [ends_at] (clock_unix; 0: unknown): this process is asked to stop in time to save. */
+void command_stop_before(double ends_at, double grace, struct log *log);
+/* STATUS_USAGE where another launcher has decided what --nproc, --nnodes or --cpu-bind ask for. */
+status command_check_launcher(const struct command_line *line, const struct dist_env *env, int nproc);
+/* Threads for each of [processes] of this rank: its share of the processors of the host. */
+int command_threads(const struct dist_env *env, int processes);
 /* --cpu-bind cores; STATUS_USAGE for an unknown word. */
 status command_cpu_bind(const struct command_line *line, bool *binds_cores);
 /* --backend nccl. */

@@ -114,6 +114,10 @@ static bool run_help(int argc, char **argv, status *s) {
         printf("ddptrain %s\n", DDPTRAIN_VERSION);
     else if (strcmp(argv[1], "--help-config") == 0)
         *s = help_config(argc > 2 ? argv[2] : NULL);
+    else if (strcmp(argv[1], "--help-sweep") == 0)
+        *s = help_sweep(argc > 2 ? argv[2] : NULL);
+    else if (strcmp(argv[1], "--sweep-reference") == 0)
+        *s = help_sweep_markdown();
     else if (strcmp(argv[1], "--schema") == 0)
         *s = help_schema();
     else if (strcmp(argv[1], "--reference") == 0)
@@ -185,7 +189,8 @@ int main(int argc, char **argv) {
     if (!open_standard_streams()) return STATUS_IO;
     signals_on_stop(request_stop);
     line.overrides = calloc((size_t)argc, sizeof *line.overrides);
-    if (!line.overrides) status_exit_without_memory();
+    line.operands = calloc((size_t)argc, sizeof *line.operands);
+    if (!line.overrides || !line.operands) status_exit_without_memory();
     status s = stack_check();
     if (!s && !fault_is_readable())
         s = status_new(STATUS_USAGE, "DDPTRAIN_FAULT: expected N:KIND[:once|ever], got '%s'", getenv("DDPTRAIN_FAULT"));
@@ -199,6 +204,7 @@ int main(int argc, char **argv) {
     int code = status_exit_code(status_code(s));
     status_free(s);
     free(line.overrides);
+    free(line.operands);
     free(line.own_folder);
     return code;
 }

@@ -101,6 +101,18 @@ static const struct option options[] = {
      .value = "S",
      .help = "number of characters (500), temperature (1; 0: always the most likely character),\n"
              "number of candidates (all), seed of the draws"},
+    {.name = "--seeds",
+     .type = VALUE_NUMBER,
+     .offset = AT(seeds),
+     .verbs = OPTION_SEEDS,
+     .value = "N",
+     .help = "pairs of runs, with the seeds of the configs plus 0, 1, 2 ...; default: 10"},
+    {.name = "--metric",
+     .type = VALUE_TEXT,
+     .offset = AT(metric),
+     .verbs = OPTION_METRIC,
+     .value = "NAME",
+     .help = "what is compared, in the best epoch of a run; default: val_loss"},
     {.name = "--max-restarts",
      .type = VALUE_NUMBER,
      .offset = AT(max_restarts),
@@ -263,10 +275,11 @@ status options_parse(int argc, char **argv, int first, const struct verb *verb, 
             TRY(parse_option(argv, argc, &i, verb, given, line));
         else if (strchr(argv[i], '='))
             line->overrides[line->override_count++] = argv[i];
-        else if (!line->config)
-            line->config = argv[i];
+        else if (line->operand_count < (verb->max_operands ? verb->max_operands : 1))
+            line->operands[line->operand_count++] = argv[i];
         else
             return unexpected(argv + i, argc - i, verb, line);
+        line->config = line->operand_count ? line->operands[0] : NULL;
     }
     return OK;
 }
@@ -320,6 +333,7 @@ void help_usage(void) {
     for (size_t i = 0; verb_at(i); i++)
         add_usage(&out, i == 0 ? NULL : verb_at(i)->name, verb_at(i)->arguments, verb_at(i)->help);
     add_usage(&out, "--help-config", "[SECTION]", "every key of a config");
+    add_usage(&out, "--help-sweep", "[SECTION]", "every key of a sweep but its parameters");
     add_usage(&out, "--schema", "", "JSON schema of a config, for editors");
     text_add(&out, "       ddptrain --help | --version\n\noptions\n");
     for (size_t i = 0; i < N_OPTIONS;) i = add_options(&out, i);

@@ -174,7 +174,7 @@ static status start_ranks(const struct command_line *line, int nproc, struct log
 }
 
 /* A launcher that started this process as one rank has decided how many there are. */
-static status check_launcher(const struct command_line *line, const struct dist_env *env, int nproc) {
+status command_check_launcher(const struct command_line *line, const struct dist_env *env, int nproc) {
     bool binds_cores;
     TRY(command_cpu_bind(line, &binds_cores));
     if (env->launcher == LAUNCHER_NONE || env->launcher == LAUNCHER_OWN) return OK;
@@ -191,15 +191,21 @@ static status check_launcher(const struct command_line *line, const struct dist_
                       dist_launcher_name(env->launcher));
 }
 
+int command_threads(const struct dist_env *env, int processes) {
+    int mask = processors_in_mask(), threads = processors_allowed();
+    bool is_bound = mask < processors_online() && threads == mask;
+    if (!is_bound) threads /= env->local_world_size;
+    threads /= processes;
+    return threads > 0 ? threads : 1;
+}
+
 /* Before OpenMP's library is opened, which knows the mask of this process only: not a quota, nor that ranks share what
  * nobody has bound. When the ranks have met they know better (comm_limit_threads). Not where the bits must be those of
  * any number of ranks (elastic): then the run decides. */
 static void limit_threads(const struct config *config, const struct dist_env *env) {
     if (parallel_is_given() || (config && config->sampler.shards)) return;
-    int mask = processors_in_mask(), threads = processors_allowed();
-    bool is_bound = mask < processors_online() && threads == mask;
-    if (!is_bound) threads /= env->local_world_size;
-    if (threads < mask) parallel_limit(threads > 0 ? threads : 1);
+    int threads = command_threads(env, 1);
+    if (threads < processors_in_mask()) parallel_limit(threads);
 }
 
 /* [file]: NULL for verbs without a config. */
@@ -214,7 +220,7 @@ static status on_ranks(const struct command_line *line, struct config_file *file
     bool is_started = is_by_rule && env.launcher != LAUNCHER_NONE; /* somebody has counted */
     if (!s && !is_started) s = command_nproc(line, device, &nproc);
     if (!s && file) s = command_settle_device(line, file, &env, &nproc);
-    if (!s) s = check_launcher(line, &env, nproc);
+    if (!s) s = command_check_launcher(line, &env, nproc);
     if (!s && env.launcher == LAUNCHER_NONE && (nproc > 1 || line->nnodes > 1 || line->max_restarts > 0))
         s = start_ranks(line, nproc, log);
     else if (!s) {

@@ -8,7 +8,7 @@
 #include "train/run.h"
 
 /* Slurm's clock: this process asks itself to stop in time to save, whatever signals the job script arranges for. */
-static void stop_before(double ends_at, double grace, struct log *log) {
+void command_stop_before(double ends_at, double grace, struct log *log) {
     double left = ends_at - clock_unix(), margin = 2 * grace < left / 10 ? 2 * grace : left / 10;
     char when[32] = "?";
     struct tm parts;
@@ -28,7 +28,7 @@ static status train(const struct command_line *line, const struct config *config
                                   .stop_fd = line->stop_fd,
                                   .overdue = command_end_overdue,
                                   .started = line->started};
-    stop_before(env->ends_at, line->grace, env->rank == 0 ? log : NULL);
+    command_stop_before(env->ends_at, line->grace, env->rank == 0 ? log : NULL);
     return run_train(config, env, &options, log);
 }
 

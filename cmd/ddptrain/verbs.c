@@ -35,6 +35,8 @@ static const struct {
     {"info", "inspect", ""},    {"show", "inspect", ""},
     {"list", "runs", ""},       {"ls", "runs", ""},
     {"history", "runs", ""},    {"status", "runs", ""},
+    {"search", "sweep", ""},    {"tune", "sweep", ""},
+    {"optimize", "sweep", ""},  {"hpo", "sweep", ""},
     {"summary", "check", ""},   {"bench", "comm", ""},
     {"benchmark", "comm", ""},
 };

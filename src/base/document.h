@@ -82,6 +82,9 @@ const struct node *node_get(const struct node *mapping, const char *key);
 /* null (Null, NULL), ~ or an empty plain scalar. */
 bool node_is_null(const struct node *node);
 
+/* Adds the tree as YAML in one line, "{type: sgd, lr: 0.1}", which parses to the same tree. */
+void node_write(const struct node *node, struct text *out);
+
 /* Parses one YAML value ("0.1", "[1, 2]", "{type: sgd}") to a tree in [arena]; every node has the place [place].
  * NULL when it is malformed; the errors are in [problems]. */
 struct node *node_parse(const char *text, struct place place, struct arena *arena, struct problems *problems);

@@ -188,7 +188,7 @@ static status unknown_section(const char *section, const struct sections *all, s
 
 status schema_help(const struct schema *schema, const char *section, struct text *out) {
     if (!section || !*section) {
-        text_add(out, "Keys of a config; --help-config KEY explains one.\n\n");
+        text_printf(out, "Keys of a %s; --help-%s KEY explains one.\n\n", schema->name, schema->name);
         add_rows(out, schema);
         return OK;
     }

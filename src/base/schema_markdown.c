@@ -1,4 +1,5 @@
 /* The reference page: a table for each section, a heading and an anchor for each type. */
+#include <ctype.h>
 #include <string.h>
 
 #include "base/schema_internal.h"
@@ -120,9 +121,10 @@ static void add_struct(struct text *out, const struct sections *all, const struc
 void schema_write_markdown(const struct schema *schema, struct text *out) {
     struct arena *arena = arena_create();
     struct sections all = sections_list(schema, arena);
-    text_add(out,
-             "# Config reference\n\nEvery key of a config. The program generates this page from the schema that it "
-             "checks configs with.\nUnknown keys, wrong types and values outside the allowed range are errors.\n\n");
+    text_printf(out,
+                "# %c%s reference\n\nEvery key of a %s. The program generates this page from the schema that it "
+                "checks %ss with.\nUnknown keys, wrong types and values outside the allowed range are errors.\n\n",
+                toupper((unsigned char)schema->name[0]), schema->name + 1, schema->name, schema->name);
     add_table(out, &all, "", schema);
     for (size_t i = 1; i < all.count; i++) {
         const struct section *s = &all.items[i];

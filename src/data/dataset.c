@@ -33,6 +33,7 @@ struct dataset {
     struct column_list columns;
     pthread_mutex_t reading; /* held while a file is read */
     bool is_in_memory, is_metadata;
+    int owners;
 };
 
 status file_check(const char *path, uint64_t *bytes) {
@@ -350,6 +351,7 @@ status dataset_open(const struct dataset_config *config, bool wants_classes, boo
     if (!dataset) return status_memory("a dataset");
     pthread_mutex_init(&dataset->reading, NULL);
     dataset->is_metadata = metadata_only;
+    dataset->owners = 1;
     status s = open_all(dataset, config, wants_classes);
     if (s == OK)
         *out = dataset;
@@ -358,8 +360,13 @@ status dataset_open(const struct dataset_config *config, bool wants_classes, boo
     return s;
 }
 
+struct dataset *dataset_share(struct dataset *dataset) {
+    dataset->owners++;
+    return dataset;
+}
+
 void dataset_close(struct dataset *dataset) {
-    if (!dataset) return;
+    if (!dataset || --dataset->owners > 0) return;
     for (int i = 0; i < 2; i++) table_free(&dataset->tables[i]);
     scaler_free(&dataset->scaler);
     buffer_free(dataset->augment.fill);

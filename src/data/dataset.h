@@ -148,7 +148,9 @@ struct dataset;
  * dataset_read is not allowed. STATUS_DATA with the file, the dataset or column, and the row; for a missing file with
  * path and working directory. */
 status dataset_open(const struct dataset_config *config, bool wants_classes, bool metadata_only, struct dataset **out);
-void dataset_close(struct dataset *dataset); /* takes NULL */
+/* One more owner, for runs one after another over the same rows: each calls dataset_close. Returns [dataset]. */
+struct dataset *dataset_share(struct dataset *dataset);
+void dataset_close(struct dataset *dataset); /* takes NULL; the last owner's call frees it */
 const struct dataset_info *dataset_info(const struct dataset *dataset);
 
 enum dataset_part { DATASET_TRAIN, DATASET_VALIDATION };

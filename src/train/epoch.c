@@ -86,6 +86,7 @@ static void update_best(struct trainer *t, const struct epoch_report *e) {
     struct counters *c = &t->state->counters;
     struct monitor monitor = monitor_of_best(t, e);
     double value = monitor_value(monitor.metric, e, &t->epoch.result);
+    t->epoch.value = value;
     t->epoch.is_best = monitor_is_better(&monitor, value, c->best_value, 0);
     if (!t->epoch.is_best) return;
     c->best_value = value;
@@ -176,6 +177,7 @@ status epoch_finish(struct trainer *t, bool is_whole, bool is_last) {
         e.validation_accuracy = t->epoch.result.accuracy;
     }
     t->epoch.is_best = false;
+    t->epoch.value = NAN;
     if (e.has_validation || !t->validation) {
         update_best(t, &e);
         if (is_whole) update_early_stop(t, &e);
@@ -183,6 +185,7 @@ status epoch_finish(struct trainer *t, bool is_whole, bool is_last) {
     update_schedule(t, &e, is_whole);
     report_epoch(&t->outputs.report, &e, is_last);
     TRY(log_epoch(t, &e));
+    if (t->on_epoch) t->on_epoch(t->user, e.epoch, t->epoch.value);
     if (!is_whole) return OK;
     c->epoch++;
     c->batch = 0;

@@ -122,6 +122,7 @@ struct epoch_state {
     struct reducer_times times;      /* at the start of the epoch, or of this process */
     struct evaluation_result result; /* of the newest evaluation; rows 0: none yet */
     double evaluation_seconds;       /* its duration on this rank */
+    double value;                    /* checkpoint.best's metric of the last epoch; NAN: it has none */
     bool is_best;                    /* the last epoch is the best so far */
 };
 
@@ -130,6 +131,8 @@ struct trainer {
     const struct config *config;
     const volatile sig_atomic_t
         *stop; /* set by a signal: stop after this step, or batch of an evaluation; NULL: never */
+    void (*on_epoch)(void *user, int64_t epoch, double value); /* run_options' */
+    void *user;                                                /* of on_epoch */
     struct comm *comm;
     struct pulse *pulse; /* reports the phase of this rank to the store; NULL: one rank */
     struct device *device;

@@ -46,7 +46,7 @@ static status open_loaders(struct run *run) {
 /* Creates the parts that need no other rank. */
 static status create_parts(struct run *run) {
     struct trainer *t = &run->trainer;
-    struct plan_options options = {.purpose = PLAN_TRAINING, .env = run->env};
+    struct plan_options options = {.purpose = PLAN_TRAINING, .env = run->env, .dataset = run->options->dataset};
     TRY(plan_create(run->config, &options, &run->plan));
     /* OpenMP reads this variable when it is loaded, at the first large operation */
     if (plan_is_elastic(run->plan) && depends_on_threads(run->plan->model)) setenv("OMP_NUM_THREADS", "1", 0);
@@ -89,6 +89,20 @@ static status open_outputs(struct run *run) {
     return run_log_start(run);
 }
 
+/* The state is mapped and whole. */
+static void summarize(const struct run *run) {
+    const struct trainer *t = &run->trainer;
+    const struct counters *c = &t->state->counters;
+    struct run_summary *summary = run->options->summary;
+    if (!summary) return;
+    *summary = (struct run_summary){.epochs = c->epoch,
+                                    .steps = c->step,
+                                    .best_value = c->best_value,
+                                    .best_epoch = c->best_epoch,
+                                    .seconds = c->seconds};
+    state_sha256(t->state, summary->state_sha256);
+}
+
 static status stopped_on_request(const struct counters *c) {
     return status_new(
         STATUS_STOPPED,
@@ -98,7 +112,7 @@ static status stopped_on_request(const struct counters *c) {
 
 static status train(struct run *run) {
     struct trainer *t = &run->trainer;
-    if (run_is_first_rank(run)) TRY(open_outputs(run));
+    if (run_is_first_rank(run) && !run->options->writes_nothing) TRY(open_outputs(run));
     fault_delay(run->env->rank);
     if (run->options->can_save) *run->options->can_save = 1;
     bool is_stopped;
@@ -108,6 +122,7 @@ static status train(struct run *run) {
     TRY(state_map(t->state));
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
     if (t->outputs.metrics) TRY(run_log_end(run, is_stopped));
+    summarize(run);
     TRY(comm_barrier(t->comm)); /* no rank closes its connections before the others are done */
     return is_stopped ? stopped_on_request(&t->state->counters) : OK;
 }
@@ -119,6 +134,7 @@ static status report_complete(struct run *run) {
     TRY(state_map(t->state)); /* until the end */
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
     if (!run_is_first_rank(run)) return OK;
+    summarize(run);
     const struct counters *c = &t->state->counters;
     TRY(metrics_ends_with(run_folder_metrics(run->folder), METRICS_END, &has_end));
     if (!has_end) {
@@ -186,7 +202,7 @@ status run_train(const struct config *config, const struct dist_env *env, const 
                       .log = env->rank == 0 ? log : NULL,
                       .any_log = log,
                       .folder_path = folder_path(config, options),
-                      .trainer = {.stop = options->stop}};
+                      .trainer = {.stop = options->stop, .on_epoch = options->on_epoch, .user = options->user}};
     schema_write_yaml(&config_schema, config, &run.config_text);
     status s = prepare(&run);
     if (!s) s = run.is_complete ? report_complete(&run) : train(&run);

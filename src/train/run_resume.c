@@ -119,7 +119,9 @@ static status gather_shares(struct trainer *t) {
 status run_resume(struct run *run) {
     struct trainer *t = &run->trainer;
     TRY(gather_shares(t));
-    if (run_is_first_rank(run)) {
+    if (run->options->writes_nothing) {
+        TRY(load_before_fresh(run));
+    } else if (run_is_first_rank(run)) {
         bool is_fresh = run->options->is_fresh && !run->env->has_begun;
         if (is_fresh) TRY(load_before_fresh(run));
         TRY(run_folder_open(run->folder_path, folder_start(run, is_fresh), run->config, run->log, &run->folder));

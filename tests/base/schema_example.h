@@ -421,6 +421,6 @@ static const struct schema_row example_rows[] = {
      .doc = "Rows that are only looked at."},
     {0},
 };
-static const struct schema example_schema = {.name = "example", .size = sizeof(struct example), .rows = example_rows};
+static const struct schema example_schema = {.name = "config", .size = sizeof(struct example), .rows = example_rows};
 
 #endif

@@ -194,6 +194,7 @@ class Layout(unittest.TestCase):
             ("src/base/status.c", "exits"): "small allocations whose failure no caller could handle",
             ("src/base/hdf5_child.c", "exits"): "a child process that only reads a file",
             ("src/device/gpu.c", "exits"): "a child process that only counts GPUs",
+            ("src/sweep/worker.c", "exits"): "a worker of a sweep, forked without exec",
             ("src/dist/launch/launch_output.c", "prints"): "lines of the ranks, passed on by the launcher",
             ("src/dist/launch/launch_spawn.c", "prints"): "a rank's standard streams, between fork and exec",
             ("src/dist/launch/launch_spawn.c", "exits"): "a rank that cannot be started, between fork and exec",
@@ -281,6 +282,9 @@ class Generated(unittest.TestCase):
 
     def test_config_reference(self):
         self.check_page("docs/config.md", "--reference")
+
+    def test_sweep_reference(self):
+        self.check_page("docs/sweep.md", "--sweep-reference")
 
     def test_config_schema(self):
         self.check_page("docs/config.schema.json", "--schema")

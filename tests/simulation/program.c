@@ -31,6 +31,11 @@ status help_config(const char *section) {
     (void)section;
     return OK;
 }
+status help_sweep(const char *section) {
+    (void)section;
+    return OK;
+}
+status help_sweep_markdown(void) { return OK; }
 status help_schema(void) { return OK; }
 status help_markdown(void) { return OK; }
 

@@ -1,0 +1,87 @@
+/* sweep: many runs of one config, in worker processes of this machine. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/processors.h"
+#include "command.h"
+#include "device/gpus.h"
+
+/* "sweeps/wine_sweep" for "configs/wine_sweep.yaml". */
+static char *folder_of(const struct command_line *line) {
+    struct text path = {0};
+    const char *slash = strrchr(line->config, '/'), *name = slash ? slash + 1 : line->config;
+    const char *dot = strrchr(name, '.');
+    if (line->run_dir)
+        text_add(&path, line->run_dir);
+    else
+        text_printf(&path, "sweeps/%.*s", (int)(dot && dot > name ? dot - name : (ptrdiff_t)strlen(name)), name);
+    while (path.length > 1 && path.data[path.length - 1] == '/') path.data[--path.length] = 0;
+    return path.data;
+}
+
+/* One worker for each GPU that runs take, else for each processor. */
+static status count_workers(const struct command_line *line, const struct config *config, const struct dist_env *env,
+                            int *workers, struct text *no_gpu) {
+    struct gpus_process place = dist_env_gpus(env);
+    const char *device = config_device_name(config);
+    bool is_given = line->nproc && strcmp(line->nproc, "auto") != 0;
+    int gpus = 0;
+    place.local_size = 0;
+    bool has_gpus = config_device_is_auto(config) && gpus_available(&place, &gpus, no_gpu);
+    if (env->launcher != LAUNCHER_NONE && env->world_size > 1) {
+        *workers = 1;
+        if (!is_given) return OK;
+        TRY(command_nproc(line, device, workers));
+        return command_check_launcher(line, env, *workers);
+    }
+    TRY(command_nproc(line, has_gpus ? "cuda" : device, workers));
+    if (!is_given && !has_gpus && strcmp(device, "cpu") == 0) *workers = processors_allowed();
+    return OK;
+}
+
+status command_sweep_open(const struct command_line *line, const struct sweep_file *file, const char *folder,
+                          struct command_sweep *out) {
+    *out = (struct command_sweep){.log = log_create(line->is_quiet, !line->has_no_progress)};
+    out->options = (struct sweep_options){
+        .folder = folder, .is_fresh = line->is_fresh, .env = &out->env, .grace = line->grace, .stop = line->stop};
+    TRY(dist_env_detect(&out->env));
+    if (line->nnodes > 1)
+        return status_new(STATUS_USAGE, "%s on several machines: start it with srun, mpirun or torchrun",
+                          line->verb->name);
+    TRY(count_workers(line, sweep_base(file), &out->env, &out->options.workers, &out->no_gpu));
+    out->options.threads = command_threads(&out->env, out->options.workers);
+    if (out->no_gpu.length) out->options.no_gpu = text_string(&out->no_gpu);
+    command_stop_before(out->env.ends_at, line->grace, out->log);
+    *line->can_save = 1;
+    return OK;
+}
+
+void command_sweep_close(struct command_sweep *sweep) {
+    text_free(&sweep->no_gpu);
+    log_destroy(sweep->log);
+}
+
+static status run(const struct command_line *line) {
+    struct sweep_file *file;
+    struct command_sweep sweep;
+    TRY(sweep_load(line->config, line->overrides, line->override_count, &file));
+    char *folder = folder_of(line);
+    status s = command_sweep_open(line, file, folder, &sweep);
+    if (!s)
+        s = sweep.env.rank == 0 ? sweep_run(file, &sweep.options, sweep.log)
+                                : sweep_serve(file, &sweep.options, sweep_base(file)->dist.timeout);
+    command_sweep_close(&sweep);
+    free(folder);
+    sweep_free(file);
+    return s;
+}
+
+const struct verb verb_sweep = {
+    .name = "sweep",
+    .arguments = "SWEEP [KEY=VALUE ...]",
+    .help = "train a config with many values of its keys; a table of trials",
+    .run = run,
+    .options = OPTION_FRESH,
+    .operand = "sweep",
+    .saves = true,
+};

@@ -1,0 +1,119 @@
+/* A rank other than 0: passes jobs to a worker process of its own and reports back. The worker may die; the rank then
+ * starts another one. */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include "sweep/link.h"
+#include "sweep/sweep.h"
+
+struct server {
+    const struct sweep_file *file;
+    const struct sweep_options *options;
+    struct worker_options worker;
+    struct dist_env env; /* of the worker's runs */
+    struct dataset_cache *cache;
+    struct link *link;
+    pid_t pid; /* 0: no worker */
+    int fd;
+    bool has_ended, is_stopping;
+    int code; /* of the sweep */
+};
+
+struct worker_options worker_options(const struct sweep_file *file, const struct sweep_options *options,
+                                     const struct dist_env *env) {
+    const struct sweep_config *sweep = sweep_of(file);
+    return (struct worker_options){.sweep = sweep,
+                                   .folder = options->folder,
+                                   .env = env,
+                                   .no_gpu = options->no_gpu,
+                                   .threads = options->threads,
+                                   .reports_epochs = sweep->early_terminate.type != PRUNE_NONE};
+}
+
+static status obey(struct server *s, const struct link_down *message) {
+    switch (message->order) {
+    case LINK_JOB:
+        if (!s->pid) TRY(worker_start(&s->worker, s->cache, &s->pid, &s->fd));
+        worker_send_job(s->fd, &message->job);
+        break;
+    case LINK_ANSWER:
+        worker_answer(s->fd, message->must_stop);
+        break;
+    case LINK_STOP:
+        if (s->pid) kill(s->pid, SIGTERM);
+        break;
+    default:
+        s->has_ended = true;
+        s->code = message->code;
+    }
+    return OK;
+}
+
+static status receive_order(struct server *s) {
+    struct link_down message;
+    bool got;
+    status gone = link_receive_down(s->link, &message, &got);
+    if (gone) {
+        status_free(gone);
+        return status_new(STATUS_PEER, "rank 0, the coordinator of the sweep, was lost; run the same command again to "
+                                       "continue");
+    }
+    return got ? obey(s, &message) : OK;
+}
+
+static status pass_report(struct server *s) {
+    struct worker_report report;
+    bool got;
+    TRY(worker_receive(s->fd, &report, &got));
+    if (!got) {
+        struct text how = {0};
+        worker_end(s->pid, s->fd, false, &how);
+        s->pid = 0;
+        memset(&report, 0, sizeof report);
+        report.event = WORKER_LOST;
+        strncpy(report.message, text_string(&how), sizeof report.message - 1);
+        text_free(&how);
+    }
+    link_send_up(s->link, &report); /* a coordinator that has gone is found by the next receive */
+    return OK;
+}
+
+/* A request to stop this rank alone: its worker saves, and the coordinator gives the run to another. */
+static void look_at_stop(struct server *s) {
+    if (s->is_stopping || !s->options->stop || !*s->options->stop) return;
+    s->is_stopping = true;
+    if (s->pid) kill(s->pid, SIGTERM);
+}
+
+static status serve(struct server *s) {
+    while (!s->has_ended) {
+        struct pollfd fds[] = {{.fd = link_fd(s->link), .events = POLLIN},
+                               {.fd = s->pid ? s->fd : -1, .events = POLLIN}};
+        int ready = poll(fds, 2, 100);
+        if (ready < 0 && errno != EINTR) return status_errno(STATUS_IO, errno, "cannot wait for the coordinator");
+        look_at_stop(s);
+        if (ready > 0 && fds[1].revents) TRY(pass_report(s));
+        if (ready > 0 && fds[0].revents) TRY(receive_order(s));
+    }
+    return OK;
+}
+
+status sweep_serve(const struct sweep_file *file, const struct sweep_options *options, double timeout) {
+    struct server s = {.file = file, .options = options, .env = *options->env};
+    struct text what = {0};
+    s.env.rank = 0;
+    s.env.world_size = 1;
+    s.worker = worker_options(file, options, &s.env);
+    sweep_write(sweep_of(file), &what);
+    sweep_write_base(file, &what);
+    status failure = link_connect(options->env, text_string(&what), timeout, options->stop, &s.link);
+    s.cache = dataset_cache_create();
+    if (!failure) failure = serve(&s);
+    if (s.pid) worker_end(s.pid, s.fd, failure != OK, NULL);
+    dataset_cache_destroy(s.cache);
+    link_close(s.link);
+    text_free(&what);
+    if (failure || s.code != STATUS_STOPPED) return failure;
+    return status_new(STATUS_STOPPED, "stopped on request");
+}

@@ -1,0 +1,558 @@
+/* One loop: runs go to idle workers, reports come back. What the table has is never done again; what was in progress in
+ * a worker that ended is handed out again. */
+#include "sweep/sweep.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "data/dataset.h"
+#include "sweep/link.h"
+#include "sweep/sweep_folder.h"
+#include "sweep/sweep_report.h"
+#include "sweep/tpe.h"
+#include "sweep/trials.h"
+#include "sweep/worker.h"
+
+#define MAX_ATTEMPTS 3     /* of a run whose worker was lost */
+#define LATE_SECONDS 10    /* for ranks that have not come when the sweep ends */
+#define SECONDS_TO_WRITE 2 /* between two versions of trials.csv */
+
+/* Of a worker: a process of this rank (pid), or another rank (link). */
+struct seat {
+    bool is_remote;
+    int rank;          /* of a link */
+    struct link *link; /* NULL: a process, or a rank that has not come */
+    pid_t pid;         /* 0: no process */
+    int fd;
+    bool is_busy;
+    struct worker_job job;
+    struct dist_env env; /* of its runs */
+    struct worker_options options;
+};
+
+/* A run that is to be done again. */
+struct retry {
+    int64_t run;
+    int attempts;
+    bool is_waiting;
+};
+
+struct sweep {
+    const struct sweep_file *file;
+    const struct sweep_config *config;
+    const struct sweep_options *options;
+    struct log *log;
+    struct sweep_folder *folder;
+    struct trials *trials;
+    struct pruner *pruner;
+    struct dataset_cache *cache;
+    struct seat *seats; /* (seat_count): those of this process, then those of other ranks, by rank */
+    struct pollfd *fds;
+    int seat_count, joined;     /* joined: other ranks */
+    struct link_server *server; /* NULL: there are no other ranks */
+    struct retry *retries;
+    size_t retry_count, retry_capacity;
+    int64_t next;                     /* the first run that was never handed out */
+    int64_t *kept, kept_count;        /* the best trials so far; (config->kept) */
+    int64_t checked;                  /* at the end: kept runs that were handed out */
+    bool is_ending;                   /* every run has ended: the best ones get their folders */
+    bool is_stopping, is_over_budget; /* no more runs are handed out */
+    double started, written, stop_at; /* stop_at: when workers that still run are killed */
+    struct sweep_report report;
+};
+
+static int64_t runs_of(const struct sweep *s) { return s->config->trials * s->config->runs; }
+
+/* ---- which run is next ---- */
+
+static struct retry *find_retry(struct sweep *s, int64_t run) {
+    for (size_t i = 0; i < s->retry_count; i++)
+        if (s->retries[i].run == run) return &s->retries[i];
+    return NULL;
+}
+
+static struct retry *add_retry(struct sweep *s, int64_t run) {
+    struct retry *old = find_retry(s, run);
+    if (old) return old;
+    if (s->retry_count == s->retry_capacity) {
+        s->retry_capacity = s->retry_capacity * 2 + 8;
+        s->retries = realloc(s->retries, s->retry_capacity * sizeof *s->retries);
+        if (!s->retries) status_exit_without_memory();
+    }
+    s->retries[s->retry_count] = (struct retry){.run = run};
+    return &s->retries[s->retry_count++];
+}
+
+/* What the sampler has seen: trials with a value, in the order of their numbers. */
+static void suggest(struct sweep *s, int64_t trial, struct point *out) {
+    struct observation *observations = calloc((size_t)s->config->trials, sizeof *observations);
+    size_t count = 0;
+    struct rng rng;
+    if (!observations) status_exit_without_memory();
+    for (int64_t i = 0; i < s->config->trials; i++) {
+        struct trial_summary summary = trials_summary(s->trials, i);
+        struct observation *o = &observations[count];
+        if (summary.state == TRIAL_PENDING || !trials_point(s->trials, i, &o->point)) continue;
+        o->is_complete = summary.state == TRIAL_COMPLETE;
+        o->value = summary.mean;
+        for (int64_t r = 0; r < s->config->runs && !o->is_complete; r++) {
+            const struct trial_run *run = trials_run(s->trials, i * s->config->runs + r);
+            if (run->state != TRIAL_PRUNED) continue;
+            o->epochs = run->epochs;
+            o->value = run->value;
+        }
+        if (summary.state == TRIAL_FAILED) o->value = NAN;
+        if (s->config->metric.goal == SWEEP_MAXIMIZE) o->value = -o->value;
+        count++;
+    }
+    sweep_rng(s->config, trial, &rng);
+    tpe_suggest(&s->config->space, observations, count, &rng, out);
+    free(observations);
+}
+
+/* A run whose trial has ended already, by a failure or the pruner, is not done. */
+static bool is_due(const struct sweep *s, int64_t run) {
+    if (trials_run(s->trials, run)->state != TRIAL_PENDING) return false;
+    int state = trials_summary(s->trials, run / s->config->runs).state;
+    return state == TRIAL_PENDING || state == TRIAL_COMPLETE;
+}
+
+/* false: there is none now. */
+static bool next_run(struct sweep *s, int64_t *run) {
+    for (size_t i = 0; i < s->retry_count; i++)
+        if (s->retries[i].is_waiting) {
+            s->retries[i].is_waiting = false;
+            *run = s->retries[i].run;
+            if (is_due(s, *run)) return true;
+        }
+    for (; s->next < runs_of(s); s->next++)
+        if (is_due(s, s->next)) {
+            *run = s->next++;
+            return true;
+        }
+    return false;
+}
+
+/* At the end: a run of the best trials, which gets its folder unless it has one. */
+static bool next_kept_run(struct sweep *s, int64_t *run) {
+    if (s->checked >= s->kept_count * s->config->runs) return false;
+    *run = s->kept[s->checked / s->config->runs] * s->config->runs + s->checked % s->config->runs;
+    s->checked++;
+    return true;
+}
+
+static void make_job(struct sweep *s, int64_t run, struct worker_job *job) {
+    int64_t trial = run / s->config->runs;
+    *job = (struct worker_job){.run = run, .is_kept = s->is_ending || s->config->kept == INT64_MAX};
+    if (trials_point(s->trials, trial, &job->point)) return;
+    suggest(s, trial, &job->point);
+    trials_set_point(s->trials, trial, &job->point);
+}
+
+/* ---- workers ---- */
+
+static status start_worker(struct sweep *s, struct seat *seat) {
+    return worker_start(&seat->options, s->cache, &seat->pid, &seat->fd);
+}
+
+static void clear(struct seat *seat) {
+    *seat = (struct seat){.env = seat->env, .options = seat->options, .is_remote = seat->is_remote};
+}
+
+static void end_worker(struct seat *seat, bool by_force) {
+    link_close(seat->link);
+    if (seat->pid) worker_end(seat->pid, seat->fd, by_force, NULL);
+    clear(seat);
+}
+
+static bool is_there(const struct seat *seat) { return seat->pid || seat->link; }
+
+static bool send_down(struct seat *seat, struct link_down message) {
+    return seat->link && link_send_down(seat->link, &message);
+}
+
+/* A worker that has ended is found by the next receive. */
+static void send_job(struct seat *seat) {
+    if (seat->link)
+        send_down(seat, (struct link_down){.order = LINK_JOB, .job = seat->job});
+    else
+        worker_send_job(seat->fd, &seat->job);
+}
+
+static void send_answer(struct seat *seat, bool must_stop) {
+    if (seat->link)
+        send_down(seat, (struct link_down){.order = LINK_ANSWER, .must_stop = must_stop});
+    else
+        worker_answer(seat->fd, must_stop);
+}
+
+/* [result] of [run] is in the table from now on. Takes result->message. */
+static status record(struct sweep *s, int64_t run, struct trial_run *result) {
+    int64_t trial = run / s->config->runs;
+    if (result->state == TRIAL_COMPLETE && s->pruner) pruner_complete(s->pruner, run);
+    TRY(trials_add(s->trials, run, result));
+    sweep_report_run(&s->report, run);
+    struct trial_summary summary = trials_summary(s->trials, trial);
+    bool has_ended = summary.state != TRIAL_PENDING;
+    if (!has_ended || s->config->kept == INT64_MAX) return OK;
+    /* run folders are those of the best trials only */
+    int64_t last = s->kept_count == s->config->kept && s->kept_count ? s->kept[s->kept_count - 1] : -1;
+    s->kept_count = trials_best(s->trials, s->config->kept, s->kept);
+    bool is_kept = false;
+    for (int64_t i = 0; i < s->kept_count; i++) {
+        is_kept = is_kept || s->kept[i] == trial;
+        if (s->kept[i] == last) last = -1;
+    }
+    if (last >= 0) TRY(sweep_folder_remove_trial(s->folder, s->config, last));
+    return is_kept ? OK : sweep_folder_remove_trial(s->folder, s->config, trial);
+}
+
+/* The worker of a run has ended without a result; [how]: "was ended by ...". */
+static status lose_run(struct sweep *s, int64_t run, const char *how) {
+    struct retry *retry = add_retry(s, run);
+    struct text message = {0};
+    int64_t trial = run / s->config->runs;
+    if (++retry->attempts < MAX_ATTEMPTS) {
+        log_warning(s->log, "the worker of trial %" PRId64 " %s; another one takes the trial over", trial, how);
+        if (s->is_ending)
+            s->checked = 0; /* what has a folder is quick */
+        else
+            retry->is_waiting = true;
+        return OK;
+    }
+    text_printf(&message, "its worker %s, %d times in a row", how, retry->attempts);
+    if (s->is_ending) {
+        status failure = status_new(STATUS_PEER, "trial %" PRId64 " could not be kept: %s", trial, message.data);
+        text_free(&message);
+        return failure;
+    }
+    struct trial_run result = {.state = TRIAL_FAILED, .code = STATUS_PEER, .value = NAN, .message = message.data};
+    return record(s, run, &result);
+}
+
+/* The worker has ended, or a rank has gone. */
+static status lose_worker(struct sweep *s, struct seat *seat, const char *why) {
+    struct text how = {0};
+    bool was_busy = seat->is_busy && !s->is_stopping;
+    int64_t run = seat->job.run;
+    if (seat->link)
+        text_printf(&how, "on rank %d was lost (%s)", seat->rank, why);
+    else
+        worker_end(seat->pid, seat->fd, false, &how);
+    link_close(seat->link);
+    clear(seat);
+    status failure = was_busy ? lose_run(s, run, text_string(&how)) : OK;
+    text_free(&how);
+    return failure;
+}
+
+/* The run of a kept trial, done again or read from its folder, must be what the table says. */
+static status check_kept(struct sweep *s, const struct worker_report *r) {
+    const struct trial_run *before = trials_run(s->trials, r->run);
+    int64_t trial = r->run / s->config->runs;
+    if (r->event == WORKER_FAILED)
+        return status_new((enum status_code)r->code, "trial %" PRId64 " could not be kept: %s", trial, r->message);
+    if (r->event != WORKER_DONE || strcmp(before->state_sha256, r->state_sha256) == 0) return OK;
+    return status_new(STATUS_BUG,
+                      "trial %" PRId64
+                      " gave another state when it was trained again for its run folder: %.16s, before "
+                      "%.16s; the number of threads may have changed",
+                      trial, r->state_sha256, before->state_sha256);
+}
+
+static status take_report(struct sweep *s, struct seat *seat, const struct worker_report *r) {
+    static const int states[] = {
+        [WORKER_DONE] = TRIAL_COMPLETE, [WORKER_PRUNED] = TRIAL_PRUNED, [WORKER_FAILED] = TRIAL_FAILED};
+    seat->is_busy = false;
+    if (r->event == WORKER_LOST) return s->is_stopping ? OK : lose_run(s, seat->job.run, r->message);
+    if (r->run != seat->job.run) return status_new(STATUS_BUG, "a worker has reported another run than its own");
+    if (s->is_ending) return check_kept(s, r);
+    if (r->event == WORKER_STOPPED) { /* somebody has stopped this worker alone, or all */
+        add_retry(s, r->run)->is_waiting = true;
+        return OK;
+    }
+    struct trial_run result = {.state = states[r->event],
+                               .code = r->code,
+                               .best_epoch = r->best_epoch,
+                               .epochs = r->epochs,
+                               .value = r->value,
+                               .seconds = r->seconds};
+    bool has_failed = r->event == WORKER_FAILED;
+    if (has_failed) { /* what it had reached says nothing */
+        result.value = NAN;
+        result.best_epoch = result.epochs = 0;
+        result.message = strdup(r->message);
+        if (!result.message) status_exit_without_memory();
+    }
+    if (r->event == WORKER_DONE) memcpy(result.state_sha256, r->state_sha256, sizeof result.state_sha256);
+    return record(s, r->run, &result);
+}
+
+static status answer_epoch(struct sweep *s, struct seat *seat, const struct worker_report *r) {
+    double value = s->config->metric.goal == SWEEP_MAXIMIZE ? -r->value : r->value;
+    bool must_stop = false;
+    if (!s->is_ending) {
+        must_stop = pruner_report(s->pruner, r->run % s->config->runs, r->run, r->epoch, value);
+        TRY(trials_add_epoch(s->trials, r->run, r->epoch, value));
+    }
+    send_answer(seat, must_stop);
+    return OK;
+}
+
+static status receive(struct sweep *s, struct seat *seat) {
+    struct worker_report report;
+    bool got;
+    if (seat->link) {
+        status gone = link_receive_up(seat->link, &report, &got);
+        status failure = gone ? lose_worker(s, seat, status_message(gone)) : OK;
+        status_free(gone);
+        if (failure || !got || !seat->link) return failure;
+    } else {
+        TRY(worker_receive(seat->fd, &report, &got));
+        if (!got) return lose_worker(s, seat, "");
+    }
+    return report.event == WORKER_EPOCH ? answer_epoch(s, seat, &report) : take_report(s, seat, &report);
+}
+
+/* ---- the loop ---- */
+
+static int count_busy(const struct sweep *s) {
+    int busy = 0;
+    for (int i = 0; i < s->seat_count; i++) busy += s->seats[i].is_busy;
+    return busy;
+}
+
+static status hand_out(struct sweep *s) {
+    for (int i = 0; i < s->seat_count && !s->is_stopping; i++) {
+        struct seat *seat = &s->seats[i];
+        int64_t run;
+        if (seat->is_busy || (seat->is_remote && !seat->link)) continue;
+        if (!(s->is_ending ? next_kept_run : next_run)(s, &run)) return OK;
+        make_job(s, run, &seat->job);
+        if (!is_there(seat)) TRY(start_worker(s, seat));
+        seat->is_busy = true;
+        send_job(seat);
+    }
+    return OK;
+}
+
+/* Ranks that have come since: each is one more worker. */
+static void accept_ranks(struct sweep *s) {
+    struct link *link;
+    int rank;
+    while (s->server && (link = link_accept(s->server, &rank))) {
+        struct seat *seat = &s->seats[rank];
+        if (is_there(seat)) {
+            link_close(link);
+            continue;
+        }
+        seat->link = link;
+        seat->rank = rank;
+        s->joined++;
+        s->report.workers++;
+    }
+}
+
+/* [milliseconds]: at most. */
+static status wait_for_reports(struct sweep *s, int milliseconds) {
+    struct pollfd *fds = s->fds;
+    size_t count = (size_t)s->seat_count;
+    for (int i = 0; i < s->seat_count; i++) {
+        struct seat *seat = &s->seats[i];
+        fds[i] = (struct pollfd){.fd = seat->link ? link_fd(seat->link) : seat->pid ? seat->fd : -1, .events = POLLIN};
+    }
+    link_server_wait(s->server, fds, &count);
+    int ready = poll(fds, (nfds_t)count, milliseconds);
+    if (ready < 0 && errno != EINTR) return status_errno(STATUS_IO, errno, "cannot wait for the workers");
+    for (int i = 0; ready > 0 && i < s->seat_count; i++)
+        if (fds[i].revents && is_there(&s->seats[i])) TRY(receive(s, &s->seats[i]));
+    accept_ranks(s);
+    return OK;
+}
+
+/* Workers save what has checkpoints. */
+static void stop_workers(struct sweep *s) {
+    s->is_stopping = true;
+    s->stop_at = clock_seconds() + s->options->grace;
+    for (int i = 0; i < s->seat_count; i++)
+        if (s->seats[i].is_busy && !send_down(&s->seats[i], (struct link_down){.order = LINK_STOP}) && s->seats[i].pid)
+            kill(s->seats[i].pid, SIGTERM);
+}
+
+static void look_at_clock(struct sweep *s) {
+    double now = clock_seconds();
+    bool is_asked = s->options->stop && *s->options->stop;
+    s->is_over_budget = s->is_over_budget || now - s->started > s->config->budget.seconds;
+    if (!s->is_stopping && (is_asked || (s->is_over_budget && !s->is_ending))) stop_workers(s);
+    for (int i = 0; s->is_stopping && now > s->stop_at && i < s->seat_count; i++)
+        if (s->seats[i].is_busy) end_worker(&s->seats[i], true);
+}
+
+static status write_table_now_and_then(struct sweep *s) {
+    double now = clock_seconds();
+    if (now - s->written < SECONDS_TO_WRITE) return OK;
+    s->written = now;
+    return trials_write(s->trials);
+}
+
+/* Until nothing is left to hand out and every worker is idle. */
+static status run_until_idle(struct sweep *s) {
+    status failure = hand_out(s);
+    while (!failure && count_busy(s) > 0) {
+        failure = wait_for_reports(s, 100);
+        look_at_clock(s);
+        if (!failure) failure = hand_out(s);
+        if (!failure) failure = write_table_now_and_then(s);
+        sweep_report_progress(&s->report);
+    }
+    return failure;
+}
+
+static status remove_unless_kept(void *user, int64_t trial) {
+    struct sweep *s = user;
+    for (int64_t i = 0; i < s->kept_count; i++)
+        if (s->kept[i] == trial) return OK;
+    return sweep_folder_remove_trial(s->folder, s->config, trial);
+}
+
+/* Every run has ended: the best ones get their folders, all others lose them. */
+static status keep_best(struct sweep *s) {
+    s->is_ending = true;
+    if (s->config->kept == INT64_MAX) return OK;
+    s->kept_count = trials_best(s->trials, s->config->kept, s->kept);
+    TRY(sweep_folder_visit(s->folder, remove_unless_kept, s));
+    return run_until_idle(s);
+}
+
+static status train_all(struct sweep *s) {
+    s->started = s->written = clock_seconds();
+    sweep_report_start(&s->report);
+    TRY(run_until_idle(s));
+    return s->is_stopping ? OK : keep_best(s);
+}
+
+/* ---- start and end ---- */
+
+/* What workers share is opened before they start. A dataset that cannot be opened may be right in trials. */
+static void open_base_dataset(struct sweep *s) {
+    struct dataset *dataset;
+    status failure = dataset_cache_open(s->cache, sweep_base(s->file), &dataset);
+    if (!failure) dataset_close(dataset);
+    status_free(failure);
+}
+
+static void prepare_seats(struct sweep *s) {
+    int n = s->options->workers;
+    for (int i = 0; i < s->seat_count; i++) {
+        struct seat *seat = &s->seats[i];
+        seat->is_remote = i >= n;
+        seat->env = *s->options->env;
+        seat->env.rank = 0;
+        seat->env.world_size = 1;
+        if (s->options->env->world_size == 1) {
+            seat->env.local_rank = i;
+            seat->env.local_world_size = n;
+        }
+        seat->options = worker_options(s->file, s->options, &seat->env);
+        seat->options.reports_epochs = s->pruner != NULL;
+    }
+}
+
+static status listen_for_ranks(struct sweep *s) {
+    struct text what = {0};
+    sweep_write(s->config, &what);
+    sweep_write_base(s->file, &what);
+    status failure = link_listen(s->options->env, text_string(&what), &s->server);
+    text_free(&what);
+    return failure;
+}
+
+/* Ranks that have not come yet would try until their timeout; those that are here end with [code]. */
+static void dismiss_ranks(struct sweep *s, enum status_code code) {
+    double deadline = clock_seconds() + LATE_SECONDS;
+    int expected = s->options->env->world_size - 1;
+    while (s->server && s->joined < expected && clock_seconds() < deadline && !(s->options->stop && *s->options->stop))
+        status_free(wait_for_reports(s, 50));
+    for (int i = 0; i < s->seat_count; i++)
+        send_down(&s->seats[i], (struct link_down){.order = LINK_END, .code = (int)code});
+}
+
+static status open_all(struct sweep *s) {
+    size_t kept = s->config->kept == INT64_MAX ? 0 : (size_t)s->config->kept;
+    if (kept > (size_t)s->config->trials) kept = (size_t)s->config->trials;
+    s->kept = calloc(kept + 1, sizeof *s->kept);
+    s->seat_count = s->options->workers + s->options->env->world_size - 1;
+    s->seats = calloc((size_t)s->seat_count, sizeof *s->seats);
+    s->fds = calloc((size_t)s->seat_count + LINK_DESCRIPTORS, sizeof *s->fds);
+    if (!s->kept || !s->seats || !s->fds) return status_memory("the sweep");
+    if (s->options->env->world_size > 1) TRY(listen_for_ranks(s));
+    TRY(sweep_folder_open(s->options->folder, s->options->is_fresh, s->file, s->log, &s->folder));
+    s->pruner = pruner_create(&s->config->early_terminate);
+    TRY(trials_open(sweep_folder_path(s->folder), s->config, s->pruner, &s->trials));
+    s->cache = dataset_cache_create();
+    prepare_seats(s);
+    s->report = (struct sweep_report){.log = s->log,
+                                      .sweep = s->config,
+                                      .trials = s->trials,
+                                      .folder = sweep_folder_path(s->folder),
+                                      .workers = s->options->workers};
+    return OK;
+}
+
+/* Every trial that has ended has failed. */
+static status all_failed(const struct sweep *s) {
+    if (trials_count(s->trials, TRIAL_FAILED) == 0 || trials_count(s->trials, TRIAL_COMPLETE) > 0 ||
+        trials_count(s->trials, TRIAL_PRUNED) > 0)
+        return OK;
+    for (int64_t run = 0; run < runs_of(s); run++) {
+        const struct trial_run *r = trials_run(s->trials, run);
+        if (r->state == TRIAL_FAILED)
+            return status_new((enum status_code)r->code, "every trial failed; the first: %s",
+                              r->message ? r->message : "");
+    }
+    return OK;
+}
+
+static status conclude(struct sweep *s) {
+    sweep_report_end(&s->report);
+    if (s->options->stop && *s->options->stop && s->is_stopping)
+        return status_new(STATUS_STOPPED,
+                          "stopped on request after %" PRId64 " of %" PRId64
+                          " runs; run the same command again to continue",
+                          runs_of(s) - trials_count(s->trials, TRIAL_PENDING), runs_of(s));
+    return all_failed(s);
+}
+
+static void tear_down(struct sweep *s) {
+    for (int i = 0; s->seats && i < s->seat_count; i++) end_worker(&s->seats[i], s->seats[i].is_busy);
+    link_server_close(s->server);
+    free(s->fds);
+    dataset_cache_destroy(s->cache);
+    pruner_destroy(s->pruner);
+    status_free(trials_close(s->trials));
+    sweep_folder_close(s->folder);
+    free(s->seats);
+    free(s->kept);
+    free(s->retries);
+}
+
+status sweep_run(const struct sweep_file *file, const struct sweep_options *options, struct log *log) {
+    struct sweep s = {.file = file, .config = sweep_of(file), .options = options, .log = log};
+    status failure = open_all(&s);
+    bool is_open = !failure;
+    if (is_open) open_base_dataset(&s);
+    if (is_open) failure = train_all(&s);
+    if (is_open) failure = status_first(failure, trials_write(s.trials));
+    log_progress(log, NULL);
+    if (!failure) failure = conclude(&s);
+    if (s.server) dismiss_ranks(&s, status_code(failure));
+    tear_down(&s);
+    return failure;
+}

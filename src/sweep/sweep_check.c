@@ -1,0 +1,100 @@
+/* A value is right if the config of the trials takes it, with the values of the other parameters that it may have. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sweep/sweep_internal.h"
+
+#define CONTEXTS 64 /* random points in which a value is tried that the first ones refuse */
+
+/* Whether the config takes value [value] of parameter [index] in one of several points; else the first reason. */
+static status try_value(const struct sweep_config *sweep, size_t index, double value) {
+    status first = OK;
+    struct rng rng;
+    sweep_rng(sweep, -1, &rng);
+    for (int i = 0; i < CONTEXTS; i++) {
+        struct point point = {0};
+        struct config_file *config = NULL;
+        if (i > 0) space_draw(&sweep->space, &rng, &point);
+        for (size_t k = 0; i == 0 && k < sweep->space.count; k++)
+            if (sweep->space.items[k].kind != PARAMETER_VALUES) point.values[k] = sweep->space.items[k].min;
+        point.values[index] = value;
+        status s = sweep_trial_config(sweep, 0, &point, 0, &config);
+        config_free(config);
+        if (!s) {
+            status_free(first);
+            return OK;
+        }
+        if (first)
+            status_free(s);
+        else
+            first = s;
+    }
+    return first;
+}
+
+/* The first line of a failure that is about the argument [path]=..., without the argument. */
+static const char *refusal(status failure, const char *path) {
+    const char *message = status_message(failure);
+    size_t length = strlen(path);
+    for (const char *line = message; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        const char *colon = strstr(line, "': ");
+        if (strncmp(line, "argument '", 10) == 0 && colon && strncmp(line + 10, path, length) == 0) return colon + 3;
+    }
+    return message;
+}
+
+static void add_refusal(struct problems *problems, struct place place, const char *path, status failure) {
+    const char *line = refusal(failure, path);
+    problems_add(problems, place, NULL, "%.*s", (int)strcspn(line, "\n"), line);
+}
+
+#define BEST "checkpoint.best"
+
+/* Whether epochs have the metric: the config's own check says what they have. */
+static void check_metric(const struct sweep_config *sweep, const struct node *root, struct problems *problems) {
+    const struct node *node = node_get(root, "metric");
+    struct config_file *config = NULL;
+    status s = sweep_fixed_config(sweep, 0, &config);
+    const char *line = s ? refusal(s, BEST) : "";
+    if (strncmp(line, BEST ": ", strlen(BEST ": ")) == 0) line += strlen(BEST ": ");
+    if (s) problems_add(problems, node ? node->place : root->place, "metric", "%.*s", (int)strcspn(line, "\n"), line);
+    status_free(s);
+    config_free(config);
+}
+
+static void check_values(const struct sweep_config *sweep, struct problems *problems) {
+    for (size_t i = 0; i < sweep->space.count; i++) {
+        const struct parameter *p = &sweep->space.items[i];
+        size_t count = p->kind == PARAMETER_VALUES ? p->count : 2;
+        for (size_t k = 0; k < count; k++) {
+            double value = p->kind == PARAMETER_VALUES ? (double)k : k == 0 ? p->min : parameter_round(p, p->max);
+            status s = try_value(sweep, i, value);
+            if (s) add_refusal(problems, p->place, p->path, s);
+            status_free(s);
+            if (s) break;
+        }
+    }
+}
+
+/* A trial of a list: each of its words alone. */
+static void check_list(const struct sweep_config *sweep, const struct node *list, struct problems *problems) {
+    for (int64_t i = 0; sweep->list && i < sweep->trials; i++) {
+        struct config_file *config = NULL;
+        const struct point none = {0};
+        status s = sweep_trial_config(sweep, i, &none, 0, &config);
+        const char *word = sweep->list[i][0] ? sweep->list[i][0] : "";
+        char *key = strndup(word, strcspn(word, "="));
+        if (s) add_refusal(problems, list->items[i]->place, key ? key : "", s);
+        free(key);
+        status_free(s);
+        config_free(config);
+    }
+}
+
+void sweep_check(const struct sweep_config *sweep, const struct node *root, struct problems *problems) {
+    check_metric(sweep, root, problems);
+    if (problems->count) return;
+    check_values(sweep, problems);
+    if (sweep->list) check_list(sweep, node_get(root, "trials"), problems);
+}

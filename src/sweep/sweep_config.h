@@ -1,0 +1,100 @@
+/* sweep_config: the file of a sweep: which config is trained, with which values of which keys, and how a trial is
+ * judged. The contract of its keys is docs/experiments.md. */
+#ifndef SWEEP_SWEEP_CONFIG_H
+#define SWEEP_SWEEP_CONFIG_H
+
+#include "sweep/space.h"
+#include "train/config.h"
+
+enum sweep_method { SWEEP_GRID, SWEEP_RANDOM, SWEEP_TPE, SWEEP_LIST };
+enum sweep_goal { SWEEP_MINIMIZE, SWEEP_MAXIMIZE };
+enum sweep_prune { PRUNE_NONE, PRUNE_ASHA, PRUNE_MEDIAN };
+
+struct sweep_metric {
+    const char *name; /* of a number of the epochs, as in checkpoint.best */
+    int goal;         /* enum sweep_goal */
+};
+
+/* Runs of a trial: every combination of seed and fold. */
+struct sweep_repeat {
+    int64_t seeds, folds; /* SCHEMA_NO_INT: not given */
+};
+
+struct prune_config {
+    int type;                /* enum sweep_prune */
+    int64_t min_epochs;      /* no run is stopped before */
+    double reduction_factor; /* asha: of a rung's runs the best 1 / reduction_factor continue */
+    int64_t startup_trials;  /* median: this many runs must be complete first */
+};
+
+struct sweep_budget {
+    double seconds; /* NAN: none */
+};
+
+struct sweep_keep {
+    const char *runs; /* "all", "none" or "best N" */
+};
+
+struct sweep_config {
+    const char *config; /* path of the config of the trials, as find_file found it */
+    int method;         /* enum sweep_method */
+    struct sweep_metric metric;
+    struct sweep_repeat repeat;
+    struct prune_config early_terminate;
+    int64_t trials; /* how many; of a grid: all of them unless fewer are asked for */
+    struct sweep_budget budget;
+    int64_t seed;
+    struct sweep_keep keep;
+
+    /* Not rows of the schema. */
+    struct space space;             /* SWEEP_LIST: none */
+    const char *const *const *list; /* SWEEP_LIST: (trials) KEY=VALUE words, NULL-terminated */
+    const char *other;              /* the config of the second of two trials (sweep_pair); NULL: all have [config] */
+    char **overrides;               /* KEY=VALUE words of the command line for the config of the trials */
+    size_t override_count;
+    int64_t kept;  /* trials whose runs are kept; INT64_MAX: all */
+    int64_t runs;  /* of a trial */
+    int64_t folds; /* 1: none */
+};
+
+/* The keys but `parameters` and the list of `trials`. */
+extern const struct schema sweep_schema;
+
+struct sweep_file;
+
+/* Reads [path] with the KEY=VALUE words [overrides] (count): those of a key of the sweep change the sweep, all others
+ * the config of the trials. Checks every value of every parameter against the config. STATUS_USAGE lists each problem
+ * as file:line:column. */
+status sweep_load(const char *path, char *const *overrides, size_t count, struct sweep_file **out);
+void sweep_free(struct sweep_file *file); /* takes NULL */
+const struct sweep_config *sweep_of(const struct sweep_file *file);
+
+/* Two trials, the configs [a] and [b] with the same [overrides] (count), each with [seeds] seeds; [metric] is compared
+ * in its own direction. No run folder is kept. STATUS_USAGE as sweep_load. */
+status sweep_pair(const char *a, const char *b, char *const *overrides, size_t count, int64_t seeds, const char *metric,
+                  struct sweep_file **out);
+
+/* The config of the trials, without parameters. */
+const struct config *sweep_base(const struct sweep_file *file);
+/* What sweep folders compare to know that the configs have not changed. */
+void sweep_write_base(const struct sweep_file *file, struct text *out);
+
+/* The resolved sweep, which reads to the same. */
+void sweep_write(const struct sweep_config *sweep, struct text *out);
+
+/* The config of run [repeat] (below sweep->runs) of the trial at [point]; SWEEP_LIST: of trial [trial]. STATUS_USAGE
+ * for values that do not go together. */
+status sweep_trial_config(const struct sweep_config *sweep, int64_t trial, const struct point *point, int64_t repeat,
+                          struct config_file **out);
+
+/* Point [trial] of a grid or of random draws: a function of the sweep and the number. */
+void sweep_point(const struct sweep_config *sweep, int64_t trial, struct point *out);
+
+/* The generator of trial [trial]. */
+void sweep_rng(const struct sweep_config *sweep, int64_t trial, struct rng *rng);
+
+/* The seed of a repeat is the config's plus sweep_seed_of; -1: there are no seeds. The fold; -1: there are none. */
+int64_t sweep_seed_of(const struct sweep_config *sweep, int64_t repeat);
+int64_t sweep_fold_of(const struct sweep_config *sweep, int64_t repeat);
+
+#endif

@@ -1,0 +1,260 @@
+/* The lock is on .lock, whose text says whose folder it is. */
+#include "sweep/sweep_folder.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+
+#define MARK "The lock of a sweep of ddptrain.\n"
+
+struct sweep_folder {
+    struct arena *arena;
+    const char *path, *lock, *sweep, *base, *runs;
+    int lock_fd; /* -1: not open */
+};
+
+/* Whether the file exists and has this text; *text (malloc'ed; NULL: absent) is what it has. */
+static status read_text(const char *path, char **text) {
+    struct io_info info;
+    int fd;
+    *text = NULL;
+    TRY(io_stat(path, &info));
+    if (!info.exists) return OK;
+    if (!info.is_file || info.size > DOCUMENT_MAX_BYTES * 4)
+        return status_new(STATUS_USAGE, "%s: not a file that a sweep has written", path);
+    *text = calloc(1, info.size + 1);
+    if (!*text) return status_memory("%s", path);
+    TRY(io_open(path, &fd));
+    status s = io_read(fd, path, *text, info.size, NULL);
+    return status_first(s, io_close(fd, path));
+}
+
+static status write_text(const char *path, const char *text) {
+    struct io_part part = {text, strlen(text)};
+    status_free(io_remove_temporaries(path));
+    return io_replace(path, &part, 1);
+}
+
+/* ---- the same sweep as before ---- */
+
+/* Keys of sweep.yaml that may change from one start to the next. */
+static bool is_free(const char *line) {
+    static const char *const keys[] = {"trials: ", "budget:", "keep:", "  seeds: "};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strncmp(line, keys[i], strlen(keys[i])) == 0) return true;
+    return false;
+}
+
+/* The next line from *at that must not change, with its length; NULL: none. */
+static const char *next_line(const char **at, size_t *length) {
+    bool is_in_free_section = false;
+    while (**at) {
+        const char *line = *at;
+        *length = strcspn(line, "\n");
+        *at = line + *length + (line[*length] == '\n');
+        if (*line != ' ') is_in_free_section = is_free(line);
+        if (!is_in_free_section && !is_free(line)) return line;
+    }
+    *length = 0;
+    return NULL;
+}
+
+/* OK where the texts agree but for lines that may change. */
+static status compare(const struct sweep_folder *f, const char *path, const char *before, const char *now) {
+    const char *a, *b;
+    size_t a_length, b_length;
+    do {
+        a = next_line(&before, &a_length);
+        b = next_line(&now, &b_length);
+        bool is_same = a_length == b_length && (!a || memcmp(a, b, a_length) == 0);
+        if (is_same) continue;
+        return status_new(
+            STATUS_USAGE,
+            "%s: this sweep folder belongs to another sweep; %s differs first in\n  folder: %.*s\n  now:    "
+            "%.*s\nuse --fresh to start over (the old folder is kept), or another --run-dir",
+            f->path, strrchr(path, '/') + 1, (int)a_length, a ? a : "", (int)b_length, b ? b : "");
+    } while (a || b);
+    return OK;
+}
+
+/* Writes the file when it is new or only differs in what may change. */
+static status settle(const struct sweep_folder *f, const char *path, const char *now, bool may_change) {
+    char *before;
+    status s = read_text(path, &before);
+    if (!s && before && (may_change || strcmp(before, now) != 0)) s = compare(f, path, before, now);
+    if (!s && (!before || strcmp(before, now) != 0)) s = write_text(path, now);
+    free(before);
+    return s;
+}
+
+static status settle_configs(const struct sweep_folder *f, const struct sweep_file *file) {
+    struct text sweep = {0}, base = {0};
+    sweep_write(sweep_of(file), &sweep);
+    sweep_write_base(file, &base);
+    status s = settle(f, f->sweep, text_string(&sweep), true);
+    if (!s) s = settle(f, f->base, text_string(&base), false);
+    text_free(&sweep);
+    text_free(&base);
+    return s;
+}
+
+/* ---- the folder ---- */
+
+static void set_path(struct sweep_folder *f, const char *path) {
+    f->path = arena_copy(f->arena, path);
+    f->lock = arena_printf(f->arena, "%s/.lock", path);
+    f->sweep = arena_printf(f->arena, "%s/sweep.yaml", path);
+    f->base = arena_printf(f->arena, "%s/base_config.yaml", path);
+    f->runs = arena_printf(f->arena, "%s/runs", path);
+}
+
+/* Whether the folder has the lock of a sweep, or nothing at all. */
+static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
+    struct io_info info;
+    struct io_names names = {0};
+    char *mark = NULL;
+    *has_sweep = false;
+    TRY(io_stat(f->path, &info));
+    if (!info.exists) return OK;
+    if (!info.is_folder) return status_new(STATUS_USAGE, "%s: not a folder; choose another --run-dir", f->path);
+    TRY(read_text(f->lock, &mark));
+    *has_sweep = mark && strncmp(mark, MARK, strlen(mark)) == 0;
+    free(mark);
+    if (*has_sweep) return OK;
+    TRY(io_list(f->path, &names));
+    status s = names.count == 0 ? OK
+                                : status_new(STATUS_USAGE,
+                                             "%s: this folder is not a sweep's, and has files (%s); choose another "
+                                             "--run-dir",
+                                             f->path, names.items[0]);
+    io_names_free(&names);
+    return s;
+}
+
+static status take_lock(struct sweep_folder *f) {
+    struct io_info info;
+    bool is_mine = false;
+    TRY(io_make_folders(f->runs));
+    TRY(io_open_append(f->lock, &f->lock_fd));
+    TRY(io_lock(f->lock_fd, f->lock, &is_mine));
+    if (!is_mine)
+        return status_new(STATUS_USAGE,
+                          "%s: another ddptrain is running this sweep; wait for it, stop it, or use another --run-dir",
+                          f->path);
+    TRY(io_stat_fd(f->lock_fd, f->lock, &info));
+    return info.size < strlen(MARK) ? io_write(f->lock_fd, f->lock, &MARK[info.size], strlen(MARK) - info.size) : OK;
+}
+
+static status move_aside(struct sweep_folder *f, struct log *log) {
+    for (int n = 1; n < 100000; n++) {
+        struct io_info info;
+        char *target = arena_printf(f->arena, "%s.%d", f->path, n);
+        TRY(io_stat(target, &info));
+        if (info.exists) continue;
+        TRY(take_lock(f));
+        TRY(io_rename(f->path, target));
+        log_line(log, "moved the earlier sweep aside: %s", target);
+        int fd = f->lock_fd;
+        f->lock_fd = -1;
+        return io_close(fd, f->lock);
+    }
+    return status_new(STATUS_IO, "%s: cannot find a free name to move it aside", f->path);
+}
+
+status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_file *file, struct log *log,
+                         struct sweep_folder **out) {
+    struct arena *arena = arena_create();
+    struct sweep_folder *f = arena_alloc(arena, sizeof *f);
+    bool has_sweep;
+    *out = NULL;
+    *f = (struct sweep_folder){.arena = arena, .lock_fd = -1};
+    set_path(f, path);
+    status s = check_owner(f, &has_sweep);
+    if (!s && has_sweep && is_fresh) s = move_aside(f, log);
+    if (!s) s = take_lock(f);
+    if (!s) s = settle_configs(f, file);
+    if (s)
+        sweep_folder_close(f);
+    else
+        *out = f;
+    return s;
+}
+
+void sweep_folder_close(struct sweep_folder *f) {
+    if (!f) return;
+    if (f->lock_fd >= 0) status_free(io_close(f->lock_fd, f->lock));
+    arena_destroy(f->arena);
+}
+
+const char *sweep_folder_path(const struct sweep_folder *f) { return f->path; }
+
+/* ---- run folders ---- */
+
+static void add_trial_path(const char *runs, int64_t trial, struct text *out) {
+    text_printf(out, "%s/%04" PRId64, runs, trial);
+}
+
+void sweep_run_path(const char *folder, const struct sweep_config *sweep, int64_t run, struct text *out) {
+    int64_t seed = sweep_seed_of(sweep, run % sweep->runs), fold = sweep_fold_of(sweep, run % sweep->runs);
+    text_printf(out, "%s/runs/%04" PRId64, folder, run / sweep->runs);
+    if (seed >= 0 || fold >= 0) text_add(out, "/");
+    if (seed >= 0) text_printf(out, "seed-%" PRId64 "%s", seed, fold >= 0 ? "-" : "");
+    if (fold >= 0) text_printf(out, "fold-%" PRId64, fold);
+}
+
+/* The files of [folder], but no folders, and then the folder itself where nothing else is in it. */
+static status remove_files(const char *folder) {
+    struct io_info info;
+    struct io_names names = {0};
+    TRY(io_stat(folder, &info));
+    if (!info.is_folder) return OK;
+    TRY(io_list(folder, &names));
+    status s = OK;
+    for (size_t i = 0; !s && i < names.count; i++) {
+        struct text path = {0};
+        text_printf(&path, "%s/%s", folder, names.items[i]);
+        s = io_stat(text_string(&path), &info);
+        if (!s && !info.is_folder) s = io_remove(text_string(&path));
+        text_free(&path);
+    }
+    io_names_free(&names);
+    return s ? s : io_remove_folder(folder);
+}
+
+static status remove_run(const char *path) {
+    struct text checkpoints = {0};
+    text_printf(&checkpoints, "%s/checkpoints", path);
+    status s = remove_files(text_string(&checkpoints));
+    text_free(&checkpoints);
+    return s ? s : remove_files(path);
+}
+
+status sweep_folder_remove_trial(const struct sweep_folder *f, const struct sweep_config *sweep, int64_t trial) {
+    struct text path = {0};
+    status s = OK;
+    for (int64_t repeat = 0; !s && repeat < sweep->runs; repeat++) {
+        text_clear(&path);
+        sweep_run_path(f->path, sweep, trial * sweep->runs + repeat, &path);
+        s = remove_run(text_string(&path));
+    }
+    text_clear(&path);
+    add_trial_path(f->runs, trial, &path);
+    if (!s) s = io_remove_folder(text_string(&path));
+    text_free(&path);
+    return s;
+}
+
+status sweep_folder_visit(const struct sweep_folder *f, status (*visit)(void *user, int64_t trial), void *user) {
+    struct io_names names = {0};
+    TRY(io_list(f->runs, &names));
+    status s = OK;
+    for (size_t i = 0; !s && i < names.count; i++) {
+        char *end;
+        int64_t trial = strtoll(names.items[i], &end, 10);
+        if (end != names.items[i] && !*end && trial >= 0) s = visit(user, trial);
+    }
+    io_names_free(&names);
+    return s;
+}

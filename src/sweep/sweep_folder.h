@@ -1,0 +1,28 @@
+/* sweep_folder: sweeps/<name>, where a sweep keeps sweep.yaml and base_config.yaml (both resolved), history.jsonl,
+ * trials.csv and runs/0042, ordinary run folders. One coordinator at a time owns it. */
+#ifndef SWEEP_SWEEP_FOLDER_H
+#define SWEEP_SWEEP_FOLDER_H
+
+#include "base/log.h"
+#include "sweep/sweep_config.h"
+
+struct sweep_folder;
+
+/* Opens (makes) [path] and takes its lock. STATUS_USAGE: another process has it; the folder is another sweep's, with
+ * the first difference; it has files that are no sweep's. [is_fresh]: what is there is first moved to "<path>.1" ... */
+status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_file *file, struct log *log,
+                         struct sweep_folder **out);
+void sweep_folder_close(struct sweep_folder *folder); /* takes NULL */
+const char *sweep_folder_path(const struct sweep_folder *folder);
+
+/* "<path>/runs/0042", with repeats "<path>/runs/0042/seed-1-fold-2". */
+void sweep_run_path(const char *folder, const struct sweep_config *sweep, int64_t run, struct text *out);
+
+/* Removes the run folders of trial [trial]: the files that runs write, and what is then empty. OK when there are none.
+ */
+status sweep_folder_remove_trial(const struct sweep_folder *folder, const struct sweep_config *sweep, int64_t trial);
+
+/* The numbers of the trials that have a folder: calls [visit] for each until it fails. */
+status sweep_folder_visit(const struct sweep_folder *folder, status (*visit)(void *user, int64_t trial), void *user);
+
+#endif

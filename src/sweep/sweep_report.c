@@ -1,0 +1,140 @@
+/* On a terminal a line that moves; in a batch log at most one line every 10 s, and one for each new best. */
+#include "sweep/sweep_report.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/clock.h"
+#include "sweep/sweep_folder.h"
+#include "train/metrics/report.h"
+
+#define BAR_WIDTH 24
+#define LINE_SECONDS 10
+#define BEST_SHOWN 5
+
+static int64_t runs_of(const struct sweep_report *r) { return r->sweep->trials * r->sweep->runs; }
+
+static int64_t ended(const struct sweep_report *r) { return runs_of(r) - trials_count(r->trials, TRIAL_PENDING); }
+
+/* "12 pruned, 1 failed" with a comma before it; nothing where there are none. */
+static void add_counts(const struct sweep_report *r, struct text *out) {
+    for (int state = TRIAL_PRUNED; state <= TRIAL_FAILED; state++)
+        if (trials_count(r->trials, state))
+            text_printf(out, ", %" PRId64 " %s", trials_count(r->trials, state), trial_states[state]);
+}
+
+static const char *noun(const struct sweep_report *r) { return r->sweep->runs > 1 ? "run" : "trial"; }
+
+static void add_progress(const struct sweep_report *r, struct text *out) {
+    double now = clock_seconds(), seconds = now - r->started;
+    int64_t here = ended(r) - r->before;
+    double rate = seconds > 0 ? (double)here / seconds : 0;
+    char left[32];
+    text_printf(out, "%" PRId64 " of %" PRId64 " %ss", ended(r), runs_of(r), noun(r));
+    add_counts(r, out);
+    if (r->best >= 0) text_printf(out, ", best %.6g (trial %" PRId64 ")", r->best_value, r->best);
+    if (here == 0) return;
+    report_duration((double)(runs_of(r) - ended(r)) / rate, left);
+    text_printf(out, ", %.3g %ss/s, %s left", rate, noun(r), left);
+}
+
+static void add_point(const struct sweep_report *r, int64_t trial, struct text *out) {
+    struct point point;
+    if (r->sweep->list) {
+        for (const char *const *word = r->sweep->list[trial]; *word; word++) text_printf(out, "  %s", *word);
+        return;
+    }
+    trials_point(r->trials, trial, &point);
+    for (size_t i = 0; i < r->sweep->space.count; i++) {
+        text_printf(out, "  %s=", r->sweep->space.items[i].path);
+        parameter_write(&r->sweep->space.items[i], point.values[i], out);
+    }
+}
+
+void sweep_report_start(struct sweep_report *r) {
+    static const char *const methods[] = {"grid", "random", "tpe", "list"};
+    r->started = r->shown = r->printed = clock_seconds();
+    r->before = ended(r);
+    r->best = -1;
+    r->best_value = NAN;
+    int64_t best;
+    if (trials_best(r->trials, 1, &best) == 1) {
+        r->best = best;
+        r->best_value = trials_summary(r->trials, best).mean;
+    }
+    log_line(r->log, "%s: %" PRId64 " trial%s%s (%s), %d worker%s", r->folder, r->sweep->trials,
+             text_plural((uint64_t)r->sweep->trials, "s"), r->sweep->runs > 1 ? " of several runs" : "",
+             methods[r->sweep->method], r->workers, text_plural((uint64_t)r->workers, "s"));
+    if (r->before > 0)
+        log_line(r->log, "continuing: %" PRId64 " of %" PRId64 " %ss have ended", r->before, runs_of(r), noun(r));
+}
+
+void sweep_report_run(struct sweep_report *r, int64_t run) {
+    int64_t trial = run / r->sweep->runs;
+    struct trial_summary s = trials_summary(r->trials, trial);
+    const struct trial_run *result = trials_run(r->trials, run);
+    struct text line = {0};
+    if (result->state == TRIAL_FAILED && trials_count(r->trials, TRIAL_FAILED) <= 3)
+        log_warning(r->log, "trial %" PRId64 " failed: %s", trial, result->message ? result->message : "");
+    if (s.state == TRIAL_COMPLETE && trials_is_better(r->sweep, s.mean, r->best_value)) {
+        r->best = trial;
+        r->best_value = s.mean;
+        text_printf(&line, "trial %" PRId64 ": %s %.6g", trial, r->sweep->metric.name, s.mean);
+        if (!isnan(s.error)) text_printf(&line, " +- %.2g", s.error);
+        add_point(r, trial, &line);
+        log_line(r->log, "%s", text_string(&line));
+    }
+    text_free(&line);
+}
+
+void sweep_report_progress(struct sweep_report *r) {
+    double now = clock_seconds();
+    struct text line = {0};
+    bool has_bar = log_has_progress(r->log);
+    if (now - (has_bar ? r->shown : r->printed) < (has_bar ? 0.1 : LINE_SECONDS)) return;
+    r->shown = r->printed = now;
+    if (has_bar) {
+        double fraction = (double)ended(r) / (double)runs_of(r);
+        int filled = (int)(fraction * BAR_WIDTH);
+        text_printf(&line, "%3d %% [", (int)(fraction * 100));
+        for (int i = 0; i < BAR_WIDTH; i++) text_add(&line, i < filled ? "=" : i == filled ? ">" : " ");
+        text_add(&line, "] ");
+    }
+    add_progress(r, &line);
+    if (has_bar && line.length >= log_width()) line.data[log_width() - 1] = 0;
+    (has_bar ? log_progress(r->log, text_string(&line)) : log_line(r->log, "%s", text_string(&line)));
+    text_free(&line);
+}
+
+/* The best trials, and how to train the best one again. */
+static void list_best(const struct sweep_report *r) {
+    int64_t best[BEST_SHOWN], count = trials_best(r->trials, BEST_SHOWN, best);
+    struct text line = {0};
+    if (count) log_line(r->log, "best of %s (%s):", r->sweep->metric.name, r->sweep->runs > 1 ? "mean" : "best epoch");
+    for (int64_t i = 0; i < count; i++) {
+        struct trial_summary s = trials_summary(r->trials, best[i]);
+        text_clear(&line);
+        text_printf(&line, "  trial %04" PRId64 "  %.6g", best[i], s.mean);
+        if (!isnan(s.error)) text_printf(&line, " +- %.2g", s.error);
+        add_point(r, best[i], &line);
+        log_line(r->log, "%s", text_string(&line));
+    }
+    text_clear(&line);
+    if (count) sweep_run_path(r->folder, r->sweep, best[0] * r->sweep->runs, &line);
+    if (count && r->sweep->kept > 0)
+        log_line(r->log, "the best one is a run like any other: ddptrain eval %s/config.yaml --checkpoint best",
+                 text_string(&line));
+    text_free(&line);
+}
+
+void sweep_report_end(struct sweep_report *r) {
+    char duration[32];
+    struct text counts = {0};
+    report_duration(clock_seconds() - r->started, duration);
+    add_counts(r, &counts);
+    log_line(r->log, "%s%" PRId64 " of %" PRId64 " %ss%s in %s; table: %s/trials.csv",
+             ended(r) == runs_of(r) ? "done: " : "", ended(r), runs_of(r), noun(r), text_string(&counts), duration,
+             r->folder);
+    text_free(&counts);
+    list_best(r);
+}

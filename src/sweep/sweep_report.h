@@ -1,0 +1,25 @@
+/* sweep_report: what a sweep tells the user: its progress, each trial that is better than all before, the best ones at
+ * its end. */
+#ifndef SWEEP_SWEEP_REPORT_H
+#define SWEEP_SWEEP_REPORT_H
+
+#include "sweep/trials.h"
+
+struct sweep_report {
+    struct log *log;
+    const struct sweep_config *sweep;
+    const struct trials *trials;
+    const char *folder;
+    int workers;
+    double started, shown, printed; /* of the first line, the last progress, the last line */
+    int64_t before;                 /* runs that had ended when this process started */
+    int64_t best;                   /* trial; -1: none yet */
+    double best_value;
+};
+
+void sweep_report_start(struct sweep_report *report);
+void sweep_report_run(struct sweep_report *report, int64_t run); /* it has ended, and is in the table */
+void sweep_report_progress(struct sweep_report *report);
+void sweep_report_end(struct sweep_report *report);
+
+#endif

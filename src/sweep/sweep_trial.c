@@ -1,0 +1,109 @@
+/* A trial's config is the file of the trials, read again with KEY=VALUE words, as a user would give them. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "sweep/sweep_internal.h"
+
+int64_t sweep_seed_of(const struct sweep_config *sweep, int64_t repeat) {
+    return sweep->repeat.seeds == SCHEMA_NO_INT ? -1 : repeat / sweep->folds;
+}
+
+int64_t sweep_fold_of(const struct sweep_config *sweep, int64_t repeat) {
+    return sweep->repeat.folds == SCHEMA_NO_INT ? -1 : repeat % sweep->folds;
+}
+
+/* splitmix64, so that neighbouring numbers and seeds give unrelated generators. */
+void sweep_rng(const struct sweep_config *sweep, int64_t trial, struct rng *rng) {
+    uint64_t z = (uint64_t)sweep->seed * 0x9e3779b97f4a7c15u + (uint64_t)trial + 1;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    rng_seed(rng, z ^ (z >> 31));
+}
+
+void sweep_point(const struct sweep_config *sweep, int64_t trial, struct point *out) {
+    struct rng rng;
+    if (sweep->method == SWEEP_GRID) {
+        space_grid_point(&sweep->space, (uint64_t)trial, out);
+        return;
+    }
+    sweep_rng(sweep, trial, &rng);
+    space_draw(&sweep->space, &rng, out);
+}
+
+/* KEY=VALUE words, in the order in which they are applied. */
+struct words {
+    char **items;
+    size_t count, capacity;
+    struct arena *arena;
+};
+
+static void add_word(struct words *words, const char *word) {
+    if (words->count == words->capacity) {
+        char **items = arena_alloc(words->arena, (2 * words->capacity + 16) * sizeof *items);
+        if (words->count) memcpy(items, words->items, words->count * sizeof *items);
+        words->items = items;
+        words->capacity = 2 * words->capacity + 16;
+    }
+    words->items[words->count++] = arena_copy(words->arena, word);
+}
+
+static void add_point(const struct sweep_config *sweep, int64_t trial, const struct point *point, struct words *words) {
+    struct text word = {0};
+    for (size_t i = 0; sweep->list && sweep->list[trial][i]; i++) add_word(words, sweep->list[trial][i]);
+    for (size_t i = 0; i < sweep->space.count; i++) {
+        text_clear(&word);
+        text_printf(&word, "%s=", sweep->space.items[i].path);
+        parameter_write(&sweep->space.items[i], point->values[i], &word);
+        add_word(words, text_string(&word));
+    }
+    text_free(&word);
+}
+
+static void add_metric(const struct sweep_config *sweep, struct words *words) {
+    add_word(words, arena_printf(words->arena, "checkpoint.best={metric: %s, mode: %s}", sweep->metric.name,
+                                 sweep->metric.goal == SWEEP_MAXIMIZE ? "max" : "min"));
+}
+
+/* In place of the config's own split. */
+static void add_fold(const struct sweep_config *sweep, int64_t fold, struct words *words) {
+    if (fold < 0) return;
+    add_word(words, "dataset.split.test=0");
+    add_word(words, "dataset.split.train=0");
+    add_word(words, arena_printf(words->arena, "dataset.split.folds=%" PRId64, sweep->folds));
+    add_word(words, arena_printf(words->arena, "dataset.split.fold=%" PRId64, fold));
+}
+
+static status load(const struct sweep_config *sweep, int64_t trial, const struct words *words,
+                   struct config_file **out) {
+    return config_load(trial == 1 && sweep->other ? sweep->other : sweep->config, words->items, words->count, out);
+}
+
+status sweep_fixed_config(const struct sweep_config *sweep, int64_t trial, struct config_file **out) {
+    struct words words = {.arena = arena_create()};
+    for (size_t i = 0; i < sweep->override_count; i++) add_word(&words, sweep->overrides[i]);
+    add_metric(sweep, &words);
+    add_fold(sweep, sweep_fold_of(sweep, 0), &words);
+    status s = load(sweep, trial, &words, out);
+    arena_destroy(words.arena);
+    return s;
+}
+
+status sweep_trial_config(const struct sweep_config *sweep, int64_t trial, const struct point *point, int64_t repeat,
+                          struct config_file **out) {
+    int64_t seed = sweep_seed_of(sweep, repeat), fold = sweep_fold_of(sweep, repeat);
+    struct words words = {.arena = arena_create()};
+    for (size_t i = 0; i < sweep->override_count; i++) add_word(&words, sweep->overrides[i]);
+    add_point(sweep, trial, point, &words);
+    add_metric(sweep, &words);
+    add_fold(sweep, fold, &words);
+    status s = load(sweep, trial, &words, out);
+    if (!s && seed > 0) { /* the seeds of this trial's config, which may be parameters, are known only now */
+        const struct config *config = config_of(*out);
+        add_word(&words, arena_printf(words.arena, "seed=%" PRId64, config->seed + seed));
+        add_word(&words, arena_printf(words.arena, "sampler.seed=%" PRId64, config->sampler.seed + seed));
+        config_free(*out);
+        s = load(sweep, trial, &words, out);
+    }
+    arena_destroy(words.arena);
+    return s;
+}

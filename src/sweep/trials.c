@@ -1,0 +1,449 @@
+/* Lines are JSON. Values are written with as many digits as it takes to read the same number. */
+#include "sweep/trials.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/io.h"
+
+const char *const trial_states[] = {"pending", "complete", "pruned", "failed", NULL};
+
+struct trials {
+    const struct sweep_config *sweep;
+    struct trial_run *runs; /* (trials * sweep->runs) */
+    double *points;         /* (trials, parameters) */
+    bool *has_point;        /* (trials) */
+    int64_t counts[4];      /* by enum trial_state */
+    char *history, *table, *summary;
+    int fd;
+    struct text line;
+};
+
+/* ---- in memory ---- */
+
+static void count(struct trials *t, int64_t run, int by) { t->counts[t->runs[run].state] += by; }
+
+static void set_run(struct trials *t, int64_t run, const struct trial_run *result) {
+    count(t, run, -1);
+    free(t->runs[run].message);
+    t->runs[run] = *result;
+    count(t, run, 1);
+}
+
+const struct trial_run *trials_run(const struct trials *t, int64_t run) { return &t->runs[run]; }
+
+int64_t trials_count(const struct trials *t, int state) { return t->counts[state]; }
+
+bool trials_point(const struct trials *t, int64_t trial, struct point *out) {
+    size_t n = t->sweep->space.count;
+    *out = (struct point){0};
+    if (t->sweep->method == SWEEP_LIST) return true;
+    if (!t->has_point[trial] && t->sweep->method == SWEEP_TPE) return false;
+    if (t->has_point[trial])
+        memcpy(out->values, t->points + (size_t)trial * n, n * sizeof *out->values);
+    else
+        sweep_point(t->sweep, trial, out);
+    return true;
+}
+
+void trials_set_point(struct trials *t, int64_t trial, const struct point *point) {
+    size_t n = t->sweep->space.count;
+    memcpy(t->points + (size_t)trial * n, point->values, n * sizeof *point->values);
+    t->has_point[trial] = true;
+}
+
+struct trial_summary trials_summary(const struct trials *t, int64_t trial) {
+    struct trial_summary s = {.state = TRIAL_COMPLETE, .mean = NAN, .error = NAN};
+    const struct trial_run *runs = t->runs + trial * t->sweep->runs;
+    double sum = 0, squares = 0;
+    bool has[4] = {false};
+    for (int64_t i = 0; i < t->sweep->runs; i++) {
+        has[runs[i].state] = true;
+        if (runs[i].state != TRIAL_COMPLETE) continue;
+        s.complete++;
+        sum += runs[i].value;
+    }
+    s.state = has[TRIAL_FAILED]    ? TRIAL_FAILED
+              : has[TRIAL_PRUNED]  ? TRIAL_PRUNED
+              : has[TRIAL_PENDING] ? TRIAL_PENDING
+                                   : TRIAL_COMPLETE;
+    if (s.complete == 0) return s;
+    s.mean = sum / (double)s.complete;
+    for (int64_t i = 0; i < t->sweep->runs; i++)
+        if (runs[i].state == TRIAL_COMPLETE) squares += (runs[i].value - s.mean) * (runs[i].value - s.mean);
+    if (s.complete > 1) s.error = sqrt(squares / (double)(s.complete - 1) / (double)s.complete);
+    return s;
+}
+
+bool trials_is_better(const struct sweep_config *sweep, double a, double b) {
+    if (isnan(a) || isnan(b)) return !isnan(a);
+    return sweep->metric.goal == SWEEP_MAXIMIZE ? a > b : a < b;
+}
+
+int64_t trials_best(const struct trials *t, int64_t wanted, int64_t *out) {
+    int64_t found = 0;
+    double *values = calloc((size_t)(wanted > 0 ? wanted : 1), sizeof *values);
+    if (!values) status_exit_without_memory();
+    for (int64_t trial = 0; wanted > 0 && trial < t->sweep->trials; trial++) {
+        struct trial_summary s = trials_summary(t, trial);
+        if (s.state != TRIAL_COMPLETE || isnan(s.mean)) continue;
+        if (found == wanted && !trials_is_better(t->sweep, s.mean, values[found - 1])) continue;
+        int64_t at = found < wanted ? found++ : found - 1;
+        for (; at > 0 && trials_is_better(t->sweep, s.mean, values[at - 1]); at--) {
+            values[at] = values[at - 1];
+            out[at] = out[at - 1];
+        }
+        values[at] = s.mean;
+        out[at] = trial;
+    }
+    free(values);
+    return found;
+}
+
+/* ---- history.jsonl ---- */
+
+static void add_parameters(const struct trials *t, int64_t trial, struct text *out) {
+    struct point point;
+    struct text value = {0};
+    text_add(out, ",\"parameters\":{");
+    trials_point(t, trial, &point);
+    for (size_t i = 0; i < t->sweep->space.count; i++) {
+        const struct parameter *p = &t->sweep->space.items[i];
+        if (i > 0) text_add(out, ",");
+        text_add_json(out, p->path);
+        text_add(out, ":");
+        text_clear(&value);
+        parameter_write(p, point.values[i], &value);
+        text_add_json(out, text_string(&value));
+    }
+    text_add(out, "}");
+    text_free(&value);
+}
+
+static status append(struct trials *t) {
+    text_add(&t->line, "\n");
+    return io_write(t->fd, t->history, t->line.data, t->line.length);
+}
+
+status trials_add(struct trials *t, int64_t run, const struct trial_run *r) {
+    set_run(t, run, r);
+    text_clear(&t->line);
+    text_printf(&t->line, "{\"event\":\"run\",\"trial\":%" PRId64 ",\"repeat\":%" PRId64 ",\"state\":\"%s\"",
+                run / t->sweep->runs, run % t->sweep->runs, trial_states[r->state]);
+    add_parameters(t, run / t->sweep->runs, &t->line);
+    text_add(&t->line, ",\"value\":");
+    text_add_double(&t->line, r->value);
+    text_printf(&t->line, ",\"best_epoch\":%" PRId64 ",\"epochs\":%" PRId64 ",\"seconds\":", r->best_epoch, r->epochs);
+    text_add_double(&t->line, r->seconds);
+    text_printf(&t->line, ",\"state_sha256\":\"%s\"", r->state_sha256);
+    if (r->message) {
+        text_printf(&t->line, ",\"code\":%d,\"message\":", r->code);
+        text_add_json(&t->line, r->message);
+    }
+    text_add(&t->line, "}");
+    return append(t);
+}
+
+status trials_add_epoch(struct trials *t, int64_t run, int64_t epoch, double value) {
+    text_clear(&t->line);
+    text_printf(&t->line,
+                "{\"event\":\"epoch\",\"trial\":%" PRId64 ",\"repeat\":%" PRId64 ",\"epoch\":%" PRId64 ",\"value\":",
+                run / t->sweep->runs, run % t->sweep->runs, epoch);
+    text_add_double(&t->line, value);
+    text_add(&t->line, "}");
+    return append(t);
+}
+
+/* A number of an event within its limits. */
+static bool get_int(const json_t *event, const char *name, int64_t min, int64_t max, int64_t *out) {
+    const json_t *value = json_object_get(event, name);
+    *out = json_is_integer(value) ? json_integer_value(value) : min - 1;
+    return *out >= min && *out <= max;
+}
+
+static bool get_real(const json_t *event, const char *name, double *out) {
+    const json_t *value = json_object_get(event, name);
+    *out = json_is_number(value) ? json_number_value(value) : NAN;
+    return json_is_number(value) || json_is_null(value);
+}
+
+/* The number of the run of an event; -1: none of this sweep. */
+static int64_t get_run(const struct trials *t, const json_t *event) {
+    int64_t trial, repeat;
+    bool is_run = get_int(event, "trial", 0, t->sweep->trials - 1, &trial) &&
+                  get_int(event, "repeat", 0, t->sweep->runs - 1, &repeat);
+    return is_run ? trial * t->sweep->runs + repeat : -1;
+}
+
+static bool get_point(struct trials *t, const json_t *event, int64_t trial) {
+    const json_t *parameters = json_object_get(event, "parameters");
+    struct point point = {0};
+    for (size_t i = 0; i < t->sweep->space.count; i++) {
+        const struct parameter *p = &t->sweep->space.items[i];
+        const char *text = json_string_value(json_object_get(parameters, p->path));
+        if (!text || !parameter_read(p, text, &point.values[i])) return false;
+    }
+    if (t->sweep->method == SWEEP_TPE) trials_set_point(t, trial, &point);
+    return json_is_object(parameters);
+}
+
+static int state_named(const char *name) {
+    for (int i = TRIAL_COMPLETE; name && i <= TRIAL_FAILED; i++)
+        if (strcmp(name, trial_states[i]) == 0) return i;
+    return TRIAL_PENDING;
+}
+
+static bool read_run(struct trials *t, const json_t *event, struct pruner *pruner) {
+    int64_t run = get_run(t, event), code = 0;
+    const char *hash = json_string_value(json_object_get(event, "state_sha256"));
+    const char *message = json_string_value(json_object_get(event, "message"));
+    struct trial_run r = {.state = state_named(json_string_value(json_object_get(event, "state")))};
+    bool is_good = run >= 0 && r.state != TRIAL_PENDING && hash && strlen(hash) < sizeof r.state_sha256 &&
+                   get_real(event, "value", &r.value) && get_real(event, "seconds", &r.seconds) &&
+                   get_int(event, "best_epoch", 0, INT64_MAX - 1, &r.best_epoch) &&
+                   get_int(event, "epochs", 0, INT64_MAX - 1, &r.epochs) &&
+                   (!message || get_int(event, "code", 0, 0xffff, &code)) && get_point(t, event, run / t->sweep->runs);
+    if (!is_good) return false;
+    r.code = (int)code;
+    memcpy(r.state_sha256, hash, strlen(hash) + 1);
+    if (message && !(r.message = strdup(message))) status_exit_without_memory();
+    set_run(t, run, &r);
+    if (pruner && r.state == TRIAL_COMPLETE) pruner_complete(pruner, run);
+    return true;
+}
+
+static bool read_event(struct trials *t, const json_t *event, struct pruner *pruner) {
+    const char *name = json_string_value(json_object_get(event, "event"));
+    int64_t run = get_run(t, event), epoch;
+    double value;
+    if (get_int(event, "trial", t->sweep->trials, INT64_MAX - 1, &epoch) ||
+        get_int(event, "repeat", t->sweep->runs, INT64_MAX - 1, &epoch))
+        return true; /* of a time of more trials or seeds */
+    if (name && strcmp(name, "run") == 0) return read_run(t, event, pruner);
+    bool is_epoch = name && strcmp(name, "epoch") == 0 && run >= 0 &&
+                    get_int(event, "epoch", 1, INT64_MAX - 1, &epoch) && get_real(event, "value", &value);
+    if (is_epoch && pruner) pruner_report(pruner, run % t->sweep->runs, run, epoch, value);
+    return is_epoch;
+}
+
+/* The lines of [text], which ends with a line end. */
+static status read_lines(struct trials *t, const char *text, struct pruner *pruner) {
+    size_t number = 1;
+    for (const char *end; *text && (end = strchr(text, '\n')); text = end + 1, number++) {
+        json_t *event = json_loadb(text, (size_t)(end - text), 0, NULL);
+        bool is_good = event && read_event(t, event, pruner);
+        json_decref(event);
+        if (!is_good)
+            return status_new(STATUS_DATA,
+                              "%s:%zu: not a line of this sweep; it was changed or damaged. Remove the line to have "
+                              "its run done again, or use --fresh to start over",
+                              t->history, number);
+    }
+    return OK;
+}
+
+#define MAX_HISTORY ((uint64_t)16 << 30)
+
+static status read_history(struct trials *t, struct pruner *pruner) {
+    struct io_info info;
+    TRY(io_stat_fd(t->fd, t->history, &info));
+    if (!info.is_file || info.size > MAX_HISTORY)
+        return status_new(STATUS_DATA, "%s: not the history of a sweep", t->history);
+    char *text = calloc(1, info.size + 1);
+    if (!text) return status_memory("the history of the sweep");
+    int fd;
+    status s = io_open(t->history, &fd);
+    if (!s) {
+        s = io_read(fd, t->history, text, info.size, NULL);
+        s = status_first(s, io_close(fd, t->history));
+    }
+    if (!s && strlen(text) < info.size)
+        s = status_new(STATUS_DATA, "%s: not the history of a sweep: it has a zero byte", t->history);
+    char *last = strrchr(text, '\n');
+    size_t whole = last ? (size_t)(last - text) + 1 : 0;
+    text[whole] = 0;
+    if (!s) s = read_lines(t, text, pruner);
+    if (!s && whole < info.size) s = io_truncate(t->fd, t->history, whole);
+    free(text);
+    return s;
+}
+
+static char *path_in(const char *folder, const char *name) {
+    struct text path = {0};
+    text_printf(&path, "%s/%s", folder, name);
+    return path.data;
+}
+
+status trials_open(const char *folder, const struct sweep_config *sweep, struct pruner *pruner, struct trials **out) {
+    struct trials *t = calloc(1, sizeof *t);
+    *out = NULL;
+    if (!t) return status_memory("the table of trials");
+    size_t n = (size_t)sweep->trials;
+    *t = (struct trials){.sweep = sweep,
+                         .runs = calloc(n * (size_t)sweep->runs, sizeof *t->runs),
+                         .points = calloc(n * sweep->space.count + 1, sizeof *t->points),
+                         .has_point = calloc(n, sizeof *t->has_point),
+                         .counts = {(int64_t)n * sweep->runs},
+                         .history = path_in(folder, "history.jsonl"),
+                         .table = path_in(folder, "trials.csv"),
+                         .summary = path_in(folder, "summary.csv"),
+                         .fd = -1};
+    status s = t->runs && t->points && t->has_point ? OK : status_memory("the table of %zu trials", n);
+    if (!s) s = io_open_append(t->history, &t->fd);
+    if (!s) s = read_history(t, pruner);
+    if (s)
+        status_free(trials_close(t));
+    else
+        *out = t;
+    return s;
+}
+
+status trials_close(struct trials *t) {
+    if (!t) return OK;
+    status s = t->fd >= 0 ? io_close(t->fd, t->history) : OK;
+    for (int64_t i = 0; t->runs && i < t->sweep->trials * t->sweep->runs; i++) free(t->runs[i].message);
+    free(t->runs);
+    free(t->points);
+    free(t->has_point);
+    free(t->history);
+    free(t->table);
+    free(t->summary);
+    text_free(&t->line);
+    free(t);
+    return s;
+}
+
+/* ---- trials.csv, summary.csv ---- */
+
+/* RFC 4180. */
+static void add_field(struct text *out, const char *field) {
+    if (!strpbrk(field, ",\"\n\r")) {
+        text_add(out, field);
+        return;
+    }
+    text_add(out, "\"");
+    for (const char *c = field; *c; c++) {
+        if (*c == '"') text_add(out, "\"");
+        text_add_bytes(out, c, 1);
+    }
+    text_add(out, "\"");
+}
+
+/* The keys that a list of trials sets, each once, in the order in which they first come. */
+static struct string_list list_keys(const struct sweep_config *sweep, struct arena *arena) {
+    struct string_list keys = {0};
+    size_t capacity = 0;
+    for (int64_t i = 0; sweep->list && i < sweep->trials; i++)
+        for (const char *const *word = sweep->list[i]; *word; word++) {
+            size_t length = strcspn(*word, "="), k = 0;
+            while (k < keys.count && (strncmp(keys.items[k], *word, length) != 0 || keys.items[k][length])) k++;
+            if (k < keys.count) continue;
+            if (keys.count == capacity) {
+                const char **items = arena_alloc(arena, (capacity * 2 + 16) * sizeof *items);
+                for (size_t j = 0; j < keys.count; j++) items[j] = keys.items[j];
+                keys.items = items;
+                capacity = capacity * 2 + 16;
+            }
+            keys.items[keys.count++] = arena_printf(arena, "%.*s", (int)length, *word);
+        }
+    return keys;
+}
+
+static void add_list_value(const char *const *words, const char *key, struct text *out) {
+    size_t length = strlen(key);
+    for (; *words; words++)
+        if (strncmp(*words, key, length) == 0 && (*words)[length] == '=') {
+            add_field(out, *words + length + 1);
+            return;
+        }
+}
+
+/* The fields of the parameters, each with a comma before it. trial -1: their names. */
+static void add_point(const struct trials *t, int64_t trial, const struct string_list *keys, struct text *out) {
+    struct point point;
+    struct text value = {0};
+    if (trial >= 0) trials_point(t, trial, &point);
+    for (size_t i = 0; i < t->sweep->space.count; i++) {
+        const struct parameter *p = &t->sweep->space.items[i];
+        text_clear(&value);
+        if (trial >= 0) parameter_write(p, point.values[i], &value);
+        text_add(out, ",");
+        add_field(out, trial < 0 ? p->path : text_string(&value));
+    }
+    for (size_t i = 0; i < keys->count; i++) {
+        text_add(out, ",");
+        if (trial < 0)
+            add_field(out, keys->items[i]);
+        else
+            add_list_value(t->sweep->list[trial], keys->items[i], out);
+    }
+    text_free(&value);
+}
+
+static void add_value(struct text *out, double value) {
+    text_add(out, ",");
+    if (!isnan(value)) text_add_double(out, value);
+}
+
+static void add_run(const struct trials *t, int64_t run, const struct string_list *keys, struct text *out) {
+    const struct trial_run *r = &t->runs[run];
+    int64_t trial = run / t->sweep->runs, repeat = run % t->sweep->runs;
+    text_printf(out, "%" PRId64 ",%s", trial, trial_states[r->state]);
+    add_point(t, trial, keys, out);
+    if (sweep_seed_of(t->sweep, repeat) >= 0) text_printf(out, ",%" PRId64, sweep_seed_of(t->sweep, repeat));
+    if (sweep_fold_of(t->sweep, repeat) >= 0) text_printf(out, ",%" PRId64, sweep_fold_of(t->sweep, repeat));
+    add_value(out, r->value);
+    text_printf(out, ",%" PRId64 ",%" PRId64 ",%s,", r->best_epoch, r->epochs, r->state_sha256);
+    add_field(out, r->message ? r->message : "");
+    text_add(out, "\n");
+}
+
+static void write_table(const struct trials *t, const struct string_list *keys, struct text *out) {
+    text_add(out, "trial,state");
+    add_point(t, -1, keys, out);
+    if (t->sweep->repeat.seeds != SCHEMA_NO_INT) text_add(out, ",seed");
+    if (t->sweep->repeat.folds != SCHEMA_NO_INT) text_add(out, ",fold");
+    text_printf(out, ",%s,best_epoch,epochs,state_sha256,message\n", t->sweep->metric.name);
+    for (int64_t run = 0; run < t->sweep->trials * t->sweep->runs; run++)
+        if (t->runs[run].state != TRIAL_PENDING) add_run(t, run, keys, out);
+}
+
+static void write_summary(const struct trials *t, const struct string_list *keys, struct text *out) {
+    text_add(out, "trial,state");
+    add_point(t, -1, keys, out);
+    text_printf(out, ",%s,standard_error,runs\n", t->sweep->metric.name);
+    for (int64_t trial = 0; trial < t->sweep->trials; trial++) {
+        struct trial_summary s = trials_summary(t, trial);
+        if (s.state == TRIAL_PENDING && s.complete == 0) continue;
+        text_printf(out, "%" PRId64 ",%s", trial, trial_states[s.state]);
+        add_point(t, trial, keys, out);
+        add_value(out, s.mean);
+        add_value(out, s.error);
+        text_printf(out, ",%" PRId64 "\n", s.complete);
+    }
+}
+
+static status replace(const char *path, const struct text *text) {
+    struct io_part part = {text_string(text), text->length};
+    status_free(io_remove_temporaries(path)); /* of a sweep that was killed */
+    return io_replace(path, &part, 1);
+}
+
+status trials_write(struct trials *t) {
+    struct arena *arena = arena_create();
+    struct string_list keys = list_keys(t->sweep, arena);
+    struct text text = {0};
+    status s = io_sync(t->fd, t->history);
+    write_table(t, &keys, &text);
+    if (!s) s = replace(t->table, &text);
+    text_clear(&text);
+    write_summary(t, &keys, &text);
+    if (!s && t->sweep->runs > 1) s = replace(t->summary, &text);
+    text_free(&text);
+    arena_destroy(arena);
+    return s;
+}

@@ -1,0 +1,62 @@
+/* trials: the results of a sweep: in memory, in history.jsonl (one line for each run, in the order in which they ended,
+ * appended; what a sweep continues from after any kill) and in trials.csv (one row for each run, in the order of their
+ * numbers, without any clock: the same bytes however often the sweep was interrupted). The coordinator alone writes. */
+#ifndef SWEEP_TRIALS_H
+#define SWEEP_TRIALS_H
+
+#include "base/log.h"
+#include "sweep/prune.h"
+
+enum trial_state { TRIAL_PENDING, TRIAL_COMPLETE, TRIAL_PRUNED, TRIAL_FAILED };
+extern const char *const trial_states[];
+
+/* A run. Its number is trial * sweep->runs + repeat. */
+struct trial_run {
+    int state; /* enum trial_state */
+    int code;  /* enum status_code of a failed run */
+    int64_t best_epoch, epochs;
+    double value;          /* of the metric in the best epoch; NAN: none */
+    double seconds;        /* of training */
+    char state_sha256[65]; /* hex; "" of a failed run */
+    char *message;         /* why it failed; NULL: it did not */
+};
+
+/* Over the runs of a trial. */
+struct trial_summary {
+    int state;          /* enum trial_state; COMPLETE: all runs are */
+    double mean, error; /* of the values; error: standard error of the mean, NAN for fewer than two runs */
+    int64_t complete;   /* runs */
+};
+
+struct trials;
+
+/* Reads what [folder]/history.jsonl has of an earlier start, without a last line that was not written in full, and
+ * opens it for appending. Reports of epochs go to [pruner] (NULL: none). STATUS_DATA with the line for a file that is
+ * none of this sweep's. */
+status trials_open(const char *folder, const struct sweep_config *sweep, struct pruner *pruner, struct trials **out);
+status trials_close(struct trials *trials); /* takes NULL */
+
+const struct trial_run *trials_run(const struct trials *trials, int64_t run);
+struct trial_summary trials_summary(const struct trials *trials, int64_t trial);
+
+/* The point of a trial; false: it has none yet (tpe). */
+bool trials_point(const struct trials *trials, int64_t trial, struct point *out);
+void trials_set_point(struct trials *trials, int64_t trial, const struct point *point);
+
+/* Run [run] has ended; takes run->message. The line is in the file, if not on disk, on return. */
+status trials_add(struct trials *trials, int64_t run, const struct trial_run *result);
+/* A value that a pruner was given. */
+status trials_add_epoch(struct trials *trials, int64_t run, int64_t epoch, double value);
+/* History on disk, and trials.csv as of now; with repeats also summary.csv, one row for each trial. */
+status trials_write(struct trials *trials);
+
+/* How many runs have ended, and in which state. */
+int64_t trials_count(const struct trials *trials, int state);
+
+/* Whether value [a] is better than [b]; NAN is worse than all. */
+bool trials_is_better(const struct sweep_config *sweep, double a, double b);
+/* The numbers of the best complete trials (at most count), the best first; returns how many there are. Of equal ones
+ * the first. */
+int64_t trials_best(const struct trials *trials, int64_t count, int64_t *out);
+
+#endif

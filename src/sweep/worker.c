@@ -1,0 +1,307 @@
+/* Messages are structs over a socket that keeps their bounds: both ends are the same program on the same machine. */
+#include "sweep/worker.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/signals.h"
+#include "data/dataset.h"
+#include "device/cpu/parallel.h"
+#include "sweep/sweep_folder.h"
+#include "train/run.h"
+
+#define SECONDS_WITHOUT_FOLDER 5 /* what a run may lose with its worker where it has no checkpoints */
+
+/* ---- datasets ---- */
+
+#define MAX_CACHED ((uint64_t)256 << 20) /* bytes of rows that are kept open besides the newest dataset */
+
+struct cached {
+    char *key;
+    struct dataset *dataset;
+    uint64_t bytes, used; /* used: when, by the counter of the cache */
+};
+
+struct dataset_cache {
+    struct cached *items;
+    size_t count, capacity;
+    uint64_t uses;
+};
+
+struct dataset_cache *dataset_cache_create(void) {
+    struct dataset_cache *cache = calloc(1, sizeof *cache);
+    if (!cache) status_exit_without_memory();
+    return cache;
+}
+
+static void remove_cached(struct dataset_cache *cache, size_t index) {
+    free(cache->items[index].key);
+    dataset_close(cache->items[index].dataset);
+    cache->items[index] = cache->items[--cache->count];
+}
+
+void dataset_cache_destroy(struct dataset_cache *cache) {
+    if (!cache) return;
+    while (cache->count > 0) remove_cached(cache, cache->count - 1);
+    free(cache->items);
+    free(cache);
+}
+
+/* All that the rows depend on. */
+static char *key_of(const struct config *c) {
+    struct text key = {0};
+    text_printf(&key, "%d %d\n", loss_type_at((size_t)c->loss.index)->wants_classes,
+                c->dataset.targets_are_probabilities);
+    schema_write_yaml(&dataset_schema, &c->dataset, &key);
+    return key.data;
+}
+
+/* The ones that were not used for longest go, until the rest is small. */
+static void trim(struct dataset_cache *cache) {
+    for (;;) {
+        uint64_t bytes = 0;
+        size_t oldest = 0;
+        for (size_t i = 0; i < cache->count; i++) {
+            bytes += cache->items[i].bytes;
+            if (cache->items[i].used < cache->items[oldest].used) oldest = i;
+        }
+        if (bytes <= MAX_CACHED || cache->count <= 1) return;
+        remove_cached(cache, oldest);
+    }
+}
+
+static uint64_t bytes_of(const struct dataset_info *info) {
+    return (uint64_t)(info->train_rows + info->validation_rows) *
+           (info->input_size * sizeof(float) + dataset_target_bytes(info));
+}
+
+/* Takes [key] and [dataset]. */
+static void add(struct dataset_cache *cache, char *key, struct dataset *dataset) {
+    if (cache->count == cache->capacity) {
+        cache->capacity = cache->capacity * 2 + 8;
+        cache->items = realloc(cache->items, cache->capacity * sizeof *cache->items);
+        if (!cache->items) status_exit_without_memory();
+    }
+    cache->items[cache->count++] = (struct cached){key, dataset, bytes_of(dataset_info(dataset)), ++cache->uses};
+    trim(cache);
+}
+
+status dataset_cache_open(struct dataset_cache *cache, const struct config *config, struct dataset **out) {
+    char *key = key_of(config);
+    *out = NULL;
+    for (size_t i = 0; i < cache->count; i++)
+        if (strcmp(cache->items[i].key, key) == 0) {
+            free(key);
+            cache->items[i].used = ++cache->uses;
+            *out = dataset_share(cache->items[i].dataset);
+            return OK;
+        }
+    struct dataset *dataset;
+    status s = dataset_open(&config->dataset, loss_type_at((size_t)config->loss.index)->wants_classes, false, &dataset);
+    if (s) {
+        free(key);
+        return s;
+    }
+    *out = dataset_share(dataset);
+    add(cache, key, dataset);
+    return OK;
+}
+
+/* ---- requests to stop ---- */
+
+static volatile sig_atomic_t stop_run;  /* the run ends after its step */
+static volatile sig_atomic_t stop_self; /* and this process after it */
+
+static void on_signal(int number) {
+    if (number != SIGALRM) stop_self = 1;
+    stop_run = 1;
+}
+
+static void set_alarm(double seconds) {
+    struct itimerval timer = {.it_value = {(time_t)seconds, (suseconds_t)((seconds - floor(seconds)) * 1e6)}};
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* ---- one run ---- */
+
+struct worker {
+    const struct worker_options *options;
+    struct dataset_cache *cache;
+    int fd;
+    int64_t run;
+    bool is_pruned;
+    bool is_slow; /* the last run took long: the next begins with a folder */
+};
+
+static void on_epoch(void *user, int64_t epoch, double value) {
+    struct worker *w = user;
+    struct worker_report report = {.event = WORKER_EPOCH, .run = w->run, .epoch = epoch, .value = value};
+    bool must_stop = false;
+    if (!w->options->reports_epochs || isnan(value)) return;
+    if (send(w->fd, &report, sizeof report, MSG_NOSIGNAL) != sizeof report) return; /* the next message finds out */
+    ssize_t got;
+    do got = recv(w->fd, &must_stop, sizeof must_stop, 0);
+    while (got < 0 && errno == EINTR);
+    if (got != sizeof must_stop || !must_stop) return;
+    w->is_pruned = true;
+    stop_run = 1;
+}
+
+/* Trains in this process; [folder] NULL: without files. */
+static status train(struct worker *w, const struct config *config, const char *folder, struct run_summary *summary) {
+    struct log *log = log_create(true, false);
+    struct run_options options = {.folder = folder,
+                                  .stop = &stop_run,
+                                  .started = clock_seconds(),
+                                  .writes_nothing = !folder,
+                                  .on_epoch = on_epoch,
+                                  .user = w,
+                                  .summary = summary};
+    status s = dataset_cache_open(w->cache, config, &options.dataset);
+    if (!s) s = run_train(config, w->options->env, &options, log);
+    log_destroy(log);
+    return s;
+}
+
+/* What cannot do without a folder: a roll-back needs a checkpoint. */
+static bool needs_folder(const struct config *config) {
+    return config->train.on_nonfinite.policy == NONFINITE_ROLLBACK;
+}
+
+static status train_with_or_without_folder(struct worker *w, const struct config *config, bool is_kept,
+                                           struct run_summary *summary) {
+    struct text folder = {0};
+    double started = clock_seconds();
+    bool has_folder = is_kept || w->is_slow || needs_folder(config);
+    sweep_run_path(w->options->folder, w->options->sweep, w->run, &folder);
+    if (!has_folder) set_alarm(SECONDS_WITHOUT_FOLDER);
+    status s = train(w, config, has_folder ? text_string(&folder) : NULL, summary);
+    set_alarm(0);
+    bool is_over_time = status_code(s) == STATUS_STOPPED && !has_folder && !w->is_pruned && !stop_self;
+    if (is_over_time) { /* once more, with checkpoints: the same numbers again */
+        status_free(s);
+        stop_run = stop_self;
+        s = train(w, config, text_string(&folder), summary);
+    }
+    w->is_slow = clock_seconds() - started > SECONDS_WITHOUT_FOLDER;
+    text_free(&folder);
+    return s;
+}
+
+static status run_job(struct worker *w, const struct worker_job *job, struct run_summary *summary) {
+    const struct sweep_config *sweep = w->options->sweep;
+    struct config_file *file;
+    w->run = job->run;
+    w->is_pruned = false;
+    stop_run = stop_self;
+    TRY(sweep_trial_config(sweep, job->run / sweep->runs, &job->point, job->run % sweep->runs, &file));
+    status s = config_device_is_auto(config_of(file)) ? config_set_auto_device(file, w->options->no_gpu) : OK;
+    if (!s) s = train_with_or_without_folder(w, config_of(file), job->is_kept, summary);
+    config_free(file);
+    return s;
+}
+
+static struct worker_report report_of(const struct worker *w, status s, const struct run_summary *summary) {
+    struct worker_report r = {.run = w->run,
+                              .code = (int)status_code(s),
+                              .best_epoch = summary->best_epoch,
+                              .epochs = summary->epochs,
+                              .value = summary->best_epoch > 0 ? summary->best_value : NAN,
+                              .seconds = summary->seconds};
+    r.event = !s                                 ? WORKER_DONE
+              : status_code(s) != STATUS_STOPPED ? WORKER_FAILED
+              : w->is_pruned                     ? WORKER_PRUNED
+                                                 : WORKER_STOPPED;
+    memcpy(r.state_sha256, summary->state_sha256, sizeof r.state_sha256);
+    strncpy(r.message, r.event == WORKER_FAILED ? status_message(s) : "", sizeof r.message - 1);
+    return r;
+}
+
+static void work(struct worker *w) {
+    struct worker_job job;
+    while (!stop_self) {
+        struct run_summary summary = {0};
+        ssize_t got = recv(w->fd, &job, sizeof job, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got != sizeof job) return;
+        status s = run_job(w, &job, &summary);
+        struct worker_report report = report_of(w, s, &summary);
+        status_free(s);
+        if (send(w->fd, &report, sizeof report, MSG_NOSIGNAL) != sizeof report) return;
+    }
+}
+
+/* ---- both ends ---- */
+
+__attribute__((noreturn)) static void run_worker(const struct worker_options *options, struct dataset_cache *cache,
+                                                 int fd, pid_t parent) {
+    struct worker worker = {.options = options, .cache = cache, .fd = fd};
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(0);
+    signals_on_stop(on_signal);
+    if (options->threads > 0 && !parallel_is_given()) parallel_limit(options->threads);
+    work(&worker);
+    dataset_cache_destroy(cache);
+    _exit(0);
+}
+
+status worker_start(const struct worker_options *options, struct dataset_cache *cache, pid_t *pid, int *fd) {
+    int ends[2];
+    pid_t parent = getpid();
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+        return status_errno(STATUS_IO, errno, "cannot open a socket for a worker");
+    *pid = fork();
+    if (*pid == 0) {
+        close(ends[0]);
+        run_worker(options, cache, ends[1], parent);
+    }
+    int error = errno;
+    close(ends[1]);
+    *fd = ends[0];
+    if (*pid > 0) return OK;
+    close(ends[0]);
+    return status_errno(STATUS_IO, error, "cannot start a worker");
+}
+
+status worker_receive(int fd, struct worker_report *report, bool *got) {
+    ssize_t size;
+    do size = recv(fd, report, sizeof *report, 0);
+    while (size < 0 && errno == EINTR);
+    *got = size == sizeof *report;
+    if (size >= 0 || errno == ECONNRESET) return OK;
+    return status_errno(STATUS_IO, errno, "cannot receive from a worker");
+}
+
+bool worker_send_job(int fd, const struct worker_job *job) {
+    return send(fd, job, sizeof *job, MSG_NOSIGNAL) == sizeof *job;
+}
+
+bool worker_answer(int fd, bool must_stop) {
+    return send(fd, &must_stop, sizeof must_stop, MSG_NOSIGNAL) == sizeof must_stop;
+}
+
+static void describe_end(int ended, struct text *out) {
+    if (WIFSIGNALED(ended))
+        text_printf(out, "was ended by signal %d (%s)", WTERMSIG(ended), strsignal(WTERMSIG(ended)));
+    else
+        text_printf(out, "exited with code %d", WEXITSTATUS(ended));
+}
+
+void worker_end(pid_t pid, int fd, bool by_force, struct text *how) {
+    int ended = 0;
+    if (by_force) kill(pid, SIGKILL);
+    shutdown(fd, SHUT_RDWR); /* other workers have inherited the descriptor */
+    close(fd);
+    while (waitpid(pid, &ended, 0) < 0 && errno == EINTR) {
+    }
+    if (how) describe_end(ended, how);
+}

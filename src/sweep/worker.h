@@ -1,0 +1,76 @@
+/* worker: a process that trains runs of a sweep, one after another, as the coordinator hands them out. It opens each
+ * dataset once; those that were open when it was started it shares with the other workers. A run that takes long gets
+ * its run folder, and with it checkpoints, after the first seconds; a short one leaves no files unless it is to be
+ * kept. */
+#ifndef SWEEP_WORKER_H
+#define SWEEP_WORKER_H
+
+#include <sys/types.h>
+
+#include "dist/process/env.h"
+#include "sweep/sweep_config.h"
+
+/* To the worker. */
+struct worker_job {
+    int64_t run;  /* trial * sweep->runs + repeat */
+    bool is_kept; /* with a run folder from its start */
+    struct point point;
+};
+
+enum worker_event {
+    WORKER_EPOCH,   /* an epoch's value; answered by a bool: whether the run is to stop */
+    WORKER_DONE,    /* complete */
+    WORKER_PRUNED,  /* stopped as the coordinator answered */
+    WORKER_FAILED,  /* with a message */
+    WORKER_LOST,    /* of a rank that is a worker: its process has ended; message: how */
+    WORKER_STOPPED, /* by a signal: the run is to be done by another worker; this one ends */
+};
+
+#define WORKER_MESSAGE 1024 /* bytes; a longer message is cut */
+
+/* From the worker. */
+struct worker_report {
+    int event; /* enum worker_event */
+    int code;  /* enum status_code of WORKER_FAILED */
+    int64_t run, epoch, best_epoch, epochs;
+    double value, seconds;
+    char state_sha256[65];
+    char message[WORKER_MESSAGE];
+};
+
+struct worker_options {
+    const struct sweep_config *sweep;
+    const char *folder;         /* the sweep's */
+    const struct dist_env *env; /* of this process, as a run of one rank */
+    const char *no_gpu;         /* train.device: auto: a clause, why GPUs are not used; NULL: they are */
+    int threads;                /* of a run; 0: as many as the library takes */
+    bool reports_epochs;        /* WORKER_EPOCH */
+};
+
+struct sweep_file;
+struct sweep_options;
+/* What workers of such a sweep get; [env]: of their runs, one rank. */
+struct worker_options worker_options(const struct sweep_file *file, const struct sweep_options *options,
+                                     const struct dist_env *env);
+
+/* The datasets that a process has open. */
+struct dataset_cache;
+struct dataset_cache *dataset_cache_create(void);
+void dataset_cache_destroy(struct dataset_cache *cache); /* takes NULL */
+/* The dataset of the config, shared: the caller closes it. */
+status dataset_cache_open(struct dataset_cache *cache, const struct config *config, struct dataset **out);
+
+/* Starts a worker; *fd: a socket for its jobs and reports, which ends it when it is closed. The worker ends with its
+ * parent process. Call it while the process has one thread. */
+status worker_start(const struct worker_options *options, struct dataset_cache *cache, pid_t *pid, int *fd);
+
+/* The next message; *got false: the worker has ended, or has sent a part of one. */
+status worker_receive(int fd, struct worker_report *report, bool *got);
+/* Closes the socket and waits for the end of the process; [by_force]: which is killed. [how]: how it ended, "was ended
+ * by signal 9 (Killed)"; NULL: nobody asks. */
+void worker_end(pid_t pid, int fd, bool by_force, struct text *how);
+/* false: the worker has ended. */
+bool worker_send_job(int fd, const struct worker_job *job);
+bool worker_answer(int fd, bool must_stop);
+
+#endif

@@ -1,0 +1,662 @@
+"""Sweeps: which trials there are, what the table says of each, that every trial is an ordinary run, and that nothing is lost or done
+twice however the processes end.
+ctest-labels: dist"""
+import csv, itertools, json, math, os, random, signal, socket, statistics, struct, subprocess, time
+
+import program
+from program import DATA, IO, NOT_FINITE, OK, STOPPED, USAGE
+
+CONFIG = """
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 120, inputs: 6, classes: 3, seed: 5}, split: {test: 0.25, seed: 1}}
+sampler: {batch_size: 16}
+model: {layers: [{linear: {out: 8}}, relu, {linear: {out: 3}}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.01}
+train: {epochs: 3}
+"""
+SWEEP = """config: base.yaml
+method: random
+trials: 12
+seed: 3
+parameters:
+  optimizer.lr: {distribution: log_uniform, min: 1.0e-3, max: 1.0e-1}
+  sampler.batch_size: {values: [8, 16]}
+  model.layers.0.linear.out: {distribution: int_uniform, min: 4, max: 12}
+"""
+GRID = """config: base.yaml
+method: grid
+parameters:
+  optimizer.lr: {values: [0.1, 0.01]}
+  optimizer.type: {values: [sgd, adam, adamw]}
+keep: all
+"""
+
+
+class SweepCase(program.Case):
+    def setUp(self):
+        super().setUp()
+        self.write("base.yaml", CONFIG)
+
+    def sweep(self, text, *words, name="test", **options):
+        self.write(f"{name}.yaml", text)
+        return self.run_program("sweep", f"{name}.yaml", *words, **options)
+
+    def rows(self, name="test", table="trials.csv"):
+        with open(self.path("sweeps", name, table), newline="") as f:
+            return list(csv.DictReader(f))
+
+    def history(self, name="test", event="run"):
+        with open(self.path("sweeps", name, "history.jsonl")) as f:
+            return [e for e in map(json.loads, f) if e["event"] == event]
+
+    def kept(self, name="test"):
+        return sorted(os.listdir(self.path("sweeps", name, "runs")))
+
+    def assert_every_trial_once(self, count, name="test"):
+        keys = [(e["trial"], e["repeat"]) for e in self.history(name)]
+        self.assertEqual(len(keys), len(set(keys)), "a run is twice in the history")
+        self.assertEqual(len(keys), count)
+        self.assertEqual(len(self.rows(name)), count)
+
+
+class Sweep(SweepCase):
+    def test_a_trial_is_the_run_of_its_config(self):
+        """With and without a run folder in the sweep, the state is that of the run alone."""
+        _, err = self.sweep(SWEEP, "keep=best 3", "--nproc", 2)
+        rows = self.rows()
+        self.assertEqual([int(r["trial"]) for r in rows], list(range(12)))
+        self.assertEqual({r["state"] for r in rows}, {"complete"})
+        best = sorted(rows, key=lambda r: float(r["val_loss"]))[:3]
+        self.assertEqual(self.kept(), sorted(f"{int(r['trial']):04d}" for r in best))
+        self.assertIn(f"trial {int(best[0]['trial']):04d}", err)
+        for row in rows:
+            words = [f"{k}={row[k]}" for k in ("optimizer.lr", "sampler.batch_size", "model.layers.0.linear.out")]
+            self.run_program("base.yaml", *words, "--run-dir", f"runs/{row['trial']}", "checkpoint.best={metric: val_loss, mode: min}")
+            self.assertEqual(self.sha(f"runs/{row['trial']}"), row["state_sha256"])
+            losses = [e["val_loss"] for e in self.events("epoch", f"runs/{row['trial']}")]
+            self.assertEqual(min(losses), float(row["val_loss"]))
+            self.assertEqual(losses.index(min(losses)) + 1, int(row["best_epoch"]))
+            self.assertEqual(len(losses), int(row["epochs"]))
+        for trial in self.kept():  # an ordinary run folder
+            self.assertEqual(self.sha(f"sweeps/test/runs/{trial}"), rows[int(trial)]["state_sha256"])
+            self.run_program(f"sweeps/test/runs/{trial}/config.yaml", "--run-dir", f"alone/{trial}")
+            self.assertEqual(self.sha(f"alone/{trial}"), rows[int(trial)]["state_sha256"])
+            self.run_program("eval", f"sweeps/test/runs/{trial}/config.yaml", "--checkpoint", "best")
+        self.assertEqual(self.leftovers(), [])
+
+    def test_random_draws_are_within_their_limits_and_depend_on_the_seed_alone(self):
+        self.sweep(SWEEP, "trials=40", "--nproc", 2)
+        rows = self.rows()
+        for row in rows:
+            self.assertTrue(1e-3 <= float(row["optimizer.lr"]) <= 1e-1)
+            self.assertIn(row["sampler.batch_size"], ("8", "16"))
+            self.assertIn(int(row["model.layers.0.linear.out"]), range(4, 13))
+        self.assertEqual(len({row["optimizer.lr"] for row in rows}), 40)
+        self.assertEqual({row["sampler.batch_size"] for row in rows}, {"8", "16"})
+        self.assertEqual({int(row["model.layers.0.linear.out"]) for row in rows}, set(range(4, 13)))
+        self.sweep(SWEEP, "trials=40", "--nproc", 3, name="again")
+        self.assertEqual(self.rows("again"), rows)
+        self.sweep(SWEEP, "trials=40", "seed=4", name="other")
+        self.assertNotEqual([r["optimizer.lr"] for r in self.rows("other")], [r["optimizer.lr"] for r in rows])
+
+    def test_a_grid_has_every_combination(self):
+        self.sweep(GRID)
+        rows = self.rows()
+        self.assertEqual([(r["optimizer.lr"], r["optimizer.type"]) for r in rows],
+                         list(itertools.product(("0.1", "0.01"), ("sgd", "adam", "adamw"))))
+        self.assertEqual(self.kept(), [f"{i:04d}" for i in range(6)])
+        self.assertEqual(len({r["state_sha256"] for r in rows}), 6)
+
+    def test_a_list_has_the_trials_that_are_written_down(self):
+        self.sweep("config: base.yaml\nmethod: list\nmetric: {name: val_accuracy, goal: maximize}\ntrials:\n"
+                   "  - {optimizer: {type: sgd, lr: 0.5, momentum: 0.9}}\n  - {optimizer.lr: 0.02, train.epochs: 2}\n")
+        rows = self.rows()
+        self.assertEqual([r["optimizer"] for r in rows], ["{type: sgd, lr: 0.5, momentum: 0.9}", ""])
+        self.assertEqual([r["optimizer.lr"] for r in rows], ["", "0.02"])
+        self.assertEqual([r["epochs"] for r in rows], ["3", "2"])
+        values = [e["val_accuracy"] for e in self.events("epoch", "sweeps/test/runs/0001")]
+        self.assertEqual(float(rows[1]["val_accuracy"]), max(values))
+
+    def test_repeats_are_seeds_and_folds_and_a_trial_is_their_mean(self):
+        self.sweep(GRID + "repeat: {seeds: 2, folds: 3}\n", "keep=best 1", "dataset.split.seed=7")
+        rows, summary = self.rows(), self.rows(table="summary.csv")
+        self.assertEqual(len(rows), 36)
+        self.assertEqual([(r["seed"], r["fold"]) for r in rows[:6]], [(str(s), str(f)) for s in range(2) for f in range(3)])
+        for trial, line in enumerate(summary):
+            values = [float(r["val_loss"]) for r in rows if int(r["trial"]) == trial]
+            self.assertAlmostEqual(float(line["val_loss"]), statistics.fmean(values), delta=1e-12)
+            self.assertAlmostEqual(float(line["standard_error"]), statistics.stdev(values) / math.sqrt(6), delta=1e-12)
+        best = min(summary, key=lambda r: float(r["val_loss"]))["trial"]
+        self.assertEqual(self.kept(), [f"{int(best):04d}"])
+        row = next(r for r in rows if r["trial"] == best and (r["seed"], r["fold"]) == ("1", "2"))
+        self.run_program("base.yaml", f"optimizer.lr={row['optimizer.lr']}", f"optimizer.type={row['optimizer.type']}", "seed=43", "sampler.seed=1",
+                         "dataset.split={seed: 7, folds: 3, fold: 2}", "--run-dir", "alone", "checkpoint.best={metric: val_loss, mode: min}")
+        self.assertEqual(self.sha("alone"), row["state_sha256"])
+        self.assertEqual(self.sha(f"sweeps/test/runs/{int(best):04d}/seed-1-fold-2"), row["state_sha256"])
+
+    def test_tpe_finds_better_values_than_its_first_draws(self):
+        self.sweep(SWEEP.replace("random", "tpe"), "trials=40", "train.epochs=1", "--nproc", 1)
+        values = [float(r["val_loss"]) for r in self.rows()]
+        self.assertLess(statistics.median(values[20:]), statistics.median(values[:10]))
+        again = self.rows()
+        self.sweep(SWEEP.replace("random", "tpe"), "trials=40", "train.epochs=1", "--nproc", 1, name="again")
+        self.assertEqual(self.rows("again"), again)
+
+    def test_failed_trials_are_rows_and_the_sweep_goes_on(self):
+        _, err = self.sweep("config: base.yaml\nmethod: list\ntrials:\n  - {optimizer.lr: 0.01}\n  - {optimizer: {type: sgd, lr: 1.0e+30}}\n"
+                            "  - {sampler.batch_size: 4000, sampler.drop_last_batch: true}\n  - {optimizer.lr: 0.02}\n")
+        rows = self.rows()
+        self.assertEqual([r["state"] for r in rows], ["complete", "failed", "failed", "complete"])
+        self.assertIn("not finite", rows[1]["message"])
+        self.assertIn("4000", rows[2]["message"])
+        self.assertEqual(rows[1]["val_loss"], "")
+        self.assertEqual(self.kept(), ["0000", "0003"])
+        self.assertIn("trial 1 failed", err)
+        _, err = self.sweep("config: base.yaml\nmethod: list\ntrials: [{optimizer: {type: sgd, lr: 1.0e+30}}]\n", name="bad", code=NOT_FINITE)
+        self.assertIn("every trial failed; the first: ", err)
+
+    def test_a_budget_ends_the_sweep_and_the_same_command_continues_it(self):
+        words = ("trials=2000", "train.epochs=20", "keep=none")
+        _, err = self.sweep(SWEEP, *words, "budget=0.5")
+        done = len(self.rows())
+        self.assertTrue(0 < done < 2000)
+        self.sweep(SWEEP, *words, "trials=2000")
+        self.assert_every_trial_once(2000)
+
+    def test_more_trials_and_other_runs_to_keep_continue_a_sweep(self):
+        self.sweep(SWEEP, "keep=all")
+        rows = self.rows()
+        self.sweep(SWEEP, "trials=20", "keep=best 2")
+        self.assertEqual(self.rows()[:12], rows)
+        self.assert_every_trial_once(20)
+        self.assertEqual(len(self.kept()), 2)
+        self.sweep(SWEEP, "trials=5", "keep=none")
+        self.assertEqual(self.kept(), [])
+
+
+class Pruning(SweepCase):
+    LONG = SWEEP + "early_terminate: {type: %s, min_epochs: 2, reduction_factor: 2}\n"
+
+    def reports(self, name="test"):
+        """(trial, epoch) -> value, and the order in which they came."""
+        return [(e["trial"], e["epoch"], e["value"]) for e in self.history(name, "epoch")]
+
+    def test_asha_stops_what_is_not_among_the_best_of_a_rung(self):
+        self.sweep(self.LONG % "asha", "trials=30", "train.epochs=9", "--nproc", 2)
+        rungs, stopped = {}, {}
+        for trial, epoch, value in self.reports():  # Optuna's SuccessiveHalvingPruner
+            if epoch in (2, 4, 8):
+                rung = rungs.setdefault(epoch, [])
+                rung.append(value)
+                if value > sorted(rung)[max(len(rung) // 2, 1) - 1]:
+                    stopped[trial] = epoch
+        rows = self.rows()
+        self.assertTrue(5 < len(stopped) < 30)
+        for row in rows:
+            trial = int(row["trial"])
+            self.assertEqual(row["state"], "pruned" if trial in stopped else "complete", row)
+            self.assertEqual(int(row["epochs"]), stopped.get(trial, 9))
+
+    def test_the_median_rule_stops_what_is_worse_than_the_complete_runs(self):
+        self.sweep(self.LONG % "median", "trials=30", "train.epochs=6", "--nproc", 1)
+        reports, complete, values, stopped = self.reports(), set(), {}, {}
+        for trial in sorted({t for t, _, _ in reports}):
+            mine = {e: v for t, e, v in reports if t == trial}
+            for epoch in sorted(mine):
+                others = [values[t][epoch] for t in complete]
+                best = min(v for e, v in mine.items() if e <= epoch)
+                if epoch >= 2 and len(others) >= 5 and best > statistics.median(others):
+                    stopped[trial] = epoch
+                    break
+            values[trial] = mine
+            if trial not in stopped:
+                complete.add(trial)
+        self.assertTrue(3 < len(stopped) < 25)
+        self.assertEqual({int(r["trial"]) for r in self.rows() if r["state"] == "pruned"}, set(stopped))
+
+    def test_a_sweep_that_was_killed_prunes_as_if_it_had_not_been(self):
+        """One worker: the order of the runs is the same."""
+        text = self.LONG % "asha"
+        words = ("trials=60", "train.epochs=9", "--nproc", "1")
+        self.sweep(text, *words)
+        self.write("killed.yaml", text)
+        rng = random.Random(1)
+        for _ in range(4):
+            p = self.start("sweep", "killed.yaml", *words)
+            time.sleep(rng.uniform(0.02, 0.15) * program.SLOW)
+            p.kill()
+            p.communicate()
+        self.sweep(text, *words, name="killed")
+        self.assertEqual(self.rows("killed"), self.rows())
+
+
+class Ends(SweepCase):
+    WORDS = ("trials=60", "train.epochs=40", "keep=best 3", "--nproc", "2")
+
+    def workers(self, p):
+        found = []
+        for pid in self.leftovers():
+            try:
+                with open(f"/proc/{pid}/stat") as f:
+                    if int(f.read().rsplit(")", 1)[1].split()[1]) == p.pid:
+                        found.append(pid)
+            except OSError:
+                pass
+        return found
+
+    def bytes_of(self, name):
+        with open(self.path("sweeps", name, "trials.csv"), "rb") as f:
+            return f.read()
+
+    def test_the_table_is_the_same_after_any_kill(self):
+        self.sweep(SWEEP, *self.WORDS)
+        seed = int(os.environ.get("DDPTRAIN_SWEEP_SEED", "1"))
+        rng = random.Random(seed)
+        for attempt in range(int(os.environ.get("DDPTRAIN_SWEEP_KILLS", "5"))):
+            with self.subTest(seed=seed, attempt=attempt):
+                self.write("killed.yaml", SWEEP)
+                whom = rng.choice(("coordinator", "worker", "all"))
+                p = self.start("sweep", "killed.yaml", *self.WORDS)
+                time.sleep(rng.uniform(0, 0.5) * program.SLOW)
+                workers = self.workers(p)
+                targets = [p.pid] if whom == "coordinator" else workers[:1] if whom == "worker" else [p.pid, *workers]
+                for pid in targets:
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+                p.communicate(timeout=60 * program.SLOW)
+                self.sweep(SWEEP, *self.WORDS, name="killed")
+                self.assertEqual(self.bytes_of("killed"), self.bytes_of("test"), whom)
+                self.assert_every_trial_once(60, "killed")
+                self.assertEqual(self.kept("killed"), self.kept())
+                self.assertEqual(self.leftovers(), [])
+                subprocess.run(["rm", "-r", self.path("sweeps", "killed")], check=True)
+
+    def test_a_request_to_stop(self):
+        self.sweep(SWEEP, *self.WORDS)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP):
+            name = f"stopped{number}"
+            self.write(f"{name}.yaml", SWEEP)
+            p = self.start("sweep", f"{name}.yaml", *self.WORDS)
+            history = self.path("sweeps", name, "history.jsonl")
+            while p.poll() is None and not (os.path.exists(history) and os.path.getsize(history)):
+                time.sleep(0.005)
+            p.send_signal(number)
+            _, err = p.communicate(timeout=60 * program.SLOW)
+            if p.returncode != OK:  # a fast machine may have been done
+                self.assertEqual(p.returncode, STOPPED, err)
+                self.assertRegex(err, r"stopped on request after \d+ of 60 runs; run the same command again to continue")
+            self.assertEqual(self.leftovers(), [])
+            self.sweep(SWEEP, *self.WORDS, name=name)
+            self.assertEqual(self.bytes_of(name), self.bytes_of("test"))
+
+    def test_a_worker_that_always_dies_is_a_failed_trial(self):
+        """DDPTRAIN_FAULT ends a process at a system call of a save, which only the run folder of a kept trial makes."""
+        self.write("killed.yaml", SWEEP)
+        p = self.start("sweep", "killed.yaml", "trials=1", "train.epochs=2000000", "--nproc", "1")
+        _, err = "", ""
+        for _ in range(3):
+            pid = self.wait_for_worker(p)
+            os.kill(pid, signal.SIGKILL)
+            self.wait_until(lambda: pid not in self.workers(p))
+        _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, program.PEER, err)
+        self.assertIn("another one takes the trial over", err)
+        row = self.rows("killed")[0]
+        self.assertEqual((row["state"], row["message"]), ("failed", "its worker was ended by signal 9 (Killed), 3 times in a row"))
+
+    def wait_until(self, condition):
+        deadline = time.monotonic() + 30 * program.SLOW
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.005)
+
+    def wait_for_worker(self, p):
+        self.wait_until(lambda: self.workers(p) or p.poll() is not None)
+        return self.workers(p)[0]
+
+    def test_a_long_trial_goes_on_from_its_checkpoint_in_another_worker(self):
+        """After some seconds a trial has a run folder; a worker that is killed loses the time since the last checkpoint."""
+        self.write("long.yaml", "config: base.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.02}]\nkeep: all\n")
+        words = ("train.epochs=4000", "checkpoint.save_every=100", "dataset.synthetic.rows=600", "--nproc", "1")
+        p = self.start("sweep", "long.yaml", *words)
+        folder = self.path("sweeps/long/runs/0000/checkpoints")
+        self.wait_until(lambda: p.poll() is not None or (os.path.isdir(folder) and len(os.listdir(folder)) > 2))
+        self.assertIsNone(p.poll(), "the run ended before it could be killed")
+        os.kill(self.wait_for_worker(p), signal.SIGKILL)
+        _, err = p.communicate(timeout=120 * program.SLOW)
+        self.assertEqual(p.returncode, OK, err)
+        self.assertTrue(self.events("resume", "sweeps/long/runs/0000"), "the run began again")
+        self.run_program("base.yaml", *words[:-2], "optimizer.lr=0.02", "--run-dir", "alone", "checkpoint.best={metric: val_loss, mode: min}", timeout=120)
+        self.assertEqual(self.rows("long")[0]["state_sha256"], self.sha("alone"))
+
+    def test_a_slow_trial_without_a_folder_gets_one(self):
+        """keep: none, so it begins without; it takes longer than 5 seconds, and is pruned from the folder at the end."""
+        self.write("slow.yaml", "config: base.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.02}]\nkeep: none\n")
+        words = ("train.epochs=100000000", "--nproc", "1")
+        p = self.start("sweep", "slow.yaml", *words)
+        self.wait_until(lambda: p.poll() is not None or os.path.exists(self.path("sweeps/slow/runs/0000/config.yaml")))
+        self.assertIsNone(p.poll())
+        p.send_signal(signal.SIGTERM)
+        _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, STOPPED, err)
+        self.assertTrue(self.checkpoints("sweeps/slow/runs/0000"), "what was trained is saved")
+
+    def test_one_coordinator_at_a_time(self):
+        self.write("test.yaml", SWEEP)
+        p = self.start("sweep", "test.yaml", "trials=1", "train.epochs=100000000")
+        self.wait_until(lambda: p.poll() is not None or os.path.exists(self.path("sweeps/test/base_config.yaml")))
+        _, err = self.run_program("sweep", "test.yaml", "trials=1", "train.epochs=100000000", code=USAGE)
+        self.assertIn("sweeps/test: another ddptrain is running this sweep", err)
+        p.terminate()
+        p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, STOPPED)
+
+    def test_a_full_disk_ends_the_sweep_and_nothing_is_lost(self):
+        import resource
+        self.write("test.yaml", SWEEP)
+        p = self.start("sweep", "test.yaml", *self.WORDS, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+        _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, IO, err)
+        self.assertIn("sweeps/test/", err)
+        self.sweep(SWEEP, *self.WORDS)
+        self.sweep(SWEEP, *self.WORDS, name="whole")
+        self.assertEqual(self.bytes_of("test"), self.bytes_of("whole"))
+
+
+class Wrong(SweepCase):
+    def test_wrong_sweeps(self):
+        grid = "config: base.yaml\nmethod: grid\nparameters: {%s}\n"
+        cases = [
+            (grid % "optimizer.lrr: {values: [1]}", "test.yaml:3:29: optimizer.lrr: unknown key; did you mean 'lr'?"),
+            (grid % "optimizer.lr: {values: [0.1, fast]}", "test.yaml:3:28: optimizer.lr: expected a number"),
+            (grid % "sampler.batch_size: {values: [0]}", "test.yaml:3:34: sampler.batch_size: must be"),
+            (grid % "model.layers.9.linear.out: {values: [4]}", "test.yaml:3:41: 'model.layers' is a list with the entries 0 to 2; '9' is none of them"),
+            (grid % "optimizer.lr: {values: []}", "test.yaml:3:37: parameters.optimizer.lr: the list of values is empty"),
+            (grid % "optimizer.lr: 3", "test.yaml:3:28: parameters.optimizer.lr: expected {values: [...]} or {distribution: uniform, min: 0, max: 1}"),
+            (grid % "optimizer.lr: {distribution: uniform, min: 2, max: 1}", "the range is empty: min 2 is above max 1"),
+            (grid % "optimizer.lr: {distribution: log_uniform, min: 0, max: 1}", "a logarithmic distribution needs min > 0, got 0"),
+            (grid % "sampler.batch_size: {distribution: int_uniform, min: 1.5, max: 3}", "int_uniform needs whole numbers"),
+            (grid % "optimizer.lr: {distribution: normal, min: 0, max: 1}", "parameters.optimizer.lr.distribution: expected one of"),
+            (grid % "optimizer.lr: {distribution: uniform, min: 0.1, max: 1}", "a grid needs a list of values"),
+            (grid % "optimizer.lr: {distribution: uniform, min: 0.1}", "parameters.optimizer.lr.max: missing; the largest value"),
+            ("config: base.yaml\nmethod: random\nparameters: {optimizer.lr: {values: [1]}}\n", "trials: method random needs the number of trials"),
+            ("config: base.yaml\nmethod: grid\n", "parameters: missing"),
+            ("config: base.yaml\nmethod: list\n", "trials: method list needs a list of mappings"),
+            ("config: base.yaml\nmethod: list\ntrials: [{optimizer.lrr: 1}]\n", "test.yaml:3:10: optimizer.lrr: unknown key"),
+            ("config: base.yaml\nmethod: bayes\n", "test.yaml:2:9: method: expected one of grid, random, tpe, list, got 'bayes'"),
+            ("config: base.yaml\nmetod: grid\n", "unknown key; did you mean 'method'"),
+            (GRID + "metric: val_f1\n", "test.yaml:7:9: metric: epochs have no metric 'val_f1'; they have"),
+            (GRID + "metric: {name: val_los}\n", "test.yaml:7:9: metric: epochs have no metric 'val_los'"),
+            (GRID.replace("keep: all", "keep: best"), "keep.runs: expected all, none or best N (best 10), got 'best'"),
+            ("config: nowhere.yaml\nmethod: grid\nparameters: {optimizer.lr: {values: [1]}}\n", "cannot read config 'nowhere.yaml'"),
+            ("config: base.yaml\nmethod: [\n", "test.yaml:"),
+            ("", "config: missing; The config of the trials"),
+        ]
+        for text, sentence in cases:
+            with self.subTest(text=text):
+                _, err = self.sweep(text, code=USAGE)
+                self.assertIn(sentence, err)
+                self.assertFalse(os.path.exists(self.path("sweeps")), "something was written")
+
+    def test_a_folder_of_another_sweep(self):
+        self.sweep(GRID)
+        _, err = self.sweep(GRID.replace("0.01", "0.02"), code=USAGE)
+        self.assertIn("this sweep folder belongs to another sweep; sweep.yaml differs first in\n"
+                      "  folder:   optimizer.lr: {values: [0.1, 0.01]}\n  now:      optimizer.lr: {values: [0.1, 0.02]}", err)
+        _, err = self.sweep(GRID, "train.epochs=4", code=USAGE)
+        self.assertIn("base_config.yaml differs first in\n  folder:   epochs: 3\n  now:      epochs: 4", err)
+        rows = self.rows()
+        _, err = self.sweep(GRID, "train.epochs=4", "--fresh")
+        self.assertIn("moved the earlier sweep aside: sweeps/test.1", err)
+        self.assertEqual({r["epochs"] for r in self.rows()}, {"4"})
+        self.assertEqual(self.rows("test.1"), rows)
+
+    def test_a_folder_that_is_no_sweep(self):
+        os.makedirs(self.path("mine"))
+        self.write("mine/notes.txt", "mine")
+        _, err = self.sweep(GRID, "--run-dir", "mine", code=USAGE)
+        self.assertIn("mine: this folder is not a sweep's, and has files (notes.txt); choose another --run-dir", err)
+        self.write("file", "mine")
+        _, err = self.sweep(GRID, "--run-dir", "file", code=USAGE)
+        self.assertIn("file: not a folder", err)
+
+    def test_a_damaged_history(self):
+        self.sweep(GRID)
+        path, rows = self.path("sweeps/test/history.jsonl"), self.rows()
+        with open(path) as f:
+            whole = f.read()
+        lines = whole.splitlines()
+        wrong = ["{}", "[]", "nonsense", lines[0].replace('"trial":', '"trial":-1'), lines[0].replace("complete", "finished"),
+                 lines[0].replace('"optimizer.lr":"', '"optimizer.lr":"7'), lines[0].replace('"repeat":0', '"repeat":"1"'),
+                 lines[0].replace('"epochs":3', '"epochs":-3'), lines[0].replace('"state_sha256":"', '"state_sha256":"00'), "\0"]
+        for line in wrong:
+            with self.subTest(line=line):
+                with open(path, "w") as f:
+                    f.write("\n".join([lines[1], line, *lines[2:]]) + "\n")
+                _, err = self.sweep(GRID, code=DATA)
+                self.assertIn("sweeps/test/history.jsonl", err)
+        with open(path, "w") as f:  # a line that was not written in full is done again
+            f.write(whole[:-20])
+        self.sweep(GRID)
+        self.assertEqual(self.rows(), rows)
+        self.assert_every_trial_once(6)
+
+    def test_on_several_nodes(self):
+        self.write("test.yaml", GRID)
+        _, err = self.run_program("sweep", "test.yaml", "--nnodes", 2, "--master-addr", "localhost", "--master-port", 1234, code=USAGE)
+        self.assertIn("sweep on several machines: start it with srun, mpirun or torchrun", err)
+
+
+class Ranks(SweepCase):
+    """The ranks of another launcher, here with torchrun's variables: rank 0 hands out runs, the others are workers."""
+    WORDS = ("trials=60", "train.epochs=40", "keep=best 3")
+
+    def setUp(self):
+        super().setUp()
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+
+    def rank(self, rank, world, *words, name="test", **options):
+        env = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": self.port}
+        return self.start("sweep", f"{name}.yaml", *(words or self.WORDS), env={k: str(v) for k, v in env.items()}, **options)
+
+    def end(self, process, code=OK):
+        out, err = process.communicate(timeout=90 * program.SLOW)
+        self.assertEqual(process.returncode, code, out + err)
+        return err
+
+    def expected(self):
+        self.sweep(SWEEP, *self.WORDS, name="alone")
+        self.write("test.yaml", SWEEP)
+        with open(self.path("sweeps/alone/trials.csv"), "rb") as f:
+            return f.read()
+
+    def assert_table(self, expected):
+        with open(self.path("sweeps/test/trials.csv"), "rb") as f:
+            self.assertEqual(f.read(), expected)
+        self.assert_every_trial_once(60)
+        self.assertEqual(self.kept(), self.kept("alone"))
+        self.assertEqual(self.leftovers(), [])
+
+    def started(self, p):
+        """Waits until the sweep has results."""
+        history = self.path("sweeps/test/history.jsonl")
+        deadline = time.monotonic() + 30 * program.SLOW
+        while p.poll() is None and not (os.path.exists(history) and os.path.getsize(history)):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.002)
+
+    def test_ranks_are_workers(self):
+        expected = self.expected()
+        ranks = [self.rank(r, 3) for r in (2, 1, 0)]
+        for p in ranks:
+            self.end(p)
+        self.assert_table(expected)
+
+    def test_a_rank_that_comes_late_and_one_that_never_comes(self):
+        expected = self.expected()
+        first = self.rank(0, 3)
+        self.started(first)
+        late = self.rank(1, 3)
+        self.end(first)  # after some seconds of waiting for rank 2
+        self.end(late)
+        self.assert_table(expected)
+        self.assertIn("rank 2 cannot reach the coordinator of the sweep", self.end(self.rank(2, 3, *self.WORDS, "dist.timeout=1"), program.PEER))
+
+    def test_a_worker_and_a_rank_that_are_killed(self):
+        expected = self.expected()
+        for whom in ("worker", "rank"):
+            ranks = [self.rank(r, 2) for r in (0, 1)]
+            self.started(ranks[0])
+            target = ranks[1].pid if whom == "rank" else next(iter(self.children(ranks[1])), ranks[1].pid)
+            try:
+                os.kill(target, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            self.end(ranks[0])
+            ranks[1].communicate(timeout=60)
+            self.assert_table(expected)
+            subprocess.run(["rm", "-r", self.path("sweeps/test")], check=True)
+
+    def children(self, p):
+        with open(f"/proc/{p.pid}/task/{p.pid}/children") as f:
+            return [int(pid) for pid in f.read().split()]
+
+    def test_without_the_coordinator_the_ranks_end(self):
+        expected = self.expected()
+        long = (*self.WORDS, "train.epochs=100000")
+        ranks = [self.rank(r, 3, *long) for r in (0, 1, 2)]
+        time.sleep(1 * program.SLOW)
+        ranks[0].kill()
+        for p in ranks[1:]:
+            self.assertIn("rank 0, the coordinator of the sweep, was lost; run the same command again to continue", self.end(p, program.PEER))
+        ranks[0].communicate()
+        self.assertEqual(self.leftovers(), [])
+        ranks = [self.rank(r, 3, *self.WORDS, "--fresh") for r in (0, 1, 2)]
+        for p in ranks:
+            self.end(p)
+        self.assert_table(expected)
+
+    def test_a_request_to_stop(self):
+        expected = self.expected()
+        ranks = [self.rank(r, 3) for r in (0, 1, 2)]
+        self.started(ranks[0])
+        for p in ranks:
+            p.send_signal(signal.SIGTERM)
+        codes = [(p.communicate(timeout=60 * program.SLOW), p.returncode)[1] for p in ranks]
+        self.assertIn(set(codes), ({STOPPED}, {OK}))
+        for p in [self.rank(r, 3) for r in (0, 1, 2)]:
+            self.end(p)
+        self.assert_table(expected)
+
+    def test_another_sweep_on_one_rank(self):
+        self.write("test.yaml", SWEEP)
+        first, other = self.rank(0, 2), self.rank(1, 2, *self.WORDS, "seed=9")
+        self.assertIn("rank 1 has another sweep than rank 0", self.end(other, USAGE))
+        self.end(first)
+        self.assert_every_trial_once(60)
+
+    def test_an_error_of_the_coordinator_ends_all(self):
+        self.sweep(SWEEP, *self.WORDS)
+        ranks = [self.rank(r, 2, *self.WORDS, "seed=9") for r in (0, 1)]
+        self.assertIn("this sweep folder belongs to another sweep", self.end(ranks[0], USAGE))
+        self.end(ranks[1])
+
+    def test_strangers_get_nothing(self):
+        """Bytes that are no HELLO, a HELLO cut short, and a true HELLO without the secret."""
+        expected = self.expected()
+        env = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port)}
+        first = self.start("sweep", "test.yaml", *self.WORDS, "train.epochs=40", env=env)
+        hello = struct.pack("<IIII", 0x57534444, 1, 2, 0) + bytes(64)
+        strangers, deadline = [], time.monotonic() + 30
+        while first.poll() is None and len(strangers) < 60 and time.monotonic() < deadline:
+            try:
+                s = socket.create_connection(("127.0.0.1", self.port), timeout=1)
+            except OSError:
+                time.sleep(0.005)
+                continue
+            strangers.append(s)
+            try:
+                s.sendall((b"GET / HTTP/1.0\r\n\r\n" * 9, hello[:40], hello, hello + os.urandom(4000), os.urandom(80))[len(strangers) % 5])
+            except OSError:
+                pass
+        self.assertGreater(len(strangers), 20)
+        self.end(first)
+        for s in strangers:
+            s.settimeout(5)
+            try:
+                self.assertLessEqual(len(s.recv(10000)), 40)  # at most a CHALLENGE
+            except OSError:
+                pass
+            s.close()
+        self.assert_table(expected)
+
+    def test_options_of_a_launcher_of_our_own(self):
+        self.write("test.yaml", GRID)
+        self.assertIn("--nproc 2: this process is already rank 0 of 2", self.end(self.rank(0, 2, "--nproc", "2"), USAGE))
+
+
+class Compare(SweepCase):
+    """The seeds are those of the runs alone, and the numbers those of the pairs."""
+
+    def values(self, config, seeds):
+        found = []
+        for seed in range(seeds):
+            run = f"runs/{config}-{seed}"
+            self.run_program(config, f"seed={42 + seed}", f"sampler.seed={seed}", "--run-dir", run)
+            found.append(min(e["val_loss"] for e in self.events("epoch", run)))
+        return found
+
+    def test_the_difference_of_two_configs(self):
+        self.write("a.yaml", CONFIG)
+        self.write("b.yaml", CONFIG.replace("lr: 0.01", "lr: 0.012"))
+        a, b = self.values("a.yaml", 8), self.values("b.yaml", 8)
+        differences = [x - y for x, y in zip(a, b)]
+        mean, error = statistics.fmean(differences), statistics.stdev(differences) / math.sqrt(8)
+        out, _ = self.run_program("compare", "a.yaml", "b.yaml", "--seeds", 8)
+        self.assertIn(f"A - B: {mean:.6g}, 95 % confidence interval {mean - 2.364624251592785 * error:.6g} to {mean + 2.364624251592785 * error:.6g}", out)
+        self.assertIn(f"A: a.yaml{' ' * 35}mean {statistics.fmean(a):.6g}, standard error {statistics.stdev(a) / math.sqrt(8):.2g}", out)
+        ranks = {d: rank for rank, d in enumerate(sorted(differences, key=abs), 1)}
+        below = sum(rank for d, rank in ranks.items() if d > 0)
+        sums = [sum(c) for c in itertools.product(*[(0, r) for r in ranks.values()])]
+        p = min(1, 2 * min(sum(s <= below for s in sums), sum(s >= below for s in sums)) / len(sums))
+        self.assertIn(f"Wilcoxon signed-rank test {p:.3g}", out)
+        density = lambda x: math.gamma(4) / (math.sqrt(7 * math.pi) * math.gamma(3.5)) * (1 + x * x / 7) ** -4
+        t, steps = abs(mean / error), 20000
+        area = sum((1 if i in (0, steps) else 4 if i % 2 else 2) * density(t * i / steps) for i in range(steps + 1)) * t / steps / 3
+        self.assertIn(f"paired t-test {1 - 2 * area:.3g}", out)
+        better = "B" if mean > 0 else "A"
+        self.assertIn(f"{better} is better: its val_loss is lower by {abs(mean):.3g}", out)
+        self.assertEqual(self.run_program("compare", "a.yaml", "b.yaml", "--seeds", 8)[0], out)
+        out, _ = self.run_program("compare", "a.yaml", "b.yaml", "--seeds", 10)  # two more of each
+        self.assertIn("val_loss over 10 seeds", out)
+        with open(self.path("sweeps/a-or-b/history.jsonl")) as f:
+            self.assertEqual(len(f.readlines()), 20)
+
+    def test_no_difference(self):
+        self.write("a.yaml", CONFIG)
+        self.write("b.yaml", CONFIG + "\nseed: 42\n")
+        out, _ = self.run_program("compare", "a.yaml", "b.yaml", "--seeds", 3, "--metric", "val_accuracy")
+        self.assertIn("The two are the same: val_accuracy is equal in every pair.", out)
+        self.write("c.yaml", CONFIG + "\nseed: 900\n")
+        out, _ = self.run_program("compare", "a.yaml", "c.yaml", "--seeds", 4)
+        self.assertRegex(out, "No difference is shown: with 4 pairs|Undecided: one test")
+
+    def test_wrong_comparisons(self):
+        self.write("a.yaml", CONFIG)
+        self.write("b.yaml", CONFIG.replace("lr: 0.01", "lr: 1e30").replace("adam", "sgd"))
+        for words, sentence, code in ((("a.yaml",), "compare needs two configs", USAGE), (("a.yaml", "nowhere.yaml"), "nowhere.yaml", USAGE),
+                                      (("a.yaml", "a.yaml", "a.yaml"), "unexpected argument 'a.yaml'", USAGE),
+                                      (("a.yaml", "a.yaml", "--metric", "val_f1"), "epochs have no metric 'val_f1'", USAGE),
+                                      (("a.yaml", "a.yaml", "optimizer.lrr=1"), "unknown key; did you mean 'lr'", USAGE),
+                                      (("a.yaml", "b.yaml", "--seeds", 2), "fewer than two pairs of runs are complete", DATA)):
+            with self.subTest(words=words):
+                _, err = self.run_program("compare", *words, code=code)
+                self.assertIn(sentence, err)
+
+
+if __name__ == "__main__":
+    program.main()
