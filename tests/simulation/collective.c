@@ -1,6 +1,6 @@
-/* A backend for src/dist/comm.c in the place of Gloo: a mesh of TCP connections whose addresses go through the store;
- * each call sends this rank's bytes to all others and waits for theirs. It breaks when a peer's connection ends, and
- * when the store's watch aborts it. */
+/* A backend for src/dist/comm that replaces Gloo: a mesh of TCP connections, whose addresses are exchanged through the
+ * store. Each call sends this rank's bytes to all others and waits for theirs. It fails when the connection of a peer
+ * ends, and when the store's heartbeat aborts it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +98,7 @@ static status connect_all(struct mesh *m, const struct comm_setup *setup, int li
     return OK;
 }
 
-/* Shortages of descriptors here would be this file's to report, not the product's. */
+/* Without injected errors: their messages would be those of this file, not of the product. */
 static status mesh_create_faultless(const struct comm_setup *setup, void **out);
 static status mesh_create(const struct comm_setup *setup, void **out) {
     current_process()->is_faultless = true;

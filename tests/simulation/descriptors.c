@@ -1,4 +1,4 @@
-/* Descriptors and what they lead to: tables of processes, poll, and files that are no sockets. */
+/* Descriptors: tables of processes, poll, and files other than sockets. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -28,11 +28,11 @@ void file_release(struct file *file) {
     if (--file->references > 0) return;
     if (file->kind == FILE_TCP || file->kind == FILE_LISTENER || file->kind == FILE_PAIR || file->kind == FILE_PIPE)
         connection_close(file);
-    struct fiber *before = world.current;
-    world.current = NULL; /* the text is the simulation's */
+    struct fiber *current = world.current;
+    world.current = NULL; /* the memory of the text belongs to the simulation */
     text_free(&file->text);
-    world.current = before;
-    if (file->memory) return; /* mapped somewhere: until the schedule ends (network_reset) */
+    world.current = current;
+    if (file->memory) return; /* it may be mapped: not freed */
     real_free(file);
 }
 
@@ -41,9 +41,9 @@ struct file *descriptor_file(int fd) {
     return fd >= 0 && fd < MAX_FILES ? p->files[fd] : NULL;
 }
 
-int descriptor_new(struct file *file, bool is_cloexec, int least) {
+int descriptor_new(struct file *file, bool is_cloexec, int min) {
     struct process *p = current_process();
-    for (int fd = least; fd < p->nofile; fd++) {
+    for (int fd = min; fd < p->nofile; fd++) {
         if (p->files[fd]) continue;
         p->files[fd] = file;
         p->cloexec[fd] = is_cloexec;
@@ -86,9 +86,9 @@ short file_events(struct file *file) {
         return -1;                                                                                                     \
     }
 
-/* A part of the bytes, at least one. [least]: fewer are never cut. */
-static size_t shorten(size_t size, size_t least) {
-    if (!world.scenario.has_shorts || size < least || random_below(&world.random, 8) != 0) return size;
+/* The size of a short read or write, at least 1. Fewer bytes than [min] are never shortened. */
+static size_t shorten(size_t size, size_t min) {
+    if (!world.scenario.has_shorts || size < min || random_below(&world.random, 8) != 0) return size;
     return 1 + (size_t)random_below(&world.random, (int64_t)size - 1);
 }
 
@@ -110,12 +110,11 @@ static ssize_t read_signals(struct file *file, void *bytes, size_t size) {
 static bool is_readable(void *data) { return file_is_readable(data); }
 static bool is_writable(void *data) { return file_is_writable(data); }
 
-/* [never_waits]: MSG_DONTWAIT. */
-static ssize_t get(struct file *file, void *bytes, size_t size, bool never_waits, int *passed_count,
+static ssize_t get(struct file *file, void *bytes, size_t size, bool is_dontwait, int *passed_count,
                    struct file **passed) {
     bool is_stream = file->kind == FILE_TCP || file->kind == FILE_PIPE;
     while (!file_is_readable(file)) {
-        if (file->is_nonblocking || never_waits) {
+        if (file->is_nonblocking || is_dontwait) {
             errno = EAGAIN;
             return -1;
         }
@@ -125,16 +124,16 @@ static ssize_t get(struct file *file, void *bytes, size_t size, bool never_waits
     return connection_read(file, bytes, size, passed_count, passed);
 }
 
-static ssize_t put(struct file *file, const void *bytes, size_t size, bool never_waits, struct file *passed) {
+static ssize_t put(struct file *file, const void *bytes, size_t size, bool is_dontwait, struct file *passed) {
     bool is_stream = file->kind == FILE_TCP || file->kind == FILE_PIPE;
     while (!file_is_writable(file)) {
-        if (file->is_nonblocking || never_waits) {
+        if (file->is_nonblocking || is_dontwait) {
             errno = EAGAIN;
             return -1;
         }
         kernel_wait(is_writable, file, NEVER, false);
     }
-    if (is_stream) size = shorten(size, 1024); /* a few bytes fit into any socket */
+    if (is_stream) size = shorten(size, 1024); /* a small write always fits into the buffer */
     return connection_write(file, bytes, size, passed);
 }
 
@@ -172,11 +171,11 @@ static void grow_memory(struct file *file, size_t size) {
 }
 
 static void write_sink(struct file *file, const void *bytes, size_t size) {
-    struct fiber *before = world.current;
+    struct fiber *current = world.current;
     kernel_note("prints: %.*s", (int)size - (((const char *)bytes)[size - 1] == '\n'), (const char *)bytes);
     world.current = NULL;
     text_add_bytes(&file->text, bytes, size);
-    world.current = before;
+    world.current = current;
 }
 
 ssize_t __wrap_write(int fd, const void *bytes, size_t size) {
@@ -233,25 +232,25 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags) {
     FILE_OF(fd)
     struct file *passed = NULL;
     int count = 0;
-    ssize_t got = get(file, message->msg_iov[0].iov_base, message->msg_iov[0].iov_len, (flags & MSG_DONTWAIT) != 0,
-                      &count, &passed);
-    size_t room = message->msg_controllen;
+    ssize_t received = get(file, message->msg_iov[0].iov_base, message->msg_iov[0].iov_len, (flags & MSG_DONTWAIT) != 0,
+                           &count, &passed);
+    size_t capacity = message->msg_controllen;
     message->msg_controllen = 0;
-    if (!passed) return got;
+    if (!passed) return received;
     int number = descriptor_new(passed, (flags & MSG_CMSG_CLOEXEC) != 0, 0);
-    if (number < 0 || room < CMSG_LEN(sizeof number)) return got; /* as the kernel: without it */
+    if (number < 0 || capacity < CMSG_LEN(sizeof number)) return received; /* without the descriptor, as Linux does */
     struct cmsghdr *header = message->msg_control;
     *header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof number)};
     memcpy(CMSG_DATA(header), &number, sizeof number);
     message->msg_controllen = CMSG_SPACE(sizeof number);
-    return got;
+    return received;
 }
 
 int __wrap_close(int fd) {
     FILE_OF(fd)
     current_process()->files[fd] = NULL;
     file_release(file);
-    CHECK_ERROR(SYS_CLOSE, fd); /* it is closed in any case */
+    CHECK_ERROR(SYS_CLOSE, fd); /* it is closed even if close fails */
     return 0;
 }
 
@@ -296,7 +295,7 @@ int __wrap_fcntl(int fd, int command, ...) {
     case F_SETFL:
         file->is_nonblocking = (argument & O_NONBLOCK) != 0;
         return 0;
-    default: /* F_SETOWN, F_SETSIG: the death signal does the same */
+    default: /* F_SETOWN, F_SETSIG: the parent-death signal has the same effect */
         return 0;
     }
 }
@@ -394,24 +393,24 @@ int __wrap_poll(struct pollfd *polls, nfds_t count, int timeout) {
     return fill(&p);
 }
 
-/* ---- what _FORTIFY_SOURCE makes of them ---- */
+/* ---- the same calls with _FORTIFY_SOURCE ---- */
 
-ssize_t __wrap___read_chk(int fd, void *bytes, size_t size, size_t room) {
-    (void)room;
+ssize_t __wrap___read_chk(int fd, void *bytes, size_t size, size_t capacity) {
+    (void)capacity;
     return __wrap_read(fd, bytes, size);
 }
 
-ssize_t __wrap___pread_chk(int fd, void *bytes, size_t size, off_t offset, size_t room) {
-    (void)room;
+ssize_t __wrap___pread_chk(int fd, void *bytes, size_t size, off_t offset, size_t capacity) {
+    (void)capacity;
     return __wrap_pread(fd, bytes, size, offset);
 }
 
-ssize_t __wrap___recv_chk(int fd, void *bytes, size_t size, size_t room, int flags) {
-    (void)room;
+ssize_t __wrap___recv_chk(int fd, void *bytes, size_t size, size_t capacity, int flags) {
+    (void)capacity;
     return __wrap_recv(fd, bytes, size, flags);
 }
 
-int __wrap___poll_chk(struct pollfd *polls, nfds_t count, int timeout, size_t room) {
-    (void)room;
+int __wrap___poll_chk(struct pollfd *polls, nfds_t count, int timeout, size_t capacity) {
+    (void)capacity;
     return __wrap_poll(polls, count, timeout);
 }

@@ -1,7 +1,7 @@
-/* Fibers: stacks of their own, changed by setjmp and longjmp, which make no system call. A fork runs the child on the
- * stack of its parent, as vfork does, but the parent's stack is copied first and put back afterwards, so neither sees
- * what the other wrote there. */
-#undef _FORTIFY_SOURCE /* its longjmp refuses to go to another stack */
+/* Fibers with stacks of their own, switched by setjmp and longjmp, which make no system call. A fork runs the child on
+ * the stack of its parent, as vfork does; but the parent's stack is copied before and restored afterwards, so writes of
+ * one are not visible to the other. */
+#undef _FORTIFY_SOURCE /* its longjmp aborts when the target is another stack */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "system.h"
 
 #define STACK_SIZE ((size_t)512 << 10)
-#define MARGIN 4096 /* below the frame that forks: of what it calls to give up its turn */
+#define MARGIN 4096 /* below the frame that forks: for the functions that it calls to yield */
 
 static jmp_buf scheduler;
 static char *free_stacks[MAX_FIBERS];
@@ -24,7 +24,7 @@ static char *stack_new(void) {
     char *stack =
         real_mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stack == MAP_FAILED) abort();
-    mprotect(stack, 4096, PROT_NONE); /* an overflow is seen */
+    mprotect(stack, 4096, PROT_NONE); /* guard page */
     return stack;
 }
 
@@ -69,8 +69,8 @@ static void enter(struct fiber *f) {
     abort();
 }
 
-/* What stands on the stack at the fork belongs to the parent. */
-static void keep_parent(struct fiber *f) {
+/* Saves the stack of the parent at the fork. */
+static void save_parent(struct fiber *f) {
     char *top = f->stack + STACK_SIZE;
     f->fork_stack_size = (size_t)(top - f->fork_stack_at);
     f->fork_stack = real_malloc(f->fork_stack_size);
@@ -97,8 +97,8 @@ static void use_streams(struct process *p) {
     stderr = p->err;
 }
 
-/* Returns when a fiber gives up its turn. */
-static void take_turn(void) {
+/* Runs the current fiber; returns when it yields. */
+static void run_current(void) {
     if (_setjmp(scheduler) == 0) enter(world.current);
 }
 
@@ -110,7 +110,7 @@ void fiber_resume(struct fiber *f) {
     use_streams(f->process);
     program_load(&f->process->program);
     errno = f->saved_errno;
-    take_turn();
+    run_current();
     f->saved_errno = errno;
     if (f->process) program_save(&f->process->program);
     world.current = NULL;
@@ -122,7 +122,7 @@ void fiber_resume(struct fiber *f) {
         struct process *child = f->forked_by;
         f->forked_by = f->process;
         child->program = f->process->program;
-        keep_parent(f);
+        save_parent(f);
         f->process = child;
     }
 }

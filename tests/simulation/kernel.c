@@ -1,5 +1,5 @@
-/* The scheduler: of the fibers that can run the seed chooses one; when none can, time goes on to the next event. Every
- * system call passes kernel_enter, where faults strike. */
+/* The scheduler: runs a random one of the fibers that can run; if none can, advances the time to the next event. Every
+ * system call calls kernel_enter, which injects faults. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ void kernel_note(const char *format, ...) {
     int length = snprintf(line, sizeof line, "%11.6f ", (double)world.now * 1e-9);
     if (p)
         length += snprintf(line + length, sizeof line - (size_t)length, "%s%d pid %d %-6s ",
-                           p->is_stranger                   ? "stranger "
+                           p->is_untrusted                  ? "untrusted "
                            : p->role < world.scenario.nodes ? "launcher "
                                                             : "rank ",
                            p->role < world.scenario.nodes ? p->role : p->role - world.scenario.nodes, p->pid,
@@ -62,76 +62,77 @@ void violation(const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    struct fiber *before = world.current;
-    world.current = NULL; /* what is noted belongs to the driver */
+    struct fiber *current = world.current;
+    world.current = NULL; /* the memory of the text belongs to the simulation */
     text_printf(&world.violations, "  %s\n", line);
-    world.current = before;
+    world.current = current;
     kernel_note("VIOLATION %s", line);
 }
 
 /* ---- faults ---- */
 
-static void strike(struct planned_fault *fault, struct process *victim) {
-    fault->is_struck = true;
-    fault->struck_at = world.now;
-    fault->was_gathered = processes_have_gathered();
-    fault->struck_pid = victim ? victim->pid : 0;
+static void set_injected(struct planned_fault *fault, struct process *target) {
+    fault->is_injected = true;
+    fault->injected_at = world.now;
+    fault->had_joined = processes_have_joined();
+    fault->injected_pid = target ? target->pid : 0;
 }
 
-static void strike_signal(struct planned_fault *fault) {
-    struct process *victim = process_of_role(fault->victim);
-    if (!victim || victim->has_ended) {
-        fault->kind = NO_FAULT; /* nobody is there */
+static void inject_signal(struct planned_fault *fault) {
+    struct process *target = process_of_role(fault->target);
+    if (!target || target->has_ended) {
+        fault->kind = NO_FAULT; /* no such process */
         return;
     }
-    strike(fault, victim);
-    kernel_note("FAULT signal %d to pid %d", fault->number, victim->pid);
-    fault->resumed_at = fault->number == SIGSTOP && fault->resumes != NEVER ? world.now + fault->resumes : NEVER;
-    signal_send(victim, fault->number); /* may not return */
+    set_injected(fault, target);
+    kernel_note("FAULT signal %d to pid %d", fault->number, target->pid);
+    fault->resumed_at = fault->number == SIGSTOP && fault->duration != NEVER ? world.now + fault->duration : NEVER;
+    signal_send(target, fault->number); /* may not return */
 }
 
-static void strike_now(struct planned_fault *fault) {
+static void inject(struct planned_fault *fault) {
     if (fault->kind == FAULT_SIGNAL) {
-        strike_signal(fault);
-    } else if (fault->kind == FAULT_CUT) {
-        strike(fault, NULL);
-        network_cut(world.now, fault->resumes == NEVER ? NEVER : world.now + fault->resumes);
-        kernel_note("FAULT the hosts are cut from each other for %g s", (double)fault->resumes * 1e-9);
-    } else if (fault->kind == FAULT_STRANGER) {
-        strike(fault, NULL);
-        stranger_start(world.now);
+        inject_signal(fault);
+    } else if (fault->kind == FAULT_PARTITION) {
+        set_injected(fault, NULL);
+        network_partition(world.now, fault->duration == NEVER ? NEVER : world.now + fault->duration);
+        kernel_note("FAULT network partition for %g s", (double)fault->duration * 1e-9);
+    } else if (fault->kind == FAULT_UNTRUSTED) {
+        set_injected(fault, NULL);
+        untrusted_start();
     }
 }
 
-/* The errno that this call shall have; 0: none. */
-static int strike_call(struct process *p, enum call call) {
+/* The errno of the fault that is injected in this call; 0: none. */
+static int inject_in_call(struct process *p, enum call call) {
     for (int i = 0; i < world.scenario.fault_count; i++) {
         struct planned_fault *fault = &world.scenario.faults[i];
-        if (fault->is_struck || fault->at_call == 0 || p->role != fault->watched || p->calls < fault->at_call) continue;
+        if (fault->is_injected || fault->at_call == 0 || p->role != fault->watched || p->calls < fault->at_call)
+            continue;
         if (fault->kind != FAULT_ERRNO) {
-            strike_now(fault);
+            inject(fault);
             continue;
         }
         int error = p->is_faultless ? 0 : call_error(call, &world.random);
         if (!error) continue;
-        strike(fault, p);
-        fault->struck_in = call;
-        fault->struck_errno = error;
+        set_injected(fault, p);
+        fault->injected_in = call;
+        fault->injected_errno = error;
         kernel_note("FAULT %s: %s", call_name(call), strerror(error));
         return error;
     }
     return 0;
 }
 
-static void strike_by_time(void) {
+static void inject_by_time(void) {
     for (int i = 0; i < world.scenario.fault_count; i++) {
         struct planned_fault *fault = &world.scenario.faults[i];
-        if (!fault->is_struck && fault->at_call == 0 && fault->kind != NO_FAULT && world.now >= fault->at)
-            strike_now(fault);
-        if (fault->is_struck && fault->kind == FAULT_SIGNAL && fault->resumed_at <= world.now) {
-            struct process *victim = process_find(fault->struck_pid);
+        if (!fault->is_injected && fault->at_call == 0 && fault->kind != NO_FAULT && world.now >= fault->at)
+            inject(fault);
+        if (fault->is_injected && fault->kind == FAULT_SIGNAL && fault->resumed_at <= world.now) {
+            struct process *target = process_find(fault->injected_pid);
             fault->resumed_at = NEVER;
-            if (victim) signal_send(victim, SIGCONT);
+            if (target) signal_send(target, SIGCONT);
         }
     }
 }
@@ -140,24 +141,24 @@ static int64_t next_fault(void) {
     int64_t next = NEVER;
     for (int i = 0; i < world.scenario.fault_count; i++) {
         const struct planned_fault *fault = &world.scenario.faults[i];
-        bool waits = !fault->is_struck && fault->at_call == 0 && fault->kind != NO_FAULT;
-        int64_t at = waits ? fault->at : fault->is_struck && fault->kind == FAULT_SIGNAL ? fault->resumed_at : NEVER;
+        bool waits = !fault->is_injected && fault->at_call == 0 && fault->kind != NO_FAULT;
+        int64_t at = waits ? fault->at : fault->is_injected && fault->kind == FAULT_SIGNAL ? fault->resumed_at : NEVER;
         if (at < next) next = at;
     }
     return next;
 }
 
-/* ---- entering ---- */
+/* ---- system calls ---- */
 
 int kernel_enter(enum call call, int fd) {
     struct process *p = world.current->process;
     world.calls++;
     p->calls++;
-    if (p->role >= 0 && p->role < MAX_ROLES) world.roles_calls[p->role]++;
+
     world.now += 200 + random_below(&world.random, world.scenario.cost);
     kernel_hash((uint64_t)world.now ^ (uint64_t)p->pid << 40 ^ (uint64_t)call << 56 ^ (uint64_t)fd);
     if (world.is_traced && call != SYS_LOCK && call != SYS_MALLOC) kernel_note("%s %d", call_name(call), fd);
-    int error = p->is_stranger ? 0 : strike_call(p, call);
+    int error = p->is_untrusted ? 0 : inject_in_call(p, call);
     fiber_end_if_dead();
     if (random_below(&world.random, world.scenario.preemption) == 0) fiber_yield();
     signal_deliver();
@@ -169,7 +170,7 @@ enum wake kernel_wait(bool (*is_ready)(void *data), void *data, int64_t until, b
         struct fiber *f = world.current;
         if (signal_deliver() && takes_signals) return WOKE_SIGNAL;
         if (is_ready && is_ready(data)) return WOKE_READY;
-        if (world.now >= until) return WOKE_LATE;
+        if (world.now >= until) return WOKE_TIMEOUT;
         f->is_ready = is_ready;
         f->data = data;
         f->wake_at = until;
@@ -190,7 +191,7 @@ static bool can_run(const struct fiber *f) {
            (world.now >= f->wake_at || signal_is_deliverable(f) || (f->is_ready && f->is_ready(f->data)));
 }
 
-static void ring_alarms(void) {
+static void send_alarms(void) {
     for (int i = 0; i < world.process_count; i++) {
         struct process *p = &world.processes[i];
         if (!p->exists || p->has_ended || p->alarm_at > world.now) continue;
@@ -217,24 +218,24 @@ static int64_t next_event(void) {
 static bool is_any_alive(void) {
     for (int i = 0; i < world.process_count; i++) {
         const struct process *p = &world.processes[i];
-        if (p->exists && !p->has_ended && !p->is_stranger) return true;
+        if (p->exists && !p->has_ended && !p->is_untrusted) return true;
     }
     return false;
 }
 
-static struct fiber *choose(void) {
-    struct fiber *able[MAX_FIBERS];
+static struct fiber *random_runnable(void) {
+    struct fiber *runnable[MAX_FIBERS];
     int count = 0;
     for (int i = 0; i < world.fiber_count; i++)
-        if (can_run(&world.fibers[i])) able[count++] = &world.fibers[i];
-    return count ? able[random_below(&world.random, count)] : NULL;
+        if (can_run(&world.fibers[i])) runnable[count++] = &world.fibers[i];
+    return count ? runnable[random_below(&world.random, count)] : NULL;
 }
 
 static void run_all(void) {
     while (is_any_alive()) {
-        strike_by_time();
-        ring_alarms();
-        struct fiber *f = choose();
+        inject_by_time();
+        send_alarms();
+        struct fiber *f = random_runnable();
         if (f) {
             fiber_resume(f);
             continue;
@@ -273,7 +274,7 @@ static void clear(void) {
     for (int i = 0; i < world.process_count; i++)
         if (world.processes[i].exists && !world.processes[i].has_ended) process_kill(&world.processes[i], SIGKILL);
     for (int i = 0; i < MAX_FIBERS; i++) fiber_free(&world.fibers[i]);
-    for (int i = 0; i < world.process_count; i++) /* what launchers printed was kept until now */
+    for (int i = 0; i < world.process_count; i++) /* outcome_check needed the output of launchers */
         for (int fd = 0; fd < 3; fd++)
             if (world.processes[i].files[fd]) file_release(world.processes[i].files[fd]);
     network_reset();
@@ -290,8 +291,8 @@ void schedule_run(const struct scenario *scenario, bool is_traced) {
                            .random = {scenario->seed * 0x9e3779b97f4a7c15u + 12345},
                            .next_pid = 100,
                            .next_port = 40000,
-                           .cut_from = NEVER,
-                           .cut_until = NEVER,
+                           .partition_from = NEVER,
+                           .partition_until = NEVER,
                            .hash = 0xcbf29ce484222325u,
                            .is_traced = is_traced,
                            .bound = 400 * SECOND};

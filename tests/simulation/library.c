@@ -1,4 +1,4 @@
-/* Calls of the library that ask the machine: names, addresses, time, random numbers, files of /proc, limits. */
+/* Library calls: names, addresses, time, random numbers, files. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -50,15 +50,15 @@ int __wrap_gethostname(char *name, size_t size) {
     return 0;
 }
 
-int __wrap___gethostname_chk(char *name, size_t size, size_t room) {
-    (void)room;
+int __wrap___gethostname_chk(char *name, size_t size, size_t capacity) {
+    (void)capacity;
     return __wrap_gethostname(name, size);
 }
 
 void __wrap_shm_host_identity(char *text, size_t size);
 void __wrap_shm_host_identity(char *text, size_t size) { __wrap_gethostname(text, size); }
 
-/* Files: a config that is there, folders and logs that can be written, no /proc. */
+/* Files: the config exists, folders and logs can be written, there is no /proc. */
 
 FILE *__wrap_fopen(const char *path, const char *mode) {
     (void)path;
@@ -104,7 +104,7 @@ int __wrap_isatty(int fd) {
     return 0;
 }
 
-/* ---- names: "hostN" is 10.0.0.N+1; 127.0.0.1; no IPv6 ---- */
+/* ---- names: "hostN" has the address 10.0.0.N+1; "localhost" 127.0.0.1; no IPv6 ---- */
 
 static bool address_of(const char *host, struct in_addr *out) {
     int number;
@@ -123,7 +123,7 @@ struct answer {
 
 int __wrap_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **out) {
     (void)hints;
-    bool is_number = host[0] >= '0' && host[0] <= '9'; /* needs no server of names */
+    bool is_number = host[0] >= '0' && host[0] <= '9'; /* needs no name server */
     int error = kernel_enter(is_number ? SYS_OTHER : SYS_GETADDRINFO, 0);
     if (error) return error == EAGAIN ? EAI_AGAIN : EAI_MEMORY;
     struct answer *a = __wrap_calloc(1, sizeof *a);

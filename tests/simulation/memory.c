@@ -1,5 +1,5 @@
-/* Memory of processes: in a list, so that a process that is killed leaves none behind and one that ends by itself can
- * be asked what it forgot. Memory of the simulation itself passes through. */
+/* Memory of processes is kept in a list, so that it can be freed when a process is killed. Memory of the simulation
+ * itself is allocated by the real functions. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +12,10 @@
 #define MAGIC 0x53494d4d454d4f52u
 
 struct block {
-    struct block *next, *before;
+    struct block *next, *previous;
     struct process *process;
     size_t size;
-    uint64_t magic, padding; /* 16 bytes before the block: where malloc keeps numbers of its own that are no such */
+    uint64_t magic, padding; /* 16 bytes before the memory: there malloc's own blocks have other numbers */
 };
 
 static struct block *block_of(void *memory) {
@@ -26,17 +26,17 @@ static struct block *block_of(void *memory) {
 static void *link_block(struct block *b, size_t size) {
     struct process *p = current_process();
     *b = (struct block){.next = p->blocks, .process = p, .size = size, .magic = MAGIC};
-    if (p->blocks) p->blocks->before = b;
+    if (p->blocks) p->blocks->previous = b;
     p->blocks = b;
     return b + 1;
 }
 
 static void unlink_block(struct block *b) {
-    if (b->before)
-        b->before->next = b->next;
+    if (b->previous)
+        b->previous->next = b->next;
     else
         b->process->blocks = b->next;
-    if (b->next) b->next->before = b->before;
+    if (b->next) b->next->previous = b->previous;
     b->magic = 0;
 }
 
@@ -92,7 +92,7 @@ char *__wrap_strdup(const char *text) {
     return copy ? memcpy(copy, text, size) : NULL;
 }
 
-/* Only files in memory are mapped, whole. */
+/* Only memfds are mapped, as a whole. */
 void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset) {
     struct file *file = world.current && fd >= 0 ? descriptor_file(fd) : NULL;
     if (!file) return real_mmap(address, size, protection, flags, fd, offset);
@@ -101,5 +101,5 @@ void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd,
     return error ? MAP_FAILED : file->memory;
 }
 
-/* They live until the schedule ends. */
+/* Mapped files are not freed. */
 int __wrap_munmap(void *address, size_t size) { return world.current ? 0 : real_munmap(address, size); }

@@ -1,9 +1,8 @@
-/* Sockets and pipes. A connection is two queues of segments, each with the time at which it arrives. TCP between hosts
- * has delays, and while the hosts are cut from each other segments are sent again after 0.2, 0.6, 1.4, 3, 6.2 s ...
- * (the kernel's doubling) for a quarter of an hour (tcp_retries2), those of a closed socket for 100 s
- * (tcp_orphan_retries); a connection with nothing to send ends when a minute of keep-alive probes is lost (net_tune).
- * Acknowledgements come from the kernel of the other host, whether its process runs or not. Between processes of a host
- * everything arrives almost at once. */
+/* Sockets and pipes. A connection has two queues of segments, each with its arrival time. TCP between hosts has delays.
+ * During a partition segments are retransmitted after 0.2, 0.6, 1.4, 3, 6.2 s ... (the kernel's doubling) for a quarter
+ * of an hour (tcp_retries2), those of a closed socket for 100 s (tcp_orphan_retries); an idle connection ends when a
+ * minute of keep-alive probes is lost (net_tune). The kernel of the other host sends acknowledgements, whether its
+ * process runs or not. Between processes of one host, data arrives after at most 55 us. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -17,9 +16,9 @@
 #include "system.h"
 #include "wraps.h"
 
-#define ROOM ((size_t)128 << 10)
+#define BUFFER_SIZE ((size_t)128 << 10)
 #define FIRST_RETRANSMISSION (200 * MILLISECOND)
-#define LONGEST_PAUSE (120 * SECOND) /* between retransmissions */
+#define MAX_PAUSE (120 * SECOND) /* between retransmissions */
 #define RETRIES (924 * SECOND)
 #define ORPHAN_RETRIES (102 * SECOND)
 #define SYN_RETRIES (63 * SECOND)
@@ -44,55 +43,58 @@ struct connection {
     struct sockaddr_in addresses[2];
     struct segment *first[2], *last[2]; /* towards each side */
     size_t bytes[2];
-    bool is_shut[2]; /* this side writes no more, and reads nothing new */
+    bool is_shut[2]; /* shutdown was called on this side */
     int64_t reset_at[2];
-    bool is_idle_reset[2]; /* by keep-alive probes: not when there is something to send again */
+    bool is_idle_reset[2]; /* the reset comes from lost keep-alive probes; data that is sent postpones it */
     int reset_error[2];
     bool has_seen_reset[2];
-    int64_t heard_at[2], acknowledged_at[2]; /* from the other host; the second: yet to come */
+    int64_t heard_at[2], acknowledged_at[2]; /* time of the last acknowledgement; of the next one */
 };
 
 static struct connection *connections;
 static struct file *listeners[32];
 static int listener_count;
 
-/* ---- the wire ---- */
+/* ---- transmission ---- */
 
-static bool crosses(const struct connection *c) { return c->is_tcp && c->hosts[0] != c->hosts[1]; }
+static bool is_between_hosts(const struct connection *c) { return c->is_tcp && c->hosts[0] != c->hosts[1]; }
 
 static int64_t draw_delay(const struct connection *c) {
     if (!c->is_tcp) return 0;
-    if (!crosses(c)) return 5 * MICROSECOND + random_below(&world.random, 50 * MICROSECOND);
+    if (!is_between_hosts(c)) return 5 * MICROSECOND + random_below(&world.random, 50 * MICROSECOND);
     return 50 * MICROSECOND + random_below(&world.random, world.scenario.delay);
 }
 
-static bool is_cut_at(int64_t time) { return time >= world.cut_from && time < world.cut_until; }
+static bool is_partitioned_at(int64_t time) { return time >= world.partition_from && time < world.partition_until; }
 
-/* When something sent now for the first time arrives; [first]: after how long it is sent again. */
-static int64_t arrival(int64_t delay, int64_t first, int64_t patience) {
-    if (!is_cut_at(world.now) && !is_cut_at(world.now + delay)) return world.now + delay;
-    if (world.cut_until == NEVER) return NEVER;
-    for (int64_t pause = first, at = world.now + first; at - world.now <= patience; at += pause) {
-        if (at >= world.cut_until) return at + delay;
-        pause = 2 * pause < LONGEST_PAUSE ? 2 * pause : LONGEST_PAUSE;
+/* Arrival time of a segment that is sent now; NEVER: lost. [first]: time until the first retransmission; [retries]:
+ * until the last one. */
+static int64_t arrival(int64_t delay, int64_t first, int64_t retries) {
+    if (!is_partitioned_at(world.now) && !is_partitioned_at(world.now + delay)) return world.now + delay;
+    if (world.partition_until == NEVER) return NEVER;
+    for (int64_t pause = first, at = world.now + first; at - world.now <= retries; at += pause) {
+        if (at >= world.partition_until) return at + delay;
+        pause = 2 * pause < MAX_PAUSE ? 2 * pause : MAX_PAUSE;
     }
     return NEVER;
 }
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static void hear(struct connection *c, int side, int64_t at) {
+/* An acknowledgement will arrive at the time [at]. */
+static void add_acknowledgement(struct connection *c, int side, int64_t at) {
     if (at == NEVER) return;
     if (c->acknowledged_at[side] <= world.now) c->heard_at[side] = later(c->heard_at[side], c->acknowledged_at[side]);
     c->acknowledged_at[side] = later(c->acknowledged_at[side], at);
 }
 
-/* Takes the acknowledgement that has come since, and keep-alive probes. */
-static int64_t heard_at(struct connection *c, int side) {
+/* Time of the last acknowledgement, also of keep-alive probes. */
+static int64_t last_acknowledgement(struct connection *c, int side) {
     if (c->acknowledged_at[side] <= world.now) c->heard_at[side] = later(c->heard_at[side], c->acknowledged_at[side]);
     int64_t heard = c->heard_at[side];
-    while (world.now - heard >= KEEPALIVE && !is_cut_at(heard + KEEPALIVE)) heard += KEEPALIVE;
-    if (world.now - heard >= KEEPALIVE && world.now >= world.cut_until) heard = later(heard, world.cut_until);
+    while (world.now - heard >= KEEPALIVE && !is_partitioned_at(heard + KEEPALIVE)) heard += KEEPALIVE;
+    if (world.now - heard >= KEEPALIVE && world.now >= world.partition_until)
+        heard = later(heard, world.partition_until);
     return heard;
 }
 
@@ -102,9 +104,9 @@ static void reset_side(struct connection *c, int side, int64_t at, int error) {
     c->reset_error[side] = error;
 }
 
-/* What ends the idle connection in a cut does not end one that sends. */
+/* Data was sent: the idle timeout is replaced by that of retransmissions, [at]. */
 static void reset_later(struct connection *c, int side, int64_t at) {
-    c->reset_at[side] = at < world.cut_until ? at : NEVER;
+    c->reset_at[side] = at < world.partition_until ? at : NEVER;
     c->is_idle_reset[side] = false;
 }
 
@@ -112,8 +114,8 @@ static bool is_reset(const struct connection *c, int side) { return c->reset_at[
 
 static void append(struct connection *c, int to, struct segment *s) {
     int64_t delay = draw_delay(c);
-    int64_t patience = c->ends[1 - to] ? RETRIES : ORPHAN_RETRIES;
-    int64_t at = crosses(c) ? arrival(delay, FIRST_RETRANSMISSION, patience) : world.now + delay;
+    int64_t retries = c->ends[1 - to] ? RETRIES : ORPHAN_RETRIES;
+    int64_t at = is_between_hosts(c) ? arrival(delay, FIRST_RETRANSMISSION, retries) : world.now + delay;
     if (c->is_idle_reset[1 - to] && c->reset_at[1 - to] > world.now) reset_later(c, 1 - to, world.now + RETRIES);
     if (c->last[to]) at = later(c->last[to]->at, c->last[to]->at > world.now + delay ? 0 : at); /* in order */
     s->at = at;
@@ -125,8 +127,8 @@ static void append(struct connection *c, int to, struct segment *s) {
     c->last[to] = s;
     c->bytes[to] += s->size;
     if (at == NEVER) return;
-    hear(c, to, at);
-    if (!is_cut_at(at)) hear(c, 1 - to, at + delay);
+    add_acknowledgement(c, to, at);
+    if (!is_partitioned_at(at)) add_acknowledgement(c, 1 - to, at + delay);
     if (!c->ends[to]) reset_side(c, 1 - to, at + delay, c->is_tcp ? ECONNRESET : EPIPE);
 }
 
@@ -147,18 +149,18 @@ static void drop_first(struct connection *c, int side) {
     real_free(s);
 }
 
-void network_cut(int64_t from, int64_t until) {
-    world.cut_from = from;
-    world.cut_until = until;
+void network_partition(int64_t from, int64_t until) {
+    world.partition_from = from;
+    world.partition_until = until;
     for (struct connection *c = connections; c; c = c->next) {
-        if (!crosses(c)) continue;
+        if (!is_between_hosts(c)) continue;
         for (int side = 0; side < 2; side++) {
             bool is_unacknowledged = c->acknowledged_at[side] > from;
-            int64_t patience = c->ends[1 - side] ? RETRIES : ORPHAN_RETRIES;
+            int64_t retries = c->ends[1 - side] ? RETRIES : ORPHAN_RETRIES;
             for (struct segment *s = c->first[1 - side]; s; s = s->next)
                 is_unacknowledged = is_unacknowledged || s->at > from;
             for (struct segment *s = c->first[side]; s; s = s->next)
-                if (s->at > from) s->at = arrival(0, FIRST_RETRANSMISSION, patience);
+                if (s->at > from) s->at = arrival(0, FIRST_RETRANSMISSION, retries);
             c->acknowledged_at[side] = c->acknowledged_at[side] > from ? c->heard_at[side] : c->acknowledged_at[side];
             int64_t end =
                 from + (is_unacknowledged ? RETRIES : KEEPALIVE_END) + random_below(&world.random, SECOND / 2);
@@ -169,7 +171,7 @@ void network_cut(int64_t from, int64_t until) {
     }
 }
 
-static void consider(int64_t at, int64_t *next) {
+static void update_next(int64_t at, int64_t *next) {
     if (at > world.now && at < *next) *next = at;
 }
 
@@ -177,17 +179,17 @@ int64_t network_next(void) {
     int64_t next = NEVER;
     for (const struct connection *c = connections; c; c = c->next) {
         for (int side = 0; side < 2; side++) {
-            for (const struct segment *s = c->first[side]; s; s = s->next) consider(s->at, &next);
-            if (c->reset_at[side] != NEVER) consider(c->reset_at[side], &next);
-            if (c->ends[side] && c->ends[side]->connecting) consider(c->ends[side]->connecting, &next);
+            for (const struct segment *s = c->first[side]; s; s = s->next) update_next(s->at, &next);
+            if (c->reset_at[side] != NEVER) update_next(c->reset_at[side], &next);
+            if (c->ends[side] && c->ends[side]->connecting) update_next(c->ends[side]->connecting, &next);
         }
     }
     for (int i = 0; i < listener_count; i++)
-        for (int k = 0; k < listeners[i]->queued; k++) consider(listeners[i]->queue_at[k], &next);
+        for (int k = 0; k < listeners[i]->queued; k++) update_next(listeners[i]->queue_at[k], &next);
     for (int i = 0; i < world.process_count && world.refused_count > 0; i++) /* refused connections have no other end */
         for (int fd = 0; fd < MAX_FILES; fd++) {
             const struct file *f = world.processes[i].files[fd];
-            if (f && f->kind == FILE_TCP && f->connecting) consider(f->connecting, &next);
+            if (f && f->kind == FILE_TCP && f->connecting) update_next(f->connecting, &next);
         }
     return next;
 }
@@ -230,14 +232,15 @@ struct file *pair_new(bool is_packet, bool is_one_way, struct file **other) {
     return one;
 }
 
-/* What has not been read, or comes later, is answered by a reset; else the end goes behind all that was sent. */
+/* Closes a side: unread data is answered by a reset; otherwise the end (FIN) follows the data that was sent. */
 static void end_side(struct connection *c, int side) {
     int64_t delay = draw_delay(c);
     struct segment *unread = c->first[side];
     bool is_only_end = unread && unread->is_end;
     if (unread && !is_only_end) {
         int64_t at = later(world.now, unread->at) + delay;
-        if (unread->at != NEVER && !(crosses(c) && is_cut_at(at))) reset_side(c, 1 - side, at, ECONNRESET);
+        if (unread->at != NEVER && !(is_between_hosts(c) && is_partitioned_at(at)))
+            reset_side(c, 1 - side, at, ECONNRESET);
     }
     struct segment *end = segment_new(NULL, 0);
     end->is_end = true;
@@ -277,7 +280,7 @@ static bool has_arrived(const struct connection *c, int side) {
 
 bool connection_is_writable(struct file *file) {
     struct connection *c = file->connection;
-    return c && !file->connecting && c->bytes[1 - file->side] < ROOM;
+    return c && !file->connecting && c->bytes[1 - file->side] < BUFFER_SIZE;
 }
 
 short connection_events(struct file *file) {
@@ -294,7 +297,7 @@ short connection_events(struct file *file) {
     if (c->is_one_way && side == 0) return events;
     bool has_end = c->first[side] && c->first[side]->is_end && c->first[side]->at <= world.now;
     if (c->is_shut[side] && has_end) events |= POLLHUP;
-    if (c->bytes[1 - side] < ROOM || is_reset(c, side)) events |= POLLOUT;
+    if (c->bytes[1 - side] < BUFFER_SIZE || is_reset(c, side)) events |= POLLOUT;
     return events;
 }
 
@@ -303,14 +306,15 @@ static ssize_t fail_with(int error) {
     return -1;
 }
 
-static ssize_t take(struct connection *c, int side, void *bytes, size_t size, int *passed_count, struct file **passed) {
-    size_t got = 0;
-    while (has_arrived(c, side) && got < size) {
+static ssize_t read_segments(struct connection *c, int side, void *bytes, size_t size, int *passed_count,
+                             struct file **passed) {
+    size_t done = 0;
+    while (has_arrived(c, side) && done < size) {
         struct segment *s = c->first[side];
         if (s->is_end) break;
-        size_t part = s->size - s->used < size - got ? s->size - s->used : size - got;
-        memcpy((char *)bytes + got, s->bytes + s->used, part);
-        got += part;
+        size_t part = s->size - s->used < size - done ? s->size - s->used : size - done;
+        memcpy((char *)bytes + done, s->bytes + s->used, part);
+        done += part;
         s->used += part;
         c->bytes[side] -= part;
         if (s->passed && passed) {
@@ -321,14 +325,15 @@ static ssize_t take(struct connection *c, int side, void *bytes, size_t size, in
         if (c->is_packet || s->used == s->size) drop_first(c, side);
         if (c->is_packet) break;
     }
-    return (ssize_t)got;
+    return (ssize_t)done;
 }
 
 ssize_t connection_read(struct file *file, void *bytes, size_t size, int *passed_count, struct file **passed) {
     struct connection *c = file->connection;
     int side = file->side;
     if (!c) return fail_with(ENOTCONN);
-    if (has_arrived(c, side) && !c->first[side]->is_end) return take(c, side, bytes, size, passed_count, passed);
+    if (has_arrived(c, side) && !c->first[side]->is_end)
+        return read_segments(c, side, bytes, size, passed_count, passed);
     if (is_reset(c, side) && !c->has_seen_reset[side]) {
         c->has_seen_reset[side] = true;
         return fail_with(c->reset_error[side]);
@@ -347,9 +352,9 @@ ssize_t connection_write(struct file *file, const void *bytes, size_t size, stru
     }
     bool other_is_gone = !c->is_tcp && !c->ends[1 - side];
     if (is_reset(c, side) || c->is_shut[side] || other_is_gone) return fail_with(EPIPE);
-    size_t room = c->bytes[1 - side] < ROOM ? ROOM - c->bytes[1 - side] : 0;
-    if (room == 0 || (c->is_packet && room < size)) return fail_with(EAGAIN);
-    if (size > room) size = room;
+    size_t capacity = c->bytes[1 - side] < BUFFER_SIZE ? BUFFER_SIZE - c->bytes[1 - side] : 0;
+    if (capacity == 0 || (c->is_packet && capacity < size)) return fail_with(EAGAIN);
+    if (size > capacity) size = capacity;
     struct segment *s = segment_new(bytes, size);
     s->passed = passed;
     append(c, 1 - side, s);
@@ -451,7 +456,7 @@ int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *size, int flags)
     return (int)fail_with(EAGAIN);
 }
 
-/* The whole exchange is decided when it begins. */
+/* Decides at once whether and when the connection is established. */
 static int begin_connecting(struct file *file, const struct sockaddr_in *a) {
     int host = is_loopback(a) ? file->host : (int)(ntohl(a->sin_addr.s_addr) - 0x0a000001u);
     bool is_far = host != file->host;
@@ -509,7 +514,8 @@ int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size)
     if (level != IPPROTO_TCP || name != TCP_INFO || file->kind != FILE_TCP) return (int)fail_with(EOPNOTSUPP);
     struct tcp_info info = {0};
     if (file->connection)
-        info.tcpi_last_ack_recv = (uint32_t)((world.now - heard_at(file->connection, file->side)) / MILLISECOND);
+        info.tcpi_last_ack_recv =
+            (uint32_t)((world.now - last_acknowledgement(file->connection, file->side)) / MILLISECOND);
     memcpy(value, &info, *size < sizeof info ? *size : sizeof info);
     return 0;
 }

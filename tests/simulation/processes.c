@@ -1,4 +1,4 @@
-/* Processes: fork, exec, wait, exit and what the kernel does around them: descriptors, environment, death signals. */
+/* Processes: fork, exec, wait, exit, and their effects on descriptors, environment and parent-death signals. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "system.h"
 #include "wraps.h"
 
-/* ---- standard streams, one pair for each slot of the table, kept for ever ---- */
+/* ---- standard streams: one pair for each slot of the table, never closed ---- */
 
 static ssize_t write_stream(void *cookie, const char *bytes, size_t size) {
     ssize_t done = __wrap_write((int)(intptr_t)cookie, bytes, size);
@@ -32,7 +32,7 @@ static void open_streams(struct process *p) {
 /* ---- the table ---- */
 
 struct process *process_new(int ppid, int host) {
-    if (world.process_count == MAX_PROCESSES) abort(); /* more restarts than the table has room for */
+    if (world.process_count == MAX_PROCESSES) abort(); /* MAX_PROCESSES is too small */
     struct process *p = &world.processes[world.process_count++];
     FILE *out = p->out, *err = p->err;
     *p = (struct process){.pid = world.next_pid++,
@@ -59,12 +59,12 @@ struct process *process_find(int pid) {
 
 struct process *process_of_role(int role) {
     for (int i = world.process_count; i-- > 0;)
-        if (world.processes[i].exists && !world.processes[i].is_stranger && world.processes[i].role == role)
+        if (world.processes[i].exists && !world.processes[i].is_untrusted && world.processes[i].role == role)
             return &world.processes[i];
     return NULL;
 }
 
-bool processes_have_gathered(void) {
+bool processes_have_joined(void) {
     bool has[MAX_HOSTS] = {false};
     for (int i = 0; i < world.process_count; i++)
         if (world.processes[i].has_joined) has[world.processes[i].host] = true;
@@ -83,14 +83,14 @@ static void run_program(struct fiber *self) {
     process_exit(program_main(p->argc, p->argv));
 }
 
-static void keep_arguments(struct process *p, int argc, char *const argv[]) {
+static void copy_arguments(struct process *p, int argc, char *const argv[]) {
     for (int i = 0; i < argc; i++) p->argv[i] = real_strdup(argv[i]);
     p->argc = argc;
     p->argv[argc] = NULL;
 }
 
 void process_start(struct process *p, int argc, char *const argv[]) {
-    keep_arguments(p, argc, argv);
+    copy_arguments(p, argc, argv);
     set_limit(p);
     for (int i = 0; i < 3; i++) {
         p->files[i] = file_new(FILE_SINK);
@@ -132,7 +132,7 @@ static void orphan_children(const struct process *parent) {
     }
 }
 
-static void bury(struct process *p, int wait_status) {
+static void end_process(struct process *p, int wait_status) {
     p->has_ended = true;
     p->wait_status = wait_status;
     p->ended_at = world.now;
@@ -149,12 +149,12 @@ static void bury(struct process *p, int wait_status) {
         p->is_reaped = true;
 }
 
-/* The turn of the parent is given back. */
+/* A child ends before exec: its fiber continues as the parent. */
 static void end_forked(struct process *p, int wait_status) {
     struct process *parent = p->forker;
     struct fiber *f = parent->main;
     p->forker = NULL;
-    bury(p, wait_status);
+    end_process(p, wait_status);
     f->fork_result = p->pid;
     f->fork_errno = 0;
     if (f == world.current) {
@@ -171,25 +171,25 @@ void process_kill(struct process *p, int wait_status) {
         end_forked(p, wait_status);
         return;
     }
-    for (int i = 0; i < world.process_count; i++) /* a child that runs on its turn */
+    for (int i = 0; i < world.process_count; i++) /* a child that runs on its fiber */
         if (world.processes[i].forker == p && !world.processes[i].has_ended) {
             struct process *child = &world.processes[i];
             child->forker = NULL;
-            bury(child, SIGKILL);
+            end_process(child, SIGKILL);
         }
     bool is_own = world.current && (world.current->process == p || world.current->forked_by == p);
     for (int i = 0; i < MAX_FIBERS; i++) {
         struct fiber *f = &world.fibers[i];
-        bool is_its = f->state != FIBER_UNUSED && (f->process == p || f->forked_by == p);
-        if (is_its && f != world.current) fiber_free(f);
+        bool is_of_process = f->state != FIBER_UNUSED && (f->process == p || f->forked_by == p);
+        if (is_of_process && f != world.current) fiber_free(f);
     }
     if (is_own) world.current->must_end = true;
-    bury(p, wait_status);
+    end_process(p, wait_status);
 }
 
 void process_exit(int code) {
     struct process *p = current_process();
-    if (p->has_execed && !p->is_stranger) check_leaks(p);
+    if (p->has_execed && !p->is_untrusted) check_leaks(p);
     process_kill(p, (code & 255) << 8);
     fiber_end_if_dead();
     abort();
@@ -219,12 +219,12 @@ static void copy_files(const struct process *from, struct process *to) {
     }
 }
 
-/* The ranks of a node are forked in their order. */
+/* The role of the next child: the ranks of a node are forked in order. */
 static int next_role(const struct process *launcher) {
     int count = 0;
     for (int i = 0; i < world.process_count; i++) {
         const struct process *p = &world.processes[i];
-        count += p->exists && !p->is_stranger && p->role >= world.scenario.nodes &&
+        count += p->exists && !p->is_untrusted && p->role >= world.scenario.nodes &&
                  (p->role - world.scenario.nodes) / world.scenario.nproc == launcher->role;
     }
     return role_of_rank(&world.scenario, launcher->role * world.scenario.nproc + count % world.scenario.nproc);
@@ -267,12 +267,12 @@ int __wrap_execv(const char *path, char *const argv[]) {
     uint32_t mask = world.current->mask;
     int argc = 0;
     while (argv[argc]) argc++;
-    keep_arguments(p, argc, argv);
+    copy_arguments(p, argc, argv);
     drop_on_exec(p);
     p->forker = NULL;
     p->has_execed = true;
     p->is_stopped = p->stops_after_exec;
-    program_load(&program_initial); /* also saved when this turn ends */
+    program_load(&program_initial); /* saved when this fiber yields */
     p->main = fiber_new(p, "main", run_program);
     p->main->mask = mask;
     fiber_return_to_parent(p->pid, 0);

@@ -1,5 +1,5 @@
-/* The program: main, the verb `train` and the choice between launcher and rank are the product's own files, compiled
- * here so that their static variables can be exchanged with the processes. */
+/* The program: main, the verb `train` and the choice between launcher and rank are the product's files, included here
+ * so that their static variables can be saved and loaded for each process. */
 #undef _FORTIFY_SOURCE
 #include "simulation.h"
 
@@ -8,7 +8,7 @@
 #undef main
 #include "../../cmd/ddptrain/train.c"
 
-/* CMakeLists.txt compares them with those of main.c. */
+/* All static variables of main.c: CMakeLists.txt compares the lists. */
 static volatile sig_atomic_t *const variables[] = {&stop_requested, &can_save,      &is_rank, &is_silent,
                                                    &is_quiet,       &saves_nothing, &stop_fd};
 #define VARIABLES (sizeof variables / sizeof *variables)
@@ -25,7 +25,7 @@ void program_load(const struct program_state *state) {
     asked_at = state->asked_at;
 }
 
-/* ---- what the verb stands on and the simulation has no need of ---- */
+/* ---- functions of the verb that are not simulated ---- */
 
 status help_config(const char *section) {
     (void)section;
@@ -39,7 +39,7 @@ status help_sweep_markdown(void) { return OK; }
 status help_schema(void) { return OK; }
 status help_markdown(void) { return OK; }
 
-/* A config that is read at once and right. */
+/* The config is valid and is not read. */
 static struct config no_config;
 status __wrap_config_load(const char *path, char *const *overrides, size_t count, struct config_file **out);
 status __wrap_config_load(const char *path, char *const *overrides, size_t count, struct config_file **out) {

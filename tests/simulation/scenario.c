@@ -1,5 +1,5 @@
-/* What a seed means: how many nodes and ranks, how the network behaves, and which fault strikes whom at which of its
- * system calls. */
+/* The scenario of a seed: the number of nodes and ranks, the network, and the faults: which, at which system call of
+ * which process. */
 #include <errno.h>
 #include <string.h>
 
@@ -15,13 +15,17 @@ static int draw_rank_role(const struct scenario *s, struct random *r) {
     return role_of_rank(s, random_below(r, s->nodes * s->nproc));
 }
 
-/* The start of a rank takes some 500 calls, a whole run some 2000. */
+/* The start of a rank makes about 500 calls, a whole run about 2000. */
 static int64_t draw_call(struct random *r) { return 1 + random_below(r, random_below(r, 2) ? 600 : 2500); }
 
-static struct planned_fault *add(struct scenario *s, enum fault_kind_of_schedule kind, int watched, int64_t at_call) {
+static struct planned_fault *add(struct scenario *s, enum planned_fault_kind kind, int watched, int64_t at_call) {
     struct planned_fault *f = &s->faults[s->fault_count++];
-    *f = (struct planned_fault){
-        .kind = kind, .watched = watched, .at_call = at_call, .victim = watched, .resumes = NEVER, .resumed_at = NEVER};
+    *f = (struct planned_fault){.kind = kind,
+                                .watched = watched,
+                                .at_call = at_call,
+                                .target = watched,
+                                .duration = NEVER,
+                                .resumed_at = NEVER};
     return f;
 }
 
@@ -32,21 +36,21 @@ static void plan_nothing(struct scenario *s, struct random *r) {
 
 static void plan_stop(struct scenario *s, struct random *r) {
     struct planned_fault *f = add(s, FAULT_SIGNAL, draw_role(s, r), draw_call(r));
-    f->victim = random_below(r, 4) ? f->watched : draw_role(s, r);
+    f->target = random_below(r, 4) ? f->watched : draw_role(s, r);
     f->number = stop_signals[random_below(r, 5)];
 }
 
 static void plan_kill(struct scenario *s, struct random *r) {
     struct planned_fault *f = add(s, FAULT_SIGNAL, draw_role(s, r), draw_call(r));
-    f->victim = random_below(r, 4) ? f->watched : draw_role(s, r);
+    f->target = random_below(r, 4) ? f->watched : draw_role(s, r);
     f->number = SIGKILL;
 }
 
 static void plan_freeze(struct scenario *s, struct random *r) {
     struct planned_fault *f = add(s, FAULT_SIGNAL, draw_role(s, r), draw_call(r));
     f->number = SIGSTOP;
-    bool is_permanent = f->victim >= s->nodes && random_below(r, 2);
-    f->resumes = is_permanent ? NEVER : random_below(r, 2500) * MILLISECOND;
+    bool is_permanent = f->target >= s->nodes && random_below(r, 2);
+    f->duration = is_permanent ? NEVER : random_below(r, 2500) * MILLISECOND;
 }
 
 static void plan_errno(struct scenario *s, struct random *r) { add(s, FAULT_ERRNO, draw_role(s, r), draw_call(r)); }
@@ -56,21 +60,21 @@ static void plan_limit(struct scenario *s, struct random *r) {
     s->limit = 5 + random_below(r, 22);
 }
 
-static void plan_stranger(struct scenario *s, struct random *r) {
+static void plan_untrusted(struct scenario *s, struct random *r) {
     int count = 1 + random_below(r, MAX_FAULTS);
-    for (int i = 0; i < count; i++) add(s, FAULT_STRANGER, draw_role(s, r), draw_call(r));
+    for (int i = 0; i < count; i++) add(s, FAULT_UNTRUSTED, draw_role(s, r), draw_call(r));
 }
 
-static void plan_short_cut(struct scenario *s, struct random *r) {
+static void plan_short_partition(struct scenario *s, struct random *r) {
     s->nodes = 2;
-    struct planned_fault *f = add(s, FAULT_CUT, draw_rank_role(s, r), draw_call(r));
-    f->resumes = (int64_t)random_below(r, 2900) * MILLISECOND;
+    struct planned_fault *f = add(s, FAULT_PARTITION, draw_rank_role(s, r), draw_call(r));
+    f->duration = (int64_t)random_below(r, 2900) * MILLISECOND;
 }
 
-static void plan_cut(struct scenario *s, struct random *r) {
+static void plan_partition(struct scenario *s, struct random *r) {
     s->nodes = 2;
-    struct planned_fault *f = add(s, FAULT_CUT, draw_rank_role(s, r), draw_call(r));
-    f->resumes = random_below(r, 2) ? NEVER : (int64_t)random_below(r, 20000) * MILLISECOND;
+    struct planned_fault *f = add(s, FAULT_PARTITION, draw_rank_role(s, r), draw_call(r));
+    f->duration = random_below(r, 2) ? NEVER : (int64_t)random_below(r, 20000) * MILLISECOND;
 }
 
 static void plan_restart(struct scenario *s, struct random *r) {
@@ -81,7 +85,7 @@ static void plan_restart(struct scenario *s, struct random *r) {
 
 static void plan_data(struct scenario *s, struct random *r) { s->data_failure = random_below(r, s->nodes * s->nproc); }
 
-/* Two faults at once: a second one while the first is dealt with. */
+/* Two faults: the second one may be injected while the first is handled. */
 static void plan_two(struct scenario *s, struct random *r) {
     static void (*const plans[])(struct scenario * s, struct random * r) = {plan_stop, plan_kill, plan_errno,
                                                                             plan_freeze};
@@ -93,10 +97,12 @@ static const struct {
     const char *name;
     int share;
     void (*plan)(struct scenario *s, struct random *r);
-} kinds[] = {{"nothing", 1, plan_nothing},    {"stop", 6, plan_stop},           {"kill", 4, plan_kill},
-             {"freeze", 2, plan_freeze},      {"errno", 6, plan_errno},         {"limit", 1, plan_limit},
-             {"strangers", 1, plan_stranger}, {"short cut", 2, plan_short_cut}, {"cut", 1, plan_cut},
-             {"restart", 2, plan_restart},    {"data", 1, plan_data},           {"two", 3, plan_two}};
+} kinds[] = {{"nothing", 1, plan_nothing},     {"stop", 6, plan_stop},
+             {"kill", 4, plan_kill},           {"freeze", 2, plan_freeze},
+             {"errno", 6, plan_errno},         {"limit", 1, plan_limit},
+             {"untrusted", 1, plan_untrusted}, {"short partition", 2, plan_short_partition},
+             {"partition", 1, plan_partition}, {"restart", 2, plan_restart},
+             {"data", 1, plan_data},           {"two", 3, plan_two}};
 #define KINDS (sizeof kinds / sizeof *kinds)
 
 void scenario_draw(uint64_t seed, struct scenario *s) {
@@ -121,7 +127,7 @@ void scenario_draw(uint64_t seed, struct scenario *s) {
     kinds[kind].plan(s, &r);
 }
 
-/* ---- words ---- */
+/* ---- messages ---- */
 
 static void describe_role(const struct scenario *s, int role, struct text *out) {
     if (role < s->nodes)
@@ -133,18 +139,20 @@ static void describe_role(const struct scenario *s, int role, struct text *out) 
 static void describe_fault(const struct scenario *s, const struct planned_fault *f, struct text *out) {
     if (f->kind == FAULT_SIGNAL) {
         text_printf(out, ", SIG%s to ", sigabbrev_np(f->number));
-        describe_role(s, f->victim, out);
-        if (f->resumes != NEVER) text_printf(out, " for %g s", (double)f->resumes * 1e-9);
-    } else if (f->kind == FAULT_CUT) {
-        text_printf(out, ", cut for %g s", f->resumes == NEVER ? -1 : (double)f->resumes * 1e-9);
+        describe_role(s, f->target, out);
+        if (f->duration != NEVER) text_printf(out, " for %g s", (double)f->duration * 1e-9);
+    } else if (f->kind == FAULT_PARTITION) {
+        text_printf(out, ", partition for %g s", f->duration == NEVER ? -1 : (double)f->duration * 1e-9);
     } else {
-        text_add(out, f->kind == FAULT_ERRNO ? ", errno" : f->kind == FAULT_STRANGER ? ", a stranger" : ", nobody hit");
+        text_add(out, f->kind == FAULT_ERRNO       ? ", errno"
+                      : f->kind == FAULT_UNTRUSTED ? ", untrusted client"
+                                                   : ", no process");
     }
     text_printf(out, " at call %lld of ", (long long)f->at_call);
     describe_role(s, f->watched, out);
-    if (f->is_struck && f->kind == FAULT_ERRNO)
-        text_printf(out, " (%s: %s)", call_name(f->struck_in), strerror(f->struck_errno));
-    if (!f->is_struck) text_add(out, " (never reached)");
+    if (f->is_injected && f->kind == FAULT_ERRNO)
+        text_printf(out, " (%s: %s)", call_name(f->injected_in), strerror(f->injected_errno));
+    if (!f->is_injected) text_add(out, " (never reached)");
 }
 
 void scenario_describe(const struct scenario *s, struct text *out) {

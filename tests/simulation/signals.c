@@ -1,5 +1,5 @@
-/* Signals as the kernel keeps them: pending once each, blocked by thread, delivered where the main thread enters or
- * leaves a system call. Other threads of the product block all of them. */
+/* Signals as in the kernel: each is pending at most once, blocked for each thread, and delivered when the main thread
+ * enters or leaves a system call. Other threads of the product block all signals. */
 #include <errno.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -34,7 +34,7 @@ static bool is_ignored(const struct process *p, int number) {
     return p->actions[number].sa_handler == SIG_IGN || (is_default && is_ignored_by_default(number));
 }
 
-static void tell_parent(const struct process *p) {
+static void notify_parent(const struct process *p) {
     struct process *parent = process_find(p->ppid);
     if (parent && !parent->has_ended) signal_send(parent, SIGCHLD);
 }
@@ -47,18 +47,18 @@ void signal_send(struct process *p, int number) {
         process_kill(p, SIGKILL);
         return;
     }
-    if (number == SIGSTOP && p->forker) { /* on the turn of its parent, which would stop, too */
+    if (number == SIGSTOP && p->forker) { /* it runs on the fiber of its parent, which would stop, too */
         p->stops_after_exec = true;
         return;
     }
     if (number == SIGSTOP) {
         p->is_stopped = true;
-        tell_parent(p);
+        notify_parent(p);
         if (world.current && world.current->process == p) fiber_yield();
         return;
     }
     if (number == SIGCONT) {
-        if (p->is_stopped) tell_parent(p);
+        if (p->is_stopped) notify_parent(p);
         p->is_stopped = p->stops_after_exec = false;
         p->pending &= ~STOPS;
     }
@@ -78,13 +78,13 @@ bool signal_is_deliverable(const struct fiber *f) {
 static void run_handler(struct fiber *f, int number) {
     struct process *p = f->process;
     struct sigaction action = p->actions[number];
-    uint32_t before = f->mask;
+    uint32_t previous = f->mask;
     int error = errno;
     f->mask |= BIT(number) | bits_of(&action.sa_mask);
     kernel_note("handler of signal %d", number);
     action.sa_handler(number);
     f = world.current;
-    f->mask = before;
+    f->mask = previous;
     errno = error;
 }
 
@@ -114,8 +114,8 @@ int __wrap_kill(pid_t pid, int number) {
     int found = 0;
     for (int i = 0; i < world.process_count; i++) {
         struct process *p = &world.processes[i];
-        bool is_meant = p->exists && !p->is_reaped && (pid > 0 ? p->pid == pid : p->pgid == -pid);
-        if (!is_meant) continue;
+        bool is_target = p->exists && !p->is_reaped && (pid > 0 ? p->pid == pid : p->pgid == -pid);
+        if (!is_target) continue;
         found++;
         signal_send(p, number);
     }
@@ -127,12 +127,12 @@ int __wrap_kill(pid_t pid, int number) {
 
 static int change_mask(int how, const sigset_t *set, sigset_t *old) {
     struct fiber *f = world.current;
-    uint32_t before = f->mask;
+    uint32_t previous = f->mask;
     if (set) {
         uint32_t bits = bits_of(set) & ~(BIT(SIGKILL) | BIT(SIGSTOP));
-        f->mask = how == SIG_BLOCK ? before | bits : how == SIG_UNBLOCK ? before & ~bits : bits;
+        f->mask = how == SIG_BLOCK ? previous | bits : how == SIG_UNBLOCK ? previous & ~bits : bits;
     }
-    if (old) set_of(before, old);
+    if (old) set_of(previous, old);
     signal_deliver();
     return 0;
 }
@@ -169,7 +169,7 @@ int __wrap_sigaltstack(const stack_t *stack, stack_t *old) {
 
 int __wrap_sigtimedwait(const sigset_t *set, siginfo_t *info, const struct timespec *timeout) {
     (void)info;
-    (void)timeout; /* at once */
+    (void)timeout; /* 0 */
     CHECK_ERROR(SYS_OTHER, 0);
     struct process *p = current_process();
     uint32_t ready = p->pending & bits_of(set);

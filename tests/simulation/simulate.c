@@ -1,4 +1,4 @@
-/* simulate: runs schedules and says which break a promise. */
+/* simulate: runs schedules and prints those whose checks fail. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,18 +7,18 @@
 #include "simulation.h"
 
 static const char usage[] =
-    "usage: simulate FIRST COUNT [KIND ...]    schedules of these seeds, all or of these kinds only\n"
-    "       simulate --seed N [--trace]        one of them, with every system call\n"
-    "       simulate --seeds N ...             some of them\n"
-    "       simulate --replay FIRST COUNT      each twice: the same system calls at the same times\n";
+    "usage: simulate FIRST COUNT [KIND ...]    schedules of these seeds, of all or of these kinds\n"
+    "       simulate --seed N [--trace]        one seed, with every system call\n"
+    "       simulate --seeds N ...             these seeds\n"
+    "       simulate --replay FIRST COUNT      each twice; both must make the same system calls at the same times\n";
 
-static bool is_wanted(const char *kind, int count, char **kinds) {
+static bool is_selected(const char *kind, int count, char **kinds) {
     for (int i = 0; i < count; i++)
         if (strcmp(kinds[i], kind) == 0) return true;
     return count == 0;
 }
 
-/* Whether it kept its promises. */
+/* Whether all checks passed; prints those that failed. */
 static bool run_scenario(const struct scenario *scenario, bool is_traced) {
     schedule_run(scenario, is_traced);
     if (world.violations.length == 0) return true;
@@ -53,7 +53,7 @@ static int run_many(uint64_t first, uint64_t count, int kind_count, char **kinds
     for (uint64_t seed = first; seed < first + count; seed++) {
         struct scenario scenario;
         scenario_draw(seed, &scenario);
-        if (!is_wanted(scenario.name, kind_count, kinds)) continue;
+        if (!is_selected(scenario.name, kind_count, kinds)) continue;
         failed += !run_scenario(&scenario, false);
         calls += world.calls;
         done++;
@@ -74,7 +74,7 @@ static int replay(uint64_t first, uint64_t count) {
         schedule_run(&scenario, false);
         if (hash == world.hash && calls == world.calls && calls > 0) continue;
         different++;
-        printf("seed %llu does not replay\n", (unsigned long long)seed);
+        printf("seed %llu: the second run differs\n", (unsigned long long)seed);
     }
     printf("%llu schedules replayed, %d differ\n", (unsigned long long)count, different);
     return different ? 1 : 0;

@@ -1,6 +1,6 @@
-/* simulation: a machine of several hosts inside one thread, on which unmodified objects of the product run. Every
- * system call of the product is linked to a function of this folder (-Wl,--wrap), threads and processes are fibers,
- * time is virtual, and one seed decides everything else. See README.md. */
+/* simulation: several hosts inside one thread, on which unmodified objects of the product run. Every system call of the
+ * product is linked to a function of this folder (-Wl,--wrap), threads and processes are fibers, time is virtual, and
+ * everything else is drawn from one seed. See README.md. */
 #ifndef SIMULATION_SIMULATION_H
 #define SIMULATION_SIMULATION_H
 
@@ -43,7 +43,7 @@ static inline int random_below(struct random *r, int64_t count) {
     return (int)(random_next(r) % (uint64_t)(count > 0 ? count : 1));
 }
 
-/* ---- system calls: X(name, errno values that a fault may give it) ---- */
+/* ---- system calls: X(name, errno values with which a fault may make it fail) ---- */
 
 #define CALLS_OF_THE_SYSTEM(X)                                                                                         \
     X(ACCEPT, EMFILE, ENFILE, ECONNABORTED, EINTR, ENOBUFS, ENOMEM)                                                    \
@@ -82,28 +82,27 @@ enum call {
         SYS_KINDS
 };
 const char *call_name(enum call call);
-int call_error(enum call call, struct random *random); /* one of its errno values; 0: it cannot fail */
+int call_error(enum call call, struct random *random); /* a random one of its errno values; 0: it cannot fail */
 
-/* ---- what a schedule does to the job ---- */
+/* ---- faults ---- */
 
-enum fault_kind_of_schedule { NO_FAULT, FAULT_SIGNAL, FAULT_ERRNO, FAULT_CUT, FAULT_STRANGER, FAULT_LIMIT };
+enum planned_fault_kind { NO_FAULT, FAULT_SIGNAL, FAULT_ERRNO, FAULT_PARTITION, FAULT_UNTRUSTED, FAULT_LIMIT };
 
-/* Strikes when process [victim] (role) of [incarnation] makes its system call number [at_call] (from 1), or at the time
- * [at]. */
+/* Injected when the process of role [watched] makes its system call number [at_call] (from 1), or at the time [at]. */
 struct planned_fault {
-    enum fault_kind_of_schedule kind;
-    int watched;         /* role whose calls are counted */
-    int64_t at_call;     /* 0: at a time */
-    int64_t at;          /* virtual time */
-    int victim;          /* FAULT_SIGNAL: the role that gets it */
-    int number;          /* signal or errno; 0 with FAULT_ERRNO: drawn to suit the call */
-    int64_t resumes;     /* SIGSTOP: SIGCONT after so long; FAULT_CUT: so long; NEVER */
-    bool is_struck;      /* it happened, */
-    int64_t struck_at;   /* when, */
-    enum call struck_in; /* in which call, */
-    int struck_errno;    /* and with which errno, */
-    int struck_pid;      /* at which process, */
-    bool was_gathered;   /* and whether the store knew a rank of each node by then */
+    enum planned_fault_kind kind;
+    int watched;           /* role whose calls are counted */
+    int64_t at_call;       /* 0: at the time [at] */
+    int64_t at;            /* virtual time */
+    int target;            /* FAULT_SIGNAL: the role that gets it */
+    int number;            /* FAULT_SIGNAL: the signal */
+    int64_t duration;      /* SIGSTOP: until SIGCONT; FAULT_PARTITION; or NEVER */
+    bool is_injected;      /* then: */
+    int64_t injected_at;   /* time */
+    enum call injected_in; /* FAULT_ERRNO: the system call */
+    int injected_errno;    /* FAULT_ERRNO */
+    int injected_pid;      /* of the process; 0: none */
+    bool had_joined;       /* a rank of each node had joined the store before */
     int64_t resumed_at;
 };
 
@@ -114,14 +113,14 @@ struct scenario {
     int nodes, nproc, max_restarts;
     int steps, save_every;
     int limit_role, limit; /* `ulimit -n` of one role; 0: none */
-    int data_failure;      /* rank whose data are not there; -1: none */
+    int data_failure;      /* rank whose data is missing; -1: none */
     int fault_count;
     struct planned_fault faults[MAX_FAULTS];
-    int preemption;   /* one of so many system calls ends a turn */
-    int64_t delay;    /* longest delay of a packet between hosts */
-    int64_t cost;     /* longest time of a system call */
+    int preemption;   /* one of so many system calls yields to another fiber */
+    int64_t delay;    /* maximum delay of a packet between hosts */
+    int64_t cost;     /* maximum time of a system call */
     bool has_shorts;  /* reads and writes may be short */
-    const char *name; /* of its kind */
+    const char *name; /* of the kind */
 };
 static inline int scenario_roles(const struct scenario *s) { return s->nodes + s->nodes * s->nproc; }
 static inline int role_of_rank(const struct scenario *s, int rank) { return s->nodes + rank; }
@@ -129,7 +128,7 @@ static inline int role_of_rank(const struct scenario *s, int rank) { return s->n
 /* ---- fibers ---- */
 
 enum fiber_state { FIBER_UNUSED, FIBER_READY, FIBER_BLOCKED, FIBER_ENDED };
-enum wake { WOKE_READY, WOKE_LATE, WOKE_SIGNAL };
+enum wake { WOKE_READY, WOKE_TIMEOUT, WOKE_SIGNAL };
 
 struct process;
 
@@ -151,7 +150,7 @@ struct fiber {
     uint32_t mask;      /* of blocked signals, bit n is signal n */
     bool is_in_handler;
     int saved_errno;
-    /* of a fork: what the parent goes on with when the child has become another program or has ended */
+    /* after a fork: the state of the parent, which continues when the child has called exec or has ended */
     struct process *forked_by;
     jmp_buf fork_context;
     char *fork_stack;
@@ -160,19 +159,19 @@ struct fiber {
     int fork_result, fork_errno;
     uint32_t fork_mask;
     bool wants_fork, wants_parent;
-    bool must_end, must_return; /* its process, or the child that it is, has been killed */
+    bool must_end, must_return; /* its process was killed; the forked child that runs on it has ended */
 };
 
 struct fiber *fiber_new(struct process *process, const char *name, void (*entry)(struct fiber *self));
-void fiber_resume(struct fiber *fiber); /* the scheduler's: runs it until it gives up its turn */
-void fiber_yield(void);                 /* the fiber's: gives up its turn */
+void fiber_resume(struct fiber *fiber); /* called by the scheduler: runs the fiber until it yields */
+void fiber_yield(void);                 /* called by the fiber: returns to the scheduler */
 _Noreturn void fiber_end(void);
-void fiber_end_if_dead(void);         /* after what may have killed the current process */
-void fiber_free(struct fiber *fiber); /* wherever it stands */
-/* In the child of a fork: 0. When that has ended its borrowed turn by fiber_return_to_parent: what it gave. */
+void fiber_end_if_dead(void);         /* called after the current process may have been killed */
+void fiber_free(struct fiber *fiber); /* in any state */
+/* Returns 0 in the child; then, in the parent, the result that was passed to fiber_return_to_parent. */
 int fiber_fork(struct process *child);
 _Noreturn void fiber_return_to_parent(int result, int error);
-void fiber_restore_parent(struct fiber *fiber); /* the same for a child that is not running */
+void fiber_restore_parent(struct fiber *fiber); /* the same for a fiber that is not running */
 
 /* ---- files ---- */
 
@@ -186,15 +185,14 @@ struct file {
     /* FILE_TCP, FILE_PAIR, FILE_PIPE */
     struct connection *connection; /* NULL: not connected */
     int side;
-    int error;             /* pending, as SO_ERROR */
-    int64_t connecting;    /* done at this time; 0: no */
-    int connect_error;     /* and how */
-    struct file *accepted; /* the other end of a connection that is being made */
+    int error;          /* pending, as SO_ERROR */
+    int64_t connecting; /* time at which connect completes; 0: not connecting */
+    int connect_error;  /* its errno; 0: it succeeds */
     /* FILE_LISTENER; bound FILE_TCP */
     int port;
     bool is_loopback;
     struct file *queue[64];
-    int64_t queue_at[64]; /* when the connection is known here */
+    int64_t queue_at[64]; /* when each connection arrives here */
     int queued;
     uint64_t counter; /* FILE_EVENT */
     uint32_t mask;    /* FILE_SIGNALS */
@@ -205,8 +203,8 @@ struct file {
 
 struct file *file_new(enum file_kind kind);
 void file_release(struct file *file);
-int descriptor_new(struct file *file, bool is_cloexec, int least); /* -1 with EMFILE; takes over the reference */
-struct file *descriptor_file(int fd);                              /* NULL: not open */
+int descriptor_new(struct file *file, bool is_cloexec, int min); /* -1 with EMFILE; owns the reference from now on */
+struct file *descriptor_file(int fd);                            /* NULL: not open */
 bool file_is_readable(struct file *file);
 bool file_is_writable(struct file *file);
 short file_events(struct file *file);
@@ -216,8 +214,8 @@ ssize_t connection_read(struct file *file, void *bytes, size_t size, int *passed
 ssize_t connection_write(struct file *file, const void *bytes, size_t size, struct file *passed);
 void connection_close(struct file *file);
 struct file *pair_new(bool is_packet, bool is_one_way, struct file **other);
-void network_cut(int64_t from, int64_t until); /* between all hosts */
-int64_t network_next(void);                    /* when something arrives next */
+void network_partition(int64_t from, int64_t until); /* between all hosts */
+int64_t network_next(void);                          /* time of the next event */
 void network_reset(void);
 bool listener_is_ready(struct file *file);
 short connection_events(struct file *file);
@@ -233,8 +231,8 @@ struct program_state { /* static variables of cmd/ddptrain/main.c */
 struct process {
     int pid, ppid, pgid, host;
     int role, rank, incarnation;
-    bool has_joined; /* the store knows it: its watch has begun */
-    bool exists, has_ended, is_reaped, is_stopped, stops_after_exec, has_execed, is_stranger;
+    bool has_joined; /* its heartbeat thread has started */
+    bool exists, has_ended, is_reaped, is_stopped, stops_after_exec, has_execed, is_untrusted;
     int wait_status;
     int64_t ended_at;
     int nofile;
@@ -252,24 +250,24 @@ struct process {
     struct block *blocks; /* memory.c */
     int argc;
     char *argv[24];
-    struct process *forker; /* while it runs on the turn of its parent */
-    bool is_faultless;      /* its calls get no errno */
+    struct process *forker; /* the parent, while the child runs on its fiber (before exec) */
+    bool is_faultless;      /* FAULT_ERRNO is not injected */
 };
 
 struct process *process_new(int ppid, int host);
 void process_start(struct process *p, int argc, char *const argv[]);
 _Noreturn void process_exit(int code);                 /* the current one */
-void process_kill(struct process *p, int wait_status); /* from anywhere but itself */
+void process_kill(struct process *p, int wait_status); /* any; then fiber_end_if_dead */
 struct process *process_find(int pid);
 struct process *process_of_role(int role); /* the newest; NULL */
 void process_set(struct process *p, const char *name, const char *value);
-bool processes_have_gathered(void); /* the store knows a rank of each node, or knew one */
+bool processes_have_joined(void); /* a rank of each node has joined the store */
 const char *process_get(const struct process *p, const char *name);
 
 /* signals.c */
 void signal_send(struct process *p, int number);
 bool signal_is_deliverable(const struct fiber *fiber);
-bool signal_deliver(void); /* to the current fiber: runs handlers; whether one ran */
+bool signal_deliver(void); /* to the current fiber: runs handlers; returns whether one has run */
 
 /* memory.c */
 void memory_free_all(struct process *p);
@@ -281,7 +279,7 @@ void program_save(struct program_state *state);
 void program_load(const struct program_state *state);
 extern const struct program_state program_initial;
 
-/* ---- the world ---- */
+/* ---- the state of the simulation ---- */
 
 struct world {
     struct scenario scenario;
@@ -292,27 +290,22 @@ struct world {
     struct fiber fibers[MAX_FIBERS];
     int fiber_count;       /* used so far */
     int refused_count;     /* connections refused so far */
-    struct fiber *current; /* NULL: the driver */
+    struct fiber *current; /* NULL: the scheduler */
     int next_pid, next_port;
-    int64_t cut_from, cut_until;
+    int64_t partition_from, partition_until;
     /* results */
     uint64_t hash, calls;
     bool is_traced, is_deadlocked, is_late;
-    int64_t bound; /* virtual time at which the run is given up */
+    int64_t bound; /* virtual time at which the run is ended (is_late) */
     struct text violations;
-    /* the disk */
-    int64_t checkpoint;
-    bool is_finished;               /* a run was complete */
-    int64_t roles_calls[MAX_ROLES]; /* calls made by roles, for drawing faults */
-    int64_t first_seen[MAX_ROLES];  /* when a role's first process began */
-    bool has_saved_after_stop;      /* */
+    int64_t checkpoint; /* step of the newest checkpoint on the simulated disk */
 };
 extern struct world world;
 
 static inline struct process *current_process(void) { return world.current ? world.current->process : NULL; }
 
-/* At the start of a system call: counts it, takes its time, may end the turn, delivers signals. The errno that a fault
- * wants, or 0. */
+/* Called at the start of a system call: counts it, advances the time, may yield, delivers signals. Returns the errno of
+ * an injected fault, or 0. */
 int kernel_enter(enum call call, int fd);
 /* Blocks until [is_ready], the time [until], or, with [takes_signals], a signal whose handler has run. */
 enum wake kernel_wait(bool (*is_ready)(void *data), void *data, int64_t until, bool takes_signals);
@@ -321,14 +314,13 @@ void kernel_hash(uint64_t value);
 void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool is_traced(void);
 
-/* Runs a schedule from its beginning to the end of all processes, checks it, and says what is wrong ("" nothing) in
- * world.violations. */
+/* Runs a schedule until all processes have ended, and checks it. world.violations: what is wrong; "": nothing. */
 void schedule_run(const struct scenario *scenario, bool is_traced);
 
 void scenario_draw(uint64_t seed, struct scenario *scenario);
 void scenario_describe(const struct scenario *scenario, struct text *out);
 void outcome_check(void);
-void stranger_start(int64_t at);
+void untrusted_start(void);
 
 #define CHECK_ERROR(call, fd)                                                                                          \
     do {                                                                                                               \

@@ -1,4 +1,4 @@
-/* system: the real functions behind those that the link replaces, for the simulation's own use. */
+/* system: the real functions that the link replaces, for use by the simulation itself. */
 #ifndef SIMULATION_SYSTEM_H
 #define SIMULATION_SYSTEM_H
 

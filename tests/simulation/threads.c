@@ -1,4 +1,4 @@
-/* Threads are fibers of their process. A mutex is a word in the product's own pthread_mutex_t. */
+/* Threads are fibers of their process. A mutex is an int inside the product's pthread_mutex_t. */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static bool has_ended(void *data) {
     return f->state == FIBER_UNUSED || f->state == FIBER_ENDED;
 }
 
-/* The product joins each thread once, and no number is used again before that. */
+/* The product joins each thread once, and its number is not used again before that. */
 int __wrap_pthread_join(pthread_t thread, void **result) {
     kernel_enter(SYS_OTHER, (int)thread);
     if (kernel_wait(has_ended, &world.fibers[thread - 1], NEVER, false) != WOKE_READY) return EINVAL;

@@ -1,5 +1,5 @@
-/* What run_train does as far as the control plane sees it: load, join, compare, connect, resume, steps whose sums are
- * shared, saves by rank 0, the end. The order of calls is that of src/train/run.c and trainer.c. */
+/* The calls of run_train to the control plane: load, join, compare, connect, resume, steps with an all-reduce, saves by
+ * rank 0, the end. Their order is that of src/train/run.c and trainer.c. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -24,12 +24,12 @@ struct run {
 
 static bool is_first_rank(const struct run *run) { return run->env->rank == 0; }
 
-static double draw_seconds(double most) { return most * random_below(&world.random, 1000) / 1000; }
+static double draw_seconds(double max) { return max * random_below(&world.random, 1000) / 1000; }
 
 static status load(const struct run *run) {
     for (int i = 0; i < 3; i++) clock_sleep(draw_seconds(0.1));
     if (world.scenario.data_failure != run->env->rank) return OK;
-    return status_new(STATUS_DATA, "the data of rank %d are not there", run->env->rank);
+    return status_new(STATUS_DATA, "the data of rank %d is missing", run->env->rank);
 }
 
 static status join_group(struct run *run) {
@@ -64,18 +64,18 @@ static status save(const struct run *run) {
     return OK;
 }
 
-/* *stops: ranks that were asked to stop. */
+/* *stops: number of ranks that have got a request to stop. */
 static status step(struct run *run, double *stops) {
-    double start = clock_seconds(), word[2] = {run->options->stop && *run->options->stop ? 1 : 0, run->env->rank + 1};
+    double start = clock_seconds(), sums[2] = {run->options->stop && *run->options->stop ? 1 : 0, run->env->rank + 1};
     int world_size = run->env->world_size;
     pulse_phase(run->pulse, PULSE_LOADING);
     pulse_phase(run->pulse, PULSE_FORWARD);
     clock_sleep(0.005 + draw_seconds(0.04));
     pulse_phase(run->pulse, PULSE_BACKWARD);
-    TRY(comm_all_reduce(run->comm, word, 2, COMM_FLOAT64, COMM_SUM));
-    if (word[1] != (double)world_size * (world_size + 1) / 2) violation("rank %d has a wrong sum", run->env->rank);
+    TRY(comm_all_reduce(run->comm, sums, 2, COMM_FLOAT64, COMM_SUM));
+    if (sums[1] != (double)world_size * (world_size + 1) / 2) violation("rank %d has a wrong sum", run->env->rank);
     pulse_phase(run->pulse, PULSE_UPDATING);
-    *stops = word[0];
+    *stops = sums[0];
     run->step++;
     pulse_step(run->pulse, run->step, clock_seconds() - start);
     return OK;

@@ -1,4 +1,4 @@
-/* The verbs other than train, which the simulation does not run. Weak: program.c has the real one of train. */
+/* The verbs other than train, which the simulation does not run. Weak: program.c defines the verb train. */
 #include "command.h"
 
 #define X(name_) __attribute__((weak)) const struct verb verb_##name_ = {.name = #name_};

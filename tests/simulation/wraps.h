@@ -1,5 +1,5 @@
-/* wraps: what the link puts in the place of system calls and of what few functions of the product are not simulated
- * (CMakeLists.txt has the list). */
+/* wraps: the functions that replace system calls, and the few functions of the product that are not simulated, at link
+ * time (CMakeLists.txt has the list). */
 #ifndef SIMULATION_WRAPS_H
 #define SIMULATION_WRAPS_H
 
@@ -97,10 +97,10 @@ int __wrap_unsetenv(const char *name);
 pid_t __wrap_wait4(pid_t pid, int *wait_status, int options, struct rusage *usage);
 int __wrap_waitid(int type, unsigned id, siginfo_t *info, int options);
 ssize_t __wrap_write(int fd, const void *bytes, size_t size);
-ssize_t __wrap___read_chk(int fd, void *bytes, size_t size, size_t room);
-ssize_t __wrap___pread_chk(int fd, void *bytes, size_t size, off_t offset, size_t room);
-ssize_t __wrap___recv_chk(int fd, void *bytes, size_t size, size_t room, int flags);
-int __wrap___poll_chk(struct pollfd *polls, nfds_t count, int timeout, size_t room);
-int __wrap___gethostname_chk(char *name, size_t size, size_t room);
+ssize_t __wrap___read_chk(int fd, void *bytes, size_t size, size_t capacity);
+ssize_t __wrap___pread_chk(int fd, void *bytes, size_t size, off_t offset, size_t capacity);
+ssize_t __wrap___recv_chk(int fd, void *bytes, size_t size, size_t capacity, int flags);
+int __wrap___poll_chk(struct pollfd *polls, nfds_t count, int timeout, size_t capacity);
+int __wrap___gethostname_chk(char *name, size_t size, size_t capacity);
 
 #endif

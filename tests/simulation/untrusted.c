@@ -1,4 +1,4 @@
-/* A program that is no rank and connects to a port of the job. */
+/* A program that is not a rank: connects to ports of the job and sends random bytes. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "dist/process/net.h"
 #include "simulation.h"
 
-static void send_noise(int fd) {
+static void send_random_bytes(int fd) {
     uint8_t bytes[64];
     int count = random_below(&world.random, 64);
     for (int i = 0; i < count; i++) bytes[i] = (uint8_t)random_next(&world.random);
@@ -15,8 +15,8 @@ static void send_noise(int fd) {
     net_send(fd, bytes, (size_t)count, clock_seconds() + 1);
 }
 
-static void run_stranger(struct fiber *self) {
-    struct process *p = self->process;
+static void run_untrusted(struct fiber *self) {
+    (void)self;
     for (int i = 0; i < 5; i++) {
         bool is_final;
         int fd, port = random_below(&world.random, 2) && world.scenario.nodes > 1
@@ -25,18 +25,16 @@ static void run_stranger(struct fiber *self) {
         status failure = net_connect("127.0.0.1", port, clock_seconds() + 0.5, &fd, &is_final);
         status_free(failure);
         if (failure) continue;
-        send_noise(fd);
+        send_random_bytes(fd);
         clock_sleep(random_below(&world.random, 1000) * 1e-3);
         close(fd);
     }
-    (void)p;
     process_exit(0);
 }
 
-void stranger_start(int64_t at) {
-    (void)at;
+void untrusted_start(void) {
     struct process *p = process_new(1, 0);
-    p->is_stranger = true;
+    p->is_untrusted = true;
     p->role = MAX_ROLES;
-    p->main = fiber_new(p, "main", run_stranger);
+    p->main = fiber_new(p, "main", run_untrusted);
 }
