@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <check.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,12 @@ static inline void rank_must(status s) {
     if (!s) return;
     fprintf(stderr, "rank fails: %s\n", status_message(s));
     _exit(1);
+}
+
+static inline int open_descriptors(void) {
+    int count = 0;
+    for (int fd = 0; fd < 256; fd++) count += fcntl(fd, F_GETFD) >= 0;
+    return count;
 }
 
 struct ranks {

@@ -97,6 +97,34 @@ static void same_backend_body(const struct dist_env *env, void *argument) {
 START_TEST(split_group_has_backend_of_parent) { ranks_run(2, same_backend_body, _i == 0 ? "shm" : "gloo"); }
 END_TEST
 
+/* More groups than the connections that the store may open meanwhile, 2 for each rank. */
+#define GROUPS (2 * WORLD + 1)
+
+static void descriptors_body(const struct dist_env *env, void *argument) {
+    struct rank_group g;
+    struct comm *part;
+    rank_set_host(env);
+    rank_must(store_open(env, 20, &g.store));
+    rank_must(comm_create(argument, env, g.store, 20, &g.comm));
+    int before = open_descriptors();
+    for (int i = 0; i < GROUPS; i++) {
+        int32_t sum = 1;
+        rank_must(comm_split(g.comm, 0, 0, &part));
+        rank_must(comm_all_reduce(part, &sum, 1, COMM_INT32, COMM_SUM));
+        comm_destroy(part);
+    }
+    RANK_CHECK(open_descriptors() - before < GROUPS);
+    rank_must(comm_barrier(g.comm));
+    rank_leave(&g);
+}
+
+START_TEST(destroyed_group_has_closed_descriptors) {
+    static char names[][5] = {"shm", "gloo", "auto"};
+    if (_i == 2) setenv("TEST_HOSTS", "2", 1);
+    ranks_run(WORLD, descriptors_body, names[_i]);
+}
+END_TEST
+
 /* ---- the group on GPUs, with a backend that transfers no data ---- */
 
 static struct comm_setup last_setup; /* its name is not valid any more */
@@ -212,4 +240,5 @@ START_TEST(group_on_gpus_is_added) { ranks_run(3, gpu_body, NULL); }
 END_TEST
 
 LOOP_TESTS("comm_group", EACH(split_group_has_members_and_hosts, splits), LOOP(split_group_has_backend_of_parent, 0, 2),
-           ONCE(group_on_gpus_is_added), ONCE(gpu_group_has_hosts_of_ranks), ONCE(lost_rank_aborts_remaining_groups))
+           LOOP(destroyed_group_has_closed_descriptors, 0, 3), ONCE(group_on_gpus_is_added),
+           ONCE(gpu_group_has_hosts_of_ranks), ONCE(lost_rank_aborts_remaining_groups))

@@ -260,6 +260,39 @@ START_TEST(invalid_messages_are_ignored) {
 }
 END_TEST
 
+/* ---- reports ---- */
+
+/* The result of nodes_need_report, and which of the three nodes are informed, as digits. */
+static void check_report(const struct launch_nodes *nodes, bool is_needed, const char *expected) {
+    bool informed[3];
+    ck_assert(nodes_need_report(nodes, informed) == is_needed);
+    for (int i = 0; i < 3; i++) ck_assert_msg(informed[i] == (expected[i] == '1'), "node %d, expected %s", i, expected);
+}
+
+START_TEST(nodes_that_joined_need_no_report) {
+    struct launch_nodes *hub = nodes_create(3, 0), *other = nodes_create(3, 1);
+    check_report(hub, true, "100");
+    nodes_joined(hub, 2);
+    check_report(hub, true, "101");
+    nodes_joined(hub, 1);
+    check_report(hub, false, "111");
+    nodes_send_restart(hub, 1);
+    check_report(hub, true, "100");
+    nodes_joined(hub, -1);
+    check_report(hub, false, "111");
+    check_report(other, true, "010"); /* to rank 0's store, which informs node 2 */
+    nodes_joined(other, 2);
+    check_report(other, true, "011");
+    nodes_joined(other, -1);
+    check_report(other, false, "111");
+    nodes_send_restart(other, 1);
+    nodes_joined(other, 1);
+    check_report(other, false, "010");
+    nodes_destroy(hub);
+    nodes_destroy(other);
+}
+END_TEST
+
 /* ---- tampering ---- */
 
 enum { ALTERED, REPEATED, LEFT_OUT, SWAPPED, FORGED, REFLECTED, TAMPERINGS };
@@ -441,7 +474,7 @@ END_TEST
 
 LOOP_TESTS("launch_nodes", LOOP(closed_link_is_a_loss_until_a_new_link, 0, 2), ONCE(reset_after_silence_is_no_loss),
            ONCE(loss_is_forwarded), ONCE(stop_is_no_loss), ONCE(node_may_end_after_done),
-           ONCE(invalid_messages_are_ignored), ONCE(stop_of_another_node_ends_the_wait),
-           ONCE(node_0_waits_for_the_same_incarnation_of_all), ONCE(others_wait_for_node_0),
-           LOOP(closed_link_ends_the_wait, 0, 2), ONCE(signal_ends_the_wait),
+           ONCE(nodes_that_joined_need_no_report), ONCE(invalid_messages_are_ignored),
+           ONCE(stop_of_another_node_ends_the_wait), ONCE(node_0_waits_for_the_same_incarnation_of_all),
+           ONCE(others_wait_for_node_0), LOOP(closed_link_ends_the_wait, 0, 2), ONCE(signal_ends_the_wait),
            LOOP(wrong_tag_closes_the_link, 0, TAMPERINGS), ONCE(message_without_space_is_the_last))

@@ -177,12 +177,6 @@ END_TEST
 
 /* ---- out of descriptors ---- */
 
-static int open_descriptors(void) {
-    int count = 0;
-    for (int fd = 0; fd < 256; fd++) count += fcntl(fd, F_GETFD) >= 0;
-    return count;
-}
-
 /* store_open closes all descriptors that it has opened, wherever it fails. */
 START_TEST(descriptors_are_closed) {
     int before = open_descriptors();

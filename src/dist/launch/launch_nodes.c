@@ -249,7 +249,7 @@ bool nodes_need_report(const struct launch_nodes *n, bool *informed) {
     for (int i = 0; n && i < n->count; i++) {
         const struct launch_node *node = &n->items[i];
         informed[i] = node->was_linked || node->has_joined || i == n->own;
-        is_needed = is_needed || (n->own == 0 && !informed[i]);
+        is_needed = is_needed || !informed[i];
     }
     if (n && n->own != 0) is_needed = !n->items[0].was_linked && !n->items[n->own].has_joined;
     return is_needed;
