@@ -39,6 +39,7 @@ struct command_line {
     int seeds;          /* compare; 0: not given */
     double grace, temperature;
     const struct verb *verb;
+    bool wants_tensorboard; /* --tensorboard, which has become an override */
     bool is_fresh, is_quiet, has_no_progress, is_standalone;
     int max_restarts;
     volatile sig_atomic_t *stop_fd;    /* store_options' */
@@ -63,7 +64,8 @@ enum verb_option {
     OPTION_BACKEND = 1 << 11,
     OPTION_SIZES = 1 << 12,
     OPTION_SEEDS = 1 << 13,
-    OPTION_METRIC = 1 << 14
+    OPTION_METRIC = 1 << 14,
+    OPTION_TENSORBOARD = 1 << 15
 };
 
 struct verb {
@@ -72,6 +74,7 @@ struct verb {
     unsigned options;      /* enum verb_option */
     const char *operand;   /* what the first word after the verb is: "config", "file"; NULL: it takes none */
     size_t max_operands;   /* 0: one */
+    char *tensorboard;     /* the KEY=VALUE that --tensorboard stands for */
     bool needs_no_operand; /* the operand may be left out */
     bool saves;            /* it trains: it saves before it stops */
 };

@@ -101,6 +101,12 @@ static const struct option options[] = {
      .value = "S",
      .help = "number of characters (500), temperature (1; 0: always the most likely character),\n"
              "number of candidates (all), seed of the draws"},
+    {.name = "--tensorboard",
+     .type = VALUE_NONE,
+     .offset = AT(wants_tensorboard),
+     .verbs = OPTION_TENSORBOARD,
+     .value = "",
+     .help = "write TensorBoard event files (train.tensorboard; of a sweep: tensorboard)"},
     {.name = "--seeds",
      .type = VALUE_NUMBER,
      .offset = AT(seeds),
@@ -281,6 +287,7 @@ status options_parse(int argc, char **argv, int first, const struct verb *verb, 
             return unexpected(argv + i, argc - i, verb, line);
         line->config = line->operand_count ? line->operands[0] : NULL;
     }
+    if (line->wants_tensorboard) line->overrides[line->override_count++] = verb->tensorboard;
     return OK;
 }
 

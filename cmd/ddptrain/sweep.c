@@ -81,7 +81,8 @@ const struct verb verb_sweep = {
     .arguments = "SWEEP [KEY=VALUE ...]",
     .help = "train a config with many values of its keys; a table of trials",
     .run = run,
-    .options = OPTION_FRESH,
+    .options = OPTION_FRESH | OPTION_TENSORBOARD,
+    .tensorboard = "tensorboard=true",
     .operand = "sweep",
     .saves = true,
 };

@@ -39,7 +39,8 @@ const struct verb verb_train = {
     .arguments = "CONFIG [KEY=VALUE ...] [options]",
     .help = "train (ddptrain train CONFIG is the same)",
     .run = run,
-    .options = OPTION_CPU_BIND | OPTION_FRESH,
+    .options = OPTION_CPU_BIND | OPTION_FRESH | OPTION_TENSORBOARD,
+    .tensorboard = "train.tensorboard=true",
     .operand = "config",
     .saves = true,
 };

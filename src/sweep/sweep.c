@@ -16,6 +16,7 @@
 #include "sweep/link.h"
 #include "sweep/sweep_folder.h"
 #include "sweep/sweep_report.h"
+#include "sweep/sweep_tensorboard.h"
 #include "sweep/tpe.h"
 #include "sweep/trials.h"
 #include "sweep/worker.h"
@@ -198,6 +199,7 @@ static status record(struct sweep *s, int64_t run, struct trial_run *result) {
     int64_t trial = run / s->config->runs;
     if (result->state == TRIAL_COMPLETE && s->pruner) pruner_complete(s->pruner, run);
     TRY(trials_add(s->trials, run, result));
+    TRY(sweep_tensorboard_add(sweep_folder_path(s->folder), s->config, s->trials, run));
     sweep_report_run(&s->report, run);
     struct trial_summary summary = trials_summary(s->trials, trial);
     bool has_ended = summary.state != TRIAL_PENDING;
@@ -425,6 +427,10 @@ static status remove_unless_kept(void *user, int64_t trial) {
 /* Every run has ended: the best ones get their folders, all others lose them. */
 static status keep_best(struct sweep *s) {
     s->is_ending = true;
+    for (int64_t run = 0; run < runs_of(s);
+         run++) /* those of an earlier start that was killed, or did not write them */
+        if (trials_run(s->trials, run)->state != TRIAL_PENDING)
+            TRY(sweep_tensorboard_add(sweep_folder_path(s->folder), s->config, s->trials, run));
     if (s->config->kept == INT64_MAX) return OK;
     s->kept_count = trials_best(s->trials, s->config->kept, s->kept);
     TRY(sweep_folder_visit(s->folder, remove_unless_kept, s));

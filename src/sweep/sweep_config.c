@@ -150,6 +150,13 @@ static const struct schema_row sweep_rows[] = {
      .fallback = "0",
      .doc = "Of the draws of random and tpe."},
     SECTION(keep, keep_schema, SCHEMA_EXTENDS, "Which run folders are kept."),
+    {.key = "tensorboard",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct sweep_config, tensorboard),
+     .fallback = "false",
+     .flags = SCHEMA_EXTENDS,
+     .doc = "A TensorBoard event file for each run in the folder tensorboard, with its parameters and its value, for "
+            "TensorBoard's HParams."},
     {0},
 };
 const struct schema sweep_schema = {.name = "sweep", .size = sizeof(struct sweep_config), .rows = sweep_rows};

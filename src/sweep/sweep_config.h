@@ -45,6 +45,7 @@ struct sweep_config {
     struct sweep_budget budget;
     int64_t seed;
     struct sweep_keep keep;
+    bool tensorboard; /* an event file for each run */
 
     /* Not rows of the schema. */
     struct space space;             /* SWEEP_LIST: none */

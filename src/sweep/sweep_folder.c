@@ -41,7 +41,7 @@ static status write_text(const char *path, const char *text) {
 
 /* Keys of sweep.yaml that may change from one start to the next. */
 static bool is_free(const char *line) {
-    static const char *const keys[] = {"trials: ", "budget:", "keep:", "  seeds: "};
+    static const char *const keys[] = {"trials: ", "budget:", "keep:", "tensorboard: ", "  seeds: "};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strncmp(line, keys[i], strlen(keys[i])) == 0) return true;
     return false;

@@ -1,6 +1,6 @@
 """train.tensorboard: an event file with the numbers of metrics.jsonl, read here record by record with its checksums.
 ctest-labels: unit"""
-import glob, math, os, struct, time
+import csv, glob, math, os, struct, time
 
 import program
 from program import WINE
@@ -161,12 +161,64 @@ checkpoint: {save_every: {steps: 3}, keep: 0}
         self.write("test.yaml", WINE)
         _, err = self.run_program("test.yaml", "train={epochs: 4, tensorboard: true}", "checkpoint.save_every=1", code=program.IO,
                                   env={"DDPTRAIN_FAULT": "3:enospc:ever", "DDPTRAIN_FAULT_FILTER": "events.out.tfevents"})
-        self.assertRegex(err, "a checkpoint could not be saved, the run continues: .*events.out.tfevents")
+        self.assertRegex(err, "a checkpoint could not be saved; the run continues: .*events.out.tfevents")
 
     def test_without_the_key_there_is_none(self):
         self.write("test.yaml", WINE)
         self.run_program("test.yaml", "train.epochs=1")
         self.assertEqual(glob.glob(self.path("runs/test/events*")), [])
+
+    # ---- HParams: one file for each run of a sweep, as TensorBoard's plugin reads it (plugin_data.proto) ----
+
+    def plugin(self, summary):
+        """(tag, the fields of HParamsPluginData) of a summary with one value."""
+        [(_, value)] = fields(summary)
+        value = dict(fields(value))
+        plugin = dict(fields(dict(fields(value[9]))[1]))
+        self.assertEqual(plugin[1], b"hparams")
+        self.assertEqual(dict(fields(value[8]))[1], 1)  # a tensor of floats
+        return value[1].decode(), fields(plugin[2])
+
+    def test_the_runs_of_a_sweep(self):
+        self.write("base.yaml", WINE)
+        self.write("sweep.yaml", "config: base.yaml\nmethod: grid\nrepeat: {seeds: 2}\nparameters:\n  optimizer.lr: {values: [0.01, 1.0e+30]}\n"
+                                 "  optimizer.type: {values: [adam, sgd]}\n  train.epochs: {distribution: int_uniform, min: 2, max: 3}\n")
+        self.run_program("sweep", "sweep.yaml", "--tensorboard")
+        with open(self.path("sweeps/sweep/trials.csv"), newline="") as f:
+            rows = list(csv.DictReader(f))
+        self.assertEqual({r["state"] for r in rows}, {"complete", "failed"})
+        for row in rows:
+            if not row["seed"] or (row["state"] == "failed" and not row["message"]):
+                continue
+            [path] = glob.glob(self.path(f"sweeps/sweep/tensorboard/{int(row['trial']):04d}-seed-{row['seed']}/events.out.tfevents.*"))
+            summaries = [dict(r)[5] for r in self.records(path) if 5 in dict(r)]
+            tag, [(kind, start)] = self.plugin(summaries[0])
+            self.assertEqual((tag, kind), ("_hparams_/session_start_info", 3))
+            hparams = {}
+            for _, entry in fields(start):
+                entry = dict(fields(entry))
+                [(number, value)] = fields(entry[2])
+                hparams[entry[1].decode()] = struct.unpack("<d", value)[0] if number == 2 else value.decode()
+            self.assertEqual(hparams, {"optimizer.lr": float(row["optimizer.lr"]), "optimizer.type": row["optimizer.type"],
+                                       "train.epochs": float(row["train.epochs"])})
+            tag, [(kind, end)] = self.plugin(summaries[1])
+            self.assertEqual((tag, kind, fields(end)), ("_hparams_/session_end_info", 4, [(1, 2 if row["state"] == "failed" else 1)]))
+            values = [dict(fields(dict(fields(s))[1])) for s in summaries[2:]]
+            self.assertEqual([v[1] for v in values], [b"best/val_loss"] if row["val_loss"] else [])
+            if row["val_loss"]:
+                self.assertAlmostEqual(struct.unpack("<f", values[0][2])[0], float(row["val_loss"]), delta=1e-6 * float(row["val_loss"]))
+        before = sorted(glob.glob(self.path("sweeps/sweep/tensorboard/*/*")))
+        os.unlink(before[0])
+        os.rmdir(os.path.dirname(before[0]))
+        self.run_program("sweep", "sweep.yaml", "--tensorboard")  # what is missing is written again, what is there stays
+        after = sorted(glob.glob(self.path("sweeps/sweep/tensorboard/*/*")))
+        self.assertEqual((len(after), after[1:]), (len(before), before[1:]))
+
+    def test_the_option_of_a_run(self):
+        self.write("base.yaml", WINE)
+        self.run_program("base.yaml", "--tensorboard", "--run-dir", "runs/a")
+        self.assertTrue(glob.glob(self.path("runs/a/events.out.tfevents.*")))
+        self.assertIn("tensorboard: true", self.read("runs/a/config.yaml"))
 
 
 if __name__ == "__main__":

@@ -112,6 +112,88 @@ void event_file_add(struct event_file *f, const char *group, int64_t step, const
     end_event(f);
 }
 
+/* ---- HParams: plugin_data.proto of TensorBoard's plugin, google/protobuf/struct.proto ---- */
+
+enum { VALUE_TENSOR = 8, VALUE_METADATA = 9, METADATA_PLUGIN = 1, PLUGIN_NAME = 1, PLUGIN_CONTENT = 2 };
+enum { TENSOR_TYPE = 1, TENSOR_SHAPE = 2, TENSOR_FLOATS = 5, TYPE_FLOAT = 1, SHAPE_DIM = 2, DIM_SIZE = 1 };
+enum { HPARAMS_START = 3, HPARAMS_END = 4, START_HPARAMS = 1, END_STATUS = 1, STATUS_SUCCESS = 1, STATUS_FAILURE = 2 };
+enum { ENTRY_KEY = 1, ENTRY_VALUE = 2, ANY_NUMBER = 2, ANY_STRING = 3 };
+
+static void add_text(struct text *to, unsigned field, const char *text) {
+    add_key(to, field, BYTES);
+    add_varint(to, strlen(text));
+    text_add(to, text);
+}
+
+/* The tensor of such a value is not read, but must be there. */
+static void add_null_tensor(struct text *to) {
+    struct text dim = {0}, shape = {0}, tensor = {0};
+    add_key(&dim, DIM_SIZE, VARINT);
+    add_varint(&dim, 1);
+    add_message(&shape, SHAPE_DIM, &dim);
+    add_key(&tensor, TENSOR_TYPE, VARINT);
+    add_varint(&tensor, TYPE_FLOAT);
+    add_message(&tensor, TENSOR_SHAPE, &shape);
+    add_key(&tensor, TENSOR_FLOATS, FIXED32);
+    add_fixed(&tensor, 0, 4);
+    add_message(to, VALUE_TENSOR, &tensor);
+    text_free(&dim);
+    text_free(&shape);
+    text_free(&tensor);
+}
+
+/* An event whose summary has the plugin's [data] (HPARAMS_START or HPARAMS_END in a message). */
+static void add_plugin_event(struct event_file *f, const char *tag, const struct text *data) {
+    struct text plugin = {0}, metadata = {0};
+    add_text(&plugin, PLUGIN_NAME, "hparams");
+    add_message(&plugin, PLUGIN_CONTENT, data);
+    add_message(&metadata, METADATA_PLUGIN, &plugin);
+    text_clear(&f->value);
+    add_text(&f->value, VALUE_TAG, tag);
+    add_message(&f->value, VALUE_METADATA, &metadata);
+    add_null_tensor(&f->value);
+    text_clear(&f->summary);
+    add_message(&f->summary, SUMMARY_VALUE, &f->value);
+    begin_event(f, 0);
+    add_message(&f->event, EVENT_SUMMARY, &f->summary);
+    end_event(f);
+    text_free(&plugin);
+    text_free(&metadata);
+}
+
+static void add_hparam(struct text *to, const struct hparam *hparam) {
+    struct text any = {0}, entry = {0};
+    uint64_t bits;
+    memcpy(&bits, &hparam->value, sizeof bits);
+    if (hparam->text) {
+        add_text(&any, ANY_STRING, hparam->text);
+    } else {
+        add_key(&any, ANY_NUMBER, FIXED64);
+        add_fixed(&any, bits, 8);
+    }
+    add_text(&entry, ENTRY_KEY, hparam->name);
+    add_message(&entry, ENTRY_VALUE, &any);
+    add_message(to, START_HPARAMS, &entry);
+    text_free(&any);
+    text_free(&entry);
+}
+
+void event_file_add_session(struct event_file *f, const struct hparam *hparams, size_t count, bool is_success) {
+    struct text start = {0}, end = {0}, data = {0};
+    if (!f) return;
+    for (size_t i = 0; i < count; i++) add_hparam(&start, &hparams[i]);
+    add_message(&data, HPARAMS_START, &start);
+    add_plugin_event(f, "_hparams_/session_start_info", &data);
+    text_clear(&data);
+    add_key(&end, END_STATUS, VARINT);
+    add_varint(&end, is_success ? STATUS_SUCCESS : STATUS_FAILURE);
+    add_message(&data, HPARAMS_END, &end);
+    add_plugin_event(f, "_hparams_/session_end_info", &data);
+    text_free(&start);
+    text_free(&end);
+    text_free(&data);
+}
+
 /* The name contains the process id, and a number in case the process creates two files within a second. */
 static status create(struct event_file *f, const char *folder) {
     char host[256] = "localhost";

@@ -3,6 +3,7 @@
 #ifndef TRAIN_EVENT_FILE_H
 #define TRAIN_EVENT_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,13 @@ status event_file_close(struct event_file *file);
 /* Adds an event at [step] with the tags "[group]/[name]". Values that are not finite are NaN. */
 void event_file_add(struct event_file *file, const char *group, int64_t step, const struct scalar *scalars,
                     size_t count);
+/* A hyperparameter of a run, for TensorBoard's HParams table. */
+struct hparam {
+    const char *name, *text; /* text: shown as it is; NULL: [value] is shown */
+    double value;
+};
+/* The run has these hyperparameters, and has ended, well or not. Once in a file. */
+void event_file_add_session(struct event_file *file, const struct hparam *hparams, size_t count, bool is_success);
 /* The run rolls back to [step]: TensorBoard discards later events. */
 void event_file_restart(struct event_file *file, int64_t step);
 

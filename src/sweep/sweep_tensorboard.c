@@ -1,0 +1,78 @@
+/* TensorBoard takes the name of a folder as the name of the run. */
+#include "sweep/sweep_tensorboard.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "train/metrics/event_file.h"
+
+static void add_path(const char *folder, const struct sweep_config *sweep, int64_t run, struct text *out) {
+    int64_t seed = sweep_seed_of(sweep, run % sweep->runs), fold = sweep_fold_of(sweep, run % sweep->runs);
+    text_printf(out, "%s/tensorboard/%04" PRId64, folder, run / sweep->runs);
+    if (seed >= 0) text_printf(out, "-seed-%" PRId64, seed);
+    if (fold >= 0) text_printf(out, "-fold-%" PRId64, fold);
+}
+
+/* A text that is a number is shown as one. */
+static struct hparam hparam_of(const char *name, const char *text) {
+    char *end;
+    double value = strtod(text, &end);
+    bool is_number = end != text && !*end && isfinite(value);
+    return (struct hparam){.name = name, .text = is_number ? NULL : text, .value = is_number ? value : 0};
+}
+
+/* The values of the parameters (count of the space, or of the words of a list); texts are in [arena]. */
+static size_t list_hparams(const struct sweep_config *sweep, const struct trials *trials, int64_t trial,
+                           struct arena *arena, struct hparam *out) {
+    struct point point;
+    size_t count = 0;
+    for (; sweep->list && sweep->list[trial][count] && count < SPACE_MAX_PARAMETERS; count++) {
+        char *word = arena_copy(arena, sweep->list[trial][count]), *equals = strchr(word, '=');
+        *equals = 0;
+        out[count] = hparam_of(word, equals + 1);
+    }
+    if (sweep->list) return count;
+    trials_point(trials, trial, &point);
+    for (; count < sweep->space.count; count++) {
+        const struct parameter *p = &sweep->space.items[count];
+        double value = point.values[count];
+        out[count] = p->kind == PARAMETER_VALUES ? hparam_of(p->path, p->texts[(size_t)value])
+                                                 : (struct hparam){.name = p->path, .value = value};
+    }
+    return count;
+}
+
+static status write_run(const char *path, const struct sweep_config *sweep, const struct trials *trials, int64_t run) {
+    const struct trial_run *result = trials_run(trials, run);
+    struct hparam hparams[SPACE_MAX_PARAMETERS];
+    struct arena *arena = arena_create();
+    struct event_file *file;
+    struct scalar scalar = {.value = result->value};
+    status s = event_file_open(path, 0, &file);
+    if (!s) {
+        size_t count = list_hparams(sweep, trials, run / sweep->runs, arena, hparams);
+        event_file_add_session(file, hparams, count, result->state != TRIAL_FAILED);
+        snprintf(scalar.name, sizeof scalar.name, "%s", sweep->metric.name);
+        if (!isnan(scalar.value)) event_file_add(file, "best", result->best_epoch, &scalar, 1);
+        s = event_file_close(file);
+    }
+    arena_destroy(arena);
+    return s;
+}
+
+status sweep_tensorboard_add(const char *folder, const struct sweep_config *sweep, const struct trials *trials,
+                             int64_t run) {
+    struct text path = {0};
+    struct io_info info;
+    if (!sweep->tensorboard) return OK;
+    add_path(folder, sweep, run, &path);
+    status s = io_stat(text_string(&path), &info);
+    if (!s && !info.exists) s = io_make_folders(text_string(&path));
+    if (!s && !info.exists) s = write_run(text_string(&path), sweep, trials, run);
+    text_free(&path);
+    return s;
+}
