@@ -3,8 +3,8 @@
 
     bench/guards.py [--rounds N] [--only wine,cnn,gpt_medium] [--nproc 1,2] [--keep FOLDER]
 
-The guards cannot be switched off, so a copy of the sources is changed (CUTS) and built: no look at whether gradients and running
-statistics are finite, no beats, no notes of what a rank is doing, no judging of who is silent. Both programs run in turn without
+The guards cannot be switched off, so a copy of the sources is changed (CUTS) and built: no check whether gradients and running
+statistics are finite, no heartbeats, no record of what a rank is doing, no check for lost ranks. Both programs run in turn without
 lines of steps and without clipping, whose norms would show numbers that are not finite at no further cost. The state's hash is timed
 as a run that takes it in every step, and counts a hundredth. Milliseconds of a step: the fastest run and the median of each program."""
 import argparse, json, os, random, shutil, statistics, subprocess, sys, tempfile
@@ -19,10 +19,12 @@ CUTS = {
                          ("void pulse_step(struct pulse *p, int64_t step, double seconds) {", "    if (p) return;"),
                          ("void pulse_enter(struct pulse *p, int lane, const char *call) {", "    if (p) return;"),
                          ("void pulse_leave(struct pulse *p, int lane) {", "    if (p) return;")),
-    "src/dist/store/store_heartbeat.c": (("static void beat(struct watch *w, double now) {", "    w->beat_at = now + 1e6;\n    if (w) return;"),
-                               ("static void judge_server(struct watch *w, double now) {", "    if (w->broken_at == 0) return;")),
-    "src/dist/store/store_server.c": (("static void watch(struct store_server *s, double now) {",
-                                 "    if (members_verdict(s->members, now) < 0) {\n        s->ticks_at = now + 1e6;\n        return;\n    }"),),
+    "src/dist/store/store_heartbeat.c": (("static void send_heartbeat(struct heartbeat *h, double now) {",
+                                          "    h->send_at = now + 1e6;\n    if (h) return;"),
+                                         ("static void check_rank_0(struct heartbeat *h, double now) {",
+                                          "    if (h->broken_at == 0) return;")),
+    "src/dist/store/store_server.c": (("static void check_ranks(struct store_server *s, double now) {",
+                                       "    if (members_cause(s->members, now) < 0) {\n        s->heartbeat_at = now + 1e6;\n        return;\n    }"),),
 }
 WINE = Workload("wine MLP 13-64-3, batch 32", """dataset: {path: datasets/wine.h5, scale: standard, split: {test: 0.2, seed: 42}}
 sampler: {batch_size: 32, shuffle: true}

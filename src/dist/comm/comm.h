@@ -1,9 +1,11 @@
 /* comm: collective communication between the ranks of a group, in PyTorch's terms. Backends are tables of functions:
  * shared memory between ranks of one host, Gloo between hosts. A group of one rank has no backend. Counts are in
  * elements.
+ *
  * All ranks of the group call a collective, in the same order. It blocks, and ends within the group's timeout.
  * After a failure (STATUS_PEER: a rank was lost, is in another call, or did not answer in time) the group is unusable:
  * only comm_destroy may follow.
+ *
  * Reductions combine element by element in order of rank, so a result is equal on all ranks, is the same in every run,
  * and does not depend on how data is split into calls. 16-bit floats are computed in float32 and rounded once; with
  * several ranks on each of several hosts they are rounded once on each host and once over the hosts. Integers wrap

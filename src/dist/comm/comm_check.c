@@ -136,7 +136,8 @@ static void make_pattern(void *pattern, struct check_source source, enum comm_ty
     for (size_t i = 0; i < PERIOD; i++) put(pattern, i, type, number_of(source, type, (from + i) % PERIOD));
 }
 
-static void fill(void *data, size_t count, enum comm_type type, enum comm_op op, int rank, size_t from) {
+/* data (count): the input of [rank], starting at its element [from]. */
+static void fill_input(void *data, size_t count, enum comm_type type, enum comm_op op, int rank, size_t from) {
     char pattern[PERIOD * 8];
     size_t size = comm_type_size(type), all = count * size, period = PERIOD * size;
     make_pattern(pattern, (struct check_source){.owner = rank, .op = op}, type, from);
@@ -210,7 +211,7 @@ static status expect_data(struct check *c, struct call w, const void *data, size
 
 static status check_all_reduce(struct check *c, struct call w) {
     w.name = "all_reduce";
-    fill(c->a, w.count, w.type, w.op, c->rank, 0);
+    fill_input(c->a, w.count, w.type, w.op, c->rank, 0);
     TRY(comm_all_reduce(c->comm, c->a, w.count, w.type, w.op));
     return expect_result(c, w, c->a, w.count, 0);
 }
@@ -219,7 +220,7 @@ static status check_reduce(struct check *c, struct call w) {
     w.name = "reduce";
     int root = (int)((w.count + (size_t)w.op) % (size_t)c->world);
     size_t bytes = w.count * comm_type_size(w.type);
-    fill(c->a, w.count, w.type, w.op, c->rank, 0);
+    fill_input(c->a, w.count, w.type, w.op, c->rank, 0);
     memcpy(c->b, c->a, bytes);
     TRY(comm_reduce(c->comm, c->a, w.count, w.type, w.op, root));
     if (c->rank == root) return expect_result(c, w, c->a, w.count, 0);
@@ -232,7 +233,7 @@ static status check_reduce_scatter(struct check *c, struct call w) {
     if (w.count * (size_t)c->world > MAX_ELEMENTS) return OK;
     size_t size = comm_type_size(w.type), own = (size_t)c->rank * w.count;
     char *out = w.count % 2 ? c->a + own * size : c->b;
-    fill(c->a, w.count * (size_t)c->world, w.type, w.op, c->rank, 0);
+    fill_input(c->a, w.count * (size_t)c->world, w.type, w.op, c->rank, 0);
     TRY(comm_reduce_scatter(c->comm, c->a, w.count, w.type, w.op, out));
     return expect_result(c, w, out, w.count, own);
 }
@@ -242,7 +243,7 @@ static status check_reduce_scatter(struct check *c, struct call w) {
 static status check_broadcast(struct check *c, struct call w) {
     w.name = "broadcast";
     int root = (int)(w.count % (size_t)c->world);
-    fill(c->a, w.count, w.type, COMM_SUM, c->rank, 0);
+    fill_input(c->a, w.count, w.type, COMM_SUM, c->rank, 0);
     TRY(comm_broadcast(c->comm, c->a, w.count, w.type, root));
     return expect_data(c, w, c->a, w.count, root, 0);
 }
@@ -257,7 +258,7 @@ static status check_all_gather(struct check *c, struct call w) {
     w.name = "all_gather";
     if (w.count * (size_t)c->world > MAX_ELEMENTS) return OK;
     char *own = w.count % 2 ? c->b + (size_t)c->rank * w.count * comm_type_size(w.type) : c->a;
-    fill(own, w.count, w.type, COMM_SUM, c->rank, 0);
+    fill_input(own, w.count, w.type, COMM_SUM, c->rank, 0);
     TRY(comm_all_gather(c->comm, own, w.count, w.type, c->b));
     return expect_gathered(c, w, c->b);
 }
@@ -266,7 +267,7 @@ static status check_gather(struct check *c, struct call w) {
     w.name = "gather";
     if (w.count * (size_t)c->world > MAX_ELEMENTS) return OK;
     int root = (int)(w.count % (size_t)c->world);
-    fill(c->a, w.count, w.type, COMM_SUM, c->rank, 0);
+    fill_input(c->a, w.count, w.type, COMM_SUM, c->rank, 0);
     TRY(comm_gather(c->comm, c->a, w.count, w.type, c->b, root));
     return c->rank == root ? expect_gathered(c, w, c->b) : OK;
 }
@@ -275,7 +276,7 @@ static status check_scatter(struct check *c, struct call w) {
     w.name = "scatter";
     if (w.count * (size_t)c->world > MAX_ELEMENTS) return OK;
     int root = (int)(w.count % (size_t)c->world);
-    if (c->rank == root) fill(c->a, w.count * (size_t)c->world, w.type, COMM_SUM, root, 0);
+    if (c->rank == root) fill_input(c->a, w.count * (size_t)c->world, w.type, COMM_SUM, root, 0);
     TRY(comm_scatter(c->comm, c->a, w.count, w.type, c->b, root));
     return expect_data(c, w, c->b, w.count, root, (size_t)c->rank * w.count);
 }
@@ -285,7 +286,7 @@ static status check_pairs(struct check *c, struct call w) {
     w.name = "send";
     if (c->world == 1) return OK;
     int next = (c->rank + 1) % c->world, previous = (c->rank + c->world - 1) % c->world;
-    fill(c->a, w.count, w.type, COMM_SUM, c->rank, 0);
+    fill_input(c->a, w.count, w.type, COMM_SUM, c->rank, 0);
     if (c->rank % 2 == 0) TRY(comm_send(c->comm, c->a, w.count, w.type, next));
     TRY(comm_recv(c->comm, c->b, w.count, w.type, previous));
     if (c->rank % 2) TRY(comm_send(c->comm, c->a, w.count, w.type, next));

@@ -1,10 +1,11 @@
 /* comm_gpu: collectives on GPU memory, by NCCL. A group keeps its backend for host memory (shared memory, Gloo) and
  * gets a second one for GPU memory, as torch's "cpu:gloo,cuda:nccl": collectives of host memory are few and small, and
- * must not wait for a stream. Each process uses one GPU. The calls of comm.h work on the group that comm_gpu returns,
- * and block. The calls below are enqueued on a stream of the group and return at once, so that they overlap with the
- * compute stream and can be captured into a CUDA graph. NCCL decides the order of a sum from topology and size, so it
- * is not the order of rank: results are equal on all ranks and the same in every run on the same machines; with two
- * ranks they have the bits of the other backends. */
+ * must not wait for a stream. Each process uses one GPU.
+ *
+ * The calls of comm.h work on the group that comm_gpu returns, and block. The calls below are enqueued on a stream of
+ * the group and return at once, so that they overlap with the compute stream and can be captured into a CUDA graph.
+ * NCCL decides the order of a sum from topology and size, so it is not the order of rank: results are equal on all
+ * ranks and the same in every run on the same machines; with two ranks they have the bits of the other backends. */
 #ifndef DIST_COMM_GPU_H
 #define DIST_COMM_GPU_H
 

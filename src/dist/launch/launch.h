@@ -33,14 +33,20 @@ struct launch_config {
  * the start: signals_is_ignored), SIGUSR1 and SIGALRM are forwarded to the ranks as SIGTERM (they save and exit with
  * STATUS_STOPPED); a second SIGINT, or a second SIGTERM or SIGHUP at least a second later, kills them. When a rank
  * fails, the others get SIGTERM, and SIGKILL after at most 5 s (after 1 s if a rank hung or its host fell silent: the
- * others have been idle for longer). OK: all ranks exited with 0. STATUS_STOPPED: all exited with 0 or 75, at least one
+ * others have been idle for longer).
+ *
+ * OK: all ranks exited with 0. STATUS_STOPPED: all exited with 0 or 75, at least one
  * with 75. Otherwise the failure of the rank that failed first, "rank 1 (host n1, pid 71): <its message>"; a rank that
  * only lost a peer (STATUS_PEER) is named only if there is no other cause. A rank that was killed by a signal is
- * STATUS_PEER with the signal's name. After a failure that may be transient (a lost rank, a crash, an I/O error) all
+ * STATUS_PEER with the signal's name.
+ *
+ * After a failure that may be transient (a lost rank, a crash, an I/O error) all
  * ranks are restarted from the newest checkpoint, with pauses of 0.5, 1, 2 ... 30 s, until config->max_restarts
  * restarts in a row have written no new checkpoint. On several nodes every launcher does so, because a failure of one
  * rank fails all; a launcher whose ranks are rejected because of their incarnation uses that of rank 0 for the next
- * start. Call it in a single-threaded process. It restores the signal mask at the end. */
+ * start.
+ *
+ * Call it in a single-threaded process. It restores the signal mask at the end. */
 status launch_run(const struct launch_config *config, char *const argv[], struct log *log);
 
 /* For a node of several that will start no ranks, because of [failure]: reports it to the other nodes, as

@@ -205,7 +205,7 @@ static void forward_exits(struct heartbeat *h) {
 
 /* ---- rank 0 itself ---- */
 
-static void check_server(struct heartbeat *h, double now) {
+static void check_rank_0(struct heartbeat *h, double now) {
     double silence = now - h->received_at;
     char how[160];
     if (h->has_bye) return;
@@ -275,7 +275,7 @@ static void *run(void *argument) {
         forward_exits(h);                   /* first: MESSAGE_TERMINATE is the reason of a SIGTERM that follows it */
         if (polls[2].revents) leave_job(h); /* the event stays set for store_close */
         if (polls[0].revents) read_frames(h, now);
-        check_server(h, now);
+        check_rank_0(h, now);
         if (h->overdue_at > 0 && now >= h->overdue_at) end_overdue(h);
     }
 }

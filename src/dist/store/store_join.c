@@ -18,9 +18,8 @@
 #define FIRST_WAITING_SECONDS 3.0
 #define WAITING_SECONDS 5.0
 #define NOT_PROVEN " (this answer is not authenticated)"
-#define REJECTED_SECONDS                                                                                               \
-    3.0 /* retries after a rejection, which may come from a job that is just ending on this port                       \
-         */
+/* Retries after a rejection: it may come from a job that is just ending on this port. */
+#define REJECTED_SECONDS 3.0
 
 bool store_send_frame(int fd, struct store_session *session, const struct store_frame *frame, double deadline) {
     uint8_t bytes[STORE_HEADER + STORE_MAX_BODY];

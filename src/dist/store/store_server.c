@@ -363,7 +363,8 @@ static bool add_local(struct store_server *s, int fd, bool is_for_heartbeat) {
     return true;
 }
 
-static bool fill(struct store_server *s, const struct store_server_config *config) {
+/* false: no memory, or no eventfd (wake is -1). */
+static bool init_server(struct store_server *s, const struct store_server_config *config) {
     double now = clock_seconds();
     pthread_mutex_init(&s->mutex, NULL);
     s->listener = config->listener;
@@ -399,7 +400,7 @@ status store_server_start(const struct store_server_config *config, struct store
         close(config->local_heartbeat);
         return status_memory("the store");
     }
-    bool has_all = fill(s, config);
+    bool has_all = init_server(s, config);
     bool has_requests = has_all && add_local(s, config->local, false);
     bool has_heartbeat = has_requests && add_local(s, config->local_heartbeat, true);
     if (!has_requests) close(config->local);
