@@ -58,7 +58,7 @@ FIRST = [
     ("bf16/*", ["device_linear", "program_precision"]),
     ("launch*", ["dist_launch", "dist_launch_nodes", "dist_launchers", "program_processes"]),
     ("comm_check*", ["dist_comm_check", "dist_comm", "program_comm"]), ("comm_measure*", ["program_comm"]),
-    ("pulse*", ["dist_pulse", "dist_store", "program_processes"]),
+    ("activity*", ["dist_activity", "dist_store", "program_processes"]),
     ("src/data/inspect*", ["program_inspect"]), ("src/device/cpu/losses*", ["device_sets", "model_loss"]),
     ("src/device/cpu/sets/norm*", ["device_sets_sequence", "model_layers"]), ("src/device/cpu/sets/image*", ["device_sets_image", "model_layers"]),
     ("dataset_config*", ["program_bad_configs", "data_csv", "data_hdf5"]),

@@ -40,7 +40,7 @@ static status evaluate_batch(struct trainer *t) {
 static status evaluate_batches(struct trainer *t, bool *must_stop) {
     size_t batches = loader_batches(t->validation);
     for (size_t i = 0; i < batches; i++) {
-        pulse_phase(t->pulse, PULSE_EVALUATING);
+        activity_phase(t->activity, ACTIVITY_EVALUATING);
         TRY(share_stop(t, must_stop));
         if (*must_stop) return OK;
         report_evaluation(&t->outputs.report, progress_fraction(t), t->state->counters.epoch + 1, i, batches);
@@ -51,7 +51,7 @@ static status evaluate_batches(struct trainer *t, bool *must_stop) {
 
 /* Evaluates each validation row once over all ranks, with the moving average of the weights if the config has one. */
 static status evaluate(struct trainer *t, bool *must_stop) {
-    pulse_phase(t->pulse, PULSE_EVALUATING);
+    activity_phase(t->activity, ACTIVITY_EVALUATING);
     TRY(share_buffers(t));
     status s = loader_seek(t->validation, 0, 0);
     evaluation_start(t->evaluation);
@@ -130,7 +130,7 @@ static void log_evaluation(struct trainer *t) {
 
 static status log_epoch(struct trainer *t, const struct epoch_report *e) {
     if (!t->outputs.metrics) return OK;
-    pulse_phase(t->pulse, PULSE_LOGGING);
+    activity_phase(t->activity, ACTIVITY_LOGGING);
     metrics_begin(t->outputs.metrics, METRICS_EPOCH);
     metrics_int(t->outputs.metrics, "epoch", e->epoch - 1);
     metrics_real(t->outputs.metrics, "train_loss", e->train_loss);

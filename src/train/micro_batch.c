@@ -65,13 +65,13 @@ static status run_pass(void *user) {
     const struct work *w = user;
     struct trainer *t = w->trainer;
     const struct averaging *method = t->averaging.method;
-    pulse_phase(t->pulse, PULSE_FORWARD);
+    activity_phase(t->activity, ACTIVITY_FORWARD);
     const float *output = model_forward(t->model, &w->pass, w->batch.inputs);
     TRY(take_failure(t));
     loss_run(t->loss, t->config->loss.config, t->model, output, w->batch.targets, w->batch.rows, w->key.scale,
              &t->memory.results->sums);
     if (w->key.is_update) device_update_check(t);
-    pulse_phase(t->pulse, PULSE_BACKWARD);
+    activity_phase(t->activity, ACTIVITY_BACKWARD);
     method->backward(t, &w->pass, w->batch.inputs, w->key.is_last);
     TRY(take_failure(t));
     if (w->key.is_last && method->finish_backward) TRY(method->finish_backward(t));
@@ -115,11 +115,11 @@ void micro_batches_applied(struct trainer *t) {
 static status run_batch(struct trainer *t, struct update *update, double group_rows, size_t i) {
     bool is_last = i + 1 == update->batches;
     struct batch host, batch;
-    pulse_phase(t->pulse, PULSE_LOADING);
+    activity_phase(t->activity, ACTIVITY_LOADING);
     TRY(feed_next(t->feed, t->loader, &host, &batch));
     if (batch.rows == 0 && !t->config->sampler.uneven)
         return status_new(STATUS_BUG, "the loader ended an epoch too early");
-    pulse_phase(t->pulse, PULSE_FORWARD);
+    activity_phase(t->activity, ACTIVITY_FORWARD);
     if (i == 0) zero_gradients(t);
     t->micro_batches.has_zero_gradients = false;
     if (batch.rows > 0)

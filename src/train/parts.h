@@ -12,7 +12,7 @@
 
 #include "data/loader.h"
 #include "dist/comm/comm.h"
-#include "dist/process/pulse.h"
+#include "dist/process/activity.h"
 #include "dist/reducer.h"
 #include "train/config.h"
 #include "train/feed.h"
@@ -134,7 +134,7 @@ struct trainer {
     void (*on_epoch)(void *user, int64_t epoch, double value); /* run_options' */
     void *user;                                                /* of on_epoch */
     struct comm *comm;
-    struct pulse *pulse; /* reports the phase of this rank to the store; NULL: one rank */
+    struct activity *activity; /* reports the phase of this rank to the store; NULL: one rank */
     struct device *device;
     struct dataset *dataset;
     struct loader *loader, *validation; /* validation NULL: no validation rows */

@@ -57,8 +57,8 @@ static status create_parts(struct run *run) {
 }
 
 /* A checkpoint resets the launcher's count of restarts. Called in the saver's thread. */
-static void checkpoint_is_complete(void *pulse, int64_t step) {
-    pulse_saved(pulse, step);
+static void checkpoint_is_complete(void *activity, int64_t step) {
+    activity_saved(activity, step);
     launcher_send(MESSAGE_SAVED, 0, step, "");
 }
 
@@ -79,7 +79,7 @@ static status open_outputs(struct run *run) {
     if (c->train.tensorboard) TRY(metrics_open_events(t->outputs.metrics, t->state->counters.step));
     TRY(saver_create(run_folder_checkpoints(run->folder), c->checkpoint.keep, &t->outputs.saver));
     TRY(saver_move(t->outputs.saver, run_folder_checkpoints_by_fd(run->folder), run_folder_checkpoints(run->folder)));
-    saver_on_saved(t->outputs.saver, checkpoint_is_complete, t->pulse);
+    saver_on_saved(t->outputs.saver, checkpoint_is_complete, t->activity);
     t->outputs.folder = run->folder;
     t->outputs.log = run->log;
     t->outputs.report = (struct report){.log = run->log,
@@ -157,7 +157,7 @@ static void destroy(struct run *run, status *result) {
     parts_close_recordings(t);
     comm_destroy(run->own_comm);
     comm_destroy(t->comm);
-    saver_destroy(t->outputs.saver); /* its thread uses the pulse of the store and the state */
+    saver_destroy(t->outputs.saver); /* its thread uses the activity record of the store and the state */
     store_close(run->store);
     *result = status_first(*result, metrics_close(t->outputs.metrics));
     state_destroy(t->state);

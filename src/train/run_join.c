@@ -103,7 +103,7 @@ static status open_store(struct run *run) {
                                     .stop_fd = run->options->stop_fd};
     if (run->env->world_size == 1) return OK;
     TRY(store_open_with(run->env, &options, &run->store));
-    run->trainer.pulse = store_pulse(run->store);
+    run->trainer.activity = store_activity(run->store);
     describe_invariants(run, &invariants);
     status s =
         store_agree(run->store, "the program, the config, the data or the model", text_string(&invariants), d->timeout);

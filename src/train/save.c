@@ -94,7 +94,7 @@ static const char *nonfinite_range(const struct trainer *t, const struct params 
 
 /* Verifies that the state is the same on all ranks; *nonfinite: a tensor that is not finite; NULL: none. */
 static status check_state(struct trainer *t, const char **nonfinite) {
-    pulse_phase(t->pulse, PULSE_SAVING);
+    activity_phase(t->activity, ACTIVITY_SAVING);
     TRY(share_buffers(t)); /* those of rank 0 are saved */
     TRY(share_check_agreement(t, true));
     *nonfinite = nonfinite_range(t, &t->model->params);

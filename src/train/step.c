@@ -179,7 +179,7 @@ static status report_difference(struct trainer *t, const struct update *update) 
 static status recover(struct trainer *t, const struct update *update, const char *what, struct step_result *result) {
     if (recovery_is_overflow(t, update->nonfinite_losses == 0 && update->nonfinite_statistics == 0))
         return recovery_overflow(t);
-    pulse_phase(t->pulse, PULSE_LOADING); /* a roll-back reads a checkpoint */
+    activity_phase(t->activity, ACTIVITY_LOADING); /* a roll-back reads a checkpoint */
     bool needs_roll_back = false;
     TRY(recovery_run(t, &(struct bad_step){update->first, update->batches, what}, &needs_roll_back));
     if (needs_roll_back) result->outcome = STEP_ROLL_BACK;
@@ -189,7 +189,7 @@ static status recover(struct trainer *t, const struct update *update, const char
 /* Makes the update. */
 static status apply(struct trainer *t, const struct update *update) {
     const struct averaging *method = t->averaging.method;
-    pulse_phase(t->pulse, PULSE_UPDATING);
+    activity_phase(t->activity, ACTIVITY_UPDATING);
     if (method->update) TRY(method->update(t, update));
     micro_batches_applied(t);
     ema_update(t->ema, &t->model->params, update->step + 1, &t->memory.results->norm.clip);

@@ -33,8 +33,8 @@ status step_log_write(struct trainer *t, const struct update *update) {
     struct counters *c = &t->state->counters;
     int64_t every = t->config->train.log_every, step = update->step + 1;
     count_step(c, update);
-    pulse_step(t->pulse, step, update->seconds);
-    if (t->outputs.metrics) pulse_phase(t->pulse, PULSE_LOGGING);
+    activity_step(t->activity, step, update->seconds);
+    if (t->outputs.metrics) activity_phase(t->activity, ACTIVITY_LOGGING);
     double loss = update->sums.loss / update->sums.count;
     double elapsed = c->epoch_seconds > 0 ? c->epoch_seconds : update->seconds;
     double done = (double)step / (double)progress_total_steps(t);

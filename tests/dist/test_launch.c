@@ -138,11 +138,11 @@ static int end_in_step(const struct role_context *c, int killed_by) {
     status s = store_open(&c->env, 20, &store);
     if (s) return end_with(s);
     if (c->env.rank != 1) wait_long();
-    struct pulse *pulse = store_pulse(store);
-    pulse_step(pulse, 119, 0.01);
-    pulse_enter(pulse, 0, "all_reduce");
-    pulse_leave(pulse, 0);
-    pulse_phase(pulse, PULSE_BACKWARD);
+    struct activity *activity = store_activity(store);
+    activity_step(activity, 119, 0.01);
+    activity_enter(activity, 0, "all_reduce");
+    activity_leave(activity, 0);
+    activity_phase(activity, ACTIVITY_BACKWARD);
     if (killed_by) raise(killed_by);
     _exit(3);
 }

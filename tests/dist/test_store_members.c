@@ -26,26 +26,26 @@ static struct members *all_joined(int world, double hang) {
 }
 
 /* The heartbeat of a rank in step 7 with [ticks] of progress. */
-static struct pulse_reading reading_of(enum pulse_phase phase, uint64_t ticks, bool is_waiting, double median) {
-    return (struct pulse_reading){.phase = phase,
-                                  .step = 7,
-                                  .ticks = ticks,
-                                  .is_in_collective = is_waiting,
-                                  .call = "all_reduce",
-                                  .number = is_waiting ? 18 : 17,
-                                  .median_step = median};
+static struct activity_snapshot reading_of(enum activity_phase phase, uint64_t ticks, bool is_waiting, double median) {
+    return (struct activity_snapshot){.phase = phase,
+                                      .step = 7,
+                                      .ticks = ticks,
+                                      .is_in_collective = is_waiting,
+                                      .call = "all_reduce",
+                                      .number = is_waiting ? 18 : 17,
+                                      .median_step = median};
 }
 
-static void send_heartbeat(struct members *m, int rank, enum pulse_phase phase, uint64_t ticks, bool is_waiting,
+static void send_heartbeat(struct members *m, int rank, enum activity_phase phase, uint64_t ticks, bool is_waiting,
                            double median, double now) {
-    struct pulse_reading r = reading_of(phase, ticks, is_waiting, median);
+    struct activity_snapshot r = reading_of(phase, ticks, is_waiting, median);
     r.cpu = now;
     members_heartbeat(m, rank, &r, now);
 }
 
 /* Every rank sends the same heartbeat five times a second. Returns the time at which the cause is known; 0: none before
  * [end]. */
-static double time_of_cause(struct members *m, int world, struct pulse_reading *readings, double end) {
+static double time_of_cause(struct members *m, int world, struct activity_snapshot *readings, double end) {
     for (int i = 1; i * 0.2 < end; i++) {
         double now = i * 0.2;
         for (int r = 0; r < world; r++) {
@@ -66,28 +66,34 @@ static void expect(struct members *m, int rank, const char *expected) {
 }
 
 static const struct {
-    enum pulse_phase phase;
+    enum activity_phase phase;
     double median, hang, min, max; /* seconds; max 0: never */
 } hangs[] = {
-    {PULSE_FORWARD, 0.01, 10, 10, 10.5},    {PULSE_BACKWARD, 0.01, 10, 10, 10.5}, {PULSE_UPDATING, 0.01, 3, 3, 3.5},
-    {PULSE_FORWARD, 2, 10, 40, 40.5},                                            /* long steps: 20 of them */
-    {PULSE_EVALUATING, 0.01, 10, 60, 60.5}, {PULSE_LOADING, 0.01, 10, 600, 601}, /* disks and the first step may be slow
-                                                                                  */
-    {PULSE_SAVING, 0.01, 10, 600, 601},     {PULSE_LOGGING, 0.01, 10, 600, 601},  {PULSE_STARTING, 0, 10, 600, 601},
-    {PULSE_FORWARD, 0, 10, 600, 601},       {PULSE_FORWARD, 0.01, 0, 0, 0}, /* switched off */
+    {ACTIVITY_FORWARD, 0.01, 10, 10, 10.5},
+    {ACTIVITY_BACKWARD, 0.01, 10, 10, 10.5},
+    {ACTIVITY_UPDATING, 0.01, 3, 3, 3.5},
+    {ACTIVITY_FORWARD, 2, 10, 40, 40.5}, /* long steps: 20 of them */
+    {ACTIVITY_EVALUATING, 0.01, 10, 60, 60.5},
+    {ACTIVITY_LOADING, 0.01, 10, 600, 601}, /* disks and the first step may be slow
+                                             */
+    {ACTIVITY_SAVING, 0.01, 10, 600, 601},
+    {ACTIVITY_LOGGING, 0.01, 10, 600, 601},
+    {ACTIVITY_STARTING, 0, 10, 600, 601},
+    {ACTIVITY_FORWARD, 0, 10, 600, 601},
+    {ACTIVITY_FORWARD, 0.01, 0, 0, 0}, /* switched off */
 };
 
 START_TEST(hang_is_detected_at_its_limit) {
     struct members *m = all_joined(3, hangs[_i].hang);
-    struct pulse_reading waiting = reading_of(PULSE_BACKWARD, 41, true, hangs[_i].median);
-    struct pulse_reading readings[] = {waiting, reading_of(hangs[_i].phase, 40, false, hangs[_i].median), waiting};
+    struct activity_snapshot waiting = reading_of(ACTIVITY_BACKWARD, 41, true, hangs[_i].median);
+    struct activity_snapshot readings[] = {waiting, reading_of(hangs[_i].phase, 40, false, hangs[_i].median), waiting};
     double at = time_of_cause(m, 3, readings, 700);
     ck_assert_msg(at >= hangs[_i].min && at <= hangs[_i].max, "%g", at);
     if (hangs[_i].max > 0) {
         ck_assert_int_eq(members_cause(m, at), 1);
         ck_assert(members_hung(m, 1) && !members_hung(m, 0));
         expect(m, 1, "rank 1 (host n1, pid 71) hangs in ");
-        expect(m, 1, pulse_phase_name((int)hangs[_i].phase));
+        expect(m, 1, activity_phase_name((int)hangs[_i].phase));
         expect(m, 1, "of step 8, after all_reduce #17");
         expect(m, 1, "2 of 3 wait in all_reduce #18");
     }
@@ -98,19 +104,19 @@ END_TEST
 /* `eval` and `predict` have no steps. */
 START_TEST(phases_without_steps) {
     static const struct {
-        enum pulse_phase phase;
+        enum activity_phase phase;
         int64_t step;
         const char *expected;
-    } cases[] = {{PULSE_PREDICTING, 0, "; last seen in predicting, after all_gather #2"},
-                 {PULSE_EVALUATING, 0, "; last seen in evaluating, after all_gather #2"},
-                 {PULSE_EVALUATING, 6, "; last seen in evaluating of step 7, after all_gather #2"},
-                 {PULSE_SAVING, 0, "; last seen in saving, after all_gather #2"},
-                 {PULSE_SAVING, 6, "; last seen in saving of step 7, after all_gather #2"},
-                 {PULSE_LOADING, 0, "; last seen in loading data of step 1, after all_gather #2"},
-                 {PULSE_STARTING, 0, "; last seen starting, after all_gather #2"}};
+    } cases[] = {{ACTIVITY_PREDICTING, 0, "; last seen in predicting, after all_gather #2"},
+                 {ACTIVITY_EVALUATING, 0, "; last seen in evaluating, after all_gather #2"},
+                 {ACTIVITY_EVALUATING, 6, "; last seen in evaluating of step 7, after all_gather #2"},
+                 {ACTIVITY_SAVING, 0, "; last seen in saving, after all_gather #2"},
+                 {ACTIVITY_SAVING, 6, "; last seen in saving of step 7, after all_gather #2"},
+                 {ACTIVITY_LOADING, 0, "; last seen in loading data of step 1, after all_gather #2"},
+                 {ACTIVITY_STARTING, 0, "; last seen starting, after all_gather #2"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct text text = {0};
-        struct pulse_reading reading = {
+        struct activity_snapshot reading = {
             .phase = cases[i].phase, .step = cases[i].step, .ticks = 3, .call = "all_gather", .number = 2};
         members_last_seen(&reading, &text);
         ck_assert_str_eq(text_string(&text), cases[i].expected);
@@ -122,7 +128,7 @@ END_TEST
 /* The launcher has not reported how the rank ended; the last heartbeat shows where. */
 START_TEST(last_heartbeat_is_in_the_message) {
     struct members *m = all_joined(2, 10);
-    struct pulse_reading reading = {.phase = PULSE_FORWARD, .step = 4, .ticks = 3};
+    struct activity_snapshot reading = {.phase = ACTIVITY_FORWARD, .step = 4, .ticks = 3};
     struct text text = {0};
     members_heartbeat(m, 1, &reading, 0.1);
     members_leave(m, 1, MEMBER_FAILED, STATUS_PEER, NULL, 0.2);
@@ -139,13 +145,13 @@ START_TEST(progress_is_no_hang) {
     struct members *m = all_joined(2, 10);
     for (int i = 1; i < 500; i++) {
         double now = i * 0.2;
-        send_heartbeat(m, 0, PULSE_BACKWARD, 41, true, 0.01, now);
-        send_heartbeat(m, 1, PULSE_EVALUATING, 40 + (uint64_t)(i / 40), false, 0.01, now); /* a batch every 8 s */
+        send_heartbeat(m, 0, ACTIVITY_BACKWARD, 41, true, 0.01, now);
+        send_heartbeat(m, 1, ACTIVITY_EVALUATING, 40 + (uint64_t)(i / 40), false, 0.01, now); /* a batch every 8 s */
         members_check(m, now, link_age, NULL);
     }
     for (int i = 500; i < 1000; i++) {
         double now = i * 0.2;
-        for (int r = 0; r < 2; r++) send_heartbeat(m, r, PULSE_FORWARD, 50, false, 0.01, now);
+        for (int r = 0; r < 2; r++) send_heartbeat(m, r, ACTIVITY_FORWARD, 50, false, 0.01, now);
         members_check(m, now, link_age, NULL);
     }
     ck_assert_int_eq(members_cause(m, 200), -1);
@@ -156,7 +162,7 @@ END_TEST
 /* Both wait, but rank 1 in an earlier collective. */
 START_TEST(rank_that_is_behind_hangs) {
     struct members *m = all_joined(2, 10);
-    struct pulse_reading waiting = reading_of(PULSE_BACKWARD, 40, true, 0.01), readings[] = {waiting, waiting};
+    struct activity_snapshot waiting = reading_of(ACTIVITY_BACKWARD, 40, true, 0.01), readings[] = {waiting, waiting};
     readings[1].number = 17;
     ck_assert_int_eq(members_cause(m, time_of_cause(m, 2, readings, 20)), 1);
     members_destroy(m);
@@ -165,7 +171,7 @@ END_TEST
 
 START_TEST(all_wait_for_each_other) {
     struct members *m = all_joined(2, 10);
-    struct pulse_reading waiting = reading_of(PULSE_BACKWARD, 41, true, 0.01), readings[] = {waiting, waiting};
+    struct activity_snapshot waiting = reading_of(ACTIVITY_BACKWARD, 41, true, 0.01), readings[] = {waiting, waiting};
     double at = time_of_cause(m, 2, readings, 20);
     ck_assert(at >= 10 && at < 11);
     expect(m, members_cause(m, at), "hangs after backward of step 8, in all_reduce #18");
@@ -177,8 +183,8 @@ END_TEST
 static double time_of_loss(struct members *m, bool has_link) {
     for (int i = 1; i < 100; i++) {
         double now = i * 0.2;
-        send_heartbeat(m, 0, PULSE_FORWARD, (uint64_t)i, false, 0.01, now);
-        if (now <= 1) send_heartbeat(m, 1, PULSE_SAVING, (uint64_t)i, false, 0.01, now);
+        send_heartbeat(m, 0, ACTIVITY_FORWARD, (uint64_t)i, false, 0.01, now);
+        if (now <= 1) send_heartbeat(m, 1, ACTIVITY_SAVING, (uint64_t)i, false, 0.01, now);
         link_ages[1] = has_link || now < 1 ? 0.1 : now - 1;
         members_check(m, now, link_age, NULL);
         if (members_cause(m, now) >= 0) return now;
@@ -207,7 +213,7 @@ START_TEST(pause_of_the_server_loses_no_rank) {
     for (int i = 1; i < 100; i++) {
         double now = i < 50 ? i * 0.2 : 60 + i * 0.2;
         if (i != 50) /* the heartbeats are read after the check */
-            for (int r = 0; r < 2; r++) send_heartbeat(m, r, PULSE_FORWARD, 5 + (uint64_t)i, r == 0, 0.01, now);
+            for (int r = 0; r < 2; r++) send_heartbeat(m, r, ACTIVITY_FORWARD, 5 + (uint64_t)i, r == 0, 0.01, now);
         members_check(m, now, link_age, NULL);
         if (i <= 50) ck_assert_int_eq(members_cause(m, now), -1);
     }
@@ -291,7 +297,7 @@ START_TEST(rank_without_heartbeat_is_lost) {
     double now = 0;
     for (int i = 1; members_cause(m, now) < 0 && i < 100; i++) {
         now = i * 0.2;
-        send_heartbeat(m, 0, PULSE_STARTING, 1, false, 0, now);
+        send_heartbeat(m, 0, ACTIVITY_STARTING, 1, false, 0, now);
         members_check(m, now, link_age, NULL);
     }
     ck_assert_double_eq_tol(now, MEMBERS_STOPPED_SECONDS, 0.21);

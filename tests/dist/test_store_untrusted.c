@@ -77,7 +77,7 @@ static void false_rank_body(const struct dist_env *env, void *argument) {
                                     .length = sizeof body},
                            reply;
         int fd;
-        store_write_heartbeat(&(struct pulse_reading){0}, body);
+        store_write_heartbeat(&(struct activity_snapshot){0}, body);
         rank_must(store_join(&join, &fd, &session, &(uint32_t){0}));
         for (int i = 0; i < 3; i++) { /* its own frames are accepted */
             RANK_CHECK(store_send_frame(fd, &session, &frame, clock_seconds() + 5));

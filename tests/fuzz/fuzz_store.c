@@ -24,7 +24,7 @@ static void read_body(const struct store_frame *frame) {
     uint32_t number;
     size_t size;
     struct store_hello hello;
-    struct pulse_reading reading;
+    struct activity_snapshot reading;
     uint32_t other;
     if (store_parse_hello(frame, &hello))
         must(is_inside(hello.nonce, STORE_NONCE, frame) && hello.purpose < STORE_PURPOSES);

@@ -18,7 +18,7 @@ struct run {
     struct log *log;
     struct store *store;
     struct comm *comm;
-    struct pulse *pulse;
+    struct activity *activity;
     int64_t step;
 };
 
@@ -38,7 +38,7 @@ static status join_group(struct run *run) {
         struct store_options options = {
             .timeout = TIMEOUT, .hang = HANG, .log = run->log, .overdue = o->overdue, .stop_fd = o->stop_fd};
         TRY(store_open_with(run->env, &options, &run->store));
-        run->pulse = store_pulse(run->store);
+        run->activity = store_activity(run->store);
         TRY(store_agree(run->store, "the program, the config, the data or the model", "the same\n", TIMEOUT));
     }
     TRY(comm_create("gloo", run->env, run->store, TIMEOUT, &run->comm));
@@ -54,11 +54,11 @@ static status resume(struct run *run) {
 }
 
 static status save(const struct run *run) {
-    pulse_phase(run->pulse, PULSE_SAVING);
+    activity_phase(run->activity, ACTIVITY_SAVING);
     if (is_first_rank(run)) {
         clock_sleep(0.005 + draw_seconds(0.05));
         if (run->step > world.checkpoint) world.checkpoint = run->step;
-        pulse_saved(run->pulse, run->step);
+        activity_saved(run->activity, run->step);
         launcher_send(MESSAGE_SAVED, 0, run->step, "");
     }
     return OK;
@@ -68,16 +68,16 @@ static status save(const struct run *run) {
 static status step(struct run *run, double *stops) {
     double start = clock_seconds(), sums[2] = {run->options->stop && *run->options->stop ? 1 : 0, run->env->rank + 1};
     int world_size = run->env->world_size;
-    pulse_phase(run->pulse, PULSE_LOADING);
-    pulse_phase(run->pulse, PULSE_FORWARD);
+    activity_phase(run->activity, ACTIVITY_LOADING);
+    activity_phase(run->activity, ACTIVITY_FORWARD);
     clock_sleep(0.005 + draw_seconds(0.04));
-    pulse_phase(run->pulse, PULSE_BACKWARD);
+    activity_phase(run->activity, ACTIVITY_BACKWARD);
     TRY(comm_all_reduce(run->comm, sums, 2, COMM_FLOAT64, COMM_SUM));
     if (sums[1] != (double)world_size * (world_size + 1) / 2) violation("rank %d has a wrong sum", run->env->rank);
-    pulse_phase(run->pulse, PULSE_UPDATING);
+    activity_phase(run->activity, ACTIVITY_UPDATING);
     *stops = sums[0];
     run->step++;
-    pulse_step(run->pulse, run->step, clock_seconds() - start);
+    activity_step(run->activity, run->step, clock_seconds() - start);
     return OK;
 }
 

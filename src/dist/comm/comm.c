@@ -21,7 +21,7 @@ static status first_failure(struct comm_group *g) {
 /* From here to comm_finish, the heartbeat reports that this rank is in [call]. */
 status comm_begin(struct comm *comm, const char *call) {
     if (atomic_load(&comm->shared->has_failed)) return first_failure(comm->shared);
-    pulse_enter(store_pulse(comm->shared->store), comm->lane, call);
+    activity_enter(store_activity(comm->shared->store), comm->lane, call);
     return OK;
 }
 
@@ -39,7 +39,7 @@ static status fail(struct comm_group *g, const char *call, status failure) {
 }
 
 status comm_finish(struct comm *comm, const char *call, status failure) {
-    pulse_leave(store_pulse(comm->shared->store), comm->lane);
+    activity_leave(store_activity(comm->shared->store), comm->lane);
     return failure ? fail(comm->shared, call, failure) : OK;
 }
 

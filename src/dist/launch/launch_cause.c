@@ -28,10 +28,10 @@ static bool was_killed_by_launcher(const struct launched_rank *r) {
 
 /* Has not yet joined the other ranks, so has done no training. */
 static bool is_starting(const struct launched_rank *r) {
-    struct pulse_reading reading;
-    if (!r->pulse) return false;
-    pulse_read(r->pulse, &reading);
-    return reading.phase == PULSE_STARTING && reading.step == 0;
+    struct activity_snapshot reading;
+    if (!r->activity) return false;
+    activity_read(r->activity, &reading);
+    return reading.phase == ACTIVITY_STARTING && reading.step == 0;
 }
 
 /* Killed by a SIGTERM from another process before the rank had installed its handler. */
@@ -69,11 +69,12 @@ static void add_memory(const struct launched_rank *r, const struct launch_memory
     text_printf(out, "peak of this rank %.1f GiB", (double)r->peak_kib / (1 << 20));
 }
 
-/* The pulse is memory that launcher and rank share, so it shows the last activity of a rank that has ended. */
+/* The activity record is memory that launcher and rank share, so it shows the last activity of a rank that has ended.
+ */
 static void add_last_seen(const struct launched_rank *r, struct text *out) {
-    struct pulse_reading reading;
-    if (!r->pulse) return;
-    pulse_read(r->pulse, &reading);
+    struct activity_snapshot reading;
+    if (!r->activity) return;
+    activity_read(r->activity, &reading);
     members_last_seen(&reading, out);
 }
 

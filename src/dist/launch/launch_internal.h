@@ -11,26 +11,26 @@
 
 #include "base/text.h"
 #include "dist/launch/launch.h"
+#include "dist/process/activity.h"
 #include "dist/process/launcher_channel.h"
-#include "dist/process/pulse.h"
 #include "dist/store/store_session.h"
 
 struct launched_rank {
     int rank;
-    pid_t pid;            /* 0: not started */
-    int report;           /* the launcher's end of the socket for messages of the rank; -1: closed */
-    int exits;            /* the launcher's end of the socket for exits of other ranks; -1: closed */
-    int output;           /* the launcher's end of the pipe for standard output and error; -1 for rank 0 */
-    int log;              /* logs/rank-N.txt; -1: not open */
-    struct text line;     /* output without a newline yet */
-    struct text unlogged; /* output before the log was open */
-    struct pulse *pulse;  /* its activity; NULL: not known, or the only rank */
-    bool has_ended;       /* exited and reaped */
-    int wait_status;      /* of waitpid, with has_ended */
-    long peak_kib;        /* largest resident memory, KiB */
-    bool was_signalled;   /* the launcher sent a signal while it was running */
-    int order;            /* of its end, from 1; a report counts as the end */
-    bool has_report;      /* MESSAGE_FAILURE was received: */
+    pid_t pid;                 /* 0: not started */
+    int report;                /* the launcher's end of the socket for messages of the rank; -1: closed */
+    int exits;                 /* the launcher's end of the socket for exits of other ranks; -1: closed */
+    int output;                /* the launcher's end of the pipe for standard output and error; -1 for rank 0 */
+    int log;                   /* logs/rank-N.txt; -1: not open */
+    struct text line;          /* output without a newline yet */
+    struct text unlogged;      /* output before the log was open */
+    struct activity *activity; /* its activity; NULL: not known, or the only rank */
+    bool has_ended;            /* exited and reaped */
+    int wait_status;           /* of waitpid, with has_ended */
+    long peak_kib;             /* largest resident memory, KiB */
+    bool was_signalled;        /* the launcher sent a signal while it was running */
+    int order;                 /* of its end, from 1; a report counts as the end */
+    bool has_report;           /* MESSAGE_FAILURE was received: */
     int code;
     char text[LAUNCHER_MAX_TEXT];
 };

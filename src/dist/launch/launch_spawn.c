@@ -122,7 +122,7 @@ static void pass_descriptor(const char *name, int fd) {
 struct channels {
     int report[2], exits[2]; /* sockets: messages of the rank; exits of other ranks */
     int output[2];           /* pipe; -1 for rank 0, which inherits the standard streams */
-    int pulse;               /* memfd; -1: none */
+    int activity;            /* memfd; -1: none */
 };
 
 static void set_environment(const struct launch_job *job, int local_rank, pid_t launcher,
@@ -149,7 +149,7 @@ static void set_environment(const struct launch_job *job, int local_rank, pid_t 
     pass_descriptor(SECRET_FD_VARIABLE, job->secret);
     pass_descriptor(REPORT_FD_VARIABLE, channels->report[1]);
     pass_descriptor(EXITS_FD_VARIABLE, channels->exits[1]);
-    pass_descriptor(PULSE_FD_VARIABLE, channels->pulse);
+    pass_descriptor(ACTIVITY_FD_VARIABLE, channels->activity);
 }
 
 /* The kernel kills this rank when the launcher ends: by the parent-death signal, and by a signal when the launcher's
@@ -210,13 +210,13 @@ status launch_spawn(const struct launch_job *job, int local_rank, struct launche
         return status_errno(STATUS_IO, error, "cannot start rank %d%s", number,
                             error == EMFILE ? " (ulimit -n is too low for so many processes)" : "");
     }
-    if (job->config->nproc * job->config->nnodes > 1) channels.pulse = pulse_file();
-    rank->pulse = pulse_map(channels.pulse);
+    if (job->config->nproc * job->config->nnodes > 1) channels.activity = activity_file();
+    rank->activity = activity_map(channels.activity);
     pid_t launcher = getpid(), pid = fork();
     if (pid == 0) exec_rank(job, local_rank, launcher, &channels);
     int error = errno;
     close_channels(&channels, 1);
-    if (channels.pulse >= 0) close(channels.pulse);
+    if (channels.activity >= 0) close(channels.activity);
     rank->report = channels.report[0];
     rank->exits = channels.exits[0];
     rank->output = channels.output[0];

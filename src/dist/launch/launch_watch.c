@@ -406,7 +406,7 @@ static void release(struct launcher *l) {
         struct launched_rank *r = &l->ranks[i];
         if (r->report >= 0) close(r->report);
         if (r->exits >= 0) close(r->exits);
-        pulse_destroy(r->pulse);
+        activity_destroy(r->activity);
         output_close(r);
     }
     free(l->ranks);

@@ -67,7 +67,7 @@ bool launcher_needs_link(void) {
     return launcher_fd(REPORT_FD_VARIABLE) >= 0 && wants && strcmp(wants, "1") == 0;
 }
 
-int launcher_pulse_fd(void) { return launcher_fd(PULSE_FD_VARIABLE); }
+int launcher_activity_fd(void) { return launcher_fd(ACTIVITY_FD_VARIABLE); }
 
 int launcher_exits_fd(void) { return launcher_fd(EXITS_FD_VARIABLE); }
 

@@ -50,7 +50,7 @@ bool launcher_needs_link(void); /* whether this rank must create one */
 /* Receives how another rank of this node ended, in [text] (size). *rank is -1 if the launcher is about to end this rank
  * because another has failed: the SIGTERM that follows is not a request of the user. false: no message. */
 bool launcher_receive_exit(int *rank, char *text, size_t size);
-int launcher_exits_fd(void); /* readable when launcher_receive_exit has a message; -1 without a launcher */
-int launcher_pulse_fd(void); /* for pulse_map: the launcher reads it after this rank has ended; -1: none */
+int launcher_exits_fd(void);    /* readable when launcher_receive_exit has a message; -1 without a launcher */
+int launcher_activity_fd(void); /* for activity_map: the launcher reads it after this rank has ended; -1: none */
 
 #endif

@@ -38,7 +38,7 @@ struct store {
     uint8_t secret[32];
     uint64_t job;
     char place[320]; /* of rank 0 */
-    struct pulse *pulse;
+    struct activity *activity;
     struct heartbeat *heartbeat; /* NULL: world_size 1 */
     volatile sig_atomic_t *stop_fd;
     int stop; /* the descriptor that *stop_fd is set to while the store is open; -1: none */
@@ -289,7 +289,7 @@ static status open_network(struct store *s, const struct dist_env *env, const st
                                       .stop = s->stop,
                                       .rank = s->rank,
                                       .job = s->job,
-                                      .pulse = s->pulse,
+                                      .activity = s->activity,
                                       .place = s->place,
                                       .is_inference = options->is_inference,
                                       .overdue = options->overdue};
@@ -313,13 +313,13 @@ status store_open_with(const struct dist_env *env, const struct store_options *o
                         .job = store_job_hash(env->job_id),
                         .fd = -1,
                         .stop = -1,
-                        .pulse = pulse_map(launcher_pulse_fd()),
+                        .activity = activity_map(launcher_activity_fd()),
                         .body = malloc(STORE_MAX_BODY + 1),
                         .keys = store_keys_create()};
     pthread_mutex_init(&s->mutex, NULL);
     snprintf(s->place, sizeof s->place, "%s:%d", env->master_addr, env->master_port);
-    if (!s->pulse) s->pulse = pulse_create();
-    bool has_memory = s->body && s->keys && s->pulse;
+    if (!s->activity) s->activity = activity_create();
+    bool has_memory = s->body && s->keys && s->activity;
     status failure = has_memory ? OK : status_memory("the store");
     if (!failure && s->world_size > 1) failure = open_network(s, env, options);
     if (!failure) {
@@ -383,7 +383,7 @@ void store_close(struct store *s) {
     if (s->fd >= 0) close(s->fd);
     if (s->stop >= 0) close(s->stop);
     store_keys_destroy(s->keys);
-    pulse_destroy(s->pulse);
+    activity_destroy(s->activity);
     pthread_mutex_destroy(&s->mutex);
     free(s->body);
     session_end(&s->session);
@@ -496,8 +496,8 @@ bool store_cause(struct store *s, double timeout, struct text *out) {
     return is_known;
 }
 
-struct pulse *store_pulse(struct store *s) {
-    return s->pulse;
+struct activity *store_activity(struct store *s) {
+    return s->activity;
 }
 
 void store_on_failure(struct store *s, void (*handler)(void *data), void *data) {

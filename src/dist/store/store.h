@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "dist/process/activity.h"
 #include "dist/process/env.h"
-#include "dist/process/pulse.h"
 
 #define STORE_MAX_KEY 255          /* bytes */
 #define STORE_MAX_VALUE (64 << 10) /* bytes */
@@ -77,7 +77,7 @@ void store_report(struct store *store, status failure);
 bool store_cause(struct store *store, double timeout, struct text *out);
 
 /* The record of what this rank is doing, which the heartbeat sends; never NULL. */
-struct pulse *store_pulse(struct store *store);
+struct activity *store_activity(struct store *store);
 
 /* Calls handler(data), once and from another thread, when another rank is lost: to end blocked calls. After
  * store_off_failure the handler is not called and not running. */

@@ -103,7 +103,7 @@ bool store_parse_incarnation(const struct store_frame *frame, uint32_t *incarnat
 }
 
 /* Times are sent in microseconds. */
-void store_write_heartbeat(const struct pulse_reading *r, uint8_t body[STORE_HEARTBEAT]) {
+void store_write_heartbeat(const struct activity_snapshot *r, uint8_t body[STORE_HEARTBEAT]) {
     const uint64_t numbers[] = {
         (uint64_t)r->step,       (uint64_t)r->saved, r->ticks, r->number, (uint64_t)(r->median_step * 1e6),
         (uint64_t)(r->cpu * 1e6)};
@@ -111,29 +111,29 @@ void store_write_heartbeat(const struct pulse_reading *r, uint8_t body[STORE_HEA
     body[0] = (uint8_t)r->phase;
     body[1] = r->is_in_collective;
     for (size_t i = 0; i < 6; i++) store_write_u64(body + 4 + 8 * i, numbers[i]);
-    memcpy(body + 4 + 48, r->call, strnlen(r->call, PULSE_CALL_NAME - 1));
+    memcpy(body + 4 + 48, r->call, strnlen(r->call, ACTIVITY_CALL_NAME - 1));
 }
 
-static bool read_heartbeat(const uint8_t *body, struct pulse_reading *r) {
+static bool read_heartbeat(const uint8_t *body, struct activity_snapshot *r) {
     const uint8_t *b = body + 4;
-    if (body[0] >= PULSE_PHASE_COUNT) return false;
-    *r = (struct pulse_reading){.phase = (enum pulse_phase)body[0],
-                                .is_in_collective = body[1] != 0,
-                                .step = (int64_t)(store_read_u64(b) & INT64_MAX),
-                                .saved = (int64_t)(store_read_u64(b + 8) & INT64_MAX),
-                                .ticks = store_read_u64(b + 16),
-                                .number = store_read_u64(b + 24),
-                                .median_step = (double)store_read_u64(b + 32) * 1e-6,
-                                .cpu = (double)store_read_u64(b + 40) * 1e-6};
-    store_parse_text(b + 48, strnlen((const char *)b + 48, PULSE_CALL_NAME), r->call, sizeof r->call);
+    if (body[0] >= ACTIVITY_PHASE_COUNT) return false;
+    *r = (struct activity_snapshot){.phase = (enum activity_phase)body[0],
+                                    .is_in_collective = body[1] != 0,
+                                    .step = (int64_t)(store_read_u64(b) & INT64_MAX),
+                                    .saved = (int64_t)(store_read_u64(b + 8) & INT64_MAX),
+                                    .ticks = store_read_u64(b + 16),
+                                    .number = store_read_u64(b + 24),
+                                    .median_step = (double)store_read_u64(b + 32) * 1e-6,
+                                    .cpu = (double)store_read_u64(b + 40) * 1e-6};
+    store_parse_text(b + 48, strnlen((const char *)b + 48, ACTIVITY_CALL_NAME), r->call, sizeof r->call);
     return true;
 }
 
-bool store_parse_heartbeat(const struct store_frame *frame, struct pulse_reading *reading) {
+bool store_parse_heartbeat(const struct store_frame *frame, struct activity_snapshot *reading) {
     return frame->type == FRAME_HEARTBEAT && frame->length == STORE_HEARTBEAT && read_heartbeat(frame->body, reading);
 }
 
-bool store_parse_server_heartbeat(const struct store_frame *frame, int64_t *saved, struct pulse_reading *reading,
+bool store_parse_server_heartbeat(const struct store_frame *frame, int64_t *saved, struct activity_snapshot *reading,
                                   char who[STORE_MAX_WHO]) {
     if (frame->type != FRAME_SERVER_HEARTBEAT || frame->length < 8 + STORE_HEARTBEAT) return false;
     *saved = (int64_t)(store_read_u64(frame->body) & INT64_MAX);

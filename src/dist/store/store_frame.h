@@ -23,14 +23,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "dist/process/pulse.h"
+#include "dist/process/activity.h"
 #include "dist/store/store.h"
 #include "dist/store/store_session.h"
 
 #define STORE_VERSION 3 /* the header and REJECT are the same in all versions */
 #define STORE_HEADER 24
 #define STORE_HELLO (STORE_NONCE + 12)
-#define STORE_HEARTBEAT (4 + 6 * 8 + PULSE_CALL_NAME)
+#define STORE_HEARTBEAT (4 + 6 * 8 + ACTIVITY_CALL_NAME)
 #define STORE_MAX_WHO 160     /* "host n1, pid 71" */
 #define STORE_MAX_REPORT 2048 /* the message of a failure */
 /* The longest body before and after a rank has joined. */
@@ -56,9 +56,10 @@ enum store_type {
     FRAME_VALUE,            /* bytes */
     FRAME_ERROR,            /* u32 status code, text */
     FRAME_INCARNATION,      /* u32 incarnation of the server, u32 1 while it waits for ranks to join, else 0 */
-    FRAME_HEARTBEAT,        /* a pulse_reading */
+    FRAME_HEARTBEAT,        /* a activity_snapshot */
     FRAME_RANK_EXIT,        /* u32 rank, text: how another rank of this host ended */
-    FRAME_SERVER_HEARTBEAT, /* u64 step of the newest checkpoint, rank 0's pulse_reading, text: host and pid of rank 0
+    FRAME_SERVER_HEARTBEAT, /* u64 step of the newest checkpoint, rank 0's activity_snapshot, text: host and pid of rank
+                             * 0
                              */
     FRAME_JOB_FAILURE, /* u32 status code, u32 rank or UINT32_MAX, u32 1 if the rank hung, text: the failure that ends
                           the job */
@@ -102,9 +103,9 @@ struct store_hello {
 bool store_parse_hello(const struct store_frame *frame, struct store_hello *hello);
 void store_write_hello(const struct store_hello *hello, uint8_t body[STORE_HELLO]);
 bool store_parse_incarnation(const struct store_frame *frame, uint32_t *incarnation, uint32_t *is_waiting_for_ranks);
-bool store_parse_heartbeat(const struct store_frame *frame, struct pulse_reading *reading);
-void store_write_heartbeat(const struct pulse_reading *reading, uint8_t body[STORE_HEARTBEAT]);
-bool store_parse_server_heartbeat(const struct store_frame *frame, int64_t *saved, struct pulse_reading *reading,
+bool store_parse_heartbeat(const struct store_frame *frame, struct activity_snapshot *reading);
+void store_write_heartbeat(const struct activity_snapshot *reading, uint8_t body[STORE_HEARTBEAT]);
+bool store_parse_server_heartbeat(const struct store_frame *frame, int64_t *saved, struct activity_snapshot *reading,
                                   char who[STORE_MAX_WHO]);
 #define STORE_MAX_SERVER_HEARTBEAT (8 + STORE_HEARTBEAT + STORE_MAX_WHO)
 

@@ -44,7 +44,7 @@ struct heartbeat {
     bool has_bye;           /* the server has sent BYE */
     bool is_stop_requested; /* and reported */
     bool is_terminated;     /* the launcher ends this rank because another has failed */
-    struct pulse_reading last_of_0;
+    struct activity_snapshot last_of_0;
     char who_is_0[STORE_MAX_WHO]; /* host and pid; "": not known yet */
 
     pthread_mutex_t mutex; /* guards what follows */
@@ -106,9 +106,9 @@ static bool send_frame(struct heartbeat *h, enum store_type type, const void *bo
 }
 
 static void send_heartbeat(struct heartbeat *h, double now) {
-    struct pulse_reading reading;
+    struct activity_snapshot reading;
     uint8_t body[STORE_HEARTBEAT];
-    pulse_read(h->config.pulse, &reading);
+    activity_read(h->config.activity, &reading);
     store_write_heartbeat(&reading, body);
     if (!send_frame(h, FRAME_HEARTBEAT, body, sizeof body)) h->broken_at = now;
     h->send_at = now + HEARTBEAT_SECONDS;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/text.h"
-#include "dist/process/pulse.h"
+#include "dist/process/activity.h"
 #include "dist/store/store.h"
 #include "dist/store/store_session.h"
 
@@ -21,9 +21,9 @@ struct heartbeat_config {
     int stop;     /* an eventfd, readable after a request to stop: this rank then leaves the job; -1: none. Not owned */
     int rank;
     uint64_t job;
-    struct pulse *pulse; /* not owned */
-    const char *place;   /* of rank 0: "n1:29500"; copied */
-    bool is_inference;   /* as in store_options */
+    struct activity *activity; /* not owned */
+    const char *place;         /* of rank 0: "n1:29500"; copied */
+    bool is_inference;         /* as in store_options */
     store_overdue_function *overdue;
 };
 

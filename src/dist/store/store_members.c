@@ -18,8 +18,8 @@ struct member {
     enum member_state state;
     enum status_code code;
     char who[STORE_MAX_WHO];
-    char *reason;              /* NULL: exited without reporting an error */
-    struct pulse_reading last; /* heartbeat */
+    char *reason;                  /* NULL: exited without reporting an error */
+    struct activity_snapshot last; /* heartbeat */
     bool has_heartbeat, has_hung;
     double heartbeat_at, changed_at; /* time of the last heartbeat; of the last progress */
     double cpu_at_change;
@@ -84,7 +84,7 @@ void members_join(struct members *m, int rank, const char *who, double now) {
     m->joined++;
 }
 
-void members_heartbeat(struct members *m, int rank, const struct pulse_reading *reading, double now) {
+void members_heartbeat(struct members *m, int rank, const struct activity_snapshot *reading, double now) {
     struct member *r = &m->items[rank];
     r->heartbeat_at = now;
     if (!r->has_heartbeat || r->last.ticks != reading->ticks || r->last.step != reading->step) {
@@ -146,20 +146,20 @@ bool members_is_alone(const struct members *m, int rank) {
 
 /* ---- unreachable and stopped ranks ---- */
 
-const struct pulse_reading *members_last(const struct members *m, int rank) { return &m->items[rank].last; }
+const struct activity_snapshot *members_last(const struct members *m, int rank) { return &m->items[rank].last; }
 
 /* false before the first step, also while the initial state is saved; `eval` and `predict` have no steps. */
-static bool is_in_step(const struct pulse_reading *r) {
-    return r->step > 0 || (r->phase >= PULSE_LOADING && r->phase <= PULSE_LOGGING);
+static bool is_in_step(const struct activity_snapshot *r) {
+    return r->step > 0 || (r->phase >= ACTIVITY_LOADING && r->phase <= ACTIVITY_LOGGING);
 }
 
-static void add_phase(const struct pulse_reading *r, struct text *out) {
-    text_add(out, pulse_phase_name((int)r->phase));
+static void add_phase(const struct activity_snapshot *r, struct text *out) {
+    text_add(out, activity_phase_name((int)r->phase));
     if (is_in_step(r)) text_printf(out, " of step %llu", (unsigned long long)r->step + 1);
 }
 
-void members_last_seen(const struct pulse_reading *r, struct text *out) {
-    text_printf(out, "; last seen %s", r->phase == PULSE_STARTING ? "" : "in ");
+void members_last_seen(const struct activity_snapshot *r, struct text *out) {
+    text_printf(out, "; last seen %s", r->phase == ACTIVITY_STARTING ? "" : "in ");
     add_phase(r, out);
     if (*r->call)
         text_printf(out, ", %s %s #%llu", r->is_in_collective ? "in" : "after", r->call, (unsigned long long)r->number);
@@ -203,8 +203,8 @@ static double hang_limit(const struct members *m, bool has_working) {
         if (r->state != MEMBER_JOINED) continue;
         if (r->last.median_step > median) median = r->last.median_step;
         if (has_working && !is_working(r)) continue;
-        if (pulse_phase_is_slow((int)r->last.phase)) return m->limits.slow;
-        is_evaluating = is_evaluating || r->last.phase == PULSE_EVALUATING;
+        if (activity_phase_is_slow((int)r->last.phase)) return m->limits.slow;
+        is_evaluating = is_evaluating || r->last.phase == ACTIVITY_EVALUATING;
     }
     if (median <= 0) return m->limits.slow;
     double limit = STEPS * median > m->limits.hang ? STEPS * median : m->limits.hang;

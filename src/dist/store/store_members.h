@@ -19,7 +19,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "dist/process/pulse.h"
+#include "dist/process/activity.h"
 
 #define MEMBERS_SILENT_SECONDS 3.5
 #define MEMBERS_STOPPED_SECONDS 8.0
@@ -52,7 +52,7 @@ int members_joined(const struct members *m);                /* number of ranks t
 void members_join(struct members *m, int rank, const char *who, double now);
 /* The same for a rank that has ended before it joined, and that does not count as joined; its end is reported next. */
 void members_add_unjoined(struct members *m, int rank, const char *who, double now);
-void members_heartbeat(struct members *m, int rank, const struct pulse_reading *reading, double now);
+void members_heartbeat(struct members *m, int rank, const struct activity_snapshot *reading, double now);
 /* [state]: one of the last three. [reason]: text that follows the rank's name, ": the loss is nan"; NULL: it exited
  * without reporting an error. The code of MEMBER_LOST_PEER is STATUS_PEER. Does nothing for a rank that has left. */
 void members_leave(struct members *m, int rank, enum member_state state, enum status_code code, const char *reason,
@@ -74,7 +74,7 @@ enum status_code members_code(const struct members *m, int rank);
 bool members_hung(const struct members *m, int rank); /* it was unreachable, stopped or hanging */
 
 /* The last heartbeat of [rank]; all zero before the first. */
-const struct pulse_reading *members_last(const struct members *m, int rank);
+const struct activity_snapshot *members_last(const struct members *m, int rank);
 
 /* Whether every rank but [rank] has left without a failure. */
 bool members_is_alone(const struct members *m, int rank);
@@ -82,7 +82,7 @@ bool members_is_alone(const struct members *m, int rank);
 /* "rank 2 (host n1, pid 71) was killed by SIGKILL" */
 void members_describe(const struct members *m, int rank, struct text *out);
 /* "; last seen in backward of step 8, in all_reduce #17"; "; last seen starting" */
-void members_last_seen(const struct pulse_reading *reading, struct text *out);
+void members_last_seen(const struct activity_snapshot *reading, struct text *out);
 /* The ranks that have not joined: "ranks 2, 3"; with their number and nodes: "2 of 4 ranks: 2 (node 1), 3 (node 1)". */
 void members_missing(const struct members *m, struct text *out);
 

@@ -297,7 +297,7 @@ static bool on_bye(struct store_server *s, struct connection *c, const struct st
 }
 
 static bool on_heartbeat(struct store_server *s, struct connection *c, const struct store_frame *frame) {
-    struct pulse_reading reading;
+    struct activity_snapshot reading;
     if (!is_heartbeat(c) || !store_parse_heartbeat(frame, &reading)) return false;
     members_heartbeat(s->members, rank_of(c), &reading, clock_seconds());
     if (rank_of(c) == 0) s->saved = reading.saved;

@@ -256,8 +256,8 @@ static void tear_down(struct inference *inf, status failure) {
     arena_destroy(inf->arena);
 }
 
-static void set_phase(const struct inference *inf, enum pulse_phase phase) {
-    pulse_phase(inf->store ? store_pulse(inf->store) : NULL, phase);
+static void set_phase(const struct inference *inf, enum activity_phase phase) {
+    activity_phase(inf->store ? store_activity(inf->store) : NULL, phase);
 }
 
 /* Computes *output, on the device, for [rows] rows from position [at] of the part. *fed is the batch on the device; its
@@ -329,7 +329,7 @@ static status evaluate(struct inference *inf, struct text *out) {
         size_t rows = min_size(inf->batch, inf->count - done);
         const float *output;
         struct batch fed;
-        set_phase(inf, PULSE_EVALUATING);
+        set_phase(inf, ACTIVITY_EVALUATING);
         s = check_stop(inf);
         if (!s) s = forward(inf, inf->first + done, rows, positions, &fed, &output);
         if (!s) s = evaluation_add(evaluation, output, fed.targets, inf->targets, rows);
@@ -380,7 +380,7 @@ static status predict(struct inference *inf, const char *out) {
         size_t rows = min_size(inf->batch, inf->count - done);
         const float *output;
         struct batch fed;
-        set_phase(inf, PULSE_PREDICTING);
+        set_phase(inf, ACTIVITY_PREDICTING);
         s = check_stop(inf);
         if (!s) s = forward(inf, inf->first + done, rows, positions, &fed, &output);
         if (!s) s = device_download(inf->device, own + done * out_size, output, rows * out_size * sizeof *own);
@@ -388,7 +388,7 @@ static status predict(struct inference *inf, const char *out) {
     }
     if (!s) s = gather(inf, own, &all);
     if (!s) begin_ending(inf);
-    if (!s) set_phase(inf, PULSE_SAVING);
+    if (!s) set_phase(inf, ACTIVITY_SAVING);
     if (!s && inf->env->rank == 0) s = write_predictions(inf, out, all);
     if (!s) s = comm_barrier(inf->comm);
     buffer_free(own);

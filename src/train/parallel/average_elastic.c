@@ -8,9 +8,9 @@
 static status run(struct trainer *t, struct update *update) {
     size_t number = (size_t)t->state->counters.batch;
     struct batch host, batch;
-    pulse_phase(t->pulse, PULSE_LOADING);
+    activity_phase(t->activity, ACTIVITY_LOADING);
     TRY(feed_next(t->feed, t->loader, &host, &batch));
-    pulse_phase(t->pulse, PULSE_FORWARD);
+    activity_phase(t->activity, ACTIVITY_FORWARD);
     struct pass pass = parts_pass(t, batch.rows, true);
     TRY(elastic_run(t->averaging.elastic, &batch, number, &pass));
     update->batches = 1;
