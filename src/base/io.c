@@ -187,7 +187,8 @@ static status stat_result(int result, const struct stat *st, const char *path, s
                              .is_folder = S_ISDIR(st->st_mode),
                              .size = (uint64_t)st->st_size,
                              .device = (uint64_t)st->st_dev,
-                             .inode = (uint64_t)st->st_ino};
+                             .inode = (uint64_t)st->st_ino,
+                             .modified = (double)st->st_mtim.tv_sec + (double)st->st_mtim.tv_nsec * 1e-9};
     return OK;
 }
 
@@ -201,6 +202,19 @@ status io_stat_fd(int fd, const char *path, struct io_info *info) {
     struct stat st;
     int result = has_fault(CALL_STAT, path) ? -1 : fstat(fd, &st);
     return stat_result(result, &st, path, info);
+}
+
+status io_is_locked(const char *path, bool *out) {
+    int fd;
+    bool is_free = true;
+    struct io_info info;
+    *out = false;
+    TRY(io_stat(path, &info));
+    if (!info.is_file) return OK;
+    TRY(io_open(path, &fd));
+    status s = io_lock(fd, path, &is_free);
+    *out = !is_free;
+    return status_first(s, io_close(fd, path));
 }
 
 bool io_is_same(const struct io_info *a, const struct io_info *b) {

@@ -40,10 +40,15 @@ status io_truncate(int fd, const char *path, uint64_t size);
  * it. */
 status io_lock(int fd, const char *path, bool *is_mine);
 
+/* Whether a process has the lock of the file [path]; false for an absent file. The check locks the file for a moment.
+ */
+status io_is_locked(const char *path, bool *out);
+
 struct io_info {
     bool exists, is_file, is_folder; /* symbolic links are followed */
     uint64_t size;
     uint64_t device, inode;
+    double modified; /* seconds since 1970 */
 };
 /* OK also for an absent file. */
 status io_stat(const char *path, struct io_info *info);

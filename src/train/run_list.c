@@ -80,20 +80,6 @@ static status add_sizes(const char *folder, uint64_t *bytes) {
     return s;
 }
 
-/* Whether a process has the lock. The check locks the file for a moment; a run that starts then waits for it. */
-static status is_locked(const char *path, bool *is_locked) {
-    int fd;
-    bool is_free = true;
-    struct io_info info;
-    *is_locked = false;
-    TRY(io_stat(path, &info));
-    if (!info.is_file) return OK;
-    TRY(io_open(path, &fd));
-    status s = io_lock(fd, path, &is_free);
-    *is_locked = !is_free;
-    return status_first(s, io_close(fd, path));
-}
-
 static const char *state_of(const struct events *events, bool is_running) {
     if (is_running) return "running";
     if (!events->end) return "failed";
@@ -126,7 +112,7 @@ static status list_run(const char *folder, const char *name, struct text *out) {
     uint64_t bytes = 0;
     bool is_running;
     text_printf(&path, "%s/.lock", folder);
-    status s = is_locked(text_string(&path), &is_running);
+    status s = io_is_locked(text_string(&path), &is_running);
     if (!s) s = add_sizes(folder, &bytes);
     text_clear(&path);
     text_printf(&path, "%s/checkpoints", folder);
