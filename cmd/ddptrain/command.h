@@ -82,7 +82,7 @@ struct verb {
 /* The table: a name here, and a `const struct verb verb_<name>`. The first one runs where the command line names none.
  */
 #define VERBS(X)                                                                                                       \
-    X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) X(inspect) X(runs) X(export) X(comm)
+    X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) X(inspect) X(runs) X(report) X(export) X(comm)
 #define X(name) extern const struct verb verb_##name;
 VERBS(X)
 #undef X

@@ -37,6 +37,7 @@ static const struct {
     {"history", "runs", ""},    {"status", "runs", ""},
     {"search", "sweep", ""},    {"tune", "sweep", ""},
     {"optimize", "sweep", ""},  {"hpo", "sweep", ""},
+    {"plot", "report", ""},     {"html", "report", ""},
     {"summary", "check", ""},   {"bench", "comm", ""},
     {"benchmark", "comm", ""},
 };

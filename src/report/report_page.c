@@ -1,0 +1,137 @@
+/* The parts are in runs_section and sweep_section; here is their order. */
+#include "report/report_page.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/io.h"
+#include "report/html.h"
+#include "report/page.h"
+#include "report/runs_section.h"
+#include "report/sweep_section.h"
+
+#define FIRST_LINE "<!DOCTYPE html>\n"
+
+/* A name that was meant for something else is not overwritten. */
+static status check_out(const char *path) {
+    char first[sizeof FIRST_LINE] = "";
+    struct io_info info;
+    size_t got = 0;
+    int fd;
+    TRY(io_stat(path, &info));
+    if (!info.exists || (info.is_file && info.size == 0)) return OK;
+    if (!info.is_file)
+        return status_new(STATUS_USAGE, "--out %s: %s; give a file such as report.html", path,
+                          info.is_folder ? "is a folder" : "not a regular file");
+    TRY(io_open(path, &fd));
+    status s = io_read(fd, path, first, sizeof FIRST_LINE - 1, &got);
+    s = status_first(s, io_close(fd, path));
+    if (!s && strcmp(first, FIRST_LINE) != 0)
+        s = status_new(STATUS_USAGE,
+                       "--out %s: the file exists and is no report; it was not overwritten. Give another "
+                       "name",
+                       path);
+    return s;
+}
+
+struct folders {
+    struct run_data **runs;
+    struct sweep_data **sweeps;
+    size_t run_count, sweep_count;
+};
+
+static status read_folder(const char *path, struct folders *f) {
+    bool is_sweep;
+    TRY(sweep_data_is_sweep(path, &is_sweep));
+    if (is_sweep)
+        TRY(sweep_data_read(path, &f->sweeps[f->sweep_count]));
+    else
+        TRY(run_data_read(path, &f->runs[f->run_count]));
+    f->sweep_count += is_sweep;
+    f->run_count += !is_sweep;
+    return OK;
+}
+
+static void set_label(struct run_data *run) {
+    char *label = strdup(run->path);
+    if (!label) status_exit_without_memory();
+    free(run->label);
+    run->label = label;
+}
+
+/* Runs of the same name are told apart by their paths. */
+static void settle_labels(struct folders *f) {
+    for (size_t i = 0; i < f->run_count; i++)
+        for (size_t k = i + 1; k < f->run_count; k++)
+            if (strcmp(f->runs[i]->label, f->runs[k]->label) == 0) {
+                set_label(f->runs[i]);
+                set_label(f->runs[k]);
+            }
+}
+
+static void add_title(const struct folders *f, struct text *out) {
+    const char *name = f->sweep_count ? f->sweeps[0]->label : f->runs[0]->label;
+    size_t others = f->run_count + f->sweep_count - 1;
+    text_printf(out, "%s %s", f->sweep_count ? "Sweep" : "Run", name);
+    if (others) text_printf(out, " and %zu other%s", others, text_plural(others, "s"));
+}
+
+static void add_runs(const struct folders *f, struct text *out) {
+    if (f->sweep_count || f->run_count > 1) text_printf(out, "<h2>Run%s</h2>\n", text_plural(f->run_count, "s"));
+    runs_section_overview(out, f->runs, f->run_count);
+    text_add(out, "<h2>Curves</h2>\n");
+    runs_section_curves(out, f->runs, f->run_count);
+    runs_section_confusion(out, f->runs, f->run_count);
+    runs_section_config(out, f->runs, f->run_count);
+}
+
+static status add_sweep(const struct sweep_data *sweep, bool has_title, struct text *out) {
+    if (has_title) {
+        text_add(out, "<h2>Sweep ");
+        html_add(out, sweep->label);
+        text_add(out, "</h2>\n");
+    }
+    return sweep_section_add(out, sweep);
+}
+
+static status build(const struct folders *f, struct text *out) {
+    struct text title = {0};
+    time_t now = time(NULL);
+    struct tm parts;
+    char when[64] = "";
+    add_title(f, &title);
+    page_begin(out, text_string(&title));
+    text_free(&title);
+    if (localtime_r(&now, &parts)) strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S %z", &parts);
+    page_note(out, "Made by ddptrain report, %s.", when);
+    for (size_t i = 0; i < f->sweep_count; i++) TRY(add_sweep(f->sweeps[i], f->sweep_count + f->run_count > 1, out));
+    if (f->run_count) add_runs(f, out);
+    page_end(out);
+    return OK;
+}
+
+static status write_page(struct folders *f, const char *path, struct report_summary *summary) {
+    struct text page = {0};
+    settle_labels(f);
+    status s = build(f, &page);
+    struct io_part part = {page.data, page.length};
+    if (!s) s = io_replace(path, &part, 1);
+    *summary = (struct report_summary){f->run_count, f->sweep_count, page.length};
+    text_free(&page);
+    return s;
+}
+
+status report_page_write(char *const *paths, size_t count, const char *out, struct report_summary *summary) {
+    struct folders f = {calloc(count, sizeof *f.runs), calloc(count, sizeof *f.sweeps), 0, 0};
+    if (!f.runs || !f.sweeps) status_exit_without_memory();
+    status s = check_out(out);
+    for (size_t i = 0; i < count && !s; i++) s = read_folder(paths[i], &f);
+    if (!s) s = write_page(&f, out, summary);
+    for (size_t i = 0; i < f.run_count; i++) run_data_free(f.runs[i]);
+    for (size_t i = 0; i < f.sweep_count; i++) sweep_data_free(f.sweeps[i]);
+    free(f.runs);
+    free(f.sweeps);
+    return s;
+}

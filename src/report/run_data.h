@@ -1,0 +1,71 @@
+/* run_data: what the files of a run folder say: metrics.jsonl as curves and the newest events, config.yaml as keys and
+ * values. Nothing in the folder is trusted or changed; it may be that of a run that is going on. */
+#ifndef REPORT_RUN_DATA_H
+#define REPORT_RUN_DATA_H
+
+#include "report/curve.h"
+#include "report/line_file.h"
+
+#define RUN_DATA_MAX_CURVES 64
+#define RUN_DATA_MAX_CLASSES 1000
+
+/* Of step events (x: updates so far) or of epoch events (x: epochs so far). */
+struct run_curve {
+    char name[64]; /* of the field: "loss", "val_loss" */
+    bool is_of_steps;
+    struct curve curve;
+};
+
+/* A key of the config by its dotted path; items of a list of mappings have their index in it. */
+struct run_key {
+    char *key, *value; /* value: YAML in one line */
+};
+
+enum run_state { RUN_EMPTY, RUN_RUNNING, RUN_COMPLETE, RUN_STOPPED, RUN_FAILED };
+extern const char *const run_states[];
+
+struct run_data {
+    char *path;  /* of the folder, without a slash at its end */
+    char *label; /* its name, for legends */
+    struct line_file file;
+    bool is_locked;  /* a process has the run (seen on this host only, where file systems do not share locks) */
+    double modified; /* when metrics.jsonl was written, in seconds since 1970; NAN: there is none */
+    struct run_curve *curves; /* (curve_count), in the order in which their fields came first */
+    size_t curve_count;
+    char *device, *backend, *fingerprint; /* of the newest `start` or `resume`; NULL: none */
+    double world_size, parameters, train_rows, val_rows, batch_size, startup_seconds; /* NAN: unknown */
+    double epochs, steps, samples, seconds; /* of the newest event that has them */
+    double best_epoch, best_value;          /* NAN: none yet */
+    const char *best_metric;                /* which: best_value is one of its curve */
+    double peak_memory;                     /* bytes; NAN: unknown */
+    uint64_t resumes, skipped, rollbacks, checkpoints, failed_checkpoints;
+    bool has_begun, has_ended, has_stopped; /* the last line is `end` or `stopped` */
+    char sha256[65];                        /* "": none */
+    double *confusion;                      /* (classes, classes): rows are targets; of the newest epoch with one */
+    size_t classes;
+    struct run_key *keys; /* (key_count), of the resolved config */
+    size_t key_count;
+};
+
+/* Reads the run folder [path]. STATUS_DATA for a folder that is absent or none of a run. */
+status run_data_read(const char *path, struct run_data **out);
+/* What was added since; begins anew where the files are others. */
+status run_data_update(struct run_data *run);
+void run_data_free(struct run_data *run); /* takes NULL */
+
+/* Whether [path] is a folder that a run has made or begun. */
+status run_data_is_run(const char *path, bool *out);
+
+enum run_state run_data_state(const struct run_data *run);
+/* NULL: there is none. */
+const struct curve *run_data_curve(const struct run_data *run, const char *name, bool is_of_steps);
+/* The value of a key; NULL: the config has none. */
+const char *run_data_key(const struct run_data *run, const char *key);
+/* A number of the config; NAN: not given. */
+double run_data_number(const struct run_data *run, const char *key);
+
+/* The keys and values of the YAML file [path]; none when it is absent or damaged. */
+status run_keys_read(const char *path, struct run_key **out, size_t *count);
+void run_keys_free(struct run_key *keys, size_t count);
+
+#endif

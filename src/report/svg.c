@@ -1,0 +1,328 @@
+/* Coordinates have one decimal, a tenth of a pixel; a plot is drawn in a box of fixed size, which the page scales. */
+#include "report/svg.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/html.h"
+
+#define WIDTH 400.0
+#define HEIGHT 250.0
+#define TEXT_WIDTH 6.6 /* of a character of a label */
+#define MAX_LABEL 30   /* bytes of a word at an axis */
+
+static void add_coordinate(struct text *out, double value) {
+    long tenths = lround(value * 10);
+    long whole = labs(tenths) / 10, rest = labs(tenths) % 10;
+    char text[32];
+    if (rest)
+        snprintf(text, sizeof text, "%s%ld.%ld", tenths < 0 ? "-" : "", whole, rest);
+    else
+        snprintf(text, sizeof text, "%s%ld", tenths < 0 ? "-" : "", whole);
+    text_add(out, text);
+}
+
+static void add_pair(struct text *out, char command, double x, double y) {
+    text_add_bytes(out, &command, 1);
+    add_coordinate(out, x);
+    text_add(out, " ");
+    add_coordinate(out, y);
+}
+
+double svg_x(const struct svg_plot *p, double value) {
+    return p->left + axis_place(&p->x, value) * (p->right - p->left);
+}
+
+double svg_y(const struct svg_plot *p, double value) {
+    return p->bottom - axis_place(&p->y, value) * (p->bottom - p->top);
+}
+
+/* ---- axes ---- */
+
+static void add_text(struct text *out, double x, double y, const char *class, const char *string) {
+    text_printf(out, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, class);
+    html_add_short(out, string, MAX_LABEL);
+    text_add(out, "</text>");
+}
+
+static size_t word_step(size_t count, size_t max) { return (count + max - 1) / (max ? max : 1); }
+
+static void add_x_axis(struct svg_plot *p) {
+    struct axis_tick ticks[AXIS_MAX_TICKS];
+    size_t count = p->x.words ? 0 : axis_ticks(&p->x, 6, ticks);
+    for (size_t i = 0; i < count; i++) {
+        double x = svg_x(p, ticks[i].value);
+        text_printf(p->out, "<path class=\"grid\" d=\"M%.1f %.1fV%.1f\"/>", x, p->top, p->bottom);
+        add_text(p->out, x, p->bottom + 15, "tick mid", ticks[i].text);
+    }
+    for (size_t i = 0; i < p->x.word_count; i += word_step(p->x.word_count, 8))
+        add_text(p->out, svg_x(p, (double)i), p->bottom + 15, "tick mid", p->x.words[i]);
+    if (p->x.label) add_text(p->out, (p->left + p->right) / 2, p->bottom + 31, "label mid", p->x.label);
+}
+
+static void add_y_axis(struct svg_plot *p, const struct axis_tick *ticks, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        double y = svg_y(p, ticks[i].value);
+        text_printf(p->out, "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/>", p->left, y, p->right);
+        add_text(p->out, p->left - 6, y + 4, "tick end", ticks[i].text);
+    }
+}
+
+static void add_domain(struct text *out, char name, const struct axis *a) {
+    text_printf(out, " data-%c=\"%.9g,%.9g,%d\"", name, a->low, a->high, a->is_log);
+}
+
+void svg_begin(struct svg_plot *p, const char *title, const char *name) {
+    struct axis_tick ticks[AXIS_MAX_TICKS];
+    size_t count = axis_ticks(&p->y, 5, ticks), longest = 1;
+    for (size_t i = 0; i < count; i++)
+        if (strlen(ticks[i].text) > longest) longest = strlen(ticks[i].text);
+    p->width = WIDTH;
+    p->height = HEIGHT;
+    p->left = 14 + TEXT_WIDTH * (double)longest;
+    p->right = WIDTH - 14;
+    p->top = 10;
+    p->bottom = HEIGHT - (p->x.label ? 38 : 22);
+    text_add(p->out, "<figure><figcaption>");
+    html_add(p->out, title);
+    text_printf(p->out, "</figcaption><svg class=\"plot\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"",
+                p->width, p->height);
+    html_add(p->out, name ? name : title);
+    text_printf(p->out, "\" data-box=\"%.1f,%.1f,%.1f,%.1f\"", p->left, p->top, p->right, p->bottom);
+    add_domain(p->out, 'x', &p->x);
+    add_domain(p->out, 'y', &p->y);
+    text_add(p->out, ">");
+    add_y_axis(p, ticks, count);
+    add_x_axis(p);
+    text_printf(p->out, "<path class=\"axis\" d=\"M%.1f %.1fV%.1fH%.1f\"/>", p->left, p->top, p->bottom, p->right);
+}
+
+void svg_end(struct svg_plot *p) { text_add(p->out, "</svg>\n"); }
+
+void svg_end_figure(struct text *out) { text_add(out, "</figure>\n"); }
+
+/* ---- curves and points ---- */
+
+struct drawing {
+    struct svg_plot *plot;
+    bool has_marks;
+    struct text marks;
+};
+
+static void add_vertex(void *user, double x, double y, bool is_joined) {
+    struct drawing *d = user;
+    add_pair(d->plot->out, is_joined ? 'L' : 'M', svg_x(d->plot, x), svg_y(d->plot, y));
+    if (!d->has_marks) return;
+    add_pair(&d->marks, 'M', svg_x(d->plot, x), svg_y(d->plot, y));
+    text_add(&d->marks, "h0");
+}
+
+#define MAX_MARKED 24 /* points of a curve that has marks */
+
+#define MAX_LINE 300   /* buckets of a curve that is drawn as one line; longer ones: the mean within a band */
+#define MAX_GROUPS 240 /* of a band */
+
+/* The area between the least and the largest values of groups [from] to [to]. */
+static void add_band(struct svg_plot *p, const struct curve_group *groups, size_t from, size_t to) {
+    for (size_t i = from; i < to; i++)
+        add_pair(p->out, i == from ? 'M' : 'L', svg_x(p, groups[i].x), svg_y(p, groups[i].high));
+    for (size_t i = to; i-- > from;) add_pair(p->out, 'L', svg_x(p, groups[i].x), svg_y(p, groups[i].low));
+    text_add(p->out, "Z");
+}
+
+static void add_long_curve(struct svg_plot *p, const struct curve *curve, size_t index, const char *name) {
+    struct curve_group groups[MAX_GROUPS];
+    size_t count = curve_groups(curve, MAX_GROUPS, groups);
+    text_printf(p->out, "<path class=\"band f%zu\" d=\"", index % SVG_COLORS);
+    for (size_t i = 0, end; i < count; i = end) {
+        for (end = i + 1; end < count && groups[end].is_joined; end++) {
+        }
+        add_band(p, groups, i, end);
+    }
+    text_printf(p->out, "\"/><path class=\"curve c%zu d%zu\" data-name=\"", index % SVG_COLORS,
+                index / SVG_COLORS % SVG_DASHES);
+    html_add(p->out, name);
+    text_add(p->out, "\" d=\"");
+    for (size_t i = 0; i < count; i++)
+        add_pair(p->out, groups[i].is_joined ? 'L' : 'M', svg_x(p, groups[i].x), svg_y(p, groups[i].mean));
+    text_add(p->out, "\"/>");
+}
+
+bool svg_is_band(const struct curve *curve) { return curve->count > MAX_LINE; }
+
+void svg_curve(struct svg_plot *p, const struct curve *curve, size_t index, const char *name) {
+    struct drawing d = {.plot = p, .has_marks = curve->values <= MAX_MARKED};
+    if (svg_is_band(curve)) add_long_curve(p, curve, index, name);
+    if (curve->values == 0 || svg_is_band(curve)) return;
+    text_printf(p->out, "<path class=\"curve c%zu d%zu\" data-name=\"", index % SVG_COLORS,
+                index / SVG_COLORS % SVG_DASHES);
+    html_add(p->out, name);
+    text_add(p->out, "\" d=\"");
+    curve_visit(curve, add_vertex, &d);
+    text_add(p->out, "\"/>");
+    if (d.has_marks)
+        text_printf(p->out, "<path class=\"marks c%zu\" d=\"%s\"/>", index % SVG_COLORS, text_string(&d.marks));
+    text_free(&d.marks);
+}
+
+void svg_point(struct svg_plot *p, double x, double y, double radius, const char *class, const char *text) {
+    text_add(p->out, "<circle cx=\"");
+    add_coordinate(p->out, svg_x(p, x));
+    text_add(p->out, "\" cy=\"");
+    add_coordinate(p->out, svg_y(p, y));
+    text_printf(p->out, "\" r=\"%g\" class=\"%s\"", radius, class);
+    if (!text) {
+        text_add(p->out, "/>");
+        return;
+    }
+    text_add(p->out, "><title>");
+    html_add(p->out, text);
+    text_add(p->out, "</title></circle>");
+}
+
+void svg_error(struct svg_plot *p, double x, double low, double high) {
+    double at = svg_x(p, x);
+    text_printf(p->out, "<path class=\"error\" d=\"M%.1f %.1fV%.1f\"/>", at, svg_y(p, low), svg_y(p, high));
+}
+
+void svg_legend(struct text *out, const char *const *names, size_t count) {
+    text_add(out, "<ul class=\"legend\">");
+    for (size_t i = 0; i < count; i++) {
+        text_printf(out,
+                    "<li><svg viewBox=\"0 0 22 8\" aria-hidden=\"true\"><path class=\"curve c%zu d%zu\" d=\"M1 4H21\"/>"
+                    "</svg>",
+                    i % SVG_COLORS, i / SVG_COLORS % SVG_DASHES);
+        html_add_short(out, names[i], 80);
+        text_add(out, "</li>");
+    }
+    text_add(out, "</ul>");
+}
+
+/* ---- bars ---- */
+
+#define BAR_HEIGHT 24.0
+
+void svg_bars(struct text *out, const char *title, const char *const *names, const double *values,
+              const char *const *texts, size_t count) {
+    double left = 160, right = WIDTH - 62, height = BAR_HEIGHT * (double)count + 8;
+    text_add(out, "<figure><figcaption>");
+    html_add(out, title);
+    text_printf(out, "</figcaption><svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"", WIDTH, height);
+    html_add(out, title);
+    text_add(out, "\">");
+    for (size_t i = 0; i < count; i++) {
+        double y = 4 + BAR_HEIGHT * (double)i, share = values[i] < 0 || isnan(values[i]) ? 0 : fmin(values[i], 1);
+        add_text(out, left - 8, y + 16, "tick end", names[i]);
+        text_printf(out, "<rect class=\"track\" x=\"%.0f\" y=\"%.1f\" width=\"%.1f\" height=\"14\" rx=\"2\"/>", left,
+                    y + 4, right - left);
+        text_printf(out, "<rect class=\"bar\" x=\"%.0f\" y=\"%.1f\" width=\"%.1f\" height=\"14\" rx=\"2\"/>", left,
+                    y + 4, share * (right - left));
+        add_text(out, right + 8, y + 16, "tick", texts[i]);
+    }
+    text_add(out, "</svg>\n");
+}
+
+/* ---- confusion matrix ---- */
+
+#define MATRIX_TEXT 12 /* classes up to which counts stand in the cells */
+
+static void add_cell(struct text *out, double x, double y, double size, double value, double sum, size_t row,
+                     size_t column, bool has_text) {
+    double share = sum > 0 ? value / sum : 0;
+    char number[24];
+    if (value == 0 && !has_text) return; /* the background is the colour of zero */
+    text_printf(out, "<rect class=\"cell%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.2f\" height=\"%.2f\" style=\"--v:%.3g\">",
+                row == column ? " hit" : "", x, y, size, size, share);
+    text_printf(out, "<title>target %zu, predicted %zu: %.0f (%.1f %%)</title></rect>", row, column, value,
+                share * 100);
+    if (!has_text || value == 0) return;
+    axis_number(value, number);
+    text_printf(out, "<text class=\"mid count%s\" x=\"%.1f\" y=\"%.1f\">%s</text>", share > 0.5 ? " on" : "",
+                x + size / 2, y + size / 2 + 4, number);
+}
+
+void svg_matrix(struct text *out, const char *title, const double *values, size_t size) {
+    double left = 56, top = 30, side = 250, cell = side / (double)size;
+    size_t step = word_step(size, 16);
+    text_add(out, "<figure><figcaption>");
+    html_add(out, title);
+    text_printf(out, "</figcaption><svg class=\"matrix\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"",
+                left + side + 20, top + side + 12);
+    html_add(out, title);
+    text_printf(out, "\"><rect class=\"track\" x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\"/>", left, top, side,
+                side);
+    for (size_t row = 0; row < size; row++) {
+        double sum = 0;
+        for (size_t column = 0; column < size; column++) sum += values[row * size + column];
+        for (size_t column = 0; column < size; column++)
+            add_cell(out, left + cell * (double)column, top + cell * (double)row, cell, values[row * size + column],
+                     sum, row, column, size <= MATRIX_TEXT);
+        if (row % step) continue;
+        char name[24];
+        snprintf(name, sizeof name, "%zu", row);
+        add_text(out, left - 6, top + cell * ((double)row + 0.5) + 4, "tick end", name);
+        add_text(out, left + cell * ((double)row + 0.5), top - 5, "tick mid", name);
+    }
+    add_text(out, left + side / 2, 11, "label mid", "predicted class");
+    text_printf(out,
+                "<text class=\"label mid\" transform=\"translate(14 %.0f) rotate(-90)\">target class</text></svg>\n",
+                top + side / 2);
+}
+
+/* ---- parallel coordinates ---- */
+
+#define MIN_AXIS_GAP 150.0
+#define AXIS_HEIGHT 280.0
+#define PARALLEL_WIDTH 1160.0
+
+static double y_on(const struct axis *axis, double value, double top) {
+    return top + (1 - axis_place(axis, value)) * AXIS_HEIGHT;
+}
+
+static void add_parallel_axis(struct text *out, const struct axis *a, double x, double top, bool is_lower) {
+    struct axis_tick ticks[AXIS_MAX_TICKS];
+    size_t count = a->words ? 0 : axis_ticks(a, 5, ticks);
+    text_printf(out, "<path class=\"axis\" d=\"M%.1f %.1fv%.1f\"/>", x, top, AXIS_HEIGHT);
+    for (size_t i = 0; i < count; i++)
+        add_text(out, x + 5, y_on(a, ticks[i].value, top) + 4, "tick halo", ticks[i].text);
+    for (size_t i = 0; i < a->word_count; i += word_step(a->word_count, 14))
+        add_text(out, x + 5, y_on(a, (double)i, top) + 4, "tick halo", a->words[i]);
+    add_text(out, x, is_lower ? top - 26 : top - 10, "label mid", a->label);
+}
+
+void svg_parallel(struct text *out, const char *title, const struct axis *axes, size_t count,
+                  const struct svg_line *lines, size_t line_count) {
+    double left = 70, top = 44, gap = fmax(MIN_AXIS_GAP, (PARALLEL_WIDTH - 2 * left) / (double)(count - 1));
+    double width = left * 2 + gap * (double)(count - 1);
+    text_add(out, "<figure class=\"wide\"><figcaption>");
+    html_add(out, title);
+    text_printf(out,
+                "</figcaption><div class=\"scroll\"><svg class=\"parallel\" viewBox=\"0 0 %.0f %.0f\" "
+                "style=\"min-width:%.0fpx\" role=\"img\" aria-label=\"",
+                width, top + AXIS_HEIGHT + 14, 0.75 * width);
+    html_add(out, title);
+    text_add(out, "\">");
+    for (size_t i = 0; i < line_count; i++) {
+        bool is_begun = false;
+        text_printf(out, "<path class=\"trial q%d\" d=\"", lines[i].shade);
+        for (size_t k = 0; k < count; k++) {
+            if (isnan(lines[i].values[k])) {
+                is_begun = false;
+                continue;
+            }
+            add_pair(out, is_begun ? 'L' : 'M', left + gap * (double)k, y_on(&axes[k], lines[i].values[k], top));
+            is_begun = true;
+        }
+        text_add(out, "\">");
+        if (lines[i].text) {
+            text_add(out, "<title>");
+            html_add(out, lines[i].text);
+            text_add(out, "</title>");
+        }
+        text_add(out, "</path>");
+    }
+    for (size_t i = 0; i < count; i++) add_parallel_axis(out, &axes[i], left + gap * (double)i, top, i % 2 == 1);
+    text_add(out, "</svg></div>\n");
+}

@@ -1,0 +1,553 @@
+/* Runs are kept in the order of the file; the trials are made of them anew after each reading, sorted by their means.
+ */
+#include "report/sweep_data.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/statistics.h"
+#include "report/json_line.h"
+
+#define MAX_REASONS 200
+#define MAX_WORDS 1000 /* of a parameter */
+#define NUMERIC_LIST 8 /* a list of trials with more different numbers for a key has a numeric axis */
+
+static void *checked(void *memory) {
+    if (!memory) status_exit_without_memory();
+    return memory;
+}
+
+static char *copy(const char *text) { return checked(strdup(text)); }
+
+static char *path_in(const char *folder, const char *name) {
+    struct text path = {0};
+    text_printf(&path, "%s/%s", folder, name);
+    return path.data;
+}
+
+/* ---- sweep.yaml ---- */
+
+static const char *scalar(const struct node *node) { return node && node->kind == NODE_SCALAR ? node->text : NULL; }
+
+static bool read_number(const char *text, double *out) {
+    char *end = NULL;
+    *out = text && *text ? strtod(text, &end) : NAN;
+    return end && !*end && isfinite(*out);
+}
+
+/* A number of at least 1; [fallback] where there is none. */
+static int64_t count_of(const struct node *node, int64_t fallback) {
+    double number;
+    return read_number(scalar(node), &number) && number >= 1 && number < 1e15 ? (int64_t)number : fallback;
+}
+
+static size_t word_index(struct sweep_data_parameter *p, const char *word) {
+    for (size_t i = 0; i < p->word_count; i++)
+        if (strcmp(p->words[i], word) == 0) return i;
+    if (p->word_count == MAX_WORDS) return MAX_WORDS;
+    if (p->word_count == p->word_capacity) {
+        p->word_capacity = p->word_capacity ? 2 * p->word_capacity : 8;
+        p->words = checked(realloc(p->words, p->word_capacity * sizeof *p->words));
+    }
+    p->words[p->word_count] = copy(word);
+    return p->word_count++;
+}
+
+static struct sweep_data_parameter *parameter_named(struct sweep_data *s, const char *path, bool makes) {
+    for (size_t i = 0; i < s->parameter_count; i++)
+        if (strcmp(s->parameters[i].path, path) == 0) return &s->parameters[i];
+    if (!makes || s->parameter_count == SWEEP_DATA_MAX_PARAMETERS) return NULL;
+    struct sweep_data_parameter *p = &s->parameters[s->parameter_count++];
+    *p = (struct sweep_data_parameter){.path = copy(path)};
+    return p;
+}
+
+static void add_word(struct sweep_data_parameter *p, const struct node *node) {
+    struct text word = {0};
+    node_write(node, &word);
+    word_index(p, text_string(&word));
+    text_free(&word);
+}
+
+static void read_parameter(struct sweep_data *s, const char *path, const struct node *node) {
+    struct sweep_data_parameter *p = parameter_named(s, path, true);
+    const char *kind = scalar(node_get(node, "distribution"));
+    const struct node *values = node_get(node, "values");
+    if (!p) return;
+    for (size_t i = 0; values && values->kind == NODE_SEQUENCE && i < values->count; i++) add_word(p, values->items[i]);
+    for (int i = PARAMETER_UNIFORM; kind && !values && i <= PARAMETER_INT_LOG_UNIFORM; i++) {
+        const struct parameter named = {.kind = i};
+        if (strcmp(kind, parameter_kinds[i]) != 0) continue;
+        p->is_log = parameter_is_log(&named);
+        p->is_int = parameter_is_int(&named);
+        p->is_number = read_number(scalar(node_get(node, "min")), &p->low) &&
+                       read_number(scalar(node_get(node, "max")), &p->high) && p->low < p->high &&
+                       (!p->is_log || p->low > 0);
+    }
+}
+
+/* A key of a list of trials with many different numbers is drawn as numbers. */
+static void settle_listed(struct sweep_data_parameter *p) {
+    double number;
+    p->is_number = p->word_count > NUMERIC_LIST;
+    p->low = INFINITY;
+    p->high = -INFINITY;
+    for (size_t i = 0; i < p->word_count && p->is_number; i++) {
+        p->is_number = read_number(p->words[i], &number);
+        p->low = fmin(p->low, number);
+        p->high = fmax(p->high, number);
+    }
+    p->is_log = p->is_number && p->low > 0 && p->high / p->low > 100;
+}
+
+static void read_listed(struct sweep_data *s, const struct node *trials) {
+    s->trial_count = (int64_t)trials->count;
+    for (size_t i = 0; i < trials->count; i++)
+        for (size_t k = 0; trials->items[i]->kind == NODE_MAPPING && k < trials->items[i]->count; k++) {
+            struct sweep_data_parameter *p = parameter_named(s, trials->items[i]->keys[k], true);
+            if (p) add_word(p, trials->items[i]->items[k]);
+        }
+    for (size_t i = 0; i < s->parameter_count; i++) settle_listed(&s->parameters[i]);
+}
+
+static const char *text_or(const struct node *node, const char *fallback) {
+    const char *text = scalar(node);
+    return text ? text : fallback;
+}
+
+static void read_sweep(struct sweep_data *s, const struct node *root) {
+    const struct node *metric = node_get(root, "metric"), *repeat = node_get(root, "repeat");
+    const struct node *trials = node_get(root, "trials"), *parameters = node_get(root, "parameters");
+    s->method = copy(text_or(node_get(root, "method"), "random"));
+    s->metric = copy(text_or(node_get(metric, "name"), "val_loss"));
+    s->config = copy(text_or(node_get(root, "config"), ""));
+    s->early = copy(text_or(node_get(node_get(root, "early_terminate"), "type"), "none"));
+    s->is_max = strcmp(text_or(node_get(metric, "goal"), "minimize"), "maximize") == 0;
+    s->seeds = count_of(node_get(repeat, "seeds"), 0);
+    s->folds = count_of(node_get(repeat, "folds"), 0);
+    s->trial_count = count_of(trials, -1);
+    for (size_t i = 0; parameters && parameters->kind == NODE_MAPPING && i < parameters->count; i++)
+        read_parameter(s, parameters->keys[i], parameters->items[i]);
+    if (trials && trials->kind == NODE_SEQUENCE) read_listed(s, trials);
+}
+
+int64_t sweep_data_repeats(const struct sweep_data *s) {
+    return (s->seeds > 0 ? s->seeds : 1) * (s->folds > 0 ? s->folds : 1);
+}
+
+int64_t sweep_data_total(const struct sweep_data *s) {
+    return s->trial_count < 0 ? -1 : s->trial_count * sweep_data_repeats(s);
+}
+
+bool sweep_data_is_complete(const struct sweep_data *s) {
+    for (size_t i = 0; i < s->trial_total; i++)
+        if (s->trials[i].state == TRIAL_PENDING) return false;
+    return (int64_t)s->trial_total >= s->trial_count;
+}
+
+/* ---- the values of a trial ---- */
+
+/* The point of trial [trial] of a list. */
+static void point_of_list(struct sweep_data *s, const struct node *trials, int64_t trial, double *point) {
+    const struct node *node =
+        trials && trials->kind == NODE_SEQUENCE && trial < (int64_t)trials->count ? trials->items[trial] : NULL;
+    for (size_t k = 0; node && node->kind == NODE_MAPPING && k < node->count; k++) {
+        struct sweep_data_parameter *p = parameter_named(s, node->keys[k], false);
+        struct text word = {0};
+        if (!p) continue;
+        node_write(node->items[k], &word);
+        if (!p->is_number || !read_number(text_string(&word), &point[p - s->parameters]))
+            point[p - s->parameters] = (double)word_index(p, text_string(&word));
+        text_free(&word);
+    }
+}
+
+static void read_point(struct sweep_data *s, const struct json_field *field, double *point) {
+    struct json_line values;
+    if (!field || field->kind != KIND_NESTED || !json_line_read(field->text, field->length, &values)) return;
+    for (size_t i = 0; i < s->parameter_count; i++) {
+        struct sweep_data_parameter *p = &s->parameters[i];
+        char *text = json_field_text(json_line_find(&values, p->path));
+        if (!text) continue;
+        if (p->is_number && !read_number(text, &point[i])) point[i] = NAN;
+        if (!p->is_number) {
+            size_t index = word_index(p, text);
+            point[i] = index < MAX_WORDS ? (double)index : NAN;
+        }
+        free(text);
+    }
+}
+
+/* ---- history.jsonl ---- */
+
+/* Whether two messages are the same but for their digits. */
+static bool is_same_reason(const char *a, const char *b) {
+    while (*a && *b) {
+        if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
+            while (isdigit((unsigned char)*a)) a++;
+            while (isdigit((unsigned char)*b)) b++;
+        } else if (*a++ != *b++) {
+            return false;
+        }
+    }
+    return *a == *b;
+}
+
+static int64_t reason_index(struct sweep_data *s, const char *message) {
+    for (size_t i = 0; i < s->reason_count; i++)
+        if (is_same_reason(s->reasons[i].message, message)) return (int64_t)i;
+    if (s->reason_count == MAX_REASONS) return -1;
+    s->reasons = checked(realloc(s->reasons, (s->reason_count + 1) * sizeof *s->reasons));
+    s->reasons[s->reason_count] = (struct sweep_data_reason){.message = copy(message)};
+    return (int64_t)s->reason_count++;
+}
+
+static double *new_run(struct sweep_data *s) {
+    size_t n = s->parameter_count;
+    if (s->run_count == s->run_capacity) {
+        s->run_capacity = s->run_capacity ? 2 * s->run_capacity : 256;
+        s->runs = checked(realloc(s->runs, s->run_capacity * sizeof *s->runs));
+        s->points = checked(realloc(s->points, s->run_capacity * (n ? n : 1) * sizeof *s->points));
+    }
+    double *point = s->points + s->run_count++ * n;
+    for (size_t i = 0; i < n; i++) point[i] = NAN;
+    return point;
+}
+
+static bool is_count(double number, double max) { return number >= 0 && number <= max && number == floor(number); }
+
+static int state_of(const struct json_line *line) {
+    for (int state = TRIAL_COMPLETE; state <= TRIAL_FAILED; state++)
+        if (json_line_is(line, "state", trial_states[state])) return state;
+    return TRIAL_PENDING;
+}
+
+static bool read_run(struct sweep_data *s, const struct json_line *line) {
+    double trial = json_line_number(line, "trial"), repeat = json_line_number(line, "repeat");
+    const struct json_field *hash = json_line_find(line, "state_sha256");
+    struct sweep_data_run run = {.state = state_of(line),
+                                 .value = json_line_number(line, "value"),
+                                 .seconds = json_line_number(line, "seconds"),
+                                 .epochs = json_line_number(line, "epochs"),
+                                 .message = -1};
+    if (!is_count(trial, 1e15) || !is_count(repeat, 1e9) || run.state == TRIAL_PENDING ||
+        s->run_count == SWEEP_DATA_MAX_RUNS)
+        return false;
+    run.trial = (int64_t)trial;
+    run.repeat = (int64_t)repeat;
+    if (s->trial_count >= 0 && run.trial >= s->trial_count) return true; /* of a time of more trials */
+    if (hash && hash->kind == KIND_TEXT && hash->length < sizeof run.sha256)
+        snprintf(run.sha256, sizeof run.sha256, "%.*s", (int)hash->length, hash->text);
+    char *message = json_field_text(json_line_find(line, "message"));
+    if (message && run.state == TRIAL_FAILED) run.message = reason_index(s, message);
+    free(message);
+    double *point = new_run(s);
+    s->runs[s->run_count - 1] = run;
+    read_point(s, json_line_find(line, "parameters"), point);
+    return true;
+}
+
+static bool read_line(void *user, const char *bytes, size_t size) {
+    struct json_line line;
+    if (!json_line_read(bytes, size, &line)) return false;
+    if (json_line_is(&line, "event", "run")) return read_run(user, &line);
+    return json_line_is(&line, "event", "epoch");
+}
+
+/* ---- trials ---- */
+
+bool sweep_data_is_better(const struct sweep_data *s, double a, double b) {
+    if (isnan(a) || isnan(b)) return !isnan(a);
+    return s->is_max ? a > b : a < b;
+}
+
+/* Where a run is in runs, for sorting. */
+struct run_place {
+    int64_t trial, repeat;
+    size_t index;
+};
+
+static int by_run(const void *a, const void *b) {
+    const struct run_place *x = a, *y = b;
+    if (x->trial != y->trial) return x->trial < y->trial ? -1 : 1;
+    if (x->repeat != y->repeat) return x->repeat < y->repeat ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+struct indexed {
+    size_t last, trial;
+};
+
+static int by_last(const void *a, const void *b) {
+    const struct indexed *x = a, *y = b;
+    return x->last < y->last ? -1 : x->last > y->last;
+}
+
+/* Of the entries (count) of one trial, one for each repeat; returns the index of the run that ended last. */
+static size_t add_trial(struct sweep_data *s, const struct run_place *entries, size_t count) {
+    struct sweep_data_trial t = {.trial = entries[0].trial, .mean = NAN, .error = NAN, .pruned = NAN};
+    double *values = checked(calloc(count, sizeof *values)), sum = 0;
+    bool has[4] = {false};
+    size_t last = 0, pruned = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct sweep_data_run *run = &s->runs[entries[i].index];
+        has[run->state] = true;
+        s->counts[run->state]++;
+        if (run->message >= 0) s->reasons[run->message].count++;
+        if (run->state == TRIAL_COMPLETE && fabs(run->value) < 1e150) values[t.complete++] = run->value;
+        if (run->state == TRIAL_PRUNED && isfinite(run->value)) sum += run->value, pruned++;
+        if (isfinite(run->seconds)) t.seconds += run->seconds;
+        if (entries[i].index > last) last = entries[i].index;
+    }
+    t.runs = count;
+    t.state = has[TRIAL_FAILED]                        ? TRIAL_FAILED
+              : has[TRIAL_PRUNED]                      ? TRIAL_PRUNED
+              : (int64_t)count < sweep_data_repeats(s) ? TRIAL_PENDING
+                                                       : TRIAL_COMPLETE;
+    if (t.complete) t.mean = statistics_mean(values, t.complete);
+    if (t.complete > 1) t.error = statistics_standard_error(values, t.complete);
+    if (pruned) t.pruned = sum / (double)pruned;
+    t.point = s->points + entries[0].index * s->parameter_count;
+    memcpy(t.sha256, s->runs[entries[0].index].sha256, sizeof t.sha256);
+    s->trials[s->trial_total++] = t;
+    free(values);
+    return last;
+}
+
+/* qsort has no argument for it: the sign of the means makes the smaller one the better. */
+static int by_mean(const void *a, const void *b) {
+    const struct sweep_data_trial *x = a, *y = b;
+    bool is_x = x->state == TRIAL_COMPLETE && !isnan(x->mean), is_y = y->state == TRIAL_COMPLETE && !isnan(y->mean);
+    if (is_x != is_y) return is_x ? -1 : 1;
+    if (is_x && x->mean != y->mean) return x->mean < y->mean ? -1 : 1;
+    return x->trial < y->trial ? -1 : x->trial > y->trial;
+}
+
+static void rank(struct sweep_data *s) {
+    for (size_t i = 0; s->is_max && i < s->trial_total; i++) s->trials[i].mean = -s->trials[i].mean;
+    if (s->trial_total) qsort(s->trials, s->trial_total, sizeof *s->trials, by_mean);
+    for (size_t i = 0; s->is_max && i < s->trial_total; i++) s->trials[i].mean = -s->trials[i].mean;
+    for (s->ranked = 0; s->ranked < s->trial_total; s->ranked++) {
+        const struct sweep_data_trial *t = &s->trials[s->ranked];
+        if (t->state != TRIAL_COMPLETE || isnan(t->mean)) break;
+    }
+}
+
+static void settle(struct sweep_data *s) {
+    size_t n = s->run_count;
+    struct run_place *entries = checked(calloc(n + 1, sizeof *entries));
+    struct indexed *ends = checked(calloc(n + 1, sizeof *ends));
+    memset(s->counts, 0, sizeof s->counts);
+    for (size_t i = 0; i < s->reason_count; i++) s->reasons[i].count = 0;
+    free(s->trials);
+    s->trials = checked(calloc(n + 1, sizeof *s->trials));
+    s->trial_total = 0;
+    for (size_t i = 0; i < n; i++) entries[i] = (struct run_place){s->runs[i].trial, s->runs[i].repeat, i};
+    qsort(entries, n, sizeof *entries, by_run);
+    size_t kept = 0; /* of a run that is there twice, the last one */
+    for (size_t i = 0; i < n; i++)
+        if (i + 1 == n || entries[i].trial != entries[i + 1].trial || entries[i].repeat != entries[i + 1].repeat)
+            entries[kept++] = entries[i];
+    for (size_t i = 0, count; i < kept; i += count) {
+        for (count = 1; i + count < kept && entries[i + count].trial == entries[i].trial; count++) {
+        }
+        size_t trial = s->trial_total;
+        ends[trial] = (struct indexed){add_trial(s, entries + i, count), trial};
+    }
+    qsort(ends, s->trial_total, sizeof *ends, by_last);
+    for (size_t i = 0; i < s->trial_total; i++) s->trials[ends[i].trial].order = i;
+    rank(s);
+    free(entries);
+    free(ends);
+}
+
+/* ---- the folder ---- */
+
+static void clear_runs(struct sweep_data *s) {
+    for (size_t i = 0; i < s->reason_count; i++) free(s->reasons[i].message);
+    free(s->reasons);
+    free(s->runs);
+    free(s->points);
+    free(s->trials);
+    s->reasons = NULL;
+    s->runs = NULL;
+    s->points = NULL;
+    s->trials = NULL;
+    s->reason_count = s->run_count = s->run_capacity = s->trial_total = s->ranked = 0;
+    s->file = (struct line_file){0};
+}
+
+static void clear_sweep(struct sweep_data *s) {
+    for (size_t i = 0; i < s->parameter_count; i++) {
+        for (size_t k = 0; k < s->parameters[i].word_count; k++) free(s->parameters[i].words[k]);
+        free(s->parameters[i].words);
+        free(s->parameters[i].path);
+    }
+    s->parameter_count = 0;
+    free(s->method);
+    free(s->metric);
+    free(s->config);
+    free(s->early);
+    s->method = s->metric = s->config = s->early = NULL;
+}
+
+/* [trials]: sweep.yaml's list, NULL: there is none. */
+static status read_history(struct sweep_data *s, const char *path) {
+    struct io_info info;
+    bool has_restarted;
+    TRY(line_file_read(&s->file, path, read_line, s, &has_restarted));
+    if (has_restarted) {
+        clear_runs(s);
+        TRY(line_file_read(&s->file, path, read_line, s, &has_restarted));
+    }
+    TRY(io_stat(path, &info));
+    s->modified = info.exists ? info.modified : NAN;
+    return OK;
+}
+
+static status read_yaml(struct sweep_data *s, const char *path, struct document **out) {
+    struct problems problems = {0};
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    if (!info.is_file) return status_new(STATUS_DATA, "%s: not the folder of a sweep: it has no sweep.yaml", s->path);
+    status r = document_read(path, &problems, out);
+    if (!r) r = problems_status(&problems, STATUS_DATA);
+    problems_free(&problems);
+    return r;
+}
+
+static status read_files(struct sweep_data *s, const char *yaml, const char *history, const char *lock) {
+    struct document *document = NULL;
+    TRY(io_is_locked(lock, &s->is_locked));
+    status r = read_yaml(s, yaml, &document);
+    if (!r) {
+        clear_sweep(s);
+        read_sweep(s, document_root(document));
+        r = read_history(s, history);
+    }
+    const struct node *trials = document ? node_get(document_root(document), "trials") : NULL;
+    bool is_list = !r && trials && trials->kind == NODE_SEQUENCE;
+    for (size_t i = 0; is_list && i < s->run_count; i++)
+        point_of_list(s, trials, s->runs[i].trial, s->points + i * s->parameter_count);
+    document_destroy(document);
+    if (!r) settle(s);
+    return r;
+}
+
+status sweep_data_update(struct sweep_data *s) {
+    char *yaml = path_in(s->path, "sweep.yaml"), *history = path_in(s->path, "history.jsonl");
+    char *lock = path_in(s->path, ".lock");
+    size_t before = s->parameter_count;
+    status r = read_files(s, yaml, history, lock);
+    if (!r && before != s->parameter_count && s->run_count) { /* another sweep: points have other columns */
+        clear_runs(s);
+        r = read_files(s, yaml, history, lock);
+    }
+    free(yaml);
+    free(history);
+    free(lock);
+    return r;
+}
+
+status sweep_data_is_sweep(const char *path, bool *out) {
+    struct io_info info;
+    char *yaml = path_in(path, "sweep.yaml");
+    status s = io_stat(yaml, &info);
+    *out = !s && info.exists;
+    free(yaml);
+    return s;
+}
+
+status sweep_data_read(const char *path, struct sweep_data **out) {
+    struct sweep_data *s = calloc(1, sizeof *s);
+    *out = NULL;
+    if (!s) return status_memory("the numbers of a sweep");
+    s->parameters = checked(calloc(SWEEP_DATA_MAX_PARAMETERS, sizeof *s->parameters));
+    s->path = copy(path);
+    for (size_t end = strlen(s->path); end > 1 && s->path[end - 1] == '/'; end--) s->path[end - 1] = 0;
+    const char *slash = strrchr(s->path, '/');
+    s->label = copy(slash && slash[1] ? slash + 1 : s->path);
+    status r = sweep_data_update(s);
+    if (r)
+        sweep_data_free(s);
+    else
+        *out = s;
+    return r;
+}
+
+void sweep_data_free(struct sweep_data *s) {
+    if (!s) return;
+    clear_runs(s);
+    clear_sweep(s);
+    free(s->parameters);
+    free(s->path);
+    free(s->label);
+    free(s);
+}
+
+/* ---- words and commands ---- */
+
+void sweep_data_add_value(const struct sweep_data_parameter *p, double value, struct text *out) {
+    if (isnan(value)) return;
+    if (p->is_number && p->is_int)
+        text_printf(out, "%.0f", value);
+    else if (p->is_number)
+        text_add_double(out, value);
+    else if (value >= 0 && value < (double)p->word_count)
+        text_add(out, p->words[(size_t)value]);
+}
+
+/* As a POSIX shell reads it back. */
+static void add_quoted(const char *word, struct text *out) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+    if (*word && !word[strspn(word, plain)]) {
+        text_add(out, word);
+        return;
+    }
+    text_add(out, "'");
+    for (const char *c = word; *c; c++)
+        if (*c == '\'')
+            text_add(out, "'\\''");
+        else
+            text_add_bytes(out, c, 1);
+    text_add(out, "'");
+}
+
+void sweep_data_add_words(const struct sweep_data *s, const struct sweep_data_trial *trial, const char *separator,
+                          struct text *out) {
+    struct text word = {0};
+    bool is_first = true;
+    for (size_t i = 0; i < s->parameter_count; i++) {
+        if (isnan(trial->point[i])) continue;
+        text_clear(&word);
+        text_printf(&word, "%s=", s->parameters[i].path);
+        sweep_data_add_value(&s->parameters[i], trial->point[i], &word);
+        if (!is_first) text_add(out, separator);
+        add_quoted(text_string(&word), out);
+        is_first = false;
+    }
+    text_free(&word);
+}
+
+void sweep_data_add_command(const struct sweep_data *s, const struct sweep_data_trial *trial, struct text *out) {
+    struct text path = {0};
+    text_printf(&path, "%s/base_config.yaml", s->path);
+    text_add(out, "ddptrain ");
+    add_quoted(text_string(&path), out);
+    text_add(out, " ");
+    if (s->folds > 0)
+        text_printf(out,
+                    "dataset.split.test=0 dataset.split.train=0 dataset.split.folds=%" PRId64 " dataset.split.fold=0 ",
+                    s->folds);
+    sweep_data_add_words(s, trial, " ", out);
+    text_clear(&path);
+    text_printf(&path, "runs/%s-%04" PRId64, s->label, trial->trial);
+    text_add(out, " --run-dir ");
+    add_quoted(text_string(&path), out);
+    text_free(&path);
+}

@@ -1,0 +1,97 @@
+/* sweep_data: what the files of a sweep's folder say: sweep.yaml (parameters, metric, number of trials) and
+ * history.jsonl (the runs that have ended, in their order). Unlike src/sweep it only reads, also beside a sweep that is
+ * going on, and leaves out lines that are damaged instead of ending there. */
+#ifndef REPORT_SWEEP_DATA_H
+#define REPORT_SWEEP_DATA_H
+
+#include "report/line_file.h"
+#include "report/run_data.h"
+#include "sweep/trials.h"
+
+#define SWEEP_DATA_MAX_PARAMETERS SPACE_MAX_PARAMETERS
+#define SWEEP_DATA_MAX_RUNS 10000000
+
+/* Its values are numbers, or else words of which a point has the index. */
+struct sweep_data_parameter {
+    char *path;
+    bool is_number, is_log, is_int;
+    double low, high; /* is_number: of the distribution, or of the values */
+    char **words;     /* (word_count): of the values, as in the file */
+    size_t word_count, word_capacity;
+};
+
+/* A run that has ended; a trial has one for each repeat. */
+struct sweep_data_run {
+    int64_t trial, repeat;
+    int state; /* enum trial_state */
+    double value, seconds, epochs;
+    char sha256[65];
+    int64_t message; /* index of messages; -1: none */
+};
+
+struct sweep_data_trial {
+    int64_t trial;
+    int state;             /* enum trial_state; PENDING: some of its runs have not ended */
+    double mean, error;    /* of the values of its complete runs; NAN: none, fewer than two */
+    double pruned;         /* mean of the values of pruned runs; NAN: none */
+    size_t complete, runs; /* complete, ended */
+    size_t order;          /* how many trials ended before it */
+    double seconds;
+    char sha256[65]; /* of its first run */
+    double *point;   /* (parameter_count); NAN: not given */
+};
+
+/* Runs that failed for the same reason but for numbers in it. */
+struct sweep_data_reason {
+    char *message; /* of the first one */
+    size_t count;
+};
+
+struct sweep_data {
+    char *path, *label;
+    struct line_file file;
+    bool is_locked;
+    double modified; /* of history.jsonl; NAN: there is none */
+    char *method, *metric, *config, *early;
+    bool is_max;
+    int64_t trial_count;                     /* asked for; -1: unknown */
+    int64_t seeds, folds;                    /* of a trial; 0: not given */
+    struct sweep_data_parameter *parameters; /* (parameter_count) */
+    size_t parameter_count;
+    struct sweep_data_run
+        *runs;      /* (run_count), in the order in which they ended; of a run that is there twice the last */
+    double *points; /* (run_count, parameter_count) */
+    size_t run_count, run_capacity;
+    struct sweep_data_reason *reasons; /* (reason_count), of failed runs */
+    size_t reason_count;
+    size_t counts[4]; /* runs by enum trial_state; PENDING: 0 */
+    /* By sweep_data_settle. */
+    struct sweep_data_trial *trials; /* (trial_total), the best first, then those without a mean */
+    size_t trial_total, ranked;      /* ranked: complete trials, which come first */
+};
+
+/* Whether [path] is the folder of a sweep. */
+status sweep_data_is_sweep(const char *path, bool *out);
+/* STATUS_DATA for a folder without a readable sweep.yaml. */
+status sweep_data_read(const char *path, struct sweep_data **out);
+/* What was added since. */
+status sweep_data_update(struct sweep_data *sweep);
+void sweep_data_free(struct sweep_data *sweep); /* takes NULL */
+
+/* Runs of a trial. */
+int64_t sweep_data_repeats(const struct sweep_data *sweep);
+/* Runs asked for; -1: unknown. */
+int64_t sweep_data_total(const struct sweep_data *sweep);
+/* Whether every trial has ended. */
+bool sweep_data_is_complete(const struct sweep_data *sweep);
+bool sweep_data_is_better(const struct sweep_data *sweep, double a, double b);
+
+/* Adds "optimizer.lr=0.01" for each parameter of a trial, the words separated by [separator]; quoted for a shell. */
+void sweep_data_add_words(const struct sweep_data *sweep, const struct sweep_data_trial *trial, const char *separator,
+                          struct text *out);
+/* Adds the value of one parameter. */
+void sweep_data_add_value(const struct sweep_data_parameter *parameter, double value, struct text *out);
+/* Adds the command that trains the trial's first run again, to the same bits. */
+void sweep_data_add_command(const struct sweep_data *sweep, const struct sweep_data_trial *trial, struct text *out);
+
+#endif

@@ -1,0 +1,462 @@
+/* Trials come sorted, the best first. A plot draws at most MAX_POINTS of them: the best quarter of that number, and of
+ * the others every n-th. */
+#include "report/sweep_section.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "report/html.h"
+#include "report/importance.h"
+#include "report/page.h"
+#include "report/runs_section.h"
+#include "report/svg.h"
+#include "train/metrics/report.h"
+
+#define MAX_POINTS 2000
+#define MAX_ALL_POINTS 12000 /* of all plots over parameters together */
+#define MAX_LINES 500        /* parallel coordinates */
+#define BEST_SHOWN 10
+#define BEST_COMMANDS 5
+#define BEST_CURVES 5
+
+static void *array(size_t count, size_t size) {
+    void *memory = calloc(count ? count : 1, size);
+    if (!memory) status_exit_without_memory();
+    return memory;
+}
+
+/* Whether entry [i] of [n] is drawn where [max] are. */
+static bool is_drawn(size_t i, size_t n, size_t max) {
+    size_t best = max / 4, rest = max - best;
+    if (n <= max || i < best) return true;
+    return (i - best) * rest / (n - best) != (i - best + 1) * rest / (n - best);
+}
+
+/* ---- facts ---- */
+
+static void add_facts(struct text *out, const struct sweep_data *s) {
+    struct text t = {0};
+    double seconds = 0;
+    char duration[32];
+    for (size_t i = 0; i < s->trial_total; i++) seconds += s->trials[i].seconds;
+    report_duration(seconds < 1e15 ? seconds : 0, duration);
+    page_facts_begin(out);
+    page_fact(out, "State", s->is_locked ? "running" : sweep_data_is_complete(s) ? "complete" : "not complete");
+    text_printf(&t, "%s of %s", s->is_max ? "maximum" : "minimum", s->metric);
+    page_fact(out, "Goal", text_string(&t));
+    page_fact(out, "Method", s->method);
+    text_clear(&t);
+    text_printf(&t, "%zu ended", s->trial_total);
+    if (s->trial_count >= 0) text_printf(&t, " of %" PRId64, s->trial_count);
+    page_fact(out, "Trials", text_string(&t));
+    text_clear(&t);
+    for (int state = TRIAL_COMPLETE; state <= TRIAL_FAILED; state++)
+        text_printf(&t, "%s%zu %s", t.length ? ", " : "", s->counts[state], trial_states[state]);
+    page_fact(out, sweep_data_repeats(s) > 1 ? "Runs" : "States", text_string(&t));
+    text_clear(&t);
+    if (s->seeds > 0) text_printf(&t, "%" PRId64 " seeds", s->seeds);
+    if (s->folds > 0) text_printf(&t, "%s%" PRId64 " folds", t.length ? " x " : "", s->folds);
+    page_fact(out, "Runs of a trial", text_string(&t));
+    page_fact(out, "Early termination", strcmp(s->early, "none") ? s->early : "");
+    page_fact(out, "Time of training, all runs", duration);
+    page_fact(out, "Config", s->config);
+    page_fact(out, "Folder", s->path);
+    page_facts_end(out);
+    text_free(&t);
+    if (s->file.malformed)
+        page_notice(out, "%llu of %llu lines of history.jsonl are damaged and were left out.",
+                    (unsigned long long)s->file.malformed, (unsigned long long)s->file.lines);
+    if (s->file.is_torn && !s->is_locked)
+        page_notice(out, "The last line of history.jsonl is not complete and was left out.");
+    if (s->run_count == 0) page_notice(out, "No trial has ended yet.");
+}
+
+/* ---- best trials ---- */
+
+/* "0.0123 +- 0.0004" */
+static void add_mean(const struct sweep_data_trial *t, struct text *out) {
+    text_printf(out, "%.6g", t->mean);
+    if (isfinite(t->error)) text_printf(out, " \u00b1 %.2g", t->error);
+}
+
+static void add_best_row(struct text *out, const struct sweep_data *s, const struct sweep_data_trial *t) {
+    struct text cell = {0};
+    page_row_begin(out, t == s->trials ? "best" : NULL);
+    text_printf(&cell, "%04" PRId64, t->trial);
+    page_cell(out, text_string(&cell), "n");
+    text_clear(&cell);
+    add_mean(t, &cell);
+    text_printf(out, "<td class=\"n\" data-v=\"%.17g\">", t->mean);
+    html_add(out, text_string(&cell));
+    text_add(out, "</td>");
+    if (sweep_data_repeats(s) > 1) page_number(out, (double)t->complete);
+    for (size_t i = 0; i < s->parameter_count; i++) {
+        const struct sweep_data_parameter *p = &s->parameters[i];
+        text_clear(&cell);
+        sweep_data_add_value(p, t->point[i], &cell);
+        if (p->is_number)
+            page_number(out, t->point[i]);
+        else
+            page_cell(out, text_string(&cell), NULL);
+    }
+    page_hash(out, t->sha256);
+    page_row_end(out);
+    text_free(&cell);
+}
+
+static void add_commands(struct text *out, const struct sweep_data *s) {
+    text_add(out, "<h3>Commands of the best trials</h3>\n");
+    for (size_t i = 0; i < s->ranked && i < BEST_COMMANDS; i++) {
+        struct text command = {0};
+        sweep_data_add_command(s, &s->trials[i], &command);
+        text_printf(out, "<pre><code># trial %04" PRId64 "\n", s->trials[i].trial);
+        html_add(out, text_string(&command));
+        text_add(out, "</code></pre>\n");
+        text_free(&command);
+    }
+    page_note(out,
+              "Each trains the trial's %s again, from the folder where the sweep was started, and ends with the same "
+              "state SHA-256.",
+              sweep_data_repeats(s) > 1 ? "first run" : "run");
+}
+
+static void add_best(struct text *out, const struct sweep_data *s) {
+    struct page_heading headings[SWEEP_DATA_MAX_PARAMETERS + 4];
+    struct text metric = {0};
+    size_t count = 0;
+    if (!s->ranked) return;
+    text_printf(&metric, "%s%s", s->metric, sweep_data_repeats(s) > 1 ? " (mean \u00b1 standard error)" : "");
+    headings[count++] = (struct page_heading){"Trial", true};
+    headings[count++] = (struct page_heading){text_string(&metric), true};
+    if (sweep_data_repeats(s) > 1) headings[count++] = (struct page_heading){"Runs", true};
+    for (size_t i = 0; i < s->parameter_count; i++)
+        headings[count++] = (struct page_heading){s->parameters[i].path, s->parameters[i].is_number};
+    headings[count++] =
+        (struct page_heading){sweep_data_repeats(s) > 1 ? "State SHA-256 of the first run" : "State SHA-256", false};
+    text_add(out, "<h3>Best trials</h3>\n");
+    page_table_begin(out, headings, count, true);
+    for (size_t i = 0; i < s->ranked && i < BEST_SHOWN; i++) add_best_row(out, s, &s->trials[i]);
+    page_table_end(out);
+    text_free(&metric);
+    add_commands(out, s);
+}
+
+/* ---- axes ---- */
+
+/* A few trials that are far worse than the others do not decide about the scale: they are drawn at its edge. */
+#define OUTLIER 5 /* times as far from the best as nine of ten trials */
+
+struct metric_axis {
+    struct axis axis;
+    size_t beyond; /* trials at the edge */
+};
+
+static struct metric_axis fit_metric(const struct sweep_data *s) {
+    struct metric_axis m = {.axis.label = s->metric};
+    double low = INFINITY, high = -INFINITY, positive = INFINITY;
+    size_t n = s->ranked;
+    for (size_t i = 0; i < s->trial_total; i++) {
+        double value = i < n ? s->trials[i].mean : s->trials[i].pruned;
+        if (isnan(value) || (n >= 10 && i >= n)) continue;
+        low = fmin(low, value);
+        high = fmax(high, value);
+        if (value > 0) positive = fmin(positive, value);
+    }
+    m.axis.is_log = isfinite(positive) && axis_wants_log(positive, low, high);
+    if (n >= 10 && !m.axis.is_log) {
+        double best = s->trials[0].mean, usual = s->trials[(n - 1) * 9 / 10].mean;
+        double limit = best + OUTLIER * (usual - best);
+        if (!s->is_max && limit < high && usual != best) high = limit;
+        if (s->is_max && limit > low && usual != best) low = limit;
+    }
+    if (!isfinite(low)) low = 0, high = 1;
+    for (size_t i = 0; i < n; i++)
+        m.beyond += s->trials[i].mean < low || s->trials[i].mean > high || (m.axis.is_log && s->trials[i].mean <= 0);
+    axis_fit(&m.axis, m.axis.is_log ? positive : low, high, true);
+    return m;
+}
+
+static void note_beyond(struct text *out, const struct metric_axis *m) {
+    if (m->beyond)
+        page_note(out, "%zu trial%s beyond the axis %s at its edge.", m->beyond, m->beyond == 1 ? "" : "s",
+                  m->beyond == 1 ? "is" : "are");
+}
+
+static void fit_parameter(const struct sweep_data_parameter *p, struct axis *axis) {
+    *axis = (struct axis){.label = p->path, .is_log = p->is_log};
+    if (p->is_number)
+        axis_fit(axis, p->low, p->high, false);
+    else
+        axis_fit_words(axis, (const char *const *)p->words, p->word_count);
+}
+
+/* ---- plots ---- */
+
+static void add_label(const struct sweep_data *s, const struct sweep_data_trial *t, struct text *out) {
+    text_clear(out);
+    text_printf(out, "trial %" PRId64 ": %s ", t->trial, s->metric);
+    if (t->state == TRIAL_COMPLETE)
+        add_mean(t, out);
+    else
+        text_printf(out, "%.6g, %s", t->pruned, trial_states[t->state]);
+}
+
+/* The trials in the order in which they ended, and the best value until then. */
+static void draw_best_so_far(struct text *out, const struct sweep_data *s, const struct metric_axis *m) {
+    const struct sweep_data_trial **ordered = array(s->trial_total, sizeof *ordered);
+    struct svg_plot plot = {.out = out, .x.label = "trials that have ended", .y = m->axis};
+    struct curve best = {0};
+    struct text title = {0}, label = {0};
+    double value = NAN;
+    text_printf(&title, "Best %s so far%s", s->metric, m->axis.is_log ? " (logarithmic)" : "");
+    axis_fit(&plot.x, 1, fmax(2, (double)s->trial_total), false);
+    svg_begin(&plot, text_string(&title), NULL);
+    for (size_t i = 0; i < s->trial_total; i++) ordered[s->trials[i].order] = &s->trials[i];
+    for (size_t i = 0; i < s->trial_total; i++) {
+        const struct sweep_data_trial *t = ordered[i];
+        bool is_ranked = t->state == TRIAL_COMPLETE && isfinite(t->mean);
+        if (is_ranked && is_drawn(i, s->trial_total, MAX_POINTS)) {
+            add_label(s, t, &label);
+            svg_point(&plot, (double)i + 1, t->mean, 2.2, "pt", text_string(&label));
+        }
+        if (is_ranked && sweep_data_is_better(s, t->mean, value)) {
+            if (!isnan(value)) curve_add(&best, (double)i + 1, value);
+            value = t->mean;
+            curve_add(&best, (double)i + 1, value);
+        }
+    }
+    if (!isnan(value)) curve_add(&best, (double)s->trial_total, value);
+    svg_curve(&plot, &best, 1, "best so far");
+    svg_end(&plot);
+    note_beyond(out, m);
+    svg_end_figure(out);
+    curve_free(&best);
+    text_free(&title);
+    text_free(&label);
+    free(ordered);
+}
+
+/* Where words share a place, points are spread around it, always in the same way. */
+static double spread(int64_t trial) { return (double)((uint64_t)trial * 2654435761u % 1000) / 1000 * 0.5 - 0.25; }
+
+static void draw_parameter(struct text *out, const struct sweep_data *s, size_t index, const struct metric_axis *m,
+                           size_t max) {
+    const struct sweep_data_parameter *p = &s->parameters[index];
+    struct svg_plot plot = {.out = out, .y = m->axis};
+    struct text title = {0}, label = {0};
+    fit_parameter(p, &plot.x);
+    text_printf(&title, "%s over %s", s->metric, p->path);
+    svg_begin(&plot, text_string(&title), NULL);
+    for (size_t i = s->trial_total; i-- > 0;) { /* the best on top */
+        const struct sweep_data_trial *t = &s->trials[i];
+        double value = i < s->ranked ? t->mean : t->pruned, x = t->point[index];
+        if (isnan(value) || isnan(x) || !is_drawn(i, s->trial_total, max)) continue;
+        add_label(s, t, &label);
+        text_add(&label, ", ");
+        sweep_data_add_value(p, x, &label);
+        double at = p->is_number ? x : x + spread(t->trial);
+        bool is_best = i < BEST_SHOWN && i < s->ranked;
+        if (i < s->ranked && isfinite(t->error)) svg_error(&plot, at, t->mean - t->error, t->mean + t->error);
+        svg_point(&plot, at, value, is_best ? 3.6 : 2.8,
+                  i >= s->ranked ? "pt pruned"
+                  : is_best      ? "pt top"
+                                 : "pt",
+                  text_string(&label));
+    }
+    svg_end(&plot);
+    svg_end_figure(out);
+    text_free(&title);
+    text_free(&label);
+}
+
+static void draw_parameters(struct text *out, const struct sweep_data *s, const struct metric_axis *m) {
+    size_t max = s->parameter_count ? MAX_ALL_POINTS / s->parameter_count : 0;
+    if (max > MAX_POINTS) max = MAX_POINTS;
+    for (size_t i = 0; i < s->parameter_count; i++) draw_parameter(out, s, i, m, max);
+}
+
+static void draw_parallel(struct text *out, const struct sweep_data *s, const struct metric_axis *m) {
+    size_t count = s->parameter_count + 1, drawn = 0;
+    struct axis *axes = array(count, sizeof *axes);
+    struct svg_line *lines = array(MAX_LINES + 1, sizeof *lines);
+    double *values = array((MAX_LINES + 1) * count, sizeof *values);
+    char(*labels)[96] = array(MAX_LINES + 1, sizeof *labels);
+    for (size_t i = 0; i < s->parameter_count; i++) fit_parameter(&s->parameters[i], &axes[i]);
+    axes[count - 1] = m->axis;
+    for (size_t i = s->ranked; i-- > 0 && drawn <= MAX_LINES;) {
+        const struct sweep_data_trial *t = &s->trials[i];
+        if (!is_drawn(i, s->ranked, MAX_LINES)) continue;
+        double *point = values + drawn * count;
+        for (size_t k = 0; k < s->parameter_count; k++)
+            point[k] = s->parameters[k].is_number ? t->point[k] : t->point[k] + spread(t->trial) * 0.5;
+        point[count - 1] = t->mean;
+        snprintf(labels[drawn], sizeof *labels, "trial %" PRId64 ": %.6g", t->trial, t->mean);
+        lines[drawn] = (struct svg_line){point, (int)(i * SVG_SHADES / s->ranked), labels[drawn]};
+        drawn++;
+    }
+    svg_parallel(out, "Parallel coordinates", axes, count, lines, drawn);
+    page_note(out, "A line is a complete trial%s; the strongest colour is the best fifth.%s",
+              s->ranked > MAX_LINES ? " (the best ones and a part of the others)" : "",
+              m->beyond ? " Values beyond the axis are at its edge." : "");
+    svg_end_figure(out);
+    free(labels);
+    free(values);
+    free(lines);
+    free(axes);
+}
+
+/* ---- importance ---- */
+
+struct importance {
+    double share, correlation;
+    size_t parameter;
+};
+
+static int by_share(const void *a, const void *b) {
+    const struct importance *x = a, *y = b;
+    if (x->share != y->share) return x->share > y->share ? -1 : 1;
+    return x->parameter < y->parameter ? -1 : x->parameter > y->parameter;
+}
+
+static struct importance importance_of(const struct sweep_data *s, size_t parameter, const double *metric,
+                                       double *values) {
+    bool is_number = s->parameters[parameter].is_number;
+    for (size_t i = 0; i < s->ranked; i++) values[i] = s->trials[i].point[parameter];
+    double share = importance_share(metric, values, s->ranked, is_number);
+    double correlation = is_number ? importance_correlation(metric, values, s->ranked) : NAN;
+    bool is_clear = fabs(correlation) > 2 / sqrt((double)s->ranked);
+    return (struct importance){isnan(share) ? 0 : share, is_clear ? correlation : NAN, parameter};
+}
+
+static void draw_importance(struct text *out, const struct sweep_data *s) {
+    size_t n = s->parameter_count;
+    struct importance *items = array(n, sizeof *items);
+    double *metric = array(s->ranked, sizeof *metric), *values = array(s->ranked, sizeof *values);
+    double *shares = array(n, sizeof *shares);
+    const char **names = array(n, sizeof *names), **pointers = array(n, sizeof *pointers);
+    char(*texts)[32] = array(n, sizeof *texts);
+    for (size_t i = 0; i < s->ranked; i++) metric[i] = s->trials[i].mean;
+    for (size_t i = 0; i < n; i++) items[i] = importance_of(s, i, metric, values);
+    qsort(items, n, sizeof *items, by_share);
+    for (size_t i = 0; i < n; i++) {
+        bool is_larger_better = items[i].correlation > 0 ? s->is_max : !s->is_max;
+        const char *arrow = isnan(items[i].correlation) ? "" : is_larger_better ? " \u2191" : " \u2193";
+        snprintf(texts[i], sizeof *texts, "%.0f %%%s", items[i].share * 100, arrow);
+        pointers[i] = texts[i];
+        names[i] = s->parameters[items[i].parameter].path;
+        shares[i] = items[i].share;
+    }
+    svg_bars(out, "Importance of the parameters", names, shares, pointers, n);
+    page_note(out,
+              "Share of the variance of the trials' ranks by %s that the parameter alone explains: one-way analysis "
+              "of variance of ranks over groups of neighbouring values, corrected for chance (epsilon squared), %zu "
+              "complete trials. \u2191 larger values were better, \u2193 smaller ones (Spearman's correlation). "
+              "Effects of several parameters together are not in it.",
+              s->metric, s->ranked);
+    svg_end_figure(out);
+    free(texts);
+    free(pointers);
+    free(names);
+    free(shares);
+    free(values);
+    free(metric);
+    free(items);
+}
+
+/* ---- failures, best runs ---- */
+
+static int by_count(const void *a, const void *b) {
+    const struct sweep_data_reason *x = a, *y = b;
+    return x->count > y->count ? -1 : x->count < y->count;
+}
+
+#define MAX_REASONS_SHOWN 10
+
+static void list_failures(struct text *out, const struct sweep_data *s) {
+    static const struct page_heading headings[] = {{"Runs", true}, {"Reason (of the first one)", false}};
+    if (!s->reason_count) return;
+    struct sweep_data_reason *reasons = array(s->reason_count, sizeof *reasons);
+    memcpy(reasons, s->reasons, s->reason_count * sizeof *reasons);
+    qsort(reasons, s->reason_count, sizeof *reasons, by_count);
+    text_add(out, "<h3>Failed runs</h3>\n");
+    page_table_begin(out, headings, 2, false);
+    for (size_t i = 0; i < s->reason_count && i < MAX_REASONS_SHOWN && reasons[i].count; i++) {
+        page_row_begin(out, NULL);
+        page_number(out, (double)reasons[i].count);
+        page_cell(out, reasons[i].message, NULL);
+        page_row_end(out);
+    }
+    page_table_end(out);
+    free(reasons);
+}
+
+/* The folder of the first run of a trial that has one: runs/0042, runs/0042/seed-0, runs/0042/seed-0-fold-0 ... */
+static void add_folder(const struct sweep_data *s, const struct sweep_data_trial *t, struct text *out) {
+    text_printf(out, "%s/runs/%04" PRId64, s->path, t->trial);
+    if (s->seeds > 0 || s->folds > 0) text_add(out, "/");
+    if (s->seeds > 0) text_add(out, "seed-0");
+    if (s->folds > 0) text_printf(out, "%sfold-0", s->seeds > 0 ? "-" : "");
+}
+
+/* Runs that are kept, of the best trials; returns how many there are. */
+static status read_best(const struct sweep_data *s, struct run_data **runs, size_t *count) {
+    struct text path = {0};
+    status r = OK;
+    for (size_t i = 0; i < s->ranked && i < 2 * BEST_CURVES && *count < BEST_CURVES && !r; i++) {
+        bool is_run = false;
+        text_clear(&path);
+        add_folder(s, &s->trials[i], &path);
+        r = run_data_is_run(text_string(&path), &is_run);
+        if (!r && is_run) r = run_data_read(text_string(&path), &runs[*count]);
+        if (r || !is_run) continue;
+        struct text label = {0};
+        text_printf(&label, "trial %" PRId64, s->trials[i].trial);
+        free(runs[*count]->label);
+        runs[(*count)++]->label = label.data;
+    }
+    text_free(&path);
+    return r;
+}
+
+static status add_best_runs(struct text *out, const struct sweep_data *s) {
+    struct run_data *runs[BEST_CURVES] = {NULL};
+    size_t count = 0;
+    status r = read_best(s, runs, &count);
+    if (!r && count) {
+        text_printf(out, "<h3>Curves of the best trials%s</h3>\n",
+                    sweep_data_repeats(s) > 1 ? ", first run of each" : "");
+        runs_section_curves(out, runs, count);
+    }
+    for (size_t i = 0; i < count; i++) run_data_free(runs[i]);
+    return r;
+}
+
+status sweep_section_add(struct text *out, const struct sweep_data *s) {
+    bool has_values = s->ranked > 0;
+    for (size_t i = 0; i < s->trial_total; i++) has_values = has_values || !isnan(s->trials[i].pruned);
+    add_facts(out, s);
+    add_best(out, s);
+    if (has_values) {
+        struct metric_axis m = fit_metric(s);
+        text_add(out, "<h3>Plots</h3>\n<div class=\"plots\">\n");
+        if (s->ranked) draw_best_so_far(out, s, &m);
+        if (s->ranked >= IMPORTANCE_MIN_VALUES && s->parameter_count) draw_importance(out, s);
+        draw_parameters(out, s, &m);
+        if (s->ranked && s->parameter_count) draw_parallel(out, s, &m);
+        text_add(out, "</div>\n");
+        if (s->trial_total > s->ranked)
+            page_note(out,
+                      "Hollow points are pruned trials, at their best value until then; filled orange ones are the "
+                      "best %d.",
+                      BEST_SHOWN);
+        if (s->trial_total > MAX_POINTS)
+            page_note(out, "Plots show a part of the %zu trials: the best ones and every n-th of the others.",
+                      s->trial_total);
+    }
+    list_failures(out, s);
+    return add_best_runs(out, s);
+}

@@ -1,0 +1,505 @@
+"""ddptrain report: the page is well-formed HTML that needs no other file, has every number that it promises, and stands damaged,
+hostile, empty and very long folders.
+ctest-labels: unit"""
+import html.parser, json, math, os, re, shutil, subprocess, tempfile, time, unittest
+
+import program
+from program import DATA, OK, USAGE, WINE
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+SWEEP = """config: base.yaml
+method: random
+trials: 24
+seed: 3
+parameters:
+  optimizer.lr: {distribution: log_uniform, min: 1.0e-4, max: 1.0e-1}
+  sampler.batch_size: {values: [8, 16]}
+  model.layers.0.linear.out: {distribution: int_uniform, min: 4, max: 12}
+keep: all
+"""
+START = {"event": "start", "name": "a", "world_size": 1, "parameters": 10, "seed": 1, "train_rows": 5, "val_rows": 2, "batch_size": 1,
+         "device": "cpu", "backend": "self", "dataset_fingerprint": "ab", "epoch": 0, "first_step": 1, "startup_seconds": 0.1}
+
+
+class Page(html.parser.HTMLParser):
+    """Elements, texts and what is wrong with them."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.source, self.elements, self.open, self.problems, self.declared = text, [], [], [], False
+        self.feed(text)
+        self.close()
+        if self.open:
+            self.problems.append(f"not closed: {[e['tag'] for e in self.open]}")
+
+    def handle_decl(self, declaration):
+        self.declared = declaration.lower() == "doctype html" and not self.elements
+
+    def handle_starttag(self, tag, attributes, is_closed=False):
+        if len({name for name, _ in attributes}) != len(attributes):
+            self.problems.append(f"an attribute twice: {tag} {attributes}")
+        element = {"tag": tag, "text": "", "parent": self.open[-1]["tag"] if self.open else None, **{f"@{k}": v for k, v in attributes}}
+        self.elements.append(element)
+        if tag not in VOID and not is_closed:
+            self.open.append(element)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes, True)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open[-1]["tag"] != tag:
+            self.problems.append(f"</{tag}> within {[e['tag'] for e in self.open]} at {self.getpos()}")
+        else:
+            self.open.pop()
+
+    def handle_data(self, data):
+        for element in self.open:
+            element["text"] += data
+
+    def all(self, tag, **attributes):
+        return [e for e in self.elements if e["tag"] == tag and all(v in (e.get(f"@{k.rstrip('_')}") or "").split() for k, v in attributes.items())]
+
+    def figures(self):
+        """Title -> the elements of the figure."""
+        found, current = {}, None
+        for e in self.elements:
+            if e["tag"] == "figure":
+                current = []
+            elif e["tag"] == "figcaption":
+                found[e["text"]] = current
+            if current is not None:
+                current.append(e)
+        return found
+
+
+def paths(figure, kind="curve"):
+    """Name -> points of the curves of a figure."""
+    return {e.get("@data-name"): [tuple(map(float, p.split())) for p in re.findall(r"[ML]([-\d.]+ [-\d.]+)", e["@d"])]
+            for e in figure if e["tag"] == "path" and kind in e.get("@class", "").split()
+            and e["@d"] != "M1 4H21"}
+
+
+class Report(program.Case):
+    def page(self, *folders, out="page.html", **options):
+        self.run_program("report", *folders, "--out", out, **options)
+        page = Page(self.read(out))
+        self.assertEqual(page.problems, [])
+        self.assertTrue(page.declared, "no doctype")
+        self.assertEqual([e["tag"] for e in page.elements if e["parent"] is None], ["html"])
+        self.assert_alone(page)
+        return page
+
+    def assert_alone(self, page):
+        """Nothing refers to a place outside the page, and its policy forbids loading."""
+        for element in page.elements:
+            self.assertNotIn(element["tag"], ("link", "img", "iframe", "object", "embed", "base", "form", "use", "image", "foreignobject"))
+            for name, value in element.items():
+                self.assertNotRegex(name, r"^@(src|href|xlink:href|action|data|poster|srcset|on\w+)$")
+                if name == "@style":
+                    self.assertRegex(value, r"^(--v:[\d.e-]+|min-width:\d+px)$")
+        self.assertNotRegex(page.source, r"(?i)https?:|//[a-z]|url\(|@import|javascript:")
+        policy = [e for e in page.all("meta") if e.get("@http-equiv")]
+        self.assertIn("default-src 'none'", policy[0]["@content"])
+
+    def fake(self, events, name="a", config="name: a\n"):
+        """A run folder with these events (dictionaries or text of lines)."""
+        os.makedirs(self.path("runs", name))
+        with open(self.path("runs", name, "metrics.jsonl"), "w") as f:
+            for e in events:
+                f.write((e if isinstance(e, str) else json.dumps(e)) + "\n")
+        if config is not None:
+            self.write(f"runs/{name}/config.yaml", config)
+        return f"runs/{name}"
+
+    def facts(self, page):
+        names, values = page.all("dt"), page.all("dd")
+        return {n["text"]: v["text"] for n, v in zip(names, values)}
+
+    def rows(self, page):
+        """Texts of all table rows."""
+        found = []
+        for e in page.elements:
+            if e["tag"] == "tr":
+                found.append([])
+            elif e["tag"] in ("td", "th"):
+                found[-1].append(e["text"])
+        return found
+
+    # ---- runs ----
+
+    def train(self, *words, config=WINE, name="wine"):
+        self.write(f"{name}.yaml", config)
+        self.run_program(f"{name}.yaml", "--run-dir", f"runs/{name}", *words)
+        return f"runs/{name}"
+
+    def test_a_run(self):
+        run = self.train("train.metrics=[f1, auc, confusion_matrix]", "schedule.type=cosine")
+        page = self.page(run)
+        end, epochs, steps = self.events("end", run)[0], self.events("epoch", run), self.events("step", run)
+        facts = self.facts(page)
+        self.assertEqual(facts["State"], "complete")
+        self.assertEqual(facts["Epochs"], "10 of 10")
+        self.assertEqual(facts["Updates"], str(end["step"]))
+        self.assertEqual(facts["State SHA-256"], end["state_sha256"])
+        self.assertEqual(float(facts["Validation loss"]), float("%.6g" % epochs[-1]["val_loss"]))
+        self.assertEqual(facts["Best epoch"], "val_accuracy %.6g in epoch %d" % (end["best_value"], end["best_epoch"]))
+        figures = page.figures()
+        for title in ("Loss", "Accuracy", "Validation: f1", "Validation: auc", "Loss of each update", "Gradient norm", "Learning rate",
+                      "Samples per second", "Counts of validation rows"):
+            self.assertIn(title, figures)
+        loss = paths(figures["Loss"])
+        self.assertEqual({k: len(v) for k, v in loss.items()}, {"training": 10, "validation": 10})
+        self.assertEqual(len(paths(figures["Loss of each update"])["wine"]), len(steps))
+        self.check_places(figures["Loss"], loss["validation"], [(e["epoch"] + 1, e["val_loss"]) for e in epochs])
+        self.check_places(figures["Learning rate"], paths(figures["Learning rate"])["wine"], [(s["step"], s["lr"]) for s in steps])
+        counts = epochs[-1]["val_confusion_matrix"]
+        self.assertEqual([int(e["text"]) for e in figures["Counts of validation rows"] if "count" in e.get("@class", "").split()],
+                         [n for row in counts for n in row if n])
+        for row in (["optimizer.lr", "0.001"], ["model.layers.0.linear.out", "64"], ["dataset.split.test", "0.2"]):
+            self.assertIn(row, self.rows(page))
+
+    def check_places(self, figure, points, values, tolerance=0.06):
+        """The points of a curve are where the axes say; coordinates have one decimal."""
+        svg = next(e for e in figure if e["tag"] == "svg")
+        left, top, right, bottom = map(float, svg["@data-box"].split(","))
+        x0, x1, _ = map(float, svg["@data-x"].split(","))
+        y0, y1, is_log = map(float, svg["@data-y"].split(","))
+        self.assertEqual(len(points), len(values))
+        for (px, py), (x, y) in zip(points, values):
+            share = math.log(y / y0) / math.log(y1 / y0) if is_log else (y - y0) / (y1 - y0)
+            self.assertAlmostEqual(px, left + (x - x0) / (x1 - x0) * (right - left), delta=tolerance)
+            self.assertAlmostEqual(py, bottom - share * (bottom - top), delta=tolerance)
+
+    def test_ticks_are_at_round_numbers(self):
+        page = self.page(self.fake([START, *({"event": "epoch", "epoch": i, "train_loss": 0.37 + 0.231 * i, "val_loss": 10.0 ** -i} for i in range(30))]))
+        self.assertIn("Loss (logarithmic)", page.figures())
+        ticks = [e["text"] for e in page.figures()["Loss (logarithmic)"] if "tick" in e.get("@class", "").split()]
+        self.assertGreater(len(ticks), 8)
+        for tick in ticks:
+            self.assertRegex(tick, r"^(0|\d0*|\d5|0\.0*\d|1e-\d+)$")
+
+    def test_several_runs(self):
+        self.train()
+        self.train("optimizer.lr=0.01", "train.epochs=7", name="fast")
+        page = self.page("runs/wine", "runs/fast")
+        figures = page.figures()
+        self.assertEqual({k: len(v) for k, v in paths(figures[next(t for t in figures if t.startswith("Validation loss"))]).items()},
+                         {"wine": 10, "fast": 7})
+        rows = self.rows(page)
+        head = next(r for r in rows if r[0] == "Run" and "optimizer.lr" in r)
+        self.assertEqual(sorted(head[1:]), ["name", "optimizer.lr", "train.epochs"] if "name" in head else ["optimizer.lr", "train.epochs"])
+        self.assertEqual([r[head.index("optimizer.lr")] for r in rows if r[0] in ("wine", "fast") and len(r) == len(head)], ["0.001", "0.01"])
+        hashes = [e["@title"] for e in page.all("td", class_="hash")]
+        self.assertEqual(hashes, [self.sha("runs/wine"), self.sha("runs/fast")])
+
+    def test_runs_of_the_same_name_have_their_paths(self):
+        for folder in ("x", "y"):
+            self.fake([START, *({"event": "step", "step": i, "loss": i, "lr": 1} for i in range(1, 5))], f"{folder}/same")
+        page = self.page("runs/x/same", "runs/y/same/")
+        self.assertEqual(sorted(paths(page.figures()["Loss of each update"])), ["runs/x/same", "runs/y/same"])
+
+    def test_twenty_runs(self):
+        folders = [self.fake([START, *({"event": "step", "step": i, "loss": n + i, "lr": 1} for i in range(1, 5))], f"r{n}") for n in range(20)]
+        page = self.page(*folders)
+        curves = page.figures()["Loss of each update"]
+        self.assertEqual(len(paths(curves)), 20)
+        looks = {e["@class"] for e in curves if e["tag"] == "path" and e.get("@data-name")}
+        self.assertEqual(len(looks), 20, "two runs look the same")
+
+    def test_an_empty_run(self):
+        page = self.page(self.fake([START]))
+        self.assertEqual(self.facts(page)["State"], "failed")
+        self.assertIn("no step or epoch has ended yet", page.source)
+        page = self.page(self.fake([], "b"))
+        self.assertEqual(self.facts(page)["State"], "empty")
+
+    def test_a_killed_run(self):
+        steps = [{"event": "step", "epoch": 0, "step": i, "loss": 1 / i, "lr": 0.1} for i in range(1, 9)]
+        run = self.fake([START, *steps])
+        with open(self.path(run, "metrics.jsonl"), "a") as f:
+            f.write('{"event":"step","epoch":0,"step":9,"loss":0.')
+        page = self.page(run)
+        self.assertEqual(self.facts(page)["State"], "failed")
+        self.assertEqual(self.facts(page)["Updates"], "8")
+        self.assertIn("the last line of metrics.jsonl is not complete", page.source)
+        self.assertEqual(len(paths(page.figures()["Loss of each update"])["a"]), 8)
+
+    def test_damaged_lines_are_counted(self):
+        good = [{"event": "step", "step": i, "loss": i, "lr": 1} for i in range(1, 4)]
+        bad = ["", "null", "[1]", "{}", '{"event":7}', '{"event":"step","loss":3}', '{"event":"step","step":4,"loss":1', "\0\0\0", '{"event":"step" "step":4}',
+               '{"event":"step","step":4,"loss":.5}', "x" * 300000]
+        page = self.page(self.fake([START, *good, *bad, {"event": "of the future", "x": [1, {"y": "]}"}]}]))
+        self.assertIn(f"{len(bad)} of {len(bad) + 5} lines of metrics.jsonl are damaged", page.source)
+        self.assertEqual(len(paths(page.figures()["Loss of each update"])["a"]), 3)
+
+    def test_values_that_are_not_finite_are_gaps(self):
+        losses = [3, 2, None, None, 1, 0.5]
+        page = self.page(self.fake([START, *({"event": "step", "step": i + 1, "loss": v, "lr": 1} for i, v in enumerate(losses))]))
+        figure = page.figures()["Loss of each update"]
+        curve = next(e for e in figure if e.get("@data-name"))
+        self.assertEqual(re.findall("[ML]", curve["@d"]), ["M", "L", "M", "L"])
+        self.assertIn("2 values are not finite", page.source)
+
+    def test_a_long_run(self):
+        """10^6 updates: every path is short, and the largest value of all is still there."""
+        peak = 777777
+        os.makedirs(self.path("runs/long"))
+        with open(self.path("runs/long/metrics.jsonl"), "w") as f:
+            f.write(json.dumps(START) + "\n")
+            f.writelines('{"event":"step","epoch":%d,"step":%d,"loss":%.17g,"lr":0.001,"grad_norm":1.25,"samples":32,"seconds":0.001}\n'
+                         % (i // 1000, i, 50 if i == peak else 2 + math.sin(i)) for i in range(1, 1000001))
+        start = time.monotonic()
+        page = self.page("runs/long")
+        self.assertLess(time.monotonic() - start, 6 * program.SLOW)
+        self.assertLess(len(page.source), 1 << 20)
+        figure = page.figures()["Loss of each update"]
+        for e in figure:
+            self.assertLessEqual(len(re.findall("[ML]", e.get("@d", ""))), 2000)
+        band = paths(figure, "band")[None]
+        svg = next(e for e in figure if e["tag"] == "svg")
+        left, top, right, bottom = map(float, svg["@data-box"].split(","))
+        x, y = min(band, key=lambda p: p[1])
+        self.assertAlmostEqual(x, left + peak / 1e6 * (right - left), delta=2)
+        y0, y1, _ = map(float, svg["@data-y"].split(","))
+        self.assertAlmostEqual(y, bottom - (50 - y0) / (y1 - y0) * (bottom - top), delta=0.1)
+        self.assertEqual(self.facts(page)["Updates"], "1000000")
+
+    def test_hostile_texts(self):
+        """Texts of files are texts of the page, wherever they stand."""
+        evil = """<script>alert("1")</script><img src=x onerror='alert(2)'>&lt;\x1b[31m\u202e"""
+        start = {**START, "device": evil, "backend": evil, "dataset_fingerprint": evil}
+        steps = [{"event": "step", "step": i, "loss": i, "lr": 1, "</text><script>": 1, "on\" x": 2, "fine_name": i} for i in (1, 2, 3)]
+        name = "a<b>&'\""
+        config = "name: \"</td><script>alert(3)</script>\"\n\"<b>key\": [\"'\\\"><script>\"]\n"
+        one, two = self.fake([start, *steps], name, config), self.fake([start, *steps], "b", "name: '<i>'\n")
+        for page in (self.page(one), self.page(one, two)):
+            self.assertEqual(len(page.all("script")), 1)
+            self.assertNotIn("alert", page.all("script")[0]["text"])
+            self.assertEqual(page.all("img") + page.all("b") + page.all("i"), [])
+            self.assertNotRegex(page.source, "[\x00-\x08\x0b-\x1f\x7f\u202e]")
+            self.assertIn("<script>alert(\"1\")</script>", page.all("main")[0]["text"])
+            self.assertIn("fine_name", page.figures())
+            self.assertIn(name, page.all("title")[0]["text"])
+
+    def test_confusion_matrices_that_are_none(self):
+        for n, matrix in enumerate(([[1, 2]], [[1, 2], [3]], [[1, -2], [3, 4]], [[1, "2"], [3, 4]], [], {"a": 1}, [[[1]]], "x")):
+            page = self.page(self.fake([START, *({"event": "epoch", "epoch": i, "val_loss": 1, "val_confusion_matrix": matrix} for i in range(3))], f"r{n}"))
+            self.assertNotIn("Confusion matrix", page.source)
+
+    def test_a_large_confusion_matrix(self):
+        for n, title in ((40, "Counts of validation rows"), (150, "150 classes, too many to draw")):
+            matrix = [[100 if i == j else 7 if (i, j) == (3, 5) else 0 for j in range(n)] for i in range(n)]
+            page = self.page(self.fake([START, {"event": "epoch", "epoch": 0, "val_loss": 1, "val_confusion_matrix": matrix}], f"r{n}"))
+            self.assertIn(title, page.figures())
+            self.assertIn(["3", "5", "7"], self.rows(page))
+
+    # ---- refusals ----
+
+    def test_what_is_refused(self):
+        os.makedirs(self.path("empty"))
+        for folder, words in (("none", "there is no such folder"), ("empty", "not the folder of a run or a sweep"), ("datasets/wine.h5", "no such folder")):
+            _, err = self.run_program("report", folder, "--out", "page.html", code=DATA)
+            self.assertIn(words, err)
+            self.assertFalse(os.path.exists(self.path("page.html")))
+        self.run_program("report", code=USAGE)
+        run = self.fake([START])
+        os.remove(self.path(run, "metrics.jsonl"))
+        os.mkfifo(self.path(run, "metrics.jsonl"))
+        _, err = self.run_program("report", run, "--out", "page.html", code=DATA)
+        self.assertIn("not a regular file", err)
+
+    def test_only_a_report_is_overwritten(self):
+        run = self.fake([START])
+        before = self.read("runs/a/metrics.jsonl")
+        for out in ("runs/a/metrics.jsonl", "runs/a"):
+            _, err = self.run_program("report", run, "--out", out, code=USAGE)
+            self.assertIn(out, err)
+        self.assertEqual(self.read("runs/a/metrics.jsonl"), before)
+        for _ in range(2):
+            out, _ = self.run_program("report", run)
+            self.assertIn("runs/a/report.html: 1 run", out)
+        self.run_program("report", run, run)
+        self.assertTrue(os.path.exists(self.path("report.html")))
+
+    # ---- sweeps ----
+
+    def sweep(self, text, *words, name="test"):
+        self.write("base.yaml", WINE.replace("epochs: 10", "epochs: 4"))
+        self.write(f"{name}.yaml", text)
+        self.run_program("sweep", f"{name}.yaml", *words)
+        return f"sweeps/{name}"
+
+    def history(self, folder):
+        with open(self.path(folder, "history.jsonl")) as f:
+            return [e for e in map(json.loads, f) if e["event"] == "run"]
+
+    def test_a_sweep(self):
+        folder = self.sweep(SWEEP)
+        page, runs = self.page(folder), self.history(folder)
+        best = sorted(runs, key=lambda r: (r["value"], r["trial"]))
+        self.assertEqual(self.facts(page)["Trials"], "24 ended of 24")
+        self.assertEqual(self.facts(page)["State"], "complete")
+        self.assertEqual(self.facts(page)["States"], "24 complete, 0 pruned, 0 failed")
+        rows = self.rows(page)
+        at = next(i for i, r in enumerate(rows) if r[0] == "Trial")
+        self.assertEqual([int(r[0]) for r in rows[at + 1:at + 11]], [r["trial"] for r in best[:10]])
+        self.assertEqual([r[1] for r in rows[at + 1:at + 11]], ["%.6g" % r["value"] for r in best[:10]])
+        figures = page.figures()
+        lr = next(f for t, f in figures.items() if t.endswith("over optimizer.lr"))
+        self.assertEqual(sum(e["tag"] == "circle" for e in lr), 24)
+        self.assertTrue(next(e for e in lr if e["tag"] == "svg")["@data-x"].endswith(",1"), "not logarithmic")
+        words = next(f for t, f in figures.items() if t.endswith("over sampler.batch_size"))
+        self.assertEqual([e["text"] for e in words if e["tag"] == "text" and e["text"] in ("8", "16")], ["8", "16"])
+        self.assertEqual(len(paths(figures["Parallel coordinates"], "trial")) and
+                         sum("trial" in e.get("@class", "").split() for e in figures["Parallel coordinates"]), 24)
+        self.assertIn("Importance of the parameters", figures)
+        self.check_best_so_far(page, runs)
+        self.check_command(page, folder, best[0])
+
+    def check_best_so_far(self, page, runs):
+        figure = next(f for t, f in page.figures().items() if t.startswith("Best val_loss so far"))
+        points, best = paths(figure)["best so far"], [math.inf]
+        improvements = 0
+        for r in runs:
+            improvements += r["value"] < best[-1]
+            best.append(min(best[-1], r["value"]))
+        self.assertEqual(len(points), 2 * improvements)
+        self.assertEqual(points[-1][1], max(p[1] for p in points), "the smallest value is lowest")
+
+    def check_command(self, page, folder, best):
+        """The printed command trains the same bits."""
+        text = page.all("code")[0]["text"]
+        command = text.split("\n")[1]
+        self.assertTrue(command.startswith(f"ddptrain {folder}/base_config.yaml "))
+        done = subprocess.run(["sh", "-c", command.replace("ddptrain", program.BINARY, 1)], cwd=self.folder, env=self.environment(),
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertEqual(self.sha("runs/test-%04d" % best["trial"]), best["state_sha256"])
+
+    def test_a_sweep_with_repeats(self):
+        folder = self.sweep(SWEEP + "repeat: {seeds: 2, folds: 2}\n", "trials=3")
+        page, runs = self.page(folder), self.history(folder)
+        values = {}
+        for r in runs:
+            values.setdefault(r["trial"], []).append(r["value"])
+        means = sorted((sum(v) / 4, t) for t, v in values.items())
+        best = values[means[0][1]]
+        error = math.sqrt(sum((v - means[0][0]) ** 2 for v in best) / 3 / 4)
+        rows = self.rows(page)
+        row = rows[next(i for i, r in enumerate(rows) if r[0] == "Trial") + 1]
+        self.assertEqual(row[:3], ["%04d" % means[0][1], "%.6g \u00b1 %.2g" % (means[0][0], error), "4"])
+        self.assertEqual(self.facts(page)["Runs of a trial"], "2 seeds x 2 folds")
+        first = next(r for r in runs if r["trial"] == means[0][1] and r["repeat"] == 0)
+        self.check_command(page, folder, first)
+        self.assertEqual(sum("error" in e.get("@class", "").split() for e in page.elements), 3 * 3)
+
+    def test_failed_and_pruned_trials(self):
+        folder = self.sweep(SWEEP.replace("{distribution: log_uniform, min: 1.0e-4, max: 1.0e-1}", "{values: [0.001, 0.002, 0.003, 1.0e+30]}") +
+                            "early_terminate: {type: asha, min_epochs: 1, reduction_factor: 3}\n", "trials=20")
+        runs = self.history(folder)
+        counts = [sum(r["state"] == s for r in runs) for s in ("complete", "pruned", "failed")]
+        self.assertTrue(all(counts), counts)
+        page = self.page(folder)
+        self.assertEqual(self.facts(page)["States"], "%d complete, %d pruned, %d failed" % tuple(counts))
+        rows = self.rows(page)
+        at = next(i for i, r in enumerate(rows) if r[0] == "Runs" and "Reason" in r[1])
+        reasons = [r for r in rows[at + 1:] if len(r) == 2 and r[0].isdigit()]
+        self.assertEqual(sum(int(r[0]) for r in reasons), counts[2])
+        self.assertEqual([int(r[0]) for r in reasons], sorted((int(r[0]) for r in reasons), reverse=True))
+        lr = next(f for t, f in page.figures().items() if t.endswith("over optimizer.lr"))
+        self.assertEqual(sum("pruned" in e.get("@class", "").split() for e in lr),
+                         sum(r["state"] == "pruned" and r["value"] is not None for r in runs))
+
+    def test_damaged_histories(self):
+        folder = self.sweep(SWEEP)
+        path = self.path(folder, "history.jsonl")
+        with open(path) as f:
+            lines = f.readlines()
+        bad = ["{\n", "\n", '{"event":"run"}\n', '{"event":"run","trial":-1,"repeat":0,"state":"complete","parameters":{}}\n',
+               '{"event":"run","trial":1.5,"repeat":0,"state":"complete"}\n', '{"event":"run","trial":0,"repeat":0,"state":"odd"}\n']
+        twice = lines[0].replace('"value":', '"value":0.000001,"old":')
+        with open(path, "w") as f:
+            f.writelines([*bad, *lines, twice, lines[3][:40]])
+        page = self.page(folder)
+        self.assertIn(f"{len(bad)} of {len(bad) + 25} lines of history.jsonl are damaged", page.source)
+        self.assertIn("The last line of history.jsonl is not complete", page.source)
+        self.assertEqual(self.facts(page)["Trials"], "24 ended of 24")
+        self.assertIn("1e-06", {r[1] for r in self.rows(page) if len(r) > 4})
+        os.truncate(path, 0)
+        self.assertIn("No trial has ended yet", self.page(folder).source)
+        self.write(f"{folder}/sweep.yaml", "a: [\n")
+        self.run_program("report", folder, "--out", "page.html", code=DATA)
+
+    def test_a_list_of_trials(self):
+        folder = self.sweep("config: base.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.01}, {optimizer.lr: 0.1, sampler.batch_size: 16}]\n")
+        page = self.page(folder)
+        rows = self.rows(page)
+        at = next(i for i, r in enumerate(rows) if r[0] == "Trial")
+        self.assertEqual(rows[at][2:4], ["optimizer.lr", "sampler.batch_size"])
+        self.assertEqual(sorted(r[2:4] for r in rows[at + 1:at + 3]), [["0.01", ""], ["0.1", "16"]])
+
+    def test_hostile_sweeps(self):
+        evil = "</title><script>alert(1)</script>"
+        os.makedirs(self.path("sweeps/x"))
+        parameters = "\n".join(f"  p{i}: {{distribution: log_uniform, min: 1.0e-300, max: 1.0e300}}" for i in range(70))
+        self.write("sweeps/x/sweep.yaml", f"config: '{evil}'\nmethod: '{evil}'\nmetric: {{name: '{evil}', goal: maximize}}\ntrials: 1000000000000000000\n"
+                   f"parameters:\n  '{evil}': {{values: ['{evil}', b]}}\n  bad: [1]\n  worse: {{distribution: uniform, min: 3, max: 3}}\n{parameters}\n")
+        with open(self.path("sweeps/x/history.jsonl"), "w") as f:
+            for i in range(300):
+                f.write(json.dumps({"event": "run", "trial": i, "repeat": 0, "state": "failed" if i % 3 == 0 else "complete",
+                                    "parameters": {evil: f"'{evil}{i}'", "p1": "0", "p2": "x", "p3": str(10.0 ** (i - 150))}, "value": (-1.0) ** i * 1e308 if i % 5 else None,
+                                    "message": f"{evil} {i}", "epochs": 1, "seconds": 1e308, "state_sha256": evil * 9}) + "\n")
+        page = self.page("sweeps/x")
+        self.assertEqual(len(page.all("script")), 1)
+        self.assertNotRegex(page.source, r"[^a-z](nan|inf)[^a-z]")
+
+    def test_a_large_sweep(self):
+        """Plots are thinned, and the best trials are in them."""
+        folder = self.sweep(SWEEP)
+        lines = []
+        for i in range(20000):
+            lr = 10 ** (-4 + 3 * (i * 0.618034 % 1))
+            lines.append(json.dumps({"event": "run", "trial": i, "repeat": 0, "state": "complete", "value": abs(math.log10(lr) + 2.5) + (i * 0.37 % 1) / 10 + 0.01,
+                                     "parameters": {"optimizer.lr": repr(lr), "sampler.batch_size": "8", "model.layers.0.linear.out": str(4 + i % 9)},
+                                     "best_epoch": 1, "epochs": 1, "seconds": 0.1, "state_sha256": "0" * 64}) + "\n")
+        with open(self.path(folder, "history.jsonl"), "w") as f:
+            f.writelines(lines)
+        self.write(f"{folder}/sweep.yaml", self.read(f"{folder}/sweep.yaml").replace("trials: 24", "trials: 20000"))
+        page = self.page(folder)
+        self.assertLess(len(page.source), 3 << 20)
+        figures = page.figures()
+        lr = next(f for t, f in figures.items() if t.endswith("over optimizer.lr"))
+        self.assertTrue(1500 <= sum(e["tag"] == "circle" for e in lr) <= 2010)
+        self.assertEqual(sum("top" in e.get("@class", "").split() for e in lr), 10)
+        bars = figures["Importance of the parameters"]
+        texts = [e["text"] for e in bars if e["tag"] == "text"]
+        self.assertEqual(texts[0], "optimizer.lr")
+        self.assertGreater(int(texts[1].split()[0]), 80)
+        self.assertLess(max(int(t.split()[0]) for t in texts[3::2]), 5)
+
+    def test_a_sweep_and_a_run(self):
+        folder, run = self.sweep(SWEEP), self.train()
+        page = self.page(folder, run)
+        titles = [e["text"] for e in page.all("h2")]
+        self.assertEqual(titles[:3], ["Sweep test", "Run", "Curves"])
+
+    # ---- a browser ----
+
+    def test_in_a_browser(self):
+        browser = next((b for b in ("chromium", "chromium-browser", "google-chrome") if shutil.which(b)), None)
+        if not browser:
+            self.skipTest("no chromium is installed: the page was not opened in a browser")
+        self.page(self.sweep(SWEEP), self.train("train.metrics=[confusion_matrix]"))
+        profile = tempfile.mkdtemp(dir=self.folder)
+        done = subprocess.run([browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0", "--virtual-time-budget=2000",
+                               f"--user-data-dir={profile}", "--dump-dom", f"file://{os.path.realpath(self.path('page.html'))}"],
+                              capture_output=True, text=True, timeout=120, env={**os.environ, "HOME": profile})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotRegex(done.stderr, r"CONSOLE|Refused|Uncaught")
+        dom = Page(done.stdout)
+        self.assertEqual(len(dom.all("svg")), len(Page(self.read("page.html")).all("svg")))
+        self.assertEqual(len(dom.all("circle")), len(Page(self.read("page.html")).all("circle")))
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,110 @@
+/* The fields of a line are those that jansson finds, numbers are within one unit in the last place, and what is no
+ * complete object is refused. */
+#include "report/json_line.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check_main.h"
+
+static struct json_line read_good(const char *text) {
+    struct json_line line;
+    ck_assert_msg(json_line_read(text, strlen(text), &line), "%s", text);
+    return line;
+}
+
+START_TEST(fields_have_their_kinds) {
+    struct json_line line = read_good(" { \"event\" : \"step\", \"n\":-1.5e3 ,\"z\":null,\"t\":true,\"f\":false,"
+                                      "\"m\":[[1,\"]}\\\"\"],{}],\"\":\"\" } \r");
+    ck_assert_uint_eq(line.count, 7);
+    ck_assert(json_line_is(&line, "event", "step"));
+    ck_assert(!json_line_is(&line, "event", "ste") && !json_line_is(&line, "even", "step"));
+    ck_assert_double_eq(json_line_number(&line, "n"), -1500);
+    ck_assert_int_eq(json_line_find(&line, "z")->kind, KIND_NULL);
+    ck_assert_int_eq(json_line_find(&line, "t")->kind, KIND_BOOL);
+    ck_assert_int_eq(json_line_find(&line, "f")->kind, KIND_BOOL);
+    ck_assert(isnan(json_line_number(&line, "z")) && isnan(json_line_number(&line, "absent")));
+    const struct json_field *nested = json_line_find(&line, "m");
+    ck_assert_int_eq(nested->kind, KIND_NESTED);
+    ck_assert_uint_eq(nested->length, strlen("[[1,\"]}\\\"\"],{}]"));
+    ck_assert_uint_eq(json_line_find(&line, "")->length, 0);
+    ck_assert_uint_eq(read_good("{}").count, 0);
+}
+END_TEST
+
+START_TEST(escapes_are_resolved) {
+    struct json_line line = read_good("{\"a\":\"x\\u00e9\\n\\\"\\\\\",\"b\":\"\\ud800\",\"c\":1}");
+    char *text = json_field_text(json_line_find(&line, "a"));
+    ck_assert_str_eq(text, "x\xc3\xa9\n\"\\");
+    free(text);
+    ck_assert_ptr_null(json_field_text(json_line_find(&line, "b")));
+    ck_assert_ptr_null(json_field_text(json_line_find(&line, "c")));
+    ck_assert_ptr_null(json_field_text(NULL));
+}
+END_TEST
+
+static const char *const numbers[] = {"0",
+                                      "-0.0",
+                                      "7",
+                                      "1.1630778294056654",
+                                      "9.1559995780698955e-06",
+                                      "0.1",
+                                      "123456789012345678901234567890",
+                                      "1e300",
+                                      "1e-300",
+                                      "5e-324",
+                                      "-2.5E+10",
+                                      "0.00000000000000000000000000001234567890123456789",
+                                      "1e-999",
+                                      "4503599627370497.5",
+                                      "18446744073709551615",
+                                      "0.30000000000000004",
+                                      "1.7976931348623157e308",
+                                      "000.5"};
+
+START_TEST(numbers_are_within_a_unit) {
+    char text[128];
+    snprintf(text, sizeof text, "{\"x\":%s}", numbers[_i]);
+    struct json_line line = read_good(text);
+    double expected = strtod(numbers[_i], NULL), got = json_line_number(&line, "x");
+    ck_assert_msg(fabs(got - expected) <= fabs(expected) * 0x1p-52, "%s: %.17g", numbers[_i], got);
+}
+END_TEST
+
+/* Every prefix of a good line, and these. */
+static const char *const bad[] = {"",           "null",        "[]",          "{",         "{\"a\"}",
+                                  "{\"a\":}",   "{\"a\":1,}",  "{\"a\":1 2}", "{a:1}",     "{\"a\":1}}",
+                                  "{\"a\":.5}", "{\"a\":+1}",  "{\"a\":1e}",  "{\"a\":-}", "{\"a\":nul}",
+                                  "{,}",        "{\"a\":tru}", "{\"a\":[}",   "x{\"a\":1}"};
+
+START_TEST(what_is_no_object_is_refused) {
+    static const char good[] = "{\"event\":\"e\\\"x\",\"m\":[[1,2],[\"]\"]],\"n\":1.5e3,\"z\":null}";
+    struct json_line line;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ck_assert_msg(!json_line_read(bad[i], strlen(bad[i]), &line), "%s", bad[i]);
+    for (size_t size = 0; size + 1 < sizeof good; size++) {
+        char *exact = malloc(size ? size : 1); /* so that a sanitizer sees a byte too many */
+        memcpy(exact, good, size);
+        ck_assert_msg(!json_line_read(exact, size, &line), "%.*s", (int)size, good);
+        free(exact);
+    }
+    ck_assert(json_line_read(good, sizeof good - 1, &line));
+}
+END_TEST
+
+START_TEST(further_fields_are_left_out) {
+    char text[16 * 200], *at = text;
+    *at++ = '{';
+    for (int i = 0; i < 200; i++) at += sprintf(at, "%s\"k%d\":%d", i ? "," : "", i, i);
+    strcpy(at, "}");
+    struct json_line line = read_good(text);
+    ck_assert_uint_eq(line.count, JSON_LINE_MAX_FIELDS);
+    ck_assert_double_eq(json_line_number(&line, "k127"), 127);
+}
+END_TEST
+
+LOOP_TESTS("json_line", ONCE(fields_have_their_kinds), ONCE(escapes_are_resolved),
+           EACH(numbers_are_within_a_unit, numbers), ONCE(what_is_no_object_is_refused),
+           ONCE(further_fields_are_left_out))
