@@ -12,7 +12,7 @@
 /* After the first failure the ranks are no longer in the same call, so every later call of either lane returns the
  * message of the first failure, which names the rank that failed first. */
 static status first_failure(struct comm_group *g) {
-    pthread_mutex_lock(&g->mutex); /* the lane that failed first holds it until g->why is set */
+    pthread_mutex_lock(&g->mutex); /* the lane that failed first unlocks it after it has set g->why */
     status failure = status_new(STATUS_PEER, "%s", g->why ? g->why : "communication has failed");
     pthread_mutex_unlock(&g->mutex);
     return failure;

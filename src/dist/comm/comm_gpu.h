@@ -35,7 +35,7 @@ status comm_gpu_after(struct comm *gpu, void *stream);
 /* Work enqueued on [stream] after this call starts when the work that is now enqueued on the group has completed. */
 status comm_gpu_before(struct comm *gpu, void *stream);
 
-/* DDP's average: data (count) = the sum over ranks of (float)(1 / world) * data. [is_compressed]: each product is *
+/* DDP's average: data (count) = the sum over ranks of (float)(1 / world) * data. [is_compressed]: each product is
  * rounded to bfloat16, and sent and summed as bfloat16. */
 status comm_gpu_average(struct comm *gpu, float *data, size_t count, bool is_compressed);
 /* The same for data (world, count), but rank r gets part r only; the other parts are undefined afterwards. */
