@@ -218,6 +218,63 @@ def kill(place, rng):
     return {"killed before their end": hits}
 
 
+SWEEP = """config: short.yaml
+method: random
+trials: 60
+parameters:
+  optimizer.lr: {distribution: log_uniform, min: 1.0e-4, max: 1.0e-1}
+  model.layers.0.linear.out: {distribution: int_uniform, min: 4, max: 64}
+keep: {runs: best 3}
+"""
+
+
+def sweep_words(config="sweep.yaml"):
+    return ["sweep", config, "train.epochs=8", "dataset.split.test=0.2"]
+
+
+def sweep_table(place, folder):
+    with open(place.path(folder, "trials.csv"), "rb") as f:
+        return f.read()
+
+
+def expected_sweep(place):
+    """The table of a sweep that nothing disturbed, and how long it took."""
+    if "sweep" not in place.reference:
+        with open(place.path("sweep.yaml"), "w") as f:
+            f.write(SWEEP)
+        begin = time.monotonic()
+        code, err = place.finish(place.start(*sweep_words(), "--nproc", 2, run="sweeps/whole"))
+        check(code == 0, err)
+        place.reference["sweep"] = sweep_table(place, "sweeps/whole"), time.monotonic() - begin
+    return place.reference["sweep"]
+
+
+def check_sweep(place, folder):
+    check(sweep_table(place, folder) == expected_sweep(place)[0], "another table")
+    with open(place.path(folder, "history.jsonl")) as f:
+        trials = [json.loads(line)["trial"] for line in f]
+    check(sorted(trials) == list(range(60)), "trials lost or trained twice:", sorted(trials))
+
+
+def sweep(place, rng):
+    """SIGKILL of the coordinator of a sweep, a worker or all, at any time: the same command ends with the same table, no trial lost or twice"""
+    _, seconds = expected_sweep(place)
+    shutil.rmtree(place.path("sweeps/killed"), ignore_errors=True)
+    p = place.start(*sweep_words(), "--nproc", 2, run="sweeps/killed")
+    time.sleep(rng.uniform(0, seconds))
+    workers = [pid for pid in place.processes() if pid != p.pid]
+    whom = rng.choice(("coordinator", "worker", "all"))
+    hits = int(p.poll() is None)
+    for pid in ([p.pid] if whom == "coordinator" else workers[:1] if whom == "worker" else [p.pid, *workers]):
+        send(pid, signal.SIGKILL)
+    place.finish(p)
+    place.nothing_left()
+    code, err = place.finish(place.start(*sweep_words(), "--nproc", 2, run="sweeps/killed"))
+    check(code == 0, err)
+    check_sweep(place, "sweeps/killed")
+    return {"killed before their end": hits}
+
+
 def orphans(place, rng):
     """G6: no process of the job exists 2 s after the end of any of its processes, also with stopped ranks"""
     nproc = rng.choice((2, 3))
@@ -528,7 +585,7 @@ def missing(place, rng):
         check(r != 0 or "waiting for 1 of 3 ranks: 2" in err, err)
 
 
-PROMISES = collections.OrderedDict((f.__name__, f) for f in (kill, orphans, death, stop, request, hang, slow, restart, stale, give_up, strangers,
+PROMISES = collections.OrderedDict((f.__name__, f) for f in (kill, sweep, orphans, death, stop, request, hang, slow, restart, stale, give_up, strangers,
                                                             pairs, missing))
 
 

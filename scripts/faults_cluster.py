@@ -498,6 +498,34 @@ def three(place, rng):
     return {"seconds": seconds, how: 1}
 
 
+def slurm_sweep(place, rng):
+    """a sweep of 4 workers on 2 nodes under a real Slurm: stopped at any time, requeued, the same table in the end"""
+    _, seconds = faults.expected_sweep(place)
+    shutil.rmtree(place.path("sweeps/slurm"), ignore_errors=True)
+    cluster = Slurm(place.folder)
+    try:
+        log = place.path("sweep.log")
+        if os.path.exists(log):
+            os.remove(log)
+        script = os.path.join(faults.ROOT, "scripts", "slurm_sweep.sbatch")
+        job = cluster.run("sbatch", "--parsable", "--nodes=2", "--ntasks-per-node=2", "--time=10", f"--chdir={place.folder}", f"--output={log}",
+                          f"--export=ALL,DDPTRAIN={place.binary},MASTER_ADDR=127.0.0.1", script, *faults.sweep_words()[1:],
+                          "--run-dir", "sweeps/slurm").strip()
+        place.wait(lambda: os.path.exists(place.path("sweeps/slurm/history.jsonl")) or state_of(cluster, job)["JobState"] in ("COMPLETED", "FAILED"),
+                   "the sweep to begin", 60)
+        time.sleep(rng.uniform(0, seconds))
+        subprocess.run(["scancel", "--signal=TERM", job], env=cluster.env, check=False, capture_output=True)
+        place.wait(lambda: state_of(cluster, job)["JobState"] in ("COMPLETED", "FAILED"), "the end of the job", 180)
+        with open(log) as f:
+            text = f.read()
+        state = state_of(cluster, job)
+        check(state["JobState"] == "COMPLETED", state["JobState"], text)
+        faults.check_sweep(place, "sweeps/slurm")
+        return {"requeued": int(state["Restarts"] != "0")}
+    finally:
+        cluster.stop()
+
+
 def has_namespaces():
     name = f"ddptrain-{os.getpid()}"
     made = shutil.which("ip") and subprocess.run(["ip", "netns", "add", name], check=False, capture_output=True).returncode == 0
@@ -512,7 +540,8 @@ def promises():
     found = collections.OrderedDict()
     for function, tools, needs_root in ((link, ("ip",), True), (hosts, ("ip",), True), (nodes, ("ip",), True), (lossy, ("ip",), True), (launchers, (), False), (endings, (), False), (three, (), False), (memory, (), True), (openmpi, ("mpirun.openmpi",), False),
                                         (mpich, ("mpirun.mpich",), False), (torchrun, ("torchrun",), False),
-                                        (slurm, ("munged", "slurmctld", "slurmd", "sbatch"), True)):
+                                        (slurm, ("munged", "slurmctld", "slurmd", "sbatch"), True),
+                                        (slurm_sweep, ("munged", "slurmctld", "slurmd", "sbatch"), True)):
         lacking = [t for t in tools if not shutil.which(t)] + (["root"] if needs_root and not is_root else [])
         if tools == ("ip",) and not lacking and not has_namespaces():
             lacking = ["right to make network namespaces"]
