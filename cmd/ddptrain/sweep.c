@@ -20,8 +20,10 @@ static char *folder_of(const struct command_line *line) {
 }
 
 /* One worker for each GPU that runs take, else for each processor. */
-static status count_workers(const struct command_line *line, const struct config *config, const struct dist_env *env,
+static status count_workers(const struct command_line *line, const struct sweep_file *file, const struct dist_env *env,
                             int *workers, struct text *no_gpu) {
+    const struct config *config = sweep_base(file);
+    int64_t processes = sweep_of(file)->nproc_per_trial;
     struct gpus_process place = dist_env_gpus(env);
     const char *device = config_device_name(config);
     bool is_given = line->nproc && strcmp(line->nproc, "auto") != 0;
@@ -30,12 +32,18 @@ static status count_workers(const struct command_line *line, const struct config
     bool has_gpus = config_device_is_auto(config) && gpus_available(&place, &gpus, no_gpu);
     if (env->launcher != LAUNCHER_NONE && env->world_size > 1) {
         *workers = 1;
+        if (processes > 1)
+            return status_new(STATUS_USAGE,
+                              "nproc_per_trial: %lld: each process of %s is one worker; leave it out, or run the sweep "
+                              "once on one machine",
+                              (long long)processes, dist_launcher_name(env->launcher));
         if (!is_given) return OK;
         TRY(command_nproc(line, device, workers));
         return command_check_launcher(line, env, *workers);
     }
     TRY(command_nproc(line, has_gpus ? "cuda" : device, workers));
     if (!is_given && !has_gpus && strcmp(device, "cpu") == 0) *workers = processors_allowed();
+    if (!is_given) *workers = *workers / processes > 1 ? (int)(*workers / processes) : 1;
     return OK;
 }
 
@@ -48,7 +56,7 @@ status command_sweep_open(const struct command_line *line, const struct sweep_fi
     if (line->nnodes > 1)
         return status_new(STATUS_USAGE, "%s on several machines: start it with srun, mpirun or torchrun",
                           line->verb->name);
-    TRY(count_workers(line, sweep_base(file), &out->env, &out->options.workers, &out->no_gpu));
+    TRY(count_workers(line, file, &out->env, &out->options.workers, &out->no_gpu));
     out->options.threads = command_threads(&out->env, out->options.workers);
     if (out->no_gpu.length) out->options.no_gpu = text_string(&out->no_gpu);
     command_stop_before(out->env.ends_at, line->grace, out->log);

@@ -143,6 +143,15 @@ static const struct schema_row sweep_rows[] = {
      .max = MAX_TRIALS,
      .doc = "Number of trials; a grid has all of its points without it. method list: a list of mappings from keys to "
             "values."},
+    {.key = "nproc_per_trial",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct sweep_config, nproc_per_trial),
+     .fallback = "1",
+     .min = 1,
+     .max = 4096,
+     .doc =
+         "Processes of each run, which average gradients as those of ddptrain CONFIG --nproc N do; more than 1 starts "
+         "them anew for each run."},
     SECTION(budget, budget_schema, SCHEMA_EXTENDS, "Limits of the sweep."),
     {.key = "seed",
      .type = SCHEMA_INT,
@@ -475,6 +484,7 @@ status sweep_pair(const char *a, const char *b, char *const *overrides, size_t c
         .metric = {metric, monitor_is_better(&monitor, 1, 0, 0) ? SWEEP_MAXIMIZE : SWEEP_MINIMIZE},
         .repeat = {.seeds = seeds, .folds = SCHEMA_NO_INT},
         .early_terminate = {.min_epochs = 1, .reduction_factor = 3, .startup_trials = 5},
+        .nproc_per_trial = 1,
         .trials = 2,
         .budget = {NAN},
         .keep = {"none"},

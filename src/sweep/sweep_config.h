@@ -41,7 +41,8 @@ struct sweep_config {
     struct sweep_metric metric;
     struct sweep_repeat repeat;
     struct prune_config early_terminate;
-    int64_t trials; /* how many; of a grid: all of them unless fewer are asked for */
+    int64_t nproc_per_trial; /* processes of a run */
+    int64_t trials;          /* how many; of a grid: all of them unless fewer are asked for */
     struct sweep_budget budget;
     int64_t seed;
     struct sweep_keep keep;

@@ -223,11 +223,16 @@ static status remove_files(const char *folder) {
     return s ? s : io_remove_folder(folder);
 }
 
+/* The folders that runs make, and then the run folder. */
 static status remove_run(const char *path) {
-    struct text checkpoints = {0};
-    text_printf(&checkpoints, "%s/checkpoints", path);
-    status s = remove_files(text_string(&checkpoints));
-    text_free(&checkpoints);
+    static const char *const folders[] = {"checkpoints", "logs"};
+    status s = OK;
+    for (size_t i = 0; !s && i < sizeof folders / sizeof *folders; i++) {
+        struct text folder = {0};
+        text_printf(&folder, "%s/%s", path, folders[i]);
+        s = remove_files(text_string(&folder));
+        text_free(&folder);
+    }
     return s ? s : remove_files(path);
 }
 

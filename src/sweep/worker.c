@@ -16,6 +16,7 @@
 #include "base/signals.h"
 #include "data/dataset.h"
 #include "device/cpu/parallel.h"
+#include "sweep/parallel_trial.h"
 #include "sweep/sweep_folder.h"
 #include "train/run.h"
 
@@ -157,7 +158,20 @@ static void on_epoch(void *user, int64_t epoch, double value) {
 }
 
 /* Trains in this process; [folder] NULL: without files. */
+static status train_in_processes(struct worker *w, const struct config *config, const char *folder,
+                                 struct run_summary *summary) {
+    struct parallel_trial trial = {.config = config,
+                                   .folder = folder,
+                                   .nproc = w->options->sweep->nproc_per_trial,
+                                   .stop = &stop_run,
+                                   .metric = w->options->sweep->metric.name,
+                                   .on_epoch = on_epoch,
+                                   .user = w};
+    return parallel_trial_run(&trial, summary);
+}
+
 static status train(struct worker *w, const struct config *config, const char *folder, struct run_summary *summary) {
+    if (w->options->sweep->nproc_per_trial > 1) return train_in_processes(w, config, folder, summary);
     struct log *log = log_create(true, false);
     struct run_options options = {.folder = folder,
                                   .stop = &stop_run,
@@ -181,7 +195,7 @@ static status train_with_or_without_folder(struct worker *w, const struct config
                                            struct run_summary *summary) {
     struct text folder = {0};
     double started = clock_seconds();
-    bool has_folder = is_kept || w->is_slow || needs_folder(config);
+    bool has_folder = is_kept || w->is_slow || needs_folder(config) || w->options->sweep->nproc_per_trial > 1;
     sweep_run_path(w->options->folder, w->options->sweep, w->run, &folder);
     if (!has_folder) set_alarm(SECONDS_WITHOUT_FOLDER);
     status s = train(w, config, has_folder ? text_string(&folder) : NULL, summary);

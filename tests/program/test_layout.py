@@ -195,6 +195,7 @@ class Layout(unittest.TestCase):
             ("src/base/status.c", "exits"): "small allocations whose failure no caller could handle",
             ("src/base/hdf5_child.c", "exits"): "a child process that only reads a file",
             ("src/device/gpu.c", "exits"): "a child process that only counts GPUs",
+            ("src/sweep/parallel_trial.c", "exits"): "the process of a trial, between fork and exec",
             ("src/sweep/worker.c", "exits"): "a worker of a sweep, forked without exec",
             ("src/dist/launch/launch_output.c", "prints"): "lines of the ranks, passed on by the launcher",
             ("src/dist/launch/launch_spawn.c", "prints"): "a rank's standard streams, between fork and exec",

@@ -174,6 +174,52 @@ class Sweep(SweepCase):
         self.assertEqual(self.kept(), [])
 
 
+class Parallel(SweepCase):
+    """nproc_per_trial: the run of the config with --nproc N."""
+    WORDS = ("nproc_per_trial=2", "--nproc", 2, "trials=6")
+
+    def test_a_trial_is_the_run_of_its_config_on_as_many_processes(self):
+        self.sweep(SWEEP, *self.WORDS, "keep=best 2")
+        rows = self.rows()
+        self.assertEqual({r["state"] for r in rows}, {"complete"})
+        self.assertEqual(len(self.kept()), 2)
+        row = rows[int(self.kept()[0])]
+        words = [f"{k}={row[k]}" for k in ("optimizer.lr", "sampler.batch_size", "model.layers.0.linear.out")]
+        self.run_program("base.yaml", *words, "--nproc", 2, "--run-dir", "alone", "checkpoint.best={metric: val_loss, mode: min}")
+        self.assertEqual(self.sha("alone"), row["state_sha256"])
+        losses = [e["val_loss"] for e in self.events("epoch", "alone")]
+        self.assertEqual((min(losses), losses.index(min(losses)) + 1, 3), (float(row["val_loss"]), int(row["best_epoch"]), int(row["epochs"])))
+        self.assertEqual(self.leftovers(), [])
+
+    def test_failures_and_pruning(self):
+        self.sweep("config: base.yaml\nmethod: list\nnproc_per_trial: 2\ntrials: [{optimizer.lr: 0.01}, {optimizer: {type: sgd, lr: 1.0e+30}}]\n", name="bad")
+        rows = self.rows("bad")
+        self.assertEqual([r["state"] for r in rows], ["complete", "failed"])
+        self.assertIn("not finite", rows[1]["message"])
+        self.sweep(SWEEP, *self.WORDS[:1], "--nproc", 1, "trials=8", "train.epochs=200", "early_terminate={type: asha, min_epochs: 20}")
+        rows = self.rows()
+        self.assertIn("pruned", {r["state"] for r in rows})
+        for row in rows:
+            self.assertTrue(row["state"] == "complete" or int(row["epochs"]) < 200, row)
+
+    def test_a_kill_and_a_stop(self):
+        words = (*self.WORDS, "train.epochs=300", "keep=best 2")
+        self.sweep(SWEEP, *words)
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            name = f"ended{number}"
+            self.write(f"{name}.yaml", SWEEP)
+            p = self.start("sweep", f"{name}.yaml", *words)
+            time.sleep(0.3 * program.SLOW)
+            p.send_signal(number)
+            p.communicate(timeout=60 * program.SLOW)
+            deadline = time.monotonic() + 5 * program.SLOW
+            while self.leftovers() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            self.assertEqual(self.leftovers(), [])
+            self.sweep(SWEEP, *words, name=name)
+            self.assertEqual(self.rows(name), self.rows())
+
+
 class Pruning(SweepCase):
     LONG = SWEEP + "early_terminate: {type: %s, min_epochs: 2, reduction_factor: 2}\n"
 
@@ -597,6 +643,7 @@ class Ranks(SweepCase):
     def test_options_of_a_launcher_of_our_own(self):
         self.write("test.yaml", GRID)
         self.assertIn("--nproc 2: this process is already rank 0 of 2", self.end(self.rank(0, 2, "--nproc", "2"), USAGE))
+        self.assertIn("nproc_per_trial: 2: each process of", self.end(self.rank(0, 2, "nproc_per_trial=2"), USAGE))
 
 
 class Compare(SweepCase):
