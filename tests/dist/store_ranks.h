@@ -34,7 +34,7 @@ static inline struct store_join rank_connection(const struct dist_env *env, uint
                                .world_size = env->world_size,
                                .job = store_job_hash(env->job_id),
                                .secret = secret,
-                               .who = "a test",
+                               .process = "a test",
                                .deadline = clock_seconds() + 20,
                                .purpose = purpose};
 }

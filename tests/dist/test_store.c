@@ -231,10 +231,10 @@ static void leave_body(const struct dist_env *env, void *argument) {
     if (how == 1) rank_expect(s, STATUS_PEER, "): cannot read x.h5");
     if (how == 2) rank_expect(s, STATUS_PEER, "'never'"); /* only the timeout: rank 2 has not failed */
     RANK_CHECK(how == 2 ? seconds > 0.8 : seconds < 10);
-    struct text who = {0};
-    RANK_CHECK(store_cause(store, 0.1, &who) == (how != 2));
-    RANK_CHECK(how == 2 || strncmp(who.data, "rank 2 (host ", 13) == 0);
-    text_free(&who);
+    struct text cause = {0};
+    RANK_CHECK(store_cause(store, 0.1, &cause) == (how != 2));
+    RANK_CHECK(how == 2 || strncmp(cause.data, "rank 2 (host ", 13) == 0);
+    text_free(&cause);
     store_close(store);
 }
 
@@ -254,7 +254,7 @@ END_TEST
 static void peer_loss_body(const struct dist_env *env, void *argument) {
     (void)argument;
     struct store *store = rank_open_store(env, 20);
-    struct text who = {0};
+    struct text cause = {0};
     char *value;
     if (env->rank == 1) {
         rank_must(store_set(store, "go", NULL, 0));
@@ -268,8 +268,9 @@ static void peer_loss_body(const struct dist_env *env, void *argument) {
         store_report(store, s);
         status_free(s);
     } else {
-        RANK_CHECK(store_cause(store, 20, &who) && strstr(who.data, "rank 2") && strstr(who.data, "the loss is nan"));
-        text_free(&who);
+        RANK_CHECK(store_cause(store, 20, &cause) && strstr(cause.data, "rank 2") &&
+                   strstr(cause.data, "the loss is nan"));
+        text_free(&cause);
     }
     clock_sleep(0.3);
     store_close(store);

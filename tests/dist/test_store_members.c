@@ -18,9 +18,9 @@ static struct members *all_joined(int world, double hang) {
     struct members *m = members_create(world, world, (struct members_limits){.hang = hang, .slow = 600}, 0);
     memset(link_ages, 0, sizeof link_ages);
     for (int r = 0; r < world; r++) {
-        char who[64];
-        snprintf(who, sizeof who, "host n%d, pid %d", r, 70 + r);
-        members_join(m, r, who, 0);
+        char process[64];
+        snprintf(process, sizeof process, "host n%d, pid %d", r, 70 + r);
+        members_join(m, r, process, 0);
     }
     return m;
 }

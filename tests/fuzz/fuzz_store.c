@@ -19,7 +19,7 @@ static bool is_inside(const uint8_t *part, size_t length, const struct store_fra
 }
 
 static void read_body(const struct store_frame *frame) {
-    char key[STORE_MAX_KEY + 1], who[STORE_MAX_WHO], text[STORE_MAX_REPORT];
+    char key[STORE_MAX_KEY + 1], process[STORE_MAX_PROCESS], text[STORE_MAX_REPORT];
     const uint8_t *part;
     uint32_t number;
     size_t size;
@@ -33,9 +33,10 @@ static void read_body(const struct store_frame *frame) {
     struct store_job_failure news;
     if (store_parse_job_failure(frame, &news, text)) must(strlen(text) < sizeof text);
     int64_t saved;
-    if (store_parse_server_heartbeat(frame, &saved, &reading, who)) must(saved >= 0 && strlen(who) < sizeof who);
+    if (store_parse_server_heartbeat(frame, &saved, &reading, process))
+        must(saved >= 0 && strlen(process) < sizeof process);
     store_parse_incarnation(frame, &number, &other);
-    if (store_parse_proof(frame, who)) must(strlen(who) < sizeof who);
+    if (store_parse_proof(frame, process)) must(strlen(process) < sizeof process);
     if (store_parse_set(frame, key, &part, &size)) {
         must(is_inside(part, size, frame) && size <= STORE_MAX_VALUE);
         must(*key && strlen(key) <= STORE_MAX_KEY);

@@ -175,18 +175,18 @@ static double get(const void *data, size_t i, enum comm_type type) {
     }
 }
 
-static status wrong(const struct check *c, struct call w, size_t i, double got, double expected) {
+static status wrong_result(const struct check *c, struct call call, size_t i, double got, double expected) {
     return status_new(STATUS_BUG, "rank %d of %d, %s: %s of %zu %s%s%s: element %zu is %.9g, expected %.9g", c->rank,
-                      c->world, comm_backend(c->comm), w.name, w.count, type_names[w.type],
-                      w.op == COMM_OPS ? "" : ", ", w.op == COMM_OPS ? "" : op_names[w.op], i, got, expected);
+                      c->world, comm_backend(c->comm), call.name, call.count, type_names[call.type],
+                      call.op == COMM_OPS ? "" : ", ", call.op == COMM_OPS ? "" : op_names[call.op], i, got, expected);
 }
 
 /* data (count) must have the bits of the numbers of [source], starting at its element [from]. */
-static status expect(struct check *c, struct call w, const void *data, size_t count, struct check_source source,
+static status expect(struct check *c, struct call call, const void *data, size_t count, struct check_source source,
                      size_t from) {
     char pattern[PERIOD * 8];
-    size_t size = comm_type_size(w.type), all = count * size, period = PERIOD * size;
-    make_pattern(pattern, source, w.type, from);
+    size_t size = comm_type_size(call.type), all = count * size, period = PERIOD * size;
+    make_pattern(pattern, source, call.type, from);
     c->checks++;
     for (size_t at = 0; at < all; at += period) {
         size_t bytes = all - at < period ? all - at : period;
@@ -194,109 +194,109 @@ static status expect(struct check *c, struct call w, const void *data, size_t co
         if (memcmp(got, pattern, bytes) == 0) continue;
         size_t i = 0;
         while (memcmp(got + i * size, pattern + i * size, size) == 0) i++;
-        return wrong(c, w, at / size + i, get(got, i, w.type), get(pattern, i, w.type));
+        return wrong_result(c, call, at / size + i, get(got, i, call.type), get(pattern, i, call.type));
     }
     return OK;
 }
 
-static status expect_result(struct check *c, struct call w, const void *data, size_t count, size_t from) {
-    return expect(c, w, data, count, (struct check_source){.owner = -1, .world = c->world, .op = w.op}, from);
+static status expect_result(struct check *c, struct call call, const void *data, size_t count, size_t from) {
+    return expect(c, call, data, count, (struct check_source){.owner = -1, .world = c->world, .op = call.op}, from);
 }
 
-static status expect_data(struct check *c, struct call w, const void *data, size_t count, int owner, size_t from) {
-    return expect(c, w, data, count, (struct check_source){.owner = owner, .op = COMM_SUM}, from);
+static status expect_data(struct check *c, struct call call, const void *data, size_t count, int owner, size_t from) {
+    return expect(c, call, data, count, (struct check_source){.owner = owner, .op = COMM_SUM}, from);
 }
 
 /* ---- reductions ---- */
 
-static status check_all_reduce(struct check *c, struct call w) {
-    w.name = "all_reduce";
-    fill_input(c->a, w.count, w.type, w.op, c->rank, 0);
-    TRY(comm_all_reduce(c->comm, c->a, w.count, w.type, w.op));
-    return expect_result(c, w, c->a, w.count, 0);
+static status check_all_reduce(struct check *c, struct call call) {
+    call.name = "all_reduce";
+    fill_input(c->a, call.count, call.type, call.op, c->rank, 0);
+    TRY(comm_all_reduce(c->comm, c->a, call.count, call.type, call.op));
+    return expect_result(c, call, c->a, call.count, 0);
 }
 
-static status check_reduce(struct check *c, struct call w) {
-    w.name = "reduce";
-    int root = (int)((w.count + (size_t)w.op) % (size_t)c->world);
-    size_t bytes = w.count * comm_type_size(w.type);
-    fill_input(c->a, w.count, w.type, w.op, c->rank, 0);
+static status check_reduce(struct check *c, struct call call) {
+    call.name = "reduce";
+    int root = (int)((call.count + (size_t)call.op) % (size_t)c->world);
+    size_t bytes = call.count * comm_type_size(call.type);
+    fill_input(c->a, call.count, call.type, call.op, c->rank, 0);
     memcpy(c->b, c->a, bytes);
-    TRY(comm_reduce(c->comm, c->a, w.count, w.type, w.op, root));
-    if (c->rank == root) return expect_result(c, w, c->a, w.count, 0);
-    return memcmp(c->a, c->b, bytes) == 0 ? OK : wrong(c, w, 0, NAN, 0);
+    TRY(comm_reduce(c->comm, c->a, call.count, call.type, call.op, root));
+    if (c->rank == root) return expect_result(c, call, c->a, call.count, 0);
+    return memcmp(c->a, c->b, bytes) == 0 ? OK : wrong_result(c, call, 0, NAN, 0);
 }
 
 /* [out] is this rank's part of the data, or another buffer. */
-static status check_reduce_scatter(struct check *c, struct call w) {
-    w.name = "reduce_scatter";
-    if (w.count * (size_t)c->world > MAX_ELEMENTS) return OK;
-    size_t size = comm_type_size(w.type), own = (size_t)c->rank * w.count;
-    char *out = w.count % 2 ? c->a + own * size : c->b;
-    fill_input(c->a, w.count * (size_t)c->world, w.type, w.op, c->rank, 0);
-    TRY(comm_reduce_scatter(c->comm, c->a, w.count, w.type, w.op, out));
-    return expect_result(c, w, out, w.count, own);
+static status check_reduce_scatter(struct check *c, struct call call) {
+    call.name = "reduce_scatter";
+    if (call.count * (size_t)c->world > MAX_ELEMENTS) return OK;
+    size_t size = comm_type_size(call.type), own = (size_t)c->rank * call.count;
+    char *out = call.count % 2 ? c->a + own * size : c->b;
+    fill_input(c->a, call.count * (size_t)c->world, call.type, call.op, c->rank, 0);
+    TRY(comm_reduce_scatter(c->comm, c->a, call.count, call.type, call.op, out));
+    return expect_result(c, call, out, call.count, own);
 }
 
 /* ---- data movement ---- */
 
-static status check_broadcast(struct check *c, struct call w) {
-    w.name = "broadcast";
-    int root = (int)(w.count % (size_t)c->world);
-    fill_input(c->a, w.count, w.type, COMM_SUM, c->rank, 0);
-    TRY(comm_broadcast(c->comm, c->a, w.count, w.type, root));
-    return expect_data(c, w, c->a, w.count, root, 0);
+static status check_broadcast(struct check *c, struct call call) {
+    call.name = "broadcast";
+    int root = (int)(call.count % (size_t)c->world);
+    fill_input(c->a, call.count, call.type, COMM_SUM, c->rank, 0);
+    TRY(comm_broadcast(c->comm, c->a, call.count, call.type, root));
+    return expect_data(c, call, c->a, call.count, root, 0);
 }
 
-static status expect_gathered(struct check *c, struct call w, const char *all) {
+static status expect_gathered(struct check *c, struct call call, const char *all) {
     for (int r = 0; r < c->world; r++)
-        TRY(expect_data(c, w, all + (size_t)r * w.count * comm_type_size(w.type), w.count, r, 0));
+        TRY(expect_data(c, call, all + (size_t)r * call.count * comm_type_size(call.type), call.count, r, 0));
     return OK;
 }
 
-static status check_all_gather(struct check *c, struct call w) {
-    w.name = "all_gather";
-    if (w.count * (size_t)c->world > MAX_ELEMENTS) return OK;
-    char *own = w.count % 2 ? c->b + (size_t)c->rank * w.count * comm_type_size(w.type) : c->a;
-    fill_input(own, w.count, w.type, COMM_SUM, c->rank, 0);
-    TRY(comm_all_gather(c->comm, own, w.count, w.type, c->b));
-    return expect_gathered(c, w, c->b);
+static status check_all_gather(struct check *c, struct call call) {
+    call.name = "all_gather";
+    if (call.count * (size_t)c->world > MAX_ELEMENTS) return OK;
+    char *own = call.count % 2 ? c->b + (size_t)c->rank * call.count * comm_type_size(call.type) : c->a;
+    fill_input(own, call.count, call.type, COMM_SUM, c->rank, 0);
+    TRY(comm_all_gather(c->comm, own, call.count, call.type, c->b));
+    return expect_gathered(c, call, c->b);
 }
 
-static status check_gather(struct check *c, struct call w) {
-    w.name = "gather";
-    if (w.count * (size_t)c->world > MAX_ELEMENTS) return OK;
-    int root = (int)(w.count % (size_t)c->world);
-    fill_input(c->a, w.count, w.type, COMM_SUM, c->rank, 0);
-    TRY(comm_gather(c->comm, c->a, w.count, w.type, c->b, root));
-    return c->rank == root ? expect_gathered(c, w, c->b) : OK;
+static status check_gather(struct check *c, struct call call) {
+    call.name = "gather";
+    if (call.count * (size_t)c->world > MAX_ELEMENTS) return OK;
+    int root = (int)(call.count % (size_t)c->world);
+    fill_input(c->a, call.count, call.type, COMM_SUM, c->rank, 0);
+    TRY(comm_gather(c->comm, c->a, call.count, call.type, c->b, root));
+    return c->rank == root ? expect_gathered(c, call, c->b) : OK;
 }
 
-static status check_scatter(struct check *c, struct call w) {
-    w.name = "scatter";
-    if (w.count * (size_t)c->world > MAX_ELEMENTS) return OK;
-    int root = (int)(w.count % (size_t)c->world);
-    if (c->rank == root) fill_input(c->a, w.count * (size_t)c->world, w.type, COMM_SUM, root, 0);
-    TRY(comm_scatter(c->comm, c->a, w.count, w.type, c->b, root));
-    return expect_data(c, w, c->b, w.count, root, (size_t)c->rank * w.count);
+static status check_scatter(struct check *c, struct call call) {
+    call.name = "scatter";
+    if (call.count * (size_t)c->world > MAX_ELEMENTS) return OK;
+    int root = (int)(call.count % (size_t)c->world);
+    if (c->rank == root) fill_input(c->a, call.count * (size_t)c->world, call.type, COMM_SUM, root, 0);
+    TRY(comm_scatter(c->comm, c->a, call.count, call.type, c->b, root));
+    return expect_data(c, call, c->b, call.count, root, (size_t)c->rank * call.count);
 }
 
 /* Each rank sends to the next one, the last to the first; even ranks send before they receive. */
-static status check_pairs(struct check *c, struct call w) {
-    w.name = "send";
+static status check_pairs(struct check *c, struct call call) {
+    call.name = "send";
     if (c->world == 1) return OK;
     int next = (c->rank + 1) % c->world, previous = (c->rank + c->world - 1) % c->world;
-    fill_input(c->a, w.count, w.type, COMM_SUM, c->rank, 0);
-    if (c->rank % 2 == 0) TRY(comm_send(c->comm, c->a, w.count, w.type, next));
-    TRY(comm_recv(c->comm, c->b, w.count, w.type, previous));
-    if (c->rank % 2) TRY(comm_send(c->comm, c->a, w.count, w.type, next));
-    return expect_data(c, w, c->b, w.count, previous, 0);
+    fill_input(c->a, call.count, call.type, COMM_SUM, c->rank, 0);
+    if (c->rank % 2 == 0) TRY(comm_send(c->comm, c->a, call.count, call.type, next));
+    TRY(comm_recv(c->comm, c->b, call.count, call.type, previous));
+    if (c->rank % 2) TRY(comm_send(c->comm, c->a, call.count, call.type, next));
+    return expect_data(c, call, c->b, call.count, previous, 0);
 }
 
 /* Rank r sends r * 13 % 29 times [count] bytes with the value r + 1; some send none. */
-static status check_bytes(struct check *c, struct call w, int root) {
-    w.name = root < 0 ? "all_gather_bytes" : "gather_bytes";
-    size_t unit = w.count % 1024, own = unit * (size_t)(c->rank * 13 % 29);
+static status check_bytes(struct check *c, struct call call, int root) {
+    call.name = root < 0 ? "all_gather_bytes" : "gather_bytes";
+    size_t unit = call.count % 1024, own = unit * (size_t)(c->rank * 13 % 29);
     void *all;
     memset(c->a, c->rank + 1, own);
     TRY(root < 0 ? comm_all_gather_bytes(c->comm, c->a, own, &all, c->sizes)
@@ -306,12 +306,12 @@ static status check_bytes(struct check *c, struct call w, int root) {
     const uint8_t *at = all;
     for (int r = 0; r < c->world && !failure; r++) {
         if (c->sizes[r] != unit * (size_t)(r * 13 % 29))
-            failure = wrong(c, w, (size_t)r, (double)c->sizes[r], (double)(unit * (size_t)(r * 13 % 29)));
+            failure = wrong_result(c, call, (size_t)r, (double)c->sizes[r], (double)(unit * (size_t)(r * 13 % 29)));
         for (size_t i = 0; all && i < c->sizes[r] && !failure; i++)
-            if (at[i] != (uint8_t)(r + 1)) failure = wrong(c, w, i, at[i], r + 1);
+            if (at[i] != (uint8_t)(r + 1)) failure = wrong_result(c, call, i, at[i], r + 1);
         if (all) at += c->sizes[r];
     }
-    if (!failure && !all != (root >= 0 && root != c->rank)) failure = wrong(c, w, 0, NAN, 0);
+    if (!failure && !all != (root >= 0 && root != c->rank)) failure = wrong_result(c, call, 0, NAN, 0);
     free(all);
     return failure;
 }
@@ -324,10 +324,10 @@ static status check_reductions(struct check *c) {
         for (int op = 0; op < COMM_OPS; op++)
             for (size_t i = (size_t)(type + op) % 3; i < COUNTS; i += 3) {
                 report_progress(c);
-                struct call w = {.count = counts[i], .type = (enum comm_type)type, .op = (enum comm_op)op};
-                TRY(check_all_reduce(c, w));
-                TRY(check_reduce(c, w));
-                TRY(check_reduce_scatter(c, w));
+                struct call call = {.count = counts[i], .type = (enum comm_type)type, .op = (enum comm_op)op};
+                TRY(check_all_reduce(c, call));
+                TRY(check_reduce(c, call));
+                TRY(check_reduce_scatter(c, call));
             }
     return OK;
 }
@@ -336,12 +336,12 @@ static status check_moves(struct check *c) {
     for (int type = 0; type < COMM_TYPES; type++)
         for (size_t i = (size_t)type % 3; i < COUNTS; i += 3) {
             report_progress(c);
-            struct call w = {.count = counts[i], .type = (enum comm_type)type, .op = COMM_OPS};
-            TRY(check_broadcast(c, w));
-            TRY(check_all_gather(c, w));
-            TRY(check_gather(c, w));
-            TRY(check_scatter(c, w));
-            TRY(check_pairs(c, w));
+            struct call call = {.count = counts[i], .type = (enum comm_type)type, .op = COMM_OPS};
+            TRY(check_broadcast(c, call));
+            TRY(check_all_gather(c, call));
+            TRY(check_gather(c, call));
+            TRY(check_scatter(c, call));
+            TRY(check_pairs(c, call));
             TRY(comm_barrier(c->comm));
         }
     return OK;
@@ -350,9 +350,9 @@ static status check_moves(struct check *c) {
 static status check_all_bytes(struct check *c) {
     for (size_t i = 0; i < COUNTS; i++) {
         report_progress(c);
-        struct call w = {.count = counts[i], .type = COMM_UINT8, .op = COMM_OPS};
-        TRY(check_bytes(c, w, -1));
-        TRY(check_bytes(c, w, (int)(counts[i] % (size_t)c->world)));
+        struct call call = {.count = counts[i], .type = COMM_UINT8, .op = COMM_OPS};
+        TRY(check_bytes(c, call, -1));
+        TRY(check_bytes(c, call, (int)(counts[i] % (size_t)c->world)));
     }
     return OK;
 }

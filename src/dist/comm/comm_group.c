@@ -18,13 +18,13 @@
 status comm_explain(const struct comm_group *g, const char *call, status failure) {
     int rank = g->job_rank, size = g->job_size;
     if (status_code(failure) != STATUS_PEER) return status_prefix(failure, "rank %d of %d: %s", rank, size, call);
-    struct text who = {0};
-    bool is_known = store_cause(g->store, CAUSE_SECONDS, &who);
+    struct text cause = {0};
+    bool is_known = store_cause(g->store, CAUSE_SECONDS, &cause);
     status named = is_known ? status_new(store_failure_code(g->store), "rank %d of %d lost a peer in %s: %s", rank,
-                                         size, call, who.data)
+                                         size, call, cause.data)
                             : status_new(STATUS_PEER, "rank %d of %d lost contact with another rank in %s (%s)", rank,
                                          size, call, status_message(failure));
-    text_free(&who);
+    text_free(&cause);
     status_free(failure);
     return named;
 }

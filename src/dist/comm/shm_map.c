@@ -105,11 +105,11 @@ static int receive_descriptor(int from, double deadline) {
 
 /* Serves one connection. true: it was a rank, and the descriptor was sent to it. */
 static bool serve_one(const struct comm_setup *setup, int connection, const char *name, size_t length, int fd) {
-    struct ucred who;
-    socklen_t size = sizeof who;
+    struct ucred peer;
+    socklen_t size = sizeof peer;
     struct hello hello;
     uint8_t expected[32];
-    if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.uid != geteuid()) return false;
+    if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid()) return false;
     if (!net_receive(connection, &hello, sizeof hello, clock_seconds() + HELLO_SECONDS)) return false;
     prove(setup, name, length, hello.rank, expected);
     return memcmp(hello.proof, expected, sizeof expected) == 0 && send_descriptor(connection, fd);

@@ -37,7 +37,7 @@ struct store {
     bool is_one_host;
     uint8_t secret[32];
     uint64_t job;
-    char place[320]; /* of rank 0 */
+    char endpoint[320]; /* of rank 0 */
     struct activity *activity;
     struct heartbeat *heartbeat; /* NULL: world_size 1 */
     volatile sig_atomic_t *stop_fd;
@@ -63,8 +63,8 @@ static status disconnect(struct store *s) {
     shutdown(s->fd, SHUT_RDWR); /* the heartbeat has a duplicate of the descriptor */
     close(s->fd);
     s->fd = -1;
-    if (store_is_tampered(error)) return store_tampered(s->place);
-    return status_new(STATUS_PEER, "rank 0 at %s left, or the connection to it broke%s", s->place, reason);
+    if (store_is_tampered(error)) return store_tampered(s->endpoint);
+    return status_new(STATUS_PEER, "rank 0 at %s left, or the connection to it broke%s", s->endpoint, reason);
 }
 
 /* Waits until the heartbeat has a failure of the job and adds its message to [out]. false: timeout. */
@@ -89,7 +89,7 @@ static status explain_loss(struct store *s, status failure) {
 }
 
 static status disconnected(const struct store *s) {
-    return status_new(STATUS_PEER, "the connection to rank 0 at %s is lost", s->place);
+    return status_new(STATUS_PEER, "the connection to rank 0 at %s is lost", s->endpoint);
 }
 
 /* Sends s->body (size) and receives the answer into s->body. The mutex is locked. */
@@ -129,10 +129,10 @@ static void report(struct store *s, status failure);
 
 /* ---- opening ---- */
 
-static void describe_self(char who[STORE_MAX_WHO]) {
+static void describe_process(char process[STORE_MAX_PROCESS]) {
     char host[128];
     host_name(host, sizeof host);
-    snprintf(who, STORE_MAX_WHO, "host %s, pid %ld", host, (long)getpid());
+    snprintf(process, STORE_MAX_PROCESS, "host %s, pid %ld", host, (long)getpid());
 }
 
 static bool make_pair(int ends[2]) {
@@ -152,8 +152,8 @@ static void describe_wrong_host(const struct dist_env *env, char hint[400]) {
         host, env->master_addr);
 }
 
-static status serve(struct store *s, const struct dist_env *env, const struct store_options *options, const char *who,
-                    int *heartbeat_fd) {
+static status serve(struct store *s, const struct dist_env *env, const struct store_options *options,
+                    const char *process, int *heartbeat_fd) {
     int listener, ends[2], heartbeat_ends[2];
     char hint[400];
     TRY(store_listener_find(env, &listener));
@@ -180,14 +180,14 @@ static status serve(struct store *s, const struct dist_env *env, const struct st
                                          .secret = s->secret,
                                          .log = options->log,
                                          .hint = hint,
-                                         .place = s->place,
-                                         .who = who};
+                                         .endpoint = s->endpoint,
+                                         .process = process};
     return store_server_start(&config, &s->server);
 }
 
 /* The options of this rank's connections, which differ in their purpose. */
 static struct store_join join_options(const struct store *s, const struct dist_env *env,
-                                      const struct store_options *options, const char *who, double deadline) {
+                                      const struct store_options *options, const char *process, double deadline) {
     return (struct store_join){.host = env->master_addr,
                                .port = env->master_port,
                                .rank = s->rank,
@@ -195,7 +195,7 @@ static struct store_join join_options(const struct store *s, const struct dist_e
                                .node_size = env->local_world_size,
                                .job = s->job,
                                .secret = s->secret,
-                               .who = who,
+                               .process = process,
                                .incarnation = (uint32_t)env->incarnation,
                                .stop_fd = s->stop > 0 ? s->stop : 0,
                                .log = env->local_rank == 0 ? options->log : NULL,
@@ -268,16 +268,16 @@ static status check_descriptors(const struct dist_env *env) {
 
 static status open_network(struct store *s, const struct dist_env *env, const struct store_options *options) {
     double deadline = clock_seconds() + options->timeout;
-    char who[STORE_MAX_WHO];
+    char process[STORE_MAX_PROCESS];
     struct store_session session = {0}; /* not used on rank 0, whose connections are socket pairs in this process */
     int heartbeat_fd = -1;
-    describe_self(who);
+    describe_process(process);
     TRY(store_secret_find(env, s->secret));
     if (!options->failure) TRY(check_descriptors(env));
     TRY(open_stop_event(s, options));
-    struct store_join base = join_options(s, env, options, who, deadline);
+    struct store_join base = join_options(s, env, options, process, deadline);
     status failure =
-        s->rank == 0 ? serve(s, env, options, who, &heartbeat_fd) : join(s, &base, &heartbeat_fd, &session);
+        s->rank == 0 ? serve(s, env, options, process, &heartbeat_fd) : join(s, &base, &heartbeat_fd, &session);
     if (failure) {
         if (heartbeat_fd >= 0) close(heartbeat_fd);
         session_end(&session);
@@ -290,7 +290,7 @@ static status open_network(struct store *s, const struct dist_env *env, const st
                                       .rank = s->rank,
                                       .job = s->job,
                                       .activity = s->activity,
-                                      .place = s->place,
+                                      .endpoint = s->endpoint,
                                       .is_inference = options->is_inference,
                                       .overdue = options->overdue};
     failure = heartbeat_start(&config, &s->heartbeat);
@@ -317,7 +317,7 @@ status store_open_with(const struct dist_env *env, const struct store_options *o
                         .body = malloc(STORE_MAX_BODY + 1),
                         .keys = store_keys_create()};
     pthread_mutex_init(&s->mutex, NULL);
-    snprintf(s->place, sizeof s->place, "%s:%d", env->master_addr, env->master_port);
+    snprintf(s->endpoint, sizeof s->endpoint, "%s:%d", env->master_addr, env->master_port);
     if (!s->activity) s->activity = activity_create();
     bool has_memory = s->body && s->keys && s->activity;
     status failure = has_memory ? OK : status_memory("the store");

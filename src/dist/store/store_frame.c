@@ -134,10 +134,11 @@ bool store_parse_heartbeat(const struct store_frame *frame, struct activity_snap
 }
 
 bool store_parse_server_heartbeat(const struct store_frame *frame, int64_t *saved, struct activity_snapshot *reading,
-                                  char who[STORE_MAX_WHO]) {
+                                  char process[STORE_MAX_PROCESS]) {
     if (frame->type != FRAME_SERVER_HEARTBEAT || frame->length < 8 + STORE_HEARTBEAT) return false;
     *saved = (int64_t)(store_read_u64(frame->body) & INT64_MAX);
-    store_parse_text(frame->body + 8 + STORE_HEARTBEAT, frame->length - 8 - STORE_HEARTBEAT, who, STORE_MAX_WHO);
+    store_parse_text(frame->body + 8 + STORE_HEARTBEAT, frame->length - 8 - STORE_HEARTBEAT, process,
+                     STORE_MAX_PROCESS);
     return read_heartbeat(frame->body + 8, reading);
 }
 
@@ -158,9 +159,9 @@ bool store_parse_job_failure(const struct store_frame *frame, struct store_job_f
     return true;
 }
 
-bool store_parse_proof(const struct store_frame *frame, char who[STORE_MAX_WHO]) {
+bool store_parse_proof(const struct store_frame *frame, char process[STORE_MAX_PROCESS]) {
     if (frame->type != FRAME_PROOF) return false;
-    store_parse_text(frame->body, frame->length, who, STORE_MAX_WHO);
+    store_parse_text(frame->body, frame->length, process, STORE_MAX_PROCESS);
     return true;
 }
 

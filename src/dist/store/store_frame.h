@@ -31,7 +31,7 @@
 #define STORE_HEADER 24
 #define STORE_HELLO (STORE_NONCE + 12)
 #define STORE_HEARTBEAT (4 + 6 * 8 + ACTIVITY_CALL_NAME)
-#define STORE_MAX_WHO 160     /* "host n1, pid 71" */
+#define STORE_MAX_PROCESS 160 /* "host n1, pid 71" */
 #define STORE_MAX_REPORT 2048 /* the message of a failure */
 /* The longest body before and after a rank has joined. */
 #define STORE_MAX_JOINING 256
@@ -43,7 +43,7 @@ enum store_purpose { FOR_REQUESTS, FOR_HEARTBEAT, FOR_LINK, FOR_GIVING_UP, STORE
 enum store_type {
     FRAME_HELLO = 1,        /* nonce, u32 world size, u32 incarnation, u32 purpose */
     FRAME_CHALLENGE,        /* nonce */
-    FRAME_PROOF,            /* who: text */
+    FRAME_PROOF,            /* process: text */
     FRAME_WELCOME,          /* empty */
     FRAME_REJECT,           /* text */
     FRAME_READY,            /* u32 milliseconds; answer: DONE when all ranks have joined */
@@ -106,8 +106,8 @@ bool store_parse_incarnation(const struct store_frame *frame, uint32_t *incarnat
 bool store_parse_heartbeat(const struct store_frame *frame, struct activity_snapshot *reading);
 void store_write_heartbeat(const struct activity_snapshot *reading, uint8_t body[STORE_HEARTBEAT]);
 bool store_parse_server_heartbeat(const struct store_frame *frame, int64_t *saved, struct activity_snapshot *reading,
-                                  char who[STORE_MAX_WHO]);
-#define STORE_MAX_SERVER_HEARTBEAT (8 + STORE_HEARTBEAT + STORE_MAX_WHO)
+                                  char process[STORE_MAX_PROCESS]);
+#define STORE_MAX_SERVER_HEARTBEAT (8 + STORE_HEARTBEAT + STORE_MAX_PROCESS)
 
 bool store_parse_rank_exit(const struct store_frame *frame, uint32_t *rank, char text[STORE_MAX_REPORT]);
 struct store_job_failure {
@@ -116,7 +116,7 @@ struct store_job_failure {
 #define STORE_JOB_FAILURE 12
 bool store_parse_job_failure(const struct store_frame *frame, struct store_job_failure *failure,
                              char text[STORE_MAX_REPORT]);
-bool store_parse_proof(const struct store_frame *frame, char who[STORE_MAX_WHO]);
+bool store_parse_proof(const struct store_frame *frame, char process[STORE_MAX_PROCESS]);
 bool store_parse_set(const struct store_frame *frame, char key[STORE_MAX_KEY + 1], const uint8_t **value, size_t *size);
 bool store_parse_get(const struct store_frame *frame, uint32_t *milliseconds, char key[STORE_MAX_KEY + 1]);
 bool store_parse_wait(const struct store_frame *frame, uint32_t *milliseconds); /* READY, CAUSE */

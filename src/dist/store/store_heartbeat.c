@@ -30,7 +30,7 @@
 
 struct heartbeat {
     struct heartbeat_config config;
-    char place[320];
+    char endpoint[320];
     pthread_t thread;
     int wake; /* an eventfd: ends the thread */
 
@@ -45,7 +45,7 @@ struct heartbeat {
     bool is_stop_requested; /* and reported */
     bool is_terminated;     /* the launcher ends this rank because another has failed */
     struct activity_snapshot last_of_0;
-    char who_is_0[STORE_MAX_WHO]; /* host and pid; "": not known yet */
+    char rank_0_process[STORE_MAX_PROCESS]; /* host and pid; "": not known yet */
 
     pthread_mutex_t mutex; /* guards what follows */
     enum status_code code; /* STATUS_OK: no failure yet */
@@ -86,11 +86,11 @@ static void on_rank_0_lost(struct heartbeat *h, const char *how, bool is_closed)
     struct text why = {0};
     if (h->leaving && status_code(h->leaving) == STATUS_STOPPED)
         set_failure(h, STATUS_STOPPED, h->config.rank, false, status_message(h->leaving));
-    if (*h->who_is_0)
-        text_printf(&why, "rank 0 (%s)%s", h->who_is_0, how);
+    if (*h->rank_0_process)
+        text_printf(&why, "rank 0 (%s)%s", h->rank_0_process, how);
     else
-        text_printf(&why, "rank 0 (at %s)%s", h->place, how);
-    if (how != h->exit_of_0 && *h->who_is_0) members_last_seen(&h->last_of_0, &why);
+        text_printf(&why, "rank 0 (at %s)%s", h->endpoint, how);
+    if (how != h->exit_of_0 && *h->rank_0_process) members_last_seen(&h->last_of_0, &why);
     set_failure(h, STATUS_PEER, 0, !is_closed, why.data);
     shutdown(h->config.requests, SHUT_RDWR);
     text_free(&why);
@@ -134,7 +134,7 @@ static void leave_job(struct heartbeat *h) {
 
 static void on_server_heartbeat(struct heartbeat *h, const struct store_frame *frame) {
     int64_t saved;
-    if (!store_parse_server_heartbeat(frame, &saved, &h->last_of_0, h->who_is_0)) return;
+    if (!store_parse_server_heartbeat(frame, &saved, &h->last_of_0, h->rank_0_process)) return;
     if (saved > h->saved) launcher_send(MESSAGE_SAVED, 0, saved, "");
     if (saved > h->saved) h->saved = saved;
 }
@@ -150,7 +150,7 @@ static void on_frame(struct heartbeat *h, const struct store_frame *frame) {
 
 /* A frame was invalid or had a wrong tag: the failure names no rank. */
 static void on_tampered(struct heartbeat *h, double now) {
-    status why = store_tampered(h->place);
+    status why = store_tampered(h->endpoint);
     h->broken_at = now;
     set_failure(h, STATUS_PEER, NO_RANK, false, status_message(why));
     shutdown(h->config.fd, SHUT_RDWR);
@@ -302,7 +302,7 @@ status heartbeat_start(const struct heartbeat_config *config, struct heartbeat *
     }
     pthread_mutex_init(&h->mutex, NULL);
     h->config = *config;
-    snprintf(h->place, sizeof h->place, "%s", config->place);
+    snprintf(h->endpoint, sizeof h->endpoint, "%s", config->endpoint);
     h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     static const char *const what = "the heartbeat thread";
     status s = h->wake < 0 || config->requests < 0 ? status_errno(STATUS_IO, EMFILE, "cannot start %s", what)

@@ -22,7 +22,7 @@ struct heartbeat_config {
     int rank;
     uint64_t job;
     struct activity *activity; /* not owned */
-    const char *place;         /* of rank 0: "n1:29500"; copied */
+    const char *endpoint;      /* of rank 0: "n1:29500"; copied */
     bool is_inference;         /* as in store_options */
     store_overdue_function *overdue;
 };

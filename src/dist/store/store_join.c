@@ -28,11 +28,11 @@ bool store_send_frame(int fd, struct store_session *session, const struct store_
 
 bool store_is_tampered(int error) { return error == EPROTO || error == EBADMSG; }
 
-status store_tampered(const char *place) {
+status store_tampered(const char *endpoint) {
     return status_new(STATUS_PEER,
                       "the connection to rank 0 at %s was tampered with or corrupted: a message had a wrong "
                       "authentication code; check what is between the hosts",
-                      place);
+                      endpoint);
 }
 
 bool store_receive_frame(int fd, struct store_session *session, size_t limit, struct store_frame *frame, uint8_t *body,
@@ -118,23 +118,23 @@ static enum outcome receive(struct attempt *a, int fd, enum store_type type, siz
     return frame.type == type && frame.length == size ? JOINED : NOT_A_STORE;
 }
 
-/* who: host and pid of this rank; FOR_GIVING_UP: also its node and the number of ranks that it expects. Returns the
+/* process: host and pid of this rank; FOR_GIVING_UP: also its node and the number of ranks that it expects. Returns the
  * length. */
-static size_t describe(const struct attempt *a, char who[STORE_MAX_WHO]) {
+static size_t describe(const struct attempt *a, char process[STORE_MAX_PROCESS]) {
     const struct store_join *join = a->join;
     char count[64], node[32] = "";
     store_describe_count(join->world_size, join->node_size, count);
     if (join->node_size > 0) snprintf(node, sizeof node, ", node %d", join->rank / join->node_size);
     if (a->shake.purpose == FOR_GIVING_UP)
-        snprintf(who, STORE_MAX_WHO, "%.60s%s: %s", join->who, node, count);
+        snprintf(process, STORE_MAX_PROCESS, "%.60s%s: %s", join->process, node, count);
     else
-        snprintf(who, STORE_MAX_WHO, "%s", join->who);
-    return strlen(who);
+        snprintf(process, STORE_MAX_PROCESS, "%s", join->process);
+    return strlen(process);
 }
 
 static enum outcome handshake(struct attempt *a, int fd, double deadline) {
     uint8_t hello[STORE_HELLO];
-    char who[STORE_MAX_WHO];
+    char process[STORE_MAX_PROCESS];
     struct store_hello contents = {.nonce = a->shake.client_nonce,
                                    .world = a->shake.world,
                                    .incarnation = a->shake.incarnation,
@@ -150,7 +150,7 @@ static enum outcome handshake(struct attempt *a, int fd, double deadline) {
     if (outcome != JOINED) return outcome;
     memcpy(a->shake.server_nonce, a->body, STORE_NONCE);
     session_begin(&a->session, a->join->secret, &a->shake, false);
-    if (!send_frame(a, fd, FRAME_PROOF, who, describe(a, who), deadline)) {
+    if (!send_frame(a, fd, FRAME_PROOF, process, describe(a, process), deadline)) {
         set_why_from_errno(a);
         return TRY_AGAIN;
     }
@@ -230,18 +230,18 @@ static status timed_out(const struct attempt *a, bool is_lost, double seconds) {
 /* The failure of an outcome that no further attempt would change; OK: try again. */
 static status final_failure(const struct attempt *a, enum outcome outcome, uint32_t *incarnation) {
     const struct store_join *join = a->join;
-    char place[320];
-    snprintf(place, sizeof place, "%s:%d", join->host, join->port);
+    char endpoint[320];
+    snprintf(endpoint, sizeof endpoint, "%s:%d", join->host, join->port);
     if (outcome == OTHER_INCARNATION) {
         *incarnation = a->incarnation;
-        return status_new(STATUS_PEER, "rank 0 at %s rejected rank %d: %s", place, join->rank, a->why);
+        return status_new(STATUS_PEER, "rank 0 at %s rejected rank %d: %s", endpoint, join->rank, a->why);
     }
     if (outcome == NOT_A_STORE)
         return status_new(
             STATUS_USAGE,
             "the program that answers at %s is not rank 0 of this job; is MASTER_PORT in use by another program?",
-            place);
-    return outcome == TAMPERED ? store_tampered(place) : OK;
+            endpoint);
+    return outcome == TAMPERED ? store_tampered(endpoint) : OK;
 }
 
 status store_join(const struct store_join *join, int *fd, struct store_session *session, uint32_t *incarnation) {

@@ -16,7 +16,7 @@ struct store_join {
     int node_size; /* ranks of this host; 0: not known */
     uint64_t job;
     const uint8_t *secret; /* (32) */
-    const char *who;       /* "host n1, pid 71" */
+    const char *process;   /* "host n1, pid 71" */
     double deadline;       /* of clock_seconds() */
     uint32_t incarnation;
     enum store_purpose purpose; /* FOR_REQUESTS: joins; others: a further connection of a rank that has joined */
@@ -43,6 +43,6 @@ bool store_receive_frame(int fd, struct store_session *session, size_t limit, st
 /* Whether an errno of store_receive_frame means that a connection with a session was tampered with; the failure "the
  * connection to rank 0 at n1:29500 was tampered with or corrupted". */
 bool store_is_tampered(int error);
-status store_tampered(const char *place);
+status store_tampered(const char *endpoint);
 
 #endif

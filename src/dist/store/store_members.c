@@ -17,7 +17,7 @@
 struct member {
     enum member_state state;
     enum status_code code;
-    char who[STORE_MAX_WHO];
+    char process[STORE_MAX_PROCESS];
     char *reason;                  /* NULL: exited without reporting an error */
     struct activity_snapshot last; /* heartbeat */
     bool has_heartbeat, has_hung;
@@ -52,7 +52,7 @@ void members_destroy(struct members *m) {
 }
 
 enum member_state members_state(const struct members *m, int rank) { return m->items[rank].state; }
-const char *members_who(const struct members *m, int rank) { return m->items[rank].who; }
+const char *members_process(const struct members *m, int rank) { return m->items[rank].process; }
 int members_joined(const struct members *m) { return m->joined; }
 enum status_code members_code(const struct members *m, int rank) { return m->items[rank].code; }
 bool members_hung(const struct members *m, int rank) { return m->items[rank].has_hung; }
@@ -72,15 +72,15 @@ static void update_cause(struct members *m, int rank) {
     if (cause_priority(&m->items[rank]) > before) m->first_cause = rank;
 }
 
-void members_add_unjoined(struct members *m, int rank, const char *who, double now) {
+void members_add_unjoined(struct members *m, int rank, const char *process, double now) {
     struct member *r = &m->items[rank];
     r->state = MEMBER_JOINED;
     r->heartbeat_at = r->changed_at = m->changed_at = now;
-    snprintf(r->who, sizeof r->who, "%s", who);
+    snprintf(r->process, sizeof r->process, "%s", process);
 }
 
-void members_join(struct members *m, int rank, const char *who, double now) {
-    members_add_unjoined(m, rank, who, now);
+void members_join(struct members *m, int rank, const char *process, double now) {
+    members_add_unjoined(m, rank, process, now);
     m->joined++;
 }
 
@@ -272,7 +272,7 @@ void members_check(struct members *m, double now, double (*link_age)(void *data,
 
 void members_describe(const struct members *m, int rank, struct text *out) {
     const struct member *r = &m->items[rank];
-    text_printf(out, "rank %d (%s)", rank, r->who);
+    text_printf(out, "rank %d (%s)", rank, r->process);
     text_add(out, r->reason ? r->reason : r->state == MEMBER_LEFT ? " left" : " exited without reporting an error");
     if (!r->reason && r->state == MEMBER_FAILED && r->has_heartbeat) members_last_seen(&r->last, out);
 }

@@ -46,12 +46,12 @@ struct members *members_create(int world_size, int node_size, struct members_lim
 void members_destroy(struct members *m); /* takes NULL */
 
 enum member_state members_state(const struct members *m, int rank);
-const char *members_who(const struct members *m, int rank); /* "host n1, pid 71" */
-int members_joined(const struct members *m);                /* number of ranks that have ever joined */
+const char *members_process(const struct members *m, int rank); /* "host n1, pid 71" */
+int members_joined(const struct members *m);                    /* number of ranks that have ever joined */
 
-void members_join(struct members *m, int rank, const char *who, double now);
+void members_join(struct members *m, int rank, const char *process, double now);
 /* The same for a rank that has ended before it joined, and that does not count as joined; its end is reported next. */
-void members_add_unjoined(struct members *m, int rank, const char *who, double now);
+void members_add_unjoined(struct members *m, int rank, const char *process, double now);
 void members_heartbeat(struct members *m, int rank, const struct activity_snapshot *reading, double now);
 /* [state]: one of the last three. [reason]: text that follows the rank's name, ": the loss is nan"; NULL: it exited
  * without reporting an error. The code of MEMBER_LOST_PEER is STATUS_PEER. Does nothing for a rank that has left. */

@@ -210,10 +210,10 @@ static void log_missing(struct store_server *s, double now) {
     bool is_waiting = members_joined(s->members) < s->world_size;
     if (!is_waiting && !s->has_logged_joined) log_all_joined(s);
     if (!is_waiting || *s->mismatch || now < s->log_waiting_at || members_cause(s->members, now) >= 0) return;
-    struct text who = {0};
-    members_missing_by_node(s->members, &who);
-    log_line(s->log, "waiting for %s%s", who.data, s->hint);
-    text_free(&who);
+    struct text missing = {0};
+    members_missing_by_node(s->members, &missing);
+    log_line(s->log, "waiting for %s%s", missing.data, s->hint);
+    text_free(&missing);
     s->has_logged_waiting = true;
     s->log_waiting_at = now + WAITING_SECONDS;
 }
@@ -221,11 +221,11 @@ static void log_missing(struct store_server *s, double now) {
 /* To all ranks: [lost], if not -1, and the heartbeat. */
 static void send_heartbeats(struct store_server *s, int lost) {
     uint8_t body[STORE_MAX_SERVER_HEARTBEAT];
-    const char *who = members_who(s->members, 0);
-    size_t length = strnlen(who, STORE_MAX_WHO - 1);
+    const char *process = members_process(s->members, 0);
+    size_t length = strnlen(process, STORE_MAX_PROCESS - 1);
     store_write_u64(body, (uint64_t)s->saved);
     store_write_heartbeat(members_last(s->members, 0), body + 8);
-    memcpy(body + 8 + STORE_HEARTBEAT, who, length);
+    memcpy(body + 8 + STORE_HEARTBEAT, process, length);
     for (size_t i = 0; i < s->count; i++) {
         struct connection *c = s->connections[i];
         if (c->is_closed || c->stage != STAGE_JOINED || !is_heartbeat(c)) continue;
@@ -376,17 +376,17 @@ static bool init_server(struct store_server *s, const struct store_server_config
     s->is_one_host = config->node_size == config->world_size;
     s->log_waiting_at = now + FIRST_WAITING_SECONDS;
     memcpy(s->secret, config->secret, sizeof s->secret);
-    snprintf(s->place, sizeof s->place, "%s", config->place);
+    snprintf(s->endpoint, sizeof s->endpoint, "%s", config->endpoint);
     snprintf(s->hint, sizeof s->hint, "%s", config->hint);
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->join = calloc((size_t)s->world_size, sizeof *s->join);
     s->keys = store_keys_create();
     s->members = members_create(s->world_size, config->node_size, config->limits, now);
     if (!s->join || !s->keys || !s->members || s->wake < 0) return false;
-    members_join(s->members, 0, config->who, now);
+    members_join(s->members, 0, config->process, now);
     for (int r = 1; config->informed && r < s->world_size; r++) {
         if (!config->informed[r / config->node_size]) continue;
-        members_join(s->members, r, config->who, now);
+        members_join(s->members, r, config->process, now);
         members_leave(s->members, r, MEMBER_LEFT, STATUS_OK, NULL, now);
     }
     return true;

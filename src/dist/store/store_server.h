@@ -22,8 +22,8 @@ struct store_server_config {
     const char *hint; /* added to those messages; copied */
     uint64_t job;
     const uint8_t *secret; /* (32); copied */
-    const char *place;     /* "n1:29500": for messages; copied */
-    const char *who;       /* rank 0's "host n1, pid 71"; copied */
+    const char *endpoint;  /* "n1:29500": for messages; copied */
+    const char *process;   /* rank 0's "host n1, pid 71"; copied */
 };
 
 /* Starts the thread, with all signals blocked. */

@@ -82,8 +82,8 @@ static bool try_ready(struct store_server *s, struct connection *c, bool is_time
     enum status_code code;
     if (!has_failed(s, c, &code, &why) && is_timed_out) {
         members_missing(s->members, &why);
-        text_printf(&why, " of %d did not join rank 0 at %s within %g s%s", s->world_size, s->place, c->pending_seconds,
-                    s->hint);
+        text_printf(&why, " of %d did not join rank 0 at %s within %g s%s", s->world_size, s->endpoint,
+                    c->pending_seconds, s->hint);
     }
     return send_error_text(s, c, code, &why);
 }
@@ -168,21 +168,22 @@ static bool on_hello(struct store_server *s, struct connection *c, const struct 
 }
 
 /* A rank of this job that was started with another world size gives up: ends the wait of the ranks that have joined,
- * unless all have. [who]: from its proof, with the number of ranks that it expects. */
-static void on_giving_up(struct store_server *s, const struct connection *c, const char *who) {
+ * unless all have. [process]: from its proof, with the number of ranks that it expects. */
+static void on_giving_up(struct store_server *s, const struct connection *c, const char *process) {
     char count[64];
     if (members_joined(s->members) == s->world_size || *s->mismatch) return;
     store_describe_count(s->world_size, s->node_size, count);
     snprintf(s->mismatch, sizeof s->mismatch,
-             "rank %u (%s) expects another number of ranks than rank 0 (%s): " SAME_COUNT, c->shake.rank, who, count);
+             "rank %u (%s) expects another number of ranks than rank 0 (%s): " SAME_COUNT, c->shake.rank, process,
+             count);
 }
 
 /* Whether a rank joins again because it did not receive WELCOME: it has no heartbeat connection yet, and is the same
  * process, or its first connection has ended. */
-static bool is_rejoining(const struct store_server *s, const struct connection *c, const char *who) {
+static bool is_rejoining(const struct store_server *s, const struct connection *c, const char *process) {
     int rank = rank_of(c);
     const struct join_state *state = &s->join[rank];
-    bool is_same = state->disconnected_at > 0 || strcmp(who, members_who(s->members, rank)) == 0;
+    bool is_same = state->disconnected_at > 0 || strcmp(process, members_process(s->members, rank)) == 0;
     return is_member(c) && !state->has_heartbeat && rank > 0 && is_same;
 }
 
@@ -195,9 +196,9 @@ static void close_earlier(struct store_server *s, const struct connection *c) {
     }
 }
 
-/* Whether the connection is accepted; rejects it otherwise. [who]: from its proof. A rank that counts as lost is
+/* Whether the connection is accepted; rejects it otherwise. [process]: from its proof. A rank that counts as lost is
  * accepted: its next request is answered with the reason. */
-static bool accept_join(struct store_server *s, struct connection *c, const char *who) {
+static bool accept_join(struct store_server *s, struct connection *c, const char *process) {
     char why[400] = "", count[64];
     uint32_t rank = c->shake.rank;
     bool exists = c->shake.world == (uint32_t)s->world_size && rank < c->shake.world;
@@ -205,7 +206,7 @@ static bool accept_join(struct store_server *s, struct connection *c, const char
     store_describe_count(s->world_size, s->node_size, count);
     bool is_same = c->shake.world == (uint32_t)s->world_size;
     if (is_giving_up(c) && !is_same) {
-        on_giving_up(s, c, who);
+        on_giving_up(s, c, process);
         launcher_send(MESSAGE_JOINED, 0, -1, ""); /* that node needs no report */
     }
     if (!is_same)
@@ -216,10 +217,11 @@ static bool accept_join(struct store_server *s, struct connection *c, const char
         snprintf(why, sizeof why, "rank %u has not joined", rank);
     else if (is_link(c) && state == MEMBER_JOINED && s->join[rank].has_link)
         snprintf(why, sizeof why, "rank %u has connected the launchers already", rank);
-    else if ((is_member(c) || is_giving_up(c)) && state == MEMBER_JOINED && !is_rejoining(s, c, who))
-        snprintf(why, sizeof why, "rank %u has joined already (%s)", rank, members_who(s->members, (int)rank));
+    else if ((is_member(c) || is_giving_up(c)) && state == MEMBER_JOINED && !is_rejoining(s, c, process))
+        snprintf(why, sizeof why, "rank %u has joined already (%s)", rank, members_process(s->members, (int)rank));
     else if (!is_heartbeat(c) && state > MEMBER_JOINED && !(is_member(c) && state != MEMBER_LEFT))
-        snprintf(why, sizeof why, "rank %u has left this job already (%s)", rank, members_who(s->members, (int)rank));
+        snprintf(why, sizeof why, "rank %u has left this job already (%s)", rank,
+                 members_process(s->members, (int)rank));
     if (*why) reject(s, c, why);
     return !*why;
 }
@@ -240,13 +242,13 @@ static void begin_heartbeat(struct store_server *s, const struct connection *c) 
 }
 
 static bool on_proof(struct store_server *s, struct connection *c, const struct store_frame *frame) {
-    char who[STORE_MAX_WHO];
-    if (!store_parse_proof(frame, who)) return false;
+    char process[STORE_MAX_PROCESS];
+    if (!store_parse_proof(frame, process)) return false;
     if (c->shake.incarnation != s->incarnation) {
         reject_incarnation(s, c);
         return true;
     }
-    if (!accept_join(s, c, who)) return true;
+    if (!accept_join(s, c, process)) return true;
     c->stage = STAGE_JOINED;
     net_tune(c->fd);
     server_send(s, c, FRAME_WELCOME, NULL, 0);
@@ -255,7 +257,7 @@ static bool on_proof(struct store_server *s, struct connection *c, const struct 
     close_earlier(s, c);
     s->join[rank_of(c)].disconnected_at = 0;
     if (members_state(s->members, rank_of(c)) == MEMBER_ABSENT)
-        members_join(s->members, rank_of(c), who, clock_seconds());
+        members_join(s->members, rank_of(c), process, clock_seconds());
     server_set_address(s, c->fd);
     return true;
 }
@@ -306,10 +308,10 @@ static bool on_heartbeat(struct store_server *s, struct connection *c, const str
 
 /* A rank that ended before it joined: its host is that of the rank that reports it. */
 static void add_unjoined(struct store_server *s, const struct connection *c, int rank) {
-    const char *reporter = members_who(s->members, rank_of(c));
-    char who[STORE_MAX_WHO];
-    snprintf(who, sizeof who, "%.*s", (int)strcspn(reporter, ","), reporter);
-    members_add_unjoined(s->members, rank, who, clock_seconds());
+    const char *reporter = members_process(s->members, rank_of(c));
+    char process[STORE_MAX_PROCESS];
+    snprintf(process, sizeof process, "%.*s", (int)strcspn(reporter, ","), reporter);
+    members_add_unjoined(s->members, rank, process, clock_seconds());
 }
 
 static bool on_rank_exit(struct store_server *s, struct connection *c, const struct store_frame *frame) {
@@ -369,7 +371,7 @@ static bool on_wrong_tag(struct store_server *s, struct connection *c) {
     snprintf(reason, sizeof reason,
              ": its connection to rank 0 at %s was tampered with or corrupted: a message had a wrong authentication "
              "code; check what is between the hosts",
-             s->place);
+             s->endpoint);
     members_leave(s->members, rank_of(c), MEMBER_FAILED, STATUS_PEER, reason, clock_seconds());
     c->stage = STAGE_REJECTED; /* the next frame is the last */
     c->deadline = clock_seconds() + REASON_SECONDS;

@@ -52,7 +52,7 @@ struct store_server {
     uint32_t incarnation;
     uint64_t job;
     uint8_t secret[32];
-    char place[320], hint[400];
+    char endpoint[320], hint[400];
     struct log *log;
     double heartbeat_at, log_waiting_at; /* next heartbeat, next "waiting for ..." */
     bool is_one_host;

@@ -139,9 +139,9 @@ static bool has_rank_left(struct store *store, double *queried) {
     double now = clock_seconds();
     if (now < *queried + STORE_POLL_SECONDS) return false;
     *queried = now;
-    struct text who = {};
-    bool has_left = store_cause(store, 0, &who);
-    text_free(&who);
+    struct text cause = {};
+    bool has_left = store_cause(store, 0, &cause);
+    text_free(&cause);
     return has_left;
 }
 
