@@ -10,7 +10,7 @@
 #define SQRT_2_OVER_PI 0.79788456080286535588f
 #define GELU_CUBIC 0.044715f
 
-/* NaN stays NaN, as in PyTorch. */
+/* NaN is not changed, as in PyTorch. */
 HOST_DEVICE static inline float relu(float x) { return x > 0 ? x : (x != x ? x : 0); }
 HOST_DEVICE static inline float sigmoid(float x) { return 1 / (1 + math_exp(-x)); }
 HOST_DEVICE static inline float gelu(float x) { return x * 0.5f * (1 + math_erf(x * SQRT_HALF)); }

@@ -9,18 +9,19 @@
 
 static bool is_gpu(const char *name) { return strcmp(name, "cuda") == 0; }
 
-/* [s] says what is missing. */
-static status explained(status s) {
+/* [s]: a clause with what is missing. */
+static status explain(status s) {
     if (!s) return OK;
-    status whole = status_new(status_code(s), "train.device: cuda needs %s, or use device: cpu", status_message(s));
+    status explanation =
+        status_new(status_code(s), "train.device: cuda needs %s, or use device: cpu", status_message(s));
     status_free(s);
-    return whole;
+    return explanation;
 }
 
 status device_check(const char *name) {
     const struct gpu_module *module;
     int gpus;
-    return is_gpu(name) ? explained(gpu_find(&module, &gpus)) : OK;
+    return is_gpu(name) ? explain(gpu_find(&module, &gpus)) : OK;
 }
 
 status device_create(const char *name, struct device **out) {
@@ -32,8 +33,8 @@ status device_create_local(const char *name, const struct gpus_process *place, s
     const struct gpu_module *module;
     int gpus, own;
     if (!is_gpu(name)) return cpu_device_create(NULL, out);
-    TRY(explained(gpu_find(&module, &gpus)));
-    TRY(explained(gpus_choose(place, &own)));
+    TRY(explain(gpu_find(&module, &gpus)));
+    TRY(explain(gpus_choose(place, &own)));
     return module->create(own, out);
 }
 
@@ -42,7 +43,7 @@ status device_set_precision(struct device *device, enum precision precision) {
 }
 
 void device_destroy(struct device *device) {
-    if (device && device->at_end) device->at_end(device);
+    if (device && device->close) device->close(device);
     free(device);
 }
 
@@ -68,8 +69,8 @@ void device_free(struct device *device, void *memory) {
         buffer_free(memory);
 }
 
-status device_memory_info(struct device *device, size_t *left, size_t *all) {
-    return device->memory->info(device, left, all);
+status device_memory_info(struct device *device, size_t *free_bytes, size_t *total) {
+    return device->memory->info(device, free_bytes, total);
 }
 
 size_t device_memory_used(const struct device *device) { return device->memory->used(device); }
@@ -110,8 +111,8 @@ void device_zero(struct device *device, void *memory, size_t bytes) {
         memset(memory, 0, bytes);
 }
 
-void device_wrote(struct device *device, const void *memory, size_t bytes) {
-    if (device->memory) device->memory->wrote(device, memory, bytes);
+void device_mark_written(struct device *device, const void *memory, size_t bytes) {
+    if (device->memory) device->memory->mark_written(device, memory, bytes);
 }
 
 void device_upload_async(struct device *device, const struct device_transfer *transfers, size_t count) {

@@ -35,7 +35,7 @@ enum activation {
 };
 
 /* Key of a pass's random numbers. The generator is counter-based (Philox 4x32-10): a number depends only on (seed,
- * stream, step, row of the global batch, element), not on what was drawn before. */
+ * stream, step, row of the global batch, element), not on numbers generated before. */
 struct draw_key {
     uint64_t seed;
     uint32_t stream;      /* number of the layer */
@@ -51,7 +51,7 @@ struct device_range {
 
 struct clip_norm {
     float norm;
-    float clip; /* min(most / (norm + 1e-6), 1) / scale */
+    float clip; /* min(max / (norm + 1e-6), 1) / scale */
 };
 
 struct device;
@@ -93,7 +93,7 @@ struct half_ops {
 };
 
 struct device_ops {
-    /* y (rows, out) = x (rows, in) w^T + bias, with [has_relu] max(0, it); w (out, in); bias (out) or NULL */
+    /* y (rows, out) = x (rows, in) w^T + bias, with [has_relu] max(0, y); w (out, in); bias (out) or NULL */
     void (*linear_forward)(struct device *, const float *x, const float *w, const float *bias, bool has_relu, float *y,
                            size_t rows, size_t in, size_t out);
     /* dx (rows, in) = dy (rows, out) w */
@@ -103,7 +103,7 @@ struct device_ops {
     void (*linear_backward_weight)(struct device *, const float *dy, const float *x, float *dw, float *dbias,
                                    size_t rows, size_t in, size_t out);
     /* Called at the start of a pass: from now on products use the parameters in [values] (count) as they are at this
-     * call, which may round them to the precision once, here. Nothing is done if they have not changed, or if only an
+     * call, which may round them to the precision once, here. Does nothing if they have not changed, or if only an
      * update changed them, which also writes the rounded copy (optimizers.h). A recording checks this when it is
      * replayed. NULL: each product rounds them, or nothing is rounded. */
     void (*round_parameters)(struct device *, const float *values, size_t count);
@@ -111,7 +111,7 @@ struct device_ops {
      * The same bits as linear_backward_weight on zeros. */
     void (*linear_backward_weight_rows)(struct device *, const float *dy, const float *x, float *dw, float *dbias,
                                         size_t rows, size_t in, size_t out, size_t first, size_t count);
-    /* y (count) = a + b; y may be one of them */
+    /* y (count) = a + b; y may be a or b */
     void (*add)(struct device *, const float *a, const float *b, float *y, size_t count);
     /* y (count) = f(x) */
     void (*activation_forward)(struct device *, enum activation f, const float *x, float *y, size_t count);
@@ -141,7 +141,7 @@ struct device_ops {
      * becomes NaN and updates are skipped (optimizers.h). */
     void (*skip_if_nonfinite)(struct device *, const double *loss, const float *norm, const double *nonfinite,
                               size_t nonfinite_count, double *found_inf, float *clip);
-    /* *x = NaN when *loss is not finite or *nonfinite is above 0: the sum over ranks then carries it to all of them. */
+    /* *x = NaN when *loss is not finite or *nonfinite is above 0; after the sum over ranks it is NaN on all of them. */
     void (*propagate_nonfinite)(struct device *, const double *loss, const double *nonfinite, float *x);
 
     /* y (count) = x > 0 ? x : slope x;  dx = x > 0 ? dy : slope dy */
@@ -153,11 +153,11 @@ struct device_ops {
     const struct norm_ops *norm_layers;
     const struct sequence_ops *sequence;
     const struct half_ops *half; /* NULL: all operands are float32 */
-    const struct gelu_ops *gelu; /* NULL where half is */
+    const struct gelu_ops *gelu; /* NULL if half is NULL */
 };
 
 /* [name]: "cpu" or "cuda". STATUS_USAGE for "cuda" if the module, one of its libraries, the driver or a GPU is
- * missing; the message says which and what to do. */
+ * missing, with the reason and a hint. */
 /* Checks whether device_create could open [name], without initialising the device. */
 status device_check(const char *name);
 
@@ -193,12 +193,12 @@ status device_wait(struct device *device);
 
 /* ---- memory ---- */
 
-/* Allocates zeroed memory on the device, 64-byte aligned; [what] names it in the message if there is not enough. */
+/* Allocates zeroed memory on the device, 64-byte aligned; [what]: its name in the message of STATUS_MEMORY. */
 status device_alloc(struct device *device, size_t bytes, const char *what, void **out);
 void device_free(struct device *device, void *memory); /* takes NULL */
 
-/* Free bytes of a GPU's memory, for any process, and total bytes. Not if the device is the host. */
-status device_memory_info(struct device *device, size_t *left, size_t *all);
+/* Free and total bytes of a GPU's memory, over all processes. Not if the device is the host. */
+status device_memory_info(struct device *device, size_t *free_bytes, size_t *total);
 
 /* Bytes of GPU memory that this process uses: allocations, workspace of operators and of libraries. Not if the device
  * is the host. */
@@ -228,7 +228,7 @@ status device_download(struct device *device, void *to, const void *from, size_t
 void device_zero(struct device *device, void *memory, size_t bytes);
 /* Reports that [bytes] at [memory] are written by another library, such as NCCL: the device's rounded copy of them
  * (round_parameters) is out of date. */
-void device_wrote(struct device *device, const void *memory, size_t bytes);
+void device_mark_written(struct device *device, const void *memory, size_t bytes);
 
 /* ---- asynchronous copies; only if the device is not the host ---- */
 
@@ -255,7 +255,7 @@ void device_unpin(struct device *device, void *memory);
 /* Starts to copy [from] to the host after the operators enqueued before; device_download_end of the same slot
  * completes it. The slot must have no pending download. */
 void device_download_begin(struct device *device, int slot, const void *from, size_t bytes);
-/* Waits for the download, not for operators enqueued later; returns device_status. */
+/* Waits for the download, but not for operators enqueued later; returns device_status. */
 status device_download_end(struct device *device, int slot, void *to, size_t bytes);
 /* A stream (device_stream) that is idle once the slot's download is complete. */
 void *device_download_stream(const struct device *device, int slot);

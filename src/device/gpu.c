@@ -14,19 +14,20 @@
 
 status gpu_find_driver(void) {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (driver) return OK; /* stays open: the module opens it, too */
-    return status_new(STATUS_USAGE,
-                      "NVIDIA's driver, which this machine has not (%s): install it, or give the container the GPU "
-                      "(docker run --gpus all)",
-                      dlerror());
+    if (driver) return OK; /* not closed: the module needs it, too */
+    return status_new(
+        STATUS_USAGE,
+        "NVIDIA's driver, which is not installed (%s): install it, or give the container access to the GPU "
+        "(docker run --gpus all)",
+        dlerror());
 }
 
 static status find_none(void) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (visible)
-        return status_new(STATUS_USAGE, "a GPU, and CUDA_VISIBLE_DEVICES='%s' shows none: unset it or name one",
+        return status_new(STATUS_USAGE, "a GPU, but CUDA_VISIBLE_DEVICES='%s' selects none: unset it or select one",
                           visible);
-    return status_new(STATUS_USAGE, "a GPU, and the driver finds none: check the output of nvidia-smi");
+    return status_new(STATUS_USAGE, "a GPU, but the driver finds none: check the output of nvidia-smi");
 }
 
 status gpu_find(const struct gpu_module **module, int *gpus) {
@@ -41,38 +42,38 @@ status gpu_find(const struct gpu_module **module, int *gpus) {
 
 /* ---- several GPUs ---- */
 
-/* The result of the process that counts. */
-struct count_answer {
+/* The result of the child process. */
+struct count_result {
     int gpus, code;
-    char sentence[2000];
+    char message[2000];
 };
 
-static _Noreturn void answer(int fd) {
+static _Noreturn void count_in_child(int fd) {
     const struct gpu_module *module;
-    struct count_answer answer = {0};
-    status s = gpu_find(&module, &answer.gpus);
-    answer.code = (int)status_code(s);
-    snprintf(answer.sentence, sizeof answer.sentence, "%s", status_message(s));
-    ssize_t written = write(fd, &answer, sizeof answer);
-    _exit(written == sizeof answer ? 0 : 1);
+    struct count_result result = {0};
+    status s = gpu_find(&module, &result.gpus);
+    result.code = (int)status_code(s);
+    snprintf(result.message, sizeof result.message, "%s", status_message(s));
+    ssize_t written = write(fd, &result, sizeof result);
+    _exit(written == sizeof result ? 0 : 1);
 }
 
 status gpus_count(int *gpus) {
-    struct count_answer answered = {0};
+    struct count_result result = {0};
     int ends[2];
     if (pipe(ends) != 0) return status_errno(STATUS_IO, errno, "cannot count the GPUs");
     fflush(NULL);
     pid_t child = fork();
-    if (child == 0) answer(ends[1]);
+    if (child == 0) count_in_child(ends[1]);
     int error = errno;
     close(ends[1]);
-    ssize_t got = child > 0 ? read(ends[0], &answered, sizeof answered) : -1;
+    ssize_t got = child > 0 ? read(ends[0], &result, sizeof result) : -1;
     close(ends[0]);
     if (child < 0) return status_errno(STATUS_IO, error, "cannot count the GPUs");
     waitpid(child, NULL, 0);
-    if (got != sizeof answered) return status_new(STATUS_IO, "cannot count the GPUs: the driver ended the process");
-    *gpus = answered.gpus;
-    return answered.code ? status_new((enum status_code)answered.code, "%s", answered.sentence) : OK;
+    if (got != sizeof result) return status_new(STATUS_IO, "cannot count the GPUs: the driver terminated the process");
+    *gpus = result.gpus;
+    return result.code ? status_new((enum status_code)result.code, "%s", result.message) : OK;
 }
 
 static bool is_one(const char *list) { return list && *list && !strchr(list, ','); }

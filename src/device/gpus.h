@@ -16,7 +16,7 @@ struct gpus_process {
     bool is_launched; /* by a launcher, such as Slurm, that may restrict each process to its own GPU */
 };
 
-/* Number of usable GPUs, 1 or more, counted in a child process, because the driver starts threads. STATUS_USAGE says
+/* Number of usable GPUs, 1 or more, counted in a child process, because the driver starts threads. STATUS_USAGE with
  * what is missing. */
 status gpus_count(int *gpus);
 
@@ -25,7 +25,7 @@ status gpus_count(int *gpus);
 status gpus_choose(const struct gpus_process *place, int *gpu);
 
 /* For `auto`: whether there is a GPU for each process, or, with local_size 0, at least one; *gpus: how many. If not,
- * [why] gets a clause saying what is missing. Without a launcher, GPUs are counted as in gpus_count. */
+ * [why] gets a clause with what is missing. Without a launcher, GPUs are counted as in gpus_count. */
 bool gpus_available(const struct gpus_process *place, int *gpus, struct text *why);
 
 /* Whether a user would expect a GPU to be used: NVIDIA's driver is installed, and CUDA_VISIBLE_DEVICES does not hide

@@ -79,13 +79,13 @@ struct group_norm {
 };
 
 struct image_ops {
-    /* y (count) = max(a + b, 0); y may be one of them */
+    /* y (count) = max(a + b, 0); y may be a or b */
     void (*add_relu)(struct device *, const float *a, const float *b, float *y, size_t count);
     /* dx (count) = dy where y > 0, else 0; dx may be dy */
     void (*relu_backward)(struct device *, const float *y, const float *dy, float *dx, size_t count);
     /* y (rows, width, height) from x (rows, height, width) */
     void (*transpose)(struct device *, const float *x, float *y, size_t rows, size_t height, size_t width);
-    /* index (rows, out): position of each maximum within its window, for backward. The first maximum counts; NaN is
+    /* index (rows, out): position of each maximum within its window, for backward. The first maximum is used; NaN is
      * the maximum. */
     void (*max_pool_forward)(struct device *, const struct pooling *, const float *x, float *y, uint8_t *index,
                              size_t rows);
@@ -94,9 +94,9 @@ struct image_ops {
     void (*avg_pool_forward)(struct device *, const struct pooling *, const float *x, float *y, size_t rows);
     void (*avg_pool_backward)(struct device *, const struct pooling *, const float *dy, float *dx, size_t rows);
     /* y = (x - mean) / sqrt(variance + eps) * weight + bias over [count] positions of [channels]; the batch variance
-     * is the biased one, and the running statistics (NULL: none) move by momentum towards mean and unbiased variance.
-     * weight and bias (channels) may be NULL; work (BATCH_NORM_WORK(channels)), aligned for doubles. With sync all
-     * processes must call, also with a [count] of 0. */
+     * is the biased one, and the running statistics (NULL: none) are updated with momentum from mean and unbiased
+     * variance. weight and bias (channels) may be NULL; work (BATCH_NORM_WORK(channels)), aligned for doubles. With
+     * sync all processes must call, also with a [count] of 0. */
     void (*batch_norm_forward)(struct device *, const struct batch_norm *, const float *x, const float *weight,
                                const float *bias, float *running_mean, float *running_var, float *work, float *y,
                                size_t count);

@@ -7,8 +7,8 @@
 struct device {
     const struct device_ops *ops;
     const char *description;
-    void *stream;                    /* device_stream */
-    void (*at_end)(struct device *); /* called by device_destroy; NULL: nothing to do */
+    void *stream;                   /* device_stream */
+    void (*close)(struct device *); /* frees what the device owns; NULL: nothing */
     status (*set_precision)(struct device *, enum precision);
     const struct memory_ops *memory; /* NULL: host memory, and operators that are complete when they return */
 };
@@ -17,14 +17,14 @@ struct device {
 struct memory_ops {
     status (*alloc)(struct device *, size_t bytes, const char *what, void **out);
     void (*release)(struct device *, void *memory);
-    status (*info)(struct device *, size_t *left, size_t *all);
+    status (*info)(struct device *, size_t *free_bytes, size_t *total);
     size_t (*used)(const struct device *);
     status (*map)(struct device *, void **array);
     status (*unmap)(struct device *, void **array, bool has_changed);
     void (*upload)(struct device *, void *to, const void *from, size_t bytes);
     status (*download)(struct device *, void *to, const void *from, size_t bytes);
     void (*zero)(struct device *, void *memory, size_t bytes);
-    void (*wrote)(struct device *, const void *memory, size_t bytes);
+    void (*mark_written)(struct device *, const void *memory, size_t bytes);
     void (*upload_async)(struct device *, const struct device_transfer *transfers, size_t count);
     status (*upload_wait)(struct device *);
     void (*pin)(struct device *, void *memory, size_t bytes);
@@ -56,7 +56,7 @@ struct gpu_module {
     status (*identity)(int gpu, char text[128]);    /* gpus.h */
 };
 
-/* Opens the module and counts GPUs: 1 or more. STATUS_USAGE says what is missing and what to do. */
+/* Opens the module and counts GPUs: 1 or more. STATUS_USAGE with what is missing and a hint. */
 status gpu_find(const struct gpu_module **module, int *gpus);
 
 /* Whether the driver is installed: a cheap test, because gpu_find loads hundreds of MB. */

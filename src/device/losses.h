@@ -41,8 +41,8 @@ struct elementwise_options {
 };
 
 struct loss_ops {
-    /* logits (positions, classes), targets (positions). *sums += over them, count by the targets' weights; dlogits,
-     * unless NULL, = d(mean over the counted)/dlogits * scale, 0 where nothing counts */
+    /* logits (positions, classes), targets (positions). Adds the positions to *sums, count by the weights of the
+     * targets; dlogits, unless NULL, = d(mean loss)/dlogits * scale, 0 for ignored targets */
     void (*cross_entropy)(struct device *, const struct cross_entropy_options *, const float *logits,
                           const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
                           struct loss_sums *sums);

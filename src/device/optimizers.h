@@ -1,14 +1,13 @@
 /* optimizers: update rules (rules.h) over flat buffers, with the roundings of torch.optim's single-tensor CPU code. A
- * call is an update of all parameters, whatever groups they are in; on a GPU it is one kernel, which goes through
- * memory once:
- * - gradients are scaled by *clip (1: as they are) before use;
+ * call updates all parameters of all groups; on a GPU it is one kernel with one pass over memory:
+ * - gradients are multiplied by *clip before use;
  * - each element is updated with the constants of its run;
  * - gradients are zero afterwards (zero_grad), also those of runs that are not updated;
- * - where the device has rounded the parameters (device_ops' round_parameters), it keeps that copy as they are.
- * Where *clip is NaN the update is skipped (skip_if_nonfinite of device_ops): values and states stay unchanged, and
+ * - the rounded copy of the parameters (device_ops' round_parameters), if there is one, is updated, too.
+ * If *clip is NaN, the update is skipped (skip_if_nonfinite of device_ops): values and states stay unchanged, and
  * gradients become zero, so that the next step starts as usual. Constants and *clip are in device memory, because they
  * change from one update to the next while a recorded update is replayed (device_record_begin). The caller computes
- * constants in double and casts them once, as PyTorch casts a Python number that meets a tensor. */
+ * constants in double and casts them once, as PyTorch casts a Python number that is combined with a tensor. */
 #ifndef DEVICE_OPTIMIZERS_H
 #define DEVICE_OPTIMIZERS_H
 
@@ -47,9 +46,9 @@ struct optimizer_ops {
     /* average = lerp(average, values, weight) */
     void (*average)(struct device *, float weight, const float *clip, const float *values, float *average,
                     size_t count);
-    /* kept = values; where the update was skipped, values = kept */
-    void (*keep_or_restore)(struct device *, const float *clip, float *values, float *kept, size_t count);
-    /* x = min(max(x, -limit), limit); NaN stays NaN */
+    /* saved = values; after a skipped update values = saved */
+    void (*save_or_restore)(struct device *, const float *clip, float *values, float *saved, size_t count);
+    /* x = min(max(x, -limit), limit); NaN is not changed */
     void (*clamp)(struct device *, float limit, float *x, size_t count);
 };
 

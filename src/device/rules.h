@@ -10,7 +10,7 @@
 #include "device/rules/rmsprop.h"
 #include "device/rules/sgd.h"
 
-/* X(id, name, buffers of state, how many of them, from the first on, every update uses, the rule's own flags) */
+/* X(id, name, number of state buffers, how many of them (the first ones) every update uses, function of the flags) */
 #define UPDATE_RULES(X)                                                                                                \
     X(RULE_SGD, sgd, 1, 0, rule_no_flags)                                                                              \
     X(RULE_ADAM, adam, 3, 2, adam_flags)                                                                               \

@@ -28,8 +28,7 @@ status ema_create(const struct ema_config *config, const struct params *params, 
                   struct ema **out);
 void ema_destroy(struct ema *ema); /* takes NULL */
 
-/* After update number [t] (from 1). With t > 1 nothing is done if *clip (device/optimizers.h) is not finite. Takes
- * NULL. */
+/* After update number [t] (from 1). With t > 1 does nothing if *clip is NaN (device/optimizers.h). Takes NULL. */
 void ema_update(struct ema *ema, const struct params *params, int64_t t, const float *clip);
 
 /* Exchanges the values of the model and of the average, before and after an evaluation that uses the average. Takes

@@ -30,6 +30,6 @@ void device_update_run(struct trainer *t, bool has_norm, float loss_scale) {
     optimizer_run_step(t->optimizer, params, &results->norm.clip);
     ema_update(t->ema, params, t->state->counters.step + 1, &results->norm.clip);
     if (buffers->total)
-        ops->optimizers->keep_or_restore(t->device, &results->norm.clip, buffers->values, t->memory.saved_buffers,
+        ops->optimizers->save_or_restore(t->device, &results->norm.clip, buffers->values, t->memory.saved_buffers,
                                          buffers->total);
 }

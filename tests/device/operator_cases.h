@@ -107,8 +107,8 @@ static void rules(struct device *d, struct results *r) {
     }
     for (size_t i = 0; i < 21; i++)
         ck_assert(memcmp(before + i * N, i < 9 ? values[i] : state[i - 9], N * sizeof *before) == 0);
-    ops->keep_or_restore(d, &work_clip, values[7], state[11], N); /* there */
-    ops->keep_or_restore(d, &work_held, values[6], state[11], N); /* and back */
+    ops->save_or_restore(d, &work_clip, values[7], state[11], N); /* there */
+    ops->save_or_restore(d, &work_held, values[6], state[11], N); /* and back */
     ck_assert(memcmp(values[6], values[7], N * sizeof *g) == 0);
     ops->clamp(d, 0.5f, values[8], N);
     guarded_free(g), guarded_free(before);

@@ -113,7 +113,7 @@ START_TEST(bfloat16_is_refused_without_the_instructions) {
             s = device_set_precision(device, PRECISION_BFLOAT16);
             ck_assert_int_eq(status_code(s), STATUS_USAGE);
             ck_assert_str_eq(status_message(s), "train.precision: bfloat16 needs a processor with the instructions "
-                                                "AVX-512 BF16, which this one has not: use float32");
+                                                "AVX-512 BF16, which this one does not have: use float32");
             struct results r = compute(device, 3, 5, 7); /* it goes on in float32 */
             check_all(&r, 3, 5, 7, false);
             release(&r);

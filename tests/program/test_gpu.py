@@ -80,7 +80,7 @@ class Missing(program.Case):
     @unittest.skipUnless(os.path.exists(MODULE), "this build has no module for GPUs")
     @unittest.skipIf(has_driver(), "this machine has NVIDIA's driver")
     def test_driver(self):
-        self.refused(program.BINARY, "NVIDIA's driver, which this machine has not (libcuda.so.1")
+        self.refused(program.BINARY, "NVIDIA's driver, which is not installed (libcuda.so.1")
 
     @unittest.skipIf(has_driver(), "this machine has NVIDIA's driver")
     def test_auto_takes_the_cpu_and_says_why(self):

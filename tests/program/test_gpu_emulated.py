@@ -74,15 +74,15 @@ class Refusals(Emulated):
             self.assertFalse(os.path.exists(self.path("runs")))
 
     def test_no_gpu(self):
-        self.refused("train.device: cuda needs a GPU, and the driver finds none", "use device: cpu", gpus=0)
-        self.refused("CUDA_VISIBLE_DEVICES='' shows none", "unset it or name one", CUDA_VISIBLE_DEVICES="")
+        self.refused("train.device: cuda needs a GPU, but the driver finds none", "use device: cpu", gpus=0)
+        self.refused("CUDA_VISIBLE_DEVICES='' selects none", "unset it or select one", CUDA_VISIBLE_DEVICES="")
 
     def test_an_old_driver(self):
-        self.refused("a driver for CUDA 13.0 or later, and this one is for 12.2: update it", driver=12020)
+        self.refused("a driver for CUDA 13.0 or later, but the installed one is for 12.2: update it", driver=12020)
 
     def test_an_old_gpu(self):
         _, err = self.train(code=USAGE, capability=75)
-        self.assertIn("needs compute capability 8.0 or higher, and cuda:0 (Emulated GPU) has 7.5", err)
+        self.assertIn("needs compute capability 8.0 or higher, but cuda:0 (Emulated GPU) has 7.5", err)
         self.assertFalse(os.path.exists(self.path("runs")))
 
     def test_more_processes_than_gpus(self):
@@ -97,7 +97,7 @@ class Refusals(Emulated):
 
     def test_too_little_memory(self):
         _, err = self.train("model.layers.0.linear.out=300000", code=USAGE, mib=70)
-        self.assertRegex(err, r"\d+ MiB of memory are needed, and cuda:0 \(Emulated GPU\) has \d+ MiB of 70 MiB left")
+        self.assertRegex(err, r"\d+ MiB of memory are needed, and cuda:0 \(Emulated GPU\) has \d+ MiB of 70 MiB free")
         self.assertFalse(os.path.exists(self.path("runs")))
         for device in ("cuda", "auto"):
             _, same = self.on_gpu("check", "test.yaml", f"train.device={device}", "model.layers.0.linear.out=300000", code=USAGE, mib=70)
@@ -394,7 +394,7 @@ class TwoGpus(Emulated):
 
     def test_all_collectives(self):
         out, _ = self.on_gpu("comm", "--nproc", 2, "--backend", "nccl", "--sizes", "1K", gpus=2)
-        self.assertIn("all right", out)
+        self.assertIn("all correct", out)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ class Nccl(program.Case):
     def test_collectives(self):
         out, _ = self.run_program("comm", "--backend", "nccl", "--nproc", 2, "--sizes", "1K,1M", env=self.SHARED, timeout=300)
         self.assertIn("2 processes, nccl\n", out)
-        self.assertIn("all right", out)
+        self.assertIn("all correct", out)
 
     def test_trains_as_through_the_host(self):
         for backend in ("nccl", "gloo"):

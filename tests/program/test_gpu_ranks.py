@@ -82,7 +82,7 @@ class Collectives(Ranks):
                 out, _ = self.run_program("comm", "--backend", "nccl", "--nproc", gpus, "--sizes", "64K",
                                           env=self.emulated(gpus), timeout=300)
                 self.assertIn(f"{gpus} processes, nccl\n", out)
-                self.assertRegex(out, r"\n\d{3,} calls of every collective, type and operation: all right")
+                self.assertRegex(out, r"\n\d{3,} calls of every collective, type and operation: all correct")
                 self.assertEqual(len(re.findall(r"^ +\d+ KiB ", out, re.M)), 5)
 
     def test_one_process_has_nobody(self):
@@ -117,8 +117,8 @@ class Places(Ranks):
         """Where there is no GPU for each process it says so, unless GPUs are hidden; what needs a GPU is refused."""
         for words, more, why in (
                 (["--nproc", 3], {}, "3 processes on this host, 2 GPUs"),
-                ([], {"DDPTRAIN_EMULATED_CAPABILITY": 75}, "a run on GPUs needs compute capability 8.0 or higher, and cuda:0 (Emulated GPU) has 7.5"),
-                ([], {"gpus": 0}, "a run on GPUs needs a GPU, and the driver finds none"),
+                ([], {"DDPTRAIN_EMULATED_CAPABILITY": 75}, "a run on GPUs needs compute capability 8.0 or higher, but cuda:0 (Emulated GPU) has 7.5"),
+                ([], {"gpus": 0}, "a run on GPUs needs a GPU, but the driver finds none"),
                 (["--nproc", 2, "optimizer.in_backward=true"], {"gpus": 0}, None),
                 ([], {"CUDA_VISIBLE_DEVICES": ""}, None)):
             with self.subTest(more=more, words=words):
@@ -131,7 +131,7 @@ class Places(Ranks):
         self.assertIn("on cpu", self.auto("optimizer.in_backward=true")[1])
         self.assertIn("dist.backend: nccl is for the memory of GPUs: 3 processes on this host, 2 GPUs",
                       self.auto("--nproc", 3, "dist.backend=nccl", code=USAGE)[1])
-        self.assertIn("train.precision: float16 needs a GPU: a run on GPUs needs a GPU, and the driver finds none",
+        self.assertIn("train.precision: float16 needs a GPU: a run on GPUs needs a GPU, but the driver finds none",
                       self.auto("train.precision=float16", gpus=0, code=USAGE)[1])
 
     def test_auto_must_be_the_same_for_all(self):

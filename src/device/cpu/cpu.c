@@ -18,7 +18,7 @@ struct cpu_device {
     const struct cpu_kernels *kernels;
     void (*product)(const struct cpu_product *p); /* in the selected precision */
     struct device_ops ops;                        /* cpu_ops, with this instruction set's groups */
-    struct sequence_ops sequence;                 /* the set's, with attention in the selected precision */
+    struct sequence_ops sequence;                 /* of the set, with attention in the selected precision */
     void *workspace;                              /* (workspace_bytes) */
     size_t workspace_bytes;
 };
@@ -41,7 +41,7 @@ status workspace_reserve(struct device *device, size_t bytes, const char *what) 
 
 void *workspace_of(struct device *device) { return ((struct cpu_device *)device)->workspace; }
 
-static void at_end(struct device *device) { buffer_free(((struct cpu_device *)device)->workspace); }
+static void close(struct device *device) { buffer_free(((struct cpu_device *)device)->workspace); }
 
 static void dropout(struct device *device, const struct draw_key *key, float p, const float *x, float *y, size_t rows,
                     size_t size) {
@@ -119,7 +119,7 @@ static status set_precision(struct device *base, enum precision precision) {
     if (!device->kernels->is_avx512 || !product_bf16_is_supported())
         return status_new(STATUS_USAGE,
                           "train.precision: bfloat16 needs a processor with the instructions AVX-512 BF16, which this "
-                          "one has not: use float32");
+                          "one does not have: use float32");
     device->product = product_bf16;
     device->sequence.attention_forward = attention_forward_bf16;
     device->sequence.attention_backward = attention_backward_bf16;
@@ -162,7 +162,7 @@ status cpu_device_create(const char *set, struct device **out) {
         device->sequence = *device->kernels->sequence;
         device->ops.sequence = &device->sequence;
         device->base = (struct device){
-            .ops = &device->ops, .description = sets[i].description, .at_end = at_end, .set_precision = set_precision};
+            .ops = &device->ops, .description = sets[i].description, .close = close, .set_precision = set_precision};
         device->product = device->kernels->product;
         *out = &device->base;
         return OK;

@@ -92,13 +92,13 @@ struct change {
     const float *from; /* of an average */
 };
 
-/* [p] from element [first] on; NULL stays NULL. */
-static float *from(float *p, size_t first) { return p ? p + first : NULL; }
+/* The address of element [first] of [p]; NULL for NULL. */
+static float *offset(float *p, size_t first) { return p ? p + first : NULL; }
 
 static void update_part(void *context, size_t first, size_t last) {
     const struct change *c = context;
     float *states[OPTIMIZER_STATES];
-    for (int i = 0; i < OPTIMIZER_STATES; i++) states[i] = from(c->states[i], first);
+    for (int i = 0; i < OPTIMIZER_STATES; i++) states[i] = offset(c->states[i], first);
     c->kernel(c->step, c->factor, c->values + first, c->gradients + first, states, last - first);
 }
 
@@ -112,13 +112,13 @@ static void update(struct device *device, const struct optimizer_update *u) {
     for (const struct optimizer_run *run = u->runs; run < u->runs + u->run_count; run++) {
         size_t count = run->end - run->begin;
         struct change c = {.kernel = kernel, .factor = *u->clip, .gradients = u->gradients + run->begin};
-        bool stands = run->step == OPTIMIZER_SKIP || isnan(*u->clip);
-        if (!stands) {
+        bool is_skipped = run->step == OPTIMIZER_SKIP || isnan(*u->clip);
+        if (!is_skipped) {
             c.step = &u->steps[run->step];
             c.values = u->values + run->begin;
-            for (int i = 0; i < OPTIMIZER_STATES; i++) c.states[i] = from(u->states[i], run->at);
+            for (int i = 0; i < OPTIMIZER_STATES; i++) c.states[i] = offset(u->states[i], run->at);
         }
-        parallel_for(count, PARALLEL_FLOATS, stands ? zero_part : update_part, &c);
+        parallel_for(count, PARALLEL_FLOATS, is_skipped ? zero_part : update_part, &c);
     }
 }
 
@@ -133,11 +133,11 @@ static void average(struct device *device, float weight, const float *clip, cons
     if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, average_part, &c);
 }
 
-static void keep_or_restore(struct device *device, const float *clip, float *values, float *kept, size_t count) {
+static void save_or_restore(struct device *device, const float *clip, float *values, float *saved, size_t count) {
     if (isnan(*clip))
-        elementwise_copy(device, kept, values, count);
+        elementwise_copy(device, saved, values, count);
     else
-        elementwise_copy(device, values, kept, count);
+        elementwise_copy(device, values, saved, count);
 }
 
 static void clamp_part(void *context, size_t first, size_t last) {
@@ -151,4 +151,4 @@ static void clamp(struct device *device, float limit, float *x, size_t count) {
 }
 
 const struct optimizer_ops elementwise_optimizer_ops = {
-    .update = update, .average = average, .keep_or_restore = keep_or_restore, .clamp = clamp};
+    .update = update, .average = average, .save_or_restore = save_or_restore, .clamp = clamp};

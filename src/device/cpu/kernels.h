@@ -20,7 +20,7 @@ struct cpu_product {
     size_t ldc;
     enum product_start start;
     const float *row; /* (n), of PRODUCT_ROW */
-    bool has_relu;    /* c = max(0, it) */
+    bool has_relu;    /* c = max(0, c) */
 };
 
 /* A rule of rules.h over (count) elements with the same constants; clip is not NaN. */

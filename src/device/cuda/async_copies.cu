@@ -84,7 +84,7 @@ void gpu_unpin(struct device *device, void *memory) {
     if (cudaHostUnregister(memory) != cudaSuccess) cudaGetLastError(); /* waits for its copies */
 }
 
-/* ---- answers ---- */
+/* ---- downloads ---- */
 
 void gpu_download_begin(struct device *device, int slot, const void *from, size_t bytes) {
     static const char operation[] = "a copy to the host";

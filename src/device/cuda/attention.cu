@@ -76,17 +76,17 @@ void gpu_attention_forward(struct device *device, const struct attention_shape *
     job.y = to.to;
     job.out_softmaxes = (float2 *)c.out(softmaxes, 2 * shape->rows * shape->heads * shape->tokens);
     if (is_half(&c, shape)) {
-        if (job.y) to.also = gpu_also_rows(&c, y, job.y, shape->rows * shape->tokens, width);
+        if (job.y) to.half_output = gpu_half_output_rows(&c, y, job.y, shape->rows * shape->tokens, width);
         job.padded = padded_size(shape->head_size);
         job.half_qkv = half_heads(&c, given, shape);
-        job.also = to.also.to;
+        job.half_output = to.half_output.to;
     } else {
         job.qkv = given.floats();
     }
     start(&c, &job, shape);
 }
 
-/* Of the numbers of a head for one token, which are a warp's work: where they are, and which one it is in softmaxes. */
+/* The numbers of a head for one token, computed by a warp: their offset in y and their index in softmaxes. */
 struct head_place {
     size_t i, first;
     __device__ head_place(const struct attention_shape &s) {
@@ -157,13 +157,13 @@ void gpu_attention_backward(struct device *device, const struct attention_shape 
         float4 *statistics = c.scratch<float4>(counts);
         uint16_t *half_dy = slope.is_half() ? nullptr : c.scratch<uint16_t>(counts * job.padded);
         bool is_even = shape->head_size % 2 == 0 && is_aligned(output.at) && is_aligned(slope.at);
-        if (job.dqkv) to.also = gpu_also_rows(&c, dqkv, job.dqkv, shape->rows * shape->tokens, 3 * width);
+        if (job.dqkv) to.half_output = gpu_half_output_rows(&c, dqkv, job.dqkv, shape->rows * shape->tokens, 3 * width);
         job.half_qkv = half_heads(&c, given, shape);
         c.launch(attention_statistics_kernel, grid, GPU_THREADS, 0, *shape, output, slope, job.softmaxes, statistics,
                  job.padded, is_even, c.gpu->precision == PRECISION_BFLOAT16, half_dy);
         job.statistics = statistics;
         job.half_dy = half_dy ? half_dy : (const uint16_t *)slope.at;
-        job.also = to.also.to;
+        job.half_output = to.half_output.to;
     } else {
         float *totals = c.scratch<float>(counts);
         job.qkv = given.floats();

@@ -1,16 +1,16 @@
 /* Flash attention (Dao, FlashAttention-2) in three kernels: forward, the gradients of keys and values, and the gradient
- * of queries. A block owns some rows of one matrix (queries or keys) and goes through the other in tiles; scores live
- * in registers. Here is what float32 and tensor cores (attention_tensor.cuh) share, and the kernels for float32
- * (attention_float.cuh). What an engine E brings:
+ * of queries. A block owns some rows of one matrix (queries or keys) and loops over tiles of the other; scores are in
+ * registers. This file has the declarations for float32 and tensor cores (attention_tensor.cuh), and the kernels for
+ * float32 (attention_float.cuh). An engine E defines:
  *   ROWS, COLUMNS     rows that a block owns, rows of a tile, so columns of the scores; ROWS is a multiple of COLUMNS
  *   D                 the head size, padded with zeros;  STRIDE: elements between rows in shared memory
  *   OWN, SEEN, OUT    rows, columns of scores and columns of a result that a thread holds
  *   LANES             neighbouring threads that share a row
  *   scores            s = own tile^T;  weighted: sums += s tile
- * While a tile is worked on, the next is on its way from memory into registers.
+ * While a tile is processed, the next one is loaded from memory into registers.
  *
- * Backward makes the scores twice, once per kernel: 7 products of tiles where 5 would do, which is the price of sums in
- * a fixed order without atomics or a buffer for the partial sums of dq. */
+ * Backward computes the scores twice, once per kernel: 7 products of tiles instead of 5, so that sums have a fixed
+ * order without atomics or a buffer for partial sums of dq. */
 #ifndef DEVICE_CUDA_ATTENTION_CUH
 #define DEVICE_CUDA_ATTENTION_CUH
 
@@ -37,7 +37,7 @@ struct attention_job {
     unsigned padded;                    /* the head size, as a multiple of 8 */
     const uint16_t *half_qkv, *half_dy; /* the same with heads of [padded] numbers, zeros at the end */
     const float4 *statistics;           /* (rows, heads, tokens): softmaxes, totals, nothing */
-    uint16_t *also;                     /* y or dqkv in 16 bits; y and dqkv may then be NULL; NULL: none */
+    uint16_t *half_output;              /* y or dqkv in 16 bits; y and dqkv may then be NULL; NULL: none */
 };
 
 /* A matrix (tokens, head_size) of one head. */
@@ -54,7 +54,7 @@ struct attention_head {
     unsigned own;  /* first row of the block */
 };
 
-/* [is_last_first]: blocks of later rows, which see more keys, start earlier. */
+/* [is_last_first]: blocks of later rows, which attend to more keys, start earlier. */
 template <class E>
 __device__ struct attention_head attention_head_of(const struct attention_job &job, bool is_last_first) {
     size_t c = (size_t)job.heads * job.head_size, head = blockIdx.x / job.blocks;
@@ -71,8 +71,8 @@ __device__ struct attention_head attention_head_of(const struct attention_job &j
     return h;
 }
 
-/* A tile's numbers on their way to shared memory: each thread has some, four neighbours of a row at a time. */
-template <class E> struct attention_held {
+/* A tile in registers before it is written to shared memory; each thread has groups of four neighbours of a row. */
+template <class E> struct attention_registers {
     static constexpr unsigned ROW = E::D / 4, STEP = E::THREADS / ROW, COUNT = E::COLUMNS / STEP;
     static_assert(E::THREADS % ROW == 0 && E::COLUMNS % STEP == 0, "a tile is a whole number of each thread's parts");
     float4 values[COUNT];
@@ -93,14 +93,14 @@ __device__ static inline float4 attention_read(const struct attention_job &job, 
 }
 
 template <class E>
-__device__ void attention_fetch(attention_held<E> &held, const struct attention_job &job,
+__device__ void attention_fetch(attention_registers<E> &held, const struct attention_job &job,
                                 const struct attention_rows &from, unsigned first) {
     unsigned row = first + threadIdx.x / held.ROW, column = threadIdx.x % held.ROW * 4;
     UNROLL for (unsigned i = 0; i < held.COUNT; i++) held.values[i] =
         attention_read(job, from, row + i * held.STEP, column);
 }
 
-template <class E> __device__ void attention_put(typename E::element *tile, const attention_held<E> &held) {
+template <class E> __device__ void attention_put(typename E::element *tile, const attention_registers<E> &held) {
     unsigned row = threadIdx.x / held.ROW, column = threadIdx.x % held.ROW * 4;
     UNROLL for (unsigned i = 0; i < held.COUNT; i++)
         E::put(tile + (row + i * held.STEP) * E::STRIDE + column, held.values[i]);
@@ -111,7 +111,7 @@ template <class E>
 __device__ void attention_own(typename E::element *own, const struct attention_job &job,
                               const struct attention_rows &from, unsigned first) {
     for (unsigned i = 0; i < E::ROWS; i += E::COLUMNS) {
-        attention_held<E> held;
+        attention_registers<E> held;
         attention_fetch(held, job, from, first + i);
         attention_put<E>(own + i * E::STRIDE, held);
     }
@@ -153,11 +153,11 @@ template <class E> __device__ float attention_sum(float x) {
 /* State of forward for a thread's rows: the largest score, and the denominator of the thread's own columns. */
 template <class E> struct attention_softmax { float largest[E::OWN], sum[E::OWN]; };
 
-/* Scores of keys from [key] become exp(score - largest); sums so far are scaled to the new largest score. */
+/* Replaces scores of keys from [key] on by exp(score - largest); scales earlier sums to the new largest score. */
 template <class E>
-__device__ void attention_take_in(const E &e, const struct attention_job &job, unsigned own, unsigned key,
-                                  float (&s)[E::OWN][E::SEEN], attention_softmax<E> &soft,
-                                  float (&sums)[E::OWN][E::OUT]) {
+__device__ void attention_update_softmax(const E &e, const struct attention_job &job, unsigned own, unsigned key,
+                                         float (&s)[E::OWN][E::SEEN], attention_softmax<E> &soft,
+                                         float (&sums)[E::OWN][E::OUT]) {
     bool is_partial = key + E::COLUMNS > job.tokens || (job.is_causal && key + E::COLUMNS > own + e.first_row() + 1);
     float scale = job.scale * ATTENTION_LOG2_E;
     UNROLL for (unsigned i = 0; i < E::OWN; i++) {
@@ -188,7 +188,7 @@ template <class E> __global__ void __launch_bounds__(E::THREADS) attention_forwa
     float sums[E::OWN][E::OUT] = {}, factor[E::OWN];
     attention_softmax<E> soft;
     UNROLL for (unsigned i = 0; i < E::OWN; i++) soft.largest[i] = -INFINITY, soft.sum[i] = 0;
-    attention_held<E> held;
+    attention_registers<E> held;
     attention_own<E>(own, job, h.q, h.own);
     attention_fetch(held, job, h.k, 0);
     attention_put<E>(keys, held);
@@ -199,10 +199,10 @@ template <class E> __global__ void __launch_bounds__(E::THREADS) attention_forwa
         attention_fetch(held, job, h.v, key);
         if (works) {
             e.scores(s, own, keys);
-            attention_take_in(e, job, h.own, key, s, soft, sums);
+            attention_update_softmax(e, job, h.own, key, s, soft, sums);
         }
         attention_put<E>(values, held);
-        __syncthreads(); /* values are there, keys have been read */
+        __syncthreads(); /* values are loaded, keys have been read */
         attention_fetch(held, job, h.k, key + E::COLUMNS);
         if (works) e.weighted(sums, s, values);
         attention_put<E>(keys, held);
@@ -244,7 +244,7 @@ template <class E> __global__ void __launch_bounds__(E::THREADS) attention_keys_
     unsigned own_key = h.own + e.first_row(), start = job.is_causal ? h.own : 0;
     float dk[E::OWN][E::OUT] = {}, dv[E::OWN][E::OUT] = {}, one[E::OWN];
     float scale = job.scale * ATTENTION_LOG2_E;
-    attention_held<E> next_queries, next_slopes;
+    attention_registers<E> next_queries, next_slopes;
     attention_own<E>(own_keys, job, h.k, h.own);
     attention_own<E>(own_values, job, h.v, h.own);
     attention_fetch(next_queries, job, h.q, start);
@@ -300,7 +300,7 @@ template <class E> __global__ void __launch_bounds__(E::THREADS) attention_queri
         total[i] = query < job.tokens ? job.totals[h.counts + query] : 0;
         one[i] = 1;
     }
-    attention_held<E> next_keys, next_values;
+    attention_registers<E> next_keys, next_values;
     attention_own<E>(own_queries, job, h.q, h.own);
     attention_own<E>(own_slopes, job, h.dy, h.own);
     attention_fetch(next_keys, job, h.k, 0);
@@ -330,7 +330,7 @@ template <class E> __global__ void __launch_bounds__(E::THREADS) attention_queri
     attention_write(e, job, job.dqkv + (h.q.at - job.qkv), h.q.stride, h.own, dq, one);
 }
 
-/* Bytes of shared memory: rows that a block owns [matrices] times, two tiles, [floats] and what the engine needs. */
+/* Bytes of shared memory: own rows of [matrices] matrices, two tiles, [floats], and those of the engine. */
 template <class E> size_t attention_shared(unsigned matrices, unsigned floats) {
     return (matrices * E::ROWS + 2 * E::COLUMNS) * E::STRIDE * sizeof(typename E::element) +
            (floats + E::PRIVATE) * sizeof(float);

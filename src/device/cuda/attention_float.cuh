@@ -8,7 +8,7 @@
 template <unsigned SIZE, unsigned ROWS_, unsigned COLUMNS_> struct attention_float {
     using element = float;
     static constexpr unsigned D = SIZE, ROWS = ROWS_, COLUMNS = COLUMNS_, THREADS = ROWS * 4;
-    static constexpr unsigned STRIDE = D + 4; /* 16 threads that read 16 rows meet no bank twice */
+    static constexpr unsigned STRIDE = D + 4; /* 16 threads that read 16 rows have no bank conflicts */
     static constexpr unsigned OWN = 4, SEEN = COLUMNS / 16, OUT = D / 16, LANES = 16, WARP_ROWS = 8;
     static constexpr unsigned WEIGHTS = COLUMNS + 4;
     static constexpr unsigned PRIVATE = ROWS * WEIGHTS; /* floats of shared memory */

@@ -1,7 +1,7 @@
-/* Attention on tensor cores: 16-bit factors, float32 sums, 16 rows per warp. The kernels are those of attention.cuh
- * in another form. Matrices are rounded to 16 bits once, before, with heads padded to a multiple of 16 bytes. Tiles
- * are double buffered: cp.async fills one buffer while the other is used, and one barrier per tile ensures that the
- * tile has arrived and that the one before has been read. Gradients of queries and keys are scaled at the end, as in
+/* Attention on tensor cores: 16-bit factors, float32 sums, 16 rows per warp. The kernels correspond to those of
+ * attention.cuh. Matrices are rounded to 16 bits once, before, with heads padded to a multiple of 16 bytes. Tiles are
+ * double buffered: cp.async fills one buffer while the other is used, and one barrier per tile ensures that the tile
+ * has arrived and that the one before has been read. Gradients of queries and keys are scaled at the end, as in
  * FlashAttention-2. */
 #ifndef DEVICE_CUDA_ATTENTION_TENSOR_CUH
 #define DEVICE_CUDA_ATTENTION_TENSOR_CUH
@@ -9,11 +9,11 @@
 #include "device/cuda/attention.cuh"
 
 /* Rows and columns of a thread are those of the sums of a product (tensor_core.cuh): scores are the first factor of the
- * next product as they are. BLOCKS: that share a processor of the GPU, from which the registers of a thread follow. */
+ * next product as they are. BLOCKS: per multiprocessor, which limits the registers of a thread. */
 template <class F, unsigned SIZE, unsigned ROWS_, unsigned COLUMNS_, unsigned BLOCKS_> struct attention_tensor {
     static constexpr unsigned D = SIZE, ROWS = ROWS_, COLUMNS = COLUMNS_, BLOCKS = BLOCKS_;
     static constexpr unsigned THREADS = ROWS * 2;
-    static constexpr unsigned STRIDE = D + 8; /* eight rows of a matrix meet no bank twice */
+    static constexpr unsigned STRIDE = D + 8; /* eight rows of a matrix have no bank conflicts */
     static constexpr unsigned TILE = COLUMNS * STRIDE;
     static constexpr unsigned OWN = 2, SEEN = COLUMNS / 4, OUT = D / 4, LANES = 4, WARP_ROWS = 16, STEPS = D / 16;
 
@@ -88,14 +88,14 @@ template <class F, unsigned SIZE, unsigned ROWS_, unsigned COLUMNS_, unsigned BL
         uint32_t both = F::pair(x, y);
         if (job.is_aligned) { /* the head size is even, then */
             if (to) *(float2 *)(to + i) = {x, y};
-            if (job.also) *(uint32_t *)(job.also + i) = both;
+            if (job.half_output) *(uint32_t *)(job.half_output + i) = both;
             return;
         }
         to[i] = x;
         if (are_two) to[i + 1] = y;
-        if (!job.also) return;
-        job.also[i] = (uint16_t)both;
-        if (are_two) job.also[i + 1] = (uint16_t)(both >> 16);
+        if (!job.half_output) return;
+        job.half_output[i] = (uint16_t)both;
+        if (are_two) job.half_output[i + 1] = (uint16_t)(both >> 16);
     }
 };
 
@@ -144,7 +144,8 @@ template <class E> struct attention_block {
     size_t counts;              /* of its numbers in softmaxes */
     unsigned own, start, count; /* first row of the block; first row of tiles, and how many tiles */
 
-    /* [has_queries]: its own rows are queries, and blocks of later ones, which see more keys, start earlier. */
+    /* [has_queries]: its own rows are queries, and blocks of later ones, which attend to more keys, start
+     * earlier. */
     __device__ attention_block(const struct attention_job &job, bool has_queries) {
         size_t head = blockIdx.x / job.blocks, row = head / job.heads, at = head % job.heads, tokens = job.tokens;
         size_t width = (size_t)job.heads * job.padded;
@@ -165,15 +166,15 @@ template <class E> struct attention_block {
     }
 };
 
-/* Runs work(half, first row of the tile) for each tile; copy(half, first row) starts the copies of one. What has been
- * started before comes with the first tile, and ready() is called once it is there. */
+/* Runs work(half, first row of the tile) for each tile; copy(half, first row) starts the copies of one. Copies started
+ * before are complete with the first tile, when ready() is called. */
 template <class E, class C, class R, class W>
 __device__ void attention_tiles(const attention_block<E> &h, C copy, R ready, W work) {
     copy(0, h.start);
     copy_commit();
     for (unsigned i = 0; i < h.count; i++) {
         copy_wait<0>();
-        __syncthreads(); /* the tile is there, the one before has been read */
+        __syncthreads(); /* the tile is loaded, the one before has been read */
         if (i == 0) ready();
         if (i + 1 < h.count) {
             copy((i + 1) % 2, h.start + (i + 1) * E::COLUMNS);

@@ -1,9 +1,9 @@
-/* Batch norm with the formulas of cpu/sets/image_norm.c. Sums over positions are those of columns.cuh; what is made of
- * them, a few numbers per channel, is made on the GPU. cuDNN's batch norm is one call from sums to result, which leaves
- * no place for the sums of other processes.
+/* Batch norm with the formulas of cpu/sets/image_norm.c. Sums over positions are those of columns.cuh; the
+ * statistics of each channel are computed from them on the GPU. cuDNN's batch norm is a single call, which does not
+ * allow sums over processes.
  *
- * With sync the sums go to the host, through its sum over processes, and back: the one operator that waits for the GPU.
- */
+ * With sync the sums are copied to the host, summed over processes, and copied back: the only operator that waits for
+ * the GPU. */
 #include "device/cuda/columns.cuh"
 #include "device/cuda/product.cuh"
 
@@ -13,7 +13,7 @@ namespace { /* in each file, so that kernels of different files have different t
 struct work {
     float *mean, *inverse, *scale, *shift, *from_x, *constant; /* (channels) */
     double *sums;                                              /* (2, channels) for all processes' */
-    double *count;                                             /* positions that the statistics are of */
+    double *count;                                             /* positions of the statistics */
 };
 
 struct work work_of(float *work, size_t channels) {
@@ -23,22 +23,23 @@ struct work work_of(float *work, size_t channels) {
         sums, sums + 2 * channels};
 }
 
-/* What makes statistics of sums: plain values that a kernel can take. */
+/* The parameters for computing statistics from sums, as plain values for a kernel. */
 struct rule {
     double eps, momentum;
     const float *weight, *bias;
     float *running_mean, *running_var;
 };
 
-/* running = (1 - momentum) running + momentum new; a batch of one value has no unbiased variance and counts as it is */
-__device__ void move_running(const struct rule &r, size_t c, float mean, float variance, double count) {
+/* running = (1 - momentum) running + momentum new; a batch of one value has no unbiased variance; its biased variance
+ * is used */
+__device__ void update_running(const struct rule &r, size_t c, float mean, float variance, double count) {
     double m = r.momentum, unbiased = count > 1 ? count / (count - 1) : 1;
     r.running_mean[c] = (float)((1 - m) * (double)r.running_mean[c] + m * (double)mean);
     r.running_var[c] = (float)((1 - m) * (double)r.running_var[c] + m * unbiased * (double)variance);
 }
 
 /* y = x scale + shift */
-__device__ void keep(const struct rule &r, const struct work &w, size_t c, float mean, float variance) {
+__device__ void store(const struct rule &r, const struct work &w, size_t c, float mean, float variance) {
     w.mean[c] = mean;
     w.inverse[c] = (float)(1 / sqrt((double)variance + r.eps));
     w.scale[c] = r.weight ? r.weight[c] * w.inverse[c] : w.inverse[c];
@@ -46,14 +47,14 @@ __device__ void keep(const struct rule &r, const struct work &w, size_t c, float
 }
 
 /* mean and spread: of E[x - origin] and E[(x - origin)^2], or with origin 0 of all processes' */
-__device__ void keep_batch(const struct rule &r, const struct work &w, size_t c, double mean, double spread,
-                           double count) {
+__device__ void store_batch(const struct rule &r, const struct work &w, size_t c, double mean, double spread,
+                            double count) {
     float variance = (float)(spread > 0 ? spread : 0);
-    if (r.running_mean) move_running(r, c, (float)mean, variance, count);
-    keep(r, w, c, (float)mean, variance);
+    if (r.running_mean) update_running(r, c, (float)mean, variance, count);
+    store(r, w, c, (float)mean, variance);
 }
 
-/* The sums of all processes in place of this one's. */
+/* Replaces the sums by those over all processes. */
 void sum_over_processes(call *c, const struct all_sum *sync, double *sums, size_t count) {
     double *host = gpu_staging(c->gpu, count);
     if (!host) return; /* device_status reports it; peers that wait are notified when this process ends */
@@ -102,7 +103,7 @@ void own_statistics(call *c, const struct rule &r, const struct work &w, struct 
     sum_moments(c, x, count, channels, [=] __device__(size_t channel, const double *sums) {
         double all = (double)count, shift = sums[0] / all;
         if (channel == 0) *w.count = all;
-        keep_batch(r, w, channel, (double)x.one(channel) + shift, sums[1] / all - shift * shift, all);
+        store_batch(r, w, channel, (double)x.one(channel) + shift, sums[1] / all - shift * shift, all);
     });
 }
 
@@ -118,7 +119,7 @@ void shared_statistics(call *c, const struct rule &r, const struct work &w, cons
     sum_over_processes(c, sync, w.sums, 2 * channels + 1);
     c->each(channels, [=] __device__(size_t channel) {
         double mean = w.sums[channel] / *w.count;
-        keep_batch(r, w, channel, mean, w.sums[channels + channel] / *w.count - mean * mean, *w.count);
+        store_batch(r, w, channel, mean, w.sums[channels + channel] / *w.count - mean * mean, *w.count);
     });
 }
 
@@ -169,9 +170,9 @@ void batch_norm_forward(struct device *device, const struct batch_norm *norm, co
     else if (norm->uses_batch)
         own_statistics(&c, r, w, from, count, channels);
     else
-        c.each(channels, [=] __device__(size_t i) { keep(r, w, i, r.running_mean[i], r.running_var[i]); });
-    /* with a relu a convolution is likely to be next, without one a sum */
-    if (to.to) to.also = gpu_also_half(&c, norm->has_relu && to.to == y ? y : nullptr, count * channels);
+        c.each(channels, [=] __device__(size_t i) { store(r, w, i, r.running_mean[i], r.running_var[i]); });
+    /* with a relu the next operator is probably a convolution, without one a sum */
+    if (to.to) to.half_output = gpu_half_output_of(&c, norm->has_relu && to.to == y ? y : nullptr, count * channels);
     apply(&c, norm, w, from, to, count);
 }
 
@@ -245,8 +246,8 @@ struct application_back {
     }
 };
 
-/* What application_back takes from the sums of g and g (x - mean) of all processes. */
-__device__ void keep_back(const struct work &w, size_t c, double g, double products) {
+/* Stores the values for application_back from the sums of g and g (x - mean) of all processes. */
+__device__ void store_back(const struct work &w, size_t c, double g, double products) {
     double inverse = (double)w.inverse[c], factor = -(double)w.scale[c], all = *w.count;
     w.from_x[c] = (float)(factor * inverse * inverse * products / all);
     w.constant[c] = (float)(factor * g / all);
@@ -268,14 +269,16 @@ void batch_norm_backward(struct device *device, const struct batch_norm *norm, c
         w.sums[channels + channel] = sums[1];
         if (dw) dw[channel] += (float)(sums[1] * (double)w.inverse[channel]);
         if (db) db[channel] += (float)sums[0]; /* of this process's rows, as every gradient */
-        keep_back(w, channel, sums[0], sums[1]);
+        store_back(w, channel, sums[0], sums[1]);
     });
     if (norm->sync) {
         sum_over_processes(&c, norm->sync, w.sums, 2 * channels);
-        c.each(channels, [=] __device__(size_t i) { keep_back(w, i, w.sums[i], w.sums[channels + i]); });
+        c.each(channels, [=] __device__(size_t i) { store_back(w, i, w.sums[i], w.sums[channels + i]); });
     }
     if (!dx) return;
-    if (to.to) to.also = gpu_also_half(&c, to.to == dx ? dx : nullptr, count * channels); /* of a convolution, often */
+    if (to.to)
+        to.half_output =
+            gpu_half_output_of(&c, to.to == dx ? dx : nullptr, count * channels); /* of a convolution, often */
     column_each(&c, count, channels, has_fours, application_back{w, input, from, to, norm->has_relu});
 }
 

@@ -12,9 +12,9 @@
 
 #define COLUMN_RUN 32      /* rows that a thread sums in float */
 #define COLUMN_GROUP 8     /* rows read without a branch between them, so that all loads are in flight together */
-#define COLUMN_RESIDENT 3  /* blocks that sum on a processor at once, at least */
-#define COLUMN_WIDTH 32    /* most channels of a block, or fours of them */
-#define COLUMN_BLOCKS 1024 /* of the first stage, about */
+#define COLUMN_RESIDENT 3  /* minimum blocks of the first stage per multiprocessor */
+#define COLUMN_WIDTH 32    /* maximum channels of a block, or groups of four */
+#define COLUMN_BLOCKS 1024 /* approximate number in the first stage */
 #define COLUMN_PASSES 8    /* rows of a thread that does not sum */
 #define COLUMN_AHEAD 4     /* of these, rows that it reads before it writes the first; parts that it adds, likewise */
 
@@ -51,11 +51,11 @@ static __device__ inline double column_reduce(double value) {
     return result;
 }
 
-/* Rows that a thread of V channels sums in float, and of these those that are on their way at once. */
+/* Rows that a thread of V channels sums in float, and how many of them are loaded at once. */
 template <int V> constexpr int column_run = V == 1 ? COLUMN_RUN : COLUMN_RUN / 2;
 template <int V> constexpr int column_group = V == 1 ? COLUMN_GROUP : COLUMN_GROUP / 2;
 
-/* parts (gridDim.y, N, channels): sums over a part's rows. f.of<V>(channel) is made once for a thread; with each row:
+/* parts (gridDim.y, N, channels): sums over a part's rows. f.of<V>(channel) is called once per thread; with each row:
  * at.add(at.get(row, i), terms (N, V)), i being the first of its V elements. */
 template <int N, int V, typename F>
 __global__ void __launch_bounds__(GPU_THREADS, COLUMN_RESIDENT)
@@ -140,7 +140,7 @@ void column_sums_of(call *c, size_t count, size_t channels, bool has_fours, F f,
         column_both<N, 1>(c, count, channels, f, finish);
 }
 
-/* As column_first wants it: the terms of a thread's one channel. */
+/* For column_first: the terms of the channel of a thread. */
 template <typename Add> struct column_terms {
     Add add_row;
     struct of_channel {
@@ -182,8 +182,8 @@ static inline void column_add_to(call *c, struct gpu_numbers x, float *sums, siz
                       [=] __device__(size_t channel, const double *total) { sums[channel] += (float)*total; });
 }
 
-/* Makes f.of<V>(channel) once for a thread, and with its V elements of each row: at.put(i, at.get(i)). get only reads,
- * put only writes, nothing but what belongs to elements i to i + V - 1. */
+/* Calls f.of<V>(channel) once per thread, and at.put(i, at.get(i)) for its V elements of each row. get only reads and
+ * put only writes elements i to i + V - 1. */
 template <int V, typename F>
 __global__ void __launch_bounds__(GPU_THREADS) column_pass(size_t count, size_t channels, F f) {
     size_t channel = V * ((size_t)blockIdx.x * blockDim.x + threadIdx.x), step = (size_t)gridDim.y * blockDim.y;

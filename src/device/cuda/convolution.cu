@@ -1,6 +1,5 @@
-/* Convolutions: plans of cuDNN (cudnn/plans.h), created before the loop for the expected numbers of rows, and what
- * cuDNN does not do here: a relu, in one pass with the bias, and the gradient of the bias. Workspace is the device's
- * scratch memory.
+/* Convolutions: plans of cuDNN (cudnn/plans.h), created before the loop for the expected numbers of rows. A relu, in
+ * one pass with the bias, and the gradient of the bias are kernels here. Workspace is the device's scratch memory.
  *
  * In 16-bit precisions cuDNN reads and writes 16 bits and sums in float32, as under PyTorch's autocast; weights are
  * rounded once per pass. 16-bit operands are used in place, so that only a bias or a relu needs another pass. Other
@@ -18,7 +17,7 @@ extern "C" {
 }
 
 #define MAX_ROWS 4                      /* numbers of rows: full and last batches of training and evaluation */
-#define MAX_WORKSPACE ((size_t)1 << 30) /* bytes; cuDNN's fastest ones of float32 copy x and y */
+#define MAX_WORKSPACE ((size_t)1 << 30) /* bytes; the fastest ones for float32 copy x and y */
 
 namespace {
 
@@ -28,7 +27,7 @@ const char *const passes[] = {"conv forward", "conv backward to its input", "con
 struct row_plans {
     size_t rows; /* 0: none */
     enum precision precision;
-    struct convolution_plan *plans[3]; /* by pass; NULL: not made yet */
+    struct convolution_plan *plans[3]; /* by pass; NULL: not created yet */
     bool is_half[3];                   /* by pass: whether it is a 16-bit plan */
     bool adds_bias;
 };
@@ -39,7 +38,7 @@ struct device_convolution {
     struct gpu_device *gpu;
     struct convolution c;
     struct row_plans made[MAX_ROWS];
-    size_t next;             /* index in made of the next one to replace */
+    size_t next;             /* index of the next entry to replace */
     struct gpu_copy weights; /* in 16 bits, channels innermost; call: the gpu_round_parameters that they are of */
 };
 
@@ -68,7 +67,7 @@ void gpu_convolutions_close(struct gpu_device *gpu) {
 static bool is_half(enum precision p) { return p == PRECISION_BFLOAT16 || p == PRECISION_FLOAT16; }
 
 /* The first request that cuDNN has a plan for: 16 bits, with the bias, without it. */
-static status make_plan(struct device_convolution *d, struct row_plans *p, enum plan_pass pass) {
+static status create_plan(struct device_convolution *d, struct row_plans *p, enum plan_pass pass) {
     const struct cudnn_module *module = d->gpu->cudnn_module;
     struct plan_request wish = {&d->c, p->rows, pass, p->precision, false, MAX_WORKSPACE};
     struct convolution_plan **plan = &p->plans[pass];
@@ -83,11 +82,11 @@ static status make_plan(struct device_convolution *d, struct row_plans *p, enum 
     wish.adds_bias = false;
     if (!*plan) TRY(module->plan(d->gpu->cudnn, &wish, plan));
     return *plan ? OK
-                 : status_new(STATUS_USAGE, "%s: cuDNN has no deterministic way to compute it within %zu MiB",
+                 : status_new(STATUS_USAGE, "%s: cuDNN has no deterministic algorithm for it within %zu MiB",
                               passes[pass], MAX_WORKSPACE >> 20);
 }
 
-static void forget(struct device_convolution *d, struct row_plans *p) {
+static void clear_plans(struct device_convolution *d, struct row_plans *p) {
     for (struct convolution_plan *plan : p->plans) d->gpu->cudnn_module->destroy(plan);
     *p = {};
 }
@@ -98,8 +97,8 @@ static struct row_plans *plans_for(struct device_convolution *d, size_t rows) {
     for (struct row_plans &p : d->made)
         if (p.rows == rows && p.precision == precision) return &p;
     struct row_plans *p = &d->made[d->next++ % MAX_ROWS];
-    if (p->rows) d->gpu->moves++; /* a recorded step may still run the plan */
-    forget(d, p);
+    if (p->rows) d->gpu->moves++; /* a recorded step may still use the plan */
+    clear_plans(d, p);
     p->rows = rows;
     p->precision = precision;
     return p;
@@ -107,7 +106,7 @@ static struct row_plans *plans_for(struct device_convolution *d, size_t rows) {
 
 static void destroy(struct device_convolution *d) {
     if (!d) return;
-    for (struct row_plans &p : d->made) forget(d, &p);
+    for (struct row_plans &p : d->made) clear_plans(d, &p);
     cudaFree(d->weights.memory);
     free(d);
 }
@@ -115,10 +114,10 @@ static void destroy(struct device_convolution *d) {
 static status prepare(struct device_convolution *d, size_t rows, bool is_training) {
     if (rows == 0) return OK;
     struct row_plans *p = plans_for(d, rows);
-    TRY(make_plan(d, p, PLAN_FORWARD));
+    TRY(create_plan(d, p, PLAN_FORWARD));
     if (!is_training) return OK;
-    TRY(make_plan(d, p, PLAN_BACKWARD_INPUT));
-    return make_plan(d, p, PLAN_BACKWARD_WEIGHT);
+    TRY(create_plan(d, p, PLAN_BACKWARD_INPUT));
+    return create_plan(d, p, PLAN_BACKWARD_WEIGHT);
 }
 
 /* The first convolution opens cuDNN; plans are created in prepare, which gets the number of rows. */
@@ -141,8 +140,8 @@ static size_t weights(const struct convolution *c) {
 }
 
 /* Whether there is a plan for the pass; creates it if necessary. */
-static bool made(call *c, struct device_convolution *d, struct row_plans *p, enum plan_pass pass) {
-    status s = c->is_ok() ? make_plan(d, p, pass) : OK;
+static bool has_plan(call *c, struct device_convolution *d, struct row_plans *p, enum plan_pass pass) {
+    status s = c->is_ok() ? create_plan(d, p, pass) : OK;
     if (s)
         gpu_fail_as(c->gpu, status_code(s) == STATUS_MEMORY ? STATUS_MEMORY : STATUS_BUG, passes[pass],
                     status_message(s));
@@ -162,8 +161,8 @@ static void run(call *c, struct device_convolution *d, struct row_plans *p, enum
 
 namespace {
 
-/* y = what cuDNN wrote + bias, then max(y, 0), NaN staying NaN */
-struct ending {
+/* y = result of cuDNN + bias, then max(y, 0); NaN is not changed */
+struct epilogue {
     const float *bias;
     struct gpu_numbers from;
     struct gpu_result y;
@@ -229,9 +228,9 @@ static const void *operand(call *c, struct gpu_numbers x, size_t count, bool is_
     return to;
 }
 
-/* Where a plan writes a result (count): directly, or to a buffer that is converted. */
+/* The address to which a plan writes a result (count): the result itself, or a buffer that is converted after. */
 static void *target(call *c, const struct gpu_result &to, size_t count, bool is_half) {
-    if (is_half) return to.is_half() ? to.also.to : c->scratch<uint16_t>(count);
+    if (is_half) return to.is_half() ? to.half_output.to : c->scratch<uint16_t>(count);
     return to.is_half() ? c->scratch<float>(count) : to.to;
 }
 
@@ -267,7 +266,7 @@ static void forward(struct device_convolution *d, const float *x, const float *w
     struct gpu_numbers from = c.in(x, inputs, half.x);
     const float *weight = c.in(w, weights(&d->c)), *row = c.in(bias, out->channels);
     struct gpu_result to = c.out(y, count, half.y);
-    if (!made(&c, d, p, PLAN_FORWARD)) return;
+    if (!has_plan(&c, d, p, PLAN_FORWARD)) return;
     bool is_half = p->is_half[PLAN_FORWARD];
     void *result = target(&c, to, count, is_half);
     const void *image = operand(&c, from, inputs, is_half);
@@ -279,9 +278,9 @@ static void forward(struct device_convolution *d, const float *x, const float *w
         if (is_half != to.is_half()) convert(&c, made, to, count);
         return;
     }
-    if (is_half && to.to) to.also = gpu_also_half(&c, d->c.has_relu && to.to == y ? y : nullptr, count);
+    if (is_half && to.to) to.half_output = gpu_half_output_of(&c, d->c.has_relu && to.to == y ? y : nullptr, count);
     column_each(&c, positions, out->channels, column_has_fours(out->channels, made, to),
-                ending{missing, made, to, d->c.has_relu});
+                epilogue{missing, made, to, d->c.has_relu});
 }
 
 /* dbias, unless NULL, += the sums of dy (positions, channels). */
@@ -333,7 +332,7 @@ static void backward(struct device_convolution *d, const float *x, const float *
     const float *weight = c.in(w, weights(&d->c));
     struct gpu_result to = c.out(dx, inputs, half.dx);
     float *slopes = c.inout(dw, weights(&d->c)), *db = c.inout(dbias, out->channels);
-    if (!made(&c, d, p, PLAN_BACKWARD_WEIGHT) || (dx && !made(&c, d, p, PLAN_BACKWARD_INPUT))) return;
+    if (!has_plan(&c, d, p, PLAN_BACKWARD_WEIGHT) || (dx && !has_plan(&c, d, p, PLAN_BACKWARD_INPUT))) return;
     bool is_half = p->is_half[PLAN_BACKWARD_WEIGHT], is_input_half = dx && p->is_half[PLAN_BACKWARD_INPUT];
     bool is_any_wide = !is_half || (dx && !is_input_half);
     const void *rounded = nullptr, *wide = is_any_wide ? operand(&c, from, outputs, false) : nullptr;

@@ -1,8 +1,8 @@
 /* Cross entropy: the loss and its gradient in one kernel, a warp or a block for each position (rows.cuh). The largest
- * logit and the denominator come from one reading, the gradient from a second one. That goes backwards, and long rows
- * get large blocks, of which a GPU runs one or two at a time on each multiprocessor, so that it mostly meets the cache
- * (50304 logits are 101 KB in 16 bits, or 201; an H200 has 132 multiprocessors and 50 MB). The formulas are those of
- * cpu/losses.c; sums over positions are in double. */
+ * logit and the denominator are computed in one pass over the row, the gradient in a second one. The second pass goes
+ * backwards, and long rows use large blocks, of which a multiprocessor runs one or two at a time, so that it mostly
+ * hits the cache (50304 logits are 101 KB in 16 bits, or 201; an H200 has 132 multiprocessors and 50 MB). The formulas
+ * are those of cpu/losses.c; sums over positions are in double. */
 #include <cmath>
 
 #include "device/cuda/product.cuh"
@@ -13,7 +13,7 @@
 #define GROUP 4 /* loads of a thread without a test between them */
 
 /* State of a thread for a row: its softmax, and the first position of the largest logit. */
-struct seen {
+struct row_state {
     struct row_softmax softmax;
     unsigned best;
 
@@ -25,13 +25,13 @@ struct seen {
     }
 };
 
-struct seen_join {
-    __device__ struct seen operator()(struct seen a, struct seen b) const {
+struct row_state_join {
+    __device__ struct row_state operator()(struct row_state a, struct row_state b) const {
         bool is_b =
             b.softmax.largest > a.softmax.largest || (b.softmax.largest == a.softmax.largest && b.best < a.best);
         return {row_softmax_join()(a.softmax, b.softmax), is_b ? b.best : a.best};
     }
-    __device__ struct seen from_lane(struct seen a, int way) const {
+    __device__ struct row_state from_lane(struct row_state a, int way) const {
         return {row_softmax_join().from_lane(a.softmax, way), __shfl_xor_sync(0xffffffffu, a.best, way)};
     }
 };
@@ -41,7 +41,7 @@ template <bool IS_FAST> struct cross_entropy_rows {
     struct gpu_numbers logits;
     const int64_t *targets;
     const double *weight; /* (classes) or NULL */
-    const double *count;  /* what the loss is a mean over */
+    const double *count;  /* the divisor of the mean */
     float smoothing, scale;
     int64_t ignored;
     size_t classes;
@@ -56,7 +56,8 @@ template <bool IS_FAST> struct cross_entropy_rows {
             return;
         }
         if (dlogits.to) __stcs((float4 *)(dlogits.to + i * classes + j), v);
-        if (dlogits.also.to) __stcs((uint2 *)(dlogits.also.to + i * classes + j), dlogits.also.of(v));
+        if (dlogits.half_output.to)
+            __stcs((uint2 *)(dlogits.half_output.to + i * classes + j), dlogits.half_output.of(v));
     }
 
     __device__ float weight_of(size_t c) const { return weight ? (float)weight[c] : 1; }
@@ -98,7 +99,7 @@ template <bool IS_FAST> struct cross_entropy_rows {
             return;
         }
         size_t target = (size_t)targets[i];
-        struct seen all = {{-INFINITY, 0}, 0xffffffffu};
+        struct row_state all = {{-INFINITY, 0}, 0xffffffffu};
         size_t j = first, step = 4 * THREADS;
         for (; is_aligned && j + (GROUP - 1) * step < classes; j += GROUP * step) {
             uint4 v[GROUP];
@@ -106,7 +107,7 @@ template <bool IS_FAST> struct cross_entropy_rows {
             for (size_t k = 0; k < GROUP; k++) all.take<IS_FAST>(z.widen(v[k]), (unsigned)(j + k * step));
         }
         for (; j < classes; j += step) all.take<IS_FAST>(row_load(z, j, classes, is_aligned, -INFINITY), (unsigned)j);
-        all = row_join<THREADS>(all, seen_join());
+        all = row_join<THREADS>(all, row_state_join());
         double2 smooth = {0, 0};
         if (smoothing != 0) smooth = smoothed<THREADS>(z, first);
         float largest = all.softmax.largest, log_sum = logf(all.softmax.sum), spread = smoothing / (float)classes;
@@ -173,7 +174,7 @@ static void run(call &c, const struct cross_entropy_options *o, const float *log
     };
     struct loss_sums *to = c.inout(sums, 1);
     f.is_aligned = rows_are_aligned(f.logits, classes) && f.dlogits.has_fours();
-    if (f.dlogits.to) f.dlogits.also = gpu_also_rows(&c, dlogits, f.dlogits.to, positions, classes);
+    if (f.dlogits.to) f.dlogits.half_output = gpu_half_output_rows(&c, dlogits, f.dlogits.to, positions, classes);
     if (positions == 0 || !c.is_ok()) return;
     c.each(1, [=] __device__(size_t) { *count = 0; });
     c.sum(

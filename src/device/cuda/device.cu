@@ -22,7 +22,7 @@ void gpu_fail_with(struct gpu_device *device, const char *operation, cudaError_t
 
 double *gpu_staging(struct gpu_device *gpu, size_t count) {
     if (count <= gpu->staged) return gpu->staging;
-    cudaStreamSynchronize(gpu->stream); /* which may still copy from it */
+    cudaStreamSynchronize(gpu->stream); /* it may still copy from the old memory */
     cudaFreeHost(gpu->staging);
     gpu->staging = nullptr;
     gpu->staged = 0;
@@ -76,8 +76,8 @@ void call::add_up(const double *parts, size_t count, double *total) {
 /* In a test, operands may be in host memory. */
 const void *call::operand(const void *p, size_t bytes, bool is_read, bool is_written) {
     struct cudaPointerAttributes where = {};
-    if (is_written) gpu_wrote(gpu, p, bytes);
-    if (!gpu->takes_host_operands || !p || bytes == 0 || !is_ok()) return p;
+    if (is_written) gpu_mark_written(gpu, p, bytes);
+    if (!gpu->accepts_host_operands || !p || bytes == 0 || !is_ok()) return p;
     check(cudaPointerGetAttributes(&where, p));
     if (where.type == cudaMemoryTypeManaged || where.type == cudaMemoryTypeDevice) return p;
     if (used == GPU_OPERANDS) gpu_fail(gpu, operation, "too many operands");
@@ -90,7 +90,7 @@ const void *call::operand(const void *p, size_t bytes, bool is_read, bool is_wri
     return memory;
 }
 
-static void at_end(struct device *device) {
+static void close(struct device *device) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
     if (gpu->stream) cudaStreamSynchronize(gpu->stream);
@@ -126,11 +126,11 @@ static status set_precision(struct device *device, enum precision precision) {
 static status open(struct gpu_device *gpu) {
     struct cudaDeviceProp properties;
     cudaError_t error = cudaGetDeviceProperties(&properties, gpu->gpu);
-    if (error != cudaSuccess) return failed(error, "the GPU cannot be asked");
+    if (error != cudaSuccess) return failed(error, "the GPU cannot be queried");
     memcpy(gpu->name, properties.name, sizeof gpu->name);
     describe(gpu);
     const char *operands = getenv("DDPTRAIN_GPU_OPERANDS");
-    gpu->takes_host_operands = operands && strcmp(operands, "host") == 0;
+    gpu->accepts_host_operands = operands && strcmp(operands, "host") == 0;
     error = cudaSetDevice(gpu->gpu);
     if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking);
     gpu->base.stream = gpu->stream;
@@ -194,12 +194,12 @@ status gpu_device_create(int number, struct device **out) {
     gpu->gpu = number;
     gpu->base.ops = &ops;
     gpu->base.description = gpu->description;
-    gpu->base.at_end = at_end;
+    gpu->base.close = close;
     gpu->base.set_precision = set_precision;
     gpu->base.memory = &gpu_memory;
     status s = open(gpu);
     if (s) {
-        at_end(&gpu->base);
+        close(&gpu->base);
         free(gpu);
         return s;
     }

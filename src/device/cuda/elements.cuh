@@ -63,8 +63,8 @@ void elements(call *c, size_t count, struct gpu_result to, F f, Operand... from)
 
 /* The same in float32, a second time in [also]. */
 template <typename F, typename... Operand>
-void elements(call *c, size_t count, float *to, struct gpu_also also, F f, Operand... from) {
-    elements(c, count, gpu_result{to, also}, f, from...);
+void elements(call *c, size_t count, float *to, struct gpu_half_output half_output, F f, Operand... from) {
+    elements(c, count, gpu_result{to, half_output}, f, from...);
 }
 
 #endif

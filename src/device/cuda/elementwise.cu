@@ -91,7 +91,7 @@ static void activation_forward(struct device *device, enum activation f, const f
     struct gpu_numbers from = c.in(x, count, c.half().x);
     struct gpu_result to = c.out(y, count, c.half().y);
     bool is_before_product = f == ACTIVATION_GELU || f == ACTIVATION_GELU_TANH || f == ACTIVATION_SILU;
-    if (to.to) to.also = gpu_also_half(&c, is_before_product && to.to == y ? y : nullptr, count);
+    if (to.to) to.half_output = gpu_half_output_of(&c, is_before_product && to.to == y ? y : nullptr, count);
     activation_elements<activated>(&c, f, count, to, from);
 }
 
@@ -129,7 +129,8 @@ static void dropout(struct device *device, const struct draw_key *key, float p, 
     float scale = 1 / (1 - p);
     bool has_fours = size % 4 == 0 && from.has_fours() && to.has_fours();
     uint32_t key0 = (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu, key1 = key->stream;
-    uint32_t threshold = p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); /* kept when the word is not below */
+    uint32_t threshold =
+        p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); /* kept if the random number is not below it */
     struct draw_key k = *key;
     const uint64_t *number = c.in(key->step, 1);
     size_t blocks = (size + 3) / 4;
@@ -162,7 +163,7 @@ static float norm(struct device *device, const float *x, size_t count) {
 static size_t pieces_of(struct device_range range) { return (range.end - range.begin + NORM_PIECE - 1) / NORM_PIECE; }
 
 /* A gpu_make of ranges: their pieces, and before them the number of the first piece of each range, and of all. */
-static void *make_pieces(const void *p, size_t bytes, size_t *made) {
+static void *create_pieces(const void *p, size_t bytes, size_t *made) {
     const struct device_range *ranges = (const struct device_range *)p;
     size_t count = bytes / sizeof *ranges, total = 0;
     for (size_t r = 0; r < count; r++) total += pieces_of(ranges[r]);
@@ -232,7 +233,7 @@ static void clip_norm(struct device *device, const float *x, const struct device
     const float *from = c.in(x, count ? ranges[count - 1].end : 0);
     size_t pieces = 0, warps = GPU_THREADS / 32;
     for (size_t r = 0; r < count; r++) pieces += pieces_of(ranges[r]);
-    const size_t *first = c.constant<size_t>(ranges, count, make_pieces);
+    const size_t *first = c.constant<size_t>(ranges, count, create_pieces);
     double *parts = c.scratch<double>(pieces), *norms = c.scratch<double>(count);
     struct clip_norm *to = c.inout(out, 1);
     if (pieces > 0)
@@ -292,7 +293,7 @@ static void add_relu(struct device *device, const float *a, const float *b, floa
     const struct half_operands &half = c.half();
     struct gpu_numbers from = c.in(a, count, half.x), other = c.in(b, count, half.other);
     struct gpu_result to = c.out(y, count, half.y);
-    if (to.to) to.also = gpu_also_half(&c, to.to == y ? y : nullptr, count);
+    if (to.to) to.half_output = gpu_half_output_of(&c, to.to == y ? y : nullptr, count);
     elements(
         &c, count, to, [] __device__(float u, float v) { return relu(u + v); }, from, other);
 }

@@ -65,7 +65,7 @@ struct gather {
 };
 
 /* Whether the sorted positions i - 1 and i have the same token; i may be 0 or the count. */
-__device__ static bool goes_on(const struct gather &g, size_t i) {
+__device__ static bool continues(const struct gather &g, size_t i) {
     return i > 0 && i < g.count && g.order.tokens[i] == g.order.tokens[i - 1];
 }
 
@@ -77,10 +77,10 @@ __global__ static void tile_kernel(struct gather g) {
     float sum = 0;
     for (size_t i = first; i < last; i++) {
         sum += g.dy[(size_t)g.order.positions[i] * g.size + column];
-        if (i + 1 < last && goes_on(g, i + 1)) continue;
-        if (start == first && goes_on(g, first))
+        if (i + 1 < last && continues(g, i + 1)) continue;
+        if (start == first && continues(g, first))
             g.heads[blockIdx.x * g.size + column] = sum;
-        else if (goes_on(g, i + 1))
+        else if (continues(g, i + 1))
             g.tails[blockIdx.x * g.size + column] = sum;
         else
             g.dweight[(size_t)g.order.tokens[i] * g.size + column] += sum;
@@ -92,12 +92,12 @@ __global__ static void tile_kernel(struct gather g) {
 /* For a tile with a token that starts in it and continues in the next: its sums of all tiles. */
 __global__ static void tiles_kernel(struct gather g) {
     size_t next = ((size_t)blockIdx.x + 1) * TILE, column = (size_t)blockIdx.y * GPU_THREADS + threadIdx.x;
-    if (column >= g.size || !goes_on(g, next)) return;
+    if (column >= g.size || !continues(g, next)) return;
     int32_t token = g.order.tokens[next];
     size_t first = next - TILE;
-    if (g.order.tokens[first] == token && goes_on(g, first)) return; /* it started earlier */
+    if (g.order.tokens[first] == token && continues(g, first)) return; /* the token started in an earlier tile */
     float sum = g.tails[blockIdx.x * g.size + column];
-    for (size_t i = next; goes_on(g, i) && g.order.tokens[i] == token; i += TILE)
+    for (size_t i = next; continues(g, i) && g.order.tokens[i] == token; i += TILE)
         sum += g.heads[i / TILE * g.size + column];
     g.dweight[(size_t)token * g.size + column] += sum;
 }

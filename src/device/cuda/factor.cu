@@ -1,6 +1,6 @@
-/* Factors of products: one pass reads float32 once, writes 16 bits, and sums columns. A block takes 128 columns of a
- * tile of rows, each of its warps whole rows, four columns a thread; sums are taken within a warp, then over the
- * block's warps, then over the tiles (columns.cuh), in an order that follows from the sizes. */
+/* Factors of products: one pass reads float32 once, writes 16 bits, and sums columns. A block processes 128 columns of
+ * a tile of rows, each warp complete rows, each thread four columns. Sums are computed within a warp, then over the
+ * warps of the block, then over the tiles (columns.cuh); their order depends only on the sizes. */
 #include "device/cuda/columns.cuh"
 #include "device/cuda/product.cuh"
 
@@ -104,7 +104,7 @@ struct factor gpu_factor(call *c, const float *x, size_t rows, size_t columns) {
 uint16_t *gpu_reserve(call *c, struct gpu_copy *copy, size_t bytes) {
     if (!c->is_ok() || bytes <= copy->bytes) return (uint16_t *)copy->memory;
     if (c->gpu->is_recording) {
-        gpu_fail(c->gpu, "a copy in 16 bits", "its memory has to grow");
+        gpu_fail(c->gpu, "a copy in 16 bits", "it needs more memory than in the dry run");
         return nullptr;
     }
     c->check(cudaFree(copy->memory));
@@ -115,13 +115,13 @@ uint16_t *gpu_reserve(call *c, struct gpu_copy *copy, size_t bytes) {
     return (uint16_t *)copy->memory;
 }
 
-static void remember(call *c, const float *of, size_t rows, size_t columns) {
+static void set_copy(call *c, const float *of, size_t rows, size_t columns) {
     struct gpu_copy *copy = &c->gpu->copy;
     copy->of = of, copy->rows = rows, copy->columns = columns, copy->call = c->gpu->calls;
 }
 
-/* Written by the operator directly before this one, so nothing has written to x since. */
-static bool is_at_hand(const struct gpu_device *gpu, const float *x, size_t rows, size_t columns) {
+/* Whether the copy is of x: the operator before this one wrote it, so x has not changed since. */
+static bool is_copied(const struct gpu_device *gpu, const float *x, size_t rows, size_t columns) {
     const struct gpu_copy *copy = &gpu->copy;
     if (copy->of != x || copy->call + 1 != gpu->calls) return false;
     if (copy->columns == 0) return copy->rows == rows * columns && columns == stride_of(columns);
@@ -130,7 +130,7 @@ static bool is_at_hand(const struct gpu_device *gpu, const float *x, size_t rows
 
 struct factor gpu_input_factor(call *c, struct gpu_numbers x, size_t rows, size_t columns) {
     if (x.is_half()) return {x.at, columns};
-    if (is_half(c) && is_at_hand(c->gpu, x.floats(), rows, columns)) return {c->gpu->copy.memory, stride_of(columns)};
+    if (is_half(c) && is_copied(c->gpu, x.floats(), rows, columns)) return {c->gpu->copy.memory, stride_of(columns)};
     return gpu_factor(c, x.floats(), rows, columns);
 }
 
@@ -156,9 +156,9 @@ const uint16_t *gpu_half_copy(call *c, const float *x, size_t count) {
 }
 
 struct gpu_numbers gpu_gradient_half(call *c, struct gpu_numbers dy, bool is_kept, size_t rows, size_t columns) {
-    if (dy.is_half() || !is_half(c) || columns != stride_of(columns) || !is_at_hand(c->gpu, dy.floats(), rows, columns))
+    if (dy.is_half() || !is_half(c) || columns != stride_of(columns) || !is_copied(c->gpu, dy.floats(), rows, columns))
         return dy;
-    remember(c, is_kept ? dy.floats() : nullptr, rows, columns);
+    set_copy(c, is_kept ? dy.floats() : nullptr, rows, columns);
     return {c->gpu->copy.memory, gpu_half_format(c->gpu)};
 }
 
@@ -168,20 +168,20 @@ struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float 
         if (sums) run(c, job_of(c, dy, rows, columns, nullptr), sums);
         return {dy, columns};
     }
-    if (is_at_hand(c->gpu, dy, rows, columns)) {
+    if (is_copied(c->gpu, dy, rows, columns)) {
         if (sums) run(c, job_of(c, dy, rows, columns, nullptr), sums);
     } else {
         uint16_t *to = gpu_reserve(c, copy, rows * stride_of(columns) * sizeof *to);
         run(c, job_of(c, dy, rows, columns, to), sums);
     }
-    remember(c, is_kept ? dy : nullptr, rows, columns);
+    set_copy(c, is_kept ? dy : nullptr, rows, columns);
     return {copy->memory, stride_of(columns)};
 }
 
-struct gpu_also gpu_also_half(call *c, const float *y, size_t count) {
+struct gpu_half_output gpu_half_output_of(call *c, const float *y, size_t count) {
     if (!y || !is_half(c) || !c->is_ok()) return {nullptr, false};
     uint16_t *to = gpu_reserve(c, &c->gpu->copy, count * sizeof *to);
-    remember(c, y, count, 0);
+    set_copy(c, y, count, 0);
     return {to, c->gpu->precision == PRECISION_BFLOAT16};
 }
 
@@ -236,7 +236,7 @@ void gpu_parameters_refresh(struct gpu_device *gpu, const struct gpu_parameters 
     refresh(&c, recorded->wanted, recorded->wanted_count);
 }
 
-struct gpu_also gpu_also_parameters(const call *c, const float *values, size_t count) {
+struct gpu_half_output gpu_half_output_parameters(const call *c, const float *values, size_t count) {
     const struct gpu_parameters *p = &c->gpu->parameters;
     const float *of = p->copy.of;
     bool is_inside = of && values >= of && values + count <= of + p->copy.rows;

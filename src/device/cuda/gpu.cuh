@@ -39,7 +39,7 @@ struct gpu_copy {
     size_t bytes; /* of memory */
 };
 
-/* The 16-bit copy of all parameters. Products read it as it is until the next gpu_round_parameters. */
+/* The 16-bit copy of all parameters. Products use it without a check until the next gpu_round_parameters. */
 struct gpu_parameters {
     struct gpu_copy copy; /* call: the newest gpu_round_parameters */
     bool is_current; /* the copy equals the parameters: nothing has changed them since, or an update has written both */
@@ -124,13 +124,13 @@ struct gpu_device {
     size_t array_count;
     struct gpu_constant *constants; /* (constant_count) */
     size_t constant_count;
-    struct gpu_pinned_buffer crossing;
+    struct gpu_pinned_buffer upload_buffer;
     struct gpu_async_copies async;
     void *readback; /* (GPU_READBACK) bytes of pinned host memory */
     bool is_recording;
-    bool takes_host_operands; /* for tests of operators: call::in and the like copy operands from host memory */
-    double *staging;          /* pinned host memory: sums of a batch norm */
-    size_t staged;            /* doubles */
+    bool accepts_host_operands; /* for tests of operators: call::in and the like copy operands from host memory */
+    double *staging;            /* pinned host memory: sums of a batch norm */
+    size_t staged;              /* doubles */
     const struct cudnn_module *cudnn_module; /* NULL until the first convolution */
     struct cudnn *cudnn;
 };
@@ -220,7 +220,7 @@ void gpu_round_parameters(struct device *, const float *values, size_t count);
 void gpu_parameters_refresh(struct gpu_device *gpu, const struct gpu_parameters *recorded);
 
 /* [bytes] at [memory] are written by an operator, or by other work on the stream. */
-static inline void gpu_wrote(struct gpu_device *gpu, const void *memory, size_t bytes) {
+static inline void gpu_mark_written(struct gpu_device *gpu, const void *memory, size_t bytes) {
     struct gpu_parameters *p = &gpu->parameters;
     const char *at = (const char *)memory, *of = (const char *)p->copy.of;
     if (at && of && at < of + p->copy.rows * sizeof(float) && of < at + bytes) p->is_current = false;
@@ -395,7 +395,7 @@ class call {
     const char *operation;
     bool supports_half;
     struct gpu_scratch_mark start; /* of its scratch memory */
-    /* of a test's operands */
+    /* for operands of tests */
     int used;
     void *own[GPU_OPERANDS], *home[GPU_OPERANDS]; /* own[i] is copied to home[i] at the end */
     size_t home_bytes[GPU_OPERANDS];

@@ -13,8 +13,8 @@ namespace {
 #define MAJOR(version) ((version) / 1000)
 #define MINOR(version) ((version) % 1000 / 10)
 
-/* The driver numbers the fastest first; GPUs after the first one that is too old are not used. */
-status leave_out_old(int *gpus) {
+/* The driver lists the fastest GPU first; GPUs after the first one that is too old are not used. */
+status exclude_old(int *gpus) {
     struct cudaDeviceProp properties;
     int capable = 0, major = 0;
     while (capable < *gpus &&
@@ -23,7 +23,7 @@ status leave_out_old(int *gpus) {
     bool is_none = *gpus > 0 && capable == 0 && cudaGetDeviceProperties(&properties, 0) == cudaSuccess;
     *gpus = capable;
     if (!is_none) return OK;
-    return status_new(STATUS_USAGE, "compute capability 8.0 or higher, and cuda:0 (%s) has %d.%d", properties.name,
+    return status_new(STATUS_USAGE, "compute capability 8.0 or higher, but cuda:0 (%s) has %d.%d", properties.name,
                       properties.major, properties.minor);
 }
 
@@ -31,16 +31,17 @@ status count(int *gpus) {
     int driver = 0;
     *gpus = 0;
     cudaError_t error = cudaGetDeviceCount(gpus);
-    if (error == cudaSuccess) return leave_out_old(gpus);
+    if (error == cudaSuccess) return exclude_old(gpus);
     *gpus = 0;
     if (error == cudaErrorNoDevice) return OK;
     if (error == cudaErrorInsufficientDriver) {
         cudaDriverGetVersion(&driver);
-        return status_new(STATUS_USAGE, "a driver for CUDA %d.%d or later, and this one is for %d.%d: update it",
+        return status_new(STATUS_USAGE,
+                          "a driver for CUDA %d.%d or later, but the installed one is for %d.%d: update it",
                           MAJOR(CUDART_VERSION), MINOR(CUDART_VERSION), MAJOR(driver), MINOR(driver));
     }
     return status_new(STATUS_USAGE,
-                      "a GPU that can be asked, and the driver says %s (%s): check the output of "
+                      "a usable GPU, but the driver reports %s (%s): check the output of "
                       "nvidia-smi",
                       cudaGetErrorName(error), cudaGetErrorString(error));
 }
@@ -52,8 +53,7 @@ status identity(int gpu, char text[128]) {
     cudaError_t error = cudaGetDeviceProperties(&properties, gpu);
     if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(place, sizeof place, gpu);
     if (error != cudaSuccess)
-        return status_new(STATUS_USAGE, "a GPU that can be asked: %s; check the output of nvidia-smi",
-                          cudaGetErrorString(error));
+        return status_new(STATUS_USAGE, "a usable GPU: %s; check the output of nvidia-smi", cudaGetErrorString(error));
     int length = snprintf(text, 128, "%.50s at %s, GPU-", properties.name, place);
     for (unsigned i = 0; i < sizeof properties.uuid.bytes && length < 126; i++)
         length += snprintf(text + length, 128 - (size_t)length, "%02x", (unsigned char)properties.uuid.bytes[i]);

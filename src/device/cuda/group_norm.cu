@@ -1,11 +1,11 @@
-/* Group norm with the formulas of cpu/sets/image_norm.c: a block makes one group of a row of the batch, with sums in
+/* Group norm with the formulas of cpu/sets/image_norm.c: a block computes one group of a row of the batch, with sums in
  * double. Gradients of the weights are sums over all positions of a channel (columns.cuh). */
 #include "device/cuda/columns.cuh"
 
 namespace { /* in each file, so that kernels of different files have different types */
 
-/* The elements of one group: [size] channels that lie side by side at each position. Threads of [width] channels stand
- * beside each other, [width] being a power of two. */
+/* The elements of one group: [size] channels that lie side by side at each position. Neighbouring threads process
+ * [width] channels, a power of two. */
 struct group {
     size_t groups, size, channels, positions;
     unsigned width;

@@ -7,8 +7,8 @@
 
 namespace { /* in each file, so that kernels of different files have different types */
 
-/* y (rows, out) = x w^T + bias, then a relu in its own pass: cuBLASLt's maps a NaN to 0. [y]: if other operators read
- * the float32 result as a factor; NULL: none does. */
+/* y (rows, out) = x w^T + bias, then a relu in its own pass: cuBLASLt's maps a NaN to 0. [y]: the result, if
+ * other operators read it as a factor; else NULL. */
 void multiply_forward(call *c, struct factor x, const float *weight, const float *row, bool has_relu, const float *y,
                       struct gpu_result to, size_t rows, size_t in, size_t out) {
     bool wants_fusion = row && alignment(row) >= 16, is_half = to.is_half();
@@ -21,7 +21,7 @@ void multiply_forward(call *c, struct factor x, const float *weight, const float
                             .a = gpu_weight_factor(c, weight, out, in),
                             .b = x,
                             .epilogue = CUBLASLT_EPILOGUE_DEFAULT,
-                            .c = is_half ? (void *)to.also.to : sums,
+                            .c = is_half ? (void *)to.half_output.to : sums,
                             .is_half = is_half};
     if (wants_fusion) {
         p.epilogue = CUBLASLT_EPILOGUE_BIAS;
@@ -29,7 +29,7 @@ void multiply_forward(call *c, struct factor x, const float *weight, const float
     }
     bool is_fused = (wants_fusion || (is_half && !row)) && gpu_try_multiply(c, &p);
     if (is_fused && !has_relu) return;
-    struct gpu_numbers made = {to.also.to, gpu_half_format(c->gpu)};
+    struct gpu_numbers made = {to.half_output.to, gpu_half_format(c->gpu)};
     if (!is_fused && is_half) p.c = sums = c->scratch<float>(rows * out), p.is_half = false;
     if (!is_fused) {
         p.epilogue = CUBLASLT_EPILOGUE_DEFAULT, p.bias = nullptr;
@@ -37,7 +37,7 @@ void multiply_forward(call *c, struct factor x, const float *weight, const float
         if (!is_half && !row && !has_relu) return;
     }
     if (!is_fused || !is_half) made = {sums, GPU_FLOAT32};
-    if (!is_half) to.also = gpu_also_rows(c, y, to.to, rows, out);
+    if (!is_half) to.half_output = gpu_half_output_rows(c, y, to.to, rows, out);
     if (is_fused || !row) {
         elements(
             c, rows * out, to, [=] __device__(float v) { return has_relu && v < 0 ? 0 : v; }, made);
@@ -58,7 +58,7 @@ struct factor gradient_of(call *c, struct gpu_numbers dy, const float *given, fl
 
 /* The product's result: float32, or 16 bits. */
 void set_result(struct gpu_product *p, struct gpu_result to) {
-    p->c = to.is_half() ? (void *)to.also.to : to.to;
+    p->c = to.is_half() ? (void *)to.half_output.to : to.to;
     p->is_half = to.is_half();
 }
 
@@ -148,7 +148,8 @@ void gpu_linear_backward_weight(struct device *device, const float *dy, const fl
     gpu_multiply(&c, &p);
 }
 
-/* ---- with GELU in between: struct gelu_ops; rows of 16 bits are multiples of 8, as cuBLASLt's epilogues want ---- */
+/* ---- with GELU in between: struct gelu_ops; rows of 16 bits are multiples of 8, as cuBLASLt's epilogues require ----
+ */
 
 namespace {
 

@@ -15,15 +15,15 @@ static size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * 
 
 static bool has_failed(const struct gpu_device *gpu) { return gpu->failure[0] != 0; }
 
-static bool is_still(const struct gpu_device *gpu) { return has_failed(gpu) || gpu->is_dry_run; }
+static bool is_inactive(const struct gpu_device *gpu) { return has_failed(gpu) || gpu->is_dry_run; }
 
 static void check(struct gpu_device *gpu, const char *operation, cudaError_t error) {
     if (error != cudaSuccess) gpu_fail_with(gpu, operation, error);
 }
 
-static void wrote(struct device *device, const void *memory, size_t bytes) {
+static void mark_written(struct device *device, const void *memory, size_t bytes) {
     gpu_of(device)->calls++;
-    gpu_wrote(gpu_of(device), memory, bytes);
+    gpu_mark_written(gpu_of(device), memory, bytes);
 }
 
 /* ---- arrays ---- */
@@ -37,7 +37,7 @@ static status failed(cudaError_t error, const char *what) {
 static status info(struct device *device, size_t *left, size_t *all) {
     cudaError_t error = cudaSetDevice(gpu_of(device)->gpu);
     if (error == cudaSuccess) error = cudaMemGetInfo(left, all);
-    return error == cudaSuccess ? OK : failed(error, "its memory cannot be asked for");
+    return error == cudaSuccess ? OK : failed(error, "its memory cannot be queried");
 }
 
 static size_t used(const struct device *device) {
@@ -56,7 +56,7 @@ static status alloc(struct device *device, size_t bytes, const char *what, void 
     *out = nullptr;
     TRY(info(device, &free_bytes, &all_bytes));
     if (bytes > free_bytes)
-        return status_memory("%s: %zu MiB are needed, and %s has %zu MiB of %zu MiB left", what, bytes / MIB,
+        return status_memory("%s: %zu MiB are needed, and %s has %zu MiB of %zu MiB free", what, bytes / MIB,
                              gpu->description, free_bytes / MIB, all_bytes / MIB);
     if (bytes == 0) bytes = 1;
     struct gpu_array *arrays = (struct gpu_array *)realloc(gpu->arrays, (gpu->array_count + 1) * sizeof *gpu->arrays);
@@ -105,7 +105,7 @@ static status wait(struct device *device) {
 }
 
 static status not_an_array(const struct gpu_device *gpu) {
-    return status_new(STATUS_BUG, "%s was asked for memory that is not its own", gpu->description);
+    return status_new(STATUS_BUG, "%s: the address is not that of an array of this device", gpu->description);
 }
 
 static status map(struct device *device, void **address) {
@@ -136,7 +136,7 @@ static status unmap(struct device *device, void **address, bool has_changed) {
     *address = array->memory;
     if (!array->has_changed) return OK;
     cudaSetDevice(gpu->gpu);
-    wrote(device, array->memory, array->bytes);
+    mark_written(device, array->memory, array->bytes);
     if (!has_failed(gpu))
         check(gpu, "a copy from the host",
               cudaMemcpyAsync(array->memory, array->view, array->bytes, cudaMemcpyHostToDevice, gpu->stream));
@@ -146,8 +146,8 @@ static status unmap(struct device *device, void **address, bool has_changed) {
 /* ---- copies from the host ---- */
 
 /* Allocates both halves again, of at least [bytes]; waits for pending reads of the old ones. */
-static cudaError_t make_crossing(struct gpu_device *gpu, size_t bytes) {
-    struct gpu_pinned_buffer *s = &gpu->crossing;
+static cudaError_t allocate_upload_buffer(struct gpu_device *gpu, size_t bytes) {
+    struct gpu_pinned_buffer *s = &gpu->upload_buffer;
     cudaError_t error = cudaStreamSynchronize(gpu->stream);
     if (s->memory) cudaFreeHost(s->memory);
     s->memory = nullptr;
@@ -161,8 +161,8 @@ static cudaError_t make_crossing(struct gpu_device *gpu, size_t bytes) {
 }
 
 /* Switches to the other half, once the copies from it are complete. */
-static cudaError_t turn(struct gpu_device *gpu) {
-    struct gpu_pinned_buffer *s = &gpu->crossing;
+static cudaError_t switch_half(struct gpu_device *gpu) {
+    struct gpu_pinned_buffer *s = &gpu->upload_buffer;
     cudaError_t error = cudaEventRecord(s->is_read[s->current], gpu->stream);
     s->current = 1 - s->current;
     s->at = 0;
@@ -170,13 +170,13 @@ static cudaError_t turn(struct gpu_device *gpu) {
 }
 
 static void upload_piece(struct gpu_device *gpu, void *to, const void *from, size_t bytes) {
-    struct gpu_pinned_buffer *s = &gpu->crossing;
+    struct gpu_pinned_buffer *s = &gpu->upload_buffer;
     if (has_failed(gpu)) return;
     cudaError_t error = cudaSuccess;
     if (bytes > s->half)
-        error = make_crossing(gpu, rounded(bytes, MIB));
+        error = allocate_upload_buffer(gpu, rounded(bytes, MIB));
     else if (s->at + bytes > s->half)
-        error = turn(gpu);
+        error = switch_half(gpu);
     if (error == cudaSuccess) {
         char *here = s->memory + (size_t)s->current * s->half + s->at;
         memcpy(here, from, bytes);
@@ -190,7 +190,7 @@ static void upload_piece(struct gpu_device *gpu, void *to, const void *from, siz
 static void upload(struct device *device, void *to, const void *from, size_t bytes) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
-    wrote(device, to, bytes);
+    mark_written(device, to, bytes);
     for (size_t at = 0; at < bytes && !gpu->is_dry_run; at += PIECE)
         upload_piece(gpu, (char *)to + at, (const char *)from + at, bytes - at < PIECE ? bytes - at : PIECE);
 }
@@ -210,15 +210,15 @@ static status download(struct device *device, void *to, const void *from, size_t
 static void zero(struct device *device, void *memory, size_t bytes) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
-    wrote(device, memory, bytes);
-    if (!is_still(gpu)) check(gpu, "zeros", cudaMemsetAsync(memory, 0, bytes, gpu->stream));
+    mark_written(device, memory, bytes);
+    if (!is_inactive(gpu)) check(gpu, "zeros", cudaMemsetAsync(memory, 0, bytes, gpu->stream));
 }
 
 /* ---- scratch memory, constants ---- */
 
 static void add_chunk(struct gpu_device *gpu, const char *operation, size_t bytes) {
     struct gpu_chunk *chunk = &gpu->chunks[gpu->chunk_count];
-    if (gpu->is_recording) gpu_fail(gpu, operation, "its memory has to grow");
+    if (gpu->is_recording) gpu_fail(gpu, operation, "it needs more memory than in the dry run");
     if (has_failed(gpu)) return;
     if (gpu->chunk_count == GPU_CHUNKS) {
         gpu_fail(gpu, operation, "too many pieces of scratch memory");
@@ -253,7 +253,7 @@ static size_t scratch_bytes(const struct gpu_device *gpu) {
 }
 
 /* Allocates all of it again, in one chunk. */
-static void make_scratch(struct gpu_device *gpu, size_t bytes) {
+static void allocate_scratch(struct gpu_device *gpu, size_t bytes) {
     for (int i = 0; i < gpu->chunk_count; i++) cudaFree(gpu->chunks[i].memory); /* waits for its users */
     gpu->chunk_count = 0;
     gpu->moves++;
@@ -262,7 +262,7 @@ static void make_scratch(struct gpu_device *gpu, size_t bytes) {
 
 void gpu_merge_scratch(struct gpu_device *gpu) {
     if (gpu->is_recording || gpu->is_dry_run || gpu->chunk_count < 2) return;
-    if (gpu->place.chunk == 0 && gpu->place.at == 0) make_scratch(gpu, scratch_bytes(gpu));
+    if (gpu->place.chunk == 0 && gpu->place.at == 0) allocate_scratch(gpu, scratch_bytes(gpu));
 }
 
 static void dry_run_begin(struct device *device) {
@@ -279,7 +279,8 @@ static status dry_run_end(struct device *device) {
     gpu->calls++;
     gpu->copy.of = gpu->parameters.copy.of = nullptr;
     gpu->parameters.is_current = false;
-    if (gpu->needed > 0 && (gpu->chunk_count > 1 || scratch_bytes(gpu) < gpu->needed)) make_scratch(gpu, gpu->needed);
+    if (gpu->needed > 0 && (gpu->chunk_count > 1 || scratch_bytes(gpu) < gpu->needed))
+        allocate_scratch(gpu, gpu->needed);
     return state(device);
 }
 
@@ -317,7 +318,7 @@ const void *gpu_constant(struct gpu_device *gpu, const char *operation, const vo
 
 cudaError_t gpu_memory_open(struct gpu_device *gpu) {
     cudaError_t error = cudaHostAlloc(&gpu->readback, GPU_READBACK, cudaHostAllocDefault);
-    return error == cudaSuccess ? make_crossing(gpu, MIB) : error;
+    return error == cudaSuccess ? allocate_upload_buffer(gpu, MIB) : error;
 }
 
 void gpu_memory_close(struct gpu_device *gpu) {
@@ -331,8 +332,8 @@ void gpu_memory_close(struct gpu_device *gpu) {
         cudaFreeHost(gpu->arrays[i].view);
     }
     for (int i = 0; i < 2; i++)
-        if (gpu->crossing.is_read[i]) cudaEventDestroy(gpu->crossing.is_read[i]);
-    cudaFreeHost(gpu->crossing.memory);
+        if (gpu->upload_buffer.is_read[i]) cudaEventDestroy(gpu->upload_buffer.is_read[i]);
+    cudaFreeHost(gpu->upload_buffer.memory);
     cudaFreeHost(gpu->readback);
     free(gpu->constants);
     free(gpu->arrays);
@@ -347,7 +348,7 @@ const struct memory_ops gpu_memory = {.alloc = alloc,
                                       .upload = upload,
                                       .download = download,
                                       .zero = zero,
-                                      .wrote = wrote,
+                                      .mark_written = mark_written,
                                       .upload_async = gpu_upload_async,
                                       .upload_wait = gpu_upload_wait,
                                       .pin = gpu_pin,

@@ -64,7 +64,7 @@ static void layer_norm_forward(struct device *device, const float *x, const floa
                                 false};
     f.is_aligned = rows_are_aligned(f.x, size) && f.y.has_fours() && rows_are_aligned(f.weight, size) &&
                    rows_are_aligned(f.bias, size);
-    if (f.y.to) f.y.also = gpu_also_rows(&c, y, f.y.to, rows, size);
+    if (f.y.to) f.y.half_output = gpu_half_output_rows(&c, y, f.y.to, rows, size);
     rows_start(&c, rows, size, f);
 }
 
@@ -74,7 +74,7 @@ struct norm_input_rows {
     const float *x, *weight, *statistics;
     struct gpu_numbers dy;
     float *dx;
-    struct gpu_also also; /* dx */
+    struct gpu_half_output half_output; /* dx */
     bool adds, has_mean;
     size_t size;
     bool is_aligned;
@@ -97,7 +97,7 @@ struct norm_input_rows {
             float4 xhat = times(minus(row_load(from, j, size, is_aligned, 0), mean), scale);
             float4 d = times(sum_of(minus(g, mean_g), times(xhat, -mean_gx)), scale);
             if (adds) d = sum_of(row_load(dx + i * size, j, size, is_aligned, 0), d);
-            row_put({dx, also}, i * size, j, size, is_aligned, d);
+            row_put({dx, half_output}, i * size, j, size, is_aligned, d);
         }
     }
 };
@@ -115,7 +115,7 @@ static void start_input(call *c, struct norm_input_rows f, size_t rows) {
  * dy. A row's threads have FOURS fours of it in registers, and its share of the sums. */
 template <unsigned THREADS, int FOURS>
 __global__ void __launch_bounds__(GPU_THREADS) norm_back_kernel(struct norm_input_rows f, size_t rows, double *parts) {
-    const unsigned teams = GPU_THREADS / THREADS; /* of a block, one for a row */
+    const unsigned teams = GPU_THREADS / THREADS; /* of a block, one per row */
     unsigned team = threadIdx.x / THREADS;
     size_t first = threadIdx.x % THREADS * 4, size = f.size;
     float4 slopes[FOURS] = {}, shifts[FOURS] = {};
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(GPU_THREADS) norm_back_kernel(struct norm_inpu
             if (j >= size) continue;
             float4 d = f.adds ? sum_of(xhat[k], dy[k]) : dy[k];
             *(float4 *)(to + j) = d;
-            f.also.put(i * size + j, d);
+            f.half_output.put(i * size + j, d);
         }
     }
     float *sums = gpu_shared<float>(); /* (2, size) */
@@ -227,7 +227,7 @@ static void layer_norm_backward(struct device *device, const float *x, const flo
     struct gpu_numbers from = c.in(dy, rows * size, c.half().dy);
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size);
     float *dw = c.inout(dweight, size), *db = c.inout(dbias, size);
-    struct norm_input_rows f = {input, w,    saved, from, to, gpu_also_rows(&c, dx, to, rows, size),
+    struct norm_input_rows f = {input, w,    saved, from, to, gpu_half_output_rows(&c, dx, to, rows, size),
                                 adds,  true, size,  false};
     if ((dw || db) && all_back(&c, f, rows, dw, db)) return;
     if (dw || db)
@@ -282,7 +282,7 @@ static void rms_norm_forward(struct device *device, const float *x, const float 
                               size,
                               false};
     f.is_aligned = rows_are_aligned(f.x, size) && rows_are_aligned(f.weight, size) && f.y.has_fours();
-    if (f.y.to) f.y.also = gpu_also_rows(&c, y, f.y.to, rows, size);
+    if (f.y.to) f.y.half_output = gpu_half_output_rows(&c, y, f.y.to, rows, size);
     rows_start(&c, rows, size, f);
 }
 
@@ -293,7 +293,7 @@ static void rms_norm_backward(struct device *device, const float *x, const float
     const float *input = c.in(x, rows * size), *w = c.in(weight, size), *saved = c.in(statistics, rows);
     struct gpu_numbers from = c.in(dy, rows * size, c.half().dy);
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size), *dw = c.inout(dweight, size);
-    struct norm_input_rows f = {input, w,     saved, from, to, gpu_also_rows(&c, dx, to, rows, size),
+    struct norm_input_rows f = {input, w,     saved, from, to, gpu_half_output_rows(&c, dx, to, rows, size),
                                 adds,  false, size,  false};
     if (dw && all_back(&c, f, rows, dw, nullptr)) return;
     if (dw)

@@ -40,7 +40,7 @@ template <> struct gpu_fetched<1> { uint32_t bits; };
 
 /* An operand that is read. */
 struct gpu_numbers {
-    const void *at; /* NULL: there is none */
+    const void *at; /* NULL: none */
     enum gpu_format form;
 
     bool is_half() const { return form != GPU_FLOAT32; }
@@ -104,8 +104,8 @@ struct gpu_numbers {
 };
 
 /* The 16-bit result of an operator, for elements of y (count). */
-struct gpu_also {
-    uint16_t *to; /* NULL: nowhere */
+struct gpu_half_output {
+    uint16_t *to; /* NULL: not written */
     bool is_bfloat16;
 
     __device__ void put(size_t i, float y) const {
@@ -123,26 +123,26 @@ struct gpu_also {
 /* An operand that is written: in float32, in 16 bits for the next product (product.cuh), or both. */
 struct gpu_result {
     float *to; /* NULL: in 16 bits only, or not at all */
-    struct gpu_also also;
+    struct gpu_half_output half_output;
 
-    __device__ bool is_wanted() const { return to || also.to; }
-    bool is_half() const { return !to && also.to; }
-    bool has_fours() const { return alignment(to) >= sizeof(float4) && alignment(also.to) >= sizeof(uint2); }
+    __device__ bool is_wanted() const { return to || half_output.to; }
+    bool is_half() const { return !to && half_output.to; }
+    bool has_fours() const { return alignment(to) >= sizeof(float4) && alignment(half_output.to) >= sizeof(uint2); }
 
     __device__ void put(size_t i, float y) const {
         if (to) to[i] = y;
-        also.put(i, y);
+        half_output.put(i, y);
     }
     /* Elements i to i + 3, i a multiple of 4. */
     __device__ void put(size_t i, float4 y) const {
         if (to) *(float4 *)(to + i) = y;
-        also.put(i, y);
+        half_output.put(i, y);
     }
     __device__ void put(size_t i, struct gpu_several<1> y) const { put(i, y.at[0]); }
     __device__ void put(size_t i, struct gpu_several<4> y) const { put(i, float4{y.at[0], y.at[1], y.at[2], y.at[3]}); }
     /* Those from element i on. */
     __device__ struct gpu_result from(size_t i) const {
-        return {to ? to + i : nullptr, {also.to ? also.to + i : nullptr, also.is_bfloat16}};
+        return {to ? to + i : nullptr, {half_output.to ? half_output.to + i : nullptr, half_output.is_bfloat16}};
     }
 };
 

@@ -1,4 +1,4 @@
-/* Every update rule of device/rules.h: one kernel goes through all buffers once, four numbers a thread. */
+/* Every update rule of device/rules.h: one kernel with one pass over all buffers, four numbers per thread. */
 #include <cmath>
 #include <cstdlib>
 
@@ -30,11 +30,11 @@ struct update_job {
     float *states[OPTIMIZER_STATES]; /* NULL: not used */
     unsigned used;                   /* bit k: state k is */
     size_t count;
-    bool is_aligned;      /* four numbers can be read at once */
-    struct gpu_also also; /* values in 16 bits */
+    bool is_aligned;                    /* four numbers can be read at once */
+    struct gpu_half_output half_output; /* values in 16 bits */
 };
 
-/* Four numbers, or with [is_whole] false as many as are [left]. */
+/* Loads four numbers; with [is_whole] false only the [left] remaining ones, and zeros. */
 template <bool is_whole> __device__ void load(float (&v)[4], const float *from, size_t left) {
     if constexpr (is_whole) {
         float4 four = *(const float4 *)from;
@@ -51,11 +51,12 @@ template <bool is_whole> __device__ void store(float *to, const float (&v)[4], s
         for (size_t l = 0; l < 4 && l < left; l++) to[l] = v[l];
 }
 
-template <bool is_whole> __device__ void put(const struct gpu_also &also, size_t i, const float (&v)[4], size_t left) {
+template <bool is_whole>
+__device__ void put(const struct gpu_half_output &half_output, size_t i, const float (&v)[4], size_t left) {
     if constexpr (is_whole)
-        also.put(i, float4{v[0], v[1], v[2], v[3]});
+        half_output.put(i, float4{v[0], v[1], v[2], v[3]});
     else
-        for (size_t l = 0; l < 4 && l < left; l++) also.put(i + l, v[l]);
+        for (size_t l = 0; l < 4 && l < left; l++) half_output.put(i + l, v[l]);
 }
 
 /* Numbers [i, i + 4), whose state is at [at]: all are read before anything is computed. */
@@ -80,7 +81,7 @@ __device__ void update_four(const struct update_job &j, const union optimizer_st
     store<is_whole>(j.gradients + i, zeros, left);
     for (int k = 0; k < Rule::states; k++)
         if (RULE_USES(j.used, k)) store<is_whole>(j.states[k] + at, states[k], left);
-    put<is_whole>(j.also, i, values, left);
+    put<is_whole>(j.half_output, i, values, left);
 }
 
 template <typename Rule> __global__ void __launch_bounds__(GPU_THREADS) update_kernel(Rule, struct update_job j) {
@@ -105,7 +106,7 @@ template <typename Rule> __global__ void __launch_bounds__(GPU_THREADS) update_k
 size_t blocks_of(size_t count) { return (count + NUMBERS - 1) / NUMBERS; }
 
 /* A gpu_make of runs: for each block that of its first number. */
-void *make_first(const void *p, size_t bytes, size_t *made) {
+void *create_first(const void *p, size_t bytes, size_t *made) {
     const struct optimizer_run *runs = (const struct optimizer_run *)p;
     size_t blocks = blocks_of(runs[bytes / sizeof *runs - 1].end);
     *made = blocks * sizeof(uint32_t);
@@ -135,7 +136,7 @@ struct extent extent_of(const struct optimizer_update *u) {
 
 struct run_table table_of(call *c, const struct optimizer_update *u) {
     if (u->run_count == 1) return {u->runs[0], nullptr, nullptr};
-    return {{}, c->constant(u->runs, u->run_count), c->constant<uint32_t>(u->runs, u->run_count, make_first)};
+    return {{}, c->constant(u->runs, u->run_count), c->constant<uint32_t>(u->runs, u->run_count, create_first)};
 }
 
 bool is_aligned(const void *p) { return alignment(p) >= sizeof(float4); }
@@ -145,7 +146,8 @@ template <typename Rule> void update_by(struct device *device, const struct opti
     if (u->run_count == 0) return;
     size_t count = u->runs[u->run_count - 1].end;
     struct extent reach = extent_of(u);
-    struct gpu_also also = gpu_also_parameters(&c, u->values, count); /* before they are reported as written */
+    struct gpu_half_output half_output =
+        gpu_half_output_parameters(&c, u->values, count); /* before they are reported as written */
     struct update_job j = {.table = table_of(&c, u),
                            .steps = c.in(u->steps, reach.steps),
                            .clip = c.in(u->clip, 1),
@@ -155,7 +157,7 @@ template <typename Rule> void update_by(struct device *device, const struct opti
                            .used = 0,
                            .count = count,
                            .is_aligned = true,
-                           .also = also};
+                           .half_output = half_output};
     for (int k = 0; k < OPTIMIZER_STATES; k++) {
         j.states[k] = c.inout(u->states[k], reach.state);
         j.used |= (unsigned)(u->states[k] != nullptr) << k;
@@ -163,10 +165,10 @@ template <typename Rule> void update_by(struct device *device, const struct opti
     j.is_aligned = is_aligned(j.values) && is_aligned(j.gradients) && j.table.only.at % 4 == 0;
     for (int k = 0; k < OPTIMIZER_STATES; k++) j.is_aligned &= is_aligned(j.states[k]);
     if (count > 0) c.launch(update_kernel<Rule>, (unsigned)blocks_of(count), GPU_THREADS, 0, Rule(), j);
-    if (also.to) c.gpu->parameters.is_current = true; /* both were written */
+    if (half_output.to) c.gpu->parameters.is_current = true; /* both were written */
 }
 
-/* What the kernel needs of each rule. */
+/* The rule and its flags, for the kernel. */
 #define X(id, name, states_, always, own_flags)                                                                        \
     struct name##_update {                                                                                             \
         using step = struct name##_step;                                                                               \
@@ -203,10 +205,10 @@ static void average(struct device *device, float weight, const float *clip, cons
         (const float *)to);
 }
 
-static void keep_or_restore(struct device *device, const float *clip, float *values, float *kept, size_t count) {
-    call c(device, "keep_or_restore");
+static void save_or_restore(struct device *device, const float *clip, float *values, float *saved, size_t count) {
+    call c(device, "save_or_restore");
     const float *factor = c.in(clip, 1);
-    float *own = c.inout(values, count), *other = c.inout(kept, count);
+    float *own = c.inout(values, count), *other = c.inout(saved, count);
     size_t fours = is_aligned(own) && is_aligned(other) ? count / 4 : 0;
     c.each(count - 3 * fours, [=] __device__(size_t i) {
         bool is_held = isnan(*factor);
@@ -227,4 +229,4 @@ static void clamp(struct device *device, float limit, float *x, size_t count) {
 }
 
 const struct optimizer_ops gpu_optimizers = {
-    .update = update, .average = average, .keep_or_restore = keep_or_restore, .clamp = clamp};
+    .update = update, .average = average, .save_or_restore = save_or_restore, .clamp = clamp};

@@ -76,7 +76,7 @@ __device__ static inline struct span span_of(const struct side &s, int o) {
     return {from, end < s.in ? end : s.in, from - start, (end < s.in + s.padding ? end : s.in + s.padding) - start};
 }
 
-/* The windows that may contain element [i]: from [first] to before [last]. */
+/* The windows that may contain element [i]: [first, last). */
 struct windows {
     int first, last;
 };
@@ -144,7 +144,8 @@ static void max_pool_forward(struct device *device, const struct pooling *poolin
     each_element(&c, rows, p.out, has_fours(p.channels, from, to) && alignment(at) >= 4, max_windows{p, from, to, at});
 }
 
-/* Calls f(window's element, window's spans) for each window that holds the input's element at [in], in their order. */
+/* Calls f(element of the output, spans of the window) for each window that contains the input element [in], in order.
+ */
 template <typename F> __device__ static inline void in_windows(const struct pool &p, struct pool_place in, F f) {
     struct windows rows = windows_of(p.side[0], in.y), columns = windows_of(p.side[1], in.x);
     for (int i = rows.first; i < rows.last; i++) {
@@ -191,7 +192,7 @@ static void max_pool_backward(struct device *device, const struct pooling *pooli
 }
 
 /* 1 / elements of the window */
-__device__ static inline float share(const struct pool &p, struct span v, struct span h) {
+__device__ static inline float window_factor(const struct pool &p, struct span v, struct span h) {
     if (p.divisor) return 1 / (float)p.divisor;
     return 1 / (float)(p.excludes_padding ? (v.to - v.from) * (h.to - h.from) : v.padded * h.padded);
 }
@@ -211,7 +212,7 @@ struct averages {
                 struct gpu_several<V> value = x.some_at<V>(image + (size_t)(i * p.side[1].in + j) * p.channels);
                 for (int k = 0; k < V; k++) sum.at[k] += value.at[k];
             }
-        for (int k = 0; k < V; k++) sum.at[k] *= share(p, v, h);
+        for (int k = 0; k < V; k++) sum.at[k] *= window_factor(p, v, h);
         y.put(row * p.out + element, sum);
     }
 };
@@ -234,7 +235,7 @@ struct average_gradients {
         struct gpu_several<V> sum = {};
         in_windows(p, place_of(element, p.channels, p.side[1].in), [&](uint32_t o, struct span v, struct span h) {
             struct gpu_several<V> slope = dy.some_at<V>(row * p.out + o);
-            for (int k = 0; k < V; k++) sum.at[k] += slope.at[k] * share(p, v, h);
+            for (int k = 0; k < V; k++) sum.at[k] += slope.at[k] * window_factor(p, v, h);
         });
         dx.put(row * p.in + element, sum);
     }

@@ -6,8 +6,8 @@
 
 #include "device/cuda/product.cuh"
 
-#define PLANS 256 /* a power of two */
-#define TRIES 8   /* probes of the hash table */
+#define PLANS 256    /* a power of two */
+#define MAX_PROBES 8 /* probes of the hash table */
 #define KEY 15
 
 /* Parameters of a product (the key), and its cached descriptors. */
@@ -49,7 +49,7 @@ static cublasStatus_t describe(const struct gpu_device *gpu, const struct gpu_pr
     return cublasLtMatrixLayoutInit(&plan->c, p->is_half ? type : CUDA_R_32F, p->m, p->n, (int64_t)p->m);
 }
 
-static cublasStatus_t point_to_operands(const struct gpu_product *p, struct gpu_plan *plan) {
+static cublasStatus_t set_operands(const struct gpu_product *p, struct gpu_plan *plan) {
     cublasLtMatmulDescOpaque_t *d = &plan->product;
     int64_t stride = (int64_t)p->m;
     if (p->bias) CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias));
@@ -89,7 +89,7 @@ static struct gpu_plan *find(struct gpu_plans *plans, const size_t *key, bool *i
     hash ^= hash >> 32;
     struct gpu_plan *place = nullptr;
     *is_new = false;
-    for (size_t i = 0; i < TRIES; i++) {
+    for (size_t i = 0; i < MAX_PROBES; i++) {
         struct gpu_plan *plan = &plans->plans[(hash + i) % PLANS];
         if (memcmp(plan->key, key, sizeof plan->key) == 0) return plan;
         if (!place && plan->key[0] == 0) place = plan;
@@ -122,7 +122,7 @@ static cublasStatus_t plan_for(struct gpu_device *gpu, const struct gpu_product 
     if (is_new) {
         plan->key[0] = 0;
         CHECK(describe(gpu, p, plan));
-        CHECK(point_to_operands(p, plan));
+        CHECK(set_operands(p, plan));
         cublasStatus_t chosen = choose(gpu, p, plan);
         /* some versions return this for an epilogue with a matrix of one row or column */
         if (chosen == CUBLAS_STATUS_INVALID_VALUE && p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
@@ -131,7 +131,7 @@ static cublasStatus_t plan_for(struct gpu_device *gpu, const struct gpu_product 
         if (!plan->is_missing) CHECK(chosen);
         memcpy(plan->key, key, sizeof key);
     }
-    return plan->is_missing ? CUBLAS_STATUS_NOT_SUPPORTED : point_to_operands(p, plan);
+    return plan->is_missing ? CUBLAS_STATUS_NOT_SUPPORTED : set_operands(p, plan);
 }
 
 static cublasStatus_t multiply(struct gpu_device *gpu, const struct gpu_product *p) {

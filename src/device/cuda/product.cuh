@@ -34,7 +34,8 @@ void gpu_products_close(struct gpu_device *gpu);
 
 /* x (rows, columns) as a factor until the call ends. */
 struct factor gpu_factor(call *c, const float *x, size_t rows, size_t columns);
-/* The same for a matrix that the previous operator may have written in 16 bits, too (gpu_also), or only in 16 bits. */
+/* The same for a matrix that the previous operator may have written in 16 bits, too (gpu_half_output), or only in 16
+ * bits. */
 struct factor gpu_input_factor(call *c, struct gpu_numbers x, size_t rows, size_t columns);
 /* dy (rows, columns) in 16 bits if the previous operator wrote that, too; else unchanged. With [is_kept] the next
  * call gets the same. */
@@ -51,12 +52,13 @@ const uint16_t *gpu_half_copy(call *c, const float *x, size_t count);
 
 /* Where an update of [values] (count), before it writes them, writes the 16-bit copy of the parameters, if they are
  * part of it and it is current. */
-struct gpu_also gpu_also_parameters(const call *c, const float *values, size_t count);
+struct gpu_half_output gpu_half_output_parameters(const call *c, const float *values, size_t count);
 /* [y]: device memory that this call writes completely; NULL: none. */
-struct gpu_also gpu_also_half(call *c, const float *y, size_t count);
+struct gpu_half_output gpu_half_output_of(call *c, const float *y, size_t count);
 /* The same for rows of [size], written in fours. [to]: where the operator writes y. */
-static inline struct gpu_also gpu_also_rows(call *c, const float *y, const float *to, size_t rows, size_t size) {
-    return gpu_also_half(c, to == y && size % 8 == 0 ? y : nullptr, rows * size);
+static inline struct gpu_half_output gpu_half_output_rows(call *c, const float *y, const float *to, size_t rows,
+                                                          size_t size) {
+    return gpu_half_output_of(c, to == y && size % 8 == 0 ? y : nullptr, rows * size);
 }
 
 #endif

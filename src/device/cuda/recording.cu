@@ -15,8 +15,8 @@ static void check(struct gpu_device *gpu, cudaError_t error) {
     if (error != cudaSuccess) gpu_fail_with(gpu, "a CUDA graph", error);
 }
 
-/* The recording must not depend on whether the parameters' copy is current now. */
-static void set_parameters_aside(struct gpu_device *gpu) {
+/* Saves the state of the parameters' copy: the recording must not depend on whether it is current now. */
+static void save_parameters(struct gpu_device *gpu) {
     gpu->parameters_before = gpu->parameters;
     gpu->parameters.copy.of = nullptr;
     gpu->parameters.is_current = false;
@@ -24,7 +24,7 @@ static void set_parameters_aside(struct gpu_device *gpu) {
 }
 
 /* A failure during capture has no effects, because nothing ran. */
-static status give_up(struct gpu_device *gpu) {
+static status cancel(struct gpu_device *gpu) {
     status why = status_new(gpu->failure_code, "%s", gpu->failure);
     gpu->failure[0] = 0;
     cudaGetLastError();
@@ -42,13 +42,13 @@ status gpu_record_begin(struct device *device, status *why) {
     gpu->calls++;
     gpu->is_recording = gpu->failure[0] == 0;
     if (gpu->is_recording)
-        set_parameters_aside(gpu);
+        save_parameters(gpu);
     else
-        *why = give_up(gpu);
+        *why = cancel(gpu);
     return OK;
 }
 
-static struct device_recording *make(struct gpu_device *gpu, cudaGraph_t graph) {
+static struct device_recording *create(struct gpu_device *gpu, cudaGraph_t graph) {
     struct device_recording *recording = (struct device_recording *)calloc(1, sizeof *recording);
     if (!recording) {
         gpu_fail_as(gpu, STATUS_MEMORY, "a CUDA graph", "out of memory");
@@ -71,10 +71,10 @@ status gpu_record_end(struct device *device, struct device_recording **out, stat
     gpu->is_recording = false;
     gpu->calls++;
     check(gpu, cudaStreamEndCapture(gpu->stream, &graph));
-    if (!gpu->failure[0]) *out = make(gpu, graph);
+    if (!gpu->failure[0]) *out = create(gpu, graph);
     gpu->parameters = gpu->parameters_before;
     if (graph) cudaGraphDestroy(graph);
-    if (!*out) *why = give_up(gpu);
+    if (!*out) *why = cancel(gpu);
     return OK;
 }
 

@@ -46,7 +46,7 @@ __device__ static inline void row_store(float *row, size_t j, size_t size, bool 
 __device__ static inline void row_put(const struct gpu_result &to, size_t start, size_t j, size_t size, bool is_aligned,
                                       float4 v) {
     if (to.to) row_store(to.to + start, j, size, is_aligned, v);
-    to.also.put(start + j, v);
+    to.half_output.put(start + j, v);
 }
 
 /* The THREADS of a row (32, or the whole block: at most 1024) reduce their values by [op]; all get the same result. T
@@ -55,7 +55,7 @@ template <unsigned THREADS, typename T, typename Op> __device__ T row_join(T val
     for (int way = 16; way > 0; way /= 2) value = op(value, op.from_lane(value, way));
     if (THREADS == 32) return value;
     __shared__ T parts[THREADS / 32];
-    __syncthreads(); /* parts of the call before have been read */
+    __syncthreads(); /* the values of the previous call have been read */
     if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
     __syncthreads();
     value = parts[threadIdx.x % (THREADS / 32)];

@@ -1,5 +1,5 @@
 /* Tensor cores (PTX ISA, mma.sync and ldmatrix, compute capability 8.0): products of 16-bit factors with float32 sums,
- * and the other instructions that CUDA C++ has no name for. All inline PTX is here. The
+ * and other instructions without a CUDA C++ intrinsic. All inline PTX is here. The
  * emulated GPU of the tests has a file of this name instead (tests/emulation/include).
  *
  * Layouts, with g = lane / 4 and t = lane % 4; a register holds two numbers, the first in its lower half:
@@ -33,7 +33,7 @@ struct bfloat16_factors {
     }
 };
 
-/* Factors in float16, rounded to nearest even; what is too large becomes infinite. */
+/* Factors in float16, rounded to nearest even; numbers that are too large become infinite. */
 struct float16_factors {
     __device__ static uint32_t pair(float first, float second) {
         uint32_t both;
@@ -73,21 +73,21 @@ __device__ static inline void load_transposed(uint32_t r[4], const uint16_t *row
                  : "memory");
 }
 
-/* Starts a copy of 16 bytes, of which both addresses are multiples, to shared memory, of zeros with ![is_there]. It
- * belongs to the group of the thread that copy_commit ends. */
-__device__ static inline void copy_start(void *to, const void *from, bool is_there) {
-    uint32_t at = (uint32_t)__cvta_generic_to_shared(to), bytes = is_there ? 16 : 0;
+/* Starts a copy of 16 bytes, of which both addresses are multiples, to shared memory, of zeros with ![is_valid]. It
+ * belongs to the group of the thread that the next copy_commit ends. */
+__device__ static inline void copy_start(void *to, const void *from, bool is_valid) {
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(to), bytes = is_valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(at), "l"(from), "r"(bytes) : "memory");
 }
 
 __device__ static inline void copy_commit() { asm volatile("cp.async.commit_group;" : : : "memory"); }
 
-/* Until all groups of the thread but the last GROUPS are there, for this thread; for others after a barrier. */
+/* Waits until all groups of this thread but the last GROUPS are complete; other threads need a barrier. */
 template <unsigned GROUPS> __device__ inline void copy_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(GROUPS) : "memory");
 }
 
-/* 2^x to about 2^-22, what is below 2^-126 as 0 */
+/* 2^x to about 2^-22; results below 2^-126 are 0 */
 __device__ static inline float exp2_fast(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

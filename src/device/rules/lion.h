@@ -16,7 +16,7 @@ RULE void lion_rule(const struct lion_step *s, unsigned flags, struct rule_numbe
     float p = n->value * s->decay_factor, g = n->gradient, m = n->state[LION_EXP_AVG];
     (void)flags;
     float c = fmaf(s->one_minus_beta1, g, m * s->beta1);
-    float sign = c > 0 ? 1.0f : c < 0 ? -1.0f : c; /* 0 and NaN do not change */
+    float sign = c > 0 ? 1.0f : c < 0 ? -1.0f : c; /* 0 and NaN: c itself */
     n->value = fmaf(s->minus_lr, sign, p);
     n->state[LION_EXP_AVG] = fmaf(s->one_minus_beta2, g, m * s->beta2);
 }

@@ -1,13 +1,13 @@
-/* rule: what the update rules of this folder share. The header of a rule <name> has the constants of an update,
+/* rule: declarations for the update rules of this folder. The header of a rule <name> has the constants of an update,
  * struct <name>_step, and the update of one number:
  *
  *     RULE void <name>_rule(const struct <name>_step *s, unsigned flags, struct rule_number *n);
  *
  * The loops of the CPU and the kernel of the GPU call it for each number (device/rules.h), so it needs no loop. [flags]
  * are the same for all numbers of a loop; the CPU has one loop for each value, in which they are constants. The lower
- * bits say which buffers of state are used. The others are the rule's own (at most two), which a function of the step
- * computes; a branch that would keep a loop from being vectorised belongs there. Formulas write each fused multiply-add
- * of PyTorch's kernels as fmaf. */
+ * bits are set for the state buffers in use. The others (at most two) are specific to the rule and computed by a
+ * function of the step, for branches that would prevent vectorisation of the loop. Formulas write each fused
+ * multiply-add of PyTorch's kernels as fmaf. */
 #ifndef DEVICE_RULES_RULE_H
 #define DEVICE_RULES_RULE_H
 
@@ -29,19 +29,19 @@ struct rule_number {
 
 /* Whether buffer [k] of the state is used. */
 #define RULE_USES(flags, k) (((flags) >> (k)&1) != 0)
-/* Whether flag [k] of the rule's own is set. */
+/* Whether the specific flag [k] of the rule is set. */
 #define RULE_HAS(flags, k) RULE_USES(flags, OPTIMIZER_STATES + (k))
 
-/* The flags of a rule that has none of its own. */
+/* For a rule without specific flags. */
 RULE unsigned rule_no_flags(const void *step) {
     (void)step;
     return 0;
 }
 
-/* Used beside every rule: lerp(mean, value, weight) */
+/* Moving average: lerp(mean, value, weight) */
 RULE float average_rule(float weight, float value, float mean) { return fmaf(weight, value - mean, mean); }
 
-/* NaN stays NaN. */
+/* NaN is not changed. */
 RULE float clamp_rule(float limit, float x) {
     float low = x < -limit ? -limit : x;
     return low > limit ? limit : low;

@@ -104,7 +104,7 @@ static status share_on_gpus(struct zero *z, struct params *params, struct device
     TRY(comm_gpu_after(gpus, device_stream(device)));
     for (size_t i = 0; i < z->cut_count; i++)
         TRY(comm_gpu_all_gather(gpus, params->values + z->cuts[i].begin, z->cuts[i].share));
-    device_wrote(device, params->values, params->trained * sizeof *params->values);
+    device_mark_written(device, params->values, params->trained * sizeof *params->values);
     return comm_gpu_before(gpus, device_stream(device));
 }
 

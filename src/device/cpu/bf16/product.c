@@ -91,12 +91,12 @@ static void pack_group(const struct rows *a, size_t first, size_t count) {
 }
 
 /* The [count] rows from [first] on, while [tiles] tiles run. */
-static struct fetch fetch_group(const struct rows *a, size_t first, size_t count, size_t tiles) {
+static struct prefetch prefetch_group(const struct rows *a, size_t first, size_t count, size_t tiles) {
     bool is_transposed = a->acs != 1;
     size_t lines = (is_transposed ? count : a->depth) / LINE + 1, rows = is_transposed && count ? a->depth : count;
-    size_t pulses = tiles * ((a->depth / 2 + PULSE - 1) / PULSE);
-    return (struct fetch){a->from + first * a->ars,       is_transposed ? a->acs : a->ars, rows, lines, 0,
-                          1 + rows * lines / (pulses + 1)};
+    size_t intervals = tiles * ((a->depth / 2 + PREFETCH_STEPS - 1) / PREFETCH_STEPS);
+    return (struct prefetch){a->from + first * a->ars,          is_transposed ? a->acs : a->ars, rows, lines, 0,
+                             1 + rows * lines / (intervals + 1)};
 }
 
 /* The first panel packs the rows and prefetches the next ones. */
@@ -108,7 +108,7 @@ static void first_panel(const struct block *whole, const struct rows *a, bool is
         part.a += first / TILE_ROWS * whole->a_step;
         part.c += first * whole->ldc;
         pack_group(a, first, part.rows);
-        if (is_large) part.source = fetch_group(a, first + GROUP, next < GROUP ? next : GROUP, GROUP / TILE_ROWS);
+        if (is_large) part.source = prefetch_group(a, first + GROUP, next < GROUP ? next : GROUP, GROUP / TILE_ROWS);
         panel_product(&part, a->acs != 1);
     }
 }
@@ -132,7 +132,7 @@ static void rows_product(const struct cpu_product *p, struct block *block, const
             first_panel(block, a, is_large);
             continue;
         }
-        if (is_large) look_ahead(p, block, b + (j + columns) * p->bcs, a->depth, panel_columns(p->n - j - columns));
+        if (is_large) plan_prefetch(p, block, b + (j + columns) * p->bcs, a->depth, panel_columns(p->n - j - columns));
         panel_product(block, p->acs != 1);
     }
 }

@@ -22,7 +22,7 @@ struct primitive {
 
 /* Everything for one number of rows. */
 struct convolution_plan {
-    size_t rows; /* 0: not made */
+    size_t rows; /* 0: not created */
     bool has_backward;
     struct primitive forward, backward_data, backward_weights;
     struct primitive reorder_forward, reorder_data, reorder_gradients;
@@ -36,7 +36,7 @@ struct device_convolution {
     struct convolution_plan plans[MAX_PLANS];
 };
 
-#define MUST(call)                                                                                                     \
+#define CHECK(call)                                                                                                    \
     do {                                                                                                               \
         if ((call) != dnnl_success) goto fail;                                                                         \
     } while (0)
@@ -73,9 +73,9 @@ static bool add_argument(struct device_convolution *d, struct primitive *p, int 
 /* Workspace for weights in a primitive's order. */
 static bool reserve(struct device_convolution *d, const dnnl_memory_desc_t *weights) {
     status s = workspace_reserve(d->device, dnnl_memory_desc_get_size(weights), "a convolution");
-    bool is_there = s == OK;
+    bool is_found = s == OK;
     status_free(s);
-    return is_there;
+    return is_found;
 }
 
 static bool run(struct device_convolution *d, struct primitive *p, int count, void *const *addresses) {
@@ -102,133 +102,134 @@ static bool describe(const struct convolution *c, size_t rows, struct descriptio
         m->dilations[i] = (int64_t)w->dilation[i] - 1;
         m->padding[i] = (int64_t)w->padding[i];
     }
-    MUST(dnnl_memory_desc_init_by_tag(&m->source, 4, source, dnnl_f32, dnnl_nhwc));
-    MUST(dnnl_memory_desc_init_by_tag(&m->target, 4, target, dnnl_f32, dnnl_nhwc));
-    MUST(dnnl_memory_desc_init_by_tag(&m->weights, 4 + has_groups, weights, dnnl_f32, dnnl_format_tag_any));
-    MUST(dnnl_memory_desc_init_by_tag(&m->plain_weights, 4 + has_groups, weights, dnnl_f32,
-                                      has_groups ? dnnl_goihw : dnnl_oihw));
-    MUST(dnnl_memory_desc_init_by_tag(&m->bias, 1, bias, dnnl_f32, dnnl_a));
+    CHECK(dnnl_memory_desc_init_by_tag(&m->source, 4, source, dnnl_f32, dnnl_nhwc));
+    CHECK(dnnl_memory_desc_init_by_tag(&m->target, 4, target, dnnl_f32, dnnl_nhwc));
+    CHECK(dnnl_memory_desc_init_by_tag(&m->weights, 4 + has_groups, weights, dnnl_f32, dnnl_format_tag_any));
+    CHECK(dnnl_memory_desc_init_by_tag(&m->plain_weights, 4 + has_groups, weights, dnnl_f32,
+                                       has_groups ? dnnl_goihw : dnnl_oihw));
+    CHECK(dnnl_memory_desc_init_by_tag(&m->bias, 1, bias, dnnl_f32, dnnl_a));
     return true;
 fail:
     return false;
 }
 
-static bool make_reorder(struct device_convolution *d, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
-                         bool adds, struct primitive *out) {
+static bool create_reorder(struct device_convolution *d, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                           bool adds, struct primitive *out) {
     dnnl_primitive_attr_t attributes = NULL;
     dnnl_post_ops_t after = NULL;
     dnnl_primitive_desc_t description = NULL;
-    bool is_made = false;
+    bool is_created = false;
     if (adds) {
-        MUST(dnnl_primitive_attr_create(&attributes));
-        MUST(dnnl_post_ops_create(&after));
-        MUST(dnnl_post_ops_append_sum(after, 1));
-        MUST(dnnl_primitive_attr_set_post_ops(attributes, after));
+        CHECK(dnnl_primitive_attr_create(&attributes));
+        CHECK(dnnl_post_ops_create(&after));
+        CHECK(dnnl_post_ops_append_sum(after, 1));
+        CHECK(dnnl_primitive_attr_set_post_ops(attributes, after));
     }
-    MUST(dnnl_reorder_primitive_desc_create(&description, from, d->engine, to, d->engine, attributes));
-    MUST(dnnl_primitive_create(&out->primitive, description));
-    is_made = add_argument(d, out, DNNL_ARG_FROM, from) && add_argument(d, out, DNNL_ARG_TO, to);
+    CHECK(dnnl_reorder_primitive_desc_create(&description, from, d->engine, to, d->engine, attributes));
+    CHECK(dnnl_primitive_create(&out->primitive, description));
+    is_created = add_argument(d, out, DNNL_ARG_FROM, from) && add_argument(d, out, DNNL_ARG_TO, to);
 fail:
     if (description) dnnl_primitive_desc_destroy(description);
     if (after) dnnl_post_ops_destroy(after);
     if (attributes) dnnl_primitive_attr_destroy(attributes);
-    return is_made;
+    return is_created;
 }
 
-static bool make_forward(struct device_convolution *d, const struct descriptions *m, struct convolution_plan *plan,
-                         dnnl_primitive_desc_t *hint) {
+static bool create_forward(struct device_convolution *d, const struct descriptions *m, struct convolution_plan *plan,
+                           dnnl_primitive_desc_t *hint) {
     dnnl_convolution_desc_t description;
     dnnl_primitive_attr_t attributes = NULL;
     dnnl_post_ops_t after = NULL;
     struct primitive *p = &plan->forward;
-    bool is_made = false;
-    MUST(dnnl_dilated_convolution_forward_desc_init(&description, dnnl_forward_training, dnnl_convolution_direct,
-                                                    &m->source, &m->weights, d->c.has_bias ? &m->bias : NULL,
-                                                    &m->target, m->strides, m->dilations, m->padding, m->padding));
-    MUST(dnnl_primitive_attr_create(&attributes));
+    bool is_created = false;
+    CHECK(dnnl_dilated_convolution_forward_desc_init(&description, dnnl_forward_training, dnnl_convolution_direct,
+                                                     &m->source, &m->weights, d->c.has_bias ? &m->bias : NULL,
+                                                     &m->target, m->strides, m->dilations, m->padding, m->padding));
+    CHECK(dnnl_primitive_attr_create(&attributes));
     if (d->c.has_relu) {
-        MUST(dnnl_post_ops_create(&after));
-        MUST(dnnl_post_ops_append_eltwise(after, 1, dnnl_eltwise_relu, 0, 0));
-        MUST(dnnl_primitive_attr_set_post_ops(attributes, after));
+        CHECK(dnnl_post_ops_create(&after));
+        CHECK(dnnl_post_ops_append_eltwise(after, 1, dnnl_eltwise_relu, 0, 0));
+        CHECK(dnnl_primitive_attr_set_post_ops(attributes, after));
     }
-    MUST(dnnl_primitive_desc_create(hint, &description, attributes, d->engine, NULL));
-    MUST(dnnl_primitive_create(&p->primitive, *hint));
+    CHECK(dnnl_primitive_desc_create(hint, &description, attributes, d->engine, NULL));
+    CHECK(dnnl_primitive_create(&p->primitive, *hint));
     const dnnl_memory_desc_t *weights = dnnl_primitive_desc_query_md(*hint, dnnl_query_weights_md, 0);
-    is_made = add_argument(d, p, DNNL_ARG_SRC, &m->source) && add_argument(d, p, DNNL_ARG_DST, &m->target) &&
-              add_argument(d, p, DNNL_ARG_WEIGHTS, weights) && reserve(d, weights) &&
-              (!d->c.has_bias || add_argument(d, p, DNNL_ARG_BIAS, &m->bias)) &&
-              make_reorder(d, &m->plain_weights, weights, false, &plan->reorder_forward);
+    is_created = add_argument(d, p, DNNL_ARG_SRC, &m->source) && add_argument(d, p, DNNL_ARG_DST, &m->target) &&
+                 add_argument(d, p, DNNL_ARG_WEIGHTS, weights) && reserve(d, weights) &&
+                 (!d->c.has_bias || add_argument(d, p, DNNL_ARG_BIAS, &m->bias)) &&
+                 create_reorder(d, &m->plain_weights, weights, false, &plan->reorder_forward);
 fail:
     if (after) dnnl_post_ops_destroy(after);
     if (attributes) dnnl_primitive_attr_destroy(attributes);
-    return is_made;
+    return is_created;
 }
 
-static bool make_backward_data(struct device_convolution *d, const struct descriptions *m,
-                               struct convolution_plan *plan, dnnl_primitive_desc_t hint) {
+static bool create_backward_data(struct device_convolution *d, const struct descriptions *m,
+                                 struct convolution_plan *plan, dnnl_primitive_desc_t hint) {
     dnnl_convolution_desc_t description;
-    dnnl_primitive_desc_t made = NULL;
+    dnnl_primitive_desc_t primitive_description = NULL;
     struct primitive *p = &plan->backward_data;
-    bool is_made = false;
-    MUST(dnnl_dilated_convolution_backward_data_desc_init(&description, dnnl_convolution_direct, &m->source,
-                                                          &m->weights, &m->target, m->strides, m->dilations, m->padding,
-                                                          m->padding));
-    MUST(dnnl_primitive_desc_create(&made, &description, NULL, d->engine, hint));
-    MUST(dnnl_primitive_create(&p->primitive, made));
-    const dnnl_memory_desc_t *weights = dnnl_primitive_desc_query_md(made, dnnl_query_weights_md, 0);
-    is_made = add_argument(d, p, DNNL_ARG_DIFF_SRC, &m->source) && add_argument(d, p, DNNL_ARG_DIFF_DST, &m->target) &&
-              add_argument(d, p, DNNL_ARG_WEIGHTS, weights) && reserve(d, weights) &&
-              make_reorder(d, &m->plain_weights, weights, false, &plan->reorder_data);
+    bool is_created = false;
+    CHECK(dnnl_dilated_convolution_backward_data_desc_init(&description, dnnl_convolution_direct, &m->source,
+                                                           &m->weights, &m->target, m->strides, m->dilations,
+                                                           m->padding, m->padding));
+    CHECK(dnnl_primitive_desc_create(&primitive_description, &description, NULL, d->engine, hint));
+    CHECK(dnnl_primitive_create(&p->primitive, primitive_description));
+    const dnnl_memory_desc_t *weights = dnnl_primitive_desc_query_md(primitive_description, dnnl_query_weights_md, 0);
+    is_created = add_argument(d, p, DNNL_ARG_DIFF_SRC, &m->source) &&
+                 add_argument(d, p, DNNL_ARG_DIFF_DST, &m->target) && add_argument(d, p, DNNL_ARG_WEIGHTS, weights) &&
+                 reserve(d, weights) && create_reorder(d, &m->plain_weights, weights, false, &plan->reorder_data);
 fail:
-    if (made) dnnl_primitive_desc_destroy(made);
-    return is_made;
+    if (primitive_description) dnnl_primitive_desc_destroy(primitive_description);
+    return is_created;
 }
 
-static bool make_backward_weights(struct device_convolution *d, const struct descriptions *m,
-                                  struct convolution_plan *plan, dnnl_primitive_desc_t hint) {
+static bool create_backward_weights(struct device_convolution *d, const struct descriptions *m,
+                                    struct convolution_plan *plan, dnnl_primitive_desc_t hint) {
     dnnl_convolution_desc_t description;
-    dnnl_primitive_desc_t made = NULL;
+    dnnl_primitive_desc_t primitive_description = NULL;
     struct primitive *p = &plan->backward_weights;
-    bool is_made = false;
-    MUST(dnnl_dilated_convolution_backward_weights_desc_init(&description, dnnl_convolution_direct, &m->source,
-                                                             &m->weights, NULL, &m->target, m->strides, m->dilations,
-                                                             m->padding, m->padding));
-    MUST(dnnl_primitive_desc_create(&made, &description, NULL, d->engine, hint));
-    MUST(dnnl_primitive_create(&p->primitive, made));
-    const dnnl_memory_desc_t *weights = dnnl_primitive_desc_query_md(made, dnnl_query_diff_weights_md, 0);
-    is_made = add_argument(d, p, DNNL_ARG_SRC, &m->source) && add_argument(d, p, DNNL_ARG_DIFF_DST, &m->target) &&
-              add_argument(d, p, DNNL_ARG_DIFF_WEIGHTS, weights) && reserve(d, weights) &&
-              make_reorder(d, weights, &m->plain_weights, true, &plan->reorder_gradients);
+    bool is_created = false;
+    CHECK(dnnl_dilated_convolution_backward_weights_desc_init(&description, dnnl_convolution_direct, &m->source,
+                                                              &m->weights, NULL, &m->target, m->strides, m->dilations,
+                                                              m->padding, m->padding));
+    CHECK(dnnl_primitive_desc_create(&primitive_description, &description, NULL, d->engine, hint));
+    CHECK(dnnl_primitive_create(&p->primitive, primitive_description));
+    const dnnl_memory_desc_t *weights =
+        dnnl_primitive_desc_query_md(primitive_description, dnnl_query_diff_weights_md, 0);
+    is_created = add_argument(d, p, DNNL_ARG_SRC, &m->source) && add_argument(d, p, DNNL_ARG_DIFF_DST, &m->target) &&
+                 add_argument(d, p, DNNL_ARG_DIFF_WEIGHTS, weights) && reserve(d, weights) &&
+                 create_reorder(d, weights, &m->plain_weights, true, &plan->reorder_gradients);
 fail:
-    if (made) dnnl_primitive_desc_destroy(made);
-    return is_made;
+    if (primitive_description) dnnl_primitive_desc_destroy(primitive_description);
+    return is_created;
 }
 
-static bool make_plan(struct device_convolution *d, size_t rows, bool has_backward, struct convolution_plan *plan) {
+static bool create_plan(struct device_convolution *d, size_t rows, bool has_backward, struct convolution_plan *plan) {
     struct descriptions m;
     dnnl_primitive_desc_t hint = NULL;
     plan_destroy(plan);
-    bool is_made =
-        describe(&d->c, rows, &m) && make_forward(d, &m, plan, &hint) &&
-        (!has_backward || (make_backward_data(d, &m, plan, hint) && make_backward_weights(d, &m, plan, hint)));
+    bool is_created =
+        describe(&d->c, rows, &m) && create_forward(d, &m, plan, &hint) &&
+        (!has_backward || (create_backward_data(d, &m, plan, hint) && create_backward_weights(d, &m, plan, hint)));
     if (hint) dnnl_primitive_desc_destroy(hint);
-    if (is_made) {
+    if (is_created) {
         plan->rows = rows;
         plan->has_backward = has_backward;
     } else {
         plan_destroy(plan);
     }
-    return is_made;
+    return is_created;
 }
 
 /* The plan for [rows]; created now if necessary, in the first free slot, else in the last one. NULL: out of memory. */
 static struct convolution_plan *plan_for(struct device_convolution *d, size_t rows, bool has_backward) {
     for (size_t i = 0; i < MAX_PLANS; i++) {
         struct convolution_plan *plan = &d->plans[i];
-        bool is_there = plan->rows == rows;
-        if (is_there && (plan->has_backward || !has_backward)) return plan;
-        if (!is_there && plan->rows && i + 1 < MAX_PLANS) continue;
-        return make_plan(d, rows, has_backward, plan) ? plan : NULL;
+        bool is_found = plan->rows == rows;
+        if (is_found && (plan->has_backward || !has_backward)) return plan;
+        if (!is_found && plan->rows && i + 1 < MAX_PLANS) continue;
+        return create_plan(d, rows, has_backward, plan) ? plan : NULL;
     }
     return NULL;
 }
@@ -242,7 +243,7 @@ static status create(struct device *device, const struct convolution *c, size_t 
         dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags) != dnnl_success ||
         !plan_for(d, rows, true)) {
         destroy(d);
-        return status_new(STATUS_BUG, "oneDNN cannot make this convolution");
+        return status_new(STATUS_BUG, "oneDNN cannot create this convolution");
     }
     *out = d;
     return OK;
@@ -250,7 +251,7 @@ static status create(struct device *device, const struct convolution *c, size_t 
 
 static status prepare(struct device_convolution *d, size_t rows, bool is_training) {
     if (plan_for(d, rows, is_training)) return OK;
-    return status_new(STATUS_BUG, "oneDNN cannot make this convolution for %zu rows", rows);
+    return status_new(STATUS_BUG, "oneDNN cannot create this convolution for %zu rows", rows);
 }
 
 static void forward(struct device_convolution *d, const float *x, const float *w, const float *bias, float *y,
@@ -260,7 +261,7 @@ static void forward(struct device_convolution *d, const float *x, const float *w
     void *const reorder[] = {(float *)w, weights}, *const all[] = {(float *)x, y, weights, (float *)bias};
     if (plan && run(d, &plan->reorder_forward, 2, reorder) && run(d, &plan->forward, plan->forward.count, all)) return;
     size_t count = rows * d->c.out.height * d->c.out.width * d->c.out.channels;
-    for (size_t i = 0; i < count; i++) y[i] = NAN; /* out of memory: the run ends, its loss is not finite */
+    for (size_t i = 0; i < count; i++) y[i] = NAN; /* out of memory: the run ends because its loss is not finite */
 }
 
 static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,

@@ -13,10 +13,10 @@
 
 #define BLOCK 64 /* queries, and keys: two blocks of scores fit in the first-level cache */
 
-/* One head of one row. Strides: [wide] between tokens of qkv, [narrow] of y. */
+/* One head of one row. [qkv_stride], [y_stride]: between tokens. */
 struct head {
     const float *q, *k, *v;
-    size_t wide, narrow, size, tokens;
+    size_t qkv_stride, y_stride, size, tokens;
     float scale;
     bool is_causal;
 };
@@ -27,8 +27,8 @@ static struct head head_of(const struct attention_shape *s, const float *qkv, si
     return (struct head){.q = q,
                          .k = q + c,
                          .v = q + 2 * c,
-                         .wide = 3 * c,
-                         .narrow = c,
+                         .qkv_stride = 3 * c,
+                         .y_stride = c,
                          .size = s->head_size,
                          .tokens = s->tokens,
                          .scale = 1 / sqrtf((float)s->head_size),
@@ -39,8 +39,8 @@ static size_t block_at(const struct head *h, size_t first) {
     return h->tokens - first < BLOCK ? h->tokens - first : BLOCK;
 }
 
-/* Keys of the block at [first] that query [query] attends to. */
-static size_t seen(const struct head *h, size_t query, size_t first, size_t keys) {
+/* Number of keys of the block at [first] that query [query] attends to. */
+static size_t visible_keys(const struct head *h, size_t query, size_t first, size_t keys) {
     if (!h->is_causal || query >= first + keys) return keys;
     return query < first ? 0 : query - first + 1;
 }
@@ -63,9 +63,9 @@ static void scores(float *block, const float *a, size_t a_stride, size_t m, cons
     IN_SET(product)(&p);
 }
 
-/* c (m, size; [c_stride]) += a (m, k; strides [ars] and [acs]) b (k, size); for the first block =. */
-static void weigh(const struct head *h, bool is_first, size_t m, size_t k, const float *a, size_t ars, size_t acs,
-                  const float *b, size_t b_stride, float *c, size_t c_stride) {
+/* c (m, size; [c_stride]) += a (m, k; strides [ars] and [acs]) b (k, size); for the first block c = a b. */
+static void add_product(const struct head *h, bool is_first, size_t m, size_t k, const float *a, size_t ars, size_t acs,
+                        const float *b, size_t b_stride, float *c, size_t c_stride) {
     struct cpu_product p = {.m = m,
                             .n = h->size,
                             .k = k,
@@ -85,59 +85,60 @@ static void weigh(const struct head *h, bool is_first, size_t m, size_t k, const
 static size_t round_up(size_t count) { return (count + SUMS - 1) / SUMS * SUMS; }
 
 /* Masked scores become -infinity, whose exponential is 0, up to a multiple of whole vectors. */
-static size_t hide(float *row, size_t count) {
+static size_t mask(float *row, size_t count) {
     size_t padded = round_up(count);
     for (size_t j = count; j < padded; j++) row[j] = -INFINITY;
     return padded;
 }
 
-/* The softmax of a block of queries so far: the largest score of each, not scaled, and the sum of exp((score -
+/* The online softmax of a block of queries: for each the maximum score so far, not scaled, and the sum of exp((score -
  * maximum) scale). */
-struct running {
+struct softmax_state {
     float maximum[BLOCK], sum[BLOCK];
 };
 
-/* The block of scores (queries, BLOCK) becomes exp((score - maximum) scale), with updated maxima and sums. factors:
- * multipliers of earlier sums for the new maxima. */
-static void take_in(const struct head *h, float *block, size_t first, size_t queries, size_t k, size_t keys,
-                    struct running *running, float *factors) {
+/* Replaces the block of scores (queries, BLOCK) by exp((score - maximum) scale) and updates maxima and sums. factors:
+ * the multipliers of earlier sums after a change of the maximum. */
+static void update_softmax(const struct head *h, float *block, size_t first, size_t queries, size_t k, size_t keys,
+                           struct softmax_state *state, float *factors) {
     float max[BLOCK];
     for (size_t i = 0; i < queries; i++) {
         float *row = block + i * BLOCK;
-        max[i] = largest_of(row, hide(row, seen(h, first + i, k, keys)));
+        max[i] = largest_of(row, mask(row, visible_keys(h, first + i, k, keys)));
     }
     for (size_t i = 0; i < queries; i++) {
-        float before = running->maximum[i];
-        running->maximum[i] = max[i] > before ? max[i] : before;
-        factors[i] = math_exp((before - running->maximum[i]) * h->scale);
+        float before = state->maximum[i];
+        state->maximum[i] = max[i] > before ? max[i] : before;
+        factors[i] = math_exp((before - state->maximum[i]) * h->scale);
     }
     for (size_t i = 0; i < queries; i++) {
-        size_t padded = round_up(seen(h, first + i, k, keys));
-        float *restrict row = block + i * BLOCK, max_so_far = running->maximum[i], sums[SUMS] = {0};
+        size_t padded = round_up(visible_keys(h, first + i, k, keys));
+        float *restrict row = block + i * BLOCK, max_so_far = state->maximum[i], sums[SUMS] = {0};
         SUM_INTO(sums, padded, j, (row[j] = math_exp((row[j] - max_so_far) * h->scale)));
         for (size_t j = padded; j < keys; j++) row[j] = 0;
-        running->sum[i] *= factors[i];
-        running->sum[i] += sums_total(sums);
+        state->sum[i] *= factors[i];
+        state->sum[i] += sums_total(sums);
     }
 }
 
 static void forward_queries(const struct head *h, size_t first, float *y, float *softmaxes) {
     _Alignas(64) float block[BLOCK * BLOCK], factors[BLOCK];
-    struct running running;
+    struct softmax_state state;
     size_t queries = block_at(h, first);
-    for (size_t i = 0; i < queries; i++) running.maximum[i] = -INFINITY, running.sum[i] = 0;
+    for (size_t i = 0; i < queries; i++) state.maximum[i] = -INFINITY, state.sum[i] = 0;
     for (size_t k = 0; k < h->tokens && (!h->is_causal || k < first + queries); k += BLOCK) {
         size_t keys = block_at(h, k);
-        scores(block, h->q + first * h->wide, h->wide, queries, h->k + k * h->wide, h->wide, keys, h->size);
-        take_in(h, block, first, queries, k, keys, &running, factors);
+        scores(block, h->q + first * h->qkv_stride, h->qkv_stride, queries, h->k + k * h->qkv_stride, h->qkv_stride,
+               keys, h->size);
+        update_softmax(h, block, first, queries, k, keys, &state, factors);
         for (size_t i = 0; i < queries && k > 0; i++)
-            for (size_t d = 0; d < h->size; d++) y[i * h->narrow + d] *= factors[i];
-        weigh(h, k == 0, queries, keys, block, BLOCK, 1, h->v + k * h->wide, h->wide, y, h->narrow);
+            for (size_t d = 0; d < h->size; d++) y[i * h->y_stride + d] *= factors[i];
+        add_product(h, k == 0, queries, keys, block, BLOCK, 1, h->v + k * h->qkv_stride, h->qkv_stride, y, h->y_stride);
     }
     for (size_t i = 0; i < queries; i++) {
-        float inverse = 1 / running.sum[i];
-        for (size_t d = 0; d < h->size; d++) y[i * h->narrow + d] *= inverse;
-        softmaxes[2 * i] = running.maximum[i], softmaxes[2 * i + 1] = inverse;
+        float inverse = 1 / state.sum[i];
+        for (size_t d = 0; d < h->size; d++) y[i * h->y_stride + d] *= inverse;
+        softmaxes[2 * i] = state.maximum[i], softmaxes[2 * i + 1] = inverse;
     }
 }
 
@@ -151,9 +152,9 @@ static void forward_heads(void *context, size_t from, size_t to) {
     const struct forward *f = context;
     for (size_t i = from; i < to; i++) {
         struct head h = head_of(f->shape, f->qkv, i / f->shape->heads, i % f->shape->heads);
-        float *y = f->y + i / f->shape->heads * h.tokens * h.narrow + i % f->shape->heads * h.size;
+        float *y = f->y + i / f->shape->heads * h.tokens * h.y_stride + i % f->shape->heads * h.size;
         for (size_t first = 0; first < h.tokens; first += BLOCK)
-            forward_queries(&h, first, y + first * h.narrow, f->softmaxes + 2 * (i * h.tokens + first));
+            forward_queries(&h, first, y + first * h.y_stride, f->softmaxes + 2 * (i * h.tokens + first));
     }
 }
 
@@ -172,7 +173,7 @@ void IN_SET(attention_forward)(struct device *device, const struct attention_sha
 /* The first block of queries that attends to the keys at [k]. */
 static size_t first_queries(const struct head *h, size_t k) { return h->is_causal ? k : 0; }
 
-/* What backward of one head reads and writes; strides as in struct head. */
+/* Operands of backward for one head; strides as in struct head. */
 struct head_gradients {
     const float *y, *dy, *softmaxes;
     float *dq, *dk, *dv;
@@ -183,17 +184,17 @@ struct head_gradients {
 static void backward_blocks(const struct head *h, const struct head_gradients *g, size_t first, size_t k) {
     _Alignas(64) float p[BLOCK * BLOCK], dp[BLOCK * BLOCK];
     size_t queries = block_at(h, first), keys = block_at(h, k);
-    const float *q = h->q + first * h->wide, *dy = g->dy + first * h->narrow, *y = g->y + first * h->narrow;
-    scores(p, q, h->wide, queries, h->k + k * h->wide, h->wide, keys, h->size);
-    scores(dp, dy, h->narrow, queries, h->v + k * h->wide, h->wide, keys, h->size);
+    const float *q = h->q + first * h->qkv_stride, *dy = g->dy + first * h->y_stride, *y = g->y + first * h->y_stride;
+    scores(p, q, h->qkv_stride, queries, h->k + k * h->qkv_stride, h->qkv_stride, keys, h->size);
+    scores(dp, dy, h->y_stride, queries, h->v + k * h->qkv_stride, h->qkv_stride, keys, h->size);
     for (size_t i = 0; i < queries; i++) {
-        size_t count = seen(h, first + i, k, keys);
+        size_t count = visible_keys(h, first + i, k, keys);
         const float *softmax = g->softmaxes + 2 * (first + i);
         float sums[SUMS] = {0}, max = softmax[0], inverse = softmax[1];
         float *restrict row = p + i * BLOCK, *restrict drow = dp + i * BLOCK;
-        SUM_INTO(sums, h->size, d, y[i * h->narrow + d] * dy[i * h->narrow + d]);
+        SUM_INTO(sums, h->size, d, y[i * h->y_stride + d] * dy[i * h->y_stride + d]);
         float total = sums_total(sums);
-        size_t padded = hide(row, count);
+        size_t padded = mask(row, count);
         for (size_t j = count; j < padded; j++) drow[j] = 0;
         for (size_t j = 0; j < padded; j++) {
             row[j] = math_exp((row[j] - max) * h->scale) * inverse;
@@ -202,9 +203,10 @@ static void backward_blocks(const struct head *h, const struct head_gradients *g
         for (size_t j = padded; j < keys; j++) row[j] = drow[j] = 0;
     }
     bool is_first = first == first_queries(h, k);
-    weigh(h, is_first, keys, queries, p, 1, BLOCK, dy, h->narrow, g->dv + k * h->wide, h->wide);
-    weigh(h, is_first, keys, queries, dp, 1, BLOCK, q, h->wide, g->dk + k * h->wide, h->wide);
-    weigh(h, k == 0, queries, keys, dp, BLOCK, 1, h->k + k * h->wide, h->wide, g->dq + first * h->wide, h->wide);
+    add_product(h, is_first, keys, queries, p, 1, BLOCK, dy, h->y_stride, g->dv + k * h->qkv_stride, h->qkv_stride);
+    add_product(h, is_first, keys, queries, dp, 1, BLOCK, q, h->qkv_stride, g->dk + k * h->qkv_stride, h->qkv_stride);
+    add_product(h, k == 0, queries, keys, dp, BLOCK, 1, h->k + k * h->qkv_stride, h->qkv_stride,
+                g->dq + first * h->qkv_stride, h->qkv_stride);
 }
 
 struct backward {
@@ -218,10 +220,10 @@ static void backward_heads(void *context, size_t from, size_t to) {
     for (size_t i = from; i < to; i++) {
         size_t row = i / b->shape->heads, n = i % b->shape->heads, c = b->shape->heads * b->shape->head_size;
         struct head h = head_of(b->shape, b->qkv, row, n);
-        size_t narrow = row * h.tokens * c + n * h.size;
+        size_t y_stride = row * h.tokens * c + n * h.size;
         float *dq = b->dqkv + row * h.tokens * 3 * c + n * h.size;
-        struct head_gradients g = {b->y + narrow, b->dy + narrow, b->softmaxes + 2 * i * h.tokens, dq,
-                                   dq + c,        dq + 2 * c};
+        struct head_gradients g = {b->y + y_stride, b->dy + y_stride, b->softmaxes + 2 * i * h.tokens, dq,
+                                   dq + c,          dq + 2 * c};
         for (size_t k = 0; k < h.tokens; k += BLOCK)
             for (size_t first = first_queries(&h, k); first < h.tokens; first += BLOCK)
                 backward_blocks(&h, &g, first, k);

@@ -63,7 +63,7 @@ static inline bool pixel_of(const struct convolution *c, size_t oy, size_t ox, s
     return y < c->in.height && x < c->in.width;
 }
 
-/* columns from the pixels of x, or, with [adds], the pixels += columns */
+/* Copies the pixels of x to columns or, with [adds], adds columns to the pixels. */
 static void move_columns(struct device_convolution *d, float *x, size_t group, bool adds) {
     const struct convolution *c = &d->c;
     float *column = d->columns;
@@ -84,7 +84,7 @@ static void move_columns(struct device_convolution *d, float *x, size_t group, b
                 }
 }
 
-/* PyTorch's weights to this order, or these gradients added to PyTorch's */
+/* Copies weights from PyTorch's order to this one or, with [adds], adds gradients in this order to PyTorch's. */
 static void move_weights(struct device_convolution *d, const float *from, float *to, bool adds) {
     size_t ours = 0;
     for (size_t g = 0; g < d->c.groups; g++)

@@ -54,7 +54,7 @@ static void rows_product(const struct cpu_product *p, struct block *block, const
         columns = panel_columns(p->n - j);
         pack_panel(panel, (columns + LANES - 1) / LANES * LANES, b + j * p->bcs, p->brs, p->bcs, block->depth, columns);
         if (p->m * p->n * p->k >= LARGE)
-            look_ahead(p, block, b + (j + columns) * p->bcs, block->depth, panel_columns(p->n - j - columns));
+            plan_prefetch(p, block, b + (j + columns) * p->bcs, block->depth, panel_columns(p->n - j - columns));
         block->columns = columns;
         block->panel = panel;
         block->row = p->start == PRODUCT_ROW ? p->row + j : NULL;
@@ -65,20 +65,20 @@ static void rows_product(const struct cpu_product *p, struct block *block, const
 
 /* How rows of a are passed to the tiles. */
 enum order {
-    AS_THEY_ARE,
-    COPIED,    /* copied because they would map to few sets of the cache */
+    IN_PLACE,
+    COPIED,    /* because they would map to few sets of the cache */
     BY_COLUMNS /* a is transposed */
 };
 
 static enum order order_of(const struct cpu_product *p) {
     if (p->acs != 1) return BY_COLUMNS;
-    return p->ars % 1024 == 0 && p->n > 2 * PANEL_WIDTH ? COPIED : AS_THEY_ARE;
+    return p->ars % 1024 == 0 && p->n > 2 * PANEL_WIDTH ? COPIED : IN_PLACE;
 }
 
 /* The rows of a block at [from], copied to [strip] if they must be contiguous. */
 static void order_rows(const struct cpu_product *p, struct block *block, enum order order, const float *from,
                        float *strip) {
-    block->a = order == AS_THEY_ARE ? from : strip;
+    block->a = order == IN_PLACE ? from : strip;
     block->ars = order == COPIED ? STRIP_STRIDE : p->ars;
     block->a_step = TILE_ROWS * (order == BY_COLUMNS ? block->depth : block->ars);
     if (order == BY_COLUMNS) pack_columns(strip, from, p->acs, block->depth, block->rows);
@@ -92,7 +92,7 @@ void IN_SET(product)(const struct cpu_product *p) {
     size_t blocks = (p->k + PANEL_K - 1) / PANEL_K;
     for (size_t first = 0, n = 0; n < blocks; n++) {
         size_t depth = (p->k - first) / (blocks - n);
-        size_t max_rows = order == AS_THEY_ARE && depth ? STRIP_ROWS * (PANEL_K / depth) : STRIP_ROWS;
+        size_t max_rows = order == IN_PLACE && depth ? STRIP_ROWS * (PANEL_K / depth) : STRIP_ROWS;
         for (size_t i = 0; i < p->m; i += max_rows) {
             size_t rows = p->m - i < max_rows ? p->m - i : max_rows;
             struct block block = {.depth = depth,

@@ -101,7 +101,7 @@ struct view {
     size_t count;
 };
 
-static void look_at(const struct pooling *p, size_t oy, size_t ox, struct view *view) {
+static void find_elements(const struct pooling *p, size_t oy, size_t ox, struct view *view) {
     struct span v = span_of(p, 0, p->in.height, p->out.height, oy), h = span_of(p, 1, p->in.width, p->out.width, ox);
     view->count = 0;
     for (size_t i = v.from; i < v.to; i++)
@@ -112,7 +112,7 @@ static void look_at(const struct pooling *p, size_t oy, size_t ox, struct view *
         }
 }
 
-INLINE lanes choose(ints mask, lanes yes, lanes no) { return (lanes)((mask & (ints)yes) | (~mask & (ints)no)); }
+INLINE lanes select_lanes(ints mask, lanes yes, lanes no) { return (lanes)((mask & (ints)yes) | (~mask & (ints)no)); }
 
 /* Operands of a pooling, (rows, in) and (rows, out). */
 struct image_pass {
@@ -142,10 +142,10 @@ INLINE void max_window(const float *x, float *y, uint8_t *index, const struct vi
         for (size_t k = 1; k < count; k++) {
             lanes v = *(const lanes *)(x + view->offsets[k] + c);
             ints is_better = (v > best) | (v != v);
-            best = choose(is_better, v, best);
+            best = select_lanes(is_better, v, best);
             at = (is_better & view->positions[k]) | (~is_better & at);
         }
-        if (has_relu) best = choose(best <= 0, (lanes){0}, best);
+        if (has_relu) best = select_lanes(best <= 0, (lanes){0}, best);
         *(lanes *)(y + c) = best;
         *(bytes *)(index + c) = __builtin_convertvector(at, bytes);
     }
@@ -167,7 +167,7 @@ static void max_pool_forward_part(void *context, size_t first, size_t last) {
     struct view view;
     for (size_t oy = 0; oy < p->out.height; oy++)
         for (size_t ox = 0; ox < p->out.width; ox++) {
-            look_at(p, oy, ox, &view);
+            find_elements(p, oy, ox, &view);
             for (size_t r = first; r < last; r++) {
                 size_t at = r * pass->out + (oy * p->out.width + ox) * pass->channels;
                 const float *from = pass->x + r * pass->in;
@@ -195,10 +195,10 @@ INLINE void max_window_back(float *dx, const float *y, const uint8_t *index, con
     for (; c + LANES <= channels; c += LANES) {
         lanes g = *(const lanes *)(dy + c);
         ints at = __builtin_convertvector(*(const bytes *)(index + c), ints);
-        if (has_relu) g = choose(*(const lanes *)(y + c) > 0, g, (lanes){0});
+        if (has_relu) g = select_lanes(*(const lanes *)(y + c) > 0, g, (lanes){0});
         for (size_t k = 0; k < count; k++) {
             lanes *to = (lanes *)(dx + view->offsets[k] + c);
-            lanes part = choose(at == view->positions[k], g, (lanes){0});
+            lanes part = select_lanes(at == view->positions[k], g, (lanes){0});
             *to = adds ? *to + part : part;
         }
     }
@@ -226,7 +226,7 @@ static void max_pool_backward_part(void *context, size_t first, size_t last) {
     if (adds) memset(pass->to + first * pass->in, 0, (last - first) * pass->in * sizeof *pass->to);
     for (size_t oy = 0; oy < p->out.height; oy++)
         for (size_t ox = 0; ox < p->out.width; ox++) {
-            look_at(p, oy, ox, &view);
+            find_elements(p, oy, ox, &view);
             for (size_t r = first; r < last; r++) {
                 size_t at = r * pass->out + (oy * p->out.width + ox) * pass->channels;
                 float *to = pass->to + r * pass->in;
@@ -249,7 +249,7 @@ static void max_pool_backward(struct device *device, const struct pooling *p, co
 }
 
 /* 1 / elements of the window */
-INLINE float share(const struct pooling *p, struct span v, struct span h) {
+INLINE float window_factor(const struct pooling *p, struct span v, struct span h) {
     size_t real = (v.to - v.from) * (h.to - h.from), all = v.padded * h.padded;
     if (p->divisor) return 1 / (float)p->divisor;
     return 1 / (float)(p->is_adaptive || p->excludes_padding ? real : all);
@@ -265,7 +265,7 @@ static void avg_pool_forward_part(void *context, size_t first, size_t last) {
             for (size_t ox = 0; ox < p->out.width; ox++, y += pass->channels) {
                 struct span v = span_of(p, 0, p->in.height, p->out.height, oy);
                 struct span h = span_of(p, 1, p->in.width, p->out.width, ox);
-                float factor = share(p, v, h);
+                float factor = window_factor(p, v, h);
                 memset(y, 0, pass->channels * sizeof *y);
                 for (size_t i = v.from; i < v.to; i++)
                     for (size_t j = h.from; j < h.to; j++)
@@ -293,7 +293,7 @@ static void avg_pool_backward_part(void *context, size_t first, size_t last) {
             for (size_t ox = 0; ox < p->out.width; ox++, dy += pass->channels) {
                 struct span v = span_of(p, 0, p->in.height, p->out.height, oy);
                 struct span h = span_of(p, 1, p->in.width, p->out.width, ox);
-                float factor = share(p, v, h);
+                float factor = window_factor(p, v, h);
                 for (size_t i = v.from; i < v.to; i++)
                     for (size_t j = h.from; j < h.to; j++)
                         for (size_t c = 0; c < pass->channels; c++)

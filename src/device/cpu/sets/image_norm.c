@@ -78,7 +78,7 @@ static struct work work_of(float *work, size_t channels) {
         sums, sums + 2 * channels};
 }
 
-/* The moments of all processes' positions: sums of x and x^2 in double, which can be added. A process may have none. */
+/* The moments over the positions of all processes: sums of x and x^2 in double. A process may have no positions. */
 static void moments_of_all(const struct batch_norm *norm, const struct work *w, const float *x, size_t count,
                            float *variance) {
     size_t channels = norm->channels;
@@ -103,8 +103,8 @@ static void moments_of_all(const struct batch_norm *norm, const struct work *w, 
 
 /* running = (1 - momentum) running + momentum new; a batch of one value has no unbiased variance and its biased
  * variance is used */
-static void move_running(const struct batch_norm *norm, const struct work *w, const float *variance, double count,
-                         float *running_mean, float *running_var) {
+static void update_running(const struct batch_norm *norm, const struct work *w, const float *variance, double count,
+                           float *running_mean, float *running_var) {
     double m = (double)norm->momentum, unbiased = count > 1 ? count / (count - 1) : 1;
     for (size_t c = 0; c < norm->channels; c++) {
         running_mean[c] = (float)((1 - m) * (double)running_mean[c] + m * (double)w->mean[c]);
@@ -151,7 +151,7 @@ void IN_SET(batch_norm_forward)(struct device *device, const struct batch_norm *
         else
             parallel_for(blocks_of(norm->channels), parallel_items(BLOCK * count), moments_part,
                          &(struct moments){x, count, norm->channels, w.mean, variance});
-        if (running_mean) move_running(norm, &w, variance, *w.count, running_mean, running_var);
+        if (running_mean) update_running(norm, &w, variance, *w.count, running_mean, running_var);
     } else {
         memcpy(w.mean, running_mean, norm->channels * sizeof *w.mean);
         memcpy(variance, running_var, norm->channels * sizeof *variance);

@@ -28,7 +28,8 @@ static void dropout(const struct draw_key *key, float p, const float *restrict x
     float scale = 1 / (1 - p);
     uint64_t step = *key->step;
     uint32_t key0 = (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu, key1 = key->stream;
-    uint32_t threshold = p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); /* kept when the word is not below */
+    uint32_t threshold =
+        p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); /* kept if the random number is not below it */
     for (size_t i = 0; i < rows; i++) {
         uint64_t row = key->first_row + i * key->row_stride;
         for (size_t j = 0; j < size; j += 4) {

@@ -60,18 +60,18 @@ static inline void transpose(lanes square[LANES]) {
 #endif
 }
 
-#define LINE 16  /* floats of a line of the cache */
-#define PULSE 16 /* steps of k between two fetches */
+#define LINE 16           /* floats of a line of the cache */
+#define PREFETCH_STEPS 16 /* steps of k between two prefetches */
 
 /* A matrix that is prefetched a few lines at a time while tiles are computed, because fetching all at once would
  * stall. */
-struct fetch {
+struct prefetch {
     const float *at;
-    size_t stride, rows, lines, line, pace; /* pace: lines per pulse */
+    size_t stride, rows, lines, line, rate; /* pace: lines per pulse */
 };
 
-static inline __attribute__((always_inline)) void fetch(struct fetch *f) {
-    for (size_t i = 0; i < f->pace && f->rows; i++) {
+static inline __attribute__((always_inline)) void prefetch(struct prefetch *f) {
+    for (size_t i = 0; i < f->rate && f->rows; i++) {
         __builtin_prefetch(f->at + f->line * LINE);
         if (++f->line < f->lines) continue;
         f->line = 0, f->at += f->stride, f->rows--;
@@ -96,13 +96,13 @@ struct block {
     enum product_start start;
     const float *row; /* of PRODUCT_ROW, at the first column */
     bool has_relu;
-    struct fetch source; /* source of the next panel */
+    struct prefetch source; /* source of the next panel */
 };
 
 /* c (TILE_ROWS, vectors; [ldc]) = from ([stride] between rows) + a panel */
 static inline __attribute__((always_inline)) void tile(size_t vectors, bool is_packed, const float *a, size_t ars,
                                                        const float *panel, size_t k, const float *from, size_t stride,
-                                                       float *c, size_t ldc, struct fetch *source) {
+                                                       float *c, size_t ldc, struct prefetch *source) {
     lanes sum[TILE_ROWS][TILE_VECTORS];
     const float *row[TILE_ROWS];
     for (size_t i = 0; i < TILE_ROWS; i++) {
@@ -110,10 +110,10 @@ static inline __attribute__((always_inline)) void tile(size_t vectors, bool is_p
         for (size_t v = 0; v < vectors; v++) sum[i][v] = *(const lanes *)(from + i * stride + LANES * v);
     }
     for (size_t p = 0, end; p < k; p = end) {
-        float *next = c + (TILE_ROWS + p / PULSE % TILE_ROWS) * ldc;
+        float *next = c + (TILE_ROWS + p / PREFETCH_STEPS % TILE_ROWS) * ldc;
         for (size_t v = 0; v <= vectors; v += LINE / LANES) __builtin_prefetch(next + v * LANES, 1);
-        fetch(source);
-        end = k - p < PULSE ? k : p + PULSE;
+        prefetch(source);
+        end = k - p < PREFETCH_STEPS ? k : p + PREFETCH_STEPS;
         for (; p < end; p++) {
             lanes b[TILE_VECTORS];
             for (size_t v = 0; v < vectors; v++) b[v] = *(const lanes *)(panel + (p * vectors + v) * LANES);
@@ -128,13 +128,13 @@ static inline __attribute__((always_inline)) void tile(size_t vectors, bool is_p
 }
 
 typedef void tile_function(const float *a, size_t ars, const float *panel, size_t k, const float *from, size_t stride,
-                           float *c, size_t ldc, struct fetch *source);
+                           float *c, size_t ldc, struct prefetch *source);
 
 /* Separate functions, so that each has all registers. */
 #define TILE(name, vectors, is_packed)                                                                                 \
     static __attribute__((noinline)) void name(const float *a, size_t ars, const float *panel, size_t k,               \
                                                const float *from, size_t stride, float *c, size_t ldc,                 \
-                                               struct fetch *source) {                                                 \
+                                               struct prefetch *source) {                                              \
         tile(vectors, is_packed, a, ars, panel, k, from, stride, c, ldc, source);                                      \
     }
 TILE(tile_1, 1, false)
@@ -161,7 +161,7 @@ static void edge_tile(struct block *block, tile_function *run, bool is_packed, c
     for (size_t i = 0; i < rows; i++) memcpy(c + i * block->ldc, edge + i * PANEL_WIDTH, columns * sizeof *c);
 }
 
-/* max(x, 0); NaN stays NaN */
+/* max(x, 0); NaN is not changed */
 static void relu(float *c, size_t ldc, size_t rows, size_t columns) {
     for (size_t i = 0; i < rows; i++, c += ldc)
         for (size_t j = 0; j < columns; j++) c[j] = c[j] > 0 ? c[j] : c[j] != c[j] ? c[j] : 0;
@@ -189,14 +189,15 @@ static void panel_product(struct block *block, bool is_packed) {
 
 #define LARGE ((size_t)1 << 20) /* multiply-adds from which prefetching pays off */
 
-/* The [next] columns of b, of which [depth] rows are needed, and the prefetch rate. */
-static void look_ahead(const struct cpu_product *p, struct block *block, const float *b, size_t depth, size_t next) {
+/* Sets the next matrix to prefetch: [next] columns of b, of which [depth] rows are needed. */
+static void plan_prefetch(const struct cpu_product *p, struct block *block, const float *b, size_t depth, size_t next) {
     bool is_transposed = p->brs == 1 && p->bcs != 1;
     size_t rows = is_transposed ? next : next ? depth : 0, width = is_transposed ? depth : next;
-    size_t pulses = ((block->rows + TILE_ROWS - 1) / TILE_ROWS) * ((block->depth + PULSE - 1) / PULSE);
+    size_t intervals =
+        ((block->rows + TILE_ROWS - 1) / TILE_ROWS) * ((block->depth + PREFETCH_STEPS - 1) / PREFETCH_STEPS);
     size_t lines = width / LINE + 1;
-    block->source =
-        (struct fetch){b, is_transposed ? p->bcs : p->brs, rows, lines, 0, pulses ? 1 + rows * lines / pulses : 1};
+    block->source = (struct prefetch){
+        b, is_transposed ? p->bcs : p->brs, rows, lines, 0, intervals ? 1 + rows * lines / intervals : 1};
 }
 
 #endif

@@ -3,8 +3,8 @@
  * the forward pass, so forward and both gradients share the points of the weights, the inputs and the outputs.
  *
  * Small weights: their points are computed once per pass and stay in the cache; threads split tiles, or images. Large
- * weights: there are few tiles, so all tiles' points stay in the cache and those of the weights are computed piece by
- * piece where they are used; threads split panels of channels. Every sum has one order, for any number of threads. */
+ * weights: there are few tiles, so all tiles' points stay in the cache and those of the weights are computed in
+ * pieces where they are used; threads split panels of channels. Every sum has one order, for any number of threads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,7 +169,7 @@ static void gradient_points(const struct device_convolution *d, const float *dy,
     }
 }
 
-/* max(v, 0); NaN stays */
+/* max(v, 0); NaN is not changed */
 INLINE lanes relu(lanes v) { return (lanes)(~(v <= 0) & (ints)v); }
 
 /* y at channels [channel, channel + width) of tiles [first, last) from points (POINTS, tiles, width) */

@@ -15,7 +15,7 @@
 
 #define MAX_CHOICES 64
 #define MAX_NOTES 16
-#define MAX_PARTS 16
+#define MAX_DESCRIPTORS 16
 
 /* Names of tensors in a graph. */
 enum name { NAME_X = 1, NAME_W, NAME_Y, NAME_BIAS, NAME_SUM };
@@ -41,37 +41,38 @@ static status failed(const char *what, cudnnStatus_t code) {
                       reason);
 }
 
-/* Descriptors of one graph, which are destroyed together; after a failure calls do nothing. */
-struct parts {
-    cudnnBackendDescriptor_t made[MAX_PARTS];
+/* The descriptors of a graph, which are destroyed together; after a failure calls do nothing. */
+struct descriptors {
+    cudnnBackendDescriptor_t items[MAX_DESCRIPTORS];
     int count;
     cudnnStatus_t code;
 };
 
-static cudnnBackendDescriptor_t part(struct parts *parts, cudnnBackendDescriptorType_t type) {
+static cudnnBackendDescriptor_t new_descriptor(struct descriptors *descriptors, cudnnBackendDescriptorType_t type) {
     cudnnBackendDescriptor_t new = NULL;
-    if (parts->code == CUDNN_STATUS_SUCCESS) parts->code = cudnnBackendCreateDescriptor(type, &new);
-    if (parts->code == CUDNN_STATUS_SUCCESS) parts->made[parts->count++] = new;
+    if (descriptors->code == CUDNN_STATUS_SUCCESS) descriptors->code = cudnnBackendCreateDescriptor(type, &new);
+    if (descriptors->code == CUDNN_STATUS_SUCCESS) descriptors->items[descriptors->count++] = new;
     return new;
 }
 
-static void set(struct parts *parts, cudnnBackendDescriptor_t to, cudnnBackendAttributeName_t name,
+static void set(struct descriptors *descriptors, cudnnBackendDescriptor_t to, cudnnBackendAttributeName_t name,
                 cudnnBackendAttributeType_t type, int64_t count, const void *values) {
-    if (parts->code == CUDNN_STATUS_SUCCESS) parts->code = cudnnBackendSetAttribute(to, name, type, count, values);
+    if (descriptors->code == CUDNN_STATUS_SUCCESS)
+        descriptors->code = cudnnBackendSetAttribute(to, name, type, count, values);
 }
 
-static void set_part(struct parts *parts, cudnnBackendDescriptor_t to, cudnnBackendAttributeName_t name,
-                     cudnnBackendDescriptor_t value) {
-    set(parts, to, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+static void set_descriptor(struct descriptors *descriptors, cudnnBackendDescriptor_t to,
+                           cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
+    set(descriptors, to, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
 }
 
-static cudnnBackendDescriptor_t finish(struct parts *parts, cudnnBackendDescriptor_t made) {
-    if (parts->code == CUDNN_STATUS_SUCCESS) parts->code = cudnnBackendFinalize(made);
-    return made;
+static cudnnBackendDescriptor_t finalize(struct descriptors *descriptors, cudnnBackendDescriptor_t items) {
+    if (descriptors->code == CUDNN_STATUS_SUCCESS) descriptors->code = cudnnBackendFinalize(items);
+    return items;
 }
 
-static void parts_destroy(struct parts *parts) {
-    while (parts->count > 0) cudnnBackendDestroyDescriptor(parts->made[--parts->count]);
+static void descriptors_destroy(struct descriptors *descriptors) {
+    while (descriptors->count > 0) cudnnBackendDestroyDescriptor(descriptors->items[--descriptors->count]);
 }
 
 static bool is_half(enum precision precision) {
@@ -84,53 +85,55 @@ static cudnnDataType_t type_of(enum precision precision) {
 }
 
 /* [sizes] in PyTorch's order: (rows, channels, height, width) or the weights' */
-static cudnnBackendDescriptor_t tensor(struct parts *parts, enum name name, cudnnDataType_t type,
+static cudnnBackendDescriptor_t tensor(struct descriptors *descriptors, enum name name, cudnnDataType_t type,
                                        const int64_t sizes[4], const int64_t strides[4]) {
-    cudnnBackendDescriptor_t t = part(parts, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    cudnnBackendDescriptor_t t = new_descriptor(descriptors, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     int64_t own_name = name, alignment = 16; /* of cudaMalloc and of parameters, which start at multiples of 64 bytes */
     bool is_virtual = name == NAME_SUM;
-    set(parts, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    set(parts, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, sizes);
-    set(parts, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
-    set(parts, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &own_name);
-    set(parts, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
-    set(parts, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
-    return finish(parts, t);
+    set(descriptors, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    set(descriptors, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, sizes);
+    set(descriptors, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
+    set(descriptors, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &own_name);
+    set(descriptors, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+    set(descriptors, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    return finalize(descriptors, t);
 }
 
-static cudnnBackendDescriptor_t images(struct parts *parts, enum name name, cudnnDataType_t type, size_t rows,
-                                       const struct image_shape *i) {
+static cudnnBackendDescriptor_t images(struct descriptors *descriptors, enum name name, cudnnDataType_t type,
+                                       size_t rows, const struct image_shape *i) {
     int64_t height = (int64_t)i->height, width = (int64_t)i->width, channels = (int64_t)i->channels;
-    return tensor(parts, name, type, (int64_t[]){(int64_t)rows, channels, height, width},
+    return tensor(descriptors, name, type, (int64_t[]){(int64_t)rows, channels, height, width},
                   (int64_t[]){height * width * channels, 1, width * channels, channels});
 }
 
-static cudnnBackendDescriptor_t weights(struct parts *parts, enum precision precision, const struct convolution *c) {
+static cudnnBackendDescriptor_t weights(struct descriptors *descriptors, enum precision precision,
+                                        const struct convolution *c) {
     int64_t out = (int64_t)c->out.channels, in = (int64_t)(c->in.channels / c->groups);
     int64_t height = (int64_t)c->window.kernel[0], width = (int64_t)c->window.kernel[1];
     const int64_t torch[4] = {in * height * width, height * width, width, 1};
     const int64_t last[4] = {in * height * width, 1, width * in, in};
-    return tensor(parts, NAME_W, type_of(precision), (int64_t[]){out, in, height, width},
+    return tensor(descriptors, NAME_W, type_of(precision), (int64_t[]){out, in, height, width},
                   is_half(precision) ? last : torch);
 }
 
-static cudnnBackendDescriptor_t window(struct parts *parts, const struct window *w) {
-    cudnnBackendDescriptor_t c = part(parts, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+static cudnnBackendDescriptor_t window(struct descriptors *descriptors, const struct window *w) {
+    cudnnBackendDescriptor_t c = new_descriptor(descriptors, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     int64_t dims = 2, padding[2], dilation[2], stride[2];
     for (int d = 0; d < 2; d++) {
         padding[d] = (int64_t)w->padding[d];
         dilation[d] = (int64_t)w->dilation[d];
         stride[d] = (int64_t)w->stride[d];
     }
-    set(parts, c, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dims);
-    set(parts, c, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &(cudnnDataType_t){CUDNN_DATA_FLOAT});
-    set(parts, c, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1,
+    set(descriptors, c, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dims);
+    set(descriptors, c, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1,
+        &(cudnnDataType_t){CUDNN_DATA_FLOAT});
+    set(descriptors, c, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1,
         &(cudnnConvolutionMode_t){CUDNN_CROSS_CORRELATION});
-    set(parts, c, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, padding);
-    set(parts, c, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, padding);
-    set(parts, c, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation);
-    set(parts, c, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, stride);
-    return finish(parts, c);
+    set(descriptors, c, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, padding);
+    set(descriptors, c, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, padding);
+    set(descriptors, c, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation);
+    set(descriptors, c, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, stride);
+    return finalize(descriptors, c);
 }
 
 /* The attributes of each pass. */
@@ -157,54 +160,58 @@ static const struct {
                               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
 };
 
-static cudnnBackendDescriptor_t convolve(struct parts *parts, const struct plan_request *wish,
+static cudnnBackendDescriptor_t convolve(struct descriptors *descriptors, const struct plan_request *request,
                                          cudnnBackendDescriptor_t y) {
-    const struct convolution *c = wish->convolution;
-    cudnnBackendDescriptor_t o = part(parts, operations[wish->pass].type);
-    float alpha = 1, beta = wish->pass == PLAN_BACKWARD_WEIGHT && !is_half(wish->precision);
-    set(parts, o, operations[wish->pass].alpha, CUDNN_TYPE_FLOAT, 1, &alpha);
-    set(parts, o, operations[wish->pass].beta, CUDNN_TYPE_FLOAT, 1, &beta);
-    set_part(parts, o, operations[wish->pass].window, window(parts, &c->window));
-    set_part(parts, o, operations[wish->pass].w, weights(parts, wish->precision, c));
-    set_part(parts, o, operations[wish->pass].x, images(parts, NAME_X, type_of(wish->precision), wish->rows, &c->in));
-    set_part(parts, o, operations[wish->pass].y, y);
-    return finish(parts, o);
+    const struct convolution *c = request->convolution;
+    cudnnBackendDescriptor_t o = new_descriptor(descriptors, operations[request->pass].type);
+    float alpha = 1, beta = request->pass == PLAN_BACKWARD_WEIGHT && !is_half(request->precision);
+    set(descriptors, o, operations[request->pass].alpha, CUDNN_TYPE_FLOAT, 1, &alpha);
+    set(descriptors, o, operations[request->pass].beta, CUDNN_TYPE_FLOAT, 1, &beta);
+    set_descriptor(descriptors, o, operations[request->pass].window, window(descriptors, &c->window));
+    set_descriptor(descriptors, o, operations[request->pass].w, weights(descriptors, request->precision, c));
+    set_descriptor(descriptors, o, operations[request->pass].x,
+                   images(descriptors, NAME_X, type_of(request->precision), request->rows, &c->in));
+    set_descriptor(descriptors, o, operations[request->pass].y, y);
+    return finalize(descriptors, o);
 }
 
 /* y = sum + bias */
-static cudnnBackendDescriptor_t add_bias(struct parts *parts, cudnnBackendDescriptor_t sum, size_t channels,
+static cudnnBackendDescriptor_t add_bias(struct descriptors *descriptors, cudnnBackendDescriptor_t sum, size_t channels,
                                          cudnnBackendDescriptor_t y) {
     int64_t size = (int64_t)channels;
-    cudnnBackendDescriptor_t how = part(parts, CUDNN_BACKEND_POINTWISE_DESCRIPTOR), o;
-    set(parts, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1,
+    cudnnBackendDescriptor_t mode = new_descriptor(descriptors, CUDNN_BACKEND_POINTWISE_DESCRIPTOR), o;
+    set(descriptors, mode, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1,
         &(cudnnPointwiseMode_t){CUDNN_POINTWISE_ADD});
-    set(parts, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &(cudnnDataType_t){CUDNN_DATA_FLOAT});
-    finish(parts, how);
-    o = part(parts, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    set_part(parts, o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
-    set_part(parts, o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum);
-    set_part(parts, o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
-             tensor(parts, NAME_BIAS, CUDNN_DATA_FLOAT, (int64_t[]){1, size, 1, 1}, (int64_t[]){size, 1, size, size}));
-    set_part(parts, o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    return finish(parts, o);
+    set(descriptors, mode, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1,
+        &(cudnnDataType_t){CUDNN_DATA_FLOAT});
+    finalize(descriptors, mode);
+    o = new_descriptor(descriptors, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    set_descriptor(descriptors, o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, mode);
+    set_descriptor(descriptors, o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum);
+    set_descriptor(
+        descriptors, o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
+        tensor(descriptors, NAME_BIAS, CUDNN_DATA_FLOAT, (int64_t[]){1, size, 1, 1}, (int64_t[]){size, 1, size, size}));
+    set_descriptor(descriptors, o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    return finalize(descriptors, o);
 }
 
-static cudnnBackendDescriptor_t graph(struct parts *parts, const struct cudnn *cudnn, const struct plan_request *wish) {
-    const struct image_shape *out = &wish->convolution->out;
-    cudnnDataType_t type = type_of(wish->precision);
-    cudnnBackendDescriptor_t nodes[2], y = images(parts, NAME_Y, type, wish->rows, out), sum = y;
+static cudnnBackendDescriptor_t graph(struct descriptors *descriptors, const struct cudnn *cudnn,
+                                      const struct plan_request *request) {
+    const struct image_shape *out = &request->convolution->out;
+    cudnnDataType_t type = type_of(request->precision);
+    cudnnBackendDescriptor_t nodes[2], y = images(descriptors, NAME_Y, type, request->rows, out), sum = y;
     int64_t count = 0;
-    if (wish->adds_bias) sum = images(parts, NAME_SUM, CUDNN_DATA_FLOAT, wish->rows, out);
-    nodes[count++] = convolve(parts, wish, sum);
-    if (wish->adds_bias) nodes[count++] = add_bias(parts, sum, out->channels, y);
-    cudnnBackendDescriptor_t g = part(parts, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    if (cudnn->handle) set(parts, g, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &cudnn->handle);
-    set(parts, g, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, nodes);
-    return finish(parts, g);
+    if (request->adds_bias) sum = images(descriptors, NAME_SUM, CUDNN_DATA_FLOAT, request->rows, out);
+    nodes[count++] = convolve(descriptors, request, sum);
+    if (request->adds_bias) nodes[count++] = add_bias(descriptors, sum, out->channels, y);
+    cudnnBackendDescriptor_t g = new_descriptor(descriptors, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    if (cudnn->handle) set(descriptors, g, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &cudnn->handle);
+    set(descriptors, g, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, nodes);
+    return finalize(descriptors, g);
 }
 
 /* Whether an engine rounds as requested and sums in the same order each time. */
-static bool is_wanted(cudnnBackendDescriptor_t choice, const struct plan_request *wish) {
+static bool meets_request(cudnnBackendDescriptor_t choice, const struct plan_request *request) {
     cudnnBackendDescriptor_t engine = NULL;
     cudnnBackendNumericalNote_t notes[MAX_NOTES];
     int64_t count = 0;
@@ -217,7 +224,7 @@ static bool is_wanted(cudnnBackendDescriptor_t choice, const struct plan_request
     for (int64_t i = 0; is_known && i < count; i++)
         if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC ||
             notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
-            (wish->precision == PRECISION_FLOAT32 &&
+            (request->precision == PRECISION_FLOAT32 &&
              (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)))
             return false;
     return is_known;
@@ -230,23 +237,23 @@ static void destroy(struct convolution_plan *p) {
     free(p);
 }
 
-/* [p] gets the plan of [choice], if it can be created within the workspace. */
-static bool finalise(struct cudnn *cudnn, cudnnBackendDescriptor_t choice, size_t workspace,
-                     struct convolution_plan *p) {
-    struct parts parts = {0};
+/* Creates the plan of [choice] in [p], if its workspace is small enough. */
+static bool create_plan(struct cudnn *cudnn, cudnnBackendDescriptor_t choice, size_t workspace,
+                        struct convolution_plan *p) {
+    struct descriptors descriptors = {0};
     int64_t bytes = 0, count = 0;
-    cudnnBackendDescriptor_t plan = part(&parts, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    cudnnBackendDescriptor_t plan = new_descriptor(&descriptors, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     if (cudnn->handle)
-        set(&parts, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &cudnn->handle);
+        set(&descriptors, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &cudnn->handle);
     else
-        set_part(&parts, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, cudnn->properties);
-    set_part(&parts, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, choice);
-    finish(&parts, plan);
-    if (parts.code == CUDNN_STATUS_SUCCESS)
-        parts.code = cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                              &count, &bytes);
-    if (parts.code != CUDNN_STATUS_SUCCESS || (size_t)bytes > workspace) {
-        parts_destroy(&parts);
+        set_descriptor(&descriptors, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, cudnn->properties);
+    set_descriptor(&descriptors, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, choice);
+    finalize(&descriptors, plan);
+    if (descriptors.code == CUDNN_STATUS_SUCCESS)
+        descriptors.code = cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+                                                    &count, &bytes);
+    if (descriptors.code != CUDNN_STATUS_SUCCESS || (size_t)bytes > workspace) {
+        descriptors_destroy(&descriptors);
         return false;
     }
     p->plan = plan;
@@ -254,49 +261,51 @@ static bool finalise(struct cudnn *cudnn, cudnnBackendDescriptor_t choice, size_
     return true;
 }
 
-/* Gets the heuristics' choices; the caller destroys each of the [choices]. */
-static cudnnStatus_t ask(struct cudnn *cudnn, cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
-                         cudnnBackendDescriptor_t *choices, int64_t *count) {
-    struct parts parts = {0};
-    cudnnBackendDescriptor_t heuristics = part(&parts, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    set_part(&parts, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-    set(&parts, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    if (cudnn->properties) set_part(&parts, heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, cudnn->properties);
-    finish(&parts, heuristics);
-    if (parts.code == CUDNN_STATUS_SUCCESS)
-        parts.code = cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                              MAX_CHOICES, count, choices);
-    parts_destroy(&parts);
-    return parts.code;
+/* Gets the choices of the heuristics; the caller destroys each of the [choices]. */
+static cudnnStatus_t get_choices(struct cudnn *cudnn, cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
+                                 cudnnBackendDescriptor_t *choices, int64_t *count) {
+    struct descriptors descriptors = {0};
+    cudnnBackendDescriptor_t heuristics = new_descriptor(&descriptors, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    set_descriptor(&descriptors, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    set(&descriptors, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    if (cudnn->properties)
+        set_descriptor(&descriptors, heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, cudnn->properties);
+    finalize(&descriptors, heuristics);
+    if (descriptors.code == CUDNN_STATUS_SUCCESS)
+        descriptors.code = cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CHOICES, count, choices);
+    descriptors_destroy(&descriptors);
+    return descriptors.code;
 }
 
 static bool choose(struct cudnn *cudnn, cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
-                   const struct plan_request *wish, struct convolution_plan *p) {
+                   const struct plan_request *request, struct convolution_plan *p) {
     cudnnBackendDescriptor_t choices[MAX_CHOICES] = {NULL};
     int64_t count = 0;
     bool is_found = false, is_there = true;
     for (int i = 0; i < MAX_CHOICES; i++)
         is_there = is_there && cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &choices[i]) ==
                                    CUDNN_STATUS_SUCCESS;
-    if (is_there && ask(cudnn, graph, mode, choices, &count) == CUDNN_STATUS_SUCCESS)
+    if (is_there && get_choices(cudnn, graph, mode, choices, &count) == CUDNN_STATUS_SUCCESS)
         for (int64_t i = 0; i < count && i < MAX_CHOICES && !is_found; i++)
-            is_found = is_wanted(choices[i], wish) && finalise(cudnn, choices[i], wish->workspace, p);
+            is_found = meets_request(choices[i], request) && create_plan(cudnn, choices[i], request->workspace, p);
     for (int i = 0; i < MAX_CHOICES; i++)
         if (choices[i]) cudnnBackendDestroyDescriptor(choices[i]);
     return is_found;
 }
 
-static status plan(struct cudnn *cudnn, const struct plan_request *wish, struct convolution_plan **out) {
-    struct parts parts = {0};
+static status plan(struct cudnn *cudnn, const struct plan_request *request, struct convolution_plan **out) {
+    struct descriptors descriptors = {0};
     *out = NULL;
     struct convolution_plan *p = calloc(1, sizeof *p);
     if (!p) return status_memory("a plan of cuDNN");
-    cudnnBackendDescriptor_t g = graph(&parts, cudnn, wish);
-    status s = parts.code == CUDNN_STATUS_SUCCESS ? OK : failed("a convolution", parts.code);
-    bool is_found = parts.code == CUDNN_STATUS_SUCCESS && (choose(cudnn, g, CUDNN_HEUR_MODE_A, wish, p) ||
-                                                           choose(cudnn, g, CUDNN_HEUR_MODE_FALLBACK, wish, p));
-    p->adds_bias = wish->adds_bias;
-    parts_destroy(&parts);
+    cudnnBackendDescriptor_t g = graph(&descriptors, cudnn, request);
+    status s = descriptors.code == CUDNN_STATUS_SUCCESS ? OK : failed("a convolution", descriptors.code);
+    bool is_found =
+        descriptors.code == CUDNN_STATUS_SUCCESS &&
+        (choose(cudnn, g, CUDNN_HEUR_MODE_A, request, p) || choose(cudnn, g, CUDNN_HEUR_MODE_FALLBACK, request, p));
+    p->adds_bias = request->adds_bias;
+    descriptors_destroy(&descriptors);
     if (is_found)
         *out = p;
     else
@@ -307,19 +316,19 @@ static status plan(struct cudnn *cudnn, const struct plan_request *wish, struct 
 static size_t workspace_of(const struct convolution_plan *p) { return p->workspace; }
 
 /* Sets the addresses of the plan's operands. */
-static cudnnStatus_t place(struct convolution_plan *p, const struct plan_operands *o) {
-    struct parts parts = {0};
+static cudnnStatus_t set_operands(struct convolution_plan *p, const struct plan_operands *o) {
+    struct descriptors descriptors = {0};
     const int64_t names[] = {NAME_X, NAME_W, NAME_Y, NAME_BIAS};
     const void *const addresses[] = {o->x, o->w, o->y, o->bias};
     int64_t count = p->adds_bias ? 4 : 3;
-    cudnnBackendDescriptor_t v = part(&parts, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    set(&parts, v, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, names);
-    set(&parts, v, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, addresses);
-    set(&parts, v, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &o->workspace);
-    finish(&parts, v);
-    if (parts.code != CUDNN_STATUS_SUCCESS) {
-        parts_destroy(&parts);
-        return parts.code;
+    cudnnBackendDescriptor_t v = new_descriptor(&descriptors, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    set(&descriptors, v, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, names);
+    set(&descriptors, v, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, addresses);
+    set(&descriptors, v, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &o->workspace);
+    finalize(&descriptors, v);
+    if (descriptors.code != CUDNN_STATUS_SUCCESS) {
+        descriptors_destroy(&descriptors);
+        return descriptors.code;
     }
     if (p->arguments) cudnnBackendDestroyDescriptor(p->arguments);
     p->arguments = v;
@@ -329,7 +338,7 @@ static cudnnStatus_t place(struct convolution_plan *p, const struct plan_operand
 
 static const char *run(struct cudnn *cudnn, struct convolution_plan *p, const struct plan_operands *o) {
     cudnnStatus_t code = CUDNN_STATUS_SUCCESS;
-    if (!p->arguments || memcmp(&p->operands, o, sizeof *o) != 0) code = place(p, o);
+    if (!p->arguments || memcmp(&p->operands, o, sizeof *o) != 0) code = set_operands(p, o);
     if (code == CUDNN_STATUS_SUCCESS) code = cudnnBackendExecute(cudnn->handle, p->plan, p->arguments);
     return code == CUDNN_STATUS_SUCCESS ? NULL : cudnnGetErrorString(code);
 }
@@ -357,19 +366,19 @@ static status open_cudnn(void *stream, struct cudnn **out) {
 }
 
 static status open_for(const char *properties, struct cudnn **out) {
-    struct parts parts = {0};
+    struct descriptors descriptors = {0};
     struct cudnn *cudnn = calloc(1, sizeof *cudnn);
     *out = NULL;
     if (!cudnn) return status_memory("a plan of cuDNN");
-    cudnn->properties = part(&parts, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    set(&parts, cudnn->properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+    cudnn->properties = new_descriptor(&descriptors, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    set(&descriptors, cudnn->properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
         (int64_t)strlen(properties), properties);
-    finish(&parts, cudnn->properties);
-    if (parts.code == CUDNN_STATUS_SUCCESS) {
+    finalize(&descriptors, cudnn->properties);
+    if (descriptors.code == CUDNN_STATUS_SUCCESS) {
         *out = cudnn;
         return OK;
     }
-    status s = failed("the properties of a GPU", parts.code);
+    status s = failed("the properties of a GPU", descriptors.code);
     close_cudnn(cudnn);
     return s;
 }

@@ -19,7 +19,7 @@ struct plan_request {
     /* With 16 bits x, w and y have that type, sums are float32, and the weights have their channels innermost: (out,
      * kernel height, kernel width, in); else all are float32, and the weights are in PyTorch's order. */
     enum precision precision;
-    bool adds_bias;   /* PLAN_FORWARD; never a relu: cuDNN's does not guarantee to keep a NaN */
+    bool adds_bias;   /* PLAN_FORWARD; never a relu: cuDNN's does not guarantee that NaN is not changed */
     size_t workspace; /* bytes that a plan may use */
 };
 

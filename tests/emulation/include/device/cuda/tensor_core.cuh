@@ -80,8 +80,8 @@ static inline void load_transposed(uint32_t r[4], const uint16_t *row, EMULATED_
                                                                       << 16;
 }
 
-static inline void copy_start(void *to, const void *from, bool is_there, EMULATED_LOCATION) {
-    emulated_copy(to, from, 16, is_there, file, line);
+static inline void copy_start(void *to, const void *from, bool is_valid, EMULATED_LOCATION) {
+    emulated_copy(to, from, 16, is_valid, file, line);
 }
 
 static inline void copy_commit() { emulated_copy_commit(); }
