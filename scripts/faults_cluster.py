@@ -380,7 +380,7 @@ def launcher(place, *commands, world=2):
     expected = place.undisturbed(world)
     shutil.rmtree(place.path("runs/other"), ignore_errors=True)
     said = launch(place, commands, "comm", "--sizes", "1K")
-    check(f"{world} processes, shared memory\n" in said and "all right" in said, said)
+    check(f"{world} processes, shared memory\n" in said and "all correct" in said, said)
     said = launch(place, commands, "short.yaml", "--no-progress", "--run-dir", "runs/other")
     check(place.sha("runs/other") == expected, "other bits", said)
     with open(place.path("runs/other/log.txt")) as f:

@@ -1,4 +1,4 @@
-/* check: the config and the head of the dataset, without a device or a run folder. */
+/* check: verifies a config and its data, and prints the plan of the run. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,24 +20,25 @@ static status add_parts(const struct command_line *line, int nproc, struct text 
 
 static status run(const struct command_line *line) {
     struct config_file *config;
-    struct text out = {0}, shown = {0};
+    struct text out = {0}, printable = {0};
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     int nproc = 1;
     TRY(config_load(line->config, line->overrides, line->override_count, &config));
     status s = command_nproc(line, config_device_name(config_of(config)), &nproc);
-    if (s && !line->nproc && status_code(s) == STATUS_USAGE) { /* no GPU to count: said below, with all else */
+    if (s && !line->nproc &&
+        status_code(s) == STATUS_USAGE) { /* no GPU to count: reported below, with all other problems */
         status_free(s);
         s = OK;
         nproc = 1;
     }
-    status missing = OK, unsettled = s ? OK : command_settle_device(line, config, &alone, &nproc);
+    status missing = OK, no_device = s ? OK : command_choose_device(line, config, &alone, &nproc);
     const struct dist_env env = {.world_size = nproc * line->nnodes, .local_world_size = nproc};
     if (!s) s = check_run(config_of(config), &env, &out, &missing);
     if (!s) s = add_parts(line, nproc, &out);
-    text_add_printable(&shown, text_string(&out));
-    if (!s) fputs(text_string(&shown), stdout);
-    text_free(&shown);
-    s = status_first(status_first(s, unsettled), missing);
+    text_add_printable(&printable, text_string(&out));
+    if (!s) fputs(text_string(&printable), stdout);
+    text_free(&printable);
+    s = status_first(status_first(s, no_device), missing);
     text_free(&out);
     config_free(config);
     return s;

@@ -1,5 +1,5 @@
-/* comm: does communication work here, and how fast is it? Every collective against a serial reference, then a table of
- * times by size. Without a config, started like a training. */
+/* comm: checks every collective against a serial reference, then prints a table of times by size. It needs no config
+ * and is started like a training. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +14,15 @@
 #include "dist/comm/comm_gpu.h"
 #include "dist/comm/comm_measure.h"
 
-#define TIMEOUT 60.0 /* seconds: to start, and of a call */
-#define MOST_SIZES 32
-#define LARGEST ((size_t)1 << 30)
+#define TIMEOUT 60.0 /* seconds, of the start and of each call */
+#define MAX_SIZES 32
+#define MAX_SIZE ((size_t)1 << 30)
 #define DEFAULT_SIZES "1K,4K,16K,64K,256K,1M,4M,16M,64M"
-#define SHOWN_SECONDS 0.1  /* between two progress lines on a terminal */
-#define LINES_SECONDS 10.0 /* between two lines where there is none: many processes need minutes */
+#define PROGRESS_SECONDS 0.1 /* between progress lines on a terminal */
+#define LINE_SECONDS 10.0    /* between lines in a log: with many processes it takes minutes */
 
 struct sizes {
-    size_t bytes[MOST_SIZES];
+    size_t bytes[MAX_SIZES];
     int count;
 };
 
@@ -34,7 +34,7 @@ static bool parse_size(const char *word, size_t *bytes) {
     int shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
     if (shift) end++;
     *bytes = (size_t)number << shift;
-    return errno == 0 && end != word && word[0] != '-' && *end == 0 && number <= LARGEST >> shift && *bytes >= 4;
+    return errno == 0 && end != word && word[0] != '-' && *end == 0 && number <= MAX_SIZE >> shift && *bytes >= 4;
 }
 
 static status parse_sizes(const char *list, struct sizes *sizes) {
@@ -42,8 +42,8 @@ static status parse_sizes(const char *list, struct sizes *sizes) {
     status failure = copy ? OK : status_memory("the list of sizes");
     sizes->count = 0;
     for (char *word = strtok_r(copy, ",", &rest); word && !failure; word = strtok_r(NULL, ",", &rest)) {
-        if (sizes->count == MOST_SIZES)
-            failure = status_new(STATUS_USAGE, "--sizes: more than %d sizes", MOST_SIZES);
+        if (sizes->count == MAX_SIZES)
+            failure = status_new(STATUS_USAGE, "--sizes: more than %d sizes", MAX_SIZES);
         else if (!parse_size(word, &sizes->bytes[sizes->count++]))
             failure = status_new(STATUS_USAGE, "--sizes: expected sizes from 4 to 1G as in 1K,64K,1M, got '%s'", word);
     }
@@ -54,19 +54,19 @@ static status parse_sizes(const char *list, struct sizes *sizes) {
 
 static const char *sizes_of(const struct command_line *line) { return line->sizes ? line->sizes : DEFAULT_SIZES; }
 
-/* ---- what is said ---- */
+/* ---- output ---- */
 
 struct progress {
     struct log *log;
-    double said; /* clock_seconds() */
+    double reported; /* clock_seconds() */
 };
 
-static void say_progress(void *context, const char *part, size_t done, size_t total, size_t checks) {
+static void report_progress(void *context, const char *part, size_t done, size_t total, size_t checks) {
     struct progress *progress = context;
-    double now = clock_seconds(), pause = log_has_progress(progress->log) ? SHOWN_SECONDS : LINES_SECONDS;
+    double now = clock_seconds(), pause = log_has_progress(progress->log) ? PROGRESS_SECONDS : LINE_SECONDS;
     char text[100];
-    if (now < progress->said + pause) return;
-    progress->said = now;
+    if (now < progress->reported + pause) return;
+    progress->reported = now;
     snprintf(text, sizeof text, "checking %zu/%zu: %s, %zu calls so far", done + 1, total, part, checks);
     if (log_has_progress(progress->log))
         log_progress(progress->log, text);
@@ -94,16 +94,16 @@ static void print_row(enum comm_measure measure, size_t bytes, double seconds, i
 
 static status check(struct comm *comm, struct log *log) {
     double start = clock_seconds();
-    struct progress progress = {.log = log, .said = start};
+    struct progress progress = {.log = log, .reported = start};
     int world = comm_world_size(comm);
     size_t checks;
     if (comm_rank(comm) == 0)
         printf("%d process%s, %s\n", world, text_plural((uint64_t)world, "es"), comm_describe(comm));
     fflush(stdout);
-    TRY(comm_check(comm, log ? say_progress : NULL, &progress, &checks));
+    TRY(comm_check(comm, log ? report_progress : NULL, &progress, &checks));
     log_progress(log, NULL);
     if (comm_rank(comm) != 0) return OK;
-    printf("%zu calls of every collective, type and operation: all right, %.2f s\n", checks, clock_seconds() - start);
+    printf("%zu calls of every collective, type and operation: all correct, %.2f s\n", checks, clock_seconds() - start);
     fflush(stdout);
     return OK;
 }
@@ -111,13 +111,13 @@ static status check(struct comm *comm, struct log *log) {
 static status measure(const struct command_line *line, struct comm *comm, const struct sizes *sizes, struct log *log) {
     struct comm_measurer *measurer;
     int rank = comm_rank(comm), world = comm_world_size(comm);
-    size_t most = 0;
+    size_t max = 0;
     for (int i = 0; i < sizes->count; i++)
-        if (sizes->bytes[i] > most) most = sizes->bytes[i];
-    TRY(comm_measurer_create(comm, most, &measurer));
+        if (sizes->bytes[i] > max) max = sizes->bytes[i];
+    TRY(comm_measurer_create(comm, max, &measurer));
     status failure = OK;
     for (int m = 0; m < COMM_MEASURE_COUNT && !failure; m++) {
-        if (m == MEASURE_ALL_REDUCE_COPIED && command_wants_gpus(line)) continue; /* never copied */
+        if (m == MEASURE_ALL_REDUCE_COPIED && command_uses_gpus(line)) continue; /* never copied */
         if (rank == 0)
             printf("\n%s, float32%s\n%12s %14s %14s %14s\n", comm_measure_name((enum comm_measure)m),
                    m <= MEASURE_REDUCE_SCATTER ? ", sum" : "", "size", "time us", "algbw GB/s", "busbw GB/s");
@@ -136,7 +136,7 @@ static status measure(const struct command_line *line, struct comm *comm, const 
     return failure;
 }
 
-/* The group's collectives, or with a backend that needs GPUs those of its GPUs: *out. */
+/* *out: the group, or with a backend that needs GPUs its group of GPUs. */
 static status connect(const struct command_line *line, const struct dist_env *env, struct store *store,
                       struct comm **comm, struct comm **out) {
     int backend = command_backend(line);
@@ -145,17 +145,17 @@ static status connect(const struct command_line *line, const struct dist_env *en
     int gpu;
     TRY(comm_create(comm_backend_names[backend], env, store, TIMEOUT, comm));
     *out = *comm;
-    if (!command_wants_gpus(line)) return OK;
+    if (!command_uses_gpus(line)) return OK;
     status s = gpus_choose(&place, &gpu);
     if (!s) s = gpus_identity(gpu, identity);
     if (s) {
-        status told =
+        status explained =
             status_new(status_code(s), "--backend %s needs %s", comm_backend_names[backend], status_message(s));
         status_free(s);
-        return told;
+        return explained;
     }
     if (env->world_size == 1)
-        return status_new(STATUS_USAGE, "--backend %s needs two processes or more, each with a GPU of its own",
+        return status_new(STATUS_USAGE, "--backend %s needs two processes or more, each with its own GPU",
                           comm_backend_names[backend]);
     TRY(comm_open_gpu(*comm, backend, gpu, identity));
     *out = comm_gpu(*comm);
@@ -174,7 +174,7 @@ static status run_rank(const struct command_line *line, const struct config *con
     status failure = connect(line, env, store, &comm, &used);
     if (!failure) failure = check(used, log);
     if (!failure && env->world_size > 1) failure = measure(line, used, &sizes, log);
-    if (!failure) failure = comm_barrier(comm); /* nobody leaves while another still works */
+    if (!failure) failure = comm_barrier(comm); /* no rank closes its connections before the others are done */
     if (failure && store) store_report(store, failure);
     comm_destroy(comm);
     store_close(store);
@@ -186,7 +186,7 @@ static status run(const struct command_line *line) {
     const char *backend = line->backend;
     status unknown = backend ? comm_backend_find(backend, &(int){0}) : OK;
     if (unknown) return status_prefix(unknown, "--backend");
-    if (command_wants_gpus(line)) TRY(comm_gpu_check(command_backend(line)));
+    if (command_uses_gpus(line)) TRY(comm_gpu_check(command_backend(line)));
     TRY(parse_sizes(sizes_of(line), &sizes)); /* before any process is started */
     return command_on_ranks_without_config(line, run_rank);
 }

@@ -1,5 +1,5 @@
-/* command: what the verbs share: the command line, the tables of verbs and options, and how a verb gets its processes.
- * A verb is one file of this folder with one struct verb. */
+/* command: the command line, the tables of verbs and options, and how a verb starts its processes. A verb is a file in
+ * this folder with a struct verb. */
 #ifndef CMD_COMMAND_H
 #define CMD_COMMAND_H
 
@@ -19,11 +19,11 @@ struct verb;
 
 struct command_line {
     const char *program;
-    char *const *argv;  /* as main got it, for starting ranks */
-    const char *config; /* the first word that is neither option nor KEY=VALUE; NULL: none */
+    char *const *argv;  /* of main, for starting ranks */
+    const char *config; /* the first argument that is neither option nor KEY=VALUE; NULL: none */
     char **operands;    /* all of these words (operand_count) */
     size_t operand_count;
-    char **overrides; /* KEY=VALUE words (override_count) */
+    char **overrides; /* (override_count) KEY=VALUE */
     size_t override_count;
     const char *cpu_bind;  /* --cpu-bind: "none" or "cores"; NULL: not given */
     const char *nproc;     /* --nproc: a number, "gpu" or "auto"; NULL: not given */
@@ -31,7 +31,7 @@ struct command_line {
     const char *master_addr;
     int master_port;
     const char *run_dir, *out, *checkpoint, *weights, *part; /* --run-dir, ...; NULL: not given */
-    char *own_folder;                                        /* command_find_folder's; NULL: none */
+    char *own_folder;                                        /* set by command_find_folder; NULL: none */
     const char *backend, *sizes;                             /* comm */
     const char *prompt;                                      /* generate */
     int characters, top_k, seed;
@@ -42,13 +42,14 @@ struct command_line {
     bool wants_tensorboard; /* --tensorboard, which has become an override */
     bool is_fresh, is_quiet, has_no_progress, is_standalone;
     int max_restarts;
-    volatile sig_atomic_t *stop_fd;    /* store_options' */
+    volatile sig_atomic_t *stop_fd;    /* as in store_options */
     double started;                    /* clock_seconds() at the start of main */
-    const volatile sig_atomic_t *stop; /* set by a request to stop (signals_on_stop) */
-    volatile sig_atomic_t *can_save;   /* to be set when these must wait for the verb; before, they end the process */
+    const volatile sig_atomic_t *stop; /* set by a stop request (signals_on_stop) */
+    volatile sig_atomic_t
+        *can_save; /* set by the verb when a stop request must wait for it; before that, a request ends the process */
 };
 
-/* The options that not every verb takes; rows of the table in options.c. */
+/* Options that only some verbs accept; rows of the table in options.c. */
 enum verb_option {
     OPTION_CPU_BIND = 1 << 0,
     OPTION_FRESH = 1 << 1,
@@ -72,33 +73,32 @@ struct verb {
     const char *name, *arguments, *help; /* a line of --help: "eval", "CONFIG", "loss and ..." */
     status (*run)(const struct command_line *line);
     unsigned options;      /* enum verb_option */
-    const char *operand;   /* what the first word after the verb is: "config", "file"; NULL: it takes none */
+    const char *operand;   /* the first argument after the verb: "config", "file"; NULL: none */
     size_t max_operands;   /* 0: one */
     char *tensorboard;     /* the KEY=VALUE that --tensorboard stands for */
-    bool needs_no_operand; /* the operand may be left out */
-    bool saves;            /* it trains: it saves before it stops */
+    bool needs_no_operand; /* the operand is optional */
+    bool saves;            /* it saves before it stops */
 };
 
-/* The table: a name here, and a `const struct verb verb_<name>`. The first one runs where the command line names none.
- */
+/* The table: a name here, and a `const struct verb verb_<name>`. The first one is the default. */
 #define VERBS(X)                                                                                                       \
     X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) X(inspect) X(runs) X(report) X(export) X(comm)
 #define X(name) extern const struct verb verb_##name;
 VERBS(X)
 #undef X
 
-/* The verb [index] of the table, NULL behind the last. */
+/* Verb [index] of the table; NULL after the last. */
 const struct verb *verb_at(size_t index);
-/* The verb that [word], the first one of the command line, names; NULL: none. */
+/* The verb with the name [word], the first argument; NULL: none. */
 const struct verb *verb_find(const char *word);
-/* STATUS_USAGE with a suggestion where [word] is not a file but resembles a verb of this or of another program. */
+/* STATUS_USAGE with a suggestion if [word] is not a file but similar to a verb of this or of another program. */
 status verb_check_word(const char *word);
 
-/* Words [first, argc) of the command line. */
+/* Parses the arguments [first, argc). */
 status options_parse(int argc, char **argv, int first, const struct verb *verb, struct command_line *line);
-/* Adds "did you mean 'train.epochs=5'?" for [word] in place of an option: a word of another program, a key of the
- * config with [has_config], or the nearest of the NULL-terminated [known] options; nothing when nothing is near.
- * [next]: the next argument, or NULL. */
+/* Adds "did you mean 'train.epochs=5'?" for the unknown option [word]: an option of another program, a key of
+ * the config with [has_config], or the most similar of the NULL-terminated [known] options; else nothing. [next]: the
+ * next argument, or NULL. */
 void option_hint(const char *word, const char *next, const char *const *known, bool has_config, struct text *out);
 /* `--help` */
 void help_usage(void);
@@ -110,31 +110,31 @@ status help_markdown(void);
 status help_sweep(const char *section);
 status help_sweep_markdown(void);
 
-/* What a verb does on each rank. [log] speaks on rank 0. */
+/* The work of a verb on each rank. Only rank 0 prints to [log]. */
 typedef status rank_function(const struct command_line *line, const struct config *config, const struct dist_env *env,
                              struct log *log);
 
-/* store_options' overdue: ends this process, which hangs or cannot be reached by what ends it in peace. */
+/* For store_options.overdue: ends this process, which hangs or cannot be stopped by the store. */
 void command_end_overdue(enum status_code code, const char *why);
 
-/* Loads the config and runs [run] in this process, when it is a rank or the only one, or starts the ranks. */
+/* Loads the config and calls [run], if this process is a rank or the only process; else starts the ranks. */
 status command_on_ranks(const struct command_line *line, rank_function *run);
-/* The same for a verb that has no config: it gets NULL. */
+/* The same for a verb without a config; [config] is NULL. */
 status command_on_ranks_without_config(const struct command_line *line, rank_function *run);
 
-/* The checkpoint that eval, predict and generate mean, and which of its weights. */
+/* The checkpoint and the weights of eval, predict and generate. */
 struct weights_options command_weights(const struct command_line *line);
-/* The same for a verb that computes outputs of rows. */
+/* The options of eval and predict. */
 struct inference_options command_inference(const struct command_line *line);
-/* Sets line->own_folder when the config is the config.yaml of a run folder: that run is meant, unless name=NAME names
- * another. STATUS_USAGE where --fresh would rename that folder. */
+/* Sets line->own_folder if the config is the config.yaml of a run folder and name=NAME is not given: the command is for
+ * that run. STATUS_USAGE if --fresh would rename that folder. */
 status command_find_folder(struct command_line *line);
 
-/* What train.device: auto stands for in this process, told also to ranks that it starts (config_set_auto_device). Where
- * the number of processes is left to GPUs, *nproc becomes theirs. STATUS_USAGE where the config needs a GPU. */
-status command_settle_device(const struct command_line *line, struct config_file *file, const struct dist_env *env,
+/* Chooses the device of train.device: auto for this process and the ranks that it starts (config_set_auto_device). Sets
+ * *nproc to the number of GPUs if --nproc is not given. STATUS_USAGE if the config needs a GPU. */
+status command_choose_device(const struct command_line *line, struct config_file *file, const struct dist_env *env,
                              int *nproc);
-/* --nproc as a number, by the default rule: one per visible GPU for device "cuda", else 1. */
+/* --nproc as a number; default: one per visible GPU for device "cuda", else 1. */
 status command_nproc(const struct command_line *line, const char *device, int *nproc);
 /* What a verb needs to run sweeps: how many workers, which devices, until when. */
 struct command_sweep {
@@ -154,11 +154,11 @@ void command_stop_before(double ends_at, double grace, struct log *log);
 status command_check_launcher(const struct command_line *line, const struct dist_env *env, int nproc);
 /* Threads for each of [processes] of this rank: its share of the processors of the host. */
 int command_threads(const struct dist_env *env, int processes);
-/* --cpu-bind cores; STATUS_USAGE for an unknown word. */
+/* --cpu-bind cores; STATUS_USAGE for an unknown value. */
 status command_cpu_bind(const struct command_line *line, bool *binds_cores);
-/* --backend nccl. */
-bool command_wants_gpus(const struct command_line *line);
-/* The enum dist_backend that --backend names; BACKEND_AUTO where it names none. */
+/* Whether --backend needs GPUs. */
+bool command_uses_gpus(const struct command_line *line);
+/* --backend as enum dist_backend; default: BACKEND_AUTO. */
 int command_backend(const struct command_line *line);
 
 #endif

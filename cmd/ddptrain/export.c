@@ -41,7 +41,7 @@ static status replace(void *context, const char *name, int dims, const int64_t *
     return OK;
 }
 
-/* Which columns go in and what the classes are called, where the checkpoint knows: texts of JSON as it has them. */
+/* The columns of the inputs and the labels of the classes, if the checkpoint has them, as JSON. */
 static status read_notes(struct checkpoint *checkpoint, struct safetensors_note *notes, char **texts) {
     static const char *const paths[] = {"data/columns", "data/labels"}, *const keys[] = {"columns", "labels"};
     struct entry entries[NOTES];
@@ -56,7 +56,7 @@ static status read_notes(struct checkpoint *checkpoint, struct safetensors_note 
 static status run(const struct command_line *line) {
     if (!line->out) return status_new(STATUS_USAGE, "export needs --out FILE.safetensors");
     if (line->checkpoint && strcmp(line->checkpoint, CHECKPOINT_BEST) != 0)
-        return status_new(STATUS_USAGE, "--checkpoint: export takes only best; a file is named instead of RUN");
+        return status_new(STATUS_USAGE, "--checkpoint: export accepts only best; give a file in place of RUN");
     const char *dot = strrchr(line->out, '.');
     if (!dot || strcmp(dot, ".safetensors") != 0)
         return status_new(STATUS_USAGE, "--out: the only format is .safetensors, got '%s'", line->out);

@@ -14,7 +14,7 @@ static void print(void *context, const char *text) {
 static status run(const struct command_line *line) {
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     struct config_file *config;
-    int nproc = 1; /* one generates, whatever there is */
+    int nproc = 1; /* only one process generates */
     if (!line->prompt) return status_new(STATUS_USAGE, "generate needs --prompt TEXT");
     TRY(config_load(line->config, line->overrides, line->override_count, &config));
     struct generate_options options = {.weights = command_weights(line),
@@ -26,7 +26,7 @@ static status run(const struct command_line *line) {
                                        .stop = line->stop,
                                        .can_save = line->can_save};
     struct log *log = log_create(line->is_quiet, false);
-    status s = command_settle_device(line, config, &alone, &nproc);
+    status s = command_choose_device(line, config, &alone, &nproc);
     if (!s) s = generate_text(config_of(config), &options, log, print, NULL);
     if (!s || status_code(s) == STATUS_STOPPED) putchar('\n');
     log_destroy(log);

@@ -27,7 +27,7 @@ static status add_newest_event(const char *folder, struct text *out) {
     return s;
 }
 
-/* A run folder: its newest good checkpoint. */
+/* Prints the newest valid checkpoint of a run folder. */
 static status inspect_folder(const char *folder, struct text *out) {
     struct text checkpoints = {0};
     struct checkpoint *newest = NULL;

@@ -1,4 +1,4 @@
-/* ddptrain: words on the command line -> one call. Requests to stop, and how a failure reaches the user. */
+/* ddptrain: parses the command line and calls a verb; handles stop requests and prints failures. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,33 +17,32 @@
 #include "command.h"
 #include "dist/process/launcher_channel.h"
 
-/* A signal handler can reach nothing else. */
+/* A signal handler can access only globals. */
 static volatile sig_atomic_t stop_requested, can_save, is_rank, is_silent, is_quiet, saves_nothing, stop_fd = -1;
-static struct timespec asked_at; /* the handler's: of the first request */
+static struct timespec first_request; /* time; used by the handler only */
 
-/* While there is something to save, the loop sees the request after its step. Before that, and in verbs that save
- * nothing, the process ends here, or the store ends it after it has told the other ranks: it may be waiting for them,
- * and nothing would be lost. AddressSanitizer would allocate before an _exit on this stack, which a handler must not.
- */
-__attribute__((no_sanitize("address"))) static void say(const char *sentence, size_t length) {
+/* During training the loop handles the request after its step. Before that, and in verbs that save nothing, the process
+ * ends here, or the store ends it after it has informed the other ranks. No AddressSanitizer in handlers: it would
+ * allocate memory before an _exit on this stack. */
+__attribute__((no_sanitize("address"))) static void write_message(const char *sentence, size_t length) {
     ssize_t written = is_rank || is_silent ? 0 : write(STDERR_FILENO, sentence, length);
     (void)written;
 }
 
-/* Schedulers and closing terminals send several signals in a row; only a person's second one means "at once". The
- * launcher decides the same for its ranks (launch.h). */
+/* Schedulers and closing terminals send several signals in a row; a second signal ends the process at once only if it
+ * is SIGINT or comes a second later. The launcher does the same for its ranks (launch.h). */
 __attribute__((no_sanitize("address"))) static bool ends_at_once(int signal_number) {
     struct timespec now;
     bool is_first = !stop_requested;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (is_first) asked_at = now;
+    if (is_first) first_request = now;
     if (is_first || is_rank) return false;
-    bool is_later = now.tv_sec - asked_at.tv_sec - (now.tv_nsec < asked_at.tv_nsec) >= 1;
+    bool is_later = now.tv_sec - first_request.tv_sec - (now.tv_nsec < first_request.tv_nsec) >= 1;
     return signal_number == SIGINT || ((signal_number == SIGTERM || signal_number == SIGHUP) && is_later);
 }
 
-/* The state is saved first. */
-__attribute__((no_sanitize("address"))) static void stop_later(int signal_number) {
+/* Prints that the state is saved first, or ends at once. */
+__attribute__((no_sanitize("address"))) static void report_stop(int signal_number) {
 #define STOPPING "\nddptrain: stopping after this step or batch of evaluation, then the state is saved"
     static const char stopping[] = STOPPING "\n", interrupted[] = STOPPING "; press Ctrl-C again to end at once\n";
 #define AT_ONCE "\nddptrain: ended at once by a second signal"
@@ -53,33 +52,33 @@ __attribute__((no_sanitize("address"))) static void stop_later(int signal_number
     size_t skipped = !isatty(STDERR_FILENO); /* on a terminal there may be a progress bar */
     if (ends_at_once(signal_number)) {
         if (saves_nothing)
-            say(nothing_lost + skipped, sizeof nothing_lost - 1 - skipped);
+            write_message(nothing_lost + skipped, sizeof nothing_lost - 1 - skipped);
         else
-            say(at_once + skipped, sizeof at_once - 1 - skipped);
+            write_message(at_once + skipped, sizeof at_once - 1 - skipped);
         _exit(STATUS_PEER);
     }
     if (!is_first || is_quiet || saves_nothing) return;
     if (signal_number == SIGINT)
-        say(interrupted + skipped, sizeof interrupted - 1 - skipped);
+        write_message(interrupted + skipped, sizeof interrupted - 1 - skipped);
     else
-        say(stopping + skipped, sizeof stopping - 1 - skipped);
+        write_message(stopping + skipped, sizeof stopping - 1 - skipped);
 }
 
 __attribute__((no_sanitize("address"))) static void request_stop(int signal_number) {
     static const char sentence[] = "ddptrain: stopped on request before training began; there was nothing to save\n";
     static const char no_training[] = "ddptrain: stopped on request\n";
     int error = errno;
-    if (can_save) stop_later(signal_number);
+    if (can_save) report_stop(signal_number);
     stop_requested = 1;
     uint64_t one = 1;
     int fd = can_save ? -1 : stop_fd;
-    bool is_told = fd >= 0 && write(fd, &one, sizeof one) == sizeof one; /* the other ranks shall know why */
+    bool is_forwarded = fd >= 0 && write(fd, &one, sizeof one) == sizeof one; /* the store informs the other ranks */
     errno = error;
-    if (can_save || is_told) return;
+    if (can_save || is_forwarded) return;
     if (saves_nothing)
-        say(no_training, sizeof no_training - 1);
+        write_message(no_training, sizeof no_training - 1);
     else
-        say(sentence, sizeof sentence - 1);
+        write_message(sentence, sizeof sentence - 1);
     _exit(STATUS_STOPPED);
 }
 
@@ -103,12 +102,13 @@ static status run_verb(int argc, char **argv, struct command_line *line) {
     return line->verb->run(line);
 }
 
-/* Words that print something and end. false: not one of them. */
+/* Options that print something and end. false: none is given. */
 static bool run_help(int argc, char **argv, status *s) {
-    bool is_asked = argc > 1 && strcmp(argv[1], "help") == 0;
-    for (int i = 1; i < argc; i++) is_asked = is_asked || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+    bool is_requested = argc > 1 && strcmp(argv[1], "help") == 0;
+    for (int i = 1; i < argc; i++)
+        is_requested = is_requested || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
     if (argc < 2) return false;
-    if (is_asked)
+    if (is_requested)
         help_usage();
     else if (strcmp(argv[1], "--version") == 0)
         printf("ddptrain %s\n", DDPTRAIN_VERSION);
@@ -127,7 +127,7 @@ static bool run_help(int argc, char **argv, status *s) {
     return true;
 }
 
-/* What was printed has arrived. A reader that has left (`| head`) has what it wanted. */
+/* Whether the output was written. A reader that has closed the pipe (`| head`) is no failure. */
 static status check_output(void) {
     bool is_lost = ferror(stdout) != 0;
     int number = fflush(stdout) == 0 ? 0 : errno;
@@ -138,16 +138,15 @@ static status check_output(void) {
     return status_new(STATUS_IO, "cannot write to standard output: a part of what was printed is lost");
 }
 
-/* Whether a sentence begins with its place, "file:line:column: ", as editors read it. */
+/* Whether a message begins with a place, "file:line:column: ", which editors parse. */
 static bool starts_with_place(const char *sentence) {
     int end = 0;
     sscanf(sentence, "%*[^:\n]:%*d:%*d: %n", &end);
     return end > 0;
 }
 
-/* Under srun, mpirun or torchrun, what every rank fails with is printed once: a stop, on which all ranks agree, by rank
- * 0, and a wrong config by the first rank of a host, or where all are on one host by rank 0. A failure of one rank
- * alone is printed by that rank. */
+/* Under srun, mpirun or torchrun, a failure of all ranks is printed once: a stop by rank 0, a wrong config by the first
+ * rank of each host, or by rank 0 if all are on one host. A failure of one rank is printed by that rank. */
 static bool is_printed_by_another(const struct dist_env *env, const struct command_line *line, status s) {
     size_t length = line->config ? strlen(line->config) : 0;
     const char *sentence = status_message(s);
@@ -163,9 +162,9 @@ static void print_failure(status s) {
     fprintf(stderr, "%s%s\n", starts_with_place(status_message(s)) ? "" : "ddptrain: ", status_message(s));
 }
 
-/* A closed standard stream would be the next file that is opened, and lines for the terminal would go into it. */
+/* Opens closed standard streams: otherwise the next opened file would get their number and receive the output. */
 static bool open_standard_streams(void) {
-    int fd = open("/dev/null", O_RDONLY); /* what is printed there is lost, and known to be */
+    int fd = open("/dev/null", O_RDONLY); /* read-only, so that writing to it is a failure */
     while (fd >= 0 && fd <= STDERR_FILENO) fd = dup(fd);
     return fd > STDERR_FILENO && close(fd) == 0;
 }
@@ -184,7 +183,7 @@ int main(int argc, char **argv) {
     struct dist_env env = {0};
     status unknown = dist_env_detect(&env); /* a verb reports it */
     status_free(unknown);
-    is_rank = getenv("RANK") != NULL; /* the launcher speaks for its ranks */
+    is_rank = getenv("RANK") != NULL; /* the launcher prints for its ranks */
     is_silent = env.rank > 0;
     if (!open_standard_streams()) return STATUS_IO;
     signals_on_stop(request_stop);

@@ -1,11 +1,11 @@
-/* What a word in place of an option may mean: an option or a command of another name, or a key of the config. */
+/* Suggestions for an unknown option: an option or a verb of another name, or a key of the config. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/schema.h"
 #include "command.h"
 
-/* Words of other programs. */
+/* Options of other programs. */
 static const struct {
     const char *words, *instead;
 } others[] = {

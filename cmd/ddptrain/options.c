@@ -1,4 +1,4 @@
-/* The table of options: parsing, the check that the verb takes them, and --help follow from its rows. */
+/* The table of options, for parsing, for the check that the verb accepts them, and for --help. */
 #include <errno.h>
 #include <limits.h>
 #include <stdint.h>
@@ -13,14 +13,14 @@
 
 enum value_type { VALUE_NONE, VALUE_TEXT, VALUE_NUMBER, VALUE_REAL };
 
-/* "--name VALUE" or "--name=VALUE", once, under whichever of its names; "--name" for a flag (VALUE_NONE). */
+/* "--name VALUE" or "--name=VALUE", at most once, by any of its names; "--name" for a flag (VALUE_NONE). */
 struct option {
     const char *name;
     enum value_type type;
     size_t offset;            /* in struct command_line, a bool, const char *, int or double, by type */
-    unsigned verbs;           /* its enum verb_option; 0: every verb takes it */
-    const char *value, *help; /* of --help; help NULL: the next row's, or with value NULL none */
-    const char *aliases[2];   /* torchrun's spellings */
+    unsigned verbs;           /* its enum verb_option; 0: for every verb */
+    const char *value, *help; /* of --help; help NULL: that of the next row; value NULL: not in --help */
+    const char *aliases[2];   /* spellings of torchrun */
 };
 
 #define AT(member) offsetof(struct command_line, member)
@@ -75,7 +75,7 @@ static const struct option options[] = {
      .verbs = OPTION_CHECKPOINT,
      .value = "FILE|best",
      .help = "this checkpoint, or the newest of this run folder;\n"
-             "best: the one that checkpoint.best keeps (export takes no other)"},
+             "best: that of checkpoint.best (export accepts no other)"},
     {.name = "--weights",
      .type = VALUE_TEXT,
      .offset = AT(weights),
@@ -100,7 +100,7 @@ static const struct option options[] = {
      .verbs = OPTION_SEED,
      .value = "S",
      .help = "number of characters (500), temperature (1; 0: always the most likely character),\n"
-             "number of candidates (all), seed of the draws"},
+             "number of candidates (all), seed of the sampling"},
     {.name = "--tensorboard",
      .type = VALUE_NONE,
      .offset = AT(wants_tensorboard),
@@ -152,12 +152,12 @@ static const struct option options[] = {
 #define N_OPTIONS (sizeof options / sizeof *options)
 #define N_NAMES 3 /* of an option */
 
-/* Name [index] of an option: its own, then its aliases; NULL: it has fewer. */
+/* Name [index] of an option: its name, then its aliases; NULL after the last. */
 static const char *name_at(const struct option *option, size_t index) {
     return index == 0 ? option->name : option->aliases[index - 1];
 }
 
-/* "eval, predict": the verbs that take it. */
+/* Adds the verbs that accept the option: "eval, predict". */
 static void add_verbs(const struct option *option, struct text *out) {
     const char *separator = "";
     for (size_t i = 0; verb_at(i); i++)
@@ -169,7 +169,7 @@ static void add_verbs(const struct option *option, struct text *out) {
 
 /* ---- parsing ---- */
 
-/* What [word] may mean: an option that [verb] takes before any other. */
+/* Adds a suggestion for [word]: first of the options of [verb], then of all. */
 static void add_hint(const char *word, const char *next, const struct verb *verb, struct text *out) {
     const char *known[N_OPTIONS + 1] = {NULL};
     size_t count = 0;
@@ -181,21 +181,21 @@ static void add_hint(const char *word, const char *next, const struct verb *verb
     if (!out->length) option_hint(word, next, known, false, out);
 }
 
-/* An option that a verb does not take was meant for another one, or for another effect. */
-static status check_taken(const struct option *option, const char *name, const char *word, const char *next,
-                          const struct verb *verb) {
-    struct text takers = {0}, hint = {0};
+/* STATUS_USAGE if [verb] does not accept the option, with the verbs that do and a suggestion. */
+static status check_verb(const struct option *option, const char *name, const char *word, const char *next,
+                         const struct verb *verb) {
+    struct text verbs = {0}, hint = {0};
     if (!option->verbs || verb->options & option->verbs) return OK;
-    add_verbs(option, &takers);
+    add_verbs(option, &verbs);
     option_hint(word, next, (const char *const[]){NULL}, verb->operand && strcmp(verb->operand, "config") == 0, &hint);
-    status s = status_new(STATUS_USAGE, "%s is for %s; '%s' does not take it%s%s (see ddptrain --help)", name,
-                          text_string(&takers), verb->name, hint.length ? "; " : "", text_string(&hint));
+    status s = status_new(STATUS_USAGE, "%s is for %s; '%s' does not accept it%s%s (see ddptrain --help)", name,
+                          text_string(&verbs), verb->name, hint.length ? "; " : "", text_string(&hint));
     text_free(&hint);
-    text_free(&takers);
+    text_free(&verbs);
     return s;
 }
 
-#define LARGEST_REAL 1e9
+#define MAX_REAL 1e9
 
 static status parse_value(const struct option *option, const char *name, const char *value, void *to) {
     char *end;
@@ -212,8 +212,8 @@ static status parse_value(const struct option *option, const char *name, const c
         *(int *)to = (int)number;
     } else {
         double real = strtod(value, &end);
-        if (errno || *end || end == value || !(real >= 0 && real <= LARGEST_REAL))
-            return status_new(STATUS_USAGE, "%s: expected a number from 0 to %g, got '%s'", name, LARGEST_REAL, value);
+        if (errno || *end || end == value || !(real >= 0 && real <= MAX_REAL))
+            return status_new(STATUS_USAGE, "%s: expected a number from 0 to %g, got '%s'", name, MAX_REAL, value);
         *(double *)to = real;
     }
     return OK;
@@ -228,7 +228,7 @@ static status unknown_option(const char *word, const char *next, const struct ve
     return s;
 }
 
-/* The option of which the first [length] characters of [word] are a name, *name; NULL: none. */
+/* The option with the name *name, the first [length] characters of [word]; NULL: none. */
 static const struct option *find(const char *word, size_t length, const char **name) {
     for (size_t i = 0; i < N_OPTIONS; i++)
         for (size_t n = 0; n < N_NAMES && (*name = name_at(&options[i], n)); n++)
@@ -236,8 +236,8 @@ static const struct option *find(const char *word, size_t length, const char **n
     return NULL;
 }
 
-/* [given] (N_OPTIONS): under which name each option was given; NULL: not yet. Two values for one option are a slip that
- * would silently go one way; a flag may be repeated. */
+/* [given] (N_OPTIONS): the name by which each option was given; NULL: not yet. Two values for an option are an error; a
+ * flag may be repeated. */
 static status parse_option(char **argv, int argc, int *at, const struct verb *verb, const char **given,
                            struct command_line *line) {
     const char *word = argv[*at], *equals = strchr(word, '='), *name, *next = *at + 1 < argc ? argv[*at + 1] : NULL;
@@ -245,7 +245,7 @@ static status parse_option(char **argv, int argc, int *at, const struct verb *ve
     if (!option) return unknown_option(word, next, verb);
     void *to = (char *)line + option->offset;
     const char **before = &given[option - options];
-    TRY(check_taken(option, name, word, next, verb));
+    TRY(check_verb(option, name, word, next, verb));
     if (option->type == VALUE_NONE) {
         if (equals) return status_new(STATUS_USAGE, "%s takes no value", name);
         *(bool *)to = true;
@@ -259,7 +259,7 @@ static status parse_option(char **argv, int argc, int *at, const struct verb *ve
     return parse_value(option, name, argv[++*at], to);
 }
 
-/* A second operand: a key without its '=', or a data file. */
+/* The failure for a second operand, probably a key without '=' or a data file. */
 static status unexpected(char **words, int count, const struct verb *verb, const struct command_line *line) {
     bool has_config = verb->operand && strcmp(verb->operand, "config") == 0;
     int next = count > 1 && strcmp(words[1], "=") == 0 ? 2 : 1;
@@ -293,10 +293,10 @@ status options_parse(int argc, char **argv, int first, const struct verb *verb, 
 
 /* ---- help ---- */
 
-#define USAGE_COLUMN 53  /* of what a verb does */
-#define OPTION_COLUMN 23 /* of what an option does */
+#define USAGE_COLUMN 53  /* of the help of a verb */
+#define OPTION_COLUMN 23 /* of the help of an option */
 
-/* Spaces up to [column] of the line that began at [start]. */
+/* Adds spaces up to [column] of the line that begins at [start]. */
 static void pad(struct text *out, size_t start, size_t column) {
     while (out->length - start < column) text_add(out, " ");
 }
@@ -310,7 +310,7 @@ static void add_usage(struct text *out, const char *command, const char *argumen
     text_printf(out, "%s\n", help);
 }
 
-/* The options from [first] to the one that has their help; returns the one behind it. */
+/* Adds the options from [first] to the next one with a help text; returns the index after it. */
 static size_t add_options(struct text *out, size_t first) {
     size_t start = out->length, last = first;
     if (!options[first].value) return first + 1;

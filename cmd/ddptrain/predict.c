@@ -1,4 +1,4 @@
-/* predict: a trained model's outputs of rows, in a file. */
+/* predict: writes the outputs of a trained model to a file. */
 #include "command.h"
 
 static status predict(const struct command_line *line, const struct config *config, const struct dist_env *env,

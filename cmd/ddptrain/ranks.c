@@ -1,5 +1,5 @@
-/* ranks: how a verb that needs several processes gets them. This process is one rank when a launcher says so; else it
- * is the launcher that starts the ranks, or, alone, the only rank. */
+/* ranks: starts the processes of a verb. A process that was started by a launcher is a rank; otherwise it is the
+ * launcher that starts the ranks, or the only rank. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +19,12 @@
 #include "dist/store/store.h"
 #include "train/run_folder.h"
 
-static status count_gpus(const char *who, int *nproc) {
+static status count_gpus(const char *user, int *nproc) {
     status s = gpus_count(nproc);
     if (!s) return OK;
-    status told = status_new(status_code(s), "%s needs %s, or use device: cpu", who, status_message(s));
+    status explained = status_new(status_code(s), "%s needs %s, or use device: cpu", user, status_message(s));
     status_free(s);
-    return told;
+    return explained;
 }
 
 status command_nproc(const struct command_line *line, const char *device, int *nproc) {
@@ -32,7 +32,7 @@ status command_nproc(const struct command_line *line, const char *device, int *n
     *nproc = 1;
     if (is_given && strcmp(line->nproc, "gpu") == 0) return count_gpus("--nproc gpu", nproc);
     if (!is_given && strcmp(device, "cuda") == 0)
-        return count_gpus(command_wants_gpus(line) ? "--backend nccl" : "train.device: cuda", nproc);
+        return count_gpus(command_uses_gpus(line) ? "--backend nccl" : "train.device: cuda", nproc);
     if (!is_given) return OK;
     char *end;
     errno = 0;
@@ -43,26 +43,27 @@ status command_nproc(const struct command_line *line, const char *device, int *n
     return OK;
 }
 
-/* The launcher's choice for its ranks: "cuda", or why not. */
+/* The device that the launcher chose for its ranks: "cuda", or the reason for the CPU. */
 #define DEVICE_VARIABLE "DDPTRAIN_DEVICE"
 
-status command_settle_device(const struct command_line *line, struct config_file *file, const struct dist_env *env,
+status command_choose_device(const struct command_line *line, struct config_file *file, const struct dist_env *env,
                              int *nproc) {
     struct gpus_process place = dist_env_gpus(env);
     struct text why = {0};
     int gpus;
     if (!config_device_is_auto(config_of(file))) return OK;
-    bool is_by_rule = !line->nproc || strcmp(line->nproc, "auto") == 0;
-    if (env->launcher == LAUNCHER_NONE) place.local_size = is_by_rule ? 0 : *nproc;
+    bool is_default = !line->nproc || strcmp(line->nproc, "auto") == 0;
+    if (env->launcher == LAUNCHER_NONE) place.local_size = is_default ? 0 : *nproc;
     if (env->launcher == LAUNCHER_OWN) {
-        const char *told = getenv(DEVICE_VARIABLE);
-        if (!told || strcmp(told, "cuda") != 0) text_add(&why, told ? told : "the launcher took none");
+        const char *explained = getenv(DEVICE_VARIABLE);
+        if (!explained || strcmp(explained, "cuda") != 0)
+            text_add(&why, explained ? explained : "the launcher chose the CPU");
     } else if (gpus_available(&place, &gpus, &why) && place.local_size == 0) {
         *nproc = gpus;
     }
-    const char *why_not = why.length ? text_string(&why) : NULL;
-    setenv(DEVICE_VARIABLE, why_not ? why_not : "cuda", 1);
-    status s = config_set_auto_device(file, why_not);
+    const char *why_cpu = why.length ? text_string(&why) : NULL;
+    setenv(DEVICE_VARIABLE, why_cpu ? why_cpu : "cuda", 1);
+    status s = config_set_auto_device(file, why_cpu);
     text_free(&why);
     return s;
 }
@@ -75,7 +76,7 @@ int command_backend(const struct command_line *line) {
     return backend;
 }
 
-bool command_wants_gpus(const struct command_line *line) { return comm_backend_needs_gpus(command_backend(line)); }
+bool command_uses_gpus(const struct command_line *line) { return comm_backend_needs_gpus(command_backend(line)); }
 
 static bool is_name_given(const struct command_line *line) {
     for (size_t i = 0; i < line->override_count; i++)
@@ -110,7 +111,7 @@ status command_find_folder(struct command_line *line) {
 }
 
 void command_end_overdue(enum status_code code, const char *why) {
-    status failure = status_new(code, "%s", why); /* what is on disk is complete */
+    status failure = status_new(code, "%s", why); /* files on disk are complete */
     if (!launcher_report(failure)) fprintf(stderr, "ddptrain: %s\n", why);
     _exit(status_exit_code(code));
 }
@@ -136,7 +137,7 @@ status command_cpu_bind(const struct command_line *line, bool *binds_cores) {
     return status_new(STATUS_USAGE, "--cpu-bind: expected none or cores, got '%s'", line->cpu_bind);
 }
 
-/* Each process reads the config itself. */
+/* The config must be a file, because each process reads it. */
 static status check_config_file(const struct command_line *line) {
     struct io_info info;
     if (!line->config) return OK;
@@ -169,11 +170,11 @@ static status start_ranks(const struct command_line *line, int nproc, struct log
                           line->nnodes);
     if (line->node_rank >= line->nnodes)
         return status_new(STATUS_USAGE, "--node-rank must be below --nnodes %d, got %d", line->nnodes, line->node_rank);
-    signals_block_stops(); /* launch_run reads them; when all ranks have ended, a request comes too late */
+    signals_block_stops(); /* launch_run reads them; after all ranks have ended, a request has no effect */
     return launch_run(&launch, line->argv, log);
 }
 
-/* A launcher that started this process as one rank has decided how many there are. */
+/* STATUS_USAGE for options that contradict another launcher, which started this process as a rank. */
 status command_check_launcher(const struct command_line *line, const struct dist_env *env, int nproc) {
     bool binds_cores;
     TRY(command_cpu_bind(line, &binds_cores));
@@ -199,9 +200,9 @@ int command_threads(const struct dist_env *env, int processes) {
     return threads > 0 ? threads : 1;
 }
 
-/* Before OpenMP's library is opened, which knows the mask of this process only: not a quota, nor that ranks share what
- * nobody has bound. When the ranks have met they know better (comm_limit_threads). Not where the bits must be those of
- * any number of ranks (elastic): then the run decides. */
+/* Limits the threads before OpenMP is loaded, which knows only the CPU mask of the process, but not a quota or that the
+ * ranks share unbound processors. comm_limit_threads corrects it when the ranks are connected. Not in elastic mode,
+ * where the bits must not depend on it. */
 static void limit_threads(const struct config *config, const struct dist_env *env) {
     if (parallel_is_given() || (config && config->sampler.shards)) return;
     int threads = command_threads(env, 1);
@@ -213,13 +214,13 @@ static status on_ranks(const struct command_line *line, struct config_file *file
     const struct config *config = file ? config_of(file) : NULL;
     struct dist_env env;
     int nproc = 1;
-    const char *device = config ? config_device_name(config) : command_wants_gpus(line) ? "cuda" : "cpu";
+    const char *device = config ? config_device_name(config) : command_uses_gpus(line) ? "cuda" : "cpu";
     struct log *log = log_create(line->is_quiet, !line->has_no_progress);
     status s = dist_env_detect(&env);
-    bool is_by_rule = !line->nproc || strcmp(line->nproc, "auto") == 0 || strcmp(line->nproc, "gpu") == 0;
-    bool is_started = is_by_rule && env.launcher != LAUNCHER_NONE; /* somebody has counted */
+    bool is_default = !line->nproc || strcmp(line->nproc, "auto") == 0 || strcmp(line->nproc, "gpu") == 0;
+    bool is_started = is_default && env.launcher != LAUNCHER_NONE; /* by a launcher, with its number of processes */
     if (!s && !is_started) s = command_nproc(line, device, &nproc);
-    if (!s && file) s = command_settle_device(line, file, &env, &nproc);
+    if (!s && file) s = command_choose_device(line, file, &env, &nproc);
     if (!s) s = command_check_launcher(line, &env, nproc);
     if (!s && env.launcher == LAUNCHER_NONE && (nproc > 1 || line->nnodes > 1 || line->max_restarts > 0))
         s = start_ranks(line, nproc, log);
@@ -231,28 +232,28 @@ static status on_ranks(const struct command_line *line, struct config_file *file
     return s;
 }
 
-/* A config that cannot be read here may be right on other nodes, which would wait. How many ranks were to be here is
- * known only where the command line says so. */
-static void excuse(const struct command_line *line, status failure) {
+/* Reports a config that cannot be read to the other nodes, which may have a valid one and would wait. The number of
+ * ranks is known only from the command line. */
+static void report_config_failure(const struct command_line *line, status failure) {
     struct dist_env env = {0};
     int nproc = 1;
     struct log *log = log_create(line->is_quiet, false);
     status unknown = dist_env_detect(&env);
     if (!unknown) unknown = command_nproc(line, "cpu", &nproc);
     struct launch_config launch = launch_of(line, nproc);
-    bool is_starter = env.launcher == LAUNCHER_NONE && launch.node_rank < launch.nnodes && launch.master_port > 0;
+    bool is_launcher = env.launcher == LAUNCHER_NONE && launch.node_rank < launch.nnodes && launch.master_port > 0;
     if (!unknown && env.launcher != LAUNCHER_NONE) store_report_before_joining(&env, NULL, 0, NULL, failure);
-    if (!unknown && is_starter) launch_report_before_joining(&launch, log, failure);
+    if (!unknown && is_launcher) launch_report_before_joining(&launch, log, failure);
     status_free(unknown);
     log_destroy(log);
 }
 
 status command_on_ranks(const struct command_line *line, rank_function *run) {
     struct config_file *config;
-    /* checked before any process is started, so that a wrong config is said once */
+    /* checked before any process is started, so that a wrong config is reported once */
     status s = config_load(line->config, line->overrides, line->override_count, &config);
     if (s) {
-        excuse(line, s);
+        report_config_failure(line, s);
         return s;
     }
     s = on_ranks(line, config, run);

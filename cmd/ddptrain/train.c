@@ -1,4 +1,4 @@
-/* train: one rank's run. */
+/* train: the run of a rank. */
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "command.h"
 #include "train/run.h"
 
-/* Slurm's clock: this process asks itself to stop in time to save, whatever signals the job script arranges for. */
+/* Sets an alarm for a stop request before the end of the Slurm allocation, in time to save. */
 void command_stop_before(double ends_at, double grace, struct log *log) {
     double left = ends_at - clock_unix(), margin = 2 * grace < left / 10 ? 2 * grace : left / 10;
     char when[32] = "?";

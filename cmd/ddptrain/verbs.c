@@ -1,4 +1,4 @@
-/* The table of verbs, and what a first word that is none of them may mean. */
+/* The table of verbs, and suggestions for an unknown one. */
 #include <string.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ const struct verb *verb_find(const char *word) {
     return NULL;
 }
 
-/* Words of other programs for a command. */
+/* Names of verbs in other programs. */
 static const struct {
     const char *word, *verb, *note;
 } other_verbs[] = {

@@ -115,7 +115,7 @@ class Best(program.Case):
         with open(self.path("best.safetensors"), "rb") as a, open(self.path("file.safetensors"), "rb") as b:
             self.assertEqual(a.read(), b.read())
         _, err = self.run_program("export", "runs/test", "--checkpoint", "x.h5", "--out", "x.safetensors", code=USAGE)
-        self.assertIn("--checkpoint: export takes only best", err)
+        self.assertIn("--checkpoint: export accepts only best", err)
 
     def test_a_run_without_one(self):
         self.run_program("test.yaml", "train.epochs=1")

@@ -12,7 +12,7 @@ class Comm(program.Case):
     def check_output(self, out, world, backend, sizes):
         lines = out.splitlines()
         self.assertEqual(lines[0], f"{world} process{'es' if world > 1 else ''}, {backend}")
-        self.assertRegex(lines[1], r"^\d{3,} calls of every collective, type and operation: all right, \d+\.\d\d s$")
+        self.assertRegex(lines[1], r"^\d{3,} calls of every collective, type and operation: all correct, \d+\.\d\d s$")
         rows = [line.split() for line in lines if re.match(r"^ +\d+ (B|KiB|MiB) ", line)]
         self.assertEqual(len(rows), len(PARTS) * len(sizes) if world > 1 else 0, out)
         for row, size in zip(rows, sizes * len(PARTS)):

@@ -17,12 +17,12 @@ const struct program_state program_initial = {.values = {0, 0, 0, 0, 0, 0, -1}};
 
 void program_save(struct program_state *state) {
     for (size_t i = 0; i < VARIABLES; i++) state->values[i] = *variables[i];
-    state->asked_at = asked_at;
+    state->first_request = first_request;
 }
 
 void program_load(const struct program_state *state) {
     for (size_t i = 0; i < VARIABLES; i++) *variables[i] = state->values[i];
-    asked_at = state->asked_at;
+    first_request = state->first_request;
 }
 
 /* ---- functions of the verb that are not simulated ---- */

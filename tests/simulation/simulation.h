@@ -225,7 +225,7 @@ bool connection_is_writable(struct file *file);
 
 struct program_state { /* static variables of cmd/ddptrain/main.c */
     int values[7];
-    struct timespec asked_at;
+    struct timespec first_request;
 };
 
 struct process {
