@@ -81,8 +81,11 @@ struct verb {
 };
 
 /* The table: a name here, and a `const struct verb verb_<name>`. The first one is the default. */
-#define VERBS(X)                                                                                                       \
-    X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) X(inspect) X(runs) X(report) X(export) X(comm)
+/* clang-format off */
+#define VERBS(X) \
+    X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) \
+    X(inspect) X(runs) X(report) X(watch) X(export) X(comm)
+/* clang-format on */
 #define X(name) extern const struct verb verb_##name;
 VERBS(X)
 #undef X

@@ -38,6 +38,7 @@ static const struct {
     {"search", "sweep", ""},    {"tune", "sweep", ""},
     {"optimize", "sweep", ""},  {"hpo", "sweep", ""},
     {"plot", "report", ""},     {"html", "report", ""},
+    {"monitor", "watch", ""},   {"tail", "watch", ""},
     {"summary", "check", ""},   {"bench", "comm", ""},
     {"benchmark", "comm", ""},
 };

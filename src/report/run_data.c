@@ -128,6 +128,7 @@ static bool read_epoch(struct run_data *r, const struct json_line *line) {
     double epoch = json_line_number(line, "epoch");
     if (isnan(epoch)) return false;
     r->epochs = epoch + 1;
+    r->epoch_updates = r->steps / r->epochs;
     add_values(r, line, false, epoch + 1);
     read_confusion(r, json_line_find(line, "val_confusion_matrix"));
     return true;
@@ -329,6 +330,7 @@ static void clear(struct run_data *r) {
                            .steps = NAN,
                            .samples = NAN,
                            .seconds = NAN,
+                           .epoch_updates = NAN,
                            .best_epoch = NAN,
                            .best_value = NAN,
                            .peak_memory = NAN};

@@ -35,6 +35,7 @@ struct run_data {
     char *device, *backend, *fingerprint; /* of the newest `start` or `resume`; NULL: none */
     double world_size, parameters, train_rows, val_rows, batch_size, startup_seconds; /* NAN: unknown */
     double epochs, steps, samples, seconds; /* of the newest event that has them */
+    double epoch_updates;                   /* of an epoch; NAN: no whole one is known */
     double best_epoch, best_value;          /* NAN: none yet */
     const char *best_metric;                /* which: best_value is one of its curve */
     double peak_memory;                     /* bytes; NAN: unknown */
