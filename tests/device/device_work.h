@@ -1,4 +1,4 @@
-/* What tests of operators share: values, and the same work on other numbers of threads. For tests only. */
+/* Helpers for tests of operators: values, and the same work on different numbers of threads. */
 #ifndef TESTS_DEVICE_WORK_H
 #define TESTS_DEVICE_WORK_H
 
@@ -31,10 +31,10 @@ static inline void round_bf16(float *x, size_t count) {
     }
 }
 
-/* Computes something and adds it to the digest. */
+/* Computes results and adds them to the digest. */
 typedef void device_work(struct device *device, const void *context, struct digest *digest);
 
-/* In a process of its own, since a process keeps its number of threads. */
+/* In a separate process, because the number of threads of a process does not change. */
 static inline void digest_with(const char *threads, device_work *work, const void *context, char hex[DIGEST_HEX_SIZE]) {
     int ends[2], code;
     ck_assert_int_eq(pipe(ends), 0);
@@ -68,12 +68,13 @@ static inline void threads_agree(device_work *work, const void *context) {
     ck_assert_str_eq(one, three);
 }
 
-/* What operators find in the device's memory. */
+/* Operands in device memory. */
 static const float work_clip __attribute__((unused)) = 0.7f, work_whole __attribute__((unused)) = 1,
                              work_held __attribute__((unused)) = NAN;
 static const uint64_t work_step __attribute__((unused)) = 17;
 
-/* One update of (count) elements with the same constants; [g] stays, its copy that the rule gets must become zero. */
+/* One update of (count) elements with the same constants; [g] is not changed; its copy, which the rule gets, must
+ * become zero. */
 static inline void work_update(struct device *d, enum update_rule rule, const union optimizer_step *step,
                                const float *clip, float *values, const float *g, float *const states[OPTIMIZER_STATES],
                                size_t count) {
@@ -92,7 +93,7 @@ static inline void work_update(struct device *d, enum update_rule rule, const un
     guarded_free(gradients);
 }
 
-/* Every part of SGD's rule at once. */
+/* All options of SGD's rule. */
 static const struct sgd_step work_sgd __attribute__((unused)) = {.minus_lr = -0.1f,
                                                                  .momentum = 0.9f,
                                                                  .one_minus_dampening = 1,

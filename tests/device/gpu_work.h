@@ -1,5 +1,5 @@
-/* What tests of the GPU's operators share: the same calls on the CPU and, twice, on the GPU, whose results must agree
- * within a tolerance and be the same bits. For tests only. */
+/* Helpers for tests of GPU operators: the same calls on the CPU and, twice, on the GPU. The results must agree within a
+ * tolerance, and the two of the GPU must have the same bits. */
 #ifndef TESTS_DEVICE_GPU_WORK_H
 #define TESTS_DEVICE_GPU_WORK_H
 
@@ -23,7 +23,7 @@ static inline void agrees_with_the_cpu(const struct operator_case *work) {
     free_results(&cpu), free_results(&gpu), free_results(&again);
 }
 
-/* Runs nothing where there is no GPU: 77. */
+/* Skips (77) without a GPU. */
 static inline int gpu_run(const char *suite, const struct check_loop *loops, size_t count) {
     status s = device_check("cuda");
     if (s) {
@@ -31,7 +31,7 @@ static inline int gpu_run(const char *suite, const struct check_loop *loops, siz
         status_free(s);
         return 77;
     }
-    setenv("CK_FORK", "no", 1); /* a child of a process that has asked for GPUs cannot use them */
+    setenv("CK_FORK", "no", 1); /* a child of a process that has initialised CUDA cannot use it */
     return check_run(suite, loops, count);
 }
 

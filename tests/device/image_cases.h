@@ -9,27 +9,27 @@ static size_t elements(const struct image_shape *i) { return i->height * i->widt
 static const struct pooling poolings[] = {
     /* each element in one window */
     {.in = {6, 8, 5}, .out = {3, 4, 5}, .window = {{2, 2}, {2, 2}, {0, 0}, {1, 1}}, .has_relu = true},
-    /* windows on each other, over the edge; then gaps between them */
+    /* overlapping windows with padding; windows with gaps */
     {.in = {9, 7, 33}, .out = {5, 4, 33}, .window = {{3, 3}, {2, 2}, {1, 1}, {1, 1}}},
     {.in = {9, 8, 3}, .out = {3, 3, 3}, .window = {{2, 1}, {3, 3}, {0, 0}, {1, 1}}, .has_relu = true},
-    /* ceil_mode: the last windows reach out of the padded image */
+    /* ceil_mode: the last windows exceed the padded image */
     {.in = {6, 7, 4}, .out = {3, 3, 4}, .window = {{3, 4}, {2, 3}, {0, 1}, {1, 1}}},
     {.in = {5, 6, 4}, .out = {3, 3, 4}, .window = {{3, 4}, {2, 2}, {1, 1}, {1, 1}}, .excludes_padding = true},
     {.in = {5, 6, 2}, .out = {3, 3, 2}, .window = {{3, 3}, {2, 2}, {1, 1}, {1, 1}}, .divisor = 5},
-    /* a signal; a window of 256 positions, the most; one element */
+    /* a signal; a window of 256 positions, the maximum; one element */
     {.in = {1, 40, 70}, .out = {1, 13, 70}, .window = {{1, 5}, {1, 3}, {0, 2}, {1, 1}}},
     {.in = {16, 16, 2}, .out = {1, 1, 2}, .window = {{16, 16}, {16, 16}, {0, 0}, {1, 1}}},
     {.in = {1, 1, 1}, .out = {1, 1, 1}, .window = {{1, 1}, {1, 1}, {0, 0}, {1, 1}}},
 };
 
-/* Windows from the sizes, smaller and larger than the image. */
+/* Adaptive windows; outputs smaller and larger than the image. */
 static const struct pooling adaptive[] = {
     {.in = {7, 9, 6}, .out = {1, 1, 6}, .is_adaptive = true},
     {.in = {7, 9, 6}, .out = {3, 4, 6}, .is_adaptive = true},
     {.in = {3, 2, 65}, .out = {5, 7, 65}, .is_adaptive = true},
 };
 
-/* Multiples of 1/4, so that a window has several largest ones; one NaN. */
+/* Multiples of 1/4, so that a window has several maxima; one NaN. */
 static float *coarse_values(size_t count, uint64_t seed) {
     float *values = random_values(count, seed);
     for (size_t i = 0; i < count; i++) values[i] = roundf(values[i] * 4) / 4;
@@ -66,12 +66,12 @@ static void average_poolings(struct device *d, struct results *r) {
     for (size_t i = 0; i < sizeof adaptive / sizeof *adaptive; i++) average(d, r, &adaptive[i]);
 }
 
-/* What the sums are over all processes when [user] says how many times this one's rows there are. */
+/* Replaces the sums by those of all processes; [user]: how often the rows of this process occur. */
 static void multiply(void *user, double *values, size_t count) {
     for (size_t i = 0; i < count; i++) values[i] *= *(double *)user;
 }
 
-/* The other process's sums: 1 for the gradients, 1 and 2 for those of forward, over 3 positions. */
+/* Adds the sums of the other process: 1 for the gradients, 1 and 2 for those of forward, over 3 positions. */
 static void add_others(void *user, double *values, size_t count) {
     size_t channels = *(size_t *)user;
     for (size_t i = 0; i < count; i++) values[i] += i < channels ? 1 : i < 2 * channels ? 2 : 3;
@@ -128,7 +128,7 @@ static void batch_norms(struct device *d, struct results *r) {
     for (size_t i = 0; i < sizeof norm_cases / sizeof *norm_cases; i++) batch_norm(d, r, &norm_cases[i]);
 }
 
-/* A process without rows takes part in the sums. */
+/* A process without rows calls the sums, too. */
 static void batch_norm_of_others(struct device *d, struct results *r) {
     const struct image_ops *ops = device_ops(d)->image;
     size_t channels = 35;
@@ -184,7 +184,7 @@ static const struct convolution convolutions[] = {
     {.in = {1, 33, 5}, .out = {1, 17, 10}, .window = {{1, 5}, {1, 2}, {0, 2}, {1, 1}}, .groups = 5, .has_bias = true},
 };
 
-/* With plans that were prepared, and with rows that come unasked. */
+/* With prepared plans, and with a number of rows without a plan. */
 static void convolve(struct device *d, struct results *r, const struct convolution *c, size_t rows, bool is_prepared) {
     const struct convolution_ops *ops = device_ops(d)->convolution;
     struct device_convolution *made;
@@ -210,7 +210,7 @@ static void all_convolutions(struct device *d, struct results *r) {
     }
 }
 
-/* Plans of another precision take the place of those that were made. */
+/* Plans of another precision replace the earlier ones. */
 static void rounded_convolutions(struct device *d, struct results *r) {
     ck_assert(!device_set_precision(d, PRECISION_TF32));
     all_convolutions(d, r);

@@ -1,5 +1,5 @@
-/* A case of operators: the same calls on any device, whose results are compared. Each result is a block of its own,
- * whose end is guarded. For tests only. */
+/* A case: the same operator calls on any device, whose results are compared. Each result is a separate block with a
+ * guard page at its end. */
 #ifndef TESTS_DEVICE_OPERATOR_CASE_H
 #define TESTS_DEVICE_OPERATOR_CASE_H
 
@@ -33,7 +33,7 @@ static inline void *add_result(struct results *r, size_t count, bool is_bytes) {
 
 static inline float *next(struct results *r, size_t count) { return add_result(r, count, false); }
 
-/* A result that starts with given values, since the operator adds to it. */
+/* A result with initial values, for an operator that adds to it. */
 static inline float *next_from(struct results *r, size_t count, uint64_t seed) {
     float *values = next(r, count), *start = random_values(count, seed);
     memcpy(values, start, count * sizeof *values);

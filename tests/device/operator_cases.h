@@ -1,4 +1,4 @@
-/* Every operator but those over images, as cases for any device: products, element-wise rules, losses, norms, whole
+/* All operators except those over images, as cases for any device: products, element-wise rules, losses, norms, whole
  * buffers. For tests only. */
 #ifndef TESTS_DEVICE_OPERATOR_CASES_H
 #define TESTS_DEVICE_OPERATOR_CASES_H
@@ -107,14 +107,14 @@ static void rules(struct device *d, struct results *r) {
     }
     for (size_t i = 0; i < 21; i++)
         ck_assert(memcmp(before + i * N, i < 9 ? values[i] : state[i - 9], N * sizeof *before) == 0);
-    ops->save_or_restore(d, &work_clip, values[7], state[11], N); /* there */
-    ops->save_or_restore(d, &work_held, values[6], state[11], N); /* and back */
+    ops->save_or_restore(d, &work_clip, values[7], state[11], N); /* save */
+    ops->save_or_restore(d, &work_held, values[6], state[11], N); /* restore */
     ck_assert(memcmp(values[6], values[7], N * sizeof *g) == 0);
     ops->clamp(d, 0.5f, values[8], N);
     guarded_free(g), guarded_free(before);
 }
 
-/* What is found holds back all that follows, until the host has seen it. */
+/* After a non-finite number all updates are skipped until the host resets found_inf. */
 static void decisions(struct device *d, struct results *r) {
     const struct device_ops *ops = device_ops(d);
     const double losses[] = {1, INFINITY, NAN, 1, 1, 1, 1}, nonfinite[][2] = {{0}, {0}, {0}, {0}, {1, 0}, {0, 2}, {0}};
@@ -235,25 +235,25 @@ static void whole_buffers(struct device *d, struct results *r) {
     guarded_free(x);
 }
 
-/* What lies on the device: zero at first, copied there and back, worked on by both in turns. */
+/* Device memory: zero at first, copied in both directions, changed by host and device in turns. */
 static void own_memory(struct device *d, struct results *r) {
     const struct device_ops *ops = device_ops(d);
     float *x = random_values(N, 1), *memory, *at;
     ck_assert(!device_alloc(d, N * sizeof *memory, "a test", (void **)&memory));
     ck_assert(!device_download(d, next(r, N), memory, N * sizeof *x));
     device_upload(d, memory, x, N * sizeof *x);
-    memset(x, 0, N * sizeof *x); /* the device has its own */
+    memset(x, 0, N * sizeof *x); /* the device has a copy */
     ops->add(d, memory, memory, memory, N);
     at = memory;
     for (int turn = 0; turn < 3; turn++) {
         ck_assert(!device_map(d, (void **)&at));
-        ck_assert(!device_map(d, (void **)&at)); /* within the other */
+        ck_assert(!device_map(d, (void **)&at)); /* nested */
         memcpy(next(r, N), at, N * sizeof *at);
         for (size_t i = 0; i < N; i++) at[i] += 1;
         ck_assert(!device_unmap(d, (void **)&at, false));
         ck_assert(!device_unmap(d, (void **)&at, turn == 1 || device_is_host(d)));
         ck_assert_ptr_eq(at, memory);
-        if (turn != 1 && device_is_host(d)) /* what was not to be kept */
+        if (turn != 1 && device_is_host(d)) /* unmapped without changes */
             for (size_t i = 0; i < N; i++) at[i] -= 1;
         ops->add(d, memory, memory, memory, N);
     }

@@ -1,4 +1,4 @@
-/* What models over sequences need of a device, as cases: attention of many shapes and in every precision, norms and
+/* Operators of models over sequences, as cases: attention of many shapes and in every precision, norms and
  * softmax of short and long rows, gradients of embeddings, cross entropy with few and many classes. For tests only. */
 #ifndef TESTS_DEVICE_SEQUENCE_CASES_H
 #define TESTS_DEVICE_SEQUENCE_CASES_H
@@ -33,7 +33,7 @@ static void heads_of_128(struct device *d, struct results *r) { attend(d, r, 1, 
 static void heads_of_200(struct device *d, struct results *r) { attend(d, r, 1, 200); }
 static void heads_of_256(struct device *d, struct results *r) { attend(d, r, 1, 256); }
 
-/* Scores so far apart that exponentials are 0, and equal ones. */
+/* Scores with differences so large that exponentials are 0, and equal scores. */
 static void extreme_scores(struct device *d, struct results *r) {
     const struct sequence_ops *ops = device_ops(d)->sequence;
     struct attention_shape s = {.rows = 1, .tokens = 70, .heads = 1, .head_size = 16, .is_causal = true};
@@ -50,7 +50,7 @@ static void extreme_scores(struct device *d, struct results *r) {
 }
 
 /* As large_scores in test_sequence.c: scores of 4e4, 4e8 and 4e10, exact. In 16 bits gradients of q and k, sums of
- * numbers of that size that cancel, are all rounding. */
+ * numbers of that size that cancel, consist of rounding errors. */
 static void large_scores(struct device *d, struct results *r, size_t count, bool is_exact) {
     static const float large[] = {288, 28672, 294912}, step[] = {0.125f, 16, 128};
     struct attention_shape s = {.rows = 1, .tokens = 70, .heads = 2, .head_size = 16, .is_causal = true};
@@ -84,7 +84,7 @@ static void large_float16(struct device *d, struct results *r) {
     large_scores(d, r, 2, false);
 }
 
-/* The CPU's attention is float32 in every precision. Heads that are rounded as they lie, and padded ones. */
+/* The CPU's attention is float32 in every precision. Heads that are rounded in place, and padded ones. */
 static void in_precision(struct device *d, struct results *r, enum precision precision) {
     if (strncmp(device_describe(d), "cuda", 4) == 0) ck_assert(!device_set_precision(d, precision));
     if (precision == PRECISION_BFLOAT16)
@@ -116,7 +116,7 @@ static void norms(struct device *d, struct results *r) {
     }
 }
 
-/* As many rows as a warp or a block goes through several of; dx is added to, made, and not wanted. */
+/* So many rows that a warp or a block processes several; dx is added to, set, or not computed. */
 static void norms_of_many_rows(struct device *d, struct results *r) {
     const struct norm_ops *ops = device_ops(d)->norm_layers;
     static const size_t shapes[][2] = {{2300, 8}, {9000, 4}, {270, 1028}};
@@ -201,7 +201,7 @@ static void classes(struct device *d, struct results *r) {
             .label_smoothing = i & 1 ? 0.1f : 0, .weight = i & 2 ? weight : NULL, .ignored = -100};
         for (size_t c = 0; c < count; c++) weight[c] = 0.25 + (double)(c % 4);
         for (size_t j = 0; j < positions; j++) targets[j] = j % 7 == 3 ? -100 : (int64_t)(j * 31 % count);
-        for (size_t j = 0; j < positions; j += 3) /* some are right, some have two largest */
+        for (size_t j = 0; j < positions; j += 3) /* some are correct, some have two maxima */
             x[j * count + (size_t)(targets[j] < 0 ? 0 : targets[j])] = 9, x[j * count + count / 2] = 9;
         device_ops(d)->losses->cross_entropy(d, &o, x, targets, positions, count, 0.5f, next(r, all), &sums);
         device_ops(d)->losses->cross_entropy(d, &o, x, targets, positions, count, 1, NULL, &sums);

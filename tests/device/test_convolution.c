@@ -1,5 +1,5 @@
-/* Large convolutions (oneDNN's, where its module is built) against the own implementation, which the gradient checks of
- * the model's tests hold to the definition; the own one on every instruction set. ctest-labels: unit */
+/* Large convolutions (oneDNN's, if its module is built) against the project's implementation, which the gradient checks
+ * of the model's tests compare with the definition; that one on every instruction set. ctest-labels: unit */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,21 +34,21 @@ static const struct convolution cases[] = {
      .window = {{1, 5}, {1, 2}, {0, 2}, {1, 1}},
      .groups = 24,
      .has_bias = true},
-    /* Winograd: tiles that stick out, several panels of channels; then weights that are made piece by piece */
+    /* Winograd: tiles that exceed the image, several panels of channels; then weights computed in pieces */
     {.in = {11, 14, 32},
      .out = {9, 12, 80},
      .window = {{3, 3}, {1, 1}, {0, 0}, {1, 1}},
      .groups = 1,
      .has_bias = true,
      .has_relu = true},
-    /* as for Winograd, but for the dilation of one direction */
+    /* as for Winograd, except for the dilation in one direction */
     {.in = {14, 12, 32}, .out = {10, 10, 32}, .window = {{3, 3}, {1, 1}, {0, 0}, {2, 1}}, .groups = 1},
     {.in = {12, 14, 32}, .out = {10, 10, 32}, .window = {{3, 3}, {1, 1}, {0, 0}, {1, 2}}, .groups = 1},
     {.in = {7, 5, 144}, .out = {9, 7, 48}, .window = {{3, 3}, {1, 1}, {2, 2}, {1, 1}}, .groups = 1},
     {.in = {4, 5, 208}, .out = {4, 5, 176}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1, .has_bias = true},
 };
 
-/* The fewest rows, but three at least, with which it counts as large. */
+/* The minimum number of rows, at least three, for which it is large. */
 static size_t rows_of(const struct convolution *c) {
     size_t row = c->out.height * c->out.width * c->out.channels * c->in.channels / c->groups * c->window.kernel[0] *
                  c->window.kernel[1];
@@ -70,7 +70,7 @@ static float *numbers(struct rng *rng, size_t count) {
     return values;
 }
 
-/* The same inputs each time; one gradient is there before. */
+/* The same inputs each time; one gradient is not zero before. */
 static struct tensors run(struct device *device, const struct convolution_ops *ops, const struct convolution *c,
                           size_t max, size_t rows) {
     struct rng rng;

@@ -1,6 +1,6 @@
-/* Real cuDNN makes plans without a GPU, from the properties of one: the convolutions of the shipped configs, and every
- * kind of convolution there is, get theirs for an H100 and an A100, in every precision. Skipped where the
- * module is not built or cuDNN not installed. ctest-labels: unit */
+/* The real cuDNN creates plans without a GPU, from the properties of one: for the convolutions of the shipped configs
+ * and every kind of convolution, on an H100 and an A100, in every precision. Skipped if the module is not built or
+ * cuDNN is not installed. ctest-labels: unit */
 #include <stdio.h>
 
 #include "base/module.h"
@@ -9,7 +9,7 @@
 
 #define GIB ((size_t)1 << 30)
 
-/* As cuDNN writes them: capability, multiprocessors, bytes of shared memory and of the L2 cache */
+/* In the format of cuDNN: capability, multiprocessors, bytes of shared memory and of the L2 cache */
 #define PROPERTIES(name, capability, processors, shared, cache)                                                        \
     "{\"deviceName\": \"" name "\", \"deviceVer\": " capability ", \"multiProcessorCount\": " processors               \
     ", \"maxSharedMemoryPerBlockOptin\": " shared ", \"l2CacheSize\": " cache                                          \
@@ -60,9 +60,9 @@ static const struct {
 static const struct cudnn_module *module;
 
 /* The plan's workspace, or -1: none. */
-static long long workspace_of(struct cudnn *cudnn, const struct plan_request *wish) {
+static long long workspace_of(struct cudnn *cudnn, const struct plan_request *request) {
     struct convolution_plan *plan;
-    status s = module->plan(cudnn, wish, &plan);
+    status s = module->plan(cudnn, request, &plan);
     ck_assert_msg(!s, "%s", status_message(s));
     long long bytes = plan ? (long long)module->workspace(plan) : -1;
     module->destroy(plan);
@@ -76,27 +76,27 @@ START_TEST(every_convolution_has_plans) {
     ck_assert_msg(!s, "%s", status_message(s));
     for (int pass = PLAN_FORWARD; pass <= PLAN_BACKWARD_WEIGHT; pass++)
         for (enum precision precision = PRECISION_FLOAT32; precision <= PRECISION_FLOAT16; precision++) {
-            struct plan_request wish = {c, cases[_i % CASES].rows, (enum plan_pass)pass, precision, false, GIB};
-            ck_assert_msg(workspace_of(cudnn, &wish) >= 0, "pass %d, precision %d: no plan", pass, (int)precision);
+            struct plan_request request = {c, cases[_i % CASES].rows, (enum plan_pass)pass, precision, false, GIB};
+            ck_assert_msg(workspace_of(cudnn, &request) >= 0, "pass %d, precision %d: no plan", pass, (int)precision);
             if (pass != PLAN_FORWARD || !c->has_bias || precision > PRECISION_TF32) continue;
-            wish.adds_bias = true;
-            ck_assert_msg(workspace_of(cudnn, &wish) >= 0, "precision %d: no plan with a bias", (int)precision);
+            request.adds_bias = true;
+            ck_assert_msg(workspace_of(cudnn, &request) >= 0, "precision %d: no plan with a bias", (int)precision);
         }
     module->close(cudnn);
 }
 END_TEST
 
-/* A wish is kept: no workspace, and no engine where the sizes do not fit. */
-START_TEST(wishes_are_kept) {
+/* A request is met: no workspace, and no engine if the sizes do not match. */
+START_TEST(requests_are_met) {
     struct cudnn *cudnn;
     ck_assert(!module->open_for(gpus[0], &cudnn));
-    struct plan_request wish = {&cases[4].c, 128, PLAN_FORWARD, PRECISION_FLOAT32, false, 0};
-    ck_assert_int_eq(workspace_of(cudnn, &wish), 0);
+    struct plan_request request = {&cases[4].c, 128, PLAN_FORWARD, PRECISION_FLOAT32, false, 0};
+    ck_assert_int_eq(workspace_of(cudnn, &request), 0);
     struct convolution wrong = cases[4].c;
     wrong.out.height++;
     struct convolution_plan *plan;
-    wish.convolution = &wrong;
-    status s = module->plan(cudnn, &wish, &plan);
+    request.convolution = &wrong;
+    status s = module->plan(cudnn, &request, &plan);
     ck_assert(s != OK);
     ck_assert_ptr_null(plan);
     status_free(s);
@@ -118,6 +118,6 @@ int main(void) {
     }
     module = address;
     setenv("CK_FORK", "no", 1); /* cuDNN takes seconds to load its heuristics, in each process */
-    const struct check_loop loops[] = {LOOP(every_convolution_has_plans, 0, 2 * CASES), ONCE(wishes_are_kept)};
+    const struct check_loop loops[] = {LOOP(every_convolution_has_plans, 0, 2 * CASES), ONCE(requests_are_met)};
     return check_run("cudnn_plans", loops, sizeof loops / sizeof *loops);
 }

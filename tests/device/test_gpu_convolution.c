@@ -1,5 +1,5 @@
-/* The GPU's convolutions in 16 bits, against the CPU's of factors that are rounded here: what cuDNN writes is rounded
- * once more, to the same type, and what is added to it is not. Skipped where there is no GPU. ctest-labels: gpu */
+/* The GPU's convolutions in 16 bits, against the CPU's with factors that are rounded here: results of cuDNN are rounded
+ * once more, to the same type; bias and earlier gradients are not. Skipped where there is no GPU. ctest-labels: gpu */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 #define ROWS 2
 
 static const struct convolution shapes[] = {
-    /* channels that fill 16 bytes and others; a bias, a relu, both, none; groups, strides, dilation; a signal */
+    /* channels that are a multiple of 16 bytes, and others; a bias, a relu, both, none; groups, strides, dilation; a
+       signal */
     {.in = {7, 6, 3}, .out = {7, 6, 8}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1, .has_bias = true},
     {.in = {6, 5, 16}, .out = {6, 5, 8}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1, .has_relu = true},
     {.in = {8, 9, 4},
@@ -31,7 +32,7 @@ static float rounded(enum precision precision, float x) {
     return precision == PRECISION_FLOAT16 ? bits_from_float16(bits_to_float16(x)) : x;
 }
 
-/* Numbers of one convolution; dw and dbias start with what is added to. */
+/* Operands of a convolution; dw and dbias have initial values. */
 struct work {
     struct convolution c;
     size_t in, out, weights;
@@ -89,7 +90,7 @@ static void convolve(struct device *d, struct work *p) {
     ops->destroy(made);
 }
 
-/* Of a 16-bit number of this size; what was exactly between two may go to either. */
+/* The error of a 16-bit number of this size; a number exactly between two may be rounded to either. */
 static double spacing(enum precision precision, double x) {
     int exponent;
     frexp(x, &exponent);
@@ -117,7 +118,7 @@ static void few_are_off(const char *what, struct tally t) {
     ck_assert_msg(t.off <= 2 + t.count / 50, "%s: %zu of %zu are rounded otherwise", what, t.off, t.count);
 }
 
-/* The CPU's, without what is added: no bias, no relu, gradients that start at 0. */
+/* The results of the CPU without bias, relu and initial gradients. */
 static struct work bare(const struct convolution *c, enum precision precision) {
     struct device *cpu = device_with("cpu", PRECISION_FLOAT32);
     struct convolution alone = *c;
@@ -131,7 +132,7 @@ static struct work bare(const struct convolution *c, enum precision precision) {
     return p;
 }
 
-START_TEST(what_is_written_is_rounded_once) {
+START_TEST(results_are_rounded_once) {
     enum precision precision = _i < SHAPES ? PRECISION_BFLOAT16 : PRECISION_FLOAT16;
     const struct convolution *c = &shapes[_i % SHAPES];
     struct work sums = bare(c, precision), gpu = work_new(c), start = work_new(c);
@@ -155,7 +156,7 @@ START_TEST(what_is_written_is_rounded_once) {
 }
 END_TEST
 
-/* Rounding factors before changes nothing, and neither does a second run. */
+/* Rounded factors give the same result, and so does a second run. */
 START_TEST(factors_are_rounded) {
     for (enum precision precision = PRECISION_BFLOAT16; precision <= PRECISION_FLOAT16; precision++) {
         struct work one = work_new(&shapes[_i]), other = work_new(&shapes[_i]);
@@ -179,7 +180,7 @@ static float *on_device(struct device *d, const float *values, size_t count) {
     return memory;
 }
 
-/* y of a convolution without a bias, the weights lying at [w]. */
+/* y of a convolution without a bias and with the weights at [w]. */
 static float *forward_of(struct device *d, const struct convolution *c, const float *x, const float *w) {
     float *y = random_values(ROWS * elements(&c->out), 9);
     struct device_convolution *made = prepared(d, c);
@@ -189,8 +190,8 @@ static float *forward_of(struct device *d, const struct convolution *c, const fl
     return y;
 }
 
-/* Weights among the parameters are read as round_parameters found them, forward and back; others as they are. */
-START_TEST(weights_are_rounded_when_told) {
+/* Weights that are parameters are used as of the last round_parameters, in forward and backward; others as they are. */
+START_TEST(weights_are_rounded_by_round_parameters) {
     struct work p = work_new(&shapes[4]);
     float *other = random_values(p.weights, 10), *y[4];
     struct device *d = device_with("cuda", PRECISION_BFLOAT16);
@@ -248,9 +249,8 @@ static void write_convolution(struct device *d, const float *x, float *y, size_t
 typedef void writer(struct device *, const float *x, float *y, size_t count);
 static writer *const writers[] = {write_add_relu, write_batch_norm, write_convolution};
 
-/* Some operators write their result a second time in 16 bits for a convolution after them; what comes in between is
- * seen. */
-START_TEST(a_convolution_after_what_writes_16_bits) {
+/* Some operators also write their result in 16 bits for a convolution after them; a change in between is not missed. */
+START_TEST(a_convolution_after_16_bit_results) {
     for (enum precision precision = PRECISION_FLOAT32; precision <= PRECISION_FLOAT16; precision++)
         for (int changes = 0; changes < 2; changes++) {
             struct work p = work_new(&shapes[1]);
@@ -270,8 +270,8 @@ START_TEST(a_convolution_after_what_writes_16_bits) {
 }
 END_TEST
 
-/* The same of the gradient that a batch norm hands to the convolution before it. */
-START_TEST(a_gradient_that_is_there_in_16_bits) {
+/* The same for the gradient from a batch norm to the convolution before it. */
+START_TEST(a_gradient_with_a_16_bit_copy) {
     for (int changes = 0; changes < 2; changes++) {
         struct work p = work_new(&shapes[4]), again = work_new(&shapes[4]);
         struct device *d = device_with("cuda", PRECISION_BFLOAT16);
@@ -297,8 +297,8 @@ START_TEST(a_gradient_that_is_there_in_16_bits) {
 }
 END_TEST
 
-/* A relu does not hide a NaN, and float16 ends at 65504. */
-START_TEST(what_is_no_number) {
+/* A relu does not change a NaN, and the maximum of float16 is 65504. */
+START_TEST(nan_and_infinity) {
     struct convolution c = {
         .in = {1, 2, 1}, .out = {1, 2, 1}, .window = {{1, 1}, {1, 1}, {0, 0}, {1, 1}}, .groups = 1, .has_relu = true};
     float x[ROWS * 2] = {NAN, -1, 300, 200}, w = 300;
@@ -315,11 +315,9 @@ START_TEST(what_is_no_number) {
 END_TEST
 
 int main(void) {
-    const struct check_loop loops[] = {LOOP(what_is_written_is_rounded_once, 0, 2 * SHAPES),
-                                       EACH(factors_are_rounded, shapes),
-                                       ONCE(weights_are_rounded_when_told),
-                                       EACH(a_convolution_after_what_writes_16_bits, writers),
-                                       ONCE(a_gradient_that_is_there_in_16_bits),
-                                       ONCE(what_is_no_number)};
+    const struct check_loop loops[] = {
+        LOOP(results_are_rounded_once, 0, 2 * SHAPES), EACH(factors_are_rounded, shapes),
+        ONCE(weights_are_rounded_by_round_parameters), EACH(a_convolution_after_16_bit_results, writers),
+        ONCE(a_gradient_with_a_16_bit_copy),           ONCE(nan_and_infinity)};
     return gpu_run("gpu_convolution", loops, sizeof loops / sizeof *loops);
 }

@@ -1,5 +1,5 @@
-/* A linear layer, GELU by tanh and a linear layer as the GPU does them in one: each result against sums in double of
- * what the one before wrote, which is 16 bits between the layers. Skipped where there is no GPU. ctest-labels: gpu */
+/* A linear layer, GELU by tanh and a linear layer fused on the GPU: each result against sums in double of the result
+ * before it, which has 16 bits between the layers. Skipped where there is no GPU. ctest-labels: gpu */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,8 +18,8 @@ struct work {
     bool has_bias;
     float *x, *w1, *b1, *w2, *b2, *dy;                    /* read */
     float *to, *dw1, *db1, *dw2, *db2, *dx;               /* written or added to */
-    float *dw1_start, *db1_start, *dw2_start, *db2_start; /* what is added to */
-    float *kept, *y, *dkept;                              /* what lies between, as float32 */
+    float *dw1_start, *db1_start, *dw2_start, *db2_start; /* initial values */
+    float *kept, *y, *dkept;                              /* tensors between the layers, as float32 */
 };
 
 static struct work work_new(int shape) {
@@ -55,7 +55,7 @@ static float rounded(enum precision precision, float x) {
     return widened(precision, precision == PRECISION_BFLOAT16 ? bits_to_bfloat16(x) : bits_to_float16(x));
 }
 
-/* What the device keeps in its own form: (count) of 16 bits. */
+/* The device's 16-bit tensor (count). */
 static void look(struct device *d, enum precision precision, const void *memory, float *to, size_t count) {
     uint16_t *bits = guarded_malloc(count * sizeof *bits);
     ck_assert(!device_download(d, bits, memory, count * sizeof *bits));
@@ -102,7 +102,7 @@ static void check_wide(const char *what, size_t i, struct sum s, float found) {
                   (double)found, s.value);
 }
 
-/* A 16-bit number next to [expected], which is known up to [doubt]. */
+/* A 16-bit number nearest to [expected], which has an error of at most [doubt]. */
 static void check_half(enum precision precision, const char *what, size_t i, double expected, double doubt,
                        float found) {
     double unit = precision == PRECISION_BFLOAT16 ? 0x1p-8 : 0x1p-11; /* half a place */
@@ -148,7 +148,7 @@ static void check_bias(const char *what, const float *start, const float *dy, si
     }
 }
 
-START_TEST(each_result_is_of_what_was_written) {
+START_TEST(each_result_uses_the_rounded_input) {
     enum precision precision = _i < SHAPES ? PRECISION_BFLOAT16 : PRECISION_FLOAT16;
     struct work p = work_new(_i % SHAPES);
     struct device *d;
@@ -171,14 +171,14 @@ START_TEST(each_result_is_of_what_was_written) {
     check_gradient(precision, "dw2", p.dw2_start, p.dy, p.y, p.rows, p.hidden, p.out, p.dw2);
     if (p.has_bias) {
         check_bias("db1", p.db1_start, p.dkept, p.rows, p.hidden, p.db1);
-        check_bias("db2", p.db2_start, p.dy, p.rows, p.out, p.db2); /* of what is not rounded */
+        check_bias("db2", p.db2_start, p.dy, p.rows, p.out, p.db2); /* of numbers that are not rounded */
     }
     work_free(&p);
 }
 END_TEST
 
-/* Again in the same memory, and with nothing to go back to. */
-START_TEST(a_relu_behind_and_no_way_back) {
+/* Again in the same memory, and without gradients of the inputs. */
+START_TEST(a_relu_after_and_no_input_gradients) {
     struct work p = work_new(1), again = work_new(1);
     struct device *d;
     void *kept, *y;
@@ -202,7 +202,7 @@ START_TEST(a_relu_behind_and_no_way_back) {
 END_TEST
 
 int main(void) {
-    const struct check_loop loops[] = {LOOP(each_result_is_of_what_was_written, 0, 2 * SHAPES),
-                                       ONCE(a_relu_behind_and_no_way_back)};
+    const struct check_loop loops[] = {LOOP(each_result_uses_the_rounded_input, 0, 2 * SHAPES),
+                                       ONCE(a_relu_after_and_no_input_gradients)};
     return gpu_run("gpu_gelu", loops, sizeof loops / sizeof *loops);
 }

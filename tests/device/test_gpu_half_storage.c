@@ -1,5 +1,5 @@
-/* The GPU's operators on operands of 16 bits, in every mix with float32, against the same on float32 of the same
- * numbers; and that others refuse them. Skipped where there is no GPU. ctest-labels: gpu */
+/* The GPU's operators on 16-bit operands, in every combination with float32, against the same numbers in float32; other
+ * operators reject them. Skipped where there is no GPU. ctest-labels: gpu */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,7 @@ static const struct attention_shape heads = {3, TOKENS, HEADS, SIZE, true};
 static void attention_forward(struct device *d, float *const p[]) {
     device_ops(d)->sequence->attention_forward(d, &heads, p[0], p[1], p[2]);
 }
-static void attention_backward(struct device *d, float *const p[]) { /* any softmaxes will do */
+static void attention_backward(struct device *d, float *const p[]) { /* any softmaxes */
     device_ops(d)->sequence->attention_backward(d, &heads, p[0], p[1], p[4], p[2], p[3]);
 }
 static void add(struct device *d, float *const p[]) { device_ops(d)->add(d, p[0], p[1], p[2], ROWS * IN); }
@@ -153,7 +153,7 @@ static void convolution_back_bias(struct device *d, float *const p[]) { convolve
 
 static void ignore_sum(void *user, double *values, size_t count) { (void)user, (void)values, (void)count; }
 static const struct all_sum alone = {ignore_sum, NULL};
-/* Forward, the same again, and back. */
+/* Forward, twice, and backward. */
 static void normalise(struct device *d, float *const p[], size_t channels, bool has_relu, const struct all_sum *sync) {
     const struct image_ops *ops = device_ops(d)->image;
     size_t count = IMAGES * SIDE * SIDE;
@@ -342,7 +342,7 @@ static float from_bits(enum precision precision, uint16_t x) {
     return precision == PRECISION_FLOAT16 ? bits_from_float16(x) : bits_from_bfloat16(x);
 }
 
-/* Numbers that 16 bits hold, too; [p] are float32. */
+/* Numbers that are exact in 16 bits; [p] are float32. */
 static void fill(enum precision precision, const struct work *w, float *p[OPERANDS]) {
     for (size_t i = 0; i < OPERANDS; i++) {
         p[i] = random_values(w->operands[i].count, i + 1);
@@ -374,7 +374,7 @@ static void half_run(struct device *d, enum precision precision, const struct wo
     }
 }
 
-/* Sums in another order, and then perhaps rounded to the number beside. */
+/* Sums in another order may be rounded to the adjacent number. */
 static void compare(const struct work *w, enum precision precision, int forms, float *const wide[OPERANDS],
                     float *const half[OPERANDS]) {
     double step = precision == PRECISION_FLOAT16 ? 0x1p-10 : 0x1p-7;
@@ -390,7 +390,7 @@ static void compare(const struct work *w, enum precision precision, int forms, f
     }
 }
 
-/* The second time without cuBLASLt's epilogues, where they can be taken away: kernels do their part. */
+/* The second time without cuBLASLt's epilogues, if they can be disabled: kernels replace them. */
 START_TEST(operands_of_16_bits) {
     const struct work *w = &works[_i / 2];
     setenv("DDPTRAIN_EMULATED_EPILOGUES", _i % 2 ? "0" : "1", 1);
@@ -420,8 +420,8 @@ START_TEST(operands_of_16_bits) {
 }
 END_TEST
 
-/* One number of x is NaN: what it makes NaN in float32 it does so in 16 bits, and nothing else. */
-START_TEST(a_nan_stays) {
+/* One number of x is NaN: the same results are NaN as in float32. */
+START_TEST(a_nan_is_propagated) {
     const struct work *w = &works[_i];
     int known = 0;
     for (size_t i = 0; i < OPERANDS; i++) known |= (int)w->operands[i].form;
@@ -486,7 +486,7 @@ static void large_heads(struct device *d, float *p[8]) {
     device_ops(d)->sequence->attention_backward(d, &shape, p[0], p[1], p[2], p[3], p[4]);
 }
 
-START_TEST(others_refuse_them) {
+START_TEST(other_operators_reject_them) {
     struct device *d;
     check_refused("softmax_forward", (struct half_operands){.x = true}, softmax);
     check_refused("layer_norm_forward", (struct half_operands){.x = true}, norm_forward);
@@ -506,6 +506,6 @@ END_TEST
 
 int main(void) {
     const struct check_loop loops[] = {LOOP(operands_of_16_bits, 0, 2 * (int)(sizeof works / sizeof *works)),
-                                       EACH(a_nan_stays, works), ONCE(others_refuse_them)};
+                                       EACH(a_nan_is_propagated, works), ONCE(other_operators_reject_them)};
     return gpu_run("gpu_to_half", loops, sizeof loops / sizeof *loops);
 }

@@ -1,10 +1,10 @@
-/* A GPU's memory and recorded work: what crosses arrives in order whatever its size, and a recording does again what
- * was asked for, until memory that it uses has moved. Skipped where there is no GPU. ctest-labels: gpu */
+/* Memory of a GPU and recorded work: copies of any size are in order, and a recording repeats its work until memory
+ * that it uses has moved. Skipped where there is no GPU. ctest-labels: gpu */
 #include "gpu_work.h"
 
 #define COUNT 100
 #define PIECE 25600             /* floats: a few fill the memory that they cross through */
-#define LARGE ((size_t)5 << 20) /* floats: more than crosses at once */
+#define LARGE ((size_t)5 << 20) /* floats: more than one piece of a copy */
 #define TABLE ((size_t)1 << 19) /* floats: more scratch memory than a small operator has */
 
 static struct device *gpu(void) {
@@ -25,8 +25,8 @@ static float first_of(struct device *d, const float *memory) {
     return value;
 }
 
-/* The same host memory is filled again as soon as the call is over. */
-START_TEST(what_is_uploaded_arrives_in_order) {
+/* The same host memory is overwritten after each call. */
+START_TEST(uploads_are_in_order) {
     struct device *d = gpu();
     float *sum = numbers(d, COUNT), *part = numbers(d, PIECE), *own = guarded_calloc(PIECE, sizeof *own);
     ck_assert_ptr_nonnull(own);
@@ -43,7 +43,7 @@ START_TEST(what_is_uploaded_arrives_in_order) {
 }
 END_TEST
 
-START_TEST(large_arrays_cross) {
+START_TEST(large_arrays_are_copied) {
     struct device *d = gpu();
     float *memory = numbers(d, LARGE), *own = guarded_calloc(LARGE, sizeof *own);
     ck_assert_ptr_nonnull(own);
@@ -95,10 +95,10 @@ START_TEST(a_recording_is_run_again) {
     work_a_lot(d, zero, one);
     device_ops(d)->add(d, sum, one, sum, COUNT);
     struct device_recording *recording = record_increment(d, one, sum);
-    ck_assert(first_of(d, sum) == 1); /* recording ran nothing */
+    ck_assert(first_of(d, sum) == 1); /* recording executes nothing */
     for (int i = 0; i < 3; i++) ck_assert(device_replay(d, recording));
     ck_assert(first_of(d, sum) == 4);
-    value = 10; /* what it reads may change */
+    value = 10; /* its input may change */
     device_upload(d, one, &value, sizeof value);
     ck_assert(device_replay(d, recording));
     ck_assert(first_of(d, sum) == 14);
@@ -126,8 +126,8 @@ START_TEST(a_recording_ends_when_memory_moves) {
 }
 END_TEST
 
-/* An operator for which there is no memory yet cannot be recorded: nothing has happened, and it can still be run. */
-START_TEST(what_must_grow_is_not_recorded) {
+/* An operator without enough memory cannot be recorded: nothing is executed, and it can still be run. */
+START_TEST(operators_that_need_memory_are_not_recorded) {
     struct device *d = gpu();
     struct device_recording *recording;
     float *x = numbers(d, COUNT), *zero = numbers(d, 1), value = 1;
@@ -148,8 +148,8 @@ START_TEST(what_must_grow_is_not_recorded) {
 }
 END_TEST
 
-/* The next batch is on its way while the one before is worked on; the host's memory changes as soon as it may. */
-START_TEST(batches_come_beside) {
+/* The next batch is copied while the last one is used; the host memory changes as early as allowed. */
+START_TEST(batches_are_copied_asynchronously) {
     struct device *d = gpu();
     float *sum = numbers(d, COUNT), *batch = numbers(d, PIECE), *beside = numbers(d, PIECE);
     float *own = guarded_calloc(PIECE, sizeof *own), value;
@@ -174,11 +174,11 @@ START_TEST(batches_come_beside) {
 }
 END_TEST
 
-START_TEST(answers_are_awaited_later) {
+START_TEST(downloads_are_asynchronous) {
     struct device *d = gpu();
     float *x = numbers(d, 1), value = 1, found[4];
     device_upload(d, x, &value, sizeof value);
-    for (int i = 0; i < 4; i++) { /* as it was then, though it has changed since */
+    for (int i = 0; i < 4; i++) { /* the value at the start of the download */
         if (i >= 2) ck_assert(!device_download_end(d, i % 2, &found[i - 2], sizeof value));
         device_download_begin(d, i % 2, x, sizeof value);
         device_ops(d)->add(d, x, x, x, 1);
@@ -191,14 +191,14 @@ START_TEST(answers_are_awaited_later) {
 END_TEST
 
 int main(void) {
-    const struct check_loop loops[] = {ONCE(batches_come_beside),
+    const struct check_loop loops[] = {ONCE(batches_are_copied_asynchronously),
 
-                                       ONCE(answers_are_awaited_later),
-                                       ONCE(what_is_uploaded_arrives_in_order),
-                                       ONCE(large_arrays_cross),
+                                       ONCE(downloads_are_asynchronous),
+                                       ONCE(uploads_are_in_order),
+                                       ONCE(large_arrays_are_copied),
                                        ONCE(only_its_own_memory_is_mapped),
                                        ONCE(a_recording_is_run_again),
                                        ONCE(a_recording_ends_when_memory_moves),
-                                       ONCE(what_must_grow_is_not_recorded)};
+                                       ONCE(operators_that_need_memory_are_not_recorded)};
     return gpu_run("gpu_memory", loops, sizeof loops / sizeof *loops);
 }

@@ -8,13 +8,13 @@
 #include "base/bits.h"
 #include "gpu_work.h"
 
-static const size_t shapes[][3] =
-    {/* rows, in, out: rows of 16 bits that are whole and that are padded; sums in tiles */
-     {1, 1, 1}, {3, 8, 16}, {37, 70, 45}, {64, 128, 132}, {5, 13, 64}, {300, 33, 130}, {70, 260, 3}};
+static const size_t shapes[][3] = {/* rows, in, out: 16-bit rows with and without padding; sums in tiles */
+                                   {1, 1, 1},   {3, 8, 16},     {37, 70, 45}, {64, 128, 132},
+                                   {5, 13, 64}, {300, 33, 130}, {70, 260, 3}};
 
 struct work {
     size_t rows, in, out;
-    float *x, *w, *bias, *dy, *dw, *dbias; /* dw and dbias: what is added to */
+    float *x, *w, *bias, *dy, *dw, *dbias; /* dw and dbias: initial values */
 };
 
 static struct work work_new(const size_t *shape) {
@@ -104,7 +104,7 @@ static void check_backward(struct device *d, enum precision precision, const str
     for (size_t i = 0; i < rows * in; i++)
         check_element(precision, "dx", i, element(precision, 0, p->dy + i / in * out, 1, p->w + i % in, in, out),
                       dx[i]);
-    float one = 1; /* sums of columns are of what is not rounded */
+    float one = 1; /* sums of columns use numbers that are not rounded */
     for (size_t i = 0; i < out; i++)
         check_element(PRECISION_FLOAT32, "dbias", i,
                       element(PRECISION_FLOAT32, (double)p->dbias[i], p->dy + i, out, &one, 0, rows), dbias[i]);
@@ -115,7 +115,7 @@ START_TEST(factors_are_rounded_and_sums_are_not) {
     for (enum precision precision = PRECISION_FLOAT32; precision <= PRECISION_FLOAT16; precision++) {
         struct device *d = gpu_with(precision);
         struct work p = work_new(shapes[_i]);
-        for (int again = 0; again < 2; again++) { /* the second time with plans that are there */
+        for (int again = 0; again < 2; again++) { /* the second time with existing plans */
             check_forward(d, precision, &p, false);
             check_forward(d, precision, &p, true);
             check_backward(d, precision, &p);
@@ -126,8 +126,8 @@ START_TEST(factors_are_rounded_and_sums_are_not) {
 }
 END_TEST
 
-/* Factors that bfloat16 holds are the same in all precisions. */
-START_TEST(what_needs_no_rounding_is_exact) {
+/* Factors that are exact in bfloat16 are the same in all precisions. */
+START_TEST(exact_factors_give_exact_results) {
     for (enum precision precision = PRECISION_TF32; precision <= PRECISION_FLOAT16; precision++) {
         struct device *d = gpu_with(precision);
         struct work p = work_new(shapes[2]);
@@ -147,7 +147,7 @@ START_TEST(what_needs_no_rounding_is_exact) {
 }
 END_TEST
 
-/* A device may change its mind: products are planned for each precision. */
+/* The precision of a device may change: products are planned for each precision. */
 START_TEST(precision_may_change) {
     struct device *d = gpu_with(PRECISION_FLOAT32);
     struct work p = work_new(shapes[3]);
@@ -186,8 +186,8 @@ START_TEST(agrees_with_the_cpu_in_bfloat16) {
 }
 END_TEST
 
-/* The 16-bit copy of a gradient serves the next product only while the gradient is as it was. */
-START_TEST(a_gradient_that_changed_is_rounded_again) {
+/* The 16-bit copy of a gradient is used by the next product only while the gradient is unchanged. */
+START_TEST(a_changed_gradient_is_rounded_again) {
     for (int changes = 0; changes < 2; changes++) {
         struct device *d = gpu_with(PRECISION_BFLOAT16);
         const struct device_ops *ops = device_ops(d);
@@ -224,9 +224,9 @@ static void check_product(struct device *d, enum precision precision, const floa
     guarded_free(y);
 }
 
-/* Weights among the parameters are read as round_parameters found them where their rows are whole in 16 bits, and as
- * they are elsewhere. */
-START_TEST(parameters_are_rounded_when_told) {
+/* Weights that are parameters are used as of the last round_parameters if their 16-bit rows need no padding, otherwise
+ * as they are. */
+START_TEST(parameters_are_rounded_by_round_parameters) {
     enum precision precision = (enum precision)_i;
     bool is_half = precision == PRECISION_BFLOAT16 || precision == PRECISION_FLOAT16;
     struct device *d = gpu_with(precision);
@@ -295,9 +295,9 @@ static void write_rms_norm_back(struct device *d, const float *x, float *y, size
 static writer *const writers[] = {write_gelu,          write_layer_norm,      write_rms_norm,
                                   write_cross_entropy, write_layer_norm_back, write_rms_norm_back};
 
-/* A gradient that was written in 16 bits, too, is read so by the way back of the layer before; bits are those of one
- * that is rounded there, but for the order of the sums for the bias, which are of rounded numbers then. */
-START_TEST(the_way_back_after_a_norm) {
+/* Backward of a layer reads the 16-bit copy of its gradient, if there is one. The bits are those of a gradient that is
+ * rounded there, except for the sums of the bias, which then use rounded numbers. */
+START_TEST(backward_before_a_norm) {
     enum precision precision = _i % 2 ? PRECISION_FLOAT16 : PRECISION_BFLOAT16;
     size_t rows = 37, in = 24, out = 136, count = rows * out;
     struct device *d = gpu_with(precision);
@@ -307,7 +307,7 @@ START_TEST(the_way_back_after_a_norm) {
     for (int i = 0; i < 2; i++) {
         dw[i] = random_values(out * in, 4), dbias[i] = random_values(out, 5), dx[i] = random_values(rows * in, 6);
         (_i < 2 ? write_layer_norm_back : write_rms_norm_back)(d, given, dy, rows, out);
-        if (i == 1) device_ops(d)->is_finite(d, x, 1); /* something between them */
+        if (i == 1) device_ops(d)->is_finite(d, x, 1); /* an operator between them */
         device_ops(d)->linear_backward_weight(d, dy, x, dw[i], dbias[i], rows, in, out);
         device_ops(d)->linear_backward_input(d, dy, w, dx[i], rows, in, out);
     }
@@ -322,7 +322,7 @@ START_TEST(the_way_back_after_a_norm) {
 }
 END_TEST
 
-/* Some operators write their result a second time for the product after them; what comes in between is seen. */
+/* Some operators also write their result in 16 bits for the product after them; a change in between is not missed. */
 static void check_product_after(writer *write, enum precision precision, const size_t *shape, bool changes) {
     struct device *d = gpu_with(precision);
     struct work p = work_new(shape);
@@ -347,15 +347,15 @@ static void check_product_after(writer *write, enum precision precision, const s
     end(d);
 }
 
-/* Long rows of cross entropy are written another way. */
+/* Cross entropy writes long rows differently. */
 START_TEST(a_product_after_long_rows) {
     check_product_after(write_cross_entropy, PRECISION_BFLOAT16, (const size_t[]){4, 20008, 2}, false);
     check_product_after(write_cross_entropy, PRECISION_FLOAT16, (const size_t[]){4, 20004, 2}, false);
 }
 END_TEST
 
-/* What a linear layer behind would round is written in 16 bits alone, and nothing behind it. */
-START_TEST(cross_entropy_in_the_form_of_the_device) {
+/* A result that the next linear layer would round is written in 16 bits only, and nothing after its end. */
+START_TEST(cross_entropy_in_16_bits) {
     static const size_t matrices[][2] = {{37, 8}, {21, 1000}, {9, 1048}, {3, 20008}};
     enum precision precision = _i % 2 ? PRECISION_FLOAT16 : PRECISION_BFLOAT16;
     size_t rows = matrices[_i / 2][0], size = matrices[_i / 2][1], count = rows * size;
@@ -384,14 +384,14 @@ START_TEST(cross_entropy_in_the_form_of_the_device) {
 }
 END_TEST
 
-START_TEST(a_product_after_what_writes_16_bits) {
+START_TEST(a_product_after_16_bit_results) {
     static const enum precision precisions[] = {PRECISION_FLOAT32, PRECISION_BFLOAT16, PRECISION_FLOAT16};
     static const size_t some[][3] = {{37, 70, 45}, {64, 128, 132}, {5, 8, 16}};
     for (size_t i = 0; i < 3 * 3 * 2; i++) check_product_after(writers[_i], precisions[i % 3], some[i / 3 % 3], i >= 9);
 }
 END_TEST
 
-/* What float16 cannot hold is infinite, and the loss scale is what deals with it. */
+/* Numbers beyond the maximum of float16 become infinite; the loss scale handles it. */
 START_TEST(float16_overflows) {
     struct device *d = gpu_with(PRECISION_FLOAT16);
     float x[2] = {65519, 1}, w[2] = {1, 1}, y = 0;
@@ -404,7 +404,7 @@ START_TEST(float16_overflows) {
 }
 END_TEST
 
-START_TEST(the_description_names_it) {
+START_TEST(the_description_contains_the_precision) {
     static const char *const names[] = {")", ", tf32)", ", bfloat16)", ", float16)"};
     for (enum precision precision = PRECISION_FLOAT32; precision <= PRECISION_FLOAT16; precision++) {
         struct device *d = gpu_with(precision);
@@ -418,16 +418,16 @@ END_TEST
 
 int main(void) {
     const struct check_loop loops[] = {EACH(factors_are_rounded_and_sums_are_not, shapes),
-                                       ONCE(what_needs_no_rounding_is_exact),
+                                       ONCE(exact_factors_give_exact_results),
                                        ONCE(precision_may_change),
                                        EACH(agrees_with_the_cpu_in_bfloat16, shapes),
-                                       ONCE(a_gradient_that_changed_is_rounded_again),
-                                       LOOP(parameters_are_rounded_when_told, 0, PRECISION_FLOAT16 + 1),
-                                       EACH(a_product_after_what_writes_16_bits, writers),
+                                       ONCE(a_changed_gradient_is_rounded_again),
+                                       LOOP(parameters_are_rounded_by_round_parameters, 0, PRECISION_FLOAT16 + 1),
+                                       EACH(a_product_after_16_bit_results, writers),
                                        ONCE(a_product_after_long_rows),
-                                       LOOP(cross_entropy_in_the_form_of_the_device, 0, 8),
-                                       LOOP(the_way_back_after_a_norm, 0, 4),
+                                       LOOP(cross_entropy_in_16_bits, 0, 8),
+                                       LOOP(backward_before_a_norm, 0, 4),
                                        ONCE(float16_overflows),
-                                       ONCE(the_description_names_it)};
+                                       ONCE(the_description_contains_the_precision)};
     return gpu_run("gpu_precision", loops, sizeof loops / sizeof *loops);
 }

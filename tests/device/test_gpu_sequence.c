@@ -1,4 +1,4 @@
-/* What models over sequences need of a GPU, against the CPU's: attention of many shapes and in every precision, norms
+/* GPU operators of models over sequences against the CPU's: attention of many shapes and in every precision, norms
  * and softmax of short and long rows, gradients of embeddings, cross entropy with few and many classes. Skipped where
  * there is no GPU. ctest-labels: gpu */
 #include "gpu_work.h"
@@ -8,7 +8,7 @@ START_TEST(every_operator) { agrees_with_the_cpu(&sequence_cases[_i]); }
 END_TEST
 
 /* Rounded factors give other results than float32, and bfloat16 others than float16. */
-START_TEST(precision_is_heeded) {
+START_TEST(precision_is_used) {
     struct attention_shape s = {.rows = 1, .tokens = 5, .heads = 1, .head_size = 8};
     float *qkv = random_values(120, 1), y[3][40], softmaxes[10], found[2] = {0, 0};
     const enum precision precisions[] = {PRECISION_FLOAT32, PRECISION_BFLOAT16, PRECISION_FLOAT16};
@@ -35,7 +35,7 @@ static float *on_the_gpu(struct device *d, size_t count, uint64_t seed) {
     return memory;
 }
 
-/* y and dqkv, which attention writes in 16 bits, too, and what products make of them: the same as of other numbers of
+/* y and dqkv, which attention also writes in 16 bits, as factors of products: the same results as with other arrays of
  * the same values. [heads] of [head_size] numbers: rows of 16 bits that are whole multiples of 16 bytes, or not. */
 static void products_follow(size_t heads, size_t head_size, enum precision precision) {
     struct attention_shape s = {.rows = 2, .tokens = 37, .heads = heads, .head_size = head_size, .is_causal = true};
@@ -49,7 +49,7 @@ static void products_follow(size_t heads, size_t head_size, enum precision preci
     float *y = on_the_gpu(d, n * c, 4), *softmaxes = on_the_gpu(d, 2 * n * heads, 5),
           *dqkv = on_the_gpu(d, 3 * n * c, 6);
     float *x = on_the_gpu(d, n * c, 7), *spare = on_the_gpu(d, 1, 8);
-    for (int is_apart = 0; is_apart < 2; is_apart++) { /* another operator in between: no copy is at hand */
+    for (int is_apart = 0; is_apart < 2; is_apart++) { /* another operator in between: no copy is valid */
         float *to = on_the_gpu(d, all, 9), *dw = to + 3 * n * c, *db = dw + 3 * c * c, *dx = db + 3 * c;
         ops->sequence->attention_forward(d, &s, qkv, y, softmaxes);
         if (is_apart) ops->copy(d, spare, spare, 1);
@@ -76,7 +76,7 @@ static void products_follow(size_t heads, size_t head_size, enum precision preci
     guarded_free(found[0]), guarded_free(found[1]);
 }
 
-START_TEST(what_follows_reads_the_same) {
+START_TEST(products_use_the_16_bit_copy) {
     products_follow(2, 16, PRECISION_BFLOAT16);
     products_follow(8, 5, PRECISION_FLOAT16);
     products_follow(3, 10, PRECISION_BFLOAT16);
@@ -84,7 +84,7 @@ START_TEST(what_follows_reads_the_same) {
 END_TEST
 
 int main(void) {
-    const struct check_loop loops[] = {EACH(every_operator, sequence_cases), ONCE(precision_is_heeded),
-                                       ONCE(what_follows_reads_the_same)};
+    const struct check_loop loops[] = {EACH(every_operator, sequence_cases), ONCE(precision_is_used),
+                                       ONCE(products_use_the_16_bit_copy)};
     return gpu_run("gpu_sequence", loops, sizeof loops / sizeof *loops);
 }

@@ -1,5 +1,5 @@
 /* Updates on the GPU: many groups in one call, gradients that are zero afterwards, and the 16-bit copy of the
- * parameters, which products read as round_parameters and updates left it, recorded or not. Skipped where there is no
+ * parameters, which round_parameters and updates write and products read, recorded or not. Skipped where there is no
  * GPU. ctest-labels: gpu */
 #include "gpu_work.h"
 
@@ -22,7 +22,7 @@ static union optimizer_step step_of(float lr) {
                                            .uses_lerp = true}};
 }
 
-/* Runs within a block, over its edge, over many; some stand; states stand elsewhere, as those of a shard. */
+/* Runs within a block, over its end, over many blocks; some are skipped; states have other offsets, as in a shard. */
 static const struct optimizer_run runs[] = {{0, 16, 0, 0},
                                             {16, 48, 16, 1},
                                             {48, 1008, 0, OPTIMIZER_SKIP},
@@ -59,7 +59,7 @@ static void update_groups(struct device *d, struct results *r) {
     guarded_free(g), guarded_free(before);
 }
 
-/* A part of a parameter: nothing is a multiple of anything. */
+/* A part of a parameter, with sizes that are not multiples of 4. */
 static void update_part(struct device *d, struct results *r) {
     union optimizer_step step = step_of(0.1f);
     float *values = next_from(r, 2000, 1), *g = random_values(2000, 2), *states = next_from(r, 4000, 3);
@@ -91,7 +91,7 @@ struct copy {
     enum precision precision;
     float *values, *gradients, *clip; /* on the device */
     union optimizer_step *step;
-    float *x, *y; /* the same: the identity (IN, IN), y (IN, OUT) is the weight that a product sees, turned around */
+    float *x, *y; /* the same: the identity (IN, IN), y (IN, OUT) is the weight of a product, transposed */
     struct optimizer_run runs[3];
     float *own; /* (COUNT), of the host */
 };
@@ -161,7 +161,7 @@ static float rounded(enum precision precision, float x) {
                                            : bits_from_float16(bits_to_float16(x));
 }
 
-/* The product before has seen [values] (COUNT), rounded. */
+/* The product before has used [values] (COUNT), rounded. */
 static void check_seen(struct copy *c, const float *values, const char *when) {
     float *y = random_values(COUNT, 9);
     ck_assert(!device_download(c->d, y, c->y, COUNT * sizeof *y));
@@ -202,7 +202,7 @@ static void write_by_operator(struct copy *c) {
     guarded_free(other);
 }
 
-/* In time for the next pass, which rounds then. */
+/* Before the next pass, which rounds. */
 static void write_and_update(struct copy *c) {
     write_by_upload(c);
     run_update(c);
@@ -214,8 +214,8 @@ static void (*const writers[])(struct copy *) = {write_by_upload, write_by_mappi
 
 static enum precision precision_at(int i) { return i % 2 ? PRECISION_FLOAT16 : PRECISION_BFLOAT16; }
 
-/* Without another look at the parameters, products see what updates have made of them. */
-START_TEST(an_update_keeps_the_copy) {
+/* Products use the updated parameters without another round_parameters. */
+START_TEST(an_update_updates_the_copy) {
     struct copy c;
     open_copy(&c, precision_at(_i));
     round_all(&c);
@@ -230,7 +230,7 @@ START_TEST(an_update_keeps_the_copy) {
 }
 END_TEST
 
-START_TEST(what_others_write_is_rounded_in_the_next_pass) {
+START_TEST(changes_by_others_are_rounded_in_the_next_pass) {
     for (size_t i = 0; i < WRITERS; i++) {
         struct copy c;
         open_copy(&c, precision_at(_i));
@@ -262,7 +262,7 @@ static struct device_recording *record(struct copy *c, work *recorded) {
     return recording;
 }
 
-/* The recorded pass sees the parameters as they are, and its update keeps the copy. */
+/* The recorded pass uses the current parameters, and its update updates the copy. */
 static void check_replay(struct copy *c, const struct device_recording *recording, const char *when) {
     float *before = random_values(COUNT, 9);
     ck_assert(!device_download(c->d, before, c->values, COUNT * sizeof *before));
@@ -274,8 +274,8 @@ static void check_replay(struct copy *c, const struct device_recording *recordin
     guarded_free(before);
 }
 
-/* Recorded while the copy was current or not, run while it is or not, or that of other values. */
-START_TEST(a_recording_rounds_where_it_must) {
+/* Recorded and replayed with a current copy, an outdated copy, or one of other values. */
+START_TEST(a_recording_rounds_if_necessary) {
     enum precision precision = precision_at(_i);
     for (int is_current = 0; is_current < 2; is_current++) {
         struct copy c;
@@ -302,7 +302,7 @@ START_TEST(a_recording_rounds_where_it_must) {
 }
 END_TEST
 
-/* Of two sets of values, each recorded while the copy is of one or the other. */
+/* Two sets of values, each recorded while the copy is that of one or the other. */
 START_TEST(recordings_of_two_sets_of_values) {
     struct copy c, others;
     open_copy(&c, precision_at(_i));
@@ -328,7 +328,7 @@ START_TEST(recordings_of_two_sets_of_values) {
 }
 END_TEST
 
-/* By another operator than an update. */
+/* The recording changes parameters by another operator than an update. */
 static void write_recorded(struct copy *c) { device_ops(c->d)->copy(c->d, c->gradients, c->values, COUNT); }
 
 static void run_pass_and_write(struct copy *c) {
@@ -336,7 +336,7 @@ static void run_pass_and_write(struct copy *c) {
     write_recorded(c);
 }
 
-START_TEST(what_a_recording_writes_otherwise_is_rounded) {
+START_TEST(changes_by_other_operators_of_a_recording_are_rounded) {
     static work *const all[] = {write_recorded, run_pass_and_write};
     for (size_t i = 0; i < 2; i++) {
         struct copy c;
@@ -355,10 +355,10 @@ END_TEST
 
 int main(void) {
     const struct check_loop loops[] = {EACH(agrees, cases),
-                                       LOOP(an_update_keeps_the_copy, 0, 2),
-                                       LOOP(what_others_write_is_rounded_in_the_next_pass, 0, 2),
-                                       LOOP(a_recording_rounds_where_it_must, 0, 2),
+                                       LOOP(an_update_updates_the_copy, 0, 2),
+                                       LOOP(changes_by_others_are_rounded_in_the_next_pass, 0, 2),
+                                       LOOP(a_recording_rounds_if_necessary, 0, 2),
                                        LOOP(recordings_of_two_sets_of_values, 0, 2),
-                                       LOOP(what_a_recording_writes_otherwise_is_rounded, 0, 2)};
+                                       LOOP(changes_by_other_operators_of_a_recording_are_rounded, 0, 2)};
     return gpu_run("gpu_update", loops, sizeof loops / sizeof *loops);
 }

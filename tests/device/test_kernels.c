@@ -12,7 +12,7 @@
 
 static const char *const sets[] = {"baseline", "avx2", "avx512"};
 
-/* The set's device, NULL where this machine does not have it. */
+/* The device of the set; NULL if this machine does not support it. */
 static struct device *open_set(const char *set) {
     struct device *device = NULL;
     status s = cpu_device_create(set, &device);
@@ -76,7 +76,7 @@ START_TEST(products) {
 }
 END_TEST
 
-/* A row's result is the same whether it comes alone or in a batch: what makes 2 ranks x 16 agree with 1 rank x 32. */
+/* The result of a row is the same alone and in a batch, so 2 ranks x 16 rows agree with 1 rank x 32. */
 START_TEST(rows_are_independent) {
     for (size_t s = 0; s < 3; s++) {
         struct device *device = open_set(sets[s]);
@@ -97,7 +97,7 @@ END_TEST
 
 #define N 1003
 
-/* The bits that every set must give. */
+/* All sets must give the same bits. */
 struct results {
     float forward[5][N], backward[5][N], dropout[N], sgd[N], momentum[N], adam[N], exp_avg[N], exp_avg_sq[N], norm;
     float amsgrad[N], max_exp_avg_sq[N], adagrad[N], sum[N], rmsprop[2][N], square_avg[N], grad_avg[N], buffer[N];
@@ -198,7 +198,7 @@ START_TEST(sets_give_equal_bits) {
 }
 END_TEST
 
-/* torch.sign: an update of lion moves nothing where momentum and gradient are 0, and keeps NaN. */
+/* torch.sign: an update of lion changes nothing where momentum and gradient are 0, and NaN is propagated. */
 START_TEST(lion_of_zero_and_nan) {
     const struct lion_step step = {.minus_lr = -0.5f,
                                    .beta1 = 0.9f,
@@ -272,7 +272,7 @@ START_TEST(finite_or_not) {
 }
 END_TEST
 
-START_TEST(refusals) {
+START_TEST(errors) {
     struct device *device = NULL;
     status s = cpu_device_create("mmx", &device);
     ck_assert_str_eq(status_message(s), "this CPU does not have the instruction set 'mmx'");
@@ -280,7 +280,7 @@ START_TEST(refusals) {
 }
 END_TEST
 
-/* A smaller reservation leaves the workspace as large as the largest one needs it. */
+/* A smaller reservation does not shrink the workspace. */
 START_TEST(the_workspace_never_shrinks) {
     const size_t sizes[] = {1, (size_t)64 << 20, 16, 0, (size_t)32 << 20, 4096};
     size_t max = 0;
@@ -297,4 +297,4 @@ START_TEST(the_workspace_never_shrinks) {
 END_TEST
 
 TESTS("kernels", products, rows_are_independent, sets_give_equal_bits, lion_of_zero_and_nan,
-      dropout_depends_on_the_row_only, finite_or_not, refusals, the_workspace_never_shrinks)
+      dropout_depends_on_the_row_only, finite_or_not, errors, the_workspace_never_shrinks)

@@ -1,4 +1,4 @@
-/* Products of sizes that take every way through the kernel: several blocks of k, of rows and of columns, tiles at the
+/* Products of sizes that cover every branch of the kernel: several blocks of k, of rows and of columns, tiles at the
  * edges, rows that are copied first; and the same bits on one and several threads. ctest-labels: unit */
 #include <math.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static void release(struct results *r) {
     guarded_free(r->y), guarded_free(r->positive), guarded_free(r->dx), guarded_free(r->dw), guarded_free(r->dbias);
 }
 
-/* |value - sum of a(i) b(i)| is small beside the sum of the sizes of its terms. */
+/* |value - sum of a(i) b(i)| is small relative to the sum of |a(i) b(i)|. */
 static void check(float value, float start, const float *a, size_t a_step, const float *b, size_t b_step, size_t count,
                   const char *what) {
     double sum = (double)start, size = 1 + fabs(sum);
@@ -43,7 +43,7 @@ static void check(float value, float start, const float *a, size_t a_step, const
     ck_assert_msg(fabs(sum - (double)value) < 1e-6 * size, "%s: %g, not %g", what, (double)value, sum);
 }
 
-/* Of each result, elements of the corners and some between. [is_bf16]: of factors that were rounded. */
+/* Checks elements in the corners and some between. [is_bf16]: with rounded factors. */
 static void check_all(const struct results *r, size_t rows, size_t in, size_t out, bool is_bf16) {
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
     float *dw = random_values(out * in, 4), *dbias = random_values(out, 5), one = 1;
@@ -105,8 +105,8 @@ START_TEST(bfloat16_rounds_the_factors_only) {
 }
 END_TEST
 
-START_TEST(bfloat16_is_refused_without_the_instructions) {
-    for (size_t i = 0; i < 2; i++) { /* smaller sets: what a processor without AVX-512 gets */
+START_TEST(bfloat16_needs_the_instructions) {
+    for (size_t i = 0; i < 2; i++) { /* smaller sets, as on a processor without AVX-512 */
         struct device *device;
         status s = cpu_device_create(sets[i], &device);
         if (!s) {
@@ -114,7 +114,7 @@ START_TEST(bfloat16_is_refused_without_the_instructions) {
             ck_assert_int_eq(status_code(s), STATUS_USAGE);
             ck_assert_str_eq(status_message(s), "train.precision: bfloat16 needs a processor with the instructions "
                                                 "AVX-512 BF16, which this one does not have: use float32");
-            struct results r = compute(device, 3, 5, 7); /* it goes on in float32 */
+            struct results r = compute(device, 3, 5, 7); /* float32 remains */
             check_all(&r, 3, 5, 7, false);
             release(&r);
             device_destroy(device);
@@ -124,7 +124,7 @@ START_TEST(bfloat16_is_refused_without_the_instructions) {
 }
 END_TEST
 
-START_TEST(a_relu_keeps_nan) {
+START_TEST(a_relu_does_not_change_nan) {
     struct device *device;
     ck_assert_ptr_null(cpu_device_create(NULL, &device));
     float x[20], w[20], y;
@@ -155,5 +155,5 @@ static void run_large(struct device *device, const void *context, struct digest 
 START_TEST(threads_do_not_change_bits) { threads_agree(run_large, NULL); }
 END_TEST
 
-TESTS("linear", products_agree, bfloat16_rounds_the_factors_only, bfloat16_is_refused_without_the_instructions,
-      a_relu_keeps_nan, threads_do_not_change_bits)
+TESTS("linear", products_agree, bfloat16_rounds_the_factors_only, bfloat16_needs_the_instructions,
+      a_relu_does_not_change_nan, threads_do_not_change_bits)

@@ -16,7 +16,7 @@ struct visits {
     atomic_int items[MAX_COUNT], ranges;
     pthread_t caller;
     size_t min;
-    atomic_int others; /* ranges that other threads did */
+    atomic_int others; /* ranges of other threads */
 };
 
 static void visit(void *context, size_t first, size_t last) {
@@ -35,14 +35,14 @@ static void run(size_t count, size_t min, struct visits *v) {
 START_TEST(every_item_is_done_once) {
     setenv("OMP_NUM_THREADS", "3", 1);
     struct visits v;
-    ck_assert_msg(parallel_threads() == 3, "libgomp.so.1, which comes with gcc, is not there");
+    ck_assert_msg(parallel_threads() == 3, "libgomp.so.1, which is part of gcc, is not installed");
     for (size_t count = 0; count <= MAX_COUNT; count = count * 2 + 1)
         for (size_t min = 1; min <= MAX_COUNT; min *= 10) {
             run(count, min, &v);
             size_t max = count / min > 1 ? count / min : 1;
             int expected = (int)(count == 0 ? 0 : max < 3 ? max : 3);
             ck_assert_int_eq(v.ranges, expected);
-            ck_assert_int_eq(v.others, expected > 1 ? expected - 1 : 0); /* each range has a thread of its own */
+            ck_assert_int_eq(v.others, expected > 1 ? expected - 1 : 0); /* each range has its own thread */
         }
 }
 END_TEST
@@ -65,7 +65,7 @@ START_TEST(one_thread_is_the_caller) {
 }
 END_TEST
 
-/* A number that the program has set is not one that is given, also after it was changed; another one is. */
+/* A number that the program has set is not a given one, also after a change; another one is. */
 START_TEST(a_given_number_is_not_a_chosen_one) {
     unsetenv("OMP_NUM_THREADS"), unsetenv("DDPTRAIN_THREADS");
     ck_assert(!parallel_is_given());

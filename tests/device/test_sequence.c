@@ -10,7 +10,7 @@
 
 static const char *const sets[] = {"baseline", "avx2", "avx512"};
 
-/* The set's device, NULL where this machine does not have it. */
+/* The device of the set; NULL if this machine does not support it. */
 static struct device *open_set(const char *set) {
     struct device *device = NULL;
     status_free(cpu_device_create(set, &device));
@@ -57,7 +57,7 @@ static void plain_head(const struct attention_shape *s, const float *q, const fl
 #define FLOAT32_ERROR 2e-5
 #define BFLOAT16_ERROR 1e-2 /* inputs are bfloat16 already, but scores and their gradients are rounded to 8 bits */
 
-/* Within [error] of [unit], or of what is larger. */
+/* Within [error] of the larger of [unit] and the value. */
 static void same(const double *expected, const float *values, size_t stride, size_t tokens, size_t d, double error,
                  double unit, const char *what) {
     for (size_t i = 0; i < tokens; i++)
@@ -68,7 +68,7 @@ static void same(const double *expected, const float *values, size_t stride, siz
                           expected[i * d + e]);
 }
 
-/* [unit]: of the gradients of q and k, which are sums of numbers that large. */
+/* [unit]: the size of the terms of the gradients of q and k. */
 static void agrees(struct device *device, const struct attention_shape *s, const float *qkv, const float *dy,
                    double error, double unit) {
     size_t d = s->head_size, c = s->heads * d, values = s->rows * s->tokens * c, one = s->tokens * d;
@@ -117,7 +117,7 @@ START_TEST(attention) {
 }
 END_TEST
 
-/* Scores that are so large that their last digit is no small number, yet exact, so that only the softmax can be wrong:
+/* Scores that are so large that their last digit is not small, but exact, so that only the softmax can be wrong:
  * q and k are [large] in their first feature and small multiples of [step] in the others; the scale is a power of 2. */
 static void large_scores_agree(struct device *device, float large, float step, double error) {
     const struct attention_shape cases[] = {{1, 150, 2, 4, true}, {1, 70, 1, 16, false}};
@@ -150,7 +150,7 @@ START_TEST(large_scores) {
 }
 END_TEST
 
-/* The device in bfloat16, NULL where the processor has not the instructions. */
+/* The device in bfloat16; NULL if the processor does not have the instructions. */
 static struct device *open_bfloat16(void) {
     struct device *device = open_set("avx512");
     status s = device ? device_set_precision(device, PRECISION_BFLOAT16) : NULL;
@@ -183,7 +183,7 @@ static double moved(struct device *device, const struct attention_shape *s, cons
     return sum;
 }
 
-/* Along a direction that has as much of the gradient as of noise the difference of two forward passes is the slope. */
+/* Along a direction of half gradient, half noise the difference of two forward passes is the slope. */
 START_TEST(bfloat16_gradients_are_those_of_forward) {
     struct device *device = open_bfloat16();
     for (size_t j = 1; device && j < SHAPES; j++) {
@@ -211,7 +211,7 @@ START_TEST(bfloat16_gradients_are_those_of_forward) {
 }
 END_TEST
 
-/* The outputs of all shapes, in bfloat16 where the machine can. */
+/* The outputs of all shapes, in bfloat16 if the machine supports it. */
 static void run_attention(struct device *device, const void *context, struct digest *digest) {
     const bool *is_bfloat16 = context;
     if (*is_bfloat16) status_free(device_set_precision(device, PRECISION_BFLOAT16));
