@@ -30,9 +30,13 @@
 #define RESUMES_ITSELF "It names a file to start from; a run continues by itself when the same command runs again"
 #define HUBER "It is Huber's loss divided by its delta, which is beta here: with 1, the default, they are the same"
 #define STOPPING "Write train: {early_stop: {metric: val_loss, patience: 10}}"
+#define SWEEP "This file describes a sweep: start it with ddptrain sweep FILE"
 #define NO_LOGGER "each run writes metrics.jsonl and log.txt into its folder; other loggers can read these"
 
 const struct schema_alias config_aliases[] = {
+    /* ---- the file of a sweep in place of a config ---- */
+    KEY_NOTE("", "method parameters early_terminate", NULL, SWEEP),
+
     /* ---- keys of single layers ---- */
     KEY("layer.linear",
         "out_features units features output_dim out_dim output_size size width neurons hidden_size "

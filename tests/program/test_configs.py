@@ -22,6 +22,19 @@ OVERRIDES = {
 }
 
 
+# The same for sweeps.
+SWEEPS = {
+    "iris_folds": ["repeat={folds: 2}", "train.epochs=2"],
+    "mnist_sweep": ["trials=2", "train.epochs=null", "train.steps=2", "dataset.split.test=0.02"],
+    "wine_sweep": ["trials=4", "train.epochs=2"],
+}
+
+
+def is_sweep(file):
+    with open(file) as f:
+        return "\nmethod: " in f.read()
+
+
 class Shipped(program.Case):
     def setUp(self):
         super().setUp()
@@ -34,7 +47,7 @@ class Shipped(program.Case):
         rng.integers(0, 65, 16 * 33, dtype=np.uint16).tofile(self.path("tokens.bin"))
 
     def test_every_config(self):
-        files = sorted(glob.glob(os.path.join(program.SOURCE, "configs", "*.yaml")))
+        files = [f for f in sorted(glob.glob(os.path.join(program.SOURCE, "configs", "*.yaml"))) if not is_sweep(f)]
         self.assertGreaterEqual(len(files), 4)
         for file in files:
             name = os.path.splitext(os.path.basename(file))[0]
@@ -54,6 +67,21 @@ class Shipped(program.Case):
                     # the resolved config is a config, and means the same run
                     _, err = self.run_program(os.path.join(run, "config.yaml"), "--nproc", nproc, "--run-dir", run)
                     self.assertIn("complete", err)
+
+    def test_every_sweep(self):
+        files = [f for f in sorted(glob.glob(os.path.join(program.SOURCE, "configs", "*.yaml"))) if is_sweep(f)]
+        self.assertEqual({os.path.splitext(os.path.basename(f))[0] for f in files}, set(SWEEPS))
+        for file in files:
+            name = os.path.splitext(os.path.basename(file))[0]
+            with self.subTest(name):
+                _, err = self.run_program("sweep", file, *SWEEPS[name])
+                self.assertIn("done: ", err)
+                with open(self.path("sweeps", name, "trials.csv")) as f:
+                    states = [line.split(",")[1] for line in f.readlines()[1:]]
+                self.assertTrue(states)
+                self.assertLessEqual(set(states), {"complete", "pruned"})
+                _, err = self.run_program(file, code=program.USAGE)
+                self.assertIn("This file describes a sweep: start it with ddptrain sweep FILE", err)
 
     def test_counts(self):
         """A noun behind a count of 1 is singular."""
