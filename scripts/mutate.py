@@ -51,7 +51,8 @@ PROGRAMS = {
 
 # The tests most related to a file, by the end of its path: they run before all others.
 FIRST = [
-    ("schema_suggest*", ["program_bad_configs", "program_typos", "train_config_aliases"]), ("schema_alias*", ["base_schema_alias", "train_config_aliases"]),
+    ("schema_suggest*", ["program_mistakes", "program_bad_configs", "program_typos", "train_config_aliases"]),
+    ("schema_alias*", ["base_schema_alias", "train_config_aliases", "program_mistakes"]), ("find_file*", ["program_places"]),
     ("base/io*", ["base_io", "checkpoint_checkpoint_fault", "checkpoint_saver", "program_files", "program_resume"]),
     ("processors*", ["base_processors", "program_processes"]), ("log*", ["program_nonfinite", "program_processes"]),
     ("module*", ["base_module", "program_gpu", "device_convolution"]), ("signals*", ["base_signals", "program_resume"]),
@@ -61,8 +62,8 @@ FIRST = [
     ("activity*", ["dist_activity", "dist_store", "program_processes"]),
     ("src/data/inspect*", ["program_inspect"]), ("src/device/cpu/losses*", ["device_sets", "model_loss"]),
     ("src/device/cpu/sets/norm*", ["device_sets_sequence", "model_layers"]), ("src/device/cpu/sets/image*", ["device_sets_image", "model_layers"]),
-    ("dataset_config*", ["program_bad_configs", "data_csv", "data_hdf5"]),
-    ("src/checkpoint/checkpoint*", ["checkpoint_checkpoint", "checkpoint_checkpoint_fault", "program_weights", "program_readers"]),
+    ("dataset_config*", ["program_bad_configs", "data_csv", "data_hdf5", "program_places"]),
+    ("src/checkpoint/checkpoint*", ["checkpoint_checkpoint", "checkpoint_checkpoint_fault", "program_weights", "program_readers", "program_untrusted_files"]),
     ("safetensors*", ["checkpoint_safetensors", "program_weights"]), ("foreign*", ["program_weights"]), ("ema*", ["program_metrics"]),
     ("optimizer*", ["optim_optimizer", "optim_optimizer_groups"]),
     ("elastic*", ["program_elastic"]), ("zero*", ["program_zero"]), ("in_backward*", ["program_in_backward"]),

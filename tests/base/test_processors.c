@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "check_main.h"
 
@@ -111,4 +113,26 @@ START_TEST(shorten_slice) {
 }
 END_TEST
 
-LOOP_TESTS("processors", ONCE(shorten_slice), EACH(threads_of_ranks, shares), EACH(parts_are_whole_cores, splits))
+/* As the kernel's struct sched_attr. */
+struct attributes {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+};
+
+/* Whoever has chosen another policy keeps its time slice. */
+START_TEST(other_policies_keep_their_slice) {
+    struct attributes before = {0}, after = {0};
+    ck_assert_int_eq(sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0}), 0);
+    ck_assert_int_eq(syscall(SYS_sched_getattr, 0, &before, sizeof before, 0), 0);
+    processors_shorten_slice();
+    ck_assert_int_eq(syscall(SYS_sched_getattr, 0, &after, sizeof after, 0), 0);
+    ck_assert_mem_eq(&before, &after, sizeof before);
+    ck_assert_int_eq(processors_slice(), 0);
+}
+END_TEST
+
+LOOP_TESTS("processors", ONCE(shorten_slice), ONCE(other_policies_keep_their_slice), EACH(threads_of_ranks, shares),
+           EACH(parts_are_whole_cores, splits))

@@ -95,6 +95,7 @@ START_TEST(the_reference_page_is_complete) {
         "| `fraction` | number | `0.5` | > 0 and < 1 | Part of the rows \\| of each epoch. |\n",
         "| `scale` | choice | `none` | `none`, `standard`, `minmax` | How inputs are scaled. |\n",
         "## `optimizer`\n\nHow weights change. Written as `NAME` or `{type: NAME, KEY: VALUE}`. One of:\n\n- [`adam`]",
+        "\n\nKeys of every optimizer:\n\n| Key |",
         "<a id=\"optimizer.adam\"></a>\n\n### `optimizer.adam`\n",
         "<a id=\"model.layers.sequential\"></a>",
         "| `layers` | [list of layers](#model.layers) | required |  | In their order. |\n",

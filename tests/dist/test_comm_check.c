@@ -81,6 +81,36 @@ static status receive(void *group, int lane, void *data, size_t size, int from) 
     return OK;
 }
 
+/* ---- progress ---- */
+
+struct progress {
+    size_t calls, done, total, checks;
+    bool has_groups, is_wrong;
+};
+
+static void note_progress(void *context, const char *part, size_t done, size_t total, size_t checks) {
+    struct progress *p = context;
+    p->is_wrong = p->is_wrong || done < p->done || done >= total || checks < p->checks;
+    p->has_groups = strcmp(part, "groups") == 0; /* the last part */
+    *p = (struct progress){p->calls + 1, done, total, checks, p->has_groups, p->is_wrong};
+}
+
+static void progress_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct rank_group g = rank_join(env, 20);
+    struct progress progress = {0};
+    size_t checks;
+    rank_must(comm_check(g.comm, note_progress, &progress, &checks));
+    RANK_CHECK(!progress.is_wrong && progress.has_groups && progress.done + 1 == progress.total);
+    RANK_CHECK(progress.calls >= progress.total && checks > progress.checks);
+    rank_leave(&g);
+}
+
+START_TEST(progress_is_reported) { ranks_run(2, progress_body, NULL); }
+END_TEST
+
+/* ---- mistakes ---- */
+
 static void check_body(const struct dist_env *env, void *argument) {
     const struct mistake *m = argument;
     struct rank_group g = rank_join(env, 20);
@@ -114,4 +144,4 @@ static void check_body(const struct dist_env *env, void *argument) {
 START_TEST(wrong_element_is_reported) { ranks_run(2, check_body, (void *)&mistakes[_i]); }
 END_TEST
 
-LOOP_TESTS("comm_check", EACH(wrong_element_is_reported, mistakes))
+LOOP_TESTS("comm_check", ONCE(progress_is_reported), EACH(wrong_element_is_reported, mistakes))

@@ -161,6 +161,20 @@ static int role_restart(const struct dist_env *env, const char *folder) {
     return report_peer_loss();
 }
 
+/* In the first start the ranks of nodes 0 and 2 exit with 0 before that of node 1 is killed; in the second all do. */
+static int role_done(const struct dist_env *env, const char *folder) {
+    if (env->incarnation > 0) {
+        mark(folder, "restarted", env->rank);
+        return 0;
+    }
+    mark(folder, "up", env->rank);
+    for (int i = 0; i < NODES; i++)
+        if (!await(folder, "up", i)) return 1;
+    clock_sleep(0.2); /* until the launchers have received their links */
+    if (env->rank == 1) raise(SIGKILL);
+    return 0;
+}
+
 static int role_wait(const struct dist_env *env, const char *folder) {
     mark(folder, "up", env->rank);
     return wait_long();
@@ -169,8 +183,8 @@ static int role_wait(const struct dist_env *env, const char *folder) {
 static const struct {
     const char *name;
     int (*run)(const struct dist_env *env, const char *folder);
-} roles[] = {
-    {"late", role_late}, {"early", role_early}, {"other", role_other}, {"restart", role_restart}, {"wait", role_wait}};
+} roles[] = {{"late", role_late},       {"early", role_early}, {"other", role_other},
+             {"restart", role_restart}, {"done", role_done},   {"wait", role_wait}};
 
 static int run_role(const char *name, const char *folder) {
     struct dist_env env;
@@ -330,6 +344,21 @@ START_TEST(stop_between_two_starts) {
 }
 END_TEST
 
+/* A node whose ranks have all exited with 0 starts them again for another node. */
+START_TEST(done_nodes_restart_with_others) {
+    struct launchers a = launchers_start("done", 3);
+    for (int node = 0; node < NODES; node++) {
+        struct outcome outcome = launchers_wait(&a, node);
+        ck_assert_msg(outcome.code == 0, "node %d: %d %s", node, outcome.code, outcome.message);
+    }
+    for (int node = 0; node < NODES; node++) {
+        ck_assert_msg(is_marked(a.folder, "restarted", node), "node %d", node);
+        if (node != 1) ck_assert(has_logged(&a, node, " was lost after those of this node had ended"));
+    }
+    clean(&a);
+}
+END_TEST
+
 /* _i: the node whose launcher is killed, without restarts and then with them. */
 START_TEST(lost_node_is_named_by_all) {
     int lost = _i % NODES;
@@ -354,6 +383,7 @@ int main(int argc, char **argv) {
     }
     const struct check_loop loops[] = {
         LOOP(stop_of_one_node_stops_all, 0, 2), LOOP(message_names_no_recipient_of_the_request, 0, 1),
-        LOOP(stop_between_two_starts, 0, NODES), LOOP(lost_node_is_named_by_all, 0, 2 * NODES)};
+        LOOP(stop_between_two_starts, 0, NODES), LOOP(done_nodes_restart_with_others, 0, 1),
+        LOOP(lost_node_is_named_by_all, 0, 2 * NODES)};
     return check_run("launchers", loops, sizeof loops / sizeof *loops);
 }

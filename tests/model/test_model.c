@@ -226,7 +226,7 @@ static const struct {
      2,
      {5, 6}},
     {"dropout", "[{linear: {out: 9}}, {dropout: {p: 0.3}}, {linear: {out: 3}}]", 1, {6}},
-    {"conv2d", "[{conv2d: {out: 3, kernel_size: 3}}, {conv2d: {out: 2, kernel_size: 2}}, flatten]", 3, {2, 6, 5}},
+    {"conv2d", "[{conv2d: {out: 33, kernel_size: 3}}, {conv2d: {out: 1, kernel_size: 2}}, flatten]", 3, {2, 6, 5}},
     {"conv2d",
      "[{conv2d: {out: 4, kernel_size: [3, 2], stride: [2, 1], padding: [1, 0], dilation: [1, 2]}}, tanh, "
      "{conv2d: {out: 4, kernel_size: 3, groups: 2, padding: 1, bias: false}}, {linear: {out: 3}}, flatten]",
@@ -346,6 +346,9 @@ START_TEST(fused_relu) {
             loss_of(&f[i], true);
         }
         ck_assert_uint_lt(f[0].model->step_count, f[1].model->step_count);
+        const struct layer *first = f[0].model->layers; /* the layer after it has the relu */
+        while (strcmp(first->type->variant.name, "conv2d") != 0) first++;
+        ck_assert(!first->has_relu);
         const struct params *a = &f[0].model->params, *b = &f[1].model->params;
         ck_assert_uint_eq(a->total, b->total);
         for (size_t i = 0; i < a->total; i++)

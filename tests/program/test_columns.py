@@ -102,6 +102,7 @@ class Columns(program.Case):
         self.assertEqual(self.predict("rows.csv")[0], expected)
         self.csv("rows.csv", ["height", "u", "v"])
         self.assertEqual(self.predict("rows.csv")[0], expected)
+        self.assertNotIn("ignored", self.predict("same.csv")[1])  # the targets were used in training
 
     def test_predict_without_header(self):
         expected = self.predict("same.csv")[0]
@@ -114,6 +115,15 @@ class Columns(program.Case):
         self.csv("rows.csv", NAMES + ["kind"], header=[])  # where the target stands, nothing says
         self.assertIn("rows.csv:line 1: expected a header with column names", self.predict("rows.csv", code=DATA)[1])
         self.evaluate("rows.csv", code=DATA)
+
+    def test_columns_whose_names_are_numbers(self):
+        """A first line of these names is no row."""
+        self.csv("train.csv", NAMES + ["kind"], make_rows(60, 1), header=["1", "2", "3", "kind"])
+        self.run_program("test.yaml", "--fresh")
+        self.csv("rows.csv", NAMES, header=["1", "2", "3"])
+        predicted, err = self.predict("rows.csv")
+        self.assertEqual(len(predicted.splitlines()), 1 + 30)
+        self.assertNotIn("there is no header", err)
 
     def test_messages_about_a_missing_header(self):
         rows = "rows.csv:line 1: expected a header with column names, but this is a row of numbers ("

@@ -233,6 +233,8 @@ class Generate(program.Case):
 
     def test_refused(self):
         self.assertIn("--prompt", self.generate("--prompt", "abx", code=USAGE))
+        other = self.generate("--prompt", "ab", "loss=mse", "model.layers=[{embedding: {embedding_dim: 16}}, {linear: 1}]", code=USAGE)
+        self.assertIn("the model's output is not one logit per position and character (4 x 10)", other)
 
 
 if __name__ == "__main__":

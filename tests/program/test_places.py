@@ -89,6 +89,7 @@ class Lookup(program.Case):
         self.write("project/configs/test.yaml", CONFIG.replace("path: rows.csv", "path: t10k-images-idx3-ubyte.gz, targets: labels.idx.gz")
                    .replace("[{linear: {out: 3}}]", "[flatten, {linear: {out: 10}}]"))
         self.run_program("check", "project/configs/test.yaml")
+        self.run_program("check", "project/configs/test.yaml", "dataset.validation={path: t10k-images-idx3-ubyte.gz, targets: labels.idx.gz}")
 
 
 class OwnConfig(program.Case):
