@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* Reads the number after [word] at the start of a line; [word] "": at the start of the file. */
 static bool read_number(const char *path, const char *word, uint64_t *out) {
@@ -58,4 +59,9 @@ uint64_t memory_available(void) {
     uint64_t kib;
     uint64_t machine = read_number("/proc/meminfo", "MemAvailable:", &kib) ? kib * 1024 : UINT64_MAX;
     return min(machine, available_in_groups());
+}
+
+uint64_t memory_peak(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
 }

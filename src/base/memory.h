@@ -1,4 +1,4 @@
-/* memory: how much memory is available. */
+/* memory: how much memory is available, and how much was used. */
 #ifndef BASE_MEMORY_H
 #define BASE_MEMORY_H
 
@@ -7,5 +7,8 @@
 /* The available bytes: the minimum of the machine's (MemAvailable) and of those below the limits of this process's
  * control group. UINT64_MAX: unknown. */
 uint64_t memory_available(void);
+
+/* The largest resident set of this process so far, in bytes. */
+uint64_t memory_peak(void);
 
 #endif

@@ -92,8 +92,9 @@ const char page_style[] =
     "@media(max-width:600px){main{padding:16px 12px 40px}h1{font-size:21px}dl{grid-template-columns:repeat(auto-"
     "fill,minmax(130px,1fr))}}\n"
     "@media print{main{max-width:none;padding:0}body{font-size:11pt}.plots{grid-template-columns:1fr 1fr;gap:10p"
-    "x}h2,h3{break-after:avoid}tr{break-inside:avoid}.scroll{overflow:visible}pre{white-space:pre-wrap;overflow-"
-    "wrap:anywhere}summary{list-style:none}\n"
+    "x}h2,h3{break-after:avoid}tr{break-inside:avoid}.scroll{overflow:visible}table{font-size:8pt}th,td{padding:"
+    "2px 5px}th,td.hash,td.time,td.n{white-space:normal}td.hash{overflow-wrap:anywhere}h2+p.note{break-after:avo"
+    "id}pre{white-space:pre-wrap;overflow-wrap:anywhere}summary{list-style:none}\n"
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\n";
 
 const char page_script[] =

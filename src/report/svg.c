@@ -91,6 +91,11 @@ void svg_begin(struct svg_plot *p, const char *title, const char *name) {
                 p->width, p->height);
     html_add(p->out, name ? name : title);
     text_printf(p->out, "\" data-box=\"%.1f,%.1f,%.1f,%.1f\"", p->left, p->top, p->right, p->bottom);
+    if (p->x.label) {
+        text_add(p->out, " data-unit=\"");
+        html_add(p->out, p->x.label);
+        text_add(p->out, "\"");
+    }
     add_domain(p->out, 'x', &p->x);
     add_domain(p->out, 'y', &p->y);
     text_add(p->out, ">");

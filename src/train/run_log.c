@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "optim/optimizer_groups.h"
 #include "train/progress.h"
 #include "train/save.h"
@@ -99,6 +100,7 @@ status run_log_end(struct run *run, bool is_stopped) {
                 c->best_epoch - 1); /* from 0, as in the event of the epoch; -1: none */
     metrics_real(t->outputs.metrics, "best_value", c->best_value);
     if (progress_stops_early(run->config, c)) metrics_int(t->outputs.metrics, "early_stop_wait", c->early_stop_wait);
+    metrics_int(t->outputs.metrics, "peak_memory_bytes", (int64_t)memory_peak());
     metrics_text(t->outputs.metrics, "state_sha256", hex);
     TRY(metrics_end(t->outputs.metrics));
     if (is_stopped) return OK;

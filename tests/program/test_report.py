@@ -141,6 +141,8 @@ class Report(program.Case):
         self.assertEqual(facts["Epochs"], "10 of 10")
         self.assertEqual(facts["Updates"], str(end["step"]))
         self.assertEqual(facts["State SHA-256"], end["state_sha256"])
+        self.assertTrue(1 << 20 < end["peak_memory_bytes"] < 1 << 32)
+        self.assertEqual(facts["Memory"], "%.1f MiB at most, rank 0" % (end["peak_memory_bytes"] / (1 << 20)))
         self.assertEqual(float(facts["Validation loss"]), float("%.6g" % epochs[-1]["val_loss"]))
         self.assertEqual(facts["Best epoch"], "val_accuracy %.6g in epoch %d" % (end["best_value"], end["best_epoch"]))
         figures = page.figures()
@@ -490,15 +492,42 @@ class Report(program.Case):
         if not browser:
             self.skipTest("no chromium is installed: the page was not opened in a browser")
         self.page(self.sweep(SWEEP), self.train("train.metrics=[confusion_matrix]"))
+        dom, page = self.open_page(browser, "page.html"), Page(self.read("page.html"))
+        for tag in ("svg", "circle", "path", "table"):
+            self.assertEqual(len(dom.all(tag)), len(page.all(tag)))
+        self.write("moved.html", self.read("page.html").replace("</body>", f"<script>{self.POINTER}</script></body>"))
+        dom = self.open_page(browser, "moved.html")
+        epochs, trials = self.events("epoch", "runs/wine"), sorted(self.history("sweeps/test"), key=lambda r: (r["value"], r["trial"]))
+        shown = json.loads(dom.all("title")[0]["text"])
+        self.assertEqual(shown["lines"][0], "epoch 10")
+        for line, name, value in zip(shown["lines"][1:], ("training", "validation"), (epochs[-1]["train_loss"], epochs[-1]["val_loss"])):
+            self.assertEqual(line.split(": ")[0], name)
+            self.assertAlmostEqual(float(line.split(": ")[1]), value, delta=0.002)
+        by_trial = sorted(r["trial"] for r in trials[:10])
+        self.assertEqual([int(t) for t in shown["up"]], by_trial)
+        self.assertEqual([int(t) for t in shown["down"]], by_trial[::-1])
+
+    # Moves the pointer to the right end of the plot of the losses, clicks twice on the first heading of the best trials.
+    POINTER = """
+        var svg = Array.from(document.querySelectorAll("svg.plot")).find(s => s.querySelector("path[data-name=validation]"));
+        svg.scrollIntoView();
+        var size = svg.getBoundingClientRect(), box = svg.dataset.box.split(",").map(Number), scale = size.width / svg.viewBox.baseVal.width;
+        svg.dispatchEvent(new MouseEvent("mousemove", {clientX: size.left + box[2] * scale, clientY: size.top + 50}));
+        var lines = document.getElementById("tip").textContent.split("\\n");
+        var table = document.querySelector("table.sortable"), column = () => Array.from(table.tBodies[0].rows).map(r => r.cells[0].textContent);
+        table.querySelector("th").click();
+        var up = column();
+        table.querySelector("th").click();
+        document.title = JSON.stringify({lines: lines, up: up, down: column()});"""
+
+    def open_page(self, browser, name):
         profile = tempfile.mkdtemp(dir=self.folder)
         done = subprocess.run([browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0", "--virtual-time-budget=2000",
-                               f"--user-data-dir={profile}", "--dump-dom", f"file://{os.path.realpath(self.path('page.html'))}"],
+                               f"--user-data-dir={profile}", "--dump-dom", f"file://{os.path.realpath(self.path(name))}"],
                               capture_output=True, text=True, timeout=120, env={**os.environ, "HOME": profile})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotRegex(done.stderr, r"CONSOLE|Refused|Uncaught")
-        dom = Page(done.stdout)
-        self.assertEqual(len(dom.all("svg")), len(Page(self.read("page.html")).all("svg")))
-        self.assertEqual(len(dom.all("circle")), len(Page(self.read("page.html")).all("circle")))
+        return Page(done.stdout)
 
 
 if __name__ == "__main__":
