@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes every reader of foreign bytes with libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer, and prints a table.
 #
-#     scripts/fuzz.sh [SECONDS] [TARGET ...]    60 seconds each; targets: csv document hdf5 hdf5_data idx proof safetensors
+#     scripts/fuzz.sh [SECONDS] [TARGET ...]    60 seconds each; targets: csv document hdf5 hdf5_data idx json_line proof safetensors
 #                                               sealed store
 #     scripts/fuzz.sh --long [TARGET ...]       until each target has 10^8 executions or 8 hours; interrupted (Ctrl-C), the
 #                                               same command goes on where it was: build/fuzz/progress-<target> counts

@@ -21,7 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = os.path.join(ROOT, "build", "mutate")
 SOURCE, BUILD, TEMPORARY = (os.path.join(WORK, name) for name in ("source", "build", "tmp"))
 ACCEPTED = os.path.join(ROOT, "tests", "accepted_mutants.txt")
-LAYERS = ("base", "device", "model", "data", "dist", "optim", "checkpoint", "train", "sweep")
+LAYERS = ("base", "device", "model", "data", "dist", "optim", "checkpoint", "train", "sweep", "report")
 MAX_OBJECTS = 12  # a header in more objects than these costs too much to build
 BLOCK = 75  # mutants that are sorted by their path, since neighbours share what is linked; a run that is cut short is a fair sample
 MAX_BYTES = 64 << 30  # of a file that a mutant writes; tests make sparse ones of many GiB
@@ -47,6 +47,7 @@ PROGRAMS = {
               "program_metrics", "program_inference", "program_elastic", "program_agreement", "program_files", "program_in_backward",
               "program_zero", "program_worlds", "program_losses", "program_best", "program_save", "program_tensorboard", "program_runs"],
     "sweep": ["program_sweep"],
+    "report": ["corpus_json_line", "program_report", "program_watch"],
 }
 
 # The tests most related to a file, by the end of its path: they run before all others.

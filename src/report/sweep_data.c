@@ -40,10 +40,10 @@ static bool read_number(const char *text, double *out) {
     return end && !*end && isfinite(*out);
 }
 
-/* A number of at least 1; [fallback] where there is none. */
-static int64_t count_of(const struct node *node, int64_t fallback) {
+/* A number from 1 to [max]; [fallback] where there is none. Products of them do not overflow. */
+static int64_t count_of(const struct node *node, double max, int64_t fallback) {
     double number;
-    return read_number(scalar(node), &number) && number >= 1 && number < 1e15 ? (int64_t)number : fallback;
+    return read_number(scalar(node), &number) && number >= 1 && number <= max ? (int64_t)number : fallback;
 }
 
 static size_t word_index(struct sweep_data_parameter *p, const char *word) {
@@ -128,9 +128,9 @@ static void read_sweep(struct sweep_data *s, const struct node *root) {
     s->config = copy(text_or(node_get(root, "config"), ""));
     s->early = copy(text_or(node_get(node_get(root, "early_terminate"), "type"), "none"));
     s->is_max = strcmp(text_or(node_get(metric, "goal"), "minimize"), "maximize") == 0;
-    s->seeds = count_of(node_get(repeat, "seeds"), 0);
-    s->folds = count_of(node_get(repeat, "folds"), 0);
-    s->trial_count = count_of(trials, -1);
+    s->seeds = count_of(node_get(repeat, "seeds"), 1e4, 0);
+    s->folds = count_of(node_get(repeat, "folds"), 1e4, 0);
+    s->trial_count = count_of(trials, 1e9, -1);
     for (size_t i = 0; parameters && parameters->kind == NODE_MAPPING && i < parameters->count; i++)
         read_parameter(s, parameters->keys[i], parameters->items[i]);
     if (trials && trials->kind == NODE_SEQUENCE) read_listed(s, trials);

@@ -444,7 +444,7 @@ class Report(program.Case):
         evil = "</title><script>alert(1)</script>"
         os.makedirs(self.path("sweeps/x"))
         parameters = "\n".join(f"  p{i}: {{distribution: log_uniform, min: 1.0e-300, max: 1.0e300}}" for i in range(70))
-        self.write("sweeps/x/sweep.yaml", f"config: '{evil}'\nmethod: '{evil}'\nmetric: {{name: '{evil}', goal: maximize}}\ntrials: 1000000000000000000\n"
+        self.write("sweeps/x/sweep.yaml", f"config: '{evil}'\nmethod: '{evil}'\nmetric: {{name: '{evil}', goal: maximize}}\ntrials: 1000000000000000000\nrepeat: {{seeds: 1000000000000, folds: 1.0e+15}}\n"
                    f"parameters:\n  '{evil}': {{values: ['{evil}', b]}}\n  bad: [1]\n  worse: {{distribution: uniform, min: 3, max: 3}}\n{parameters}\n")
         with open(self.path("sweeps/x/history.jsonl"), "w") as f:
             for i in range(300):
