@@ -118,11 +118,11 @@ static void suggest(struct sweep *s, int64_t trial, struct point *out) {
     free(observations);
 }
 
-/* A run whose trial has ended already, by a failure or the pruner, is not done. */
+/* The other runs of a trial are not done when one was pruned. They are when one has failed: else the table would depend
+ * on which run came first. */
 static bool is_due(const struct sweep *s, int64_t run) {
-    if (trials_run(s->trials, run)->state != TRIAL_PENDING) return false;
-    int state = trials_summary(s->trials, run / s->config->runs).state;
-    return state == TRIAL_PENDING || state == TRIAL_COMPLETE;
+    return trials_run(s->trials, run)->state == TRIAL_PENDING &&
+           trials_summary(s->trials, run / s->config->runs).state != TRIAL_PRUNED;
 }
 
 /* false: there is none now. */
@@ -280,6 +280,8 @@ static status take_report(struct sweep *s, struct seat *seat, const struct worke
         add_retry(s, r->run)->is_waiting = true;
         return OK;
     }
+    if (r->event == WORKER_FAILED && r->code == STATUS_IO) /* not because of its values: it is to be done again */
+        return status_new(STATUS_IO, "trial %" PRId64 ": %s", r->run / s->config->runs, r->message);
     struct trial_run result = {.state = states[r->event],
                                .code = r->code,
                                .best_epoch = r->best_epoch,
@@ -527,6 +529,10 @@ static status all_failed(const struct sweep *s) {
 }
 
 static status conclude(struct sweep *s) {
+    s->report.is_done = !s->is_stopping;
+    if (s->is_over_budget && s->is_stopping)
+        log_line(s->log, "the budget of %g s is over; run the same command again to continue",
+                 s->config->budget.seconds);
     sweep_report_end(&s->report);
     if (s->options->stop && *s->options->stop && s->is_stopping)
         return status_new(STATUS_STOPPED,

@@ -132,9 +132,8 @@ void sweep_report_end(struct sweep_report *r) {
     struct text counts = {0};
     report_duration(clock_seconds() - r->started, duration);
     add_counts(r, &counts);
-    log_line(r->log, "%s%" PRId64 " of %" PRId64 " %ss%s in %s; table: %s/trials.csv",
-             ended(r) == runs_of(r) ? "done: " : "", ended(r), runs_of(r), noun(r), text_string(&counts), duration,
-             r->folder);
+    log_line(r->log, "%s%" PRId64 " of %" PRId64 " %ss%s in %s; table: %s/trials.csv", r->is_done ? "done: " : "",
+             ended(r), runs_of(r), noun(r), text_string(&counts), duration, r->folder);
     text_free(&counts);
     list_best(r);
 }

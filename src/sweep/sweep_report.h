@@ -13,6 +13,7 @@ struct sweep_report {
     int workers;
     double started, shown, printed; /* of the first line, the last progress, the last line */
     int64_t before;                 /* runs that had ended when this process started */
+    bool is_done;                   /* nothing is left to do */
     int64_t best;                   /* trial; -1: none yet */
     double best_value;
 };

@@ -1,11 +1,13 @@
 /* TensorBoard takes the name of a folder as the name of the run. */
 #include "sweep/sweep_tensorboard.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/io.h"
 #include "train/metrics/event_file.h"
@@ -64,6 +66,18 @@ static status write_run(const char *path, const struct sweep_config *sweep, cons
     return s;
 }
 
+/* Without fsync: what is lost with the machine is written again by the next start. */
+static status make_folder(const char *folder, const char *path) {
+    if (mkdir(path, 0777) == 0 || errno == EEXIST) return OK;
+    if (errno != ENOENT) return status_errno(STATUS_IO, errno, "cannot make the folder '%s'", path);
+    struct text parent = {0};
+    text_printf(&parent, "%s/tensorboard", folder);
+    status s = io_make_folders(text_string(&parent));
+    text_free(&parent);
+    if (s || mkdir(path, 0777) == 0) return s;
+    return status_errno(STATUS_IO, errno, "cannot make the folder '%s'", path);
+}
+
 status sweep_tensorboard_add(const char *folder, const struct sweep_config *sweep, const struct trials *trials,
                              int64_t run) {
     struct text path = {0};
@@ -71,7 +85,7 @@ status sweep_tensorboard_add(const char *folder, const struct sweep_config *swee
     if (!sweep->tensorboard) return OK;
     add_path(folder, sweep, run, &path);
     status s = io_stat(text_string(&path), &info);
-    if (!s && !info.exists) s = io_make_folders(text_string(&path));
+    if (!s && !info.exists) s = make_folder(folder, text_string(&path));
     if (!s && !info.exists) s = write_run(text_string(&path), sweep, trials, run);
     text_free(&path);
     return s;

@@ -160,6 +160,7 @@ class Sweep(SweepCase):
         _, err = self.sweep(SWEEP, *words, "budget=0.5")
         done = len(self.rows())
         self.assertTrue(0 < done < 2000)
+        self.assertIn("the budget of 0.5 s is over; run the same command again to continue", err)
         self.sweep(SWEEP, *words, "trials=2000")
         self.assert_every_trial_once(2000)
 
@@ -409,6 +410,30 @@ class Ends(SweepCase):
         self.sweep(SWEEP, *self.WORDS)
         self.sweep(SWEEP, *self.WORDS, name="whole")
         self.assertEqual(self.bytes_of("test"), self.bytes_of("whole"))
+
+
+    def test_a_checkpoint_that_cannot_be_written_is_no_failed_trial(self):
+        import resource
+        words = ("trials=3", "keep=all", "model.layers.0.linear.out=4000")
+        text = SWEEP.replace("  model.layers.0.linear.out: {distribution: int_uniform, min: 4, max: 12}\n", "")
+        self.write("test.yaml", text)
+        p = self.start("sweep", "test.yaml", *words, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000)))
+        _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, IO, err)
+        self.assertRegex(err, "ddptrain: trial \\d+: ")
+        self.sweep(text, *words)
+        self.assertEqual([r["state"] for r in self.rows()], ["complete"] * 3)
+        self.sweep(text, *words, name="whole")
+        self.assertEqual(self.bytes_of("test"), self.bytes_of("whole"))
+
+    def test_a_trial_with_a_run_that_fails_has_its_other_runs(self):
+        """So that the table does not depend on which run ended first."""
+        text = "config: base.yaml\nmethod: list\nrepeat: {seeds: 3}\ntrials: [{optimizer: {type: sgd, lr: 1.0e+30}}, {optimizer.lr: 0.01}]\n"
+        _, err = self.sweep(text, "--nproc", 3)
+        self.assertEqual([(r["trial"], r["seed"], r["state"]) for r in self.rows()],
+                         [("0", str(i), "failed") for i in range(3)] + [("1", str(i), "complete") for i in range(3)])
+        self.assertEqual([(r["state"], r["runs"]) for r in self.rows(table="summary.csv")], [("failed", "0"), ("complete", "3")])
+        self.assertIn("done: 6 of 6 runs, 3 failed", err)
 
 
 class Wrong(SweepCase):
