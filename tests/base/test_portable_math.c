@@ -1,0 +1,79 @@
+/* Values against the C library's, and their bits. ctest-labels: unit */
+#include "base/portable_math.h"
+
+#include <float.h>
+#include <math.h>
+#include <nettle/sha2.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "check_main.h"
+
+enum { COUNT = 200000 };
+
+/* Values of both signs and of all sizes from 2^-40 to [max]. */
+static double argument(int i, double max) {
+    double size = max * ldexp(1 + (i * 2654435761u >> 8) * 0x1p-24, -1 - i % 41);
+    return i & 64 ? size : -size;
+}
+
+static void near(double actual, double expected, double ulps, double at) {
+    ck_assert_msg(fabs(actual - expected) <= ulps * DBL_EPSILON * fabs(expected), "at %a: %.17g, expected %.17g", at,
+                  actual, expected);
+}
+
+START_TEST(exp_is_exact_to_two_ulp) {
+    for (int i = 0; i < COUNT; i++) {
+        double x = argument(i, 700);
+        near(portable_exp(x), exp(x), 2, x);
+    }
+    ck_assert_double_eq(portable_exp(0), 1);
+    ck_assert_double_eq(portable_exp(-701), 0);
+    ck_assert_double_eq(portable_exp(-INFINITY), 0);
+    ck_assert(isinf(portable_exp(710)) && isinf(portable_exp(INFINITY)));
+    ck_assert(isnan(portable_exp(NAN)));
+}
+END_TEST
+
+START_TEST(log_is_exact_to_two_ulp) {
+    for (int i = 0; i < COUNT; i++) {
+        double far = exp(argument(i, 700)), close = 1 + argument(i, 0.9);
+        near(portable_log(far), log(far), 2, far);
+        near(portable_log(close), log(close), 2, close);
+    }
+    ck_assert_double_eq(portable_log(1), 0);
+    near(portable_log(DBL_TRUE_MIN), log(DBL_TRUE_MIN), 2, DBL_TRUE_MIN);
+    near(portable_log(DBL_MAX), log(DBL_MAX), 2, DBL_MAX);
+}
+END_TEST
+
+START_TEST(normal_distribution) {
+    for (double z = -12; z <= 12; z += 0.001) {
+        ck_assert_double_eq_tol(portable_normal(z), erfc(-z / sqrt(2)) / 2, 1.5e-12);
+        ck_assert_double_ge(portable_normal(z), 0);
+        ck_assert_double_le(portable_normal(z), 1);
+    }
+    ck_assert_double_eq(portable_normal(-INFINITY), 0);
+    ck_assert_double_eq(portable_normal(INFINITY), 1);
+}
+END_TEST
+
+/* Any compiler, level of optimisation and processor. */
+START_TEST(bits_are_the_same_everywhere) {
+    struct sha256_ctx hash;
+    uint8_t digest[32];
+    char hex[17];
+    sha256_init(&hash);
+    for (int i = 0; i < COUNT; i++) {
+        double x = argument(i, 30);
+        double results[] = {portable_exp(x), portable_log(fabs(x)), portable_normal(x)};
+        sha256_update(&hash, sizeof results, (const uint8_t *)results);
+    }
+    sha256_digest(&hash, sizeof digest, digest);
+    for (int i = 0; i < 8; i++) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    ck_assert_str_eq(hex, "157543b9ed0cff4a");
+}
+END_TEST
+
+TESTS("portable_math", exp_is_exact_to_two_ulp, log_is_exact_to_two_ulp, normal_distribution,
+      bits_are_the_same_everywhere)
