@@ -6,35 +6,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/portable_math.h"
+
 #define MAX_EXACT 9007199254740992.0 /* 2^53 */
 
 const char *const parameter_kinds[] = {"values", "uniform", "log_uniform", "int_uniform", "int_log_uniform", NULL};
 
-static double step_of(const struct parameter *p) {
+double parameter_step(const struct parameter *p) {
     return p->step > 0 ? p->step : p->kind == PARAMETER_INT_UNIFORM ? 1 : 0;
 }
 
 /* The largest k for which min + k * step is at most max, also where the division's rounding hides it (0 to 1 by 0.1).
  */
 static double last_step(const struct parameter *p) {
-    return floor((p->max - p->min) / step_of(p) * (1 + 1e-12) + 1e-12);
+    return floor((p->max - p->min) / parameter_step(p) * (1 + 1e-12) + 1e-12);
 }
 
-static double at_step(const struct parameter *p, double k) { return fmin(p->min + k * step_of(p), p->max); }
+static double at_step(const struct parameter *p, double k) { return fmin(p->min + k * parameter_step(p), p->max); }
 
 double parameter_round(const struct parameter *p, double value) {
     value = fmin(fmax(value, p->min), p->max);
-    if (step_of(p) > 0) return at_step(p, fmin(round((value - p->min) / step_of(p)), last_step(p)));
+    if (parameter_step(p) > 0) return at_step(p, fmin(round((value - p->min) / parameter_step(p)), last_step(p)));
     return parameter_is_int(p) ? round(value) : value;
 }
 
 double parameter_draw(const struct parameter *p, struct rng *rng) {
     double u = rng_uniform53(rng); /* in [0, 1) */
     if (p->kind == PARAMETER_VALUES) return floor(u * (double)p->count);
-    if (step_of(p) > 0) return at_step(p, floor(u * (last_step(p) + 1)));
+    if (parameter_step(p) > 0) return at_step(p, floor(u * (last_step(p) + 1)));
     if (p->kind == PARAMETER_UNIFORM) return parameter_round(p, p->min + u * (p->max - p->min));
-    double margin = parameter_is_int(p) ? 0.5 : 0, low = log(p->min - margin), high = log(p->max + margin);
-    return parameter_round(p, exp(low + u * (high - low)));
+    double margin = parameter_is_int(p) ? 0.5 : 0, low = portable_log(p->min - margin);
+    double high = portable_log(p->max + margin);
+    return parameter_round(p, portable_exp(low + u * (high - low)));
 }
 
 void parameter_write(const struct parameter *p, double value, struct text *out) {
@@ -68,7 +71,7 @@ void space_draw(const struct space *space, struct rng *rng, struct point *out) {
 /* 0: it has no finite number of values. */
 static double count_values(const struct parameter *p) {
     if (p->kind == PARAMETER_VALUES) return (double)p->count;
-    return step_of(p) > 0 ? last_step(p) + 1 : 0;
+    return parameter_step(p) > 0 ? last_step(p) + 1 : 0;
 }
 
 uint64_t space_grid_size(const struct space *space, const struct parameter **endless) {

@@ -46,6 +46,8 @@ static inline bool parameter_is_int(const struct parameter *p) {
 static inline bool parameter_is_log(const struct parameter *p) {
     return p->kind == PARAMETER_LOG_UNIFORM || p->kind == PARAMETER_INT_LOG_UNIFORM;
 }
+/* The distance of its values, which are min + k * step; 0: they are not on such steps. */
+double parameter_step(const struct parameter *parameter);
 
 /* The value of the parameter that is nearest to [value]: within its limits, on its steps. Not for PARAMETER_VALUES. */
 double parameter_round(const struct parameter *parameter, double value);
