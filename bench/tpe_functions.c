@@ -1,0 +1,194 @@
+/* Ten functions to minimise, for bench/tpe.py: all have the minimum 0, and none has it in the middle of its ranges,
+ * where a sampler's prior would find it.
+ *
+ *     tpe_functions list                          a JSON line for each: its name and parameters
+ *     tpe_functions minimise NAME TRIALS SEEDS    with tpe_suggest; prints the best value of each seed (0, 1, ...)
+ *     tpe_functions evaluate NAME                 reads points, a line of numbers each, and prints their values
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sweep/tpe.h"
+
+#define PI 3.14159265358979323846
+#define MAX_TRIALS 10000
+
+static double square(double x) { return x * x; }
+
+static double sphere(const double *x, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += square(x[i]);
+    return sum;
+}
+
+static double rosenbrock(const double *x, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i + 1 < n; i++) sum += 100 * square(x[i + 1] - square(x[i])) + square(1 - x[i]);
+    return sum;
+}
+
+static double ackley(const double *x, size_t n) {
+    double waves = 0;
+    for (size_t i = 0; i < n; i++) waves += cos(2 * PI * x[i]);
+    return 20 - 20 * exp(-0.2 * sqrt(sphere(x, n) / (double)n)) + exp(1) - exp(waves / (double)n);
+}
+
+static double rastrigin(const double *x, size_t n) {
+    double sum = sphere(x, n);
+    for (size_t i = 0; i < n; i++) sum += 10 - 10 * cos(2 * PI * x[i]);
+    return sum;
+}
+
+static double griewank(const double *x, size_t n) {
+    double product = 1;
+    for (size_t i = 0; i < n; i++) product *= cos(x[i] / sqrt((double)(i + 1)));
+    return 1 + sphere(x, n) / 4000 - product;
+}
+
+static double levy(const double *x, size_t n) {
+    double last = 1 + (x[n - 1] - 1) / 4;
+    double sum = square(sin(PI * (1 + (x[0] - 1) / 4))) + square(last - 1) * (1 + square(sin(2 * PI * last)));
+    for (size_t i = 0; i + 1 < n; i++) {
+        double w = 1 + (x[i] - 1) / 4;
+        sum += square(w - 1) * (1 + 10 * square(sin(PI * w + 1)));
+    }
+    return sum;
+}
+
+static double styblinski_tang(const double *x, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += square(square(x[i])) - 16 * square(x[i]) + 5 * x[i];
+    return sum / 2 + 39.16616570377142 * (double)n;
+}
+
+static double branin(const double *x, size_t n) {
+    (void)n;
+    double valley = x[1] - 5.1 / (4 * PI * PI) * square(x[0]) + 5 / PI * x[0] - 6;
+    return square(valley) + 10 * (1 - 1 / (8 * PI)) * cos(x[0]) + 10 - 0.39788735772973816;
+}
+
+static double hartmann6(const double *x, size_t n) {
+    static const double heights[4] = {1, 1.2, 3, 3.2};
+    static const double widths[4][6] = {
+        {10, 3, 17, 3.5, 1.7, 8}, {0.05, 10, 17, 0.1, 8, 14}, {3, 3.5, 1.7, 10, 17, 8}, {17, 8, 0.05, 10, 0.1, 14}};
+    static const double centers[4][6] = {{0.1312, 0.1696, 0.5569, 0.0124, 0.8283, 0.5886},
+                                         {0.2329, 0.4135, 0.8307, 0.3736, 0.1004, 0.9991},
+                                         {0.2348, 0.1451, 0.3522, 0.2883, 0.3047, 0.6650},
+                                         {0.4047, 0.8828, 0.8732, 0.5743, 0.1091, 0.0381}};
+    double sum = 3.322368011415515;
+    for (int k = 0; k < 4; k++) {
+        double exponent = 0;
+        for (size_t i = 0; i < n; i++) exponent += widths[k][i] * square(x[i] - centers[k][i]);
+        sum -= heights[k] * exp(-exponent);
+    }
+    return sum;
+}
+
+/* Like a validation loss over an optimizer, its learning rate, layers, their width and dropout: the best learning rate
+ * depends on the optimizer. */
+static double mixed(const double *x, size_t n) {
+    static const double losses[3] = {0.35, 0, 0.1}, rates[3] = {-1, -3, -2.5};
+    (void)n;
+    int optimizer = (int)x[0];
+    double rate = log10(x[1]) - rates[optimizer], layers = x[2] - 3, width = log2(x[3]) - 7, dropout = x[4] - 0.2;
+    return losses[optimizer] + 0.3 * square(rate) + 0.04 * square(layers) + 0.05 * square(width) +
+           0.05 * fabs(layers) * square(rate) + 2 * square(dropout);
+}
+
+struct function {
+    const char *name;
+    double (*value)(const double *x, size_t n);
+    size_t n;
+    double min, max; /* of n uniform parameters; else: */
+    const struct parameter *items;
+};
+
+static const char *optimizers[] = {"sgd", "adam", "adamw"};
+static const struct parameter branin_items[] = {{.path = "x", .kind = PARAMETER_UNIFORM, .min = -5, .max = 10},
+                                                {.path = "y", .kind = PARAMETER_UNIFORM, .min = 0, .max = 15}};
+static const struct parameter mixed_items[] = {
+    {.path = "optimizer", .kind = PARAMETER_VALUES, .texts = optimizers, .count = 3},
+    {.path = "lr", .kind = PARAMETER_LOG_UNIFORM, .min = 1e-5, .max = 1},
+    {.path = "layers", .kind = PARAMETER_INT_UNIFORM, .min = 1, .max = 12},
+    {.path = "width", .kind = PARAMETER_INT_LOG_UNIFORM, .min = 8, .max = 1024},
+    {.path = "dropout", .kind = PARAMETER_UNIFORM, .min = 0, .max = 0.9, .step = 0.05},
+};
+static const struct function functions[] = {
+    {"sphere", sphere, 5, -5, 10, NULL},
+    {"rosenbrock", rosenbrock, 4, -5, 10, NULL},
+    {"ackley", ackley, 5, -15, 30, NULL},
+    {"rastrigin", rastrigin, 5, -4, 7, NULL},
+    {"griewank", griewank, 5, -400, 600, NULL},
+    {"levy", levy, 5, -10, 10, NULL},
+    {"styblinski_tang", styblinski_tang, 5, -5, 5, NULL},
+    {"branin", branin, 2, 0, 0, branin_items},
+    {"hartmann6", hartmann6, 6, 0, 1, NULL},
+    {"mixed", mixed, 5, 0, 0, mixed_items},
+};
+enum { N_FUNCTIONS = sizeof functions / sizeof *functions };
+
+/* items (f->n) are for a function whose parameters are alike. */
+static struct space space_of(const struct function *f, struct parameter *items) {
+    for (size_t i = 0; i < f->n; i++)
+        items[i] = f->items ? f->items[i]
+                            : (struct parameter){.path = "x", .kind = PARAMETER_UNIFORM, .min = f->min, .max = f->max};
+    return (struct space){.items = items, .count = f->n};
+}
+
+static void list(void) {
+    for (int k = 0; k < N_FUNCTIONS; k++) {
+        struct parameter items[SPACE_MAX_PARAMETERS];
+        struct space space = space_of(&functions[k], items);
+        printf("{\"name\":\"%s\",\"parameters\":[", functions[k].name);
+        for (size_t i = 0; i < space.count; i++)
+            printf("%s{\"kind\":\"%s\",\"min\":%.17g,\"max\":%.17g,\"step\":%.17g,\"values\":%zu}", i > 0 ? "," : "",
+                   parameter_kinds[items[i].kind], items[i].min, items[i].max, items[i].step, items[i].count);
+        printf("]}\n");
+    }
+}
+
+static double minimise(const struct function *f, size_t trials, uint64_t seed) {
+    static struct observation observations[MAX_TRIALS];
+    struct parameter items[SPACE_MAX_PARAMETERS];
+    struct space space = space_of(f, items);
+    double best = INFINITY;
+    for (size_t i = 0; i < trials; i++) {
+        struct rng rng;
+        rng_seed(&rng, seed * MAX_TRIALS + i);
+        observations[i] = (struct observation){.is_complete = true};
+        tpe_suggest(&space, observations, i, &rng, &observations[i].point);
+        observations[i].value = f->value(observations[i].point.values, f->n);
+        best = fmin(best, observations[i].value);
+    }
+    return best;
+}
+
+static void evaluate(const struct function *f) {
+    double x[SPACE_MAX_PARAMETERS];
+    for (size_t read = 0; scanf("%lf", &x[read]) == 1;) {
+        if (++read < f->n) continue;
+        printf("%.17g\n", f->value(x, f->n));
+        fflush(stdout);
+        read = 0;
+    }
+}
+
+int main(int count, char **arguments) {
+    const struct function *f = NULL;
+    for (int k = 0; k < N_FUNCTIONS; k++)
+        if (count > 2 && strcmp(functions[k].name, arguments[2]) == 0) f = &functions[k];
+    if (count == 2 && strcmp(arguments[1], "list") == 0)
+        list();
+    else if (f && count == 5 && strcmp(arguments[1], "minimise") == 0 && strtoul(arguments[3], NULL, 10) <= MAX_TRIALS)
+        for (uint64_t seed = 0; seed < strtoull(arguments[4], NULL, 10); seed++)
+            printf("%.17g\n", minimise(f, strtoul(arguments[3], NULL, 10), seed));
+    else if (f && count == 3 && strcmp(arguments[1], "evaluate") == 0)
+        evaluate(f);
+    else {
+        fprintf(stderr, "usage: tpe_functions list | minimise NAME TRIALS SEEDS | evaluate NAME\n");
+        return 64;
+    }
+    return 0;
+}

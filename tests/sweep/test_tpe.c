@@ -1,0 +1,301 @@
+/* Suggestions stay within the space, come near what was good, and need nothing of the observations. ctest-labels: unit
+ */
+#include "sweep/tpe.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "check_main.h"
+
+static const char *words[] = {"sgd", "adam", "adamw"}, *lonely[] = {"one"};
+
+static struct parameter kinds[] = {
+    {.path = "a", .kind = PARAMETER_VALUES, .texts = words, .count = 3},
+    {.path = "b", .kind = PARAMETER_UNIFORM, .min = -1.5, .max = 2.25},
+    {.path = "c", .kind = PARAMETER_UNIFORM, .min = 0, .max = 1, .step = 0.1},
+    {.path = "d", .kind = PARAMETER_LOG_UNIFORM, .min = 1e-4, .max = 1e-1},
+    {.path = "e", .kind = PARAMETER_INT_UNIFORM, .min = -3, .max = 4},
+    {.path = "f", .kind = PARAMETER_INT_UNIFORM, .min = 8, .max = 30, .step = 8},
+    {.path = "g", .kind = PARAMETER_INT_LOG_UNIFORM, .min = 1, .max = 256},
+    {.path = "h", .kind = PARAMETER_VALUES, .texts = lonely, .count = 1},
+    {.path = "i", .kind = PARAMETER_UNIFORM, .min = 0.7, .max = 0.7},
+    {.path = "j", .kind = PARAMETER_LOG_UNIFORM, .min = 3e-3, .max = 3e-3},
+    {.path = "k", .kind = PARAMETER_INT_LOG_UNIFORM, .min = 5, .max = 5},
+};
+static const struct space all_kinds = {.items = kinds, .count = sizeof kinds / sizeof *kinds};
+
+static struct parameter plane_items[] = {{.path = "x", .kind = PARAMETER_UNIFORM, .min = -10, .max = 10},
+                                         {.path = "y", .kind = PARAMETER_LOG_UNIFORM, .min = 1e-6, .max = 1}};
+static const struct space plane = {.items = plane_items, .count = 2};
+
+enum { MAX_COUNT = 400 };
+static struct observation observations[MAX_COUNT];
+
+static void is_in_space(const struct space *space, const struct point *point) {
+    for (size_t j = 0; j < SPACE_MAX_PARAMETERS; j++) {
+        double value = point->values[j];
+        if (j >= space->count) {
+            ck_assert_double_eq(value, 0);
+            continue;
+        }
+        const struct parameter *p = &space->items[j];
+        if (p->kind == PARAMETER_VALUES)
+            ck_assert_msg(value >= 0 && value < (double)p->count && value == floor(value), "%s: %g", p->path, value);
+        else
+            ck_assert_msg(value >= p->min && value <= p->max && value == parameter_round(p, value), "%s: %.17g",
+                          p->path, value);
+    }
+}
+
+typedef double value_function(const struct point *point);
+
+/* Minimum 0 at x = 3, y = 1e-2 */
+static double quadratic(const struct point *point) {
+    double x = (point->values[0] - 3) / 10, y = log10(point->values[1]) + 2;
+    return x * x + y * y / 9;
+}
+
+/* Fills observations (count) with a search; the generator of each trial depends on [seed] and its number. */
+static void search(const struct space *space, value_function *value, size_t count, uint64_t seed) {
+    for (size_t i = 0; i < count; i++) {
+        struct rng rng;
+        rng_seed(&rng, seed * MAX_COUNT + i);
+        observations[i] = (struct observation){.is_complete = true};
+        tpe_suggest(space, observations, i, &rng, &observations[i].point);
+        is_in_space(space, &observations[i].point);
+        observations[i].value = value(&observations[i].point);
+    }
+}
+
+static double best_value(size_t count) {
+    double best = INFINITY;
+    for (size_t i = 0; i < count; i++) best = fmin(best, observations[i].value);
+    return best;
+}
+
+/* Best where b and d are at their limits, e at its lower one and a is the last word. */
+static double at_the_limits(const struct point *point) {
+    const double *v = point->values;
+    return -v[0] + v[1] + log10(v[3]) + v[4] - v[6] / 100 - v[2];
+}
+
+START_TEST(suggestions_stay_within_the_space) {
+    search(&all_kinds, at_the_limits, MAX_COUNT, 1);
+    /* the sum at the limits; the smallest and largest values are reached */
+    ck_assert_double_le(best_value(MAX_COUNT), -1.9 - 1.4 - 3.9 - 3 - 2.4 - 0.9);
+}
+END_TEST
+
+START_TEST(suggestions_come_near_the_best) {
+    size_t near = 0, count = 120;
+    search(&plane, quadratic, count, 2);
+    for (size_t i = count - 40; i < count; i++) near += observations[i].value < 0.02;
+    ck_assert_uint_ge(near, 25); /* at random: 3 % */
+    ck_assert_double_le(best_value(count), 1e-3);
+}
+END_TEST
+
+/* The best values of both are compared seed by seed. */
+START_TEST(is_better_than_random_search) {
+    int won = 0;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct rng rng;
+        double random = INFINITY;
+        rng_seed(&rng, 1000 + seed);
+        for (int i = 0; i < 60; i++) {
+            struct point point;
+            space_draw(&plane, &rng, &point);
+            random = fmin(random, quadratic(&point));
+        }
+        search(&plane, quadratic, 60, seed);
+        won += best_value(60) < random;
+    }
+    ck_assert_int_ge(won, 17);
+}
+END_TEST
+
+/* Good where the word and the number fit together, on two islands. */
+static double islands(const struct point *point) {
+    double x = point->values[1];
+    return point->values[0] == 1 ? fabs(x + 1) : point->values[0] == 2 ? fabs(x - 2) : 3;
+}
+
+START_TEST(parameters_that_belong_together_stay_together) {
+    struct space space = {.items = kinds, .count = 2};
+    size_t mixed = 0;
+    search(&space, islands, 150, 3);
+    for (size_t i = 90; i < 150; i++) {
+        double word = observations[i].point.values[0], x = observations[i].point.values[1];
+        mixed += (word == 1 && fabs(x - 2) < 0.25) || (word == 2 && fabs(x + 1) < 0.25);
+    }
+    ck_assert_uint_le(mixed, 6);
+    ck_assert_double_le(best_value(150), 0.02);
+}
+END_TEST
+
+START_TEST(the_first_are_random) {
+    for (size_t count = 0; count < TPE_STARTUP; count++) {
+        struct rng one, two;
+        struct point drawn, suggested;
+        rng_seed(&one, count);
+        rng_seed(&two, count);
+        space_draw(&plane, &one, &drawn);
+        tpe_suggest(&plane, count > 0 ? observations : NULL, count, &two, &suggested);
+        ck_assert_mem_eq(&drawn, &suggested, sizeof drawn);
+        observations[count] = (struct observation){.point = drawn, .value = (double)count, .is_complete = true};
+    }
+    struct rng one, two;
+    struct point drawn, suggested;
+    rng_seed(&one, TPE_STARTUP);
+    rng_seed(&two, TPE_STARTUP);
+    space_draw(&plane, &one, &drawn);
+    tpe_suggest(&plane, observations, TPE_STARTUP, &two, &suggested);
+    ck_assert_mem_ne(&drawn, &suggested, sizeof drawn);
+}
+END_TEST
+
+/* [count] random points; the caller sets what became of them. */
+static void draw_observations(const struct space *space, size_t count) {
+    struct rng rng;
+    rng_seed(&rng, 99);
+    for (size_t i = 0; i < count; i++) {
+        observations[i] = (struct observation){.is_complete = true};
+        space_draw(space, &rng, &observations[i].point);
+    }
+}
+
+static void suggest_many(const struct space *space, size_t count) {
+    struct rng rng;
+    struct point point;
+    rng_seed(&rng, 5);
+    for (int i = 0; i < 50; i++) {
+        tpe_suggest(space, observations, count, &rng, &point);
+        is_in_space(space, &point);
+    }
+}
+
+START_TEST(any_values_will_do) {
+    static const double values[] = {0, NAN, INFINITY, -INFINITY, 1e308, -1e308, 5e-324};
+    for (size_t v = 0; v < sizeof values / sizeof *values; v++)
+        for (int kind = 0; kind < 3; kind++) {
+            draw_observations(&all_kinds, 50);
+            for (size_t i = 0; i < 50; i++) { /* all equal; all pruned; every third has another value */
+                observations[i].value = kind == 2 && i % 3 == 0 ? (double)i : values[v];
+                observations[i].is_complete = kind != 1;
+                observations[i].epochs = kind == 1 ? 3 : 0;
+            }
+            for (size_t count = 0; count <= 50; count += 5) suggest_many(&all_kinds, count);
+        }
+}
+END_TEST
+
+/* The mean of x in suggestions of 200 generators, where the good observations are near 5 and the others near -5. */
+static double mean_suggestion(size_t count) {
+    double sum = 0;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        struct rng rng;
+        struct point point;
+        rng_seed(&rng, seed);
+        tpe_suggest(&plane, observations, count, &rng, &point);
+        sum += point.values[0];
+    }
+    return sum / 200;
+}
+
+static void observe_at(size_t i, double x, struct observation observation) {
+    observation.point = (struct point){.values = {x + 0.02 * (double)(i % 7), 1e-3 * (1 + (double)(i % 5))}};
+    observations[i] = observation;
+}
+
+START_TEST(complete_trials_are_better_than_pruned_ones) {
+    for (size_t i = 0; i < 40; i++)
+        observe_at(i, i % 4 == 0 ? 5 : -5,
+                   (struct observation){.value = i % 4 == 0 ? 2 : 1, .is_complete = i % 4 == 0, .epochs = 7});
+    ck_assert_double_ge(mean_suggestion(40), 4);
+}
+END_TEST
+
+START_TEST(pruned_trials_are_ranked_by_epochs_then_by_value) {
+    for (size_t i = 0; i < 40; i++)
+        observe_at(i, i % 4 == 0 ? 5 : -5, (struct observation){.value = 10, .epochs = i % 4 == 0 ? 9 : 3});
+    ck_assert_double_ge(mean_suggestion(40), 4);
+    for (size_t i = 0; i < 40; i++)
+        observe_at(i, i % 4 == 0 ? 5 : -5, (struct observation){.value = i % 4 == 0 ? 1 : 2, .epochs = 4});
+    ck_assert_double_ge(mean_suggestion(40), 4);
+}
+END_TEST
+
+/* Half of the points, near -5, failed: hardly a suggestion is there. */
+START_TEST(failed_trials_are_kept_away_from) {
+    static const double failures[] = {NAN, INFINITY, -INFINITY};
+    for (size_t f = 0; f < 3; f++) {
+        int there = 0;
+        for (size_t i = 0; i < 60; i++)
+            observe_at(i, i % 2 ? 5 : -5, (struct observation){.value = i % 2 ? 1 : failures[f], .is_complete = true});
+        for (uint64_t seed = 0; seed < 200; seed++) {
+            struct rng rng;
+            struct point point;
+            rng_seed(&rng, seed);
+            tpe_suggest(&plane, observations, 60, &rng, &point);
+            there += fabs(point.values[0] + 5) < 1 && fabs(log10(point.values[1]) + 2.7) < 0.5;
+        }
+        ck_assert_int_le(there, 3);
+    }
+}
+END_TEST
+
+/* Of 3 x 8 points none comes twice while there are others; afterwards it still suggests points. */
+START_TEST(points_come_once) {
+    struct parameter items[] = {kinds[0], kinds[4]};
+    struct space space = {.items = items, .count = 2};
+    int seen[3][8] = {0};
+    search(&space, at_the_limits, 60, 4);
+    for (size_t i = 0; i < 24; i++) {
+        int *times = &seen[(int)observations[i].point.values[0]][(int)observations[i].point.values[1] + 3];
+        ck_assert_msg(++*times == 1 || i >= 20, "a point comes twice in %zu", i + 1);
+    }
+}
+END_TEST
+
+START_TEST(the_largest_space_and_many_observations) {
+    static struct parameter items[SPACE_MAX_PARAMETERS];
+    struct space space = {.items = items, .count = SPACE_MAX_PARAMETERS};
+    for (size_t j = 0; j < space.count; j++) items[j] = kinds[j % all_kinds.count];
+    draw_observations(&space, MAX_COUNT);
+    for (size_t i = 0; i < MAX_COUNT; i++) observations[i].value = at_the_limits(&observations[i].point);
+    suggest_many(&space, MAX_COUNT);
+}
+END_TEST
+
+/* Bits that another machine or compiler must give, too. */
+START_TEST(the_same_everywhere) {
+    struct rng rng;
+    struct point point, again;
+    struct space space = {.items = kinds, .count = 7};
+    rng_seed(&rng, 123);
+    for (size_t i = 0; i < 60; i++) { /* of the C library only the order of log10 matters */
+        observations[i] = (struct observation){.is_complete = true};
+        for (size_t j = 0; j < space.count; j++) {
+            const struct parameter *p = &kinds[j];
+            double u = rng_uniform53(&rng);
+            observations[i].point.values[j] =
+                p->kind == PARAMETER_VALUES ? floor(u * 3) : parameter_round(p, p->min + u * (p->max - p->min));
+        }
+        observations[i].value = at_the_limits(&observations[i].point);
+    }
+    rng_seed(&rng, 7);
+    tpe_suggest(&space, observations, 60, &rng, &point);
+    rng_seed(&rng, 7);
+    tpe_suggest(&space, observations, 60, &rng, &again);
+    ck_assert_mem_eq(&point, &again, sizeof point);
+    static const double expected[7] = {2, 0x1.02c0236a550dp-3, 0x1.3333333333334p-2, 0x1.bec9d468251c1p-7, -3, 8, 36};
+    for (size_t j = 0; j < 7; j++)
+        ck_assert_msg(point.values[j] == expected[j], "%s: %a, expected %a", kinds[j].path, point.values[j],
+                      expected[j]);
+}
+END_TEST
+
+TESTS("tpe", suggestions_stay_within_the_space, suggestions_come_near_the_best, is_better_than_random_search,
+      parameters_that_belong_together_stay_together, the_first_are_random, any_values_will_do,
+      complete_trials_are_better_than_pruned_ones, pruned_trials_are_ranked_by_epochs_then_by_value,
+      failed_trials_are_kept_away_from, points_come_once, the_largest_space_and_many_observations, the_same_everywhere)
