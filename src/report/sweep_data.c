@@ -393,7 +393,8 @@ static void clear_sweep(struct sweep_data *s) {
     free(s->metric);
     free(s->config);
     free(s->early);
-    s->method = s->metric = s->config = s->early = NULL;
+    free(s->other);
+    s->method = s->metric = s->config = s->early = s->other = NULL;
 }
 
 /* [trials]: sweep.yaml's list, NULL: there is none. */
@@ -421,6 +422,15 @@ static status read_yaml(struct sweep_data *s, const char *path, struct document 
     return r;
 }
 
+/* The second config of a comparison is a comment of sweep.yaml. */
+static bool read_other(void *user, const char *line, size_t size) {
+    static const char start[] = "# compared with ";
+    struct sweep_data *s = user;
+    if (size < sizeof start || memcmp(line, start, sizeof start - 1) != 0 || s->other) return true;
+    s->other = checked(strndup(line + sizeof start - 1, size - (sizeof start - 1)));
+    return true;
+}
+
 static status read_files(struct sweep_data *s, const char *yaml, const char *history, const char *lock) {
     struct document *document = NULL;
     TRY(io_is_locked(lock, &s->is_locked));
@@ -428,6 +438,11 @@ static status read_files(struct sweep_data *s, const char *yaml, const char *his
     if (!r) {
         clear_sweep(s);
         read_sweep(s, document_root(document));
+        struct line_file lines = {0};
+        bool has_restarted;
+        r = line_file_read(&lines, yaml, read_other, s, &has_restarted);
+    }
+    if (!r) {
         r = read_history(s, history);
     }
     const struct node *trials = document ? node_get(document_root(document), "trials") : NULL;

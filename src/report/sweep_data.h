@@ -53,6 +53,7 @@ struct sweep_data {
     bool is_locked;
     double modified; /* of history.jsonl; NAN: there is none */
     char *method, *metric, *config, *early;
+    char *other; /* of a comparison: the config of trial 1, which is not in the folder; NULL: a sweep */
     bool is_max;
     int64_t trial_count;                     /* asked for; -1: unknown */
     int64_t seeds, folds;                    /* of a trial; 0: not given */

@@ -63,7 +63,8 @@ static void add_facts(struct text *out, const struct sweep_data *s) {
     page_fact(out, "Runs of a trial", text_string(&t));
     page_fact(out, "Early termination", strcmp(s->early, "none") ? s->early : "");
     page_fact(out, "Time of training, all runs", duration);
-    page_fact(out, "Config", s->config);
+    page_fact(out, s->other ? "Config A, trial 0" : "Config", s->config);
+    page_fact(out, "Config B, trial 1", s->other);
     page_fact(out, "Folder", s->path);
     page_facts_end(out);
     text_free(&t);
@@ -112,6 +113,7 @@ static void add_commands(struct text *out, const struct sweep_data *s) {
     text_add(out, "<h3>Commands of the best trials</h3>\n");
     for (size_t i = 0; i < s->ranked && i < BEST_COMMANDS; i++) {
         struct text command = {0};
+        if (s->other && s->trials[i].trial > 0) continue; /* its config is not in the folder */
         sweep_data_add_command(s, &s->trials[i], &command);
         text_printf(out, "<pre><code># trial %04" PRId64 "\n", s->trials[i].trial);
         html_add(out, text_string(&command));

@@ -440,6 +440,16 @@ class Report(program.Case):
         self.assertEqual(rows[at][2:4], ["optimizer.lr", "sampler.batch_size"])
         self.assertEqual(sorted(r[2:4] for r in rows[at + 1:at + 3]), [["0.01", ""], ["0.1", "16"]])
 
+    def test_a_comparison(self):
+        """Config B is named; there is a command for A only, since B's config is not in the folder."""
+        self.write("a.yaml", WINE)
+        self.write("b.yaml", WINE.replace("0.001", "0.01"))
+        self.run_program("compare", "a.yaml", "b.yaml", "--seeds", 3)
+        page = self.page("sweeps/a-or-b")
+        facts = self.facts(page)
+        self.assertEqual((facts["Config A, trial 0"], facts["Config B, trial 1"]), ("a.yaml", "b.yaml"))
+        self.assertEqual([e["text"].split("\n")[0] for e in page.all("code")], ["# trial 0000"])
+
     def test_hostile_sweeps(self):
         evil = "</title><script>alert(1)</script>"
         os.makedirs(self.path("sweeps/x"))
