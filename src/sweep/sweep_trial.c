@@ -64,13 +64,27 @@ static void add_metric(const struct sweep_config *sweep, struct words *words) {
                                  sweep->metric.goal == SWEEP_MAXIMIZE ? "max" : "min"));
 }
 
-/* In place of the config's own split. */
-static void add_fold(const struct sweep_config *sweep, int64_t fold, struct words *words) {
+static status add_seed(const struct config *config, int64_t seed, struct words *words) {
+    if (seed <= 0) return OK;
+    if (config->seed > INT64_MAX - seed || config->sampler.seed > INT64_MAX - seed)
+        return status_new(STATUS_USAGE,
+                          "repeat.seeds: seed %" PRId64 " or sampler.seed %" PRId64 " plus %" PRId64
+                          " is above the largest seed; choose a smaller one",
+                          config->seed, config->sampler.seed, seed);
+    add_word(words, arena_printf(words->arena, "seed=%" PRId64, config->seed + seed));
+    add_word(words, arena_printf(words->arena, "sampler.seed=%" PRId64, config->sampler.seed + seed));
+    return OK;
+}
+
+/* In place of the config's own split, of which what says how rows are drawn stays. */
+static void add_fold(const struct sweep_config *sweep, const struct config *config, int64_t fold, struct words *words) {
+    const struct split_config *split = &config->dataset.split;
     if (fold < 0) return;
-    add_word(words, "dataset.split.test=0");
-    add_word(words, "dataset.split.train=0");
-    add_word(words, arena_printf(words->arena, "dataset.split.folds=%" PRId64, sweep->folds));
-    add_word(words, arena_printf(words->arena, "dataset.split.fold=%" PRId64, fold));
+    add_word(words, arena_printf(words->arena,
+                                 "dataset.split={folds: %" PRId64 ", fold: %" PRId64 ", seed: %" PRId64
+                                 ", shuffle: %s, stratify: %s}",
+                                 sweep->folds, fold, split->seed, split->shuffle ? "true" : "false",
+                                 split->stratify ? "true" : "false"));
 }
 
 static status load(const struct sweep_config *sweep, int64_t trial, const struct words *words,
@@ -78,32 +92,30 @@ static status load(const struct sweep_config *sweep, int64_t trial, const struct
     return config_load(trial == 1 && sweep->other ? sweep->other : sweep->config, words->items, words->count, out);
 }
 
+/* Loads the config with [words], and once more with the seeds and the fold, which depend on what the config has. */
+static status load_repeat(const struct sweep_config *sweep, int64_t trial, int64_t repeat, struct words *words,
+                          struct config_file **out) {
+    int64_t seed = sweep_seed_of(sweep, repeat), fold = sweep_fold_of(sweep, repeat);
+    TRY(load(sweep, trial, words, out));
+    if (seed <= 0 && fold < 0) return OK;
+    status s = add_seed(config_of(*out), seed, words);
+    add_fold(sweep, config_of(*out), fold, words);
+    config_free(*out);
+    *out = NULL;
+    return s ? s : load(sweep, trial, words, out);
+}
+
 status sweep_fixed_config(const struct sweep_config *sweep, int64_t trial, struct config_file **out) {
-    struct words words = {.arena = arena_create()};
-    for (size_t i = 0; i < sweep->override_count; i++) add_word(&words, sweep->overrides[i]);
-    add_metric(sweep, &words);
-    add_fold(sweep, sweep_fold_of(sweep, 0), &words);
-    status s = load(sweep, trial, &words, out);
-    arena_destroy(words.arena);
-    return s;
+    return sweep_trial_config(sweep, trial, NULL, 0, out);
 }
 
 status sweep_trial_config(const struct sweep_config *sweep, int64_t trial, const struct point *point, int64_t repeat,
                           struct config_file **out) {
-    int64_t seed = sweep_seed_of(sweep, repeat), fold = sweep_fold_of(sweep, repeat);
     struct words words = {.arena = arena_create()};
     for (size_t i = 0; i < sweep->override_count; i++) add_word(&words, sweep->overrides[i]);
-    add_point(sweep, trial, point, &words);
+    if (point) add_point(sweep, trial, point, &words);
     add_metric(sweep, &words);
-    add_fold(sweep, fold, &words);
-    status s = load(sweep, trial, &words, out);
-    if (!s && seed > 0) { /* the seeds of this trial's config, which may be parameters, are known only now */
-        const struct config *config = config_of(*out);
-        add_word(&words, arena_printf(words.arena, "seed=%" PRId64, config->seed + seed));
-        add_word(&words, arena_printf(words.arena, "sampler.seed=%" PRId64, config->sampler.seed + seed));
-        config_free(*out);
-        s = load(sweep, trial, &words, out);
-    }
+    status s = load_repeat(sweep, trial, repeat, &words, out);
     arena_destroy(words.arena);
     return s;
 }

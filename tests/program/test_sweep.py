@@ -175,6 +175,38 @@ class Sweep(SweepCase):
         self.assertEqual(self.kept(), [])
 
 
+class Edges(SweepCase):
+    """What only some runs, some starts or some configs meet."""
+    DIVERGES = """
+dataset: {path: rows.csv, split: {test: 0.25, seed: 1}}
+sampler: {batch_size: 16}
+model: {layers: [{linear: {out: 8}}, relu, {linear: {out: 1}}]}
+loss: mse
+optimizer: {type: sgd, lr: 0.2}
+train: {epochs: 10}
+"""  # with about one seed of six
+
+    def write_rows(self):
+        rng = random.Random(0)
+        rows = [[rng.gauss(0, 1) for _ in range(3)] for _ in range(80)]
+        self.write("rows.csv", "a,b,c,y\n" + "".join(f"{a},{b},{c},{a + 2 * b + 3 * c}\n" for a, b, c in rows))
+
+    def test_folds_of_a_config_with_a_split_in_one_word(self):
+        text = "config: base.yaml\nmethod: grid\nrepeat: {folds: 3}\nparameters: {optimizer.lr: [0.01]}\n"
+        self.sweep(text)
+        self.write("base.yaml", CONFIG.replace("{test: 0.25, seed: 1}", "0.25"))
+        self.sweep(text, name="short")
+        self.run_program("base.yaml", "dataset.split={folds: 3, fold: 2}", "--run-dir", "alone")
+        self.assertEqual(self.rows("short")[2]["state_sha256"], self.sha("alone"))
+        self.assertNotEqual(self.rows("short"), self.rows())  # of another seed
+
+    def test_a_seed_that_has_no_next_one(self):
+        self.sweep("config: base.yaml\nmethod: grid\nrepeat: {seeds: 2}\nparameters: {seed: [9223372036854775807]}\n")
+        rows = self.rows()
+        self.assertEqual([r["state"] for r in rows], ["complete", "failed"])
+        self.assertEqual(rows[1]["message"], "repeat.seeds: seed 9223372036854775807 or sampler.seed 0 plus 1 is above the largest seed; choose a smaller one")
+
+
 class Parallel(SweepCase):
     """nproc_per_trial: the run of the config with --nproc N."""
     WORDS = ("nproc_per_trial=2", "--nproc", 2, "trials=6")
