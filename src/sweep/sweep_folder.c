@@ -136,7 +136,7 @@ static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
 static status take_lock(struct sweep_folder *f) {
     struct io_info info;
     bool is_mine = false;
-    TRY(io_make_folders(f->runs));
+    TRY(io_make_folders(f->path));
     TRY(io_open_append(f->lock, &f->lock_fd));
     TRY(io_lock(f->lock_fd, f->lock, &is_mine));
     if (!is_mine)
@@ -144,7 +144,8 @@ static status take_lock(struct sweep_folder *f) {
                           "%s: another ddptrain is running this sweep; wait for it, stop it, or use another --run-dir",
                           f->path);
     TRY(io_stat_fd(f->lock_fd, f->lock, &info));
-    return info.size < strlen(MARK) ? io_write(f->lock_fd, f->lock, &MARK[info.size], strlen(MARK) - info.size) : OK;
+    if (info.size < strlen(MARK)) TRY(io_write(f->lock_fd, f->lock, &MARK[info.size], strlen(MARK) - info.size));
+    return io_make_folders(f->runs);
 }
 
 static status move_aside(struct sweep_folder *f, struct log *log) {

@@ -206,6 +206,17 @@ train: {epochs: 10}
         self.assertEqual([r["state"] for r in rows], ["complete", "failed"])
         self.assertEqual(rows[1]["message"], "repeat.seeds: seed 9223372036854775807 or sampler.seed 0 plus 1 is above the largest seed; choose a smaller one")
 
+    def test_a_kill_at_each_of_the_first_system_calls(self):
+        self.sweep(GRID, "keep=best 2")
+        self.write("killed.yaml", GRID)
+        for number in range(1, 25):
+            with self.subTest(number=number):
+                fault = {"DDPTRAIN_FAULT": f"{number}:kill", "DDPTRAIN_FAULT_FILTER": "sweeps/killed"}
+                self.start("sweep", "killed.yaml", "keep=best 2", "--nproc", "1", env=fault).communicate()
+                self.sweep(GRID, "keep=best 2", name="killed")
+                self.assertEqual((self.rows("killed"), self.kept("killed")), (self.rows(), self.kept()))
+                subprocess.run(["rm", "-r", self.path("sweeps", "killed")], check=True)
+
 
 class Parallel(SweepCase):
     """nproc_per_trial: the run of the config with --nproc N."""
