@@ -75,11 +75,15 @@ static status pass_report(struct server *s) {
         strncpy(report.message, text_string(&how), sizeof report.message - 1);
         text_free(&how);
     }
+    if (got && report.event == WORKER_STOPPED) { /* it takes no more jobs */
+        worker_end(s->pid, s->fd, false, NULL);
+        s->pid = 0;
+    }
     link_send_up(s->link, &report); /* a coordinator that has gone is found by the next receive */
     return OK;
 }
 
-/* A request to stop this rank alone: its worker saves, and the coordinator gives the run to another. */
+/* A request to stop this rank alone: its worker saves, the rank ends, and the coordinator gives the run to another. */
 static void look_at_stop(struct server *s) {
     if (s->is_stopping || !s->options->stop || !*s->options->stop) return;
     s->is_stopping = true;
@@ -87,7 +91,7 @@ static void look_at_stop(struct server *s) {
 }
 
 static status serve(struct server *s) {
-    while (!s->has_ended) {
+    while (!s->has_ended && (!s->is_stopping || s->pid)) {
         struct pollfd fds[] = {{.fd = link_fd(s->link), .events = POLLIN},
                                {.fd = s->pid ? s->fd : -1, .events = POLLIN}};
         int ready = poll(fds, 2, 100);
@@ -114,6 +118,6 @@ status sweep_serve(const struct sweep_file *file, const struct sweep_options *op
     dataset_cache_destroy(s.cache);
     link_close(s.link);
     text_free(&what);
-    if (failure || s.code != STATUS_STOPPED) return failure;
+    if (failure || (s.code != STATUS_STOPPED && s.has_ended)) return failure;
     return status_new(STATUS_STOPPED, "stopped on request");
 }

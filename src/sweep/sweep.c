@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/io.h"
 #include "data/dataset.h"
 #include "sweep/link.h"
 #include "sweep/sweep_folder.h"
@@ -61,7 +62,7 @@ struct sweep {
     struct retry *retries;
     size_t retry_count, retry_capacity;
     int64_t next;                     /* the first run that was never handed out */
-    int64_t *kept, kept_count;        /* the best trials so far; (config->kept) */
+    int64_t *kept, kept_count;        /* the best trials so far; (config->kept, or with keep: all the trials) */
     int64_t checked;                  /* at the end: kept runs that were handed out */
     bool is_ending;                   /* every run has ended: the best ones get their folders */
     bool is_stopping, is_over_budget; /* no more runs are handed out */
@@ -125,14 +126,20 @@ static bool is_due(const struct sweep *s, int64_t run) {
            trials_summary(s->trials, run / s->config->runs).state != TRIAL_PRUNED;
 }
 
-/* false: there is none now. */
-static bool next_run(struct sweep *s, int64_t *run) {
+/* A run that is to be done again. */
+static bool next_retry(struct sweep *s, int64_t *run) {
     for (size_t i = 0; i < s->retry_count; i++)
         if (s->retries[i].is_waiting) {
             s->retries[i].is_waiting = false;
             *run = s->retries[i].run;
-            if (is_due(s, *run)) return true;
+            if (s->is_ending || is_due(s, *run)) return true;
         }
+    return false;
+}
+
+/* false: there is none now. */
+static bool next_run(struct sweep *s, int64_t *run) {
+    if (next_retry(s, run)) return true;
     for (; s->next < runs_of(s); s->next++)
         if (is_due(s, s->next)) {
             *run = s->next++;
@@ -143,6 +150,7 @@ static bool next_run(struct sweep *s, int64_t *run) {
 
 /* At the end: a run of the best trials, which gets its folder unless it has one. */
 static bool next_kept_run(struct sweep *s, int64_t *run) {
+    if (next_retry(s, run)) return true;
     if (s->checked >= s->kept_count * s->config->runs) return false;
     *run = s->kept[s->checked / s->config->runs] * s->config->runs + s->checked % s->config->runs;
     s->checked++;
@@ -194,6 +202,14 @@ static void send_answer(struct seat *seat, bool must_stop) {
         worker_answer(seat->fd, must_stop);
 }
 
+/* Whether the best trials may be others with the one that has just ended. */
+static bool may_be_kept(const struct sweep *s, const struct trial_summary *ended) {
+    if (ended->state != TRIAL_COMPLETE || s->config->kept == 0) return false;
+    if (s->kept_count < s->config->kept) return true;
+    double worst = trials_summary(s->trials, s->kept[s->kept_count - 1]).mean;
+    return !trials_is_better(s->config, worst, ended->mean);
+}
+
 /* [result] of [run] is in the table from now on. Takes result->message. */
 static status record(struct sweep *s, int64_t run, struct trial_run *result) {
     int64_t trial = run / s->config->runs;
@@ -205,6 +221,7 @@ static status record(struct sweep *s, int64_t run, struct trial_run *result) {
     bool has_ended = summary.state != TRIAL_PENDING;
     if (!has_ended || s->config->kept == INT64_MAX) return OK;
     /* run folders are those of the best trials only */
+    if (!may_be_kept(s, &summary)) return sweep_folder_remove_trial(s->folder, s->config, trial);
     int64_t last = s->kept_count == s->config->kept && s->kept_count ? s->kept[s->kept_count - 1] : -1;
     s->kept_count = trials_best(s->trials, s->config->kept, s->kept);
     bool is_kept = false;
@@ -223,10 +240,7 @@ static status lose_run(struct sweep *s, int64_t run, const char *how) {
     int64_t trial = run / s->config->runs;
     if (++retry->attempts < MAX_ATTEMPTS) {
         log_warning(s->log, "the worker of trial %" PRId64 " %s; another one takes the trial over", trial, how);
-        if (s->is_ending)
-            s->checked = 0; /* what has a folder is quick */
-        else
-            retry->is_waiting = true;
+        retry->is_waiting = true;
         return OK;
     }
     text_printf(&message, "its worker %s, %d times in a row", how, retry->attempts);
@@ -261,7 +275,7 @@ static status check_kept(struct sweep *s, const struct worker_report *r) {
     int64_t trial = r->run / s->config->runs;
     if (r->event == WORKER_FAILED)
         return status_new((enum status_code)r->code, "trial %" PRId64 " could not be kept: %s", trial, r->message);
-    if (r->event != WORKER_DONE || strcmp(before->state_sha256, r->state_sha256) == 0) return OK;
+    if (strcmp(before->state_sha256, r->state_sha256) == 0) return OK;
     return status_new(STATUS_BUG,
                       "trial %" PRId64
                       " gave another state when it was trained again for its run folder: %.16s, before "
@@ -272,21 +286,23 @@ static status check_kept(struct sweep *s, const struct worker_report *r) {
 static status take_report(struct sweep *s, struct seat *seat, const struct worker_report *r) {
     static const int states[] = {
         [WORKER_DONE] = TRIAL_COMPLETE, [WORKER_PRUNED] = TRIAL_PRUNED, [WORKER_FAILED] = TRIAL_FAILED};
+    bool was_busy = seat->is_busy;
     seat->is_busy = false;
-    if (r->event == WORKER_LOST) return s->is_stopping ? OK : lose_run(s, seat->job.run, r->message);
+    if (r->event == WORKER_LOST) return was_busy && !s->is_stopping ? lose_run(s, seat->job.run, r->message) : OK;
     if (r->run != seat->job.run) return status_new(STATUS_BUG, "a worker has reported another run than its own");
-    if (s->is_ending) return check_kept(s, r);
     if (r->event == WORKER_STOPPED) { /* somebody has stopped this worker alone, or all */
         add_retry(s, r->run)->is_waiting = true;
+        if (!seat->link) end_worker(seat, false); /* it takes no more jobs */
         return OK;
     }
+    if (s->is_ending) return check_kept(s, r);
     if (r->event == WORKER_FAILED && r->code == STATUS_IO) /* not because of its values: it is to be done again */
         return status_new(STATUS_IO, "trial %" PRId64 ": %s", r->run / s->config->runs, r->message);
     struct trial_run result = {.state = states[r->event],
                                .code = r->code,
                                .best_epoch = r->best_epoch,
                                .epochs = r->epochs,
-                               .value = r->value,
+                               .value = isfinite(r->value) ? r->value : NAN, /* as the history has it */
                                .seconds = r->seconds};
     bool has_failed = r->event == WORKER_FAILED;
     if (has_failed) { /* what it had reached says nothing */
@@ -426,14 +442,37 @@ static status remove_unless_kept(void *user, int64_t trial) {
     return sweep_folder_remove_trial(s->folder, s->config, trial);
 }
 
+/* With keep: all, the complete trials of an earlier start that kept fewer. */
+static status list_without_folder(struct sweep *s) {
+    struct text path = {0};
+    status failure = OK;
+    s->kept_count = 0;
+    for (int64_t run = 0; !failure && run < runs_of(s); run++) {
+        int64_t trial = run / s->config->runs;
+        struct io_info info;
+        bool is_listed = s->kept_count && s->kept[s->kept_count - 1] == trial;
+        if (is_listed || trials_summary(s->trials, trial).state != TRIAL_COMPLETE) continue;
+        text_clear(&path);
+        sweep_run_path(sweep_folder_path(s->folder), s->config, run, &path);
+        failure = io_stat(text_string(&path), &info);
+        if (!failure && !info.exists) s->kept[s->kept_count++] = trial;
+    }
+    text_free(&path);
+    return failure;
+}
+
 /* Every run has ended: the best ones get their folders, all others lose them. */
 static status keep_best(struct sweep *s) {
     s->is_ending = true;
+    s->retry_count = 0;
     for (int64_t run = 0; run < runs_of(s);
          run++) /* those of an earlier start that was killed, or did not write them */
         if (trials_run(s->trials, run)->state != TRIAL_PENDING)
             TRY(sweep_tensorboard_add(sweep_folder_path(s->folder), s->config, s->trials, run));
-    if (s->config->kept == INT64_MAX) return OK;
+    if (s->config->kept == INT64_MAX) {
+        TRY(list_without_folder(s));
+        return run_until_idle(s);
+    }
     s->kept_count = trials_best(s->trials, s->config->kept, s->kept);
     TRY(sweep_folder_visit(s->folder, remove_unless_kept, s));
     return run_until_idle(s);
@@ -493,9 +532,8 @@ static void dismiss_ranks(struct sweep *s, enum status_code code) {
 }
 
 static status open_all(struct sweep *s) {
-    size_t kept = s->config->kept == INT64_MAX ? 0 : (size_t)s->config->kept;
-    if (kept > (size_t)s->config->trials) kept = (size_t)s->config->trials;
-    s->kept = calloc(kept + 1, sizeof *s->kept);
+    int64_t kept = s->config->kept == INT64_MAX ? s->config->trials : s->config->kept;
+    s->kept = calloc((size_t)kept + 1, sizeof *s->kept);
     s->seat_count = s->options->workers + s->options->env->world_size - 1;
     s->seats = calloc((size_t)s->seat_count, sizeof *s->seats);
     s->fds = calloc((size_t)s->seat_count + LINK_DESCRIPTORS, sizeof *s->fds);

@@ -368,6 +368,7 @@ static void check_keep(struct sweep_config *sweep, const struct node *root, stru
         if (sweep->kept < 0 || errno || end == runs + 5 || *end)
             problems_add(problems, node ? node->place : root->place, "keep.runs",
                          "expected all, none or best N (best 10), got '%.40s'", runs);
+        if (sweep->kept > sweep->trials) sweep->kept = sweep->trials;
     }
 }
 

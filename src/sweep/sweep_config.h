@@ -54,7 +54,7 @@ struct sweep_config {
     const char *other;              /* the config of the second of two trials (sweep_pair); NULL: all have [config] */
     char **overrides;               /* KEY=VALUE words of the command line for the config of the trials */
     size_t override_count;
-    int64_t kept;  /* trials whose runs are kept; INT64_MAX: all */
+    int64_t kept;  /* trials whose runs are kept, at most [trials]; INT64_MAX: all */
     int64_t runs;  /* of a trial */
     int64_t folds; /* 1: none */
 };
@@ -84,8 +84,8 @@ void sweep_write_base(const struct sweep_file *file, struct text *out);
 /* The resolved sweep, which reads to the same. */
 void sweep_write(const struct sweep_config *sweep, struct text *out);
 
-/* The config of run [repeat] (below sweep->runs) of the trial at [point]; SWEEP_LIST: of trial [trial]. STATUS_USAGE
- * for values that do not go together. */
+/* The config of run [repeat] (below sweep->runs) of the trial at [point]; SWEEP_LIST: of trial [trial]; NULL:
+ * without parameters. STATUS_USAGE for values that do not go together. */
 status sweep_trial_config(const struct sweep_config *sweep, int64_t trial, const struct point *point, int64_t repeat,
                           struct config_file **out);
 

@@ -191,6 +191,35 @@ train: {epochs: 10}
         rows = [[rng.gauss(0, 1) for _ in range(3)] for _ in range(80)]
         self.write("rows.csv", "a,b,c,y\n" + "".join(f"{a},{b},{c},{a + 2 * b + 3 * c}\n" for a, b, c in rows))
 
+    def test_a_failed_run_does_not_decide_which_others_are_done(self):
+        self.write_rows()
+        self.write("base.yaml", self.DIVERGES)
+        text = "config: base.yaml\nmethod: grid\nrepeat: {seeds: 20}\nkeep: none\nparameters: {optimizer.lr: [0.2, 0.01]}\n"
+        for workers in (1, 2, 3):
+            self.sweep(text, "--nproc", workers, name=f"on{workers}")
+            rows = self.rows(f"on{workers}")
+            self.assertEqual(len(rows), 40)
+            self.assertTrue(0 < sum(r["state"] == "failed" for r in rows[:20]) < 20)
+            self.assertEqual(rows, self.rows("on1"))
+        self.write("other.yaml", self.DIVERGES.replace("lr: 0.2", "lr: 0.01"))
+        out, _ = self.run_program("compare", "base.yaml", "other.yaml", "--seeds", 20)
+        complete = sum(r["state"] == "complete" for r in self.rows("on1")[:20])
+        self.assertIn(f"val_loss over {complete} seeds\n{20 - complete} pair", out)
+
+    def test_all_runs_of_a_sweep_that_kept_fewer(self):
+        self.sweep(GRID, "keep=best 2")
+        rows = self.rows()
+        self.sweep(GRID, "keep=all")
+        self.assertEqual(self.kept(), [f"{i:04d}" for i in range(6)])
+        for row in rows:
+            self.assertEqual(self.sha(f"sweeps/test/runs/{int(row['trial']):04d}"), row["state_sha256"])
+        self.assertEqual(self.rows(), rows)
+
+    def test_more_runs_to_keep_than_trials(self):
+        self.sweep(GRID, "keep=best 999999999999999999")
+        self.assertEqual(self.kept(), [f"{i:04d}" for i in range(6)])
+        self.assert_every_trial_once(6)
+
     def test_folds_of_a_config_with_a_split_in_one_word(self):
         text = "config: base.yaml\nmethod: grid\nrepeat: {folds: 3}\nparameters: {optimizer.lr: [0.01]}\n"
         self.sweep(text)
@@ -205,6 +234,15 @@ train: {epochs: 10}
         rows = self.rows()
         self.assertEqual([r["state"] for r in rows], ["complete", "failed"])
         self.assertEqual(rows[1]["message"], "repeat.seeds: seed 9223372036854775807 or sampler.seed 0 plus 1 is above the largest seed; choose a smaller one")
+
+    def test_a_metric_that_is_infinite(self):
+        self.write("base.yaml", CONFIG.replace("epochs: 3", "epochs: 3, metrics: [perplexity]").replace("adam", "sgd"))
+        text = "config: base.yaml\nmethod: grid\nmetric: val_perplexity\nparameters: {optimizer.lr: [1000000, 0.1]}\n"
+        self.sweep(text)
+        rows = self.rows()
+        self.assertEqual((rows[0]["state"], rows[0]["val_perplexity"], self.kept()), ("complete", "", ["0001"]))
+        self.sweep(text)
+        self.assertEqual((self.rows(), self.kept()), (rows, ["0001"]))
 
     def test_a_kill_at_each_of_the_first_system_calls(self):
         self.sweep(GRID, "keep=best 2")
@@ -405,6 +443,21 @@ class Ends(SweepCase):
     def wait_for_worker(self, p):
         self.wait_until(lambda: self.workers(p) or p.poll() is not None)
         return self.workers(p)[0]
+
+    def test_a_worker_that_ends_while_the_best_runs_get_their_folders(self):
+        """The other worker is training one of them, too."""
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            name = f"ended{number}"
+            self.write(f"{name}.yaml", GRID)
+            p = self.start("sweep", f"{name}.yaml", "keep=best 4", "train.epochs=8000", "--nproc", "2")
+            runs = self.path("sweeps", name, "runs")
+            self.wait_until(lambda: p.poll() is not None or (os.path.isdir(runs) and len(os.listdir(runs)) >= 2))
+            os.kill(self.wait_for_worker(p), number)
+            _, err = p.communicate(timeout=120 * program.SLOW)
+            self.assertEqual(p.returncode, OK, err)
+            self.assertEqual(len(self.kept(name)), 4)
+            for trial in self.kept(name):
+                self.assertEqual(self.sha(f"sweeps/{name}/runs/{trial}"), self.rows(name)[int(trial)]["state_sha256"])
 
     def test_a_long_trial_goes_on_from_its_checkpoint_in_another_worker(self):
         """After some seconds a trial has a run folder; a worker that is killed loses the time since the last checkpoint."""
@@ -664,6 +717,18 @@ class Ranks(SweepCase):
         self.assertIn(set(codes), ({STOPPED}, {OK}))
         for p in [self.rank(r, 3) for r in (0, 1, 2)]:
             self.end(p)
+        self.assert_table(expected)
+
+    def test_a_request_to_stop_one_rank(self):
+        """It ends, and the others do its runs."""
+        expected = self.expected()
+        ranks = [self.rank(r, 2) for r in (0, 1)]
+        self.started(ranks[0])
+        while not self.children(ranks[1]) and ranks[1].poll() is None:
+            time.sleep(0.002)
+        ranks[1].send_signal(signal.SIGTERM)
+        self.end(ranks[1], STOPPED)
+        self.end(ranks[0])
         self.assert_table(expected)
 
     def test_another_sweep_on_one_rank(self):
