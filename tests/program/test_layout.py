@@ -6,6 +6,7 @@ names the line."""
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -273,6 +274,15 @@ class Layout(unittest.TestCase):
                 if not os.path.exists(os.path.join(SOURCE, os.path.dirname(name), target)):
                     problems.append(f"{name}: a link to {target}, which is not there")
         self.fail_with(problems)
+
+
+class Benchmarks(unittest.TestCase):
+    def test_guards_cut_functions_that_exist(self):
+        """bench/guards.py inserts a line behind the first line of a function; each must occur once."""
+        sys.path.insert(0, os.path.join(SOURCE, "bench"))
+        from guards import CUTS
+        self.assertEqual([f"{name}: {read(name).count(where)} times '{where}'" for name, cuts in CUTS.items()
+                          for where, _ in cuts if read(name).count(where) != 1], [])
 
 
 @unittest.skipUnless(os.access(PROGRAM, os.X_OK), f"{PROGRAM} is not built")
