@@ -521,7 +521,7 @@ def resident(pid):
         return int(re.search(r"VmRSS:\s+(\d+)", f.read())[1]) / 1024
 
 
-def strangers(place, rng):
+def untrusted(place, rng):
     """G17: other clients on the rendezvous port have no effect; memory does not grow; loopback only"""
     expected = place.undisturbed(2)
     p = place.running("endless.yaml", 2, run="runs/loud")
@@ -585,16 +585,19 @@ def missing(place, rng):
         check(r != 0 or "waiting for 1 of 3 ranks: 2" in err, err)
 
 
-PROMISES = collections.OrderedDict((f.__name__, f) for f in (kill, sweep, orphans, death, stop, request, hang, slow, restart, stale, give_up, strangers,
+GUARANTEES = collections.OrderedDict((f.__name__, f) for f in (kill, sweep, orphans, death, stop, request, hang, slow, restart, stale, give_up, untrusted,
                                                             pairs, missing))
+
+
+ALIASES = {"strangers": "untrusted"}  # former names
 
 
 def load_more():
     """Loads the guarantees that need root and system tools."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import faults_cluster
-    for name, function in faults_cluster.promises().items():
-        PROMISES[name] = function
+    for name, function in faults_cluster.guarantees().items():
+        GUARANTEES[name] = function
 
 
 def run(binary, names, trials, seed, out=print):
@@ -605,7 +608,7 @@ def run(binary, names, trials, seed, out=print):
         try:
             for trial in range(trials):
                 try:
-                    result = PROMISES[name](place, random.Random(f"{name}/{seed + trial}")) or {}
+                    result = GUARANTEES[name](place, random.Random(f"{name}/{seed + trial}")) or {}
                     worst = max(worst, result.pop("seconds", 0))
                     sums.update(result)
                 except Failed as e:
@@ -617,7 +620,7 @@ def run(binary, names, trials, seed, out=print):
             place.remove()
         notes = [f"at most {worst:.2f} s"] if worst else []
         notes += [f"{v} {k}" for k, v in sorted(sums.items())]
-        rows.append((name, PROMISES[name].__doc__, trials, failed, ", ".join(notes), time.monotonic() - begin))
+        rows.append((name, GUARANTEES[name].__doc__, trials, failed, ", ".join(notes), time.monotonic() - begin))
         failures += failed
         out(f"{name}: {trials} trials, {failed} failed, {', '.join(notes)} ({rows[-1][-1]:.0f} s)")
     return rows, failures
@@ -628,7 +631,7 @@ def main():
     for number in (signal.SIGINT, signal.SIGHUP):  # ignored after `&` and nohup, which a job would respect
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("promise", nargs="*", help="which; all of this machine by default")
+    parser.add_argument("guarantee", nargs="*", help="which; all of this machine by default")
     parser.add_argument("--trials", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--binary", default=os.path.join(ROOT, "build", "release", "bin", "ddptrain"))
@@ -636,16 +639,17 @@ def main():
     arguments = parser.parse_args()
     load_more()
     if arguments.list:
-        for name, function in PROMISES.items():
+        for name, function in GUARANTEES.items():
             print(f"{name:10} {function.__doc__}")
         return 0
-    unknown = [name for name in arguments.promise if name not in PROMISES]
+    chosen = [ALIASES.get(name, name) for name in arguments.guarantee]
+    unknown = [name for name in chosen if name not in GUARANTEES]
     if unknown:
-        parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(PROMISES)}")
-    rows, failures = run(os.path.realpath(arguments.binary), arguments.promise or list(PROMISES), arguments.trials, arguments.seed)
-    print("\n| | promise | trials | failed | |\n|---|---|---|---|---|")
-    for name, promise, trials, failed, notes, _ in rows:
-        print(f"| `{name}` | {promise} | {trials} | {failed} | {notes} |")
+        parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(GUARANTEES)}")
+    rows, failures = run(os.path.realpath(arguments.binary), chosen or list(GUARANTEES), arguments.trials, arguments.seed)
+    print("\n| | guarantee | trials | failed | |\n|---|---|---|---|---|")
+    for name, guarantee, trials, failed, notes, _ in rows:
+        print(f"| `{name}` | {guarantee} | {trials} | {failed} | {notes} |")
     return 1 if failures else 0
 
 

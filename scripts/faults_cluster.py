@@ -534,7 +534,7 @@ def has_namespaces():
     return made
 
 
-def promises():
+def guarantees():
     """Those that this machine can try."""
     is_root = os.geteuid() == 0
     found = collections.OrderedDict()

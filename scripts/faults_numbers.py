@@ -176,14 +176,14 @@ def guards(place, _):
 
 
 def main():
-    promises = {"flips": flips, "nonfinite": nonfinite, "rows": rows, "guards": guards}
+    guarantees = {"flips": flips, "nonfinite": nonfinite, "rows": rows, "guards": guards}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="|".join(promises), help="default: all but guards")
+    parser.add_argument("names", nargs="*", metavar="|".join(guarantees), help="default: all but guards")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1000)
     parser.add_argument("--binary", default=os.path.join(ROOT, "build/release/bin/ddptrain"))
     arguments = parser.parse_args()
-    unknown = set(arguments.names) - set(promises)
+    unknown = set(arguments.names) - set(guarantees)
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}")
     place, total = Place(os.path.abspath(arguments.binary)), 0
@@ -193,12 +193,12 @@ def main():
             failed, begin = 0, time.monotonic()
             for seed in range(arguments.seed, arguments.seed + trials):
                 try:
-                    promises[name](place, random.Random(f"{name} {seed}"))
+                    guarantees[name](place, random.Random(f"{name} {seed}"))
                 except (Failed, subprocess.SubprocessError, OSError) as e:
                     failed += 1
                     print(f"FAILED {name} --seed {seed} --trials 1: {e}", file=sys.stderr)
             total += failed
-            print(f"{name:10} {trials:6} trials {failed:4} failed {time.monotonic() - begin:7.1f} s  {promises[name].__doc__}"
+            print(f"{name:10} {trials:6} trials {failed:4} failed {time.monotonic() - begin:7.1f} s  {guarantees[name].__doc__}"
                   + (f" ({place.absorbed} rounded away before)" if name == "flips" and place.absorbed else ""), flush=True)
     finally:
         shutil.rmtree(place.folder, ignore_errors=True)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Simulates many schedules of the control plane (tests/simulation/README.md), two processes at a time, and prints those that break a
-# promise. Ends with 1 when there is one.
+# Simulates many schedules of the control plane (tests/simulation/README.md), two processes at a time, and prints those that violate a
+# guarantee. Ends with 1 when there is one.
 #
 #     scripts/simulate.sh [COUNT [FIRST]]     1000000 schedules from seed 1
 set -euo pipefail

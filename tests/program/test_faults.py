@@ -10,7 +10,7 @@ import faults, faults_cluster as cluster
 faults.load_more()
 
 # Those that mostly wait run beside each other.
-QUICK = {"kill": 2, "orphans": 2, "death": 2, "restart": 1, "stale": 1, "give_up": 1, "pairs": 1, "strangers": 1}
+QUICK = {"kill": 2, "orphans": 2, "death": 2, "restart": 1, "stale": 1, "give_up": 1, "pairs": 1, "untrusted": 1}
 PATIENT = {"stop": 1, "request": 8, "hang": 1, "slow": 1, "missing": 1, "link": 1, "nodes": 1, "lossy": 1, "hosts": 1, "launchers": 1, "endings": 2, "three": 2, "memory": 1, "openmpi": 1, "mpich": 1, "slurm": 1,
            "torchrun": 1}
 SEED = 1
@@ -20,7 +20,7 @@ def sample(names):
     lines = []
 
     def run(name, trials):
-        return faults.run(program.BINARY, [name], trials, SEED, lines.append)[1] if name in faults.PROMISES else 0
+        return faults.run(program.BINARY, [name], trials, SEED, lines.append)[1] if name in faults.GUARANTEES else 0
     if len(names) == 1:
         return run(*names[0]), lines
     with concurrent.futures.ThreadPoolExecutor(8) as pool:

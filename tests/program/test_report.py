@@ -1,4 +1,4 @@
-"""ddptrain report: the page is well-formed HTML that needs no other file, has every number that it promises, and stands damaged,
+"""ddptrain report: the page is well-formed HTML that needs no other file, has every number that the docs list, and handles damaged,
 hostile, empty and very long folders.
 ctest-labels: unit"""
 import html.parser, json, math, os, re, shutil, subprocess, tempfile, time, unittest

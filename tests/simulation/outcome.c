@@ -1,4 +1,4 @@
-/* Checks at the end of a schedule: what docs/reliability.md, docs/resume-and-faults.md, store.h and launch.h promise
+/* Checks at the end of a schedule: what docs/reliability.md, docs/resume-and-faults.md, store.h and launch.h guarantee
  * for the fault that was injected. */
 #include <errno.h>
 #include <string.h>
