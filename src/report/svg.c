@@ -281,6 +281,7 @@ void svg_matrix(struct text *out, const char *title, const double *values, size_
 #define MIN_AXIS_GAP 150.0
 #define AXIS_HEIGHT 280.0
 #define PARALLEL_WIDTH 1160.0
+#define MANY_LINES 120 /* thinner from here on */
 
 static double y_on(const struct axis *axis, double value, double top) {
     return top + (1 - axis_place(axis, value)) * AXIS_HEIGHT;
@@ -311,7 +312,7 @@ void svg_parallel(struct text *out, const char *title, const struct axis *axes, 
     text_add(out, "\">");
     for (size_t i = 0; i < line_count; i++) {
         bool is_begun = false;
-        text_printf(out, "<path class=\"trial q%d\" d=\"", lines[i].shade);
+        text_printf(out, "<path class=\"trial q%d%s\" d=\"", lines[i].shade, line_count > MANY_LINES ? " many" : "");
         for (size_t k = 0; k < count; k++) {
             if (isnan(lines[i].values[k])) {
                 is_begun = false;

@@ -1,5 +1,5 @@
-/* Trials come sorted, the best first. A plot draws at most MAX_POINTS of them: the best quarter of that number, and of
- * the others every n-th. */
+/* Trials come sorted, the best first. A plot draws at most MAX_POINTS of them: the best ALWAYS_DRAWN, and of the others
+ * every n-th, so that the others are as dense where they are. */
 #include "report/sweep_section.h"
 
 #include <inttypes.h>
@@ -18,7 +18,8 @@
 
 #define MAX_POINTS 2000
 #define MAX_ALL_POINTS 12000 /* of all plots over parameters together */
-#define MAX_LINES 500        /* parallel coordinates */
+#define MAX_LINES 300        /* parallel coordinates */
+#define ALWAYS_DRAWN 50
 #define BEST_SHOWN 10
 #define BEST_COMMANDS 5
 #define BEST_CURVES 5
@@ -29,11 +30,11 @@ static void *array(size_t count, size_t size) {
     return memory;
 }
 
-/* Whether entry [i] of [n] is drawn where [max] are. */
-static bool is_drawn(size_t i, size_t n, size_t max) {
-    size_t best = max / 4, rest = max - best;
-    if (n <= max || i < best) return true;
-    return (i - best) * rest / (n - best) != (i - best + 1) * rest / (n - best);
+/* Whether entry [i] of [n] is drawn where [max] are: the first [always], and the others evenly. */
+static bool is_drawn(size_t i, size_t n, size_t max, size_t always) {
+    size_t rest = max - always;
+    if (n <= max || i < always) return true;
+    return (i - always) * rest / (n - always) != (i - always + 1) * rest / (n - always);
 }
 
 /* ---- facts ---- */
@@ -221,7 +222,7 @@ static void draw_best_so_far(struct text *out, const struct sweep_data *s, const
     for (size_t i = 0; i < s->trial_total; i++) {
         const struct sweep_data_trial *t = ordered[i];
         bool is_ranked = t->state == TRIAL_COMPLETE && isfinite(t->mean);
-        if (is_ranked && is_drawn(i, s->trial_total, MAX_POINTS)) {
+        if (is_ranked && is_drawn(i, s->trial_total, MAX_POINTS, 0)) {
             add_label(s, t, &label);
             svg_point(&plot, (double)i + 1, t->mean, 2.2, "pt", text_string(&label));
         }
@@ -256,7 +257,7 @@ static void draw_parameter(struct text *out, const struct sweep_data *s, size_t 
     for (size_t i = s->trial_total; i-- > 0;) { /* the best on top */
         const struct sweep_data_trial *t = &s->trials[i];
         double value = i < s->ranked ? t->mean : t->pruned, x = t->point[index];
-        if (isnan(value) || isnan(x) || !is_drawn(i, s->trial_total, max)) continue;
+        if (isnan(value) || isnan(x) || !is_drawn(i, s->trial_total, max, ALWAYS_DRAWN)) continue;
         add_label(s, t, &label);
         text_add(&label, ", ");
         sweep_data_add_value(p, x, &label);
@@ -291,7 +292,7 @@ static void draw_parallel(struct text *out, const struct sweep_data *s, const st
     axes[count - 1] = m->axis;
     for (size_t i = s->ranked; i-- > 0 && drawn <= MAX_LINES;) {
         const struct sweep_data_trial *t = &s->trials[i];
-        if (!is_drawn(i, s->ranked, MAX_LINES)) continue;
+        if (!is_drawn(i, s->ranked, MAX_LINES, ALWAYS_DRAWN)) continue;
         double *point = values + drawn * count;
         for (size_t k = 0; k < s->parameter_count; k++)
             point[k] = s->parameters[k].is_number ? t->point[k] : t->point[k] + spread(t->trial) * 0.5;
