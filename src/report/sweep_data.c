@@ -120,12 +120,40 @@ static const char *text_or(const struct node *node, const char *fallback) {
     return text ? text : fallback;
 }
 
+/* As a POSIX shell reads it back. */
+static void add_quoted(const char *word, struct text *out) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+    if (*word && !word[strspn(word, plain)]) {
+        text_add(out, word);
+        return;
+    }
+    text_add(out, "'");
+    for (const char *c = word; *c; c++)
+        if (*c == '\'')
+            text_add(out, "'\\''");
+        else
+            text_add_bytes(out, c, 1);
+    text_add(out, "'");
+}
+
+static char *quoted_words(const struct node *list) {
+    struct text words = {0};
+    for (size_t i = 0; list && list->kind == NODE_SEQUENCE && i < list->count; i++) {
+        text_add(&words, " ");
+        add_quoted(text_or(list->items[i], ""), &words);
+    }
+    char *copied = copy(text_string(&words));
+    text_free(&words);
+    return copied;
+}
+
 static void read_sweep(struct sweep_data *s, const struct node *root) {
     const struct node *metric = node_get(root, "metric"), *repeat = node_get(root, "repeat");
     const struct node *trials = node_get(root, "trials"), *parameters = node_get(root, "parameters");
     s->method = copy(text_or(node_get(root, "method"), "random"));
     s->metric = copy(text_or(node_get(metric, "name"), "val_loss"));
     s->config = copy(text_or(node_get(root, "config"), ""));
+    s->overrides = quoted_words(node_get(root, "overrides"));
     s->early = copy(text_or(node_get(node_get(root, "early_terminate"), "type"), "none"));
     s->is_max = strcmp(text_or(node_get(metric, "goal"), "minimize"), "maximize") == 0;
     s->seeds = count_of(node_get(repeat, "seeds"), 1e4, 0);
@@ -392,9 +420,10 @@ static void clear_sweep(struct sweep_data *s) {
     free(s->method);
     free(s->metric);
     free(s->config);
+    free(s->overrides);
     free(s->early);
     free(s->other);
-    s->method = s->metric = s->config = s->early = s->other = NULL;
+    s->method = s->metric = s->config = s->overrides = s->early = s->other = NULL;
 }
 
 /* [trials]: sweep.yaml's list, NULL: there is none. */
@@ -517,22 +546,6 @@ void sweep_data_add_value(const struct sweep_data_parameter *p, double value, st
         text_add(out, p->words[(size_t)value]);
 }
 
-/* As a POSIX shell reads it back. */
-static void add_quoted(const char *word, struct text *out) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
-    if (*word && !word[strspn(word, plain)]) {
-        text_add(out, word);
-        return;
-    }
-    text_add(out, "'");
-    for (const char *c = word; *c; c++)
-        if (*c == '\'')
-            text_add(out, "'\\''");
-        else
-            text_add_bytes(out, c, 1);
-    text_add(out, "'");
-}
-
 void sweep_data_add_words(const struct sweep_data *s, const struct sweep_data_trial *trial, const char *separator,
                           struct text *out) {
     struct text word = {0};
@@ -551,10 +564,9 @@ void sweep_data_add_words(const struct sweep_data *s, const struct sweep_data_tr
 
 void sweep_data_add_command(const struct sweep_data *s, const struct sweep_data_trial *trial, struct text *out) {
     struct text path = {0};
-    text_printf(&path, "%s/base_config.yaml", s->path);
     text_add(out, "ddptrain ");
-    add_quoted(text_string(&path), out);
-    text_add(out, " ");
+    add_quoted(s->config, out);
+    text_printf(out, "%s ", s->overrides);
     if (s->folds > 0)
         text_printf(out,
                     "dataset.split.test=0 dataset.split.train=0 dataset.split.folds=%" PRId64 " dataset.split.fold=0 ",

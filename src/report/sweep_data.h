@@ -53,7 +53,8 @@ struct sweep_data {
     bool is_locked;
     double modified; /* of history.jsonl; NAN: there is none */
     char *method, *metric, *config, *early;
-    char *other; /* of a comparison: the config of trial 1, which is not in the folder; NULL: a sweep */
+    char *other;     /* of a comparison: the config of trial 1, which is not in the folder; NULL: a sweep */
+    char *overrides; /* of the config, quoted for a shell, each with a blank before it; "": none */
     bool is_max;
     int64_t trial_count;                     /* asked for; -1: unknown */
     int64_t seeds, folds;                    /* of a trial; 0: not given */

@@ -124,6 +124,13 @@ static const struct schema_row sweep_rows[] = {
      .offset = FIELD(struct sweep_config, config),
      .flags = SCHEMA_REQUIRED,
      .doc = "The config of the trials; a relative path is searched beside this file, too."},
+    {.key = "overrides",
+     .type = SCHEMA_STRING_LIST,
+     .offset = FIELD(struct sweep_config, overrides),
+     .fallback = "[]",
+     .doc =
+         "KEY=VALUE words for the config of all trials, as on the command line: [train.epochs=5]. Words of the command "
+         "line follow them."},
     {.key = "method",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct sweep_config, method),
@@ -416,26 +423,25 @@ static bool is_sweep_key(const char *word) {
     return false;
 }
 
-static status split_overrides(struct sweep_file *file, char *const *overrides, size_t count,
+/* The words of the sweep change its document; the others, after those of the file, are for the config of the trials. */
+static status apply_overrides(struct sweep_file *file, char *const *overrides, size_t count,
                               struct problems *problems) {
-    struct sweep_config *sweep = &file->sweep;
     struct arena *arena = document_arena(file->document);
-    char **items = arena_alloc(arena, (count + 1) * sizeof *items);
-    size_t of_trials = 0;
+    struct string_list *words = &file->sweep.overrides;
     for (size_t i = 0; i < count; i++)
-        if (is_sweep_key(overrides[i]))
-            document_override(file->document, overrides[i], problems);
-        else
-            items[of_trials++] = arena_copy(arena, overrides[i]);
+        if (is_sweep_key(overrides[i])) document_override(file->document, overrides[i], problems);
     read_root(file, problems);
-    sweep->overrides = items;
-    sweep->override_count = of_trials;
+    const char **items = arena_alloc(arena, (words->count + count + 1) * sizeof *items);
+    for (size_t i = 0; i < words->count; i++) items[i] = words->items[i];
+    for (size_t i = 0; i < count; i++)
+        if (!is_sweep_key(overrides[i])) items[words->count++] = arena_copy(arena, overrides[i]);
+    words->items = items;
     return problems_status(problems, STATUS_USAGE);
 }
 
 static status check_with_config(struct sweep_file *file, struct problems *problems) {
     struct sweep_config *sweep = &file->sweep;
-    TRY(config_load(sweep->config, sweep->overrides, sweep->override_count, &file->base));
+    TRY(config_load(sweep->config, (char *const *)sweep->overrides.items, sweep->overrides.count, &file->base));
     sweep_check(sweep, document_root(file->document), problems);
     return problems_status(problems, STATUS_USAGE);
 }
@@ -447,7 +453,7 @@ status sweep_load(const char *path, char *const *overrides, size_t count, struct
     if (!file) return status_memory("the sweep");
     status s = document_read(path, &problems, &file->document);
     if (!s && !file->document) s = problems_status(&problems, STATUS_USAGE);
-    if (!s) s = split_overrides(file, overrides, count, &problems);
+    if (!s) s = apply_overrides(file, overrides, count, &problems);
     if (!s) s = find_file(&file->sweep.config, path, document_arena(file->document));
     if (!s) s = check_with_config(file, &problems);
     problems_free(&problems);
@@ -490,8 +496,7 @@ status sweep_pair(const char *a, const char *b, char *const *overrides, size_t c
         .budget = {NAN},
         .keep = {"none"},
         .list = list,
-        .overrides = (char **)overrides,
-        .override_count = count,
+        .overrides = {(const char **)overrides, count},
         .runs = seeds,
         .folds = 1};
     status s = config_load(a, overrides, count, &file->base);

@@ -37,7 +37,9 @@ struct sweep_keep {
 
 struct sweep_config {
     const char *config; /* path of the config of the trials, as find_file found it */
-    int method;         /* enum sweep_method */
+    struct string_list
+        overrides; /* KEY=VALUE words for the config of all trials: the file's, then those of the command line */
+    int method;    /* enum sweep_method */
     struct sweep_metric metric;
     struct sweep_repeat repeat;
     struct prune_config early_terminate;
@@ -52,11 +54,9 @@ struct sweep_config {
     struct space space;             /* SWEEP_LIST: none */
     const char *const *const *list; /* SWEEP_LIST: (trials) KEY=VALUE words, NULL-terminated */
     const char *other;              /* the config of the second of two trials (sweep_pair); NULL: all have [config] */
-    char **overrides;               /* KEY=VALUE words of the command line for the config of the trials */
-    size_t override_count;
-    int64_t kept;  /* trials whose runs are kept, at most [trials]; INT64_MAX: all */
-    int64_t runs;  /* of a trial */
-    int64_t folds; /* 1: none */
+    int64_t kept;                   /* trials whose runs are kept, at most [trials]; INT64_MAX: all */
+    int64_t runs;                   /* of a trial */
+    int64_t folds;                  /* 1: none */
 };
 
 /* The keys but `parameters` and the list of `trials`. */

@@ -112,7 +112,7 @@ status sweep_fixed_config(const struct sweep_config *sweep, int64_t trial, struc
 status sweep_trial_config(const struct sweep_config *sweep, int64_t trial, const struct point *point, int64_t repeat,
                           struct config_file **out) {
     struct words words = {.arena = arena_create()};
-    for (size_t i = 0; i < sweep->override_count; i++) add_word(&words, sweep->overrides[i]);
+    for (size_t i = 0; i < sweep->overrides.count; i++) add_word(&words, sweep->overrides.items[i]);
     if (point) add_point(sweep, trial, point, &words);
     add_metric(sweep, &words);
     status s = load_repeat(sweep, trial, repeat, &words, out);

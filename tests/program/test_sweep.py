@@ -99,6 +99,14 @@ class Sweep(SweepCase):
         self.sweep(SWEEP, "trials=40", "seed=4", name="other")
         self.assertNotEqual([r["optimizer.lr"] for r in self.rows("other")], [r["optimizer.lr"] for r in rows])
 
+    def test_overrides_are_part_of_the_sweep(self):
+        self.sweep(GRID + "overrides: [train.epochs=2, sampler.batch_size=8]\n", "sampler.batch_size=10", "model.layers.0.linear.out=5")
+        self.assertEqual({r["epochs"] for r in self.rows()}, {"2"})
+        self.assertIn('overrides: ["train.epochs=2", "sampler.batch_size=8", "sampler.batch_size=10", "model.layers.0.linear.out=5"]\n', self.read("sweeps/test/sweep.yaml"))
+        self.assertIn("batch_size: 10\n", self.read("sweeps/test/runs/0000/config.yaml"))
+        _, err = self.sweep(GRID + "overrides: [train.epoch=2]\n", name="wrong", code=USAGE)
+        self.assertIn("argument 'train.epoch=2': train.epoch: unknown key", err)
+
     def test_a_grid_has_every_combination(self):
         self.sweep(GRID)
         rows = self.rows()
@@ -573,7 +581,11 @@ class Wrong(SweepCase):
         self.assertIn("this sweep folder belongs to another sweep; sweep.yaml differs first in\n"
                       "  folder:   optimizer.lr: {values: [0.1, 0.01]}\n  now:      optimizer.lr: {values: [0.1, 0.02]}", err)
         _, err = self.sweep(GRID, "train.epochs=4", code=USAGE)
+        self.assertIn('sweep.yaml differs first in\n  folder: overrides: []\n  now:    overrides: ["train.epochs=4"]', err)
+        self.write("base.yaml", CONFIG.replace("epochs: 3", "epochs: 4"))
+        _, err = self.sweep(GRID, code=USAGE)
         self.assertIn("base_config.yaml differs first in\n  folder:   epochs: 3\n  now:      epochs: 4", err)
+        self.write("base.yaml", CONFIG)
         rows = self.rows()
         _, err = self.sweep(GRID, "train.epochs=4", "--fresh")
         self.assertIn("moved the earlier sweep aside: sweeps/test.1", err)
