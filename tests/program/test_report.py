@@ -143,6 +143,13 @@ class Report(program.Case):
         self.assertEqual(facts["State SHA-256"], end["state_sha256"])
         self.assertTrue(1 << 20 < end["peak_memory_bytes"] < 1 << 32)
         self.assertEqual(facts["Memory"], "%.1f MiB at most, rank 0" % (end["peak_memory_bytes"] / (1 << 20)))
+        start = self.events("start", run)[0]
+        for name, text in (("Parameters", "1091"), ("Rows", "142 + 36 of validation"), ("Batch", "32 rows a process"), ("Processes", f"1 on {start['device']}"),
+                           ("Fingerprint of the data", start["dataset_fingerprint"]), ("Folder", run), ("Training loss", "%.6g" % epochs[-1]["train_loss"])):
+            self.assertEqual(facts[name], text)
+        self.assertRegex(facts["Time of training"], r"^[\d.]+ m?s$")
+        self.assertRegex(facts["Throughput"], r"^[\d.]+[kM]? samples/s$")
+        self.assertRegex(facts["Last line written"], r"^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}$")
         self.assertEqual(float(facts["Validation loss"]), float("%.6g" % epochs[-1]["val_loss"]))
         self.assertEqual(facts["Best epoch"], "val_accuracy %.6g in epoch %d" % (end["best_value"], end["best_epoch"]))
         figures = page.figures()
@@ -152,6 +159,8 @@ class Report(program.Case):
         loss = paths(figures["Loss"])
         self.assertEqual({k: len(v) for k, v in loss.items()}, {"training": 10, "validation": 10})
         self.assertEqual(len(paths(figures["Loss of each update"])["wine"]), len(steps))
+        self.assertEqual(sum("marks" in e.get("@class", "").split() for e in figures["Loss"]), 2)
+        self.assertEqual(sum("marks" in e.get("@class", "").split() for e in figures["Loss of each update"]), 0)
         self.check_places(figures["Loss"], loss["validation"], [(e["epoch"] + 1, e["val_loss"]) for e in epochs])
         self.check_places(figures["Learning rate"], paths(figures["Learning rate"])["wine"], [(s["step"], s["lr"]) for s in steps])
         counts = epochs[-1]["val_confusion_matrix"]
