@@ -2,7 +2,7 @@
 """Measures the figures of docs/gpu.md on a machine with a GPU: ddptrain and PyTorch in interleaved rounds, medians, as a table.
 
     bench/gpu.py [--only gpt2_124m,wine] [--rounds N] [--python python3] [--set KEY=VALUE] [--ours]
-    bench/gpu.py --rehearse             the same with tiny sizes on the CPU: does everything run?
+    bench/gpu.py --smoke-test           the same with tiny sizes on the CPU, to check that everything works
 
 Without a GPU that ddptrain can use it says so and ends with 77; without a PyTorch that sees the GPU it takes ddptrain's figures alone.
 Needs ddptrain in build/release, and `ninja -C build/release gpu_memory` for the optimizer's row. PyTorch is at its best
@@ -72,9 +72,9 @@ class Bench:
         draw, letters = random.Random(1), [chr(c) for c in range(33, 33 + 65)]
         with open(os.path.join(self.folder, "text.txt"), "w") as f:
             f.write("".join(letters) + "".join(draw.choices(letters, k=1_000_000 - 65)))
-        for name, count in ("tokens.bin", 20_000 if options.rehearse else 4_000_000), ("few.bin", 2050):
+        for name, count in ("tokens.bin", 20_000 if options.smoke_test else 4_000_000), ("few.bin", 2050):
             with open(os.path.join(self.folder, name), "wb") as f:
-                array.array("H", (draw.randrange(512 if options.rehearse else 50257) for _ in range(count))).tofile(f)
+                array.array("H", (draw.randrange(512 if options.smoke_test else 50257) for _ in range(count))).tofile(f)
 
     def close(self):
         shutil.rmtree(self.folder)
@@ -92,7 +92,7 @@ class Bench:
             with open(os.path.join(self.folder, "config.yaml"), "w") as f:
                 f.write("name: bench\n" + self.place(workload, config))
             config = f.name
-        where = ["train.device=cpu", "train.precision=float32"] if self.options.rehearse else ["train.device=cuda", "train.precision=bfloat16"]
+        where = ["train.device=cpu", "train.precision=float32"] if self.options.smoke_test else ["train.device=cuda", "train.precision=bfloat16"]
         settings = [self.place(workload, s) for s in workload.settings]
         command = [self.options.binary, config, "--run-dir", run, "--quiet", *SETTINGS, *where, *settings, *self.options.set]
         p = subprocess.run(command, cwd=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -105,7 +105,7 @@ class Bench:
 
     def python(self, *arguments):
         start = time.time()
-        p = subprocess.run([self.options.python, PYTORCH, *arguments, *(["--cpu"] if self.options.rehearse else [])], stdout=subprocess.PIPE,
+        p = subprocess.run([self.options.python, PYTORCH, *arguments, *(["--cpu"] if self.options.smoke_test else [])], stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE, text=True)
         if p.returncode:
             sys.exit(f"failed: {PYTORCH} {' '.join(arguments)}\n{p.stdout}{p.stderr}")
@@ -120,7 +120,7 @@ class Bench:
         program = os.path.join(os.path.dirname(self.options.binary), "gpu_memory")
         if not os.path.exists(program):
             return None
-        p = subprocess.run([program, *(["cpu", "1000000"] if self.options.rehearse else [])], stdout=subprocess.PIPE, text=True)
+        p = subprocess.run([program, *(["cpu", "1000000"] if self.options.smoke_test else [])], stdout=subprocess.PIPE, text=True)
         if p.returncode:
             sys.exit(f"failed: {program}")
         out = json.loads(p.stdout)
@@ -131,7 +131,7 @@ def skip(options):
     """The reason why nothing can be measured, or None."""
     if not os.path.exists(options.binary):
         return f"{options.binary} is not there: cmake --preset release && cmake --build --preset release"
-    if options.rehearse:
+    if options.smoke_test:
         return None
     p = subprocess.run([options.binary, "check", os.path.join(SOURCE, "configs", "wine_mlp.yaml"), "train.device=cuda"], cwd=SOURCE,
                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -146,7 +146,7 @@ def why_no_torch(options):
     p = subprocess.run([options.python, "-c", probe], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if p.returncode:
         return f"{options.python} has no torch"
-    return None if options.rehearse or p.stdout.split()[1] == "True" else f"the torch of {options.python} sees no GPU"
+    return None if options.smoke_test or p.stdout.split()[1] == "True" else f"the torch of {options.python} sees no GPU"
 
 
 def version(options):
@@ -169,10 +169,10 @@ def main():
     parser.add_argument("--python", default="python3", help="one that has torch")
     parser.add_argument("--ours", action="store_true", help="leave PyTorch out")
     parser.add_argument("--set", action="append", default=[], help="a key of the config for ddptrain")
-    parser.add_argument("--rehearse", action="store_true")
+    parser.add_argument("--smoke-test", "--rehearse", action="store_true", dest="smoke_test")
     parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))
     options = parser.parse_args()
-    all_of_them = workloads(options.rehearse)
+    all_of_them = workloads(options.smoke_test)
     names = options.only.split(",") if options.only else [*all_of_them, "memory"]
     if unknown := set(names) - {*all_of_them, "memory"}:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(all_of_them)}, memory")
@@ -188,7 +188,7 @@ def main():
                 if found := b.memory():
                     memory[0].append(found)
                 if not alone:
-                    out = b.python("memory", *(["--batch", "1000000"] if options.rehearse else []))[1]
+                    out = b.python("memory", *(["--batch", "1000000"] if options.smoke_test else []))[1]
                     memory[1].append((out["copy"], out["adamw"]))
                 continue
             workload = all_of_them[name]

@@ -1,5 +1,5 @@
 """The workloads of bench/gpu.py in PyTorch, written for speed. Prints one JSON line: seconds of a step, and when the first one ended
-(time.time()). `memory`: GB/s of a copy and of fused AdamW instead. --cpu rehearses: the same code on the CPU, in float32."""
+(time.time()). `memory`: GB/s of a copy and of fused AdamW instead. --cpu runs the same code on the CPU, in float32."""
 import argparse, json, time
 
 import torch
