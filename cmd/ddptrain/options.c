@@ -112,13 +112,13 @@ static const struct option options[] = {
      .offset = AT(seeds),
      .verbs = OPTION_SEEDS,
      .value = "N",
-     .help = "pairs of runs, with the seeds of the configs plus 0, 1, 2 ...; default: 10"},
+     .help = "number of pairs of runs, with the seeds of the configs plus 0, 1, 2 ...; default: 10"},
     {.name = "--metric",
      .type = VALUE_TEXT,
      .offset = AT(metric),
      .verbs = OPTION_METRIC,
      .value = "NAME",
-     .help = "what is compared, in the best epoch of a run; default: val_loss"},
+     .help = "the metric to compare, in the best epoch of each run; default: val_loss"},
     {.name = "--max-restarts",
      .type = VALUE_NUMBER,
      .offset = AT(max_restarts),
@@ -340,7 +340,7 @@ void help_usage(void) {
     for (size_t i = 0; verb_at(i); i++)
         add_usage(&out, i == 0 ? NULL : verb_at(i)->name, verb_at(i)->arguments, verb_at(i)->help);
     add_usage(&out, "--help-config", "[SECTION]", "every key of a config");
-    add_usage(&out, "--help-sweep", "[SECTION]", "every key of a sweep but its parameters");
+    add_usage(&out, "--help-sweep", "[SECTION]", "every key of a sweep except its parameters");
     add_usage(&out, "--schema", "", "JSON schema of a config, for editors");
     text_add(&out, "       ddptrain --help | --version\n\noptions\n");
     for (size_t i = 0; i < N_OPTIONS;) i = add_options(&out, i);

@@ -17,7 +17,7 @@
     X(STATUS_DIVERGED, 71, "the states of the ranks differ: memory or a processor failed")                             \
     X(STATUS_IO, 74, "reading or writing failed, or the system has no memory left")                                    \
     X(STATUS_STOPPED, 75, "stopped on request after saving; run the same command again")                               \
-    X(STATUS_NOT_FINITE, 76, "the numbers are not finite any more")
+    X(STATUS_NOT_FINITE, 76, "a loss, gradient or parameter is not finite")
 
 /* STATUS_MEMORY: too little memory of the host or of a GPU. Callers handle it, but the program exits with the code of
  * STATUS_IO. When memory is missing before the first step, plan_explain_memory makes it STATUS_USAGE and suggests what

@@ -91,7 +91,8 @@ static const struct schema_row common_rows[] = {
      .offset = offsetof(struct common, groups),
      .fallback = "[]",
      .section = &group_schema,
-     .doc = "Parameters with other values (PyTorch's parameter groups); the first group that matches is used."},
+     .doc = "Parameters with their own values of lr and weight_decay (PyTorch's parameter groups); the first group "
+            "that matches is used."},
     {.key = "in_backward",
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct common, in_backward),

@@ -155,7 +155,7 @@ static const struct schema_row plateau_rows[] = {
     CHOICE(threshold_mode, "rel", threshold_modes, "`rel`: a fraction of the best value so far; `abs`: a difference."),
     EPOCHS(cooldown, "0", "Evaluations after a reduction that are ignored."),
     REAL(min_lr, "0", "The minimum rate."),
-    REAL(eps, "1e-08", "A reduction of the rate by at most this is not made."),
+    REAL(eps, "1e-08", "The rate is not changed if the reduction would be at most this."),
     {0},
 };
 
@@ -259,7 +259,9 @@ static const struct schedule_type types[] = {
     {{"polynomial", &polynomial_schema, "lr * (1 - t / total_iters)^power (PolynomialLR)."}, polynomial},
     {{"cosine", &cosine_schema, "Half a cosine from lr to eta_min (CosineAnnealingLR)."}, cosine},
     {{"cosine_restarts", &restarts_schema, "Cosine with restarts (CosineAnnealingWarmRestarts)."}, cosine_restarts},
-    {{"one_cycle", &one_cycle_schema, "Rises to lr, then falls far below the initial rate (OneCycleLR)."}, one_cycle},
+    {{"one_cycle", &one_cycle_schema,
+      "The rate rises to lr, then falls to a fraction of its initial value (OneCycleLR)."},
+     one_cycle},
     {{"reduce_on_plateau", &plateau_schema, "lr * factor when a metric stops improving (ReduceLROnPlateau)."}, NULL},
 };
 
@@ -273,14 +275,14 @@ static const struct schema_row common_rows[] = {
      .offset = offsetof(struct schedule_common, interval),
      .fallback = "epoch",
      .choices = intervals,
-     .doc = "What the type counts: epochs, or optimizer updates."},
+     .doc = "Unit of time of the schedule: epochs, or optimizer updates."},
     {.key = "warmup",
      .type = SCHEMA_INT,
      .offset = offsetof(struct schedule_common, warmup),
      .fallback = "0",
      .min = 0,
      .max = INFINITY,
-     .doc = "Intervals in which the rate rises linearly before the type begins (SequentialLR with LinearLR)."},
+     .doc = "Intervals in which the rate rises linearly before the schedule begins (SequentialLR with LinearLR)."},
     {.key = "warmup_start_factor",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct schedule_common, warmup_start_factor),

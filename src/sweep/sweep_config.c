@@ -20,7 +20,7 @@ static const struct schema_row metric_rows[] = {
      .type = SCHEMA_STRING,
      .offset = FIELD(struct sweep_metric, name),
      .fallback = "val_loss",
-     .doc = "A number of metrics.jsonl's epoch events; a run counts with its best epoch."},
+     .doc = "A field of the epoch events of metrics.jsonl; the value of a run is that of its best epoch."},
     {.key = "goal",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct sweep_metric, goal),
@@ -57,7 +57,8 @@ static const struct schema_row prune_rows[] = {
      .offset = FIELD(struct prune_config, type),
      .fallback = "none",
      .choices = prunes,
-     .doc = "`asha`: asynchronous successive halving; `median`: a run stops whose best value so far is worse than the "
+     .doc = "`asha`: asynchronous successive halving; `median`: a run is stopped if its best value so far is worse "
+            "than the "
             "median of the complete runs at the same epoch."},
     {.key = "min_epochs",
      .type = SCHEMA_INT,
@@ -81,7 +82,7 @@ static const struct schema_row prune_rows[] = {
      .fallback = "5",
      .min = 1,
      .max = INFINITY,
-     .doc = "median: no run is stopped before so many are complete."},
+     .doc = "median: no run is stopped before this number of runs is complete."},
     {0},
 };
 static const struct schema prune_schema = {
@@ -137,10 +138,10 @@ static const struct schema_row sweep_rows[] = {
      .flags = SCHEMA_REQUIRED,
      .choices = methods,
      .doc = "`grid`: every combination; `random`: independent draws; `tpe`: Tree-structured Parzen Estimator, draws "
-            "near what was good so far; `list`: the trials are written down in `trials`."},
-    SECTION(metric, metric_schema, 0, "What a trial is judged by."),
+            "near the best trials so far; `list`: the trials that `trials` lists."},
+    SECTION(metric, metric_schema, 0, "The metric by which trials are compared."),
     SECTION(repeat, repeat_schema, 0, "Runs of each trial; its value is their mean."),
-    SECTION(early_terminate, prune_schema, 0, "When a run without prospects is stopped."),
+    SECTION(early_terminate, prune_schema, 0, "When a run with a bad metric is stopped early."),
     {.key = "trials",
      .type = SCHEMA_INT,
      .offset = FIELD(struct sweep_config, trials),
@@ -148,30 +149,29 @@ static const struct schema_row sweep_rows[] = {
      .flags = SCHEMA_EXTENDS,
      .min = 1,
      .max = MAX_TRIALS,
-     .doc = "Number of trials; a grid has all of its points without it. method list: a list of mappings from keys to "
-            "values."},
+     .doc = "Number of trials; null: all points of a grid. With method list: a list of mappings from keys to values."},
     {.key = "nproc_per_trial",
      .type = SCHEMA_INT,
      .offset = FIELD(struct sweep_config, nproc_per_trial),
      .fallback = "1",
      .min = 1,
      .max = 4096,
-     .doc =
-         "Processes of each run, which average gradients as those of ddptrain CONFIG --nproc N do; more than 1 starts "
-         "them anew for each run."},
+     .doc = "Processes of each run, which average gradients as those of ddptrain CONFIG --nproc N do; with more than "
+            "1, new processes are started for each run."},
     SECTION(budget, budget_schema, SCHEMA_EXTENDS, "Limits of the sweep."),
     {.key = "seed",
      .type = SCHEMA_INT,
      .offset = FIELD(struct sweep_config, seed),
      .fallback = "0",
-     .doc = "Of the draws of random and tpe."},
+     .doc = "Seed of the draws of random and tpe."},
     SECTION(keep, keep_schema, SCHEMA_EXTENDS, "Which run folders are kept."),
     {.key = "tensorboard",
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct sweep_config, tensorboard),
      .fallback = "false",
      .flags = SCHEMA_EXTENDS,
-     .doc = "A TensorBoard event file for each run in the folder tensorboard, with its parameters and its value, for "
+     .doc = "Writes a TensorBoard event file for each run into the folder tensorboard, with its parameters and its "
+            "value, for "
             "TensorBoard's HParams."},
     {0},
 };

@@ -64,7 +64,8 @@ static const struct schema_row train_rows[] = {
      .offset = offsetof(struct train_config, cuda_graph),
      .fallback = "true",
      .present_offset = offsetof(struct train_config, has_cuda_graph),
-     .doc = "On GPUs, training passes without work on the host are recorded as CUDA graphs and launched by one call."},
+     .doc = "On GPUs, training passes in which the host computes nothing are recorded as CUDA graphs and launched by "
+            "one call."},
     {.key = "accumulate",
      .type = SCHEMA_INT,
      .offset = offsetof(struct train_config, accumulate),
@@ -116,7 +117,7 @@ static const struct schema_row train_rows[] = {
      .type = SCHEMA_SECTION,
      .offset = offsetof(struct train_config, early_stop),
      .section = &early_stop_schema,
-     .doc = "Ends the run at the end of an epoch when a metric no longer improves; with `metric` or `patience`."},
+     .doc = "Ends the run at the end of an epoch when a metric no longer improves; enabled by `metric` or `patience`."},
     {.key = "metrics",
      .type = SCHEMA_STRING_LIST,
      .offset = offsetof(struct train_config, metrics),
@@ -196,10 +197,9 @@ static const struct schema_row checkpoint_rows[] = {
      .type = SCHEMA_SECTION,
      .offset = offsetof(struct checkpoint_config, save_every),
      .section = &save_every_schema,
-     .doc =
-         "How often a checkpoint is written, in epochs or steps; one is always written at the end and on a stop "
-         "request. Without this key also at the end of an epoch where that costs less than 1 % of the time since the "
-         "last save, and every 10 minutes."},
+     .doc = "How often a checkpoint is written, in epochs or steps; one is always written at the end and on a stop "
+            "request. Without this key one is also written at the end of an epoch if that takes less than 1 % of the "
+            "time since the last save, and every 10 minutes."},
     {.key = "keep",
      .type = SCHEMA_INT,
      .offset = offsetof(struct checkpoint_config, keep),
@@ -207,7 +207,8 @@ static const struct schema_row checkpoint_rows[] = {
      .flags = SCHEMA_EXTENDS,
      .min = 0,
      .max = INFINITY,
-     .doc = "Newest checkpoints that are kept; 0: all. With 2 or more, a run can resume from the previous file when "
+     .doc = "Number of newest checkpoints that are kept; 0: all. With 2 or more, a run can resume from the previous "
+            "file when "
             "the newest is damaged."},
     {.key = "best",
      .type = SCHEMA_SECTION,

@@ -16,7 +16,7 @@ const char *const monitor_modes[] = {"auto", "min", "max", NULL};
      .type = SCHEMA_STRING,                                                                                            \
      .offset = offsetof(struct monitor, metric),                                                                       \
      .fallback = "null",                                                                                               \
-     .doc = "A number of metrics.jsonl's epoch events: val_loss, val_accuracy, val_ and one of train.metrics, "        \
+     .doc = "A field of the epoch events of metrics.jsonl: val_loss, val_accuracy, val_ and one of train.metrics, "    \
             "train_loss, train_accuracy."},                                                                            \
     {                                                                                                                  \
         .key = "mode", .type = SCHEMA_CHOICE, .offset = offsetof(struct monitor, mode), .fallback = "auto",            \
