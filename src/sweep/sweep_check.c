@@ -50,6 +50,7 @@ static void add_refusal(struct problems *problems, struct place place, const cha
 }
 
 #define BEST "checkpoint.best"
+#define FOLD "dataset.split.fold" /* also "folds" */
 
 /* Whether epochs have the metric: the config's own check says what they have. */
 static void check_metric(const struct sweep_config *sweep, const struct node *root, struct problems *problems) {
@@ -63,9 +64,22 @@ static void check_metric(const struct sweep_config *sweep, const struct node *ro
     config_free(config);
 }
 
+/* Keys that the sweep sets itself in every run: a parameter of the same would be in the table without effect. */
+static void check_is_free(const struct sweep_config *sweep, const char *key, struct place place,
+                          struct problems *problems) {
+    size_t length = strcspn(key, "=");
+    bool is_fold = strncmp(key, FOLD, strlen(FOLD)) == 0;
+    if (strncmp(key, BEST, strlen(BEST)) == 0)
+        problems_add(problems, place, NULL, "%.*s: the sweep sets it to its metric; use the key metric", (int)length,
+                     key);
+    if (is_fold && sweep->repeat.folds != SCHEMA_NO_INT)
+        problems_add(problems, place, NULL, "%.*s: repeat.folds sets it; leave one of the two out", (int)length, key);
+}
+
 static void check_values(const struct sweep_config *sweep, struct problems *problems) {
     for (size_t i = 0; i < sweep->space.count; i++) {
         const struct parameter *p = &sweep->space.items[i];
+        check_is_free(sweep, p->path, p->place, problems);
         size_t count = p->kind == PARAMETER_VALUES ? p->count : 2;
         for (size_t k = 0; k < count; k++) {
             double value = p->kind == PARAMETER_VALUES ? (double)k : k == 0 ? p->min : parameter_round(p, p->max);
@@ -86,6 +100,8 @@ static void check_list(const struct sweep_config *sweep, const struct node *list
         const char *word = sweep->list[i][0] ? sweep->list[i][0] : "";
         char *key = strndup(word, strcspn(word, "="));
         if (s) add_refusal(problems, list->items[i]->place, key ? key : "", s);
+        for (size_t k = 0; sweep->list[i][k]; k++)
+            check_is_free(sweep, sweep->list[i][k], list->items[i]->place, problems);
         free(key);
         status_free(s);
         config_free(config);
