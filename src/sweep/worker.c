@@ -224,6 +224,18 @@ static status run_job(struct worker *w, const struct worker_job *job, struct run
     return s;
 }
 
+/* Cut between two characters: half of one would be another byte in trials.csv after the history was read again. */
+static void copy_message(char out[WORKER_MESSAGE], const char *message) {
+    size_t length = strlen(message);
+    if (length >= WORKER_MESSAGE) {
+        length = WORKER_MESSAGE - 1;
+        while (length > 0 && ((unsigned char)message[length] & 0xc0) == 0x80)
+            length--; /* within a character of UTF-8 */
+    }
+    memcpy(out, message, length);
+    out[length] = 0;
+}
+
 static struct worker_report report_of(const struct worker *w, status s, const struct run_summary *summary) {
     struct worker_report r = {.run = w->run,
                               .code = (int)status_code(s),
@@ -236,7 +248,7 @@ static struct worker_report report_of(const struct worker *w, status s, const st
               : w->is_pruned                     ? WORKER_PRUNED
                                                  : WORKER_STOPPED;
     memcpy(r.state_sha256, summary->state_sha256, sizeof r.state_sha256);
-    strncpy(r.message, r.event == WORKER_FAILED ? status_message(s) : "", sizeof r.message - 1);
+    copy_message(r.message, r.event == WORKER_FAILED ? status_message(s) : "");
     return r;
 }
 

@@ -252,6 +252,19 @@ train: {epochs: 10}
         self.sweep(text)
         self.assertEqual((self.rows(), self.kept()), (rows, ["0001"]))
 
+    def test_a_message_that_is_cut(self):
+        """Not within a character, also where the name before has an even or odd length."""
+        for start in ("x", "xy"):
+            folder = os.path.join(start + "\u00e9" * 100, *["\u00e9" * 100] * 5)
+            os.makedirs(self.path(folder))
+            self.write(folder + "/a.csv", "a,b\n1,2\n3\n")
+            text = f"config: base.yaml\nmethod: grid\nparameters: {{dataset: [{{path: {folder}/a.csv}}, {{synthetic: {{kind: classes}}, format: synthetic}}]}}\n"
+            self.sweep(text, "dataset.split.test=0", "metric=train_loss", name=start)
+            rows = self.rows(start)
+            self.assertEqual((rows[0]["state"], rows[0]["message"][-1]), ("failed", "\u00e9"))
+            self.sweep(text, "dataset.split.test=0", "metric=train_loss", name=start)
+            self.assertEqual(self.rows(start), rows)
+
     def test_a_kill_at_each_of_the_first_system_calls(self):
         self.sweep(GRID, "keep=best 2")
         self.write("killed.yaml", GRID)
