@@ -260,6 +260,38 @@ START_TEST(invalid_messages_are_ignored) {
 }
 END_TEST
 
+START_TEST(message_in_two_parts) {
+    struct trio t = trio_create();
+    uint8_t bytes[MESSAGE_SIZE];
+    make_message(&t.third, STOPPED, 2, bytes);
+    ck_assert_int_eq(send(t.third.fd, bytes, 7, MSG_NOSIGNAL), 7);
+    read_all(&t);
+    ck_assert_int_eq(nodes_stopped(t.hub), -1);
+    ck_assert_int_eq(nodes_lost(t.hub), -1);
+    ck_assert_int_eq(send(t.third.fd, bytes + 7, MESSAGE_SIZE - 7, MSG_NOSIGNAL), MESSAGE_SIZE - 7);
+    read_all(&t);
+    ck_assert_int_eq(nodes_stopped(t.hub), 2);
+    ck_assert_int_eq(nodes_lost(t.hub), -1);
+    trio_destroy(&t);
+    close(t.third.fd);
+}
+END_TEST
+
+/* Who connects and sends no message was no launcher. */
+START_TEST(silent_link_is_no_loss) {
+    struct launch_nodes *nodes = nodes_create(2, 0);
+    struct store_session client, server;
+    int own, other;
+    make_sessions(&client, &server);
+    connect_ends(&own, &other);
+    nodes_set_link(nodes, 1, own, &server);
+    close(other);
+    read_for_200_ms(nodes);
+    ck_assert_int_eq(nodes_lost(nodes), -1);
+    nodes_destroy(nodes);
+}
+END_TEST
+
 /* ---- reports ---- */
 
 /* The result of nodes_need_report, and which of the three nodes are informed, as digits. */
@@ -473,8 +505,8 @@ START_TEST(stop_of_another_node_ends_the_wait) {
 END_TEST
 
 LOOP_TESTS("launch_nodes", LOOP(closed_link_is_a_loss_until_a_new_link, 0, 2), ONCE(reset_after_silence_is_no_loss),
-           ONCE(loss_is_forwarded), ONCE(stop_is_no_loss), ONCE(node_may_end_after_done),
-           ONCE(nodes_that_joined_need_no_report), ONCE(invalid_messages_are_ignored),
+           ONCE(loss_is_forwarded), ONCE(stop_is_no_loss), ONCE(node_may_end_after_done), ONCE(message_in_two_parts),
+           ONCE(silent_link_is_no_loss), ONCE(nodes_that_joined_need_no_report), ONCE(invalid_messages_are_ignored),
            ONCE(stop_of_another_node_ends_the_wait), ONCE(node_0_waits_for_the_same_incarnation_of_all),
            ONCE(others_wait_for_node_0), LOOP(closed_link_ends_the_wait, 0, 2), ONCE(signal_ends_the_wait),
            LOOP(wrong_tag_closes_the_link, 0, TAMPERINGS), ONCE(message_without_space_is_the_last))

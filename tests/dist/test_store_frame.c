@@ -51,4 +51,29 @@ START_TEST(bodies_are_checked) {
 }
 END_TEST
 
-TESTS("store_frame", frames_round_trip, bodies_are_checked)
+START_TEST(heartbeats_round_trip) {
+    struct activity_snapshot out = {.phase = ACTIVITY_PHASE_COUNT - 1,
+                                    .step = 3,
+                                    .saved = 2,
+                                    .ticks = 5,
+                                    .number = 7,
+                                    .median_step = 0.25,
+                                    .cpu = 1.5,
+                                    .call = "all_reduce"},
+                             in;
+    uint8_t body[STORE_HEARTBEAT];
+    const struct store_frame frame = {.type = FRAME_HEARTBEAT, .body = body, .length = sizeof body};
+    for (int is_in_collective = 0; is_in_collective < 2; is_in_collective++) {
+        out.is_in_collective = is_in_collective;
+        store_write_heartbeat(&out, body);
+        ck_assert(store_parse_heartbeat(&frame, &in));
+        ck_assert(in.phase == out.phase && in.is_in_collective == out.is_in_collective && in.step == 3);
+        ck_assert(in.saved == 2 && in.ticks == 5 && in.number == 7 && in.median_step == 0.25 && in.cpu == 1.5);
+        ck_assert_str_eq(in.call, "all_reduce");
+    }
+    body[0] = ACTIVITY_PHASE_COUNT;
+    ck_assert(!store_parse_heartbeat(&frame, &in));
+}
+END_TEST
+
+TESTS("store_frame", frames_round_trip, bodies_are_checked, heartbeats_round_trip)

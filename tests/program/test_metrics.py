@@ -99,6 +99,17 @@ train: {epochs: 3, metrics: [%s]}
         self.assertEqual(len(set(targets)), 7)
         self.check(self.CLASSES, self.ALL, lambda outputs: of_classes(outputs, targets, 7))
 
+    def test_training_rows(self):
+        """With weights that hardly change, the accuracy of an epoch is that of an evaluation of the same rows."""
+        self.data(61, 4, lambda x, g: [max(0, min(6, round(3 + x[0] + x[1] + g.gauss(0, 0.7))))])
+        config = self.CLASSES.replace("lr: 0.05", "lr: 1.0e-12").replace("path: validation.csv", "path: train.csv")
+        self.write("test.yaml", config % "accuracy")
+        for world in (1, 2):
+            self.run_program("test.yaml", "--nproc", world, "--fresh")
+            for epoch in self.events("epoch"):
+                self.assertGreater(epoch["val_accuracy"], 0)
+                self.assertAlmostEqual(epoch["train_accuracy"], epoch["val_accuracy"], places=12)
+
     def test_two_classes(self):
         targets = [int(row[0]) for row in self.data(40, 3, lambda x, g: [int(x[0] + g.gauss(0, 1) > 0)])]
         self.check(self.CLASSES.replace("out: 7", "out: 2"), self.ALL, lambda outputs: of_classes(outputs, targets, 2))

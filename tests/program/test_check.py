@@ -1,0 +1,74 @@
+"""`ddptrain check` of a config that is right: its numbers against those that follow from the definitions. ctest-labels: unit"""
+import re
+
+import program
+from program import WINE
+
+MIB = 2**20
+WIDE = WINE.replace("[{linear: {out: 64}}, relu, {linear: {out: 3}}]", "[{linear: {out: 1000}}, relu, {linear: {out: 1000}}, batch_norm, {linear: {out: 3}}]")
+LAYERS = (13 * 1000 + 1000, 1000 * 1000 + 1000, 2 * 1000, 3 * 1000 + 3)  # parameters
+PRODUCTS = 13 * 1000 + 1000 * 1000 + 1000 * 3  # multiply-adds of a row
+
+
+class Check(program.Case):
+    def lines(self, *arguments, config=WIDE):
+        """{first word: the rest}"""
+        self.write("test.yaml", config)
+        out, _ = self.run_program("check", "test.yaml", *arguments)
+        return {line.split()[0]: line[15:] for line in out.splitlines() if re.match(r"[a-z]+ +\S", line)}
+
+    def assert_numbers(self, line, *numbers):
+        """Of two decimals."""
+        found = [float(n) for n in re.findall(r"\d+\.\d\d", line)]
+        self.assertEqual(len(found), len(numbers), line)
+        for got, expected in zip(found, numbers):
+            self.assertAlmostEqual(got, expected, delta=0.006, msg=line)
+
+    def test_one_process(self):
+        lines = self.lines()
+        self.assertEqual(lines["processes"], "1, 32 rows per batch and process")
+        self.assertEqual((lines["epoch"], lines["run"]), ("5 batches, 5 steps", "10 epochs, 50 steps"))
+        self.assertEqual(lines["checkpoints"], "every 5 epochs, at the end and on a stop request")
+        self.assertEqual(lines["optimizer"], f"adam: lr 0.001, weight_decay 0 for {sum(LAYERS)} parameters in 8 tensors")
+        memory = re.match(r"([\d.]+) MiB parameters and gradients, ([\d.]+) MiB optimizer, [\d.]+ MiB activations$", lines["memory"])
+        for got, expected in zip(memory.groups(), (8 * (sum(LAYERS) + 1000), 8 * sum(LAYERS))):  # the statistics have no gradients
+            self.assertAlmostEqual(float(got), expected / MIB, delta=0.01)
+        self.assertTrue(lines["step"].startswith(f"{6e-9 * 32 * PRODUCTS:.3f} GFLOP per process"), lines["step"])
+        self.assertEqual(lines["gradients"], f"{4 * sum(LAYERS) / MIB:.2f} MiB in 2 buckets")  # as DistributedDataParallel: the first holds 1 MiB
+        self.assertNotIn("frozen", lines)
+        self.assertEqual(self.lines("train={steps: 7, accumulate: 2}")["run"], "7 steps")
+
+    def test_several_processes(self):
+        lines = self.lines("--nproc", 3, "model.freeze=['0.*', 4.bias]", "dist.gradient_compression=bfloat16")
+        frozen = LAYERS[0] + 3
+        self.assertEqual(lines["frozen"], f"{frozen} parameters in 3 tensors")
+        bytes_ = 4 * (sum(LAYERS) - frozen)
+        self.assertRegex(lines["gradients"], r"in 1 bucket, about [\d.]+ MiB sent by each of 3 processes in a step, as bfloat16")
+        self.assert_numbers(lines["gradients"], bytes_ / MIB, bytes_ * 2 / 3 / MIB)
+        self.assertTrue(lines["step"].startswith(f"{6e-9 * 32 * PRODUCTS:.3f} GFLOP per process"), lines["step"])
+
+    def test_elastic(self):
+        """The sums have the running statistics, too; what is frozen has none."""
+        lines = self.lines("--nproc", 4, "determinism={mode: elastic, shards: 6}", "sampler.batch_size=null", "sampler.global_batch_size=48",
+                           "model.freeze=['0.*']")
+        shard = 4 * (sum(LAYERS[1:]) + 2 * 1000) / MIB
+        self.assertEqual(lines["processes"], "4, 8 rows per shard")
+        self.assertRegex(lines["gradients"], r"^[\d.]+ MiB for each of 6 shards, up to 2 of a batch on a process$")
+        self.assert_numbers(lines["gradients"], shard)
+        self.assertTrue(lines["step"].startswith(f"{6e-9 * 12 * PRODUCTS:.3f} GFLOP per process"), lines["step"])
+
+    def test_attention(self):
+        text = """
+dataset: {path: datasets/tinyshakespeare.txt, text: {block_size: 8, stride: 64, truncate: 0.01}}
+sampler: {batch_size: 32}
+model: {layers: [{embedding: {embedding_dim: 256}}, {attention: {heads: 2}}, {linear: {out: 58}}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.001}
+train: {steps: 1}
+"""
+        products = 4 * 8 * 256 * 256 + 2 * 8 * 8 * 256 + 8 * 256 * 58  # four matrices, scores and their sums, the last layer
+        self.assertTrue(self.lines(config=text)["step"].startswith(f"{6e-9 * 32 * products:.3f} GFLOP per process"))
+
+
+if __name__ == "__main__":
+    program.main()
