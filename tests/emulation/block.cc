@@ -1,7 +1,7 @@
 /* A kernel's grid: blocks one after another, the threads of a block as fibers. A thread runs until it returns or waits
  * at a barrier; then the next one runs. A kernel that never waits runs as a plain loop on one fiber. What real hardware
- * may hang on ends the process: a barrier that not all threads of the block reach, or not the same one; lanes of a warp
- * that do not meet in the same exchange. */
+ * may hang on ends the process: a barrier that not all threads of the block reach, or different barriers; lanes of a
+ * warp that do not meet in the same exchange. */
 #include <link.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -25,9 +25,9 @@ constexpr unsigned char GARBAGE = 0xff; /* NaN as float32, bfloat16 and float16 
 
 enum state : unsigned char { NOT_STARTED, READY, AT_BARRIER, IN_WARP, ENDED };
 
-/* Lanes that exchange under one mask. */
+/* An exchange among the lanes of one mask. */
 struct meeting {
-    unsigned mask, arrived, count; /* count: complete meetings so far */
+    unsigned mask, arrived, count; /* count: completed exchanges */
     const char *file;
     int line;
     unsigned char values[2][LANES][SLOT];
@@ -47,20 +47,20 @@ struct block {
     unsigned order[MAX_THREADS], place[MAX_THREADS];
     state states[MAX_THREADS];
     unsigned fiber_of[MAX_THREADS];
-    unsigned idle[MAX_THREADS], idle_count, fibers; /* fibers that have no thread; fibers made so far */
+    unsigned idle[MAX_THREADS], idle_count, fibers; /* fibers without a thread; number of fibers created */
     void *contexts[MAX_THREADS];                    /* stack pointers of fibers */
-    void *outside;                                  /* of who runs the kernel */
-    unsigned thread;                                /* that runs now */
-    bool has_waited;                                /* some thread, in this block */
+    void *outside;                                  /* stack pointer of the kernel's caller */
+    unsigned thread;                                /* the running one */
+    bool has_waited;                                /* some thread of this block, at a barrier or an exchange */
     warp warps[MAX_THREADS / LANES];
     unsigned char *stacks, *shared_end;
     size_t shared_bytes;
 };
-block *b; /* made once; kernels run one at a time */
+block *b; /* created once; kernels run one at a time */
 const char *kernel_name;
 
 #ifdef __x86_64__
-/* Keeps the callee's registers on this stack and goes on with the other. */
+/* Saves the callee-saved registers on this stack and switches to the other stack. */
 extern "C" void emulated_switch(void **from, void *to);
 asm(".text\n.p2align 4\n.type emulated_switch,@function\nemulated_switch:\n"
     "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
@@ -149,12 +149,12 @@ void set_indices(unsigned thread) {
 }
 
 void describe(unsigned thread, char *text, size_t size) {
-    static const char *const words[] = {"has not begun", "is ready", "waits at __syncthreads of", "waits in a warp",
+    static const char *const names[] = {"has not begun", "is ready", "waits at __syncthreads of", "waits in a warp",
                                         "has ended"};
-    snprintf(text, size, "thread %u %s", thread, words[b->states[thread]]);
+    snprintf(text, size, "thread %u %s", thread, names[b->states[thread]]);
 }
 
-/* Nobody can go on. */
+/* Ends the process: no thread can continue. */
 [[noreturn]] void deadlock() {
     char first[100] = "", other[100] = "";
     unsigned one = b->thread;
@@ -164,11 +164,11 @@ void describe(unsigned thread, char *text, size_t size) {
             describe(t, other, sizeof other);
             break;
         }
-    die("%s: block (%u,%u,%u): threads wait for ever at %s:%d: %s, %s", kernel_name, blockIdx.x, blockIdx.y, blockIdx.z,
+    die("%s: block (%u,%u,%u): threads wait forever at %s:%d: %s, %s", kernel_name, blockIdx.x, blockIdx.y, blockIdx.z,
         b->file ? b->file : "a warp's exchange", b->line, first, other);
 }
 
-/* The next thread that can run, from the cursor on; false: none. */
+/* Stores the next thread that can run, starting at the cursor; false: there is none. */
 bool find_next(unsigned *thread) {
     for (unsigned i = 0; i < b->threads; i++) {
         unsigned at = b->cursor + i;
@@ -184,7 +184,7 @@ bool find_next(unsigned *thread) {
 
 void run_threads();
 
-/* From the fiber that runs now, which has kept what it must, to the thread's or outside. */
+/* Switches from the running fiber, whose state is saved, to the fiber of the thread or to the caller. */
 void go(unsigned own_fiber, bool is_outside, unsigned thread) {
     void *to = b->outside;
     if (!is_outside) {
@@ -201,7 +201,7 @@ void go(unsigned own_fiber, bool is_outside, unsigned thread) {
     emulated_switch(&b->contexts[own_fiber], to);
 }
 
-/* A fiber's life: one thread after another, as long as there are some that have not begun. */
+/* The entry function of a fiber: runs one thread after another until all have started. */
 void run_threads() {
     for (;;) {
         unsigned own = b->thread, fiber = b->fiber_of[own], next = 0;
@@ -219,11 +219,11 @@ void run_threads() {
         }
         b->idle[b->idle_count++] = fiber;
         go(fiber, is_last, next);
-        /* here again for a thread of this block or a later one */
+        /* continues here for another thread of this block or of a later one */
     }
 }
 
-/* The running thread cannot go on; returns when it can. */
+/* Suspends the running thread until it can continue. */
 void wait(state why) {
     unsigned own = b->thread, next;
     b->states[own] = why;

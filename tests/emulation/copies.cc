@@ -1,8 +1,8 @@
-/* Copies to shared memory that a thread starts and waits for later (cp.async), as late as the rules allow. Until the
- * thread has waited for a copy its place is filled with NaN, and what it copies is read then. After that the thread
- * sees it; the others see NaN until the block's next barrier, or an exchange of the thread's warp. What real hardware
- * does not define ends the process: addresses that are not multiples of the size, a place outside of dynamic shared
- * memory, a thread that ends without having waited. */
+/* Asynchronous copies to shared memory (cp.async), done as late as the rules allow. Until the thread has waited for a
+ * copy, its destination is filled with NaN; the source is read at the wait. Then the thread sees the copy; other
+ * threads see NaN until the block's next barrier or an exchange of the thread's warp. What is undefined on real
+ * hardware ends the process: addresses that are not multiples of the size, a destination outside of dynamic shared
+ * memory, a thread that ends without a wait. */
 #include "emulation.h"
 
 namespace emulation {
@@ -15,10 +15,10 @@ struct copy {
     const unsigned char *from; /* NULL: zeros */
     unsigned bytes;
     unsigned group;
-    unsigned char hidden[16]; /* what the others do not see yet */
+    unsigned char hidden[16]; /* the copied bytes, not visible to other threads yet */
 };
 
-/* Of a thread. Groups count from 0; [committed] is the one that is open. */
+/* The copies of one thread. Groups are numbered from 0; [committed] is the number of the open group. */
 struct copies {
     std::vector<copy> started, arrived;
     unsigned committed;
@@ -58,7 +58,7 @@ void copies_are_seen(unsigned thread) {
 void copies_end(unsigned thread) {
     if (thread >= of_thread.size()) return;
     if (!of_thread[thread].started.empty())
-        die("%s: thread %u ends and has not waited for its copies to shared memory", running_kernel(), thread);
+        die("%s: thread %u ends without waiting for its copies to shared memory", running_kernel(), thread);
     of_thread[thread].arrived.clear();
     of_thread[thread].committed = 0;
 }
@@ -70,10 +70,10 @@ using namespace emulation;
 void emulated_copy(void *to, const void *from, unsigned bytes, bool is_there, const char *file, int line) {
     if (bytes != 4 && bytes != 8 && bytes != 16) die("a copy of %u bytes at %s:%d", bytes, file, line);
     if (((uintptr_t)to | (uintptr_t)from) % bytes != 0)
-        die("%s: a copy of %u bytes from %p to %p, which must be multiples of as much, at %s:%d", running_kernel(),
+        die("%s: a copy of %u bytes from %p to %p, which are not multiples of the size, at %s:%d", running_kernel(),
             bytes, from, to, file, line);
     if (!is_in_shared(to, bytes) || is_in_shared(from, 1))
-        die("%s: a copy from %p to %p, which must lie in the block's dynamic shared memory, at %s:%d", running_kernel(),
+        die("%s: a copy from %p to %p, which is not in the block's dynamic shared memory, at %s:%d", running_kernel(),
             from, to, file, line);
     copies &c = own();
     c.started.push_back(

@@ -8,9 +8,9 @@ namespace emulation {
 namespace {
 
 constexpr int GELU = 32, BIAS = 4, AUX = 128;
-constexpr uint64_t AUX_ROWS = 8;        /* what its leading dimension is a multiple of */
+constexpr uint64_t AUX_ROWS = 8;        /* its leading dimension is a multiple of this */
 constexpr uintptr_t AUX_ALIGNMENT = 16; /* bytes, of it and of biases */
-constexpr size_t SPOILED = 4096;        /* bytes of the workspace */
+constexpr size_t GARBAGE_BYTES = 4096;  /* of the workspace, filled with garbage */
 
 struct product {
     cublasLtMatmulDescOpaque_t what;
@@ -27,7 +27,7 @@ size_t bytes_of(const cublasLtMatrixLayoutOpaque_t &l) {
 }
 
 void check_place(const void *p, size_t bytes, const char *who) {
-    if (p && bytes && place_of(p, bytes, who) == PAGEABLE) die("%s lies in the host's memory", who);
+    if (p && bytes && place_of(p, bytes, who) == PAGEABLE) die("%s is in host memory", who);
 }
 
 /* Tanh's approximation, and its slope, as cuBLASLt has them. */
@@ -113,7 +113,7 @@ void run_batch(const product &p, size_t batch) {
 }
 
 void run(const product &p) {
-    memset(p.workspace, 0xff, p.workspace_bytes < SPOILED ? p.workspace_bytes : SPOILED);
+    memset(p.workspace, 0xff, p.workspace_bytes < GARBAGE_BYTES ? p.workspace_bytes : GARBAGE_BYTES);
     for (int batch = 0; batch < p.ld.batches; batch++) run_batch(p, (size_t)batch);
 }
 
@@ -123,7 +123,7 @@ bool is_plain(const product &p) {
     return p.what.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.what.epilogue == CUBLASLT_EPILOGUE_BIAS;
 }
 
-/* What the documentation asks of the operands of an epilogue. */
+/* Checks the operands of an epilogue as the documentation requires. */
 bool has_right_operands(const product &p) {
     const auto &w = p.what;
     bool wants_bias = w.epilogue >= CUBLASLT_EPILOGUE_BGRADA || w.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD ||
@@ -264,7 +264,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     }
 }
 
-/* The algorithm remembers the alignments that it was chosen for. */
+/* The algorithm stores the alignments that it was chosen for. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t what, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                                               cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
@@ -273,14 +273,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     *count = 0;
     if (!fits(p)) return CUBLAS_STATUS_INVALID_VALUE;
     if (d->type != CUDA_R_32F && preference->reductions & ~CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
-        return CUBLAS_STATUS_INVALID_VALUE; /* here: nobody may let it round parts of sums */
+        return CUBLAS_STATUS_INVALID_VALUE; /* stricter than cuBLASLt: partial sums in 16 bits are not allowed */
     bool is_vector = a->rows == 1 || a->columns == 1 || b->rows == 1 || b->columns == 1;
     if (is_vector && what->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-        return CUBLAS_STATUS_INVALID_VALUE; /* as versions were seen to do */
+        return CUBLAS_STATUS_INVALID_VALUE; /* as some versions do */
     if (!get_settings().has_epilogues && !is_plain(p)) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (limit < 1 || is_to_fail("heuristic")) return CUBLAS_STATUS_SUCCESS;
     found[0] = {};
-    found[0].workspaceSize = preference->workspace < SPOILED ? preference->workspace : SPOILED;
+    found[0].workspaceSize = preference->workspace < GARBAGE_BYTES ? preference->workspace : GARBAGE_BYTES;
     for (int i = 0; i < 4; i++) found[0].algo.data[i] = preference->alignment[i];
     found[0].algo.data[4] = what->epilogue;
     *count = 1;
@@ -309,11 +309,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, const
     if (!fits(p)) return CUBLAS_STATUS_INVALID_VALUE;
     if (is_to_fail("product") || (has_aux(p) && is_to_fail("gelu"))) return CUBLAS_STATUS_EXECUTION_FAILED;
     if (algorithm && algorithm->data[4] != (uint64_t)what->epilogue)
-        die("cublasLtMatmul: another epilogue than its algorithm was asked for");
+        die("cublasLtMatmul: not the epilogue that its algorithm was chosen for");
     const void *addresses[4] = {a, b, c, d};
     for (int i = 0; algorithm && i < 4; i++)
         if (algorithm->data[i] && (uintptr_t)addresses[i] % algorithm->data[i] && !(i == 2 && p.beta == 0))
-            die("cublasLtMatmul: an address is less aligned than its algorithm was told");
+            die("cublasLtMatmul: an address is less aligned than its algorithm requires");
     check_places(p);
     return enqueue(stream, [p]() { run(p); }) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

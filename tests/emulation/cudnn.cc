@@ -1,7 +1,7 @@
 /* cuDNN of the emulated GPU: graphs of one convolution and pointwise operations, by plain loops; sums are float32. Of
- * the engines that the heuristics tell, the first rounds to TF32, the second says that its sums have no order, the
- * third is exact. As in the library, the deterministic ones for 16 bits read and write one type; here they also insist
- * on weights with their channels innermost. */
+ * the engines that the heuristics return, the first rounds to TF32, the second is nondeterministic, the third is exact.
+ * As in the library, the deterministic engines for 16 bits read and write one type; here they also require weights with
+ * their channels innermost. */
 #include "cudnn.h"
 
 #include "numbers.h"
@@ -16,10 +16,10 @@ using shared_node = std::shared_ptr<node>;
 
 struct attribute {
     std::vector<unsigned char> bytes;
-    std::vector<shared_node> nodes; /* of descriptors */
+    std::vector<shared_node> nodes; /* the attribute's descriptors */
 };
 
-/* What a descriptor stands for; others may keep it longer than the descriptor lives. */
+/* The object of a descriptor; other descriptors may use it after the descriptor is destroyed. */
 struct node {
     cudnnBackendDescriptorType_t type;
     bool is_final;
@@ -67,7 +67,7 @@ struct tensor {
     std::vector<int64_t> sizes, strides;
     cudaDataType type;
     void *data;
-    bool is_tf32; /* what is read from it is rounded */
+    bool is_tf32; /* values are rounded when they are read */
 
     size_t at(const int64_t index[4]) const {
         int64_t place = 0;
@@ -90,10 +90,10 @@ struct tensor {
     }
 };
 
-/* Where a run's tensors are. */
+/* Addresses of the tensors of an execution. */
 struct run {
     shared_node plan, arguments;
-    std::map<int64_t, std::vector<float>> rooms; /* of virtual tensors */
+    std::map<int64_t, std::vector<float>> buffers; /* of virtual tensors */
     bool is_tf32;
 };
 
@@ -115,8 +115,8 @@ tensor tensor_of(run *r, const node &n, bool is_factor) {
     int64_t name = value_of<int64_t>(n, CUDNN_ATTR_TENSOR_UNIQUE_ID);
     if (has(n, CUDNN_ATTR_TENSOR_IS_VIRTUAL) && value_of<unsigned char>(n, CUDNN_ATTR_TENSOR_IS_VIRTUAL)) {
         t.type = CUDA_R_32F;
-        r->rooms[name].resize(t.bytes() / sizeof(float), std::nanf(""));
-        t.data = r->rooms[name].data();
+        r->buffers[name].resize(t.bytes() / sizeof(float), std::nanf(""));
+        t.data = r->buffers[name].data();
         return t;
     }
     auto names = values_of<int64_t>(*r->arguments, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
@@ -124,9 +124,9 @@ tensor tensor_of(run *r, const node &n, bool is_factor) {
     for (size_t i = 0; i < names.size(); i++)
         if (names[i] == name) t.data = addresses[i];
     place where = place_of(t.data, t.bytes(), "a tensor of cuDNN");
-    if (where == PAGEABLE || where == PINNED) die("cuDNN: tensor %d lies in the host's memory", (int)name);
+    if (where == PAGEABLE || where == PINNED) die("cuDNN: tensor %d is in host memory", (int)name);
     if ((uintptr_t)t.data % (uintptr_t)value_of<int64_t>(n, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT))
-        die("cuDNN: tensor %d is less aligned than it was said to be", (int)name);
+        die("cuDNN: tensor %d is less aligned than its descriptor says", (int)name);
     return t;
 }
 
@@ -165,7 +165,7 @@ void check_sizes(const convolution &c) {
     if (!fits) die("cuDNN: the sizes of a convolution do not fit");
 }
 
-/* to = alpha sum + beta to, the sums having been taken as float32 */
+/* to = alpha sum + beta to, sums in float32 */
 void put_sums(const convolution &c, const tensor &to, const std::vector<float> &sums) {
     for (int64_t a = 0; a < to.sizes[0]; a++)
         for (int64_t b = 0; b < to.sizes[1]; b++)
@@ -202,7 +202,7 @@ convolution convolution_of(run *r, const node &n, cudnnBackendAttributeName_t al
                      tensor_of(r, node_of(n, w), true),
                      tensor_of(r, node_of(n, y), true)};
     if (value_of<cudnnConvolutionMode_t>(how, CUDNN_ATTR_CONVOLUTION_CONV_MODE) != CUDNN_CROSS_CORRELATION)
-        die("cuDNN: a convolution that is turned over");
+        die("cuDNN: a convolution that is no cross correlation");
     return c;
 }
 
@@ -333,7 +333,7 @@ std::vector<shared_node> engines_for(const shared_node &graph) {
     return {unordered};
 }
 
-/* What the descriptor knows, made when it is finalised. */
+/* The attributes that the library computes when the descriptor is finalized. */
 void complete(node *n) {
     if (n->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
         shared_node graph = n->attributes.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).nodes.at(0);
@@ -351,7 +351,7 @@ void run_plan(run *r) {
     const node &engine = engine_of(*r->plan);
     r->is_tf32 = is_tf32(engine);
     void *workspace = value_of<void *>(*r->arguments, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-    if (place_of(workspace, WORKSPACE, "cuDNN's workspace") != DEVICE) die("cuDNN: the workspace is not the GPU's");
+    if (place_of(workspace, WORKSPACE, "cuDNN's workspace") != DEVICE) die("cuDNN: the workspace is not in GPU memory");
     memset(workspace, 0xff, WORKSPACE);
     const node &graph = node_of(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
     for (const shared_node &o : graph.attributes.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).nodes) {

@@ -1,4 +1,4 @@
-/* Stands for NVIDIA's driver, libcuda.so.1, which the program looks for before it loads the module of the GPU. */
+/* Replaces NVIDIA's driver library, libcuda.so.1, which the program opens before it loads the CUDA module. */
 int cuDriverGetVersion(int *version);
 int cuDriverGetVersion(int *version) {
     *version = 13000;

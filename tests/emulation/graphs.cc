@@ -1,5 +1,5 @@
-/* Graphs of the emulated GPU: a capture keeps what its streams are given, a launch does it again, each captured stream
- * a stream of its own. */
+/* Graphs of the emulated GPU: a capture records the operations of its streams, a launch repeats them in one new
+ * stream per captured stream. */
 #include "streams.h"
 
 namespace emulation {
@@ -21,10 +21,10 @@ std::vector<std::vector<operation>> with_new_marks(const std::vector<std::vector
 
 namespace {
 
-std::vector<std::unique_ptr<CUgraph_st>> &graphs = /* all that were ever captured: events may name them */
+std::vector<std::unique_ptr<CUgraph_st>> &graphs = /* all graphs that were captured: events may refer to them */
     *new std::vector<std::unique_ptr<CUgraph_st>>;
 
-/* How much of each lane the first [count] operations of a lane wait for. */
+/* The number of operations of each lane that the first [count] operations of a lane wait for. */
 void reach(const CUgraph_st &g, size_t lane, size_t count, std::vector<size_t> *reached) {
     if (count <= (*reached)[lane]) return;
     size_t from = (*reached)[lane];
@@ -37,7 +37,7 @@ void reach(const CUgraph_st &g, size_t lane, size_t count, std::vector<size_t> *
     }
 }
 
-/* Whether all work ends before the capture's own stream does. */
+/* Whether the capture's own stream waits for all other work. */
 bool is_joined(const CUgraph_st &g) {
     std::vector<size_t> reached(g.lanes.size());
     reach(g, 0, g.lanes[0].size(), &reached);
@@ -80,7 +80,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     if (!captured || known(stream)->lane != 0) return result(cudaErrorInvalidValue);
     for (CUstream_st *s : streams)
         if (s->graph == captured) s->graph = nullptr;
-    captured->is_whole = true;
+    captured->is_complete = true;
     cudaError_t error = captured->is_invalid   ? cudaErrorStreamCaptureInvalidated
                         : is_joined(*captured) ? cudaSuccess
                                                : cudaErrorStreamCaptureUnjoined;

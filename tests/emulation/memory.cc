@@ -1,7 +1,6 @@
-/* Memory of the emulated GPU. It lies in a range of addresses that the host cannot touch: only while the GPU works are
- * its allocations opened. Each ends at a page that stays closed, begins as garbage, and its address is never given
- * again, so that what reads or writes outside, too early or too late dies where it happens. Managed memory is always
- * open. */
+/* Memory of the emulated GPU. It is in a range of addresses that the host cannot access: allocations are accessible
+ * only while the GPU works. Each ends at an inaccessible page and starts as garbage, and its address is never reused,
+ * so that an access outside, too early or too late is a SIGSEGV at once. Managed memory is always accessible. */
 #include <execinfo.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -12,7 +11,7 @@
 namespace emulation {
 namespace {
 
-constexpr size_t PAGE = 4096, ALIGNMENT = 256, RANGE = (size_t)1 << 38, SPOILED_MAX = 8 << 20, SPOILED_PART = 1 << 20;
+constexpr size_t PAGE = 4096, ALIGNMENT = 256, RANGE = (size_t)1 << 38, FILL_MAX = 8 << 20, FILL_PART = 1 << 20;
 constexpr unsigned char GARBAGE = 0xff, MARK = 0xa5; /* MARK: between an allocation's pages and its own bytes */
 
 struct allocation {
@@ -24,7 +23,7 @@ struct allocation {
 };
 std::map<uintptr_t, allocation> allocations; /* by address */
 unsigned char *range, *next_free;
-size_t used[64], peak; /* bytes by device; of all, the most so far */
+size_t used[64], peak; /* bytes by device; peak of all devices */
 int open_count;
 struct sigaction before;
 
@@ -41,29 +40,28 @@ void on_fault(int number, siginfo_t *info, void *) {
             offset = (long)((uintptr_t)at - found->first);
             bytes = found->second.bytes;
         }
-        int length =
-            snprintf(text, sizeof text,
-                     "\nemulated GPU: %s%.300s touched memory of the GPU at %p, byte %ld of an allocation of %zu "
-                     "bytes before it\n",
-                     kernel ? "kernel " : "",
-                     kernel       ? kernel
-                     : open_count ? "an operation"
-                                  : "the host",
-                     (void *)at, offset, bytes);
+        int length = snprintf(text, sizeof text,
+                              "\nemulated GPU: %s%.300s accessed GPU memory at %p, byte %ld of an allocation of %zu "
+                              "bytes before it\n",
+                              kernel ? "kernel " : "",
+                              kernel       ? kernel
+                              : open_count ? "an operation"
+                                           : "the host",
+                              (void *)at, offset, bytes);
         void *frames[40];
         if (write(STDERR_FILENO, text, (size_t)length) < 0) abort();
         if (!kernel) backtrace_symbols_fd(frames, backtrace(frames, 40), STDERR_FILENO);
     }
-    sigaction(number, &before, nullptr); /* it happens again, and dies as it would have */
+    sigaction(number, &before, nullptr); /* the access is repeated and ends the process */
 }
 
 void begin() {
     if (range) return;
     void *p = mmap(nullptr, RANGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) die("no addresses for the GPU's memory");
+    if (p == MAP_FAILED) die("no address range for GPU memory");
     range = next_free = (unsigned char *)p;
     void *frames[1];
-    backtrace(frames, 1); /* loads what it needs */
+    backtrace(frames, 1); /* loads its library before the signal handler needs it */
     struct sigaction action = {};
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO;
@@ -90,14 +88,14 @@ cudaError_t make(void **memory, size_t bytes, place where) {
         usleep(get_settings().refusal_ms * 1000);
         return result(cudaErrorMemoryAllocation);
     }
-    if (next_free + page_bytes + PAGE > range + RANGE) die("no addresses left for the GPU's memory");
+    if (next_free + page_bytes + PAGE > range + RANGE) die("no addresses left for GPU memory");
     unsigned char *pages = next_free, *own = pages + page_bytes - whole;
     next_free += page_bytes + PAGE;
     mprotect(pages, page_bytes, PROT_READ | PROT_WRITE);
     memset(pages, MARK, (size_t)(own - pages));
-    size_t spoiled = bytes <= SPOILED_MAX ? bytes : SPOILED_PART; /* pages that nobody touched cost nothing */
-    memset(own, GARBAGE, spoiled);
-    memset(own + bytes - spoiled, GARBAGE, spoiled);
+    size_t filled = bytes <= FILL_MAX ? bytes : FILL_PART; /* untouched pages cost no memory */
+    memset(own, GARBAGE, filled);
+    memset(own + bytes - filled, GARBAGE, filled);
     memset(own + bytes, MARK, whole - bytes);
     if (where == DEVICE && !open_count) mprotect(pages, page_bytes, PROT_NONE);
     allocations[(uintptr_t)own] = {bytes, pages, page_bytes, where, device};
@@ -111,14 +109,14 @@ cudaError_t make(void **memory, size_t bytes, place where) {
     return cudaSuccess;
 }
 
-/* Nobody wrote around it. */
+/* Checks that nothing was written before or after an allocation. */
 void check(uintptr_t address, const allocation &a) {
     if (!a.pages) return;
     unsigned char *own = (unsigned char *)address;
     for (unsigned char *p = a.pages; p < a.pages + a.page_bytes; p++) {
         if (p == own) p += a.bytes;
         if (p < a.pages + a.page_bytes && *p != MARK)
-            die("somebody wrote outside of an allocation of %zu bytes, at its byte %ld", a.bytes, (long)(p - own));
+            die("a write outside of an allocation of %zu bytes, at its byte %ld", a.bytes, (long)(p - own));
     }
 }
 

@@ -1,7 +1,7 @@
-/* NCCL of the emulated GPU, among processes of one host. A file in shared memory, named by the unique id, holds a ring
- * of bytes for each pair of ranks. A collective is parts to send, parts to receive, and what to do when all are there;
- * sums are taken in order of rank. Work is done when a stream's turn comes, and never blocks: it is asked again until
- * it is done. */
+/* NCCL of the emulated GPU, among processes of one host. A file in shared memory, named by the unique id, contains a
+ * ring buffer for each pair of ranks. A collective is parts to send, parts to receive, and a function that runs when
+ * all are received; sums are added in order of rank. Work runs when its stream runs and never blocks: it is polled
+ * until it is complete. */
 #include "nccl.h"
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ struct shared {
     ring rings[MAX_RANKS][MAX_RANKS]; /* [from][to] */
 };
 
-/* What the ranks of a collective must agree on; it goes before the data. */
+/* What must be the same on all ranks of a collective; sent before the data. */
 struct header {
     uint32_t kind, number;
     uint64_t bytes;
@@ -37,7 +37,7 @@ struct header {
 struct part {
     int peer;
     unsigned char *data;
-    size_t bytes, done; /* the header counts, too */
+    size_t bytes, done; /* including the header */
     header head;
 };
 
@@ -46,19 +46,19 @@ struct part {
 
 using namespace emulation;
 
-/* Stays for as long as work of it is in a queue. */
+/* Shared by the communicator and its queued work. */
 struct communicator_state {
     int rank, world;
     shared *memory;
     std::string path;
     std::atomic<bool> is_aborted;
-    std::atomic<int> recorded;  /* tasks that graphs hold */
+    std::atomic<int> recorded;  /* tasks in graphs */
     std::vector<float> factors; /* of ncclRedOpCreatePreMulSum */
     std::vector<ncclDataType_t> factor_types;
-    uint32_t numbers[MAX_RANKS][2]; /* parts to and from each rank so far */
+    uint32_t numbers[MAX_RANKS][2]; /* number of parts sent to and received from each rank */
     bool is_blocking;
-    int polls;                                /* until what was given begins */
-    std::vector<std::function<void()>> given; /* to a communicator that does not block */
+    int polls;                                   /* before the deferred calls start */
+    std::vector<std::function<void()>> deferred; /* calls on a nonblocking communicator */
 };
 
 struct ncclComm {
@@ -77,7 +77,7 @@ struct task {
     cudaStream_t stream;
     kind what;
     std::vector<part> sends, receives;
-    std::vector<std::vector<unsigned char>> rooms; /* that parts are received into */
+    std::vector<std::vector<unsigned char>> buffers; /* received parts */
     std::function<void(task &)> finish;
     bool is_numbered, is_recorded;
 
@@ -105,7 +105,7 @@ size_t size_of(ncclDataType_t type) {
 
 /* ---- bytes between ranks ---- */
 
-/* As much as there is room for; whether all is there. */
+/* Sends as much as fits into the ring; true when all is sent. */
 bool push(ring *r, part *p) {
     size_t all = sizeof p->head + p->bytes;
     uint64_t written = r->written.load(std::memory_order_relaxed);
@@ -150,7 +150,7 @@ bool pull(ring *r, part *p) {
     return p->done == all;
 }
 
-/* Whether a ring has room for a part that is to be sent, or bytes of one that is received. */
+/* Whether a ring has free space for a part to send, or bytes of a part to receive. */
 bool can_progress(const task &t) {
     const communicator_state &s = *t.state;
     bool is_done = true;
@@ -169,7 +169,7 @@ bool can_progress(const task &t) {
     return is_done;
 }
 
-/* A step of the task; true when it is done, or the communicator ended. */
+/* Advances the task; true when it is complete or the communicator was aborted. */
 bool progress(task &t) {
     communicator_state &s = *t.state;
     if (s.is_aborted) return true;
@@ -189,7 +189,7 @@ bool progress(task &t) {
         if (!blocked[p.peer] && !pull(&s.memory->rings[p.peer][s.rank], &p)) blocked[p.peer] = true, is_done = false;
     if (!is_done) return false;
     if (t.finish) t.finish(t);
-    for (part &p : t.sends) p.done = 0; /* a graph may launch it again */
+    for (part &p : t.sends) p.done = 0; /* a graph may be launched again */
     for (part &p : t.receives) p.done = 0;
     t.is_numbered = false;
     return true;
@@ -280,7 +280,7 @@ ncclResult_t start(const std::shared_ptr<task> &t) {
         begin();
         return ncclSuccess;
     }
-    t->state->given.push_back(begin);
+    t->state->deferred.push_back(begin);
     t->state->polls = 2;
     return ncclInProgress;
 }
@@ -296,7 +296,7 @@ ncclResult_t give(const std::shared_ptr<task> &t) {
 void check(const void *p, size_t bytes, const char *who) {
     guard g(lock);
     place where = place_of(p, bytes, who);
-    if (bytes && where != DEVICE && where != MANAGED) die("%s: memory of the host", who);
+    if (bytes && where != DEVICE && where != MANAGED) die("%s is in host memory", who);
 }
 
 bool are_good(ncclComm_t comm, ncclRedOp_t op, ncclDataType_t type) {
@@ -305,7 +305,8 @@ bool are_good(ncclComm_t comm, ncclRedOp_t op, ncclDataType_t type) {
     return op > ncclNumOps && own < comm->state->factors.size() && comm->state->factor_types[own] == type;
 }
 
-/* Everybody's [count] elements at [from] reduced, for the ranks that [is_wanted]; rank r takes from offset r [stride].
+/* Reduces the [count] elements at [from] of all ranks, for the ranks in [is_wanted]; rank r reads from offset r
+ * [stride].
  */
 ncclResult_t reduce_for(const void *from, void *to, size_t count, size_t stride, ncclDataType_t type, ncclRedOp_t op,
                         int root, ncclComm_t comm, cudaStream_t stream) {
@@ -317,17 +318,17 @@ ncclResult_t reduce_for(const void *from, void *to, size_t count, size_t stride,
     bool is_wanted = root < 0 || root == s.rank;
     check(data, stride ? (size_t)s.world * bytes : bytes, "NCCL's input");
     if (is_wanted) check(to, bytes, "NCCL's output");
-    t->rooms.resize((size_t)s.world);
+    t->buffers.resize((size_t)s.world);
     for (int r = 0; r < s.world; r++) {
         if (r == s.rank) continue;
         if (root < 0 || root == r) add_send(*t, r, data + (size_t)r * stride * size_of(type), bytes);
-        t->rooms[(size_t)r].resize(bytes);
-        if (is_wanted) add_receive(*t, r, t->rooms[(size_t)r].data(), bytes);
+        t->buffers[(size_t)r].resize(bytes);
+        if (is_wanted) add_receive(*t, r, t->buffers[(size_t)r].data(), bytes);
     }
     if (is_wanted)
         t->finish = [=](task &done) {
             std::vector<const void *> parts;
-            for (auto &room : done.rooms) parts.push_back(room.data());
+            for (auto &buffer : done.buffers) parts.push_back(buffer.data());
             parts[(size_t)done.state->rank] = data + (size_t)done.state->rank * stride * size_of(type);
             reduce(*done.state, type, op, parts, to, count);
             if (type == ncclFloat32 && count > 0 && is_to_fail("sum")) *(float *)to = NAN;
@@ -353,8 +354,8 @@ const char *ncclGetErrorString(ncclResult_t result) {
 const char *ncclGetLastError(ncclComm_t) { return ""; }
 
 ncclResult_t ncclGetVersion(int *version) {
-    const char *told = getenv("DDPTRAIN_EMULATED_NCCL");
-    *version = told ? atoi(told) : NCCL_VERSION_CODE;
+    const char *version_text = getenv("DDPTRAIN_EMULATED_NCCL");
+    *version = version_text ? atoi(version_text) : NCCL_VERSION_CODE;
     return ncclSuccess;
 }
 
@@ -390,13 +391,13 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int world, ncclUniqueId id
     return config->blocking ? ncclSuccess : ncclInProgress;
 }
 
-/* What was given to a communicator that does not block is on its stream once this has said so, and not before. */
+/* The calls on a nonblocking communicator are on its stream when this returns ncclSuccess, not before. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result) {
     guard g(lock);
     communicator_state &s = *comm->state;
     if (s.polls > 0 && --s.polls == 0) {
-        for (auto &begin : s.given) begin();
-        s.given.clear();
+        for (auto &begin : s.deferred) begin();
+        s.deferred.clear();
     }
     if (s.polls > 0) {
         *result = ncclInProgress;
@@ -414,7 +415,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     comm->state->is_aborted = true;
     if (comm->state->memory->joined < comm->state->world) unlink(comm->state->path.c_str());
-    while (comm->state->recorded > 0) usleep(1000); /* as NCCL: until no graph holds a call of it */
+    while (comm->state->recorded > 0) usleep(1000); /* as NCCL: until no graph contains a call of it */
     delete comm;
     return ncclSuccess;
 }

@@ -1,4 +1,4 @@
-/* The emulated GPU's libraries: numbers of any type that they take, as float. */
+/* Converts the number types of the emulated GPU's libraries to and from float. */
 #ifndef EMULATION_NUMBERS_H
 #define EMULATION_NUMBERS_H
 
@@ -35,7 +35,7 @@ static inline void store(cudaDataType type, void *p, size_t i, float value) {
         ((__nv_bfloat16 *)p)[i] = value;
 }
 
-/* To the 10 bits of mantissa that TF32 keeps. */
+/* Rounds to the 10 bits of mantissa of TF32. */
 static inline float to_tf32(float x) {
     unsigned bits = std::bit_cast<unsigned>(x);
     if ((bits & 0x7f800000) == 0x7f800000) return x;

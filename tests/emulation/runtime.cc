@@ -1,5 +1,5 @@
-/* The emulated GPU: what it is (from the environment), errors, and the operations of a stream that move bytes or start
- * a kernel. */
+/* The emulated GPU: its settings (from the environment), errors, and the operations of a stream that copy bytes or
+ * start a kernel. */
 #include <cstdarg>
 
 #include "emulation.h"
@@ -13,7 +13,7 @@ cudaError_t sticky = cudaSuccess;
 namespace {
 
 cudaError_t last_error = cudaSuccess;
-std::map<std::string, long> times; /* of what may fail */
+std::map<std::string, long> calls; /* of the operations that can fail */
 std::map<const void *, size_t> shared_allowed;
 thread_local int current_device;
 
@@ -22,7 +22,7 @@ long number(const char *name, long otherwise) {
     return value && *value ? strtol(value, nullptr, 10) : otherwise;
 }
 
-/* As many as CUDA_VISIBLE_DEVICES names, where it is set. */
+/* The number of GPUs, limited to those in CUDA_VISIBLE_DEVICES if it is set. */
 int visible_gpus() {
     long gpus = number("DDPTRAIN_EMULATED_GPUS", 1), named = 0;
     const char *list = getenv(VISIBLE);
@@ -48,7 +48,7 @@ int physical(int device) {
 
 namespace {
 
-/* Of the process that used the GPU: "{...}" in the file that DDPTRAIN_EMULATED_COUNTS names. */
+/* Writes the counts of the process as JSON to the file DDPTRAIN_EMULATED_COUNTS. */
 void write_counts() {
     const char *path = getenv("DDPTRAIN_EMULATED_COUNTS");
     FILE *file = path && allocations_made ? fopen(path, "w") : nullptr;
@@ -143,12 +143,12 @@ const settings &get_settings() {
 
 bool is_to_fail(const char *what) {
     const settings &s = get_settings();
-    return s.fails_at && strcmp(s.fails, what) == 0 && ++times[what] == s.fails_at;
+    return s.fails_at && strcmp(s.fails, what) == 0 && ++calls[what] == s.fails_at;
 }
 
 namespace {
 
-/* Whether [kind] may copy between such places: what the host has, and what the GPU has. */
+/* Whether a copy of [kind] is allowed between these kinds of memory. */
 bool is_possible(cudaMemcpyKind kind, place to, place from) {
     bool to_gpu = to == DEVICE || to == MANAGED, to_host = to != DEVICE;
     bool from_gpu = from == DEVICE || from == MANAGED, from_host = from != DEVICE;
@@ -167,7 +167,7 @@ bool is_possible(cudaMemcpyKind kind, place to, place from) {
     return true;
 }
 
-/* rows of [width] bytes; [pitch] between their beginnings */
+/* rows of [width] bytes; [pitch] bytes from one row to the next */
 struct rectangle {
     unsigned char *to;
     const unsigned char *from;
@@ -178,15 +178,14 @@ void copy_rows(const rectangle &r) {
     for (size_t i = 0; i < r.height; i++) memmove(r.to + i * r.to_pitch, r.from + i * r.from_pitch, r.width);
 }
 
-/* Pageable memory of the host is read before the call returns, and written before it returns; pinned memory later. */
+/* Pageable host memory is read and written before the call returns; pinned memory later. */
 cudaError_t copy(rectangle r, cudaMemcpyKind kind, cudaStream_t stream) {
     if (sticky != cudaSuccess || r.width == 0 || r.height == 0) return sticky;
     if (is_to_fail("copy")) return result(cudaErrorInvalidValue);
     place to = place_of(r.to, (r.height - 1) * r.to_pitch + r.width, "a copy's target");
     place from = place_of(r.from, (r.height - 1) * r.from_pitch + r.width, "a copy's source");
     if (!is_possible(kind, to, from)) die("a copy of kind %d from %d to %d", kind, from, to);
-    if ((to == PAGEABLE || from == PAGEABLE) && is_capturing(stream))
-        die("pageable memory of the host is copied in a graph");
+    if ((to == PAGEABLE || from == PAGEABLE) && is_capturing(stream)) die("a copy of pageable host memory in a graph");
     if (from != PAGEABLE) {
         cudaError_t error = enqueue(stream, [r]() { copy_rows(r); });
         return error == cudaSuccess && to == PAGEABLE ? cudaStreamSynchronize(stream) : error;
@@ -317,7 +316,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
     guard g(lock);
     if (bytes == 0) return sticky;
-    if (place_of(to, bytes, "cudaMemset") == PAGEABLE) die("cudaMemset of the host's memory");
+    if (place_of(to, bytes, "cudaMemset") == PAGEABLE) die("cudaMemset of host memory");
     return enqueue(stream, [to, value, bytes]() {
         memset(to, value, bytes);
         memsets_done++;

@@ -1,6 +1,6 @@
-/* Streams and events of the emulated GPU. What a stream is given is done only when somebody must wait for it, and then
- * no more than that needs: a result that is read too early is not there yet, a buffer that is overwritten too early is
- * copied with what came later, and an event that nobody waits for orders nothing. */
+/* Streams and events of the emulated GPU. The work of a stream runs only when a call waits for it, and no more of it
+ * than the wait requires: a result that is read too early is not available yet, a buffer that is overwritten too early
+ * is copied with its new content, and an event without a wait orders nothing. */
 #include <time.h>
 #include <unistd.h>
 
@@ -16,8 +16,8 @@ std::vector<CUstream_st *> &streams = *new std::vector<CUstream_st *>;
 
 namespace {
 
-unsigned depth;      /* how often the lock is held by the thread that has it */
-unsigned long calls; /* that put something into a queue or waited */
+unsigned depth;      /* how often its owner has locked the mutex */
+unsigned long calls; /* calls that enqueued work or waited */
 bool has_background;
 
 double now_ms() {
@@ -26,7 +26,7 @@ double now_ms() {
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-/* Now and then something of another stream comes first. */
+/* Sometimes runs an operation of another stream first. */
 void mix(CUstream_st *wanted) {
     static std::minstd_rand random(1);
     if (get_settings().streams != settings::RANDOM || random() % 2 == 0) return;
@@ -86,7 +86,7 @@ bool step(CUstream_st *stream) {
         if (stream->busy_by == std::this_thread::get_id()) die("a stream waits for itself");
         return false;
     }
-    if (stream->queue.empty()) die("an event that never comes");
+    if (stream->queue.empty()) die("an event that is never recorded");
     operation &first = stream->queue.front();
     if (first.wait && !first.wait->is_done) return step(first.wait->on);
     if (first.progress && sticky == cudaSuccess && !first.progress()) return false;
@@ -142,7 +142,7 @@ cudaError_t forbid_capture() {
     return result(cudaErrorStreamCaptureUnsupported);
 }
 
-/* The default stream's work waits for all streams that do not opt out of it, and is done at once. */
+/* Work of the default stream waits for all streams that are not nonblocking, and runs at once. */
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
     if (sticky != cudaSuccess) return sticky;
     if (stream && stream != cudaStreamLegacy) {
@@ -225,7 +225,7 @@ cudaError_t cudaDeviceSynchronize() {
     return error == cudaSuccess ? run_all() : error;
 }
 
-/* Asking alone makes progress: one operation. */
+/* A query makes progress: it runs one operation. */
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
     guard g(lock);
     CUstream_st *s = known(stream);
@@ -244,7 +244,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     guard g(lock);
     if (sticky != cudaSuccess || !event->last) return sticky; /* never recorded: nothing to wait for */
     CUstream_st *s = known(stream);
-    if (event->graph && !event->graph->is_whole && !s->graph) { /* joins the capture */
+    if (event->graph && !event->graph->is_complete && !s->graph) { /* joins the capture */
         s->graph = event->graph;
         s->lane = s->graph->lanes.size();
         s->graph->lanes.emplace_back();

@@ -1,5 +1,5 @@
-/* The emulated GPU itself: what must work, and what must be found. Each case runs in a process of its own, which ends
- * with 0 when all was as expected, or must die. */
+/* Tests of the emulated GPU itself: what must work, and what must be detected. Each case runs in its own process, which
+ * must exit with 0, or must abort. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,7 +41,7 @@ struct gpu {
 
 __global__ void number(float *to, float first) { to[threadIdx.x] = first + (float)threadIdx.x; }
 
-__global__ void turn_around(float *to, bool has_barrier) {
+__global__ void reverse(float *to, bool has_barrier) {
     __shared__ float values[THREADS];
     values[threadIdx.x] = (float)threadIdx.x;
     if (has_barrier) __syncthreads();
@@ -54,50 +54,50 @@ __global__ void sum_of_warps(float *to) {
     to[threadIdx.x] = sum;
 }
 
-__global__ void leave_early() {
+__global__ void return_early() {
     if (threadIdx.x == 7) return;
     __syncthreads();
 }
 
-__global__ void part_ways() {
+__global__ void diverge() {
     if (threadIdx.x < 32)
         __syncthreads();
     else
         __syncthreads();
 }
 
-__global__ void miss_a_lane() {
+__global__ void omit_a_lane() {
     if (threadIdx.x != 3) __shfl_down_sync(0xffffffffu, 1, 1);
 }
 
 __global__ void write_at(float *to, int i) { to[i] = 1; }
 
-/* What a kernel leaves out of a copy through shared memory. */
+/* What copy_around omits. */
 enum omission { NOTHING, THE_COMMIT, THE_WAIT, THE_BARRIER, A_GROUP, THE_ALIGNMENT, THE_END };
 
-/* Every thread copies two pieces, in two groups, and hands them to its neighbour. */
-__global__ void copy_around(float *to, const float *from, int leaves_out) {
+/* Every thread copies two values in two groups; its neighbour reads them. */
+__global__ void copy_around(float *to, const float *from, int omitted) {
     float *shared = (float *)emulated_shared_bytes();
     unsigned own = threadIdx.x, other = own ^ 32;
     for (unsigned i = 0; i < 2; i++) {
-        unsigned at = leaves_out == THE_ALIGNMENT ? 1 : 0;
+        unsigned at = omitted == THE_ALIGNMENT ? 1 : 0;
         emulated_copy(shared + 4 * (own + i * THREADS), from + own % 8 * 4 + at, 16, i == 0 || own % 2 == 0, __FILE__,
                       __LINE__);
-        if (leaves_out != THE_COMMIT) emulated_copy_commit();
+        if (omitted != THE_COMMIT) emulated_copy_commit();
     }
-    if (leaves_out == THE_END) return;
-    if (leaves_out != THE_WAIT) emulated_copy_wait(1);
-    if (leaves_out != THE_BARRIER) __syncthreads();
+    if (omitted == THE_END) return;
+    if (omitted != THE_WAIT) emulated_copy_wait(1);
+    if (omitted != THE_BARRIER) __syncthreads();
     to[own] = shared[4 * other + 3];
     __syncthreads();
-    if (leaves_out != A_GROUP) emulated_copy_wait(0);
+    if (omitted != A_GROUP) emulated_copy_wait(0);
     to[own] += shared[4 * (own + THREADS) + 2];
-    if (leaves_out == A_GROUP) emulated_copy_wait(0);
+    if (omitted == A_GROUP) emulated_copy_wait(0);
 }
 
 /* ---- what works ---- */
 
-/* Runs the kernel, and dies where a number is wrong. */
+/* Runs the kernel and aborts where a value is wrong. */
 void copy_without(omission what) {
     gpu g;
     cudaLaunchConfig_t config = {};
@@ -122,7 +122,7 @@ void copies_late() { copy_without(NOTHING); }
 
 void computes() {
     gpu g;
-    launch(g.stream, turn_around, 1, g.memory, true);
+    launch(g.stream, reverse, 1, g.memory, true);
     g.fetch(g.stream);
     cudaStreamSynchronize(g.stream);
     for (int i = 0; i < THREADS; i++) expect(g.pinned[i] == (float)(THREADS - 1 - i), "a block's exchange");
@@ -132,12 +132,12 @@ void computes() {
     expect(g.pinned[0] == 496 && g.pinned[63] == 1520, "a warp's sum");
 }
 
-/* Work is late: results that nobody waited for are not there, pinned memory is read when the copy is done. */
+/* Work runs late: a result is not available before a wait for it; pinned memory is read when the copy runs. */
 void is_late() {
     gpu g;
     launch(g.stream, number, 1, g.memory, 0.0f);
     g.fetch(g.stream);
-    expect(g.pinned[5] == -1, "a result before its time");
+    expect(g.pinned[5] == -1, "a result before the wait");
     cudaStreamSynchronize(g.stream);
     expect(g.pinned[5] == 5, "a result");
     cudaMemcpyAsync(g.memory, g.pinned, 4, cudaMemcpyHostToDevice, g.stream);
@@ -162,7 +162,7 @@ void events_order_streams() {
         if (waits) cudaStreamWaitEvent(g.other, done, 0);
         g.fetch(g.other);
         cudaStreamSynchronize(g.other);
-        expect((g.pinned[0] == 10) == (waits == 1), "the other stream sees what it waited for, and no more");
+        expect((g.pinned[0] == 10) == (waits == 1), "the other stream sees only what it waited for");
     }
 }
 
@@ -203,13 +203,13 @@ void memory_is_counted() {
     cudaMemGetInfo(&after, &all);
     expect(before == all && after == 0, "none left");
     void *more = nullptr;
-    expect(cudaMalloc(&more, 1) == cudaErrorMemoryAllocation, "more than there is");
+    expect(cudaMalloc(&more, 1) == cudaErrorMemoryAllocation, "more than is free");
     cudaFree(memory);
     cudaMemGetInfo(&after, &all);
-    expect(after == all, "given back");
+    expect(after == all, "memory after cudaFree");
 }
 
-/* ---- what is found ---- */
+/* ---- what is detected ---- */
 
 void copy_without_commit() { copy_without(THE_COMMIT); }
 void copy_without_wait() { copy_without(THE_WAIT); }
@@ -222,28 +222,28 @@ void finish(gpu *g) { cudaStreamSynchronize(g->stream); }
 
 void missing_barrier() {
     gpu g;
-    launch(g.stream, turn_around, 1, g.memory, false);
+    launch(g.stream, reverse, 1, g.memory, false);
     g.fetch(g.stream);
     finish(&g);
     for (int i = 0; i < THREADS; i++)
         if (g.pinned[i] != (float)(THREADS - 1 - i)) abort();
 }
 
-void thread_that_left() {
+void thread_that_returned() {
     gpu g;
-    launch(g.stream, leave_early, 1);
+    launch(g.stream, return_early, 1);
     finish(&g);
 }
 
 void two_barriers() {
     gpu g;
-    launch(g.stream, part_ways, 1);
+    launch(g.stream, diverge, 1);
     finish(&g);
 }
 
 void missing_lane() {
     gpu g;
-    launch(g.stream, miss_a_lane, 1);
+    launch(g.stream, omit_a_lane, 1);
     finish(&g);
 }
 
@@ -254,7 +254,7 @@ void host_reads() {
     printf("%g\n", (double)g.memory[0]);
 }
 
-void kernel_writes_behind() {
+void kernel_writes_past_the_end() {
     gpu g;
     launch(g.stream, write_at, 1, g.memory, THREADS);
     finish(&g);
@@ -299,16 +299,16 @@ const struct {
     {"copies to shared memory", copies_late, false},
     {"a copy that is not committed", copy_without_commit, true},
     {"a copy that is not waited for", copy_without_wait, true},
-    {"a copy that others read without a barrier", copy_without_barrier, true},
+    {"a copy that other threads read without a barrier", copy_without_barrier, true},
     {"a copy of a later group", copy_without_a_group, true},
     {"a copy that is not aligned", copy_without_alignment, true},
-    {"a copy that is still under way at the end", copy_without_end, true},
+    {"a copy that is pending at the end", copy_without_end, true},
     {"a missing barrier", missing_barrier, true},
-    {"a thread that left before a barrier", thread_that_left, true},
+    {"a thread that returned before a barrier", thread_that_returned, true},
     {"two different barriers", two_barriers, true},
     {"a missing lane", missing_lane, true},
     {"the host reads the GPU's memory", host_reads, true},
-    {"a kernel writes behind an allocation", kernel_writes_behind, true},
+    {"a kernel writes past the end of an allocation", kernel_writes_past_the_end, true},
     {"a kernel writes before an allocation", kernel_writes_before, true},
     {"a kernel uses freed memory", kernel_uses_freed_memory, true},
     {"a copy beyond the end", copy_beyond_the_end, true},
@@ -329,8 +329,8 @@ int main() {
         int status = 0;
         waitpid(child, &status, 0);
         bool is_good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-        bool has_died = WIFSIGNALED(status) || (!is_good && WEXITSTATUS(status) != 9); /* sanitizers exit */
-        bool is_right = c.dies ? has_died : is_good;
+        bool has_aborted = WIFSIGNALED(status) || (!is_good && WEXITSTATUS(status) != 9); /* sanitizers exit */
+        bool is_right = c.dies ? has_aborted : is_good;
         printf("%s: %s\n", c.name, is_right ? "ok" : "FAILED");
         failed += !is_right;
     }

@@ -1,6 +1,6 @@
 /* Emulated CUDA: the runtime's calls that this project uses, for src/device/cuda compiled by a C++ compiler of the
  * host. See docs/architecture.md for why, ../streams.cc and ../memory.cc for what differs from a plain run on the CPU:
- * work is done late, and memory of the GPU is out of reach of the host. */
+ * work runs late, and the host cannot access GPU memory. */
 #ifndef EMULATION_CUDA_RUNTIME_H
 #define EMULATION_CUDA_RUNTIME_H
 

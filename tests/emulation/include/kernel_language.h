@@ -1,6 +1,6 @@
-/* Emulated CUDA: the words of kernels. A thread of a block is a fiber (../block.cc): it runs until it waits at a
- * barrier or for the other lanes of its warp. Shared memory is thread_local, which inside a function is static, too; so
- * every module has all of it in one place, where it can be filled with garbage before a block. */
+/* Emulated CUDA: the functions and keywords of kernels. A thread of a block is a fiber (../block.cc): it runs until it
+ * waits at a barrier or for the other lanes of its warp. Shared memory is thread_local, which inside a function is also
+ * static; so the shared memory of a module is contiguous and can be filled with garbage before a block. */
 #ifndef EMULATION_KERNEL_LANGUAGE_H
 #define EMULATION_KERNEL_LANGUAGE_H
 
@@ -39,17 +39,17 @@ constexpr int warpSize = 32;
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 
-/* Where a thread waits; both must be the same for all that wait together. */
+/* The source location of a wait; threads that wait together must be at the same one. */
 #define EMULATED_LOCATION const char *file = __builtin_FILE(), int line = __builtin_LINE()
 void emulated_block_barrier(const char *file, int line);
-/* All lanes of [mask] give [bytes] (up to 64) and get the address of what lane 0 gave; lane i's is 64 i bytes behind
- * it, undefined where i is not in the mask. Good until this lane exchanges again. */
+/* Exchanges [bytes] (up to 64) among the lanes of [mask]. Returns the address of the value of lane 0; that of lane i is
+ * 64 i bytes after it, undefined where i is not in the mask. Valid until the next exchange of this lane. */
 const unsigned char *emulated_exchange(unsigned mask, const void *own, size_t bytes, const char *file, int line);
 unsigned emulated_lane();
 void *emulated_shared_bytes(); /* dynamic shared memory of the block */
-/* Starts a copy of [bytes] (4, 8 or 16) to shared memory, of zeros with ![is_there]; it belongs to the group that the
+/* Starts a copy of [bytes] (4, 8 or 16) to shared memory, of zeros if not [is_valid]; it belongs to the group that the
  * next commit ends. A wait is for all groups but the last [groups]. See ../copies.cc. */
-void emulated_copy(void *to, const void *from, unsigned bytes, bool is_there, const char *file, int line);
+void emulated_copy(void *to, const void *from, unsigned bytes, bool is_valid, const char *file, int line);
 void emulated_copy_commit();
 void emulated_copy_wait(unsigned groups);
 
@@ -65,7 +65,7 @@ template <typename T> T emulated_value(const unsigned char *values, unsigned lan
     return value;
 }
 
-/* What lane [from] gave, own where that lies outside of the group of [width] lanes. */
+/* The value of lane [from], own where [is_inside] is false: the lane is outside of the group of [width] lanes. */
 template <typename T>
 T emulated_shuffle(unsigned mask, T own, unsigned from, bool is_inside, const char *file, int line) {
     const unsigned char *values = emulated_exchange(mask, &own, sizeof own, file, line);
@@ -126,7 +126,7 @@ using std::max;
 using std::min;
 
 static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
-#define __expf(x) expf(x) /* names that the C library has, too */
+#define __expf(x) expf(x) /* macros, since the C library declares these names */
 #define __logf(x) logf(x)
 #define __powf(x, y) powf(x, y)
 static inline float __fdividef(float a, float b) { return a / b; }

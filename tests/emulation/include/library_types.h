@@ -1,4 +1,4 @@
-/* Emulated CUDA: the types of numbers that libraries are told. */
+/* Emulated CUDA: the number types of the libraries. */
 #ifndef EMULATION_LIBRARY_TYPES_H
 #define EMULATION_LIBRARY_TYPES_H
 

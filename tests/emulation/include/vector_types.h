@@ -1,4 +1,4 @@
-/* Emulated CUDA: the vector types of kernels, as aligned as the GPU's, and how they are made. */
+/* Emulated CUDA: the vector types of kernels, with the GPU's alignment, and their constructors. */
 #ifndef EMULATION_VECTOR_TYPES_H
 #define EMULATION_VECTOR_TYPES_H
 
