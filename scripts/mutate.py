@@ -87,7 +87,7 @@ FIRST = [
 
 # Tests that take too long for every mutant of their files: the others of their program run.
 SLOW = {"test_killed_at_every_io_call_of_the_first_saves", "test_every_failing_call_leaves_a_good_folder", "test_kill_at_random_moments",
-        "test_ranks_share_what_nobody_bound", "test_a_quota_is_respected", "test_a_mask_is_respected"}
+        "test_ranks_share_unbound_processors", "test_a_quota_is_respected", "test_a_mask_is_respected"}
 # Tests that allocate more than 8 GiB at once where so much is free, which LeakSanitizer does not do: they would notice every mutant.
 LARGE = {"test_check_compares_the_memory"}
 

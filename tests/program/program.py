@@ -1,4 +1,4 @@
-"""What the program tests share: run the built ddptrain as a user would, in a folder of its own."""
+"""What the program tests share: run the built ddptrain as a user would, each test in its own folder."""
 import contextlib, glob, hashlib, json, os, shutil, signal, struct, subprocess, sys, tempfile, time, unittest
 
 BINARY = os.environ["DDPTRAIN"]

@@ -30,13 +30,13 @@ class Flips(program.Case):
             self.assert_unhurt(7)
             self.assert_no_leftovers()
 
-    def test_two_ranks_cannot_tell(self):
+    def test_two_ranks_do_not_show_which_differs(self):
         err = self.flipped(0, 3, 12, "--nproc", 2, "train.check_state_every=1")
         self.assertRegex(err, r"rank 1 \(host [^)]+\) differs in 0\.weight.* from rank 0 \(host [^)]+\)")
         self.assertIn("it is unknown on which of them", err)
 
     def test_found_before_a_save(self):
-        """No comparison on the way: the save itself compares; the same command goes on as if nothing had been."""
+        """No comparison before the save: the save itself compares; the same command continues from the last good checkpoint."""
         for best, flips in (([], ((9, 0, 30), (5, 2, MODEL * 2 + 7))), (["checkpoint.best=train_loss"], ((19, 1, 1), (12, 0, 31)))):
             self.run_program("test.yaml", "--nproc", 3, "--run-dir", "runs/whole", "--fresh", *best)
             for step, rank, bit in flips:

@@ -1,6 +1,6 @@
 """Everything is allocated before the first step, and oneDNN's primitives are made: 50 steps and 3000 steps of one epoch ask for memory
 equally often. The calls are counted
-by a small library that stands between the program and malloc. ctest-labels: unit"""
+by a small library that is preloaded and counts calls of malloc. ctest-labels: unit"""
 import os, subprocess, unittest
 
 import program
@@ -72,7 +72,7 @@ class Allocations(program.Case):
 
 class Primitives(program.Case):
     def test_convolutions_are_prepared_before_the_first_step(self):
-        """oneDNN tells when it makes a primitive and when it runs one."""
+        """oneDNN logs when it creates a primitive and when it runs one."""
         self.write("test.yaml", IMAGES)
         out, _ = self.run_program("test.yaml", "--quiet", env={"DNNL_VERBOSE": "2"})
         what = [line.split(",")[1].split(":")[0] for line in out.splitlines() if line.startswith("onednn_verbose,")]

@@ -115,7 +115,7 @@ class Config(program.Case):
         for line in err.splitlines():
             self.assertRegex(line, r"^test\.yaml:\d+:\d+: ")
 
-    def test_said_once_by_many_ranks(self):
+    def test_many_ranks_print_it_once(self):
         self.write("test.yaml", program.WINE.replace("relu", "rellu"))
         _, err = self.run_program("test.yaml", "--nproc", 3, code=USAGE)
         self.assertEqual(err.count("unknown layer"), 1)

@@ -19,16 +19,16 @@ checkpoint: {save_every: 1, keep: 0}
 """
 
 
-def best_of(values, wants_more):
+def best_of(values, is_max):
     """Position of the first of the best."""
-    return values.index(max(values) if wants_more else min(values))
+    return values.index(max(values) if is_max else min(values))
 
 
-def stops_after(values, patience, min_delta=0, wants_more=False):
+def stops_after(values, patience, min_delta=0, is_max=False):
     """Number of epochs, as Keras and Lightning count them."""
     best, wait = None, 0
     for epoch, value in enumerate(values, 1):
-        if best is None or (value > best + min_delta if wants_more else value < best - min_delta):
+        if best is None or (value > best + min_delta if is_max else value < best - min_delta):
             best, wait = value, 0
         else:
             wait += 1
@@ -52,14 +52,14 @@ class Best(program.Case):
         return {k: v for k, v in arrays.items() if k.split("/")[0] in ("model", "optimizer", "ema") or k == "state/epoch"}
 
     def test_the_checkpoint_of_the_best_epoch_is_kept(self):
-        for metric, best, wants_more, nproc in (("val_loss", "val_loss", False, 1), ("val_f1", "val_f1", True, 2), ("train_loss", "train_loss", False, 1),
+        for metric, best, is_max, nproc in (("val_loss", "val_loss", False, 1), ("val_f1", "val_f1", True, 2), ("train_loss", "train_loss", False, 1),
                                                 ("val_f1", "{metric: val_f1, mode: min}", False, 1)):
             with self.subTest(best=best):
                 run = f"runs/{len(best)}"
                 _, err = self.run_program("test.yaml", "--run-dir", run, "--nproc", nproc, "train.epochs=20", f"checkpoint.best={best}")
                 values = self.values(metric, run)
                 self.assertGreater(len(set(values)), 5, "too few values: the test shows nothing")
-                best = best_of(values, wants_more)
+                best = best_of(values, is_max)
                 self.assertIn(f"best epoch {best + 1}: {metric} ", err)
                 self.assertEqual(self.events("end", run)[-1]["best_value"], values[best])
                 kept, regular = (self.state(self.path(run, "checkpoints", name)) for name in ("best.h5", f"epoch-{best + 1:04}.h5"))
@@ -141,11 +141,11 @@ class Best(program.Case):
         values, f1 = self.values("val_loss", "runs/all"), self.values("val_f1", "runs/all")
         cases = (("train.early_stop={patience: 3, min_delta: 0.01}", stops_after(values, 3, 0.01), "val_loss"),
                  ("train.early_stop={patience: 4, min_delta: 0.05}", stops_after(values, 4, 0.05), "val_loss"),
-                 ("train.early_stop={metric: val_f1, patience: 2}", stops_after(f1, 2, wants_more=True), "val_f1"),
-                 ("train.early_stop={metric: val_f1, min_delta: 0.01}", stops_after(f1, 10, 0.01, wants_more=True), "val_f1"),
+                 ("train.early_stop={metric: val_f1, patience: 2}", stops_after(f1, 2, is_max=True), "val_f1"),
+                 ("train.early_stop={metric: val_f1, min_delta: 0.01}", stops_after(f1, 10, 0.01, is_max=True), "val_f1"),
                  ("train.early_stop={metric: val_f1, mode: min, patience: 3}", stops_after(f1, 3), "val_f1"),
                  ("train={epochs: 60, evaluate_every: 2, early_stop: {metric: val_f1, patience: 2}, metrics: [f1]}",
-                  2 * stops_after(f1[1::2], 2, wants_more=True), "val_f1"))
+                  2 * stops_after(f1[1::2], 2, is_max=True), "val_f1"))
         for number, (argument, epochs, metric) in enumerate(cases):
             with self.subTest(argument=argument):
                 self.assertLess(epochs, 60, "the run does not stop early: the test shows nothing")

@@ -29,7 +29,7 @@ def make_rows(count, seed):
     return {"u": inputs[:, 0], "v": inputs[:, 1], "height": inputs[:, 2], "kind": classes}
 
 
-def forget_columns(path):
+def remove_column_names(path):
     program.without_datasets(path, "data/columns")
 
 
@@ -112,7 +112,7 @@ class Columns(program.Case):
         self.assertIn("rows.csv: there is no header; the columns must have the order of training: u, v, height", err)
         self.write("rows.csv", self.read("rows.csv").replace("\n", "\n1,x,2\n", 1))
         self.assertIn("rows.csv:line 2: column 'v': 'x' is not a number", self.predict("rows.csv", code=DATA)[1])
-        self.csv("rows.csv", NAMES + ["kind"], header=[])  # where the target stands, nothing says
+        self.csv("rows.csv", NAMES + ["kind"], header=[])  # no header: nothing shows the position of the target
         self.assertIn("rows.csv:line 1: expected a header with column names", self.predict("rows.csv", code=DATA)[1])
         self.evaluate("rows.csv", code=DATA)
 
@@ -144,14 +144,14 @@ class Columns(program.Case):
         """Nothing says that the last column is an input."""
         expected = self.predict("same.csv")[0]
         self.csv("rows.csv", NAMES)
-        forget_columns(self.checkpoints()[-1])
+        remove_column_names(self.checkpoints()[-1])
         advice = ("the checkpoint does not have the names of the columns, so the last column of rows.csv was taken for the target; "
                   "if the file has no target, name its columns: dataset.inputs=[a, b, c]")
         self.assertIn(advice, self.predict("rows.csv", code=USAGE)[1])
         self.assertNotIn(advice, self.evaluate("rows.csv", code=None)[1])
         self.assertEqual(self.predict("rows.csv", "dataset.inputs=[u, v, height]")[0], expected)
         self.run_program("test.yaml", "dataset.scale=none", "--run-dir", "runs/unscaled")
-        forget_columns(self.checkpoints("runs/unscaled")[-1])
+        remove_column_names(self.checkpoints("runs/unscaled")[-1])
         err = self.predict("rows.csv", "dataset.scale=none", "--run-dir", "runs/unscaled", code=DATA)[1]
         self.assertIn("0.weight", err)
         self.assertIn(advice, err)
@@ -199,7 +199,7 @@ class Columns(program.Case):
         with h5py.File(self.checkpoints()[-1], "r") as f:
             self.assertEqual(json.loads(f["data/columns"].asstr()[()]),
                              {"format": "csv", "columns": [{"name": n, "role": "input"} for n in NAMES] + [{"name": "kind", "role": "target"}]})
-        forget_columns(self.checkpoints()[-1])
+        remove_column_names(self.checkpoints()[-1])
         out, err = self.evaluate("same.csv")
         self.assertEqual(out, self.expected)
         self.assertEqual(err.count("same.csv: the columns could not be compared with those of the training, because the "
@@ -226,7 +226,7 @@ class Columns(program.Case):
         self.run_program("test.yaml", "dataset.path=named.csv", "--run-dir", "runs/named")
         self.run_program("export", "runs/named", "--out", "w.safetensors")
         self.assertEqual(json.loads(metadata()["labels"]), sorted(names))
-        forget_columns(self.checkpoints()[-1])
+        remove_column_names(self.checkpoints()[-1])
         self.run_program("export", "runs/test", "--out", "w.safetensors")
         self.assertEqual(metadata(), {"format": "pt"})
 

@@ -56,7 +56,7 @@ class Comm(program.Case):
         self.check_output(self.started_by_a_launcher(["a", "b"]), 2, "gloo", ["1 KiB"])
 
     def test_stopped(self):
-        """Nothing was to be saved, and nothing is said of it."""
+        """Nothing is due to be saved, and no message mentions a save."""
         for nproc in (2, 3):  # one process has nothing to measure and is done at once
             p = self.start("comm", "--nproc", nproc, "--sizes", ",".join(["64M"] * 32))
             self.assertIn("process", p.stdout.readline())

@@ -84,7 +84,7 @@ class Shipped(program.Case):
                 self.assertIn("This file describes a sweep: start it with ddptrain sweep FILE", err)
 
     def test_counts(self):
-        """A noun behind a count of 1 is singular."""
+        """A noun after a count of 1 is singular."""
         config = os.path.join(program.SOURCE, "configs", "linear_regression.yaml")
         out, _ = self.run_program("check", config, "train.epochs=1", "sampler.batch_size=800")
         self.assertIn("epoch          1 batch, 1 step\nrun            1 epoch, 1 step\n", out)

@@ -9,7 +9,7 @@ import faults, faults_cluster as cluster
 
 faults.load_more()
 
-# Those that mostly wait run beside each other.
+# Tests that mostly wait run concurrently.
 QUICK = {"kill": 2, "orphans": 2, "death": 2, "restart": 1, "stale": 1, "give_up": 1, "pairs": 1, "untrusted": 1}
 PATIENT = {"stop": 1, "request": 8, "hang": 1, "slow": 1, "missing": 1, "link": 1, "nodes": 1, "lossy": 1, "hosts": 1, "launchers": 1, "endings": 2, "three": 2, "memory": 1, "openmpi": 1, "mpich": 1, "slurm": 1,
            "torchrun": 1}

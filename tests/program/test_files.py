@@ -1,4 +1,4 @@
-"""What a command reads, and what is somebody else's, it does not overwrite; what it cannot write or read it says."""
+"""A command does not overwrite its inputs or files of others, and reports files that it cannot read or write."""
 import os, resource, shutil
 
 import program
@@ -54,8 +54,8 @@ class OwnFiles(program.Case):
         self.run_program("wine.yaml", "--run-dir", "mine", "train.epochs=1", "--fresh")
         self.assertEqual(self.read("mine.1/checkpoints/foo.pt"), "mine\n")
 
-    def test_names_of_a_runs_files_are_no_proof_of_a_run(self):
-        """Somebody's own checkpoints and lock, with a run's names."""
+    def test_files_named_as_those_of_a_run_are_kept(self):
+        """Files of a user that have the names of a run's files."""
         os.mkdir(self.path("mine/checkpoints"))
         for name in ("checkpoints/epoch-01.h5", "checkpoints/epoch-0001.h5", "checkpoints/model.h5", ".lock"):
             for more in ([], ["--fresh"]):
@@ -162,7 +162,7 @@ class Output(program.Case):
         self.assertEqual(p.returncode, code, err)
         return err
 
-    def test_a_limit_on_the_size_of_files_is_said(self):
+    def test_a_file_size_limit_is_reported(self):
         big = ["model.layers.0.linear.out=20000", "train.epochs=1"]
         err = self.limited("wine.yaml", *big, code=IO, blocks=20)
         self.assertIn("File too large", err)
@@ -173,7 +173,7 @@ class Output(program.Case):
                 self.assertIn("File too large", self.limited(*arguments, code=IO, blocks=1))
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("big")], [])
 
-    def test_a_last_state_that_is_lost_is_told(self):
+    def test_a_lost_last_state_is_reported(self):
         full = {"DDPTRAIN_FAULT": "1:enospc:ever", "DDPTRAIN_FAULT_FILTER": ".h5.tmp-"}
         _, err = self.run_program("wine.yaml", "train.epochs=6", env=full, code=IO)
         self.assertIn("the last state is not saved; when that is fixed, run the same command again", err)

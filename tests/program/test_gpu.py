@@ -1,4 +1,4 @@
-"""What a run says that asks for a GPU where something is missing: the module, a library of it, the driver. ctest-labels: unit"""
+"""The messages of a run with device: cuda where something is missing: the module, one of its libraries, the driver. ctest-labels: unit"""
 import ctypes, os, shutil, subprocess, unittest
 
 import program
@@ -21,7 +21,7 @@ class Missing(program.Case):
         self.write("test.yaml", program.WINE)
 
     def refused(self, binary, *sentences):
-        """As a run, as a check, which tells all else: the same sentence, nothing begun."""
+        """As a run and as a check, which prints the rest of its output as well: the same message, nothing started."""
         for words in (["test.yaml"], ["check", "test.yaml"]):
             with self.subTest(words):
                 p = subprocess.run([binary, *words, "train.device=cuda"], cwd=self.folder, env=self.environment(),
@@ -30,13 +30,13 @@ class Missing(program.Case):
                 for sentence in (*sentences, "use device: cpu"):
                     self.assertIn(sentence, p.stderr)
                 self.assertRegex(p.stderr, r"train\.device: cuda needs \w")
-                if words[0] == "check":  # all that this machine can say about the run is said
+                if words[0] == "check":  # all other output of check is complete
                     self.assertRegex(p.stdout, r"(?s)parameters in \d+ tensors.*GPU memory +[\d.]+ MiB, and the workspace of operators: .* optimizer.*"
                                                r"optimizer +\w+: lr.*not here +train\.device: cuda needs")
                 self.assertFalse(os.path.exists(self.path("runs")))
 
     def copy(self):
-        """The program in a folder of its own, without its modules."""
+        """The program in another folder, without its modules."""
         os.mkdir(self.path("bin"))
         return shutil.copy2(program.BINARY, self.path("bin", "ddptrain"))
 
@@ -83,7 +83,7 @@ class Missing(program.Case):
         self.refused(program.BINARY, "NVIDIA's driver, which is not installed (libcuda.so.1")
 
     @unittest.skipIf(has_driver(), "this machine has NVIDIA's driver")
-    def test_auto_takes_the_cpu_and_says_why(self):
+    def test_auto_selects_the_cpu_and_prints_why(self):
         line = "train.device: auto is the CPU: there is no NVIDIA driver\n"
         out, _ = self.run_program("check", "test.yaml")
         self.assertEqual(out.count(line), 1, out)

@@ -109,7 +109,7 @@ class Refusals(Emulated):
             self.on_gpu("check", "test.yaml", mib=mib, code=None)
             self.assertIn(self.code, (USAGE, program.OK), mib)
 
-    def test_the_memory_of_a_run_is_told(self):
+    def test_memory_of_a_run_is_printed(self):
         """A wider layer is seen in it, and what is free is the GPU's."""
         def told(*words):
             out, _ = self.on_gpu("check", "test.yaml", "train.device=cuda", *words, mib=300)
@@ -128,7 +128,7 @@ class Refusals(Emulated):
 
 
 class Memory(Emulated):
-    def test_check_tells_the_peak(self):
+    def test_check_prints_the_peak(self):
         """What a run takes, within 5 %, operators and libraries included, of large and of small models."""
         small = ("WINE", program.WINE, ()), ("CNN", CNN, ()), ("GPT", GPT, ())
         wide = (("wide MLP", program.WINE, ["model.layers.0.linear.out=40000", "train.epochs=1"]), ("bfloat16", program.WINE, ["model.layers.0.linear.out=40000", "train.epochs=1", "train.precision=bfloat16"]),
@@ -293,7 +293,7 @@ class Cnn(Wine):
 
 @unittest.skipUnless(os.path.exists(os.path.join(FOLDER, "ddptrain_cudnn.so")), "no convolutions yet")
 class Narrow(Emulated):
-    """Convolutions in 16 bits, recorded or not; where cuDNN has none, in TF32. What lies between layers is float32 with 4 channels."""
+    """Convolutions in 16 bits, recorded or not; where cuDNN has none, in TF32. Activations between layers are float32 with 4 channels."""
     config = CNN.replace("    - flatten", "    - residual: [{conv2d: {out: 4, kernel_size: 3, padding: 1, bias: false}}, batch_norm, relu, "
                          "{conv2d: {out: 4, kernel_size: 3, padding: 1}}]\n    - relu\n    - flatten")
 
@@ -313,7 +313,7 @@ class Narrow(Emulated):
 
 
 class NarrowImages(Narrow):
-    """The same with 8 channels, which lie between layers in 16 bits."""
+    """The same with 8 channels, whose activations between layers are 16 bits."""
     config = CNN.replace("out: 4", "out: 8").replace(
         "    - flatten", "    - residual: [{conv2d: {out: 8, kernel_size: 3, padding: 1, bias: false}}, batch_norm, relu, {conv2d: {out: 8, kernel_size: 3, padding: 1}}]\n"
         "    - relu\n    - conv2d: {out: 16, kernel_size: 3, padding: 1}\n    - relu\n    - group_norm: 4\n    - adaptive_avg_pool2d: 1\n    - flatten")
@@ -343,7 +343,7 @@ class NarrowImages(Narrow):
 
 
 class Overflow(Emulated):
-    """What float16 cannot hold between two layers is found where it is, also in the output that only a loss reads."""
+    """An overflow of float16 between two layers is located, also in the output that only the loss reads."""
     config = GPT.replace("{out: 53, bias: false, name: lm_head}", "{out: 56, name: lm_head}").replace("{linear: {out: 48}}", "{linear: {out: 48, name: qkv}}")
 
     def test_the_layer_is_named(self):

@@ -1,4 +1,4 @@
-"""Passes recorded as CUDA graphs, on the emulated GPU: the same bits as without, a device that cannot record goes on without, and state
+"""Passes recorded as CUDA graphs, on the emulated GPU: the same bits as without, a device that cannot record continues without, and state
 that crosses between host and GPU: faults, roll-backs, sharing of the optimizer, elastic shards.
 ctest-labels: unit gpu-emulated"""
 import json, os, random, unittest
@@ -122,7 +122,7 @@ train: {epochs: 3, on_nonfinite: {policy: skip, max: 3}, log_every: 1, ema: 0.9}
         self.write("test.yaml", self.BAD.replace("LOSS", loss))
 
     def test_a_step_is_taken_back(self):
-        """It was not finite, the next one was under way, and the run goes on as if the host had waited: running statistics, too."""
+        """The loss is not finite while the next step is running; the run continues as if the host had waited, including running statistics."""
         for loss, value in (("mse", "3e38"), ("kl_div", "3e38")):
             self.write_bad(loss, value)
             for nproc in ("1", "2"):
@@ -171,7 +171,7 @@ train: {epochs: 8, precision: float16, grad_scaler: {init_scale: 64, growth_inte
         self.assertEqual(self.sha(), self.sha("runs/plain"))
 
     def test_ranks_that_search_apart(self):
-        """For what was not finite each goes as far as it must, in passes that want memory of their own: all record anew, or none."""
+        """To locate a value that is not finite the processes run passes that allocate memory: all record again, or none."""
         self.write_rows(64, bad=22)
         self.write("test.yaml", """
 dataset: {path: rows.csv, inputs: [a, b], targets: y}

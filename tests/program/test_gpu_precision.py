@@ -67,7 +67,7 @@ class Float16(program.Case):
                 losses.append(self.losses(run))
             self.assert_close(losses[0], losses[1], 1e-5, clip)
 
-    def test_a_scaler_without_a_use_is_told(self):
+    def test_a_loss_scaler_without_effect_is_reported(self):
         for words, line in ((("train.precision=bfloat16",), "train.grad_scaler is for precision: float16; the loss is not scaled"),
                             (("train.float32_matmul_precision=high",), "train.float32_matmul_precision: high is for precision: float32")):
             out, _ = self.run_program("check", "test.yaml", *words, env=ENVIRONMENT, timeout=120)

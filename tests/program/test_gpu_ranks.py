@@ -1,4 +1,4 @@
-"""Several processes, each on an emulated GPU of its own (tests/emulation), with NCCL between them: the same bits as through the host,
+"""Several processes, each on its own emulated GPU (tests/emulation), with NCCL between them: the same bits as through the host,
 who gets which GPU under which launcher, what is refused, and how a lost rank ends the others. ctest-labels: dist fault gpu-emulated"""
 import os, re, shutil, signal, subprocess, time, unittest
 
@@ -62,7 +62,7 @@ class Bits(Ranks):
         self.assert_close(self.losses(), self.losses("runs/gloo"), 1e-5, "losses")
 
     def test_a_rank_without_rows(self):
-        """It records nothing, so nobody does: the second batch of an epoch has a row on rank 0 only."""
+        """A rank cannot record, so no rank does: the second batch of an epoch has a row on rank 0 only."""
         words = ("sampler={batch_size: 47, uneven: true, seed: 42}", "train.epochs=4")
         self.train("--nproc", 3, *words, gpus=3)
         self.train("--nproc", 3, *words, "dist.backend=gloo", gpus=3, run="runs/gloo")
@@ -85,7 +85,7 @@ class Collectives(Ranks):
                 self.assertRegex(out, r"\n\d{3,} calls of every collective, type and operation: all correct")
                 self.assertEqual(len(re.findall(r"^ +\d+ KiB ", out, re.M)), 5)
 
-    def test_one_process_has_nobody(self):
+    def test_one_process_has_no_peers(self):
         _, err = self.run_program("comm", "--backend", "nccl", "--nproc", 1, env=self.emulated(1), code=USAGE)
         self.assertIn("--backend nccl needs two processes or more", err)
 
@@ -102,8 +102,8 @@ class Places(Ranks):
     def auto(self, *words, gpus=2, code=OK, **more):
         return self.run_program("test.yaml", "train.epochs=3", *words, "--fresh", code=code, env=self.emulated(gpus, **more), timeout=120)
 
-    def test_auto_takes_the_gpus(self):
-        """One process for each, as many as are asked for, those of a launcher; eval, check and restarts decide alike."""
+    def test_auto_selects_the_gpus(self):
+        """One process per GPU, the requested number, those of a launcher; eval, check and restarts select the same device."""
         self.assertIn("2 processes on cuda:0 (Emulated GPU), gradients averaged by NCCL", self.auto()[1])
         self.assertIn("2 processes on cuda:0 (Emulated GPU), gradients averaged by NCCL", self.auto("dist.backend=nccl")[1])
         self.assertIn("1 process on cuda:0", self.auto("--nproc", 1)[1])
@@ -113,8 +113,8 @@ class Places(Ranks):
         self.assertIn("loss", self.run_program("eval", "test.yaml", env=self.emulated(1))[0])
         self.assertIn("2 processes on cuda:0", self.ends(self.torchrun(device="auto"), OK))
 
-    def test_auto_takes_the_cpu(self):
-        """Where there is no GPU for each process it says so, unless GPUs are hidden; what needs a GPU is refused."""
+    def test_auto_selects_the_cpu(self):
+        """Without a GPU for each process it prints why, unless GPUs are hidden; settings that need a GPU are refused."""
         for words, more, why in (
                 (["--nproc", 3], {}, "3 processes on this host, 2 GPUs"),
                 ([], {"DDPTRAIN_EMULATED_CAPABILITY": 75}, "a run on GPUs needs compute capability 8.0 or higher, but cuda:0 (Emulated GPU) has 7.5"),
@@ -160,10 +160,10 @@ class Places(Ranks):
         err = self.ends(self.slurm(["0", "1"]), OK)
         self.assertIn("2 processes on cuda:0 (Emulated GPU), gradients averaged by NCCL", err)
 
-    def test_slurm_shows_all_tasks_all(self):
+    def test_slurm_all_gpus_visible_to_all_tasks(self):
         self.ends(self.slurm(["0,1", "0,1"]), OK)
 
-    def test_slurm_shows_two_tasks_the_same(self):
+    def test_slurm_the_same_gpu_visible_to_two_tasks(self):
         err = self.ends(self.slurm(["1", "1"]), USAGE)
         self.assertIn("ranks 0 and 1 have the same, Emulated GPU at 0000:02:00.0", err)
         self.assertFalse(os.path.exists(self.path("runs", "test", "metrics.jsonl")))
@@ -177,7 +177,7 @@ class Places(Ranks):
         self.assertIn("2 processes on cuda:0 (Emulated GPU), gradients averaged by NCCL", self.ends(self.torchrun(), OK))
 
     def test_a_rank_that_cannot_record(self):
-        """Then none does: NCCL wants a call recorded by all or by none. Whether it is the capture or the graph, of the first or a later one."""
+        """Then none does: with NCCL all ranks or none must record a call. Whether it is the capture or the graph, of the first or a later one."""
         self.train("--nproc", 2)
         for fails in ("capture:1", "graph:1", "graph:2"):
             with self.subTest(fails):
@@ -187,7 +187,7 @@ class Places(Ranks):
                 shutil.rmtree(self.path("runs", "launched"))
 
     def test_too_little_memory_on_one(self):
-        """For what operators work in: nobody has made or moved a run folder by then."""
+        """Memory of operators: no run folder was created or moved before the failure."""
         port = free_port()
         self.train(gpus=1, run="runs/launched")
         ranks = [self.rank(r, "--run-dir", "runs/launched", "--fresh", "model.layers.0.linear.out=40000", "train.precision=bfloat16", RANK=r, WORLD_SIZE=2, LOCAL_RANK=r, LOCAL_WORLD_SIZE=2,
@@ -204,7 +204,7 @@ class Places(Ranks):
         self.assertIn("rank 1 has version 22703 of NCCL, and rank 0 has 22800: install the same", err)
 
     def test_without_nccl(self):
-        """auto: by way of the host, which is said; nccl: refused."""
+        """auto: through the host, with a message; nccl: refused."""
         os.mkdir(self.path("modules"))
         for name in ("ddptrain_cuda.so", "libemulation.so"):
             os.symlink(os.path.join(FOLDER, name), self.path("modules", name))

@@ -57,7 +57,7 @@ class Update(program.Case):
             self.assertGreaterEqual(self.launches(few, "rounding"), 1)
 
     def test_recorded_or_not(self):
-        """The host stands at other places of a run, so the copy comes to be in other ways: checkpoints, evaluations of averages, resumes."""
+        """Checkpoints, evaluations of averaged weights and resumes: the 16-bit copy is created in different ways."""
         words = ["optimizer.decay=matrices", "model.freeze=['2.bias']", "checkpoint.save_every={steps: 5}", "train.ema=0.9", "train.evaluate_every=1"]
         self.train(*words)
         self.train(*words, "train.cuda_graph=false", run="runs/plain")
@@ -67,7 +67,7 @@ class Update(program.Case):
         self.assertEqual(self.sha("runs/parts"), self.sha())
 
     def test_evaluations_of_averages(self):
-        """They see the average, as a program that has nothing else does, and training goes on with the weights."""
+        """Evaluations use the averaged weights, and training continues with the weights."""
         words = ["train.ema=0.9", "train.accumulate=1"]
         self.train(*words, "train.evaluate_every=1")
         self.train(*words, "train.evaluate_every=0", run="runs/once")

@@ -23,7 +23,7 @@ class Built(Case):
         self.assertIn("PIE", readelf("--dynamic", BINARY))
 
     def test_checked_calls(self):
-        """A sanitizer's build has checks of its own in place of these."""
+        """A sanitizer build has its own checks instead of these."""
         symbols = readelf("--symbols", BINARY)
         expected = "__asan|__ubsan|__tsan" if SANITIZER else r"__stack_chk_fail"
         self.assertRegex(symbols, expected)

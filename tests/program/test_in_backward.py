@@ -85,7 +85,7 @@ class InBackward(program.Case):
             sums.append(self.sha("runs/two"))
         self.assertEqual(*sums)
 
-    def test_check_knows(self):
+    def test_check_reports_it(self):
         self.write("test.yaml", WIDE)
         self.assertIn("gradients      7.88 MiB at a time; each is applied during backward (optimizer.in_backward)",
                       self.run_program("check", "test.yaml", ON)[0])
@@ -112,7 +112,7 @@ class NotFiniteInBackward(program.Case):
     write_rows = test_nonfinite.NotFinite.write_rows
     assert_checkpoints_are_finite = test_nonfinite.NotFinite.assert_checkpoints_are_finite
 
-    def test_a_loss_is_told_before_anything_is_updated(self):
+    def test_a_bad_loss_is_detected_before_any_update(self):
         self.write_rows({17: 3e38})
         self.write("test.yaml", test_nonfinite.CONFIG.replace("batch_norm, ", ""))
         errors = [self.run_program("test.yaml", *more, "--fresh", code=NOT_FINITE)[1] for more in ([], [ON])]
@@ -120,7 +120,7 @@ class NotFiniteInBackward(program.Case):
         self.assertEqual(errors[0].splitlines()[-1], errors[1].splitlines()[-1])
 
     def test_a_gradient_ends_the_run_and_the_last_checkpoint_stays(self):
-        """The loss is finite, but 0.125 x 100 x 1e38 is too much for a gradient; the layer behind is updated by then."""
+        """The loss is finite, but 0.125 x 100 x 1e38 is too much for a gradient; the following layer is already updated."""
         self.write_rows({17: 1e38})
         self.write("test.yaml", test_nonfinite.CONFIG.replace("batch_norm, {dropout: {p: 0.2}}, relu, ", "")
                    .replace("{linear: {out: 1}}]", "{linear: {out: 1}}], init: [{constant: {value: 1.0e-10, match: 0.*}}, {constant: {value: 100, match: 1.*}}]")

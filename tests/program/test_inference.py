@@ -77,7 +77,7 @@ class Inference(program.Case):
         _, err = self.run_program("predict", "test.yaml", "dataset.path=new.h5", "--out", "p.csv")
         self.assertIn("new.h5: 4 of 20 rows, those for validation (--part all uses all)", err)
         for rows, more, what in ((slice(1), [], "split.test 0.2 of 1 row leaves no training row; --part all uses every row\n"),
-                                 (slice(1), ["dataset.split.stratify=true"], None),  # the classes are not there
+                                 (slice(1), ["dataset.split.stratify=true"], None),  # the classes are missing
                                  (slice(0), [], "one.h5: there are no rows\n"),
                                  (slice(0), ["--part", "all"], "one.h5: there are no rows\n")):
             with self.subTest(rows=rows, more=more):

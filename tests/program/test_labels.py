@@ -15,7 +15,7 @@ loss: cross_entropy
 optimizer: {type: adam, lr: 0.05}
 train: {epochs: 40}
 """
-NAMES = ["b\nlue", "green", "red"]  # a quoted field may hold a line end
+NAMES = ["b\nlue", "green", "red"]  # a quoted field may contain a line end
 
 
 class Labels(program.Case):

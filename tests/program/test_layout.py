@@ -36,7 +36,7 @@ BELOW_DIST = {
 }
 MAX_LINES = 700
 CPP_FILES = re.compile(r"^src/dist/comm/comm_gloo\.cc$|^src/dist/comm/(?:gloo|nccl)/|^src/device/cuda/|^tests/emulation/")
-# Of somebody's home, or of this very checkout; a short one ("/src") would fit too much.
+# Of a home folder, or of this checkout; a short one ("/src") would fit too much.
 CHECKOUT = os.path.realpath(SOURCE)
 MACHINE_PATHS = re.compile(r"(?<![\w.$}/])(?:/(?:home|Users)/\w" + (f"|{re.escape(CHECKOUT)}\\b" if CHECKOUT.count("/") > 1 else "") + ")")
 
@@ -141,11 +141,11 @@ class Layout(unittest.TestCase):
                         if len(names) > 1 and any(name.endswith((".h", ".cuh")) for name in names)])
 
     def test_no_emulator_in_the_product(self):
-        """The emulated GPU has files of its own in place of what it cannot compile (tests/emulation/include)."""
+        """The emulated GPU has its own versions of files that it cannot compile (tests/emulation/include)."""
         self.fail_with([f"{name}:{line}: code of the emulated GPU" for name in c_files("src/")
                         for line in lines_with(r"(?i)emulated_", without_comments(read(name)))])
 
-    def test_nobody_includes_a_command(self):
+    def test_no_file_includes_a_command(self):
         commands = {os.path.basename(name) for name in c_files("cmd/") if name.endswith(".h")}
         problems = [f"{name}: includes {header}" for name in c_files("src/") for header in commands
                     if f'"{header}"' in read(name) or f'"cmd/' in read(name)]
@@ -186,7 +186,7 @@ class Layout(unittest.TestCase):
         self.fail_with(problems)
 
     def test_only_commands_exit_and_print(self):
-        """A place that must is named here with its reason, and is taken from the list when it is gone."""
+        """Exceptions are listed here with their reasons and removed from the list when they no longer apply."""
         prints = r"(?<![\w.>])(?:printf|vprintf|puts|putchar|putc|perror|psignal|warnx|errx|std::c(?:out|err|log))\b\s*[(<]|\bstd(?:out|err)\b|\bSTD(?:OUT|ERR)_FILENO\b" \
                  r"|\b(?:write|dprintf|vdprintf)\s*\(\s*[12]\s*,"
         exits = r"(?<![\w.>:])(?:std::)?(?:_?exit|_Exit|quick_exit|abort|errx)\s*\((?!\)?\s*(?:const\b|\{))"
@@ -221,7 +221,7 @@ class Layout(unittest.TestCase):
         self.fail_with(problems)
 
     def test_a_lack_of_memory_is_a_code(self):
-        """status_memory says it, and its code tells it apart: nobody writes the sentence or looks for words in it."""
+        """Only status_memory creates this error, and its code identifies it: no file repeats or compares the message."""
         problems = []
         for name in [name for name in FILES if name.startswith(("src/", "cmd/")) and name.endswith((".c", ".h", ".cc", ".hpp", ".cu", ".cuh"))]:
             if name == "src/base/status.c":

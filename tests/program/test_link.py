@@ -1,4 +1,4 @@
-"""The link between two hosts (network namespaces) is down for less than a second, again and again: nobody is lost.
+"""The link between two hosts (network namespaces) is down for less than a second, repeatedly: no rank is lost.
 ctest-labels: dist fault"""
 import os, subprocess, time, unittest, uuid
 
@@ -68,7 +68,7 @@ class Link(Case):
         except FileNotFoundError:
             return 0
 
-    def test_short_failures_of_the_link_lose_nobody(self):
+    def test_short_failures_of_the_link_lose_no_rank(self):
         self.write("c.yaml", CONFIG)
         self.secret = uuid.uuid4().hex
         ranks = [self.start_rank(*r) for r in RANKS]

@@ -205,7 +205,7 @@ class Average(program.Case):
             self.assertGreater(abs(own - other), 1e-3)
 
     def test_choice(self):
-        """What is used is said; the run's own evaluations decide unless --weights does, also for an export."""
+        """A message names the weights that are used; --weights or else the run's evaluations select them, also for an export."""
         import h5py
         from test_weights import read_safetensors
         said = {"average": "; the moving average of the weights (--weights trained", "trained": "; the weights as trained (--weights average"}
@@ -284,7 +284,7 @@ class Optimizers(program.Case):
         self.assertEqual([s["lr"] for s in self.events("step")], [s["lr"] for s in self.events("step", "runs/whole")])
 
     def test_resume_with_a_plateau_groups_and_frozen_parameters(self):
-        """A rate that has fallen, and is about to fall, goes on falling at the same steps after a resume."""
+        """A learning rate that was reduced, and is due to be reduced, is reduced at the same steps after a resume."""
         config = program.WINE.replace("{epochs: 10}", "{epochs: 12}").replace("save_every: 5", "save_every: 1, keep: 0")
         config = config.replace("model: {", "model: {freeze: 0.bias, ").replace("{type: adam, lr: 0.001}", (
             "{type: adamw, amsgrad: true, lr: 0.01, decay: matrices, groups: [{match: '2.*', lr_factor: 0.5}]}"))

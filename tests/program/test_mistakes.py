@@ -1,4 +1,4 @@
-"""Each mistake of mistakes.txt gets exactly the message that stands below it. ctest-labels: unit"""
+"""Each mistake of mistakes.txt gets exactly the message below it. ctest-labels: unit"""
 import os
 
 import program

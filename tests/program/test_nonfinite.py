@@ -85,7 +85,7 @@ class NotFinite(program.Case):
             self.assert_checkpoints_are_finite("runs/rollback")
 
     def test_killed_and_resumed(self):
-        """A run that is killed at any save and goes on ends with the bits of one that was not."""
+        """A run that is killed at any save and resumed ends with the bits of an uninterrupted one."""
         for policy in ("skip", "rollback"):
             self.run_program("test.yaml", "--run-dir", "runs/whole", "--fresh", f"train.on_nonfinite={policy}")
             for at in (30, 61, 94):

@@ -32,7 +32,7 @@ class Precision(program.Case):
             _, err = self.run_program("mlp.yaml", BF16, code=program.USAGE)
             self.assertIn("use float32", err)
 
-    def test_what_does_nothing_is_said(self):
+    def test_settings_without_effect_are_reported(self):
         """Once for each key, by `check` and at the start of a run; a resolved config says nothing new."""
         lines = {"train.grad_scaler={init_scale: 1024}": "train.grad_scaler is for precision: float16; the loss is not scaled",
                  "train.cuda_graph=true": "train.cuda_graph is for GPUs",

@@ -105,7 +105,7 @@ class Processes(Started):
             self.assert_no_leftovers()
 
     def test_a_signal_to_one_rank_stops_all(self):
-        """A scheduler may ask any rank to stop: all learn it in the same step."""
+        """A scheduler may send SIGTERM to any rank: all stop after the same step."""
         for asked in (0, 1, 2):
             p = self.start_endless("--nproc", 3)
             os.kill(self.ranks(p)[asked], signal.SIGTERM)
@@ -160,8 +160,8 @@ class Processes(Started):
                     self.assert_no_leftovers()
                     self.assertFalse(os.path.exists(self.path("runs")))
 
-    def test_a_node_that_cannot_come_says_so(self):
-        """Its data is not there: the other node hears of it instead of waiting until dist.timeout."""
+    def test_a_node_that_cannot_start_reports_it(self):
+        """Its data is missing: the other node receives the error instead of waiting until dist.timeout."""
         for verb in ([], ["eval"]):
             for bad in (0, 1):
                 with self.subTest(verb=verb, bad=bad):
@@ -239,7 +239,7 @@ class Processes(Started):
         self.assertIn("node 1: 3 ranks, 1 on each of 3 nodes) expects another number of ranks than rank 0 (2 ranks, 1 on each of 2 nodes)", here)
         self.assertIn("it expects 2 ranks, 1 on each of 2 nodes, this rank 3", there)
 
-    def test_a_node_whose_config_cannot_be_read_says_so(self):
+    def test_a_node_whose_config_cannot_be_read_reports_it(self):
         self.write("broken.yaml", program.WINE.replace("batch_size", "batch_sise"))
         for config, words in (("gone.yaml", "gone.yaml"), ("broken.yaml", "batch_sise")):
             for bad in (0, 1):
@@ -427,7 +427,7 @@ class Threads(program.Case):
                              self.most({"OMP_NUM_THREADS": "1"}), own)
         time.sleep(0.3)  # the groups are empty a moment after their processes
 
-    def test_ranks_share_what_nobody_bound(self):
+    def test_ranks_share_unbound_processors(self):
         def ranks(**more):
             at = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), **more}
             return [{"RANK": str(r), "LOCAL_RANK": str(r), **at} for r in range(2)]

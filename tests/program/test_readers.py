@@ -24,7 +24,7 @@ class Readers(program.Case):
             expected = program.vectors("split")["scaler_wine_train"]
             np.testing.assert_allclose(f["scaler/mean"][:], expected["mean"], rtol=1e-15)
             np.testing.assert_allclose(f["scaler/scale"][:], expected["scale"], rtol=1e-15)
-            # the state's hash can be taken by anyone: parameters, optimizer state, counters, as they lie in the file
+            # the state's hash can be computed by any program: parameters, optimizer state, counters, as stored in the file
             h = hashlib.sha256()
             names = ["0.weight", "0.bias", "2.weight", "2.bias"]
             for group in ("model", "optimizer/exp_avg", "optimizer/exp_avg_sq"):

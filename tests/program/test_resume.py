@@ -104,7 +104,7 @@ class Resume(program.Case):
         self.assertIn("runs/test/checkpoints", err)
         self.assertEqual(before, {c: os.path.getsize(c) for c in self.checkpoints()})
 
-    def test_complete_says_so_and_can_be_extended(self):
+    def test_a_complete_run_is_reported_and_can_be_extended(self):
         self.reference()
         self.run_program("test.yaml", "train.epochs=8", "schedule.t_max=1750")
         metrics = self.metrics()
@@ -176,7 +176,7 @@ class Resume(program.Case):
         self.assertIn("state/step: int64 scalar in the config, not in the file", err)
 
     def test_checkpoint_of_a_newer_version(self):
-        """A counter that this version does not have may be there only where it has counted nothing."""
+        """A counter unknown to this version is accepted only if it is 0."""
         self.run_program("test.yaml", "train.epochs=2", "schedule.t_max=600")
         newest = self.path("runs/test/checkpoints/epoch-0002.h5")
 
@@ -223,7 +223,7 @@ class Resume(program.Case):
         self.assertIn("missing.h5", err)
 
     def test_never_means_checkpoints_of_earlier_jobs(self):
-        """A job that starts again by itself goes on from its own."""
+        """A requeued job continues from its own checkpoint."""
         self.write("test.yaml", program.WINE.replace("save_every: 5", "save_every: 1"))
         self.run_program("test.yaml", "--run-dir", "runs/whole")
         _, err = self.run_program("test.yaml", "checkpoint.resume=never", "--max-restarts", 2,
@@ -248,7 +248,7 @@ class Resume(program.Case):
         self.assertIn("renamed the folder of the earlier run: runs/test.1", err)
         self.assertEqual(self.events("step")[0]["step"], 301)
 
-    def test_lost_metrics_are_told(self):
+    def test_lost_metrics_are_reported(self):
         self.run_program("test.yaml", "train.epochs=1")
         lines = self.read("runs/test/metrics.jsonl").splitlines(keepends=True)
         whole = "".join(lines[:20])
@@ -299,7 +299,7 @@ class Resume(program.Case):
 
 
 class MovedFolder(program.Case):
-    """A run whose folder is moved or deleted under it loses nothing and touches nobody's files."""
+    """A run whose folder is moved or deleted meanwhile loses nothing and changes no other files."""
 
     def begin(self, env=None, width=48):
         self.write("test.yaml", program.LONG.replace("schedule: {type: cosine, interval: step, warmup: 50}\n", "").replace("out: 48", f"out: {width}")
@@ -315,7 +315,7 @@ class MovedFolder(program.Case):
         self.wait_for(lambda: self.read(f"/proc/{p.pid}/stat").rsplit(")", 1)[1].split()[0] == "T", what="the pause")
 
     def finish(self, p, run):
-        """Stopped by request it has saved in [run], from where it goes on to the end of one that was not disturbed."""
+        """After a requested stop it has saved in [run] and continues from there to the same end as an undisturbed run."""
         before = self.checkpoints(run)
         p.send_signal(signal.SIGCONT)
         self.wait_for(lambda: self.checkpoints(run) not in ([], before), what="a checkpoint in " + run)
@@ -346,7 +346,7 @@ class MovedFolder(program.Case):
         shutil.rmtree(self.path("runs"))
         err = self.finish(p, "runs/test")
         self.assertIn("runs/test was deleted, or moved out of reach, during this run; the run saves into a new folder runs/test", err)
-        self.assertEqual(len(glob.glob(self.path("runs/test/events.out.tfevents.*"))), 2)  # one since then, one of the run that goes on
+        self.assertEqual(len(glob.glob(self.path("runs/test/events.out.tfevents.*"))), 2)  # one since then, one of the continued run
 
     def test_emptied(self):
         """What "rm -r runs/test/*" takes is made again, metrics.jsonl with all its lines."""

@@ -1,5 +1,5 @@
 """When checkpoints are written: without checkpoint.save_every, and before a long evaluation. DDPTRAIN_FAULT_CLOCK makes
-the time pass that the rules ask for. ctest-labels: dist fault"""
+the time pass. ctest-labels: dist fault"""
 import collections, os, re, shutil, signal, time
 
 import program
@@ -9,7 +9,7 @@ SAVE_EVERY = "checkpoint: {save_every: 1}\n"
 
 class Automatic(program.Case):
     def test_saves_without_the_key(self):
-        """A killed run goes on from the end of an epoch, to the same bits; a short one saves its end only."""
+        """A killed run continues from the end of an epoch, to the same bits; a short one saves its end only."""
         text = program.long_evaluation(200, 200).replace(SAVE_EVERY, "").replace("epochs: 1,", "epochs: 100000,")
         alone = re.sub(r", split: {[^}]*}", "", text).replace("val_loss", "train_loss")  # no validation rows
         for nproc, config in ((1, alone), (2, alone), (1, text), (2, text)):
@@ -35,7 +35,7 @@ class Automatic(program.Case):
         self.assertIn("checkpoints    every 5 epochs, at the end and on a stop request", out)
 
     def test_saves_within_an_epoch_after_ten_minutes(self):
-        """Minutes pass in a fraction of a second. A killed run goes on from there, to the same bits."""
+        """Minutes pass in a fraction of a second. A killed run continues from there, to the same bits."""
         self.write("test.yaml", program.long_evaluation(39960, 40).replace(SAVE_EVERY, ""))
         for nproc in (1, 2):
             shutil.rmtree(self.path("runs/test"), ignore_errors=True)
@@ -55,7 +55,7 @@ class Automatic(program.Case):
             self.assertEqual(saved, [f"step-{step + 20:08}.h5"], "without the clock of this test only the end is saved")
 
     def test_saves_before_a_long_evaluation(self):
-        """And after it, under the same name; whichever rule asks for the save."""
+        """Also after it, under the same name, whichever rule is due."""
         for save_every in (SAVE_EVERY, ""):
             self.write("test.yaml", program.long_evaluation(800, 7200).replace(SAVE_EVERY, save_every).replace("epochs: 1,", "epochs: 2,"))
             for nproc, clock, times in ((1, 1000, 2), (2, 1000, 2), (1, 0.001, 1)):
@@ -92,7 +92,7 @@ class Automatic(program.Case):
 
 class Stopped(program.Case):
     def test_a_stop_before_all_have_begun_is_no_saved_stop(self):
-        """Rank 0 trains already when rank 1, which has not begun, is asked."""
+        """Rank 1 gets the signal before it has started, while rank 0 trains."""
         self.write("test.yaml", program.long_evaluation().replace("epochs: 1,", "epochs: 1000,"))
         p = self.start("test.yaml", "--nproc", 2, env={"DDPTRAIN_FAULT_LATE": f"1:{2 * program.SLOW}"})
         self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")), what="the start of rank 0")

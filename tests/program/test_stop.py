@@ -1,5 +1,5 @@
 """A request to stop during an evaluation, and in the verbs that only evaluate: within one batch, on any rank, and the
-next start goes on with that evaluation. ctest-labels: dist fault"""
+next start continues with that evaluation. ctest-labels: dist fault"""
 import contextlib, fcntl, glob, os, pty, re, select, shutil, signal, struct, termios, time
 
 import program
@@ -60,7 +60,7 @@ class Stop(program.Case):
         return shown, time.monotonic() - begin
 
     def check_goes_on(self, nproc, *arguments):
-        """The same epochs, metrics and bits as the run that nobody stopped."""
+        """The same epochs, metrics and bits as an uninterrupted run."""
         self.assertEqual(self.metrics()[-1]["event"], "stopped")
         self.assertEqual(self.events("epoch"), [])
         self.run_program("test.yaml", "--nproc", nproc, *arguments)
@@ -118,7 +118,7 @@ class Stop(program.Case):
         self.assertEqual(self.events("end")[-1]["step"], STEPS[2])
 
     def test_a_request_at_the_end_comes_too_late(self):
-        """All is saved and said: 0, also where the launcher is asked after its ranks have ended."""
+        """All is saved and printed: exit code 0, also if the launcher gets the signal after its ranks have ended."""
         # LeakSanitizer stops an ending process by SIGSTOP and waits; the launcher's SIGCONT, sent with the request, would cancel that.
         no_leaks = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
         for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1, signal.SIGTERM):

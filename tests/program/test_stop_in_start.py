@@ -1,4 +1,4 @@
-"""A rank that is asked to stop before it has joined the others: no rank waits for it, and the job ends with 75 at once.
+"""A rank that gets SIGTERM before it has joined the others: no rank waits for it, and the job ends with 75 at once.
 ctest-labels: dist fault"""
 import os, random, signal, socket, subprocess, time
 
@@ -14,7 +14,7 @@ optimizer: {type: adam, lr: 0.001}
 train: {epochs: 100000}
 checkpoint: {save_every: {steps: 1000}, keep: 1}
 """
-SECONDS = 15  # for the end; without a cause of its own it would be dist.timeout, 600 s
+SECONDS = 15  # until the end; by default the others wait for dist.timeout, 600 s
 
 
 def free_port():

@@ -1,4 +1,4 @@
-"""Files that somebody made to do harm: each is refused with a sentence and a documented exit code, never a crash. A seal
+"""Malicious files: each is refused with a message and a documented exit code, never a crash. A seal
 proves that a file is complete, not where it comes from, so crafted files are sealed again here. ctest-labels: unit"""
 import hashlib, json, os, resource, shutil, struct, unittest, zlib
 import h5py, numpy as np
@@ -242,7 +242,7 @@ class Chunks(Case):
         self.write("c.yaml", CONFIG.replace("datasets/wine.h5", "d.h5"))
 
     def test_less_than_a_chunk(self):
-        """libhdf5 1.10 reads what lies behind it in memory."""
+        """libhdf5 1.10 reads memory past its end."""
         self.write_chunk(zlib.compress(bytes(16)))
         for command in (["c.yaml"], ["check", "c.yaml"]):
             _, err = self.run_program(*command, code=DATA)
@@ -339,7 +339,7 @@ class Text(Case):
 
 class Leftovers(Case):
     def test_a_killed_start_leaves_nothing(self):
-        """The config's temporary file of a process that is gone is removed by the next start, and no other file."""
+        """The config's temporary file of a process that has ended is removed by the next start, and no other file."""
         self.write("c.yaml", CONFIG)
         self.run_program("c.yaml")
         gone = self.start("--version")

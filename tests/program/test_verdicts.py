@@ -158,7 +158,7 @@ class Verdicts(program.Case):
         self.assertEqual(self.verdict("eval"), (USAGE, err.splitlines()))
 
     def test_a_machine_without_a_device(self):
-        """check goes on without it and finds what is wrong besides."""
+        """check continues without it and reports the other errors."""
         self.replaced(("train: {epochs: 10}", "train: {epochs: 10, device: cuda}"), (LAYERS, "[relu]"))
         code, lines = self.verdict("check")
         self.assertEqual(code, USAGE)

@@ -237,7 +237,7 @@ train: {{epochs: 1}}
         self.assertEqual(self.sha("runs/b"), self.sha("runs/c"))
 
     def test_files_of_another_kind(self):
-        """What they are is said, not that they are damaged."""
+        """The message names the format, not damage."""
         self.run_program("test.yaml", "train.epochs=1")
         self.run_program("export", "runs/test", "--out", "w.safetensors")
         with open(self.path("w.pt"), "wb") as f:

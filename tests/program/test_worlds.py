@@ -26,7 +26,7 @@ train: {epochs: 3}
             self.assertEqual({s["samples"] for s in self.events("step", f"runs/{world}")}, {24})
 
     def test_dropout_masks(self):
-        """Each step of each epoch and each layer draws a mask of its own: with fixed weights and rows all losses differ, and two layers
+        """Each step of each epoch and each layer draws its own mask: with fixed weights and rows all losses differ, and two layers
         of 0.5 keep about a quarter."""
         config = self.CONFIG.replace("rows: 480, inputs: 12", "rows: 48, inputs: 12").replace(", split: {test: 97, seed: 1}", "") \
             .replace("shuffle: true, drop_last: true", "shuffle: false").replace("lr: 0.05, momentum: 0.9", "lr: 0")
@@ -66,11 +66,11 @@ train: {epochs: 3}
         self.assertEqual(self.sha("runs/a"), self.sha("runs/b"))
 
     def test_buckets_change_nothing(self):
-        """Many small buckets, reduced while backward goes on, give the bits of one bucket on two ranks."""
+        """Many small buckets, reduced during backward, give the bits of one bucket on two ranks."""
         wide = self.CONFIG.replace("test: 97", "test: 0.2").replace("out: 32", "out: 700")
         self.write("test.yaml", wide)
         err = self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/one")[1]
-        self.assertRegex(err, r"samples/s  comm hidden 0 %\n")  # nothing goes on beside the only bucket
+        self.assertRegex(err, r"samples/s  comm hidden 0 %\n")  # nothing runs during the reduction of the only bucket
         self.assertEqual([e["comm_hidden"] for e in self.events("epoch", "runs/one")], [0, 0, 0])
         self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/many", "dist.first_bucket_mb=0.001", "dist.bucket_cap_mb=0.001")
         self.assertEqual(self.losses("runs/one"), self.losses("runs/many"))
@@ -78,7 +78,7 @@ train: {epochs: 3}
             self.assertTrue(0 <= e["comm_hidden"] < 1, e)
 
     def test_nothing_to_hide(self):
-        """One process has no communication; elastic determinism has none beside backward."""
+        """One process has no communication; elastic determinism has none during backward."""
         self.write("test.yaml", self.CONFIG.replace("test: 97", "test: 0.2"))
         for run, *arguments in (("runs/alone",), ("runs/elastic", "--nproc", 2, "determinism={mode: elastic, shards: 4}")):
             err = self.run_program("test.yaml", "train.epochs=1", "--run-dir", run, *arguments)[1]

@@ -46,7 +46,7 @@ class Zero(program.Case):
         self.assert_same("runs/1", "runs/0")
 
     def test_files_are_whole(self):
-        """A checkpoint holds the whole state: the same bytes of it, and any world and either stage goes on from it."""
+        """A checkpoint contains the whole state: the same bytes for every stage, and any world and either stage can resume from it."""
         for stage in (0, 1):
             self.run_program("test.yaml", "--nproc", 3, "--run-dir", f"runs/{stage}", f"dist.zero_stage={stage}")
         kept = [self.run_program("inspect", f"runs/{stage}/checkpoints/epoch-0002.h5")[0] for stage in (0, 1)]
