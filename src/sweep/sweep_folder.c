@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/io.h"
 
 #define MARK "The lock of a sweep of ddptrain.\n"
@@ -133,12 +134,20 @@ static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
     return s;
 }
 
+#define LOCK_SECONDS                                                                                                   \
+    3 /* a coordinator that was killed holds the lock until its workers have ended; watch looks at it */
+
 static status take_lock(struct sweep_folder *f) {
     struct io_info info;
     bool is_mine = false;
+    double deadline = clock_seconds() + LOCK_SECONDS;
     TRY(io_make_folders(f->path));
     TRY(io_open_append(f->lock, &f->lock_fd));
     TRY(io_lock(f->lock_fd, f->lock, &is_mine));
+    while (!is_mine && clock_seconds() < deadline) {
+        clock_sleep(0.02);
+        TRY(io_lock(f->lock_fd, f->lock, &is_mine));
+    }
     if (!is_mine)
         return status_new(STATUS_USAGE,
                           "%s: another ddptrain is running this sweep; wait for it, stop it, or use another --run-dir",

@@ -517,6 +517,15 @@ class Ends(SweepCase):
         p.communicate(timeout=60 * program.SLOW)
         self.assertEqual(p.returncode, STOPPED)
 
+    def test_a_lock_that_is_held_for_a_moment(self):
+        """Of watch, or of the workers of a coordinator that was killed."""
+        import fcntl, threading
+        self.sweep(GRID)
+        with open(self.path("sweeps/test/.lock")) as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            threading.Timer(0.5, lambda: fcntl.flock(f, fcntl.LOCK_UN)).start()
+            self.sweep(GRID)
+
     def test_a_full_disk_ends_the_sweep_and_nothing_is_lost(self):
         import resource
         self.write("test.yaml", SWEEP)
