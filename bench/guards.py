@@ -50,7 +50,7 @@ def build_bare(folder):
             text = text.replace(where, f"{where}\n{line}")
         with open(os.path.join(source, name), "w") as f:
             f.write(text)
-    subprocess.run(["cmake", "--preset", "release"], cwd=source, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--preset", "release", "-DDDPTRAIN_CUDA=OFF"], cwd=source, check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["cmake", "--build", "build/release", "-j2", "--target", "ddptrain"], cwd=source, check=True, stdout=subprocess.DEVNULL)
     return os.path.join(source, "build", "release", "bin", "ddptrain")
 
