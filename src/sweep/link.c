@@ -1,6 +1,6 @@
 /* The handshake: HELLO (nonce, digest of what must be the same) -> CHALLENGE (nonce) -> an empty message with a tag,
- * from which on the coordinator knows the rank. Bytes of strangers are only looked at when as many are there as a HELLO
- * has. */
+ * from which on the coordinator knows the rank. Bytes of a connection that is not authenticated are read only when as
+ * many have arrived as a HELLO has. */
 #include "sweep/link.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #define MAGIC 0x57534444u /* "DDSW" */
 #define HANDSHAKE_SECONDS 10
 #define SEND_SECONDS 10
-#define MAX_STRANGERS (LINK_DESCRIPTORS - 1)
+#define MAX_HANDSHAKES (LINK_DESCRIPTORS - 1)
 #define REFUSED 1
 
 struct hello {
@@ -160,7 +160,7 @@ static status draw_nonce(uint8_t nonce[STORE_NONCE]) {
 /* ---- the coordinator's end ---- */
 
 /* A connection that has not proved yet that it is a rank's. */
-struct stranger {
+struct handshake {
     struct link *link;
     double deadline;
     bool has_said_hello;
@@ -170,7 +170,7 @@ struct stranger {
 struct link_server {
     int fd, world, incarnation;
     uint8_t secret[32], what[32];
-    struct stranger strangers[MAX_STRANGERS];
+    struct handshake handshakes[MAX_HANDSHAKES];
     size_t count;
 };
 
@@ -193,7 +193,7 @@ status link_listen(const struct dist_env *env, const char *what, struct link_ser
 
 void link_server_close(struct link_server *server) {
     if (!server) return;
-    for (size_t i = 0; i < server->count; i++) link_close(server->strangers[i].link);
+    for (size_t i = 0; i < server->count; i++) link_close(server->handshakes[i].link);
     if (server->fd >= 0) close(server->fd);
     explicit_bzero(server, sizeof *server);
     free(server);
@@ -201,23 +201,23 @@ void link_server_close(struct link_server *server) {
 
 void link_server_wait(const struct link_server *server, struct pollfd *fds, size_t *count) {
     if (!server) return;
-    if (server->count < MAX_STRANGERS) fds[(*count)++] = (struct pollfd){.fd = server->fd, .events = POLLIN};
+    if (server->count < MAX_HANDSHAKES) fds[(*count)++] = (struct pollfd){.fd = server->fd, .events = POLLIN};
     for (size_t i = 0; i < server->count; i++)
-        fds[(*count)++] = (struct pollfd){.fd = server->strangers[i].link->fd, .events = POLLIN};
+        fds[(*count)++] = (struct pollfd){.fd = server->handshakes[i].link->fd, .events = POLLIN};
 }
 
 static void accept_one(struct link_server *server) {
-    if (server->count == MAX_STRANGERS) return;
+    if (server->count == MAX_HANDSHAKES) return;
     int fd = accept4(server->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return;
     net_tune(fd);
     expect(fd, sizeof(struct hello));
-    server->strangers[server->count++] =
-        (struct stranger){.link = link_new(fd), .deadline = clock_seconds() + HANDSHAKE_SECONDS};
+    server->handshakes[server->count++] =
+        (struct handshake){.link = link_new(fd), .deadline = clock_seconds() + HANDSHAKE_SECONDS};
 }
 
 /* Answers a HELLO; false: this is no rank of this job. */
-static bool challenge(struct link_server *server, struct stranger *s) {
+static bool challenge(struct link_server *server, struct handshake *s) {
     struct challenge challenge = {.magic = MAGIC};
     bool got, is_rank;
     status gone = receive(s->link->fd, &s->hello, sizeof s->hello, &got);
@@ -237,8 +237,8 @@ static bool challenge(struct link_server *server, struct stranger *s) {
     return is_sent && !challenge.refusal;
 }
 
-/* Whether the stranger has proved that it is its rank; *is_lost: it never will. */
-static bool has_proved(struct stranger *s, bool *is_lost) {
+/* Whether the peer has proved that it is its rank; *is_lost: it cannot any more. */
+static bool has_proved(struct handshake *s, bool *is_lost) {
     struct worker_report proof;
     bool got;
     status failure = link_receive_up(s->link, &proof, &got);
@@ -248,14 +248,14 @@ static bool has_proved(struct stranger *s, bool *is_lost) {
 }
 
 static void forget(struct link_server *server, size_t index, bool is_closed) {
-    if (is_closed) link_close(server->strangers[index].link);
-    server->strangers[index] = server->strangers[--server->count];
+    if (is_closed) link_close(server->handshakes[index].link);
+    server->handshakes[index] = server->handshakes[--server->count];
 }
 
 struct link *link_accept(struct link_server *server, int *rank) {
     accept_one(server);
     for (size_t i = 0; i < server->count;) {
-        struct stranger *s = &server->strangers[i];
+        struct handshake *s = &server->handshakes[i];
         bool is_lost = clock_seconds() > s->deadline;
         if (!is_lost && !s->has_said_hello)
             is_lost = !challenge(server, s);

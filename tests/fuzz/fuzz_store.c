@@ -1,6 +1,6 @@
-/* Any bytes as frames of the store: parsed with the limit of a stranger and of a rank, the parts stay inside the bytes,
- * and what is parsed is written back as it was. On a session that is on, none of them is taken without a right tag, and
- * a frame with one is taken once, as it was, by the other side only, and not after a change. */
+/* Any bytes as frames of the store: parsed with the limit before and after authentication, the parts stay inside the
+ * bytes, and what is parsed is written back as it was. On a session that is on, none of them is taken without a right
+ * tag, and a frame with one is taken once, as it was, by the other side only, and not after a change. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static void begin_sessions(struct store_session *client, struct store_session *s
     session_begin(server, secret, &shake, true);
 }
 
-/* What a stranger sends has no right tag. */
+/* A sender without the keys has no valid tag. */
 static void verify_all(const uint8_t *bytes, size_t size) {
     struct store_session client, server;
     struct store_frame frame;

@@ -781,27 +781,27 @@ class Ranks(SweepCase):
         self.assertIn("this sweep folder belongs to another sweep", self.end(ranks[0], USAGE))
         self.end(ranks[1])
 
-    def test_strangers_get_nothing(self):
+    def test_connections_without_the_secret_have_no_effect(self):
         """Bytes that are no HELLO, a HELLO cut short, and a true HELLO without the secret."""
         expected = self.expected()
         env = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port)}
         first = self.start("sweep", "test.yaml", *self.WORDS, "train.epochs=40", env=env)
         hello = struct.pack("<IIII", 0x57534444, 1, 2, 0) + bytes(64)
-        strangers, deadline = [], time.monotonic() + 30
-        while first.poll() is None and len(strangers) < 60 and time.monotonic() < deadline:
+        connections, deadline = [], time.monotonic() + 30
+        while first.poll() is None and len(connections) < 60 and time.monotonic() < deadline:
             try:
                 s = socket.create_connection(("127.0.0.1", self.port), timeout=1)
             except OSError:
                 time.sleep(0.005)
                 continue
-            strangers.append(s)
+            connections.append(s)
             try:
-                s.sendall((b"GET / HTTP/1.0\r\n\r\n" * 9, hello[:40], hello, hello + os.urandom(4000), os.urandom(80))[len(strangers) % 5])
+                s.sendall((b"GET / HTTP/1.0\r\n\r\n" * 9, hello[:40], hello, hello + os.urandom(4000), os.urandom(80))[len(connections) % 5])
             except OSError:
                 pass
-        self.assertGreater(len(strangers), 20)
+        self.assertGreater(len(connections), 20)
         self.end(first)
-        for s in strangers:
+        for s in connections:
             s.settimeout(5)
             try:
                 self.assertLessEqual(len(s.recv(10000)), 40)  # at most a CHALLENGE
