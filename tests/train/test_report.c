@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <termios.h>
@@ -12,6 +13,7 @@
 #include "files.h"
 
 #define ERASE "\r\033[K"
+#define END "\a"
 
 /* Standard error is a terminal. Returns its other end. */
 static int open_terminal(void) {
@@ -31,14 +33,20 @@ static int open_terminal(void) {
 
 /* What the terminal shows of a step, in [line] (200), on a terminal of [columns]. */
 static void show_step(struct report *report, int terminal, int columns, char line[200]) {
-    char bytes[200];
+    char bytes[200] = "";
     const struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)columns};
     ck_assert_int_eq(ioctl(terminal, TIOCSWINSZ, &size), 0);
     report->shown = 0; /* or it is too soon for another line */
     report_step(report, 0.5, 3, 42, 1.25, 1000);
-    ssize_t got = read(terminal, bytes, sizeof bytes - 1);
-    ck_assert_int_gt(got, 0);
-    bytes[got] = 0;
+    fputs(END, stderr); /* the terminal may deliver what was written in several parts */
+    for (size_t length = 0; length == 0 || bytes[length - 1] != *END;) {
+        struct pollfd readable = {.fd = terminal, .events = POLLIN};
+        ck_assert_int_eq(poll(&readable, 1, 10000), 1);
+        ssize_t got = read(terminal, bytes + length, sizeof bytes - length);
+        ck_assert_int_gt(got, 0);
+        length += (size_t)got;
+    }
+    *strchr(bytes, *END) = 0;
     strcpy(line, bytes + (strncmp(bytes, ERASE, strlen(ERASE)) == 0 ? strlen(ERASE) : 0));
 }
 
