@@ -35,6 +35,19 @@ void hdf5_reason(char *text, size_t size, const char *otherwise) {
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, copy_innermost, &reason);
 }
 
+static herr_t look_for_memory(unsigned number, const H5E_error2_t *error, void *context) {
+    bool *lacks_memory = context;
+    (void)number;
+    *lacks_memory = *lacks_memory || (error->maj_num == H5E_RESOURCE && error->min_num == H5E_NOSPACE);
+    return 0;
+}
+
+bool hdf5_lacks_memory(void) {
+    bool lacks_memory = false;
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, look_for_memory, &lacks_memory);
+    return lacks_memory;
+}
+
 /* ---- attributes ---- */
 
 /* An open scalar attribute. */

@@ -24,6 +24,9 @@ void hdf5_leave(const struct hdf5_silence *silence);
 /* The innermost error on this thread's libhdf5 error stack; [otherwise] when the stack is empty. */
 void hdf5_reason(char *reason, size_t size, const char *otherwise);
 
+/* Whether that stack says that libhdf5 had no memory. */
+bool hdf5_lacks_memory(void);
+
 /* Reads the attribute [name] of [object] to [value], NUL-terminated. False when it is absent or not one fixed-length
  * string of less than [size] bytes. */
 bool hdf5_read_text(hid_t object, const char *name, char *value, size_t size);

@@ -20,6 +20,7 @@ struct check {
 
 status hdf5_failure(const char *path, const char *format, ...) {
     char reason[160];
+    if (hdf5_lacks_memory()) return status_memory("libhdf5, which reads %s", path);
     hdf5_reason(reason, sizeof reason, "libhdf5 reports no reason");
     va_list arguments;
     va_start(arguments, format);

@@ -98,8 +98,8 @@ class Case(unittest.TestCase):
         return out, err
 
     def metrics(self, run="runs/test"):
-        with open(self.path(run, "metrics.jsonl")) as f:
-            return [json.loads(line) for line in f]
+        with open(self.path(run, "metrics.jsonl")) as f:  # a run may be writing its last line
+            return [json.loads(line) for line in f if line.endswith("\n")]
 
     def events(self, event, run="runs/test"):
         return [m for m in self.metrics(run) if m["event"] == event]
