@@ -37,7 +37,7 @@ struct row_plans {
 struct device_convolution {
     struct gpu_device *gpu;
     struct convolution c;
-    struct row_plans made[MAX_ROWS];
+    struct row_plans row_plans[MAX_ROWS];
     size_t next;             /* index of the next entry to replace */
     struct gpu_copy weights; /* in 16 bits, channels innermost; call: the gpu_round_parameters that they are of */
 };
@@ -94,9 +94,9 @@ static void clear_plans(struct device_convolution *d, struct row_plans *p) {
 /* The plans for [rows], or an entry for them. */
 static struct row_plans *plans_for(struct device_convolution *d, size_t rows) {
     enum precision precision = d->gpu->precision;
-    for (struct row_plans &p : d->made)
+    for (struct row_plans &p : d->row_plans)
         if (p.rows == rows && p.precision == precision) return &p;
-    struct row_plans *p = &d->made[d->next++ % MAX_ROWS];
+    struct row_plans *p = &d->row_plans[d->next++ % MAX_ROWS];
     if (p->rows) d->gpu->moves++; /* a recorded step may still use the plan */
     clear_plans(d, p);
     p->rows = rows;
@@ -106,7 +106,7 @@ static struct row_plans *plans_for(struct device_convolution *d, size_t rows) {
 
 static void destroy(struct device_convolution *d) {
     if (!d) return;
-    for (struct row_plans &p : d->made) clear_plans(d, &p);
+    for (struct row_plans &p : d->row_plans) clear_plans(d, &p);
     cudaFree(d->weights.memory);
     free(d);
 }

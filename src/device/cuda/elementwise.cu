@@ -163,12 +163,12 @@ static float norm(struct device *device, const float *x, size_t count) {
 static size_t pieces_of(struct device_range range) { return (range.end - range.begin + NORM_PIECE - 1) / NORM_PIECE; }
 
 /* A gpu_make of ranges: their pieces, and before them the number of the first piece of each range, and of all. */
-static void *create_pieces(const void *p, size_t bytes, size_t *made) {
+static void *create_pieces(const void *p, size_t bytes, size_t *converted_bytes) {
     const struct device_range *ranges = (const struct device_range *)p;
     size_t count = bytes / sizeof *ranges, total = 0;
     for (size_t r = 0; r < count; r++) total += pieces_of(ranges[r]);
-    *made = (count + 1) * sizeof(size_t) + total * sizeof(struct device_range);
-    size_t *first = (size_t *)malloc(*made);
+    *converted_bytes = (count + 1) * sizeof(size_t) + total * sizeof(struct device_range);
+    size_t *first = (size_t *)malloc(*converted_bytes);
     if (!first) return nullptr;
     struct device_range *piece = (struct device_range *)(first + count + 1);
     first[0] = 0;

@@ -221,9 +221,9 @@ void gpu_round_parameters(struct device *device, const float *values, size_t cou
         p->copy.of = nullptr;
         return;
     }
-    if (c.gpu->is_recording && !p->wanted) {
-        p->wanted = p->copy.of = values;
-        p->wanted_count = p->copy.rows = count;
+    if (c.gpu->is_recording && !p->required) {
+        p->required = p->copy.of = values;
+        p->required_count = p->copy.rows = count;
         p->is_current = true;
     }
     refresh(&c, values, count);
@@ -231,9 +231,9 @@ void gpu_round_parameters(struct device *device, const float *values, size_t cou
 }
 
 void gpu_parameters_refresh(struct gpu_device *gpu, const struct gpu_parameters *recorded) {
-    if (!recorded->wanted || is_current(&gpu->parameters, recorded->wanted, recorded->wanted_count)) return;
+    if (!recorded->required || is_current(&gpu->parameters, recorded->required, recorded->required_count)) return;
     call c(&gpu->base, "round_parameters");
-    refresh(&c, recorded->wanted, recorded->wanted_count);
+    refresh(&c, recorded->required, recorded->required_count);
 }
 
 struct gpu_half_output gpu_half_output_parameters(const call *c, const float *values, size_t count) {

@@ -43,9 +43,9 @@ struct gpu_copy {
 struct gpu_parameters {
     struct gpu_copy copy; /* call: the newest gpu_round_parameters */
     bool is_current; /* the copy equals the parameters: nothing has changed them since, or an update has written both */
-    const float
-        *wanted; /* while recording, (wanted_count): parameters whose copy must be current at its start; NULL: none */
-    size_t wanted_count;
+    const float *required; /* while recording, (required_count): parameters whose copy must be current at its start;
+                              NULL: none */
+    size_t required_count;
 };
 
 /* Scratch memory: each operator uses it from the start. A dry run (device_dry_run_begin) determines the size; an
@@ -67,14 +67,14 @@ struct gpu_array {
     bool has_changed;
 };
 
-/* Converts [bytes] at [p] to *made bytes allocated by malloc; NULL: out of memory. */
-typedef void *gpu_make(const void *p, size_t bytes, size_t *made);
+/* Converts [bytes] at [p] to *converted_bytes bytes allocated by malloc; NULL: out of memory. */
+typedef void *gpu_make(const void *p, size_t bytes, size_t *converted_bytes);
 
 struct gpu_constant {
     const void *home;
-    gpu_make *make;      /* NULL: memory is a copy of home */
-    void *copy, *memory; /* copy: on the host, to detect a change */
-    size_t bytes, made;  /* of the copy; of memory */
+    gpu_make *make;             /* NULL: memory is a copy of home */
+    void *copy, *memory;        /* copy: on the host, to detect a change */
+    size_t bytes, memory_bytes; /* bytes: of the copy */
 };
 
 /* Pinned host memory that the GPU copies from: two halves, one is filled while the other is read. */

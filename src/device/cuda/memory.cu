@@ -44,7 +44,7 @@ static size_t used(const struct device *device) {
     const struct gpu_device *gpu = gpu_of(device);
     size_t bytes = GPU_WORKSPACE + gpu->copy.bytes + gpu->parameters.copy.bytes;
     for (size_t i = 0; i < gpu->array_count; i++) bytes += gpu->arrays[i].bytes;
-    for (size_t i = 0; i < gpu->constant_count; i++) bytes += gpu->constants[i].made;
+    for (size_t i = 0; i < gpu->constant_count; i++) bytes += gpu->constants[i].memory_bytes;
     for (int i = 0; i < gpu->chunk_count; i++) bytes += gpu->chunks[i].bytes;
     return bytes;
 }
@@ -290,19 +290,20 @@ static const void *add_constant(struct gpu_device *gpu, const char *operation, c
         (struct gpu_constant *)realloc(gpu->constants, (gpu->constant_count + 1) * sizeof *gpu->constants);
     if (all) gpu->constants = all;
     struct gpu_constant c = {p, make, malloc(bytes), nullptr, bytes, bytes};
-    void *made = make ? make(p, bytes, &c.made) : c.copy;
-    if (!all || !c.copy || !made) {
-        if (make) free(made);
+    void *converted = make ? make(p, bytes, &c.memory_bytes) : c.copy;
+    if (!all || !c.copy || !converted) {
+        if (make) free(converted);
         free(c.copy);
         gpu_fail_as(gpu, STATUS_MEMORY, operation, "out of memory");
         return nullptr;
     }
     memcpy(c.copy, p, bytes);
-    check(gpu, operation, cudaMalloc(&c.memory, c.made));
+    check(gpu, operation, cudaMalloc(&c.memory, c.memory_bytes));
     if (!has_failed(gpu)) /* on the stream of its readers: other streams do not wait for it */
-        check(gpu, operation, cudaMemcpyAsync(c.memory, made, c.made, cudaMemcpyHostToDevice, gpu->stream));
+        check(gpu, operation,
+              cudaMemcpyAsync(c.memory, converted, c.memory_bytes, cudaMemcpyHostToDevice, gpu->stream));
     if (!has_failed(gpu)) check(gpu, operation, cudaStreamSynchronize(gpu->stream));
-    if (make) free(made);
+    if (make) free(converted);
     gpu->constants[gpu->constant_count++] = c;
     return has_failed(gpu) ? nullptr : c.memory;
 }

@@ -106,11 +106,11 @@ template <typename Rule> __global__ void __launch_bounds__(GPU_THREADS) update_k
 size_t blocks_of(size_t count) { return (count + NUMBERS - 1) / NUMBERS; }
 
 /* A gpu_make of runs: for each block that of its first number. */
-void *create_first(const void *p, size_t bytes, size_t *made) {
+void *create_first(const void *p, size_t bytes, size_t *converted_bytes) {
     const struct optimizer_run *runs = (const struct optimizer_run *)p;
     size_t blocks = blocks_of(runs[bytes / sizeof *runs - 1].end);
-    *made = blocks * sizeof(uint32_t);
-    uint32_t *first = (uint32_t *)malloc(*made), run = 0;
+    *converted_bytes = blocks * sizeof(uint32_t);
+    uint32_t *first = (uint32_t *)malloc(*converted_bytes), run = 0;
     for (size_t b = 0; first && b < blocks; b++) {
         while (runs[run].end <= b * NUMBERS) run++;
         first[b] = run;

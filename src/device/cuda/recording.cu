@@ -20,7 +20,7 @@ static void save_parameters(struct gpu_device *gpu) {
     gpu->parameters_before = gpu->parameters;
     gpu->parameters.copy.of = nullptr;
     gpu->parameters.is_current = false;
-    gpu->parameters.wanted = nullptr;
+    gpu->parameters.required = nullptr;
 }
 
 /* A failure during capture has no effects, because nothing ran. */
