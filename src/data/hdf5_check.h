@@ -22,7 +22,8 @@ struct hdf5_rows {
  * STATUS_DATA with the first error. */
 status hdf5_check(hid_t dataset, const char *path, const char *name, uint64_t file_bytes, struct hdf5_rows *shape);
 
-/* "<path>: <sentence>: <libhdf5's error>" for the call that just failed in this thread. */
+/* STATUS_DATA, "<path>: <sentence>: <libhdf5's error>", for the call that just failed in this thread; STATUS_MEMORY
+ * where libhdf5 had too little memory. */
 status hdf5_failure(const char *path, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif
