@@ -59,6 +59,7 @@ __attribute__((noreturn)) static void execute(const struct child *c, int output,
     dup2(nothing, 0);
     dup2(nothing, 1);
     dup2(output, 2);
+    signals_block_only_stops();
     execv("/proc/self/exe", (char *const *)words);
     _exit(STATUS_IO);
 }
@@ -67,9 +68,12 @@ static status start(struct child *c) {
     int ends[2];
     pid_t parent = getpid();
     if (pipe2(ends, O_CLOEXEC) != 0) return status_errno(STATUS_IO, errno, "cannot open a pipe for a trial");
+    sigset_t before;
+    signals_block_all(&before); /* a request to stop waits until the program has its handler */
     c->pid = fork();
     if (c->pid == 0) execute(c, ends[1], parent);
     int error = errno;
+    signals_restore(&before);
     close(ends[1]);
     c->output = ends[0];
     if (c->pid > 0) return OK;

@@ -16,6 +16,7 @@ struct server {
     struct link *link;
     pid_t pid; /* 0: no worker */
     int fd;
+    bool is_busy; /* the worker has a job */
     bool has_ended, is_stopping;
     int code; /* of the sweep */
 };
@@ -35,6 +36,7 @@ static status obey(struct server *s, const struct link_down *message) {
     switch (message->order) {
     case LINK_JOB:
         if (!s->pid) TRY(worker_start(&s->worker, s->cache, &s->pid, &s->fd));
+        s->is_busy = true;
         worker_send_job(s->fd, &message->job);
         break;
     case LINK_ANSWER:
@@ -79,6 +81,7 @@ static status pass_report(struct server *s) {
         worker_end(s->pid, s->fd, false, NULL);
         s->pid = 0;
     }
+    s->is_busy = report.event == WORKER_EPOCH;
     link_send_up(s->link, &report); /* a coordinator that has gone is found by the next receive */
     return OK;
 }
@@ -87,7 +90,11 @@ static status pass_report(struct server *s) {
 static void look_at_stop(struct server *s) {
     if (s->is_stopping || !s->options->stop || !*s->options->stop) return;
     s->is_stopping = true;
-    if (s->pid) kill(s->pid, SIGTERM);
+    if (s->pid && s->is_busy) kill(s->pid, SIGTERM);
+    if (s->pid && !s->is_busy) {
+        worker_end(s->pid, s->fd, false, NULL);
+        s->pid = 0;
+    }
 }
 
 static status serve(struct server *s) {

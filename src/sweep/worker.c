@@ -273,6 +273,7 @@ __attribute__((noreturn)) static void run_worker(const struct worker_options *op
     struct worker worker = {.options = options, .cache = cache, .fd = fd};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(0);
+    signals_block_only_stops();
     signals_on_stop(on_signal);
     if (options->threads > 0 && !parallel_is_given()) parallel_limit(options->threads);
     work(&worker);
@@ -285,12 +286,15 @@ status worker_start(const struct worker_options *options, struct dataset_cache *
     pid_t parent = getpid();
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         return status_errno(STATUS_IO, errno, "cannot open a socket for a worker");
+    sigset_t before;
+    signals_block_all(&before); /* a request to stop waits until the worker has its own handler */
     *pid = fork();
     if (*pid == 0) {
         close(ends[0]);
         run_worker(options, cache, ends[1], parent);
     }
     int error = errno;
+    signals_restore(&before);
     close(ends[1]);
     *fd = ends[0];
     if (*pid > 0) return OK;
