@@ -46,7 +46,7 @@ PROGRAMS = {
     "train": ["program_columns", "program_labels", "program_readers", "program_weights", "program_bad_configs", "program_nonfinite",
               "program_metrics", "program_inference", "program_elastic", "program_agreement", "program_files", "program_in_backward",
               "program_zero", "program_worlds", "program_losses", "program_best", "program_save", "program_tensorboard", "program_runs"],
-    "sweep": ["program_sweep"],
+    "sweep": ["program_sweep", "program_sweep_ends"],
     "report": ["corpus_json_line", "program_report", "program_watch"],
 }
 

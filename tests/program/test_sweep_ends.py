@@ -1,0 +1,403 @@
+"""How sweeps end: workers, coordinators and ranks that are killed or stopped, disks that are full, trials of several processes.
+ctest-labels: dist fault"""
+import csv, os, random, signal, socket, struct, subprocess, time
+
+import program
+from program import IO, OK, STOPPED, USAGE
+from test_sweep import SWEEP, GRID, SweepCase
+
+
+class Parallel(SweepCase):
+    """nproc_per_trial: the run of the config with --nproc N."""
+    WORDS = ("nproc_per_trial=2", "--nproc", 2, "trials=6")
+
+    def test_a_trial_is_the_run_of_its_config_on_as_many_processes(self):
+        self.sweep(SWEEP, *self.WORDS, "keep=best 2")
+        rows = self.rows()
+        self.assertEqual({r["state"] for r in rows}, {"complete"})
+        self.assertEqual(len(self.kept()), 2)
+        row = rows[int(self.kept()[0])]
+        words = [f"{k}={row[k]}" for k in ("optimizer.lr", "sampler.batch_size", "model.layers.0.linear.out")]
+        self.run_program("base.yaml", *words, "--nproc", 2, "--run-dir", "alone", "checkpoint.best={metric: val_loss, mode: min}")
+        self.assertEqual(self.sha("alone"), row["state_sha256"])
+        losses = [e["val_loss"] for e in self.events("epoch", "alone")]
+        self.assertEqual((min(losses), losses.index(min(losses)) + 1, 3), (float(row["val_loss"]), int(row["best_epoch"]), int(row["epochs"])))
+        self.assertEqual(self.leftovers(), [])
+
+    def test_failures_and_pruning(self):
+        self.sweep("config: base.yaml\nmethod: list\nnproc_per_trial: 2\ntrials: [{optimizer.lr: 0.01}, {optimizer: {type: sgd, lr: 1.0e+30}}]\n", name="bad")
+        rows = self.rows("bad")
+        self.assertEqual([r["state"] for r in rows], ["complete", "failed"])
+        self.assertIn("not finite", rows[1]["message"])
+        self.sweep(SWEEP, *self.WORDS[:1], "--nproc", 1, "trials=8", "train.epochs=200", "early_terminate={type: asha, min_epochs: 20}")
+        rows = self.rows()
+        self.assertIn("pruned", {r["state"] for r in rows})
+        for row in rows:
+            self.assertTrue(row["state"] == "complete" or int(row["epochs"]) < 200, row)
+
+    def test_a_kill_and_a_stop(self):
+        words = (*self.WORDS, "train.epochs=300", "keep=best 2")
+        self.sweep(SWEEP, *words)
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            name = f"ended{number}"
+            self.write(f"{name}.yaml", SWEEP)
+            p = self.start("sweep", f"{name}.yaml", *words)
+            time.sleep(0.3 * program.SLOW)
+            p.send_signal(number)
+            p.communicate(timeout=60 * program.SLOW)
+            deadline = time.monotonic() + 5 * program.SLOW
+            while self.leftovers() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            self.assertEqual(self.leftovers(), [])
+            self.sweep(SWEEP, *words, name=name)
+            self.assertEqual(self.rows(name), self.rows())
+
+
+class Ends(SweepCase):
+    WORDS = ("trials=60", "train.epochs=40", "keep=best 3", "--nproc", "2")
+
+    def workers(self, p):
+        found = []
+        for pid in self.leftovers():
+            try:
+                with open(f"/proc/{pid}/stat") as f:
+                    if int(f.read().rsplit(")", 1)[1].split()[1]) == p.pid:
+                        found.append(pid)
+            except OSError:
+                pass
+        return found
+
+    def bytes_of(self, name):
+        with open(self.path("sweeps", name, "trials.csv"), "rb") as f:
+            return f.read()
+
+    def test_the_table_is_the_same_after_any_kill(self):
+        self.sweep(SWEEP, *self.WORDS)
+        seed = int(os.environ.get("DDPTRAIN_SWEEP_SEED", "1"))
+        rng = random.Random(seed)
+        for attempt in range(int(os.environ.get("DDPTRAIN_SWEEP_KILLS", "5"))):
+            with self.subTest(seed=seed, attempt=attempt):
+                self.write("killed.yaml", SWEEP)
+                whom = rng.choice(("coordinator", "worker", "all"))
+                p = self.start("sweep", "killed.yaml", *self.WORDS)
+                time.sleep(rng.uniform(0, 0.5) * program.SLOW)
+                workers = self.workers(p)
+                targets = [p.pid] if whom == "coordinator" else workers[:1] if whom == "worker" else [p.pid, *workers]
+                for pid in targets:
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+                p.communicate(timeout=60 * program.SLOW)
+                self.sweep(SWEEP, *self.WORDS, name="killed")
+                self.assertEqual(self.bytes_of("killed"), self.bytes_of("test"), whom)
+                self.assert_every_trial_once(60, "killed")
+                self.assertEqual(self.kept("killed"), self.kept())
+                self.assertEqual(self.leftovers(), [])
+                subprocess.run(["rm", "-r", self.path("sweeps", "killed")], check=True)
+
+    def test_a_request_to_stop(self):
+        self.sweep(SWEEP, *self.WORDS)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP):
+            name = f"stopped{number}"
+            self.write(f"{name}.yaml", SWEEP)
+            p = self.start("sweep", f"{name}.yaml", *self.WORDS)
+            history = self.path("sweeps", name, "history.jsonl")
+            while p.poll() is None and not (os.path.exists(history) and os.path.getsize(history)):
+                time.sleep(0.005)
+            p.send_signal(number)
+            _, err = p.communicate(timeout=60 * program.SLOW)
+            if p.returncode != OK:  # a fast machine may have been done
+                self.assertEqual(p.returncode, STOPPED, err)
+                self.assertRegex(err, r"stopped on request after \d+ of 60 runs; run the same command again to continue")
+            self.assertEqual(self.leftovers(), [])
+            self.sweep(SWEEP, *self.WORDS, name=name)
+            self.assertEqual(self.bytes_of(name), self.bytes_of("test"))
+
+    def test_a_worker_that_always_dies_is_a_failed_trial(self):
+        """DDPTRAIN_FAULT ends a process at a system call of a save, which only the run folder of a kept trial makes."""
+        self.write("killed.yaml", SWEEP)
+        p = self.start("sweep", "killed.yaml", "trials=1", "train.epochs=2000000", "--nproc", "1")
+        _, err = "", ""
+        for _ in range(3):
+            pid = self.wait_for_worker(p)
+            os.kill(pid, signal.SIGKILL)
+            self.wait_until(lambda: pid not in self.workers(p))
+        _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, program.PEER, err)
+        self.assertIn("another one takes the trial over", err)
+        row = self.rows("killed")[0]
+        self.assertEqual((row["state"], row["message"]), ("failed", "its worker was ended by signal 9 (Killed), 3 times in a row"))
+
+    def wait_until(self, condition):
+        deadline = time.monotonic() + 30 * program.SLOW
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.005)
+
+    def wait_for_worker(self, p):
+        self.wait_until(lambda: self.workers(p) or p.poll() is not None)
+        return self.workers(p)[0]
+
+    def test_a_worker_that_ends_while_the_best_runs_get_their_folders(self):
+        """The other worker is training one of them, too."""
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            name = f"ended{number}"
+            self.write(f"{name}.yaml", GRID)
+            p = self.start("sweep", f"{name}.yaml", "keep=best 4", "train.epochs=8000", "--nproc", "2")
+            runs = self.path("sweeps", name, "runs")
+            self.wait_until(lambda: p.poll() is not None or (os.path.isdir(runs) and len(os.listdir(runs)) >= 2))
+            os.kill(self.wait_for_worker(p), number)
+            _, err = p.communicate(timeout=120 * program.SLOW)
+            self.assertEqual(p.returncode, OK, err)
+            self.assertEqual(len(self.kept(name)), 4)
+            for trial in self.kept(name):
+                self.assertEqual(self.sha(f"sweeps/{name}/runs/{trial}"), self.rows(name)[int(trial)]["state_sha256"])
+
+    def test_a_long_trial_goes_on_from_its_checkpoint_in_another_worker(self):
+        """After some seconds a trial has a run folder; a worker that is killed loses the time since the last checkpoint."""
+        self.write("long.yaml", "config: base.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.02}]\nkeep: all\n")
+        words = ("train.epochs=4000", "checkpoint.save_every=100", "dataset.synthetic.rows=600", "--nproc", "1")
+        p = self.start("sweep", "long.yaml", *words)
+        folder = self.path("sweeps/long/runs/0000/checkpoints")
+        self.wait_until(lambda: p.poll() is not None or (os.path.isdir(folder) and len(os.listdir(folder)) > 2))
+        self.assertIsNone(p.poll(), "the run ended before it could be killed")
+        os.kill(self.wait_for_worker(p), signal.SIGKILL)
+        _, err = p.communicate(timeout=120 * program.SLOW)
+        self.assertEqual(p.returncode, OK, err)
+        self.assertTrue(self.events("resume", "sweeps/long/runs/0000"), "the run began again")
+        self.run_program("base.yaml", *words[:-2], "optimizer.lr=0.02", "--run-dir", "alone", "checkpoint.best={metric: val_loss, mode: min}", timeout=120)
+        self.assertEqual(self.rows("long")[0]["state_sha256"], self.sha("alone"))
+
+    def test_a_slow_trial_without_a_folder_gets_one(self):
+        """keep: none, so it begins without; it takes longer than 5 seconds, and is pruned from the folder at the end."""
+        self.write("slow.yaml", "config: base.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.02}]\nkeep: none\n")
+        words = ("train.epochs=100000000", "--nproc", "1")
+        p = self.start("sweep", "slow.yaml", *words)
+        self.wait_until(lambda: p.poll() is not None or os.path.exists(self.path("sweeps/slow/runs/0000/config.yaml")))
+        self.assertIsNone(p.poll())
+        p.send_signal(signal.SIGTERM)
+        _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, STOPPED, err)
+        self.assertTrue(self.checkpoints("sweeps/slow/runs/0000"), "what was trained is saved")
+
+    def test_one_coordinator_at_a_time(self):
+        self.write("test.yaml", SWEEP)
+        p = self.start("sweep", "test.yaml", "trials=1", "train.epochs=100000000")
+        self.wait_until(lambda: p.poll() is not None or os.path.exists(self.path("sweeps/test/base_config.yaml")))
+        _, err = self.run_program("sweep", "test.yaml", "trials=1", "train.epochs=100000000", code=USAGE)
+        self.assertIn("sweeps/test: another ddptrain is running this sweep", err)
+        p.terminate()
+        p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, STOPPED)
+
+    def test_a_lock_that_is_held_for_a_moment(self):
+        """Of watch, or of the workers of a coordinator that was killed."""
+        import fcntl, threading
+        self.sweep(GRID)
+        with open(self.path("sweeps/test/.lock")) as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            threading.Timer(0.5, lambda: fcntl.flock(f, fcntl.LOCK_UN)).start()
+            self.sweep(GRID)
+
+    def test_a_full_disk_ends_the_sweep_and_nothing_is_lost(self):
+        import resource
+        self.write("test.yaml", SWEEP)
+        p = self.start("sweep", "test.yaml", *self.WORDS, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+        _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, IO, err)
+        self.assertIn("sweeps/test/", err)
+        self.sweep(SWEEP, *self.WORDS)
+        self.sweep(SWEEP, *self.WORDS, name="whole")
+        self.assertEqual(self.bytes_of("test"), self.bytes_of("whole"))
+
+
+    def test_a_checkpoint_that_cannot_be_written_is_no_failed_trial(self):
+        import resource
+        words = ("trials=3", "keep=all", "model.layers.0.linear.out=4000")
+        text = SWEEP.replace("  model.layers.0.linear.out: {distribution: int_uniform, min: 4, max: 12}\n", "")
+        self.write("test.yaml", text)
+        p = self.start("sweep", "test.yaml", *words, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000)))
+        _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, IO, err)
+        self.assertRegex(err, "ddptrain: trial \\d+: ")
+        self.sweep(text, *words)
+        self.assertEqual([r["state"] for r in self.rows()], ["complete"] * 3)
+        self.sweep(text, *words, name="whole")
+        self.assertEqual(self.bytes_of("test"), self.bytes_of("whole"))
+
+    def test_a_trial_with_a_run_that_fails_has_its_other_runs(self):
+        """So that the table does not depend on which run ended first."""
+        text = "config: base.yaml\nmethod: list\nrepeat: {seeds: 3}\ntrials: [{optimizer: {type: sgd, lr: 1.0e+30}}, {optimizer.lr: 0.01}]\n"
+        _, err = self.sweep(text, "--nproc", 3)
+        self.assertEqual([(r["trial"], r["seed"], r["state"]) for r in self.rows()],
+                         [("0", str(i), "failed") for i in range(3)] + [("1", str(i), "complete") for i in range(3)])
+        self.assertEqual([(r["state"], r["runs"]) for r in self.rows(table="summary.csv")], [("failed", "0"), ("complete", "3")])
+        self.assertIn("done: 6 of 6 runs, 3 failed", err)
+
+
+class Ranks(SweepCase):
+    """The ranks of another launcher, here with torchrun's variables: rank 0 hands out runs, the others are workers."""
+    WORDS = ("trials=60", "train.epochs=40", "keep=best 3")
+
+    def setUp(self):
+        super().setUp()
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+
+    def rank(self, rank, world, *words, name="test", **options):
+        env = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": self.port}
+        return self.start("sweep", f"{name}.yaml", *(words or self.WORDS), env={k: str(v) for k, v in env.items()}, **options)
+
+    def end(self, process, code=OK):
+        out, err = process.communicate(timeout=90 * program.SLOW)
+        self.assertEqual(process.returncode, code, out + err)
+        return err
+
+    def expected(self):
+        self.sweep(SWEEP, *self.WORDS, name="alone")
+        self.write("test.yaml", SWEEP)
+        with open(self.path("sweeps/alone/trials.csv"), "rb") as f:
+            return f.read()
+
+    def assert_table(self, expected):
+        with open(self.path("sweeps/test/trials.csv"), "rb") as f:
+            self.assertEqual(f.read(), expected)
+        self.assert_every_trial_once(60)
+        self.assertEqual(self.kept(), self.kept("alone"))
+        self.assertEqual(self.leftovers(), [])
+
+    def started(self, p):
+        """Waits until the sweep has results."""
+        history = self.path("sweeps/test/history.jsonl")
+        deadline = time.monotonic() + 30 * program.SLOW
+        while p.poll() is None and not (os.path.exists(history) and os.path.getsize(history)):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.002)
+
+    def test_ranks_are_workers(self):
+        expected = self.expected()
+        ranks = [self.rank(r, 3) for r in (2, 1, 0)]
+        for p in ranks:
+            self.end(p)
+        self.assert_table(expected)
+
+    def test_a_rank_that_comes_late_and_one_that_never_comes(self):
+        expected = self.expected()
+        first = self.rank(0, 3)
+        self.started(first)
+        late = self.rank(1, 3)
+        self.end(first)  # after some seconds of waiting for rank 2
+        self.end(late)
+        self.assert_table(expected)
+        self.assertIn("rank 2 cannot reach the coordinator of the sweep", self.end(self.rank(2, 3, *self.WORDS, "dist.timeout=1"), program.PEER))
+
+    def test_a_worker_and_a_rank_that_are_killed(self):
+        expected = self.expected()
+        for whom in ("worker", "rank"):
+            ranks = [self.rank(r, 2) for r in (0, 1)]
+            self.started(ranks[0])
+            target = ranks[1].pid if whom == "rank" else next(iter(self.children(ranks[1])), ranks[1].pid)
+            try:
+                os.kill(target, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            self.end(ranks[0])
+            ranks[1].communicate(timeout=60)
+            self.assert_table(expected)
+            subprocess.run(["rm", "-r", self.path("sweeps/test")], check=True)
+
+    def children(self, p):
+        with open(f"/proc/{p.pid}/task/{p.pid}/children") as f:
+            return [int(pid) for pid in f.read().split()]
+
+    def test_without_the_coordinator_the_ranks_end(self):
+        expected = self.expected()
+        long = (*self.WORDS, "train.epochs=100000")
+        ranks = [self.rank(r, 3, *long) for r in (0, 1, 2)]
+        time.sleep(1 * program.SLOW)
+        ranks[0].kill()
+        for p in ranks[1:]:
+            self.assertIn("rank 0, the coordinator of the sweep, was lost; run the same command again to continue", self.end(p, program.PEER))
+        ranks[0].communicate()
+        self.assertEqual(self.leftovers(), [])
+        ranks = [self.rank(r, 3, *self.WORDS, "--fresh") for r in (0, 1, 2)]
+        for p in ranks:
+            self.end(p)
+        self.assert_table(expected)
+
+    def test_a_request_to_stop(self):
+        expected = self.expected()
+        ranks = [self.rank(r, 3) for r in (0, 1, 2)]
+        self.started(ranks[0])
+        for p in ranks:
+            p.send_signal(signal.SIGTERM)
+        codes = [(p.communicate(timeout=60 * program.SLOW), p.returncode)[1] for p in ranks]
+        self.assertIn(set(codes), ({STOPPED}, {OK}))
+        for p in [self.rank(r, 3) for r in (0, 1, 2)]:
+            self.end(p)
+        self.assert_table(expected)
+
+    def test_a_request_to_stop_one_rank(self):
+        """It ends, and the others do its runs."""
+        expected = self.expected()
+        ranks = [self.rank(r, 2) for r in (0, 1)]
+        self.started(ranks[0])
+        while not self.children(ranks[1]) and ranks[1].poll() is None:
+            time.sleep(0.002)
+        ranks[1].send_signal(signal.SIGTERM)
+        self.end(ranks[1], STOPPED)
+        self.end(ranks[0])
+        self.assert_table(expected)
+
+    def test_another_sweep_on_one_rank(self):
+        self.write("test.yaml", SWEEP)
+        first, other = self.rank(0, 2), self.rank(1, 2, *self.WORDS, "seed=9")
+        self.assertIn("rank 1 has another sweep than rank 0", self.end(other, USAGE))
+        self.end(first)
+        self.assert_every_trial_once(60)
+
+    def test_an_error_of_the_coordinator_ends_all(self):
+        self.sweep(SWEEP, *self.WORDS)
+        ranks = [self.rank(r, 2, *self.WORDS, "seed=9") for r in (0, 1)]
+        self.assertIn("this sweep folder belongs to another sweep", self.end(ranks[0], USAGE))
+        self.end(ranks[1])
+
+    def test_connections_without_the_secret_have_no_effect(self):
+        """Bytes that are no HELLO, a HELLO cut short, and a true HELLO without the secret."""
+        expected = self.expected()
+        env = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port)}
+        first = self.start("sweep", "test.yaml", *self.WORDS, "train.epochs=40", env=env)
+        hello = struct.pack("<IIII", 0x57534444, 1, 2, 0) + bytes(64)
+        connections, deadline = [], time.monotonic() + 30
+        while first.poll() is None and len(connections) < 60 and time.monotonic() < deadline:
+            try:
+                s = socket.create_connection(("127.0.0.1", self.port), timeout=1)
+            except OSError:
+                time.sleep(0.005)
+                continue
+            connections.append(s)
+            try:
+                s.sendall((b"GET / HTTP/1.0\r\n\r\n" * 9, hello[:40], hello, hello + os.urandom(4000), os.urandom(80))[len(connections) % 5])
+            except OSError:
+                pass
+        self.assertGreater(len(connections), 20)
+        self.end(first)
+        for s in connections:
+            s.settimeout(5)
+            try:
+                self.assertLessEqual(len(s.recv(10000)), 40)  # at most a CHALLENGE
+            except OSError:
+                pass
+            s.close()
+        self.assert_table(expected)
+
+    def test_options_of_a_launcher_of_our_own(self):
+        self.write("test.yaml", GRID)
+        self.assertIn("--nproc 2: this process is already rank 0 of 2", self.end(self.rank(0, 2, "--nproc", "2"), USAGE))
+        self.assertIn("nproc_per_trial: 2: each process of", self.end(self.rank(0, 2, "nproc_per_trial=2"), USAGE))
+
+
+if __name__ == "__main__":
+    program.main()
