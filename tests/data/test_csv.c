@@ -260,11 +260,13 @@ START_TEST(metadata_only) {
 }
 END_TEST
 
-/* Each single value changes the fingerprint; the order of rows too; the split does not. */
+/* Each single value changes the fingerprint, in the precision of the file; the order of rows too; the split does not.
+ */
 START_TEST(fingerprint) {
     setup();
-    static const char *const texts[] = {"a,b,y\n1,2,0\n3,4,1\n", "a,b,y\n1,2,0\n3,4,0\n", "a,b,y\n1,2,0\n3,4.5,1\n",
-                                        "a,b,y\n3,4,1\n1,2,0\n", "a,b,y\n1,2,0\n",        "a,b,y\n1.0,2,0\n3,4,1\n"};
+    static const char *const texts[] = {
+        "a,b,y\n1,2,0\n3,4,1\n", "a,b,y\n1,2,0\n3,4,0\n", "a,b,y\n1,2,0\n3,4.0000000001,1\n",
+        "a,b,y\n3,4,1\n1,2,0\n", "a,b,y\n1,2,0\n",        "a,b,y\n1.0,2,0\n3,4,1\n"};
     char hashes[6][65];
     for (int i = 0; i < 6; i++) {
         struct dataset *dataset;
