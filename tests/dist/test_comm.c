@@ -194,6 +194,28 @@ START_TEST(messages_in_a_row) {
 }
 END_TEST
 
+/* Two ranks send to a third at once, which receives from the later one first. */
+static void two_senders_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    enum { COUNT = 100000 };
+    static float data[COUNT];
+    struct rank_group g = rank_join(env, 20);
+    for (int from = 1; env->rank == 2 && from >= 0; from--) {
+        rank_must(comm_recv(g.comm, data, COUNT, COMM_FLOAT32, from));
+        for (size_t i = 0; i < COUNT; i++) RANK_CHECK(data[i] == (float)((size_t)from * COUNT + i));
+    }
+    for (size_t i = 0; i < COUNT; i++) data[i] = (float)((size_t)env->rank * COUNT + i);
+    if (env->rank == 1) clock_sleep(0.1);
+    if (env->rank < 2) rank_must(comm_send(g.comm, data, COUNT, COMM_FLOAT32, 2));
+    rank_leave(&g);
+}
+
+START_TEST(two_senders_have_two_channels) {
+    set_backend(_i);
+    ranks_run(3, two_senders_body, NULL);
+}
+END_TEST
+
 /* A NaN of any rank gives NaN. */
 START_TEST(nan_gives_nan) {
     static const enum comm_op ops[] = {COMM_SUM, COMM_AVG, COMM_MIN, COMM_MAX, COMM_PRODUCT};
@@ -231,4 +253,5 @@ END_TEST
 
 LOOP_TESTS("comm", LOOP(every_collective, 0, CASES), LOOP(same_bits_on_all_ranks, 0, 6), LOOP(barrier_waits, 0, 2),
            LOOP(reported_failure_is_in_the_message, 0, 2), LOOP(calls_time_out, 0, 2), LOOP(mismatch_is_detected, 0, 2),
-           ONCE(messages_in_a_row), ONCE(nan_gives_nan), ONCE(unknown_backend))
+           ONCE(messages_in_a_row), LOOP(two_senders_have_two_channels, 0, 2), ONCE(nan_gives_nan),
+           ONCE(unknown_backend))

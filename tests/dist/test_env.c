@@ -95,6 +95,9 @@ static const struct {
     {SLURM2 "n[01-02] MASTER_ADDR=head MASTER_PORT=4000", LAUNCHER_SLURM, 3, 4, 1, 2, "head:4000", NULL},
     {SLURM2 "n[01-02]-ib MASTER_PORT=4000", LAUNCHER_SLURM, 3, 4, 1, 2, "n01-ib:4000", NULL},
     {SLURM2 "n7", LAUNCHER_SLURM, 3, 4, 1, 4, "127.0.0.1:0", NULL},
+    {"SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_ID=0 SLURM_JOB_ID=77 "
+     "SLURM_NODELIST=n[1-2]",
+     LAUNCHER_SLURM, 3, 4, 1, 2, "n1:0", NULL},
     {SLURM2 "n7 SLURM_STEP_NUM_TASKS=5", LAUNCHER_SLURM, 3, 5, 1, 5, "127.0.0.1:0", NULL},
     /* the batch script, an interactive shell of one task, a job without a step */
     {"SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_JOB_ID=77 SLURM_STEP_ID=batch SLURM_NODELIST=n[1-2]", LAUNCHER_NONE, 0, 1, 0,

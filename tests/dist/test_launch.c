@@ -243,6 +243,15 @@ static int role_descriptor(const struct role_context *c) {
     return poll(&end, 1, 5000) == 1 && (end.revents & POLLHUP) ? 0 : 65;
 }
 
+/* Each start but the first resumes from an older checkpoint, and saves no newer one than that. */
+static int role_restarts(const struct role_context *c) {
+    mark(c, "started", c->env.incarnation);
+    launcher_send(MESSAGE_RESUMED, 0, c->env.incarnation == 0 ? 100 : 50, c->folder);
+    if (c->env.incarnation > 0) launcher_send(MESSAGE_SAVED, 0, 60, "");
+    raise(SIGKILL);
+    return 0;
+}
+
 static const struct {
     const char *name;
     int (*run)(const struct role_context *c);
@@ -266,6 +275,7 @@ static const struct {
     {"late_report", role_late_report},
     {"hang", role_hang},
     {"descriptor", role_descriptor},
+    {"restarts", role_restarts},
 };
 
 static int run_role(const char *name, const char *folder) {
@@ -307,7 +317,8 @@ static struct launcher launcher_start(const char *role, int nproc, double grace)
         for (size_t i = 0; i < 5; i++) signal(plain[i], SIG_DFL);
         unsetenv("OMP_NUM_THREADS");
         char *argv[] = {"test_launch", "role", (char *)role, launcher.folder, NULL};
-        struct launch_config config = {.nproc = nproc, .nnodes = 1, .grace = grace};
+        struct launch_config config = {
+            .nproc = nproc, .nnodes = 1, .grace = grace, .max_restarts = strcmp(role, "restarts") == 0};
         status s = launch_run(&config, argv, NULL);
         ssize_t length = (ssize_t)strlen(status_message(s));
         if (write(ends[1], status_message(s), (size_t)length) != length) _exit(96);
@@ -428,6 +439,16 @@ START_TEST(root_cause_is_reported) {
         ck_assert_msg(strstr(outcome.message, endings[_i].expected[i]), "%s: %s", endings[_i].role, outcome.message);
     ck_assert_msg(!strstr(outcome.message, "memory"), "%s", outcome.message); /* no rank ran out of memory */
     ck_assert_double_lt(outcome.seconds, endings[_i].within);
+    clean(&launcher);
+}
+END_TEST
+
+START_TEST(older_checkpoints_are_no_progress) {
+    struct launcher launcher = launcher_start("restarts", 1, 10);
+    struct outcome outcome = launcher_wait(&launcher);
+    ck_assert_msg(outcome.code == STATUS_PEER, "%d: %s", outcome.code, outcome.message);
+    ck_assert_msg(strstr(outcome.message, "1 restart without a new checkpoint"), "%s", outcome.message);
+    ck_assert_int_eq(marked(&launcher, "started", 0), 1);
     clean(&launcher);
 }
 END_TEST
@@ -629,6 +650,7 @@ int main(int argc, char **argv) {
                                        ONCE(done_and_stopped_is_stopped),
                                        ONCE(ranks_are_killed_after_grace),
                                        ONCE(hang_shortens_grace),
+                                       ONCE(older_checkpoints_are_no_progress),
                                        ONCE(second_ctrl_c_kills_ranks),
                                        ONCE(ranks_end_with_launcher),
                                        ONCE(children_of_ranks_are_killed),
