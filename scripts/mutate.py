@@ -53,7 +53,8 @@ PROGRAMS = {
 # The tests most related to a file, by the end of its path: they run before all others.
 FIRST = [
     ("schema_suggest*", ["program_mistakes", "program_bad_configs", "program_typos", "train_config_aliases"]),
-    ("schema_alias*", ["base_schema_alias", "train_config_aliases", "program_mistakes"]), ("find_file*", ["program_places"]), ("model/gradients*", ["program_in_backward"]),
+    ("schema_alias*", ["base_schema_alias", "train_config_aliases", "program_mistakes"]),
+    ("find_file*", ["program_places"]), ("model/gradients*", ["program_in_backward"]), ("train/parts.c", ["program_allocations"]),
     ("base/io*", ["base_io", "checkpoint_checkpoint_fault", "checkpoint_saver", "program_files", "program_resume"]),
     ("processors*", ["base_processors", "program_processes"]), ("log*", ["program_nonfinite", "program_processes"]),
     ("module*", ["base_module", "program_gpu", "device_convolution"]), ("signals*", ["base_signals", "program_resume"]),

@@ -72,6 +72,14 @@ START_TEST(reads_any_number_type) {
     H5Fclose(file);
     H5Tclose(half);
     check_rows("", true, 6, expected, 3);
+    hid_t bit = H5Tcopy(H5T_STD_U8LE); /* one bit of a byte */
+    H5Tset_precision(bit, 1);
+    file = create_file(path);
+    write_values(file, "x", 2, (hsize_t[]){3, 2}, bit, H5P_DEFAULT, H5T_NATIVE_INT64, (int64_t[]){0, 1, 1, 0, 1, 1});
+    write_integers(file, "y", 1, (hsize_t[]){3}, classes);
+    H5Fclose(file);
+    H5Tclose(bit);
+    check_rows("", true, 6, (const float[]){0, 1, 1, 0, 1, 1}, 3);
     teardown();
 }
 END_TEST
