@@ -55,6 +55,7 @@ FIRST = [
     ("schema_suggest*", ["program_mistakes", "program_bad_configs", "program_typos", "train_config_aliases"]),
     ("schema_alias*", ["base_schema_alias", "train_config_aliases", "program_mistakes"]),
     ("find_file*", ["program_places"]), ("model/gradients*", ["program_in_backward"]), ("train/parts.c", ["program_allocations"]),
+    ("micro_batch*", ["program_batch_norm", "program_worlds"]), ("plan_describe*", ["program_check"]), ("step_log*", ["program_metrics"]),
     ("base/io*", ["base_io", "checkpoint_checkpoint_fault", "checkpoint_saver", "program_files", "program_resume"]),
     ("processors*", ["base_processors", "program_processes"]), ("log*", ["program_nonfinite", "program_processes"]),
     ("module*", ["base_module", "program_gpu", "device_convolution"]), ("signals*", ["base_signals", "program_resume"]),

@@ -1,5 +1,4 @@
-/* Ranks that are killed during each call, jobs at the same time, and hosts without shared memory. ctest-labels: dist
- * fault */
+/* Ranks that are killed during each call, several jobs, hosts without shared memory. ctest-labels: dist fault */
 #include "ranks.h"
 
 #include <math.h>

@@ -1,6 +1,4 @@
-/* Buckets as PyTorch assigns them, and averages over ranks against the same arithmetic in one process. ctest-labels:
- * dist
- */
+/* Buckets as PyTorch assigns them; averages over ranks as the same arithmetic in one process. ctest-labels: dist */
 #include "ranks.h"
 
 #include <jansson.h>

@@ -81,6 +81,18 @@ class Layout(unittest.TestCase):
         if problems:
             self.fail("\n" + "\n".join(problems))
 
+    def test_labels_are_on_one_line(self):
+        """CMake takes the labels of a test from the line with "ctest-labels:"."""
+        known, problems = {"unit", "dist", "fault", "gpu", "gpu-emulated"}, []
+        for name in FILES:
+            if not re.match(r"tests/\w+/test_\w+\.(c|py)$", name):
+                continue
+            for found, rest in re.findall(r"ctest-labels:(.*)\n(.*)", read(name))[:1]:
+                labels, more = re.sub(r'\*/|"""', "", found).split(), re.sub(r'[ *]|\*/|"""', " ", rest).split() if "*/" in rest else []
+                if not labels or set(labels) - known or set(more) & known:
+                    problems.append(f"{name}: the labels are not on one line, or not all of {sorted(known)}")
+        self.fail_with(problems)
+
     def test_every_config_is_explained(self):
         page = read("docs/examples.md")
         for name in FILES:
