@@ -93,7 +93,7 @@ run() { # word
             run_tests asan --exclude-regex '^program_(configs|typos|layout)$'
             ;;
         tsan) run_tsan ;;
-        tsan-quick) run_tsan --label-exclude fault --exclude-regex '^program_(configs|in_backward|bad_configs|typos|layout|compare_pytorch)$' ;;
+        tsan-quick) run_tsan --label-exclude fault --exclude-regex '^program_(sweep|watch|report|configs|in_backward|bad_configs|typos|layout|compare_pytorch)$' ;;
         style) check_style ;;
         tidy) check_tidy ;;
     esac

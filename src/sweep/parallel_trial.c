@@ -184,8 +184,8 @@ static status finish(struct child *c, struct run_summary *summary) {
     int code = WIFEXITED(ended) ? WEXITSTATUS(ended) : STATUS_PEER;
     if (WIFSIGNALED(ended))
         return status_new(STATUS_PEER, "the launcher of the trial was ended by signal %d", WTERMSIG(ended));
-    if (code == STATUS_STOPPED) {
-        status_free(read_end(c, summary)); /* there is none of a run that had not begun */
+    if (code == STATUS_STOPPED || (code && c->is_asked)) { /* ranks that were starting may end with another code */
+        status_free(read_end(c, summary));                 /* there is none of a run that had not begun */
         return status_new(STATUS_STOPPED, "stopped on request");
     }
     TRY(read_epochs(c));

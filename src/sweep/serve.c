@@ -16,7 +16,8 @@ struct server {
     struct link *link;
     pid_t pid; /* 0: no worker */
     int fd;
-    bool is_busy; /* the worker has a job */
+    bool is_busy; /* the worker has a job: run [run] */
+    int64_t run;
     bool has_ended, is_stopping;
     int code; /* of the sweep */
 };
@@ -37,6 +38,7 @@ static status obey(struct server *s, const struct link_down *message) {
     case LINK_JOB:
         if (!s->pid) TRY(worker_start(&s->worker, s->cache, &s->pid, &s->fd));
         s->is_busy = true;
+        s->run = message->job.run;
         worker_send_job(s->fd, &message->job);
         break;
     case LINK_ANSWER:
@@ -74,6 +76,7 @@ static status pass_report(struct server *s) {
         s->pid = 0;
         memset(&report, 0, sizeof report);
         report.event = WORKER_LOST;
+        report.run = s->run;
         strncpy(report.message, text_string(&how), sizeof report.message - 1);
         text_free(&how);
     }
@@ -81,6 +84,7 @@ static status pass_report(struct server *s) {
         worker_end(s->pid, s->fd, false, NULL);
         s->pid = 0;
     }
+    if (report.event == WORKER_LOST && !s->is_busy) return OK; /* the next job starts another one */
     s->is_busy = report.event == WORKER_EPOCH;
     link_send_up(s->link, &report); /* a coordinator that has gone is found by the next receive */
     return OK;
