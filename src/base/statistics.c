@@ -46,7 +46,10 @@ static double gamma_ratio(double a) {
     static const double series[] = {
         1, -1.0 / 8, 1.0 / 128, 5.0 / 1024, -21.0 / 32768, -399.0 / 262144, 869.0 / 4194304, 39325.0 / 33554432};
     double factor = 1, sum = 0;
-    for (; a < 32; a++) factor *= a / (a + 0.5);
+    while (a < 32) {
+        factor *= a / (a + 0.5);
+        a++;
+    }
     for (size_t i = sizeof series / sizeof *series; i-- > 0;) sum = sum / a + series[i];
     return factor * sqrt(a) * sum;
 }

@@ -75,9 +75,9 @@ static void set_value(struct level *level, int64_t run, double value) {
 
 /* Whether [epoch] is a rung: min_epochs times a power of the factor, rounded down. */
 static bool is_rung(const struct prune_config *c, int64_t epoch) {
-    for (double rung = (double)c->min_epochs; rung < (double)epoch + 1; rung *= c->reduction_factor)
-        if ((int64_t)rung == epoch) return true;
-    return false;
+    double rung = (double)c->min_epochs;
+    while (rung < (double)epoch) rung *= c->reduction_factor;
+    return (int64_t)rung == epoch;
 }
 
 /* Of the values of a rung the best 1 / factor go on; of fewer than that only the best. */

@@ -27,9 +27,15 @@ static status read_text(const char *path, char **text) {
         return status_new(STATUS_USAGE, "%s: not a file that a sweep has written", path);
     *text = calloc(1, info.size + 1);
     if (!*text) return status_memory("%s", path);
-    TRY(io_open(path, &fd));
-    status s = io_read(fd, path, *text, info.size, NULL);
-    return status_first(s, io_close(fd, path));
+    status s = io_open(path, &fd);
+    if (!s) {
+        s = io_read(fd, path, *text, info.size, NULL);
+        s = status_first(s, io_close(fd, path));
+    }
+    if (!s) return OK;
+    free(*text);
+    *text = NULL;
+    return s;
 }
 
 static status write_text(const char *path, const char *text) {
