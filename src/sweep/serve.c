@@ -42,7 +42,7 @@ static status obey(struct server *s, const struct link_down *message) {
         worker_send_job(s->fd, &message->job);
         break;
     case LINK_ANSWER:
-        worker_answer(s->fd, message->must_stop);
+        if (s->pid) worker_answer(s->fd, message->must_stop); /* else it has ended since it asked */
         break;
     case LINK_STOP:
         if (s->pid) kill(s->pid, SIGTERM);
@@ -108,7 +108,7 @@ static status serve(struct server *s) {
         int ready = poll(fds, 2, 100);
         if (ready < 0 && errno != EINTR) return status_errno(STATUS_IO, errno, "cannot wait for the coordinator");
         look_at_stop(s);
-        if (ready > 0 && fds[1].revents) TRY(pass_report(s));
+        if (ready > 0 && fds[1].revents && s->pid) TRY(pass_report(s));
         if (ready > 0 && fds[0].revents) TRY(receive_order(s));
     }
     return OK;

@@ -368,7 +368,7 @@ static void accept_ranks(struct sweep *s) {
     struct link *link;
     int rank;
     while (s->server && (link = link_accept(s->server, &rank))) {
-        struct seat *seat = &s->seats[rank];
+        struct seat *seat = &s->seats[s->options->workers + rank - 1];
         if (is_there(seat)) {
             link_close(link);
             continue;
@@ -465,8 +465,8 @@ static status list_without_folder(struct sweep *s) {
 static status keep_best(struct sweep *s) {
     s->is_ending = true;
     s->retry_count = 0;
-    for (int64_t run = 0; run < runs_of(s);
-         run++) /* those of an earlier start that was killed, or did not write them */
+    /* event files of an earlier start that was killed, or did not write them */
+    for (int64_t run = 0; run < runs_of(s); run++)
         if (trials_run(s->trials, run)->state != TRIAL_PENDING)
             TRY(sweep_tensorboard_add(sweep_folder_path(s->folder), s->config, s->trials, run));
     if (s->config->kept == INT64_MAX) {
