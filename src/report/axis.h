@@ -26,7 +26,7 @@ struct axis_tick {
 void axis_fit(struct axis *axis, double low, double high, bool is_rounded);
 /* The same for places of words. */
 void axis_fit_words(struct axis *axis, const char *const *words, size_t count);
-/* Whether values of this range need a logarithmic axis to be told apart. */
+/* Whether values of this range can be distinguished on a logarithmic axis only. */
 bool axis_wants_log(double smallest_positive, double lowest, double highest);
 
 /* 0 at low to 1 at high; what is outside is at the edge. */

@@ -32,7 +32,7 @@ bool json_line_read(const char *bytes, size_t size, struct json_line *out);
 const struct json_field *json_line_find(const struct json_line *line, const char *key);
 /* Whether the field [key] is the text [value]. */
 bool json_line_is(const struct json_line *line, const char *key, const char *value);
-/* The number [key]; NAN where it is no number or absent. */
+/* The number [key]; NAN if it is absent or not a number. */
 double json_line_number(const struct json_line *line, const char *key);
 /* The text of a field without escapes, malloc'ed; NULL: it is no text. */
 char *json_field_text(const struct json_field *field);

@@ -61,7 +61,7 @@ static void set_label(struct run_data *run) {
     run->label = label;
 }
 
-/* Runs of the same name are told apart by their paths. */
+/* Runs of the same name are labelled with their paths. */
 static void settle_labels(struct folders *f) {
     for (size_t i = 0; i < f->run_count; i++)
         for (size_t k = i + 1; k < f->run_count; k++)

@@ -26,8 +26,8 @@
 #define LATE_SECONDS 10    /* for ranks that have not come when the sweep ends */
 #define SECONDS_TO_WRITE 2 /* between two versions of trials.csv */
 
-/* Of a worker: a process of this rank (pid), or another rank (link). */
-struct seat {
+/* A worker: a process of this rank (pid), or another rank (link). */
+struct slot {
     bool is_remote;
     int rank;          /* of a link */
     struct link *link; /* NULL: a process, or a rank that has not come */
@@ -55,9 +55,9 @@ struct sweep {
     struct trials *trials;
     struct pruner *pruner;
     struct dataset_cache *cache;
-    struct seat *seats; /* (seat_count): those of this process, then those of other ranks, by rank */
+    struct slot *slots; /* (slot_count): those of this process, then those of other ranks, by rank */
     struct pollfd *fds;
-    int seat_count, joined;     /* joined: other ranks */
+    int slot_count, joined;     /* joined: other ranks */
     struct link_server *server; /* NULL: there are no other ranks */
     struct retry *retries;
     size_t retry_count, retry_capacity;
@@ -167,39 +167,39 @@ static void make_job(struct sweep *s, int64_t run, struct worker_job *job) {
 
 /* ---- workers ---- */
 
-static status start_worker(struct sweep *s, struct seat *seat) {
-    return worker_start(&seat->options, s->cache, &seat->pid, &seat->fd);
+static status start_worker(struct sweep *s, struct slot *slot) {
+    return worker_start(&slot->options, s->cache, &slot->pid, &slot->fd);
 }
 
-static void clear(struct seat *seat) {
-    *seat = (struct seat){.env = seat->env, .options = seat->options, .is_remote = seat->is_remote};
+static void clear(struct slot *slot) {
+    *slot = (struct slot){.env = slot->env, .options = slot->options, .is_remote = slot->is_remote};
 }
 
-static void end_worker(struct seat *seat, bool by_force) {
-    link_close(seat->link);
-    if (seat->pid) worker_end(seat->pid, seat->fd, by_force, NULL);
-    clear(seat);
+static void end_worker(struct slot *slot, bool by_force) {
+    link_close(slot->link);
+    if (slot->pid) worker_end(slot->pid, slot->fd, by_force, NULL);
+    clear(slot);
 }
 
-static bool is_there(const struct seat *seat) { return seat->pid || seat->link; }
+static bool is_there(const struct slot *slot) { return slot->pid || slot->link; }
 
-static bool send_down(struct seat *seat, struct link_down message) {
-    return seat->link && link_send_down(seat->link, &message);
+static bool send_down(struct slot *slot, struct link_down message) {
+    return slot->link && link_send_down(slot->link, &message);
 }
 
 /* A worker that has ended is found by the next receive. */
-static void send_job(struct seat *seat) {
-    if (seat->link)
-        send_down(seat, (struct link_down){.order = LINK_JOB, .job = seat->job});
+static void send_job(struct slot *slot) {
+    if (slot->link)
+        send_down(slot, (struct link_down){.order = LINK_JOB, .job = slot->job});
     else
-        worker_send_job(seat->fd, &seat->job);
+        worker_send_job(slot->fd, &slot->job);
 }
 
-static void send_answer(struct seat *seat, bool must_stop) {
-    if (seat->link)
-        send_down(seat, (struct link_down){.order = LINK_ANSWER, .must_stop = must_stop});
+static void send_answer(struct slot *slot, bool must_stop) {
+    if (slot->link)
+        send_down(slot, (struct link_down){.order = LINK_ANSWER, .must_stop = must_stop});
     else
-        worker_answer(seat->fd, must_stop);
+        worker_answer(slot->fd, must_stop);
 }
 
 /* Whether the best trials may be others with the one that has just ended. */
@@ -254,16 +254,16 @@ static status lose_run(struct sweep *s, int64_t run, const char *how) {
 }
 
 /* The worker has ended, or a rank has gone. */
-static status lose_worker(struct sweep *s, struct seat *seat, const char *why) {
+static status lose_worker(struct sweep *s, struct slot *slot, const char *why) {
     struct text how = {0};
-    bool was_busy = seat->is_busy && !s->is_stopping;
-    int64_t run = seat->job.run;
-    if (seat->link)
-        text_printf(&how, "on rank %d was lost (%s)", seat->rank, why);
+    bool was_busy = slot->is_busy && !s->is_stopping;
+    int64_t run = slot->job.run;
+    if (slot->link)
+        text_printf(&how, "on rank %d was lost (%s)", slot->rank, why);
     else
-        worker_end(seat->pid, seat->fd, false, &how);
-    link_close(seat->link);
-    clear(seat);
+        worker_end(slot->pid, slot->fd, false, &how);
+    link_close(slot->link);
+    clear(slot);
     status failure = was_busy ? lose_run(s, run, text_string(&how)) : OK;
     text_free(&how);
     return failure;
@@ -283,16 +283,16 @@ static status check_kept(struct sweep *s, const struct worker_report *r) {
                       trial, r->state_sha256, before->state_sha256);
 }
 
-static status take_report(struct sweep *s, struct seat *seat, const struct worker_report *r) {
+static status take_report(struct sweep *s, struct slot *slot, const struct worker_report *r) {
     static const int states[] = {
         [WORKER_DONE] = TRIAL_COMPLETE, [WORKER_PRUNED] = TRIAL_PRUNED, [WORKER_FAILED] = TRIAL_FAILED};
-    bool was_busy = seat->is_busy;
-    seat->is_busy = false;
-    if (r->event == WORKER_LOST) return was_busy && !s->is_stopping ? lose_run(s, seat->job.run, r->message) : OK;
-    if (r->run != seat->job.run) return status_new(STATUS_BUG, "a worker has reported another run than its own");
-    if (r->event == WORKER_STOPPED) { /* somebody has stopped this worker alone, or all */
+    bool was_busy = slot->is_busy;
+    slot->is_busy = false;
+    if (r->event == WORKER_LOST) return was_busy && !s->is_stopping ? lose_run(s, slot->job.run, r->message) : OK;
+    if (r->run != slot->job.run) return status_new(STATUS_BUG, "a worker has reported another run than its own");
+    if (r->event == WORKER_STOPPED) { /* a signal has stopped this worker, or all */
         add_retry(s, r->run)->is_waiting = true;
-        if (!seat->link) end_worker(seat, false); /* it takes no more jobs */
+        if (!slot->link) end_worker(slot, false); /* it takes no more jobs */
         return OK;
     }
     if (s->is_ending) return check_kept(s, r);
@@ -305,7 +305,7 @@ static status take_report(struct sweep *s, struct seat *seat, const struct worke
                                .value = isfinite(r->value) ? r->value : NAN, /* as the history has it */
                                .seconds = r->seconds};
     bool has_failed = r->event == WORKER_FAILED;
-    if (has_failed) { /* what it had reached says nothing */
+    if (has_failed) { /* its numbers are not those of a complete run */
         result.value = NAN;
         result.best_epoch = result.epochs = 0;
         result.message = strdup(r->message);
@@ -315,50 +315,50 @@ static status take_report(struct sweep *s, struct seat *seat, const struct worke
     return record(s, r->run, &result);
 }
 
-static status answer_epoch(struct sweep *s, struct seat *seat, const struct worker_report *r) {
+static status answer_epoch(struct sweep *s, struct slot *slot, const struct worker_report *r) {
     double value = s->config->metric.goal == SWEEP_MAXIMIZE ? -r->value : r->value;
     bool must_stop = false;
     if (!s->is_ending) {
         must_stop = pruner_report(s->pruner, r->run % s->config->runs, r->run, r->epoch, value);
         TRY(trials_add_epoch(s->trials, r->run, r->epoch, value));
     }
-    send_answer(seat, must_stop);
+    send_answer(slot, must_stop);
     return OK;
 }
 
-static status receive(struct sweep *s, struct seat *seat) {
+static status receive(struct sweep *s, struct slot *slot) {
     struct worker_report report;
     bool got;
-    if (seat->link) {
-        status gone = link_receive_up(seat->link, &report, &got);
-        status failure = gone ? lose_worker(s, seat, status_message(gone)) : OK;
+    if (slot->link) {
+        status gone = link_receive_up(slot->link, &report, &got);
+        status failure = gone ? lose_worker(s, slot, status_message(gone)) : OK;
         status_free(gone);
-        if (failure || !got || !seat->link) return failure;
+        if (failure || !got || !slot->link) return failure;
     } else {
-        TRY(worker_receive(seat->fd, &report, &got));
-        if (!got) return lose_worker(s, seat, "");
+        TRY(worker_receive(slot->fd, &report, &got));
+        if (!got) return lose_worker(s, slot, "");
     }
-    return report.event == WORKER_EPOCH ? answer_epoch(s, seat, &report) : take_report(s, seat, &report);
+    return report.event == WORKER_EPOCH ? answer_epoch(s, slot, &report) : take_report(s, slot, &report);
 }
 
 /* ---- the loop ---- */
 
 static int count_busy(const struct sweep *s) {
     int busy = 0;
-    for (int i = 0; i < s->seat_count; i++) busy += s->seats[i].is_busy;
+    for (int i = 0; i < s->slot_count; i++) busy += s->slots[i].is_busy;
     return busy;
 }
 
 static status hand_out(struct sweep *s) {
-    for (int i = 0; i < s->seat_count && !s->is_stopping; i++) {
-        struct seat *seat = &s->seats[i];
+    for (int i = 0; i < s->slot_count && !s->is_stopping; i++) {
+        struct slot *slot = &s->slots[i];
         int64_t run;
-        if (seat->is_busy || (seat->is_remote && !seat->link)) continue;
+        if (slot->is_busy || (slot->is_remote && !slot->link)) continue;
         if (!(s->is_ending ? next_kept_run : next_run)(s, &run)) return OK;
-        make_job(s, run, &seat->job);
-        if (!is_there(seat)) TRY(start_worker(s, seat));
-        seat->is_busy = true;
-        send_job(seat);
+        make_job(s, run, &slot->job);
+        if (!is_there(slot)) TRY(start_worker(s, slot));
+        slot->is_busy = true;
+        send_job(slot);
     }
     return OK;
 }
@@ -368,13 +368,13 @@ static void accept_ranks(struct sweep *s) {
     struct link *link;
     int rank;
     while (s->server && (link = link_accept(s->server, &rank))) {
-        struct seat *seat = &s->seats[s->options->workers + rank - 1];
-        if (is_there(seat)) {
+        struct slot *slot = &s->slots[s->options->workers + rank - 1];
+        if (is_there(slot)) {
             link_close(link);
             continue;
         }
-        seat->link = link;
-        seat->rank = rank;
+        slot->link = link;
+        slot->rank = rank;
         s->joined++;
         s->report.workers++;
     }
@@ -383,16 +383,16 @@ static void accept_ranks(struct sweep *s) {
 /* [milliseconds]: at most. */
 static status wait_for_reports(struct sweep *s, int milliseconds) {
     struct pollfd *fds = s->fds;
-    size_t count = (size_t)s->seat_count;
-    for (int i = 0; i < s->seat_count; i++) {
-        struct seat *seat = &s->seats[i];
-        fds[i] = (struct pollfd){.fd = seat->link ? link_fd(seat->link) : seat->pid ? seat->fd : -1, .events = POLLIN};
+    size_t count = (size_t)s->slot_count;
+    for (int i = 0; i < s->slot_count; i++) {
+        struct slot *slot = &s->slots[i];
+        fds[i] = (struct pollfd){.fd = slot->link ? link_fd(slot->link) : slot->pid ? slot->fd : -1, .events = POLLIN};
     }
     link_server_wait(s->server, fds, &count);
     int ready = poll(fds, (nfds_t)count, milliseconds);
     if (ready < 0 && errno != EINTR) return status_errno(STATUS_IO, errno, "cannot wait for the workers");
-    for (int i = 0; ready > 0 && i < s->seat_count; i++)
-        if (fds[i].revents && is_there(&s->seats[i])) TRY(receive(s, &s->seats[i]));
+    for (int i = 0; ready > 0 && i < s->slot_count; i++)
+        if (fds[i].revents && is_there(&s->slots[i])) TRY(receive(s, &s->slots[i]));
     accept_ranks(s);
     return OK;
 }
@@ -401,9 +401,9 @@ static status wait_for_reports(struct sweep *s, int milliseconds) {
 static void stop_workers(struct sweep *s) {
     s->is_stopping = true;
     s->stop_at = clock_seconds() + s->options->grace;
-    for (int i = 0; i < s->seat_count; i++)
-        if (s->seats[i].is_busy && !send_down(&s->seats[i], (struct link_down){.order = LINK_STOP}) && s->seats[i].pid)
-            kill(s->seats[i].pid, SIGTERM);
+    for (int i = 0; i < s->slot_count; i++)
+        if (s->slots[i].is_busy && !send_down(&s->slots[i], (struct link_down){.order = LINK_STOP}) && s->slots[i].pid)
+            kill(s->slots[i].pid, SIGTERM);
 }
 
 static void look_at_clock(struct sweep *s) {
@@ -411,8 +411,8 @@ static void look_at_clock(struct sweep *s) {
     bool is_asked = s->options->stop && *s->options->stop;
     s->is_over_budget = s->is_over_budget || now - s->started > s->config->budget.seconds;
     if (!s->is_stopping && (is_asked || (s->is_over_budget && !s->is_ending))) stop_workers(s);
-    for (int i = 0; s->is_stopping && now > s->stop_at && i < s->seat_count; i++)
-        if (s->seats[i].is_busy) end_worker(&s->seats[i], true);
+    for (int i = 0; s->is_stopping && now > s->stop_at && i < s->slot_count; i++)
+        if (s->slots[i].is_busy) end_worker(&s->slots[i], true);
 }
 
 static status write_table_now_and_then(struct sweep *s) {
@@ -495,20 +495,20 @@ static void open_base_dataset(struct sweep *s) {
     status_free(failure);
 }
 
-static void prepare_seats(struct sweep *s) {
+static void prepare_slots(struct sweep *s) {
     int n = s->options->workers;
-    for (int i = 0; i < s->seat_count; i++) {
-        struct seat *seat = &s->seats[i];
-        seat->is_remote = i >= n;
-        seat->env = *s->options->env;
-        seat->env.rank = 0;
-        seat->env.world_size = 1;
+    for (int i = 0; i < s->slot_count; i++) {
+        struct slot *slot = &s->slots[i];
+        slot->is_remote = i >= n;
+        slot->env = *s->options->env;
+        slot->env.rank = 0;
+        slot->env.world_size = 1;
         if (s->options->env->world_size == 1) {
-            seat->env.local_rank = i;
-            seat->env.local_world_size = n;
+            slot->env.local_rank = i;
+            slot->env.local_world_size = n;
         }
-        seat->options = worker_options(s->file, s->options, &seat->env);
-        seat->options.reports_epochs = s->pruner != NULL;
+        slot->options = worker_options(s->file, s->options, &slot->env);
+        slot->options.reports_epochs = s->pruner != NULL;
     }
 }
 
@@ -527,23 +527,23 @@ static void dismiss_ranks(struct sweep *s, enum status_code code) {
     int expected = s->options->env->world_size - 1;
     while (s->server && s->joined < expected && clock_seconds() < deadline && !(s->options->stop && *s->options->stop))
         status_free(wait_for_reports(s, 50));
-    for (int i = 0; i < s->seat_count; i++)
-        send_down(&s->seats[i], (struct link_down){.order = LINK_END, .code = (int)code});
+    for (int i = 0; i < s->slot_count; i++)
+        send_down(&s->slots[i], (struct link_down){.order = LINK_END, .code = (int)code});
 }
 
 static status open_all(struct sweep *s) {
     int64_t kept = s->config->kept == INT64_MAX ? s->config->trials : s->config->kept;
     s->kept = calloc((size_t)kept + 1, sizeof *s->kept);
-    s->seat_count = s->options->workers + s->options->env->world_size - 1;
-    s->seats = calloc((size_t)s->seat_count, sizeof *s->seats);
-    s->fds = calloc((size_t)s->seat_count + LINK_DESCRIPTORS, sizeof *s->fds);
-    if (!s->kept || !s->seats || !s->fds) return status_memory("the sweep");
+    s->slot_count = s->options->workers + s->options->env->world_size - 1;
+    s->slots = calloc((size_t)s->slot_count, sizeof *s->slots);
+    s->fds = calloc((size_t)s->slot_count + LINK_DESCRIPTORS, sizeof *s->fds);
+    if (!s->kept || !s->slots || !s->fds) return status_memory("the sweep");
     if (s->options->env->world_size > 1) TRY(listen_for_ranks(s));
     TRY(sweep_folder_open(s->options->folder, s->options->is_fresh, s->file, s->log, &s->folder));
     s->pruner = pruner_create(&s->config->early_terminate);
     TRY(trials_open(sweep_folder_path(s->folder), s->config, s->pruner, &s->trials));
     s->cache = dataset_cache_create();
-    prepare_seats(s);
+    prepare_slots(s);
     s->report = (struct sweep_report){.log = s->log,
                                       .sweep = s->config,
                                       .trials = s->trials,
@@ -581,14 +581,14 @@ static status conclude(struct sweep *s) {
 }
 
 static void tear_down(struct sweep *s) {
-    for (int i = 0; s->seats && i < s->seat_count; i++) end_worker(&s->seats[i], s->seats[i].is_busy);
+    for (int i = 0; s->slots && i < s->slot_count; i++) end_worker(&s->slots[i], s->slots[i].is_busy);
     link_server_close(s->server);
     free(s->fds);
     dataset_cache_destroy(s->cache);
     pruner_destroy(s->pruner);
     status_free(trials_close(s->trials));
     sweep_folder_close(s->folder);
-    free(s->seats);
+    free(s->slots);
     free(s->kept);
     free(s->retries);
 }

@@ -42,7 +42,7 @@ struct run_options {
                                      closes; NULL: run_train opens it */
     run_epoch_function *on_epoch; /* NULL: none */
     void *user;                   /* of on_epoch */
-    struct run_summary *summary;  /* filled when the run ends or is stopped; NULL: nobody asks. Rank 0 */
+    struct run_summary *summary;  /* filled when the run ends or is stopped; NULL: not wanted. Rank 0 */
 };
 
 /* Trains. [log] is used on rank 0 only. OK also for a run that is already complete. All ranks. */
