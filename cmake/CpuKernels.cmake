@@ -5,11 +5,12 @@ if(DDPTRAIN_SANITIZE)
 endif()
 
 # src/device/cpu/sets: every file there is compiled once per instruction set and the set is chosen at start. Element-wise loops write
-# their fused multiply-adds as fmaf, so each set gives the same bits; only products (gemm.c, winograd.c) let the compiler fuse.
+# their fused multiply-adds as fmaf, so each set gives the same bits; only products (gemm.c, direct.c, winograd.c) let the compiler fuse.
 file(GLOB cpu_sources CONFIGURE_DEPENDS src/device/cpu/*.c src/device/cpu/bf16/support.c)
 file(GLOB set_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/*.c)
 target_sources(device PRIVATE ${cpu_sources})
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/gemm.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/winograd.c PROPERTIES COMPILE_OPTIONS -ffp-contract=fast)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/gemm.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/direct.c
+                            ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/winograd.c PROPERTIES COMPILE_OPTIONS -ffp-contract=fast)
 
 # A packed panel and a strip lie on the stack: half of what src/base/stack.h makes sure of.
 set(kernel_frames)

@@ -3,7 +3,8 @@
 #
 #     scripts/install-deps.sh            what building and training need
 #     scripts/install-deps.sh test       ... and the tests
-#     scripts/install-deps.sh check      ... and the other compilers, sanitizers and linters of CI
+#     scripts/install-deps.sh package    what building the Debian package needs
+#     scripts/install-deps.sh check      all of these, and the other compilers, sanitizers and linters of CI
 #
 # Package lists are fetched and apt is called only when something is missing; as a user it goes through sudo.
 set -euo pipefail
@@ -17,7 +18,10 @@ build_packages=(
     "pkg-config pkg-config"
     "libyaml-dev"     # configs
     "libhdf5-dev"     # datasets and checkpoints
-    "zlib1g-dev"      # compressed IDX files
+    "zlib1g-dev"      # compressed IDX and NumPy files
+    "libjpeg62-turbo-dev" # images
+    "libpng-dev"
+    "libsqlite3-dev"  # databases
     "libjansson-dev"  # JSON
     "nettle-dev"      # SHA-256
     "libgloo-dev"     # several processes on CPUs; the program runs without it, in one process
@@ -30,6 +34,12 @@ test_packages=(
     "python3-h5py"        # reads our checkpoints as a user would
     "hdf5-tools h5dump"   # so does h5dump
 )
+package_packages=(
+    "dpkg-dev dpkg-shlibdeps"
+    "file file"
+    "gzip gzip"
+    "lintian lintian"     # checks the package
+)
 check_packages=(
     "ccache ccache"       # what did not change is not compiled again
     "clang clang"
@@ -41,9 +51,10 @@ check_packages=(
 case "${1:-build}" in
     build) wanted=("${build_packages[@]}") ;;
     test)  wanted=("${build_packages[@]}" "${test_packages[@]}") ;;
-    check) wanted=("${build_packages[@]}" "${test_packages[@]}" "${check_packages[@]}") ;;
+    package) wanted=("${build_packages[@]}" "${package_packages[@]}") ;;
+    check) wanted=("${build_packages[@]}" "${test_packages[@]}" "${package_packages[@]}" "${check_packages[@]}") ;;
     *)
-        echo "install-deps: unknown list '$1'; known: build, test, check" >&2
+        echo "install-deps: unknown list '$1'; known: build, test, package, check" >&2
         exit 64
         ;;
 esac

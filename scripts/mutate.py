@@ -35,9 +35,9 @@ UNTESTED = {
 # Run after the unit tests of a layer: corpora of the fuzz targets and programs of tests/program.
 PROGRAMS = {
     "base": ["corpus_document", "corpus_sealed", "program_bad_configs", "program_readers", "program_files"],
-    "device": ["model_layers", "model_loss", "model_model", "model_batch_norm_sync", "optim_optimizer", "program_parity", "program_parity_cnn", "program_precision"],
+    "device": ["model_gradients", "model_layers", "model_loss", "model_model", "model_batch_norm_sync", "optim_optimizer", "program_parity", "program_parity_cnn", "program_precision"],
     "model": ["program_bad_configs", "program_weights", "program_parity", "program_batch_norm", "program_parity_cnn", "program_inference"],
-    "data": ["corpus_csv", "corpus_idx", "program_columns", "program_labels", "program_data", "program_losses", "program_inspect", "program_bad_configs",
+    "data": ["corpus_csv", "corpus_idx", "corpus_npy", "corpus_image", "program_images", "program_npy", "program_sqlite", "corpus_sqlite", "program_patterns", "program_columns", "program_labels", "program_data", "program_losses", "program_inspect", "program_bad_configs",
              "program_inference"],
     "dist": ["corpus_store", "program_comm", "program_worlds", "program_zero", "program_descriptors", "program_stop_in_start",
              "program_processes"],

@@ -10,6 +10,7 @@ import fnmatch
 import json
 import re
 import struct
+from collections import ChainMap
 
 import numpy as np
 import torch
@@ -109,6 +110,15 @@ class DotProductAttention(nn.Module):
         return (scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, positions, -1)
 
 
+class Slice(nn.Module):
+    def __init__(self, dim, start, end):
+        super().__init__()
+        self.dim, self.start, self.end = dim, start, end
+
+    def forward(self, x):
+        return x.narrow(self.dim, self.start, self.end - self.start)
+
+
 class Reshape(nn.Module):
     def __init__(self, shape):
         super().__init__()
@@ -185,15 +195,25 @@ LEAVES = {
     "softmax": (lambda s, c, v: nn.Softmax(-1), None),
     "dropout": (lambda s, c, v: nn.Dropout(c.get("p", 0.5)), "p"),
     "flatten": (lambda s, c, v: nn.Flatten(), None),
+    "slice": (lambda s, c, v: Slice(c.get("dim", 1), c.get("start", 0), c["end"]), None),
+    "upsample": (lambda s, c, v: nn.Upsample(scale_factor=_sizes(c["scale_factor"])), "scale_factor"),
     "reshape": (lambda s, c, v: Reshape(_list_of(c["shape"])), "shape"),
 }
-COMPOSITES = {"sequential": "layers", "repeat": None, "residual": "layers"}
+COMPOSITES = {"sequential": "layers", "repeat": None, "residual": "layers", "parallel": None}
+JOINS = {"add": None, "concat": "dim", "multiply": None}
+
+
+def _join(kind, keys, shapes):
+    """(shape, function of a list of tensors) of a layer that joins outputs of these shapes."""
+    functions = {"add": sum, "multiply": lambda x: x[0] * x[1], "concat": lambda x: torch.cat(x, keys.get("dim", 1))}
+    return tuple(functions[kind]([torch.zeros(2, *shape) for shape in shapes]).shape[1:]), functions[kind]
 
 
 def parse_layer(entry):
     """(type, keys) of an entry of a list of layers: `relu`, `linear: 3` or `linear: {out: 3}`."""
     kind, value = (entry, {}) if isinstance(entry, str) else next(iter(entry.items()))
-    shorthand = COMPOSITES[kind] if kind in COMPOSITES else LEAVES[kind][1]
+    shorthands = {**COMPOSITES, **JOINS}
+    shorthand = shorthands[kind] if kind in shorthands else LEAVES[kind][1]
     if not isinstance(value, dict):
         value = {} if value is None else {shorthand: value}
     return kind, value
@@ -205,13 +225,13 @@ class Model(nn.Module):
     def __init__(self, config, shape, vocabulary=None):
         super().__init__()
         self.vocabulary = vocabulary
-        self.out_shape, self.apply_layers = self._list(config["layers"], "", tuple(shape))
+        self.out_shape, self.apply_layers = self._list(config["layers"], "", tuple(shape), ChainMap({"input": tuple(shape)}))
         for name, parameter in self.named_parameters():
             if any(fnmatch.fnmatchcase(name, pattern) for pattern in _list_of(config.get("freeze"))):
                 parameter.requires_grad_(False)
 
     def forward(self, x):
-        return self.apply_layers(x)
+        return self.apply_layers(x, ChainMap({"input": x}))
 
     def _put(self, name, module):
         """Registers [module] under a dotted name."""
@@ -231,45 +251,68 @@ class Model(nn.Module):
         if keys.get("tie"):
             module.weight = dict(self.named_parameters())[keys["tie"]]
         self._put(name, module.train())
-        return out, module
+        return out, lambda x, values: module(x)
 
-    def _residual(self, keys, name, shape):
+    def _residual(self, keys, name, shape, shapes):
         before = name + "." if name else ""
-        out, branch = self._list(keys["layers"], before, shape)
-        shortcut = self._list(keys.get("shortcut") or [], before + "shortcut.", shape)[1]
-        return out, lambda x: branch(x) + shortcut(x)
+        out, branch = self._list(keys["layers"], before, shape, shapes)
+        shortcut = self._list(keys.get("shortcut") or [], before + "shortcut.", shape, shapes)[1]
+        return out, lambda x, values: branch(x, values) + shortcut(x, values)
 
-    def _repeat(self, keys, name, shape):
+    def _repeat(self, keys, name, shape, shapes):
         before, copies = name + "." if name else "", []
         for i in range(keys["times"]):
-            shape, run = self._list(keys["layers"], f"{before}{i}.", shape)
+            shape, run = self._list(keys["layers"], f"{before}{i}.", shape, shapes)
             copies.append(run)
-        return shape, lambda x: _chain(copies, x)
 
-    def _list(self, layers, before, shape):
-        runs = []
+        def run_all(x, values):
+            for run in copies:
+                x = run(x, values)
+            return x
+        return shape, run_all
+
+    def _parallel(self, keys, name, shape, shapes):
+        before = name + "." if name else ""
+        lists = [b["layers"] if isinstance(b, dict) else b for b in keys["branches"]]
+        branches = [self._list(layers, f"{before}{i}.", shape, shapes) for i, layers in enumerate(lists)]
+        out, join = _join(keys.get("join", "concat"), keys, [shape for shape, _ in branches])
+        return out, lambda x, values: join([run(x, values) for _, run in branches])
+
+    def _list(self, layers, before, shape, shapes):
+        """(shape, run) of a list of layers; [shapes]: of the outputs that `from` may name."""
+        shapes, steps = shapes.new_child(), []
         for i, entry in enumerate(layers):
             kind, keys = parse_layer(entry)
-            own = keys.get("name")
+            own, sources = keys.get("name"), _list_of(keys.get("from"))
             name = before + (str(i) if own is None else own)
             if own == "":
                 name = before[:-1]
-            if kind == "sequential":
-                shape, run = self._list(keys["layers"], name + "." if name else "", shape)
-            elif kind == "repeat":
-                shape, run = self._repeat(keys, name, shape)
-            elif kind == "residual":
-                shape, run = self._residual(keys, name, shape)
+            if kind in JOINS:
+                ins = ([shape] if len(sources) == 1 else []) + [shapes[source] for source in sources]
+                shape, run = _join(kind, keys, ins)
             else:
-                shape, run = self._leaf(kind, keys, name, shape)
-            runs.append(run)
-        return shape, lambda x: _chain(runs, x)
+                given = shapes[sources[0]] if sources else shape
+                composite = {"sequential": lambda: self._list(keys["layers"], name + "." if name else "", given, shapes),
+                             "repeat": lambda: self._repeat(keys, name, given, shapes),
+                             "residual": lambda: self._residual(keys, name, given, shapes),
+                             "parallel": lambda: self._parallel(keys, name, given, shapes)}
+                shape, run = composite[kind]() if kind in composite else self._leaf(kind, keys, name, given)
+            steps.append((run, kind in JOINS, sources, own))
+            if own:
+                shapes[own] = shape
 
-
-def _chain(runs, x):
-    for run in runs:
-        x = run(x)
-    return x
+        def run_all(x, values):
+            values = values.new_child()
+            for run, joins, sources, own in steps:
+                named = [values[source] for source in sources]
+                if joins:
+                    x = run(([x] if len(named) == 1 else []) + named)
+                else:
+                    x = run(named[0] if named else x, values)
+                if own:
+                    values[own] = x
+            return x
+        return shape, run_all
 
 
 def loss_function(config):

@@ -32,11 +32,17 @@ struct command_line {
     int master_port;
     const char *run_dir, *out, *checkpoint, *weights, *part; /* --run-dir, ...; NULL: not given */
     char *own_folder;                                        /* set by command_find_folder; NULL: none */
-    const char *backend, *sizes;                             /* comm */
-    const char *prompt;                                      /* generate */
+    char *own_config;                                        /* set by command_find_run; NULL: none */
+    char *own_overrides[3];                                  /* of [overrides], set by command_use_data */
+    size_t own_override_count;
+    bool wants_probabilities, wants_inputs, wants_outputs; /* predict: --probabilities, ... */
+    const char *backend, *sizes;                           /* comm */
+    const char *format;                                    /* export */
+    const char *target;                                    /* init */
+    const char *prompt;                                    /* generate */
     int characters, top_k, seed;
     const char *metric; /* compare */
-    int seeds;          /* compare; 0: not given */
+    int seeds;          /* compare */
     double grace, temperature;
     const struct verb *verb;
     bool wants_tensorboard; /* --tensorboard, which has become an override */
@@ -66,7 +72,10 @@ enum verb_option {
     OPTION_SIZES = 1 << 12,
     OPTION_SEEDS = 1 << 13,
     OPTION_METRIC = 1 << 14,
-    OPTION_TENSORBOARD = 1 << 15
+    OPTION_TENSORBOARD = 1 << 15,
+    OPTION_FORMAT = 1 << 16,
+    OPTION_PREDICTIONS = 1 << 17, /* --probabilities, --with-inputs, --outputs */
+    OPTION_TARGET = 1 << 18
 };
 
 struct verb {
@@ -78,13 +87,15 @@ struct verb {
     char *tensorboard;     /* the KEY=VALUE that --tensorboard stands for */
     bool needs_no_operand; /* the operand is optional */
     bool saves;            /* it saves before it stops */
+    bool accepts_run;      /* the config may be a run folder: its config.yaml */
+    bool accepts_data;     /* a data file may follow the config; max_operands is 2 */
 };
 
 /* The table: a name here, and a `const struct verb verb_<name>`. The first one is the default. */
 /* clang-format off */
 #define VERBS(X) \
     X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) \
-    X(inspect) X(runs) X(report) X(watch) X(export) X(comm)
+    X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm)
 /* clang-format on */
 #define X(name) extern const struct verb verb_##name;
 VERBS(X)
@@ -103,15 +114,14 @@ status options_parse(int argc, char **argv, int first, const struct verb *verb, 
  * the config with [has_config], or the most similar of the NULL-terminated [known] options; else nothing. [next]: the
  * next argument, or NULL. */
 void option_hint(const char *word, const char *next, const char *const *known, bool has_config, struct text *out);
-/* `--help` */
-void help_usage(void);
-/* `--help-config [SECTION]` and its machine-readable forms. */
-status help_config(const char *section);
-status help_schema(void);
-status help_markdown(void);
-/* The same of the file of a sweep. */
-status help_sweep(const char *section);
-status help_sweep_markdown(void);
+/* Prints what an option such as --help or --schema asks for; false: the arguments have none. */
+bool help_print(int argc, char **argv, status *s);
+/* `--help`, `--man`, `--completion`: written from the tables of verbs, options and keys. */
+void usage_write(struct text *out);
+void man_write(struct text *out);
+void completion_write_bash(struct text *out);
+void completion_write_zsh(struct text *out);
+void completion_write_fish(struct text *out);
 
 /* The work of a verb on each rank. Only rank 0 prints to [log]. */
 typedef status rank_function(const struct command_line *line, const struct config *config, const struct dist_env *env,
@@ -132,6 +142,13 @@ struct inference_options command_inference(const struct command_line *line);
 /* Sets line->own_folder if the config is the config.yaml of a run folder and name=NAME is not given: the command is for
  * that run. STATUS_USAGE if --fresh would rename that folder. */
 status command_find_folder(struct command_line *line);
+
+/* Replaces a run folder by its config.yaml, for a verb that accepts it. STATUS_USAGE for a folder without one. */
+status command_find_run(struct command_line *line);
+/* Uses the data file after the config, if there is one: overrides dataset.path, and --part is all by default. "-" is
+ * the standard input, a CSV file. */
+status command_use_data(struct command_line *line);
+void command_free_operands(struct command_line *line);
 
 /* Chooses the device of train.device: auto for this process and the ranks that it starts (config_set_auto_device). Sets
  * *nproc to the number of GPUs if --nproc is not given. STATUS_USAGE if the config needs a GPU. */

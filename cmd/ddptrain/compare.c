@@ -6,8 +6,6 @@
 #include "command.h"
 #include "sweep/compare.h"
 
-#define DEFAULT_SEEDS 10
-
 /* The name of the file without folder and ending. */
 static void add_stem(const char *path, struct text *out) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
@@ -33,8 +31,10 @@ static status run(const struct command_line *line) {
     struct text out = {0};
     if (line->operand_count < 2)
         return status_new(STATUS_USAGE, "compare needs two configs: ddptrain compare A.yaml B.yaml --seeds 30");
-    int seeds = line->seeds ? line->seeds : DEFAULT_SEEDS;
-    TRY(sweep_pair(line->operands[0], line->operands[1], line->overrides, line->override_count, seeds,
+    if (line->seeds < 2)
+        return status_new(STATUS_USAGE, "--seeds: expected at least 2 pairs of runs, got %d; 30 show most differences",
+                          line->seeds);
+    TRY(sweep_pair(line->operands[0], line->operands[1], line->overrides, line->override_count, line->seeds,
                    line->metric ? line->metric : "val_loss", &file));
     char *folder = folder_of(line);
     struct command_sweep prepared;

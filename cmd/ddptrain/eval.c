@@ -18,9 +18,12 @@ static status run(const struct command_line *line) { return command_on_ranks(lin
 
 const struct verb verb_eval = {
     .name = "eval",
-    .arguments = "CONFIG",
+    .arguments = "CONFIG|RUN [DATA|-]",
     .help = "loss and metrics of the newest checkpoint",
     .run = run,
     .options = OPTION_CPU_BIND | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PART,
     .operand = "config",
+    .max_operands = 2,
+    .accepts_run = true,
+    .accepts_data = true,
 };

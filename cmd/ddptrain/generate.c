@@ -36,10 +36,11 @@ static status run(const struct command_line *line) {
 
 const struct verb verb_generate = {
     .name = "generate",
-    .arguments = "CONFIG --prompt TEXT",
+    .arguments = "CONFIG|RUN --prompt TEXT",
     .help = "text from a trained character model",
     .run = run,
     .options = OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PROMPT | OPTION_CHARACTERS | OPTION_TEMPERATURE |
                OPTION_TOP_K | OPTION_SEED,
     .operand = "config",
+    .accepts_run = true,
 };

@@ -31,13 +31,9 @@ static status add_newest_event(const char *folder, struct text *out) {
 static status inspect_folder(const char *folder, struct text *out) {
     struct text checkpoints = {0};
     struct checkpoint *newest = NULL;
-    struct io_info info;
     char *path = NULL;
     text_printf(&checkpoints, "%s/checkpoints", folder);
-    status s = io_stat(text_string(&checkpoints), &info);
-    if (!s && !info.is_folder)
-        s = status_new(STATUS_DATA, "%s: a folder without checkpoints/: give a run folder or a file", folder);
-    if (!s) s = checkpoint_open_newest(text_string(&checkpoints), NULL, &newest, &path);
+    status s = checkpoint_open_newest(text_string(&checkpoints), NULL, &newest, &path);
     if (!s) {
         text_printf(out, "run     %s\n", folder);
         s = add_newest_event(folder, out);
@@ -50,11 +46,29 @@ static status inspect_folder(const char *folder, struct text *out) {
     return s;
 }
 
+static bool is_run(const char *folder) {
+    struct text checkpoints = {0};
+    struct io_info info = {0};
+    text_printf(&checkpoints, "%s/checkpoints", folder);
+    status_free(io_stat(text_string(&checkpoints), &info));
+    text_free(&checkpoints);
+    return info.is_folder;
+}
+
+static status inspect_images(const char *folder, struct text *out) {
+    status failure = dataset_inspect(folder, out);
+    if (status_code(failure) != STATUS_DATA) return failure;
+    status s = status_new(STATUS_DATA, "%s: not a run folder, which has checkpoints/; nor a folder of images: %s",
+                          folder, status_message(failure));
+    status_free(failure);
+    return s;
+}
+
 static status inspect(const char *path, struct text *out) {
     const char *dot = strrchr(path, '.');
     struct io_info info;
     TRY(io_stat(path, &info));
-    if (info.is_folder) return inspect_folder(path, out);
+    if (info.is_folder) return is_run(path) ? inspect_folder(path, out) : inspect_images(path, out);
     if (info.exists && dataset_is_inspected(path)) return dataset_inspect(path, out);
     if (dot && strcmp(dot, ".safetensors") == 0) return safetensors_inspect(path, out);
     return checkpoint_inspect(path, out);
@@ -71,7 +85,7 @@ static status run(const struct command_line *line) {
 const struct verb verb_inspect = {
     .name = "inspect",
     .arguments = "FILE|RUN",
-    .help = "contents of a checkpoint, data file, safetensors file or run folder",
+    .help = "contents of a checkpoint, data file, safetensors file, run folder or folder of images",
     .run = run,
     .operand = "file",
 };

@@ -98,33 +98,10 @@ static status run_verb(int argc, char **argv, struct command_line *line) {
     if (line->nnodes < 1) return status_new(STATUS_USAGE, "--nnodes must be at least 1");
     if (line->is_standalone && line->nnodes > 1)
         return status_new(STATUS_USAGE, "--standalone is for one node; leave it out with --nnodes %d", line->nnodes);
+    TRY(command_find_run(line));
+    TRY(command_use_data(line));
     TRY(command_find_folder(line));
     return line->verb->run(line);
-}
-
-/* Options that print something and end. false: none is given. */
-static bool run_help(int argc, char **argv, status *s) {
-    bool is_requested = argc > 1 && strcmp(argv[1], "help") == 0;
-    for (int i = 1; i < argc; i++)
-        is_requested = is_requested || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
-    if (argc < 2) return false;
-    if (is_requested)
-        help_usage();
-    else if (strcmp(argv[1], "--version") == 0)
-        printf("ddptrain %s\n", DDPTRAIN_VERSION);
-    else if (strcmp(argv[1], "--help-config") == 0)
-        *s = help_config(argc > 2 ? argv[2] : NULL);
-    else if (strcmp(argv[1], "--help-sweep") == 0)
-        *s = help_sweep(argc > 2 ? argv[2] : NULL);
-    else if (strcmp(argv[1], "--sweep-reference") == 0)
-        *s = help_sweep_markdown();
-    else if (strcmp(argv[1], "--schema") == 0)
-        *s = help_schema();
-    else if (strcmp(argv[1], "--reference") == 0)
-        *s = help_markdown();
-    else
-        return false;
-    return true;
 }
 
 /* Whether the output was written. A reader that has closed the pipe (`| head`) is no failure. */
@@ -175,6 +152,7 @@ int main(int argc, char **argv) {
                                 .nnodes = 1,
                                 .grace = 30,
                                 .characters = 500,
+                                .seeds = 10,
                                 .temperature = 1,
                                 .started = clock_seconds(),
                                 .stop = &stop_requested,
@@ -196,7 +174,7 @@ int main(int argc, char **argv) {
     else if (!s && fault_clock() <= 0)
         s = status_new(STATUS_USAGE, "DDPTRAIN_FAULT_CLOCK: expected a factor above 0, got '%s'",
                        getenv("DDPTRAIN_FAULT_CLOCK"));
-    else if (!s && !run_help(argc, argv, &s))
+    else if (!s && !help_print(argc, argv, &s))
         s = run_verb(argc, argv, &line);
     s = status_first(s, check_output());
     if (s && !launcher_report(s) && !is_printed_by_another(&env, &line, s)) print_failure(s);
@@ -205,5 +183,6 @@ int main(int argc, char **argv) {
     free(line.overrides);
     free(line.operands);
     free(line.own_folder);
+    command_free_operands(&line);
     return code;
 }

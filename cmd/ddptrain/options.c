@@ -1,4 +1,4 @@
-/* The table of options, for parsing, for the check that the verb accepts them, and for --help. */
+/* The table of options, and the parsing of a command line. */
 #include <errno.h>
 #include <limits.h>
 #include <stdint.h>
@@ -10,18 +10,7 @@
 #include "base/schema.h"
 #include "base/text.h"
 #include "command.h"
-
-enum value_type { VALUE_NONE, VALUE_TEXT, VALUE_NUMBER, VALUE_REAL };
-
-/* "--name VALUE" or "--name=VALUE", at most once, by any of its names; "--name" for a flag (VALUE_NONE). */
-struct option {
-    const char *name;
-    enum value_type type;
-    size_t offset;            /* in struct command_line, a bool, const char *, int or double, by type */
-    unsigned verbs;           /* its enum verb_option; 0: for every verb */
-    const char *value, *help; /* of --help; help NULL: that of the next row; value NULL: not in --help */
-    const char *aliases[2];   /* spellings of torchrun */
-};
+#include "options.h"
 
 #define AT(member) offsetof(struct command_line, member)
 
@@ -69,6 +58,12 @@ static const struct option options[] = {
      .value = "",
      .help = "rename an existing run folder and start again"},
     {.name = "--out", .type = VALUE_TEXT, .offset = AT(out), .verbs = OPTION_OUT},
+    {.name = "--format",
+     .type = VALUE_TEXT,
+     .offset = AT(format),
+     .verbs = OPTION_FORMAT,
+     .value = "safetensors|pt|onnx|c",
+     .help = "default: by the extension of --out"},
     {.name = "--checkpoint",
      .type = VALUE_TEXT,
      .offset = AT(checkpoint),
@@ -90,6 +85,26 @@ static const struct option options[] = {
      .value = "train|validation|all",
      .help = "which rows; default: validation if there are any;\n"
              "all: every row of dataset.path, without split and validation file"},
+    {.name = "--probabilities",
+     .type = VALUE_NONE,
+     .offset = AT(wants_probabilities),
+     .verbs = OPTION_PREDICTIONS,
+     .value = ""},
+    {.name = "--with-inputs", .type = VALUE_NONE, .offset = AT(wants_inputs), .verbs = OPTION_PREDICTIONS, .value = ""},
+    {.name = "--outputs",
+     .type = VALUE_NONE,
+     .offset = AT(wants_outputs),
+     .verbs = OPTION_PREDICTIONS,
+     .value = "",
+     .help = "also a column for each class with its probability; the columns of\n"
+             "the CSV file in front; the model's outputs as they are (logits)"},
+    {.name = "--target",
+     .type = VALUE_TEXT,
+     .offset = AT(target),
+     .verbs = OPTION_TARGET,
+     .value = "COLUMN",
+     .help = "the column or dataset to predict; default: one with a usual name (target, label,\n"
+             "class, y), else the last column"},
     {.name = "--prompt", .type = VALUE_TEXT, .offset = AT(prompt), .verbs = OPTION_PROMPT},
     {.name = "--characters", .type = VALUE_NUMBER, .offset = AT(characters), .verbs = OPTION_CHARACTERS, .value = "N"},
     {.name = "--temperature", .type = VALUE_REAL, .offset = AT(temperature), .verbs = OPTION_TEMPERATURE, .value = "T"},
@@ -152,13 +167,18 @@ static const struct option options[] = {
 #define N_OPTIONS (sizeof options / sizeof *options)
 #define N_NAMES 3 /* of an option */
 
+const struct option *option_at(size_t index) { return index < N_OPTIONS ? &options[index] : NULL; }
+
+bool option_is_for(const struct option *option, const struct verb *verb) {
+    return !option->verbs || (verb->options & option->verbs);
+}
+
 /* Name [index] of an option: its name, then its aliases; NULL after the last. */
 static const char *name_at(const struct option *option, size_t index) {
     return index == 0 ? option->name : option->aliases[index - 1];
 }
 
-/* Adds the verbs that accept the option: "eval, predict". */
-static void add_verbs(const struct option *option, struct text *out) {
+void option_add_verbs(const struct option *option, struct text *out) {
     const char *separator = "";
     for (size_t i = 0; verb_at(i); i++)
         if (verb_at(i)->options & option->verbs) {
@@ -175,7 +195,7 @@ static void add_hint(const char *word, const char *next, const struct verb *verb
     size_t count = 0;
     bool has_config = verb->operand && strcmp(verb->operand, "config") == 0;
     for (size_t i = 0; i < N_OPTIONS; i++)
-        if (!options[i].verbs || verb->options & options[i].verbs) known[count++] = options[i].name;
+        if (option_is_for(&options[i], verb)) known[count++] = options[i].name;
     option_hint(word, next, known, has_config, out);
     for (size_t i = 0; i < N_OPTIONS; i++) known[i] = options[i].name;
     if (!out->length) option_hint(word, next, known, false, out);
@@ -185,8 +205,8 @@ static void add_hint(const char *word, const char *next, const struct verb *verb
 static status check_verb(const struct option *option, const char *name, const char *word, const char *next,
                          const struct verb *verb) {
     struct text verbs = {0}, hint = {0};
-    if (!option->verbs || verb->options & option->verbs) return OK;
-    add_verbs(option, &verbs);
+    if (option_is_for(option, verb)) return OK;
+    option_add_verbs(option, &verbs);
     option_hint(word, next, (const char *const[]){NULL}, verb->operand && strcmp(verb->operand, "config") == 0, &hint);
     status s = status_new(STATUS_USAGE, "%s is for %s; '%s' does not accept it%s%s (see ddptrain --help)", name,
                           text_string(&verbs), verb->name, hint.length ? "; " : "", text_string(&hint));
@@ -289,66 +309,4 @@ status options_parse(int argc, char **argv, int first, const struct verb *verb, 
     }
     if (line->wants_tensorboard) line->overrides[line->override_count++] = verb->tensorboard;
     return OK;
-}
-
-/* ---- help ---- */
-
-#define USAGE_COLUMN 53  /* of the help of a verb */
-#define OPTION_COLUMN 23 /* of the help of an option */
-
-/* Adds spaces up to [column] of the line that begins at [start]. */
-static void pad(struct text *out, size_t start, size_t column) {
-    while (out->length - start < column) text_add(out, " ");
-}
-
-static void add_usage(struct text *out, const char *command, const char *arguments, const char *help) {
-    size_t start = out->length;
-    text_printf(out, "%s ddptrain%s%s %s", start ? "      " : "usage:", command ? " " : "", command ? command : "",
-                arguments);
-    if (out->length - start > USAGE_COLUMN - 2) text_add(out, "   ");
-    pad(out, start, USAGE_COLUMN);
-    text_printf(out, "%s\n", help);
-}
-
-/* Adds the options from [first] to the next one with a help text; returns the index after it. */
-static size_t add_options(struct text *out, size_t first) {
-    size_t start = out->length, last = first;
-    if (!options[first].value) return first + 1;
-    while (!options[last].help) last++;
-    for (size_t i = first; i <= last; i++)
-        text_printf(out, "%s%s%s%s", i == first ? "  " : " ", options[i].name, *options[i].value ? " " : "",
-                    options[i].value);
-    if (out->length - start > OPTION_COLUMN - 2) {
-        text_add(out, "\n");
-        start = out->length;
-    }
-    pad(out, start, OPTION_COLUMN);
-    if (options[last].verbs) {
-        add_verbs(&options[last], out);
-        text_add(out, ": ");
-    }
-    for (const char *c = options[last].help; *c; c++) {
-        text_add_bytes(out, c, 1);
-        if (*c == '\n') pad(out, out->length, OPTION_COLUMN);
-    }
-    text_add(out, "\n");
-    return last + 1;
-}
-
-void help_usage(void) {
-    struct text out = {0};
-    for (size_t i = 0; verb_at(i); i++)
-        add_usage(&out, i == 0 ? NULL : verb_at(i)->name, verb_at(i)->arguments, verb_at(i)->help);
-    add_usage(&out, "--help-config", "[SECTION]", "every key of a config");
-    add_usage(&out, "--help-sweep", "[SECTION]", "every key of a sweep except its parameters");
-    add_usage(&out, "--schema", "", "JSON schema of a config, for editors");
-    text_add(&out, "       ddptrain --help | --version\n\noptions\n");
-    for (size_t i = 0; i < N_OPTIONS;) i = add_options(&out, i);
-    text_add(&out, "\nKEY=VALUE overrides a key of the config by its dotted path: optimizer.lr=0.01 train.epochs=5\n"
-                   "Running the same command again continues an unfinished run.\n\nexit codes\n");
-#define X(name, code, meaning) text_printf(&out, "  %2d  %s\n", code, meaning);
-    STATUS_CODES(X)
-#undef X
-    fputs(text_string(&out), stdout);
-    text_free(&out);
 }

@@ -1,19 +1,40 @@
-/* predict: writes the outputs of a trained model to a file. */
+/* predict: labels, values and probabilities of rows, to a file or to standard output. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/text.h"
 #include "command.h"
+
+/* A terminal would interpret control characters of labels and copied columns. */
+static void print(const struct text *csv) {
+    struct text shown = {0};
+    bool is_terminal = isatty(STDOUT_FILENO);
+    if (is_terminal) text_add_printable(&shown, text_string(csv));
+    const struct text *out = is_terminal ? &shown : csv;
+    if (out->length) fwrite(out->data, 1, out->length, stdout);
+    text_free(&shown);
+}
 
 static status predict(const struct command_line *line, const struct config *config, const struct dist_env *env,
                       struct log *log) {
     struct inference_options options = command_inference(line);
-    return inference_predict(config, env, &options, log);
+    struct text csv = {0};
+    status s = inference_predict(config, env, &options, log, &csv);
+    if (!s) print(&csv);
+    text_free(&csv);
+    return s;
 }
 
 static status run(const struct command_line *line) { return command_on_ranks(line, predict); }
 
 const struct verb verb_predict = {
     .name = "predict",
-    .arguments = "CONFIG --out FILE.csv|.h5",
-    .help = "the model's outputs, each with its row number",
+    .arguments = "CONFIG|RUN [DATA|-] [--out FILE]",
+    .help = "labels or values of rows, as CSV or HDF5",
     .run = run,
-    .options = OPTION_CPU_BIND | OPTION_OUT | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PART,
+    .options = OPTION_CPU_BIND | OPTION_OUT | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PART | OPTION_PREDICTIONS,
     .operand = "config",
+    .max_operands = 2,
+    .accepts_run = true,
+    .accepts_data = true,
 };

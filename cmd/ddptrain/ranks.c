@@ -126,6 +126,9 @@ struct inference_options command_inference(const struct command_line *line) {
     return (struct inference_options){.weights = command_weights(line),
                                       .part = line->part,
                                       .out = line->out,
+                                      .wants_probabilities = line->wants_probabilities,
+                                      .wants_inputs = line->wants_inputs,
+                                      .wants_outputs = line->wants_outputs,
                                       .is_ending = line->can_save,
                                       .stop_fd = line->stop_fd,
                                       .overdue = command_end_overdue};

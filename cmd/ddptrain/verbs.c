@@ -35,6 +35,7 @@ static const struct {
     {"info", "inspect", ""},    {"show", "inspect", ""},
     {"list", "runs", ""},       {"ls", "runs", ""},
     {"history", "runs", ""},    {"status", "runs", ""},
+    {"new", "init", ""},        {"create", "init", ""},
     {"search", "sweep", ""},    {"tune", "sweep", ""},
     {"optimize", "sweep", ""},  {"hpo", "sweep", ""},
     {"plot", "report", ""},     {"html", "report", ""},

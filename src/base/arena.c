@@ -59,13 +59,18 @@ char *arena_copy(struct arena *arena, const char *text) {
 }
 
 char *arena_printf(struct arena *arena, const char *format, ...) {
+    char short_text[128]; /* most are, so that they are formatted once */
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, again);
+    int length = vsnprintf(short_text, sizeof short_text, format, again);
     va_end(again);
-    char *text = arena_alloc(arena, (size_t)length + 1);
-    vsnprintf(text, (size_t)length + 1, format, arguments);
+    size_t size = length > 0 ? (size_t)length + 1 : 1;
+    char *text = arena_alloc(arena, size);
+    if (size <= sizeof short_text)
+        memcpy(text, short_text, size);
+    else
+        vsnprintf(text, size, format, arguments);
     va_end(arguments);
     return text;
 }

@@ -13,6 +13,8 @@
 #define MIB ((size_t)1 << 20)
 #define HUGE_PAGE (2 * MIB)
 
+#define SMALL (16 * MIB) /* of which every machine has more */
+
 static size_t machine_bytes(void) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : SIZE_MAX;
@@ -20,7 +22,7 @@ static size_t machine_bytes(void) {
 
 status buffer_new(size_t bytes, const char *what, void **out) {
     *out = NULL;
-    size_t machine = machine_bytes();
+    size_t machine = bytes > SMALL ? machine_bytes() : SIZE_MAX;
     if (bytes > machine)
         return status_memory("%s: %zu MiB are needed, and this machine has %zu MiB", what, bytes / MIB, machine / MIB);
     bool is_large = bytes >= 2 * HUGE_PAGE;

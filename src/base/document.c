@@ -97,6 +97,23 @@ struct arena *document_arena(struct document *document) {
     return document->arena;
 }
 
+/* Keys, their places and texts are never changed, so the copy shares them. */
+static struct node *copy_node(const struct node *node, struct arena *arena) {
+    struct node *copy = arena_alloc(arena, sizeof *copy);
+    *copy = *node;
+    if (node->count == 0) return copy;
+    copy->items = arena_alloc(arena, node->count * sizeof *copy->items);
+    for (size_t i = 0; i < node->count; i++) copy->items[i] = copy_node(node->items[i], arena);
+    return copy;
+}
+
+struct document *document_copy(const struct document *document) {
+    struct arena *arena = arena_create();
+    struct document *copy = arena_alloc(arena, sizeof *copy);
+    *copy = (struct document){.arena = arena, .root = copy_node(document->root, arena)};
+    return copy;
+}
+
 void document_destroy(struct document *document) {
     if (document) arena_destroy(document->arena);
 }

@@ -65,6 +65,9 @@ status document_read(const char *path, struct problems *problems, struct documen
 status document_parse(const char *name, const char *bytes, size_t size, struct problems *problems,
                       struct document **out);
 
+/* A copy to which overrides can be applied; [document] must live as long. */
+struct document *document_copy(const struct document *document);
+
 /* Applies one override "a.b.c=VALUE": VALUE is YAML in one line (`0.1`, `[1, 2]`, `{type: sgd, lr: 0.1}`).
  * Missing mappings of the path are created; a scalar in the path that names a type (`loss: mse`) becomes
  * {type: mse} so that `loss.label_smoothing=0.1` works. A step may be an index into a sequence

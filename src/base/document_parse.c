@@ -466,6 +466,22 @@ static struct node *read_stream(struct reader *reader) {
     return NULL;
 }
 
+/* Letters, digits and '_', '.', '+', '-' inside: a scalar in YAML, for which libyaml is not needed. */
+static bool is_word(const char *bytes, size_t size) {
+    if (size == 0 || !isalnum((unsigned char)bytes[0])) return false;
+    for (size_t i = 0; i < size; i++)
+        if (!isalnum((unsigned char)bytes[i]) && (bytes[i] == 0 || !strchr("_.+-", bytes[i]))) return false;
+    return true;
+}
+
+static struct node *word_node(const char *bytes, size_t size, struct place place, struct arena *arena) {
+    struct node *node = arena_alloc(arena, sizeof *node);
+    char *text = arena_alloc(arena, size + 1);
+    memcpy(text, bytes, size);
+    *node = (struct node){.kind = NODE_SCALAR, .place = place, .text = text};
+    return node;
+}
+
 struct node *document_parse_tree(const char *bytes, size_t size, struct place place, bool is_one_place, int depth,
                                  struct arena *arena, struct problems *problems) {
     struct reader reader = {
@@ -478,6 +494,7 @@ struct node *document_parse_tree(const char *bytes, size_t size, struct place pl
         bytes += 3;
         size -= 3;
     }
+    if (is_one_place && is_word(bytes, size)) return word_node(bytes, size, place, arena);
     if (!check_characters(&reader, bytes, size)) return NULL;
     reader.bytes = bytes;
     reader.size = size;

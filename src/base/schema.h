@@ -27,6 +27,8 @@ enum schema_type {
     SCHEMA_STRING_LIST,  /* struct string_list; as SCHEMA_INT_LIST */
     SCHEMA_SECTION,      /* a nested struct by value, bound by [section] */
     SCHEMA_SECTION_LIST, /* struct section_list: a list of mappings, each bound by [section] */
+    SCHEMA_SECTION_MAP,  /* struct section_list: a mapping from names of the user's to mappings, each bound by
+                            [section], whose struct begins with `const char *`, the name */
     SCHEMA_VARIANT,      /* struct variant, one of [variants] */
     SCHEMA_VARIANT_LIST, /* struct variant_list, each one of [variants] */
 };
@@ -110,10 +112,10 @@ enum alias_kind { ALIAS_KEY, ALIAS_VALUE, ALIAS_CALL };
 struct schema_alias {
     enum alias_kind kind;
     const char
-        *place;        /* where the words apply. Keys: the section ("sampler", "layer.conv2d", "layer.*" for every
+        *place;        /* where the names apply. Keys: the section ("sampler", "layer.conv2d", "layer.*" for every
                           layer, "schedule" for every schedule, "schedule.cosine"; "" for the top level); values: the
                           dotted path of the key, or its end ("*.padding"); types: their kind ("layer"); NULL: anywhere */
-    const char *words; /* separated by spaces; case, '_' and '-' are ignored. ALIAS_CALL: the type's name, or another
+    const char *names; /* separated by spaces; case, '_' and '-' are ignored. ALIAS_CALL: the type's name, or another
                           name in its exact spelling */
     const char *meant; /* a key: its dotted path from the top level, or ".out" in the same section; a value or type: its
                           name; NULL: no equivalent. The first alias is used whose key the type has. ALIAS_CALL: names
@@ -131,7 +133,7 @@ struct schema {
      * [where] is the section's mapping (for an absent section an empty one at the place of its parent), [path] its
      * dotted path, for problems_add. Must accept its own output: a written config is bound again. */
     void (*check)(void *config, const struct node *where, const char *path, struct problems *problems);
-    const struct schema_alias *aliases; /* of the root: rows that end with words NULL; may be NULL */
+    const struct schema_alias *aliases; /* of the root: rows that end with names NULL; may be NULL */
 };
 
 /* Fills *config (schema->size bytes, zeroed first) from [mapping] (NULL: all defaults). [path] is the dotted path
@@ -157,6 +159,13 @@ status schema_help(const struct schema *schema, const char *section, struct text
 /* Write the reference page (Markdown), and the JSON schema (draft-07) for editors. */
 void schema_write_markdown(const struct schema *schema, struct text *out);
 void schema_write_json(const struct schema *schema, struct text *out);
+
+/* Calls visit(context, path, values) for each key that can be set by its dotted path: "sampler.batch_size". [values],
+ * NULL-terminated: what the key accepts, of a choice, a bool or a table of types; else empty. Not the keys within
+ * lists.
+ */
+typedef void schema_key_function(void *context, const char *path, const char *const *values);
+void schema_each_key(const struct schema *root, schema_key_function *function, void *context);
 
 /* Adds "did you mean 'cuda'?" for [word], which is not one of the NULL-terminated values [known] of the key [path] (a
  * dotted path): by the aliases of [root], else the nearest value; nothing when no value is similar. */

@@ -57,9 +57,9 @@ static const struct schema_alias *find_next(const struct schema *root, const str
     size_t length;
     const char *bare = bare_word(word, &length);
     if (length == 0 || !root || !root->aliases) return NULL;
-    for (const struct schema_alias *a = last ? last + 1 : root->aliases; a->words; a++)
+    for (const struct schema_alias *a = last ? last + 1 : root->aliases; a->names; a++)
         if (a->kind == kind && is_anywhere == !a->place && matches(a->place, place) &&
-            is_listed(a->words, bare, length))
+            is_listed(a->names, bare, length))
             return a;
     return NULL;
 }
@@ -183,10 +183,10 @@ static const char *key_of_name(const char *name, const struct schema *root, cons
 static const char *positions_of(const struct schema *root, const struct key_scope *scope, const char *word) {
     size_t length;
     const char *bare = bare_word(word, &length), *what = scope->variants->what, *of_type = NULL;
-    for (const struct schema_alias *a = root ? root->aliases : NULL; a && a->words; a++) {
+    for (const struct schema_alias *a = root ? root->aliases : NULL; a && a->names; a++) {
         if (a->kind != ALIAS_CALL || strcmp(a->place, what) != 0) continue;
-        bool is_type = strcmp(a->words, scope->type) == 0;
-        if (!is_type && strlen(a->words) == length && strncmp(a->words, bare, length) == 0) return a->meant;
+        bool is_type = strcmp(a->names, scope->type) == 0;
+        if (!is_type && strlen(a->names) == length && strncmp(a->names, bare, length) == 0) return a->meant;
         if (is_type) of_type = a->meant;
     }
     return of_type ? of_type : scope->own && scope->own->shorthand ? scope->own->shorthand : "";

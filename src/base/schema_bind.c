@@ -388,6 +388,29 @@ static void bind_section_list(struct binder *b, const struct schema_row *row, co
     }
 }
 
+/* The keys are names of the user's, each with one section. */
+static void bind_section_map(struct binder *b, const struct schema_row *row, const struct node *node,
+                             const struct path *path, void *field) {
+    struct section_list *list = field;
+    if (node->kind != NODE_MAPPING) {
+        report_wrong_type(b, row, node, path, NULL);
+        return;
+    }
+    struct schema_row entry = *row;
+    entry.type = SCHEMA_SECTION;
+    list->count = node->count;
+    list->items = arena_alloc(b->arena, node->count ? node->count * row->section->size : 1);
+    for (size_t i = 0; i < node->count; i++) {
+        struct path item_path = {path, node->keys[i], 0};
+        void *item = (char *)list->items + i * row->section->size;
+        if (node_is_null(node->items[i]))
+            report_null(b, &entry, node->items[i], &item_path);
+        else
+            bind_section(b, &entry, node->items[i], &item_path, item);
+        *(const char **)item = arena_copy(b->arena, node->keys[i]);
+    }
+}
+
 /* ---- types ---- */
 
 /* Binds *variant to the type [name] with the keys of [mapping] (NULL: defaults). */
@@ -553,12 +576,19 @@ static void bind_variant_list(struct binder *b, const struct schema_row *row, co
 /* ---- rows ---- */
 
 static bind_function *const bind_functions[] = {
-    [SCHEMA_BOOL] = bind_bool,           [SCHEMA_INT] = bind_int,
-    [SCHEMA_REAL] = bind_real,           [SCHEMA_STRING] = bind_string,
-    [SCHEMA_CHOICE] = bind_choice,       [SCHEMA_INT_LIST] = bind_int_list,
-    [SCHEMA_REAL_LIST] = bind_real_list, [SCHEMA_STRING_LIST] = bind_string_list,
-    [SCHEMA_SECTION] = bind_section,     [SCHEMA_SECTION_LIST] = bind_section_list,
-    [SCHEMA_VARIANT] = bind_variant,     [SCHEMA_VARIANT_LIST] = bind_variant_list,
+    [SCHEMA_BOOL] = bind_bool,
+    [SCHEMA_INT] = bind_int,
+    [SCHEMA_REAL] = bind_real,
+    [SCHEMA_STRING] = bind_string,
+    [SCHEMA_CHOICE] = bind_choice,
+    [SCHEMA_INT_LIST] = bind_int_list,
+    [SCHEMA_REAL_LIST] = bind_real_list,
+    [SCHEMA_STRING_LIST] = bind_string_list,
+    [SCHEMA_SECTION] = bind_section,
+    [SCHEMA_SECTION_LIST] = bind_section_list,
+    [SCHEMA_SECTION_MAP] = bind_section_map,
+    [SCHEMA_VARIANT] = bind_variant,
+    [SCHEMA_VARIANT_LIST] = bind_variant_list,
 };
 
 static void set_null(const struct schema_row *row, void *field, struct place place) {

@@ -80,6 +80,32 @@ static void diff_section_lists(struct differ *d, const struct schema_row *row, c
     }
 }
 
+static const void *find_item(const struct schema_row *row, const struct section_list *list, const char *name) {
+    for (size_t i = 0; i < list->count; i++) {
+        const char *item = (const char *)list->items + i * row->section->size;
+        if (strcmp(*(const char *const *)item, name) == 0) return item;
+    }
+    return NULL;
+}
+
+/* By name; the order has no meaning. */
+static void diff_section_maps(struct differ *d, const struct schema_row *row, const struct section_list *before,
+                              const struct section_list *after) {
+    const struct section_list *lists[] = {before, after};
+    for (size_t l = 0; l < 2; l++)
+        for (size_t i = 0; i < lists[l]->count; i++) {
+            const void *item = (const char *)lists[l]->items + i * row->section->size;
+            const char *name = *(const char *const *)item;
+            const void *other = find_item(row, lists[1 - l], name);
+            size_t length = enter(d, name);
+            if (!other)
+                add_difference(d, l ? "(none)" : "(given)", l ? "(given)" : "(none)");
+            else if (l == 0)
+                diff_rows(d, row->section, item, other);
+            leave(d, length);
+        }
+}
+
 static void diff_values(struct differ *d, const struct schema_row *row, const void *before, const void *after) {
     struct text old = {0}, new = {0};
     value_add_yaml(row, before, &old);
@@ -98,6 +124,8 @@ static void diff_row(struct differ *d, const struct schema_row *row, const void 
         diff_rows(d, row->section, old, new);
     } else if (row->type == SCHEMA_SECTION_LIST) {
         diff_section_lists(d, row, old, new);
+    } else if (row->type == SCHEMA_SECTION_MAP) {
+        diff_section_maps(d, row, old, new);
     } else if (row->type == SCHEMA_VARIANT) {
         diff_variants(d, row, old, new);
     } else if (row->type == SCHEMA_VARIANT_LIST) {

@@ -111,13 +111,14 @@ struct target {
 
 static bool step_into_struct(struct target *t, const char *step) {
     bool is_list = t->section.row && t->section.row->type == SCHEMA_SECTION_LIST;
+    bool is_map = t->section.row && t->section.row->type == SCHEMA_SECTION_MAP;
     if (is_list && step[strspn(step, "0123456789")] == 0) return true;
     const struct schema_row *row = schema_row(t->section.own, step);
     if (!row) row = schema_row(t->section.common, step);
-    if (!row) return false;
+    if (!row) return is_map; /* a name of the user's */
     if (row->type < SCHEMA_SECTION)
         t->key = row;
-    else if (row->type == SCHEMA_SECTION || row->type == SCHEMA_SECTION_LIST)
+    else if (row->section)
         t->section = (struct section){.row = row, .own = row->section};
     else
         t->section = (struct section){.row = row, .choice = row->variants};

@@ -141,6 +141,8 @@ static json_t *value_of(const struct writer *w, const struct schema_row *row) {
         value = section_of(w, row->section);
     } else if (row->type == SCHEMA_SECTION_LIST) {
         value = json_pack("{s:s,s:o}", "type", "array", "items", section_of(w, row->section));
+    } else if (row->type == SCHEMA_SECTION_MAP) {
+        value = json_pack("{s:s,s:o}", "type", "object", "additionalProperties", section_of(w, row->section));
     } else if (row->type == SCHEMA_VARIANT) {
         value = variant_of(w, row);
     } else if (row->type == SCHEMA_VARIANT_LIST) {

@@ -41,6 +41,8 @@ static void add_type_cell(struct text *out, const struct schema_row *row, const 
         text_printf(out, "[section](#%s)", path);
     else if (row->type == SCHEMA_SECTION_LIST)
         text_printf(out, "[list of sections](#%s)", path);
+    else if (row->type == SCHEMA_SECTION_MAP)
+        text_printf(out, "[mapping to sections](#%s)", path);
     else if (row->type == SCHEMA_VARIANT)
         text_printf(out, "[%s](#%s)", row->variants->what, repeats ? repeats : path);
     else if (row->type == SCHEMA_VARIANT_LIST)

@@ -54,7 +54,7 @@ static void list_rows(struct lister *l, const char *path, const struct schema *s
     for (const struct schema_row *row = schema->rows; row->key; row++) {
         if (row->type < SCHEMA_SECTION) continue;
         const char *row_path = *path ? arena_printf(l->arena, "%s.%s", path, row->key) : row->key;
-        if (row->type == SCHEMA_SECTION || row->type == SCHEMA_SECTION_LIST) {
+        if (row->section) {
             add_section(l, (struct section){.path = row_path, .row = row, .own = row->section});
             list_rows(l, row_path, row->section);
         } else {

@@ -124,6 +124,8 @@ void row_add_expected(const struct schema_row *row, struct text *out) {
         for (size_t i = 0; r[i].key; i++) text_printf(out, "%s%s", i ? ", " : "", r[i].key);
     } else if (row->type == SCHEMA_SECTION_LIST) {
         text_add(out, "a list of mappings");
+    } else if (row->type == SCHEMA_SECTION_MAP) {
+        text_add(out, "a mapping from names to mappings");
     } else if (row->type == SCHEMA_VARIANT) {
         text_printf(out, "%s %s", article(row->variants->what), row->variants->what);
     } else if (row->type == SCHEMA_VARIANT_LIST) {
@@ -179,6 +181,7 @@ static void add_type(const struct schema_row *row, struct text *out) {
         [SCHEMA_STRING_LIST] = "list of texts",
         [SCHEMA_SECTION] = "section",
         [SCHEMA_SECTION_LIST] = "list of sections",
+        [SCHEMA_SECTION_MAP] = "mapping from names to sections",
     };
     if (row->type == SCHEMA_CHOICE)
         row_add_expected(row, out);

@@ -10,7 +10,10 @@
 
 static void add_ints(struct text *out, const struct int_list *list) {
     text_add(out, "[");
-    for (size_t i = 0; i < list->count; i++) text_printf(out, "%s%lld", i ? ", " : "", (long long)list->items[i]);
+    for (size_t i = 0; i < list->count; i++) {
+        text_add(out, i ? ", " : "");
+        text_add_int(out, list->items[i]);
+    }
     text_add(out, "]");
 }
 
@@ -59,7 +62,7 @@ void value_add_yaml(const struct schema_row *row, const void *field, struct text
     else if (row->type == SCHEMA_BOOL)
         text_add(out, *(const bool *)field ? "true" : "false");
     else if (row->type == SCHEMA_INT)
-        text_printf(out, "%lld", (long long)*(const int64_t *)field);
+        text_add_int(out, *(const int64_t *)field);
     else if (row->type == SCHEMA_REAL)
         text_add_double(out, *(const double *)field);
     else if (row->type == SCHEMA_STRING)
@@ -113,13 +116,15 @@ static bool is_bare(const struct group *group) {
 static bool add_flow_rows(const struct schema *schema, const void *config, struct text *out) {
     const struct schema_row *row;
     for (size_t i = 0; (row = written_row(schema, config, &i)) != NULL;) {
-        bool is_empty_list =
-            row->type == SCHEMA_SECTION_LIST && ((const struct section_list *)row_field(row, config))->count == 0;
+        bool is_map = row->type == SCHEMA_SECTION_MAP, is_list = is_map || row->type == SCHEMA_SECTION_LIST;
+        bool is_empty_list = is_list && ((const struct section_list *)row_field(row, config))->count == 0;
         if (row->type == SCHEMA_SECTION || row->type == SCHEMA_VARIANT_LIST) return false;
-        if (row->type == SCHEMA_SECTION_LIST && !is_empty_list) return false;
-        text_printf(out, "%s%s: ", out->length > 0 ? ", " : "", row->key);
+        if (is_list && !is_empty_list) return false;
+        if (out->length > 0) text_add(out, ", ");
+        text_add(out, row->key);
+        text_add(out, ": ");
         if (is_empty_list) {
-            text_add(out, "[]");
+            text_add(out, is_map ? "{}" : "[]");
             continue;
         }
         if (row->type != SCHEMA_VARIANT) {
@@ -140,14 +145,20 @@ static bool add_flow(const struct group *group, size_t max_columns, struct text 
     if (group->type) text_printf(&line, "type: %s", group->type);
     bool fits = add_flow_rows(group->own, group->own_config, &line) &&
                 add_flow_rows(group->common, group->common_config, &line) && line.length + 3 <= max_columns;
-    if (fits) text_printf(out, " {%s}\n", text_string(&line));
+    if (fits) {
+        text_add(out, " {");
+        text_add_bytes(out, text_string(&line), line.length);
+        text_add(out, "}\n");
+    }
     text_free(&line);
     return fits;
 }
 
 static void add_rows(const struct schema *schema, const void *config, size_t indent, struct text *out);
 
-static void add_indent(struct text *out, size_t indent) { text_printf(out, "%*s", (int)indent, ""); }
+static void add_indent(struct text *out, size_t indent) {
+    for (size_t i = 0; i < indent; i++) text_add_bytes(out, " ", 1);
+}
 
 static void add_block(const struct group *group, size_t indent, struct text *out) {
     text_add(out, "\n");
@@ -229,16 +240,37 @@ static void add_section_list(const struct schema_row *row, const struct section_
     }
 }
 
+static void add_section_map(const struct schema_row *row, const struct section_list *list, size_t indent,
+                            struct text *out) {
+    text_add(out, list->count == 0 ? " {}\n" : "\n");
+    for (size_t i = 0; i < list->count; i++) {
+        const char *item = (const char *)list->items + i * row->section->size, *name = *(const char *const *)item;
+        struct group group = {.own = row->section, .own_config = item};
+        struct text key = {0};
+        value_add_string(&key, name);
+        add_indent(out, indent + 2);
+        text_printf(out, "%s:", text_string(&key));
+        if (is_bare(&group))
+            text_add(out, " {}\n");
+        else if (!add_flow(&group, LINE_MAX - indent - key.length, out))
+            add_block(&group, indent + 4, out);
+        text_free(&key);
+    }
+}
+
 static void add_rows(const struct schema *schema, const void *config, size_t indent, struct text *out) {
     const struct schema_row *row;
     for (size_t i = 0; (row = written_row(schema, config, &i)) != NULL;) {
         const void *field = row_field(row, config);
         add_indent(out, indent);
-        text_printf(out, "%s:", row->key);
+        text_add(out, row->key);
+        text_add(out, ":");
         if (row->type == SCHEMA_SECTION) {
             add_section(row, field, indent, out);
         } else if (row->type == SCHEMA_SECTION_LIST) {
             add_section_list(row, field, indent, out);
+        } else if (row->type == SCHEMA_SECTION_MAP) {
+            add_section_map(row, field, indent, out);
         } else if (row->type == SCHEMA_VARIANT) {
             add_variant(row, field, indent, indent + strlen(row->key), out);
         } else if (row->type == SCHEMA_VARIANT_LIST) {

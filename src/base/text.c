@@ -31,17 +31,29 @@ void text_add_bytes(struct text *text, const char *bytes, size_t count) {
 
 void text_add(struct text *text, const char *string) { text_add_bytes(text, string, strlen(string)); }
 
+void text_add_int(struct text *text, int64_t value) {
+    char digits[24], *at = digits + sizeof digits;
+    uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do *--at = (char)('0' + left % 10);
+    while ((left /= 10) > 0);
+    if (value < 0) *--at = '-';
+    text_add_bytes(text, at, (size_t)(digits + sizeof digits - at));
+}
+
 void text_printf(struct text *text, const char *format, ...) {
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, again);
-    va_end(again);
-    if (length > 0) {
+    reserve(text, 0);
+    size_t left = text->capacity - text->length;
+    int length = vsnprintf(text->data + text->length, left, format, arguments);
+    if (length > 0 && (size_t)length >= left) {
         reserve(text, (size_t)length);
-        vsnprintf(text->data + text->length, (size_t)length + 1, format, arguments);
-        text->length += (size_t)length;
+        vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
     }
+    if (length > 0) text->length += (size_t)length;
+    text->data[text->length] = 0;
+    va_end(again);
     va_end(arguments);
 }
 
@@ -110,7 +122,13 @@ void text_add_double(struct text *text, double value) {
         return;
     }
     char digits[40];
-    for (int precision = 6; precision <= 17; precision = precision < 15 ? 15 : precision + 1) {
+    bool is_short = fabs(value) < 1e6 && value == (double)(int)value && !(value == 0 && signbit(value));
+    if (is_short) { /* the same as by %g, without it */
+        text_add_int(text, (int)value);
+        return;
+    }
+    int first = fabs(value) < 1e6 ? 15 : 6; /* below 1e6 the shortest of at most 15 digits is the same as by 6 */
+    for (int precision = first; precision <= 17; precision = precision < 15 ? 15 : precision + 1) {
         snprintf(digits, sizeof digits, "%.*g", precision, value);
         if (precision == 17 || strtod(digits, NULL) == value) break;
     }

@@ -14,6 +14,7 @@ struct text {
 
 void text_add(struct text *text, const char *string);
 void text_add_bytes(struct text *text, const char *bytes, size_t count);
+void text_add_int(struct text *text, int64_t value); /* in decimal */
 void text_printf(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Add text from untrusted files for output on a terminal: control characters, invalid UTF-8 and characters that change

@@ -1,6 +1,8 @@
 /* RFC 3629. */
 #include "base/utf8.h"
 
+#include <string.h>
+
 #include <stdbool.h>
 
 size_t utf8_decode(const char *bytes, size_t size, uint32_t *code) {
@@ -19,6 +21,14 @@ size_t utf8_decode(const char *bytes, size_t size, uint32_t *code) {
     if (value < min[length] || value >= UTF8_CODES || is_surrogate) return 0;
     *code = value;
     return length;
+}
+
+bool utf8_is_valid(const char *text) {
+    uint32_t code;
+    size_t left = strlen(text);
+    for (size_t bytes; left > 0; text += bytes, left -= bytes)
+        if ((bytes = utf8_decode(text, left, &code)) == 0) return false;
+    return true;
 }
 
 size_t utf8_encode(uint32_t code, char *out) {

@@ -2,6 +2,7 @@
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,6 +11,9 @@
 /* Decodes the first character of [bytes] (size) and returns its number of bytes; 0: invalid UTF-8 (also overlong forms
  * and surrogates). */
 size_t utf8_decode(const char *bytes, size_t size, uint32_t *code);
+
+/* Whether [text] is valid UTF-8. */
+bool utf8_is_valid(const char *text);
 
 /* Encodes [code] to out (4) and returns the number of bytes. */
 size_t utf8_encode(uint32_t code, char *out);

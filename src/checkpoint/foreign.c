@@ -49,8 +49,8 @@ static const struct {
     {is_empty, "an empty file"},
     {is_safetensors, "a safetensors file, which has weights but not the state of a run; start a run from it with "
                      "model.init_from"},
-    {is_torch, "a file of torch.save; write the state_dict with safetensors.torch.save_file instead and start a run "
-               "from that with model.init_from"},
+    {is_torch, "a file of torch.save, which has weights but not the state of a run; start a run from it with "
+               "model.init_from"},
     {is_numpy, "a file of numpy.save, not a checkpoint"},
     {is_text, "a text file, not a checkpoint; those are the .h5 files in checkpoints/ of a run folder"},
 };
@@ -79,10 +79,14 @@ status foreign_explain(const char *path, status failure) {
     return failure;
 }
 
-bool foreign_is_safetensors(const char *path) {
+static bool begins_as(const char *path, bool (*is)(const struct head *)) {
     struct head head;
     status unread = read_head(path, &head);
-    bool is = !unread && is_safetensors(&head);
+    bool result = !unread && is(&head);
     status_free(unread);
-    return is;
+    return result;
 }
+
+bool foreign_is_safetensors(const char *path) { return begins_as(path, is_safetensors); }
+
+bool foreign_is_torch(const char *path) { return begins_as(path, is_torch); }

@@ -11,7 +11,9 @@
  * format, else [failure]. */
 status foreign_explain(const char *path, status failure);
 
-/* Whether the file starts like a safetensors file, regardless of its name. */
+/* Whether the file starts like a safetensors file, or like one of torch.save (also of the format before PyTorch 1.6),
+ * regardless of its name. */
 bool foreign_is_safetensors(const char *path);
+bool foreign_is_torch(const char *path);
 
 #endif

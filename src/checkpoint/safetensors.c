@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "checkpoint/safetensors_file.h"
+#include "checkpoint/torch_file.h"
 
 /* A file and the model it is compared with. */
 struct loading {
@@ -232,7 +233,7 @@ static status fill(const struct loading *l, const struct params *params) {
 
 status safetensors_load(const char *path, const struct safetensors_target *target) {
     struct loading l = {.target = target};
-    status s = safetensors_read(path, &l.file);
+    status s = target->is_torch ? torch_file_read(path, &l.file) : safetensors_read(path, &l.file);
     if (!s) find_prefix(&l);
     if (!s) s = compare(&l);
     for (size_t i = 0; !s && i < target->set_count; i++) s = fill(&l, target->sets[i]);
@@ -242,12 +243,6 @@ status safetensors_load(const char *path, const struct safetensors_target *targe
 }
 
 /* ---- writing ---- */
-
-static size_t elements(const struct safetensors_tensor *tensor) {
-    size_t count = 1;
-    for (int d = 0; d < tensor->dims; d++) count *= (size_t)tensor->shape[d];
-    return count;
-}
 
 static void write_metadata(const struct safetensors_note *notes, size_t count, struct text *out) {
     text_add(out, "{\"__metadata__\":{\"format\":\"pt\"");
@@ -259,10 +254,10 @@ static void write_metadata(const struct safetensors_note *notes, size_t count, s
     text_add(out, "}");
 }
 
-static void write_header(const struct safetensors_tensor *tensors, size_t count, struct text *out) {
+static void write_header(const struct named_tensor *tensors, size_t count, struct text *out) {
     size_t offset = 0;
     for (size_t i = 0; i < count; i++) {
-        size_t bytes = elements(&tensors[i]) * sizeof(float);
+        size_t bytes = named_tensor_elements(&tensors[i]) * sizeof(float);
         text_add(out, ",");
         text_add_json(out, tensors[i].name);
         text_add(out, ":{\"dtype\":\"F32\",\"shape\":[");
@@ -276,7 +271,7 @@ static void write_header(const struct safetensors_tensor *tensors, size_t count,
 }
 
 status safetensors_write(const char *path, const struct safetensors_note *notes, size_t note_count,
-                         const struct safetensors_tensor *tensors, size_t count) {
+                         const struct named_tensor *tensors, size_t count) {
     struct text header = {0};
     struct io_part *parts = calloc(count + 2, sizeof *parts);
     if (!parts) return status_memory("the tensors of a file");
@@ -286,7 +281,7 @@ status safetensors_write(const char *path, const struct safetensors_note *notes,
     parts[0] = (struct io_part){&length, sizeof length};
     parts[1] = (struct io_part){header.data, header.length};
     for (size_t i = 0; i < count; i++)
-        parts[i + 2] = (struct io_part){tensors[i].values, elements(&tensors[i]) * sizeof(float)};
+        parts[i + 2] = (struct io_part){tensors[i].values, named_tensor_elements(&tensors[i]) * sizeof(float)};
     status s = io_replace(path, parts, count + 2);
     free(parts);
     text_free(&header);

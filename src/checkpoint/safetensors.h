@@ -5,27 +5,22 @@
 #ifndef CHECKPOINT_SAFETENSORS_H
 #define CHECKPOINT_SAFETENSORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
 #include "base/text.h"
+#include "checkpoint/named_tensor.h"
 #include "model/params.h"
 
-/* A tensor to write, as float32. */
-struct safetensors_tensor {
-    const char *name;
-    int dims;
-    const int64_t *shape;
-    const float *values;
-};
 /* An entry of the header's "__metadata__", besides "format": "pt"; [value] NULL: omitted. */
 struct safetensors_note {
     const char *key, *value;
 };
 /* Writes the file with io_replace. */
 status safetensors_write(const char *path, const struct safetensors_note *notes, size_t note_count,
-                         const struct safetensors_tensor *tensors, size_t count);
+                         const struct named_tensor *tensors, size_t count);
 
 /* Another name of a parameter: "lm_head.weight" of the tied "wte.weight". */
 struct safetensors_alias {
@@ -40,6 +35,7 @@ struct safetensors_target {
     size_t alias_count;
     const char *const *products; /* (product_count): names of parameters that are factors of matrix products */
     size_t product_count;
+    bool is_torch; /* the file is one of torch.save */
 };
 
 /* Fills the values of all parameters from the file. Names and shapes of file and model must be the same; else each

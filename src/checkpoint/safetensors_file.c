@@ -57,14 +57,19 @@ static status read_shape(const struct safetensors *file, const char *name, const
     return OK;
 }
 
+const struct safetensors_dtype *safetensors_dtype(const char *name) {
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(name, dtypes[i].name) == 0) return &dtypes[i];
+    return NULL;
+}
+
 status safetensors_entry(const struct safetensors *file, const char *name, const json_t *entry,
                          struct safetensors_entry *out) {
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
     const json_t *offsets = json_object_get(entry, "data_offsets");
     size_t bytes;
     *out = (struct safetensors_entry){0};
-    for (size_t i = 0; dtype && i < sizeof dtypes / sizeof *dtypes; i++)
-        if (strcmp(dtype, dtypes[i].name) == 0) out->dtype = &dtypes[i];
+    if (dtype) out->dtype = safetensors_dtype(dtype);
     if (!out->dtype) return safetensors_bad(file, name, "its dtype must be F32, F64, F16, BF16 or an integer type");
     TRY(read_shape(file, name, json_object_get(entry, "shape"), out));
     const json_t *from = json_array_get(offsets, 0), *to = json_array_get(offsets, 1);

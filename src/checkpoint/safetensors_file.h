@@ -39,6 +39,9 @@ status safetensors_read(const char *path, struct safetensors *file);
 status safetensors_parse(const char *name, const void *bytes, size_t size, struct safetensors *file);
 void safetensors_close(struct safetensors *file);
 
+/* The type of a header's "dtype"; NULL: there is none of this name. */
+const struct safetensors_dtype *safetensors_dtype(const char *name);
+
 /* Whether an entry of the header is a tensor, not "__metadata__"; and its description. */
 bool safetensors_is_tensor(const char *name);
 status safetensors_entry(const struct safetensors *file, const char *name, const json_t *entry,

@@ -1,6 +1,7 @@
 /* One thread and one image. saver_save waits until the thread has written the image, fills it and passes it to the
- * thread. So memory is limited to one copy of the state, and training waits only for that copy. The thread does not
- * call libhdf5. */
+ * thread. So memory is limited to one copy of the state, and training waits only for that copy. saver_keep fills the
+ * image without passing it on. The thread does not call libhdf5. */
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@ struct saver {
     pthread_mutex_t mutex; /* guards the fields below */
     pthread_cond_t changed;
     bool is_busy, is_ending;
+    bool is_kept;   /* the image is that of saver_keep, which is not on disk */
     status failure; /* of the last save */
     /* Used by the thread while is_busy, else by the caller: */
     struct image *image;
@@ -66,6 +68,7 @@ static void *work(void *data) {
         status failure = save(saver);
         pthread_mutex_lock(&saver->mutex);
         saver->failure = failure;
+        if (!failure) saver->is_kept = false;
         saver->is_busy = false;
         pthread_cond_broadcast(&saver->changed);
     }
@@ -149,23 +152,54 @@ static status prepare(struct saver *saver, const char *name, const struct entry 
     return saver->name ? OK : status_memory("the thread that saves checkpoints");
 }
 
-static status start(struct saver *saver, const char *name, const struct entry *entries, size_t count,
-                    bool is_in_place) {
-    TRY(saver_wait(saver));
-    TRY(prepare(saver, name, entries, count, is_in_place));
+/* The thread is idle. */
+static void start(struct saver *saver) {
     pthread_mutex_lock(&saver->mutex);
     saver->is_busy = true;
     pthread_cond_broadcast(&saver->changed);
     pthread_mutex_unlock(&saver->mutex);
+}
+
+static status prepare_and_start(struct saver *saver, const char *name, const struct entry *entries, size_t count,
+                                bool is_in_place) {
+    TRY(saver_wait(saver));
+    assert(!saver->is_kept);
+    TRY(prepare(saver, name, entries, count, is_in_place));
+    start(saver);
     return OK;
 }
 
 status saver_save(struct saver *saver, const char *name, const struct entry *entries, size_t count) {
-    return start(saver, name, entries, count, false);
+    return prepare_and_start(saver, name, entries, count, false);
 }
 
 status saver_save_in_place(struct saver *saver, const char *name, const struct entry *entries, size_t count) {
-    return start(saver, name, entries, count, true);
+    return prepare_and_start(saver, name, entries, count, true);
+}
+
+status saver_keep(struct saver *saver, const char *name, const struct entry *entries, size_t count) {
+    TRY(saver_wait(saver));
+    saver->is_kept = false;
+    TRY(prepare(saver, name, entries, count, false));
+    saver->is_kept = true;
+    return OK;
+}
+
+bool saver_has_kept(struct saver *saver) {
+    pthread_mutex_lock(&saver->mutex);
+    bool has_kept = saver->is_kept && !saver->is_busy;
+    pthread_mutex_unlock(&saver->mutex);
+    return has_kept;
+}
+
+status saver_write_kept(struct saver *saver) {
+    TRY(saver_wait(saver));
+    if (saver->is_kept) start(saver);
+    return OK;
+}
+
+void saver_drop_kept(struct saver *saver) {
+    if (saver_has_kept(saver)) saver->is_kept = false;
 }
 
 void saver_destroy(struct saver *saver) {

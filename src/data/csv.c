@@ -1,13 +1,18 @@
 /* One pass over the text; unquoting moves the characters of a field to its start. */
 #include "data/csv.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 status csv_start(struct csv_reader *reader, const char *path, char *text, size_t size) {
-    *reader = (struct csv_reader){.path = path, .at = text, .end = text + size, .line = 1};
+    *reader =
+        (struct csv_reader){.path = path, .at = text, .end = text + size, .line = 1, .delimiter = ',', .quote = '"'};
     text[size] = 0;
-    if (memchr(text, 0, size)) return status_new(STATUS_DATA, "%s: this is not UTF-8 text (it has a zero byte)", path);
+    if (memchr(text, 0, size))
+        return status_new(
+            STATUS_DATA,
+            "%s: this is not UTF-8 text (it has a zero byte); if it is UTF-16, set dataset.csv.encoding: utf-16", path);
     if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) reader->at += 3;
     return OK;
 }
@@ -32,26 +37,30 @@ static status add_field(struct csv_reader *reader, const char *text, bool is_quo
     return OK;
 }
 
-static bool is_blank(char c) { return c == ' ' || c == '\t'; }
+static bool is_blank(const struct csv_reader *reader, char c) {
+    return c == ' ' || (c == '\t' && reader->delimiter != '\t');
+}
 
+/* The text ends with a NUL and has no other. */
 static bool ends_field(const struct csv_reader *reader, const char *at) {
-    return at == reader->end || *at == ',' || *at == '\n' || *at == '\r';
+    return *at == reader->delimiter || *at == '\n' || *at == '\r' || *at == 0;
 }
 
 /* Unquotes the field at reader->at, moving its characters to its start, and advances behind the closing quote. */
 static status unquote(struct csv_reader *reader, char **field_end) {
     char *to = reader->at, *from = reader->at + 1;
     size_t opened = reader->line;
+    char quote = reader->quote;
     for (;; from++) {
         if (from == reader->end)
             return status_new(STATUS_DATA, "%s:line %zu: a quoted field is not closed", reader->path, opened);
-        if (*from == '"' && from[1] != '"') break;
-        if (*from == '"') from++;
+        if (*from == quote && from[1] != quote) break;
+        if (*from == quote) from++;
         if (*from == '\n' || (*from == '\r' && from[1] != '\n')) reader->line++;
         *to++ = *from;
     }
     *field_end = to;
-    for (from++; is_blank(*from); from++) {
+    for (from++; is_blank(reader, *from); from++) {
     }
     reader->at = from;
     if (ends_field(reader, from)) return OK;
@@ -60,9 +69,20 @@ static status unquote(struct csv_reader *reader, char **field_end) {
                       reader->path, reader->line);
 }
 
+/* Whether one of eight bytes is the delimiter, or less than 14 as the line ends are (Hacker's Delight, 6-1). */
+static bool may_end_field(const char *bytes, char delimiter) {
+    const uint64_t ones = 0x0101010101010101u;
+    uint64_t word, other;
+    memcpy(&word, bytes, sizeof word);
+    other = word ^ ones * (unsigned char)delimiter;
+    return (((other - ones) & ~other) | ((word - ones * 14) & ~word)) & ones << 7;
+}
+
 static void parse_plain(struct csv_reader *reader, char **field_end) {
-    while (!ends_field(reader, reader->at)) reader->at++;
-    *field_end = reader->at;
+    char *at = reader->at;
+    while (reader->end - at >= 8 && !may_end_field(at, reader->delimiter)) at += 8;
+    while (!ends_field(reader, at)) at++;
+    *field_end = reader->at = at;
 }
 
 static bool is_at_line_end(const struct csv_reader *reader) {
@@ -78,7 +98,7 @@ static void skip_line_end(struct csv_reader *reader) {
 
 static bool is_rest_empty(const struct csv_reader *reader) {
     for (const char *c = reader->at; c < reader->end; c++)
-        if (*c != '\n' && *c != '\r' && !is_blank(*c)) return false;
+        if (*c != '\n' && *c != '\r' && !is_blank(reader, *c)) return false;
     return true;
 }
 
@@ -86,32 +106,25 @@ status csv_next(struct csv_reader *reader, bool *has_record) {
     reader->count = 0;
     reader->record_line = reader->line;
     reader->record = reader->at;
-    bool may_be_end = reader->at == reader->end || is_at_line_end(reader) || is_blank(*reader->at);
+    bool may_be_end = reader->at == reader->end || is_at_line_end(reader) || is_blank(reader, *reader->at);
     *has_record = !(may_be_end && is_rest_empty(reader));
     for (bool is_last = !*has_record; !is_last;) {
         char *field_end = reader->at;
-        while (is_blank(*reader->at)) reader->at++;
+        while (is_blank(reader, *reader->at)) reader->at++;
         char *field = reader->at;
-        bool is_quoted = *field == '"';
+        bool is_quoted = *field == reader->quote && reader->quote;
         if (is_quoted)
             TRY(unquote(reader, &field_end));
         else
             parse_plain(reader, &field_end);
-        is_last = *reader->at != ','; /* the text ends with a NUL */
+        is_last = *reader->at != reader->delimiter; /* the text ends with a NUL */
         if (is_last)
             skip_line_end(reader);
         else
             reader->at++;
-        while (!is_quoted && field_end > field && is_blank(field_end[-1])) field_end--;
+        while (!is_quoted && field_end > field && is_blank(reader, field_end[-1])) field_end--;
         *field_end = 0; /* overwrites a quote, a blank, the comma or the line end, which were already read */
         TRY(add_field(reader, field, is_quoted));
     }
     return OK;
-}
-
-bool csv_number(const char *text, double *value) {
-    if (*text == 0 || text[strspn(text, "+-.0123456789eE")] != 0) return false;
-    char *end;
-    *value = strtod(text, &end);
-    return *end == 0;
 }

@@ -1,4 +1,5 @@
-/* csv: parses a comma-separated text (RFC 4180) in memory, record by record. Fields are unquoted in place. */
+/* csv: parses a comma-separated text (RFC 4180, or with another delimiter and quote) in memory, record by record.
+ * Fields are unquoted in place. */
 #ifndef DATA_CSV_H
 #define DATA_CSV_H
 
@@ -13,9 +14,10 @@ struct csv_field {
 };
 
 struct csv_reader {
-    const char *path; /* for messages */
-    char *at, *end;   /* the unread text; *end is a NUL written by the reader */
-    size_t line;      /* of [at], from 1 */
+    const char *path;      /* for messages */
+    char *at, *end;        /* the unread text; *end is a NUL written by the reader */
+    char delimiter, quote; /* quote 0: fields are never quoted */
+    size_t line;           /* of [at], from 1 */
     size_t record_line;
     const char *record;       /* start of the record */
     struct csv_field *fields; /* (capacity): of the record */
@@ -25,8 +27,8 @@ struct csv_reader {
 /* The maximum size of a record in bytes; each field takes 16 bytes more. */
 #define CSV_MAX_RECORD ((size_t)16 << 20)
 
-/* Starts at [text] (size bytes and one more, which is overwritten). Skips a byte order mark. STATUS_DATA when the text
- * contains a NUL. */
+/* Starts at [text] (size bytes and one more, which is overwritten), with delimiter ',' and quote '"' unless they are
+ * changed then. Skips a byte order mark. STATUS_DATA when the text contains a NUL. */
 status csv_start(struct csv_reader *reader, const char *path, char *text, size_t size);
 
 /* Parses the next record: fields (count), starting in line record_line; *has_record false at the end. Lines end with
@@ -35,7 +37,10 @@ status csv_next(struct csv_reader *reader, bool *has_record);
 
 void csv_free(struct csv_reader *reader);
 
-/* Parses a decimal number ("1", "-0.5e-3"); false for any other text, such as nan, inf or hex. */
+/* Parses a decimal number ("1", "-0.5e-3") to the nearest double; false for any other text, such as nan, inf or hex. */
 bool csv_number(const char *text, double *value);
+/* The same with the decimal separator *decimal: '.', ',', or 0: the first number with a separator decides and sets it.
+ */
+bool csv_decimal(const char *text, char *decimal, double *value);
 
 #endif

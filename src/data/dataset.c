@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "data/file_pattern.h"
 #include "data/internal.h"
+#include "data/joined.h"
 
 #define MAX_BYTE_FEATURES 4096 /* with more scaled features the lookup tables of bytes would be large */
 
@@ -24,16 +26,19 @@ struct dataset {
     struct dataset_info info;
     struct table tables[2]; /* the rows; with validation.path, those of the validation file */
     int n_tables;
-    struct part parts[2]; /* by enum dataset_part */
-    int64_t *order;       /* of the split; NULL: none */
+    struct part parts[2];           /* by enum dataset_part */
+    int64_t *order;                 /* of the split; NULL: none */
+    struct preparation preparation; /* count 0: none */
     struct scaler scaler;
+    struct target_scale target_scale;
     struct augment augment; /* fill NULL: none */
-    struct arena *arena;    /* of the labels, columns and notes */
+    struct arena *arena;    /* of the labels, columns, notes and the preparation */
     struct string_list labels, notes;
     struct column_list columns;
     pthread_mutex_t reading; /* held while a file is read */
     bool is_in_memory, is_metadata;
     int owners;
+    struct orders orders; /* of the training rows, where there are several owners */
 };
 
 status file_check(const char *path, uint64_t *bytes) {
@@ -55,6 +60,17 @@ status file_check(const char *path, uint64_t *bytes) {
     return s;
 }
 
+status folder_check(const char *path) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    bool is_readable = info.is_folder && access(path, R_OK | X_OK) == 0;
+    const char *reason = !info.exists      ? strerror(ENOENT)
+                         : !info.is_folder ? "it is a file, and format images reads a folder"
+                                           : strerror(errno);
+    if (is_readable) return OK;
+    return status_new(STATUS_DATA, "cannot read the folder of images '%s': %s", path, reason);
+}
+
 status file_read(const char *path, char **text, size_t *size) {
     int fd;
     struct io_info info;
@@ -71,6 +87,36 @@ status file_read(const char *path, char **text, size_t *size) {
 
 /* ---- opening ---- */
 
+static status open_file(const struct dataset_format *format, const struct dataset_config *config, const char *path,
+                        bool wants_classes, const struct source *train, struct source **out) {
+    uint64_t bytes = 0;
+    if (format->is_folder) TRY(folder_check(path));
+    if (format->extensions && !format->is_folder && !format->reads_patterns) TRY(file_check(path, &bytes));
+    TRY(format->open(config, path, wants_classes, train, out));
+    if (bytes) (*out)->file_bytes = bytes;
+    return OK;
+}
+
+/* Opens all files that [path] names. */
+static status open_files(const struct dataset_format *format, const struct dataset_config *config, const char *path,
+                         bool wants_classes, const struct source *train, struct source **out) {
+    struct string_list files = {0};
+    train = joined_first(train);
+    if (!format->extensions || format->reads_patterns)
+        return open_file(format, config, path, wants_classes, train, out);
+    struct arena *arena = arena_create();
+    status s = file_pattern_expand(path, arena, &files);
+    if (!s && files.count > 1 && !joined_supports(format))
+        s = status_new(STATUS_USAGE, "'%s' matches %zu files, but format %s reads one", path, files.count,
+                       format->name);
+    else if (!s && files.count > 1)
+        s = joined_open(format, config, &files, wants_classes, train, out);
+    else if (!s)
+        s = open_file(format, config, files.items[0], wants_classes, train, out);
+    arena_destroy(arena);
+    return s;
+}
+
 static status open_source(const struct dataset_config *config, const char *path, bool wants_classes,
                           const struct source *train, struct source **out) {
     const struct dataset_format *format = dataset_format_of(config, path);
@@ -82,11 +128,8 @@ static status open_source(const struct dataset_config *config, const char *path,
         text_free(&names);
         return s;
     }
-    uint64_t bytes = 0;
-    if (format->extensions) TRY(file_check(path, &bytes));
-    TRY(format->open(config, path, wants_classes, train, out));
+    TRY(open_files(format, config, path, wants_classes, train, out));
     struct source *source = *out;
-    source->file_bytes = bytes;
     if (!isnan(config->divide)) source->divide = config->divide;
     if (source->divide == 0) source->divide = 1;
     return OK;
@@ -212,11 +255,71 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
     return OK;
 }
 
+/* ---- preparation ---- */
+
+/* Whether the inputs are more than numbers without missing values and without rules. */
+static bool needs_preparation(const struct dataset *dataset, const struct dataset_config *config) {
+    if (!dataset->tables[0].source->columns) return false;
+    bool is_needed = config->is_trained ? config->preparation != NULL : config->rules.count > 0;
+    for (int t = 0; t < dataset->n_tables; t++)
+        for (size_t i = 0; i < dataset->tables[t].source->input_size; i++) {
+            const struct raw_column *column = &dataset->tables[t].source->columns[i];
+            is_needed = is_needed || column->type != COLUMN_NUMBER || column->missing > 0;
+        }
+    return is_needed;
+}
+
+/* Whether the preparation of a checkpoint is for these columns, in this order. */
+static status check_trained(const struct preparation *preparation, const struct source *source) {
+    bool is_same = preparation->count == source->input_size;
+    for (size_t i = 0; is_same && i < source->input_size; i++)
+        is_same = strcmp(preparation->items[i].name, source->columns[i].name) == 0 &&
+                  preparation->items[i].type == source->columns[i].type;
+    return is_same ? OK
+                   : status_new(STATUS_DATA, "the checkpoint's preparation (data/preparation) has other columns than "
+                                             "its data/columns; the file was changed");
+}
+
+static status fit_preparation(struct dataset *dataset, const struct dataset_config *config, const double *raw) {
+    const struct source *source = dataset->tables[0].source;
+    const struct selection *train = &dataset->parts[DATASET_TRAIN].rows;
+    struct fit_rows rows = {raw, train->order, train->first, dataset->info.train_rows};
+    struct preparation fitted;
+    if (config->preparation) {
+        TRY(check_trained(config->preparation, source));
+        dataset->preparation = preparation_copy(config->preparation, dataset->arena);
+        return OK;
+    }
+    struct section_list rules = config->is_trained ? (struct section_list){0} : config->rules;
+    TRY(preparation_fit(source->columns, source->input_size, &rows, &rules, (enum scale_type)config->scale.type,
+                        dataset->arena, &fitted));
+    dataset->preparation = preparation_copy(&fitted, dataset->arena); /* the source may be closed before */
+    return OK;
+}
+
+/* Replaces the inputs by the features of their preparation, if they need one. */
+static status prepare(struct dataset *dataset, const struct dataset_config *config) {
+    if (!needs_preparation(dataset, config)) return OK;
+    if (!isnan(config->divide))
+        return status_new(STATUS_USAGE, "dataset.divide is for inputs that are all numbers; remove it, or scale the "
+                                        "columns with dataset.columns");
+    for (int i = 0; i < dataset->n_tables; i++) {
+        double *raw;
+        status s = table_read_raw(&dataset->tables[i], &raw);
+        if (!s && i == 0) s = fit_preparation(dataset, config, raw);
+        if (!s)
+            s = table_prepare(&dataset->tables[i], &dataset->preparation, raw, config->is_trained,
+                              i == 0 ? config->path : config->validation.path, dataset->arena);
+        buffer_free(raw);
+        TRY(s);
+    }
+    return OK;
+}
+
 /* Labels are copied because the source may be closed before the dataset. */
 static void copy_labels(struct dataset *dataset) {
     const struct source *source = dataset->tables[0].source;
     struct string_list labels = source->format->labels ? source->format->labels(source) : (struct string_list){0};
-    dataset->arena = arena_create();
     dataset->labels.items = arena_alloc(dataset->arena, (labels.count + 1) * sizeof *labels.items);
     dataset->labels.count = labels.count;
     for (size_t i = 0; i < labels.count; i++) dataset->labels.items[i] = arena_copy(dataset->arena, labels.items[i]);
@@ -224,10 +327,12 @@ static void copy_labels(struct dataset *dataset) {
 
 static void copy_columns(struct dataset *dataset) {
     const struct source *source = dataset->tables[0].source;
-    dataset->notes.items = arena_alloc(dataset->arena, 2 * sizeof *dataset->notes.items);
+    dataset->notes.items = arena_alloc(dataset->arena, 4 * sizeof *dataset->notes.items);
     for (int i = 0; i < dataset->n_tables; i++) {
         const char *note = dataset->tables[i].source->note;
         if (note) dataset->notes.items[dataset->notes.count++] = arena_copy(dataset->arena, note);
+        note = dataset->tables[i].note;
+        if (note) dataset->notes.items[dataset->notes.count++] = note;
     }
     if (!source->format->columns) return;
     struct column_list columns = source->format->columns(source, dataset->arena);
@@ -241,7 +346,8 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
     info->vocabulary = source->vocabulary;
     info->input_dims = source->input_dims;
     memcpy(info->input_shape, source->input_shape, sizeof info->input_shape);
-    info->input_size = source->input_size;
+    info->input_size = dataset->tables[0].input_size;
+    if (dataset->preparation.count) info->input_shape[0] = (int64_t)info->input_size;
     info->target_size = source->target_size;
     info->target_kind = wants_classes ? TARGET_CLASS : TARGET_VALUES;
     for (int i = 0; i < dataset->n_tables && wants_classes; i++) {
@@ -252,6 +358,27 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
     }
     for (int i = 0; i < dataset->n_tables && config->targets_are_probabilities && source->target_size > 0; i++)
         TRY(table_check_probabilities(&dataset->tables[i]));
+    return OK;
+}
+
+/* Fits the scale of the targets, or takes that of the checkpoint. */
+static status scale_targets(struct dataset *dataset, const struct dataset_config *config) {
+    struct table *table = &dataset->tables[0];
+    const struct part *train = &dataset->parts[DATASET_TRAIN];
+    const struct target_scale *trained = config->trained_target_scale;
+    enum target_scale_type type = (enum target_scale_type)config->target_scale;
+    if (config->is_trained) type = trained ? trained->type : TARGET_SCALE_NONE;
+    if (type == TARGET_SCALE_NONE || table->target_size == 0 || dataset->info.target_kind == TARGET_CLASS) return OK;
+    if (trained && trained->size != table->target_size)
+        return status_new(STATUS_DATA, "the model was trained with %zu targets per row, but a row has %zu",
+                          trained->size, table->target_size);
+    for (int i = 0; i < dataset->n_tables && type == TARGET_SCALE_LOG1P; i++)
+        TRY(table_check_log1p(&dataset->tables[i]));
+    dataset->target_scale = trained ? target_scale_copy(trained, dataset->arena)
+                                    : target_scale_new(type, table->target_size, dataset->arena);
+    if (!trained) TRY(target_scale_fit(&dataset->target_scale, table, &train->rows, dataset->info.train_rows));
+    dataset->info.target_scale = &dataset->target_scale;
+    for (int i = 0; i < dataset->n_tables; i++) dataset->tables[i].target_scale = &dataset->target_scale;
     return OK;
 }
 
@@ -313,7 +440,7 @@ static status load_table(struct dataset *dataset, struct table *table, bool need
 /* Reads, fingerprints and scales. */
 static status load(struct dataset *dataset, const struct dataset_config *config) {
     struct dataset_info *info = &dataset->info;
-    bool needs_fit = config->scale.mean.count == 0 && config->scale.type != SCALE_NONE;
+    bool needs_fit = config->scale.mean.count == 0 && dataset->scaler.features > 0;
     struct digest digest;
     digest_start(&digest);
     digest_add(&digest, info->input_shape, sizeof info->input_shape);
@@ -325,9 +452,8 @@ static status load(struct dataset *dataset, const struct dataset_config *config)
 
     const struct part *train = &dataset->parts[DATASET_TRAIN];
     if (needs_fit)
-        TRY(status_prefix(
-            scaler_fit(&dataset->scaler, config->scale.type, train->table, &train->rows, info->train_rows), "%s",
-            config->path ? config->path : "synthetic dataset"));
+        TRY(status_prefix(scaler_fit(&dataset->scaler, train->table, &train->rows, info->train_rows), "%s",
+                          config->path ? config->path : "synthetic dataset"));
     TRY(prepare_augment(dataset, &config->augment));
     for (int i = 0; i < dataset->n_tables; i++) TRY(table_finish(&dataset->tables[i]));
     return OK;
@@ -336,10 +462,12 @@ static status load(struct dataset *dataset, const struct dataset_config *config)
 static status open_all(struct dataset *dataset, const struct dataset_config *config, bool wants_classes) {
     TRY(open_tables(dataset, config, wants_classes));
     TRY(assign_rows(dataset, config));
+    TRY(prepare(dataset, config));
     TRY(describe(dataset, config, wants_classes));
+    TRY(scale_targets(dataset, config));
     copy_labels(dataset);
     copy_columns(dataset);
-    TRY(scaler_create(&config->scale, dataset->tables[0].source, &dataset->scaler));
+    TRY(scaler_create(&config->scale, dataset->tables[0].source, dataset_preparation(dataset), &dataset->scaler));
     for (int i = 0; i < dataset->n_tables; i++)
         if (dataset->scaler.features > MAX_BYTE_FEATURES) dataset->tables[i].source->is_bytes = false;
     return dataset->is_metadata ? prepare_augment(dataset, &config->augment) : load(dataset, config);
@@ -351,6 +479,7 @@ status dataset_open(const struct dataset_config *config, bool wants_classes, boo
     if (!dataset) return status_memory("a dataset");
     pthread_mutex_init(&dataset->reading, NULL);
     dataset->is_metadata = metadata_only;
+    dataset->arena = arena_create();
     dataset->owners = 1;
     status s = open_all(dataset, config, wants_classes);
     if (s == OK)
@@ -365,8 +494,13 @@ struct dataset *dataset_share(struct dataset *dataset) {
     return dataset;
 }
 
+struct orders *dataset_orders(struct dataset *dataset) {
+    return dataset->owners > 1 ? &dataset->orders : NULL;
+}
+
 void dataset_close(struct dataset *dataset) {
     if (!dataset || --dataset->owners > 0) return;
+    orders_free(&dataset->orders);
     for (int i = 0; i < 2; i++) table_free(&dataset->tables[i]);
     scaler_free(&dataset->scaler);
     buffer_free(dataset->augment.fill);
@@ -401,9 +535,21 @@ struct column_list dataset_columns(const struct dataset *dataset) {
     return dataset->columns;
 }
 
+const struct preparation *dataset_preparation(const struct dataset *dataset) {
+    return dataset->preparation.count ? &dataset->preparation : NULL;
+}
+
+void dataset_describe_columns(const struct dataset *dataset, const struct dataset_config *config, struct text *out) {
+    const struct source *source = dataset->tables[0].source;
+    if (!dataset->preparation.count || !source) return;
+    columns_describe(&dataset->preparation, source->columns, &config->rules, out);
+}
+
 struct string_list dataset_notes(const struct dataset *dataset) {
     return dataset->notes;
 }
+
+double dataset_divide(const struct dataset *dataset) { return dataset->tables[0].source->divide; }
 
 int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position) {
     return (int64_t)selection_row(&dataset->parts[part].rows, (size_t)position);

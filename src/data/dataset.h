@@ -13,9 +13,12 @@
 #include "base/status.h"
 #include "data/augment.h"
 #include "data/columns.h"
+#include "data/csv_dialect.h"
+#include "data/image.h"
+#include "data/preparation.h"
+#include "data/target_scale.h"
 
 /* `scale:`. When [mean] and [std] are given, [type] is SCALE_NONE. */
-enum scale_type { SCALE_NONE, SCALE_STANDARD, SCALE_MINMAX };
 struct scale_config {
     int type;                   /* enum scale_type */
     struct real_list mean, std; /* one number, or one per feature (vectors) or channel (N-D rows); count 0: not given */
@@ -39,6 +42,7 @@ struct split_config {
 struct validation_config {
     const char *path;    /* NULL: none */
     const char *targets; /* idx: file of its labels; NULL: derived from path */
+    const char *query;   /* sqlite; NULL: dataset.query */
 };
 
 /* Whether a config asks for validation rows. */
@@ -80,12 +84,15 @@ struct dataset_config {
     const char *path;                   /* NULL only for synthetic */
     int format;                         /* 0: by the extension of the path; else 1 + index into the table of formats */
     struct string_list inputs, targets; /* names; count 0: the format's default */
+    const char *query, *table;          /* sqlite; NULL: not given */
     int layout;                         /* enum layout */
     double divide;                      /* inputs are divided by it before scaling; NAN: the format's default */
     struct scale_config scale;
+    int target_scale; /* enum target_scale_type */
     struct augment_config augment;
     struct split_config split;
     struct validation_config validation;
+    struct image_config image;
     struct text_config text;
     struct tokens_config tokens;
     struct synthetic_config synthetic;
@@ -96,9 +103,24 @@ struct dataset_config {
     /* Not a key: the columns that a model was trained with, to find them by name in a file of the same format; count 0:
      * those of the training file. */
     struct column_list columns;
+    struct csv_config csv;
+    /* `columns:`, of struct column_rule. */
+    struct section_list rules;
+    bool has_rules; /* whether it was given */
+    /* `missing:`, texts that mean a missing value; count 0: those of pandas' read_csv. */
+    struct string_list missing;
+    bool has_missing, has_csv; /* whether missing and csv were given */
+    /* Not a key: eval and predict: how a model's columns were prepared in training; NULL: they are numbers without
+     * missing values. Without is_trained it is fitted to the training rows. */
+    const struct preparation *preparation;
+    bool is_trained;
+    /* Not a key: with is_trained, how targets were scaled in training; NULL: they were not. */
+    const struct target_scale *trained_target_scale;
     /* Not a key: targets (HDF5, CSV, IDX) are not read and need not exist; target_size is 0. Not with split.stratify.
      */
     bool without_targets;
+    /* Not a key: processes of this host that share its processors; 0: one. */
+    int local_ranks;
     /* Not a key: target values must be in [0, 1]. */
     bool targets_are_probabilities;
 };
@@ -115,6 +137,12 @@ status dataset_explain_columns(const struct dataset_config *config, status failu
  * columns of a CSV file with their types and ranges, the number and shape of rows of the others. */
 bool dataset_is_inspected(const char *path);
 status dataset_inspect(const char *path, struct text *out);
+
+/* Whether the extension of [path] is that of a format. */
+bool dataset_knows_extension(const char *path);
+
+/* Whether the rows are those of a CSV file. */
+bool dataset_is_csv(const struct dataset_config *config);
 
 enum input_kind {
     INPUT_VALUES, /* float32 */
@@ -134,9 +162,10 @@ struct dataset_info {
     int64_t input_shape[MAX_DIMS]; /* {13} for wine; {1, 28, 28} for an image; {block_size} for tokens */
     size_t input_size;             /* values (4 bytes each) of one input row */
     enum target_kind target_kind;
-    int64_t classes;      /* TARGET_CLASS: largest class + 1 over all rows, for tokens the vocabulary; else 0 */
-    int64_t first_class;  /* TARGET_CLASS: the smallest class of all rows, if they were counted; else 0 */
-    size_t target_size;   /* values of one target row; TARGET_CLASS: 1, for tokens block_size; 0: without_targets */
+    int64_t classes;     /* TARGET_CLASS: largest class + 1 over all rows, for tokens the vocabulary; else 0 */
+    int64_t first_class; /* TARGET_CLASS: the smallest class of all rows, if they were counted; else 0 */
+    size_t target_size;  /* values of one target row; TARGET_CLASS: 1, for tokens block_size; 0: without_targets */
+    const struct target_scale *target_scale; /* TARGET_VALUES: how dataset_read scales targets; NULL: it does not */
     char fingerprint[65]; /* SHA-256 (hex) of shape and all rows in the order of the file or, above 1 GiB of float32
                              rows, of shape, file size and 64 rows; "" with metadata_only */
 };
@@ -167,8 +196,19 @@ struct string_list dataset_labels(const struct dataset *dataset);
 /* The columns of the training file that are used; count 0: they have no names. Owned by the dataset. */
 struct column_list dataset_columns(const struct dataset *dataset);
 
+/* How raw columns become features, fitted to the training rows or that of the config; NULL: inputs are numbers, only
+ * scaled. Owned by the dataset. */
+const struct preparation *dataset_preparation(const struct dataset *dataset);
+
+/* For a dataset that was opened with metadata_only: adds a line for each column of the training file, with its type,
+ * its missing values and its features; nothing without a preparation. */
+void dataset_describe_columns(const struct dataset *dataset, const struct dataset_config *config, struct text *out);
+
 /* Notes for the user about how columns were found, one for each file ("a.csv: ..."). Owned by the dataset. */
 struct string_list dataset_notes(const struct dataset *dataset);
+
+/* What inputs are divided by before they are scaled; 1: nothing. */
+double dataset_divide(const struct dataset *dataset);
 
 /* The row of the file (from 0) at [position] of [part]. */
 int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position);

@@ -159,7 +159,14 @@ static const struct schema_row validation_rows[] = {
      .offset = FIELD(struct validation_config, targets),
      .fallback = "null",
      .flags = SCHEMA_EXTENDS,
-     .doc = "IDX: file of the labels; null: derived from path (images -> labels)."},
+     .doc = "IDX, NPY: file of the labels; null: derived from path (images -> labels, x -> y). NPZ: array of the "
+            "targets; null: that of dataset.path, or \"y_val\" and \"y_test\" for \"y_train\"."},
+    {.key = "query",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct validation_config, query),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS,
+     .doc = "SQLite: query of the validation rows; null: dataset.query or table."},
     {0},
 };
 
@@ -309,33 +316,69 @@ static const struct schema_row dataset_rows[] = {
      .offset = FIELD(struct dataset_config, path),
      .fallback = "null",
      .flags = SCHEMA_EXTENDS, /* the fingerprint is compared instead */
-     .doc = "File of the rows. Relative paths are searched in the working directory, then in the folder of the config, "
+     .doc = "File of the rows, or a pattern (data/part-*.csv) for several files. Relative paths are searched in the "
+            "working directory, then in the folder of the config, "
             "then in its parent folder; the first match is used and recorded."},
     {.key = "format",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct dataset_config, format),
      .fallback = "auto",
      .choices = format_choices,
-     .doc = "auto: by the extension of path (.h5 .hdf5 .hdf: hdf5, .csv: csv, -ubyte -ubyte.gz .idx .idx.gz: idx, "
-            ".txt: text, .bin: tokens)."},
+     .doc = "auto: by the extension of path (.h5 .hdf5 .hdf: hdf5, .csv .tsv .csv.gz .tsv.gz: csv, .db .sqlite "
+            ".sqlite3: sqlite, -ubyte "
+            "-ubyte.gz .idx .idx.gz: idx, "
+            ".npy: npy, .npz: npz, .txt: text, .bin: tokens; a folder: images, "
+            "with image.size)."},
     {.key = "inputs",
      .type = SCHEMA_STRING_LIST,
      .offset = FIELD(struct dataset_config, inputs),
      .fallback = "[]",
-     .doc = "HDF5: names of datasets (x when empty; several vectors are concatenated); CSV: columns (all but the "
-            "targets when empty)."},
+     .doc = "HDF5: names of datasets (x when empty; several vectors are concatenated); NPZ: name of an array (x, X, "
+            "data, images and others when empty); CSV: columns (all but the targets when empty)."},
     {.key = "targets",
      .type = SCHEMA_STRING_LIST,
      .offset = FIELD(struct dataset_config, targets),
      .fallback = "[]",
-     .doc = "HDF5: names of datasets (y when empty); CSV: columns (the last one when empty); IDX: file of the labels "
-            "(when empty derived from path: images -> labels)."},
+     .doc = "HDF5: names of datasets (y when empty); CSV: columns (the last one when empty); IDX, NPY: file of the "
+            "labels (when empty derived from path: images -> labels, x -> y); NPZ: name of an array (y when empty)."},
+    {.key = "columns",
+     .type = SCHEMA_SECTION_MAP,
+     .offset = FIELD(struct dataset_config, rules),
+     .present_offset = FIELD(struct dataset_config, has_rules),
+     .section = &column_rule_schema,
+     .doc = "CSV: how columns become features, by name: {Age: {missing: median, scale: standard}, Name: ignore}. The "
+            "types of other columns are recognised; their missing values are errors."},
+    {.key = "missing",
+     .type = SCHEMA_STRING_LIST,
+     .offset = FIELD(struct dataset_config, missing),
+     .present_offset = FIELD(struct dataset_config, has_missing),
+     .fallback = "[]",
+     .doc =
+         "CSV: texts of input columns that mean a missing value, such as ['', NA, '?']; []: those of pandas' read_csv "
+         "(empty, NA, N/A, NaN, null, None and others)."},
+    {.key = "query",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct dataset_config, query),
+     .fallback = "null",
+     .doc = "SQLite: the query whose rows are read (select ... order by ...)."},
+    {.key = "table",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct dataset_config, table),
+     .fallback = "null",
+     .doc = "SQLite: instead of query, all columns of this table or view; null: the only one of the file."},
+    {.key = "csv",
+     .type = SCHEMA_SECTION,
+     .offset = FIELD(struct dataset_config, csv),
+     .present_offset = FIELD(struct dataset_config, has_csv),
+     .section = &csv_schema,
+     .doc = "CSV: how the file is written, where that is not recognised."},
     {.key = "layout",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct dataset_config, layout),
      .fallback = "nchw",
      .choices = layouts,
-     .doc = "HDF5: order of the dimensions of images in the file: nchw is (rows, channels, height, width), nhwc (rows, "
+     .doc = "HDF5, NPY, NPZ: order of the dimensions of images in the file: nchw is (rows, channels, height, width), "
+            "nhwc (rows, "
             "height, width, channels). The model always gets (channels, height, width)."},
     {.key = "divide",
      .type = SCHEMA_REAL,
@@ -351,6 +394,16 @@ static const struct schema_row dataset_rows[] = {
      .offset = FIELD(struct dataset_config, scale),
      .section = &scale_schema,
      .doc = "How inputs are scaled: none, standard, minmax, or {mean: .., std: ..}."},
+    {.key = "target_scale",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct dataset_config, target_scale),
+     .fallback = "none",
+     .choices = target_scale_names,
+     .doc =
+         "How targets are scaled for a loss of values (mse, l1, smooth_l1), fitted on the training rows, as "
+         "scikit-learn's TransformedTargetRegressor: standard (StandardScaler), minmax (MinMaxScaler), log1p (numpy's "
+         "log1p and expm1). Losses are those of the scaled targets; predictions and metrics are in the unit of the "
+         "file."},
     {.key = "augment",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, augment),
@@ -368,6 +421,11 @@ static const struct schema_row dataset_rows[] = {
      .flags = SCHEMA_NULLABLE,
      .section = &validation_schema,
      .doc = "A separate file for validation, instead of split."},
+    {.key = "image",
+     .type = SCHEMA_SECTION,
+     .offset = FIELD(struct dataset_config, image),
+     .section = &image_schema,
+     .doc = "With a folder of images (format: images), how each becomes a row."},
     {.key = "text",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, text),
@@ -435,6 +493,16 @@ static void check_validation(const struct dataset_config *dataset, bool is_synth
         problems_add(problems, place, key, "split and validation exclude each other; give one");
 }
 
+static void check_query(const struct dataset_config *dataset, const struct dataset_format *format,
+                        const struct node *where, const char *path, struct problems *problems) {
+    bool is_given = dataset->query || dataset->table || dataset->validation.query;
+    if (dataset->query && dataset->table)
+        problems_add(problems, place_of(where, "query"), path, "query and table exclude each other; give one");
+    if (is_given && format && !format->has_queries)
+        problems_add(problems, place_of(where, dataset->query ? "query" : "table"), path,
+                     "query and table need a database (format sqlite), not %s", format->name);
+}
+
 static void check_dataset(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct dataset_config *dataset = config;
     char key[256];
@@ -448,9 +516,14 @@ static void check_dataset(void *config, const struct node *where, const char *pa
     check_format(dataset, dataset->path, place_of(where, "path"), key, problems);
     check_validation(dataset, is_synthetic, where, path, problems);
     const struct dataset_format *format = dataset_format_of(dataset, dataset->path);
+    check_query(dataset, format, where, path, problems);
+    if (format && format->is_folder && !dataset->image.size.count)
+        problems_add(problems, place_of(where, "path"), key,
+                     "a folder of images needs dataset.image.size: [height, width] of the rows");
     snprintf(key, sizeof key, "%s.layout", path);
     if (format && dataset->layout == LAYOUT_NHWC && !format->has_layout)
-        problems_add(problems, place_of(where, "layout"), key, "nhwc needs format hdf5, not %s", format->name);
+        problems_add(problems, place_of(where, "layout"), key, "nhwc needs format hdf5, npy or npz, not %s",
+                     format->name);
 }
 
 const struct schema dataset_schema = {
@@ -458,9 +531,11 @@ const struct schema dataset_schema = {
 
 status dataset_find_files(struct dataset_config *config, const char *config_path, struct arena *arena) {
     const struct dataset_format *format = dataset_format_of(config, config->path);
-    TRY(find_file(&config->path, config_path, arena));
-    TRY(find_file(&config->validation.path, config_path, arena));
+    bool is_folder = format && format->is_folder;
+    TRY((is_folder ? find_folder : find_file)(&config->path, config_path, arena));
+    TRY((is_folder ? find_folder : find_file)(&config->validation.path, config_path, arena));
     TRY(find_file(&config->validation.targets, config_path, arena));
-    if (!format || strcmp(format->name, "idx") != 0 || config->targets.count != 1) return OK;
-    return find_file(&config->targets.items[0], config_path, arena);
+    for (size_t i = 0; format && format->has_target_file && i < config->targets.count; i++)
+        TRY(find_file(&config->targets.items[i], config_path, arena));
+    return OK;
 }

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/hdf5.h"
 #include "base/io.h"
+#include "data/channels_last.h"
 #include "data/hdf5_check.h"
 #include "data/hdf5_chunks.h"
 #include "data/internal.h"
@@ -31,8 +32,7 @@ struct hdf5 {
     uint64_t bytes; /* of the file when it was opened */
     size_t n_inputs, n_targets;
     struct column *inputs, *targets;
-    bool is_nhwc; /* rows are (height, width, channels) in the file */
-    void *image;  /* (input_size) doubles: workspace to transpose an image, with is_nhwc */
+    struct channels_last layout;
 };
 
 /* ---- opening ---- */
@@ -318,22 +318,9 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
     return OK;
 }
 
-/* The rows of the source are (channels, height, width). */
 static status set_layout(struct hdf5 *h, const struct dataset_config *config) {
-    struct source *base = &h->base;
-    if (config->layout != LAYOUT_NHWC) return OK;
-    if (base->input_dims != 3)
-        return status_new(STATUS_USAGE,
-                          "dataset.layout: nhwc needs images, (rows, height, width, channels), but dataset '%s' of "
-                          "%s has %d dimension%s",
-                          h->inputs[0].name, h->path, h->inputs[0].of.dims,
-                          text_plural((uint64_t)h->inputs[0].of.dims, "s"));
-    int64_t height = base->input_shape[0], width = base->input_shape[1], channels = base->input_shape[2];
-    base->input_shape[0] = channels;
-    base->input_shape[1] = height;
-    base->input_shape[2] = width;
-    h->is_nhwc = true;
-    return rows_alloc(base->input_size, sizeof(double), "an image", &h->image);
+    const char *name = arena_printf(h->arena, "dataset '%s' of %s", h->inputs[0].name, h->path);
+    return channels_last_create(config, name, &h->base, &h->layout);
 }
 
 static void close_hdf5(struct source *source) {
@@ -344,7 +331,7 @@ static void close_hdf5(struct source *source) {
     close_columns(h->targets, h->n_targets);
     if (h->file >= 0) H5Fclose(h->file);
     hdf5_leave(&silence);
-    buffer_free(h->image);
+    channels_last_free(&h->layout);
     arena_destroy(h->arena);
     free(h);
 }
@@ -382,20 +369,6 @@ static status read_columns(const struct hdf5 *h, const struct column *columns, s
     return OK;
 }
 
-/* Transposes one row, values of [bytes] bytes: (height, width, channels) -> (channels, height, width). */
-static void transpose_image(const struct hdf5 *h, char *row, size_t bytes) {
-    size_t channels = (size_t)h->base.input_shape[0], pixels = h->base.input_size / channels;
-    memcpy(h->image, row, h->base.input_size * bytes);
-    for (size_t c = 0; c < channels; c++)
-        for (size_t p = 0; p < pixels; p++)
-            memcpy(row + (c * pixels + p) * bytes, (char *)h->image + (p * channels + c) * bytes, bytes);
-}
-
-static void transpose_images(const struct hdf5 *h, void *rows, size_t count, size_t bytes) {
-    for (size_t i = 0; h->is_nhwc && i < count; i++)
-        transpose_image(h, (char *)rows + i * h->base.input_size * bytes, bytes);
-}
-
 static status read_hdf5(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
     const struct hdf5 *h = (struct hdf5 *)source;
     struct hdf5_silence silence;
@@ -404,7 +377,7 @@ static status read_hdf5(struct source *source, size_t first, size_t count, doubl
     if (s == OK && inputs) s = read_columns(h, h->inputs, h->n_inputs, first, count, inputs, source->input_size);
     if (s == OK && targets) s = read_columns(h, h->targets, h->n_targets, first, count, targets, source->target_size);
     hdf5_leave(&silence);
-    if (s == OK && inputs) transpose_images(h, inputs, count, sizeof *inputs);
+    if (s == OK && inputs) channels_last_apply(&h->layout, inputs, count, sizeof *inputs);
     return s;
 }
 
@@ -415,20 +388,14 @@ static status read_bytes(struct source *source, size_t first, size_t count, uint
     status s = check_length(h);
     if (s == OK) s = read_column(h, h->inputs, first, count, H5T_NATIVE_UINT8, inputs, 0, source->input_size);
     hdf5_leave(&silence);
-    if (s == OK) transpose_images(h, inputs, count, 1);
+    if (s == OK) channels_last_apply(&h->layout, inputs, count, 1);
     return s;
-}
-
-/* The index in the file of element [element] of a row (channels, height, width). */
-static size_t element_in_file(const struct hdf5 *h, size_t element) {
-    size_t channels = (size_t)h->base.input_shape[0], pixels = h->base.input_size / channels;
-    return h->is_nhwc ? element % pixels * channels + element / pixels : element;
 }
 
 static void describe_hdf5(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
     const struct hdf5 *h = (const struct hdf5 *)source;
     const struct column *column = is_target ? h->targets : h->inputs;
-    if (!is_target) element = element_in_file(h, element);
+    if (!is_target) element = channels_last_element(&h->layout, element);
     for (; element >= column->of.size; column++) element -= column->of.size;
     text_printf(out, "%s: dataset '%s', row %zu", h->path, column->name, row);
     if (column->of.dims == 2) text_printf(out, ", column %zu", element);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/gzip.h"
 #include "base/io.h"
-#include "data/gzip.h"
 #include "data/internal.h"
 
 #define MAX_HEADER (4 + 4 * (MAX_DIMS + 1))
@@ -298,6 +298,7 @@ static void describe_idx(const struct source *source, bool is_target, size_t row
 static const char *const extensions[] = {".idx", ".idx.gz", "-ubyte", "-ubyte.gz", NULL};
 const struct dataset_format dataset_idx = {.name = "idx",
                                            .extensions = extensions,
+                                           .has_target_file = true,
                                            .open = open_idx,
                                            .read = read_idx,
                                            .read_bytes = read_bytes,

@@ -23,6 +23,7 @@ static bool ends_with(const char *path, const char *extension) {
 
 const struct dataset_format *dataset_format_of(const struct dataset_config *config, const char *path) {
     if (config->format > 0) return dataset_format_at((size_t)config->format - 1);
+    if (path && config->image.size.count > 0) return &dataset_images;
     for (size_t i = 0; path && dataset_format_at(i); i++) {
         const char *const *extension = formats[i]->extensions;
         for (; extension && *extension; extension++)
@@ -33,4 +34,13 @@ const struct dataset_format *dataset_format_of(const struct dataset_config *conf
 
 void dataset_format_names(struct text *out) {
     for (size_t i = 0; dataset_format_at(i); i++) text_printf(out, "%s%s", i ? ", " : "", formats[i]->name);
+}
+
+bool dataset_is_csv(const struct dataset_config *config) {
+    return dataset_format_of(config, config->path) == &dataset_csv;
+}
+
+bool dataset_knows_extension(const char *path) {
+    static const struct dataset_config automatic;
+    return dataset_format_of(&automatic, path) != NULL;
 }

@@ -8,6 +8,7 @@
 #include "base/digest.h"
 #include "base/text.h"
 #include "data/dataset.h"
+#include "data/orders.h"
 
 #define MAX_DIGESTED 1073741824.0 /* bytes of rows; the fingerprint of larger datasets uses a sample */
 
@@ -27,15 +28,23 @@ struct source {
     bool is_float32;                /* each input is exact in float32 (float, half, 8 and 16 bit integers) */
     bool is_bytes;                  /* each input is 0 .. 255 and is stored as a byte in memory, see read_bytes */
     double divide;                  /* inputs are divided by it; 0 from open: no default of the format (1) */
+    size_t threads;                 /* with decode: the number of threads that may call it */
     bool is_small;                  /* always kept in memory, regardless of cache_mb */
     uint64_t file_bytes;
     const char *note; /* for dataset_notes; NULL: none. Owned by the format. */
+    const struct raw_column
+        *columns; /* (input_size) of a format with named columns, whose inputs may be missing or no numbers; read then
+                     yields raw values, see raw_columns.h. NULL: inputs are numbers. Owned by the format. */
 };
 
 struct dataset_format {
     const char *name;
     const char *const *extensions; /* ".h5", NULL-terminated; NULL: the format has no file */
     bool has_layout;               /* supports dataset.layout */
+    bool is_folder;                /* the path is a folder, not a file */
+    bool reads_patterns;           /* open expands the path (file_pattern.h) and checks the files */
+    bool has_queries;              /* supports dataset.query and table */
+    bool has_target_file;          /* dataset.targets is a file, not names in the file of the inputs */
 
     /* Reads and checks the shape. [path] is NULL for a format without a file. [train]: the training file when this is
      * the validation file, which must have the same columns and class labels; else NULL. */
@@ -48,6 +57,10 @@ struct dataset_format {
 
     /* With is_bytes: reads the inputs (count, input_size) of the same rows. */
     status (*read_bytes)(struct source *source, size_t first, size_t count, uint8_t *inputs);
+
+    /* Instead of read_bytes, where a row takes a long time: reads the inputs (input_size) of one row. Thread-safe for
+     * different [thread]s below source->threads. */
+    status (*decode)(struct source *source, size_t row, size_t thread, uint8_t *inputs);
 
     /* Instead of read, for INPUT_TOKENS: reads one row, inputs (input_size), targets (target_size). Thread-safe. */
     status (*read_tokens)(const struct source *source, size_t row, int32_t *inputs, int64_t *targets);
@@ -66,10 +79,13 @@ struct dataset_format {
     void (*describe)(const struct source *source, bool is_target, size_t row, size_t element, struct text *out);
 
     void (*close)(struct source *source);
+
+    /* dataset_inspect: adds what the file [path] contains; NULL: its rows are described. */
+    status (*inspect)(const char *path, struct text *out);
 };
 
 /* The table of formats; dataset_<name>.c defines `const struct dataset_format dataset_<name>`. */
-#define DATASET_FORMATS(X) X(hdf5) X(csv) X(idx) X(text) X(tokens) X(synthetic)
+#define DATASET_FORMATS(X) X(hdf5) X(csv) X(sqlite) X(idx) X(npy) X(npz) X(images) X(text) X(tokens) X(synthetic)
 #define X(name) extern const struct dataset_format dataset_##name;
 DATASET_FORMATS(X)
 #undef X
@@ -87,6 +103,8 @@ void dataset_format_names(struct text *out);
 
 /* Checks that [path] is a readable regular file and gets its size. */
 status file_check(const char *path, uint64_t *bytes);
+/* The same for a folder. */
+status folder_check(const char *path);
 
 /* Reads the whole file and appends a NUL: *text (buffer_free); *size without the NUL. */
 status file_read(const char *path, char **text, size_t *size);
@@ -98,6 +116,10 @@ status tokens_shape(struct source *source, size_t count, int64_t block_size, int
 
 /* buffer_new for [count] items of [size] bytes, with a check for overflow. */
 status rows_alloc(size_t count, size_t size, const char *what, void **out);
+
+/* Adds a line for each column: its type, missing values, features. [raw]: the columns of the training file. */
+void columns_describe(const struct preparation *preparation, const struct raw_column *raw,
+                      const struct section_list *rules, struct text *out);
 
 /* ---- split ---- */
 
@@ -134,18 +156,25 @@ status split_rows_folds(const struct split_config *config, const int64_t *classe
 /* ---- scaler ---- */
 
 struct scaler {
-    bool is_given;        /* by the config, not fitted */
-    size_t features;      /* 0: nothing is scaled */
-    size_t block;         /* element i of a row uses mean[i / block] and scale[i / block] */
-    double *mean, *scale; /* (features) */
+    bool is_given;          /* by the config, not fitted */
+    size_t features;        /* 0: nothing is scaled */
+    size_t block;           /* element i of a row uses mean[i / block] and scale[i / block] */
+    double *mean, *scale;   /* (features) */
+    enum scale_type *types; /* (features) of the fit */
 };
 
-/* Sets features and the numbers of the config; before scaler_fit mean is 0 and scale is 1. */
-status scaler_create(const struct scale_config *config, const struct source *source, struct scaler *scaler);
+/* Sets features and the numbers of the config; before scaler_fit mean is 0 and scale is 1. [preparation]: of the
+ * source, whose features are scaled; NULL: none. */
+status scaler_create(const struct scale_config *config, const struct source *source,
+                     const struct preparation *preparation, struct scaler *scaler);
 void scaler_free(struct scaler *scaler);
 
 /* out (count, size) = float32 of (rows (count, size) - mean) / scale, computed in double. */
 void scaler_apply(const struct scaler *scaler, const double *rows, size_t count, size_t size, float *out);
+
+/* StandardScaler: the population standard deviation from the sums of d and d^2 of n values, d = x - mean:
+ * var = (sum d^2 - (sum d)^2 / n) / n; 1 for a constant feature. */
+double standard_deviation(double mean, double correction, double deviation, double n);
 
 /* ---- byte tables ---- */
 
@@ -164,9 +193,14 @@ void byte_table_apply(const struct byte_table *table, const uint8_t *bytes, floa
 
 /* The rows of one source, in memory or read on demand. Rows of tokens are always read on demand. */
 struct table {
-    struct source *source;       /* NULL after table_finish when the rows are in memory */
-    const struct scaler *scaler; /* not owned */
-    size_t rows, input_size, target_size;
+    struct source *source;                   /* NULL after table_finish when the rows are in memory */
+    const struct scaler *scaler;             /* not owned */
+    const struct target_scale *target_scale; /* NULL: targets are not scaled; not owned */
+    size_t rows, input_size, target_size;    /* input_size: with a preparation its features, else that of the source */
+    const struct preparation *preparation;   /* NULL: none; not owned */
+    int64_t **maps;                          /* of preparation_map; not owned */
+    const char *note;                        /* about unknown categories; NULL: there are none */
+    double *raw;                             /* (chunk_rows, source->input_size) with a preparation: read buffer */
     enum target_kind target_kind;
     float *inputs;            /* (rows, input_size), scaled after table_finish; NULL: not in memory */
     double *exact;            /* (rows, input_size): instead, before scaler_fit, if float32 is not exact */
@@ -177,7 +211,9 @@ struct table {
 
     double *chunk; /* (chunk_rows, max of input_size and target_size): read buffer */
     size_t chunk_rows;
-    struct pick *order; /* (order_capacity): the rows of a batch in the order of the file */
+    struct workers *workers; /* with decode; else NULL */
+    uint8_t *decoded;        /* (threads, input_size), with workers */
+    struct pick *order;      /* (order_capacity): the rows of a batch in the order of the file */
     size_t order_capacity;
 };
 
@@ -186,11 +222,35 @@ status table_create(struct source *source, enum target_kind target_kind, const s
                     struct table *table);
 void table_free(struct table *table); /* takes a zeroed table */
 
+/* Allocates the read buffers for the input_size, the target_size and the preparation of the table. */
+status table_alloc_chunk(struct table *table);
+
+/* Reads raw values of all rows: (rows, source->input_size) in *raw, for buffer_free, also after a failure. STATUS_DATA
+ * with the place of an infinite one. */
+status table_read_raw(struct table *table, double **raw);
+
+/* Before any other rows are read: from now on inputs are the features of [preparation], which is not owned. [raw]: of
+ * table_read_raw. STATUS_DATA with the place of the first value that is missing, unknown or not finite and must not be.
+ * [is_trained]: the rules are those of a checkpoint, for the message. [path]: of the file, for the note. [arena]: for
+ * the maps of categories and the note. */
+status table_prepare(struct table *table, const struct preparation *preparation, const double *raw, bool is_trained,
+                     const char *path, struct arena *arena);
+
 /* Bytes of memory that the rows need after table_finish. */
 double table_bytes(const struct table *table);
 
 /* Reads all targets and gets the largest class + 1 and the smallest class. */
 status table_count_classes(struct table *table, int64_t *classes, int64_t *first);
+
+/* Calls visit(context, row, targets (target_size)) with the targets of each row of the file, unscaled, in its order. */
+typedef void target_visitor(void *context, size_t row, const double *targets);
+status table_each_target(struct table *table, target_visitor *visit, void *context);
+
+/* Reads all targets; STATUS_DATA with the place of the first that cannot be scaled by log1p. */
+status table_check_log1p(struct table *table);
+
+/* Sets mean and scale to the targets of the training rows, as StandardScaler or MinMaxScaler does; log1p: nothing. */
+status target_scale_fit(struct target_scale *scale, struct table *table, const struct selection *rows, size_t count);
 
 /* Reads all targets; STATUS_DATA with the place of the first that is not in [0, 1]. */
 status table_check_probabilities(struct table *table);
@@ -221,7 +281,11 @@ status table_read(struct table *table, const struct selection *rows, const int64
 
 /* Fits mean and scale to the training rows: StandardScaler (population variance, constant feature: 1) or
  * MinMaxScaler. */
-status scaler_fit(struct scaler *scaler, enum scale_type type, struct table *table, const struct selection *rows,
-                  size_t count);
+status scaler_fit(struct scaler *scaler, struct table *table, const struct selection *rows, size_t count);
+
+/* ---- dataset ---- */
+
+/* The orders of training rows that were drawn; NULL: [dataset] has one owner. */
+struct orders *dataset_orders(struct dataset *dataset);
 
 #endif

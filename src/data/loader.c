@@ -289,12 +289,24 @@ void loader_visit(const struct loader *loader, loader_visitor *visit, void *user
     }
 }
 
+/* The stored orders, where the order of an epoch depends on the seed alone; else NULL. */
+static struct orders *orders_of(const struct loader *loader) {
+    const struct sampler_config *sampler = &loader->sampler;
+    bool is_of_seed = loader->part == DATASET_TRAIN && sampler->type == SAMPLER_DISTRIBUTED && sampler->shuffle;
+    bool has_all = loader->world_size == 1 && !sampler->shards && loader->length == loader->part_rows;
+    return is_of_seed && has_all ? dataset_orders(loader->dataset) : NULL;
+}
+
 static void draw_order(struct loader *loader, int64_t epoch) {
+    struct orders *orders = orders_of(loader);
+    uint64_t seed = (uint64_t)loader->sampler.seed + (uint64_t)epoch;
+    if (orders && orders_get(orders, seed, loader->length, loader->indices)) return;
     if (loader->part == DATASET_TRAIN)
         sampler_indices(&loader->sampler, loader->part_rows, epoch, loader->sampler.shards ? 0 : loader->rank,
                         loader->sampler.shards ? 1 : loader->world_size, loader->scratch, loader->indices);
     else
         for (size_t i = 0; i < loader->length; i++) loader->indices[i] = (int64_t)(loader->first_row + i);
+    if (orders) orders_put(orders, seed, loader->length, loader->indices);
 }
 
 status loader_seek(struct loader *loader, int64_t epoch, size_t first) {

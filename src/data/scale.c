@@ -6,33 +6,63 @@
 
 #include "data/internal.h"
 
-static status copy_numbers(const struct real_list *list, const char *name, const struct source *source, double *out,
+static status copy_numbers(const struct real_list *list, const char *name, const char *what, double *out,
                            size_t features) {
     if (list->count != 1 && list->count != features)
         return status_new(STATUS_USAGE, "dataset.scale.%s has %zu numbers; rows with %zu %s need 1 or %zu", name,
-                          list->count, features, source->input_dims == 1 ? "features" : "channels", features);
+                          list->count, features, what, features);
     for (size_t f = 0; f < features; f++) out[f] = list->items[list->count == 1 ? 0 : f];
     return OK;
 }
 
-status scaler_create(const struct scale_config *config, const struct source *source, struct scaler *scaler) {
+/* Memory for [features] pairs and their types. */
+static status scaler_alloc(struct scaler *scaler, size_t features) {
+    void *memory;
+    TRY(rows_alloc(features, 2 * sizeof(double) + sizeof(enum scale_type), "the scaler", &memory));
+    scaler->features = features;
+    scaler->mean = memory;
+    scaler->scale = scaler->mean + features;
+    scaler->types = (enum scale_type *)(void *)(scaler->scale + features);
+    for (size_t f = 0; f < features; f++) scaler->scale[f] = 1;
+    return OK;
+}
+
+/* The features of a preparation; those of a checkpoint have fitted numbers. */
+static status create_for_features(const struct scale_config *config, const struct preparation *preparation,
+                                  struct scaler *scaler) {
+    bool is_given = config->mean.count > 0;
+    if (is_given && !config->is_fitted)
+        return status_new(STATUS_USAGE,
+                          "dataset.scale: mean and std are for tables whose columns are all numbers; give "
+                          "each column its scale in dataset.columns");
+    TRY(scaler_alloc(scaler, preparation->features));
+    scaler->block = 1;
+    if (is_given) {
+        TRY(copy_numbers(&config->mean, "mean", "features", scaler->mean, scaler->features));
+        return copy_numbers(&config->std, "std", "features", scaler->scale, scaler->features);
+    }
+    if (!preparation_scales(preparation, scaler->types)) scaler_free(scaler);
+    return OK;
+}
+
+status scaler_create(const struct scale_config *config, const struct source *source,
+                     const struct preparation *preparation, struct scaler *scaler) {
     *scaler = (struct scaler){0};
     bool is_given = config->mean.count > 0, is_vector = source->input_dims == 1;
+    if (preparation) return create_for_features(config, preparation, scaler);
     if (!is_given && config->type == SCALE_NONE) return OK;
     if (source->input_kind == INPUT_TOKENS)
         return status_new(STATUS_USAGE, "dataset.scale: tokens cannot be scaled; remove it");
     bool per_channel = is_given && (config->mean.count > 1 || config->std.count > 1);
     size_t features = is_vector ? source->input_size : per_channel ? (size_t)source->input_shape[0] : 1;
-    void *pairs;
-    TRY(rows_alloc(features, 2 * sizeof(double), "the scaler", &pairs));
-    *scaler = (struct scaler){
-        .is_given = is_given && !config->is_fitted, .features = features, .block = source->input_size / features};
-    scaler->mean = pairs;
-    scaler->scale = scaler->mean + features;
-    for (size_t f = 0; f < features; f++) scaler->scale[f] = 1;
+    const char *what = is_vector ? "features" : "channels";
+    TRY(scaler_alloc(scaler, features));
+    scaler->is_given = is_given && !config->is_fitted;
+    scaler->block = source->input_size / features;
+    for (size_t f = 0; f < features; f++) scaler->types[f] = (enum scale_type)config->type;
     if (!is_given) return OK;
-    TRY(copy_numbers(&config->mean, "mean", source, scaler->mean, features));
-    return copy_numbers(&config->std, "std", source, scaler->scale, features);
+    TRY(copy_numbers(&config->mean, "mean", what, scaler->mean, features));
+    return copy_numbers(&config->std, "std", what, scaler->scale, features);
 }
 
 void scaler_free(struct scaler *scaler) {
@@ -82,19 +112,22 @@ static void visit_deviation(void *context, const double *row) {
 /* MinMaxScaler: x' = (x - min) / (max - min) */
 static void set_range(const struct fit *fit, double *mean, double *scale) {
     for (size_t f = 0; f < fit->scaler->features; f++) {
+        if (fit->scaler->types[f] != SCALE_MINMAX) continue;
         double range = fit->max[f] - fit->min[f];
         mean[f] = fit->min[f];
         scale[f] = range < 10 * DBL_EPSILON ? 1 : range; /* scikit-learn's rule for a constant feature */
     }
 }
 
-/* StandardScaler: var = (sum d^2 - (sum d)^2 / n) / n; scale = sqrt(var), 1 for a constant feature */
+double standard_deviation(double mean, double correction, double deviation, double n) {
+    double var = (deviation - correction * correction / n) / n, rounding = n * mean * DBL_EPSILON;
+    return var <= n * DBL_EPSILON * var + rounding * rounding ? 1 : sqrt(var);
+}
+
 static void set_deviation(const struct fit *fit, double n, double *scale) {
     for (size_t f = 0; f < fit->scaler->features; f++) {
-        double mean = fit->scaler->mean[f];
-        double var = (fit->deviation[f] - fit->correction[f] * fit->correction[f] / n) / n;
-        double rounding = n * mean * DBL_EPSILON;
-        scale[f] = var <= n * DBL_EPSILON * var + rounding * rounding ? 1 : sqrt(var);
+        if (fit->scaler->types[f] != SCALE_STANDARD) continue;
+        scale[f] = standard_deviation(fit->scaler->mean[f], fit->correction[f], fit->deviation[f], n);
     }
 }
 
@@ -105,8 +138,13 @@ static status check_fit(const struct scaler *scaler) {
     return OK;
 }
 
-status scaler_fit(struct scaler *scaler, enum scale_type type, struct table *table, const struct selection *rows,
-                  size_t count) {
+static bool has_type(const struct scaler *scaler, enum scale_type type) {
+    for (size_t f = 0; f < scaler->features; f++)
+        if (scaler->types[f] == type) return true;
+    return false;
+}
+
+status scaler_fit(struct scaler *scaler, struct table *table, const struct selection *rows, size_t count) {
     size_t features = scaler->features;
     void *sums;
     TRY(rows_alloc(features, 5 * sizeof(double), "the scaler", &sums));
@@ -114,10 +152,11 @@ status scaler_fit(struct scaler *scaler, enum scale_type type, struct table *tab
     struct fit fit = {scaler, at, at + features, at + 2 * features, at + 3 * features, at + 4 * features};
     for (size_t f = 0; f < features; f++) fit.min[f] = INFINITY, fit.max[f] = -INFINITY;
     status s = table_each(table, rows, count, visit_sum, &fit);
-    if (s == OK && type == SCALE_MINMAX) set_range(&fit, scaler->mean, scaler->scale);
-    if (s == OK && type == SCALE_STANDARD) {
+    if (s == OK && has_type(scaler, SCALE_MINMAX)) set_range(&fit, scaler->mean, scaler->scale);
+    if (s == OK && has_type(scaler, SCALE_STANDARD)) {
         double n = (double)count * (double)scaler->block;
-        for (size_t f = 0; f < features; f++) scaler->mean[f] = fit.sum[f] / n;
+        for (size_t f = 0; f < features; f++)
+            if (scaler->types[f] == SCALE_STANDARD) scaler->mean[f] = fit.sum[f] / n;
         s = table_each(table, rows, count, visit_deviation, &fit);
         if (s == OK) set_deviation(&fit, n, scaler->scale);
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/workers.h"
 #include "data/internal.h"
 
 #define CHUNK_BYTES ((size_t)4 << 20)
@@ -28,9 +29,35 @@ static size_t target_bytes(const struct table *table) {
     return table->target_size * (table->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float));
 }
 
+status table_alloc_chunk(struct table *table) {
+    size_t raw_size = table->preparation ? table->source->input_size : 0;
+    size_t widest = table->input_size > table->target_size ? table->input_size : table->target_size;
+    void *chunk, *raw;
+    buffer_free(table->chunk);
+    buffer_free(table->raw);
+    table->chunk = table->raw = NULL;
+    size_t largest = widest > raw_size ? widest : raw_size;
+    table->chunk_rows = CHUNK_BYTES / sizeof(double) / (largest > 0 ? largest : 1);
+    if (table->chunk_rows < 1) table->chunk_rows = 1;
+    if (table->chunk_rows > table->rows)
+        table->chunk_rows = table->rows; /* with 0 rows the sizes of a header are not checked */
+    TRY(rows_alloc(table->chunk_rows * widest, sizeof(double), "rows of the dataset", &chunk));
+    table->chunk = chunk;
+    if (!raw_size) return OK;
+    TRY(rows_alloc(table->chunk_rows * raw_size, sizeof(double), "rows of the dataset", &raw));
+    table->raw = raw;
+    return OK;
+}
+
+static status start_workers(struct table *table) {
+    void *decoded;
+    TRY(rows_alloc(table->source->threads, table->input_size, "decoded rows", &decoded));
+    table->decoded = decoded;
+    return workers_create(table->source->threads, "decoder", &table->workers);
+}
+
 status table_create(struct source *source, enum target_kind target_kind, const struct scaler *scaler,
                     struct table *table) {
-    size_t widest = source->input_size > source->target_size ? source->input_size : source->target_size;
     *table = (struct table){.source = source,
                             .scaler = scaler,
                             .rows = source->rows,
@@ -38,19 +65,19 @@ status table_create(struct source *source, enum target_kind target_kind, const s
                             .target_size = source->target_size,
                             .target_kind = target_kind};
     if (source->input_kind == INPUT_TOKENS) return OK;
-    table->chunk_rows = CHUNK_BYTES / sizeof(double) / widest;
-    if (table->chunk_rows < 1) table->chunk_rows = 1;
-    if (table->chunk_rows > table->rows)
-        table->chunk_rows = table->rows; /* with 0 rows the sizes of a header are not checked */
-    void *chunk;
-    TRY(rows_alloc(table->chunk_rows * widest, sizeof(double), "rows of the dataset", &chunk));
-    table->chunk = chunk;
-    return OK;
+    TRY(table_alloc_chunk(table));
+    return source->format->decode ? start_workers(table) : OK;
 }
 
 static void release_source(struct table *table) {
+    workers_destroy(table->workers);
+    buffer_free(table->decoded);
+    table->workers = NULL;
+    table->decoded = NULL;
     if (table->source) table->source->format->close(table->source);
     buffer_free(table->chunk);
+    buffer_free(table->raw);
+    table->raw = NULL;
     table->source = NULL;
     table->chunk = NULL;
 }
@@ -82,6 +109,7 @@ static size_t chunk_at(const struct table *table, size_t row) {
 static status reject(const struct table *table, bool is_target, size_t row, size_t element, double value,
                      const char *sentence) {
     struct text place = {0};
+    if (table->preparation && !is_target) element = preparation_column_of(table->preparation, element);
     table->source->format->describe(table->source, is_target, row, element, &place);
     text_add(&place, ": ");
     if (isfinite(value))
@@ -101,9 +129,20 @@ static status check_finite(const struct table *table, bool is_target, size_t fir
     return OK;
 }
 
+/* Reads the features of rows first .. first + count - 1, which table_prepare has checked, to table->chunk. */
+static status read_features(struct table *table, size_t first, size_t count) {
+    size_t raw_size = table->source->input_size;
+    TRY(table->source->format->read(table->source, first, count, table->raw, NULL));
+    for (size_t i = 0; i < count; i++)
+        preparation_encode(table->preparation, table->maps, table->raw + i * raw_size,
+                           table->chunk + i * table->input_size);
+    return OK;
+}
+
 /* Reads rows first .. first + count - 1 to table->chunk. */
 static status read_inputs(struct table *table, size_t first, size_t count) {
     double divide = table->source->divide;
+    if (table->preparation) return read_features(table, first, count);
     TRY(table->source->format->read(table->source, first, count, table->chunk, NULL));
     for (size_t i = 0; divide != 1 && i < count * table->input_size; i++) table->chunk[i] /= divide;
     return check_finite(table, false, first, count, table->input_size);
@@ -144,12 +183,42 @@ static status convert_targets(const struct table *table, size_t first, const dou
             TRY(check_class(table, first + i, targets[i]));
             classes[i] = (int64_t)targets[i];
         } else {
-            values[i] = (float)targets[i];
+            double value = targets[i];
+            if (table->target_scale) value = target_scale_apply(table->target_scale, i % size, value);
+            values[i] = (float)value;
             if (!isfinite(values[i]))
                 return reject(table, true, first + i / size, i % size, targets[i], "is too large for float32");
         }
     }
     return OK;
+}
+
+/* ---- bytes ---- */
+
+/* A call of read_bytes that workers share. */
+struct decoding {
+    const struct table *table;
+    size_t first;
+    uint8_t *out;
+};
+
+static status decode_row(void *context, size_t index, size_t worker) {
+    const struct decoding *d = context;
+    struct source *source = d->table->source;
+    return source->format->decode(source, d->first + index, worker, d->out + index * source->input_size);
+}
+
+/* Reads the inputs of rows first .. first + count - 1 of a source of bytes. */
+static status read_bytes(struct table *table, size_t first, size_t count, uint8_t *out) {
+    const struct dataset_format *format = table->source->format;
+    if (!format->decode) return format->read_bytes(table->source, first, count, out);
+    return workers_run(table->workers, count, decode_row, &(struct decoding){table, first, out});
+}
+
+/* Rows that read_bytes should get at once, below the bytes of table->chunk. */
+static size_t byte_chunk_at(const struct table *table, size_t row) {
+    size_t count = table->chunk_rows * (table->workers ? sizeof(double) : 1);
+    return table->rows - row < count ? table->rows - row : count;
 }
 
 /* ---- fingerprint ---- */
@@ -174,7 +243,7 @@ static void digest_chunk(const struct table *table, size_t values, struct digest
 static status digest_inputs(struct table *table, size_t first, size_t count, struct digest *digest) {
     struct source *source = table->source;
     if (source->is_bytes) {
-        TRY(source->format->read_bytes(source, first, count, (uint8_t *)table->chunk));
+        TRY(read_bytes(table, first, count, (uint8_t *)table->chunk));
         digest_add(digest, table->chunk, count * table->input_size);
         return OK;
     }
@@ -197,7 +266,7 @@ status table_sample(struct table *table, struct digest *digest) {
 
 status table_digest(struct table *table, struct digest *digest) {
     for (size_t row = 0, count; row < table->rows; row += count) {
-        count = chunk_at(table, row);
+        count = table->source->is_bytes ? byte_chunk_at(table, row) : chunk_at(table, row);
         TRY(digest_inputs(table, row, count, digest));
     }
     for (size_t row = 0, count; row < table->rows; row += count) {
@@ -225,18 +294,37 @@ status table_count_classes(struct table *table, int64_t *classes, int64_t *first
     return OK;
 }
 
-status table_check_probabilities(struct table *table) {
+status table_each_target(struct table *table, target_visitor *visit, void *context) {
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = chunk_at(table, row);
+        TRY(read_targets(table, row, count));
+        for (size_t i = 0; i < count; i++) visit(context, row + i, table->chunk + i * table->target_size);
+    }
+    return OK;
+}
+
+/* STATUS_DATA with the place of the first target that is_wrong; [why]: the end of the sentence. */
+static status check_targets(struct table *table, bool (*is_wrong)(double), const char *why) {
     size_t size = table->target_size;
     for (size_t row = 0, count; row < table->rows; row += count) {
         count = chunk_at(table, row);
         TRY(read_targets(table, row, count));
         for (size_t i = 0; i < count * size; i++)
-            if (table->chunk[i] < 0 || table->chunk[i] > 1)
-                return reject(
-                    table, true, row + i / size, i % size, table->chunk[i],
-                    "is not a probability; the loss needs targets from 0 to 1 (for classes use cross_entropy)");
+            if (is_wrong(table->chunk[i])) return reject(table, true, row + i / size, i % size, table->chunk[i], why);
     }
     return OK;
+}
+
+static bool has_no_log1p(double target) { return target <= -1; }
+static bool is_no_probability(double target) { return target < 0 || target > 1; }
+
+status table_check_log1p(struct table *table) {
+    return check_targets(table, has_no_log1p, "has no log1p; dataset.target_scale: log1p needs targets above -1");
+}
+
+status table_check_probabilities(struct table *table) {
+    return check_targets(table, is_no_probability,
+                         "is not a probability; the loss needs targets from 0 to 1 (for classes use cross_entropy)");
 }
 
 status table_classes(struct table *table, int64_t *classes) {
@@ -258,8 +346,8 @@ static status load_bytes(struct table *table, struct digest *digest) {
     TRY(rows_alloc(table->rows, size, "the inputs of the dataset", &memory));
     table->bytes = memory;
     for (size_t row = 0, count; row < table->rows; row += count) {
-        count = chunk_at(table, row);
-        TRY(table->source->format->read_bytes(table->source, row, count, table->bytes + row * size));
+        count = byte_chunk_at(table, row);
+        TRY(read_bytes(table, row, count, table->bytes + row * size));
         if (digest) digest_add(digest, table->bytes + row * size, count * size);
     }
     return OK;
@@ -396,8 +484,7 @@ static status read_run(struct table *table, const struct pick *order, size_t run
     size_t first = (size_t)order[0].row, size = table->input_size, bytes = target_bytes(table);
     struct source *source = table->source;
     const uint8_t *images = (const uint8_t *)table->chunk;
-    TRY(source->is_bytes ? source->format->read_bytes(source, first, rows, (uint8_t *)table->chunk)
-                         : read_inputs(table, first, rows));
+    TRY(source->is_bytes ? read_bytes(table, first, rows, (uint8_t *)table->chunk) : read_inputs(table, first, rows));
     for (size_t k = 0; k < run; k++) {
         size_t row = (size_t)order[k].row;
         float *out = inputs + order[k].index * size;
@@ -432,6 +519,36 @@ static status read_row(const struct table *table, size_t row, void *inputs, void
     return OK;
 }
 
+/* A batch whose rows workers decode. */
+struct decoded_batch {
+    const struct table *table;
+    const struct selection *rows;
+    const int64_t *positions;
+    float *inputs;
+};
+
+static status decode_position(void *context, size_t index, size_t worker) {
+    const struct decoded_batch *batch = context;
+    const struct table *table = batch->table;
+    size_t size = table->input_size, row = selection_row(batch->rows, (size_t)batch->positions[index]);
+    uint8_t *bytes = table->decoded + worker * size;
+    TRY(table->source->format->decode(table->source, row, worker, bytes));
+    byte_table_apply(&table->values, bytes, batch->inputs + index * size);
+    return OK;
+}
+
+static status decode_rows(struct table *table, const struct selection *rows, const int64_t *positions, size_t count,
+                          float *inputs, char *targets) {
+    struct decoded_batch batch = {table, rows, positions, inputs};
+    TRY(workers_run(table->workers, count, decode_position, &batch));
+    for (size_t i = 0; i < count; i++) {
+        size_t row = selection_row(rows, (size_t)positions[i]);
+        TRY(read_targets(table, row, 1));
+        TRY(convert_targets(table, row, table->chunk, 1, targets + i * target_bytes(table)));
+    }
+    return OK;
+}
+
 status table_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count,
                   void *inputs, void *targets) {
     if (table->targets || table->source->input_kind == INPUT_TOKENS) {
@@ -441,6 +558,7 @@ status table_read(struct table *table, const struct selection *rows, const int64
                          (char *)targets + i * target_bytes(table)));
         return OK;
     }
+    if (table->workers && table->source->is_bytes) return decode_rows(table, rows, positions, count, inputs, targets);
     TRY(sort_rows(table, rows, positions, count));
     for (size_t i = 0, run, run_rows; i < count; i += run) {
         run = run_at(table, i, count, &run_rows);

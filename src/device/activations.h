@@ -1,38 +1,90 @@
-/* activations: the formulas of enum activation and of their derivatives for one element, shared by the CPU loops and
- * the GPU kernels. They are PyTorch's: GELU by erf, or by tanh (approximate='tanh'). */
+/* activations: the table of element-wise functions. A new one is a row here and its two formulas: enum activation, the
+ * CPU's loops for every instruction set (cpu/sets/activations.c), the GPU's kernels (cuda/elementwise.cu) and its layer
+ * (model/layers/activations.c) follow from them. The functions of activation <name> are
+ *
+ *     float <name>_value(float x);                            y = f(x)
+ *     float <name>_gradient(float x, float y, float dy);      dy f'(x), from x or y
+ *
+ * and PyTorch's. They need no loop; without branches and calls of libraries the loops are vectorised. */
 #ifndef DEVICE_ACTIVATIONS_H
 #define DEVICE_ACTIVATIONS_H
 
 #include "device/math.h"
 
+/* Properties, a sum of: */
+enum {
+    ACTIVATION_IS_CHEAP = 1,       /* costs about as much as reading x: a thread gets more elements */
+    ACTIVATION_BEFORE_PRODUCT = 2, /* often before a linear layer: a GPU also writes y in the format of its products */
+    ACTIVATION_IS_PROBABILITY = 4, /* y is a probability */
+    ACTIVATION_IS_RELU = 8         /* max(x, 0), which other layers can apply themselves */
+};
+
+/* Those with a layer of the same name without keys. X(id, name, properties, documentation of the layer) */
+#define ACTIVATION_LAYERS(X)                                                                                           \
+    X(ACTIVATION_RELU, relu, ACTIVATION_IS_CHEAP | ACTIVATION_IS_RELU, "max(x, 0) (torch.nn.ReLU).")                   \
+    X(ACTIVATION_TANH, tanh, 0, "Hyperbolic tangent (torch.nn.Tanh).")                                                 \
+    X(ACTIVATION_SIGMOID, sigmoid, ACTIVATION_IS_PROBABILITY, "1 / (1 + exp(-x)) (torch.nn.Sigmoid).")                 \
+    X(ACTIVATION_SILU, silu, ACTIVATION_BEFORE_PRODUCT, "x sigmoid(x), also called swish (torch.nn.SiLU).")
+
+/* All: also the two functions of the layer gelu. */
+#define ACTIVATIONS(X)                                                                                                 \
+    ACTIVATION_LAYERS(X)                                                                                               \
+    X(ACTIVATION_GELU, gelu, ACTIVATION_BEFORE_PRODUCT, NULL)                                                          \
+    X(ACTIVATION_GELU_TANH, gelu_tanh, ACTIVATION_BEFORE_PRODUCT, NULL)
+
+enum activation {
+#define X(id, name, properties, doc) id,
+    ACTIVATIONS(X)
+#undef X
+};
+#define X(id, name, properties, doc) +1
+enum { ACTIVATION_COUNT = 0 ACTIVATIONS(X) };
+#undef X
+
+/* Whether f has the [property]. */
+static inline int activation_has(enum activation f, int property) {
+#define X(id, name, properties, doc) properties,
+    static const int of[] = {ACTIVATIONS(X)};
+#undef X
+    return (of[f] & property) != 0;
+}
+
+#define FORMULA HOST_DEVICE static inline __attribute__((always_inline))
 #define SQRT_HALF 0.70710678118654752440f
 #define INV_SQRT_2PI 0.39894228040143267794f
 #define SQRT_2_OVER_PI 0.79788456080286535588f
 #define GELU_CUBIC 0.044715f
 
 /* NaN is not changed, as in PyTorch. */
-HOST_DEVICE static inline float relu(float x) { return x > 0 ? x : (x != x ? x : 0); }
-HOST_DEVICE static inline float sigmoid(float x) { return 1 / (1 + math_exp(-x)); }
-HOST_DEVICE static inline float gelu(float x) { return x * 0.5f * (1 + math_erf(x * SQRT_HALF)); }
-HOST_DEVICE static inline float gelu_inner(float x) { return math_tanh(SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x)); }
-HOST_DEVICE static inline float gelu_tanh(float x) { return 0.5f * x * (1 + gelu_inner(x)); }
+FORMULA float relu_value(float x) { return x > 0 ? x : (x != x ? x : 0); }
+FORMULA float relu_gradient(float x, float y, float dy) { return (void)x, y > 0 ? dy : 0; }
+
+FORMULA float tanh_value(float x) { return math_tanh(x); }
+FORMULA float tanh_gradient(float x, float y, float dy) { return (void)x, dy * (1 - y * y); }
+
+FORMULA float sigmoid_value(float x) { return 1 / (1 + math_exp(-x)); }
+FORMULA float sigmoid_gradient(float x, float y, float dy) { return (void)x, dy * (1 - y) * y; }
+
+/* d/dx [x s(x)] = s (1 + x (1 - s)) */
+FORMULA float silu_value(float x) { return x / (1 + math_exp(-x)); }
+FORMULA float silu_gradient(float x, float y, float dy) {
+    float s = sigmoid_value(x);
+    return (void)y, dy * (s * (1 + x * (1 - s)));
+}
 
 /* d/dx [x Phi(x)] = Phi(x) + x phi(x), with Phi = y / x */
-HOST_DEVICE static inline float gelu_slope(float x, float y) {
+FORMULA float gelu_value(float x) { return x * 0.5f * (1 + math_erf(x * SQRT_HALF)); }
+FORMULA float gelu_gradient(float x, float y, float dy) {
     float phi = fabsf(x) > 1e-30f ? y / x : 0.5f;
-    return phi + x * INV_SQRT_2PI * math_exp(-0.5f * x * x);
+    return dy * (phi + x * INV_SQRT_2PI * math_exp(-0.5f * x * x));
 }
 
 /* t = tanh(c (x + a x^3));  d/dx [x (1 + t) / 2] = (1 + t) / 2 + x (1 - t^2) c (1 + 3 a x^2) / 2 */
-HOST_DEVICE static inline float gelu_tanh_slope(float x) {
-    float t = gelu_inner(x);
-    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * SQRT_2_OVER_PI * (1 + 3 * GELU_CUBIC * x * x);
-}
-
-/* d/dx [x s(x)] = s (1 + x (1 - s)) */
-HOST_DEVICE static inline float silu_slope(float x) {
-    float s = sigmoid(x);
-    return s * (1 + x * (1 - s));
+FORMULA float gelu_tanh_inner(float x) { return math_tanh(SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x)); }
+FORMULA float gelu_tanh_value(float x) { return 0.5f * x * (1 + gelu_tanh_inner(x)); }
+FORMULA float gelu_tanh_gradient(float x, float y, float dy) {
+    float t = gelu_tanh_inner(x);
+    return (void)y, dy * (0.5f * (1 + t) + 0.5f * x * (1 - t * t) * SQRT_2_OVER_PI * (1 + 3 * GELU_CUBIC * x * x));
 }
 
 #endif

@@ -18,21 +18,13 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "device/activations.h"
 #include "device/gpus.h"
 #include "device/image.h"
 #include "device/losses.h"
 #include "device/norm.h"
 #include "device/optimizers.h"
 #include "device/sequence.h"
-
-enum activation {
-    ACTIVATION_RELU,
-    ACTIVATION_TANH,
-    ACTIVATION_SIGMOID,
-    ACTIVATION_GELU,
-    ACTIVATION_GELU_TANH,
-    ACTIVATION_SILU
-};
 
 /* Key of a pass's random numbers. The generator is counter-based (Philox 4x32-10): a number depends only on (seed,
  * stream, step, row of the global batch, element), not on numbers generated before. */
@@ -149,6 +141,12 @@ struct device_ops {
     void (*leaky_relu_backward)(struct device *, float slope, const float *x, const float *dy, float *dx, size_t count);
     /* y (count) = x */
     void (*copy)(struct device *, const float *x, float *y, size_t count);
+    /* y (count) = a * b; y may be a or b */
+    void (*multiply)(struct device *, const float *a, const float *b, float *y, size_t count);
+    /* [count] columns of matrices whose rows are [x_stride] and [y_stride] apart: y[r y_stride + c] = x[r x_stride + c]
+     */
+    void (*copy_columns)(struct device *, const float *x, size_t x_stride, float *y, size_t y_stride, size_t rows,
+                         size_t count);
 
     const struct norm_ops *norm_layers;
     const struct sequence_ops *sequence;

@@ -8,26 +8,73 @@
 #define BUILD_MAX_LAYERS 10000
 #define BUILD_MAX_LISTS 40000 /* expanded composites, also empty ones */
 
+#define BUILD_MAX_INPUTS 256 /* tensors that a layer joins */
+
+struct scope;
+
 struct builder {
     size_t lists; /* expanded so far */
     struct model *model;
     size_t layer_capacity, tensor_capacity, step_capacity;
     const struct string_list *freeze;
-    bool merges_relu;      /* the next layer is a relu that is fused into its neighbour */
-    bool has_relu;         /* the layer includes the relu before it */
-    struct layer **layers; /* while building; the array of struct layer is made at the end */
+    struct string_list sources; /* all names in `from:` of the config */
+    struct scope *scope;        /* of the list that is being built */
+    bool merges_relu;           /* the next layer is a relu that is fused into its neighbour */
+    bool has_relu;              /* the layer includes the relu before it */
+    struct layer **layers;      /* while building; the array of struct layer is made at the end */
 };
 
-/* Builds [list] with the input tensor [in]; *out is its last tensor ([in] for an empty list). [path]: "model.layers";
- * [prefix] of parameter names: "" or "h.0." */
+/* Builds [list] with the input tensor [in]; *out is its last tensor ([in] for an empty list). Names of its layers are
+ * known within it and the lists inside it. [path]: "model.layers"; [prefix] of parameter names: "" or "h.0." */
 status build_list(struct builder *builder, const struct variant_list *list, const char *path, const char *prefix,
                   size_t in, size_t *out);
 
-/* *out = a + b; both must have the same shape, else STATUS_USAGE with both shapes. */
-status build_sum(struct builder *builder, size_t a, size_t b, size_t *out);
+/* *out = the sum of the tensors [in] (count, at least 1), which must have the same shape, else STATUS_USAGE with both
+ * shapes. */
+status build_sum(struct builder *builder, const size_t *in, size_t count, size_t *out);
+
+/* Adds a layer of [type] that takes all of [in] (count). [variant]: its config and place. */
+status build_layer(struct builder *builder, const struct layer_type *type, const struct variant *variant,
+                   const char *path, const char *name, const size_t *in, size_t count, size_t *out);
+
+/* Grows an arena array of [count] items by one. */
+void *build_grow(struct arena *arena, void *items, size_t count, size_t *capacity, size_t size);
+
+/* ---- build_names.c: names of outputs, for `from:` ---- */
+
+struct scope {
+    const struct scope *outer; /* NULL: the model's list */
+    struct output_name {
+        const char *name;
+        size_t tensor;
+    } * items; /* (count) */
+    size_t count, capacity;
+};
+
+/* All names in `from:` of [list] and the lists inside it, in [arena]. */
+struct string_list build_sources(struct arena *arena, const struct variant_list *list);
+bool build_is_source(const struct builder *builder, const char *name);
+
+/* Makes [tensor] known as [name] in the present scope; STATUS_USAGE if the scope has that name. */
+status build_add_name(struct builder *builder, const char *name, size_t tensor);
+
+/* The inputs of a layer: what `from:` names or [previous], the output of the layer before. With [joins] there are at
+ * least two: a single name is joined with [previous], which then comes first. in (BUILD_MAX_INPUTS). */
+status build_inputs(const struct builder *builder, const struct string_list *from, bool joins, size_t previous,
+                    size_t *in, size_t *count);
+
+/* STATUS_USAGE naming the first layer whose output no layer reads. */
+status build_check_read(const struct model *model);
+
+/* ---- build_memory.c ---- */
 
 /* Computes the memory offsets of all tensors and gradients, and the total size. */
 void build_place(struct model *model);
+
+/* Plans gradient slots and lifetimes, then build_place. */
+void build_memory(struct model *model);
+
+/* ---- */
 
 /* Builds the whole model: layers, steps and gradient slots. */
 status build_model(struct model *model, const struct model_config *config);

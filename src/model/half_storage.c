@@ -36,12 +36,12 @@ static void follow_autocast(const struct half_planning *p) {
     memset(p->rounds, true, m->tensor_count);
     for (size_t i = 0; i < m->step_count; i++) {
         const struct step *s = &m->steps[i];
-        size_t in = root_of(m, s->in), out = root_of(m, s->out);
+        size_t out = root_of(m, s->out);
         enum autocast autocast = s->layer ? s->layer->type->autocast : AUTOCAST_AS_INPUT;
-        bool is_16 = p->is_16[in] && (s->other == NO_TENSOR || p->is_16[root_of(m, s->other)]);
+        bool is_16 = true;
+        for (size_t n = 0; n < s->in_count; n++) is_16 &= p->is_16[root_of(m, s->in[n])];
         p->is_16[out] = autocast == AUTOCAST_PRODUCT || (is_16 && autocast == AUTOCAST_AS_INPUT);
-        p->rounds[in] &= autocast == AUTOCAST_PRODUCT;
-        if (s->other != NO_TENSOR) p->rounds[root_of(m, s->other)] = false;
+        for (size_t n = 0; n < s->in_count; n++) p->rounds[root_of(m, s->in[n])] &= autocast == AUTOCAST_PRODUCT;
     }
     p->rounds[root_of(m, m->output)] = false;
 }
@@ -70,24 +70,25 @@ static void require_slot(const struct half_planning *p, size_t slot, size_t tens
 static void restrict_fused(const struct half_planning *p, const struct step *before) {
     const struct step *after = before + 2;
     int supported = operands_of(before), supported_after = operands_of(after);
-    require(p, before->in, supported, HALF_X);
+    require(p, before->in[0], supported, HALF_X);
     require(p, after->out, supported_after, HALF_Y);
-    require_slot(p, before->dx, before->in, supported, HALF_DX);
+    require_slot(p, before->dx[0], before->in[0], supported, HALF_DX);
     require_slot(p, after->dy, after->out, supported_after, HALF_DY);
-    if (after->dx != SIZE_MAX) p->model->slots[after->dx].size = 0;
+    if (after->dx[0] != SIZE_MAX) p->model->slots[after->dx[0]].size = 0;
 }
 
 static void restrict_step(const struct half_planning *p, const struct step *s) {
     int supported = operands_of(s);
-    require(p, s->in, supported, HALF_X);
-    if (s->other != NO_TENSOR) require(p, s->other, HALF_ALL, HALF_ALL);
+    for (size_t n = 0; n < s->in_count; n++) {
+        require(p, s->in[n], supported, HALF_X);
+        require_slot(p, s->dx[n], s->in[n], supported, HALF_DX);
+    }
     require(p, s->out, supported, HALF_Y);
     require_slot(p, s->dy, s->out, supported, HALF_DY);
-    require_slot(p, s->dx, s->in, supported, HALF_DX);
     if (s->raw != SIZE_MAX) require_slot(p, s->raw, s->out, HALF_ALL, HALF_ALL);
     for (size_t a = 0; a < s->add_count; a++) {
         const struct slot_add *add = &s->adds[a];
-        size_t side = s->layer ? s->in : s->out;
+        size_t side = s->layer ? add->tensor : s->out;
         /* in float32 otherwise: the terms were rounded, but the sum must not be */
         int added = p->is_16[root_of(p->model, side)] ? HALF_ALL : 0;
         require_slot(p, add->to, side, added, HALF_ALL);
@@ -145,12 +146,12 @@ static bool is_slot_half(const struct model *model, size_t slot) {
 }
 
 bool half_storage_is_fused(const struct model *model, const struct step *step) {
-    return step->part != PART_NONE && is_tensor_half(model, step->part == PART_BEFORE_GELU ? step->out : step->in);
+    return step->part != PART_NONE && is_tensor_half(model, step->part == PART_BEFORE_GELU ? step->out : step->in[0]);
 }
 
 struct half_operands half_forward(const struct model *model, const struct step *step) {
-    return (struct half_operands){.x = is_tensor_half(model, step->in),
-                                  .other = is_tensor_half(model, step->other),
+    return (struct half_operands){.x = is_tensor_half(model, step->in[0]),
+                                  .other = step->in_count > 1 && is_tensor_half(model, step->in[1]),
                                   .y = is_tensor_half(model, step->out)};
 }
 
@@ -163,8 +164,8 @@ struct half_operands half_relu(const struct model *model, const struct step *ste
 /* A layer that reads neither x nor y may use its forward operator for backward, from dy to dx. */
 struct half_operands half_backward(const struct model *model, const struct step *step) {
     bool has_values = !step->layer || step->layer->type->ignores != IGNORES_X_AND_Y;
-    struct half_operands n = {.dy = is_slot_half(model, step->dy), .dx = is_slot_half(model, step->dx)};
-    n.x = has_values ? is_tensor_half(model, step->in) : n.dy;
+    struct half_operands n = {.dy = is_slot_half(model, step->dy), .dx = is_slot_half(model, step->dx[0])};
+    n.x = has_values ? is_tensor_half(model, step->in[0]) : n.dy;
     n.y = has_values ? is_tensor_half(model, step->out) : n.dx;
     return n;
 }

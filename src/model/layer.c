@@ -1,6 +1,8 @@
 /* The table of layer types, and the keys that all of them have. */
 #include "model/layer.h"
 
+#include <string.h>
+
 #include "model/layers/layers.h"
 
 static const struct layer_type *const types[] = {
@@ -23,7 +25,16 @@ static const struct schema_row common_rows[] = {
      .type = SCHEMA_STRING,
      .offset = offsetof(struct layer_common, name),
      .fallback = "null",
-     .doc = "Replaces the layer's index in the names of its parameters (`fc1.weight` instead of `0.weight`)."},
+     .doc =
+         "Replaces the layer's index in the names of its parameters (`fc1.weight` instead of `0.weight`). Other layers "
+         "of the same list, and those inside them, take its output by this name (`from`)."},
+    {.key = "from",
+     .type = SCHEMA_STRING_LIST,
+     .offset = offsetof(struct layer_common, from),
+     .fallback = "null",
+     .doc = "Takes the output of the layer of this `name` instead of the layer before; `input` is the model's input. "
+            "Layers that join (add, concat, multiply) take a list of names, or one that they join with the output of "
+            "the layer before."},
     {0},
 };
 
@@ -35,6 +46,10 @@ size_t shape_elements(const struct shape *shape) {
     size_t elements = 1;
     for (int d = 0; d < shape->dims; d++) elements *= (size_t)shape->size[d];
     return elements;
+}
+
+bool shape_is_equal(const struct shape *a, const struct shape *b) {
+    return a->dims == b->dims && memcmp(a->size, b->size, (size_t)a->dims * sizeof *a->size) == 0;
 }
 
 void shape_print(const struct shape *shape, struct text *out) {

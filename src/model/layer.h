@@ -12,6 +12,7 @@
 #include "base/schema.h"
 #include "device/device.h"
 #include "device/image.h"
+#include "model/operation.h"
 #include "model/params.h"
 #include "model/placement.h"
 
@@ -25,12 +26,15 @@ struct shape {
 };
 
 size_t shape_elements(const struct shape *shape);
+/* Whether the sizes are equal, in whatever memory order. */
+bool shape_is_equal(const struct shape *a, const struct shape *b);
 /* "13" or "(1, 28, 28)" */
 void shape_print(const struct shape *shape, struct text *out);
 
 /* Keys that every layer takes. */
 struct layer_common {
-    const char *name; /* replaces the index in parameter names; NULL: the index */
+    const char *name;        /* replaces the index in parameter names, and names the output; NULL: the index */
+    struct string_list from; /* the outputs that it takes; count 0: that of the layer before */
 };
 
 /* Receives gradients as soon as they are complete: elements [first, first + count) of the gradient of parameter
@@ -102,10 +106,13 @@ enum autocast { AUTOCAST_AS_INPUT, AUTOCAST_PRODUCT, AUTOCAST_FLOAT32 };
 
 struct layer_type {
     struct schema_variant variant;
+    /* It takes several inputs (in_count of the layer): join and join_backward are used instead of forward and backward,
+     * or expand. */
+    bool joins;
     /* Not NULL: a composite, which builds the layers inside it; nothing below is used. Tensors are named by index
-     * (model.h); [path] and [name] as in struct layer. */
+     * (model.h): in (count), one unless it joins; [path] and [name] as in struct layer. */
     status (*expand)(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                     size_t in, size_t *out);
+                     const size_t *in, size_t count, size_t *out);
     /* The output is the input: it has no memory, and forward and backward are not called (flatten). */
     bool is_view;
     enum memory_order order;
@@ -145,6 +152,11 @@ struct layer_type {
     /* Parameter gradients += ; dx (rows, in), unless NULL (no step before needs it), = or += dL/dx */
     void (*backward)(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                      const float *dy, float *dx);
+    /* The same for a layer that joins: each input x[i] is (rows, elements of ins[i]). dx[i], NULL where it is not
+     * needed, = dL/dx[i]; no two are the same memory. */
+    void (*join)(const struct layer *layer, const struct pass *pass, const float *const *x, float *y);
+    void (*join_backward)(const struct layer *layer, const struct pass *pass, const float *const *x, const float *y,
+                          const float *dy, float *const *dx);
     /* Elements of the first parameter's gradient that backward can compute at a time when pass->parts receives them;
      * backward then passes the parts on itself. NULL, or 0: all at once. */
     size_t (*gradient_part)(const struct layer *layer);
@@ -164,17 +176,22 @@ struct layer_type {
     size_t (*min_rows)(const struct layer *layer);
     /* Multiply-adds of one row in forward; NULL: negligible. */
     size_t (*multiply_adds)(const struct layer *layer);
+    /* What forward computes when it does not train. NULL: a composite or a view. */
+    void (*describe)(const struct layer *layer, struct operation *to);
 };
 
 struct layer {
     const struct layer_type *type;
-    const void *config; /* the type's own struct */
-    struct place place; /* in the config file */
-    const char *path;   /* "model.layers.2.linear": for messages */
-    const char *name;   /* prefix of its parameters: "0", its name:, dotted inside composites: "h.0.ln_1" */
-    uint32_t stream;    /* of its random numbers: its index */
+    const void *config;      /* the type's own struct */
+    struct place place;      /* in the config file */
+    const char *path;        /* "model.layers.2.linear": for messages */
+    const char *name;        /* prefix of its parameters: "0", its name:, dotted inside composites: "h.0.ln_1" */
+    struct string_list from; /* as in struct layer_common */
+    uint32_t stream;         /* of its random numbers: its index */
     struct shape in, out;
-    size_t in_size, out_size;          /* elements of one row */
+    struct shape *ins; /* (in_count) of all inputs; the first is [in] */
+    size_t in_count;
+    size_t in_size, out_size;          /* elements of one row, of the first input */
     size_t first_param, param_count;   /* in params */
     size_t tied, tied_count;           /* parameters of an earlier layer that it uses, too: 0 or 1 from [tied] */
     size_t first_buffer, buffer_count; /* in buffers */

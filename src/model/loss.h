@@ -16,6 +16,7 @@ extern const struct schema_variants loss_variants;
 struct loss_type {
     struct schema_variant variant;
     bool wants_classes; /* targets are classes (int64_t), and accuracy is counted */
+    bool is_regression; /* targets are values of any unit */
     bool is_binary;     /* outputs are logits of yes or no, targets 0 to 1 */
     /* The function that the loss itself applies to the model's output: "softmax". NULL: none. */
     const char *own_activation;

@@ -33,7 +33,8 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_STRING,
      .offset = offsetof(struct model_config, init_from),
      .fallback = "null",
-     .doc = "Start from the weights of this file (.safetensors, or a checkpoint of ddptrain) instead of new ones; "
+     .doc = "Start from the weights of this file (.safetensors, a state_dict that torch.save wrote, or a checkpoint of "
+            "ddptrain) instead of new ones; "
             "every name and shape must match. The prefixes `module.` (DistributedDataParallel) and `_orig_mod.` "
             "(torch.compile) of names are removed."},
     {0},
@@ -204,23 +205,31 @@ static void sum(const struct model *model, const struct step *s, const struct pa
 /* One of three fused steps; the others are the adjacent ones in model->steps. */
 static void run_part(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
     if (s->part == PART_BEFORE_GELU)
-        s->layer->type->around_gelu->forward_before(s->layer, pass, value_of(model, s->in, inputs),
+        s->layer->type->around_gelu->forward_before(s->layer, pass, value_of(model, s->in[0], inputs),
                                                     model->tensors[s->out].value, model->tensors[s[1].out].value);
     if (s->part == PART_AFTER_GELU)
-        s->layer->type->around_gelu->forward_after(s->layer, pass, model->tensors[s->in].value,
+        s->layer->type->around_gelu->forward_after(s->layer, pass, model->tensors[s->in[0]].value,
                                                    model->tensors[s->out].value);
 }
 
+static void run_join(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
+    const float *x[BUILD_MAX_INPUTS];
+    for (size_t i = 0; i < s->in_count; i++) x[i] = value_of(model, s->in[i], inputs);
+    s->layer->type->join(s->layer, pass, x, model->tensors[s->out].value);
+}
+
 static void run_step(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
-    const float *x = value_of(model, s->in, inputs);
+    const float *x = value_of(model, s->in[0], inputs);
     float *y = model->tensors[s->out].value;
     half_set(model, half_forward(model, s));
     if (half_storage_is_fused(model, s))
         run_part(model, s, pass, inputs);
+    else if (s->layer && s->layer->type->joins)
+        run_join(model, s, pass, inputs);
     else if (s->layer)
         s->layer->type->forward(s->layer, pass, x, y);
     else
-        sum(model, s, pass, x, value_of(model, s->other, inputs), y);
+        sum(model, s, pass, x, value_of(model, s->in[1], inputs), y);
     half_set(model, (struct half_operands){0});
 }
 
@@ -287,7 +296,7 @@ static const float *value_in_backward(const struct model *model, size_t tensor, 
 
 static void recompute(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
     half_set(model, half_forward(model, s));
-    s->layer->type->recompute(s->layer, pass, value_in_backward(model, s->in, inputs),
+    s->layer->type->recompute(s->layer, pass, value_in_backward(model, s->in[0], inputs),
                               model->tensors[s->out].recomputed);
 }
 
@@ -298,12 +307,23 @@ static float *gradient_at(const struct model *model, size_t slot) {
 static void run_part_backward(const struct model *model, const struct step *s, const struct pass *pass,
                               const float *inputs) {
     if (s->part == PART_AFTER_GELU)
-        s->layer->type->around_gelu->backward_after(s->layer, pass, model->tensors[s->in].value,
-                                                    model->tensors[s[-1].in].value, model->gradients[s->dy],
-                                                    s->dx == SIZE_MAX ? NULL : gradient_at(model, s[-1].dx));
+        s->layer->type->around_gelu->backward_after(s->layer, pass, model->tensors[s->in[0]].value,
+                                                    model->tensors[s[-1].in[0]].value, model->gradients[s->dy],
+                                                    s->dx[0] == SIZE_MAX ? NULL : gradient_at(model, s[-1].dx[0]));
     if (s->part == PART_BEFORE_GELU)
-        s->layer->type->around_gelu->backward_before(s->layer, pass, value_in_backward(model, s->in, inputs),
-                                                     model->gradients[s->dy], gradient_at(model, s->dx));
+        s->layer->type->around_gelu->backward_before(s->layer, pass, value_in_backward(model, s->in[0], inputs),
+                                                     model->gradients[s->dy], gradient_at(model, s->dx[0]));
+}
+
+static void run_join_backward(const struct model *model, const struct step *s, const struct pass *pass,
+                              const float *inputs) {
+    const float *x[BUILD_MAX_INPUTS];
+    float *dx[BUILD_MAX_INPUTS];
+    for (size_t i = 0; i < s->in_count; i++) {
+        x[i] = value_in_backward(model, s->in[i], inputs);
+        dx[i] = gradient_at(model, s->dx[i]);
+    }
+    s->layer->type->join_backward(s->layer, pass, x, model->tensors[s->out].value, model->gradients[s->dy], dx);
 }
 
 static void run_backward(struct model *model, const struct pass *pass, const float *inputs,
@@ -325,15 +345,18 @@ static void run_backward(struct model *model, const struct pass *pass, const flo
         half_set(model, half_backward(model, s));
         if (half_storage_is_fused(model, s))
             run_part_backward(model, s, &own, inputs);
+        else if (s->layer && s->layer->type->joins)
+            run_join_backward(model, s, &own, inputs);
         else if (s->layer)
-            s->layer->type->backward(s->layer, &own, value_in_backward(model, s->in, inputs),
-                                     model->tensors[s->out].value, model->gradients[s->dy], gradient_at(model, s->dx));
+            s->layer->type->backward(s->layer, &own, value_in_backward(model, s->in[0], inputs),
+                                     model->tensors[s->out].value, model->gradients[s->dy],
+                                     gradient_at(model, s->dx[0]));
         for (size_t a = 0; a < s->add_count; a++) {
             const struct slot_add *add = &s->adds[a];
             half_set(model, half_add(model, add));
             device_ops(own.device)
                 ->add(own.device, model->gradients[add->a], model->gradients[add->b], model->gradients[add->to],
-                      own.rows * model->tensors[s->in].size);
+                      own.rows * model->tensors[add->tensor].size);
         }
         half_set(model, (struct half_operands){0});
         if (s->layer) report_gradients(model, s->layer, listener);

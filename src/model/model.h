@@ -1,9 +1,9 @@
 /* model: the layers of a config flattened into steps over tensors, with parameters and activations. It is planned
  * once (shapes, names, memory), allocated once, then run any number of times.
  *
- * A step applies a layer to one tensor, or adds two (a residual connection). All values and gradients of tensors are
- * in one block; those that are not needed at the same time share memory. Time is counted in steps: the forward of
- * step i is at time i, the loss at step_count, the backward of step i at 2 step_count - i. */
+ * A step applies a layer to one tensor or, if it joins, to several, or adds two (a residual connection). All values and
+ * gradients of tensors are in one block; those that are not needed at the same time share memory. Time is counted in
+ * steps: the forward of step i is at time i, the loss at step_count, the backward of step i at 2 step_count - i. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -29,6 +29,8 @@ struct tensor {
     size_t size;                   /* elements of one row */
     size_t alias;                  /* a view: the tensor whose memory it shares; NO_TENSOR: its own */
     bool needs_gradient;           /* a step before it has trainable parameters */
+    const struct layer *producer;  /* while building: the layer whose output it is; NULL: an input or a sum */
+    bool is_read;                  /* while building: a layer takes it, or it is the model's output */
     size_t slot;                   /* of its gradient, during planning of backward; SIZE_MAX: none */
     struct piece piece;            /* of its value, elements of one row; size 0: an input or a view */
     struct piece recomputed_piece; /* of the value if backward recomputes it; size 0: it is kept */
@@ -39,21 +41,23 @@ struct tensor {
 
 struct slot_add {
     size_t to, a, b; /* gradient slots: to = a + b */
+    size_t tensor;   /* whose gradient it is */
 };
 
 /* Three steps that a device may fuse (struct gelu_ops): a linear layer, GELU by tanh, a linear layer. */
 enum step_part { PART_NONE, PART_BEFORE_GELU, PART_GELU, PART_AFTER_GELU };
 
 struct step {
-    struct layer *layer; /* NULL: out = in + other */
-    bool has_relu;       /* of a sum: out = max(in + other, 0) */
+    struct layer *layer; /* NULL: out = in[0] + in[1] */
+    bool has_relu;       /* of a sum: out = max(in[0] + in[1], 0) */
     size_t raw; /* gradient slot after a relu fused into the step (RELU_AFTER): dy is computed from it; SIZE_MAX: dy is
                    the gradient */
-    size_t in, other, out; /* tensors; other NO_TENSOR for a layer */
+    size_t *in, in_count, out; /* tensors; several inputs for a sum and for layers that join */
     enum step_part part;
-    size_t recompute;        /* step whose output is recomputed before the backward of this one; SIZE_MAX: none */
-    size_t dy, dx;           /* gradient slots; dy SIZE_MAX: no backward for this step, dx SIZE_MAX: not needed */
-    struct slot_add adds[2]; /* (add_count) after the layer's backward */
+    size_t recompute;      /* step whose output is recomputed before the backward of this one; SIZE_MAX: none */
+    size_t dy, *dx;        /* gradient slots; dy SIZE_MAX: no backward for this step; dx (in_count), SIZE_MAX: not
+                              needed */
+    struct slot_add *adds; /* (add_count) after the layer's backward */
     size_t add_count;
 };
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/document.h"
+#include "base/folder_lock.h"
 #include "base/io.h"
 #include "report/json_line.h"
 
@@ -356,7 +357,7 @@ static status read_files(struct run_data *r, const char *metrics, const char *co
 
 status run_data_update(struct run_data *r) {
     char *metrics = path_in(r->path, "metrics.jsonl"), *config = path_in(r->path, "config.yaml");
-    char *lock = path_in(r->path, ".lock");
+    char *lock = path_in(r->path, FOLDER_LOCK_FILE);
     status s = read_files(r, metrics, config, lock);
     free(metrics);
     free(config);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "report/class_labels.h"
 #include "report/html.h"
 #include "report/page.h"
 #include "report/svg.h"
@@ -370,9 +371,16 @@ struct confusion {
     double count;
 };
 
+static void add_class(struct text *out, const struct string_list *labels, size_t index) {
+    if (labels->count)
+        page_cell(out, labels->items[index], NULL);
+    else
+        page_number(out, (double)index);
+}
+
 /* The most frequent wrong predictions, as a table. */
-static void list_confusions(struct text *out, const struct run_data *r) {
-    static const struct page_heading headings[] = {{"Target", true}, {"Predicted", true}, {"Rows", true}};
+static void list_confusions(struct text *out, const struct run_data *r, const struct string_list *labels) {
+    const struct page_heading headings[] = {{"Target", !labels->count}, {"Predicted", !labels->count}, {"Rows", true}};
     struct confusion top[MAX_CONFUSIONS];
     size_t found = 0, n = r->classes;
     for (size_t i = 0; i < n * n; i++) {
@@ -387,12 +395,24 @@ static void list_confusions(struct text *out, const struct run_data *r) {
     page_table_begin(out, headings, 3, false);
     for (size_t i = 0; i < found; i++) {
         page_row_begin(out, NULL);
-        page_number(out, (double)top[i].target);
-        page_number(out, (double)top[i].predicted);
+        add_class(out, labels, top[i].target);
+        add_class(out, labels, top[i].predicted);
         page_number(out, top[i].count);
         page_row_end(out);
     }
     page_table_end(out);
+}
+
+static void draw_confusion(struct text *out, const struct run_data *r, const char *title) {
+    struct arena *arena = arena_create();
+    struct string_list labels = class_labels_read(r, arena);
+    if (r->classes <= MAX_DRAWN_CLASSES)
+        svg_matrix(out, title, r->confusion, r->classes, labels.count ? labels.items : NULL);
+    else
+        text_printf(out, "<figure><figcaption>%zu classes, too many to draw</figcaption>", r->classes);
+    if (r->classes > 12) list_confusions(out, r, &labels);
+    svg_end_figure(out);
+    arena_destroy(arena);
 }
 
 void runs_section_confusion(struct text *out, struct run_data *const *runs, size_t count) {
@@ -404,12 +424,7 @@ void runs_section_confusion(struct text *out, struct run_data *const *runs, size
             text_add(out, "<h2>Confusion matrix of the newest epoch</h2>\n<p class=\"note\">A row is a target class, a "
                           "column a predicted class; the shade is the share of the row's targets.</p>\n"
                           "<div class=\"plots\">\n");
-        if (r->classes <= MAX_DRAWN_CLASSES)
-            svg_matrix(out, count > 1 ? r->label : "Counts of validation rows", r->confusion, r->classes);
-        else
-            text_printf(out, "<figure><figcaption>%zu classes, too many to draw</figcaption>", r->classes);
-        if (r->classes > 12) list_confusions(out, r);
-        svg_end_figure(out);
+        draw_confusion(out, r, count > 1 ? r->label : "Counts of validation rows");
     }
     if (drawn) text_add(out, "</div>\n");
 }

@@ -233,47 +233,96 @@ void svg_bars(struct text *out, const char *title, const char *const *names, con
 
 #define MATRIX_TEXT 12 /* classes up to which counts stand in the cells */
 
-static void add_cell(struct text *out, double x, double y, double size, double value, double sum, size_t row,
-                     size_t column, bool has_text) {
-    double share = sum > 0 ? value / sum : 0;
-    char number[24];
-    if (value == 0 && !has_text) return; /* the background is the colour of zero */
-    text_printf(out, "<rect class=\"cell%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.2f\" height=\"%.2f\" style=\"--v:%.3g\">",
-                row == column ? " hit" : "", x, y, size, size, share);
-    text_printf(out, "<title>target %zu, predicted %zu: %.0f (%.1f %%)</title></rect>", row, column, value,
-                share * 100);
-    if (!has_text || value == 0) return;
-    axis_number(value, number);
-    text_printf(out, "<text class=\"mid count%s\" x=\"%.1f\" y=\"%.1f\">%s</text>", share > 0.5 ? " on" : "",
-                x + size / 2, y + size / 2 + 4, number);
+#define MATRIX_LABEL 16 /* bytes of a class label; a longer one is cut */
+#define LETTER 6.3      /* width of a letter of a tick */
+
+struct matrix {
+    struct text *out;
+    const double *values; /* (size, size) */
+    size_t size;
+    const char *const *labels; /* (size) NULL: numbers */
+    double left, top, cell;    /* place of the first cell, size of a cell */
+    bool is_upright;           /* the labels of the columns are rotated */
+};
+
+/* Adds the name of class [index], cut to [max] bytes. */
+static void add_class(const struct matrix *m, size_t index, size_t max) {
+    if (!m->labels)
+        text_printf(m->out, "%zu", index);
+    else
+        html_add_short(m->out, m->labels[index], max);
 }
 
-void svg_matrix(struct text *out, const char *title, const double *values, size_t size) {
-    double left = 56, top = 30, side = 250, cell = side / (double)size;
+static void add_cell(const struct matrix *m, size_t row, size_t column, double sum) {
+    bool has_text = m->size <= MATRIX_TEXT;
+    double value = m->values[row * m->size + column], share = sum > 0 ? value / sum : 0;
+    double x = m->left + m->cell * (double)column, y = m->top + m->cell * (double)row;
+    char number[24];
+    if (value == 0 && !has_text) return; /* the background is the colour of zero */
+    text_printf(m->out,
+                "<rect class=\"cell%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.2f\" height=\"%.2f\" style=\"--v:%.3g\">",
+                row == column ? " hit" : "", x, y, m->cell, m->cell, share);
+    text_add(m->out, "<title>target ");
+    add_class(m, row, MAX_LABEL);
+    text_add(m->out, ", predicted ");
+    add_class(m, column, MAX_LABEL);
+    text_printf(m->out, ": %.0f (%.1f %%)</title></rect>", value, share * 100);
+    if (!has_text || value == 0) return;
+    axis_number(value, number);
+    text_printf(m->out, "<text class=\"mid count%s\" x=\"%.1f\" y=\"%.1f\">%s</text>", share > 0.5 ? " on" : "",
+                x + m->cell / 2, y + m->cell / 2 + 4, number);
+}
+
+static void add_row(const struct matrix *m, size_t row) {
+    double sum = 0;
+    for (size_t column = 0; column < m->size; column++) sum += m->values[row * m->size + column];
+    for (size_t column = 0; column < m->size; column++) add_cell(m, row, column, sum);
+}
+
+/* The names of class [index] at its row and its column. */
+static void add_names(const struct matrix *m, size_t index) {
+    double middle = m->cell * ((double)index + 0.5);
+    text_printf(m->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"tick end\">", m->left - 6, m->top + middle + 4);
+    add_class(m, index, MATRIX_LABEL);
+    if (m->is_upright)
+        text_printf(m->out, "</text><text class=\"tick\" transform=\"translate(%.1f %.1f) rotate(-90)\">",
+                    m->left + middle + 4, m->top - 5);
+    else
+        text_printf(m->out, "</text><text x=\"%.1f\" y=\"%.1f\" class=\"tick mid\">", m->left + middle, m->top - 5);
+    add_class(m, index, MATRIX_LABEL);
+    text_add(m->out, "</text>");
+}
+
+/* Width of the longest label. */
+static double label_width(const char *const *labels, size_t size) {
+    size_t longest = 0;
+    for (size_t i = 0; labels && i < size; i++)
+        if (strlen(labels[i]) > longest) longest = strlen(labels[i]);
+    return (double)(longest < MATRIX_LABEL ? longest : MATRIX_LABEL) * LETTER;
+}
+
+void svg_matrix(struct text *out, const char *title, const double *values, size_t size, const char *const *labels) {
+    double side = 250, width = label_width(labels, size);
     size_t step = word_step(size, 16);
+    struct matrix m = {.out = out, .values = values, .size = size, .labels = labels, .cell = side / (double)size};
+    m.is_upright = width > m.cell * (double)step - 4;
+    m.left = fmax(56, width + 30);
+    m.top = m.is_upright ? fmax(30, width + 22) : 30;
     text_add(out, "<figure><figcaption>");
     html_add(out, title);
     text_printf(out, "</figcaption><svg class=\"matrix\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"",
-                left + side + 20, top + side + 12);
+                m.left + side + 20, m.top + side + 12);
     html_add(out, title);
-    text_printf(out, "\"><rect class=\"track\" x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\"/>", left, top, side,
-                side);
+    text_printf(out, "\"><rect class=\"track\" x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\"/>", m.left, m.top,
+                side, side);
     for (size_t row = 0; row < size; row++) {
-        double sum = 0;
-        for (size_t column = 0; column < size; column++) sum += values[row * size + column];
-        for (size_t column = 0; column < size; column++)
-            add_cell(out, left + cell * (double)column, top + cell * (double)row, cell, values[row * size + column],
-                     sum, row, column, size <= MATRIX_TEXT);
-        if (row % step) continue;
-        char name[24];
-        snprintf(name, sizeof name, "%zu", row);
-        add_text(out, left - 6, top + cell * ((double)row + 0.5) + 4, "tick end", name);
-        add_text(out, left + cell * ((double)row + 0.5), top - 5, "tick mid", name);
+        add_row(&m, row);
+        if (row % step == 0) add_names(&m, row);
     }
-    add_text(out, left + side / 2, 11, "label mid", "predicted class");
+    add_text(out, m.left + side / 2, 11, "label mid", "predicted class");
     text_printf(out,
                 "<text class=\"label mid\" transform=\"translate(14 %.0f) rotate(-90)\">target class</text></svg>\n",
-                top + side / 2);
+                m.top + side / 2);
 }
 
 /* ---- parallel coordinates ---- */

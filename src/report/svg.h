@@ -44,8 +44,9 @@ void svg_legend(struct text *out, const char *const *names, size_t count);
 void svg_bars(struct text *out, const char *title, const char *const *names, const double *values,
               const char *const *texts, size_t count);
 
-/* values (size, size): rows are targets, columns predictions; each row shaded by its own sum. */
-void svg_matrix(struct text *out, const char *title, const double *values, size_t size);
+/* values (size, size): rows are targets, columns predictions; each row shaded by its own sum. labels (size): names of
+ * the classes; NULL: numbers. */
+void svg_matrix(struct text *out, const char *title, const double *values, size_t size, const char *const *labels);
 
 struct svg_line {
     const double *values; /* (axes); NAN: none */

@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/folder_lock.h"
 #include "base/io.h"
 #include "base/statistics.h"
 #include "report/json_line.h"
+#include "sweep/sweep_folder.h"
 
 #define MAX_REASONS 200
 #define MAX_WORDS 1000 /* of a parameter */
@@ -485,7 +487,7 @@ static status read_files(struct sweep_data *s, const char *yaml, const char *his
 
 status sweep_data_update(struct sweep_data *s) {
     char *yaml = path_in(s->path, "sweep.yaml"), *history = path_in(s->path, "history.jsonl");
-    char *lock = path_in(s->path, ".lock");
+    char *lock = path_in(s->path, FOLDER_LOCK_FILE);
     size_t before = s->parameter_count;
     status r = read_files(s, yaml, history, lock);
     if (!r && before != s->parameter_count && s->run_count) { /* another sweep: points have other columns */
@@ -562,11 +564,23 @@ void sweep_data_add_words(const struct sweep_data *s, const struct sweep_data_tr
     text_free(&word);
 }
 
+/* The config of a trial with the arguments that the sweep gives to all. Of a comparison: the resolved config. */
+static void add_config(const struct sweep_data *s, int64_t trial, struct text *out) {
+    if (!s->other) {
+        add_quoted(s->config, out);
+        text_add(out, s->overrides);
+        return;
+    }
+    char *path = path_in(s->path, trial ? SWEEP_OTHER_CONFIG : SWEEP_BASE_CONFIG);
+    add_quoted(path, out);
+    free(path);
+}
+
 void sweep_data_add_command(const struct sweep_data *s, const struct sweep_data_trial *trial, struct text *out) {
     struct text path = {0};
     text_add(out, "ddptrain ");
-    add_quoted(s->config, out);
-    text_printf(out, "%s ", s->overrides);
+    add_config(s, trial->trial, out);
+    text_add(out, " ");
     if (s->folds > 0)
         text_printf(out,
                     "dataset.split.test=0 dataset.split.train=0 dataset.split.folds=%" PRId64 " dataset.split.fold=0 ",

@@ -53,7 +53,7 @@ struct sweep_data {
     bool is_locked;
     double modified; /* of history.jsonl; NAN: there is none */
     char *method, *metric, *config, *early;
-    char *other;     /* of a comparison: the config of trial 1, which is not in the folder; NULL: a sweep */
+    char *other;     /* of a comparison: the config of trial 1; NULL: a sweep */
     char *overrides; /* of the config, quoted for a shell, each with a blank before it; "": none */
     bool is_max;
     int64_t trial_count;                     /* asked for; -1: unknown */
@@ -93,7 +93,8 @@ void sweep_data_add_words(const struct sweep_data *sweep, const struct sweep_dat
                           struct text *out);
 /* Adds the value of one parameter. */
 void sweep_data_add_value(const struct sweep_data_parameter *parameter, double value, struct text *out);
-/* Adds the command that trains the trial's first run again, to the same bits. */
+/* Adds the command that trains the trial's first run again, to the same bits; of a comparison with the resolved config
+ * in the folder. */
 void sweep_data_add_command(const struct sweep_data *sweep, const struct sweep_data_trial *trial, struct text *out);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "report/comparison_section.h"
 #include "report/html.h"
 #include "report/importance.h"
 #include "report/page.h"
@@ -114,7 +115,6 @@ static void add_commands(struct text *out, const struct sweep_data *s) {
     text_add(out, "<h3>Commands of the best trials</h3>\n");
     for (size_t i = 0; i < s->ranked && i < BEST_COMMANDS; i++) {
         struct text command = {0};
-        if (s->other && s->trials[i].trial > 0) continue; /* its config is not in the folder */
         sweep_data_add_command(s, &s->trials[i], &command);
         text_printf(out, "<pre><code># trial %04" PRId64 "\n", s->trials[i].trial);
         html_add(out, text_string(&command));
@@ -442,6 +442,7 @@ status sweep_section_add(struct text *out, const struct sweep_data *s) {
     bool has_values = s->ranked > 0;
     for (size_t i = 0; i < s->trial_total; i++) has_values = has_values || !isnan(s->trials[i].pruned);
     add_facts(out, s);
+    comparison_section_add(out, s);
     add_best(out, s);
     if (has_values) {
         struct metric_axis m = fit_metric(s);

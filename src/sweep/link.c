@@ -21,26 +21,24 @@
 #define HANDSHAKE_SECONDS 10
 #define SEND_SECONDS 10
 #define MAX_HANDSHAKES (LINK_DESCRIPTORS - 1)
-#define REFUSED 1
+
+/* Why the coordinator refuses a rank. */
+enum refusal { ACCEPTED, OTHER_SWEEP, OTHER_WORLD };
 
 struct hello {
     uint32_t magic, rank, world, incarnation;
     uint8_t nonce[STORE_NONCE], what[32];
 };
 struct challenge {
-    uint32_t magic, refusal; /* 0, or REFUSED */
+    uint32_t magic, refusal; /* enum refusal */
+    uint32_t world;          /* the coordinator's WORLD_SIZE */
     uint8_t nonce[STORE_NONCE];
 };
 
-/* A message of any size with its tag behind it. */
-struct up {
-    struct worker_report report;
-    uint8_t tag[SESSION_TAG];
-};
-struct down {
-    struct link_down message;
-    uint8_t tag[SESSION_TAG];
-};
+/* A message is followed by its tag. */
+#define UP_SIZE (sizeof(struct worker_report) + SESSION_TAG)
+#define DOWN_SIZE (sizeof(struct link_down) + SESSION_TAG)
+#define MAX_SIZE (UP_SIZE > DOWN_SIZE ? UP_SIZE : DOWN_SIZE)
 
 struct link {
     int fd;
@@ -94,49 +92,46 @@ static bool send_all(int fd, const void *bytes, size_t size) {
     return net_send(fd, bytes, size, clock_seconds() + SEND_SECONDS);
 }
 
-static status verify(struct link *link, const void *message, size_t size, const uint8_t *tag) {
-    if (session_verify(&link->session, message, size, NULL, 0, tag)) return OK;
+/* A whole message of [size] bytes with a valid tag, or *got false. */
+static status receive_message(struct link *link, void *message, size_t size, bool *got) {
+    uint8_t bytes[MAX_SIZE];
+    TRY(receive(link->fd, bytes, size + SESSION_TAG, got));
+    if (!*got) return OK;
+    memcpy(message, bytes, size);
+    if (session_verify(&link->session, bytes, size, NULL, 0, bytes + size)) return OK;
     return status_new(STATUS_PEER, "a message with a wrong tag");
 }
 
+static bool send_message(struct link *link, const void *message, size_t size) {
+    uint8_t bytes[MAX_SIZE];
+    memcpy(bytes, message, size);
+    session_sign(&link->session, bytes, size, NULL, 0, bytes + size);
+    return send_all(link->fd, bytes, size + SESSION_TAG);
+}
+
 status link_receive_up(struct link *link, struct worker_report *report, bool *got) {
-    struct up up;
-    TRY(receive(link->fd, &up, sizeof up, got));
-    if (!*got) return OK;
-    *report = up.report;
+    TRY(receive_message(link, report, sizeof *report, got));
     report->message[sizeof report->message - 1] = 0;
     report->state_sha256[sizeof report->state_sha256 - 1] = 0;
-    return verify(link, &up.report, sizeof up.report, up.tag);
+    return OK;
 }
 
 status link_receive_down(struct link *link, struct link_down *message, bool *got) {
-    struct down down;
-    TRY(receive(link->fd, &down, sizeof down, got));
-    if (!*got) return OK;
-    *message = down.message;
-    return verify(link, &down.message, sizeof down.message, down.tag);
+    return receive_message(link, message, sizeof *message, got);
 }
 
 bool link_send_up(struct link *link, const struct worker_report *report) {
-    struct up up;
-    memset(&up, 0, sizeof up);
-    up.report = *report;
-    session_sign(&link->session, &up.report, sizeof up.report, NULL, 0, up.tag);
-    return send_all(link->fd, &up, sizeof up);
+    return send_message(link, report, sizeof *report);
 }
 
 bool link_send_down(struct link *link, const struct link_down *message) {
-    struct down down;
-    memset(&down, 0, sizeof down);
-    down.message = *message;
-    session_sign(&link->session, &down.message, sizeof down.message, NULL, 0, down.tag);
-    return send_all(link->fd, &down, sizeof down);
+    return send_message(link, message, sizeof *message);
 }
 
 /* What both ends put into the digest besides [what]: the layout of the messages. */
 static void digest_what(const char *what, uint8_t out[32]) {
     struct text text = {0};
-    text_printf(&text, "%zu %zu\n%s", sizeof(struct up), sizeof(struct down), what);
+    text_printf(&text, "%zu %zu\n%s", UP_SIZE, DOWN_SIZE, what);
     digest_of(text_string(&text), text.length, out);
     text_free(&text);
 }
@@ -218,22 +213,24 @@ static void accept_one(struct link_server *server) {
 
 /* Answers a HELLO; false: this is no rank of this job. */
 static bool challenge(struct link_server *server, struct handshake *s) {
-    struct challenge challenge = {.magic = MAGIC};
+    struct challenge challenge = {.magic = MAGIC, .world = (uint32_t)server->world};
     bool got, is_rank;
     status gone = receive(s->link->fd, &s->hello, sizeof s->hello, &got);
     bool is_lost = gone != OK;
     status_free(gone);
     if (is_lost || !got) return !is_lost;
     s->has_said_hello = true;
-    is_rank = s->hello.magic == MAGIC && s->hello.rank >= 1 && s->hello.rank < (uint32_t)server->world &&
-              s->hello.world == (uint32_t)server->world && s->hello.incarnation == (uint32_t)server->incarnation;
+    bool is_other_world = s->hello.world != (uint32_t)server->world;
+    is_rank = s->hello.magic == MAGIC && s->hello.incarnation == (uint32_t)server->incarnation &&
+              (is_other_world || (s->hello.rank >= 1 && s->hello.rank < (uint32_t)server->world));
     if (!is_rank) return false;
-    if (memcmp(s->hello.what, server->what, sizeof server->what) != 0) challenge.refusal = REFUSED;
+    bool is_other_sweep = memcmp(s->hello.what, server->what, sizeof server->what) != 0;
+    challenge.refusal = is_other_world ? OTHER_WORLD : is_other_sweep ? OTHER_SWEEP : ACCEPTED;
     status failure = draw_nonce(challenge.nonce);
     bool is_sent = !failure && send_all(s->link->fd, &challenge, sizeof challenge);
     status_free(failure);
     begin(&s->link->session, server->secret, &s->hello, &challenge, true);
-    expect(s->link->fd, sizeof(struct up));
+    expect(s->link->fd, UP_SIZE);
     return is_sent && !challenge.refusal;
 }
 
@@ -289,13 +286,18 @@ static status handshake(const struct dist_env *env, const char *what, const uint
     if (!net_send(link->fd, &hello, sizeof hello, deadline) ||
         !net_receive(link->fd, &challenge, sizeof challenge, deadline) || challenge.magic != MAGIC)
         return is_gone();
+    if (challenge.refusal == OTHER_WORLD)
+        return status_new(STATUS_USAGE,
+                          "rank %d has WORLD_SIZE %d, but rank 0 has %u: WORLD_SIZE must be the same on all ranks of a "
+                          "sweep",
+                          env->rank, env->world_size, challenge.world);
     if (challenge.refusal)
         return status_new(STATUS_USAGE,
                           "rank %d has another sweep than rank 0: the files of the sweep and the config, their "
                           "overrides and the version of ddptrain must be the same on all ranks",
                           env->rank);
     begin(&link->session, secret, &hello, &challenge, false);
-    expect(link->fd, sizeof(struct down));
+    expect(link->fd, DOWN_SIZE);
     return link_send_up(link, &proof) ? OK : is_gone();
 }
 

@@ -8,9 +8,9 @@
 #include "dist/process/env.h"
 #include "sweep/worker.h"
 
-enum link_order { LINK_JOB, LINK_ANSWER, LINK_STOP, LINK_END };
+enum link_order { LINK_JOB, LINK_ANSWER, LINK_STOP, LINK_END, LINK_REFUSE };
 
-/* From the coordinator. */
+/* From the coordinator. LINK_REFUSE: another process is this rank already. */
 struct link_down {
     int order;             /* enum link_order */
     int code;              /* LINK_END: enum status_code that the ranks end with */
@@ -39,12 +39,12 @@ void link_server_close(struct link_server *server); /* takes NULL */
 #define LINK_DESCRIPTORS 33
 struct pollfd;
 void link_server_wait(const struct link_server *server, struct pollfd *fds, size_t *count);
-/* A rank that has joined since, or NULL; call it after each wait until it is NULL. One with another [what] is refused.
- */
+/* A rank that has joined since, or NULL; call it after each wait until it is NULL. One with another [what] or
+ * WORLD_SIZE is refused. */
 struct link *link_accept(struct link_server *server, int *rank);
 
-/* Another rank's end; tries for [timeout] seconds, or until *stop. STATUS_USAGE: the coordinator has another [what].
- * STATUS_PEER: it was not reached. STATUS_STOPPED. */
+/* Another rank's end; tries for [timeout] seconds, or until *stop. STATUS_USAGE: the coordinator has another [what] or
+ * WORLD_SIZE. STATUS_PEER: it was not reached. STATUS_STOPPED. */
 status link_connect(const struct dist_env *env, const char *what, double timeout, const volatile sig_atomic_t *stop,
                     struct link **out);
 

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <string.h>
 
+#include "sweep/dataset_cache.h"
 #include "sweep/link.h"
 #include "sweep/sweep.h"
 
@@ -30,6 +31,8 @@ struct worker_options worker_options(const struct sweep_file *file, const struct
                                    .env = env,
                                    .no_gpu = options->no_gpu,
                                    .threads = options->threads,
+                                   .local_workers = options->env->world_size == 1 ? options->workers
+                                                                                  : options->env->local_world_size,
                                    .reports_epochs = sweep->early_terminate.type != PRUNE_NONE};
 }
 
@@ -47,6 +50,12 @@ static status obey(struct server *s, const struct link_down *message) {
     case LINK_STOP:
         if (s->pid) kill(s->pid, SIGTERM);
         break;
+    case LINK_REFUSE:
+        return status_new(
+            STATUS_USAGE,
+            "rank %d: another process takes part in this sweep as rank %d; start each rank once, with its "
+            "own RANK",
+            s->options->env->rank, s->options->env->rank);
     default:
         s->has_ended = true;
         s->code = message->code;
@@ -120,8 +129,7 @@ status sweep_serve(const struct sweep_file *file, const struct sweep_options *op
     s.env.rank = 0;
     s.env.world_size = 1;
     s.worker = worker_options(file, options, &s.env);
-    sweep_write(sweep_of(file), &what);
-    sweep_write_base(file, &what);
+    sweep_write_all(file, &what);
     status failure = link_connect(options->env, text_string(&what), timeout, options->stop, &s.link);
     s.cache = dataset_cache_create();
     if (!failure) failure = serve(&s);

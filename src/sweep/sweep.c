@@ -13,38 +13,15 @@
 
 #include "base/clock.h"
 #include "base/io.h"
-#include "data/dataset.h"
-#include "sweep/link.h"
+#include "sweep/run_queue.h"
+#include "sweep/slot.h"
 #include "sweep/sweep_folder.h"
 #include "sweep/sweep_report.h"
 #include "sweep/sweep_tensorboard.h"
-#include "sweep/tpe.h"
-#include "sweep/trials.h"
-#include "sweep/worker.h"
 
 #define MAX_ATTEMPTS 3     /* of a run whose worker was lost */
 #define LATE_SECONDS 10    /* for ranks that have not come when the sweep ends */
 #define SECONDS_TO_WRITE 2 /* between two versions of trials.csv */
-
-/* A worker: a process of this rank (pid), or another rank (link). */
-struct slot {
-    bool is_remote;
-    int rank;          /* of a link */
-    struct link *link; /* NULL: a process, or a rank that has not come */
-    pid_t pid;         /* 0: no process */
-    int fd;
-    bool is_busy;
-    struct worker_job job;
-    struct dist_env env; /* of its runs */
-    struct worker_options options;
-};
-
-/* A run that is to be done again. */
-struct retry {
-    int64_t run;
-    int attempts;
-    bool is_waiting;
-};
 
 struct sweep {
     const struct sweep_file *file;
@@ -55,15 +32,12 @@ struct sweep {
     struct trials *trials;
     struct pruner *pruner;
     struct dataset_cache *cache;
-    struct slot *slots; /* (slot_count): those of this process, then those of other ranks, by rank */
+    struct worker_slot *slots; /* (slot_count): those of this process, then those of other ranks, by rank */
     struct pollfd *fds;
     int slot_count, joined;     /* joined: other ranks */
     struct link_server *server; /* NULL: there are no other ranks */
-    struct retry *retries;
-    size_t retry_count, retry_capacity;
-    int64_t next;                     /* the first run that was never handed out */
+    struct run_queue queue;
     int64_t *kept, kept_count;        /* the best trials so far; (config->kept, or with keep: all the trials) */
-    int64_t checked;                  /* at the end: kept runs that were handed out */
     bool is_ending;                   /* every run has ended: the best ones get their folders */
     bool is_stopping, is_over_budget; /* no more runs are handed out */
     double started, written, stop_at; /* stop_at: when workers that still run are killed */
@@ -72,135 +46,7 @@ struct sweep {
 
 static int64_t runs_of(const struct sweep *s) { return s->config->trials * s->config->runs; }
 
-/* ---- which run is next ---- */
-
-static struct retry *find_retry(struct sweep *s, int64_t run) {
-    for (size_t i = 0; i < s->retry_count; i++)
-        if (s->retries[i].run == run) return &s->retries[i];
-    return NULL;
-}
-
-static struct retry *add_retry(struct sweep *s, int64_t run) {
-    struct retry *old = find_retry(s, run);
-    if (old) return old;
-    if (s->retry_count == s->retry_capacity) {
-        s->retry_capacity = s->retry_capacity * 2 + 8;
-        s->retries = realloc(s->retries, s->retry_capacity * sizeof *s->retries);
-        if (!s->retries) status_exit_without_memory();
-    }
-    s->retries[s->retry_count] = (struct retry){.run = run};
-    return &s->retries[s->retry_count++];
-}
-
-/* What the sampler has seen: trials with a value, in the order of their numbers. */
-static void suggest(struct sweep *s, int64_t trial, struct point *out) {
-    struct observation *observations = calloc((size_t)s->config->trials, sizeof *observations);
-    size_t count = 0;
-    struct rng rng;
-    if (!observations) status_exit_without_memory();
-    for (int64_t i = 0; i < s->config->trials; i++) {
-        struct trial_summary summary = trials_summary(s->trials, i);
-        struct observation *o = &observations[count];
-        if (summary.state == TRIAL_PENDING || !trials_point(s->trials, i, &o->point)) continue;
-        o->is_complete = summary.state == TRIAL_COMPLETE;
-        o->value = summary.mean;
-        for (int64_t r = 0; r < s->config->runs && !o->is_complete; r++) {
-            const struct trial_run *run = trials_run(s->trials, i * s->config->runs + r);
-            if (run->state != TRIAL_PRUNED) continue;
-            o->epochs = run->epochs;
-            o->value = run->value;
-        }
-        if (summary.state == TRIAL_FAILED) o->value = NAN;
-        if (s->config->metric.goal == SWEEP_MAXIMIZE) o->value = -o->value;
-        count++;
-    }
-    sweep_rng(s->config, trial, &rng);
-    tpe_suggest(&s->config->space, observations, count, &rng, out);
-    free(observations);
-}
-
-/* The other runs of a trial are not done when one was pruned. They are when one has failed: else the table would depend
- * on which run came first. */
-static bool is_due(const struct sweep *s, int64_t run) {
-    return trials_run(s->trials, run)->state == TRIAL_PENDING &&
-           trials_summary(s->trials, run / s->config->runs).state != TRIAL_PRUNED;
-}
-
-/* A run that is to be done again. */
-static bool next_retry(struct sweep *s, int64_t *run) {
-    for (size_t i = 0; i < s->retry_count; i++)
-        if (s->retries[i].is_waiting) {
-            s->retries[i].is_waiting = false;
-            *run = s->retries[i].run;
-            if (s->is_ending || is_due(s, *run)) return true;
-        }
-    return false;
-}
-
-/* false: there is none now. */
-static bool next_run(struct sweep *s, int64_t *run) {
-    if (next_retry(s, run)) return true;
-    for (; s->next < runs_of(s); s->next++)
-        if (is_due(s, s->next)) {
-            *run = s->next++;
-            return true;
-        }
-    return false;
-}
-
-/* At the end: a run of the best trials, which gets its folder unless it has one. */
-static bool next_kept_run(struct sweep *s, int64_t *run) {
-    if (next_retry(s, run)) return true;
-    if (s->checked >= s->kept_count * s->config->runs) return false;
-    *run = s->kept[s->checked / s->config->runs] * s->config->runs + s->checked % s->config->runs;
-    s->checked++;
-    return true;
-}
-
-static void make_job(struct sweep *s, int64_t run, struct worker_job *job) {
-    int64_t trial = run / s->config->runs;
-    *job = (struct worker_job){.run = run, .is_kept = s->is_ending || s->config->kept == INT64_MAX};
-    if (trials_point(s->trials, trial, &job->point)) return;
-    suggest(s, trial, &job->point);
-    trials_set_point(s->trials, trial, &job->point);
-}
-
-/* ---- workers ---- */
-
-static status start_worker(struct sweep *s, struct slot *slot) {
-    return worker_start(&slot->options, s->cache, &slot->pid, &slot->fd);
-}
-
-static void clear(struct slot *slot) {
-    *slot = (struct slot){.env = slot->env, .options = slot->options, .is_remote = slot->is_remote};
-}
-
-static void end_worker(struct slot *slot, bool by_force) {
-    link_close(slot->link);
-    if (slot->pid) worker_end(slot->pid, slot->fd, by_force, NULL);
-    clear(slot);
-}
-
-static bool is_there(const struct slot *slot) { return slot->pid || slot->link; }
-
-static bool send_down(struct slot *slot, struct link_down message) {
-    return slot->link && link_send_down(slot->link, &message);
-}
-
-/* A worker that has ended is found by the next receive. */
-static void send_job(struct slot *slot) {
-    if (slot->link)
-        send_down(slot, (struct link_down){.order = LINK_JOB, .job = slot->job});
-    else
-        worker_send_job(slot->fd, &slot->job);
-}
-
-static void send_answer(struct slot *slot, bool must_stop) {
-    if (slot->link)
-        send_down(slot, (struct link_down){.order = LINK_ANSWER, .must_stop = must_stop});
-    else
-        worker_answer(slot->fd, must_stop);
-}
+/* ---- reports of workers ---- */
 
 /* Whether the best trials may be others with the one that has just ended. */
 static bool may_be_kept(const struct sweep *s, const struct trial_summary *ended) {
@@ -208,6 +54,13 @@ static bool may_be_kept(const struct sweep *s, const struct trial_summary *ended
     if (s->kept_count < s->config->kept) return true;
     double worst = trials_summary(s->trials, s->kept[s->kept_count - 1]).mean;
     return !trials_is_better(s->config, worst, ended->mean);
+}
+
+/* Whether a worker trains a run of the trial, perhaps in a run folder; also of one that has failed. */
+static bool is_in_progress(const struct sweep *s, int64_t trial) {
+    for (int i = 0; i < s->slot_count; i++)
+        if (s->slots[i].is_busy && s->slots[i].job.run / s->config->runs == trial) return true;
+    return false;
 }
 
 /* [result] of [run] is in the table from now on. Takes result->message. */
@@ -218,7 +71,7 @@ static status record(struct sweep *s, int64_t run, struct trial_run *result) {
     TRY(sweep_tensorboard_add(sweep_folder_path(s->folder), s->config, s->trials, run));
     sweep_report_run(&s->report, run);
     struct trial_summary summary = trials_summary(s->trials, trial);
-    bool has_ended = summary.state != TRIAL_PENDING;
+    bool has_ended = summary.state != TRIAL_PENDING && !is_in_progress(s, trial);
     if (!has_ended || s->config->kept == INT64_MAX) return OK;
     /* run folders are those of the best trials only */
     if (!may_be_kept(s, &summary)) return sweep_folder_remove_trial(s->folder, s->config, trial);
@@ -235,15 +88,15 @@ static status record(struct sweep *s, int64_t run, struct trial_run *result) {
 
 /* The worker of a run has ended without a result; [how]: "was ended by ...". */
 static status lose_run(struct sweep *s, int64_t run, const char *how) {
-    struct retry *retry = add_retry(s, run);
     struct text message = {0};
     int64_t trial = run / s->config->runs;
-    if (++retry->attempts < MAX_ATTEMPTS) {
+    int losses = run_queue_count_loss(&s->queue, run);
+    if (losses < MAX_ATTEMPTS) {
         log_warning(s->log, "the worker of trial %" PRId64 " %s; another one takes the trial over", trial, how);
-        retry->is_waiting = true;
+        run_queue_repeat(&s->queue, run);
         return OK;
     }
-    text_printf(&message, "its worker %s, %d times in a row", how, retry->attempts);
+    text_printf(&message, "its worker %s, %d times in a row", how, losses);
     if (s->is_ending) {
         status failure = status_new(STATUS_PEER, "trial %" PRId64 " could not be kept: %s", trial, message.data);
         text_free(&message);
@@ -251,22 +104,6 @@ static status lose_run(struct sweep *s, int64_t run, const char *how) {
     }
     struct trial_run result = {.state = TRIAL_FAILED, .code = STATUS_PEER, .value = NAN, .message = message.data};
     return record(s, run, &result);
-}
-
-/* The worker has ended, or a rank has gone. */
-static status lose_worker(struct sweep *s, struct slot *slot, const char *why) {
-    struct text how = {0};
-    bool was_busy = slot->is_busy && !s->is_stopping;
-    int64_t run = slot->job.run;
-    if (slot->link)
-        text_printf(&how, "on rank %d was lost (%s)", slot->rank, why);
-    else
-        worker_end(slot->pid, slot->fd, false, &how);
-    link_close(slot->link);
-    clear(slot);
-    status failure = was_busy ? lose_run(s, run, text_string(&how)) : OK;
-    text_free(&how);
-    return failure;
 }
 
 /* The run of a kept trial, done again or read from its folder, must be what the table says. */
@@ -283,7 +120,7 @@ static status check_kept(struct sweep *s, const struct worker_report *r) {
                       trial, r->state_sha256, before->state_sha256);
 }
 
-static status take_report(struct sweep *s, struct slot *slot, const struct worker_report *r) {
+static status take_report(struct sweep *s, struct worker_slot *slot, const struct worker_report *r) {
     static const int states[] = {
         [WORKER_DONE] = TRIAL_COMPLETE, [WORKER_PRUNED] = TRIAL_PRUNED, [WORKER_FAILED] = TRIAL_FAILED};
     bool was_busy = slot->is_busy;
@@ -291,8 +128,8 @@ static status take_report(struct sweep *s, struct slot *slot, const struct worke
     if (r->event == WORKER_LOST) return was_busy && !s->is_stopping ? lose_run(s, slot->job.run, r->message) : OK;
     if (r->run != slot->job.run) return status_new(STATUS_BUG, "a worker has reported another run than its own");
     if (r->event == WORKER_STOPPED) { /* a signal has stopped this worker, or all */
-        add_retry(s, r->run)->is_waiting = true;
-        if (!slot->link) end_worker(slot, false); /* it takes no more jobs */
+        run_queue_repeat(&s->queue, r->run);
+        if (!slot->link) slot_end(slot, false); /* it takes no more jobs */
         return OK;
     }
     if (s->is_ending) return check_kept(s, r);
@@ -315,30 +152,29 @@ static status take_report(struct sweep *s, struct slot *slot, const struct worke
     return record(s, r->run, &result);
 }
 
-static status answer_epoch(struct sweep *s, struct slot *slot, const struct worker_report *r) {
+static status answer_epoch(struct sweep *s, struct worker_slot *slot, const struct worker_report *r) {
     double value = s->config->metric.goal == SWEEP_MAXIMIZE ? -r->value : r->value;
     bool must_stop = false;
     if (!s->is_ending) {
         must_stop = pruner_report(s->pruner, r->run % s->config->runs, r->run, r->epoch, value);
         TRY(trials_add_epoch(s->trials, r->run, r->epoch, value));
     }
-    send_answer(slot, must_stop);
+    slot_answer(slot, must_stop);
     return OK;
 }
 
-static status receive(struct sweep *s, struct slot *slot) {
+static status receive(struct sweep *s, struct worker_slot *slot) {
     struct worker_report report;
-    bool got;
-    if (slot->link) {
-        status gone = link_receive_up(slot->link, &report, &got);
-        status failure = gone ? lose_worker(s, slot, status_message(gone)) : OK;
-        status_free(gone);
-        if (failure || !got || !slot->link) return failure;
-    } else {
-        TRY(worker_receive(slot->fd, &report, &got));
-        if (!got) return lose_worker(s, slot, "");
-    }
-    return report.event == WORKER_EPOCH ? answer_epoch(s, slot, &report) : take_report(s, slot, &report);
+    struct text how = {0};
+    bool was_busy = slot->is_busy, got, is_lost = false;
+    int64_t run = slot->job.run;
+    status failure = slot_receive(slot, &report, &got, &is_lost, &how);
+    if (!failure && is_lost)
+        failure = was_busy && !s->is_stopping ? lose_run(s, run, text_string(&how)) : OK;
+    else if (!failure && got)
+        failure = report.event == WORKER_EPOCH ? answer_epoch(s, slot, &report) : take_report(s, slot, &report);
+    text_free(&how);
+    return failure;
 }
 
 /* ---- the loop ---- */
@@ -351,14 +187,10 @@ static int count_busy(const struct sweep *s) {
 
 static status hand_out(struct sweep *s) {
     for (int i = 0; i < s->slot_count && !s->is_stopping; i++) {
-        struct slot *slot = &s->slots[i];
-        int64_t run;
+        struct worker_slot *slot = &s->slots[i];
         if (slot->is_busy || (slot->is_remote && !slot->link)) continue;
-        if (!(s->is_ending ? next_kept_run : next_run)(s, &run)) return OK;
-        make_job(s, run, &slot->job);
-        if (!is_there(slot)) TRY(start_worker(s, slot));
-        slot->is_busy = true;
-        send_job(slot);
+        if (!run_queue_next(&s->queue, &slot->job)) return OK;
+        TRY(slot_send_job(slot, s->cache));
     }
     return OK;
 }
@@ -368,8 +200,9 @@ static void accept_ranks(struct sweep *s) {
     struct link *link;
     int rank;
     while (s->server && (link = link_accept(s->server, &rank))) {
-        struct slot *slot = &s->slots[s->options->workers + rank - 1];
-        if (is_there(slot)) {
+        struct worker_slot *slot = &s->slots[s->options->workers + rank - 1];
+        if (slot_is_used(slot)) { /* a second process with the same RANK */
+            link_send_down(link, &(struct link_down){.order = LINK_REFUSE});
             link_close(link);
             continue;
         }
@@ -384,15 +217,12 @@ static void accept_ranks(struct sweep *s) {
 static status wait_for_reports(struct sweep *s, int milliseconds) {
     struct pollfd *fds = s->fds;
     size_t count = (size_t)s->slot_count;
-    for (int i = 0; i < s->slot_count; i++) {
-        struct slot *slot = &s->slots[i];
-        fds[i] = (struct pollfd){.fd = slot->link ? link_fd(slot->link) : slot->pid ? slot->fd : -1, .events = POLLIN};
-    }
+    for (int i = 0; i < s->slot_count; i++) fds[i] = (struct pollfd){.fd = slot_fd(&s->slots[i]), .events = POLLIN};
     link_server_wait(s->server, fds, &count);
     int ready = poll(fds, (nfds_t)count, milliseconds);
     if (ready < 0 && errno != EINTR) return status_errno(STATUS_IO, errno, "cannot wait for the workers");
     for (int i = 0; ready > 0 && i < s->slot_count; i++)
-        if (fds[i].revents && is_there(&s->slots[i])) TRY(receive(s, &s->slots[i]));
+        if (fds[i].revents && slot_is_used(&s->slots[i])) TRY(receive(s, &s->slots[i]));
     accept_ranks(s);
     return OK;
 }
@@ -402,8 +232,7 @@ static void stop_workers(struct sweep *s) {
     s->is_stopping = true;
     s->stop_at = clock_seconds() + s->options->grace;
     for (int i = 0; i < s->slot_count; i++)
-        if (s->slots[i].is_busy && !send_down(&s->slots[i], (struct link_down){.order = LINK_STOP}) && s->slots[i].pid)
-            kill(s->slots[i].pid, SIGTERM);
+        if (s->slots[i].is_busy) slot_stop(&s->slots[i]);
 }
 
 static void look_at_clock(struct sweep *s) {
@@ -412,7 +241,7 @@ static void look_at_clock(struct sweep *s) {
     s->is_over_budget = s->is_over_budget || now - s->started > s->config->budget.seconds;
     if (!s->is_stopping && (is_asked || (s->is_over_budget && !s->is_ending))) stop_workers(s);
     for (int i = 0; s->is_stopping && now > s->stop_at && i < s->slot_count; i++)
-        if (s->slots[i].is_busy) end_worker(&s->slots[i], true);
+        if (s->slots[i].is_busy) slot_end(&s->slots[i], true);
 }
 
 static status write_table_now_and_then(struct sweep *s) {
@@ -464,17 +293,17 @@ static status list_without_folder(struct sweep *s) {
 /* Every run has ended: the best ones get their folders, all others lose them. */
 static status keep_best(struct sweep *s) {
     s->is_ending = true;
-    s->retry_count = 0;
     /* event files of an earlier start that was killed, or did not write them */
     for (int64_t run = 0; run < runs_of(s); run++)
         if (trials_run(s->trials, run)->state != TRIAL_PENDING)
             TRY(sweep_tensorboard_add(sweep_folder_path(s->folder), s->config, s->trials, run));
     if (s->config->kept == INT64_MAX) {
         TRY(list_without_folder(s));
-        return run_until_idle(s);
+    } else {
+        s->kept_count = trials_best(s->trials, s->config->kept, s->kept);
+        TRY(sweep_folder_visit(s->folder, remove_unless_kept, s));
     }
-    s->kept_count = trials_best(s->trials, s->config->kept, s->kept);
-    TRY(sweep_folder_visit(s->folder, remove_unless_kept, s));
+    run_queue_keep(&s->queue, s->kept, s->kept_count);
     return run_until_idle(s);
 }
 
@@ -498,7 +327,7 @@ static void open_base_dataset(struct sweep *s) {
 static void prepare_slots(struct sweep *s) {
     int n = s->options->workers;
     for (int i = 0; i < s->slot_count; i++) {
-        struct slot *slot = &s->slots[i];
+        struct worker_slot *slot = &s->slots[i];
         slot->is_remote = i >= n;
         slot->env = *s->options->env;
         slot->env.rank = 0;
@@ -514,8 +343,7 @@ static void prepare_slots(struct sweep *s) {
 
 static status listen_for_ranks(struct sweep *s) {
     struct text what = {0};
-    sweep_write(s->config, &what);
-    sweep_write_base(s->file, &what);
+    sweep_write_all(s->file, &what);
     status failure = link_listen(s->options->env, text_string(&what), &s->server);
     text_free(&what);
     return failure;
@@ -527,8 +355,7 @@ static void dismiss_ranks(struct sweep *s, enum status_code code) {
     int expected = s->options->env->world_size - 1;
     while (s->server && s->joined < expected && clock_seconds() < deadline && !(s->options->stop && *s->options->stop))
         status_free(wait_for_reports(s, 50));
-    for (int i = 0; i < s->slot_count; i++)
-        send_down(&s->slots[i], (struct link_down){.order = LINK_END, .code = (int)code});
+    for (int i = 0; i < s->slot_count; i++) slot_dismiss(&s->slots[i], (int)code);
 }
 
 static status open_all(struct sweep *s) {
@@ -542,6 +369,7 @@ static status open_all(struct sweep *s) {
     TRY(sweep_folder_open(s->options->folder, s->options->is_fresh, s->file, s->log, &s->folder));
     s->pruner = pruner_create(&s->config->early_terminate);
     TRY(trials_open(sweep_folder_path(s->folder), s->config, s->pruner, &s->trials));
+    s->queue = (struct run_queue){.config = s->config, .trials = s->trials};
     s->cache = dataset_cache_create();
     prepare_slots(s);
     s->report = (struct sweep_report){.log = s->log,
@@ -581,7 +409,7 @@ static status conclude(struct sweep *s) {
 }
 
 static void tear_down(struct sweep *s) {
-    for (int i = 0; s->slots && i < s->slot_count; i++) end_worker(&s->slots[i], s->slots[i].is_busy);
+    for (int i = 0; s->slots && i < s->slot_count; i++) slot_end(&s->slots[i], s->slots[i].is_busy);
     link_server_close(s->server);
     free(s->fds);
     dataset_cache_destroy(s->cache);
@@ -590,7 +418,7 @@ static void tear_down(struct sweep *s) {
     sweep_folder_close(s->folder);
     free(s->slots);
     free(s->kept);
-    free(s->retries);
+    run_queue_close(&s->queue);
 }
 
 status sweep_run(const struct sweep_file *file, const struct sweep_options *options, struct log *log) {

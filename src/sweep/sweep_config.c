@@ -442,6 +442,7 @@ static status apply_overrides(struct sweep_file *file, char *const *overrides, s
 static status check_with_config(struct sweep_file *file, struct problems *problems) {
     struct sweep_config *sweep = &file->sweep;
     TRY(config_load(sweep->config, (char *const *)sweep->overrides.items, sweep->overrides.count, &file->base));
+    TRY(config_source_open(sweep->config, &sweep->source));
     sweep_check(sweep, document_root(file->document), problems);
     return problems_status(problems, STATUS_USAGE);
 }
@@ -468,6 +469,8 @@ void sweep_free(struct sweep_file *file) {
     if (!file) return;
     config_free(file->base);
     config_free(file->other);
+    config_source_close(file->sweep.source);
+    config_source_close(file->sweep.other_source);
     document_destroy(file->document);
     free(file);
 }
@@ -501,6 +504,8 @@ status sweep_pair(const char *a, const char *b, char *const *overrides, size_t c
         .folds = 1};
     status s = config_load(a, overrides, count, &file->base);
     if (!s) s = config_load(b, overrides, count, &file->other);
+    if (!s) s = config_source_open(a, &file->sweep.source);
+    if (!s) s = config_source_open(b, &file->sweep.other_source);
     for (int64_t trial = 0; !s && trial < 2; trial++) { /* with the metric */
         struct config_file *config = NULL;
         s = sweep_fixed_config(&file->sweep, trial, &config);
@@ -515,9 +520,17 @@ status sweep_pair(const char *a, const char *b, char *const *overrides, size_t c
 
 void sweep_write_base(const struct sweep_file *file, struct text *out) {
     schema_write_yaml(&config_schema, sweep_base(file), out);
-    if (!file->other) return;
-    text_add(out, "---\n");
-    schema_write_yaml(&config_schema, config_of(file->other), out);
+}
+
+bool sweep_write_other(const struct sweep_file *file, struct text *out) {
+    if (file->other) schema_write_yaml(&config_schema, config_of(file->other), out);
+    return file->other != NULL;
+}
+
+void sweep_write_all(const struct sweep_file *file, struct text *out) {
+    sweep_write(&file->sweep, out);
+    sweep_write_base(file, out);
+    sweep_write_other(file, out);
 }
 
 /* ---- writing ---- */

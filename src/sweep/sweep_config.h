@@ -54,9 +54,10 @@ struct sweep_config {
     struct space space;             /* SWEEP_LIST: none */
     const char *const *const *list; /* SWEEP_LIST: (trials) KEY=VALUE words, NULL-terminated */
     const char *other;              /* the config of the second of two trials (sweep_pair); NULL: all have [config] */
-    int64_t kept;                   /* trials whose runs are kept, at most [trials]; INT64_MAX: all */
-    int64_t runs;                   /* of a trial */
-    int64_t folds;                  /* 1: none */
+    struct config_source *source, *other_source; /* of [config], of [other]: read once for all trials */
+    int64_t kept;                                /* trials whose runs are kept, at most [trials]; INT64_MAX: all */
+    int64_t runs;                                /* of a trial */
+    int64_t folds;                               /* 1: none */
 };
 
 /* The keys but `parameters` and the list of `trials`. */
@@ -78,8 +79,11 @@ status sweep_pair(const char *a, const char *b, char *const *overrides, size_t c
 
 /* The config of the trials, without parameters. */
 const struct config *sweep_base(const struct sweep_file *file);
-/* What sweep folders compare to know that the configs have not changed. */
+/* The resolved config of the trials, and the second one of a comparison; false: there is none. */
 void sweep_write_base(const struct sweep_file *file, struct text *out);
+bool sweep_write_other(const struct sweep_file *file, struct text *out);
+/* The resolved sweep and configs: what must be the same on all ranks of a sweep. */
+void sweep_write_all(const struct sweep_file *file, struct text *out);
 
 /* The resolved sweep, which reads to the same. */
 void sweep_write(const struct sweep_config *sweep, struct text *out);

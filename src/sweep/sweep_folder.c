@@ -1,19 +1,19 @@
-/* The lock is on .lock, whose text says whose folder it is. */
+/* The configs are compared as text, line by line, so that the first difference can be shown. */
 #include "sweep/sweep_folder.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/folder_lock.h"
 #include "base/io.h"
 
 #define MARK "The lock of a sweep of ddptrain.\n"
 
 struct sweep_folder {
     struct arena *arena;
-    const char *path, *lock, *sweep, *base, *runs;
-    int lock_fd; /* -1: not open */
+    const char *path, *sweep, *base, *other, *runs;
+    struct folder_lock lock;
 };
 
 /* Whether the file exists and has this text; *text (malloc'ed; NULL: absent) is what it has. */
@@ -97,13 +97,16 @@ static status settle(const struct sweep_folder *f, const char *path, const char 
 }
 
 static status settle_configs(const struct sweep_folder *f, const struct sweep_file *file) {
-    struct text sweep = {0}, base = {0};
+    struct text sweep = {0}, base = {0}, other = {0};
     sweep_write(sweep_of(file), &sweep);
     sweep_write_base(file, &base);
+    bool has_other = sweep_write_other(file, &other);
     status s = settle(f, f->sweep, text_string(&sweep), true);
     if (!s) s = settle(f, f->base, text_string(&base), false);
+    if (!s && has_other) s = settle(f, f->other, text_string(&other), false);
     text_free(&sweep);
     text_free(&base);
+    text_free(&other);
     return s;
 }
 
@@ -111,9 +114,11 @@ static status settle_configs(const struct sweep_folder *f, const struct sweep_fi
 
 static void set_path(struct sweep_folder *f, const char *path) {
     f->path = arena_copy(f->arena, path);
-    f->lock = arena_printf(f->arena, "%s/.lock", path);
+    f->lock.path = arena_printf(f->arena, "%s/" FOLDER_LOCK_FILE, path);
+    f->lock.text = MARK;
     f->sweep = arena_printf(f->arena, "%s/sweep.yaml", path);
-    f->base = arena_printf(f->arena, "%s/base_config.yaml", path);
+    f->base = arena_printf(f->arena, "%s/" SWEEP_BASE_CONFIG, path);
+    f->other = arena_printf(f->arena, "%s/" SWEEP_OTHER_CONFIG, path);
     f->runs = arena_printf(f->arena, "%s/runs", path);
 }
 
@@ -121,14 +126,13 @@ static void set_path(struct sweep_folder *f, const char *path) {
 static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
     struct io_info info;
     struct io_names names = {0};
-    char *mark = NULL;
+    enum folder_lock_state lock;
     *has_sweep = false;
     TRY(io_stat(f->path, &info));
     if (!info.exists) return OK;
     if (!info.is_folder) return status_new(STATUS_USAGE, "%s: not a folder; choose another --run-dir", f->path);
-    TRY(read_text(f->lock, &mark));
-    *has_sweep = mark && strncmp(mark, MARK, strlen(mark)) == 0;
-    free(mark);
+    TRY(folder_lock_read(&f->lock, &lock));
+    *has_sweep = lock == FOLDER_LOCK_COMPLETE || lock == FOLDER_LOCK_PARTIAL;
     if (*has_sweep) return OK;
     TRY(io_list(f->path, &names));
     status s = names.count == 0 ? OK
@@ -143,40 +147,26 @@ static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
 #define LOCK_SECONDS                                                                                                   \
     3 /* a coordinator that was killed holds the lock until its workers have ended; watch looks at it */
 
-static status take_lock(struct sweep_folder *f) {
-    struct io_info info;
-    bool is_mine = false;
-    double deadline = clock_seconds() + LOCK_SECONDS;
+static status take_lock(struct sweep_folder *f, struct log *log) {
+    bool is_mine;
     TRY(io_make_folders(f->path));
-    TRY(io_open_append(f->lock, &f->lock_fd));
-    TRY(io_lock(f->lock_fd, f->lock, &is_mine));
-    while (!is_mine && clock_seconds() < deadline) {
-        clock_sleep(0.02);
-        TRY(io_lock(f->lock_fd, f->lock, &is_mine));
-    }
+    TRY(folder_lock_wait(&f->lock, LOCK_SECONDS, log, &is_mine));
     if (!is_mine)
         return status_new(STATUS_USAGE,
                           "%s: another ddptrain is running this sweep; wait for it, stop it, or use another --run-dir",
                           f->path);
-    TRY(io_stat_fd(f->lock_fd, f->lock, &info));
-    if (info.size < strlen(MARK)) TRY(io_write(f->lock_fd, f->lock, &MARK[info.size], strlen(MARK) - info.size));
+    TRY(folder_lock_write_text(&f->lock));
     return io_make_folders(f->runs);
 }
 
-static status move_aside(struct sweep_folder *f, struct log *log) {
-    for (int n = 1; n < 100000; n++) {
-        struct io_info info;
-        char *target = arena_printf(f->arena, "%s.%d", f->path, n);
-        TRY(io_stat(target, &info));
-        if (info.exists) continue;
-        TRY(take_lock(f));
-        TRY(io_rename(f->path, target));
-        log_line(log, "moved the earlier sweep aside: %s", target);
-        int fd = f->lock_fd;
-        f->lock_fd = -1;
-        return io_close(fd, f->lock);
-    }
-    return status_new(STATUS_IO, "%s: cannot find a free name to move it aside", f->path);
+static status rename_earlier(struct sweep_folder *f, struct log *log) {
+    char *target;
+    TRY(folder_free_name(f->path, &target));
+    status s = take_lock(f, log);
+    if (!s) s = io_rename(f->path, target);
+    if (!s) log_line(log, "renamed the folder of the earlier sweep: %s", target);
+    free(target);
+    return s ? s : folder_lock_release(&f->lock);
 }
 
 status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_file *file, struct log *log,
@@ -185,11 +175,11 @@ status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_fil
     struct sweep_folder *f = arena_alloc(arena, sizeof *f);
     bool has_sweep;
     *out = NULL;
-    *f = (struct sweep_folder){.arena = arena, .lock_fd = -1};
+    *f = (struct sweep_folder){.arena = arena, .lock = {.fd = -1}};
     set_path(f, path);
     status s = check_owner(f, &has_sweep);
-    if (!s && has_sweep && is_fresh) s = move_aside(f, log);
-    if (!s) s = take_lock(f);
+    if (!s && has_sweep && is_fresh) s = rename_earlier(f, log);
+    if (!s) s = take_lock(f, log);
     if (!s) s = settle_configs(f, file);
     if (s)
         sweep_folder_close(f);
@@ -200,7 +190,7 @@ status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_fil
 
 void sweep_folder_close(struct sweep_folder *f) {
     if (!f) return;
-    if (f->lock_fd >= 0) status_free(io_close(f->lock_fd, f->lock));
+    status_free(folder_lock_release(&f->lock));
     arena_destroy(f->arena);
 }
 

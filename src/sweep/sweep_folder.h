@@ -1,5 +1,6 @@
-/* sweep_folder: sweeps/<name>, where a sweep keeps sweep.yaml and base_config.yaml (both resolved), history.jsonl,
- * trials.csv and runs/0042, ordinary run folders. One coordinator at a time owns it. */
+/* sweep_folder: sweeps/<name>, where a sweep keeps sweep.yaml and base_config.yaml (both resolved; of a comparison
+ * also other_config.yaml), history.jsonl, trials.csv and runs/0042, ordinary run folders. One coordinator at a time
+ * owns it. */
 #ifndef SWEEP_SWEEP_FOLDER_H
 #define SWEEP_SWEEP_FOLDER_H
 
@@ -7,6 +8,9 @@
 #include "sweep/sweep_config.h"
 
 struct sweep_folder;
+
+#define SWEEP_BASE_CONFIG "base_config.yaml"
+#define SWEEP_OTHER_CONFIG "other_config.yaml"
 
 /* Opens (makes) [path] and takes its lock. STATUS_USAGE: another process has it; the folder is another sweep's, with
  * the first difference; it has files that are no sweep's. [is_fresh]: what is there is first moved to "<path>.1" ... */

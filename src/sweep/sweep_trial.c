@@ -1,4 +1,4 @@
-/* A trial's config is the file of the trials, read again with KEY=VALUE words, as a user would give them. */
+/* A trial's config is the file of the trials with KEY=VALUE words, as a user would give them. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -89,7 +89,8 @@ static void add_fold(const struct sweep_config *sweep, const struct config *conf
 
 static status load(const struct sweep_config *sweep, int64_t trial, const struct words *words,
                    struct config_file **out) {
-    return config_load(trial == 1 && sweep->other ? sweep->other : sweep->config, words->items, words->count, out);
+    struct config_source *source = trial == 1 && sweep->other ? sweep->other_source : sweep->source;
+    return config_source_load(source, words->items, words->count, out);
 }
 
 /* Loads the config with [words], and once more with the seeds and the fold, which depend on what the config has. */

@@ -14,108 +14,18 @@
 
 #include "base/clock.h"
 #include "base/signals.h"
-#include "data/dataset.h"
 #include "device/cpu/parallel.h"
+#include "sweep/dataset_cache.h"
 #include "sweep/parallel_trial.h"
 #include "sweep/sweep_folder.h"
 #include "train/run.h"
 
+#define MAX_CACHED                                                                                                     \
+    ((uint64_t)512 << 20)        /* bytes of datasets that the workers of a machine open, besides shared ones          \
+                                  */
 #define SECONDS_WITHOUT_FOLDER 5 /* what a run may lose with its worker where it has no checkpoints */
-
-/* ---- datasets ---- */
-
-#define MAX_CACHED ((uint64_t)256 << 20) /* bytes of rows that are kept open besides the newest dataset */
-
-struct cached {
-    char *key;
-    struct dataset *dataset;
-    uint64_t bytes, used; /* used: when, by the counter of the cache */
-};
-
-struct dataset_cache {
-    struct cached *items;
-    size_t count, capacity;
-    uint64_t uses;
-};
-
-struct dataset_cache *dataset_cache_create(void) {
-    struct dataset_cache *cache = calloc(1, sizeof *cache);
-    if (!cache) status_exit_without_memory();
-    return cache;
-}
-
-static void remove_cached(struct dataset_cache *cache, size_t index) {
-    free(cache->items[index].key);
-    dataset_close(cache->items[index].dataset);
-    cache->items[index] = cache->items[--cache->count];
-}
-
-void dataset_cache_destroy(struct dataset_cache *cache) {
-    if (!cache) return;
-    while (cache->count > 0) remove_cached(cache, cache->count - 1);
-    free(cache->items);
-    free(cache);
-}
-
-/* All that the rows depend on. */
-static char *key_of(const struct config *c) {
-    struct text key = {0};
-    text_printf(&key, "%d %d\n", loss_type_at((size_t)c->loss.index)->wants_classes,
-                c->dataset.targets_are_probabilities);
-    schema_write_yaml(&dataset_schema, &c->dataset, &key);
-    return key.data;
-}
-
-/* The ones that were not used for longest go, until the rest is small. */
-static void trim(struct dataset_cache *cache) {
-    for (;;) {
-        uint64_t bytes = 0;
-        size_t oldest = 0;
-        for (size_t i = 0; i < cache->count; i++) {
-            bytes += cache->items[i].bytes;
-            if (cache->items[i].used < cache->items[oldest].used) oldest = i;
-        }
-        if (bytes <= MAX_CACHED || cache->count <= 1) return;
-        remove_cached(cache, oldest);
-    }
-}
-
-static uint64_t bytes_of(const struct dataset_info *info) {
-    return (uint64_t)(info->train_rows + info->validation_rows) *
-           (info->input_size * sizeof(float) + dataset_target_bytes(info));
-}
-
-/* Takes [key] and [dataset]. */
-static void add(struct dataset_cache *cache, char *key, struct dataset *dataset) {
-    if (cache->count == cache->capacity) {
-        cache->capacity = cache->capacity * 2 + 8;
-        cache->items = realloc(cache->items, cache->capacity * sizeof *cache->items);
-        if (!cache->items) status_exit_without_memory();
-    }
-    cache->items[cache->count++] = (struct cached){key, dataset, bytes_of(dataset_info(dataset)), ++cache->uses};
-    trim(cache);
-}
-
-status dataset_cache_open(struct dataset_cache *cache, const struct config *config, struct dataset **out) {
-    char *key = key_of(config);
-    *out = NULL;
-    for (size_t i = 0; i < cache->count; i++)
-        if (strcmp(cache->items[i].key, key) == 0) {
-            free(key);
-            cache->items[i].used = ++cache->uses;
-            *out = dataset_share(cache->items[i].dataset);
-            return OK;
-        }
-    struct dataset *dataset;
-    status s = dataset_open(&config->dataset, loss_type_at((size_t)config->loss.index)->wants_classes, false, &dataset);
-    if (s) {
-        free(key);
-        return s;
-    }
-    *out = dataset_share(dataset);
-    add(cache, key, dataset);
-    return OK;
-}
+#define SLOW_SECONDS 1           /* a longer run begins with its folder */
+#define FOLDER_SECONDS 0.02      /* what a run folder costs: it is written to disk */
 
 /* ---- requests to stop ---- */
 
@@ -140,7 +50,7 @@ struct worker {
     int fd;
     int64_t run;
     bool is_pruned;
-    bool is_slow; /* the last run took long: the next begins with a folder */
+    double last_seconds; /* of the last run, or half of that before it; INFINITY: there was none */
 };
 
 static void on_epoch(void *user, int64_t epoch, double value) {
@@ -186,16 +96,24 @@ static status train(struct worker *w, const struct config *config, const char *f
     return s;
 }
 
-/* What cannot do without a folder: a roll-back needs a checkpoint. */
-static bool needs_folder(const struct config *config) {
-    return config->train.on_nonfinite.policy == NONFINITE_ROLLBACK;
+/* A run without a folder is trained a second time if its trial is one of the best, so a folder is worth its time if the
+ * run takes long, or if many trials are kept. The last run shows how long the next may take. */
+static bool wants_folder(const struct worker *w) {
+    const struct sweep_config *sweep = w->options->sweep;
+    double repeated = (double)sweep->kept / (double)sweep->trials;
+    return w->last_seconds > SLOW_SECONDS || w->last_seconds * repeated > FOLDER_SECONDS;
+}
+
+/* A rollback needs a checkpoint; other processes report by their files. */
+static bool needs_folder(const struct worker *w, const struct config *config) {
+    return config->train.on_nonfinite.policy == NONFINITE_ROLLBACK || w->options->sweep->nproc_per_trial > 1;
 }
 
 static status train_with_or_without_folder(struct worker *w, const struct config *config, bool is_kept,
                                            struct run_summary *summary) {
     struct text folder = {0};
     double started = clock_seconds();
-    bool has_folder = is_kept || w->is_slow || needs_folder(config) || w->options->sweep->nproc_per_trial > 1;
+    bool has_folder = is_kept || wants_folder(w) || needs_folder(w, config);
     sweep_run_path(w->options->folder, w->options->sweep, w->run, &folder);
     if (!has_folder) set_alarm(SECONDS_WITHOUT_FOLDER);
     status s = train(w, config, has_folder ? text_string(&folder) : NULL, summary);
@@ -206,7 +124,8 @@ static status train_with_or_without_folder(struct worker *w, const struct config
         stop_run = stop_self;
         s = train(w, config, text_string(&folder), summary);
     }
-    w->is_slow = clock_seconds() - started > SECONDS_WITHOUT_FOLDER;
+    double seconds = clock_seconds() - started;
+    w->last_seconds = isinf(w->last_seconds) ? seconds : fmax(seconds, w->last_seconds / 2);
     text_free(&folder);
     return s;
 }
@@ -270,11 +189,12 @@ static void work(struct worker *w) {
 
 __attribute__((noreturn)) static void run_worker(const struct worker_options *options, struct dataset_cache *cache,
                                                  int fd, pid_t parent) {
-    struct worker worker = {.options = options, .cache = cache, .fd = fd};
+    struct worker worker = {.options = options, .cache = cache, .fd = fd, .last_seconds = INFINITY};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(0);
     signals_block_only_stops();
     signals_on_stop(on_signal);
+    dataset_cache_limit(cache, MAX_CACHED / (uint64_t)(options->local_workers > 0 ? options->local_workers : 1));
     if (options->threads > 0 && !parallel_is_given()) parallel_limit(options->threads);
     work(&worker);
     dataset_cache_destroy(cache);

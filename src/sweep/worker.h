@@ -1,7 +1,7 @@
 /* worker: a process that trains runs of a sweep, one after another, as the coordinator hands them out. It opens each
- * dataset once; those that were open when it was started it shares with the other workers. A run that takes long gets
- * its run folder, and with it checkpoints, after the first seconds; a short one leaves no files unless it is to be
- * kept. */
+ * dataset once; those that were open when it was started it shares with the other workers. Its first run, and those
+ * after a long one, have a run folder, and with it checkpoints, from the start; after short ones a run leaves no files
+ * unless it is to be kept, or takes longer than some seconds. */
 #ifndef SWEEP_WORKER_H
 #define SWEEP_WORKER_H
 
@@ -44,6 +44,7 @@ struct worker_options {
     const struct dist_env *env; /* of this process, as a run of one rank */
     const char *no_gpu;         /* train.device: auto: a clause, why GPUs are not used; NULL: they are */
     int threads;                /* of a run; 0: as many as the library takes */
+    int local_workers;          /* of this sweep on this machine */
     bool reports_epochs;        /* WORKER_EPOCH */
 };
 
@@ -53,13 +54,7 @@ struct sweep_options;
 struct worker_options worker_options(const struct sweep_file *file, const struct sweep_options *options,
                                      const struct dist_env *env);
 
-/* The datasets that a process has open. */
 struct dataset_cache;
-struct dataset_cache *dataset_cache_create(void);
-void dataset_cache_destroy(struct dataset_cache *cache); /* takes NULL */
-/* The dataset of the config, shared: the caller closes it. */
-status dataset_cache_open(struct dataset_cache *cache, const struct config *config, struct dataset **out);
-
 /* Starts a worker; *fd: a socket for its jobs and reports, which ends it when it is closed. The worker ends with its
  * parent process. Call it while the process has one thread. */
 status worker_start(const struct worker_options *options, struct dataset_cache *cache, pid_t *pid, int *fd);

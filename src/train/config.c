@@ -12,6 +12,12 @@ struct config_file {
     struct config config;
 };
 
+struct config_source {
+    char *path;
+    struct document *document;
+    char *dataset, *dataset_path; /* dataset.path as a config had it last, and what was found; NULL: none yet */
+};
+
 /* "configs/wine_mlp.yaml" -> "wine_mlp" */
 static const char *name_of_file(const char *path, struct arena *arena) {
     const char *slash = strrchr(path, '/');
@@ -52,20 +58,75 @@ static status find_files(struct config *c, const char *path, struct arena *arena
     return is_resume_file ? find_file(&c->checkpoint.resume, path, arena) : OK;
 }
 
+/* Applies the words to [document], which it owns; NULL: it could not be read. */
+static status complete(struct document *document, const char *path, char *const *overrides, size_t count,
+                       struct problems *problems, struct config_file **out) {
+    for (size_t i = 0; document && i < count; i++) document_override(document, overrides[i], problems);
+    return bind(document, path, problems, out);
+}
+
+static status free_after(status s, struct config_file **file) {
+    if (!s) return OK;
+    config_free(*file);
+    *file = NULL;
+    return s;
+}
+
 status config_load(const char *path, char *const *overrides, size_t count, struct config_file **out) {
     struct problems problems = {0};
     struct document *document = NULL;
     *out = NULL;
     status s = document_read(path, &problems, &document);
-    for (size_t i = 0; !s && document && i < count; i++) document_override(document, overrides[i], &problems);
-    if (!s) s = bind(document, path, &problems, out);
+    if (!s) s = complete(document, path, overrides, count, &problems, out);
     if (!s) s = find_files(&(*out)->config, path, document_arena((*out)->document));
-    if (s && *out) {
-        config_free(*out);
-        *out = NULL;
-    }
     problems_free(&problems);
+    return free_after(s, out);
+}
+
+status config_source_open(const char *path, struct config_source **out) {
+    struct problems problems = {0};
+    struct config_source *source = calloc(1, sizeof *source);
+    *out = source;
+    if (!source) return status_memory("the config");
+    source->path = strdup(path);
+    status s = source->path ? document_read(path, &problems, &source->document) : status_memory("the config");
+    if (!s) s = problems_status(&problems, STATUS_USAGE);
+    problems_free(&problems);
+    if (!s) return OK;
+    config_source_close(source);
+    *out = NULL;
     return s;
+}
+
+void config_source_close(struct config_source *source) {
+    if (!source) return;
+    document_destroy(source->document);
+    free(source->path);
+    free(source->dataset);
+    free(source->dataset_path);
+    free(source);
+}
+
+static status find_files_once(struct config_source *source, struct config *c, struct arena *arena) {
+    const char *name = c->dataset.path;
+    if (name && source->dataset && strcmp(name, source->dataset) == 0) c->dataset.path = source->dataset_path;
+    TRY(find_files(c, source->path, arena));
+    if (!name || c->dataset.path == source->dataset_path) return OK;
+    free(source->dataset);
+    free(source->dataset_path);
+    source->dataset = strdup(name);
+    source->dataset_path = strdup(c->dataset.path);
+    return source->dataset && source->dataset_path ? OK : status_memory("the config");
+}
+
+status config_source_load(struct config_source *source, char *const *overrides, size_t count,
+                          struct config_file **out) {
+    struct problems problems = {0};
+    *out = NULL;
+    status s = complete(document_copy(source->document), source->path, overrides, count, &problems, out);
+    if (!s) s = find_files_once(source, &(*out)->config, document_arena((*out)->document));
+    problems_free(&problems);
+    return free_after(s, out);
 }
 
 status config_parse(const char *name, const char *text, struct config_file **out) {

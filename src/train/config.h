@@ -84,6 +84,14 @@ struct config_file;
 /* Reads [path], applies the [overrides] (count) "KEY=VALUE" and finds the files that it names (find_file). A wrong
  * config is one STATUS_USAGE failure that lists every problem, one a line, as file:line:column: key: sentence. */
 status config_load(const char *path, char *const *overrides, size_t count, struct config_file **out);
+
+/* The file [path], read once for many configs with other overrides: config_source_load is config_load, but does not
+ * read the file again. A config must be freed before its source. */
+struct config_source;
+status config_source_open(const char *path, struct config_source **out);
+status config_source_load(struct config_source *source, char *const *overrides, size_t count, struct config_file **out);
+void config_source_close(struct config_source *source); /* takes NULL */
+
 /* The same from memory: the resolved config kept in a run folder or a checkpoint. */
 status config_parse(const char *name, const char *text, struct config_file **out);
 void config_free(struct config_file *file); /* takes NULL */

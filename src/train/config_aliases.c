@@ -5,15 +5,15 @@
 #include <stddef.h>
 
 #define KEY(place_, words_, meant_)                                                                                    \
-    { .kind = ALIAS_KEY, .place = place_, .words = words_, .meant = meant_ }
+    { .kind = ALIAS_KEY, .place = place_, .names = words_, .meant = meant_ }
 #define KEY_NOTE(place_, words_, meant_, note_)                                                                        \
-    { .kind = ALIAS_KEY, .place = place_, .words = words_, .meant = meant_, .note = note_ }
+    { .kind = ALIAS_KEY, .place = place_, .names = words_, .meant = meant_, .note = note_ }
 #define VALUE(place_, words_, meant_)                                                                                  \
-    { .kind = ALIAS_VALUE, .place = place_, .words = words_, .meant = meant_ }
+    { .kind = ALIAS_VALUE, .place = place_, .names = words_, .meant = meant_ }
 #define VALUE_NOTE(place_, words_, meant_, note_)                                                                      \
-    { .kind = ALIAS_VALUE, .place = place_, .words = words_, .meant = meant_, .note = note_ }
+    { .kind = ALIAS_VALUE, .place = place_, .names = words_, .meant = meant_, .note = note_ }
 #define CALL(place_, type_, keys_)                                                                                     \
-    { .kind = ALIAS_CALL, .place = place_, .words = type_, .meant = keys_ }
+    { .kind = ALIAS_CALL, .place = place_, .names = type_, .meant = keys_ }
 
 #define INFERRED "the size of the input is inferred; leave the key out"
 #define OWN_LAYER                                                                                                      \
@@ -67,6 +67,11 @@ const struct schema_alias config_aliases[] = {
     KEY("layer.*", "num_heads n_heads n_head nhead nheads", ".heads"),
     KEY("layer.*", "is_causal mask causal_mask", ".causal"),
     KEY_NOTE("layer.attention", "embed_dim d_model dim hidden_size", NULL, INFERRED),
+    KEY("layer.concat", "axis", ".dim"),
+    KEY("layer.parallel", "axis", ".dim"),
+    KEY("layer.slice", "axis", ".dim"),
+    KEY("layer.upsample", "scale factor size", ".scale_factor"),
+    KEY("layer.*", "inputs input sources source", ".from"),
     KEY("layer.repeat", "n num count repeats number", ".times"),
     KEY("layer.reshape", "size target_shape dims view", ".shape"),
     KEY("layer.adaptive_avg_pool2d", "size output out", ".output_size"),
@@ -369,6 +374,12 @@ const struct schema_alias config_aliases[] = {
     VALUE("layer", "logistic", "sigmoid"),
     VALUE("layer", "PositionEmbedding pos_emb positional_encoding", "positional_embedding"),
     VALUE("layer", "emb", "embedding"),
+    VALUE("layer", "cat Concatenate", "concat"),
+    VALUE("layer", "mul", "multiply"),
+    VALUE("layer", "sum plus", "add"),
+    VALUE("layer", "branches inception", "parallel"),
+    VALUE("layer", "narrow crop chunk", "slice"),
+    VALUE("layer", "UpSampling2D UpsamplingNearest2d interpolate", "upsample"),
     VALUE_NOTE("layer", "Identity Input InputLayer", NULL, "it is not needed: leave it out"),
     VALUE_NOTE("layer", "LSTM GRU RNN SimpleRNN Bidirectional", NULL,
                "there are no recurrent layers; for sequences use attention"),
@@ -379,7 +390,7 @@ const struct schema_alias config_aliases[] = {
     VALUE_NOTE("layer", "Transformer TransformerEncoder TransformerEncoderLayer TransformerDecoderLayer", NULL,
                "write it with residual, layer_norm and attention, as configs/char_gpt.yaml does"),
     VALUE_NOTE("layer",
-               "Conv3d ConvTranspose2d Conv2DTranspose Upsample UpSampling2D MaxPool1d MaxPooling1D AvgPool1d "
+               "Conv3d ConvTranspose2d Conv2DTranspose MaxPool1d MaxPooling1D AvgPool1d "
                "InstanceNorm2d AdaptiveMaxPool2d GlobalMaxPooling2D ZeroPadding2D",
                NULL, "there is no such layer"),
     VALUE("loss",
@@ -447,10 +458,10 @@ const struct schema_alias config_aliases[] = {
     VALUE("train.metrics", "f1_score F1Score", "f1"),
     VALUE("train.metrics", "r2_score R2Score", "r2"),
     VALUE("train.metrics", "mean_absolute_error l1", "mae"),
-    VALUE_NOTE("train.metrics", "mse MeanSquaredError mean_squared_error l2", NULL,
-               "the mean squared error is the loss of the validation rows with loss: mse; mae and r2 are metrics"),
-    VALUE_NOTE("train.metrics", "rmse RootMeanSquaredError root_mean_squared_error", NULL,
-               "it is the square root of the loss of the validation rows with loss: mse; mae and r2 are metrics"),
+    VALUE_NOTE(
+        "train.metrics", "mse MeanSquaredError mean_squared_error l2", NULL,
+        "the mean squared error is the loss of the validation rows with loss: mse; rmse, mae and r2 are metrics"),
+    VALUE("train.metrics", "RootMeanSquaredError root_mean_squared_error", "rmse"),
     VALUE_NOTE("train.metrics", "loss val_loss", NULL, "the loss is always measured; leave it out"),
     VALUE_NOTE("train.metrics", "bleu rouge wer mape iou dice map mcc kappa log_loss", NULL,
                "there is no such metric; 'ddptrain predict' writes what it can be computed from"),
@@ -468,7 +479,9 @@ const struct schema_alias config_aliases[] = {
     VALUE("dataset.format", "txt", "text"),
     VALUE("dataset.format", "bin", "tokens"),
     VALUE("dataset.format", "random fake", "synthetic"),
-    VALUE_NOTE("dataset.format", "npy npz numpy parquet json jsonl xlsx tsv pickle pt arrow", NULL,
+    VALUE("dataset.format", "numpy", "npy"),
+    VALUE("dataset.format", "savez", "npz"),
+    VALUE_NOTE("dataset.format", "parquet json jsonl xlsx tsv pickle pt arrow", NULL,
                "write the rows to HDF5 (h5py) or CSV (docs/data.md)"),
     VALUE("dataset.layout", "channels_first chw", "nchw"),
     VALUE("dataset.layout", "channels_last hwc", "nhwc"),

@@ -127,6 +127,14 @@ static void check_metrics(const struct config *c, const struct node *root, struc
     status_free(s);
 }
 
+static void check_target_scale(const struct config *c, const struct node *root, struct problems *problems) {
+    const struct loss_type *loss = loss_type_at((size_t)c->loss.index);
+    if (c->dataset.target_scale == TARGET_SCALE_NONE || loss->is_regression) return;
+    problems_add(problems, place_of_key(root, "dataset", "target_scale"), "dataset.target_scale",
+                 "is for values in any unit (loss mse, l1 or smooth_l1), but the targets of %s are %s",
+                 loss->variant.name, loss->wants_classes ? "classes" : "probabilities");
+}
+
 /* checkpoint.best and train.early_stop: their metric must be one of metrics.jsonl's epochs. */
 static void check_monitors(const struct config *c, const struct node *root, struct problems *problems) {
     const struct early_stop stop = early_stop_of(&c->train.early_stop);
@@ -181,5 +189,6 @@ void config_check(void *config, const struct node *root, const char *path, struc
     check_in_backward(c, root, problems);
     check_schedule(c, root, problems);
     check_metrics(c, root, problems);
+    check_target_scale(c, root, problems);
     check_monitors(c, root, problems);
 }

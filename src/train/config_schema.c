@@ -125,7 +125,7 @@ static const struct schema_row train_rows[] = {
      .flags = SCHEMA_EXTENDS,
      .doc = "Metrics of the validation rows in addition to the loss: accuracy, top5, perplexity, confusion_matrix, "
             "precision, "
-            "recall, f1, auc, mae, r2 (docs/metrics.md)."},
+            "recall, f1, auc, mae, rmse, r2 (docs/metrics.md)."},
     {.key = "evaluate_every",
      .type = SCHEMA_INT,
      .offset = offsetof(struct train_config, evaluate_every),

@@ -1,5 +1,5 @@
-/* A safetensors file of PyTorch differs from a checkpoint: a tied weight has several names, and the matrices of linear
- * layers have other shapes. */
+/* A file of PyTorch (safetensors, torch.save) differs from a checkpoint: a tied weight has several names, and the
+ * matrices of linear layers have other shapes. */
 #include "train/init_from.h"
 
 #include <string.h>
@@ -29,11 +29,11 @@ static size_t find_products(const struct model *model, const char **names) {
 }
 
 /* A tied weight has a name in each layer that uses it. */
-static status from_safetensors(struct model *model, const char *path) {
+static status from_tensors(struct model *model, const char *path, bool is_torch) {
     struct arena *arena = arena_create();
     const struct params *sets[] = {&model->params, &model->buffers};
     struct safetensors_alias *aliases = arena_alloc(arena, (model->layer_count + 1) * sizeof *aliases);
-    struct safetensors_target target = {.sets = sets, .set_count = 2, .aliases = aliases};
+    struct safetensors_target target = {.sets = sets, .set_count = 2, .aliases = aliases, .is_torch = is_torch};
     for (size_t i = 0; i < model->layer_count; i++)
         if (model->layers[i].tied_count)
             aliases[target.alias_count++] =
@@ -47,11 +47,15 @@ static status from_safetensors(struct model *model, const char *path) {
     return s;
 }
 
-status init_from(struct model *model, const char *path) {
+static bool ends_with(const char *path, const char *extension) {
     const char *dot = strrchr(path, '.');
-    bool is_safetensors = dot && strcmp(dot, ".safetensors") == 0;
-    if (!is_safetensors) is_safetensors = foreign_is_safetensors(path);
+    return dot && strcmp(dot, extension) == 0;
+}
+
+status init_from(struct model *model, const char *path) {
+    bool is_torch = ends_with(path, ".pt") || ends_with(path, ".pth") || foreign_is_torch(path);
+    bool is_safetensors = ends_with(path, ".safetensors") || foreign_is_safetensors(path);
     TRY(model_map(model));
-    status s = is_safetensors ? from_safetensors(model, path) : from_checkpoint(model, path);
+    status s = is_safetensors || is_torch ? from_tensors(model, path, !is_safetensors) : from_checkpoint(model, path);
     return status_prefix(status_first(s, model_unmap(model, true)), "model.init_from");
 }

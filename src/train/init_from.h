@@ -1,4 +1,5 @@
-/* init_from: initial weights from a file (model.init_from): a checkpoint, or a safetensors file from PyTorch. */
+/* init_from: initial weights from a file (model.init_from): a checkpoint, or a file from PyTorch (safetensors,
+ * torch.save). */
 #ifndef TRAIN_INIT_FROM_H
 #define TRAIN_INIT_FROM_H
 

@@ -2,6 +2,7 @@
 #include "train/labels.h"
 
 #include <jansson.h>
+#include <stdlib.h>
 
 #include "base/text.h"
 
@@ -30,4 +31,25 @@ status labels_read(struct arena *arena, const char *text, struct string_list *ou
     }
     json_decref(list);
     return is_valid ? OK : status_new(STATUS_DATA, "the checkpoint's labels (data/labels) are not a list of strings");
+}
+
+status labels_load(struct arena *arena, struct checkpoint *checkpoint, struct string_list *out) {
+    char *text = NULL;
+    struct entry entry = {.path = "data/labels", .type = ENTRY_TEXT, .data = &text, .is_optional = true};
+    *out = (struct string_list){0};
+    status s = checkpoint_read(checkpoint, &entry, 1, NULL);
+    if (!s && text) s = labels_read(arena, text, out);
+    free(text);
+    return s;
+}
+
+status labels_load_newest(struct arena *arena, const char *folder, struct string_list *out) {
+    struct checkpoint *checkpoint;
+    char *path;
+    *out = (struct string_list){0};
+    TRY(checkpoint_open_newest(folder, NULL, &checkpoint, &path));
+    status s = checkpoint ? labels_load(arena, checkpoint, out) : OK;
+    checkpoint_close(checkpoint);
+    free(path);
+    return s;
 }

@@ -6,11 +6,18 @@
 #include "base/arena.h"
 #include "base/schema.h"
 #include "base/status.h"
+#include "checkpoint/checkpoint.h"
 
 /* [labels] as JSON, allocated in [arena]. */
 char *labels_write(struct arena *arena, const struct string_list *labels);
 
 /* Parses [text] into [arena]. STATUS_DATA when it is not a list of strings. */
 status labels_read(struct arena *arena, const char *text, struct string_list *out);
+
+/* The labels of a checkpoint in [arena]; count 0: it has none. */
+status labels_load(struct arena *arena, struct checkpoint *checkpoint, struct string_list *out);
+
+/* The labels of the newest checkpoint in [folder], as above; count 0 also if there is no checkpoint. */
+status labels_load_newest(struct arena *arena, const char *folder, struct string_list *out);
 
 #endif

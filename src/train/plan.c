@@ -41,8 +41,9 @@ static status open_data(struct plan *p, const struct plan_options *options) {
         p->info = *options->info;
         return OK;
     }
-    if (!p->dataset)
-        TRY(dataset_open(&p->config->dataset, p->loss->wants_classes, p->purpose == PLAN_CHECK, &p->dataset));
+    struct dataset_config dataset = p->config->dataset;
+    dataset.local_ranks = p->env.local_world_size;
+    if (!p->dataset) TRY(dataset_open(&dataset, p->loss->wants_classes, p->purpose == PLAN_CHECK, &p->dataset));
     p->info = *dataset_info(p->dataset);
     return OK;
 }

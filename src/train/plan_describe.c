@@ -8,19 +8,53 @@
 
 #define MIB (1024.0 * 1024.0)
 
+enum layer_column { LAYER_NAME, LAYER_TYPE, LAYER_INPUT, LAYER_OUTPUT, LAYER_COLUMNS };
+
+/* The cells of a layer, in [cells]. */
+static void describe_layer(const struct layer *layer, struct text cells[LAYER_COLUMNS]) {
+    text_add(&cells[LAYER_NAME], layer->name);
+    text_add(&cells[LAYER_TYPE], layer->type->variant.name);
+    for (size_t i = 0; i < layer->in_count; i++) {
+        text_add(&cells[LAYER_INPUT], i ? ", " : "");
+        shape_print(&layer->ins[i], &cells[LAYER_INPUT]);
+    }
+    shape_print(&layer->out, &cells[LAYER_OUTPUT]);
+}
+
+static size_t parameters_of(const struct model *model, const struct layer *layer) {
+    size_t elements = 0;
+    for (size_t p = 0; p < layer->param_count; p++) elements += model->params.items[layer->first_param + p].count;
+    return elements;
+}
+
+/* A line per layer; with a column for `from:` if a layer has it. */
 static void describe_layers(const struct model *model, struct text *out) {
-    text_printf(out, "\n%-5s %-12s %-18s %-18s %12s\n", "layer", "type", "input", "output", "parameters");
+    static const char *const titles[LAYER_COLUMNS] = {"layer", "type", "input", "output"};
+    int widths[LAYER_COLUMNS] = {5, 12, 18, 18};
+    bool has_sources = false;
+    for (size_t i = 0; i < model->layer_count; i++) {
+        struct text cells[LAYER_COLUMNS] = {0};
+        describe_layer(&model->layers[i], cells);
+        has_sources |= model->layers[i].from.count > 0;
+        for (int c = 0; c < LAYER_COLUMNS; c++) {
+            if ((size_t)widths[c] < cells[c].length) widths[c] = (int)cells[c].length;
+            text_free(&cells[c]);
+        }
+    }
+    text_add(out, "\n");
+    for (int c = 0; c < LAYER_COLUMNS; c++) text_printf(out, "%-*s ", widths[c], titles[c]);
+    text_printf(out, "%12s%s\n", "parameters", has_sources ? "  from" : "");
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];
-        struct text in = {0}, shape = {0};
-        size_t elements = 0;
-        for (size_t p = 0; p < layer->param_count; p++) elements += model->params.items[layer->first_param + p].count;
-        shape_print(&layer->in, &in);
-        shape_print(&layer->out, &shape);
-        text_printf(out, "%-5s %-12s %-18s %-18s %12zu\n", layer->name, layer->type->variant.name, text_string(&in),
-                    text_string(&shape), elements);
-        text_free(&in);
-        text_free(&shape);
+        struct text cells[LAYER_COLUMNS] = {0};
+        describe_layer(layer, cells);
+        for (int c = 0; c < LAYER_COLUMNS; c++) {
+            text_printf(out, "%-*s ", widths[c], text_string(&cells[c]));
+            text_free(&cells[c]);
+        }
+        text_printf(out, "%12zu", parameters_of(model, layer));
+        for (size_t n = 0; n < layer->from.count; n++) text_printf(out, "%s%s", n ? ", " : "  ", layer->from.items[n]);
+        text_add(out, "\n");
     }
     text_printf(out, "%zu parameter%s in %zu tensor%s\n", model->params.elements,
                 text_plural(model->params.elements, "s"), model->params.count, text_plural(model->params.count, "s"));
@@ -135,6 +169,13 @@ static void describe_rows(const struct plan *p, struct text *out) {
         text_printf(out, "%zu target value%s a row\n", info->target_size, text_plural(info->target_size, "s"));
 }
 
+static void describe_columns(const struct plan *p, struct text *out) {
+    struct text columns = {0};
+    if (p->dataset) dataset_describe_columns(p->dataset, &p->config->dataset, &columns);
+    if (columns.length) text_printf(out, "\n%s", text_string(&columns));
+    text_free(&columns);
+}
+
 static void describe_processes(const struct plan *p, struct text *out) {
     const struct config *c = p->config;
     text_printf(out, "\nprocesses      %d, %zu row%s per %s", p->env.world_size, p->batch, text_plural(p->batch, "s"),
@@ -198,6 +239,7 @@ static void describe_gradients(const struct plan *p, struct text *out) {
 
 void plan_describe(const struct plan *p, struct text *out) {
     describe_rows(p, out);
+    describe_columns(p, out);
     describe_layers(p->model, out);
     describe_processes(p, out);
     describe_run(p, out);

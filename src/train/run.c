@@ -152,6 +152,7 @@ static void destroy(struct run *run, status *result) {
     struct trainer *t = &run->trainer;
     /* before connections close, so that other ranks report the cause */
     if (run->store && *result && status_code(*result) != STATUS_STOPPED) store_report(run->store, *result);
+    save_close(t);
     reducer_destroy(t->averaging.reducer);
     elastic_destroy(t->averaging.elastic);
     parts_close_recordings(t);

@@ -1,5 +1,5 @@
-/* The lock is an advisory lock (flock) on "<path>/.lock", which the kernel releases when the process ends. It locks the
- * file, not the path, so each save verifies that the path is still this file. */
+/* The lock (base/folder_lock.h) is that of a file, not of its path, so each save verifies that the path is still this
+ * file. */
 #include "train/run_folder.h"
 
 #include <stdio.h>
@@ -7,15 +7,16 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/clock.h"
+#include "base/folder_lock.h"
 #include "base/io.h"
 #include "base/sealed.h"
 #include "checkpoint/checkpoint.h"
 
 struct run_folder {
     struct arena *arena;
-    const char *path, *config, *metrics, *log, *checkpoints, *checkpoints_by_fd, *lock;
-    int fd, lock_fd;                   /* of the folder and of the lock file; -1: not open */
+    const char *path, *config, *metrics, *log, *checkpoints, *checkpoints_by_fd;
+    struct folder_lock lock;
+    int fd;                            /* of the folder; -1: not open */
     struct io_info folder_id, lock_id; /* device and inode */
     bool is_new;                       /* not the folder of an earlier run; not written to yet */
     bool is_created;                   /* the folder did not exist */
@@ -25,7 +26,9 @@ struct run_folder {
 
 /* A killed process keeps its lock until the kernel has freed its memory, and the same command may be started before. */
 #define LOCK_WAIT_SECONDS 2.0
-#define LOCK_REPORT_SECONDS 1.0
+
+/* Content of the lock file, which distinguishes it from a user's file of that name. */
+#define LOCK_TEXT "a run of ddptrain\n"
 
 static void set_path(struct run_folder *f, const char *path) {
     f->path = arena_copy(f->arena, path);
@@ -34,65 +37,17 @@ static void set_path(struct run_folder *f, const char *path) {
     f->log = arena_printf(f->arena, "%s/log.txt", path);
     f->checkpoints = arena_printf(f->arena, "%s/checkpoints", path);
     f->checkpoints_by_fd = f->checkpoints;
-    f->lock = arena_printf(f->arena, "%s/.lock", path);
-}
-
-/* Content of the lock file, which distinguishes it from a user's file of that name. */
-#define LOCK_TEXT "a run of ddptrain\n"
-
-/* *size: how many bytes of LOCK_TEXT the lock file contains; less than all if the run was killed at its start or was
- * made by an early version. *is_other: it has another content. */
-static status read_lock_text(const struct run_folder *f, size_t *size, bool *is_other) {
-    struct io_info info;
-    char text[sizeof LOCK_TEXT] = "";
-    int fd;
-    *size = 0;
-    *is_other = false;
-    TRY(io_stat(f->lock, &info));
-    if (!info.is_file || info.size == 0) return OK;
-    TRY(io_open(f->lock, &fd));
-    *size = info.size < sizeof text ? (size_t)info.size : sizeof text;
-    status s = io_read(fd, f->lock, text, *size, NULL);
-    *is_other = *size == sizeof text || memcmp(text, LOCK_TEXT, *size) != 0;
-    return status_first(s, io_close(fd, f->lock));
-}
-
-/* Completes LOCK_TEXT in a lock file that this run has locked. */
-static status write_lock_text(const struct run_folder *f) {
-    size_t size;
-    bool is_other;
-    TRY(read_lock_text(f, &size, &is_other));
-    return is_other ? OK : io_write(f->lock_fd, f->lock, &LOCK_TEXT[size], sizeof LOCK_TEXT - 1 - size);
-}
-
-/* Tries once. */
-static status try_lock(struct run_folder *f, bool *is_mine) {
-    if (f->lock_fd < 0) TRY(io_open_append(f->lock, &f->lock_fd));
-    return io_lock(f->lock_fd, f->lock, is_mine);
+    f->lock.path = arena_printf(f->arena, "%s/" FOLDER_LOCK_FILE, path);
+    f->lock.text = LOCK_TEXT;
 }
 
 static status acquire_lock(struct run_folder *f, struct log *log) {
-    bool is_mine = false, is_reported = false;
-    double start = clock_seconds(), now;
-    do {
-        TRY(try_lock(f, &is_mine));
-        if (is_mine) return write_lock_text(f);
-        clock_sleep(0.02);
-        now = clock_seconds();
-        if (!is_reported && now > start + LOCK_REPORT_SECONDS) {
-            log_line(log, "waiting for %s: another ddptrain has locked it", f->lock);
-            is_reported = true;
-        }
-    } while (now < start + LOCK_WAIT_SECONDS);
+    bool is_mine;
+    TRY(folder_lock_wait(&f->lock, LOCK_WAIT_SECONDS, log, &is_mine));
+    if (is_mine) return folder_lock_write_text(&f->lock);
     return status_new(
         STATUS_USAGE,
         "%s: another ddptrain is training in this folder; wait for it, or give this run its own --run-dir", f->path);
-}
-
-static status release_lock(struct run_folder *f) {
-    int fd = f->lock_fd;
-    f->lock_fd = -1;
-    return fd >= 0 ? io_close(fd, f->lock) : OK;
 }
 
 /* Uses the path of the open descriptor in /proc (Linux); without /proc the plain path remains. */
@@ -109,30 +64,26 @@ static status record_identity(struct run_folder *f) {
     if (f->fd < 0) TRY(io_open(f->path, &f->fd));
     TRY(io_stat_fd(f->fd, f->path, &f->folder_id));
     set_checkpoints_by_fd(f);
-    return io_stat_fd(f->lock_fd, f->lock, &f->lock_id);
+    return io_stat_fd(f->lock.fd, f->lock.path, &f->lock_id);
 }
 
 static status close_descriptors(struct run_folder *f) {
     int fd = f->fd;
     f->fd = -1;
-    status s = release_lock(f);
+    status s = folder_lock_release(&f->lock);
     return status_first(s, fd >= 0 ? io_close(fd, f->path) : OK);
 }
 
 /* Renames the folder to the first free "<path>.N". It is locked meanwhile, so that the folder of a running job is not
  * renamed. */
 static status rename_earlier(struct run_folder *f, struct log *log) {
-    for (int n = 1; n < 100000; n++) {
-        char *target = arena_printf(f->arena, "%s.%d", f->path, n);
-        struct io_info info;
-        TRY(io_stat(target, &info));
-        if (info.exists) continue;
-        TRY(acquire_lock(f, log));
-        TRY(io_rename(f->path, target));
-        log_line(log, "renamed the folder of the earlier run: %s", target);
-        return release_lock(f);
-    }
-    return status_new(STATUS_IO, "%s: cannot find a free name to rename it", f->path);
+    char *target;
+    TRY(folder_free_name(f->path, &target));
+    status s = acquire_lock(f, log);
+    if (!s) s = io_rename(f->path, target);
+    if (!s) log_line(log, "renamed the folder of the earlier run: %s", target);
+    free(target);
+    return s ? s : folder_lock_release(&f->lock);
 }
 
 static status read_config(struct run_folder *f) {
@@ -199,13 +150,12 @@ static status find_checkpoints(const struct run_folder *f, bool *has_checkpoint,
 static status has_run(const struct run_folder *f, bool *out, const char **other) {
     const char *const names[] = {f->config, f->metrics, f->log};
     char *file;
-    size_t size;
-    bool is_other;
-    TRY(read_lock_text(f, &size, &is_other));
-    *out = !is_other && size == sizeof LOCK_TEXT - 1;
+    enum folder_lock_state lock;
+    TRY(folder_lock_read(&f->lock, &lock));
+    *out = lock == FOLDER_LOCK_COMPLETE;
     if (*out) return OK;
     TRY(find_checkpoints(f, out, &file));
-    *other = is_other ? f->lock : file;
+    *other = lock == FOLDER_LOCK_OTHER ? f->lock.path : file;
     for (size_t i = 0; i < sizeof names / sizeof *names && !*other; i++) {
         struct io_info info;
         TRY(io_stat(names[i], &info));
@@ -226,7 +176,7 @@ status run_folder_is_run(const char *path, bool *out) {
 
 static status record_existing(struct run_folder *f) {
     struct io_info lock, checkpoints;
-    TRY(io_stat(f->lock, &lock));
+    TRY(io_stat(f->lock.path, &lock));
     TRY(io_stat(f->checkpoints, &checkpoints));
     f->had_lock = lock.exists;
     f->had_checkpoints = checkpoints.exists;
@@ -265,7 +215,7 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
                        struct run_folder **out) {
     struct arena *arena = arena_create();
     struct run_folder *f = arena_alloc(arena, sizeof *f);
-    *f = (struct run_folder){.arena = arena, .fd = -1, .lock_fd = -1};
+    *f = (struct run_folder){.arena = arena, .fd = -1, .lock = {.fd = -1}};
     set_path(f, path);
     status s = check_start(f, start, log);
     if (!s) s = io_make_folders(f->checkpoints);
@@ -284,14 +234,14 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
 
 /* Removes what this run created, after a start that failed; the folders are empty. */
 static void remove_created(const struct run_folder *f) {
-    if (!f->had_lock) status_free(io_remove(f->lock));
+    if (!f->had_lock) status_free(io_remove(f->lock.path));
     if (!f->had_checkpoints) status_free(io_remove_folder(f->checkpoints));
     if (f->is_created) status_free(io_remove_folder(f->path));
 }
 
 void run_folder_close(struct run_folder *folder) {
     if (!folder) return;
-    if (folder->is_new && folder->lock_fd >= 0) remove_created(folder);
+    if (folder->is_new && folder->lock.fd >= 0) remove_created(folder);
     status_free(close_descriptors(folder));
     free(folder->config_text);
     arena_destroy(folder->arena);
@@ -323,12 +273,12 @@ status run_folder_write_config(struct run_folder *folder, const char *text) {
 static status reacquire_lock(struct run_folder *f, bool *is_mine) {
     struct io_info info;
     *is_mine = true;
-    TRY(io_stat(f->lock, &info));
+    TRY(io_stat(f->lock.path, &info));
     if (io_is_same(&info, &f->lock_id)) return OK;
-    TRY(release_lock(f));
-    TRY(try_lock(f, is_mine));
-    if (!*is_mine) return release_lock(f);
-    status_free(write_lock_text(f)); /* if it fails, the checkpoints identify the folder */
+    TRY(folder_lock_release(&f->lock));
+    TRY(folder_lock_try(&f->lock, is_mine));
+    if (!*is_mine) return folder_lock_release(&f->lock);
+    status_free(folder_lock_write_text(&f->lock)); /* if it fails, the checkpoints identify the folder */
     return record_identity(f);
 }
 
@@ -372,11 +322,11 @@ static status create_new(struct run_folder *f, const char *base) {
         f->is_created = true;
         f->had_lock = f->had_checkpoints = false;
         TRY(io_make_folders(f->checkpoints));
-        TRY(try_lock(f, &is_mine));
-        if (!is_mine) TRY(release_lock(f));
+        TRY(folder_lock_try(&f->lock, &is_mine));
+        if (!is_mine) TRY(folder_lock_release(&f->lock));
     }
     if (!is_mine) return status_new(STATUS_IO, "%s: cannot find a free name for a new run folder", base);
-    status_free(write_lock_text(f));
+    status_free(folder_lock_write_text(&f->lock));
     return record_identity(f);
 }
 
@@ -386,7 +336,7 @@ static status replace_folder(struct run_folder *f, struct log *log) {
     if (!s) s = write_config(f);
     if (!s) s = log_open_file(log, f->log);
     if (s) { /* the next save retries */
-        if (f->lock_fd >= 0) remove_created(f);
+        if (f->lock.fd >= 0) remove_created(f);
         status_free(close_descriptors(f));
         set_path(f, before);
         return s;
@@ -421,8 +371,8 @@ status run_folder_follow(struct run_folder *f, struct log *log, bool *has_change
     bool is_same, is_mine = false;
     const char *before = f->path;
     *is_new = *has_changed = false;
-    if (f->lock_fd >= 0) TRY(io_stat(f->lock, &info));
-    if (f->lock_fd >= 0 && io_is_same(&info, &f->lock_id)) return restore_files(f, log, is_new);
+    if (f->lock.fd >= 0) TRY(io_stat(f->lock.path, &info));
+    if (f->lock.fd >= 0 && io_is_same(&info, &f->lock_id)) return restore_files(f, log, is_new);
     if (f->fd >= 0) {
         TRY(is_own_folder(f, f->path, &is_same));
         TRY(is_same ? reacquire_lock(f, &is_mine) : follow_move(f, log, &is_mine));

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/folder_lock.h"
 #include "base/io.h"
 #include "train/metrics/metrics_read.h"
 #include "train/metrics/report.h"
@@ -111,7 +112,7 @@ static status list_run(const char *folder, const char *name, struct text *out) {
     struct events events = {0};
     uint64_t bytes = 0;
     bool is_running;
-    text_printf(&path, "%s/.lock", folder);
+    text_printf(&path, "%s/" FOLDER_LOCK_FILE, folder);
     status s = io_is_locked(text_string(&path), &is_running);
     if (!s) s = add_sizes(folder, &bytes);
     text_clear(&path);

@@ -39,42 +39,92 @@ static status follow_folder(struct trainer *t) {
     return is_new ? metrics_move(t->outputs.metrics, run_folder_metrics(t->outputs.folder)) : OK;
 }
 
-/* Rank 0 copies the state and continues; a thread writes it. [is_last]: the state does not change any more, so it is
- * not copied, and the caller waits. The file is epoch-N.h5 at the end of an epoch, otherwise step-N.h5. A state saved
- * before an evaluation has the same name as after it, and is replaced by that. [name]: another file name; NULL: none.
- * Rank 0. */
-static status write_state(struct trainer *t, const char *name, bool is_last) {
-    struct counters *c = &t->state->counters;
-    TRY(wait_for_saver(t));
-    status lost = follow_folder(t);
-    if (lost) return report_failed_save(t, lost);
-    char own_name[64], path[4096];
-    if (name)
-        snprintf(own_name, sizeof own_name, "%s", name);
-    else if (c->batch == 0 || c->pending_end == PENDING_END_OF_EPOCH)
-        snprintf(own_name, sizeof own_name, "epoch-%04lld", (long long)c->epoch + (c->batch > 0));
-    else
-        snprintf(own_name, sizeof own_name, "step-%08lld", (long long)c->step);
-    snprintf(path, sizeof path, "%s/%s.h5", run_folder_checkpoints(t->outputs.folder), own_name);
+/* Logs that [name] is saved, and writes the lines so far to disk before a checkpoint refers to them; *bytes: the size
+ * of the file. Rank 0. */
+static status log_save(struct trainer *t, const char *name, int64_t step, int64_t *bytes) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s.h5", run_folder_checkpoints(t->outputs.folder), name);
     metrics_begin(t->outputs.metrics, METRICS_CHECKPOINT);
     metrics_text(t->outputs.metrics, "path", path);
-    metrics_int(t->outputs.metrics, "step", c->step);
+    metrics_int(t->outputs.metrics, "step", step);
     TRY(metrics_end(t->outputs.metrics));
-    status unwritten = metrics_sync(t->outputs.metrics, &c->metrics_bytes);
+    return metrics_sync(t->outputs.metrics, bytes);
+}
+
+/* Lets the saver write the state that save_best copied, if it is not on disk. Rank 0. */
+static status write_best(struct trainer *t) {
+    int64_t bytes;
+    if (!saver_has_kept(t->outputs.saver)) return OK;
+    status lost = follow_folder(t);
+    if (lost) return report_failed_save(t, lost);
+    status unwritten = log_save(t, CHECKPOINT_BEST, t->saves.best_step, &bytes);
+    if (unwritten) return report_failed_save(t, unwritten);
+    t->saves.has_failed = false;
+    t->saves.best_written_at = clock_seconds();
+    status unsaved = saver_write_kept(t->outputs.saver);
+    if (!unsaved) t->saves.queued = t->saves.best;
+    return report_failed_save(t, unsaved);
+}
+
+/* Writes the best state and waits; *is_on_disk false: that failed. Rank 0. */
+static status complete_best(struct trainer *t, bool *is_on_disk) {
+    TRY(wait_for_saver(t));
+    TRY(write_best(t));
+    TRY(wait_for_saver(t));
+    *is_on_disk = !saver_has_kept(t->outputs.saver);
+    return OK;
+}
+
+/* epoch-N at the end of an epoch, otherwise step-N. A state saved before an evaluation has the same name as after it,
+ * and is replaced by that. */
+static void name_state(const struct counters *c, size_t size, char *name) {
+    if (c->batch == 0 || c->pending_end == PENDING_END_OF_EPOCH)
+        snprintf(name, size, "epoch-%04lld", (long long)c->epoch + (c->batch > 0));
+    else
+        snprintf(name, size, "step-%08lld", (long long)c->step);
+}
+
+/* Rank 0 copies the state and continues; a thread writes it. [is_last]: the state does not change any more, so it is
+ * not copied, and the caller waits. The best state is on disk before, because this state says which epoch was the best:
+ * a resume from it would not compute that epoch again. Rank 0. */
+static status write_state(struct trainer *t, bool is_last) {
+    struct counters *c = &t->state->counters;
+    char name[64];
+    bool is_best_on_disk;
+    TRY(complete_best(t, &is_best_on_disk));
+    if (!is_best_on_disk) return OK;
+    status lost = follow_folder(t);
+    if (lost) return report_failed_save(t, lost);
+    name_state(c, sizeof name, name);
+    status unwritten = log_save(t, name, c->step, &c->metrics_bytes);
     if (unwritten) return report_failed_save(t, unwritten);
     t->saves.has_failed = false;
     saver_set_step(t->outputs.saver, c->step);
-    status unsaved = (is_last ? saver_save_in_place : saver_save)(t->outputs.saver, own_name, t->state->entries,
-                                                                  t->state->entry_count);
+    status unsaved =
+        (is_last ? saver_save_in_place : saver_save)(t->outputs.saver, name, t->state->entries, t->state->entry_count);
     if (!unsaved) t->saves.queued = (struct guard_place){c->epoch, c->batch};
     return report_failed_save(t, unsaved);
 }
 
-/* After the last save the gathered optimizer state is kept until the run ends. All ranks. */
-static status save(struct trainer *t, const char *name, bool is_last) {
+/* Copies the state into the saver, in place of the one before. Rank 0. */
+static status keep_best(struct trainer *t, bool is_last) {
+    struct counters *c = &t->state->counters;
+    (void)is_last;
+    TRY(wait_for_saver(t));
+    c->metrics_bytes = metrics_size(t->outputs.metrics);
+    t->saves.best = (struct guard_place){c->epoch, c->batch};
+    t->saves.best_step = c->step;
+    saver_set_step(t->outputs.saver, c->step);
+    return report_failed_save(t,
+                              saver_keep(t->outputs.saver, CHECKPOINT_BEST, t->state->entries, t->state->entry_count));
+}
+
+/* [write] is called on rank 0 with the whole state. After the last save the gathered optimizer state is kept until the
+ * run ends. All ranks. */
+static status save(struct trainer *t, status (*write)(struct trainer *, bool is_last), bool is_last) {
     if (t->outputs.saver || t->averaging.zero) TRY(state_map(t->state));
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
-    status s = t->outputs.saver ? write_state(t, name, is_last) : OK;
+    status s = t->outputs.saver ? write(t, is_last) : OK;
     if (!is_last) zero_release(t->averaging.zero, t->state);
     if (t->outputs.saver || t->averaging.zero) s = status_first(s, state_unmap(t->state, false));
     return s;
@@ -111,7 +161,7 @@ static status save_once(struct trainer *t, bool is_last, const char **nonfinite)
     if (t->saves.saved_step == progress_attempted_steps(c)) return OK;
     TRY(check_state(t, nonfinite));
     if (*nonfinite) return OK;
-    TRY(save(t, NULL, is_last));
+    TRY(save(t, write_state, is_last));
     t->saves.saved_step = progress_attempted_steps(c);
     t->saves.saved_at = clock_seconds();
     t->saves.seconds = t->saves.saved_at - start;
@@ -120,7 +170,7 @@ static status save_once(struct trainer *t, bool is_last, const char **nonfinite)
 
 status save_best(struct trainer *t, const char **nonfinite) {
     TRY(check_state(t, nonfinite));
-    return *nonfinite ? OK : save(t, CHECKPOINT_BEST, false);
+    return *nonfinite ? OK : save(t, keep_best, false);
 }
 
 status save_if_valid(struct trainer *t, const char **nonfinite) { return save_once(t, false, nonfinite); }
@@ -143,12 +193,10 @@ void save_describe(const struct config *config, struct text *out) {
     text_add(out, "at the end and on a stop request");
 }
 
-static double seconds_since_save(const struct trainer *t) {
-    return (clock_seconds() - t->saves.saved_at) * fault_clock();
-}
+static double seconds_since(double time) { return (clock_seconds() - time) * fault_clock(); }
 
 bool save_is_overdue(const struct trainer *t) {
-    return t->outputs.saver && save_is_automatic(t->config) && seconds_since_save(t) >= SAVE_SECONDS;
+    return t->outputs.saver && save_is_automatic(t->config) && seconds_since(t->saves.saved_at) >= SAVE_SECONDS;
 }
 
 #define SAVE_START 0.02       /* seconds, fixed cost of a save */
@@ -163,10 +211,17 @@ static double expected_cost(const struct trainer *t) {
 status save_decide(struct trainer *t) {
     uint8_t is_due = 0;
     if (!save_is_automatic(t->config)) return OK;
-    if (t->outputs.saver) is_due = expected_cost(t) <= SAVE_SHARE * seconds_since_save(t);
+    if (t->outputs.saver) is_due = expected_cost(t) <= SAVE_SHARE * seconds_since(t->saves.saved_at);
     TRY(comm_broadcast(t->comm, &is_due, 1, COMM_UINT8, 0));
     t->saves.is_requested = t->saves.is_requested || is_due;
     return OK;
+}
+
+status save_best_if_due(struct trainer *t) {
+    if (!t->outputs.saver) return OK;
+    double seconds = seconds_since(t->saves.best_written_at);
+    bool is_due = expected_cost(t) <= SAVE_SHARE * seconds || seconds >= SAVE_SECONDS;
+    return is_due ? write_best(t) : OK;
 }
 
 bool save_is_due(const struct trainer *t, bool is_epoch_end, bool is_applied) {
@@ -220,7 +275,7 @@ status save_last(struct trainer *t, const char **nonfinite) {
     /* the background save failed and was reported: try once more, and return the failure */
     if (t->outputs.saver) TRY(follow_folder(t));
     if (t->outputs.saver) TRY(explain_last(metrics_sync(t->outputs.metrics, &t->state->counters.metrics_bytes)));
-    TRY(save(t, NULL, true));
+    TRY(save(t, write_state, true));
     if (!t->outputs.saver) return OK;
     TRY(explain_last(saver_wait(t->outputs.saver)));
     return t->saves.has_failed ? explain_last(status_new(STATUS_IO, "the checkpoint could not be written")) : OK;
@@ -235,7 +290,9 @@ status save_first(struct trainer *t, const char **nonfinite) {
 }
 
 status save_complete(struct trainer *t, struct guard_place *written) {
-    if (t->outputs.saver) TRY(wait_for_saver(t));
+    bool is_best_on_disk = true;
+    if (t->outputs.saver) TRY(complete_best(t, &is_best_on_disk));
+    if (!is_best_on_disk) saver_drop_kept(t->outputs.saver); /* the repeated epochs have other numbers */
     if (t->outputs.saver) TRY(follow_folder(t));
     TRY(comm_broadcast(t->comm, &t->saves.written, sizeof t->saves.written, COMM_UINT8, 0));
     *written = t->saves.written;
@@ -243,8 +300,16 @@ status save_complete(struct trainer *t, struct guard_place *written) {
 }
 
 void save_open(struct trainer *t, bool is_resumed) {
-    t->saves.saved_at = clock_seconds();
+    t->saves.saved_at = t->saves.best_written_at = clock_seconds();
     t->saves.saved_step = is_resumed ? progress_attempted_steps(&t->state->counters) : -1;
+}
+
+void save_close(struct trainer *t) {
+    if (!t->outputs.saver) return;
+    bool is_best_on_disk;
+    status failure = complete_best(t, &is_best_on_disk);
+    if (failure) log_warning(t->outputs.log, "the best state could not be saved: %s", status_message(failure));
+    status_free(failure);
 }
 
 void save_mark_saved(struct trainer *t) { t->saves.saved_step = progress_attempted_steps(&t->state->counters); }

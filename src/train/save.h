@@ -40,8 +40,14 @@ bool save_is_due(const struct trainer *trainer, bool is_epoch_end, bool is_appli
  * finite; NULL: none. A failed save is a warning. All ranks. */
 status save_if_valid(struct trainer *trainer, const char **nonfinite);
 
-/* The same as checkpoints/best.h5, in addition to the other saves. All ranks. */
+/* Copies the state, which will be checkpoints/best.h5; the copy replaces an earlier one that is not on disk yet. It is
+ * written before the next save of any kind, by save_best_if_due, or by save_close. All ranks. */
 status save_best(struct trainer *trainer, const char **nonfinite);
+/* At the end of an epoch: starts writing that copy, if the expected cost is at most SAVE_SHARE of the time since
+ * best.h5 was written, or SAVE_SECONDS have passed. All ranks. */
+status save_best_if_due(struct trainer *trainer);
+/* After the loop, also if it failed: writes that copy. */
+void save_close(struct trainer *trainer);
 
 /* As save_if_valid, but the state is on disk when it returns OK without *nonfinite. The state must not change
  * meanwhile. All ranks. */

@@ -7,6 +7,8 @@
 
 #include "train/column_names.h"
 #include "train/labels.h"
+#include "train/preparation_json.h"
+#include "train/target_scale_json.h"
 
 #define FINGERPRINT "data/fingerprint"
 #define MAX_OTHER_ENTRIES 40           /* counters, the scaler and texts */
@@ -164,6 +166,10 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     if (labels.count) add_text(s, "data/labels", labels_write(arena, &labels), true);
     s->columns = dataset_columns(dataset);
     if (s->columns.count) add_text(s, "data/columns", column_names_write(arena, &s->columns), true);
+    s->preparation = dataset_preparation(dataset);
+    if (s->preparation) add_text(s, "data/preparation", preparation_write(arena, s->preparation), true);
+    const struct target_scale *target_scale = dataset_info(dataset)->target_scale;
+    if (target_scale) add_text(s, "data/target_scale", target_scale_write(arena, target_scale), true);
     add_text(s, "config", arena_copy(arena, config_text), false);
     *out = s;
     return OK;
@@ -261,6 +267,7 @@ static status check_counters(const struct state *state, struct checkpoint *check
 status state_load(struct state *state, struct checkpoint *checkpoint, const char *path) {
     static const char *const complete[] = {"model", "optimizer", "ema", "state", NULL};
     TRY(check_columns(state, checkpoint, path));
+    TRY(preparation_compare(checkpoint, state->preparation, path));
     TRY(check_fingerprint(state, checkpoint, path));
     TRY(check_counters(state, checkpoint, path));
     free_loaded(state);

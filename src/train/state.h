@@ -56,10 +56,11 @@ struct state {
     struct entry *entries; /* for checkpoint_write and checkpoint_read; their data points into the objects above */
     size_t entry_count;
     void **loaded;         /* (entry_count) the destinations of state_load; NULL: the data of the entry */
-    char *loaded_texts[5]; /* the texts that it has read (text_count) */
+    char *loaded_texts[6]; /* the texts that it has read (text_count) */
     size_t text_count;
-    const char *fingerprint;    /* of the dataset */
-    struct column_list columns; /* of the dataset, not owned */
+    const char *fingerprint;               /* of the dataset */
+    struct column_list columns;            /* of the dataset, not owned */
+    const struct preparation *preparation; /* of the dataset, not owned; NULL: none */
     struct arena *arena;
 };
 

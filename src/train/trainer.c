@@ -96,6 +96,7 @@ static status after_step(struct trainer *t, bool is_applied, bool must_stop, enu
     bool is_best = (ends_epoch || ends_run) && t->epoch.is_best && t->config->checkpoint.best.metric;
     if (is_best) TRY(save(t, save_best, &has_rolled_back));
     if (has_rolled_back) return OK;
+    if (ends_epoch) TRY(save_best_if_due(t));
     ends_run = ends_run || (ends_epoch && progress_stops_early(t->config, c));
     bool is_due = save_is_due(t, ends_epoch, is_applied);
     if (is_due && !ends_run && !must_stop) TRY(save(t, save_if_valid, &has_rolled_back));

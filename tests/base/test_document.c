@@ -194,18 +194,50 @@ START_TEST(overrides_change_the_tree) {
     struct problems problems = {0};
     struct document *document;
     ck_assert_ptr_null(document_parse("a.yaml", overrides[_i].yaml, strlen(overrides[_i].yaml), &problems, &document));
-    document_override(document, overrides[_i].assignment, &problems);
-    struct text text = {0};
+    struct document *copy = document_copy(document);
+    struct text text = {0}, before = {0}, after = {0};
+    add_tree(document_root(document), &before);
+    document_override(copy, overrides[_i].assignment, &problems);
     status s = problems_status(&problems, STATUS_USAGE);
     if (s)
         text_add(&text, status_message(s));
     else
-        add_tree(document_root(document), &text);
+        add_tree(document_root(copy), &text);
     ck_assert_str_eq(text_string(&text), overrides[_i].expected);
-    text_free(&text);
+    add_tree(document_root(document), &after); /* the tree that was copied is as before */
+    ck_assert_str_eq(text_string(&after), text_string(&before));
+    text_free(&text), text_free(&before), text_free(&after);
+    document_destroy(copy);
     status_free(s);
     problems_free(&problems);
     document_destroy(document);
+}
+END_TEST
+
+START_TEST(overrides_are_read_as_files_are) {
+    static const char *const words[] = {"1",   "0.001", "1e-05", "true", "null", "a-b", "a.b", "x+y", "1--",  "0_1",
+                                        "a..", "-1",    ".5",    "+2",   "~",    "x y", "'1'", "a:b", "1 # x"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct problems problems = {0};
+        struct document *documents[2];
+        struct text text = {0}, word = {0};
+        text_printf(&text, "a: %s\n", words[i]);
+        text_printf(&word, "a=%s", words[i]);
+        ck_assert_ptr_null(document_parse("a.yaml", text_string(&text), text.length, &problems, &documents[0]));
+        ck_assert_ptr_null(document_parse("a.yaml", "{}", 2, &problems, &documents[1]));
+        document_override(documents[1], text_string(&word), &problems);
+        const struct node *of_file = documents[0] ? node_get(document_root(documents[0]), "a") : NULL;
+        const struct node *of_word = node_get(document_root(documents[1]), "a");
+        if (of_file && of_word) {
+            ck_assert_int_eq(of_word->kind, of_file->kind);
+            ck_assert_int_eq(of_word->is_quoted, of_file->is_quoted);
+            if (of_file->kind == NODE_SCALAR) ck_assert_str_eq(of_word->text, of_file->text);
+        }
+        ck_assert_msg(of_word || i > 10, "%s", words[i]);
+        text_free(&text), text_free(&word);
+        problems_free(&problems);
+        document_destroy(documents[0]), document_destroy(documents[1]);
+    }
 }
 END_TEST
 
@@ -458,7 +490,7 @@ END_TEST
 
 LOOP_TESTS("document", EACH(mistakes_are_named_at_their_place, mistakes), ONCE(nul_bytes_are_rejected),
            ONCE(an_empty_file_is_an_empty_mapping), ONCE(nodes_know_their_place),
-           EACH(overrides_change_the_tree, overrides), ONCE(overridden_nodes_have_the_arguments_place),
-           ONCE(problems_are_sorted_and_bounded), ONCE(files_are_read),
+           EACH(overrides_change_the_tree, overrides), ONCE(overrides_are_read_as_files_are),
+           ONCE(overridden_nodes_have_the_arguments_place), ONCE(problems_are_sorted_and_bounded), ONCE(files_are_read),
            EACH(a_megabyte_of_anything_is_handled_at_once, monsters), ONCE(more_than_a_megabyte_is_not_parsed),
            ONCE(thirty_two_levels_are_fine), ONCE(random_bytes_do_no_harm))

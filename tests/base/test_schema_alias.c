@@ -28,13 +28,13 @@ START_TEST(words_are_compared_loosely) {
 END_TEST
 
 static const struct schema_alias aliases[] = {
-    {.kind = ALIAS_VALUE, .place = "layer", .words = "dense fc", .meant = "linear"},
-    {.kind = ALIAS_KEY, .place = "layer.*", .words = "units", .meant = ".out"},
-    {.kind = ALIAS_KEY, .place = "layer.conv2d", .words = "filters", .meant = ".out"},
-    {.kind = ALIAS_VALUE, .place = "*.padding", .words = "none", .meant = "valid"},
-    {.kind = ALIAS_KEY, .words = "anywhere", .meant = "train.epochs"},
-    {.kind = ALIAS_KEY, .place = "", .words = "epochs max_epochs", .meant = "train.epochs"},
-    {.kind = ALIAS_KEY, .place = "", .words = "epochs", .meant = "second"},
+    {.kind = ALIAS_VALUE, .place = "layer", .names = "dense fc", .meant = "linear"},
+    {.kind = ALIAS_KEY, .place = "layer.*", .names = "units", .meant = ".out"},
+    {.kind = ALIAS_KEY, .place = "layer.conv2d", .names = "filters", .meant = ".out"},
+    {.kind = ALIAS_VALUE, .place = "*.padding", .names = "none", .meant = "valid"},
+    {.kind = ALIAS_KEY, .names = "anywhere", .meant = "train.epochs"},
+    {.kind = ALIAS_KEY, .place = "", .names = "epochs max_epochs", .meant = "train.epochs"},
+    {.kind = ALIAS_KEY, .place = "", .names = "epochs", .meant = "second"},
     {0},
 };
 static const struct schema schema = {.name = "s", .aliases = aliases};

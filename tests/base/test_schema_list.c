@@ -169,6 +169,77 @@ START_TEST(empty_sections_are_written) {
 }
 END_TEST
 
+struct named {
+    const char *name;
+    int64_t size;
+};
+struct map {
+    struct section_list entries;
+};
+static const struct schema_row named_rows[] = {
+    {.key = "size", .type = SCHEMA_INT, .offset = FIELD(struct named, size), .fallback = "1", .doc = "Size."}, {0}};
+static const struct schema named_schema = {
+    .name = "entries", .size = sizeof(struct named), .rows = named_rows, .shorthand = "size"};
+static const struct schema_row map_rows[] = {{.key = "entries",
+                                              .type = SCHEMA_SECTION_MAP,
+                                              .offset = FIELD(struct map, entries),
+                                              .section = &named_schema,
+                                              .doc = "Entries."},
+                                             {0}};
+static const struct schema map_schema = {.name = "map", .size = sizeof(struct map), .rows = map_rows};
+
+static status bind_map(const char *text, struct document **document, struct map *map) {
+    struct problems problems = {0};
+    status s = document_parse("t", text, strlen(text), &problems, document);
+    if (!s)
+        schema_bind(&map_schema, document_root(*document), "", &map_schema, map, document_arena(*document), &problems);
+    if (!s) s = problems_status(&problems, STATUS_USAGE);
+    problems_free(&problems);
+    return s;
+}
+
+/* A mapping with keys of the user's: bound in their order, written so that it can be read, compared by name. */
+START_TEST(maps_are_bound_and_written) {
+    struct document *a = NULL, *b = NULL;
+    struct map before, after;
+    struct text out = {0};
+    ck_assert_ptr_null(bind_map("entries: {b: 3, \"a: x\": {size: 2}, c: {}}", &a, &before));
+    const struct named *entries = before.entries.items;
+    ck_assert_uint_eq(before.entries.count, 3);
+    ck_assert(strcmp(entries[1].name, "a: x") == 0 && entries[0].size == 3 && entries[2].size == 1);
+    schema_write_yaml(&map_schema, &before, &out);
+    ck_assert_str_eq(text_string(&out), "entries:\n  b: {size: 3}\n  \"a: x\": {size: 2}\n  c: {size: 1}\n");
+    ck_assert_ptr_null(bind_map(text_string(&out), &b, &after));
+    text_clear(&out);
+    ck_assert_uint_eq(schema_diff(&map_schema, &before, &after, &out), 0);
+    document_destroy(b);
+    ck_assert_ptr_null(bind_map("entries: {c: 1, d: 1, b: 4}", &b, &after));
+    ck_assert_uint_eq(schema_diff(&map_schema, &before, &after, &out), 3);
+    ck_assert_str_eq(text_string(&out), "  entries.b.size: 3 -> 4\n  entries.a: x: (given) -> (none)\n"
+                                        "  entries.d: (none) -> (given)\n");
+    text_clear(&out);
+    document_destroy(b);
+    ck_assert_ptr_null(bind_map("{}", &b, &after));
+    ck_assert_uint_eq(after.entries.count, 0);
+    schema_write_yaml(&map_schema, &after, &out);
+    ck_assert_str_eq(text_string(&out), "entries: {}\n");
+    document_destroy(b);
+    static const char *const wrongs[][2] = {
+        {"entries: [1]", "t:1:10: entries: expected a mapping from names to mappings, got a list"},
+        {"entries: {a: null}", "t:1:14: entries.a: null is not allowed; expected a mapping with the keys size"},
+        {"entries: {a: {sise: 1}}", "t:1:15: entries.a.sise: unknown key; did you mean 'size'?"},
+        {"entries: {a: x}", "t:1:14: entries.a.size: expected an integer, got 'x'"}};
+    for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
+        status s = bind_map(wrongs[i][0], &b, &after);
+        ck_assert_msg(s && strstr(status_message(s), wrongs[i][1]), "%s", s ? status_message(s) : "accepted");
+        status_free(s);
+        document_destroy(b);
+    }
+    text_free(&out);
+    document_destroy(a);
+}
+END_TEST
+
 START_TEST(problems_have_their_place) {
     rejects("optimizer: {groups: [{match: a}, {match: a, lr: 2}]}", "t:1:49: optimizer.groups.1.lr: must be");
     rejects("optimizer: {groups: [{match: a, rate: 2}]}", "optimizer.groups.0.rate: unknown key");
@@ -225,5 +296,5 @@ START_TEST(reference_explains_it) {
 }
 END_TEST
 
-TESTS("schema lists", entries_are_bound_and_written, empty_sections_are_written, problems_have_their_place,
-      differences_are_listed, reference_explains_it)
+TESTS("schema lists", maps_are_bound_and_written, entries_are_bound_and_written, empty_sections_are_written,
+      problems_have_their_place, differences_are_listed, reference_explains_it)

@@ -48,6 +48,7 @@ static bool same_field(const struct schema_row *row, const void *a, const void *
     case SCHEMA_SECTION:
         return same_rows(row->section, a, b);
     case SCHEMA_SECTION_LIST:
+    case SCHEMA_SECTION_MAP:
         if (sections_a->count != sections_b->count) return false;
         for (size_t i = 0; i < sections_a->count; i++)
             if (!same_rows(row->section, (const char *)sections_a->items + i * row->section->size,

@@ -229,6 +229,46 @@ START_TEST(a_failure_comes_back_once) {
 }
 END_TEST
 
+static status keep(struct saver *saver, int64_t step) {
+    struct state state = make_state(step);
+    struct entry entries[STATE_ENTRIES];
+    list_entries(&state, entries);
+    status s = saver_keep(saver, CHECKPOINT_BEST, entries, STATE_ENTRIES);
+    memset(&state, 0x55, sizeof state);
+    return s;
+}
+
+/* The newest kept state is written on request only, and again after a failure. */
+START_TEST(a_kept_state_is_written_on_request) {
+    char *folder = make_folder();
+    struct saver *saver;
+    ck_ok(saver_create(folder, 2, &saver));
+    ck_ok(saver_write_kept(saver));
+    ck_ok(save(saver, 1));
+    ck_ok(keep(saver, 2)); /* waits for the save */
+    ck_ok(keep(saver, 3));
+    ck_assert(saver_has_kept(saver));
+    must_be_newest(folder, 1);
+    fault_set(&(struct fault){.kind = FAULT_ENOSPC, .at = 1, .is_permanent = true});
+    ck_ok(saver_write_kept(saver));
+    ck_failure(saver_wait(saver), STATUS_IO, "best.h5");
+    fault_set(NULL);
+    ck_assert(saver_has_kept(saver));
+    ck_ok(saver_write_kept(saver));
+    ck_ok(saver_wait(saver));
+    ck_assert(!saver_has_kept(saver));
+    must_be_newest(folder, 3);
+    ck_ok(keep(saver, 4));
+    saver_drop_kept(saver);
+    ck_assert(!saver_has_kept(saver));
+    ck_ok(save(saver, 5));
+    ck_ok(keep(saver, 6));
+    saver_destroy(saver);
+    must_be_newest(folder, 5);
+    remove_folder(folder);
+}
+END_TEST
+
 /* saver_save returns while the file is still being written. */
 static void slow_down(void *context, enum fault_call call, const char *path) {
     (void)context, (void)path;
@@ -314,5 +354,5 @@ END_TEST
 
 TESTS("saver", saves_and_prunes, writes_the_same_bytes_as_checkpoint_write, in_place_writes_the_same_bytes,
       in_place_takes_no_memory, the_state_may_change_its_shape, only_what_is_saved_is_reported,
-      a_failure_comes_back_once, training_does_not_wait_for_the_disk, a_checkpoint_may_be_pruned_while_it_is_opened,
-      readers_beside_the_saver)
+      a_failure_comes_back_once, a_kept_state_is_written_on_request, training_does_not_wait_for_the_disk,
+      a_checkpoint_may_be_pruned_while_it_is_opened, readers_beside_the_saver)

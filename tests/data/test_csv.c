@@ -1,6 +1,7 @@
 /* CSV: accepted files, and the message for each rejected one. ctest-labels: unit */
 #include <ctype.h>
 
+#include "data/csv.h"
 #include "open.h"
 
 static char *folder, *path;
@@ -53,6 +54,128 @@ START_TEST(reads_values) {
     const float two_targets[] = {1, 2, 4, 5}, one_input[] = {3, 6};
     check_values("a,b,y\n1,2,3\n4,5,6\n", "inputs: y, targets: [a, b]", 1, one_input, 2, two_targets);
     teardown();
+}
+END_TEST
+
+START_TEST(dialects) {
+    setup();
+    const float x[] = {1.5F, 2, 4, 5}, y[] = {3, 6};
+    check_values("a;b;y\n1,5;2;3\n4;5;6\n", "", 2, x, 2, y);
+    check_values("a;b;y\n1.5;2;3\n4;5;6\n", "", 2, x, 2, y);
+    check_values("a;\"b, or c\";y\n1,5;2;3\n4;5;6\n", "", 2, x, 2, y);
+    check_values("a\tb\ty\r\n1.5\t2\t3\r\n4\t5\t6\r\n", "", 2, x, 2, y);
+    check_values("a|b|y\n1.5|2|3\n4|5|6\n", "", 2, x, 2, y);
+    check_values("a\tb\ty\n1,5\t2\t3\n4\t5\t6\n", "csv: {delimiter: tab, decimal: ','}", 2, x, 2, y);
+    check_values("a#b#y\n1.5#'2'#3\n4#5#6\n", "csv: {delimiter: '#', quote: \"'\"}", 2, x, 2, y);
+    check_values("a,b\"\",y\n1.5,2,3\n4,5,6\n", "csv: {quote: ''}", 2, x, 2, y);
+    check_values("1.5,2,3\n4,5,6\n", "csv: {no_header: true}", 2, x, 2, y);
+    check_values("3;2;1,5\n6;5;4\n", "csv: {no_header: true}, inputs: [2, 1], targets: [0]", 2, x, 2, y);
+    check_values("a;b;y\n?;2;3\n4;5;6\n", "missing: ['?'], columns: {a: {missing: constant, fill: 1.5}}", 2, x, 2, y);
+    teardown();
+}
+END_TEST
+
+#define BYTES(text) text, sizeof(text) - 1
+
+/* Each encoding gives the same label; a note says what was recognised without a byte order mark. */
+START_TEST(encodings) {
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *keys, *note;
+    } cases[] = {
+        {BYTES("a,y\n1,Z\xc3\xbcrich \xe2\x82\xac\n"), "", NULL},
+        {BYTES("\xef\xbb\xbf"
+               "a,y\n1,Z\xc3\xbcrich \xe2\x82\xac\n"),
+         "", NULL},
+        {BYTES("a,y\n1,Z\xfcrich \x80\n"), "", "t.csv: it is not UTF-8 and is read as Windows-1252 (Latin-1)"},
+        {BYTES("a,y\n1,Z\xfcrich \x80\n"), "csv: {encoding: windows-1252}", NULL},
+        {BYTES("\xff\xfe"
+               "a\0,\0y\0\n\0"
+               "1\0,\0Z\0\xfc\0r\0i\0c\0h\0 \0\xac\x20\n\0"),
+         "", NULL},
+        {BYTES("\xfe\xff\0a\0,\0y\0\n\0"
+               "1\0,\0Z\0\xfc\0r\0i\0c\0h\0 \x20\xac\0\n"),
+         "", NULL},
+        {BYTES("a\0,\0y\0\n\0"
+               "1\0,\0Z\0\xfc\0r\0i\0c\0h\0 \0\xac\x20\n\0"),
+         "csv: {encoding: utf-16}", NULL},
+    };
+    setup();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct dataset *dataset;
+        spill(path, cases[i].bytes, cases[i].size);
+        ck_ok(open_yaml(&dataset, true, "{path: %s, %s}", path, cases[i].keys));
+        ck_assert_str_eq(dataset_labels(dataset).items[0], "Z\xc3\xbcrich \xe2\x82\xac");
+        struct string_list notes = dataset_notes(dataset);
+        ck_assert_uint_eq(notes.count, cases[i].note != NULL);
+        if (cases[i].note) ck_assert_ptr_nonnull(strstr(notes.items[0], cases[i].note));
+        dataset_close(dataset);
+    }
+    teardown();
+}
+END_TEST
+
+/* Files of two gzip members, as `cat` of two files gives, and damaged ones. */
+START_TEST(compressed) {
+    setup();
+    char *name = path_in(folder, "t.csv.gz"), command[600];
+    struct dataset *dataset;
+    snprintf(command, sizeof command,
+             "cd %s && printf 'a,y\n1,2\n' | gzip > t.csv.gz && printf '3,4\n' | gzip >> t.csv.gz", folder);
+    ck_assert_int_eq(system(command), 0);
+    ck_ok(open_yaml(&dataset, false, "path: %s", name));
+    ck_assert_uint_eq(dataset_info(dataset)->train_rows, 2);
+    dataset_close(dataset);
+    snprintf(command, sizeof command, "cd %s && head -c 30 t.csv.gz > u.csv.gz && mv u.csv.gz t.csv.gz", folder);
+    ck_assert_int_eq(system(command), 0);
+    ck_failure(open_yaml(&dataset, false, "path: %s", name), STATUS_DATA, "the compressed data is truncated");
+    free(name);
+    teardown();
+}
+END_TEST
+
+/* The same bits as strtod's. */
+START_TEST(numbers) {
+    static const char *const texts[] = {"0",
+                                        "-0",
+                                        "+.5",
+                                        "1.",
+                                        "0.1",
+                                        "123456789012345678",
+                                        "0.1234567890123456789",
+                                        "9999999999999999999",
+                                        "-99.99999999999999999",
+                                        "9007199254740993",
+                                        "9007199254740993.0",
+                                        "9007199254740993.5",
+                                        "9007199254740995.000",
+                                        "1e22",
+                                        "1e23",
+                                        "-3.5E-22",
+                                        "12345678901234567e-19",
+                                        "0.00000000000000000000001",
+                                        "1e999",
+                                        "2.2250738585072011e-308",
+                                        "17976931348623157e292",
+                                        "0.3000000000000000444089209850062616169452667236328125"};
+    static const char *const none[] = {"",  "-",  "+-1", "1e",  "1e+", ".",   "1.2.3", "1 2",
+                                       "x", "1x", "nan", "inf", "0x1", "--1", "e5",    "1e5.0"};
+    double value;
+    char text[64];
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        double expected = strtod(texts[i], NULL);
+        ck_assert_msg(csv_number(texts[i], &value) && memcmp(&value, &expected, sizeof value) == 0, "%s: %.17g",
+                      texts[i], value);
+    }
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) ck_assert_msg(!csv_number(none[i], &value), "%s", none[i]);
+    uint64_t state = 1;
+    for (int i = 0; i < 100000; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        snprintf(text, sizeof text, "%.*g", 1 + i % 18, ldexp((double)(state >> 11), (int)(state % 128) - 100));
+        double expected = strtod(text, NULL);
+        ck_assert_msg(csv_number(text, &value) && memcmp(&value, &expected, sizeof value) == 0, "%s", text);
+    }
 }
 END_TEST
 
@@ -176,7 +299,13 @@ static const struct wrong wrongs[] = {
     {false, "\n\n", "", "t.csv: the file is empty"},
     {false, "a,y\n", "", "t.csv: there are no rows"},
     {false, "y\n1\n", "", "t.csv: there is no column for the inputs; the file has only: y"},
-    {false, "a;y\n1;2\n", "", "t.csv:line 1: the fields seem to be separated by ';'; only commas are read"},
+    {false, "a;y\n1;2\n", "csv: {delimiter: ','}",
+     "t.csv:line 1: there is only one field, 'a;y'; set dataset.csv.delimiter"},
+    {false, "a\tb;y\n1\t2;3\n", "csv: {delimiter: '|'}", "the fields, now '|'"},
+    {false, "a;y\n1,5;2\n1.5;3\n", "", "t.csv:line 3: column 'a': '1.5' is not a number"},
+    {false, "a;y\n1,5;2\n\"1,5,5\";3\n", "", "t.csv:line 3: column 'a': '1,5,5' is not a number"},
+    {false, "a,y\n1,2", "csv: {encoding: utf-16}", "t.csv: UTF-16 text has an even number of bytes, this has 7"},
+    {false, "a,y\n\xd8\xd8\xd8\xd8", "csv: {encoding: utf-16}", "t.csv: this is not UTF-16 text (byte 4)"},
     {false, "0,1\n1,0\n", "",
      "t.csv:line 1: expected a header with column names, but this is a row of numbers ('0', ...)"},
     {false, ",a,y\n0,1,2\n", "", "t.csv:line 1: column 1 has no name (pandas writes such an index column"},
@@ -186,8 +315,9 @@ static const struct wrong wrongs[] = {
     {false, "a,y\n\n1,2\n", "", "t.csv:line 2: there are 1 fields, but the header has 2"},
     {false, "a,y\n1,2\n,4\n", "", "t.csv:line 3: column 'a': missing value"},
     {false, "a,y\n1,2\n3,\n", "", "t.csv:line 3: column 'y': missing value"},
-    {false, "a,y\n1,2\nNA,4\n", "", "t.csv:line 3: column 'a': 'NA' is not a number"},
-    {false, "a,y\n1,2\nnan,4\n", "", "t.csv:line 3: column 'a': 'nan' is not a number"},
+    {false, "a,y\n1,2\nNA,4\n", "",
+     "t.csv:line 3: column 'a': missing value; remove the row, or write dataset.columns: {a: {missing: median}}"},
+    {false, "a,y\n1,2\nnan,4\n", "", "t.csv:line 3: column 'a': missing value"},
     {false, "a,y\n1,2\n0x10,4\n", "", "t.csv:line 3: column 'a': '0x10' is not a number"},
     {false, "a,y\n1,2\n1.5.2,4\n", "", "t.csv:line 3: column 'a': '1.5.2' is not a number"},
     {false, "a,y\n1,2\n1 5,4\n", "", "t.csv:line 3: column 'a': '1 5' is not a number"},
@@ -307,5 +437,5 @@ START_TEST(damaged_files) {
 }
 END_TEST
 
-TESTS("csv", reads_values, text_classes, another_order_is_noted, without_targets, iris, rejects, missing_files,
-      metadata_only, fingerprint, damaged_files)
+TESTS("csv", reads_values, dialects, encodings, compressed, numbers, text_classes, another_order_is_noted,
+      without_targets, iris, rejects, missing_files, metadata_only, fingerprint, damaged_files)

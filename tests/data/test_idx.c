@@ -386,7 +386,7 @@ START_TEST(layouts_of_hdf5) {
     ck_failure(open_yaml(&dataset, true, "{path: %s, layout: nhwc}", path), STATUS_USAGE,
                "dataset.layout: nhwc needs images, (rows, height, width, channels), but dataset 'x' of ");
     ck_failure(open_yaml(&dataset, true, "{path: a.csv, layout: nhwc}"), STATUS_USAGE,
-               "dataset.layout: nhwc needs format hdf5, not csv");
+               "dataset.layout: nhwc needs format hdf5, npy or npz, not csv");
     free(path);
     remove_folder(here);
 }

@@ -86,12 +86,14 @@ START_TEST(follows_the_sampler) {
     setup();
     for (int in_memory = 0; in_memory < 2; in_memory++) {
         struct dataset *dataset = open_rows(in_memory, "");
+        if (in_memory) dataset_share(dataset); /* then the orders of epochs are stored */
         for (int flags = 0; flags < 8; flags++)
             for (int world = 1; world <= 3; world++)
                 for (int64_t prefetch = -1; prefetch <= 4; prefetch++) {
                     struct sampler_config sampler = sampler_of(flags & 1, flags & 2, flags & 4);
                     struct loader *loader;
                     int rank = world - 1;
+                    sampler.seed += prefetch % 2;
                     ck_ok(loader_create(dataset, &sampler, 8, rank, world, prefetch, &loader));
                     for (int64_t epoch = 0; epoch < 2; epoch++) {
                         ck_ok(loader_seek(loader, epoch, 0));
@@ -99,6 +101,7 @@ START_TEST(follows_the_sampler) {
                     }
                     loader_destroy(loader);
                 }
+        if (in_memory) dataset_close(dataset);
         dataset_close(dataset);
     }
     teardown();

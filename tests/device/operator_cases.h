@@ -35,7 +35,7 @@ static void products(struct device *d, struct results *r) {
 static void elements(struct device *d, struct results *r) {
     const struct device_ops *ops = device_ops(d);
     float *x = random_values(N, 1), *y = random_values(N, 2), *dy = random_values(N, 3);
-    for (int f = ACTIVATION_RELU; f <= ACTIVATION_SILU; f++) {
+    for (int f = 0; f < ACTIVATION_COUNT; f++) {
         float *to = next(r, N);
         ops->activation_forward(d, (enum activation)f, x, to, N);
         ops->activation_backward(d, (enum activation)f, x, to, dy, next(r, N), N);
@@ -45,6 +45,8 @@ static void elements(struct device *d, struct results *r) {
     ops->leaky_relu_forward(d, 0.1f, x, next(r, N), N);
     ops->leaky_relu_backward(d, 0.1f, x, dy, next(r, N), N);
     ops->image->add_relu(d, x, y, next(r, N), N);
+    ops->multiply(d, x, y, next(r, N), N);
+    ops->copy_columns(d, x + 3, 10, next_from(r, 7 * ROWS, 4) + 2, 7, ROWS, 5);
     ops->image->relu_backward(d, y, dy, next(r, N), N);
     ops->image->transpose(d, x, next(r, N), ROWS, 7, 10);
     struct draw_key key = {.seed = 42, .stream = 3, .step = &work_step, .first_row = 5, .row_stride = 2};

@@ -98,7 +98,7 @@ static void relu_backward(struct device *d, float *const p[]) {
 }
 static void copy(struct device *d, float *const p[]) { device_ops(d)->copy(d, p[0], p[1], ROWS * IN); }
 static void activate(struct device *d, float *const p[]) {
-    for (int f = ACTIVATION_RELU; f <= ACTIVATION_SILU; f++)
+    for (int f = 0; f < ACTIVATION_COUNT; f++)
         device_ops(d)->activation_forward(d, (enum activation)f, p[0], p[1], ROWS * IN);
 }
 static void activate_back(struct device *d, float *const p[]) {

@@ -296,5 +296,38 @@ START_TEST(the_workspace_never_shrinks) {
 }
 END_TEST
 
-TESTS("kernels", products, rows_are_independent, sets_give_equal_bits, lion_of_zero_and_nan,
-      dropout_depends_on_the_row_only, finite_or_not, errors, the_workspace_never_shrinks)
+/* Short rows are computed together; weights of 1 change nothing but this. */
+START_TEST(short_rows_of_cross_entropy) {
+    static const size_t positions[] = {1, 3, 32, 63, 64, 65, 200};
+    for (size_t n = 0; n < 3 * 7 * 11; n++) {
+        struct device *device = open_set(sets[n % 3]);
+        if (!device) continue;
+        size_t count = positions[n / 3 % 7], classes = 1 + n / 21;
+        float *x = random_values(count * classes, n), *dx[2];
+        double weights[12];
+        int64_t *targets = guarded_malloc(count * sizeof *targets);
+        struct loss_sums sums[2] = {0};
+        for (size_t i = 0; i < 12; i++) weights[i] = 1;
+        for (size_t i = 0; i < count; i++) targets[i] = (int64_t)(i * 7 % classes);
+        x[count / 2 * classes] = x[count / 2 * classes + classes - 1] =
+            30; /* two are the largest, or one is not finite */
+        if (n % 5 == 0) x[count / 2 * classes] = NAN;
+        for (int i = 0; i < 2; i++) {
+            struct cross_entropy_options o = {.ignored = -100, .weight = i ? weights : NULL};
+            const struct loss_ops *ops = device_ops(device)->losses;
+            dx[i] = guarded_calloc(count * classes, sizeof **dx);
+            ops->cross_entropy(device, &o, x, targets, count, classes, 0.5f, dx[i], &sums[i]);
+            ops->cross_entropy(device, &o, x, targets, count, classes, 1, NULL, &sums[i]);
+        }
+        ck_assert_mem_eq(&sums[0].count, &sums[1].count, sizeof sums[0] - offsetof(struct loss_sums, count));
+        ck_assert(sums[0].loss == sums[1].loss || (isnan(sums[0].loss) && isnan(sums[1].loss)));
+        for (size_t i = 0; i < count * classes; i++)
+            ck_assert(dx[0][i] == dx[1][i] || (isnan(dx[0][i]) && isnan(dx[1][i])));
+        guarded_free(x), guarded_free(targets), guarded_free(dx[0]), guarded_free(dx[1]);
+        device_destroy(device);
+    }
+}
+END_TEST
+
+TESTS("kernels", products, rows_are_independent, short_rows_of_cross_entropy, sets_give_equal_bits,
+      lion_of_zero_and_nan, dropout_depends_on_the_row_only, finite_or_not, errors, the_workspace_never_shrinks)

@@ -86,6 +86,51 @@ START_TEST(products_agree) {
 }
 END_TEST
 
+#define LARGE ((size_t)1 << 19) /* multiply-adds, more than of any small product */
+
+/* Rows of a result have the same bits in a small product and in a large one with more rows. */
+static void check_small(struct device *device, size_t rows, size_t in, size_t out) {
+    const struct device_ops *ops = device_ops(device);
+    size_t many = LARGE / (in * out) + rows, wide = LARGE / (rows * in) + out;
+    float *x = random_values(many * in, 1), *w = random_values(wide * in, 2), *bias = random_values(out, 3);
+    float *dy = random_values(many * out, 4), *wide_dy = random_values(rows * wide, 5);
+    float *small_x = guarded_copy(x, rows * in * sizeof *x), *small_w = guarded_copy(w, out * in * sizeof *w);
+    float *small_dy = guarded_copy(dy, rows * out * sizeof *dy), *small_dw = guarded_copy(w, out * in * sizeof *w);
+    float *y = guarded_malloc(rows * out * sizeof *y), *large_y = guarded_malloc(many * out * sizeof *y);
+    float *dx = guarded_malloc(rows * in * sizeof *dx), *large_dx = guarded_malloc(many * in * sizeof *dx);
+    for (int i = 0; i < 2; i++) {
+        ops->linear_forward(device, small_x, small_w, i ? NULL : bias, i, y, rows, in, out);
+        ops->linear_forward(device, x, small_w, i ? NULL : bias, i, large_y, many, in, out);
+        ck_assert_mem_eq(y, large_y, rows * out * sizeof *y);
+    }
+    ops->linear_backward_input(device, small_dy, small_w, dx, rows, in, out);
+    ops->linear_backward_input(device, dy, small_w, large_dx, many, in, out);
+    ck_assert_mem_eq(dx, large_dx, rows * in * sizeof *dx);
+    for (size_t i = 0; i < rows; i++) memcpy(small_dy + i * out, wide_dy + i * wide, out * sizeof *dy);
+    ops->linear_backward_weight(device, small_dy, small_x, small_dw, NULL, rows, in, out);
+    ops->linear_backward_weight(device, wide_dy, x, w, NULL, rows, in, wide);
+    ck_assert_mem_eq(small_dw, w, out * in * sizeof *w);
+    float *const blocks[] = {x, w, bias, dy, wide_dy, small_x, small_w, small_dy, small_dw, y, large_y, dx, large_dx};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) guarded_free(blocks[i]);
+}
+
+/* Sizes on both sides of each vector and tile. */
+START_TEST(small_products_have_the_bits_of_large_ones) {
+    static const size_t small[][3] = {{1, 1, 1},    {2, 3, 2},    {3, 7, 5},    {4, 8, 8},    {5, 9, 7},
+                                      {8, 15, 9},   {9, 16, 16},  {7, 17, 15},  {32, 13, 64}, {32, 64, 3},
+                                      {14, 13, 37}, {12, 23, 24}, {13, 25, 33}, {6, 31, 47},  {11, 33, 49}};
+    for (size_t s = 0; s < 3; s++) {
+        struct device *device = NULL;
+        status none = cpu_device_create(sets[s], &device);
+        status_free(none);
+        if (none) continue;
+        for (size_t i = 0; i < sizeof small / sizeof *small; i++)
+            check_small(device, small[i][0], small[i][1], small[i][2]);
+        device_destroy(device);
+    }
+}
+END_TEST
+
 START_TEST(bfloat16_rounds_the_factors_only) {
     struct device *device;
     ck_assert_ptr_null(cpu_device_create(NULL, &device));
@@ -155,5 +200,5 @@ static void run_large(struct device *device, const void *context, struct digest 
 START_TEST(threads_do_not_change_bits) { threads_agree(run_large, NULL); }
 END_TEST
 
-TESTS("linear", products_agree, bfloat16_rounds_the_factors_only, bfloat16_needs_the_instructions,
-      a_relu_does_not_change_nan, threads_do_not_change_bits)
+TESTS("linear", products_agree, small_products_have_the_bits_of_large_ones, bfloat16_rounds_the_factors_only,
+      bfloat16_needs_the_instructions, a_relu_does_not_change_nan, threads_do_not_change_bits)

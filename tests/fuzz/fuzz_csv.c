@@ -38,6 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                                     .divide = (double)NAN,
                                     .inputs = {.items = columns, .count = bytes[0] & 1},
                                     .targets = {.items = columns + 1, .count = bytes[0] >> 1 & 1},
+                                    .csv = {.has_no_header = bytes[0] >> 3 & 1},
                                     .scale = {.type = bytes[0] >> 2 & 1 ? SCALE_STANDARD : SCALE_NONE}};
     while (dataset_format_at((size_t)config.format) != &dataset_csv) config.format++;
     config.format++;

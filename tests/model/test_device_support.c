@@ -107,8 +107,8 @@ START_TEST(steps_around_a_gelu) {
     for (size_t i = 0; i < m->step_count; i++) {
         ck_assert_int_eq("-bga"[m->steps[i].part], gelus[_i].parts[i]);
         if (m->steps[i].part != PART_GELU) continue;
-        ck_assert_uint_eq(m->slots[m->steps[i].dx].first, 2 * m->step_count - (i + 1));
-        ck_assert_uint_eq(m->steps[i].dx, m->steps[i - 1].dy);
+        ck_assert_uint_eq(m->slots[m->steps[i].dx[0]].first, 2 * m->step_count - (i + 1));
+        ck_assert_uint_eq(m->steps[i].dx[0], m->steps[i - 1].dy);
     }
     model_destroy(m);
     document_destroy(document);

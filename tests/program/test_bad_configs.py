@@ -81,6 +81,28 @@ SHAPES = [
     ("relu", "{repeat: {times: 10000, layers: [{repeat: {times: 10000, layers: []}}]}}", "more than 10000 layers in all"),
     ("[{linear: {out: 64}}, relu, {linear: {out: 3}}]", "[relu]", "no layer has parameters"),
     ("{linear: {out: 64}}", "{linear: {out: 64, name: a}}, {linear: {out: 64, name: a}}", "test.yaml:4:48: model.layers.1.linear: the name 'a' is already"),
+    ("relu", "{relu: {from: stem}}", "test.yaml:4:39: model.layers.1.relu: from: no layer before this one has the name 'stem'; known here: input"),
+    ("{linear: {out: 64}}, relu", "{linear: {out: 64, name: stem}}, {relu: {from: stm}}", "the name 'stm'; did you mean 'stem'?; known here: stem, input"),
+    ("relu", "{relu: {from: b}}, {linear: {out: 4, name: b}}", "from: no layer before this one has the name 'b'"),
+    ("relu", "{sequential: [{linear: {out: 5, name: inner}}]}, {relu: {from: inner}}", "no layer before this one has the name 'inner'"),
+    ("relu", "{relu: {from: [input, input]}}", "from: this layer takes one output, not 2; join them first with add, concat or multiply"),
+    ("relu", "add", "test.yaml:4:39: model.layers.1.add: joins several outputs, so it needs `from:`"),
+    ("relu", "{add: {from: input}}", "model.layers.1.add: the two sides of the sum have different shapes: 64 and 13"),
+    ("relu", "{multiply: {from: input}}", "model.layers.1.multiply: the inputs have different shapes: input 1 has 64, input 2 has 13"),
+    ("relu", "{multiply: {from: [input, input, input]}}", "model.layers.1.multiply: multiplies two outputs, got 3"),
+    ("relu", "{concat: {from: input, dim: 2}}", "model.layers.1.concat: dim 2: the inputs have the dimensions 1 to 1 (0 is the batch)"),
+    ("relu", "{concat: {from: input, dim: 0}}", "model.layers.1.concat: dim 0"),
+    ("relu", "{reshape: [8, 8]}, {concat: {from: input}}", "the inputs have another number of dimensions: input 1 has (8, 8), input 2 has 13"),
+    ("relu", "{reshape: {shape: [8, 8], name: a}}, {reshape: {shape: [4, 16], name: b}}, {concat: {from: [a, b]}}",
+     "the inputs may differ only in the dimension along which they are joined: input 1 has (8, 8), input 2 has (4, 16)"),
+    ("relu", "{relu: {from: input}}", "test.yaml:4:18: model.layers.0.linear: no layer takes its output"),
+    ("relu", "{slice: {start: 60, end: 65}}", "model.layers.1.slice: start 60 and end 65: the input has 64 elements along dim 1"),
+    ("relu", "{slice: {start: 5, end: 5}}", "start 5 and end 5: the input has 64 elements along dim 1"),
+    ("relu", "{slice: {dim: -2, end: 5}}", "model.layers.1.slice: dim -2: the input has the dimensions 1 to 1 (0 is the batch)"),
+    ("relu", "{parallel: {branches: []}}", "model.layers.1.parallel: branches: expected 1 to 256 lists of layers, got 0"),
+    ("relu", "{parallel: {join: add, branches: [[{linear: 3}], []]}}", "model.layers.1.parallel: the two sides of the sum have different shapes: 3 and 64"),
+    ("relu", "{relu: {name: a}}, {sequential: {name: a, layers: []}}", "the name 'a' is already used by another layer of this list"),
+    ("relu", "{relu: {name: input}}, {add: {from: input}}", "the name 'input' means the model's input in `from:`; choose another"),
 ]
 
 # The same for files of data.
@@ -217,7 +239,7 @@ class CommandLine(program.Case):
                 (["generate", "test.yaml", "--temperature", "1e30"], USAGE, "--temperature: expected a number from 0 to 1e+09, got '1e30'"),
                 (["inspect"], USAGE, "no file given"),
                 (["inspect", "notes"], DATA, "notes: a text file, not a checkpoint"),
-                (["inspect", "datasets"], DATA, "datasets: a folder without checkpoints/: give a run folder or a file"),
+                (["inspect", "datasets"], DATA, "datasets: not a run folder, which has checkpoints/; nor a folder of images: "),
                 (["inspect", "zeros"], DATA, "zeros: not an HDF5 file, or damaged"),
                 (["inspect", "missing.h5"], None, "missing.h5"),
                 (["--help-config", "nothing"], USAGE, "nothing")):
@@ -282,10 +304,11 @@ class Data(program.Case):
 
     def test_csv_labels_in_utf8(self):
         self.write("test.yaml", program.WINE.replace("path: datasets/wine.h5, inputs: x, targets: y", "path: data.csv"))
-        for label, code in (("café".encode(), 0), (b"caf\xe9", DATA)):
+        utf8 = ["dataset.csv.encoding=utf-8"]
+        for label, code, keys in (("café".encode(), 0, []), (b"caf\xe9", 0, []), (b"caf\xe9", DATA, utf8)):
             with open(self.path("data.csv"), "wb") as f:
                 f.write(b"a,b,kind\n" + b"".join(b"%d,%d,%s\n" % (i, 7 - i, label if i % 2 else b"tea") for i in range(40)))
-            _, err = self.run_program("test.yaml", "--fresh", code=code)
+            _, err = self.run_program("test.yaml", "--fresh", *keys, code=code)
             if code:
                 self.assertIn("data.csv:line 3: column 'kind': the label is not UTF-8 text", err)
 

@@ -1,6 +1,6 @@
 """The best checkpoint and early stopping: decided by the numbers of the epochs, the same after a resume and on any number of ranks.
 ctest-labels: dist"""
-import os
+import os, shutil, signal
 
 import h5py
 import numpy
@@ -135,6 +135,78 @@ class Best(program.Case):
         if best < 12:
             self.assertIn("best.h5", err)
         self.assertEqual(self.sha(), self.sha("runs/reference"))
+
+    def saved_as_best(self, run="runs/test"):
+        return [e["step"] for e in self.events("checkpoint", run) if e["path"].endswith("/best.h5")]
+
+    def test_it_is_written_with_other_saves_and_as_seldom_as_automatic_ones(self):
+        """Epochs of well below a millisecond, each better than the one before: the file is not written for each of them."""
+        slow = ["optimizer.lr=0.00001", "train.epochs=300", "checkpoint.best=train_loss"]
+        self.run_program("test.yaml", *slow, "checkpoint.save_every=100", env={"DDPTRAIN_FAULT_CLOCK": "0.001"})
+        improved = [i + 1 for i, loss in enumerate(self.values("train_loss", "runs/test")) if loss == min(self.values("train_loss", "runs/test")[:i + 1])]
+        self.assertGreater(len(improved), 100, "too few improvements: the test shows nothing")
+        steps = max(e["step"] for e in self.events("checkpoint")) // 300
+        self.assertEqual(self.saved_as_best(), [steps * max(i for i in improved if i <= end) for end in (100, 200, 300)])
+        self.run_program("test.yaml", *slow, "checkpoint.save_every=100", "--run-dir", "runs/often", env={"DDPTRAIN_FAULT_CLOCK": "1e9"})
+        self.assertEqual(self.saved_as_best("runs/often"), [steps * i for i in improved])
+        self.assertEqual(self.sha("runs/often"), self.sha())
+
+    def test_killed_at_every_io_call_in_the_folder_of_checkpoints(self):
+        """A checkpoint never names a best epoch whose state is not in best.h5, and the run that continues ends with the same best.h5."""
+        arguments = ["train.epochs=8", "checkpoint={save_every: 3, keep: 0, best: val_loss}"]
+        self.run_program("test.yaml", *arguments, "--run-dir", "runs/reference")
+        self.assertGreater(self.events("end", "runs/reference")[-1]["best_epoch"], 6)
+        best = self.state(self.path("runs/reference/checkpoints/best.h5"))
+        for clock, first in (("0.001", 1), ("1e9", 100)):  # with the other saves only; after each better epoch
+            killed = 0
+            for n in range(first, 1000, 7):
+                shutil.rmtree(self.path("runs/test"), ignore_errors=True)
+                self.run_program("test.yaml", *arguments, code=None,
+                                 env={"DDPTRAIN_FAULT": f"{n}:kill", "DDPTRAIN_FAULT_FILTER": "checkpoints", "DDPTRAIN_FAULT_CLOCK": clock})
+                if self.code == program.OK:
+                    break
+                self.assertEqual(self.code, -signal.SIGKILL)
+                killed += 1
+                for path in self.checkpoints():
+                    with h5py.File(path, "r") as f:
+                        named = f["state/best_epoch"][()]
+                    self.assertLessEqual(named, self.state(self.path("runs/test/checkpoints/best.h5"))["state/epoch"], path)
+                self.run_program("test.yaml", *arguments)
+                self.assertEqual(self.sha(), self.sha("runs/reference"))
+                again = self.state(self.path("runs/test/checkpoints/best.h5"))
+                for name in best:
+                    numpy.testing.assert_array_equal(again[name], best[name], f"{n}: {name}")
+            self.assertGreater(killed, 5)
+
+    def test_a_stop_and_a_failure_write_it(self):
+        """Both before any other save."""
+        clock = {"DDPTRAIN_FAULT_CLOCK": "0.001"}
+        never = ["train.epochs=1000000", "checkpoint={save_every: 1000000, best: train_loss}", "optimizer.lr=0.000001"]
+        p = self.start("test.yaml", *never, env=clock)
+        self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and self.events("epoch"), what="an epoch")
+        self.assertEqual(self.checkpoints(), [])
+        p.send_signal(signal.SIGTERM)
+        p.communicate(timeout=30 * program.SLOW)
+        self.assertEqual(p.returncode, program.STOPPED)
+        stopped = self.events("stopped")[-1]
+        self.assertEqual(self.state(self.path("runs/test/checkpoints/best.h5"))["state/epoch"], stopped["best_epoch"])
+        self.run_program("test.yaml", "--run-dir", "runs/fails", "optimizer={type: sgd, lr: 0.001}", "schedule={type: exponential, gamma: 10}",
+                         "model={layers: [{linear: {out: 8}}, {linear: {out: 8}}, {linear: {out: 8}}]}", "train={epochs: 400, on_nonfinite: {policy: stop}}", *never[1:2], code=program.NOT_FINITE, env=clock)
+        best = best_of(self.values("train_loss", "runs/fails"), False) + 1
+        self.assertEqual([os.path.basename(c) for c in self.checkpoints("runs/fails")], ["best.h5"])
+        self.assertEqual(self.state(self.path("runs/fails/checkpoints/best.h5"))["state/epoch"], best)
+
+    def test_a_full_disk_is_reported_and_retried(self):
+        """The copy remains until it is written, and no later checkpoint is written without it."""
+        arguments = ["train.epochs=8", "checkpoint={save_every: 3, keep: 0, best: val_loss}"]
+        self.run_program("test.yaml", *arguments, "--run-dir", "runs/reference")
+        _, err = self.run_program("test.yaml", *arguments, env={"DDPTRAIN_FAULT": "4:enospc", "DDPTRAIN_FAULT_FILTER": "best.h5", "DDPTRAIN_FAULT_CLOCK": "0.001"})
+        self.assertIn("a checkpoint could not be saved; the run continues: cannot write 'runs/test/checkpoints/best.h5", err)
+        self.assertEqual(len(self.events("checkpoint_failed")), 1)
+        self.assertEqual([os.path.basename(c) for c in self.checkpoints()], ["best.h5", "epoch-0006.h5", "epoch-0008.h5"])
+        both = [self.state(self.path(run, "checkpoints/best.h5")) for run in ("runs/test", "runs/reference")]
+        for name in both[0]:
+            numpy.testing.assert_array_equal(both[0][name], both[1][name], name)
 
     def test_early_stop(self):
         self.run_program("test.yaml", "--run-dir", "runs/all")

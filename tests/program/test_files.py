@@ -167,7 +167,7 @@ class Output(program.Case):
         err = self.limited("wine.yaml", *big, code=IO, blocks=20)
         self.assertIn("File too large", err)
         self.run_program("wine.yaml", *big, "--fresh")
-        for arguments in (["predict", "wine.yaml", *big, "dataset.split.test=0", "--out", "big.csv"],
+        for arguments in (["predict", "wine.yaml", *big, "dataset.split.test=0", "--outputs", "--out", "big.csv"],
                           ["export", "runs/test", "--out", "big.safetensors"]):
             with self.subTest(arguments=arguments):
                 self.assertIn("File too large", self.limited(*arguments, code=IO, blocks=1))

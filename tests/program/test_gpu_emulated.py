@@ -253,8 +253,8 @@ class Wine(Emulated):
         cpu = json.loads(self.run_program("eval", *words, "train.device=cpu")[0])
         self.assertEqual(gpu["rows"], cpu["rows"])
         self.assertAlmostEqual(gpu["loss"], cpu["loss"], delta=self.tolerance)
-        self.on_gpu("predict", *words, "train.device=cuda", "--out", "gpu.csv")
-        self.run_program("predict", *words, "train.device=cpu", "--out", "cpu.csv")
+        self.on_gpu("predict", *words, "train.device=cuda", "--outputs", "--out", "gpu.csv")
+        self.run_program("predict", *words, "train.device=cpu", "--outputs", "--out", "cpu.csv")
         tables = []
         for name in ("gpu.csv", "cpu.csv"):
             with open(self.path(name)) as f:

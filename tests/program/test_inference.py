@@ -18,7 +18,7 @@ class Inference(program.Case):
         return json.loads(out) if code == 0 else err
 
     def predict(self, *arguments, out="p.csv"):
-        self.run_program("predict", "test.yaml", "--out", out, *arguments)
+        self.run_program("predict", "test.yaml", "--outputs", "--out", out, *arguments)
         with open(self.path(out)) as f:
             rows = list(csv.reader(f))
         return rows[0], np.array([[float(v) for v in row] for row in rows[1:]])
@@ -190,8 +190,8 @@ train: {epochs: 1}
                 (["model.layers.0.linear.out=8"], DATA, "0.weight: (64, 13) in the file, (8, 13) in the config")):
             with self.subTest(arguments):
                 self.assertIn(sentence, self.evaluate(*arguments, code=code))
-        for arguments, sentence in ((["predict", "test.yaml"], "predict needs --out"),
-                                    (["predict", "test.yaml", "--out", "p.npz"], "the formats are .csv and .h5")):
+        for arguments, sentence in ((["predict", "test.yaml", "--out", "p.npz"], "the formats are .csv and .h5"),
+                                    (["predict", "test.yaml", "--with-inputs"], "--with-inputs copies the columns of a CSV file, and datasets/wine.h5 is none")):
             _, err = self.run_program(*arguments, code=USAGE)
             self.assertIn(sentence, err)
         self.run_program("predict", "test.yaml", "--out", "/proc/none/p.csv", code=program.IO)

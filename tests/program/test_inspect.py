@@ -12,7 +12,7 @@ class Inspect(program.Case):
         out = self.inspect("datasets/iris.csv")
         self.assertIn("format  csv, 150 rows, 5 columns, with a header\n", out)
         self.assertRegex(out, r"1  sepal_length +number +4\.3 to 7\.9\n")
-        self.assertRegex(out, r"5  species +text +setosa, versicolor, virginica\n")
+        self.assertRegex(out, r"5  species +category +setosa, versicolor, virginica\n")
 
     def test_csv_of_all_kinds(self):
         self.write("a.csv", "id,score,,note\n1,0.5,,x\n2,,,\"y\x1b[31m\"\n3,1.5,,x\n")
@@ -25,6 +25,16 @@ class Inspect(program.Case):
         self.assertNotIn("\x1b", out)
         self.write("b.csv", "1,2,red\n3,4,blue\n")
         self.assertIn("2 rows, 3 columns, without a header", self.inspect("b.csv"))
+        self.write("types.csv", "when;member;port;price\n" + "".join(f"2024-01-0{i};{'yes' if i % 2 else 'no'};{'AB'[i % 2]};1,{i}\n" for i in range(1, 9)) + ";NA;;\n")
+        out = self.inspect("types.csv")
+        self.assertIn("format  csv, 9 rows, 4 columns, with a header, separated by ';'\n", out)
+        self.assertRegex(out, r"1  when +date +2024-01-01, .*  \(1 missing\)\n")
+        self.assertRegex(out, r"2  member +boolean +yes, no  \(1 missing\)\n")
+        self.assertRegex(out, r"3  port +category +B, A  \(1 missing\)\n")
+        self.assertRegex(out, r"4  price +number +1\.1 to 1\.8  \(1 missing\)\n")
+        with open(self.path("latin.csv"), "wb") as f:
+            f.write(b"a,b\n1,Z\xfcrich\n2,Z\xfcrich\n")
+        self.assertRegex(self.inspect("latin.csv"), r"note    it is not UTF-8 and is read as Windows-1252(.|\n)*b +category +Zürich\n")
         self.write("many.csv", "word\n" + "".join(f"w{i}\n" for i in range(50)))
         self.assertRegex(self.inspect("many.csv"), r"w0, w1, .*, \.\.\.\n")
         self.write("header.csv", "a,b\n")

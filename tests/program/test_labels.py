@@ -42,8 +42,8 @@ class Labels(program.Case):
                 out, _ = self.run_program("eval", "test.yaml", "dataset.path=other.csv", "--nproc", nproc)
                 self.assertEqual(json.loads(out)["accuracy"], 1.0, labels)
         self.run_program("predict", "test.yaml", "dataset.path=other.csv", "--out", "out.csv")
-        predicted = [int(line.split(",")[1]) for line in self.read("out.csv").splitlines()[1:]]
-        self.assertEqual(predicted, [0, 1, 2] * 3)
+        with open(self.path("out.csv"), newline="") as f:
+            self.assertEqual([row["prediction"] for row in csv.DictReader(f)], NAMES * 3)
 
     def test_unknown_label(self):
         self.rows("other.csv", ["red", "violet"], 2)

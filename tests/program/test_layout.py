@@ -24,6 +24,7 @@ BELOW = {
     "checkpoint": {"base", "device", "model"},
     "train": {"base", "device", "model", "data", "dist", "optim", "checkpoint"},
     "sweep": {"base", "device", "model", "data", "dist", "optim", "checkpoint", "train"},
+    "export": {"base", "device", "model", "data", "checkpoint", "train"},
     "report": {"base", "train", "sweep"},
 }
 # The same for the folders inside src/dist; "" are the files beside them.

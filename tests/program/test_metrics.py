@@ -60,7 +60,7 @@ class Metrics(program.Case):
         """Trains, evaluates on 1, 2 and 3 ranks and compares with [expected](outputs)."""
         self.write("test.yaml", config % ", ".join(metrics))
         self.run_program("test.yaml")
-        self.run_program("predict", "test.yaml", "--out", "p.csv")
+        self.run_program("predict", "test.yaml", "--outputs", "--out", "p.csv")
         with open(self.path("p.csv")) as f:
             rows = list(csv.reader(f))
         first = rows[0].index("output_0")

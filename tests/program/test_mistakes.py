@@ -77,6 +77,8 @@ class Mistakes(program.Case):
                 self.assertEqual(len(err.splitlines()), 1)
         self.assertFalse(os.path.exists(self.path("runs")))
         for arguments, said in (("predict test.yaml --output x.csv", "did you mean '--out'?"),
+                                ("predict test.yaml --input x.csv", "the data file follows the config: ddptrain predict CONFIG DATA"),
+                                ("predict test.yaml --proba", "did you mean '--probabilities'?"),
                                 ("eval test.yaml --chekpoint x", "did you mean '--checkpoint'?"),
                                 ("inspect test.yaml --lr 3", "unknown option '--lr' (see ddptrain --help)")):
             _, err = self.run_program(*arguments.split(), code=USAGE)
@@ -87,7 +89,8 @@ class Mistakes(program.Case):
         self.run_program("test.yaml", "train.epochs=1")
         checkpoint = os.path.relpath(self.checkpoints()[0], self.folder)
         for arguments, said in (
-                ("eval runs/test", "cannot read config 'runs/test': Is a directory; did you mean 'runs/test/config.yaml'?"),
+                ("check runs/test", "cannot read config 'runs/test': Is a directory; did you mean 'runs/test/config.yaml'?"),
+                ("eval runs", "runs: this folder is not a run, because it has no config.yaml\n"),
                 ("./runs", "cannot read config './runs': Is a directory\n"),
                 ("test.yml", "cannot read config 'test.yml': No such file or directory; did you mean 'test.yaml'?"),
                 ("./test", "cannot read config './test': No such file or directory; did you mean './test.yaml'?"),
@@ -96,7 +99,7 @@ class Mistakes(program.Case):
                 ("test.yaml optimizer.lr 0.1", "overrides are KEY=VALUE; did you mean 'optimizer.lr=0.1'?"),
                 ("test.yaml lr = 0.1", "overrides are KEY=VALUE; did you mean 'optimizer.lr=0.1'?"),
                 ("test.yaml train.epochs", "overrides are KEY=VALUE; did you mean 'train.epochs=VALUE'?"),
-                ("predict test.yaml datasets/wine.h5", "overrides are KEY=VALUE; did you mean 'dataset.path=datasets/wine.h5'?"),
+                ("check test.yaml datasets/wine.h5", "overrides are KEY=VALUE; did you mean 'dataset.path=datasets/wine.h5'?"),
                 ("test.yaml other", "unexpected argument 'other' after 'test.yaml'; overrides are KEY=VALUE\n")):
             with self.subTest(arguments):
                 _, err = self.run_program(*arguments.split(), code=USAGE)

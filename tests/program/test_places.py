@@ -1,4 +1,4 @@
-"""Where files of a config are looked up, and a program that was installed. ctest-labels: unit"""
+"""Where files of a config are looked up. ctest-labels: unit"""
 import os
 import shutil
 import subprocess
@@ -7,7 +7,6 @@ import unittest
 import program
 from program import BINARY, DATA, SOURCE, USAGE
 
-BUILD = os.path.dirname(os.path.dirname(BINARY))
 ROWS = "a,b,label\n" + "".join(f"{i % 5},{i % 7},{i % 3}\n" for i in range(60))
 OTHER = "a,b,label\n" + "".join(f"{i % 5},{i % 7},{i % 3}\n" for i in range(90))
 CONFIG = """
@@ -131,26 +130,6 @@ class OwnConfig(program.Case):
         self.run_program("project/config.yaml")
         self.assertEqual(len(self.events("epoch", "runs/config")), 2)
         self.run_program("eval", "project/config.yaml")
-
-
-@unittest.skipUnless(os.path.exists(os.path.join(BUILD, "cmake_install.cmake")), "not a build folder of CMake")
-class Installed(program.Case):
-    def test_installed_program_and_configs(self):
-        prefix = self.path("prefix")
-        subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True, capture_output=True)
-        binary = os.path.join(prefix, "bin", "ddptrain")
-        config = os.path.join(prefix, "share/ddptrain/configs/wine_mlp.yaml")
-        os.makedirs(self.path("anywhere"))
-        env = self.environment({"PATH": os.path.join(prefix, "bin") + ":" + os.environ["PATH"]})
-        for arguments in ([config, "train.epochs=2"], [config, "train.epochs=2", "--nproc", "2", "--fresh"],
-                          [config, "train.epochs=2", "--nproc", "2", "--fresh", *(["dist.backend=gloo"] if self.has_gloo(prefix) else [])]):
-            p = subprocess.run(["ddptrain", *arguments], cwd=self.path("anywhere"), env=env, capture_output=True, text=True)
-            self.assertEqual(p.returncode, 0, p.stderr)
-        self.assertTrue(os.path.exists(self.path("anywhere/runs/wine_mlp/config.yaml")))
-        self.assertTrue(os.path.exists(binary))
-
-    def has_gloo(self, prefix):
-        return any("ddptrain_gloo.so" in names for _, _, names in os.walk(prefix))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """ddptrain report: the page is well-formed HTML that needs no other file, has every number that the docs list, and handles damaged,
 hostile, empty and very long folders.
 ctest-labels: unit"""
-import html.parser, json, math, os, re, shutil, subprocess, tempfile, time, unittest
+import csv, html.parser, json, math, os, re, shlex, shutil, subprocess, tempfile, time, unittest
 
 import program
 from program import DATA, OK, USAGE, WINE
@@ -304,6 +304,32 @@ class Report(program.Case):
             self.assertIn(title, page.figures())
             self.assertIn(["3", "5", "7"], self.rows(page))
 
+    def test_classes_have_the_labels_of_the_data(self):
+        """Whatever is in them; without a readable checkpoint, or with one of other classes, they have numbers."""
+        names = ["<b>&\"x", "a label that is long", "\u8d64", *(f"kind {i:02d}" for i in range(13))]
+        for count in (3, 16):
+            used = sorted(names[:count], key=str.encode)
+            with open(self.path("t.csv"), "w", newline="") as f:
+                writer = csv.writer(f)
+                writer.writerow(["u", "v", "kind"])
+                writer.writerows([(i * 37 % 101) / 50, (i * 53 % 97) / 50, used[i % count]] for i in range(40 * count))
+            run = self.train("train.metrics=[confusion_matrix]", name=f"t{count}", config=WINE.replace(
+                "path: datasets/wine.h5, inputs: x, targets: y, scale: standard", "path: t.csv").replace("linear: {out: 3}", f"linear: {{out: {count}}}"))
+            figure = self.page(run).figures()["Counts of validation rows"]
+            ticks = [e["text"] for e in figure if "tick" in e.get("@class", "").split()]
+            self.assertEqual(len(ticks), 2 * count)
+            for name in used:
+                self.assertEqual(sum(t == name or (len(name) > 16 and t.endswith("...") and name.startswith(t[:-3])) for t in ticks), 2, (name, ticks))
+            titles = [e["text"] for e in figure if e["tag"] == "title"]
+            self.assertTrue(any(t.startswith(f"target {used[1]}, predicted ") for t in titles), titles)
+            if count == 16:
+                self.assertTrue(any(row[0] in used and row[1] in used for row in self.rows(self.page(run)) if len(row) == 3))
+            for path in self.checkpoints(run):
+                with open(path, "r+b") as f:
+                    f.write(b"damaged")
+            ticks = [e["text"] for e in self.page(run).figures()["Counts of validation rows"] if "tick" in e.get("@class", "").split()]
+            self.assertEqual(ticks, [str(i // 2) for i in range(2 * count)])
+
     # ---- refusals ----
 
     def test_what_is_refused(self):
@@ -450,14 +476,40 @@ class Report(program.Case):
         self.assertEqual(sorted(r[2:4] for r in rows[at + 1:at + 3]), [["0.01", ""], ["0.1", "16"]])
 
     def test_a_comparison(self):
-        """Config B is named; there is a command for A only, since B's config is not in the folder."""
+        """The page has the numbers of `compare`, and commands that repeat A and B from the folder alone, to the same bits."""
         self.write("a.yaml", WINE)
         self.write("b.yaml", WINE.replace("0.001", "0.01"))
-        self.run_program("compare", "a.yaml", "b.yaml", "--seeds", 3)
+        out, _ = self.run_program("compare", "a.yaml", "b.yaml", "train.epochs=3", "--seeds", 6)
+        for name in ("a.yaml", "b.yaml"):
+            os.remove(self.path(name))
         page = self.page("sweeps/a-or-b")
         facts = self.facts(page)
         self.assertEqual((facts["Config A, trial 0"], facts["Config B, trial 1"]), ("a.yaml", "b.yaml"))
-        self.assertEqual([e["text"].split("\n")[0] for e in page.all("code")], ["# trial 0000"])
+        rows = self.rows(page)
+        at = next(i for i, r in enumerate(rows) if r[1:] == ["Config", "Mean", "Standard error"])
+        self.assertEqual([r[:2] for r in rows[at + 1:at + 3]], [["A, trial 0", "a.yaml"], ["B, trial 1", "b.yaml"]])
+        tests = re.search(r"A - B: (.*)\np-values: paired t-test (.*), Wilcoxon signed-rank test (.*)\n(.*)\n", out)
+        self.assertEqual((facts["A - B"], facts["p-value, paired t-test"], facts["p-value, Wilcoxon signed-rank test"]), tests.groups()[:3])
+        self.assertIn(tests[4], page.source)
+        commands = [e["text"].split("\n") for e in page.all("code") if e["text"].startswith("# trial")]
+        self.assertEqual(sorted(c[0] for c in commands), ["# trial 0000", "# trial 0001"])
+        with open(self.path("sweeps/a-or-b/trials.csv")) as f:
+            states = {int(row["trial"]): row["state_sha256"] for row in csv.DictReader(f) if row["seed"] == "0"}
+        for comment, command in commands:
+            words = shlex.split(command)[1:]
+            self.run_program(*words)
+            self.assertEqual(self.sha(words[words.index("--run-dir") + 1]), states[int(comment[-4:])])
+
+    def test_an_unfinished_comparison(self):
+        self.write("a.yaml", WINE)
+        self.write("b.yaml", WINE.replace("0.001", "0.01"))
+        self.run_program("compare", "a.yaml", "b.yaml", "--seeds", 3)
+        with open(self.path("sweeps/a-or-b/history.jsonl")) as f:
+            lines = f.readlines()
+        for ended, notice in ((5, "1 pair is left out, of which a run has failed or not ended."), (4, "A test needs two pairs of complete runs.")):
+            kept = [line for line in lines if json.loads(line)["trial"] == 0 or json.loads(line)["repeat"] < ended - 3]
+            self.write("sweeps/a-or-b/history.jsonl", "".join(kept))
+            self.assertIn(notice, self.page("sweeps/a-or-b").source)
 
     def test_hostile_sweeps(self):
         evil = "</title><script>alert(1)</script>"

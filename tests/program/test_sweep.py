@@ -213,6 +213,22 @@ train: {epochs: 10}
         complete = sum(r["state"] == "complete" for r in self.rows("on1")[:20])
         self.assertIn(f"val_loss over {complete} seeds\n{20 - complete} pair", out)
 
+    def test_trials_of_some_tenths_of_a_second_are_not_trained_twice(self):
+        """All are kept: each has its run folder from the start, and the end of the sweep writes none of them again."""
+        self.sweep("config: base.yaml\nmethod: grid\nparameters: {optimizer.lr: [0.01, 0.02, 0.03]}\n", "train.epochs=3000", "--nproc", 1)
+        history = os.stat(self.path("sweeps/test/history.jsonl")).st_mtime_ns
+        self.assertEqual(len(self.kept()), 3)
+        for trial in self.kept():
+            self.assertLessEqual(os.stat(self.path("sweeps/test/runs", trial, "metrics.jsonl")).st_mtime_ns, history, trial)
+
+    def test_a_repeated_trial_keeps_its_folders_while_one_of_its_runs_goes_on(self):
+        """Also when another run of it has failed: the folder of a run in progress is never removed."""
+        self.write_rows()
+        self.write("base.yaml", self.DIVERGES)
+        for _ in range(4):
+            self.sweep("config: base.yaml\nmethod: grid\nrepeat: {seeds: 6}\nkeep: best 1\nparameters: {optimizer.lr: [0.2, 0.01]}\n", "train.epochs=2000", "--nproc", 3, "--fresh")
+            self.assertEqual(len(self.rows()), 12)
+
     def test_all_runs_of_a_sweep_that_kept_fewer(self):
         self.sweep(GRID, "keep=best 2")
         rows = self.rows()
@@ -383,7 +399,7 @@ class Wrong(SweepCase):
         self.write("base.yaml", CONFIG)
         rows = self.rows()
         _, err = self.sweep(GRID, "train.epochs=4", "--fresh")
-        self.assertIn("moved the earlier sweep aside: sweeps/test.1", err)
+        self.assertIn("renamed the folder of the earlier sweep: sweeps/test.1", err)
         self.assertEqual({r["epochs"] for r in self.rows()}, {"4"})
         self.assertEqual(self.rows("test.1"), rows)
 
@@ -476,6 +492,8 @@ class Compare(SweepCase):
                                       (("a.yaml", "a.yaml", "a.yaml"), "unexpected argument 'a.yaml'", USAGE),
                                       (("a.yaml", "a.yaml", "--metric", "val_f1"), "epochs have no metric 'val_f1'", USAGE),
                                       (("a.yaml", "a.yaml", "optimizer.lrr=1"), "unknown key; did you mean 'lr'", USAGE),
+                                      (("a.yaml", "a.yaml", "--seeds", 0), "--seeds: expected at least 2 pairs of runs, got 0", USAGE),
+                                      (("a.yaml", "a.yaml", "--seeds=1"), "--seeds: expected at least 2 pairs of runs, got 1", USAGE),
                                       (("a.yaml", "b.yaml", "--seeds", 2), "fewer than two pairs of runs are complete", DATA)):
             with self.subTest(words=words):
                 _, err = self.run_program("compare", *words, code=code)

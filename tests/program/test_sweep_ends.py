@@ -29,11 +29,11 @@ class Parallel(SweepCase):
         rows = self.rows("bad")
         self.assertEqual([r["state"] for r in rows], ["complete", "failed"])
         self.assertIn("not finite", rows[1]["message"])
-        self.sweep(SWEEP, *self.WORDS[:1], "--nproc", 1, "trials=8", "train.epochs=200", "early_terminate={type: asha, min_epochs: 20}")
+        self.sweep(SWEEP, *self.WORDS[:1], "--nproc", 1, "trials=8", "train.epochs=10000", "early_terminate={type: asha, min_epochs: 20}")
         rows = self.rows()
         self.assertIn("pruned", {r["state"] for r in rows})
         for row in rows:
-            self.assertTrue(row["state"] == "complete" or int(row["epochs"]) < 200, row)
+            self.assertTrue(row["state"] == "complete" or int(row["epochs"]) < 10000, row)
 
     def test_a_kill_and_a_stop(self):
         words = (*self.WORDS, "train.epochs=300", "keep=best 2")
@@ -308,6 +308,13 @@ class Ranks(SweepCase):
             self.assert_table(expected)
             subprocess.run(["rm", "-r", self.path("sweeps/test")], check=True)
 
+    def wait_for_worker(self, rank):
+        """Waits until a rank other than 0 has its first run, for which it starts a process."""
+        deadline = time.monotonic() + 30 * program.SLOW
+        while not self.children(rank):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.002)
+
     def children(self, p):
         with open(f"/proc/{p.pid}/task/{p.pid}/children") as f:
             return [int(pid) for pid in f.read().split()]
@@ -342,14 +349,18 @@ class Ranks(SweepCase):
     def test_a_request_to_stop_one_rank(self):
         """It ends, and the others do its runs."""
         expected = self.expected()
-        ranks = [self.rank(r, 2) for r in (0, 1)]
-        self.started(ranks[0])
-        while not self.children(ranks[1]) and ranks[1].poll() is None:
-            time.sleep(0.002)
-        ranks[1].send_signal(signal.SIGTERM)
-        self.end(ranks[1], STOPPED)
-        self.end(ranks[0])
-        self.assert_table(expected)
+        for _ in range(20):  # the sweep may end before the request comes
+            ranks = [self.rank(r, 2, *self.WORDS, "--fresh") for r in (0, 1)]
+            self.started(ranks[0])
+            while ranks[1].poll() is None and not self.children(ranks[1]):
+                time.sleep(0.002)
+            ranks[1].send_signal(signal.SIGTERM)
+            _, err = ranks[1].communicate(timeout=90 * program.SLOW)
+            self.end(ranks[0])
+            self.assert_table(expected)
+            if ranks[1].returncode != OK:
+                break
+        self.assertEqual(ranks[1].returncode, STOPPED, err)
 
     def test_another_sweep_on_one_rank(self):
         self.write("test.yaml", SWEEP)
@@ -387,10 +398,29 @@ class Ranks(SweepCase):
         for s in connections:
             s.settimeout(5)
             try:
-                self.assertLessEqual(len(s.recv(10000)), 40)  # at most a CHALLENGE
+                self.assertLessEqual(len(s.recv(10000)), 44)  # at most a CHALLENGE
             except OSError:
                 pass
             s.close()
+        self.assert_table(expected)
+
+    def test_a_rank_that_is_started_twice_or_with_another_world_size(self):
+        """It is told what is wrong, and the sweep goes on."""
+        expected = self.expected()
+        slow = ("trials=100000", "train.epochs=200", "keep=none")
+        ranks = [self.rank(r, 3, *slow) for r in (0, 1)]
+        self.started(ranks[0])
+        self.wait_for_worker(ranks[1])  # else the process below may be the first rank 1
+        self.assertIn("rank 1: another process takes part in this sweep as rank 1; start each rank once, with its own RANK", self.end(self.rank(1, 3, *slow), USAGE))
+        self.assertIn("rank 2 has WORLD_SIZE 4, but rank 0 has 3: WORLD_SIZE must be the same on all ranks of a sweep", self.end(self.rank(2, 4, *slow), USAGE))
+        self.assertIn("rank 3 has WORLD_SIZE 4, but rank 0 has 3", self.end(self.rank(3, 4, *slow), USAGE))
+        for p in ranks:
+            p.send_signal(signal.SIGTERM)
+        for p in ranks:
+            self.end(p, program.STOPPED)
+        ranks = [self.rank(r, 2, "--fresh", *self.WORDS) for r in (0, 1)]
+        for p in ranks:
+            self.end(p)
         self.assert_table(expected)
 
     def test_options_of_a_launcher_of_our_own(self):

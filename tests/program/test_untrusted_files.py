@@ -292,7 +292,7 @@ class Text(Case):
 
     def test_columns_and_cells(self):
         evil = b"a\x1b]0;owned\x07\xff\xc2\x9b\xe2\x80\xae"
-        self.assertIn("\\x1b]0;owned\\x07\\xff\\u009b\\u202e", self.csv(evil + b",b\n1,2\n"))
+        self.assertIn("\\x1b]0;owned\\x07\\xff\\u009b\\u202e", self.csv(evil + b",b\n1,2\n", "dataset.csv.encoding=utf-8"))
         self.assertIn("\\x1b[2J", self.csv(b"a,c\n1,0\n\x1b[2J,1\n"))
         self.assertIn("duplicate column", self.csv(evil + b"," + evil + b",c\n1,2,0\n"))
 

@@ -247,12 +247,12 @@ train: {{epochs: 1}}
         with open(self.path("damaged.h5"), "wb") as f, open(self.checkpoints()[-1], "rb") as whole:
             f.write(whole.read()[:-300])
         for file, sentence in (("w.safetensors", "a safetensors file, which has weights but not the state of a run; start a run from it with model.init_from"),
-                               ("w.pt", "a file of torch.save; write the state_dict with safetensors.torch.save_file"),
+                               ("w.pt", "a file of torch.save, which has weights but not the state of a run; start a run from it with model.init_from"),
                                ("w.txt", "a text file, not a checkpoint"), ("empty.h5", "an empty file"),
                                ("damaged.h5", "no seal at its end: the file is truncated, damaged or not written by ddptrain")):
             for words in (["eval", "test.yaml", "--checkpoint", file], ["test.yaml", f"checkpoint.resume={file}", "--run-dir", "runs/c"],
                           ["export", file, "--out", "x.safetensors"], ["test.yaml", f"model.init_from={file}", "--run-dir", "runs/c"]):
-                if file == "w.safetensors" and "init_from" in words[1]:
+                if file in ("w.safetensors", "w.pt") and "init_from" in words[1]:
                     continue
                 with self.subTest(words):
                     _, err = self.run_program(*words, code=DATA)
@@ -262,7 +262,9 @@ train: {{epochs: 1}}
 
     def test_export_words(self):
         for arguments, code, sentence in ((["export"], USAGE, "no file given"), (["export", "runs/test"], USAGE, "export needs --out"),
-                                          (["export", "x", "--out", "x.npz"], USAGE, "the only format is .safetensors"),
+                                          (["export", "x", "--out", "x.npz"], USAGE, "--out: the format is not known by the extension of 'x.npz'; give --format, one of safetensors"),
+                                          (["export", "x", "--out", "x", "--format", "npz"], USAGE, "--format: expected one of safetensors"),
+                                          (["test.yaml", "--format", "pt"], USAGE, "--format is for export; 'train' does not accept it"),
                                           (["export", "none", "--out", "x.safetensors"], DATA, "none: there is no such checkpoint"),
                                           (["export", ".", "--out", "x.safetensors"], DATA, ". has no checkpoint")):
             _, err = self.run_program(*arguments, code=code)

@@ -27,17 +27,12 @@ void program_load(const struct program_state *state) {
 
 /* ---- functions of the verb that are not simulated ---- */
 
-status help_config(const char *section) {
-    (void)section;
-    return OK;
+bool help_print(int argc, char **argv, status *s) {
+    (void)argc;
+    (void)argv;
+    (void)s;
+    return false;
 }
-status help_sweep(const char *section) {
-    (void)section;
-    return OK;
-}
-status help_sweep_markdown(void) { return OK; }
-status help_schema(void) { return OK; }
-status help_markdown(void) { return OK; }
 
 /* The config is valid and is not read. */
 static struct config no_config;

@@ -14,7 +14,7 @@
 static void assert_known(const char *path, const struct schema_alias *alias) {
     struct text out = {0};
     status s = schema_help(&config_schema, path, &out);
-    ck_assert_msg(!s, "alias '%s': %s", alias->words, s ? status_message(s) : "");
+    ck_assert_msg(!s, "alias '%s': %s", alias->names, s ? status_message(s) : "");
     text_free(&out);
 }
 
@@ -26,7 +26,7 @@ static const char *path_of(const char *what) {
 START_TEST(keys_exist) {
     size_t count = 0;
     char path[200];
-    for (const struct schema_alias *a = config_aliases; a->words; a++) {
+    for (const struct schema_alias *a = config_aliases; a->names; a++) {
         if (a->kind != ALIAS_KEY || !a->meant) continue;
         bool is_layer = a->place && strncmp(a->place, "layer.", 6) == 0;
         if (*a->meant != '.')
@@ -45,14 +45,14 @@ END_TEST
 
 /* The type that a call of this name creates. */
 static const char *type_of_call(const struct schema_alias *call, const struct sections *all) {
-    const struct schema_alias *named = alias_find(&config_schema, ALIAS_VALUE, call->place, call->words);
+    const struct schema_alias *named = alias_find(&config_schema, ALIAS_VALUE, call->place, call->names);
     for (size_t i = 0; i < all->count; i++) {
         const struct section *s = &all->items[i];
         if (s->type && strcmp(s->variants->what, call->place) == 0 &&
-            alias_is_same(named ? named->meant : call->words, s->type->name))
+            alias_is_same(named ? named->meant : call->names, s->type->name))
             return s->type->name;
     }
-    ck_abort_msg("no type is meant by '%s'", call->words);
+    ck_abort_msg("no type is meant by '%s'", call->names);
 }
 
 START_TEST(types_exist) {
@@ -60,7 +60,7 @@ START_TEST(types_exist) {
     char path[200];
     struct arena *arena = arena_create();
     struct sections all = sections_list(&config_schema, arena);
-    for (const struct schema_alias *a = config_aliases; a->words; a++) {
+    for (const struct schema_alias *a = config_aliases; a->names; a++) {
         if (a->kind == ALIAS_KEY || !a->meant || strchr(a->place, '.')) continue;
         const char *type = a->kind == ALIAS_CALL ? type_of_call(a, &all) : a->meant;
         snprintf(path, sizeof path, "%s.%s", path_of(a->place), type);
@@ -221,8 +221,8 @@ static void add_name(struct names *names, const char *name) {
 
 /* Every name of an alias, and every key of the schema. */
 static void collect(struct names *names, const struct sections *all, struct arena *arena) {
-    for (const struct schema_alias *a = config_aliases; a->words; a++) {
-        char *copy = arena_copy(arena, a->words);
+    for (const struct schema_alias *a = config_aliases; a->names; a++) {
+        char *copy = arena_copy(arena, a->names);
         for (char *name = strtok(copy, " "); name && a->kind == ALIAS_KEY; name = strtok(NULL, " "))
             add_name(names, name);
     }

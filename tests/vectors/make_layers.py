@@ -36,6 +36,23 @@ CASES = [
     ("[{linear: {out: 4, name: first}}, {repeat: {times: 2, name: h, layers: [{residual: {name: '', layers: [{layer_norm: "
      "{name: ln}}, {sequential: {name: mlp, layers: [{linear: {out: 5, name: fc}}, gelu, {linear: {out: 4, name: proj}}]}}]}}]}}, "
      "{linear: 3}]", [3, 6]),
+    # outputs by name, joins
+    ("[{linear: {out: 5, name: a}}, tanh, {linear: {out: 5, name: b}}, {add: {from: [a, b], name: s}}, {multiply: {from: a, name: m}}, "
+     "{concat: {from: [b, s, m, input]}}, relu, {linear: 3}]", [6]),
+    ("[{linear: {out: 4, name: a}}, {relu: {name: r}}, {linear: {out: 7, from: a}}, {concat: {from: r, dim: 2}}, {slice: {start: 2, end: 9, dim: -1}}, "
+     "{concat: {from: input, dim: -1}}, {slice: {start: 1, end: 3, dim: 1}}]", [3, 6]),
+    ("[{parallel: {branches: [[{linear: 3}, tanh], [{linear: 4}], []]}}, {parallel: {name: p, join: add, branches: [[{linear: 5}], "
+     "{layers: [{linear: 5}, tanh]}]}}, {linear: 3}]", [6]),
+    ("[{conv2d: {out: 4, kernel_size: 3, padding: 1, name: stem}}, relu, {parallel: {branches: [[{conv2d: {out: 3, kernel_size: 1}}], "
+     "[{max_pool2d: {kernel_size: 3, stride: 1, padding: 1}}, {conv2d: {out: 2, kernel_size: 1}}]], dim: 1}}, {concat: {from: stem, name: c}}, "
+     "{slice: {start: 1, end: 8}}, {slice: {dim: 2, start: 1, end: 4, name: s}}, {concat: {from: [s, s], dim: 3}}, "
+     "{conv2d: {out: 2, kernel_size: 2}}]", [2, 5, 4]),
+    ("[{sequential: {name: down, layers: [{conv2d: {out: 4, kernel_size: 3, padding: 1}}, relu]}}, {max_pool2d: 2}, {conv2d: {out: 4, "
+     "kernel_size: 1, name: deep}}, {conv2d: {out: 4, kernel_size: 2, stride: 2, from: down, name: side}}, {add: {from: [deep, side]}}, silu, "
+     "{conv2d: {out: 4, kernel_size: 1}}, sigmoid, {multiply: {from: side, name: m}}, {sequential: {from: m, layers: [{repeat: {times: 2, layers: [{conv2d: {out: 4, "
+     "kernel_size: 1, name: r}}, tanh, {add: {from: r}}]}}]}}, {adaptive_avg_pool2d: 1}, flatten, {linear: 3}]", [2, 6, 4]),
+    ("[{conv2d: {out: 3, kernel_size: 2, stride: 2}}, tanh, {upsample: 2}, {concat: {from: input}}, {conv2d: {out: 2, kernel_size: 1}}, "
+     "{upsample: {scale_factor: [3, 1]}}]", [2, 4, 6]),
     # convolutions
     ("[{conv2d: {out: 3, kernel_size: 3}}, relu, {conv2d: {out: 2, kernel_size: 2}}]", [2, 6, 5]),
     ("[{conv2d: {out: 4, kernel_size: [3, 2], stride: [2, 1], padding: [1, 0], dilation: [1, 2]}}, tanh, "

@@ -104,6 +104,8 @@ static const struct device_ops cpu_ops = {
     .leaky_relu_forward = elementwise_leaky_relu_forward,
     .leaky_relu_backward = elementwise_leaky_relu_backward,
     .copy = elementwise_copy,
+    .multiply = elementwise_multiply,
+    .copy_columns = elementwise_copy_columns,
     .optimizers = &elementwise_optimizer_ops,
 };
 

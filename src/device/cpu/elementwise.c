@@ -38,6 +38,39 @@ void elementwise_copy(struct device *device, const float *x, float *y, size_t co
     parallel_for(count, PARALLEL_FLOATS, copy_part, &(struct job){.a = x, .to = y});
 }
 
+static void multiply_part(void *context, size_t first, size_t last) {
+    const struct job *j = context;
+    for (size_t i = first; i < last; i++) j->to[i] = j->a[i] * j->b[i];
+}
+
+void elementwise_multiply(struct device *device, const float *a, const float *b, float *y, size_t count) {
+    (void)device;
+    parallel_for(count, PARALLEL_FLOATS, multiply_part, &(struct job){.a = a, .b = b, .to = y});
+}
+
+struct columns {
+    const float *x;
+    float *y;
+    size_t x_stride, y_stride, count;
+};
+
+static void copy_columns_part(void *context, size_t first, size_t last) {
+    const struct columns *c = context;
+    for (size_t r = first; r < last; r++)
+        memcpy(c->y + r * c->y_stride, c->x + r * c->x_stride, c->count * sizeof *c->y);
+}
+
+void elementwise_copy_columns(struct device *device, const float *x, size_t x_stride, float *y, size_t y_stride,
+                              size_t rows, size_t count) {
+    struct columns columns = {x, y, x_stride, y_stride, count};
+    (void)device;
+    parallel_for(rows, parallel_items(count), copy_columns_part, &columns);
+}
+
+static size_t elements_of_thread(enum activation f) {
+    return activation_has(f, ACTIVATION_IS_CHEAP) ? PARALLEL_FLOATS : ACTIVATION_FLOATS;
+}
+
 static void activation_forward_part(void *context, size_t first, size_t last) {
     const struct job *j = context;
     j->kernels->activation_forward(j->f, j->a + first, j->to + first, last - first);
@@ -45,7 +78,7 @@ static void activation_forward_part(void *context, size_t first, size_t last) {
 
 void elementwise_activation_forward(struct device *device, enum activation f, const float *x, float *y, size_t count) {
     struct job job = {.kernels = cpu_kernels_of(device), .a = x, .to = y, .f = f};
-    parallel_for(count, f == ACTIVATION_RELU ? PARALLEL_FLOATS : ACTIVATION_FLOATS, activation_forward_part, &job);
+    parallel_for(count, elements_of_thread(f), activation_forward_part, &job);
 }
 
 static void activation_backward_part(void *context, size_t first, size_t last) {
@@ -56,7 +89,7 @@ static void activation_backward_part(void *context, size_t first, size_t last) {
 void elementwise_activation_backward(struct device *device, enum activation f, const float *x, const float *y,
                                      const float *dy, float *dx, size_t count) {
     struct job job = {.kernels = cpu_kernels_of(device), .a = x, .b = y, .c = dy, .to = dx, .f = f};
-    parallel_for(count, f == ACTIVATION_RELU ? PARALLEL_FLOATS : ACTIVATION_FLOATS, activation_backward_part, &job);
+    parallel_for(count, elements_of_thread(f), activation_backward_part, &job);
 }
 
 static void leaky_relu_forward_part(void *context, size_t first, size_t last) {

@@ -7,6 +7,9 @@
 
 void elementwise_add(struct device *device, const float *a, const float *b, float *y, size_t count);
 void elementwise_copy(struct device *device, const float *x, float *y, size_t count);
+void elementwise_multiply(struct device *device, const float *a, const float *b, float *y, size_t count);
+void elementwise_copy_columns(struct device *device, const float *x, size_t x_stride, float *y, size_t y_stride,
+                              size_t rows, size_t count);
 void elementwise_activation_forward(struct device *device, enum activation f, const float *x, float *y, size_t count);
 void elementwise_activation_backward(struct device *device, enum activation f, const float *x, const float *y,
                                      const float *dy, float *dx, size_t count);

@@ -33,6 +33,9 @@ struct optimizer_kernels {
     void (*clamp)(float limit, float *x, size_t count);
 };
 
+#define SHORT_ROW 10  /* numbers */
+#define SHORT_ROWS 64 /* that are computed together */
+
 struct cpu_kernels {
     bool is_avx512;
     void (*product)(const struct cpu_product *p);
@@ -40,6 +43,9 @@ struct cpu_kernels {
     void (*add_rows)(float *sum, const float *x, size_t rows, size_t size, size_t stride);
     /* e (count) = exp(x - max), *max = the largest of x; returns their sum */
     float (*exponentials)(const float *x, float *e, float *max, size_t count);
+    /* y (rows, count) = softmax of at most SHORT_ROWS rows of 2 to SHORT_ROW numbers: exponentials / sum; max and sum
+     * (rows) as exponentials computes them */
+    void (*short_softmax)(const float *x, float *y, float *max, float *sum, size_t rows, size_t count);
     void (*add)(const float *a, const float *b, float *y, size_t count);
     void (*activation_forward)(enum activation f, const float *x, float *y, size_t count);
     void (*activation_backward)(enum activation f, const float *x, const float *y, const float *dy, float *dx,

@@ -15,6 +15,7 @@ struct loss_batch {
     const int64_t *targets;
     size_t positions, classes;
     float factor, *dlogits; /* dlogits NULL: no gradient */
+    bool is_plain;          /* few classes, without weights, smoothing and ignored positions */
 };
 
 static float weight_of(const struct cross_entropy_options *o, int64_t target) {
@@ -75,9 +76,40 @@ struct parts {
     struct loss_sums sums[PARTS];
 };
 
+/* The numbers of cross_entropy_row for positions [first, last), with the exponentials of several rows in one loop. */
+static void plain_rows(const struct loss_batch *b, size_t first, size_t last, struct parts *p) {
+    float block[SHORT_ROWS * SHORT_ROW], max[SHORT_ROWS], sum[SHORT_ROWS];
+    size_t rows = last - first, classes = b->classes, part = first * PARTS / b->positions;
+    const float *z = b->logits + first * classes;
+    float *dz = b->dlogits ? b->dlogits + first * classes : block, *share = dz;
+    b->kernels->short_softmax(z, dz, max, sum, rows, classes);
+    for (size_t i = 0; i < rows; i++, z += classes, share += classes) {
+        size_t target = (size_t)b->targets[first + i], best = 0;
+        while (b->positions * (part + 1) / PARTS <= first + i) part++;
+        while (best + 1 < classes && z[best] != max[i]) best++;
+        p->sums[part].loss -= (double)(z[target] - max[i] - logf(sum[i]));
+        p->sums[part].correct += best == target;
+        p->sums[part].scored++;
+        share[target] -= 1;
+    }
+    for (size_t i = 0; b->dlogits && i < rows * classes; i++) dz[i] *= b->factor;
+}
+
+static void plain_parts(struct parts *p, size_t first, size_t last) {
+    size_t end = p->batch->positions * last / PARTS;
+    for (size_t i = p->batch->positions * first / PARTS, next; i < end; i = next) {
+        next = end - i < SHORT_ROWS ? end : i + SHORT_ROWS;
+        plain_rows(p->batch, i, next, p);
+    }
+}
+
 static void cross_entropy_parts(void *context, size_t first, size_t last) {
     struct parts *p = context;
     const struct loss_batch *b = p->batch;
+    if (b->is_plain) {
+        plain_parts(p, first, last);
+        return;
+    }
     for (size_t part = first; part < last; part++)
         for (size_t i = b->positions * part / PARTS; i < b->positions * (part + 1) / PARTS; i++) {
             float *dz = b->dlogits ? b->dlogits + i * b->classes : NULL;
@@ -93,8 +125,16 @@ static void cross_entropy(struct device *device, const struct cross_entropy_opti
                           struct loss_sums *sums) {
     double count = 0;
     for (size_t i = 0; i < positions; i++) count += (double)weight_of(o, targets[i]);
-    struct loss_batch batch = {
-        cpu_kernels_of(device), o, logits, targets, positions, classes, count > 0 ? scale / (float)count : 0, dlogits};
+    struct loss_batch batch = {.kernels = cpu_kernels_of(device),
+                               .options = o,
+                               .logits = logits,
+                               .targets = targets,
+                               .positions = positions,
+                               .classes = classes,
+                               .factor = count > 0 ? scale / (float)count : 0,
+                               .dlogits = dlogits};
+    bool has_all = count == (double)positions && !o->weight && o->label_smoothing == 0; /* none ignored */
+    batch.is_plain = has_all && classes >= 2 && classes <= SHORT_ROW;
     struct parts parts = {.batch = &batch};
     parallel_for(PARTS, 1 + PARTS * (PARALLEL_FLOATS / 4) / (positions * classes + 1), cross_entropy_parts, &parts);
     for (size_t i = 0; i < PARTS; i++) {

@@ -17,17 +17,17 @@ static struct attention_job job_of(const struct attention_shape *s) {
 static bool is_aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
 /* Whether 16-bit kernels are used; larger heads support float32 only. */
-static bool is_half(const call *c, const struct attention_shape *s) {
+static bool is_half(const operator_call *c, const struct attention_shape *s) {
     return gpu_factor_size(c->gpu) == 2 && s->head_size <= ATTENTION_MAX_HALF;
 }
 
 /* 16-bit operands are possible only for heads that need no padding. */
-static void check_half(call *c, const struct attention_shape *s) {
+static void check_half(operator_call *c, const struct attention_shape *s) {
     const struct half_operands &n = c->half();
     c->reject_half((n.x || n.y || n.dy || n.dx) && (!is_half(c, s) || s->head_size % 8 != 0));
 }
 
-static void start(call *c, struct attention_job *job, const struct attention_shape *s) {
+static void start(operator_call *c, struct attention_job *job, const struct attention_shape *s) {
     size_t heads = s->rows * s->heads;
     if (heads * s->tokens == 0) return;
     job->is_aligned = s->head_size % 4 == 0 && is_aligned(job->qkv) && is_aligned(job->y) && is_aligned(job->dy) &&
@@ -43,7 +43,7 @@ static void start(call *c, struct attention_job *job, const struct attention_sha
 static unsigned padded_size(size_t head_size) { return (unsigned)((head_size + 7) / 8 * 8); }
 
 /* qkv (rows, tokens, 3, heads, head_size) in 16 bits, heads padded with zeros. */
-static const uint16_t *half_heads(call *c, struct gpu_numbers given, const struct attention_shape *s) {
+static const uint16_t *half_heads(operator_call *c, struct gpu_numbers given, const struct attention_shape *s) {
     if (given.is_half()) return (const uint16_t *)given.at;
     const float *qkv = given.floats();
     size_t size = s->head_size, eights = padded_size(size) / 8, count = 3 * s->rows * s->tokens * s->heads * eights;
@@ -67,7 +67,7 @@ static const uint16_t *half_heads(call *c, struct gpu_numbers given, const struc
 
 void gpu_attention_forward(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
                            float *softmaxes) {
-    call c(device, "attention_forward");
+    operator_call c(device, "attention_forward");
     check_half(&c, shape);
     struct attention_job job = job_of(shape);
     size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;
@@ -139,7 +139,7 @@ __global__ void attention_statistics_kernel(struct attention_shape s, struct gpu
 
 void gpu_attention_backward(struct device *device, const struct attention_shape *shape, const float *qkv,
                             const float *y, const float *softmaxes, const float *dy, float *dqkv) {
-    call c(device, "attention_backward");
+    operator_call c(device, "attention_backward");
     check_half(&c, shape);
     struct attention_job job = job_of(shape);
     size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;

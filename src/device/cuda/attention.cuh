@@ -342,7 +342,7 @@ template <class E> unsigned attention_grid(struct attention_job *job, size_t hea
 }
 
 /* [heads] of all rows. Starts forward, or with job.dqkv backward. */
-template <class E> void attention_start(call *c, struct attention_job job, size_t heads) {
+template <class E> void attention_start(operator_call *c, struct attention_job job, size_t heads) {
     unsigned grid = attention_grid<E>(&job, heads);
     if (!job.dqkv) {
         c->launch(attention_forward_kernel<E>, grid, E::THREADS, attention_shared<E>(1, 0), job);
@@ -353,8 +353,8 @@ template <class E> void attention_start(call *c, struct attention_job job, size_
 }
 
 /* attention_float.cu, attention_bfloat16.cu, attention_float16.cu: job->heads heads of all rows are [heads]. */
-void gpu_attention_float(call *c, const struct attention_job *job, size_t heads);
-void gpu_attention_bfloat16(call *c, const struct attention_job *job, size_t heads);
-void gpu_attention_float16(call *c, const struct attention_job *job, size_t heads);
+void gpu_attention_float(operator_call *c, const struct attention_job *job, size_t heads);
+void gpu_attention_bfloat16(operator_call *c, const struct attention_job *job, size_t heads);
+void gpu_attention_float16(operator_call *c, const struct attention_job *job, size_t heads);
 
 #endif

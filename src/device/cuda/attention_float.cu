@@ -1,7 +1,7 @@
 /* Attention in float32: tiles are sized so that shared memory suffices on every GPU (99 KiB per block). */
 #include "device/cuda/attention_float.cuh"
 
-void gpu_attention_float(call *c, const struct attention_job *job, size_t heads) {
+void gpu_attention_float(operator_call *c, const struct attention_job *job, size_t heads) {
     if (job->head_size <= 32)
         attention_start<attention_float<32, 64, 64>>(c, *job, heads);
     else if (job->head_size <= 64)

@@ -337,7 +337,7 @@ __global__ void __launch_bounds__(E::THREADS, E::BLOCKS) attention_tensor_querie
 }
 
 template <class FORWARD, class KEYS, class QUERIES>
-void attention_tensor_launch(call *c, struct attention_job job, size_t heads) {
+void attention_tensor_launch(operator_call *c, struct attention_job job, size_t heads) {
     if (!job.half_dy) {
         unsigned grid = attention_grid<FORWARD>(&job, heads);
         c->launch(attention_tensor_forward<FORWARD>, grid, FORWARD::THREADS, FORWARD::shared(1, 0), job);
@@ -351,7 +351,7 @@ void attention_tensor_launch(call *c, struct attention_job job, size_t heads) {
 
 /* Head sizes up to 128. Sized so that 16 warps share a processor (12 and 8 with larger heads), and its shared memory
  * suffices from compute capability 8.0 on. */
-template <class F> void attention_tensor_start(call *c, const struct attention_job &job, size_t heads) {
+template <class F> void attention_tensor_start(operator_call *c, const struct attention_job &job, size_t heads) {
     if (job.head_size <= 32) {
         using forward = attention_tensor<F, 32, 128, 64, 2>;
         using backward = attention_tensor<F, 32, 64, 32, 4>;

@@ -55,7 +55,7 @@ __device__ void store_batch(const struct rule &r, const struct work &w, size_t c
 }
 
 /* Replaces the sums by those over all processes. */
-void sum_over_processes(call *c, const struct all_sum *sync, double *sums, size_t count) {
+void sum_over_processes(operator_call *c, const struct all_sum *sync, double *sums, size_t count) {
     double *host = gpu_staging(c->gpu, count);
     if (!host) return; /* device_status reports it; peers that wait are notified when this process ends */
     if (c->is_ok()) c->check(cudaMemcpyAsync(host, sums, count * sizeof *sums, cudaMemcpyDeviceToHost, c->gpu->stream));
@@ -94,11 +94,11 @@ struct moments {
 };
 
 template <typename Finish>
-void sum_moments(call *c, struct gpu_numbers x, size_t count, size_t channels, Finish finish) {
+void sum_moments(operator_call *c, struct gpu_numbers x, size_t count, size_t channels, Finish finish) {
     column_sums_of<2>(c, count, channels, column_has_fours(channels, x), moments{x, count > 0}, finish);
 }
 
-void own_statistics(call *c, const struct rule &r, const struct work &w, struct gpu_numbers x, size_t count,
+void own_statistics(operator_call *c, const struct rule &r, const struct work &w, struct gpu_numbers x, size_t count,
                     size_t channels) {
     sum_moments(c, x, count, channels, [=] __device__(size_t channel, const double *sums) {
         double all = (double)count, shift = sums[0] / all;
@@ -108,7 +108,7 @@ void own_statistics(call *c, const struct rule &r, const struct work &w, struct 
 }
 
 /* Sums of x and x^2, which can be added up; a process may have no positions. */
-void shared_statistics(call *c, const struct rule &r, const struct work &w, const struct all_sum *sync,
+void shared_statistics(operator_call *c, const struct rule &r, const struct work &w, const struct all_sum *sync,
                        struct gpu_numbers x, size_t count, size_t channels) {
     sum_moments(c, x, count, channels, [=] __device__(size_t channel, const double *sums) {
         double origin = count ? (double)x.one(channel) : 0, all = (double)count;
@@ -149,8 +149,8 @@ struct application {
     }
 };
 
-void apply(call *c, const struct batch_norm *norm, const struct work &w, struct gpu_numbers x, struct gpu_result y,
-           size_t count) {
+void apply(operator_call *c, const struct batch_norm *norm, const struct work &w, struct gpu_numbers x,
+           struct gpu_result y, size_t count) {
     column_each(c, count, norm->channels, column_has_fours(norm->channels, x, y),
                 application{x, w.scale, w.shift, y, norm->has_relu});
 }
@@ -158,7 +158,7 @@ void apply(call *c, const struct batch_norm *norm, const struct work &w, struct 
 void batch_norm_forward(struct device *device, const struct batch_norm *norm, const float *x, const float *weight,
                         const float *bias, float *running_mean, float *running_var, float *work, float *y,
                         size_t count) {
-    call c(device, "batch_norm_forward");
+    operator_call c(device, "batch_norm_forward");
     size_t channels = norm->channels;
     struct gpu_numbers from = c.in(x, count * channels, c.half().x);
     struct work w = work_of(c.inout(work, BATCH_NORM_WORK(channels)), channels);
@@ -178,7 +178,7 @@ void batch_norm_forward(struct device *device, const struct batch_norm *norm, co
 
 void batch_norm_recompute(struct device *device, const struct batch_norm *norm, const float *x, float *work, float *y,
                           size_t count) {
-    call c(device, "batch_norm_recompute");
+    operator_call c(device, "batch_norm_recompute");
     size_t channels = norm->channels;
     struct gpu_numbers from = c.in(x, count * channels, c.half().x);
     struct work w = work_of(c.inout(work, BATCH_NORM_WORK(channels)), channels);
@@ -255,7 +255,7 @@ __device__ void store_back(const struct work &w, size_t c, double g, double prod
 
 void batch_norm_backward(struct device *device, const struct batch_norm *norm, const float *x, const float *dy,
                          float *work, float *dx, float *dweight, float *dbias, size_t count) {
-    call c(device, "batch_norm_backward");
+    operator_call c(device, "batch_norm_backward");
     size_t channels = norm->channels;
     const struct half_operands &half = c.half();
     struct gpu_numbers input = c.in(x, count * channels, half.x), from = c.in(dy, count * channels, half.dy);

@@ -111,13 +111,13 @@ __global__ void column_second(unsigned parts, size_t channels, const T *partial,
 
 /* The second stage alone, of parts (parts, N, channels). */
 template <int N, typename T, typename Finish>
-void column_add(call *c, unsigned parts, size_t channels, const T *partial, Finish finish) {
+void column_add(operator_call *c, unsigned parts, size_t channels, const T *partial, Finish finish) {
     struct column_shape s = column_shape_of(channels);
     c->launch(column_second<N, T, Finish>, dim3(s.tiles), dim3(s.width, s.lanes), 0, parts, channels, partial, finish);
 }
 
 template <int N, int V, typename F, typename Finish>
-void column_both(call *c, size_t count, size_t channels, F f, Finish finish) {
+void column_both(operator_call *c, size_t count, size_t channels, F f, Finish finish) {
     struct column_shape s = column_shape_of(channels / V);
     if (channels == 0) return;
     size_t limit = COLUMN_BLOCKS / s.tiles;
@@ -133,7 +133,7 @@ void column_both(call *c, size_t count, size_t channels, F f, Finish finish) {
 
 /* Both stages, with f.of<V>() as column_first says; [has_fours]: channels are a multiple of 4, and V may be 4. */
 template <int N, typename F, typename Finish>
-void column_sums_of(call *c, size_t count, size_t channels, bool has_fours, F f, Finish finish) {
+void column_sums_of(operator_call *c, size_t count, size_t channels, bool has_fours, F f, Finish finish) {
     if (has_fours)
         column_both<N, 4>(c, count, channels, f, finish);
     else
@@ -154,7 +154,7 @@ template <typename Add> struct column_terms {
 
 /* Both stages of what add(row, channel, terms (N)) adds to terms. */
 template <int N, typename Add, typename Finish>
-void column_sums(call *c, size_t count, size_t channels, Add add, Finish finish) {
+void column_sums(operator_call *c, size_t count, size_t channels, Add add, Finish finish) {
     column_both<N, 1>(c, count, channels, column_terms<Add>{add}, finish);
 }
 
@@ -177,7 +177,7 @@ struct column_values {
     template <int V> __device__ of_channels<V> of(size_t) const { return {x}; }
 };
 
-static inline void column_add_to(call *c, struct gpu_numbers x, float *sums, size_t count, size_t channels) {
+static inline void column_add_to(operator_call *c, struct gpu_numbers x, float *sums, size_t count, size_t channels) {
     column_sums_of<1>(c, count, channels, column_has_fours(channels, x), column_values{x},
                       [=] __device__(size_t channel, const double *total) { sums[channel] += (float)*total; });
 }
@@ -200,14 +200,14 @@ __global__ void __launch_bounds__(GPU_THREADS) column_pass(size_t count, size_t 
     for (; row < count; row += step) at.put(row * channels + channel, at.get(row * channels + channel));
 }
 
-template <int V, typename F> void column_start(call *c, size_t count, size_t channels, F f) {
+template <int V, typename F> void column_start(operator_call *c, size_t count, size_t channels, F f) {
     struct column_shape s = column_shape_of(channels / V);
     if (channels == 0 || count == 0) return;
     unsigned parts = column_parts(count, (size_t)s.lanes * COLUMN_PASSES, 65535);
     c->launch(column_pass<V, F>, dim3(s.tiles, parts), dim3(s.width, s.lanes), 0, count, channels, f);
 }
 
-template <typename F> void column_each(call *c, size_t count, size_t channels, bool has_fours, F f) {
+template <typename F> void column_each(operator_call *c, size_t count, size_t channels, bool has_fours, F f) {
     if (has_fours)
         column_start<4>(c, count, channels, f);
     else

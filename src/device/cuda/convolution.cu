@@ -39,7 +39,7 @@ struct device_convolution {
     struct convolution c;
     struct row_plans row_plans[MAX_ROWS];
     size_t next;             /* index of the next entry to replace */
-    struct gpu_copy weights; /* in 16 bits, channels innermost; call: the gpu_round_parameters that they are of */
+    struct gpu_copy weights; /* in 16 bits, channels innermost; made_by: the gpu_round_parameters that they are of */
 };
 
 static status open_cudnn(struct gpu_device *gpu) {
@@ -140,7 +140,7 @@ static size_t weights(const struct convolution *c) {
 }
 
 /* Whether there is a plan for the pass; creates it if necessary. */
-static bool has_plan(call *c, struct device_convolution *d, struct row_plans *p, enum plan_pass pass) {
+static bool has_plan(operator_call *c, struct device_convolution *d, struct row_plans *p, enum plan_pass pass) {
     status s = c->is_ok() ? create_plan(d, p, pass) : OK;
     if (s)
         gpu_fail_as(c->gpu, status_code(s) == STATUS_MEMORY ? STATUS_MEMORY : STATUS_BUG, passes[pass],
@@ -149,7 +149,7 @@ static bool has_plan(call *c, struct device_convolution *d, struct row_plans *p,
     return c->is_ok();
 }
 
-static void run(call *c, struct device_convolution *d, struct row_plans *p, enum plan_pass pass,
+static void run(operator_call *c, struct device_convolution *d, struct row_plans *p, enum plan_pass pass,
                 struct plan_operands operands) {
     const struct cudnn_module *module = d->gpu->cudnn_module;
     size_t bytes = module->workspace(p->plans[pass]);
@@ -207,7 +207,7 @@ static struct weight_order order_of(const struct convolution *c) {
 }
 
 /* to (count) = from, converted between their formats */
-static void convert(call *c, struct gpu_numbers from, struct gpu_result to, size_t count) {
+static void convert(operator_call *c, struct gpu_numbers from, struct gpu_result to, size_t count) {
     size_t fours = from.has_fours() && to.has_fours() ? count / 4 : 0;
     c->each(count - 3 * fours, [=] __device__(size_t i) {
         if (i < fours)
@@ -217,10 +217,12 @@ static void convert(call *c, struct gpu_numbers from, struct gpu_result to, size
     });
 }
 
-static struct gpu_numbers half_numbers(const call *c, const uint16_t *at) { return {at, gpu_half_format(c->gpu)}; }
+static struct gpu_numbers half_numbers(const operator_call *c, const uint16_t *at) {
+    return {at, gpu_half_format(c->gpu)};
+}
 
 /* An operand (count) as a plan reads it: 16 bits, or float32. */
-static const void *operand(call *c, struct gpu_numbers x, size_t count, bool is_half) {
+static const void *operand(operator_call *c, struct gpu_numbers x, size_t count, bool is_half) {
     if (is_half == x.is_half()) return x.at;
     if (is_half) return gpu_half_copy(c, x.floats(), count);
     float *to = c->scratch<float>(count);
@@ -229,34 +231,35 @@ static const void *operand(call *c, struct gpu_numbers x, size_t count, bool is_
 }
 
 /* The address to which a plan writes a result (count): the result itself, or a buffer that is converted after. */
-static void *target(call *c, const struct gpu_result &to, size_t count, bool is_half) {
+static void *target(operator_call *c, const struct gpu_result &to, size_t count, bool is_half) {
     if (is_half) return to.is_half() ? to.half_output.to : c->scratch<uint16_t>(count);
     return to.is_half() ? c->scratch<float>(count) : to.to;
 }
 
-static struct gpu_numbers written(const call *c, const void *at, bool is_half) {
+static struct gpu_numbers written(const operator_call *c, const void *at, bool is_half) {
     if (is_half) return half_numbers(c, (const uint16_t *)at);
     return {at, GPU_FLOAT32};
 }
 
 /* The weights in 16 bits, converted once per gpu_round_parameters if they are parameters */
-static const uint16_t *half_weights(call *c, struct device_convolution *d, const float *w) {
+static const uint16_t *half_weights(operator_call *c, struct device_convolution *d, const float *w) {
     const struct gpu_copy *parameters = &c->gpu->parameters.copy;
     size_t count = weights(&d->c);
-    bool is_parameter = parameters->of && w >= parameters->of && w + count <= parameters->of + parameters->rows;
+    bool is_parameter =
+        parameters->source && w >= parameters->source && w + count <= parameters->source + parameters->rows;
     uint16_t *to = gpu_reserve(c, &d->weights, count * sizeof *to);
-    if (is_parameter && d->weights.of == w && d->weights.call == parameters->call) return to;
+    if (is_parameter && d->weights.source == w && d->weights.made_by == parameters->made_by) return to;
     struct weight_order order = order_of(&d->c);
     bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16;
     c->each(count, [=] __device__(size_t i) { to[i] = gpu_to_half(is_bfloat16, w[order(i)]); });
-    d->weights.of = is_parameter ? w : nullptr;
-    d->weights.call = parameters->call;
+    d->weights.source = is_parameter ? w : nullptr;
+    d->weights.made_by = parameters->made_by;
     return to;
 }
 
 static void forward(struct device_convolution *d, const float *x, const float *w, const float *bias, float *y,
                     size_t rows) {
-    call c(&d->gpu->base, passes[PLAN_FORWARD]);
+    operator_call c(&d->gpu->base, passes[PLAN_FORWARD]);
     const struct image_shape *out = &d->c.out;
     const struct half_operands &half = c.half();
     if (rows == 0) return;
@@ -284,20 +287,21 @@ static void forward(struct device_convolution *d, const float *x, const float *w
 }
 
 /* dbias, unless NULL, += the sums of dy (positions, channels). */
-static void sum_bias(call *c, struct gpu_numbers dy, float *dbias, size_t positions, size_t channels) {
+static void sum_bias(operator_call *c, struct gpu_numbers dy, float *dbias, size_t positions, size_t channels) {
     if (dbias) column_add_to(c, dy, dbias, positions, channels);
 }
 
 /* dy in 16 bits, and the sums for dbias; in the same pass if possible. */
-static const void *round_gradient(call *c, struct gpu_numbers dy, float *dbias, size_t positions, size_t channels) {
+static const void *round_gradient(operator_call *c, struct gpu_numbers dy, float *dbias, size_t positions,
+                                  size_t channels) {
     if (dbias && channels % 8 == 0 && !dy.is_half())
         return gpu_gradient_factor(c, dy.floats(), false, dbias, positions, channels).at;
     sum_bias(c, dy, dbias, positions, channels);
     return operand(c, dy, positions * channels, true);
 }
 
-static void backward_weight(call *c, struct device_convolution *d, struct row_plans *p, const void *x, float *dw,
-                            const void *dy) {
+static void backward_weight(operator_call *c, struct device_convolution *d, struct row_plans *p, const void *x,
+                            float *dw, const void *dy) {
     size_t count = weights(&d->c);
     if (!p->is_half[PLAN_BACKWARD_WEIGHT]) {
         run(c, d, p, PLAN_BACKWARD_WEIGHT, {x, dw, nullptr, dy, nullptr});
@@ -310,7 +314,7 @@ static void backward_weight(call *c, struct device_convolution *d, struct row_pl
     c->each(count, [=] __device__(size_t i) { dw[order(i)] += gpu_from_half(is_bfloat16, result[i]); });
 }
 
-static void backward_input(call *c, struct device_convolution *d, struct row_plans *p, struct gpu_result dx,
+static void backward_input(operator_call *c, struct device_convolution *d, struct row_plans *p, struct gpu_result dx,
                            const float *w, const void *dy) {
     size_t count = p->rows * elements(&d->c.in);
     bool is_half = p->is_half[PLAN_BACKWARD_INPUT];
@@ -322,7 +326,7 @@ static void backward_input(call *c, struct device_convolution *d, struct row_pla
 
 static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
                      float *dw, float *dbias, size_t rows) {
-    call c(&d->gpu->base, passes[PLAN_BACKWARD_WEIGHT]);
+    operator_call c(&d->gpu->base, passes[PLAN_BACKWARD_WEIGHT]);
     const struct image_shape *in = &d->c.in, *out = &d->c.out;
     const struct half_operands &half = c.half();
     if (rows == 0) return;

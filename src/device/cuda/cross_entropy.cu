@@ -154,7 +154,7 @@ __global__ static void sums_kernel(const struct loss_sums *from, size_t count, b
     if (threadIdx.x == 0) to[blockIdx.x] = adds ? add_sums()(to[blockIdx.x], sum) : sum;
 }
 
-static void add_up(call *c, const struct loss_sums *rows, size_t positions, struct loss_sums *to) {
+static void add_up(operator_call *c, const struct loss_sums *rows, size_t positions, struct loss_sums *to) {
     size_t blocks = (positions + GPU_THREADS - 1) / GPU_THREADS;
     if (blocks > GPU_PARTS) blocks = GPU_PARTS;
     struct loss_sums *parts = c->scratch<struct loss_sums>(blocks);
@@ -163,7 +163,7 @@ static void add_up(call *c, const struct loss_sums *rows, size_t positions, stru
 }
 
 template <bool IS_FAST>
-static void run(call &c, const struct cross_entropy_options *o, const float *logits, const int64_t *targets,
+static void run(operator_call &c, const struct cross_entropy_options *o, const float *logits, const int64_t *targets,
                 size_t positions, size_t classes, float scale, float *dlogits, struct loss_sums *sums) {
     double *count = c.scratch<double>(1);
     struct cross_entropy_rows<IS_FAST> f = {
@@ -195,7 +195,7 @@ static void run(call &c, const struct cross_entropy_options *o, const float *log
 void gpu_cross_entropy(struct device *device, const struct cross_entropy_options *o, const float *logits,
                        const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
                        struct loss_sums *sums) {
-    call c(device, "cross_entropy");
+    operator_call c(device, "cross_entropy");
     auto *start = c.half().x ? run<true> : run<false>;
     start(c, o, logits, targets, positions, classes, scale, dlogits, sums);
 }

@@ -1,4 +1,5 @@
-/* The GPU device: how it is opened and closed, the implementation of call, failures. One stream; see gpu.cuh. */
+/* The GPU device: how it is opened and closed, the implementation of operator_call, failures. One stream; see gpu.cuh.
+ */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -36,27 +37,27 @@ double *gpu_staging(struct gpu_device *gpu, size_t count) {
 
 static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
 
-call::call(struct device *device, const char *name)
-    : gpu(gpu_of(device)), operation(name), supports_half(false), start(gpu_of(device)->place), used(0) {
+operator_call::operator_call(struct device *device, const char *name)
+    : gpu(gpu_of(device)), operation(name), supports_half(false), start(gpu_of(device)->next_scratch), used(0) {
     gpu->calls++;
     check(cudaSetDevice(gpu->gpu));
     gpu_merge_scratch(gpu);
 }
 
-call::~call() {
+operator_call::~operator_call() {
     const struct half_operands &n = gpu->half;
     bool has_any = n.x || n.other || n.y || n.dy || n.dx;
     reject_half(has_any && (!supports_half || gpu_factor_size(gpu) != 2));
     for (int i = 0; i < used && is_ok(); i++)
         if (home[i]) read(home[i], own[i], home_bytes[i]);
-    gpu->place = start;
+    gpu->next_scratch = start;
 }
 
-void call::check(cudaError_t error) {
+void operator_call::check(cudaError_t error) {
     if (error != cudaSuccess) gpu_fail_with(gpu, operation, error);
 }
 
-void call::read(void *to, const void *from, size_t bytes) {
+void operator_call::read(void *to, const void *from, size_t bytes) {
     if (runs()) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, gpu->stream));
     if (runs()) check(cudaStreamSynchronize(gpu->stream));
 }
@@ -69,12 +70,12 @@ __global__ static void add_parts(const double *parts, size_t count, double *tota
 }
 
 /* [count]: at most GPU_PARTS, a few for a thread */
-void call::add_up(const double *parts, size_t count, double *total) {
+void operator_call::add_up(const double *parts, size_t count, double *total) {
     launch(add_parts, 1, GPU_THREADS, 0, parts, count, total);
 }
 
 /* In a test, operands may be in host memory. */
-const void *call::operand(const void *p, size_t bytes, bool is_read, bool is_written) {
+const void *operator_call::operand(const void *p, size_t bytes, bool is_read, bool is_written) {
     struct cudaPointerAttributes where = {};
     if (is_written) gpu_mark_written(gpu, p, bytes);
     if (!gpu->accepts_host_operands || !p || bytes == 0 || !is_ok()) return p;
@@ -118,7 +119,7 @@ static void describe(struct gpu_device *gpu) {
 static status set_precision(struct device *device, enum precision precision) {
     struct gpu_device *gpu = gpu_of(device);
     gpu->precision = precision;
-    gpu->copy.of = gpu->parameters.copy.of = nullptr;
+    gpu->copy.source = gpu->parameters.copy.source = nullptr;
     describe(gpu);
     return OK;
 }

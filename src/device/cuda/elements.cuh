@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(GPU_THREADS)
 
 /* to[i] = f(from[i]...) for i in [0, count). [from]: operands, floats or struct gpu_numbers; NULL: zeros. */
 template <typename F, typename... Operand>
-void elements(call *c, size_t count, struct gpu_result to, F f, Operand... from) {
+void elements(operator_call *c, size_t count, struct gpu_result to, F f, Operand... from) {
     bool are_aligned = (... && elements_has_fours(from)) && to.has_fours();
     size_t fours = are_aligned ? count / 4 : 0, threads = count - 3 * fours, of_block = ELEMENTS_AHEAD * GPU_THREADS;
     if (count == 0) return;
@@ -63,7 +63,7 @@ void elements(call *c, size_t count, struct gpu_result to, F f, Operand... from)
 
 /* The same in float32, a second time in [also]. */
 template <typename F, typename... Operand>
-void elements(call *c, size_t count, float *to, struct gpu_half_output half_output, F f, Operand... from) {
+void elements(operator_call *c, size_t count, float *to, struct gpu_half_output half_output, F f, Operand... from) {
     elements(c, count, gpu_result{to, half_output}, f, from...);
 }
 

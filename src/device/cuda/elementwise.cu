@@ -8,7 +8,7 @@
 #include "device/cuda/rows.cuh"
 
 static void add(struct device *device, const float *a, const float *b, float *y, size_t count) {
-    call c(device, "add");
+    operator_call c(device, "add");
     const struct half_operands &half = c.half();
     struct gpu_numbers from = c.in(a, count, half.x), other = c.in(b, count, half.other);
     elements(
@@ -16,88 +16,51 @@ static void add(struct device *device, const float *a, const float *b, float *y,
 }
 
 static void copy(struct device *device, const float *x, float *y, size_t count) {
-    call c(device, "copy");
+    operator_call c(device, "copy");
     struct gpu_numbers from = c.in(x, count, c.half().x);
     elements(
         &c, count, c.out(y, count, c.half().y), [] __device__(float v) { return v; }, from);
 }
 
-__device__ static float activate(enum activation f, float x) {
-    switch (f) {
-    case ACTIVATION_RELU:
-        return relu(x);
-    case ACTIVATION_TANH:
-        return math_tanh(x);
-    case ACTIVATION_SIGMOID:
-        return sigmoid(x);
-    case ACTIVATION_GELU:
-        return gelu(x);
-    case ACTIVATION_GELU_TANH:
-        return gelu_tanh(x);
-    case ACTIVATION_SILU:
-        return x / (1 + math_exp(-x));
-    }
-    return x;
-}
+template <enum activation f> struct activated;
+/* Operands that the formula does not read may be NULL. */
+template <enum activation f> struct activated_back;
 
-__device__ static float activate_back(enum activation f, float x, float y, float dy) {
-    switch (f) {
-    case ACTIVATION_RELU:
-        return y > 0 ? dy : 0;
-    case ACTIVATION_TANH:
-        return dy * (1 - y * y);
-    case ACTIVATION_SIGMOID:
-        return dy * (1 - y) * y;
-    case ACTIVATION_GELU:
-        return dy * gelu_slope(x, y);
-    case ACTIVATION_GELU_TANH:
-        return dy * gelu_tanh_slope(x);
-    case ACTIVATION_SILU:
-        return dy * silu_slope(x);
-    }
-    return dy;
-}
-
-template <enum activation f> struct activated {
-    __device__ float operator()(float x) const { return activate(f, x); }
-};
-
-/* Operands that f does not read may be NULL. */
-template <enum activation f> struct activated_back {
-    __device__ float operator()(float x, float y, float dy) const { return activate_back(f, x, y, dy); }
-};
+#define X(id, name, properties, doc)                                                                                   \
+    template <> struct activated<id> {                                                                                 \
+        __device__ float operator()(float x) const { return name##_value(x); }                                         \
+    };                                                                                                                 \
+    template <> struct activated_back<id> {                                                                            \
+        __device__ float operator()(float x, float y, float dy) const { return name##_gradient(x, y, dy); }            \
+    };
+ACTIVATIONS(X)
+#undef X
 
 /* A kernel for each function: elements(c, ..., of<f>(), operands) */
 template <template <enum activation> typename Of, typename... Operand>
-static void activation_elements(call *c, enum activation f, size_t count, struct gpu_result to, Operand... from) {
+static void activation_elements(operator_call *c, enum activation f, size_t count, struct gpu_result to,
+                                Operand... from) {
     switch (f) {
-    case ACTIVATION_RELU:
-        return elements(c, count, to, Of<ACTIVATION_RELU>(), from...);
-    case ACTIVATION_TANH:
-        return elements(c, count, to, Of<ACTIVATION_TANH>(), from...);
-    case ACTIVATION_SIGMOID:
-        return elements(c, count, to, Of<ACTIVATION_SIGMOID>(), from...);
-    case ACTIVATION_GELU:
-        return elements(c, count, to, Of<ACTIVATION_GELU>(), from...);
-    case ACTIVATION_GELU_TANH:
-        return elements(c, count, to, Of<ACTIVATION_GELU_TANH>(), from...);
-    case ACTIVATION_SILU:
-        return elements(c, count, to, Of<ACTIVATION_SILU>(), from...);
+#define X(id, name, properties, doc)                                                                                   \
+    case id:                                                                                                           \
+        return elements(c, count, to, Of<id>(), from...);
+        ACTIVATIONS(X)
+#undef X
     }
 }
 
 static void activation_forward(struct device *device, enum activation f, const float *x, float *y, size_t count) {
-    call c(device, "activation_forward");
+    operator_call c(device, "activation_forward");
     struct gpu_numbers from = c.in(x, count, c.half().x);
     struct gpu_result to = c.out(y, count, c.half().y);
-    bool is_before_product = f == ACTIVATION_GELU || f == ACTIVATION_GELU_TANH || f == ACTIVATION_SILU;
+    bool is_before_product = activation_has(f, ACTIVATION_BEFORE_PRODUCT);
     if (to.to) to.half_output = gpu_half_output_of(&c, is_before_product && to.to == y ? y : nullptr, count);
     activation_elements<activated>(&c, f, count, to, from);
 }
 
 static void activation_backward(struct device *device, enum activation f, const float *x, const float *y,
                                 const float *dy, float *dx, size_t count) {
-    call c(device, "activation_backward");
+    operator_call c(device, "activation_backward");
     const struct half_operands &half = c.half();
     struct gpu_numbers input = c.in(x, count, half.x), output = c.in(y, count, half.y);
     struct gpu_numbers from = c.in(dy, count, half.dy);
@@ -105,7 +68,7 @@ static void activation_backward(struct device *device, enum activation f, const 
 }
 
 static void leaky_relu_forward(struct device *device, float slope, const float *x, float *y, size_t count) {
-    call c(device, "leaky_relu_forward");
+    operator_call c(device, "leaky_relu_forward");
     struct gpu_numbers from = c.in(x, count, c.half().x);
     elements(
         &c, count, c.out(y, count, c.half().y), [=] __device__(float v) { return v > 0 ? v : slope * v; }, from);
@@ -113,7 +76,7 @@ static void leaky_relu_forward(struct device *device, float slope, const float *
 
 static void leaky_relu_backward(struct device *device, float slope, const float *x, const float *dy, float *dx,
                                 size_t count) {
-    call c(device, "leaky_relu_backward");
+    operator_call c(device, "leaky_relu_backward");
     struct gpu_numbers input = c.in(x, count, c.half().x), from = c.in(dy, count, c.half().dy);
     elements(
         &c, count, c.out(dx, count, c.half().dx), [=] __device__(float v, float d) { return v > 0 ? d : slope * d; },
@@ -123,7 +86,7 @@ static void leaky_relu_backward(struct device *device, float slope, const float 
 /* Four elements of a row from one counter, as on the CPU (cpu/sets/kernels.c). */
 static void dropout(struct device *device, const struct draw_key *key, float p, const float *x, float *y, size_t rows,
                     size_t size) {
-    call c(device, "dropout");
+    operator_call c(device, "dropout");
     struct gpu_numbers from = c.in(x, rows * size, c.half().x);
     struct gpu_result to = c.out(y, rows * size, c.half().y);
     float scale = 1 / (1 - p);
@@ -152,7 +115,7 @@ static void dropout(struct device *device, const struct draw_key *key, float p, 
 }
 
 static float norm(struct device *device, const float *x, size_t count) {
-    call c(device, "norm");
+    operator_call c(device, "norm");
     const float *from = c.in(x, count);
     return (float)sqrt(c.read_sum(count, [=] __device__(size_t i) { return (double)from[i] * (double)from[i]; }));
 }
@@ -229,7 +192,7 @@ __global__ static void finish_norm(const double *norms, size_t count, float limi
 
 static void clip_norm(struct device *device, const float *x, const struct device_range *ranges, size_t count,
                       float limit, float scale, struct clip_norm *out) {
-    call c(device, "clip_norm");
+    operator_call c(device, "clip_norm");
     const float *from = c.in(x, count ? ranges[count - 1].end : 0);
     size_t pieces = 0, warps = GPU_THREADS / 32;
     for (size_t r = 0; r < count; r++) pieces += pieces_of(ranges[r]);
@@ -248,13 +211,13 @@ __device__ static bool is_nonfinite(float x) { return (bits_of_float(x) & 0x7f80
 __device__ static bool is_nonfinite(double x) { return !(x - x == 0); }
 
 static bool is_finite(struct device *device, const float *x, size_t count) {
-    call c(device, "is_finite");
+    operator_call c(device, "is_finite");
     struct gpu_numbers from = c.in(x, count, c.half().x);
     return c.read_sum(count, [=] __device__(size_t i) { return is_nonfinite(from.one(i)) ? 1.0 : 0.0; }) == 0;
 }
 
 static void check_finite(struct device *device, const float *x, size_t count, double *nonfinite) {
-    call c(device, "check_finite");
+    operator_call c(device, "check_finite");
     const float *from = c.in(x, count);
     double *found = c.scratch<double>(1), *to = c.inout(nonfinite, 1);
     if (count == 0) return;
@@ -266,7 +229,7 @@ static void check_finite(struct device *device, const float *x, size_t count, do
 
 static void skip_if_nonfinite(struct device *device, const double *loss, const float *norm, const double *nonfinite,
                               size_t nonfinite_count, double *found_inf, float *clip) {
-    call c(device, "skip_if_nonfinite");
+    operator_call c(device, "skip_if_nonfinite");
     const double *sum = c.in(loss, 1), *found = c.in(nonfinite, nonfinite_count);
     const float *measured = c.in(norm, 1);
     double *count = c.inout(found_inf, 1);
@@ -280,7 +243,7 @@ static void skip_if_nonfinite(struct device *device, const double *loss, const f
 }
 
 static void propagate_nonfinite(struct device *device, const double *loss, const double *nonfinite, float *x) {
-    call c(device, "propagate_nonfinite");
+    operator_call c(device, "propagate_nonfinite");
     const double *sum = c.in(loss, 1), *found = c.in(nonfinite, 1);
     float *to = c.inout(x, 1);
     c.each(1, [=] __device__(size_t) {
@@ -289,17 +252,17 @@ static void propagate_nonfinite(struct device *device, const double *loss, const
 }
 
 static void add_relu(struct device *device, const float *a, const float *b, float *y, size_t count) {
-    call c(device, "add_relu");
+    operator_call c(device, "add_relu");
     const struct half_operands &half = c.half();
     struct gpu_numbers from = c.in(a, count, half.x), other = c.in(b, count, half.other);
     struct gpu_result to = c.out(y, count, half.y);
     if (to.to) to.half_output = gpu_half_output_of(&c, to.to == y ? y : nullptr, count);
     elements(
-        &c, count, to, [] __device__(float u, float v) { return relu(u + v); }, from, other);
+        &c, count, to, [] __device__(float u, float v) { return relu_value(u + v); }, from, other);
 }
 
 static void relu_backward(struct device *device, const float *y, const float *dy, float *dx, size_t count) {
-    call c(device, "relu_backward");
+    operator_call c(device, "relu_backward");
     const struct half_operands &half = c.half();
     struct gpu_numbers output = c.in(y, count, half.y), from = c.in(dy, count, half.dy);
     elements(
@@ -307,13 +270,32 @@ static void relu_backward(struct device *device, const float *y, const float *dy
 }
 
 static void transpose(struct device *device, const float *x, float *y, size_t rows, size_t height, size_t width) {
-    call c(device, "transpose");
+    operator_call c(device, "transpose");
     size_t size = height * width;
     struct gpu_numbers from = c.in(x, rows * size, c.half().x);
     struct gpu_result to = c.out(y, rows * size, c.half().y);
     c.each(rows * size, [=] __device__(size_t n) {
         size_t i = n / size, w = n % size / height, h = n % height;
         to.put(n, from.one(i * size + h * width + w));
+    });
+}
+
+static void multiply(struct device *device, const float *a, const float *b, float *y, size_t count) {
+    operator_call c(device, "multiply");
+    struct gpu_numbers left = c.in(a, count, c.half().x), right = c.in(b, count, c.half().other);
+    elements(
+        &c, count, c.out(y, count, c.half().y), [] __device__(float u, float v) { return u * v; }, left, right);
+}
+
+static void copy_columns(struct device *device, const float *x, size_t x_stride, float *y, size_t y_stride, size_t rows,
+                         size_t count) {
+    operator_call c(device, "copy_columns");
+    if (rows == 0) return;
+    struct gpu_numbers from = c.in(x, (rows - 1) * x_stride + count, c.half().x);
+    struct gpu_result to = c.changed(y, (rows - 1) * y_stride + count, c.half().y);
+    c.each(rows * count, [=] __device__(size_t n) {
+        size_t r = n / count, j = n % count;
+        to.put(r * y_stride + j, from.one(r * x_stride + j));
     });
 }
 
@@ -331,4 +313,6 @@ const struct device_ops gpu_elementwise = {.add = add,
                                            .propagate_nonfinite = propagate_nonfinite,
                                            .leaky_relu_forward = leaky_relu_forward,
                                            .leaky_relu_backward = leaky_relu_backward,
-                                           .copy = copy};
+                                           .copy = copy,
+                                           .multiply = multiply,
+                                           .copy_columns = copy_columns};

@@ -102,7 +102,7 @@ __global__ static void tiles_kernel(struct gather g) {
     g.dweight[(size_t)token * g.size + column] += sum;
 }
 
-static struct sorted order_of(call *c, const int32_t *tokens, size_t count, size_t vocabulary) {
+static struct sorted order_of(operator_call *c, const int32_t *tokens, size_t count, size_t vocabulary) {
     struct sorted from = {const_cast<int32_t *>(tokens), nullptr}, to[2];
     int next = 0;
     for (int i = 0; i < 2; i++) to[i] = {c->scratch<int32_t>(count), c->scratch<int32_t>(count)};
@@ -116,7 +116,7 @@ static struct sorted order_of(call *c, const int32_t *tokens, size_t count, size
 
 void gpu_embedding_backward(struct device *device, const int32_t *tokens, const float *dy, float *dweight, size_t count,
                             size_t vocabulary, size_t size) {
-    call c(device, "embedding_backward");
+    operator_call c(device, "embedding_backward");
     struct gather g = {.dy = c.in(dy, count * size), .dweight = c.inout(dweight, vocabulary * size)};
     const int32_t *ids = c.in(tokens, count);
     size_t tiles = (count + TILE - 1) / TILE;

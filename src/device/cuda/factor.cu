@@ -66,7 +66,7 @@ static size_t ceiling(size_t count, size_t of) { return (count + of - 1) / of; }
 
 static size_t stride_of(size_t columns) { return ceiling(columns, 8) * 8; }
 
-static void run(call *c, struct columns_job j, float *sums) {
+static void run(operator_call *c, struct columns_job j, float *sums) {
     if (j.rows == 0 || j.columns == 0) return;
     size_t across = ceiling(j.to ? j.stride : j.columns, COLUMNS), limit = ceiling(j.rows, MIN_ROWS);
     size_t tiles = across < BLOCKS ? BLOCKS / across : 1, columns = j.columns;
@@ -80,9 +80,9 @@ static void run(call *c, struct columns_job j, float *sums) {
                   [=] __device__(size_t k, const double *total) { sums[k] += (float)*total; });
 }
 
-static bool is_half(const call *c) { return gpu_factor_size(c->gpu) == 2; }
+static bool is_half(const operator_call *c) { return gpu_factor_size(c->gpu) == 2; }
 
-static struct columns_job job_of(const call *c, const float *x, size_t rows, size_t columns, uint16_t *to) {
+static struct columns_job job_of(const operator_call *c, const float *x, size_t rows, size_t columns, uint16_t *to) {
     return {.from = x,
             .rows = rows,
             .columns = columns,
@@ -94,14 +94,14 @@ static struct columns_job job_of(const call *c, const float *x, size_t rows, siz
             .parts = nullptr};
 }
 
-struct factor gpu_factor(call *c, const float *x, size_t rows, size_t columns) {
+struct factor gpu_factor(operator_call *c, const float *x, size_t rows, size_t columns) {
     if (!is_half(c)) return {x, columns};
     uint16_t *to = c->scratch<uint16_t>(rows * stride_of(columns));
     run(c, job_of(c, x, rows, columns, to), nullptr);
     return {to, stride_of(columns)};
 }
 
-uint16_t *gpu_reserve(call *c, struct gpu_copy *copy, size_t bytes) {
+uint16_t *gpu_reserve(operator_call *c, struct gpu_copy *copy, size_t bytes) {
     if (!c->is_ok() || bytes <= copy->bytes) return (uint16_t *)copy->memory;
     if (c->gpu->is_recording) {
         gpu_fail(c->gpu, "a copy in 16 bits", "it needs more memory than in the dry run");
@@ -115,29 +115,29 @@ uint16_t *gpu_reserve(call *c, struct gpu_copy *copy, size_t bytes) {
     return (uint16_t *)copy->memory;
 }
 
-static void set_copy(call *c, const float *of, size_t rows, size_t columns) {
+static void set_copy(operator_call *c, const float *of, size_t rows, size_t columns) {
     struct gpu_copy *copy = &c->gpu->copy;
-    copy->of = of, copy->rows = rows, copy->columns = columns, copy->call = c->gpu->calls;
+    copy->source = of, copy->rows = rows, copy->columns = columns, copy->made_by = c->gpu->calls;
 }
 
 /* Whether the copy is of x: the operator before this one wrote it, so x has not changed since. */
 static bool is_copied(const struct gpu_device *gpu, const float *x, size_t rows, size_t columns) {
     const struct gpu_copy *copy = &gpu->copy;
-    if (copy->of != x || copy->call + 1 != gpu->calls) return false;
+    if (copy->source != x || copy->made_by + 1 != gpu->calls) return false;
     if (copy->columns == 0) return copy->rows == rows * columns && columns == stride_of(columns);
     return copy->rows == rows && copy->columns == columns;
 }
 
-struct factor gpu_input_factor(call *c, struct gpu_numbers x, size_t rows, size_t columns) {
+struct factor gpu_input_factor(operator_call *c, struct gpu_numbers x, size_t rows, size_t columns) {
     if (x.is_half()) return {x.at, columns};
     if (is_half(c) && is_copied(c->gpu, x.floats(), rows, columns)) return {c->gpu->copy.memory, stride_of(columns)};
     return gpu_factor(c, x.floats(), rows, columns);
 }
 
-const uint16_t *gpu_half_copy(call *c, const float *x, size_t count) {
+const uint16_t *gpu_half_copy(operator_call *c, const float *x, size_t count) {
     const struct gpu_copy *copy = &c->gpu->copy;
     bool is_whole = copy->columns == 0 || copy->columns == stride_of(copy->columns);
-    if (copy->of == x && copy->call + 1 == c->gpu->calls && is_whole &&
+    if (copy->source == x && copy->made_by + 1 == c->gpu->calls && is_whole &&
         copy->rows * (copy->columns ? copy->columns : 1) == count)
         return (const uint16_t *)copy->memory;
     bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16;
@@ -155,14 +155,16 @@ const uint16_t *gpu_half_copy(call *c, const float *x, size_t count) {
     return to;
 }
 
-struct gpu_numbers gpu_gradient_half(call *c, struct gpu_numbers dy, bool is_kept, size_t rows, size_t columns) {
+struct gpu_numbers gpu_gradient_half(operator_call *c, struct gpu_numbers dy, bool is_kept, size_t rows,
+                                     size_t columns) {
     if (dy.is_half() || !is_half(c) || columns != stride_of(columns) || !is_copied(c->gpu, dy.floats(), rows, columns))
         return dy;
     set_copy(c, is_kept ? dy.floats() : nullptr, rows, columns);
     return {c->gpu->copy.memory, gpu_half_format(c->gpu)};
 }
 
-struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float *sums, size_t rows, size_t columns) {
+struct factor gpu_gradient_factor(operator_call *c, const float *dy, bool is_kept, float *sums, size_t rows,
+                                  size_t columns) {
     struct gpu_copy *copy = &c->gpu->copy;
     if (!is_half(c)) {
         if (sums) run(c, job_of(c, dy, rows, columns, nullptr), sums);
@@ -178,7 +180,7 @@ struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float 
     return {copy->memory, stride_of(columns)};
 }
 
-struct gpu_half_output gpu_half_output_of(call *c, const float *y, size_t count) {
+struct gpu_half_output gpu_half_output_of(operator_call *c, const float *y, size_t count) {
     if (!y || !is_half(c) || !c->is_ok()) return {nullptr, false};
     uint16_t *to = gpu_reserve(c, &c->gpu->copy, count * sizeof *to);
     set_copy(c, y, count, 0);
@@ -200,14 +202,14 @@ struct rounding {
 };
 
 bool is_current(const struct gpu_parameters *p, const float *values, size_t count) {
-    return p->is_current && p->copy.of == values && p->copy.rows == count;
+    return p->is_current && p->copy.source == values && p->copy.rows == count;
 }
 
-void refresh(call *c, const float *values, size_t count) {
+void refresh(operator_call *c, const float *values, size_t count) {
     struct gpu_parameters *p = &c->gpu->parameters;
     bool is_there = is_current(p, values, count);
     uint16_t *to = gpu_reserve(c, &p->copy, count * sizeof *to);
-    p->copy.of = values, p->copy.rows = count, p->is_current = true;
+    p->copy.source = values, p->copy.rows = count, p->is_current = true;
     if (!is_there) c->each(count / 4, rounding{values, to, c->gpu->precision == PRECISION_BFLOAT16});
 }
 
@@ -215,39 +217,39 @@ void refresh(call *c, const float *values, size_t count) {
 
 /* A recording does not round at its start: gpu_replay does before it, if necessary. */
 void gpu_round_parameters(struct device *device, const float *values, size_t count) {
-    call c(device, "round_parameters");
+    operator_call c(device, "round_parameters");
     struct gpu_parameters *p = &c.gpu->parameters;
     if (!is_half(&c) || count % 4 != 0 || alignment(values) < sizeof(float4)) {
-        p->copy.of = nullptr;
+        p->copy.source = nullptr;
         return;
     }
     if (c.gpu->is_recording && !p->required) {
-        p->required = p->copy.of = values;
+        p->required = p->copy.source = values;
         p->required_count = p->copy.rows = count;
         p->is_current = true;
     }
     refresh(&c, values, count);
-    p->copy.call = c.gpu->calls;
+    p->copy.made_by = c.gpu->calls;
 }
 
 void gpu_parameters_refresh(struct gpu_device *gpu, const struct gpu_parameters *recorded) {
     if (!recorded->required || is_current(&gpu->parameters, recorded->required, recorded->required_count)) return;
-    call c(&gpu->base, "round_parameters");
+    operator_call c(&gpu->base, "round_parameters");
     refresh(&c, recorded->required, recorded->required_count);
 }
 
-struct gpu_half_output gpu_half_output_parameters(const call *c, const float *values, size_t count) {
+struct gpu_half_output gpu_half_output_parameters(const operator_call *c, const float *values, size_t count) {
     const struct gpu_parameters *p = &c->gpu->parameters;
-    const float *of = p->copy.of;
+    const float *of = p->copy.source;
     bool is_inside = of && values >= of && values + count <= of + p->copy.rows;
     if (!p->is_current || !is_inside) return {nullptr, false};
     return {(uint16_t *)p->copy.memory + (values - of), c->gpu->precision == PRECISION_BFLOAT16};
 }
 
-struct factor gpu_weight_factor(call *c, const float *w, size_t out, size_t in) {
+struct factor gpu_weight_factor(operator_call *c, const float *w, size_t out, size_t in) {
     const struct gpu_copy *copy = &c->gpu->parameters.copy;
-    bool is_inside = copy->of && w >= copy->of && w + out * in <= copy->of + copy->rows;
+    bool is_inside = copy->source && w >= copy->source && w + out * in <= copy->source + copy->rows;
     if (!is_half(c) || !is_inside || in != stride_of(in)) return gpu_factor(c, w, out, in);
-    const uint16_t *at = (const uint16_t *)copy->memory + (w - copy->of);
+    const uint16_t *at = (const uint16_t *)copy->memory + (w - copy->source);
     return alignment(at) < 16 ? gpu_factor(c, w, out, in) : (struct factor){at, in};
 }

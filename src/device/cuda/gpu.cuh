@@ -1,6 +1,6 @@
-/* A GPU device, and the class `call` for operators: a call runs lambdas over elements, rows or sums on the device's
- * stream without waiting for them. Operands are addresses of GPU memory (memory.cu); nothing here reads a result on
- * the host, unless its name says so.
+/* A GPU device, and the class `operator_call` for operators: it runs lambdas over elements, rows or sums on the
+ * device's stream without waiting for them. Operands are addresses of GPU memory (memory.cu); nothing here reads a
+ * result on the host, unless its name says so.
  *
  * Every sum is computed in an order that follows from the sizes alone; there are no atomics. */
 #ifndef DEVICE_CUDA_GPU_CUH
@@ -32,16 +32,16 @@ struct cudnn;
 
 /* A 16-bit copy for products: of the matrix that the previous operator wrote or read, or of weights. */
 struct gpu_copy {
-    const float *of;      /* NULL: none */
+    const float *source;  /* what was copied; NULL: nothing */
     size_t rows, columns; /* columns 0: rows are elements, of a matrix with any number of columns */
-    uint64_t call;        /* the operator that made it */
+    uint64_t made_by;     /* number of the operator that made it (gpu_device.calls) */
     void *memory;
     size_t bytes; /* of memory */
 };
 
 /* The 16-bit copy of all parameters. Products use it without a check until the next gpu_round_parameters. */
 struct gpu_parameters {
-    struct gpu_copy copy; /* call: the newest gpu_round_parameters */
+    struct gpu_copy copy; /* made_by: the newest gpu_round_parameters */
     bool is_current; /* the copy equals the parameters: nothing has changed them since, or an update has written both */
     const float *required; /* while recording, (required_count): parameters whose copy must be current at its start;
                               NULL: none */
@@ -71,8 +71,8 @@ struct gpu_array {
 typedef void *gpu_make(const void *p, size_t bytes, size_t *converted_bytes);
 
 struct gpu_constant {
-    const void *home;
-    gpu_make *make;             /* NULL: memory is a copy of home */
+    const void *source;         /* in host memory */
+    gpu_make *make;             /* NULL: memory is a copy of source */
     void *copy, *memory;        /* copy: on the host, to detect a change */
     size_t bytes, memory_bytes; /* bytes: of the copy */
 };
@@ -116,11 +116,11 @@ struct gpu_device {
     uint64_t calls; /* operators so far; other writes to device memory count, too */
     struct gpu_chunk chunks[GPU_CHUNKS];
     int chunk_count;
-    struct gpu_scratch_mark place; /* of the next scratch memory */
-    bool is_dry_run;               /* operators only determine what they need: nothing is started or copied */
-    size_t needed;                 /* maximum bytes of scratch memory in a dry run so far */
-    uint64_t moves;                /* number of times that memory kept by operators was moved */
-    struct gpu_array *arrays;      /* (array_count) */
+    struct gpu_scratch_mark next_scratch;
+    bool is_dry_run;          /* operators only determine what they need: nothing is started or copied */
+    size_t needed;            /* maximum bytes of scratch memory in a dry run so far */
+    uint64_t moves;           /* number of times that memory kept by operators was moved */
+    struct gpu_array *arrays; /* (array_count) */
     size_t array_count;
     struct gpu_constant *constants; /* (constant_count) */
     size_t constant_count;
@@ -128,7 +128,8 @@ struct gpu_device {
     struct gpu_async_copies async;
     void *readback; /* (GPU_READBACK) bytes of pinned host memory */
     bool is_recording;
-    bool accepts_host_operands; /* for tests of operators: call::in and the like copy operands from host memory */
+    bool accepts_host_operands; /* for tests of operators: operator_call::in and the like copy operands from host memory
+                                 */
     double *staging;            /* pinned host memory: sums of a batch norm */
     size_t staged;              /* doubles */
     const struct cudnn_module *cudnn_module; /* NULL until the first convolution */
@@ -174,7 +175,7 @@ void gpu_recording_destroy(struct device *device, struct device_recording *recor
 /* Allocates the buffers of device_alloc and other functions, and frees them. */
 cudaError_t gpu_memory_open(struct gpu_device *gpu);
 void gpu_memory_close(struct gpu_device *gpu);
-/* [bytes] of scratch memory at gpu->place; NULL after a failure. */
+/* [bytes] of scratch memory at gpu->next_scratch; NULL after a failure. */
 void *gpu_scratch(struct gpu_device *gpu, const char *operation, size_t bytes);
 /* Merges several chunks into one; at the start of an operator. */
 void gpu_merge_scratch(struct gpu_device *gpu);
@@ -222,7 +223,7 @@ void gpu_parameters_refresh(struct gpu_device *gpu, const struct gpu_parameters 
 /* [bytes] at [memory] are written by an operator, or by other work on the stream. */
 static inline void gpu_mark_written(struct gpu_device *gpu, const void *memory, size_t bytes) {
     struct gpu_parameters *p = &gpu->parameters;
-    const char *at = (const char *)memory, *of = (const char *)p->copy.of;
+    const char *at = (const char *)memory, *of = (const char *)p->copy.source;
     if (at && of && at < of + p->copy.rows * sizeof(float) && of < at + bytes) p->is_current = false;
 }
 
@@ -304,12 +305,12 @@ template <typename F> __global__ void gpu_sums(size_t count, F f, double *parts)
 }
 
 /* An operator while it is enqueued. After a failure nothing runs any more, and device_status returns it. */
-class call {
+class operator_call {
   public:
-    call(struct device *device, const char *operation);
-    ~call();
-    call(const call &) = delete;
-    call &operator=(const call &) = delete;
+    operator_call(struct device *device, const char *operation);
+    ~operator_call();
+    operator_call(const operator_call &) = delete;
+    operator_call &operator=(const operator_call &) = delete;
 
     /* The operand's address on the GPU, NULL for NULL: [count] elements that are read, written, or both. */
     template <typename T> const T *in(const T *p, size_t count) {
@@ -334,6 +335,11 @@ class call {
     struct gpu_result out(float *p, size_t count, bool is_half) {
         if (!is_half) return {out(p, count), {nullptr, false}};
         return {nullptr, {out((uint16_t *)p, count), gpu->precision == PRECISION_BFLOAT16}};
+    }
+    /* A result of which only some elements are written; the others keep their values. */
+    struct gpu_result changed(float *p, size_t count, bool is_half) {
+        if (!is_half) return {inout(p, count), {nullptr, false}};
+        return {nullptr, {inout((uint16_t *)p, count), gpu->precision == PRECISION_BFLOAT16}};
     }
     /* The same for host memory that never changes, such as a config's. */
     template <typename T> const T *constant(const T *p, size_t count) {

@@ -44,7 +44,7 @@ __device__ void forward_group(const struct group &g, size_t group, float eps, co
 
 void group_norm_forward(struct device *device, const struct group_norm *norm, const float *x, const float *weight,
                         const float *bias, float *saved, float *y, size_t rows) {
-    call c(device, "group_norm_forward");
+    operator_call c(device, "group_norm_forward");
     struct group g = group_of(norm);
     size_t row = g.channels * g.positions, all = rows * g.groups;
     struct gpu_numbers from = c.in(x, rows * row, c.half().x);
@@ -91,7 +91,7 @@ struct slopes {
 
 void group_norm_backward(struct device *device, const struct group_norm *norm, const float *x, const float *weight,
                          const float *saved, const float *dy, float *dx, float *dweight, float *dbias, size_t rows) {
-    call c(device, "group_norm_backward");
+    operator_call c(device, "group_norm_backward");
     struct group g = group_of(norm);
     size_t row = g.channels * g.positions, all = rows * g.groups;
     const struct half_operands &half = c.half();

@@ -9,8 +9,8 @@ namespace { /* in each file, so that kernels of different files have different t
 
 /* y (rows, out) = x w^T + bias, then a relu in its own pass: cuBLASLt's maps a NaN to 0. [y]: the result, if
  * other operators read it as a factor; else NULL. */
-void multiply_forward(call *c, struct factor x, const float *weight, const float *row, bool has_relu, const float *y,
-                      struct gpu_result to, size_t rows, size_t in, size_t out) {
+void multiply_forward(operator_call *c, struct factor x, const float *weight, const float *row, bool has_relu,
+                      const float *y, struct gpu_result to, size_t rows, size_t in, size_t out) {
     bool wants_fusion = row && alignment(row) >= 16, is_half = to.is_half();
     float *sums = to.to;
     struct gpu_product p = {.transpose_a = CUBLAS_OP_T,
@@ -50,7 +50,7 @@ void multiply_forward(call *c, struct factor x, const float *weight, const float
 }
 
 /* dy (rows, columns) as a factor; sums (columns), unless NULL, += its columns. [given]: the operator's argument. */
-struct factor gradient_of(call *c, struct gpu_numbers dy, const float *given, float *sums, size_t rows,
+struct factor gradient_of(operator_call *c, struct gpu_numbers dy, const float *given, float *sums, size_t rows,
                           size_t columns) {
     if (!dy.is_half()) return gpu_gradient_factor(c, dy.floats(), dy.floats() == given, sums, rows, columns);
     return {dy.at, columns};
@@ -63,8 +63,8 @@ void set_result(struct gpu_product *p, struct gpu_result to) {
 }
 
 /* dx (rows, in) = dy w */
-struct gpu_product input_product(call *c, struct factor dy, const float *weight, void *to, size_t rows, size_t in,
-                                 size_t out) {
+struct gpu_product input_product(operator_call *c, struct factor dy, const float *weight, void *to, size_t rows,
+                                 size_t in, size_t out) {
     return {.transpose_a = CUBLAS_OP_N,
             .transpose_b = CUBLAS_OP_N,
             .m = in,
@@ -92,8 +92,8 @@ struct gpu_product weight_product(struct factor dy, struct factor x, float *dw, 
 
 /* dw (out, in) += dy^T x and dbias (out), unless NULL, += its columns, in one product: the gradient is already 16
  * bits, so no other pass reads it. */
-void add_to_weight(call *c, struct gpu_numbers dy, struct factor x, float *dw, float *dbias, size_t rows, size_t in,
-                   size_t out) {
+void add_to_weight(operator_call *c, struct gpu_numbers dy, struct factor x, float *dw, float *dbias, size_t rows,
+                   size_t in, size_t out) {
     struct gpu_product p = weight_product({dy.at, out}, x, dw, rows, in, out);
     float *sums = dbias ? c->scratch<float>(out) : nullptr;
     if (dbias) p.epilogue = CUBLASLT_EPILOGUE_BGRADB, p.bias = sums;
@@ -107,7 +107,7 @@ void add_to_weight(call *c, struct gpu_numbers dy, struct factor x, float *dw, f
 }
 
 /* x (rows, in) in backward */
-struct factor factor_of(call *c, struct gpu_numbers x, size_t rows, size_t in) {
+struct factor factor_of(operator_call *c, struct gpu_numbers x, size_t rows, size_t in) {
     return x.is_half() ? (struct factor){x.at, in} : gpu_factor(c, x.floats(), rows, in);
 }
 
@@ -115,7 +115,7 @@ struct factor factor_of(call *c, struct gpu_numbers x, size_t rows, size_t in) {
 
 void gpu_linear_forward(struct device *device, const float *x, const float *w, const float *bias, bool has_relu,
                         float *y, size_t rows, size_t in, size_t out) {
-    call c(device, "linear_forward");
+    operator_call c(device, "linear_forward");
     struct gpu_numbers from = c.in(x, rows * in, c.half().x);
     const float *weight = c.in(w, out * in), *row = c.in(bias, out);
     struct gpu_result to = c.out(y, rows * out, c.half().y);
@@ -124,7 +124,7 @@ void gpu_linear_forward(struct device *device, const float *x, const float *w, c
 
 void gpu_linear_backward_input(struct device *device, const float *dy, const float *w, float *dx, size_t rows,
                                size_t in, size_t out) {
-    call c(device, "linear_backward_input");
+    operator_call c(device, "linear_backward_input");
     struct gpu_numbers from = c.in(dy, rows * out, c.half().dy);
     const float *weight = c.in(w, out * in);
     struct gpu_product p =
@@ -135,7 +135,7 @@ void gpu_linear_backward_input(struct device *device, const float *dy, const flo
 
 void gpu_linear_backward_weight(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
                                 size_t rows, size_t in, size_t out) {
-    call c(device, "linear_backward_weight");
+    operator_call c(device, "linear_backward_weight");
     struct gpu_numbers from = c.in(dy, rows * out, c.half().dy), input = c.in(x, rows * in, c.half().x);
     from = gpu_gradient_half(&c, from, from.at == dy, rows, out);
     float *slopes = c.inout(dw, out * in), *db = c.inout(dbias, out);
@@ -153,11 +153,11 @@ void gpu_linear_backward_weight(struct device *device, const float *dy, const fl
 
 namespace {
 
-bool is_bfloat16(const call *c) { return c->gpu->precision == PRECISION_BFLOAT16; }
+bool is_bfloat16(const operator_call *c) { return c->gpu->precision == PRECISION_BFLOAT16; }
 
 void forward(struct device *device, const float *x, const float *w, const float *bias, void *kept, void *y, size_t rows,
              size_t in, size_t hidden) {
-    call c(device, "linear_gelu_forward");
+    operator_call c(device, "linear_gelu_forward");
     struct gpu_numbers from = c.in(x, rows * in, c.half().x);
     const float *weight = c.in(w, hidden * in), *row = c.in(bias, hidden);
     uint16_t *before = c.out((uint16_t *)kept, rows * hidden), *to = c.out((uint16_t *)y, rows * hidden);
@@ -180,13 +180,13 @@ void forward(struct device *device, const float *x, const float *w, const float 
     bool is_bf16 = is_bfloat16(&c);
     c.each(rows * hidden, [=] __device__(size_t i) {
         before[i] = gpu_to_half(is_bf16, sums[i]);
-        to[i] = gpu_to_half(is_bf16, gelu_tanh(sums[i]));
+        to[i] = gpu_to_half(is_bf16, gelu_tanh_value(sums[i]));
     });
 }
 
 void forward_after(struct device *device, const void *y, const float *w, const float *bias, bool has_relu, float *to,
                    size_t rows, size_t hidden, size_t out) {
-    call c(device, "linear_forward_after_gelu");
+    operator_call c(device, "linear_forward_after_gelu");
     const uint16_t *from = c.in((const uint16_t *)y, rows * hidden);
     const float *weight = c.in(w, out * hidden), *row = c.in(bias, out);
     struct gpu_result result = c.out(to, rows * out, c.half().y);
@@ -195,7 +195,7 @@ void forward_after(struct device *device, const void *y, const float *w, const f
 
 void backward_after(struct device *device, const float *dy, const void *y, const float *w, const void *kept, float *dw,
                     float *dbias, void *dkept, size_t rows, size_t hidden, size_t out) {
-    call c(device, "linear_backward_after_gelu");
+    operator_call c(device, "linear_backward_after_gelu");
     struct gpu_numbers from = c.in(dy, rows * out, c.half().dy);
     from = gpu_gradient_half(&c, from, false, rows, out);
     const float *weight = c.in(w, out * hidden);
@@ -221,13 +221,13 @@ void backward_after(struct device *device, const float *dy, const void *y, const
     gpu_multiply(&c, &back);
     bool is_bf16 = is_bfloat16(&c);
     c.each(rows * hidden, [=] __device__(size_t i) {
-        to[i] = gpu_to_half(is_bf16, sums[i] * gelu_tanh_slope(gpu_from_half(is_bf16, before[i])));
+        to[i] = gpu_to_half(is_bf16, gelu_tanh_gradient(gpu_from_half(is_bf16, before[i]), 0, sums[i]));
     });
 }
 
 void backward(struct device *device, const void *dkept, const float *x, const float *w, float *dw, float *dbias,
               float *dx, size_t rows, size_t in, size_t hidden) {
-    call c(device, "linear_gelu_backward");
+    operator_call c(device, "linear_gelu_backward");
     struct gpu_numbers from = c.in((const float *)dkept, rows * hidden, true);
     struct gpu_numbers input = c.in(x, rows * in, c.half().x);
     const float *weight = c.in(w, hidden * in);

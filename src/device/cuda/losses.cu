@@ -1,5 +1,5 @@
 /* Losses whose elements do not depend on each other; cross entropy is in cross_entropy.cu. Formulas are those of
- * cpu/losses.c. Sums are in double, in the order of call::sum. */
+ * cpu/losses.c. Sums are in double, in the order of operator_call::sum. */
 #include <cmath>
 
 #include "device/cuda/gpu.cuh"
@@ -47,7 +47,7 @@ __device__ static struct slope slope_of(enum elementwise_loss loss, float beta, 
 static void elementwise(struct device *device, const struct elementwise_options *o, const float *outputs,
                         const float *targets, size_t count, float factor, double counted, float *doutputs,
                         struct loss_sums *sums) {
-    call c(device, "an elementwise loss");
+    operator_call c(device, "an elementwise loss");
     const float *x = c.in(outputs, count), *t = c.in(targets, count);
     const double *weights = c.constant(o->pos_weight, o->pos_weights);
     float *dx = c.out(doutputs, count), beta = o->beta;

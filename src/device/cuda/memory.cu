@@ -86,7 +86,7 @@ static void release(struct device *device, void *memory) {
     struct gpu_array *array = find(gpu, memory);
     cudaSetDevice(gpu->gpu);
     if (!array) return;
-    if (gpu->parameters.copy.of == memory) gpu->parameters.copy.of = nullptr;
+    if (gpu->parameters.copy.source == memory) gpu->parameters.copy.source = nullptr;
     cudaFree(array->memory); /* waits for its users */
     cudaFreeHost(array->view);
     *array = gpu->arrays[--gpu->array_count];
@@ -231,7 +231,7 @@ static void add_chunk(struct gpu_device *gpu, const char *operation, size_t byte
 
 /* In a dry run an address that is not used, with the same alignment. */
 void *gpu_scratch(struct gpu_device *gpu, const char *operation, size_t bytes) {
-    struct gpu_scratch_mark *p = &gpu->place;
+    struct gpu_scratch_mark *p = &gpu->next_scratch;
     bytes = rounded(bytes ? bytes : 1, LINE);
     if (gpu->is_dry_run) {
         p->at += bytes;
@@ -262,7 +262,7 @@ static void allocate_scratch(struct gpu_device *gpu, size_t bytes) {
 
 void gpu_merge_scratch(struct gpu_device *gpu) {
     if (gpu->is_recording || gpu->is_dry_run || gpu->chunk_count < 2) return;
-    if (gpu->place.chunk == 0 && gpu->place.at == 0) allocate_scratch(gpu, scratch_bytes(gpu));
+    if (gpu->next_scratch.chunk == 0 && gpu->next_scratch.at == 0) allocate_scratch(gpu, scratch_bytes(gpu));
 }
 
 static void dry_run_begin(struct device *device) {
@@ -277,7 +277,7 @@ static status dry_run_end(struct device *device) {
     cudaSetDevice(gpu->gpu);
     gpu->is_dry_run = false;
     gpu->calls++;
-    gpu->copy.of = gpu->parameters.copy.of = nullptr;
+    gpu->copy.source = gpu->parameters.copy.source = nullptr;
     gpu->parameters.is_current = false;
     if (gpu->needed > 0 && (gpu->chunk_count > 1 || scratch_bytes(gpu) < gpu->needed))
         allocate_scratch(gpu, gpu->needed);
@@ -312,7 +312,7 @@ const void *gpu_constant(struct gpu_device *gpu, const char *operation, const vo
     if (!p || bytes == 0 || has_failed(gpu)) return nullptr;
     for (size_t i = 0; i < gpu->constant_count; i++) {
         const struct gpu_constant *c = &gpu->constants[i];
-        if (c->home == p && c->make == make && c->bytes == bytes && memcmp(c->copy, p, bytes) == 0) return c->memory;
+        if (c->source == p && c->make == make && c->bytes == bytes && memcmp(c->copy, p, bytes) == 0) return c->memory;
     }
     return add_constant(gpu, operation, p, bytes, make);
 }

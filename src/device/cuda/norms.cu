@@ -52,7 +52,7 @@ struct layer_norm_rows {
 
 static void layer_norm_forward(struct device *device, const float *x, const float *weight, const float *bias, float eps,
                                float *y, float *statistics, size_t rows, size_t size) {
-    call c(device, "layer_norm_forward");
+    operator_call c(device, "layer_norm_forward");
     c.reject_half(c.half().x);
     struct layer_norm_rows f = {c.in(x, rows * size),
                                 c.in(weight, size),
@@ -102,7 +102,7 @@ struct norm_input_rows {
     }
 };
 
-static void start_input(call *c, struct norm_input_rows f, size_t rows) {
+static void start_input(operator_call *c, struct norm_input_rows f, size_t rows) {
     f.is_aligned = rows_are_aligned(f.x, f.size) && rows_are_aligned(f.weight, f.size) &&
                    rows_are_aligned(f.dy, f.size) && rows_are_aligned(f.dx, f.size);
     rows_start(c, rows, f.size, f);
@@ -181,13 +181,13 @@ __global__ void __launch_bounds__(GPU_THREADS) norm_back_kernel(struct norm_inpu
 }
 
 template <unsigned THREADS, int FOURS>
-static void start_back(call *c, const struct norm_input_rows &f, size_t rows, unsigned blocks, double *parts) {
+static void start_back(operator_call *c, const struct norm_input_rows &f, size_t rows, unsigned blocks, double *parts) {
     c->launch(norm_back_kernel<THREADS, FOURS>, blocks, GPU_THREADS, 2 * f.size * sizeof(float), f, rows, parts);
 }
 
 /* dx, unless NULL, and dw and db (size), unless NULL, += the sums of dy xhat and dy; false: these rows are not
  * supported. */
-static bool all_back(call *c, const struct norm_input_rows &f, size_t rows, float *dw, float *db) {
+static bool all_back(operator_call *c, const struct norm_input_rows &f, size_t rows, float *dw, float *db) {
     size_t size = f.size, limit = 4 * (4 * GPU_THREADS), teams = size > ROWS_LONG ? 1 : GPU_THREADS / 32;
     if (size > limit || !rows_are_aligned(f.x, size) || !rows_are_aligned(f.weight, size) ||
         !rows_are_aligned(f.dy, size) || !rows_are_aligned(f.dx, size))
@@ -221,7 +221,7 @@ static bool all_back(call *c, const struct norm_input_rows &f, size_t rows, floa
 static void layer_norm_backward(struct device *device, const float *x, const float *weight, const float *statistics,
                                 const float *dy, float *dx, bool adds, float *dweight, float *dbias, size_t rows,
                                 size_t size) {
-    call c(device, "layer_norm_backward");
+    operator_call c(device, "layer_norm_backward");
     c.reject_half(c.half().x || c.half().dx);
     const float *input = c.in(x, rows * size), *w = c.in(weight, size), *saved = c.in(statistics, 2 * rows);
     struct gpu_numbers from = c.in(dy, rows * size, c.half().dy);
@@ -272,7 +272,7 @@ struct rms_norm_rows {
 
 static void rms_norm_forward(struct device *device, const float *x, const float *weight, float eps, float *y,
                              float *statistics, size_t rows, size_t size) {
-    call c(device, "rms_norm_forward");
+    operator_call c(device, "rms_norm_forward");
     c.reject_half(c.half().x);
     struct rms_norm_rows f = {c.in(x, rows * size),
                               c.in(weight, size),
@@ -288,7 +288,7 @@ static void rms_norm_forward(struct device *device, const float *x, const float 
 
 static void rms_norm_backward(struct device *device, const float *x, const float *weight, const float *statistics,
                               const float *dy, float *dx, bool adds, float *dweight, size_t rows, size_t size) {
-    call c(device, "rms_norm_backward");
+    operator_call c(device, "rms_norm_backward");
     c.reject_half(c.half().x || c.half().dx);
     const float *input = c.in(x, rows * size), *w = c.in(weight, size), *saved = c.in(statistics, rows);
     struct gpu_numbers from = c.in(dy, rows * size, c.half().dy);

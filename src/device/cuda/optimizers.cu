@@ -134,7 +134,7 @@ struct extent extent_of(const struct optimizer_update *u) {
     return e;
 }
 
-struct run_table table_of(call *c, const struct optimizer_update *u) {
+struct run_table table_of(operator_call *c, const struct optimizer_update *u) {
     if (u->run_count == 1) return {u->runs[0], nullptr, nullptr};
     return {{}, c->constant(u->runs, u->run_count), c->constant<uint32_t>(u->runs, u->run_count, create_first)};
 }
@@ -142,7 +142,7 @@ struct run_table table_of(call *c, const struct optimizer_update *u) {
 bool is_aligned(const void *p) { return alignment(p) >= sizeof(float4); }
 
 template <typename Rule> void update_by(struct device *device, const struct optimizer_update *u) {
-    call c(device, Rule::text);
+    operator_call c(device, Rule::text);
     if (u->run_count == 0) return;
     size_t count = u->runs[u->run_count - 1].end;
     struct extent reach = extent_of(u);
@@ -196,7 +196,7 @@ static void update(struct device *device, const struct optimizer_update *u) {
 
 static void average(struct device *device, float weight, const float *clip, const float *values, float *mean,
                     size_t count) {
-    call c(device, "average");
+    operator_call c(device, "average");
     const float *from = c.in(values, count), *factor = c.in(clip, 1);
     float *to = c.inout(mean, count);
     elements(
@@ -206,7 +206,7 @@ static void average(struct device *device, float weight, const float *clip, cons
 }
 
 static void save_or_restore(struct device *device, const float *clip, float *values, float *saved, size_t count) {
-    call c(device, "save_or_restore");
+    operator_call c(device, "save_or_restore");
     const float *factor = c.in(clip, 1);
     float *own = c.inout(values, count), *other = c.inout(saved, count);
     size_t fours = is_aligned(own) && is_aligned(other) ? count / 4 : 0;
@@ -222,7 +222,7 @@ static void save_or_restore(struct device *device, const float *clip, float *val
 }
 
 static void clamp(struct device *device, float limit, float *x, size_t count) {
-    call c(device, "clamp");
+    operator_call c(device, "clamp");
     float *to = c.inout(x, count);
     elements(
         &c, count, to, {nullptr, false}, [=] __device__(float v) { return clamp_rule(limit, v); }, (const float *)to);

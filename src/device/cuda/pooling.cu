@@ -12,7 +12,7 @@ template <int V, typename F> __global__ void pool_elements(size_t rows, uint32_t
     for (size_t row = blockIdx.y; element < size && row < rows; row += gridDim.y) f.template run<V>(row, element);
 }
 
-template <int V, typename F> static void each_some(call *c, size_t rows, size_t size, F f) {
+template <int V, typename F> static void each_some(operator_call *c, size_t rows, size_t size, F f) {
     if (rows == 0 || size == 0) return;
     unsigned blocks = (unsigned)((size / V + GPU_THREADS - 1) / GPU_THREADS);
     c->launch(pool_elements<V, F>, dim3(blocks, rows < 65535 ? (unsigned)rows : 65535), GPU_THREADS, 0, rows,
@@ -20,7 +20,7 @@ template <int V, typename F> static void each_some(call *c, size_t rows, size_t 
 }
 
 /* [has_fours]: channels are a multiple of 4, and operands aligned. */
-template <typename F> static void each_element(call *c, size_t rows, size_t size, bool has_fours, F f) {
+template <typename F> static void each_element(operator_call *c, size_t rows, size_t size, bool has_fours, F f) {
     if (has_fours)
         each_some<4>(c, rows, size, f);
     else
@@ -136,7 +136,7 @@ struct max_windows {
 
 static void max_pool_forward(struct device *device, const struct pooling *pooling, const float *x, float *y,
                              uint8_t *index, size_t rows) {
-    call c(device, "max_pool_forward");
+    operator_call c(device, "max_pool_forward");
     struct pool p = pool_of(pooling);
     struct gpu_numbers from = c.in(x, rows * p.in, c.half().x);
     struct gpu_result to = c.out(y, rows * p.out, c.half().y);
@@ -181,7 +181,7 @@ struct max_gradients {
 
 static void max_pool_backward(struct device *device, const struct pooling *pooling, const float *y,
                               const uint8_t *index, const float *dy, float *dx, size_t rows) {
-    call c(device, "max_pool_backward");
+    operator_call c(device, "max_pool_backward");
     struct pool p = pool_of(pooling);
     const struct half_operands &half = c.half();
     struct gpu_numbers output = c.in(y, rows * p.out, half.y), from = c.in(dy, rows * p.out, half.dy);
@@ -219,7 +219,7 @@ struct averages {
 
 static void avg_pool_forward(struct device *device, const struct pooling *pooling, const float *x, float *y,
                              size_t rows) {
-    call c(device, "avg_pool_forward");
+    operator_call c(device, "avg_pool_forward");
     struct pool p = pool_of(pooling);
     struct gpu_numbers from = c.in(x, rows * p.in, c.half().x);
     struct gpu_result to = c.out(y, rows * p.out, c.half().y);
@@ -243,7 +243,7 @@ struct average_gradients {
 
 static void avg_pool_backward(struct device *device, const struct pooling *pooling, const float *dy, float *dx,
                               size_t rows) {
-    call c(device, "avg_pool_backward");
+    operator_call c(device, "avg_pool_backward");
     struct pool p = pool_of(pooling);
     struct gpu_numbers from = c.in(dy, rows * p.out, c.half().dy);
     struct gpu_result to = c.out(dx, rows * p.in, c.half().dx);

@@ -143,18 +143,18 @@ static cublasStatus_t multiply(struct gpu_device *gpu, const struct gpu_product 
                           p->c, &plan->c, &plan->algorithm, gpu->workspace, GPU_WORKSPACE, gpu->stream);
 }
 
-static cublasStatus_t multiply_if_any(call *c, const struct gpu_product *p) {
+static cublasStatus_t multiply_if_any(operator_call *c, const struct gpu_product *p) {
     if (!c->is_ok() || p->m == 0 || p->n == 0 || p->k == 0) return CUBLAS_STATUS_SUCCESS;
     return multiply(c->gpu, p);
 }
 
-static void check(call *c, cublasStatus_t status) {
+static void check(operator_call *c, cublasStatus_t status) {
     if (status != CUBLAS_STATUS_SUCCESS) gpu_fail(c->gpu, "a product of cuBLASLt", cublasLtGetStatusString(status));
 }
 
-void gpu_multiply(call *c, const struct gpu_product *p) { check(c, multiply_if_any(c, p)); }
+void gpu_multiply(operator_call *c, const struct gpu_product *p) { check(c, multiply_if_any(c, p)); }
 
-bool gpu_try_multiply(call *c, const struct gpu_product *p) {
+bool gpu_try_multiply(operator_call *c, const struct gpu_product *p) {
     cublasStatus_t status = multiply_if_any(c, p);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
     check(c, status);

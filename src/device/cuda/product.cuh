@@ -25,39 +25,41 @@ struct gpu_product {
     bool adds;
 };
 
-void gpu_multiply(call *c, const struct gpu_product *p);
+void gpu_multiply(operator_call *c, const struct gpu_product *p);
 /* The same, but returns false and does nothing if cuBLASLt has no algorithm for it. */
-bool gpu_try_multiply(call *c, const struct gpu_product *p);
+bool gpu_try_multiply(operator_call *c, const struct gpu_product *p);
 /* Memory of [copy] for [bytes], which outlives the call; growing moves it. */
-uint16_t *gpu_reserve(call *c, struct gpu_copy *copy, size_t bytes);
+uint16_t *gpu_reserve(operator_call *c, struct gpu_copy *copy, size_t bytes);
 void gpu_products_close(struct gpu_device *gpu);
 
 /* x (rows, columns) as a factor until the call ends. */
-struct factor gpu_factor(call *c, const float *x, size_t rows, size_t columns);
+struct factor gpu_factor(operator_call *c, const float *x, size_t rows, size_t columns);
 /* The same for a matrix that the previous operator may have written in 16 bits, too (gpu_half_output), or only in 16
  * bits. */
-struct factor gpu_input_factor(call *c, struct gpu_numbers x, size_t rows, size_t columns);
+struct factor gpu_input_factor(operator_call *c, struct gpu_numbers x, size_t rows, size_t columns);
 /* dy (rows, columns) in 16 bits if the previous operator wrote that, too; else unchanged. With [is_kept] the next
  * call gets the same. */
-struct gpu_numbers gpu_gradient_half(call *c, struct gpu_numbers dy, bool is_kept, size_t rows, size_t columns);
+struct gpu_numbers gpu_gradient_half(operator_call *c, struct gpu_numbers dy, bool is_kept, size_t rows,
+                                     size_t columns);
 /* The same for a weight, which may be rounded already (gpu_round_parameters). */
-struct factor gpu_weight_factor(call *c, const float *w, size_t out, size_t in);
+struct factor gpu_weight_factor(operator_call *c, const float *w, size_t out, size_t in);
 
 /* The same for a gradient; with [is_kept], which says that dy is device memory, the next call gets the result without
  * another pass. [sums] (columns), unless NULL, += its columns. */
-struct factor gpu_gradient_factor(call *c, const float *dy, bool is_kept, float *sums, size_t rows, size_t columns);
+struct factor gpu_gradient_factor(operator_call *c, const float *dy, bool is_kept, float *sums, size_t rows,
+                                  size_t columns);
 
 /* x (count) in 16 bits, without gaps, until the call ends; 16-bit precisions only. */
-const uint16_t *gpu_half_copy(call *c, const float *x, size_t count);
+const uint16_t *gpu_half_copy(operator_call *c, const float *x, size_t count);
 
 /* Where an update of [values] (count), before it writes them, writes the 16-bit copy of the parameters, if they are
  * part of it and it is current. */
-struct gpu_half_output gpu_half_output_parameters(const call *c, const float *values, size_t count);
+struct gpu_half_output gpu_half_output_parameters(const operator_call *c, const float *values, size_t count);
 /* [y]: device memory that this call writes completely; NULL: none. */
-struct gpu_half_output gpu_half_output_of(call *c, const float *y, size_t count);
+struct gpu_half_output gpu_half_output_of(operator_call *c, const float *y, size_t count);
 /* The same for rows of [size], written in fours. [to]: where the operator writes y. */
-static inline struct gpu_half_output gpu_half_output_rows(call *c, const float *y, const float *to, size_t rows,
-                                                          size_t size) {
+static inline struct gpu_half_output gpu_half_output_rows(operator_call *c, const float *y, const float *to,
+                                                          size_t rows, size_t size) {
     return gpu_half_output_of(c, to == y && size % 8 == 0 ? y : nullptr, rows * size);
 }
 

@@ -18,7 +18,7 @@ static void check(struct gpu_device *gpu, cudaError_t error) {
 /* Saves the state of the parameters' copy: the recording must not depend on whether it is current now. */
 static void save_parameters(struct gpu_device *gpu) {
     gpu->parameters_before = gpu->parameters;
-    gpu->parameters.copy.of = nullptr;
+    gpu->parameters.copy.source = nullptr;
     gpu->parameters.is_current = false;
     gpu->parameters.required = nullptr;
 }
@@ -87,7 +87,7 @@ bool gpu_replay(struct device *device, const struct device_recording *recording)
     gpu->calls++;
     if (!gpu->failure[0]) check(gpu, cudaGraphLaunch(recording->work, gpu->stream));
     gpu->parameters = recording->parameters;
-    gpu->parameters.copy.call = gpu->calls;
+    gpu->parameters.copy.made_by = gpu->calls;
     return true;
 }
 

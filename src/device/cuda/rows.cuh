@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(THREADS > GPU_THREADS ? THREADS : GPU_THREADS)
 }
 
 /* [f] has run<THREADS>(row, first): numbers [first, first + 4), [first + 4 THREADS, ...) are this thread's. */
-template <typename F> void rows_start(call *c, size_t rows, size_t size, F f) {
+template <typename F> void rows_start(operator_call *c, size_t rows, size_t size, F f) {
     size_t warps = GPU_THREADS / 32;
     if (rows == 0) return;
     if (size <= ROWS_LONG)

@@ -20,7 +20,7 @@ struct lookup_rows {
 
 static void embedding_forward(struct device *device, const int32_t *tokens, const float *weight, float *y, size_t count,
                               size_t vocabulary, size_t size) {
-    call c(device, "embedding_forward");
+    operator_call c(device, "embedding_forward");
     struct lookup_rows f = {c.in(tokens, count), c.in(weight, vocabulary * size), c.out(y, count * size), size, false};
     f.is_aligned = rows_are_aligned(f.table, size) && rows_are_aligned(f.y, size);
     rows_start(&c, count, size, f);
@@ -41,7 +41,7 @@ __global__ static void add_row_kernel(const float *x, const float *row, float *y
 }
 
 static void add_row(struct device *device, const float *x, const float *row, float *y, size_t rows, size_t size) {
-    call c(device, "add_row");
+    operator_call c(device, "add_row");
     const float *from = c.in(x, rows * size), *other = c.in(row, size);
     float *to = c.out(y, rows * size);
     size_t across = (size + 4 * GPU_THREADS - 1) / (4 * GPU_THREADS), down = rows < ADD_ROWS ? rows : ADD_ROWS;
@@ -52,7 +52,7 @@ static void add_row(struct device *device, const float *x, const float *row, flo
 }
 
 static void sum_rows(struct device *device, const float *x, float *sum, size_t rows, size_t size) {
-    call c(device, "sum_rows");
+    operator_call c(device, "sum_rows");
     const float *from = c.in(x, rows * size);
     float *to = c.inout(sum, size);
     column_sums<1>(
@@ -82,7 +82,7 @@ struct softmax_rows {
 };
 
 static void softmax_forward(struct device *device, const float *x, float *y, size_t rows, size_t size) {
-    call c(device, "softmax_forward");
+    operator_call c(device, "softmax_forward");
     struct softmax_rows f = {c.in(x, rows * size), c.out(y, rows * size), size, false};
     f.is_aligned = rows_are_aligned(f.x, size) && rows_are_aligned(f.y, size);
     rows_start(&c, rows, size, f);
@@ -113,7 +113,7 @@ struct softmax_input_rows {
 
 static void softmax_backward(struct device *device, const float *y, const float *dy, float *dx, size_t rows,
                              size_t size) {
-    call c(device, "softmax_backward");
+    operator_call c(device, "softmax_backward");
     struct softmax_input_rows f = {c.in(y, rows * size), c.in(dy, rows * size), c.out(dx, rows * size), size, false};
     f.is_aligned = rows_are_aligned(f.y, size) && rows_are_aligned(f.dy, size) && rows_are_aligned(f.dx, size);
     rows_start(&c, rows, size, f);

@@ -1,4 +1,4 @@
-/* relu, tanh, sigmoid, gelu, silu, leaky_relu: element-wise functions. */
+/* The element-wise functions: the layers of the table of device/activations.h, gelu and leaky_relu. */
 #include "model/layers/layers.h"
 
 struct gelu_config {
@@ -41,10 +41,10 @@ static const struct schema leaky_relu_schema = {.name = "model.layers.leaky_relu
                                                 .shorthand = "negative_slope"};
 
 static enum activation function_of(const struct layer *layer) {
-    if (layer->type == &layer_relu) return ACTIVATION_RELU;
-    if (layer->type == &layer_tanh) return ACTIVATION_TANH;
-    if (layer->type == &layer_sigmoid) return ACTIVATION_SIGMOID;
-    if (layer->type == &layer_silu) return ACTIVATION_SILU;
+#define X(id, name, properties, doc)                                                                                   \
+    if (layer->type == &layer_##name) return id;
+    ACTIVATION_LAYERS(X)
+#undef X
     return ((const struct gelu_config *)layer->config)->approximate ? ACTIVATION_GELU_TANH : ACTIVATION_GELU;
 }
 
@@ -69,40 +69,33 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
             ->activation_backward(pass->device, function_of(layer), x, y, dy, dx, pass->rows * layer->in_size);
 }
 
-const struct layer_type layer_relu = {.variant = {"relu", NULL, "max(x, 0) (torch.nn.ReLU)."},
-                                      .order = ORDER_ANY,
-                                      .relu = RELU_ITSELF,
-                                      .plan = plan,
-                                      .half = HALF_ALL,
-                                      .forward = forward,
-                                      .backward = backward};
-const struct layer_type layer_tanh = {.variant = {"tanh", NULL, "Hyperbolic tangent (torch.nn.Tanh)."},
-                                      .order = ORDER_ANY,
-                                      .plan = plan,
-                                      .half = HALF_ALL,
-                                      .forward = forward,
-                                      .backward = backward};
-const struct layer_type layer_sigmoid = {.variant = {"sigmoid", NULL, "1 / (1 + exp(-x)) (torch.nn.Sigmoid)."},
-                                         .gives_probabilities = true,
-                                         .order = ORDER_ANY,
-                                         .plan = plan,
-                                         .half = HALF_ALL,
-                                         .forward = forward,
-                                         .backward = backward};
+static void describe(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_ACTIVATION;
+    to->function = function_of(layer);
+}
+
+#define X(id, name, properties, doc)                                                                                   \
+    const struct layer_type layer_##name = {                                                                           \
+        .variant = {#name, NULL, doc},                                                                                 \
+        .gives_probabilities = ((properties)&ACTIVATION_IS_PROBABILITY) != 0,                                          \
+        .order = ORDER_ANY,                                                                                            \
+        .relu = (properties)&ACTIVATION_IS_RELU ? RELU_ITSELF : RELU_NONE,                                             \
+        .plan = plan,                                                                                                  \
+        .half = HALF_ALL,                                                                                              \
+        .forward = forward,                                                                                            \
+        .backward = backward,                                                                                          \
+        .describe = describe,                                                                                          \
+    };
+ACTIVATION_LAYERS(X)
+#undef X
+
 const struct layer_type layer_gelu = {.variant = {"gelu", &gelu_schema, "Gaussian error linear unit (torch.nn.GELU)."},
                                       .order = ORDER_ANY,
                                       .plan = plan,
                                       .half = HALF_ALL,
                                       .forward = forward,
-                                      .backward = backward};
-const struct layer_type layer_silu = {
-    .variant = {"silu", NULL, "x sigmoid(x), also called swish (torch.nn.SiLU)."},
-    .order = ORDER_ANY,
-    .plan = plan,
-    .half = HALF_ALL,
-    .forward = forward,
-    .backward = backward,
-};
+                                      .backward = backward,
+                                      .describe = describe};
 
 static float slope_of(const struct layer *layer) {
     return (float)((const struct leaky_relu_config *)layer->config)->negative_slope;
@@ -120,6 +113,11 @@ static void leaky_relu_backward(const struct layer *layer, const struct pass *pa
             ->leaky_relu_backward(pass->device, slope_of(layer), x, dy, dx, pass->rows * layer->in_size);
 }
 
+static void describe_leaky_relu(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_LEAKY_RELU;
+    to->slope = slope_of(layer);
+}
+
 const struct layer_type layer_leaky_relu = {
     .variant = {"leaky_relu", &leaky_relu_schema, "x above 0, negative_slope x below (torch.nn.LeakyReLU)."},
     .order = ORDER_ANY,
@@ -128,4 +126,5 @@ const struct layer_type layer_leaky_relu = {
     .half = HALF_ALL,
     .forward = leaky_relu_forward,
     .backward = leaky_relu_backward,
+    .describe = describe_leaky_relu,
 };

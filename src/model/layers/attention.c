@@ -201,6 +201,21 @@ static bool can_be_half(const struct layer *layer) {
     return size % 8 == 0 && size <= ATTENTION_MAX_HALF;
 }
 
+static void attention_describe(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_ATTENTION;
+    to->weight = index_of(layer, IN_WEIGHT);
+    to->out_weight = index_of(layer, OUT_WEIGHT);
+    if (config_of(layer)->bias) to->bias = index_of(layer, IN_BIAS), to->out_bias = index_of(layer, OUT_BIAS);
+    to->heads = (size_t)config_of(layer)->heads;
+    to->is_causal = config_of(layer)->is_causal;
+}
+
+static void core_describe(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_ATTENTION_CORE;
+    to->heads = (size_t)config_of(layer)->heads;
+    to->is_causal = config_of(layer)->is_causal;
+}
+
 const struct layer_type layer_attention = {
     .variant = {"attention", &attention_schema,
                 "Multi-head self-attention over (positions, features) (torch.nn.MultiheadAttention; no dropout)."},
@@ -212,6 +227,7 @@ const struct layer_type layer_attention = {
     .forward = attention_forward,
     .backward = attention_backward,
     .multiply_adds = attention_multiply_adds,
+    .describe = attention_describe,
 };
 const struct layer_type layer_scaled_dot_product_attention = {
     .variant =
@@ -225,4 +241,5 @@ const struct layer_type layer_scaled_dot_product_attention = {
     .forward = core_forward,
     .backward = core_backward,
     .multiply_adds = core_multiply_adds,
+    .describe = core_describe,
 };

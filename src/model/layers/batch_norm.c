@@ -145,6 +145,15 @@ static size_t min_rows(const struct layer *layer) { return layer->in_size > (siz
 
 static bool runs_on(const struct device_ops *ops) { return ops->image->batch_norm_forward != NULL; }
 
+static void describe(const struct layer *layer, struct operation *to) {
+    const struct batch_norm_config *c = config_of(layer);
+    to->kind = OPERATION_BATCH_NORM;
+    to->eps = (float)c->eps;
+    to->uses_batch = !c->track_running_stats;
+    if (c->affine) to->weight = layer->first_param, to->bias = layer->first_param + 1;
+    if (c->track_running_stats) to->mean = layer->first_buffer, to->variance = layer->first_buffer + 1;
+}
+
 const struct layer_type layer_batch_norm = {
     .variant = {"batch_norm", &schema,
                 "Normalises each channel over the batch of one process (torch.nn.BatchNorm1d, BatchNorm2d), or of all "
@@ -164,4 +173,5 @@ const struct layer_type layer_batch_norm = {
     .half = HALF_ALL,
     .sums_over_ranks = sums_over_ranks,
     .min_rows = min_rows,
+    .describe = describe,
 };

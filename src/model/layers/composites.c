@@ -1,6 +1,7 @@
-/* sequential, repeat, residual: layers that contain layers. They add a level to the names of the inner layers
+/* sequential, repeat, residual, parallel: layers that contain layers. They add a level to the names of the inner layers
  * ("h.0.1.weight"); the built model contains only the steps of the inner layers. */
 #include "model/build.h"
+#include "model/layers/joins.h"
 #include "model/layers/layers.h"
 
 struct sequential_config {
@@ -14,6 +15,20 @@ struct repeat_config {
 
 struct residual_config {
     struct variant_list layers, shortcut;
+};
+
+/* One branch; a list of layers in place of the section. */
+struct branch_config {
+    struct variant_list layers;
+};
+
+enum join { JOIN_CONCAT, JOIN_ADD };
+static const char *const joins[] = {"concat", "add", NULL};
+
+struct parallel_config {
+    struct section_list branches; /* of struct branch_config */
+    int join;                     /* enum join */
+    struct concat_config concat;
 };
 
 #define LAYERS(type_, doc_)                                                                                            \
@@ -49,6 +64,30 @@ static const struct schema_row residual_rows[] = {
     {0},
 };
 
+static const struct schema_row branch_rows[] = {
+    LAYERS(branch_config, "The layers of a branch; none: the input itself."),
+    {0},
+};
+static const struct schema branch_schema = {
+    .name = "branch", .size = sizeof(struct branch_config), .rows = branch_rows, .shorthand = "layers"};
+static const struct schema_row parallel_rows[] = {
+    {.key = "branches",
+     .type = SCHEMA_SECTION_LIST,
+     .offset = offsetof(struct parallel_config, branches),
+     .flags = SCHEMA_REQUIRED,
+     .section = &branch_schema,
+     .doc = "Lists of layers, all with the same input: `[[{linear: 8}], [relu, {linear: 4}]]`. Branch i has the names "
+            "`i...`."},
+    {.key = "join",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct parallel_config, join),
+     .fallback = "concat",
+     .choices = joins,
+     .doc = "How the outputs of the branches become one: `concat` along `dim`, or their sum."},
+    CONCAT_DIM_ROW(offsetof(struct parallel_config, concat)),
+    {0},
+};
+
 static const struct schema sequential_schema = {.name = "model.layers.sequential",
                                                 .size = sizeof(struct sequential_config),
                                                 .rows = sequential_rows,
@@ -66,36 +105,64 @@ static const char *prefix_of(struct arena *arena, const char *name) {
 }
 
 static status expand_sequential(struct builder *builder, const struct variant *variant, const char *path,
-                                const char *name, size_t in, size_t *out) {
+                                const char *name, const size_t *in, size_t count, size_t *out) {
+    (void)count;
     const struct sequential_config *c = variant->config;
     struct arena *arena = builder->model->arena;
-    return build_list(builder, &c->layers, arena_printf(arena, "%s.layers", path), prefix_of(arena, name), in, out);
+    return build_list(builder, &c->layers, arena_printf(arena, "%s.layers", path), prefix_of(arena, name), *in, out);
 }
 
 static status expand_repeat(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                            size_t in, size_t *out) {
+                            const size_t *in, size_t count, size_t *out) {
+    (void)count;
     const struct repeat_config *c = variant->config;
     struct arena *arena = builder->model->arena;
-    *out = in;
+    *out = *in;
     for (int64_t i = 0; i < c->times; i++) {
-        in = *out;
+        size_t previous = *out;
         TRY(build_list(builder, &c->layers, arena_printf(arena, "%s.layers", path),
-                       arena_printf(arena, "%s%lld.", prefix_of(arena, name), (long long)i), in, out));
+                       arena_printf(arena, "%s%lld.", prefix_of(arena, name), (long long)i), previous, out));
     }
     return OK;
 }
 
 /* y = f(x) + shortcut(x) */
 static status expand_residual(struct builder *builder, const struct variant *variant, const char *path,
-                              const char *name, size_t in, size_t *out) {
+                              const char *name, const size_t *in, size_t count, size_t *out) {
+    (void)count;
     const struct residual_config *c = variant->config;
     struct arena *arena = builder->model->arena;
-    size_t branch, other;
-    TRY(build_list(builder, &c->layers, arena_printf(arena, "%s.layers", path), prefix_of(arena, name), in, &branch));
+    size_t sides[2];
+    TRY(build_list(builder, &c->layers, arena_printf(arena, "%s.layers", path), prefix_of(arena, name), *in,
+                   &sides[0]));
     TRY(build_list(builder, &c->shortcut, arena_printf(arena, "%s.shortcut", path),
-                   arena_printf(arena, "%sshortcut.", prefix_of(arena, name)), in, &other));
-    return status_prefix(build_sum(builder, branch, other, out), "%s:%d:%d: %s", variant->place.file,
-                         variant->place.line, variant->place.column, path);
+                   arena_printf(arena, "%sshortcut.", prefix_of(arena, name)), *in, &sides[1]));
+    return status_prefix(build_sum(builder, sides, 2, out), "%s:%d:%d: %s", variant->place.file, variant->place.line,
+                         variant->place.column, path);
+}
+
+static const struct schema parallel_schema = {
+    .name = "model.layers.parallel", .size = sizeof(struct parallel_config), .rows = parallel_rows};
+
+static status expand_parallel(struct builder *builder, const struct variant *variant, const char *path,
+                              const char *name, const size_t *in, size_t count, size_t *out) {
+    const struct parallel_config *c = variant->config;
+    const struct branch_config *branches = c->branches.items;
+    struct arena *arena = builder->model->arena;
+    size_t outputs[BUILD_MAX_INPUTS];
+    (void)count;
+    if (c->branches.count < 1 || c->branches.count > BUILD_MAX_INPUTS)
+        return status_new(STATUS_USAGE, "%s:%d:%d: %s: branches: expected 1 to %d lists of layers, got %zu",
+                          variant->place.file, variant->place.line, variant->place.column, path, BUILD_MAX_INPUTS,
+                          c->branches.count);
+    for (size_t i = 0; i < c->branches.count; i++)
+        TRY(build_list(builder, &branches[i].layers, arena_printf(arena, "%s.branches.%zu", path, i),
+                       arena_printf(arena, "%s%zu.", prefix_of(arena, name), i), *in, &outputs[i]));
+    if (c->join == JOIN_ADD)
+        return status_prefix(build_sum(builder, outputs, c->branches.count, out), "%s:%d:%d: %s", variant->place.file,
+                             variant->place.line, variant->place.column, path);
+    struct variant concat = {.config = (void *)&c->concat, .place = variant->place};
+    return build_layer(builder, &layer_concat, &concat, path, name, outputs, c->branches.count, out);
 }
 
 const struct layer_type layer_sequential = {
@@ -110,4 +177,10 @@ const struct layer_type layer_residual = {
     .variant = {"residual", &residual_schema,
                 "y = f(x) + x, or f(x) + shortcut(x): the skip connection of ResNets and transformers."},
     .expand = expand_residual,
+};
+const struct layer_type layer_parallel = {
+    .variant = {"parallel", &parallel_schema,
+                "Several lists of layers with the same input, whose outputs are joined: Inception, and models with two "
+                "paths."},
+    .expand = expand_parallel,
 };

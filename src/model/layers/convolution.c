@@ -156,6 +156,13 @@ static size_t multiply_adds(const struct layer *layer) {
     return c.out.height * c.out.width * c.out.channels * fan_in(&c);
 }
 
+static void describe(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_CONVOLUTION;
+    to->convolution = convolution_of(layer);
+    to->weight = layer->first_param;
+    if (config_of(layer)->bias) to->bias = layer->first_param + 1;
+}
+
 static bool runs_on(const struct device_ops *ops) { return ops->convolution != NULL; }
 
 /* What both rows have. */
@@ -163,7 +170,7 @@ static bool runs_on(const struct device_ops *ops) { return ops->convolution != N
     .order = ORDER_CHANNELS_LAST, .depends_on_threads = true, .relu = RELU_AFTER, .ignores = IGNORES_Y,                \
     .runs_on = runs_on, .plan = plan, .alloc = alloc, .release = release, .prepare = prepare, .init = init,            \
     .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward, .half = HALF_ALL,                          \
-    .multiply_adds = multiply_adds
+    .multiply_adds = multiply_adds, .describe = describe
 const struct layer_type layer_conv2d = {
     .variant = {"conv2d", &conv2d_schema, "Convolution over (channels, height, width) (torch.nn.Conv2d)."},
     CONVOLUTION,

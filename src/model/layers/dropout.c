@@ -49,6 +49,11 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
     if (dx) apply(layer, pass, dy, dx);
 }
 
+static void describe(const struct layer *layer, struct operation *to) {
+    (void)layer;
+    to->kind = OPERATION_IDENTITY;
+}
+
 const struct layer_type layer_dropout = {
     .variant = {"dropout", &schema,
                 "In training, zeroes elements with probability p and scales the rest (torch.nn.Dropout)."},
@@ -58,4 +63,5 @@ const struct layer_type layer_dropout = {
     .plan = plan,
     .forward = forward,
     .backward = backward,
+    .describe = describe,
 };

@@ -132,6 +132,16 @@ static void positional_backward(const struct layer *layer, const struct pass *pa
     if (dx) ops->copy(pass->device, dy, dx, pass->rows * layer->in_size);
 }
 
+static void describe_embedding(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_EMBEDDING;
+    to->weight = layer->first_param;
+}
+
+static void describe_positional(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_ADD_POSITIONS;
+    to->weight = layer->first_param;
+}
+
 const struct layer_type layer_embedding = {
     .variant = {"embedding", &embedding_schema, "A learned vector for each token (torch.nn.Embedding)."},
     .takes_tokens = true,
@@ -140,6 +150,7 @@ const struct layer_type layer_embedding = {
     .init = init,
     .forward = embedding_forward,
     .backward = embedding_backward,
+    .describe = describe_embedding,
 };
 const struct layer_type layer_positional_embedding = {
     .variant = {"positional_embedding", &positional_schema,
@@ -149,4 +160,5 @@ const struct layer_type layer_positional_embedding = {
     .init = init,
     .forward = positional_forward,
     .backward = positional_backward,
+    .describe = describe_positional,
 };

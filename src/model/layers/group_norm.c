@@ -93,6 +93,13 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
                                      affine ? params_gradient(pass->params, p + 1) : NULL, pass->rows);
 }
 
+static void describe(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_GROUP_NORM;
+    to->groups = (size_t)config_of(layer)->num_groups;
+    to->eps = (float)config_of(layer)->eps;
+    if (config_of(layer)->affine) to->weight = layer->first_param, to->bias = layer->first_param + 1;
+}
+
 static bool runs_on(const struct device_ops *ops) { return ops->image->group_norm_forward != NULL; }
 
 const struct layer_type layer_group_norm = {
@@ -106,4 +113,5 @@ const struct layer_type layer_group_norm = {
     .forward = forward,
     .backward = backward,
     .half = HALF_ALL,
+    .describe = describe,
 };

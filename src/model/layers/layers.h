@@ -4,14 +4,15 @@
 
 #include "model/layer.h"
 
-/* The table: a name here, and a `const struct layer_type layer_<name>` in a file of this folder. The order is that of
- * docs/config.md. */
+#define ACTIVATION_NAME(id, name, properties, doc) X(name)
+/* The table: a name here, and a `const struct layer_type layer_<name>` in a file of this folder; activations come from
+ * device/activations.h. The order is that of docs/config.md. Its user has defined X(name). */
 /* clang-format off */
 #define LAYER_TYPES(X) \
-    X(linear) X(relu) X(tanh) X(sigmoid) X(gelu) X(flatten) X(dropout) X(sequential) X(repeat) X(residual) \
+    X(linear) ACTIVATION_LAYERS(ACTIVATION_NAME) X(gelu) X(flatten) X(dropout) X(sequential) X(repeat) X(residual) \
     X(conv2d) X(conv1d) X(max_pool2d) X(avg_pool2d) X(adaptive_avg_pool2d) X(batch_norm) X(group_norm) \
     X(embedding) X(positional_embedding) X(layer_norm) X(rms_norm) X(attention) X(scaled_dot_product_attention) \
-    X(silu) X(leaky_relu) X(softmax) X(reshape)
+    X(leaky_relu) X(softmax) X(reshape) X(add) X(concat) X(multiply) X(parallel) X(slice) X(upsample)
 /* clang-format on */
 #define X(name) extern const struct layer_type layer_##name;
 LAYER_TYPES(X)

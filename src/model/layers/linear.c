@@ -198,6 +198,12 @@ static const struct layer_around_gelu around_gelu = {forward_before, forward_aft
 
 static size_t multiply_adds(const struct layer *layer) { return layer->in_size * (size_t)config_of(layer)->out; }
 
+static void describe(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_LINEAR;
+    to->weight = weight_of(layer);
+    if (config_of(layer)->bias) to->bias = bias_of(layer);
+}
+
 const struct layer_type layer_linear = {
     .variant = {"linear", &schema, "Affine map of the last dimension: y = x W^T + b (torch.nn.Linear)."},
     .uses_last_dimension = true,
@@ -212,4 +218,5 @@ const struct layer_type layer_linear = {
     .autocast = AUTOCAST_PRODUCT,
     .around_gelu = &around_gelu,
     .multiply_adds = multiply_adds,
+    .describe = describe,
 };

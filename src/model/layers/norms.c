@@ -112,10 +112,18 @@ static void rms_norm_backward(const struct layer *layer, const struct pass *pass
             vectors(layer, pass->rows), width(layer));
 }
 
+static void describe(const struct layer *layer, struct operation *to) {
+    bool is_layer_norm = layer->type == &layer_layer_norm;
+    to->kind = is_layer_norm ? OPERATION_LAYER_NORM : OPERATION_RMS_NORM;
+    to->eps = is_layer_norm ? (float)config_of(layer)->eps : rms_eps(layer);
+    if (has_weight(layer)) to->weight = layer->first_param;
+    if (has_bias(layer)) to->bias = layer->first_param + 1;
+}
+
 /* What both rows have. The input is a residual stream, which stays float32. */
 #define NORM                                                                                                           \
     .can_add_to_dx = true, .ignores = IGNORES_Y, .plan = plan, .init = init, .half = HALF_Y | HALF_DY,                 \
-    .autocast = AUTOCAST_FLOAT32
+    .autocast = AUTOCAST_FLOAT32, .describe = describe
 const struct layer_type layer_layer_norm = {
     .variant = {"layer_norm", &layer_norm_schema,
                 "Mean 0 and variance 1 over the last dimension, then weight and bias (torch.nn.LayerNorm)."},

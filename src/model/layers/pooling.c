@@ -150,6 +150,11 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
         ops->avg_pool_backward(pass->device, &p, dy, dx, pass->rows);
 }
 
+static void describe(const struct layer *layer, struct operation *to) {
+    to->kind = is_max(layer) ? OPERATION_MAX_POOL : OPERATION_AVERAGE_POOL;
+    to->pooling = pooling_of(layer);
+}
+
 static bool max_runs_on(const struct device_ops *ops) { return ops->image->max_pool_forward != NULL; }
 static bool avg_runs_on(const struct device_ops *ops) { return ops->image->avg_pool_forward != NULL; }
 
@@ -163,11 +168,12 @@ const struct layer_type layer_max_pool2d = {
     .forward = forward,
     .backward = backward,
     .half = HALF_ALL,
+    .describe = describe,
 };
 /* What both rows of averages have. */
 #define AVERAGE                                                                                                        \
     .order = ORDER_CHANNELS_LAST, .ignores = IGNORES_X_AND_Y, .runs_on = avg_runs_on, .plan = plan,                    \
-    .forward = forward, .backward = backward, .half = HALF_ALL
+    .forward = forward, .backward = backward, .half = HALF_ALL, .describe = describe
 const struct layer_type layer_avg_pool2d = {
     .variant = {"avg_pool2d", &avg_schema, "Average of each window (torch.nn.AvgPool2d)."},
     AVERAGE,

@@ -30,6 +30,11 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
     if (dx) transpose(layer, pass, dy, dx, layer->out.is_channels_last);
 }
 
+static void describe(const struct layer *layer, struct operation *to) {
+    (void)layer;
+    to->kind = OPERATION_REORDER;
+}
+
 const struct layer_type layer_reorder = {
     .variant = {"reorder", NULL, "Changes the order in memory."},
     .ignores = IGNORES_X_AND_Y,
@@ -37,4 +42,5 @@ const struct layer_type layer_reorder = {
     .forward = forward,
     .backward = backward,
     .half = HALF_ALL | HALF_BY_ELEMENT,
+    .describe = describe,
 };

@@ -24,6 +24,11 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
                                          width(layer));
 }
 
+static void describe(const struct layer *layer, struct operation *to) {
+    (void)layer;
+    to->kind = OPERATION_SOFTMAX;
+}
+
 const struct layer_type layer_softmax = {
     .variant = {"softmax", NULL,
                 "exp(x) / sum(exp(x)) over the last dimension (torch.nn.Softmax(dim=-1)); not before cross_entropy, "
@@ -34,4 +39,5 @@ const struct layer_type layer_softmax = {
     .autocast = AUTOCAST_FLOAT32,
     .forward = forward,
     .backward = backward,
+    .describe = describe,
 };

@@ -37,12 +37,18 @@ MEAN(l1, LOSS_L1, 0)
 MEAN(smooth_l1, LOSS_SMOOTH_L1, (float)((const struct smooth_l1_config *)config)->beta)
 
 const struct loss_type loss_mse = {
-    .variant = {"mse", NULL, "Squared error, mean over all elements (torch.nn.MSELoss)."}, .check = check, .run = mse};
-const struct loss_type loss_l1 = {
-    .variant = {"l1", NULL, "Absolute error, mean over all elements (torch.nn.L1Loss)."}, .check = check, .run = l1};
+    .variant = {"mse", NULL, "Squared error, mean over all elements (torch.nn.MSELoss)."},
+    .is_regression = true,
+    .check = check,
+    .run = mse};
+const struct loss_type loss_l1 = {.variant = {"l1", NULL, "Absolute error, mean over all elements (torch.nn.L1Loss)."},
+                                  .is_regression = true,
+                                  .check = check,
+                                  .run = l1};
 const struct loss_type loss_smooth_l1 = {
     .variant = {"smooth_l1", &smooth_l1_schema,
                 "Squared error below beta, absolute error above (torch.nn.SmoothL1Loss)."},
+    .is_regression = true,
     .check = check,
     .run = smooth_l1,
 };

@@ -17,6 +17,8 @@
 #include "train/labels.h"
 #include "train/metrics/evaluation.h"
 #include "train/plan.h"
+#include "train/preparation_json.h"
+#include "train/target_scale_json.h"
 
 struct inference {
     const struct config *config;
@@ -35,8 +37,10 @@ struct inference {
     enum dataset_part part;
     size_t rows, first, count; /* of the part; this rank's share of it */
     size_t batch;
-    float *inputs; /* (batch, input_size) */
-    void *targets; /* (batch) int64_t or (batch, target_size) float */
+    float *inputs;                           /* (batch, input_size) */
+    void *targets;                           /* (batch) int64_t or (batch, target_size) float */
+    struct target_scale *target_scale;       /* of the training; NULL: none */
+    struct string_list labels, target_names; /* of the training; count 0: none */
     struct feed *feed;
 };
 
@@ -67,14 +71,24 @@ static status use_scaler(struct inference *inf, struct checkpoint *checkpoint, s
     return OK;
 }
 
-/* Labels have the same class numbers as in training. */
-static status use_labels(struct inference *inf, struct checkpoint *checkpoint, struct dataset_config *dataset) {
-    char *text = NULL;
-    struct entry entry = {.path = "data/labels", .type = ENTRY_TEXT, .data = &text, .is_optional = true};
-    status s = checkpoint_read(checkpoint, &entry, 1, NULL);
-    if (!s && text) s = labels_read(inf->arena, text, &dataset->classes);
-    free(text);
-    return s;
+/* Columns become features, and targets are scaled, as in training. */
+static status use_preparation(struct inference *inf, struct checkpoint *checkpoint, struct dataset_config *dataset) {
+    struct preparation *preparation;
+    TRY(preparation_read(inf->arena, checkpoint, &preparation));
+    TRY(target_scale_read(inf->arena, checkpoint, &inf->target_scale));
+    dataset->preparation = preparation;
+    dataset->trained_target_scale = inf->target_scale;
+    dataset->is_trained = true;
+    return OK;
+}
+
+/* Reads the labels of the classes and the names of the targets. */
+static status read_names(struct inference *inf, struct checkpoint *checkpoint, const struct column_list *columns) {
+    inf->target_names.items = arena_alloc(inf->arena, (columns->count + 1) * sizeof *inf->target_names.items);
+    for (size_t i = 0; i < columns->count; i++)
+        if (columns->items[i].role == COLUMN_TARGET)
+            inf->target_names.items[inf->target_names.count++] = columns->items[i].name;
+    return labels_load(inf->arena, checkpoint, &inf->labels);
 }
 
 /* Labels cannot be compared with a model that was trained with numbers. */
@@ -147,10 +161,13 @@ static status open_dataset(struct inference *inf, struct checkpoint *checkpoint)
         dataset.split = (struct split_config){0};
         dataset.validation = (struct validation_config){0};
     }
+    dataset.local_ranks = inf->env->local_world_size;
     dataset.without_targets = inf->predicts && !dataset.split.stratify; /* stratify reads the classes */
     TRY(use_scaler(inf, checkpoint, &dataset));
     TRY(column_names_read(inf->arena, checkpoint, &dataset.columns));
-    if (!dataset.without_targets) TRY(use_labels(inf, checkpoint, &dataset));
+    TRY(use_preparation(inf, checkpoint, &dataset));
+    TRY(read_names(inf, checkpoint, &dataset.columns));
+    if (!dataset.without_targets) dataset.classes = inf->labels; /* labels have the same class numbers as in training */
     status s = dataset_open(&dataset, inf->loss->wants_classes, false, &inf->dataset);
     if (s) return suggest_all(inf, dataset, dataset_explain_columns(&dataset, s));
     log_columns(inf, &dataset.columns);
@@ -227,6 +244,24 @@ static status reserve_memory(const struct inference *inf) {
     return dry_run_forward(inf->model, inf->device, inf->loss, loss_config, &batch);
 }
 
+static struct prediction_meaning meaning_of(const struct inference *inf) {
+    return (struct prediction_meaning){.loss = inf->loss,
+                                       .output = &inf->model->out,
+                                       .labels = inf->labels,
+                                       .targets = inf->target_names,
+                                       .target_scale = inf->target_scale,
+                                       .wants_probabilities = inf->options->wants_probabilities};
+}
+
+/* STATUS_USAGE for options that do not fit the dataset or the model. */
+static status check_options(const struct inference *inf) {
+    struct prediction_meaning meaning = meaning_of(inf);
+    if (inf->options->wants_inputs && !dataset_is_csv(&inf->config->dataset))
+        return status_new(STATUS_USAGE, "--with-inputs copies the columns of a CSV file, and %s is none",
+                          inf->config->dataset.path ? inf->config->dataset.path : "a synthetic dataset");
+    return predictions_check(&meaning);
+}
+
 static status set_up(struct inference *inf, const struct inference_options *options, struct log *log) {
     struct checkpoint *checkpoint = NULL;
     bool average;
@@ -237,6 +272,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     if (!s) s = open_model(inf);
     if (!s) s = explain_columns(inf, checkpoint, load_weights(inf, checkpoint, average));
     if (!s) s = reserve_memory(inf);
+    if (!s && inf->predicts) s = check_options(inf);
     checkpoint_close(checkpoint);
     s = plan_explain_memory(s);
     if (!s) log_rows(inf, log);
@@ -360,17 +396,47 @@ static status gather(struct inference *inf, const float *own, float **all) {
     return s;
 }
 
+/* The file of the rows that are predicted. */
+static const char *file_of(const struct inference *inf) {
+    const struct dataset_config *dataset = &inf->config->dataset;
+    bool is_own = inf->part == DATASET_VALIDATION && dataset->validation.path;
+    return is_own ? dataset->validation.path : dataset->path;
+}
+
+/* Reads the rows of the file again, as texts. */
+static status read_texts(const struct inference *inf, struct csv_texts **texts) {
+    const struct dataset_info *info = dataset_info(inf->dataset);
+    bool is_whole = inf->is_all || inf->config->dataset.validation.path;
+    size_t rows = is_whole ? inf->rows : info->train_rows + info->validation_rows;
+    return csv_texts_open(file_of(inf), &inf->config->dataset.csv, rows, texts);
+}
+
 /* outputs (inf->rows, outputs). Rank 0. */
-static status write_predictions(const struct inference *inf, const char *out, const float *outputs) {
+static status write_predictions(const struct inference *inf, const float *outputs, struct text *text) {
     int64_t *rows;
+    struct csv_texts *texts = NULL;
+    struct prediction_meaning meaning = meaning_of(inf);
     TRY(buffer_new(inf->rows * sizeof *rows, "the predictions", (void **)&rows));
     for (size_t i = 0; i < inf->rows; i++) rows[i] = dataset_row(inf->dataset, inf->part, (int64_t)i);
-    status s = predictions_write(out, rows, outputs, inf->rows, inf->model->out_size, inf->loss->wants_classes);
+    struct predictions predictions = {.rows = inf->rows,
+                                      .row_of = rows,
+                                      .outputs = outputs,
+                                      .size = inf->model->out_size,
+                                      .wants_outputs = inf->options->wants_outputs};
+    status s = predictions_make(&predictions, &meaning, inf->arena);
+    if (!s && inf->options->wants_inputs) s = read_texts(inf, &texts);
+    predictions.inputs = texts;
+    if (!s && predictions_is_stdout(inf->options->out))
+        predictions_add_csv(&predictions, inf->arena, text);
+    else if (!s)
+        s = predictions_write(inf->options->out, &predictions, inf->arena);
+    csv_texts_close(texts);
+    predictions_free(&predictions);
     buffer_free(rows);
     return s;
 }
 
-static status predict(struct inference *inf, const char *out) {
+static status predict(struct inference *inf, struct text *text) {
     size_t first, max, out_size = inf->model->out_size;
     int64_t *positions = arena_alloc(inf->arena, inf->batch * sizeof *positions);
     float *own = NULL, *all = NULL;
@@ -389,7 +455,7 @@ static status predict(struct inference *inf, const char *out) {
     if (!s) s = gather(inf, own, &all);
     if (!s) begin_ending(inf);
     if (!s) set_phase(inf, ACTIVITY_SAVING);
-    if (!s && inf->env->rank == 0) s = write_predictions(inf, out, all);
+    if (!s && inf->env->rank == 0) s = write_predictions(inf, all, text);
     if (!s) s = comm_barrier(inf->comm);
     buffer_free(own);
     buffer_free(all);
@@ -409,6 +475,7 @@ status inference_evaluate(const struct config *config, const struct dist_env *en
 static status check_out(const struct dataset_config *dataset, const char *out) {
     const char *const inputs[] = {dataset->path, dataset->validation.path};
     struct io_info own, info;
+    if (predictions_is_stdout(out)) return OK;
     TRY(io_stat(out, &own));
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
         if (!inputs[i]) continue;
@@ -422,14 +489,15 @@ static status check_out(const struct dataset_config *dataset, const char *out) {
 }
 
 status inference_predict(const struct config *config, const struct dist_env *env,
-                         const struct inference_options *options, struct log *log) {
+                         const struct inference_options *options, struct log *log, struct text *text) {
     TRY(predictions_check_name(options->out));
     TRY(check_out(&config->dataset, options->out));
     struct inference inf = {
         .config = config, .env = env, .log = log, .options = options, .arena = arena_create(), .predicts = true};
     status s = set_up(&inf, options, env->rank == 0 ? log : NULL);
-    if (!s) s = predict(&inf, options->out);
-    if (!s) log_line(env->rank == 0 ? log : NULL, "%s: %zu row%s", options->out, inf.rows, text_plural(inf.rows, "s"));
+    if (!s) s = predict(&inf, text);
+    if (!s && !predictions_is_stdout(options->out))
+        log_line(env->rank == 0 ? log : NULL, "%s: %zu row%s", options->out, inf.rows, text_plural(inf.rows, "s"));
     tear_down(&inf, s);
     return simplify_stop(s);
 }

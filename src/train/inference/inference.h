@@ -6,6 +6,7 @@
 #define TRAIN_INFERENCE_H
 
 #include <signal.h>
+#include <stdbool.h>
 
 #include "base/log.h"
 #include "base/status.h"
@@ -19,7 +20,8 @@ struct inference_options {
     struct weights_options weights;
     const char *part; /* "validation", "train", or "all": every row of dataset.path, without split; NULL: validation, or
                          train when there is no validation part */
-    const char *out;  /* predict: .csv or .h5 */
+    const char *out;  /* predict: .csv or .h5; NULL or "-": standard output, as CSV */
+    bool wants_probabilities, wants_inputs, wants_outputs; /* predict: see predictions.h */
     volatile sig_atomic_t
         *is_ending; /* set when all is computed: a stop request has no effect any more; NULL: not needed */
     volatile sig_atomic_t *stop_fd;  /* as in store_options, until then; NULL: not needed */
@@ -31,11 +33,10 @@ struct inference_options {
 status inference_evaluate(const struct config *config, const struct dist_env *env,
                           const struct inference_options *options, struct log *log, struct text *out);
 
-/* Writes the model's outputs for all rows of the part, in the order of the part, to options->out. CSV: `row`, the row's
- * number in the file from 0, for classes `prediction`, then a column per output; HDF5: datasets `row` (rows), `outputs`
- * (rows, outputs) and for classes `prediction` (rows). Targets are not read, except for dataset.split.stratify. Rank 0
- * writes. All ranks. */
+/* Predicts all rows of the part, in the order of the part, and writes them to options->out as predictions.h describes;
+ * for the standard output rank 0 adds the CSV text to [text]. Targets are not read, except for dataset.split.stratify.
+ * Labels and names of targets are those of the checkpoint. Rank 0 writes. All ranks. */
 status inference_predict(const struct config *config, const struct dist_env *env,
-                         const struct inference_options *options, struct log *log);
+                         const struct inference_options *options, struct log *log, struct text *text);
 
 #endif

@@ -1,4 +1,12 @@
-/* predictions: writes a table of outputs as a CSV or HDF5 file, atomically. */
+/* predictions: what a model predicts for rows, in the terms of its training file (labels, names of targets), as CSV
+ * text or as an HDF5 file.
+ *
+ * CSV, one line per row: the original columns (optional), `row`, the predictions, the probabilities (optional), and
+ * `output_0`, ... (optional), the model's outputs. A name that an earlier column has gets a prefix: `predicted_`,
+ * `probability_`. HDF5: datasets `row` (rows); `prediction` (rows) or (rows, predictions), int64 classes or float32
+ * values (float64 with dataset.target_scale); `labels` (classes), the texts of the classes; `targets` (predictions),
+ * their names; `probabilities` (rows, classes or targets); `inputs` (rows, columns), the original texts, and `columns`,
+ * their names; `outputs` (rows, outputs). */
 #ifndef TRAIN_PREDICTIONS_H
 #define TRAIN_PREDICTIONS_H
 
@@ -6,14 +14,63 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
+#include "base/schema.h"
 #include "base/status.h"
+#include "base/text.h"
+#include "data/csv_texts.h"
+#include "data/target_scale.h"
+#include "model/loss.h"
 
-/* [path] must end in .csv, .h5 or .hdf5; else STATUS_USAGE. */
+struct predictions {
+    size_t rows;
+    const int64_t *row_of; /* (rows): their row numbers in the dataset, from 0 */
+    const float *outputs;  /* (rows, size): of the model */
+    size_t size;
+    bool wants_outputs; /* CSV: the outputs are written, too */
+
+    /* set by predictions_make */
+    size_t count;          /* predictions of a row */
+    const char **names;    /* (count): of the predictions */
+    bool has_target_names; /* the names are those of the targets */
+    int64_t *classes;      /* (rows, count); NULL: the predictions are values */
+    double *values;        /* (rows, count): with a scale, in the unit of the file; NULL: the values are the outputs */
+    struct string_list labels; /* of the classes; count 0: numbers */
+    float *probabilities;      /* (rows, n_probabilities); NULL: not requested */
+    size_t n_probabilities;
+    const char **probability_names; /* (n_probabilities) */
+
+    const struct csv_texts *inputs; /* the rows of the file; NULL: not requested */
+};
+
+/* What determines the meaning of the outputs. */
+struct prediction_meaning {
+    const struct loss_type *loss;
+    const struct shape *output;              /* of the model */
+    struct string_list labels;               /* of the classes of the training; count 0: numbers */
+    struct string_list targets;              /* names of the targets; another number than outputs: not known */
+    const struct target_scale *target_scale; /* of the outputs; NULL: none */
+    bool wants_probabilities;
+};
+
+/* STATUS_USAGE when the loss gives no probabilities, STATUS_DATA when the scale is for another number of outputs. */
+status predictions_check(const struct prediction_meaning *meaning);
+
+/* Computes the predictions from p->outputs. Losses of classes: the class with the largest output, and the softmax of
+ * the outputs; bce_with_logits: 1 for an output above 0, and the sigmoid (one output: of both classes, as
+ * scikit-learn's predict_proba); other losses: the outputs, in the unit of the targets of the file. Names are allocated
+ * in [arena]. */
+status predictions_make(struct predictions *p, const struct prediction_meaning *meaning, struct arena *arena);
+void predictions_free(struct predictions *p);
+
+/* [path] must end in .csv, .h5 or .hdf5; else STATUS_USAGE. NULL and "-" are the standard output. */
 status predictions_check_name(const char *path);
+bool predictions_is_stdout(const char *path);
 
-/* outputs (rows, size); row_of (rows): their row numbers in the dataset, from 0, written as `row`. [has_classes]: the
- * index of each row's largest output is also written, as `prediction`. CSV numbers have all digits of a float32. */
-status predictions_write(const char *path, const int64_t *row_of, const float *outputs, size_t rows, size_t size,
-                         bool has_classes);
+/* Numbers have all digits of a float32. */
+void predictions_add_csv(const struct predictions *p, struct arena *arena, struct text *out);
+
+/* Replaces the file atomically. */
+status predictions_write(const char *path, const struct predictions *p, struct arena *arena);
 
 #endif

@@ -97,6 +97,17 @@ static status mae(const struct evaluation *e, double *out) {
     return OK;
 }
 
+/* Mean over outputs of the root of the mean squared error. */
+static status rmse(const struct evaluation *e, double *out) {
+    double sum = 0;
+    for (size_t i = 0; i < e->out_size; i++) {
+        const double *v = e->tally->values + i * TALLY_VALUE_SUMS;
+        sum += sqrt(ratio(v[TALLY_SQUARE], v[TALLY_NUMBER]));
+    }
+    *out = sum / (double)e->out_size;
+    return OK;
+}
+
 /* Mean over outputs of 1 - sum of squared errors / sum of squared deviations; if all targets are equal: 1 without
  * errors, else 0 (as scikit-learn). */
 static status r2(const struct evaluation *e, double *out) {
@@ -129,6 +140,7 @@ static const struct metric {
     {"f1", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, f1, false},
     {"auc", TALLY_SCORES, FOR_CLASSES | FOR_BINARY, auc, false},
     {"mae", TALLY_VALUES, FOR_BINARY | FOR_REALS, mae, true},
+    {"rmse", TALLY_VALUES, FOR_BINARY | FOR_REALS, rmse, true},
     {"r2", TALLY_VALUES, FOR_BINARY | FOR_REALS, r2, false},
 };
 #define METRICS (sizeof metrics / sizeof *metrics)
@@ -206,6 +218,7 @@ static struct tally_options tally_of(const struct evaluation_options *options) {
                                   .rows = options->rows,
                                   .has_ignored = loss->ignored != NULL,
                                   .ignored = loss->ignored ? loss->ignored(options->loss_config) : 0,
+                                  .target_scale = options->info->target_scale,
                                   .comm = options->comm};
 }
 

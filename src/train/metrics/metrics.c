@@ -187,9 +187,8 @@ static void add_name(struct metrics *metrics, const char *name) {
 
 void metrics_int(struct metrics *metrics, const char *name, int64_t value) {
     if (!metrics) return;
-    char digits[24];
     add_name(metrics, name);
-    text_add_bytes(&metrics->file.buffer, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)value));
+    text_add_int(&metrics->file.buffer, value);
 }
 
 void metrics_step(struct metrics *metrics, int64_t step) {
@@ -260,6 +259,10 @@ status metrics_end(struct metrics *metrics) {
     if (!status_is_system(s) || metrics->file.buffer.length >= APPEND_FILE_MAX_BUFFER) return s;
     status_free(s); /* metrics_sync reports it if it persists */
     return OK;
+}
+
+int64_t metrics_size(const struct metrics *metrics) {
+    return (int64_t)(metrics->file.size + metrics->file.buffer.length);
 }
 
 status metrics_sync(struct metrics *metrics, int64_t *bytes) {

@@ -52,13 +52,17 @@ void metrics_text(struct metrics *metrics, const char *name, const char *value);
  * APPEND_FILE_MAX_BUFFER bytes. */
 status metrics_end(struct metrics *metrics);
 
-/* Truncates the file to [bytes], a size that metrics_sync returned at [step], before the steps after it are repeated.
+/* Truncates the file to [bytes], a size that metrics_sync or metrics_size returned at [step], before the steps after it
+ * are repeated.
  */
 status metrics_rewind(struct metrics *metrics, int64_t bytes, int64_t step);
 
 /* Continues as [path], which does not exist, after the file was deleted or replaced. Copies the lines so far if they
  * can still be read. */
 status metrics_move(struct metrics *metrics, const char *path);
+
+/* The size of the file after the next flush, in bytes. */
+int64_t metrics_size(const struct metrics *metrics);
 
 /* Flushes to disk (fsync); *bytes is the size of the file. */
 status metrics_sync(struct metrics *metrics, int64_t *bytes);

@@ -139,12 +139,19 @@ static double value_of(const struct tally *t, float output) {
     return t->options.kind == TALLY_BINARY ? 1 / (1 + exp(-(double)output)) : (double)output;
 }
 
+/* In the unit of the file. */
+static double unscaled(const struct tally *t, size_t element, double value) {
+    const struct target_scale *scale = t->options.target_scale;
+    return scale ? target_scale_undo(scale, element, value) : value;
+}
+
 /* n += 1;  d = y - mean;  mean += d / n;  deviation += d (y - mean) */
 static void add_reals(struct tally *t, const float *outputs, const float *targets, size_t rows) {
     size_t size = t->options.out_size;
     for (size_t i = 0; i < rows * size; i++) {
         double *v = t->values + i % size * TALLY_VALUE_SUMS;
-        double y = (double)targets[i], error = value_of(t, outputs[i]) - y, d = y - v[TALLY_MEAN];
+        double y = unscaled(t, i % size, (double)targets[i]), x = unscaled(t, i % size, value_of(t, outputs[i]));
+        double error = x - y, d = y - v[TALLY_MEAN];
         v[TALLY_ABSOLUTE] += fabs(error);
         v[TALLY_SQUARE] += error * error;
         v[TALLY_NUMBER]++;

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "data/target_scale.h"
 #include "dist/comm/comm.h"
 
 /* The counts that a metric needs. */
@@ -26,7 +27,8 @@ struct tally_options {
     size_t positions; /* targets of a row: out_size / positions is the number of classes; TALLY_CLASSES only */
     size_t rows;      /* maximum of this rank */
     bool has_ignored;
-    int64_t ignored; /* a target that is not counted */
+    int64_t ignored;                         /* a target that is not counted */
+    const struct target_scale *target_scale; /* of TALLY_REALS: outputs and targets are scaled by it; NULL: not */
     struct comm *comm;
 };
 

@@ -86,7 +86,7 @@ static void order_rows(const struct cpu_product *p, struct block *block, enum or
         memcpy(strip + r * STRIP_STRIDE, from + r * p->ars, block->depth * sizeof *strip);
 }
 
-void IN_SET(product)(const struct cpu_product *p) {
+static void blocked_product(const struct cpu_product *p) {
     _Alignas(64) float panel[PANEL_K * PANEL_WIDTH], strip[STRIP_STRIDE * STRIP_ROWS];
     enum order order = order_of(p);
     size_t blocks = (p->k + PANEL_K - 1) / PANEL_K;
@@ -105,6 +105,10 @@ void IN_SET(product)(const struct cpu_product *p) {
         }
         first += depth;
     }
+}
+
+void IN_SET(product)(const struct cpu_product *p) {
+    if (!IN_SET(direct_product)(p)) blocked_product(p);
 }
 
 void IN_SET(gemm)(size_t m, size_t n, size_t k, const float *a, size_t ars, size_t acs, const float *b, size_t brs,

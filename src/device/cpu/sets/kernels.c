@@ -65,6 +65,7 @@ static bool is_finite(const float *x, size_t count) {
 const struct cpu_kernels IN_SET(cpu_kernels) = {
     .is_avx512 = KERNELS_LANES == 16,
     .exponentials = IN_SET(exponentials),
+    .short_softmax = IN_SET(short_softmax),
     .product = IN_SET(product),
     .add_rows = add_rows,
     .add = add,

@@ -44,6 +44,55 @@ float IN_SET(exponentials)(const float *restrict x, float *restrict e, float *ma
     return sums_total(sums);
 }
 
+/* sums_total of [count] <= 12 numbers, none below 0, and of zeros after them, which change nothing and are left out */
+static inline __attribute__((always_inline)) float short_total(const float *x, size_t count) {
+    float four[4] = {0};
+    for (size_t i = 0; i < 4 && i < count; i++) {
+        four[i] = i + 8 < count ? x[i] + x[i + 8] : x[i];
+        if (i + 4 < count) four[i] += x[i + 4];
+    }
+    return (count > 2 ? four[0] + four[2] : four[0]) + (count > 3 ? four[1] + four[3] : four[1]);
+}
+
+/* [count] is a constant wherever this is called. */
+static inline __attribute__((always_inline)) void short_softmax(const float *restrict x, float *restrict y,
+                                                                float *restrict max, float *restrict sum, size_t rows,
+                                                                size_t count) {
+    float divisors[SHORT_ROWS * SHORT_ROW];
+    for (size_t i = 0; i < rows; i++) {
+        const float *row = x + i * count;
+        float largest = row[0];
+        for (size_t j = 1; j < count; j++) largest = row[j] > largest ? row[j] : largest;
+        for (size_t j = 0; j < count; j++) y[i * count + j] = row[j] - largest;
+        max[i] = largest;
+    }
+    for (size_t j = 0; j < rows * count; j++) y[j] = math_exp(y[j]);
+    for (size_t i = 0; i < rows; i++) {
+        sum[i] = short_total(y + i * count, count);
+        for (size_t j = 0; j < count; j++) divisors[i * count + j] = sum[i];
+    }
+    for (size_t j = 0; j < rows * count; j++) y[j] /= divisors[j];
+}
+
+void IN_SET(short_softmax)(const float *x, float *y, float *max, float *sum, size_t rows, size_t count) {
+    switch (count) {
+#define COUNT(n)                                                                                                       \
+    case n:                                                                                                            \
+        short_softmax(x, y, max, sum, rows, n);                                                                        \
+        break;
+        COUNT(2)
+        COUNT(3)
+        COUNT(4)
+        COUNT(5)
+        COUNT(6)
+        COUNT(7)
+        COUNT(8)
+        COUNT(9)
+        COUNT(10)
+#undef COUNT
+    }
+}
+
 static void softmax_forward(struct device *device, const float *restrict x, float *restrict y, size_t rows,
                             size_t size) {
     (void)device;

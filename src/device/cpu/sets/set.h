@@ -37,12 +37,19 @@ void IN_SET(leaky_relu_backward)(float slope, const float *x, const float *dy, f
 
 /* norm.c, sequence.c, attention.c */
 float IN_SET(exponentials)(const float *x, float *e, float *max, size_t count);
+void IN_SET(short_softmax)(const float *x, float *y, float *max, float *sum, size_t rows, size_t count);
 extern const struct norm_ops IN_SET(norm_ops);
 extern const struct sequence_ops IN_SET(sequence_ops);
 void IN_SET(attention_forward)(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
                                float *softmaxes);
 void IN_SET(attention_backward)(struct device *device, const struct attention_shape *shape, const float *qkv,
                                 const float *y, const float *softmaxes, const float *dy, float *dqkv);
+
+/* direct.c: false, and nothing is computed, where gemm.c is faster */
+bool IN_SET(direct_product)(const struct cpu_product *p);
+#if KERNELS_LANES == 16
+bool direct_product_avx2(const struct cpu_product *p); /* also on processors with AVX-512 */
+#endif
 
 /* gemm.c */
 void IN_SET(product)(const struct cpu_product *p);

@@ -7,58 +7,18 @@
 #include <string.h>
 
 #include "device/cpu/kernels.h"
+#include "device/cpu/sets/lanes.h"
 
 /* sum (lanes) + b (lanes of words) times x (a word, as a float): float32, unless the including file defines another
  * one */
 #ifndef MULTIPLY_ADD
 #define MULTIPLY_ADD(sum, b, x) ((sum) + (b) * (x))
 #endif
-#ifndef KERNELS_LANES
-#define KERNELS_LANES 4
-#endif
-
-/* KERNELS_LANES: floats of one vector of the instruction set (16, 8 or 4) */
-#define LANES KERNELS_LANES
 #define TILE_ROWS (LANES == 16 ? 8 : 4)
-#define TILE_VECTORS 3
-#define PANEL_WIDTH (TILE_VECTORS * LANES)
 #define PANEL_K 384
 #define STRIP_ROWS 256 /* rows of a that are packed together: half of the second-level cache */
 #define STRIP_STRIDE                                                                                                   \
     (PANEL_K + LANES) /* between packed rows: not a power of two, which would use few sets of the cache */
-
-typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4)));
-
-/* Swapping blocks of w off the diagonal for w = 1, 2, 4, ... transposes a square of LANES x LANES. */
-#define LOW(i, w) ((i) & (w) ? LANES + (i) - (w) : (i))
-#define HIGH(i, w) ((i) & (w) ? LANES + (i) : (i) + (w))
-#define FOUR(f, i, w) f(i, w), f(i + 1, w), f(i + 2, w), f(i + 3, w)
-#if LANES == 16
-#define EACH_LANE(f, w) FOUR(f, 0, w), FOUR(f, 4, w), FOUR(f, 8, w), FOUR(f, 12, w)
-#elif LANES == 8
-#define EACH_LANE(f, w) FOUR(f, 0, w), FOUR(f, 4, w)
-#else
-#define EACH_LANE(f, w) FOUR(f, 0, w)
-#endif
-#define SWAP_BLOCKS(rows, w)                                                                                           \
-    for (size_t i_ = 0; i_ < LANES; i_++)                                                                              \
-        if (!(i_ & (w))) {                                                                                             \
-            lanes one_ = (rows)[i_], other_ = (rows)[i_ + (w)];                                                        \
-            (rows)[i_] = __builtin_shufflevector(one_, other_, EACH_LANE(LOW, w));                                     \
-            (rows)[i_ + (w)] = __builtin_shufflevector(one_, other_, EACH_LANE(HIGH, w));                              \
-        }
-
-/* square (LANES vectors) becomes its transpose */
-static inline void transpose(lanes square[LANES]) {
-    SWAP_BLOCKS(square, 1)
-    SWAP_BLOCKS(square, 2)
-#if LANES > 4
-    SWAP_BLOCKS(square, 4)
-#endif
-#if LANES > 8
-    SWAP_BLOCKS(square, 8)
-#endif
-}
 
 #define LINE 16           /* floats of a line of the cache */
 #define PREFETCH_STEPS 16 /* steps of k between two prefetches */
@@ -76,13 +36,6 @@ static inline __attribute__((always_inline)) void prefetch(struct prefetch *f) {
         if (++f->line < f->lines) continue;
         f->line = 0, f->at += f->stride, f->rows--;
     }
-}
-
-/* Columns of the next panel when [left] remain. Less than two panels are halved: a tile of few columns has too few sums
- * to hide the latency of its multiply-adds. */
-static inline size_t panel_columns(size_t left) {
-    if (left <= PANEL_WIDTH || left >= 2 * PANEL_WIDTH) return left < PANEL_WIDTH ? left : PANEL_WIDTH;
-    return (left + 2 * LANES - 1) / (2 * LANES) * LANES;
 }
 
 /* Arguments shared by the tiles of one panel. */

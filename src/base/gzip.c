@@ -1,7 +1,10 @@
 /* zlib's inflate; input and output are split into chunks because its counters have 32 bits. */
-#include "data/gzip.h"
+#include "base/gzip.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/buffer.h"
 
 #define CHUNK ((size_t)1 << 30)
 
@@ -9,10 +12,18 @@ bool gzip_is(const void *bytes, size_t size) { return size >= 2 && memcmp(bytes,
 
 double gzip_max_size(size_t size) { return 1032.0 * (double)size; } /* deflate's limit */
 
-status gzip_start(struct gzip *gzip, const char *path, const void *bytes, size_t size) {
+/* [window]: of inflateInit2 */
+static status start(struct gzip *gzip, const char *path, const void *bytes, size_t size, int window) {
     *gzip = (struct gzip){.path = path, .next = bytes, .left = size};
-    if (inflateInit2(&gzip->stream, 16 + MAX_WBITS) == Z_OK) return OK; /* 16: with a gzip header */
-    return status_memory("a compressed file");
+    return inflateInit2(&gzip->stream, window) == Z_OK ? OK : status_memory("a compressed file");
+}
+
+status gzip_start(struct gzip *gzip, const char *path, const void *bytes, size_t size) {
+    return start(gzip, path, bytes, size, 16 + MAX_WBITS); /* 16: with a gzip header */
+}
+
+status gzip_start_raw(struct gzip *gzip, const char *path, const void *bytes, size_t size) {
+    return start(gzip, path, bytes, size, -MAX_WBITS);
 }
 
 void gzip_end(struct gzip *gzip) { inflateEnd(&gzip->stream); }
@@ -64,4 +75,46 @@ status gzip_finish(struct gzip *gzip) {
     if (gzip->stream.avail_in + gzip->left > 0)
         return status_new(STATUS_DATA, "%s: there are bytes after the compressed data", gzip->path);
     return OK;
+}
+
+/* Starts the next member; false: there is none. */
+static bool start_member(struct gzip *gzip) {
+    z_stream *z = &gzip->stream;
+    if (!gzip->is_at_end || z->avail_in < 2 || !gzip_is(z->next_in, z->avail_in)) return false;
+    gzip->is_at_end = inflateReset(z) != Z_OK;
+    return !gzip->is_at_end;
+}
+
+static status grow(const char *path, char **out, size_t length, size_t *capacity) {
+    void *larger;
+    size_t next = *capacity * 2;
+    TRY(buffer_new(next, path, &larger));
+    memcpy(larger, *out, length);
+    buffer_free(*out);
+    *out = larger;
+    *capacity = next;
+    return OK;
+}
+
+static status read_members(struct gzip *gzip, char **out, size_t *length, size_t *capacity) {
+    size_t got;
+    do {
+        if (*capacity - *length < 2) TRY(grow(gzip->path, out, *length, capacity));
+        TRY(decompress(gzip, *out + *length, *capacity - *length - 1, &got));
+        *length += got;
+    } while (got > 0 || start_member(gzip));
+    return gzip_finish(gzip);
+}
+
+status gzip_read_all(const char *path, const void *bytes, size_t size, char **out, size_t *out_size) {
+    struct gzip gzip;
+    size_t capacity = 4 * size + 4096;
+    void *memory;
+    *out_size = 0;
+    TRY(buffer_new(capacity, path, &memory));
+    *out = memory;
+    status s = gzip_start(&gzip, path, bytes, size);
+    if (!s) s = read_members(&gzip, out, out_size, &capacity);
+    gzip_end(&gzip);
+    return s;
 }

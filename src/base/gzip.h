@@ -1,6 +1,6 @@
-/* gzip: decompresses a file in memory, chunk by chunk. */
-#ifndef DATA_GZIP_H
-#define DATA_GZIP_H
+/* gzip: decompresses a file in memory, or deflated data without a header, chunk by chunk. */
+#ifndef BASE_GZIP_H
+#define BASE_GZIP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,6 +25,8 @@ double gzip_max_size(size_t size);
 
 /* Starts at [bytes] (size), which must stay valid. Call gzip_end also after a failure of any other function. */
 status gzip_start(struct gzip *gzip, const char *path, const void *bytes, size_t size);
+/* The same for deflated data without header and checksum, as in a zip archive. */
+status gzip_start_raw(struct gzip *gzip, const char *path, const void *bytes, size_t size);
 void gzip_end(struct gzip *gzip);
 
 /* The next [size] bytes; STATUS_DATA when there are fewer or they are damaged. */
@@ -32,5 +34,9 @@ status gzip_read(struct gzip *gzip, void *out, size_t size);
 
 /* Checks that all data was read and that the checksum is correct. */
 status gzip_finish(struct gzip *gzip);
+
+/* Decompresses a whole file, of one or several members as `cat a.gz b.gz` writes, in memory: *out (out_size) and at
+ * least one byte more, for buffer_free. */
+status gzip_read_all(const char *path, const void *bytes, size_t size, char **out, size_t *out_size);
 
 #endif

@@ -1,0 +1,23 @@
+/* init: a first config for a data file, on standard output. */
+#include <stdio.h>
+
+#include "base/text.h"
+#include "command.h"
+#include "train/first_config.h"
+
+static status run(const struct command_line *line) {
+    struct text out = {0};
+    status s = first_config_write(line->config, line->target, &out);
+    if (!s) fputs(text_string(&out), stdout);
+    text_free(&out);
+    return s;
+}
+
+const struct verb verb_init = {
+    .name = "init",
+    .arguments = "DATA [--target COLUMN] > CONFIG",
+    .help = "a commented config for a data file, which trains at once",
+    .run = run,
+    .options = OPTION_TARGET,
+    .operand = "data",
+};

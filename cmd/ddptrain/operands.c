@@ -1,0 +1,105 @@
+/* operands: a run folder in place of a config, and a data file after it: `predict runs/a new.csv`. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "base/text.h"
+#include "command.h"
+
+#define STDIN_PATH "/dev/stdin"
+#define CHUNK ((size_t)1 << 16)
+
+status command_find_run(struct command_line *line) {
+    struct io_info info;
+    if (!line->verb->accepts_run || !line->config) return OK;
+    TRY(io_stat(line->config, &info));
+    if (!info.is_folder) return OK;
+    struct text path = {0};
+    size_t length = strlen(line->config);
+    text_printf(&path, "%s%sconfig.yaml", line->config, line->config[length - 1] == '/' ? "" : "/");
+    status s = io_stat(text_string(&path), &info);
+    if (!s && !info.is_file)
+        s = status_new(STATUS_USAGE, "%s: this folder is not a run, because it has no config.yaml", line->config);
+    if (!s) line->config = line->own_config = strdup(text_string(&path));
+    text_free(&path);
+    return !s && !line->config ? status_memory("a path") : s;
+}
+
+/* Whether the overrides have KEY=..., [key] with its equals sign. */
+static bool has_override(const struct command_line *line, const char *key) {
+    for (size_t i = 0; i < line->override_count; i++)
+        if (strncmp(line->overrides[i], key, strlen(key)) == 0) return true;
+    return false;
+}
+
+static void add_override(struct command_line *line, const char *key, const char *value) {
+    struct text word = {0};
+    text_add(&word, key);
+    text_add(&word, value);
+    char *copy = strdup(text_string(&word));
+    text_free(&word);
+    if (!copy) status_exit_without_memory();
+    line->own_overrides[line->own_override_count++] = line->overrides[line->override_count++] = copy;
+}
+
+static status copy_stdin(int to) {
+    char *bytes = malloc(CHUNK);
+    status s = bytes ? OK : status_memory("the rows of the standard input");
+    for (size_t got = 1; !s && got > 0;) {
+        s = io_read(STDIN_FILENO, STDIN_PATH, bytes, CHUNK, &got);
+        if (!s) s = io_write(to, STDIN_PATH, bytes, got);
+    }
+    free(bytes);
+    return s;
+}
+
+/* Makes the standard input a regular file in memory, which this process and the ranks that it starts open by its name
+ * as often as they need. */
+static status store_stdin(const struct command_line *line) {
+    struct io_info info;
+    struct dist_env env;
+    TRY(dist_env_detect(&env));
+    if (env.launcher == LAUNCHER_OWN) return OK; /* the launcher has done it */
+    if (env.world_size > 1 || line->nnodes > 1)
+        return status_new(STATUS_USAGE,
+                          "-: with several nodes or another launcher not every process has the standard input; write "
+                          "the rows to a file");
+    TRY(io_stat_fd(STDIN_FILENO, STDIN_PATH, &info));
+    if (info.is_file && lseek(STDIN_FILENO, 0, SEEK_CUR) == 0) return OK; /* names open it at its start */
+    int file = memfd_create("ddptrain-rows", MFD_CLOEXEC);
+    if (file < 0) return status_memory("the rows of the standard input");
+    status s = copy_stdin(file);
+    if (!s && dup2(file, STDIN_FILENO) < 0) s = status_memory("the rows of the standard input");
+    return status_first(s, io_close(file, STDIN_PATH));
+}
+
+status command_use_data(struct command_line *line) {
+    if (!line->verb->accepts_data || line->operand_count < 2) return OK;
+    const char *data = line->operands[1];
+    bool is_stdin = strcmp(data, "-") == 0;
+    if (has_override(line, "dataset.path="))
+        return status_new(STATUS_USAGE, "the data file is given twice: '%s' and dataset.path", data);
+    if (is_stdin) TRY(store_stdin(line));
+    struct text path = {0};
+    text_add_json(&path, is_stdin ? STDIN_PATH : data);
+    add_override(line, "dataset.path=", text_string(&path));
+    text_free(&path);
+    if (!has_override(line, "dataset.validation")) add_override(line, "dataset.validation=", "null");
+    if (!has_override(line, "dataset.format=")) {
+        if (is_stdin)
+            add_override(line, "dataset.format=", "csv");
+        else if (dataset_knows_extension(data))
+            add_override(line, "dataset.format=", "auto");
+    }
+    if (!line->part) line->part = "all";
+    return OK;
+}
+
+void command_free_operands(struct command_line *line) {
+    for (size_t i = 0; i < line->own_override_count; i++) free(line->own_overrides[i]);
+    free(line->own_config);
+}

@@ -1,0 +1,47 @@
+/* folder_lock: a folder that one process at a time writes. The lock is an advisory lock (flock) on the file ".lock" in
+ * it, which the kernel releases when the process ends; the text of that file says what wrote the folder, so that a
+ * user's folder is never taken for one. */
+#ifndef BASE_FOLDER_LOCK_H
+#define BASE_FOLDER_LOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/log.h"
+#include "base/status.h"
+
+#define FOLDER_LOCK_FILE ".lock"
+#define FOLDER_LOCK_MAX_TEXT 64 /* bytes */
+
+struct folder_lock {
+    const char *path; /* of the file, not owned */
+    const char *text; /* below FOLDER_LOCK_MAX_TEXT */
+    int fd;           /* -1: not open */
+};
+
+enum folder_lock_state {
+    FOLDER_LOCK_ABSENT,
+    FOLDER_LOCK_PARTIAL, /* empty or a part of the text: the process was killed at its start, or an early version */
+    FOLDER_LOCK_COMPLETE,
+    FOLDER_LOCK_OTHER, /* another text: the file belongs to something else */
+};
+
+/* What the file says; it need not be locked. */
+status folder_lock_read(const struct folder_lock *lock, enum folder_lock_state *out);
+
+/* Opens (creates) the file and tries once to lock it. */
+status folder_lock_try(struct folder_lock *lock, bool *is_mine);
+
+/* Tries for [seconds], because a killed process keeps its lock until the kernel has freed its memory; after a second
+ * [log] (may be NULL) gets a line. */
+status folder_lock_wait(struct folder_lock *lock, double seconds, struct log *log, bool *is_mine);
+
+/* Completes the text of the file, which this process has locked. */
+status folder_lock_write_text(const struct folder_lock *lock);
+
+status folder_lock_release(struct folder_lock *lock); /* if it is open */
+
+/* The first of "<path>.1", ".2" ... that does not exist, malloc'ed. */
+status folder_free_name(const char *path, char **out);
+
+#endif

@@ -1,0 +1,45 @@
+/* zip: reads the members of a zip archive that are stored or deflated (APPNOTE 6.3.10, with zip64), as numpy.savez and
+ * numpy.savez_compressed write them. The archive is not trusted: every offset and size is checked against the file. */
+#ifndef BASE_ZIP_H
+#define BASE_ZIP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+struct zip_member {
+    const char *name;
+    bool is_deflated;      /* else stored */
+    uint32_t checksum;     /* CRC-32 of the content */
+    uint64_t packed, size; /* bytes in the archive, of the content; equal when stored */
+    uint64_t start;        /* of the packed bytes in the file */
+};
+
+struct zip {
+    const char *path; /* of the open file [fd], neither owned */
+    int fd;
+    uint64_t bytes;             /* of the file */
+    struct zip_member *members; /* (count), in the order of the directory */
+    size_t count;
+};
+
+/* Reads the directory into [arena]. STATUS_DATA for a file that is damaged, encrypted or has members of another kind.
+ */
+status zip_open(int fd, const char *path, uint64_t bytes, struct arena *arena, struct zip *out);
+
+/* NULL: there is none of this name. */
+const struct zip_member *zip_find(const struct zip *zip, const char *name);
+
+/* The first bytes of a member's content: up to [size], *got of them. */
+status zip_read_start(const struct zip *zip, const struct zip_member *member, void *out, size_t size, size_t *got);
+
+/* Checks the checksum of a member against its content [bytes] (member->size). */
+status zip_check(const struct zip *zip, const struct zip_member *member, const uint8_t *bytes);
+
+/* The whole content, with a check of its checksum: *out, to be freed with buffer_free. */
+status zip_read_all(const struct zip *zip, const struct zip_member *member, uint8_t **out);
+
+#endif

@@ -1,0 +1,19 @@
+/* torch_file: weights as torch.save writes them: a zip archive with a pickle of the state_dict, data.pkl, and a member
+ * with the values of each tensor. */
+#ifndef CHECKPOINT_TORCH_FILE_H
+#define CHECKPOINT_TORCH_FILE_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+#include "checkpoint/named_tensor.h"
+#include "checkpoint/safetensors_file.h"
+
+/* Writes an OrderedDict of float32 tensors, which torch.load(weights_only=True) reads. Atomic. */
+status torch_file_write(const char *path, const struct named_tensor *tensors, size_t count);
+
+/* Reads a state_dict: a dictionary of contiguous tensors, without executing its pickle. [file] is then as after
+ * safetensors_read; call safetensors_close also after a failure, which is STATUS_DATA with the file and the tensor. */
+status torch_file_read(const char *path, struct safetensors *file);
+
+#endif

@@ -1,0 +1,236 @@
+/* The pickle of a file of torch.save names each tensor's type, shape and member of the archive. They become the header
+ * of a safetensors file whose values are those bytes, so that both formats are loaded by the same code. */
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/io.h"
+#include "base/zip.h"
+#include "checkpoint/pickle.h"
+#include "checkpoint/torch_file.h"
+
+struct reading {
+    struct safetensors *file;
+    const char *path;
+    struct zip zip;
+    struct arena *arena;
+    size_t size; /* of the file */
+};
+
+static status bad(const struct reading *r, const char *name, const char *what) {
+    return safetensors_bad(r->file, name, what);
+}
+
+/* ---- tensors ---- */
+
+static const char *dtype_of(const char *storage) {
+    static const struct {
+        const char *storage, *dtype;
+    } types[] = {{"FloatStorage", "F32"},     {"DoubleStorage", "F64"}, {"HalfStorage", "F16"},
+                 {"BFloat16Storage", "BF16"}, {"LongStorage", "I64"},   {"IntStorage", "I32"},
+                 {"ShortStorage", "I16"},     {"CharStorage", "I8"},    {"ByteStorage", "U8"},
+                 {"BoolStorage", "BOOL"}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i].storage, storage) == 0) return types[i].dtype;
+    return NULL;
+}
+
+static bool is_call(const struct pickle_value *value, const char *function) {
+    return value->kind == PICKLE_CALL && value->items[0]->kind == PICKLE_GLOBAL &&
+           strcmp(value->items[0]->text, function) == 0 && value->items[1]->kind == PICKLE_TUPLE;
+}
+
+/* The arguments of the call that makes a tensor; NULL: [value] is no tensor. A Parameter contains its tensor. */
+static const struct pickle_value *tensor_of(const struct pickle_value *value) {
+    if (is_call(value, "torch._utils _rebuild_parameter") && value->items[1]->count >= 1)
+        value = value->items[1]->items[0];
+    return is_call(value, "torch._utils _rebuild_tensor_v2") && value->items[1]->count >= 4 ? value->items[1] : NULL;
+}
+
+/* A tensor as its pickle describes it. */
+struct described {
+    const char *dtype, *key;
+    uint64_t storage_elements, first; /* of the storage; the tensor's first element */
+    size_t dims, elements, bytes;
+    int64_t shape[MAX_DIMS];
+};
+
+static bool is_number(const struct pickle_value *value) { return value->kind == PICKLE_NUMBER && value->number >= 0; }
+
+/* ("storage", torch.FloatStorage, key, location, elements) */
+static status read_storage(const struct reading *r, const char *name, const struct pickle_value *value,
+                           struct described *out) {
+    const struct pickle_value *id = value->kind == PICKLE_PERSISTENT ? value->items[0] : NULL;
+    if (!id || id->kind != PICKLE_TUPLE || id->count < 5 || id->items[1]->kind != PICKLE_GLOBAL ||
+        id->items[2]->kind != PICKLE_TEXT || !is_number(id->items[4]))
+        return bad(r, name, "its storage is not described as torch.save does it");
+    const char *storage = strchr(id->items[1]->text, ' ');
+    out->dtype = storage && strncmp(id->items[1]->text, "torch ", 6) == 0 ? dtype_of(storage + 1) : NULL;
+    if (!out->dtype) return bad(r, name, "its dtype must be float32, float64, float16, bfloat16 or an integer type");
+    out->key = id->items[2]->text;
+    out->storage_elements = (uint64_t)id->items[4]->number;
+    return OK;
+}
+
+static status read_shape(const struct reading *r, const char *name, const struct pickle_value *shape,
+                         const struct pickle_value *strides, struct described *out) {
+    if (shape->kind != PICKLE_TUPLE || strides->kind != PICKLE_TUPLE || shape->count > MAX_DIMS ||
+        strides->count != shape->count)
+        return bad(r, name, "its shape is not a tuple of at most 8 numbers");
+    out->dims = shape->count;
+    out->elements = 1;
+    bool is_contiguous = true;
+    for (size_t d = shape->count; d-- > 0;) {
+        if (!is_number(shape->items[d]) || strides->items[d]->kind != PICKLE_NUMBER)
+            return bad(r, name, "its shape is not sensible");
+        out->shape[d] = shape->items[d]->number;
+        if (out->shape[d] != 1 && strides->items[d]->number != (int64_t)out->elements) is_contiguous = false;
+        if (__builtin_mul_overflow(out->elements, (size_t)out->shape[d], &out->elements))
+            return bad(r, name, "its shape is not sensible");
+    }
+    if (!is_contiguous && out->elements)
+        return bad(r, name, "it is a view with other strides (transposed or sliced); save its contiguous()");
+    return OK;
+}
+
+/* Finds the bytes of the tensor in the file. */
+static status find_values(const struct reading *r, const char *name, const char *root, const struct described *t,
+                          size_t *offset) {
+    const struct zip_member *member = zip_find(&r->zip, arena_printf(r->arena, "%sdata/%s", root, t->key));
+    size_t element = safetensors_dtype(t->dtype)->bytes;
+    if (!member) return bad(r, name, "its values are not in the archive");
+    if (member->is_deflated) return bad(r, name, "its values are compressed; torch.save stores them");
+    if (member->start > r->size || member->size > r->size - member->start ||
+        t->storage_elements > member->size / element || t->first > t->storage_elements ||
+        t->elements > t->storage_elements - t->first)
+        return bad(r, name, "it is larger than its values in the archive");
+    *offset = (size_t)(member->start + t->first * element);
+    return zip_check(&r->zip, member, (const uint8_t *)r->file->bytes + member->start);
+}
+
+static status add_tensor(const struct reading *r, const char *root, const char *name, const struct pickle_value *args) {
+    struct described t = {0};
+    size_t offset = 0;
+    TRY(read_storage(r, name, args->items[0], &t));
+    if (!is_number(args->items[1])) return bad(r, name, "its offset is not sensible");
+    t.first = (uint64_t)args->items[1]->number;
+    TRY(read_shape(r, name, args->items[2], args->items[3], &t));
+    TRY(find_values(r, name, root, &t, &offset));
+    json_t *shape = json_array(), *offsets = json_array(), *entry = json_object();
+    for (size_t d = 0; d < t.dims; d++) json_array_append_new(shape, json_integer(t.shape[d]));
+    size_t end = offset + t.elements * safetensors_dtype(t.dtype)->bytes;
+    json_array_append_new(offsets, json_integer((json_int_t)offset));
+    json_array_append_new(offsets, json_integer((json_int_t)end));
+    json_object_set_new(entry, "dtype", json_string(t.dtype));
+    json_object_set_new(entry, "shape", shape);
+    json_object_set_new(entry, "data_offsets", offsets);
+    if (json_object_set_new(r->file->header, name, entry) == 0) return OK;
+    return status_new(STATUS_DATA, "%s: the name of a tensor is not UTF-8", r->path);
+}
+
+/* ---- the dictionary ---- */
+
+static bool has_tensors(const struct pickle_value *dict) {
+    for (size_t i = 0; dict->kind == PICKLE_DICT && i < dict->count; i += 2)
+        if (tensor_of(dict->items[i + 1])) return true;
+    return false;
+}
+
+static status not_a_tensor(const struct reading *r, const struct pickle_value *key, const struct pickle_value *value) {
+    const char *name = key->kind == PICKLE_TEXT ? key->text : "?";
+    if (has_tensors(value))
+        return status_new(STATUS_DATA,
+                          "%s: '%s' is a dictionary of tensors inside of the file's; save that state_dict alone",
+                          r->path, name);
+    return bad(r, name, "it is not a tensor; the file must be the state_dict alone");
+}
+
+static status read_dict(const struct reading *r, const char *root, const struct pickle_value *dict) {
+    if (dict->kind != PICKLE_DICT)
+        return status_new(STATUS_DATA,
+                          "%s: it is not a dictionary of tensors; save model.state_dict(), not the model itself",
+                          r->path);
+    for (size_t i = 0; i < dict->count; i += 2) {
+        const struct pickle_value *key = dict->items[i], *args = tensor_of(dict->items[i + 1]);
+        if (!args || key->kind != PICKLE_TEXT) return not_a_tensor(r, key, dict->items[i + 1]);
+        if (json_object_get(r->file->header, key->text)) return bad(r, key->text, "it is in the file twice");
+        TRY(add_tensor(r, root, key->text, args));
+    }
+    return OK;
+}
+
+/* ---- the archive ---- */
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* "archive/" of the member "archive/data.pkl" */
+static status find_root(const struct reading *r, const struct zip_member **pickle, char **root) {
+    for (size_t i = 0; i < r->zip.count; i++) {
+        const char *name = r->zip.members[i].name;
+        if (!ends_with(name, "/data.pkl")) continue;
+        *pickle = &r->zip.members[i];
+        *root = arena_copy(r->arena, name);
+        (*root)[strlen(name) - strlen("data.pkl")] = 0;
+        return OK;
+    }
+    return status_new(STATUS_DATA, "%s: a zip archive without data.pkl, so not a file of torch.save", r->path);
+}
+
+static status check_order(const struct reading *r, const char *root) {
+    const struct zip_member *order = zip_find(&r->zip, arena_printf(r->arena, "%sbyteorder", root));
+    char text[8] = "";
+    size_t got = 0;
+    if (!order) return OK;
+    TRY(zip_read_start(&r->zip, order, text, sizeof text - 1, &got));
+    if (strcmp(text, "little") == 0) return OK;
+    return status_new(STATUS_DATA, "%s: its numbers are not little-endian; save it again on another machine", r->path);
+}
+
+static status read_archive(struct reading *r) {
+    const struct zip_member *member = NULL;
+    const struct pickle_value *value = NULL;
+    char *root = NULL;
+    uint8_t *pickle = NULL;
+    TRY(find_root(r, &member, &root));
+    TRY(check_order(r, root));
+    TRY(zip_read_all(&r->zip, member, &pickle));
+    status s = pickle_parse(r->path, pickle, (size_t)member->size, r->arena, &value);
+    buffer_free(pickle);
+    if (!s) s = read_dict(r, root, value);
+    return s;
+}
+
+static status read_open_file(struct reading *r, int fd) {
+    struct io_info info;
+    TRY(io_stat_fd(fd, r->path, &info));
+    if (!info.is_file) return status_new(STATUS_DATA, "%s: not a regular file", r->path);
+    r->size = (size_t)info.size;
+    TRY(buffer_new(r->size, r->path, &r->file->bytes));
+    TRY(io_read(fd, r->path, r->file->bytes, r->size, NULL));
+    r->file->data = r->file->bytes;
+    r->file->data_size = r->size;
+    r->file->header = json_object();
+    if (r->size > 2 && memcmp(r->file->bytes, "\x80\x02", 2) == 0)
+        return status_new(STATUS_DATA,
+                          "%s: the old format of torch.save (before PyTorch 1.6); load it in PyTorch and save it again",
+                          r->path);
+    if (r->size < 4 || memcmp(r->file->bytes, "PK\3\4", 4) != 0)
+        return status_new(STATUS_DATA, "%s: not a file of torch.save", r->path);
+    TRY(zip_open(fd, r->path, info.size, r->arena, &r->zip));
+    return read_archive(r);
+}
+
+status torch_file_read(const char *path, struct safetensors *file) {
+    int fd = -1;
+    struct io_info info;
+    *file = (struct safetensors){.path = path};
+    TRY(io_stat(path, &info));
+    if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such file", path);
+    TRY(io_open(path, &fd));
+    struct reading reading = {.file = file, .path = path, .arena = arena_create()};
+    status s = read_open_file(&reading, fd);
+    arena_destroy(reading.arena);
+    return status_first(s, io_close(fd, path));
+}

@@ -1,0 +1,48 @@
+/* column_rules: `dataset.columns`, how each column of a table becomes features: its type, what replaces missing values,
+ * its encoding and its scaling. */
+#ifndef DATA_COLUMN_RULES_H
+#define DATA_COLUMN_RULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/schema.h"
+
+/* The names of each enum are its choices in a config and in a checkpoint: column_types, ... */
+enum column_type { COLUMN_AUTO, COLUMN_NUMBER, COLUMN_BOOLEAN, COLUMN_CATEGORY, COLUMN_DATE, COLUMN_IGNORED };
+enum missing_rule {
+    MISSING_ERROR,
+    MISSING_MEAN,
+    MISSING_MEDIAN,
+    MISSING_MOST_FREQUENT,
+    MISSING_CONSTANT,
+    MISSING_INDICATOR
+};
+enum column_encoding { ENCODING_ONE_HOT, ENCODING_ORDINAL, ENCODING_EMBEDDING };
+enum unknown_rule { UNKNOWN_IGNORE, UNKNOWN_ERROR };
+
+/* NULL-terminated, by value. */
+extern const char *const column_types[], *const missing_rules[], *const column_encodings[], *const unknown_rules[];
+
+/* One entry of `columns:`. */
+struct column_rule {
+    const char *name;         /* of the column */
+    int type;                 /* enum column_type */
+    int missing;              /* enum missing_rule */
+    const char *fill;         /* MISSING_CONSTANT: the value; NULL: 0, or "missing_value" for categories */
+    bool indicator;           /* one more feature: 1 where the value is missing */
+    int encoding;             /* enum column_encoding, of categories */
+    int unknown;              /* enum unknown_rule, of categories */
+    int scale;                /* enum scale_type; -1: that of dataset.scale */
+    struct string_list parts; /* of dates; count 0: the default */
+    const char *format;       /* of dates; NULL: ISO 8601 */
+    struct {
+        bool type, missing, fill, indicator, encoding, unknown, scale, parts, format;
+    } is_given; /* the keys that the config has */
+};
+extern const struct schema column_rule_schema;
+
+/* The entry for the column [name]; NULL: none. */
+const struct column_rule *column_rule_find(const struct section_list *rules, const char *name);
+
+#endif

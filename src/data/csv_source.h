@@ -1,0 +1,123 @@
+/* csv_source: the parts of the CSV format that its files share. */
+#ifndef DATA_CSV_SOURCE_H
+#define DATA_CSV_SOURCE_H
+
+#include "base/arena.h"
+#include "data/csv.h"
+#include "data/internal.h"
+#include "data/raw_columns.h"
+
+#define NOT_USED SIZE_MAX
+
+struct role {
+    bool is_target;
+    size_t at; /* index among the inputs or the targets; NOT_USED */
+};
+
+/* One of the files of a path. */
+struct csv_part {
+    const char *path;
+    size_t first_row;
+    char *text;
+};
+
+struct csv;
+
+/* Records of another kind of file, which is read as a CSV file is. */
+struct csv_input {
+    const char *unit; /* of lines (rows): "line" */
+    status (*start)(struct csv *csv, const struct dataset_config *config, bool is_validation);
+    /* The next record, the names of the columns first: csv->reader.fields (count) and record_line. Texts that are no
+     * numbers, and those of columns that want texts (raw_columns.h) and of targets, stay until close. */
+    status (*next)(struct csv *csv, bool *has_record);
+    void (*close)(struct csv *csv);
+};
+
+struct csv {
+    struct source base;
+    struct arena *arena;
+    const char *path;        /* while rows are read: the current file; then as given, perhaps a pattern */
+    struct csv_part *parts;  /* (part_count): the files that the path names; labels and fields point into their texts */
+    size_t part_count, part; /* part: the current one */
+    struct csv_reader reader;
+    const struct csv_input *input; /* how records are read */
+    void *records;                 /* of another kind of file; owned by [input] */
+    char decimal;                  /* '.' or ','; 0: not known yet */
+
+    size_t n_columns;                       /* of the first file */
+    size_t n_fields;                        /* of a record of the current file */
+    size_t *fields;                         /* (n_columns): the field of each column in the current file */
+    const char **names;                     /* (n_columns) */
+    struct role *roles;                     /* (n_columns) */
+    size_t *input_columns, *target_columns; /* (input_size), (target_size): column of each value */
+
+    struct column_builder *builders; /* (input_size) */
+    struct raw_column *raw;          /* (input_size), when all rows were read */
+    const char *const *missing;      /* texts of inputs that mean a missing value, NULL-terminated */
+    bool has_missing_number;         /* one of them is a number */
+
+    double *values;       /* (rows, input_size + target_size) */
+    size_t *lines;        /* (rows) */
+    const char **labels;  /* (rows) text of the class column; NULL: it holds numbers */
+    size_t capacity;      /* of the arrays above, in rows */
+    const char **classes; /* (n_classes) sorted, unique labels */
+    size_t n_classes;
+    bool has_given_classes; /* [classes] are those of a checkpoint, in the arena */
+    bool is_kind_known;     /* another file decides whether the class column has labels */
+    bool has_no_header;     /* the first record is a row */
+};
+
+/* Opens a source of [format] with records of [input]; [records] is owned by it then, also after a failure. */
+status csv_open(const struct dataset_format *format, const struct csv_input *input, void *records,
+                const struct dataset_config *config, const char *path, bool wants_classes, const struct source *train,
+                struct source **out);
+
+/* The functions of a format whose source is a struct csv. */
+status csv_read_rows(struct source *source, size_t first, size_t count, double *inputs, double *targets);
+struct string_list csv_labels(const struct source *source);
+struct column_list csv_columns(const struct source *source, struct arena *arena);
+void csv_describe(const struct source *source, bool is_target, size_t row, size_t element, struct text *out);
+void csv_close(struct source *source);
+
+/* Finds the files that the path names. */
+status csv_find_files(struct csv *csv);
+
+/* Reads the current file and starts the reader. */
+status csv_read_text(struct csv *csv, const struct dataset_config *config);
+
+/* After the last record of a file: reads the first record of the next file with rows; *has_record false: there is
+ * none. Its columns are found by name. */
+status csv_next_file(struct csv *csv, const struct dataset_config *config, bool *has_record);
+
+/* The file of a row. */
+const char *csv_path_of(const struct csv *csv, size_t row);
+
+/* A text of the file, escaped for messages; in the arena of [csv]. */
+const char *csv_printable(const struct csv *csv, const char *text);
+
+/* `inspect` of a file. */
+status csv_inspect(const char *path, struct text *out);
+
+/* Adds a clause to the note about the file. */
+void csv_add_note(struct csv *csv, const char *clause);
+
+bool csv_is_utf8(const char *text);
+
+/* Whether pandas' read_csv takes the text for a missing value. */
+bool csv_means_missing(const char *text);
+
+/* strcmp for qsort and bsearch of strings. */
+int csv_compare_names(const void *left, const void *right);
+
+/* Reads the header, or names the columns of a file without one by those of the model, and chooses the inputs and
+ * targets: from [train], the training file, NULL: from the checkpoint or the config. */
+status csv_read_header(struct csv *csv, const struct dataset_config *config, const struct csv *train);
+status csv_choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train);
+
+/* Whether the columns of a model that was trained with a CSV file are known. */
+bool csv_has_trained_columns(const struct dataset_config *config);
+
+/* The columns of [csv] in the model's order. */
+struct column_list csv_columns_of(const struct csv *csv, struct arena *arena);
+
+#endif

@@ -1,0 +1,38 @@
+/* date: dates and times of day in the Gregorian calendar, without time zones, as seconds since 1970-01-01 00:00. */
+#ifndef DATA_DATE_H
+#define DATA_DATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* pandas' names and values (Series.dt); epoch: days since 1970-01-01 with a fraction. */
+enum date_part {
+    DATE_YEAR,
+    DATE_MONTH, /* 1 to 12 */
+    DATE_DAY,
+    DATE_WEEKDAY,   /* Monday is 0 */
+    DATE_DAYOFYEAR, /* from 1 */
+    DATE_QUARTER,   /* 1 to 4 */
+    DATE_HOUR,
+    DATE_MINUTE,
+    DATE_SECOND, /* whole */
+    DATE_EPOCH,
+    DATE_PARTS
+};
+extern const char *const date_parts[]; /* names, NULL-terminated */
+#define DATE_PARTS_TEXT "year, month, day, weekday, dayofyear, quarter, hour, minute, second, epoch"
+
+bool date_part_find(const char *name, enum date_part *out);
+
+/* Parses a complete text. [format]: NULL for ISO 8601 (2024-05-31, 2024/05/31 or 20240531, then optionally T or a blank
+ * and 14:30, 14:30:05 or 14:30:05.25, then optionally Z), or of %Y %y %m %d %H %M %S %% as strptime's. Years 1 to 9999.
+ */
+bool date_parse(const char *text, const char *format, double *seconds);
+
+/* NULL, or what is wrong with a format: a clause. */
+const char *date_check_format(const char *format);
+
+/* The value of [part]. */
+double date_part_of(double seconds, enum date_part part);
+
+#endif

@@ -1,0 +1,14 @@
+/* file_pattern: the files that a dataset's path names: one file, or all that match a pattern such as data/part-*.csv
+ * or {june,july}.csv. */
+#ifndef DATA_FILE_PATTERN_H
+#define DATA_FILE_PATTERN_H
+
+#include "base/arena.h"
+#include "base/schema.h"
+#include "base/status.h"
+
+/* *files: [path] if it exists or has no *, ?, [ and {; else the files that match it, sorted by strcmp; in [arena].
+ * STATUS_DATA when none does. */
+status file_pattern_expand(const char *path, struct arena *arena, struct string_list *files);
+
+#endif

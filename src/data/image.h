@@ -1,0 +1,51 @@
+/* image: decodes JPEG and PNG images, resizes and crops them to one shape. The pixels are those of Pillow and
+ * torchvision: Image.open(file).convert("RGB"), Resize (bilinear, antialiased), CenterCrop. As there, the orientation
+ * in EXIF data is not applied, and transparency is dropped. */
+#ifndef DATA_IMAGE_H
+#define DATA_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/schema.h"
+#include "base/status.h"
+#include "base/text.h"
+
+enum image_crop { CROP_CENTER, CROP_NONE };
+
+/* `image:` */
+struct image_config {
+    struct int_list size;   /* [height, width] of the rows, or one number for both; count 0: not given */
+    struct int_list resize; /* [height, width], or one number for the shorter side; count 0: derived from size */
+    int crop;               /* enum image_crop */
+    int64_t channels;       /* 3: RGB; 1: grey */
+    bool dct_scaling;       /* large JPEG images are decoded at a fraction of their size */
+    int64_t threads;        /* that decode; SCHEMA_NO_INT: as many as there are processors */
+};
+extern const struct schema image_schema;
+
+/* Whether [path] has the name of an image that is read (.jpg, .jpeg, .png), or of one that other programs read (.webp
+ * and others). */
+bool image_is_named(const char *path);
+bool image_is_foreign(const char *path);
+
+/* Height and width of the rows. */
+void image_rows(const struct image_config *config, size_t *height, size_t *width);
+
+/* What one thread needs to decode: memory that grows with the largest image. */
+struct image_decoder;
+status image_decoder_create(const struct image_config *config, struct image_decoder **out);
+void image_decoder_destroy(struct image_decoder *decoder); /* takes NULL */
+
+/* Decodes a file in memory, [bytes] (size), to out (channels, height, width). [name]: for messages. STATUS_DATA for a
+ * file that is not an image, damaged, truncated or too large. */
+status image_decode(struct image_decoder *decoder, const char *name, const uint8_t *bytes, size_t size, uint8_t *out);
+
+/* The same for the file [path]. */
+status image_decode_file(struct image_decoder *decoder, const char *path, uint8_t *out);
+
+/* Adds "JPEG 500x375" (width, height) from the first bytes of the file [path]. */
+status image_describe_file(struct image_decoder *decoder, const char *path, struct text *out);
+
+#endif

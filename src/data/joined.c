@@ -1,0 +1,176 @@
+/* A source of sources. Names of columns are those of the first file. */
+#include "data/joined.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+struct joined {
+    struct source base;
+    struct arena *arena;
+    struct source **sources; /* (count) */
+    size_t *first;           /* (count + 1): the first row of each */
+    size_t count;
+};
+
+static const struct dataset_format format_joined;
+
+bool joined_supports(const struct dataset_format *format) {
+    return format->read && !format->labels && !format->decode && format->extensions;
+}
+
+const struct source *joined_first(const struct source *source) {
+    return source && source->format == &format_joined ? ((const struct joined *)source)->sources[0] : source;
+}
+
+/* ---- opening ---- */
+
+static status check_shape(const struct source *first, const struct source *source, const struct string_list *files,
+                          size_t index) {
+    if (first->input_dims == source->input_dims && first->target_size == source->target_size &&
+        memcmp(first->input_shape, source->input_shape, sizeof first->input_shape) == 0)
+        return OK;
+    struct text shapes = {0};
+    for (int k = 0; k < 2; k++) {
+        const struct source *one = k ? first : source;
+        text_add(&shapes, k ? "; those of the first file have " : "rows have ");
+        for (int i = 0; i < one->input_dims; i++)
+            text_printf(&shapes, "%s%lld", i ? "x" : "", (long long)one->input_shape[i]);
+        text_printf(&shapes, " inputs and %zu target value%s", one->target_size, text_plural(one->target_size, "s"));
+    }
+    status s = status_new(STATUS_DATA, "%s: %s, '%s'", files->items[index], text_string(&shapes), files->items[0]);
+    text_free(&shapes);
+    return s;
+}
+
+/* The file [index] of the targets, where targets are files: as many as there are files of inputs. */
+static status choose_targets(const struct dataset_format *format, struct dataset_config *config, size_t count,
+                             size_t index) {
+    if (!format->has_target_file || config->targets.count == 0) return OK;
+    if (config->targets.count != count)
+        return status_new(STATUS_USAGE, "dataset.targets: there are %zu files of inputs, but %zu of targets", count,
+                          config->targets.count);
+    config->targets.items += index;
+    config->targets.count = 1;
+    return OK;
+}
+
+static status open_one(struct joined *j, const struct dataset_format *format, const struct dataset_config *config,
+                       const struct string_list *files, bool wants_classes, const struct source *train) {
+    struct dataset_config own = *config;
+    struct source *base = &j->base, *source = NULL;
+    uint64_t bytes;
+    size_t index = j->count;
+    if (train && format->has_target_file && config->validation.targets)
+        return status_new(STATUS_USAGE, "dataset.validation.targets is one file, but '%s' matches %zu; remove the key",
+                          config->validation.path, files->count);
+    if (!train) TRY(choose_targets(format, &own, files->count, index));
+    TRY(file_check(files->items[index], &bytes));
+    TRY(format->open(&own, files->items[index], wants_classes, train, &source));
+    j->sources[j->count++] = source;
+    const struct source *first = j->sources[0];
+    if (index == 0) {
+        *base = *source;
+        base->format = &format_joined;
+        base->rows = 0;
+        base->file_bytes = 0;
+    }
+    TRY(check_shape(first, source, files, index));
+    j->first[index] = base->rows;
+    base->rows += source->rows;
+    j->first[index + 1] = base->rows;
+    base->is_float32 = base->is_float32 && source->is_float32;
+    base->is_bytes = base->is_bytes && source->is_bytes;
+    base->is_small = base->is_small && source->is_small;
+    base->classes = source->classes > base->classes ? source->classes : base->classes;
+    base->file_bytes += bytes;
+    if (!base->note) base->note = source->note;
+    return OK;
+}
+
+static void close_joined(struct source *source) {
+    struct joined *j = (struct joined *)source;
+    for (size_t i = 0; i < j->count; i++) j->sources[i]->format->close(j->sources[i]);
+    arena_destroy(j->arena);
+    free(j);
+}
+
+status joined_open(const struct dataset_format *format, const struct dataset_config *config,
+                   const struct string_list *files, bool wants_classes, const struct source *train,
+                   struct source **out) {
+    struct joined *j = calloc(1, sizeof *j);
+    if (!j) return status_memory("a dataset");
+    j->base.format = &format_joined;
+    j->arena = arena_create();
+    j->sources = arena_alloc(j->arena, files->count * sizeof *j->sources);
+    j->first = arena_alloc(j->arena, (files->count + 1) * sizeof *j->first);
+    status s = OK;
+    while (!s && j->count < files->count) s = open_one(j, format, config, files, wants_classes, train);
+    if (s)
+        close_joined(&j->base);
+    else
+        *out = &j->base;
+    return s;
+}
+
+/* ---- reading ---- */
+
+/* The file that has [row]. */
+static size_t file_of(const struct joined *j, size_t row) {
+    size_t low = 0, high = j->count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (j->first[middle] <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Inputs as doubles or as bytes. */
+static status read_parts(struct joined *j, size_t first, size_t count, double *inputs, uint8_t *bytes,
+                         double *targets) {
+    size_t done = 0;
+    for (size_t i = file_of(j, first); done < count; i++) {
+        size_t row = first + done, n = j->first[i + 1] - row;
+        struct source *source = j->sources[i];
+        if (n > count - done) n = count - done;
+        size_t at = done * j->base.input_size;
+        done += n;
+        if (n == 0) continue; /* a file without rows */
+        if (bytes)
+            TRY(source->format->read_bytes(source, row - j->first[i], n, bytes + at));
+        else
+            TRY(source->format->read(source, row - j->first[i], n, inputs ? inputs + at : NULL,
+                                     targets ? targets + (done - n) * j->base.target_size : NULL));
+    }
+    return OK;
+}
+
+static status read_joined(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
+    return read_parts((struct joined *)source, first, count, inputs, NULL, targets);
+}
+
+static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
+    return read_parts((struct joined *)source, first, count, NULL, inputs, NULL);
+}
+
+static void describe_joined(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
+    const struct joined *j = (const struct joined *)source;
+    size_t file = file_of(j, row);
+    j->sources[file]->format->describe(j->sources[file], is_target, row - j->first[file], element, out);
+}
+
+static struct column_list columns_of(const struct source *source, struct arena *arena) {
+    const struct source *first = joined_first(source);
+    return first->format->columns ? first->format->columns(first, arena) : (struct column_list){0};
+}
+
+static const struct dataset_format format_joined = {.name = "joined",
+                                                    .read = read_joined,
+                                                    .read_bytes = read_bytes,
+                                                    .describe = describe_joined,
+                                                    .columns = columns_of,
+                                                    .close = close_joined};

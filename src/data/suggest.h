@@ -1,0 +1,42 @@
+/* suggest: looks at a data file and says how it could be used: which column is the target, what the targets are, which
+ * columns need rules. For the config that `ddptrain init` writes. */
+#ifndef DATA_SUGGEST_H
+#define DATA_SUGGEST_H
+
+#include "base/arena.h"
+#include "data/dataset.h"
+
+/* A column of a CSV file. */
+struct column_suggestion {
+    const char *name;
+    size_t missing;     /* rows without value */
+    size_t texts;       /* different texts; 0: numbers */
+    const char *rule;   /* its entry of `columns:`, as YAML; NULL: none is needed */
+    const char *reason; /* for the rule, for people: "12 values are missing" */
+};
+
+#define SUGGESTED_IMAGE_SIZE 64 /* height and width of the images of a folder */
+
+struct suggestion {
+    const char *format; /* "csv" */
+    bool is_image_folder;
+    const char *target;                /* the name; NULL: the default of the format */
+    struct column_suggestion *columns; /* (column_count): the inputs of a CSV file; 0: the format has no columns */
+    size_t column_count;
+    size_t rows, features; /* of a row, about, for a CSV file with categories */
+    enum input_kind input_kind;
+    int input_dims;
+    int64_t input_shape[MAX_DIMS];
+    enum target_kind target_kind;
+    int64_t classes;          /* TARGET_CLASS: logits that are needed */
+    size_t smallest_class;    /* rows of the smallest class; 0: not known */
+    size_t target_size;       /* TARGET_VALUES: values of a row */
+    struct string_list names; /* of the classes; count 0: numbers */
+};
+
+/* [target]: the name of the column or dataset with the targets; NULL: a CSV column with a usual name such as target,
+ * label or class, else the last one. Memory in [arena]. STATUS_USAGE for a target that cannot be one, STATUS_DATA for a
+ * file that cannot be read. */
+status suggest(const char *path, const char *target, struct arena *arena, struct suggestion *out);
+
+#endif

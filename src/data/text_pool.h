@@ -1,0 +1,27 @@
+/* text_pool: the different texts of a column, in the order of their first occurrence. */
+#ifndef DATA_TEXT_POOL_H
+#define DATA_TEXT_POOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct pooled_text {
+    const char *text; /* not owned */
+    size_t count, first_row;
+};
+
+/* Zero-initialise. */
+struct text_pool {
+    struct pooled_text *items;
+    size_t count, capacity;
+    uint32_t *slots; /* (slot_count) hash table: 1 + index into items; 0: free */
+    size_t slot_count;
+};
+
+/* Counts an occurrence of [text], which must stay valid, in [row]: its index. */
+status text_pool_add(struct text_pool *pool, const char *text, size_t row, size_t *index);
+void text_pool_free(struct text_pool *pool);
+
+#endif

@@ -1,0 +1,108 @@
+/* lanes: a vector of the instruction set, and the panels of a few vectors into which products divide their columns. */
+#ifndef DEVICE_CPU_SETS_LANES_H
+#define DEVICE_CPU_SETS_LANES_H
+
+#include <stddef.h>
+
+#ifndef KERNELS_LANES
+#define KERNELS_LANES 4
+#endif
+
+/* KERNELS_LANES: floats of one vector of the instruction set (16, 8 or 4) */
+#define LANES KERNELS_LANES
+#define TILE_VECTORS 3
+#define PANEL_WIDTH (TILE_VECTORS * LANES)
+
+#if LANES > 4
+#include <immintrin.h>
+#endif
+
+typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4)));
+
+/* Swapping blocks of w off the diagonal for w = 1, 2, 4, ... transposes a square of LANES x LANES. */
+#define LOW(i, w) ((i) & (w) ? LANES + (i) - (w) : (i))
+#define HIGH(i, w) ((i) & (w) ? LANES + (i) : (i) + (w))
+#define FOUR(f, i, w) f(i, w), f(i + 1, w), f(i + 2, w), f(i + 3, w)
+#if LANES == 16
+#define EACH_LANE(f, w) FOUR(f, 0, w), FOUR(f, 4, w), FOUR(f, 8, w), FOUR(f, 12, w)
+#elif LANES == 8
+#define EACH_LANE(f, w) FOUR(f, 0, w), FOUR(f, 4, w)
+#else
+#define EACH_LANE(f, w) FOUR(f, 0, w)
+#endif
+#define SWAP_BLOCKS(rows, w)                                                                                           \
+    for (size_t i_ = 0; i_ < LANES; i_++)                                                                              \
+        if (!(i_ & (w))) {                                                                                             \
+            lanes one_ = (rows)[i_], other_ = (rows)[i_ + (w)];                                                        \
+            (rows)[i_] = __builtin_shufflevector(one_, other_, EACH_LANE(LOW, w));                                     \
+            (rows)[i_ + (w)] = __builtin_shufflevector(one_, other_, EACH_LANE(HIGH, w));                              \
+        }
+
+/* square (LANES vectors) becomes its transpose */
+static inline void transpose(lanes square[LANES]) {
+    SWAP_BLOCKS(square, 1)
+    SWAP_BLOCKS(square, 2)
+#if LANES > 4
+    SWAP_BLOCKS(square, 4)
+#endif
+#if LANES > 8
+    SWAP_BLOCKS(square, 8)
+#endif
+}
+
+/* ---- the first [count] < LANES numbers of a vector, where the others must not be touched ---- */
+
+typedef int mask __attribute__((vector_size(4 * LANES), aligned(4)));
+
+#if LANES == 8
+/* The first [count] lanes are set. */
+static inline __attribute__((always_inline)) mask partial_mask(size_t count) {
+    static const int words[2 * LANES] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    return *(const mask *)(words + LANES - count);
+}
+#endif
+
+/* Zeros after the first [count] numbers. */
+static inline __attribute__((always_inline)) lanes partial_load(const float *from, size_t count) {
+#if LANES == 16
+    return (lanes)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
+#elif LANES == 8
+    return (lanes)_mm256_maskload_ps(from, (__m256i)partial_mask(count));
+#else
+    lanes x = {0};
+    for (size_t i = 0; i < count; i++) x[i] = from[i];
+    return x;
+#endif
+}
+
+static inline __attribute__((always_inline)) void partial_store(float *to, lanes x, size_t count) {
+#if LANES == 16
+    _mm512_mask_storeu_ps(to, (__mmask16)((1u << count) - 1), (__m512)x);
+#elif LANES == 8 /* not _mm256_maskstore_ps, which takes some processors 20 cycles */
+    __m128 part = _mm256_castps256_ps128((__m256)x);
+    if (count & 4) {
+        _mm_storeu_ps(to, part);
+        part = _mm256_extractf128_ps((__m256)x, 1);
+        to += 4;
+    }
+    if (count & 2) {
+        _mm_storel_pi((__m64 *)(void *)to, part);
+        part = _mm_movehl_ps(part, part);
+        to += 2;
+    }
+    if (count & 1) _mm_store_ss(to, part);
+#else
+    for (size_t i = 0; i < count; i++) to[i] = x[i];
+#endif
+}
+
+/* ---- panels ---- */
+
+/* Columns of the next panel when [left] remain. Less than two panels are halved: a tile of few columns has too few sums
+ * to hide the latency of its multiply-adds. */
+static inline size_t panel_columns(size_t left) {
+    if (left <= PANEL_WIDTH || left >= 2 * PANEL_WIDTH) return left < PANEL_WIDTH ? left : PANEL_WIDTH;
+    return (left + 2 * LANES - 1) / (2 * LANES) * LANES;
+}
+
+#endif

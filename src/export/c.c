@@ -1,0 +1,295 @@
+/* One C99 file and its header, which compute the model for one row: functions of the layers that it has (c_code.h),
+ * tables of weights, and a call for each step, with memory that is planned here. */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "export/c_file.h"
+
+#define MAX_WEIGHTS ((size_t)1 << 24) /* more make a file that compilers need gigabytes for */
+#define MAX_STACK 16384               /* floats of memory between the steps that are on the stack */
+
+/* ---- memory ---- */
+
+static size_t resolve(const struct c_file *c, size_t tensor) {
+    size_t alias = c->m->model->tensors[tensor].alias;
+    return c->root[alias == NO_TENSOR ? tensor : alias];
+}
+
+static bool is_identity(const struct step *step) {
+    return step->layer && operation_of(step->layer).kind == OPERATION_IDENTITY;
+}
+
+static void extend(struct piece *piece, size_t time) {
+    if (time > piece->last) piece->last = time;
+}
+
+/* Gives memory to each tensor that a step writes, from this step to the last that reads it. The scaled inputs are at
+ * time 0, step i at i + 1. */
+static void place(struct c_file *c) {
+    const struct model *model = c->m->model;
+    struct piece **all = arena_alloc(c->arena, (model->tensor_count + 2 * model->step_count) * sizeof(struct piece *));
+    size_t count = 0;
+    for (size_t t = 0; t < model->tensor_count; t++) c->root[t] = t;
+    if (c->m->features || !(c->m->divide >= 1 && c->m->divide <= 1)) c->pieces[0].size = shape_elements(&model->in);
+    for (size_t i = 0; i < model->step_count; i++) {
+        const struct step *step = &model->steps[i];
+        size_t sizes[2] = {0};
+        for (size_t n = 0; n < step->in_count; n++) extend(&c->pieces[resolve(c, step->in[n])], i + 1);
+        if (is_identity(step)) {
+            c->root[step->out] = resolve(c, step->in[0]);
+            continue;
+        }
+        c->pieces[step->out] = (struct piece){.size = model->tensors[step->out].size, .first = i + 1, .last = i + 1};
+        if (step->layer) {
+            struct operation op = operation_of(step->layer);
+            c_step_scratch(step->layer, &op, sizes);
+        }
+        for (size_t k = 0; k < 2; k++) c->scratch[2 * i + k] = (struct piece){sizes[k], i + 1, i + 1, 0};
+    }
+    c->pieces[resolve(c, model->output)].size = 0; /* the caller's */
+    for (size_t t = 0; t < model->tensor_count; t++)
+        if (c->pieces[t].size) all[count++] = &c->pieces[t];
+    for (size_t i = 0; i < 2 * model->step_count; i++)
+        if (c->scratch[i].size) all[count++] = &c->scratch[i];
+    c->work = placement_find(c->arena, all, count);
+}
+
+static const char *address(struct c_file *c, const struct piece *piece) {
+    return piece->offset ? arena_printf(c->arena, "work + %zu", piece->offset) : "work";
+}
+
+static const char *expression(struct c_file *c, size_t tensor) {
+    size_t root = resolve(c, tensor);
+    if (root == 0) return c->pieces[0].size ? address(c, &c->pieces[0]) : "inputs";
+    if (root == resolve(c, c->m->model->output)) return "outputs";
+    return address(c, &c->pieces[root]);
+}
+
+/* ---- steps ---- */
+
+static void add_sum(struct c_file *c, const struct step *step) {
+    size_t size = c->m->model->tensors[step->out].size;
+    const char *y = expression(c, step->out);
+    c_code_use(C_add, &c->used);
+    text_printf(&c->steps, "    add(%s, %s, %s, %zu);\n", expression(c, step->in[0]), expression(c, step->in[1]), y,
+                size);
+    if (!step->has_relu) return;
+    c_code_use(C_relu, &c->used);
+    text_printf(&c->steps, "    relu(%s, %s, %zu);\n", y, y, size);
+}
+
+static void add_steps(struct c_file *c) {
+    const struct model *model = c->m->model;
+    for (size_t i = 0; i < model->step_count; i++) {
+        const struct step *step = &model->steps[i];
+        const char *scratch[] = {address(c, &c->scratch[2 * i]), address(c, &c->scratch[2 * i + 1])};
+        if (is_identity(step)) continue;
+        if (!step->layer) {
+            add_sum(c, step);
+            continue;
+        }
+        struct operation op = operation_of(step->layer);
+        c_step_add(c, step->layer, &op, expression(c, step->in[0]), expression(c, step->out), scratch);
+    }
+    if (resolve(c, model->output) == 0)
+        text_printf(&c->steps, "    memcpy(outputs, %s, %zu * sizeof *outputs);\n", expression(c, 0), model->out_size);
+}
+
+/* x = (float)((x / divide - mean) / scale) in double, as the dataset does it */
+static void add_preparation(struct c_file *c, struct text *out) {
+    const struct export_model *m = c->m;
+    size_t size = shape_elements(&m->model->in);
+    text_printf(out,
+                "    for (i = 0; i < %zu; i++) {\n        double value = doubles ? doubles[i] : (double)inputs[i];\n",
+                size);
+    if (!(m->divide >= 1 && m->divide <= 1)) text_printf(out, "        value /= %a;\n", m->divide);
+    if (m->features) {
+        const char *index = m->features == size ? "i" : arena_printf(c->arena, "i / %zu", size / m->features);
+        c_table_doubles(c, "input_mean", m->mean, m->features);
+        c_table_doubles(c, "input_scale", m->scale, m->features);
+        text_printf(out, "        value = (value - input_mean[%s]) / input_scale[%s];\n", index, index);
+    }
+    text_printf(out, "        (%s)[i] = (float)value;\n    }\n", address(c, &c->pieces[0]));
+}
+
+/* ---- texts ---- */
+
+static void add_string(struct text *out, const char *string) {
+    text_add(out, "\"");
+    for (; *string; string++) {
+        unsigned char byte = (unsigned char)*string;
+        if (isalnum(byte) || strchr(" _-+.,:;()=<>#%&/!", byte))
+            text_add_bytes(out, string, 1);
+        else
+            text_printf(out, "\\%03o", byte);
+    }
+    text_add(out, "\"");
+}
+
+static void add_strings(struct text *out, const char *name, const struct string_list *list) {
+    if (!list->count) return;
+    text_printf(out, "const char *const %s[%zu] = {", name, list->count);
+    for (size_t i = 0; i < list->count; i++) {
+        text_add(out, i % 8 ? " " : "\n    ");
+        add_string(out, list->items[i]);
+        if (i + 1 < list->count) text_add(out, ",");
+    }
+    text_add(out, "\n};\n\n");
+}
+
+static const char *input_type(const struct c_file *c) { return c->m->model->in.is_tokens ? "int32_t" : "float"; }
+
+static const char *header_of(struct c_file *c, const char *path) {
+    char *header = arena_copy(c->arena, path);
+    size_t length = strlen(header);
+    header[length - 1] = 'h';
+    return header;
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void add_header(struct c_file *c, struct text *out) {
+    const struct export_model *m = c->m;
+    bool is_prepared = c->pieces[0].size > 0, are_tokens = m->model->in.is_tokens;
+    text_printf(out, "/* The model %s, written by ddptrain export. */\n", m->name);
+    text_add(out, "#ifndef MODEL_PREDICT_H\n#define MODEL_PREDICT_H\n\n");
+    if (are_tokens) text_add(out, "#include <stdint.h>\n\n");
+    text_add(out, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
+    text_printf(out, "#define MODEL_INPUTS %zu\n#define MODEL_OUTPUTS %zu\n", shape_elements(&m->model->in),
+                m->model->out_size);
+    if (m->labels.count)
+        text_printf(out,
+                    "#define MODEL_LABELS %zu\n\n/* The label of each class. */\nextern const char *const "
+                    "model_labels[MODEL_LABELS];\n",
+                    m->labels.count);
+    if (m->columns.count)
+        text_add(out, "\n/* The name of each input. */\nextern const char *const model_columns[MODEL_INPUTS];\n");
+    text_printf(out, "\n/* Computes outputs (MODEL_OUTPUTS) for one row of inputs (MODEL_INPUTS), %s.\n",
+                are_tokens ? "the numbers of tokens" : "as they are in the dataset");
+    text_printf(out, " * 0; 1 without memory%s. Thread-safe. */\n",
+                are_tokens ? "; 2 for a token that the model does not have" : "");
+    text_printf(out, "int model_predict(const %s *inputs, float *outputs);\n", input_type(c));
+    if (is_prepared)
+        text_add(out,
+                 "\n/* The same for inputs that are not exact as floats. */\nint model_predict_double(const double "
+                 "*inputs, float *outputs);\n");
+    text_add(out, "\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
+}
+
+static const char preamble[] =
+    "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n\n"
+    "/* A product and a sum are fused only where the code says fmaf. */\n"
+    "#if defined(__clang__)\n#pragma STDC FP_CONTRACT OFF\n"
+    "#elif defined(__GNUC__)\n#pragma GCC optimize(\"O3\", \"fp-contract=off\")\n#endif\n"
+    "#if defined(__GNUC__)\n#define INLINE static __inline__ __attribute__((always_inline, unused))\n"
+    "#else\n#define INLINE static\n#endif\n\n";
+
+/* fmaf is an instruction of most x86 processors, but compilers use it only if they are told to. */
+static const char dispatch[] =
+    "#if defined(__GNUC__) && defined(__x86_64__) && !defined(__FMA__)\n"
+    "#define HAS_VARIANTS 1\n"
+    "__attribute__((target(\"avx2,fma\"))) static int run_fma(%s) {\n    return run(%s);\n}\n"
+    "#endif\n\n"
+    "static int run_best(%s) {\n"
+    "#if defined(HAS_VARIANTS)\n"
+    "    if (__builtin_cpu_supports(\"avx2\") && __builtin_cpu_supports(\"fma\")) return run_fma(%s);\n"
+    "#endif\n"
+    "    return run(%s);\n}\n\n";
+
+static void add_entry(struct c_file *c, struct text *out, const char *name, const char *type, const char *arguments) {
+    text_printf(out, "int %s(const %s *inputs, float *outputs) {\n", name, type);
+    if (c->work == 0) {
+        text_printf(out, "    return run_best(%s, NULL);\n}\n", arguments);
+    } else if (c->work <= MAX_STACK) {
+        text_printf(out, "    float work[%zu];\n    return run_best(%s, work);\n}\n", c->work, arguments);
+    } else {
+        text_printf(out,
+                    "    float *work = malloc(%zu * sizeof *work);\n    int result = work ? run_best(%s, work) : 1;\n",
+                    c->work, arguments);
+        text_add(out, "    free(work);\n    return result;\n}\n");
+    }
+}
+
+static void add_source(struct c_file *c, const char *header, struct text *out) {
+    bool is_prepared = c->pieces[0].size > 0;
+    const char *parameters = arena_printf(c->arena, "const %s *inputs,%s float *outputs, float *work", input_type(c),
+                                          is_prepared ? " const double *doubles," : "");
+    const char *arguments = is_prepared ? "inputs, doubles, outputs, work" : "inputs, outputs, work";
+    struct text preparation = {0};
+    if (is_prepared) add_preparation(c, &preparation);
+    add_steps(c);
+    text_printf(
+        out,
+        "/* The model %s, written by ddptrain export. Its bits are those of ddptrain predict: docs/export.md. */\n",
+        c->m->name);
+    text_printf(out, "#include \"%s\"\n\n%s", base_name(header), preamble);
+    c_code_add(c->used, out);
+    text_add(out, text_string(&c->tables));
+    add_strings(out, "model_labels", &c->m->labels);
+    add_strings(out, "model_columns", &c->m->columns);
+    text_printf(out, "INLINE int run(%s) {\n%s%s%s%s    return 0;\n}\n\n", parameters,
+                is_prepared ? "    size_t i;\n" : "", c->work ? "" : "    (void)work;\n", text_string(&preparation),
+                text_string(&c->steps));
+    text_printf(out, dispatch, parameters, arguments, parameters, arguments, arguments);
+    add_entry(c, out, "model_predict", input_type(c), is_prepared ? "inputs, NULL, outputs" : "inputs, outputs");
+    if (is_prepared) text_add(out, "\n");
+    if (is_prepared) add_entry(c, out, "model_predict_double", "double", "NULL, inputs, outputs");
+    text_free(&preparation);
+}
+
+/* ---- the format ---- */
+
+static status check(const struct export_source *source, const struct export_model *m, const char *path) {
+    size_t length = strlen(path);
+    if (length < 3 || strcmp(path + length - 2, ".c") != 0)
+        return status_new(STATUS_USAGE,
+                          "--out: the file of format c must end in .c, because a header .h is written, too; "
+                          "got '%s'",
+                          path);
+    if (m->model->params.elements > MAX_WEIGHTS)
+        return status_new(STATUS_USAGE,
+                          "%s: the model has %zu weights; a C file for compilers has at most %zu; export it as onnx",
+                          source->path, m->model->params.elements, MAX_WEIGHTS);
+    return OK;
+}
+
+static status write_model(const struct export_source *source, const struct export_model *m, const char *path) {
+    const struct model *model = m->model;
+    struct arena *arena = source->arena;
+    struct c_file c = {.m = m, .arena = arena};
+    TRY(check(source, m, path));
+    c.pieces = arena_alloc(arena, model->tensor_count * sizeof *c.pieces);
+    c.scratch = arena_alloc(arena, 2 * (model->step_count + 1) * sizeof *c.scratch);
+    c.root = arena_alloc(arena, model->tensor_count * sizeof *c.root);
+    c.made = arena_alloc(arena, (4 * model->layer_count + 1) * sizeof *c.made);
+    struct text header = {0}, code = {0};
+    const char *header_path = header_of(&c, path);
+    place(&c);
+    add_header(&c, &header);
+    add_source(&c, header_path, &code);
+    struct io_part part = {header.data, header.length};
+    status s = io_replace(header_path, &part, 1);
+    part = (struct io_part){code.data, code.length};
+    if (!s) s = io_replace(path, &part, 1);
+    text_free(&header);
+    text_free(&code);
+    text_free(&c.tables);
+    text_free(&c.steps);
+    return s;
+}
+
+static status write_files(const struct export_source *source, const char *path) {
+    struct export_model model;
+    status s = export_model_open(source, &model);
+    if (!s) s = write_model(source, &model, path);
+    export_model_close(&model);
+    return s;
+}
+
+const struct export_format export_c = {.name = "c", .extension = ".c", .write = write_files};

@@ -1,0 +1,29 @@
+/* c_code: the functions that an exported C file is made of: the files of functions/, which compute what the CPU's
+ * operators compute, in the same order of operations. The build embeds their text. */
+#ifndef EXPORT_C_CODE_H
+#define EXPORT_C_CODE_H
+
+#include "base/text.h"
+
+/* clang-format off */
+#define C_FUNCTIONS(X) \
+    X(bits) X(with_sign) X(exponential) X(tangent) X(error_function) X(total) X(largest) \
+    X(relu) X(hyperbolic_tangent) X(sigmoid) X(silu) X(gelu) X(gelu_tanh) X(leaky_relu) X(add) X(transpose) \
+    X(linear) X(window) X(convolution) X(span) X(max_pool) X(average_pool) X(batch_norm) X(group_norm) \
+    X(layer_norm) X(rms_norm) X(softmax) X(embedding) X(attention)
+/* clang-format on */
+
+enum c_function {
+#define X(name) C_##name,
+    C_FUNCTIONS(X)
+#undef X
+        C_FUNCTION_COUNT
+};
+
+/* Adds [function] and those that it calls to the set [used] (a bit for each). */
+void c_code_use(enum c_function function, uint64_t *used);
+
+/* Adds the text of all used functions, callees first. */
+void c_code_add(uint64_t used, struct text *out);
+
+#endif

@@ -1,0 +1,41 @@
+/* c_file: an exported C file while it is written: the code of the steps, the tables of weights, the memory between the
+ * steps. */
+#ifndef EXPORT_C_FILE_H
+#define EXPORT_C_FILE_H
+
+#include "export/c_code.h"
+#include "export/model.h"
+
+enum c_layout { C_PLAIN, C_LINEAR, C_CONVOLUTION, C_SCALE, C_SHIFT };
+
+struct c_file {
+    const struct export_model *m;
+    struct arena *arena;
+    struct text tables, steps; /* code */
+    uint64_t used;             /* functions */
+    struct piece *pieces;      /* (tensor_count) of tensors that have memory, in floats */
+    struct piece *scratch;     /* (2 * step_count) of steps: two each */
+    size_t *root;              /* (tensor_count) the tensor whose memory a tensor uses; 0: the inputs */
+    size_t work;               /* floats of all memory */
+    size_t table_count;
+    struct c_table {
+        const void *values;
+        enum c_layout layout;
+    } * made; /* (table_count) tables that are in the file */
+};
+
+/* The name of a table of the parameter [index] in [layout], "0" for OPERATION_NO_PARAM. Adds it unless it is there. For
+ * a convolution [op] is its operation, else NULL. */
+const char *c_table_param(struct c_file *c, size_t index, enum c_layout layout, const struct operation *op);
+/* Scale and shift of a batch norm. */
+const char *c_table_norm(struct c_file *c, const struct operation *op, size_t channels, enum c_layout layout);
+/* "static const double name[] = {...};" */
+void c_table_doubles(struct c_file *c, const char *name, const double *values, size_t count);
+
+/* Adds the call of a step. [x], [y]: expressions; [scratch]: of its two scratch memories. */
+void c_step_add(struct c_file *c, const struct layer *layer, const struct operation *op, const char *x, const char *y,
+                const char *const scratch[2]);
+/* The floats of the scratch memories that a step needs. */
+void c_step_scratch(const struct layer *layer, const struct operation *op, size_t sizes[2]);
+
+#endif

@@ -1,0 +1,99 @@
+/* Numbers are written as hexadecimal floats, which are exact. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "export/c_file.h"
+
+#define PER_LINE 8
+
+static void add_number(struct text *out, double value, const char *suffix) {
+    if (isnan(value))
+        text_add(out, "NAN");
+    else if (isinf(value))
+        text_add(out, value > 0 ? "INFINITY" : "-INFINITY");
+    else
+        text_printf(out, "%a%s", value, suffix);
+}
+
+/* One table; [comment] NULL: none. */
+static void add_table(struct text *out, const char *type, const char *name, const char *comment, const float *floats,
+                      const double *doubles, size_t count) {
+    if (comment) text_printf(out, "/* %s */\n", comment);
+    text_printf(out, "static const %s %s[%zu] = {", type, name, count);
+    for (size_t i = 0; i < count; i++) {
+        text_add(out, i % PER_LINE ? " " : "\n    ");
+        add_number(out, floats ? (double)floats[i] : doubles[i], floats ? "f" : "");
+        if (i + 1 < count) text_add(out, ",");
+    }
+    text_add(out, "\n};\n\n");
+}
+
+void c_table_doubles(struct c_file *c, const char *name, const double *values, size_t count) {
+    add_table(&c->tables, "double", name, NULL, NULL, values, count);
+}
+
+/* (out, in) becomes (in, out). */
+static void order_linear(const float *from, float *to, size_t out, size_t in) {
+    for (size_t o = 0; o < out; o++)
+        for (size_t i = 0; i < in; i++) to[i * out + o] = from[o * in + i];
+}
+
+/* (out channels, in channels of a group, taps) becomes (groups, taps, in channels, out channels). */
+static void order_convolution(const float *from, float *to, const struct convolution *v) {
+    size_t in = v->in.channels / v->groups, out = v->out.channels / v->groups;
+    size_t taps = v->window.kernel[0] * v->window.kernel[1];
+    for (size_t g = 0; g < v->groups; g++)
+        for (size_t t = 0; t < taps; t++)
+            for (size_t i = 0; i < in; i++)
+                for (size_t o = 0; o < out; o++) *to++ = from[((g * out + o) * in + i) * taps + t];
+}
+
+/* The name of a new table, or of the one with the same content; *is_new. */
+static const char *name_of(struct c_file *c, const void *values, enum c_layout layout, bool *is_new) {
+    size_t i = 0;
+    while (i < c->table_count && (c->made[i].values != values || c->made[i].layout != layout)) i++;
+    *is_new = i == c->table_count;
+    if (*is_new) c->made[c->table_count++] = (struct c_table){values, layout};
+    return arena_printf(c->arena, "table_%zu", i);
+}
+
+/* The name of a parameter in a comment. */
+static const char *comment_of(struct c_file *c, const char *name) {
+    char *comment = arena_copy(c->arena, name);
+    for (char *at = comment; *at; at++)
+        if (*at == '*' || *at == '/' || *at == '\\' || *at == '?' || (unsigned char)*at < 32) *at = '_';
+    return comment;
+}
+
+const char *c_table_param(struct c_file *c, size_t index, enum c_layout layout, const struct operation *op) {
+    bool is_new;
+    if (index == OPERATION_NO_PARAM) return "0";
+    const struct param *param = &c->m->model->params.items[index];
+    const float *values = c->m->params[index];
+    const char *name = name_of(c, values, layout, &is_new);
+    if (!is_new) return name;
+    float *ordered = layout == C_PLAIN ? NULL : malloc(param->count * sizeof *ordered);
+    if (ordered && layout == C_LINEAR) order_linear(values, ordered, (size_t)param->shape[0], (size_t)param->shape[1]);
+    if (ordered && layout == C_CONVOLUTION) order_convolution(values, ordered, &op->convolution);
+    add_table(&c->tables, "float", name, comment_of(c, param->name), ordered ? ordered : values, NULL, param->count);
+    free(ordered);
+    return name;
+}
+
+/* The formulas of batch_norm_forward of the CPU. */
+const char *c_table_norm(struct c_file *c, const struct operation *op, size_t channels, enum c_layout layout) {
+    bool is_new;
+    const float *mean = c->m->buffers[op->mean], *variance = c->m->buffers[op->variance];
+    const float *weight = op->weight == OPERATION_NO_PARAM ? NULL : c->m->params[op->weight];
+    const float *bias = op->bias == OPERATION_NO_PARAM ? NULL : c->m->params[op->bias];
+    const char *name = name_of(c, mean, layout, &is_new);
+    float *values = arena_alloc(c->arena, channels * sizeof *values);
+    for (size_t i = 0; i < channels; i++) {
+        float inverse = (float)(1 / sqrt((double)variance[i] + (double)op->eps));
+        float scale = weight ? weight[i] * inverse : inverse;
+        values[i] = layout == C_SCALE ? scale : fmaf(-mean[i], scale, bias ? bias[i] : 0);
+    }
+    add_table(&c->tables, "float", name, layout == C_SCALE ? "scale of a batch norm" : "shift of a batch norm", values,
+              NULL, channels);
+    return name;
+}

@@ -1,0 +1,105 @@
+/* Reads the tensors of the checkpoint, then calls the format. */
+#include "export/export.h"
+
+#include <string.h>
+
+#include "export/formats.h"
+
+static const struct export_format *const formats[] = {
+#define X(name) &export_##name,
+    EXPORT_FORMATS(X)
+#undef X
+};
+#define FORMAT_COUNT (sizeof formats / sizeof *formats)
+
+void export_add_names(struct text *out) {
+    for (size_t i = 0; i < FORMAT_COUNT; i++) text_printf(out, "%s%s", i ? ", " : "", formats[i]->name);
+}
+
+static const struct export_format *find_name(const char *name) {
+    for (size_t i = 0; i < FORMAT_COUNT; i++)
+        if (strcmp(formats[i]->name, name) == 0) return formats[i];
+    return NULL;
+}
+
+static const struct export_format *find_extension(const char *path) {
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; dot && i < FORMAT_COUNT; i++)
+        if (strcmp(formats[i]->extension, dot) == 0) return formats[i];
+    return NULL;
+}
+
+static status choose(const struct export_options *options, const struct export_format **out) {
+    struct text names = {0};
+    status s = OK;
+    if (!options->out) return status_new(STATUS_USAGE, "export needs --out FILE");
+    *out = options->format ? find_name(options->format) : find_extension(options->out);
+    if (*out) return OK;
+    export_add_names(&names);
+    if (options->format)
+        s = status_new(STATUS_USAGE, "--format: expected one of %s, got '%s'", text_string(&names), options->format);
+    else
+        s = status_new(STATUS_USAGE,
+                       "--out: the format is not known by the extension of '%s'; give --format, one of %s",
+                       options->out, text_string(&names));
+    text_free(&names);
+    return s;
+}
+
+struct list {
+    struct export_source *source;
+    size_t capacity;
+};
+
+static status add(void *context, const char *name, int dims, const int64_t *shape, const float *values) {
+    struct list *list = context;
+    struct export_source *source = list->source;
+    if (source->tensor_count == list->capacity) {
+        list->capacity = list->capacity ? list->capacity * 2 : 64;
+        struct named_tensor *tensors = arena_alloc(source->arena, list->capacity * sizeof *tensors);
+        if (source->tensor_count) memcpy(tensors, source->tensors, source->tensor_count * sizeof *tensors);
+        source->tensors = tensors;
+    }
+    int64_t *copy = arena_alloc(source->arena, MAX_DIMS * sizeof *copy);
+    memcpy(copy, shape, (size_t)dims * sizeof *copy);
+    source->tensors[source->tensor_count++] =
+        (struct named_tensor){arena_copy(source->arena, name), dims, copy, values};
+    return OK;
+}
+
+/* The moving average has a tensor for each parameter; running statistics have none. */
+static status replace(void *context, const char *name, int dims, const int64_t *shape, const float *values) {
+    struct export_source *source = context;
+    for (size_t i = 0; i < source->tensor_count; i++) {
+        struct named_tensor *t = &source->tensors[i];
+        if (strcmp(t->name, name) != 0) continue;
+        if (t->dims != dims || memcmp(t->shape, shape, (size_t)dims * sizeof *shape) != 0)
+            return status_new(STATUS_DATA, "%s: ema/%s and model/%s have different shapes; the file was changed",
+                              source->path, name, name);
+        t->values = values;
+    }
+    return OK;
+}
+
+static status read_tensors(struct export_source *source, bool average) {
+    struct list list = {.source = source};
+    TRY(checkpoint_visit(source->checkpoint, "model", add, &list));
+    return average ? checkpoint_visit(source->checkpoint, "ema", replace, source) : OK;
+}
+
+status export_run(const struct export_options *options, struct log *log) {
+    const struct export_format *format = NULL;
+    bool average = false;
+    TRY(choose(options, &format));
+    TRY(weights_check_out(options->out));
+    struct export_source source = {.arena = arena_create(), .path = options->weights.checkpoint, .log = log};
+    if (options->weights.folder) source.path = options->weights.folder;
+    status s = weights_open_alone(&options->weights, log, &source.checkpoint, &average);
+    if (!s) s = read_tensors(&source, average);
+    if (options->can_save) *options->can_save = 1; /* a stop request has no effect: the file is written completely */
+    if (!s) s = format->write(&source, options->out);
+    if (!s) log_line(log, "%s: %zu tensor%s", options->out, source.tensor_count, text_plural(source.tensor_count, "s"));
+    checkpoint_close(source.checkpoint);
+    arena_destroy(source.arena);
+    return s;
+}

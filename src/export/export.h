@@ -1,0 +1,26 @@
+/* export: writes the model of a checkpoint as a file for other programs. The formats are a table (formats.h);
+ * docs/adding.md explains how to add one. */
+#ifndef EXPORT_EXPORT_H
+#define EXPORT_EXPORT_H
+
+#include <signal.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "train/weights.h"
+
+struct export_options {
+    struct weights_options weights;
+    const char *format;              /* --format; NULL: by the extension of [out] */
+    const char *out;                 /* --out; NULL: STATUS_USAGE */
+    volatile sig_atomic_t *can_save; /* set before the file is written; NULL: not needed */
+};
+
+/* Writes the file atomically and logs what it holds. STATUS_USAGE when the format or its extension is not known, when
+ * [out] is a checkpoint, or when the format cannot express the model. */
+status export_run(const struct export_options *options, struct log *log);
+
+/* Adds the names of all formats: "safetensors, pt". */
+void export_add_names(struct text *out);
+
+#endif

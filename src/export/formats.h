@@ -1,0 +1,34 @@
+/* formats: the table of export formats, and what a format is written from. */
+#ifndef EXPORT_FORMATS_H
+#define EXPORT_FORMATS_H
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/named_tensor.h"
+
+/* A checkpoint, as all formats see it. */
+struct export_source {
+    struct arena *arena;
+    const char *path; /* as given by the user, for messages */
+    struct checkpoint *checkpoint;
+    struct log *log;
+    struct named_tensor *tensors; /* (tensor_count) parameters and buffers, in the order of their names */
+    size_t tensor_count;
+};
+
+struct export_format {
+    const char *name;
+    const char *extension; /* ".pt" */
+    /* Writes [path] atomically, and logs what it holds. */
+    status (*write)(const struct export_source *source, const char *path);
+};
+
+/* The table: a name here, and a `const struct export_format export_<name>` in a file of this folder. */
+#define EXPORT_FORMATS(X) X(safetensors) X(pt) X(onnx) X(c)
+#define X(name) extern const struct export_format export_##name;
+EXPORT_FORMATS(X)
+#undef X
+
+#endif

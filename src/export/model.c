@@ -1,0 +1,214 @@
+/* The model is planned from the config in the checkpoint. A checkpoint does not contain the shape of its inputs, so
+ * that is taken from the first of these that knows it: the vocabulary, the columns, the dataset, the first weight. */
+#include "export/model.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/vocabulary.h"
+#include "train/column_names.h"
+#include "train/labels.h"
+#include "train/preparation_json.h"
+
+/* ---- texts ---- */
+
+static status read_text(const struct export_source *source, const char *path, char **out) {
+    struct entry entry = {.path = path, .type = ENTRY_TEXT, .data = out, .is_optional = true};
+    *out = NULL;
+    return checkpoint_read(source->checkpoint, &entry, 1, NULL);
+}
+
+static status read_config(const struct export_source *source, struct export_model *m) {
+    char *text = NULL;
+    TRY(read_text(source, "config", &text));
+    if (!text) return status_new(STATUS_DATA, "%s: it has no config", source->path);
+    status s = config_parse(source->path, text, &m->file);
+    free(text);
+    TRY(s);
+    m->config = config_of(m->file);
+    char *name = arena_copy(source->arena, m->config->name);
+    for (char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("._-", *c)) *c = '_';
+    m->name = name;
+    return OK;
+}
+
+static status read_labels(const struct export_source *source, struct export_model *m) {
+    char *text = NULL;
+    TRY(read_text(source, "data/labels", &text));
+    status s = text ? labels_read(source->arena, text, &m->labels) : OK;
+    free(text);
+    return s;
+}
+
+/* Outputs in another unit than the file's would be taken for predictions. */
+static status check_targets(const struct export_source *source) {
+    char *text = NULL;
+    TRY(read_text(source, "data/target_scale", &text));
+    bool is_scaled = text != NULL;
+    free(text);
+    if (!is_scaled) return OK;
+    return status_new(
+        STATUS_USAGE,
+        "%s: its targets are scaled (dataset.target_scale), which this format does not contain; export the "
+        "weights as safetensors, whose metadata has the scale",
+        source->path);
+}
+
+static status read_columns(const struct export_source *source, struct export_model *m, bool *are_features) {
+    struct column_list list;
+    struct preparation *preparation = NULL;
+    *are_features = false;
+    TRY(preparation_read(source->arena, source->checkpoint, &preparation));
+    if (preparation)
+        return status_new(STATUS_USAGE,
+                          "%s: its columns are prepared (dataset.columns), which this format does not contain; export "
+                          "the weights as safetensors or pt",
+                          source->path);
+    TRY(column_names_read(source->arena, source->checkpoint, &list));
+    m->columns.items = arena_alloc(source->arena, (list.count + 1) * sizeof *m->columns.items);
+    for (size_t i = 0; i < list.count; i++)
+        if (list.items[i].role == COLUMN_INPUT) m->columns.items[m->columns.count++] = list.items[i].name;
+    *are_features = list.count > 0 && strcmp(list.format, "csv") == 0;
+    if (!*are_features) m->columns.count = 0; /* a dataset of a file may be many inputs */
+    return OK;
+}
+
+/* ---- the shape of the inputs ---- */
+
+static status tokens_shape(const struct export_source *source, const struct export_model *m, struct shape *shape,
+                           bool *is_known) {
+    const struct dataset_config *dataset = &m->config->dataset;
+    char *text = NULL;
+    struct vocabulary *vocabulary = NULL;
+    TRY(read_text(source, "data/vocabulary", &text));
+    if (!text) return OK;
+    status s = vocabulary_create(text, &vocabulary);
+    free(text);
+    TRY(s);
+    *shape = (struct shape){.dims = 1,
+                            .size = {dataset->text.block_size},
+                            .is_tokens = true,
+                            .vocabulary = (int64_t)vocabulary_size(vocabulary)};
+    vocabulary_destroy(vocabulary);
+    *is_known = true;
+    return OK;
+}
+
+static status dataset_shape_of(struct export_model *m, struct shape *shape) {
+    struct dataset *dataset;
+    const struct loss_type *loss = loss_type_at((size_t)m->config->loss.index);
+    TRY(dataset_open(&m->config->dataset, loss->wants_classes, true, &dataset));
+    *shape = dataset_shape(dataset_info(dataset));
+    m->divide = dataset_divide(dataset);
+    dataset_close(dataset);
+    return OK;
+}
+
+/* A vector of as many values as the first matrix has columns, if the model then has the shapes of the file. */
+static const struct named_tensor *first_matrix(const struct export_source *source) {
+    for (size_t i = 0; i < source->tensor_count; i++)
+        if (source->tensors[i].dims == 2) return &source->tensors[i];
+    return NULL;
+}
+
+static status find_shape(const struct export_source *source, struct export_model *m, struct shape *shape) {
+    bool is_known = false, are_features = false;
+    TRY(tokens_shape(source, m, shape, &is_known));
+    if (is_known) return OK;
+    TRY(read_columns(source, m, &are_features));
+    *shape = (struct shape){.dims = 1, .size = {(int64_t)m->columns.count}};
+    if (are_features) return OK;
+    status s = dataset_shape_of(m, shape);
+    const struct named_tensor *matrix = first_matrix(source);
+    if (!s || !matrix || m->config->dataset.divide > 0) return s;
+    struct model *plan = NULL;
+    *shape = (struct shape){.dims = 1, .size = {matrix->shape[1]}};
+    status unfit = model_plan(&m->config->model, shape, &plan);
+    model_destroy(plan);
+    if (!unfit) {
+        status_free(s);
+        return OK;
+    }
+    status_free(unfit);
+    return status_prefix(s, "the shape of the model's inputs is not in the checkpoint, and the dataset cannot be read");
+}
+
+/* ---- weights and scaler ---- */
+
+static status find_values(const struct export_source *source, const struct params *params, const float ***out) {
+    const float **values = arena_alloc(source->arena, (params->count + 1) * sizeof *values);
+    for (size_t p = 0; p < params->count; p++) {
+        const struct param *param = &params->items[p];
+        for (size_t i = 0; i < source->tensor_count && !values[p]; i++) {
+            const struct named_tensor *t = &source->tensors[i];
+            if (strcmp(t->name, param->name) == 0 && t->dims == param->dims &&
+                memcmp(t->shape, param->shape, (size_t)t->dims * sizeof *t->shape) == 0)
+                values[p] = t->values;
+        }
+        if (!values[p])
+            return status_new(STATUS_DATA, "%s: model/%s does not have the shape that the config of the file asks for",
+                              source->path, param->name);
+    }
+    *out = values;
+    return OK;
+}
+
+static bool is_vector(const struct entry *entry) { return entry->type == ENTRY_FLOAT64 && entry->dims == 1; }
+
+static status read_scaler(const struct export_source *source, struct export_model *m) {
+    struct entry entries[] = {{.path = "scaler/mean"}, {.path = "scaler/scale"}};
+    bool has_mean, has_scale;
+    TRY(checkpoint_find(source->checkpoint, &entries[0], &has_mean));
+    TRY(checkpoint_find(source->checkpoint, &entries[1], &has_scale));
+    if (!has_mean || !has_scale) return OK;
+    size_t size = shape_elements(&m->model->in);
+    if (!is_vector(&entries[0]) || !is_vector(&entries[1]) || entries[0].shape[0] != entries[1].shape[0] ||
+        entries[0].shape[0] == 0 || size % (size_t)entries[0].shape[0] != 0)
+        return status_new(STATUS_DATA, "%s: scaler/mean and scaler/scale do not fit the inputs; the file was changed",
+                          source->path);
+    m->features = (size_t)entries[0].shape[0];
+    entries[0].data = m->mean = arena_alloc(source->arena, m->features * sizeof *m->mean);
+    entries[1].data = m->scale = arena_alloc(source->arena, m->features * sizeof *m->scale);
+    return checkpoint_read(source->checkpoint, entries, 2, NULL);
+}
+
+/* The statistics of a batch depend on rows that are computed together, which differ from those of predict. */
+static status check_layers(const struct export_source *source, const struct model *model) {
+    for (size_t i = 0; i < model->step_count; i++) {
+        const struct layer *layer = model->steps[i].layer;
+        if (!layer) continue;
+        struct operation operation = operation_of(layer);
+        if (operation.kind == OPERATION_OTHER)
+            return status_new(STATUS_USAGE, "%s: %s: an exported model cannot have a layer '%s' yet", source->path,
+                              layer->path, layer->type->variant.name);
+        if (operation.uses_batch)
+            return status_new(STATUS_USAGE,
+                              "%s: %s uses the statistics of the batch (track_running_stats: false), which an exported "
+                              "model does not have",
+                              source->path, layer->path);
+    }
+    return OK;
+}
+
+status export_model_open(const struct export_source *source, struct export_model *out) {
+    struct shape shape = {0};
+    *out = (struct export_model){.divide = 1};
+    TRY(read_config(source, out));
+    TRY(check_targets(source));
+    if (out->config->dataset.divide > 0) out->divide = out->config->dataset.divide;
+    TRY(read_labels(source, out));
+    TRY(find_shape(source, out, &shape));
+    TRY(model_plan(&out->config->model, &shape, &out->model));
+    TRY(check_layers(source, out->model));
+    TRY(find_values(source, &out->model->params, &out->params));
+    TRY(find_values(source, &out->model->buffers, &out->buffers));
+    return read_scaler(source, out);
+}
+
+void export_model_close(struct export_model *model) {
+    model_destroy(model->model);
+    config_free(model->file);
+}

@@ -1,0 +1,151 @@
+/* The model as a graph of ONNX with a symbolic batch dimension. Inputs are scaled in float64, as the dataset does it.
+ */
+#include <string.h>
+
+#include "base/io.h"
+#include "export/onnx_graph.h"
+#include "export/protobuf.h"
+
+#define OPSET 22
+#define IR_VERSION 10
+#define MAX_WEIGHTS ((size_t)500 << 20) /* 2 GB, the limit of a message */
+
+static bool has_divisor(const struct export_model *m) { return !(m->divide >= 1 && m->divide <= 1); }
+
+static const char *cast(struct onnx_graph *g, const char *x, enum onnx_type type) {
+    struct text attributes = {0};
+    onnx_int(&attributes, "to", type);
+    return onnx_node1(g, "Cast", x, &attributes);
+}
+
+/* (features), or of a channel (channels, 1, ...) */
+static const char *scaler(struct onnx_graph *g, const char *name, const double *values) {
+    const struct shape *in = &g->m->model->in;
+    int64_t shape[MAX_DIMS] = {(int64_t)g->m->features};
+    size_t dims = g->m->features == 1 ? 1 : (size_t)in->dims;
+    for (size_t d = 1; d < dims; d++) shape[d] = 1;
+    return onnx_tensor(g, name, ONNX_DOUBLE, values, dims, shape);
+}
+
+static const char *add_preparation(struct onnx_graph *g, const char *x) {
+    const struct export_model *m = g->m;
+    if (!m->features && !has_divisor(m)) return x;
+    x = cast(g, x, ONNX_DOUBLE);
+    if (has_divisor(m)) x = onnx_node2(g, "Div", x, onnx_tensor(g, "input_divisor", ONNX_DOUBLE, &m->divide, 0, NULL));
+    if (m->features) x = onnx_node2(g, "Sub", x, scaler(g, "input_mean", m->mean));
+    if (m->features) x = onnx_node2(g, "Div", x, scaler(g, "input_scale", m->scale));
+    return cast(g, x, ONNX_FLOAT);
+}
+
+/* The value of a tensor; a view of another shape is reshaped. */
+static const char *value_of(struct onnx_graph *g, const char **values, size_t tensor) {
+    const struct tensor *t = &g->m->model->tensors[tensor];
+    if (values[tensor] || t->alias == NO_TENSOR) return values[tensor];
+    const struct shape *root = &g->m->model->tensors[t->alias].shape;
+    bool is_same =
+        root->dims == t->shape.dims && memcmp(root->size, t->shape.size, sizeof *root->size * (size_t)root->dims) == 0;
+    const char *value = values[t->alias];
+    if (!is_same) value = onnx_reshape(g, value, t->shape.size, (size_t)t->shape.dims);
+    return values[tensor] = value;
+}
+
+static const char *add_steps(struct onnx_graph *g) {
+    const struct model *model = g->m->model;
+    const char **values = arena_alloc(g->arena, model->tensor_count * sizeof *values);
+    values[0] = add_preparation(g, "inputs");
+    for (size_t i = 0; i < model->step_count; i++) {
+        const struct step *step = &model->steps[i];
+        const char *x = value_of(g, values, step->in[0]);
+        if (step->layer) {
+            struct operation op = operation_of(step->layer);
+            values[step->out] = onnx_operation(g, step->layer, &op, x);
+            continue;
+        }
+        const char *sum = onnx_node2(g, "Add", x, value_of(g, values, step->in[1]));
+        values[step->out] = step->has_relu ? onnx_node1(g, "Relu", sum, NULL) : sum;
+    }
+    return value_of(g, values, model->output);
+}
+
+/* ValueInfo: name 1, type 2 {tensor_type 1 {elem_type 1, shape 2 {dim 1 {dim_value 1, dim_param 2}}}} */
+static void add_value(struct text *graph, unsigned field, const char *name, enum onnx_type type,
+                      const struct shape *shape) {
+    struct text info = {0}, any = {0}, tensor = {0}, dims = {0}, batch = {0};
+    protobuf_string(&batch, 2, "batch");
+    protobuf_message(&dims, 1, &batch);
+    for (int d = 0; d < shape->dims; d++) {
+        struct text dim = {0};
+        protobuf_int(&dim, 1, (uint64_t)shape->size[d]);
+        protobuf_message(&dims, 1, &dim);
+    }
+    protobuf_int(&tensor, 1, type);
+    protobuf_message(&tensor, 2, &dims);
+    protobuf_message(&any, 1, &tensor);
+    protobuf_string(&info, 1, name);
+    protobuf_message(&info, 2, &any);
+    protobuf_message(graph, field, &info);
+}
+
+/* metadata_props 14: key 1, value 2 */
+static void add_texts(struct text *out, const char *key, const struct string_list *list) {
+    struct text entry = {0}, json = {0};
+    if (!list->count) return;
+    for (size_t i = 0; i < list->count; i++) {
+        text_add(&json, i ? ", " : "[");
+        text_add_json(&json, list->items[i]);
+    }
+    text_add(&json, "]");
+    protobuf_string(&entry, 1, key);
+    protobuf_string(&entry, 2, text_string(&json));
+    protobuf_message(out, 14, &entry);
+    text_free(&json);
+}
+
+/* Model: ir_version 1, producer_name 2, graph 7, opset_import 8 {version 2}. Graph: name 2, input 11, output 12. */
+static void add_model(struct onnx_graph *g, struct text *out) {
+    const struct model *model = g->m->model;
+    struct text graph = {0}, opset = {0}, node = {0};
+    const char *result = add_steps(g);
+    protobuf_string(&node, 1, result);
+    protobuf_string(&node, 2, "outputs");
+    protobuf_string(&node, 4, "Identity");
+    protobuf_message(&g->nodes, 1, &node);
+    text_add_bytes(&graph, g->nodes.data, g->nodes.length);
+    protobuf_string(&graph, 2, g->m->name);
+    if (g->tensors.length) text_add_bytes(&graph, g->tensors.data, g->tensors.length);
+    add_value(&graph, 11, "inputs", model->in.is_tokens ? ONNX_INT64 : ONNX_FLOAT, &model->in);
+    add_value(&graph, 12, "outputs", ONNX_FLOAT, &model->tensors[model->output].shape);
+    protobuf_int(out, 1, IR_VERSION);
+    protobuf_string(out, 2, "ddptrain");
+    protobuf_message(out, 7, &graph);
+    protobuf_int(&opset, 2, OPSET);
+    protobuf_message(out, 8, &opset);
+    add_texts(out, "labels", &g->m->labels);
+    add_texts(out, "columns", &g->m->columns);
+}
+
+static status write_model(const struct export_source *source, const struct export_model *m, const char *path) {
+    if (m->model->params.elements > MAX_WEIGHTS)
+        return status_new(STATUS_USAGE, "%s: the model has %zu weights; an ONNX file has at most %zu", source->path,
+                          m->model->params.elements, MAX_WEIGHTS);
+    struct onnx_graph g = {.m = m, .arena = source->arena};
+    g.has_param = arena_alloc(source->arena, (m->model->params.count + 1) * sizeof *g.has_param);
+    struct text out = {0};
+    add_model(&g, &out);
+    struct io_part part = {out.data, out.length};
+    status s = io_replace(path, &part, 1);
+    text_free(&out);
+    text_free(&g.nodes);
+    text_free(&g.tensors);
+    return s;
+}
+
+static status write_file(const struct export_source *source, const char *path) {
+    struct export_model model;
+    status s = export_model_open(source, &model);
+    if (!s) s = write_model(source, &model, path);
+    export_model_close(&model);
+    return s;
+}
+
+const struct export_format export_onnx = {.name = "onnx", .extension = ".onnx", .write = write_file};

@@ -1,0 +1,101 @@
+/* Nodes: input 1, output 2, name 3, op_type 4, attribute 5. Attributes: name 1, f 2, i 3, s 4, ints 8, type 20.
+ * Tensors: dims 1, data_type 2, name 8, raw_data 9. Graphs: node 1, initializer 5. */
+#include "export/onnx_graph.h"
+
+#include <string.h>
+
+#include "export/protobuf.h"
+
+enum { ATTRIBUTE_FLOAT = 1, ATTRIBUTE_INT = 2, ATTRIBUTE_STRING = 3, ATTRIBUTE_INTS = 7 };
+
+void onnx_int(struct text *attributes, const char *name, int64_t value) {
+    struct text a = {0};
+    protobuf_string(&a, 1, name);
+    protobuf_int(&a, 3, (uint64_t)value);
+    protobuf_int(&a, 20, ATTRIBUTE_INT);
+    protobuf_message(attributes, 5, &a);
+}
+
+void onnx_ints(struct text *attributes, const char *name, const int64_t *values, size_t count) {
+    struct text a = {0};
+    protobuf_string(&a, 1, name);
+    for (size_t i = 0; i < count; i++) protobuf_int(&a, 8, (uint64_t)values[i]);
+    protobuf_int(&a, 20, ATTRIBUTE_INTS);
+    protobuf_message(attributes, 5, &a);
+}
+
+void onnx_float(struct text *attributes, const char *name, float value) {
+    struct text a = {0};
+    protobuf_string(&a, 1, name);
+    protobuf_float(&a, 2, value);
+    protobuf_int(&a, 20, ATTRIBUTE_FLOAT);
+    protobuf_message(attributes, 5, &a);
+}
+
+void onnx_string(struct text *attributes, const char *name, const char *value) {
+    struct text a = {0};
+    protobuf_string(&a, 1, name);
+    protobuf_string(&a, 4, value);
+    protobuf_int(&a, 20, ATTRIBUTE_STRING);
+    protobuf_message(attributes, 5, &a);
+}
+
+static const char *new_name(struct onnx_graph *g) { return arena_printf(g->arena, "value_%zu", g->names++); }
+
+const char *onnx_node(struct onnx_graph *g, const char *op, const char *const *inputs, size_t count,
+                      struct text *attributes) {
+    const char *output = new_name(g);
+    struct text node = {0};
+    for (size_t i = 0; i < count; i++) protobuf_string(&node, 1, inputs[i]);
+    protobuf_string(&node, 2, output);
+    protobuf_string(&node, 3, arena_printf(g->arena, "%s_%s", op, output));
+    protobuf_string(&node, 4, op);
+    if (attributes && attributes->length) text_add_bytes(&node, attributes->data, attributes->length);
+    if (attributes) text_free(attributes);
+    protobuf_message(&g->nodes, 1, &node);
+    return output;
+}
+
+const char *onnx_node1(struct onnx_graph *g, const char *op, const char *a, struct text *attributes) {
+    return onnx_node(g, op, (const char *const[]){a}, 1, attributes);
+}
+
+const char *onnx_node2(struct onnx_graph *g, const char *op, const char *a, const char *b) {
+    return onnx_node(g, op, (const char *const[]){a, b}, 2, NULL);
+}
+
+const char *onnx_tensor(struct onnx_graph *g, const char *name, enum onnx_type type, const void *values, size_t dims,
+                        const int64_t *shape) {
+    struct text tensor = {0};
+    size_t size = type == ONNX_FLOAT ? 4 : 8;
+    if (!name) name = new_name(g);
+    for (size_t d = 0; d < dims; d++) {
+        protobuf_int(&tensor, 1, (uint64_t)shape[d]);
+        size *= (size_t)shape[d];
+    }
+    protobuf_int(&tensor, 2, type);
+    protobuf_string(&tensor, 8, name);
+    protobuf_bytes(&tensor, 9, values, size);
+    protobuf_message(&g->tensors, 5, &tensor);
+    return name;
+}
+
+const char *onnx_param(struct onnx_graph *g, size_t index) {
+    const struct param *param = &g->m->model->params.items[index];
+    if (!g->has_param[index])
+        onnx_tensor(g, param->name, ONNX_FLOAT, g->m->params[index], (size_t)param->dims, param->shape);
+    g->has_param[index] = true;
+    return param->name;
+}
+
+const char *onnx_numbers(struct onnx_graph *g, const int64_t *values, size_t count) {
+    return onnx_tensor(g, NULL, ONNX_INT64, values, 1, (const int64_t[]){(int64_t)count});
+}
+
+const char *onnx_scalar(struct onnx_graph *g, float value) { return onnx_tensor(g, NULL, ONNX_FLOAT, &value, 0, NULL); }
+
+const char *onnx_reshape(struct onnx_graph *g, const char *x, const int64_t *shape, size_t dims) {
+    int64_t sizes[MAX_DIMS + 2] = {0}; /* 0: the size of the input's dimension */
+    memcpy(sizes + 1, shape, dims * sizeof *shape);
+    return onnx_node2(g, "Reshape", x, onnx_numbers(g, sizes, dims + 1));
+}

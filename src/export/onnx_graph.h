@@ -1,0 +1,46 @@
+/* onnx_graph: a graph of ONNX while it is written (onnx/onnx.proto3, the numbers of its fields are in the comments of
+ * onnx_graph.c). A value is named by a string in the graph's arena. */
+#ifndef EXPORT_ONNX_GRAPH_H
+#define EXPORT_ONNX_GRAPH_H
+
+#include "base/arena.h"
+#include "base/text.h"
+#include "export/model.h"
+
+enum onnx_type { ONNX_FLOAT = 1, ONNX_INT64 = 7, ONNX_DOUBLE = 11 };
+
+struct onnx_graph {
+    const struct export_model *m;
+    struct arena *arena;
+    struct text nodes, tensors; /* the fields of the graph */
+    size_t names;               /* used so far */
+    bool *has_param;            /* (params.count) the parameter is in [tensors] */
+};
+
+/* Adds an attribute of a node. */
+void onnx_int(struct text *attributes, const char *name, int64_t value);
+void onnx_ints(struct text *attributes, const char *name, const int64_t *values, size_t count);
+void onnx_float(struct text *attributes, const char *name, float value);
+void onnx_string(struct text *attributes, const char *name, const char *value);
+
+/* Adds a node and returns its output. [attributes] NULL: none; it is freed. */
+const char *onnx_node(struct onnx_graph *g, const char *op, const char *const *inputs, size_t count,
+                      struct text *attributes);
+const char *onnx_node1(struct onnx_graph *g, const char *op, const char *a, struct text *attributes);
+const char *onnx_node2(struct onnx_graph *g, const char *op, const char *a, const char *b);
+
+/* Adds a constant tensor. [name] NULL: a new name. Returns its name. */
+const char *onnx_tensor(struct onnx_graph *g, const char *name, enum onnx_type type, const void *values, size_t dims,
+                        const int64_t *shape);
+/* A parameter of the model, once. */
+const char *onnx_param(struct onnx_graph *g, size_t index);
+/* A vector of int64, and a scalar float. */
+const char *onnx_numbers(struct onnx_graph *g, const int64_t *values, size_t count);
+const char *onnx_scalar(struct onnx_graph *g, float value);
+/* Reshapes rows: the batch stays the first dimension. */
+const char *onnx_reshape(struct onnx_graph *g, const char *x, const int64_t *shape, size_t dims);
+
+/* Adds the nodes of an operation and returns its output. */
+const char *onnx_operation(struct onnx_graph *g, const struct layer *layer, const struct operation *op, const char *x);
+
+#endif

@@ -1,0 +1,312 @@
+/* What a layer computes as nodes of ONNX; tensors are channels-first, as in PyTorch. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "export/onnx_graph.h"
+
+/* What an operation is written from. */
+struct call {
+    struct onnx_graph *g;
+    const struct layer *layer;
+    const struct operation *op;
+    const char *x;
+};
+
+static int64_t last(const struct shape *shape) { return shape->size[shape->dims - 1]; }
+
+/* x w^T + b of the last dimension; [dims]: of the rows */
+static const char *linear(struct onnx_graph *g, const char *x, size_t w, size_t b, int dims) {
+    struct text attributes = {0};
+    const char *weight = onnx_param(g, w), *bias = b == OPERATION_NO_PARAM ? NULL : onnx_param(g, b);
+    if (dims == 1) {
+        onnx_int(&attributes, "transB", 1);
+        return onnx_node(g, "Gemm", (const char *const[]){x, weight, bias}, bias ? 3 : 2, &attributes);
+    }
+    onnx_ints(&attributes, "perm", (const int64_t[]){1, 0}, 2);
+    const char *y = onnx_node2(g, "MatMul", x, onnx_node1(g, "Transpose", weight, &attributes));
+    return bias ? onnx_node2(g, "Add", y, bias) : y;
+}
+
+static const char *add_linear(const struct call *c) {
+    return linear(c->g, c->x, c->op->weight, c->op->bias, c->layer->in.dims);
+}
+
+static const char *add_activation(const struct call *c) {
+    struct text attributes = {0};
+    switch (c->op->function) {
+    case ACTIVATION_RELU:
+        return onnx_node1(c->g, "Relu", c->x, NULL);
+    case ACTIVATION_TANH:
+        return onnx_node1(c->g, "Tanh", c->x, NULL);
+    case ACTIVATION_SIGMOID:
+        return onnx_node1(c->g, "Sigmoid", c->x, NULL);
+    case ACTIVATION_SILU:
+        return onnx_node2(c->g, "Mul", c->x, onnx_node1(c->g, "Sigmoid", c->x, NULL));
+    case ACTIVATION_GELU:
+    case ACTIVATION_GELU_TANH:
+        onnx_string(&attributes, "approximate", c->op->function == ACTIVATION_GELU ? "none" : "tanh");
+        break;
+    }
+    return onnx_node1(c->g, "Gelu", c->x, &attributes);
+}
+
+static const char *add_leaky_relu(const struct call *c) {
+    struct text attributes = {0};
+    onnx_float(&attributes, "alpha", c->op->slope);
+    return onnx_node1(c->g, "LeakyRelu", c->x, &attributes);
+}
+
+/* ---- images ---- */
+
+/* The dimensions of an image that a node has: (height, width), or (length). */
+static void add_pair(struct text *attributes, const char *name, const size_t pair[2], int dims) {
+    int64_t values[2] = {(int64_t)pair[0], (int64_t)pair[1]};
+    onnx_ints(attributes, name, values + (3 - dims), (size_t)dims - 1);
+}
+
+/* pads: those before, then those after */
+static void add_pads(struct text *attributes, const size_t before[2], const size_t after[2], int dims) {
+    int64_t both[4] = {(int64_t)before[0], (int64_t)before[1], (int64_t)after[0], (int64_t)after[1]};
+    int64_t signal[2] = {both[1], both[3]};
+    onnx_ints(attributes, "pads", dims == 3 ? both : signal, dims == 3 ? 4 : 2);
+}
+
+static void add_window(struct text *attributes, const struct window *w, const size_t after[2], int dims) {
+    add_pair(attributes, "kernel_shape", w->kernel, dims);
+    add_pair(attributes, "strides", w->stride, dims);
+    add_pads(attributes, w->padding, after, dims);
+}
+
+static const char *add_convolution(const struct call *c) {
+    const struct convolution *v = &c->op->convolution;
+    struct text attributes = {0};
+    add_window(&attributes, &v->window, v->window.padding, c->layer->in.dims);
+    add_pair(&attributes, "dilations", v->window.dilation, c->layer->in.dims);
+    onnx_int(&attributes, "group", (int64_t)v->groups);
+    const char *inputs[3] = {c->x, onnx_param(c->g, c->op->weight)};
+    if (c->op->bias != OPERATION_NO_PARAM) inputs[2] = onnx_param(c->g, c->op->bias);
+    return onnx_node(c->g, "Conv", inputs, inputs[2] ? 3 : 2, &attributes);
+}
+
+/* The padding after the image that gives [out] windows (ceil_mode). */
+static size_t pad_after(const struct window *w, int d, size_t in, size_t out) {
+    size_t end = (out - 1) * w->stride[d] + w->kernel[d], image = in + w->padding[d];
+    return end > image ? end - image : 0;
+}
+
+static const char *add_max_pool(const struct call *c) {
+    const struct pooling *p = &c->op->pooling;
+    struct text attributes = {0};
+    size_t after[2] = {pad_after(&p->window, 0, p->in.height, p->out.height),
+                       pad_after(&p->window, 1, p->in.width, p->out.width)};
+    add_window(&attributes, &p->window, after, 3);
+    return onnx_node1(c->g, "MaxPool", c->x, &attributes);
+}
+
+/* One dimension of an average as a matrix (out, in), whose rows are the weights of the windows. */
+static float *average_matrix(const struct pooling *p, int d, size_t in, size_t out) {
+    float *matrix = calloc(out * in, sizeof *matrix);
+    for (size_t o = 0; matrix && o < out; o++) {
+        size_t start = o * p->window.stride[d], end = start + p->window.kernel[d], pad = p->window.padding[d];
+        size_t padded = (end < in + 2 * pad ? end : in + 2 * pad) - start;
+        size_t from = start < pad ? 0 : start - pad, to = (end < in + pad ? end : in + pad) - pad;
+        if (p->is_adaptive) from = o * in / out, to = ((o + 1) * in + out - 1) / out;
+        size_t count = p->is_adaptive || p->excludes_padding ? to - from : padded;
+        if (p->divisor) count = d == 0 ? p->divisor : 1;
+        for (size_t i = from; i < to; i++) matrix[o * in + i] = 1 / (float)count;
+    }
+    return matrix;
+}
+
+/* Averages that no node of ONNX has: along the height, then along the width. */
+static const char *average_by_matrices(const struct call *c) {
+    const struct pooling *p = &c->op->pooling;
+    struct text attributes = {0};
+    float *rows = average_matrix(p, 0, p->in.height, p->out.height);
+    float *columns = average_matrix(p, 1, p->in.width, p->out.width);
+    const char *h =
+        onnx_tensor(c->g, NULL, ONNX_FLOAT, rows, 2, (const int64_t[]){(int64_t)p->out.height, (int64_t)p->in.height});
+    const char *w =
+        onnx_tensor(c->g, NULL, ONNX_FLOAT, columns, 2, (const int64_t[]){(int64_t)p->out.width, (int64_t)p->in.width});
+    free(rows);
+    free(columns);
+    onnx_ints(&attributes, "perm", (const int64_t[]){1, 0}, 2);
+    return onnx_node2(c->g, "MatMul", onnx_node2(c->g, "MatMul", h, c->x),
+                      onnx_node1(c->g, "Transpose", w, &attributes));
+}
+
+static const char *add_average_pool(const struct call *c) {
+    const struct pooling *p = &c->op->pooling;
+    struct text attributes = {0};
+    if (p->is_adaptive && p->out.height == 1 && p->out.width == 1)
+        return onnx_node1(c->g, "GlobalAveragePool", c->x, NULL);
+    bool is_plain = !p->is_adaptive && !p->divisor &&
+                    pad_after(&p->window, 0, p->in.height, p->out.height) <= p->window.padding[0] &&
+                    pad_after(&p->window, 1, p->in.width, p->out.width) <= p->window.padding[1];
+    if (!is_plain) return average_by_matrices(c);
+    add_window(&attributes, &p->window, p->window.padding, 3);
+    onnx_int(&attributes, "count_include_pad", !p->excludes_padding);
+    return onnx_node1(c->g, "AveragePool", c->x, &attributes);
+}
+
+/* ---- norms ---- */
+
+static const char *constant_vector(struct onnx_graph *g, size_t size, float value) {
+    float *values = malloc(size * sizeof *values);
+    for (size_t i = 0; values && i < size; i++) values[i] = value;
+    const char *name = onnx_tensor(g, NULL, ONNX_FLOAT, values, 1, (const int64_t[]){(int64_t)size});
+    free(values);
+    return name;
+}
+
+static const char *param_or(struct onnx_graph *g, size_t index, size_t size, float value) {
+    return index == OPERATION_NO_PARAM ? constant_vector(g, size, value) : onnx_param(g, index);
+}
+
+static const char *add_batch_norm(const struct call *c) {
+    size_t channels = (size_t)c->layer->in.size[0];
+    const struct params *buffers = &c->g->m->model->buffers;
+    const int64_t shape[] = {(int64_t)channels};
+    struct text attributes = {0};
+    onnx_float(&attributes, "epsilon", c->op->eps);
+    const char *inputs[] = {
+        c->x, param_or(c->g, c->op->weight, channels, 1), param_or(c->g, c->op->bias, channels, 0),
+        onnx_tensor(c->g, buffers->items[c->op->mean].name, ONNX_FLOAT, c->g->m->buffers[c->op->mean], 1, shape),
+        onnx_tensor(c->g, buffers->items[c->op->variance].name, ONNX_FLOAT, c->g->m->buffers[c->op->variance], 1,
+                    shape)};
+    return onnx_node(c->g, "BatchNormalization", inputs, 5, &attributes);
+}
+
+static const char *mean_of_last(struct onnx_graph *g, const char *x) {
+    return onnx_node2(g, "ReduceMean", x, onnx_numbers(g, (const int64_t[]){-1}, 1));
+}
+
+/* x / sqrt(mean of x^2 + eps) of the last dimension */
+static const char *over_root_mean_square(struct onnx_graph *g, const char *x, float eps) {
+    const char *square = mean_of_last(g, onnx_node2(g, "Mul", x, x));
+    return onnx_node2(g, "Div", x, onnx_node1(g, "Sqrt", onnx_node2(g, "Add", square, onnx_scalar(g, eps)), NULL));
+}
+
+/* A parameter of the channels, for a tensor of (channels, ...). */
+static const char *per_channel(const struct call *c, size_t index) {
+    int64_t shape[MAX_DIMS];
+    for (int d = 0; d < c->layer->in.dims; d++) shape[d] = d ? 1 : c->layer->in.size[0];
+    return onnx_node2(c->g, "Reshape", onnx_param(c->g, index), onnx_numbers(c->g, shape, (size_t)c->layer->in.dims));
+}
+
+static const char *add_group_norm(const struct call *c) {
+    const char *x = onnx_reshape(c->g, c->x, (const int64_t[]){(int64_t)c->op->groups, -1}, 2);
+    const char *centered = onnx_node2(c->g, "Sub", x, mean_of_last(c->g, x));
+    const char *y = onnx_reshape(c->g, over_root_mean_square(c->g, centered, c->op->eps), c->layer->in.size,
+                                 (size_t)c->layer->in.dims);
+    if (c->op->weight == OPERATION_NO_PARAM) return y;
+    y = onnx_node2(c->g, "Mul", y, per_channel(c, c->op->weight));
+    return onnx_node2(c->g, "Add", y, per_channel(c, c->op->bias));
+}
+
+static const char *add_layer_norm(const struct call *c) {
+    struct text attributes = {0};
+    onnx_int(&attributes, "axis", -1);
+    onnx_float(&attributes, "epsilon", c->op->eps);
+    const char *inputs[3] = {c->x, param_or(c->g, c->op->weight, (size_t)last(&c->layer->in), 1)};
+    if (c->op->bias != OPERATION_NO_PARAM) inputs[2] = onnx_param(c->g, c->op->bias);
+    return onnx_node(c->g, "LayerNormalization", inputs, inputs[2] ? 3 : 2, &attributes);
+}
+
+static const char *add_rms_norm(const struct call *c) {
+    const char *y = over_root_mean_square(c->g, c->x, c->op->eps);
+    return c->op->weight == OPERATION_NO_PARAM ? y : onnx_node2(c->g, "Mul", y, onnx_param(c->g, c->op->weight));
+}
+
+/* ---- sequences ---- */
+
+static const char *softmax(struct onnx_graph *g, const char *x) {
+    struct text attributes = {0};
+    onnx_int(&attributes, "axis", -1);
+    return onnx_node1(g, "Softmax", x, &attributes);
+}
+
+static const char *add_softmax(const struct call *c) { return softmax(c->g, c->x); }
+
+static const char *add_embedding(const struct call *c) {
+    return onnx_node2(c->g, "Gather", onnx_param(c->g, c->op->weight), c->x);
+}
+
+static const char *add_positions(const struct call *c) {
+    const int64_t *shape = c->layer->in.size; /* the first of the weight's rows */
+    bool are_all = c->g->m->model->params.items[c->op->weight].shape[0] == shape[0];
+    const char *rows = are_all ? onnx_param(c->g, c->op->weight)
+                               : onnx_tensor(c->g, NULL, ONNX_FLOAT, c->g->m->params[c->op->weight], 2, shape);
+    return onnx_node2(c->g, "Add", c->x, rows);
+}
+
+static const char *transpose(struct onnx_graph *g, const char *x, const int64_t *perm, size_t count) {
+    struct text attributes = {0};
+    onnx_ints(&attributes, "perm", perm, count);
+    return onnx_node1(g, "Transpose", x, &attributes);
+}
+
+/* -infinity for the keys after each query: (tokens, tokens) */
+static const char *causal_mask(struct onnx_graph *g, size_t tokens) {
+    float *mask = calloc(tokens * tokens, sizeof *mask);
+    for (size_t i = 0; mask && i < tokens; i++)
+        for (size_t j = i + 1; j < tokens; j++) mask[i * tokens + j] = -INFINITY;
+    const int64_t shape[] = {(int64_t)tokens, (int64_t)tokens};
+    const char *name = onnx_tensor(g, NULL, ONNX_FLOAT, mask, 2, shape);
+    free(mask);
+    return name;
+}
+
+/* softmax(q k^T / sqrt(size)) v of each head; qkv (tokens, 3 * heads * size) */
+static const char *attend(const struct call *c, const char *qkv) {
+    struct onnx_graph *g = c->g;
+    int64_t tokens = c->layer->out.size[0], width = c->layer->out.size[1], heads = (int64_t)c->op->heads;
+    const char *parts[3], *split = onnx_reshape(g, qkv, (const int64_t[]){tokens, 3, heads, width / heads}, 4);
+    split = transpose(g, split, (const int64_t[]){2, 0, 3, 1, 4}, 5); /* (3, batch, heads, tokens, size) */
+    for (int64_t i = 0; i < 3; i++) {
+        struct text attributes = {0};
+        onnx_int(&attributes, "axis", 0);
+        const char *inputs[] = {split, onnx_tensor(g, NULL, ONNX_INT64, &i, 0, NULL)};
+        parts[i] = onnx_node(g, "Gather", inputs, 2, &attributes);
+    }
+    const char *keys = transpose(g, parts[1], (const int64_t[]){0, 1, 3, 2}, 4);
+    const char *scale = onnx_scalar(g, 1 / sqrtf((float)(width / heads)));
+    const char *scores = onnx_node2(g, "Mul", onnx_node2(g, "MatMul", parts[0], keys), scale);
+    if (c->op->is_causal) scores = onnx_node2(g, "Add", scores, causal_mask(g, (size_t)tokens));
+    const char *y = onnx_node2(g, "MatMul", softmax(g, scores), parts[2]);
+    return onnx_reshape(g, transpose(g, y, (const int64_t[]){0, 2, 1, 3}, 4), (const int64_t[]){tokens, width}, 2);
+}
+
+static const char *add_core(const struct call *c) { return attend(c, c->x); }
+
+static const char *add_attention(const struct call *c) {
+    const char *heads = attend(c, linear(c->g, c->x, c->op->weight, c->op->bias, 2));
+    return linear(c->g, heads, c->op->out_weight, c->op->out_bias, 2);
+}
+
+static const char *same(const struct call *c) { return c->x; }
+
+static const char *(*const writers[OPERATION_KINDS])(const struct call *c) = {
+    [OPERATION_IDENTITY] = same,
+    [OPERATION_REORDER] = same,
+    [OPERATION_LINEAR] = add_linear,
+    [OPERATION_ACTIVATION] = add_activation,
+    [OPERATION_LEAKY_RELU] = add_leaky_relu,
+    [OPERATION_CONVOLUTION] = add_convolution,
+    [OPERATION_MAX_POOL] = add_max_pool,
+    [OPERATION_AVERAGE_POOL] = add_average_pool,
+    [OPERATION_BATCH_NORM] = add_batch_norm,
+    [OPERATION_GROUP_NORM] = add_group_norm,
+    [OPERATION_LAYER_NORM] = add_layer_norm,
+    [OPERATION_RMS_NORM] = add_rms_norm,
+    [OPERATION_SOFTMAX] = add_softmax,
+    [OPERATION_EMBEDDING] = add_embedding,
+    [OPERATION_ADD_POSITIONS] = add_positions,
+    [OPERATION_ATTENTION] = add_attention,
+    [OPERATION_ATTENTION_CORE] = add_core,
+};
+
+const char *onnx_operation(struct onnx_graph *g, const struct layer *layer, const struct operation *op, const char *x) {
+    const char *y = writers[op->kind](&(struct call){g, layer, op, x});
+    return op->has_relu ? onnx_node1(g, "Relu", y, NULL) : y;
+}

@@ -1,0 +1,29 @@
+/* The weights as a safetensors file, with the columns of the inputs, the labels of the classes and the scale of the
+ * targets as metadata. */
+#include "checkpoint/safetensors.h"
+
+#include <stdlib.h>
+
+#include "export/formats.h"
+
+#define NOTES 3
+
+/* They are JSON texts of the checkpoint; absent ones are omitted. */
+static status write(const struct export_source *source, const char *path) {
+    static const char *const paths[] = {"data/columns", "data/labels", "data/target_scale"}, *const keys[] = {
+                                                                                                 "columns", "labels",
+                                                                                                 "target_scale"};
+    struct entry entries[NOTES];
+    struct safetensors_note notes[NOTES];
+    char *texts[NOTES] = {0};
+    for (size_t i = 0; i < NOTES; i++)
+        entries[i] =
+            (struct entry){.path = paths[i], .type = ENTRY_TEXT, .data = (void *)&texts[i], .is_optional = true};
+    TRY(checkpoint_read(source->checkpoint, entries, NOTES, NULL));
+    for (size_t i = 0; i < NOTES; i++) notes[i] = (struct safetensors_note){keys[i], texts[i]};
+    status s = safetensors_write(path, notes, NOTES, source->tensors, source->tensor_count);
+    for (size_t i = 0; i < NOTES; i++) free(texts[i]);
+    return s;
+}
+
+const struct export_format export_safetensors = {.name = "safetensors", .extension = ".safetensors", .write = write};

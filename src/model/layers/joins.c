@@ -1,0 +1,146 @@
+/* add, concat, multiply: layers that take several outputs. */
+#include "model/layers/joins.h"
+
+#include "model/build.h"
+#include "model/layers/layers.h"
+
+int join_dimension(const struct shape *shape, int64_t dim) {
+    int64_t index = dim > 0 ? dim - 1 : dim < 0 ? shape->dims + dim : -1;
+    return index >= 0 && index < shape->dims ? (int)index : -1;
+}
+
+void join_blocks(const struct shape *shape, int dimension, size_t *outer, size_t *inner) {
+    *outer = *inner = 1;
+    for (int d = 0; d < shape->dims; d++) {
+        /* channels last: dimension 0 is the innermost, the others keep their order */
+        bool is_inside = shape->is_channels_last ? dimension != 0 && (d > dimension || d == 0) : d > dimension;
+        if (d != dimension) *(is_inside ? inner : outer) *= (size_t)shape->size[d];
+    }
+}
+
+static status differ(const struct layer *layer, size_t input, const char *why) {
+    struct text one = {0}, other = {0};
+    shape_print(&layer->ins[0], &one);
+    shape_print(&layer->ins[input], &other);
+    status s = status_new(STATUS_USAGE, "%s: input 1 has %s, input %zu has %s", why, text_string(&one), input + 1,
+                          text_string(&other));
+    text_free(&one);
+    text_free(&other);
+    return s;
+}
+
+/* ---- add ---- */
+
+static status expand_add(struct builder *builder, const struct variant *variant, const char *path, const char *name,
+                         const size_t *in, size_t count, size_t *out) {
+    (void)name;
+    return status_prefix(build_sum(builder, in, count, out), "%s:%d:%d: %s", variant->place.file, variant->place.line,
+                         variant->place.column, path);
+}
+
+const struct layer_type layer_add = {
+    .variant = {"add", NULL, "The sum of several outputs of the same shape: `add: {from: [a, b]}` (a + b)."},
+    .joins = true,
+    .expand = expand_add,
+};
+
+/* ---- concat ---- */
+
+static const struct schema_row concat_rows[] = {CONCAT_DIM_ROW(0), {0}};
+static const struct schema concat_schema = {
+    .name = "model.layers.concat", .size = sizeof(struct concat_config), .rows = concat_rows, .shorthand = "dim"};
+
+static int dimension_of(const struct layer *layer) {
+    return join_dimension(&layer->in, ((const struct concat_config *)layer->config)->dim);
+}
+
+static status plan_concat(struct layer *layer, struct planning *planning) {
+    int dimension = dimension_of(layer);
+    (void)planning;
+    if (dimension < 0)
+        return status_new(STATUS_USAGE, "dim %lld: the inputs have the dimensions 1 to %d (0 is the batch)",
+                          (long long)((const struct concat_config *)layer->config)->dim, layer->in.dims);
+    layer->out = layer->in;
+    for (size_t i = 1; i < layer->in_count; i++) {
+        const struct shape *shape = &layer->ins[i];
+        if (shape->dims != layer->in.dims) return differ(layer, i, "the inputs have another number of dimensions");
+        for (int d = 0; d < shape->dims; d++)
+            if (d != dimension && shape->size[d] != layer->in.size[d])
+                return differ(layer, i, "the inputs may differ only in the dimension along which they are joined");
+        if (__builtin_add_overflow(layer->out.size[dimension], shape->size[dimension], &layer->out.size[dimension]))
+            return differ(layer, i, "the inputs are too large");
+    }
+    return OK;
+}
+
+/* Copies the part of each input between it and the output or, [backward], their gradients. */
+static void copy_parts(const struct layer *layer, const struct pass *pass, const float *const *x, float *y,
+                       const float *dy, float *const *dx) {
+    const struct device_ops *ops = device_ops(pass->device);
+    int dimension = dimension_of(layer);
+    size_t outer, inner, at = 0;
+    join_blocks(&layer->out, dimension, &outer, &inner);
+    size_t stride = (size_t)layer->out.size[dimension] * inner;
+    for (size_t i = 0; i < layer->in_count; i++) {
+        size_t width = (size_t)layer->ins[i].size[dimension] * inner;
+        if (x)
+            ops->copy_columns(pass->device, x[i], width, y + at, stride, pass->rows * outer, width);
+        else if (dx[i])
+            ops->copy_columns(pass->device, dy + at, stride, dx[i], width, pass->rows * outer, width);
+        at += width;
+    }
+}
+
+static void join_concat(const struct layer *layer, const struct pass *pass, const float *const *x, float *y) {
+    copy_parts(layer, pass, x, y, NULL, NULL);
+}
+
+static void concat_backward(const struct layer *layer, const struct pass *pass, const float *const *x, const float *y,
+                            const float *dy, float *const *dx) {
+    (void)x, (void)y;
+    copy_parts(layer, pass, NULL, NULL, dy, dx);
+}
+
+const struct layer_type layer_concat = {
+    .variant = {"concat", &concat_schema,
+                "Several outputs one after another along a dimension: `concat: {from: [a, b], dim: 1}` (torch.cat)."},
+    .joins = true,
+    .order = ORDER_ANY,
+    .ignores = IGNORES_X_AND_Y,
+    .plan = plan_concat,
+    .join = join_concat,
+    .join_backward = concat_backward,
+};
+
+/* ---- multiply ---- */
+
+static status plan_multiply(struct layer *layer, struct planning *planning) {
+    (void)planning;
+    layer->out = layer->in;
+    if (layer->in_count != 2)
+        return status_new(STATUS_USAGE, "multiplies two outputs, got %zu; use one multiply after another",
+                          layer->in_count);
+    return shape_is_equal(&layer->ins[0], &layer->ins[1]) ? OK : differ(layer, 1, "the inputs have different shapes");
+}
+
+static void join_multiply(const struct layer *layer, const struct pass *pass, const float *const *x, float *y) {
+    device_ops(pass->device)->multiply(pass->device, x[0], x[1], y, pass->rows * layer->out_size);
+}
+
+static void multiply_backward(const struct layer *layer, const struct pass *pass, const float *const *x, const float *y,
+                              const float *dy, float *const *dx) {
+    (void)y;
+    for (int i = 0; i < 2; i++)
+        if (dx[i]) device_ops(pass->device)->multiply(pass->device, dy, x[1 - i], dx[i], pass->rows * layer->out_size);
+}
+
+const struct layer_type layer_multiply = {
+    .variant = {"multiply", NULL,
+                "The product of two outputs, element by element: `multiply: {from: [gate, value]}` (a * b)."},
+    .joins = true,
+    .order = ORDER_ANY,
+    .ignores = IGNORES_Y,
+    .plan = plan_multiply,
+    .join = join_multiply,
+    .join_backward = multiply_backward,
+};

@@ -1,0 +1,79 @@
+/* A pair is the runs of trial 0 and trial 1 with the same repeat. */
+#include "report/comparison_section.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "report/html.h"
+#include "report/page.h"
+#include "sweep/comparison.h"
+
+#define MAX_PAIRS 1000000 /* a larger number in a damaged file is not believed */
+
+/* The value of a repeat of trial 0 and 1, each (count); NAN: it has none. */
+static void collect(const struct sweep_data *s, double *const values[2], int64_t count) {
+    for (int64_t i = 0; i < count; i++) values[0][i] = values[1][i] = NAN;
+    for (size_t i = 0; i < s->run_count; i++) {
+        const struct sweep_data_run *run = &s->runs[i];
+        if (run->trial > 1 || run->trial < 0 || run->repeat < 0 || run->repeat >= count) continue;
+        values[run->trial][run->repeat] = run->state == TRIAL_COMPLETE ? run->value : NAN;
+    }
+}
+
+static void add_row(struct text *out, const char *name, const char *config, double mean, double error) {
+    page_row_begin(out, NULL);
+    page_cell(out, name, NULL);
+    page_cell(out, config, "code");
+    page_number(out, mean);
+    page_number(out, error);
+    page_row_end(out);
+}
+
+static void add_tests(struct text *out, const struct sweep_data *s, const struct comparison_result *c) {
+    static const struct page_heading headings[] = {
+        {"", false}, {"Config", false}, {"Mean", true}, {"Standard error", true}};
+    struct text t = {0};
+    page_table_begin(out, headings, 4, false);
+    add_row(out, "A, trial 0", s->config, c->mean[0], c->error[0]);
+    add_row(out, "B, trial 1", s->other, c->mean[1], c->error[1]);
+    page_table_end(out);
+    page_facts_begin(out);
+    text_printf(&t, "%.6g, 95 %% confidence interval %.6g to %.6g", c->t.difference, c->t.low, c->t.high);
+    page_fact(out, "A - B", text_string(&t));
+    text_clear(&t);
+    text_printf(&t, "%.3g", c->t.p);
+    page_fact(out, "p-value, paired t-test", text_string(&t));
+    text_clear(&t);
+    text_printf(&t, "%.3g", c->wilcoxon_p);
+    page_fact(out, "p-value, Wilcoxon signed-rank test", text_string(&t));
+    page_facts_end(out);
+    text_clear(&t);
+    comparison_add_sentence(c, s->metric, s->is_max, &t);
+    text_add(out, "<p>");
+    html_add(out, text_string(&t));
+    text_add(out, "</p>\n");
+    text_free(&t);
+}
+
+void comparison_section_add(struct text *out, const struct sweep_data *s) {
+    int64_t count = sweep_data_repeats(s);
+    if (!s->other || count > MAX_PAIRS) return;
+    double *values[2];
+    for (int side = 0; side < 2; side++) {
+        values[side] = calloc((size_t)count, sizeof *values[side]);
+        if (!values[side]) status_exit_without_memory();
+    }
+    collect(s, values, count);
+    struct comparison_result c = comparison_make(values[0], values[1], (size_t)count);
+    text_printf(out, "<h3>A and B: %zu pair%s of runs</h3>\n", c.pairs, text_plural(c.pairs, "s"));
+    if (c.left_out)
+        page_notice(out, "%zu pair%s left out, of which a run has failed or not ended.", c.left_out,
+                    c.left_out == 1 ? " is" : "s are");
+    if (c.pairs >= 2)
+        add_tests(out, s, &c);
+    else
+        page_notice(out, "A test needs two pairs of complete runs.");
+    free(values[0]);
+    free(values[1]);
+}

@@ -1,0 +1,102 @@
+/* A list that is searched by the text of the config's section. If it is full, the datasets that were not used for the
+ * longest time are closed. */
+#include "sweep/dataset_cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct cached {
+    char *key;
+    struct dataset *dataset;
+    uint64_t bytes, used; /* used: when, by the counter of the cache */
+};
+
+struct dataset_cache {
+    struct cached *items; /* the first [shared] were opened before dataset_cache_limit */
+    size_t count, capacity, shared;
+    uint64_t uses, limit;
+};
+
+struct dataset_cache *dataset_cache_create(void) {
+    struct dataset_cache *cache = calloc(1, sizeof *cache);
+    if (!cache) status_exit_without_memory();
+    cache->limit = UINT64_MAX;
+    return cache;
+}
+
+static void remove_item(struct dataset_cache *cache, size_t index) {
+    free(cache->items[index].key);
+    dataset_close(cache->items[index].dataset);
+    cache->items[index] = cache->items[--cache->count];
+}
+
+void dataset_cache_destroy(struct dataset_cache *cache) {
+    if (!cache) return;
+    while (cache->count > 0) remove_item(cache, cache->count - 1);
+    free(cache->items);
+    free(cache);
+}
+
+void dataset_cache_limit(struct dataset_cache *cache, uint64_t bytes) {
+    cache->shared = cache->count;
+    cache->limit = bytes;
+}
+
+/* All that the rows depend on. */
+static char *key_of(const struct config *c) {
+    struct text key = {0};
+    text_printf(&key, "%d %d\n", loss_type_at((size_t)c->loss.index)->wants_classes,
+                c->dataset.targets_are_probabilities);
+    schema_write_yaml(&dataset_schema, &c->dataset, &key);
+    return key.data;
+}
+
+static void trim(struct dataset_cache *cache) {
+    for (;;) {
+        uint64_t bytes = 0;
+        size_t oldest = cache->shared;
+        for (size_t i = cache->shared; i < cache->count; i++) {
+            bytes += cache->items[i].bytes;
+            if (cache->items[i].used < cache->items[oldest].used) oldest = i;
+        }
+        if (bytes <= cache->limit || cache->count <= cache->shared + 1) return;
+        remove_item(cache, oldest);
+    }
+}
+
+static uint64_t bytes_of(const struct dataset_info *info) {
+    return (uint64_t)(info->train_rows + info->validation_rows) *
+           (info->input_size * sizeof(float) + dataset_target_bytes(info));
+}
+
+/* Takes [key] and [dataset]. */
+static void add(struct dataset_cache *cache, char *key, struct dataset *dataset) {
+    if (cache->count == cache->capacity) {
+        cache->capacity = cache->capacity * 2 + 8;
+        cache->items = realloc(cache->items, cache->capacity * sizeof *cache->items);
+        if (!cache->items) status_exit_without_memory();
+    }
+    cache->items[cache->count++] = (struct cached){key, dataset, bytes_of(dataset_info(dataset)), ++cache->uses};
+    trim(cache);
+}
+
+status dataset_cache_open(struct dataset_cache *cache, const struct config *config, struct dataset **out) {
+    char *key = key_of(config);
+    *out = NULL;
+    for (size_t i = 0; i < cache->count; i++)
+        if (strcmp(cache->items[i].key, key) == 0) {
+            free(key);
+            cache->items[i].used = ++cache->uses;
+            *out = dataset_share(cache->items[i].dataset);
+            return OK;
+        }
+    struct dataset *dataset;
+    status s = dataset_open(&config->dataset, loss_type_at((size_t)config->loss.index)->wants_classes, false, &dataset);
+    if (s) {
+        free(key);
+        return s;
+    }
+    *out = dataset_share(dataset);
+    add(cache, key, dataset);
+    return OK;
+}

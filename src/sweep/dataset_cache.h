@@ -1,0 +1,20 @@
+/* dataset_cache: the datasets that a process of a sweep has open, so that trials with the same data do not read them
+ * again. */
+#ifndef SWEEP_DATASET_CACHE_H
+#define SWEEP_DATASET_CACHE_H
+
+#include "data/dataset.h"
+#include "train/config.h"
+
+struct dataset_cache;
+struct dataset_cache *dataset_cache_create(void);
+void dataset_cache_destroy(struct dataset_cache *cache); /* takes NULL */
+
+/* In a process that was forked: the datasets that are open now share their memory with the parent process, and are
+ * kept. Those that are opened from now on are kept up to [bytes] of rows, and the newest in any case. */
+void dataset_cache_limit(struct dataset_cache *cache, uint64_t bytes);
+
+/* The dataset of the config, shared: the caller closes it. */
+status dataset_cache_open(struct dataset_cache *cache, const struct config *config, struct dataset **out);
+
+#endif

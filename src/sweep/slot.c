@@ -1,0 +1,75 @@
+/* Both kinds of workers take the same orders and send the same reports (worker.h, link.h). */
+#include "sweep/slot.h"
+
+#include <signal.h>
+
+bool slot_is_used(const struct worker_slot *slot) { return slot->pid || slot->link; }
+
+int slot_fd(const struct worker_slot *slot) { return slot->link ? link_fd(slot->link) : slot->pid ? slot->fd : -1; }
+
+status slot_send_job(struct worker_slot *slot, struct dataset_cache *cache) {
+    if (!slot_is_used(slot)) TRY(worker_start(&slot->options, cache, &slot->pid, &slot->fd));
+    slot->is_busy = true;
+    if (slot->link)
+        link_send_down(slot->link, &(struct link_down){.order = LINK_JOB, .job = slot->job});
+    else
+        worker_send_job(slot->fd, &slot->job);
+    return OK;
+}
+
+void slot_answer(struct worker_slot *slot, bool must_stop) {
+    if (slot->link)
+        link_send_down(slot->link, &(struct link_down){.order = LINK_ANSWER, .must_stop = must_stop});
+    else
+        worker_answer(slot->fd, must_stop);
+}
+
+void slot_stop(struct worker_slot *slot) {
+    if (slot->link)
+        link_send_down(slot->link, &(struct link_down){.order = LINK_STOP});
+    else if (slot->pid)
+        kill(slot->pid, SIGTERM);
+}
+
+void slot_dismiss(struct worker_slot *slot, int code) {
+    if (slot->link) link_send_down(slot->link, &(struct link_down){.order = LINK_END, .code = code});
+}
+
+static void clear(struct worker_slot *slot) {
+    *slot = (struct worker_slot){.env = slot->env, .options = slot->options, .is_remote = slot->is_remote};
+}
+
+void slot_end(struct worker_slot *slot, bool by_force) {
+    link_close(slot->link);
+    if (slot->pid) worker_end(slot->pid, slot->fd, by_force, NULL);
+    clear(slot);
+}
+
+static status receive_from_process(struct worker_slot *slot, struct worker_report *report, bool *is_lost,
+                                   struct text *how) {
+    bool got;
+    TRY(worker_receive(slot->fd, report, &got));
+    *is_lost = !got;
+    if (!*is_lost) return OK;
+    worker_end(slot->pid, slot->fd, false, how);
+    clear(slot);
+    return OK;
+}
+
+static void receive_from_rank(struct worker_slot *slot, struct worker_report *report, bool *got, bool *is_lost,
+                              struct text *how) {
+    status failure = link_receive_up(slot->link, report, got);
+    *is_lost = failure != OK;
+    if (!*is_lost) return;
+    text_printf(how, "on rank %d was lost (%s)", slot->rank, status_message(failure));
+    status_free(failure);
+    slot_end(slot, true);
+}
+
+status slot_receive(struct worker_slot *slot, struct worker_report *report, bool *got, bool *is_lost,
+                    struct text *how) {
+    *got = true;
+    if (!slot->link) return receive_from_process(slot, report, is_lost, how);
+    receive_from_rank(slot, report, got, is_lost, how);
+    return OK;
+}

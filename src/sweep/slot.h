@@ -1,0 +1,42 @@
+/* slot: a worker of the coordinator: a process of its own, or another rank. */
+#ifndef SWEEP_SLOT_H
+#define SWEEP_SLOT_H
+
+#include "sweep/dataset_cache.h"
+#include "sweep/link.h"
+
+struct worker_slot {
+    bool is_remote;
+    int rank;          /* of a link */
+    struct link *link; /* NULL: a process, or a rank that has not come */
+    pid_t pid;         /* 0: no process */
+    int fd;
+    bool is_busy;
+    struct worker_job job;
+    struct dist_env env; /* of its runs */
+    struct worker_options options;
+};
+
+/* Whether there is a process, or the rank has come. */
+bool slot_is_used(const struct worker_slot *slot);
+/* Readable when there is a report, or the worker has ended; -1: it is not used. */
+int slot_fd(const struct worker_slot *slot);
+
+/* Hands slot->job to the worker; a process is started if there is none. A worker that has ended is found by the next
+ * slot_receive. */
+status slot_send_job(struct worker_slot *slot, struct dataset_cache *cache);
+/* To WORKER_EPOCH. */
+void slot_answer(struct worker_slot *slot, bool must_stop);
+/* The worker saves and ends its run. */
+void slot_stop(struct worker_slot *slot);
+/* The sweep has ended with [code]; for a rank. */
+void slot_dismiss(struct worker_slot *slot, int code);
+
+/* The next report; *got false: it is not there in full yet. *is_lost: the worker has ended, the rank has gone; then the
+ * slot is unused and [how] is a clause, "was ended by signal 9 (Killed)". */
+status slot_receive(struct worker_slot *slot, struct worker_report *report, bool *got, bool *is_lost, struct text *how);
+
+/* Ends the worker; [by_force]: without waiting for its run. */
+void slot_end(struct worker_slot *slot, bool by_force);
+
+#endif

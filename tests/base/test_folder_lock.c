@@ -1,0 +1,95 @@
+/* folder_lock: one process has the lock, the text says whose folder it is, and a free name is found. ctest-labels: unit
+ */
+#include "base/folder_lock.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "check_main.h"
+#include "files.h"
+
+#define TEXT "a test of ddptrain\n"
+
+START_TEST(its_text) {
+    char *folder = make_folder(), *path = path_in(folder, FOLDER_LOCK_FILE);
+    struct folder_lock lock = {path, TEXT, -1};
+    enum folder_lock_state state;
+    bool is_mine;
+    ck_ok(folder_lock_read(&lock, &state));
+    ck_assert_int_eq(state, FOLDER_LOCK_ABSENT);
+    static const struct {
+        const char *text;
+        enum folder_lock_state state;
+    } cases[] = {{"", FOLDER_LOCK_PARTIAL},     {"a test", FOLDER_LOCK_PARTIAL},
+                 {TEXT, FOLDER_LOCK_COMPLETE},  {TEXT "x", FOLDER_LOCK_OTHER},
+                 {"a list", FOLDER_LOCK_OTHER}, {TEXT TEXT TEXT TEXT TEXT, FOLDER_LOCK_OTHER}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        spill(path, cases[i].text, strlen(cases[i].text));
+        ck_ok(folder_lock_read(&lock, &state));
+        ck_assert_int_eq(state, cases[i].state);
+        ck_ok(folder_lock_try(&lock, &is_mine));
+        ck_assert(is_mine);
+        ck_ok(folder_lock_write_text(&lock));
+        ck_ok(folder_lock_release(&lock));
+        ck_ok(folder_lock_read(&lock, &state));
+        ck_assert_int_eq(state, cases[i].state == FOLDER_LOCK_OTHER ? FOLDER_LOCK_OTHER : FOLDER_LOCK_COMPLETE);
+    }
+    ck_ok(folder_lock_release(&lock)); /* once more */
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+/* Another process has the lock for [seconds]. */
+static pid_t hold(struct folder_lock *lock, double seconds) {
+    int ends[2];
+    bool is_mine;
+    char byte;
+    ck_assert_int_eq(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        status_free(folder_lock_try(lock, &is_mine));
+        if (write(ends[1], "x", 1) == 1) clock_sleep(seconds);
+        _exit(!is_mine);
+    }
+    ck_assert_int_eq(read(ends[0], &byte, 1), 1);
+    close(ends[0]);
+    close(ends[1]);
+    return child;
+}
+
+START_TEST(waits_for_another_process) {
+    char *folder = make_folder(), *path = path_in(folder, FOLDER_LOCK_FILE);
+    struct folder_lock lock = {path, TEXT, -1};
+    bool is_mine;
+    int how;
+    pid_t child = hold(&lock, 0.3);
+    ck_ok(folder_lock_wait(&lock, 0.05, NULL, &is_mine));
+    ck_assert(!is_mine);
+    ck_ok(folder_lock_wait(&lock, 30, NULL, &is_mine));
+    ck_assert(is_mine);
+    ck_assert_int_eq(waitpid(child, &how, 0), child);
+    ck_assert(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    ck_ok(folder_lock_release(&lock));
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+START_TEST(a_free_name) {
+    char *folder = make_folder(), *path = path_in(folder, "run"), *first = path_in(folder, "run.1"), *name;
+    ck_ok(folder_free_name(path, &name));
+    ck_assert_str_eq(name, first);
+    free(name);
+    spill(first, "", 0);
+    ck_ok(folder_free_name(path, &name));
+    ck_assert_str_eq(name + strlen(name) - 6, "/run.2");
+    free(name);
+    free(path);
+    free(first);
+    remove_folder(folder);
+}
+END_TEST
+
+TESTS("folder_lock", its_text, waits_for_another_process, a_free_name)

@@ -1,0 +1,69 @@
+/* Texts of every length around the growth of the memory, and numbers. ctest-labels: unit */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "check_main.h"
+
+START_TEST(printf_fits_any_length) {
+    char expected[600];
+    for (size_t before = 0; before < 300; before += 7)
+        for (size_t length = 0; length < 300; length += 3) {
+            struct text text = {0};
+            memset(expected, 'x', before + length);
+            expected[before + length] = 0;
+            memset(expected + before, 'y', length);
+            for (size_t i = 0; i < before; i++) text_add(&text, "x");
+            text_printf(&text, "%s", expected + before);
+            ck_assert_uint_eq(text.length, before + length);
+            ck_assert_str_eq(text_string(&text), expected);
+            text_free(&text);
+        }
+}
+END_TEST
+
+START_TEST(integers) {
+    static const int64_t values[] = {0, 1, -1, 9, 10, -10, 123456789, INT64_MAX, INT64_MIN, INT64_MIN + 1};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        char expected[32];
+        struct text text = {0};
+        snprintf(expected, sizeof expected, "%lld", (long long)values[i]);
+        text_add_int(&text, values[i]);
+        ck_assert_str_eq(text_string(&text), expected);
+        text_free(&text);
+    }
+}
+END_TEST
+
+START_TEST(doubles_are_the_shortest) {
+    static const struct {
+        double value;
+        const char *text;
+    } cases[] = {{0, "0"},
+                 {-0.0, "-0"},
+                 {1, "1"},
+                 {-17, "-17"},
+                 {999999, "999999"},
+                 {-999999, "-999999"},
+                 {1e6, "1e+06"},
+                 {0.1, "0.1"},
+                 {1e-8, "1e-08"},
+                 {0.30000000000000004, "0.30000000000000004"},
+                 {1234567, "1234567"},
+                 {2.5, "2.5"},
+                 {NAN, "null"},
+                 {INFINITY, "null"},
+                 {DBL_MAX, "1.7976931348623157e+308"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text text = {0};
+        text_add_double(&text, cases[i].value);
+        ck_assert_str_eq(text_string(&text), cases[i].text);
+        text_free(&text);
+    }
+}
+END_TEST
+
+TESTS("text", printf_fits_any_length, integers, doubles_are_the_shortest)

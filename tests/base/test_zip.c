@@ -1,0 +1,85 @@
+/* zip: what zip_write writes, zip_open reads; contents are aligned; more members than 16 bits count use zip64. The
+ * archives of NumPy and PyTorch are in data/test_npy.c and program/test_export.py. ctest-labels: unit */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/io.h"
+#include "base/zip.h"
+#include "base/zip_write.h"
+#include "check_main.h"
+#include "files.h"
+
+static void open_zip(const char *path, struct arena *arena, struct zip *zip) {
+    struct io_info info;
+    int fd;
+    ck_ok(io_open(path, &fd));
+    ck_ok(io_stat_fd(fd, path, &info));
+    ck_ok(zip_open(fd, path, info.size, arena, zip));
+}
+
+START_TEST(written_members_are_read) {
+    char *folder = make_folder(), path[512];
+    struct arena *arena = arena_create();
+    struct zip zip;
+    const struct zip_new_member members[] = {{"a/first", "hello", 5}, {"empty", "", 0}, {"a/second", "0123456789", 10}};
+    snprintf(path, sizeof path, "%s/x.zip", folder);
+    ck_ok(zip_write(path, members, 3));
+    open_zip(path, arena, &zip);
+    ck_assert_uint_eq(zip.count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        const struct zip_member *member = zip_find(&zip, members[i].name);
+        uint8_t *content;
+        ck_assert_ptr_nonnull(member);
+        ck_assert_uint_eq(member->start % 64, 0);
+        ck_assert(!member->is_deflated);
+        ck_assert_uint_eq(member->size, members[i].size);
+        ck_ok(zip_read_all(&zip, member, &content));
+        ck_assert(memcmp(content, members[i].bytes, members[i].size) == 0);
+        ck_ok(zip_check(&zip, member, content));
+        if (members[i].size) {
+            content[0] ^= 1;
+            ck_failure(zip_check(&zip, member, content), STATUS_DATA, "damaged");
+        }
+        buffer_free(content);
+    }
+    close(zip.fd);
+    arena_destroy(arena);
+    remove_folder(folder);
+}
+END_TEST
+
+#define MANY 65537
+
+START_TEST(many_members_need_zip64) {
+    char *folder = make_folder(), path[512];
+    struct arena *arena = arena_create();
+    struct zip zip;
+    struct zip_new_member *members = calloc(MANY, sizeof *members);
+    for (size_t i = 0; i < MANY; i++) {
+        char *name = arena_printf(arena, "%zu", i);
+        members[i] = (struct zip_new_member){name, name, strlen(name)};
+    }
+    snprintf(path, sizeof path, "%s/x.zip", folder);
+    ck_ok(zip_write(path, members, MANY));
+    open_zip(path, arena, &zip);
+    ck_assert_uint_eq(zip.count, MANY);
+    for (size_t i = 0; i < MANY; i += MANY - 1) {
+        uint8_t *content;
+        ck_assert_str_eq(zip.members[i].name, members[i].name);
+        ck_ok(zip_read_all(&zip, &zip.members[i], &content));
+        ck_assert(memcmp(content, members[i].bytes, members[i].size) == 0);
+        buffer_free(content);
+    }
+    close(zip.fd);
+    free(members);
+    arena_destroy(arena);
+    remove_folder(folder);
+}
+END_TEST
+
+TESTS("zip", written_members_are_read, many_members_need_zip64)

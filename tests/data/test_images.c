@@ -1,0 +1,303 @@
+/* Folders of images: the pixels of Pillow, torchvision's order of files, the message for each rejected file or folder.
+ * ctest-labels: unit */
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include "open.h"
+
+#define IMAGES TEST_VECTORS "/images"
+
+static char *folder;
+
+static void setup(void) { folder = make_folder(); }
+static void teardown(void) { remove_folder(folder); }
+
+/* Creates the folders of "a/b/name". */
+static char *path_below(const char *name) {
+    char *path = path_in(folder, name);
+    for (char *at = path + strlen(folder) + 1; (at = strchr(at, '/')); *at++ = '/') {
+        *at = 0;
+        mkdir(path, 0777);
+    }
+    return path;
+}
+
+static void spill_below(const char *name, const char *text) {
+    char *path = path_below(name);
+    spill(path, text, strlen(text));
+    free(path);
+}
+
+static void copy(const char *vector, const char *name) {
+    char *from, *to = path_below(name);
+    size_t size;
+    ck_assert_int_gt(asprintf(&from, "%s/all/%s", IMAGES, vector), 0);
+    char *bytes = slurp(from, &size);
+    spill(to, bytes, size);
+    free(from), free(to), free(bytes);
+}
+
+/* ---- pixels ---- */
+
+/* All images of the vectors are the rows of array [name] of expected.npz. */
+static void check_pixels(const char *image, const char *name, int cache) {
+    struct dataset *dataset, *expected;
+    float *x, *right;
+    void *y, *ignored;
+    ck_ok(open_yaml(&dataset, true, "{path: %s, image: %s, divide: 1, cache_mb: %d}", IMAGES, image, cache));
+    ck_ok(open_yaml(&expected, false, "{path: %s/expected.npz, inputs: %s, targets: %s}", IMAGES, name, name));
+    const struct dataset_info *info = dataset_info(dataset), *other = dataset_info(expected);
+    ck_assert_uint_eq(info->train_rows, other->train_rows);
+    ck_assert_mem_eq(info->input_shape, other->input_shape, sizeof info->input_shape);
+    ck_assert_int_eq(info->classes, 1);
+    read_part(dataset, DATASET_TRAIN, &x, &y);
+    read_part(expected, DATASET_TRAIN, &right, &ignored);
+    for (size_t i = 0; i < info->train_rows * info->input_size; i++)
+        ck_assert_msg(x[i] == right[i], "%s: image %zu, value %zu: %g, not %g", image, i / info->input_size,
+                      i % info->input_size, (double)x[i], (double)right[i]);
+    free(x), free(y), free(right), free(ignored);
+    dataset_close(dataset);
+    dataset_close(expected);
+}
+
+START_TEST(pixels_are_pillows) {
+    for (int cache = 0; cache < 2; cache++) {
+        check_pixels("{size: [24, 18], threads: 3}", "center", cache);
+        check_pixels("{size: [24, 18], resize: 24}", "center", cache);
+        check_pixels("{size: [20, 28], crop: none}", "stretched", cache);
+        check_pixels("{size: [20, 28], resize: [20, 28]}", "stretched", cache);
+        check_pixels("{size: 40, channels: 1}", "grey", cache);
+    }
+}
+END_TEST
+
+/* As torchvision's ToTensor and Normalize; a fitted scaler sees the same numbers. */
+START_TEST(scales_as_torchvision) {
+    struct dataset *dataset, *expected;
+    float *x, *right;
+    void *y, *ignored;
+    ck_ok(open_yaml(&dataset, true, "{path: %s, image: {size: [24, 18]}, scale: {mean: [0.4, 0.5, 0.6], std: 0.25}}",
+                    IMAGES));
+    ck_ok(open_yaml(&expected, false, "{path: %s/expected.npz, inputs: center, targets: center}", IMAGES));
+    read_part(dataset, DATASET_TRAIN, &x, &y);
+    read_part(expected, DATASET_TRAIN, &right, &ignored);
+    static const float mean[] = {0.4f, 0.5f, 0.6f};
+    for (size_t i = 0, size = (size_t)24 * 18; i < 3 * size; i++)
+        ck_assert(x[i] == (right[i] / 255.0f - mean[i / size]) / 0.25f);
+    free(x), free(y), free(right), free(ignored);
+    dataset_close(dataset);
+    dataset_close(expected);
+    for (int cache = 0; cache < 2; cache++) {
+        const double *fitted, *scale;
+        size_t features;
+        ck_ok(open_yaml(&dataset, true, "{path: %s, image: {size: 8}, scale: standard, cache_mb: %d}", IMAGES, cache));
+        dataset_scaler(dataset, &fitted, &scale, &features);
+        ck_assert_uint_eq(features, 1);
+        ck_assert(*fitted > 0.3 && *fitted < 0.7);
+        dataset_close(dataset);
+    }
+}
+END_TEST
+
+/* Images that are decoded at a half or a quarter differ, but not completely. */
+START_TEST(dct_scaling) {
+    struct dataset *whole, *half;
+    float *x, *other, largest = 0;
+    void *y, *ignored;
+    ck_ok(open_yaml(&whole, true, "{path: %s, image: {size: 8}, divide: 1}", IMAGES));
+    ck_ok(open_yaml(&half, true, "{path: %s, image: {size: 8, dct_scaling: true}, divide: 1}", IMAGES));
+    size_t values = dataset_info(whole)->train_rows * dataset_info(whole)->input_size;
+    read_part(whole, DATASET_TRAIN, &x, &y);
+    read_part(half, DATASET_TRAIN, &other, &ignored);
+    for (size_t i = 0; i < values; i++) largest = fmaxf(largest, fabsf(x[i] - other[i]));
+    ck_assert_msg(largest > 0 && largest < 128, "%g", (double)largest);
+    free(x), free(y), free(other), free(ignored);
+    dataset_close(whole);
+    dataset_close(half);
+}
+END_TEST
+
+/* ---- files and classes ---- */
+
+START_TEST(order_of_files) {
+    static const char *const names[] = {"b/1.png", "b/2.JPG", "b/10.png", "a/sub/3.png", "a/sub-1/4.png", "a/5.png"};
+    struct dataset *dataset;
+    float *x;
+    void *y;
+    setup();
+    for (size_t i = 0; i < 6; i++) copy("png-rgb.png", names[i]);
+    spill_below("b/notes.txt", "text");
+    spill_below("readme.txt", "text");
+    ck_ok(open_yaml(&dataset, true, "{path: %s/, image: 4}", folder));
+    ck_assert_uint_eq(dataset_info(dataset)->train_rows, 6);
+    ck_assert_str_eq(dataset_labels(dataset).items[1], "b");
+    read_part(dataset, DATASET_TRAIN, &x, &y);
+    ck_assert_mem_eq(y, ((int64_t[]){0, 0, 0, 1, 1, 1}), 48);
+    free(x), free(y);
+    dataset_close(dataset);
+    spill_below("a/sub-1/4.png", "x"); /* row 1: "a/sub-1" is before "a/sub/", as in Python's sorted */
+    ck_failure(open_yaml(&dataset, true, "{path: %s, image: 4}", folder), STATUS_DATA,
+               "a/sub-1/4.png: this is not a JPEG or PNG image; convert or remove the file");
+    teardown();
+}
+END_TEST
+
+/* The classes of the validation folder have the numbers of the training folder. */
+START_TEST(validation_classes) {
+    struct dataset *dataset;
+    float *x;
+    void *y;
+    setup();
+    copy("png-rgb.png", "train/a/1.png");
+    copy("png-rgb.png", "train/b/1.png");
+    copy("png-rgb.png", "val/b/1.png");
+    ck_ok(open_yaml(&dataset, true, "{path: %s/train, validation: %s/val, image: 4}", folder, folder));
+    read_part(dataset, DATASET_VALIDATION, &x, &y);
+    ck_assert_int_eq(*(int64_t *)y, 1);
+    free(x), free(y);
+    dataset_close(dataset);
+    copy("png-rgb.png", "val/c/1.png");
+    ck_failure(open_yaml(&dataset, true, "{path: %s/train, validation: %s/val, image: 4}", folder, folder), STATUS_DATA,
+               "val: class 'c' is not in the data that the model was trained with");
+    teardown();
+}
+END_TEST
+
+START_TEST(wrong_folders) {
+    struct dataset *dataset;
+    setup();
+    ck_failure(open_yaml(&dataset, true, "{path: %s, image: 4}", folder), STATUS_DATA, "there are no sub-folders");
+    ck_failure(open_yaml(&dataset, true, "{path: %s/none, image: 4}", folder), STATUS_DATA,
+               "/none': No such file or directory");
+    copy("png-rgb.png", "a/1.png");
+    ck_failure(open_yaml(&dataset, true, "{path: %s/a/1.png, image: 4}", folder), STATUS_DATA,
+               "it is a file, and format images reads a folder");
+    ck_failure(open_yaml(&dataset, true, "{path: %s, format: images}", folder), STATUS_USAGE,
+               "a folder of images needs dataset.image.size");
+    ck_failure(open_yaml(&dataset, true, "path: %s/", folder), STATUS_USAGE,
+               "a folder of images needs dataset.image.size");
+    ck_failure(open_yaml(&dataset, false, "{path: %s, image: 4}", folder), STATUS_USAGE,
+               "the target of an image is the class of its folder; use loss: cross_entropy");
+    char *link = path_below("a/loop");
+    ck_assert_int_eq(symlink("..", link), 0);
+    ck_failure(open_yaml(&dataset, true, "{path: %s, image: 4}", folder), STATUS_DATA,
+               "is there a link to a folder above");
+    unlink(link);
+    free(link);
+    mkdir(link = path_below("empty"), 0777);
+    ck_failure(open_yaml(&dataset, true, "{path: %s, image: 4}", folder), STATUS_DATA,
+               "the folder of class 'empty' has no images (.jpg, .jpeg, .png)");
+    rmdir(link);
+    free(link);
+    copy("png-rgb.png", "a/2.webp");
+    ck_failure(open_yaml(&dataset, true, "{path: %s, image: 4}", folder), STATUS_DATA,
+               "a/2.webp: only JPEG and PNG images are read; convert or remove the file");
+    teardown();
+}
+END_TEST
+
+START_TEST(wrong_keys) {
+    static const char *const cases[][2] = {
+        {"image: {size: [4, 4, 4]}", "size and resize are [height, width] or one number"},
+        {"image: {size: 4, resize: 3}", "resize is smaller than size, so that there is nothing to crop"},
+        {"image: {size: [4, 8], resize: [8, 4]}", "resize is smaller than size"},
+        {"image: {size: 4, resize: 8, crop: none}", "with crop none the image is resized to size; remove resize"},
+        {"image: {size: 4, channels: 2}", "channels must be 3 (RGB) or 1 (grey)"},
+        {"image: {size: 0}", "dataset.image.size"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct dataset *dataset;
+        ck_failure(open_yaml(&dataset, true, "{path: photos, %s}", cases[i][0]), STATUS_USAGE, cases[i][1]);
+    }
+}
+END_TEST
+
+/* ---- damaged images ---- */
+
+/* The message for an image of these bytes. */
+static status open_bytes(const void *bytes, size_t size) {
+    struct dataset *dataset;
+    char *path = path_below("a/x.png");
+    spill(path, bytes, size);
+    free(path);
+    status s = open_yaml(&dataset, true, "{path: %s, image: 4}", folder);
+    dataset_close(dataset);
+    return s;
+}
+
+static char *vector(const char *name, size_t *size) {
+    char *path;
+    ck_assert_int_gt(asprintf(&path, "%s/all/%s", IMAGES, name), 0);
+    char *bytes = slurp(path, size);
+    free(path);
+    return bytes;
+}
+
+/* An image that is cut at any length is an error, even where Pillow needs only the first rows. */
+START_TEST(truncated_images) {
+    static const char *const names[] = {"jpeg-420.jpg", "jpeg-progressive.jpg", "png-rgb.png",
+                                        "png-palette-2-bits.png"};
+    setup();
+    for (size_t i = 0; i < 4; i++) {
+        size_t size;
+        char *bytes = vector(names[i], &size);
+        for (size_t length = 9; length < size * 9 / 10; length += size / 40)
+            ck_failure(open_bytes(bytes, length), STATUS_DATA, "a/x.png: the image is damaged: ");
+        free(bytes);
+    }
+    ck_failure(open_bytes("", 0), STATUS_DATA, "a/x.png: the file is empty; replace or remove it");
+    ck_failure(open_bytes("GIF89a..", 8), STATUS_DATA, "a/x.png: this is not a JPEG or PNG image");
+    teardown();
+}
+END_TEST
+
+/* Any changed byte is read or rejected. */
+START_TEST(changed_images) {
+    static const char *const names[] = {"jpeg-420.jpg", "jpeg-cmyk.jpg", "jpeg-progressive.jpg", "png-rgba.png"};
+    setup();
+    for (size_t i = 0; i < 4; i++) {
+        size_t size;
+        char *bytes = vector(names[i], &size);
+        for (size_t at = 3; at < size; at += 1 + size / 150) {
+            char before = bytes[at];
+            bytes[at] = (char)(before ^ (1 << at % 8));
+            status_free(open_bytes(bytes, size));
+            bytes[at] = before;
+        }
+        free(bytes);
+    }
+    teardown();
+}
+END_TEST
+
+static void put(char *at, uint32_t value) {
+    for (int i = 0; i < 4; i++) at[i] = (char)(value >> (24 - 8 * i));
+}
+
+START_TEST(images_of_wrong_sizes) {
+    size_t size;
+    setup();
+    char *bytes = vector("png-rgb.png", &size);
+    put(bytes + 16, 100000);
+    put(bytes + 20, 100000);
+    put(bytes + 29, (uint32_t)crc32(0, (const Bytef *)bytes + 12, 17));
+    ck_failure(open_bytes(bytes, size), STATUS_DATA,
+               "a/x.png: the image has 100000 x 100000 pixels; at most 178956970 in total are decoded");
+    put(bytes + 16, 0);
+    put(bytes + 29, (uint32_t)crc32(0, (const Bytef *)bytes + 12, 17));
+    ck_failure(open_bytes(bytes, size), STATUS_DATA, "a/x.png: the image is damaged: ");
+    free(bytes);
+    bytes = vector("jpeg-420.jpg", &size);
+    char *frame = memmem(bytes, size, "\xff\xc0", 2);
+    ck_assert_ptr_nonnull(frame);
+    put(frame + 5, 0xffdcffdc);
+    ck_failure(open_bytes(bytes, size), STATUS_DATA, "a/x.png: the image has 65500 x 65500 pixels; at most 178956970");
+    put(frame + 5, 0);
+    ck_failure(open_bytes(bytes, size), STATUS_DATA, "a/x.png: the image is damaged: ");
+    free(bytes);
+    teardown();
+}
+END_TEST
+
+TESTS("images", pixels_are_pillows, scales_as_torchvision, dct_scaling, order_of_files, validation_classes,
+      wrong_folders, wrong_keys, truncated_images, changed_images, images_of_wrong_sizes)

@@ -1,0 +1,113 @@
+/* A model of a config's layers on the CPU, with inputs, targets and a loss, for tests of passes. */
+#ifndef TESTS_MODEL_FIXTURE_H
+#define TESTS_MODEL_FIXTURE_H
+
+#include <math.h>
+#include <stdio.h>
+
+#include "check_main.h"
+#include "model/init_rules.h"
+#include "model/model.h"
+
+/* A model from the YAML of its layers list. */
+static inline status build(const char *layers, const struct shape *input, struct document **document,
+                           struct model **out) {
+    char text[2048];
+    static struct model_config config; /* variants point into the document */
+    struct problems problems = {0};
+    snprintf(text, sizeof text, "layers: %s\n", layers);
+    status s = document_parse("test.yaml", text, strlen(text), &problems, document);
+    if (!s)
+        schema_bind(&model_schema, document_root(*document), "model", &model_schema, &config, document_arena(*document),
+                    &problems);
+    s = status_first(s, problems_status(&problems, STATUS_USAGE));
+    problems_free(&problems);
+    return s ? s : model_plan(&config, input, out);
+}
+
+struct fixture {
+    struct document *document, *loss_document;
+    struct model *model;
+    struct device *device;
+    const struct loss_type *loss;
+    const void *loss_config;
+    float *inputs, *values;
+    int64_t *classes;
+    size_t rows;
+};
+
+/* The loss from its YAML. */
+static inline void bind_loss(struct fixture *f, const char *yaml) {
+    static const struct schema_row loss_row[] = {
+        {.key = "loss", .type = SCHEMA_VARIANT, .variants = &loss_variants, .doc = "."}, {0}};
+    static const struct schema loss_schema = {.name = "test", .size = sizeof(struct variant), .rows = loss_row};
+    char text[256];
+    struct problems problems = {0};
+    struct variant loss;
+    snprintf(text, sizeof text, "loss: %s\n", yaml);
+    ck_assert(!document_parse("test.yaml", text, strlen(text), &problems, &f->loss_document));
+    schema_bind(&loss_schema, document_root(f->loss_document), "", &loss_schema, &loss,
+                document_arena(f->loss_document), &problems);
+    ck_assert_uint_eq(problems.count, 0);
+    f->loss = loss_type_at((size_t)loss.index);
+    f->loss_config = loss.config;
+}
+
+static inline struct fixture open_fixture(const char *layers, struct shape input, size_t rows, const char *loss) {
+    struct fixture f = {.rows = rows};
+    bind_loss(&f, loss);
+    status s = build(layers, &input, &f.document, &f.model);
+    ck_assert_msg(!s, "%s", status_message(s));
+    ck_assert(!device_create("cpu", &f.device));
+    ck_assert(!model_alloc(f.model, f.device, rows));
+    struct rng rng;
+    rng_seed(&rng, 5); /* a seed with no relu input within a difference step of its kink */
+    model_init(f.model, &rng);
+    rng_seed(&rng, 11);
+    size_t in = shape_elements(&input), out = f.model->out_size;
+    f.inputs = malloc(rows * in * sizeof *f.inputs);
+    f.values = malloc(rows * out * sizeof *f.values);
+    f.classes = malloc(rows * out * sizeof *f.classes); /* one per position: as many as are used */
+    rng_normal(&rng, f.inputs, rows * in, 0, 1);
+    for (size_t i = 0; input.is_tokens && i < rows * in; i++) {
+        int32_t token = (int32_t)(rng_u32(&rng) % (uint32_t)input.vocabulary);
+        memcpy(&f.inputs[i], &token, sizeof token);
+    }
+    rng_normal(&rng, f.values, rows * out, 0, 1);
+    int64_t classes = f.model->out.size[f.model->out.dims - 1];
+    for (size_t i = 0; i < rows * out; i++) f.classes[i] = (int64_t)rng_u32(&rng) % classes;
+    return f;
+}
+
+static inline void close_fixture(struct fixture *f) {
+    free(f->inputs), free(f->values), free(f->classes);
+    model_destroy(f->model);
+    device_destroy(f->device);
+    document_destroy(f->document);
+    document_destroy(f->loss_document);
+}
+
+static inline struct pass pass_of(const struct fixture *f) {
+    static const uint64_t number = 2;
+    return (struct pass){.device = f->device,
+                         .rows = f->rows,
+                         .is_training = true,
+                         .draws = {.seed = 1, .step = &number, .first_row = 0, .row_stride = 1}};
+}
+
+/* The mean loss of the whole batch; with [gradient] the gradients of all parameters are left in the model. */
+static inline double loss_of(struct fixture *f, bool gradient) {
+    struct pass pass = pass_of(f);
+    struct loss_sums sums = {0};
+    const float *output = model_forward(f->model, &pass, f->inputs);
+    const void *targets = f->loss->wants_classes ? (const void *)f->classes : (const void *)f->values;
+    f->loss->run(f->loss_config, f->device, &f->model->out, output, targets, f->rows, 1,
+                 gradient ? model_output_gradient(f->model) : NULL, &sums);
+    if (gradient) {
+        params_zero_gradients(&f->model->params, f->device);
+        model_backward(f->model, &pass, f->inputs, NULL, NULL);
+    }
+    return sums.loss / sums.count;
+}
+
+#endif

@@ -1,0 +1,298 @@
+/* Every layer and loss: gradients against central differences. The list of layers is taken from the table, so a layer
+ * without a case here fails. ctest-labels: unit */
+#include "model/model_fixture.h"
+
+/* |analytic - numeric| <= tolerance * (|analytic| + |numeric| + floor); steps are large because values are float32. */
+static void check_gradients(struct fixture *f, const char *what) {
+    struct params *params = &f->model->params;
+    loss_of(f, true);
+    float *analytic = malloc(params->total * sizeof *analytic);
+    memcpy(analytic, params->gradients, params->total * sizeof *analytic);
+    double largest = 0;
+    for (size_t i = 0; i < params->total; i++) largest = fmax(largest, fabs((double)analytic[i]));
+    ck_assert_msg(largest > 1e-4, "%s: every gradient is zero", what);
+    for (size_t p = 0; p < params->count; p++)
+        for (size_t i = 0; i < params->items[p].count; i += 1 + params->items[p].count / 40) {
+            float *value = params_value(params, p) + i, keep = *value, step = 4e-3f;
+            *value = keep + step;
+            double above = loss_of(f, false);
+            *value = keep - step;
+            double below = loss_of(f, false);
+            double numeric = (above - below) / ((double)(keep + step) - (double)(keep - step));
+            *value = keep;
+            double exact = (double)analytic[params->items[p].offset + i];
+            ck_assert_msg(fabs(exact - numeric) <= 5e-3 * (fabs(exact) + fabs(numeric)) + 2e-4 * largest + 2e-5,
+                          "%s: %s[%zu]: %g, by differences %g", what, params->items[p].name, i, exact, numeric);
+        }
+    free(analytic);
+}
+
+/* One case per layer type: a model with parameters before and after the layer, so that its dx is checked too. */
+static const struct {
+    const char *type, *layers;
+    int dims;
+    int64_t shape[3];
+} layer_cases[] = {
+    {"linear", "[{linear: {out: 5}}, {linear: {out: 3, bias: false}}, {linear: {out: 4}}]", 1, {6}},
+    {"linear", "[{linear: {out: 5}}, flatten, {linear: {out: 3}}]", 2, {4, 6}}, /* the last dimension only */
+    {"relu", "[{linear: {out: 7}}, relu, {linear: {out: 3}}]", 1, {6}},
+    {"tanh", "[{linear: {out: 7}}, tanh, {linear: {out: 3}}]", 1, {6}},
+    {"sigmoid", "[{linear: {out: 7}}, sigmoid, {linear: {out: 3}}]", 1, {6}},
+    {"gelu", "[{linear: {out: 7}}, gelu, {linear: {out: 3}}]", 1, {6}},
+    {"gelu", "[{linear: {out: 7}}, {gelu: {approximate: tanh}}, {linear: {out: 3}}]", 1, {6}},
+    {"flatten", "[flatten, {linear: {out: 7}}, flatten, tanh, {linear: {out: 3}}, flatten]", 3, {2, 3, 2}},
+    {"sequential",
+     "[{sequential: {layers: [{linear: {out: 7}}, tanh, {sequential: [{linear: {out: 5}}]}]}}, {linear: {out: 3}}]",
+     1,
+     {6}},
+    {"repeat", "[{repeat: {times: 3, layers: [{linear: {out: 6}}, tanh]}}, {linear: {out: 3}}]", 1, {6}},
+    /* all ways in which the plan of backward shares, adds or copies a gradient */
+    {"residual",
+     "[{linear: {out: 6}}, {residual: [{linear: {out: 6}}, tanh, {linear: {out: 6}}]}, {linear: {out: 3}}]",
+     1,
+     {6}},
+    {"residual",
+     "[{linear: {out: 6}}, {residual: [{linear: {out: 6}}]}, {residual: [tanh]}, {residual: [{residual: [tanh]}]}, "
+     "{linear: {out: 3}}]",
+     1,
+     {6}},
+    {"residual",
+     "[{linear: {out: 6}}, {residual: {layers: [{linear: {out: 4}}, gelu], shortcut: [{linear: {out: 4}}]}}, {linear: "
+     "{out: 3}}]",
+     1,
+     {6}},
+    {"residual",
+     "[{residual: [{linear: {out: 6}}, {residual: [tanh, {residual: [{linear: {out: 6}}]}, tanh]}]}, {linear: {out: "
+     "3}}]",
+     1,
+     {6}},
+    {"residual",
+     "[{linear: {out: 6}}, {residual: [{residual: [{residual: [{linear: {out: 6}}, tanh]}, sigmoid]}, {residual: "
+     "{layers: [tanh], shortcut: [{linear: {out: 6}}, tanh]}}]}, {linear: {out: 3}}]",
+     1,
+     {6}},
+    {"residual",
+     "[{linear: {out: 6}}, {residual: [flatten]}, {residual: {layers: [flatten, tanh], shortcut: [flatten]}}, {linear: "
+     "{out: 3}}]",
+     1,
+     {6}},
+    {"residual",
+     "[{linear: {out: 4}}, {repeat: {times: 2, layers: [{residual: [tanh, {linear: {out: 4}}]}, {residual: [{linear: "
+     "{out: 9}}, gelu, {linear: {out: 4}}]}]}}, {linear: {out: 3}}]",
+     2,
+     {3, 6}},
+    {"add",
+     "[{linear: {out: 5, name: a}}, tanh, {linear: {out: 5, name: b}}, {add: {from: [a, b, a], name: s}}, {add: {from: "
+     "a}}, "
+     "{add: {from: [s, s]}}, {add: {from: a}}, {linear: 3}]",
+     1,
+     {6}},
+    {"multiply",
+     "[{linear: {out: 5, name: a}}, tanh, {linear: {out: 5, name: b}}, {multiply: {from: [a, b], name: m}}, {multiply: "
+     "{from: [m, m]}}, {multiply: {from: a}}, {linear: 3}]",
+     1,
+     {6}},
+    {"concat",
+     "[{linear: {out: 5, name: a}}, tanh, {linear: {out: 4, name: b}}, {concat: {from: [a, b, a, input], name: c}}, "
+     "{concat: {from: [c, c]}}, {linear: {out: 4}}, {concat: {from: b}}, {linear: 3}]",
+     1,
+     {6}},
+    {"concat",
+     "[{conv2d: {out: 3, kernel_size: 3, padding: 1, name: a}}, tanh, {conv2d: {out: 2, kernel_size: 1}}, {concat: "
+     "{from: a, "
+     "name: c}}, {concat: {from: [c, input]}}, {conv2d: {out: 7, kernel_size: 1}}, {concat: {from: c, dim: 1}}, "
+     "{linear: "
+     "5}, {concat: {from: input, dim: 1, name: d}}, {concat: {from: [d, d], dim: 2}}, {linear: 3}]",
+     3,
+     {2, 4, 5}},
+    {"slice",
+     "[{linear: {out: 7, name: a}}, tanh, {slice: {start: 1, end: 5, name: s}}, {slice: {end: 4, from: a}}, {add: "
+     "{from: "
+     "s}}, {linear: 3}]",
+     1,
+     {6}},
+    {"slice",
+     "[{conv2d: {out: 5, kernel_size: 1, name: a}}, {slice: {start: 1, end: 4}}, {slice: {dim: 2, end: 3}}, {slice: "
+     "{dim: -1, "
+     "start: 2, end: 4}}, {conv2d: {out: 2, kernel_size: 1}}]",
+     3,
+     {2, 4, 5}},
+    {"parallel",
+     "[{parallel: {branches: [[{linear: 3}, tanh], [{linear: 4}], []]}}, {parallel: {join: add, branches: [[{linear: "
+     "5}], [{linear: 5}, "
+     "tanh, {linear: {out: 5, name: x}}, tanh, {add: {from: x}}]]}}, {linear: 3}]",
+     1,
+     {6}},
+    {"upsample",
+     "[{conv2d: {out: 2, kernel_size: 2, stride: 2, name: small}}, tanh, {upsample: 2}, {concat: {from: input}}, "
+     "{conv2d: {out: 2, "
+     "kernel_size: 1}}, {upsample: [3, 1]}]",
+     3,
+     {2, 4, 6}},
+    {"silu", "[{linear: 7}, silu, {linear: 3}]", 1, {6}},
+    {"leaky_relu", "[{linear: 7}, {leaky_relu: 0.2}, {linear: 3}]", 1, {6}},
+    {"softmax", "[{linear: 7}, softmax, {linear: 3}]", 2, {4, 6}},
+    {"reshape", "[{linear: 8}, {reshape: [2, -1, 2]}, {linear: 3}, tanh, {reshape: 12}]", 1, {6}},
+    {"layer_norm", "[{linear: 21}, layer_norm, {linear: 3}]", 2, {4, 6}},
+    {"layer_norm",
+     "[{linear: 21}, {residual: [{layer_norm: {elementwise_affine: false}}, {linear: 21}]}, {linear: 3}]",
+     1,
+     {6}},
+    {"layer_norm", "[{linear: 8}, {residual: [layer_norm, {linear: 8}]}, {layer_norm: {bias: false}}]", 1, {6}},
+    {"rms_norm", "[{linear: 21}, rms_norm, {linear: 3}]", 2, {4, 6}},
+    {"rms_norm",
+     "[{linear: 8}, {residual: [{rms_norm: {eps: 0.1}}, {linear: 8}]}, "
+     "{residual: [{rms_norm: {elementwise_affine: false}}, {linear: 8}]}]",
+     1,
+     {6}},
+    {"embedding", "[{embedding: 5}, {linear: 3}]", 1, {4}},
+    {"positional_embedding", "[{embedding: 5}, positional_embedding, tanh, {linear: 3}]", 1, {4}},
+    {"positional_embedding",
+     "[{linear: 5}, {positional_embedding: {num_embeddings: 6}}, tanh, {linear: 3}]",
+     2,
+     {4, 6}},
+    {"linear",
+     "[{embedding: {embedding_dim: 5, name: wte}}, {linear: 5}, tanh, {linear: {out: 7, tie: wte.weight}}]",
+     1,
+     {4}},
+    {"attention", "[{attention: {heads: 2}}, {linear: 3}]", 2, {5, 6}},
+    {"attention",
+     "[{linear: 6}, {residual: [{attention: {heads: 3, causal: true, bias: false}}]}, {linear: 3}]",
+     2,
+     {5, 6}},
+    {"scaled_dot_product_attention",
+     "[{linear: 18}, {scaled_dot_product_attention: {heads: 3, causal: true}}, "
+     "{linear: 3}]",
+     2,
+     {5, 6}},
+    {"dropout", "[{linear: {out: 9}}, {dropout: {p: 0.3}}, {linear: {out: 3}}]", 1, {6}},
+    {"conv2d", "[{conv2d: {out: 33, kernel_size: 3}}, {conv2d: {out: 1, kernel_size: 2}}, flatten]", 3, {2, 6, 5}},
+    {"conv2d",
+     "[{conv2d: {out: 4, kernel_size: [3, 2], stride: [2, 1], padding: [1, 0], dilation: [1, 2]}}, tanh, "
+     "{conv2d: {out: 4, kernel_size: 3, groups: 2, padding: 1, bias: false}}, {linear: {out: 3}}, flatten]",
+     3,
+     {3, 7, 6}},
+    {"conv2d",
+     "[{conv2d: {out: 6, kernel_size: 3, padding: 2, stride: 2}}, tanh, {conv2d: {out: 6, kernel_size: 3, groups: 6, "
+     "dilation: 2, padding: 2}}, {dropout: {p: 0.2}}, flatten, {linear: {out: 3}}]",
+     3,
+     {1, 5, 7}},
+    {"conv1d",
+     "[{conv1d: {out: 4, kernel_size: 3, padding: 1}}, tanh, {conv1d: {out: 6, kernel_size: 2, stride: 2, groups: 2}}, "
+     "flatten, {linear: {out: 3}}]",
+     2,
+     {2, 7}},
+    {"max_pool2d",
+     "[{conv2d: {out: 3, kernel_size: 1}}, {max_pool2d: {kernel_size: [2, 3], stride: 1, padding: [1, 1]}}, flatten, "
+     "{linear: {out: 3}}]",
+     3,
+     {2, 2, 3}},
+    {"max_pool2d", "[{conv2d: {out: 2, kernel_size: 1}}, {max_pool2d: 2}, flatten, {linear: {out: 3}}]", 3, {2, 4, 4}},
+    {"avg_pool2d",
+     "[{conv2d: {out: 5, kernel_size: 3}}, {avg_pool2d: 2}, {conv2d: {out: 3, kernel_size: 1}}, {avg_pool2d: "
+     "{kernel_size: 3, stride: 2, padding: 1, count_include_pad: false}}, flatten, {linear: {out: 3}}]",
+     3,
+     {2, 8, 6}},
+    {"max_pool2d",
+     "[{conv2d: {out: 3, kernel_size: 1}}, {max_pool2d: {kernel_size: 2, ceil_mode: true}}, flatten, {linear: {out: "
+     "3}}]",
+     3,
+     {2, 3, 3}},
+    {"avg_pool2d",
+     "[{conv2d: {out: 3, kernel_size: 1}}, {avg_pool2d: {kernel_size: 3, stride: 2, padding: 1, ceil_mode: true}}, "
+     "{avg_pool2d: {kernel_size: 2, ceil_mode: true, divisor_override: 3}}, flatten, {linear: {out: 3}}]",
+     3,
+     {2, 6, 4}},
+    {"adaptive_avg_pool2d",
+     "[{conv2d: {out: 5, kernel_size: 2}}, {adaptive_avg_pool2d: [2, 3]}, {conv2d: {out: 3, kernel_size: 1}}, "
+     "{adaptive_avg_pool2d: 1}, flatten, {linear: {out: 3}}]",
+     3,
+     {2, 6, 5}},
+    {"batch_norm",
+     "[{conv2d: {out: 5, kernel_size: 3, bias: false}}, batch_norm, tanh, {conv2d: {out: 66, kernel_size: 1}}, "
+     "{batch_norm: {affine: false}}, {adaptive_avg_pool2d: 2}, flatten, {linear: {out: 3}}]",
+     3,
+     {2, 6, 5}},
+    {"batch_norm",
+     "[{linear: {out: 7}}, batch_norm, {linear: {out: 5}}, batch_norm, tanh, {linear: {out: 3}}]",
+     1,
+     {6}},
+    {"batch_norm",
+     "[{conv1d: {out: 4, kernel_size: 3}}, {batch_norm: {track_running_stats: false}}, flatten, {linear: {out: 3}}]",
+     2,
+     {2, 7}},
+    {"batch_norm",
+     "[{conv2d: {out: 3, kernel_size: 2}}, batch_norm, batch_norm, relu, {residual: [{conv2d: {out: 3, kernel_size: "
+     "1}}, "
+     "batch_norm, relu, {conv2d: {out: 3, kernel_size: 1}}, batch_norm]}, relu, {conv2d: {out: 2, kernel_size: 1}}, "
+     "batch_norm, flatten, {linear: {out: 3}}]",
+     3,
+     {2, 4, 3}},
+    {"group_norm",
+     "[{conv2d: {out: 6, kernel_size: 3}}, {group_norm: 3}, tanh, {conv2d: {out: 4, kernel_size: 1}}, {group_norm: "
+     "{num_groups: 1, affine: false}}, flatten, {linear: {out: 3}}]",
+     3,
+     {2, 6, 5}},
+    /* one side is channels-first and is reordered */
+    {"residual",
+     "[{linear: {out: 5}}, {residual: [{conv2d: {out: 2, kernel_size: 3, padding: 1}}]}, {residual: [{linear: {out: "
+     "5}}]}, flatten, {linear: {out: 3}}]",
+     3,
+     {2, 4, 5}},
+};
+
+START_TEST(layer_gradients) {
+    static const char *const losses[] = {"cross_entropy", "mse"};
+    for (size_t i = 0; i < sizeof layer_cases / sizeof *layer_cases; i++)
+        for (int loss = 0; loss < 2; loss++) { /* of classes and of values */
+            bool is_tokens = strncmp(layer_cases[i].layers, "[{embedding", 11) == 0;
+            struct shape input = {.dims = layer_cases[i].dims, .is_tokens = is_tokens, .vocabulary = is_tokens ? 7 : 0};
+            memcpy(input.size, layer_cases[i].shape, sizeof layer_cases[i].shape);
+            struct fixture f = open_fixture(layer_cases[i].layers, input, 6, losses[loss]);
+            check_gradients(&f, layer_cases[i].layers);
+            close_fixture(&f);
+        }
+    for (size_t t = 0; layer_type_at(t); t++) {
+        size_t found = 0;
+        for (size_t i = 0; i < sizeof layer_cases / sizeof *layer_cases; i++)
+            found += strcmp(layer_cases[i].type, layer_type_at(t)->variant.name) == 0;
+        ck_assert_msg(found > 0, "the layer '%s' has no gradient check", layer_type_at(t)->variant.name);
+    }
+}
+END_TEST
+
+/* Every loss, each with every key that its gradient depends on. */
+static const struct {
+    const char *config;
+} loss_cases[] = {
+    {"cross_entropy"},
+    {"{type: cross_entropy, label_smoothing: 0.2}"},
+    {"{type: cross_entropy, ignore_index: 1}"},
+    {"{type: cross_entropy, weight: [1, 0.5, 2, 0.1], label_smoothing: 0.3, ignore_index: 0}"},
+    {"mse"},
+    {"l1"},
+    {"smooth_l1"},
+    {"{type: smooth_l1, beta: 0.4}"},
+    {"bce_with_logits"},
+    {"{type: bce_with_logits, pos_weight: 3}"},
+    {"{type: bce_with_logits, pos_weight: [1, 2, 0.5, 4]}"},
+    {"kl_div"},
+    {"{type: kl_div, reduction: batchmean, log_target: true}"},
+};
+
+START_TEST(loss_gradients) {
+    size_t cases[16] = {0};
+    for (size_t i = 0; i < sizeof loss_cases / sizeof *loss_cases; i++) {
+        struct fixture f = open_fixture("[{linear: {out: 7}}, tanh, {linear: {out: 4}}]",
+                                        (struct shape){.dims = 1, .size = {6}}, 8, loss_cases[i].config);
+        for (size_t v = 0; v < 8 * f.model->out_size; v++) f.values[v] = fabsf(f.values[v]); /* for kl_div */
+        check_gradients(&f, loss_cases[i].config);
+        for (size_t t = 0; loss_type_at(t); t++) cases[t] += loss_type_at(t) == f.loss;
+        close_fixture(&f);
+    }
+    for (size_t t = 0; loss_type_at(t); t++)
+        ck_assert_msg(cases[t] > 0, "the loss '%s' has no gradient check", loss_type_at(t)->variant.name);
+}
+END_TEST
+
+TESTS("gradients", layer_gradients, loss_gradients)

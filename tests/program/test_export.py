@@ -1,0 +1,233 @@
+"""The formats of export, read by Python's standard library. ctest-labels: unit"""
+import collections, io, os, pickle, struct, unittest, zipfile
+
+import numpy as np
+
+import program
+from program import DATA
+from test_weights import read_safetensors
+
+
+class StateDict(pickle.Unpickler):
+    """Allows what torch.load(weights_only=True) allows, and only what a state_dict of float32 needs."""
+    def __init__(self, archive, root):
+        self.archive, self.root, self.storages = archive, root, []
+        super().__init__(io.BytesIO(archive.read(root + "data.pkl")))
+
+    def find_class(self, module, name):
+        known = {("collections", "OrderedDict"): collections.OrderedDict, ("torch", "FloatStorage"): "float32",
+                 ("torch._utils", "_rebuild_tensor_v2"): self.tensor}
+        return known[module, name]
+
+    def persistent_load(self, id_):
+        kind, dtype, key, device, elements = id_
+        assert (kind, dtype, device) == ("storage", "float32", "cpu")
+        values = np.frombuffer(self.archive.read(f"{self.root}data/{key}"), "<f4")
+        assert len(values) == elements
+        return values
+
+    @staticmethod
+    def tensor(values, offset, shape, strides, requires_grad, hooks):
+        array = np.zeros(shape, "<f4")
+        assert offset == 0 and not requires_grad and hooks == {} and strides == tuple(s // 4 for s in np.empty(shape, "<f4").strides)
+        return values.reshape(array.shape)
+
+
+def read_pt(path):
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        root = archive.namelist()[0].split("/")[0] + "/"
+        for member in archive.infolist():
+            with open(path, "rb") as f:
+                f.seek(member.header_offset)
+                name, extra = struct.unpack("<26xHH", f.read(30))
+            assert (member.header_offset + 30 + name + extra) % 64 == 0 and member.compress_type == zipfile.ZIP_STORED
+        assert archive.read(root + "byteorder") == b"little" and archive.read(root + "version") == b"3\n"
+        pickled = archive.read(root + "data.pkl")
+        assert pickled[:2] == b"\x80\2"
+        return StateDict(archive, root).load()
+
+
+class Export(program.Case):
+    def setUp(self):
+        super().setUp()
+        self.write("test.yaml", program.WINE)
+
+    def test_pt_is_the_state_dict(self):
+        """Any bits are kept: NaN, denormals, -0; the names are those of safetensors."""
+        def change(f):
+            f["model/0.bias"][:4] = np.array([np.nan, 1e-42, -0.0, -np.inf], "<f4")
+        self.run_program("test.yaml", "train.epochs=1")
+        program.change_checkpoint(self.checkpoints()[-1], change)
+        _, err = self.run_program("export", "runs/test", "--out", "w.pt")
+        self.assertIn("w.pt: 4 tensors", err)
+        self.run_program("export", "runs/test", "--out", "w.safetensors")
+        self.run_program("export", "runs/test", "--out", "other.name", "--format", "pt")
+        tensors, expected = read_pt(self.path("w.pt")), read_safetensors(self.path("w.safetensors"))
+        self.assertIs(type(tensors), collections.OrderedDict)
+        self.assertEqual(list(tensors), list(expected))
+        for name, values in expected.items():
+            self.assertEqual(tensors[name].tobytes(), values.tobytes())
+        with open(self.path("w.pt"), "rb") as one, open(self.path("other.name"), "rb") as other:
+            self.assertEqual(one.read(), other.read())
+
+
+class Storage:
+    """What torch.save pickles as a persistent id."""
+    def __init__(self, name, key, elements):
+        self.id = ("storage", Global("torch", name), key, "cpu", elements)
+
+
+class Global:
+    def __init__(self, module, name):
+        self.module, self.name = module, name
+
+    def __reduce__(self):
+        return f"{self.module} {self.name}"
+
+
+class Pickler(pickle._Pickler):
+    """Writes globals of modules that are not installed."""
+    def persistent_id(self, value):
+        return value.id if isinstance(value, Storage) else None
+
+    def save_global(self, obj, name=None):
+        if isinstance(obj, Global):
+            self.write(f"c{obj.module}\n{obj.name}\n".encode())
+        else:
+            super().save_global(obj, name)
+
+    def save_reduce(self, func, args, *more, obj=None, **options):
+        self.save(func)
+        self.save(args)
+        self.write(pickle.REDUCE)
+
+
+class Call:
+    def __init__(self, function, *args):
+        self.call = (Global(*function.rsplit(" ", 1)), args)
+
+    def __reduce__(self):
+        return self.call
+
+
+STORAGES = {"<f4": "FloatStorage", "<f8": "DoubleStorage", "<f2": "HalfStorage", "<i8": "LongStorage"}
+
+
+def tensor(key, array, offset=0, strides=None, elements=None, storage=None, shape=None):
+    strides = tuple(s // array.itemsize for s in array.strides) if strides is None else strides
+    return Call("torch._utils _rebuild_tensor_v2", Storage(storage or STORAGES[array.dtype.str], key, elements or array.size), offset, shape or array.shape,
+                strides, False, {})
+
+
+def write_pt(path, root, members, protocol=2, compression=zipfile.ZIP_STORED, **more):
+    pickled = io.BytesIO()
+    Pickler(pickled, protocol).dump(root)
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("x/data.pkl", pickled.getvalue())
+        for name, content in {**more, **{f"data/{key}": array.tobytes() for key, array in members.items()}}.items():
+            archive.writestr("x/" + name, content)
+
+
+class InitFrom(program.Case):
+    """model.init_from reads the state_dicts of torch.save without executing their pickles."""
+    def setUp(self):
+        super().setUp()
+        self.write("test.yaml", program.WINE)
+        r = np.random.default_rng(0)
+        self.shapes = {"0.weight": (64, 13), "0.bias": (64,), "2.weight": (3, 64), "2.bias": (3,)}
+        self.values = {n: r.normal(size=s).astype("<f4") for n, s in self.shapes.items()}
+
+    def begin(self, file="w.pt", code=0):
+        """The weights a run begins with, seen after one step with learning rate 0; or the message."""
+        import h5py
+        _, err = self.run_program("test.yaml", f"model.init_from={file}", "optimizer.lr=0", "train.epochs=1", "--fresh", "--run-dir", "runs/b", code=code)
+        if code:
+            return err
+        with h5py.File(self.checkpoints("runs/b")[-1]) as f:
+            return {name: f["model"][name][:] for name in f["model"]}
+
+    def dictionary(self, arrays):
+        return {n: tensor(str(i), a) for i, (n, a) in enumerate(arrays.items())}, {str(i): a for i, a in enumerate(arrays.values())}
+
+    def test_there_and_back(self):
+        self.run_program("test.yaml", "train.epochs=1")
+        self.run_program("export", "runs/test", "--out", "w.pt")
+        os.rename(self.path("w.pt"), self.path("no.extension"))
+        begun = self.begin("no.extension")
+        self.run_program("export", "runs/test", "--out", "w.safetensors")
+        for name, values in read_safetensors(self.path("w.safetensors")).items():
+            np.testing.assert_array_equal(begun[name], values)
+
+    def test_protocols_types_and_shared_storages(self):
+        for protocol in (2, 3, 4, 5):
+            write_pt(self.path("w.pt"), *self.dictionary(self.values), protocol=protocol)
+            np.testing.assert_array_equal(self.begin()["0.weight"], self.values["0.weight"])
+        for dtype in ("<f8", "<f2"):
+            arrays = {n: v.astype(dtype) for n, v in self.values.items()}
+            write_pt(self.path("w.pt"), *self.dictionary(arrays))
+            np.testing.assert_array_equal(self.begin()["0.weight"], arrays["0.weight"].astype("<f4"))
+        flat, at, root = np.concatenate([v.ravel() for v in self.values.values()]), 0, collections.OrderedDict()
+        for n, v in self.values.items():
+            root["module." + n] = Call("torch._utils _rebuild_parameter", tensor("7", v, at, elements=flat.size), True, {})
+            at += v.size
+        write_pt(self.path("w.pt"), {**root, "module.1.num_batches_tracked": tensor("8", np.array(3, "<i8"))}, {"7": flat, "8": np.array(3, "<i8")})
+        for n, v in self.values.items():
+            np.testing.assert_array_equal(self.begin()[n], v)
+
+    def test_refused(self):
+        root, members = self.dictionary(self.values)
+        weight = self.values["0.weight"]
+        for change, sentence in (
+                ({"0.weight": tensor("0", weight, strides=(1, 64))}, "tensor '0.weight': it is a view with other strides (transposed or sliced)"),
+                ({"0.weight": tensor("0", weight, offset=1)}, "tensor '0.weight': it is larger than its values in the archive"),
+                ({"0.weight": tensor("0", weight, offset=-1)}, "tensor '0.weight': its offset is not sensible"),
+                ({"0.weight": tensor("0", weight, elements=10 ** 12)}, "tensor '0.weight': it is larger than its values in the archive"),
+                ({"0.weight": tensor("9", weight)}, "tensor '0.weight': its values are not in the archive"),
+                ({"0.weight": tensor("0", weight, storage="ComplexFloatStorage")}, "tensor '0.weight': its dtype must be float32, float64"),
+                ({"0.weight": tensor("0", weight, shape=(2 ** 40, 2 ** 40))},
+                 "tensor '0.weight': its shape is not sensible"),
+                ({"epoch": 3}, "tensor 'epoch': it is not a tensor; the file must be the state_dict alone"),
+                ({"x": Call("os system", "touch executed")}, "tensor 'x': it is not a tensor"),
+                ({"model": root}, "'model' is a dictionary of tensors inside of the file's; save that state_dict alone"),
+                ({3: tensor("0", weight)}, "tensor '?': it is not a tensor"),
+                ({"extra": tensor("0", weight)}, "extra: in the file, not in the model")):
+            with self.subTest(sentence):
+                write_pt(self.path("w.pt"), {**root, **change}, members)
+                self.assertIn(f"model.init_from: w.pt: {sentence}" if "extra" not in change else sentence, self.begin(code=DATA))
+        self.assertFalse(os.path.exists(self.path("executed")))
+        write_pt(self.path("w.pt"), tensor("0", weight), members)
+        self.assertIn("w.pt: it is not a dictionary of tensors; save model.state_dict()", self.begin(code=DATA))
+        write_pt(self.path("w.pt"), root, members, compression=zipfile.ZIP_DEFLATED)
+        self.assertIn("its values are compressed; torch.save stores them", self.begin(code=DATA))
+        write_pt(self.path("w.pt"), root, members, byteorder="big")
+        self.assertIn("w.pt: its numbers are not little-endian", self.begin(code=DATA))
+
+    def test_damaged(self):
+        root, members = self.dictionary(self.values)
+        write_pt(self.path("w.pt"), root, members)
+        with open(self.path("w.pt"), "rb") as f:
+            whole = f.read()
+        at = whole.index(members["0"].tobytes())
+        pickled = {name: b"\x80\2" + code for name, code in {
+            "opcode 0x69": b"i", "a value is missing": b"R", "a mark is missing": b"t", "it ends early": b"X\4\0\0\0ab", "a memo is not set": b"h\0",
+            "a memo's number": b"Nr\xff\xff\xff\xff", "items of no container": b"N(K\1K\2u", "a key has no value": b"(K\1d",
+            "a name is not a text": b"NN\x93"}.items()}
+        for bytes_, sentence in ((whole[:at] + b"????" + whole[at + 4:], "the zip archive is damaged or truncated"), (whole[:-40], "its directory is missing"),
+                                 (b"\x80\2" + whole, "the old format of torch.save (before PyTorch 1.6); load it in PyTorch and save it again"),
+                                 (b"weights", "not a file of torch.save"), (b"", "not a file of torch.save")):
+            with open(self.path("w.pt"), "wb") as f:
+                f.write(bytes_)
+            self.assertIn(sentence, self.begin(code=DATA))
+        for sentence, code in pickled.items():
+            with zipfile.ZipFile(self.path("w.pt"), "w") as archive:
+                archive.writestr("x/data.pkl", code)
+            self.assertIn(sentence, self.begin(code=DATA))
+        with zipfile.ZipFile(self.path("w.pt"), "w") as archive:
+            archive.writestr("x.npy", "")
+        self.assertIn("a zip archive without data.pkl, so not a file of torch.save", self.begin(code=DATA))
+        self.assertIn("there is no such file", self.begin("none.pt", code=DATA))
+
+
+if __name__ == "__main__":
+    program.main()

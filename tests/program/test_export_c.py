@@ -1,0 +1,201 @@
+"""The C file of export: every layer, compiled by gcc and clang, with the bits of predict. ctest-labels: unit"""
+import ctypes, os, shutil, subprocess, unittest
+
+import numpy as np
+
+import program
+from program import DATA, USAGE
+
+FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fPIC", "-shared"]
+FUSES = " fma " in open("/proc/cpuinfo").read().replace("\n", " ") if os.path.exists("/proc/cpuinfo") else False
+
+# name: (shape of a row, outputs, layers); every type of layer, most keys, odd sizes.
+LAYERS = {
+    "linear": ((7,), 5, "[{linear: 5}]"),
+    "one_output": ((1,), 1, "[{linear: {out: 1, bias: false}}]"),
+    "wide": ((3,), 1, "[{linear: 130}, relu, {linear: 67}, tanh, {linear: 1}]"),
+    "activations": ((9,), 4, "[{linear: 33}, tanh, {linear: 20}, sigmoid, {linear: 17}, gelu, {linear: 16}, {gelu: {approximate: tanh}}, {linear: 9}, silu, "
+                          "{linear: 5}, {leaky_relu: 0.2}, {linear: 4}, relu]"),
+    "softmax": ((6,), 21, "[{linear: 21}, softmax]"),
+    "dropout": ((6,), 2, "[{dropout: 0.5}, {linear: 8}, {dropout: 0.1}, relu, {linear: 2}]"),
+    "norms": ((10,), 7, "[{linear: 19}, layer_norm, {linear: 18}, {layer_norm: {bias: false}}, {linear: 5}, {layer_norm: {elementwise_affine: false}}, "
+                     "{linear: 33}, rms_norm, {linear: 7}, {rms_norm: {elementwise_affine: false, eps: 0.01}}]"),
+    "batch_norm": ((5,), 2, "[{linear: 12}, batch_norm, relu, {linear: 6}, {batch_norm: {affine: false}}, {linear: 2}]"),
+    "residual": ((8,), 4, "[{residual: [{linear: 8}, relu, {linear: 8}]}, relu, {residual: {layers: [{linear: 4}], shortcut: [{linear: 4}]}}, "
+                       "{repeat: {times: 2, layers: [{residual: [{sequential: [{linear: 4}, tanh]}]}]}}]"),
+    "reshape": ((12,), 2, "[{reshape: [3, 4]}, {linear: 5}, {attention: {heads: 1}}, flatten, {linear: 2}]"),
+    "attention": ((70, 8), 3, "[{positional_embedding: {}}, {attention: {heads: 2}}, layer_norm, {attention: {heads: 4, causal: true, bias: false}}, "
+                           "{linear: 24}, {scaled_dot_product_attention: {heads: 2, causal: true}}, flatten, {linear: 3}]"),
+    "convolution": ((3, 9, 7), 3, "[{conv2d: {out: 4, kernel_size: 3, padding: 1}}, relu, {max_pool2d: 2}, {conv2d: {out: 6, kernel_size: [3, 1], stride: [2, 1], "
+                               "groups: 2, bias: false, dilation: [1, 1]}}, batch_norm, relu, flatten, {linear: 3}]"),
+    "dilated": ((2, 11, 11), 2, "[{conv2d: {out: 70, kernel_size: 3, dilation: 2, padding: 2, stride: 3}}, {group_norm: 7}, relu, {adaptive_avg_pool2d: [3, 2]}, flatten, {linear: 2}]"),
+    "pools": ((4, 10, 9), 2, "[{max_pool2d: {kernel_size: 3, stride: 2, padding: 1, ceil_mode: true}}, {avg_pool2d: {kernel_size: 2, stride: 1, padding: 1}}, "
+                          "{avg_pool2d: {kernel_size: [3, 2], stride: 2, padding: 1, ceil_mode: true, count_include_pad: false}}, "
+                          "{avg_pool2d: {kernel_size: 2, divisor_override: 3}}, {conv2d: {out: 2, kernel_size: 1}}, {adaptive_avg_pool2d: 1}, flatten]"),
+    "signal": ((2, 15), 1, "[{conv1d: {out: 5, kernel_size: 4, stride: 2, padding: 1}}, gelu, batch_norm, {group_norm: {num_groups: 5, affine: false}}, flatten, {linear: 1}]"),
+    "resnet": ((3, 8, 8), 4, "[{conv2d: {out: 6, kernel_size: 3, padding: 1}}, {residual: {layers: [batch_norm, relu, {conv2d: {out: 8, kernel_size: 3, stride: 2, padding: 1}}], "
+                          "shortcut: [{conv2d: {out: 8, kernel_size: 1, stride: 2}}]}}, relu, {adaptive_avg_pool2d: 1}, flatten, {linear: 4}]"),
+}
+
+
+class ExportC(program.Case):
+    def compile(self, name="m", compiler="gcc", flags=("-O2",)):
+        if not shutil.which(compiler):
+            self.skipTest(f"{compiler} is not installed")
+        library = self.path(f"{name}-{compiler}{len(os.listdir(self.folder))}.so")
+        done = subprocess.run([compiler, *FLAGS, *flags, self.path(name + ".c"), "-o", library, "-lm"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return ctypes.CDLL(library)
+
+    @staticmethod
+    def run_library(library, rows, size, function="model_predict"):
+        outputs = np.empty((len(rows), size), "f4")
+        for i, row in enumerate(np.ascontiguousarray(rows.reshape(len(rows), -1))):
+            code = getattr(library, function)(row.ctypes.data_as(ctypes.c_void_p), outputs[i:].ctypes.data_as(ctypes.c_void_p))
+            assert code == 0, code
+        return outputs
+
+    def predictions(self, *words):
+        import h5py
+        self.run_program("predict", "test.yaml", "--part", "all", "--out", "p.h5", *words)
+        with h5py.File(self.path("p.h5")) as f:
+            return f["outputs"][:]
+
+    def compare(self, got, expected, what):
+        """The same bits where products are fused; else a few units in the last place of the largest output."""
+        if FUSES:
+            self.assertEqual(got.tobytes(), expected.astype("f4").tobytes(), f"{what}: {np.abs(got - expected).max()}")
+        else:
+            np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max(), err_msg=what)
+
+    def train(self, shape, outputs, layers, rows=12):
+        import h5py
+        r = np.random.default_rng(1)
+        x = (r.normal(size=(rows, *shape)) * 3 + 1).astype("f4")
+        with h5py.File(self.path("data.h5"), "w") as f:
+            f["x"], f["y"] = x, r.normal(size=(rows, outputs)).astype("f4")
+        self.write("test.yaml", f"dataset: {{path: data.h5}}\nsampler: {{batch_size: 4}}\nmodel: {{layers: {layers}}}\nloss: mse\n"
+                                "optimizer: {type: adam, lr: 0.01}\ntrain: {epochs: 1}\n")
+        self.run_program("test.yaml", "--fresh")
+        return x
+
+    def test_every_layer(self):
+        for name, model in LAYERS.items():
+            with self.subTest(name):
+                x = self.train(*model)
+                self.run_program("export", "runs/test", "--out", "m.c")
+                expected = self.predictions()
+                for compiler, flags in (("gcc", ("-O1",)), ("clang", ("-O1",))):
+                    got = self.run_library(self.compile("m", compiler, flags), x, expected.shape[1])
+                    self.compare(got, expected, f"{name} {compiler} {flags}")
+
+    def test_flags_do_not_change_bits(self):
+        x = self.train(*LAYERS["activations"])
+        self.run_program("export", "runs/test", "--out", "m.c")
+        expected = self.predictions()
+        for compiler in ("gcc", "clang"):
+            for flags in (("-O0",), ("-O2", "-march=native"), ("-O3", "-std=gnu99", "-march=native"), ("-Os", "-mno-fma")):
+                self.compare(self.run_library(self.compile("m", compiler, flags), x, expected.shape[1]), expected, f"{compiler} {flags}")
+
+    def test_convolution_of_a_library(self):
+        """A large convolution is oneDNN's in predict, which sums in another order: equal to rounding."""
+        x = self.train((32, 24, 24), 2, "[{conv2d: {out: 48, kernel_size: 3, padding: 1}}, relu, {adaptive_avg_pool2d: 1}, flatten, {linear: 2}]")
+        self.run_program("export", "runs/test", "--out", "m.c")
+        expected = self.predictions()
+        got = self.run_library(self.compile(), x, 2)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=4 * np.spacing(np.abs(expected).max() + np.float32(1)))
+
+    def test_a_table_with_labels(self):
+        """CSV: raw columns, scaled in double; columns and labels as strings. Doubles give the bits of predict."""
+        r = np.random.default_rng(5)
+        rows = r.normal(size=(30, 3)) * [1, 1000, 1e-3] + [0, 2020, 5]
+        lines = ["a,b c,d?? %,class"] + [",".join(map(repr, map(float, row))) + "," + ("rød", 'a"b')[i % 2] for i, row in enumerate(rows)]
+        lines = [line.replace('a"b', '"a""b"') for line in lines]
+        self.write("data.csv", "\n".join(lines) + "\n")
+        self.write("test.yaml", "dataset: {path: data.csv, targets: class, scale: standard}\nsampler: {batch_size: 8}\n"
+                                "model: {layers: [{linear: 9}, relu, {linear: 2}]}\nloss: cross_entropy\noptimizer: sgd\ntrain: {epochs: 2}\n")
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "m.c")
+        os.rename(self.path("data.csv"), self.path("moved.csv"))
+        self.run_program("export", "runs/test", "--out", "without_data.c")  # the checkpoint knows the columns
+        self.assertEqual(self.read("m.c"), self.read("without_data.c").replace("without_data.h", "m.h"))
+        os.rename(self.path("moved.csv"), self.path("data.csv"))
+        library, expected = self.compile(), self.predictions()
+        self.compare(self.run_library(library, rows, 2, "model_predict_double"), expected, "doubles")
+        np.testing.assert_allclose(self.run_library(library, rows.astype("f4"), 2), expected, atol=1e-2)
+        strings = lambda name, count: [s.decode() for s in (ctypes.c_char_p * count).in_dll(library, name)]
+        self.assertEqual(strings("model_labels", 2), ['a"b', "rød"])
+        self.assertEqual(strings("model_columns", 3), ["a", "b c", "d?? %"])
+        header = self.read("m.h")
+        for line in ("#define MODEL_INPUTS 3", "#define MODEL_OUTPUTS 2", "#define MODEL_LABELS 2"):
+            self.assertIn(line, header)
+
+    def test_tokens(self):
+        self.write("text.txt", "to be or not to be, that is the question. " * 30)
+        self.write("test.yaml", "dataset: {path: text.txt, text: {block_size: 80}}\nsampler: {batch_size: 4}\nmodel:\n  layers:\n"
+                                "    - embedding: {embedding_dim: 16, name: wte}\n    - positional_embedding: {}\n"
+                                "    - repeat: {times: 2, layers: [{residual: [layer_norm, {attention: {heads: 2, causal: true}}]}, "
+                                "{residual: [layer_norm, {linear: 32}, {gelu: {approximate: tanh}}, {linear: 16}]}]}\n"
+                                "    - layer_norm\n    - linear: {out: 18, bias: false, tie: wte.weight}\n"
+                                "loss: cross_entropy\noptimizer: adam\ntrain: {epochs: 1}\n".replace("out: 18", f"out: {len(set(self.read('text.txt')))}"))
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "m.c")
+        expected, library = self.predictions(), self.compile()
+        text, known = self.read("text.txt"), sorted(set(self.read("text.txt")))
+        rows = np.array([[known.index(c) for c in text[i:i + 80]] for i in range(3)], "i4")
+        self.compare(self.run_library(library, rows, expected.shape[1]), expected[:3], "tokens")
+        for wrong in (-1, len(known)):
+            tokens, outputs = (ctypes.c_int32 * 80)(*[wrong] * 80), (ctypes.c_float * expected.shape[1])()
+            self.assertEqual(library.model_predict(tokens, outputs), 2)
+
+    def test_any_weights(self):
+        """NaN, infinities and denormals are written, and give what predict gives."""
+        x = self.train((3,), 4, "[{linear: 4}]")
+        def change(f):
+            f["model/0.weight"][0] = np.array([1e-42, -1e-45, 0], "<f4")
+            f["model/0.bias"][:] = np.array([-0.0, np.nan, np.inf, -np.inf], "<f4")
+        program.change_checkpoint(self.checkpoints()[-1], change)
+        self.run_program("export", "runs/test", "--out", "m.c")
+        got, expected = self.run_library(self.compile(), x, 4), self.predictions()
+        np.testing.assert_array_equal(got, expected)
+        self.assertTrue(np.isnan(got[:, 1]).all() and np.isinf(got[:, 2:]).all() and (got[:, 0] != 0).any())
+
+    def test_refused(self):
+        for layer in ("{concat: {from: input}}", "{multiply: {from: input}}", "{slice: {end: 2}}"):
+            self.train((4,), 3, f"[relu, {layer}, {{linear: 3}}]")
+            _, err = self.run_program("export", "runs/test", "--out", "m.c", code=USAGE)
+            self.assertIn(f"an exported model cannot have a layer '{layer[1:].split(':')[0]}' yet", err)
+        self.train((4,), 3, "[{linear: 3}, {batch_norm: {track_running_stats: false}}]")
+        _, err = self.run_program("export", "runs/test", "--out", "m.c", code=USAGE)
+        self.assertIn("model.layers.1.batch_norm uses the statistics of the batch (track_running_stats: false)", err)
+        self.train((2, 5, 5), 3, "[{conv2d: {out: 1, kernel_size: 3}}, flatten, {linear: 3}]")
+        _, err = self.run_program("export", "runs/test", "--out", "m.cpp", "--format", "c", code=USAGE)
+        self.assertIn("--out: the file of format c must end in .c, because a header .h is written, too; got 'm.cpp'", err)
+        os.remove(self.path("data.h5"))
+        _, err = self.run_program("export", "runs/test", "--out", "m.c", code=DATA)
+        self.assertIn("the shape of the model's inputs is not in the checkpoint, and the dataset cannot be read: ", err)
+        self.assertFalse(os.path.exists(self.path("m.c")) or os.path.exists(self.path("m.h")))
+
+    def test_examples(self):
+        """examples/predict: Python and Fortran programs that call the C file."""
+        self.write("test.yaml", program.WINE)
+        self.run_program("test.yaml", "train.epochs=30")
+        self.run_program("export", "runs/test", "--out", "wine.c")
+        folder = os.path.join(program.SOURCE, "examples", "predict")
+        self.compile("wine")
+        done = subprocess.run(["cc", *FLAGS, "-O2", "wine.c", "-o", "libwine.so", "-lm"], cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = subprocess.run(["/usr/bin/python3", os.path.join(folder, "predict.py"), "./libwine.so"], cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.split()
+        self.assertEqual(len(lines), 3, done.stdout)
+        if not shutil.which("gfortran"):
+            self.skipTest("gfortran is not installed: the Fortran example is not tested")
+        done = subprocess.run(f"cc -c -O2 wine.c && gfortran -Wall -Werror {folder}/predict.f90 wine.o -lm -o predict && ./predict", shell=True,
+                              cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        np.testing.assert_allclose([float(v) for v in done.stdout.split()], [float(v) for v in lines], rtol=1e-5)
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,122 @@
+"""The ONNX file of export, read with the standard library: its structure and weights. scripts/check_onnx.py compares its
+outputs with predict. ctest-labels: unit"""
+import json, os, struct
+
+import numpy as np
+
+import program
+import test_export_c
+from program import USAGE
+
+
+def fields(message):
+    """A message of Protocol Buffers as {field: [values]}; messages and texts stay bytes."""
+    found, at = {}, 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte, at = message[at], at + 1
+            value, shift = value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                return value
+
+    while at < len(message):
+        tag = varint()
+        if tag & 7 == 0:
+            value = varint()
+        elif tag & 7 == 5:
+            value, at = struct.unpack("<f", message[at:at + 4])[0], at + 4
+        else:
+            assert tag & 7 == 2, tag
+            size = varint()
+            value, at = message[at:at + size], at + size
+            assert len(value) == size
+        found.setdefault(tag >> 3, []).append(value)
+    return found
+
+
+def texts(node, field):
+    return [value.decode() for value in node.get(field, [])]
+
+
+class Graph:
+    """nodes: (operator, inputs, outputs); tensors: name -> array; inputs, outputs: name -> (type, dimensions)."""
+    def __init__(self, path):
+        with open(path, "rb") as f:
+            model = fields(f.read())
+        self.ir_version, self.opset = model[1][0], fields(model[8][0])[2][0]
+        self.metadata = {fields(p)[1][0].decode(): json.loads(fields(p)[2][0]) for p in model.get(14, [])}
+        graph = fields(model[7][0])
+        self.nodes = [(texts(n, 4)[0], texts(n, 1), texts(n, 2)) for n in map(fields, graph[1])]
+        types = {1: "<f4", 7: "<i8", 11: "<f8"}
+        self.tensors = {}
+        for t in map(fields, graph.get(5, [])):
+            assert texts(t, 8)[0] not in self.tensors, "two tensors have one name"
+            self.tensors[texts(t, 8)[0]] = np.frombuffer(t[9][0], types[t[2][0]]).reshape(t.get(1, []))
+        self.inputs, self.outputs = ({texts(v, 1)[0]: self.value(v) for v in map(fields, graph[k])} for k in (11, 12))
+
+    @staticmethod
+    def value(info):
+        tensor = fields(fields(info[2][0])[1][0])
+        dims = [fields(d) for d in fields(tensor[2][0])[1]]
+        return tensor[1][0], [d[1][0] if 1 in d else d[2][0].decode() for d in dims]
+
+
+class ExportOnnx(program.Case):
+    train = test_export_c.ExportC.train
+
+    def test_every_layer(self):
+        """Every value is computed before it is used; weights are those of the checkpoint; the batch is symbolic."""
+        import h5py
+        for name, (shape, outputs, layers) in test_export_c.LAYERS.items():
+            with self.subTest(name):
+                self.train(shape, outputs, layers)
+                self.run_program("export", "runs/test", "--out", "m.onnx")
+                graph = Graph(self.path("m.onnx"))
+                self.assertEqual((graph.ir_version, graph.opset), (10, 22))
+                self.assertEqual(graph.inputs, {"inputs": (1, ["batch", *shape])})
+                self.assertEqual(graph.outputs, {"outputs": (1, ["batch", outputs])})
+                known = set(graph.tensors) | set(graph.inputs)
+                for operator, inputs, results in graph.nodes:
+                    self.assertLessEqual(set(inputs), known, operator)
+                    self.assertFalse(set(results) & known, operator)
+                    known |= set(results)
+                self.assertIn("outputs", known)
+                with h5py.File(self.checkpoints()[-1]) as f:
+                    for tensor in f["model"]:
+                        np.testing.assert_array_equal(graph.tensors[tensor], f["model"][tensor][:])
+
+    def test_inputs_and_metadata(self):
+        self.write("data.csv", "a,b,class\n" + "".join(f"{i},{i * i},{'no yes'.split()[i % 2]}\n" for i in range(20)))
+        self.write("test.yaml", "dataset: {path: data.csv, targets: class, scale: standard}\nsampler: {batch_size: 8}\n"
+                                "model: {layers: [{linear: 9}, relu, {linear: 2}]}\nloss: cross_entropy\noptimizer: sgd\ntrain: {epochs: 1}\n")
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "m.onnx")
+        graph = Graph(self.path("m.onnx"))
+        self.assertEqual(graph.metadata, {"labels": ["no", "yes"], "columns": ["a", "b"]})
+        self.assertEqual([n[0] for n in graph.nodes], ["Cast", "Sub", "Div", "Cast", "Gemm", "Relu", "Gemm", "Identity"])
+        np.testing.assert_array_equal(graph.tensors["input_mean"], [9.5, np.mean(np.arange(20) ** 2)])
+        self.assertEqual(graph.tensors["input_scale"].dtype, np.dtype("<f8"))
+
+    def test_tokens_and_tied_weights(self):
+        self.write("text.txt", "abcd" * 50)
+        self.write("test.yaml", "dataset: {path: text.txt, text: {block_size: 4}}\nsampler: {batch_size: 8}\nmodel: {layers: [{embedding: {embedding_dim: 3, "
+                                "name: wte}}, {linear: {out: 4, bias: false, tie: wte.weight}}]}\nloss: cross_entropy\noptimizer: sgd\ntrain: {steps: 1}\n")
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "m.onnx")
+        graph = Graph(self.path("m.onnx"))
+        self.assertEqual(graph.inputs, {"inputs": (7, ["batch", 4])})
+        self.assertEqual(list(graph.tensors), ["wte.weight"])
+        self.assertEqual([n[0] for n in graph.nodes], ["Gather", "Transpose", "MatMul", "Identity"])
+
+    def test_refused(self):
+        self.train((4,), 3, "[{linear: 3}, {batch_norm: {track_running_stats: false}}]")
+        _, err = self.run_program("export", "runs/test", "--out", "m.onnx", code=USAGE)
+        self.assertIn("model.layers.1.batch_norm uses the statistics of the batch (track_running_stats: false)", err)
+        self.assertFalse(os.path.exists(self.path("m.onnx")))
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,60 @@
+"""Folders of images as a run sees them: cached or decoded for each batch, several ranks, predictions. ctest-labels: dist"""
+import os
+import shutil
+
+import program
+
+CONFIG = """
+name: test
+dataset: {path: datasets/shapes, image: {size: 16}, split: {test: 0.2, seed: 1}}
+sampler: {global_batch_size: 32}
+model: {layers: [flatten, {linear: 16}, relu, {linear: 3}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.01}
+train: {epochs: 2}
+"""
+
+
+class Images(program.Case):
+    def test_cached_or_not(self):
+        """Rows that are decoded for each batch, by any number of threads, give the same run."""
+        self.write("test.yaml", CONFIG)
+        self.run_program("test.yaml")
+        for threads in (1, 3):
+            self.run_program("test.yaml", "--run-dir", f"runs/{threads}", "dataset.cache_mb=0", f"dataset.image.threads={threads}")
+            self.assertEqual(self.sha(f"runs/{threads}"), self.sha())
+        self.run_program("test.yaml", "--run-dir", "runs/ranks", "--nproc", "2", "dataset.cache_mb=0")
+        self.assert_close(self.losses("runs/ranks"), self.losses(), 1e-5)
+
+    def test_predictions(self):
+        """A folder with other classes in other places, and one without classes."""
+        self.write("test.yaml", CONFIG)
+        self.run_program("test.yaml")
+        shutil.copytree(os.path.join(program.SOURCE, "datasets/shapes/square"), self.path("new/square"))
+        shutil.copytree(os.path.join(program.SOURCE, "datasets/shapes/square"), self.path("flat"))
+        self.run_program("predict", "test.yaml", "dataset.path=new", "--part", "all", "--out", "new.csv")
+        self.run_program("predict", "test.yaml", "dataset.path=flat", "--part", "all", "--out", "flat.csv")
+        self.assertEqual(self.read("new.csv"), self.read("flat.csv"))
+        self.assertEqual(len(self.read("new.csv").splitlines()), 41)
+        out, _ = self.run_program("eval", "test.yaml", "dataset.path=new", "--part", "all")
+        self.assertIn('"rows":40', out)
+        os.rename(self.path("new/square"), self.path("new/star"))
+        _, err = self.run_program("eval", "test.yaml", "dataset.path=new", "--part", "all", code=program.DATA)
+        self.assertIn("new: class 'star' is not in the data that the model was trained with", err)
+
+    def test_inspect(self):
+        out, _ = self.run_program("inspect", "datasets/shapes")
+        self.assertIn("format  images, 120 images, 3 classes\n", out)
+        self.assertRegex(out, r"circle +40 images, the first: PNG \d+x\d+\n")
+
+    def test_a_damaged_image(self):
+        shutil.copytree(os.path.join(program.SOURCE, "datasets/shapes"), self.path("photos"))
+        with open(self.path("photos/square/07.png"), "r+b") as f:
+            f.truncate(100)
+        self.write("test.yaml", CONFIG.replace("datasets/shapes", "photos"))
+        _, err = self.run_program("test.yaml", code=program.DATA)
+        self.assertIn("photos/square/07.png: the image is damaged: the file is truncated; replace or remove the file", err)
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,134 @@
+"""init: a config for a data file that passes check and trains. ctest-labels: unit"""
+import csv, json, os, random
+
+import numpy as np
+
+import program
+from program import DATA, USAGE
+
+
+class Init(program.Case):
+    def init(self, *arguments, code=0):
+        out, err = self.run_program("init", *arguments, code=code)
+        return out if code == 0 else err
+
+    def train(self, *arguments, words=("train.epochs=2",)):
+        """The config of init; it passes check, trains and predicts."""
+        text = self.init(*arguments)
+        self.write("first.yaml", text)
+        self.run_program("check", "first.yaml")
+        self.run_program("first.yaml", "name=test", *words, "--fresh", timeout=120)
+        return text
+
+    def rows(self, name, header, rows):
+        with open(self.path(name), "w", newline="") as f:
+            csv.writer(f).writerows([header, *rows])
+        return name
+
+    def test_shipped_datasets(self):
+        for name, metric, minimum in (("iris.csv", "val_accuracy", 0.8), ("wine.csv", "val_accuracy", 0.9), ("wine.h5", "val_accuracy", 0.9),
+                                      ("titanic.csv", "val_accuracy", 0.6)):
+            with self.subTest(name):
+                text = self.train(f"datasets/{name}", words=())
+                self.assertIn("name: " + name.split(".")[0], text)
+                self.assertIn("stratify: true", text)
+                self.assertGreaterEqual(self.events("epoch")[-1][metric], minimum)
+        for name, words in (("mnist/t10k-images-idx3-ubyte.gz", ["train.epochs=null", "train.steps=3", "dataset.split.test=0.1"]), ("shapes", ["train.epochs=1"]),
+                            ("tinyshakespeare.txt", ["train.epochs=null", "train.steps=2", "dataset.text.truncate=0.002"])):
+            with self.subTest(name):
+                self.train(f"datasets/{name}", words=words)
+
+    def test_a_table_as_users_have_it(self):
+        r = random.Random(1)
+        rows = []
+        for i in range(60):
+            rows.append([i + 1, f"Name, the {i}.", ["male", "female"][i % 2], r.choice([22, 35, ""]) , r.choice(["S", "C", "NA"]), f"2024-01-{i % 28 + 1:02}",
+                         "", r.choice(["3", "x", "7"]), ["no", "yes"][(i // 2) % 2]])
+        self.rows("people.csv", ["id", "name", "sex", "age", "port", "when", "empty", "mixed: #", "Outcome"], rows)
+        text = self.train("people.csv")
+        for line in ("id: ignore   # it counts the rows", "name: ignore   # 60 different texts in 60 rows", "empty: ignore   # it is empty",
+                     "port: {missing: most_frequent}   # ", "age: {missing: median}   # ", '"mixed: #": category   # ', "targets: Outcome   # 2 classes: no, yes"):
+            self.assertIn(line, text)
+        self.assertNotIn("when:", text)
+        out, _ = self.run_program("predict", "first.yaml", "people.csv", "--run-dir", "runs/test", "--probabilities")
+        self.assertEqual(out.splitlines()[0], "row,prediction,no,yes")
+        text = self.train("people.csv", "--target", "sex")
+        self.assertIn("targets: sex   # 2 classes: female, male", text)
+
+    def test_a_table_of_a_spreadsheet(self):
+        """Semicolons, decimal commas and Latin-1 are recognised, by init as by a run."""
+        with open(self.path("prices.csv"), "wb") as f:
+            f.write(b"price;town;sold\n" + b"".join(b"%d,5;%s;%d\n" % (i * i % 37, [b"Z\xfcrich", b"Ulm"][i % 2], i % 2) for i in range(40)))
+        text = self.train("prices.csv")
+        self.assertIn("targets: sold   # 2 classes", text)
+        self.assertNotIn("columns:", text)
+
+    def test_dialects_and_patterns(self):
+        """Semicolons and decimal commas; the first of several files is typical."""
+        for part in range(3):
+            self.write(f"part-{part}.csv", "u;v;price\n" + "".join(f"{i},5;{i % 3},25;{i * 2},125\n" for i in range(40)))
+        text = self.train("part-*.csv")
+        self.assertIn("csv, 120 rows", text)
+        self.assertIn("targets: price   # a number is predicted", text)
+        self.assertNotIn("columns:", text)
+
+    def test_the_kind_of_target(self):
+        r = random.Random(2)
+        for values, kind in (([i % 3 for i in range(60)], "cross_entropy"), ([i % 2 for i in range(60)], "cross_entropy"), ([i * 0.5 for i in range(60)], "mse"),
+                             ([r.randrange(10 ** 6) for _ in range(60)], "mse"), ([-1, 1] * 30, "mse"), (["a", "true"] * 30, "cross_entropy"),
+                             ([1.5] * 60, "mse"), (list(range(60)), "mse"), (["a", "b"] * 29 + ["c", "b"], "cross_entropy")):
+            with self.subTest(values[:4]):
+                self.rows("t.csv", ["u", "v", "what"], [[r.random(), r.random(), v] for v in values])
+                text = self.train("t.csv")
+                self.assertIn(f"loss: {kind}\n", text)
+                self.assertEqual("target_scale: standard" in text, kind == "mse")
+        self.assertNotIn("stratify", text)  # a class of one row
+        self.rows("t.csv", ["label", "v", "w"], [["xy"[i % 2], i / 7, r.random()] for i in range(60)])
+        self.assertIn("targets: label", self.train("t.csv"))
+        self.rows("t.csv", ["u", "y"], [[i, i * 0.7] for i in range(60)])
+        self.assertNotIn("ignore", self.train("t.csv"))  # the only input, though it counts the rows
+        self.rows("t.csv", ["u", "y"], [[1, 2.5], [3.5, 4]])
+        self.assertIn("# split: 0.2", self.train("t.csv"))
+
+    def test_hdf5(self):
+        import h5py
+        with h5py.File(self.path("t.h5"), "w") as f:
+            f["x"], f["y"], f["price"] = np.random.default_rng(0).random((40, 1, 4, 5)), np.arange(40) % 4, np.random.default_rng(1).random((40, 2))
+        self.assertIn("linear: {out: 4}", self.train("t.h5"))
+        text = self.train("t.h5", "--target", "price")
+        self.assertIn("targets: price   # a number is predicted", text)
+        self.assertIn("linear: {out: 2}   # one for each target", text)
+        self.assertIn("there is no dataset 'z'", self.init("t.h5", "--target", "z", code=DATA))
+
+    def test_names_that_yaml_would_read_as_something_else(self):
+        os.mkdir(self.path("a b"))
+        names = ["true", "1", "a: b", "#c", '"q"', "\u00e9t\u00e9", "- x", "x\ty", "~"]
+        self.rows("a b/x: 'y'.csv", [*names, "null"], [[""] * len(names) + ["ab"[i % 2]] if i == 7 else
+                                                       [str((i * 7 + k) % 13) for k in range(len(names))] + ["ab"[i % 2]] for i in range(40)])
+        text = self.train("a b/x: 'y'.csv")
+        self.assertIn('targets: "null"', text)
+        self.assertIn("name: x___y_", text)
+        self.assertEqual(text.count("{missing: median}"), len(names))
+
+    def test_refused(self):
+        self.rows("t.csv", ["u", "v"], [[i, f"text {i}"] for i in range(30)])
+        for arguments, code, sentence in (
+                (["t.csv"], USAGE, "t.csv: the target 'v' has too many different texts (30 or more in 30 rows) for classes; name another column by --target"),
+                (["t.csv", "--target", "w"], USAGE, "--target: t.csv has no column 'w'"),
+                (["t.csv", "--target", "u"], USAGE, "t.csv: no column is left for the inputs"),
+                (["none.csv"], DATA, "cannot read the dataset 'none.csv'"),
+                (["empty.csv"], DATA, "empty.csv: the file is empty"), (["header.csv"], DATA, "header.csv: there are no rows"),
+                (["numbers.csv"], DATA, "numbers.csv:line 1: expected a header"), (["one.csv"], DATA, "one.csv:line 1: expected two columns or more"),
+                (["short.csv"], DATA, "short.csv:line 3: there are 1 fields, but the header has 2"),
+                (["gap.csv"], USAGE, "gap.csv: the target 'v' has no value in 1 row; name another column by --target COLUMN, or remove these rows"),
+                (["mixed.csv"], USAGE, "mixed.csv: the target 'v' has numbers and texts"),
+                (["what.dat"], USAGE, "'what.dat': unknown file extension"), ([], USAGE, "no data given")):
+            for name, text in (("empty.csv", ""), ("header.csv", "a,b\n"), ("numbers.csv", "1,2\n3,4\n"), ("one.csv", "a\n1\n"), ("short.csv", "a,b\n1,2\n3\n"),
+                               ("gap.csv", "u,v\n1,2\n2,\n"), ("mixed.csv", "u,v\n" + "1,2\n2,x\n" * 9), ("what.dat", "x")):
+                self.write(name, text)
+            with self.subTest(arguments):
+                self.assertIn(sentence, self.init(*arguments, code=code))
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,193 @@
+"""predict: labels, probabilities, the rows' own columns, rows from the standard input. ctest-labels: dist"""
+import csv, gzip, io, math, os, subprocess
+
+import numpy as np
+
+import program
+from program import BINARY, DATA, IO, USAGE
+
+LABELS = ['a,"b"', "=cmd()", "row", "x\x1b[31my\ny"]  # a comma and quotes, a formula, the name of a column, control characters
+CLASSES = """
+name: test
+dataset: {path: train.csv, inputs: [u, v], targets: kind, split: 0.2}
+model: {layers: [{linear: 4}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.3}
+train: {epochs: 20}
+"""
+
+
+def softmax(rows):
+    e = np.exp(rows - rows.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+class Predict(program.Case):
+    def rows(self, name, header, rows):
+        with open(self.path(name), "w", newline="") as f:
+            writer = csv.writer(f)
+            writer.writerows([header, *rows])
+        return name
+
+    def train(self, header, rows, config=CLASSES):
+        self.rows("train.csv", header, rows)
+        self.write("test.yaml", config)
+        self.run_program("test.yaml", "--fresh")
+
+    def predict(self, *arguments, rows=None, code=0):
+        """The lines as dictionaries; [rows]: the standard input."""
+        p = subprocess.run([BINARY, "predict", *map(str, arguments)], cwd=self.folder, env=self.environment(), capture_output=True,
+                           input=b"" if rows is None else rows, timeout=60 * program.SLOW)
+        self.err = p.stderr.decode()
+        self.assertEqual(p.returncode, code, self.err)
+        return list(csv.DictReader(io.StringIO(p.stdout.decode(), newline="")))
+
+    def train_labels(self):
+        corner = [(2, 2), (2, -2), (-2, 2), (-2, -2)]
+        self.train(["u", "note", "kind", "v"], [[corner[i % 4][0] + i / 100, f' "{i}", ', LABELS[i % 4], corner[i % 4][1]] for i in range(40)])
+
+    def test_labels_and_probabilities(self):
+        self.train_labels()
+        rows = self.predict("runs/test", "train.csv", "--probabilities", "--outputs")
+        self.assertEqual([r["prediction"] for r in rows], LABELS * 10)
+        self.assertEqual(list(rows[0]), ["row", "prediction", *LABELS[1::-1], "probability_row", LABELS[3]] + [f"output_{i}" for i in range(4)])
+        outputs = np.array([[float(r[f"output_{i}"]) for i in range(4)] for r in rows])
+        found = np.array([[float(r[name]) for name in list(r)[2:6]] for r in rows])
+        np.testing.assert_allclose(found, softmax(outputs), rtol=1e-6)
+        self.assertEqual(list(self.predict("runs/test", "train.csv")[0]), ["row", "prediction"])
+
+    def test_inputs_are_copied(self):
+        self.train_labels()
+        with open(self.path("train.csv"), newline="") as f:
+            original = list(csv.DictReader(f))
+        for arguments in (["train.csv"], ["train.csv", "--nproc", 3], ["--nproc", 2]):
+            rows = self.predict("test.yaml", *arguments, "--with-inputs")
+            self.assertEqual(list(rows[0]), ["u", "note", "kind", "v", "row", "prediction"])
+            for r in rows:
+                self.assertEqual({k: r[k] for k in original[0]}, original[int(r["row"])])
+        self.assertEqual(len(rows), 8)  # those for validation
+        self.rows("own.csv", ["v", "prediction", "row", "u"], [[1, "x", "", 1]])
+        self.assertEqual(list(self.predict("test.yaml", "own.csv", "--with-inputs")[0]),
+                         ["v", "prediction", "row", "u", "dataset_row", "predicted_prediction"])
+        self.write("bare.csv", "1,2\n2,1\n")
+        self.assertEqual(list(self.predict("test.yaml", "bare.csv", "--with-inputs")[1].values())[:3], ["2", "1", "1"])
+
+    def test_inputs_of_several_files_and_another_dialect(self):
+        self.train_labels()
+        with open(self.path("train.csv"), newline="") as f:
+            header, *rows = csv.reader(f)
+        order = [3, 2, 0]  # another order, and a column that is absent
+        self.rows("part-1.csv", header, rows[:7])
+        self.rows("part-2.csv", [header[i] for i in order], [[row[i] for i in order] for row in rows[7:]])
+        found = self.predict("test.yaml", "part-*.csv", "--with-inputs")
+        self.assertEqual([r["prediction"] for r in found], LABELS * 10)
+        for r, row in zip(found, rows):
+            self.assertEqual([r["u"], r["note"], r["kind"], r["v"]], [row[0], row[1] if int(r["row"]) < 7 else "", row[2], row[3]])
+        with gzip.open(self.path("new.csv.gz"), "wt", encoding="latin-1") as f:
+            f.write("u;v;stra\u00dfe\n" + "".join(f"{row[0].replace('.', ',')};{row[3].replace('.', ',')};\u00fc{i};\n".replace(";\n", "\n") for i, row in enumerate(rows)))
+        found = self.predict("test.yaml", "new.csv.gz", "--with-inputs")
+        self.assertEqual([r["prediction"] for r in found], LABELS * 10)
+        self.assertEqual([r["stra\u00dfe"] for r in found], [f"\u00fc{i}" for i in range(40)])
+        self.assertEqual(found[0]["u"], rows[0][0].replace(".", ","))
+
+    def test_standard_input(self):
+        self.train_labels()
+        with open(self.path("train.csv"), "rb") as f:
+            text = f.read()
+        wanted = self.predict("test.yaml", "train.csv", "--probabilities", "--with-inputs")
+        for arguments in ([], ["--nproc", 3], ["--max-restarts", 1]):
+            self.assertEqual(self.predict("test.yaml", "-", "--probabilities", "--with-inputs", *arguments, rows=text), wanted)
+        big = text + text[text.index(b"\n") + 1:] * 2000  # more than a pipe holds
+        self.assertEqual(len(self.predict("test.yaml", "-", rows=big)), 40 * 2001)
+        with open(self.path("train.csv"), "rb") as f:
+            p = subprocess.run([BINARY, "predict", "test.yaml", "-"], cwd=self.folder, env=self.environment(), stdin=f, capture_output=True)
+        self.assertEqual((p.returncode, p.stdout.count(b"=cmd()\n")), (0, 10))
+        for rows, sentence in ((b"", "/dev/stdin: the file is empty"), (b"u,v\n", "/dev/stdin: there are no rows"),
+                               (b"u,v\n1,2\n1", "/dev/stdin:line 3: there are 1 fields, but the header has 2"),
+                               (b'u,v\n1,"2', "/dev/stdin:line 2: a quoted field is not closed"),
+                               (b"\x89HDF\0\0", "/dev/stdin: this is not UTF-8 text"), (b"u,w\n1,2\n", "/dev/stdin: there is no column 'v'")):
+            for nproc in (1, 2):
+                self.predict("test.yaml", "-", "--nproc", nproc, rows=rows, code=DATA)
+                self.assertIn(sentence, self.err)
+        self.predict("test.yaml", "-", "--nnodes", 2, "--master-addr", "localhost", "--master-port", 1, rows=text, code=USAGE)
+        self.assertIn("not every process has the standard input; write the rows to a file", self.err)
+        self.predict("test.yaml", "train.csv", "dataset.path=train.csv", code=USAGE)
+        self.assertIn("the data file is given twice: 'train.csv' and dataset.path", self.err)
+
+    def test_eval_takes_a_file_and_a_run(self):
+        self.train_labels()
+        whole, _ = self.run_program("eval", "test.yaml", "dataset.path=train.csv", "--part", "all")
+        self.assertEqual(self.run_program("eval", "runs/test", "train.csv")[0], whole)
+        self.assertEqual(self.run_program("eval", "runs/test/", "train.csv", "--nproc", 2)[0], whole)
+
+    def test_standard_output(self):
+        self.train_labels()
+        self.run_program("predict", "test.yaml", "--out", "p.csv")
+        self.assertEqual(self.run_program("predict", "test.yaml")[0], self.read("p.csv"))
+        self.assertEqual(self.run_program("predict", "test.yaml", "--out", "-")[0], self.read("p.csv"))
+        self.rows("big.csv", ["u", "v"], [[i, i] for i in range(50000)])
+        p = self.start("predict", "test.yaml", "big.csv", "--quiet")
+        p.stdout.readline()
+        p.stdout.close()  # as `head` does
+        self.assertEqual((p.stderr.read(), p.wait(60)), ("", 0))
+        p.stderr.close()
+        with open("/dev/full", "w") as full:
+            p = self.start("predict", "test.yaml", "big.csv", "--quiet", stdout=full)
+            self.assertIn("cannot write to standard output", p.communicate()[1])
+            self.assertEqual(p.returncode, IO)
+
+    def test_values_have_the_names_of_the_targets(self):
+        config = CLASSES.replace("targets: kind", "targets: [price, size]").replace("linear: 4", "linear: 2").replace("cross_entropy", "mse")
+        self.train(["u", "v", "price", "size"], [[i % 5, i % 3, i % 5 + i % 3, i % 5] for i in range(40)], config)
+        self.assertEqual(list(self.predict("test.yaml")[0]), ["row", "price", "size"])
+        self.assertEqual(list(self.predict("test.yaml", "--with-inputs")[0]),
+                         ["u", "v", "price", "size", "row", "predicted_price", "predicted_size"])
+        self.predict("test.yaml", "--probabilities", code=USAGE)
+        self.assertIn("--probabilities: loss mse predicts values, not classes", self.err)
+
+    def test_binary_targets(self):
+        config = CLASSES.replace("targets: kind", "targets: hot").replace("linear: 4", "linear: 1").replace("cross_entropy", "bce_with_logits")
+        self.train(["u", "v", "hot", "wet"], [[i % 5, i % 3, int(i % 5 > 2), int(i % 3 > 1)] for i in range(40)], config)
+        for r in self.predict("test.yaml", "--probabilities", "--outputs"):
+            z = float(r["output_0"])
+            self.assertEqual(list(r), ["row", "prediction", "0", "1", "output_0"])
+            self.assertEqual(r["prediction"], str(int(z > 0)))
+            self.assertAlmostEqual(float(r["1"]), 1 / (1 + math.exp(-z)), places=6)
+            self.assertAlmostEqual(float(r["0"]) + float(r["1"]), 1, places=6)
+        self.write("test.yaml", config.replace("targets: hot", "targets: [hot, wet]").replace("linear: 1", "linear: 2"))
+        self.run_program("test.yaml", "--fresh")
+        for r in self.predict("test.yaml", "--probabilities", "--outputs"):
+            self.assertEqual(list(r), ["row", "hot", "wet", "probability_hot", "probability_wet", "output_0", "output_1"])
+            self.assertEqual(r["wet"], str(int(float(r["output_1"]) > 0)))
+            self.assertEqual(r["wet"], str(int(float(r["probability_wet"]) > 0.5)))
+
+    def test_hdf5(self):
+        import h5py
+        self.train_labels()
+        rows = self.predict("test.yaml", "train.csv", "--probabilities", "--outputs")
+        self.run_program("predict", "test.yaml", "train.csv", "--probabilities", "--with-inputs", "--out", "p.h5", "--nproc", 2)
+        with h5py.File(self.path("p.h5")) as f, open(self.path("train.csv"), newline="") as original:
+            labels = [label.decode() for label in f["labels"][:]]
+            self.assertEqual([labels[i] for i in f["prediction"][:]], [r["prediction"] for r in rows])
+            np.testing.assert_array_equal(f["probabilities"][:], [[np.float32(v) for v in list(r.values())[2:6]] for r in rows])
+            np.testing.assert_array_equal(f["outputs"][:], [[np.float32(r[f"output_{i}"]) for i in range(4)] for r in rows])
+            texts = [[v.decode() for v in row] for row in [f["columns"][:], *f["inputs"][:]]]
+            self.assertEqual(texts, list(csv.reader(original)))
+            self.assertEqual(list(f["row"][:]), list(range(40)))
+
+    def test_a_model_that_was_trained_with_another_format(self):
+        """wine.h5 has no names of columns, so those of the CSV file are given."""
+        import h5py
+        self.write("test.yaml", program.WINE.replace("dataset: {", "dataset: {format: hdf5, "))
+        self.run_program("test.yaml")
+        with h5py.File(self.path("datasets/wine.h5")) as f:
+            x = f["x"][:]
+        self.rows("new.csv", [f"x{i}" for i in range(13)], [[repr(float(v)) for v in row] for row in x])
+        wanted = self.predict("test.yaml", "datasets/wine.h5", "--probabilities")
+        found = self.predict("test.yaml", "new.csv", f"dataset.inputs=[{','.join(f'x{i}' for i in range(13))}]", "--probabilities")
+        self.assertEqual(found, wanted)
+        self.assertEqual(list(found[0]), ["row", "prediction", "0", "1", "2"])
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,159 @@
+"""Tables with text, missing values, categories and dates: training, evaluation, prediction, resume. ctest-labels: unit"""
+import csv
+import io
+import json
+import os
+import runpy
+import shutil
+
+import h5py
+import numpy as np
+
+import program
+from program import DATA, USAGE
+
+CONFIG = """
+dataset:
+  path: train.csv
+  targets: alive
+  scale: standard
+  split: {test: 0.25, seed: 1}
+  columns:
+    name: ignore
+    age: {missing: median}
+    port: {missing: most_frequent}
+    when: {type: date, parts: [month, weekday]}
+sampler: {batch_size: 8}
+model: {layers: [{linear: 8}, tanh, {linear: 2}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.05}
+train: {epochs: 20}
+"""
+NAMES = ["name", "age", "port", "when", "member", "alive"]
+
+
+def make_rows(count, seed):
+    r = np.random.default_rng(seed)
+    rows = []
+    for i in range(count):
+        age, port, member = round(float(r.uniform(1, 80)), 1), "CQS"[r.integers(3)], bool(r.integers(2))
+        alive = age < 20 or (member and port != "S")
+        rows.append({"name": f"Person, {i} \"x\"", "age": "" if r.random() < 0.1 else age, "port": "" if r.random() < 0.1 else port,
+                     "when": f"2024-{r.integers(1, 13):02}-{r.integers(1, 29):02}", "member": "yes" if member else "no",
+                     "alive": "yes" if alive else "no"})
+    return rows
+
+
+class Preparation(program.Case):
+    def csv(self, name, rows, columns=NAMES):
+        out = io.StringIO()
+        writer = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return self.write(name, out.getvalue())
+
+    def setUp(self):
+        super().setUp()
+        self.write("test.yaml", CONFIG)
+        self.csv("train.csv", make_rows(200, 1))
+        self.run_program("test.yaml")
+
+    def predict(self, path, *arguments, code=program.OK):
+        _, err = self.run_program("predict", "test.yaml", f"dataset.path={path}", "--part", "all", "--out", "out.csv", *arguments, code=code)
+        return (self.read("out.csv") if code == program.OK else None), err
+
+    def test_learns(self):
+        out, _ = self.run_program("eval", "test.yaml")
+        self.assertGreater(json.loads(out)["accuracy"], 0.8)
+
+    def test_checkpoint(self):
+        """The preparation is that of the training rows."""
+        with h5py.File(self.path("runs/test/checkpoints/epoch-0020.h5")) as f:
+            columns = json.loads(f["data/preparation"][()])["columns"]
+            self.assertEqual(f["scaler/mean"].shape, (1 + 3 + 2 + 1,))
+        self.assertEqual([c["name"] for c in columns], NAMES[1:5])
+        self.assertEqual([c["type"] for c in columns], ["number", "category", "date", "boolean"])
+        self.assertEqual(columns[1]["categories"], ["C", "Q", "S"])
+        self.assertEqual(columns[2]["parts"], ["month", "weekday"])
+
+    def test_predictions_do_not_depend_on_other_rows(self):
+        rows = make_rows(40, 2)
+        self.csv("new.csv", rows)
+        whole = self.predict("new.csv")[0].splitlines()
+        self.csv("one.csv", rows[7:8], ["member", "port", "age", "when"])  # other columns, no target
+        one = self.predict("one.csv")[0].splitlines()
+        self.assertEqual(one[1].split(",")[1:], whole[8].split(",")[1:])
+
+    def test_unknown_and_missing(self):
+        row = {"name": "x", "age": 30, "port": "Z", "when": "2024-05-05", "member": "no"}
+        self.csv("new.csv", [row, dict(row, port=""), dict(row, age="", port="Y")], NAMES[:5])
+        _, err = self.predict("new.csv")
+        self.assertIn("new.csv: column 'port': 2 values are no category of the training rows, such as 'Z'\n", err)
+        self.csv("new.csv", [row, dict(row, when="")], NAMES[:5])
+        self.assertIn("new.csv:line 3: column 'when': missing value; the model was trained without a rule for missing values",
+                      self.predict("new.csv", code=DATA)[1])
+        self.csv("new.csv", [row, dict(row, age="old")], NAMES[:5])
+        self.assertIn("new.csv:line 3: column 'age': 'old' is not a number", self.predict("new.csv", code=DATA)[1])
+        self.csv("new.csv", [row, dict(row, member="perhaps")], NAMES[:5])
+        self.assertIn("new.csv:line 3: column 'member': 'perhaps' is not true, false", self.predict("new.csv", code=DATA)[1])
+        self.csv("new.csv", [dict(row, alive="yes"), dict(row, alive="unclear")])
+        _, err = self.run_program("eval", "test.yaml", "dataset.path=new.csv", "--part", "all", code=DATA)
+        self.assertIn("new.csv:line 3: column 'alive': class 'unclear' is not in the data that the model was trained with", err)
+
+    def test_check(self):
+        out, _ = self.run_program("check", "test.yaml")
+        self.assertIn("\ncolumn             type      missing                  features\n", out)
+        self.assertRegex(out, r"age +number +\d+, median 37\.5 +1, standard\n")
+        self.assertRegex(out, r"port +category +\d+, most_frequent S +3 one_hot of 3 categories\n")
+        self.assertRegex(out, r"when +date +0, error +2 month weekday, standard\n")
+        self.assertRegex(out, r"member +boolean +0, error +1, standard\n")
+        self.assertRegex(out, r"name +ignored *\n")
+        out, _ = self.run_program("check", "test.yaml", "dataset.path=datasets/iris.csv", "dataset.targets=[species]",
+                                  "model.layers=[{linear: 3}]", "dataset.columns={}")
+        self.assertNotIn("missing", out)
+
+    def test_titanic(self):
+        """The shipped table is what its script writes, and its config learns."""
+        shutil.copy(os.path.join(program.SOURCE, "datasets", "make_titanic.py"), self.path("make_titanic.py"))
+        runpy.run_path(self.path("make_titanic.py"))
+        self.assertEqual(self.read("titanic.csv"), self.read("datasets/titanic.csv"))
+        config = os.path.join(program.SOURCE, "configs", "titanic.yaml")
+        self.run_program(config)
+        self.assertGreater(json.loads(self.run_program("eval", config)[0])["accuracy"], 0.75)
+
+    def test_resume(self):
+        self.run_program("test.yaml", "train.epochs=25")
+        rows = make_rows(200, 1)
+        for row in rows[:100]:
+            row["age"] = 75
+        self.csv("train.csv", rows)
+        _, err = self.run_program("test.yaml", "train.epochs=30", code=DATA)
+        self.assertIn("the column 'age' was prepared in another way", err)
+        self.csv("train.csv", make_rows(200, 1))
+        _, err = self.run_program("test.yaml", "train.epochs=30", "dataset.columns.age.missing=mean", code=USAGE)
+        self.assertIn("dataset.columns.age.missing: median -> mean", err)
+
+    def test_damaged_preparation(self):
+        path = self.path("runs/test/checkpoints/epoch-0020.h5")
+        with h5py.File(path) as f:
+            text = f["data/preparation"][()].decode()
+        sentence = "the checkpoint's preparation of the columns (data/preparation) is damaged"
+        for old, new in (('"fill": [', '"fill": [1e999, '), ('"type": "number"', '"type": "auto"'), ('"C", "Q"', '"Q", "C"'),
+                         ('"C", "Q"', '"C", 7'), ('"categories": ["C", "Q", "S"]', '"categories": []'), ('"fill": [2]', '"fill": [3]'),
+                         ('"fill": [2]', '"fill": [0.5]'), ('"month"', '"moon"'), ('"parts": [', '"parts": [[], '),
+                         ('"indicator": false', '"indicator": 0'), ('"scale": "standard"', '"scale": "x"'), ('"columns"', '"colums"'),
+                         ('"median"', '"middle"'), ('"one_hot"', '"embedding"'), ('"numeric": false', '"numeric": null'), ("{", "[")):
+            self.assertIn(old, text)
+            damaged = text.replace(old, new, 1)
+
+            def change(f):
+                del f["data/preparation"]
+                f["data/preparation"] = np.bytes_(damaged)
+            program.change_checkpoint(path, change)
+            self.assertIn(sentence, self.predict("train.csv", code=DATA)[1], new)
+        program.change_checkpoint(path, lambda f: (f.__delitem__("data/preparation"), f.__setitem__("data/preparation", np.bytes_(text.replace('"age"', '"agee"')))))
+        self.assertIn("has other columns than its data/columns", self.predict("train.csv", code=DATA)[1])
+
+
+if __name__ == "__main__":
+    program.main()

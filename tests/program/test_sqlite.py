@@ -1,0 +1,109 @@
+"""SQLite databases: the run of the same rows in CSV has the same state; what may be queried; damaged files. ctest-labels: unit"""
+import os
+import random
+import sqlite3
+
+import program
+
+CONFIG = """
+dataset: {path: %s, targets: y, split: 0.2}
+model: {layers: [{linear: 8}, relu, {linear: 3}]}
+loss: cross_entropy
+train: {epochs: 2}
+"""
+
+
+class Sqlite(program.Case):
+    def setUp(self):
+        super().setUp()
+        generator = random.Random(1)
+        self.rows = [(i, generator.random(), generator.choice(["red", "blue", "green", None]), generator.choice("abc")) for i in range(90)]
+        self.write("a.csv", "n,x,colour,y\n" + "".join(",".join("" if v is None else str(v) for v in row) + "\n" for row in self.rows))
+        self.rules = "dataset.columns={colour: {type: category, missing: most_frequent}}"
+        self.write("test.yaml", CONFIG % "a.db")
+        self.database("a.db", self.rows)
+
+    def database(self, name, rows, more=()):
+        connection = sqlite3.connect(self.path(name))
+        connection.execute("create table flowers (n integer, x real, colour text, y text)")
+        connection.executemany("insert into flowers values (?, ?, ?, ?)", rows)
+        for statement in more:
+            connection.execute(statement)
+        connection.commit()
+        connection.close()
+
+    def error(self, *arguments, code=program.DATA):
+        return self.run_program("test.yaml", "--run-dir", "runs/error", self.rules, *arguments, code=code)[1]
+
+    def state(self, run, *arguments):
+        self.run_program("test.yaml", "--run-dir", "runs/" + run, self.rules, *arguments)
+        return self.sha("runs/" + run)
+
+    def test_same_state_as_csv(self):
+        expected = self.state("csv", "dataset.path=a.csv")
+        self.assertEqual(self.state("only-table"), expected)
+        self.database("b.sqlite3", self.rows, ["create table \"other \"\"one\"\"\" (a)", "create view half as select * from flowers where n < 45"])
+        self.assertEqual(self.state("table", "dataset.path=b.sqlite3", "dataset.table=flowers"), expected)
+        query = "dataset.query=select y, colour, n, x from flowers order by n"
+        self.assertEqual(self.state("query", "dataset.path=b.sqlite3", query, "dataset.inputs=[n, x, colour]"), expected)
+        out = self.run_program("check", "test.yaml", self.rules, "dataset.path=b.sqlite3", "dataset.table=half")[0]
+        self.assertIn("36 training rows, 9 validation rows", out)
+        out = self.run_program("check", "test.yaml", self.rules, "dataset.path=b.sqlite3", "dataset.split=0", "dataset.table=half",
+                               "dataset.validation={path: b.sqlite3, query: select * from flowers where n >= 45}")[0]
+        self.assertIn("45 training rows, 45 validation rows", out)
+
+    def test_predictions_of_either_kind(self):
+        self.state("run")
+        for path, out in (("a.csv", "csv.csv"), ("a.db", "db.csv")):
+            self.run_program("predict", "test.yaml", "--run-dir", "runs/run", "dataset.path=" + path, "--part", "all", "--out", out)
+        self.assertEqual(self.read("csv.csv"), self.read("db.csv"))
+
+    def test_queries(self):
+        usage = program.USAGE
+        self.assertIn("dataset.query may only read", self.error("dataset.query=delete from flowers"))
+        self.assertIn("dataset.query may only read", self.error("dataset.query=attach 'x.db' as x"))
+        self.assertIn("dataset.query may only read", self.error("dataset.query=select load_extension('x') as x, 1 as y"))
+        self.assertIn("dataset.query must be one statement", self.error("dataset.query=select 1 as x, 2 as y; select 3", code=usage))
+        self.assertIn("dataset.query must be a query that gives rows", self.error("dataset.query=-- nothing", code=usage))
+        self.assertIn('a.db: SQLite: near "selec": syntax error', self.error("dataset.query=selec"))
+        self.assertIn("a.db: SQLite: no such table: none", self.error("dataset.table=none"))
+        self.assertIn("query and table exclude each other", self.error("dataset.table=a", "dataset.query=select 1", code=usage))
+        self.assertIn("query and table need a database (format sqlite), not csv", self.error("dataset.path=a.csv", "dataset.table=a", code=usage))
+        self.database("b.db", self.rows, ["create table second (a)"])
+        self.assertIn("b.db: give dataset.table or dataset.query; the database has the tables: flowers, second",
+                      self.error("dataset.path=b.db", code=usage))
+        self.assertIn("'?.db' matches 2 files, but format sqlite reads one", self.error("dataset.path=?.db", code=usage))
+
+    def test_values(self):
+        self.database("b.db", self.rows + [(90, b"\x01\x02", "red", "a")])
+        self.assertIn("b.db:row 90: column 'x': a blob is not a number or text", self.error("dataset.path=b.db"))
+        self.database("c.db", self.rows + [(90, "much", "red", "a")])
+        self.assertIn("c.db:row 90: column 'x': 'much' is not a number", self.error("dataset.path=c.db"))
+        self.database("d.db", self.rows + [(90, 1, "re\0d", "a")])
+        self.assertIn("d.db:row 90: column 'colour': the text contains a NUL character", self.error("dataset.path=d.db"))
+
+    def test_files(self):
+        self.write("junk.db", "this is no database " * 100)
+        self.assertIn("junk.db: SQLite: file is not a database", self.error("dataset.path=junk.db"))
+        connection = sqlite3.connect(self.path("wal.db"))
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("create table t (a, y)")
+        connection.commit()
+        self.assertIn("wal.db: the newest rows are still in wal.db-wal", self.error("dataset.path=wal.db"))
+        connection.close()
+        os.rename(self.path("a.db"), self.path("a ?#%41.db"))
+        self.assertIn("90 rows", self.run_program("inspect", "a ?#%41.db")[0])
+        with open(self.path("a ?#%41.db"), "rb") as f:
+            content = f.read()
+        with open(self.path("short.db"), "wb") as f:
+            f.write(content[:5000])
+        self.assertIn(f"short.db: the file has 5000 bytes, but its header says {len(content)}; copy the file again", self.error("dataset.path=short.db"))
+
+    def test_inspect(self):
+        out, _ = self.run_program("inspect", "a.db")
+        self.assertIn("format  sqlite, 1 table\n\n  flowers: 90 rows\n", out)
+        self.assertRegex(out, r"colour +TEXT\n")
+
+
+if __name__ == "__main__":
+    program.main()
