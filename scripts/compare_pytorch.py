@@ -328,7 +328,8 @@ def torch_optimizer(keys, named):
     own = ("type", "lr", "weight_decay", "decay", "groups", "arithmetic", "in_backward")
     given = {k: v for k, v in keys.items() if k not in own}
     kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adagrad": torch.optim.Adagrad,
-             "rmsprop": torch.optim.RMSprop, "lion": Lion}
+             "rmsprop": torch.optim.RMSprop, "lion": Lion, "nadam": torch.optim.NAdam, "radam": torch.optim.RAdam,
+             "adamax": torch.optim.Adamax, "adadelta": torch.optim.Adadelta}
     return kinds[keys["type"]](groups, lr=keys["lr"], **given)
 
 

@@ -131,14 +131,15 @@ static void run(struct optimizer *o, struct optimizer_update *update) {
 
 void optimizer_plan_step(struct optimizer *optimizer, int64_t t, optimizer_rate *rate, const void *schedule,
                          double momentum) {
-    const struct optimizer_plan *plan = optimizer->plan;
+    struct optimizer_plan *plan = optimizer->plan;
     double own = optimizer->type->settings(optimizer->config).momentum;
     for (size_t i = 0; i < plan->setting_count; i++) {
-        const struct optimizer_setting *setting = &plan->settings[i];
+        struct optimizer_setting *setting = &plan->settings[i];
         struct optimizer_settings settings = {
             .lr = rate ? rate(schedule, setting->lr) : setting->lr,
             .weight_decay = setting->weight_decay,
             .momentum = isnan(momentum) ? own : momentum,
+            .product = &setting->product,
         };
         optimizer->planned[i] = optimizer->type->plan(optimizer->config, &settings, t);
     }

@@ -13,10 +13,18 @@
 
 #define OPTIMIZER_MAX_BUFFERS OPTIMIZER_STATES
 
+/* A product of one factor for each update so far (nadam), kept to continue from the update before. Initial value: 0. */
+struct optimizer_product {
+    int64_t updates;
+    float value;
+};
+
 /* The settings that a schedule or a group can change. */
 struct optimizer_settings {
     double lr, weight_decay;
-    double momentum; /* or the first beta; changed by one_cycle; NAN: the rule has none */
+    double momentum; /* or the first beta; changed by one_cycle; NAN: the rule has none that a schedule can change */
+    struct optimizer_product
+        *product; /* for .plan; its value depends on the config and the number of the update only */
 };
 
 struct optimizer_type {

@@ -17,7 +17,7 @@ static const struct schema schema = {.name = "optimizer.adagrad", .size = sizeof
 
 static struct optimizer_settings settings(const void *config) {
     const struct adagrad_config *c = config;
-    return (struct optimizer_settings){c->lr, c->weight_decay, NAN};
+    return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = NAN};
 }
 
 static float start(const void *config) {

@@ -59,7 +59,7 @@ static const struct schema adamw_schema = {
 
 static struct optimizer_settings settings(const void *config) {
     const struct adam_config *c = config;
-    return (struct optimizer_settings){c->lr, c->weight_decay, c->betas.items[0]};
+    return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = c->betas.items[0]};
 }
 
 static bool uses_buffer(const void *config, size_t index) {

@@ -15,6 +15,7 @@ bool optimizer_is_in_backward(const struct variant *config);
 struct optimizer_setting {
     double lr, weight_decay;
     size_t tensors, elements;
+    struct optimizer_product product;
 };
 
 struct optimizer_plan {

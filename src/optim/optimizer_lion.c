@@ -25,7 +25,7 @@ static const struct schema schema = {
 
 static struct optimizer_settings settings(const void *config) {
     const struct lion_config *c = config;
-    return (struct optimizer_settings){c->lr, c->weight_decay, c->betas.items[0]};
+    return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = c->betas.items[0]};
 }
 
 static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {

@@ -29,7 +29,8 @@ static const struct schema schema = {.name = "optimizer.rmsprop", .size = sizeof
 
 static struct optimizer_settings settings(const void *config) {
     const struct rmsprop_config *c = config;
-    return (struct optimizer_settings){c->lr, c->weight_decay, c->momentum != 0 ? c->momentum : NAN};
+    return (struct optimizer_settings){
+        .lr = c->lr, .weight_decay = c->weight_decay, .momentum = c->momentum != 0 ? c->momentum : NAN};
 }
 
 static bool uses_buffer(const void *config, size_t index) {

@@ -39,7 +39,8 @@ static const struct schema schema = {
 
 static struct optimizer_settings settings(const void *config) {
     const struct sgd_config *c = config;
-    return (struct optimizer_settings){c->lr, c->weight_decay, c->momentum != 0 ? c->momentum : NAN};
+    return (struct optimizer_settings){
+        .lr = c->lr, .weight_decay = c->weight_decay, .momentum = c->momentum != 0 ? c->momentum : NAN};
 }
 
 static bool uses_buffer(const void *config, size_t index) {

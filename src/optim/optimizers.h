@@ -5,7 +5,7 @@
 #include "optim/optimizer.h"
 
 /* A name here, and a `const struct optimizer_type optimizer_<name>` in a file of this folder. */
-#define OPTIMIZERS(X) X(sgd) X(adam) X(adamw) X(adagrad) X(rmsprop) X(lion)
+#define OPTIMIZERS(X) X(sgd) X(adam) X(adamw) X(adagrad) X(rmsprop) X(lion) X(nadam) X(radam) X(adamax) X(adadelta)
 #define X(name) extern const struct optimizer_type optimizer_##name;
 OPTIMIZERS(X)
 #undef X
@@ -19,6 +19,10 @@ OPTIMIZERS(X)
 
 #define OPTIMIZER_BOOL(struct_, name_, doc_)                                                                           \
     { .key = #name_, .type = SCHEMA_BOOL, .offset = offsetof(struct struct_, name_), .fallback = "false", .doc = doc_ }
+
+#define OPTIMIZER_DECOUPLED(struct_)                                                                                   \
+    OPTIMIZER_BOOL(struct_, decoupled_weight_decay,                                                                    \
+                   "Multiply values by 1 - lr * weight_decay instead of adding to the gradient, as AdamW does.")
 
 /* Two betas, each >= 0 and < 1; a type that has them checks their number with optimizer_check_betas. */
 #define OPTIMIZER_BETAS(struct_, fallback_, doc_)                                                                      \

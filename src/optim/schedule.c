@@ -5,6 +5,8 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define PI 3.14159265358979323846
 
@@ -18,17 +20,29 @@ static const char *const intervals[] = {"epoch", "step", NULL};
 
 struct schedule_config {
     double gamma, start_factor, end_factor, power, eta_min, pct_start, div_factor, final_div_factor;
-    double base_momentum, max_momentum, factor, threshold, min_lr, eps;
-    int64_t step_size, total_iters, t_max, t_0, t_mult, patience, cooldown;
+    double base_momentum, max_momentum, factor, threshold, min_lr, eps, base_lr, max_lr;
+    int64_t step_size, total_iters, t_max, t_0, t_mult, patience, cooldown, step_size_up, step_size_down;
     struct int_list milestones;
+    struct section_list points; /* of struct schedule_point */
     bool three_phase, cycle_momentum;
-    int anneal, monitor, mode, threshold_mode;
+    int anneal, monitor, mode, threshold_mode, interpolation;
 };
+
+struct schedule_point {
+    const char *name; /* [at] as text */
+    double factor;
+    int64_t at;
+};
+
+enum cycle_mode { TRIANGULAR, TRIANGULAR2, EXP_RANGE };
+enum interpolation { LINEAR, STEP };
 
 static const char *const anneals[] = {"cos", "linear", NULL};
 static const char *const monitors[] = {"val_loss", "val_accuracy", "train_loss", NULL};
 static const char *const modes[] = {"min", "max", NULL};
 static const char *const threshold_modes[] = {"rel", "abs", NULL};
+static const char *const cycle_modes[] = {"triangular", "triangular2", "exp_range", NULL};
+static const char *const interpolations[] = {"linear", "step", NULL};
 
 #define REAL(field_, fallback_, doc_)                                                                                  \
     {                                                                                                                  \
@@ -159,6 +173,80 @@ static const struct schema_row plateau_rows[] = {
     {0},
 };
 
+static const struct schema_row cyclic_rows[] = {
+    REAL(base_lr, "null", "Rate at the start and the end of each cycle; null: lr."),
+    {.key = "max_lr",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct schedule_config, max_lr),
+     .flags = SCHEMA_REQUIRED,
+     .min = 0,
+     .max = INFINITY,
+     .doc = "Rate in the middle of the first cycle."},
+    COUNT("step_size_up", step_size_up, "2000", 0, "Intervals in which the rate rises."),
+    COUNT("step_size_down", step_size_down, "null", 0, "Intervals in which it falls; null: step_size_up."),
+    CHOICE(mode, "triangular", cycle_modes,
+           "Height of the cycles: the same, half of the one before (triangular2), or times gamma^t (exp_range)."),
+    REAL(gamma, "1", "The factor of each interval, for exp_range."),
+    {.key = "cycle_momentum",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct schedule_config, cycle_momentum),
+     .fallback = "true",
+     .doc = "Whether the optimizer's momentum (or first beta) changes in the opposite direction."},
+    REAL(base_momentum, "0.8", "Momentum where the rate is highest."),
+    REAL(max_momentum, "0.9", "Momentum at the start and the end of each cycle."),
+    {0},
+};
+
+static const struct schema_row point_rows[] = {
+    {.key = "factor",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct schedule_point, factor),
+     .flags = SCHEMA_REQUIRED,
+     .min = 0,
+     .max = INFINITY,
+     .doc = "Factor of lr at this point."},
+    {0},
+};
+static const struct schema point_schema = {.name = "schedule.piecewise.points",
+                                           .size = sizeof(struct schedule_point),
+                                           .rows = point_rows,
+                                           .shorthand = "factor"};
+static const struct schema_row piecewise_rows[] = {
+    {.key = "points",
+     .type = SCHEMA_SECTION_MAP,
+     .offset = offsetof(struct schedule_config, points),
+     .flags = SCHEMA_REQUIRED,
+     .section = &point_schema,
+     .doc = "Factors of lr after numbers of intervals, ascending: {0: 1.0, 10: 0.5}. Before the first point and after "
+            "the last one the factor is constant."},
+    CHOICE(interpolation, "linear", interpolations,
+           "Between two points: a straight line, or the factor of the point before (step)."),
+    {0},
+};
+
+/* Decimal digits, fewer than an int64_t can overflow with. */
+static bool parse_count(const char *text, int64_t *count) {
+    size_t length = strspn(text, "0123456789");
+    *count = strtoll(text, NULL, 10);
+    return length > 0 && length < 19 && text[length] == '\0';
+}
+
+/* Numbers of intervals from the names of the points. */
+static void check_points(void *config, const struct node *where, const char *path, struct problems *problems) {
+    struct schedule_config *c = config;
+    struct schedule_point *points = c->points.items;
+    const struct node *node = node_get(where, "points");
+    struct place place = node ? node->place : where->place;
+    if (c->points.count == 0) problems_add(problems, place, path, "points must not be empty");
+    for (size_t i = 0; i < c->points.count; i++) {
+        if (!parse_count(points[i].name, &points[i].at) || (i > 0 && points[i].at <= points[i - 1].at)) {
+            problems_add(problems, place, path, "points must be at ascending whole numbers >= 0, got '%s'",
+                         points[i].name);
+            return;
+        }
+    }
+}
+
 #define SCHEMA(name_)                                                                                                  \
     static const struct schema name_##_schema = {                                                                      \
         .name = "schedule." #name_, .size = sizeof(struct schedule_config), .rows = name_##_rows}
@@ -169,6 +257,11 @@ SCHEMA(linear);
 SCHEMA(polynomial);
 SCHEMA(cosine);
 SCHEMA(one_cycle);
+SCHEMA(cyclic);
+static const struct schema piecewise_schema = {.name = "schedule.piecewise",
+                                               .size = sizeof(struct schedule_config),
+                                               .rows = piecewise_rows,
+                                               .check = check_points};
 static const struct schema plateau_schema = {
     .name = "schedule.reduce_on_plateau", .size = sizeof(struct schedule_config), .rows = plateau_rows};
 static const struct schema restarts_schema = {
@@ -244,6 +337,33 @@ static double one_cycle(const struct schedule_config *c, double base, int64_t t,
     return cycle(c, low, base, low / c->final_div_factor, t, total);
 }
 
+/* Fraction of the height of the cycle after [t] intervals (CyclicLR's scale_factor and scale_fn). */
+static double cyclic_fraction(const struct schedule_config *c, int64_t t) {
+    double up = (double)c->step_size_up, down = c->step_size_down == SCHEMA_NO_INT ? up : (double)c->step_size_down;
+    double size = up + down, ratio = up / size, cycle_number = floor(1 + (double)t / size);
+    double x = 1 + (double)t / size - cycle_number;
+    double fraction = x <= ratio ? x / ratio : (x - 1) / (ratio - 1);
+    if (c->mode == TRIANGULAR2) return fraction * (1 / pow(2, cycle_number - 1));
+    return c->mode == EXP_RANGE ? fraction * pow(c->gamma, (double)t) : fraction;
+}
+
+static double cyclic(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    double low = isnan(c->base_lr) ? base : c->base_lr;
+    (void)total;
+    return low + (c->max_lr - low) * cyclic_fraction(c, t);
+}
+
+/* LambdaLR with the function that the points describe. */
+static double piecewise(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    const struct schedule_point *point = c->points.items, *last = point + c->points.count - 1;
+    (void)total;
+    if (t <= point->at) return base * point->factor;
+    while (point < last && point[1].at <= t) point++;
+    if (point == last || c->interpolation == STEP) return base * point->factor;
+    double fraction = (double)(t - point->at) / (double)(point[1].at - point->at);
+    return base * (point->factor + (point[1].factor - point->factor) * fraction);
+}
+
 struct schedule_type {
     struct schema_variant variant;
     /* after [t] of [total] intervals; NULL: constant */
@@ -262,6 +382,8 @@ static const struct schedule_type types[] = {
     {{"one_cycle", &one_cycle_schema,
       "The rate rises to lr, then falls to a fraction of its initial value (OneCycleLR)."},
      one_cycle},
+    {{"cyclic", &cyclic_schema, "The rate rises to max_lr and falls again, in cycles (CyclicLR)."}, cyclic},
+    {{"piecewise", &piecewise_schema, "lr times a factor from a table of points (LambdaLR)."}, piecewise},
     {{"reduce_on_plateau", &plateau_schema, "lr * factor when a metric stops improving (ReduceLROnPlateau)."}, NULL},
 };
 
@@ -330,7 +452,7 @@ double schedule_lr(const struct variant *schedule, double base_lr, const struct 
 
 bool schedule_changes_momentum(const struct variant *schedule) {
     const struct schedule_config *c = schedule->config;
-    return types[schedule->index].at == one_cycle && c->cycle_momentum;
+    return (types[schedule->index].at == one_cycle || types[schedule->index].at == cyclic) && c->cycle_momentum;
 }
 
 double schedule_momentum(const struct variant *schedule, const struct schedule_progress *progress) {
@@ -340,6 +462,8 @@ double schedule_momentum(const struct variant *schedule, const struct schedule_p
     int64_t t, total;
     count(shared, progress, &t, &total);
     t = t > shared->warmup ? t - shared->warmup : 0;
+    if (types[schedule->index].at == cyclic)
+        return c->max_momentum - (c->max_momentum - c->base_momentum) * cyclic_fraction(c, t);
     return cycle(c, c->max_momentum, c->base_momentum, c->max_momentum, t, total);
 }
 

@@ -162,8 +162,9 @@ static void check_schedule(const struct config *c, const struct node *root, stru
     enum schedule_monitor monitor = schedule_monitor(&c->schedule);
     if (schedule_changes_momentum(&c->schedule) && isnan(optimizer_settings(&c->optimizer).momentum))
         problems_add(problems, place, "schedule",
-                     "one_cycle changes the momentum, and this optimizer has none; set optimizer.momentum, or "
-                     "cycle_momentum: false");
+                     "%s changes the momentum, and this optimizer has none that can change; set optimizer.momentum, or "
+                     "cycle_momentum: false",
+                     c->schedule.name);
     if (monitor == MONITOR_VAL_ACCURACY && !loss_type_at((size_t)c->loss.index)->wants_classes)
         problems_add(problems, place, "schedule.monitor", "the loss '%s' has no accuracy", c->loss.name);
     else if (monitor == MONITOR_VAL_ACCURACY && !schedule_is_max(&c->schedule))

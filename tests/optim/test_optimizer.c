@@ -77,6 +77,34 @@ START_TEST(updates_are_pytorchs) {
 }
 END_TEST
 
+/* Vectors that have their config: tests/vectors/make_optim_torch2.py. */
+START_TEST(updates_are_those_of_pytorch_2) {
+    json_t *root = vectors_load("optim_torch2"), *vectors = json_object_get(root, "cases"), *vector;
+    size_t i;
+    ck_assert_uint_ge(json_array_size(vectors), 10);
+    json_array_foreach(vectors, i, vector) run_case(vector, json_string_value(json_object_get(vector, "config")));
+    json_decref(root);
+}
+END_TEST
+
+/* The constants of an update late in a run do not depend on whether the updates before it were planned. */
+START_TEST(nadam_resumes_at_any_update) {
+    struct config_file *file = config_with("optimizer", "{type: nadam, lr: 0.01}");
+    const struct variant *config = &config_of(file)->optimizer;
+    const struct optimizer_type *type = optimizer_type_at((size_t)config->index);
+    struct optimizer_product running = {0};
+    for (int64_t t = 1; t < 3000; t++) {
+        struct optimizer_product fresh = {0};
+        struct optimizer_settings settings = type->settings(config->config), other = settings;
+        settings.product = &running, other.product = &fresh;
+        union optimizer_step a = type->plan(config->config, &settings, t), b = type->plan(config->config, &other, t);
+        ck_assert(a.nadam.minus_gradient_step_size == b.nadam.minus_gradient_step_size);
+        ck_assert(a.nadam.minus_average_step_size == b.nadam.minus_average_step_size);
+    }
+    config_free(file);
+}
+END_TEST
+
 /* An update of centered RMSprop as PyTorch's loops round it. 2.x: grad_avg.lerp_(grad, 1 - alpha); 1.13:
  * grad_avg.mul_(alpha).add_(grad, alpha=1 - alpha). */
 static float update_centered(bool is_torch2, float p, float g, float *square_avg, float *grad_avg) {
@@ -117,4 +145,5 @@ START_TEST(centered_rmsprop_is_that_of_torch2) {
 }
 END_TEST
 
-TESTS("optimizer", updates_are_pytorchs, centered_rmsprop_is_that_of_torch2)
+TESTS("optimizer", updates_are_pytorchs, updates_are_those_of_pytorch_2, nadam_resumes_at_any_update,
+      centered_rmsprop_is_that_of_torch2)

@@ -75,6 +75,31 @@ START_TEST(schedules_are_pytorchs) {
 }
 END_TEST
 
+/* Vectors that have their config: tests/vectors/make_schedules.py. */
+START_TEST(cycles_and_tables_are_pytorchs) {
+    json_t *root = vectors_load("schedules"), *run;
+    size_t i;
+    ck_assert_uint_ge(json_array_size(root), 7);
+    json_array_foreach(root, i, run) {
+        const char *config = json_string_value(json_object_get(run, "config"));
+        struct config_file *file = schedule_of(config);
+        const struct variant *s = &config_of(file)->schedule;
+        json_t *rates = json_object_get(run, "lr"), *momenta = json_object_get(run, "momentum");
+        for (size_t t = 0; t < json_array_size(rates); t++) {
+            struct schedule_progress at = {.epoch = (int64_t)t, .total_epochs = 100, .total_steps = 1000};
+            double expected = json_number_value(json_array_get(rates, t)), got = schedule_lr(s, 0.1, &at);
+            ck_assert_msg(fabs(got - expected) < 1e-15, "%s at %zu: expected %.17g, got %.17g", config, t, expected,
+                          got);
+            double momentum = schedule_momentum(s, &at);
+            ck_assert(momenta ? fabs(momentum - json_number_value(json_array_get(momenta, t))) < 1e-15
+                              : isnan(momentum));
+        }
+        config_free(file);
+    }
+    json_decref(root);
+}
+END_TEST
+
 START_TEST(schedules_count_steps_and_default_to_the_run) {
     struct config_file *file = schedule_of("{type: cosine, interval: step}");
     const struct variant *s = &config_of(file)->schedule;
@@ -140,6 +165,11 @@ START_TEST(sections_that_contradict_each_other) {
         {"schedule: {type: one_cycle}\noptimizer: sgd", "duplicate"},
         {"schedule: {type: reduce_on_plateau, monitor: val_accuracy}", "the loss 'mse' has no accuracy"},
         {"schedule: {type: reduce_on_plateau, factor: -1}", "must be >= 0"},
+        {"schedule: {type: piecewise, points: {}}", "points must not be empty"},
+        {"schedule: {type: piecewise, points: {5: 1, 5000: 1, 30: 1}}",
+         "must be at ascending whole numbers >= 0, got '30'"},
+        {"schedule: {type: piecewise, points: {0: 1, 1.5: 1}}", "must be at ascending whole numbers >= 0, got '1.5'"},
+        {"schedule: {type: piecewise, points: {-1: 1}}", "must be at ascending whole numbers >= 0, got '-1'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *sentence;
@@ -149,5 +179,5 @@ START_TEST(sections_that_contradict_each_other) {
 }
 END_TEST
 
-TESTS("schedule", schedules_are_pytorchs, a_cycle_has_an_end, schedules_count_steps_and_default_to_the_run,
-      plateau_is_pytorchs, sections_that_contradict_each_other)
+TESTS("schedule", schedules_are_pytorchs, cycles_and_tables_are_pytorchs, a_cycle_has_an_end,
+      schedules_count_steps_and_default_to_the_run, plateau_is_pytorchs, sections_that_contradict_each_other)

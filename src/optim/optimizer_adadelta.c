@@ -1,0 +1,52 @@
+/* adadelta: torch.optim.Adadelta. */
+#include <math.h>
+
+#include "optim/optimizers.h"
+
+struct adadelta_config {
+    double lr, rho, eps, weight_decay;
+};
+
+static const struct schema_row rows[] = {
+    OPTIMIZER_REAL(adadelta_config, lr, "1", "Learning rate: a factor of the change."),
+    {.key = "rho",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct adadelta_config, rho),
+     .fallback = "0.9",
+     .min = 0,
+     .max = 1,
+     .doc = "Decay of the running means of the squares of gradients and of changes."},
+    OPTIMIZER_REAL(adadelta_config, eps, "1e-06", "Added to both means before the square root."),
+    OPTIMIZER_REAL(adadelta_config, weight_decay, "0", "L2 penalty, added to the gradient."),
+    {0},
+};
+
+static const struct schema schema = {
+    .name = "optimizer.adadelta", .size = sizeof(struct adadelta_config), .rows = rows};
+
+static struct optimizer_settings settings(const void *config) {
+    const struct adadelta_config *c = config;
+    return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = NAN};
+}
+
+static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
+    const struct adadelta_config *c = config;
+    (void)t;
+    struct adadelta_step s = {
+        .minus_lr = (float)-own->lr,
+        .rho = (float)c->rho,
+        .one_minus_rho = (float)(1 - c->rho),
+        .eps = (float)c->eps,
+        .weight_decay = (float)own->weight_decay,
+        .has_weight_decay = own->weight_decay != 0,
+    };
+    return (union optimizer_step){.adadelta = s};
+}
+
+const struct optimizer_type optimizer_adadelta = {
+    .variant = {"adadelta", &schema, "Adadelta: changes in proportion to earlier changes (torch.optim.Adadelta)."},
+    .buffers = {"square_avg", "acc_delta"},
+    .settings = settings,
+    .plan = plan,
+    .rule = RULE_ADADELTA,
+};

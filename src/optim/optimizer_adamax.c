@@ -1,0 +1,52 @@
+/* adamax: torch.optim.Adamax. */
+#include <math.h>
+
+#include "optim/optimizers.h"
+
+struct adamax_config {
+    double lr, eps, weight_decay;
+    struct real_list betas;
+};
+
+static const struct schema_row rows[] = {
+    OPTIMIZER_REAL(adamax_config, lr, "0.002", "Learning rate."),
+    OPTIMIZER_BETAS(adamax_config, "[0.9, 0.999]",
+                    "Decay of the running mean of the gradient, and of the largest gradient so far."),
+    OPTIMIZER_REAL(adamax_config, eps, "1e-08", "Added to the size of the gradient."),
+    OPTIMIZER_REAL(adamax_config, weight_decay, "0", "L2 penalty, added to the gradient."),
+    {0},
+};
+
+static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
+    optimizer_check_betas(&((const struct adamax_config *)config)->betas, where, path, problems);
+}
+
+static const struct schema schema = {
+    .name = "optimizer.adamax", .size = sizeof(struct adamax_config), .rows = rows, .check = check};
+
+static struct optimizer_settings settings(const void *config) {
+    const struct adamax_config *c = config;
+    return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = c->betas.items[0]};
+}
+
+static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
+    const struct adamax_config *c = config;
+    double beta1 = own->momentum;
+    struct adamax_step s = {
+        .one_minus_beta1 = (float)(1 - beta1),
+        .beta2 = (float)c->betas.items[1],
+        .eps = (float)c->eps,
+        .minus_step_size = (float)-(own->lr / (1 - pow(beta1, (double)t))),
+        .weight_decay = (float)own->weight_decay,
+        .has_weight_decay = own->weight_decay != 0,
+    };
+    return (union optimizer_step){.adamax = s};
+}
+
+const struct optimizer_type optimizer_adamax = {
+    .variant = {"adamax", &schema, "Adam with the infinity norm (torch.optim.Adamax)."},
+    .buffers = {"exp_avg", "exp_inf"},
+    .settings = settings,
+    .plan = plan,
+    .rule = RULE_ADAMAX,
+};

@@ -1,0 +1,45 @@
+"""Writes optim_torch2.json: updates of torch.optim's NAdam, RAdam, Adamax, Adadelta and of parameter groups. Square roots are
+rounded correctly, as builds of PyTorch without MKL round them (docs/determinism.md)."""
+import json, os, struct
+
+import torch
+
+STEPS, COUNT = 12, 33
+CASES = [
+    ("NAdam", {}, "{type: nadam}"),
+    ("NAdam", dict(lr=0.01, betas=(0.8, 0.99), weight_decay=0.1, momentum_decay=0.02), "{type: nadam, lr: 0.01, betas: [0.8, 0.99], weight_decay: 0.1, momentum_decay: 0.02}"),
+    ("NAdam", dict(weight_decay=0.1, decoupled_weight_decay=True), "{type: nadam, weight_decay: 0.1, decoupled_weight_decay: true}"),
+    ("RAdam", {}, "{type: radam}"),
+    ("RAdam", dict(lr=0.01, betas=(0.8, 0.9), eps=1e-6, weight_decay=0.1), "{type: radam, lr: 0.01, betas: [0.8, 0.9], eps: 1.0e-6, weight_decay: 0.1}"),
+    ("RAdam", dict(weight_decay=0.1, decoupled_weight_decay=True), "{type: radam, weight_decay: 0.1, decoupled_weight_decay: true}"),
+    ("Adamax", {}, "{type: adamax}"),
+    ("Adamax", dict(lr=0.01, betas=(0.8, 0.9), eps=1e-3, weight_decay=0.1), "{type: adamax, lr: 0.01, betas: [0.8, 0.9], eps: 1.0e-3, weight_decay: 0.1}"),
+    ("Adadelta", {}, "{type: adadelta}"),
+    ("Adadelta", dict(lr=0.5, rho=0.8, eps=1e-4, weight_decay=0.1), "{type: adadelta, lr: 0.5, rho: 0.8, eps: 1.0e-4, weight_decay: 0.1}"),
+]
+
+# The root of a double, rounded to float, is the correctly rounded root of the float.
+root, in_place = torch.Tensor.sqrt, torch.Tensor.sqrt_
+torch.Tensor.sqrt = lambda self: root(self.double()).float()
+torch.Tensor.sqrt_ = lambda self: self.copy_(root(self.double()))
+
+
+def bits(tensor):
+    return [struct.pack(">f", x).hex() for x in tensor.tolist()]
+
+
+cases = []
+for seed, (kind, arguments, config) in enumerate(CASES):
+    generator = torch.Generator().manual_seed(seed)
+    p = torch.nn.Parameter(torch.randn(COUNT, generator=generator))
+    optimizer = getattr(torch.optim, kind)([p], foreach=False, **arguments)
+    case = {"config": config, "p0": bits(p.data), "grads": [], "p": []}
+    for _ in range(STEPS):
+        p.grad = torch.randn(COUNT, generator=generator)
+        case["grads"].append(bits(p.grad))
+        optimizer.step()
+        case["p"].append(bits(p.data))
+    cases.append(case)
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "optim_torch2.json"), "w") as f:
+    json.dump({"torch": torch.__version__, "cases": cases}, f, separators=(",", ":"))
+    f.write("\n")
