@@ -13,6 +13,17 @@ void init_kaiming_uniform(struct rng *rng, float *values, size_t count, size_t f
 /* U(-1/sqrt(fan_in), 1/sqrt(fan_in)), what they use for their bias. */
 void init_fan_in_uniform(struct rng *rng, float *values, size_t count, size_t fan_in);
 
+/* trunc_normal_: normal(mean, std) within [low, high], values (count), by drawing again what is outside. If less than
+ * 30 % of the distribution is inside, uniform draws are accepted with the probability of the density. */
+struct init_truncation {
+    double mean, std, low, high;
+};
+void init_trunc_normal(struct rng *rng, float *values, size_t count, const struct init_truncation *t);
+
+/* orthogonal_: a matrix (rows, columns) whose rows, or columns if there are fewer, are orthogonal and of length [gain].
+ * It is the Q of PyTorch's QR factorization with a positive diagonal of R, to rounding. */
+void init_orthogonal(struct rng *rng, float *values, size_t rows, size_t columns, double gain);
+
 /* xavier_uniform_ (gain 1) */
 void init_xavier_uniform(struct rng *rng, float *values, size_t count, size_t fan_in, size_t fan_out);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "model/init.h"
 
 /* Which parameters: keys of every rule. */
 struct target {
@@ -29,6 +30,12 @@ struct kaiming_config {
 };
 struct constant_config {
     double value;
+};
+struct trunc_normal_config {
+    double std, mean, a, b;
+};
+struct orthogonal_config {
+    double gain;
 };
 struct gpt2_config {
     struct string_list residual;
@@ -89,6 +96,24 @@ static const struct schema_row constant_rows[] = {
     REAL(constant_config, value, "0", "The value."),
     {0},
 };
+static const struct schema_row trunc_normal_rows[] = {
+    {.key = "std",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct trunc_normal_config, std),
+     .fallback = "1",
+     .min = 0,
+     .max = INFINITY,
+     .excludes_min = true,
+     .doc = "Standard deviation of the normal distribution."},
+    REAL(trunc_normal_config, mean, "0", "Its mean."),
+    REAL(trunc_normal_config, a, "-2", "Minimum value."),
+    REAL(trunc_normal_config, b, "2", "Maximum value."),
+    {0},
+};
+static const struct schema_row orthogonal_rows[] = {
+    REAL(orthogonal_config, gain, "1", "Factor."),
+    {0},
+};
 static const struct schema_row gpt2_rows[] = {
     {.key = "residual",
      .type = SCHEMA_STRING_LIST,
@@ -109,6 +134,25 @@ static const struct schema kaiming_schema = {
     .name = "model.init.kaiming", .size = sizeof(struct kaiming_config), .rows = kaiming_rows, .shorthand = "a"};
 static const struct schema constant_schema = {
     .name = "model.init.constant", .size = sizeof(struct constant_config), .rows = constant_rows, .shorthand = "value"};
+static void check_truncation(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct trunc_normal_config *c = config;
+    double distance = fmax(0, fmax(c->a - c->mean, c->mean - c->b)); /* from the mean to the nearest bound */
+    if (!(c->a < c->b))
+        problems_add(problems, where->place, path, "a must be less than b");
+    else if (c->b - c->a > 1000 * c->std * fmin(1, c->std / distance) && (distance > 0 || c->a == c->mean))
+        problems_add(problems, where->place, path,
+                     "the interval from a to b is too long for this mean and std: nearly every draw would be rejected");
+}
+
+static const struct schema trunc_normal_schema = {.name = "model.init.trunc_normal",
+                                                  .size = sizeof(struct trunc_normal_config),
+                                                  .rows = trunc_normal_rows,
+                                                  .shorthand = "std",
+                                                  .check = check_truncation};
+static const struct schema orthogonal_schema = {.name = "model.init.orthogonal",
+                                                .size = sizeof(struct orthogonal_config),
+                                                .rows = orthogonal_rows,
+                                                .shorthand = "gain"};
 static const struct schema gpt2_schema = {
     .name = "model.init.gpt2", .size = sizeof(struct gpt2_config), .rows = gpt2_rows};
 
@@ -165,6 +209,20 @@ static void kaiming_normal(const void *config, const struct param *p, float *val
     rng_normal(rng, values, p->count, 0, kaiming_std(config, p));
 }
 
+static void trunc_normal(const void *config, const struct param *p, float *values, struct rng *rng) {
+    const struct trunc_normal_config *c = config;
+    struct init_truncation t = {.mean = c->mean, .std = c->std, .low = c->a, .high = c->b};
+    init_trunc_normal(rng, values, p->count, &t);
+}
+
+static void orthogonal(const void *config, const struct param *p, float *values, struct rng *rng) {
+    size_t rows = (size_t)p->shape[0];
+    if (!values)
+        rng_normal(rng, NULL, p->count, 0, 1);
+    else
+        init_orthogonal(rng, values, rows, p->count / rows, ((const struct orthogonal_config *)config)->gain);
+}
+
 static void constant(const void *config, const struct param *p, float *values, struct rng *rng) {
     fill(rng, (float)((const struct constant_config *)config)->value, values, p->count);
 }
@@ -182,6 +240,8 @@ static void ones(const void *config, const struct param *p, float *values, struc
 static const struct rule_type {
     struct schema_variant variant;
     bool wants_matrices; /* two or more dimensions */
+    bool needs_values;   /* the number of draws depends on the values: .draw gets memory even if a later draw replaces
+                            them */
     /* Fills the parameter's values; with values NULL only the generator advances. NULL: gpt2, which is several rules.
      */
     void (*draw)(const void *config, const struct param *param, float *values, struct rng *rng);
@@ -200,6 +260,13 @@ static const struct rule_type {
     {.variant = {"kaiming_normal", &kaiming_schema, "He et al., normal (kaiming_normal_)."},
      .wants_matrices = true,
      .draw = kaiming_normal},
+    {.variant = {"trunc_normal", &trunc_normal_schema, "Normal distribution within two bounds (trunc_normal_)."},
+     .needs_values = true,
+     .draw = trunc_normal},
+    {.variant = {"orthogonal", &orthogonal_schema,
+                 "A matrix with orthogonal rows, or columns if there are fewer (orthogonal_)."},
+     .wants_matrices = true,
+     .draw = orthogonal},
     {.variant = {"constant", &constant_schema, "One value (constant_)."}, .draw = constant},
     {.variant = {"zeros", NULL, "0 (zeros_)."}, .draw = zeros},
     {.variant = {"ones", NULL, "1 (ones_)."}, .draw = ones},
@@ -259,7 +326,8 @@ static float *next_draw(struct drawing *d, size_t index) {
     struct param *p = &d->params->items[index];
     d->number++;
     if (!d->rng) p->last_draw = d->number;
-    return d->rng && p->last_draw == d->number ? params_value(d->params, index) : NULL;
+    bool is_needed = p->last_draw == d->number || d->type->needs_values;
+    return d->rng && is_needed ? params_value(d->params, index) : NULL;
 }
 
 static void draw(void *user, const struct param *param, size_t index) {

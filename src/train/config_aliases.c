@@ -440,6 +440,7 @@ const struct schema_alias config_aliases[] = {
     VALUE("init", "glorot_normal", "xavier_normal"),
     VALUE("init", "he kaiming he_normal HeNormal", "kaiming_normal"),
     VALUE("init", "he_uniform", "kaiming_uniform"),
+    VALUE("init", "truncated_normal TruncatedNormal trunc_normal_ init.trunc_normal_", "trunc_normal"),
     VALUE("init", "zero", "zeros"),
     VALUE("init", "one", "ones"),
     VALUE("init", "gaussian RandomNormal", "normal"),

@@ -224,6 +224,9 @@ START_TEST(bad_models) {
              "test.yaml:2:8: model.init.0.normal: it matches no parameter");
     rejected("[{linear: 3}]\ninit: [{normal: {layers: [lin]}}]", "unknown layer type 'lin'");
     rejected("[{linear: 3}]\ninit: [xavier_uniform]", "'0.bias' has fewer than two dimensions: exclude it with match");
+    rejected("[{linear: 3}]\ninit: [orthogonal]", "'0.bias' has fewer than two dimensions: exclude it with match");
+    rejected("[{linear: 3}]\ninit: [{trunc_normal: {a: 1, b: 1}}]", "a must be less than b");
+    rejected("[{linear: 3}]\ninit: [{trunc_normal: {a: 2, b: 1.0e9}}]", "nearly every draw would be rejected");
     rejected("[{linear: 3}]\ninit: [gpt2]", "`residual` matches no parameter");
     rejected("[{linear: 3}]\ninit: [{gpt2: {match: '*'}}]", "gpt2 selects its parameters itself");
     rejected("[liner]", "unknown layer 'liner'; did you mean 'linear'");
@@ -309,6 +312,41 @@ START_TEST(init_rules_draw_as_torch) {
 }
 END_TEST
 
+/* Vectors of tests/vectors/make_init.py. The number of draws depends on the drawn numbers, also where a later rule
+ * replaces them; orthogonal matrices agree to rounding. */
+START_TEST(trunc_normal_and_orthogonal_are_torchs) {
+    json_t *root = vectors_load("init_torch2"), *vectors = json_object_get(root, "cases"), *vector;
+    size_t i;
+    ck_assert_uint_ge(json_array_size(vectors), 9);
+    json_array_foreach(vectors, i, vector) {
+        const char *rule = json_string_value(json_object_get(vector, "rule"));
+        json_t *shape = json_object_get(vector, "shape"), *expected = json_object_get(vector, "h32");
+        int out = (int)json_integer_value(json_array_get(shape, 0));
+        struct shape input = {.dims = 1, .size = {json_integer_value(json_array_get(shape, 1))}};
+        for (int is_replaced = 0; is_replaced < 2; is_replaced++) {
+            char text[256];
+            snprintf(text, sizeof text, "[{linear: {out: %d, bias: false}}]\ninit: [%s%s%s%s]", out,
+                     strchr(rule, ':') && *rule != '{' ? "{" : "", rule, strchr(rule, ':') && *rule != '{' ? "}" : "",
+                     is_replaced ? ", zeros" : "");
+            struct fixture f = open_fixture(text, input, 1, "mse");
+            struct rng rng;
+            rng_seed(&rng, 42);
+            init_rules_apply(f.model, &f.model->init, &rng);
+            const float *values = params_value(&f.model->params, 0);
+            for (size_t v = 0; v < json_array_size(expected); v++) {
+                float number = is_replaced ? 0 : vectors_float(json_array_get(expected, v));
+                float tolerance = strstr(rule, "orthogonal") ? 1e-5f : 0;
+                ck_assert_msg(fabsf(values[v] - number) <= tolerance, "%s: number %zu is %g instead of %g", rule, v,
+                              (double)values[v], (double)number);
+            }
+            ck_assert_int_eq(rng_int64(&rng), json_integer_value(json_object_get(vector, "next")));
+            close_fixture(&f);
+        }
+    }
+    json_decref(root);
+}
+END_TEST
+
 START_TEST(init_rules_select_parameters) {
     struct shape input = {.dims = 1, .size = {4}};
     struct fixture f =
@@ -344,7 +382,7 @@ START_TEST(tied_weights_are_one) {
 }
 END_TEST
 
-TESTS("model", only_embeddings_accept_tokens, init_rules_draw_as_torch, init_rules_select_parameters,
-      tied_weights_are_one, fused_relu, initial_weights_are_pytorchs, only_the_last_draw_is_stored,
-      composites_add_levels_to_names, names_replace_indices, bad_models, limits_of_poolings,
-      unused_parameters_are_named, ready_order)
+TESTS("model", only_embeddings_accept_tokens, init_rules_draw_as_torch, trunc_normal_and_orthogonal_are_torchs,
+      init_rules_select_parameters, tied_weights_are_one, fused_relu, initial_weights_are_pytorchs,
+      only_the_last_draw_is_stored, composites_add_levels_to_names, names_replace_indices, bad_models,
+      limits_of_poolings, unused_parameters_are_named, ready_order)
